@@ -71,6 +71,7 @@ tx_tensor *tx_head_norm(tx_tensor *x, tx_tensor *gamma, int32_t heads, int32_t k
 tx_tensor *tx_softmax(tx_tensor *x); /* over the last dimension */
 tx_tensor *tx_gelu(tx_tensor *x, bool exact);
 tx_tensor *tx_silu(tx_tensor *x);
+tx_tensor *tx_tanh(tx_tensor *x);
 tx_tensor *tx_swiglu(tx_tensor *x); /* x [..., 2F] = gate | up -> silu(gate) * up [..., F] */
 tx_tensor *tx_add(tx_tensor *a, tx_tensor *b);
 tx_tensor *tx_mul(tx_tensor *a, tx_tensor *b);
@@ -129,6 +130,8 @@ tx_tensor *tx_reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis);
 tx_tensor *tx_cast(tx_tensor *x, tx_dtype dtype);
 tx_tensor *tx_copy(tx_tensor *x);
 tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value);
+/* I32: first, first + step, ..., for the operands of tx_embedding and tx_gather that name rows. */
+tx_tensor *tx_range(tx_graph *graph, tx_shape shape, int32_t first, int32_t step);
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape);
 
 /* Asks for the gradient of the scalar `loss` with respect to every parameter it depends on, and for the addition of

@@ -71,7 +71,8 @@ typedef struct tx_attrs {
     int32_t bucket;  /* of a collective */
     int32_t control; /* a tx_control, or -1 */
     int64_t vocab, rows;
-    int64_t first; /* of updates: the number in its arena of the range's first weight; keys random numbers */
+    int64_t first; /* of a range; of updates the number in its arena of the first weight, which keys random numbers */
+    int32_t step;  /* of a range */
     float alpha, eps, p, scale;
     tx_rope rope;
     float beta1, beta2, momentum, weight_decay;
@@ -332,8 +333,9 @@ typedef struct tx_backend {
     tx_status (*choose)(tx_context *context, const char *text);
     /* Optional: what measuring found out about this device in this and earlier runs, as tx_engine_tuned says. */
     tx_status (*tuned)(tx_context *context, char **text);
-    /* Optional: what the device says of itself, what TX takes it for, and how its compiler built the kernels so far: one
-     * fact a line, KEY<TAB>VALUE, for people; a kernel's key is TX_FACT_KERNEL and its name. The caller frees the text. */
+    /* Optional: what the device says of itself, what TX takes it for, and how its compiler built the kernels so far:
+     * one fact a line, KEY<TAB>VALUE, for people; a kernel's key is TX_FACT_KERNEL and its name. The caller frees the
+     * text. */
     tx_status (*facts)(const tx_context *context, char **text);
 } tx_backend;
 

@@ -133,7 +133,10 @@ tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how);
 
 /* ---- Measures ------------------------------------------------------------------------------------------- */
 
-/* The scores of what follows each of `count` ids, at most the model's positions: logits [count, vocab_size]. */
+/* The shape of the scores of `count` ids: [1, count, vocab_size], or [1, labels] of a classifier. */
+tx_status tx_lm_logits_shape(const tx_lm *lm, int64_t count, tx_shape *shape);
+/* The scores of what follows each of `count` ids, at most the model's positions; of a masked language model those of
+ * what stands there, of a classifier those of the labels of the whole text. */
 tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logits);
 
 /* Perplexity of a text longer than the model's positions goes by windows that overlap, as in Hugging Face's guide

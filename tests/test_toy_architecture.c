@@ -133,7 +133,7 @@ static double train(tx_model *model, const tx_config *config)
     tx_trainer *trainer;
     tx_results results;
     int32_t tokens[BATCH][BLOCK], labels[BATCH][BLOCK];
-    const tx_batch batch = {BATCH, {tokens, labels}};
+    const tx_batch batch = {.rows = BATCH, .field = {tokens, labels}};
     assert_ok(tx_trainer_create(model, config, &options, &trainer));
     assert_ok(tx_model_init(model, 3));
     for (int step = 0; step < STEPS; step++) {

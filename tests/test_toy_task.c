@@ -69,12 +69,11 @@ static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *outp
 
 enum { RIGHT = TX_SUM_OWN };
 
-static void measure(const tx_batch *batch, const float *output, const tx_shape *shape, double sums[TX_SUMS_MAX])
+static void measure(const tx_samples *all, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
-    const int32_t *labels = batch->field[LABELS];
-    for (int64_t r = 0; r < batch->rows; r++) {
-        const float *logit = output + r * shape->dim[1];
-        sums[RIGHT] += labels[r] == (logit[1] > logit[0]);
+    for (int64_t r = 0; r < all->count; r++) {
+        const float *logit = outputs + r * columns;
+        sums[RIGHT] += texts[r].label == (logit[1] > logit[0]);
     }
 }
 
@@ -97,7 +96,7 @@ static const tx_metric metrics[] = {
 static const tx_task classification = {
     .name = "telling texts apart", .fields = fields, .row = row, .loss = loss, .measure = measure, .metrics = metrics};
 
-static const tx_samples samples = {&classification, texts, TEXTS, BLOCK};
+static const tx_samples samples = {.task = &classification, .data = texts, .count = TEXTS, .block = BLOCK};
 
 /* ---- The architecture ---------------------------------------------------------------------------------- */
 
@@ -292,7 +291,7 @@ static void fields_of_numbers(void **state)
                                        {"labels", TX_F32, 0, .padding = (double)NAN},
                                        {.name = NULL}};
     const tx_task task = {.name = "numbers", .fields = numbers, .metrics = metrics};
-    const tx_samples none = {&task, NULL, 0, 2};
+    const tx_samples none = {.task = &task, .block = 2};
     int32_t memory[4 * (2 + 3 + 1)];
     assert_int_equal(4 * tx_task_row_bytes(&task, 2), sizeof memory);
     const tx_batch batch = tx_batch_of(&task, 2, 4, memory);

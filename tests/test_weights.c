@@ -73,7 +73,7 @@ static tx_status load(fixture *f, const char *path, const tx_load_options *optio
     tx_status status = tx_weights_open(path, &weights);
     if (status)
         return status;
-    status = tx_weights_load(weights, f->model, &(tx_weights_names){same_name, NULL}, options);
+    status = tx_weights_load(weights, f->model, &(tx_weights_names){.rename = same_name}, options);
     tx_weights_close(weights);
     return status;
 }

@@ -101,6 +101,11 @@ tx_tensor *tx_silu(tx_tensor *x)
     return EMIT(x, .op = TX_OP_SILU, .attrs = plain, .in = {x});
 }
 
+tx_tensor *tx_tanh(tx_tensor *x)
+{
+    return EMIT(x, .op = TX_OP_TANH, .attrs = plain, .in = {x});
+}
+
 tx_tensor *tx_swiglu(tx_tensor *x)
 {
     return EMIT(x, .op = TX_OP_SWIGLU, .attrs = plain, .in = {x});
@@ -245,6 +250,15 @@ tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value)
     tx_attrs attrs = plain;
     attrs.alpha = value;
     return tx_emit(graph, &(tx_emit_args){.op = TX_OP_FILL, .attrs = attrs, .shape = &shape});
+}
+
+tx_tensor *tx_range(tx_graph *graph, tx_shape shape, int32_t first, int32_t step)
+{
+    TX_NEEDS(graph, NULL);
+    tx_attrs attrs = plain;
+    attrs.first = first;
+    attrs.step = step;
+    return tx_emit(graph, &(tx_emit_args){.op = TX_OP_RANGE, .attrs = attrs, .shape = &shape});
 }
 
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape)

@@ -157,6 +157,11 @@ static void grad_silu(const grad *c)
     grad_of_input(c, TX_OP_SILU_GRAD);
 }
 
+static void grad_tanh(const grad *c)
+{
+    c->din[0] = EMIT(c, .op = TX_OP_TANH_GRAD, .attrs = plain, .in = {c->dout[0], c->node->out[0]});
+}
+
 static void grad_swiglu(const grad *c)
 {
     grad_of_input(c, TX_OP_SWIGLU_GRAD);

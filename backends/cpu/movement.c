@@ -173,7 +173,7 @@ void TX_CPU_NAME(kv_reorder)(const tx_cpu_call *call)
     tx_cpu_slices(call, cache->dim[1], tx_cpu_rows_grain(2 * cache->dim[0] * cache->dim[2]), kv_reorder_places);
 }
 
-/* ---- Broadcast, cast, copy, fill ----------------------------------------------------------------------- */
+/* ---- Broadcast, cast, copy, fill, range ----------------------------------------------------------------------- */
 
 static void broadcast_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
@@ -253,4 +253,18 @@ void TX_CPU_NAME(fill)(const tx_cpu_call *call)
 {
     const bool zero = tx_bits_of(call->command->attrs.alpha) == 0; /* memset does not read what it overwrites */
     tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, zero ? zero_slice : fill_slice);
+}
+
+static void range_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_attrs *attrs = &call->command->attrs;
+    int32_t *y = call->out[0];
+    (void)thread;
+    for (int64_t i = first; i < last; i++)
+        y[i] = (int32_t)(attrs->first + i * attrs->step);
+}
+
+void TX_CPU_NAME(range)(const tx_cpu_call *call)
+{
+    tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, range_slice);
 }

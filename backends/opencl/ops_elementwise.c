@@ -111,9 +111,16 @@ static tx_status elementwise(tx_cl_builder *b, const tx_command *c, const char *
     }
 X(silu)
 X(silu_grad)
+X(tanh_grad)
 X(add)
 X(mul)
 #undef X
+
+/* OpenCL C has a function of that name. */
+tx_status tx_cl_tanh(tx_cl_builder *b, const tx_command *c)
+{
+    return elementwise(b, c, "tanh_of");
+}
 
 tx_status tx_cl_gelu(tx_cl_builder *b, const tx_command *c)
 {

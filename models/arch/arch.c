@@ -15,7 +15,8 @@ tx_status tx_architecture_find(const char *type, const tx_architecture **archite
             *architecture = *a;
             return TX_OK;
         }
-        tx_list_add(list, sizeof list, ", ", "\"%s\"", (*a)->type);
+        if (a == tx_architectures || strcmp(a[-1]->type, (*a)->type) != 0)
+            tx_list_add(list, sizeof list, ", ", "\"%s\"", (*a)->type);
     }
     return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\": TX trains models of the types %s", type, list);
 }
@@ -46,6 +47,11 @@ int64_t tx_arch_param_count(const tx_config *config)
     for (int32_t i = 0; i < tx_arch_params(config) && !tx_arch_param(config, i, name, &spec); i++)
         total += tx_shape_count(spec.logical.rank ? &spec.logical : &spec.shape);
     return total;
+}
+
+int64_t tx_arch_columns(const tx_config *config)
+{
+    return config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION ? config->labels : config->vocab_size;
 }
 
 double tx_arch_flops(const tx_config *config)

@@ -12,12 +12,21 @@
 
 typedef struct tx_architecture tx_architecture;
 
+/* What a model's output is. */
+typedef enum tx_head {
+    TX_HEAD_CAUSAL_LM,              /* scores of the token after each */
+    TX_HEAD_MASKED_LM,              /* scores of each token */
+    TX_HEAD_SEQUENCE_CLASSIFICATION /* scores of the labels of a text, or one number */
+} tx_head;
+
 /* What every configuration begins with; that of an architecture goes on with its own. The names of keys are its
  * architecture's: `width` is n_embd in a GPT-2's file. */
 typedef struct tx_config {
     const tx_architecture *architecture;
     int64_t vocab_size, positions, width, layers, heads;
+    int64_t labels;                     /* of a classifier; 1: a number is to be guessed */
     int64_t bos_token_id, eos_token_id; /* -1: none */
+    bool new_head;                      /* the weights are of another head: what this one has besides is new */
     tx_json *source;                    /* the file it was read from, whose other keys are kept; or NULL */
 } tx_config;
 
@@ -25,10 +34,12 @@ typedef struct tx_config {
 
 /* A published model by its name: "gpt2", "gpt2-medium", "gpt2-large" or "gpt2-xl". The caller frees it. */
 tx_status tx_config_preset(const char *name, tx_config **config);
-/* Reads config.json, whose model_type chooses the architecture. Absent keys take transformers' defaults; wrong types
- * and values, and keys that change the mathematics in a way that is not implemented, are refused by name. The caller
- * frees it. */
+/* Reads config.json, whose model_type and architectures choose the architecture. Absent keys take transformers'
+ * defaults; wrong types and values, and keys that change the mathematics in a way that is not implemented, are refused
+ * by name. The caller frees it. */
 tx_status tx_config_read(const char *path, tx_config **config);
+/* Gives the configuration another head of its type; TX_UNSUPPORTED where TX has none. */
+tx_status tx_config_set_head(tx_config *config, tx_head head);
 /* A copy without the file that it was read from. */
 tx_status tx_config_copy(const tx_config *config, tx_config **copy);
 /* Checks ranges and divisibility; the message names the key. */
@@ -54,6 +65,8 @@ int32_t tx_arch_params(const tx_config *config);
 tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
 /* Number of numbers in them, tied ones counted once, padding left out: 124,439,808 for gpt2. */
 int64_t tx_arch_param_count(const tx_config *config);
+/* Columns of the logits that mean something: the vocabulary, or a classifier's labels. */
+int64_t tx_arch_columns(const tx_config *config);
 /* Operations of a token's training step as transformers counts them (total_flos): 6 for each number outside the
  * embeddings. */
 double tx_arch_flops(const tx_config *config);
@@ -73,7 +86,8 @@ typedef struct tx_arch_options {
  *     sources            with caches, I32 [B]: the row whose cache each row goes on with (beams). Without it its own
  *     rows               I32 [R], indices into the B * T positions: logits of these alone, [R, V']. Without it of all
  *
- * and gives [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing. Declares the parameters
+ * and gives [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing. Other heads know no caches;
+ * a classifier gives [B, labels]. What else an architecture knows its header tells. Declares the parameters
  * where they are not yet. Layers are the graph's blocks (tx_graph_block). `options` NULL: evaluation, no cache. NULL on
  * error. */
 tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
@@ -84,7 +98,7 @@ tx_tensor *tx_arch_noise(tx_tensor *x, const tx_arch_options *options);
 /* ---- Files (files.c) --------------------------------------------------------------------------------- */
 
 /* Reads the weights (tx_weights_open) into a model whose graph has been built; `options` may be NULL. Accepts published
- * files as the architecture says. */
+ * files as the architecture says. With a new head, what the file lacks of it stays as it is (tx_model_init). */
 tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options);
 /* Whether tx_arch_load would take the weights, all values included, without a model. */
 tx_status tx_arch_check(const tx_config *config, const char *folder);
@@ -125,6 +139,7 @@ typedef struct tx_preset {
 struct tx_architecture {
     const char *type;       /* model_type in config.json */
     const char *class_name; /* in "architectures" */
+    tx_head head;           /* rows of one type have a head each, and all else in common; the first is usual */
     size_t config_bytes;
     const tx_config *defaults; /* transformers' */
     const tx_config_key *keys; /* NULL in the name behind the last; as the next two */
@@ -140,13 +155,15 @@ struct tx_architecture {
     tx_tensor *(*logits)(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
     /* From names in files to those of parameters (tx_weights_rename). */
     void (*rename)(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME]);
+    /* Whether a parameter belongs to the head; NULL: there is but one head. */
+    bool (*is_of_head)(const char *param);
     /* What names and shapes do not say; NULL: nothing. */
     tx_status (*check_weights)(const tx_config *config, const tx_weights *weights);
 };
 
 /* All architectures, NULL behind the last (table.c). */
 extern const tx_architecture *const tx_architectures[];
-/* The one of this type; UNSUPPORTED names those there are. */
+/* The first one of this type; UNSUPPORTED names those there are. */
 tx_status tx_architecture_find(const char *type, const tx_architecture **architecture);
 
 #endif

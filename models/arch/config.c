@@ -223,6 +223,18 @@ static tx_status read_all(const tx_json *json, tx_config *config)
     return status ? status : tx_config_check(config);
 }
 
+/* Of the rows of a type the one whose class the file names; else the first. */
+static void choose_head(const tx_json *json, const tx_architecture **architecture)
+{
+    const char *type = (*architecture)->type, *name;
+    tx_json *list;
+    if (tx_json_get(json, "architectures", TX_JSON_ARRAY, &list) || tx_json_as_string(tx_json_at(list, 0), "", &name))
+        return;
+    for (const tx_architecture *const *a = tx_architectures; *a; a++)
+        if (strcmp((*a)->type, type) == 0 && strcmp((*a)->class_name, name) == 0)
+            *architecture = *a;
+}
+
 /* A file without a type is of the first architecture. */
 static tx_status choose(const tx_json *json, const tx_architecture **architecture)
 {
@@ -231,7 +243,23 @@ static tx_status choose(const tx_json *json, const tx_architecture **architectur
     if (tx_json_type_of(json) != TX_JSON_OBJECT)
         return tx_fail(TX_FORMAT, "not a JSON object");
     tx_status status = tx_json_get_string(json, "model_type", &type);
-    return status == TX_NOT_FOUND ? TX_OK : status ? status : tx_architecture_find(type, architecture);
+    if (status)
+        return status == TX_NOT_FOUND ? TX_OK : status;
+    TX_TRY(tx_architecture_find(type, architecture));
+    choose_head(json, architecture);
+    return TX_OK;
+}
+
+tx_status tx_config_set_head(tx_config *config, tx_head head)
+{
+    const tx_architecture *has = config->architecture;
+    for (const tx_architecture *const *a = tx_architectures; *a; a++)
+        if (strcmp((*a)->type, has->type) == 0 && (*a)->head == head) {
+            config->new_head = config->new_head || *a != has;
+            config->architecture = *a;
+            return TX_OK;
+        }
+    return tx_fail(TX_UNSUPPORTED, "%s: TX has no head of this kind for a %s", has->class_name, has->type);
 }
 
 /* The default beginning and end of a text are ids of the published vocabulary. */
@@ -254,8 +282,10 @@ tx_status tx_config_read(const char *path, tx_config **config)
     status = choose(json, &architecture);
     if (!status)
         status = tx_config_copy(architecture->defaults, &made);
-    if (!status)
+    if (!status) {
+        made->architecture = architecture;
         status = read_all(json, made);
+    }
     if (status) {
         tx_config_free(made);
         tx_json_free(json);
@@ -386,7 +416,7 @@ static tx_status write_all(const tx_config *config, tx_json *json)
         status = tx_json_set_string(json, "model_type", a->type);
     if (!status)
         status = write_dtype(json, TX_F32);
-    if (!status && !tx_json_has(json, "architectures")) {
+    if (!status && (config->new_head || !tx_json_has(json, "architectures"))) {
         tx_json *list = tx_json_array();
         tx_status named = tx_json_append_string(list, a->class_name);
         status = tx_json_set(json, "architectures", list);

@@ -53,6 +53,12 @@ static void rename_tensor(const void *context, const char *tensor, char param[TX
     config->architecture->rename(config, tensor, param);
 }
 
+static bool may_lack(const void *context, const char *piece)
+{
+    const tx_config *config = context;
+    return config->new_head && config->architecture->is_of_head(piece);
+}
+
 /* The graph that was built must be the one that the configuration describes. */
 static tx_status check_model(const tx_model *model, const tx_config *config)
 {
@@ -79,7 +85,7 @@ tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *fol
         return status;
     status = check_values(config, weights);
     if (!status)
-        status = tx_weights_load(weights, model, &(tx_weights_names){rename_tensor, config}, options);
+        status = tx_weights_load(weights, model, &(tx_weights_names){rename_tensor, config, may_lack}, options);
     tx_weights_close(weights);
     return status;
 }
@@ -113,7 +119,7 @@ tx_status tx_arch_check(const tx_config *config, const char *folder)
     if (!status)
         status = check_values(config, weights);
     if (!status)
-        status = tx_weights_check(weights, pieces, count, &(tx_weights_names){rename_tensor, config});
+        status = tx_weights_check(weights, pieces, count, &(tx_weights_names){rename_tensor, config, may_lack});
     free(pieces);
     tx_weights_close(weights);
     return status;

@@ -115,6 +115,8 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
     int64_t positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
     if (positions > c->positions)
         return tx_fail(TX_INVALID, "%" PRId64 " positions asked for, the model has %" PRId64, positions, c->positions);
+    if (o->cache > 0 && c->architecture->head != TX_HEAD_CAUSAL_LM)
+        return tx_fail(TX_UNSUPPORTED, "%s continues no texts", c->architecture->class_name);
     if (o->cache > 0 && (o->train || tx_find_input(graph, "attention_lengths") || tokens_in_row > o->cache))
         return tx_fail(TX_INVALID,
                        "with a cache of %" PRId64 " positions: no training, no lengths, at most that many tokens a row",
@@ -172,7 +174,7 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
     if (!qkv)
         return NULL;
     options->size = sizeof *options;
-    options->causal = true;
+    options->causal = stack->config->architecture->head == TX_HEAD_CAUSAL_LM;
     options->dropout = stack->options->train ? (float)dropout : 0.0f;
     options->site = stack->next_site++;
     if (stack->options->cache == 0)

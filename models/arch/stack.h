@@ -54,7 +54,8 @@ tx_tensor *tx_stack_take(tx_stack *stack);
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table);
 /* Dropout when training. A site has its number whether it drops or not: the draws of the others do not depend on it. */
 tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p);
-/* Causal attention over packed qkv, by the block's caches where there are any. `options` say heads and scale. */
+/* Attention over packed qkv, causal where the head is, by the block's caches where there are any. `options` say heads
+ * and scale. */
 tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx_attention_options *options,
                               double dropout);
 /* One block after the other, each marked as such (tx_graph_block): x [B, T, C] -> [B, T, C]. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The table of architectures. It is a file of its own so that a program can bring another. */
+#include "models/arch/bert.h"
 #include "models/arch/gpt2.h"
 #include "models/arch/llama.h"
 
-const tx_architecture *const tx_architectures[] = {&tx_gpt2, &tx_llama, &tx_mistral, &tx_qwen2, &tx_qwen3, NULL};
+const tx_architecture *const tx_architectures[] = {&tx_gpt2,  &tx_llama,          &tx_mistral,         &tx_qwen2,
+                                                   &tx_qwen3, &tx_bert_masked_lm, &tx_bert_classifier, NULL};

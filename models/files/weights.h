@@ -37,6 +37,8 @@ const char *tx_weights_path(const tx_weights *weights);
 typedef struct tx_weights_names {
     void (*rename)(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME]);
     const void *context;
+    /* Whether the file may lack a piece of this name, which then stays as it is; NULL: it may lack none. */
+    bool (*may_lack)(const void *context, const char *piece);
 } tx_weights_names;
 
 typedef struct tx_load_options {

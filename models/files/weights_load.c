@@ -117,7 +117,7 @@ static void assign(const tx_weights *w, const tx_weights_piece *pieces, const tx
         }
     }
     for (int32_t p = 0; p < count; p++)
-        if (source[p] < 0)
+        if (source[p] < 0 && !(names->may_lack && names->may_lack(names->context, pieces[p].name)))
             add_fault(faults, FAULT_MISSING, pieces[p].name, "");
 }
 
@@ -167,7 +167,7 @@ static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, 
         return tx_fail(TX_MEMORY, "%s: no memory for a tensor", tx_weights_path(w));
     for (int32_t p = 0; p < count && !status; p++) {
         const tx_weights_piece *piece = &pieces[p];
-        int64_t elements = tx_st_elements(tx_weights_tensor_at(w, source[p]));
+        const int64_t elements = source[p] < 0 ? 0 : tx_st_elements(tx_weights_tensor_at(w, source[p]));
         for (int64_t at = 0; at < elements && !status; at += TX_WEIGHTS_CHUNK) {
             int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
             status = tx_weights_read_f32(w, source[p], at, now, buffer);
@@ -182,6 +182,18 @@ static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, 
     return status;
 }
 
+/* Names what the file lacks and the model begins anew. */
+static void tell_new(const tx_weights *w, const tx_weights_piece *pieces, const int32_t *source, int32_t count,
+                     const tx_load_options *options)
+{
+    char names[512] = "";
+    for (int32_t p = 0; p < count; p++)
+        if (source[p] < 0)
+            tx_list_add(names, sizeof names, ", ", "%s", pieces[p].name);
+    if (names[0] && options)
+        tx_tell(options->report, "%s has not %s: these begin as new weights", tx_weights_path(w), names);
+}
+
 static tx_status read_pieces(const tx_weights *w, const tx_weights_piece *pieces, int32_t count,
                              const tx_weights_names *names, const tx_load_options *options, tx_model *model)
 {
@@ -189,6 +201,8 @@ static tx_status read_pieces(const tx_weights *w, const tx_weights_piece *pieces
     tx_status status = source ? match(w, pieces, count, names, source)
                               : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(w));
     TX_THEN(status, read_data(w, pieces, source, count, options, model));
+    if (!status)
+        tell_new(w, pieces, source, count, options);
     free(source);
     return status;
 }

@@ -16,7 +16,8 @@ typedef struct tx_forward tx_forward;
 /* Compiles the forward pass over one sequence of `count` tokens. */
 tx_status tx_forward_create(tx_model *model, const tx_config *config, int64_t count, tx_forward **forward);
 void tx_forward_free(tx_forward *forward);
-/* logits [count, vocab_size], without padding. Ids outside the vocabulary are refused. */
+/* logits [count, vocab_size], without padding, or as tx_lm_logits_shape says. Ids outside the vocabulary are refused.
+ */
 tx_status tx_forward_run(tx_forward *forward, const int32_t *ids, float *logits);
 
 /* ---- Perplexity ------------------------------------------------------------------------------------ */

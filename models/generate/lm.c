@@ -219,6 +219,15 @@ tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how)
 
 /* ---- Measures ------------------------------------------------------------------------------------------- */
 
+tx_status tx_lm_logits_shape(const tx_lm *lm, int64_t count, tx_shape *shape)
+{
+    TX_NEEDS(lm && shape, TX_INVALID);
+    const int64_t columns = tx_arch_columns(lm->config);
+    *shape = lm->config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION ? TX_SHAPE(1, columns)
+                                                                               : TX_SHAPE(1, count, columns);
+    return TX_OK;
+}
+
 tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logits)
 {
     TX_NEEDS(lm && ids && logits, TX_INVALID);

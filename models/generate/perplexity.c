@@ -44,6 +44,8 @@ tx_status tx_perplexity_create(tx_model *model, const tx_config *config, const t
                                tx_perplexity **perplexity)
 {
     const tx_perplexity_options *o = options;
+    if (config->architecture->head != TX_HEAD_CAUSAL_LM)
+        return tx_fail(TX_UNSUPPORTED, "perplexity: %s continues no texts", config->architecture->class_name);
     if (o->size != sizeof *o || o->batch < 1 || o->max_length < 2 || o->max_length > config->positions)
         return tx_fail(TX_INVALID,
                        "perplexity: %" PRId64 " windows of %" PRId64 " tokens: the model takes 2 to %" PRId64 " tokens",
@@ -165,8 +167,9 @@ struct tx_forward {
     tx_graph *graph;
     tx_tensor *tokens, *logits;
     tx_plan *plan;
-    int64_t count, vocab, padded;
-    float *read; /* [count, padded] */
+    int64_t count, vocab;
+    int64_t rows, columns, padded; /* of the logits; padded: of a row in memory */
+    float *read;                   /* [rows, padded] */
 };
 
 static tx_status build_forward(tx_model *model, const tx_config *config, tx_forward *f)
@@ -174,7 +177,11 @@ static tx_status build_forward(tx_model *model, const tx_config *config, tx_forw
     TX_TRY(tx_graph_create(model, &f->graph));
     f->tokens = tx_input(f->graph, "input_ids", TX_I32, TX_SHAPE(1, f->count));
     f->logits = tx_output(tx_arch_logits(f->graph, config, NULL));
-    return tx_plan_create(f->graph, "forward", &f->plan);
+    TX_TRY(tx_plan_create(f->graph, "forward", &f->plan));
+    f->rows = tx_shape_rows(tx_tensor_shape(f->logits));
+    f->padded = tx_shape_last(tx_tensor_shape(f->logits));
+    f->read = malloc((size_t)(f->rows * f->padded) * sizeof *f->read);
+    return f->read ? TX_OK : tx_fail(TX_MEMORY, "forward: no memory for the logits");
 }
 
 tx_status tx_forward_create(tx_model *model, const tx_config *config, int64_t count, tx_forward **forward)
@@ -186,10 +193,8 @@ tx_status tx_forward_create(tx_model *model, const tx_config *config, int64_t co
         return tx_fail(TX_MEMORY, "forward: out of memory");
     made->count = count;
     made->vocab = config->vocab_size;
-    made->padded = tx_arch_padded_vocab(config);
-    made->read = malloc((size_t)(count * made->padded) * sizeof *made->read);
-    tx_status status =
-        made->read ? build_forward(model, config, made) : tx_fail(TX_MEMORY, "forward: no memory for the logits");
+    made->columns = tx_arch_columns(config);
+    tx_status status = build_forward(model, config, made);
     if (status)
         tx_forward_free(made);
     else
@@ -213,8 +218,8 @@ tx_status tx_forward_run(tx_forward *forward, const int32_t *ids, float *logits)
     TX_TRY(tx_check_ids(ids, f->count, f->vocab));
     TX_TRY(tx_plan_write(f->plan, f->tokens, ids, (size_t)f->count * sizeof *ids));
     TX_TRY(tx_plan_run(f->plan));
-    TX_TRY(tx_plan_read(f->plan, f->logits, f->read, (size_t)(f->count * f->padded) * sizeof *f->read));
-    for (int64_t t = 0; t < f->count; t++)
-        memcpy(logits + t * f->vocab, f->read + t * f->padded, (size_t)f->vocab * sizeof *logits);
+    TX_TRY(tx_plan_read(f->plan, f->logits, f->read, (size_t)(f->rows * f->padded) * sizeof *f->read));
+    for (int64_t r = 0; r < f->rows; r++)
+        memcpy(logits + r * f->columns, f->read + r * f->padded, (size_t)f->columns * sizeof *logits);
     return TX_OK;
 }

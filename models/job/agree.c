@@ -173,8 +173,9 @@ tx_status tx_job_agree_on_inputs(tx_job *j)
         status = add_members(facts, &count, config, none);
     if (!status) {
         facts[count++] = make_fact("tokenizer", in->tokenizer ? tx_tokenizer_digest(in->tokenizer) : "none");
-        facts[count++] = make_fact("data", in->train ? tx_dataset_digest(in->train) : "none");
-        facts[count++] = make_fact("validation data", in->validation ? tx_dataset_digest(in->validation) : "none");
+        facts[count++] = make_fact("data", in->train.count ? in->train.digest : "none");
+        facts[count++] = make_fact("validation data", in->validation.count ? in->validation.digest : "none");
+        facts[count++] = make_fact("test data", in->test.count ? in->test.digest : "none");
         status = compare_all(j->comm, facts, count);
     }
     tx_json_free(config);

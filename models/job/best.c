@@ -50,7 +50,7 @@ static tx_status load_best(void *context)
 static void tell_best(const tx_job *j, const char *best)
 {
     const tx_run_state *state = &j->inputs.state;
-    const char *metric = tx_job_metric(&j->set)->name;
+    const char *metric = j->inputs.metric->name;
     if (tx_checkpoint_step(best) == state->best_step)
         tx_job_note(j, "best    %s: %s %.4f", best, metric, state->best);
     else

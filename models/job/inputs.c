@@ -2,7 +2,6 @@
  * Finding and reading what a run starts from. */
 #include "models/job/parts.h"
 
-#include "api/base/cores.h"
 #include "api/base/file.h"
 #include "models/arch/find.h"
 #include "models/files/hub.h"
@@ -12,44 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tx_status copy_text(const char *text, char **copy)
+tx_status tx_job_copy(const char *text, char **copy)
 {
     *copy = strdup(text);
     return *copy ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
-}
-
-/* ---- Where the data are ------------------------------------------------------------------------------------- */
-
-static tx_status find_data(tx_job *j)
-{
-    const tx_job_settings *set = &j->set;
-    tx_job_inputs *in = &j->inputs;
-    char *folder = NULL;
-    tx_status status = TX_OK;
-    if (set->train_file)
-        status = copy_text(set->train_file, &in->train_path);
-    if (!status && set->dataset)
-        status = tx_hub_dataset(set->dataset, set->dataset_config, &folder);
-    if (!status && folder && (tx_job_trains(set) || !set->validation_file))
-        status = tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path);
-    if (!status && tx_job_evaluates(set)) {
-        if (set->validation_file)
-            status = copy_text(set->validation_file, &in->validation_path);
-        else if (folder)
-            status = tx_hub_split(folder, TX_SPLIT_VALIDATION, &in->validation_path);
-        in->shared = !status && !in->validation_path;
-        if (status == TX_NOT_FOUND && in->train_path) {
-            status = TX_OK;
-            in->shared = true;
-        }
-        if (in->shared && set->validation_split <= 0)
-            status =
-                tx_fail(TX_INVALID, "no validation data: give --validation_file, or --validation_split_percentage");
-        if (!status && in->shared)
-            status = copy_text(in->train_path, &in->validation_path);
-    }
-    free(folder);
-    return status;
 }
 
 /* ---- Model and tokenizer ---------------------------------------------------------------------------------- */
@@ -86,7 +51,7 @@ static tx_status choose_config(tx_job *j)
     tx_job_inputs *in = &j->inputs;
     tx_status status = TX_OK;
     if (in->checkpoint)
-        status = copy_text(in->checkpoint, &in->model_folder);
+        status = tx_job_copy(in->checkpoint, &in->model_folder);
     else if (set->model)
         status = tx_hub_model(set->model, &in->model_folder);
     if (status)
@@ -145,18 +110,6 @@ static tx_status choose_tokenizer(tx_job *j)
     return status;
 }
 
-static tx_status choose_block(tx_job *j)
-{
-    const tx_job_settings *set = &j->set;
-    tx_job_inputs *in = &j->inputs;
-    int64_t positions = in->config->positions;
-    in->block = set->block ? set->block : positions < 1024 ? positions : 1024;
-    if (in->block > positions)
-        return tx_fail(TX_INVALID, "block_size %" PRId64 " is more than the model's %" PRId64 " positions", in->block,
-                       positions);
-    return in->block < 2 ? tx_fail(TX_INVALID, "block_size must be 2 or more: a label is the token after") : TX_OK;
-}
-
 static void note_model(const tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -172,73 +125,31 @@ static void note_model(const tx_job *j)
                 in->model_folder ? "weights from its files" : "new weights");
 }
 
-/* ---- Data --------------------------------------------------------------------------------------------------- */
-
-static tx_status open_dataset(const tx_job *j, const char *path, bool train, double from, double to,
-                              tx_dataset **dataset)
-{
-    const tx_job_settings *set = &j->set;
-    const tx_job_inputs *in = &j->inputs;
-    char *cache = set->output_dir ? tx_path_join(set->output_dir, "cache") : NULL;
-    if (set->output_dir && !cache)
-        return TX_MEMORY;
-    tx_dataset_options options = {
-        .size = sizeof options,
-        .tokenizer = in->tokenizer,
-        .vocab = in->config->vocab_size,
-        .block = in->block,
-        .group = set->group_texts,
-        .from = from,
-        .to = to,
-        .most_blocks = train ? set->max_train_samples : set->max_eval_samples,
-        .skip_bad = set->skip_bad,
-        .cache = cache,
-        .threads = set->tokenize_threads > 0 ? (int32_t)set->tokenize_threads : tx_cores(),
-        .report = j->report,
-    };
-    tx_status status = tx_dataset_open(path, &options, dataset);
-    free(cache);
-    if (!status)
-        tx_job_note(j, "%s %s: %" PRId64 " tokens, %" PRId64 " blocks of %" PRId64, train ? "train  " : "eval   ", path,
-                    tx_dataset_tokens(*dataset), tx_dataset_blocks(*dataset), in->block);
-    return status;
-}
-
-static tx_status open_data(tx_job *j)
-{
-    tx_job_inputs *in = &j->inputs;
-    const double cut = in->shared ? j->set.validation_split : 0.0, end = in->shared ? cut : 100.0;
-    tx_status status = TX_OK;
-    if (in->train_path && tx_job_trains(&j->set))
-        status = open_dataset(j, in->train_path, true, cut, 100.0, &in->train);
-    if (!status && in->validation_path)
-        status = open_dataset(j, in->validation_path, false, 0.0, end, &in->validation);
-    return status;
-}
-
 /* ---- All --------------------------------------------------------------------------------------------------- */
 
 tx_status tx_job_open(tx_job *j)
 {
     tx_status status = tx_job_choose_checkpoint(j);
     if (!status)
-        status = find_data(j);
+        status = tx_job_find_data(j);
     if (!status)
         status = choose_config(j);
     if (!status)
         status = choose_tokenizer(j);
     if (!status)
-        status = choose_block(j);
+        status = tx_job_choose_task(j);
     if (status)
         return status;
     note_model(j);
-    return open_data(j);
+    return tx_job_open_data(j);
 }
 
 void tx_job_release(tx_job_inputs *inputs)
 {
-    tx_dataset_free(inputs->train);
-    tx_dataset_free(inputs->validation);
+    const tx_samples *const opened[] = {&inputs->train, &inputs->validation, &inputs->test};
+    for (int i = 0; i < 3; i++)
+        if (opened[i]->data)
+            opened[i]->task->close(opened[i]);
     tx_tokenizer_free(inputs->tokenizer);
     tx_config_free(inputs->config);
     tx_run_state_free(&inputs->state);

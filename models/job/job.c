@@ -145,14 +145,14 @@ void tx_job_leave(const tx_job *j)
 static tx_status count_steps(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
-    if (!j->inputs.train)
+    if (!j->inputs.train.count)
         return TX_OK;
-    const int64_t used = tx_loader_used(tx_dataset_blocks(j->inputs.train), j->all_rows, set->drop_last);
+    const int64_t used = tx_loader_used(j->inputs.train.count, j->all_rows, set->drop_last);
     if (!used)
         return tx_fail(TX_INVALID,
                        "--dataloader_drop_last leaves nothing: %" PRId64
                        " blocks do not fill a micro-batch of %" PRId64,
-                       tx_dataset_blocks(j->inputs.train), j->all_rows);
+                       j->inputs.train.count, j->all_rows);
     j->epoch_steps = tx_loader_epoch_steps(used, j->step_rows);
     const double steps = set->max_steps > 0 ? (double)set->max_steps : ceil(set->epochs * (double)j->epoch_steps);
     if (!(steps <= (double)UINT32_MAX))
@@ -210,7 +210,9 @@ static tx_status load_weights(tx_job *j)
     tx_watch_begin(j->watch, TX_WATCH_LOADING);
     tx_status status = tx_model_allocate(j->model);
     if (!status)
-        status = folder ? tx_job_load(j, folder) : tx_model_init(j->model, (uint64_t)j->set.seed);
+        status = folder && !j->inputs.config->new_head ? TX_OK : tx_model_init(j->model, (uint64_t)j->set.seed);
+    if (!status && folder)
+        status = tx_job_load(j, folder);
     if (!status && j->comm->size > 1)
         status = tx_pace_compare_weights(j->model, j->comm, "do all ranks read the same files?", &hash);
     return status;
@@ -308,8 +310,7 @@ static tx_status train(tx_job *j)
 static tx_status evaluate(tx_job *j)
 {
     tx_run_evaluation e = {.step = j->inputs.state.step, .epoch = j->inputs.state.epoch};
-    const tx_samples samples = tx_causal_lm_samples(j->inputs.validation);
-    tx_status status = tx_run_evaluate(j->trainer, &samples, j->watch, &e);
+    tx_status status = tx_run_evaluate(j->trainer, &j->inputs.validation, j->watch, &e);
     return status ? status : tx_job_report_evaluation(j, &e);
 }
 
@@ -322,12 +323,14 @@ static tx_status work(tx_job *j)
         status = load_weights(j);
     if (!status)
         status = tx_job_open_events(j);
-    if (!status && j->inputs.train)
+    if (!status && j->inputs.train.count)
         status = train(j);
     if (status || j->summary.stopped)
         return status;
-    if (j->inputs.validation)
+    if (j->inputs.validation.count)
         status = evaluate(j);
+    if (!status && j->inputs.test.count)
+        status = tx_job_predict(j);
     if (!status)
         status = tx_job_write_card(j);
     return status ? status : meet(j);

@@ -3,7 +3,7 @@
  * A whole run in progress, for the files that make it go:
  *   settings.c  its options
  *   resume.c    the checkpoint that it goes on from; changes.c: what differs from that one's run
- *   inputs.c    what else it starts from: configuration, tokenizer, data
+ *   inputs.c    what else it starts from: configuration, tokenizer; data.c: task and data
  *   ranks.c     where each rank runs and which rows it does; agree.c: what all must have in common
  *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them; advice.c: what
  *               would take less; checkpointing.c: what is computed again so that there is
@@ -19,7 +19,6 @@
 #include "models/files/checkpoint.h"
 #include "models/job/fit.h"
 #include "models/job/settings.h"
-#include "models/task/causal_lm.h"
 #include "models/train/tensorboard.h"
 #include "models/tx_train.h"
 
@@ -36,10 +35,12 @@ typedef struct tx_job_inputs {
     tx_config *config;
     char *generation; /* the text of the model's generation_config.json, which goes along; NULL: none */
     char *train_path, *validation_path; /* NULL: none */
+    const tx_task *task;                /* what the model is trained for */
+    const tx_metric *metric;            /* what the best evaluation is best in */
     bool shared;                        /* the validation data are a part of the training file */
     tx_tokenizer *tokenizer;            /* NULL: none is known, and the data are tokens */
-    int64_t block;                      /* tokens in a block */
-    tx_dataset *train, *validation;     /* NULL: none */
+    int64_t block;                      /* positions of a row */
+    tx_samples train, validation, test; /* count 0: none */
 } tx_job_inputs;
 
 struct tx_job {
@@ -109,6 +110,17 @@ tx_status tx_job_check_inherited(const tx_job *job, const char *from, const char
 /* Looks everything up and reads it, noting what was chosen. Release on any outcome. */
 tx_status tx_job_open(tx_job *job);
 void tx_job_release(tx_job_inputs *inputs);
+tx_status tx_job_copy(const char *text, char **copy);
+
+/* ---- data.c --------------------------------------------------------------------------------------------- */
+
+/* Where the data are. */
+tx_status tx_job_find_data(tx_job *job);
+/* What the model is trained for, as task_name and the configuration say, which gets the head that this needs; and how
+ * long rows are. */
+tx_status tx_job_choose_task(tx_job *job);
+/* Reads the data; they decide between tasks that have the same head. */
+tx_status tx_job_open_data(tx_job *job);
 
 /* ---- ranks.c -------------------------------------------------------------------------------------------- */
 
@@ -202,6 +214,8 @@ tx_status tx_job_log_training(tx_job *job);
  * all_results.json beside those that it has. */
 tx_status tx_job_report_training(tx_job *job);
 tx_status tx_job_report_evaluation(tx_job *job, const tx_run_evaluation *evaluation);
+/* Writes what the model predicts of the test data: "index", a tab, "prediction", then a line a sample, from 0 on. */
+tx_status tx_job_predict(tx_job *job);
 /* Writes the model card. */
 tx_status tx_job_write_card(const tx_job *job);
 

@@ -34,7 +34,7 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
     TX_TRY(tx_job_optimizer(set, &optimizer));
     *trainer = (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
-        .task = &tx_causal_lm,
+        .task = j->inputs.task,
         .batch = j->rows,
         .block = j->inputs.block,
         .accumulation = (j->step_rows + j->all_rows - 1) / j->all_rows,
@@ -44,7 +44,8 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
         .parallel = {sizeof(tx_parallel_options), .bucket_bytes = set->bucket_cap << 20,
                      .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage,
                      .whole = tx_optimizer_is_whole(optimizer.kind)},
-        .eval_batch = tx_job_evaluates(set) ? set->eval_batch : 0,
+        .eval_batch = tx_job_evaluates(set) || set->do_predict ? set->eval_batch : 0,
+        .lengths = j->inputs.task->of_texts && !set->pad_to_max_length ? TX_LENGTHS_MAX : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
         .stored = half(stored, false),
@@ -195,8 +196,7 @@ tx_status tx_job_dump_order(const tx_job *j)
                                 .in_order = j->set.sampling == TX_SAMPLING_SEQUENTIAL,
                                 .seed = data_seed(&j->set),
                                 .report = j->report};
-    const tx_samples samples = tx_causal_lm_samples(j->inputs.train);
-    return tx_loader_dump_order(&samples, &loader, j->steps, j->set.dump_order);
+    return tx_loader_dump_order(&j->inputs.train, &loader, j->steps, j->set.dump_order);
 }
 
 tx_status tx_job_describe(const tx_job *j, tx_json **made)
@@ -208,12 +208,13 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
                                         "optim", "optim_args", "label_smoothing_factor", "neftune_noise_alpha", "train_sampling_strategy",
                                         "dataloader_drop_last", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "dtype", "bf16", "fp16", "tf32",
                                         "no_tf32",
+                                        "task_name", "pad_to_max_length",
                                         NULL};
     /* clang-format on */
     tx_json *json = tx_job_arguments(&j->set, names);
     tx_status status = json ? TX_OK : TX_MEMORY;
     if (!status)
-        status = tx_json_set_string(json, "data", tx_dataset_digest(j->inputs.train));
+        status = tx_json_set_string(json, "data", j->inputs.train.digest);
     if (!status)
         status = tx_json_set_string(json, "tokenizer",
                                     j->inputs.tokenizer ? tx_tokenizer_digest(j->inputs.tokenizer) : "none");
@@ -294,8 +295,8 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
     int64_t epochs = set->max_steps > 0 ? (j->steps + j->epoch_steps - 1) / j->epoch_steps : (int64_t)ceil(set->epochs);
     *run = (tx_run_options){
         .size = sizeof *run,
-        .train = tx_causal_lm_samples(j->inputs.train),
-        .validation = tx_causal_lm_samples(set->evaluation || set->eval_first ? j->inputs.validation : NULL),
+        .train = j->inputs.train,
+        .validation = set->evaluation || set->eval_first ? j->inputs.validation : (tx_samples){.task = j->inputs.task},
         .data_seed = data_seed(set),
         .in_order = set->sampling == TX_SAMPLING_SEQUENTIAL,
         .drop_last = set->drop_last,
@@ -315,7 +316,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .log_first = set->log_first,
         .eval_first = set->eval_first,
         .eval_delay = set->eval_delay,
-        .best_metric = tx_job_metric(set)->name,
+        .best_metric = j->inputs.metric->name,
         .greater_is_better = (tx_greater)set->greater,
         .stop_patience = set->stop_patience,
         .stop_threshold = set->stop_threshold,

@@ -6,6 +6,7 @@
 #include "api/base/file.h"
 #include "models/train/card.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +124,7 @@ static void training_figures(const tx_job *j, tx_figure figures[TRAINING])
         {"total_flos", j->inputs.state.flops, -1},
         {"train_loss", s->mean_loss, -1},
         {"epoch", j->inputs.state.epoch, -1},
-        {"train_samples", (double)tx_dataset_blocks(j->inputs.train), 0},
+        {"train_samples", (double)j->inputs.train.count, 0},
     };
     memcpy(figures, made, sizeof made);
 }
@@ -151,6 +152,45 @@ tx_status tx_job_report_evaluation(tx_job *j, const tx_run_evaluation *e)
     const int32_t count = 2 + tx_run_figures(e, false, metrics + 2);
     qsort(metrics, (size_t)count, sizeof metrics[0], by_name);
     return report(j, "eval", metrics, count);
+}
+
+/* ---- Predictions ------------------------------------------------------------------------------------------------ */
+
+static tx_status write_predictions(const tx_job *j, const char *path, const float *outputs)
+{
+    const tx_samples *samples = &j->inputs.test;
+    const int64_t columns = tx_trainer_outputs(j->trainer);
+    char line[TX_PREDICTION + 32] = "index\tprediction\n", words[TX_PREDICTION];
+    tx_file *file;
+    TX_TRY(tx_file_create(path, &file));
+    tx_status status = tx_file_append(file, line, strlen(line));
+    for (int64_t i = 0; i < samples->count && !status; i++) {
+        samples->task->tell(j->inputs.config, outputs + i * columns, words);
+        status = tx_file_append(file, line, (size_t)snprintf(line, sizeof line, "%" PRId64 "\t%s\n", i, words));
+    }
+    if (!status)
+        return tx_file_commit(file);
+    tx_file_discard(file);
+    return status;
+}
+
+tx_status tx_job_predict(tx_job *j)
+{
+    const tx_task *named = tx_job_named_task(&j->set);
+    double sums[TX_SUMS_MAX] = {0};
+    float *outputs = NULL;
+    char name[64];
+    TX_TRY(tx_run_outputs(j->trainer, &j->inputs.test, j->watch, sums, &outputs));
+    snprintf(name, sizeof name, "predict_results%s%s.txt", named ? "_" : "", named ? named->name : "");
+    char *path = tx_path_join(j->set.output_dir, name);
+    tx_status status = path ? TX_OK : TX_MEMORY;
+    if (!status && tx_job_leads(j))
+        status = write_predictions(j, path, outputs);
+    if (!status)
+        tx_job_note(j, "predict %s: %" PRId64 " samples", path, j->inputs.test.count);
+    free(path);
+    free(outputs);
+    return status;
 }
 
 /* ---- Card ------------------------------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #include "models/job/settings.h"
 
 #include "api/base/message.h"
-#include "models/task/causal_lm.h"
+#include "models/task/sequence.h"
 
 #include <float.h>
 #include <math.h>
@@ -30,6 +30,11 @@ static const char ddp_comm_words[] = TX_DDP_COMM_MAP(WORD);
 static const char greater_words[] = TX_GREATER_MAP(WORD);
 static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 
+static const char task_words[] = "auto"
+#define TX_GLUE(name, ...) "|" #name
+#include "models/task/glue.def"
+    ;
+
 const char tx_job_optimizers[] =
 #define TX_OPTIMIZER_WORD(word, NAME) "|" #word
 #include "api/optimizers.def"
@@ -47,6 +52,10 @@ static const tx_option options[] = {
     {TX_OPTION_HEADING, .help = "data"},
     TEXT("train_file", train_file, "FILE", "what to train on: .txt, .raw, .tokens, .jsonl ({\"text\": ...}) or .bin (tokens)"),
     TEXT("validation_file", validation_file, "FILE", "what to evaluate on"),
+    CHOICE("task_name", task, task_words, "a task of GLUE: files are .csv, .tsv or .jsonl with its columns, or sentence1 and sentence2, or sentence, and label; auto: what the model is for"),
+    TEXT("test_file", test_file, "FILE", "what to predict the labels of"),
+    WHOLE("max_seq_length", max_seq_length, 1, 1 << 24, "tokens of a text or a pair with a label, special ones included; what is longer is cut"),
+    FLAG("pad_to_max_length", pad_to_max_length, "rows are all of max_seq_length; else a batch is as long as its longest row, rounded up to one of 8 lengths"),
     TEXT("dataset_name", dataset, "DIR|NAME", "a folder with train and validation files, or a name to look up (docs/TRAINING.md)"),
     TEXT("dataset_config_name", dataset_config, "NAME", "configuration of the dataset, as wikitext-2-raw-v1"),
     REAL("validation_split_percentage", validation_split, 0, 99, "without validation data, evaluate on the first X percent of the texts"),
@@ -54,6 +63,7 @@ static const tx_option options[] = {
     WHOLE("group_texts", group_texts, 0, INT32_MAX, "cut blocks anew after every N texts, as run_clm does with 1000; 0: never"),
     WHOLE("max_train_samples", max_train_samples, 0, INT32_MAX, "use the first N blocks; 0: all"),
     WHOLE("max_eval_samples", max_eval_samples, 0, INT32_MAX, "evaluate on the first N blocks; 0: all"),
+    WHOLE("max_predict_samples", max_predict_samples, 0, INT32_MAX, "predict the first N samples; 0: all"),
     WHOLE("skip_bad", skip_bad, 0, INT32_MAX, "leave out up to N broken lines of a .jsonl file"),
     WHOLE("preprocessing_num_workers", tokenize_threads, 0, 1024, "threads that tokenise; 0: as many as processors"),
     WHOLE("dataloader_num_workers", workers, 0, 256, "threads that prepare batches while the device works; 0: none"),
@@ -62,8 +72,9 @@ static const tx_option options[] = {
     CHOICE("train_sampling_strategy", sampling, sampling_words + 1, "the order of blocks: drawn anew in each epoch, or as they lie in the file; since all blocks have one length, group_by_length is random"),
     TEXT("dump_order", dump_order, "FILE", "write the epoch and block of every sample, in the order of training"),
     {TX_OPTION_HEADING, .help = "training (defaults as the Hugging Face Trainer's)"},
-    FLAG("do_train", do_train, "train; implied when --do_eval is not given either"),
+    FLAG("do_train", do_train, "train; implied when neither --do_eval nor --do_predict is given"),
     FLAG("do_eval", do_eval, "evaluate at the end; implied by --eval_strategy and --validation_file"),
+    FLAG("do_predict", do_predict, "write the labels of test_file that the model predicts to output_dir/predict_results_TASK.txt"),
     WHOLE("per_device_train_batch_size", batch, 1, 1 << 20, "blocks in a micro-batch of one rank"),
     WHOLE("per_device_eval_batch_size", eval_batch, 1, 1 << 20, "blocks in an evaluation batch"),
     FLAG("auto_find_batch_size", find_batch, "where that many do not fit in memory, take the largest part that does, and as many more micro-batches"),
@@ -106,7 +117,7 @@ static const tx_option options[] = {
     FLAG("save_only_model", only_model, "checkpoints hold the model alone: no run can go on from them"),
     CHOICE("on_save_error", on_save_error, save_error_words + 1, "when a checkpoint cannot be written"),
     FLAG("load_best_model_at_end", load_best, "end with the weights of the best evaluation"),
-    TEXT("metric_for_best_model", metric, "NAME", "which metric decides what the best evaluation is: loss (the default) or perplexity"),
+    TEXT("metric_for_best_model", metric, "NAME", "which metric decides what the best evaluation is: loss (the default), perplexity, or what the task measures, as accuracy"),
     CHOICE("greater_is_better", greater, greater_words + 1, "whether the greatest value of that metric is the best; auto: as suits the metric"),
     {TX_OPTION_LIST, "report_to", AT(report_to), .choices = report_words + 1, .help = "write event files for TensorBoard"},
     TEXT("logging_dir", logging_dir, "DIR", "folder of the event files; otherwise output_dir/runs/TIME_HOST"),
@@ -157,6 +168,8 @@ tx_job_settings tx_job_defaults(void)
     return (tx_job_settings){
         .validation_split = 5,
         .pin = true,
+        .max_seq_length = 128,
+        .pad_to_max_length = true,
         .batch = 8,
         .eval_batch = 8,
         .accumulation = 1,
@@ -180,14 +193,28 @@ tx_job_settings tx_job_defaults(void)
     };
 }
 
-const tx_metric *tx_job_metric(const tx_job_settings *set)
+const tx_task *tx_job_named_task(const tx_job_settings *set)
 {
-    return &tx_causal_lm.metrics[set->metric ? tx_task_metric(&tx_causal_lm, set->metric) : 0];
+    return set->task ? &tx_glue[set->task - 1].task : NULL;
+}
+
+tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const tx_metric **metric)
+{
+    const int32_t place = set->metric ? tx_task_metric(task, set->metric) : 0;
+    char list[256] = "";
+    if (place >= 0) {
+        *metric = &task->metrics[place];
+        return TX_OK;
+    }
+    for (const tx_metric *m = task->metrics; m->name; m++)
+        tx_list_add(list, sizeof list, m[1].name ? ", " : " and ", "%s",
+                    strncmp(m->name, "eval_", 5) == 0 ? m->name + 5 : m->name);
+    return tx_fail(TX_INVALID, "--metric_for_best_model %s: there are %s", set->metric, list);
 }
 
 bool tx_job_trains(const tx_job_settings *set)
 {
-    return set->do_train || !set->do_eval;
+    return set->do_train || (!set->do_eval && !set->do_predict);
 }
 
 bool tx_job_evaluates(const tx_job_settings *set)
@@ -260,12 +287,13 @@ tx_status tx_job_check(const tx_job_settings *set)
             &r, limit && set->find_batch,
             "--auto_find_batch_size and --gradient_checkpointing auto:BYTES exclude each other: one adapts the batch "
             "to the memory, the other the memory to the batch");
-    refuse(&r, set->metric && tx_task_metric(&tx_causal_lm, set->metric) < 0,
-           "--metric_for_best_model %s: there are loss and perplexity", set->metric);
     const tx_schedule schedule = {.kind = (tx_schedule_kind)set->schedule};
     refuse(&r, tx_schedule_adapts(&schedule) && !set->evaluation,
            "--lr_scheduler_type %s follows the evaluations: it needs --eval_strategy steps or epoch",
            tx_schedule_name(schedule.kind));
+    refuse(&r, runs && set->do_predict && !set->test_file,
+           "--test_file is missing: of which text shall it predict the labels?");
+    refuse(&r, set->test_file && !set->do_predict, "--test_file needs --do_predict");
     refuse(&r, set->stop_patience && !set->evaluation,
            "--early_stopping_patience needs --eval_strategy steps or epoch");
     refuse(&r, set->use_cpu && strcmp(set->device, "cpu") != 0, "--use_cpu and --device %s exclude each other",

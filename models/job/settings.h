@@ -5,6 +5,7 @@
 #define TX_JOB_SETTINGS_H
 
 #include "models/options/option.h"
+#include "models/task/task.h"
 #include "models/train/run.h"
 
 /* Values that have names. X(NAME, "word") */
@@ -31,14 +32,17 @@ typedef struct tx_job_settings {
     const char *model, *config, *config_overrides, *tokenizer;
     bool allow_nonfinite;
     /* data */
-    const char *train_file, *validation_file, *dataset, *dataset_config;
+    const char *train_file, *validation_file, *test_file, *dataset, *dataset_config;
+    int32_t task; /* 0: as the model says; else place in tx_glue + 1 */
+    int64_t max_seq_length, max_predict_samples;
+    bool pad_to_max_length;
     double validation_split;
     int64_t block, group_texts, max_train_samples, max_eval_samples, tokenize_threads, skip_bad, workers;
     bool pin, drop_last;
     int32_t sampling; /* TX_SAMPLING_; blocks are all of one length: BY_LENGTH is RANDOM */
     const char *dump_order;
     /* training */
-    bool do_train, do_eval;
+    bool do_train, do_eval, do_predict;
     int64_t batch, eval_batch, accumulation, max_steps, seed, data_seed, max_bad_steps;
     double rate, warmup_steps, warmup_ratio, decay, beta1, beta2, epsilon, max_grad_norm, epochs, smoothing, noise;
     int32_t schedule; /* tx_schedule_kind; TX_SCHEDULE_COUNT is another name of WSD */
@@ -103,8 +107,10 @@ tx_job_settings tx_job_defaults(void);
 tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options);
 /* What gradient_checkpointing says (NULL: not given): how, and the limit of auto:BYTES, 0 where it names none. */
 tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int64_t *limit);
-/* What the best evaluation is best in. */
-const tx_metric *tx_job_metric(const tx_job_settings *set);
+/* What the best evaluation of a task is best in; INVALID where it has no metric of that name. */
+tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const tx_metric **metric);
+/* The task that task_name names; NULL: none is named. */
+const tx_task *tx_job_named_task(const tx_job_settings *set);
 /* Refuses what contradicts itself or is missing. */
 tx_status tx_job_check(const tx_job_settings *set);
 

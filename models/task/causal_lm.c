@@ -44,8 +44,36 @@ static const tx_metric metrics[] = {
     {.name = NULL},
 };
 
+static tx_status open_dataset(const tx_task *task, const char *path, const tx_data_options *o, tx_samples *samples)
+{
+    const tx_dataset_options options = {.size = sizeof options,
+                                        .tokenizer = o->tokenizer,
+                                        .vocab = o->config->vocab_size,
+                                        .block = o->block,
+                                        .group = o->group,
+                                        .from = o->from,
+                                        .to = o->to,
+                                        .most_blocks = o->most,
+                                        .skip_bad = o->skip_bad,
+                                        .cache = o->cache,
+                                        .threads = o->threads,
+                                        .report = o->report};
+    tx_dataset *dataset = NULL;
+    (void)task;
+    TX_TRY(tx_dataset_open(path, &options, &dataset));
+    *samples = tx_causal_lm_samples(dataset);
+    return TX_OK;
+}
+
+static void close_dataset(const tx_samples *samples)
+{
+    tx_dataset_free((tx_dataset *)(uintptr_t)samples->data);
+}
+
 const tx_task tx_causal_lm = {
     .name = "causal language modelling",
+    .open = open_dataset,
+    .close = close_dataset,
     .fields = fields,
     .row = row,
     .loss = loss,
@@ -54,6 +82,12 @@ const tx_task tx_causal_lm = {
 
 tx_samples tx_causal_lm_samples(const tx_dataset *dataset)
 {
-    return dataset ? (tx_samples){&tx_causal_lm, dataset, tx_dataset_blocks(dataset), tx_dataset_block(dataset)}
-                   : (tx_samples){.task = &tx_causal_lm};
+    if (!dataset)
+        return (tx_samples){.task = &tx_causal_lm};
+    return (tx_samples){.task = &tx_causal_lm,
+                        .data = dataset,
+                        .count = tx_dataset_blocks(dataset),
+                        .block = tx_dataset_block(dataset),
+                        .tokens = tx_dataset_tokens(dataset),
+                        .digest = tx_dataset_digest(dataset)};
 }

@@ -142,8 +142,11 @@ static tx_status prepare_rows(const tx_loader *l, const slot *s, tx_step_batch *
                                            is_own ? micro * c->rows + own : s->room.rows - 1, 1);
         if (at < b->rows || is_own)
             status = tx_samples_rows(samples, &order, at < b->rows ? b->first + at : c->samples, &row);
-        if (at < b->rows && !status)
+        if (at < b->rows && !status) {
+            const int64_t longest = tx_batch_longest(samples->task, &row);
             b->labels += tx_batch_labels(samples->task, samples->block, &row);
+            b->batch.longest = longest > b->batch.longest ? longest : b->batch.longest;
+        }
     }
     return status;
 }
@@ -157,7 +160,9 @@ static void prepare(const tx_loader *l, slot *s, int64_t number)
         s->status = prepare_rows(l, s, &b, i);
     if (s->status) /* of a thread that has its own message */
         snprintf(s->message, sizeof s->message, "%s", tx_error());
+    const int64_t longest = b.batch.longest; /* of all ranks' rows: all run the same plan */
     b.batch = s->room;
+    b.batch.longest = longest;
     b.batch.rows = b.micro_batches * l->course.rows;
     s->batch = b;
 }

@@ -65,10 +65,21 @@ tx_batch tx_batch_of(const tx_task *task, int64_t block, int64_t rows, void *mem
 
 tx_batch tx_batch_part(const tx_task *task, int64_t block, const tx_batch *batch, int64_t first, int64_t rows)
 {
-    tx_batch part = {.rows = rows};
+    tx_batch part = {.rows = rows, .longest = batch->longest};
     for (int32_t f = 0; task->fields[f].name; f++)
         part.field[f] = (char *)batch->field[f] + first * bytes_of(&task->fields[f], block);
     return part;
+}
+
+int64_t tx_batch_longest(const tx_task *task, const tx_batch *batch)
+{
+    int64_t longest = 0;
+    for (int32_t f = 0; task->fields[f].name; f++)
+        for (int64_t r = 0; r < batch->rows && strcmp(task->fields[f].name, TX_FIELD_LENGTHS) == 0; r++) {
+            const int32_t length = ((const int32_t *)batch->field[f])[r];
+            longest = length > longest ? length : longest;
+        }
+    return longest;
 }
 
 /* In 32 bits, which vectorises. */

@@ -9,6 +9,7 @@
 #define TX_TASK_H
 
 #include "models/arch/arch.h"
+#include "models/tx_text.h"
 #include "tx.h"
 
 /* The most of one task. */
@@ -16,6 +17,8 @@ enum { TX_FIELDS_MAX = 8, TX_SUMS_MAX = 8, TX_METRICS_MAX = 8 };
 
 /* Width of a field that has a value for each position. */
 #define TX_FIELD_BLOCK (-1)
+/* The field, I32 of one value a row, that tells how many positions of the row are used. */
+#define TX_FIELD_LENGTHS "attention_lengths"
 
 typedef struct tx_field {
     const char *name; /* transformers' where it has one; the input of this name of a plan gets the field */
@@ -28,10 +31,11 @@ typedef struct tx_field {
 typedef struct tx_batch {
     int64_t rows;
     void *field[TX_FIELDS_MAX]; /* in the task's order: the values of all rows, int32_t or float */
+    int64_t longest;            /* what is behind so many positions is padding in all rows; 0: nothing need be */
 } tx_batch;
 
-/* What an evaluation adds up over all batches and ranks: the loss over the labels, their number, and from TX_SUM_OWN on
- * what the task measures. */
+/* Sums of an evaluation: over all batches and ranks the loss over the labels and their number, and from TX_SUM_OWN on
+ * what the task measures of all samples. */
 enum { TX_SUM_LOSS, TX_SUM_LABELS, TX_SUM_OWN };
 
 typedef struct tx_metric {
@@ -45,13 +49,40 @@ typedef struct tx_task tx_task;
 /* What rows are made of. The data must outlive it. */
 typedef struct tx_samples {
     const tx_task *task;
-    const void *data; /* the task's own */
-    int64_t count;    /* 0: there are none */
-    int64_t block;    /* positions of a row */
+    const void *data;   /* the task's own */
+    int64_t count;      /* 0: there are none */
+    int64_t block;      /* positions of a row */
+    int64_t tokens;     /* of all samples */
+    const char *digest; /* of all that rows are made of; it lives as long as the data */
 } tx_samples;
+
+/* What data are for. */
+typedef enum tx_data_split { TX_DATA_TRAIN, TX_DATA_VALIDATION, TX_DATA_TEST } tx_data_split;
+
+/* How they are read; what a task has no use for it leaves alone. */
+typedef struct tx_data_options {
+    tx_data_split split;           /* samples of TEST have no labels */
+    tx_config *config;             /* of the model, which training data may give its labels */
+    const tx_tokenizer *tokenizer; /* NULL: none is known */
+    int64_t block;                 /* positions of a row */
+    double from, to;               /* the part of the file, in percent */
+    int64_t most;                  /* samples; 0: all */
+    int64_t group, skip_bad;       /* see tx_dataset_options, as the rest */
+    const char *cache;
+    int32_t threads;
+    tx_reporter report;
+} tx_data_options;
+
+/* Room for what is predicted of a sample, in words. */
+#define TX_PREDICTION 128
 
 struct tx_task {
     const char *name;
+    tx_head head;  /* of the models that it is for */
+    bool of_texts; /* a sample is a text of its own, of any length up to a row's; else all have a row's */
+    /* Reads a file; the message names it. The caller closes what was opened, if the task has a close. */
+    tx_status (*open)(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
+    void (*close)(const tx_samples *samples);
     /* NULL in the name behind the last. The labels are in "labels": those of I32 that are TX_IGNORE_LABEL, and those of
      * F32 that are NaN, do not count. */
     const tx_field *fields;
@@ -60,9 +91,11 @@ struct tx_task {
     /* Scalar loss of an architecture's output in a graph that has the fields as inputs: mean over the labels by control
      * INVERSE_LABELS. `smoothing` is that of tx_cross_entropy_smoothed. NULL on error. */
     tx_tensor *(*loss)(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing);
-    /* Adds what the task measures of a batch to its own sums; `output` has the values of the architecture's output, of
-     * this shape. NULL: it measures nothing, and the output of a whole batch need never exist. */
-    void (*measure)(const tx_batch *batch, const float *output, const tx_shape *shape, double sums[TX_SUMS_MAX]);
+    /* Writes what the task measures of all samples to its own sums; the architecture's outputs are [count, columns].
+     * NULL: it measures nothing, and the output of a whole batch need never exist. */
+    void (*measure)(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
+    /* What an output says of a sample; NULL: the task predicts nothing. */
+    void (*tell)(const tx_config *config, const float *output, char text[TX_PREDICTION]);
     const tx_metric *metrics; /* NULL in the name behind the last; the first chooses the best model unless told */
 };
 
@@ -81,6 +114,8 @@ int32_t tx_task_metric(const tx_task *task, const char *name);
 tx_batch tx_batch_of(const tx_task *task, int64_t block, int64_t rows, void *memory);
 /* Rows first .. first + rows - 1 of a batch, where they lie. */
 tx_batch tx_batch_part(const tx_task *task, int64_t block, const tx_batch *batch, int64_t first, int64_t rows);
+/* The most positions that a row of the batch uses; 0: the task has no such field. */
+int64_t tx_batch_longest(const tx_task *task, const tx_batch *batch);
 /* Labels that count. */
 int64_t tx_batch_labels(const tx_task *task, int64_t block, const tx_batch *batch);
 

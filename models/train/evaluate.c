@@ -24,39 +24,88 @@ static tx_status add_up(tx_comm *comm, double sums[TX_SUMS_MAX])
     return status;
 }
 
+/* What goes through the samples. */
+typedef struct pass {
+    tx_trainer *trainer;
+    tx_comm *comm; /* NULL: one rank */
+    const tx_samples *samples;
+    tx_batch batch;
+    int64_t outputs; /* numbers of a row's output; 0: they are not asked for */
+    float *round;    /* [ranks, rows, outputs]: of the batches that the ranks do at a time */
+    float *all;      /* [count, outputs] */
+} pass;
+
+/* Puts the outputs of a round, which begins with sample `first`, where they belong. */
+static tx_status keep_outputs(pass *p, int64_t first, int64_t ranks)
+{
+    const int64_t left = p->samples->count - first, rows = ranks * p->batch.rows;
+    if (!p->outputs)
+        return TX_OK;
+    if (p->comm)
+        TX_TRY(tx_comm_share(p->comm, p->round, (size_t)(p->batch.rows * p->outputs) * sizeof *p->round));
+    memcpy(p->all + first * p->outputs, p->round, (size_t)((left < rows ? left : rows) * p->outputs) * sizeof *p->all);
+    return TX_OK;
+}
+
+/* The ranks' batches from sample `first` on: their sums, and their outputs. */
+static tx_status do_round(pass *p, int64_t first, double sums[TX_SUMS_MAX])
+{
+    const int64_t rank = p->comm ? p->comm->rank : 0, ranks = p->comm ? p->comm->size : 1, rows = p->batch.rows;
+    const int64_t own = first + rank * rows;
+    const tx_sample_order order = {0};
+    float *output = p->outputs ? p->round + rank * rows * p->outputs : NULL;
+    double of_batch[TX_SUMS_MAX] = {0};
+    if (own < p->samples->count) {
+        TX_TRY(tx_samples_rows(p->samples, &order, own, &p->batch));
+        p->batch.longest = tx_batch_longest(p->samples->task, &p->batch);
+        TX_TRY(tx_trainer_evaluate(p->trainer, &p->batch, of_batch, output));
+    }
+    if (p->comm)
+        TX_TRY(add_up(p->comm, of_batch));
+    for (int32_t i = 0; i < TX_SUMS_MAX; i++)
+        sums[i] += of_batch[i];
+    return keep_outputs(p, first, ranks);
+}
+
+tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch, double sums[TX_SUMS_MAX],
+                         float **outputs)
+{
+    tx_comm *comm = tx_trainer_options_of(trainer)->comm;
+    const int64_t rows = tx_trainer_options_of(trainer)->eval_batch, ranks = comm ? comm->size : 1;
+    TX_TRY(tx_trainer_check_samples(trainer, samples));
+    pass p = {.trainer = trainer, .comm = comm, .samples = samples, .outputs = tx_trainer_outputs(trainer)};
+    void *memory = malloc((size_t)(rows * tx_task_row_bytes(samples->task, samples->block)));
+    p.round = calloc((size_t)(ranks * rows * p.outputs) + 1, sizeof *p.round);
+    p.all = calloc((size_t)(samples->count * p.outputs) + 1, sizeof *p.all);
+    tx_status status = memory && p.round && p.all ? TX_OK : tx_fail(TX_MEMORY, "evaluation: no memory for a batch");
+    p.batch = tx_batch_of(samples->task, samples->block, rows, memory);
+    tx_watch_begin(watch, TX_WATCH_EVALUATING);
+    /* A batch each, then the sums of all: no rank waits for longer than the slowest takes for a batch, and the watches
+     * see that all get on. */
+    for (int64_t first = 0; first < samples->count && !status; first += ranks * rows) {
+        status = do_round(&p, first, sums);
+        tx_watch_alive(watch, NULL);
+    }
+    free(memory);
+    free(p.round);
+    if (status)
+        free(p.all);
+    else
+        *outputs = p.all;
+    return status;
+}
+
 tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch,
                           tx_run_evaluation *evaluation)
 {
     const tx_task *task = samples->task;
-    tx_comm *comm = tx_trainer_options_of(trainer)->comm;
     const int64_t rows = tx_trainer_options_of(trainer)->eval_batch;
-    const int64_t rank = comm ? comm->rank : 0, ranks = comm ? comm->size : 1;
-    tx_status status = tx_trainer_check_samples(trainer, samples);
-    void *memory = status ? NULL : malloc((size_t)(rows * tx_task_row_bytes(task, samples->block)));
-    if (!memory)
-        return status ? status : tx_fail(TX_MEMORY, "evaluation: no memory for a batch");
-    const tx_batch batch = tx_batch_of(task, samples->block, rows, memory);
     double sums[TX_SUMS_MAX] = {0}, begin = tx_now();
-    tx_watch_begin(watch, TX_WATCH_EVALUATING);
-    tx_sample_order order = {0};
-    /* A batch each, then the sums of all: no rank waits for longer than the slowest takes for a batch, and the watches
-     * see that all get on. */
-    for (int64_t first = 0; first < samples->count && !status; first += ranks * rows) {
-        const int64_t own = first + rank * rows;
-        double of_batch[TX_SUMS_MAX] = {0};
-        if (own < samples->count) {
-            status = tx_samples_rows(samples, &order, own, &batch);
-            TX_THEN(status, tx_trainer_evaluate(trainer, &batch, of_batch));
-        }
-        if (!status && comm)
-            status = add_up(comm, of_batch);
-        for (int32_t i = 0; i < TX_SUMS_MAX; i++)
-            sums[i] += of_batch[i];
-        tx_watch_alive(watch, NULL);
-    }
-    free(memory);
-    if (status)
-        return status;
+    float *outputs = NULL;
+    TX_TRY(tx_run_outputs(trainer, samples, watch, sums, &outputs));
+    if (task->measure)
+        task->measure(samples, outputs, tx_trainer_outputs(trainer), sums);
+    free(outputs);
     evaluation->metrics = task->metrics;
     for (int32_t m = 0; task->metrics[m].name; m++)
         evaluation->value[m] = task->metrics[m].value(sums);

@@ -129,6 +129,10 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
 enum { TX_RUN_FIGURES = TX_METRICS_MAX + 3 };
 int32_t tx_run_figures(const tx_run_evaluation *evaluation, bool of_trainer, tx_figure figures[TX_RUN_FIGURES]);
 
+/* The loss and the labels of samples, which the ranks share out, added to the sums; and where the task measures or
+ * predicts the outputs of all of them [count, tx_trainer_outputs], on every rank. The caller frees these. */
+tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch, double sums[TX_SUMS_MAX],
+                         float **outputs);
 /* The task's metrics over its samples, which the ranks share out; `step` and `epoch` of the result are left alone. The
  * watch (NULL: none) is told of each batch. */
 tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch,

@@ -5,6 +5,7 @@
 #include <float.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A compiled graph over a batch. */
 typedef struct batch_plan {
@@ -18,8 +19,8 @@ struct tx_trainer {
     tx_model *model;
     const tx_config *config;
     tx_trainer_options options;
-    batch_plan train, evaluate;
-    float *output; /* of an evaluated batch, where the task measures it */
+    batch_plan train[TX_LENGTHS_MAX], evaluate[TX_LENGTHS_MAX]; /* the first is of whole rows, the last the shortest */
+    void *narrow;                                               /* a field of a batch by shorter rows */
     tx_plan *update;
     int64_t updates; /* runs of the update plan since profiling began */
     int64_t step;
@@ -27,7 +28,21 @@ struct tx_trainer {
     void *vote_context;
 };
 
-static tx_status build(tx_trainer *trainer, bool train, int64_t rows, batch_plan *made)
+/* Positions of the rows of plan `which`: even parts of a row, in multiples that kernels like. */
+static int64_t length_of(const tx_trainer_options *o, int32_t which)
+{
+    enum { UNIT = 8 };
+    const int64_t parts = o->lengths > 1 ? o->lengths : 1, part = o->block * (parts - which) / parts;
+    const int64_t rounded = (part + UNIT - 1) / UNIT * UNIT;
+    return which && rounded < o->block ? rounded : o->block;
+}
+
+static int32_t plans_of(const tx_trainer_options *o)
+{
+    return o->lengths > 1 ? o->lengths : 1;
+}
+
+static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int64_t block, batch_plan *made)
 {
     const tx_task *task = trainer->options.task;
     TX_TRY(tx_graph_create(trainer->model, &made->graph));
@@ -36,7 +51,7 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, batch_plan
         TX_TRY(tx_graph_checkpointing(made->graph, &trainer->options.checkpointing));
     for (int32_t f = 0; task->fields[f].name; f++)
         made->field[f] = tx_input(made->graph, task->fields[f].name, task->fields[f].dtype,
-                                  tx_field_shape(&task->fields[f], rows, trainer->options.block));
+                                  tx_field_shape(&task->fields[f], rows, block));
     const tx_arch_options options = {.size = sizeof options, .train = train, .noise = trainer->options.noise};
     made->output = tx_arch_logits(made->graph, trainer->config, &options);
     made->loss = task->loss(made->graph, trainer->config, made->output, trainer->options.smoothing);
@@ -50,11 +65,21 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, batch_plan
     return train ? tx_plan_watch(made->plan, trainer->options.watch) : TX_OK;
 }
 
-static void discard(batch_plan *plan)
+static void discard(batch_plan plans[TX_LENGTHS_MAX])
 {
-    tx_plan_free(plan->plan);
-    tx_graph_free(plan->graph);
-    *plan = (batch_plan){0};
+    for (int32_t i = 0; i < TX_LENGTHS_MAX; i++) {
+        tx_plan_free(plans[i].plan);
+        tx_graph_free(plans[i].graph);
+        plans[i] = (batch_plan){0};
+    }
+}
+
+/* Builds the plans of all lengths. */
+static tx_status build_all(tx_trainer *trainer, bool train, int64_t rows, batch_plan made[TX_LENGTHS_MAX])
+{
+    for (int32_t i = 0; i < plans_of(&trainer->options); i++)
+        TX_TRY(build(trainer, train, rows, length_of(&trainer->options, i), &made[i]));
+    return TX_OK;
 }
 
 static tx_status check(const tx_trainer_options *o)
@@ -63,6 +88,8 @@ static tx_status check(const tx_trainer_options *o)
         return tx_fail(TX_INVALID, "trainer: the options' size field is %zu, expected %zu", o->size, sizeof *o);
     if (!o->task)
         return tx_fail(TX_INVALID, "trainer: no task");
+    if (o->lengths < 0 || o->lengths > TX_LENGTHS_MAX)
+        return tx_fail(TX_INVALID, "trainer: %" PRId32 " lengths; 0 to %d are possible", o->lengths, TX_LENGTHS_MAX);
     if (o->batch < 1 || o->block < 1 || o->accumulation < 1 || o->eval_batch < 0)
         return tx_fail(TX_INVALID,
                        "trainer: batch %" PRId64 ", block %" PRId64 ", accumulation %" PRId64
@@ -85,13 +112,14 @@ static tx_status prepare(tx_trainer *trainer)
     TX_TRY(tx_model_store(trainer->model, o->stored));
     if (o->comm)
         TX_TRY(tx_model_parallel(trainer->model, o->comm, &o->parallel));
-    TX_TRY(build(trainer, true, o->batch, &trainer->train));
+    TX_TRY(build_all(trainer, true, o->batch, trainer->train));
     TX_TRY(tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update));
     if (o->eval_batch)
-        TX_TRY(build(trainer, false, o->eval_batch, &trainer->evaluate));
-    if (o->eval_batch && o->task->measure) {
-        trainer->output = malloc((size_t)tx_shape_count(tx_tensor_shape(trainer->evaluate.output)) * sizeof(float));
-        TX_TRY(trainer->output ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for the output of an evaluation"));
+        TX_TRY(build_all(trainer, false, o->eval_batch, trainer->evaluate));
+    if (o->lengths > 1) {
+        const int64_t rows = o->batch > o->eval_batch ? o->batch : o->eval_batch;
+        trainer->narrow = malloc((size_t)(rows * o->block) * sizeof(int32_t));
+        TX_TRY(trainer->narrow ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows"));
     }
     TX_TRY(tx_model_set_seed(trainer->model, o->seed));
     TX_TRY(tx_model_set(trainer->model, TX_CONTROL_MAX_GRAD_NORM, o->max_grad_norm));
@@ -123,10 +151,10 @@ void tx_trainer_free(tx_trainer *trainer)
 {
     if (!trainer)
         return;
-    discard(&trainer->evaluate);
+    discard(trainer->evaluate);
     tx_plan_free(trainer->update);
-    discard(&trainer->train);
-    free(trainer->output);
+    discard(trainer->train);
+    free(trainer->narrow);
     free(trainer);
 }
 
@@ -145,7 +173,7 @@ tx_status tx_trainer_foresee(tx_engine *engine, const tx_config *config, const t
     if (!status) {
         double none;
         tx_plan_work(trainer->update, &none, &forecast->update_bytes);
-        tx_plan_work(trainer->train.plan, &forecast->product_flops, &forecast->other_bytes);
+        tx_plan_work(trainer->train[0].plan, &forecast->product_flops, &forecast->other_bytes);
     }
     tx_trainer_free(trainer);
     tx_model_free(model);
@@ -168,14 +196,18 @@ tx_status tx_trainer_share(tx_trainer *trainer, int64_t batch, int64_t rows_befo
         trainer->options = status ? trainer->options : changed;
         return status;
     }
-    batch_plan made = {0};
-    status = build(trainer, true, batch, &made);
+    batch_plan made[TX_LENGTHS_MAX] = {{0}};
+    void *narrow =
+        trainer->narrow ? realloc(trainer->narrow, (size_t)(changed.all_rows * changed.block) * sizeof(int32_t)) : NULL;
+    status = trainer->narrow && !narrow ? tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows")
+                                        : build_all(trainer, true, batch, made);
+    trainer->narrow = narrow ? narrow : trainer->narrow;
     if (status) {
-        discard(&made);
+        discard(made);
         return status;
     }
-    discard(&trainer->train);
-    trainer->train = made;
+    discard(trainer->train);
+    memcpy(trainer->train, made, sizeof made);
     trainer->options = changed;
     return TX_OK;
 }
@@ -216,13 +248,31 @@ void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps)
     trainer->step = steps;
 }
 
-/* Gives a batch to a plan of as many rows and runs it. */
-static tx_status run_batch(batch_plan *plan, const tx_batch *batch)
+/* The beginnings of the rows of a field, where the plan's rows are shorter. */
+static const void *narrow(const tx_trainer *trainer, const tx_field *field, const tx_shape *shape, const void *values)
 {
-    for (int32_t f = 0; f < TX_FIELDS_MAX && plan->field[f]; f++) {
-        const int64_t values = tx_shape_count(tx_tensor_shape(plan->field[f]));
-        TX_TRY(tx_plan_write(plan->plan, plan->field[f], batch->field[f],
-                             (size_t)values * tx_dtype_size(tx_tensor_dtype(plan->field[f]))));
+    const int64_t block = trainer->options.block, length = shape->dim[1];
+    int32_t *to = trainer->narrow; /* both types of fields have 4 bytes */
+    if (field->width != TX_FIELD_BLOCK || length == block)
+        return values;
+    for (int64_t r = 0; r < shape->dim[0]; r++)
+        memcpy(to + r * length, (const int32_t *)values + r * block, (size_t)length * sizeof *to);
+    return to;
+}
+
+/* Gives a batch to the shortest plan that its rows fit, which has as many rows, and runs it. */
+static tx_status run_batch(tx_trainer *trainer, batch_plan plans[TX_LENGTHS_MAX], const tx_batch *batch,
+                           batch_plan **ran)
+{
+    const tx_trainer_options *o = &trainer->options;
+    int32_t which = 0;
+    while (batch->longest && which + 1 < plans_of(o) && length_of(o, which + 1) >= batch->longest)
+        which++;
+    batch_plan *plan = *ran = &plans[which];
+    for (int32_t f = 0; o->task->fields[f].name; f++) {
+        const tx_shape *shape = tx_tensor_shape(plan->field[f]);
+        TX_TRY(tx_plan_write(plan->plan, plan->field[f], narrow(trainer, &o->task->fields[f], shape, batch->field[f]),
+                             (size_t)tx_shape_count(shape) * tx_dtype_size(tx_tensor_dtype(plan->field[f]))));
     }
     TX_TRY(tx_plan_run(plan->plan));
     plan->runs++;
@@ -241,6 +291,7 @@ tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t la
     if (labels == 0)
         return tx_fail(TX_INVALID, "trainer: a step without a single label");
     tx_model *model = trainer->model;
+    batch_plan *ran;
     tx_status status = tx_model_set(model, TX_CONTROL_LEARNING_RATE, learning_rate);
     TX_THEN(status, tx_model_set(model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)labels));
     TX_THEN(status, tx_model_set(model, TX_CONTROL_STEP, (double)(trainer->step & UINT32_MAX)));
@@ -249,7 +300,7 @@ tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t la
         TX_THEN(status, tx_model_set(model, TX_CONTROL_SAMPLE, (double)(i * o->all_rows + o->rows_before)));
         TX_THEN(status, tx_model_synchronize(model, i == micro_batches - 1));
         const tx_batch micro = tx_batch_part(o->task, o->block, batch, i * o->batch, o->batch);
-        TX_THEN(status, run_batch(&trainer->train, &micro));
+        TX_THEN(status, run_batch(trainer, trainer->train, &micro, &ran));
     }
     if (trainer->vote)
         tx_model_vote(trainer->model, trainer->vote(trainer->vote_context));
@@ -264,40 +315,44 @@ tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results)
     return tx_model_results(trainer->model, results);
 }
 
-tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double sums[TX_SUMS_MAX])
+int64_t tx_trainer_outputs(const tx_trainer *trainer)
+{
+    const tx_tensor *output = trainer->evaluate[0].output;
+    return output && trainer->options.task->measure ? tx_shape_last(tx_tensor_shape(output)) : 0;
+}
+
+tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double sums[TX_SUMS_MAX], float *output)
 {
     const tx_trainer_options *o = &trainer->options;
-    const batch_plan *e = &trainer->evaluate;
-    if (!e->plan || batch->rows != o->eval_batch)
+    batch_plan *e;
+    if (!trainer->evaluate[0].plan || batch->rows != o->eval_batch)
         return tx_fail(TX_INVALID, "trainer: an evaluation of %" PRId64 " rows; %" PRId64 " were planned", batch->rows,
                        o->eval_batch);
     const double labels = (double)tx_batch_labels(o->task, o->block, batch);
-    if (labels == 0.0)
+    if (labels == 0.0 && !output)
         return TX_OK;
     float mean = 0.0f;
-    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_INVERSE_LABELS, 1.0 / labels));
-    TX_TRY(run_batch(&trainer->evaluate, batch));
+    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_INVERSE_LABELS, labels > 0.0 ? 1.0 / labels : 0.0));
+    TX_TRY(run_batch(trainer, trainer->evaluate, batch, &e));
     TX_TRY(tx_plan_read(e->plan, e->loss, &mean, sizeof mean));
-    if (trainer->output)
-        TX_TRY(tx_plan_read(e->plan, e->output, trainer->output,
-                            (size_t)tx_shape_count(tx_tensor_shape(e->output)) * sizeof(float)));
+    if (output)
+        TX_TRY(tx_plan_read(e->plan, e->output, output,
+                            (size_t)tx_shape_count(tx_tensor_shape(e->output)) * sizeof *output));
     sums[TX_SUM_LOSS] += (double)mean * labels;
     sums[TX_SUM_LABELS] += labels;
-    if (trainer->output)
-        o->task->measure(batch, trainer->output, tx_tensor_shape(e->output), sums);
     return TX_OK;
 }
 
 tx_status tx_trainer_profile(tx_trainer *trainer)
 {
-    trainer->train.runs = 0;
+    trainer->train[0].runs = 0;
     trainer->updates = 0;
-    TX_TRY(tx_plan_profile(trainer->train.plan, true));
+    TX_TRY(tx_plan_profile(trainer->train[0].plan, true));
     return tx_plan_profile(trainer->update, true);
 }
 
 const tx_plan *tx_trainer_plan(const tx_trainer *trainer, int32_t which, int64_t *runs)
 {
-    *runs = which == TX_TRAINER_TRAIN ? trainer->train.runs : trainer->updates;
-    return which == TX_TRAINER_TRAIN ? trainer->train.plan : trainer->update;
+    *runs = which == TX_TRAINER_TRAIN ? trainer->train[0].runs : trainer->updates;
+    return which == TX_TRAINER_TRAIN ? trainer->train[0].plan : trainer->update;
 }

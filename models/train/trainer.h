@@ -9,6 +9,8 @@
 #include "models/task/task.h"
 
 /* What the trainer has to know of a model. Both functions return NULL on error. */
+#define TX_LENGTHS_MAX 8
+
 typedef struct tx_trainer_options {
     size_t size;          /* sizeof(tx_trainer_options) */
     const tx_task *task;  /* what the model is trained for */
@@ -20,6 +22,8 @@ typedef struct tx_trainer_options {
     tx_comm *comm; /* NULL: one rank */
     tx_parallel_options parallel;
     int64_t eval_batch;             /* rows of an evaluation batch; 0: no evaluation plan */
+    int32_t lengths;                /* plans of so many lengths, at most TX_LENGTHS_MAX, and one memory: a batch runs by
+                                     * the shortest that its longest row fits; 0: rows are whole, as 1 */
     double max_grad_norm;           /* 0: no clipping */
     uint64_t seed;                  /* of dropout */
     tx_dtype stored;                /* of weights, gradients and moments (tx_model_store); 0: F32 */
@@ -78,14 +82,17 @@ tx_status tx_trainer_restore(tx_trainer *trainer, const tx_results *results);
 int64_t tx_trainer_steps(const tx_trainer *trainer);
 void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps);
 
-/* Adds what a batch of eval_batch rows gives to the sums that the task's metrics are made of. Waits. */
-tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double sums[TX_SUMS_MAX]);
+/* Numbers of the output for each row of an evaluation batch, where the task measures or predicts; else 0. */
+int64_t tx_trainer_outputs(const tx_trainer *trainer);
+/* Adds the loss of a batch of eval_batch rows and its labels to the sums, and writes the output to `output`
+ * [eval_batch, outputs] (NULL: it is not asked for). Waits. */
+tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double sums[TX_SUMS_MAX], float *output);
 
 /* ---- Profile ----------------------------------------------------------------------------------- */
 
 enum { TX_TRAINER_TRAIN, TX_TRAINER_UPDATE, TX_TRAINER_PLANS };
 
-/* From now on times every operation of the training and update plans and counts their runs. */
+/* From now on times every operation of the training (that of whole rows) and update plans and counts their runs. */
 tx_status tx_trainer_profile(tx_trainer *trainer);
 /* Plan `which` and how often it ran since then. */
 const tx_plan *tx_trainer_plan(const tx_trainer *trainer, int32_t which, int64_t *runs);

@@ -144,7 +144,7 @@ tx_status tiny_load(tiny *t, const char *folder)
 {
     tx_weights *weights = NULL;
     TX_TRY(tx_weights_open(folder, &weights));
-    tx_status status = tx_weights_load(weights, t->model, &(tx_weights_names){same_name, NULL}, NULL);
+    tx_status status = tx_weights_load(weights, t->model, &(tx_weights_names){.rename = same_name}, NULL);
     TX_THEN(status, tx_optimizer_load(t->model, TX_PATH(folder, "optimizer.safetensors")));
     TX_THEN(status, load_results(t, TX_PATH(folder, "results")));
     tx_weights_close(weights);

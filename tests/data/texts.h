@@ -52,7 +52,7 @@ static inline tx_status read_rows(const tx_dataset *dataset, const tx_sample_ord
                                   int32_t *tokens, int32_t *labels)
 {
     const tx_samples samples = tx_causal_lm_samples(dataset);
-    return tx_samples_rows(&samples, order, first, &(tx_batch){rows, {tokens, labels}});
+    return tx_samples_rows(&samples, order, first, &(tx_batch){.rows = rows, .field = {tokens, labels}});
 }
 
 /* All tokens of the blocks, in their order; allocated. */

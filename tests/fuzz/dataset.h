@@ -30,7 +30,7 @@ static inline void tx_fuzz_dataset(const char *name, tx_dataset_options options)
     tx_sample_order order = {.shuffle = true, .seed = 1};
     for (int64_t at = 0; at < blocks; at += FUZZ_ROWS) {
         const int64_t rows = blocks - at < FUZZ_ROWS ? blocks - at : FUZZ_ROWS;
-        FUZZ_CHECK(!tx_samples_rows(&samples, &order, at, &(tx_batch){FUZZ_ROWS, {tokens, labels}}));
+        FUZZ_CHECK(!tx_samples_rows(&samples, &order, at, &(tx_batch){.rows = FUZZ_ROWS, .field = {tokens, labels}}));
         for (int64_t i = 0; i < rows * FUZZ_BLOCK; i++) {
             FUZZ_CHECK(tokens[i] >= 0 && tokens[i] < FUZZ_VOCAB);
             FUZZ_CHECK(labels[i] == (i % FUZZ_BLOCK == FUZZ_BLOCK - 1 ? TX_IGNORE_LABEL : tokens[i + 1]));

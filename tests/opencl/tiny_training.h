@@ -33,7 +33,7 @@ static inline tx_status tiny_steps(tiny_training *t)
     }
     for (int step = 0; step < t->steps && !status; step++) {
         tx_results r;
-        status = tx_trainer_step(t->trainer, &(tx_batch){t->rows, {tokens, labels}}, count, t->rate);
+        status = tx_trainer_step(t->trainer, &(tx_batch){.rows = t->rows, .field = {tokens, labels}}, count, t->rate);
         if (!status)
             status = tx_trainer_results(t->trainer, &r);
         if (!status) {

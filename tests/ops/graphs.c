@@ -180,6 +180,11 @@ static tx_tensor *silu(tx_builder *b)
     return tx_silu(wide(b));
 }
 
+static tx_tensor *tanh_(tx_builder *b)
+{
+    return tx_tanh(wide(b));
+}
+
 static tx_tensor *swiglu(tx_builder *b)
 {
     return tx_swiglu(wide(b));
@@ -307,6 +312,7 @@ static const tx_graph_case cases[] = {
     {"gelu tanh", gelu_tanh, 1},
     {"gelu exact", gelu_exact, 1},
     {"silu", silu, 1},
+    {"tanh", tanh_, 1},
     {"swiglu", swiglu, 1},
     {"add", add, 1},
     {"mul", mul, 1},

@@ -99,6 +99,11 @@ static tx_status run_swish(tx_onnx_case *c)
     return tx_onnx_number(c, "alpha", 1.0) != 1.0 ? tx_onnx_cannot("alpha") : unary(c, TX_OP_SILU, false);
 }
 
+static tx_status run_tanh(tx_onnx_case *c)
+{
+    return unary(c, TX_OP_TANH, false);
+}
+
 static tx_status run_identity(tx_onnx_case *c)
 {
     c->exact = true;
@@ -360,6 +365,7 @@ static const struct {
     {"SoftmaxCrossEntropyLoss", tx_onnx_softmax_loss},
     {"Sum", run_add},
     {"Swish", run_swish},
+    {"Tanh", run_tanh},
 };
 
 bool tx_onnx_known(const char *op)

@@ -52,6 +52,20 @@ static void silu_grad_reference(tx_call *call)
     }
 }
 
+static void tanh_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        tx_array_put(&call->out[0], i, tanh(call->in[0].value[i]), 1.0); /* near 0 a difference of numbers near 1 */
+}
+
+static void tanh_grad_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        double dy = call->in[0].value[i], y = call->in[1].value[i];
+        tx_array_put(&call->out[0], i, dy * (1.0 - y * y), fabs(dy) * (1.0 + y * y));
+    }
+}
+
 static void swiglu_reference(tx_call *call)
 {
     int64_t f = tx_array_last(&call->out[0]);
@@ -251,6 +265,13 @@ static void silu_grad_cases(tx_cases *list)
     tx_case_half(list, 3, false);
 }
 
+static void tanh_grad_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 2, -1.0, 1.0); i++)
+        list->item[list->count - 1].in[1].fill = TX_FILL_DERIVED;
+    tx_case_half(list, 3, false);
+}
+
 static void widen(tx_spec *s)
 {
     s->shape.dim[s->shape.rank - 1] *= 2;
@@ -369,6 +390,11 @@ const tx_descriptor tx_descriptor_gelu_grad = {.cases = gelu_grad_cases,
                                                GRADIENT_OF(GELU),
                                                .source = {TX_FROM_DY, TX_FROM_IN(0)}};
 const tx_descriptor tx_descriptor_silu = {.cases = silu_cases, .reference = silu_reference};
+const tx_descriptor tx_descriptor_tanh = {.cases = silu_cases, .reference = tanh_reference};
+const tx_descriptor tx_descriptor_tanh_grad = {.cases = tanh_grad_cases,
+                                               .reference = tanh_grad_reference,
+                                               GRADIENT_OF(TANH),
+                                               .source = {TX_FROM_DY, TX_FROM_OUT(0)}};
 const tx_descriptor tx_descriptor_silu_grad = {.cases = silu_grad_cases,
                                                .reference = silu_grad_reference,
                                                GRADIENT_OF(SILU),

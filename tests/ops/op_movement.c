@@ -282,7 +282,7 @@ static void kv_reorder_cases(tx_cases *list)
     }
 }
 
-/* ---- Cast, copy, fill --------------------------------------------------------------------------- */
+/* ---- Cast, copy, fill, range --------------------------------------------------------------------------- */
 
 static void copy_reference(tx_call *call)
 {
@@ -363,6 +363,32 @@ static void fill_cases(tx_cases *list)
     }
 }
 
+static void range_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        tx_array_put(&call->out[0], i, (double)call->attrs.first + (double)i * (double)call->attrs.step, 0.0);
+}
+
+static void range_outputs(tx_call *call)
+{
+    call->out[0].dtype = TX_I32;
+}
+
+static void range_cases(tx_cases *list)
+{
+    const tx_shape *shapes;
+    int32_t count = tx_shapes_plain(&shapes);
+    for (int32_t s = 0; s <= count; s++) {
+        tx_case *c = tx_case_add(list, "case %d", s);
+        c->out_shape = s < count ? shapes[s] : TX_SHAPE(4096, 3072);
+        c->attrs.first = s - 3;
+        c->attrs.step = s % 4 == 3 ? 0 : 2 - 7 * (s % 2);
+        c->flags = TX_CASE_ZEROS | (s == count ? TX_CASE_BENCH : 0u);
+    }
+}
+
+const tx_descriptor tx_descriptor_range = {
+    .cases = range_cases, .outputs = range_outputs, .reference = range_reference};
 const tx_descriptor tx_descriptor_embedding = {
     .cases = embedding_cases, .outputs = embedding_outputs, .reference = embedding_reference};
 const tx_descriptor tx_descriptor_position_grad = {.cases = position_grad_cases,

@@ -27,7 +27,7 @@ static int train(tx_trainer *trainer, FILE *data, long steps, double rate)
     const size_t count = (size_t)(o->accumulation * o->batch * o->block);
     int32_t *tokens = malloc(2 * count * sizeof *tokens), *labels = tokens + count;
     int result = tokens ? 0 : fail("memory");
-    const tx_batch batch = {o->accumulation * o->batch, {tokens, labels}};
+    const tx_batch batch = {.rows = o->accumulation * o->batch, .field = {tokens, labels}};
     for (long step = 0; step < steps && !result; step++) {
         tx_results results;
         if (fread(tokens, sizeof *tokens, 2 * count, data) != 2 * count)

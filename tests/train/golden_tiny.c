@@ -127,7 +127,7 @@ static void step(tx_trainer *trainer, int32_t *ids, int64_t rows, double rate, t
     int32_t labels[STEP_BATCH * BLOCK];
     for (int64_t i = 0; i < rows * BLOCK; i++)
         labels[i] = (i + 1) % BLOCK ? ids[i + 1] : TX_IGNORE_LABEL;
-    must(tx_trainer_step(trainer, &(tx_batch){rows, {ids, labels}}, rows * (BLOCK - 1), rate));
+    must(tx_trainer_step(trainer, &(tx_batch){.rows = rows, .field = {ids, labels}}, rows * (BLOCK - 1), rate));
     must(tx_trainer_results(trainer, results));
 }
 

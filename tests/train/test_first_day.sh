@@ -48,7 +48,7 @@ outcome 0 "early stopping after step 5: 4 evaluations" "$bin/txtrain" --output_d
     --resume_from_checkpoint "$work/early/checkpoint-4"
 # shellcheck disable=SC2086
 outcome 2 "--early_stopping_patience needs --eval_strategy" go r --early_stopping_patience 4
-outcome 2 "there are loss and perplexity" go r --metric_for_best_model accuracy
+outcome 1 "there are loss and perplexity" go r --metric_for_best_model accuracy
 outcome 2 "it has weight_decay, momentum, nesterov" go r --optim sgd --optim_args beta1=0.5
 outcome 2 "--use_cpu and --device opencl exclude each other" go r --use_cpu --device opencl
 outcome 1 "needs one of" go r --lr_scheduler_type cosine_with_min_lr

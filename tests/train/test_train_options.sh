@@ -16,7 +16,11 @@ cat > "$work/config.json" << 'END'
 {"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 24, "vocab_size": 257,
  "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
 END
+mkdir "$work/bert"
+echo '{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
+ "max_position_embeddings": 64, "vocab_size": 257}' > "$work/bert/config.json"
 write_small_text 30
+{ echo "sentence,label"; awk '{ print $0 "," NR % 2 }' "$work/text"; } > "$work/texts.csv"
 sed 's/cat/dog/' "$work/text" > "$work/other"
 awk '{ line[NR] = $0 } END { for (i = 0; i < 2000; i++) for (n = 1; n <= NR; n++) print line[n] }' "$work/text" > "$work/big"
 sed 's/.*/{"text": "&"}/' "$work/text" > "$work/lines.jsonl"
@@ -39,6 +43,12 @@ bare()
 {
     LD_PRELOAD=$shim "$bin/txtrain" --block_size 16 --max_steps 6 --learning_rate 1e-2 --per_device_train_batch_size 2 \
         --threads 1 --disable_tqdm --save_strategy no "$@" > "$work/out" 2> "$work/err"
+}
+
+# A small BERT over bytes on texts with labels
+glue()
+{
+    bare --train_file "$work/texts.csv" --config_name "$work/bert" --output_dir "$work/r" "$@"
 }
 
 # The same as two ranks
@@ -197,6 +207,12 @@ dataloader_drop_last | --max_steps -1 --num_train_epochs 1 --per_device_train_ba
 train_sampling_strategy | --train_sampling_strategy sequential | weights_differ
 train_sampling_strategy | --train_sampling_strategy group_by_length | weights_kept
 optim_args | --optim_args beta1=0.5,eps=1e-4 | weights_differ
+task_name | glue --task_name sst2 | holds config.json BertForSequenceClassification
+test_file | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv | has predict_results_sst2.txt
+do_predict | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv | has predict_results_sst2.txt
+max_predict_samples | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv --max_predict_samples 3 | says 3 samples of
+max_seq_length | glue --task_name sst2 --max_seq_length 9 | says samples of at most 9
+pad_to_max_length | glue --task_name sst2 --pad_to_max_length false | holds training_args.json \"pad_to_max_length\":.false
 label_smoothing_factor | --label_smoothing_factor 0.1 | weights_differ
 neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
 logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
@@ -292,7 +308,7 @@ while IFS='|' read -r option arguments wanted; do
     # shellcheck disable=SC2086
     set -- $arguments
     case $1 in
-    bare | pair | late) "$@" ;;
+    bare | glue | pair | late) "$@" ;;
     *) run r "$@" ;;
     esac
     # shellcheck disable=SC2086

@@ -126,7 +126,8 @@ static tx_status step(tx_bench_training *t, bool first)
 {
     const tx_trainer_options *options = tx_trainer_options_of(t->trainer);
     const int64_t before = options->rows_before * t->data.block;
-    const tx_batch batch = {options->batch * options->accumulation, {t->data.tokens + before, t->data.labels + before}};
+    const tx_batch batch = {.rows = options->batch * options->accumulation,
+                            .field = {t->data.tokens + before, t->data.labels + before}};
     tx_pace_news news;
     tx_bench_tokens_next(t->config->vocab_size, &t->data);
     if (t->pace)

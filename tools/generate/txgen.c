@@ -9,13 +9,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- Logits -------------------------------------------------------------------------------------- */
 
-static tx_status write_logits(const char *path, const float *logits, int64_t count, int64_t vocab)
+static tx_status write_logits(const char *path, const float *logits, const tx_shape *shape)
 {
-    tx_st_tensor tensor = {"logits", TX_ST_F32, 3, {1, count, vocab}};
+    tx_st_tensor tensor = {.name = "logits", .dtype = TX_ST_F32, .rank = shape->rank};
+    memcpy(tensor.dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
     tx_st_writer *writer = NULL;
     tx_status status = tx_st_create(path, &tensor, 1, NULL, &writer);
     if (status)
@@ -30,13 +32,14 @@ static tx_status write_logits(const char *path, const float *logits, int64_t cou
 
 static tx_status run_logits(const txgen_settings *set, tx_lm *lm, const tx_lm_prompt *prompt)
 {
-    const int64_t vocab = tx_lm_vocab_size(lm);
-    float *logits = malloc((size_t)(prompt->count * vocab) * sizeof *logits);
+    tx_shape shape;
+    TX_TRY(tx_lm_logits_shape(lm, prompt->count, &shape));
+    float *logits = malloc((size_t)tx_shape_count(&shape) * sizeof *logits);
     if (!logits)
         return tx_fail(TX_MEMORY, "--logits: out of memory");
     tx_status status = tx_lm_logits(lm, prompt->ids, prompt->count, logits);
     if (!status)
-        status = write_logits(set->logits, logits, prompt->count, vocab);
+        status = write_logits(set->logits, logits, &shape);
     free(logits);
     return status;
 }

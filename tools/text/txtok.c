@@ -14,7 +14,7 @@
 
 typedef struct settings {
     const char *tokenizer;
-    bool jsonl, split_special, skip_special;
+    bool jsonl, split_special, skip_special, add_special;
     int64_t vocab, least, model_max_length;
     tx_words files;
 } settings;
@@ -35,8 +35,12 @@ typedef struct settings {
 
 static const tx_option encode_options[] = {
     TOKENIZER,
-    {TX_OPTION_FLAG, "jsonl", AT(jsonl), .help = "lines {\"text\": ...}; prints one array of ids a line"},
+    {TX_OPTION_FLAG, "jsonl", AT(jsonl),
+     .help = "lines {\"text\": ...}, or {\"text\": ..., \"text_pair\": ...} of two texts that become one input; prints "
+             "one array of ids a line"},
     SPLIT_SPECIAL,
+    {TX_OPTION_FLAG, "add_special_tokens", AT(add_special),
+     .help = "the special tokens that the tokenizer puts around a text, which pairs always have"},
 };
 static const tx_option decode_options[] = {
     TOKENIZER,
@@ -100,8 +104,8 @@ typedef struct job {
     tx_tokenizer *tokenizer;
     tx_encoder *encoder;
     tx_tokenizer_trainer *trainer;
-    tx_ids ids;
-    size_t count; /* of all ids */
+    tx_ids ids, part[2], types; /* of a text; of one or two that are joined; their types */
+    size_t count;               /* of all ids */
 } job;
 
 /* What a command does with one text; with `line`, that is one of JSON Lines. */
@@ -155,13 +159,29 @@ static tx_status take_text(bool line, tx_json **json, const char **text, size_t 
 
 /* ---- encode and count ------------------------------------------------------------------------------ */
 
+/* The ids of a text, and of another (NULL: none), as a model is given them. */
+static tx_status join(job *j, const char *text, size_t size, const char *other, size_t other_size)
+{
+    const bool special = !j->set->split_special;
+    j->part[0].count = j->part[1].count = j->types.count = 0;
+    TX_TRY(tx_encoder_run(j->encoder, text, size, special, &j->part[0]));
+    if (other)
+        TX_TRY(tx_encoder_run(j->encoder, other, other_size, special, &j->part[1]));
+    return tx_tokenizer_join(j->tokenizer, &j->part[0], other ? &j->part[1] : NULL, &j->ids, &j->types);
+}
+
 static tx_status encode(job *j, const char *text, size_t size, bool line)
 {
     tx_json *json;
+    const char *other = NULL;
+    size_t other_size = 0;
     j->ids.count = 0;
     tx_status status = take_text(line, &json, &text, &size);
+    if (!status && line && tx_json_has(json, "text_pair"))
+        status = tx_json_get_text(json, "text_pair", &other, &other_size);
     if (!status)
-        status = tx_encoder_run(j->encoder, text, size, !j->set->split_special, &j->ids);
+        status = other || j->set->add_special ? join(j, text, size, other, other_size)
+                                              : tx_encoder_run(j->encoder, text, size, !j->set->split_special, &j->ids);
     tx_json_free(json);
     return status;
 }
@@ -332,6 +352,9 @@ int main(int argc, char **argv)
     tx_tokenizer_trainer_free(j.trainer);
     tx_tokenizer_free(j.tokenizer);
     free(j.ids.id);
+    free(j.part[0].id);
+    free(j.part[1].id);
+    free(j.types.id);
     if (!status && (fflush(stdout) || ferror(stdout)))
         status = tx_fail(TX_IO, "standard output: cannot write: %s", strerror(errno));
     return status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;

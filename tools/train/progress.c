@@ -3,8 +3,8 @@
 #include "tools/train/progress.h"
 
 #include "api/base/clock.h"
-#include "tools/train/memory.h"
 #include "tools/cli/profile.h"
+#include "tools/train/memory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -71,19 +71,15 @@ static void on_log(void *context, const tx_run_step *s, double loss)
     fflush(stdout);
 }
 
-static double find_metric(const tx_figure *metrics, int32_t count, const char *name)
-{
-    for (int32_t i = 0; i < count; i++)
-        if (strcmp(metrics[i].name, name) == 0)
-            return metrics[i].value;
-    return (double)NAN;
-}
-
+/* The metrics, which stand before the figures of speed. */
 static void on_evaluation(void *context, int64_t step, const tx_figure *metrics, int32_t count)
 {
     tx_train_clear(context);
-    printf("step %" PRId64 "  eval loss %.4f  perplexity %.2f\n", step, find_metric(metrics, count, "eval_loss"),
-           find_metric(metrics, count, "perplexity"));
+    printf("step %" PRId64 "  eval ", step);
+    for (int32_t i = 0; i < count && strcmp(metrics[i].name, "eval_runtime") != 0; i++)
+        printf("%s%s %.*f", i ? "  " : "", metrics[i].name + (strncmp(metrics[i].name, "eval_", 5) == 0 ? 5 : 0),
+               fabs(metrics[i].value) < 10.0 ? 4 : 2, metrics[i].value);
+    printf("\n");
     fflush(stdout);
 }
 

@@ -325,3 +325,12 @@ __kernel void fill(__global OUT_T *y, long yo, long n, float value)
     y += yo;
     TX_EACH({ STORE_OUT((vec)value, y, i, n); })
 }
+
+__kernel void range(__global int *y, long yo, long n, int first, int step)
+{
+    y += yo;
+    TX_EACH({
+        for (long k = i; k < i + VW && k < n; k++)
+            y[k] = first + (int)k * step;
+    })
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * BERT (Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019) as Hugging Face stores and computes
+ * it, with two heads: BertForMaskedLM and BertForSequenceClassification.
+ *
+ * Post-norm blocks; learned positions and token types; attention in both directions, keys from a row's length on
+ * masked; projections of the form y = x W^T + b with W [out, in]. Files hold query | key | value apart; here they are
+ * one parameter, so that they are one product. The decoder of the masked head is the token embedding. */
+#include "models/arch/bert.h"
+#include "models/arch/labels.h"
+#include "models/arch/stack.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PREFIX "bert."
+#define EMBEDDINGS PREFIX "embeddings."
+#define WORDS EMBEDDINGS "word_embeddings.weight"
+#define LAYER PREFIX "encoder.layer.%d."
+#define POOLER PREFIX "pooler."
+#define CLASSIFIER "classifier."
+#define HEAD "cls.predictions."
+
+/* The keys of config.json under their own names. */
+typedef struct bert_config {
+    tx_config base;
+    int64_t intermediate_size, type_vocab_size, pad_token_id;
+    int32_t hidden_act;
+    double layer_norm_eps, initializer_range, hidden_dropout_prob, attention_probs_dropout_prob;
+    double classifier_dropout; /* NO_DROPOUT_OF_ITS_OWN: hidden_dropout_prob (null in the file) */
+} bert_config;
+
+#define NO_DROPOUT_OF_ITS_OWN (-1.0)
+
+static const bert_config *bert_of(const tx_config *config)
+{
+    return (const bert_config *)config;
+}
+
+/* ---- Configuration ----------------------------------------------------------------------------------- */
+
+#define KEY(name) #name, offsetof(bert_config, name)
+#define BASE(name, field) #name, offsetof(bert_config, base.field)
+
+enum { ACT_GELU, ACT_GELU_NEW, ACT_GELU_TANH, ACT_SILU, ACT_SWISH, ACT_COUNT };
+
+static const char *const activations[ACT_COUNT] = {[ACT_GELU] = "gelu",
+                                                   [ACT_GELU_NEW] = "gelu_new",
+                                                   [ACT_GELU_TANH] = "gelu_pytorch_tanh",
+                                                   [ACT_SILU] = "silu",
+                                                   [ACT_SWISH] = "swish"};
+
+/* The bounds keep all products of sizes within int64. */
+static const tx_config_key keys[] = {
+    {BASE(vocab_size, vocab_size), TX_KEY_INT, .min = 1, .max = 1 << 30},
+    {BASE(max_position_embeddings, positions), TX_KEY_INT, .min = 1, .max = 1 << 24},
+    {BASE(hidden_size, width), TX_KEY_INT, .min = 1, .max = 1 << 20},
+    {BASE(num_hidden_layers, layers), TX_KEY_INT, .min = 1, .max = 1 << 12},
+    {BASE(num_attention_heads, heads), TX_KEY_INT, .min = 1, .max = 1 << 20},
+    {KEY(intermediate_size), TX_KEY_INT, .min = 1, .max = 1 << 22},
+    {KEY(type_vocab_size), TX_KEY_INT, .min = 1, .max = 1 << 20},
+    {BASE(bos_token_id, bos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1},
+    {BASE(eos_token_id, eos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1},
+    {KEY(pad_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1},
+    {KEY(hidden_act), TX_KEY_CHOICE, .max = ACT_COUNT - 1, .words = activations},
+    {KEY(layer_norm_eps), TX_KEY_NUMBER, .min = 1e-12, .max = 1},
+    {KEY(initializer_range), TX_KEY_NUMBER, .max = 10},
+    {KEY(hidden_dropout_prob), TX_KEY_NUMBER, .max = 0.999},
+    {KEY(attention_probs_dropout_prob), TX_KEY_NUMBER, .max = 0.999},
+    {.name = NULL},
+};
+
+static const tx_fixed_key fixed_keys[] = {
+    {"is_decoder", false, "a decoder is not implemented"},
+    {"add_cross_attention", false, "cross-attention is not implemented"},
+    {"tie_word_embeddings", true, "a decoder of its own is not implemented"},
+    {.name = NULL},
+};
+
+static const tx_preset presets[] = {{.name = NULL}};
+
+/* transformers' defaults, which are those of bert-base-uncased. */
+static const bert_config defaults = {
+    .base = {.architecture = &tx_bert_masked_lm,
+             .vocab_size = 30522,
+             .positions = 512,
+             .width = 768,
+             .layers = 12,
+             .heads = 12,
+             .labels = TX_LABELS_DEFAULT,
+             .bos_token_id = -1,
+             .eos_token_id = -1},
+    .intermediate_size = 3072,
+    .type_vocab_size = 2,
+    .hidden_act = ACT_GELU,
+    .layer_norm_eps = 1e-12,
+    .initializer_range = 0.02,
+    .hidden_dropout_prob = 0.1,
+    .attention_probs_dropout_prob = 0.1,
+    .classifier_dropout = NO_DROPOUT_OF_ITS_OWN,
+};
+
+static tx_status read_rest(const tx_json *json, tx_config *config)
+{
+    bert_config *c = (bert_config *)config;
+    const char *kind = "absolute";
+    if (tx_json_has(json, "position_embedding_type"))
+        TX_TRY(tx_json_get_string(json, "position_embedding_type", &kind));
+    if (strcmp(kind, "absolute") != 0)
+        return tx_fail(TX_UNSUPPORTED,
+                       "position_embedding_type: \"%.40s\": positions other than absolute ones are "
+                       "not implemented",
+                       kind);
+    if (tx_json_has(json, "classifier_dropout"))
+        TX_TRY(tx_json_get_number(json, "classifier_dropout", 0, 0.999, &c->classifier_dropout));
+    return tx_labels_read(json, config);
+}
+
+static tx_status write_rest(const tx_config *config, tx_json *json)
+{
+    const double dropout = bert_of(config)->classifier_dropout;
+    return dropout < 0.0 ? tx_json_set_null(json, "classifier_dropout")
+                         : tx_json_set_number(json, "classifier_dropout", dropout);
+}
+
+static tx_status check(const tx_config *c)
+{
+    if (c->width % c->heads != 0)
+        return tx_fail(TX_INVALID, "hidden_size: %" PRId64 " is not a multiple of num_attention_heads, %" PRId64,
+                       c->width, c->heads);
+    return TX_OK;
+}
+
+/* ---- Parameters -------------------------------------------------------------------------------------- */
+
+/* Sizes that a dimension can have. */
+enum { VOCAB = TX_EXTENT_VOCAB, WIDTH = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_OWN, TYPES, QKV, INNER, LABELS };
+
+/* Names between bars are those of the sections in files. */
+#define ENCODER                                                                                                \
+    {WORDS, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL},                                                           \
+        {EMBEDDINGS "position_embeddings.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL},                 \
+        {EMBEDDINGS "token_type_embeddings.weight", {TYPES, WIDTH}, .draw = TX_DRAW_NORMAL}, NORM(EMBEDDINGS), \
+        LINEAR(LAYER "attention.self.query|key|value.", QKV, WIDTH),                                           \
+        LINEAR(LAYER "attention.output.dense.", WIDTH, WIDTH), NORM(LAYER "attention.output."),                \
+        LINEAR(LAYER "intermediate.dense.", INNER, WIDTH), LINEAR(LAYER "output.dense.", WIDTH, INNER),        \
+        NORM(LAYER "output.")
+#define LINEAR(name, out, in)                           \
+    {name "weight", {out, in}, .draw = TX_DRAW_NORMAL}, \
+    {                                                   \
+        name "bias", {out}, .draw = TX_DRAW_ZERO        \
+    }
+#define NORM(name)                                           \
+    {name "LayerNorm.weight", {WIDTH}, .draw = TX_DRAW_ONE}, \
+    {                                                        \
+        name "LayerNorm.bias", {WIDTH}, .draw = TX_DRAW_ZERO \
+    }
+
+static const tx_stack_row masked_rows[] = {
+    ENCODER,
+    LINEAR(HEAD "transform.dense.", WIDTH, WIDTH),
+    NORM(HEAD "transform."),
+    {HEAD "bias", {VOCAB}, .draw = TX_DRAW_ZERO},
+    {.name = NULL},
+};
+
+static const tx_stack_row classification_rows[] = {
+    ENCODER,
+    LINEAR(POOLER "dense.", WIDTH, WIDTH),
+    LINEAR(CLASSIFIER, LABELS, WIDTH),
+    {.name = NULL},
+};
+
+static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimension, tx_param_sections *sections)
+{
+    const bert_config *c = bert_of(config);
+    if (extent == QKV)
+        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}};
+    return extent == POSITIONS ? config->positions
+           : extent == TYPES   ? c->type_vocab_size
+           : extent == QKV     ? 3 * config->width
+           : extent == LABELS  ? config->labels
+                               : c->intermediate_size;
+}
+
+static const tx_stack_row *rows_of(const tx_config *config)
+{
+    return config->architecture == &tx_bert_masked_lm ? masked_rows : classification_rows;
+}
+
+static int32_t params(const tx_config *config)
+{
+    return tx_stack_params(config, rows_of(config));
+}
+
+static tx_status param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
+{
+    tx_stack_param(config, rows_of(config), extent_of, bert_of(config)->initializer_range, index, name, spec);
+    return TX_OK;
+}
+
+static int64_t embeddings(const tx_config *config)
+{
+    return (config->vocab_size + config->positions + bert_of(config)->type_vocab_size) * config->width;
+}
+
+/* ---- Graph ----------------------------------------------------------------------------------------- */
+
+static tx_tensor *layer_norm(tx_stack *b, tx_tensor *x)
+{
+    tx_tensor *gamma = tx_stack_take(b), *beta = tx_stack_take(b);
+    return tx_layer_norm(x, gamma, beta, (float)bert_of(b->config)->layer_norm_eps);
+}
+
+static tx_tensor *linear(tx_stack *b, tx_tensor *x)
+{
+    tx_tensor *weight = tx_stack_take(b), *bias = tx_stack_take(b);
+    return tx_linear(x, weight, bias, true);
+}
+
+static tx_tensor *activation(const tx_stack *b, tx_tensor *x)
+{
+    const int32_t act = bert_of(b->config)->hidden_act;
+    return act == ACT_SILU || act == ACT_SWISH ? tx_silu(x) : tx_gelu(x, act == ACT_GELU);
+}
+
+/* Without types all tokens are of the first. */
+static tx_tensor *token_types(const tx_stack *b)
+{
+    tx_tensor *types = tx_find_input(b->graph, "token_type_ids");
+    return types ? types : tx_range(b->graph, *tx_tensor_shape(b->tokens), 0, 0);
+}
+
+static tx_tensor *embed(tx_stack *b, tx_tensor **words)
+{
+    *words = tx_stack_take(b);
+    tx_tensor *x = tx_stack_embed(b, *words, tx_stack_take(b));
+    x = tx_add(x, tx_embedding(token_types(b), tx_stack_take(b), NULL, NULL));
+    return tx_stack_dropout(b, layer_norm(b, x), bert_of(b->config)->hidden_dropout_prob);
+}
+
+/* x [B, T, C] -> [B, T, C] */
+static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
+{
+    const bert_config *c = bert_of(b->config);
+    tx_attention_options options = {.heads = (int32_t)c->base.heads, .kv_heads = (int32_t)c->base.heads};
+    tx_tensor *h = linear(b, x); /* query | key | value */
+    h = linear(b, tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob));
+    x = layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x));
+    h = linear(b, activation(b, linear(b, x)));
+    return layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x));
+}
+
+static tx_tensor *masked_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
+{
+    tx_stack b;
+    tx_tensor *words;
+    if (tx_stack_open(graph, config, options, &b))
+        return NULL;
+    tx_tensor *x = tx_stack_blocks(&b, embed(&b, &words), transformer_block);
+    x = layer_norm(&b, activation(&b, linear(&b, tx_stack_rows(&b, x))));
+    return tx_linear(x, words, tx_stack_take(&b), true);
+}
+
+/* Of each row the first position, [CLS], decides: [B, labels]. */
+static tx_tensor *classification_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
+{
+    const bert_config *c = bert_of(config);
+    const double dropout = c->classifier_dropout < 0.0 ? c->hidden_dropout_prob : c->classifier_dropout;
+    tx_stack b;
+    tx_tensor *words;
+    if (tx_stack_open(graph, config, options, &b))
+        return NULL;
+    tx_tensor *x = tx_stack_blocks(&b, embed(&b, &words), transformer_block);
+    if (!x)
+        return NULL;
+    const tx_shape *shape = tx_tensor_shape(x);
+    tx_tensor *first = tx_range(graph, TX_SHAPE(shape->dim[0]), 0, (int32_t)shape->dim[1]);
+    x = tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(shape), config->width)), first);
+    x = tx_tanh(linear(&b, x));
+    return linear(&b, tx_stack_dropout(&b, x, dropout));
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------- */
+
+static bool begins(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static bool ends(const char *name, const char *suffix)
+{
+    const size_t length = strlen(name), of_suffix = strlen(suffix);
+    return length >= of_suffix && strcmp(name + length - of_suffix, suffix) == 0;
+}
+
+/* What files have and this head has not. */
+static bool is_left_out(const tx_config *config, const char *name)
+{
+    if (ends(name, "embeddings.position_ids") || begins(name, "cls.seq_relationship.") || begins(name, HEAD "decoder."))
+        return true;
+    if (config->architecture->head == TX_HEAD_MASKED_LM)
+        return begins(name, POOLER) || begins(name, CLASSIFIER) || begins(name, "pooler.");
+    return begins(name, "cls.");
+}
+
+/* Names of files: those of BertModel are without the prefix, and those from TensorFlow call a norm's weight gamma and
+ * its bias beta. */
+static void rename_tensor(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
+{
+    const bool bare = begins(tensor, "embeddings.") || begins(tensor, "encoder.") || begins(tensor, "pooler.");
+    const char *last = ends(tensor, "LayerNorm.gamma") ? "weight" : ends(tensor, "LayerNorm.beta") ? "bias" : NULL;
+    const size_t kept = last ? (size_t)(strrchr(tensor, '.') + 1 - tensor) : strlen(tensor);
+    param[0] = '\0';
+    if (!is_left_out(config, tensor))
+        snprintf(param, TX_WEIGHTS_NAME, "%s%.*s%s", bare ? PREFIX : "", (int)kept, tensor, last ? last : "");
+}
+
+static bool is_of_head(const char *param)
+{
+    return begins(param, POOLER) || begins(param, CLASSIFIER) || begins(param, HEAD);
+}
+
+static tx_status check_masked(const tx_config *config, const tx_weights *weights)
+{
+    (void)config;
+    TX_TRY(tx_arch_check_tied(weights, HEAD "decoder.bias", HEAD "bias"));
+    return tx_arch_check_tied(weights, HEAD "decoder.weight", WORDS);
+}
+
+#define ROW                                                                                                            \
+    .type = "bert", .config_bytes = sizeof(bert_config), .defaults = &defaults.base, .keys = keys,                     \
+    .fixed = fixed_keys, .presets = presets, .read = read_rest, .write = write_rest, .check = check, .params = params, \
+    .param = param, .embeddings = embeddings, .rename = rename_tensor, .is_of_head = is_of_head
+
+const tx_architecture tx_bert_masked_lm = {ROW, .class_name = "BertForMaskedLM", .head = TX_HEAD_MASKED_LM,
+                                           .logits = masked_logits, .check_weights = check_masked};
+const tx_architecture tx_bert_classifier = {ROW, .class_name = "BertForSequenceClassification",
+                                            .head = TX_HEAD_SEQUENCE_CLASSIFICATION, .logits = classification_logits};

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The labels of a classifier. */
+#include "models/arch/labels.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define REGRESSION "regression"
+#define CLASSIFICATION "single_label_classification"
+
+tx_status tx_labels_read(const tx_json *json, tx_config *config)
+{
+    tx_json *names;
+    const char *problem = CLASSIFICATION;
+    if (tx_json_has(json, "problem_type"))
+        TX_TRY(tx_json_get_string(json, "problem_type", &problem));
+    if (strcmp(problem, REGRESSION) != 0 && strcmp(problem, CLASSIFICATION) != 0)
+        return tx_fail(TX_UNSUPPORTED, "problem_type: \"%.40s\" is not one of " REGRESSION ", " CLASSIFICATION,
+                       problem);
+    if (!tx_json_has(json, "id2label"))
+        return tx_json_has(json, "num_labels") ? tx_json_get_int(json, "num_labels", 1, TX_LABELS_MOST, &config->labels)
+                                               : TX_OK;
+    TX_TRY(tx_json_get(json, "id2label", TX_JSON_OBJECT, &names));
+    const size_t count = tx_json_size(names);
+    if (count < 1 || count > TX_LABELS_MOST)
+        return tx_fail(TX_INVALID, "id2label: %zu labels are not 1 to %d", count, TX_LABELS_MOST);
+    config->labels = (int64_t)count;
+    return TX_OK;
+}
+
+const char *tx_label_name(const tx_config *config, int64_t label)
+{
+    char key[32], usual[32];
+    const char *name;
+    tx_json *names;
+    snprintf(key, sizeof key, "%" PRId64, label);
+    snprintf(usual, sizeof usual, "LABEL_%" PRId64, label);
+    if (!config->source || tx_json_get(config->source, "id2label", TX_JSON_OBJECT, &names) ||
+        tx_json_get_string(names, key, &name) || strcmp(name, usual) == 0)
+        return NULL;
+    return name;
+}
+
+tx_status tx_labels_set(tx_config *config, const char *const *names, int64_t count)
+{
+    tx_json *to_name = tx_json_object(), *to_id = tx_json_object();
+    tx_status status = TX_OK;
+    if (!config->source)
+        config->source = tx_json_object();
+    for (int64_t i = 0; i < count && !status; i++) {
+        char key[32], usual[32];
+        snprintf(key, sizeof key, "%" PRId64, i);
+        snprintf(usual, sizeof usual, "LABEL_%" PRId64, i);
+        status = tx_json_set_string(to_name, key, names ? names[i] : usual);
+        TX_THEN(status, tx_json_set_int(to_id, names ? names[i] : usual, i));
+    }
+    if (status) {
+        tx_json_free(to_name);
+        tx_json_free(to_id);
+        return status;
+    }
+    config->labels = count;
+    status = tx_json_set(config->source, "id2label", to_name);
+    const tx_status other = tx_json_set(config->source, "label2id", to_id); /* takes it over in any case */
+    TX_THEN(status, other);
+    TX_THEN(status, tx_json_set_string(config->source, "problem_type", names ? CLASSIFICATION : REGRESSION));
+    return status;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the model is trained for, and the data. */
+#include "models/job/parts.h"
+
+#include "api/base/cores.h"
+#include "api/base/file.h"
+#include "models/files/hub.h"
+#include "models/task/causal_lm.h"
+#include "models/task/sequence.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ---- Where the data are ------------------------------------------------------------------------------------- */
+
+tx_status tx_job_find_data(tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    tx_job_inputs *in = &j->inputs;
+    char *folder = NULL;
+    tx_status status = TX_OK;
+    if (set->train_file)
+        status = tx_job_copy(set->train_file, &in->train_path);
+    if (!status && set->dataset)
+        status = tx_hub_dataset(set->dataset, set->dataset_config, &folder);
+    if (!status && folder && (tx_job_trains(set) || !set->validation_file))
+        status = tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path);
+    if (!status && tx_job_evaluates(set)) {
+        if (set->validation_file)
+            status = tx_job_copy(set->validation_file, &in->validation_path);
+        else if (folder)
+            status = tx_hub_split(folder, TX_SPLIT_VALIDATION, &in->validation_path);
+        in->shared = !status && !in->validation_path;
+        if (status == TX_NOT_FOUND && in->train_path) {
+            status = TX_OK;
+            in->shared = true;
+        }
+        if (in->shared && set->validation_split <= 0)
+            status =
+                tx_fail(TX_INVALID, "no validation data: give --validation_file, or --validation_split_percentage");
+        if (!status && in->shared)
+            status = tx_job_copy(in->train_path, &in->validation_path);
+    }
+    free(folder);
+    return status;
+}
+
+/* ---- What for --------------------------------------------------------------------------------------------- */
+
+static const tx_task *usual_task(const tx_config *config)
+{
+    static const tx_task *const tasks[] = {&tx_causal_lm, &tx_sequence_classification.task, NULL};
+    for (const tx_task *const *t = tasks; *t; t++)
+        if ((*t)->head == config->architecture->head)
+            return *t;
+    return NULL;
+}
+
+static tx_status choose_block(tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    tx_job_inputs *in = &j->inputs;
+    const int64_t positions = in->config->positions;
+    in->block = in->task->of_texts ? set->max_seq_length : set->block ? set->block : 1024;
+    if (in->task->of_texts && set->sampling == TX_SAMPLING_BY_LENGTH)
+        return tx_fail(TX_UNSUPPORTED,
+                       "--train_sampling_strategy group_by_length: texts are not sorted by length; --pad_to_max_length "
+                       "false makes batches of short texts short");
+    if (in->block > positions && set->block && !in->task->of_texts)
+        return tx_fail(TX_INVALID, "block_size %" PRId64 " is more than the model's %" PRId64 " positions", in->block,
+                       positions);
+    if (in->block > positions && in->task->of_texts)
+        tx_tell(&j->report,
+                "max_seq_length %" PRId64 " is more than the model's %" PRId64 " positions: texts are cut to these",
+                in->block, positions);
+    in->block = in->block < positions ? in->block : positions;
+    return in->block < 2 ? tx_fail(TX_INVALID, "block_size must be 2 or more: a label is the token after") : TX_OK;
+}
+
+tx_status tx_job_choose_task(tx_job *j)
+{
+    tx_job_inputs *in = &j->inputs;
+    const tx_task *named = tx_job_named_task(&j->set);
+    if (named)
+        TX_TRY(tx_config_set_head(in->config, named->head));
+    in->task = named ? named : usual_task(in->config);
+    if (!in->task)
+        return tx_fail(TX_UNSUPPORTED, "TX does not train a %s as such: which task? Give --task_name",
+                       in->config->architecture->class_name);
+    if (j->set.do_predict && !in->task->tell)
+        return tx_fail(TX_INVALID, "--do_predict: %s predicts no labels; txgen makes text", in->task->name);
+    return choose_block(j);
+}
+
+/* ---- Reading ------------------------------------------------------------------------------------------------ */
+
+static tx_status open_samples(tx_job *j, const char *path, tx_data_split split, tx_samples *samples)
+{
+    static const char *const names[] = {"train  ", "eval   ", "test   "};
+    const tx_job_settings *set = &j->set;
+    tx_job_inputs *in = &j->inputs;
+    const int64_t most[] = {set->max_train_samples, set->max_eval_samples, set->max_predict_samples};
+    const double cut = in->shared ? set->validation_split : 0.0;
+    char *cache = set->output_dir ? tx_path_join(set->output_dir, "cache") : NULL;
+    if (set->output_dir && !cache)
+        return TX_MEMORY;
+    const tx_data_options options = {
+        .split = split,
+        .config = in->config,
+        .tokenizer = in->tokenizer,
+        .block = in->block,
+        .from = split == TX_DATA_TRAIN ? cut : 0.0,
+        .to = split == TX_DATA_VALIDATION && in->shared ? cut : 100.0,
+        .most = most[split],
+        .group = set->group_texts,
+        .skip_bad = set->skip_bad,
+        .cache = cache,
+        .threads = set->tokenize_threads > 0 ? (int32_t)set->tokenize_threads : tx_cores(),
+        .report = j->report,
+    };
+    tx_status status = in->task->open(in->task, path, &options, samples);
+    free(cache);
+    if (status)
+        return status;
+    in->task = samples->task;
+    tx_job_note(j, "%s %s: %" PRId64 " tokens, %" PRId64 " %s %" PRId64, names[split], path, samples->tokens,
+                samples->count, in->task->of_texts ? "samples of at most" : "blocks of", in->block);
+    return TX_OK;
+}
+
+tx_status tx_job_open_data(tx_job *j)
+{
+    tx_job_inputs *in = &j->inputs;
+    tx_status status = TX_OK;
+    if (in->train_path && tx_job_trains(&j->set))
+        status = open_samples(j, in->train_path, TX_DATA_TRAIN, &in->train);
+    if (!status && in->validation_path)
+        status = open_samples(j, in->validation_path, TX_DATA_VALIDATION, &in->validation);
+    if (!status && j->set.do_predict && j->set.test_file)
+        status = open_samples(j, j->set.test_file, TX_DATA_TEST, &in->test);
+    return status ? status : tx_job_metric(&j->set, in->task, &in->metric);
+}

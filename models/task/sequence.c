@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Sequence classification and regression: rows, losses, predictions. */
+#include "models/task/sequence.h"
+
+#include "models/arch/labels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const tx_field classes[] = {
+    [TX_SEQUENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_SEQUENCE_TOKEN_TYPE_IDS] = {"token_type_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_SEQUENCE_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},
+    [TX_SEQUENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
+    {.name = NULL},
+};
+
+static const tx_field numbers[] = {
+    [TX_SEQUENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_SEQUENCE_TOKEN_TYPE_IDS] = {"token_type_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_SEQUENCE_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},
+    [TX_SEQUENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
+    [TX_SEQUENCE_TARGETS] = {"targets", TX_F32, .padding = 0},
+    {.name = NULL},
+};
+
+static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
+{
+    const tx_sequence_data *d = samples->data;
+    const int64_t begin = number ? d->end[number - 1] : 0, length = d->end[number] - begin;
+    const tx_ids *const from[] = {&d->ids, &d->types};
+    for (int f = TX_SEQUENCE_INPUT_IDS; f <= TX_SEQUENCE_TOKEN_TYPE_IDS; f++) {
+        int32_t *values = to->field[f];
+        memcpy(values, from[f]->id + begin, (size_t)length * sizeof *values);
+        tx_field_pad(&classes[f], values + length, samples->block - length);
+    }
+    *(int32_t *)to->field[TX_SEQUENCE_LENGTHS] = (int32_t)length;
+    *(int32_t *)to->field[TX_SEQUENCE_LABELS] = d->label[number];
+    if (samples->task->fields == numbers)
+        *(float *)to->field[TX_SEQUENCE_TARGETS] = d->target[number];
+    return TX_OK;
+}
+
+static tx_tensor *class_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
+{
+    return tx_mean_loss(tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), config->labels, smoothing));
+}
+
+/* The mean of squared errors. Rows without a number weigh 0: a gather by a negative index gives that. */
+static tx_tensor *number_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
+{
+    (void)config;
+    if (smoothing > 0.0f) {
+        tx_graph_fail(graph, tx_fail(TX_INVALID, "label_smoothing_factor is for labels: a regression has numbers"));
+        return NULL;
+    }
+    tx_tensor *weight = tx_gather(tx_fill(graph, TX_SHAPE(1, 1), 1.0f), tx_find_input(graph, "labels"));
+    tx_tensor *target = output ? tx_reshape(tx_find_input(graph, "targets"), *tx_tensor_shape(output)) : NULL;
+    tx_tensor *error = tx_mul(tx_add(output, tx_scale(target, -1.0f)), weight);
+    return tx_mean_loss(tx_mul(error, error));
+}
+
+static void tell_class(const tx_config *config, const float *output, char text[TX_PREDICTION])
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < config->labels; i++)
+        best = output[i] > output[best] ? i : best;
+    const char *name = tx_label_name(config, best);
+    if (name)
+        snprintf(text, TX_PREDICTION, "%s", name);
+    else
+        snprintf(text, TX_PREDICTION, "%" PRId64, best);
+}
+
+static void tell_number(const tx_config *config, const float *output, char text[TX_PREDICTION])
+{
+    (void)config;
+    snprintf(text, TX_PREDICTION, "%.3f", (double)*output);
+}
+
+#define ROW(title, METRICS, list, formula, measured, told) \
+    .task = {.name = title,                                \
+             .fields = list,                               \
+             .of_texts = true,                             \
+             .head = TX_HEAD_SEQUENCE_CLASSIFICATION,      \
+             .open = tx_sequence_open,                     \
+             .close = tx_sequence_close,                   \
+             .row = row,                                   \
+             .loss = formula,                              \
+             .measure = measured,                          \
+             .metrics = tx_metrics_##METRICS,              \
+             .tell = told}
+#define CLASSES(title, METRICS) ROW(title, METRICS, classes, class_loss, tx_sequence_measure, tell_class)
+#define NUMBERS(title, METRICS) ROW(title, METRICS, numbers, number_loss, tx_sequence_measure_numbers, tell_number)
+#define ROW_ACCURACY(name) CLASSES(name, ACCURACY)
+#define ROW_F1(name) CLASSES(name, F1)
+#define ROW_MATTHEWS(name) CLASSES(name, MATTHEWS)
+#define ROW_CORRELATION(name) NUMBERS(name, CORRELATION)
+
+const tx_sequence_task tx_sequence_classification = {CLASSES("sequence classification", ACCURACY)};
+const tx_sequence_task tx_sequence_regression = {NUMBERS("regression", ERROR)};
+
+#define TX_GLUE(name, first, second, METRICS, ...) static const char *const name##_labels[] = {__VA_ARGS__, NULL};
+#include "models/task/glue.def"
+
+const tx_sequence_task tx_glue[] = {
+#define TX_GLUE(name, first_, second_, METRICS, ...)                                    \
+    {ROW_##METRICS(#name), .first = first_, .second = second_, .labels = name##_labels, \
+     .label_count = sizeof name##_labels / sizeof *name##_labels - 1},
+#include "models/task/glue.def"
+    {.task = {.name = NULL}},
+};

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Metrics of classification and regression, as scikit-learn and SciPy compute them. */
+#include "models/task/sequence.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- Labels ------------------------------------------------------------------------------------------- */
+
+static double ratio(double part, double whole)
+{
+    return whole > 0.0 ? part / whole : 0.0;
+}
+
+void tx_sequence_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+{
+    const tx_sequence_data *d = samples->data;
+    double count = 0.0, right = 0.0, of[2][2] = {{0.0}}; /* of[label][guess]: for two labels, 1 being the positive */
+    for (int64_t r = 0; r < samples->count; r++) {
+        const float *logit = outputs + r * columns;
+        int64_t best = 0;
+        if (d->label[r] == TX_IGNORE_LABEL)
+            continue;
+        for (int64_t i = 1; i < columns; i++)
+            best = logit[i] > logit[best] ? i : best;
+        count++;
+        right += best == d->label[r];
+        of[d->label[r] == 1][best == 1]++;
+    }
+    const double product =
+        (of[1][1] + of[0][1]) * (of[1][1] + of[1][0]) * (of[0][0] + of[0][1]) * (of[0][0] + of[1][0]);
+    sums[TX_SUM_ACCURACY] = ratio(right, count);
+    sums[TX_SUM_F1] = ratio(2.0 * of[1][1], 2.0 * of[1][1] + of[0][1] + of[1][0]);
+    sums[TX_SUM_MATTHEWS] = ratio(of[1][1] * of[0][0] - of[0][1] * of[1][0], sqrt(product));
+}
+
+/* ---- Numbers ------------------------------------------------------------------------------------------- */
+
+typedef struct ranked {
+    double value;
+    int64_t index;
+} ranked;
+
+static int by_value(const void *left, const void *right)
+{
+    const ranked *a = left, *b = right;
+    if (a->value != b->value)
+        return a->value < b->value ? -1 : 1;
+    return a->index < b->index ? -1 : a->index > b->index;
+}
+
+/* Replaces values by their ranks, equal ones by the mean of theirs. */
+static void rank(double *values, ranked *room, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        room[i] = (ranked){values[i], i};
+    qsort(room, (size_t)count, sizeof *room, by_value);
+    for (int64_t i = 0, end; i < count; i = end) {
+        for (end = i + 1; end < count && room[end].value == room[i].value;)
+            end++;
+        for (int64_t k = i; k < end; k++)
+            values[room[k].index] = 0.5 * (double)(i + end - 1);
+    }
+}
+
+static double correlation(const double *x, const double *y, int64_t count)
+{
+    double mean_x = 0.0, mean_y = 0.0, xx = 0.0, yy = 0.0, xy = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        mean_x += x[i] / (double)count;
+        mean_y += y[i] / (double)count;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        xx += (x[i] - mean_x) * (x[i] - mean_x);
+        yy += (y[i] - mean_y) * (y[i] - mean_y);
+        xy += (x[i] - mean_x) * (y[i] - mean_y);
+    }
+    return xy / sqrt(xx * yy);
+}
+
+void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs, int64_t columns,
+                                 double sums[TX_SUMS_MAX])
+{
+    const tx_sequence_data *d = samples->data;
+    const size_t most = (size_t)samples->count;
+    double *x = malloc(2 * most * sizeof *x), *y = x ? x + most : NULL, squares = 0.0;
+    ranked *room = malloc(most * sizeof *room);
+    int64_t count = 0;
+    sums[TX_SUM_PEARSON] = sums[TX_SUM_SPEARMAN] = sums[TX_SUM_SQUARES] = (double)NAN; /* without memory for them */
+    for (int64_t r = 0; r < samples->count && x && room; r++) {
+        if (d->label[r] == TX_IGNORE_LABEL)
+            continue;
+        x[count] = (double)outputs[r * columns];
+        y[count] = (double)d->target[r];
+        squares += (x[count] - y[count]) * (x[count] - y[count]);
+        count++;
+    }
+    if (x && room) {
+        sums[TX_SUM_SQUARES] = squares / (double)count;
+        sums[TX_SUM_PEARSON] = correlation(x, y, count);
+        rank(x, room, count);
+        rank(y, room, count);
+        sums[TX_SUM_SPEARMAN] = correlation(x, y, count);
+    }
+    free(x);
+    free(room);
+}
+
+/* ---- Names --------------------------------------------------------------------------------------------- */
+
+static double mean_loss(const double sums[TX_SUMS_MAX])
+{
+    return sums[TX_SUM_LOSS] / sums[TX_SUM_LABELS];
+}
+
+/* A metric that measure has in a place of its own, and the mean of two. */
+#define METRIC(name, PLACE)                            \
+    static double name(const double sums[TX_SUMS_MAX]) \
+    {                                                  \
+        return sums[TX_SUM_##PLACE];                   \
+    }
+#define MEAN(name, A, B)                                    \
+    static double name(const double sums[TX_SUMS_MAX])      \
+    {                                                       \
+        return 0.5 * (sums[TX_SUM_##A] + sums[TX_SUM_##B]); \
+    }
+METRIC(accuracy, ACCURACY)
+METRIC(f1, F1)
+METRIC(matthews, MATTHEWS)
+METRIC(pearson, PEARSON)
+METRIC(spearman, SPEARMAN)
+METRIC(squares, SQUARES)
+MEAN(accuracy_and_f1, ACCURACY, F1)
+MEAN(correlations, PEARSON, SPEARMAN)
+
+#define LOSS                          \
+    {                                 \
+        "eval_loss", false, mean_loss \
+    }
+#define LAST              \
+    {                     \
+        NULL, false, NULL \
+    }
+const tx_metric tx_metrics_ACCURACY[] = {LOSS, {"eval_accuracy", true, accuracy}, LAST};
+const tx_metric tx_metrics_F1[] = {LOSS,
+                                   {"eval_accuracy", true, accuracy},
+                                   {"eval_f1", true, f1},
+                                   {"eval_combined_score", true, accuracy_and_f1},
+                                   LAST};
+const tx_metric tx_metrics_MATTHEWS[] = {LOSS, {"eval_matthews_correlation", true, matthews}, LAST};
+const tx_metric tx_metrics_CORRELATION[] = {LOSS,
+                                            {"eval_pearson", true, pearson},
+                                            {"eval_spearmanr", true, spearman},
+                                            {"eval_combined_score", true, correlations},
+                                            LAST};
+const tx_metric tx_metrics_ERROR[] = {LOSS, {"eval_mse", false, squares}, LAST};

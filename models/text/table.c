@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Files of named columns. */
+#include "models/text/table.h"
+
+#include "api/base/file.h"
+#include "api/base/json.h"
+#include "models/array.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS_MOST 4096
+
+/* ---- Making ------------------------------------------------------------------------------------------ */
+
+/* Makes room for `size` bytes of a cell that is being written, and the NUL behind them. */
+static tx_status reserve(tx_table *t, size_t size)
+{
+    return tx_array_reserve(&t->bytes, &t->bytes_room, t->used + size + 1, 1, "bytes of a table");
+}
+
+/* Ends the cell that began at byte `begin`. */
+static tx_status end_cell(tx_table *t, size_t begin)
+{
+    TX_TRY(reserve(t, 0));
+    TX_TRY(tx_array_reserve(&t->cell, &t->cells_room, t->cells + 1, sizeof *t->cell, "cells of a table"));
+    t->cell[t->cells++] = (tx_cell){begin, t->used - begin};
+    t->bytes[t->used++] = '\0';
+    return TX_OK;
+}
+
+static tx_status add_cell(tx_table *t, const char *text, size_t size)
+{
+    const size_t begin = t->used;
+    TX_TRY(reserve(t, size));
+    memcpy(t->bytes + begin, text, size);
+    t->used += size;
+    return end_cell(t, begin);
+}
+
+/* Ends a row of `count` cells; the first one has the names. */
+static tx_status end_row(tx_table *t, int64_t count)
+{
+    if (t->columns == 0 && (count < 1 || count > COLUMNS_MOST))
+        return tx_fail(TX_FORMAT, "%" PRId64 " columns are not 1 to %d", count, COLUMNS_MOST);
+    if (t->columns == 0) {
+        t->columns = (int32_t)count;
+        return TX_OK;
+    }
+    t->rows++;
+    return count == t->columns ? TX_OK
+                               : tx_fail(TX_FORMAT, "row %" PRId64 ": %" PRId64 " fields, the first row has %" PRId32,
+                                         t->rows, count, t->columns);
+}
+
+/* ---- .csv and .tsv ----------------------------------------------------------------------------------- */
+
+/* Copies a field in quotes, which begins behind the first one; `*at` comes to lie behind the last. */
+static tx_status read_quoted(tx_table *t, const char **at, const char *end)
+{
+    const char *c = *at;
+    for (;; c++) {
+        const char *quote = memchr(c, '"', (size_t)(end - c));
+        if (!quote)
+            return tx_fail(TX_FORMAT, "row %" PRId64 ": a quote that does not end", t->rows + 1);
+        const bool twice = quote + 1 < end && quote[1] == '"';
+        const size_t size = (size_t)(quote - c) + twice;
+        TX_TRY(reserve(t, size));
+        memcpy(t->bytes + t->used, c, size);
+        t->used += size;
+        c = quote + twice;
+        if (!twice)
+            break;
+    }
+    *at = c + 1;
+    return TX_OK;
+}
+
+/* One field up to the divider or the end of the line. */
+static tx_status read_field(tx_table *t, const char **at, const char *end, char divider)
+{
+    const size_t begin = t->used;
+    const char *c = *at;
+    if (divider == ',' && c < end && *c == '"') {
+        *at = c + 1;
+        TX_TRY(read_quoted(t, at, end));
+        c = *at;
+    }
+    while (c < end && *c != divider && *c != '\n')
+        c++;
+    size_t size = (size_t)(c - *at);
+    if (size && (c == end || *c == '\n') && c[-1] == '\r')
+        size--;
+    TX_TRY(reserve(t, size));
+    memcpy(t->bytes + t->used, *at, size);
+    t->used += size;
+    *at = c;
+    return end_cell(t, begin);
+}
+
+/* Lines without a character are no rows. */
+static tx_status read_fields(tx_table *t, const char *text, size_t size, char divider)
+{
+    const char *at = text, *end = text + size;
+    while (at < end) {
+        const size_t blank = *at == '\n' ? 1 : *at == '\r' && at + 1 < end && at[1] == '\n' ? 2 : 0;
+        int64_t count = 0;
+        at += blank;
+        if (blank)
+            continue;
+        do {
+            at += count > 0;
+            TX_TRY(read_field(t, &at, end, divider));
+            count++;
+        } while (at < end && *at == divider);
+        at += at < end;
+        TX_TRY(end_row(t, count));
+    }
+    return TX_OK;
+}
+
+/* ---- .jsonl ------------------------------------------------------------------------------------------- */
+
+static tx_status add_value(tx_table *t, const tx_json *object, const char *name)
+{
+    const tx_json *value = tx_json_find(object, name);
+    const tx_json_type type = value ? tx_json_type_of(value) : TX_JSON_NULL;
+    const char *text = "";
+    size_t size = 0;
+    if (type == TX_JSON_STRING)
+        TX_TRY(tx_json_get_text(object, name, &text, &size));
+    if (type == TX_JSON_STRING || type == TX_JSON_NULL)
+        return add_cell(t, text, size);
+    char *made = tx_json_text(value, TX_JSON_LINE);
+    tx_status status = made ? add_cell(t, made, strlen(made)) : TX_MEMORY;
+    free(made);
+    return status;
+}
+
+static tx_status add_object(tx_table *t, const tx_json *object)
+{
+    int64_t count = 0;
+    if (tx_json_type_of(object) != TX_JSON_OBJECT)
+        return tx_fail(TX_FORMAT, "expected an object");
+    for (void *i = tx_json_first(object); i && !t->columns; i = tx_json_next(object, i), count++)
+        TX_TRY(add_cell(t, tx_json_key(i), strlen(tx_json_key(i))));
+    if (!t->columns)
+        TX_TRY(end_row(t, count));
+    for (int32_t c = 0; c < t->columns; c++) {
+        const char *name = t->bytes + t->cell[c].at;
+        if (!tx_json_find(object, name))
+            return tx_fail(TX_FORMAT, "%.100s is missing", name);
+        TX_TRY(add_value(t, object, name));
+    }
+    return end_row(t, t->columns);
+}
+
+static tx_status read_objects(tx_table *t, const char *text, size_t size)
+{
+    for (const char *at = text, *end = text + size; at < end;) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at)), *next = newline ? newline + 1 : end;
+        const size_t length = (size_t)(next - at), blanks = strspn(at, " \t\r\n");
+        tx_json *json = NULL;
+        tx_status status = blanks >= length ? TX_OK : tx_json_parse_line(at, length, "JSON", &json);
+        if (json)
+            status = add_object(t, json);
+        tx_json_free(json);
+        if (status)
+            return tx_fail_in(status, "row %" PRId64, t->rows + 1);
+        at = next;
+    }
+    return TX_OK;
+}
+
+/* ---- All ------------------------------------------------------------------------------------------------ */
+
+static bool ends(const char *path, const char *suffix)
+{
+    const size_t length = strlen(path), of_suffix = strlen(suffix);
+    return length > of_suffix && strcmp(path + length - of_suffix, suffix) == 0;
+}
+
+static tx_status read_text(tx_table *t, const char *path)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    const bool tsv = ends(path, ".tsv"), json = ends(path, ".jsonl") || ends(path, ".json");
+    char *text = NULL;
+    size_t size;
+    if (!tsv && !json && !ends(path, ".csv"))
+        return tx_fail(TX_INVALID, "expected a file that ends with .csv, .tsv or .jsonl");
+    TX_TRY(tx_file_read(path, INT64_MAX, &text, &size));
+    const size_t begin = size >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
+    tx_status status = json ? read_objects(t, text + begin, size - begin)
+                            : read_fields(t, text + begin, size - begin, tsv ? '\t' : ',');
+    free(text);
+    return status || t->rows ? status : tx_fail(TX_FORMAT, "has no rows");
+}
+
+tx_status tx_table_open(const char *path, tx_table *table)
+{
+    *table = (tx_table){.path = strdup(path)};
+    tx_status status = table->path ? read_text(table, path) : tx_fail(TX_MEMORY, "out of memory");
+    if (status)
+        tx_table_close(table);
+    return status ? tx_fail_in(status, "%s", path) : TX_OK;
+}
+
+void tx_table_close(tx_table *table)
+{
+    free(table->path);
+    free(table->bytes);
+    free(table->cell);
+    *table = (tx_table){0};
+}
+
+int32_t tx_table_column(const tx_table *table, const char *name)
+{
+    for (int32_t c = 0; c < table->columns; c++)
+        if (strcmp(table->bytes + table->cell[c].at, name) == 0)
+            return c;
+    return -1;
+}
+
+const char *tx_table_text(const tx_table *table, int64_t row, int32_t column, size_t *size)
+{
+    const tx_cell *cell = &table->cell[(row + 1) * table->columns + column];
+    *size = cell->size;
+    return table->bytes + cell->at;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Texts with labels: the formats of their files, cutting, labels, rows of a batch, and metrics against values of
+ * NumPy's corrcoef, of ranks for Spearman's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "models/arch/find.h"
+#include "models/arch/labels.h"
+#include "models/task/sequence.h"
+#include "models/text/table.h"
+#include "tests/scratch.h"
+
+#include <math.h>
+
+static char *write_file(const char *folder, const char *name, const char *text)
+{
+    char *path = tx_path_join(folder, name);
+    assert_ok(tx_file_write(path, text, strlen(text)));
+    return path;
+}
+
+static void expect_cell(const tx_table *table, int64_t row, const char *column, const char *text)
+{
+    size_t size;
+    const int32_t c = tx_table_column(table, column);
+    assert_true(c >= 0);
+    assert_string_equal(tx_table_text(table, row, c, &size), text);
+    assert_int_equal(size, strlen(text));
+}
+
+static void test_formats(void **state)
+{
+    (void)state;
+    static const char *const files[][2] = {
+        {"a.csv", "\xEF\xBB\xBFlabel,text\r\n1,\"a, \"\"b\"\"\nc\"\r\n\r\n2.5,\n"},
+        {"a.tsv", "label\ttext\n1\ta, \"b\"\n2.5\t\n"},
+        {"a.jsonl",
+         "{\"label\": 1, \"text\": \"a, \\\"b\\\"\\nc\"}\n\n{\"text\": \"\", \"label\": 2.5, \"more\": []}\n"},
+    };
+    static const char *const first[] = {"a, \"b\"\nc", "a, \"b\"", "a, \"b\"\nc"};
+    char *folder = make_scratch();
+    for (int i = 0; i < 3; i++) {
+        char *path = write_file(folder, files[i][0], files[i][1]);
+        tx_table table;
+        assert_ok(tx_table_open(path, &table));
+        assert_int_equal(table.rows, 2);
+        assert_int_equal(table.columns, 2);
+        expect_cell(&table, 0, "label", "1");
+        expect_cell(&table, 0, "text", first[i]);
+        expect_cell(&table, 1, "label", "2.5");
+        expect_cell(&table, 1, "text", "");
+        assert_int_equal(tx_table_column(&table, "more"), -1);
+        tx_table_close(&table);
+        free(path);
+    }
+    remove_scratch(folder);
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *text, *words;
+        tx_status status;
+    } bad[] = {
+        {"a.csv", "a,b\n1,2\n3\n", "row 2: 1 fields, the first row has 2", TX_FORMAT},
+        {"a.csv", "a,b\n1,\"2\n", "row 1: a quote that does not end", TX_FORMAT},
+        {"a.tsv", "a\tb\n", "has no rows", TX_FORMAT},
+        {"a.tsv", "", "has no rows", TX_FORMAT},
+        {"a.jsonl", "{\"a\": 1}\n{\"b\": 1}\n", "row 2: a is missing", TX_FORMAT},
+        {"a.jsonl", "[1]\n", "row 1: expected an object", TX_FORMAT},
+        {"a.jsonl", "{\"a\": 1}\n{\"a\"\n", "row 2: JSON", TX_FORMAT},
+        {"a.xml", "<a/>", ".csv, .tsv or .jsonl", TX_INVALID},
+    };
+    char *folder = make_scratch();
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char *path = write_file(folder, bad[i].name, bad[i].text);
+        tx_table table;
+        assert_refused(tx_table_open(path, &table), bad[i].status, bad[i].words);
+        assert_null(table.bytes);
+        free(path);
+    }
+    remove_scratch(folder);
+}
+
+/* ---- Samples ------------------------------------------------------------------------------------------- */
+
+/* Bytes are tokens here, and no special ones are added. */
+typedef struct bench {
+    char *folder;
+    tx_config *config;
+    tx_tokenizer *tokenizer;
+} bench;
+
+static bench open_bench(void)
+{
+    bench b = {.folder = make_scratch()};
+    char *path = write_file(b.folder, "config.json",
+                            "{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"]}");
+    assert_ok(tx_config_read(path, &b.config));
+    assert_int_equal(b.config->architecture->head, TX_HEAD_SEQUENCE_CLASSIFICATION);
+    assert_int_equal(b.config->labels, 2);
+    assert_ok(tx_tokenizer_bytes(&b.tokenizer));
+    free(path);
+    return b;
+}
+
+static void close_bench(bench *b)
+{
+    tx_tokenizer_free(b->tokenizer);
+    tx_config_free(b->config);
+    remove_scratch(b->folder);
+}
+
+static tx_status open_text(bench *b, const tx_sequence_task *task, const char *name, const char *text,
+                           tx_data_split split, tx_samples *samples)
+{
+    char *path = write_file(b->folder, name, text);
+    const tx_data_options options = {
+        .split = split, .config = b->config, .tokenizer = b->tokenizer, .block = 7, .to = 100.0};
+    tx_status status = tx_sequence_open(&task->task, path, &options, samples);
+    free(path);
+    return status;
+}
+
+static const tx_sequence_task *find_task(const char *name)
+{
+    const tx_sequence_task *t = tx_glue;
+    while (t->task.name && strcmp(t->task.name, name) != 0)
+        t++;
+    assert_non_null(t->task.name);
+    return t;
+}
+
+/* The longer text loses first, then both; as tokenizers' longest_first. */
+static void test_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t ids[7], types[7], length, label;
+    } wanted[] = {
+        {{'a', 'b', 'c', 0}, {0, 0, 1, 0}, 3, 1},
+        {{'a', 'b', '1', '2', '3', '4', '5'}, {0, 0, 1, 1, 1, 1, 1}, 7, 0},
+        {{'a', 'b', 'c', 'd', 'e', '1', '2'}, {0, 0, 0, 0, 0, 1, 1}, 7, 1},
+        {{'a', 'b', 'c', '1', '2', '3', '4'}, {0, 0, 0, 1, 1, 1, 1}, 7, 0},
+        {{'a', 'b', 'c', 'd', '1', '2', '3'}, {0, 0, 0, 0, 1, 1, 1}, 7, 0},
+    };
+    bench b = open_bench();
+    tx_samples samples;
+    int32_t memory[5][7 + 7 + 2];
+    assert_ok(open_text(&b, find_task("mrpc"), "a.tsv",
+                        "sentence1\tlabel\tsentence2\nab\tequivalent\tc\nab\t0\t123456789\nabcdefgh\t1\t12\n"
+                        "abcd\tnot_equivalent\t12345\nabcde\t0\t1234\n",
+                        TX_DATA_TRAIN, &samples));
+    assert_int_equal(samples.count, 5);
+    assert_string_equal(tx_label_name(b.config, 1), "equivalent");
+    for (int i = 0; i < 5; i++) {
+        const tx_batch row = tx_batch_of(samples.task, 7, 1, memory[i]);
+        assert_ok(samples.task->row(&samples, i, &row));
+        assert_memory_equal(row.field[TX_SEQUENCE_INPUT_IDS], wanted[i].ids, sizeof wanted[i].ids);
+        assert_memory_equal(row.field[TX_SEQUENCE_TOKEN_TYPE_IDS], wanted[i].types, sizeof wanted[i].types);
+        assert_int_equal(*(int32_t *)row.field[TX_SEQUENCE_LENGTHS], wanted[i].length);
+        assert_int_equal(*(int32_t *)row.field[TX_SEQUENCE_LABELS], wanted[i].label);
+        assert_int_equal(tx_batch_longest(samples.task, &row), wanted[i].length);
+    }
+    tx_sequence_close(&samples);
+    assert_ok(open_text(&b, find_task("mrpc"), "b.tsv", "sentence1\tsentence2\nab\tc\n", TX_DATA_TEST, &samples));
+    assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], TX_IGNORE_LABEL);
+    tx_sequence_close(&samples);
+    close_bench(&b);
+}
+
+static void test_labels(void **state)
+{
+    (void)state;
+    bench b = open_bench();
+    tx_samples samples;
+    const tx_sequence_task *any = &tx_sequence_classification;
+    assert_ok(open_text(&b, any, "a.csv", "sentence,label\na,10\nb,9\nc,-1\nd,9\n", TX_DATA_TRAIN, &samples));
+    const tx_sequence_data *d = samples.data;
+    assert_int_equal(b.config->labels, 3); /* -1, 9, 10 */
+    assert_true(d->label[0] == 2 && d->label[1] == 1 && d->label[2] == 0 && d->label[3] == 1);
+    assert_ptr_equal(samples.task, &any->task);
+    tx_sequence_close(&samples);
+    assert_ok(open_text(&b, any, "b.csv", "sentence,label\na,9\n", TX_DATA_VALIDATION, &samples));
+    assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], 1);
+    tx_sequence_close(&samples);
+    assert_refused(open_text(&b, any, "c.csv", "sentence,label\na,12\n", TX_DATA_VALIDATION, &samples), TX_FORMAT,
+                   "row 1: label: \"12\" is none of the model's 3");
+    assert_refused(open_text(&b, find_task("mrpc"), "d.csv", "sentence,label\na,0\n", TX_DATA_VALIDATION, &samples),
+                   TX_INVALID, "mrpc has 2 labels, the model 3");
+    assert_refused(open_text(&b, any, "e.csv", "text,label\na,0\n", TX_DATA_TRAIN, &samples), TX_FORMAT,
+                   "names no column sentence");
+    assert_refused(open_text(&b, any, "f.csv", "sentence\na\n", TX_DATA_TRAIN, &samples), TX_FORMAT, "no column label");
+    assert_refused(open_text(&b, any, "g.csv", "sentence,label\n,0\nb,1\n", TX_DATA_TRAIN, &samples), TX_FORMAT,
+                   "row 1: a text without tokens");
+    assert_ok(open_text(&b, any, "h.csv", "sentence,label\na,1\nb,0.25\n", TX_DATA_TRAIN, &samples));
+    assert_int_equal(b.config->labels, 1);
+    assert_ptr_equal(samples.task, &tx_sequence_regression.task);
+    assert_true(((const tx_sequence_data *)samples.data)->target[1] == 0.25f);
+    tx_sequence_close(&samples);
+    close_bench(&b);
+}
+
+/* ---- Metrics -------------------------------------------------------------------------------------------- */
+
+static double metric(const tx_task *task, const char *name, const double sums[TX_SUMS_MAX])
+{
+    const int32_t place = tx_task_metric(task, name);
+    assert_true(place >= 0);
+    return task->metrics[place].value(sums);
+}
+
+#define PEARSON 0.9193194851
+#define SPEARMAN 0.8440722199
+#define NEAR(task, name, wanted) assert_true(fabs(metric(task, name, sums) - (wanted)) <= 1e-7)
+
+static void test_metrics(void **state)
+{
+    (void)state;
+    int32_t label[] = {1, 0, 1, 1, 0, TX_IGNORE_LABEL, 1, 0};
+    const float logits[][2] = {{0, 1}, {0, 1}, {1, 0}, {0, 1}, {1, 0}, {1, 0}, {0, 1}, {1, 0}};
+    float target[] = {1, 2.5f, 2.5f, 4, 0.5f, 9, 3, 5};
+    int32_t known[] = {0, 0, 0, 0, 0, TX_IGNORE_LABEL, 0, 0};
+    const float guess[] = {0.5f, 2, 3, 3, 1, 0, 2, 4.5f};
+    tx_sequence_data d = {.label = label, .target = target};
+    const tx_task *mrpc = &find_task("mrpc")->task, *cola = &find_task("cola")->task, *stsb = &find_task("stsb")->task;
+    double sums[TX_SUMS_MAX] = {0};
+    tx_samples samples = {.task = mrpc, .data = &d, .count = 8};
+    tx_sequence_measure(&samples, logits[0], 2, sums);
+    NEAR(mrpc, "accuracy", 5.0 / 7.0);
+    NEAR(mrpc, "f1", 0.75);
+    NEAR(mrpc, "combined_score", 0.5 * (5.0 / 7.0 + 0.75));
+    NEAR(cola, "matthews_correlation", 0.4166666667);
+    d.label = known;
+    tx_sequence_measure_numbers(&samples, guess, 1, sums);
+    NEAR(stsb, "pearson", PEARSON);
+    NEAR(stsb, "spearmanr", SPEARMAN);
+    NEAR(stsb, "combined_score", 0.5 * (PEARSON + SPEARMAN));
+    NEAR(&tx_sequence_regression.task, "mse", 0.4642857143);
+    d.label = label;
+    samples.count = 1; /* of one label alone */
+    tx_sequence_measure(&samples, logits[0], 2, sums);
+    NEAR(cola, "matthews_correlation", 0.0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_formats), cmocka_unit_test(test_faults),  cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_labels),  cmocka_unit_test(test_metrics),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

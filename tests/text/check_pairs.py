@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares txtok with Hugging Face's tokenizers for BERT's published vocabularies: texts by themselves, with special
+tokens, and pairs.
+
+    check_pairs.py TXTOK      exit status 77: something is missing
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    from tokenizers import Tokenizer
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+DATA = os.environ.get("TX_TEST_DATA") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/data")
+HARD = ["", " ", "Hello, World!", "d\u00e9j\u00e0 vu na\u00efve \u00c5ngstr\u00f6m", "\u65e5\u672c\u8a9e\u306e text",
+        "don't won't it's", "[SEP] inside [CLS] and [MASK]ed", "a" * 150, "\u0130stanbul \u1e9e \ufb01", "x\u0000y\u200bz",
+        "3.14 \u00bd \u20ac5,000.00", "\U0001f600 smile \U0001f1ea\U0001f1f8", "tab\tnew\nline\r\n", "\u0301 e\u0301",
+        "unaffable ##able ## able", "\ufffd \ue000", "[UNK] [PAD]", "\u00a0\u3000wide  spaces "]
+
+
+def texts(data):
+    for name in ("dev_408.tsv", "test_1725.tsv"):
+        with open(os.path.join(data, "glue", "MRPC", name), encoding="utf-8") as file:
+            for line in list(file)[1:]:
+                fields = line.rstrip("\n").split("\t")
+                yield fields[3], fields[4]
+    for i, first in enumerate(HARD):
+        yield first, HARD[i * 7 % len(HARD)]
+
+
+def encode(program, folder, lines, *options):
+    done = subprocess.run([program, "encode", "--tokenizer", folder, "--jsonl", *options],
+                          input="".join(json.dumps(line) + "\n" for line in lines), capture_output=True, text=True,
+                          check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def main():
+    program, data = sys.argv[1], DATA
+    failures = 0
+    for name in ("bert-base-cased", "bert-base-uncased"):
+        path = os.path.join(data, "tokenizers", name + "-tokenizer.json")
+        if not os.path.exists(path) or not os.path.exists(os.path.join(data, "glue", "MRPC")):
+            print(f"skipped: no {path} or no MRPC")
+            return 77
+        theirs = Tokenizer.from_file(path)
+        theirs.no_truncation()
+        theirs.no_padding()
+        pairs = list(texts(data))
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(os.path.abspath(path), os.path.join(folder, "tokenizer.json"))
+            for what, lines, options, want in (
+                    ("texts", [{"text": a} for a, _ in pairs], [],
+                     [theirs.encode(a, add_special_tokens=False).ids for a, _ in pairs]),
+                    ("with special tokens", [{"text": a} for a, _ in pairs], ["--add_special_tokens"],
+                     [theirs.encode(a).ids for a, _ in pairs]),
+                    ("pairs", [{"text": a, "text_pair": b} for a, b in pairs], [],
+                     [theirs.encode(a, b).ids for a, b in pairs])):
+                got = encode(program, folder, lines, *options)
+                bad = [i for i, (x, y) in enumerate(zip(got, want)) if x != y]
+                failures += len(bad) + (len(got) != len(want))
+                print(f"{name}, {what}: {len(want) - len(bad)} of {len(want)} equal" +
+                      (f"; first {pairs[bad[0]]}" if bad else ""))
+    return 1 if failures else 0
+
+
+sys.exit(main())

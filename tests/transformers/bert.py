@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares BERT and its heads with transformers: logits, gradients and thirty steps of AdamW for random weights of odd
+sizes and rows of different lengths, files with old names, and folders written by TX read by transformers.
+
+    bert.py BERT_STEPS [DEVICE]      exit status 77: transformers is not installed
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    from safetensors.torch import load_file, save_file
+    from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+STEPS, BATCH, BLOCK, RATE = 30, 5, 19, 5e-4
+BASE = dict(vocab_size=131, max_position_embeddings=23, hidden_size=30, intermediate_size=47, num_hidden_layers=3,
+            num_attention_heads=5, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+            attn_implementation="eager")
+VARIANTS = {
+    "two labels": (BertForSequenceClassification, {}),
+    "five labels": (BertForSequenceClassification, dict(num_labels=5)),
+    "tanh gelu, epsilon": (BertForSequenceClassification, dict(hidden_act="gelu_new", layer_norm_eps=1e-2)),
+    "silu, three types": (BertForSequenceClassification, dict(hidden_act="silu", type_vocab_size=3)),
+    "a head, odd width": (BertForSequenceClassification, dict(hidden_size=37, num_attention_heads=1)),
+    "masked": (BertForMaskedLM, {}),
+    "masked, one layer": (BertForMaskedLM, dict(num_hidden_layers=1, vocab_size=257, hidden_size=40)),
+}
+failures = 0
+
+
+def check(good, what):
+    global failures
+    if not good:
+        failures += 1
+        print(f"FAIL: {what}")
+
+
+def make_model(kind, changes):
+    """A model whose logits depend on every parameter."""
+    torch.manual_seed(0)
+    model = kind(BertConfig(**{**BASE, **changes})).train()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(torch.randn_like(p) * 0.1 + (1.0 if name.endswith("LayerNorm.weight") else 0.0))
+    return model
+
+
+def make_data(model, masked):
+    torch.manual_seed(1)
+    config = model.config
+    ids = torch.randint(1, config.vocab_size, (STEPS, BATCH, BLOCK))  # the padding's embedding never learns there
+    types = torch.randint(0, config.type_vocab_size, ids.shape)
+    lengths = torch.randint(1, BLOCK + 1, (STEPS, BATCH))
+    lengths[:, 0] = BLOCK
+    if not masked:
+        return ids, types, lengths, ids[:, :, 0] % config.num_labels  # what [CLS] sees
+    hidden = (torch.rand(ids.shape) < 0.5) & (torch.arange(BLOCK) < lengths[..., None])
+    return ids, types, lengths, torch.where(hidden, (ids + 1) % config.vocab_size, torch.tensor(-100))
+
+
+def train(model, data):
+    """Losses, logits and gradients of the first step, in double precision."""
+    model = model.double()
+    groups = [dict(params=[p for p in model.parameters() if p.dim() > 1], weight_decay=0.01),
+              dict(params=[p for p in model.parameters() if p.dim() < 2], weight_decay=0.0)]
+    optimizer = torch.optim.AdamW(groups, lr=RATE)
+    losses, first = [], None
+    for ids, types, lengths, labels in zip(*data):
+        mask = (torch.arange(BLOCK) < lengths[:, None]).long()
+        out = model(input_ids=ids, token_type_ids=types, attention_mask=mask, labels=labels)
+        optimizer.zero_grad()
+        out.loss.backward()
+        if first is None:
+            first = {"logits": out.logits.detach().clone()}
+            first |= {name: p.grad.clone() for name, p in model.named_parameters()}
+        optimizer.step()
+        losses.append(out.loss.item())
+    return losses, first
+
+
+def far(got, want):
+    """The largest difference, of the size of the largest number."""
+    return ((got.double() - want).abs().max() / want.abs().max()).item()
+
+
+def joined(name, theirs):
+    """TX holds query, key and value as one."""
+    if "|" not in name:
+        return theirs[name]
+    before, _, after = name.partition("query|key|value")
+    return torch.cat([theirs[before + part + after] for part in ("query", "key", "value")])
+
+
+def compare(name, kind, changes, program, device, prepare=None):
+    model = make_model(kind, changes)
+    masked = kind is BertForMaskedLM
+    data = make_data(model, masked)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as out:
+        model.save_pretrained(folder)
+        if prepare:
+            prepare(os.path.join(folder, "model.safetensors"))
+        with open(os.path.join(folder, "data"), "wb") as file:
+            for step in zip(*data):
+                for field in step:
+                    file.write(field.int().numpy().tobytes())
+        done = subprocess.run([program, folder, os.path.join(folder, "data"), out, str(STEPS), str(BATCH), str(BLOCK),
+                               str(RATE), device], capture_output=True, text=True)
+        check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
+        if done.returncode:
+            return
+        back, info = kind.from_pretrained(out, attn_implementation="eager", output_loading_info=True)
+        check(not any(info.values()), f"{name}: loading what TX saved: {info}")
+        check(all(torch.equal(a, b) for a, b in zip(back.state_dict().values(), model.state_dict().values())),
+              f"{name}: what TX saved differs")
+        losses, first = train(model, data)
+        ours = load_file(os.path.join(out, "first.safetensors"))
+        real = torch.ones(BATCH, 1) if not masked else (torch.arange(BLOCK) < data[2][0][:, None])[..., None]
+        logits = far(ours["logits"] * real, first["logits"] * real)
+        size = max(p.abs().max() for key, p in first.items() if key != "logits")
+        gradients = max(((g.double() - joined(key, first)).abs().max() / size).item()
+                        for key, g in ours.items() if key != "logits")
+        curve = max(abs(a - float(b)) for a, b in zip(losses, done.stdout.split()))
+        check(len(done.stdout.split()) == STEPS and logits <= 1e-5 and gradients <= 1e-4 and curve <= 1e-4,
+              f"{name}: logits differ by {logits}, gradients by {gradients}, losses by {curve}")
+        check(losses[-1] != losses[0], f"{name}: nothing was learned")
+        trained = kind.from_pretrained(os.path.join(out, "trained")).state_dict()
+        # The softmax does not see the keys' biases: their gradients are rounding errors, which Adam follows.
+        moved = max(far(trained[key], p) for key, p in model.state_dict().items() if "key.bias" not in key)
+        check(moved <= 1e-4, f"{name}: weights after {STEPS} steps differ by {moved}")
+        print(f"{name}: logits {logits:.1e}, gradients {gradients:.1e}, losses {losses[0]:.3f} to {losses[-1]:.3f} "
+              f"{curve:.1e}, trained weights {moved:.1e}")
+
+
+def old_names(path):
+    """As TensorFlow's weights were once converted, with what else such files hold."""
+    state = load_file(path)
+    state = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): p
+             for name, p in state.items()}
+    state["bert.embeddings.position_ids"] = torch.arange(23).float()[None]
+    state["cls.seq_relationship.weight"] = torch.zeros(2, 30)
+    save_file(state, path, {"format": "pt"})
+
+
+def stored_twice(path):
+    state = load_file(path)
+    state["cls.predictions.decoder.weight"] = state["bert.embeddings.word_embeddings.weight"].clone()
+    state["cls.predictions.decoder.bias"] = state["cls.predictions.bias"].clone()
+    save_file(state, path, {"format": "pt"})
+
+
+def main():
+    program, device = sys.argv[1], (sys.argv[2:] or ["cpu"])[0]
+    for name, (kind, changes) in VARIANTS.items():
+        compare(name, kind, changes, program, device)
+    compare("old names", BertForSequenceClassification, {}, program, device, old_names)
+    compare("masked, old names", BertForMaskedLM, {}, program, device, old_names)
+    compare("masked, stored twice", BertForMaskedLM, {}, program, device, stored_twice)
+    print("FAILED" if failures else "all agree")
+    return 1 if failures else 0
+
+
+sys.exit(main())

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains a small BERT on MRPC with txtrain, and holds what came of it against transformers: the folder's model gives the
+same predictions for the same texts, tokenized and cut by tokenizers, accuracy and F1 are scikit-learn's (its formulas,
+where it is not installed), and the loss of the evaluation is the model's.
+
+    glue.py TXTRAIN [DEVICE]      exit status 77: something is missing
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+BLOCK, TRAINED, EVALUATED = 40, 640, 408
+DATA = os.environ.get("TX_TEST_DATA") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/data")
+
+try:
+    import torch
+    from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(SKIPPED)
+
+
+def score(truth, guess):
+    try:
+        from sklearn.metrics import accuracy_score, f1_score
+        return accuracy_score(truth, guess), f1_score(truth, guess), "scikit-learn"
+    except ImportError:
+        both = sum(t and g for t, g in zip(truth, guess))
+        return (sum(t == g for t, g in zip(truth, guess)) / len(truth), 2 * both / (sum(truth) + sum(guess)),
+                "the formulas")
+
+
+def read(path, count):
+    with open(path, encoding="utf-8") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file][1:count + 1]
+    return [int(row[0]) for row in rows], [row[3] for row in rows], [row[4] for row in rows]
+
+
+def main():
+    program, data, device = sys.argv[1], DATA, (sys.argv[2:] or ["cpu"])[0]
+    train, dev = (os.path.join(data, "glue", "MRPC", name) for name in ("train_3668.tsv", "dev_408.tsv"))
+    vocabulary = os.path.join(data, "tokenizers", "bert-base-uncased-tokenizer.json")
+    if not os.path.exists(train) or not os.path.exists(vocabulary):
+        print(f"skipped: no MRPC or no tokenizer in {data}")
+        return SKIPPED
+    with tempfile.TemporaryDirectory() as work:
+        start, end = os.path.join(work, "start"), os.path.join(work, "end")
+        torch.manual_seed(0)
+        BertForMaskedLM(BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+                                   max_position_embeddings=BLOCK)).save_pretrained(start)
+        shutil.copy(vocabulary, os.path.join(start, "tokenizer.json"))
+        subprocess.run([program, "--model_name_or_path", start, "--task_name", "mrpc", "--train_file", train,
+                        "--validation_file", dev, "--test_file", dev, "--do_train", "--do_eval", "--do_predict",
+                        "--max_seq_length", str(BLOCK), "--pad_to_max_length", "false", "--num_train_epochs", "4",
+                        "--max_train_samples", str(TRAINED), "--learning_rate", "3e-3", "--save_strategy", "no",
+                        "--per_device_train_batch_size", "16", "--device", device, "--output_dir", end], check=True,
+                       stdout=subprocess.DEVNULL)
+        truth, first, second = read(dev, EVALUATED)
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=vocabulary, pad_token="[PAD]")
+        model, info = BertForSequenceClassification.from_pretrained(end, output_loading_info=True)
+        batch = tokenizer(first, second, truncation=True, max_length=BLOCK, padding="max_length", return_tensors="pt",
+                          return_token_type_ids=True)
+        with torch.no_grad():
+            out = model.eval()(**batch, labels=torch.tensor(truth))
+        guess = out.logits.argmax(-1).tolist()
+        with open(os.path.join(end, "predict_results_mrpc.txt"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        with open(os.path.join(end, "eval_results.json"), encoding="utf-8") as file:
+            results = json.load(file)
+    names = ("not_equivalent", "equivalent")
+    accuracy, f1, by = score(truth, guess)
+    good = (not any(info.values()) and model.config.id2label == dict(enumerate(names))
+            and lines == ["index\tprediction"] + [f"{i}\t{names[g]}" for i, g in enumerate(guess)]
+            and abs(results["eval_accuracy"] - accuracy) <= 1e-12 and abs(results["eval_f1"] - f1) <= 1e-12
+            and abs(results["eval_combined_score"] - (accuracy + f1) / 2) <= 1e-12
+            and abs(results["eval_loss"] - out.loss.item()) <= 1e-5 and 0 < sum(guess) < len(guess))
+    print(f"{device}: accuracy {results['eval_accuracy']} and F1 {results['eval_f1']}, by {by} {accuracy} and {f1}; loss "
+          f"{results['eval_loss']}, transformers' {out.loss.item()}; {sum(guess)} of {len(guess)} positive: "
+          f"{'agree' if good else 'FAIL'}")
+    return 0 if good else 1
+
+
+sys.exit(main())
