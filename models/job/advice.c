@@ -50,8 +50,8 @@ static bool checkpoint(tx_job *j, char words[WORDS])
 
 static bool compute_in_half(tx_job *j, char words[WORDS])
 {
-    const bool had = j->set.bf16 || j->set.fp16;
-    j->set.bf16 = !j->set.fp16;
+    const bool had = j->set.bf16 || j->set.fp16 || j->set.dtype;
+    j->set.bf16 = j->set.bf16 || !had;
     snprintf(words, WORDS, "--bf16");
     return !had;
 }
@@ -59,7 +59,7 @@ static bool compute_in_half(tx_job *j, char words[WORDS])
 static bool shrink_states(tx_job *j, char words[WORDS])
 {
     tx_optimizer_options now;
-    if (j->set.optim_args || tx_job_optimizer(&j->set, &now) || now.kind != TX_ADAMW)
+    if (j->set.dtype || j->set.optim_args || tx_job_optimizer(&j->set, &now) || now.kind != TX_ADAMW)
         return false;
     snprintf(words, WORDS, "--optim adamw_8bit");
     return tx_option_set(&j->options, "optim", "adamw_8bit") == TX_OK;

@@ -61,6 +61,11 @@ static tx_status choose_block(tx_job *j)
     const tx_job_settings *set = &j->set;
     tx_job_inputs *in = &j->inputs;
     const int64_t positions = in->config->positions;
+    const char *const other = in->task->of_texts ? "block_size" : "max_seq_length";
+    if (tx_option_given(&j->options, tx_option_find(&tx_job_table, other)->offset))
+        return tx_fail(TX_INVALID, "--%s: the length of %s is --%s", other,
+                       in->task->of_texts ? "texts with labels" : "blocks of text",
+                       in->task->of_texts ? "max_seq_length" : "block_size");
     in->block = in->task->of_texts ? set->max_seq_length : set->block ? set->block : 1024;
     if (in->task->of_texts && set->sampling == TX_SAMPLING_BY_LENGTH)
         return tx_fail(TX_UNSUPPORTED,

@@ -41,14 +41,19 @@ run()
 # The same without data and model
 bare()
 {
-    LD_PRELOAD=$shim "$bin/txtrain" --block_size 16 --max_steps 6 --learning_rate 1e-2 --per_device_train_batch_size 2 \
+    short --block_size 16 "$@"
+}
+
+short()
+{
+    LD_PRELOAD=$shim "$bin/txtrain" --max_steps 6 --learning_rate 1e-2 --per_device_train_batch_size 2 \
         --threads 1 --disable_tqdm --save_strategy no "$@" > "$work/out" 2> "$work/err"
 }
 
 # A small BERT over bytes on texts with labels
 glue()
 {
-    bare --train_file "$work/texts.csv" --config_name "$work/bert" --output_dir "$work/r" "$@"
+    short --train_file "$work/texts.csv" --config_name "$work/bert" --output_dir "$work/r" "$@"
 }
 
 # The same as two ranks
@@ -212,6 +217,7 @@ test_file | glue --task_name sst2 --do_train --do_predict --test_file $work/text
 do_predict | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv | has predict_results_sst2.txt
 max_predict_samples | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv --max_predict_samples 3 | says 3 samples of
 max_seq_length | glue --task_name sst2 --max_seq_length 9 | says samples of at most 9
+max_seq_length | --max_seq_length 9 | says the length of blocks of text is --block_size
 pad_to_max_length | glue --task_name sst2 --pad_to_max_length false | holds training_args.json \"pad_to_max_length\":.false
 label_smoothing_factor | --label_smoothing_factor 0.1 | weights_differ
 neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ

@@ -167,14 +167,14 @@ int main(int argc, char **argv)
                                             {"--grad_clip", "max_grad_norm"},
                                             {"--warmup", "warmup_steps"},
                                             {"--wd", "weight_decay"},
-                                            {"--max_seq_length", "block_size"},
                                             {"--model", "model_name_or_path"},
                                             {"--resume", "resume_from_checkpoint"},
                                             {"-o", "output_dir"}};
     const tx_cli program = {
         .name = "txtrain",
         .usage = "txtrain [ARGUMENTS.json] --train_file FILE --output_dir DIR [options]",
-        .about = "Trains GPT-2, Llama, Mistral, Qwen2 or Qwen3 on a text, and writes a Hugging Face model folder.\n"
+        .about = "Trains GPT-2, Llama, Mistral, Qwen2 or Qwen3 on a text, or BERT on texts with labels, and writes a\n"
+                 "Hugging Face model folder.\n"
                  "Options are those of transformers' Trainer; in their names - and _ are the same.",
         .options = tx_job_table.option,
         .count = tx_job_table.count,
