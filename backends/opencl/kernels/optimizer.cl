@@ -122,10 +122,11 @@ static vec round_with(vec v, uvec noise)
     return AS_VEC((bits & 0x7F800000u) == 0x7F800000u ? bits : up);
 }
 
+#define DRAW_NOISE(control, element) const uvec noise = noise_of(control, element);
 #define rounded_bf16(v, noise, shift) round_with(v, (noise) >> (shift)&0xFFFFu)
 #define rounded_nearest(v) round_with(v, 0x7FFFu + (AS_UVEC(v) >> 16 & 1u))
 #else
-#define noise_of(control, element) (uvec)0u
+#define DRAW_NOISE(control, element)
 #define rounded_bf16(v, noise, shift) (v)
 #define rounded_nearest(v) (v)
 #endif
@@ -156,7 +157,7 @@ __kernel void adamw_anyprecision(__global TX_CAT(P, _t) *p, long po, const __glo
         vec old = TX_CAT(tx_load_, P)(p, i, n) * keep;
         vec rest = with_c ? TX_CAT(tx_load_, C)(c, i, n) : (vec)0.0f;
         rest -= step * (m1 / (sqrt(v1) * inverse_root + eps));
-        uvec noise = noise_of(control, first + i);
+        DRAW_NOISE(control, first + i)
         vec now = old + rest;
         now = with_c ? rounded_nearest(now) : TX_CAT(rounded_, P)(now, noise, 0);
         TX_CAT(tx_store_, M)(TX_CAT(rounded_, M)(m1, noise, 16), m, i, n);
