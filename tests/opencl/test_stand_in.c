@@ -243,7 +243,7 @@ typedef struct proof {
 static bool prove_product(const proof *t)
 {
     const tx_open_options options = {.tf32 = t->tf32};
-    const product p = {"", 256, 384, 1024, t->trans_a, t->trans_b};
+    const product p = {"", 2048, 3072, 1024, t->trans_a, t->trans_b}; /* large enough for tiles of matrix units */
     tx_context *context;
     tx_cl_gemm_choice choice = {.fused = false};
     tx_status status = tx_cl_open(0, &options, &context);
