@@ -4,4 +4,4 @@
 # there is none.
 python=${TX_PYTHON:-python3}
 command -v "$python" > /dev/null || { echo "skipped: no $python"; exit 77; }
-exec "$python" "$@"
+PYTHONDONTWRITEBYTECODE=1 exec "$python" "$@"

@@ -16,23 +16,13 @@
 #include "models/task/sequence.h"
 #include "models/train/trainer.h"
 #include "tests/bert_golden.h"
-#include "tests/scratch.h"
+#include "tests/config_text.h"
 
 #include <math.h>
 
 enum { BATCH = 3, BLOCK = 7, MOST = 4096 };
 
 static const char *device = "cpu";
-
-static tx_status read_text(const char *text, tx_config **config)
-{
-    char *folder = make_scratch(), *path = tx_path_join(folder, "config.json");
-    assert_ok(tx_file_write(path, text, strlen(text)));
-    tx_status status = tx_config_read(path, config);
-    free(path);
-    remove_scratch(folder);
-    return status;
-}
 
 static void test_sizes(void **state)
 {

@@ -8,26 +8,13 @@
 #include <cmocka.h>
 
 #include "models/arch/gpt2.h"
-#include "scratch.h"
+#include "tests/config_text.h"
 
 #include <math.h>
 
 #define MUTATIONS 1500
 
 /* Reads a configuration from a text. */
-static tx_status read_text(const char *text, size_t size, tx_config **config)
-{
-    char *folder = make_scratch(), *path = tx_path_join(folder, "config.json");
-    FILE *stream = fopen(path, "wb"); /* not flushed to disk, unlike tx_file_write: there are many */
-    assert_non_null(stream);
-    assert_int_equal(fwrite(text, 1, size, stream), size);
-    assert_int_equal(fclose(stream), 0);
-    tx_status status = tx_config_read(path, config);
-    free(path);
-    remove_scratch(folder);
-    return status;
-}
-
 static void test_presets(void **state)
 {
     (void)state;
@@ -81,7 +68,7 @@ static void test_defaults(void **state)
     (void)state;
     tx_config *config = NULL, *preset = NULL;
     assert_ok(tx_config_preset("gpt2", &preset));
-    assert_ok(read_text("{}", 2, &config));
+    assert_ok(read_text("{}", &config));
     assert_non_null(config->source);
     assert_int_equal(config->width, preset->width);
     assert_int_equal(config->eos_token_id, 50256);
@@ -89,7 +76,7 @@ static void test_defaults(void **state)
     tx_config_free(config);
     tx_config_free(preset);
     static const char small[] = "{\"vocab_size\": 257, \"n_inner\": null, \"bos_token_id\": null}";
-    assert_ok(read_text(small, sizeof small - 1, &config));
+    assert_ok(read_text(small, &config));
     assert_int_equal(config->eos_token_id, -1);
     assert_int_equal(config->bos_token_id, -1);
     assert_int_equal(tx_gpt2_of(config)->n_inner, 0);
@@ -128,7 +115,7 @@ static void test_refusals(void **state)
     };
     tx_config *config = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_refused(read_text(bad[i].text, strlen(bad[i].text), &config), bad[i].status, bad[i].message);
+        assert_refused(read_text(bad[i].text, &config), bad[i].status, bad[i].message);
         assert_non_null(strstr(tx_error(), "config.json"));
     }
     assert_ok(tx_config_preset("gpt2", &config));
@@ -149,7 +136,7 @@ static void test_rewriting(void **state)
     char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
     size_t size;
     tx_config *config = NULL, *back = NULL;
-    assert_ok(read_text(example, sizeof example - 1, &config));
+    assert_ok(read_text(example, &config));
     config->positions = 64;
     ((tx_gpt2_config *)config)->n_inner = 100;
     assert_ok(tx_config_write(config, TX_F32, path));
@@ -189,7 +176,7 @@ static void test_second_names(void **state)
     char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
     size_t size;
     tx_config *config = NULL;
-    assert_ok(read_text(second, sizeof second - 1, &config));
+    assert_ok(read_text(second, &config));
     assert_true(config->width == 64 && config->heads == 4 && config->layers == 2 && config->positions == 128);
     config->layers = 3;
     assert_ok(tx_config_write(config, TX_F32, path));
@@ -203,8 +190,8 @@ static void test_second_names(void **state)
     assert_ok(tx_config_read(path, &config));
     assert_int_equal(config->layers, 3);
     tx_config_free(config);
-    assert_refused(read_text(differs, sizeof differs - 1, &config), TX_FORMAT, "hidden_size: 64 is not n_embd, 768");
-    assert_refused(read_text(wrong, sizeof wrong - 1, &config), TX_FORMAT, "num_hidden_layers: expected an integer");
+    assert_refused(read_text(differs, &config), TX_FORMAT, "hidden_size: 64 is not n_embd, 768");
+    assert_refused(read_text(wrong, &config), TX_FORMAT, "num_hidden_layers: expected an integer");
     free(path);
     remove_scratch(folder);
 }
@@ -219,7 +206,7 @@ static void test_mutations(void **state)
     for (int i = 0; i < MUTATIONS; i++) {
         tx_config *config;
         memcpy(text, example, sizeof example);
-        if (read_text(text, mutate(text, sizeof example - 1, &random), &config)) {
+        if (read_bytes(text, mutate(text, sizeof example - 1, &random), &config)) {
             assert_non_null(strstr(tx_error(), "config.json"));
             continue;
         }

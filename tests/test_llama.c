@@ -14,19 +14,10 @@
 #include "models/arch/rope.h"
 #include "models/generate/generate.h"
 #include "models/tx_text.h"
+#include "tests/config_text.h"
 #include "tests/device_model.h"
 
 #include <math.h>
-
-static tx_status read_text(const char *text, tx_config **config)
-{
-    char *folder = make_scratch(), *path = tx_path_join(folder, "config.json");
-    assert_ok(tx_file_write(path, text, strlen(text)));
-    tx_status status = tx_config_read(path, config);
-    free(path);
-    remove_scratch(folder);
-    return status;
-}
 
 static void test_sizes(void **state)
 {

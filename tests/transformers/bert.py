@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check, status
+
 try:
     import torch
     from safetensors.torch import load_file, save_file
@@ -30,14 +32,6 @@ VARIANTS = {
     "masked": (BertForMaskedLM, {}),
     "masked, one layer": (BertForMaskedLM, dict(num_hidden_layers=1, vocab_size=257, hidden_size=40)),
 }
-failures = 0
-
-
-def check(good, what):
-    global failures
-    if not good:
-        failures += 1
-        print(f"FAIL: {what}")
 
 
 def make_model(kind, changes):
@@ -160,8 +154,7 @@ def main():
     compare("old names", BertForSequenceClassification, {}, program, device, old_names)
     compare("masked, old names", BertForMaskedLM, {}, program, device, old_names)
     compare("masked, stored twice", BertForMaskedLM, {}, program, device, stored_twice)
-    print("FAILED" if failures else "all agree")
-    return 1 if failures else 0
+    return status()
 
 
 sys.exit(main())

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check, status
+
 try:
     import torch
     from safetensors.torch import load_file, save_file
@@ -39,14 +41,6 @@ VARIANTS = {
     "epsilon": dict(layer_norm_epsilon=1e-2),
     "one head, odd width": dict(n_embd=37, n_head=1, vocab_size=257),
 }
-failures = 0
-
-
-def check(good, what):
-    global failures
-    if not good:
-        failures += 1
-        print(f"FAIL: {what}")
 
 
 def make_model(changes):
@@ -184,8 +178,7 @@ def main():
                 compare(f"{dtype}, shards of {size}", single, folder, program, device, shard_bytes)
     with tempfile.TemporaryDirectory() as folder:
         compare_tokenizers(folder, program, device)
-    print("FAILED" if failures else "all agree")
-    return 1 if failures else 0
+    return status()
 
 
 sys.exit(main())

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check, status
+
 try:
     import torch
     from safetensors.torch import load_file, save_file
@@ -45,14 +47,6 @@ VARIANTS = {
     "qwen3": (Qwen3Config, dict(head_dim=10)),
     "qwen3, biases, heads of one key": (Qwen3Config, dict(head_dim=16, attention_bias=True, num_key_value_heads=1)),
 }
-failures = 0
-
-
-def check(good, what):
-    global failures
-    if not good:
-        failures += 1
-        print(f"FAIL: {what}")
 
 
 def make_model(kind, changes):
@@ -127,8 +121,7 @@ def main():
     refuse("longrope", LlamaConfig, dict(rope_parameters=dict(
         rope_type="longrope", rope_theta=1e4, short_factor=[1.0] * 4, long_factor=[2.0] * 4,
         original_max_position_embeddings=8)), "rope_type", program, device)
-    print("FAILED" if failures else "all agree")
-    return 1 if failures else 0
+    return status()
 
 
 sys.exit(main())

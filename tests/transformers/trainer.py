@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import check, status
+
 try:
     import accelerate  # noqa: F401 (the Trainer needs it)
     import torch
@@ -39,14 +41,6 @@ MODELS = {
     "qwen2": Qwen2Config(**FAMILY, tie_word_embeddings=True),
     "qwen3": Qwen3Config(**FAMILY, head_dim=8),
 }
-failures = 0
-
-
-def check(good, what):
-    global failures
-    if not good:
-        failures += 1
-        print(f"FAIL: {what}")
 
 
 def write_texts(folder):
@@ -190,8 +184,7 @@ def main():
             run_ours(program, device, folder, ours, *run)
             perplexity = run_theirs(folder, theirs, ours, *run)
             compare(name, ours, theirs, perplexity)
-    sys.stdout.flush()
-    os._exit(1 if failures else 0)  # PyTorch's threads may outlive a plain exit
+    os._exit(status())  # PyTorch's threads may outlive a plain exit
 
 
 main()
