@@ -32,7 +32,7 @@ def compile_for(tools, target, program, folder):
     return text if status else None
 
 
-def translate(tools, program, folder):
+def translate(tools, _target, program, folder):
     """To SPIR-V, which is validated where spirv-val is. An error's text, or None."""
     out = os.path.join(folder, f"spirv-{id(program)}")
     # Older clang has the core's vload_half with the extension only; the capabilities tell whether more of it is used. The

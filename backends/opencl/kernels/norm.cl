@@ -85,7 +85,10 @@ __kernel void norm_grad_blocks(const __global h_t *dy, long dyo, const __global 
     mean += mo;
     rstd += ro;
     work += wo + b * n * (RMS && !HEADS ? 1 : 2);
-    vec dgamma = 0.0f, second = 0.0f; /* of beta, or of k's gamma */
+    vec dgamma = 0.0f;
+#if !RMS || HEADS
+    vec second = 0.0f; /* of beta, or of k's gamma */
+#endif
     long end = min(rows, (b + 1) * block);
     for (long row = b * block; row < end; row++) {
         vec d = tx_load_h(dy + row * n, i, n);
@@ -94,10 +97,13 @@ __kernel void norm_grad_blocks(const __global h_t *dy, long dyo, const __global 
         m = mean[row];
         second += d;
 #endif
-        if (!IS_K(row))
-            dgamma += d * (tx_load(x + row * n, i, n, 0.0f) - m) * rstd[row];
-        else if (!IS_V(row))
+#if HEADS
+        if (IS_K(row) && !IS_V(row))
             second += d * tx_load(x + row * n, i, n, 0.0f) * rstd[row];
+        if (IS_K(row))
+            continue;
+#endif
+        dgamma += d * (tx_load(x + row * n, i, n, 0.0f) - m) * rstd[row];
     }
     tx_store(dgamma, work, i, n);
 #if !RMS || HEADS
