@@ -107,51 +107,58 @@ static tx_json *verdict_json(const tx_verdict *v)
 
 typedef struct judgement {
     int32_t cases, passed, ops;
-    tx_json *rows, *left_out; /* with --json */
+    tx_json *rows, *left_out; /* with --json; else NULL */
 } judgement;
 
-static int print_judgement(const settings *o, judgement *all)
-{
-    if (!o->json) {
-        printf("%d of %d cases passed\n", all->passed, all->cases);
-        return 0;
-    }
-    tx_json *figures = tx_json_object();
-    tx_json_set_int(figures, "cases", all->cases);
-    tx_json_set_int(figures, "passed", all->passed);
-    tx_json_set(figures, "rows", all->rows);
-    tx_json_set(figures, "left_out", all->left_out);
-    return tx_bench_print(figures, true, NULL) ? failed() : 0;
-}
-
 /* All ops, or the one asked for, with the cases of each printed as `how` says. */
-static int judge_ops(const settings *o, const tx_target *target, const tx_conformance_options *how)
+static int judge_each(const settings *o, const tx_target *target, const tx_conformance_options *how, judgement *all)
 {
-    judgement all = {.rows = tx_json_array(), .left_out = tx_json_array()};
     const double begin = tx_now();
     for (int op = 0; op < TX_OP_KERNELS; op++) {
         const char *name = tx_op_info_of((tx_op)op)->name;
         if (o->op && strcmp(name, o->op) != 0)
             continue;
-        if (all.ops > 0 && tx_now() - begin > o->seconds) {
-            tx_json_append_string(all.left_out, name);
+        if (all->ops > 0 && tx_now() - begin > o->seconds) {
+            if (o->json)
+                tx_json_append_string(all->left_out, name);
+            else
+                printf("     %s is left out: the time is over\n", name);
             continue;
         }
         tx_verdict verdict;
         if (tx_conformance_op(target, (tx_op)op, how, &verdict))
             return failed();
         if (o->json)
-            tx_json_append(all.rows, verdict_json(&verdict));
+            tx_json_append(all->rows, verdict_json(&verdict));
         else
             print_verdict(&verdict);
-        all.cases += verdict.cases;
-        all.passed += verdict.passed;
-        all.ops++;
+        all->cases += verdict.cases;
+        all->passed += verdict.passed;
+        all->ops++;
     }
-    if (all.ops == 0)
+    if (all->ops == 0)
         return usage("there is no op of that name");
-    const int result = print_judgement(o, &all);
-    return result ? result : all.passed == all.cases ? 0 : 1;
+    if (!o->json)
+        printf("%d of %d cases passed\n", all->passed, all->cases);
+    return all->passed == all->cases ? 0 : 1;
+}
+
+static int judge_ops(const settings *o, const tx_target *target, const tx_conformance_options *how)
+{
+    if (!o->json)
+        return judge_each(o, target, how, &(judgement){0});
+    tx_json *figures = tx_json_object();
+    judgement all = {.rows = tx_json_array(), .left_out = tx_json_array()};
+    tx_json_set(figures, "rows", all.rows);
+    tx_json_set(figures, "left_out", all.left_out);
+    const int result = judge_each(o, target, how, &all);
+    tx_json_set_int(figures, "cases", all.cases);
+    tx_json_set_int(figures, "passed", all.passed);
+    if (all.ops == 0) {
+        tx_json_free(figures);
+        return result;
+    }
+    return tx_bench_print(figures, true, NULL) == TX_OK ? result : failed();
 }
 
 static int run_ops(const settings *o, const tx_target *target)
