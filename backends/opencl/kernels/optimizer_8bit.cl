@@ -51,7 +51,8 @@ adamw_8bit(__global float *p, long po, const __global float *g, long go, const _
         m[i] = (uchar)tx_map_signed_code(most_m > 0.0f ? now.m / most_m : 0.0f);
         v[i] = (uchar)tx_map_unsigned_code(most_v > 0.0f ? now.v / most_v : 0.0f);
     }
-    if (get_local_id(0) == 0) { /* all have read the old ones: the maxima came in between */
+    barrier(CLK_GLOBAL_MEM_FENCE); /* all have read the old ones */
+    if (get_local_id(0) == 0) {
         absmax[0] = most_m;
         absmax[1] = most_v;
     }
