@@ -77,14 +77,14 @@ expect 2 "did you mean cosine? " txtrain --lr_scheduler_type cosin
 expect 2 "too small: must lie between 0 and" txtrain --seed -1
 expect 2 "--seed 99999999999999999999: too large: must lie between 0 and 9223372036854775807" txtrain --seed 99999999999999999999
 # More threads than cores: the program begins anew with threads that sleep while they wait, unless it is told how. OpenMP
-# runtimes, of which a program may load several, print their settings whenever they are loaded.
-runtimes_loaded()
+# runtimes, of which a program may load several, print their settings: some whenever they are loaded, others when first used.
+runtimes_told()
 {
     env -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=true "$@" "$bin/txtrain" --config_name "$work/config.json" --block_size 8 --dry_run \
         --threads 4096 2>&1 > "$work/out" | grep -c 'DISPLAY ENVIRONMENT BEGIN'
 }
-once=$(runtimes_loaded OMP_WAIT_POLICY=active)
-[ "$once" -gt 0 ] && [ "$(runtimes_loaded)" -eq $((2 * once)) ] || fail "4096 threads: not begun anew, or though the user said how to wait"
+once=$(runtimes_told OMP_WAIT_POLICY=active)
+[ "$once" -gt 0 ] && [ "$(runtimes_told)" -gt "$once" ] || fail "4096 threads: not begun anew, or though the user said how to wait"
 # Another vocabulary than the bytes' needs no tokenizer where no data are named.
 sed 's/"vocab_size": *257/"vocab_size": 300/' "$work/config.json" > "$work/wide.json"
 expect 0 "300" txtrain --config_name "$work/wide.json" --block_size 8 --dry_run
