@@ -23,6 +23,7 @@ typedef struct outcome {
     float loss, gradient[WEIGHTS];
     int32_t ops[TX_OP_COUNT], epilogues[4], kept;
     int32_t layer_norms, rms_norms, layer_norm_gradients; /* with a sum */
+    int32_t dropouts;                                     /* in norms */
     int64_t planned;
 } outcome;
 
@@ -33,7 +34,7 @@ static tx_tensor *weight(tx_graph *g, const char *name, tx_shape shape)
 }
 
 /* x + down(gelu(up(x))) through the same layers twice, so that gradients on x are sums; then s + rms(n + silu(n)) with
- * n = layer_norm(s), s = x + silu(x). */
+ * n = layer_norm(s), s = x + dropout(silu(x)). */
 static tx_tensor *network(tx_graph *g, tx_tensor *x, bool exact)
 {
     tx_tensor *up = weight(g, "up", TX_SHAPE(WIDTH, HIDDEN)), *up_bias = weight(g, "up_bias", TX_SHAPE(HIDDEN));
@@ -43,7 +44,7 @@ static tx_tensor *network(tx_graph *g, tx_tensor *x, bool exact)
         x = tx_add(x, tx_linear(h, down, down_bias, false));
     }
     tx_tensor *gamma = weight(g, "gamma", TX_SHAPE(WIDTH)), *beta = weight(g, "beta", TX_SHAPE(WIDTH));
-    tx_tensor *s = tx_add(x, tx_silu(x)), *n = tx_layer_norm(s, gamma, beta, 1e-5f);
+    tx_tensor *s = tx_add(x, tx_dropout(tx_silu(x), 0.25f, 3)), *n = tx_layer_norm(s, gamma, beta, 1e-5f);
     return tx_add(s, tx_rms_norm(tx_add(n, tx_silu(n)), gamma, 1e-5f));
 }
 
@@ -56,6 +57,7 @@ static void count(const tx_graph *g, outcome *out)
         out->kept += n->op == TX_OP_MATMUL && n->out[1];
         out->layer_norms += n->op == TX_OP_LAYER_NORM && n->in[3] && n->out[3];
         out->rms_norms += n->op == TX_OP_RMS_NORM && n->in[2] && n->out[2];
+        out->dropouts += n->op == TX_OP_LAYER_NORM && n->attrs.p > 0.0f && n->attrs.site == 3;
         out->layer_norm_gradients += n->op == TX_OP_LAYER_NORM_GRAD && n->in[5];
     }
 }
@@ -96,7 +98,8 @@ static bool fused_as_meant(const outcome *o)
 {
     return o->ops[TX_OP_GELU] == 0 && o->ops[TX_OP_GELU_GRAD] == 0 && o->epilogues[TX_EPILOGUE_GELU] == 2 &&
            o->kept == 2 && o->epilogues[TX_EPILOGUE_GELU_GRAD] == 2 && o->epilogues[TX_EPILOGUE_ADD] == 3 &&
-           o->layer_norms == 1 && o->rms_norms == 1 && o->layer_norm_gradients == 1;
+           o->layer_norms == 1 && o->rms_norms == 1 && o->layer_norm_gradients == 1 && o->dropouts == 1 &&
+           o->ops[TX_OP_DROPOUT] == 1; /* that of the gradient */
 }
 
 static bool train(tx_engine *engine, bool exact, bool same_bits)

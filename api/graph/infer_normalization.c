@@ -5,10 +5,11 @@
 #include <inttypes.h>
 
 /* x [.., C] at `x`, behind the gradient dy of any type where it is not the first; vectors [C] from input `first` to
- * `last`, [2 C] for heads of q and of k. */
+ * `last`, [2 C] for heads of q and of k. A norm's summand
+ * is left to infer_summand. */
 static tx_status check_norm(const tx_infer *c, int x, int first, int last)
 {
-    for (int i = 0; i < TX_MAX_IN; i++)
+    for (int i = 0; i < (x > 0 ? TX_MAX_IN : last + 1); i++)
         TX_TRY(i < x ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
     const tx_shape *rows = &c->in[x].shape;
     const tx_shape channels = TX_SHAPE(tx_shape_last(rows) * (c->attrs->heads ? 2 : 1));
@@ -20,10 +21,12 @@ static tx_status check_norm(const tx_infer *c, int x, int first, int last)
     return TX_OK;
 }
 
-/* Operand i, a summand of what is normalised, and where the sum goes. */
+/* Operand i, a summand of what is normalised, which dropout may come before, and where the sum goes. */
 static tx_status infer_summand(const tx_infer *c, int i, int out)
 {
-    TX_TRY(tx_want_dtype(c, i, TX_F32));
+    TX_TRY(out >= 0 && c->attrs->p > 0.0f ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
+    if (!(c->attrs->p >= 0.0f && c->attrs->p < 1.0f))
+        return tx_fail(TX_INVALID, "%s: dropout %g is not in [0, 1)", tx_want_name(c), (double)c->attrs->p);
     TX_TRY(tx_want_shape(c, i, &c->in[0].shape));
     if (out >= 0 && tx_present(&c->in[i]))
         tx_give(c, out, TX_F32, c->in[0].shape);

@@ -3,8 +3,8 @@
  * Products take over the element-wise op that alone reads them, and norms the sums before and behind them: what passes
  * between goes through memory once less. GELU behind a product whose result the backward pass needs leaves that as a
  * second output; the slope of GELU, and a sum with something else, read their other operand when the product is stored.
- * A norm adds up what it normalises, its gradient what else comes to dx. The classifier's loss and the gradient of its
- * logits are one pass over these. */
+ * A norm adds up what it normalises, after dropout where that comes before, its gradient what else comes to dx. The
+ * classifier's loss and the gradient of its logits are one pass over these. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -87,6 +87,23 @@ static bool is_read_between(const fusion *f, const tx_tensor *t, int32_t first, 
     return false;
 }
 
+/* Dropout moves to the norm that adds its result up, its only reader. */
+static void fuse_dropout(fusion *f, int32_t at, size_t z)
+{
+    tx_node *norm = &f->graph->node[at];
+    tx_tensor *t = norm->in[z];
+    if (!is_passing(f, t, at) || f->graph->node[t->producer].op != TX_OP_DROPOUT || !reads_alone(f, t))
+        return;
+    const tx_node *dropout = &f->graph->node[t->producer];
+    if (!is_lasting(dropout->in[0]))
+        return;
+    norm->in[z] = dropout->in[0];
+    norm->attrs.p = dropout->attrs.p;
+    norm->attrs.site = dropout->attrs.site;
+    tx_edit_erase(f->edit, t->producer);
+    t->producer = -1;
+}
+
 /* The sum moves to the norm, its first reader: operand `z` and output `sum` are those of ops.def. */
 static void fuse_norm(fusion *f, int32_t at, size_t z, size_t sum)
 {
@@ -103,6 +120,7 @@ static void fuse_norm(fusion *f, int32_t at, size_t z, size_t sum)
     norm->out[sum] = t;
     tx_edit_erase(f->edit, t->producer);
     t->producer = at;
+    fuse_dropout(f, at, z);
 }
 
 /* The gradient of a norm, `t`, adds `other`, which was there before, for the sum that alone reads it. */

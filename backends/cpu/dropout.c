@@ -3,46 +3,11 @@
 #include "backends/cpu/random.h"
 #include "backends/rope.h"
 
-#define CHUNK (4 * TX_DRAW_LANES) /* columns that one group of draws serves */
-
-/* Rows of one sample: dim[0] samples of `rows` rows; a vector is row 0 of sample 0. */
-static int64_t rows_per_sample(const tx_shape *shape)
-{
-    return shape->rank < 2 ? 1 : tx_shape_rows(shape) / shape->dim[0];
-}
-
-/* The draws of CHUNK columns from `column` on. */
-static void draw_chunk(const tx_site *site, uint32_t row, int64_t column, uint32_t draw[CHUNK])
-{
-    uint32_t word[4][TX_DRAW_LANES];
-    tx_draw_lanes(site, 0, row, 0, (uint32_t)(column / 4), 1, word);
-    TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++)
-    {
-        draw[4 * l] = word[0][l];
-        draw[4 * l + 1] = word[1][l];
-        draw[4 * l + 2] = word[2][l];
-        draw[4 * l + 3] = word[3][l];
-    }
-}
-
-static void dropout_chunk(const tx_site *site, uint32_t row, int64_t column, int64_t count, const float *x, float *y)
-{
-    const uint32_t threshold = site->threshold; /* y could lie on *site, for all that the compiler knows */
-    const float keep = site->keep;
-    uint32_t draw[CHUNK];
-    draw_chunk(site, row, column, draw);
-    TX_SIMD for (int64_t i = 0; i < count; i++)
-    {
-        const float kept = x[i] * keep;
-        y[i] = draw[i] >= threshold ? kept : 0.0f;
-    }
-}
-
 static void noise_chunk(const tx_site *site, uint32_t row, int64_t column, int64_t count, const float *x, float *y)
 {
     const float scale = site->scale;
-    uint32_t draw[CHUNK];
-    draw_chunk(site, row, column, draw);
+    uint32_t draw[TX_DRAW_COLUMNS];
+    tx_draw_columns(site, row, column, draw);
     TX_SIMD for (int64_t i = 0; i < count; i++) y[i] =
         x[i] + scale * ((float)(int32_t)(draw[i] >> 8) * 0x1p-23f - 1.0f);
 }
@@ -51,18 +16,19 @@ static void noise_chunk(const tx_site *site, uint32_t row, int64_t column, int64
 static void drawn_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_shape *shape = &call->command->out[0].shape;
-    const int64_t width = tx_shape_last(shape), rows = rows_per_sample(shape);
+    const int64_t width = tx_shape_last(shape), rows = tx_rows_per_sample(shape);
     const bool noise = call->command->op == TX_OP_NOISE;
     const tx_dtype type = call->command->out[0].dtype;
     (void)thread;
     for (int64_t row = first; row < last; row++) {
         const tx_site site = tx_site_of(call, row / rows);
-        for (int64_t column = 0; column < width; column += CHUNK) {
-            const int64_t count = width - column < CHUNK ? width - column : CHUNK, at = row * width + column;
-            float from[CHUNK], to[CHUNK];
+        for (int64_t column = 0; column < width; column += TX_DRAW_COLUMNS) {
+            const int64_t count = width - column < TX_DRAW_COLUMNS ? width - column : TX_DRAW_COLUMNS,
+                          at = row * width + column;
+            float from[TX_DRAW_COLUMNS], to[TX_DRAW_COLUMNS];
             const float *x = tx_run_of(call->in[0], call->command->in[0].dtype, at, count, from);
             float *y = tx_run_to(call->out[0], type, at, to);
-            (noise ? noise_chunk : dropout_chunk)(&site, (uint32_t)(row % rows), column, count, x, y);
+            (noise ? noise_chunk : tx_drop)(&site, (uint32_t)(row % rows), column, count, x, y);
             tx_run_put(call->out[0], y, type, at, count);
         }
     }

@@ -2,7 +2,22 @@
  * Layer norm (Ba et al., Layer normalization, 2016) and RMS norm (Zhang and Sennrich, 2019), forward and backward.
  * Gradients of gamma and beta: each block of rows (backend.h) sums into its own part of `work`, then the parts are
  * summed in order. */
-#include "backends/cpu/simd.h"
+#include "backends/cpu/random.h"
+
+/* sum = x + what dropout leaves of row `row` of operand z. */
+static void add_dropped(const tx_cpu_call *call, int z, int64_t row, const float *x, float *sum)
+{
+    const tx_operand *operand = &call->command->in[z];
+    const int64_t width = tx_shape_last(&operand->shape), rows = tx_rows_per_sample(&operand->shape);
+    const tx_site site = tx_site_of(call, row / rows);
+    for (int64_t at = 0; at < width; at += TX_DRAW_COLUMNS) {
+        const int64_t count = width - at < TX_DRAW_COLUMNS ? width - at : TX_DRAW_COLUMNS;
+        float wide[TX_DRAW_COLUMNS], left[TX_DRAW_COLUMNS];
+        const float *other = tx_run_of(call->in[z], operand->dtype, row * width + at, count, wide);
+        tx_drop(&site, (uint32_t)(row % rows), at, count, other, left);
+        TX_SIMD for (int64_t i = 0; i < count; i++) sum[at + i] = x[at + i] + left[i];
+    }
+}
 
 /* Row `row` of what is normalised: x, or x plus operand z, which goes to output `out`. */
 static const float *norm_row(const tx_cpu_call *call, int z, int out, int64_t row, int64_t width)
@@ -10,8 +25,12 @@ static const float *norm_row(const tx_cpu_call *call, int z, int out, int64_t ro
     const float *x = (const float *)call->in[0] + row * width;
     if (!call->in[z])
         return x;
-    const float *other = (const float *)call->in[z] + row * width;
     float *sum = (float *)call->out[out] + row * width;
+    if (call->command->attrs.p > 0.0f) {
+        add_dropped(call, z, row, x, sum);
+        return sum;
+    }
+    const float *other = (const float *)call->in[z] + row * width;
     TX_SIMD for (int64_t i = 0; i < width; i++) sum[i] = x[i] + other[i];
     return sum;
 }

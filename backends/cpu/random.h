@@ -11,6 +11,7 @@
 #endif
 
 #define TX_DRAW_LANES 16
+#define TX_DRAW_COLUMNS (4 * TX_DRAW_LANES) /* columns that one group of draws serves */
 
 /* What is common to the draws of one site for one sample. */
 typedef struct tx_site {
@@ -96,6 +97,40 @@ static inline void tx_draw_lanes(const tx_site *site, uint32_t plane, uint32_t r
     }
     for (int w = 0; w < 4; w++) {
         TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++) out[w][l] = (uint32_t)lane[w][l];
+    }
+}
+
+/* Rows of one sample: dim[0] samples of so many rows; a vector is row 0 of sample 0. */
+static inline int64_t tx_rows_per_sample(const tx_shape *shape)
+{
+    return shape->rank < 2 ? 1 : tx_shape_rows(shape) / shape->dim[0];
+}
+
+/* The draws of TX_DRAW_COLUMNS columns from `column` on, a multiple of 4. */
+static inline void tx_draw_columns(const tx_site *site, uint32_t row, int64_t column, uint32_t draw[TX_DRAW_COLUMNS])
+{
+    uint32_t word[4][TX_DRAW_LANES];
+    tx_draw_lanes(site, 0, row, 0, (uint32_t)(column / 4), 1, word);
+    TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++)
+    {
+        draw[4 * l] = word[0][l];
+        draw[4 * l + 1] = word[1][l];
+        draw[4 * l + 2] = word[2][l];
+        draw[4 * l + 3] = word[3][l];
+    }
+}
+
+/* What dropout leaves of at most TX_DRAW_COLUMNS columns of a row, from `column` on. */
+static inline void tx_drop(const tx_site *site, uint32_t row, int64_t column, int64_t count, const float *x, float *y)
+{
+    const uint32_t threshold = site->threshold; /* y could lie on *site, for all that the compiler knows */
+    const float keep = site->keep;
+    uint32_t draw[TX_DRAW_COLUMNS];
+    tx_draw_columns(site, row, column, draw);
+    TX_SIMD for (int64_t i = 0; i < count; i++)
+    {
+        const float kept = x[i] * keep;
+        y[i] = draw[i] >= threshold ? kept : 0.0f;
     }
 }
 

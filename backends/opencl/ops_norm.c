@@ -6,27 +6,42 @@
 
 /* ---- Norms ---------------------------------------------------------------------------------------------- */
 
+/* Whether dropout comes before what is added. */
+static bool drops(const tx_command *c, const tx_operand *z)
+{
+    return tx_present(z) && c->attrs.p > 0.0f;
+}
+
 /* `typed` is its operand of type H. */
 static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rms, const tx_operand *z,
                             const tx_operand *typed)
 {
-    char heads[64] = "";
+    char heads[64] = "", dropped[32] = "";
     if (c->attrs.heads)
         snprintf(heads, sizeof heads, " -DHEADS=%d -DKV_HEADS=%d", c->attrs.heads, c->attrs.kv_heads);
-    return tx_cl_form_of(b, c, tx_shape_last(&c->in[0].shape), true, "-DRMS=%d%s%s %s", rms,
-                         tx_present(z) ? " -DADDS=1" : "", heads, tx_cl_type(typed));
+    if (drops(c, z))
+        snprintf(dropped, sizeof dropped, " -DDROPS=1 -DZ=%s", tx_cl_storage(z->dtype));
+    return tx_cl_form_of(b, c, tx_shape_last(&c->in[0].shape), true, "-DRMS=%d%s%s%s %s", rms,
+                         tx_present(z) ? " -DADDS=1" : "", dropped, heads, tx_cl_type(typed));
 }
 
 /* layer: y, mean, rstd, sum; RMS: y, rstd, sum. */
 static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
 {
     const tx_operand *z = &c->in[rms ? 2 : 3];
+    const tx_shape *x = &c->in[0].shape;
     tx_cl_form form = norm_form(b, c, rms, z, &c->out[0]);
-    tx_cl_launch_rows(b, &form, "norm", "norm", tx_shape_rows(&c->in[0].shape));
+    tx_cl_launch_rows(b, &form, "norm", "norm", tx_shape_rows(x));
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], rms ? NULL : &c->in[2]);
     TX_CL_OPERANDS(b, &c->out[0], rms ? NULL : &c->out[1], &c->out[rms ? 1 : 2], z, &c->out[rms ? 2 : 3]);
-    TX_CL_I64(b, tx_shape_last(&c->in[0].shape));
+    TX_CL_I64(b, tx_shape_last(x));
     TX_CL_F32(b, c->attrs.eps);
+    if (drops(c, z)) {
+        TX_CL_I64(b, x->rank > 1 ? tx_shape_rows(x) / x->dim[0] : 1);
+        TX_CL_F32(b, c->attrs.p);
+        TX_CL_I32(b, c->attrs.site);
+        tx_cl_arg_control(b);
+    }
     return b->status;
 }
 

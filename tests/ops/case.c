@@ -2,6 +2,7 @@
  * Lists of cases, calls made of them, and the table of descriptors. */
 #include "tests/ops/case.h"
 #include "api/graph/op.h"
+#include "backends/rng.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -230,6 +231,24 @@ double tx_call_beta(const tx_call *call, int32_t o)
     if (!(tx_op_info_of(call->op)->adds >> o & 1u))
         return 0.0;
     return tx_beta(call->attrs.accumulate, &call->controls);
+}
+
+uint32_t tx_call_draw(const tx_call *call, int in, int64_t i)
+{
+    const tx_shape *s = &call->in[in].shape;
+    const tx_word *w = call->controls.word;
+    int64_t columns = tx_shape_last(s), rows = tx_shape_rows(s) / (s->rank > 1 ? s->dim[0] : 1);
+    uint32_t column = (uint32_t)(i % columns), row = (uint32_t)(i / columns % rows);
+    uint32_t sample = w[TX_CONTROL_SAMPLE].u32 + (uint32_t)(i / columns / rows);
+    tx_random r = tx_draw(w[TX_CONTROL_SEED_LO].u32, w[TX_CONTROL_SEED_HI].u32, w[TX_CONTROL_STEP].u32, sample,
+                          (uint32_t)call->attrs.site, 0, row, column >> 2);
+    return r.word[column & 3];
+}
+
+double tx_call_dropped(const tx_call *call, int in, int64_t i)
+{
+    const bool keeps = tx_call_draw(call, in, i) >= tx_dropout_threshold(call->attrs.p);
+    return keeps ? 1.0 / (1.0 - (double)call->attrs.p) * call->in[in].value[i] : 0.0;
 }
 
 tx_status tx_call_outputs(tx_call *call)

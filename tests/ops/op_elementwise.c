@@ -125,24 +125,11 @@ static void scale_reference(tx_call *call)
         tx_array_put(&call->out[0], i, factor * call->in[0].value[i], fabs(factor * call->in[0].value[i]));
 }
 
-/* The draw of element i. */
-static uint32_t draw_of(const tx_call *call, int64_t i)
-{
-    const tx_shape *s = &call->in[0].shape;
-    const tx_word *w = call->controls.word;
-    int64_t columns = tx_shape_last(s), rows = tx_shape_rows(s) / (s->rank > 1 ? s->dim[0] : 1);
-    uint32_t column = (uint32_t)(i % columns), row = (uint32_t)(i / columns % rows);
-    uint32_t sample = w[TX_CONTROL_SAMPLE].u32 + (uint32_t)(i / columns / rows);
-    tx_random r = tx_draw(w[TX_CONTROL_SEED_LO].u32, w[TX_CONTROL_SEED_HI].u32, w[TX_CONTROL_STEP].u32, sample,
-                          (uint32_t)call->attrs.site, 0, row, column >> 2);
-    return r.word[column & 3];
-}
-
 static void noise_reference(tx_call *call)
 {
     for (int64_t i = 0; i < call->out[0].count; i++) {
         double x = call->in[0].value[i], scale = (double)call->attrs.scale;
-        tx_array_put(&call->out[0], i, x + scale * ((double)(draw_of(call, i) >> 8) / 8388608.0 - 1.0),
+        tx_array_put(&call->out[0], i, x + scale * ((double)(tx_call_draw(call, 0, i) >> 8) / 8388608.0 - 1.0),
                      fabs(x) + scale);
     }
 }
@@ -155,9 +142,8 @@ static void dropout_outputs(tx_call *call)
 
 static void dropout_reference(tx_call *call)
 {
-    double factor = 1.0 / (1.0 - (double)call->attrs.p);
     for (int64_t i = 0; i < call->out[0].count; i++) {
-        double y = draw_of(call, i) >= tx_dropout_threshold(call->attrs.p) ? factor * call->in[0].value[i] : 0.0;
+        const double y = tx_call_dropped(call, 0, i);
         tx_array_put(&call->out[0], i, y, fabs(y));
     }
 }

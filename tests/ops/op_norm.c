@@ -20,11 +20,18 @@ static const double *normalised(tx_call *call, int z, int out)
     if (!tx_array_present(&call->in[z]))
         return x->value;
     for (int64_t i = 0; i < x->count; i++) {
-        const double other = call->in[z].value[i];
+        const double other = call->attrs.p > 0.0f ? tx_call_dropped(call, z, i) : call->in[z].value[i];
         /* fp32 as the contract has it: the sum is rounded before it is normalised */
         tx_array_put(&call->out[out], i, tx_number_round(TX_F32, x->value[i] + other), fabs(x->value[i]) + fabs(other));
     }
     return call->out[out].value;
+}
+
+/* The size of element i of what is normalised, where `value` is that element: dropout's factor is rounded before the
+ * sum, in which values can cancel. */
+static double size_of(const tx_call *call, int sum, int64_t i, double value)
+{
+    return call->attrs.p > 0.0f ? call->out[sum].magnitude[i] : fabs(value);
 }
 
 static void give_sum(tx_call *call, int z, int out)
@@ -73,7 +80,8 @@ static void layer_norm_reference(tx_call *call)
         for (int64_t i = 0; i < n; i++) {
             double gamma = call->in[1].value[i], shift = tx_array_present(beta) ? beta->value[i] : 0.0;
             double y = (row[i] - mean) * rstd * gamma;
-            double magnitude = (fabs(row[i]) + size) * rstd * fabs(gamma) + fabs(y) * grow + fabs(shift);
+            double x_size = size_of(call, 3, r * n + i, row[i]);
+            double magnitude = (x_size + size) * rstd * fabs(gamma) + fabs(y) * grow + fabs(shift);
             tx_array_put(&call->out[0], r * n + i, y + shift, magnitude);
         }
     }
@@ -152,8 +160,9 @@ static void rms_norm_reference(tx_call *call)
         double rstd = gamma < 0 ? 1.0 : 1.0 / sqrt(square + (double)call->attrs.eps);
         tx_array_put(&call->out[1], r, rstd, rstd);
         for (int64_t i = 0; i < n; i++) {
-            double y = row[i] * rstd * (gamma < 0 ? 1.0 : call->in[1].value[gamma + i]);
-            tx_array_put(&call->out[0], r * n + i, y, fabs(y));
+            const double factor = rstd * (gamma < 0 ? 1.0 : call->in[1].value[gamma + i]);
+            const double size = size_of(call, 2, r * n + i, row[i]) * fabs(factor);
+            tx_array_put(&call->out[0], r * n + i, row[i] * factor, size);
         }
     }
 }
@@ -259,6 +268,11 @@ static void forward_cases(tx_cases *list, bool beta)
         c = add_forward(list, shapes[with[i]], beta);
         c->in[beta ? 3 : 2] = tx_spec_real(shapes[with[i]]);
         snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " and a sum");
+        c = tx_case_copy(list, " after dropout");
+        c->attrs.p = 0.3f;
+        c->attrs.site = 5;
+        c->controls.word[TX_CONTROL_STEP].u32 = 9 + (uint32_t)i;
+        tx_case_copy(list, " of 16 bits")->in[beta ? 3 : 2].dtype = i % 2 ? TX_F16 : TX_BF16;
     }
     tx_case_chunks(list);
     for (size_t i = 0; i < sizeof with_heads / sizeof with_heads[0] && !beta; i++)

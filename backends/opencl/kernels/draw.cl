@@ -58,3 +58,39 @@ static void draw_factors8(float8 factor[4], const draws *d, uint8 row, uint8 col
 /* The four factors of place l, a hexadecimal digit. */
 #define FACTORS_OF(factor, l) factor[0].s##l, factor[1].s##l, factor[2].s##l, factor[3].s##l
 #endif
+
+static float lane(float4 v, int which)
+{
+    return which < 2 ? (which == 0 ? v.x : v.y) : (which == 2 ? v.z : v.w);
+}
+
+#if VW == 16
+#define DRAWN 2 /* vectors whose factors are drawn together */
+#else
+#define DRAWN 1
+#endif
+
+/* Factors of the DRAWN vectors of a row from `column` on. */
+static void draw_vectors(vec factor[DRAWN], const draws *d, uint row, uint column)
+{
+#if VW == 16
+    float8 f[4];
+    draw_factors8(f, d, row, column + (uint8)(0, 4, 8, 12, 16, 20, 24, 28));
+    factor[0] = (vec)(FACTORS_OF(f, 0), FACTORS_OF(f, 1), FACTORS_OF(f, 2), FACTORS_OF(f, 3));
+    factor[1] = (vec)(FACTORS_OF(f, 4), FACTORS_OF(f, 5), FACTORS_OF(f, 6), FACTORS_OF(f, 7));
+#elif VW == 4
+    factor[0] = draw_factors(d, row, column);
+#else
+    factor[0] = lane(draw_factors(d, row, column), (int)column & 3);
+#endif
+}
+
+/* v times the factors; a dropped NaN is gone. */
+static vec drop(vec v, vec factor)
+{
+#if VW == 1
+    return factor != 0.0f ? v * factor : 0.0f;
+#else
+    return select((vec)0.0f, v * factor, factor != 0.0f);
+#endif
+}

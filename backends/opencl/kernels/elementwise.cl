@@ -78,11 +78,6 @@ __kernel void scale(const __global h_t *x, long xo, __global h_t *y, long yo, lo
     TX_EACH({ tx_store_h(tx_load_h(x, i, n) * factor, y, i, n); })
 }
 
-static float lane(float4 v, int which)
-{
-    return which < 2 ? (which == 0 ? v.x : v.y) : (which == 2 ? v.z : v.w);
-}
-
 /* What dropout reads, and what it gives: f32, bf16 or f16. */
 #ifndef IN
 #define IN f32
@@ -91,43 +86,25 @@ static float lane(float4 v, int which)
 typedef TX_CAT(IN, _t) in_t;
 typedef TX_CAT(OUT, _t) out_t;
 
-/* y = x times the factors; a dropped NaN is gone. */
-static void drop(const __global in_t *x, __global out_t *y, long i, long n, vec factor)
-{
-    vec v = TX_CAT(tx_load_, IN)(x, i, n);
-#if VW == 1
-    v = factor != 0.0f ? v * factor : 0.0f;
-#else
-    v = select((vec)0.0f, v * factor, factor != 0.0f);
-#endif
-    TX_CAT(tx_store_, OUT)(v, y, i, n);
-}
-
 /* Row: row of `middle` rows a sample. */
 __kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long yo, long n, long middle, float p,
                       int site, const __global uint *control)
 {
     const long row = TX_ROW;
-    const uint line = (uint)(row % middle);
     const draws d = draws_of(control, (uint)(row / middle), site, 0, p);
     x += xo + row * n;
     y += yo + row * n;
-#if VW == 16
-    for (int r = 0; r < RUN; r += 2) { /* RUN is even */
-        const long i = TX_COLUMN(r);
-        if (i >= n)
+    for (int r = 0; r < RUN; r += DRAWN) { /* RUN is a multiple */
+        const long first = TX_COLUMN(r);
+        if (first >= n)
             break;
-        float8 f[4];
-        draw_factors8(f, &d, line, (uint)i + (uint8)(0, 4, 8, 12, 16, 20, 24, 28));
-        drop(x, y, i, n, (vec)(FACTORS_OF(f, 0), FACTORS_OF(f, 1), FACTORS_OF(f, 2), FACTORS_OF(f, 3)));
-        if (i + VW < n)
-            drop(x, y, i + VW, n, (vec)(FACTORS_OF(f, 4), FACTORS_OF(f, 5), FACTORS_OF(f, 6), FACTORS_OF(f, 7)));
+        vec factor[DRAWN];
+        draw_vectors(factor, &d, (uint)(row % middle), (uint)first);
+        for (int k = 0; k < DRAWN && first + k * VW < n; k++) {
+            const long i = first + k * VW;
+            TX_CAT(tx_store_, OUT)(drop(TX_CAT(tx_load_, IN)(x, i, n), factor[k]), y, i, n);
+        }
     }
-#elif VW == 4
-    TX_EACH({ drop(x, y, i, n, draw_factors(&d, line, (uint)i)); })
-#else
-    TX_EACH({ drop(x, y, i, n, lane(draw_factors(&d, line, (uint)i), (int)i & 3)); })
-#endif
 }
 
 /* y = x + scale u, u in [-1, 1); rows as in dropout. */

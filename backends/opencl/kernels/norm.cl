@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Layer and RMS normalisation (RMS 1: no mean, no beta). One work-group a row; sums over rows go by blocks. ADDS 1: x + z is
- * normalised, and kept; z is added to dx. HEADS above 0: rows are heads of q, KV_HEADS of k and as many of v, which stay. */
+ * normalised, and kept; z is added to dx. DROPS 1: z, of type Z, first goes through dropout. HEADS above 0: rows are heads of q, KV_HEADS of k and as many of v, which stay. */
 
 #ifndef RMS
 #define RMS 0
@@ -8,6 +8,15 @@
 #ifndef ADDS
 #define ADDS 0
 #endif
+
+#ifndef DROPS
+#define DROPS 0
+#define Z f32
+#endif
+#if DROPS
+#include "draw.cl"
+#endif
+typedef TX_CAT(Z, _t) z_t;
 
 #ifndef HEADS
 #define HEADS 0
@@ -23,8 +32,13 @@
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 norm(const __global float *x, long xo, const __global float *gamma, long go, const __global float *beta, long bo,
-     __global h_t *y, long yo, __global float *mean, long mo, __global float *rstd, long ro, const __global float *z,
-     long zo, __global float *kept, long ko, long n, float eps)
+     __global h_t *y, long yo, __global float *mean, long mo, __global float *rstd, long ro, const __global z_t *z,
+     long zo, __global float *kept, long ko, long n, float eps
+#if DROPS
+     ,
+     long middle, float p, int site, const __global uint *control /* as DROPOUT's */
+#endif
+)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -32,9 +46,22 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
 #if ADDS
     z += zo + row * n;
     kept += ko + row * n;
+#if DROPS
+    const draws d = draws_of(control, (uint)(row / middle), site, 0, p);
+    for (long first = (long)get_local_id(0) * DRAWN * VW; first < n; first += WG * DRAWN * VW) {
+        vec factor[DRAWN];
+        draw_vectors(factor, &d, (uint)(row % middle), (uint)first);
+        for (int k = 0; k < DRAWN && first + k * VW < n; k++) {
+            const long i = first + k * VW;
+            tx_store(tx_load(x, i, n, 0.0f) + drop(TX_CAT(tx_load_, Z)(z, i, n), factor[k]), kept, i, n);
+        }
+    }
+    barrier(CLK_GLOBAL_MEM_FENCE); /* below, others may read it */
+#else
     ROW_LOOP(i, n)
     tx_store(tx_load(x, i, n, 0.0f) + tx_load(z, i, n, 0.0f), kept, i, n);
-    x = kept; /* every work-item reads what it wrote itself */
+#endif
+    x = kept; /* without dropout every work-item reads what it wrote itself */
 #endif
     y += yo + row * n;
     gamma += go + GAMMA_AT(row, n);
