@@ -9,7 +9,7 @@ cmake_minimum_required(VERSION 3.25)
 set(folders api backends comm models tools tests)
 set(max_lines 500)
 # Headers that the build writes.
-set(generated tests/opencl/gemm_mma_host.h tests/opencl/mma_emulated.h)
+set(generated tests/opencl/matrix_emulated.h)
 
 # "files|what they may include": the first row whose left side matches the file's path decides.
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)")

@@ -93,8 +93,8 @@ static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t 
     clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
     info->compute_units = (int32_t)units;
     tx_cl_read_capabilities(device, info, can);
-    info->tf32 = can->vendor == TX_CL_NVIDIA && can->tf32;
-    info->bf16 = (can->vendor == TX_CL_NVIDIA || info->type == TX_DEVICE_CPU) && can->bf16;
+    info->tf32 = can->vendor != TX_CL_INTEL && can->tf32; /* no provider is for Intel's matrix units */
+    info->bf16 = can->vendor != TX_CL_INTEL && can->bf16;
     return tx_cl_read_limits(device, can, info, limits);
 }
 

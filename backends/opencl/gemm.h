@@ -63,8 +63,9 @@ enum {
         TX_CL_TILES
 };
 extern const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES];
-extern const tx_cl_provider
-    tx_cl_gemm_mma; /* kernels/gemm_mma.cl: NVIDIA's matrix units, bf16 and, where asked, tf32 */
+/* kernels/gemm_matrix.cl: matrix units of NVIDIA and AMD, for operands of 16 bits and, where asked, tf32 */
+#define TX_CL_MATRIX 3
+extern const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX];
 
 /* ---- CLBlast's parameters (clblast_parameters.c) ----------------------------------------------------------- */
 

@@ -28,7 +28,8 @@ static tx_status read_wish(const char **wish)
             return TX_OK;
     return tx_fail(
         TX_INVALID,
-        "TX_GEMM=%s: it takes portable, portable-vector, portable-tile, portable-few, x86-dot, nvidia-mma or clblast",
+        "TX_GEMM=%s: it takes portable, portable-vector, portable-tile, portable-few, x86-dot, nvidia-mma, amd-mfma, "
+        "amd-wmma or clblast",
         *wish);
 }
 

@@ -6,8 +6,9 @@
 
 const tx_cl_provider *tx_cl_gemm_provider(int i)
 {
-    static const tx_cl_provider *const others[] = {&tx_cl_gemm_few, &tx_cl_gemm_vector, &tx_cl_gemm_dot,
-                                                   &tx_cl_gemm_mma, &tx_cl_gemm_clblast};
+    static const tx_cl_provider *const others[] = {&tx_cl_gemm_few,       &tx_cl_gemm_vector,    &tx_cl_gemm_dot,
+                                                   &tx_cl_gemm_matrix[0], &tx_cl_gemm_matrix[1], &tx_cl_gemm_matrix[2],
+                                                   &tx_cl_gemm_clblast};
     const int count = (int)(sizeof others / sizeof others[0]);
     if (i < count)
         return others[i];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matrix products in tiles of a work-group: forms and launches of kernels/gemm_tile.cl and gemm_mma.cl. */
+ * Matrix products in tiles of a work-group: forms and launches of kernels/gemm_tile.cl and gemm_matrix.cl. */
 #include "backends/opencl/gemm.h"
 
 #include <stdio.h>
@@ -13,6 +13,7 @@ typedef struct tx_cl_tile {
     int64_t buffer_bytes; /* of local memory, for one block of both operands */
     double rate;
     int group_x, row_quads, column_quads; /* of gemm_tile */
+    const char *atom;                     /* of gemm_matrix; of WMMA the architecture says which */
 } tx_cl_tile;
 
 void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p)
@@ -155,12 +156,20 @@ static bool whole_result(const tx_cl_product *p)
            whole(p->y, 4, p->g.n, p->g.ldc, p->g.stride_c);
 }
 
-static double mma_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+/* Whether the device has such matrix units, and they take operands of that type. */
+static bool has_units(const tx_context *context, const tx_cl_tile *t, tx_dtype from)
+{
+    const tx_cl_capabilities *can = &context->can;
+    const bool nvidia = strcmp(t->atom, "MMA") == 0, wmma = strcmp(t->atom, "WMMA") == 0;
+    if (can->vendor != (nvidia ? TX_CL_NVIDIA : TX_CL_AMD) || can->sub_group * 4 != t->group || !can->bf16)
+        return false;
+    return from != TX_F32 || (context->tf32 && can->tf32 && !wmma);
+}
+
+static double matrix_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     const int64_t piece = self->piece / (int64_t)tx_dtype_size(p->from);
-    const tx_cl_capabilities *can = &context->can;
-    const bool takes = p->from == TX_BF16 ? can->bf16 : p->from == TX_F32 && context->tf32 && can->tf32;
-    if (can->vendor != TX_CL_NVIDIA || !takes || !whole_a(p, piece) || !whole_b(p, piece))
+    if (!has_units(context, self->tile, p->from) || !whole_a(p, piece) || !whole_b(p, piece))
         return 0.0;
     return tile_suits(context, self, p, why);
 }
@@ -200,8 +209,9 @@ static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operan
 static void form_options(const tx_context *context, const tx_cl_tile *t, const tx_cl_product *p, char *text,
                          size_t size)
 {
-    if (t->group_x == 0) {
-        snprintf(text, size, "-DEMULATED=0");
+    if (t->atom) {
+        const bool wmma = strcmp(t->atom, "WMMA") == 0, gfx12 = strncmp(context->can.architecture, "gfx12", 5) == 0;
+        snprintf(text, size, "-DEMULATED=0 -DATOM=%s%s", t->atom, !wmma ? "" : gfx12 ? "12" : "11");
         return;
     }
     const int buffers = 2 * t->buffer_bytes <= context->limits.local_bytes ? 2 : 1;
@@ -286,19 +296,34 @@ const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES] = {
 #undef X
 };
 
-/* Two blocks of both operands by their longer pitch; several times the rate of the other units. */
-static const tx_cl_tile mma_tile = {.kernel = "gemm_mma",
-                                    .rows = 128,
-                                    .columns = 128,
-                                    .terms = 32,
-                                    .group = 128,
-                                    .buffer_bytes = 2 * 2 * 128 * 20 * 4,
-                                    .rate = 4.0};
+/* Four warps of X(NAME, provider, atom, lanes of a warp): two blocks of both operands, lines of 64 bytes and 16
+ * between; several times the rate of the other units. */
+#define TX_MATRIX_MAP(X)            \
+    X(mma, "nvidia-mma", "MMA", 32) \
+    X(mfma, "amd-mfma", "MFMA", 64) \
+    X(wmma, "amd-wmma", "WMMA", 32)
 
-const tx_cl_provider tx_cl_gemm_mma = {.name = "nvidia-mma",
-                                       .device = TX_CL_GPUS,
-                                       .piece = 16,
-                                       .suits = mma_suits,
-                                       .epilogues = true,
-                                       .emit = tile_emit,
-                                       .tile = &mma_tile};
+#define X(name, provider, atom_, lanes)                                    \
+    static const tx_cl_tile matrix_##name = {.kernel = "gemm_matrix",      \
+                                             .rows = 128,                  \
+                                             .columns = 128,               \
+                                             .terms = 32,                  \
+                                             .group = 4 * (lanes),         \
+                                             .buffer_bytes = 4 * 128 * 80, \
+                                             .rate = 4.0,                  \
+                                             .atom = (atom_)};
+TX_MATRIX_MAP(X)
+#undef X
+
+const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX] = {
+#define X(tile_name, provider, atom, lanes) \
+    {.name = (provider),                    \
+     .device = TX_CL_GPUS,                  \
+     .piece = 16,                           \
+     .suits = matrix_suits,                 \
+     .epilogues = true,                     \
+     .emit = tile_emit,                     \
+     .tile = &matrix_##tile_name},
+    TX_MATRIX_MAP(X)
+#undef X
+};

@@ -228,7 +228,7 @@ EXPORT cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kern
 /* ---- Matrix units ------------------------------------------------------------------------------------------------ */
 
 static const char emulated[] = {
-#include "mma_emulated.h"
+#include "matrix_emulated.h"
     0};
 
 /* `text` with every `from` replaced. Takes `text`. */
@@ -248,16 +248,15 @@ static char *replace(char *text, const char *from, const char *to)
     return made;
 }
 
-/* kernels/gemm_mma.cl with its instructions computed: lanes show each other what they hold behind the blocks in local
- * memory. Loops stay loops, for PoCL takes each barrier as the end of a part. */
+/* kernels/gemm_matrix.cl with its instructions computed. Loops stay loops, for PoCL takes each barrier as the end of a
+ * part. */
 static char *without_matrix_units(const char *text)
 {
     char *made = strdup(text);
     if (!made)
         abort();
     made = replace(made, "#if !EMULATED", emulated);
-    made = replace(made, "[2 * BLOCK_A]", "[SHARED]");
-    made = replace(made, "[2 * BLOCK_B]", "[SHARED]");
+    made = replace(made, "static void ", "static __attribute__((always_inline)) void ");
     return replace(made, "#pragma unroll", "");
 }
 

@@ -2,7 +2,7 @@
  *
  * OpenCL devices that are not here. The functions of stand_in.c stand before libOpenCL's, for TX and for the libraries
  * that it uses: the device that is here (PoCL) claims to be another card, its driver can refuse what another would, and
- * the instructions of NVIDIA's matrix units are computed by kernels/mma_emulated.cl in their place. */
+ * the instructions of matrix units are computed by matrix_emulated.cl in their place. */
 #ifndef TX_TESTS_STAND_IN_H
 #define TX_TESTS_STAND_IN_H
 

@@ -230,10 +230,11 @@ static int make_table(const char *path)
     return good ? 0 : 1;
 }
 
-/* ---- NVIDIA's matrix units ------------------------------------------------------------------------------------------ */
+/* ---- Matrix units --------------------------------------------------------------------------------------------------- */
 
-/* A product by an H200: the types and transposes, the epilogue, and who should compute it. */
+/* A product by a card: the types and transposes, the epilogue, and who should compute it. */
 typedef struct proof {
+    const char *card;
     bool tf32, trans_a, trans_b;
     tx_dtype from;
     tx_epilogue epilogue;
@@ -246,6 +247,7 @@ static bool prove_product(const proof *t)
     const product p = {"", 2048, 3072, 1024, t->trans_a, t->trans_b}; /* large enough for tiles of matrix units */
     tx_context *context;
     tx_cl_gemm_choice choice = {.fused = false};
+    stand_in.card = t->card;
     tx_status status = tx_cl_open(0, &options, &context);
     if (!status) {
         status = choose(context, &p, t->from, t->epilogue, &choice);
@@ -253,23 +255,38 @@ static bool prove_product(const proof *t)
     }
     const char *name = status ? tx_error() : choice.provider->name;
     const bool right = !status && choice.fused && strncmp(name, t->expected, strlen(t->expected)) == 0;
-    printf("%s  %s%s, transposes %d%d, epilogue %d: %s %s\n", right ? "ok" : "FAIL", tx_dtype_name(t->from),
-           t->tf32 ? " as tf32" : "", t->trans_a, t->trans_b, (int)t->epilogue, name, choice.aside);
+    printf("%s  %s: %s%s, transposes %d%d, epilogue %d: %s %s\n", right ? "ok" : "FAIL", t->card,
+           tx_dtype_name(t->from), t->tf32 ? " as tf32" : "", t->trans_a, t->trans_b, (int)t->epilogue, name,
+           choice.aside);
     return right;
 }
 
 static int prove_products(void)
 {
     static const proof proofs[] = {
-        {false, false, false, TX_F32, TX_EPILOGUE_NONE, "portable-tile"},
-        {true, false, false, TX_F32, TX_EPILOGUE_ADD, "nvidia-mma"},
-        {true, true, false, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma"},
-        {false, false, true, TX_BF16, TX_EPILOGUE_GELU_GRAD, "nvidia-mma"},
-        {false, true, false, TX_BF16, TX_EPILOGUE_GELU, "nvidia-mma"},
+        {"h200", false, false, false, TX_F32, TX_EPILOGUE_NONE, "portable-tile"},
+        {"h200", true, false, false, TX_F32, TX_EPILOGUE_ADD, "nvidia-mma"},
+        {"h200", true, true, false, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma"},
+        {"h200", true, false, true, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma"},
+        {"h200", false, false, true, TX_BF16, TX_EPILOGUE_GELU_GRAD, "nvidia-mma"},
+        {"h200", false, true, false, TX_BF16, TX_EPILOGUE_GELU, "nvidia-mma"},
+        {"h200", false, true, true, TX_F16, TX_EPILOGUE_NONE, "nvidia-mma"},
+        {"h200", false, false, false, TX_F16, TX_EPILOGUE_ADD, "nvidia-mma"},
+        {"v100", false, false, false, TX_F16, TX_EPILOGUE_NONE, "portable-tile"},
+        {"mi250", false, false, true, TX_BF16, TX_EPILOGUE_GELU, "amd-mfma"},
+        {"mi250", true, false, false, TX_F32, TX_EPILOGUE_NONE, "portable-tile"},
+        {"mi300x", false, false, false, TX_BF16, TX_EPILOGUE_NONE, "amd-mfma"},
+        {"mi300x", false, true, false, TX_F16, TX_EPILOGUE_ADD, "amd-mfma"},
+        {"mi300x", false, true, true, TX_BF16, TX_EPILOGUE_GELU_GRAD, "amd-mfma"},
+        {"mi300x", true, false, false, TX_F32, TX_EPILOGUE_NONE, "amd-mfma"},
+        {"mi300x", true, true, true, TX_F32, TX_EPILOGUE_ADD, "amd-mfma"},
+        {"rx7900xtx", false, false, true, TX_BF16, TX_EPILOGUE_NONE, "amd-wmma"},
+        {"rx7900xtx", false, true, false, TX_F16, TX_EPILOGUE_GELU, "amd-wmma"},
+        {"rx9070", false, false, false, TX_F16, TX_EPILOGUE_NONE, "amd-wmma"},
+        {"rx9070", false, true, true, TX_BF16, TX_EPILOGUE_ADD, "amd-wmma"},
     };
     bool good = true;
     setenv("TX_GEMM_TUNE", "0", 1);
-    stand_in.card = "h200";
     for (size_t i = 0; i < sizeof proofs / sizeof proofs[0]; i++)
         good = prove_product(&proofs[i]) && good;
     if (stand_in.broken[0])
