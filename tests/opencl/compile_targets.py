@@ -2,7 +2,7 @@
 """Compiles what the backend builds for devices that are not here, in the forms that these devices get: of every case of the
 conformance suite and of GPT-2 124M, with clang for AMD (gfx90a) and NVIDIA (sm_90, assembled by ptxas where it is) and to
 SPIR-V for Intel and for CPUs; where Intel's ocloc is (Debian: intel-opencl-icd), also to machine code of DG2 and PVC; what
-GPT-2 takes also for older NVIDIA. (registers.py compiles that for the rest of AMD's.)
+GPT-2 takes also for older NVIDIA and the other matrix units of AMD. (registers.py compiles that for the rest.)
 
     compile_targets.py KERNEL_TEXTS
 
@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 
-from targets import ALWAYS, NVIDIA, Programs, Tools, parallel, run
+from targets import ALWAYS, DEVICE, NVIDIA, Programs, Tools, parallel, run
 
 INTEL = ("dg2", "pvc")
 # Capabilities that OpenCL 1.2 gives to every device with 64-bit integers.
@@ -72,10 +72,11 @@ def main():
         tools.ocloc = shutil.which("ocloc")
         tools.spirv_tools = run(["sh", "-c", "command -v spirv-val && command -v spirv-dis"])[0] == 0
         sets = {name: [Programs(sys.argv[1], name, what, folder) for what in ("ops", "gpt2")]
-                for name in ("amd", "nvidia", "intel", "cpu")}
+                for name in ("cdna2", "nvidia", "intel", "cpu")}
         device = {name: list({str(p): p for d in both for p in d.list}.values()) for name, both in sets.items()}
-        work = [("gfx90a", p) for p in device["amd"]] + [("sm_90", p) for p in device["nvidia"]]
-        work += [("sm_70", p) for p in Programs(sys.argv[1], "volta", "gpt2", folder).list]
+        work = [("gfx90a", p) for p in device["cdna2"]] + [("sm_90", p) for p in device["nvidia"]]
+        for target in ("sm_70", "gfx942", "gfx1100", "gfx1201"):
+            work += [(target, p) for p in Programs(sys.argv[1], DEVICE[target], "gpt2", folder).list]
         if tools.translator:
             work += [("SPIR-V", p) for name in ("intel", "cpu") for p in device[name]]
         else:
@@ -86,7 +87,7 @@ def main():
             print("no ocloc: nothing is compiled for " + " and ".join(INTEL))
         # Texts that no device launches have to stand without options.
         launched = {p.source for programs in device.values() for p in programs}
-        rest = [p for p in sets["amd"][0].unlaunched() if p.source not in launched]
+        rest = [p for p in sets["cdna2"][0].unlaunched() if p.source not in launched]
         work += [(target, p) for target in ("gfx90a", "sm_90") for p in rest]
 
         def one(item):

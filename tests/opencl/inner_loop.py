@@ -156,7 +156,7 @@ def main():
     kernel, good = sys.argv[2], True
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(folder)
-        targets = {"gfx90a": "amd", "sm_90": "nvidia"}
+        targets = {"gfx90a": "cdna2", "sm_90": "nvidia"}
         if not tools.ptxas:
             print("no ptxas: nothing is said of sm_90")
             del targets["sm_90"]

@@ -8,7 +8,7 @@
  *
  * Nothing is compiled: the functions below stand before those that would, and write down what passes.
  *
- *     kernel_texts nvidia|volta|amd|intel|cpu gpt2|ops FOLDER
+ *     kernel_texts nvidia|volta|gcn|cdna2|cdna3|rdna3|rdna4|intel|cpu gpt2|ops FOLDER
  *
  * FOLDER gets the whole text of each program, as a driver gets it, in SOURCE.cl, and launches.tsv, a line for each kind
  * of launch: source, kernel, work-group ("" where the driver chooses), bytes of local memory in its arguments, options.
@@ -32,7 +32,11 @@ static const struct meant {
 } devices[] = {
     {"nvidia", "gpu", "local=49152,group=1024", {TX_CL_NVIDIA, "sm_90", true, true, true, 32, 132}},
     {"volta", "gpu", "local=49152,group=1024", {TX_CL_NVIDIA, "sm_70", true, false, false, 32, 80}},
-    {"amd", "gpu", "local=65536,group=256", {TX_CL_AMD, "gfx90a", true, true, false, 64, 104}},
+    {"gcn", "gpu", "local=65536,group=256", {TX_CL_AMD, "gfx906", false, false, false, 64, 60}},
+    {"cdna2", "gpu", "local=65536,group=256", {TX_CL_AMD, "gfx90a", true, true, false, 64, 104}},
+    {"cdna3", "gpu", "local=65536,group=256", {TX_CL_AMD, "gfx942", true, true, true, 64, 304}},
+    {"rdna3", "gpu", "local=65536,group=256", {TX_CL_AMD, "gfx1100", true, true, false, 32, 48}},
+    {"rdna4", "gpu", "local=65536,group=256", {TX_CL_AMD, "gfx1201", true, true, false, 32, 28}},
     {"intel", "gpu", "local=65536,group=512", {TX_CL_INTEL, "xe-hpc", true, true, true, 16, 128}},
     {"cpu", "cpu", "", {.units = 16}},
 };
@@ -193,7 +197,7 @@ static void end(void)
 
 /* ---- Programs to prepare -------------------------------------------------------------------------------------- */
 
-static tx_status prepare_training(tx_engine *engine, const tx_config *config)
+static tx_status prepare_training(tx_engine *engine, const tx_config *config, tx_dtype autocast)
 {
     const tx_trainer_options options = {
         .size = sizeof options,
@@ -202,6 +206,7 @@ static tx_status prepare_training(tx_engine *engine, const tx_config *config)
         .block = 1024,
         .accumulation = 2,
         .eval_batch = 16,
+        .autocast = autocast,
         .max_grad_norm = 1.0,
         .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
     tx_model *model = NULL;
@@ -226,23 +231,28 @@ static tx_status prepare_generation(tx_engine *engine, const tx_config *config)
     return status;
 }
 
-/* Dropout takes kernels of its own, and tf32: with them and without. */
+/* Dropout takes kernels of its own, and so do tf32 and types of 16 bits: with them and without. */
 static tx_status prepare_gpt2(tx_engine *engine)
 {
+    const tx_cl_capabilities *can = &engine->context->can;
     tx_config *config = NULL;
     tx_status status = tx_config_preset("gpt2", &config);
     if (!status)
-        status = prepare_training(engine, config);
+        status = prepare_training(engine, config, TX_F32);
     if (!status)
         status = tx_config_override(config, "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0");
     if (!status)
-        status = prepare_training(engine, config);
+        status = prepare_training(engine, config, TX_F32);
     if (!status)
         status = prepare_generation(engine, config);
-    engine->context->tf32 = engine->context->can.vendor == TX_CL_NVIDIA && engine->context->can.tf32;
+    engine->context->tf32 = can->vendor != TX_CL_INTEL && can->tf32;
     if (!status && engine->context->tf32)
-        status = prepare_training(engine, config);
+        status = prepare_training(engine, config, TX_F32);
     engine->context->tf32 = false;
+    if (!status && can->bf16)
+        status = prepare_training(engine, config, TX_BF16);
+    if (!status && can->f16)
+        status = prepare_training(engine, config, TX_F16);
     tx_config_free(config);
     return status;
 }
@@ -312,13 +322,17 @@ static bool write_files(const char *folder)
     FILE *file = create(folder, "launches", ".tsv");
     if (!file)
         return false;
+    size_t kinds = 0; /* the list's beginning becomes one of each */
     for (size_t i = 0; i < record.count; i++) {
-        const asked *a = &record.list[i];
+        const asked now = record.list[i], *a = &now;
         size_t first = 0;
-        while (!same(&record.list[first], a))
+        while (first < kinds && !same(&record.list[first], a))
             first++;
-        if (first == i)
-            fprintf(file, "%s\t%s\t%s\t%zu\t%s\n", a->source, a->kernel, a->group, a->local_bytes, a->options);
+        if (first < kinds)
+            continue;
+        record.list[i] = record.list[kinds];
+        record.list[kinds++] = now;
+        fprintf(file, "%s\t%s\t%s\t%zu\t%s\n", a->source, a->kernel, a->group, a->local_bytes, a->options);
     }
     return fclose(file) == 0 && !record.failed;
 }
@@ -345,7 +359,7 @@ int main(int argc, char **argv)
             device = &devices[i];
     const bool gpt2 = device && strcmp(argv[2], "gpt2") == 0;
     if (!device || (!gpt2 && strcmp(argv[2], "ops") != 0))
-        return fprintf(stderr, "usage: kernel_texts nvidia|volta|amd|intel|cpu gpt2|ops FOLDER\n"), 2;
+        return fprintf(stderr, "usage: kernel_texts DEVICE gpt2|ops FOLDER\n"), 2;
     tx_engine *engine = open_device(device);
     if (!engine)
         return 77;

@@ -19,7 +19,7 @@ import re
 import sys
 import tempfile
 
-from targets import AMD, Programs, Tools, parallel, table_of
+from targets import AMD, DEVICE, Programs, Tools, parallel, table_of
 
 RECORD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "registers.tsv")
 TARGETS = AMD + ("sm_90",)
@@ -147,8 +147,8 @@ def main():
         if not tools.ptxas:
             print("no ptxas: nothing is said of NVIDIA")
             targets = [t for t in targets if t in AMD]
-        programs = {name: Programs(options.kernel_texts, name, "gpt2", folder).list for name in ("amd", "nvidia")}
-        work = [(t, p) for t in targets for p in programs["amd" if t in AMD else "nvidia"]]
+        programs = {name: Programs(options.kernel_texts, name, "gpt2", folder).list for name in {DEVICE[t] for t in targets}}
+        work = [(t, p) for t in targets for p in programs[DEVICE[t]]]
         rows = []
         for found in parallel(lambda item: rows_of(tools, *item, folder), work):
             failures += [found] if isinstance(found, str) else []

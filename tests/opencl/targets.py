@@ -11,6 +11,9 @@ SKIPPED = 77
 LIBRARY = "/usr/lib/clc/"
 AMD = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 NVIDIA = ("sm_70", "sm_90")
+# The device of kernel_texts that a target is.
+DEVICE = {"gfx906": "gcn", "gfx90a": "cdna2", "gfx942": "cdna3", "gfx1030": "gcn", "gfx1100": "rdna3", "gfx1201": "rdna4",
+          "sm_70": "volta", "sm_90": "nvidia"}
 # libclc has no native_exp2 for NVIDIA, whose own compiler makes this one instruction of it.
 NATIVE_EXP2 = """#define overloaded static __attribute__((overloadable))
 overloaded float tx_exp2(float x)
@@ -57,7 +60,7 @@ class Program:
 
 
 class Programs:
-    """What kernel_texts says that the backend builds for `device` (nvidia, volta, amd, intel or cpu)."""
+    """What kernel_texts says that the backend builds for `device` (see there)."""
 
     def __init__(self, kernel_texts, device, what, folder):
         folder = os.path.join(folder, device + "-" + what)
