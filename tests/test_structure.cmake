@@ -34,6 +34,7 @@ set(directions
     "^tools/generate/|^(api/|models/|tools/(cli|generate)/|${comm_public}$)"
     "^tools/launch/|^(api/|models/|tools/(cli|process|launch)/|${comm_public}$)"
     "^tools/process/|^(api/|tools/(cli|process)/)"
+    "^tools/search/|^(api/|models/|tools/(cli|process|train|search)/)"
     "^tools/text/|^(api/|models/|tools/(cli|text)/|${comm_public}$)"
     "^tools/topology/|^(api/|models/|tools/(cli|topology)/|${comm_public}$)"
     "^tools/train/|^(api/|models/|tools/(cli|train)/|${comm_public}$)"

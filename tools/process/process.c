@@ -51,13 +51,19 @@ void tx_command_line_text(const tx_command_line *command, char *text, size_t siz
 
 /* ---- Processes --------------------------------------------------------------------------------------------- */
 
+tx_status tx_process_beside(const char *name, char *path, size_t size)
+{
+    TX_TRY(tx_child_self(path, size));
+    char *at = strrchr(path, '/') + 1;
+    snprintf(at, size - (size_t)(at - path), "%s", name);
+    return TX_OK;
+}
+
 tx_status tx_process_start(const tx_command_line *command, const tx_child_spawning *how, tx_process *process)
 {
     char path[4096];
     const char *argv[TX_COMMAND_WORDS + 1] = {path};
-    TX_TRY(tx_child_self(path, sizeof path));
-    char *name = strrchr(path, '/') + 1;
-    snprintf(name, sizeof path - (size_t)(name - path), "%s", command->word[0]);
+    TX_TRY(tx_process_beside(command->word[0], path, sizeof path));
     for (int32_t i = 1; i < command->count; i++)
         argv[i] = command->word[i];
     *process = (tx_process){.begin = tx_now()};

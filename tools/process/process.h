@@ -34,6 +34,8 @@ typedef struct tx_process {
     bool ended;
 } tx_process;
 
+/* The path of a program that lies beside this one. */
+tx_status tx_process_beside(const char *name, char *path, size_t size);
 /* Starts the command. */
 tx_status tx_process_start(const tx_command_line *command, const tx_child_spawning *how, tx_process *process);
 /* Whether it has ended. */
