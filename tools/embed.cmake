@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes a C file that holds a text as an array of bytes: cmake -DINPUT=FILE -DHEADER=FILE.h -DNAME=NAME -DOUTPUT=FILE.c -P embed.cmake
-# With -DPARTS=FILE,FILE..., files of INPUT's folder, each stands where INPUT has its name between two @.
+# With -DPARTS=FILE,FILE... each of these stands where INPUT has its name, without folders, between two @.
 file(READ ${INPUT} hex HEX)
-cmake_path(GET INPUT PARENT_PATH folder)
 string(REPLACE "," ";" parts "${PARTS}")
 foreach(part ${parts})
-    file(READ ${folder}/${part} text HEX)
-    string(HEX "@${part}@" place)
+    file(READ ${part} text HEX)
+    cmake_path(GET part FILENAME name)
+    string(HEX "@${name}@" place)
     string(REPLACE "${place}" "${text}" hex "${hex}")
 endforeach()
 string(REGEX REPLACE "(................................)" "\\1\n" hex "${hex}")

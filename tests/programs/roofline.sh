@@ -18,8 +18,9 @@ draw()
 END
     awk -v folder="${page%/*}" -v data="$(tr '\n' ' ' < "$work/data")" '
         match($0, /@[a-z]+[.](css|js)@/) {
-            file = folder "/" substr($0, RSTART + 1, RLENGTH - 2); rest = substr($0, RSTART + RLENGTH)
-            while ((getline < file) > 0) print
+            part = substr($0, RSTART + 1, RLENGTH - 2); rest = substr($0, RSTART + RLENGTH); found = 0
+            while ((getline < (folder "/" part)) > 0) { print; found = 1 }
+            if (!found) while ((getline < (folder "/../cli/" part)) > 0) print
             $0 = rest
         }
         { at = index($0, "@DATA@"); if (at) $0 = substr($0, 1, at - 1) data substr($0, at + 6); print }' "$page" > "$work/$1.html"
@@ -42,22 +43,8 @@ for case in near:5 one:2 far:4; do
     for width in 400 1200 2000; do
         timeout 100 "$browser" --headless --no-sandbox --disable-gpu --window-size=$width,900 --dump-dom "file://$work/$name.html" \
             > "$work/dom" 2> /dev/null
-        # Each text as "left right top bottom"; a label has its own width, a number of the axes about 6.7 a character.
         tr '\n' ' ' < "$work/dom" | sed 's/<svg/\n<svg/; s/<\/svg>/\n/' | grep '^<svg' | sed 's/<text/\n<text/g' > "$work/texts"
-        awk -v wanted="${case#*:}" '
-            function value(name) { return match($0, " " name "=\"[^\"]*") ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) : "" }
-            NR == 1 { canvas = value("width"); next }
-            {
-                text = $0; sub(/^[^>]*>/, "", text); sub(/<.*/, "", text)
-                size = value("textLength") ? value("textLength") : 6.7 * length(text)
-                left[NR] = value("x") - (value("text-anchor") == "end" ? size : value("text-anchor") == "middle" ? size / 2 : 0)
-                right[NR] = left[NR] + size; top[NR] = value("y") - 11; bottom[NR] = value("y") + 3; name[NR] = text
-                roofs += value("class") == "roof"
-                if (!(left[NR] >= -1 && right[NR] <= canvas + 8)) { print text ": outside, " left[NR] " to " right[NR] " of " canvas; bad = 1 }
-                for (i = 2; i < NR; i++)
-                    if (left[NR] < right[i] && left[i] < right[NR] && top[NR] < bottom[i] && top[i] < bottom[NR]) { print text " lies on " name[i]; bad = 1 }
-            }
-            END { if (roofs != wanted) { print roofs " labels"; bad = 1 } exit bad }' "$work/texts" > "$work/out" ||
+        awk -v wanted="${case#*:}" -f "${0%/*}/labels.awk" "$work/texts" > "$work/out" ||
             fail "$name at $width"
     done
 done

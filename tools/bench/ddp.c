@@ -6,7 +6,7 @@
 #include "tools/bench/ddp.h"
 #include "comm/comm.h"
 #include "tools/bench/bench.h"
-#include "tools/bench/child.h"
+#include "tools/process/child.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -61,20 +61,20 @@ static tx_json *last_part(const table *t)
     return tx_json_at(t->parts, tx_json_size(t->parts) - 1);
 }
 
-static tx_status run_part(table *t, const char *name, tx_part_command *command, tx_part_state *state)
+static tx_status run_part(table *t, const char *name, tx_command_line *command, tx_part_state *state)
 {
     const settings *set = t->set;
-    TX_TRY(tx_part_add(command, "--json --threads %" PRId64 " --device", set->threads));
-    TX_TRY(tx_part_add_word(command, set->device));
+    TX_TRY(tx_command_line_add(command, "--json --threads %" PRId64 " --device", set->threads));
+    TX_TRY(tx_command_line_add_word(command, set->device));
     fprintf(stderr, "[%4.0f of %.0f s] %s\n", set->seconds - left(t), set->seconds, name);
     return tx_part_run(t->parts, name, command, left(t), state);
 }
 
 /* Needs a model and a batch. */
-static tx_status add_model(const settings *set, int64_t batch, tx_part_command *command)
+static tx_status add_model(const settings *set, int64_t batch, tx_command_line *command)
 {
-    TX_TRY(tx_part_add(command, "--batch %" PRId64 " --block %" PRId64 " --config", batch, set->block));
-    return tx_part_add_word(command, set->config);
+    TX_TRY(tx_command_line_add(command, "--batch %" PRId64 " --block %" PRId64 " --config", batch, set->block));
+    return tx_command_line_add_word(command, set->config);
 }
 
 /* A number of figures' members, one in the other: "tx.tokens_per_second"; 0: there is none. */
@@ -145,33 +145,33 @@ static tx_status measure_method(table *t, const struct method *m)
                    : tx_part_leave_out(t->parts, m->name, "the device has nothing for %s that TX uses", m->needs));
         return add_row(t, m);
     }
-    tx_part_command command = {0};
+    tx_command_line command = {0};
     tx_part_state state;
     const double share = left(t) / (double)(METHODS - (m - methods));
-    tx_status status = tx_part_add(&command, "txbench train --steps %" PRId64 " --pairs 3 --seconds %.1f %s",
-                                   set->steps, share / 2, set->peer ? "--peer torch" : "");
+    tx_status status = tx_command_line_add(&command, "txbench train --steps %" PRId64 " --pairs 3 --seconds %.1f %s",
+                                           set->steps, share / 2, set->peer ? "--peer torch" : "");
     if (!status)
-        status = tx_part_add(&command, "--gradient_accumulation_steps %" PRId64 " %s", m->micro, m->options);
+        status = tx_command_line_add(&command, "--gradient_accumulation_steps %" PRId64 " %s", m->micro, m->options);
     if (!status)
         status = add_model(set, batch_of(set, m), &command);
     if (!status)
         status = run_part(t, m->name, &command, &state);
-    tx_part_free(&command);
+    tx_command_line_free(&command);
     return status ? status : add_row(t, m);
 }
 
 static tx_status run_named(table *t, const char *name, bool model, double seconds)
 {
-    tx_part_command command = {0};
+    tx_command_line command = {0};
     tx_part_state state;
-    tx_status status = tx_part_add(&command, "txbench %s", name);
+    tx_status status = tx_command_line_add(&command, "txbench %s", name);
     if (!status && model)
-        status = tx_part_add(&command, "--seconds %.1f --repeats 3", seconds);
+        status = tx_command_line_add(&command, "--seconds %.1f --repeats 3", seconds);
     if (!status && model)
         status = add_model(t->set, t->set->batch, &command);
     if (!status)
         status = run_part(t, name, &command, &state);
-    tx_part_free(&command);
+    tx_command_line_free(&command);
     return status;
 }
 

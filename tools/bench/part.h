@@ -6,6 +6,7 @@
 #define TX_TOOLS_BENCH_PART_H
 
 #include "api/base/json.h"
+#include "tools/process/process.h"
 
 /* How a part ended. X(NAME, "word") */
 #define TX_PART_MAP(X)                                                                   \
@@ -20,24 +21,10 @@ typedef enum tx_part_state {
 #undef X
 } tx_part_state;
 
-#define TX_PART_WORDS 40
-
-/* A command line, the program's name first, which lies beside this one. Its words are copied. */
-typedef struct tx_part_command {
-    char *word[TX_PART_WORDS + 1]; /* NULL ends it */
-    int32_t count;
-} tx_part_command;
-
-/* Adds the words of a format, at the spaces; where it has none, the argument may hold some. */
-tx_status tx_part_add(tx_part_command *command, const char *format, ...) TX_PRINTF(2, 3);
-/* The same for one word, as it is. */
-tx_status tx_part_add_word(tx_part_command *command, const char *word);
-void tx_part_free(tx_part_command *command);
-
 /* Runs the command, ends it after `seconds`, and appends to `parts`: "part", "state", "seconds", "command"; "message"
  * where it did not go well; "figures", what it printed as JSON. Paths in them are taken out. Fails only where no part
  * could be run at all. */
-tx_status tx_part_run(tx_json *parts, const char *name, const tx_part_command *command, double seconds,
+tx_status tx_part_run(tx_json *parts, const char *name, const tx_command_line *command, double seconds,
                       tx_part_state *state);
 /* Appends a part that is not run. */
 tx_status tx_part_leave_out(tx_json *parts, const char *name, const char *format, ...) TX_PRINTF(3, 4);

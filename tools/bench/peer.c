@@ -2,7 +2,7 @@
  * The peer's process. */
 #include "tools/bench/peer.h"
 #include "api/base/clock.h"
-#include "tools/bench/child.h"
+#include "tools/process/child.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -145,7 +145,7 @@ static double share_of(const report *r, const struct part *p)
     return fmax(r->set->budget - spent(r), 0.0) * p->weight / weights;
 }
 
-static tx_status make_command(const report *r, const struct part *p, double share, tx_part_command *command)
+static tx_status make_command(const report *r, const struct part *p, double share, tx_command_line *command)
 {
     const settings *set = r->set;
     const char *type = "";
@@ -154,19 +154,19 @@ static tx_status make_command(const report *r, const struct part *p, double shar
     const bool gpu = strcmp(type, "gpu") == 0;
     const int64_t batch = set->batch ? set->batch : gpu || set->budget >= CPU_SECONDS ? 4 : 1;
     const int64_t block = set->block ? set->block : gpu ? 1024 : 256;
-    TX_TRY(tx_part_add(command, "%s --json --device", p->words));
-    TX_TRY(tx_part_add_word(command, set->device));
+    TX_TRY(tx_command_line_add(command, "%s --json --device", p->words));
+    TX_TRY(tx_command_line_add_word(command, set->device));
     if (set->threads)
-        TX_TRY(tx_part_add(command, "--threads %" PRId64, set->threads));
+        TX_TRY(tx_command_line_add(command, "--threads %" PRId64, set->threads));
     if (strchr(p->takes, 'S'))
-        TX_TRY(tx_part_add(command, "--seconds %.1f", share / 2));
+        TX_TRY(tx_command_line_add(command, "--seconds %.1f", share / 2));
     if (strchr(p->takes, 'B'))
-        TX_TRY(tx_part_add(command, "--batch %" PRId64 " --block %" PRId64, batch, block));
+        TX_TRY(tx_command_line_add(command, "--batch %" PRId64 " --block %" PRId64, batch, block));
     if (!strpbrk(p->takes, "CM"))
         return TX_OK;
-    TX_TRY(tx_part_add(command, strchr(p->takes, 'M') ? "--model" : "--config"));
+    TX_TRY(tx_command_line_add(command, strchr(p->takes, 'M') ? "--model" : "--config"));
     char *whole = strchr(set->config, '/') ? realpath(set->config, NULL) : NULL; /* a path that can be told as one */
-    const tx_status status = tx_part_add_word(command, whole ? whole : set->config);
+    const tx_status status = tx_command_line_add_word(command, whole ? whole : set->config);
     free(whole);
     return status;
 }
@@ -193,7 +193,7 @@ static tx_status run_part(report *r, const struct part *p, double share)
     const double left = r->set->budget - spent(r), most = fmax(SHARES * share, HANG_SHARE * r->set->budget);
     const double limit = p == list ? DEVICE_SECONDS : fmin(most, left);
     const bool cold = strcmp(p->name, "cold start") == 0;
-    tx_part_command command = {0};
+    tx_command_line command = {0};
     tx_part_state state = TX_PART_OK;
     fprintf(stderr, "[%4.0f of %.0f s] %s\n", spent(r), r->set->budget, p->name);
     if (cold)
@@ -203,7 +203,7 @@ static tx_status run_part(report *r, const struct part *p, double share)
         status = tx_part_run(r->parts, p->name, &command, limit, &state);
     if (cold)
         set_caches(r, false);
-    tx_part_free(&command);
+    tx_command_line_free(&command);
     r->failed += state != TX_PART_OK;
     return status;
 }

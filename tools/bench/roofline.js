@@ -1,21 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the pages of txbench share: elements, figures, and the roofline of a report with its table. */
-
-function element(name, attributes = {}, parent = null, text = null) {
-    const svg = ["svg", "g", "path", "line", "circle", "text", "title"].includes(name);
-    const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    if (text !== null) made.textContent = text;
-    if (parent) parent.append(made);
-    return made;
-}
-
-/* Four figures, in thousands apart. */
-const figure = value => value >= 1000 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(4));
-const rate = gflops => gflops >= 1e4 ? `${figure(gflops / 1000)} TFLOP/s` : `${figure(gflops)} GFLOP/s`;
-const time = seconds => seconds >= 1 ? `${figure(seconds)} s` : seconds >= 1e-3 ? `${figure(1e3 * seconds)} ms` : `${figure(1e6 * seconds)} µs`;
-const percent = share => `${(100 * share).toFixed(1)} %`;
-const superscript = n => String(n).replace(/./g, d => d === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[d]);
+ * The roofline of what txbench measured, with its table. */
 
 /* Draws what txbench ops, gemm or attention measured (their JSON) at the end of `main`: peaks, roofline, table. */
 function drawRoofline(main, data) {
@@ -142,39 +126,6 @@ function drawRoofline(main, data) {
         {head: "kernel", value: row => row.variant, text: true},
     ];
 
-    function fill(body, column, down) {
-        const order = rows.map((row, index) => ({row, index}));
-        if (column) order.sort((a, b) => {
-            const [p, q] = [column.value(a.row), column.value(b.row)];
-            return (column.text ? p.localeCompare(q) : p - q) * (down ? -1 : 1) || a.index - b.index;
-        });
-        body.replaceChildren();
-        for (const {row, index} of order) {
-            const line = element("tr", {}, body);
-            lines.set(index, line);
-            for (const c of columns) {
-                const value = c.value(row), cell = element("td", c.text ? {class: "text"} : c.share ? {class: "share"} : {}, line,
-                    c.show ? c.show(value) : value);
-                if (c.share) cell.style.setProperty("--share", `${Math.min(100, 100 * value)}%`);
-            }
-        }
-    }
-
-    function makeTable(main) {
-        const table = element("table", {}, element("div", {class: "scroll"}, element("section", {}, main)));
-        const head = element("tr", {}, element("thead", {}, table)), body = element("tbody", {}, table);
-        for (const column of columns) {
-            const cell = element("th", column.text ? {scope: "col", class: "text"} : {scope: "col"}, head);
-            element("button", {type: "button"}, cell, column.head).addEventListener("click", () => {
-                const before = cell.getAttribute("aria-sort"), down = before ? before === "ascending" : !column.text;
-                for (const other of head.children) other.removeAttribute("aria-sort");
-                cell.setAttribute("aria-sort", down ? "descending" : "ascending");
-                fill(body, column, down);
-            });
-        }
-        fill(body, null, false);
-    }
-
     function makePeaks(main) {
         const section = element("section", {}, main), list = element("dl", {class: "peaks"}, section);
         const add = (name, value, note) => {
@@ -198,7 +149,7 @@ function drawRoofline(main, data) {
         element("i", {style: `background: ${colour({group})}`}, item);
         item.append(group);
     }
-    makeTable(main);
+    makeTable(element("section", {}, main), columns, rows, (row, index, line) => lines.set(index, line));
     render(view);
     let width = innerWidth;
     addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; render(view); } });

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* pipe2 */
 #include "api/base/clock.h"
 #include "tools/launch/txlaunch.h"
+#include "tools/process/child.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,70 +13,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-tx_status tx_launch_adopt(void)
-{
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
-        return tx_fail(TX_UNSUPPORTED, "cannot take care of what the launcher leaves behind: %s", strerror(errno));
-    return TX_OK;
-}
-
 /* ---- Starting -------------------------------------------------------------------------------------------- */
-
-/* The child up to its program; what fails goes through `fault`. */
-static _Noreturn void become(const char *const *argv, const sigset_t *mask, int output, int fault, pid_t parent)
-{
-    int null = open("/dev/null", O_RDWR);
-    setpgid(0, 0);
-    if (null >= 0)
-        dup2(null, STDIN_FILENO);
-    if (output >= 0) {
-        dup2(output, STDOUT_FILENO);
-        dup2(output, STDERR_FILENO);
-    }
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() == parent) {
-        sigprocmask(SIG_SETMASK, mask, NULL);
-        execvp(argv[0], (char *const *)(uintptr_t)argv); /* which are not written to */
-    }
-    int error = errno;
-    ssize_t written = write(fault, &error, sizeof error);
-    _exit(written == (ssize_t)sizeof error ? 127 : 126);
-}
 
 tx_status tx_launch_spawn(const char *const *argv, const sigset_t *mask, int output, pid_t *pid)
 {
-    int ends[2], error = 0;
-    pid_t parent = getpid();
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return tx_fail(TX_MEMORY, "%s: cannot start: %s", argv[0], strerror(errno));
-    pid_t made = fork();
-    if (made == 0)
-        become(argv, mask, output, ends[1], parent);
-    if (made < 0)
-        error = errno;
-    close(ends[1]);
-    if (made > 0) {
-        ssize_t got;
-        do
-            got = read(ends[0], &error, sizeof error);
-        while (got < 0 && errno == EINTR);
-        if (got <= 0) /* closed by its program's start */
-            error = 0;
-        setpgid(made, made);
-    }
-    close(ends[0]);
-    if (error) {
-        if (made > 0)
-            waitpid(made, NULL, 0);
-        return tx_fail(error == ENOENT ? TX_NOT_FOUND : TX_IO, "%s: cannot start: %s%s", argv[0], strerror(error),
-                       error == ENOENT ? "; name the launcher of the MPI that TX was built with by --launcher" : "");
-    }
-    *pid = made;
-    return TX_OK;
+    return tx_child_spawn(
+        argv,
+        &(tx_child_spawning){.output = output,
+                             .errors = output,
+                             .group = true,
+                             .orphan = SIGTERM,
+                             .mask = mask,
+                             .advice = "name the launcher of the MPI that TX was built with by --launcher"},
+        pid);
 }
 
 /* ---- Ending ------------------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
  */
 #include "tools/launch/txlaunch.h"
 #include "models/files/checkpoint.h"
+#include "tools/process/child.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -163,7 +164,7 @@ static tx_status prepare(launch *l)
     TX_TRY(tx_launch_hosts_read(set->hosts, set->hostfile, l->next.ranks, &l->next.hosts));
     TX_TRY(tx_launch_output_find(&set->command, &l->output));
     l->vacant = l->output.folder && tx_output_check(l->output.folder) == TX_OK;
-    TX_TRY(tx_launch_adopt());
+    TX_TRY(tx_child_adopt());
     TX_TRY(find_family(&l->next));
     return tx_launch_server_open(set->address, &l->next.hosts, &l->next.server);
 }

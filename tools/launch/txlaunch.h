@@ -224,8 +224,6 @@ void tx_launch_server_wait(tx_launch_server *server, tx_launch_job *job, double 
 
 /* ---- Processes (process.c) ------------------------------------------------------------------------------ */
 
-/* Makes this process the parent of what its descendants leave behind. */
-tx_status tx_launch_adopt(void);
 /* Starts a program in a process group of its own, without standard input; it gets SIGTERM should txlaunch die.
  * `mask` is its signal mask. With `output` >= 0 it writes there. */
 tx_status tx_launch_spawn(const char *const *argv, const sigset_t *mask, int output, pid_t *pid);

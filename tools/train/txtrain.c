@@ -4,6 +4,7 @@
 #include "tools/cli/options.h"
 #include "tools/cli/profile.h"
 #include "tools/cli/waiting.h"
+#include "tools/train/arguments.h"
 #include "tools/train/memory.h"
 #include "tools/train/progress.h"
 
@@ -158,29 +159,7 @@ static int leave(tx_job *j, int result)
 /* A rank of many that its options end tells the others, which wait for it within MPI. */
 int main(int argc, char **argv)
 {
-    static const tx_spelling spellings[] = {{"--lr", "learning_rate"},
-                                            {"--epochs", "num_train_epochs"},
-                                            {"--steps", "max_steps"},
-                                            {"--batch_size", "per_device_train_batch_size"},
-                                            {"--bs", "per_device_train_batch_size"},
-                                            {"--grad_accum", "gradient_accumulation_steps"},
-                                            {"--grad_clip", "max_grad_norm"},
-                                            {"--warmup", "warmup_steps"},
-                                            {"--wd", "weight_decay"},
-                                            {"--model", "model_name_or_path"},
-                                            {"--resume", "resume_from_checkpoint"},
-                                            {"-o", "output_dir"}};
-    const tx_cli program = {
-        .name = "txtrain",
-        .usage = "txtrain [ARGUMENTS.json] --train_file FILE --output_dir DIR [options]",
-        .about = "Trains GPT-2, Llama, Mistral, Qwen2 or Qwen3 on a text, or BERT on texts with labels, and writes a\n"
-                 "Hugging Face model folder.\n"
-                 "Options are those of transformers' Trainer; in their names - and _ are the same.",
-        .options = tx_job_table.option,
-        .count = tx_job_table.count,
-        .spellings = spellings,
-        .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0]),
-    };
+    const tx_cli program = tx_train_arguments();
     tx_job *job;
     catch_early_signals();
     if (tx_job_create(&job))

@@ -1,0 +1,209 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# txsearch on a tiny model: killed and gone on with, told to end, stopped trials, trials that fail, many ranks, the page.
+#
+#   test_search.sh BIN-FOLDER LAUNCHER(empty: built without MPI)
+set -u
+bin=$1
+mpi=$2
+. "${0%/*}/../program.sh"
+write_small_text 40
+write_small_config 1 16 32
+
+# search STATUS FOLDER OPTION... [-- OPTION...]: its output goes to $work/out and $work/err
+search()
+{
+    wanted=$1
+    out=$work/$2
+    shift 2
+    "$bin/txsearch" --output_dir "$out" "$@" > "$work/out" 2> "$work/err"
+    status=$?
+    [ $status -eq "$wanted" ] || fail "txsearch $*: status $status, expected $wanted"
+}
+
+# begin FOLDER OPTION...: in the background; its id: $searching
+begin()
+{
+    out=$work/$1
+    shift
+    "$bin/txsearch" --output_dir "$out" "$@" > "$work/out" 2> "$work/err" &
+    searching=$!
+}
+
+# wait_for COUNT EVENT: until so many are in the journal of $out
+wait_for()
+{
+    for _ in $(seq 600); do
+        [ ! -e "$out/search.jsonl" ] || [ "$(grep -c "\"event\": \"$2\"" "$out/search.jsonl")" -lt "$1" ] || return 0
+        sleep 0.05
+    done
+    fail "$out: never came to $1 times \"$2\""
+}
+
+# no_process: nothing that works in $out is left
+no_process()
+{
+    for _ in $(seq 60); do
+        left=$(pgrep -fa -- "$out/trial-")
+        [ -n "$left" ] || return 0
+        sleep 0.1
+    done
+    fail "left behind: $left"
+}
+
+says()
+{
+    grep -qF -- "$1" "$work/out" "$work/err" || fail "does not say \"$1\""
+}
+
+# ends FOLDER: state, value and steps of each trial that ended, in the order of trials
+ends()
+{
+    awk '/"event": "end"/ {
+        match($0, /"trial": [0-9]+/); trial = substr($0, RSTART + 9, RLENGTH - 9)
+        match($0, /"state": "[a-z]+/); state = substr($0, RSTART + 10, RLENGTH - 10)
+        value = match($0, /"value": [-+.0-9e]+/) ? substr($0, RSTART + 9, RLENGTH - 9) + 0 : "none"
+        match($0, /"steps": [0-9]+/); print trial, state, value, substr($0, RSTART + 9, RLENGTH - 9)
+    }' OFMT=%.12g "$1/search.jsonl" | sort -n
+}
+
+# points FOLDER: the settings of each trial
+points()
+{
+    sed -n 's/.*"trial": \([0-9]*\), "attempt".*"point": \(.*\), "options".*/\1 \2/p' "$1/search.jsonl" | sort -nu
+}
+
+range='learning_rate=loguniform:1e-4:1e-1, warmup_ratio=uniform:0:0.5, seed=int:1:40, per_device_train_batch_size=choice:2,4'
+set -- --train_file "$work/text" --config_name "$work/config.json" --max_steps 24 --save_steps 4
+
+# Killed in the middle, its last line torn; then all are there once, and the best is that of the trials' own files.
+begin killed --search "$range" --trials 16 --parallel 2 --keep all --n_startup_trials 5 -- "$@"
+wait_for 5 end
+kill -KILL "$searching"
+wait "$searching" 2> /dev/null
+no_process
+before=$(grep -c '"event": "end"' "$out/search.jsonl")
+[ "$before" -lt 16 ] || fail "it was killed too late to tell"
+printf '{"event": "end", "trial": 1' >> "$out/search.jsonl"
+search 0 killed --search "$range" --trials 16 --parallel 2 --keep all --n_startup_trials 5 -- "$@"
+no_process
+says "going on with"
+[ "$(ends "$out" | cut -d' ' -f1 | tr '\n' ' ')" = "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 " ] || fail "not all 16 trials once: $(ends "$out")"
+[ "$(points "$out" | wc -l)" -eq 16 ] || fail "not 16 settings, or a trial had two: $(points "$out")"
+for i in $(seq 0 15); do
+    echo "$(numbers eval_loss "$out/trial-$i/all_results.json") trial-$i"
+done | sort -g > "$work/ranking"
+best=$(head -n 1 "$work/ranking" | cut -d' ' -f2)
+[ "$(wc -l < "$work/ranking") $(readlink "$out/best")" = "16 $best" ] || fail "the best is $(readlink "$out/best"), not $best"
+says "best: trial ${best#trial-},"
+# Its options make the same model, from the file and from the command line.
+outcome 0 "" "$bin/txtrain" "$out/best.json" --output_dir "$work/again"
+cmp "$out/best/model.safetensors" "$work/again/model.safetensors" || fail "best.json makes another model"
+search 0 killed --search "$range" --trials 16 --parallel 2 --keep all --n_startup_trials 5 -- "$@"
+line=$(grep '^txtrain ' "$work/out")
+eval "'$bin'/$line --output_dir '$work/line-again'" > /dev/null 2>&1
+cmp "$out/best/model.safetensors" "$work/line-again/model.safetensors" || fail "the command line makes another model: $line"
+[ "$(grep -c '"event": "end"' "$out/search.jsonl")" -eq 16 ] || fail "a search that was done made more trials"
+
+# The page.
+[ "$(grep -c 'https\{0,1\}://' "$out/search.html")" -eq "$(grep -c 'http://www.w3.org/2000/svg' "$out/search.html")" ] || fail "the page names another"
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
+if [ -n "$browser" ]; then
+    for width in 400 1200 2000; do
+        timeout 100 "$browser" --headless --no-sandbox --disable-gpu --window-size=$width,900 --dump-dom "file://$out/search.html" \
+            > "$work/dom" 2> /dev/null
+        [ "$(grep -o 'class="trial complete' "$work/dom" | wc -l)" -eq 16 ] || fail "the page does not draw 16 trials at $width"
+        for name in learning_rate warmup_ratio seed per_device_ train_batch_ size eval_loss; do
+            grep -q "<tspan class=\"name\"[^>]*>$name<" "$work/dom" || fail "the page has no axis $name"
+        done
+        tr '\n' ' ' < "$work/dom" | sed 's/<svg/\n<svg/g; s/<\/svg>/\n/g' | grep '^<svg' > "$work/pictures"
+        for picture in 1 2; do
+            sed -n ${picture}p "$work/pictures" | sed 's/<t\(ext\|span\)/\n&/g' | awk -f "${0%/*}/../programs/labels.awk" > "$work/out" ||
+                fail "picture $picture at $width"
+        done
+    done
+fi
+
+# One after the other, the same settings follow from the same seed, also where the search was told to end on the way; then
+# the trial goes on from its checkpoint. Only the best model is kept.
+search 0 whole --search "$range" --trials 6 --n_startup_trials 3 --seed 5 -- "$@"
+[ "$(find "$out" -maxdepth 1 -type d -name 'trial-*' | wc -l)" -eq 1 ] || fail "more than the best model is kept"
+begin told --search "$range" --trials 6 --n_startup_trials 3 --seed 5 -- "$@"
+wait_for 4 start
+kill -TERM "$searching"
+wait "$searching"
+[ $? -eq 143 ] || fail "SIGTERM: another status than 143"
+no_process
+says "ended by signal 15"
+search 0 told --search "$range" --trials 6 --n_startup_trials 3 --seed 5 -- "$@"
+[ "$(points "$work/told")" = "$(points "$work/whole")" ] || fail "other settings after it was told to end"
+[ "$(ends "$work/told")" = "$(ends "$work/whole")" ] || fail "other results after it was told to end"
+
+# Another search is not gone on with, nor is another folder filled; the same one may be made longer.
+search 2 told --search "$range" --trials 6 --n_startup_trials 3 --seed 6 -- "$@"
+says '"seed" was 5 and is 6 now'
+mkdir "$work/other"
+: > "$work/other/thesis.txt"
+search 2 other --search "$range" -- "$@"
+says "is not empty"
+sed -i '3s/^/x/' "$work/told/search.jsonl"
+search 1 told --search "$range" --trials 7 --n_startup_trials 3 --seed 5 -- "$@"
+says "search.jsonl: line 3"
+sed -i '3s/^x//' "$work/told/search.jsonl"
+search 0 told --search "$range" --trials 7 --n_startup_trials 3 --seed 5 -- "$@"
+[ "$(points "$out" | wc -l)" -eq 7 ] || fail "the search was not made longer"
+
+# Halving: who is stopped follows from the values at the rungs, and a model is no further than that.
+search 0 halved --search "$range" --method random --trials 8 --halving 4 --reduction_factor 2 -- "$@"
+awk '/"event": "rung"/ {
+        match($0, /"rung": [0-9]+/); rung = substr($0, RSTART + 8, RLENGTH - 8)
+        match($0, /"value": [-+.0-9e]+/); value = substr($0, RSTART + 9, RLENGTH - 9) + 0
+        better = 0
+        for (i = 0; i < count[rung]; i++) better += seen[rung, i] < value
+        seen[rung, count[rung]++] = value
+        places = int(count[rung] / 2); places = places > 1 ? places : 1
+        if ((better < places) != /"goes_on": true/) wrong++
+    } END { exit wrong > 0 || count[0] != 8 }' "$out/search.jsonl" || fail "halving: other trials than the best went on"
+stopped=$(ends "$out" | grep -c ' stopped ')
+case $stopped in [2-7]) ;; *) fail "halving stopped $stopped of 8" ;; esac
+search 0 halved2 --search "$range" --method random --trials 8 --halving 4 --reduction_factor 2 -- "$@"
+[ "$(ends "$work/halved")" = "$(ends "$work/halved2")" ] ||
+    fail "halving: $(ends "$work/halved"), and the second time $(ends "$work/halved2")"
+
+# A trial that fails is told, and is not the end; all that fail are.
+search 0 failing --search block_size=choice:16,4096 --method grid --parallel 2 --devices cpu,cpu --metric perplexity -- "$@"
+[ "$(ends "$out" | grep -c ' failed ')" -eq 1 ] || fail "not one trial failed"
+says "4096"
+says "perplexity $(awk 'BEGIN { printf "%.6g", '"$(numbers perplexity "$out/best/all_results.json")"' }')"
+search 1 hopeless --search block_size=choice:4096,8192 seed=int:1:40 --method random -- "$@"
+[ "$(ends "$out" | grep -c ' failed ')" -eq 5 ] || fail "it did not give up after five trials"
+says "none of 5 trials"
+
+# Another metric and direction: the highest loss of training.
+search 0 highest --search learning_rate=choice:1e-2,1e-6 --method grid --metric train_loss --direction maximize -- "$@"
+[ "$(readlink "$out/best")" = trial-1 ] || fail "the highest train_loss is not that of the lowest rate"
+
+# Ranks.
+if [ -n "$mpi" ] && command -v "$mpi" > /dev/null; then
+    search 0 ranks --search "learning_rate=choice:1e-3,1e-2" --method grid --ranks 2 -- "$@" --global_batch_size 4 --per_device_train_batch_size 2
+    [ "$(ends "$out" | grep -c ' complete ')" -eq 2 ] || fail "trials of two ranks did not come to their end"
+    no_process
+fi
+
+# Mistakes, before anything is made.
+search 2 none --search learning_rat=uniform:0:1 -- "$@"
+says "learning_rate"
+search 2 none --search "$range" -- "$@" --learning_rate 1e-3
+says "leave it out"
+search 2 none --search "$range" -- "$@" --output_dir x
+says "each trial has its own"
+search 2 none --search "$range" -- --max_steps 2
+says "train_file"
+search 2 none --search "$range" --halving 2 --metric train_loss -- "$@"
+says "--halving"
+search 2 none --search "$range" --devices cpu,cpu -- "$@" --device cpu
+says "--devices"
+[ ! -e "$work/none" ] || fail "a refused search left a folder"
+
+[ $failures -eq 0 ] && echo "all good${browser:+, drawn by $browser}"
+exit $((failures != 0))

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Programs that a command starts. */
+#define _GNU_SOURCE /* pipe2, CPU_SET */
+#include "tools/process/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* ---- One that is talked to --------------------------------------------------------------------------------- */
+
+tx_status tx_child_start(char *const arguments[], const char *advice, tx_child *child)
+{
+    int end[4] = {-1, -1, -1, -1}; /* of its input: it reads, we write; of its output: we read, it writes */
+    int error = pipe(end) || pipe(end + 2) ? errno : 0;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, end[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, end[3], STDOUT_FILENO);
+    for (int i = 0; i < 4; i++)
+        posix_spawn_file_actions_addclose(&actions, end[i]);
+    *child = (tx_child){0};
+    if (!error)
+        error = posix_spawnp(&child->process, arguments[0], &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(end[0]);
+    close(end[3]);
+    child->to = fdopen(end[1], "w");
+    child->from = fdopen(end[2], "r");
+    if (!error && child->to && child->from)
+        return TX_OK;
+    if (error)
+        child->process = 0;
+    tx_child_end(child);
+    return tx_fail(TX_NOT_FOUND, "%s: cannot be started: %s; %s", arguments[0], strerror(error ? error : ENOMEM),
+                   advice);
+}
+
+int tx_child_end(tx_child *child)
+{
+    int state = 0;
+    if (child->to)
+        fclose(child->to);
+    if (child->from)
+        fclose(child->from);
+    while (child->process && waitpid(child->process, &state, 0) < 0 && errno == EINTR)
+        ;
+    *child = (tx_child){0};
+    return state;
+}
+
+/* ---- One that reads nothing -------------------------------------------------------------------------------- */
+
+/* Leaves this thread some of the processors that it may run on; where they cannot be told it keeps all. */
+static void take_cores(int32_t first, int32_t count)
+{
+    cpu_set_t all, some;
+    if (count == 0 || sched_getaffinity(0, sizeof all, &all) != 0)
+        return;
+    CPU_ZERO(&some);
+    int32_t place = 0;
+    for (size_t core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &all)) {
+            if (place >= first && place < first + count)
+                CPU_SET(core, &some);
+            place++;
+        }
+    if (CPU_COUNT(&some) > 0)
+        sched_setaffinity(0, sizeof some, &some);
+}
+
+/* The child up to its program; what fails goes through `fault`. */
+static _Noreturn void become(const char *const *argv, const tx_child_spawning *how, int fault, pid_t parent)
+{
+    const int null = open("/dev/null", O_RDWR);
+    if (how->group)
+        setpgid(0, 0);
+    if (null >= 0)
+        dup2(null, STDIN_FILENO);
+    if (how->output >= 0)
+        dup2(how->output, STDOUT_FILENO);
+    if (how->errors >= 0)
+        dup2(how->errors, STDERR_FILENO);
+    take_cores(how->first_core, how->cores);
+    if (how->orphan)
+        prctl(PR_SET_PDEATHSIG, how->orphan);
+    if (!how->orphan || getppid() == parent) {
+        if (how->mask)
+            sigprocmask(SIG_SETMASK, how->mask, NULL);
+        execvp(argv[0], (char *const *)(uintptr_t)argv); /* which are not written to */
+    }
+    const int error = errno;
+    const ssize_t written = write(fault, &error, sizeof error);
+    _exit(written == (ssize_t)sizeof error ? 127 : 126);
+}
+
+tx_status tx_child_spawn(const char *const *argv, const tx_child_spawning *how, pid_t *process)
+{
+    int ends[2], error = 0;
+    const pid_t parent = getpid();
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return tx_fail(TX_MEMORY, "%s: cannot be started: %s", argv[0], strerror(errno));
+    const pid_t made = fork();
+    if (made == 0)
+        become(argv, how, ends[1], parent);
+    if (made < 0)
+        error = errno;
+    close(ends[1]);
+    if (made > 0) {
+        ssize_t got;
+        do
+            got = read(ends[0], &error, sizeof error);
+        while (got < 0 && errno == EINTR);
+        if (got <= 0) /* closed by its program's start */
+            error = 0;
+        if (how->group)
+            setpgid(made, made);
+    }
+    close(ends[0]);
+    if (error) {
+        if (made > 0)
+            waitpid(made, NULL, 0);
+        return tx_fail(error == ENOENT ? TX_NOT_FOUND : TX_IO, "%s: cannot be started: %s%s%s", argv[0],
+                       strerror(error), error == ENOENT && how->advice ? "; " : "",
+                       error == ENOENT && how->advice ? how->advice : "");
+    }
+    *process = made;
+    return TX_OK;
+}
+
+/* ---- This process ------------------------------------------------------------------------------------------ */
+
+tx_status tx_child_self(char *path, size_t size)
+{
+    const ssize_t length = readlink("/proc/self/exe", path, size - 1);
+    path[length > 0 ? length : 0] = '\0';
+    return length > 0 ? TX_OK
+                      : tx_fail(TX_IO, "/proc/self/exe: cannot tell the path of this program: %s", strerror(errno));
+}
+
+tx_status tx_child_adopt(void)
+{
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
+        return tx_fail(TX_UNSUPPORTED, "cannot take care of what its processes leave behind: %s", strerror(errno));
+    return TX_OK;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What an option matters. */
+#include "tools/search/study.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAST_TRIALS 4
+
+/* The trials with a value. */
+typedef struct sample {
+    int32_t count;
+    const tx_trial **trial;
+    double *rank;  /* of the objective */
+    double *value; /* of the option at hand */
+    double *other; /* its ranks */
+} sample;
+
+/* Ranks from 0 on; those that are equal share the mean of theirs. `less(i, j)` is below 0 where i comes first. */
+static void rank(const sample *s, double *ranks, int (*compare)(const void *context, int32_t i, int32_t j),
+                 const void *context)
+{
+    for (int32_t i = 0; i < s->count; i++) {
+        int32_t before = 0, same = 0;
+        for (int32_t j = 0; j < s->count; j++) {
+            const int order = compare(context, j, i);
+            before += order < 0;
+            same += order == 0;
+        }
+        ranks[i] = before + 0.5 * (same - 1);
+    }
+}
+
+typedef struct objective {
+    const tx_study *study;
+    const sample *s;
+} objective;
+
+static int by_objective(const void *context, int32_t i, int32_t j)
+{
+    const objective *o = context;
+    return tx_trial_compare(o->study, o->s->trial[i], o->s->trial[j]);
+}
+
+static int by_value(const void *context, int32_t i, int32_t j)
+{
+    const sample *s = context;
+    return (s->value[i] > s->value[j]) - (s->value[i] < s->value[j]);
+}
+
+/* Pearson's correlation of the two lists of ranks; NaN where one does not vary. */
+static double correlation(const sample *s)
+{
+    const double mean = 0.5 * (s->count - 1);
+    double xy = 0.0, xx = 0.0, yy = 0.0;
+    for (int32_t i = 0; i < s->count; i++) {
+        const double x = s->other[i] - mean, y = s->rank[i] - mean;
+        xy += x * y;
+        xx += x * x;
+        yy += y * y;
+    }
+    return xx > 0.0 && yy > 0.0 ? xy / sqrt(xx * yy) : (double)NAN;
+}
+
+/* The bin of a value: the value itself of a choice, else one of `bins` about equal parts of the ranks. */
+static int32_t bin_of(const sample *s, const tx_dimension *d, int32_t bins, int32_t i)
+{
+    if (d->spread == TX_SPREAD_CHOICE)
+        return (int32_t)s->value[i];
+    const int32_t bin = (int32_t)((s->other[i] + 0.5) * bins / s->count);
+    return bin < bins ? bin : bins - 1;
+}
+
+/* Epsilon squared; NaN where there are fewer than two bins, or no more trials than bins. */
+static double explained(const sample *s, const tx_dimension *d)
+{
+    double sum[TX_CHOICES_MOST] = {0}, total = 0.0, between = 0.0;
+    int32_t held[TX_CHOICES_MOST] = {0}, bins = d->count, used = 0;
+    if (d->spread != TX_SPREAD_CHOICE) {
+        bins = (int32_t)sqrt((double)s->count);
+        bins = bins < TX_CHOICES_MOST ? bins : TX_CHOICES_MOST;
+    }
+    const double mean = 0.5 * (s->count - 1);
+    for (int32_t i = 0; i < s->count; i++) {
+        const int32_t bin = bin_of(s, d, bins, i);
+        sum[bin] += s->rank[i] - mean;
+        held[bin]++;
+        total += (s->rank[i] - mean) * (s->rank[i] - mean);
+    }
+    for (int32_t bin = 0; bin < bins; bin++) {
+        used += held[bin] > 0;
+        between += held[bin] ? sum[bin] * sum[bin] / held[bin] : 0.0;
+    }
+    if (used < 2 || s->count <= used || !(total > 0.0))
+        return (double)NAN;
+    const double within = (total - between) / (s->count - used);
+    return fmax((between - (used - 1) * within) / total, 0.0);
+}
+
+tx_status tx_study_importance(const tx_study *study, tx_importance importance[TX_SPACE_MOST])
+{
+    const size_t room = (size_t)study->count + 1;
+    sample s = {.trial = malloc(room * sizeof *s.trial), .rank = malloc(3 * room * sizeof *s.rank)};
+    if (!s.trial || !s.rank) {
+        free(s.trial);
+        free(s.rank);
+        return tx_fail(TX_MEMORY, "no memory to look at %d trials", study->count);
+    }
+    s.value = s.rank + room;
+    s.other = s.value + room;
+    for (int32_t i = 0; i < study->count; i++)
+        if (study->trial[i].state == TX_TRIAL_COMPLETE || study->trial[i].state == TX_TRIAL_STOPPED)
+            s.trial[s.count++] = &study->trial[i];
+    rank(&s, s.rank, by_objective, &(objective){study, &s});
+    for (int32_t d = 0; d < study->space.count; d++) {
+        const tx_dimension *dimension = &study->space.dimension[d];
+        importance[d] = (tx_importance){(double)NAN, (double)NAN};
+        if (s.count < LEAST_TRIALS)
+            continue;
+        for (int32_t i = 0; i < s.count; i++)
+            s.value[i] = s.trial[i]->point[d];
+        rank(&s, s.other, by_value, &s);
+        importance[d].share = explained(&s, dimension);
+        if (dimension->spread != TX_SPREAD_CHOICE)
+            importance[d].correlation = correlation(&s);
+    }
+    free(s.trial);
+    free(s.rank);
+    return TX_OK;
+}

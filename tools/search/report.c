@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a search found: the best trial, and the page. */
+#include "tools/search/txsearch.h"
+
+#include "api/base/file.h"
+#include "models/files/folder.h"
+#include "tools/cli/output.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- The best trial -------------------------------------------------------------------------------------------- */
+
+/* A word as a shell takes it. */
+static void put_word(FILE *to, const char *word)
+{
+    const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+    if (*word && strspn(word, plain) == strlen(word)) {
+        fputs(word, to);
+        return;
+    }
+    fputc('\'', to);
+    for (; *word; word++)
+        if (*word == '\'')
+            fputs("'\\''", to);
+        else
+            fputc(*word, to);
+    fputc('\'', to);
+}
+
+static void put_option(FILE *to, const char *name, const tx_json *value)
+{
+    const char *text = NULL;
+    char *written = NULL;
+    if (tx_json_type_of(value) == TX_JSON_ARRAY) {
+        for (size_t i = 0; i < tx_json_size(value); i++)
+            put_option(to, name, tx_json_at(value, i));
+        return;
+    }
+    if (tx_json_as_string(value, name, &text))
+        text = written = tx_json_text(value, TX_JSON_LINE);
+    fprintf(to, " --%s", name);
+    if (text && *text && strcmp(text, "true") != 0) {
+        fputc(*text == '-' ? '=' : ' ', to);
+        put_word(to, text);
+    }
+    free(written);
+}
+
+char *tx_search_command(const tx_search *s, int32_t trial)
+{
+    tx_json *options = tx_trial_options(s, trial);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = options ? open_memstream(&text, &size) : NULL;
+    if (to) {
+        fputs("txtrain", to);
+        for (void *i = tx_json_first(options); i; i = tx_json_next(options, i))
+            put_option(to, tx_json_key(i), tx_json_value(i));
+        if (fclose(to)) {
+            free(text);
+            text = NULL;
+        }
+    }
+    tx_json_free(options);
+    return text;
+}
+
+/* Lets OUT/best lead to the trial, at no moment nowhere. */
+static tx_status link_best(const tx_search *s, int32_t best)
+{
+    char name[TX_TRIAL_NAME], now[TX_TRIAL_NAME] = "";
+    const char *path = TX_PATH(s->folder, TX_SEARCH_BEST), *temporary = TX_PATH(s->folder, "." TX_SEARCH_BEST);
+    const ssize_t length = readlink(path, now, sizeof now - 1);
+    tx_trial_name(name, best, "");
+    if (length > 0 && strcmp(now, name) == 0)
+        return TX_OK;
+    errno = 0;
+    if ((unlink(temporary) != 0 && errno != ENOENT) || symlink(name, temporary) != 0 || rename(temporary, path) != 0)
+        return tx_file_fail(path, "make the link");
+    return TX_OK;
+}
+
+static tx_status write_best(const tx_search *s, int32_t best)
+{
+    tx_json *options = tx_trial_options(s, best);
+    tx_status status = options ? link_best(s, best) : TX_MEMORY;
+    if (!status)
+        status = tx_json_write(TX_PATH(s->folder, TX_SEARCH_BEST ".json"), options, TX_JSON_PRETTY);
+    tx_json_free(options);
+    return status;
+}
+
+/* Models of trials that ended and are not the best. */
+static tx_status remove_others(const tx_search *s, int32_t best)
+{
+    char name[TX_TRIAL_NAME];
+    for (int32_t i = 0; i < s->study.count; i++)
+        if (i != best && s->study.trial[i].state != TX_TRIAL_RUNNING &&
+            tx_is_folder(TX_PATH(s->folder, tx_trial_name(name, i, ""))))
+            TX_TRY(tx_folder_remove(s->folder, name));
+    return TX_OK;
+}
+
+/* ---- The page -------------------------------------------------------------------------------------------------- */
+
+static void set_finite(tx_json *json, const char *key, double value)
+{
+    if (isfinite(value))
+        tx_json_set_number(json, key, value);
+}
+
+static tx_json *trials_json(const tx_search *s)
+{
+    tx_json *trials = tx_json_array();
+    for (int32_t i = 0; i < s->study.count; i++) {
+        const tx_trial *t = &s->study.trial[i];
+        tx_json *one = tx_json_object(), *point = tx_json_array();
+        tx_json_set_int(one, "number", i);
+        tx_json_set_string(one, "state", tx_trial_state_word(t->state));
+        for (int32_t d = 0; d < s->study.space.count; d++)
+            tx_json_append_number(point, t->point[d]);
+        tx_json_set(one, "point", point);
+        set_finite(one, "value", t->value);
+        tx_json_set_int(one, "steps", t->steps);
+        tx_json_set_number(one, "seconds", t->seconds);
+        if (t->message && tx_json_set_string(one, "message", t->message))
+            tx_json_set_string(one, "message", "its message is no UTF-8");
+        tx_json_append(trials, one);
+    }
+    return trials;
+}
+
+/* The options of the space, in its order, with what they matter. */
+static tx_status add_space(const tx_search *s, tx_json *data)
+{
+    tx_importance importance[TX_SPACE_MOST];
+    TX_TRY(tx_study_importance(&s->study, importance));
+    tx_json *described = tx_space_json(&s->study.space), *space = tx_json_array();
+    for (int32_t i = 0; i < s->study.space.count && described; i++) {
+        const tx_dimension *d = &s->study.space.dimension[i];
+        tx_json *one = tx_json_copy(tx_json_find(described, d->name));
+        tx_json_set_string(one, "name", d->name);
+        tx_json_set_bool(one, "log", tx_dimension_is_log(d));
+        set_finite(one, "share", importance[i].share);
+        set_finite(one, "correlation", importance[i].correlation);
+        tx_json_append(space, one);
+    }
+    tx_json_free(described);
+    return tx_json_set(data, "space", space);
+}
+
+static tx_status write_page(const tx_search *s, int32_t best)
+{
+    const tx_study *study = &s->study;
+    char *command = best >= 0 ? tx_search_command(s, best) : NULL;
+    tx_json *data = tx_json_object();
+    tx_json_set_string(data, "version", TX_VERSION);
+    tx_json_set_string(data, "metric", s->metric);
+    tx_json_set_bool(data, "greater", study->greater);
+    tx_json_set_string(data, "method", tx_method_word(study->method));
+    tx_json_set_int(data, "seed", (int64_t)study->seed);
+    tx_json_set_int(data, "wanted", s->trials);
+    tx_json_set_int(data, "halving", study->rung);
+    tx_json_set_int(data, "reduction_factor", study->factor);
+    if (best >= 0)
+        tx_json_set_int(data, "best", best);
+    if (command && tx_json_set_string(data, "command", command))
+        tx_json_set_string(data, "command", "(not UTF-8)");
+    tx_json_set(data, "trials", trials_json(s));
+    tx_status status = add_space(s, data);
+    if (!status)
+        status = tx_page_write(TX_PATH(s->folder, TX_SEARCH_PAGE), tx_search_page, data);
+    tx_json_free(data);
+    free(command);
+    return status;
+}
+
+tx_status tx_search_report(const tx_search *s)
+{
+    const int32_t best = tx_study_best(&s->study);
+    if (best >= 0)
+        TX_TRY(write_best(s, best));
+    if (s->set->keep == 0)
+        TX_TRY(remove_others(s, best));
+    return write_page(s, best);
+}

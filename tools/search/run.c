@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Trials one after the other and beside each other. */
+#include "tools/search/txsearch.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LOOK_SECONDS 0.1
+#define LEAST_FAILURES 5 /* trials that fail while none has gone well: all others would too */
+
+/* ---- Words ----------------------------------------------------------------------------------------------------- */
+
+static void print_trial(const tx_search *s, int32_t trial)
+{
+    const tx_trial *t = &s->study.trial[trial];
+    char options[1024] = "", value[96] = "", room[TX_VALUE_TEXT];
+    size_t used = 0;
+    for (int32_t i = 0; i < s->study.space.count && used < sizeof options; i++) {
+        const tx_dimension *d = &s->study.space.dimension[i];
+        const bool real = d->spread == TX_SPREAD_UNIFORM || d->spread == TX_SPREAD_LOGUNIFORM;
+        snprintf(room, sizeof room, "%.4g", t->point[i]);
+        used += (size_t)snprintf(options + used, sizeof options - used, " %s=%s", d->name,
+                                 real ? room : tx_dimension_text(d, t->point[i], room));
+    }
+    if (isfinite(t->value))
+        snprintf(value, sizeof value, "%s %.6g", s->metric, t->value);
+    tx_print_line(stdout, "trial %-4" PRId32 " %-8s %s %s%s%s", trial, tx_trial_state_word(t->state), value, options,
+                  t->message ? "  " : "", t->message ? t->message : "");
+    fflush(stdout);
+}
+
+/* ---- Trials ---------------------------------------------------------------------------------------------------- */
+
+/* The next trial to start: one that was interrupted, else a new one; -1: there is none. */
+static tx_status next_trial(tx_search *s, int32_t *from, int32_t *trial)
+{
+    tx_study *study = &s->study;
+    double point[TX_SPACE_MOST] = {0.0};
+    *trial = -1;
+    for (; *from < study->count && *trial < 0; ++*from)
+        if (study->trial[*from].state == TX_TRIAL_RUNNING)
+            *trial = *from;
+    if (*trial >= 0 || study->count >= s->trials)
+        return TX_OK;
+    tx_trial *t;
+    TX_TRY(tx_study_suggest(study, study->count, point));
+    TX_TRY(tx_study_add(study, &t));
+    memcpy(t->point, point, sizeof t->point);
+    *trial = study->count - 1;
+    ++*from;
+    return TX_OK;
+}
+
+/* One that was stopped at a rung, and whose end was not written down. */
+static tx_status end_stopped(tx_search *s)
+{
+    for (int32_t i = 0; i < s->study.count; i++) {
+        tx_trial *t = &s->study.trial[i];
+        if (t->state != TX_TRIAL_RUNNING || !t->stops)
+            continue;
+        t->state = TX_TRIAL_STOPPED;
+        t->value = t->rung[t->rungs - 1];
+        t->steps = tx_halving_step(&s->study, t->rungs - 1);
+        TX_TRY(tx_journal_end(s, i));
+    }
+    return TX_OK;
+}
+
+static bool is_hopeless(const tx_study *study)
+{
+    int32_t failed = 0;
+    for (int32_t i = 0; i < study->count; i++) {
+        if (study->trial[i].state == TX_TRIAL_COMPLETE || study->trial[i].state == TX_TRIAL_STOPPED)
+            return false;
+        failed += study->trial[i].state == TX_TRIAL_FAILED;
+    }
+    return failed >= LEAST_FAILURES;
+}
+
+static tx_status fill_places(tx_search *s, int32_t *from)
+{
+    for (int32_t i = 0; i < s->set->parallel; i++) {
+        int32_t trial;
+        if (s->place[i].trial >= 0 || is_hopeless(&s->study))
+            continue;
+        TX_TRY(next_trial(s, from, &trial));
+        if (trial >= 0)
+            TX_TRY(tx_trial_start(s, i, trial));
+    }
+    return TX_OK;
+}
+
+/* Follows those that run, and takes in those that ended; `*running` are left. */
+static tx_status look(tx_search *s, int caught, bool at_once, int32_t *running)
+{
+    *running = 0;
+    for (int32_t i = 0; i < s->set->parallel; i++) {
+        tx_search_place *p = &s->place[i];
+        const int32_t trial = p->trial;
+        if (trial < 0)
+            continue;
+        if (tx_process_look(&p->process)) {
+            TX_TRY(tx_trial_end(s, p, caught != 0));
+            if (s->study.trial[trial].state == TX_TRIAL_RUNNING)
+                continue;
+            print_trial(s, trial);
+            TX_TRY(tx_search_report(s));
+            continue;
+        }
+        ++*running;
+        TX_TRY(tx_trial_follow(s, p));
+        if (s->study.trial[trial].stops || (caught && (at_once || !(p->asked > 0.0))))
+            tx_trial_ask(s, p, at_once);
+    }
+    return TX_OK;
+}
+
+/* Waits for the end of a trial or a signal, for a moment at most; 0: none that ends the search came. */
+static int wait_a_moment(const sigset_t *signals)
+{
+    const struct timespec moment = {.tv_nsec = (long)(LOOK_SECONDS * 1e9)};
+    const int number = sigtimedwait(signals, NULL, &moment);
+    return number > 0 && number != SIGCHLD ? number : 0;
+}
+
+static tx_status run(tx_search *s, const sigset_t *signals, int *caught)
+{
+    int32_t from = 0, running = 0;
+    bool at_once = false;
+    TX_TRY(end_stopped(s));
+    TX_TRY(tx_search_report(s));
+    do {
+        if (!*caught)
+            TX_TRY(fill_places(s, &from));
+        const int number = wait_a_moment(signals);
+        at_once = at_once || (number && *caught);
+        *caught = *caught ? *caught : number;
+        TX_TRY(look(s, *caught, at_once, &running));
+    } while (running > 0 || (!*caught && s->study.count < s->trials && !is_hopeless(&s->study)));
+    return TX_OK;
+}
+
+/* After a failure of the search itself: no trial outlives it. */
+static void end_all(tx_search *s)
+{
+    for (int32_t i = 0; i < s->set->parallel; i++) {
+        tx_search_place *p = &s->place[i];
+        if (p->trial < 0)
+            continue;
+        while (!tx_process_look(&p->process)) {
+            tx_trial_ask(s, p, true);
+            nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        }
+        fclose(p->output);
+        p->trial = -1;
+    }
+}
+
+tx_status tx_search_run(tx_search *s, int *caught)
+{
+    static const int ending[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
+        sigaddset(&signals, ending[i]);
+    sigprocmask(SIG_BLOCK, &signals, &s->mask);
+    s->place = calloc((size_t)s->set->parallel, sizeof *s->place);
+    if (!s->place)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " trials beside each other", s->set->parallel);
+    for (int32_t i = 0; i < s->set->parallel; i++)
+        s->place[i].trial = -1;
+    const tx_status status = run(s, &signals, caught);
+    end_all(s);
+    return status;
+}

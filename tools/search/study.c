@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Trials, their order, and what is tried next. */
+#include "tools/search/study.h"
+
+#include "models/text/hash.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+const char *tx_trial_state_word(tx_trial_state state)
+{
+    static const char *const words[] = {
+#define X(name, word) word,
+        TX_TRIAL_MAP(X)
+#undef X
+    };
+    return words[state];
+}
+
+const char *tx_method_word(tx_method method)
+{
+    static const char *const words[] = {
+#define X(name, word) word,
+        TX_METHOD_MAP(X)
+#undef X
+    };
+    return words[method];
+}
+
+void tx_study_free(tx_study *study)
+{
+    for (int32_t i = 0; i < study->count; i++) {
+        free(study->trial[i].message);
+        tx_json_free(study->trial[i].metrics);
+    }
+    free(study->trial);
+    tx_space_free(&study->space);
+    *study = (tx_study){0};
+}
+
+tx_status tx_study_add(tx_study *study, tx_trial **trial)
+{
+    if (study->count == study->room) {
+        const int32_t room = study->room ? 2 * study->room : 64;
+        tx_trial *larger = realloc(study->trial, (size_t)room * sizeof *larger);
+        if (!larger)
+            return tx_fail(TX_MEMORY, "no memory for %d trials", room);
+        study->trial = larger;
+        study->room = room;
+    }
+    *trial = &study->trial[study->count++];
+    **trial = (tx_trial){.state = TX_TRIAL_RUNNING, .value = (double)NAN};
+    return TX_OK;
+}
+
+/* ---- Order ------------------------------------------------------------------------------------------------- */
+
+static bool has_value(const tx_trial *t)
+{
+    return t->state == TX_TRIAL_COMPLETE || t->state == TX_TRIAL_STOPPED;
+}
+
+int tx_trial_compare(const tx_study *study, const tx_trial *a, const tx_trial *b)
+{
+    if (has_value(a) != has_value(b))
+        return has_value(a) ? -1 : 1;
+    if (!has_value(a))
+        return 0;
+    if (a->state != b->state)
+        return a->state == TX_TRIAL_COMPLETE ? -1 : 1;
+    if (a->state == TX_TRIAL_STOPPED && a->rungs != b->rungs)
+        return a->rungs > b->rungs ? -1 : 1;
+    const int less = (a->value > b->value) - (a->value < b->value);
+    return study->greater ? -less : less;
+}
+
+int32_t tx_study_best(const tx_study *study)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < study->count; i++)
+        if (study->trial[i].state == TX_TRIAL_COMPLETE &&
+            (best < 0 || tx_trial_compare(study, &study->trial[i], &study->trial[best]) < 0))
+            best = i;
+    return best;
+}
+
+/* By insertion, so that trials that are equal keep the order of their numbers. */
+int32_t tx_study_order(const tx_study *study, int32_t *order)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < study->count; i++) {
+        if (study->trial[i].state == TX_TRIAL_RUNNING)
+            continue;
+        int32_t at = count++;
+        for (; at > 0 && tx_trial_compare(study, &study->trial[i], &study->trial[order[at - 1]]) < 0; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return count;
+}
+
+/* ---- Suggestions ------------------------------------------------------------------------------------------- */
+
+double tx_study_draw(const tx_study *study, int32_t number, int32_t dimension, int32_t draw)
+{
+    uint64_t x = tx_hash_splitmix(study->seed + TX_HASH_GOLDEN);
+    x = tx_hash_splitmix((x ^ (uint64_t)number) + TX_HASH_GOLDEN);
+    x = tx_hash_splitmix((x ^ (uint64_t)dimension) + TX_HASH_GOLDEN);
+    x = tx_hash_splitmix((x ^ (uint64_t)draw) + TX_HASH_GOLDEN);
+    return (double)(x >> 11) * 0x1p-53;
+}
+
+int64_t tx_study_grid_size(const tx_study *study)
+{
+    int64_t size = 1;
+    for (int32_t i = 0; i < study->space.count && size < INT32_MAX; i++)
+        size *= tx_dimension_points(&study->space.dimension[i], study->grid_points);
+    return size < INT32_MAX ? size : INT32_MAX;
+}
+
+/* The last option varies fastest. */
+static void suggest_grid(const tx_study *study, int32_t number, double *point)
+{
+    int64_t rest = number;
+    for (int32_t i = study->space.count - 1; i >= 0; i--) {
+        const tx_dimension *d = &study->space.dimension[i];
+        const int32_t count = tx_dimension_points(d, study->grid_points);
+        point[i] = tx_dimension_point(d, study->grid_points, (int32_t)(rest % count));
+        rest /= count;
+    }
+}
+
+tx_status tx_study_suggest(const tx_study *study, int32_t number, double point[TX_SPACE_MOST])
+{
+    int32_t ended = 0;
+    for (int32_t i = 0; i < study->count; i++)
+        ended += has_value(&study->trial[i]);
+    if (study->method == TX_METHOD_GRID) {
+        suggest_grid(study, number, point);
+        return TX_OK;
+    }
+    if (study->method == TX_METHOD_TPE && ended >= study->start_trials)
+        return tx_tpe_suggest(study, number, point);
+    for (int32_t i = 0; i < study->space.count; i++)
+        point[i] = tx_dimension_at(&study->space.dimension[i], tx_study_draw(study, number, i, 0));
+    return TX_OK;
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One trial: its options, its process, what came of it. */
+#include "tools/search/txsearch.h"
+
+#include "api/base/clock.h"
+#include "api/base/cores.h"
+#include "api/base/file.h"
+#include "api/base/message.h"
+#include "models/files/folder.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RESULTS_LIMIT (1 << 24)
+#define AGAIN 2.0 /* seconds after which a trial that was asked to end is ended */
+#define LEFT 60.0 /* seconds in which processes of a search that was killed leave a folder */
+
+const char *tx_trial_name(char name[TX_TRIAL_NAME], int32_t trial, const char *suffix)
+{
+    snprintf(name, TX_TRIAL_NAME, "trial-%" PRId32 "%s", trial, suffix);
+    return name;
+}
+
+/* ---- Options --------------------------------------------------------------------------------------------------- */
+
+/* What each trial has of its own. */
+static const char *const own[] = {"output_dir",
+                                  "overwrite_output_dir",
+                                  "resume_from_checkpoint",
+                                  "logging_dir",
+                                  "list_devices",
+                                  "dry_run",
+                                  "memory_plot",
+                                  "dump_order"};
+
+/* A copy of the options, for a trial to change; `train` is room for it. */
+static tx_option_values copy_of(const tx_search *s, tx_job_settings *train)
+{
+    tx_option_values copy = s->options;
+    *train = s->train;
+    copy.values = train;
+    copy.kept = NULL;
+    return copy;
+}
+
+static tx_status set_point(const tx_search *s, const tx_trial *t, tx_option_values *options)
+{
+    char room[TX_VALUE_TEXT];
+    for (int32_t i = 0; i < s->study.space.count; i++) {
+        const tx_dimension *d = &s->study.space.dimension[i];
+        TX_TRY(tx_option_set(options, d->name, tx_dimension_text(d, t->point[i], room)));
+    }
+    return TX_OK;
+}
+
+/* Sets an option that was not given. */
+static tx_status suggest(tx_option_values *options, const char *name, const char *format, ...) TX_PRINTF(3, 4);
+
+static tx_status suggest(tx_option_values *options, const char *name, const char *format, ...)
+{
+    char text[64];
+    va_list args;
+    if (tx_option_given(options, tx_option_find(&options->table, name)->offset))
+        return TX_OK;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return tx_option_set(options, name, text);
+}
+
+/* What a search cannot do without: it trains, and evaluates where the metric is one of evaluation, at each rung too. */
+static tx_status set_purpose(const tx_search *s, tx_option_values *options)
+{
+    TX_TRY(tx_option_set(options, "do_train", "true"));
+    if (strncmp(s->metric, "train_", 6) != 0)
+        TX_TRY(tx_option_set(options, "do_eval", "true"));
+    if (s->study.rung > 0) {
+        TX_TRY(suggest(options, "eval_strategy", "steps"));
+        TX_TRY(suggest(options, "eval_steps", "%" PRId64, s->study.rung));
+    }
+    return suggest(options, "save_total_limit", "1");
+}
+
+/* All that were given or set. */
+static tx_json *given_json(const tx_option_values *options)
+{
+    const char *names[TX_OPTIONS_MOST + 1];
+    int32_t count = 0;
+    for (int32_t i = 0; i < options->table.count; i++)
+        if (options->given[i / 64] >> i % 64 & 1)
+            names[count++] = options->table.option[i].name;
+    names[count] = NULL;
+    return tx_option_json(options, names);
+}
+
+tx_json *tx_trial_options(const tx_search *s, int32_t trial)
+{
+    tx_job_settings train;
+    tx_option_values options = copy_of(s, &train);
+    tx_status status = set_purpose(s, &options);
+    if (!status && trial >= 0)
+        status = set_point(s, &s->study.trial[trial], &options);
+    tx_json *json = status ? NULL : given_json(&options);
+    tx_option_values_free(&options);
+    return json;
+}
+
+tx_status tx_trial_check(const tx_search *s)
+{
+    tx_job_settings train;
+    tx_trial first = {.attempts = 0};
+    tx_option_values options = copy_of(s, &train);
+    tx_status status = TX_OK;
+    for (size_t i = 0; i < sizeof own / sizeof own[0] && !status; i++)
+        if (tx_option_given(&s->options, tx_option_find(&tx_job_table, own[i])->offset))
+            status = tx_fail(TX_INVALID, "--%s: each trial has its own: leave it out behind --", own[i]);
+    for (int32_t i = 0; i < s->study.space.count && !status; i++) {
+        const tx_dimension *d = &s->study.space.dimension[i];
+        first.point[i] = d->low;
+        for (size_t o = 0; o < sizeof own / sizeof own[0] && !status; o++)
+            if (strcmp(d->name, own[o]) == 0)
+                status = tx_fail(TX_INVALID, "--search %s: each trial has its own", d->name);
+        if (!status && tx_option_given(&s->options, tx_option_find(&tx_job_table, d->name)->offset))
+            status = tx_fail(TX_INVALID, "--search %s: leave it out behind --", d->name);
+    }
+    if (!status)
+        status = set_purpose(s, &options);
+    if (!status)
+        status = set_point(s, &first, &options);
+    if (!status)
+        status = tx_option_set(&options, "output_dir", s->folder);
+    if (!status)
+        status = tx_job_check(&train);
+    tx_option_values_free(&options);
+    return status;
+}
+
+/* ---- Starting -------------------------------------------------------------------------------------------------- */
+
+/* Processors of a place; 0: the trials' options say how many threads they have, or there are too few to be shared. */
+static int32_t cores_of(const tx_search *s)
+{
+    const int32_t parallel = (int32_t)s->set->parallel;
+    const bool given = tx_option_given(&s->options, offsetof(tx_job_settings, threads));
+    return parallel > 1 && !given && tx_cores_allowed() >= parallel ? tx_cores_allowed() / parallel : 0;
+}
+
+static tx_status write_options(tx_search *s, int32_t place, int32_t trial, const char *folder, bool resumes)
+{
+    char name[TX_TRIAL_NAME];
+    tx_job_settings train;
+    tx_option_values options = copy_of(s, &train);
+    const int64_t sharing = s->set->parallel * s->set->ranks, threads = tx_cores() / sharing;
+    tx_status status = set_purpose(s, &options);
+    if (!status)
+        status = set_point(s, &s->study.trial[trial], &options);
+    if (!status)
+        status = tx_option_set(&options, "output_dir", folder);
+    if (!status && resumes)
+        status = tx_option_set(&options, "resume_from_checkpoint", "");
+    if (!status && s->devices.count > 0)
+        status = tx_option_set(&options, "device", s->devices.word[place % s->devices.count]);
+    if (!status && sharing > 1)
+        status = suggest(&options, "threads", "%" PRId64, threads > 0 ? threads : 1);
+    tx_json *json = status ? NULL : given_json(&options);
+    if (!status)
+        status = json ? tx_json_write(TX_PATH(s->folder, tx_trial_name(name, trial, ".json")), json, TX_JSON_PRETTY)
+                      : TX_MEMORY;
+    s->place[place] = (tx_search_place){.trial = trial, .max_steps = train.max_steps, .epochs = train.epochs};
+    tx_json_free(json);
+    tx_option_values_free(&options);
+    return status;
+}
+
+/* Waits until nobody holds the folder: ranks of a search that was killed may need a moment to end. */
+static tx_status wait_for_folder(const char *folder)
+{
+    const double end = tx_now() + LEFT;
+    tx_output_lock *lock = NULL;
+    tx_status status = TX_OK;
+    while (tx_is_folder(folder) && (status = tx_output_lock_take(folder, &lock)) == TX_IO && tx_now() < end)
+        usleep(100000);
+    tx_output_lock_release(lock);
+    return status == TX_UNSUPPORTED ? TX_OK : status; /* no locks in that file system */
+}
+
+static tx_status spawn(tx_search *s, int32_t place, int32_t trial)
+{
+    char name[TX_TRIAL_NAME], train[4096];
+    tx_search_place *p = &s->place[place];
+    const bool many = s->set->ranks > 1;
+    const int32_t cores = cores_of(s);
+    const tx_child_spawning how = {.output = fileno(p->output),
+                                   .errors = fileno(p->output),
+                                   .group = true,
+                                   /* txlaunch ends its ranks, so it has to be asked. */
+                                   .orphan = many ? SIGTERM : SIGKILL,
+                                   .mask = &s->mask,
+                                   .first_core = place * cores,
+                                   .cores = cores};
+    tx_command_line command = {0};
+    tx_status status = tx_process_beside("txtrain", train, sizeof train);
+    if (!status && many)
+        status = tx_command_line_add(&command, "txlaunch -n %" PRId64 " --max_restarts 0 --", s->set->ranks);
+    if (!status)
+        status = tx_command_line_add_word(&command, many ? train : "txtrain");
+    if (!status)
+        status = tx_command_line_add_word(&command, TX_PATH(s->folder, tx_trial_name(name, trial, ".json")));
+    if (!status)
+        status = tx_process_start(&command, &how, &p->process);
+    tx_command_line_free(&command);
+    return status;
+}
+
+tx_status tx_trial_start(tx_search *s, int32_t place, int32_t trial)
+{
+    char name[TX_TRIAL_NAME], log[TX_TRIAL_NAME];
+    const char *folder = TX_PATH(s->folder, tx_trial_name(name, trial, ""));
+    tx_search_place *p = &s->place[place];
+    int64_t newest = -1;
+    TX_TRY(wait_for_folder(folder));
+    const bool resumes = tx_is_folder(folder) && !tx_checkpoint_latest(folder, &newest) && newest >= 0;
+    if (!resumes)
+        TX_TRY(tx_folder_remove(s->folder, name));
+    s->study.trial[trial].attempts++;
+    tx_status status = write_options(s, place, trial, folder, resumes);
+    if (!status)
+        status = tx_journal_start(s, trial, resumes);
+    if (!status && !(p->output = fopen(TX_PATH(s->folder, tx_trial_name(log, trial, ".log")), "w+e")))
+        status = tx_file_fail(log, "write");
+    if (!status)
+        status = spawn(s, place, trial);
+    if (status) {
+        if (p->output)
+            fclose(p->output);
+        *p = (tx_search_place){.trial = -1};
+    }
+    return status;
+}
+
+/* ---- While it runs --------------------------------------------------------------------------------------------- */
+
+/* An evaluation after that step. At the end of the run nothing is left to be spared. */
+static tx_status reach(tx_search *s, tx_search_place *p, int64_t step, double epoch, double value)
+{
+    tx_trial *t = &s->study.trial[p->trial];
+    if (p->max_steps > 0 ? step >= p->max_steps : epoch >= p->epochs * (1.0 - 1e-9))
+        return TX_OK;
+    while (!t->stops && t->rungs < TX_RUNGS_MOST && step >= tx_halving_step(&s->study, t->rungs)) {
+        t->rung[t->rungs++] = value;
+        t->stops = !tx_halving_goes_on(&s->study, t, t->rungs - 1);
+        TX_TRY(tx_journal_rung(s, p->trial, step, !t->stops));
+    }
+    return TX_OK;
+}
+
+/* A line that is no JSON holds a NaN, by which nothing is judged. */
+static tx_status look_at_line(tx_search *s, tx_search_place *p, const char *line, size_t length)
+{
+    tx_json *json = NULL;
+    int64_t step;
+    double value, epoch = 0.0;
+    if (tx_json_parse_line(line, length, TX_RUN_LOG, &json))
+        return TX_OK;
+    const bool told = !tx_json_get_int(json, "step", 0, INT64_MAX, &step) &&
+                      !tx_json_get_number(json, s->metric, -DBL_MAX, DBL_MAX, &value);
+    if (told)
+        (void)tx_json_get_number(json, "epoch", 0.0, DBL_MAX, &epoch); /* every evaluation has it */
+    tx_json_free(json);
+    return told ? reach(s, p, step, epoch, value) : TX_OK;
+}
+
+tx_status tx_trial_follow(tx_search *s, tx_search_place *p)
+{
+    char name[TX_TRIAL_NAME + 16], *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    tx_status status = TX_OK;
+    snprintf(name, sizeof name, "trial-%" PRId32 "/" TX_RUN_LOG, p->trial);
+    FILE *file = s->study.rung > 0 && !s->study.trial[p->trial].stops ? fopen(TX_PATH(s->folder, name), "re") : NULL;
+    if (!file)
+        return TX_OK;
+    if (fseek(file, 0, SEEK_END) == 0 && ftell(file) < p->read)
+        p->read = 0; /* it began anew */
+    if (fseek(file, (long)p->read, SEEK_SET) == 0)
+        while (!status && (length = getline(&line, &room, file)) > 0 && line[length - 1] == '\n') {
+            p->read += length;
+            status = look_at_line(s, p, line, (size_t)length - 1);
+        }
+    free(line);
+    fclose(file);
+    return status;
+}
+
+/* The second signal ends txtrain at once, and txlaunch with all its ranks. */
+void tx_trial_ask(const tx_search *s, tx_search_place *p, bool at_once)
+{
+    const bool again = p->asked > 0.0;
+    if (again && !at_once && tx_now() - p->asked < AGAIN)
+        return;
+    p->asked = tx_now();
+    kill(p->process.id, (again || at_once) && s->set->ranks == 1 ? SIGKILL : SIGTERM);
+}
+
+/* ---- Its end --------------------------------------------------------------------------------------------------- */
+
+static void say_why(tx_trial *t, const char *format, ...) TX_PRINTF(2, 3);
+
+static void say_why(tx_trial *t, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    free(t->message);
+    t->message = strdup(text);
+}
+
+/* The metric among the results, which stay with the trial. */
+static tx_status read_results(const tx_search *s, tx_trial *t, const char *folder)
+{
+    char list[600] = "";
+    TX_TRY(tx_json_read(TX_PATH(folder, "all_results.json"), RESULTS_LIMIT, &t->metrics));
+    if (!tx_json_get_number(t->metrics, s->metric, -DBL_MAX, DBL_MAX, &t->value))
+        return TX_OK;
+    for (void *i = tx_json_first(t->metrics); i; i = tx_json_next(t->metrics, i))
+        tx_list_add(list, sizeof list, ", ", "%s", tx_json_key(i));
+    return tx_fail(TX_NOT_FOUND, "it has no number \"%s\" among its results (%s)", s->metric, list);
+}
+
+static void read_steps(tx_trial *t, const char *folder)
+{
+    tx_json *state = NULL;
+    if (!tx_json_read(TX_PATH(folder, "trainer_state.json"), RESULTS_LIMIT, &state))
+        (void)tx_json_get_int(state, "global_step", 0, INT64_MAX, &t->steps); /* shown alone */
+    tx_json_free(state);
+}
+
+static void judge(const tx_search *s, tx_search_place *p, tx_trial *t, bool well, const char *message)
+{
+    char name[TX_TRIAL_NAME];
+    const char *folder = TX_PATH(s->folder, tx_trial_name(name, p->trial, ""));
+    if (t->stops) {
+        t->state = TX_TRIAL_STOPPED;
+        t->value = t->rung[t->rungs - 1];
+        t->steps = tx_halving_step(&s->study, t->rungs - 1);
+    } else if (!well) {
+        t->state = TX_TRIAL_FAILED;
+        say_why(t, "%s", *message ? message : "it ended with a failure and said nothing");
+    } else if (read_results(s, t, folder)) {
+        t->state = TX_TRIAL_FAILED;
+        say_why(t, "%s", tx_error());
+    } else {
+        t->state = TX_TRIAL_COMPLETE;
+        read_steps(t, folder);
+    }
+}
+
+tx_status tx_trial_end(tx_search *s, tx_search_place *p, bool interrupted)
+{
+    char message[1024] = "", *said = tx_process_text(p->output);
+    tx_trial *t = &s->study.trial[p->trial];
+    tx_status status = tx_trial_follow(s, p);
+    const bool well = tx_process_well(&p->process, said ? tx_process_complaint(said) : "", message, sizeof message);
+    t->seconds = p->process.seconds;
+    if (!status && (well || t->stops || !interrupted)) {
+        judge(s, p, t, well, message);
+        status = tx_journal_end(s, p->trial);
+    }
+    free(said);
+    fclose(p->output);
+    *p = (tx_search_place){.trial = -1};
+    return status;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txsearch: finds good settings by trials of txtrain. */
+#include "tools/search/txsearch.h"
+
+#include "tools/train/arguments.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Options --------------------------------------------------------------------------------------------------- */
+
+#define AT(member) offsetof(tx_search_settings, member)
+#define WORD(name, word) "|" word
+static const char method_words[] = TX_METHOD_MAP(WORD);
+
+/* clang-format off */
+static const tx_option options[] = {
+    {TX_OPTION_WORDS, "search", AT(search), .most = TX_SPACE_MOST, .choices = "NAME=RANGE|default|FILE.json",
+     .help = "options to search: uniform:LOW:HIGH[:STEP], loguniform:LOW:HIGH, int:LOW:HIGH[:STEP], logint:LOW:HIGH, choice:A,B,C; default: the space of Trainer.hyperparameter_search"},
+    {TX_OPTION_TEXT, "output_dir", AT(output_dir), .choices = "DIR", .help = "where trials and results go; a search that lies there is gone on with"},
+    {TX_OPTION_INTEGER, "trials", AT(trials), 1, 100000, "N", "how many to make; of a grid at most so many"},
+    {TX_OPTION_CHOICE, "method", AT(method), .choices = method_words + 1, .help = "how settings are chosen: by what good trials had in common, at random, or one after the other"},
+    {TX_OPTION_INTEGER, "seed", AT(seed), 0, 0x1p53, "N", "of the choice of settings"},
+    {TX_OPTION_TEXT, "metric", AT(metric), .choices = "NAME", .help = "what is best: loss, accuracy or another of evaluation, perplexity, or train_loss"},
+    {TX_OPTION_CHOICE, "direction", AT(direction), .choices = "auto|minimize|maximize", .help = "auto: the least of a loss, an error (mse), perplexity or runtime, the greatest of anything else"},
+    {TX_OPTION_INTEGER, "halving", AT(rung), 0, INT32_MAX, "N", "successive halving (ASHA): after N steps, N*F, N*F*F, ... a trial goes on only if it is among the best; 0: none is stopped"},
+    {TX_OPTION_INTEGER, "reduction_factor", AT(factor), 2, 1000, "F", "one in F goes on"},
+    {TX_OPTION_INTEGER, "n_startup_trials", AT(start_trials), 0, 100000, "N", "of tpe: settings drawn at random at first"},
+    {TX_OPTION_INTEGER, "n_ei_candidates", AT(candidates), 1, 100000, "N", "of tpe: values that each is chosen from"},
+    {TX_OPTION_INTEGER, "grid_points", AT(grid_points), 2, 100000, "N", "of grid: values of a range; of a choice all, of whole numbers no more than there are"},
+    {TX_OPTION_INTEGER, "parallel", AT(parallel), 1, 256, "N", "trials beside each other, which share the processors"},
+    {TX_OPTION_TEXT, "devices", AT(devices), .choices = "DEVICE,...", .help = "deal these out to trials beside each other: opencl:0,opencl:1"},
+    {TX_OPTION_INTEGER, "ranks", AT(ranks), 1, 1 << 20, "N", "ranks of each trial, started by txlaunch"},
+    {TX_OPTION_CHOICE, "keep", AT(keep), .choices = "best|all", .help = "whose models stay"},
+};
+/* clang-format on */
+
+static const tx_search_settings defaults = {.trials = 20,
+                                            .metric = "eval_loss",
+                                            .factor = 4,
+                                            .start_trials = 10,
+                                            .candidates = 24,
+                                            .grid_points = 5,
+                                            .parallel = 1,
+                                            .ranks = 1};
+
+static const tx_cli program = {
+    .name = "txsearch",
+    .usage = "txsearch --search NAME=RANGE... --output_dir DIR [options] -- OPTIONS OF TXTRAIN",
+    .about =
+        "Finds good settings: trains with many, each a txtrain of its own, and tells which were best.\n"
+        "What stands behind -- are txtrain's options, the same in every trial. Started again with the same line, it\n"
+        "goes on where it was ended. OUT/best is the best model, OUT/best.json its options, OUT/search.html a page.\n"
+        "\n"
+        "    txsearch --search default --output_dir out -- --model_name_or_path gpt2 --train_file book.txt\n"
+        "    txsearch --search learning_rate=loguniform:1e-5:1e-3 warmup_ratio=uniform:0:0.2 "
+        "optim=choice:adamw_torch,lion_32bit \\\n"
+        "        --output_dir out --trials 50 --halving 100 --parallel 2 -- train.json --max_steps 2000\n"
+        "    txsearch --search space.json --output_dir out --metric f1 -- --task_name mrpc ...\n"
+        "\n"
+        "Exit status: 0 some trial came to its end, 1 none did, 128 + N ended by signal N.",
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .values = &defaults,
+    .operand = "OPTION",
+    .operands = AT(command),
+    .operands_most = INT32_MAX,
+};
+
+/* ---- What is asked for ----------------------------------------------------------------------------------------- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* Its name among the results. Trainer takes the greatest for the best unless the name ends in "loss". */
+static tx_status settle_metric(tx_search *s)
+{
+    static const char *const least[] = {"loss", "perplexity", "mse", "runtime"};
+    const char *name = s->set->metric;
+    const bool whole =
+        strncmp(name, "eval_", 5) == 0 || strncmp(name, "train_", 6) == 0 || strcmp(name, "perplexity") == 0;
+    if (strlen(name) + 6 > sizeof s->metric)
+        return tx_fail(TX_INVALID, "--metric %s: the name is too long", name);
+    snprintf(s->metric, sizeof s->metric, "%s%s", whole ? "" : "eval_", name);
+    bool greater = true;
+    for (size_t i = 0; i < sizeof least / sizeof least[0]; i++)
+        greater = greater && !ends_with(name, least[i]);
+    s->study.greater = s->set->direction ? s->set->direction == 2 : greater;
+    return s->set->rung && strncmp(name, "train_", 6) == 0
+               ? tx_fail(TX_INVALID, "--halving looks at evaluations: --metric %s is none of these", name)
+               : TX_OK;
+}
+
+/* txtrain's options behind the two dashes; TX_GO_ON, or the status to exit with. */
+static int read_command(tx_search *s)
+{
+    const tx_words *words = &s->set->command;
+    const tx_cli train = tx_train_arguments();
+    char **argv = calloc((size_t)words->count + 2, sizeof *argv);
+    if (!argv)
+        return tx_complain(&program, TX_EXIT_FAILURE, "no memory for the options");
+    argv[0] = (char *)(uintptr_t)train.name; /* which is not written to */
+    for (int32_t i = 0; i < words->count; i++)
+        argv[i + 1] = (char *)(uintptr_t)words->word[i];
+    s->train = tx_job_defaults();
+    s->options = (tx_option_values){.table = tx_job_table, .values = &s->train};
+    const int status = tx_options_read(&train, words->count + 1, argv, &s->options);
+    free(argv);
+    return status;
+}
+
+/* "A,B" as words. */
+static tx_status read_devices(tx_search *s)
+{
+    static const tx_option row[] = {{TX_OPTION_WORDS, "devices", 0, .choices = "DEVICE"}};
+    char word[256];
+    s->words = (tx_option_values){.table = {row, 1}, .values = &s->devices};
+    for (const char *at = s->set->devices; at; at = strchr(at, ','), at += at ? 1 : 0) {
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
+        TX_TRY(tx_option_set(&s->words, "devices", word));
+    }
+    return s->devices.count > 0 && tx_option_given(&s->options, offsetof(tx_job_settings, device))
+               ? tx_fail(TX_INVALID, "--devices and txtrain's --device exclude each other")
+               : TX_OK;
+}
+
+static tx_status settle(tx_search *s)
+{
+    const tx_search_settings *set = s->set;
+    if (!set->output_dir)
+        return tx_fail(TX_INVALID, "--output_dir is missing: where shall the trials go?");
+    s->folder = set->output_dir;
+    s->study.method = (tx_method)set->method;
+    s->study.seed = (uint64_t)set->seed;
+    s->study.start_trials = (int32_t)set->start_trials;
+    s->study.candidates = (int32_t)set->candidates;
+    s->study.grid_points = (int32_t)set->grid_points;
+    s->study.rung = set->rung;
+    s->study.factor = set->factor;
+    TX_TRY(settle_metric(s));
+    TX_TRY(tx_space_read(&set->search, &s->options, &s->study.space));
+    TX_TRY(read_devices(s));
+    TX_TRY(tx_trial_check(s));
+    const int64_t grid = tx_study_grid_size(&s->study);
+    s->trials = (int32_t)(set->method == TX_METHOD_GRID && grid < set->trials ? grid : set->trials);
+    if (set->method == TX_METHOD_GRID && grid > set->trials)
+        tx_print_line(stderr,
+                      "%s: the grid has %" PRId64 " points, of which the first %" PRId64 " are tried (--trials)",
+                      program.name, grid, set->trials);
+    return TX_OK;
+}
+
+/* ---- The search ------------------------------------------------------------------------------------------------ */
+
+static void print_best(const tx_search *s)
+{
+    const int32_t best = tx_study_best(&s->study);
+    char *command = best >= 0 ? tx_search_command(s, best) : NULL;
+    if (!command)
+        return;
+    tx_print_line(stdout, "best: trial %" PRId32 ", %s %.6g: %s/" TX_SEARCH_BEST ", %s/" TX_SEARCH_BEST ".json", best,
+                  s->metric, s->study.trial[best].value, s->folder, s->folder);
+    tx_print_line(stdout, "%s", command);
+    free(command);
+}
+
+static int search(tx_search *s)
+{
+    int caught = 0;
+    tx_status status = tx_output_lock_take(s->folder, &s->lock);
+    if (!status)
+        status = tx_journal_open(s);
+    if (!status && s->study.count > 0)
+        tx_print_line(stdout, "%s: going on with %" PRId32 " trials", s->folder, s->study.count);
+    if (!status)
+        status = tx_search_run(s, &caught);
+    if (status)
+        return tx_complain(&program, status == TX_INVALID ? TX_EXIT_USAGE : TX_EXIT_FAILURE, "%s", tx_error());
+    print_best(s);
+    if (caught) {
+        tx_complain(&program, 0, "ended by signal %d; the same command goes on with it", caught);
+        return 128 + caught;
+    }
+    if (tx_study_best(&s->study) >= 0)
+        return 0;
+    const char *why = s->study.count > 0 ? s->study.trial[s->study.count - 1].message : NULL;
+    return tx_complain(&program, TX_EXIT_FAILURE, "none of %" PRId32 " trials came to its end%s%s", s->study.count,
+                       why ? "; the last one: " : "", why ? why : "");
+}
+
+int main(int argc, char **argv)
+{
+    tx_search_settings set = defaults;
+    tx_search s = {.set = &set, .journal = -1};
+    int status = tx_options_parse(&program, argc, argv, &set);
+    if (status == TX_GO_ON)
+        status = read_command(&s);
+    if (status == TX_GO_ON && settle(&s))
+        status = tx_complain(&program, TX_EXIT_USAGE, "%s", tx_error());
+    if (status == TX_GO_ON)
+        status = search(&s);
+    tx_journal_close(&s);
+    tx_output_lock_release(s.lock);
+    tx_study_free(&s.study);
+    tx_option_values_free(&s.options);
+    tx_option_values_free(&s.words);
+    free(s.place);
+    return status;
+}
