@@ -156,14 +156,15 @@ static bool whole_result(const tx_cl_product *p)
            whole(p->y, 4, p->g.n, p->g.ldc, p->g.stride_c);
 }
 
-/* Whether the device has such matrix units, and they take operands of that type. */
+/* Whether the device has such matrix units, and they take operands of that type. Of AMD's two kinds the lanes of a
+ * wave say which it is. */
 static bool has_units(const tx_context *context, const tx_cl_tile *t, tx_dtype from)
 {
     const tx_cl_capabilities *can = &context->can;
     const bool nvidia = strcmp(t->atom, "MMA") == 0, wmma = strcmp(t->atom, "WMMA") == 0;
-    if (can->vendor != (nvidia ? TX_CL_NVIDIA : TX_CL_AMD) || can->sub_group * 4 != t->group || !can->bf16)
+    if (can->vendor != (nvidia ? TX_CL_NVIDIA : TX_CL_AMD) || (!nvidia && can->sub_group != (wmma ? 32 : 64)))
         return false;
-    return from != TX_F32 || (context->tf32 && can->tf32 && !wmma);
+    return from == TX_F32 ? context->tf32 && can->tf32 && !wmma : can->bf16;
 }
 
 static double matrix_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
