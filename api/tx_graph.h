@@ -88,12 +88,17 @@ typedef struct tx_attention_options {
     float scale;   /* of the scores; 0 is 1 / sqrt(head size) */
     float dropout; /* of the probabilities */
     int32_t site;  /* as in tx_dropout */
+    /* A position sees itself and the window - 1 before it; 0: all before it (Beltagy et al., Longformer, 2020; as
+     * Mistral has it). Time and memory traffic grow with the window then, not with T. Causal attention alone. */
+    int32_t window;
 } tx_attention_options;
-/* qkv [B, T, (heads + 2 kv_heads) * size] = q | k | v; lengths I32 [B] or NULL -> [B, T, heads * size]. */
-tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, const tx_attention_options *options);
+/* qkv [B, T, (heads + 2 kv_heads) * size] = q | k | v -> [B, T, heads * size]. lengths I32 [B] or NULL. starts I32
+ * [B, T] or NULL: the first position that each sees, as where several samples share a row: causal attention alone;
+ * values are 0..T-1, and what lies behind the position itself counts as the position. */
+tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, const tx_attention_options *options);
 /* Appends each row's keys and values to its caches [B, S, kv_heads * size] at positions[b] (I32 [B], 0..S-T) and lets
- * query t attend to 0..positions[b]+t. `sources` I32 [B] (or NULL): before that, the row's cache becomes a copy of that
- * of row sources[b], as beams need it. */
+ * query t attend to 0..positions[b]+t, within the window. `sources` I32 [B] (or NULL): before that, the row's cache
+ * becomes a copy of that of row sources[b], as beams need it. */
 tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
                                tx_tensor *sources, const tx_attention_options *options);
 /* Rotary positions (Su et al., RoFormer, 2021), and the ways to reach beyond the length that a model was trained at.

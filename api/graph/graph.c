@@ -344,6 +344,7 @@ static void narrow_indices(const tx_node *n)
         break;
     case TX_OP_ATTENTION:
         narrow(n->in[TX_IN(attention, lengths)], 1, DIM(attention, qkv, 1) + 1, false);
+        narrow(n->in[TX_IN(attention, starts)], 0, DIM(attention, qkv, 1), false);
         break;
     default:
         break;

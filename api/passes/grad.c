@@ -80,7 +80,7 @@ static void grad_attention(const grad *c)
 {
     DIN(c, attention, qkv) = EMIT(c, .op = TX_OP_ATTENTION_GRAD, .attrs = c->node->attrs,
                                   .in = {c->dout[0], IN(c, attention, qkv), OUT(c, attention, o),
-                                         OUT(c, attention, lse), IN(c, attention, lengths)});
+                                         OUT(c, attention, lse), IN(c, attention, lengths), IN(c, attention, starts)});
 }
 
 static void grad_layer_norm(const grad *c)

@@ -88,6 +88,8 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
     if (a->S * a->last > (int64_t)UINT32_MAX)
         return tx_fail(TX_UNSUPPORTED, "attention over %lld rows of %lld: a sequence may have 2^32 elements",
                        (long long)a->S, (long long)a->last);
+    if (c->attrs.window > 0 || (!a->cached && tx_present(&c->in[kernel == TX_CL_FORWARD ? 2 : 5])))
+        return tx_fail(TX_UNSUPPORTED, "attention with a lower bound of keys on OpenCL devices");
     tx_status status = tx_cl_attention_choose(b->context, a, kernel, &f, note);
     if (status != TX_OK)
         return status;

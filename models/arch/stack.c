@@ -178,7 +178,8 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
     options->dropout = stack->options->train ? (float)dropout : 0.0f;
     options->site = stack->next_site++;
     if (stack->options->cache == 0)
-        return tx_attention(qkv, tx_find_input(stack->graph, "attention_lengths"), options);
+        return tx_attention(qkv, tx_find_input(stack->graph, "attention_lengths"),
+                            tx_find_input(stack->graph, "attention_starts"), options);
     tx_tensor *k = cache(stack, qkv, options, block, "key"), *v = cache(stack, qkv, options, block, "value");
     return tx_attention_cached(qkv, k, v, stack->positions, tx_find_input(stack->graph, "sources"), options);
 }

@@ -74,6 +74,7 @@ typedef enum tx_fill_kind {
     TX_FILL_SPARSE,  /* whole numbers in [lo, hi), every fifth -1 */
     TX_FILL_LABELS,  /* whole numbers in [lo, hi), every fifth TX_IGNORE_LABEL */
     TX_FILL_LENGTHS, /* whole numbers: hi, then lo, then between */
+    TX_FILL_STARTS,  /* where the sample of each position begins, for samples side by side; odd rows INDEX */
     TX_FILL_SPECIAL, /* ties, subnormals, overflows, infinities and NaN of the 16-bit types, then UNIFORM */
     TX_FILL_HOLES,   /* UNIFORM; row 0 is -inf but for its first element, row 1 all -inf */
     TX_FILL_NAN,     /* UNIFORM with one NaN in the middle */
