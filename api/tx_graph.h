@@ -58,7 +58,8 @@ tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose);
 /* Batched product over equal leading dimensions, or one operand of rank 2 for all. */
 tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpose_b);
 /* Rows of `tokens` from token_table plus rows positions[b].. of position_table (NULL: none). positions I32 [B]: where
- * the first token of each row stands, which is the length of its cache; NULL: 0. tokens [B, T] -> [B, T, C]. */
+ * the first token of each row stands, which is the length of its cache; I32 [B, T]: where each token stands; NULL: 0
+ * and on. tokens [B, T] -> [B, T, C]. */
 tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions);
 tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows);
 /* out [rows, C]: row r is the sum of the src rows whose index is r. */
@@ -115,8 +116,8 @@ typedef struct tx_rope {
         theta, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f \
     } /* an initializer */
 /* Rotates the first `heads` heads of x [B, T, n * head_size], pairs (i, i + head_size / 2); the rest is copied.
- * head_size is even and at most TX_MAX_ROTARY. Token t of row b stands at positions[b] + t; positions I32 [B], NULL: 0.
- */
+ * head_size is even and at most TX_MAX_ROTARY. Token t of row b stands at positions[b] + t; positions I32 [B], NULL: 0;
+ * or at positions[b][t], I32 [B, T]. */
 #define TX_MAX_ROTARY 256
 tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions);
 /* -log softmax(logits)[label] a row: logits [..., V'], labels [...]; columns from `vocab` on are

@@ -8,6 +8,8 @@
 
 #include "backends/backend.h"
 
+#include <math.h>
+
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
 /* The value nearest to x (ties to even) that `dtype` can hold. Written without bit tricks, on purpose. */
@@ -200,6 +202,14 @@ static inline int64_t tx_position_of(const tx_array *positions, int64_t b, int64
 {
     double p = tx_array_present(positions) ? positions->value[b] : 0.0;
     return p < 0.0 ? 0 : p > (double)(rows - time) ? rows - time : (int64_t)p;
+}
+
+/* The same of a token, row = b time + t: positions of two dimensions are of tokens. */
+static inline int64_t tx_place_of(const tx_array *positions, int64_t row, int64_t rows, int64_t time)
+{
+    if (tx_array_present(positions) && positions->shape.rank == 2)
+        return (int64_t)fmin(fmax(positions->value[row], 0.0), (double)(rows - 1));
+    return tx_position_of(positions, row / time, rows, time) + row % time;
 }
 
 /* Shapes for element-wise ops: 1, odd, around vector and tile edges, ranks 1 to 4. Returns how many. */
