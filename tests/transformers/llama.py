@@ -42,6 +42,10 @@ VARIANTS = {
         YARN, mscale=0.7, mscale_all_dim=1.3, beta_fast=3.0, beta_slow=0.5, truncate=False))),
     "mistral": (MistralConfig, dict(sliding_window=None)),
     "mistral within its window": (MistralConfig, dict(sliding_window=LENGTH)),
+    "mistral beyond its window": (MistralConfig, dict(sliding_window=5)),
+    "mistral, a window of one": (MistralConfig, dict(sliding_window=1)),
+    "qwen2, windows of some layers": (Qwen2Config, dict(use_sliding_window=True, sliding_window=7, max_window_layers=1)),
+    "qwen3, windows of all layers": (Qwen3Config, dict(use_sliding_window=True, sliding_window=4, max_window_layers=0)),
     "qwen2": (Qwen2Config, {}),
     "qwen2, tied": (Qwen2Config, dict(tie_word_embeddings=True)),
     "qwen3": (Qwen3Config, dict(head_dim=10)),
@@ -117,7 +121,9 @@ def main():
         state = load_file(path)
         save_file(state | {"lm_head.weight": state["model.embed_tokens.weight"].clone()}, path, {"format": "pt"})
         compare("tied, stored twice", model, folder, program, device)
-    refuse("a window", MistralConfig, dict(sliding_window=LENGTH - 1), "sliding window", program, device)
+    refuse("windows of every second layer", Qwen2Config, dict(
+        use_sliding_window=True, sliding_window=4, max_window_layers=3,
+        layer_types=["sliding_attention", "full_attention", "full_attention"]), "layer_types", program, device)
     refuse("longrope", LlamaConfig, dict(rope_parameters=dict(
         rope_type="longrope", rope_theta=1e4, short_factor=[1.0] * 4, long_factor=[2.0] * 4,
         original_max_position_embeddings=8)), "rope_type", program, device)
