@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the Llama family with transformers: logits of random weights for every key that changes them and every scaling
-of rotary positions beyond the original length, and folders written by TX read by transformers.
+of rotary positions beyond the original length, folders written by TX read by transformers, and gradients where keys are bounded by windows.
 
     llama.py MODEL_LOGITS [DEVICE]      exit status 77: transformers is not installed
 """
+import math
 import os
 import subprocess
 import sys
@@ -67,10 +68,13 @@ def run(program, folder, out, device, shard_bytes=0):
     return subprocess.run([program, folder, out, device, str(shard_bytes)], capture_output=True, text=True)
 
 
+def ids_of(model):
+    return torch.tensor([[(b * 101 + t * 37) % model.config.vocab_size for t in range(LENGTH)] for b in range(ROWS)])
+
+
 def logits_of(model):
-    ids = torch.tensor([[(b * 101 + t * 37) % model.config.vocab_size for t in range(LENGTH)] for b in range(ROWS)])
     with torch.no_grad():
-        return model(ids).logits.double()
+        return model(ids_of(model)).logits.double()
 
 
 def compare(name, model, folder, program, device, shard_bytes=0):
@@ -94,6 +98,21 @@ def compare(name, model, folder, program, device, shard_bytes=0):
         print(f"{name}: largest relative difference {error:.1e}")
 
 
+def gradients(name, model, folder, program, device):
+    """Gradients of the mean loss over the tokens after each."""
+    model.double()
+    ids = ids_of(model)
+    model(ids, labels=ids).loss.backward()
+    with tempfile.TemporaryDirectory() as out:
+        done = run(program, folder, out, device, -1)
+        check(done.returncode == 0, f"{name}: gradients: {done.stderr.strip()}")
+        ours = load_file(os.path.join(out, "model.safetensors")) if done.returncode == 0 else {}
+    worst = max((((ours[n].double() - p.grad).abs().max() / p.grad.abs().max()).item() if n in ours else math.inf)
+                for n, p in model.named_parameters())
+    check(worst <= 1e-4, f"{name}: gradients differ by {worst}")
+    print(f"{name}: largest relative difference of a gradient {worst:.1e}")
+
+
 def refuse(name, kind, changes, words, program, device):
     """What TX does not compute is refused by name."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as out:
@@ -109,6 +128,8 @@ def main():
             model = make_model(kind, changes)
             model.save_pretrained(folder)
             compare(name, model, folder, program, device)
+            if "window" in name and changes["sliding_window"] > 1:  # of one key the scores have no gradient
+                gradients(name, model, folder, program, device)
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(LlamaConfig, {}).to(torch.bfloat16)
         model.save_pretrained(folder, max_shard_size="50KB")
