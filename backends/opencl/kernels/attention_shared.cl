@@ -2,7 +2,8 @@
  * What all attention kernels share: rows of a head in global memory.
  *
  *   D        head size; DP is D rounded up to whole vectors, the rest zero
- *   CAUSAL, LENGTHS, WINDOW, STARTS, DROPOUT, CACHED   0 or 1
+ *   CAUSAL, LENGTHS, DROPOUT, CACHED   0 or 1
+ *   WINDOW, STARTS                     the same; 0 where not given
  *
  * What takes long goes by several launches, whose work-groups are numbered from first_tile, first_head and first_b on. */
 
@@ -18,6 +19,12 @@
         int T, const __global int *starts, long sto, int heads, int kv_heads, int window, float scale, float p,  \
         int site, int first_b, int first_head, int first_tile, const __global uint *control
 
+#ifndef WINDOW
+#define WINDOW 0
+#endif
+#ifndef STARTS
+#define STARTS 0
+#endif
 #define BOUNDED (WINDOW || STARTS)
 
 /* The first key that query q sees, which stands at base + q; `starts` are those of the row's queries. */
