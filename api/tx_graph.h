@@ -58,7 +58,8 @@ tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose);
 /* Batched product over equal leading dimensions, or one operand of rank 2 for all. */
 tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpose_b);
 /* Rows of `tokens` from token_table plus rows positions[b].. of position_table (NULL: none). positions I32 [B]: where
- * the first token of each row stands, which is the length of its cache; NULL: 0. tokens [B, T] -> [B, T, C]. */
+ * the first token of each row stands, which is the length of its cache; I32 [B, T]: where each token stands; NULL: 0
+ * and on. tokens [B, T] -> [B, T, C]. */
 tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions);
 tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows);
 /* out [rows, C]: row r is the sum of the src rows whose index is r. */
@@ -88,12 +89,17 @@ typedef struct tx_attention_options {
     float scale;   /* of the scores; 0 is 1 / sqrt(head size) */
     float dropout; /* of the probabilities */
     int32_t site;  /* as in tx_dropout */
+    /* A position sees itself and the window - 1 before it; 0: all before it (Beltagy et al., Longformer, 2020; as
+     * Mistral has it). Time and memory traffic grow with the window then, not with T. Causal attention alone. */
+    int32_t window;
 } tx_attention_options;
-/* qkv [B, T, (heads + 2 kv_heads) * size] = q | k | v; lengths I32 [B] or NULL -> [B, T, heads * size]. */
-tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, const tx_attention_options *options);
+/* qkv [B, T, (heads + 2 kv_heads) * size] = q | k | v -> [B, T, heads * size]. lengths I32 [B] or NULL. starts I32
+ * [B, T] or NULL: the first position that each sees, as where several samples share a row: causal attention alone;
+ * values are 0..T-1, and what lies behind the position itself counts as the position. */
+tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, const tx_attention_options *options);
 /* Appends each row's keys and values to its caches [B, S, kv_heads * size] at positions[b] (I32 [B], 0..S-T) and lets
- * query t attend to 0..positions[b]+t. `sources` I32 [B] (or NULL): before that, the row's cache becomes a copy of that
- * of row sources[b], as beams need it. */
+ * query t attend to 0..positions[b]+t, within the window. `sources` I32 [B] (or NULL): before that, the row's cache
+ * becomes a copy of that of row sources[b], as beams need it. */
 tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
                                tx_tensor *sources, const tx_attention_options *options);
 /* Rotary positions (Su et al., RoFormer, 2021), and the ways to reach beyond the length that a model was trained at.
@@ -110,8 +116,8 @@ typedef struct tx_rope {
         theta, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f \
     } /* an initializer */
 /* Rotates the first `heads` heads of x [B, T, n * head_size], pairs (i, i + head_size / 2); the rest is copied.
- * head_size is even and at most TX_MAX_ROTARY. Token t of row b stands at positions[b] + t; positions I32 [B], NULL: 0.
- */
+ * head_size is even and at most TX_MAX_ROTARY. Token t of row b stands at positions[b] + t; positions I32 [B], NULL: 0;
+ * or at positions[b][t], I32 [B, T]. */
 #define TX_MAX_ROTARY 256
 tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions);
 /* -log softmax(logits)[label] a row: logits [..., V'], labels [...]; columns from `vocab` on are

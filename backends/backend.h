@@ -67,6 +67,7 @@ typedef struct tx_attrs {
     tx_reduction reduction;
     tx_axis axis;
     int32_t heads, kv_heads, head_size;
+    int32_t window; /* of attention: keys that a query sees at most; 0: any number */
     int32_t site;
     int32_t bucket;  /* of a collective */
     int32_t control; /* a tx_control, or -1 */

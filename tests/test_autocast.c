@@ -58,7 +58,7 @@ static network build(fixture *f)
     n.x = tx_embedding(n.tokens, n.table, NULL, NULL);
     n.normed = norm(f, n.x, "norm1");
     n.qkv = linear(f, n.normed, "qkv", WIDTH, 3 * WIDTH);
-    n.o = tx_attention(n.qkv, NULL, &options);
+    n.o = tx_attention(n.qkv, NULL, NULL, &options);
     n.projected = linear(f, n.o, "out", WIDTH, WIDTH);
     tx_tensor *x = tx_add(n.x, n.projected);
     n.up = linear(f, norm(f, x, "norm2"), "up", WIDTH, 4 * WIDTH);

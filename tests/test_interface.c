@@ -61,19 +61,30 @@ static void attention(void **state)
 {
     fixture *f = *state;
     tx_attention_options o = {.size = sizeof o, .heads = 2, .kv_heads = 2};
-    REFUSES(tx_attention(F32(2, 5, 24), NULL, &(tx_attention_options){.heads = 2}), "attention options: size is 0");
-    REFUSES(tx_attention(F32(2, 24), NULL, &o), "attention: input 0 has shape [2, 24], wanted rank 3");
-    REFUSES(tx_attention(F32(2, 5, 25), NULL, &o), "the last dimension of [2, 5, 25] is no multiple of 6 heads");
-    REFUSES(tx_attention(F32(2, 5, 24), I32(3), &o), "attention: input 1 has shape [3], wanted [2]");
-    REFUSES(tx_attention(F32(2, 5, 24), F32(2), &o), "attention: input 1 is F32, wanted I32");
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &(tx_attention_options){.heads = 2}),
+            "attention options: size is 0");
+    REFUSES(tx_attention(F32(2, 24), NULL, NULL, &o), "attention: input 0 has shape [2, 24], wanted rank 3");
+    REFUSES(tx_attention(F32(2, 5, 25), NULL, NULL, &o), "the last dimension of [2, 5, 25] is no multiple of 6 heads");
+    REFUSES(tx_attention(F32(2, 5, 24), I32(3), NULL, &o), "attention: input 1 has shape [3], wanted [2]");
+    REFUSES(tx_attention(F32(2, 5, 24), F32(2), NULL, &o), "attention: input 1 is F32, wanted I32");
     o.kv_heads = 3;
-    REFUSES(tx_attention(F32(2, 5, 24), NULL, &o), "2 heads cannot share 3 key heads");
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "2 heads cannot share 3 key heads");
     o.kv_heads = -1;
-    REFUSES(tx_attention(F32(2, 5, 24), NULL, &o), "2 heads cannot share -1 key heads");
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "2 heads cannot share -1 key heads");
     o.kv_heads = 2;
     o.dropout = 1.0f;
-    REFUSES(tx_attention(F32(2, 5, 24), NULL, &o), "attention: dropout 1 is not in [0, 1)");
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "attention: dropout 1 is not in [0, 1)");
     o.dropout = 0.0f;
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, I32(2, 5), &o), "attention: a window and starts are for causal");
+    o.causal = true;
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, I32(2), &o), "attention: input 2 has shape [2], wanted [2, 5]");
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, F32(2, 5), &o), "attention: input 2 is F32, wanted I32");
+    o.window = -1;
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "attention: a window of -1 keys");
+    o.causal = false;
+    o.window = 3;
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "attention: a window and starts are for causal");
+    o.window = 0;
     REFUSES(tx_attention_cached(F32(2, 5, 24), F32(2, 4, 8), F32(2, 4, 8), I32(2), NULL, &o),
             "the cache [2, 4, 8] does not fit [2, 5, 24]");
     REFUSES(tx_attention_cached(F32(2, 5, 24), F32(2, 9, 8), F32(2, 8, 8), I32(2), NULL, &o),

@@ -106,6 +106,8 @@ static void test_keys(void **state)
                    "hidden_act");
     assert_refused(read_text("{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", &config), TX_FORMAT,
                    "num_key_value_heads, 5");
+    assert_refused(read_text("{\"model_type\": \"qwen2\", \"layer_types\": [\"sliding_attention\"]}", &config),
+                   TX_UNSUPPORTED, "layer_types: \"sliding_attention\" of layer 0");
     assert_refused(read_text("{\"model_type\": \"llama\", \"head_dim\": 7}", &config), TX_FORMAT, "head_dim: 7");
     assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"su\"}}", &config),
                    TX_UNSUPPORTED, "rope_scaling: rope_type: \"su\"");

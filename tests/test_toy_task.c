@@ -115,7 +115,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     tx_tensor *ids = tx_find_input(graph, "input_ids"), *lengths = tx_find_input(graph, "attention_lengths");
     tx_tensor *x = tx_embedding(ids, param(graph, "letters", TX_SHAPE(LETTERS, WIDTH)), NULL, NULL);
     x = tx_linear(x, param(graph, "attention", TX_SHAPE(WIDTH, 3 * WIDTH)), NULL, false);
-    x = tx_reshape(tx_attention(x, lengths, &attention), TX_SHAPE(tx_tensor_shape(ids)->dim[0], BLOCK * WIDTH));
+    x = tx_reshape(tx_attention(x, lengths, NULL, &attention), TX_SHAPE(tx_tensor_shape(ids)->dim[0], BLOCK * WIDTH));
     return tx_linear(x, param(graph, "classes", TX_SHAPE(BLOCK * WIDTH, CLASSES)), NULL, false);
 }
 

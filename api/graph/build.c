@@ -157,6 +157,7 @@ static tx_attrs attention_attrs(const tx_tensor *qkv, const tx_attention_options
     attrs.scale = o->scale != 0.0f ? o->scale : 1.0f / sqrtf((float)head_size);
     attrs.p = o->dropout;
     attrs.site = o->site;
+    attrs.window = o->window;
     return attrs;
 }
 
@@ -168,11 +169,11 @@ static bool options_fit(tx_tensor *x, size_t size, size_t wanted)
     return false;
 }
 
-tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, const tx_attention_options *options)
+tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, const tx_attention_options *options)
 {
     if (!qkv || !options_fit(qkv, options->size, sizeof *options))
         return NULL;
-    return EMIT(qkv, .op = TX_OP_ATTENTION, .attrs = attention_attrs(qkv, options), .in = {qkv, lengths});
+    return EMIT(qkv, .op = TX_OP_ATTENTION, .attrs = attention_attrs(qkv, options), .in = {qkv, lengths, starts});
 }
 
 tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,

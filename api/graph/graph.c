@@ -310,6 +310,14 @@ static void narrow(tx_tensor *t, int64_t low, int64_t high, bool ignore)
     r->ignore = r->ignore && ignore;
 }
 
+/* Positions of rows of `time` tokens each, or of all tokens, that enter a table (or none). */
+static void narrow_places(tx_tensor *positions, const tx_tensor *table, int64_t time)
+{
+    if (positions)
+        narrow(positions, 0, !table ? INT32_MAX : table->shape.dim[0] - (positions->shape.rank == 2 ? 0 : time - 1),
+               false);
+}
+
 /* Dimension `d` of an operand. */
 #define DIM(op, name, d) n->in[TX_IN(op, name)]->shape.dim[d]
 
@@ -318,11 +326,8 @@ static void narrow_indices(const tx_node *n)
     switch (n->op) {
     case TX_OP_EMBEDDING:
         narrow(n->in[TX_IN(embedding, tokens)], 0, DIM(embedding, table, 0), false);
-        narrow(n->in[TX_IN(embedding, positions)], 0,
-               n->in[TX_IN(embedding, position_table)]
-                   ? DIM(embedding, position_table, 0) - DIM(embedding, tokens, 1) + 1
-                   : INT32_MAX,
-               false);
+        narrow_places(n->in[TX_IN(embedding, positions)], n->in[TX_IN(embedding, position_table)],
+                      DIM(embedding, tokens, 1));
         break;
     case TX_OP_ROTARY:
         narrow(n->in[TX_IN(rotary, positions)], 0, INT32_MAX, false);
@@ -344,6 +349,7 @@ static void narrow_indices(const tx_node *n)
         break;
     case TX_OP_ATTENTION:
         narrow(n->in[TX_IN(attention, lengths)], 1, DIM(attention, qkv, 1) + 1, false);
+        narrow(n->in[TX_IN(attention, starts)], 0, DIM(attention, qkv, 1), false);
         break;
     default:
         break;

@@ -66,6 +66,14 @@ tx_status tx_want_positions(const tx_infer *c, int i, int64_t batch)
     return tx_want_shape(c, i, &TX_SHAPE(batch));
 }
 
+tx_status tx_want_places(const tx_infer *c, int i, int64_t batch, int64_t time)
+{
+    if (c->in[i].shape.rank != 2)
+        return tx_want_positions(c, i, batch);
+    TX_TRY(tx_want_dtype(c, i, TX_I32));
+    return tx_want_shape(c, i, &TX_SHAPE(batch, time));
+}
+
 void tx_give(const tx_infer *c, int i, tx_dtype dtype, tx_shape shape)
 {
     c->out[i].dtype = dtype;

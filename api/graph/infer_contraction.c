@@ -78,7 +78,22 @@ static tx_status check_qkv(const tx_infer *c, int i, int64_t *head_size)
                        TX_TEXT(c->in[i].shape), parts);
     if (!(a->p >= 0.0f && a->p < 1.0f))
         return tx_fail(TX_INVALID, "%s: dropout %g is not in [0, 1)", tx_want_name(c), (double)a->p);
+    if (a->window < 0)
+        return tx_fail(TX_INVALID, "%s: a window of %d keys", tx_want_name(c), a->window);
     *head_size = last / parts;
+    return TX_OK;
+}
+
+/* What bounds the keys from above, operand `lengths`, and from below, the next operand and the window. */
+static tx_status check_bounds(const tx_infer *c, int lengths, const tx_shape *qkv)
+{
+    const int starts = lengths + 1;
+    TX_TRY(tx_want_dtype(c, lengths, TX_I32));
+    TX_TRY(tx_want_shape(c, lengths, &TX_SHAPE(qkv->dim[0])));
+    TX_TRY(tx_want_dtype(c, starts, TX_I32));
+    TX_TRY(tx_want_shape(c, starts, &TX_SHAPE(qkv->dim[0], qkv->dim[1])));
+    if (!c->attrs->causal && (c->attrs->window > 0 || tx_present(&c->in[starts])))
+        return tx_fail(TX_INVALID, "%s: a window and starts are for causal attention", tx_want_name(c));
     return TX_OK;
 }
 
@@ -88,8 +103,7 @@ tx_status tx_infer_attention(const tx_infer *c)
     TX_TRY(tx_want_float_type(c, 0));
     TX_TRY(check_qkv(c, 0, &d));
     int64_t batch = c->in[0].shape.dim[0], time = c->in[0].shape.dim[1];
-    TX_TRY(tx_want_dtype(c, 1, TX_I32));
-    TX_TRY(tx_want_shape(c, 1, &TX_SHAPE(batch)));
+    TX_TRY(check_bounds(c, TX_IN(attention, lengths), &c->in[0].shape));
     tx_give(c, 0, c->in[0].dtype, TX_SHAPE(batch, time, c->attrs->heads * d));
     tx_give(c, 1, TX_F32, TX_SHAPE(batch, c->attrs->heads, time));
     return TX_OK;
@@ -108,8 +122,7 @@ tx_status tx_infer_attention_grad(const tx_infer *c)
     TX_TRY(tx_want_shape(c, 0, &o));
     TX_TRY(tx_want_shape(c, 2, &o));
     TX_TRY(tx_want_shape(c, 3, &lse));
-    TX_TRY(tx_want_dtype(c, 4, TX_I32));
-    TX_TRY(tx_want_shape(c, 4, &TX_SHAPE(batch)));
+    TX_TRY(check_bounds(c, TX_IN(attention_grad, lengths), &c->in[1].shape));
     tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
     tx_give(c, 1, TX_F32, lse);
     return TX_OK;

@@ -74,7 +74,7 @@ tx_status tx_infer_rotary(const tx_infer *c)
     const tx_attrs *a = c->attrs;
     TX_TRY(tx_want_dtype(c, 0, TX_F32));
     TX_TRY(tx_want_rank(c, 0, 3));
-    TX_TRY(tx_want_positions(c, 1, c->in[0].shape.dim[0]));
+    TX_TRY(tx_want_places(c, 1, c->in[0].shape.dim[0], c->in[0].shape.dim[1]));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (a->head_size < 2 || a->head_size % 2 != 0 || last % a->head_size != 0 || a->heads < 0 ||
         a->head_size > TX_MAX_ROTARY || a->heads > last / a->head_size || !(a->rope.theta > 0.0f) ||
@@ -96,7 +96,7 @@ tx_status tx_infer_embedding(const tx_infer *c)
     TX_TRY(tx_want_dtype(c, 2, c->in[1].dtype));
     TX_TRY(tx_want_rank(c, 2, 2));
     const tx_shape *tokens = &c->in[0].shape;
-    TX_TRY(tx_want_positions(c, 3, tokens->dim[0]));
+    TX_TRY(tx_want_places(c, 3, tokens->dim[0], tokens->dim[1]));
     int64_t channels = c->in[1].shape.dim[1];
     if (tx_present(&c->in[2]) && (c->in[2].shape.dim[1] != channels || c->in[2].shape.dim[0] < tokens->dim[1]))
         return tx_fail(TX_INVALID, "embedding: positions %s do not fit tokens %s and table %s", TX_TEXT(c->in[2].shape),

@@ -2,11 +2,23 @@
  * Arithmetic and least traffic of a command. */
 #include "api/graph/op.h"
 
-/* Pairs of query and key that attention looks at. */
+#include <math.h>
+
+/* Pairs of query and key that attention looks at. Where starts are an operand they are not known here: all that the
+ * window leaves. */
 static double attention_pairs(const tx_command *c, const tx_shape *qkv)
 {
     double batch = (double)qkv->dim[0], time = (double)qkv->dim[1];
-    return batch * c->attrs.heads * (c->attrs.causal ? time * (time + 1) / 2 : time * time);
+    double window = c->attrs.window > 0 && c->attrs.window < time ? c->attrs.window : time;
+    double seen = c->attrs.causal ? window * (window + 1) / 2 + (time - window) * window : time * time;
+    return batch * c->attrs.heads * seen;
+}
+
+/* Rows of a cache that `time` queries of a sample look at; how much of it is in use is not known here: all of it. */
+static double cached_rows(const tx_command *c)
+{
+    double rows = (double)c->in[1].shape.dim[1], time = (double)c->in[0].shape.dim[1];
+    return c->attrs.window > 0 ? fmin(rows, c->attrs.window + time - 1) : rows;
 }
 
 static double head_size(const tx_command *c, const tx_shape *qkv)
@@ -25,9 +37,11 @@ static double flops_of(const tx_command *c)
         return 4.0 * attention_pairs(c, &c->in[0].shape) * head_size(c, &c->in[0].shape);
     case TX_OP_ATTENTION_GRAD: /* scores again, and four products */
         return 10.0 * attention_pairs(c, &c->in[1].shape) * head_size(c, &c->in[1].shape);
-    case TX_OP_ATTENTION_CACHED: /* the part of the cache in use is not known here: all of it */
-        return 4.0 * (double)c->in[0].shape.dim[0] * (double)c->in[0].shape.dim[1] * (double)c->in[1].shape.dim[1] *
-               c->attrs.heads * head_size(c, &c->in[0].shape);
+    case TX_OP_ATTENTION_CACHED: { /* a query sees no more than the window */
+        double seen = c->attrs.window > 0 ? fmin(cached_rows(c), c->attrs.window) : cached_rows(c);
+        return 4.0 * (double)c->in[0].shape.dim[0] * (double)c->in[0].shape.dim[1] * seen * c->attrs.heads *
+               head_size(c, &c->in[0].shape);
+    }
     default: { /* one a result element: these ops are bound by memory */
         int64_t count = tx_present(&c->out[0]) ? tx_operand_count(&c->out[0]) : 0;
         if (tx_present(&c->in[0]) && tx_operand_count(&c->in[0]) > count)
@@ -47,8 +61,10 @@ static double bytes_of(const tx_command *c)
                (double)sizeof(float);
     for (int i = 0; i < TX_MAX_IN; i++) {
         bool table = (c->op == TX_OP_EMBEDDING && i > 0) || (c->op == TX_OP_GATHER && i == 0);
+        bool cache = c->op == TX_OP_ATTENTION_CACHED && (i == 1 || i == 2);
+        double part = cache ? cached_rows(c) / (double)c->in[i].shape.dim[1] : 1.0;
         if (tx_present(&c->in[i]) && !table) /* of a table only the rows that are looked up are read */
-            bytes += (double)tx_operand_bytes(&c->in[i]);
+            bytes += (double)tx_operand_bytes(&c->in[i]) * part;
     }
     int32_t outputs = tx_op_info_of(c->op)->outputs;
     for (int i = 0; i < outputs; i++)

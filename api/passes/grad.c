@@ -80,7 +80,7 @@ static void grad_attention(const grad *c)
 {
     DIN(c, attention, qkv) = EMIT(c, .op = TX_OP_ATTENTION_GRAD, .attrs = c->node->attrs,
                                   .in = {c->dout[0], IN(c, attention, qkv), OUT(c, attention, o),
-                                         OUT(c, attention, lse), IN(c, attention, lengths)});
+                                         OUT(c, attention, lse), IN(c, attention, lengths), IN(c, attention, starts)});
 }
 
 static void grad_layer_norm(const grad *c)
@@ -206,14 +206,18 @@ static void grad_rotary(const grad *c)
 static void grad_embedding(const grad *c)
 {
     const bool of_positions = WANT(c, embedding, position_table).need;
-    if (of_positions && IN(c, embedding, positions)) {
-        tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "embedding: no gradient of positions that are an operand"));
+    tx_tensor *positions = IN(c, embedding, positions);
+    if (of_positions && positions && positions->shape.rank == 1) {
+        tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "embedding: no gradient of positions by the row"));
         return;
     }
     if (WANT(c, embedding, table).need)
         DIN(c, embedding, table) =
             tx_scatter_add(IN(c, embedding, tokens), c->dout[0], IN(c, embedding, table)->shape.dim[0]);
-    if (of_positions) {
+    if (of_positions && positions) {
+        DIN(c, embedding, position_table) =
+            tx_scatter_add(positions, c->dout[0], IN(c, embedding, position_table)->shape.dim[0]);
+    } else if (of_positions) {
         tx_attrs attrs = plain;
         attrs.rows = IN(c, embedding, position_table)->shape.dim[0];
         DIN(c, embedding, position_table) = EMIT(c, .op = TX_OP_POSITION_GRAD, .attrs = attrs, .in = {c->dout[0]});

@@ -3,6 +3,8 @@
  * and sum (Dao, FlashAttention-2, 2023). */
 #include "backends/cpu/tile.h"
 
+#include <float.h>
+
 /* A thread's part of the scratch memory. */
 typedef struct tx_forward_space {
     float score[TX_TILE * TX_TILE];
@@ -52,23 +54,24 @@ static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_
     tx_tile_transpose(space->query, head->q + query * head->q_row, head->q_row, queries, size,
                       call->command->attrs.scale);
     for (int64_t i = 0; i < TX_TILE; i++) {
-        space->greatest[i] = -INFINITY;
+        space->greatest[i] = -FLT_MAX; /* a tile may hide all its keys from a query */
         space->sum[i] = 0.0f;
     }
-    for (int64_t key = 0;; key += TX_TILE) {
+    const int64_t begin = tx_tile_begin(head, query, queries);
+    for (int64_t key = begin;; key += TX_TILE) {
         const int64_t keys = tx_tile_keys(head, key, query + queries);
         if (keys <= 0)
             break;
-        const tx_pair pair = {head, key, keys, query, queries};
+        const tx_pair pair = {head, key, keys, query, queries, key == begin};
         tx_pair_scores(&pair, head->k + key * head->kv_row, space->query, space->score);
-        tx_tile_mask(head, key, keys, query, -INFINITY, space->score);
+        tx_tile_mask(&pair, -INFINITY, space->score);
         soften(space, keys, lanes);
         if (site->threshold) {
             tx_tile_draw(site, head->plane, key, keys, query, queries, space->keep);
             for (int64_t j = 0; j < keys * TX_TILE; j++)
                 space->score[j] *= space->keep[j];
         }
-        for (int64_t i = 0; key > 0 && i < queries; i++)
+        for (int64_t i = 0; !pair.first && i < queries; i++)
             scale_row(o + i * o_row, size, space->factor[i]);
         tx_pair_to_queries(&pair, space->score, head->v + key * head->kv_row, o, o_row);
     }
@@ -104,18 +107,20 @@ static void forward_stored(const tx_cpu_call *call, const tx_packed *at, tx_head
     forward_tile(call, head, site, query, queries, (float *)call->out[0] + at->o, at->o_row, lse, space);
 }
 
-/* A tile of a head of 16 bits: its queries and all keys that they see are widened behind the thread's other memory, the
- * result narrowed. */
+/* A tile of a head of 16 bits: its queries and the tiles of keys that they see are widened behind the thread's other
+ * memory, the result narrowed. */
 static void forward_wide(const tx_cpu_call *call, const tx_packed *at, tx_head *head, const tx_site *site,
                          int64_t query, int64_t queries, float *lse, tx_forward_space *space)
 {
-    const int64_t size = head->size, row = 3 * size;
+    const int64_t size = head->size, row = 3 * size, begin = tx_tile_begin(head, query, queries);
     const int64_t seen = head->causal && query + queries < head->keys ? query + queries : head->keys;
     const tx_dtype type = call->command->in[0].dtype;
     float *copy = (float *)(void *)((char *)space + tx_cpu_attention_scratch(size)), *o = copy + head->queries * row;
     tx_widen_rows(copy + query * row, row, call->in[0], type, at->q + query * at->row, at->row, queries, size);
-    tx_widen_rows(copy + size, row, call->in[0], type, at->k, at->row, seen, size);
-    tx_widen_rows(copy + 2 * size, row, call->in[0], type, at->v, at->row, seen, size);
+    tx_widen_rows(copy + begin * row + size, row, call->in[0], type, at->k + begin * at->row, at->row, seen - begin,
+                  size);
+    tx_widen_rows(copy + begin * row + 2 * size, row, call->in[0], type, at->v + begin * at->row, at->row, seen - begin,
+                  size);
     head->q = copy;
     head->k = copy + size;
     head->v = copy + 2 * size;
@@ -136,7 +141,7 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
     const int64_t size = width / (heads + 2 * kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
     const int64_t unit = (int64_t)tx_dtype_size(call->command->in[0].dtype);
     tx_forward *forward = call->command->in[0].dtype == TX_F32 ? forward_stored : forward_wide;
-    const int32_t *lengths = call->in[1];
+    const int32_t *lengths = call->in[1], *starts = call->in[2];
     for (int64_t item = first; item < last; item++) {
         const int64_t query = item % tiles * TX_TILE, h = item / tiles % heads, b = item / tiles / heads;
         const int64_t valid = tx_tile_valid(lengths, b, length);
@@ -155,6 +160,8 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
             .queries = length,
             .keys = valid,
             .causal = attrs->causal,
+            .window = attrs->window,
+            .starts = starts ? starts + b * length : NULL,
             .plane = (uint32_t)h,
         };
         const tx_site site = tx_site_of(call, b);
@@ -195,21 +202,21 @@ static float soften_row(const tx_head *head, const float *query, int64_t key, in
     return greatest;
 }
 
-/* One query; it sees keys 0..keys-1, which it meets in pieces as long as the space for scores. */
-static void forward_row(const tx_head *head, int64_t query, int64_t keys, float scale, float *restrict o,
-                        tx_forward_space *space)
+/* One query; it meets the keys that it sees in pieces as long as the space for scores. */
+static void forward_row(const tx_head *head, int64_t query, float scale, float *restrict o, tx_forward_space *space)
 {
+    const int64_t begin = tx_head_first(head, query), end = head->offset + query + 1;
     const int64_t piece = TX_TILE * TX_TILE, size = head->size;
     const float *q = head->q + query * head->q_row;
     float greatest = -INFINITY, sum = 0.0f;
     memset(o, 0, (size_t)size * sizeof *o);
-    for (int64_t key = 0; key < keys; key += piece) {
-        const int64_t count = keys - key < piece ? keys - key : piece;
+    for (int64_t key = begin; key < end; key += piece) {
+        const int64_t count = end - key < piece ? end - key : piece;
         const float before = greatest;
         greatest = soften_row(head, q, key, count, scale, before, space->score);
-        const float factor = key > 0 ? expf(before - greatest) : 0.0f;
+        const float factor = key > begin ? expf(before - greatest) : 0.0f;
         sum *= factor;
-        if (key > 0)
+        if (key > begin)
             scale_row(o, size, factor);
         for (int64_t j = 0; j < count; j++) {
             const float *restrict v = head->v + (key + j) * head->kv_row;
@@ -221,17 +228,18 @@ static void forward_row(const tx_head *head, int64_t query, int64_t keys, float 
     scale_row(o, size, 1.0f / sum);
 }
 
-/* A head whose operands are of 16 bits: its queries and all keys that they see are widened behind the thread's other
- * memory, as those of forward_wide. Where its results go. */
+/* A head whose operands are of 16 bits: its queries and the tiles of keys that they see are widened behind the thread's
+ * other memory, as those of forward_wide. Where its results go. */
 static float *widen_cached(const tx_cpu_call *call, tx_head *head, const tx_packed *at, int64_t query, int64_t queries,
                            tx_forward_space *space)
 {
     const tx_dtype type = call->command->in[0].dtype;
-    const int64_t size = head->size, row = 3 * size, seen = head->offset + query + queries;
+    const int64_t size = head->size, row = 3 * size, begin = tx_tile_begin(head, query, queries);
+    const int64_t seen = head->offset + query + queries - begin, at_k = at->k + begin * head->kv_row;
     float *copy = (float *)(void *)((char *)space + tx_cpu_attention_scratch(size));
     tx_widen_rows(copy + query * row, row, call->in[0], type, at->q, at->row, queries, size);
-    tx_widen_rows(copy + size, row, call->in[1], type, at->k, head->kv_row, seen, size);
-    tx_widen_rows(copy + 2 * size, row, call->in[2], type, at->v, head->kv_row, seen, size);
+    tx_widen_rows(copy + begin * row + size, row, call->in[1], type, at_k, head->kv_row, seen, size);
+    tx_widen_rows(copy + begin * row + 2 * size, row, call->in[2], type, at_k, head->kv_row, seen, size);
     head->q = copy;
     head->k = copy + size;
     head->v = copy + 2 * size;
@@ -262,6 +270,7 @@ static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, i
             .keys = start + length,
             .offset = start,
             .causal = true,
+            .window = attrs->window,
         };
         const tx_site site = {.threshold = 0};
         const tx_packed place = {.q = (b * length + query) * width + h * size,
@@ -277,7 +286,7 @@ static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, i
         if (queries >= FEW_QUERIES)
             forward_tile(call, &head, &site, query, queries, o, o_row, NULL, space);
         for (int64_t t = 0; t < queries && queries < FEW_QUERIES; t++)
-            forward_row(&head, query + t, start + query + t + 1, attrs->scale, o + t * o_row, space);
+            forward_row(&head, query + t, attrs->scale, o + t * o_row, space);
         if (wide)
             tx_narrow_rows(call->out[0], type, place.o, place.o_row, o, size, queries, size);
     }

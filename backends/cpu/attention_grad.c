@@ -19,14 +19,13 @@ typedef struct tx_backward_rows {
 } tx_backward_rows;
 
 /* p = exp(score - lse), 0 where masked or where a lane has no query. */
-static void probabilities(const tx_head *head, int64_t key, int64_t keys, int64_t query, int64_t queries,
-                          const float *lse, float *p)
+static void probabilities(const tx_pair *pair, const float *lse, float *p)
 {
-    for (int64_t j = 0; j < keys; j++) {
+    for (int64_t j = 0; j < pair->keys; j++) {
         float *row = p + j * TX_TILE;
-        TX_SIMD for (int64_t i = 0; i < queries; i++) row[i] = tx_exp(row[i] - lse[i]);
+        TX_SIMD for (int64_t i = 0; i < pair->queries; i++) row[i] = tx_exp(row[i] - lse[i]);
     }
-    tx_tile_mask(head, key, keys, query, 0.0f, p);
+    tx_tile_mask(pair, 0.0f, p);
 }
 
 /* p = p (keep dp - delta) scale: the gradient of the unscaled scores. */
@@ -53,14 +52,15 @@ static void backward_tile(const tx_cpu_call *call, const tx_head *head, const tx
     float *dout = space->query + size * TX_TILE, *p = space->p, *dp = space->dp;
     tx_tile_transpose(space->query, q, head->q_row, queries, size, scale);
     tx_tile_transpose(dout, rows->dout, rows->out_row, queries, size, 1.0f);
-    for (int64_t key = 0;; key += TX_TILE) {
+    const int64_t begin = tx_tile_begin(head, query, queries);
+    for (int64_t key = begin;; key += TX_TILE) {
         const int64_t keys = tx_tile_keys(head, key, query + queries);
         if (keys <= 0)
             break;
         const float *k = head->k + key * row, *v = head->v + key * row;
-        const tx_pair pair = {head, key, keys, query, queries};
+        const tx_pair pair = {head, key, keys, query, queries, key == begin};
         tx_pair_scores(&pair, k, space->query, p);
-        probabilities(head, key, keys, query, queries, rows->lse, p);
+        probabilities(&pair, rows->lse, p);
         const float *kept = p;
         if (drop) {
             tx_tile_draw(site, head->plane, key, keys, query, queries, space->keep);
@@ -71,7 +71,7 @@ static void backward_tile(const tx_cpu_call *call, const tx_head *head, const tx
         tx_pair_to_keys(&pair, kept, rows->dout, rows->out_row, rows->dv + key * row);
         tx_pair_scores(&pair, v, dout, dp);
         score_gradients(keys, queries, rows->delta, scale, drop, space);
-        tx_tile_mask(head, key, keys, query, 0.0f, p); /* dp is not set everywhere */
+        tx_tile_mask(&pair, 0.0f, p); /* dp is not set everywhere */
         tx_pair_to_keys(&pair, p, q, head->q_row, rows->dk + key * row);
         tx_pair_to_queries(&pair, p, k, rows->dq, row);
     }
@@ -105,6 +105,7 @@ static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, i
     const tx_attrs *attrs = &call->command->attrs;
     const int64_t length = g->length, width = g->row, size = g->size, b = g->b, h = g->group * g->shared + i;
     const int64_t valid = tx_tile_valid(call->in[4], b, length), out_row = g->out_row;
+    const int32_t *starts = call->in[5];
     const float *dout = g->dout + i * size, *lse = (const float *)call->in[3] + (b * attrs->heads + h) * length;
     float *dq = g->dqkv + g->q + i * size, *delta = (float *)call->out[1] + (b * attrs->heads + h) * length;
     const tx_head head = {
@@ -117,6 +118,8 @@ static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, i
         .queries = length,
         .keys = valid,
         .causal = attrs->causal,
+        .window = attrs->window,
+        .starts = starts ? starts + b * length : NULL,
         .plane = (uint32_t)h,
     };
     const tx_site site = tx_site_of(call, b);

@@ -104,6 +104,13 @@ static inline int64_t tx_cpu_position(const tx_cpu_call *call, int i, int64_t b,
     return position < 0 ? 0 : position < most ? position : most;
 }
 
+/* Where token t of row b stands in a table of `rows` rows: operand `i` is of rows of `time` tokens, or of tokens. */
+static inline int64_t tx_cpu_place(const tx_cpu_call *call, int i, int64_t b, int64_t t, int64_t time, int64_t rows)
+{
+    const bool of_tokens = call->in[i] && call->command->in[i].shape.rank == 2;
+    return of_tokens ? tx_cpu_position(call, i, b * time + t, rows - 1) : tx_cpu_position(call, i, b, rows - time) + t;
+}
+
 /* ---- Device ---------------------------------------------------------------------------------- */
 
 struct tx_buffer {

@@ -81,7 +81,7 @@ static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t las
     for (int64_t t = first; t < last; t++) {
         int64_t turned_to = -1;
         for (int64_t b = 0; b < batch; b++) {
-            const int64_t position = tx_cpu_position(call, 1, b, INT32_MAX) + t;
+            const int64_t position = tx_cpu_place(call, 1, b, t, length, INT32_MAX + length);
             if (position != turned_to)
                 rotary_angles(attrs, frequency, turned_to = position, cosine, sine);
             const float *x = (const float *)call->in[0] + (b * length + t) * width;

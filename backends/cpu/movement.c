@@ -25,11 +25,11 @@ static void embedding_rows(const tx_cpu_call *call, int64_t first, int64_t last,
 {
     const tx_shape *shape = &call->command->out[0].shape;
     const int64_t width = tx_shape_last(shape), length = tx_shape_last(&call->command->in[0].shape);
-    const int64_t most = call->in[2] ? call->command->in[2].shape.dim[0] - length : 0;
+    const int64_t places = call->in[2] ? call->command->in[2].shape.dim[0] : length;
     const int32_t *tokens = call->in[0];
     (void)thread;
     for (int64_t row = first; row < last; row++)
-        embed_row(call, tokens[row], tx_cpu_position(call, 3, row / length, most) + row % length, row, width);
+        embed_row(call, tokens[row], tx_cpu_place(call, 3, row / length, row % length, length, places), row, width);
 }
 
 void TX_CPU_NAME(embedding)(const tx_cpu_call *call)

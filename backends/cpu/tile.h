@@ -100,13 +100,16 @@ static inline void tx_narrow_rows(void *y, tx_dtype dtype, int64_t first, int64_
 
 /* ---- Tiles ------------------------------------------------------------------------------------------ */
 
-/* One head of one sample. Query t sees keys 0..keys-1, when causal only those up to offset + t. */
+/* One head of one sample. Query t sees keys 0..keys-1, when causal only those up to offset + t, and of these only those
+ * that window (0: none) and starts (of each query; NULL: none) leave. */
 typedef struct tx_head {
     const float *q, *k, *v;
     int64_t q_row, kv_row; /* elements from one row to the next */
     int64_t size;          /* of a row */
     int64_t queries, keys, offset;
     bool causal;
+    int64_t window;
+    const int32_t *starts;
     uint32_t plane;
 } tx_head;
 
@@ -138,6 +141,32 @@ static inline void tx_tile_transpose(float *to, const float *from, int64_t row, 
     }
 }
 
+/* The first key that a query sees. */
+static inline int64_t tx_head_first(const tx_head *head, int64_t query)
+{
+    const int64_t own = head->offset + query;
+    int64_t first = head->window > 0 && own >= head->window ? own - head->window + 1 : 0;
+    if (head->starts && head->starts[query] > first)
+        first = head->starts[query];
+    return first < own ? first : own;
+}
+
+static inline bool tx_head_bounded(const tx_head *head)
+{
+    return head->window > 0 || head->starts;
+}
+
+/* The first tile of keys, by its first key, that one of `queries` queries sees part of. */
+static inline int64_t tx_tile_begin(const tx_head *head, int64_t query, int64_t queries)
+{
+    int64_t first = tx_head_bounded(head) ? head->keys : 0;
+    for (int64_t i = 0; i < queries && first > 0; i++) {
+        const int64_t own = tx_head_first(head, query + i);
+        first = own < first ? own : first;
+    }
+    return first / TX_TILE * TX_TILE;
+}
+
 /* Keys of the tile from `key` on that at least one of the queries up to `query_end` sees. */
 static inline int64_t tx_tile_keys(const tx_head *head, int64_t key, int64_t query_end)
 {
@@ -160,24 +189,30 @@ static inline int64_t tx_tile_first(const tx_head *head, int64_t key, int64_t qu
     return hidden > 0 ? hidden : 0;
 }
 
-/* Where a query must not see a key, score becomes `value`; tile [keys][TX_TILE] starts at (key, query). */
-static inline void tx_tile_mask(const tx_head *head, int64_t key, int64_t keys, int64_t query, float value,
-                                float *score)
+/* A tile of `keys` keys at `key` and one of `queries` queries at `query`; `first`: the queries have met no keys yet. */
+typedef struct tx_pair {
+    const tx_head *head;
+    int64_t key, keys, query, queries;
+    bool first;
+} tx_pair;
+
+/* Where a query must not see a key, score [keys][TX_TILE] becomes `value`. */
+static inline void tx_tile_mask(const tx_pair *t, float value, float *score)
 {
-    for (int64_t j = 0; j < keys; j++) {
-        const int64_t first = tx_tile_first(head, key + j, query), end = first < TX_TILE ? first : TX_TILE;
+    for (int64_t j = 0; j < t->keys; j++) {
+        const int64_t first = tx_tile_first(t->head, t->key + j, t->query), end = first < TX_TILE ? first : TX_TILE;
         for (int64_t i = 0; i < end; i++)
+            score[j * TX_TILE + i] = value;
+    }
+    for (int64_t i = 0; i < t->queries && tx_head_bounded(t->head); i++) {
+        const int64_t hidden = tx_head_first(t->head, t->query + i) - t->key, end = hidden < t->keys ? hidden : t->keys;
+        for (int64_t j = 0; j < end; j++)
             score[j * TX_TILE + i] = value;
     }
 }
 
-/* The three products of attention between a tile of `keys` keys at `key` and one of `queries` queries at `query`.
- * Strips of rows leave out most of what a causal mask hides; that is not written, or taken for 0. */
-typedef struct tx_pair {
-    const tx_head *head;
-    int64_t key, keys, query, queries;
-} tx_pair;
-
+/* The three products of attention between the tiles of a pair. Strips of rows leave out most of what a causal mask
+ * hides; that is not written, or taken for 0. */
 #define TX_STRIP (2 * TX_PANEL)
 
 static inline int64_t tx_tile_strip(int64_t from, int64_t count)
@@ -208,7 +243,7 @@ static inline void tx_pair_to_keys(const tx_pair *t, const float *tile, const fl
     }
 }
 
-/* out [query] = (for the first tile of keys) or += tile [key][query] transposed times rows of keys. */
+/* out [query] = (where they have met no keys yet) or += tile [key][query] transposed times rows of keys. */
 static inline void tx_pair_to_queries(const tx_pair *t, const float *tile, const float *rows, float *out,
                                       int64_t out_row)
 {
@@ -217,7 +252,7 @@ static inline void tx_pair_to_queries(const tx_pair *t, const float *tile, const
         const int64_t end = t->head->offset + t->query + i + count - t->key; /* keys that the last one sees */
         const int64_t keys = t->head->causal && end < t->keys ? end : t->keys;
         if (keys > 0)
-            tx_tile_product(t->key > 0, count, t->head->size, keys, tile + i, 1, TX_TILE, rows, t->head->kv_row,
+            tx_tile_product(!t->first, count, t->head->size, keys, tile + i, 1, TX_TILE, rows, t->head->kv_row,
                             out + i * out_row, out_row);
     }
 }

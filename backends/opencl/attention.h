@@ -14,8 +14,10 @@ typedef struct tx_cl_attention {
     const tx_command *command;
     int64_t B, T, S, last;
     int32_t heads, kv_heads, d;
+    int32_t window;           /* at most S; 0: none */
+    const tx_operand *starts; /* NULL: none */
     bool cpu, cached;
-    char facts[96]; /* options that do not depend on tiles */
+    char facts[128]; /* options that do not depend on tiles */
 } tx_cl_attention_job;
 
 /* How one kernel runs. */
@@ -51,7 +53,8 @@ extern const char *const tx_cl_attention_keys[]; /* those of each kernel: "atten
 /* Whether a form of this name is for this device. */
 bool tx_cl_attention_knows(const tx_context *context, const char *name);
 
-/* Runs the form on a small problem of several tiles, with the command's causality, lengths, dropout and head size, and
+/* Runs the form on a small problem of several tiles, with the command's causality, lengths, window, starts, dropout and
+ * head size, and
  * compares it with sums in double. A wrong result is TX_DEVICE with a message. */
 tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                 const tx_cl_attention_form *form);

@@ -31,7 +31,7 @@ static void cut(const tx_cl_attention_job *a, tx_command *c)
         if (!tx_present(o))
             continue;
         if (o->dtype == TX_I32)
-            o->shape = TX_SHAPE(B);
+            o->shape = o->shape.rank == 2 ? TX_SHAPE(B, T) : TX_SHAPE(B);
         else
             o->shape = sums ? TX_SHAPE(B, a->heads, T) : TX_SHAPE(B, T, tx_shape_last(&o->shape));
         if (o->dtype != TX_I32)
@@ -57,6 +57,9 @@ static tx_status measure(tx_context *context, const tx_cl_question *q, int id, d
     if (!host)
         return tx_fail(TX_MEMORY, "out of host memory");
     tx_cl_solo_fill(&solo, (int32_t)solo.command.out[0].shape.dim[1], host); /* lengths of whole rows */
+    if (s->a->starts)                                                        /* as rows of one sample */
+        memset(host + solo.command.in[s->kernel == TX_CL_FORWARD ? 2 : 5].offset, 0,
+               (size_t)tx_operand_bytes(s->a->starts));
     context->forced = &forced;
     tx_status status = tx_cl_solo_open(context, &solo, host);
     context->forced = NULL;
@@ -74,15 +77,18 @@ static void describe(const subject *s, tx_cl_question *q)
 {
     const tx_cl_attention_job *a = s->a;
     const tx_attrs *attrs = &a->command->attrs;
+    char window[16] = "";
+    if (a->window > 0)
+        snprintf(window, sizeof window, " w%d", tx_cl_class_of(a->window));
     if (a->cached) {
-        q->proven = snprintf(q->key, sizeof q->key, TX_CL_ATTENTION_CACHED " d%d %d/%d b%d t%d s%d", a->d, a->heads,
-                             a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), tx_cl_class_of(a->S));
+        q->proven = snprintf(q->key, sizeof q->key, TX_CL_ATTENTION_CACHED " d%d %d/%d b%d t%d s%d%s", a->d, a->heads,
+                             a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), tx_cl_class_of(a->S), window);
         return;
     }
     const bool forward = s->kernel == TX_CL_FORWARD, lengths = tx_present(&a->command->in[forward ? 1 : 4]);
-    snprintf(q->key, sizeof q->key, "%s d%d %d/%d b%d t%d%s%s%s", tx_cl_attention_keys[s->kernel], a->d, a->heads,
+    snprintf(q->key, sizeof q->key, "%s d%d %d/%d b%d t%d%s%s%s%s%s", tx_cl_attention_keys[s->kernel], a->d, a->heads,
              a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), attrs->causal ? " causal" : "",
-             lengths ? " lengths" : "", attrs->p > 0.0f ? " dropout" : "");
+             lengths ? " lengths" : "", window, a->starts ? " starts" : "", attrs->p > 0.0f ? " dropout" : "");
     q->proven = (int)strlen(q->key);
     tx_command c;
     cut(a, &c);

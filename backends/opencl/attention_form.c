@@ -32,7 +32,7 @@ static int64_t cpu_floats(const tile *t, tx_cl_attention_kernel kernel, int64_t 
 {
     const int64_t padded = tx_cl_blocks(d, 16) * 16, row_tiles = kernel == TX_CL_FORWARD ? 1 : 2;
     const int64_t column_tiles = kernel == TX_CL_FORWARD ? 3 : 4; /* with their transposes */
-    return (row_tiles * t->rows + column_tiles * t->cols) * padded + row_tiles * t->rows * t->cols + 2 * t->cols;
+    return (row_tiles * t->rows + column_tiles * t->cols) * padded + row_tiles * t->rows * t->cols + 3 * t->cols;
 }
 
 /* Buffer, scores and two floats a row of kernels/attention_gpu_tile.cl. */

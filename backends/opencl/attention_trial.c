@@ -18,6 +18,7 @@ typedef struct trial {
     tx_cl_solo solo;
     tx_cl_attention_kernel kernel;
     int64_t T, length; /* T: rows of keys */
+    int64_t sample;    /* tokens of a sample, where a row has several; else of a row */
     int64_t first;     /* query that the command's first is: with caches it has the last ones alone */
     bool cached;
     int32_t heads, kv_heads, d, last;
@@ -52,17 +53,27 @@ static double dot(const float *x, const float *y, int32_t d)
     return sum;
 }
 
-/* Keys that query i sees, their probabilities, and what dropout makes of these. */
+/* Where the sample of a position begins, where a row has several: in the middle of tiles. */
+static int64_t start_of(const trial *t, int64_t i)
+{
+    return i / t->sample * t->sample;
+}
+
+/* The end of the keys that query i sees, their probabilities from key 0 on, and what dropout makes of these. */
 static int64_t attend(const trial *t, const float *qkv, int32_t head, int64_t i, double *lse)
 {
     const tx_attrs *attrs = &t->solo.command.attrs;
     const int64_t keys = i >= t->length ? 0 : attrs->causal ? i + 1 : t->length;
+    const int64_t first = attrs->window > 0 && i >= attrs->window ? i - attrs->window + 1 : 0;
     const int32_t key = t->heads + head / (t->heads / t->kv_heads);
     double *p = t->row, *factor = t->row + t->T, sum = 0.0;
     for (int64_t j = 0; j < keys; j++) {
+        const bool hidden = j < first || j < start_of(t, i);
         const tx_random draw = tx_draw(SEED_LO, SEED_HI, STEP, SAMPLE, (uint32_t)attrs->site, (uint32_t)head,
                                        (uint32_t)i, (uint32_t)j >> 2);
-        p[j] = exp((double)attrs->scale * dot(qkv + i * t->last + head * t->d, qkv + j * t->last + key * t->d, t->d));
+        p[j] = hidden ? 0.0
+                      : exp((double)attrs->scale *
+                            dot(qkv + i * t->last + head * t->d, qkv + j * t->last + key * t->d, t->d));
         factor[j] = attrs->p <= 0.0f                                     ? 1.0
                     : draw.word[j & 3] >= tx_dropout_threshold(attrs->p) ? 1.0 / (1.0 - (double)attrs->p)
                                                                          : 0.0;
@@ -146,6 +157,8 @@ static void lay_out(trial *t, const tx_cl_attention_job *a, const tx_cl_attentio
     *c = tx_cl_solo_command(a->command->op, &a->command->attrs);
     c->attrs.heads = t->heads;
     c->attrs.kv_heads = t->kv_heads;
+    c->attrs.window = a->command->attrs.window > 0 ? (int32_t)tile / 2 + 3 : 0; /* tiles are passed over */
+    t->sample = t->T;
     t->cached = a->cached;
     if (a->cached) {
         lay_out_cached(t, a, form);
@@ -164,6 +177,10 @@ static void lay_out(trial *t, const tx_cl_attention_job *a, const tx_cl_attentio
     }
     if (tx_present(lengths))
         c->in[backward ? 4 : 1] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(1)};
+    if (tx_present(&lengths[1])) {
+        c->in[backward ? 5 : 2] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(1, t->T)};
+        t->sample = tile + 7;
+    }
     c->out[0] = backward ? qkv : o;
     c->out[1] = lse;
     t->solo.controls.word[TX_CONTROL_SEED_LO].u32 = SEED_LO;
@@ -210,6 +227,8 @@ static tx_status set_up(trial *t)
     if (!t->before || !t->after || !t->o || !t->lse || !t->dqkv || !t->row)
         return tx_fail(TX_MEMORY, "out of host memory");
     tx_cl_solo_fill(&t->solo, (int32_t)(t->cached ? t->first : t->length), t->before);
+    for (int64_t i = 0; t->sample < t->T && i < t->T; i++)
+        ((int32_t *)(void *)(t->before + c->in[backward ? 5 : 2].offset))[i] = (int32_t)start_of(t, i);
     for (int i = 0; i < 2; i++) /* NaN in what is to be stored over */
         if (tx_present(&c->out[i]))
             memset(t->before + c->out[i].offset, 0xFF, (size_t)tx_operand_bytes(&c->out[i]));

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+/* `lengths` and the operand behind it, `starts`, are no operands of attention with caches. */
 static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c, const tx_operand *qkv,
                                     const tx_operand *lengths)
 {
@@ -19,10 +20,12 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
     a.T = shape->dim[shape->rank - 2];
     a.B = tx_shape_rows(shape) / a.T;
     a.S = cached ? c->in[1].shape.dim[c->in[1].shape.rank - 2] : a.T;
+    a.window = (int32_t)tx_cl_least(c->attrs.window, a.S);
+    a.starts = !cached && tx_present(&lengths[1]) ? &lengths[1] : NULL;
     a.d = (int32_t)(a.last / (a.heads + 2 * a.kv_heads));
-    snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d %s", a.d,
+    snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d%s%s %s", a.d,
              c->attrs.causal || cached, !cached && tx_present(lengths), c->attrs.p > 0.0f && !cached, cached,
-             tx_cl_type(qkv));
+             a.window > 0 ? " -DWINDOW=1" : "", a.starts ? " -DSTARTS=1" : "", tx_cl_type(qkv));
     return a;
 }
 
@@ -73,7 +76,8 @@ static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_a
              f->cpu ? 16 : 4, f->group, f->rows, f->cols, f->micro, f->out_rows);
     tx_cl_launch(b, kernels[kernel].source[f->cpu], options, kernels[kernel].name, 3, global, local);
     kernels[kernel].operands(b, c, a);
-    TX_CL_I32(b, a->heads, a->kv_heads);
+    TX_CL_OPERANDS(b, a->starts);
+    TX_CL_I32(b, a->heads, a->kv_heads, a->window);
     TX_CL_F32(b, c->attrs.scale, c->attrs.p);
     TX_CL_I32(b, c->attrs.site, (int32_t)first[2], (int32_t)first[1], (int32_t)first[0]);
     tx_cl_arg_control(b);
@@ -91,7 +95,8 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
     tx_status status = tx_cl_attention_choose(b->context, a, kernel, &f, note);
     if (status != TX_OK)
         return status;
-    const double scores = (double)(a->B * a->heads * a->T) * (double)a->S * (c->attrs.causal ? 0.5 : 1.0);
+    const double keys = (double)(a->window > 0 ? tx_cl_least(a->window + f.cols, a->S) : a->S);
+    const double scores = (double)(a->B * a->heads * a->T) * keys * (c->attrs.causal && !a->window ? 0.5 : 1.0);
     const int64_t whole[3] = {tx_cl_blocks(a->T, kernel == TX_CL_GRAD_KV && !f.cpu ? f.cols : f.rows),
                               kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads, a->B};
     int64_t share[3], first[3], part[3];
@@ -145,7 +150,7 @@ static void launch_delta(tx_cl_builder *b, const tx_command *c, const tx_cl_atte
     TX_CL_I32(b, (int32_t)a->T, a->heads);
 }
 
-/* in: do, qkv, o, lse, lengths. Row sums first, then queries, then keys and values. */
+/* in: do, qkv, o, lse, lengths, starts. Row sums first, then queries, then keys and values. */
 tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
 {
     const tx_cl_attention_job a = describe(b, c, &c->in[1], &c->in[4]);

@@ -193,7 +193,7 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
     TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.heads, c->attrs.head_size);
     tx_cl_arg_values(b, sizeof frequency, 1, frequency);
     TX_CL_F32(b, c->attrs.rope.magnitude);
-    TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]));
+    TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]) ? c->in[1].shape.rank : 0);
     TX_CL_OPERANDS(b, &c->in[1]);
     return b->status;
 }

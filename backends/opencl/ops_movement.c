@@ -19,7 +19,7 @@ tx_status tx_cl_embedding(tx_cl_builder *b, const tx_command *c)
     move(b, c, "embedding", c->in[1].dtype, c->out[0].dtype, columns, tx_operand_count(&c->in[0]));
     tx_cl_arg_all(b, c);
     TX_CL_I64(b, columns, tx_shape_last(&c->in[0].shape), tx_present(&c->in[2]) ? c->in[2].shape.dim[0] : 0);
-    TX_CL_I32(b, tx_present(&c->in[2]) && tx_present(&c->in[3]));
+    TX_CL_I32(b, tx_present(&c->in[2]) && tx_present(&c->in[3]) ? c->in[3].shape.rank : 0);
     return b->status;
 }
 

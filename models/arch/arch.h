@@ -82,9 +82,11 @@ typedef struct tx_arch_options {
  *
  *     input_ids          I32 [B, T]: tokens
  *     attention_lengths  I32 [B]: keys from lengths[b] on are masked. Without it none are
- *     positions          with caches, I32 [B]: where the first token of each row stands
- *     sources            with caches, I32 [B]: the row whose cache each row goes on with (beams). Without it its own
- *     rows               I32 [R], indices into the B * T positions: logits of these alone, [R, V']. Without it of all
+ *     attention_starts   I32 [B, T], without caches: the first position that each sees. Without it 0. For samples side
+ * by side in a row: where the sample begins that the position belongs to position_ids       I32 [B, T], without caches:
+ * where each token stands. Without it 0, 1, .. positions          with caches, I32 [B]: where the first token of each
+ * row stands sources            with caches, I32 [B]: the row whose cache each row goes on with (beams). Without it its
+ * own rows               I32 [R], indices into the B * T positions: logits of these alone, [R, V']. Without it of all
  *
  * and gives [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing. Other heads know no caches;
  * a classifier gives [B, labels]. What else an architecture knows its header tells. Declares the parameters

@@ -24,7 +24,8 @@ typedef struct llama_config {
     int64_t num_key_value_heads; /* 0: as many as there are heads (null in the file) */
     int64_t head_dim;            /* 0: hidden_size / heads */
     int64_t sliding_window;      /* 0: none */
-    bool use_sliding_window;     /* a key of Qwen's */
+    int64_t max_window_layers;   /* of Qwen's: the first layer that has the window */
+    bool use_sliding_window;     /* the same */
     bool attention_bias, mlp_bias, tie_word_embeddings;
     bool qkv_bias;   /* Qwen2: biases of q, k and v, none of the output */
     bool head_norms; /* Qwen3: heads of q and k are normalised */
@@ -81,6 +82,12 @@ static const char *const activations[] = {"silu"};
         KEY(sliding_window), TX_KEY_INT_OR_NULL, .min = 1, .max = 1 << 24 \
     }
 
+#define QWEN_WINDOW_KEYS                                          \
+    WINDOW_KEY, {KEY(use_sliding_window), TX_KEY_BOOL, .min = 0}, \
+    {                                                             \
+        KEY(max_window_layers), TX_KEY_INT, .max = 1 << 12        \
+    }
+
 static const tx_config_key llama_keys[] = {
     COMMON_KEYS,    HEAD_DIM_KEY, {KEY(attention_bias), TX_KEY_BOOL, .min = 0}, {KEY(mlp_bias), TX_KEY_BOOL, .min = 0},
     {.name = NULL},
@@ -88,18 +95,12 @@ static const tx_config_key llama_keys[] = {
 static const tx_config_key mistral_keys[] = {COMMON_KEYS, HEAD_DIM_KEY, WINDOW_KEY, {.name = NULL}};
 static const tx_config_key qwen2_keys[] = {
     COMMON_KEYS,
-    WINDOW_KEY,
-    {KEY(use_sliding_window), TX_KEY_BOOL, .min = 0},
+    QWEN_WINDOW_KEYS,
     {.name = NULL},
 };
 
 static const tx_config_key qwen3_keys[] = {
-    COMMON_KEYS,
-    HEAD_DIM_KEY,
-    WINDOW_KEY,
-    {KEY(use_sliding_window), TX_KEY_BOOL, .min = 0},
-    {KEY(attention_bias), TX_KEY_BOOL, .min = 0},
-    {.name = NULL},
+    COMMON_KEYS, HEAD_DIM_KEY, QWEN_WINDOW_KEYS, {KEY(attention_bias), TX_KEY_BOOL, .min = 0}, {.name = NULL},
 };
 
 static const tx_fixed_key fixed_keys[] = {{.name = NULL}};
@@ -122,16 +123,42 @@ static const llama_config llama_defaults = {DEFAULTS(tx_llama, 32000, 2048, 1100
 static const llama_config mistral_defaults = {DEFAULTS(tx_mistral, 32000, 131072, 14336, 8, 1, 2),
                                               .use_sliding_window = true, .sliding_window = 4096};
 static const llama_config qwen2_defaults = {DEFAULTS(tx_qwen2, 151936, 32768, 22016, 32, -1, -1), .qkv_bias = true,
-                                            .sliding_window = 4096};
+                                            .sliding_window = 4096, .max_window_layers = 28};
 
 static const llama_config qwen3_defaults = {DEFAULTS(tx_qwen3, 151936, 32768, 22016, 32, -1, -1), .head_dim = 128,
-                                            .sliding_window = 4096, .head_norms = true};
+                                            .sliding_window = 4096, .max_window_layers = 28, .head_norms = true};
+
+/* Keys that a position of a layer sees; 0: all before it. */
+static int64_t window_of(const llama_config *c, int64_t layer)
+{
+    return c->use_sliding_window && layer >= c->max_window_layers ? c->sliding_window : 0;
+}
+
+/* transformers writes "layer_types" of what the other keys say; a list of another kind would not be heeded. */
+static tx_status check_layer_types(const tx_json *json, const llama_config *c)
+{
+    tx_json *types;
+    tx_status status =
+        tx_json_has(json, "layer_types") ? tx_json_get(json, "layer_types", TX_JSON_ARRAY, &types) : TX_NOT_FOUND;
+    for (size_t i = 0; !status && i < tx_json_size(types); i++) {
+        const char *type = "";
+        status = tx_json_as_string(tx_json_at(types, i), "layer_types", &type);
+        if (!status && strcmp(type, window_of(c, (int64_t)i) ? "sliding_attention" : "full_attention") != 0)
+            status = tx_fail(TX_UNSUPPORTED,
+                             "layer_types: \"%.40s\" of layer %zu is not what use_sliding_window, sliding_window and "
+                             "max_window_layers say; other lists are not implemented",
+                             type, i);
+    }
+    return status == TX_NOT_FOUND ? TX_OK : status;
+}
 
 static tx_status read_rest(const tx_json *json, tx_config *config)
 {
     llama_config *c = (llama_config *)config;
     c->qkv_bias = c->attention_bias || config->architecture == &tx_qwen2;
-    return tx_rope_read(json, config->positions, &c->rope);
+    tx_status status = tx_rope_read(json, config->positions, &c->rope);
+    const bool layered = config->architecture == &tx_qwen2 || config->architecture == &tx_qwen3;
+    return status || !layered ? status : check_layer_types(json, c);
 }
 
 static tx_status write_rest(const tx_config *config, tx_json *json)
@@ -238,7 +265,7 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     const llama_config *c = llama_of(b->config);
     const int32_t heads = (int32_t)c->base.heads, of_kv = (int32_t)kv_heads(c), size = (int32_t)head_size(c);
     const tx_rope rope = tx_rope_of(&c->rope, size);
-    tx_attention_options options = {.heads = heads, .kv_heads = of_kv};
+    tx_attention_options options = {.heads = heads, .kv_heads = of_kv, .window = (int32_t)window_of(c, layer)};
     tx_tensor *qkv = linear(b, x, c->qkv_bias);
     if (c->head_norms)
         qkv = tx_head_norm(qkv, tx_stack_take(b), heads, of_kv, (float)c->rms_norm_eps);
@@ -256,25 +283,10 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     return tx_add(x, linear(b, h, c->mlp_bias));
 }
 
-/* What lies outside a window would have to be masked. */
-static tx_status check_window(const tx_stack *b)
-{
-    const llama_config *c = llama_of(b->config);
-    const int64_t tokens = tx_tensor_shape(b->tokens)->dim[1];
-    const int64_t longest = b->options->cache > tokens ? b->options->cache : tokens;
-    if (c->use_sliding_window && c->sliding_window > 0 && longest > c->sliding_window)
-        return tx_graph_fail(b->graph,
-                             tx_fail(TX_UNSUPPORTED,
-                                     "%s: texts of %" PRId64 " tokens are longer than the sliding window, %" PRId64
-                                     ", whose mask is not implemented",
-                                     b->config->architecture->type, longest, c->sliding_window));
-    return TX_OK;
-}
-
 static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
     tx_stack b;
-    if (tx_stack_open(graph, config, options, &b) || check_window(&b))
+    if (tx_stack_open(graph, config, options, &b))
         return NULL;
     tx_tensor *embedding = tx_stack_take(&b);
     tx_tensor *x = tx_stack_embed(&b, embedding, NULL);

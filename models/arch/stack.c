@@ -117,6 +117,8 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
         return tx_fail(TX_INVALID, "%" PRId64 " positions asked for, the model has %" PRId64, positions, c->positions);
     if (o->cache > 0 && c->architecture->head != TX_HEAD_CAUSAL_LM)
         return tx_fail(TX_UNSUPPORTED, "%s continues no texts", c->architecture->class_name);
+    if (o->cache > 0 && (tx_find_input(graph, "attention_starts") || tx_find_input(graph, "position_ids")))
+        return tx_fail(TX_INVALID, "with a cache: no starts and no position_ids");
     if (o->cache > 0 && (o->train || tx_find_input(graph, "attention_lengths") || tokens_in_row > o->cache))
         return tx_fail(TX_INVALID,
                        "with a cache of %" PRId64 " positions: no training, no lengths, at most that many tokens a row",
@@ -135,7 +137,7 @@ tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_
                         .config = config,
                         .options = options,
                         .tokens = tx_find_input(graph, "input_ids"),
-                        .positions = tx_find_input(graph, "positions")};
+                        .positions = tx_find_input(graph, options->cache > 0 ? "positions" : "position_ids")};
     return TX_OK;
 }
 
@@ -178,7 +180,8 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
     options->dropout = stack->options->train ? (float)dropout : 0.0f;
     options->site = stack->next_site++;
     if (stack->options->cache == 0)
-        return tx_attention(qkv, tx_find_input(stack->graph, "attention_lengths"), options);
+        return tx_attention(qkv, tx_find_input(stack->graph, "attention_lengths"),
+                            tx_find_input(stack->graph, "attention_starts"), options);
     tx_tensor *k = cache(stack, qkv, options, block, "key"), *v = cache(stack, qkv, options, block, "value");
     return tx_attention_cached(qkv, k, v, stack->positions, tx_find_input(stack->graph, "sources"), options);
 }

@@ -41,7 +41,7 @@ typedef struct tx_stack {
     tx_graph *graph;
     const tx_config *config;
     const tx_arch_options *options;
-    tx_tensor *tokens, *positions; /* inputs of the graph; the latter NULL without caches */
+    tx_tensor *tokens, *positions; /* inputs of the graph; the latter NULL where rows begin at 0 */
     int32_t next_param;
     int32_t next_site; /* of dropout */
 } tx_stack;

@@ -14,7 +14,7 @@ import tempfile
 try:
     import torch
     from safetensors.torch import load_file
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, LlamaConfig
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, LlamaConfig, MistralConfig
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -45,6 +45,9 @@ RANDOM = {
                          num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2, eos_token_id=7,
                          rope_parameters=dict(rope_type="llama3", rope_theta=1e4, factor=4.0, low_freq_factor=1.0,
                                               high_freq_factor=4.0, original_max_position_embeddings=64)),
+    "mistral": MistralConfig(vocab_size=1000, max_position_embeddings=400, hidden_size=96, intermediate_size=200,
+                             num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2, eos_token_id=7,
+                             sliding_window=19),
 }
 
 

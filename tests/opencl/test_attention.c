@@ -25,10 +25,14 @@ typedef struct shape {
     int32_t heads, kv_heads, d;
     bool causal, lengths;
     float p;
+    int32_t window;
+    bool starts;
 } shape;
 
 /* Few: a form takes seconds to compile. */
-static const shape shapes[] = {{2, 70, 4, 2, 64, true, false, 0.1f}, {1, 33, 3, 3, 40, false, true, 0.0f}};
+static const shape shapes[] = {{2, 70, 4, 2, 64, true, false, 0.1f, 0, false},
+                               {1, 33, 3, 3, 40, false, true, 0.0f, 0, false},
+                               {1, 70, 2, 1, 32, true, false, 0.0f, 9, true}};
 
 static tx_operand f32(tx_shape s)
 {
@@ -44,6 +48,7 @@ static tx_command command_of(const shape *s, bool backward)
                     .attrs = {.heads = s->heads,
                               .kv_heads = s->kv_heads,
                               .causal = s->causal,
+                              .window = s->window,
                               .p = s->p,
                               .scale = (float)(1.0 / sqrt((double)s->d))}};
     for (int i = 0; i < TX_MAX_IN; i++)
@@ -55,6 +60,8 @@ static tx_command command_of(const shape *s, bool backward)
         c.in[i] = gradient[i];
     if (s->lengths)
         c.in[backward ? 4 : 1] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(s->B)};
+    if (s->starts)
+        c.in[backward ? 5 : 2] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(s->B, s->T)};
     c.out[0] = backward ? qkv : o;
     c.out[1] = lse;
     return c;
@@ -165,6 +172,7 @@ int main(void)
             good = try_forms(context, &shapes[i], (tx_cl_attention_kernel)kernel, false) && good;
     shape token = shapes[0];
     good = try_forms(context, &token, TX_CL_FORWARD, true) && good; /* a prompt, and a token behind it */
+    token.window = 9;
     token.T = 1;
     good = try_forms(context, &token, TX_CL_FORWARD, true) && good;
     good = declines(context) && good;

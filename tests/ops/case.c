@@ -184,6 +184,8 @@ static double fill_one(const tx_spec *s, const tx_case *c, int64_t operand, int6
         return i % 5 == 2 ? TX_IGNORE_LABEL : whole;
     case TX_FILL_LENGTHS:
         return i == 0 ? s->hi : i == 1 ? s->lo : whole;
+    case TX_FILL_STARTS:
+        return i / last % 2 ? whole : (double)(i % last / (1 + last / 3) * (1 + last / 3));
     case TX_FILL_SPECIAL:
         return i < 27 ? special(i) : real;
     case TX_FILL_HOLES:

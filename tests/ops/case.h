@@ -8,6 +8,8 @@
 
 #include "backends/backend.h"
 
+#include <math.h>
+
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
 /* The value nearest to x (ties to even) that `dtype` can hold. Written without bit tricks, on purpose. */
@@ -74,6 +76,7 @@ typedef enum tx_fill_kind {
     TX_FILL_SPARSE,  /* whole numbers in [lo, hi), every fifth -1 */
     TX_FILL_LABELS,  /* whole numbers in [lo, hi), every fifth TX_IGNORE_LABEL */
     TX_FILL_LENGTHS, /* whole numbers: hi, then lo, then between */
+    TX_FILL_STARTS,  /* where the sample of each position begins, for samples side by side; odd rows INDEX */
     TX_FILL_SPECIAL, /* ties, subnormals, overflows, infinities and NaN of the 16-bit types, then UNIFORM */
     TX_FILL_HOLES,   /* UNIFORM; row 0 is -inf but for its first element, row 1 all -inf */
     TX_FILL_NAN,     /* UNIFORM with one NaN in the middle */
@@ -199,6 +202,14 @@ static inline int64_t tx_position_of(const tx_array *positions, int64_t b, int64
 {
     double p = tx_array_present(positions) ? positions->value[b] : 0.0;
     return p < 0.0 ? 0 : p > (double)(rows - time) ? rows - time : (int64_t)p;
+}
+
+/* The same of a token, row = b time + t: positions of two dimensions are of tokens. */
+static inline int64_t tx_place_of(const tx_array *positions, int64_t row, int64_t rows, int64_t time)
+{
+    if (tx_array_present(positions) && positions->shape.rank == 2)
+        return (int64_t)fmin(fmax(positions->value[row], 0.0), (double)(rows - 1));
+    return tx_position_of(positions, row / time, rows, time) + row % time;
 }
 
 /* Shapes for element-wise ops: 1, odd, around vector and tile edges, ranks 1 to 4. Returns how many. */

@@ -88,14 +88,21 @@ static tx_tensor *matmul_shared_left_tt(tx_builder *b)
 static tx_tensor *attention_causal(tx_builder *b)
 {
     tx_attention_options o = {.size = sizeof o, .heads = 4, .kv_heads = 2, .causal = true};
-    return tx_attention(real(b, "qkv", TX_SHAPE(2, 5, 8 * 3)), NULL, &o);
+    return tx_attention(real(b, "qkv", TX_SHAPE(2, 5, 8 * 3)), NULL, NULL, &o);
+}
+
+static tx_tensor *attention_bounded(tx_builder *b)
+{
+    tx_attention_options o = {.size = sizeof o, .heads = 2, .kv_heads = 1, .causal = true, .window = 3};
+    tx_tensor *starts = input(b, TX_I32, TX_SHAPE(2, 6), 0.0, 4.0);
+    return tx_attention(real(b, "qkv", TX_SHAPE(2, 6, 4 * 3)), NULL, starts, &o);
 }
 
 static tx_tensor *attention_lengths(tx_builder *b)
 {
     tx_attention_options o = {.size = sizeof o, .heads = 2, .kv_heads = 2, .scale = 0.7f, .dropout = 0.25f, .site = 4};
     tx_tensor *lengths = input(b, TX_I32, TX_SHAPE(3), 2.0, 6.0);
-    return tx_attention(real(b, "qkv", TX_SHAPE(3, 5, 6 * 4)), lengths, &o);
+    return tx_attention(real(b, "qkv", TX_SHAPE(3, 5, 6 * 4)), lengths, NULL, &o);
 }
 
 /* ---- Normalisation -------------------------------------------------------------------------------- */
@@ -279,7 +286,7 @@ static tx_tensor *transformer(tx_builder *b)
         tx_tensor *gamma = parameter(b, name[0], TX_INIT_ONE, 0.5f, TX_SHAPE(C)), *beta = real(b, name[1], TX_SHAPE(C));
         tx_tensor *qkv =
             tx_linear(tx_layer_norm(x, gamma, beta, 1e-2f), real(b, name[2], TX_SHAPE(C, 3 * C)), NULL, false);
-        x = tx_add(x, tx_attention(qkv, NULL, &o));
+        x = tx_add(x, tx_attention(qkv, NULL, NULL, &o));
         tx_tensor *up =
             tx_gelu(tx_linear(x, parameter(b, name[3], TX_INIT_UNIFORM, 0.5f, TX_SHAPE(C, 2 * C)), NULL, false), false);
         x = tx_add(x, tx_linear(up, parameter(b, name[4], TX_INIT_UNIFORM, 0.5f, TX_SHAPE(2 * C, C)), NULL, false));
@@ -300,6 +307,7 @@ static const tx_graph_case cases[] = {
     {"matmul ta tb, one left operand", matmul_shared_left_tt, 1},
     {"attention, causal, grouped", attention_causal, 1},
     {"attention, lengths, dropout", attention_lengths, 1},
+    {"attention, window, starts", attention_bounded, 1},
     {"layer_norm", layer_norm, 1},
     {"rms_norm", rms_norm, 1},
     {"head_norm", head_norm, 1},

@@ -4,7 +4,9 @@
 #include "tests/ops/case.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Sizes of a call and where things lie in its packed operand. */
 typedef struct layout {
@@ -39,7 +41,17 @@ static int64_t value_at(const layout *l, int64_t b, int64_t t, int64_t h)
     return key_at(l, b, t, h) + l->kv_heads * l->size;
 }
 
-/* How many keys query t sees; 0 for rows beyond the length. */
+/* The first key that query t sees, which stands at `place`. `starts` is absent, or follows `lengths` in the call. */
+static int64_t first_seen(const tx_call *call, const tx_array *starts, const layout *l, int64_t b, int64_t t,
+                          int64_t place)
+{
+    double first = call->attrs.window > 0 ? (double)(place - call->attrs.window + 1) : 0.0;
+    if (starts && tx_array_present(starts))
+        first = fmax(first, starts->value[b * l->time + t]);
+    return (int64_t)fmin(fmax(first, 0.0), (double)place);
+}
+
+/* The end of the keys that query t sees; 0 for rows beyond the length. */
 static int64_t keys_seen(const tx_call *call, const tx_array *lengths, const layout *l, int64_t b, int64_t t)
 {
     int64_t length = tx_array_present(lengths) ? (int64_t)lengths->value[b] : l->time;
@@ -107,19 +119,20 @@ static void attention_reference(tx_call *call)
     double *p = calloc((size_t)l.time * 2, sizeof *p), *extra = p ? p + l.time : NULL;
     for (int64_t i = 0; p && i < l.batch * l.heads * l.time; i++) {
         int64_t b = i / (l.heads * l.time), h = i / l.time % l.heads, t = i % l.time;
-        int64_t n = keys_seen(call, &call->in[1], &l, b, t);
+        int64_t first = first_seen(call, &call->in[2], &l, b, t, t);
+        int64_t n = keys_seen(call, &call->in[1], &l, b, t) - first;
         double lse = 0.0, lse_magnitude = 0.0;
         if (n > 0)
-            lse = scores(x + query_at(&l, b, t, h), x + key_at(&l, b, 0, h), n, l.row, &l, p, extra);
+            lse = scores(x + query_at(&l, b, t, h), x + key_at(&l, b, first, h), n, l.row, &l, p, extra);
         for (int64_t j = 0; j < n; j++) {
             double probability = exp(p[j] - lse);
             lse_magnitude += probability * extra[j];
             extra[j] += 1.0 + fabs(lse);
-            p[j] = probability * kept(call, b, h, t, j);
+            p[j] = probability * kept(call, b, h, t, first + j);
         }
         tx_array_put(&call->out[1], i, lse, n > 0 ? 1.0 + fabs(lse) + lse_magnitude : 0.0);
-        weighted_sum(&call->out[0], ((b * l.time + t) * l.heads + h) * l.size, p, extra, x + value_at(&l, b, 0, h), n,
-                     l.row, l.size);
+        weighted_sum(&call->out[0], ((b * l.time + t) * l.heads + h) * l.size, p, extra, x + value_at(&l, b, first, h),
+                     n, l.row, l.size);
     }
     free(p);
 }
@@ -153,13 +166,14 @@ static void gradient_row(tx_call *call, const layout *l, int64_t b, int64_t h, i
 {
     tx_array *dx = &call->out[0];
     const double *x = call->in[1].value;
+    int64_t first = first_seen(call, &call->in[5], l, b, t, t);
     int64_t n = keys_seen(call, &call->in[4], l, b, t), row = ((b * l->time + t) * l->heads + h) * l->size;
     const double *dy = call->in[0].value + row, *o = call->in[2].value + row;
     double lse = call->in[3].value[(b * l->heads + h) * l->time + t], d_magnitude;
     double d = dot(dy, o, l->size, &d_magnitude);
     if (n > 0)
         scores(x + query_at(l, b, t, h), x + key_at(l, b, 0, h), n, l->row, l, score, extra);
-    for (int64_t j = 0; j < n; j++) {
+    for (int64_t j = first; j < n; j++) {
         double p = exp(score[j] - lse), keep = kept(call, b, h, t, j), dp_magnitude;
         double grow = 1.0 + extra[j] + fabs(lse);
         double dp = keep * dot(dy, x + value_at(l, b, j, h), l->size, &dp_magnitude);
@@ -198,8 +212,9 @@ static void attention_cached_reference(tx_call *call)
     double *p = calloc((size_t)capacity * 2, sizeof *p), *extra = p ? p + capacity : NULL;
     for (int64_t i = 0; p && i < l.batch * l.time * l.heads; i++) {
         int64_t b = i / (l.time * l.heads), t = i / l.heads % l.time, h = i % l.heads;
-        int64_t n = tx_position_of(&call->in[3], b, capacity, l.time) + t + 1,
-                at = b * capacity * row + h / (l.heads / l.kv_heads) * l.size;
+        int64_t place = tx_position_of(&call->in[3], b, capacity, l.time) + t;
+        int64_t first = first_seen(call, NULL, &l, b, t, place), n = place + 1 - first,
+                at = (b * capacity + first) * row + h / (l.heads / l.kv_heads) * l.size;
         double lse = scores(call->in[0].value + query_at(&l, b, t, h), call->in[1].value + at, n, row, &l, p, extra);
         for (int64_t j = 0; j < n; j++) {
             p[j] = exp(p[j] - lse);
@@ -236,6 +251,20 @@ static const variant variants[] = {
     {1, 66, 2, 1, 10, true, false, 0.0f},  {1, 1, 2, 2, 64, false, false, 0.0f},
 };
 
+/* Keys are bounded from below. */
+static const struct {
+    variant v;
+    int32_t window;
+    bool starts;
+} bounded[] = {
+    {{1, 130, 2, 1, 16, true, false, 0.0f}, 7, false}, {{1, 200, 2, 2, 32, true, false, 0.0f}, 64, false},
+    {{1, 65, 1, 1, 64, true, false, 0.0f}, 1, false},  {{2, 70, 1, 1, 24, true, false, 0.0f}, 1000, false},
+    {{2, 150, 4, 2, 12, true, true, 0.2f}, 33, false}, {{2, 129, 2, 1, 16, true, false, 0.0f}, 0, true},
+    {{3, 300, 1, 1, 8, true, true, 0.0f}, 0, true},    {{2, 260, 3, 1, 20, true, false, 0.3f}, 0, true},
+    {{2, 193, 4, 2, 72, true, true, 0.1f}, 50, true},
+};
+#define BOUNDED (sizeof bounded / sizeof bounded[0])
+
 static const variant big = {4, 1024, 12, 12, 64, true, false, 0.0f};
 
 static tx_case *add_variant(tx_cases *list, const variant *v)
@@ -271,6 +300,19 @@ static tx_spec lengths_spec(const variant *v)
                       v->batch > 1 ? v->time : v->time - 3);
 }
 
+/* Bounds a case as row i says; starts, operand `starts`, also lie beyond the position itself. */
+static void bound(tx_case *c, size_t i, int32_t starts)
+{
+    const variant *v = &bounded[i].v;
+    const size_t length = strlen(c->label);
+    snprintf(c->label + length, sizeof c->label - length, " window %d%s", bounded[i].window,
+             bounded[i].starts ? " starts" : "");
+    c->attrs.window = bounded[i].window;
+    c->flags |= bounded[i].window == 1 ? TX_CASE_ZEROS : 0u; /* one key, as where there is one token */
+    if (bounded[i].starts)
+        c->in[starts] = tx_spec_of(TX_I32, TX_SHAPE(v->batch, v->time), TX_FILL_STARTS, 0.0, v->time);
+}
+
 static void add_attention(tx_cases *list, const variant *v)
 {
     tx_case *c = add_variant(list, v);
@@ -285,6 +327,10 @@ static void attention_cases(tx_cases *list)
 {
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
         add_attention(list, &variants[i]);
+    for (size_t i = 0; i < BOUNDED; i++) {
+        add_attention(list, &bounded[i].v);
+        bound(&list->item[list->count - 1], i, 2);
+    }
     tx_case_chunks(list);
     add_attention(list, &variants[1]);
     list->item[list->count - 1].in[0].fill = TX_FILL_NAN;
@@ -314,6 +360,10 @@ static void attention_grad_cases(tx_cases *list)
 {
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
         add_gradient(list, &variants[i]);
+    for (size_t i = 0; i < BOUNDED; i++) {
+        add_gradient(list, &bounded[i].v);
+        bound(&list->item[list->count - 1], i, 5);
+    }
     tx_case_chunks(list);
     tx_case_half(list, 7, false);
     add_gradient(list, &big);
@@ -324,14 +374,23 @@ static void attention_cached_cases(tx_cases *list)
 {
     static const struct {
         variant v;
-        int32_t capacity, first, last; /* positions */
+        int32_t capacity, first, last, window; /* positions; as the attribute */
     } cached[] = {
-        {{1, 1, 1, 1, 8, true, false, 0.0f}, 1, 0, 0},         {{2, 1, 4, 2, 16, true, false, 0.0f}, 33, 0, 17},
-        {{1, 5, 2, 2, 64, true, false, 0.0f}, 64, 59, 59},     {{2, 17, 3, 1, 24, true, false, 0.0f}, 40, 0, 23},
-        {{1, 1, 2, 1, 256, true, false, 0.0f}, 130, 128, 128}, {{1, 1, 8, 4, 8, true, false, 0.0f}, 512, 0, 300},
-        {{5, 1, 4, 4, 32, true, false, 0.0f}, 100, 0, 99},     {{3, 5, 4, 2, 20, true, false, 0.0f}, 90, -7, 86},
-        {{4, 2, 2, 2, 64, true, false, 0.0f}, 200, 1, 160},    {{1, 1, 2, 1, 8, true, false, 0.0f}, 9000, 0, 8999},
-        {{1, 70, 2, 1, 80, true, false, 0.0f}, 150, 60, 60},   {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 0, 1000},
+        {{1, 1, 1, 1, 8, true, false, 0.0f}, 1, 0, 0, 0},
+        {{2, 1, 4, 2, 16, true, false, 0.0f}, 33, 0, 17, 0},
+        {{1, 5, 2, 2, 64, true, false, 0.0f}, 64, 59, 59, 0},
+        {{2, 17, 3, 1, 24, true, false, 0.0f}, 40, 0, 23, 0},
+        {{1, 1, 2, 1, 256, true, false, 0.0f}, 130, 128, 128, 0},
+        {{1, 1, 8, 4, 8, true, false, 0.0f}, 512, 0, 300, 0},
+        {{5, 1, 4, 4, 32, true, false, 0.0f}, 100, 0, 99, 0},
+        {{3, 5, 4, 2, 20, true, false, 0.0f}, 90, -7, 86, 0},
+        {{4, 2, 2, 2, 64, true, false, 0.0f}, 200, 1, 160, 0},
+        {{1, 1, 2, 1, 8, true, false, 0.0f}, 9000, 0, 8999, 0},
+        {{1, 70, 2, 1, 80, true, false, 0.0f}, 150, 60, 60, 0},
+        {{2, 1, 4, 2, 32, true, false, 0.0f}, 200, 3, 150, 9},
+        {{2, 90, 2, 1, 16, true, false, 0.0f}, 300, 0, 205, 20},
+        {{1, 3, 2, 2, 24, true, false, 0.0f}, 250, 180, 180, 70},
+        {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 0, 1000, 0},
     };
     int32_t count = (int32_t)(sizeof cached / sizeof cached[0]);
     static const tx_dtype types[] = {TX_F32, TX_BF16, TX_F16};
@@ -345,6 +404,7 @@ static void attention_cached_cases(tx_cases *list)
         c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
         c->in[0].dtype = c->in[1].dtype = c->in[2].dtype = types[k / count];
         c->in[3] = tx_spec_positions(v->batch, cached[i].first, cached[i].last);
+        c->attrs.window = cached[i].window;
         c->flags |= i == count - 1 ? TX_CASE_BENCH : 0u;
     }
 }
@@ -360,7 +420,7 @@ const tx_descriptor tx_descriptor_attention_grad = {
     .length = attention_length,
     .gradient = true,
     .forward = TX_OP_ATTENTION,
-    .source = {TX_FROM_DY, TX_FROM_IN(0), TX_FROM_OUT(0), TX_FROM_OUT(1), TX_FROM_IN(1)},
+    .source = {TX_FROM_DY, TX_FROM_IN(0), TX_FROM_OUT(0), TX_FROM_OUT(1), TX_FROM_IN(1), TX_FROM_IN(2)},
     .gradient_of = {1, 0},
     .work = 2,
 };

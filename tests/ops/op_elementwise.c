@@ -171,8 +171,7 @@ static void rotary_reference(tx_call *call)
             tx_array_put(&call->out[0], i, x->value[i], 0.0);
             continue;
         }
-        int64_t first = tx_position_of(&call->in[1], i / row / time, INT32_MAX, 0);
-        double position = (double)(first + i / row % time);
+        double position = (double)tx_place_of(&call->in[1], i / row, INT32_MAX + time, time);
         double angle = position * rotary_frequency(&call->attrs, pair);
         double turn = call->attrs.inverse ? -angle : angle, low = x->value[i - at + pair],
                high = x->value[i - at + pair + d / 2];
@@ -364,6 +363,8 @@ static void rotary_cases(tx_cases *list)
         c->in[0] = tx_spec_real(TX_SHAPE(r[i].batch, r[i].time, r[i].all * r[i].size));
         if (r[i].position >= 0)
             c->in[1] = tx_spec_positions(r[i].batch, -1, r[i].position);
+        if (r[i].position >= 0 && i % 2) /* of each token */
+            c->in[1] = tx_spec_of(TX_I32, TX_SHAPE(r[i].batch, r[i].time), TX_FILL_INDEX, -1.0, r[i].position + 1.0);
         c->flags = r[i].time > 1000 ? TX_CASE_BENCH : 0u;
     }
 }

@@ -14,9 +14,9 @@ static void embedding_reference(tx_call *call)
     int64_t c = tx_array_last(table), time = tx_shape_last(&tokens->shape);
     int64_t rows = tx_array_present(positions) ? positions->shape.dim[0] : time;
     for (int64_t i = 0; i < call->out[0].count; i++) {
-        int64_t first = tx_position_of(&call->in[3], i / c / time, rows, time);
+        int64_t place = tx_place_of(&call->in[3], i / c, rows, time);
         double x = table->value[(int64_t)tokens->value[i / c] * c + i % c];
-        double y = tx_array_present(positions) ? positions->value[(first + i / c % time) * c + i % c] : 0.0;
+        double y = tx_array_present(positions) ? positions->value[place * c + i % c] : 0.0;
         bool exact = !tx_array_present(positions);
         tx_array_put(&call->out[0], i, x + y, exact ? 0.0 : fabs(x + y));
     }
@@ -56,6 +56,8 @@ static void embedding_cases(tx_cases *list)
             }
             if (at) /* up to the last that fits, or one beyond on both sides */
                 c->in[3] = tx_spec_positions(n[0], i % 3 - 1, n[4] - n[1] + (i % 3 == 0));
+            if (i >= 6 && positions) /* of each token */
+                c->in[3] = tx_spec_of(TX_I32, TX_SHAPE(n[0], n[1]), TX_FILL_INDEX, -1.0, (double)(n[4] + 1));
             c->out_dtype = out;
             c->flags = n[3] == 768 ? TX_CASE_BENCH : 0u;
         }

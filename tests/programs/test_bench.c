@@ -249,13 +249,14 @@ static void test_gemm_step(void **state)
 static void test_attention(void **state)
 {
     (void)state;
-    for (int causal = 0; causal < 2; causal++) {
+    for (int window = -1; window < 8; window += window < 0 ? 1 : 7) { /* -1: not causal; 0: none */
         char words[256];
-        snprintf(words, sizeof words, "--batch 2 --block 17 --heads 4 --kv_heads 2 --head_size 16 --causal %s",
-                 causal ? "true" : "false");
+        snprintf(words, sizeof words,
+                 "--batch 2 --block 17 --heads 4 --kv_heads 2 --head_size 16 --causal %s --window %d",
+                 window < 0 ? "false" : "true", window < 0 ? 0 : window);
         tx_json *all = figures("attention", words);
         const tx_json *rows = check_rows(all, "attention", 2);
-        const double pairs = 2 * 4 * (causal ? 17.0 * 18 / 2 : 17.0 * 17);
+        const double pairs = 2 * 4 * (window < 0 ? 17.0 * 17 : window ? 7.0 * 8 / 2 + 10 * 7 : 17.0 * 18 / 2);
         assert_int_equal(tx_json_size(rows), 2);
         same(number(tx_json_at(rows, 0), "flops"), 4 * pairs * 16, "flops forward");
         same(number(tx_json_at(rows, 1), "flops"), 10 * pairs * 16, "flops backward");
@@ -356,6 +357,7 @@ static void test_mistakes(void **state)
     refuses(2, "gemm --m -3", "must lie between");
     refuses(2, "gemm --dtype fp8", "fp32|bf16|fp16");
     refuses(2, "attention --heads 0", "must lie between");
+    refuses(1, "attention --causal false --window 3", "window 3 is for causal");
     refuses(2, "attention --head 3", "heads");
     refuses(2, "ops --repeats often", "not a");
     refuses(1, "gemm --m 5 --k 6", "m, n and k go together");

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the Llama family with transformers: logits of random weights for every key that changes them and every scaling
-of rotary positions beyond the original length, and folders written by TX read by transformers.
+of rotary positions beyond the original length, folders written by TX read by transformers, and gradients where keys are bounded by windows.
 
     llama.py MODEL_LOGITS [DEVICE]      exit status 77: transformers is not installed
 """
+import math
 import os
 import subprocess
 import sys
@@ -42,6 +43,10 @@ VARIANTS = {
         YARN, mscale=0.7, mscale_all_dim=1.3, beta_fast=3.0, beta_slow=0.5, truncate=False))),
     "mistral": (MistralConfig, dict(sliding_window=None)),
     "mistral within its window": (MistralConfig, dict(sliding_window=LENGTH)),
+    "mistral beyond its window": (MistralConfig, dict(sliding_window=5)),
+    "mistral, a window of one": (MistralConfig, dict(sliding_window=1)),
+    "qwen2, windows of some layers": (Qwen2Config, dict(use_sliding_window=True, sliding_window=7, max_window_layers=1)),
+    "qwen3, windows of all layers": (Qwen3Config, dict(use_sliding_window=True, sliding_window=4, max_window_layers=0)),
     "qwen2": (Qwen2Config, {}),
     "qwen2, tied": (Qwen2Config, dict(tie_word_embeddings=True)),
     "qwen3": (Qwen3Config, dict(head_dim=10)),
@@ -63,10 +68,13 @@ def run(program, folder, out, device, shard_bytes=0):
     return subprocess.run([program, folder, out, device, str(shard_bytes)], capture_output=True, text=True)
 
 
+def ids_of(model):
+    return torch.tensor([[(b * 101 + t * 37) % model.config.vocab_size for t in range(LENGTH)] for b in range(ROWS)])
+
+
 def logits_of(model):
-    ids = torch.tensor([[(b * 101 + t * 37) % model.config.vocab_size for t in range(LENGTH)] for b in range(ROWS)])
     with torch.no_grad():
-        return model(ids).logits.double()
+        return model(ids_of(model)).logits.double()
 
 
 def compare(name, model, folder, program, device, shard_bytes=0):
@@ -90,6 +98,21 @@ def compare(name, model, folder, program, device, shard_bytes=0):
         print(f"{name}: largest relative difference {error:.1e}")
 
 
+def gradients(name, model, folder, program, device):
+    """Gradients of the mean loss over the tokens after each."""
+    model.double()
+    ids = ids_of(model)
+    model(ids, labels=ids).loss.backward()
+    with tempfile.TemporaryDirectory() as out:
+        done = run(program, folder, out, device, -1)
+        check(done.returncode == 0, f"{name}: gradients: {done.stderr.strip()}")
+        ours = load_file(os.path.join(out, "model.safetensors")) if done.returncode == 0 else {}
+    worst = max((((ours[n].double() - p.grad).abs().max() / p.grad.abs().max()).item() if n in ours else math.inf)
+                for n, p in model.named_parameters())
+    check(worst <= 1e-4, f"{name}: gradients differ by {worst}")
+    print(f"{name}: largest relative difference of a gradient {worst:.1e}")
+
+
 def refuse(name, kind, changes, words, program, device):
     """What TX does not compute is refused by name."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as out:
@@ -105,6 +128,8 @@ def main():
             model = make_model(kind, changes)
             model.save_pretrained(folder)
             compare(name, model, folder, program, device)
+            if "window" in name and changes["sliding_window"] > 1:  # of one key the scores have no gradient
+                gradients(name, model, folder, program, device)
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(LlamaConfig, {}).to(torch.bfloat16)
         model.save_pretrained(folder, max_shard_size="50KB")
@@ -117,7 +142,9 @@ def main():
         state = load_file(path)
         save_file(state | {"lm_head.weight": state["model.embed_tokens.weight"].clone()}, path, {"format": "pt"})
         compare("tied, stored twice", model, folder, program, device)
-    refuse("a window", MistralConfig, dict(sliding_window=LENGTH - 1), "sliding window", program, device)
+    refuse("windows of every second layer", Qwen2Config, dict(
+        use_sliding_window=True, sliding_window=4, max_window_layers=3,
+        layer_types=["sliding_attention", "full_attention", "full_attention"]), "layer_types", program, device)
     refuse("longrope", LlamaConfig, dict(rope_parameters=dict(
         rope_type="longrope", rope_theta=1e4, short_factor=[1.0] * 4, long_factor=[2.0] * 4,
         original_max_position_embeddings=8)), "rope_type", program, device)

@@ -2,7 +2,8 @@
  *
  * TX's side of the comparison with transformers (gpt2.py, llama.py): reads a model folder, writes the logits of fixed
  * tokens to OUT/logits.safetensors, and to OUT the model and its tokenizer (the byte vocabulary where it has none).
- * With SHARD_BYTES the weights are written as shards of that size.
+ * With SHARD_BYTES the weights are written as shards of that size; -1: what is written in place of the weights are the
+ * gradients of the mean loss of the tokens after each.
  *
  *     model_logits FOLDER OUT [DEVICE [SHARD_BYTES]] */
 #include "api/base/file.h"
@@ -47,10 +48,32 @@ static tx_status copy_tokenizer(const char *folder, const char *out, int64_t pos
     return status;
 }
 
+/* The model's weights become the gradients of the loss that `plan` leaves. */
+static tx_status take_gradients(tx_model *model, tx_plan *plan)
+{
+    tx_status status = tx_model_set(model, TX_CONTROL_INVERSE_LABELS, 1.0 / (ROWS * (LENGTH - 1)));
+    if (!status)
+        status = tx_plan_run(plan);
+    for (int32_t i = 0; !status && i < tx_model_param_count(model); i++) {
+        const char *name;
+        const tx_param_spec *spec;
+        status = tx_model_param(model, i, &name, &spec);
+        float *gradient = status ? NULL : malloc((size_t)tx_shape_count(&spec->shape) * sizeof *gradient);
+        if (!status && !gradient)
+            status = tx_fail(TX_MEMORY, "no memory for a gradient");
+        if (!status)
+            status = tx_model_read(model, TX_PART_GRADIENT, i, gradient);
+        if (!status)
+            status = tx_model_write(model, TX_PART_WEIGHT, i, gradient);
+        free(gradient);
+    }
+    return status;
+}
+
 /* Everything between the configuration and the files in `out`. */
 static tx_status run(tx_model *model, const tx_config *config, const char *folder, const char *out, long shard_bytes)
 {
-    int32_t ids[ROWS][LENGTH];
+    int32_t ids[ROWS][LENGTH], next[ROWS][LENGTH];
     int64_t padded = tx_arch_padded_vocab(config);
     size_t bytes = ROWS * LENGTH * (size_t)padded * sizeof(float);
     float *logits = malloc(bytes);
@@ -59,23 +82,31 @@ static tx_status run(tx_model *model, const tx_config *config, const char *folde
     for (int64_t b = 0; b < ROWS; b++)
         for (int64_t t = 0; t < LENGTH; t++)
             ids[b][t] = (int32_t)((b * 101 + t * 37) % config->vocab_size);
+    for (int64_t i = 0; i < ROWS * LENGTH; i++)
+        next[i / LENGTH][i % LENGTH] = i % LENGTH < LENGTH - 1 ? ids[i / LENGTH][i % LENGTH + 1] : TX_IGNORE_LABEL;
     tx_status status = logits ? tx_graph_create(model, &graph) : tx_fail(TX_MEMORY, "no memory for the logits");
     if (!status) {
         tx_tensor *tokens = tx_input(graph, "input_ids", TX_I32, TX_SHAPE(ROWS, LENGTH));
         tx_tensor *output = tx_output(tx_arch_logits(graph, config, NULL));
-        status = tx_plan_create(graph, "logits", &plan);
+        tx_tensor *labels = shard_bytes < 0 ? tx_input(graph, "labels", TX_I32, TX_SHAPE(ROWS, LENGTH)) : NULL;
+        if (labels)
+            status = tx_backward(graph, tx_mean_loss(tx_cross_entropy(output, labels, config->vocab_size)));
+        if (!status)
+            status = tx_plan_create(graph, "logits", &plan);
         if (!status)
             status = tx_arch_load(model, config, folder, NULL);
         if (!status)
             status = tx_plan_write(plan, tokens, ids, sizeof ids);
+        if (!status && labels)
+            status = tx_plan_write(plan, labels, next, sizeof next);
         if (!status)
-            status = tx_plan_run(plan);
+            status = labels ? take_gradients(model, plan) : tx_plan_run(plan);
         if (!status)
             status = tx_plan_read(plan, output, logits, bytes);
     }
     if (!status)
         status = tx_arch_save(model, config, out);
-    if (!status && shard_bytes)
+    if (!status && shard_bytes > 0)
         status = tx_weights_save(model, out, shard_bytes);
     if (!status)
         status = copy_tokenizer(folder, out, config->positions);

@@ -9,7 +9,7 @@
 
 typedef struct settings {
     tx_bench_common common;
-    int64_t batch, block, heads, kv_heads, head_size;
+    int64_t batch, block, heads, kv_heads, head_size, window;
     int32_t dtype; /* a tx_dtype */
     bool causal;
 } settings;
@@ -23,6 +23,8 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "kv_heads", AT(kv_heads), 0, 1 << 16, "N",
      "of keys and values, a divisor of heads; 0: as many"},
     {TX_OPTION_INTEGER, "head_size", AT(head_size), 1, 1 << 16, "N", "elements of a head"},
+    {TX_OPTION_INTEGER, "window", AT(window), 0, 1 << 24, "N",
+     "causal: tokens that one sees at most; 0: all before it"},
     {TX_OPTION_CHOICE, "dtype", AT(dtype), .choices = "fp32|bf16|fp16", .help = "of the operands"},
     {TX_OPTION_FLAG, "causal", AT(causal), .help = "a token sees those before it and itself"},
 };
@@ -70,9 +72,12 @@ static tx_status measure_block(tx_roofline *report, const settings *set, int64_t
         tx_command c;
         tx_bench_attention_command(set->batch, block, set->heads, kv_heads, set->head_size, set->causal,
                                    (tx_dtype)set->dtype, backward == 1, &c);
-        char label[96];
-        snprintf(label, sizeof label, "b%" PRId64 " t%" PRId64 " h%" PRId64 "/%d d%" PRId64 "%s %s", set->batch, block,
-                 set->heads, c.attrs.kv_heads, set->head_size, set->causal ? " causal" : "",
+        c.attrs.window = (int32_t)set->window;
+        char label[96], window[24] = "";
+        if (set->window)
+            snprintf(window, sizeof window, " window %" PRId64, set->window);
+        snprintf(label, sizeof label, "b%" PRId64 " t%" PRId64 " h%" PRId64 "/%d d%" PRId64 "%s%s %s", set->batch,
+                 block, set->heads, c.attrs.kv_heads, set->head_size, set->causal ? " causal" : "", window,
                  tx_dtype_name((tx_dtype)set->dtype));
         TX_TRY(tx_roofline_time(report, &c, name, name, label, 0));
     }
@@ -91,6 +96,8 @@ static tx_status run(const void *settings_, char *const *argv)
     const settings *set = settings_;
     if (set->kv_heads && set->heads % set->kv_heads)
         return tx_fail(TX_INVALID, "kv_heads %" PRId64 " does not divide heads %" PRId64, set->kv_heads, set->heads);
+    if (set->window && !set->causal)
+        return tx_fail(TX_INVALID, "window %" PRId64 " is for causal attention", set->window);
     return tx_roofline_run("attention", argv, &set->common, measure, set);
 }
 

@@ -21,9 +21,8 @@ static float largest(vec v)
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 attention(const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global h_t *k_cache,
           long ko, const __global h_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso,
-          int T, int S, int heads, int kv_heads, float scale, float p, int site, int first_b, int first_head,
-          int first_tile,
-          const __global uint *control, __local vec *pool)
+          int T, int S, const __global int *starts, long sto, int heads, int kv_heads, int window, float scale, float p,
+          int site, int first_b, int first_head, int first_tile, const __global uint *control, __local vec *pool)
 {
     TILE(q_tile, ROWS, DP);
     TILE(k_tile, COLS, DP);
@@ -48,26 +47,28 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
 #endif
     /* Keys that any query of the tile sees. */
     const int last = q0 >= length ? 0 : CAUSAL ? min(keys, base + min(q0 + ROWS, T)) : keys;
+    const __global int *const starts_of = starts + sto + b * (long)T;
+    const int begin = least_key(base, q0, ROWS, T, window, starts_of) / COLS * COLS;
     const draws drop = draws_of(control, b, site, head, p);
 
     vec acc[ROW_STEPS][DIM_STEPS][MR], sum[ROW_STEPS][MR];
     float top[ROW_STEPS][MR];
     EACH_ROW(rs, m)
     {
-        top[rs][m] = -INFINITY;
+        top[rs][m] = -FLT_MAX; /* a tile may hide all its keys from a query */
         sum[rs][m] = 0.0f;
         for (int ds = 0; ds < DIM_STEPS; ds++)
             acc[rs][ds][m] = 0.0f;
     }
     load_tile(q_tile, q, stride, ROWS, T - q0);
-    for (int k0 = 0; k0 < last; k0 += COLS) {
+    for (int k0 = begin; k0 < last; k0 += COLS) {
         load_tile(k_tile, k + k0 * kv_stride, kv_stride, COLS, last - k0);
         load_tile(v_tile, v + k0 * kv_stride, kv_stride, COLS, last - k0);
         transpose(k_tile_t, k_tile);
         if (DROPOUT)
             draw_tile(scores, ROWS, COLS, COLS, 1, q0, k0, &drop);
         vec s[ROW_STEPS][COL_STEPS][MR];
-        const int edge = k0 + COLS > last || (CAUSAL && k0 + COLS > base + q0 + 1);
+        const int edge = BOUNDED || k0 + COLS > last || (CAUSAL && k0 + COLS > base + q0 + 1);
         float high[ROW_STEPS][MR];
         for (int rs = 0; rs < ROW_STEPS; rs++) {
             for (int cs = 0; cs < COL_STEPS; cs++) {
@@ -78,6 +79,10 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
                     if (edge) {
                         int limit = CAUSAL ? min(last, base + q0 + ROW(rs, m) + 1) : last;
                         w = k0 + SCORE_COLS(cs) < limit ? w : (vec)-INFINITY;
+                        if (BOUNDED) {
+                            const int from = first_key(base, min(q0 + ROW(rs, m), T - 1), window, starts_of);
+                            w = k0 + SCORE_COLS(cs) >= from ? w : (vec)-INFINITY;
+                        }
                     }
                     s[rs][cs][m] = w;
                 }

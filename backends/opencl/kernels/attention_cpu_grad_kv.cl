@@ -18,10 +18,14 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
     TILE(slopes, ROWS, COLS);
     TILE(lse_part, COLS, 1);
     TILE(delta_part, COLS, 1);
+    TILE(firsts, COLS, 1);
+    __local int *const first_part = (__local int *)firsts;
     const int kv_head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
     const int k0 = (first_tile + (int)get_group_id(0)) * ROWS, group = heads / kv_heads;
     const int length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
     const int first = k0 >= length ? length : CAUSAL ? k0 / COLS * COLS : 0;
+    const int end = WINDOW ? min(length, k0 + ROWS - 1 + window) : length; /* of the queries that a window leaves */
+    const __global int *const starts_of = starts + sto + b * (long)T;
     const long stride = (long)(heads + 2 * kv_heads) * D;
     const long key = (b * (long)T + k0) * stride + (long)(heads + kv_head) * D;
 
@@ -35,7 +39,9 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
     load_tile(v_tile, qkv + qo + key + (long)kv_heads * D, stride, ROWS, length - k0);
     for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
         const draws drop = draws_of(control, b, site, head, p);
-        for (int q0 = first; q0 < length; q0 += COLS) {
+        for (int q0 = first; q0 < end; q0 += COLS) {
+            if (STARTS && least_key(0, q0, COLS, T, window, starts_of) >= k0 + ROWS)
+                continue;
             const long at = b * (long)T + q0, stats = (b * (long)heads + head) * T + q0;
             load_tile(q_tile, qkv + qo + at * stride + (long)head * D, stride, COLS, length - q0);
             load_tile(do_tile, d_o + doo + (at * heads + head) * D, (long)heads * D, COLS, length - q0);
@@ -44,6 +50,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
             for (int i = 0; i < COLS; i++) {
                 lse_part[i] = q0 + i < length ? lse[lso + stats + i] : 0.0f;
                 delta_part[i] = q0 + i < length ? delta[deo + stats + i] : 0.0f;
+                first_part[i] = BOUNDED ? first_key(0, min(q0 + i, T - 1), window, starts_of) : 0;
             }
             if (DROPOUT)
                 draw_tile(scores, COLS, ROWS, 1, COLS, q0, k0, &drop);
@@ -60,6 +67,8 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
                     const int place = row * COLS + cs * VW;
                     vec w = tx_exp(s[m] * scale - l);
                     w = (query >= start && query < length) ? w : (vec)0.0f;
+                    if (BOUNDED)
+                        w = k0 + row >= vload16(0, first_part + cs * VW) ? w : (vec)0.0f;
                     vec kept = w;
                     if (DROPOUT) {
                         const vec factor = LLOAD(scores + place);

@@ -17,6 +17,8 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
     const int q0 = ((T - 1) / ROWS - first_tile - (int)get_group_id(0)) * ROWS;
     const int kv_head = head / (heads / kv_heads), length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
     const int last = q0 >= length ? 0 : CAUSAL ? min(length, q0 + ROWS) : length;
+    const __global int *const starts_of = starts + sto + b * (long)T;
+    const int begin = least_key(0, q0, ROWS, T, window, starts_of) / COLS * COLS;
     const long stride = (long)(heads + 2 * kv_heads) * D, stats = (b * (long)heads + head) * T;
     const long query = (b * (long)T + q0) * stride + (long)head * D;
     const __global h_t *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D;
@@ -33,7 +35,7 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
     }
     load_tile(q_tile, qkv + qo + query, stride, ROWS, length - q0);
     load_tile(do_tile, d_o + doo + (b * (long)T + q0) * heads * D + (long)head * D, (long)heads * D, ROWS, length - q0);
-    for (int k0 = 0; k0 < last; k0 += COLS) {
+    for (int k0 = begin; k0 < last; k0 += COLS) {
         load_tile(k_tile, k + k0 * stride, stride, COLS, last - k0);
         load_tile(v_tile, v + k0 * stride, stride, COLS, last - k0);
         transpose(k_tile_t, k_tile);
@@ -52,6 +54,8 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
                 __local float *const place = scores + row * COLS + cs * VW;
                 vec w = tx_exp(s[m] * scale - lse[at]);
                 w = k0 + SCORE_COLS(cs) < limit ? w : (vec)0.0f;
+                if (BOUNDED)
+                    w = k0 + SCORE_COLS(cs) >= first_key(0, at, window, starts_of) ? w : (vec)0.0f;
                 if (DROPOUT)
                     dp[m] *= LLOAD(place);
                 w *= (dp[m] - delta[at]) * scale;

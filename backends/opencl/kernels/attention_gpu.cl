@@ -35,9 +35,8 @@ static void mask(float4 s[MR][SQ], int reach, int limit)
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention(const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global h_t *k_cache,
           long ko, const __global h_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso,
-          int T, int S, int heads, int kv_heads, float scale, float p, int site, int first_b, int first_head,
-          int first_tile,
-          const __global uint *control, __local float4 *pool)
+          int T, int S, const __global int *starts, long sto, int heads, int kv_heads, int window, float scale, float p,
+          int site, int first_b, int first_head, int first_tile, const __global uint *control, __local float4 *pool)
 {
     const int item = (int)get_local_id(0), tx = GRID_X(item, TX), ty = GRID_Y(item, TX);
     const int ux = GRID_X(item, UX), uy = GRID_Y(item, UX);
@@ -60,18 +59,27 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
 #endif
     /* Keys that any query of the tile sees. */
     const int last = q0 >= length ? 0 : CAUSAL ? min(keys, base + min(q0 + ROWS, T)) : keys;
+    const __global int *const starts_of = starts + sto + b * (long)T;
+    const int begin = least_key(base, q0, ROWS, T, window, starts_of) / COLS * COLS;
     const draws drop = draws_of(control, b, site, head, p);
 
     float4 acc[AR][AQ];
-    float top = -INFINITY, total = 0.0f; /* of the row that this item keeps the books of */
+    /* Of the row that this item keeps the books of. A tile may hide all its keys from it. */
+    float top = -FLT_MAX, total = 0.0f;
     EACH_OUT(m, n) acc[m][n] = 0.0f;
-    for (int k0 = 0; k0 < last; k0 += COLS) {
+    for (int k0 = begin; k0 < last; k0 += COLS) {
         float4 s[MR][SQ], held[OUT_LINES][OUT_QUADS];
         product_scores(x, query, stride, T - q0, k, key + k0 * kv_stride, kv_stride, last - k0, stage, s, tx, ty);
         fetch_terms(v, value + k0 * kv_stride, kv_stride, last - k0, held);
         EACH_SCORE(m, n) s[m][n] *= scale * LOG2_E;
         if (k0 + COLS > last || (CAUSAL && k0 + COLS > base + q0 + 1))
             mask(s, base + q0 + 4 * ty + 1 - k0 - 4 * tx, last - k0 - 4 * tx);
+        if (BOUNDED)
+            EACH_SCORE(m, n)
+            {
+                const int from = first_key(base, min(q0 + ROW(m), T - 1), window, starts_of);
+                s[m][n] = k0 + COL(n) + (int4)(0, 1, 2, 3) >= from ? s[m][n] : (float4)-INFINITY;
+            }
         UNROLL for (int m = 0; m < MR; m++) scores[4 * ty * LP + tx + DOWN(m) * LP] = row_max(s[m]);
         BARRIER;
         if (KEEPER) {

@@ -17,6 +17,8 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
     const int k0 = (first_tile + (int)get_group_id(0)) * COLS;
     const int group = heads / kv_heads, length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
     const int first = k0 >= length ? length : CAUSAL ? k0 / ROWS * ROWS : 0;
+    const int end = WINDOW ? min(length, k0 + COLS - 1 + window) : length; /* of the queries that a window leaves */
+    const __global int *const starts_of = starts + sto + b * (long)T;
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D;
     const uint key = k0 * stride + (heads + kv_head) * D, value = key + kv_heads * D;
     const __global h_t *const x = qkv + qo + b * (long)T * stride, *const dy = d_o + doo + b * (long)T * o_stride;
@@ -25,7 +27,9 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
     EACH_OUT(m, n) dk[m][n] = dv[m][n] = 0.0f;
     for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
         const draws drop = draws_of(control, b, site, head, p);
-        for (int q0 = first; q0 < length; q0 += ROWS) {
+        for (int q0 = first; q0 < end; q0 += ROWS) {
+            if (STARTS && least_key(0, q0, ROWS, T, window, starts_of) >= k0 + COLS)
+                continue;
             const long stats = (b * (long)heads + head) * T + q0;
             const uint query = q0 * stride + head * D, slope = q0 * o_stride + head * D;
             float4 s[MR][SQ], held[OUT_LINES][OUT_QUADS];
@@ -34,7 +38,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
             EACH_SCORE(m, n) LOCAL4(scores + 4 * ty * LP + 4 * tx + PLACE(m, n)) = s[m][n];
             product_scores(x, query, stride, length - q0, x, key, stride, length - k0, stage, s, tx, ty);
             fetch_terms(dy, slope, o_stride, length - q0, held);
-            slopes(s, scores, lse_of, delta_of, q0, k0, length, scale * LOG2_E, &drop, tx, ty);
+            slopes(s, scores, lse_of, delta_of, q0, k0, length, T, window, starts_of, scale * LOG2_E, &drop, tx, ty);
             BARRIER;
             product_out(scores, dy, slope, o_stride, min(ROWS, length - q0), stage, held, dv, ux, uy);
             fetch_terms(x, query, stride, length - q0, held);

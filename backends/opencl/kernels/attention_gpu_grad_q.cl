@@ -14,6 +14,8 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
     const int q0 = ((T - 1) / ROWS - first_tile - (int)get_group_id(0)) * ROWS;
     const int kv_head = head / (heads / kv_heads), length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
     const int last = q0 >= length ? 0 : CAUSAL ? min(length, q0 + ROWS) : length;
+    const __global int *const starts_of = starts + sto + b * (long)T;
+    const int begin = least_key(0, q0, ROWS, T, window, starts_of) / COLS * COLS;
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D;
     const uint query = q0 * stride + head * D, key = (heads + kv_head) * D, value = key + kv_heads * D;
     const __global h_t *const x = qkv + qo + b * (long)T * stride, *const dy = d_o + doo + b * (long)T * o_stride;
@@ -23,7 +25,7 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
     float4 acc[AR][AQ];
     EACH_OUT(m, n) acc[m][n] = 0.0f;
     bring_stats(lse + lso + stats, delta + deo + stats, length - q0, lse_of, delta_of);
-    for (int k0 = 0; k0 < last; k0 += COLS) {
+    for (int k0 = begin; k0 < last; k0 += COLS) {
         const uint at = key + k0 * stride;
         float4 s[MR][SQ], held[OUT_LINES][OUT_QUADS];
         product_scores(dy, q0 * o_stride + head * D, o_stride, length - q0, x, value + k0 * stride, stride, last - k0,
@@ -31,7 +33,7 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
         EACH_SCORE(m, n) LOCAL4(scores + 4 * ty * LP + 4 * tx + PLACE(m, n)) = s[m][n];
         product_scores(x, query, stride, length - q0, x, at, stride, last - k0, stage, s, tx, ty);
         fetch_terms(x, at, stride, last - k0, held);
-        slopes(s, scores, lse_of, delta_of, q0, k0, last, scale * LOG2_E, &drop, tx, ty);
+        slopes(s, scores, lse_of, delta_of, q0, k0, last, T, window, starts_of, scale * LOG2_E, &drop, tx, ty);
         EACH_SCORE(m, n) LOCAL4(scores + 4 * ty * LP + 4 * tx + PLACE(m, n)) = s[m][n];
         BARRIER;
         product_out(scores, x, at, stride, min(COLS, last - k0), stage, held, acc, ux, uy);

@@ -15,9 +15,10 @@ static void bring_stats(const __global float *lse, const __global float *delta, 
 
 /* From scores s (not yet scaled) and the gradients of their probabilities, which lie in `tile`, to the gradients of the
  * scaled scores in s and the probabilities after dropout in `tile`. An item touches its own places only. Keys from
- * `last` on are masked. */
+ * `last` on are masked, and those before a query's first. */
 static void slopes(float4 s[MR][SQ], __local float *tile, const __local float *lse_of, const __local float *delta_of,
-                   int q0, int k0, int last, float scale, const draws *drop, int tx, int ty)
+                   int q0, int k0, int last, int T, int window, const __global int *starts, float scale,
+                   const draws *drop, int tx, int ty)
 {
     const int edge = k0 + COLS > last || (CAUSAL && k0 + COLS > q0 + 1);
     const int reach = q0 + 4 * ty + 1 - k0 - 4 * tx, limit = last - k0 - 4 * tx;
@@ -29,6 +30,10 @@ static void slopes(float4 s[MR][SQ], __local float *tile, const __local float *l
         if (edge) {
             const int seen = CAUSAL ? min(limit, reach + DOWN(m)) : limit;
             w = 4 * TX * n + (int4)(0, 1, 2, 3) < seen ? w : (float4)0.0f;
+        }
+        if (BOUNDED) {
+            const int from = first_key(0, min(q0 + ROW(m), T - 1), window, starts);
+            w = k0 + COL(n) + (int4)(0, 1, 2, 3) >= from ? w : (float4)0.0f;
         }
         kept = w;
         if (DROPOUT) {

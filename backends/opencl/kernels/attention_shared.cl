@@ -3,6 +3,7 @@
  *
  *   D        head size; DP is D rounded up to whole vectors, the rest zero
  *   CAUSAL, LENGTHS, DROPOUT, CACHED   0 or 1
+ *   WINDOW, STARTS                     the same; 0 where not given
  *
  * What takes long goes by several launches, whose work-groups are numbered from first_tile, first_head and first_b on. */
 
@@ -15,8 +16,35 @@
 #define ATTENTION_GRAD_ARGUMENTS                                                                                       \
     const __global h_t *d_o, long doo, const __global h_t *qkv, long qo, const __global float *lse, long lso,      \
         const __global float *delta, long deo, const __global int *lengths, long leo, __global h_t *dqkv, long dqo,  \
-        int T, int heads, int kv_heads, float scale, float p, int site, int first_b,                             \
-        int first_head, int first_tile, const __global uint *control
+        int T, const __global int *starts, long sto, int heads, int kv_heads, int window, float scale, float p,  \
+        int site, int first_b, int first_head, int first_tile, const __global uint *control
+
+#ifndef WINDOW
+#define WINDOW 0
+#endif
+#ifndef STARTS
+#define STARTS 0
+#endif
+#define BOUNDED (WINDOW || STARTS)
+
+/* The first key that query q sees, which stands at base + q; `starts` are those of the row's queries. */
+static int first_key(int base, int q, int window, const __global int *starts)
+{
+    const int own = base + q;
+    int first = WINDOW ? max(own - window + 1, 0) : 0;
+    if (STARTS)
+        first = max(first, starts[q]);
+    return min(first, own);
+}
+
+/* The least of those of `rows` queries from q0 on, of T. */
+static int least_key(int base, int q0, int rows, int T, int window, const __global int *starts)
+{
+    int first = BOUNDED ? first_key(base, q0, window, starts) : 0;
+    for (int q = q0 + 1; STARTS && q < min(q0 + rows, T); q++)
+        first = min(first, first_key(base, q, window, starts));
+    return first;
+}
 
 #define TX_PUT_f32(v, p, i) ((p)[i] = (v))
 #define TX_PUT_bf16(v, p, i) ((p)[i] = round_bf16(v))

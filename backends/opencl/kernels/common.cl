@@ -213,6 +213,15 @@ static long tx_position(int position, long most)
     return clamp((long)position, 0L, most);
 }
 
+/* Where token t of row b stands, row = b T + t: positions of `rank` 2 are of tokens, of 1 of rows, of 0 absent. A row
+ * begins within 0..most. */
+static long tx_place(const __global int *positions, int rank, long row, long T, long most)
+{
+    if (rank == 2)
+        return tx_position(positions[row], most + T - 1);
+    return row % T + (rank ? tx_position(positions[row / T], most) : 0);
+}
+
 /* alpha, times a control when one is named. */
 static float tx_factor(float alpha, int which, const __global uint *control)
 {

@@ -154,7 +154,7 @@ __kernel void rotary(const __global float *x, long xo, __global float *y, long y
                      rope_table table, float magnitude, int inverse, int at, const __global int *positions, long po)
 {
     long row = TX_ROW;
-    ulong position = (ulong)(row % T) + (ulong)(at ? tx_position(positions[po + row / T], INT_MAX) : 0);
+    ulong position = (ulong)tx_place(positions + po, at, row, T, INT_MAX);
     x += xo + row * last;
     y += yo + row * last;
     int half_d = d / 2;

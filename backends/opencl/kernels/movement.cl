@@ -22,13 +22,14 @@
 #define SORT 1
 #endif
 
-/* Row: row (b, t). The position table may be absent (places 0), and the positions in it too (at 0). P: its rows. */
+/* Row: row (b, t). The position table may be absent (places 0), and the positions in it too (at 0); they have rank `at`. P: its
+ * rows. */
 __kernel void embedding(const __global int *tokens, long to, const __global IN_T *table, long tao,
                         const __global IN_T *places, long po, const __global int *positions, long pso,
                         __global OUT_T *y, long yo, long n, long T, long P, int at)
 {
     long row = TX_ROW;
-    long position = row % T + (at ? tx_position(positions[pso + row / T], P - T) : 0);
+    long position = tx_place(positions + pso, at, row, T, P - T);
     const __global IN_T *token = table + tao + tokens[to + row] * n;
     const __global IN_T *place = places + po + position * n;
     y += yo + row * n;
