@@ -176,14 +176,29 @@ static tx_status measure(tx_context *context, const tx_cl_question *q, int id, d
     return tx_cl_gemm_trial(context, name, &trial, seconds);
 }
 
+/* How many elements make pieces of which all rows of a and b consist, at most those of 16 bytes: some providers take
+ * whole pieces alone. */
+static int64_t piece_of(const tx_cl_product *p)
+{
+    const tx_gemm *g = &p->g;
+    const int64_t size = (int64_t)tx_dtype_size(p->from);
+    const int64_t all = g->m | g->n | g->k | g->lda | g->ldb | g->stride_a | g->stride_b | p->a->offset / size |
+                        p->b->offset / size | 16 / size;
+    return all & -all;
+}
+
 static void describe(const tx_context *context, const tx_cl_product *p, tx_cl_question *q)
 {
     const tx_gemm *g = &p->g;
     const tx_cl_trial t = cut(p);
+    const int64_t piece = piece_of(p);
+    char pieces[16] = "";
+    if (piece * (int64_t)tx_dtype_size(p->from) < 16)
+        snprintf(pieces, sizeof pieces, " by %d", (int)piece);
     q->unsaid = (int)sizeof TX_CL_PRODUCT;
     q->proven = snprintf(q->key, sizeof q->key, TX_CL_PRODUCT " %d%d %d %d", p->trans_a, p->trans_b, p->from, p->to);
-    snprintf(q->key + q->proven, sizeof q->key - (size_t)q->proven, " %d %d %d %d%s", g->batch > 1,
-             tx_cl_class_of(g->m), tx_cl_class_of(g->n), tx_cl_class_of(g->k),
+    snprintf(q->key + q->proven, sizeof q->key - (size_t)q->proven, " %d %d %d %d%s%s", g->batch > 1,
+             tx_cl_class_of(g->m), tx_cl_class_of(g->n), tx_cl_class_of(g->k), pieces,
              context->tf32 && p->from == TX_F32 ? " tf32" : "");
     snprintf(q->sample, sizeof q->sample, "at %lld x %lld x %lld", (long long)t.m, (long long)t.n, (long long)t.k);
     q->work = work_of(&t);
