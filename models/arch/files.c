@@ -56,7 +56,9 @@ static void rename_tensor(const void *context, const char *tensor, char param[TX
 static bool may_lack(const void *context, const char *piece)
 {
     const tx_config *config = context;
-    return config->new_head && config->architecture->is_of_head(piece);
+    /* What is frozen and new would be in no file. */
+    return config->new_head && config->architecture->is_of_head(piece) &&
+           (!config->lora || tx_lora_saves(config->lora, piece));
 }
 
 /* What an adapter adds to the model. */

@@ -69,6 +69,9 @@ tx_status tx_lora_read(const char *folder, tx_lora **lora);
 /* The folder of the model that an adapter in `folder` is of: by its name (tx_hub_model), or beside the adapter. The
  * caller frees `*base`. */
 tx_status tx_lora_find_base(const tx_lora *lora, const char *folder, char **base);
+/* Takes the configuration that lies beside the adapter, where there is one (peft writes none), in place of its model's:
+ * what was trained may have another head. */
+tx_status tx_lora_adapted_config(const char *folder, tx_config **config);
 /* Reads A, B and modules to save into a model that was built with the configuration's adapter; `options` may be NULL.
  */
 tx_status tx_lora_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options);

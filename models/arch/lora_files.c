@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Adapters in peft's folders. */
+#include "models/arch/find.h"
 #include "models/arch/lora.h"
 
 #include "api/base/file.h"
@@ -142,6 +143,18 @@ tx_status tx_lora_find_base(const tx_lora *lora, const char *folder, char **base
     const char *beside = TX_PATH(folder, lora->base);
     const bool is_beside = lora->base[0] != '/' && !tx_file_exists(lora->base) && tx_file_exists(beside);
     return tx_fail_in(tx_hub_model(is_beside ? beside : lora->base, base), "%s: base_model_name_or_path", folder);
+}
+
+tx_status tx_lora_adapted_config(const char *folder, tx_config **config)
+{
+    tx_config *adapted;
+    if (!tx_file_exists(TX_PATH(folder, "config.json")))
+        return TX_OK;
+    TX_TRY(tx_config_of_folder(folder, &adapted));
+    adapted->new_head = adapted->architecture != (*config)->architecture;
+    tx_config_free(*config);
+    *config = adapted;
+    return TX_OK;
 }
 
 /* ---- adapter_config.json, written ---------------------------------------------------------------------- */

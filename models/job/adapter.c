@@ -3,7 +3,6 @@
 #include "models/job/parts.h"
 
 #include "api/base/file.h"
-#include "models/arch/find.h"
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
 
@@ -27,20 +26,6 @@ tx_status tx_job_open_adapter(tx_job *j)
     in->model_folder = NULL;
     TX_TRY(tx_lora_read(in->adapter_folder, &in->lora));
     return tx_lora_find_base(in->lora, in->adapter_folder, &in->model_folder);
-}
-
-/* The configuration that was trained with the adapter, whose head the model need not have; peft writes none. */
-tx_status tx_job_adapted_config(tx_job *j)
-{
-    tx_job_inputs *in = &j->inputs;
-    tx_config *adapted = NULL;
-    if (!in->adapter_folder || !tx_file_exists(TX_PATH(in->adapter_folder, "config.json")))
-        return TX_OK;
-    TX_TRY(tx_config_of_folder(in->adapter_folder, &adapted));
-    adapted->new_head = adapted->architecture != in->config->architecture;
-    tx_config_free(in->config);
-    in->config = adapted;
-    return TX_OK;
 }
 
 /* An adapter that is there says itself what it is. */

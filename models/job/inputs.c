@@ -61,7 +61,7 @@ static tx_status choose_config(tx_job *j)
         TX_TRY(tx_job_open_adapter(j));
         TX_TRY(read_generation(in));
         TX_TRY(tx_config_of_folder(in->model_folder, &in->config));
-        return tx_job_adapted_config(j);
+        return in->adapter_folder ? tx_lora_adapted_config(in->adapter_folder, &in->config) : TX_OK;
     }
     status = set->config ? find_config(set->config, &in->config) : tx_config_small(&in->config);
     if (!status && set->config_overrides)

@@ -120,8 +120,6 @@ tx_status tx_job_copy(const char *text, char **copy);
 
 /* Where the model's folder is an adapter's: reads what it is, and finds the model that it is of. */
 tx_status tx_job_open_adapter(tx_job *job);
-/* Takes the configuration that lies beside the adapter, where there is one, in place of the model's. */
-tx_status tx_job_adapted_config(tx_job *job);
 /* Gives the configuration the adapter that the options ask for, or that is trained further. */
 tx_status tx_job_choose_adapter(tx_job *job);
 /* Notes what is trained. */

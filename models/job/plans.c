@@ -174,7 +174,7 @@ tx_status tx_job_write_model(const tx_job *j, const char *folder)
     const tx_config *config = j->inputs.config;
     tx_status status = config->lora ? tx_lora_save(j->model, config, folder) : tx_arch_save(j->model, config, folder);
     if (!status && config->lora)
-        status = tx_config_write(config, TX_F32, TX_PATH(folder, "config.json"));
+        status = tx_config_write(config, config->lora->stored, TX_PATH(folder, "config.json"));
     if (!status && j->inputs.tokenizer)
         status = tx_tokenizer_save(j->inputs.tokenizer, folder, j->inputs.config->positions);
     if (!status && j->inputs.generation)
