@@ -41,8 +41,8 @@ static tx_config *adapted(const char *text, const char *targets, const char *sav
     return config;
 }
 
-/* Compiles a training step of a model in one, and its update. */
-static void build(fixture *f, const tx_config *config, bool backward)
+/* Compiles a training step of a model in one, and its update; or an evaluation. Returns the loss. */
+static tx_tensor *build(fixture *f, const tx_config *config, bool backward)
 {
     tx_arch_options options = {.size = sizeof options, .train = backward};
     tx_input(f->graph, "input_ids", TX_I32, TX_SHAPE(ROWS, TOKENS));
@@ -58,23 +58,39 @@ static void build(fixture *f, const tx_config *config, bool backward)
     if (backward)
         assert_ok(tx_optimizer_create(f->model, &adamw, &f->update));
     assert_ok(tx_model_init(f->model, 3));
+    return loss;
 }
 
-static float run(fixture *f)
+static void give(fixture *f)
 {
     int32_t ids[ROWS * TOKENS];
-    tx_results results;
     for (int i = 0; i < ROWS * TOKENS; i++)
         ids[i] = (7 * i + i * i) % 40;
     assert_ok(tx_plan_write(f->plan, tx_find_input(f->graph, "input_ids"), ids, sizeof ids));
     assert_ok(tx_plan_write(f->plan, tx_find_input(f->graph, "labels"), ids, sizeof ids));
     assert_ok(tx_model_set(f->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (ROWS * TOKENS)));
     assert_ok(tx_model_set(f->model, TX_CONTROL_ACCUMULATE, 0));
-    assert_ok(tx_model_restore(f->model, &(tx_results){{0}}));
     assert_ok(tx_plan_run(f->plan));
+}
+
+/* A step's loss. */
+static float run(fixture *f)
+{
+    tx_results results;
+    assert_ok(tx_model_restore(f->model, &(tx_results){{0}}));
+    give(f);
     assert_ok(tx_model_fetch(f->model));
     assert_ok(tx_model_results(f->model, &results));
     return results.value[TX_RESULT_LOSS];
+}
+
+/* The loss of a plan without gradients. */
+static float evaluate(fixture *f, tx_tensor *loss)
+{
+    float value;
+    give(f);
+    assert_ok(tx_plan_read(f->plan, loss, &value, sizeof value));
+    return value;
 }
 
 /* A part of a parameter; the caller frees. */
@@ -285,6 +301,42 @@ static void dropout_in_training(void **state)
     tear_down((void **)&other);
 }
 
+/* With magnitudes a model begins as it was, also by dropped inputs; what an update makes of it merges to the same. */
+static void magnitudes(void **state)
+{
+    static const char *const models[] = {llama, gpt2}, *const targets[] = {"q_proj,v_proj,up_proj", "all-linear"};
+    for (int k = 0; k < 4; k++) {
+        fixture *f, *other;
+        tx_config *config = adapted(models[k / 2], targets[k / 2], NULL), *plain;
+        char *folder = make_scratch();
+        config->lora->dora = true;
+        config->lora->dropout = k % 2 ? 0.5 : 0;
+        assert_int_equal(set_up((void **)&f), 0);
+        assert_int_equal(set_up((void **)&other), 0);
+        assert_ok(read_text(models[k / 2], &plain));
+        build(f, config, true);
+        tx_tensor *loss = build(other, plain, false);
+        copy_base(f, other);
+        assert_ok(tx_lora_init(f->model, config, 9));
+        const float base = evaluate(other, loss);
+        assert_near("the first loss", k, (double)run(f), (double)base);
+        assert_ok(tx_model_set(f->model, TX_CONTROL_LEARNING_RATE, 0.05));
+        assert_ok(tx_plan_run(f->update));
+        config->lora->dropout = 0;
+        assert_ok(tx_lora_save(f->model, config, folder));
+        assert_ok(tx_lora_merge(other->model, plain, config->lora, folder));
+        const float merged = evaluate(other, loss);
+        assert_true(fabsf(merged - base) > 1e-3f);
+        if (k % 2 == 0)
+            assert_near("the second loss", k, (double)run(f), (double)merged);
+        tx_config_free(config);
+        tx_config_free(plain);
+        remove_scratch(folder);
+        tear_down((void **)&other);
+        tear_down((void **)&f);
+    }
+}
+
 static void names_of_modules(void **state)
 {
     static const struct {
@@ -365,13 +417,10 @@ int main(int argc, char **argv)
         return missing;
 #define LORA(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        LORA(gradients_of_sections),
-        LORA(gradients_of_one_section),
-        LORA(gradients_of_inputs_first),
-        LORA(only_the_adapter_is_trained),
-        LORA(dropout_in_training),
-        LORA(names_of_modules),
-        LORA(folders),
+        LORA(gradients_of_sections),     LORA(gradients_of_one_section),
+        LORA(gradients_of_inputs_first), LORA(only_the_adapter_is_trained),
+        LORA(dropout_in_training),       LORA(magnitudes),
+        LORA(names_of_modules),          LORA(folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which modules an adapter adapts, and what it adds to a graph. */
+ * Which modules an adapter adapts. */
 #include "models/arch/lora.h"
 
 #include "api/base/message.h"
@@ -12,8 +12,6 @@
 
 #define WEIGHT ".weight"
 #define BIAS ".bias"
-/* Sites of dropout, apart from the model's own. */
-#define FIRST_SITE (1 << 24)
 
 /* ---- The adapter ----------------------------------------------------------------------------------------- */
 
@@ -114,7 +112,7 @@ bool tx_lora_saves(const tx_lora *lora, const char *name)
 
 bool tx_lora_adds(const char *param)
 {
-    return strstr(param, ".lora_A.") || strstr(param, ".lora_B.");
+    return strstr(param, ".lora_") != NULL;
 }
 
 void tx_lora_freeze(const tx_lora *lora, const char *name, tx_param_spec *spec)
@@ -237,73 +235,4 @@ tx_status tx_lora_check(const tx_lora *lora, const tx_config *config)
         TX_TRY(check_names(config, lora->targets, false));
     TX_TRY(check_names(config, lora->saved, true));
     return check_tied(lora, config);
-}
-
-/* ---- Graph ----------------------------------------------------------------------------------------------- */
-
-static tx_tensor *take(tx_graph *graph, const char *module, const char *part, const tx_param_spec *spec)
-{
-    char name[TX_WEIGHTS_NAME];
-    snprintf(name, sizeof name, "%.240s.%s" WEIGHT, module, part);
-    return tx_param(graph, name, spec);
-}
-
-static tx_tensor *take_a(tx_graph *graph, const tx_lora *lora, const tx_lora_modules *modules, int64_t in)
-{
-    tx_param_spec spec = {.shape = TX_SHAPE(modules->count * lora->rank, in),
-                          .init = TX_INIT_UNIFORM,
-                          .scale = (float)(1.0 / sqrt((double)in)),
-                          .decay = true};
-    for (int32_t i = 0; i < modules->count && modules->count > 1; i++)
-        spec.sections.size[spec.sections.count++] = lora->rank;
-    return take(graph, modules->joint, "lora_A", &spec);
-}
-
-/* The B of all modules in one, [out, modules * rank]: rows of a module have its own columns, and zero elsewhere. */
-static tx_tensor *take_b(tx_graph *graph, const tx_lora *lora, const tx_lora_modules *modules,
-                         const tx_param_sections *sections, int64_t out)
-{
-    tx_tensor *all = NULL;
-    int64_t first[TX_MAX_SECTIONS + 1] = {0};
-    for (int32_t i = 0; i < sections->count; i++)
-        first[i + 1] = first[i] + sections->size[i];
-    for (int32_t i = 0; i < modules->count; i++) {
-        const int32_t section = modules->section[i];
-        const int64_t rows = modules->divided ? sections->size[section] : out;
-        const tx_param_spec spec = {.shape = TX_SHAPE(rows, lora->rank), .decay = true};
-        tx_tensor *b = take(graph, modules->name[i], "lora_B", &spec);
-        if (!modules->divided)
-            return b;
-        tx_tensor *places =
-            tx_range(graph, TX_SHAPE(rows), (int32_t)(first[section] * modules->count + i), modules->count);
-        b = tx_scatter_add(places, b, out * modules->count);
-        all = all ? tx_add(all, b) : b;
-    }
-    return all ? tx_reshape(all, TX_SHAPE(out, modules->count * lora->rank)) : NULL;
-}
-
-tx_tensor *tx_lora_add(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
-                       tx_tensor *x, tx_tensor *y)
-{
-    const tx_lora *lora = config->lora;
-    const float scale = lora ? (float)tx_lora_scale(lora) : 0.0f;
-    char name[TX_ARCH_NAME];
-    tx_param_spec spec;
-    tx_lora_modules modules;
-    if (!lora || !x || !y)
-        return y;
-    tx_status status = tx_arch_param(config, index, name, &spec);
-    TX_THEN(status, tx_lora_modules_of(lora, config, index, &modules));
-    if (status) {
-        tx_graph_fail(graph, status);
-        return NULL;
-    }
-    if (modules.count == 0)
-        return y;
-    const tx_shape *in = tx_tensor_shape(x), *out = tx_tensor_shape(y);
-    tx_tensor *a = take_a(graph, lora, &modules, in->dim[in->rank - 1]);
-    tx_tensor *b = take_b(graph, lora, &modules, &spec.sections, out->dim[out->rank - 1]);
-    if (options->train && lora->dropout > 0.0)
-        x = tx_dropout(x, (float)lora->dropout, FIRST_SITE + index);
-    return tx_add(y, tx_linear(tx_linear(x, a, NULL, true), scale == 1.0f ? b : tx_scale(b, scale), NULL, true));
 }

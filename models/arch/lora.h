@@ -5,15 +5,18 @@
  *
  *     y = x W^T + b + scale (dropout(x) A^T) B^T,  A [rank, in], B [out, rank]
  *
- * where W [out, in] is the layer's weight, or its transpose where the architecture stores it so. A begins as peft draws
- * it, evenly within +-1 / sqrt(in), B as zero. Modules go by the names of transformers: parts of one parameter whose
- * names stand between bars are modules of their own. */
+ * (Liu et al., DoRA, 2024, has y = m / |W + scale B A| (x (W + scale B A)^T) + b, m [out], norms by rows), where W
+ * [out, in] is the layer's weight, or its transpose where the architecture stores it so. A begins as peft draws it,
+ * evenly within +-1 / sqrt(in), B as zero. Modules go by the names of transformers: parts of one parameter whose names
+ * stand between bars are modules of their own. */
 #ifndef TX_MODELS_LORA_H
 #define TX_MODELS_LORA_H
 
 #include "models/arch/arch.h"
 
 #define TX_LORA_CONFIG "adapter_config.json"
+/* The name of a module's magnitudes, behind its own. */
+#define TX_LORA_MAGNITUDE "lora_magnitude_vector"
 #define TX_LORA_WEIGHTS "adapter_model.safetensors"
 /* The names of modules that mean every linear layer in the blocks, and those outside that are not the output. */
 #define TX_LORA_ALL "all-linear"
@@ -21,6 +24,7 @@
 struct tx_lora {
     int64_t rank;
     double alpha, dropout;
+    bool dora; /* outputs have magnitudes that are trained, and the sum of W and scale B A directions alone */
     bool rank_stabilised; /* scale alpha / sqrt(rank) (Kalajdzievski, rsLoRA, 2023); else alpha / rank */
     tx_dtype stored;      /* of frozen matrices: F32, or what graphs compute in */
     char *targets;        /* last parts of modules' names with commas between, or TX_LORA_ALL */
@@ -54,10 +58,16 @@ typedef struct tx_lora_modules {
 } tx_lora_modules;
 tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32_t index, tx_lora_modules *modules);
 
-/* y, the result of the linear layer of parameter `index` for x, with what the configuration's adapter adds to it, if
- * anything. Declares A, of all modules of the parameter in one, and B of each. NULL on error. */
-tx_tensor *tx_lora_add(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
-                       tx_tensor *x, tx_tensor *y);
+/* The linear layer of parameter `index`, `weight` and `bias` (or NULL), with what the configuration's adapter adds to
+ * it, if anything: x [.., in] -> [.., out]. Declares A, of all modules of the parameter in one, B of each, and
+ * magnitudes. NULL on error. */
+tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
+                          tx_tensor *x, tx_tensor *weight, tx_tensor *bias);
+
+/* Draws the adapter of a model whose own weights are there: magnitudes begin as the norms of these. */
+tx_status tx_lora_init(tx_model *model, const tx_config *config, uint64_t seed);
+/* Adds to `sums` [out] the squares of the weights that go to each output of a module, `piece` of a parameter. */
+tx_status tx_lora_squares(const tx_model *model, const tx_weights_piece *piece, bool inputs_first, double *sums);
 
 /* ---- Files (lora_files.c), as peft reads and writes them -------------------------------------------------- */
 

@@ -50,7 +50,6 @@ static tx_status refuse_others(const tx_json *json)
                                        "target_parameters",
                                        "trainable_token_indices",
                                        "lora_bias",
-                                       "use_dora",
                                        "use_qalora",
                                        NULL};
     const char *type = "";
@@ -106,6 +105,8 @@ static tx_status read_config(const tx_json *json, tx_lora *lora)
         TX_TRY(tx_json_get_number(json, "lora_dropout", 0, 0.999, &lora->dropout));
     if (tx_json_has(json, "use_rslora"))
         TX_TRY(tx_json_get_bool(json, "use_rslora", &lora->rank_stabilised));
+    if (tx_json_has(json, "use_dora"))
+        TX_TRY(tx_json_get_bool(json, "use_dora", &lora->dora));
     TX_TRY(read_names(json, "target_modules", &lora->targets));
     TX_TRY(read_names(json, "modules_to_save", &lora->saved));
     if (!lora->targets)
@@ -209,7 +210,7 @@ static tx_status fill_config(tx_json *json, const tx_config *config)
     TX_TRY(set_names(json, "target_modules", lora->targets));
     TX_TRY(set_names(json, "modules_to_save", lora->saved));
     TX_TRY(tx_json_set_bool(json, "use_rslora", lora->rank_stabilised));
-    TX_TRY(tx_json_set_bool(json, "use_dora", false));
+    TX_TRY(tx_json_set_bool(json, "use_dora", lora->dora));
     TX_TRY(tx_json_set_string(json, "bias", "none"));
     TX_TRY(tx_json_set_bool(json, "fan_in_fan_out", config->architecture->inputs_first));
     TX_TRY(tx_json_set_bool(json, "init_lora_weights", true));

@@ -5,6 +5,7 @@
 #include "models/files/folder.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static tx_status read_whole(merge *m, const char *module, const char *part, tx_s
 {
     char name[TX_WEIGHTS_NAME];
     int32_t index;
-    snprintf(name, sizeof name, "%.230s.%s.weight", module, part);
+    snprintf(name, sizeof name, "%.230s.%s", module, part);
     TX_TRY(find(m, name, &shape, &index));
     const int64_t count = tx_shape_count(&shape);
     *data = malloc((size_t)count * sizeof **data);
@@ -89,6 +90,37 @@ static tx_status add_product(merge *m, const factors *f, int32_t param, int64_t 
     return TX_OK;
 }
 
+/* Weights of each output, o, times factor[o]. */
+static tx_status scale_outputs(merge *m, const tx_weights_piece *piece, const double *factor)
+{
+    const bool inputs_first = m->config->architecture->inputs_first;
+    const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1], most = TX_WEIGHTS_CHUNK / columns;
+    for (int64_t row = 0; row < rows; row += most) {
+        const int64_t now = rows - row < most ? rows - row : most, at = piece->first + row * columns;
+        TX_TRY(tx_model_read_range(m->model, TX_PART_WEIGHT, piece->param, at, now * columns, m->buffer));
+        for (int64_t i = 0; i < now * columns; i++)
+            m->buffer[i] = (float)((double)m->buffer[i] * factor[inputs_first ? i % columns : row + i / columns]);
+        TX_TRY(tx_model_write_range(m->model, TX_PART_WEIGHT, piece->param, at, now * columns, m->buffer));
+    }
+    return TX_OK;
+}
+
+/* Gives the outputs of a module their magnitudes, of which B A has been added. */
+static tx_status set_magnitudes(merge *m, const char *module, const tx_weights_piece *piece, int64_t out)
+{
+    float *magnitude = NULL;
+    double *factor = calloc((size_t)out, sizeof *factor);
+    tx_status status = factor ? read_whole(m, module, TX_LORA_MAGNITUDE, TX_SHAPE(out), &magnitude)
+                              : tx_fail(TX_MEMORY, "%s: no memory for its magnitudes", module);
+    TX_THEN(status, tx_lora_squares(m->model, piece, m->config->architecture->inputs_first, factor));
+    for (int64_t o = 0; o < out && !status; o++)
+        factor[o] = (double)magnitude[o] / sqrt(factor[o]);
+    TX_THEN(status, scale_outputs(m, piece, factor));
+    free(magnitude);
+    free(factor);
+    return status;
+}
+
 /* One module, whose weight is `piece` of the parameter. */
 static tx_status merge_module(merge *m, const char *module, int32_t param, const tx_weights_piece *piece)
 {
@@ -96,8 +128,8 @@ static tx_status merge_module(merge *m, const char *module, int32_t param, const
     const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1], rank = m->lora->rank;
     const int64_t in = inputs_first ? rows : columns, out = inputs_first ? columns : rows;
     float *a = NULL, *b = NULL;
-    tx_status status = read_whole(m, module, "lora_A", TX_SHAPE(rank, in), &a);
-    TX_THEN(status, read_whole(m, module, "lora_B", TX_SHAPE(out, rank), &b));
+    tx_status status = read_whole(m, module, "lora_A.weight", TX_SHAPE(rank, in), &a);
+    TX_THEN(status, read_whole(m, module, "lora_B.weight", TX_SHAPE(out, rank), &b));
     if (!status) {
         /* A is read along its columns, B along its rows. */
         const factors of_outputs = {b, a, rank, 1, 1, in, rank, (float)tx_lora_scale(m->lora)};
@@ -106,7 +138,7 @@ static tx_status merge_module(merge *m, const char *module, int32_t param, const
     }
     free(a);
     free(b);
-    return status;
+    return status || !m->lora->dora ? status : set_magnitudes(m, module, piece, out);
 }
 
 /* Takes a piece of a module to save over. */

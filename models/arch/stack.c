@@ -154,8 +154,7 @@ tx_tensor *tx_stack_linear(tx_stack *stack, tx_tensor *x, bool biased)
 {
     const int32_t index = stack->next_param;
     tx_tensor *weight = tx_stack_take(stack), *bias = biased ? tx_stack_take(stack) : NULL;
-    tx_tensor *y = tx_linear(x, weight, bias, !stack->config->architecture->inputs_first);
-    return tx_lora_add(stack->graph, stack->config, stack->options, index, x, y);
+    return tx_lora_linear(stack->graph, stack->config, stack->options, index, x, weight, bias);
 }
 
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table)

@@ -45,6 +45,7 @@ static tx_status take_settings(tx_job *j, const tx_lora *lora)
     TX_TRY(tx_option_set(&j->options, "lora_target_modules", lora->targets));
     if (lora->saved)
         TX_TRY(tx_option_set(&j->options, "lora_modules_to_save", lora->saved));
+    TX_TRY(tx_option_set(&j->options, "use_dora", lora->dora ? "true" : "false"));
     return tx_option_set(&j->options, "use_rslora", lora->rank_stabilised ? "true" : "false");
 }
 
@@ -62,12 +63,12 @@ static tx_status check_resumed(const tx_job *j, const tx_lora *made)
                        "--lora_r: %s is of a run without an adapter; begin anew with --model_name_or_path %s",
                        checkpoint, checkpoint);
     if (had->rank != made->rank || had->alpha != made->alpha || had->rank_stabilised != made->rank_stabilised ||
-        !same_text(had->targets, made->targets) || !same_text(had->saved, made->saved))
+        had->dora != made->dora || !same_text(had->targets, made->targets) || !same_text(had->saved, made->saved))
         return tx_fail(TX_INVALID,
-                       "%s: the adapter has r %" PRId64 ", alpha %g, target modules %s%s%s%s: leave options "
+                       "%s: the adapter has r %" PRId64 ", alpha %g, target modules %s%s%s%s%s: leave options "
                        "that say other things out",
                        checkpoint, had->rank, had->alpha, had->targets, had->saved ? ", modules to save " : "",
-                       had->saved ? had->saved : "", had->rank_stabilised ? ", rsLoRA" : "");
+                       had->saved ? had->saved : "", had->rank_stabilised ? ", rsLoRA" : "", had->dora ? ", DoRA" : "");
     return TX_OK;
 }
 
@@ -88,6 +89,7 @@ static tx_status settings_of(tx_job *j, tx_lora *lora)
     *lora = (tx_lora){.rank = set->lora_rank,
                       .alpha = set->lora_alpha,
                       .dropout = set->lora_dropout,
+                      .dora = set->use_dora,
                       .rank_stabilised = set->use_rslora,
                       .stored = stored_type(set),
                       .targets = (char *)(uintptr_t)targets,
@@ -142,22 +144,10 @@ void tx_job_note_adapter(const tx_job *j)
                 tx_dtype_name(lora->stored));
 }
 
-/* New weights of all that is not the model's own. */
-static tx_status draw(const tx_job *j)
-{
-    const char *name;
-    const tx_param_spec *spec;
-    for (int32_t i = 0; i < tx_model_param_count(j->model); i++) {
-        TX_TRY(tx_model_param(j->model, i, &name, &spec));
-        if (tx_lora_adds(name))
-            TX_TRY(tx_model_init_param(j->model, i, (uint64_t)j->set.seed));
-    }
-    return TX_OK;
-}
-
 tx_status tx_job_load_adapter(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
     TX_TRY(tx_weights_digest(in->model_folder, in->base_digest));
-    return in->adapter_folder ? tx_job_load(j, in->adapter_folder) : draw(j);
+    return in->adapter_folder ? tx_job_load(j, in->adapter_folder)
+                              : tx_lora_init(j->model, in->config, (uint64_t)j->set.seed);
 }

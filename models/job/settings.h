@@ -53,7 +53,7 @@ typedef struct tx_job_settings {
     int64_t lora_rank; /* 0: none */
     double lora_alpha, lora_dropout;
     const char *lora_targets, *lora_saved;
-    bool use_rslora;
+    bool use_rslora, use_dora;
     /* run */
     const char *output_dir, *resume, *logging_dir, *run_name;
     bool overwrite, load_best, no_progress, log_first, eval_first, only_model;
@@ -114,6 +114,8 @@ extern const char tx_job_optimizers[];
      .help = "modules that get one, by the last parts of their names; otherwise those that peft takes for the model"}, \
     {TX_OPTION_TEXT, "lora_modules_to_save", AT(lora_saved), .choices = "NAME,...",                                   \
      .help = "modules that are trained whole besides, and saved with the adapter"},                                   \
+    {TX_OPTION_FLAG, "use_dora", AT(use_dora),                                                                        \
+     .help = "train the magnitude of each output apart from its direction (DoRA), in twice the time of the products"}, \
     {TX_OPTION_FLAG, "use_rslora", AT(use_rslora), .help = "lora_alpha / sqrt(lora_r) in place of lora_alpha / lora_r"}
 /* clang-format on */
 

@@ -199,14 +199,13 @@ static tx_tensor *rsqrt_(tx_builder *b)
     return tx_rsqrt(tx_add(tx_mul(x, x), tx_fill(b->graph, *tx_tensor_shape(x), 1.0f)));
 }
 
-/* Columns times numbers of their own; a constant has no gradient. */
+/* Columns times numbers of their own. */
 static tx_tensor *broadcast_columns(tx_builder *b)
 {
     tx_tensor *x = wide(b);
     const tx_shape shape = *tx_tensor_shape(x);
     tx_tensor *sums = tx_reduce(x, TX_REDUCE_SUM, TX_AXIS_ROWS);
-    return tx_mul(
-        x, tx_broadcast(tx_add(sums, tx_detach(tx_fill(b->graph, *tx_tensor_shape(sums), 2.0f))), shape, TX_AXIS_ROWS));
+    return tx_mul(x, tx_broadcast(sums, shape, TX_AXIS_ROWS));
 }
 
 static tx_tensor *swiglu(tx_builder *b)

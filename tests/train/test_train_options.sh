@@ -236,6 +236,7 @@ lora_dropout | adapt --lora_dropout 0.5 | adapter_differs
 lora_target_modules | adapt --lora_target_modules c_fc | adapter_differs
 lora_modules_to_save | adapt --lora_modules_to_save ln_f | holds adapter_config.json ln_f
 use_rslora | adapt --use_rslora | adapter_differs
+use_dora | adapt --use_dora | holds adapter_config.json use_dora.*true
 neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
 logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
 eval_on_start | --validation_file $work/other --eval_on_start | logged \"step\":.0,.*eval_loss

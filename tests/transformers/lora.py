@@ -35,6 +35,8 @@ CASES = {
     "gpt2-all": (GPT2, dict(target_modules="all-linear")),
     "llama": (LlamaConfig(**FAMILY), {}),
     "llama-all": (LlamaConfig(**FAMILY, attention_bias=True), dict(target_modules="all-linear", modules_to_save=["lm_head"])),
+    "gpt2-dora": (GPT2, dict(target_modules="all-linear", use_dora=True)),
+    "llama-dora": (LlamaConfig(**FAMILY, attention_bias=True), dict(target_modules=["q_proj", "v_proj", "up_proj", "o_proj"], use_dora=True)),
     "llama-odd": (LlamaConfig(**FAMILY), dict(target_modules=["k_proj", "up_proj", "o_proj"])),
     "qwen2": (Qwen2Config(**FAMILY, tie_word_embeddings=True), dict(r=5, lora_alpha=5)),
     "qwen3": (Qwen3Config(**FAMILY, head_dim=8), dict(target_modules=["q_proj", "k_proj", "v_proj"])),
