@@ -43,7 +43,7 @@ tx_status tx_lora_check(const tx_lora *lora, const tx_config *config);
 
 /* What the adapter makes of a parameter: frozen, and in which type. `name` and `spec` as tx_arch_param gives them. */
 void tx_lora_freeze(const tx_lora *lora, const char *name, tx_param_spec *spec);
-/* Whether a parameter of a model is an A or a B. */
+/* Whether a parameter of a model is an A, a B or magnitudes. */
 bool tx_lora_adds(const char *param);
 /* Whether a parameter belongs to a module to save. */
 bool tx_lora_saves(const tx_lora *lora, const char *name);
@@ -88,7 +88,7 @@ tx_status tx_lora_load(tx_model *model, const tx_config *config, const char *fol
 /* Writes adapter_config.json and adapter_model.safetensors. */
 tx_status tx_lora_save(tx_model *model, const tx_config *config, const char *folder);
 /* Adds the adapter in `folder` to the weights of a model without one, which `config` describes, and takes modules to
- * save over. What is stored in 16 bits is rounded once. */
+ * save over. */
 tx_status tx_lora_merge(tx_model *model, const tx_config *config, const tx_lora *lora, const char *folder);
 
 #endif

@@ -49,9 +49,17 @@ static tx_status take_settings(tx_job *j, const tx_lora *lora)
     return tx_option_set(&j->options, "use_rslora", lora->rank_stabilised ? "true" : "false");
 }
 
-static bool same_text(const char *a, const char *b)
+/* Whether two lists are the same but for blanks; NULL: an empty one. */
+static bool same_names(const char *a, const char *b)
 {
-    return strcmp(a ? a : "", b ? b : "") == 0;
+    a = a ? a : "";
+    b = b ? b : "";
+    for (;; a++, b++) {
+        a += strspn(a, " ");
+        b += strspn(b, " ");
+        if (*a != *b || !*a)
+            return *a == *b;
+    }
 }
 
 static tx_status check_resumed(const tx_job *j, const tx_lora *made)
@@ -63,18 +71,13 @@ static tx_status check_resumed(const tx_job *j, const tx_lora *made)
                        "--lora_r: %s is of a run without an adapter; begin anew with --model_name_or_path %s",
                        checkpoint, checkpoint);
     if (had->rank != made->rank || had->alpha != made->alpha || had->rank_stabilised != made->rank_stabilised ||
-        had->dora != made->dora || !same_text(had->targets, made->targets) || !same_text(had->saved, made->saved))
+        had->dora != made->dora || !same_names(had->targets, made->targets) || !same_names(had->saved, made->saved))
         return tx_fail(TX_INVALID,
                        "%s: the adapter has r %" PRId64 ", alpha %g, target modules %s%s%s%s%s: leave options "
                        "that say other things out",
                        checkpoint, had->rank, had->alpha, had->targets, had->saved ? ", modules to save " : "",
                        had->saved ? had->saved : "", had->rank_stabilised ? ", rsLoRA" : "", had->dora ? ", DoRA" : "");
     return TX_OK;
-}
-
-static tx_dtype stored_type(const tx_job_settings *set)
-{
-    return set->bf16 || set->dtype ? TX_BF16 : set->fp16 ? TX_F16 : TX_F32;
 }
 
 /* Target modules as given, else those that peft takes for the architecture. */
@@ -91,7 +94,6 @@ static tx_status settings_of(tx_job *j, tx_lora *lora)
                       .dropout = set->lora_dropout,
                       .dora = set->use_dora,
                       .rank_stabilised = set->use_rslora,
-                      .stored = stored_type(set),
                       .targets = (char *)(uintptr_t)targets,
                       .saved = (char *)(uintptr_t)saved};
     return TX_OK;

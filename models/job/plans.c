@@ -61,6 +61,8 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
         .noise = (float)set->noise,
         .smoothing = (float)set->smoothing,
     };
+    if (j->inputs.config->lora) /* frozen matrices are stored in what products read */
+        j->inputs.config->lora->stored = trainer->autocast;
     return TX_OK;
 }
 

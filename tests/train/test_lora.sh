@@ -54,7 +54,7 @@ last()
 train base --config_name "$work/config.json" --save_strategy no || fail "the base"
 cp "$work/base/model.safetensors" "$work/base.before"
 
-adapt whole
+adapt whole --lora_target_modules "q_proj, v_proj"
 [ -e "$work/whole/checkpoint-6/model.safetensors" ] && fail "a checkpoint holds the base"
 [ "$(wc -c < "$work/whole/adapter_model.safetensors")" -lt 20000 ] || fail "the adapter is not small"
 awk '$1 == "weights" { bytes = $2 } $1 == "gradients" { g = $2 } END { exit !(g > 0 && 8 * g < bytes) }' "$work/out" ||
