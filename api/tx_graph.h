@@ -73,6 +73,7 @@ tx_tensor *tx_softmax(tx_tensor *x); /* over the last dimension */
 tx_tensor *tx_gelu(tx_tensor *x, bool exact);
 tx_tensor *tx_silu(tx_tensor *x);
 tx_tensor *tx_tanh(tx_tensor *x);
+tx_tensor *tx_rsqrt(tx_tensor *x);  /* 1 / sqrt(x) */
 tx_tensor *tx_swiglu(tx_tensor *x); /* x [..., 2F] = gate | up -> silu(gate) * up [..., F] */
 tx_tensor *tx_add(tx_tensor *a, tx_tensor *b);
 tx_tensor *tx_mul(tx_tensor *a, tx_tensor *b);
@@ -133,6 +134,10 @@ typedef enum tx_reduction { TX_REDUCE_SUM, TX_REDUCE_MEAN, TX_REDUCE_MAX, TX_RED
 /* What is reduced away: everything, the last dimension, or all dimensions but the last. */
 typedef enum tx_axis { TX_AXIS_ALL, TX_AXIS_LAST, TX_AXIS_ROWS } tx_axis;
 tx_tensor *tx_reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis);
+/* The converse: x [1], without the last dimension, or of that alone [last], repeated to `shape`. */
+tx_tensor *tx_broadcast(tx_tensor *x, tx_shape shape, tx_axis axis);
+/* x as a constant: nothing that is made of it has a part in the gradient of x. */
+tx_tensor *tx_detach(tx_tensor *x);
 tx_tensor *tx_cast(tx_tensor *x, tx_dtype dtype);
 tx_tensor *tx_copy(tx_tensor *x);
 tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value);

@@ -67,11 +67,13 @@ typedef struct tx_param_spec {
     tx_shape shape;   /* as stored, padding included */
     tx_shape logical; /* without padding; rank 0: the same as shape. Only the first dimension may differ */
     tx_init init;
-    float scale;    /* standard deviation of NORMAL, half width of UNIFORM */
-    bool decay;     /* weight decay applies */
-    bool table;     /* an embedding, or what scores each row of one: optimizers may treat other matrices otherwise */
-    bool frozen;    /* never changes: it has no gradient and no optimizer states */
-    tx_dtype dtype; /* as stored; of what is not frozen F32, which tx_model_store can change */
+    float scale; /* standard deviation of NORMAL, half width of UNIFORM */
+    bool decay;  /* weight decay applies */
+    bool table;  /* an embedding, or what scores each row of one: optimizers may treat other matrices otherwise */
+    bool frozen; /* never changes: it has no gradient and no optimizer states */
+    /* As stored; of what is not frozen F32, which tx_model_store can change. A frozen one of BF16 or F16 is read as
+     * such, and by graphs of that type (tx_graph_autocast, said before it is asked for) as if it were of F32. */
+    tx_dtype dtype;
     tx_param_sections sections;
 } tx_param_spec;
 
@@ -95,6 +97,8 @@ tx_status tx_model_param(const tx_model *model, int32_t index, const char **name
 tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index);
 /* Draws every parameter by its spec. The draw depends on (seed, name, logical element) alone. */
 tx_status tx_model_init(tx_model *model, uint64_t seed);
+/* Draws one of them, as that does. */
+tx_status tx_model_init_param(tx_model *model, int32_t index, uint64_t seed);
 /* Copy one parameter's part from or to `data`: fp32 whatever is stored, logical shape, row-major. They wait for the
  * device. */
 tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data);

@@ -77,6 +77,8 @@ typedef struct tx_lm_options {
     /* What the user should know and is no failure; may be NULL. tx_lm_open alone calls it. */
     void (*warn)(void *context, const char *message);
     void *context;
+    const char *adapter; /* a folder of peft's whose adapter is added to the weights; NULL: none, or the one that
+                          * `model` holds. `model` NULL: the adapter names it */
 } tx_lm_options;
 
 /* The caller frees it. It belongs to one thread at a time. */
@@ -158,6 +160,10 @@ typedef struct tx_perplexity_result {
 /* Of `count` ids, at least 2. `options` may be NULL. */
 tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const tx_perplexity_options *options,
                            tx_perplexity_result *result);
+
+/* Writes the model, with its adapter in its weights, as a folder: configuration, weights of the type that was asked
+ * for, tokenizer and generation_config.json where there are such. */
+tx_status tx_lm_save(tx_lm *lm, const char *folder);
 
 TX_API_END
 

@@ -101,6 +101,11 @@ tx_tensor *tx_silu(tx_tensor *x)
     return EMIT(x, .op = TX_OP_SILU, .attrs = plain, .in = {x});
 }
 
+tx_tensor *tx_rsqrt(tx_tensor *x)
+{
+    return EMIT(x, .op = TX_OP_RSQRT, .attrs = plain, .in = {x});
+}
+
 tx_tensor *tx_tanh(tx_tensor *x)
 {
     return EMIT(x, .op = TX_OP_TANH, .attrs = plain, .in = {x});
@@ -260,6 +265,21 @@ tx_tensor *tx_range(tx_graph *graph, tx_shape shape, int32_t first, int32_t step
     attrs.first = first;
     attrs.step = step;
     return tx_emit(graph, &(tx_emit_args){.op = TX_OP_RANGE, .attrs = attrs, .shape = &shape});
+}
+
+tx_tensor *tx_broadcast(tx_tensor *x, tx_shape shape, tx_axis axis)
+{
+    tx_attrs attrs = plain;
+    attrs.axis = axis;
+    return EMIT(x, .op = TX_OP_BROADCAST, .attrs = attrs, .in = {x}, .shape = &shape);
+}
+
+tx_tensor *tx_detach(tx_tensor *x)
+{
+    tx_tensor *same = x ? tx_reshape(x, x->shape) : NULL;
+    if (same)
+        same->requires_grad = false;
+    return same;
 }
 
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape)

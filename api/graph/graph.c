@@ -223,7 +223,9 @@ static tx_tensor *param_node(tx_graph *graph, int32_t index)
     for (int32_t i = 0; i < graph->nodes; i++)
         if (graph->node[i].op == TX_OP_PARAM && graph->node[i].out[0]->param == index)
             return graph->node[i].out[0];
-    const tx_dtype stored = record->spec.dtype, dtype = stored == graph->model->stored ? TX_F32 : stored;
+    const tx_dtype stored = record->spec.dtype;
+    const bool narrowed = stored == graph->model->stored || (record->spec.frozen && stored == graph->autocast);
+    const tx_dtype dtype = narrowed ? TX_F32 : stored; /* tx_autocast has it read as it is stored */
     tx_tensor *t =
         tensor_named(tx_tensor_fixed(graph, dtype, record->spec.shape, record->arena, record->offset), record->name);
     if (!t)

@@ -145,10 +145,13 @@ static tx_status cast_node(casting *c, int32_t at)
 static void narrow_stored(casting *c)
 {
     const tx_graph *graph = c->graph;
-    const tx_dtype stored = graph->model->stored;
-    for (int32_t i = 0; i < graph->tensors && stored != TX_F32; i++) {
+    const tx_model *model = graph->model;
+    for (int32_t i = 0; i < graph->tensors; i++) {
         tx_tensor *t = graph->tensor[i];
-        if (t->dtype == TX_F32 && (t->param >= 0 || is_state(t))) {
+        const tx_dtype stored = t->param >= 0 ? model->param[t->param].spec.dtype
+                                : is_state(t) ? model->stored
+                                              : TX_F32;
+        if (t->dtype == TX_F32 && stored != TX_F32) {
             t->dtype = stored;
             c->narrowed[t->id] = true;
         }

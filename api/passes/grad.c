@@ -162,6 +162,21 @@ static void grad_tanh(const grad *c)
     c->din[0] = EMIT(c, .op = TX_OP_TANH_GRAD, .attrs = plain, .in = {c->dout[0], c->node->out[0]});
 }
 
+/* dy times -y^3 / 2. */
+static void grad_rsqrt(const grad *c)
+{
+    tx_tensor *y = c->node->out[0];
+    c->din[0] = tx_scale(tx_mul(c->dout[0], tx_mul(y, tx_mul(y, y))), -0.5f);
+}
+
+/* A sum along what was repeated. */
+static void grad_broadcast(const grad *c)
+{
+    tx_attrs attrs = c->node->attrs;
+    attrs.reduction = TX_REDUCE_SUM;
+    c->din[0] = EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {c->dout[0]});
+}
+
 static void grad_swiglu(const grad *c)
 {
     grad_of_input(c, TX_OP_SWIGLU_GRAD);

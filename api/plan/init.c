@@ -49,17 +49,31 @@ static tx_status init_param(tx_model *model, int32_t index, uint64_t seed, float
     return TX_OK;
 }
 
-tx_status tx_model_init(tx_model *model, uint64_t seed)
+/* Parameters first .. end - 1. */
+static tx_status init_params(tx_model *model, int32_t first, int32_t end, uint64_t seed)
 {
-    TX_NEEDS(model, TX_INVALID);
     const int64_t room = 1 << 16;
     model->sealed = true;
     tx_status status = tx_model_ready(model);
     float *slice = malloc((size_t)(room + 4) * sizeof *slice);
     if (status == TX_OK && !slice)
         status = tx_fail(TX_MEMORY, "no memory to draw parameters");
-    for (int32_t i = 0; i < model->params && status == TX_OK; i++)
+    for (int32_t i = first; i < end && status == TX_OK; i++)
         status = init_param(model, i, seed, slice, room);
     free(slice);
     return status;
+}
+
+tx_status tx_model_init(tx_model *model, uint64_t seed)
+{
+    TX_NEEDS(model, TX_INVALID);
+    return init_params(model, 0, model->params, seed);
+}
+
+tx_status tx_model_init_param(tx_model *model, int32_t index, uint64_t seed)
+{
+    TX_NEEDS(model, TX_INVALID);
+    if (index < 0 || index >= model->params)
+        return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
+    return init_params(model, index, index + 1, seed);
 }

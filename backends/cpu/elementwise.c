@@ -111,6 +111,7 @@ TX_MAPPED(gelu_grad)
 TX_MAP_KERNEL(silu, , a[i] * tx_sigmoid(a[i]))
 TX_MAP_KERNEL(silu_grad, , a[i] * tx_silu_slope(b[i]))
 TX_MAP_KERNEL(tanh, , 2.0f * tx_sigmoid(2.0f * a[i]) - 1.0f)
+TX_MAP_KERNEL(rsqrt, , 1.0f / sqrtf(a[i]))
 TX_MAP_KERNEL(tanh_grad, , a[i] * (1.0f - b[i] * b[i]))
 
 /* ---- Arithmetic -------------------------------------------------------------------------------- */

@@ -116,7 +116,12 @@ X(add)
 X(mul)
 #undef X
 
-/* OpenCL C has a function of that name. */
+/* OpenCL C has functions of these names. */
+tx_status tx_cl_rsqrt(tx_cl_builder *b, const tx_command *c)
+{
+    return elementwise(b, c, "rsqrt_of");
+}
+
 tx_status tx_cl_tanh(tx_cl_builder *b, const tx_command *c)
 {
     return elementwise(b, c, "tanh_of");

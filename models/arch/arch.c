@@ -3,6 +3,7 @@
 #include "models/arch/arch.h"
 
 #include "api/base/message.h"
+#include "models/arch/lora.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,7 +37,10 @@ tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARC
     const int32_t count = tx_arch_params(config);
     if (index < 0 || index >= count)
         return tx_fail(TX_INVALID, "parameter %d of %d asked for", index, count);
-    return config->architecture->param(config, index, name, spec);
+    TX_TRY(config->architecture->param(config, index, name, spec));
+    if (config->lora)
+        tx_lora_freeze(config->lora, name, spec);
+    return TX_OK;
 }
 
 int64_t tx_arch_param_count(const tx_config *config)

@@ -11,6 +11,7 @@
 #include "tx.h"
 
 typedef struct tx_architecture tx_architecture;
+typedef struct tx_lora tx_lora; /* lora.h */
 
 /* What a model's output is. */
 typedef enum tx_head {
@@ -28,6 +29,7 @@ typedef struct tx_config {
     int64_t bos_token_id, eos_token_id; /* -1: none */
     bool new_head;                      /* the weights are of another head: what this one has besides is new */
     tx_json *source;                    /* the file it was read from, whose other keys are kept; or NULL */
+    tx_lora *lora;                      /* an adapter, with which parameters are frozen (lora.h), its own; or NULL */
 } tx_config;
 
 /* ---- Configuration (config.c) ------------------------------------------------------------------------ */
@@ -40,7 +42,7 @@ tx_status tx_config_preset(const char *name, tx_config **config);
 tx_status tx_config_read(const char *path, tx_config **config);
 /* Gives the configuration another head of its type; TX_UNSUPPORTED where TX has none. */
 tx_status tx_config_set_head(tx_config *config, tx_head head);
-/* A copy without the file that it was read from. */
+/* A copy without the file that it was read from, and without adapter. */
 tx_status tx_config_copy(const tx_config *config, tx_config **copy);
 /* Checks ranges and divisibility; the message names the key. */
 tx_status tx_config_check(const tx_config *config);
@@ -155,6 +157,9 @@ struct tx_architecture {
     tx_status (*param)(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
     int64_t (*embeddings)(const tx_config *config); /* numbers in them, tied ones included; NULL: none */
     tx_tensor *(*logits)(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
+    bool inputs_first; /* the weights of linear layers are [in, out], else [out, in] */
+    /* Modules that peft adapts where none are named, and that it trains whole besides; NULL: none. */
+    const char *lora_targets, *lora_saved;
     /* From names in files to those of parameters (tx_weights_rename). */
     void (*rename)(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME]);
     /* Whether a parameter belongs to the head; NULL: there is but one head. */

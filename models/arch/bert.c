@@ -213,12 +213,6 @@ static tx_tensor *layer_norm(tx_stack *b, tx_tensor *x)
     return tx_layer_norm(x, gamma, beta, (float)bert_of(b->config)->layer_norm_eps);
 }
 
-static tx_tensor *linear(tx_stack *b, tx_tensor *x)
-{
-    tx_tensor *weight = tx_stack_take(b), *bias = tx_stack_take(b);
-    return tx_linear(x, weight, bias, true);
-}
-
 static tx_tensor *activation(const tx_stack *b, tx_tensor *x)
 {
     const int32_t act = bert_of(b->config)->hidden_act;
@@ -245,10 +239,11 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const bert_config *c = bert_of(b->config);
     tx_attention_options options = {.heads = (int32_t)c->base.heads, .kv_heads = (int32_t)c->base.heads};
-    tx_tensor *h = linear(b, x); /* query | key | value */
-    h = linear(b, tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob));
+    tx_tensor *h = tx_stack_linear(b, x, true); /* query | key | value */
+    h = tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
+    h = tx_stack_linear(b, h, true);
     x = layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x));
-    h = linear(b, activation(b, linear(b, x)));
+    h = tx_stack_linear(b, activation(b, tx_stack_linear(b, x, true)), true);
     return layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x));
 }
 
@@ -259,7 +254,7 @@ static tx_tensor *masked_logits(tx_graph *graph, const tx_config *config, const 
     if (tx_stack_open(graph, config, options, &b))
         return NULL;
     tx_tensor *x = tx_stack_blocks(&b, embed(&b, &words), transformer_block);
-    x = layer_norm(&b, activation(&b, linear(&b, tx_stack_rows(&b, x))));
+    x = layer_norm(&b, activation(&b, tx_stack_linear(&b, tx_stack_rows(&b, x), true)));
     return tx_linear(x, words, tx_stack_take(&b), true);
 }
 
@@ -278,8 +273,8 @@ static tx_tensor *classification_logits(tx_graph *graph, const tx_config *config
     const tx_shape *shape = tx_tensor_shape(x);
     tx_tensor *first = tx_range(graph, TX_SHAPE(shape->dim[0]), 0, (int32_t)shape->dim[1]);
     x = tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(shape), config->width)), first);
-    x = tx_tanh(linear(&b, x));
-    return linear(&b, tx_stack_dropout(&b, x, dropout));
+    x = tx_tanh(tx_stack_linear(&b, x, true));
+    return tx_stack_linear(&b, tx_stack_dropout(&b, x, dropout), true);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */
@@ -332,9 +327,11 @@ static tx_status check_masked(const tx_config *config, const tx_weights *weights
 #define ROW                                                                                                            \
     .type = "bert", .config_bytes = sizeof(bert_config), .defaults = &defaults.base, .keys = keys,                     \
     .fixed = fixed_keys, .presets = presets, .read = read_rest, .write = write_rest, .check = check, .params = params, \
-    .param = param, .embeddings = embeddings, .rename = rename_tensor, .is_of_head = is_of_head
+    .param = param, .embeddings = embeddings, .lora_targets = "query,value", .rename = rename_tensor,                  \
+    .is_of_head = is_of_head
 
 const tx_architecture tx_bert_masked_lm = {ROW, .class_name = "BertForMaskedLM", .head = TX_HEAD_MASKED_LM,
                                            .logits = masked_logits, .check_weights = check_masked};
 const tx_architecture tx_bert_classifier = {ROW, .class_name = "BertForSequenceClassification",
-                                            .head = TX_HEAD_SEQUENCE_CLASSIFICATION, .logits = classification_logits};
+                                            .head = TX_HEAD_SEQUENCE_CLASSIFICATION, .logits = classification_logits,
+                                            .lora_saved = "classifier"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * config.json of any architecture: presets, defaults, validation, writing with unknown keys kept. */
-#include "models/arch/arch.h"
+#include "models/arch/lora.h"
 
 #include "api/base/message.h"
 
@@ -33,6 +33,7 @@ tx_status tx_config_copy(const tx_config *config, tx_config **copy)
         return tx_fail(TX_MEMORY, "no memory for a configuration");
     memcpy(made, config, bytes);
     made->source = NULL;
+    made->lora = NULL;
     *copy = made;
     return TX_OK;
 }
@@ -42,6 +43,7 @@ void tx_config_free(tx_config *config)
     if (!config)
         return;
     tx_json_free(config->source);
+    tx_lora_free(config->lora);
     free(config);
 }
 
@@ -339,8 +341,10 @@ tx_status tx_config_override(tx_config *config, const char *text)
     tx_json_free(json);
     if (!status) {
         made->source = config->source;
+        made->lora = config->lora;
         memcpy(config, made, config->architecture->config_bytes);
         made->source = NULL;
+        made->lora = NULL;
     }
     tx_config_free(made);
     return status ? tx_fail_in(status == TX_FORMAT ? TX_INVALID : status, "config_overrides") : TX_OK;

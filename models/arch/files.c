@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Weights from and to a Hugging Face model folder. */
-#include "models/arch/arch.h"
+#include "models/arch/lora.h"
 
 #include "api/base/file.h"
 
@@ -56,7 +56,16 @@ static void rename_tensor(const void *context, const char *tensor, char param[TX
 static bool may_lack(const void *context, const char *piece)
 {
     const tx_config *config = context;
-    return config->new_head && config->architecture->is_of_head(piece);
+    /* What is frozen and new would be in no file. */
+    return config->new_head && config->architecture->is_of_head(piece) &&
+           (!config->lora || tx_lora_saves(config->lora, piece));
+}
+
+/* What an adapter adds to the model. */
+static bool is_elsewhere(const void *context, const char *param)
+{
+    const tx_config *config = context;
+    return config->lora && tx_lora_adds(param);
 }
 
 /* The graph that was built must be the one that the configuration describes. */
@@ -85,7 +94,8 @@ tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *fol
         return status;
     status = check_values(config, weights);
     if (!status)
-        status = tx_weights_load(weights, model, &(tx_weights_names){rename_tensor, config, may_lack}, options);
+        status = tx_weights_load(weights, model, &(tx_weights_names){rename_tensor, config, may_lack, is_elsewhere},
+                                 options);
     tx_weights_close(weights);
     return status;
 }
@@ -119,7 +129,7 @@ tx_status tx_arch_check(const tx_config *config, const char *folder)
     if (!status)
         status = check_values(config, weights);
     if (!status)
-        status = tx_weights_check(weights, pieces, count, &(tx_weights_names){rename_tensor, config, may_lack});
+        status = tx_weights_check(weights, pieces, count, &(tx_weights_names){rename_tensor, config, may_lack, NULL});
     free(pieces);
     tx_weights_close(weights);
     return status;

@@ -140,12 +140,6 @@ static tx_tensor *layer_norm(tx_stack *b, tx_tensor *x)
     return tx_layer_norm(x, gamma, beta, (float)tx_gpt2_of(b->config)->layer_norm_epsilon);
 }
 
-static tx_tensor *linear(tx_stack *b, tx_tensor *x)
-{
-    tx_tensor *weight = tx_stack_take(b), *bias = tx_stack_take(b);
-    return tx_linear(x, weight, bias, false);
-}
-
 static tx_tensor *activation(const tx_stack *b, tx_tensor *x)
 {
     switch (tx_gpt2_of(b->config)->activation_function) {
@@ -181,11 +175,11 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *qkv, int64_t layer)
 static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const double dropped = tx_gpt2_of(b->config)->resid_pdrop;
-    tx_tensor *h = linear(b, layer_norm(b, x)); /* q | k | v */
-    h = linear(b, attention(b, h, layer));
+    tx_tensor *h = tx_stack_linear(b, layer_norm(b, x), true); /* q | k | v */
+    h = tx_stack_linear(b, attention(b, h, layer), true);
     x = tx_add(x, tx_stack_dropout(b, h, dropped));
-    h = activation(b, linear(b, layer_norm(b, x)));
-    h = linear(b, h);
+    h = activation(b, tx_stack_linear(b, layer_norm(b, x), true));
+    h = tx_stack_linear(b, h, true);
     return tx_add(x, tx_stack_dropout(b, h, dropped));
 }
 
@@ -256,6 +250,8 @@ const tx_architecture tx_gpt2 = {
     .param = param,
     .embeddings = embeddings,
     .logits = logits,
+    .inputs_first = true,
+    .lora_targets = "c_attn",
     .rename = rename_tensor,
     .check_weights = check_head,
 };

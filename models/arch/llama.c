@@ -253,12 +253,6 @@ static tx_tensor *norm(tx_stack *b, tx_tensor *x)
     return tx_rms_norm(x, tx_stack_take(b), (float)llama_of(b->config)->rms_norm_eps);
 }
 
-static tx_tensor *linear(tx_stack *b, tx_tensor *x, bool biased)
-{
-    tx_tensor *weight = tx_stack_take(b), *bias = biased ? tx_stack_take(b) : NULL;
-    return tx_linear(x, weight, bias, true);
-}
-
 /* x [B, T, C] -> [B, T, heads * size] */
 static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
 {
@@ -266,7 +260,7 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     const int32_t heads = (int32_t)c->base.heads, of_kv = (int32_t)kv_heads(c), size = (int32_t)head_size(c);
     const tx_rope rope = tx_rope_of(&c->rope, size);
     tx_attention_options options = {.heads = heads, .kv_heads = of_kv, .window = (int32_t)window_of(c, layer)};
-    tx_tensor *qkv = linear(b, x, c->qkv_bias);
+    tx_tensor *qkv = tx_stack_linear(b, x, c->qkv_bias);
     if (c->head_norms)
         qkv = tx_head_norm(qkv, tx_stack_take(b), heads, of_kv, (float)c->rms_norm_eps);
     qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions);
@@ -278,9 +272,9 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const llama_config *c = llama_of(b->config);
     tx_tensor *h = attention(b, norm(b, x), layer);
-    x = tx_add(x, linear(b, h, c->attention_bias));
-    h = tx_swiglu(linear(b, norm(b, x), c->mlp_bias));
-    return tx_add(x, linear(b, h, c->mlp_bias));
+    x = tx_add(x, tx_stack_linear(b, h, c->attention_bias));
+    h = tx_swiglu(tx_stack_linear(b, norm(b, x), c->mlp_bias));
+    return tx_add(x, tx_stack_linear(b, h, c->mlp_bias));
 }
 
 static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
@@ -308,11 +302,12 @@ static tx_status check_head(const tx_config *config, const tx_weights *weights)
     return llama_of(config)->tie_word_embeddings ? tx_arch_check_tied(weights, HEAD, EMBEDDING) : TX_OK;
 }
 
-#define ROW(NAME, CLASS)                                                                             \
-    .type = #NAME, .class_name = CLASS "ForCausalLM", .config_bytes = sizeof(llama_config),          \
-    .defaults = &NAME##_defaults.base, .keys = NAME##_keys, .fixed = fixed_keys, .presets = presets, \
-    .read = read_rest, .write = write_rest, .check = check, .params = params, .param = param,        \
-    .embeddings = embeddings, .logits = logits, .rename = rename_tensor, .check_weights = check_head
+#define ROW(NAME, CLASS)                                                                                  \
+    .type = #NAME, .class_name = CLASS "ForCausalLM", .config_bytes = sizeof(llama_config),               \
+    .defaults = &NAME##_defaults.base, .keys = NAME##_keys, .fixed = fixed_keys, .presets = presets,      \
+    .read = read_rest, .write = write_rest, .check = check, .params = params, .param = param,             \
+    .embeddings = embeddings, .lora_targets = "q_proj,v_proj", .logits = logits, .rename = rename_tensor, \
+    .check_weights = check_head
 
 const tx_architecture tx_llama = {ROW(llama, "Llama")};
 const tx_architecture tx_mistral = {ROW(mistral, "Mistral")};

@@ -2,6 +2,8 @@
  * Architectures that are a stack of equal blocks. */
 #include "models/arch/stack.h"
 
+#include "models/arch/lora.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -146,6 +148,13 @@ tx_tensor *tx_stack_take(tx_stack *stack)
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
     return tx_arch_param(stack->config, stack->next_param++, name, &spec) ? NULL : tx_param(stack->graph, name, &spec);
+}
+
+tx_tensor *tx_stack_linear(tx_stack *stack, tx_tensor *x, bool biased)
+{
+    const int32_t index = stack->next_param;
+    tx_tensor *weight = tx_stack_take(stack), *bias = biased ? tx_stack_take(stack) : NULL;
+    return tx_lora_linear(stack->graph, stack->config, stack->options, index, x, weight, bias);
 }
 
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table)

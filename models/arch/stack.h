@@ -50,6 +50,8 @@ typedef struct tx_stack {
 tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_options *options, tx_stack *stack);
 /* The next parameter; NULL on error. */
 tx_tensor *tx_stack_take(tx_stack *stack);
+/* A linear layer by the next parameters, x [.., in] -> [.., out], with what an adapter adds to it; NULL on error. */
+tx_tensor *tx_stack_linear(tx_stack *stack, tx_tensor *x, bool biased);
 /* The tokens' rows of a table, and of one of positions (NULL: none), with the noise that training asks for. */
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table);
 /* Dropout when training. A site has its number whether it drops or not: the draws of the others do not depend on it. */

@@ -27,6 +27,8 @@ const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t inde
 /* As tx_st_read_f32. */
 tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t first, int64_t count, float *data);
 const char *tx_weights_path(const tx_weights *weights);
+/* The digest of the files of a folder's weights, one behind the other. */
+tx_status tx_weights_digest(const char *folder, char digest[TX_DIGEST_TEXT]);
 
 /* ---- Into a model -------------------------------------------------------------------------------- */
 
@@ -39,6 +41,8 @@ typedef struct tx_weights_names {
     const void *context;
     /* Whether the file may lack a piece of this name, which then stays as it is; NULL: it may lack none. */
     bool (*may_lack)(const void *context, const char *piece);
+    /* Whether a parameter of the model is of another file, so that it stays as it is; NULL: none is. */
+    bool (*is_elsewhere)(const void *context, const char *param);
 } tx_weights_names;
 
 typedef struct tx_load_options {

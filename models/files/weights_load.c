@@ -230,7 +230,7 @@ tx_status tx_weights_load(const tx_weights *weights, tx_model *model, const tx_w
         const char *name;
         const tx_param_spec *spec;
         status = tx_model_param(model, p, &name, &spec);
-        if (!status)
+        if (!status && !(names->is_elsewhere && names->is_elsewhere(names->context, name)))
             count += tx_weights_pieces(name, spec, p, pieces + count);
     }
     TX_THEN(status, read_pieces(weights, pieces, count, names, options, model));

@@ -4,8 +4,7 @@
 
 #include "api/base/json.h"
 #include "api/base/needs.h"
-#include "models/arch/find.h"
-#include "models/files/hub.h"
+#include "models/arch/lora.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,8 +45,7 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
 {
     const tx_reporter reporter = {.warn = o->warn, .context = o->context};
     const tx_engine_options engine = {.size = sizeof engine, .device = o->device, .threads = o->threads};
-    TX_TRY(tx_hub_model(o->model, &lm->folder));
-    TX_TRY(tx_config_of_folder(lm->folder, &lm->config));
+    TX_TRY(tx_lm_find(lm, o));
     TX_TRY(choose_dtype(lm, o->dtype, &lm->dtype));
     lm->generation = tx_generation_defaults(lm->config->eos_token_id);
     TX_TRY(tx_generation_read(lm->folder, &lm->generation, &reporter));
@@ -60,11 +58,12 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
     const tx_lm_options *o = options;
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "tx_lm_open: the options' size field is %zu, expected %zu", o->size, sizeof *o);
-    if (!o->model || o->batch_size < 0)
-        return tx_fail(TX_INVALID, "tx_lm_open: %s", o->model ? "batch_size is below 0" : "model is missing");
+    const char *name = o->model ? o->model : o->adapter;
+    if (!name || o->batch_size < 0)
+        return tx_fail(TX_INVALID, "tx_lm_open: %s", name ? "batch_size is below 0" : "model is missing");
     tx_lm *made = calloc(1, sizeof *made);
     if (!made)
-        return tx_fail(TX_MEMORY, "%s: out of memory", o->model);
+        return tx_fail(TX_MEMORY, "%s: out of memory", name);
     made->batch = o->batch_size > 0 ? o->batch_size : DEFAULT_BATCH;
     tx_status status = open_folder(made, o);
     if (status)
@@ -93,6 +92,8 @@ void tx_lm_free(tx_lm *lm)
     tx_encoder_free(lm->encoder);
     tx_tokenizer_free(lm->tokenizer);
     tx_config_free(lm->config);
+    tx_lora_free(lm->lora);
+    free(lm->adapter);
     free(lm->folder);
     free(lm);
 }
@@ -122,7 +123,9 @@ tx_status tx_lm_open_tokenizer(tx_lm *lm)
     if (lm->encoder)
         return TX_OK;
     tx_tokenizer *made = NULL;
-    tx_status status = tx_tokenizer_open(lm->folder, &made);
+    tx_status status = lm->adapter ? tx_tokenizer_open(lm->adapter, &made) : TX_NOT_FOUND;
+    if (status == TX_NOT_FOUND)
+        status = tx_tokenizer_open(lm->folder, &made);
     if (!status && tx_tokenizer_size(made) > lm->config->vocab_size)
         status = tx_fail(TX_INVALID, "%s: the tokenizer has %" PRId64 " ids, the model %" PRId64, lm->folder,
                          tx_tokenizer_size(made), lm->config->vocab_size);
@@ -163,7 +166,20 @@ static tx_status begin_model(tx_lm *lm)
 static tx_status load(tx_lm *lm)
 {
     tx_status status = lm->loaded ? TX_OK : tx_arch_load(lm->model, lm->config, lm->folder, NULL);
+    if (!status && !lm->loaded && lm->lora)
+        status = tx_lora_merge(lm->model, lm->config, lm->lora, lm->adapter);
     lm->loaded = status == TX_OK;
+    return status;
+}
+
+tx_status tx_lm_load(tx_lm *lm)
+{
+    tx_forward *pass = NULL;
+    tx_status status = begin_model(lm);
+    if (!status && !lm->loaded)
+        status = tx_forward_create(lm->model, lm->config, 1, &pass);
+    TX_THEN(status, load(lm));
+    tx_forward_free(pass);
     return status;
 }
 

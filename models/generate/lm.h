@@ -9,6 +9,8 @@
 
 struct tx_lm {
     char *folder;
+    char *adapter; /* the folder of one that is added to the weights, as `lora` says; NULL: none */
+    tx_lora *lora;
     tx_config *config;
     tx_generation generation;
     int64_t batch;  /* prompts at once */
@@ -24,6 +26,10 @@ struct tx_lm {
 
 /* Opens the tokenizer, unless it is. */
 tx_status tx_lm_open_tokenizer(tx_lm *lm);
+/* Chooses the folders of model and adapter, and reads the configuration (lm_adapter.c). */
+tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *options);
+/* Compiles the least, if nothing is compiled, and reads the weights. */
+tx_status tx_lm_load(tx_lm *lm);
 /* A generator of at least these sizes, the weights read. */
 tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes);
 /* Whether max_length limits each prompt with its text: it is said, and the model has positions for so many. */

@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 #include "models/arch/find.h"
+#include "models/arch/lora.h"
 #include "models/files/hub.h"
 
 #include <inttypes.h>
@@ -57,8 +58,10 @@ static tx_status choose_config(tx_job *j)
     if (status)
         return status;
     if (in->model_folder) {
-        status = read_generation(in);
-        return status ? status : tx_config_of_folder(in->model_folder, &in->config);
+        TX_TRY(tx_job_open_adapter(j));
+        TX_TRY(read_generation(in));
+        TX_TRY(tx_config_of_folder(in->model_folder, &in->config));
+        return in->adapter_folder ? tx_lora_adapted_config(in->adapter_folder, &in->config) : TX_OK;
     }
     status = set->config ? find_config(set->config, &in->config) : tx_config_small(&in->config);
     if (!status && set->config_overrides)
@@ -87,7 +90,11 @@ static tx_status choose_tokenizer(tx_job *j)
     } else if (!from && set->config && tx_is_folder(set->config)) {
         from = set->config;
     }
-    if (!status)
+    if (!status && !folder && in->adapter_folder)
+        status = tx_tokenizer_open(in->adapter_folder, &in->tokenizer);
+    if (status == TX_NOT_FOUND && !folder)
+        status = TX_OK;
+    if (!status && !in->tokenizer)
         status = from ? tx_tokenizer_open(from, &in->tokenizer) : TX_NOT_FOUND;
     if (status == TX_NOT_FOUND && !folder && in->config->vocab_size == TX_BYTES_VOCAB) {
         if (from)
@@ -138,6 +145,8 @@ tx_status tx_job_open(tx_job *j)
         status = choose_tokenizer(j);
     if (!status)
         status = tx_job_choose_task(j);
+    if (!status)
+        status = tx_job_choose_adapter(j);
     if (status)
         return status;
     note_model(j);
@@ -157,5 +166,7 @@ void tx_job_release(tx_job_inputs *inputs)
     free(inputs->train_path);
     free(inputs->validation_path);
     free(inputs->model_folder);
+    free(inputs->adapter_folder);
+    tx_lora_free(inputs->lora);
     free(inputs->checkpoint);
 }

@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 #include "api/base/needs.h"
+#include "models/arch/lora.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -198,8 +199,10 @@ static tx_status prepare(tx_job *j)
         status = tx_job_open_device(j);
     if (!status)
         status = tx_job_compile_to_fit(j);
-    if (!status)
+    if (!status) {
+        tx_job_note_adapter(j);
         tx_job_note_shares(j);
+    }
     return status;
 }
 
@@ -212,7 +215,9 @@ static tx_status load_weights(tx_job *j)
     if (!status)
         status = folder && !j->inputs.config->new_head ? TX_OK : tx_model_init(j->model, (uint64_t)j->set.seed);
     if (!status && folder)
-        status = tx_job_load(j, folder);
+        status = tx_job_load_model(j, folder);
+    if (!status && j->inputs.config->lora)
+        status = tx_job_load_adapter(j);
     if (!status && j->comm->size > 1)
         status = tx_pace_compare_weights(j->model, j->comm, "do all ranks read the same files?", &hash);
     return status;
@@ -283,7 +288,8 @@ static tx_status end(tx_job *j, const tx_run_options *run)
         return status;
     status = tx_job_write_model(j, folder);
     if (!status)
-        tx_job_note(j, "saved   %s: config.json, model.safetensors%s", folder,
+        tx_job_note(j, "saved   %s: %s, config.json%s", folder,
+                    j->inputs.config->lora ? TX_LORA_CONFIG ", " TX_LORA_WEIGHTS : TX_WEIGHTS_SINGLE,
                     j->inputs.tokenizer ? ", tokenizer" : "");
     if (!status)
         status = tx_run_state_write_trainer(&j->inputs.state, &run->facts, folder, folder);

@@ -3,7 +3,8 @@
  * A whole run in progress, for the files that make it go:
  *   settings.c  its options
  *   resume.c    the checkpoint that it goes on from; changes.c: what differs from that one's run
- *   inputs.c    what else it starts from: configuration, tokenizer; data.c: task and data
+ *   inputs.c    what else it starts from: configuration, tokenizer; data.c: task and data; adapter.c: one that is
+ *               trained in place of the model
  *   ranks.c     where each rank runs and which rows it does; agree.c: what all must have in common
  *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them; advice.c: what
  *               would take less; checkpointing.c: what is computed again so that there is
@@ -29,9 +30,12 @@
 
 /* What a run starts from. */
 typedef struct tx_job_inputs {
-    char *checkpoint;   /* to go on from; NULL: none */
-    char *model_folder; /* of the weights; NULL: new ones */
-    tx_run_state state; /* the checkpoint's, or a new one */
+    char *checkpoint;                 /* to go on from; NULL: none */
+    char *model_folder;               /* of the weights; NULL: new ones */
+    char *adapter_folder;             /* of an adapter to those that is trained further; NULL: none */
+    tx_lora *lora;                    /* what it is; NULL: none. The one that is trained is the configuration's */
+    char base_digest[TX_DIGEST_TEXT]; /* of the weights that are adapted, once they are read */
+    tx_run_state state;               /* the checkpoint's, or a new one */
     tx_config *config;
     char *generation; /* the text of the model's generation_config.json, which goes along; NULL: none */
     char *train_path, *validation_path; /* NULL: none */
@@ -112,6 +116,19 @@ tx_status tx_job_open(tx_job *job);
 void tx_job_release(tx_job_inputs *inputs);
 tx_status tx_job_copy(const char *text, char **copy);
 
+/* ---- adapter.c ------------------------------------------------------------------------------------------ */
+
+/* Where the model's folder is an adapter's: reads what it is, and finds the model that it is of. */
+tx_status tx_job_open_adapter(tx_job *job);
+/* Gives the configuration the adapter that the options ask for, or that is trained further. */
+tx_status tx_job_choose_adapter(tx_job *job);
+/* Notes what is trained. */
+void tx_job_note_adapter(const tx_job *job);
+/* Numbers that are trained, of the compiled model. */
+int64_t tx_job_trained_count(const tx_job *job);
+/* Weights of the adapter, from its folder or new ones, when those of the model are there. */
+tx_status tx_job_load_adapter(tx_job *job);
+
 /* ---- data.c --------------------------------------------------------------------------------------------- */
 
 /* Where the data are. */
@@ -177,8 +194,9 @@ tx_status tx_job_make_run(tx_job *job, tx_run_options *run);
 tx_status tx_job_describe(const tx_job *job, tx_json **made);
 /* Fails where the disk has no room for what the run will write. */
 tx_status tx_job_check_room(const tx_job *job, const tx_run_options *run);
-/* Loads the weights of a folder. */
+/* Loads the weights that the run trains from a folder that it wrote; and those of a model. */
 tx_status tx_job_load(const tx_job *job, const char *folder);
+tx_status tx_job_load_model(const tx_job *job, const char *folder);
 /* Configuration, weights, tokenizer, training_args.json and what else the model came with: what a checkpoint and the
  * final folder have in common. */
 tx_status tx_job_write_model(const tx_job *job, const char *folder);

@@ -3,6 +3,8 @@
 #include "models/job/parts.h"
 
 #include "api/base/file.h"
+#include "models/arch/lora.h"
+#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -29,7 +31,7 @@ static tx_dtype half(bool bf16, bool fp16)
 static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
 {
     const tx_job_settings *set = &j->set;
-    const bool stored = set->dtype != 0;
+    const bool narrow = set->dtype != 0, stored = narrow && !j->inputs.config->lora;
     tx_optimizer_options optimizer;
     TX_TRY(tx_job_optimizer(set, &optimizer));
     *trainer = (tx_trainer_options){
@@ -49,8 +51,8 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
         .stored = half(stored, false),
-        .autocast = half(set->bf16 || stored, set->fp16),
-        .eval_autocast = half(stored || set->bf16_full_eval || (set->bf16 && !set->fp16_full_eval),
+        .autocast = half(set->bf16 || narrow, set->fp16),
+        .eval_autocast = half(narrow || set->bf16_full_eval || (set->bf16 && !set->fp16_full_eval),
                               set->fp16 || set->fp16_full_eval),
         .loss_scale = set->fp16 ? set->init_scale : 0.0,
         .growth_interval = set->fp16 ? set->growth_interval : 0,
@@ -59,6 +61,8 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
         .noise = (float)set->noise,
         .smoothing = (float)set->smoothing,
     };
+    if (j->inputs.config->lora) /* frozen matrices are stored in what products read */
+        j->inputs.config->lora->stored = trainer->autocast;
     return TX_OK;
 }
 
@@ -169,7 +173,10 @@ static tx_status write_generation(const tx_job *j, const char *folder)
 
 tx_status tx_job_write_model(const tx_job *j, const char *folder)
 {
-    tx_status status = tx_arch_save(j->model, j->inputs.config, folder);
+    const tx_config *config = j->inputs.config;
+    tx_status status = config->lora ? tx_lora_save(j->model, config, folder) : tx_arch_save(j->model, config, folder);
+    if (!status && config->lora)
+        status = tx_config_write(config, config->lora->stored, TX_PATH(folder, "config.json"));
     if (!status && j->inputs.tokenizer)
         status = tx_tokenizer_save(j->inputs.tokenizer, folder, j->inputs.config->positions);
     if (!status && j->inputs.generation)
@@ -208,7 +215,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
                                         "optim", "optim_args", "label_smoothing_factor", "neftune_noise_alpha", "train_sampling_strategy",
                                         "dataloader_drop_last", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "dtype", "bf16", "fp16", "tf32",
                                         "no_tf32",
-                                        "task_name", "pad_to_max_length",
+                                        "task_name", "pad_to_max_length", "lora_dropout",
                                         NULL};
     /* clang-format on */
     tx_json *json = tx_job_arguments(&j->set, names);
@@ -218,6 +225,8 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     if (!status)
         status = tx_json_set_string(json, "tokenizer",
                                     j->inputs.tokenizer ? tx_tokenizer_digest(j->inputs.tokenizer) : "none");
+    if (!status)
+        status = tx_json_set_string(json, "base_model", j->inputs.base_digest);
     if (!status)
         status = tx_json_set_string(json, "device", tx_engine_device(j->engine)->name);
     if (!status)
@@ -245,6 +254,13 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
 /* ---- Weights -------------------------------------------------------------------------------------------------------- */
 
 tx_status tx_job_load(const tx_job *j, const char *folder)
+{
+    tx_load_options options = {sizeof options, j->set.allow_nonfinite, &j->report};
+    return j->inputs.config->lora ? tx_lora_load(j->model, j->inputs.config, folder, &options)
+                                  : tx_job_load_model(j, folder);
+}
+
+tx_status tx_job_load_model(const tx_job *j, const char *folder)
 {
     tx_load_options options = {sizeof options, j->set.allow_nonfinite, &j->report};
     return tx_arch_load(j->model, j->inputs.config, folder, &options);
@@ -280,7 +296,8 @@ static int64_t small_bytes(const tx_job *j)
 
 static int64_t weight_bytes(const tx_job *j)
 {
-    return tx_arch_param_count(j->inputs.config) * (int64_t)tx_dtype_size(half(j->set.dtype != 0, false));
+    const bool narrow = j->set.dtype && !j->inputs.config->lora;
+    return tx_job_trained_count(j) * (int64_t)tx_dtype_size(half(narrow, false));
 }
 
 tx_status tx_job_check_room(const tx_job *j, const tx_run_options *run)

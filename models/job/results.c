@@ -4,6 +4,7 @@
 #include "models/job/parts.h"
 
 #include "api/base/file.h"
+#include "models/arch/lora.h"
 #include "models/train/card.h"
 
 #include <inttypes.h>
@@ -217,8 +218,11 @@ tx_status tx_job_write_card(const tx_job *j)
         tx_json_free(facts);
         return status;
     }
+    const tx_lora *lora = j->inputs.config->lora;
     if (set->model)
-        status = tx_json_set_string(facts, "base_model", set->model);
+        status = tx_json_set_string(facts, "base_model", lora ? lora->base : set->model);
+    if (!status && lora)
+        status = tx_json_set_bool(facts, "adapter", true);
     if (!status && data)
         status = tx_json_set_string(facts, "dataset", data);
     if (!status)

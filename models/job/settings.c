@@ -97,6 +97,8 @@ static const tx_option options[] = {
     WHOLE("seed", seed, 0, (double)INT64_MAX, "the seed of new weights, dropout and the order of blocks"),
     WHOLE("data_seed", data_seed, -1, (double)INT64_MAX, "the seed of the order of blocks alone; -1: the same"),
     WHOLE("max_bad_steps", max_bad_steps, 1, INT32_MAX, "end after N steps in a row whose loss or gradient is not finite"),
+    {TX_OPTION_HEADING, .help = "adapter (names as in peft)"},
+    TX_JOB_LORA_ROWS(AT),
     {TX_OPTION_HEADING, .help = "run"},
     TEXT("output_dir", output_dir, "DIR", "where model, log.jsonl and checkpoints go"),
     FLAG("overwrite_output_dir", overwrite, "use an output_dir that is not empty; checkpoints of an earlier run are removed"),
@@ -183,6 +185,7 @@ tx_job_settings tx_job_defaults(void)
         .epsilon = 1e-8,
         .max_grad_norm = 1.0,
         .epochs = 3.0,
+        .lora_alpha = 8,
         .logging = TX_STRATEGY_STEPS,
         .saving = TX_STRATEGY_STEPS,
         .logging_steps = 500,
@@ -269,7 +272,9 @@ static void check_stored(refusals *r, const tx_job_settings *set)
         return;
     refuse(r, set->fp16 || set->fp16_full_eval,
            "--dtype bfloat16 computes in bf16: leave --fp16 and --fp16_full_eval out");
-    refuse(r, tx_job_optimizer(set, &o) == TX_OK && o.kind != TX_ADAMW && o.kind != TX_ADAMW_ANYPRECISION,
+    refuse(r,
+           !set->lora_rank && tx_job_optimizer(set, &o) == TX_OK && o.kind != TX_ADAMW &&
+               o.kind != TX_ADAMW_ANYPRECISION,
            "--dtype bfloat16: weights of 16 bits are updated by AdamW alone: --optim adamw_torch (rounds "
            "stochastically) or adamw_anyprecision");
 }
@@ -320,6 +325,9 @@ tx_status tx_job_check(const tx_job_settings *set)
     refuse(&r, set->bf16 && set->fp16, "--bf16 and --fp16 exclude each other");
     check_best(&r, set);
     check_stored(&r, set);
+    refuse(&r, set->lora_rank && set->bf16_full_eval && !set->bf16 && !set->dtype,
+           "--bf16_full_eval: with --lora_r it needs --bf16");
+    refuse(&r, set->lora_rank && set->fp16_full_eval && !set->fp16, "--fp16_full_eval: with --lora_r it needs --fp16");
     refuse(&r, tx_job_optimizer(set, &optimizer) != TX_OK, "--optim_args: %s", tx_error());
     return *r.text ? tx_fail(TX_INVALID, "%s", r.text) : TX_OK;
 }

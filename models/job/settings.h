@@ -49,6 +49,11 @@ typedef struct tx_job_settings {
     int32_t optim;    /* place among the names of optimizers: tx_job_optimizer */
     const char *optim_args;
     const char *schedule_settings;
+    /* adapter */
+    int64_t lora_rank; /* 0: none */
+    double lora_alpha, lora_dropout;
+    const char *lora_targets, *lora_saved;
+    bool use_rslora, use_dora;
     /* run */
     const char *output_dir, *resume, *logging_dir, *run_name;
     bool overwrite, load_best, no_progress, log_first, eval_first, only_model;
@@ -100,6 +105,18 @@ extern const char tx_job_optimizers[];
 #define TX_JOB_TF32_ROW(AT)                                                                                           \
     {TX_OPTION_FLAG, "tf32", AT(tf32),                                                                                \
      .help = "fp32 products may round their operands to tf32, where the device has units for that"}
+#define TX_JOB_LORA_ROWS(AT)                                                                                          \
+    {TX_OPTION_INTEGER, "lora_r", AT(lora_rank), 0, 1 << 16, "N",                                                     \
+     "train a low-rank adapter of this rank (LoRA) in place of the weights; 0: train these"},                         \
+    {TX_OPTION_REAL, "lora_alpha", AT(lora_alpha), 1e-6, 1e6, "X", "what the adapter adds is times X / lora_r"},      \
+    {TX_OPTION_REAL, "lora_dropout", AT(lora_dropout), 0, 0.999, "X", "dropout of what the adapter reads"},           \
+    {TX_OPTION_TEXT, "lora_target_modules", AT(lora_targets), .choices = "NAME,...|all-linear",                       \
+     .help = "modules that get one, by the last parts of their names; otherwise those that peft takes for the model"}, \
+    {TX_OPTION_TEXT, "lora_modules_to_save", AT(lora_saved), .choices = "NAME,...",                                   \
+     .help = "modules that are trained whole besides, and saved with the adapter"},                                   \
+    {TX_OPTION_FLAG, "use_dora", AT(use_dora),                                                                        \
+     .help = "train the magnitude of each output apart from its direction (DoRA), in twice the time of the products"}, \
+    {TX_OPTION_FLAG, "use_rslora", AT(use_rslora), .help = "lora_alpha / sqrt(lora_r) in place of lora_alpha / lora_r"}
 /* clang-format on */
 
 tx_job_settings tx_job_defaults(void);

@@ -102,7 +102,7 @@ tx_status tx_best_read(const tx_json *json, const char *checkpoint, const char *
 
 /* ---- Weights ---------------------------------------------------------------------------------------- */
 
-/* All weights to `copy`, or back from there; copy NULL: only counts them. */
+/* All weights that are trained to `copy`, or back from there; copy NULL: only counts them. */
 static tx_status copy_weights(tx_model *model, float *copy, bool back, int64_t *count)
 {
     *count = 0;
@@ -110,6 +110,8 @@ static tx_status copy_weights(tx_model *model, float *copy, bool back, int64_t *
         const char *name;
         const tx_param_spec *spec;
         TX_TRY(tx_model_param(model, i, &name, &spec));
+        if (spec->frozen)
+            continue;
         if (copy)
             TX_TRY(back ? tx_model_write(model, TX_PART_WEIGHT, i, copy + *count)
                         : tx_model_read(model, TX_PART_WEIGHT, i, copy + *count));

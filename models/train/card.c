@@ -128,7 +128,8 @@ static void put_front(FILE *to, const char *name, const tx_json *facts)
     const char *base = text_of(facts, "base_model"), *dataset = text_of(facts, "dataset");
     const tx_json *results = find(facts, "results"), *found = results ? find(results, "perplexity") : NULL;
     double perplexity;
-    print(to, "---\nlibrary_name: transformers\npipeline_tag: text-generation\n");
+    print(to, "---\nlibrary_name: %s\npipeline_tag: text-generation\n",
+          find(facts, "adapter") ? "peft" : "transformers");
     if (base && is_hub_name(base))
         print(to, "base_model: %y\n", base);
     print(to, "tags:\n- generated_from_trainer\n- tx\n");

@@ -8,9 +8,10 @@
 #include "api/base/json.h"
 #include "tx.h"
 
-/* Writes folder/README.md. `facts` is an object {"base_model": string or null, "dataset": string, "device": string,
- * "hyperparameters": {name: value, ...} in the order to print, "results": {"eval_loss": ..., "perplexity": ...,
- * "train_loss": ..., ...}, "log": [{"step", "epoch", "loss", "eval_loss"}, ...]}; members may be absent. */
+/* Writes folder/README.md. `facts` is an object {"base_model": string or null, "adapter": true or null, "dataset":
+ * string, "device": string, "hyperparameters": {name: value, ...} in the order to print, "results": {"eval_loss": ...,
+ * "perplexity": ..., "train_loss": ..., ...}, "log": [{"step", "epoch", "loss", "eval_loss"}, ...]}; members may be
+ * absent. */
 tx_status tx_card_write(const char *folder, const tx_json *facts);
 
 #endif

@@ -192,6 +192,22 @@ static tx_tensor *tanh_(tx_builder *b)
     return tx_tanh(wide(b));
 }
 
+/* Of numbers from 1 on. */
+static tx_tensor *rsqrt_(tx_builder *b)
+{
+    tx_tensor *x = wide(b);
+    return tx_rsqrt(tx_add(tx_mul(x, x), tx_fill(b->graph, *tx_tensor_shape(x), 1.0f)));
+}
+
+/* Columns times numbers of their own. */
+static tx_tensor *broadcast_columns(tx_builder *b)
+{
+    tx_tensor *x = wide(b);
+    const tx_shape shape = *tx_tensor_shape(x);
+    tx_tensor *sums = tx_reduce(x, TX_REDUCE_SUM, TX_AXIS_ROWS);
+    return tx_mul(x, tx_broadcast(sums, shape, TX_AXIS_ROWS));
+}
+
 static tx_tensor *swiglu(tx_builder *b)
 {
     return tx_swiglu(wide(b));
@@ -321,6 +337,8 @@ static const tx_graph_case cases[] = {
     {"gelu exact", gelu_exact, 1},
     {"silu", silu, 1},
     {"tanh", tanh_, 1},
+    {"rsqrt", rsqrt_, 1},
+    {"broadcast", broadcast_columns, 1},
     {"swiglu", swiglu, 1},
     {"add", add, 1},
     {"mul", mul, 1},

@@ -58,6 +58,12 @@ static void tanh_reference(tx_call *call)
         tx_array_put(&call->out[0], i, tanh(call->in[0].value[i]), 1.0); /* near 0 a difference of numbers near 1 */
 }
 
+static void rsqrt_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        tx_array_put(&call->out[0], i, 1.0 / sqrt(call->in[0].value[i]), 1.0 / sqrt(call->in[0].value[i]));
+}
+
 static void tanh_grad_reference(tx_call *call)
 {
     for (int64_t i = 0; i < call->out[0].count; i++) {
@@ -231,6 +237,14 @@ static void silu_cases(tx_cases *list)
     tx_case_half(list, 1, false);
 }
 
+static void rsqrt_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 1, 0.01, 100.0); i++)
+        continue;
+    plain_case(list, 7, 1, 1e-4, 1e-2);
+    tx_case_half(list, 1, false);
+}
+
 static void gelu_grad_cases(tx_cases *list)
 {
     for (int32_t i = 0; plain_case(list, i, 2, -6.0, 6.0); i++)
@@ -378,6 +392,7 @@ const tx_descriptor tx_descriptor_gelu_grad = {.cases = gelu_grad_cases,
                                                .source = {TX_FROM_DY, TX_FROM_IN(0)}};
 const tx_descriptor tx_descriptor_silu = {.cases = silu_cases, .reference = silu_reference};
 const tx_descriptor tx_descriptor_tanh = {.cases = silu_cases, .reference = tanh_reference};
+const tx_descriptor tx_descriptor_rsqrt = {.cases = rsqrt_cases, .reference = rsqrt_reference};
 const tx_descriptor tx_descriptor_tanh_grad = {.cases = tanh_grad_cases,
                                                .reference = tanh_grad_reference,
                                                GRADIENT_OF(TANH),

@@ -56,6 +56,12 @@ glue()
     short --train_file "$work/texts.csv" --config_name "$work/bert" --output_dir "$work/r" "$@"
 }
 
+# An adapter of the base run's model
+adapt()
+{
+    bare --train_file "$work/text" --model_name_or_path tiny --output_dir "$work/r" --lora_r 2 "$@"
+}
+
 # The same as two ranks
 pair()
 {
@@ -71,6 +77,7 @@ cp "$work/out" "$work/base.out"
 
 # What a row may ask for. The run is in $work/r, its arguments were "$@".
 differs() { ! cmp -s "$work/base/$1" "$work/r/$1"; }
+adapter_differs() { [ -s "$work/r/adapter_model.safetensors" ] && ! cmp -s "$work/adapter" "$work/r/adapter_model.safetensors"; }
 weights_differ() { [ -s "$work/r/model.safetensors" ] && differs model.safetensors; }
 log_differs()
 {
@@ -173,6 +180,9 @@ times_out() { grep -q "rank 0 on .* does not get on: its last step is [0-9]*" "$
 # As the Trainer's arguments say it.
 echo '{"gradient_checkpointing": true, "gradient_checkpointing_kwargs": {"use_reentrant": false}}' > "$work/again.json"
 cp -r "$work/base/." "$work/home/models/tiny"
+adapt || fail "the run of an adapter"
+mv "$work/r/adapter_model.safetensors" "$work/adapter"
+rm -r "$work/r"
 run saved --save_strategy steps --save_steps 3 || fail "the run with checkpoints"
 { head -c 8 "$work/base/model.safetensors"; tail -c +9 "$work/base/model.safetensors"; } > "$work/copy"
 size=$(wc -c < "$work/copy")
@@ -220,6 +230,13 @@ max_seq_length | glue --task_name sst2 --max_seq_length 9 | says samples of at m
 max_seq_length | --max_seq_length 9 | says the length of blocks of text is --block_size
 pad_to_max_length | glue --task_name sst2 --pad_to_max_length false | holds training_args.json \"pad_to_max_length\":.false
 label_smoothing_factor | --label_smoothing_factor 0.1 | weights_differ
+lora_r | adapt --lora_r 3 | adapter_differs
+lora_alpha | adapt --lora_alpha 3 | adapter_differs
+lora_dropout | adapt --lora_dropout 0.5 | adapter_differs
+lora_target_modules | adapt --lora_target_modules c_fc | adapter_differs
+lora_modules_to_save | adapt --lora_modules_to_save ln_f | holds adapter_config.json ln_f
+use_rslora | adapt --use_rslora | adapter_differs
+use_dora | adapt --use_dora | holds adapter_config.json use_dora.*true
 neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
 logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
 eval_on_start | --validation_file $work/other --eval_on_start | logged \"step\":.0,.*eval_loss
@@ -314,7 +331,7 @@ while IFS='|' read -r option arguments wanted; do
     # shellcheck disable=SC2086
     set -- $arguments
     case $1 in
-    bare | glue | pair | late) "$@" ;;
+    bare | glue | adapt | pair | late) "$@" ;;
     *) run r "$@" ;;
     esac
     # shellcheck disable=SC2086

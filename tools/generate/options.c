@@ -14,6 +14,12 @@
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME",
      .help = "model: a folder, or a name to look up (docs/TRAINING.md)"},
+    {TX_OPTION_TEXT, "adapter", AT(adapter), .choices = "DIR",
+     .help =
+         "a low-rank adapter as peft or txtrain --lora_r writes it, added to the model's weights; without --model to "
+         "those of the model that it names"},
+    {TX_OPTION_TEXT, "save_merged", AT(save_merged), .choices = "DIR",
+     .help = "write model and adapter as one model folder, in --dtype, and end"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "where to compute"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
@@ -119,8 +125,10 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
         return result;
     const txgen_settings *s = settings;
     bool text = s->prompt.count > 0 || s->prompts;
-    if (!s->model)
+    if (!s->model && !s->adapter)
         return misuse("--model is missing: which model folder?");
+    if (s->save_merged && (text || s->ids.count > 0 || s->perplexity))
+        return misuse("--save_merged takes no prompts: it writes a model and ends");
     if (s->ids.count > 0 && text)
         return misuse("--ids and --prompt exclude each other");
     if (s->logits && s->ids.count != 1)

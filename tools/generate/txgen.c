@@ -84,6 +84,8 @@ static bool is_talk(const txgen_settings *set)
 
 static tx_status work(const txgen_settings *set, tx_lm *lm, const tx_generation *how)
 {
+    if (set->save_merged)
+        return tx_lm_save(lm, set->save_merged);
     if (set->perplexity)
         return run_perplexity(set, lm);
     if (is_talk(set))
@@ -104,13 +106,14 @@ static int run(const txgen_settings *set, const tx_option_values *given)
                                    .dtype = set->dtype,
                                    .threads = (int32_t)set->threads,
                                    .batch_size = set->batch_size,
+                                   .adapter = set->adapter,
                                    .warn = warn};
     tx_lm *lm = NULL;
     tx_status status = tx_lm_open(&options, &lm);
     if (!status) {
         tx_generation how = *tx_lm_generation(lm);
         status = txgen_generation(given, &how);
-        if (!status && set->ids.count == 0)
+        if (!status && set->ids.count == 0 && !set->save_merged)
             status = tx_lm_open_tokenizer(lm);
         if (!status)
             status = work(set, lm, &how);

@@ -8,7 +8,7 @@
 #include "tools/cli/options.h"
 
 typedef struct txgen_settings {
-    const char *model, *device, *dtype, *prompts, *logits, *perplexity;
+    const char *model, *adapter, *save_merged, *device, *dtype, *prompts, *logits, *perplexity;
     tx_words prompt, ids, stop;
     int64_t threads, batch_size, stride, max_length;
     int64_t max_new_tokens, min_new_tokens, top_k, num_beams, seed;

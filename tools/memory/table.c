@@ -2,6 +2,8 @@
  * What each way to train takes: plans are made and forgotten, nothing is allocated. */
 #include "tools/memory/txmem.h"
 
+#include "models/arch/lora.h"
+
 #include "models/task/causal_lm.h"
 
 #include <stdlib.h>
@@ -145,6 +147,8 @@ static int first_of(const tx_mem_table *t, tx_mem_precision precision)
 static tx_status fill_sheet(tx_mem_table *t, tx_mem_precision precision, int way)
 {
     sheet s = {.table = t, .precision = precision, .way = way, .first = first_of(t, precision)};
+    if (t->config->lora)
+        t->config->lora->stored = precisions[precision].autocast;
     tx_status status = TX_OK;
     for (int o = 0; o < OPTIMIZERS && !status; o++) {
         if (!has_row(t, precision, o))
@@ -183,7 +187,8 @@ tx_status tx_mem_fill(tx_mem_table *t)
     t->row = calloc((size_t)TX_MEM_PRECISIONS * WAYS * OPTIMIZERS, sizeof *t->row);
     tx_status status = t->row ? TX_OK : tx_fail(TX_MEMORY, "no memory for a table");
     for (tx_mem_precision p = 0; p < TX_MEM_PRECISIONS; p++) {
-        if (p == TX_MEM_TF32 && !(t->rates.product[p] > 0))
+        /* An adapter has weights of fp32, whatever the frozen ones have. */
+        if ((p == TX_MEM_TF32 && !(t->rates.product[p] > 0)) || (p == TX_MEM_PURE && t->config->lora))
             continue;
         if (precisions[p].plans != p)
             fill_alike(t, p);

@@ -4,6 +4,7 @@
 
 #include "api/base/memory_left.h"
 #include "models/arch/find.h"
+#include "models/arch/lora.h"
 #include "models/options/bytes.h"
 #include "tools/cli/options.h"
 
@@ -18,8 +19,8 @@
 #define RATES_LIMIT (1 << 26)
 
 typedef struct settings {
-    const char *model, *memory, *device, *rates;
-    int64_t block;
+    const char *model, *memory, *device, *rates, *lora_targets;
+    int64_t block, lora_rank;
     uint32_t optimizers;
     bool json;
 } settings;
@@ -37,6 +38,9 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "memory", AT(memory), .choices = "BYTES", .help = "as 8GiB or 24GB; else what the device has"},
     {TX_OPTION_INTEGER, "block_size", AT(block), 0, 1 << 24, "N", "tokens in a row; 0: the model's positions, at most 1024"},
     {TX_OPTION_LIST, "optim", AT(optimizers), .choices = optimizer_words + 1, .help = "optimizers; else one of each kind"},
+    {TX_OPTION_INTEGER, "lora_r", AT(lora_rank), 0, 1 << 16, "N", "of an adapter of this rank, the model being frozen; 0: all is trained"},
+    {TX_OPTION_TEXT, "lora_target_modules", AT(lora_targets), .choices = "NAME,...|all-linear",
+     .help = "modules that get one; otherwise those that peft takes"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu", .help = "whose plans are made"},
     {TX_OPTION_TEXT, "rates", AT(rates), .choices = "FILE",
      .help = "what txbench ops --json printed on a device: tells how long a step would take there at best"},
@@ -95,6 +99,18 @@ static tx_status find_memory(const settings *set, const tx_device_info *device, 
     return *memory > 0 && *memory < INT64_MAX
                ? TX_OK
                : tx_fail(TX_NOT_FOUND, "%s does not tell its memory: give --memory", device->id);
+}
+
+/* Gives the model an adapter, as txtrain's options do; which type frozen matrices have depends on the row. */
+static tx_status adapt(const settings *set, tx_config *config)
+{
+    const char *targets = set->lora_targets ? set->lora_targets : config->architecture->lora_targets;
+    const tx_lora lora = {.rank = set->lora_rank, .alpha = 1, .targets = (char *)(uintptr_t)targets};
+    if (!targets)
+        return tx_fail(TX_INVALID, "--lora_target_modules is missing: which modules of a %s?",
+                       config->architecture->type);
+    tx_status status = tx_lora_check(&lora, config);
+    return status ? status : tx_lora_copy(&lora, &config->lora);
 }
 
 /* ---- Output ------------------------------------------------------------------------------------------------- */
@@ -219,6 +235,8 @@ int main(int argc, char **argv)
     tx_config *config = NULL;
     tx_mem_table table = {0};
     tx_status status = tx_config_find(set.model, &config);
+    if (!status && set.lora_rank)
+        status = adapt(&set, config);
     table.config = config;
     if (!status)
         status = run(&set, &table);

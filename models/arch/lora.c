@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which modules an adapter adapts. */
+#include "models/arch/lora.h"
+
+#include "api/base/message.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WEIGHT ".weight"
+#define BIAS ".bias"
+
+/* ---- The adapter ----------------------------------------------------------------------------------------- */
+
+static tx_status copy_text(const char *text, char **copy)
+{
+    *copy = text ? strdup(text) : NULL;
+    return text && !*copy ? tx_fail(TX_MEMORY, "no memory for an adapter") : TX_OK;
+}
+
+tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy)
+{
+    tx_lora *made = malloc(sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "no memory for an adapter");
+    *made = *lora;
+    made->targets = made->saved = made->base = NULL;
+    tx_status status = copy_text(lora->targets, &made->targets);
+    TX_THEN(status, copy_text(lora->saved, &made->saved));
+    TX_THEN(status, copy_text(lora->base, &made->base));
+    if (status)
+        tx_lora_free(made);
+    else
+        *copy = made;
+    return status;
+}
+
+void tx_lora_free(tx_lora *lora)
+{
+    if (!lora)
+        return;
+    free(lora->targets);
+    free(lora->saved);
+    free(lora->base);
+    free(lora);
+}
+
+double tx_lora_scale(const tx_lora *lora)
+{
+    return lora->alpha / (lora->rank_stabilised ? sqrt((double)lora->rank) : (double)lora->rank);
+}
+
+/* ---- Names of modules ------------------------------------------------------------------------------------ */
+
+/* The length of the first name of a list, and where the next one begins. */
+static size_t first_name(const char **list)
+{
+    *list += strspn(*list, ", ");
+    return strcspn(*list, ", ");
+}
+
+/* Whether the module's name ends with the word, from a dot or its beginning on. */
+static bool ends_with(const char *module, const char *word, size_t length)
+{
+    const size_t all = strlen(module);
+    return all >= length && strncmp(module + all - length, word, length) == 0 &&
+           (all == length || module[all - length - 1] == '.');
+}
+
+/* Whether the word is a part of the module's name, from dot to dot, or several. */
+static bool lies_in(const char *module, const char *word, size_t length)
+{
+    for (const char *part = module; part; part = strchr(part, '.') ? strchr(part, '.') + 1 : NULL)
+        if (strncmp(part, word, length) == 0 && (part[length] == '.' || part[length] == '\0'))
+            return true;
+    return false;
+}
+
+typedef bool fits(const char *module, const char *word, size_t length);
+
+static bool is_listed(const char *list, const char *module, fits *fit)
+{
+    for (size_t length; list && (length = first_name(&list)) > 0; list += length)
+        if (fit(module, list, length))
+            return true;
+    return false;
+}
+
+/* The modules of a parameter: of each section that has a name of its own, or one. */
+static int32_t modules_in(const char *param, const tx_param_spec *spec, tx_weights_piece piece[TX_MAX_SECTIONS])
+{
+    const int32_t count = tx_weights_pieces(param, spec, 0, piece);
+    for (int32_t i = 0; i < count; i++)
+        *strrchr(piece[i].name, '.') = '\0';
+    return count;
+}
+
+static bool is_saved(const tx_lora *lora, const char *module)
+{
+    return is_listed(lora->saved, module, lies_in);
+}
+
+bool tx_lora_saves(const tx_lora *lora, const char *name)
+{
+    char module[TX_WEIGHTS_NAME];
+    snprintf(module, sizeof module, "%.*s", (int)(strrchr(name, '.') - name), name);
+    return is_saved(lora, module);
+}
+
+bool tx_lora_adds(const char *param)
+{
+    return strstr(param, ".lora_") != NULL;
+}
+
+void tx_lora_freeze(const tx_lora *lora, const char *name, tx_param_spec *spec)
+{
+    spec->frozen = !tx_lora_saves(lora, name);
+    if (spec->frozen && spec->shape.rank == 2)
+        spec->dtype = lora->stored;
+}
+
+/* Whether parameter `index` is the weight of a linear layer, embeddings and what scores by them apart: these lie
+ * outside the blocks and have no bias. */
+static bool is_linear(const tx_config *config, int32_t index, const char *name, const tx_param_spec *spec)
+{
+    char next[TX_ARCH_NAME];
+    tx_param_spec ignored;
+    const size_t module = strlen(name) - strlen(WEIGHT);
+    if (spec->shape.rank != 2 || strcmp(name + module, WEIGHT) != 0)
+        return false;
+    return !spec->table || (index + 1 < tx_arch_params(config) && !tx_arch_param(config, index + 1, next, &ignored) &&
+                            strncmp(next, name, module) == 0 && strcmp(next + module, BIAS) == 0);
+}
+
+tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32_t index, tx_lora_modules *modules)
+{
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec;
+    tx_weights_piece piece[TX_MAX_SECTIONS];
+    TX_TRY(tx_arch_param(config, index, name, &spec));
+    *modules = (tx_lora_modules){0};
+    if (!is_linear(config, index, name, &spec))
+        return TX_OK;
+    const int32_t pieces = modules_in(name, &spec, piece);
+    modules->divided = pieces > 1;
+    for (int32_t i = 0; i < pieces; i++) {
+        const char *module = piece[i].name;
+        if (is_saved(lora, module) ||
+            (strcmp(lora->targets, TX_LORA_ALL) != 0 && !is_listed(lora->targets, module, ends_with)))
+            continue;
+        tx_list_add(modules->joint, sizeof modules->joint, "|", "%s",
+                    modules->count ? strrchr(module, '.') + 1 : module);
+        snprintf(modules->name[modules->count], TX_WEIGHTS_NAME, "%s", module);
+        modules->section[modules->count++] = i;
+    }
+    return TX_OK;
+}
+
+/* ---- Checks ---------------------------------------------------------------------------------------------- */
+
+/* Adds the last part of a module's name to a list that lacks it. */
+static void add_name(char *list, size_t size, const char *module)
+{
+    const char *dot = strrchr(module, '.'), *last = dot ? dot + 1 : module;
+    if (!is_listed(list, last, ends_with))
+        tx_list_add(list, size, ", ", "%s", last);
+}
+
+/* Whether a module of the model fits the word; adds the last parts of their names to the list. */
+static tx_status find_module(const tx_config *config, const char *word, size_t length, bool saves, char *list,
+                             size_t size, bool *found)
+{
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec;
+    tx_weights_piece piece[TX_MAX_SECTIONS];
+    *found = false;
+    for (int32_t p = 0; p < tx_arch_params(config); p++) {
+        TX_TRY(tx_arch_param(config, p, name, &spec));
+        const int32_t pieces = saves || is_linear(config, p, name, &spec) ? modules_in(name, &spec, piece) : 0;
+        int32_t fitting = 0;
+        for (int32_t i = 0; i < pieces; i++) {
+            add_name(list, size, piece[i].name);
+            fitting += (saves ? lies_in : ends_with)(piece[i].name, word, length);
+        }
+        *found = *found || fitting;
+        if (saves && fitting && fitting < pieces)
+            return tx_fail(TX_UNSUPPORTED,
+                           "module to save %.*s: TX trains it as one with the others of %s: save all of them",
+                           (int)length, word, name);
+    }
+    return TX_OK;
+}
+
+static tx_status check_names(const tx_config *config, const char *names, bool saves)
+{
+    for (size_t length; names && (length = first_name(&names)) > 0; names += length) {
+        char list[512] = "";
+        bool found;
+        TX_TRY(find_module(config, names, length, saves, list, sizeof list, &found));
+        if (!found)
+            return tx_fail(TX_INVALID, "%s %.*s: a %s has no such module: there are %s",
+                           saves ? "module to save" : "target module", (int)length, names, config->architecture->type,
+                           list);
+    }
+    return TX_OK;
+}
+
+/* A vocabulary's matrix that is embedding and output head at once. */
+static tx_status check_tied(const tx_lora *lora, const tx_config *config)
+{
+    char name[TX_ARCH_NAME], tied[TX_ARCH_NAME] = "";
+    tx_param_spec spec;
+    int32_t count = 0;
+    for (int32_t p = 0; p < tx_arch_params(config); p++) {
+        TX_TRY(tx_arch_param(config, p, name, &spec));
+        if (spec.shape.rank == 2 && spec.logical.rank == 2) {
+            snprintf(tied, sizeof tied, "%s", name);
+            count++;
+        }
+    }
+    if (count == 1 && config->architecture->head != TX_HEAD_SEQUENCE_CLASSIFICATION && tx_lora_saves(lora, tied))
+        return tx_fail(TX_UNSUPPORTED,
+                       "module to save: %s is the output head as well, and peft's files cannot say that one matrix is "
+                       "both: leave it out",
+                       tied);
+    return TX_OK;
+}
+
+tx_status tx_lora_check(const tx_lora *lora, const tx_config *config)
+{
+    if (strcmp(lora->targets, TX_LORA_ALL) != 0)
+        TX_TRY(check_names(config, lora->targets, false));
+    TX_TRY(check_names(config, lora->saved, true));
+    return check_tied(lora, config);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * An opened model with an adapter: its folders, and the model that the two make. */
+#include "models/arch/find.h"
+#include "models/arch/lora.h"
+#include "models/files/folder.h"
+#include "models/files/hub.h"
+#include "models/generate/lm.h"
+
+#include "api/base/file.h"
+#include "api/base/needs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GENERATION "generation_config.json"
+
+/* The adapter that was named, or the one that the model's folder holds, in place of which the model comes that it is
+ * of. */
+static tx_status find_adapter(tx_lm *lm, const tx_lm_options *o)
+{
+    char *model = NULL;
+    if (o->adapter && !tx_lora_is_folder(o->adapter))
+        return tx_fail(TX_NOT_FOUND, "%s: holds no adapter (" TX_LORA_CONFIG ")", o->adapter);
+    if (o->adapter && !(lm->adapter = strdup(o->adapter)))
+        return tx_fail(TX_MEMORY, "%s: out of memory", o->adapter);
+    if (o->model)
+        TX_TRY(tx_hub_model(o->model, &model));
+    if (model && !lm->adapter && tx_lora_is_folder(model)) {
+        lm->adapter = model;
+        model = NULL;
+    }
+    lm->folder = model;
+    if (!lm->adapter)
+        return TX_OK;
+    TX_TRY(tx_lora_read(lm->adapter, &lm->lora));
+    return lm->folder ? TX_OK : tx_lora_find_base(lm->lora, lm->adapter, &lm->folder);
+}
+
+tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
+{
+    TX_TRY(find_adapter(lm, o));
+    TX_TRY(tx_config_of_folder(lm->folder, &lm->config));
+    return lm->adapter ? tx_lora_adapted_config(lm->adapter, &lm->config) : TX_OK;
+}
+
+/* Copies generation_config.json where there is one. */
+static tx_status copy_generation(const tx_lm *lm, const char *folder)
+{
+    const int64_t limit = 1 << 24;
+    const char *from = TX_PATH(lm->folder, GENERATION);
+    char *text;
+    size_t size;
+    if (!tx_file_exists(from))
+        return TX_OK;
+    TX_TRY(tx_file_read(from, limit, &text, &size));
+    tx_status status = tx_file_write(TX_PATH(folder, GENERATION), text, size);
+    free(text);
+    return status;
+}
+
+tx_status tx_lm_save(tx_lm *lm, const char *folder)
+{
+    TX_NEEDS(lm && folder, TX_INVALID);
+    bool same = false;
+    tx_status status = tx_lm_open_tokenizer(lm);
+    if (status && status != TX_NOT_FOUND)
+        return status;
+    if (tx_is_folder(folder))
+        TX_TRY(tx_folder_same(lm->folder, folder, &same));
+    if (same)
+        return tx_fail(TX_INVALID, "%s: is the model itself; name another folder", folder);
+    TX_TRY(tx_lm_load(lm));
+    TX_TRY(tx_arch_save(lm->model, lm->config, folder));
+    if (lm->tokenizer)
+        TX_TRY(tx_tokenizer_save(lm->tokenizer, folder, lm->config->positions));
+    return copy_generation(lm, folder);
+}

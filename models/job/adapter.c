@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A run that trains an adapter: the one it begins with or goes on with, the model that this is of, and its weights. */
+#include "models/job/parts.h"
+
+#include "api/base/file.h"
+#include "models/arch/lora.h"
+#include "models/files/folder.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What an adapter that is there has said already. */
+static const char *const of_adapter[] = {
+    "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "use_rslora", "lora_modules_to_save", NULL};
+
+/* ---- Choosing ---------------------------------------------------------------------------------------------- */
+
+tx_status tx_job_open_adapter(tx_job *j)
+{
+    tx_job_inputs *in = &j->inputs;
+    if (!tx_lora_is_folder(in->model_folder))
+        return TX_OK;
+    in->adapter_folder = in->model_folder;
+    in->model_folder = NULL;
+    TX_TRY(tx_lora_read(in->adapter_folder, &in->lora));
+    return tx_lora_find_base(in->lora, in->adapter_folder, &in->model_folder);
+}
+
+/* An adapter that is there says itself what it is. */
+static tx_status take_settings(tx_job *j, const tx_lora *lora)
+{
+    char number[64];
+    for (const char *const *name = of_adapter; *name; name++)
+        if (tx_option_given(&j->options, tx_option_find(&tx_job_table, *name)->offset))
+            return tx_fail(TX_INVALID, "--%s: %s holds an adapter, which says that itself: leave the option out", *name,
+                           j->inputs.adapter_folder);
+    snprintf(number, sizeof number, "%" PRId64, lora->rank);
+    TX_TRY(tx_option_set(&j->options, "lora_r", number));
+    snprintf(number, sizeof number, "%.17g", lora->alpha);
+    TX_TRY(tx_option_set(&j->options, "lora_alpha", number));
+    snprintf(number, sizeof number, "%.17g", lora->dropout);
+    TX_TRY(tx_option_set(&j->options, "lora_dropout", number));
+    TX_TRY(tx_option_set(&j->options, "lora_target_modules", lora->targets));
+    if (lora->saved)
+        TX_TRY(tx_option_set(&j->options, "lora_modules_to_save", lora->saved));
+    TX_TRY(tx_option_set(&j->options, "use_dora", lora->dora ? "true" : "false"));
+    return tx_option_set(&j->options, "use_rslora", lora->rank_stabilised ? "true" : "false");
+}
+
+/* Whether two lists are the same but for blanks; NULL: an empty one. */
+static bool same_names(const char *a, const char *b)
+{
+    a = a ? a : "";
+    b = b ? b : "";
+    for (;; a++, b++) {
+        a += strspn(a, " ");
+        b += strspn(b, " ");
+        if (*a != *b || !*a)
+            return *a == *b;
+    }
+}
+
+static tx_status check_resumed(const tx_job *j, const tx_lora *made)
+{
+    const tx_lora *had = j->inputs.lora;
+    const char *checkpoint = j->inputs.checkpoint;
+    if (!had)
+        return tx_fail(TX_INVALID,
+                       "--lora_r: %s is of a run without an adapter; begin anew with --model_name_or_path %s",
+                       checkpoint, checkpoint);
+    if (had->rank != made->rank || had->alpha != made->alpha || had->rank_stabilised != made->rank_stabilised ||
+        had->dora != made->dora || !same_names(had->targets, made->targets) || !same_names(had->saved, made->saved))
+        return tx_fail(TX_INVALID,
+                       "%s: the adapter has r %" PRId64 ", alpha %g, target modules %s%s%s%s%s: leave options "
+                       "that say other things out",
+                       checkpoint, had->rank, had->alpha, had->targets, had->saved ? ", modules to save " : "",
+                       had->saved ? had->saved : "", had->rank_stabilised ? ", rsLoRA" : "", had->dora ? ", DoRA" : "");
+    return TX_OK;
+}
+
+/* Target modules as given, else those that peft takes for the architecture. */
+static tx_status settings_of(tx_job *j, tx_lora *lora)
+{
+    const tx_job_settings *set = &j->set;
+    const tx_architecture *row = j->inputs.config->architecture;
+    const char *targets = set->lora_targets ? set->lora_targets : row->lora_targets;
+    const char *saved = set->lora_saved ? set->lora_saved : row->lora_saved;
+    if (!targets)
+        return tx_fail(TX_INVALID, "--lora_target_modules is missing: which modules of a %s?", row->type);
+    *lora = (tx_lora){.rank = set->lora_rank,
+                      .alpha = set->lora_alpha,
+                      .dropout = set->lora_dropout,
+                      .dora = set->use_dora,
+                      .rank_stabilised = set->use_rslora,
+                      .targets = (char *)(uintptr_t)targets,
+                      .saved = (char *)(uintptr_t)saved};
+    return TX_OK;
+}
+
+tx_status tx_job_choose_adapter(tx_job *j)
+{
+    tx_job_inputs *in = &j->inputs;
+    char path[TX_PATH_ROOM];
+    tx_lora made;
+    if (in->lora && !in->checkpoint)
+        TX_TRY(take_settings(j, in->lora));
+    if (!j->set.lora_rank)
+        return TX_OK;
+    if (!in->model_folder && !j->set.dry_run)
+        return tx_fail(TX_INVALID, "--lora_r needs --model_name_or_path: an adapter of which model?");
+    TX_TRY(settings_of(j, &made));
+    if (in->checkpoint)
+        TX_TRY(check_resumed(j, &made));
+    made.base = in->lora ? in->lora->base : (char *)(uintptr_t)j->set.model;
+    if (!in->lora && made.base && tx_is_folder(made.base) && realpath(made.base, path))
+        made.base = path; /* wherever the next run is started */
+    TX_TRY(tx_lora_check(&made, in->config));
+    return tx_lora_copy(&made, &in->config->lora);
+}
+
+/* ---- Weights ------------------------------------------------------------------------------------------------ */
+
+int64_t tx_job_trained_count(const tx_job *j)
+{
+    int64_t count = 0;
+    const char *name;
+    const tx_param_spec *spec;
+    for (int32_t i = 0; i < tx_model_param_count(j->model) && !tx_model_param(j->model, i, &name, &spec); i++)
+        count += spec->frozen ? 0 : tx_shape_count(&spec->logical);
+    return count;
+}
+
+void tx_job_note_adapter(const tx_job *j)
+{
+    const tx_lora *lora = j->inputs.config->lora;
+    if (!lora)
+        return;
+    const int64_t all = tx_arch_param_count(j->inputs.config), trained = tx_job_trained_count(j);
+    tx_job_note(j,
+                "lora    r %" PRId64 ", scale %g, %s%s%s: %" PRId64
+                " parameters are trained, %.3g %% of the model's %" PRId64 "; frozen matrices are in %s",
+                lora->rank, tx_lora_scale(lora), lora->targets, lora->saved ? ", all of " : "",
+                lora->saved ? lora->saved : "", trained, 100.0 * (double)trained / (double)all, all,
+                tx_dtype_name(lora->stored));
+}
+
+tx_status tx_job_load_adapter(tx_job *j)
+{
+    tx_job_inputs *in = &j->inputs;
+    TX_TRY(tx_weights_digest(in->model_folder, in->base_digest));
+    return in->adapter_folder ? tx_job_load(j, in->adapter_folder)
+                              : tx_lora_init(j->model, in->config, (uint64_t)j->set.seed);
+}

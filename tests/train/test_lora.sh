@@ -1,0 +1,129 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Adapters from the outside: runs that go on to the byte, the same files whatever is computed again and however many
+# ranks spread the states, memory as planned, a base that must not change, and text from adapter and merged model alike.
+#
+#   test_lora.sh BIN-FOLDER LAUNCHER DEVICE      (no many ranks where LAUNCHER is empty)
+set -u
+bin=$1
+launcher=$2
+device=$3
+. "${0%/*}/../program.sh"
+
+need_device
+write_small_text 60
+cat > "$work/config.json" << 'END'
+{"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 48, "intermediate_size": 80, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "max_position_embeddings": 32, "vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256}
+END
+
+# train FOLDER ARGUMENT...: 12 steps, with checkpoints behind 6 and 12
+train()
+{
+    folder=$1
+    shift
+    $run "$bin/txtrain" --train_file "$work/text" --block_size 24 --device "$device" --threads 1 --learning_rate 1e-2 \
+        --per_device_train_batch_size 4 --max_steps 12 --save_steps 6 --logging_strategy no --output_dir "$work/$folder" \
+        "$@" > "$work/out" 2> "$work/err"
+}
+run=
+adapt()
+{
+    folder=$1
+    shift
+    train "$folder" --model_name_or_path "$work/base" --lora_r 4 --lora_alpha 16 --lora_dropout 0.1 --profile "$@" ||
+        fail "$folder"
+    # Memory: what it is for, planned, counted.
+    awk '$1 == "total" && $2 == $NF && $2 > 0 { same = 1 } END { exit !same }' "$work/out" ||
+        fail "$folder: memory counted is not what was planned"
+}
+
+# same FOLDER FOLDER [CHECKPOINT]
+same()
+{
+    cmp -s "$work/$1/adapter_model.safetensors" "$work/$2/adapter_model.safetensors" || fail "$1 and $2: other adapters"
+    cmp -s "$work/$1/checkpoint-12/optimizer.safetensors" "$work/$2/checkpoint-12/optimizer.safetensors" ||
+        fail "$1 and $2: other moments"
+}
+# last FOLDER: the loss of the last step
+last()
+{
+    numbers loss "$work/$1/log.jsonl" | tail -n 1
+}
+
+train base --config_name "$work/config.json" --save_strategy no || fail "the base"
+cp "$work/base/model.safetensors" "$work/base.before"
+
+adapt whole --lora_target_modules "q_proj, v_proj"
+[ -e "$work/whole/checkpoint-6/model.safetensors" ] && fail "a checkpoint holds the base"
+[ "$(wc -c < "$work/whole/adapter_model.safetensors")" -lt 20000 ] || fail "the adapter is not small"
+awk '$1 == "weights" { bytes = $2 } $1 == "gradients" { g = $2 } END { exit !(g > 0 && 8 * g < bytes) }' "$work/out" ||
+    fail "frozen weights have gradients"
+
+# Stopped and resumed; computed again; by accumulation.
+cp -r "$work/whole" "$work/resumed"
+rm -r "$work/resumed/checkpoint-12" "$work/resumed/adapter_model.safetensors"
+"$bin/txtrain" --resume_from_checkpoint --output_dir "$work/resumed" > "$work/out" 2> "$work/err" || fail "resumed"
+same whole resumed
+for how in 2 auto; do
+    adapt again-$how --gradient_checkpointing $how
+    same whole again-$how
+done
+adapt halves --per_device_train_batch_size 2 --gradient_accumulation_steps 2
+awk -v a="$(last whole)" -v b="$(last halves)" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' ||
+    fail "accumulation: $(last halves) in place of $(last whole)"
+
+# In bf16 frozen matrices take half the memory, and the loss is the same but for rounding.
+weights=$(awk '$1 == "weights" { print $2 }' "$work/out")
+adapt bf16 --bf16 --optim adamw_8bit
+awk -v a="$(last whole)" -v b="$(last bf16)" 'BEGIN { d = a / b - 1; exit !(d < 0.01 && d > -0.01) }' ||
+    fail "bf16: $(last bf16) in place of $(last whole)"
+awk -v full="$weights" '$1 == "weights" { bytes = $2 } END { exit !(bytes < 0.6 * full) }' "$work/out" ||
+    fail "bf16: frozen weights are not of 16 bits"
+
+# Many ranks: the same files in every stage.
+if [ -n "$launcher" ] && command -v "$launcher" > /dev/null; then
+    run="$launcher -n 2"
+    for stage in 0 1 2; do
+        adapt rank-$stage --per_device_train_batch_size 2 --zero_stage $stage
+        same rank-0 rank-$stage
+    done
+    run=
+    awk -v a="$(last whole)" -v b="$(last rank-0)" 'BEGIN { exit !(a - b < 1e-5 && b - a < 1e-5) }' ||
+        fail "2 ranks: $(last rank-0) in place of $(last whole)"
+fi
+
+# The adapter goes on, with its own settings; modules to save and the best weights at the end.
+train further --model_name_or_path "$work/whole" || fail "an adapter trained further"
+grep -q '"lora_alpha": 16' "$work/further/adapter_config.json" || fail "an adapter trained further has lost its alpha"
+outcome 1 "leave the option out" train refused --model_name_or_path "$work/whole" --lora_r 8
+adapt best --lora_target_modules all-linear --lora_modules_to_save norm --eval_strategy steps --eval_steps 6 \
+    --validation_file "$work/text" --load_best_model_at_end
+grep -q '"norm"' "$work/best/adapter_config.json" || fail "adapter_config.json has no modules_to_save"
+
+# Refusals.
+outcome 1 "there are q_proj, k_proj" train refused --model_name_or_path "$work/base" --lora_r 4 --lora_target_modules q
+outcome 1 "an adapter of which model" train refused --config_name "$work/config.json" --lora_r 4
+outcome 1 "the adapter has r 4, alpha 16" "$bin/txtrain" --resume_from_checkpoint "$work/whole/checkpoint-6" --lora_alpha 8
+train base2 --config_name "$work/config.json" --save_strategy no --seed 7 || fail "another base"
+cp "$work/base2/model.safetensors" "$work/base/model.safetensors"
+outcome 1 "base_model was" "$bin/txtrain" --resume_from_checkpoint "$work/whole/checkpoint-6" --output_dir "$work/other"
+cp "$work/base.before" "$work/base/model.safetensors"
+
+# Text of the adapter, of the merged model, and of the base.
+generate()
+{
+    "$bin/txgen" "$@" --device "$device" --ids "108 105 110 101" -n 12 2> "$work/err" || fail "txgen $*"
+}
+outcome 0 "" "$bin/txgen" --adapter "$work/best" --save_merged "$work/merged"
+generate --adapter "$work/best" > "$work/applied"
+generate --model "$work/best" > "$work/named"
+generate --model "$work/merged" > "$work/joined"
+generate --model "$work/base" > "$work/plain"
+cmp -s "$work/applied" "$work/joined" && cmp -s "$work/applied" "$work/named" || fail "other text of the merged model"
+cmp -s "$work/applied" "$work/plain" && fail "the adapter changes nothing"
+outcome 1 "is the model itself" "$bin/txgen" --adapter "$work/best" --save_merged "$work/base"
+cmp -s "$work/base/model.safetensors" "$work/base.before" || fail "the base has changed"
+
+[ $failures -eq 0 ] && echo "all good on $device"
+exit $((failures != 0))

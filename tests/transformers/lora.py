@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains adapters beside peft: from a folder that peft wrote, on the same blocks. Compares losses, the adapter at the end
+as peft loads it, and the logits of txgen with the adapter and of the merged model.
+
+    lora.py TXTRAIN TXGEN DEVICE      exit status 77: peft is not installed, or there is no such device
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from checks import check, status
+
+try:
+    import torch
+    from peft import LoraConfig, PeftModel, get_peft_model
+    from safetensors.torch import load_file
+    from transformers import (AutoModelForCausalLM, AutoModelForSequenceClassification, BertConfig, GPT2Config,
+                              LlamaConfig, Qwen2Config, Qwen3Config)
+except ImportError as error:
+    print(f"skipped: {error} (tests/transformers/requirements.txt names the versions)")
+    sys.exit(77)
+
+STEPS, BATCH, BLOCK, RATE = 30, 4, 24, 5e-3
+LOSS, LOGITS, WEIGHTS = 1e-4, 1e-5, 1e-4
+FAMILY = dict(vocab_size=257, max_position_embeddings=32, hidden_size=36, intermediate_size=55, num_hidden_layers=2,
+              num_attention_heads=6, num_key_value_heads=2, bos_token_id=256, eos_token_id=256)
+GPT2 = GPT2Config(vocab_size=257, n_positions=32, n_embd=36, n_layer=2, n_head=3, embd_pdrop=0.0, attn_pdrop=0.0,
+                  resid_pdrop=0.0, bos_token_id=256, eos_token_id=256)
+# Configuration, and what LoraConfig is given.
+CASES = {
+    "gpt2": (GPT2, {}),
+    "gpt2-more": (GPT2, dict(target_modules=["c_attn", "mlp.c_proj"], modules_to_save=["ln_f"], use_rslora=True)),
+    "gpt2-all": (GPT2, dict(target_modules="all-linear")),
+    "llama": (LlamaConfig(**FAMILY), {}),
+    "llama-all": (LlamaConfig(**FAMILY, attention_bias=True), dict(target_modules="all-linear", modules_to_save=["lm_head"])),
+    "gpt2-dora": (GPT2, dict(target_modules="all-linear", use_dora=True)),
+    "llama-dora": (LlamaConfig(**FAMILY, attention_bias=True), dict(target_modules=["q_proj", "v_proj", "up_proj", "o_proj"], use_dora=True)),
+    "llama-odd": (LlamaConfig(**FAMILY), dict(target_modules=["k_proj", "up_proj", "o_proj"])),
+    "qwen2": (Qwen2Config(**FAMILY, tie_word_embeddings=True), dict(r=5, lora_alpha=5)),
+    "qwen3": (Qwen3Config(**FAMILY, head_dim=8), dict(target_modules=["q_proj", "k_proj", "v_proj"])),
+}
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"FAIL: {' '.join(command)}: {done.stderr}")
+
+
+def make(folder, config, settings):
+    """The model, and an adapter of it whose B are not zero, so that all gradients count from the first step on."""
+    torch.manual_seed(1)
+    AutoModelForCausalLM.from_config(config).save_pretrained(f"{folder}/model")
+    model = AutoModelForCausalLM.from_pretrained(f"{folder}/model", attn_implementation="eager", dtype=torch.float32)
+    model.loss_type = "ForCausalLM"
+    arguments = dict(dict(r=4, lora_alpha=16, task_type="CAUSAL_LM"), **settings)
+    model = get_peft_model(model, LoraConfig(**arguments))
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.05)
+    model.save_pretrained(f"{folder}/begin")
+    return model
+
+
+def write_text(path):
+    with open(path, "w", encoding="utf-8") as file:
+        for i in range(150):
+            file.write(f"line {i}: the {('cat', 'dog', 'bird')[i * i % 3]} saw {i % 7} fish\n")
+
+
+def train_ours(program, folder, device, out, *more):
+    run(program, "--model_name_or_path", f"{folder}/begin", "--train_file", f"{folder}/text.txt", "--block_size",
+        str(BLOCK), "--output_dir", f"{folder}/{out}", "--max_steps", str(STEPS), "--learning_rate", str(RATE),
+        "--lr_scheduler_type", "constant", "--per_device_train_batch_size", str(BATCH), "--dump_order",
+        f"{folder}/order", "--save_strategy", "no", "--device", device, *more)
+    with open(f"{folder}/{out}/log.jsonl", encoding="utf-8") as file:
+        return [json.loads(line)["loss"] for line in file if '"loss"' in line][:STEPS]
+
+
+def train_theirs(folder, model):
+    with open(f"{folder}/text.txt", "rb") as file:
+        data = torch.tensor(list(file.read()))
+    rows = data[:len(data) // BLOCK * BLOCK].reshape(-1, BLOCK)
+    with open(f"{folder}/order", encoding="utf-8") as file:
+        order = [int(line.split()[1]) for line in file]
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=0.0)
+    model.train()
+    losses = []
+    for step in range(STEPS):
+        batch = rows[order[step * BATCH:(step + 1) * BATCH]]
+        loss = model(input_ids=batch, labels=batch).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def greatest(a, b):
+    return (a - b).abs().max().item()
+
+
+def compare(name, programs, folder, device, config, settings):
+    txtrain, txgen = programs
+    model = make(folder, config, settings)
+    write_text(f"{folder}/text.txt")
+    before = open(f"{folder}/model/model.safetensors", "rb").read()
+    ours = train_ours(txtrain, folder, device, "out")
+    theirs = train_theirs(folder, model)
+    off = max((abs(a - b) for a, b in zip(ours, theirs)), default=float("nan"))
+    check(len(ours) == STEPS and off <= LOSS, f"{name}: losses differ by {off}: {ours[-1:]} and {theirs[-1:]}")
+    check(before == open(f"{folder}/model/model.safetensors", "rb").read(), f"{name}: the model's file has changed")
+
+    model.save_pretrained(f"{folder}/theirs")
+    a, b = (load_file(f"{folder}/{where}/adapter_model.safetensors") for where in ("out", "theirs"))
+    check(set(a) == set(b), f"{name}: tensors {sorted(set(a) ^ set(b))}")
+    weights = max((greatest(a[key], b[key]) for key in set(a) & set(b)), default=float("nan"))
+    check(weights <= WEIGHTS, f"{name}: adapters differ by {weights}")
+
+    # The folder loads in peft, and everybody's logits are the same.
+    base = AutoModelForCausalLM.from_pretrained(f"{folder}/model", attn_implementation="eager", dtype=torch.float32)
+    loaded = PeftModel.from_pretrained(base, f"{folder}/out").eval()
+    ids = torch.arange(3, 3 + BLOCK)[None] * 7 % 257
+    text = " ".join(str(i) for i in ids[0].tolist())
+    with torch.no_grad():
+        wanted = loaded(input_ids=ids).logits
+    run(txgen, "--adapter", f"{folder}/out", "--device", device, "--ids", text, "--logits", f"{folder}/logits")
+    applied = greatest(load_file(f"{folder}/logits")["logits"], wanted)
+    run(txgen, "--adapter", f"{folder}/out", "--save_merged", f"{folder}/merged")
+    merged = AutoModelForCausalLM.from_pretrained(f"{folder}/merged", attn_implementation="eager", dtype=torch.float32)
+    with torch.no_grad():
+        joined = greatest(merged.eval()(input_ids=ids).logits, loaded.merge_and_unload()(input_ids=ids).logits)
+    check(applied <= LOGITS and joined <= LOGITS, f"{name}: logits differ by {applied}, merged ones by {joined}")
+    print(f"{name}: losses {off:.1e}, adapters {weights:.1e}, logits {applied:.1e}, merged {joined:.1e}")
+
+
+def main():
+    *programs, device = sys.argv[1:]
+    listed = subprocess.run([programs[0], "--list-devices"], capture_output=True, text=True, check=True).stdout
+    if not any(line.startswith(device) for line in listed.splitlines()):
+        print(f"skipped: no device {device}")
+        return 77
+    for name, (config, settings) in CASES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            compare(name, programs, folder, device, config, settings)
+    return status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
