@@ -91,13 +91,17 @@ typedef struct tx_reporter {
 
 /* ---- Types and shapes ---------------------------------------------------------------------- */
 
-/* X(NAME, bytes, "name in safetensors files") */
+/* X(NAME, bytes, "name in safetensors files"). NF4 and NF4_DOUBLE (backends/nf4.h) are for frozen matrices that
+ * products read: blocks of 64 neighbours in 4 bits each, whose scales are in fp32 or, again by blocks, in 8 bits. They
+ * have no place in files, and an element has no address of its own: their unit is the byte. */
 #define TX_DTYPE_MAP(X) \
     X(F32, 4, "F32")    \
     X(BF16, 2, "BF16")  \
     X(F16, 2, "F16")    \
     X(I32, 4, "I32")    \
-    X(U8, 1, "U8")
+    X(U8, 1, "U8")      \
+    X(NF4, 1, "NF4")    \
+    X(NF4_DOUBLE, 1, "NF4_DOUBLE")
 
 typedef enum tx_dtype {
 #define X(name, bytes, text) TX_##name,
@@ -107,6 +111,9 @@ typedef enum tx_dtype {
 } tx_dtype;
 
 size_t tx_dtype_size(tx_dtype dtype);
+bool tx_dtype_packed(tx_dtype dtype); /* NF4, NF4_DOUBLE */
+/* Bytes of so many elements in one piece; of what is packed a multiple of 64. */
+int64_t tx_dtype_bytes(tx_dtype dtype, int64_t count);
 const char *tx_dtype_name(tx_dtype dtype);
 
 typedef struct tx_shape {

@@ -89,7 +89,6 @@ void tx_model_free(tx_model *model);
  * its moments in BF16 and rounds weights and moments stochastically (by seed, step and element), ADAMW_ANYPRECISION
  * keeps a remainder of each weight where it says `kahan`. What is of F16 cannot be trained. */
 tx_status tx_model_store(tx_model *model, tx_dtype dtype);
-
 int32_t tx_model_param_count(const tx_model *model);
 /* Name and spec of parameter `index`, in arena order; they live as long as the model. `logical` is given here whether
  * or not the spec that the parameter was declared by gave it. */

@@ -148,7 +148,7 @@ static inline int64_t tx_operand_count(const tx_operand *o)
 }
 static inline int64_t tx_operand_bytes(const tx_operand *o)
 {
-    return tx_shape_count(&o->shape) * (int64_t)tx_dtype_size(o->dtype);
+    return tx_dtype_bytes(o->dtype, tx_shape_count(&o->shape));
 }
 
 /* The product that a MATMUL command asks for: c[i] = op(a[i]) op(b[i]), i < batch; op(a) is m x k, op(b)

@@ -14,10 +14,10 @@ set(generated tests/opencl/matrix_emulated.h)
 # "files|what they may include": the first row whose left side matches the file's path decides.
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)")
 set(basics "${public}|api/base/(half|hash|file|clock|cores|memory_left|needs|thread|environment|message|drivers)\\.h|api/graph/op\\.h")
-set(contracts "backends/(backend|rng|rope)\\.h|comm/comm\\.h")
+set(contracts "backends/(backend|rng|rope|nf4|dynamic_map)\\.h|comm/comm\\.h")
 set(comm_public "comm/(comm|watch|beat|topology/(topology|placement|rates|measure))\\.h")
 set(directions
-    "^api/base/|^(${public}$|api/base/)"
+    "^api/base/|^((${public}|backends/(nf4|dynamic_map)\\.h)$|api/base/)"
     "^api/model/|^(${public}$|${contracts}$|api/(base|model)/)"
     "^api/graph/|^(${public}$|${contracts}$|api/(base|model|graph)/)"
     "^api/parallel/|^(${public}$|${contracts}$|api/(base|model|graph|parallel)/)"
@@ -25,8 +25,8 @@ set(directions
     "^api/plan/|^(${public}$|${contracts}$|api/)"
     "^api/|^${public}$"
     "^backends/[^/]+$|^(${basics}|backends/[^/]+)$"
-    "^backends/cpu/|^((${basics}|backends/(backend|rng|rope|dynamic_map)\\.h)$|backends/cpu/)"
-    "^backends/opencl/|^((${basics}|backends/(backend|rng|rope|dynamic_map)\\.h)$|backends/opencl/)"
+    "^backends/cpu/|^((${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h)$|backends/cpu/)"
+    "^backends/opencl/|^((${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h)$|backends/opencl/)"
     "^comm/topology/|^((${basics}|api/base/json\\.h)$|comm/topology/)"
     "^comm/|^((${basics})$|comm/)"
     "^models/|^(api/|models/|comm/(comm|watch|topology/(topology|placement|rates|measure))\\.h$)"
@@ -48,7 +48,7 @@ set(homes
     "^(cstdio|exception|string|unordered_map)$|^backends/opencl/clblast_tune\\.cpp$"
     "^(dnnl|oneapi/)|^backends/cpu/"
     "^omp\\.h$|^backends/cpu/"
-    "^immintrin\\.h$|^backends/cpu/random\\.h$"
+    "^immintrin\\.h$|^backends/cpu/(random|nf4)\\.h$"
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^smpi/|^tests/scale/smpi\\.c$"
     "^hwloc|^comm/topology/hwloc"

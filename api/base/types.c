@@ -3,6 +3,7 @@
 #include "tx.h"
 
 #include "api/base/needs.h"
+#include "backends/nf4.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,6 +16,16 @@ size_t tx_dtype_size(tx_dtype dtype)
 #undef X
     };
     return dtype < TX_DTYPE_COUNT ? size[dtype] : 0;
+}
+
+bool tx_dtype_packed(tx_dtype dtype)
+{
+    return dtype == TX_NF4 || dtype == TX_NF4_DOUBLE;
+}
+
+int64_t tx_dtype_bytes(tx_dtype dtype, int64_t count)
+{
+    return tx_dtype_packed(dtype) ? tx_nf4_bytes(count, dtype == TX_NF4_DOUBLE) : count * (int64_t)tx_dtype_size(dtype);
 }
 
 const char *tx_dtype_name(tx_dtype dtype)

@@ -186,6 +186,8 @@ static tx_status check_storage(const char *what, const char *name, tx_dtype dtyp
     char text[96];
     if ((unsigned)dtype >= TX_DTYPE_COUNT)
         return tx_fail(TX_INVALID, "%s %s: there is no data type number %d", what, name, (int)dtype);
+    if (tx_dtype_packed(dtype) && strcmp(what, "parameter") != 0)
+        return tx_fail(TX_INVALID, "%s %s: only a parameter can be stored in %s", what, name, tx_dtype_name(dtype));
     if (tx_shape_possible(shape))
         return TX_OK;
     return tx_fail(TX_INVALID, "%s %s has an impossible shape %s", what, name, tx_shape_text(shape, text, sizeof text));

@@ -78,7 +78,7 @@ static inline int64_t tx_tensor_address(const tx_tensor *t)
 
 static inline int64_t tx_tensor_bytes(const tx_tensor *t)
 {
-    return tx_shape_count(&t->shape) * (int64_t)tx_dtype_size(t->dtype);
+    return tx_dtype_bytes(t->dtype, tx_shape_count(&t->shape));
 }
 
 /* Whether it keeps what it holds while a plan runs, but for what the nodes of the graph that make it write. Of the

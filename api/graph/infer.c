@@ -143,6 +143,9 @@ tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MA
             return tx_fail(TX_INVALID, "%s: input %d is missing", info->name, i);
         if (present)
             TX_TRY(check_dims(&c, &in[i], "input", i));
+        if (present && tx_dtype_packed(in[i].dtype) && (op != TX_OP_MATMUL || i != TX_IN(matmul, b)))
+            return tx_fail(TX_INVALID, "%s: input %d is %s, which products alone read, as their second operand",
+                           info->name, i, tx_dtype_name(in[i].dtype));
     }
     if (result[0].shape.rank != 0) /* given for ops that do not know it */
         TX_TRY(check_dims(&c, &result[0], "output", 0));

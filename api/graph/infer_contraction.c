@@ -2,6 +2,8 @@
  * Inference rules of contractions: matrix products and attention, with its caches. */
 #include "api/graph/infer.h"
 
+#include "backends/nf4.h"
+
 #include <inttypes.h>
 
 /* Output 0 is known. */
@@ -23,11 +25,26 @@ static tx_status infer_epilogue(const tx_infer *c)
     return TX_OK;
 }
 
+/* A packed matrix is one for all rows of a, and its rows are whole blocks. */
+static tx_status check_packed(const tx_infer *c)
+{
+    TX_TRY(tx_want_rank(c, 1, 2));
+    if (!c->attrs->flat || c->attrs->trans_a)
+        return tx_fail(TX_INVALID, "%s: %s is multiplied by rows that are not transposed and no batch", tx_want_name(c),
+                       tx_dtype_name(c->in[1].dtype));
+    if (tx_shape_last(&c->in[1].shape) % TX_NF4_BLOCK != 0)
+        return tx_want_other_shape(c, 1, "rows of a multiple of 64 elements");
+    return TX_OK;
+}
+
 tx_status tx_infer_matmul(const tx_infer *c)
 {
     const tx_shape *a = &c->in[0].shape, *b = &c->in[1].shape;
     TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
+    if (tx_dtype_packed(c->in[1].dtype))
+        TX_TRY(check_packed(c));
+    else
+        TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
     TX_TRY(tx_want_dtype(c, 2, TX_F32));
     tx_gemm g = tx_gemm_of(c->attrs, a, b);
     int64_t b_k = c->attrs->trans_b ? tx_shape_last(b) : tx_shape_count(b) / tx_shape_last(b);

@@ -3,7 +3,9 @@
 #include "api/model/model.h"
 
 #include "api/base/needs.h"
+#include "api/base/nf4.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +32,27 @@ static bool has_good_sections(const tx_param_spec *spec)
     return sum == logical_of(spec)->dim[s->dimension];
 }
 
+/* Rows, and the sections that files may hold apart, are to be whole units. */
+static tx_status check_packed(const char *name, const tx_param_spec *spec)
+{
+    const int64_t unit = tx_nf4_unit(spec->dtype == TX_NF4_DOUBLE), row = tx_shape_last(&spec->shape);
+    const tx_param_sections *s = &spec->sections;
+    char text[96];
+    if (spec->shape.rank != 2 || row % TX_NF4_BLOCK != 0)
+        return tx_fail(TX_UNSUPPORTED,
+                       "parameter %s of shape %s cannot be stored in 4 bits: that is for matrices whose rows are "
+                       "multiples of %d: load the model in 16 bits",
+                       name, tx_shape_text(&spec->shape, text, sizeof text), TX_NF4_BLOCK);
+    for (int32_t i = 0; i < s->count && s->dimension == 0; i++)
+        if (s->size[i] * row % unit != 0)
+            return tx_fail(TX_UNSUPPORTED,
+                           "parameter %s: its part %d of %" PRId64 " elements is no multiple of the %" PRId64
+                           " that share a scale of their scales: "
+                           "leave out double quantisation",
+                           name, i, s->size[i] * row, unit);
+    return TX_OK;
+}
+
 static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtype stored)
 {
     const tx_shape *s = &spec->shape, *l = logical_of(spec);
@@ -40,6 +63,8 @@ static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtyp
         return tx_fail(TX_INVALID, "parameter %s: only the first dimension may be padded", name);
     if (!has_good_sections(spec))
         return tx_fail(TX_INVALID, "parameter %s: its sections do not make up one of two dimensions", name);
+    if (tx_dtype_packed(spec->dtype) && spec->frozen)
+        return check_packed(name, spec);
     if (!spec->frozen && spec->dtype != stored)
         return tx_fail(TX_INVALID, "parameter %s: only a frozen one can be stored in %s", name,
                        tx_dtype_name(spec->dtype));
@@ -70,9 +95,10 @@ static tx_status append_param(tx_model *model, const char *name, const tx_param_
         return tx_fail(TX_MEMORY, "no memory for parameter %s", name);
     record.spec.logical = *logical_of(spec);
     record.arena = spec->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
-    const int64_t size = (int64_t)tx_dtype_size(spec->dtype);
-    tx_status status = tx_arena_append(&model->arena[record.arena], tx_shape_count(&spec->shape) * size,
-                                       TX_PARAM_BLOCK * size, &record.offset);
+    const int64_t bytes = tx_dtype_bytes(spec->dtype, tx_shape_count(&spec->shape)),
+                  align = tx_dtype_bytes(spec->dtype, TX_PARAM_BLOCK);
+    tx_status status = tx_arena_append(&model->arena[record.arena], bytes,
+                                       tx_dtype_packed(spec->dtype) ? TX_ALIGNMENT : align, &record.offset);
     if (status != TX_OK) {
         free(record.name);
         return tx_fail_in(status, "parameter %s", name);

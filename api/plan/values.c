@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reading and writing parameters, their gradients and their optimizer states. */
 #include "api/parallel/parallel.h"
+#include "api/plan/packed.h"
 #include "api/plan/pieces.h"
 
 #include "api/base/half.h"
@@ -169,6 +170,9 @@ static tx_status copy_range(tx_model *model, tx_part part, int32_t index, int64_
         status = part_place(model, part, index, &p);
     if (status != TX_OK)
         return status;
+    if (tx_dtype_packed(p.dtype))
+        return from ? tx_packed_write(model, &model->param[index], first, count, from)
+                    : tx_packed_read(model, &model->param[index], first, count, to);
     p.address += first * (int64_t)tx_dtype_size(p.dtype);
     return copy(model, &p, from, to, count);
 }
@@ -245,6 +249,9 @@ static tx_status copy_section(tx_model *model, tx_part part, int32_t index, int3
     if (!tx_shape_equal(&shape, &model->param[index].spec.logical))
         return tx_fail(TX_UNSUPPORTED, "parameter %s: a state of another shape has no sections",
                        model->param[index].name);
+    if (from && s.rows > 1 && tx_dtype_packed(model->param[index].spec.dtype))
+        return tx_fail(TX_UNSUPPORTED, "parameter %s: columns of what is stored in %s cannot be written by themselves",
+                       model->param[index].name, tx_dtype_name(model->param[index].spec.dtype));
     if (s.rows == 1)
         return from ? tx_model_write_range(model, part, index, s.first, s.width, from)
                     : tx_model_read_range(model, part, index, s.first, s.width, to);

@@ -8,13 +8,16 @@
 
 #include "gemm_parts.h"
 
+#include "backends/nf4.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct tx_cpu_gemm {
     tx_cpu_gemm_spec spec;
-    tx_gemm_dnnl *product; /* NULL: few rows */
+    tx_gemm_dnnl *product;  /* NULL: few rows, or packed */
+    tx_gemm_packed *packed; /* NULL: b is not, or rows are few */
     bool indirect, widened;
     int64_t a_bytes, b_bytes, sum_bytes; /* of scratch, where indirect: widened a and b, and sums */
     char variant[TX_GEMM_VARIANT];
@@ -36,6 +39,9 @@ static tx_status check(const tx_cpu_gemm_spec *spec)
         return tx_fail(TX_UNSUPPORTED, "matrix product: operands are F32, BF16 or F16");
     if (spec->result != TX_F32 && spec->result != spec->type)
         return tx_fail(TX_UNSUPPORTED, "matrix product: the result is F32 or the operands' type");
+    if (spec->packed != TX_F32 && (s->batch > 1 || spec->trans_a || s->ldb % TX_NF4_BLOCK != 0))
+        return tx_fail(TX_UNSUPPORTED, "matrix product: of 4 bits is one matrix whose rows are whole blocks of %d",
+                       TX_NF4_BLOCK);
     if (spec->threads < 1)
         return tx_fail(TX_INVALID, "matrix product: %d threads", (int)spec->threads);
     return TX_OK;
@@ -95,6 +101,8 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
     if (g->spec.shape.batch == 1 && g->spec.shape.m <= TX_GEMM_THIN) {
         bytes = tx_gemm_thin_scratch(&g->spec);
         snprintf(g->variant, sizeof g->variant, "few rows %s", spec->rows->name);
+    } else if (spec->packed != TX_F32) {
+        status = tx_gemm_packed_create(&g->spec, &g->packed, &bytes, g->variant);
     } else {
         if (!tx_cpu_gemm_native(spec->type))
             status = TX_UNSUPPORTED;
@@ -157,7 +165,9 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
                        (double)beta);
     const tx_gemm_call call = {.a = a, .b = b, .bias = bias, .c = c, .add = beta != 0.0f, .scratch = scratch};
     tx_status status = TX_OK;
-    if (!gemm->product)
+    if (gemm->packed)
+        status = tx_gemm_packed_run(gemm->packed, &call);
+    else if (!gemm->product)
         spec->rows->multiply(spec, &call);
     else if (!gemm->indirect)
         status = tx_gemm_dnnl_run(gemm->product, &call);
@@ -177,5 +187,6 @@ void tx_cpu_gemm_destroy(tx_cpu_gemm *gemm)
     if (!gemm)
         return;
     tx_gemm_dnnl_destroy(gemm->product);
+    tx_gemm_packed_destroy(gemm->packed);
     free(gemm);
 }

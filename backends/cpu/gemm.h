@@ -13,12 +13,13 @@ typedef struct tx_gemm_rows tx_gemm_rows; /* TX's own loops in one instruction s
 
 typedef struct tx_cpu_gemm_spec {
     tx_gemm shape;
-    tx_dtype type;            /* of a and b: F32, BF16 or F16 */
-    tx_dtype result;          /* of c: F32 or `type` */
-    bool trans_a, trans_b;    /* a is stored k x m, b is stored n x k */
-    bool bias;                /* runs may give bias [n] */
-    bool adds;                /* runs may have beta 1 */
-    int32_t threads;          /* that a run uses, at least 1 */
+    tx_dtype type;         /* of a and b: F32, BF16 or F16 */
+    tx_dtype packed;       /* NF4 or NF4_DOUBLE: b is stored so, a is not transposed, the batch is 1; F32: it is not */
+    tx_dtype result;       /* of c: F32 or `type` */
+    bool trans_a, trans_b; /* a is stored k x m, b is stored n x k */
+    bool bias;             /* runs may give bias [n] */
+    bool adds;             /* runs may have beta 1 */
+    int32_t threads;       /* that a run uses, at least 1 */
     const tx_gemm_rows *rows; /* the device's (cpu.h) */
 } tx_cpu_gemm_spec;
 

@@ -38,6 +38,9 @@ struct tx_gemm_rows {
     void (*multiply)(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call);
     /* to [rows, columns] = `from` as fp32. */
     void (*widen)(const tx_gemm_matrix *from, float *to, int32_t threads);
+    /* panel = columns j .. j + width - 1 of op(b), which is packed: [width, k] where b is transposed, else [k, width],
+     * of type `to`, rounded to spec->type. Of what is not transposed j and width are multiples of a block. */
+    void (*unpack)(const tx_cpu_gemm_spec *spec, const void *b, int64_t j, int64_t width, tx_dtype to, void *panel);
     /* to = sums [rows, columns], with `add` plus what it holds, rounded once. Overwrites the sums. */
     void (*narrow)(float *sums, bool add, const tx_gemm_matrix *to, int32_t threads);
 };
@@ -59,5 +62,15 @@ tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, tx_gemm_dnnl **produ
                               char variant[TX_GEMM_VARIANT]);
 tx_status tx_gemm_dnnl_run(const tx_gemm_dnnl *product, const tx_gemm_call *call);
 void tx_gemm_dnnl_destroy(tx_gemm_dnnl *product);
+
+/* ---- gemm_packed.c ---------------------------------------------------------------------------- */
+
+typedef struct tx_gemm_packed tx_gemm_packed;
+
+/* The same of a product whose b is packed. */
+tx_status tx_gemm_packed_create(const tx_cpu_gemm_spec *spec, tx_gemm_packed **packed, int64_t *scratch_bytes,
+                                char variant[TX_GEMM_VARIANT]);
+tx_status tx_gemm_packed_run(tx_gemm_packed *packed, const tx_gemm_call *call);
+void tx_gemm_packed_destroy(tx_gemm_packed *packed);
 
 #endif

@@ -4,7 +4,7 @@
  * rows between fp32 and the types of 16 bits. Compiled once for each instruction set. */
 #include "gemm_parts.h"
 
-#include "backends/cpu/simd.h"
+#include "backends/cpu/nf4.h"
 
 #include <string.h>
 
@@ -30,6 +30,33 @@ static inline void load(const void *data, tx_dtype type, int64_t at, int64_t cou
         for (int64_t i = 0; i < count; i++)
             to[i] = tx_f16_to_f32(from[i]);
     }
+}
+
+/* What b is: lines of neighbours, `ld` numbers apart, packed where its type is. */
+typedef struct lines {
+    const void *data;
+    tx_dtype type;
+    int64_t ld;
+    tx_cpu_nf4 nf4;
+} lines;
+
+static lines lines_of(const tx_cpu_gemm_spec *spec, const void *b)
+{
+    lines l = {.data = b, .type = spec->type, .ld = spec->shape.ldb};
+    if (spec->packed != TX_F32) {
+        l.type = spec->packed;
+        l.nf4 = tx_cpu_nf4_of(b, spec->packed, spec->shape.n * spec->shape.k, spec->type);
+    }
+    return l;
+}
+
+/* As load; of what is packed whole blocks. */
+static inline void load_lines(const lines *b, int64_t at, int64_t count, float *restrict to)
+{
+    if (tx_dtype_packed(b->type))
+        tx_cpu_nf4_run(&b->nf4, at, count, to);
+    else
+        load(b->data, b->type, at, count, to);
 }
 
 static inline float read_c(const tx_gemm_matrix *c, int64_t at)
@@ -95,8 +122,8 @@ static inline void thin_add_lines(int64_t m, int64_t n, const float *rows, int64
 }
 
 /* Sums of columns that lie side by side. */
-static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld,
-                      const tx_gemm_matrix *b, float sum[TX_GEMM_THIN][COLUMNS])
+static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
+                      float sum[TX_GEMM_THIN][COLUMNS])
 {
     float wide[DEPTH][COLUMNS], last[TX_GEMM_THIN][DEPTH] = {{0.0f}};
     for (int64_t p = 0; p < k; p += DEPTH) {
@@ -108,7 +135,7 @@ static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
         }
         for (int64_t d = 0; d < DEPTH; d++) /* beyond the end: zeros times zeros */
             if (d < depth)
-                load(b->data, b->type, (p + d) * b->ld + j, n, wide[d]);
+                load_lines(b, (p + d) * b->ld + j, n, wide[d]);
             else
                 memset(wide[d], 0, (size_t)n * sizeof wide[d][0]);
         for (int64_t i = 0; i < m; i++)
@@ -136,8 +163,8 @@ static inline float thin_dot(const float *restrict x, const float *restrict b, i
 }
 
 /* Sums of columns each of which is a run. */
-static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld,
-                       const tx_gemm_matrix *b, float sum[TX_GEMM_THIN][COLUMNS])
+static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
+                       float sum[TX_GEMM_THIN][COLUMNS])
 {
     for (int64_t c = 0; c < n; c++) {
         const int64_t at = (j + c) * b->ld;
@@ -149,7 +176,7 @@ static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *
         float run[COLUMNS];
         for (int64_t p = 0; p < k; p += COLUMNS) {
             const int64_t depth = k - p < COLUMNS ? k - p : COLUMNS;
-            load(b->data, b->type, at + p, depth, run);
+            load_lines(b, at + p, depth, run);
             for (int64_t i = 0; i < m; i++)
                 sum[i][c] += thin_dot(rows + i * ld + p, run, depth);
         }
@@ -165,7 +192,7 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
 {
     const tx_gemm *s = &spec->shape;
     const tx_gemm_matrix a = {.data = (void *)call->a, .type = spec->type, .ld = s->lda};
-    const tx_gemm_matrix b = {.data = (void *)call->b, .type = spec->type, .ld = s->ldb};
+    const lines b = lines_of(spec, call->b);
     const tx_gemm_matrix c = {.data = call->c, .type = spec->result, .ld = s->ldc};
     const bool in_place = tx_gemm_thin_scratch(spec) == 0;
     const float *rows = in_place ? call->a : call->scratch;
@@ -174,7 +201,8 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
         unpack(&a, spec->trans_a, s->m, s->k, call->scratch);
     const int32_t threads = (double)s->m * (double)s->n * (double)s->k < SMALL_WORK ? 1 : spec->threads;
     const int64_t items = threads * blocks_of(s->n, threads * COLUMNS);
-    const int64_t columns = blocks_of(blocks_of(s->n, items), CACHE_LINE) * CACHE_LINE;
+    const int64_t unit = spec->packed == TX_F32 ? CACHE_LINE : TX_NF4_BLOCK;
+    const int64_t columns = blocks_of(blocks_of(s->n, items), unit) * unit;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t j = 0; j < s->n; j += columns) {
         const int64_t n = s->n - j < columns ? s->n - j : columns;
@@ -188,6 +216,25 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
         for (int64_t i = 0; i < s->m; i++)
             store_row(sum[i], i, j, n, &c, call->bias, call->add);
     }
+}
+
+/* ---- From 4 bits ------------------------------------------------------------------------------------ */
+
+static void unpack_panel(const tx_cpu_gemm_spec *spec, const void *b, int64_t j, int64_t width, tx_dtype to,
+                         void *panel)
+{
+    const tx_gemm *s = &spec->shape;
+    const lines w = lines_of(spec, b);
+    const int64_t rows = spec->trans_b ? width : s->k, columns = spec->trans_b ? s->k : width,
+                  first = spec->trans_b ? j * s->ldb : j;
+    const size_t size = tx_dtype_size(to);
+#pragma omp parallel for schedule(static) num_threads(spec->threads)
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t c = 0; c < columns; c += TX_NF4_BLOCK) {
+            float block[TX_NF4_BLOCK];
+            tx_cpu_nf4_run(&w.nf4, first + i * s->ldb + c, TX_NF4_BLOCK, block);
+            tx_narrow((char *)panel + (size_t)(i * columns + c) * size, block, to, 0, TX_NF4_BLOCK);
+        }
 }
 
 /* ---- Between fp32 and 16 bits ------------------------------------------------------------------- */
@@ -209,6 +256,7 @@ static void narrow(float *sums, bool add, const tx_gemm_matrix *to, int32_t thre
 const tx_gemm_rows TX_CPU_NAME(gemm_rows) = {
     .name = TX_TEXT(TX_CPU_VARIANT),
     .multiply = multiply,
+    .unpack = unpack_panel,
     .widen = widen,
     .narrow = narrow,
 };

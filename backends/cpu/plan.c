@@ -59,6 +59,7 @@ static tx_status prepare_gemm(const tx_context *context, const tx_command *comma
     const tx_cpu_gemm_spec spec = {
         .shape = tx_gemm_of(attrs, &command->in[0].shape, &command->in[1].shape),
         .type = command->in[0].dtype,
+        .packed = tx_dtype_packed(command->in[1].dtype) ? command->in[1].dtype : TX_F32,
         .result = command->out[0].dtype,
         .trans_a = attrs->trans_a,
         .trans_b = attrs->trans_b,

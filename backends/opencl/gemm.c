@@ -44,6 +44,7 @@ tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
         .trans_b = c->attrs.trans_b,
         .from = c->in[0].dtype,
         .to = c->out[0].dtype,
+        .packed = tx_dtype_packed(c->in[1].dtype) ? c->in[1].dtype : TX_F32,
         .accumulate = c->attrs.accumulate,
         .epilogue = c->attrs.epilogue,
         .exact = c->attrs.exact,

@@ -16,6 +16,7 @@ typedef struct tx_cl_product {
     tx_gemm g;
     bool trans_a, trans_b;
     tx_dtype from, to; /* of a and b, and of y */
+    tx_dtype packed;   /* of b, where that is in 4 bits; else F32 */
     tx_accumulate accumulate;
     tx_epilogue epilogue;
     bool exact;                                    /* of its GELU */
@@ -37,6 +38,7 @@ typedef struct tx_cl_provider {
     void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);
     void (*tune)(tx_context *);    /* finds parameters of its own, at the first product of a tuning run; or NULL */
     bool epilogues;                /* it has them */
+    bool packed;                   /* it takes a b of 4 bits */
     const struct tx_cl_tile *tile; /* of gemm_tile.c: the form of its work-groups */
 } tx_cl_provider;
 
@@ -127,8 +129,8 @@ bool tx_cl_gemm_knows(const tx_context *context, const char *name);
 typedef struct tx_cl_trial {
     int64_t batch, m, n, k;
     bool trans_a, trans_b, bias;
-    tx_dtype from, to;
-    tx_accumulate accumulate; /* TX_STORE (over NaN) or TX_ADD */
+    tx_dtype from, to, packed; /* as in tx_cl_product */
+    tx_accumulate accumulate;  /* TX_STORE (over NaN) or TX_ADD */
     tx_epilogue epilogue;
     bool exact; /* of its GELU */
 } tx_cl_trial;

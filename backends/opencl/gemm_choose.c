@@ -2,6 +2,8 @@
  * Which provider computes a product: the question to the tuner. */
 #include "backends/opencl/gemm.h"
 
+#include "backends/nf4.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +41,7 @@ static void suggest(const tx_context *context, const tx_cl_product *p, const cha
     const tx_cl_provider *provider;
     for (int i = 0; (provider = tx_cl_gemm_provider(i)) != NULL; i++) {
         char why[TX_CL_WHY] = "";
-        if (!tx_cl_gemm_offers(context, provider))
+        if (!tx_cl_gemm_offers(context, provider) || (p->packed != TX_F32 && !provider->packed))
             continue;
         double share = provider->suits(context, provider, p, why);
         if (share > 0.0)
@@ -53,7 +55,10 @@ static void suggest(const tx_context *context, const tx_cl_product *p, const cha
 static tx_status try_all(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, int count,
                          const tx_cl_trial *trials)
 {
-    const int64_t piece = tx_cl_blocks(provider->piece, (int64_t)tx_dtype_size(p->from)), unit = piece ? piece : 1;
+    const int64_t piece = tx_cl_blocks(provider->piece, (int64_t)tx_dtype_size(p->from)), unit = p->packed != TX_F32
+                                                                                                     ? TX_NF4_BLOCK
+                                                                                                 : piece ? piece
+                                                                                                         : 1;
     tx_status status = TX_UNSUPPORTED;
     for (int i = 0; i < count; i++) {
         tx_cl_trial t = trials[i];
@@ -61,6 +66,8 @@ static tx_status try_all(tx_context *context, const tx_cl_provider *provider, co
         t.trans_b = p->trans_b;
         t.from = p->from;
         t.to = p->to;
+        t.packed = p->packed;
+        t.batch = p->packed != TX_F32 ? 1 : t.batch;
         t.m = provider->rows ? t.m : tx_cl_blocks(t.m, unit) * unit;
         t.n = tx_cl_blocks(t.n, unit) * unit;
         t.k = tx_cl_blocks(t.k, unit) * unit;
@@ -136,7 +143,8 @@ static tx_cl_trial cut(const tx_cl_product *p)
                          .trans_a = p->trans_a,
                          .trans_b = p->trans_b,
                          .from = p->from,
-                         .to = p->to};
+                         .to = p->to,
+                         .packed = p->packed};
 }
 
 static double work_of(const tx_cl_trial *t)
@@ -148,9 +156,10 @@ static double work_of(const tx_cl_trial *t)
 static tx_status estimate(tx_context *context, const tx_cl_question *q, const char *name, double *seconds)
 {
     const tx_cl_product *p = q->user;
-    const tx_cl_trial trial = {.batch = 1, .m = 512, .n = 512, .k = 512, .from = p->from, .to = p->to};
+    const tx_cl_trial trial = {
+        .batch = 1, .m = 512, .n = 512, .k = 512, .from = p->from, .to = p->to, .packed = p->packed};
     char key[96], text[32];
-    snprintf(key, sizeof key, "pace %d %d %s", p->from, p->to, name);
+    snprintf(key, sizeof key, "pace %d %d %d %s", p->from, p->packed, p->to, name);
     if (!tx_cl_line_get(context->proofs, key, text, sizeof text)) {
         tx_status status = tx_cl_gemm_trial(context, name, &trial, seconds);
         if (status)
@@ -197,6 +206,8 @@ static void describe(const tx_context *context, const tx_cl_product *p, tx_cl_qu
         snprintf(pieces, sizeof pieces, " by %d", (int)piece);
     q->unsaid = (int)sizeof TX_CL_PRODUCT;
     q->proven = snprintf(q->key, sizeof q->key, TX_CL_PRODUCT " %d%d %d %d", p->trans_a, p->trans_b, p->from, p->to);
+    if (p->packed != TX_F32)
+        q->proven += snprintf(q->key + q->proven, sizeof q->key - (size_t)q->proven, " %s", tx_dtype_name(p->packed));
     snprintf(q->key + q->proven, sizeof q->key - (size_t)q->proven, " %d %d %d %d%s%s", g->batch > 1,
              tx_cl_class_of(g->m), tx_cl_class_of(g->n), tx_cl_class_of(g->k), pieces,
              context->tf32 && p->from == TX_F32 ? " tf32" : "");

@@ -20,6 +20,8 @@ void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_p
 {
     snprintf(text, size, "%s -DAB=%s -DY=%s -DWIDEN=%d -DTRANS_A=%d -DTRANS_B=%d", form, tx_cl_storage(p->from),
              tx_cl_storage(p->to), p->from != TX_F32, p->trans_a, p->trans_b);
+    if (p->packed != TX_F32)
+        snprintf(text + strlen(text), size - strlen(text), " -DNF4=%d", p->packed == TX_NF4_DOUBLE ? 2 : 1);
 }
 
 void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p)
@@ -291,6 +293,7 @@ const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES] = {
      .device = TX_CL_GPUS,                \
      .suits = tile_suits,                 \
      .epilogues = true,                   \
+     .packed = true,                      \
      .emit = tile_emit,                   \
      .tile = &tile_##tile_name},
     TX_TILE_MAP(X)

@@ -4,6 +4,7 @@
 #include "backends/opencl/solo.h"
 
 #include "api/base/half.h"
+#include "backends/nf4.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,6 +29,50 @@ static float pattern(int operand, int64_t index)
     h ^= h >> 29;
     h *= 0xBF58476D1CE4E5B9u;
     return ((float)((h >> 40) % 17) - 8.0f) / 8.0f;
+}
+
+/* Of 4 bits, -1, 0 and 1 times 1/2, 1 or 3/2: a number for each block. */
+static float block_of(int64_t index)
+{
+    return 0.5f * (float)(1 + index / TX_NF4_BLOCK % 3);
+}
+
+static float pattern_of(const tx_cl_trial *t, int operand, int64_t index)
+{
+    const float v = pattern(operand, index);
+    if (operand != B || t->packed == TX_F32)
+        return v;
+    return v < -0.4f ? -block_of(index) : v > 0.4f ? block_of(index) : 0.0f;
+}
+
+/* With double quantisation the map holds its code less 1, scale and mean of the groups are 1/2. */
+static void put_packed(unsigned char *data, tx_dtype type, const tx_cl_trial *t, int64_t count)
+{
+    const int64_t blocks = count / TX_NF4_BLOCK;
+    for (int64_t i = 0; i < count; i += 2) {
+        const float first = pattern_of(t, B, i), second = pattern_of(t, B, i + 1);
+        data[i / 2] = (unsigned char)((first < 0.0f   ? 0
+                                       : first > 0.0f ? 15
+                                                      : 7)
+                                          << 4 |
+                                      (second < 0.0f   ? 0
+                                       : second > 0.0f ? 15
+                                                       : 7));
+    }
+    float *absmax = (float *)(void *)(data + tx_nf4_absmax_at(count)),
+          *map = (float *)(void *)(data + tx_nf4_map_at(count)),
+          *groups = (float *)(void *)(data + tx_nf4_groups_at(count));
+    for (int64_t b = 0; b < blocks; b++)
+        if (type == TX_NF4)
+            absmax[b] = block_of(b * TX_NF4_BLOCK);
+        else
+            data[tx_nf4_codes_at(count) + b] = (unsigned char)(2.0f * block_of(b * TX_NF4_BLOCK));
+    for (int i = 0; i < TX_NF4_MAP && type != TX_NF4; i++)
+        map[i] = (float)i - 1.0f;
+    for (int64_t g = 0; g < tx_nf4_groups(count) && type != TX_NF4; g++) {
+        groups[2 * g] = 0.5f;
+        groups[2 * g + 1] = 0.5f;
+    }
 }
 
 static void put(void *data, tx_dtype type, int64_t i, float v)
@@ -66,6 +111,8 @@ static void lay_out(trial_data *d)
                             .keeps = keeps};
     *c = tx_cl_solo_command(TX_OP_MATMUL, &attrs);
     c->in[A].dtype = c->in[B].dtype = t->from;
+    if (t->packed != TX_F32)
+        c->in[B].dtype = t->packed;
     c->in[A].shape = t->trans_a ? matrix(t->batch, t->k, t->m) : matrix(t->batch, t->m, t->k);
     c->in[B].shape = t->trans_b ? matrix(t->batch, t->n, t->k) : matrix(t->batch, t->k, t->n);
     if (t->bias)
@@ -92,7 +139,9 @@ static void fill(trial_data *d)
         if (!tx_present(o) || which == KEPT || (which == Y && d->t->accumulate == TX_STORE))
             continue;
         const int64_t count = tx_operand_count(o);
-        for (int64_t i = 0; i < count; i++)
+        if (tx_dtype_packed(o->dtype))
+            put_packed(d->host + o->offset, o->dtype, d->t, count);
+        for (int64_t i = 0; i < count && !tx_dtype_packed(o->dtype); i++)
             put(d->host + o->offset, o->dtype, i, pattern(which, i));
     }
 }
@@ -104,7 +153,7 @@ static double expected(const trial_data *d, const tx_gemm *g, int64_t index)
     double sum = t->bias ? (double)pattern(BIAS, j) : 0.0;
     for (int64_t p = 0; p < g->k; p++)
         sum += (double)pattern(A, batch * g->stride_a + (t->trans_a ? p * g->lda + i : i * g->lda + p)) *
-               (double)pattern(B, batch * g->stride_b + (t->trans_b ? j * g->ldb + p : p * g->ldb + j));
+               (double)pattern_of(t, B, batch * g->stride_b + (t->trans_b ? j * g->ldb + p : p * g->ldb + j));
     return t->accumulate == TX_ADD ? sum + (double)pattern(Y, index) : sum;
 }
 

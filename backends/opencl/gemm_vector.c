@@ -45,6 +45,8 @@ static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p
     while (v.mc > 8 * v.rows && tx_cl_blocks(g->n, v.columns) * tx_cl_blocks(g->m, v.mc) * g->batch <
                                     4 * (int64_t)context->limits.compute_units)
         v.mc = tx_cl_blocks(v.mc / 2, v.rows) * v.rows;
+    if (p->packed != TX_F32) /* whole vectors, for which `most` left room */
+        most = tx_cl_blocks(most, v.vector) * v.vector;
     v.kc = most * terms;
     v.strip_bytes = most * row_bytes;
     v.tiles_bytes = (most < words ? v.mc : v.rows) * row_bytes;
@@ -54,7 +56,7 @@ static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p
 
 static double vector_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
-    const bool beaten = p->from == TX_BF16 && context->can.bf16;
+    const bool beaten = p->from == TX_BF16 && p->packed == TX_F32 && context->can.bf16;
     return tx_cl_fits(&context->limits, self->name, 16 << 10, 1, why, TX_CL_WHY) ? (beaten ? 0.5 : 1.0) : 0.0;
 }
 
@@ -88,7 +90,7 @@ static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_c
 }
 
 const tx_cl_provider tx_cl_gemm_vector = {
-    .name = "portable-vector", .device = TX_CL_CPUS, .suits = vector_suits, .emit = vector_emit};
+    .name = "portable-vector", .device = TX_CL_CPUS, .packed = true, .suits = vector_suits, .emit = vector_emit};
 
 const tx_cl_provider tx_cl_gemm_dot = {
     .name = "x86-dot", .device = TX_CL_CPUS, .piece = 4, .suits = dot_suits, .emit = vector_emit};

@@ -326,6 +326,8 @@ tx_status tx_call_of_case(tx_op op, const tx_case *c, bool derive, tx_call *call
         status = tx_array_allocate(&call->in[i], false);
         for (int64_t j = 0; j < call->in[i].count && !status; j++)
             call->in[i].value[j] = tx_number_round(s->dtype, fill_one(s, c, i, j));
+        if (!status && tx_dtype_packed(s->dtype))
+            tx_number_settle(s->dtype, call->in[i].value, call->in[i].count);
     }
     call->out[0] = (tx_array){.dtype = c->out_dtype, .shape = c->out_shape};
     if (!status && d->gradient && derive)

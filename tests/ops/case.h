@@ -16,6 +16,10 @@
 double tx_number_round(tx_dtype dtype, double x);
 void tx_number_encode(tx_dtype dtype, const double *value, int64_t count, void *bytes);
 void tx_number_decode(tx_dtype dtype, const void *bytes, int64_t count, double *value);
+/* Of a packed type, in blocks: makes values such that the type holds them, writes and reads these (number_nf4.c). */
+void tx_number_settle(tx_dtype dtype, double *value, int64_t count);
+void tx_number_pack(tx_dtype dtype, const double *value, int64_t count, uint8_t *bytes);
+void tx_number_unpack(tx_dtype dtype, const uint8_t *bytes, int64_t count, double *value);
 /* Op GELU and its slope. */
 double tx_number_gelu(double x, bool exact);
 double tx_number_gelu_slope(double x, bool exact);

@@ -78,7 +78,9 @@ static double from_bits16(const format *f, uint16_t bits)
 
 void tx_number_encode(tx_dtype dtype, const double *value, int64_t count, void *bytes)
 {
-    for (int64_t i = 0; i < count; i++) {
+    if (tx_dtype_packed(dtype))
+        tx_number_pack(dtype, value, count, bytes);
+    for (int64_t i = 0; i < count && !tx_dtype_packed(dtype); i++) {
         char *to = (char *)bytes + i * (int64_t)tx_dtype_size(dtype);
         if (dtype == TX_F32) {
             float f = (float)value[i];
@@ -97,7 +99,9 @@ void tx_number_encode(tx_dtype dtype, const double *value, int64_t count, void *
 
 void tx_number_decode(tx_dtype dtype, const void *bytes, int64_t count, double *value)
 {
-    for (int64_t i = 0; i < count; i++) {
+    if (tx_dtype_packed(dtype))
+        tx_number_unpack(dtype, bytes, count, value);
+    for (int64_t i = 0; i < count && !tx_dtype_packed(dtype); i++) {
         const char *from = (const char *)bytes + i * (int64_t)tx_dtype_size(dtype);
         if (dtype == TX_F32) {
             float f;

@@ -70,6 +70,8 @@ static void matmul_reference(tx_call *call)
                 for (int64_t k = 0; k < a.columns; k++) {
                     double x = a.value[s * a.batch_step + i * a.row_step + k * a.column_step];
                     double y = b.value[s * b.batch_step + k * b.row_step + j * b.column_step];
+                    if (tx_dtype_packed(call->in[1].dtype))
+                        y = tx_number_round(call->in[0].dtype, y);
                     sum += x * y;
                     magnitude += fabs(x * y);
                 }
@@ -183,6 +185,35 @@ static void add_epilogues(tx_cases *list, tx_dtype dtype)
     tx_case_chunks(list);
 }
 
+/* Weights of 4 bits, as linear layers and the gradients of their inputs read them: rows around those that count as few,
+ * rows of one block and of an odd number of blocks, more blocks than share a scale, results added and with epilogues.
+ */
+static void add_packed(tx_cases *list, tx_dtype dtype, tx_dtype out)
+{
+    static const int64_t sizes[][3] = {{1, 64, 64},     {8, 192, 128},  {9, 128, 192}, {3, 704, 64},
+                                       {17, 320, 4096}, {9, 64, 16448}, {70, 320, 576}};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (int form = 0; form < 4; form += 2) {
+            tx_case *c = add_product(list, dtype, out, sizes[s][0], sizes[s][1], sizes[s][2], form);
+            c->attrs.flat = true;
+            c->in[1].dtype = (s + (size_t)form / 2) % 2 ? TX_NF4 : TX_NF4_DOUBLE;
+            c->in[1].arena = TX_ARENA_FROZEN;
+            snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " %s",
+                     tx_dtype_name(c->in[1].dtype));
+            if (s % 2)
+                c->in[2] = tx_spec_real(TX_SHAPE(sizes[s][1]));
+        }
+    tx_case_accumulate(list);
+    tx_case_chunks(list);
+    tx_case *other = tx_case_copy(list, " other type");
+    other->in[1].dtype = other->in[1].dtype == TX_NF4 ? TX_NF4_DOUBLE : TX_NF4;
+    if (out != TX_F32)
+        return;
+    other = tx_case_copy(list, " GELU");
+    other->attrs.accumulate = TX_STORE;
+    other->attrs.epilogue = TX_EPILOGUE_GELU;
+}
+
 static void matmul_cases(tx_cases *list)
 {
     static const int64_t sizes[][3] = {{1, 1, 1},     {1, 17, 5},   {5, 1, 7},    {3, 2, 1},
@@ -208,6 +239,9 @@ static void matmul_cases(tx_cases *list)
         add_epilogues(list, all[t]);
         if (t > 0)
             add_linear(list, all[t], all[t]);
+        add_packed(list, all[t], TX_F32);
+        if (t > 0)
+            add_packed(list, all[t], all[t]);
         add_product(list, all[t], TX_F32, 17, 33, 65, 0);
         list->item[list->count - 1].in[2] = tx_spec_real(TX_SHAPE(33));
         tx_case_accumulate(list);

@@ -9,22 +9,43 @@
  * a column, RUN vectors of terms at a time; ACROSS columns go on side by side, COLUMNS one after another.
  *
  * Options: VW, RUN, ROWS (of a), ACROSS, ALONG, COLUMNS; AB, Y f32, bf16 or f16: storage of a and b, and of y;
- * TRANS_B. */
+ * TRANS_B; NF4 (gemm_packed.cl). */
 
 #define AB_GET TX_CAT(TX_GET_, AB)
 #define AB_VLOAD TX_CAT(tx_load_, AB)
 #define Y_VLOAD TX_CAT(tx_load_, Y)
 #define Y_VSTORE TX_CAT(tx_store_, Y)
+#include "gemm_packed.cl"
 typedef TX_CAT(AB, _t) ab_t;
 typedef TX_CAT(Y, _t) y_t;
+
+/* A vector of b, the i-th element of n from element `first` on. Of 4 bits n is a multiple of 64, so that all are whole. */
+#if NF4
+typedef struct from_b {
+    const __global uchar *w;
+    long count;
+    const __local float *values;
+} from_b;
+#define FROM_B (from_b){b, n * k, nf4_values}
+static vec load_b(from_b b, long first, long i, long n)
+{
+    float part[VW];
+    tx_nf4_lanes(b.w, b.count, first + i, VW, b.values, part);
+    return VLOAD_PRIVATE(part);
+}
+#else
+typedef const __global b_t *from_b;
+#define FROM_B b
+#define load_b(b, first, i, n) AB_VLOAD((b) + (first), i, n)
+#endif
 
 #define GROUP (ACROSS * ALONG)
 #define DEEP 8
 
 #if !TRANS_B
 
-/* sum [ROWS][RUN] += DEEP terms from b on: columns i.. of n. */
-static void add_terms(__global const ab_t *a, long lda, __global const ab_t *b, long ldb, long i, long n, int deep,
+/* sum [ROWS][RUN] += DEEP terms from element `first` of b on: columns i.. of n. */
+static void add_terms(__global const ab_t *a, long lda, from_b b, long first, long ldb, long i, long n, int deep,
                       vec sum[ROWS][RUN])
 {
     float x[ROWS][DEEP];
@@ -34,7 +55,7 @@ static void add_terms(__global const ab_t *a, long lda, __global const ab_t *b, 
     for (int r = 0; r < RUN && i + r * VW < n; r++) {
         vec w[DEEP];
         for (int d = 0; d < DEEP; d++)
-            w[d] = d < deep ? AB_VLOAD(b + d * ldb, i + r * VW, n) : (vec)0.0f;
+            w[d] = d < deep ? load_b(b, first + d * ldb, i + r * VW, n) : (vec)0.0f;
         for (int row = 0; row < ROWS; row++) {
             vec s = sum[row][r];
             for (int d = 0; d < DEEP; d++)
@@ -46,7 +67,7 @@ static void add_terms(__global const ab_t *a, long lda, __global const ab_t *b, 
 
 /* Groups: (columns, batch). */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_few(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
+gemm_few(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, __global const float *bias, long bias_at,
          __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
          long stride_a, long stride_b, int accumulate)
 {
@@ -61,10 +82,11 @@ gemm_few(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, _
         for (int r = 0; r < RUN; r++)
             sum[row][r] = 0.0f;
     long p = along * DEEP;
+    TX_NF4_VALUES((int)get_local_id(0), GROUP)
     for (; i < n && p + DEEP <= k; p += ALONG * DEEP)
-        add_terms(a + p, lda, b + p * ldb, ldb, i, n, DEEP, sum);
+        add_terms(a + p, lda, FROM_B, p * ldb, ldb, i, n, DEEP, sum);
     if (i < n && p < k)
-        add_terms(a + p, lda, b + p * ldb, ldb, i, n, (int)(k - p), sum);
+        add_terms(a + p, lda, FROM_B, p * ldb, ldb, i, n, (int)(k - p), sum);
 #if ALONG > 1
     __local vec part[GROUP]; /* RUN is 1 here */
     for (int row = 0; row < ROWS; row++) {
@@ -91,7 +113,7 @@ gemm_few(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, _
 #else
 
 /* Sums of one column over the terms of item `along`: sum [ROWS] of vectors. */
-static void sum_column(__global const ab_t *a, long lda, __global const ab_t *b, long k, int along, vec sum[ROWS])
+static void sum_column(__global const ab_t *a, long lda, from_b b, long first, long k, int along, vec sum[ROWS])
 {
     vec part[ROWS][RUN];
     for (int row = 0; row < ROWS; row++)
@@ -100,12 +122,12 @@ static void sum_column(__global const ab_t *a, long lda, __global const ab_t *b,
     long p = along * VW;
     for (; p + (RUN - 1) * ALONG * VW + VW <= k; p += RUN * ALONG * VW)
         for (int r = 0; r < RUN; r++) {
-            const vec w = AB_VLOAD(b, p + r * ALONG * VW, k);
+            const vec w = load_b(b, first, p + r * ALONG * VW, k);
             for (int row = 0; row < ROWS; row++)
                 part[row][r] += AB_VLOAD(a + row * lda, p + r * ALONG * VW, k) * w;
         }
     for (int r = 0; p < k; r++, p += ALONG * VW) {
-        const vec w = AB_VLOAD(b, p, k);
+        const vec w = load_b(b, first, p, k);
         for (int row = 0; row < ROWS; row++)
             part[row][r] += AB_VLOAD(a + row * lda, p, k) * w;
     }
@@ -128,7 +150,7 @@ static void finish(float sum, __global const float *bias, __global y_t *y, long 
 
 /* Groups: (columns, batch). */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_few(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
+gemm_few(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, __global const float *bias, long bias_at,
          __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
          long stride_a, long stride_b, int accumulate)
 {
@@ -141,13 +163,14 @@ gemm_few(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, _
 #if ALONG > 1
     __local float part[GROUP];
 #endif
+    TX_NF4_VALUES((int)get_local_id(0), GROUP)
     for (int c = 0; c < COLUMNS; c++) {
         const long j = first + c * ACROSS;
         vec sum[ROWS];
         for (int row = 0; row < ROWS; row++)
             sum[row] = 0.0f;
         if (j < n)
-            sum_column(a, lda, b + j * ldb, k, along, sum);
+            sum_column(a, lda, FROM_B, j * ldb, k, along, sum);
 #if ALONG > 1
         for (int row = 0; row < ROWS; row++) {
             barrier(CLK_LOCAL_MEM_FENCE);

@@ -11,6 +11,7 @@
  *   TILE_K                  terms of a block, a multiple of 8; TILE_M TILE_K and TILE_N TILE_K of 4 GROUP
  *   BUFFERS                 2: a block is stored while the one before is read; 1: half the local memory
  *   AB, Y, WIDEN            f32, bf16 or f16: storage of a and b, and of y; WIDEN 1 where AB is not f32
+ *   NF4                     gemm_packed.cl
  *   TRANS_A, TRANS_B
  *   WIDE_A, WIDE_B          1: rows are whole quads of neighbouring elements, each at a multiple of its size
  *   VW                      4: so are those of y and bias; else 1
@@ -24,6 +25,7 @@
 #define PITCH_B (TILE_N + 4)
 #include "gemm_place.cl"
 
+#include "gemm_packed.cl"
 typedef TX_CAT(AB, _t) ab_t;
 typedef TX_CAT(Y, _t) y_t;
 
@@ -123,6 +125,17 @@ static void put(__local float *tile, int pitch, int along, int lines, int item, 
     }
 }
 
+/* What is brought of b, and the step to its next block: of 4 bits by the number of the element, and in whole blocks. */
+#if NF4
+#define BRING_B(q) tx_nf4_quad(b, n * k, first_b + at_b[q], nf4_values)
+#define BRING_SOME_B(q) BRING_B(q)
+#define STEP_B(terms) first_b += (terms) * step_b
+#else
+#define BRING_B(q) bring(b + at_b[q], WIDE_B, next_b)
+#define BRING_SOME_B(q) bring_some(b + at_b[q], TRANS_B, WIDE_B, next_b, term_of(item, TRANS_B, TILE_N, q), first)
+#define STEP_B(terms) b += (terms) * step_b
+#endif
+
 /* ---- Sums ---------------------------------------------------------------------------------------------------------- */
 
 #define MULTIPLY_ROW(q, lane, component)                                                                               \
@@ -172,7 +185,7 @@ static void finish(float4 quad, __global y_t *y, const __global float *bias, con
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_tile(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
+gemm_tile(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, __global const float *bias, long bias_at,
           __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
           long stride_a, long stride_b, int accumulate, long batches, long part, long first_tile,
           __global const float *with, long with_at, __global float *kept, long kept_at)
@@ -180,11 +193,17 @@ gemm_tile(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, 
     __local float tile_a[BUFFERS * TILE_K * PITCH_A] __attribute__((aligned(16)));
     __local float tile_b[BUFFERS * TILE_K * PITCH_B] __attribute__((aligned(16)));
     const int item = get_local_id(0), x = item % GROUP_X, z = item / GROUP_X;
+    TX_NF4_VALUES(item, GROUP)
     const gemm_place place = gemm_place_of(m, n, k, batches, part, first_tile);
     const long i0 = place.i0, j0 = place.j0, batch = place.batch, k0 = place.k0, terms = place.terms;
     const long step_a = TRANS_A ? lda : 1, step_b = TRANS_B ? 1 : ldb;
     a += a_at + batch * stride_a + (TRANS_A ? i0 : i0 * lda) + k0 * step_a;
+#if NF4
+    long first_b = (TRANS_B ? j0 * ldb : j0) + k0 * step_b;
+    b += b_at;
+#else
     b += b_at + batch * stride_b + (TRANS_B ? j0 * ldb : j0) + k0 * step_b;
+#endif
 
     float4 sum[4 * ROW_QUADS][COLUMN_QUADS], held_a[QUADS(TILE_M)], held_b[QUADS(TILE_N)];
     long at_a[QUADS(TILE_M)], at_b[QUADS(TILE_N)];
@@ -204,10 +223,10 @@ gemm_tile(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, 
 #pragma unroll
     for (int q = 0; q < QUADS(TILE_N); q++) {
         at_b[q] = place_of(item, TRANS_B, WIDE_B, TILE_N, q, n - j0, ldb);
-        held_b[q] = bring_some(b + at_b[q], TRANS_B, WIDE_B, next_b, term_of(item, TRANS_B, TILE_N, q), first);
+        held_b[q] = BRING_SOME_B(q);
     }
     a += first * step_a;
-    b += first * step_b;
+    STEP_B(first);
     int at = 0;
     for (long left = terms - first;; left -= TILE_K) {
 #pragma unroll
@@ -223,9 +242,9 @@ gemm_tile(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, 
                 held_a[q] = bring(a + at_a[q], WIDE_A, next_a);
 #pragma unroll
             for (int q = 0; q < QUADS(TILE_N); q++)
-                held_b[q] = bring(b + at_b[q], WIDE_B, next_b);
+                held_b[q] = BRING_B(q);
             a += TILE_K * step_a;
-            b += TILE_K * step_b;
+            STEP_B(TILE_K);
         }
         multiply(tile_a + at * TILE_K * PITCH_A, tile_b + at * TILE_K * PITCH_B, sum, x, z);
         if (left <= 0)

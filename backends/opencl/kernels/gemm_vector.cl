@@ -9,7 +9,7 @@
  *
  * Options: VECTOR 4, 8, 16 (lanes of a register); ROWS 8, or 4 where there are 16 registers only: ROWS x 3 sums, three
  * vectors of b and one broadcast of a are to fit. They are named variables, since arrays may end up in memory. AB, Y f32,
- * bf16 or f16: storage of a and b, and of y; WIDEN 1 where AB is not f32; TRANS_A, TRANS_B. DOT 1, where AB is bf16: nothing is
+ * bf16 or f16: storage of a and b, and of y; WIDEN 1 where AB is not f32; TRANS_A, TRANS_B; NF4 (gemm_packed.cl). DOT 1, where AB is bf16: nothing is
  * widened; a word of two neighbouring terms is multiplied and summed up by x86's vdpbf16ps (Intel's manual, AVX512_BF16), which
  * takes subnormal numbers for 0. Then rows of a and b and the terms are whole words. */
 
@@ -19,6 +19,7 @@
 #define AB_LOAD(p) TX_CAT(tx_load_, AB)(p, 0, 1)
 #define Y_LOAD(p) TX_CAT(tx_load_, Y)(p, 0, 1)
 #define Y_STORE(v, p) TX_CAT(tx_store_, Y)(v, p, 0, 1)
+#include "gemm_packed.cl"
 typedef TX_CAT(AB, _t) ab_t;
 typedef TX_CAT(Y, _t) y_t;
 typedef TX_CAT(float, VECTOR) lanes;
@@ -101,6 +102,23 @@ static void multiply_tile(A_SPACE const word *a, long row, long step, long last,
     }
     EACH_ROW(KEEP)
 }
+
+#if NF4
+/* Local memory and whole blocks make what follows simpler than for other types: VECTOR elements at a time, of a row of b.
+ * Element (p, j) of op(b) is number first + j * ldb + p where b is transposed, else first + p * ldb + j. */
+static void copy_packed(__global const uchar *b, long count, long first, long ldb, long columns, long k,
+                        const __local float *values, __local word *strip)
+{
+    float part[VECTOR];
+    for (long j = 0; j < COLUMNS; j += TRANS_B ? 1 : VECTOR)
+        for (long p = 0; p < k; p += TRANS_B ? VECTOR : 1) {
+            const long column = min(j, columns - (TRANS_B ? 1 : VECTOR));
+            tx_nf4_lanes(b, count, first + (TRANS_B ? column * ldb + p : p * ldb + column), VECTOR, values, part);
+            for (int e = 0; e < VECTOR; e++)
+                strip[TRANS_B ? (p + e) * COLUMNS + j : p * COLUMNS + j + e] = part[e];
+        }
+}
+#endif
 
 /* strip [k, COLUMNS] = columns 0..columns-1 of op(b), as words; further columns repeat the last one. */
 #if TRANS_B
@@ -236,23 +254,28 @@ static void finish_tile(__local const float *tile, __local const float *bias, __
  * [kc / TERMS, COLUMNS], tiles [mc, COLUMNS] ([ROWS, COLUMNS] when kc >= k), rows [ROWS, kc / TERMS + VECTOR] (where a is
  * copied). */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-gemm_vector(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
+gemm_vector(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, __global const float *bias, long bias_at,
             __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
             long stride_a, long stride_b, int accumulate, long mc, long kc, __local word *strip, __local float *tiles,
             __local word *rows)
 {
     __local float bias_strip[COLUMNS];
+    TX_NF4_VALUES(0, 1)
     long j = get_group_id(0) * (long)COLUMNS, i0 = get_group_id(1) * mc, i1 = min(m, i0 + mc);
     long batch = get_group_id(2), columns = min((long)COLUMNS, n - j);
     a += a_at + batch * stride_a;
-    b += b_at + batch * stride_b;
+    b += b_at + (NF4 ? 0 : batch * stride_b);
     y += y_at + batch * m * n + j;
     int adds = tx_adds(accumulate, control);
     for (long c = 0; c < COLUMNS; c++)
         bias_strip[c] = bias && c < columns ? bias[bias_at + j + c] : 0.0f;
     for (long p = 0; p < k; p += kc) {
         long terms = min(kc, k - p), count = terms / TERMS;
+#if NF4
+        copy_packed(b, n * k, TRANS_B ? j * ldb + p : p * ldb + j, ldb, columns, count, nf4_values, strip);
+#else
         copy_strip(b + (TRANS_B ? j * ldb + p : p * ldb + j), ldb, columns, count, strip);
+#endif
         for (long i = i0; i < i1; i += ROWS) {
             __global const ab_t *from = a + (TRANS_A ? p * lda + i : i * lda + p);
             __local float *tile = tiles + (kc < k ? (i - i0) * COLUMNS : 0);

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Quantising to NormalFloat, and back. */
+#include "tx.h"
+
+#include "api/base/nf4.h"
+#include "backends/dynamic_map.h"
+
+#include <math.h>
+
+/* How many of the 15 middles between neighbouring values lie below x; 0 for NaN. */
+static inline int32_t code_of(float x)
+{
+    int32_t code = 0;
+    for (int i = 0; i < 15; i++)
+        code += x > (tx_nf4_value[i] + tx_nf4_value[i + 1]) / 2.0f;
+    return code;
+}
+
+void tx_nf4_quantize(const float *x, int64_t blocks, uint8_t *codes, float *absmax)
+{
+    for (int64_t b = 0; b < blocks; b++, x += TX_NF4_BLOCK, codes += TX_NF4_BLOCK / 2) {
+        float most = 0.0f;
+        int32_t code[TX_NF4_BLOCK];
+        for (int i = 0; i < TX_NF4_BLOCK; i++) /* NaN stays, for the reader to see */
+            most = most >= fabsf(x[i]) || isnan(most) ? most : fabsf(x[i]);
+        const float inverse = 1.0f / (most < 1e-38f ? 1e-38f : most);
+        for (int i = 0; i < TX_NF4_BLOCK; i++)
+            code[i] = code_of(x[i] * inverse);
+        for (int i = 0; i < TX_NF4_BLOCK / 2; i++)
+            codes[i] = (uint8_t)(code[2 * i] << 4 | code[2 * i + 1]);
+        absmax[b] = most;
+    }
+}
+
+void tx_nf4_dequantize(const uint8_t *codes, const float *absmax, int64_t blocks, float *x)
+{
+    for (int64_t i = 0; i < blocks * TX_NF4_BLOCK / 2; i++) {
+        const float scale = absmax[i / (TX_NF4_BLOCK / 2)];
+        x[2 * i] = tx_nf4_value[codes[i] >> 4] * scale;
+        x[2 * i + 1] = tx_nf4_value[codes[i] & 15] * scale;
+    }
+}
+
+void tx_nf4_compress(const float *absmax, int64_t blocks, uint8_t *codes, float *groups)
+{
+    for (int64_t first = 0; first < blocks; first += TX_NF4_GROUP, groups += 2) {
+        const int64_t count = blocks - first < TX_NF4_GROUP ? blocks - first : TX_NF4_GROUP;
+        double sum = 0.0;
+        float scale = 0.0f;
+        for (int64_t i = 0; i < count; i++)
+            sum += (double)absmax[first + i];
+        const float mean = (float)(sum / (double)count);
+        for (int64_t i = 0; i < count; i++)
+            scale = fmaxf(scale, fabsf(absmax[first + i] - mean));
+        const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+        for (int64_t i = 0; i < count; i++)
+            codes[first + i] = (uint8_t)tx_map_signed_code((absmax[first + i] - mean) * inverse);
+        groups[0] = scale;
+        groups[1] = mean;
+    }
+}
+
+void tx_nf4_expand(const uint8_t *codes, const float *groups, const float map[TX_NF4_MAP], int64_t blocks,
+                   float *absmax)
+{
+    for (int64_t i = 0; i < blocks; i++) {
+        const float *group = groups + i / TX_NF4_GROUP * 2;
+        absmax[i] = group[0] * map[codes[i]] + group[1];
+    }
+}
+
+void tx_nf4_make_map(float map[TX_NF4_MAP])
+{
+    for (int code = 0; code < TX_NF4_MAP; code++)
+        map[code] = tx_map_signed(code);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Quantises what is written to packed parameters, slice by slice, and brings back what they stand for. */
+#include "api/plan/packed.h"
+
+#include "api/base/nf4.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Blocks that are converted at once: whole groups. */
+#define SLICE (INT64_C(64) * TX_NF4_GROUP)
+
+/* A slice on the host, and where its parameter lies. */
+typedef struct slice {
+    tx_model *model;
+    const tx_param_record *param;
+    bool twice;
+    int64_t elements; /* of the parameter */
+    uint8_t codes[SLICE * TX_NF4_BLOCK / 2], absmax_codes[SLICE];
+    float absmax[SLICE], groups[2 * SLICE / TX_NF4_GROUP], map[TX_NF4_MAP];
+    float values[SLICE * TX_NF4_BLOCK];
+} slice;
+
+static tx_status open_slice(tx_model *model, const tx_param_record *param, slice **opened)
+{
+    slice *s = malloc(sizeof *s);
+    if (!s)
+        return tx_fail(TX_MEMORY, "no memory to convert parameter %s", param->name);
+    s->model = model;
+    s->param = param;
+    s->twice = param->spec.dtype == TX_NF4_DOUBLE;
+    s->elements = tx_shape_count(&param->spec.shape);
+    tx_nf4_make_map(s->map);
+    *opened = s;
+    return TX_OK;
+}
+
+/* Moves bytes between the host and the place `at` bytes behind the parameter's beginning. */
+static tx_status move(const slice *s, bool out, int64_t at, void *data, int64_t bytes)
+{
+    const int64_t address = s->param->offset + at;
+    return out ? tx_model_write_at(s->model, s->param->arena, address, data, bytes)
+               : tx_model_read_at(s->model, s->param->arena, address, data, bytes);
+}
+
+/* Moves what there is of blocks first .. first + blocks - 1, which with double quantisation begin a group. */
+static tx_status move_slice(slice *s, bool out, int64_t first, int64_t blocks)
+{
+    const int64_t n = s->elements, group = first / TX_NF4_GROUP,
+                  groups = (blocks + TX_NF4_GROUP - 1) / TX_NF4_GROUP * (int64_t)sizeof(float[2]);
+    TX_TRY(move(s, out, first * TX_NF4_BLOCK / 2, s->codes, blocks * TX_NF4_BLOCK / 2));
+    if (!s->twice)
+        return move(s, out, tx_nf4_absmax_at(n) + first * (int64_t)sizeof(float), s->absmax,
+                    blocks * (int64_t)sizeof(float));
+    TX_TRY(move(s, out, tx_nf4_map_at(n), s->map, (int64_t)sizeof s->map));
+    TX_TRY(move(s, out, tx_nf4_groups_at(n) + group * (int64_t)sizeof(float[2]), s->groups, groups));
+    return move(s, out, tx_nf4_codes_at(n) + first, s->absmax_codes, blocks);
+}
+
+tx_status tx_packed_write(tx_model *model, const tx_param_record *param, int64_t first, int64_t count,
+                          const float *data)
+{
+    const tx_engine *e = model->engine;
+    slice *s = NULL;
+    const int64_t unit = tx_nf4_unit(param->spec.dtype == TX_NF4_DOUBLE), end = first + count;
+    if (first % unit != 0 || (end % unit != 0 && end != tx_shape_count(&param->spec.logical)))
+        return tx_fail(TX_INVALID,
+                       "parameter %s is stored in %s, which is written by whole units of %" PRId64
+                       " elements: elements %" PRId64 " to %" PRId64 " are none",
+                       param->name, tx_dtype_name(param->spec.dtype), unit, first, end - 1);
+    TX_TRY(open_slice(model, param, &s));
+    tx_status status = TX_OK;
+    for (int64_t at = first / TX_NF4_BLOCK; at < end / TX_NF4_BLOCK && !status; at += SLICE) {
+        const int64_t left = end / TX_NF4_BLOCK - at, blocks = left < SLICE ? left : SLICE;
+        tx_nf4_quantize(data + at * TX_NF4_BLOCK - first, blocks, s->codes, s->absmax);
+        if (s->twice)
+            tx_nf4_compress(s->absmax, blocks, s->absmax_codes, s->groups);
+        status = move_slice(s, true, at, blocks);
+        TX_THEN(status, e->backend->finish(e->context)); /* the slice is used again */
+    }
+    free(s);
+    return status;
+}
+
+tx_status tx_packed_read(tx_model *model, const tx_param_record *param, int64_t first, int64_t count, float *data)
+{
+    slice *s = NULL;
+    TX_TRY(open_slice(model, param, &s));
+    const int64_t end = first + count, last = (end + TX_NF4_BLOCK - 1) / TX_NF4_BLOCK;
+    tx_status status = TX_OK;
+    for (int64_t at = first / TX_NF4_BLOCK / TX_NF4_GROUP * TX_NF4_GROUP; at < last && !status; at += SLICE) {
+        const int64_t blocks = last - at < SLICE ? last - at : SLICE, begin = at * TX_NF4_BLOCK;
+        const int64_t from = first > begin ? first : begin, stop = begin + blocks * TX_NF4_BLOCK;
+        status = move_slice(s, false, at, blocks);
+        if (status)
+            break;
+        if (s->twice)
+            tx_nf4_expand(s->absmax_codes, s->groups, s->map, blocks, s->absmax);
+        tx_nf4_dequantize(s->codes, s->absmax, blocks, s->values);
+        memcpy(data + from - first, s->values + from - begin,
+               (size_t)((end < stop ? end : stop) - from) * sizeof *data);
+    }
+    free(s);
+    return status;
+}

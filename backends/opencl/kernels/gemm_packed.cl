@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Loads of weights of 4 bits (backends/nf4.h), for kernels whose b may be stored so. Option NF4: 1 with fp32 scales, 2 with
+ * double quantisation; 0 or absent: b is of type AB. Elements are rounded to AB, as those of a are stored. */
+#ifndef NF4
+#define NF4 0
+#endif
+
+#if NF4
+#include "backends/nf4.h"
+
+typedef uchar b_t;
+
+/* The values in local memory, where work-items that look up different ones do not wait for each other. */
+#define TX_NF4_VALUES(item, items)                                                                                     \
+    __local float nf4_values[16];                                                                                      \
+    for (int code = (item); code < 16; code += (items))                                                                \
+        nf4_values[code] = tx_nf4_value[code];                                                                         \
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+#define TX_ROUND_f32(v) (v)
+#define TX_ROUND_bf16(v) tx_round_bf16(v)
+#define TX_ROUND_f16(v) tx_round_f16(v)
+
+static float tx_round_bf16(float v)
+{
+    const uint u = as_uint(v);
+    return as_float(isnan(v) ? u | 0x400000u : (u + 0x7FFFu + ((u >> 16) & 1u)) & 0xFFFF0000u);
+}
+
+static float tx_round_f16(float v)
+{
+    ushort stored;
+    vstore_half_rte(v, 0, (__private half *)&stored);
+    return vload_half(0, (const __private half *)&stored);
+}
+
+/* The greatest magnitude in the block of element `i` of a matrix of `count`. */
+static float tx_nf4_absmax(const __global uchar *w, long count, long i)
+{
+    const long block = i / TX_NF4_BLOCK;
+    const __global float *behind = (const __global float *)(w + count / 2);
+#if NF4 == 1
+    return behind[block];
+#else
+    const long groups = (count / TX_NF4_BLOCK + TX_NF4_GROUP - 1) / TX_NF4_GROUP;
+    const __global float *group = behind + TX_NF4_MAP;
+    const __global uchar *codes = (const __global uchar *)(group + 2 * groups);
+    return group[block / TX_NF4_GROUP * 2] * behind[codes[block]] + group[block / TX_NF4_GROUP * 2 + 1];
+#endif
+}
+
+#define TX_NF4_ELEMENT(code) TX_CAT(TX_ROUND_, AB)(values[code] * absmax)
+
+/* Elements i .. i + 3; i is a multiple of 4. */
+static float4 tx_nf4_quad(const __global uchar *w, long count, long i, const __local float *values)
+{
+    const float absmax = tx_nf4_absmax(w, count, i);
+    const uchar2 pairs = *(const __global uchar2 *)(w + i / 2);
+    return (float4)(TX_NF4_ELEMENT(pairs.s0 >> 4), TX_NF4_ELEMENT(pairs.s0 & 15), TX_NF4_ELEMENT(pairs.s1 >> 4),
+                    TX_NF4_ELEMENT(pairs.s1 & 15));
+}
+
+/* Elements i .. i + lanes - 1, of one block, to `to`; i is a multiple of `lanes`, which is 1 or even. */
+static void tx_nf4_lanes(const __global uchar *w, long count, long i, int lanes, const __local float *values, float *to)
+{
+    const float absmax = tx_nf4_absmax(w, count, i);
+    if (lanes == 1)
+        to[0] = TX_NF4_ELEMENT(i & 1 ? w[i / 2] & 15 : w[i / 2] >> 4);
+    for (int e = 0; e + 1 < lanes; e += 2) {
+        const uchar pair = w[(i + e) / 2];
+        to[e] = TX_NF4_ELEMENT(pair >> 4);
+        to[e + 1] = TX_NF4_ELEMENT(pair & 15);
+    }
+}
+#else
+typedef TX_CAT(AB, _t) b_t;
+#define TX_NF4_VALUES(item, items)
+#endif
