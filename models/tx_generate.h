@@ -79,6 +79,8 @@ typedef struct tx_lm_options {
     void *context;
     const char *adapter; /* a folder of peft's whose adapter is added to the weights; NULL: none, or the one that
                           * `model` holds. `model` NULL: the adapter names it */
+    /* The matrices of the blocks are kept in 4 bits (NF4), and their scales in 8. Without adapter. */
+    bool load_in_4bit, double_quant;
 } tx_lm_options;
 
 /* The caller frees it. It belongs to one thread at a time. */

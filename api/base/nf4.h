@@ -5,6 +5,8 @@
 
 #include "backends/nf4.h"
 
+#include <stdbool.h>
+
 /* Elements that can be written by themselves: whole blocks, with double quantisation whole groups. */
 static inline int64_t tx_nf4_unit(bool twice)
 {

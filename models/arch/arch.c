@@ -40,6 +40,10 @@ tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARC
     TX_TRY(config->architecture->param(config, index, name, spec));
     if (config->lora)
         tx_lora_freeze(config->lora, name, spec);
+    if (config->packed != TX_F32 && spec->shape.rank == 2 && !spec->table && (spec->frozen || !config->lora)) {
+        spec->frozen = true;
+        spec->dtype = config->packed;
+    }
     return TX_OK;
 }
 

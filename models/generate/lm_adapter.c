@@ -40,6 +40,13 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
 {
     TX_TRY(find_adapter(lm, o));
     TX_TRY(tx_config_of_folder(lm->folder, &lm->config));
+    if (o->load_in_4bit && lm->adapter)
+        return tx_fail(TX_UNSUPPORTED,
+                       "%s: an adapter cannot be added to weights of 4 bits: write the sum by --save_merged, and load "
+                       "that in 4 bits",
+                       lm->adapter);
+    if (o->load_in_4bit)
+        lm->config->packed = o->double_quant ? TX_NF4_DOUBLE : TX_NF4;
     return lm->adapter ? tx_lora_adapted_config(lm->adapter, &lm->config) : TX_OK;
 }
 

@@ -107,7 +107,9 @@ tx_status tx_job_choose_adapter(tx_job *j)
     if (in->lora && !in->checkpoint)
         TX_TRY(take_settings(j, in->lora));
     if (!j->set.lora_rank)
-        return TX_OK;
+        return j->set.load_in_4bit ? tx_fail(TX_INVALID, "--load_in_4bit needs --lora_r: what is stored in 4 bits does "
+                                                         "not learn, an adapter beside it does")
+                                   : TX_OK;
     if (!in->model_folder && !j->set.dry_run)
         return tx_fail(TX_INVALID, "--lora_r needs --model_name_or_path: an adapter of which model?");
     TX_TRY(settings_of(j, &made));
@@ -117,6 +119,8 @@ tx_status tx_job_choose_adapter(tx_job *j)
     if (!in->lora && made.base && tx_is_folder(made.base) && realpath(made.base, path))
         made.base = path; /* wherever the next run is started */
     TX_TRY(tx_lora_check(&made, in->config));
+    if (j->set.load_in_4bit)
+        in->config->packed = j->set.double_quant ? TX_NF4_DOUBLE : TX_NF4;
     return tx_lora_copy(&made, &in->config->lora);
 }
 
@@ -137,13 +141,15 @@ void tx_job_note_adapter(const tx_job *j)
     const tx_lora *lora = j->inputs.config->lora;
     if (!lora)
         return;
+    const bool packed = j->inputs.config->packed != TX_F32;
     const int64_t all = tx_arch_param_count(j->inputs.config), trained = tx_job_trained_count(j);
     tx_job_note(j,
                 "lora    r %" PRId64 ", scale %g, %s%s%s: %" PRId64
-                " parameters are trained, %.3g %% of the model's %" PRId64 "; frozen matrices are in %s",
+                " parameters are trained, %.3g %% of the model's %" PRId64 "; frozen matrices are in %s%s%s",
                 lora->rank, tx_lora_scale(lora), lora->targets, lora->saved ? ", all of " : "",
                 lora->saved ? lora->saved : "", trained, 100.0 * (double)trained / (double)all, all,
-                tx_dtype_name(lora->stored));
+                tx_dtype_name(lora->stored), packed ? ", those of the blocks in " : "",
+                packed ? tx_dtype_name(j->inputs.config->packed) : "");
 }
 
 tx_status tx_job_load_adapter(tx_job *j)

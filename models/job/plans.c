@@ -215,7 +215,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
                                         "optim", "optim_args", "label_smoothing_factor", "neftune_noise_alpha", "train_sampling_strategy",
                                         "dataloader_drop_last", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "dtype", "bf16", "fp16", "tf32",
                                         "no_tf32",
-                                        "task_name", "pad_to_max_length", "lora_dropout",
+                                        "task_name", "pad_to_max_length", "lora_dropout", "load_in_4bit", "bnb_4bit_use_double_quant",
                                         NULL};
     /* clang-format on */
     tx_json *json = tx_job_arguments(&j->set, names);

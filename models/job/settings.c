@@ -99,6 +99,7 @@ static const tx_option options[] = {
     WHOLE("max_bad_steps", max_bad_steps, 1, INT32_MAX, "end after N steps in a row whose loss or gradient is not finite"),
     {TX_OPTION_HEADING, .help = "adapter (names as in peft)"},
     TX_JOB_LORA_ROWS(AT),
+    TX_JOB_4BIT_ROWS(AT),
     {TX_OPTION_HEADING, .help = "run"},
     TEXT("output_dir", output_dir, "DIR", "where model, log.jsonl and checkpoints go"),
     FLAG("overwrite_output_dir", overwrite, "use an output_dir that is not empty; checkpoints of an earlier run are removed"),
@@ -279,6 +280,18 @@ static void check_stored(refusals *r, const tx_job_settings *set)
            "stochastically) or adamw_anyprecision");
 }
 
+static void check_4bit(refusals *r, const tx_job_settings *set)
+{
+    const int32_t computes = set->bf16 || set->dtype ? 2 : set->fp16 ? 3 : 1; /* among the words of the option */
+    static const char *const with[] = {"", "without --bf16 and --fp16", "with --bf16", "with --fp16"};
+    refuse(r, set->bnb_type != 0,
+           "--bnb_4bit_quant_type fp4: TX has nf4, whose values suit weights better: leave the option out");
+    refuse(r, (set->double_quant || set->bnb_compute) && !set->load_in_4bit,
+           "--bnb_4bit_use_double_quant and --bnb_4bit_compute_dtype need --load_in_4bit");
+    refuse(r, set->bnb_compute && set->bnb_compute != computes,
+           "--bnb_4bit_compute_dtype: a run computes in one type: that one %s", with[set->bnb_compute]);
+}
+
 tx_status tx_job_check(const tx_job_settings *set)
 {
     const bool data = set->train_file || set->dataset, runs = !set->dry_run;
@@ -328,6 +341,7 @@ tx_status tx_job_check(const tx_job_settings *set)
     refuse(&r, set->lora_rank && set->bf16_full_eval && !set->bf16 && !set->dtype,
            "--bf16_full_eval: with --lora_r it needs --bf16");
     refuse(&r, set->lora_rank && set->fp16_full_eval && !set->fp16, "--fp16_full_eval: with --lora_r it needs --fp16");
+    check_4bit(&r, set);
     refuse(&r, tx_job_optimizer(set, &optimizer) != TX_OK, "--optim_args: %s", tx_error());
     return *r.text ? tx_fail(TX_INVALID, "%s", r.text) : TX_OK;
 }

@@ -54,6 +54,9 @@ typedef struct tx_job_settings {
     double lora_alpha, lora_dropout;
     const char *lora_targets, *lora_saved;
     bool use_rslora, use_dora;
+    bool load_in_4bit, double_quant;
+    int32_t bnb_type;    /* nf4, fp4 */
+    int32_t bnb_compute; /* auto, float32, bfloat16, float16 */
     /* run */
     const char *output_dir, *resume, *logging_dir, *run_name;
     bool overwrite, load_best, no_progress, log_first, eval_first, only_model;
@@ -117,6 +120,14 @@ extern const char tx_job_optimizers[];
     {TX_OPTION_FLAG, "use_dora", AT(use_dora),                                                                        \
      .help = "train the magnitude of each output apart from its direction (DoRA), in twice the time of the products"}, \
     {TX_OPTION_FLAG, "use_rslora", AT(use_rslora), .help = "lora_alpha / sqrt(lora_r) in place of lora_alpha / lora_r"}
+#define TX_JOB_4BIT_ROWS(AT)                                                                                          \
+    {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit),                                                                \
+     .help = "keep the frozen matrices of the blocks in 4 bits (QLoRA); with --lora_r"},                              \
+    {TX_OPTION_CHOICE, "bnb_4bit_quant_type", AT(bnb_type), .choices = "nf4|fp4",                                     \
+     .help = "the type of 4 bits: there is nf4 alone"},                                                               \
+    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant), .help = "keep its scales in 8 bits"},             \
+    {TX_OPTION_CHOICE, "bnb_4bit_compute_dtype", AT(bnb_compute), .choices = "auto|float32|bfloat16|float16",         \
+     .help = "what products are made in: the type in which the run computes (--bf16, --fp16) and no other"}
 /* clang-format on */
 
 tx_job_settings tx_job_defaults(void);

@@ -26,6 +26,9 @@ static const tx_option options[] = {
      "threads of the cpu backend; 0: as many as there are cores for this process"},
     {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
      .help = "what weights and caches are kept and products made in; auto: as config.json says"},
+    {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit),
+     .help = "keep the matrices of the blocks in 4 bits (NF4): a quarter of the memory of bfloat16, less exact"},
+    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant), .help = "with --load_in_4bit: scales in 8 bits"},
     {TX_OPTION_HEADING, .help = "text"},
     {TX_OPTION_WORDS, "prompt", AT(prompt), .choices = "TEXT",
      .help =
@@ -127,6 +130,10 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
     bool text = s->prompt.count > 0 || s->prompts;
     if (!s->model && !s->adapter)
         return misuse("--model is missing: which model folder?");
+    if (s->load_in_4bit && s->save_merged)
+        return misuse("--load_in_4bit and --save_merged exclude each other: files have no 4 bits");
+    if (s->double_quant && !s->load_in_4bit)
+        return misuse("--bnb_4bit_use_double_quant needs --load_in_4bit");
     if (s->save_merged && (text || s->ids.count > 0 || s->perplexity))
         return misuse("--save_merged takes no prompts: it writes a model and ends");
     if (s->ids.count > 0 && text)

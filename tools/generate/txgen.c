@@ -107,6 +107,8 @@ static int run(const txgen_settings *set, const tx_option_values *given)
                                    .threads = (int32_t)set->threads,
                                    .batch_size = set->batch_size,
                                    .adapter = set->adapter,
+                                   .load_in_4bit = set->load_in_4bit,
+                                   .double_quant = set->double_quant,
                                    .warn = warn};
     tx_lm *lm = NULL;
     tx_status status = tx_lm_open(&options, &lm);

@@ -9,6 +9,7 @@
 
 typedef struct txgen_settings {
     const char *model, *adapter, *save_merged, *device, *dtype, *prompts, *logits, *perplexity;
+    bool load_in_4bit, double_quant;
     tx_words prompt, ids, stop;
     int64_t threads, batch_size, stride, max_length;
     int64_t max_new_tokens, min_new_tokens, top_k, num_beams, seed;

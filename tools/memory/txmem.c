@@ -22,7 +22,7 @@ typedef struct settings {
     const char *model, *memory, *device, *rates, *lora_targets;
     int64_t block, lora_rank;
     uint32_t optimizers;
-    bool json;
+    bool json, load_in_4bit, double_quant;
 } settings;
 
 static const char optimizer_words[] =
@@ -41,6 +41,8 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "lora_r", AT(lora_rank), 0, 1 << 16, "N", "of an adapter of this rank, the model being frozen; 0: all is trained"},
     {TX_OPTION_TEXT, "lora_target_modules", AT(lora_targets), .choices = "NAME,...|all-linear",
      .help = "modules that get one; otherwise those that peft takes"},
+    {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit), .help = "with --lora_r: the frozen matrices of the blocks are in 4 bits"},
+    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant), .help = "and their scales in 8 bits"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu", .help = "whose plans are made"},
     {TX_OPTION_TEXT, "rates", AT(rates), .choices = "FILE",
      .help = "what txbench ops --json printed on a device: tells how long a step would take there at best"},
@@ -110,6 +112,8 @@ static tx_status adapt(const settings *set, tx_config *config)
         return tx_fail(TX_INVALID, "--lora_target_modules is missing: which modules of a %s?",
                        config->architecture->type);
     tx_status status = tx_lora_check(&lora, config);
+    if (set->load_in_4bit)
+        config->packed = set->double_quant ? TX_NF4_DOUBLE : TX_NF4;
     return status ? status : tx_lora_copy(&lora, &config->lora);
 }
 
@@ -232,6 +236,8 @@ int main(int argc, char **argv)
     if (!set.model)
         return tx_complain(&program, TX_EXIT_USAGE,
                            "--model is missing: a folder, a config.json, or gpt2, gpt2-medium, ..");
+    if ((set.load_in_4bit && !set.lora_rank) || (set.double_quant && !set.load_in_4bit))
+        return tx_complain(&program, TX_EXIT_USAGE, "--load_in_4bit needs --lora_r, --bnb_4bit_use_double_quant needs both");
     tx_config *config = NULL;
     tx_mem_table table = {0};
     tx_status status = tx_config_find(set.model, &config);

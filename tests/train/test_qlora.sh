@@ -1,0 +1,108 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Adapters beside weights of 4 bits: the loss beside that of bf16, memory as planned, a base that does not change, runs
+# that go on to the byte, what a model of 7B would take, text of weights of 4 bits, and refusals.
+#
+#   test_qlora.sh BIN-FOLDER DEVICE
+set -u
+bin=$1
+device=$2
+. "${0%/*}/../program.sh"
+
+need_device
+write_small_text 400
+cat > "$work/config.json" << 'END'
+{"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 128, "intermediate_size": 384, "num_attention_heads": 4,
+ "num_key_value_heads": 4, "max_position_embeddings": 64, "vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256}
+END
+
+# train FOLDER ARGUMENT...
+train()
+{
+    folder=$1
+    shift
+    "$bin/txtrain" --train_file "$work/text" --block_size 32 --device "$device" --bf16 --learning_rate 2e-3 \
+        --per_device_train_batch_size 4 --logging_strategy no --save_strategy no --output_dir "$work/$folder" \
+        "$@" > "$work/out" 2> "$work/err"
+}
+adapt()
+{
+    folder=$1
+    shift
+    train "$folder" --model_name_or_path "$work/base" --lora_r 8 --lora_alpha 16 --lora_target_modules all-linear \
+        --lr_scheduler_type constant --profile "$@" || fail "$folder: $(cat "$work/err")"
+    awk '$1 == "total" && $2 == $NF && $2 > 0 { same = 1 } END { exit !same }' "$work/out" ||
+        fail "$folder: memory counted is not what was planned"
+    awk '$1 == "weights" { print $2 }' "$work/out" > "$work/$folder.weights"
+}
+# mean FOLDER: of the losses of the last 20 steps
+mean()
+{
+    numbers loss "$work/$1/log.jsonl" | tail -n 20 | awk '{ sum += $1 } END { print sum / NR }'
+}
+# near A B RATIO: fails on NaN
+near()
+{
+    awk -v a="$1" -v b="$2" -v most="$3" 'BEGIN { d = a / b - 1; exit !(b > 0 && d <= most && d >= -most) }'
+}
+
+train base --config_name "$work/config.json" --max_steps 60 || fail "the base"
+cp "$work/base/model.safetensors" "$work/base.before"
+
+# 200 steps: within 2 % of bf16, and yet not the same.
+adapt wide --max_steps 200
+adapt nf4 --max_steps 200 --load_in_4bit
+adapt double --max_steps 200 --load_in_4bit --bnb_4bit_use_double_quant --bnb_4bit_compute_dtype bfloat16
+for folder in nf4 double; do
+    near "$(mean $folder)" "$(mean wide)" 0.02 || fail "$folder: loss $(mean $folder), in bf16 $(mean wide)"
+    cmp -s "$work/$folder/adapter_model.safetensors" "$work/wide/adapter_model.safetensors" && fail "$folder: as in bf16"
+done
+near "$(mean wide)" "$(numbers loss "$work/wide/log.jsonl" | head -n 1)" 0.05 && fail "nothing was learnt"
+cmp -s "$work/nf4/adapter_model.safetensors" "$work/double/adapter_model.safetensors" && fail "double: as without"
+cmp -s "$work/base/model.safetensors" "$work/base.before" || fail "the base has changed"
+# Of 2 layers with 851,968 bytes of matrices in bf16 425,984 elements are in 4.5, and 4.13, bits.
+awk -v wide="$(cat "$work/wide.weights")" -v nf4="$(cat "$work/nf4.weights")" -v twice="$(cat "$work/double.weights")" \
+    'BEGIN { n = wide - nf4; t = nf4 - twice; exit !(n > 600000 && n < 620000 && t > 8000 && t < 20000) }' ||
+    fail "weights take $(cat "$work/wide.weights"), $(cat "$work/nf4.weights"), $(cat "$work/double.weights") bytes"
+
+# Stopped and resumed, to the byte.
+adapt whole --max_steps 8 --save_strategy steps --save_steps 4 --load_in_4bit --bnb_4bit_use_double_quant --gradient_checkpointing
+cp -r "$work/whole" "$work/resumed"
+rm -r "$work/resumed/checkpoint-8" "$work/resumed/adapter_model.safetensors"
+"$bin/txtrain" --resume_from_checkpoint --output_dir "$work/resumed" > "$work/out" 2> "$work/err" || fail "resumed"
+grep -q "NF4_DOUBLE" "$work/out" "$work/err" || fail "resumed in another type"
+cmp -s "$work/whole/adapter_model.safetensors" "$work/resumed/adapter_model.safetensors" || fail "resumed to another adapter"
+
+# Text is nearly as likely as with the base's own weights.
+perplexity()
+{
+    "$bin/txgen" --model "$work/base" --device "$device" --perplexity "$work/text" --max_length 32 "$@" 2> "$work/err" |
+        awk '/perplexity/ { for (i = 1; i <= NF; i++) if ($i + 0 > 0) { print $i + 0; exit } }'
+}
+plain=$(perplexity)
+packed=$(perplexity --load_in_4bit --bnb_4bit_use_double_quant)
+near "$packed" "$plain" 0.05 || fail "perplexity $packed in 4 bits, $plain in fp32"
+[ "$packed" = "$plain" ] && fail "4 bits change no perplexity"
+
+# A model of 7B.
+cat > "$work/7b.json" << 'END'
+{"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+ "num_key_value_heads": 32, "max_position_embeddings": 4096, "vocab_size": 32000, "tie_word_embeddings": false}
+END
+outcome 0 "" "$bin/txtrain" --dry_run --config_name "$work/7b.json" --lora_r 16 --load_in_4bit --bnb_4bit_use_double_quant --bf16 \
+    --gradient_checkpointing --block_size 512 --per_device_train_batch_size 1 --device "$device"
+awk '$1 == "total" && $2 > 3e9 && $2 < 8 * 2 ^ 30 { fits = 1 } END { exit !fits }' "$work/out" ||
+    fail "7B: $(grep total "$work/out")"
+
+outcome 1 "needs --lora_r" train refused --model_name_or_path "$work/base" --load_in_4bit
+outcome 2 "nf4" train refused --model_name_or_path "$work/base" --lora_r 4 --load_in_4bit --bnb_4bit_quant_type fp4
+outcome 2 "without --bf16" train refused --model_name_or_path "$work/base" --lora_r 4 --load_in_4bit --bnb_4bit_compute_dtype float32
+outcome 2 "need --load_in_4bit" train refused --model_name_or_path "$work/base" --lora_r 4 --bnb_4bit_use_double_quant
+outcome 1 "cannot be added to weights of 4 bits" "$bin/txgen" --adapter "$work/nf4" --load_in_4bit --device "$device" --ids 1
+outcome 2 "needs --load_in_4bit" "$bin/txgen" --model "$work/base" --bnb_4bit_use_double_quant --ids 1
+sed 's/384/380/' "$work/config.json" > "$work/odd.json"
+outcome 1 "multiples of 64" "$bin/txtrain" --dry_run --config_name "$work/odd.json" --lora_r 4 --load_in_4bit --device "$device"
+outcome 2 "needs --lora_r" "$bin/txmem" --model "$work/7b.json" --load_in_4bit
+
+[ $failures -eq 0 ] && echo "all good on $device"
+exit $((failures != 0))
