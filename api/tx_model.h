@@ -73,7 +73,7 @@ typedef struct tx_param_spec {
     bool frozen; /* never changes: it has no gradient and no optimizer states */
     /* As stored; of what is not frozen F32, which tx_model_store can change. A frozen one of BF16 or F16 is read as
      * such, and by graphs of that type (tx_graph_autocast, said before it is asked for) as if it were of F32. */
-    tx_dtype dtype;
+    tx_dtype dtype; /* of NF4 and NF4_DOUBLE only matrices whose rows are multiples of 64, see tx_base.h */
     tx_param_sections sections;
 } tx_param_spec;
 
@@ -102,7 +102,8 @@ tx_status tx_model_init_param(tx_model *model, int32_t index, uint64_t seed);
  * device. */
 tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data);
 tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data);
-/* The same for elements first .. first + count - 1 of it. */
+/* The same for elements first .. first + count - 1 of it. What is written of NF4 is whole blocks of 64 elements, of
+ * NF4_DOUBLE groups of 16,384, or ends with the parameter: it is quantised, and what is read is what that stands for. */
 tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
                                const float *data);
 tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data);

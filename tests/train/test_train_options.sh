@@ -62,6 +62,12 @@ adapt()
     bare --train_file "$work/text" --model_name_or_path tiny --output_dir "$work/r" --lora_r 2 "$@"
 }
 
+# What would be taken by an adapter of a model that is wide enough for 4 bits
+packs()
+{
+    bare --config_name "$work/config.json" --config_overrides n_embd=64 --output_dir "$work/r" --dry_run --lora_r 2 "$@"
+}
+
 # The same as two ranks
 pair()
 {
@@ -237,6 +243,11 @@ lora_target_modules | adapt --lora_target_modules c_fc | adapter_differs
 lora_modules_to_save | adapt --lora_modules_to_save ln_f | holds adapter_config.json ln_f
 use_rslora | adapt --use_rslora | adapter_differs
 use_dora | adapt --use_dora | holds adapter_config.json use_dora.*true
+load_in_4bit | packs --load_in_4bit | says those of the blocks in NF4
+load_in_4bit | --load_in_4bit | says needs --lora_r
+bnb_4bit_quant_type | packs --load_in_4bit --bnb_4bit_quant_type fp4 | says TX has nf4
+bnb_4bit_use_double_quant | packs --load_in_4bit --bnb_4bit_use_double_quant | says those of the blocks in NF4_DOUBLE
+bnb_4bit_compute_dtype | packs --load_in_4bit --bnb_4bit_compute_dtype float16 | says that one with --fp16
 neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
 logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
 eval_on_start | --validation_file $work/other --eval_on_start | logged \"step\":.0,.*eval_loss
