@@ -103,7 +103,8 @@ tx_status tx_model_init_param(tx_model *model, int32_t index, uint64_t seed);
 tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data);
 tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data);
 /* The same for elements first .. first + count - 1 of it. What is written of NF4 is whole blocks of 64 elements, of
- * NF4_DOUBLE groups of 16,384, or ends with the parameter: it is quantised, and what is read is what that stands for. */
+ * NF4_DOUBLE groups of 16,384, or ends with the parameter: it is quantised, and what is read is what that stands for.
+ */
 tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
                                const float *data);
 tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data);

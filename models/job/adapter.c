@@ -119,6 +119,10 @@ tx_status tx_job_choose_adapter(tx_job *j)
     if (!in->lora && made.base && tx_is_folder(made.base) && realpath(made.base, path))
         made.base = path; /* wherever the next run is started */
     TX_TRY(tx_lora_check(&made, in->config));
+    if (j->set.load_in_4bit && made.dora)
+        return tx_fail(TX_UNSUPPORTED,
+                       "--load_in_4bit: DoRA adds to the weights themselves, which have to be in 16 bits or "
+                       "more for it: leave --use_dora out");
     if (j->set.load_in_4bit)
         in->config->packed = j->set.double_quant ? TX_NF4_DOUBLE : TX_NF4;
     return tx_lora_copy(&made, &in->config->lora);

@@ -237,7 +237,8 @@ int main(int argc, char **argv)
         return tx_complain(&program, TX_EXIT_USAGE,
                            "--model is missing: a folder, a config.json, or gpt2, gpt2-medium, ..");
     if ((set.load_in_4bit && !set.lora_rank) || (set.double_quant && !set.load_in_4bit))
-        return tx_complain(&program, TX_EXIT_USAGE, "--load_in_4bit needs --lora_r, --bnb_4bit_use_double_quant needs both");
+        return tx_complain(&program, TX_EXIT_USAGE,
+                           "--load_in_4bit needs --lora_r, --bnb_4bit_use_double_quant needs both");
     tx_config *config = NULL;
     tx_mem_table table = {0};
     tx_status status = tx_config_find(set.model, &config);
