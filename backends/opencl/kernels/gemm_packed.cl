@@ -21,10 +21,12 @@ typedef uchar b_t;
 #define TX_ROUND_bf16(v) tx_round_bf16(v)
 #define TX_ROUND_f16(v) tx_round_f16(v)
 
+/* By the bits: isnan of PoCL 3.1 is true of numbers where it makes vectors of gemm_tile. */
 static float tx_round_bf16(float v)
 {
     const uint u = as_uint(v);
-    return as_float(isnan(v) ? u | 0x400000u : (u + 0x7FFFu + ((u >> 16) & 1u)) & 0xFFFF0000u);
+    const uint rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) & 0xFFFF0000u;
+    return as_float((u & 0x7FFFFFFFu) > 0x7F800000u ? u | 0x400000u : rounded);
 }
 
 static float tx_round_f16(float v)
