@@ -194,8 +194,27 @@ static void widen(const char *text, size_t size, size_t floor, tx_found *found)
         found->end += length;
 }
 
+/* Whether the marks let the token be found that lies at bytes begin..begin+size-1. Where a normalizer has made another
+ * text, nothing is known of its places. */
+static bool lets(const tx_marks *marks, const tx_added *added, const char *begin, size_t size)
+{
+    const size_t all = marks->parts ? marks->part[marks->parts - 1].end : 0,
+                 at = (uintptr_t)begin - (uintptr_t)marks->text;
+    bool kept = added->special;
+    for (size_t i = 0; i < marks->kept_count; i++)
+        kept = kept || marks->kept[i] == added->id;
+    if (!kept || at >= all)
+        return !kept;
+    size_t part = 0;
+    while (marks->part[part].end <= at)
+        part++;
+    while (marks->part[part].frame && marks->part[part].end < at + size)
+        part++;
+    return marks->part[part].frame;
+}
+
 void tx_additions_find(const tx_additions *additions, int finder, const char *text, size_t size, bool special,
-                       pcre2_match_data *match, tx_found *found)
+                       const tx_marks *marks, pcre2_match_data *match, tx_found *found)
 {
     const tx_finder *f = additions->finder[finder];
     for (size_t at = found->resume; f && at < size; at++) {
@@ -206,7 +225,8 @@ void tx_additions_find(const tx_additions *additions, int finder, const char *te
         const size_t end = at + strlen(added->sought);
         tx_found here = {added, at, end, end};
         at = here.end - 1; /* one that does not count hides what begins inside it all the same */
-        if ((added->special && !special) || (added->single_word && !stands_alone(additions, text, size, &here, match)))
+        if ((added->special && !special) || (marks && !lets(marks, added, text + here.begin, here.end - here.begin)) ||
+            (added->single_word && !stands_alone(additions, text, size, &here, match)))
             continue;
         widen(text, size, found->end, &here);
         if (here.begin >= here.end)

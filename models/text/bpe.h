@@ -138,6 +138,21 @@ typedef struct tx_additions {
 tx_status tx_additions_seal(tx_additions *additions, const tx_steps *normalizer);
 void tx_additions_free(tx_additions *additions);
 
+/* A text of which parts are a frame and the others a stranger's: there no special token is found, and none of `kept`.
+ */
+typedef struct tx_text_part {
+    size_t end; /* the part has the bytes from the end of the one before on */
+    bool frame;
+} tx_text_part;
+
+typedef struct tx_marks {
+    const char *text;
+    const tx_text_part *part;
+    size_t parts;
+    const int32_t *kept;
+    size_t kept_count;
+} tx_marks;
+
 typedef struct tx_found {
     const tx_added *added; /* NULL: there is none any more */
     size_t begin, end;     /* with the spaces that it takes */
@@ -145,9 +160,13 @@ typedef struct tx_found {
 } tx_found;
 
 /* Finds the next added token of a finder after the one `found`, which is all zeros for the first: the leftmost, and the
- * longest where several begin at one place. `special`: special tokens count. */
+ * longest where several begin at one place. `special`: special tokens count; with marks (NULL: none) where these let
+ * them, which must be of the text that `text` is a part of. */
 void tx_additions_find(const tx_additions *additions, int finder, const char *text, size_t size, bool special,
-                       pcre2_match_data *match, tx_found *found);
+                       const tx_marks *marks, pcre2_match_data *match, tx_found *found);
+
+/* As tx_encoder_run with special tokens, but that the marks say where these are found. The text is UTF-8. */
+tx_status tx_encoder_marked(tx_encoder *encoder, const char *text, size_t size, const tx_marks *marks, tx_ids *ids);
 
 /* ---- Models ---------------------------------------------------------------------------------------- */
 
@@ -199,14 +218,17 @@ struct tx_tokenizer {
     char *prefix;    /* WordPiece: of what goes on a word */
     int64_t longest; /* characters of a word that is not unknown */
 
-    char *piece;      /* what ids add to a text, one after the other; NULL: their bytes */
-    size_t *piece_at; /* where that of an id begins; and one more */
-    int32_t end;
+    char *piece;        /* what ids add to a text, one after the other; NULL: their bytes */
+    size_t *piece_at;   /* where that of an id begins; and one more */
+    int32_t begin, end; /* bos_token and eos_token, -1: none */
     char digest[TX_DIGEST_TEXT];
     tx_source source[TX_SOURCES]; /* none of a tokenizer that was made here */
 };
 
 tx_status tx_tokenizer_new(tx_tokenizer **tokenizer);
+/* The text of the folder's chat template, chat_template.jinja or tokenizer_config.json's, and its size; NULL where
+ * there is none. The caller frees. */
+tx_status tx_tokenizer_chat(const tx_tokenizer *tokenizer, char **text, size_t *size);
 /* Checks and completes a tokenizer whose parts have been read. */
 tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer);
 /* Makes the digest of a tokenizer that is complete. */

@@ -29,7 +29,8 @@ struct tx_encoder {
     tx_buffer normal[2], scratch;
     pcre2_match_data *match; /* of characters beside added tokens */
     cached *cache;
-    tx_ids *ids; /* that the present text is encoded to */
+    tx_ids *ids;           /* that the present text is encoded to */
+    const tx_marks *marks; /* of the present text; NULL: none */
 };
 
 static tx_status add_word(void *context, const char *word, size_t size);
@@ -119,7 +120,7 @@ static tx_status add_texts(tx_encoder *e, int finder, const char *text, size_t s
     tx_found found = {0};
     do {
         size_t from = found.end;
-        tx_additions_find(&e->tokenizer->additions, finder, text, size, special, e->match, &found);
+        tx_additions_find(&e->tokenizer->additions, finder, text, size, special, e->marks, e->match, &found);
         if (found.begin > from)
             TX_TRY(add_rest(e, finder + 1, text + from, found.begin - from, special, first && from == 0));
         if (found.added) {
@@ -148,6 +149,14 @@ tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, boo
     free(mended);
     if (status)
         ids->count = before;
+    return status;
+}
+
+tx_status tx_encoder_marked(tx_encoder *encoder, const char *text, size_t size, const tx_marks *marks, tx_ids *ids)
+{
+    encoder->marks = marks;
+    tx_status status = tx_encoder_run(encoder, text, size, true, ids);
+    encoder->marks = NULL;
     return status;
 }
 

@@ -21,7 +21,7 @@ tx_status tx_tokenizer_new(tx_tokenizer **tokenizer)
         made->vocab.byte_ids[i] = -1;
     made->model = tx_model_bpe();
     made->unk = -1;
-    made->end = -1;
+    made->begin = made->end = -1;
     *tokenizer = made;
     return TX_OK;
 }

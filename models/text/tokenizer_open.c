@@ -78,14 +78,54 @@ static tx_status named_token(const tx_json *config, const char *role, const char
     return tx_json_get_string(config, role, text);
 }
 
-static tx_status find_end(tx_tokenizer *t, const tx_json *config)
+static tx_status find_ends(tx_tokenizer *t, const tx_json *config)
 {
     const char *text;
+    TX_TRY(named_token(config, "bos_token", &text));
+    t->begin = text ? tx_tokenizer_find(t, text) : -1;
     TX_TRY(named_token(config, "eos_token", &text));
     t->end = tx_tokenizer_find(t, text ? text : TX_END_OF_TEXT);
     if (text && t->end < 0)
         return tx_fail(TX_FORMAT, "eos_token %.40s is not in the vocabulary", text);
     return TX_OK;
+}
+
+/* The template of a list of {"name", "template"} that is called default, or the text itself. */
+static tx_status read_chat(const tx_json *config, char **text, size_t *size)
+{
+    tx_json *list = tx_json_find(config, "chat_template");
+    const tx_json *object = config;
+    const char *key = "chat_template", *found = NULL;
+    if (tx_json_type_of(list) == TX_JSON_ARRAY) {
+        for (size_t i = 0; i < tx_json_size(list); i++) {
+            TX_TRY(tx_json_get_string(tx_json_at(list, i), "name", &found));
+            object = strcmp(found, "default") == 0 ? tx_json_at(list, i) : object;
+        }
+        key = "template";
+    }
+    TX_TRY(tx_json_get_text(object, key, &found, size));
+    *text = strndup(found, *size);
+    return *text ? TX_OK : tx_fail(TX_MEMORY, "no memory for a chat template");
+}
+
+tx_status tx_tokenizer_chat(const tx_tokenizer *t, char **text, size_t *size)
+{
+    const tx_source *file = &t->source[TEMPLATE], *source = &t->source[CONFIG];
+    tx_json *config = NULL;
+    *text = NULL;
+    *size = file->size;
+    if (file->data) {
+        *text = strndup(file->data, file->size);
+        return *text ? TX_OK : tx_fail(TX_MEMORY, "no memory for a chat template");
+    }
+    if (!source->data)
+        return TX_OK;
+    TX_TRY(tx_json_parse(source->data, source->size, names[CONFIG], &config));
+    tx_status status = TX_OK;
+    if (tx_json_has(config, "chat_template"))
+        status = tx_fail_in(read_chat(config, text, size), "%s: chat_template", names[CONFIG]);
+    tx_json_free(config);
+    return status;
 }
 
 /* ---- vocab.json and merges.txt --------------------------------------------------------------------- */
@@ -189,7 +229,7 @@ static tx_status read_all(tx_tokenizer *t)
     TX_THEN(status, t->source[TOKENIZER].data ? read_tokenizer(t) : read_pair(t, config));
     TX_THEN(status, tx_tokenizer_seal(t));
     if (!status)
-        status = tx_fail_in(find_end(t, config), "%s", names[CONFIG]);
+        status = tx_fail_in(find_ends(t, config), "%s", names[CONFIG]);
     tx_json_free(config);
     return status;
 }

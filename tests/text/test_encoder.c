@@ -341,13 +341,13 @@ static void test_longest_added(void **state)
                     longest = one;
             }
             if (longest) {
-                tx_additions_find(&additions, 0, text, SIZE, true, match, &found);
+                tx_additions_find(&additions, 0, text, SIZE, true, NULL, match, &found);
                 assert_ptr_equal(found.added, longest);
                 assert_int_equal(found.begin, at);
             }
             at += longest ? longest->size : 1;
         }
-        tx_additions_find(&additions, 0, text, SIZE, true, match, &found);
+        tx_additions_find(&additions, 0, text, SIZE, true, NULL, match, &found);
         assert_null(found.added);
         tx_additions_free(&additions);
     }
