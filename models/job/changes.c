@@ -23,6 +23,11 @@ static const char *const of_data[] = {"train_file",
                                       "group_texts",
                                       "max_train_samples",
                                       "skip_bad",
+                                      "max_seq_length",
+                                      "chat_template",
+                                      "completion_only_loss",
+                                      "assistant_only_loss",
+                                      "packing",
                                       NULL};
 /* Without a file of its own an evaluation takes the first texts of the training file. */
 static const char *const of_split[] = {

@@ -6,10 +6,14 @@
 #include "api/base/file.h"
 #include "models/files/hub.h"
 #include "models/task/causal_lm.h"
+#include "models/task/instruction.h"
 #include "models/task/sequence.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+
+/* Tokens of a conversation, as TRL's max_length. */
+#define INSTRUCTION_LENGTH 1024
 
 /* ---- Where the data are ------------------------------------------------------------------------------------- */
 
@@ -47,13 +51,41 @@ tx_status tx_job_find_data(tx_job *j)
 
 /* ---- What for --------------------------------------------------------------------------------------------- */
 
-static const tx_task *usual_task(const tx_config *config)
+static const tx_task *usual_task(const tx_job *j)
 {
+    const tx_job_inputs *in = &j->inputs;
+    const tx_config *config = in->config;
+    const char *path = in->train_path ? in->train_path : in->validation_path;
+    if (config->architecture->head == TX_HEAD_CAUSAL_LM && path && tx_instruction_is(path))
+        return j->set.packing ? &tx_instruction_packed : &tx_instruction;
     static const tx_task *const tasks[] = {&tx_causal_lm, &tx_sequence_classification.task, NULL};
     for (const tx_task *const *t = tasks; *t; t++)
         if ((*t)->head == config->architecture->head)
             return *t;
     return NULL;
+}
+
+static bool is_given(const tx_job *j, const char *name)
+{
+    return tx_option_given(&j->options, tx_option_find(&tx_job_table, name)->offset);
+}
+
+/* What is usual for conversations; the run's arguments tell it. */
+static tx_status suit_instructions(tx_job *j)
+{
+    static const char *const others[] = {"chat_template", "packing", "completion_only_loss", "assistant_only_loss"};
+    const tx_task *task = j->inputs.task;
+    if (task == &tx_instruction || task == &tx_instruction_packed) {
+        if (!is_given(j, "max_seq_length") && !j->inherited)
+            j->set.max_seq_length = INSTRUCTION_LENGTH;
+        if (!is_given(j, "pad_to_max_length") && !j->inherited)
+            j->set.pad_to_max_length = false;
+        return TX_OK;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (is_given(j, others[i]))
+            return tx_fail(TX_INVALID, "--%s is for instruction data; this is %s", others[i], task->name);
+    return TX_OK;
 }
 
 static tx_status choose_block(tx_job *j)
@@ -62,9 +94,9 @@ static tx_status choose_block(tx_job *j)
     tx_job_inputs *in = &j->inputs;
     const int64_t positions = in->config->positions;
     const char *const other = in->task->of_texts ? "block_size" : "max_seq_length";
-    if (tx_option_given(&j->options, tx_option_find(&tx_job_table, other)->offset))
+    if (is_given(j, other))
         return tx_fail(TX_INVALID, "--%s: the length of %s is --%s", other,
-                       in->task->of_texts ? "texts with labels" : "blocks of text",
+                       in->task->of_texts ? "texts and conversations" : "blocks of text",
                        in->task->of_texts ? "max_seq_length" : "block_size");
     in->block = in->task->of_texts ? set->max_seq_length : set->block ? set->block : 1024;
     if (in->task->of_texts && set->sampling == TX_SAMPLING_BY_LENGTH)
@@ -88,12 +120,13 @@ tx_status tx_job_choose_task(tx_job *j)
     const tx_task *named = tx_job_named_task(&j->set);
     if (named)
         TX_TRY(tx_config_set_head(in->config, named->head));
-    in->task = named ? named : usual_task(in->config);
+    in->task = named ? named : usual_task(j);
     if (!in->task)
         return tx_fail(TX_UNSUPPORTED, "TX does not train a %s as such: which task? Give --task_name",
                        in->config->architecture->class_name);
     if (j->set.do_predict && !in->task->tell)
         return tx_fail(TX_INVALID, "--do_predict: %s predicts no labels; txgen makes text", in->task->name);
+    TX_TRY(suit_instructions(j));
     return choose_block(j);
 }
 
@@ -121,6 +154,10 @@ static tx_status open_samples(tx_job *j, const char *path, tx_data_split split, 
         .skip_bad = set->skip_bad,
         .cache = cache,
         .threads = set->tokenize_threads > 0 ? (int32_t)set->tokenize_threads : tx_cores(),
+        .chat_template = set->chat_template,
+        .completion_only = set->completion_only,
+        .assistant_only = set->assistant_only,
+        .seed = tx_job_data_seed(set),
         .report = j->report,
     };
     tx_status status = in->task->open(in->task, path, &options, samples);

@@ -179,6 +179,8 @@ tx_status tx_job_write_model(const tx_job *j, const char *folder)
         status = tx_config_write(config, config->lora->stored, TX_PATH(folder, "config.json"));
     if (!status && j->inputs.tokenizer)
         status = tx_tokenizer_save(j->inputs.tokenizer, folder, j->inputs.config->positions);
+    if (!status && j->inputs.task->save && j->inputs.train.count)
+        status = j->inputs.task->save(&j->inputs.train, folder);
     if (!status && j->inputs.generation)
         status = write_generation(j, folder);
     return status ? status : write_arguments(j, folder);
@@ -189,11 +191,6 @@ static tx_status write_checkpoint(void *context, const char *folder)
     return tx_job_write_model(context, folder);
 }
 
-static uint64_t data_seed(const tx_job_settings *set)
-{
-    return (uint64_t)(set->data_seed >= 0 ? set->data_seed : set->seed);
-}
-
 tx_status tx_job_dump_order(const tx_job *j)
 {
     tx_loader_options loader = {.size = sizeof loader,
@@ -201,7 +198,7 @@ tx_status tx_job_dump_order(const tx_job *j)
                                 .batch = j->all_rows,
                                 .drop_last = j->set.drop_last,
                                 .in_order = j->set.sampling == TX_SAMPLING_SEQUENTIAL,
-                                .seed = data_seed(&j->set),
+                                .seed = tx_job_data_seed(&j->set),
                                 .report = j->report};
     return tx_loader_dump_order(&j->inputs.train, &loader, j->steps, j->set.dump_order);
 }
@@ -215,7 +212,8 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
                                         "optim", "optim_args", "label_smoothing_factor", "neftune_noise_alpha", "train_sampling_strategy",
                                         "dataloader_drop_last", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "dtype", "bf16", "fp16", "tf32",
                                         "no_tf32",
-                                        "task_name", "pad_to_max_length", "lora_dropout", "load_in_4bit", "bnb_4bit_use_double_quant",
+                                        "task_name", "pad_to_max_length", "packing", "lora_dropout", "load_in_4bit",
+                                        "bnb_4bit_use_double_quant",
                                         NULL};
     /* clang-format on */
     tx_json *json = tx_job_arguments(&j->set, names);
@@ -240,7 +238,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     if (!status)
         status = tx_json_set_string(json, TX_RUN_ROWS, j->rows_text);
     if (!status)
-        status = tx_json_set_int(json, "data_seed", (int64_t)data_seed(&j->set));
+        status = tx_json_set_int(json, "data_seed", (int64_t)tx_job_data_seed(&j->set));
     if (!status)
         status = tx_json_set_int(json, "steps", j->steps);
     if (status) {
@@ -314,7 +312,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .size = sizeof *run,
         .train = j->inputs.train,
         .validation = set->evaluation || set->eval_first ? j->inputs.validation : (tx_samples){.task = j->inputs.task},
-        .data_seed = data_seed(set),
+        .data_seed = tx_job_data_seed(set),
         .in_order = set->sampling == TX_SAMPLING_SEQUENTIAL,
         .drop_last = set->drop_last,
         .step_rows = j->step_rows,

@@ -3,6 +3,7 @@
 #include "models/job/settings.h"
 
 #include "api/base/message.h"
+#include "models/task/instruction.h"
 #include "models/task/sequence.h"
 
 #include <float.h>
@@ -33,7 +34,7 @@ static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 static const char task_words[] = "auto"
 #define TX_GLUE(name, ...) "|" #name
 #include "models/task/glue.def"
-    ;
+    "|instruction";
 
 const char tx_job_optimizers[] =
 #define TX_OPTIMIZER_WORD(word, NAME) "|" #word
@@ -52,10 +53,14 @@ static const tx_option options[] = {
     {TX_OPTION_HEADING, .help = "data"},
     TEXT("train_file", train_file, "FILE", "what to train on: .txt, .raw, .tokens, .jsonl ({\"text\": ...}) or .bin (tokens)"),
     TEXT("validation_file", validation_file, "FILE", "what to evaluate on"),
-    CHOICE("task_name", task, task_words, "a task of GLUE: files are .csv, .tsv or .jsonl with its columns, or sentence1 and sentence2, or sentence, and label; auto: what the model is for"),
+    CHOICE("task_name", task, task_words, "a task of GLUE: files are .csv, .tsv or .jsonl with its columns, or sentence1 and sentence2, or sentence, and label; instruction: conversations; auto: what the model is for, and what a .jsonl file has"),
     TEXT("test_file", test_file, "FILE", "what to predict the labels of"),
-    WHOLE("max_seq_length", max_seq_length, 1, 1 << 24, "tokens of a text or a pair with a label, special ones included; what is longer is cut"),
-    FLAG("pad_to_max_length", pad_to_max_length, "rows are all of max_seq_length; else a batch is as long as its longest row, rounded up to one of 8 lengths"),
+    WHOLE("max_seq_length", max_seq_length, 1, 1 << 24, "tokens of a text or a pair with a label, special ones included, or of a conversation (1024 unless given); what is longer is cut"),
+    FLAG("pad_to_max_length", pad_to_max_length, "rows are all of max_seq_length; else a batch is as long as its longest row, rounded up to one of 8 lengths, as those of conversations unless given"),
+    TEXT("chat_template", chat_template, "NAME|FILE", "how conversations become text: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a .json file (docs/TRAINING.md); otherwise the model's own"),
+    FLAG("completion_only_loss", completion_only, "of a prompt and its completion, or an instruction and its output, learn the latter alone"),
+    FLAG("assistant_only_loss", assistant_only, "of messages learn what the assistant says alone"),
+    FLAG("packing", packing, "several conversations in a row of max_seq_length, each by itself"),
     TEXT("dataset_name", dataset, "DIR|NAME", "a folder with train and validation files, or a name to look up (docs/TRAINING.md)"),
     TEXT("dataset_config_name", dataset_config, "NAME", "configuration of the dataset, as wikitext-2-raw-v1"),
     REAL("validation_split_percentage", validation_split, 0, 99, "without validation data, evaluate on the first X percent of the texts"),
@@ -173,6 +178,8 @@ tx_job_settings tx_job_defaults(void)
         .pin = true,
         .max_seq_length = 128,
         .pad_to_max_length = true,
+        .completion_only = true,
+        .assistant_only = true,
         .batch = 8,
         .eval_batch = 8,
         .accumulation = 1,
@@ -199,7 +206,17 @@ tx_job_settings tx_job_defaults(void)
 
 const tx_task *tx_job_named_task(const tx_job_settings *set)
 {
-    return set->task ? &tx_glue[set->task - 1].task : NULL;
+    const tx_sequence_task *t = tx_glue;
+    if (!set->task)
+        return NULL;
+    for (int32_t i = 1; i < set->task && t->task.name; i++)
+        t++;
+    return t->task.name ? &t->task : set->packing ? &tx_instruction_packed : &tx_instruction;
+}
+
+uint64_t tx_job_data_seed(const tx_job_settings *set)
+{
+    return (uint64_t)(set->data_seed >= 0 ? set->data_seed : set->seed);
 }
 
 tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const tx_metric **metric)

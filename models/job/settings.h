@@ -33,7 +33,9 @@ typedef struct tx_job_settings {
     bool allow_nonfinite;
     /* data */
     const char *train_file, *validation_file, *test_file, *dataset, *dataset_config;
-    int32_t task; /* 0: as the model says; else place in tx_glue + 1 */
+    int32_t task; /* 0: as model and data say; else place in tx_glue + 1, behind them instruction data */
+    const char *chat_template;
+    bool completion_only, assistant_only, packing;
     int64_t max_seq_length, max_predict_samples;
     bool pad_to_max_length;
     double validation_split;
@@ -139,6 +141,8 @@ tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int
 tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const tx_metric **metric);
 /* The task that task_name names; NULL: none is named. */
 const tx_task *tx_job_named_task(const tx_job_settings *set);
+/* The seed of the order of samples. */
+uint64_t tx_job_data_seed(const tx_job_settings *set);
 /* Refuses what contradicts itself or is missing. */
 tx_status tx_job_check(const tx_job_settings *set);
 

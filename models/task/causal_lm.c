@@ -22,7 +22,7 @@ static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *
     return TX_OK;
 }
 
-static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
+tx_tensor *tx_causal_lm_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
 {
     return tx_mean_loss(
         tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), config->vocab_size, smoothing));
@@ -38,7 +38,7 @@ static double perplexity(const double sums[TX_SUMS_MAX])
     return exp(mean_loss(sums));
 }
 
-static const tx_metric metrics[] = {
+const tx_metric tx_causal_lm_metrics[] = {
     {"eval_loss", .value = mean_loss},
     {"perplexity", .value = perplexity},
     {.name = NULL},
@@ -76,8 +76,8 @@ const tx_task tx_causal_lm = {
     .close = close_dataset,
     .fields = fields,
     .row = row,
-    .loss = loss,
-    .metrics = metrics,
+    .loss = tx_causal_lm_loss,
+    .metrics = tx_causal_lm_metrics,
 };
 
 tx_samples tx_causal_lm_samples(const tx_dataset *dataset)

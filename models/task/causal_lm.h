@@ -13,6 +13,10 @@ enum { TX_CAUSAL_LM_INPUT_IDS, TX_CAUSAL_LM_LABELS };
 
 extern const tx_task tx_causal_lm;
 
+/* Scalar loss of logits by "labels", and the metrics of it. */
+tx_tensor *tx_causal_lm_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing);
+extern const tx_metric tx_causal_lm_metrics[];
+
 /* The blocks of a dataset, which must outlive them; NULL: none. */
 tx_samples tx_causal_lm_samples(const tx_dataset *dataset);
 

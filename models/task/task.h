@@ -70,6 +70,9 @@ typedef struct tx_data_options {
     int64_t group, skip_bad;       /* see tx_dataset_options, as the rest */
     const char *cache;
     int32_t threads;
+    const char *chat_template;            /* see tx_chat_create; NULL: none is named */
+    bool completion_only, assistant_only; /* labels of completions alone, of what the assistant says in messages */
+    uint64_t seed;                        /* of the order in which samples are packed */
     tx_reporter report;
 } tx_data_options;
 
@@ -83,6 +86,8 @@ struct tx_task {
     /* Reads a file; the message names it. The caller closes what was opened, if the task has a close. */
     tx_status (*open)(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
     void (*close)(const tx_samples *samples);
+    /* Writes to a model's folder what a program needs of the training data, once all else is there; NULL: nothing. */
+    tx_status (*save)(const tx_samples *samples, const char *folder);
     /* NULL in the name behind the last. The labels are in "labels": those of I32 that are TX_IGNORE_LABEL, and those of
      * F32 that are NaN, do not count. */
     const tx_field *fields;

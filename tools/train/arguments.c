@@ -17,6 +17,8 @@ tx_cli tx_train_arguments(void)
                                             {"--wd", "weight_decay"},
                                             {"--model", "model_name_or_path"},
                                             {"--resume", "resume_from_checkpoint"},
+                                            {"--max_length", "max_seq_length"},
+                                            {"--chat_template_path", "chat_template"},
                                             {"-o", "output_dir"}};
     return (tx_cli){
         .name = "txtrain",

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Instruction data: rows of one sample each, and of several. */
+#include "models/task/instruction.h"
+
+#include "models/task/causal_lm.h"
+
+#include <string.h>
+
+#define FIELDS                                                                                \
+    [TX_INSTRUCTION_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},         \
+    [TX_INSTRUCTION_LABELS] = {"labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL}, \
+    [TX_INSTRUCTION_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1}
+
+static const tx_field fields[] = {FIELDS, {.name = NULL}};
+static const tx_field packed_fields[] = {
+    FIELDS,
+    [TX_INSTRUCTION_POSITION_IDS] = {"position_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_INSTRUCTION_STARTS] = {"starts", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    {.name = NULL},
+};
+
+/* Writes a sample from position `at` of the row on; its size. */
+static int64_t put(const tx_instruction_data *d, int64_t sample, int64_t at, const tx_batch *to)
+{
+    const int64_t begin = sample ? d->end[sample - 1] : 0, length = d->end[sample] - begin;
+    const tx_ids *const from[] = {&d->ids, &d->labels};
+    for (int f = TX_INSTRUCTION_INPUT_IDS; f <= TX_INSTRUCTION_LABELS; f++)
+        memcpy((int32_t *)to->field[f] + at, from[f]->id + begin, (size_t)length * sizeof(int32_t));
+    return length;
+}
+
+/* Fills what is behind the first `used` positions of the fields of a value a position. */
+static void pad(const tx_samples *samples, int64_t used, const tx_batch *to)
+{
+    const tx_field *list = samples->task->fields;
+    for (int f = 0; list[f].name; f++)
+        if (list[f].width == TX_FIELD_BLOCK)
+            tx_field_pad(&list[f], (int32_t *)to->field[f] + used, samples->block - used);
+    *(int32_t *)to->field[TX_INSTRUCTION_LENGTHS] = (int32_t)used;
+}
+
+static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
+{
+    pad(samples, put(samples->data, number, 0, to), to);
+    return TX_OK;
+}
+
+static tx_status packed_row(const tx_samples *samples, int64_t number, const tx_batch *to)
+{
+    const tx_instruction_data *d = samples->data;
+    int32_t *positions = to->field[TX_INSTRUCTION_POSITION_IDS], *starts = to->field[TX_INSTRUCTION_STARTS];
+    int64_t used = 0;
+    for (int64_t i = number ? d->last[number - 1] : 0; i < d->last[number]; i++) {
+        const int64_t length = put(d, d->order[i], used, to);
+        for (int64_t t = 0; t < length; t++) {
+            positions[used + t] = (int32_t)t;
+            starts[used + t] = (int32_t)used;
+        }
+        used += length;
+    }
+    pad(samples, used, to);
+    return TX_OK;
+}
+
+#define ROW(title, list, function)                                                                   \
+    {                                                                                                \
+        .name = title, .head = TX_HEAD_CAUSAL_LM, .of_texts = true, .open = tx_instruction_open,     \
+        .close = tx_instruction_close, .save = tx_instruction_save, .fields = list, .row = function, \
+        .loss = tx_causal_lm_loss, .metrics = tx_causal_lm_metrics                                   \
+    }
+
+const tx_task tx_instruction = ROW("instruction data", fields, row);
+const tx_task tx_instruction_packed = ROW("instruction data, packed", packed_fields, packed_row);

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Files of instruction data: objects, conversations, tokens, labels. */
+#include "models/task/instruction.h"
+
+#include "api/base/file.h"
+#include "models/array.h"
+#include "models/files/data_file.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of a file that are looked at to know its kind. */
+#define PEEK (1 << 20)
+
+/* ---- Objects of a file ----------------------------------------------------------------------------------- */
+
+typedef struct line {
+    size_t at, size;
+    int64_t number; /* from 1 */
+} line;
+
+/* A line each, or the elements of one array. */
+typedef struct objects {
+    char *text;
+    tx_json *array; /* NULL: they are lines */
+    line *lines;
+    size_t count, room;
+} objects;
+
+static void close_objects(objects *o)
+{
+    free(o->text);
+    tx_json_free(o->array);
+    free(o->lines);
+}
+
+static tx_status index_lines(objects *o, size_t begin, size_t size)
+{
+    int64_t number = 1;
+    for (size_t at = begin; at < size; number++) {
+        const char *newline = memchr(o->text + at, '\n', size - at);
+        const size_t next = newline ? (size_t)(newline - o->text) + 1 : size;
+        TX_TRY(tx_array_reserve(&o->lines, &o->room, o->count + 1, sizeof *o->lines, "lines"));
+        if (strspn(o->text + at, " \t\r\n") < next - at)
+            o->lines[o->count++] = (line){at, next - at, number};
+        at = next;
+    }
+    return TX_OK;
+}
+
+static tx_status open_objects(const char *path, objects *o)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    size_t size;
+    TX_TRY(tx_file_read(path, INT64_MAX, &o->text, &size));
+    const size_t begin = size >= 3 && memcmp(o->text, mark, 3) == 0 ? 3 : 0;
+    if (o->text[begin + strspn(o->text + begin, " \t\r\n")] == '[') {
+        TX_TRY(tx_json_parse_line(o->text + begin, size - begin, "JSON", &o->array));
+        o->count = tx_json_size(o->array);
+    } else {
+        TX_TRY(index_lines(o, begin, size));
+    }
+    return o->count ? TX_OK : tx_fail(TX_FORMAT, "holds no samples");
+}
+
+/* Object `number`, which the caller frees where `*own` is set. */
+static tx_status read_object(const objects *o, size_t number, tx_json **own, const tx_json **object)
+{
+    *own = NULL;
+    if (o->array) {
+        *object = tx_json_at(o->array, number);
+        return TX_OK;
+    }
+    TX_TRY(tx_json_parse_line(o->text + o->lines[number].at, o->lines[number].size, "JSON", own));
+    *object = *own;
+    return TX_OK;
+}
+
+static bool ends(const char *path, const char *suffix)
+{
+    const size_t length = strlen(path), of_suffix = strlen(suffix);
+    return length > of_suffix && strcmp(path + length - of_suffix, suffix) == 0;
+}
+
+bool tx_instruction_is(const char *path)
+{
+    char *text = NULL;
+    tx_json *json = NULL;
+    tx_data_file file;
+    bool is = false;
+    if ((!ends(path, ".jsonl") && !ends(path, ".json")) || tx_data_file_open(path, &file))
+        return false;
+    const int64_t whole = file.size, size = whole < PEEK ? whole : PEEK;
+    text = malloc((size_t)size + 1);
+    if (text && tx_data_file_read(&file, 0, text, (size_t)size) == TX_OK) {
+        text[size] = '\0';
+        const size_t begin = strspn(text, "\xEF\xBB\xBF \t\r\n[");
+        size_t used;
+        if (tx_json_parse_prefix(text + begin, (size_t)size - begin, path, &json, &used) == TX_OK)
+            is = tx_json_type_of(json) == TX_JSON_OBJECT && tx_chat_form_of(json) != TX_CHAT_FORMS;
+    }
+    tx_json_free(json);
+    free(text);
+    tx_data_file_close(&file);
+    return is;
+}
+
+/* ---- Samples -------------------------------------------------------------------------------------------- */
+
+/* What a file is read with. */
+typedef struct reading {
+    const char *path;
+    const tx_data_options *options;
+    objects objects;
+    size_t begin, end;   /* objects that are used */
+    tx_chat plain;       /* of texts as they are */
+    const tx_chat *chat; /* NULL: none so far */
+    tx_encoder *encoder;
+    tx_conversation conversation;
+    tx_chat_text text;
+    tx_ids ids, learnt;                   /* of one sample */
+    int64_t bad, first_bad, cut, dropped; /* objects left out, samples cut, samples without labels */
+} reading;
+
+/* The ids that the tokenizer puts in front of a text. */
+static tx_status add_beginning(const tx_tokenizer *tokenizer, tx_ids *ids)
+{
+    const tx_template *t = &tokenizer->post_processor.of[0];
+    for (size_t i = 0; i < t->count && t->item[i].id >= 0; i++) {
+        TX_TRY(tx_ids_reserve(ids, 1));
+        ids->id[ids->count++] = t->item[i].id;
+    }
+    return TX_OK;
+}
+
+/* The template that was named, else the model's; Alpaca's data have one of their own. */
+static tx_status need_chat(reading *r, tx_instruction_data *d)
+{
+    const tx_data_options *o = r->options;
+    if (d->chat)
+        return TX_OK;
+    tx_status status = tx_chat_create(o->chat_template, o->tokenizer, &o->report, &d->chat);
+    if (status == TX_NOT_FOUND && !o->chat_template && r->conversation.form == TX_CHAT_INSTRUCTION)
+        status = tx_chat_create("alpaca", o->tokenizer, &o->report, &d->chat);
+    return status;
+}
+
+/* The ids of the conversation that was read, and which of them are learnt. */
+static tx_status encode(reading *r, tx_instruction_data *d)
+{
+    const tx_data_options *o = r->options;
+    const tx_chat_form form = r->conversation.form;
+    const bool plain = form == TX_CHAT_PLAIN && !o->chat_template;
+    if (!plain)
+        TX_TRY(need_chat(r, d));
+    const tx_chat *chat = plain ? &r->plain : d->chat;
+    TX_TRY(plain ? tx_chat_render_plain(chat, &r->conversation, &r->text)
+                 : tx_chat_render(chat, &r->conversation, false, &r->text));
+    TX_TRY(tx_chat_encode(chat, r->encoder, &r->text, &r->ids, &r->learnt));
+    if (form == TX_CHAT_MESSAGES ? !o->assistant_only : !o->completion_only)
+        for (size_t i = 0; i < r->learnt.count; i++)
+            r->learnt.id[i] = 1;
+    return TX_OK;
+}
+
+/* Appends a sample: what is longer than a row is cut at its end, what has no label then is left out. */
+static tx_status add_sample(reading *r, tx_instruction_data *d)
+{
+    const tx_data_options *o = r->options;
+    const size_t before = d->ids.count;
+    if (r->conversation.form == TX_CHAT_PLAIN && !o->chat_template)
+        TX_TRY(add_beginning(o->tokenizer, &d->ids));
+    const size_t begun = d->ids.count - before, most = (size_t)o->block;
+    const size_t all = begun + r->ids.count, size = all < most ? all : most;
+    bool labelled = false;
+    TX_TRY(tx_ids_reserve(&d->ids, r->ids.count));
+    TX_TRY(tx_ids_reserve(&d->labels, size));
+    if (r->ids.count)
+        memcpy(d->ids.id + d->ids.count, r->ids.id, r->ids.count * sizeof *r->ids.id);
+    for (size_t t = 0; t < size; t++) {
+        const bool has = t + 1 < size && t + 1 >= begun && r->learnt.id[t + 1 - begun];
+        d->labels.id[before + t] = has ? d->ids.id[before + t + 1] : TX_IGNORE_LABEL;
+        labelled = labelled || has;
+    }
+    for (size_t t = before; t < before + size; t++)
+        if (d->ids.id[t] >= o->config->vocab_size)
+            return tx_fail(TX_INVALID, "the tokenizer's id %" PRId32 " is not in the model's vocabulary of %" PRId64,
+                           d->ids.id[t], o->config->vocab_size);
+    r->cut += all > most;
+    r->dropped += !labelled;
+    d->ids.count = d->labels.count = before + (labelled ? size : 0);
+    if (labelled)
+        d->end[d->count++] = (int64_t)d->ids.count;
+    return TX_OK;
+}
+
+static tx_status read_one(reading *r, size_t number, tx_instruction_data *d)
+{
+    tx_json *own = NULL;
+    const tx_json *object;
+    tx_status status = read_object(&r->objects, number, &own, &object);
+    TX_THEN(status, tx_conversation_read(object, true, &r->conversation));
+    TX_THEN(status, encode(r, d));
+    tx_json_free(own);
+    if (status == TX_FORMAT && r->bad < r->options->skip_bad) {
+        r->first_bad = r->bad++ ? r->first_bad : (int64_t)number;
+        return TX_OK;
+    }
+    TX_THEN(status, add_sample(r, d));
+    const char *what = r->objects.array ? "element" : "line";
+    return tx_fail_in(status, "%s %" PRId64, what,
+                      r->objects.array ? (int64_t)number + 1 : r->objects.lines[number].number);
+}
+
+static tx_status choose_part(reading *r)
+{
+    const tx_data_options *o = r->options;
+    r->begin = (size_t)rint((double)r->objects.count * o->from / 100.0);
+    r->end = (size_t)rint((double)r->objects.count * o->to / 100.0);
+    if (o->most && r->end - r->begin > (size_t)o->most)
+        r->end = r->begin + (size_t)o->most;
+    return r->begin < r->end ? TX_OK : tx_fail(TX_INVALID, "the part that is asked for has no samples");
+}
+
+static void tell_counts(const reading *r)
+{
+    const tx_reporter *report = &r->options->report;
+    if (r->bad)
+        tx_tell(report, "%.800s: %" PRId64 " malformed %s left out, the first is %s %" PRId64, r->path, r->bad,
+                r->objects.array ? "elements are" : "lines are", r->objects.array ? "element" : "line",
+                r->objects.array ? r->first_bad + 1 : r->objects.lines[r->first_bad].number);
+    if (r->cut)
+        tx_tell(report,
+                "%.800s: %" PRId64 " of %zu samples are longer than max_seq_length %" PRId64
+                " and are cut at their end",
+                r->path, r->cut, r->end - r->begin, r->options->block);
+    if (r->dropped)
+        tx_tell(report, "%.800s: %" PRId64 " of %zu samples have nothing to learn%s and are left out", r->path,
+                r->dropped, r->end - r->begin, r->cut ? " in what is not cut" : "");
+}
+
+static tx_status write_digest(const tx_instruction_data *d, char text[TX_DIGEST_TEXT])
+{
+    const size_t count = (size_t)d->count;
+    tx_digest *digest;
+    TX_TRY(tx_digest_create(&digest));
+    tx_digest_add(digest, d->ids.id, d->ids.count * sizeof *d->ids.id);
+    tx_digest_add(digest, d->labels.id, d->labels.count * sizeof *d->labels.id);
+    tx_digest_add(digest, d->end, count * sizeof *d->end);
+    if (d->order)
+        tx_digest_add(digest, d->order, count * sizeof *d->order);
+    if (d->order)
+        tx_digest_add(digest, d->last, (size_t)d->rows * sizeof *d->last);
+    return tx_digest_finish(digest, text);
+}
+
+static tx_status read_all(reading *r, const tx_task *task, tx_instruction_data *d)
+{
+    const tx_data_options *o = r->options;
+    TX_TRY(open_objects(r->path, &r->objects));
+    TX_TRY(choose_part(r));
+    r->plain.tokenizer = o->tokenizer;
+    if (tx_tokenizer_end(o->tokenizer) >= 0)
+        TX_TRY(
+            tx_tokenizer_piece(o->tokenizer, tx_tokenizer_end(o->tokenizer), false, &r->plain.eos, &r->plain.eos_size));
+    TX_TRY(tx_encoder_create(o->tokenizer, &r->encoder));
+    d->end = malloc((r->end - r->begin) * sizeof *d->end);
+    if (!d->end)
+        return tx_fail(TX_MEMORY, "no memory for %zu samples", r->end - r->begin);
+    for (size_t i = r->begin; i < r->end; i++)
+        TX_TRY(read_one(r, i, d));
+    tell_counts(r);
+    if (!d->count)
+        return tx_fail(TX_FORMAT, "no sample has anything to learn");
+    d->rows = d->count;
+    if (task == &tx_instruction_packed)
+        TX_TRY(tx_instruction_pack(d, o->block, o->seed));
+    return write_digest(d, d->digest);
+}
+
+static void free_data(tx_instruction_data *d)
+{
+    free(d->ids.id);
+    free(d->labels.id);
+    free(d->end);
+    free(d->order);
+    free(d->last);
+    tx_chat_free(d->chat);
+    free(d);
+}
+
+tx_status tx_instruction_open(const tx_task *task, const char *path, const tx_data_options *options,
+                              tx_samples *samples)
+{
+    reading r = {.path = path, .options = options};
+    if (!options->tokenizer)
+        return tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
+    tx_instruction_data *d = calloc(1, sizeof *d);
+    tx_status status =
+        d ? tx_fail_in(read_all(&r, task, d), "%s", path) : tx_fail(TX_MEMORY, "%s: out of memory", path);
+    close_objects(&r.objects);
+    tx_encoder_free(r.encoder);
+    tx_conversation_free(&r.conversation);
+    tx_chat_text_free(&r.text);
+    free(r.ids.id);
+    free(r.learnt.id);
+    if (status) {
+        if (d)
+            free_data(d);
+        return status;
+    }
+    *samples = (tx_samples){.task = task,
+                            .data = d,
+                            .count = d->rows,
+                            .block = options->block,
+                            .tokens = (int64_t)d->ids.count,
+                            .digest = d->digest};
+    return TX_OK;
+}
+
+void tx_instruction_close(const tx_samples *samples)
+{
+    free_data((void *)(uintptr_t)samples->data);
+}
+
+tx_status tx_instruction_save(const tx_samples *samples, const char *folder)
+{
+    const tx_instruction_data *d = samples->data;
+    return d->chat && !d->chat->is_own ? tx_chat_save(d->chat, folder) : TX_OK;
+}
