@@ -3,6 +3,7 @@
 #include "models/chat/chat.h"
 
 #include "api/base/file.h"
+#include "models/text/bpe.h"
 
 #include <stdio.h>
 #include <stdlib.h>

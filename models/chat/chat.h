@@ -7,7 +7,8 @@
 #include "models/chat/conversation.h"
 #include "models/chat/template.h"
 #include "models/report.h"
-#include "models/text/bpe.h"
+#include "models/text/buffer.h"
+#include "models/text/marks.h"
 
 /* Immutable once made. */
 typedef struct tx_chat {

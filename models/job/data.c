@@ -75,9 +75,10 @@ static tx_status suit_instructions(tx_job *j)
 {
     static const char *const others[] = {"chat_template", "packing", "completion_only_loss", "assistant_only_loss"};
     const tx_task *task = j->inputs.task;
+    const int64_t positions = j->inputs.config->positions;
     if (task == &tx_instruction || task == &tx_instruction_packed) {
         if (!is_given(j, "max_seq_length") && !j->inherited)
-            j->set.max_seq_length = INSTRUCTION_LENGTH;
+            j->set.max_seq_length = positions < INSTRUCTION_LENGTH ? positions : INSTRUCTION_LENGTH;
         if (!is_given(j, "pad_to_max_length") && !j->inherited)
             j->set.pad_to_max_length = false;
         return TX_OK;

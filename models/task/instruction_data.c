@@ -5,6 +5,7 @@
 #include "api/base/file.h"
 #include "models/array.h"
 #include "models/files/data_file.h"
+#include "models/text/bpe.h"
 
 #include <inttypes.h>
 #include <math.h>

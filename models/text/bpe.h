@@ -12,6 +12,7 @@
 #include "models/files/digest.h"
 #include "models/text/decoder.h"
 #include "models/text/hash.h"
+#include "models/text/marks.h"
 #include "models/text/post_processor.h"
 #include "models/text/pre_tokenizer.h"
 #include "models/tx_text.h"
@@ -138,21 +139,6 @@ typedef struct tx_additions {
 tx_status tx_additions_seal(tx_additions *additions, const tx_steps *normalizer);
 void tx_additions_free(tx_additions *additions);
 
-/* A text of which parts are a frame and the others a stranger's: there no special token is found, and none of `kept`.
- */
-typedef struct tx_text_part {
-    size_t end; /* the part has the bytes from the end of the one before on */
-    bool frame;
-} tx_text_part;
-
-typedef struct tx_marks {
-    const char *text;
-    const tx_text_part *part;
-    size_t parts;
-    const int32_t *kept;
-    size_t kept_count;
-} tx_marks;
-
 typedef struct tx_found {
     const tx_added *added; /* NULL: there is none any more */
     size_t begin, end;     /* with the spaces that it takes */
@@ -164,9 +150,6 @@ typedef struct tx_found {
  * them, which must be of the text that `text` is a part of. */
 void tx_additions_find(const tx_additions *additions, int finder, const char *text, size_t size, bool special,
                        const tx_marks *marks, pcre2_match_data *match, tx_found *found);
-
-/* As tx_encoder_run with special tokens, but that the marks say where these are found. The text is UTF-8. */
-tx_status tx_encoder_marked(tx_encoder *encoder, const char *text, size_t size, const tx_marks *marks, tx_ids *ids);
 
 /* ---- Models ---------------------------------------------------------------------------------------- */
 

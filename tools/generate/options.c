@@ -36,6 +36,14 @@ static const tx_option options[] = {
          "is a terminal"},
     {TX_OPTION_TEXT, "prompts", AT(prompts), .choices = "FILE",
      .help = "a prompt a line, or {\"text\": ...} a line of a .jsonl file; -: standard input"},
+    {TX_OPTION_FLAG, "chat", AT(chat),
+     .help = "a conversation: each line of standard input is answered, /reset begins anew, /exit ends. Or an answer to "
+             "each --prompt, or to each line of --prompts, instruction data (docs/TRAINING.md), as a line of JSON"},
+    {TX_OPTION_TEXT, "chat_template", AT(chat_template), .choices = "NAME|FILE",
+     .help =
+         "how a conversation becomes text: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a "
+         ".json file; otherwise the model's own"},
+    {TX_OPTION_TEXT, "system", AT(system), .choices = "TEXT", .help = "what the system says before a conversation"},
     {TX_OPTION_INTEGER, "batch_size", AT(batch_size), 0, 4096, "N",
      "prompts, or windows of --perplexity, at once; 0: 8 prompts, 1 window. A single text is shown as it grows"},
     {TX_OPTION_INTEGER, "max_new_tokens", AT(max_new_tokens), -1, 1 << 24, "N",
@@ -142,6 +150,12 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
         return misuse("--logits needs --ids, once");
     if (s->perplexity && (text || s->ids.count > 0))
         return misuse("--perplexity takes no prompts");
+    if (s->chat && (s->ids.count > 0 || s->perplexity))
+        return misuse("--chat takes no --ids and no --perplexity");
+    if (s->chat && s->prompt.count > 0 && s->prompts)
+        return misuse("--chat takes --prompt or --prompts");
+    if (!s->chat && (s->chat_template || s->system))
+        return misuse("--chat_template and --system belong to --chat");
     if (s->ids.count > 0 && s->stop.count > 0)
         return misuse("--stop needs text: ids have no tokenizer");
     if ((s->stride > 0 || s->max_length > 0) && !s->perplexity)

@@ -88,6 +88,8 @@ static tx_status work(const txgen_settings *set, tx_lm *lm, const tx_generation 
         return tx_lm_save(lm, set->save_merged);
     if (set->perplexity)
         return run_perplexity(set, lm);
+    if (set->chat)
+        return txgen_run_chat(set, lm, how);
     if (is_talk(set))
         return txgen_talk(lm, how);
     txgen_prompts prompts = {0};

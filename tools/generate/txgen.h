@@ -4,18 +4,22 @@
 #ifndef TX_TOOLS_TXGEN_H
 #define TX_TOOLS_TXGEN_H
 
+#include "models/chat/chat.h"
 #include "models/tx_generate.h"
 #include "tools/cli/options.h"
 
+/* Strings that end a text, at most, in a conversation. */
+enum { TXGEN_STOPS = 64 };
+
 typedef struct txgen_settings {
-    const char *model, *adapter, *save_merged, *device, *dtype, *prompts, *logits, *perplexity;
+    const char *model, *adapter, *save_merged, *device, *dtype, *prompts, *logits, *perplexity, *chat_template, *system;
     bool load_in_4bit, double_quant;
     tx_words prompt, ids, stop;
     int64_t threads, batch_size, stride, max_length;
     int64_t max_new_tokens, min_new_tokens, top_k, num_beams, seed;
     double temperature, top_p, repetition_penalty, length_penalty;
     int32_t early_stopping;
-    bool do_sample;
+    bool do_sample, chat;
 } txgen_settings;
 
 extern const tx_cli txgen_program;
@@ -47,5 +51,34 @@ tx_status txgen_read_text(const char *path, char **text, size_t *size);
 tx_status txgen_run(tx_lm *lm, const tx_generation *how, const txgen_prompts *prompts);
 /* Continues each line that the user types. */
 tx_status txgen_talk(tx_lm *lm, const tx_generation *how);
+
+/* ---- chat.c ------------------------------------------------------------------------------------------ */
+
+/* What conversations need; the options' `how` with what ends an answer. */
+typedef struct txgen_chat {
+    tx_lm *lm;
+    tx_chat *chat;
+    tx_generation how;
+    const char *stop[TXGEN_STOPS]; /* those of `how` and, where it is no token, what ends an answer */
+    const char *system;            /* NULL: what the template says */
+    bool streams;                  /* answers are shown as they grow */
+    tx_buffer answer;              /* the one that grows; */
+    size_t shown;                  /* so many bytes of it are shown */
+    int error;                     /* why standard output cannot be written; 0: it can */
+} txgen_chat;
+
+/* A conversation, or answers to what the options name. */
+tx_status txgen_run_chat(const txgen_settings *settings, tx_lm *lm, const tx_generation *how);
+/* Begins a conversation with what --system says. */
+tx_status txgen_chat_begin(const txgen_chat *c, tx_conversation *conversation);
+/* The ids of a conversation that waits for an answer. */
+tx_status txgen_chat_ids(const txgen_chat *c, const tx_conversation *conversation, tx_ids *ids);
+/* Takes what answers end with, and what stands in front of them, out of the text in c->answer; a NUL follows it. */
+tx_status txgen_chat_trim(txgen_chat *c);
+
+/* ---- answers.c --------------------------------------------------------------------------------------- */
+
+/* Answers each --prompt by its text, each line of --prompts by a line of JSON: {"messages": [.., the answer]}. */
+tx_status txgen_answer_all(const txgen_settings *settings, txgen_chat *c);
 
 #endif

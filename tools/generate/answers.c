@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Answers to many conversations. */
+#include "models/generate/lm.h"
+#include "tools/generate/txgen.h"
+
+#include "api/base/file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_LIMIT (INT64_C(1) << 32)
+
+/* Conversations that wait for answers. */
+typedef struct waiting {
+    txgen_chat *chat;
+    tx_json **object; /* of a line; NULL: a --prompt */
+    tx_lm_prompt *prompt;
+    size_t count, room[2];
+    tx_status status;
+} waiting;
+
+static tx_status add(waiting *w, tx_json *object, const tx_conversation *said)
+{
+    tx_ids ids = {0};
+    tx_status status = tx_array_reserve(&w->object, &w->room[0], w->count + 1, sizeof *w->object, "conversations");
+    TX_THEN(status, tx_array_reserve(&w->prompt, &w->room[1], w->count + 1, sizeof *w->prompt, "conversations"));
+    TX_THEN(status, txgen_chat_ids(w->chat, said, &ids));
+    if (status) {
+        free(ids.id);
+        tx_json_free(object);
+        return status;
+    }
+    w->object[w->count] = object;
+    w->prompt[w->count++] = (tx_lm_prompt){.ids = ids.id, .count = (int64_t)ids.count};
+    return TX_OK;
+}
+
+static void release(waiting *w)
+{
+    for (size_t i = 0; i < w->count; i++) {
+        free((void *)(uintptr_t)w->prompt[i].ids);
+        tx_json_free(w->object[i]);
+    }
+    free(w->prompt);
+    free(w->object);
+}
+
+/* ---- Reading --------------------------------------------------------------------------------------------- */
+
+static tx_status add_message(tx_json *list, const tx_chat_message *m)
+{
+    tx_json *made = tx_json_object();
+    tx_status status = tx_json_set_string(made, "role", tx_chat_roles[m->role]);
+    TX_THEN(status, tx_json_set_text(made, "content", m->text, m->size));
+    if (status)
+        tx_json_free(made);
+    return status ? status : tx_json_append(list, made);
+}
+
+/* What is to be answered: the assistant's last words are left out, as what --system says is put in. */
+static tx_status add_line(waiting *w, const char *line, size_t size)
+{
+    tx_json *object = NULL, *list = tx_json_array(), *made = tx_json_object();
+    tx_conversation read = {0}, said = {0};
+    tx_status status = tx_json_set(made, "messages", list);
+    TX_THEN(status, tx_json_parse_line(line, size, "JSON", &object));
+    TX_THEN(status, tx_conversation_read(object, false, &read));
+    if (!status && (read.count == 0 || read.message[0].role != TX_CHAT_SYSTEM))
+        status = txgen_chat_begin(w->chat, &said);
+    const bool answered = read.count && read.message[read.count - 1].role == TX_CHAT_ASSISTANT;
+    for (size_t i = 0; i < read.count - answered && !status; i++)
+        status = tx_conversation_add(&said, &read.message[i]);
+    if (!status && said.count == 0)
+        status = tx_fail(TX_FORMAT, "there is nothing to answer");
+    for (size_t i = 0; i < said.count && !status; i++)
+        status = add_message(list, &said.message[i]);
+    if (status)
+        tx_json_free(made);
+    else
+        status = add(w, made, &said);
+    tx_conversation_free(&read);
+    tx_conversation_free(&said);
+    tx_json_free(object);
+    return status;
+}
+
+static tx_status add_lines(waiting *w, const char *path)
+{
+    char *text = NULL;
+    size_t size;
+    int64_t number = 1;
+    TX_TRY(strcmp(path, "-") == 0 ? tx_file_read_input(&text, &size) : tx_file_read(path, FILE_LIMIT, &text, &size));
+    tx_status status = TX_OK;
+    for (size_t at = 0; at < size && !status; number++) {
+        const char *newline = memchr(text + at, '\n', size - at);
+        const size_t next = newline ? (size_t)(newline - text) + 1 : size;
+        if (strspn(text + at, " \t\r\n") < next - at)
+            status = tx_fail_in(add_line(w, text + at, next - at), "%s: line %" PRId64, path, number);
+        at = next;
+    }
+    free(text);
+    return status || w->count ? status : tx_fail(TX_INVALID, "%s: it holds no conversation", path);
+}
+
+static tx_status add_prompt(waiting *w, const char *text)
+{
+    tx_conversation said = {0};
+    const tx_chat_message m = {.role = TX_CHAT_USER, .text = text, .size = strlen(text)};
+    tx_status status = txgen_chat_begin(w->chat, &said);
+    TX_THEN(status, tx_conversation_add(&said, &m));
+    TX_THEN(status, add(w, NULL, &said));
+    tx_conversation_free(&said);
+    return status;
+}
+
+/* ---- Answering ------------------------------------------------------------------------------------------- */
+
+static void on_begin(void *context, int64_t index)
+{
+    waiting *w = context;
+    (void)index;
+    tx_buffer_clear(&w->chat->answer);
+}
+
+static void on_text(void *context, int64_t index, const char *bytes, size_t size)
+{
+    waiting *w = context;
+    (void)index;
+    tx_buffer_add(&w->chat->answer, bytes, size);
+}
+
+static tx_status write_answer(waiting *w, int64_t index)
+{
+    txgen_chat *c = w->chat;
+    tx_json *object = w->object[index], *list;
+    TX_TRY(txgen_chat_trim(c));
+    if (!object) {
+        fwrite(c->answer.data, 1, c->answer.size, stdout);
+    } else {
+        const tx_chat_message m = {.role = TX_CHAT_ASSISTANT, .text = c->answer.data, .size = c->answer.size};
+        TX_TRY(tx_json_get(object, "messages", TX_JSON_ARRAY, &list));
+        TX_TRY(add_message(list, &m));
+        char *text = tx_json_text(object, TX_JSON_LINE);
+        if (!text)
+            return TX_MEMORY;
+        fputs(text, stdout);
+        free(text);
+    }
+    putchar('\n');
+    return fflush(stdout) || ferror(stdout)
+               ? tx_fail(TX_IO, "standard output: cannot write: %s", strerror(errno ? errno : EIO))
+               : TX_OK;
+}
+
+static void on_end(void *context, int64_t index)
+{
+    waiting *w = context;
+    if (!w->status)
+        w->status = write_answer(w, index);
+}
+
+static bool on_stop(void *context)
+{
+    return ((const waiting *)context)->status != TX_OK;
+}
+
+tx_status txgen_answer_all(const txgen_settings *set, txgen_chat *c)
+{
+    waiting w = {.chat = c};
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < set->prompt.count && !status; i++)
+        status = add_prompt(&w, set->prompt.word[i]);
+    if (!status && set->prompts)
+        status = add_lines(&w, set->prompts);
+    const tx_lm_listener listener = {
+        .size = sizeof listener, .context = &w, .begin = on_begin, .text = on_text, .end = on_end, .stop = on_stop};
+    TX_THEN(status, tx_lm_generate(c->lm, w.prompt, (int64_t)w.count, &c->how, &listener));
+    TX_THEN(status, w.status);
+    release(&w);
+    return status;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Conversations: what is typed is answered, with all that was said before. */
+#include "models/generate/lm.h"
+#include "tools/cli/waiting.h"
+#include "tools/generate/txgen.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- What ends an answer --------------------------------------------------------------------------------- */
+
+static void warn(void *context, const char *message)
+{
+    (void)context;
+    tx_print_line(stderr, "txgen: warning: %s", message);
+}
+
+/* The template's end is one more token that ends a text, or one more string. */
+static tx_status add_end(txgen_chat *c)
+{
+    tx_generation *how = &c->how;
+    const int32_t id = c->chat->end_id;
+    if (id >= 0) {
+        for (int32_t i = 0; i < how->eos_count; i++)
+            if (how->eos_token_id[i] == id)
+                return TX_OK;
+        if (how->eos_count == TX_GENERATION_EOS)
+            return tx_fail(TX_UNSUPPORTED, "--chat: %d tokens of generation_config.json end a text already",
+                           TX_GENERATION_EOS);
+        how->eos_token_id[how->eos_count++] = id;
+        return TX_OK;
+    }
+    if (how->stop_count >= TXGEN_STOPS)
+        return tx_fail(TX_INVALID, "--chat: at most %d --stop", TXGEN_STOPS - 1);
+    for (int32_t i = 0; i < how->stop_count; i++)
+        c->stop[i] = how->stop_strings[i];
+    c->stop[how->stop_count++] = c->chat->end;
+    how->stop_strings = c->stop;
+    return TX_OK;
+}
+
+/* ---- Ids ------------------------------------------------------------------------------------------------- */
+
+tx_status txgen_chat_begin(const txgen_chat *c, tx_conversation *conversation)
+{
+    conversation->count = 0;
+    if (!c->system)
+        return TX_OK;
+    const tx_chat_message m = {.role = TX_CHAT_SYSTEM, .text = c->system, .size = strlen(c->system)};
+    return tx_conversation_add(conversation, &m);
+}
+
+tx_status txgen_chat_ids(const txgen_chat *c, const tx_conversation *conversation, tx_ids *ids)
+{
+    tx_chat_text text = {0};
+    tx_status status = tx_chat_render(c->chat, conversation, true, &text);
+    TX_THEN(status, tx_chat_encode(c->chat, c->lm->encoder, &text, ids, NULL));
+    tx_chat_text_free(&text);
+    return status;
+}
+
+/* ---- An answer --------------------------------------------------------------------------------------------- */
+
+/* Bytes at the end of the answer that are, or may become, what ends it. */
+static size_t held_back(const txgen_chat *c)
+{
+    const char *end = c->chat->end;
+    size_t size = strlen(end);
+    for (size = size < c->answer.size ? size : c->answer.size; size > 0; size--)
+        if (memcmp(c->answer.data + c->answer.size - size, end, size) == 0)
+            break;
+    return size;
+}
+
+static void show(txgen_chat *c, size_t upto)
+{
+    if (c->streams && upto > c->shown) {
+        fwrite(c->answer.data + c->shown, 1, upto - c->shown, stdout);
+        c->shown = upto;
+    }
+    if (c->streams && !c->error && (fflush(stdout) || ferror(stdout)))
+        c->error = errno ? errno : EIO;
+}
+
+static void on_text(void *context, int64_t index, const char *bytes, size_t size)
+{
+    txgen_chat *c = context;
+    (void)index;
+    tx_buffer_add(&c->answer, bytes, size);
+    show(c, c->answer.size - held_back(c));
+}
+
+static bool on_stop(void *context)
+{
+    const txgen_chat *c = context;
+    return c->error != 0 || c->answer.status != TX_OK;
+}
+
+tx_status txgen_chat_trim(txgen_chat *c)
+{
+    const size_t of_end = strlen(c->chat->end);
+    const char *before = c->chat->template.answer_before;
+    const size_t in_front = before ? strlen(before) : 0;
+    TX_TRY(tx_buffer_reserve(&c->answer, 1));
+    if (held_back(c) == of_end)
+        c->answer.size -= of_end;
+    if (in_front && c->answer.size >= in_front && memcmp(c->answer.data, before, in_front) == 0) {
+        memmove(c->answer.data, c->answer.data + in_front, c->answer.size - in_front);
+        c->answer.size -= in_front;
+    }
+    c->answer.data[c->answer.size] = '\0';
+    return TX_OK;
+}
+
+static tx_status answer(txgen_chat *c, const tx_ids *ids, int64_t most)
+{
+    const tx_lm_prompt prompt = {.ids = ids->id, .count = (int64_t)ids->count};
+    const tx_lm_listener listener = {.size = sizeof listener, .context = c, .text = on_text, .stop = on_stop};
+    tx_generation how = c->how;
+    how.max_new_tokens = most;
+    tx_buffer_clear(&c->answer);
+    c->shown = 0;
+    c->streams = true;
+    TX_TRY(tx_lm_generate(c->lm, &prompt, 1, &how, &listener));
+    TX_TRY(c->answer.status);
+    show(c, held_back(c) == strlen(c->chat->end) ? c->answer.size - held_back(c) : c->answer.size);
+    putchar('\n');
+    show(c, 0);
+    return c->error ? tx_fail(TX_IO, "standard output: cannot write: %s", strerror(c->error)) : txgen_chat_trim(c);
+}
+
+/* ---- A conversation ---------------------------------------------------------------------------------------- */
+
+/* Drops what was said from `first` up to the next turn of the user. */
+static void drop_oldest(tx_conversation *c, size_t first)
+{
+    size_t next = first + 1;
+    while (next < c->count && c->message[next].role != TX_CHAT_USER)
+        next++;
+    for (size_t i = first; i < next; i++)
+        free((void *)(uintptr_t)c->message[i].text);
+    memmove(c->message + first, c->message + next, (c->count - next) * sizeof *c->message);
+    c->count -= next - first;
+}
+
+/* Forgets all but what the system says, which is not the conversation's own. */
+static void forget(const txgen_chat *c, tx_conversation *conversation)
+{
+    while (conversation->count > (c->system != NULL))
+        drop_oldest(conversation, c->system != NULL);
+}
+
+static tx_status add_said(tx_conversation *conversation, tx_chat_role role, const char *text, size_t size)
+{
+    char *copy = malloc(size + 1);
+    if (!copy)
+        return tx_fail(TX_MEMORY, "--chat: out of memory");
+    memcpy(copy, text, size);
+    copy[size] = '\0';
+    tx_status status = tx_conversation_add(conversation, &(tx_chat_message){.role = role, .text = copy, .size = size});
+    if (status)
+        free(copy);
+    return status;
+}
+
+/* The ids of the conversation, which loses its oldest turns where no room for an answer would be left; `*most` is what
+ * is then left for it, 0: what was said last is too long by itself, and forgotten. */
+static tx_status fit(const txgen_chat *c, tx_conversation *conversation, tx_ids *ids, int64_t *most)
+{
+    const bool limited = tx_lm_is_limited(c->lm, &c->how);
+    const int64_t positions = limited ? c->how.max_length : tx_lm_positions(c->lm), asked = c->how.max_new_tokens;
+    const int64_t room = asked >= 0 && asked < positions / 4 ? asked : positions / 4 > 0 ? positions / 4 : 1;
+    const size_t first = c->system != NULL;
+    int64_t turns = 0;
+    TX_TRY(txgen_chat_ids(c, conversation, ids));
+    for (; (int64_t)ids->count + room > positions && conversation->count > first + 1; turns++) {
+        drop_oldest(conversation, first);
+        TX_TRY(txgen_chat_ids(c, conversation, ids));
+    }
+    if (turns)
+        fprintf(stderr,
+                "txgen: the conversation is longer than the %" PRId64 " tokens that the model sees: the oldest %" PRId64
+                " turns are left out; /reset begins anew\n",
+                positions, turns);
+    *most = positions - (int64_t)ids->count;
+    if (*most > 0) {
+        *most = asked >= 0 && asked < *most ? asked : *most;
+        return TX_OK;
+    }
+    fprintf(stderr, "txgen: that is %zu tokens, and the model sees %" PRId64 ": say it shorter\n", ids->count,
+            positions);
+    *most = 0;
+    forget(c, conversation);
+    return TX_OK;
+}
+
+static tx_status reply(txgen_chat *c, tx_conversation *conversation, const char *line, size_t size)
+{
+    tx_ids ids = {0};
+    int64_t most = 0;
+    tx_status status = add_said(conversation, TX_CHAT_USER, line, size);
+    TX_THEN(status, fit(c, conversation, &ids, &most));
+    if (!status && most > 0) {
+        status = answer(c, &ids, most);
+        TX_THEN(status, add_said(conversation, TX_CHAT_ASSISTANT, c->answer.data, c->answer.size));
+    }
+    free(ids.id);
+    return status;
+}
+
+static tx_status converse(txgen_chat *c)
+{
+    tx_conversation conversation = {0};
+    char *line = NULL;
+    size_t room = 0;
+    tx_status status = tx_lm_reserve(c->lm, 1, &c->how);
+    TX_THEN(status, txgen_chat_begin(c, &conversation));
+    while (!status) {
+        fputs("> ", stderr);
+        ssize_t length = getline(&line, &room, stdin);
+        if (length < 0)
+            break;
+        while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r'))
+            line[--length] = '\0';
+        if (strcmp(line, "/exit") == 0)
+            break;
+        if (strcmp(line, "/reset") == 0)
+            forget(c, &conversation);
+        else if (length > 0)
+            status = reply(c, &conversation, line, (size_t)length);
+    }
+    fputc('\n', stderr);
+    forget(c, &conversation);
+    tx_conversation_free(&conversation);
+    free(line);
+    return status;
+}
+
+tx_status txgen_run_chat(const txgen_settings *set, tx_lm *lm, const tx_generation *how)
+{
+    const tx_reporter report = {.warn = warn};
+    txgen_chat c = {.lm = lm, .how = *how, .system = set->system};
+    TX_TRY(tx_chat_create(set->chat_template, lm->tokenizer, &report, &c.chat));
+    tx_status status = add_end(&c);
+    if (!status)
+        status = set->prompt.count > 0 || set->prompts ? txgen_answer_all(set, &c) : converse(&c);
+    free(c.answer.data);
+    tx_chat_free(c.chat);
+    return status;
+}
