@@ -15,7 +15,7 @@ static const tx_field fields[] = {FIELDS, {.name = NULL}};
 static const tx_field packed_fields[] = {
     FIELDS,
     [TX_INSTRUCTION_POSITION_IDS] = {"position_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
-    [TX_INSTRUCTION_STARTS] = {"starts", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_INSTRUCTION_STARTS] = {"attention_starts", TX_I32, TX_FIELD_BLOCK, .padding = 0},
     {.name = NULL},
 };
 

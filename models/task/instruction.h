@@ -2,8 +2,8 @@
  *
  * Instruction data: conversations, of which the model learns what the assistant says (supervised fine-tuning). Fields
  * input_ids and labels [rows, block], the labels already shifted, and attention_lengths [rows]; metrics loss and
- * perplexity over the labels. Packed, a row holds several samples, and position_ids and starts [rows, block] tell of
- * each position its place in its own sample and where that begins. */
+ * perplexity over the labels. Packed, a row holds several samples, and position_ids and attention_starts [rows, block]
+ * tell of each position its place in its own sample and where that begins. */
 #ifndef TX_TASK_INSTRUCTION_H
 #define TX_TASK_INSTRUCTION_H
 

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Instruction data: files of all forms as rows and labels, what is cut and left out, faults by their place, and
+ * samples packed into rows. */
+#include "tests/scratch.h"
+
+#include "models/arch/find.h"
+#include "models/task/instruction.h"
+
+#include <inttypes.h>
+
+#define TOKENIZER TX_SOURCE_DIR "/tests/chat/golden"
+enum { BLOCK = 24 };
+
+/* What a file is read with, and what is told. */
+typedef struct reader {
+    char *folder, *path;
+    tx_tokenizer *tokenizer;
+    tx_config *config;
+    tx_data_options options;
+    const tx_task *task;
+    tx_samples samples;
+    char told[2048];
+} reader;
+
+static void listen(void *context, const char *message)
+{
+    reader *r = context;
+    strncat(r->told, message, sizeof r->told - strlen(r->told) - 1);
+}
+
+static void begin(reader *r)
+{
+    *r = (reader){.folder = make_scratch(), .task = &tx_instruction};
+    r->path = tx_path_join(r->folder, "a.jsonl");
+    assert_ok(tx_tokenizer_open(TOKENIZER, &r->tokenizer));
+    assert_ok(tx_config_small(&r->config));
+    assert_ok(tx_config_override(r->config, "vocab_size=342"));
+    r->options = (tx_data_options){.config = r->config,
+                                   .tokenizer = r->tokenizer,
+                                   .block = BLOCK,
+                                   .to = 100,
+                                   .completion_only = true,
+                                   .assistant_only = true,
+                                   .report = {.warn = listen, .context = r}};
+}
+
+static tx_status read_text(reader *r, const char *text)
+{
+    if (r->samples.data)
+        r->task->close(&r->samples);
+    r->samples = (tx_samples){0};
+    r->told[0] = '\0';
+    TX_TRY(tx_file_write(r->path, text, strlen(text)));
+    return r->task->open(r->task, r->path, &r->options, &r->samples);
+}
+
+static void finish(reader *r)
+{
+    if (r->samples.data)
+        r->task->close(&r->samples);
+    tx_tokenizer_free(r->tokenizer);
+    tx_config_free(r->config);
+    free(r->path);
+    remove_scratch(r->folder);
+}
+
+/* Row `number`; its fields lie in `room`. */
+static tx_batch row_of(const reader *r, int64_t number, int32_t room[5 * BLOCK])
+{
+    const tx_batch row = tx_batch_of(r->task, BLOCK, 1, room);
+    assert_true(tx_task_row_bytes(r->task, BLOCK) <= (int64_t)(5 * BLOCK * sizeof *room));
+    assert_ok(r->task->row(&r->samples, number, &row));
+    return row;
+}
+
+/* The tokens that row `number` has labels of, as text; `prefix`: of the ids that are used. */
+static void expect_row(const reader *r, int64_t number, const char *text, const char *learnt)
+{
+    int32_t room[5 * BLOCK], ids[BLOCK];
+    const tx_batch row = row_of(r, number, room);
+    const int32_t *id = row.field[TX_INSTRUCTION_INPUT_IDS], *label = row.field[TX_INSTRUCTION_LABELS];
+    const int32_t used = *(int32_t *)row.field[TX_INSTRUCTION_LENGTHS];
+    size_t count = 0, size;
+    char *made;
+    assert_in_range(used, 1, BLOCK);
+    for (int32_t t = 0; t < BLOCK; t++)
+        if (label[t] != TX_IGNORE_LABEL) {
+            assert_true(t + 1 < used);
+            assert_int_equal(label[t], id[t + 1]);
+            ids[count++] = label[t];
+        }
+    assert_ok(tx_tokenizer_decode(r->tokenizer, id, (size_t)used, false, &made, &size));
+    assert_string_equal(made, text);
+    free(made);
+    assert_ok(tx_tokenizer_decode(r->tokenizer, ids, count, false, &made, &size));
+    assert_string_equal(made, learnt);
+    free(made);
+    for (int32_t t = used; t < BLOCK; t++)
+        assert_int_equal(id[t], 0);
+}
+
+#define TURN(role, text) "{\"role\": \"" role "\", \"content\": \"" text "\"}"
+
+static void test_forms(void **state)
+{
+    static const char *const pair =
+        "{\"prompt\": [" TURN("user", "a") "], \"completion\": [" TURN("assistant", "b") "]}\n";
+    static const char *const frame = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n";
+    reader r;
+    begin(&r);
+    r.options.chat_template = "chatml";
+    assert_ok(read_text(&r, "\xEF\xBB\xBF{\"messages\": [" TURN("user", "a") ", " TURN(
+                                "assistant", "b") "]}\n\n"
+                                                  "{\"prompt\": \"a\", \"completion\": \"b\"}\r\n"
+                                                  "{\"instruction\": \"a\", \"output\": \"b\", \"input\": \"\"}"));
+    assert_int_equal(r.samples.count, 3);
+    for (int64_t i = 0; i < 3; i++)
+        expect_row(&r, i, frame, "b<|im_end|>");
+    assert_ok(read_text(&r, "[{\"messages\": [" TURN("user", "a") ", " TURN(
+                                "assistant", "b") "]},\n"
+                                                  "{\"instruction\": \"a\", \"output\": \"b\"}]"));
+    assert_int_equal(r.samples.count, 2);
+    expect_row(&r, 1, frame, "b<|im_end|>");
+    /* All of it is learnt but the first token, which nothing guesses. */
+    r.options.assistant_only = r.options.completion_only = false;
+    assert_ok(read_text(&r, pair));
+    expect_row(&r, 0, frame, frame + strlen("<|im_start|>"));
+    r.options.completion_only = true;
+    assert_ok(read_text(&r, pair));
+    expect_row(&r, 0, frame, "b<|im_end|>");
+    assert_ok(read_text(&r, "{\"messages\": [" TURN("user", "a") ", " TURN("assistant", "b") "]}"));
+    expect_row(&r, 0, frame, frame + strlen("<|im_start|>"));
+    finish(&r);
+}
+
+/* Without a template texts are as they are, and Alpaca's data have their own. */
+static void test_no_template(void **state)
+{
+    reader r;
+    begin(&r);
+    assert_ok(read_text(&r, "{\"prompt\": \"1 + \", \"completion\": \"2<|im_end|>\"}"));
+    expect_row(&r, 0, "1 + 2<|im_end|></s>", "2<|im_end|></s>");
+    assert_refused(read_text(&r, "{\"messages\": [" TURN("user", "a") "]}"), TX_NOT_FOUND, "--chat_template");
+    assert_refused(read_text(&r, "{\"instruction\": \"a\", \"output\": \"b\"}"), TX_FORMAT, "anything to learn");
+    assert_non_null(strstr(r.told, "longer"));
+    r.options.tokenizer = NULL;
+    assert_refused(read_text(&r, "{}"), TX_NOT_FOUND, "--tokenizer_name");
+    r.options.tokenizer = r.tokenizer;
+    finish(&r);
+}
+
+/* What is too long is cut at its end; what has no label then is left out, and so is what the assistant says nothing in.
+ */
+static void test_cut_and_dropped(void **state)
+{
+    reader r;
+    begin(&r);
+    r.options.chat_template = "zephyr";
+    assert_ok(read_text(&r, "{\"prompt\": \"0123456789\", \"completion\": \"0123456789\"}\n"
+                            "{\"prompt\": \"0123456789012345678901234567890123456789\", \"completion\": \"a\"}\n"
+                            "{\"messages\": [" TURN("user", "a") "]}\n"
+                                                                 "{\"prompt\": \"a\", \"completion\": \"\"}\n"));
+    assert_int_equal(r.samples.count, 2);
+    assert_non_null(strstr(r.told, "2 of 4 samples are longer than max_seq_length 24"));
+    assert_non_null(strstr(r.told, "2 of 4 samples have nothing to learn"));
+    int32_t room[5 * BLOCK];
+    const tx_batch cut = row_of(&r, 0, room);
+    assert_int_equal(*(int32_t *)cut.field[TX_INSTRUCTION_LENGTHS], BLOCK);
+    assert_int_equal(((int32_t *)cut.field[TX_INSTRUCTION_LABELS])[BLOCK - 1], TX_IGNORE_LABEL);
+    assert_true(tx_batch_labels(r.task, BLOCK, &cut) > 0);
+    /* An empty answer is its end. */
+    expect_row(&r, 1, "<|user|>\na</s>\n<|assistant|>\n</s>\n", "</s>");
+    finish(&r);
+}
+
+static void test_faults(void **state)
+{
+    static const struct {
+        const char *text, *words;
+    } bad[] = {
+        {"", "no samples"},
+        {"\n \n", "no samples"},
+        {"[]", "no samples"},
+        {"{\"prompt\": \"a\", \"completion\": \"b\"}\n\n{\"prompt\": \"a\"}\n", "line 3: completion"},
+        {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\"\n", "line 2: JSON"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"}, {\"completion\": \"b\"}]", "element 2: it has none of the keys"},
+        {"{\"text\": \"a\"}", "line 1: it has none of the keys"},
+        {"{\"messages\": [" TURN("tool", "a") "]}", "line 1: messages: message 1: role: \"tool\""},
+    };
+    reader r;
+    begin(&r);
+    r.options.chat_template = "zephyr";
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_refused(read_text(&r, bad[i].text), TX_FORMAT, bad[i].words);
+        assert_non_null(strstr(tx_error(), "a.jsonl"));
+    }
+    r.options.skip_bad = 1;
+    assert_ok(read_text(&r, bad[4].text));
+    assert_int_equal(r.samples.count, 1);
+    assert_non_null(strstr(r.told, "1 malformed lines are left out, the first is line 2"));
+    assert_refused(read_text(&r, "{\"prompt\": \"a\", \"completion\": \"b\"}\n1\n2\n"), TX_FORMAT, "line 3");
+    r.config->vocab_size = 300;
+    assert_refused(read_text(&r, bad[4].text), TX_INVALID, "vocabulary of 300");
+    finish(&r);
+}
+
+static void test_part(void **state)
+{
+    char text[1024] = "", first[65];
+    reader r;
+    for (int i = 0; i < 10; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "{\"prompt\": \"%d\", \"completion\": \"x\"}\n", i);
+    begin(&r);
+    r.options.from = 20;
+    r.options.to = 70;
+    assert_ok(read_text(&r, text));
+    assert_int_equal(r.samples.count, 5);
+    expect_row(&r, 0, "2x</s>", "x</s>");
+    snprintf(first, sizeof first, "%s", r.samples.digest);
+    r.options.most = 3;
+    assert_ok(read_text(&r, text));
+    assert_int_equal(r.samples.count, 3);
+    expect_row(&r, 2, "4x</s>", "x</s>");
+    assert_string_not_equal(first, r.samples.digest);
+    finish(&r);
+}
+
+static void test_kind(void **state)
+{
+    static const struct {
+        const char *text;
+        bool is;
+    } cases[] = {{"{\"messages\": []}\n{", true},
+                 {" [ {\"instruction\": 1}]", true},
+                 {"{\"prompt\": \"a\"}", true},
+                 {"{\"text\": \"prompt\"}", false},
+                 {"[1]", false},
+                 {"", false},
+                 {"{\"prompt\"", false}};
+    reader r;
+    begin(&r);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_ok(tx_file_write(r.path, cases[i].text, strlen(cases[i].text)));
+        assert_int_equal(tx_instruction_is(r.path), cases[i].is);
+    }
+    assert_false(tx_instruction_is("none.jsonl"));
+    assert_false(tx_instruction_is("none.txt"));
+    finish(&r);
+}
+
+/* ---- Packing ------------------------------------------------------------------------------------------ */
+
+/* Samples whose numbers are their texts, of lengths 4 to BLOCK. */
+static void write_many(char *text, size_t size, int count)
+{
+    for (int i = 0; i < count; i++)
+        snprintf(text + strlen(text), size - strlen(text), "{\"prompt\": \"%c%c\", \"completion\": \"%.*s\"}\n",
+                 33 + 2 + i / 50, '0' + i % 10, 1 + i * 7 % 18, "q!q#q$q%q&q(q)q*q+q,");
+}
+
+static void test_packed(void **state)
+{
+    enum { COUNT = 200 };
+    char *text = calloc(1, 1 << 16);
+    int64_t total = 0, labels = 0, packed = 0;
+    int32_t room[5 * BLOCK];
+    reader r;
+    write_many(text, 1 << 16, COUNT);
+    begin(&r);
+    assert_ok(read_text(&r, text));
+    assert_int_equal(r.samples.count, COUNT);
+    for (int64_t i = 0; i < COUNT; i++) {
+        const tx_batch row = row_of(&r, i, room);
+        total += *(int32_t *)row.field[TX_INSTRUCTION_LENGTHS];
+        labels += tx_batch_labels(r.task, BLOCK, &row);
+    }
+    r.task->close(&r.samples);
+    r.samples = (tx_samples){0};
+    r.task = &tx_instruction_packed;
+    r.options.seed = 5;
+    assert_ok(read_text(&r, text));
+    /* No row could have taken a sample of a later one; nearly all places are used. */
+    const tx_instruction_data *d = r.samples.data;
+    assert_true(r.samples.count < COUNT && r.samples.count * BLOCK * 9 < total * 10);
+    for (int64_t i = 0; i < r.samples.count; i++) {
+        const tx_batch row = row_of(&r, i, room);
+        const int32_t *at = row.field[TX_INSTRUCTION_POSITION_IDS], *start = row.field[TX_INSTRUCTION_STARTS];
+        const int32_t used = *(int32_t *)row.field[TX_INSTRUCTION_LENGTHS];
+        const int32_t *label = row.field[TX_INSTRUCTION_LABELS];
+        for (int32_t t = 0; t < used; t++) {
+            assert_int_equal(at[t], t - start[t]);
+            assert_true(start[t] == t || (t > 0 && start[t] == start[t - 1]));
+            if (t + 1 == used || start[t + 1] != start[t])
+                assert_int_equal(label[t], TX_IGNORE_LABEL); /* none of the next sample's */
+        }
+        packed += used;
+        labels -= tx_batch_labels(r.task, BLOCK, &row);
+        for (int64_t k = i + 1; k < r.samples.count; k++) {
+            const int64_t first = d->order[d->last[k - 1]];
+            assert_true(d->end[first] - (first ? d->end[first - 1] : 0) > BLOCK - used);
+        }
+    }
+    assert_int_equal(packed, total);
+    assert_int_equal(labels, 0);
+    /* The seed alone decides. */
+    char digest[65], other[65];
+    snprintf(digest, sizeof digest, "%s", r.samples.digest);
+    assert_ok(read_text(&r, text));
+    assert_string_equal(digest, r.samples.digest);
+    r.options.seed = 6;
+    assert_ok(read_text(&r, text));
+    snprintf(other, sizeof other, "%s", r.samples.digest);
+    assert_string_not_equal(digest, other);
+    free(text);
+    finish(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forms),  cmocka_unit_test(test_no_template), cmocka_unit_test(test_cut_and_dropped),
+        cmocka_unit_test(test_faults), cmocka_unit_test(test_part),        cmocka_unit_test(test_kind),
+        cmocka_unit_test(test_packed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,122 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Instruction data from the outside: a small Llama learns to answer, is saved with its chat template, and answers;
+# evaluation, rows of several lengths, packed rows; a run that goes on from a checkpoint; ranks.
+#
+#   test_chat.sh BIN-FOLDER LAUNCHER DEVICE     LAUNCHER "": no ranks
+set -u
+bin=$1
+launcher=$2
+device=$3
+. "${0%/*}/../program.sh"
+
+need_device
+
+mkdir "$work/model"
+cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/model"
+cat > "$work/model/config.json" << 'END'
+{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 342, "hidden_size": 32, "intermediate_size": 64,
+ "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 96,
+ "rms_norm_eps": 1e-5, "bos_token_id": null, "eos_token_id": 2, "tie_word_embeddings": true}
+END
+# Whom to greet is asked for in each of some ways, twice in every third conversation.
+awk 'BEGIN {
+    split("cat dog bird fish", who, " ")
+    for (i = 0; i < 60; i++) {
+        printf "{\"messages\": [{\"role\": \"user\", \"content\": \"greet the %s\"}, {\"role\": \"assistant\", \"content\": \"hi %s\"}", \
+            who[i % 4 + 1], who[i % 4 + 1]
+        if (i % 3 == 0)
+            printf ", {\"role\": \"user\", \"content\": \"and the %s\"}, {\"role\": \"assistant\", \"content\": \"hi %s too\"}", \
+                who[i / 3 % 4 + 1], who[i / 3 % 4 + 1]
+        print "]}"
+    }
+}' > "$work/train.jsonl"
+head -n 8 "$work/train.jsonl" > "$work/dev.jsonl"
+
+# run FOLDER ARGUMENT...
+run()
+{
+    folder=$1
+    shift
+    "$bin/txtrain" --device "$device" --threads 1 --disable_tqdm --logging_strategy no --config_name "$work/model" \
+        --train_file "$work/train.jsonl" --per_device_train_batch_size 4 --learning_rate 1e-2 --max_seq_length 64 \
+        --output_dir "$work/$folder" "$@" > "$work/out" 2> "$work/err"
+}
+same()
+{
+    cmp -s "$work/$1/model.safetensors" "$work/$2/model.safetensors" || fail "$1 and $2 have other weights"
+}
+# near A B TOLERANCE: two files of numbers, line by line
+near()
+{
+    paste "$1" "$2" | awk -v most="$3" '{ d = $1 - $2; if (!(NF == 2 && d < most && d > -most)) bad = 1 } END { exit bad || !NR }'
+}
+
+outcome 1 "--chat_template" run none --max_steps 1
+run learnt --chat_template chatml --max_steps 300 --save_strategy no --validation_file "$work/dev.jsonl" || fail "training"
+head -c 7 "$work/learnt/chat_template.jinja" | grep -q '{#- tx ' || fail "no chat template is saved"
+[ -n "$(numbers eval_loss "$work/learnt/eval_results.json")" ] || fail "no eval_loss"
+awk -v loss="$(numbers eval_loss "$work/learnt/eval_results.json")" 'BEGIN { exit !(loss < 0.05) }' || fail "nothing is learnt"
+
+# The model answers, with the template that it was saved with, and in one conversation.
+chat()
+{
+    "$bin/txgen" --device "$device" --threads 1 --model "$work/learnt" --chat "$@" 2> "$work/err"
+}
+[ "$(chat --prompt "greet the dog" --prompt "greet the bird")" = "$(printf 'hi dog\nhi bird')" ] || fail "answers"
+printf 'greet the cat\nand the dog\n/reset\ngreet the fish\n\n/exit\ngreet the dog\n' | chat > "$work/out"
+[ "$(cat "$work/out")" = "$(printf 'hi cat\nhi dog too\nhi fish')" ] || fail "a conversation"
+head -n 3 "$work/train.jsonl" | tail -n 2 > "$work/ask.jsonl"
+chat --prompts "$work/ask.jsonl" > "$work/out"
+cmp -s "$work/out" "$work/ask.jsonl" || fail "answers to a file of conversations"
+printf '{"prompt": "greet the dog"}\n{"instruction": "greet the cat"}\n' | chat --prompts - > "$work/out"
+[ "$(grep -c '"content": "hi \(cat\|dog\)"}\]}$' "$work/out")" -eq 2 ] || fail "answers to prompts"
+chat --prompts "$work/ask.jsonl" --system "Be kind" | grep -qc '^{"messages": \[{"role": "system", "content": "Be kind"}, ' ||
+    fail "what the system says"
+# When all is full the oldest goes, which is told; what is too long by itself is not answered.
+awk 'BEGIN { for (i = 0; i < 6; i++) print "greet the dog" }' | chat > "$work/out"
+[ "$(wc -l < "$work/out")" -eq 6 ] && grep -q "oldest 1 turns" "$work/err" || fail "a conversation that is too long"
+awk 'BEGIN { for (i = 0; i < 90; i++) printf "dog "; print "" }' | chat > "$work/out"
+[ ! -s "$work/out" ] && grep -q "say it shorter" "$work/err" || fail "words that are too long"
+outcome 1 "line 1" chat --prompts "$work/model/config.json"
+outcome 1 "chatml, qwen" chat --chat_template gpt --prompt a
+outcome 2 "--chat" "$bin/txgen" --model "$work/learnt" --system a
+
+# Rows of several lengths are rows of one length, but for rounding.
+steps="--chat_template chatml --max_steps 20 --save_strategy no"
+# shellcheck disable=SC2086
+{
+run lengths $steps || fail "several lengths"
+run padded $steps --pad_to_max_length true || fail "one length"
+}
+numbers loss "$work/lengths/log.jsonl" > "$work/a"
+numbers loss "$work/padded/log.jsonl" > "$work/b"
+near "$work/a" "$work/b" 1e-4 || fail "several lengths give other losses"
+
+# From a checkpoint on, to the byte; the template is the checkpoint's, and so is the length.
+steps="--chat_template chatml --max_steps 24 --save_strategy steps --save_steps 8 --eval_strategy steps --eval_steps 8 \
+    --validation_file $work/dev.jsonl"
+# shellcheck disable=SC2086
+for packing in false true; do
+    run "kept$packing" $steps --packing $packing || fail "with checkpoints, packing $packing"
+    mkdir "$work/on$packing"
+    cp -r "$work/kept$packing/checkpoint-8" "$work/on$packing"
+    run "on$packing" --resume_from_checkpoint || fail "going on, packing $packing"
+    same "kept$packing" "on$packing"
+    cmp -s "$work/kept$packing/checkpoint-24/optimizer.safetensors" "$work/on$packing/checkpoint-24/optimizer.safetensors" ||
+        fail "going on, packing $packing: other moments"
+    # shellcheck disable=SC2086
+    if [ -n "$launcher" ]; then
+        timeout -s KILL 300 "$launcher" -n 2 "$bin/txtrain" --device "$device" --threads 1 --disable_tqdm \
+            --logging_strategy no --config_name "$work/model" --train_file "$work/train.jsonl" --learning_rate 1e-2 \
+            --per_device_train_batch_size 2 --max_seq_length 64 --output_dir "$work/ranks" --overwrite_output_dir $steps \
+            --packing $packing --zero_stage 2 > "$work/out" 2> "$work/err" || fail "ranks, packing $packing"
+        numbers loss "$work/kept$packing/log.jsonl" > "$work/a"
+        numbers loss "$work/ranks/log.jsonl" > "$work/b"
+        near "$work/a" "$work/b" 1e-4 || fail "ranks give other losses, packing $packing"
+    fi
+done
+outcome 1 "chat_template" run onfalse --resume_from_checkpoint --chat_template zephyr --max_steps 30
+
+[ $failures -eq 0 ] && echo "all good"
+exit $((failures != 0))
