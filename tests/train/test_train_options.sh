@@ -25,6 +25,11 @@ sed 's/cat/dog/' "$work/text" > "$work/other"
 awk '{ line[NR] = $0 } END { for (i = 0; i < 2000; i++) for (n = 1; n <= NR; n++) print line[n] }' "$work/text" > "$work/big"
 sed 's/.*/{"text": "&"}/' "$work/text" > "$work/lines.jsonl"
 echo "broken" >> "$work/lines.jsonl"
+for word in cat dog bird; do
+    echo "{\"prompt\": [{\"role\": \"user\", \"content\": \"$word\"}], \"completion\": [{\"role\": \"assistant\", \"content\": \"a $word\"}]}"
+done > "$work/talk.jsonl"
+sed 's/"prompt": \[/"messages": [/; s/\], "completion": \[/, /' "$work/talk.jsonl" > "$work/messages.jsonl"
+echo '{"user_before": "U", "prompt": "A", "end": "{eos}"}' > "$work/form.json"
 mkdir -p "$work/home/datasets/pets/small" "$work/home/models/tiny"
 cp "$work/text" "$work/home/datasets/pets/small/train.txt"
 cp "$work/other" "$work/home/datasets/pets/small/validation.txt"
@@ -66,6 +71,12 @@ adapt()
 packs()
 {
     bare --config_name "$work/config.json" --config_overrides n_embd=64 --output_dir "$work/r" --dry_run --lora_r 2 "$@"
+}
+
+# A small GPT-2 over bytes on conversations, which need no more than its 24 positions
+talk()
+{
+    short --train_file "$work/talk.jsonl" --config_name "$work/config.json" --output_dir "$work/r" "$@"
 }
 
 # The same as two ranks
@@ -154,6 +165,12 @@ draws_progress()
     done
 }
 
+# More is learnt than what is usual.
+learns_more()
+{
+    cp "$work/r/log.jsonl" "$work/b" && rm -rf "$work/r" && talk --chat_template "$work/form.json" "$@" || return 1
+    [ "$(numbers loss "$work/b" | head -n 1)" != "$(numbers loss "$work/r/log.jsonl" | head -n 1)" ]
+}
 # evaluations_are STEP...: those of log.jsonl
 evaluations_are() { [ "$(grep eval_loss "$work/r/log.jsonl" | sed 's/^{"step": \([0-9]*\).*/\1/' | tr '\n' ' ')" = "$* " ]; }
 stopped_at() { steps_are "$1" && says early stopping after step "$1" && has README.md; }
@@ -235,6 +252,12 @@ max_predict_samples | glue --task_name sst2 --do_train --do_predict --test_file 
 max_seq_length | glue --task_name sst2 --max_seq_length 9 | says samples of at most 9
 max_seq_length | --max_seq_length 9 | says the length of blocks of text is --block_size
 pad_to_max_length | glue --task_name sst2 --pad_to_max_length false | holds training_args.json \"pad_to_max_length\":.false
+max_seq_length | talk --chat_template $work/form.json --max_seq_length 20 | says samples of at most 20
+chat_template | talk --chat_template $work/form.json | has chat_template.jinja
+chat_template | --chat_template chatml | says is for instruction data
+completion_only_loss | talk --chat_template $work/form.json --completion_only_loss false | learns_more
+assistant_only_loss | talk --train_file $work/messages.jsonl --chat_template $work/form.json --assistant_only_loss false | learns_more --train_file $work/messages.jsonl
+packing | talk --chat_template $work/form.json --packing | says 2 samples of at most 24
 label_smoothing_factor | --label_smoothing_factor 0.1 | weights_differ
 lora_r | adapt --lora_r 3 | adapter_differs
 lora_alpha | adapt --lora_alpha 3 | adapter_differs
@@ -342,7 +365,7 @@ while IFS='|' read -r option arguments wanted; do
     # shellcheck disable=SC2086
     set -- $arguments
     case $1 in
-    bare | glue | adapt | pair | late) "$@" ;;
+    bare | glue | talk | adapt | packs | pair | late) "$@" ;;
     *) run r "$@" ;;
     esac
     # shellcheck disable=SC2086
