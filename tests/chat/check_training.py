@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds txtrain on conversations against transformers: a small Llama with the same weights over the same rows, the loss
+over what the assistant says, by a published chat template and its own labels; the folder that txtrain leaves renders the
+same in transformers; evaluation over answers, packed and not.
+
+    check_training.py TXTRAIN      exit status 77: something is missing
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../transformers"))
+from checks import check, status  # noqa: E402
+from published import CHATML  # noqa: E402
+
+STEPS, ROWS, LENGTH, RATE = 20, 3, 48, 2e-3
+
+
+def conversations():
+    words = "red blue green cat dog d\u00e9j\u00e0 \u65e5\u672c two three".split()
+    for i in range(STEPS * ROWS):
+        talk = []
+        for turn in range(1 + i % 2):
+            text = " ".join(words[(i * 5 + turn + k) % len(words)] for k in range(1 + (i + turn) % 4))
+            talk += [{"role": "user", "content": "say " + text}, {"role": "assistant", "content": text}]
+        yield talk
+
+
+def sample(tokenizer, talk):
+    """Ids and labels (not shifted) of a conversation, cut at its end."""
+    text = tokenizer.apply_chat_template(talk, chat_template=CHATML, tokenize=False)
+    spans = []
+    for i, message in enumerate(talk):
+        if message["role"] == "assistant":
+            begin = len(tokenizer.apply_chat_template(talk[:i], chat_template=CHATML, tokenize=False,
+                                                      add_generation_prompt=True))
+            end = len(tokenizer.apply_chat_template(talk[:i + 1], chat_template=CHATML, tokenize=False))
+            spans.append((begin, end - 1))
+    made = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    labels = [i if any(a < end and b > begin for begin, end in spans) else -100
+              for i, (a, b) in zip(made["input_ids"], made["offset_mapping"])]
+    return made["input_ids"][:LENGTH], labels[:LENGTH]
+
+
+def loss_of(model, samples):
+    """Sum over the labels, and their number."""
+    longest = max(len(ids) for ids, _ in samples)
+    ids = torch.tensor([i + [0] * (longest - len(i)) for i, _ in samples])
+    labels = torch.tensor([t + [-100] * (longest - len(t)) for _, t in samples])
+    mask = torch.tensor([[1] * len(i) + [0] * (longest - len(i)) for i, _ in samples])
+    logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1]
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100,
+                                             reduction="sum"), (labels[:, 1:] != -100).sum()
+
+
+def train(model, samples):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
+    losses = []
+    for step in range(STEPS):
+        total, count = loss_of(model, samples[step * ROWS:(step + 1) * ROWS])
+        optimizer.zero_grad()
+        (total / count).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append((total / count).item())
+    return losses
+
+
+def run(folder, output, *options):
+    done = subprocess.run([sys.argv[1], "--model_name_or_path", folder, "--train_file", folder + "/train.jsonl",
+                           "--output_dir", output, "--max_length", str(LENGTH), "--disable_tqdm", "--save_strategy", "no",
+                           "--per_device_train_batch_size", str(ROWS), "--max_steps", str(STEPS), "--learning_rate",
+                           str(RATE), "--lr_scheduler_type", "constant", "--train_sampling_strategy", "sequential",
+                           "--validation_file", folder + "/train.jsonl", "--overwrite_output_dir", *options],
+                          capture_output=True, text=True, check=False)
+    check(done.returncode == 0, done.stderr)
+    with open(output + "/log.jsonl", encoding="utf-8") as file:
+        losses = [json.loads(line)["loss"] for line in file if '"loss"' in line]
+    with open(output + "/eval_results.json", encoding="utf-8") as file:
+        return losses, json.load(file)["eval_loss"]
+
+
+def near(a, b, what, tolerance=1e-4):
+    check(len(a) == len(b) and all(abs(x - y) < tolerance for x, y in zip(a, b)), f"{what}: {a} are not {b}")
+
+
+def main():
+    torch.manual_seed(3)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as output:
+        tokenizer = AutoTokenizer.from_pretrained(HERE + "/golden")
+        tokenizer.save_pretrained(folder)
+        config = LlamaConfig(vocab_size=342, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+                             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
+                             tie_word_embeddings=False)
+        LlamaForCausalLM(config).save_pretrained(folder)
+        with open(folder + "/train.jsonl", "w", encoding="utf-8") as file:
+            for talk in conversations():
+                file.write(json.dumps({"messages": talk}) + "\n")
+        samples = [sample(tokenizer, talk) for talk in conversations()]
+        check(any(len(ids) == LENGTH for ids, _ in samples), "no conversation is cut")
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        ours, evaluated = run(folder, output, "--chat_template", "chatml")
+        near(ours, train(model, samples), "losses of training")
+        with torch.no_grad():
+            total, count = loss_of(AutoModelForCausalLM.from_pretrained(output), samples)
+        near([evaluated], [(total / count).item()], "eval_loss")
+        saved = AutoTokenizer.from_pretrained(output)
+        for talk in conversations():
+            check(saved.apply_chat_template(talk, return_dict=False, add_generation_prompt=True) ==
+                  tokenizer.apply_chat_template(talk, chat_template=CHATML, return_dict=False,
+                                                add_generation_prompt=True), f"the saved template: {talk}")
+        # The template is known by the folder now; packed samples give the same.
+        for packing in ("false", "true"):
+            _, again = run(output, output + "/again", "--do_eval", "--packing", packing, "--train_file",
+                           folder + "/train.jsonl", "--validation_file", folder + "/train.jsonl", "--learning_rate", "0",
+                           "--do_train")
+            near([again], [evaluated], f"eval_loss, packing {packing}", 1e-5)
+        print(f"{STEPS} steps, {count} labels, eval_loss {evaluated}")
+    return status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
