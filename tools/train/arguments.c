@@ -23,8 +23,8 @@ tx_cli tx_train_arguments(void)
     return (tx_cli){
         .name = "txtrain",
         .usage = "txtrain [ARGUMENTS.json] --train_file FILE --output_dir DIR [options]",
-        .about = "Trains GPT-2, Llama, Mistral, Qwen2 or Qwen3 on a text, or BERT on texts with labels, and writes a\n"
-                 "Hugging Face model folder.\n"
+        .about = "Trains GPT-2, Llama, Mistral, Qwen2 or Qwen3 on a text or on conversations, or BERT on texts with\n"
+                 "labels, and writes a Hugging Face model folder.\n"
                  "Options are those of transformers' Trainer; in their names - and _ are the same.",
         .options = tx_job_table.option,
         .count = tx_job_table.count,
