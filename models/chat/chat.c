@@ -149,7 +149,7 @@ static tx_status find_end(tx_chat *chat, const tx_reporter *report)
 
 static tx_status make(tx_chat *chat, const char *name, const tx_reporter *report)
 {
-    TX_TRY(tx_fail_in(choose(chat, name), "chat template"));
+    TX_TRY(choose(chat, name));
     TX_TRY(find_ends(chat));
     TX_TRY(keep_tokens(chat));
     return find_end(chat, report);

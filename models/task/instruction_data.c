@@ -116,9 +116,8 @@ typedef struct reading {
     const char *path;
     const tx_data_options *options;
     objects objects;
-    size_t begin, end;   /* objects that are used */
-    tx_chat plain;       /* of texts as they are */
-    const tx_chat *chat; /* NULL: none so far */
+    size_t begin, end; /* objects that are used */
+    tx_chat plain;     /* of texts as they are */
     tx_encoder *encoder;
     tx_conversation conversation;
     tx_chat_text text;
@@ -149,14 +148,18 @@ static tx_status need_chat(reading *r, tx_instruction_data *d)
     return status;
 }
 
+/* Whether the texts are taken as they are. */
+static bool is_plain(const reading *r)
+{
+    return r->conversation.form == TX_CHAT_PLAIN && !r->options->chat_template;
+}
+
 /* The ids of the conversation that was read, and which of them are learnt. */
-static tx_status encode(reading *r, tx_instruction_data *d)
+static tx_status encode(reading *r, const tx_instruction_data *d)
 {
     const tx_data_options *o = r->options;
     const tx_chat_form form = r->conversation.form;
-    const bool plain = form == TX_CHAT_PLAIN && !o->chat_template;
-    if (!plain)
-        TX_TRY(need_chat(r, d));
+    const bool plain = is_plain(r);
     const tx_chat *chat = plain ? &r->plain : d->chat;
     TX_TRY(plain ? tx_chat_render_plain(chat, &r->conversation, &r->text)
                  : tx_chat_render(chat, &r->conversation, false, &r->text));
@@ -172,7 +175,7 @@ static tx_status add_sample(reading *r, tx_instruction_data *d)
 {
     const tx_data_options *o = r->options;
     const size_t before = d->ids.count;
-    if (r->conversation.form == TX_CHAT_PLAIN && !o->chat_template)
+    if (is_plain(r))
         TX_TRY(add_beginning(o->tokenizer, &d->ids));
     const size_t begun = d->ids.count - before, most = (size_t)o->block;
     const size_t all = begun + r->ids.count, size = all < most ? all : most;
@@ -198,22 +201,29 @@ static tx_status add_sample(reading *r, tx_instruction_data *d)
     return TX_OK;
 }
 
+/* What is wrong with an object is told with its place, what is wrong with the template without. */
 static tx_status read_one(reading *r, size_t number, tx_instruction_data *d)
 {
-    tx_json *own = NULL;
+    tx_json *own = NULL; /* which holds the conversation's texts */
     const tx_json *object;
+    bool of_object = true;
     tx_status status = read_object(&r->objects, number, &own, &object);
     TX_THEN(status, tx_conversation_read(object, true, &r->conversation));
+    if (!status && !is_plain(r)) {
+        status = need_chat(r, d);
+        of_object = status == TX_OK;
+    }
     TX_THEN(status, encode(r, d));
     tx_json_free(own);
-    if (status == TX_FORMAT && r->bad < r->options->skip_bad) {
+    if (status == TX_FORMAT && of_object && r->bad < r->options->skip_bad) {
         r->first_bad = r->bad++ ? r->first_bad : (int64_t)number;
         return TX_OK;
     }
     TX_THEN(status, add_sample(r, d));
-    const char *what = r->objects.array ? "element" : "line";
-    return tx_fail_in(status, "%s %" PRId64, what,
-                      r->objects.array ? (int64_t)number + 1 : r->objects.lines[number].number);
+    if (!of_object)
+        return status;
+    return r->objects.array ? tx_fail_in(status, "element %zu", number + 1)
+                            : tx_fail_in(status, "line %" PRId64, r->objects.lines[number].number);
 }
 
 static tx_status choose_part(reading *r)
