@@ -18,10 +18,12 @@ enum { BLOCK = 96, SAMPLES = 23 };
 static const char *device = "cpu";
 
 static const char *const architectures[] = {
-    "{\"model_type\": \"gpt2\", \"vocab_size\": 257, \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 3, \"n_positions\": "
+    "{\"model_type\": \"gpt2\", \"initializer_range\": 0.3, \"vocab_size\": 257, \"n_embd\": 24, \"n_layer\": 2, "
+    "\"n_head\": 3, \"n_positions\": "
     "96, "
     "\"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0, \"bos_token_id\": 256, \"eos_token_id\": 256}",
-    "{\"model_type\": \"llama\", \"vocab_size\": 257, \"hidden_size\": 24, \"intermediate_size\": 40, "
+    "{\"model_type\": \"llama\", \"initializer_range\": 0.3, \"vocab_size\": 257, \"hidden_size\": 24, "
+    "\"intermediate_size\": 40, "
     "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, "
     "\"max_position_embeddings\": 96, \"bos_token_id\": null, \"eos_token_id\": 256}",
 };

@@ -79,6 +79,8 @@ awk 'BEGIN { for (i = 0; i < 6; i++) print "greet the dog" }' | chat > "$work/ou
 awk 'BEGIN { for (i = 0; i < 90; i++) printf "dog "; print "" }' | chat > "$work/out"
 [ ! -s "$work/out" ] && grep -q "say it shorter" "$work/err" || fail "words that are too long"
 outcome 1 "line 1" chat --prompts "$work/model/config.json"
+awk 'BEGIN { print "{\"prompt\": \"a\"}"; printf "{\"prompt\": \""; for (i = 0; i < 90; i++) printf "dog "; print "\"}" }' > "$work/wide.jsonl"
+outcome 1 "line 2: the conversation has" chat --prompts "$work/wide.jsonl"
 outcome 1 "chatml, qwen" chat --chat_template gpt --prompt a
 outcome 2 "--chat" "$bin/txgen" --model "$work/learnt" --system a
 

@@ -28,6 +28,9 @@ static tx_status add(waiting *w, tx_json *object, const tx_conversation *said)
     tx_status status = tx_array_reserve(&w->object, &w->room[0], w->count + 1, sizeof *w->object, "conversations");
     TX_THEN(status, tx_array_reserve(&w->prompt, &w->room[1], w->count + 1, sizeof *w->prompt, "conversations"));
     TX_THEN(status, txgen_chat_ids(w->chat, said, &ids));
+    if (!status && (int64_t)ids.count >= tx_lm_positions(w->chat->lm))
+        status = tx_fail(TX_INVALID, "the conversation has %zu tokens, the model %" PRId64 " positions", ids.count,
+                         tx_lm_positions(w->chat->lm));
     if (status) {
         free(ids.id);
         tx_json_free(object);
