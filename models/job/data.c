@@ -80,7 +80,7 @@ static tx_status suit_instructions(tx_job *j)
         if (!is_given(j, "max_seq_length") && !j->inherited)
             j->set.max_seq_length = positions < INSTRUCTION_LENGTH ? positions : INSTRUCTION_LENGTH;
         if (!is_given(j, "pad_to_max_length") && !j->inherited)
-            j->set.pad_to_max_length = false;
+            j->set.pad_to_max_length = j->set.packing;
         return TX_OK;
     }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -167,7 +167,11 @@ static tx_status open_samples(tx_job *j, const char *path, tx_data_split split, 
         return status;
     in->task = samples->task;
     tx_job_note(j, "%s %s: %" PRId64 " tokens, %" PRId64 " %s %" PRId64, names[split], path, samples->tokens,
-                samples->count, in->task->of_texts ? "samples of at most" : "blocks of", in->block);
+                samples->count,
+                in->task == &tx_instruction_packed ? "rows of at most"
+                : in->task->of_texts               ? "samples of at most"
+                                                   : "blocks of",
+                in->block);
     return TX_OK;
 }
 

@@ -56,7 +56,7 @@ static const tx_option options[] = {
     CHOICE("task_name", task, task_words, "a task of GLUE: files are .csv, .tsv or .jsonl with its columns, or sentence1 and sentence2, or sentence, and label; instruction: conversations; auto: what the model is for, and what a .jsonl file has"),
     TEXT("test_file", test_file, "FILE", "what to predict the labels of"),
     WHOLE("max_seq_length", max_seq_length, 1, 1 << 24, "tokens of a text or a pair with a label, special ones included, or of a conversation (1024 unless given); what is longer is cut"),
-    FLAG("pad_to_max_length", pad_to_max_length, "rows are all of max_seq_length; else a batch is as long as its longest row, rounded up to one of 8 lengths, as those of conversations unless given"),
+    FLAG("pad_to_max_length", pad_to_max_length, "rows are all of max_seq_length; else a batch is as long as its longest row, rounded up to one of 8 lengths, as those of conversations unless given or packed"),
     TEXT("chat_template", chat_template, "NAME|FILE", "how conversations become text: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a .json file (docs/TRAINING.md); otherwise the model's own"),
     FLAG("completion_only_loss", completion_only, "of a prompt and its completion, or an instruction and its output, learn the latter alone"),
     FLAG("assistant_only_loss", assistant_only, "of messages learn what the assistant says alone"),

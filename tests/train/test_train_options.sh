@@ -257,7 +257,7 @@ chat_template | talk --chat_template $work/form.json | has chat_template.jinja
 chat_template | --chat_template chatml | says is for instruction data
 completion_only_loss | talk --chat_template $work/form.json --completion_only_loss false | learns_more
 assistant_only_loss | talk --train_file $work/messages.jsonl --chat_template $work/form.json --assistant_only_loss false | learns_more --train_file $work/messages.jsonl
-packing | talk --chat_template $work/form.json --packing | says 2 samples of at most 24
+packing | talk --chat_template $work/form.json --packing | says 2 rows of at most 24
 label_smoothing_factor | --label_smoothing_factor 0.1 | weights_differ
 lora_r | adapt --lora_r 3 | adapter_differs
 lora_alpha | adapt --lora_alpha 3 | adapter_differs

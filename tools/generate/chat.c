@@ -166,15 +166,41 @@ static tx_status add_said(tx_conversation *conversation, tx_chat_role role, cons
     return status;
 }
 
-/* The ids of the conversation, which loses its oldest turns where no room for an answer would be left; `*most` is what
- * is then left for it, 0: what was said last is too long by itself, and forgotten. */
-static tx_status fit(const txgen_chat *c, tx_conversation *conversation, tx_ids *ids, int64_t *most)
+/* Positions that there are for a conversation and an answer, and how many of them an answer should have. */
+static int64_t room_of(const txgen_chat *c, int64_t *room)
 {
     const bool limited = tx_lm_is_limited(c->lm, &c->how);
     const int64_t positions = limited ? c->how.max_length : tx_lm_positions(c->lm), asked = c->how.max_new_tokens;
-    const int64_t room = asked >= 0 && asked < positions / 4 ? asked : positions / 4 > 0 ? positions / 4 : 1;
+    *room = asked >= 0 && asked < positions / 4 ? asked : positions / 4 > 0 ? positions / 4 : 1;
+    return positions;
+}
+
+/* Whether what was said last leaves room for a token; else it is forgotten, which is told. */
+static tx_status check_last(const txgen_chat *c, tx_conversation *conversation, tx_ids *ids, bool *fits)
+{
+    tx_conversation alone = {0};
+    int64_t room;
+    const int64_t positions = room_of(c, &room);
+    tx_status status = txgen_chat_begin(c, &alone);
+    TX_THEN(status, tx_conversation_add(&alone, &conversation->message[conversation->count - 1]));
+    TX_THEN(status, txgen_chat_ids(c, &alone, ids));
+    tx_conversation_free(&alone);
+    *fits = (int64_t)ids->count < positions;
+    if (!status && !*fits) {
+        fprintf(stderr, "txgen: that is %zu tokens, and the model sees %" PRId64 ": say it shorter\n", ids->count,
+                positions);
+        drop_oldest(conversation, conversation->count - 1);
+    }
+    return status;
+}
+
+/* The ids of the conversation, which loses its oldest turns where too little room for an answer would be left, and the
+ * most tokens of that. */
+static tx_status fit(const txgen_chat *c, tx_conversation *conversation, tx_ids *ids, int64_t *most)
+{
+    int64_t turns = 0, room;
+    const int64_t positions = room_of(c, &room), asked = c->how.max_new_tokens;
     const size_t first = c->system != NULL;
-    int64_t turns = 0;
     TX_TRY(txgen_chat_ids(c, conversation, ids));
     for (; (int64_t)ids->count + room > positions && conversation->count > first + 1; turns++) {
         drop_oldest(conversation, first);
@@ -186,14 +212,7 @@ static tx_status fit(const txgen_chat *c, tx_conversation *conversation, tx_ids 
                 " turns are left out; /reset begins anew\n",
                 positions, turns);
     *most = positions - (int64_t)ids->count;
-    if (*most > 0) {
-        *most = asked >= 0 && asked < *most ? asked : *most;
-        return TX_OK;
-    }
-    fprintf(stderr, "txgen: that is %zu tokens, and the model sees %" PRId64 ": say it shorter\n", ids->count,
-            positions);
-    *most = 0;
-    forget(c, conversation);
+    *most = asked >= 0 && asked < *most ? asked : *most;
     return TX_OK;
 }
 
@@ -201,10 +220,12 @@ static tx_status reply(txgen_chat *c, tx_conversation *conversation, const char 
 {
     tx_ids ids = {0};
     int64_t most = 0;
+    bool fits = false;
     tx_status status = add_said(conversation, TX_CHAT_USER, line, size);
-    TX_THEN(status, fit(c, conversation, &ids, &most));
-    if (!status && most > 0) {
-        status = answer(c, &ids, most);
+    TX_THEN(status, check_last(c, conversation, &ids, &fits));
+    if (!status && fits) {
+        status = fit(c, conversation, &ids, &most);
+        TX_THEN(status, answer(c, &ids, most));
         TX_THEN(status, add_said(conversation, TX_CHAT_ASSISTANT, c->answer.data, c->answer.size));
     }
     free(ids.id);
