@@ -113,8 +113,8 @@ const tx_cli txgen_program = {
     .name = "txgen",
     .usage = "txgen --model DIR [--prompt TEXT] [options]",
     .about =
-        "Continues texts with a model, or measures how well it predicts one. Options are named as in transformers; - "
-        "and _ are the same in names.",
+        "Continues texts or conversations with a model, or measures how well it predicts one. Options are named as in "
+        "transformers; - and _ are the same in names.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
