@@ -31,6 +31,7 @@ set(directions
     "^comm/|^((${basics})$|comm/)"
     "^models/|^(api/|models/|comm/(comm|watch|topology/(topology|placement|rates|measure))\\.h$)"
     "^tools/bench/|^(api/|models/|tools/(cli|process|bench)/|${comm_public}$|tests/ops/conformance\\.h$)"
+    "^tools/convert/|^(api/|models/|tools/(cli|convert)/|${comm_public}$)"
     "^tools/generate/|^(api/|models/|tools/(cli|generate)/|${comm_public}$)"
     "^tools/launch/|^(api/|models/|tools/(cli|process|launch)/|${comm_public}$)"
     "^tools/process/|^(api/|tools/(cli|process)/)"

@@ -10,7 +10,8 @@ set(CPACK_PACKAGE_DESCRIPTION
 OpenCL driver, from and to the files of Hugging Face. The package holds the library with
 its headers, and the programs
  txtrain (trains), txgen (continues texts and measures perplexity),
- txlaunch (starts jobs of many ranks), txsearch (finds good settings), txtok (tokenizers), txmem (memory of a run),
+ txlaunch (starts jobs of many ranks), txsearch (finds good settings), txtok (tokenizers), txconvert (GGUF files),
+ txmem (memory of a run),
  txplot (curves), txtopo (how devices are tied together), txcheck (judges files and devices),
  txtune (chooses kernels) and txbench (measures).")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)

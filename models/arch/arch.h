@@ -29,9 +29,11 @@ typedef struct tx_config {
     int64_t bos_token_id, eos_token_id; /* -1: none */
     bool new_head;                      /* the weights are of another head: what this one has besides is new */
     tx_json *source;                    /* the file it was read from, whose other keys are kept; or NULL */
-    tx_dtype
-        packed; /* NF4 or NF4_DOUBLE: matrices in blocks that are frozen, without an adapter all, are stored so; F32 */
-    tx_lora *lora; /* an adapter, with which parameters are frozen (lora.h), its own; or NULL */
+    /* NF4 or NF4_DOUBLE: matrices in blocks that are frozen, without an adapter all, are stored so; F32: as they are. */
+    tx_dtype packed;
+    tx_lora *lora;          /* an adapter, with which parameters are frozen (lora.h), its own; or NULL */
+    bool teacher;           /* beside a model that is trained: frozen, named by TX_WEIGHTS_TEACHER */
+    tx_dtype teacher_dtype; /* what its matrices are stored in */
 } tx_config;
 
 /* ---- Configuration (config.c) ------------------------------------------------------------------------ */
@@ -42,6 +44,8 @@ tx_status tx_config_preset(const char *name, tx_config **config);
  * defaults; wrong types and values, and keys that change the mathematics in a way that is not implemented, are refused
  * by name. The caller frees it. */
 tx_status tx_config_read(const char *path, tx_config **config);
+/* The same from JSON, which the configuration takes over, also on failure. */
+tx_status tx_config_of_json(tx_json *json, tx_config **config);
 /* Gives the configuration another head of its type; TX_UNSUPPORTED where TX has none. */
 tx_status tx_config_set_head(tx_config *config, tx_head head);
 /* A copy without the file that it was read from, and without adapter. */
@@ -59,7 +63,7 @@ void tx_config_free(tx_config *config); /* NULL is fine */
 
 /* ---- Parameters and graph (arch.c) ------------------------------------------------------------------- */
 
-#define TX_ARCH_NAME 64
+#define TX_ARCH_NAME 80
 /* The vocabulary is padded to a multiple of this in memory: 50257 -> 50304. */
 #define TX_VOCAB_MULTIPLE 128
 int64_t tx_arch_padded_vocab(const tx_config *config);

@@ -273,15 +273,11 @@ static void drop_foreign_ids(tx_config *config)
         config->eos_token_id = -1;
 }
 
-tx_status tx_config_read(const char *path, tx_config **config)
+tx_status tx_config_of_json(tx_json *json, tx_config **config)
 {
     const tx_architecture *architecture;
     tx_config *made = NULL;
-    tx_json *json;
-    tx_status status = tx_json_read(path, CONFIG_LIMIT, &json);
-    if (status)
-        return status;
-    status = choose(json, &architecture);
+    tx_status status = choose(json, &architecture);
     if (!status)
         status = tx_config_copy(architecture->defaults, &made);
     if (!status) {
@@ -291,12 +287,19 @@ tx_status tx_config_read(const char *path, tx_config **config)
     if (status) {
         tx_config_free(made);
         tx_json_free(json);
-        return tx_fail_in(status == TX_INVALID ? TX_FORMAT : status, "%s", path);
+        return status == TX_INVALID ? TX_FORMAT : status;
     }
     made->source = json;
     drop_foreign_ids(made);
     *config = made;
     return TX_OK;
+}
+
+tx_status tx_config_read(const char *path, tx_config **config)
+{
+    tx_json *json;
+    TX_TRY(tx_json_read(path, CONFIG_LIMIT, &json));
+    return tx_fail_in(tx_config_of_json(json, config), "%s", path);
 }
 
 /* Adds one "key=value" to `json`. */

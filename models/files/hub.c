@@ -280,7 +280,12 @@ static tx_status find(search *s, char **folder)
 tx_status tx_hub_model(const char *name, char **folder)
 {
     search s = {.name = name};
-    return tx_file_exists(name) ? copy(name, folder) : find(&s, folder);
+    const size_t length = strlen(name);
+    if (!tx_file_exists(name))
+        return find(&s, folder);
+    if (length > 5 && strcmp(name + length - 5, ".gguf") == 0)
+        return tx_fail(TX_UNSUPPORTED, "%s: a GGUF file: txconvert %s --to DIR makes a model folder of it", name, name);
+    return copy(name, folder);
 }
 
 tx_status tx_hub_dataset(const char *name, const char *config, char **folder)

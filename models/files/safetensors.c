@@ -50,7 +50,7 @@ static const tx_magic magics[] = {
     {"\x80\x04", "a Python pickle: convert it to safetensors"},
     {"\x80\x05", "a Python pickle: convert it to safetensors"},
     {"PK\x03\x04", "a zip archive (PyTorch's .bin and .pt files are pickles in one): convert it to safetensors"},
-    {"GGUF", "a GGUF file, not safetensors"},
+    {"GGUF", "a GGUF file, not safetensors: txconvert makes a model folder of it"},
     {"\x89HDF", "an HDF5 file, not safetensors"},
     {"\x1f\x8b", "gzip-compressed: unpack it first"},
 };

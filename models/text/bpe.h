@@ -229,6 +229,9 @@ tx_status tx_bpe_read_merge(tx_tokenizer *tokenizer, const tx_json *vocab, const
                             const char *right, size_t right_size);
 /* Reads one added token from an object of its text and flags. `vocab` tells which words the model has. */
 tx_status tx_bpe_read_added(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *token, int64_t id);
+/* The token that tokenizer_config.json (NULL: there is none) gives a role, "bos_token": a text, or an object that holds
+ * one; NULL where it names none. */
+tx_status tx_tokenizer_role(const tx_json *config, const char *role, const char **text);
 /* Reads tokenizer.json. */
 tx_status tx_tokenizer_read(tx_tokenizer *tokenizer, const tx_json *json);
 

@@ -66,8 +66,7 @@ static tx_status read_sources(tx_tokenizer *t, const char *path)
 
 /* ---- tokenizer_config.json ------------------------------------------------------------------------- */
 
-/* A token that the configuration names: a text, or an object that holds one; NULL where it names none. */
-static tx_status named_token(const tx_json *config, const char *role, const char **text)
+tx_status tx_tokenizer_role(const tx_json *config, const char *role, const char **text)
 {
     tx_json *object;
     *text = NULL;
@@ -81,9 +80,9 @@ static tx_status named_token(const tx_json *config, const char *role, const char
 static tx_status find_ends(tx_tokenizer *t, const tx_json *config)
 {
     const char *text;
-    TX_TRY(named_token(config, "bos_token", &text));
+    TX_TRY(tx_tokenizer_role(config, "bos_token", &text));
     t->begin = text ? tx_tokenizer_find(t, text) : -1;
-    TX_TRY(named_token(config, "eos_token", &text));
+    TX_TRY(tx_tokenizer_role(config, "eos_token", &text));
     t->end = tx_tokenizer_find(t, text ? text : TX_END_OF_TEXT);
     if (text && t->end < 0)
         return tx_fail(TX_FORMAT, "eos_token %.40s is not in the vocabulary", text);
@@ -174,7 +173,7 @@ static tx_status read_config_tokens(tx_tokenizer *t, const tx_json *vocab, const
     }
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         const char *text;
-        TX_TRY(named_token(config, roles[i], &text));
+        TX_TRY(tx_tokenizer_role(config, roles[i], &text));
         const int32_t id = text ? tx_tokenizer_find(t, text) : -1;
         if (text && id < 0)
             return tx_fail(TX_UNSUPPORTED, "%s %.40s is not in vocab.json: save the tokenizer as tokenizer.json",

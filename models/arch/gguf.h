@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Model folders to GGUF files, as llama.cpp runs them, and back: names and forms are those of gguf.def. */
+#ifndef TX_ARCH_GGUF_H
+#define TX_ARCH_GGUF_H
+
+#include "models/arch/arch.h"
+#include "models/arch/rope.h"
+#include "models/files/gguf.h"
+
+/* Writes a model folder's weights, configuration and tokenizer as one file, whole or not at all. Weights become
+ * `dtype`, but for what llama.cpp wants in fp32 (vectors, tables of positions); of q8_0, rows that are no whole blocks
+ * become fp16. Weights that do not fit the configuration or are not finite are refused, as are a model and a tokenizer
+ * that llama.cpp would compute in another way. At most the largest matrix that is turned is in memory. `report` may be
+ * NULL. */
+tx_status tx_gguf_export(const char *folder, const char *path, tx_gguf_dtype dtype, const tx_reporter *report);
+/* Writes a file's contents as a folder that transformers loads: config.json, model.safetensors of `dtype` (F32, F16 or
+ * BF16; F32 holds every value as it is), tokenizer.json. A folder that holds a model already is refused. config.json is
+ * written last. */
+tx_status tx_gguf_import(const char *path, const char *folder, tx_dtype dtype, const tx_reporter *report);
+
+/* ---- For these two --------------------------------------------------------------------------------------- */
+
+typedef enum tx_gguf_family { TX_GGUF_GPT2, TX_GGUF_LLAMA } tx_gguf_family;
+typedef enum tx_gguf_form { TX_GGUF_PLAIN, TX_GGUF_TURNED, TX_GGUF_QUERIES, TX_GGUF_KEYS } tx_gguf_form;
+typedef enum tx_gguf_kind { TX_GGUF_INT, TX_GGUF_NUMBER } tx_gguf_kind;
+typedef enum tx_gguf_otherwise { TX_GGUF_NOTHING, TX_GGUF_FOUR_WIDTHS, TX_GGUF_HEADS } tx_gguf_otherwise;
+
+typedef struct tx_gguf_type {
+    const char *type, *architecture;
+    tx_gguf_family family;
+    bool pairs;
+} tx_gguf_type;
+
+typedef struct tx_gguf_key {
+    tx_gguf_family family;
+    const char *key, *name;
+    tx_gguf_kind kind;
+    tx_gguf_otherwise otherwise;
+} tx_gguf_key;
+
+typedef struct tx_gguf_fixed {
+    const char *type, *name;
+    bool value;
+} tx_gguf_fixed;
+
+/* The tables; a NULL ends each. */
+extern const tx_gguf_type tx_gguf_types[];
+extern const tx_gguf_key tx_gguf_keys[];
+extern const tx_gguf_fixed tx_gguf_fixed_keys[];
+
+/* Room for "qwen2.attention.layer_norm_rms_epsilon" and all others; the key of an architecture. */
+#define TX_GGUF_KEY_ROOM 96
+#define TX_GGUF_NAME_ROOM 72
+char *tx_gguf_key_of(char key[TX_GGUF_KEY_ROOM], const char *architecture, const char *rest);
+
+/* Frequencies of rotary positions that are scaled as "llama3" are a tensor, a factor a pair. */
+#define TX_GGUF_ROPE_FACTORS "rope_freqs.weight"
+void tx_gguf_rope_factors(const tx_rope_config *rope, int64_t pairs, float *factors);
+/* Rotary positions to a file's values, and to config.json's: what the file has as "linear" or "yarn", or as factors of
+ * `pairs` pairs (NULL: none). */
+void tx_gguf_put_rope(tx_gguf_writer *writer, const char *architecture, const tx_rope_config *rope, int64_t size);
+tx_status tx_gguf_get_rope(const tx_gguf_file *file, const char *architecture, const float *factors, int64_t pairs,
+                           tx_json *config);
+
+/* How a tensor lies in one kind of file and in the other. */
+typedef struct tx_gguf_layout {
+    char name[TX_GGUF_NAME_ROOM]; /* in GGUF files */
+    tx_gguf_form form;
+    int64_t heads;       /* of the rows, where these go in pairs */
+    int64_t rows, width; /* of what is written; of a vector each row is one number */
+} tx_gguf_layout;
+
+/* The layout of the tensor that Hugging Face's files call `param`; TX_UNSUPPORTED where GGUF has none. `shape` is that
+ * of Hugging Face's, `to_gguf` says which is written. `heads`, `of_kv`: of queries, of keys. */
+tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const tx_shape *shape, bool to_gguf,
+                            int64_t heads, int64_t of_kv, tx_gguf_layout *layout);
+
+/* Reads elements of a tensor; takes the next ones of what is written. */
+typedef tx_status tx_gguf_source(const void *from, int32_t index, int64_t first, int64_t count, float *data);
+typedef tx_status tx_gguf_sink(void *to, float *data, int64_t count);
+
+/* Copies a tensor in the other kind's order. Pieces are whole rows, or whole blocks of one; `buffer` holds
+ * TX_WEIGHTS_CHUNK. */
+typedef struct tx_gguf_copy {
+    tx_gguf_source *read;
+    tx_gguf_sink *take;
+    const void *from;
+    void *to;
+    float *buffer;
+    bool to_gguf;
+} tx_gguf_copy;
+tx_status tx_gguf_copy_tensor(const tx_gguf_copy *copy, const tx_gguf_layout *layout, int32_t index);
+
+#endif

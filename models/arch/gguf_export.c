@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From a model folder to a GGUF file. */
+#include "models/arch/gguf.h"
+
+#include "models/arch/find.h"
+#include "models/text/tokenizer_gguf.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POSITIONS "position_embd.weight"
+#define QUANTIZATION_VERSION 2
+
+typedef struct exporting {
+    const char *folder;
+    tx_gguf_dtype dtype;
+    const tx_reporter *report;
+    const tx_gguf_type *type;
+    tx_config *config;
+    tx_json *json; /* of the configuration, complete */
+    tx_weights *weights;
+    tx_tokenizer *tokenizer;
+    int32_t pieces;
+    tx_weights_piece *piece;
+    int32_t *source; /* of each piece, the tensor in the weights */
+    tx_gguf_layout *layout;
+    tx_gguf_tensor *tensor; /* of each piece, behind one of rotary factors if there are any */
+    int32_t tensors;
+    float *factors; /* NULL: none */
+    int64_t head_size, kv_heads;
+    tx_rope_config rope;
+    float *buffer;
+    void *bytes;
+    tx_gguf_writer *writer;
+} exporting;
+
+/* ---- What can be written ----------------------------------------------------------------------------- */
+
+static tx_status find_type(exporting *e)
+{
+    const char *type = e->config->architecture->type;
+    const tx_gguf_type *row = tx_gguf_types;
+    while (row->type && strcmp(row->type, type) != 0)
+        row++;
+    if (!row->type || e->config->architecture->head != TX_HEAD_CAUSAL_LM)
+        return tx_fail(TX_UNSUPPORTED, "%s: GGUF files are written of gpt2, llama, mistral, qwen2 and qwen3",
+                       e->config->architecture->class_name);
+    e->type = row;
+    return TX_OK;
+}
+
+static tx_status check_fixed(const exporting *e)
+{
+    const char *activation;
+    for (const tx_gguf_fixed *fixed = tx_gguf_fixed_keys; fixed->type; fixed++) {
+        bool value = fixed->value;
+        if (strcmp(fixed->type, e->type->type) == 0 && tx_json_has(e->json, fixed->name))
+            TX_TRY(tx_json_get_bool(e->json, fixed->name, &value));
+        if (value != fixed->value)
+            return tx_fail(TX_UNSUPPORTED, "%s: llama.cpp computes as if it were %s", fixed->name,
+                           fixed->value ? "true" : "false");
+    }
+    if (e->type->family != TX_GGUF_GPT2)
+        return TX_OK;
+    TX_TRY(tx_json_get_string(e->json, "activation_function", &activation));
+    if (strcmp(activation, "gelu") == 0 || strncmp(activation, "gelu", 4) != 0 ||
+        strcmp(activation, "gelu_python") == 0)
+        return tx_fail(TX_UNSUPPORTED, "activation_function: \"%.40s\": llama.cpp computes gelu_new", activation);
+    return TX_OK;
+}
+
+static tx_status read_rope(exporting *e)
+{
+    e->rope = (tx_rope_config){.theta = 1e4, .factor = 1, .attention = 1};
+    TX_TRY(tx_rope_read(e->json, e->config->positions, &e->rope));
+    const double usual = 0.1 * log(e->rope.factor) + 1;
+    if (e->rope.type == TX_ROPE_YARN && (!e->rope.truncate || !(fabs(e->rope.attention - usual) < 1e-9)))
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: GGUF files say yarn's truncate and attention_factor in no way "
+                                       "that is known to agree");
+    return TX_OK;
+}
+
+/* Sizes of heads, and rotary positions. */
+static tx_status read_heads(exporting *e)
+{
+    e->kv_heads = e->config->heads;
+    e->head_size = e->config->width / e->config->heads;
+    if (tx_json_has(e->json, "num_key_value_heads"))
+        TX_TRY(tx_json_get_int(e->json, "num_key_value_heads", 1, INT32_MAX, &e->kv_heads));
+    if (tx_json_has(e->json, "head_dim"))
+        TX_TRY(tx_json_get_int(e->json, "head_dim", 1, INT32_MAX, &e->head_size));
+    if (e->type->family != TX_GGUF_LLAMA)
+        return TX_OK;
+    TX_TRY(read_rope(e));
+    if (e->rope.type != TX_ROPE_LLAMA3)
+        return TX_OK;
+    e->factors = malloc((size_t)e->head_size * sizeof *e->factors);
+    if (!e->factors)
+        return tx_fail(TX_MEMORY, "no memory for rotary factors");
+    tx_gguf_rope_factors(&e->rope, e->head_size / 2, e->factors);
+    return TX_OK;
+}
+
+/* ---- Tensors ------------------------------------------------------------------------------------------- */
+
+/* What the convert script decides: vectors and positions are numbers of fp32. */
+static tx_gguf_dtype dtype_of(const exporting *e, const tx_gguf_layout *layout, int32_t rank)
+{
+    if (rank < 2 || strcmp(layout->name, POSITIONS) == 0)
+        return TX_GGUF_F32;
+    return layout->width % tx_gguf_block(e->dtype) ? TX_GGUF_F16 : e->dtype;
+}
+
+static tx_status find_source(const exporting *e, const char *name, int32_t *source)
+{
+    for (int32_t i = 0; i < tx_weights_count(e->weights); i++) {
+        char param[TX_WEIGHTS_NAME];
+        e->config->architecture->rename(e->config, tx_weights_tensor_at(e->weights, i)->name, param);
+        *source = i;
+        if (strcmp(param, name) == 0)
+            return TX_OK;
+    }
+    return tx_fail(TX_FORMAT, "the weights have no %s", name);
+}
+
+static tx_status list_tensor(exporting *e, int32_t i)
+{
+    const tx_weights_piece *piece = &e->piece[i];
+    tx_gguf_layout *layout = &e->layout[i];
+    TX_TRY(find_source(e, piece->name, &e->source[i]));
+    TX_TRY(tx_gguf_layout_of(e->type, piece->name, &piece->shape, true, e->config->heads, e->kv_heads, layout));
+    const int32_t rank = piece->shape.rank;
+    tx_gguf_tensor *tensor = &e->tensor[e->tensors++];
+    *tensor = (tx_gguf_tensor){.name = layout->name, .dtype = dtype_of(e, layout, rank), .rank = rank};
+    tensor->dim[0] = layout->rows;
+    tensor->dim[1] = layout->width;
+    return TX_OK;
+}
+
+static tx_status list_tensors(exporting *e)
+{
+    const int32_t params = tx_arch_params(e->config);
+    const size_t room = (size_t)params * TX_MAX_SECTIONS + 1;
+    e->piece = malloc(room * sizeof *e->piece);
+    e->source = malloc(room * sizeof *e->source);
+    e->layout = calloc(room, sizeof *e->layout);
+    e->tensor = calloc(room, sizeof *e->tensor);
+    e->buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *e->buffer);
+    e->bytes = malloc(TX_WEIGHTS_CHUNK * sizeof *e->buffer);
+    if (!e->piece || !e->source || !e->layout || !e->tensor || !e->buffer || !e->bytes)
+        return tx_fail(TX_MEMORY, "no memory for the list of tensors");
+    for (int32_t i = 0; i < params; i++) {
+        char name[TX_ARCH_NAME];
+        tx_param_spec spec;
+        TX_TRY(tx_arch_param(e->config, i, name, &spec));
+        e->pieces += tx_weights_pieces(name, &spec, i, e->piece + e->pieces);
+    }
+    if (e->factors)
+        e->tensor[e->tensors++] =
+            (tx_gguf_tensor){.name = TX_GGUF_ROPE_FACTORS, .dtype = TX_GGUF_F32, .rank = 1, .dim = {e->head_size / 2}};
+    for (int32_t i = 0; i < e->pieces; i++)
+        TX_TRY(list_tensor(e, i));
+    return TX_OK;
+}
+
+/* ---- Values -------------------------------------------------------------------------------------------- */
+
+static tx_status put_key(const exporting *e, const tx_gguf_key *row)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    int64_t whole = row->otherwise == TX_GGUF_FOUR_WIDTHS ? 4 * e->config->width : e->config->heads;
+    double number;
+    tx_gguf_key_of(key, e->type->architecture, row->key);
+    if (!tx_json_has(e->json, row->name) && row->otherwise == TX_GGUF_NOTHING)
+        return TX_OK;
+    if (row->kind == TX_GGUF_NUMBER) {
+        TX_TRY(tx_json_get_number(e->json, row->name, -HUGE_VAL, HUGE_VAL, &number));
+        tx_gguf_put_number(e->writer, key, number);
+        return TX_OK;
+    }
+    if (tx_json_has(e->json, row->name))
+        TX_TRY(tx_json_get_int(e->json, row->name, 0, UINT32_MAX, &whole));
+    tx_gguf_put_int(e->writer, key, whole);
+    return TX_OK;
+}
+
+static tx_status put_values(const exporting *e)
+{
+    static const int64_t file_types[TX_GGUF_DTYPES] = {
+#define X(name, number, elements, bytes, file, text) [TX_GGUF_##name] = (file),
+        TX_GGUF_DTYPE_MAP(X)
+#undef X
+    };
+    char key[TX_GGUF_KEY_ROOM];
+    const char *architecture = e->type->architecture, *slash = strrchr(e->folder, '/');
+    const char *name = slash && slash[1] ? slash + 1 : e->folder;
+    tx_gguf_put_string(e->writer, "general.architecture", architecture, strlen(architecture));
+    tx_gguf_put_string(e->writer, "general.type", "model", strlen("model"));
+    tx_gguf_put_string(e->writer, "general.name", name, strlen(name));
+    tx_gguf_put_int(e->writer, "general.file_type", file_types[e->dtype]);
+    tx_gguf_put_int(e->writer, "general.quantization_version", QUANTIZATION_VERSION);
+    for (const tx_gguf_key *row = tx_gguf_keys; row->key; row++)
+        if (row->family == e->type->family)
+            TX_TRY(put_key(e, row));
+    tx_gguf_put_int(e->writer, tx_gguf_key_of(key, architecture, "vocab_size"), e->config->vocab_size);
+    if (e->type->family == TX_GGUF_LLAMA)
+        tx_gguf_put_rope(e->writer, architecture, &e->rope, e->head_size);
+    return tx_tokenizer_put_gguf(
+        e->tokenizer, &(tx_gguf_ids){e->config->vocab_size, e->config->bos_token_id, e->config->eos_token_id},
+        e->writer);
+}
+
+/* ---- Data ---------------------------------------------------------------------------------------------- */
+
+typedef struct sink {
+    exporting *e;
+    tx_gguf_dtype dtype;
+} sink;
+
+static tx_status read_weights(const void *from, int32_t index, int64_t first, int64_t count, float *data)
+{
+    return tx_weights_read_f32(from, index, first, count, data);
+}
+
+static tx_status write_data(void *to, float *data, int64_t count)
+{
+    const sink *s = to;
+    const tx_gguf_tensor of = {.dtype = s->dtype, .rank = 1, .dim = {count}};
+    tx_gguf_encode(s->dtype, data, count, s->e->bytes);
+    return tx_gguf_append(s->e->writer, s->e->bytes, (size_t)tx_gguf_bytes(&of));
+}
+
+static tx_status write_file(exporting *e, const char *path)
+{
+    const int32_t first = e->factors ? 1 : 0;
+    sink to = {.e = e};
+    const tx_gguf_copy copy = {
+        .read = read_weights, .take = write_data, .from = e->weights, .to = &to, .buffer = e->buffer, .to_gguf = true};
+    TX_TRY(tx_gguf_begin(e->writer, path, e->tensor, e->tensors));
+    if (e->factors)
+        TX_TRY(tx_gguf_append(e->writer, e->factors, (size_t)(e->head_size / 2) * sizeof *e->factors));
+    for (int32_t i = 0; i < e->pieces; i++) {
+        to.dtype = e->tensor[first + i].dtype;
+        TX_TRY(tx_gguf_copy_tensor(&copy, &e->layout[i], e->source[i]));
+        tx_report_progress(e->report, path, i + 1, e->pieces);
+    }
+    tx_gguf_writer *writer = e->writer;
+    e->writer = NULL;
+    return tx_gguf_commit(writer);
+}
+
+static tx_status export(exporting *e, const char *path)
+{
+    TX_TRY(tx_config_of_folder(e->folder, &e->config));
+    TX_TRY(tx_fail_in(find_type(e), "%s", e->folder));
+    TX_TRY(tx_config_json(e->config, &e->json));
+    TX_TRY(tx_fail_in(check_fixed(e), "%s", e->folder));
+    TX_TRY(tx_fail_in(read_heads(e), "%s", e->folder));
+    TX_TRY(tx_tokenizer_open(e->folder, &e->tokenizer));
+    TX_TRY(tx_arch_check(e->config, e->folder));
+    TX_TRY(tx_weights_open(e->folder, &e->weights));
+    TX_TRY(list_tensors(e));
+    TX_TRY(tx_gguf_create(&e->writer));
+    TX_TRY(tx_fail_in(put_values(e), "%s", e->folder));
+    return write_file(e, path);
+}
+
+tx_status tx_gguf_export(const char *folder, const char *path, tx_gguf_dtype dtype, const tx_reporter *report)
+{
+    exporting e = {.folder = folder, .dtype = dtype, .report = report};
+    const tx_status status = export(&e, path);
+    tx_gguf_discard(e.writer);
+    tx_tokenizer_free(e.tokenizer);
+    tx_weights_close(e.weights);
+    tx_json_free(e.json);
+    tx_config_free(e.config);
+    free(e.piece);
+    free(e.source);
+    free(e.layout);
+    free(e.tensor);
+    free(e.factors);
+    free(e.buffer);
+    free(e.bytes);
+    return status;
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reading GGUF files: their header, the tensors' data and the types of these. */
+#include "models/files/gguf.h"
+
+#include "api/base/half.h"
+#include "models/files/data_file.h"
+#include "models/files/gguf_header.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "GGUF data are little-endian, and are copied as they are: this machine is not"
+#endif
+
+/* Elements that are converted at a time: whole blocks of every type. */
+#define CHUNK 4096
+#define Q8_BLOCK 32
+
+/* ---- Types ----------------------------------------------------------------------------------------- */
+
+static const struct {
+    int64_t elements, bytes;
+} blocks[TX_GGUF_DTYPES] = {
+#define X(name, number, elements, bytes, file, text) [TX_GGUF_##name] = {elements, bytes},
+    TX_GGUF_DTYPE_MAP(X)
+#undef X
+};
+
+int64_t tx_gguf_block(tx_gguf_dtype dtype)
+{
+    return blocks[dtype].elements;
+}
+
+int64_t tx_gguf_elements(const tx_gguf_tensor *tensor)
+{
+    int64_t count = 1;
+    for (int32_t i = 0; i < tensor->rank; i++)
+        count *= tensor->dim[i];
+    return count;
+}
+
+int64_t tx_gguf_bytes(const tx_gguf_tensor *tensor)
+{
+    return tx_gguf_elements(tensor) / blocks[tensor->dtype].elements * blocks[tensor->dtype].bytes;
+}
+
+/* One block of q8_0. */
+static void encode_block(const float *data, uint8_t *bytes)
+{
+    float largest = 0.0f;
+    for (int i = 0; i < Q8_BLOCK; i++)
+        largest = fmaxf(largest, fabsf(data[i]));
+    const float scale = largest / 127.0f, inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+    const uint16_t half = tx_f32_to_f16(scale);
+    memcpy(bytes, &half, sizeof half);
+    for (int i = 0; i < Q8_BLOCK; i++)
+        bytes[sizeof half + (size_t)i] = (uint8_t)(int8_t)roundf(data[i] * inverse);
+}
+
+static void decode_block(const uint8_t *bytes, float *data)
+{
+    uint16_t half;
+    memcpy(&half, bytes, sizeof half);
+    const float scale = tx_f16_to_f32(half);
+    for (int i = 0; i < Q8_BLOCK; i++)
+        data[i] = scale * (float)(int8_t)bytes[sizeof half + (size_t)i];
+}
+
+void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, int64_t count, void *bytes)
+{
+    uint8_t *to = bytes;
+    if (dtype == TX_GGUF_F32)
+        memcpy(bytes, data, (size_t)count * sizeof *data);
+    else if (dtype == TX_GGUF_Q8_0)
+        for (int64_t i = 0; i < count / Q8_BLOCK; i++)
+            encode_block(data + i * Q8_BLOCK, to + i * blocks[dtype].bytes);
+    else
+        for (int64_t i = 0; i < count; i++) {
+            const uint16_t half = dtype == TX_GGUF_F16 ? tx_f32_to_f16(data[i]) : tx_f32_to_bf16(data[i]);
+            memcpy(to + 2 * i, &half, sizeof half);
+        }
+}
+
+void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float *data)
+{
+    const uint8_t *from = bytes;
+    if (dtype == TX_GGUF_F32)
+        memcpy(data, bytes, (size_t)count * sizeof *data);
+    else if (dtype == TX_GGUF_Q8_0)
+        for (int64_t i = 0; i < count / Q8_BLOCK; i++)
+            decode_block(from + i * blocks[dtype].bytes, data + i * Q8_BLOCK);
+    else
+        for (int64_t i = 0; i < count; i++) {
+            uint16_t half;
+            memcpy(&half, from + 2 * i, sizeof half);
+            data[i] = dtype == TX_GGUF_F16 ? tx_f16_to_f32(half) : tx_bf16_to_f32(half);
+        }
+}
+
+/* ---- Opening ---------------------------------------------------------------------------------------- */
+
+struct tx_gguf_file {
+    tx_data_file file;
+    tx_gguf_header header;
+};
+
+tx_status tx_gguf_open(const char *path, tx_gguf_file **file)
+{
+    tx_gguf_file *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    tx_status status = tx_data_file_open(path, &made->file);
+    if (!status)
+        status = tx_fail_in(tx_gguf_header_read(&made->file, &made->header), "%s", path);
+    if (status)
+        tx_gguf_close(made);
+    else
+        *file = made;
+    return status;
+}
+
+void tx_gguf_close(tx_gguf_file *file)
+{
+    if (!file)
+        return;
+    tx_gguf_header_free(&file->header);
+    tx_data_file_close(&file->file);
+    free(file);
+}
+
+const char *tx_gguf_path(const tx_gguf_file *file)
+{
+    return file->file.path;
+}
+
+int32_t tx_gguf_count(const tx_gguf_file *file)
+{
+    return file->header.tensors;
+}
+
+const tx_gguf_tensor *tx_gguf_tensor_at(const tx_gguf_file *file, int32_t index)
+{
+    return &file->header.tensor[index].tensor;
+}
+
+int32_t tx_gguf_find(const tx_gguf_file *file, const char *name)
+{
+    return tx_named_find(file->header.tensor_names, (size_t)file->header.tensors, name);
+}
+
+tx_status tx_gguf_read_f32(const tx_gguf_file *file, int32_t index, int64_t first, int64_t count, float *data)
+{
+    const tx_gguf_entry *entry = &file->header.tensor[index];
+    const tx_gguf_dtype dtype = entry->tensor.dtype;
+    const int64_t elements = tx_gguf_elements(&entry->tensor), block = blocks[dtype].elements;
+    if (first < 0 || count < 0 || first > elements || count > elements - first || first % block || count % block)
+        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on asked for",
+                       file->file.path, entry->tensor.name, elements, count, first);
+    float raw[CHUNK];
+    for (int64_t done = 0; done < count; done += CHUNK) {
+        const int64_t now = count - done < CHUNK ? count - done : CHUNK;
+        const int64_t at = entry->at + (first + done) / block * blocks[dtype].bytes;
+        TX_TRY(tx_data_file_read(&file->file, at, raw, (size_t)(now / block * blocks[dtype].bytes)));
+        tx_gguf_decode(dtype, raw, now, data + done);
+    }
+    return TX_OK;
+}
+
+/* ---- Values ------------------------------------------------------------------------------------------ */
+
+static const char *data_of(const tx_gguf_file *file, const tx_gguf_entry_value *entry)
+{
+    return file->header.bytes + entry->at;
+}
+
+static tx_status find_value(const tx_gguf_file *file, const char *key, const tx_gguf_entry_value **value)
+{
+    const int32_t index = tx_named_find(file->header.value_names, (size_t)file->header.values, key);
+    if (index < 0)
+        return tx_fail(TX_NOT_FOUND, "%s: has no %s", file->file.path, key);
+    *value = &file->header.value[index];
+    return TX_OK;
+}
+
+static tx_status fail_type(const tx_gguf_file *file, const char *key, const char *expected)
+{
+    return tx_fail(TX_FORMAT, "%s: %s: expected %s", file->file.path, key, expected);
+}
+
+bool tx_gguf_has(const tx_gguf_file *file, const char *key)
+{
+    return tx_named_find(file->header.value_names, (size_t)file->header.values, key) >= 0;
+}
+
+/* The number of the fewest digits that fp32 rounds to this one: 1e-6 and not 9.99999997e-7. */
+static double shortest(float value)
+{
+    char text[32];
+    double read = (double)value;
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        read = strtod(text, NULL);
+        if ((float)read == value)
+            break;
+    }
+    return read;
+}
+
+tx_status tx_gguf_get_number(const tx_gguf_file *file, const char *key, double *value)
+{
+    const tx_gguf_entry_value *entry = NULL;
+    TX_TRY(find_value(file, key, &entry));
+    double number;
+    if (!tx_gguf_number(entry->type, data_of(file, entry), &number) || !isfinite(number))
+        return fail_type(file, key, "a number");
+    *value = entry->type == TX_GGUF_VALUE_F32 ? shortest((float)number) : number;
+    return TX_OK;
+}
+
+tx_status tx_gguf_get_int(const tx_gguf_file *file, const char *key, int64_t min, int64_t max, int64_t *value)
+{
+    const tx_gguf_entry_value *entry = NULL;
+    double number;
+    TX_TRY(find_value(file, key, &entry));
+    if (entry->type == TX_GGUF_VALUE_F32 || entry->type == TX_GGUF_VALUE_F64 ||
+        !tx_gguf_number(entry->type, data_of(file, entry), &number))
+        return fail_type(file, key, "an integer");
+    if (!(number >= (double)min && number <= (double)max))
+        return tx_fail(TX_FORMAT, "%s: %s: %.0f is not from %" PRId64 " to %" PRId64, file->file.path, key, number, min,
+                       max);
+    *value = (int64_t)number;
+    return TX_OK;
+}
+
+tx_status tx_gguf_get_bool(const tx_gguf_file *file, const char *key, bool *value)
+{
+    const tx_gguf_entry_value *entry = NULL;
+    TX_TRY(find_value(file, key, &entry));
+    if (entry->type != TX_GGUF_VALUE_BOOL)
+        return fail_type(file, key, "true or false");
+    *value = *data_of(file, entry) != 0;
+    return TX_OK;
+}
+
+tx_status tx_gguf_get_string(const tx_gguf_file *file, const char *key, char **value, size_t *size)
+{
+    const tx_gguf_entry_value *entry = NULL;
+    TX_TRY(find_value(file, key, &entry));
+    if (entry->type != TX_GGUF_VALUE_STRING || memchr(data_of(file, entry), '\0', (size_t)entry->count))
+        return fail_type(file, key, "a string");
+    char *made = strndup(data_of(file, entry), (size_t)entry->count);
+    if (!made)
+        return tx_fail(TX_MEMORY, "%s: no memory for %s", file->file.path, key);
+    *value = made;
+    if (size)
+        *size = (size_t)entry->count;
+    return TX_OK;
+}
+
+/* The header has been checked: all elements lie in it. */
+static void fill_texts(const char *at, tx_gguf_array *array)
+{
+    for (int64_t i = 0; i < array->count; i++) {
+        uint64_t size;
+        memcpy(&size, at, sizeof size);
+        array->text[i] = at + sizeof size;
+        array->size[i] = (size_t)size;
+        at += sizeof size + size;
+    }
+}
+
+tx_status tx_gguf_get_array(const tx_gguf_file *file, const char *key, bool texts, tx_gguf_array *array)
+{
+    const tx_gguf_entry_value *entry = NULL;
+    TX_TRY(find_value(file, key, &entry));
+    if (entry->type != TX_GGUF_VALUE_ARRAY || (entry->of == TX_GGUF_VALUE_STRING) != texts ||
+        entry->of == TX_GGUF_VALUE_BOOL)
+        return fail_type(file, key, texts ? "an array of strings" : "an array of numbers");
+    const size_t room = (size_t)entry->count + 1;
+    tx_gguf_array made = {.count = entry->count};
+    if (texts) {
+        made.text = malloc(room * sizeof(char *));
+        made.size = malloc(room * sizeof *made.size);
+    } else {
+        made.number = malloc(room * sizeof *made.number);
+    }
+    if (texts ? !made.text || !made.size : !made.number) {
+        tx_gguf_array_free(&made);
+        return tx_fail(TX_MEMORY, "%s: no memory for %s", file->file.path, key);
+    }
+    if (texts)
+        fill_texts(data_of(file, entry), &made);
+    for (int64_t i = 0; i < entry->count && !texts; i++)
+        tx_gguf_number(entry->of, data_of(file, entry) + i * tx_gguf_value_bytes(entry->of), &made.number[i]);
+    *array = made;
+    return TX_OK;
+}
+
+void tx_gguf_array_free(tx_gguf_array *array)
+{
+    free(array->text);
+    free(array->size);
+    free(array->number);
+    *array = (tx_gguf_array){0};
+}

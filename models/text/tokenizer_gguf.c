@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A tokenizer as values of a GGUF file. */
+#include "models/text/tokenizer_gguf.h"
+#include "models/text/bpe.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOWER_BAR "\xe2\x96\x81"
+
+const tx_gguf_split tx_gguf_splits[] = {
+    {"gpt-2", NULL, false, false},
+    {"llama-bpe",
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
+     "|\\s+(?!\\S)|\\s+",
+     false, true},
+    {"qwen2",
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
+     "|\\s+(?!\\S)|\\s+",
+     true, false},
+    {.name = NULL},
+};
+
+static bool is_kind(const tx_step *step, const char *name)
+{
+    return strcmp(step->kind->name, name) == 0;
+}
+
+/* ---- Kinds ------------------------------------------------------------------------------------------- */
+
+/* llama.cpp's name for how a byte-level tokenizer splits. It normalizes nothing; NFC, which Qwen2's asks for, changes
+ * no text that is composed already, and its convert script takes it so. */
+static tx_status find_split(const tx_tokenizer *t, const char **name)
+{
+    const tx_steps *pre = &t->pre_tokenizer, *normalizer = &t->normalizer;
+    const tx_step *last = &pre->at[pre->count - 1];
+    const char *regex = pre->count == 2 && is_kind(&pre->at[0], "Split") && pre->at[0].mode == TX_SPLIT_ISOLATED &&
+                                !pre->at[0].invert && !last->regex.code
+                            ? pre->at[0].regex.pattern
+                            : NULL;
+    if (normalizer->count > 1 || (normalizer->count == 1 && !is_kind(&normalizer->at[0], "NFC")) || last->mark)
+        return tx_fail(TX_UNSUPPORTED, "tokenizer: a normalizer, or a space before the text, which llama.cpp has not");
+    for (const tx_gguf_split *split = tx_gguf_splits; split->name; split++)
+        if (split->regex ? regex && strcmp(split->regex, regex) == 0 : pre->count == 1 && last->regex.code) {
+            *name = split->name;
+            return TX_OK;
+        }
+    return tx_fail(TX_UNSUPPORTED, "tokenizer: its pre_tokenizer is none that llama.cpp is known to have: gpt-2's, "
+                                   "Llama 3's and Qwen2's are");
+}
+
+/* Of a SentencePiece tokenizer: whether a text gets a blank before it. */
+static tx_status find_prefix(const tx_tokenizer *t, bool *prefix)
+{
+    bool known = t->byte_fallback && t->pre_tokenizer.count <= 1;
+    *prefix = false;
+    for (int32_t i = 0; i < t->normalizer.count; i++) {
+        const tx_step *step = &t->normalizer.at[i];
+        known = known && (is_kind(step, "Prepend") || is_kind(step, "Replace")) && strcmp(step->text, LOWER_BAR) == 0;
+        *prefix = *prefix || is_kind(step, "Prepend");
+    }
+    for (int32_t i = 0; i < t->pre_tokenizer.count; i++) {
+        known = known && is_kind(&t->pre_tokenizer.at[i], "Metaspace");
+        *prefix = *prefix || t->pre_tokenizer.at[i].prepend != TX_PREPEND_NEVER;
+    }
+    return known ? TX_OK
+                 : tx_fail(TX_UNSUPPORTED, "tokenizer: neither byte-level nor as SentencePiece's, with byte_fallback");
+}
+
+/* ---- Tokens ------------------------------------------------------------------------------------------ */
+
+/* As files spell it. */
+static void add_text(const tx_tokenizer *t, const tx_letters *letters, int32_t id, tx_buffer *text)
+{
+    const tx_token *token = &t->vocab.token[id];
+    const char *bytes = t->vocab.bytes.data + token->at;
+    if (!t->bytes || token->kind == TX_TOKEN_FOREIGN) {
+        tx_buffer_add(text, bytes, token->size);
+    } else if (!tx_buffer_reserve(text, 2 * (size_t)token->size + 1)) {
+        tx_letters_write(letters, bytes, token->size, text->data + text->size);
+        text->size += strlen(text->data + text->size);
+    }
+}
+
+static bool has_token(const tx_tokenizer *t, int64_t id)
+{
+    return id < t->vocab.count && t->vocab.token[id].kind != TX_TOKEN_NONE;
+}
+
+static tx_status put_tokens(const tx_tokenizer *t, const tx_letters *letters, int64_t vocab, tx_gguf_writer *w)
+{
+    tx_buffer text = {0};
+    tx_gguf_put_array(w, "tokenizer.ggml.tokens", TX_GGUF_VALUE_STRING, vocab);
+    for (int64_t id = 0; id < vocab && !text.status; id++) {
+        char unused[32];
+        tx_buffer_clear(&text);
+        snprintf(unused, sizeof unused, "[PAD%" PRId64 "]", id);
+        if (has_token(t, id))
+            add_text(t, letters, (int32_t)id, &text);
+        else
+            tx_buffer_add(&text, unused, strlen(unused));
+        tx_gguf_add_string(w, text.data, text.size);
+    }
+    free(text.data);
+    return text.status;
+}
+
+static tx_gguf_token type_of(const tx_tokenizer *t, int64_t id)
+{
+    const tx_token *token = &t->vocab.token[id];
+    if (!has_token(t, id))
+        return TX_GGUF_TOKEN_UNUSED;
+    if (id == t->unk)
+        return TX_GGUF_TOKEN_UNKNOWN;
+    if (token->added)
+        return token->special ? TX_GGUF_TOKEN_CONTROL : TX_GGUF_TOKEN_USER_DEFINED;
+    for (int b = 0; b < 256 && t->byte_fallback; b++)
+        if (t->vocab.byte_ids[b] == id)
+            return TX_GGUF_TOKEN_BYTE;
+    return TX_GGUF_TOKEN_NORMAL;
+}
+
+/* SentencePiece merges what gives the token of the highest score: these fall by 1 from merge to merge, as in its files,
+ * and those that no merge gives come last. */
+static tx_status put_scores(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer *w)
+{
+    float *score = calloc((size_t)vocab, sizeof *score), next = -1;
+    if (!score)
+        return tx_fail(TX_MEMORY, "no memory for the tokens' scores");
+    for (size_t i = 0; i < t->merges.count; i++)
+        if (score[t->merges.at[i].id] == 0.0f)
+            score[t->merges.at[i].id] = next--;
+    tx_gguf_put_array(w, "tokenizer.ggml.scores", TX_GGUF_VALUE_F32, vocab);
+    for (int64_t id = 0; id < vocab; id++) {
+        if (type_of(t, id) == TX_GGUF_TOKEN_NORMAL && score[id] == 0.0f)
+            score[id] = next--;
+        tx_gguf_add_f32(w, score[id]);
+    }
+    free(score);
+    return TX_OK;
+}
+
+static tx_status put_merges(const tx_tokenizer *t, const tx_letters *letters, tx_gguf_writer *w)
+{
+    tx_buffer text = {0};
+    tx_gguf_put_array(w, "tokenizer.ggml.merges", TX_GGUF_VALUE_STRING, (int64_t)t->merges.count);
+    for (size_t i = 0; i < t->merges.count && !text.status; i++) {
+        tx_buffer_clear(&text);
+        add_text(t, letters, t->merges.at[i].left, &text);
+        tx_buffer_add(&text, " ", 1);
+        add_text(t, letters, t->merges.at[i].right, &text);
+        tx_gguf_add_string(w, text.data, text.size);
+    }
+    free(text.data);
+    return text.status;
+}
+
+/* ---- Special tokens ---------------------------------------------------------------------------------- */
+
+static void put_id(tx_gguf_writer *w, const char *key, int64_t id)
+{
+    if (id >= 0)
+        tx_gguf_put_int(w, key, id);
+}
+
+static tx_status find_role(const tx_tokenizer *t, const tx_json *config, const char *role, int64_t *id)
+{
+    const char *text;
+    TX_TRY(tx_tokenizer_role(config, role, &text));
+    if (text && tx_tokenizer_find(t, text) >= 0)
+        *id = tx_tokenizer_find(t, text);
+    return TX_OK;
+}
+
+static tx_status put_special(const tx_tokenizer *t, const tx_json *config, const tx_gguf_ids *ids, tx_gguf_writer *w)
+{
+    int64_t bos = ids->bos, eos = ids->eos, pad = -1, unk = t->unk;
+    const tx_template *single = &t->post_processor.of[0];
+    const int32_t first = single->count ? single->item[0].id : -1,
+                  last = single->count ? single->item[single->count - 1].id : -1;
+    TX_TRY(find_role(t, config, "bos_token", &bos));
+    TX_TRY(find_role(t, config, "eos_token", &eos));
+    TX_TRY(find_role(t, config, "unk_token", &unk));
+    TX_TRY(find_role(t, config, "pad_token", &pad));
+    if ((first >= 0 && first != bos) || (last >= 0 && last != eos) || single->count > 3)
+        return tx_fail(TX_UNSUPPORTED,
+                       "tokenizer: its post_processor puts more around a text than bos_token and eos_token");
+    put_id(w, "tokenizer.ggml.bos_token_id", bos);
+    put_id(w, "tokenizer.ggml.eos_token_id", eos);
+    put_id(w, "tokenizer.ggml.unknown_token_id", unk);
+    put_id(w, "tokenizer.ggml.padding_token_id", pad);
+    tx_gguf_put_bool(w, "tokenizer.ggml.add_bos_token", first >= 0);
+    tx_gguf_put_bool(w, "tokenizer.ggml.add_eos_token", last >= 0);
+    return TX_OK;
+}
+
+static tx_status put_files(const tx_tokenizer *t, const tx_json *config, tx_gguf_writer *w)
+{
+    const char *template = NULL;
+    size_t size = 0;
+    for (int i = 0; i < TX_SOURCES; i++) {
+        const tx_source *source = &t->source[i];
+        if (source->data && strcmp(source->name, "tokenizer.json") == 0)
+            tx_gguf_put_string(w, "tokenizer.huggingface.json", source->data, source->size);
+        if (source->data && strcmp(source->name, "chat_template.jinja") == 0) {
+            template = source->data;
+            size = source->size;
+        }
+    }
+    if (!template && config && tx_json_has(config, "chat_template") &&
+        tx_json_get_text(config, "chat_template", &template, &size))
+        return TX_OK; /* a list of several by name: none of them is the model's one */
+    if (template)
+        tx_gguf_put_string(w, "tokenizer.chat_template", template, size);
+    return TX_OK;
+}
+
+/* ---- All together ------------------------------------------------------------------------------------ */
+
+static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer *w)
+{
+    const char *model = t->bytes ? "gpt2" : "llama", *split = "default";
+    bool prefix = false;
+    tx_letters letters;
+    tx_letters_make(&letters);
+    if (t->model != tx_model_bpe())
+        return tx_fail(TX_UNSUPPORTED, "tokenizer: of type %s, not BPE", t->model->name);
+    if (tx_tokenizer_size(t) > vocab)
+        return tx_fail(TX_INVALID, "the tokenizer has %" PRId64 " ids, the model %" PRId64, tx_tokenizer_size(t),
+                       vocab);
+    TX_TRY(t->bytes ? find_split(t, &split) : find_prefix(t, &prefix));
+    tx_gguf_put_string(w, "tokenizer.ggml.model", model, strlen(model));
+    tx_gguf_put_string(w, "tokenizer.ggml.pre", split, strlen(split));
+    TX_TRY(put_tokens(t, &letters, vocab, w));
+    tx_gguf_put_array(w, "tokenizer.ggml.token_type", TX_GGUF_VALUE_I32, vocab);
+    for (int64_t id = 0; id < vocab; id++)
+        tx_gguf_add_i32(w, type_of(t, id));
+    if (t->bytes)
+        return put_merges(t, &letters, w);
+    tx_gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", prefix);
+    return put_scores(t, vocab, w);
+}
+
+tx_status tx_tokenizer_put_gguf(const tx_tokenizer *tokenizer, const tx_gguf_ids *ids, tx_gguf_writer *writer)
+{
+    tx_json *config = NULL;
+    tx_status status = put_model(tokenizer, ids->vocab, writer);
+    for (int i = 0; i < TX_SOURCES && !status; i++) {
+        const tx_source *source = &tokenizer->source[i];
+        if (source->data && strcmp(source->name, "tokenizer_config.json") == 0)
+            status = tx_json_parse(source->data, source->size, source->name, &config);
+    }
+    TX_THEN(status, put_special(tokenizer, config, ids, writer));
+    TX_THEN(status, put_files(tokenizer, config, writer));
+    tx_json_free(config);
+    return status;
+}

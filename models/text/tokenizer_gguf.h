@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tokenizers to and from GGUF files' values, "tokenizer.ggml...": byte-level BPE ("gpt2") of the splitters that
+ * llama.cpp knows, and BPE of characters that falls back to bytes ("llama": SentencePiece's, whose merges are the
+ * tokens' scores). */
+#ifndef TX_TEXT_TOKENIZER_GGUF_H
+#define TX_TEXT_TOKENIZER_GGUF_H
+
+#include "api/base/json.h"
+#include "models/files/gguf.h"
+#include "models/tx_text.h"
+
+/* What config.json says: ids of the model, and the tokens that begin and end a text; -1: none. */
+typedef struct tx_gguf_ids {
+    int64_t vocab, bos, eos;
+} tx_gguf_ids;
+
+/* Gives the writer a tokenizer's values; ids without a token become unused ones. tokenizer_config.json's tokens are
+ * preferred to `ids`. A tokenizer.json is there as a whole too, for an import. TX_UNSUPPORTED names what llama.cpp
+ * would do in another way. */
+tx_status tx_tokenizer_put_gguf(const tx_tokenizer *tokenizer, const tx_gguf_ids *ids, tx_gguf_writer *writer);
+
+/* Writes tokenizer.json and tokenizer_config.json to the folder, and opens them for a check. */
+tx_status tx_tokenizer_of_gguf(const tx_gguf_file *file, const char *folder);
+
+/* A tokenizer.json of the file's tokens; the caller frees. For the function above. */
+tx_status tx_tokenizer_json_of_gguf(const tx_gguf_file *file, tx_json **json);
+
+/* X(NAME, number): types of tokens. */
+#define TX_GGUF_TOKEN_MAP(X) \
+    X(NORMAL, 1)             \
+    X(UNKNOWN, 2)            \
+    X(CONTROL, 3)            \
+    X(USER_DEFINED, 4)       \
+    X(UNUSED, 5)             \
+    X(BYTE, 6)
+
+typedef enum tx_gguf_token {
+#define X(name, number) TX_GGUF_TOKEN_##name = (number),
+    TX_GGUF_TOKEN_MAP(X)
+#undef X
+} tx_gguf_token;
+
+/* How byte-level tokenizers split, by llama.cpp's names; a NULL ends the table. */
+typedef struct tx_gguf_split {
+    const char *name, *regex; /* regex NULL: ByteLevel's own */
+    bool nfc, whole_words;    /* what tokenizer.json of these models says besides: normalizer, ignore_merges */
+} tx_gguf_split;
+extern const tx_gguf_split tx_gguf_splits[];
+
+#endif

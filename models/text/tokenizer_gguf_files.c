@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A tokenizer's files from the values of a GGUF file: the tokenizer.json that it holds, or one made of its tokens. */
+#include "models/text/bpe.h"
+#include "models/text/tokenizer_gguf.h"
+
+#include "api/base/file.h"
+#include "models/files/folder.h"
+
+#include <stdlib.h>
+
+#define TOKENIZER "tokenizer.json"
+#define TOKENIZER_CONFIG "tokenizer_config.json"
+#define KEY(rest) "tokenizer.ggml." rest
+
+static tx_status write_tokenizer(const tx_gguf_file *file, const char *path)
+{
+    char *text;
+    size_t size;
+    tx_json *json = NULL;
+    tx_status status = tx_gguf_get_string(file, "tokenizer.huggingface.json", &text, &size);
+    if (!status) {
+        status = tx_file_write(path, text, size);
+        free(text);
+        return status;
+    }
+    if (status != TX_NOT_FOUND)
+        return status;
+    status = tx_tokenizer_json_of_gguf(file, &json);
+    TX_THEN(status, tx_json_write(path, json, TX_JSON_PRETTY));
+    tx_json_free(json);
+    return status;
+}
+
+/* The text of the token that a key names, where there is one. */
+static tx_status add_role(const tx_gguf_file *file, const tx_tokenizer *t, const char *key, const char *role,
+                          tx_json *json)
+{
+    int64_t id;
+    const char *text;
+    size_t size;
+    const tx_status status = tx_gguf_get_int(file, key, 0, tx_tokenizer_size(t) - 1, &id);
+    if (status)
+        return status == TX_NOT_FOUND ? TX_OK : status;
+    TX_TRY(tx_tokenizer_piece(t, (int32_t)id, false, &text, &size));
+    const tx_token *token = &t->vocab.token[id];
+    return tx_json_set_text(json, role, t->vocab.bytes.data + token->at, token->size);
+}
+
+static tx_status write_config(const tx_gguf_file *file, const tx_tokenizer *t, const char *path)
+{
+    char *template = NULL;
+    tx_json *json = tx_json_object();
+    tx_status status = tx_json_set_string(json, "tokenizer_class", "PreTrainedTokenizerFast");
+    TX_THEN(status, add_role(file, t, KEY("bos_token_id"), "bos_token", json));
+    TX_THEN(status, add_role(file, t, KEY("eos_token_id"), "eos_token", json));
+    TX_THEN(status, add_role(file, t, KEY("unknown_token_id"), "unk_token", json));
+    TX_THEN(status, add_role(file, t, KEY("padding_token_id"), "pad_token", json));
+    TX_THEN(status, tx_json_set_bool(json, "clean_up_tokenization_spaces", false));
+    if (!status && tx_gguf_has(file, "tokenizer.chat_template"))
+        status = tx_gguf_get_string(file, "tokenizer.chat_template", &template, NULL);
+    if (!status && template)
+        status = tx_json_set_string(json, "chat_template", template);
+    TX_THEN(status, tx_json_write(path, json, TX_JSON_PRETTY));
+    free(template);
+    tx_json_free(json);
+    return status;
+}
+
+tx_status tx_tokenizer_of_gguf(const tx_gguf_file *file, const char *folder)
+{
+    tx_tokenizer *made = NULL;
+    const char *path = TX_PATH(folder, TOKENIZER);
+    tx_status status = write_tokenizer(file, path);
+    status = status == TX_NOT_FOUND ? tx_fail_in(TX_FORMAT, "its tokenizer") : status;
+    TX_THEN(status, tx_tokenizer_open(path, &made));
+    TX_THEN(status, write_config(file, made, TX_PATH(folder, TOKENIZER_CONFIG)));
+    tx_tokenizer_free(made);
+    return status;
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A tokenizer.json made of the tokens, merges or scores of a GGUF file. */
+#include "models/text/tokenizer_gguf.h"
+
+#include "models/array.h"
+#include "models/files/safetensors_header.h"
+#include "models/text/bpe.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOKENIZER "tokenizer.json"
+#define KEY(rest) "tokenizer.ggml." rest
+/* No token is longer. */
+#define MAX_TOKEN 4096
+
+typedef struct reading {
+    const tx_gguf_file *file;
+    const tx_gguf_split *split; /* NULL: as SentencePiece's */
+    tx_gguf_array tokens, types, scores, merges;
+    char **text;     /* of each token */
+    tx_named *names; /* tokens, sorted */
+    bool prefix;
+} reading;
+
+/* What no file of either kind says otherwise. */
+static const char byte_frame[] =
+    "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": null,"
+    " \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true,"
+    " \"use_regex\": true}, \"post_processor\": null,"
+    " \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},"
+    " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": \"\","
+    " \"end_of_word_suffix\": \"\", \"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {}, \"merges\": []}}";
+static const char piece_frame[] =
+    "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [],"
+    " \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": "
+    "\"\xe2\x96\x81\"},"
+    " {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\xe2\x96\x81\"}]},"
+    " \"pre_tokenizer\": null, \"post_processor\": null,"
+    " \"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", \"pattern\": {\"String\":"
+    " \"\xe2\x96\x81\"}, \"content\": \" \"}, {\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"},"
+    " {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}]},"
+    " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null,"
+    " \"end_of_word_suffix\": null, \"fuse_unk\": true, \"byte_fallback\": true, \"vocab\": {}, \"merges\": []}}";
+static const char no_prefix[] =
+    "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\xe2\x96\x81\"}";
+static const char no_strip[] =
+    "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", \"pattern\": {\"String\": \"\xe2\x96\x81\"},"
+    " \"content\": \" \"}, {\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}";
+static const char nfc[] = "{\"type\": \"NFC\"}";
+static const char splits[] =
+    "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\"},"
+    " \"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", \"add_prefix_space\": false,"
+    " \"trim_offsets\": true, \"use_regex\": false}]}";
+
+static tx_status set_parsed(tx_json *json, const char *key, const char *text, size_t size)
+{
+    tx_json *value;
+    TX_TRY(tx_json_parse(text, size, key, &value));
+    return tx_json_set(json, key, value);
+}
+
+/* ---- Tokens ------------------------------------------------------------------------------------------ */
+
+static tx_status read_arrays(reading *r)
+{
+    TX_TRY(tx_gguf_get_array(r->file, KEY("tokens"), true, &r->tokens));
+    tx_status status = tx_gguf_get_array(r->file, KEY("token_type"), false, &r->types);
+    if (status && status != TX_NOT_FOUND)
+        return status;
+    status = tx_gguf_get_array(r->file, r->split ? KEY("merges") : KEY("scores"), r->split != NULL,
+                               r->split ? &r->merges : &r->scores);
+    if (status)
+        return status == TX_NOT_FOUND ? tx_fail(TX_FORMAT, "neither merges nor scores are there") : status;
+    const int64_t count = r->tokens.count;
+    if (count < 1 || count > TX_VOCAB_LIMIT || (r->types.number && r->types.count != count) ||
+        (r->scores.number && r->scores.count != count))
+        return tx_fail(TX_FORMAT, "%" PRId64 " tokens, %" PRId64 " types and %" PRId64 " scores", count, r->types.count,
+                       r->scores.count);
+    return TX_OK;
+}
+
+/* Texts with a NUL behind them, and the index of their names. */
+static tx_status name_tokens(reading *r)
+{
+    r->text = calloc((size_t)r->tokens.count, sizeof(char *));
+    r->names = calloc((size_t)r->tokens.count, sizeof *r->names);
+    if (!r->text || !r->names)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " tokens", r->tokens.count);
+    for (int64_t id = 0; id < r->tokens.count; id++) {
+        const size_t size = r->tokens.size[id];
+        if (size > MAX_TOKEN || memchr(r->tokens.text[id], '\0', size))
+            return tx_fail(TX_FORMAT, "token %" PRId64 " is over %d bytes long, or holds NUL", id, MAX_TOKEN);
+        r->text[id] = strndup(r->tokens.text[id], size);
+        if (!r->text[id])
+            return tx_fail(TX_MEMORY, "no memory for %" PRId64 " tokens", r->tokens.count);
+        r->names[id] = (tx_named){r->text[id], (int32_t)id};
+    }
+    tx_named_sort(r->names, (size_t)r->tokens.count);
+    for (int64_t i = 1; i < r->tokens.count; i++)
+        if (strcmp(r->names[i - 1].name, r->names[i].name) == 0)
+            return tx_fail(TX_FORMAT, "the token %.64s is there twice", r->names[i].name);
+    return TX_OK;
+}
+
+static int type_of(const reading *r, int64_t id)
+{
+    const double type = r->types.number ? r->types.number[id] : 0;
+    return type > TX_GGUF_TOKEN_NORMAL && type <= TX_GGUF_TOKEN_BYTE ? (int)type : TX_GGUF_TOKEN_NORMAL;
+}
+
+static tx_status add_added(const reading *r, int64_t id, tx_json *list)
+{
+    tx_json *token = tx_json_object(); /* the list's before it is filled: nothing is left to free */
+    const bool special = type_of(r, id) != TX_GGUF_TOKEN_USER_DEFINED;
+    TX_TRY(tx_json_append(list, token));
+    TX_TRY(tx_json_set_int(token, "id", id));
+    TX_TRY(tx_json_set_string(token, "content", r->text[id]));
+    TX_TRY(tx_json_set_bool(token, "single_word", false));
+    TX_TRY(tx_json_set_bool(token, "lstrip", false));
+    TX_TRY(tx_json_set_bool(token, "rstrip", false));
+    TX_TRY(tx_json_set_bool(token, "normalized", false));
+    return tx_json_set_bool(token, "special", special);
+}
+
+static tx_status add_tokens(const reading *r, tx_json *json, tx_json *model)
+{
+    tx_json *vocab, *added;
+    TX_TRY(tx_json_get(model, "vocab", TX_JSON_OBJECT, &vocab));
+    TX_TRY(tx_json_get(json, "added_tokens", TX_JSON_ARRAY, &added));
+    for (int64_t id = 0; id < r->tokens.count; id++) {
+        const int type = type_of(r, id);
+        TX_TRY(tx_json_set_int(vocab, r->text[id], id));
+        if (type == TX_GGUF_TOKEN_CONTROL || type == TX_GGUF_TOKEN_USER_DEFINED || type == TX_GGUF_TOKEN_UNKNOWN)
+            TX_TRY(add_added(r, id, added));
+        if (type == TX_GGUF_TOKEN_UNKNOWN)
+            TX_TRY(tx_json_set_string(model, "unk_token", r->text[id]));
+    }
+    return TX_OK;
+}
+
+/* ---- Merges ------------------------------------------------------------------------------------------ */
+
+typedef struct pair {
+    float score;
+    int32_t id;           /* of what the two make */
+    uint16_t left, right; /* their characters */
+    uint16_t at;          /* bytes of the left one */
+} pair;
+
+/* As transformers' generate_merges: by score, then the longer left one, then the longer right one. */
+static int compare_pairs(const void *a, const void *b)
+{
+    const pair *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    if (x->left != y->left)
+        return x->left > y->left ? -1 : 1;
+    if (x->right != y->right)
+        return x->right > y->right ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+typedef struct pairs {
+    pair *at;
+    size_t count, room;
+} pairs;
+
+/* All ways in which a token is made of two others. */
+static tx_status split_token(const reading *r, int32_t id, pairs *all)
+{
+    char left[MAX_TOKEN + 1];
+    const char *text = r->text[id];
+    const size_t size = strlen(text), count = (size_t)r->tokens.count;
+    size_t characters = 0, before = 0;
+    for (size_t i = 0; i < size; i++)
+        characters += ((unsigned char)text[i] & 0xC0) != 0x80;
+    for (size_t i = 1; i < size; i++) {
+        before += ((unsigned char)text[i - 1] & 0xC0) != 0x80;
+        if (((unsigned char)text[i] & 0xC0) == 0x80)
+            continue;
+        memcpy(left, text, i);
+        left[i] = '\0';
+        if (tx_named_find(r->names, count, left) < 0 || tx_named_find(r->names, count, text + i) < 0)
+            continue;
+        TX_TRY(tx_array_reserve(&all->at, &all->room, all->count + 1, sizeof *all->at, "merges"));
+        all->at[all->count++] =
+            (pair){(float)r->scores.number[id], id, (uint16_t)before, (uint16_t)(characters - before), (uint16_t)i};
+    }
+    return TX_OK;
+}
+
+static tx_status add_merge(const char *left, size_t left_size, const char *right, tx_json *merges)
+{
+    char text[MAX_TOKEN + 1];
+    snprintf(text, sizeof text, "%.*s", (int)left_size, left);
+    tx_json *both = tx_json_array();
+    TX_TRY(tx_json_append(merges, both));
+    TX_TRY(tx_json_append_string(both, text));
+    return tx_json_append_string(both, right);
+}
+
+/* The merges that scores mean. */
+static tx_status add_scored(const reading *r, tx_json *merges)
+{
+    pairs all = {0};
+    tx_status status = TX_OK;
+    for (int64_t id = 0; id < r->tokens.count && !status; id++)
+        if (type_of(r, id) == TX_GGUF_TOKEN_NORMAL && r->scores.number[id] == r->scores.number[id])
+            status = split_token(r, (int32_t)id, &all);
+    if (all.count)
+        qsort(all.at, all.count, sizeof *all.at, compare_pairs);
+    for (size_t i = 0; i < all.count && !status; i++)
+        status = add_merge(r->text[all.at[i].id], all.at[i].at, r->text[all.at[i].id] + all.at[i].at, merges);
+    free(all.at);
+    return status;
+}
+
+/* Merges as a file lists them, "left right". */
+static tx_status add_listed(const reading *r, tx_json *merges)
+{
+    for (int64_t i = 0; i < r->merges.count; i++) {
+        const char *text = r->merges.text[i];
+        const size_t size = r->merges.size[i];
+        const char *blank = size ? memchr(text + 1, ' ', size - 1) : NULL;
+        if (!blank || size > MAX_TOKEN || memchr(text, '\0', size))
+            return tx_fail(TX_FORMAT, KEY("merges") ": number %" PRId64 " is no pair", i);
+        char right[MAX_TOKEN + 1];
+        snprintf(right, sizeof right, "%.*s", (int)(size - (size_t)(blank + 1 - text)), blank + 1);
+        TX_TRY(add_merge(text, (size_t)(blank - text), right, merges));
+    }
+    return TX_OK;
+}
+
+/* ---- tokenizer.json ----------------------------------------------------------------------------------- */
+
+/* {"SpecialToken": ...} of the token that a key names. */
+static tx_status add_template_token(const reading *r, const char *key, tx_json *items, tx_json *special)
+{
+    int64_t id;
+    TX_TRY(tx_gguf_get_int(r->file, key, 0, r->tokens.count - 1, &id));
+    const char *text = r->text[id];
+    tx_json *item = tx_json_object(), *token;
+    TX_TRY(tx_json_append(items, item));
+    TX_TRY(tx_json_set(item, "SpecialToken", token = tx_json_object()));
+    TX_TRY(tx_json_set_string(token, "id", text));
+    TX_TRY(tx_json_set_int(token, "type_id", 0));
+    tx_json *entry = tx_json_object(), *list;
+    TX_TRY(tx_json_set(special, text, entry));
+    TX_TRY(tx_json_set_string(entry, "id", text));
+    TX_TRY(tx_json_set(entry, "ids", list = tx_json_array()));
+    TX_TRY(tx_json_append_int(list, id));
+    TX_TRY(tx_json_set(entry, "tokens", list = tx_json_array()));
+    return tx_json_append_string(list, text);
+}
+
+static tx_status add_template_text(const char *which, tx_json *items)
+{
+    tx_json *item = tx_json_object(), *text;
+    TX_TRY(tx_json_append(items, item));
+    TX_TRY(tx_json_set(item, "Sequence", text = tx_json_object()));
+    TX_TRY(tx_json_set_string(text, "id", which));
+    return tx_json_set_int(text, "type_id", 0);
+}
+
+/* TemplateProcessing where bos or eos are put around a text. */
+static tx_status add_post_processor(const reading *r, tx_json *json)
+{
+    static const char *const which[] = {"A", "B"}, *const lists[] = {"single", "pair"};
+    bool bos = r->split == NULL, eos = false; /* what llama.cpp does where the file says nothing */
+    tx_status status = tx_gguf_get_bool(r->file, KEY("add_bos_token"), &bos);
+    if (!status || status == TX_NOT_FOUND)
+        status = tx_gguf_get_bool(r->file, KEY("add_eos_token"), &eos);
+    if ((status && status != TX_NOT_FOUND) || (!bos && !eos))
+        return status == TX_NOT_FOUND ? TX_OK : status;
+    tx_json *post = tx_json_object(), *special, *items;
+    TX_TRY(tx_json_set(json, "post_processor", post));
+    TX_TRY(tx_json_set_string(post, "type", "TemplateProcessing"));
+    TX_TRY(tx_json_set(post, "special_tokens", special = tx_json_object()));
+    for (int texts = 1; texts <= 2; texts++) {
+        TX_TRY(tx_json_set(post, lists[texts - 1], items = tx_json_array()));
+        for (int i = 0; i < texts; i++) {
+            if (bos)
+                TX_TRY(add_template_token(r, KEY("bos_token_id"), items, special));
+            TX_TRY(add_template_text(which[i], items));
+            if (eos)
+                TX_TRY(add_template_token(r, KEY("eos_token_id"), items, special));
+        }
+    }
+    return TX_OK;
+}
+
+static tx_status add_parts(const reading *r, tx_json *json, tx_json *model)
+{
+    tx_json *pre, *list, *pattern;
+    if (!r->split && !r->prefix) {
+        TX_TRY(set_parsed(json, "normalizer", no_prefix, sizeof no_prefix - 1));
+        return set_parsed(json, "decoder", no_strip, sizeof no_strip - 1);
+    }
+    if (!r->split || !r->split->regex)
+        return TX_OK;
+    if (r->split->nfc)
+        TX_TRY(set_parsed(json, "normalizer", nfc, sizeof nfc - 1));
+    TX_TRY(tx_json_set_bool(model, "ignore_merges", r->split->whole_words));
+    TX_TRY(set_parsed(json, "pre_tokenizer", splits, sizeof splits - 1));
+    TX_TRY(tx_json_get(json, "pre_tokenizer", TX_JSON_OBJECT, &pre));
+    TX_TRY(tx_json_get(pre, "pretokenizers", TX_JSON_ARRAY, &list));
+    TX_TRY(tx_json_get(tx_json_at(list, 0), "pattern", TX_JSON_OBJECT, &pattern));
+    return tx_json_set_string(pattern, "Regex", r->split->regex);
+}
+
+static tx_status fill(reading *r, tx_json *json)
+{
+    tx_json *model, *merges;
+    TX_TRY(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
+    TX_TRY(tx_json_get(model, "merges", TX_JSON_ARRAY, &merges));
+    TX_TRY(read_arrays(r));
+    TX_TRY(name_tokens(r));
+    TX_TRY(add_tokens(r, json, model));
+    TX_TRY(r->split ? add_listed(r, merges) : add_scored(r, merges));
+    TX_TRY(add_parts(r, json, model));
+    return add_post_processor(r, json);
+}
+
+/* Which kind it is; a file without a splitter's name is from before there were any. */
+static tx_status find_kind(reading *r)
+{
+    char *model = NULL, *pre = NULL;
+    TX_TRY(tx_gguf_get_string(r->file, KEY("model"), &model, NULL));
+    tx_status status = tx_gguf_get_string(r->file, KEY("pre"), &pre, NULL);
+    status = status == TX_NOT_FOUND ? TX_OK : status;
+    const bool bytes = strcmp(model, "gpt2") == 0;
+    r->prefix = true;
+    for (const tx_gguf_split *split = tx_gguf_splits; split->name && bytes && !r->split; split++)
+        if (!pre || strcmp(pre, "default") == 0 || strcmp(split->name, pre) == 0)
+            r->split = split;
+    if (!status && (bytes ? !r->split : strcmp(model, "llama") != 0))
+        status = tx_fail(TX_UNSUPPORTED, "a tokenizer of model \"%.40s\" and splitter \"%.40s\" is not implemented",
+                         model, pre ? pre : "");
+    if (!status)
+        status = tx_gguf_get_bool(r->file, KEY("add_space_prefix"), &r->prefix);
+    free(model);
+    free(pre);
+    return status == TX_NOT_FOUND ? TX_OK : status;
+}
+
+tx_status tx_tokenizer_json_of_gguf(const tx_gguf_file *file, tx_json **json)
+{
+    reading r = {.file = file};
+    TX_TRY(find_kind(&r));
+    const char *frame = r.split ? byte_frame : piece_frame;
+    TX_TRY(tx_json_parse(frame, strlen(frame), TOKENIZER, json));
+    const tx_status status = fill(&r, *json);
+    for (int64_t id = 0; id < r.tokens.count && r.text; id++)
+        free(r.text[id]);
+    free(r.text);
+    free(r.names);
+    tx_gguf_array_free(&r.tokens);
+    tx_gguf_array_free(&r.types);
+    tx_gguf_array_free(&r.scores);
+    tx_gguf_array_free(&r.merges);
+    return status;
+}

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds what txconvert writes against the gguf package and transformers: values, blocks and names of each type, logits and ids of
+files that transformers reads, folders made of files of the gguf package's, and the way to GGUF and back, bit by bit.
+
+    gguf_files.py TXCONVERT TXTOK      exit status 77: gguf or transformers is not installed
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from checks import check, status
+
+try:
+    import gguf
+    import numpy as np
+    import tokenizers
+    import torch
+    from safetensors.numpy import load_file
+    from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config,
+                              Qwen3Config)
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+TXCONVERT, TXTOK = sys.argv[1:3]
+VOCAB = 400
+BASE = dict(vocab_size=VOCAB, max_position_embeddings=64, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, rms_norm_eps=1e-6)
+LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=32)
+LINEAR = dict(rope_type="linear", rope_theta=1e4, factor=2.0)
+YARN = dict(rope_type="yarn", rope_theta=1e4, factor=2.0, original_max_position_embeddings=32)
+BYTES = {**BASE, "bos_token_id": 1, "eos_token_id": 0}  # as the byte-level tokenizers have them
+# name: configuration, tokenizer, and whether transformers' own reader of GGUF knows all of it
+MODELS = {
+    "gpt2": (GPT2Config(vocab_size=VOCAB, n_embd=64, n_layer=2, n_head=4, bos_token_id=1, eos_token_id=0),
+             "gpt2", True),
+    "llama": (LlamaConfig(**BASE), "pieces", True),
+    "llama, tied": (LlamaConfig(**{**BYTES, "num_key_value_heads": 4}, tie_word_embeddings=True), "llama3", True),
+    "llama, biases": (LlamaConfig(**BYTES, attention_bias=True, mlp_bias=True), "llama3", False),
+    "llama3": (LlamaConfig(**BYTES, rope_parameters=LLAMA3), "llama3", False),
+    "linear": (LlamaConfig(**BASE, rope_parameters=LINEAR), "pieces", False),
+    "yarn": (LlamaConfig(**BASE, rope_parameters=YARN), "pieces", False),
+    "mistral": (MistralConfig(**BASE, sliding_window=64, head_dim=32), "pieces", False),
+    "qwen2": (Qwen2Config(**BYTES), "qwen2", True),
+    "qwen3": (Qwen3Config(**BYTES, head_dim=128), "qwen2", True),
+}
+REGEX = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}%s| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
+         "|\\s+(?!\\S)|\\s+")
+TEXTS = ["the cat sat on the mat", "  two  spaces, 12345 numbers\n\nand lines ", "don't I'LL caf\u00e9 \u4e2d\u6587 \U0001f600",
+         "", " ", "<|end|> a special one"]
+LEARNED = ["the cat sat on the mat and the dog didn't; 1234 numbers, two  spaces\nand lines " * 3, "caf\u00e9 hello world " * 5]
+
+
+def byte_level(split):
+    """A byte-level tokenizer that splits as one of the three that llama.cpp has a name for."""
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(ignore_merges=split == "llama3"))
+    pre = tokenizers.pre_tokenizers
+    if split == "gpt2":
+        made.pre_tokenizer = pre.ByteLevel(add_prefix_space=False)
+    else:
+        regex = tokenizers.Regex(REGEX % ("{1,3}" if split == "llama3" else ""))
+        made.pre_tokenizer = pre.Sequence([pre.Split(regex, "isolated"), pre.ByteLevel(False, use_regex=False)])
+    if split == "qwen2":
+        made.normalizer = tokenizers.normalizers.NFC()
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.train_from_iterator(LEARNED, tokenizers.trainers.BpeTrainer(
+        vocab_size=VOCAB - 10, special_tokens=["<|end|>", "<|begin|>"], show_progress=False,
+        initial_alphabet=pre.ByteLevel.alphabet()))
+    if split == "llama3":
+        made.post_processor = tokenizers.processors.TemplateProcessing(
+            single="<|begin|> $A", pair="<|begin|> $A <|begin|> $B", special_tokens=[("<|begin|>", 1)])
+    return made, dict(eos_token="<|end|>", bos_token="<|begin|>")
+
+
+def pieces():
+    """SentencePiece's kind: pieces merged by score, bytes for what is unknown."""
+    learned = tokenizers.Tokenizer(tokenizers.models.BPE())
+    learned.normalizer = tokenizers.normalizers.Sequence([tokenizers.normalizers.Prepend("\u2581"),
+                                                          tokenizers.normalizers.Replace(" ", "\u2581")])
+    learned.train_from_iterator(LEARNED, tokenizers.trainers.BpeTrainer(vocab_size=120, show_progress=False))
+    merges = [tuple(m) for m in json.loads(learned.to_str())["model"]["merges"]]
+    words = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
+    words += ["".join(m) for m in merges] + sorted({c for m in merges for c in "".join(m)})
+    vocab = {w: i for i, w in enumerate(dict.fromkeys(words))}
+    rank = {}
+    for m in merges:
+        rank.setdefault("".join(m), len(rank))
+    every = [(rank[w], -len(w[:i]), w[:i], w[i:]) for w in rank for i in range(1, len(w)) if w[:i] in vocab and w[i:] in vocab]
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, [(a, b) for _, _, a, b in sorted(every)], unk_token="<unk>",
+                                                      fuse_unk=True, byte_fallback=True))
+    made.normalizer = learned.normalizer
+    made.decoder = tokenizers.decoders.Sequence([tokenizers.decoders.Replace("\u2581", " "), tokenizers.decoders.ByteFallback(),
+                                                 tokenizers.decoders.Fuse(), tokenizers.decoders.Strip(" ", 1, 0)])
+    made.add_special_tokens(["<unk>", "<s>", "</s>"])
+    made.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B",
+                                                                   special_tokens=[("<s>", 1)])
+    return made, dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+def make_model(folder, config, kind):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(torch.randn_like(p) * 0.2 + (1.0 if "norm" in name or "ln_" in name else 0.0))
+    model.save_pretrained(folder)
+    tokenizer, roles = pieces() if kind == "pieces" else byte_level(kind)
+    tokenizer.save(os.path.join(folder, "tokenizer.json"))
+    with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
+        json.dump(dict(tokenizer_class="PreTrainedTokenizerFast", chat_template="{{ messages }}", **roles), file)
+    return model
+
+
+def convert(name, source, to, outtype="f32"):
+    done = subprocess.run([TXCONVERT, source, "--to", to, "--outtype", outtype], capture_output=True, text=True)
+    check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
+    return done.returncode == 0
+
+
+def permuted(weights, heads):
+    """llama.cpp's convert script, LlamaModel.permute."""
+    return weights.reshape(heads, 2, weights.shape[0] // heads // 2, *weights.shape[1:]).swapaxes(1, 2).reshape(weights.shape)
+
+
+def expected(state, config):
+    """Names by the gguf package's own table, values as the convert script turns them."""
+    kind = config.model_type
+    arch = {"gpt2": gguf.MODEL_ARCH.GPT2, "llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA,
+            "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3}[kind]
+    names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
+    for name, value in state.items():
+        if kind == "gpt2" and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
+            value = value.T
+        if kind in ("llama", "mistral") and ".q_proj." in name:
+            value = permuted(value, config.num_attention_heads)
+        if kind in ("llama", "mistral") and ".k_proj." in name:
+            value = permuted(value, config.num_key_value_heads)
+        wanted[names.get_name(name, (".weight", ".bias"))] = np.ascontiguousarray(value)
+    return wanted
+
+
+def compare_values(name, path, state, config, outtype):
+    types = {"f32": gguf.GGMLQuantizationType.F32, "f16": gguf.GGMLQuantizationType.F16,
+             "bf16": gguf.GGMLQuantizationType.BF16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
+    wanted, reader = expected(state, config), gguf.GGUFReader(path)
+    has = {t.name: t for t in reader.tensors if t.name != "rope_freqs.weight"}
+    check(set(has) == set(wanted), f"{name}: tensors {sorted(set(has) ^ set(wanted))}")
+    for tensor in set(has) & set(wanted):
+        value, t = wanted[tensor], has[tensor]
+        plain = value.ndim < 2 or tensor == "position_embd.weight"
+        kind = gguf.GGMLQuantizationType.F32 if plain else types[outtype]
+        check(t.tensor_type == kind, f"{name}: {tensor} is of type {t.tensor_type.name}")
+        check(list(t.shape) == list(reversed(value.shape)), f"{name}: {tensor} has shape {t.shape}")
+        same = np.array_equal(t.data.reshape(-1).view(np.uint8), gguf.quants.quantize(value, kind).reshape(-1).view(np.uint8))
+        check(same, f"{name}: {tensor} as {outtype}: bytes differ from the gguf package's")
+        check(t.data_offset % 32 == 0, f"{name}: {tensor} at {t.data_offset}")
+    return reader
+
+
+def compare_rope(name, reader, config):
+    """The factors that the convert script writes for llama3, by transformers' frequencies."""
+    found = [t for t in reader.tensors if t.name == "rope_freqs.weight"]
+    if config.model_type == "gpt2" or config.rope_parameters["rope_type"] != "llama3":
+        check(not found, f"{name}: factors of rotary positions")
+        return
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+    plain = 1.0 / (5e5 ** (np.arange(0, 16, 2) / 16))
+    scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
+    check(np.allclose(found[0].data, plain / scaled.double().numpy(), rtol=1e-5), f"{name}: factors of rotary positions")
+
+
+def ids_of(folder):
+    lines = "".join(json.dumps({"text": t}) + "\n" for t in TEXTS)
+    done = subprocess.run([TXTOK, "encode", "--tokenizer", folder, "--jsonl", "--add_special_tokens"], input=lines,
+                          capture_output=True, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()] or done.stderr
+
+
+def without(path, key, to):
+    """A copy of a file without one of its values, by the gguf package's own script."""
+    subprocess.run([sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--remove-metadata", key, "--force", path, to],
+                   check=True, capture_output=True, cwd=os.path.dirname(path))
+
+
+def compare_back(name, work, source, state, path):
+    """Back to a folder: weights bit by bit, the same ids, also of a tokenizer made of the file's tokens alone."""
+    back, bare, rebuilt = (os.path.join(work, n) for n in ("back", "bare.gguf", "rebuilt"))
+    if not convert(f"{name}, back", path, back):
+        return
+    got = load_file(os.path.join(back, "model.safetensors"))
+    check(set(got) == set(state) and all(np.array_equal(got[k].view(np.uint32), state[k].view(np.uint32)) for k in state),
+          f"{name}: weights that come back differ")
+    want = AutoModelForCausalLM.from_pretrained(source).config.to_dict()
+    have = AutoModelForCausalLM.from_pretrained(back).config.to_dict()
+    skip = {"_name_or_path", "architectures", "dtype", "transformers_version", "pad_token_id", "use_cache", "n_inner",
+            "attn_implementation", "max_window_layers"}
+    odd = {k: (want[k], have.get(k)) for k in want if k not in skip and want[k] != have.get(k)}
+    check(not odd, f"{name}: config.json comes back as {odd}")
+    without(path, "tokenizer.huggingface.json", bare)
+    if convert(f"{name}, from tokens", bare, rebuilt):
+        ids = ids_of(source)
+        check(len(ids) == len(TEXTS) and ids == ids_of(back), f"{name}: ids of the tokenizer that comes back differ")
+        check(ids == ids_of(rebuilt), f"{name}: ids of the rebuilt tokenizer: {ids_of(rebuilt)} for {ids}")
+        own = AutoTokenizer.from_pretrained(rebuilt)
+        check([own(t)["input_ids"] for t in TEXTS] == ids, f"{name}: transformers' ids of the rebuilt tokenizer differ")
+
+
+def compare_logits(name, model, work, file):
+    """transformers' reader of GGUF as a second one."""
+    ids = torch.tensor([[(t * 37) % VOCAB for t in range(24)]])
+    read = AutoModelForCausalLM.from_pretrained(work, gguf_file=file, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        want, got = model(ids).logits, read(ids).logits
+    error = ((got - want).abs().max() / want.abs().max()).item()
+    check(error <= 1e-5, f"{name}: logits of the file as transformers reads it differ by {error}")
+    return error
+
+
+def compare(name, config, kind, readable):
+    with tempfile.TemporaryDirectory() as work:
+        source = os.path.join(work, "source")
+        model = make_model(source, config, kind)
+        state = {k: v for k, v in load_file(os.path.join(source, "model.safetensors")).items()}
+        for outtype in ("f16", "bf16", "q8_0", "f32"):
+            path = os.path.join(work, "model.gguf")
+            if not convert(f"{name}, {outtype}", source, path, outtype):
+                return
+            reader = compare_values(name, path, state, config, outtype)
+        compare_rope(name, reader, config)
+        compare_back(name, work, source, state, path)
+        error = compare_logits(name, model, work, "model.gguf") if readable else None
+        print(f"{name}: {len(reader.tensors)} tensors" + (f", logits {error:.1e}" if readable else ""))
+
+
+def refuse(name, config, kind, words):
+    with tempfile.TemporaryDirectory() as work:
+        make_model(work, config, kind)
+        path = os.path.join(work, "model.gguf")
+        done = subprocess.run([TXCONVERT, work, "--to", path], capture_output=True, text=True)
+        check(done.returncode == 1 and words in done.stderr and not os.path.exists(path),
+              f"{name}: {done.returncode} {done.stderr.strip()}")
+
+
+for name, model in MODELS.items():
+    compare(name, *model)
+refuse("a biased qwen3", Qwen3Config(**BASE, attention_bias=True), "qwen2", "attention_bias")
+refuse("exact gelu", GPT2Config(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=1, n_head=4, bos_token_id=0,
+                                eos_token_id=0, activation_function="gelu"), "gpt2", "gelu_new")
+sys.exit(status())
