@@ -127,6 +127,11 @@ tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab)
 /* (1 - smoothing) times that plus `smoothing` times the mean over the vocabulary of -log p, 0 <= smoothing < 1: what
  * transformers' LabelSmoother gives (Szegedy et al., 2016, section 7). */
 tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
+/* Distillation from a teacher's logits, of the same shape and type (Hinton et al., 2015): `alpha` times the
+ * cross-entropy plus (1 - alpha) T^2 KL(softmax(teacher / T) || softmax(logits / T)), T the temperature; no gradient
+ * goes to the teacher. Rows and columns as those of tx_cross_entropy. */
+tx_tensor *tx_distillation(tx_tensor *logits, tx_tensor *teacher, tx_tensor *labels, int64_t vocab, float temperature,
+                           float alpha);
 /* Sum of `losses` times control INVERSE_LABELS: the mean over the labels of the global batch. */
 tx_tensor *tx_mean_loss(tx_tensor *losses);
 

@@ -21,6 +21,8 @@ static inline tx_status read_gradients(tx_model *model, float *loss, float *grad
         const char *name;
         const tx_param_spec *spec;
         status = tx_model_param(model, i, &name, &spec);
+        if (!status && spec->frozen)
+            continue;
         if (!status)
             status = tx_model_read(model, TX_PART_GRADIENT, i, gradient);
         if (!status)

@@ -27,6 +27,7 @@ enum { TABLE = VOCAB * WIDTH, GRADIENTS = 2 * TABLE + 2 * WIDTH };
 typedef struct form {
     const char *name;
     bool tied, train, half; /* half: the product reads and writes bf16 */
+    bool taught;            /* learns from the logits of a frozen table */
 } form;
 
 /* What a graph gave. */
@@ -70,8 +71,14 @@ static tx_status build(machine *m, const form *f)
     tx_tensor *beta = param(g, "beta", TX_SHAPE(WIDTH), TX_INIT_ZERO);
     tx_tensor *head = param(g, "head", TX_SHAPE(PADDED, WIDTH), TX_INIT_NORMAL);
     tx_tensor *x = tx_layer_norm(tx_embedding(m->tokens, table, NULL, NULL), gamma, beta, 1e-5f);
-    m->losses = tx_cross_entropy_smoothed(logits_of(x, f->tied ? table : head, f->half), m->labels, VOCAB,
-                                          f->tied ? 0.1f : 0.0f);
+    tx_tensor *logits = logits_of(x, f->tied ? table : head, f->half);
+    const tx_param_spec frozen = {
+        .shape = TX_SHAPE(PADDED, WIDTH), .init = TX_INIT_NORMAL, .scale = 0.5f, .frozen = true};
+    tx_tensor *teacher = f->taught ? logits_of(tx_embedding(m->tokens, tx_param(g, "teacher.in", &frozen), NULL, NULL),
+                                               tx_param(g, "teacher.out", &frozen), f->half)
+                                   : NULL;
+    m->losses = f->taught ? tx_distillation(logits, teacher, m->labels, VOCAB, 2.0f, 0.3f)
+                          : tx_cross_entropy_smoothed(logits, m->labels, VOCAB, f->tied ? 0.1f : 0.0f);
     if (f->train)
         return tx_backward(g, tx_mean_loss(m->losses));
     tx_output(m->losses);
@@ -120,7 +127,7 @@ static bool make(tx_engine *engine, const form *f, int64_t bytes, bool fused, ou
     m.graph->chunk_bytes = bytes;
     CHECK(tx_plan_create(m.graph, "classifier", &m.plan));
     for (int32_t i = 0; i < m.graph->nodes; i++) {
-        out->losses_nodes += m.graph->node[i].op == TX_OP_CROSS_ENTROPY;
+        out->losses_nodes += m.graph->node[i].op == (f->taught ? TX_OP_DISTILLATION : TX_OP_CROSS_ENTROPY);
         out->fused_nodes += m.graph->node[i].op == TX_OP_FUSED_CLASSIFIER;
     }
     CHECK(tx_model_init(m.model, 1));
@@ -143,10 +150,13 @@ static int64_t aligned(int64_t floats)
 
 /* Of the logits those of a chunk are left, and of their cast to fp32. In training dx cannot take the place of what the
  * product reads, for later chunks read it. In evaluation, where the logits take most when they have just been made,
- * losses and lse are not there yet: with chunks they are. */
+ * losses and lse are not there yet: with chunks they are. A teacher's logits go the same way, and
+ * losses are there when they take most. */
 static int64_t memory_saved(const form *f)
 {
     const int64_t logits = (ROWS - CHUNK_ROWS) * ROW_BYTES;
+    if (f->taught)
+        return 2 * logits - aligned(ROWS * WIDTH) - aligned(ROWS);
     if (!f->train)
         return logits - 2 * aligned(ROWS);
     return logits + (f->half ? logits / 2 : 0) - aligned(ROWS * WIDTH);
@@ -189,6 +199,8 @@ static bool check(tx_engine *engine, const form *f, bool same_bits)
     static outcome whole, parts, again, apart;
     bool good = make(engine, f, WHOLE, true, &whole) && make(engine, f, CHUNKS, true, &parts) &&
                 make(engine, f, CHUNKS, true, &again) && compare(f, &whole, &parts, &again);
+    if (f->taught)
+        return good;
     good = make(engine, f, WHOLE, false, &apart) && compare_fused(f, &whole, &apart, same_bits) && good;
     return make(engine, f, CHUNKS, false, &apart) && compare_fused(f, &parts, &apart, same_bits) && good;
 }
@@ -201,10 +213,12 @@ int main(int argc, char **argv)
     if (status)
         return fprintf(stderr, "test_classifier: %s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
     static const form forms[] = {
-        {"tied, training", true, true, false},
-        {"with a table of its own, training", false, true, false},
-        {"evaluation", true, false, false},
-        {"tied, training, in bf16", true, true, true},
+        {"tied, training", true, true, false, false},
+        {"with a table of its own, training", false, true, false, false},
+        {"evaluation", true, false, false, false},
+        {"tied, training, in bf16", true, true, true, false},
+        {"with a teacher", true, true, false, true},
+        {"with a teacher and a table of its own", false, true, false, true},
     };
     bool good = true;
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)

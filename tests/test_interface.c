@@ -116,6 +116,9 @@ static void elementwise(void **state)
     REFUSES(tx_dropout(F32(2, 7), 1.0f, 0), "dropout: 1 is not in [0, 1)");
     REFUSES(tx_noise(F32(2, 7), NAN, 0), "noise: a scale of nan");
     REFUSES(tx_cross_entropy_smoothed(F32(2, 7), I32(2), 7, 1.0f), "smoothing 1 must be");
+    REFUSES(tx_distillation(F32(2, 7), F32(2, 8), I32(2), 7, 1.0f, 0.5f), "input 1 has shape [2, 8], wanted [2, 7]");
+    REFUSES(tx_distillation(F32(2, 7), F32(2, 7), I32(2), 7, 0.0f, 0.5f), "temperature 0 must be above 0");
+    REFUSES(tx_distillation(F32(2, 7), F32(2, 7), I32(2), 7, 1.0f, 1.5f), "alpha 1.5 from 0 to 1");
     REFUSES(tx_dropout(F32(2, 7), NAN, 0), "dropout: nan is not in [0, 1)");
     REFUSES(tx_rotary(F32(2, 5, 24), 2, 7, &(tx_rope)TX_ROPE(1e4f), NULL),
             "rotary: 2 heads of size 7 (even, at most 256) with theta 10000 do not fit");

@@ -221,6 +221,17 @@ tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64
     return labels ? EMIT(logits, .op = TX_OP_CROSS_ENTROPY, .attrs = attrs, .in = {logits, labels}) : NULL;
 }
 
+tx_tensor *tx_distillation(tx_tensor *logits, tx_tensor *teacher, tx_tensor *labels, int64_t vocab, float temperature,
+                           float alpha)
+{
+    tx_attrs attrs = plain;
+    attrs.vocab = vocab;
+    attrs.scale = temperature;
+    attrs.alpha = alpha;
+    return teacher && labels ? EMIT(logits, .op = TX_OP_DISTILLATION, .attrs = attrs, .in = {logits, teacher, labels})
+                             : NULL;
+}
+
 static tx_tensor *reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis, int32_t control)
 {
     tx_attrs attrs = plain;

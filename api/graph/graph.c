@@ -351,6 +351,9 @@ static void narrow_indices(const tx_node *n)
     case TX_OP_CROSS_ENTROPY:
         narrow(n->in[TX_IN(cross_entropy, labels)], 0, n->attrs.vocab, true);
         break;
+    case TX_OP_DISTILLATION:
+        narrow(n->in[TX_IN(distillation, labels)], 0, n->attrs.vocab, true);
+        break;
     case TX_OP_ATTENTION:
         narrow(n->in[TX_IN(attention, lengths)], 1, DIM(attention, qkv, 1) + 1, false);
         narrow(n->in[TX_IN(attention, starts)], 0, DIM(attention, qkv, 1), false);

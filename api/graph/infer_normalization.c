@@ -2,6 +2,7 @@
  * Inference rules of normalisations: norms, cross-entropy, reductions. */
 #include "api/graph/infer.h"
 
+#include <float.h>
 #include <inttypes.h>
 
 /* x [.., C] at `x`, behind the gradient dy of any type where it is not the first; vectors [C] from input `first` to
@@ -142,6 +143,42 @@ tx_status tx_infer_fused_classifier(const tx_infer *c)
     TX_TRY(check_vocab(c));
     tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
     tx_give(c, 1, TX_F32, rows);
+    return TX_OK;
+}
+
+static tx_status check_distillation(const tx_infer *c)
+{
+    if (!(c->attrs->scale > 0.0f && c->attrs->scale <= FLT_MAX && c->attrs->alpha >= 0.0f && c->attrs->alpha <= 1.0f))
+        return tx_fail(TX_INVALID, "%s: temperature %g must be above 0, alpha %g from 0 to 1", tx_want_name(c),
+                       (double)c->attrs->scale, (double)c->attrs->alpha);
+    return check_vocab(c);
+}
+
+tx_status tx_infer_distillation(const tx_infer *c)
+{
+    tx_shape rows = tx_without_last(&c->in[0].shape);
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
+    TX_TRY(tx_want_shape(c, 1, &c->in[0].shape));
+    TX_TRY(tx_want_dtype(c, 2, TX_I32));
+    TX_TRY(tx_want_shape(c, 2, &rows));
+    TX_TRY(check_distillation(c));
+    tx_give(c, 0, TX_F32, rows);
+    return TX_OK;
+}
+
+tx_status tx_infer_distillation_grad(const tx_infer *c)
+{
+    tx_shape rows = tx_without_last(&c->in[0].shape);
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_dtype(c, 1, TX_F32));
+    TX_TRY(tx_want_shape(c, 1, &rows));
+    TX_TRY(tx_want_dtype(c, 2, c->in[0].dtype));
+    TX_TRY(tx_want_shape(c, 2, &c->in[0].shape));
+    TX_TRY(tx_want_dtype(c, 3, TX_I32));
+    TX_TRY(tx_want_shape(c, 3, &rows));
+    TX_TRY(check_distillation(c));
+    tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
     return TX_OK;
 }
 

@@ -4,7 +4,8 @@
  * language model, and nobody but the cross-entropy and its gradient reads them. So a chunk's logits, losses, gradient
  * on the logits and what follows from that (rows of dx, a summand of dtable) are computed one after another, and the
  * logits of one chunk exist at a time. Backward nodes thereby stand before the loss is summed up, which is possible
- * because the gradient of the losses, for a mean, does not depend on them. */
+ * because the gradient of the losses, for a mean, does not depend on them. A teacher's logits, which a
+ * distillation reads beside the model's, go the same way. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -15,8 +16,8 @@
 /* Chunks have a multiple of so many rows: views then begin at multiples of TX_ALIGNMENT, whatever the width, and the
  * products stay efficient. */
 #define ROWS_UNIT 256
-#define MEMBERS 7
-#define INNERS 5
+#define MEMBERS 9
+#define INNERS 7
 
 #define IN(op, name) (1u << TX_IN(op, name))
 #define OUT(op, name) (1u << TX_OUT(op, name))
@@ -105,10 +106,26 @@ static bool add_readers(classifier *c, tx_tensor *d)
     return add_inner(c, d);
 }
 
+/* Adds the gradient of a distillation, which takes nothing else from the loss. */
+static bool add_distillation_grad(classifier *c, const tx_node *loss, int32_t node)
+{
+    const tx_node *n = &c->graph->node[node];
+    const uint32_t in = IN(distillation_grad, logits) | IN(distillation_grad, dlosses) |
+                        IN(distillation_grad, teacher) | IN(distillation_grad, labels);
+    if (n->op != TX_OP_DISTILLATION_GRAD || c->has_gradient ||
+        n->in[TX_IN(distillation_grad, labels)] != loss->in[TX_IN(distillation, labels)] ||
+        n->in[TX_IN(distillation_grad, teacher)] != loss->in[TX_IN(distillation, teacher)])
+        return false;
+    c->has_gradient = true;
+    return add_member(c, node, in, OUT(distillation_grad, dlogits), false) && add_readers(c, n->out[0]);
+}
+
 /* Adds the gradient of the node `loss`, and what is made of it. */
 static bool add_gradient(classifier *c, int32_t loss, int32_t node)
 {
     const tx_node *n = &c->graph->node[node], *l = &c->graph->node[loss];
+    if (l->op == TX_OP_DISTILLATION)
+        return node > loss && add_distillation_grad(c, l, node);
     int32_t readers;
     tx_edit_readers(c->edit, l->out[TX_OUT(cross_entropy, lse)], &readers);
     if (n->op != TX_OP_CROSS_ENTROPY_GRAD || c->has_gradient || node < loss ||
@@ -138,21 +155,43 @@ static bool add_logits(classifier *c, tx_tensor *logits)
     return is_product(n) && !n->attrs.trans_a && add_member(c, made, IN(matmul, a), OUT(matmul, y), false);
 }
 
-/* Finds the classifier that ends with the CROSS_ENTROPY node `loss`; false where something else reads its logits. */
+static int by_node(const void *a, const void *b)
+{
+    const member *x = a, *y = b;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/* Adds the teacher's product and the loss: the logits of both go by the same rows. */
+static bool add_distillation(classifier *c, int32_t loss)
+{
+    tx_tensor *teacher = c->graph->node[loss].in[TX_IN(distillation, teacher)];
+    int32_t count;
+    const tx_use *use = tx_edit_readers(c->edit, teacher, &count);
+    for (int32_t i = 0; i < count; i++)
+        if (use[i].node != loss && c->graph->node[use[i].node].op != TX_OP_DISTILLATION_GRAD)
+            return false;
+    const uint32_t in = IN(distillation, logits) | IN(distillation, teacher) | IN(distillation, labels);
+    return add_logits(c, teacher) && add_member(c, loss, in, OUT(distillation, losses), false);
+}
+
+/* Finds the classifier that ends with the node `loss`, CROSS_ENTROPY or DISTILLATION; false where something else reads
+ * its logits. */
 static bool find_members(classifier *c, int32_t loss)
 {
     const tx_graph *g = c->graph;
-    tx_tensor *logits = g->node[loss].in[TX_IN(cross_entropy, logits)];
+    tx_tensor *logits = g->node[loss].in[0];
     c->rows = tx_shape_rows(&logits->shape);
     const uint32_t in = IN(cross_entropy, logits) | IN(cross_entropy, labels),
                    out = OUT(cross_entropy, losses) | OUT(cross_entropy, lse);
-    if (!add_logits(c, logits) || !add_member(c, loss, in, out, false))
+    const bool hard = g->node[loss].op == TX_OP_CROSS_ENTROPY;
+    if (!add_logits(c, logits) || !(hard ? add_member(c, loss, in, out, false) : add_distillation(c, loss)))
         return false;
     int32_t count;
     const tx_use *use = tx_edit_readers(c->edit, logits, &count);
     for (int32_t i = 0; i < count; i++)
         if (use[i].node != loss && !add_gradient(c, loss, use[i].node))
             return false;
+    qsort(c->member, (size_t)c->members, sizeof *c->member, by_node);
     return true;
 }
 
@@ -308,12 +347,12 @@ static bool is_together(const classifier *c)
     return c->member[c->members - 1].node - c->member[0].node == c->members - 1;
 }
 
-/* Splits the classifier of CROSS_ENTROPY node `loss`, where that can be done. */
+/* Splits the classifier of node `loss`, where that can be done. */
 static tx_status chunk_one(classifier *c, int32_t loss, int64_t bytes, bool *done)
 {
     if (!find_members(c, loss) || !others_give_way(c))
         return TX_OK;
-    const int64_t most = most_rows(c->graph, c->graph->node[loss].in[TX_IN(cross_entropy, logits)], bytes);
+    const int64_t most = most_rows(c->graph, c->graph->node[loss].in[0], bytes);
     /* One that fits into a chunk is brought together, so that loss and gradient can become one node (tx_fuse). */
     if (c->rows <= most && (!c->has_gradient || is_together(c)))
         return TX_OK;
@@ -333,7 +372,7 @@ tx_status tx_chunk(tx_graph *graph, int64_t bytes)
     for (int32_t i = 0; i < graph->nodes && !status; i = done ? 0 : i + 1) {
         classifier c = {.graph = graph};
         done = false;
-        if (graph->node[i].op != TX_OP_CROSS_ENTROPY)
+        if (graph->node[i].op != TX_OP_CROSS_ENTROPY && graph->node[i].op != TX_OP_DISTILLATION)
             continue;
         status = tx_edit_open(graph, &c.edit);
         if (!status)

@@ -117,6 +117,13 @@ static void grad_cross_entropy(const grad *c)
         .in = {IN(c, cross_entropy, logits), c->dout[0], IN(c, cross_entropy, labels), OUT(c, cross_entropy, lse)});
 }
 
+static void grad_distillation(const grad *c)
+{
+    DIN(c, distillation, logits) = EMIT(
+        c, .op = TX_OP_DISTILLATION_GRAD, .attrs = c->node->attrs,
+        .in = {IN(c, distillation, logits), c->dout[0], IN(c, distillation, teacher), IN(c, distillation, labels)});
+}
+
 static tx_tensor *broadcast(const grad *c, tx_tensor *small, const tx_attrs *like, const tx_shape *shape)
 {
     tx_attrs attrs = plain;

@@ -49,14 +49,18 @@ void TX_CPU_NAME(softmax_grad)(const tx_cpu_call *call)
 
 /* ---- Cross-entropy --------------------------------------------------------------------------------- */
 
-/* log of the sum of e^x over n > 0 numbers from element `first` on; NaN and +inf among them give NaN, -inf alone -inf.
- */
-static float log_sum_exp(const void *x, tx_dtype type, int64_t first, int64_t n)
+/* log of the sum of e^(times x) over n > 0 numbers from element `first` on; NaN and +inf among them give NaN, -inf
+ * alone -inf. */
+static float log_sum_exp(const void *x, tx_dtype type, int64_t first, int64_t n, float times)
 {
     float lane[TX_LANES] = {0}, greatest = -INFINITY, piece[CHUNK];
     for (int64_t start = 0; start < n; start += CHUNK) {
         const int64_t count = n - start < CHUNK ? n - start : CHUNK, whole = count - count % TX_LANES;
         const float *chunk = tx_run_of(x, type, first + start, count, piece);
+        if (times != 1.0f) {
+            TX_SIMD for (int64_t i = 0; i < count; i++) piece[i] = chunk[i] * times;
+            chunk = piece;
+        }
         const float peak = tx_greatest(chunk, count);
         if (peak > greatest) {
             const float factor = tx_exp(greatest - peak);
@@ -102,7 +106,7 @@ static float loss_of_row(const tx_cpu_call *call, int64_t row, int32_t label, fl
     const int64_t at = row * tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
     const tx_dtype type = call->command->in[0].dtype;
     const float smoothing = call->command->attrs.p;
-    *lse = log_sum_exp(call->in[0], type, at, vocab);
+    *lse = log_sum_exp(call->in[0], type, at, vocab, 1.0f);
     if (label == TX_IGNORE_LABEL)
         return 0.0f;
     if (label < 0 || label >= vocab) /* does not exist: nothing is read outside the row */
@@ -195,4 +199,136 @@ void TX_CPU_NAME(fused_classifier)(const tx_cpu_call *call)
 {
     const tx_shape *x = &call->command->in[0].shape;
     tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), fused_classifier_rows);
+}
+
+/* ---- Distillation ------------------------------------------------------------------------------------ */
+
+/* What the loss and the gradient of a row need: log-sum-exps of its logits, and of these and the teacher's over T. */
+typedef struct distilled {
+    const void *x, *teacher;
+    tx_dtype type;
+    int64_t at, vocab;
+    float temperature, inverse, alpha;
+    float lse, own, others;
+} distilled;
+
+static distilled begin_distilled(const tx_cpu_call *call, const void *teacher, int64_t row)
+{
+    const tx_operand *x = &call->command->in[0];
+    const tx_attrs *a = &call->command->attrs;
+    distilled d = {.x = call->in[0],
+                   .teacher = teacher,
+                   .type = x->dtype,
+                   .at = row * tx_shape_last(&x->shape),
+                   .vocab = a->vocab,
+                   .temperature = a->scale,
+                   .inverse = 1.0f / a->scale,
+                   .alpha = a->alpha};
+    d.lse = log_sum_exp(d.x, d.type, d.at, d.vocab, 1.0f);
+    d.own = log_sum_exp(d.x, d.type, d.at, d.vocab, d.inverse);
+    d.others = log_sum_exp(d.teacher, d.type, d.at, d.vocab, d.inverse);
+    return d;
+}
+
+/* Sum of q (log q - log p) over the vocabulary. */
+static float divergence(const distilled *d)
+{
+    float lane[TX_LANES] = {0}, piece[TX_PIECE], other[TX_PIECE];
+    for (int64_t at = d->at, end = d->at + d->vocab, run; at < end; at += run) {
+        run = tx_run_length(d->type, end - at);
+        const float *x = tx_run_of(d->x, d->type, at, run, piece), *t = tx_run_of(d->teacher, d->type, at, run, other);
+        const int64_t whole = run - run % TX_LANES;
+        for (int64_t i = 0; i < whole; i += TX_LANES) {
+            TX_SIMD for (int l = 0; l < TX_LANES; l++)
+            {
+                const float log_q = t[i + l] * d->inverse - d->others;
+                lane[l] += tx_exp(log_q) * (log_q - (x[i + l] * d->inverse - d->own));
+            }
+        }
+        for (int64_t i = whole; i < run; i++) {
+            const float log_q = t[i] * d->inverse - d->others;
+            lane[i - whole] += tx_exp(log_q) * (log_q - (x[i] * d->inverse - d->own));
+        }
+    }
+    return tx_fold(lane);
+}
+
+static void distillation_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int32_t *labels = call->in[2];
+    float *losses = call->out[0];
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        const int32_t label = labels[row];
+        losses[row] = label == TX_IGNORE_LABEL ? 0.0f : NAN;
+        if (label < 0 || label >= call->command->attrs.vocab)
+            continue;
+        const distilled d = begin_distilled(call, call->in[1], row);
+        losses[row] = d.alpha * (d.lse - logit_of(call, d.at + label)) +
+                      (1.0f - d.alpha) * d.temperature * d.temperature * divergence(&d);
+    }
+}
+
+void TX_CPU_NAME(distillation)(const tx_cpu_call *call)
+{
+    const tx_shape *x = &call->command->in[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), distillation_rows);
+}
+
+/* The gradient `g` of the loss of a row becomes that of its logits. */
+static void distilled_slopes(const tx_cpu_call *call, const distilled *d, float g)
+{
+    const float hard = d->alpha * g, soft = (1.0f - d->alpha) * d->temperature * g;
+    float piece[TX_PIECE], other[TX_PIECE];
+    for (int64_t at = d->at, end = d->at + d->vocab, run; at < end; at += run) {
+        run = tx_run_length(d->type, end - at);
+        const float *x = tx_run_of(d->x, d->type, at, run, piece), *t = tx_run_of(d->teacher, d->type, at, run, other);
+        float *dx = tx_run_to(call->out[0], d->type, at, piece);
+        TX_SIMD for (int64_t i = 0; i < run; i++) dx[i] =
+            hard * tx_exp(x[i] - d->lse) +
+            soft * (tx_exp(x[i] * d->inverse - d->own) - tx_exp(t[i] * d->inverse - d->others));
+        tx_run_put(call->out[0], dx, d->type, at, run);
+    }
+}
+
+static void distilled_gradient_of_row(const tx_cpu_call *call, int64_t row, int32_t label, float g)
+{
+    const int64_t width = tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
+    const tx_dtype type = call->command->out[0].dtype;
+    const size_t size = tx_dtype_size(type);
+    char *dx = (char *)call->out[0] + (size_t)(row * width) * size;
+    if (label == TX_IGNORE_LABEL) {
+        memset(dx, 0, (size_t)width * size);
+        return;
+    }
+    const distilled d = begin_distilled(call, call->in[2], row);
+    const int64_t at = d.at + label;
+    float x = NAN, t = 0.0f;
+    const bool known = label >= 0 && label < vocab;
+    if (known) {
+        x = logit_of(call, at);
+        t = *tx_run_of(d.teacher, type, at, 1, &t);
+    }
+    distilled_slopes(call, &d, g);
+    const float hit =
+        d.alpha * g * (tx_exp(x - d.lse) - 1.0f) +
+        (1.0f - d.alpha) * d.temperature * g * (tx_exp(x * d.inverse - d.own) - tx_exp(t * d.inverse - d.others));
+    if (known)
+        tx_narrow(call->out[0], &hit, type, at, 1);
+    memset(dx + (size_t)vocab * size, 0, (size_t)(width - vocab) * size);
+}
+
+static void distillation_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const float *dlosses = call->in[1];
+    const int32_t *labels = call->in[3];
+    (void)thread;
+    for (int64_t row = first; row < last; row++)
+        distilled_gradient_of_row(call, row, labels[row], dlosses[row]);
+}
+
+void TX_CPU_NAME(distillation_grad)(const tx_cpu_call *call)
+{
+    const tx_shape *x = &call->command->in[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), distillation_grad_rows);
 }

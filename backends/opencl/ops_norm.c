@@ -148,6 +148,26 @@ tx_status tx_cl_fused_classifier(tx_cl_builder *b, const tx_command *c)
     return cross_entropy(b, c, "fused_classifier");
 }
 
+static tx_status distillation(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    by_rows(b, c, kernel);
+    TX_CL_I64(b, c->attrs.vocab);
+    TX_CL_I32(b, TX_IGNORE_LABEL);
+    TX_CL_F32(b, c->attrs.scale);
+    TX_CL_F32(b, c->attrs.alpha);
+    return b->status;
+}
+
+tx_status tx_cl_distillation(tx_cl_builder *b, const tx_command *c)
+{
+    return distillation(b, c, "distillation");
+}
+
+tx_status tx_cl_distillation_grad(tx_cl_builder *b, const tx_command *c)
+{
+    return distillation(b, c, "distillation_grad");
+}
+
 /* ---- Reductions ------------------------------------------------------------------------------------------------ */
 
 /* KIND of kernels/reduce.cl; passes after the first sum what was squared. */

@@ -135,6 +135,13 @@ static tx_tensor *cross_entropy(tx_builder *b)
     return tx_cross_entropy(real(b, "x", TX_SHAPE(2, 6, 11)), b->labels, 9);
 }
 
+static tx_tensor *distillation(tx_builder *b)
+{
+    b->labels = input(b, TX_I32, TX_SHAPE(2, 6), 0.0, 9.0);
+    tx_tensor *teacher = input(b, TX_F32, TX_SHAPE(2, 6, 11), -2.0, 2.0);
+    return tx_distillation(real(b, "x", TX_SHAPE(2, 6, 11)), teacher, b->labels, 9, 2.0f, 0.3f);
+}
+
 static tx_tensor *mean_loss(tx_builder *b)
 {
     return tx_mean_loss(tx_mul(real(b, "x", TX_SHAPE(2, 6)), real(b, "y", TX_SHAPE(2, 6))));
@@ -329,6 +336,7 @@ static const tx_graph_case cases[] = {
     {"head_norm", head_norm, 1},
     {"softmax", softmax, 1},
     {"cross_entropy", cross_entropy, 1},
+    {"distillation", distillation, 1},
     {"mean_loss", mean_loss, 1},
     {"reduce sum", reduce_sum, 1},
     {"reduce mean", reduce_mean, 1},

@@ -236,6 +236,104 @@ static void fused_classifier_cases(tx_cases *list)
     tx_case_half(list, 1, false);
 }
 
+/* ---- Distillation ------------------------------------------------------------------------------ */
+
+static double scaled_lse(const double *x, int64_t n, double inverse)
+{
+    double greatest = -INFINITY, sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        greatest = fmax(greatest, x[i] * inverse);
+    for (int64_t i = 0; i < n; i++)
+        sum += exp(x[i] * inverse - greatest);
+    return greatest + log(sum);
+}
+
+static void distillation_reference(tx_call *call)
+{
+    const int64_t columns = tx_array_last(&call->in[0]), vocab = call->attrs.vocab;
+    const double alpha = (double)call->attrs.alpha, t = (double)call->attrs.scale;
+    for (int64_t r = 0; r < tx_array_rows(&call->in[0]); r++) {
+        const double *x = call->in[0].value + r * columns, *teacher = call->in[1].value + r * columns;
+        const double label = call->in[2].value[r];
+        const double lse = scaled_lse(x, vocab, 1), own = scaled_lse(x, vocab, 1 / t),
+                     others = scaled_lse(teacher, vocab, 1 / t);
+        double divergence = 0.0, size = 0.0;
+        for (int64_t i = 0; i < vocab; i++) {
+            const double q = teacher[i] / t - others, p = x[i] / t - own;
+            divergence += exp(q) * (q - p);
+            size += exp(q) * (fabs(teacher[i] / t) + fabs(others) + fabs(x[i] / t) + fabs(own));
+        }
+        const bool ignored = label == TX_IGNORE_LABEL;
+        const double logit = ignored ? 0.0 : x[(int64_t)label];
+        const double loss = alpha * (lse - logit) + (1 - alpha) * t * t * divergence;
+        tx_array_put(&call->out[0], r, ignored ? 0.0 : loss,
+                     ignored ? 0.0 : 1.0 + alpha * (fabs(lse) + fabs(logit)) + (1 - alpha) * t * t * size);
+    }
+}
+
+static void distillation_outputs(tx_call *call)
+{
+    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[2].shape};
+}
+
+static void distillation_grad_reference(tx_call *call)
+{
+    const int64_t columns = tx_array_last(&call->in[0]), vocab = call->attrs.vocab;
+    const double alpha = (double)call->attrs.alpha, t = (double)call->attrs.scale;
+    for (int64_t r = 0; r < tx_array_rows(&call->in[0]); r++) {
+        const double *x = call->in[0].value + r * columns, *teacher = call->in[2].value + r * columns;
+        const double label = call->in[3].value[r], d = call->in[1].value[r];
+        const double lse = scaled_lse(x, vocab, 1), own = scaled_lse(x, vocab, 1 / t),
+                     others = scaled_lse(teacher, vocab, 1 / t);
+        for (int64_t i = 0; i < columns; i++) {
+            if (label == TX_IGNORE_LABEL || i >= vocab) {
+                tx_array_put(&call->out[0], r * columns + i, 0.0, 0.0);
+                continue;
+            }
+            const double hot = (double)i == label ? 1.0 : 0.0, hard = exp(x[i] - lse), p = exp(x[i] / t - own),
+                         q = exp(teacher[i] / t - others);
+            const double sizes =
+                alpha * (hard * (1 + fabs(x[i]) + fabs(lse)) + hot) +
+                (1 - alpha) * t *
+                    (p * (1 + fabs(x[i] / t) + fabs(own)) + q * (1 + fabs(teacher[i] / t) + fabs(others)));
+            tx_array_put(&call->out[0], r * columns + i, (alpha * (hard - hot) + (1 - alpha) * t * (p - q)) * d,
+                         sizes * fabs(d));
+        }
+    }
+}
+
+static tx_case *add_distillation(tx_cases *list, size_t i)
+{
+    static const float alphas[] = {0.5f, 0.0f, 0.9f, 1.0f}, temperatures[] = {2.0f, 1.0f, 4.0f, 0.5f};
+    tx_case *c = add_loss(list, i);
+    c->attrs.p = 0.0f;
+    c->attrs.alpha = alphas[i % 4];
+    c->attrs.scale = temperatures[i / 2 % 4];
+    return c;
+}
+
+static void distillation_cases(tx_cases *list)
+{
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        tx_case *c = add_distillation(list, i);
+        c->in[2] = c->in[1];
+        c->in[1] = c->in[0];
+    }
+    tx_case_half(list, 3, false);
+}
+
+static void distillation_grad_cases(tx_cases *list)
+{
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        tx_case *c = add_distillation(list, i);
+        c->in[3] = c->in[1];
+        c->in[2] = c->in[0];
+        c->in[1] = tx_spec_real(c->in[3].shape);
+        c->flags |= TX_CASE_ZEROS;
+    }
+    tx_case_half(list, 5, false);
+}
+
 const tx_descriptor tx_descriptor_softmax = {
     .cases = softmax_cases, .reference = softmax_reference, .length = last_length};
 const tx_descriptor tx_descriptor_softmax_grad = {
@@ -264,3 +362,16 @@ const tx_descriptor tx_descriptor_fused_classifier = {.cases = fused_classifier_
                                                       .outputs = fused_classifier_outputs,
                                                       .reference = fused_classifier_reference,
                                                       .length = last_length};
+const tx_descriptor tx_descriptor_distillation = {.cases = distillation_cases,
+                                                  .outputs = distillation_outputs,
+                                                  .reference = distillation_reference,
+                                                  .length = last_length};
+const tx_descriptor tx_descriptor_distillation_grad = {
+    .cases = distillation_grad_cases,
+    .reference = distillation_grad_reference,
+    .length = last_length,
+    .gradient = true,
+    .forward = TX_OP_DISTILLATION,
+    .source = {TX_FROM_IN(0), TX_FROM_DY, TX_FROM_IN(1), TX_FROM_IN(2)},
+    .gradient_of = {1},
+};

@@ -4,13 +4,13 @@
 
 #define ROW_LOOP(i, n) for (long i = (long)get_local_id(0) * VW; i < (n); i += WG * VW)
 
-/* Maximum m over x[0..n-1] and the sum of e^(x - m). */
-static float2 row_sum(const __global h_t *x, long n, __local float *part)
+/* Maximum m over factor x[0..n-1] and the sum of e^(factor x - m). */
+static float2 row_sum_by(const __global h_t *x, long n, float factor, __local float *part)
 {
     vec m = -FLT_MAX, s = 0.0f;
     ROW_LOOP(i, n)
     {
-        vec v = tx_load_h_or(x, i, n, -INFINITY);
+        vec v = tx_load_h_or(x, i, n, -INFINITY) * factor;
         if (ANY(v > m)) {
             vec larger = fmax(m, v);
             s *= tx_exp(m - larger);
@@ -20,6 +20,11 @@ static float2 row_sum(const __global h_t *x, long n, __local float *part)
     }
     float top = tx_group_max(tx_hmax(m), part);
     return (float2)(top, tx_group_sum(tx_hsum(s * tx_exp(m - top)), part));
+}
+
+static float2 row_sum(const __global h_t *x, long n, __local float *part)
+{
+    return row_sum_by(x, n, 1.0f, part);
 }
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
@@ -158,4 +163,75 @@ fused_classifier(const __global h_t *x, long xo, const __global float *dlosses, 
         *losses = row_loss(l, logit, smoothing);
     if (get_local_id(0) == 0 && (label < 0 || label >= vocab))
         *losses = label == ignore ? 0.0f : NAN;
+}
+
+/* Log-sum-exps of a row: of its logits, and of these and the teacher's over the temperature. */
+static float3 row_distilled(const __global h_t *x, const __global h_t *t, long vocab, float inverse,
+                            __local float *part)
+{
+    float2 a = row_sum(x, vocab, part), b = row_sum_by(x, vocab, inverse, part),
+           c = row_sum_by(t, vocab, inverse, part);
+    return (float3)(a.x + log(a.y), b.x + log(b.y), c.x + log(c.y));
+}
+
+/* Rows of n, of which `vocab` count; temperature and alpha as ops.def has them. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+distillation(const __global h_t *x, long xo, const __global h_t *t, long to, const __global int *labels, long lo,
+             __global float *losses, long so, long n, long vocab, int ignore, float temperature, float alpha)
+{
+    __local float part[WG];
+    long row = get_group_id(0);
+    float inverse = 1.0f / temperature;
+    int label = labels[lo + row];
+    x += xo + row * n;
+    t += to + row * n;
+    float3 l = row_distilled(x, t, vocab, inverse, part);
+    vec sum = 0.0f;
+    ROW_LOOP(i, vocab)
+    {
+        /* Beyond the vocabulary the teacher's share is e^-inf, and the difference finite. */
+        vec q = tx_load_h_or(t, i, vocab, -1e30f) * inverse - l.z, p = tx_load_h_or(x, i, vocab, 0.0f) * inverse - l.y;
+        sum += tx_exp(q) * (q - p);
+    }
+    float divergence = tx_group_sum(tx_hsum(sum), part);
+    if (get_local_id(0) == 0)
+        losses[so + row] = label == ignore                ? 0.0f
+                           : label < 0 || label >= vocab ? NAN
+                                                         : alpha * (l.x - tx_get_h(x, label)) +
+                                                               (1.0f - alpha) * temperature * temperature * divergence;
+}
+
+/* dx may lie on x. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+distillation_grad(const __global h_t *x, long xo, const __global float *dlosses, long so, const __global h_t *t,
+                  long to, const __global int *labels, long lo, __global h_t *dx, long dxo, long n, long vocab,
+                  int ignore, float temperature, float alpha)
+{
+    __local float part[WG];
+    long row = get_group_id(0);
+    float inverse = 1.0f / temperature, d = dlosses[so + row];
+    float hard = alpha * d, soft = (1.0f - alpha) * temperature * d;
+    int label = labels[lo + row];
+    x += xo + row * n;
+    t += to + row * n;
+    dx += dxo + row * n;
+    float3 l = row_distilled(x, t, vocab, inverse, part); /* of ignored rows too: all work-items come to its barriers */
+    if (label == ignore) {
+        row_zero(dx, n);
+        return;
+    }
+    ROW_LOOP(i, n)
+    {
+        vec u = tx_load_h(x, i, n);
+        vec v = hard * tx_exp(u - l.x) +
+                soft * (tx_exp(u * inverse - l.y) - tx_exp(tx_load_h(t, i, n) * inverse - l.z));
+        if ((label >= i && label < i + VW) || i + VW > vocab) {
+            float one[VW];
+            VSTORE_PRIVATE(v, one);
+            for (int k = 0; k < VW; k++)
+                one[k] = i + k >= vocab ? 0.0f : i + k == label ? one[k] - hard : one[k];
+            v = VLOAD_PRIVATE(one);
+        }
+        tx_store_h(v, dx, i, n);
+    }
 }
