@@ -6,6 +6,7 @@
 #include "models/arch/lora.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 tx_status tx_architecture_find(const char *type, const tx_architecture **architecture)
@@ -43,6 +44,13 @@ tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARC
     if (config->packed != TX_F32 && spec->shape.rank == 2 && !spec->table && (spec->frozen || !config->lora)) {
         spec->frozen = true;
         spec->dtype = config->packed;
+    }
+    if (config->teacher) {
+        char own[TX_ARCH_NAME];
+        memcpy(own, name, sizeof own);
+        snprintf(name, TX_ARCH_NAME, TX_WEIGHTS_TEACHER "%.*s", TX_ARCH_NAME - (int)sizeof TX_WEIGHTS_TEACHER, own);
+        spec->frozen = true;
+        spec->dtype = spec->shape.rank > 1 ? config->teacher_dtype : TX_F32;
     }
     return TX_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +51,17 @@ static tx_status check_values(const tx_config *config, const tx_weights *weights
 static void rename_tensor(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
     const tx_config *config = context;
-    config->architecture->rename(config, tensor, param);
+    char own[TX_WEIGHTS_NAME];
+    config->architecture->rename(config, tensor, own);
+    const bool named = config->teacher && own[0];
+    snprintf(param, TX_WEIGHTS_NAME, "%s%.*s", named ? TX_WEIGHTS_TEACHER : "", TX_WEIGHTS_NAME / 2, own);
+}
+
+/* The teacher's where the model's own are read, and the other way round. */
+static bool is_elsewhere(const void *context, const char *param)
+{
+    const tx_config *config = context;
+    return config->teacher != (strncmp(param, TX_WEIGHTS_TEACHER, strlen(TX_WEIGHTS_TEACHER)) == 0);
 }
 
 static bool may_lack(const void *context, const char *piece)

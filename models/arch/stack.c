@@ -198,7 +198,8 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
 tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block)
 {
     for (int64_t i = 0; i < stack->config->layers; i++) {
-        tx_graph_block(stack->graph, (int32_t)i + 1);
+        if (!stack->config->teacher) /* nothing of it is computed again */
+            tx_graph_block(stack->graph, (int32_t)i + 1);
         x = block(stack, x, i);
     }
     tx_graph_block(stack->graph, 0);

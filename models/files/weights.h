@@ -33,6 +33,8 @@ tx_status tx_weights_digest(const char *folder, char digest[TX_DIGEST_TEXT]);
 /* ---- Into a model -------------------------------------------------------------------------------- */
 
 #define TX_WEIGHTS_NAME 256
+/* What the names of parameters of another model begin with, which is read beside the one that is trained and saved. */
+#define TX_WEIGHTS_TEACHER "teacher."
 
 /* Which parameter a tensor of the file belongs to: `rename` writes its name to `param`, or "" for a tensor that is
  * known and not needed. A name that is not known is copied as it is, and reported if no parameter has it. */
@@ -79,10 +81,10 @@ tx_status tx_weights_check(const tx_weights *weights, const tx_weights_piece *pi
 /* As large as transformers makes a shard, in bytes of data. */
 #define TX_WEIGHTS_SHARD INT64_C(50000000000)
 
-/* Writes every parameter as F32 under its own name, logical shape, in arena order: to model.safetensors in the folder,
- * or to model-00001-of-0000N.safetensors and an index where they are over `shard_bytes`. A shard holds at least one
- * parameter. Weights that lie in the folder in the other form are removed at the end. The files appear whole, one
- * by one: only a caller who renames the folder replaces a sharded model as a whole. */
+/* Writes every parameter but a teacher's as F32 under its own name, logical shape, in arena order: to model.safetensors
+ * in the folder, or to model-00001-of-0000N.safetensors and an index where they are over `shard_bytes`. A shard holds
+ * at least one parameter. Weights that lie in the folder in the other form are removed at the end. The files appear
+ * whole, one by one: only a caller who renames the folder replaces a sharded model as a whole. */
 tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_bytes);
 
 /* How a part of a parameter lies in a file: `dtype` F32, BF16, F16 or U8, logical shape. `name` is not copied. */

@@ -117,6 +117,39 @@ static tx_status choose_tokenizer(tx_job *j)
     return status;
 }
 
+/* A model of the same outputs, for the task that the other is trained for. */
+static tx_status check_teacher(const tx_job_inputs *in)
+{
+    const tx_config *c = in->config, *t = in->teacher;
+    if (t->architecture->head != c->architecture->head || tx_arch_columns(t) != tx_arch_columns(c) ||
+        t->vocab_size != c->vocab_size)
+        return tx_fail(TX_INVALID,
+                       "%s: a %s of %" PRId64 " outputs cannot teach a %s of %" PRId64
+                       ": both must have one vocabulary and the same labels",
+                       in->teacher_folder, t->architecture->class_name, tx_arch_columns(t), c->architecture->class_name,
+                       tx_arch_columns(c));
+    if (!in->task->distill)
+        return tx_fail(TX_INVALID, "--teacher_model_name_or_path: %s learns from no teacher", in->task->name);
+    if (t->positions < in->block)
+        return tx_fail(TX_INVALID, "%s: has %" PRId64 " positions, rows have %" PRId64, in->teacher_folder,
+                       t->positions, in->block);
+    return TX_OK;
+}
+
+static tx_status open_teacher(tx_job *j)
+{
+    tx_job_inputs *in = &j->inputs;
+    if (!j->set.teacher)
+        return TX_OK;
+    TX_TRY(tx_hub_model(j->set.teacher, &in->teacher_folder));
+    TX_TRY(tx_config_of_folder(in->teacher_folder, &in->teacher));
+    in->teacher->teacher = true;
+    in->teacher->teacher_dtype = j->set.bf16 || j->set.dtype ? TX_BF16 : j->set.fp16 ? TX_F16 : TX_F32;
+    tx_job_note(j, "teacher %s: %" PRId64 " parameters, temperature %g, %g of the loss from the labels",
+                in->teacher_folder, tx_arch_param_count(in->teacher), j->set.temperature, j->set.alpha);
+    return check_teacher(in);
+}
+
 static void note_model(const tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -150,7 +183,8 @@ tx_status tx_job_open(tx_job *j)
     if (status)
         return status;
     note_model(j);
-    return tx_job_open_data(j);
+    status = tx_job_open_data(j);
+    return status ? status : open_teacher(j); /* the data may decide the labels */
 }
 
 void tx_job_release(tx_job_inputs *inputs)
@@ -161,6 +195,8 @@ void tx_job_release(tx_job_inputs *inputs)
             opened[i]->task->close(opened[i]);
     tx_tokenizer_free(inputs->tokenizer);
     tx_config_free(inputs->config);
+    tx_config_free(inputs->teacher);
+    free(inputs->teacher_folder);
     tx_run_state_free(&inputs->state);
     free(inputs->generation);
     free(inputs->train_path);

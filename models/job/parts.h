@@ -37,7 +37,9 @@ typedef struct tx_job_inputs {
     char base_digest[TX_DIGEST_TEXT]; /* of the weights that are adapted, once they are read */
     tx_run_state state;               /* the checkpoint's, or a new one */
     tx_config *config;
-    char *generation; /* the text of the model's generation_config.json, which goes along; NULL: none */
+    char *teacher_folder; /* of a model that is learned from; NULL: none */
+    tx_config *teacher;   /* its configuration */
+    char *generation;     /* the text of the model's generation_config.json, which goes along; NULL: none */
     char *train_path, *validation_path; /* NULL: none */
     const tx_task *task;                /* what the model is trained for */
     const tx_metric *metric;            /* what the best evaluation is best in */
@@ -197,6 +199,8 @@ tx_status tx_job_check_room(const tx_job *job, const tx_run_options *run);
 /* Loads the weights that the run trains from a folder that it wrote; and those of a model. */
 tx_status tx_job_load(const tx_job *job, const char *folder);
 tx_status tx_job_load_model(const tx_job *job, const char *folder);
+/* And those of the teacher, if there is one. */
+tx_status tx_job_load_teacher(const tx_job *job);
 /* Configuration, weights, tokenizer, training_args.json and what else the model came with: what a checkpoint and the
  * final folder have in common. */
 tx_status tx_job_write_model(const tx_job *job, const char *folder);

@@ -92,6 +92,9 @@ static const tx_option options[] = {
     TX_JOB_OPTIMIZER_ROWS(AT),
     REAL("neftune_noise_alpha", noise, 0, 1e6, "add noise to the embeddings in training, drawn evenly from +-X / sqrt(tokens * width); 0: none"),
     REAL("label_smoothing_factor", smoothing, 0, 0.9999999, "spread this share of each label over the whole vocabulary"),
+    TEXT("teacher_model_name_or_path", teacher, "DIR|NAME", "learn also from the outputs of this model, which does not change: loss = alpha * that of the labels + (1 - alpha) * T^2 * KL(teacher || model)"),
+    REAL("distill_temperature", temperature, 1e-3, 1e3, "T of that: both models' scores are divided by it"),
+    REAL("distill_alpha", alpha, 0, 1, "alpha of that: the share of the labels"),
     REAL("weight_decay", decay, 0, 1e6, "weight decay of matrices; biases and norms have none"),
     REAL("adam_beta1", beta1, 0, 0.9999999, "decay of the first moment"),
     REAL("adam_beta2", beta2, 0, 0.9999999, "decay of the second moment"),
@@ -192,6 +195,8 @@ tx_job_settings tx_job_defaults(void)
         .beta2 = 0.999,
         .epsilon = 1e-8,
         .max_grad_norm = 1.0,
+        .temperature = 2.0,
+        .alpha = 0.5,
         .epochs = 3.0,
         .lora_alpha = 8,
         .logging = TX_STRATEGY_STEPS,
@@ -352,6 +357,8 @@ tx_status tx_job_check(const tx_job_settings *set)
            "--validation_file or --dataset_name is missing: on which text shall it evaluate?");
     refuse(&r, runs && !set->output_dir, "--output_dir is missing: where shall the model go?");
     refuse(&r, set->bf16_full_eval && set->fp16_full_eval, "--bf16_full_eval and --fp16_full_eval exclude each other");
+    refuse(&r, set->teacher && set->smoothing > 0,
+           "--teacher_model_name_or_path and --label_smoothing_factor exclude each other");
     refuse(&r, set->bf16 && set->fp16, "--bf16 and --fp16 exclude each other");
     check_best(&r, set);
     check_stored(&r, set);

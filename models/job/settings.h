@@ -30,6 +30,7 @@ enum { TX_SAMPLING_MAP(X) };
 typedef struct tx_job_settings {
     /* model */
     const char *model, *config, *config_overrides, *tokenizer;
+    const char *teacher;
     bool allow_nonfinite;
     /* data */
     const char *train_file, *validation_file, *test_file, *dataset, *dataset_config;
@@ -47,8 +48,9 @@ typedef struct tx_job_settings {
     bool do_train, do_eval, do_predict;
     int64_t batch, eval_batch, accumulation, max_steps, seed, data_seed, max_bad_steps;
     double rate, warmup_steps, warmup_ratio, decay, beta1, beta2, epsilon, max_grad_norm, epochs, smoothing, noise;
-    int32_t schedule; /* tx_schedule_kind; TX_SCHEDULE_COUNT is another name of WSD */
-    int32_t optim;    /* place among the names of optimizers: tx_job_optimizer */
+    double temperature, alpha; /* of distillation */
+    int32_t schedule;          /* tx_schedule_kind; TX_SCHEDULE_COUNT is another name of WSD */
+    int32_t optim;             /* place among the names of optimizers: tx_job_optimizer */
     const char *optim_args;
     const char *schedule_settings;
     /* adapter */

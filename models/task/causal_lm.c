@@ -77,6 +77,7 @@ const tx_task tx_causal_lm = {
     .fields = fields,
     .row = row,
     .loss = tx_causal_lm_loss,
+    .distill = tx_task_distill,
     .metrics = tx_causal_lm_metrics,
 };
 

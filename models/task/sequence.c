@@ -80,20 +80,23 @@ static void tell_number(const tx_config *config, const float *output, char text[
     snprintf(text, TX_PREDICTION, "%.3f", (double)*output);
 }
 
-#define ROW(title, METRICS, list, formula, measured, told) \
-    .task = {.name = title,                                \
-             .fields = list,                               \
-             .of_texts = true,                             \
-             .head = TX_HEAD_SEQUENCE_CLASSIFICATION,      \
-             .open = tx_sequence_open,                     \
-             .close = tx_sequence_close,                   \
-             .row = row,                                   \
-             .loss = formula,                              \
-             .measure = measured,                          \
-             .metrics = tx_metrics_##METRICS,              \
+#define ROW(title, METRICS, list, formula, taught, measured, told) \
+    .task = {.name = title,                                        \
+             .fields = list,                                       \
+             .of_texts = true,                                     \
+             .head = TX_HEAD_SEQUENCE_CLASSIFICATION,              \
+             .open = tx_sequence_open,                             \
+             .close = tx_sequence_close,                           \
+             .row = row,                                           \
+             .loss = formula,                                      \
+             .distill = taught,                                    \
+             .measure = measured,                                  \
+             .metrics = tx_metrics_##METRICS,                      \
              .tell = told}
-#define CLASSES(title, METRICS) ROW(title, METRICS, classes, class_loss, tx_sequence_measure, tell_class)
-#define NUMBERS(title, METRICS) ROW(title, METRICS, numbers, number_loss, tx_sequence_measure_numbers, tell_number)
+#define CLASSES(title, METRICS) \
+    ROW(title, METRICS, classes, class_loss, tx_task_distill, tx_sequence_measure, tell_class)
+#define NUMBERS(title, METRICS) \
+    ROW(title, METRICS, numbers, number_loss, NULL, tx_sequence_measure_numbers, tell_number)
 #define ROW_ACCURACY(name) CLASSES(name, ACCURACY)
 #define ROW_F1(name) CLASSES(name, F1)
 #define ROW_MATTHEWS(name) CLASSES(name, MATTHEWS)

@@ -106,3 +106,9 @@ int64_t tx_batch_labels(const tx_task *task, int64_t block, const tx_batch *batc
                             (int32_t)tx_field_values(&task->fields[f], block));
     return labels;
 }
+
+tx_tensor *tx_task_distill(tx_graph *graph, const tx_config *config, tx_tensor *output, const tx_teaching *teaching)
+{
+    return tx_mean_loss(tx_distillation(output, teaching->output, tx_find_input(graph, "labels"),
+                                        tx_arch_columns(config), teaching->temperature, teaching->alpha));
+}

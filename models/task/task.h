@@ -76,6 +76,15 @@ typedef struct tx_data_options {
     tx_reporter report;
 } tx_data_options;
 
+/* What a model learns from besides the labels. */
+typedef struct tx_teaching {
+    tx_tensor *output; /* of the other model, as the model's own */
+    float temperature, alpha;
+} tx_teaching;
+
+/* A tx_task's distill where outputs are scores of tokens or labels, and the graph has the input "labels". */
+tx_tensor *tx_task_distill(tx_graph *graph, const tx_config *config, tx_tensor *output, const tx_teaching *teaching);
+
 /* Room for what is predicted of a sample, in words. */
 #define TX_PREDICTION 128
 
@@ -96,6 +105,9 @@ struct tx_task {
     /* Scalar loss of an architecture's output in a graph that has the fields as inputs: mean over the labels by control
      * INVERSE_LABELS. `smoothing` is that of tx_cross_entropy_smoothed. NULL on error. */
     tx_tensor *(*loss)(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing);
+    /* The same of training from another model's output besides the labels, as tx_distillation has it; NULL: the task
+     * cannot. */
+    tx_tensor *(*distill)(tx_graph *graph, const tx_config *config, tx_tensor *output, const tx_teaching *teaching);
     /* Writes what the task measures of all samples to its own sums; the architecture's outputs are [count, columns].
      * NULL: it measures nothing, and the output of a whole batch need never exist. */
     void (*measure)(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);

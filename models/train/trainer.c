@@ -42,6 +42,20 @@ static int32_t plans_of(const tx_trainer_options *o)
     return o->lengths > 1 ? o->lengths : 1;
 }
 
+/* Evaluations know no teacher: its loss is that of the task alone. */
+static void build_loss(const tx_trainer *trainer, bool train, batch_plan *made)
+{
+    const tx_trainer_options *o = &trainer->options;
+    const tx_arch_options options = {.size = sizeof options, .train = train, .noise = o->noise},
+                          plain = {.size = sizeof plain};
+    tx_teaching teaching = {.temperature = o->temperature, .alpha = o->alpha};
+    if (train && o->teacher)
+        teaching.output = tx_arch_logits(made->graph, o->teacher, &plain);
+    made->output = tx_arch_logits(made->graph, trainer->config, &options);
+    made->loss = train && o->teacher ? o->task->distill(made->graph, trainer->config, made->output, &teaching)
+                                     : o->task->loss(made->graph, trainer->config, made->output, o->smoothing);
+}
+
 static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int64_t block, batch_plan *made)
 {
     const tx_task *task = trainer->options.task;
@@ -52,9 +66,7 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int64_t bl
     for (int32_t f = 0; task->fields[f].name; f++)
         made->field[f] = tx_input(made->graph, task->fields[f].name, task->fields[f].dtype,
                                   tx_field_shape(&task->fields[f], rows, block));
-    const tx_arch_options options = {.size = sizeof options, .train = train, .noise = trainer->options.noise};
-    made->output = tx_arch_logits(made->graph, trainer->config, &options);
-    made->loss = task->loss(made->graph, trainer->config, made->output, trainer->options.smoothing);
+    build_loss(trainer, train, made);
     if (train)
         TX_TRY(tx_backward(made->graph, made->loss));
     else

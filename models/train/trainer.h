@@ -35,6 +35,8 @@ typedef struct tx_trainer_options {
     const tx_reporter *watch;       /* who is told where training's numbers are not finite (tx_plan_watch); or NULL */
     float noise;                    /* on embeddings: see tx_arch_noise */
     float smoothing;                /* of the labels: see tx_cross_entropy_smoothed */
+    const tx_config *teacher; /* of a frozen model in the graphs of training, whose `teacher` is set; NULL: none */
+    float temperature, alpha; /* of the distillation from it: see tx_distillation */
     tx_optimizer_options optimizer;
 } tx_trainer_options;
 

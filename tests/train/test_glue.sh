@@ -132,6 +132,13 @@ glue names --config_name "$work/config.json" --tokenizer_name "$work/model" --ma
     --train_file "$work/names.jsonl" || fail "labels by any names"
 grep -q '"0": "no"' "$work/names/config.json" || fail "names of labels are not in the configuration"
 
+# A classifier learns from another one's scores; a regression cannot.
+glue taught $new --train_file "$work/train.tsv" --teacher_model_name_or_path "$work/whole" || fail "from a teacher"
+cmp -s "$work/whole/model.safetensors" "$work/taught/model.safetensors" && fail "the teacher changed nothing"
+glue refused --config_name "$work/model" --task_name stsb --max_steps 3 --train_file "$work/numbers.tsv" \
+    --teacher_model_name_or_path "$work/number" && fail "a regression from a teacher"
+grep -q "learns from no teacher" "$work/err" || fail "a regression from a teacher: not told"
+
 # Ranks: the same losses, and stages of ZeRO the same weights.
 if [ -n "$launcher" ]; then
     for stage in 0 2; do

@@ -271,6 +271,9 @@ load_in_4bit | --load_in_4bit | says needs --lora_r
 bnb_4bit_quant_type | packs --load_in_4bit --bnb_4bit_quant_type fp4 | says TX has nf4
 bnb_4bit_use_double_quant | packs --load_in_4bit --bnb_4bit_use_double_quant | says those of the blocks in NF4_DOUBLE
 bnb_4bit_compute_dtype | packs --load_in_4bit --bnb_4bit_compute_dtype float16 | says that one with --fp16
+teacher_model_name_or_path | --teacher_model_name_or_path tiny | weights_differ
+distill_temperature | --teacher_model_name_or_path tiny --distill_temperature 3 | says temperature 3
+distill_alpha | --teacher_model_name_or_path tiny --distill_alpha 1 | weights_kept
 neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
 logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
 eval_on_start | --validation_file $work/other --eval_on_start | logged \"step\":.0,.*eval_loss
