@@ -57,13 +57,6 @@ static void rename_tensor(const void *context, const char *tensor, char param[TX
     snprintf(param, TX_WEIGHTS_NAME, "%s%.*s", named ? TX_WEIGHTS_TEACHER : "", TX_WEIGHTS_NAME / 2, own);
 }
 
-/* The teacher's where the model's own are read, and the other way round. */
-static bool is_elsewhere(const void *context, const char *param)
-{
-    const tx_config *config = context;
-    return config->teacher != (strncmp(param, TX_WEIGHTS_TEACHER, strlen(TX_WEIGHTS_TEACHER)) == 0);
-}
-
 static bool may_lack(const void *context, const char *piece)
 {
     const tx_config *config = context;
@@ -72,11 +65,11 @@ static bool may_lack(const void *context, const char *piece)
            (!config->lora || tx_lora_saves(config->lora, piece));
 }
 
-/* What an adapter adds to the model. */
+/* What an adapter adds to the model; and the teacher's where the model's own are read, and the other way round. */
 static bool is_elsewhere(const void *context, const char *param)
 {
     const tx_config *config = context;
-    return config->lora && tx_lora_adds(param);
+    return config->teacher != tx_weights_of_teacher(param) || (config->lora && tx_lora_adds(param));
 }
 
 /* The graph that was built must be the one that the configuration describes. */

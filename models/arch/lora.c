@@ -107,7 +107,7 @@ bool tx_lora_saves(const tx_lora *lora, const char *name)
 {
     char module[TX_WEIGHTS_NAME];
     snprintf(module, sizeof module, "%.*s", (int)(strrchr(name, '.') - name), name);
-    return is_saved(lora, module);
+    return !tx_weights_of_teacher(name) && is_saved(lora, module);
 }
 
 bool tx_lora_adds(const char *param)

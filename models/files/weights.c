@@ -211,6 +211,11 @@ int32_t tx_weights_count(const tx_weights *weights)
     return weights->count;
 }
 
+bool tx_weights_of_teacher(const char *param)
+{
+    return strncmp(param, TX_WEIGHTS_TEACHER, strlen(TX_WEIGHTS_TEACHER)) == 0;
+}
+
 const char *tx_weights_path(const tx_weights *weights)
 {
     return weights->path;

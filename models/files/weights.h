@@ -35,6 +35,7 @@ tx_status tx_weights_digest(const char *folder, char digest[TX_DIGEST_TEXT]);
 #define TX_WEIGHTS_NAME 256
 /* What the names of parameters of another model begin with, which is read beside the one that is trained and saved. */
 #define TX_WEIGHTS_TEACHER "teacher."
+bool tx_weights_of_teacher(const char *param);
 
 /* Which parameter a tensor of the file belongs to: `rename` writes its name to `param`, or "" for a tensor that is
  * known and not needed. A name that is not known is copied as it is, and reported if no parameter has it. */

@@ -51,7 +51,7 @@ static tx_status list_pieces(tx_save *s, int32_t params, int64_t shard_bytes)
     const tx_param_spec *spec;
     for (int32_t p = 0; p < params; p++) {
         TX_TRY(tx_model_param(s->model, p, &name, &spec));
-        if (strncmp(name, TX_WEIGHTS_TEACHER, strlen(TX_WEIGHTS_TEACHER)) != 0)
+        if (!tx_weights_of_teacher(name))
             s->pieces += tx_weights_pieces(name, spec, p, s->piece + s->pieces);
     }
     int64_t used = 0;

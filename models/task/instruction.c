@@ -66,7 +66,7 @@ static tx_status packed_row(const tx_samples *samples, int64_t number, const tx_
     {                                                                                                \
         .name = title, .head = TX_HEAD_CAUSAL_LM, .of_texts = true, .open = tx_instruction_open,     \
         .close = tx_instruction_close, .save = tx_instruction_save, .fields = list, .row = function, \
-        .loss = tx_causal_lm_loss, .metrics = tx_causal_lm_metrics                                   \
+        .loss = tx_causal_lm_loss, .distill = tx_task_distill, .metrics = tx_causal_lm_metrics       \
     }
 
 const tx_task tx_instruction = ROW("instruction data", fields, row);
