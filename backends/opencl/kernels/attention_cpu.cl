@@ -55,7 +55,7 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
     float top[ROW_STEPS][MR];
     EACH_ROW(rs, m)
     {
-        top[rs][m] = -FLT_MAX; /* a tile may hide all its keys from a query */
+        top[rs][m] = LOWEST;
         sum[rs][m] = 0.0f;
         for (int ds = 0; ds < DIM_STEPS; ds++)
             acc[rs][ds][m] = 0.0f;

@@ -65,7 +65,7 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
 
     float4 acc[AR][AQ];
     /* Of the row that this item keeps the books of. A tile may hide all its keys from it. */
-    float top = -FLT_MAX, total = 0.0f;
+    float top = LOWEST, total = 0.0f;
     EACH_OUT(m, n) acc[m][n] = 0.0f;
     for (int k0 = begin; k0 < last; k0 += COLS) {
         float4 s[MR][SQ], held[OUT_LINES][OUT_QUADS];

@@ -26,6 +26,7 @@
 #define STARTS 0
 #endif
 #define BOUNDED (WINDOW || STARTS)
+#define LOWEST (BOUNDED ? -FLT_MAX : -INFINITY) /* where bounded, a tile may hide all its keys from a query */
 
 /* The first key that query q sees, which stands at base + q; `starts` are those of the row's queries. */
 static int first_key(int base, int q, int window, const __global int *starts)
