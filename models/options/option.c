@@ -312,6 +312,8 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
                    ? TX_OK
                    : tx_fail(TX_UNSUPPORTED, "%s%s%s: an option of transformers that TX does not have: %s",
                              PLACE(file, option->name), option->help);
+    if (!*value && option->kind == TX_OPTION_CHOICE && strncmp(option->choices, "none|", 5) == 0)
+        value = "none"; /* as an empty list of transformers' */
     if (!*value && option->kind != TX_OPTION_OPTIONAL && option->kind != TX_OPTION_LIST)
         return tx_fail(TX_INVALID, "%s%s%s: the value is empty", PLACE(file, option->name));
     switch (option->kind) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  *   option_table > docs/OPTIONS.md    writes what TX answers to each option of a run, from the table of options
- *   option_table FILE                 fails where FILE says otherwise */
+ *   option_table FILE                 fails where FILE says otherwise, or a name stands twice in the table */
 #include "models/job/settings.h"
 
 #include <inttypes.h>
@@ -100,6 +100,18 @@ static char *make_table(void)
     return text;
 }
 
+/* A name that two rows have; NULL: there is none. */
+static const char *name_twice(void)
+{
+    for (int32_t i = 0; i < tx_job_table.count; i++)
+        for (int32_t k = 0; k < i; k++) {
+            const tx_option *a = &tx_job_table.option[i], *b = &tx_job_table.option[k];
+            if (a->kind != TX_OPTION_HEADING && b->kind != TX_OPTION_HEADING && strcmp(a->name, b->name) == 0)
+                return a->name;
+        }
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     static char found[1 << 17];
@@ -117,6 +129,8 @@ int main(int argc, char **argv)
     if (!same)
         fprintf(stderr, "%s is not what the table of options says: write it anew, option_table > %s\n", argv[1],
                 argv[1]);
+    if (name_twice())
+        fprintf(stderr, "option_table: %s stands twice in the table\n", name_twice());
     free(table);
-    return !same;
+    return !same || name_twice();
 }
