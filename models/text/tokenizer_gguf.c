@@ -237,7 +237,7 @@ static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer 
     TX_TRY(put_tokens(t, &letters, vocab, w));
     tx_gguf_put_array(w, "tokenizer.ggml.token_type", TX_GGUF_VALUE_I32, vocab);
     for (int64_t id = 0; id < vocab; id++)
-        tx_gguf_add_i32(w, type_of(t, id));
+        tx_gguf_add_i32(w, (int32_t)type_of(t, id));
     if (t->bytes)
         return put_merges(t, &letters, w);
     tx_gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", prefix);

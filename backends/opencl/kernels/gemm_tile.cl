@@ -207,7 +207,10 @@ gemm_tile(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, _
 
     float4 sum[4 * ROW_QUADS][COLUMN_QUADS], held_a[QUADS(TILE_M)], held_b[QUADS(TILE_N)];
     long at_a[QUADS(TILE_M)], at_b[QUADS(TILE_N)];
-    const int4 next_a = steps_of(item, !TRANS_A, TILE_M, m - i0), next_b = steps_of(item, TRANS_B, TILE_N, n - j0);
+    const int4 next_a = steps_of(item, !TRANS_A, TILE_M, m - i0);
+#if !NF4
+    const int4 next_b = steps_of(item, TRANS_B, TILE_N, n - j0);
+#endif
 #pragma unroll
     for (int r = 0; r < 4 * ROW_QUADS; r++)
 #pragma unroll
