@@ -122,7 +122,7 @@ function(check_tree root problems)
             file(READ "${root}/${file}" text)
             string(REGEX MATCHALL "\n" lines "${text}")
             list(LENGTH lines count)
-            if(count GREATER max_lines)
+            if(count GREATER max_lines AND NOT file MATCHES "\\.tsv$") # those are recorded
                 list(APPEND found "${file} has ${count} lines, more than ${max_lines}")
             endif()
             if(NOT text MATCHES "SPDX-License-Identifier: Apache-2\\.0")
