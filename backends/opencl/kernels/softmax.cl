@@ -166,12 +166,14 @@ fused_classifier(const __global h_t *x, long xo, const __global float *dlosses, 
 }
 
 /* Log-sum-exps of a row: of its logits, and of these and the teacher's over the temperature. */
-static float3 row_distilled(const __global h_t *x, const __global h_t *t, long vocab, float inverse,
+/* Three numbers in four: Intel's CPU runtime gave wrong ones of a float3. */
+static float4 row_distilled(const __global h_t *x, const __global h_t *t, long vocab, float inverse,
                             __local float *part)
 {
-    float2 a = row_sum(x, vocab, part), b = row_sum_by(x, vocab, inverse, part),
-           c = row_sum_by(t, vocab, inverse, part);
-    return (float3)(a.x + log(a.y), b.x + log(b.y), c.x + log(c.y));
+    const float2 a = row_sum(x, vocab, part);
+    const float2 b = row_sum_by(x, vocab, inverse, part);
+    const float2 c = row_sum_by(t, vocab, inverse, part);
+    return (float4)(a.x + log(a.y), b.x + log(b.y), c.x + log(c.y), 0.0f);
 }
 
 /* Rows of n, of which `vocab` count; temperature and alpha as ops.def has them. */
@@ -185,7 +187,7 @@ distillation(const __global h_t *x, long xo, const __global h_t *t, long to, con
     int label = labels[lo + row];
     x += xo + row * n;
     t += to + row * n;
-    float3 l = row_distilled(x, t, vocab, inverse, part);
+    float4 l = row_distilled(x, t, vocab, inverse, part);
     vec sum = 0.0f;
     ROW_LOOP(i, vocab)
     {
@@ -215,7 +217,7 @@ distillation_grad(const __global h_t *x, long xo, const __global float *dlosses,
     x += xo + row * n;
     t += to + row * n;
     dx += dxo + row * n;
-    float3 l = row_distilled(x, t, vocab, inverse, part); /* of ignored rows too: all work-items come to its barriers */
+    float4 l = row_distilled(x, t, vocab, inverse, part); /* of ignored rows too: all work-items come to its barriers */
     if (label == ignore) {
         row_zero(dx, n);
         return;
