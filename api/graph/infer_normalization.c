@@ -6,8 +6,7 @@
 #include <inttypes.h>
 
 /* x [.., C] at `x`, behind the gradient dy of any type where it is not the first; vectors [C] from input `first` to
- * `last`, [2 C] for heads of q and of k. A norm's summand
- * is left to infer_summand. */
+ * `last`, [2 C] for heads of q and of k. A norm's summand is left to infer_summand. */
 static tx_status check_norm(const tx_infer *c, int x, int first, int last)
 {
     for (int i = 0; i < (x > 0 ? TX_MAX_IN : last + 1); i++)

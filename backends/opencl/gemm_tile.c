@@ -13,7 +13,10 @@ typedef struct tx_cl_tile {
     int64_t buffer_bytes; /* of local memory, for one block of both operands */
     double rate;
     int group_x, row_quads, column_quads; /* of gemm_tile */
-    const char *atom;                     /* of gemm_matrix; of WMMA the architecture says which */
+    const char *atom;                     /* of gemm_matrix, with whose units it is, lanes of a warp, and whether it */
+    tx_cl_vendor vendor;                  /* takes tf32; of WMMA the architecture says which */
+    int lanes;
+    bool tf32;
 } tx_cl_tile;
 
 void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p)
@@ -163,10 +166,9 @@ static bool whole_result(const tx_cl_product *p)
 static bool has_units(const tx_context *context, const tx_cl_tile *t, tx_dtype from)
 {
     const tx_cl_capabilities *can = &context->can;
-    const bool nvidia = strcmp(t->atom, "MMA") == 0, wmma = strcmp(t->atom, "WMMA") == 0;
-    if (can->vendor != (nvidia ? TX_CL_NVIDIA : TX_CL_AMD) || (!nvidia && can->sub_group != (wmma ? 32 : 64)))
+    if (can->vendor != t->vendor || (t->vendor == TX_CL_AMD && can->sub_group != t->lanes))
         return false;
-    return from == TX_F32 ? context->tf32 && can->tf32 && !wmma : can->bf16;
+    return from == TX_F32 ? context->tf32 && can->tf32 && t->tf32 : can->bf16;
 }
 
 static double matrix_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
@@ -300,33 +302,36 @@ const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES] = {
 #undef X
 };
 
-/* Four warps of X(NAME, provider, atom, lanes of a warp): two blocks of both operands, lines of 64 bytes and 16
- * between; several times the rate of the other units. */
-#define TX_MATRIX_MAP(X)            \
-    X(mma, "nvidia-mma", "MMA", 32) \
-    X(mfma, "amd-mfma", "MFMA", 64) \
-    X(wmma, "amd-wmma", "WMMA", 32)
+/* Four warps of X(NAME, provider, atom, vendor, lanes of a warp, whether it takes tf32): two blocks of both operands,
+ * lines of 64 bytes and 16 between; several times the rate of the other units. */
+#define TX_MATRIX_MAP(X)                                \
+    X(mma, "nvidia-mma", "MMA", TX_CL_NVIDIA, 32, true) \
+    X(mfma, "amd-mfma", "MFMA", TX_CL_AMD, 64, true)    \
+    X(wmma, "amd-wmma", "WMMA", TX_CL_AMD, 32, false)
 
-#define X(name, provider, atom_, lanes)                                    \
+#define X(name, provider, atom_, vendor_, lanes_, tf32_)                   \
     static const tx_cl_tile matrix_##name = {.kernel = "gemm_matrix",      \
                                              .rows = 128,                  \
                                              .columns = 128,               \
                                              .terms = 32,                  \
-                                             .group = 4 * (lanes),         \
+                                             .group = 4 * (lanes_),        \
                                              .buffer_bytes = 4 * 128 * 80, \
                                              .rate = 4.0,                  \
-                                             .atom = (atom_)};
+                                             .atom = (atom_),              \
+                                             .vendor = (vendor_),          \
+                                             .lanes = (lanes_),            \
+                                             .tf32 = (tf32_)};
 TX_MATRIX_MAP(X)
 #undef X
 
 const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX] = {
-#define X(tile_name, provider, atom, lanes) \
-    {.name = (provider),                    \
-     .device = TX_CL_GPUS,                  \
-     .piece = 16,                           \
-     .suits = matrix_suits,                 \
-     .epilogues = true,                     \
-     .emit = tile_emit,                     \
+#define X(tile_name, provider, ...) \
+    {.name = (provider),            \
+     .device = TX_CL_GPUS,          \
+     .piece = 16,                   \
+     .suits = matrix_suits,         \
+     .epilogues = true,             \
+     .emit = tile_emit,             \
      .tile = &matrix_##tile_name},
     TX_MATRIX_MAP(X)
 #undef X

@@ -124,11 +124,17 @@ tx_status tx_cl_softmax_grad(tx_cl_builder *b, const tx_command *c)
     return by_rows(b, c, "softmax_grad");
 }
 
-static tx_status cross_entropy(tx_cl_builder *b, const tx_command *c, const char *kernel)
+/* Rows of logits, of which a vocabulary counts, with labels. */
+static void by_logits(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
     by_rows(b, c, kernel);
     TX_CL_I64(b, c->attrs.vocab);
     TX_CL_I32(b, TX_IGNORE_LABEL);
+}
+
+static tx_status cross_entropy(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    by_logits(b, c, kernel);
     TX_CL_F32(b, c->attrs.p);
     return b->status;
 }
@@ -150,11 +156,8 @@ tx_status tx_cl_fused_classifier(tx_cl_builder *b, const tx_command *c)
 
 static tx_status distillation(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
-    by_rows(b, c, kernel);
-    TX_CL_I64(b, c->attrs.vocab);
-    TX_CL_I32(b, TX_IGNORE_LABEL);
-    TX_CL_F32(b, c->attrs.scale);
-    TX_CL_F32(b, c->attrs.alpha);
+    by_logits(b, c, kernel);
+    TX_CL_F32(b, c->attrs.scale, c->attrs.alpha);
     return b->status;
 }
 

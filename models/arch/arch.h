@@ -29,8 +29,7 @@ typedef struct tx_config {
     int64_t bos_token_id, eos_token_id; /* -1: none */
     bool new_head;                      /* the weights are of another head: what this one has besides is new */
     tx_json *source;                    /* the file it was read from, whose other keys are kept; or NULL */
-    /* NF4 or NF4_DOUBLE: matrices in blocks that are frozen, without an adapter all, are stored so; F32: as they are.
-     */
+    /* NF4 or NF4_DOUBLE: stores frozen matrices of blocks so, without an adapter all; F32: none. */
     tx_dtype packed;
     tx_lora *lora;          /* an adapter, with which parameters are frozen (lora.h), its own; or NULL */
     bool teacher;           /* beside a model that is trained: frozen, named by TX_WEIGHTS_TEACHER */

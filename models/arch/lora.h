@@ -18,6 +18,8 @@
 /* The name of a module's magnitudes, behind its own. */
 #define TX_LORA_MAGNITUDE "lora_magnitude_vector"
 #define TX_LORA_WEIGHTS "adapter_model.safetensors"
+/* What peft puts before the names of the adapted model's tensors. */
+#define TX_LORA_PREFIX "base_model.model."
 /* The names of modules that mean every linear layer in the blocks, and those outside that are not the output. */
 #define TX_LORA_ALL "all-linear"
 

@@ -14,8 +14,6 @@
 #include <string.h>
 
 #define CONFIG_LIMIT ((int64_t)16 << 20)
-/* What peft puts before the names of all modules, which are the model's of its model. */
-#define PREFIX "base_model.model."
 
 bool tx_lora_is_folder(const char *folder)
 {
@@ -226,9 +224,9 @@ static bool is_elsewhere(const void *context, const char *param)
 
 static void rename_tensor(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
-    const size_t prefix = strlen(PREFIX);
+    const size_t prefix = strlen(TX_LORA_PREFIX);
     (void)context;
-    snprintf(param, TX_WEIGHTS_NAME, "%s", tensor + (strncmp(tensor, PREFIX, prefix) == 0 ? prefix : 0));
+    snprintf(param, TX_WEIGHTS_NAME, "%s", tensor + (strncmp(tensor, TX_LORA_PREFIX, prefix) == 0 ? prefix : 0));
 }
 
 tx_status tx_lora_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options)
@@ -260,7 +258,7 @@ static tx_status list_pieces(tx_model *model, const tx_lora *lora, adapter_file 
     }
     for (int32_t i = 0; i < f->count; i++) {
         char *name = f->piece[i].name, prefixed[TX_WEIGHTS_NAME];
-        snprintf(prefixed, sizeof prefixed, PREFIX "%.200s", name);
+        snprintf(prefixed, sizeof prefixed, TX_LORA_PREFIX "%.200s", name);
         memcpy(name, prefixed, sizeof prefixed);
         f->tensor[i] = tx_weights_part(name, TX_F32, &f->piece[i].shape);
     }

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PREFIX "base_model.model."
-
 typedef struct merge {
     tx_model *model;
     const tx_config *config;
@@ -24,8 +22,8 @@ typedef struct merge {
 /* Finds a tensor by its name behind the prefix, and holds it against its shape. */
 static tx_status find(merge *m, const char *name, const tx_shape *shape, int32_t *index)
 {
-    char wanted[TX_WEIGHTS_NAME + sizeof PREFIX], here[96], there[96];
-    snprintf(wanted, sizeof wanted, PREFIX "%s", name);
+    char wanted[TX_WEIGHTS_NAME + sizeof TX_LORA_PREFIX], here[96], there[96];
+    snprintf(wanted, sizeof wanted, TX_LORA_PREFIX "%s", name);
     for (int32_t i = 0; i < tx_weights_count(m->weights); i++) {
         const tx_st_tensor *t = tx_weights_tensor_at(m->weights, i);
         const tx_shape found = tx_st_shape(t);

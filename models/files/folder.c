@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Listing and removing folders. */
+ * Listing and removing folders, and copying what lies in them. */
 #include "models/files/folder.h"
 
 #include "api/base/file.h"
@@ -22,6 +22,19 @@ char *tx_path_in(char path[TX_PATH_ROOM], const char *folder, const char *name)
     const size_t length = strlen(folder);
     snprintf(path, TX_PATH_ROOM, "%s%s%s", folder, length > 0 && folder[length - 1] == '/' ? "" : "/", name);
     return path;
+}
+
+tx_status tx_folder_copy_file(const char *from, const char *to, const char *name, int64_t limit)
+{
+    const char *source = TX_PATH(from, name);
+    char *data;
+    size_t size;
+    if (!tx_file_exists(source))
+        return TX_OK;
+    TX_TRY(tx_file_read(source, limit, &data, &size));
+    tx_status status = tx_file_write(TX_PATH(to, name), data, size);
+    free(data);
+    return status;
 }
 
 static bool is_dots(const char *name)

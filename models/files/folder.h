@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Folders as checkpoints need them: listed in a fixed order, and removed without leaving them through a link. */
+ * Folders as checkpoints need them: listed in a fixed order, files taken along from one to another, and removed without
+ * leaving them through a link. */
 #ifndef TX_FILES_FOLDER_H
 #define TX_FILES_FOLDER_H
 
@@ -28,6 +29,9 @@ void tx_names_free(tx_names *names);
 
 /* Whether two paths lead to the same folder, which is there. Fails where that cannot be told. */
 tx_status tx_folder_same(const char *a, const char *b, bool *same);
+
+/* Copies from/name, of at most `limit` bytes, to to/name, whole or not at all; nothing where there is none. */
+tx_status tx_folder_copy_file(const char *from, const char *to, const char *name, int64_t limit);
 
 /* Removes parent/name with all that is in it. Links are removed, never followed; what is gone already is fine. */
 tx_status tx_folder_remove(const char *parent, const char *name);

@@ -9,10 +9,10 @@
 #include "api/base/file.h"
 #include "api/base/needs.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define GENERATION "generation_config.json"
+#define GENERATION_LIMIT (1 << 24)
 
 /* The adapter that was named, or the one that the model's folder holds, in place of which the model comes that it is
  * of. */
@@ -50,21 +50,6 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
     return lm->adapter ? tx_lora_adapted_config(lm->adapter, &lm->config) : TX_OK;
 }
 
-/* Copies generation_config.json where there is one. */
-static tx_status copy_generation(const tx_lm *lm, const char *folder)
-{
-    const int64_t limit = 1 << 24;
-    const char *from = TX_PATH(lm->folder, GENERATION);
-    char *text;
-    size_t size;
-    if (!tx_file_exists(from))
-        return TX_OK;
-    TX_TRY(tx_file_read(from, limit, &text, &size));
-    tx_status status = tx_file_write(TX_PATH(folder, GENERATION), text, size);
-    free(text);
-    return status;
-}
-
 tx_status tx_lm_save(tx_lm *lm, const char *folder)
 {
     TX_NEEDS(lm && folder, TX_INVALID);
@@ -80,5 +65,5 @@ tx_status tx_lm_save(tx_lm *lm, const char *folder)
     TX_TRY(tx_arch_save(lm->model, lm->config, folder));
     if (lm->tokenizer)
         TX_TRY(tx_tokenizer_save(lm->tokenizer, folder, lm->config->positions));
-    return copy_generation(lm, folder);
+    return tx_folder_copy_file(lm->folder, folder, GENERATION, GENERATION_LIMIT);
 }

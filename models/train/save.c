@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Checkpoints of a run. */
-#include "api/base/file.h"
 #include "comm/comm.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
@@ -9,22 +8,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#define LOG_LIMIT INT64_MAX
-
-/* Copies from/name to to/name; nothing where there is none. */
-static tx_status copy_file(const char *from, const char *to, const char *name)
-{
-    const char *source = TX_PATH(from, name);
-    char *data;
-    size_t size;
-    if (!tx_file_exists(source))
-        return TX_OK;
-    TX_TRY(tx_file_read(source, LOG_LIMIT, &data, &size));
-    tx_status status = tx_file_write(TX_PATH(to, name), data, size);
-    free(data);
-    return status;
-}
 
 /* A checkpoint that is to be written. */
 typedef struct save {
@@ -72,7 +55,7 @@ static tx_status fill(const save *s, tx_status status)
     status = write_states(s, status);
     TX_THEN(status, (o->only_model ? tx_run_state_write_trainer : tx_run_state_write)(s->state, &o->facts,
                                                                                       o->output_dir, folder));
-    return status || !s->log ? status : copy_file(o->output_dir, folder, TX_RUN_LOG);
+    return status || !s->log ? status : tx_folder_copy_file(o->output_dir, folder, TX_RUN_LOG, INT64_MAX);
 }
 
 /* The rank that writes, unless `status` tells of a failure before. */
@@ -207,5 +190,5 @@ tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state
     results.value[TX_RESULT_SCALE_STEPS] = (float)state->scale_steps;
     TX_THEN(status, tx_trainer_restore(trainer, &results));
     tx_trainer_set_steps(trainer, state->step);
-    return status || !output_dir ? status : copy_file(checkpoint, output_dir, TX_RUN_LOG);
+    return status || !output_dir ? status : tx_folder_copy_file(checkpoint, output_dir, TX_RUN_LOG, INT64_MAX);
 }

@@ -236,22 +236,16 @@ static tx_status converse(txgen_chat *c)
 {
     tx_conversation conversation = {0};
     char *line = NULL;
-    size_t room = 0;
+    size_t room = 0, length;
     tx_status status = tx_lm_reserve(c->lm, 1, &c->how);
     TX_THEN(status, txgen_chat_begin(c, &conversation));
-    while (!status) {
-        fputs("> ", stderr);
-        ssize_t length = getline(&line, &room, stdin);
-        if (length < 0)
-            break;
-        while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r'))
-            line[--length] = '\0';
+    while (!status && txgen_ask(&line, &room, &length)) {
         if (strcmp(line, "/exit") == 0)
             break;
         if (strcmp(line, "/reset") == 0)
             forget(c, &conversation);
         else if (length > 0)
-            status = reply(c, &conversation, line, (size_t)length);
+            status = reply(c, &conversation, line, length);
     }
     fputc('\n', stderr);
     forget(c, &conversation);

@@ -12,6 +12,16 @@
 
 #define FILE_LIMIT (INT64_C(1) << 32)
 
+bool txgen_ask(char **line, size_t *room, size_t *length)
+{
+    fputs("> ", stderr);
+    const ssize_t got = getline(line, room, stdin);
+    *length = got > 0 ? (size_t)got : 0;
+    while (*length > 0 && ((*line)[*length - 1] == '\n' || (*line)[*length - 1] == '\r'))
+        (*line)[--*length] = '\0';
+    return got >= 0;
+}
+
 /* ---- The list of prompts --------------------------------------------------------------------------- */
 
 void txgen_prompts_free(txgen_prompts *prompts)

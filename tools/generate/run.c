@@ -134,17 +134,10 @@ tx_status txgen_talk(tx_lm *lm, const tx_generation *how)
         return status;
     tell_limit(lm, how);
     char *line = NULL;
-    size_t room = 0;
-    while (!status) {
-        fputs("> ", stderr);
-        ssize_t length = getline(&line, &room, stdin);
-        if (length < 0)
-            break;
-        while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r'))
-            length--;
+    size_t room = 0, length;
+    while (!status && txgen_ask(&line, &room, &length))
         if (length > 0)
-            status = answer(lm, how, line, (size_t)length);
-    }
+            status = answer(lm, how, line, length);
     fputc('\n', stderr);
     free(line);
     return status;

@@ -2,6 +2,7 @@
  * Trials, their order, and what is tried next. */
 #include "tools/search/study.h"
 
+#include "models/array.h"
 #include "models/text/hash.h"
 
 #include <math.h>
@@ -40,14 +41,7 @@ void tx_study_free(tx_study *study)
 
 tx_status tx_study_add(tx_study *study, tx_trial **trial)
 {
-    if (study->count == study->room) {
-        const int32_t room = study->room ? 2 * study->room : 64;
-        tx_trial *larger = realloc(study->trial, (size_t)room * sizeof *larger);
-        if (!larger)
-            return tx_fail(TX_MEMORY, "no memory for %d trials", room);
-        study->trial = larger;
-        study->room = room;
-    }
+    TX_TRY(tx_array_reserve(&study->trial, &study->room, (size_t)study->count + 1, sizeof *study->trial, "trials"));
     *trial = &study->trial[study->count++];
     **trial = (tx_trial){.state = TX_TRIAL_RUNNING, .value = (double)NAN};
     return TX_OK;

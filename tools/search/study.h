@@ -120,7 +120,8 @@ typedef struct tx_study {
     int32_t grid_points;  /* of each range that is no choice */
     int64_t rung, factor; /* of halving: the first rung's step; 1 of so many goes on; rung 0: no halving */
     tx_trial *trial;      /* by number, from 0 */
-    int32_t count, room;
+    int32_t count;
+    size_t room;
 } tx_study;
 
 const char *tx_trial_state_word(tx_trial_state state);

@@ -165,8 +165,8 @@ fused_classifier(const __global h_t *x, long xo, const __global float *dlosses, 
         *losses = label == ignore ? 0.0f : NAN;
 }
 
-/* Log-sum-exps of a row: of its logits, and of these and the teacher's over the temperature. */
-/* Three numbers in four: Intel's CPU runtime gave wrong ones of a float3. */
+/* Log-sum-exps of a row: of its logits, and of these and the teacher's over the temperature; the
+ * fourth number is none (of a float3 Intel's CPU runtime gave wrong ones). */
 static float4 row_distilled(const __global h_t *x, const __global h_t *t, long vocab, float inverse,
                             __local float *part)
 {
