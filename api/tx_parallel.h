@@ -21,27 +21,35 @@ typedef struct tx_parallel_options {
     size_t size;          /* sizeof(tx_parallel_options) */
     int64_t bucket_bytes; /* gradients are summed in buckets of about so many bytes; 0: 25 MiB, the first 1 MiB */
     bool half;            /* gradients leave a host in bf16 */
-    int32_t zero_stage;   /* 0: every rank keeps all; 1: optimizer states are spread over the ranks; 2: gradients too
-                             (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models,
-                             2020) */
-    bool whole;           /* with zero_stage: buckets go to ranks whole, in place of a shard each; what optimizers need
-                             that work on whole parameters (tx_optimizer_is_whole). The sums of gradients then take
-                             twice the messages */
+    int32_t zero_stage; /* 0: every rank keeps all; 1: optimizer states are spread over the ranks; 2: gradients too; 3:
+                           weights too, which plans gather before they read them (Rajbhandari et al., ZeRO: Memory
+                           Optimizations Toward Training Trillion Parameter Models, 2020); frozen ones stay whole */
+    bool whole;         /* with zero_stage: buckets go to ranks whole, in place of a shard each; what optimizers need
+                           that work on whole parameters (tx_optimizer_is_whole). The sums of gradients then take
+                           twice the messages */
 } tx_parallel_options;
 
 /* Makes `model` one of many copies, each rank's: from now on gradients and result LOSS are summed over the ranks, and
  * every rank makes the same updates. Every rank calls it, before the first parameter is declared, and builds the same
  * graphs, save for batch sizes. Each rank's loss is to be its part of the sum (control INVERSE_LABELS: of the labels of
- * all ranks). With zero_stage 1 and 2 all ranks make the calls that read optimizer states. */
+ * all ranks). With zero_stage 1 and more all ranks make the calls that read optimizer states, with 3
+ * those that read weights, and as many runs of plans. */
 tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_options *options);
 /* Whether runs of a training plan sum the gradients over the ranks: off for all but the last micro-batch of a step. On
- * at first. (With zero_stage 2 every run does.) */
+ * at first. (With zero_stage 2 and 3 every run does.) */
 tx_status tx_model_synchronize(tx_model *model, bool on);
 /* Waits for what still moves between the ranks: gradients, or weights of the last update. All of them call it before
  * some read those or go. */
 tx_status tx_model_settle(tx_model *model);
-/* Whether each rank has shards of the optimizer states alone (zero_stage 1 and 2). */
+/* Whether each rank has shards of the optimizer states alone (zero_stage 1 and more). */
 bool tx_model_spreads(const tx_model *model);
+/* Whether each rank has shards of the weights alone (zero_stage 3). */
+bool tx_model_gathers(const tx_model *model);
+/* Between `on` and its end rank 0 alone reads weights and states, whichever ranks they are spread over, while the others
+ * are in tx_model_answer, which ends when it does. All fail where one has no memory for it; else answers that fail are
+ * that rank's to tell, and what rank 0 read is of no use. Nothing to do where every rank has what is read. */
+tx_status tx_model_ask(tx_model *model, bool on);
+tx_status tx_model_answer(tx_model *model);
 /* A number that the ranks sum with every update, so that they decide alike: this rank's for the next one, and the sum
  * of the last. */
 void tx_model_vote(tx_model *model, float mine);

@@ -48,6 +48,6 @@ int64_t tx_arena_bytes(const tx_arena *arena)
 {
     int64_t total = 0;
     for (int32_t i = 0; i < arena->chunks; i++)
-        total += arena->used[i];
+        total += tx_arena_wanted(arena, i);
     return total;
 }

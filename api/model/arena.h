@@ -11,6 +11,7 @@
 
 typedef struct tx_arena {
     tx_memory_space space;
+    bool addresses;      /* has no memory: others say by its addresses what they hold of it */
     int64_t chunk_bytes; /* span of a chunk's addresses */
     int32_t chunks;
     int64_t used[TX_MAX_CHUNKS]; /* bytes used in each chunk */
@@ -35,6 +36,12 @@ static inline int64_t tx_arena_fit(int64_t chunk_bytes, int64_t address, int64_t
 static inline int64_t tx_arena_end(const tx_arena *arena)
 {
     return arena->chunks > 0 ? (arena->chunks - 1) * arena->chunk_bytes + arena->used[arena->chunks - 1] : 0;
+}
+
+/* Bytes that a chunk is to have. */
+static inline int64_t tx_arena_wanted(const tx_arena *arena, int32_t chunk)
+{
+    return arena->addresses ? 0 : arena->used[chunk];
 }
 
 static inline int32_t tx_arena_chunk(const tx_arena *arena, int64_t address)

@@ -76,6 +76,12 @@ tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]
  */
 int64_t tx_model_half_address(const tx_model *model, int64_t weights);
 
+/* Whether arena HALF holds copies of the weights; where these are gathered for each use, so are the copies made. */
+static inline bool tx_model_keeps_copies(const tx_model *model)
+{
+    return model->half != TX_F32 && !model->arena[TX_ARENA_WEIGHTS].addresses;
+}
+
 /* Bytes of an element of arenas WEIGHTS and GRADIENTS. */
 static inline int64_t tx_model_element(const tx_model *model)
 {

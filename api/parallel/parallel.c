@@ -20,9 +20,9 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
 {
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "parallel: the options' size field is %zu, expected %zu", o->size, sizeof *o);
-    if (o->zero_stage < 0 || o->zero_stage > 2 || o->bucket_bytes < 0)
+    if (o->zero_stage < 0 || o->zero_stage > 3 || o->bucket_bytes < 0)
         return tx_fail(TX_INVALID,
-                       "parallel: zero_stage %" PRId32 " must be 0, 1 or 2, bucket_bytes %" PRId64 " not negative",
+                       "parallel: zero_stage %" PRId32 " must be 0, 1, 2 or 3, bucket_bytes %" PRId64 " not negative",
                        o->zero_stage, o->bucket_bytes);
     if (model->params > 0 || model->parallel)
         return tx_fail(TX_INVALID, "parallel: the model has parameters already, or was made parallel before");
@@ -41,8 +41,9 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     for (int32_t r = 1; r < comm->size; r++)
         least = bytes[r] < least ? bytes[r] : least;
     free(bytes);
-    static const tx_arena_id alike[] = {TX_ARENA_WEIGHTS,        TX_ARENA_GRADIENTS,        TX_ARENA_OPTIMIZER,
-                                        TX_ARENA_WEIGHTS_WINDOW, TX_ARENA_GRADIENTS_WINDOW, TX_ARENA_EXCHANGE};
+    static const tx_arena_id alike[] = {TX_ARENA_WEIGHTS,   TX_ARENA_SHARDS,          TX_ARENA_HALF,
+                                        TX_ARENA_GRADIENTS, TX_ARENA_OPTIMIZER,       TX_ARENA_WEIGHTS_WINDOW,
+                                        TX_ARENA_EXCHANGE,  TX_ARENA_GRADIENTS_WINDOW};
     for (size_t i = 0; i < sizeof alike / sizeof alike[0] && !status; i++)
         model->arena[alike[i]].chunk_bytes = least;
     return status;
@@ -67,9 +68,10 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     }
     const bool in_place = model->engine->backend->host_memory;
     model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;
-    if (made->options.zero_stage < 2)
+    model->arena[TX_ARENA_WEIGHTS].addresses = tx_parallel_gathers(made);
+    if (!tx_parallel_keeps_shards(made))
         model->arena[in_place ? TX_ARENA_GRADIENTS : TX_ARENA_GRADIENTS_WINDOW].space = TX_SPACE_WINDOW;
-    if (made->options.zero_stage > 0)
+    if (tx_parallel_sharded(made) && !tx_parallel_gathers(made))
         model->arena[in_place ? TX_ARENA_WEIGHTS : TX_ARENA_WEIGHTS_WINDOW].space = TX_SPACE_WINDOW;
     return TX_OK;
 }
@@ -86,6 +88,12 @@ bool tx_model_spreads(const tx_model *model)
 {
     TX_NEEDS(model, false);
     return tx_parallel_sharded(model->parallel);
+}
+
+bool tx_model_gathers(const tx_model *model)
+{
+    TX_NEEDS(model, false);
+    return tx_parallel_gathers(model->parallel);
 }
 
 void tx_model_vote(tx_model *model, float mine)
@@ -185,17 +193,36 @@ tx_status tx_parallel_place_buckets(tx_model *model)
 {
     tx_parallel *p = model->parallel;
     const int64_t element = tx_model_element(model), align = TX_PARAM_BLOCK * element;
-    tx_arena *exchange = &model->arena[TX_ARENA_EXCHANGE], *gradients = &model->arena[TX_ARENA_GRADIENTS];
+    tx_arena *exchange = &model->arena[TX_ARENA_EXCHANGE],
+             *kept = &model->arena[tx_parallel_gathers(p) ? TX_ARENA_SHARDS : TX_ARENA_GRADIENTS];
     tx_status status = TX_OK;
     if (p->comm->size > 1)
         status = tx_arena_append(exchange, RESULTS_BYTES, TX_ALIGNMENT, &p->results);
     for (int32_t i = 0; i < p->buckets && !status; i++) {
         tx_bucket *b = &p->bucket[i];
-        if (p->options.zero_stage == 2 && b->owned > 0)
-            status = tx_arena_append(gradients, b->owned * element, align, &b->kept);
+        if (tx_parallel_keeps_shards(p) && b->owned > 0)
+            status = tx_arena_append(kept, b->owned * element, align, &b->kept);
     }
     p->exchanged = tx_arena_end(exchange);
     return status;
+}
+
+tx_status tx_parallel_need_buckets(tx_model *model)
+{
+    if (model->parallel->buckets > 0)
+        return TX_OK;
+    TX_TRY(tx_parallel_make_buckets(model));
+    return tx_parallel_place_buckets(model);
+}
+
+int32_t tx_parallel_bucket_at(const tx_parallel *parallel, int64_t address)
+{
+    for (int32_t i = 0; i < parallel->buckets; i++) {
+        const tx_bucket *b = &parallel->bucket[i];
+        if (address >= b->address && address < b->address + b->count * b->element)
+            return i;
+    }
+    return -1;
 }
 
 tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket)

@@ -7,11 +7,13 @@
  * whatever its device. Where the device's memory is the host's, arenas WEIGHTS and GRADIENTS are windows themselves;
  * else what moves is copied to arenas that lie as they do, and back.
  *
- *              arena GRADIENTS   buckets              arena OPTIMIZER   weights after an update
- *   stage 0    all               ranges of it         all               every rank has made them
- *   stage 1    all               ranges of it         own shards        gathered
- *   stage 2    own shards        planned tensors      own shards        gathered
+ *              arena GRADIENTS   buckets              arena OPTIMIZER   weights
+ *   stage 0    all               ranges of it         all               every rank updates all
+ *   stage 1    all               ranges of it         own shards        gathered after an update
+ *   stage 2    own shards        planned tensors      own shards        gathered after an update
+ *   stage 3    own shards        planned tensors      own shards        own shards, gathered where a plan reads them
  *
+ * Of stage 3 arena WEIGHTS is addresses alone, by which buckets say what they are of; own shards lie in arena SHARDS.
  * The update's norm is a sum of the ranks' sums over their own shards, in every stage. So stages differ in no bit, but
  * for stage 2 with accumulation, which sums over ranks first and over micro-batches then. */
 #ifndef TX_API_PARALLEL_H
@@ -28,7 +30,7 @@ typedef struct tx_bucket {
     int64_t element;      /* bytes of one */
     int64_t first, owned; /* this rank's shard: elements of the bucket */
     bool gathered;        /* stages 1 and 2: since its weights were last copied to arena HALF */
-    int64_t kept;         /* stage 2: address in GRADIENTS of the own shard */
+    int64_t kept;         /* stages 2 and 3: address in GRADIENTS, and SHARDS, of the own shard */
     int32_t owner;        /* where buckets are whole: the rank that has it; -1: each has a shard */
 } tx_bucket;
 
@@ -43,6 +45,7 @@ struct tx_parallel {
     tx_comm *comm;
     tx_parallel_options options;
     bool synchronize;
+    bool asks; /* this rank reads what is spread while the others answer (plan/answer.c) */
     float vote, votes;
     tx_bucket *bucket; /* in the order in which the first graph fills them */
     int32_t buckets;
@@ -58,16 +61,31 @@ static inline bool tx_parallel_sharded(const tx_parallel *parallel)
     return parallel && parallel->options.zero_stage > 0;
 }
 
+/* Whether a rank keeps shards of the gradients alone, and of the weights. */
+static inline bool tx_parallel_keeps_shards(const tx_parallel *parallel)
+{
+    return parallel && parallel->options.zero_stage >= 2;
+}
+
+static inline bool tx_parallel_gathers(const tx_parallel *parallel)
+{
+    return parallel && parallel->options.zero_stage == 3;
+}
+
 /* Where in GRADIENTS this rank's shard of a bucket lies when it is updated. */
 static inline int64_t tx_bucket_gradients(const tx_parallel *parallel, const tx_bucket *b)
 {
-    return parallel->options.zero_stage == 2 ? b->kept : b->address + b->first * b->element;
+    return tx_parallel_keeps_shards(parallel) ? b->kept : b->address + b->first * b->element;
 }
 
 /* Makes the buckets from the parameters; the order is the caller's to change until they are placed. */
 tx_status tx_parallel_make_buckets(tx_model *model);
 /* Gives them addresses. */
 tx_status tx_parallel_place_buckets(tx_model *model);
+/* Both, in the order of the parameters, where that has not been done: what reads or writes weights that are parted. */
+tx_status tx_parallel_need_buckets(tx_model *model);
+/* The bucket that holds the weight at an address; -1: none. */
+int32_t tx_parallel_bucket_at(const tx_parallel *parallel, int64_t address);
 /* The gradients (stages 0 and 1) or weights of a bucket on the device, and where the ranks exchange them. NULL on
  * failure, which the graph keeps. */
 tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket);

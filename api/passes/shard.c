@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* A bucket's memory is free again when so many later ones are full (stage 2). */
+/* A bucket's memory is free again when so many later ones are full (stages 2 and 3). */
 #define IN_FLIGHT 2
 
 /* How this graph fills a bucket. */
@@ -39,10 +39,7 @@ static bool holds(const tx_bucket *b, int64_t address)
 static int32_t bucket_of(const sharding *s, tx_tensor *t)
 {
     const tx_tensor *root = t ? tx_tensor_root(t) : NULL;
-    for (int32_t i = 0; root && root->arena == TX_ARENA_GRADIENTS && i < s->parallel->buckets; i++)
-        if (holds(&s->parallel->bucket[i], root->offset))
-            return i;
-    return -1;
+    return root && root->arena == TX_ARENA_GRADIENTS ? tx_parallel_bucket_at(s->parallel, root->offset) : -1;
 }
 
 static void find_writers(sharding *s)
@@ -141,7 +138,7 @@ static tx_status wait_for_weights(const sharding *s, int32_t bucket)
                              tx_parallel_tensor(s->graph, TX_ARENA_WEIGHTS, bucket));
 }
 
-/* ---- Stage 2: buckets are tensors of this micro-batch ------------------------------------------------- */
+/* ---- Stages 2 and 3: buckets are tensors of this micro-batch ------------------------------------------------- */
 
 /* A bucket's gradients are parts of a tensor of their own; where the device's memory is the host's, it is exchanged
  * where it lies. */
@@ -256,7 +253,7 @@ static tx_status make_tensors(sharding *s)
 static tx_status insert_all(sharding *s)
 {
     const tx_parallel *p = s->parallel;
-    const bool keeps_shards = p->options.zero_stage == 2;
+    const bool keeps_shards = tx_parallel_keeps_shards(p);
     tx_status status = keeps_shards ? make_tensors(s) : TX_OK;
     for (int32_t i = 0; i < p->buckets && !status; i++) {
         filling *f = &s->filling[i];
@@ -265,7 +262,7 @@ static tx_status insert_all(sharding *s)
             f->w = tx_parallel_exchanged(s->graph, TX_ARENA_GRADIENTS, f->bucket);
         }
         status = insert_collective(s, f->ready + 1, TX_OP_REDUCE_GRADIENTS, f->bucket, f->x, f->w);
-        if (!status && p->options.zero_stage > 0)
+        if (!status && tx_parallel_sharded(p) && !tx_parallel_gathers(p))
             status = wait_for_weights(s, f->bucket);
     }
     for (int32_t i = 0; i < p->buckets && !status && keeps_shards; i++) {

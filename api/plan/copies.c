@@ -50,7 +50,7 @@ static bool is_current(const tx_model *model)
 tx_status tx_copies_make(tx_model *model)
 {
     tx_graph *graph = NULL;
-    if (model->half == TX_F32 || is_current(model))
+    if (!tx_model_keeps_copies(model) || is_current(model))
         return TX_OK;
     tx_plan_free(model->copies);
     model->copies = NULL;
@@ -69,7 +69,7 @@ tx_status tx_copies_renew(tx_model *model)
     const tx_plan *plan = model->copies;
     tx_parallel *p = model->parallel;
     tx_status status = TX_OK;
-    if (model->half == TX_F32)
+    if (!tx_model_keeps_copies(model))
         return TX_OK;
     for (int32_t i = 0; i < plan->program.length && status == TX_OK; i++) {
         const bool gathered = by_bucket(model) && p->bucket[i].gathered;

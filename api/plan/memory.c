@@ -20,14 +20,16 @@ static tx_status size_arenas(tx_model *model)
     tx_arena *arena = model->arena;
     const tx_arena *weights = &arena[TX_ARENA_WEIGHTS];
     const tx_parallel *parallel = model->parallel;
-    if (model->has_gradients && !(parallel && parallel->options.zero_stage == 2)) /* which keeps shards */
+    if (model->has_gradients && !tx_parallel_keeps_shards(parallel))
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS], weights);
+    else if (model->has_gradients && tx_parallel_gathers(parallel))
+        tx_arena_cover(&arena[TX_ARENA_GRADIENTS], &arena[TX_ARENA_SHARDS]);
     if (arena[TX_ARENA_WEIGHTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_WEIGHTS_WINDOW], weights);
     if (model->has_gradients && arena[TX_ARENA_GRADIENTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS_WINDOW], weights);
     tx_status status = TX_OK;
-    for (int32_t c = 0; c < weights->chunks && model->half != TX_F32 && status == TX_OK; c++)
+    for (int32_t c = 0; c < weights->chunks && tx_model_keeps_copies(model) && status == TX_OK; c++)
         status = tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, weights->used[c] / 2);
     if (status == TX_OK)
         status = tx_arena_use(&arena[TX_ARENA_CONTROL], 0, tx_aligned(TX_CONTROL_BYTES));
@@ -255,8 +257,9 @@ static tx_status check_room(const tx_model *model)
         const tx_arena *arena = &model->arena[i];
         const bool host = device->type == TX_DEVICE_CPU || arena->space != TX_SPACE_DEVICE;
         for (int32_t c = 0; c < arena->chunks; c++) {
-            asked[host] += arena->used[c] > arena->held[c] ? arena->used[c] - arena->held[c] : 0;
-            planned[host] += arena->used[c];
+            const int64_t wanted = tx_arena_wanted(arena, c);
+            asked[host] += wanted > arena->held[c] ? wanted - arena->held[c] : 0;
+            planned[host] += wanted;
         }
     }
     if (device->memory && planned[device->type == TX_DEVICE_CPU] > device->memory)
@@ -275,7 +278,7 @@ static tx_status allocate_arenas(tx_model *model, bool *moved)
     for (int i = 0; i < TX_ARENA_COUNT; i++) {
         for (int32_t c = 0; c < model->arena[i].chunks; c++) {
             const tx_arena_id id = (tx_arena_id)i;
-            if (model->arena[i].used[c] <= model->arena[i].held[c])
+            if (tx_arena_wanted(&model->arena[i], c) <= model->arena[i].held[c])
                 continue;
             *moved = true;
             model->half_stale = model->half_stale || id == TX_ARENA_HALF;
@@ -292,7 +295,9 @@ tx_status tx_model_ready(tx_model *model)
     bool moved = false;
     if (model->only_plans)
         return tx_fail(TX_INVALID, "the model was made for its plans alone (tx_model_only_plan): it has no memory");
-    tx_status status = tx_copies_make(model);
+    tx_status status = tx_parallel_gathers(model->parallel) ? tx_parallel_need_buckets(model) : TX_OK;
+    if (status == TX_OK)
+        status = tx_copies_make(model);
     if (status == TX_OK)
         status = size_arenas(model);
     if (status == TX_OK)

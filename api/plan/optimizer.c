@@ -18,6 +18,13 @@ static tx_tensor *operand(tx_graph *graph, const tx_optimizer_piece *piece, tx_a
                            arena, address);
 }
 
+/* The weights of a piece: what this rank keeps of them lies as its gradients do. */
+static tx_tensor *weights_operand(tx_graph *graph, const tx_optimizer_piece *piece)
+{
+    return tx_parallel_gathers(graph->model->parallel) ? operand(graph, piece, TX_ARENA_SHARDS, piece->gradients)
+                                                       : operand(graph, piece, TX_ARENA_WEIGHTS, piece->address);
+}
+
 /* The operand that a state is. */
 static tx_tensor *state_operand(tx_graph *graph, const tx_optimizer_piece *piece, int32_t k)
 {
@@ -92,7 +99,7 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
     const int64_t blocks = form->whole ? 1 : piece->count / TX_PARAM_BLOCK;
     args.attrs.first = piece->address / tx_model_element(graph->model);
     /* p, g, groups, states and p, states are what all rows of optimizers.def have. */
-    args.in[TX_IN(adamw, p)] = args.out[TX_OUT(adamw, p)] = operand(graph, piece, TX_ARENA_WEIGHTS, piece->address);
+    args.in[TX_IN(adamw, p)] = args.out[TX_OUT(adamw, p)] = weights_operand(graph, piece);
     args.in[TX_IN(adamw, g)] = operand(graph, piece, TX_ARENA_GRADIENTS, piece->gradients);
     args.in[TX_IN(adamw, groups)] = tx_tensor_fixed(graph, TX_U8, TX_SHAPE(blocks), TX_ARENA_STATE, piece->groups);
     for (int32_t k = 0; k < form->states; k++)
@@ -149,7 +156,7 @@ static void add_norm(tx_graph *graph)
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
     const tx_parallel *p = model->parallel;
     for (int32_t i = 0; p && i < p->buckets; i++)
-        if (p->options.zero_stage < 2) /* else the training plan has waited */
+        if (!tx_parallel_keeps_shards(p)) /* else the training plan has waited */
             wait_for_gradients(graph, i);
     clear_sumsq(graph);
     for (int32_t i = 0; p && i < p->buckets; i++)
@@ -176,7 +183,8 @@ static void add_updates(tx_graph *graph)
     for (int32_t i = tx_parallel_sharded(p) ? p->buckets - 1 : -1; i >= 0; i--) {
         for (; done < o->pieces && in_bucket(&o->piece[done], &p->bucket[i]); done++)
             add_update(graph, &o->piece[done]);
-        gather_weights(graph, i);
+        if (!tx_parallel_gathers(p)) /* else what reads them does */
+            gather_weights(graph, i);
     }
     for (; done < o->pieces; done++)
         add_update(graph, &o->piece[done]);

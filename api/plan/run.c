@@ -60,7 +60,7 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
 /* Gradients stay where they are until the last micro-batch of a step, but for those that find no room. */
 static bool skips(const tx_parallel *parallel, const tx_cut *cut)
 {
-    return !parallel->synchronize && cut->command.op == TX_OP_REDUCE_GRADIENTS && parallel->options.zero_stage < 2;
+    return !parallel->synchronize && cut->command.op == TX_OP_REDUCE_GRADIENTS && !tx_parallel_keeps_shards(parallel);
 }
 
 /* The program is cut at the collectives: the device runs what lies between them. */

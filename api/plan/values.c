@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reading and writing parameters, their gradients and their optimizer states. */
 #include "api/parallel/parallel.h"
+#include "api/plan/answer.h"
 #include "api/plan/packed.h"
 #include "api/plan/pieces.h"
 
@@ -138,6 +139,34 @@ static tx_status copy(tx_model *model, const place *p, const float *from, float 
 
 /* ---- Elements ----------------------------------------------------------------------------------------- */
 
+/* What the ranks have read of their shards, put together as whole numbers: the others' zeros change no bit. One that
+ * has failed takes part all the same. */
+static tx_status add_up(const tx_model *model, float *to, int64_t count, tx_status status)
+{
+    tx_status added = tx_comm_collect(model->parallel->comm, TX_ALL_REDUCE, to, count, TX_I32, 0);
+    return status ? status : added;
+}
+
+/* Copies what this rank's shards hold of elements of a parameter's weights; all ranks read together. */
+static tx_status copy_shards(tx_model *model, const place *p, int64_t count, const float *from, float *to)
+{
+    const tx_parallel *parallel = model->parallel;
+    tx_status status = TX_OK;
+    if (to)
+        memset(to, 0, (size_t)count * sizeof *to);
+    for (int32_t i = 0; i < parallel->buckets && status == TX_OK; i++) {
+        const tx_bucket *b = &parallel->bucket[i];
+        const int64_t own = b->address + b->first * b->element, stop = p->address + count * b->element;
+        const int64_t begin = own > p->address ? own : p->address;
+        const int64_t end = own + b->owned * b->element < stop ? own + b->owned * b->element : stop;
+        const place kept = {TX_ARENA_SHARDS, p->dtype, b->kept + begin - own};
+        const int64_t at = (begin - p->address) / b->element;
+        if (begin < end)
+            status = copy(model, &kept, from ? from + at : NULL, to ? to + at : NULL, (end - begin) / b->element);
+    }
+    return from ? status : add_up(model, to, count, status);
+}
+
 /* Copies what the pieces of this rank hold; where they are shards, all ranks read together. */
 static tx_status copy_state(tx_model *model, const tx_state_range *range, const float *from, float *to)
 {
@@ -153,10 +182,15 @@ static tx_status copy_state(tx_model *model, const tx_state_range *range, const 
         const place p = {TX_ARENA_OPTIMIZER, part.dtype, part.address};
         status = copy(model, &p, from ? from + part.at : NULL, to ? to + part.at : NULL, part.count);
     }
-    if (status != TX_OK || from || !spread)
-        return status;
-    /* As whole numbers: the others' zeros change no bit. */
-    return tx_comm_collect(model->parallel->comm, TX_ALL_REDUCE, to, range->count, TX_I32, 0);
+    return from || !spread ? status : add_up(model, to, range->count, status);
+}
+
+/* Whether ranks have shards of a part of a parameter. */
+static bool is_spread(const tx_model *model, tx_part part, int32_t index)
+{
+    return tx_parallel_sharded(model->parallel) &&
+           (part >= TX_PART_STATE || (part == TX_PART_WEIGHT && tx_parallel_gathers(model->parallel) &&
+                                      model->param[index].arena == TX_ARENA_WEIGHTS));
 }
 
 static tx_status copy_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
@@ -164,6 +198,8 @@ static tx_status copy_range(tx_model *model, tx_part part, int32_t index, int64_
 {
     place p = {0};
     tx_status status = prepare_copy(model, part, index, first, count);
+    if (status == TX_OK && to && is_spread(model, part, index) && model->parallel->asks)
+        return tx_answered_read(model, part, index, first, count, to);
     if (status == TX_OK && part >= TX_PART_STATE)
         return copy_state(model, &(tx_state_range){index, (int32_t)part - TX_PART_STATE, first, count}, from, to);
     if (status == TX_OK)
@@ -174,6 +210,8 @@ static tx_status copy_range(tx_model *model, tx_part part, int32_t index, int64_
         return from ? tx_packed_write(model, &model->param[index], first, count, from)
                     : tx_packed_read(model, &model->param[index], first, count, to);
     p.address += first * (int64_t)tx_dtype_size(p.dtype);
+    if (is_spread(model, part, index))
+        return copy_shards(model, &p, count, from, to);
     return copy(model, &p, from, to, count);
 }
 

@@ -54,16 +54,10 @@ tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report)
 tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step);
 /* ---- What a model is made of besides its weights --------------------------------------------------------- */
 
-/* Writes the optimizer's states of every parameter, as PARAM.exp_avg and PARAM.exp_avg_sq of AdamW, F32, logical shape,
- * where this rank has all of them. */
-tx_status tx_optimizer_save(tx_model *model, const char *path);
-/* Where ranks have shards of them (tx_model_spreads) all call write; those that write no file give path NULL. What this
- * takes is had beforehand, so that they can agree that nobody will be missed. */
-typedef struct tx_optimizer_saver tx_optimizer_saver;
-tx_status tx_optimizer_saver_create(tx_model *model, tx_optimizer_saver **saver);
-/* `digest` (or NULL) receives what was written, for tx_checkpoint_expect. */
-tx_status tx_optimizer_saver_write(const tx_optimizer_saver *saver, const char *path, char digest[TX_DIGEST_TEXT]);
-void tx_optimizer_saver_free(tx_optimizer_saver *saver);
+/* Writes the optimizer's states of every parameter, as PARAM.exp_avg and PARAM.exp_avg_sq of AdamW, F32, logical shape;
+ * where ranks have shards of them, of the rank that asks (tx_model_ask). `digest` (or NULL) receives what was written,
+ * for tx_checkpoint_expect. */
+tx_status tx_optimizer_save(tx_model *model, const char *path, char digest[TX_DIGEST_TEXT]);
 /* Names, shapes and number must be those of the model; values that are not finite, or below 0 where none can be, are
  * refused (TX_FORMAT). After a failure the model's states may be partly the file's. */
 tx_status tx_optimizer_load(tx_model *model, const char *path);

@@ -9,15 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The tensors that a model's optimizer has, in the order of the file; their names are one allocation. `buffer` holds
- * TX_WEIGHTS_CHUNK where they are saved. */
-typedef struct tx_optimizer_saver {
+/* The tensors that a model's optimizer has, in the order of the file; their names are one allocation. */
+typedef struct states {
     tx_model *model;
     int32_t count; /* tensors */
     tx_st_tensor *tensor;
     int32_t *param, *state; /* by tensor */
     char *names;
-    float *buffer;
 } states;
 
 static void states_free(states *s)
@@ -26,7 +24,6 @@ static void states_free(states *s)
     free(s->param);
     free(s->state);
     free(s->names);
-    free(s->buffer);
     *s = (states){0};
 }
 
@@ -90,26 +87,6 @@ static tx_status list_states(tx_model *model, states *s)
 
 /* ---- Saving -------------------------------------------------------------------------------------- */
 
-tx_status tx_optimizer_saver_create(tx_model *model, tx_optimizer_saver **saver)
-{
-    states *made = calloc(1, sizeof *made);
-    tx_status status = made ? list_states(model, made) : tx_fail(TX_MEMORY, "no memory for the optimizer's states");
-    if (!status && !(made->buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *made->buffer)))
-        status = tx_fail(TX_MEMORY, "no memory for a tensor of the optimizer's states");
-    if (status)
-        tx_optimizer_saver_free(made);
-    else
-        *saver = made;
-    return status;
-}
-
-void tx_optimizer_saver_free(tx_optimizer_saver *saver)
-{
-    if (saver)
-        states_free(saver);
-    free(saver);
-}
-
 /* Begins the file, and its digest where that is wanted. */
 static tx_status open_file(const states *s, const char *path, tx_digest **digest, tx_st_writer **writer)
 {
@@ -118,34 +95,33 @@ static tx_status open_file(const states *s, const char *path, tx_digest **digest
     return tx_st_create_digested(path, s->tensor, s->count, NULL, digest ? *digest : NULL, writer);
 }
 
-tx_status tx_optimizer_saver_write(const tx_optimizer_saver *saver, const char *path, char text[TX_DIGEST_TEXT])
+static tx_status write_states(const states *s, const char *path, char text[TX_DIGEST_TEXT])
 {
-    const states *s = saver;
     tx_st_writer *writer = NULL;
     tx_digest *digest = NULL;
-    tx_status status = path ? open_file(s, path, text ? &digest : NULL, &writer) : TX_OK;
-    /* After a failure as well: other ranks take part to the end. */
-    for (int32_t i = 0; i < s->count; i++) {
-        tx_status appended = tx_weights_append(s->model, part_of(s, i), s->param[i], 0, &s->tensor[i], s->buffer,
-                                               status ? NULL : writer);
-        status = status ? status : appended;
-    }
+    float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
+    tx_status status = buffer ? open_file(s, path, text ? &digest : NULL, &writer)
+                              : tx_fail(TX_MEMORY, "%s: no memory for a tensor of the optimizer's states", path);
+    for (int32_t i = 0; i < s->count && !status; i++)
+        status = tx_weights_append(s->model, part_of(s, i), s->param[i], 0, &s->tensor[i], buffer, writer);
     if (writer && status)
         tx_st_discard(writer);
     else if (writer)
         status = tx_st_commit(writer);
     if (!status && digest)
-        return tx_digest_finish(digest, text);
-    tx_digest_free(digest);
+        status = tx_digest_finish(digest, text);
+    else
+        tx_digest_free(digest);
+    free(buffer);
     return status;
 }
 
-tx_status tx_optimizer_save(tx_model *model, const char *path)
+tx_status tx_optimizer_save(tx_model *model, const char *path, char digest[TX_DIGEST_TEXT])
 {
-    tx_optimizer_saver *saver = NULL;
-    TX_TRY(tx_fail_in(tx_optimizer_saver_create(model, &saver), "%s", path));
-    tx_status status = tx_optimizer_saver_write(saver, path, NULL);
-    tx_optimizer_saver_free(saver);
+    states s;
+    TX_TRY(tx_fail_in(list_states(model, &s), "%s", path));
+    tx_status status = write_states(&s, path, digest);
+    states_free(&s);
     return status;
 }
 

@@ -92,8 +92,7 @@ tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_byt
 tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *shape);
 
 /* Appends a part of parameter `param` to the file: as many elements as `tensor` has, of its type, from element `first`
- * on; `buffer` holds TX_WEIGHTS_CHUNK. Reads all of them whatever happens, since other ranks may take part; `writer`
- * NULL: no more than that. */
+ * on; `buffer` holds TX_WEIGHTS_CHUNK. */
 tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t first, const tx_st_tensor *tensor,
                             float *buffer, tx_st_writer *writer);
 

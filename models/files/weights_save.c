@@ -88,17 +88,13 @@ tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_
                             float *buffer, tx_st_writer *writer)
 {
     const int64_t count = tx_st_elements(tensor);
-    tx_status status = TX_OK;
     for (int64_t at = 0; at < count; at += TX_WEIGHTS_CHUNK) {
         int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
-        tx_status read = tx_model_read_range(model, part, param, first + at, now, buffer);
-        status = status ? status : read;
-        if (!status && writer) {
-            narrow(tensor->dtype, buffer, now);
-            status = tx_st_append(writer, buffer, (size_t)(now * tx_st_dtype_bits(tensor->dtype) / 8));
-        }
+        TX_TRY(tx_model_read_range(model, part, param, first + at, now, buffer));
+        narrow(tensor->dtype, buffer, now);
+        TX_TRY(tx_st_append(writer, buffer, (size_t)(now * tx_st_dtype_bits(tensor->dtype) / 8)));
     }
-    return status;
+    return TX_OK;
 }
 
 /* Holds a tensor of a file against the piece that it was written from. */

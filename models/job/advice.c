@@ -67,16 +67,25 @@ static bool shrink_states(tx_job *j, char words[WORDS])
 
 static bool spread_states(tx_job *j, char words[WORDS])
 {
-    if (j->comm->size == 1 || j->zero_stage == 2)
+    if (j->comm->size == 1 || j->zero_stage >= 2)
         return false;
     j->zero_stage = 2;
     snprintf(words, WORDS, "--zero_stage 2");
     return true;
 }
 
+static bool spread_weights(tx_job *j, char words[WORDS])
+{
+    if (j->comm->size == 1 || j->zero_stage == 3)
+        return false;
+    j->zero_stage = 3;
+    snprintf(words, WORDS, "--zero_stage 3");
+    return true;
+}
+
 /* The first that follow each other may be taken several times. */
-static remedy *const remedies[] = {halve_batch,     halve_eval_batch, checkpoint,
-                                   compute_in_half, shrink_states,    spread_states};
+static remedy *const remedies[] = {halve_batch,   halve_eval_batch, checkpoint,    compute_in_half,
+                                   shrink_states, spread_states,    spread_weights};
 enum { REMEDIES = sizeof remedies / sizeof remedies[0], REPEATED = 2 };
 
 /* Whether the run fits by the options as they are. */
@@ -132,7 +141,7 @@ static tx_status try_together(tx_job *j, int64_t scratch, char *text, size_t siz
     else if (!status)
         snprintf(text, size,
                  "smaller batches, gradient checkpointing, bf16, 8-bit AdamW and ZeRO together are not enough: take a "
-                 "smaller model, or --zero_stage 2 over ranks on other devices");
+                 "smaller model, or --zero_stage 3 over ranks on other devices");
     return status;
 }
 

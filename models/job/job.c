@@ -286,9 +286,13 @@ static tx_status end(tx_job *j, const tx_run_options *run)
     tx_status status = tx_job_load_best(j);
     if (!status)
         status = tx_job_log_training(j);
-    if (status || !tx_job_leads(j))
+    if (!tx_job_leads(j)) {
+        TX_THEN(status, tx_model_answer(j->model));
         return status;
-    status = tx_job_write_model(j, folder);
+    }
+    TX_THEN(status, tx_model_ask(j->model, true));
+    TX_THEN(status, tx_job_write_model(j, folder));
+    TX_THEN(status, tx_model_ask(j->model, false));
     if (!status)
         tx_job_note(j, "saved   %s: %s, config.json%s", folder,
                     j->inputs.config->lora ? TX_LORA_CONFIG ", " TX_LORA_WEIGHTS : TX_WEIGHTS_SINGLE,

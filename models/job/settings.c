@@ -139,7 +139,7 @@ static const tx_option options[] = {
     CHOICE("ddp_comm", ddp_comm, ddp_comm_words + 1, "how gradients go from host to host; they are summed in fp32"),
     CHOICE("ddp_overlap", overlap, "auto|yes|no", "sum gradients while the backward pass goes on; auto: where that proves faster"),
     WHOLE("ddp_check", ddp_check, 0, INT32_MAX, "compare the weights of all ranks every N steps; 0: never"),
-    WHOLE("zero_stage", zero_stage, 0, 2, "1: optimizer states are spread over the ranks; 2: gradients too"),
+    WHOLE("zero_stage", zero_stage, 0, 3, "1: optimizer states are spread over the ranks; 2: gradients too; 3: weights too"),
     WHOLE("global_batch_size", global_batch, 0, 1 << 30, "blocks in a step of all ranks, in place of accumulation; 0: not set"),
     TEXT("batch_weights", batch_weights, "auto|X,X,...", "how many rows of a micro-batch each rank gets: auto, by their measured speed, or X rows for each; otherwise all get the same"),
     REAL("comm_timeout", comm_timeout, 0, 1e9, "end all ranks where one does nothing for X seconds; 0: 30, or 10 times a step"),

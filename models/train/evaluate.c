@@ -28,6 +28,7 @@ static tx_status add_up(tx_comm *comm, double sums[TX_SUMS_MAX])
 typedef struct pass {
     tx_trainer *trainer;
     tx_comm *comm; /* NULL: one rank */
+    bool gathers;  /* ranks have shards of the weights alone: all run plans, or none does */
     const tx_samples *samples;
     tx_batch batch;
     int64_t outputs; /* numbers of a row's output; 0: they are not asked for */
@@ -54,12 +55,15 @@ static tx_status do_round(pass *p, int64_t first, double sums[TX_SUMS_MAX])
     const int64_t own = first + rank * rows;
     const tx_sample_order order = {0};
     float *output = p->outputs ? p->round + rank * rows * p->outputs : NULL;
+    const bool any = own < p->samples->count;
     double of_batch[TX_SUMS_MAX] = {0};
-    if (own < p->samples->count) {
-        TX_TRY(tx_samples_rows(p->samples, &order, own, &p->batch));
+    if (any || p->gathers) {
+        TX_TRY(tx_samples_rows(p->samples, &order, any ? own : first, &p->batch));
         p->batch.longest = tx_batch_longest(p->samples->task, &p->batch);
         TX_TRY(tx_trainer_evaluate(p->trainer, &p->batch, of_batch, output));
     }
+    if (!any)
+        memset(of_batch, 0, sizeof of_batch);
     if (p->comm)
         TX_TRY(add_up(p->comm, of_batch));
     for (int32_t i = 0; i < TX_SUMS_MAX; i++)
@@ -74,6 +78,7 @@ tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watc
     const int64_t rows = tx_trainer_options_of(trainer)->eval_batch, ranks = comm ? comm->size : 1;
     TX_TRY(tx_trainer_check_samples(trainer, samples));
     pass p = {.trainer = trainer, .comm = comm, .samples = samples, .outputs = tx_trainer_outputs(trainer)};
+    p.gathers = tx_trainer_options_of(trainer)->parallel.zero_stage == 3;
     void *memory = malloc((size_t)(rows * tx_task_row_bytes(samples->task, samples->block)));
     p.round = calloc((size_t)(ranks * rows * p.outputs) + 1, sizeof *p.round);
     p.all = calloc((size_t)(samples->count * p.outputs) + 1, sizeof *p.all);

@@ -21,38 +21,25 @@ typedef struct save {
     char name[64];
 } save;
 
-/* Writes the optimizer's states, on the rank that writes, unless `status` tells of a failure before. Where they are
- * spread all ranks call it, and none begins to collect them unless all can. */
-static tx_status write_states(const save *s, tx_status status)
+static tx_status write_states(const save *s)
 {
-    if (s->options->only_model)
-        return status;
-    const bool spread = s->comm && tx_model_spreads(s->model), writes = s->checkpoint && !status;
-    tx_optimizer_saver *saver = NULL;
     char digest[TX_DIGEST_TEXT];
-    const char *path = writes ? TX_PATH(tx_checkpoint_folder(s->checkpoint), TX_RUN_OPTIMIZER) : NULL;
-    if (!status && (path || spread))
-        status = tx_optimizer_saver_create(s->model, &saver);
-    if (spread)
-        status = tx_run_agree(s->comm, status, "begin to write it");
-    if (!status && saver)
-        status = tx_optimizer_saver_write(saver, path, path ? digest : NULL);
-    if (!status && path)
-        status = tx_checkpoint_expect(s->checkpoint, TX_RUN_OPTIMIZER, digest);
-    tx_optimizer_saver_free(saver);
-    return status;
+    if (s->options->only_model)
+        return TX_OK;
+    TX_TRY(tx_optimizer_save(s->model, TX_PATH(tx_checkpoint_folder(s->checkpoint), TX_RUN_OPTIMIZER), digest));
+    return tx_checkpoint_expect(s->checkpoint, TX_RUN_OPTIMIZER, digest);
 }
 
-/* Writes the files unless `status` tells of a failure before. */
-static tx_status fill(const save *s, tx_status status)
+/* Writes the files. */
+static tx_status fill(const save *s)
 {
     const tx_run_options *o = s->options;
     const char *folder = tx_checkpoint_folder(s->checkpoint);
     free(s->state->kernels);
     s->state->kernels = NULL;
-    TX_THEN(status, tx_engine_choices(s->engine, &s->state->kernels));
+    tx_status status = tx_engine_choices(s->engine, &s->state->kernels);
     TX_THEN(status, o->write(o->write_context, folder));
-    status = write_states(s, status);
+    TX_THEN(status, write_states(s));
     TX_THEN(status, (o->only_model ? tx_run_state_write_trainer : tx_run_state_write)(s->state, &o->facts,
                                                                                       o->output_dir, folder));
     return status || !s->log ? status : tx_folder_copy_file(o->output_dir, folder, TX_RUN_LOG, INT64_MAX);
@@ -65,7 +52,7 @@ static tx_status write_checkpoint(save *s, tx_status status)
     const char *folder = TX_PATH(o->output_dir, s->name);
     TX_THEN(status, tx_disk_check(o->output_dir, o->checkpoint_bytes));
     TX_THEN(status, tx_checkpoint_begin(o->output_dir, s->state->step, &s->checkpoint));
-    status = s->checkpoint ? fill(s, status) : write_states(s, status);
+    TX_THEN(status, fill(s));
     if (!status)
         status = tx_checkpoint_commit(s->checkpoint);
     else
@@ -102,7 +89,12 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
         state->best_checkpoint = NULL;
         status = tx_run_state_set_best(state, s.name);
     }
-    status = writes ? write_checkpoint(&s, status) : write_states(&s, status);
+    if (writes) {
+        TX_THEN(status, tx_model_ask(model, true));
+        status = write_checkpoint(&s, status);
+    }
+    const tx_status answered = writes ? tx_model_ask(model, false) : tx_model_answer(model);
+    status = status ? status : answered;
     if (comm)
         status = tx_run_agree(comm, status, "write it");
     if (best) {

@@ -341,7 +341,7 @@ tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double
         return tx_fail(TX_INVALID, "trainer: an evaluation of %" PRId64 " rows; %" PRId64 " were planned", batch->rows,
                        o->eval_batch);
     const double labels = (double)tx_batch_labels(o->task, o->block, batch);
-    if (labels == 0.0 && !output)
+    if (labels == 0.0 && !output && !tx_model_gathers(trainer->model))
         return TX_OK;
     float mean = 0.0f;
     TX_TRY(tx_model_set(trainer->model, TX_CONTROL_INVERSE_LABELS, labels > 0.0 ? 1.0 / labels : 0.0));
