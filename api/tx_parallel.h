@@ -45,11 +45,13 @@ tx_status tx_model_settle(tx_model *model);
 bool tx_model_spreads(const tx_model *model);
 /* Whether each rank has shards of the weights alone (zero_stage 3). */
 bool tx_model_gathers(const tx_model *model);
-/* Between `on` and its end rank 0 alone reads weights and states, whichever ranks they are spread over, while the others
- * are in tx_model_answer, which ends when it does. All fail where one has no memory for it; else answers that fail are
- * that rank's to tell, and what rank 0 read is of no use. Nothing to do where every rank has what is read. */
+/* Between `on` and its end rank 0 alone reads weights and states, whichever ranks they are spread over, while the
+ * others are in tx_model_answer, which ends when it does. All fail where one has no memory for it; else answers that
+ * fail are that rank's to tell, and what rank 0 read is of no use. Nothing to do where every rank has what is read. */
 tx_status tx_model_ask(tx_model *model, bool on);
 tx_status tx_model_answer(tx_model *model);
+/* A hash of all weights that were written on this rank where it keeps shards of them alone; else 0. */
+uint64_t tx_model_written(const tx_model *model);
 /* A number that the ranks sum with every update, so that they decide alike: this rank's for the next one, and the sum
  * of the last. */
 void tx_model_vote(tx_model *model, float mine);

@@ -193,8 +193,8 @@ static void options(void **state)
     assert_refused(tx_engine_choose(f->engine, "product = abacus"), TX_UNSUPPORTED, "earlier run had product = abacus");
     assert_ok(tx_comm_open(NULL, NULL, &comm));
     assert_refused(tx_model_parallel(f->model, comm, &(tx_parallel_options){.size = 1}), TX_INVALID, "size field is 1");
-    tx_parallel_options p = {.size = sizeof p, .zero_stage = 3};
-    assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "zero_stage 3 must be 0, 1 or 2");
+    tx_parallel_options p = {.size = sizeof p, .zero_stage = 4};
+    assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "zero_stage 4 must be 0, 1, 2 or 3");
     param(f->graph, "w", TX_SHAPE(2, 7));
     p.zero_stage = 0;
     assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "the model has parameters already");

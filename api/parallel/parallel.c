@@ -96,6 +96,12 @@ bool tx_model_gathers(const tx_model *model)
     return tx_parallel_gathers(model->parallel);
 }
 
+uint64_t tx_model_written(const tx_model *model)
+{
+    TX_NEEDS(model, 0);
+    return model->parallel ? model->parallel->written : 0;
+}
+
 void tx_model_vote(tx_model *model, float mine)
 {
     TX_NEEDS(model, );

@@ -45,7 +45,8 @@ struct tx_parallel {
     tx_comm *comm;
     tx_parallel_options options;
     bool synchronize;
-    bool asks; /* this rank reads what is spread while the others answer (plan/answer.c) */
+    uint64_t written; /* hash of all weights that were given, of which this rank kept its shards */
+    bool asks;        /* this rank reads what is spread while the others answer (plan/answer.c) */
     float vote, votes;
     tx_bucket *bucket; /* in the order in which the first graph fills them */
     int32_t buckets;

@@ -26,8 +26,10 @@ tx_operand tx_plan_place(const tx_model *model, tx_tensor *t)
 tx_status tx_plan_bind(tx_plan *plan)
 {
     tx_bindings bindings;
-    for (int i = 0; i < TX_ARENA_COUNT; i++)
-        bindings.arena[i] = (tx_extent){plan->model->arena[i].chunks, plan->model->arena[i].buffer};
+    for (int i = 0; i < TX_ARENA_COUNT; i++) {
+        const tx_arena *arena = &plan->model->arena[i];
+        bindings.arena[i] = (tx_extent){arena->addresses ? 0 : arena->chunks, arena->buffer};
+    }
     return plan->model->engine->backend->bind(plan->executable, &bindings);
 }
 

@@ -6,6 +6,7 @@
 #include "api/plan/pieces.h"
 
 #include "api/base/half.h"
+#include "api/base/hash.h"
 #include "api/base/needs.h"
 
 #include <inttypes.h>
@@ -147,13 +148,26 @@ static tx_status add_up(const tx_model *model, float *to, int64_t count, tx_stat
     return status ? status : added;
 }
 
+/* Goes on by whole words: four times as fast as by bytes. */
+static uint64_t hash_words(uint64_t hash, const float *data, int64_t count)
+{
+    uint32_t word;
+    for (int64_t i = 0; i < count; i++) {
+        memcpy(&word, &data[i], sizeof word);
+        hash = (hash ^ word) * TX_HASH_PRIME;
+    }
+    return hash;
+}
+
 /* Copies what this rank's shards hold of elements of a parameter's weights; all ranks read together. */
 static tx_status copy_shards(tx_model *model, const place *p, int64_t count, const float *from, float *to)
 {
-    const tx_parallel *parallel = model->parallel;
+    tx_parallel *parallel = model->parallel;
     tx_status status = TX_OK;
     if (to)
         memset(to, 0, (size_t)count * sizeof *to);
+    else
+        parallel->written = hash_words(parallel->written, from, count);
     for (int32_t i = 0; i < parallel->buckets && status == TX_OK; i++) {
         const tx_bucket *b = &parallel->bucket[i];
         const int64_t own = b->address + b->first * b->element, stop = p->address + count * b->element;

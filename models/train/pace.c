@@ -245,6 +245,8 @@ tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, const char *ca
     uint64_t *all = calloc((size_t)comm->size, sizeof *all);
     tx_status status = all ? tx_model_settle(model) : tx_fail(TX_MEMORY, "no memory to compare the weights");
     TX_THEN(status, hash_weights(model, &all[comm->rank]));
+    if (all) /* of ranks with shards, whose weights are alike by being put together, what each was given */
+        all[comm->rank] ^= tx_model_written(model);
     TX_THEN(status, tx_comm_share(comm, all, sizeof *all));
     for (int32_t r = 1; r < comm->size && !status; r++)
         if (all[r] != all[0])

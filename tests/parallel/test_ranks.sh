@@ -12,7 +12,7 @@ device=$3
 ranks 1 one --per_device_train_batch_size 3 --gradient_accumulation_steps 4 || fail "one rank"
 for n in 2 3 4; do
     [ "$mixed" = yes ] && [ "$n" -eq 3 ] && continue
-    for stage in 0 1 2; do
+    for stage in 0 1 2 3; do
         ranks "$n" "n$n.$stage" --per_device_train_batch_size $((12 / n)) --zero_stage $stage --ddp_check 5 ||
             fail "$n ranks, stage $stage"
         [ "$stage" -eq 0 ] && near one "n$n.0"
@@ -23,10 +23,11 @@ for n in 2 3 4; do
     same "n$n.0" again
 done
 
-# Evaluations, whose batches the ranks share out: the same loss, but for rounding.
+# Evaluations, whose batches the ranks share out: the same loss, but for rounding. Four ranks have shards of the weights.
 for n in 1 2 4; do
     ranks "$n" "eval$n" --global_batch_size 12 --per_device_train_batch_size $((12 / n)) --validation_split_percentage 30 \
-        --eval_strategy steps --eval_steps 6 --per_device_eval_batch_size 3 || fail "$n ranks with evaluations"
+        --eval_strategy steps --eval_steps 6 --per_device_eval_batch_size 3 --zero_stage $((n == 4 ? 3 : 0)) ||
+        fail "$n ranks with evaluations"
     numbers eval_loss "$work/eval$n/log.jsonl" > "$work/evaluated$n"
     [ "$(wc -l < "$work/evaluated$n")" -eq 2 ] || fail "$n ranks: not two evaluations"
     paste "$work/evaluated1" "$work/evaluated$n" | awk -v limit="$limit" \
@@ -45,8 +46,11 @@ same plain stage1
 ranks 2 stage2 --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes --zero_stage 2 ||
     fail "stage 2 in the background"
 near one stage2
+ranks 2 stage3 --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes --ddp_bucket_cap_mb 1 --zero_stage 3 ||
+    fail "stage 3 in the background"
+same stage2 stage3
 # Activations computed again, beside sums in the background too, and as a limit asks for: no other bits.
-for stage in 0 1 2; do
+for stage in 0 1 2 3; do
     ranks 2 "again$stage" --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes \
         --zero_stage $stage --gradient_checkpointing || fail "checkpointing, stage $stage"
     same "$([ $stage -eq 0 ] && echo plain || echo stage$stage)" "again$stage"
@@ -70,7 +74,7 @@ same n4.0 pairs
 unset TX_COMM_SHM
 
 # Mixed precision: the 16-bit copies are made of weights that have been gathered.
-for stage in 0 1 2; do
+for stage in 0 1 2 3; do
     ranks 2 "bf16.$stage" --bf16 --per_device_train_batch_size 6 --zero_stage $stage --ddp_check 5 || fail "bf16, stage $stage"
     same bf16.0 "bf16.$stage"
 done
@@ -85,7 +89,7 @@ ranks 2 again16 --bf16 --per_device_train_batch_size 3 --gradient_accumulation_s
 same sum16.0 again16
 
 # In fp16 all ranks leave out the same steps, and go on with the same scale.
-for stage in 0 1 2; do
+for stage in 0 1 2 3; do
     ranks 2 "fp16.$stage" --fp16 --init_scale 1e9 --growth_interval 4 --per_device_train_batch_size 6 --zero_stage $stage \
         --ddp_check 1 || fail "fp16, stage $stage"
     same fp16.0 "fp16.$stage"
@@ -96,6 +100,7 @@ for stage in 0 1 2; do
         --gradient_accumulation_steps 2 --zero_stage $stage --ddp_check 1 || fail "fp16, accumulation, stage $stage"
 done
 same sums.0 sums.1
+same sums.2 sums.3
 numbers loss_scale "$work/sums.0/log.jsonl" > "$work/scales"
 numbers loss_scale "$work/sums.2/log.jsonl" | cmp -s - "$work/scales" || fail "fp16, stage 2 with accumulation: other scales"
 [ "$mixed" = yes ] || {
@@ -118,6 +123,9 @@ tied="--train_file $work/text.bin --config_overrides vocab_size=32768,n_layer=6,
     ranks 2 tied $tied --gradient_accumulation_steps 3 --ddp_overlap yes --ddp_check 3 || fail "a tied embedding"
     ranks 2 tied1 $tied --gradient_accumulation_steps 3 --zero_stage 1 || fail "a tied embedding, stage 1"
     same tied tied1
+    ranks 2 tied3 $tied --gradient_accumulation_steps 3 --zero_stage 3 || fail "a tied embedding, stage 3"
+    ranks 2 tied2 $tied --gradient_accumulation_steps 3 --zero_stage 2 || fail "a tied embedding, stage 2"
+    same tied2 tied3
     ranks 4 tied4 $tied --ddp_check 5 || fail "a tied embedding, 4 ranks"
     export TX_COMM_SHM=0
     ranks 4 apart4 $tied --zero_stage 1 || fail "a tied embedding, no shared memory"

@@ -10,7 +10,7 @@ device=$3
 . "${0%/*}/../hosts.sh"
 
 ranks 4 here --per_device_train_batch_size 3 || fail "four ranks of one host"
-for stage in 0 1 2; do
+for stage in 0 1 2 3; do
     on_hosts 2 "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 \
         --seed 3 --max_steps 12 --learning_rate 1e-2 --save_strategy no --logging_strategy no --ddp_overlap yes \
         --device "$device" --per_device_train_batch_size 3 --zero_stage $stage --ddp_check 6 \

@@ -15,7 +15,7 @@ while read -r name optim arguments <&3; do
     set -- --config_overrides n_embd=64,n_layer=2 --ddp_bucket_cap_mb 1 --learning_rate $rate --optim "$optim"
     [ -n "$arguments" ] && set -- "$@" --optim_args "$arguments"
     ranks 1 "$name.one" "$@" --per_device_train_batch_size 6 || fail "$name: one rank"
-    for stage in 0 1 2; do
+    for stage in 0 1 2 3; do
         ranks 2 "$name.$stage" "$@" --per_device_train_batch_size 3 --zero_stage $stage --ddp_check 4 || fail "$name: stage $stage"
         same "$name.0" "$name.$stage"
     done

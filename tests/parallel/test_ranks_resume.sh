@@ -16,7 +16,7 @@ stop_at()
 }
 
 ranks 4 whole --per_device_train_batch_size 3 --save_strategy steps --save_steps 6 || fail "4 ranks"
-for stage in 0 1 2; do
+for stage in 0 1 2 3; do
     ranks 4 s$stage --per_device_train_batch_size 3 --save_strategy steps --save_steps 6 --zero_stage $stage ||
         fail "stage $stage"
     for file in model.safetensors optimizer.safetensors; do
@@ -42,7 +42,7 @@ limit=1e-5
 near whole moved
 
 # An optimizer of one state: the same files in every stage, and a run that goes on in another.
-for stage in 0 1 2; do
+for stage in 0 1 2 3; do
     ranks 4 lion$stage --optim lion_32bit --per_device_train_batch_size 3 --save_strategy steps --save_steps 6 \
         --zero_stage $stage || fail "Lion, stage $stage"
     for file in model.safetensors optimizer.safetensors; do

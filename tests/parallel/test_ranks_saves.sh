@@ -59,7 +59,7 @@ weights checkpoint-8
 [ "$(numbers eval_loss "$folder/all_results.json")" != "$whole" ] || fail "the last weights have the loss of the best ones"
 
 # No memory for what is collected of the optimizer's states.
-for stage in 0 1; do
+for stage in 0 1 3; do
     pair 0 whole$stage "" "" --max_steps 6 --learning_rate 1e-2 --zero_stage $stage
 done
 pair 1 other "" memory:4194304 --max_steps 6 --learning_rate 1e-2 --zero_stage 1

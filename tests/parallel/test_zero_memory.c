@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the backend's allocation calls hold on each rank is what ZeRO promises (Rajbhandari et al., 2020, section 5),
- * for GPT-2 124M in fp32: 4 bytes a parameter of weights, 4 of gradients (stage 2: 4/N), 8/N of AdamW's moments
- * (stage 0: 8), and what other optimizers keep; and it is what the planner said.
+ * for GPT-2 124M in fp32: 4 bytes a parameter of weights (stage 3: 4/N), 4 of gradients (stages 2 and 3: 4/N), 8/N of
+ * AdamW's moments (stage 0: 8), and what other optimizers keep; and it is what the planner said.
  *
  *   test_zero_memory STAGE [DEVICE [OPTIMIZER]] */
 #include "models/arch/arch.h"
@@ -74,8 +74,8 @@ static int judge(const tx_memory *planned, const tx_memory *counted, double para
     const struct {
         tx_memory_kind kind;
         double bytes;
-    } formula[] = {{TX_MEMORY_WEIGHTS, weight * params},
-                   {TX_MEMORY_GRADIENTS, stage == 2 ? weight * params / n : weight * params},
+    } formula[] = {{TX_MEMORY_WEIGHTS, stage == 3 ? weight * params / n : weight * params},
+                   {TX_MEMORY_GRADIENTS, stage >= 2 ? weight * params / n : weight * params},
                    {TX_MEMORY_OPTIMIZER, stage > 0 ? state * params / n : state * params}};
     int failed = 0;
     for (size_t i = 0; i < sizeof formula / sizeof formula[0]; i++) {

@@ -228,7 +228,7 @@ static int check_all(bool pairs)
                          .precision = i / 4 % PRECISIONS,
                          .checkpointed = i & 1,
                          .accumulation = i & 2 ? MOST_ACCUMULATION : 1};
-        c.stage = comm->size > 1 ? (c.optimizer + c.precision) % 3 : 0;
+        c.stage = comm->size > 1 ? (c.optimizer + c.precision) % 4 : 0;
         if (!goes_with(c.precision, c.optimizer) || (pairs && !is_of_pairs(&c)))
             continue;
         done++;

@@ -54,7 +54,7 @@ cmp -s "$work/whole/model.safetensors" "$work/other/model.safetensors" && fail "
 
 if [ -n "$launcher" ]; then
     start="timeout -s KILL 120 $launcher -n 2"
-    for stage in 0 1 2; do
+    for stage in 0 1 2 3; do
         run "rank-$stage" --zero_stage $stage || fail "two ranks, stage $stage"
         same rank-0 "rank-$stage" "two ranks: stage $stage has other weights"
     done

@@ -141,7 +141,7 @@ grep -q "learns from no teacher" "$work/err" || fail "a regression from a teache
 
 # Ranks: the same losses, and stages of ZeRO the same weights.
 if [ -n "$launcher" ]; then
-    for stage in 0 2; do
+    for stage in 0 2 3; do
         timeout -s KILL 300 "$launcher" -n 2 "$bin/txtrain" --device "$device" --threads 1 --disable_tqdm \
             --logging_strategy no --learning_rate 5e-3 --per_device_train_batch_size 4 --max_seq_length 24 $new \
             --train_file "$work/train.tsv" --validation_file "$work/dev.tsv" --test_file "$work/test.tsv" --do_train \

@@ -84,7 +84,7 @@ awk -v full="$weights" '$1 == "weights" { bytes = $2 } END { exit !(bytes < 0.6 
 # Many ranks: the same files in every stage.
 if [ -n "$launcher" ] && command -v "$launcher" > /dev/null; then
     run="$launcher -n 2"
-    for stage in 0 1 2; do
+    for stage in 0 1 2 3; do
         adapt rank-$stage --per_device_train_batch_size 2 --zero_stage $stage
         same rank-0 rank-$stage
     done
