@@ -274,6 +274,19 @@ static tx_status begin(tx_job *j, tx_run_options *run)
     return status;
 }
 
+/* Rank 0 writes the model; those that have shards of its weights answer what it reads. */
+static tx_status write_together(tx_job *j, const char *folder)
+{
+    if (!tx_model_gathers(j->model))
+        return tx_job_leads(j) ? tx_job_write_model(j, folder) : TX_OK;
+    if (!tx_job_leads(j))
+        return tx_model_answer(j->model);
+    TX_TRY(tx_model_ask(j->model, true));
+    tx_status status = tx_job_write_model(j, folder);
+    const tx_status ended = tx_model_ask(j->model, false);
+    return status ? status : ended;
+}
+
 /* The model, the history and the results of a run that went to its end. */
 static tx_status end(tx_job *j, const tx_run_options *run)
 {
@@ -286,20 +299,14 @@ static tx_status end(tx_job *j, const tx_run_options *run)
     tx_status status = tx_job_load_best(j);
     if (!status)
         status = tx_job_log_training(j);
-    if (!tx_job_leads(j)) {
-        TX_THEN(status, tx_model_answer(j->model));
+    TX_THEN(status, write_together(j, folder));
+    if (status || !tx_job_leads(j))
         return status;
-    }
-    TX_THEN(status, tx_model_ask(j->model, true));
-    TX_THEN(status, tx_job_write_model(j, folder));
-    TX_THEN(status, tx_model_ask(j->model, false));
-    if (!status)
-        tx_job_note(j, "saved   %s: %s, config.json%s", folder,
-                    j->inputs.config->lora ? TX_LORA_CONFIG ", " TX_LORA_WEIGHTS : TX_WEIGHTS_SINGLE,
-                    j->inputs.tokenizer ? ", tokenizer" : "");
-    if (!status)
-        status = tx_run_state_write_trainer(&j->inputs.state, &run->facts, folder, folder);
-    return status ? status : tx_job_report_training(j);
+    tx_job_note(j, "saved   %s: %s, config.json%s", folder,
+                j->inputs.config->lora ? TX_LORA_CONFIG ", " TX_LORA_WEIGHTS : TX_WEIGHTS_SINGLE,
+                j->inputs.tokenizer ? ", tokenizer" : "");
+    TX_TRY(tx_run_state_write_trainer(&j->inputs.state, &run->facts, folder, folder));
+    return tx_job_report_training(j);
 }
 
 static tx_status train(tx_job *j)

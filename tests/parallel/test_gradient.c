@@ -154,11 +154,34 @@ static void discard(side *s)
     tx_model_free(s->model);
 }
 
-/* A step of one length on all ranks beside that of the whole batch on this one. */
-static tx_status compare(side *shared, side *whole, int used, int32_t rank)
+/* Bytes that this rank has moved. */
+static double moved(tx_comm *comm)
 {
+    tx_comm_traffic traffic;
+    comm->table->traffic(comm, &traffic);
+    return (double)(traffic.sent + traffic.shared);
+}
+
+/* Of two ranks each moves half of the gradients, and half of the weights once, or in stage 3 once for each pass. */
+static tx_status check_bytes(const tx_model *model, int32_t stage, double bytes)
+{
+    const double slack = 4096;
+    int64_t elements = 0;
+    for (int32_t i = 0; i < tx_model_bucket_count(model); i++)
+        elements += tx_model_bucket_elements(model, i);
+    const double most = (double)elements * (stage == 3 ? 3 : 2) * sizeof(float) / 2 + slack;
+    printf("%.0f bytes moved, at most %.0f\n", bytes, most);
+    return bytes > 0 && bytes <= most ? TX_OK : tx_fail(TX_INTERNAL, "more bytes were moved");
+}
+
+/* A step of one length on all ranks beside that of the whole batch on this one. */
+static tx_status compare(side *shared, side *whole, int used, int32_t stage, tx_comm *comm)
+{
+    const int32_t rank = comm->rank;
     double off = (double)NAN;
+    const double before = moved(comm);
     TX_TRY(step(shared, used, rank ? 3 : 0, rank ? 1 : 3));
+    TX_TRY(check_bytes(shared->model, stage, moved(comm) - before));
     TX_TRY(step(whole, used, 0, ROWS));
     TX_TRY(distance(shared->model, whole->model, &off));
     const double sums = (double)shared->results.value[TX_RESULT_GRAD_SUMSQ],
@@ -180,7 +203,7 @@ static tx_status run(tx_engine *engine, tx_comm *comm, int32_t stage, const tx_c
     if (chunks_of(shared) != (comm->rank == 0 ? 3 : 1) || chunks_of(whole) != 1)
         return tx_fail(TX_INTERNAL, "other chunks than meant");
     for (int used = 0; used < 2; used++)
-        TX_TRY(compare(shared, whole, used, comm->rank));
+        TX_TRY(compare(shared, whole, used, stage, comm));
     return TX_OK;
 }
 
