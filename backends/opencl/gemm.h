@@ -39,6 +39,7 @@ typedef struct tx_cl_provider {
     void (*tune)(tx_context *);    /* finds parameters of its own, at the first product of a tuning run; or NULL */
     bool epilogues;                /* it has them */
     bool packed;                   /* it takes a b of 4 bits */
+    bool full;                     /* for fp32 by units made for less; proves that its sums are as true as others' */
     const struct tx_cl_tile *tile; /* of gemm_tile.c: the form of its work-groups */
 } tx_cl_provider;
 
@@ -65,8 +66,8 @@ enum {
         TX_CL_TILES
 };
 extern const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES];
-/* kernels/gemm_matrix.cl: matrix units of NVIDIA and AMD, for operands of 16 bits and, where asked, tf32 */
-#define TX_CL_MATRIX 3
+/* kernels/gemm_matrix.cl: matrix units of NVIDIA and AMD, for operands of 16 bits, where asked tf32, and fp32 */
+#define TX_CL_MATRIX 6
 extern const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX];
 
 /* ---- CLBlast's parameters (clblast_parameters.c) ----------------------------------------------------------- */
@@ -140,5 +141,10 @@ typedef struct tx_cl_trial {
  * result is TX_DEVICE with a message, a product that the provider declines TX_UNSUPPORTED. seconds, when not NULL: the
  * best of a few runs. */
 tx_status tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds);
+
+/* *error: of fp32 products with `k` terms by the provider of this name, with data that have all bits of fp32, beside
+ * double; root mean square, divided by that of the results. */
+tx_status tx_cl_gemm_error(tx_context *context, const char *provider, bool trans_a, bool trans_b, int64_t k,
+                           double *error);
 
 #endif

@@ -6,13 +6,14 @@
 
 const tx_cl_provider *tx_cl_gemm_provider(int i)
 {
-    static const tx_cl_provider *const others[] = {&tx_cl_gemm_few,       &tx_cl_gemm_vector,    &tx_cl_gemm_dot,
-                                                   &tx_cl_gemm_matrix[0], &tx_cl_gemm_matrix[1], &tx_cl_gemm_matrix[2],
+    static const tx_cl_provider *const others[] = {&tx_cl_gemm_few, &tx_cl_gemm_vector, &tx_cl_gemm_dot,
                                                    &tx_cl_gemm_clblast};
-    const int count = (int)(sizeof others / sizeof others[0]);
+    const int count = (int)(sizeof others / sizeof others[0]), tiles = i - count - TX_CL_MATRIX;
     if (i < count)
         return others[i];
-    return i - count < TX_CL_TILES ? &tx_cl_gemm_tiles[i - count] : NULL;
+    if (tiles < 0)
+        return &tx_cl_gemm_matrix[i - count];
+    return tiles < TX_CL_TILES ? &tx_cl_gemm_tiles[tiles] : NULL;
 }
 
 bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider)

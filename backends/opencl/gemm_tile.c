@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Kinds of operands: of 16 bits; fp32 rounded to tf32; fp32 with all its bits. */
+enum { HALVES = 1, AS_TF32 = 2, FULL = 4 };
+
 /* Who computes a tile and how. */
 typedef struct tx_cl_tile {
     const char *kernel; /* and its text */
@@ -13,10 +16,11 @@ typedef struct tx_cl_tile {
     int64_t buffer_bytes; /* of local memory, for one block of both operands */
     double rate;
     int group_x, row_quads, column_quads; /* of gemm_tile */
-    const char *atom;                     /* of gemm_matrix, with whose units it is, lanes of a warp, and whether it */
-    tx_cl_vendor vendor;                  /* takes tf32; of WMMA the architecture says which */
-    int lanes;
-    bool tf32;
+    const char *atom;                     /* of gemm_matrix; of WMMA the architecture says which */
+    tx_cl_vendor vendor;                  /* whose units these are */
+    int lanes, warps_m, warps_n, stages;
+    int takes;   /* kinds of operands */
+    bool joined; /* a lane has runs of 4 sums to store */
 } tx_cl_tile;
 
 void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p)
@@ -119,15 +123,32 @@ double tx_cl_gemm_fill(const tx_context *context, const tx_cl_provider *provider
     return (double)groups / (double)(tx_cl_blocks(groups, units) * units);
 }
 
+/* Local memory that a work-group may have. NVIDIA's driver speaks of 48 KiB and builds kernels that take what the
+ * architecture has. */
+static int64_t most_local(const tx_context *context)
+{
+    static const struct {
+        const char *architecture;
+        int64_t kib;
+    } real[] = {{"sm_80", 163}, {"sm_86", 99},   {"sm_87", 163}, {"sm_89", 99},
+                {"sm_90", 227}, {"sm_100", 227}, {"sm_120", 99}};
+    const int64_t said = context->limits.local_bytes;
+    for (size_t i = 0; i < sizeof real / sizeof real[0] && said == 48 << 10; i++)
+        if (strcmp(context->can.architecture, real[i].architecture) == 0)
+            return real[i].kib << 10;
+    return said;
+}
+
 /* The share of the device's rate: that of the tile, times that of the time in which units work on elements of y. */
 static double tile_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
-    const tx_cl_limits *l = &context->limits;
+    tx_cl_limits l = context->limits;
     const tx_cl_tile *t = self->tile;
     const tx_gemm *g = &p->g;
-    if (!tx_cl_fits(l, self->name, t->buffer_bytes, (size_t)t->group, why, TX_CL_WHY))
+    l.local_bytes = t->atom ? most_local(context) : l.local_bytes;
+    if (!tx_cl_fits(&l, self->name, t->buffer_bytes, (size_t)t->group, why, TX_CL_WHY))
         return 0.0;
-    const double useful = (double)(g->m * g->n * g->batch) * (double)g->k / (double)l->compute_units;
+    const double useful = (double)(g->m * g->n * g->batch) * (double)g->k / (double)l.compute_units;
     return t->rate * useful / plan_tiles(context, self, g).time;
 }
 
@@ -166,9 +187,10 @@ static bool whole_result(const tx_cl_product *p)
 static bool has_units(const tx_context *context, const tx_cl_tile *t, tx_dtype from)
 {
     const tx_cl_capabilities *can = &context->can;
+    const bool rounds = context->tf32 && can->tf32;
     if (can->vendor != t->vendor || (t->vendor == TX_CL_AMD && can->sub_group != t->lanes))
         return false;
-    return from == TX_F32 ? context->tf32 && can->tf32 && t->tf32 : can->bf16;
+    return can->bf16 && (t->takes & (from != TX_F32 ? HALVES : rounds ? AS_TF32 : FULL)) != 0;
 }
 
 static double matrix_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
@@ -216,7 +238,15 @@ static void form_options(const tx_context *context, const tx_cl_tile *t, const t
 {
     if (t->atom) {
         const bool wmma = strcmp(t->atom, "WMMA") == 0, gfx12 = strncmp(context->can.architecture, "gfx12", 5) == 0;
-        snprintf(text, size, "-DEMULATED=0 -DATOM=%s%s", t->atom, !wmma ? "" : gfx12 ? "12" : "11");
+        snprintf(
+            text, size,
+            "-DEMULATED=0 -DATOM=%s%s -DTILE_M=%d -DTILE_N=%d -DWARPS_M=%d -DWARPS_N=%d -DSTAGES=%d -DFULL=%d -DVW=%d",
+            t->atom,
+            !wmma   ? ""
+            : gfx12 ? "12"
+                    : "11",
+            (int)t->rows, (int)t->columns, t->warps_m, t->warps_n, t->stages, t->takes == FULL,
+            t->joined && whole_result(p) ? 4 : 1);
         return;
     }
     const int buffers = 2 * t->buffer_bytes <= context->limits.local_bytes ? 2 : 1;
@@ -302,36 +332,48 @@ const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES] = {
 #undef X
 };
 
-/* Four warps of X(NAME, provider, atom, vendor, lanes of a warp, whether it takes tf32): two blocks of both operands,
- * lines of 64 bytes and 16 between; several times the rate of the other units. */
-#define TX_MATRIX_MAP(X)                                \
-    X(mma, "nvidia-mma", "MMA", TX_CL_NVIDIA, 32, true) \
-    X(mfma, "amd-mfma", "MFMA", TX_CL_AMD, 64, true)    \
-    X(wmma, "amd-wmma", "WMMA", TX_CL_AMD, 32, false)
+/* X(NAME, provider, atom, vendor, lanes of a warp, kinds of operands, whether it joins runs, rows and columns of a
+ * tile, warps along both, stages, bytes from one line of 64 to the next, rate: several times that of the other units,
+ * or below theirs where measuring alone can tell) */
+/* clang-format off */
+#define TX_MATRIX_MAP(X)                                                                                            \
+    X(mma, "nvidia-mma-128x128", "MMA", TX_CL_NVIDIA, 32, HALVES | AS_TF32, true, 128, 128, 2, 2, 3, 64, 4.0)       \
+    X(mma_wide, "nvidia-mma-128x256", "MMA", TX_CL_NVIDIA, 32, HALVES | AS_TF32, true, 128, 256, 2, 4, 4, 64, 4.2)  \
+    X(mma_full, "nvidia-mma-3xtf32", "MMA", TX_CL_NVIDIA, 32, FULL, true, 128, 128, 4, 2, 3, 64, 0.9)               \
+    X(mfma, "amd-mfma", "MFMA", TX_CL_AMD, 64, HALVES | AS_TF32, false, 128, 128, 2, 2, 2, 80, 4.0)                 \
+    X(mfma_full, "amd-mfma-fp32", "MFMA", TX_CL_AMD, 64, FULL, false, 128, 128, 2, 2, 2, 80, 0.9)                   \
+    X(wmma, "amd-wmma", "WMMA", TX_CL_AMD, 32, HALVES, false, 128, 128, 2, 2, 2, 80, 4.0)
+/* clang-format on */
 
-#define X(name, provider, atom_, vendor_, lanes_, tf32_)                   \
-    static const tx_cl_tile matrix_##name = {.kernel = "gemm_matrix",      \
-                                             .rows = 128,                  \
-                                             .columns = 128,               \
-                                             .terms = 32,                  \
-                                             .group = 4 * (lanes_),        \
-                                             .buffer_bytes = 4 * 128 * 80, \
-                                             .rate = 4.0,                  \
-                                             .atom = (atom_),              \
-                                             .vendor = (vendor_),          \
-                                             .lanes = (lanes_),            \
-                                             .tf32 = (tf32_)};
+#define X(name, provider, atom_, vendor_, lanes_, takes_, joined_, rows_, columns_, warps_m_, warps_n_, stages_, \
+          pitch, rate_)                                                                                          \
+    static const tx_cl_tile matrix_##name = {.kernel = "gemm_matrix",                                            \
+                                             .rows = (rows_),                                                    \
+                                             .columns = (columns_),                                              \
+                                             .terms = 32,                                                        \
+                                             .group = (lanes_) * (warps_m_) * (warps_n_),                        \
+                                             .buffer_bytes = (stages_) * ((rows_) + (columns_)) * (pitch),       \
+                                             .rate = (rate_),                                                    \
+                                             .atom = (atom_),                                                    \
+                                             .vendor = (vendor_),                                                \
+                                             .lanes = (lanes_),                                                  \
+                                             .warps_m = (warps_m_),                                              \
+                                             .warps_n = (warps_n_),                                              \
+                                             .stages = (stages_),                                                \
+                                             .takes = (takes_),                                                  \
+                                             .joined = (joined_)};
 TX_MATRIX_MAP(X)
 #undef X
 
 const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX] = {
-#define X(tile_name, provider, ...) \
-    {.name = (provider),            \
-     .device = TX_CL_GPUS,          \
-     .piece = 16,                   \
-     .suits = matrix_suits,         \
-     .epilogues = true,             \
-     .emit = tile_emit,             \
+#define X(tile_name, provider, atom, vendor, lanes, takes, ...) \
+    {.name = (provider),                                        \
+     .device = TX_CL_GPUS,                                      \
+     .piece = 16,                                               \
+     .suits = matrix_suits,                                     \
+     .epilogues = true,                                         \
+     .full = (takes) == FULL,                                   \
+     .emit = tile_emit,                                         \
      .tile = &matrix_##tile_name},
     TX_MATRIX_MAP(X)
 #undef X

@@ -222,26 +222,90 @@ static tx_status check(const trial_data *d)
     return check_guards(d);
 }
 
-tx_status tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds)
+static tx_status run(tx_context *context, const char *provider, trial_data *d)
 {
     const struct tx_cl_forced forced = {TX_CL_PRODUCT, provider};
+    context->forced = &forced;
+    tx_status status = tx_cl_solo_open(context, &d->solo, d->host);
+    context->forced = NULL;
+    if (status == TX_OK)
+        status = tx_cl_solo_run(context, &d->solo);
+    if (status == TX_OK)
+        status = tx_cl_read(context, d->solo.memory, 0, d->host, d->solo.bytes);
+    return status;
+}
+
+tx_status tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds)
+{
     trial_data d = {.t = trial};
     lay_out(&d);
     d.host = malloc((size_t)d.solo.bytes);
     if (!d.host)
         return tx_fail(TX_MEMORY, "out of host memory");
     fill(&d);
-    context->forced = &forced;
-    tx_status status = tx_cl_solo_open(context, &d.solo, d.host);
-    context->forced = NULL;
-    if (status == TX_OK)
-        status = tx_cl_solo_run(context, &d.solo);
-    if (status == TX_OK)
-        status = tx_cl_read(context, d.solo.memory, 0, d.host, d.solo.bytes);
+    tx_status status = run(context, provider, &d);
     if (status == TX_OK)
         status = check(&d);
     if (status == TX_OK && seconds)
         status = tx_cl_solo_time(context, &d.solo, seconds);
+    tx_cl_solo_close(context, &d.solo);
+    free(d.host);
+    return status;
+}
+
+/* ---- Errors of data that have all bits ------------------------------------------------------------------------ */
+
+#define ERROR_SIDE 64 /* rows and columns of such a product */
+
+/* In (-1, 1). */
+static float rough(int operand, int64_t index)
+{
+    uint64_t h = ((uint64_t)index + 1) * 0x9E3779B97F4A7C15u ^ (uint64_t)(operand + 1) * 0xC2B2AE3D27D4EB4Fu;
+    h ^= h >> 29;
+    h *= 0xBF58476D1CE4E5B9u;
+    return ((float)(h >> 40) - 8388607.5f) / 8388608.0f;
+}
+
+static double error_of(const trial_data *d)
+{
+    const tx_cl_trial *t = d->t;
+    const float *y = (const float *)(const void *)(d->host + operand(d, Y)->offset);
+    double squares = 0.0, errors = 0.0;
+    for (int64_t i = 0; i < t->m; i++)
+        for (int64_t j = 0; j < t->n; j++) {
+            double sum = 0.0;
+            for (int64_t p = 0; p < t->k; p++)
+                sum += (double)rough(A, t->trans_a ? p * t->m + i : i * t->k + p) *
+                       (double)rough(B, t->trans_b ? j * t->k + p : p * t->n + j);
+            const double error = (double)y[i * t->n + j] - sum;
+            squares += sum * sum;
+            errors += error * error;
+        }
+    return sqrt(errors / squares);
+}
+
+tx_status tx_cl_gemm_error(tx_context *context, const char *provider, bool trans_a, bool trans_b, int64_t k,
+                           double *error)
+{
+    const tx_cl_trial trial = {.batch = 1,
+                               .m = ERROR_SIDE,
+                               .n = ERROR_SIDE,
+                               .k = k,
+                               .trans_a = trans_a,
+                               .trans_b = trans_b,
+                               .from = TX_F32,
+                               .to = TX_F32};
+    trial_data d = {.t = &trial};
+    lay_out(&d);
+    d.host = malloc((size_t)d.solo.bytes);
+    if (!d.host)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    for (int which = A; which <= B; which++)
+        for (int64_t i = 0; i < ERROR_SIDE * k; i++)
+            put(d.host + operand(&d, which)->offset, TX_F32, i, rough(which, i));
+    tx_status status = run(context, provider, &d);
+    if (status == TX_OK)
+        *error = error_of(&d);
     tx_cl_solo_close(context, &d.solo);
     free(d.host);
     return status;

@@ -21,7 +21,7 @@
 
 #define TX_CL_CHOICE_KEY 128
 #define TX_CL_CHOICE_NAME 48
-#define TX_CL_WAYS 16                /* at most */
+#define TX_CL_WAYS 24                /* at most */
 #define TX_CL_WHY 128                /* bytes of a reason */
 #define TX_CL_ASIDE (TX_CL_WHY + 96) /* bytes of what says who stood aside and why */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * In the place of the instructions of kernels/matrix_mma.cl and matrix_amd.cl: the same in OpenCL C, as the PTX manual and AMD's
  * matrix instruction calculator describe them. Lanes show each other what they hold in local memory, SHOWN words each. */
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #undef EMULATED
 #define EMULATED 1
 
@@ -26,30 +27,42 @@ static void copy_begin(__local void *to, const __global void *from, int bytes)
         ((__local uint *)to)[i] = 4 * i < bytes ? ((const __global uint *)from)[i] : 0;
 }
 
+static void copy_close(void)
+{
+}
+
 static void copy_wait(void)
 {
 }
 
-/* To 10 bits of mantissa, ties away from zero. */
-static uint round_tf32(float x)
+static float beside(float x, __local uint *shown)
 {
-    return isfinite(x) ? (as_uint(x) + 0x1000u) & ~0x1FFFu : as_uint(x);
+    const int item = get_local_id(0);
+    shown[item] = as_uint(x);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const float other = as_float(shown[item ^ 1]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return other;
 }
 
+/* The sum of all products is exact, and what of it does not fit into an fp32 is dropped. */
 static void multiply_add(float *sum, const uint *a, const uint *b, __local uint *shown)
 {
-    const int item = get_local_id(0), lane = item % 32, per = ATOM_K / 8; /* terms in a register */
+    const int item = get_local_id(0), lane = item % 32, per = WIDEN ? 2 : 1; /* terms in a register */
+    const uint read = WIDEN ? ~0u : ~0x1FFFu;
     __local uint *mine = shown + item * SHOWN, *warp = mine - lane * SHOWN;
     for (int i = 0; i < SHOWN; i++)
-        mine[i] = i < 4 ? a[i] : b[i - 4];
+        mine[i] = (i < 4 ? a[i] : b[i - 4]) & read;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int e = 0; e < 4; e++) {
         const int row = lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2;
-        for (int k = 0; k < ATOM_K; k++) {
+        double all = sum[e];
+        for (int k = 0; k < 8 * per; k++) {
             const int t = k / per % 4, upper = k / (4 * per);
-            sum[e] += element_of(warp + (row % 8 * 4 + t) * SHOWN + row / 8 + 2 * upper, k % per) *
-                      element_of(warp + (column * 4 + t) * SHOWN + 4 + upper, k % per);
+            all += (double)element_of(warp + (row % 8 * 4 + t) * SHOWN + row / 8 + 2 * upper, k % per) *
+                   (double)element_of(warp + (column * 4 + t) * SHOWN + 4 + upper, k % per);
         }
+        sum[e] = convert_float_rtz(all);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }

@@ -3,7 +3,8 @@
  * Cards that are not here (stand_in.h): what each is taken for, and which provider, tile and form of attention it gets.
  *
  *     test_stand_in table [FILE]      the choices for GPT-2 124M, printed; 1 where they are not those in FILE
- *     test_stand_in products          NVIDIA's matrix units, their instructions emulated, prove right and are chosen
+ *     test_stand_in products [NAME]   matrix units, their instructions emulated, prove right and are chosen (providers
+ *                                     whose names begin so)
  *
  * Exit status 77: there is no OpenCL device. */
 #include "backends/opencl/attention.h"
@@ -241,6 +242,22 @@ typedef struct proof {
     const char *expected;
 } proof;
 
+/* Many tiles, none of them whole. */
+static tx_status run_tiles(tx_context *context, const proof *t, const char *provider)
+{
+    const tx_cl_trial trial = {.batch = 1,
+                               .m = 200,
+                               .n = 328,
+                               .k = 104,
+                               .trans_a = t->trans_a,
+                               .trans_b = t->trans_b,
+                               .bias = true,
+                               .from = t->from,
+                               .to = t->from,
+                               .accumulate = TX_ADD};
+    return tx_cl_gemm_trial(context, provider, &trial, NULL);
+}
+
 static bool prove_product(const proof *t)
 {
     const tx_open_options options = {.tf32 = t->tf32};
@@ -248,9 +265,15 @@ static bool prove_product(const proof *t)
     tx_context *context;
     tx_cl_gemm_choice choice = {.fused = false};
     stand_in.card = t->card;
+    if (strncmp(t->expected, "portable", 8) == 0)
+        unsetenv("TX_GEMM");
+    else
+        setenv("TX_GEMM", t->expected, 1);
     tx_status status = tx_cl_open(0, &options, &context);
     if (!status) {
         status = choose(context, &p, t->from, t->epilogue, &choice);
+        if (!status)
+            status = run_tiles(context, t, choice.provider->name);
         tx_cl_close(context);
     }
     const char *name = status ? tx_error() : choice.provider->name;
@@ -258,23 +281,49 @@ static bool prove_product(const proof *t)
     printf("%s  %s: %s%s, transposes %d%d, epilogue %d: %s %s\n", right ? "ok" : "FAIL", t->card,
            tx_dtype_name(t->from), t->tf32 ? " as tf32" : "", t->trans_a, t->trans_b, (int)t->epilogue, name,
            choice.aside);
+    fflush(stdout);
     return right;
 }
 
-static int prove_products(void)
+/* Products of fp32 by units made for less are as true as those of other units. */
+static bool prove_error(const char *card, const char *provider, bool trans_a, bool trans_b)
+{
+    tx_context *context;
+    double error[2] = {0.0, 0.0};
+    stand_in.card = card;
+    tx_status status = tx_cl_open(0, NULL, &context);
+    if (!status) {
+        status = tx_cl_gemm_error(context, provider, trans_a, trans_b, 4096, &error[0]);
+        if (!status)
+            status = tx_cl_gemm_error(context, "portable-tile-64x64x8", trans_a, trans_b, 4096, &error[1]);
+        tx_cl_close(context);
+    }
+    const bool right = !status && error[0] > 0.0 && error[0] <= error[1];
+    printf("%s  %s: error of %s %.3g, of other units %.3g %s\n", right ? "ok" : "FAIL", card, provider, error[0],
+           error[1], status ? tx_error() : "");
+    return right;
+}
+
+static int prove_products(const char *some)
 {
     static const proof proofs[] = {
         {"h200", false, false, false, TX_F32, TX_EPILOGUE_NONE, "portable-tile"},
-        {"h200", true, false, false, TX_F32, TX_EPILOGUE_ADD, "nvidia-mma"},
-        {"h200", true, true, false, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma"},
-        {"h200", true, false, true, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma"},
-        {"h200", false, false, true, TX_BF16, TX_EPILOGUE_GELU_GRAD, "nvidia-mma"},
-        {"h200", false, true, false, TX_BF16, TX_EPILOGUE_GELU, "nvidia-mma"},
-        {"h200", false, true, true, TX_F16, TX_EPILOGUE_NONE, "nvidia-mma"},
-        {"h200", false, false, false, TX_F16, TX_EPILOGUE_ADD, "nvidia-mma"},
+        {"h200", true, false, false, TX_F32, TX_EPILOGUE_ADD, "nvidia-mma-128x256"},
+        {"a100", true, true, false, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma-128x128"},
+        {"h200", true, true, true, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma-128x256"},
+        {"rtx4090", true, false, true, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma-128x128"},
+        {"h200", false, false, true, TX_BF16, TX_EPILOGUE_GELU_GRAD, "nvidia-mma-128x256"},
+        {"h200", false, true, false, TX_BF16, TX_EPILOGUE_GELU, "nvidia-mma-128x128"},
+        {"rtx5090", false, true, true, TX_F16, TX_EPILOGUE_NONE, "nvidia-mma-128x256"},
+        {"h200", false, false, false, TX_F16, TX_EPILOGUE_ADD, "nvidia-mma-128x128"},
+        {"h200", false, false, false, TX_F32, TX_EPILOGUE_ADD, "nvidia-mma-3xtf32"},
+        {"a100", false, true, false, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma-3xtf32"},
+        {"a100", false, false, true, TX_F32, TX_EPILOGUE_NONE, "nvidia-mma-3xtf32"},
         {"v100", false, false, false, TX_F16, TX_EPILOGUE_NONE, "portable-tile"},
         {"mi250", false, false, true, TX_BF16, TX_EPILOGUE_GELU, "amd-mfma"},
         {"mi250", true, false, false, TX_F32, TX_EPILOGUE_NONE, "portable-tile"},
+        {"mi250", true, false, true, TX_F32, TX_EPILOGUE_NONE, "amd-mfma-fp32"},
+        {"mi300x", false, true, false, TX_F32, TX_EPILOGUE_ADD, "amd-mfma-fp32"},
         {"mi300x", false, false, false, TX_BF16, TX_EPILOGUE_NONE, "amd-mfma"},
         {"mi300x", false, true, false, TX_F16, TX_EPILOGUE_ADD, "amd-mfma"},
         {"mi300x", false, true, true, TX_BF16, TX_EPILOGUE_GELU_GRAD, "amd-mfma"},
@@ -288,7 +337,13 @@ static int prove_products(void)
     bool good = true;
     setenv("TX_GEMM_TUNE", "0", 1);
     for (size_t i = 0; i < sizeof proofs / sizeof proofs[0]; i++)
-        good = prove_product(&proofs[i]) && good;
+        if (strncmp(proofs[i].expected, some, strlen(some)) == 0)
+            good = prove_product(&proofs[i]) && good;
+    unsetenv("TX_GEMM");
+    if (strncmp("nvidia-mma-3xtf32", some, strlen(some)) == 0)
+        good = prove_error("a100", "nvidia-mma-3xtf32", false, true) && good;
+    if (strncmp("amd-mfma-fp32", some, strlen(some)) == 0)
+        good = prove_error("mi250", "amd-mfma-fp32", false, true) && good;
     if (stand_in.broken[0])
         printf("FAIL %s\n", stand_in.broken);
     return good && !stand_in.broken[0] ? 0 : 1;
@@ -298,8 +353,8 @@ int main(int argc, char **argv)
 {
     int32_t devices = 0;
     if (argc < 2 || (strcmp(argv[1], "table") != 0 && strcmp(argv[1], "products") != 0))
-        return fprintf(stderr, "usage: test_stand_in table [FILE] | products\n"), 2;
+        return fprintf(stderr, "usage: test_stand_in table [FILE] | products [NAME]\n"), 2;
     if (tx_cl_device_count(&devices) != TX_OK || devices == 0)
         return printf("skipped: no OpenCL device\n"), 77;
-    return strcmp(argv[1], "table") == 0 ? make_table(argv[2]) : prove_products();
+    return strcmp(argv[1], "table") == 0 ? make_table(argv[2]) : prove_products(argc > 2 ? argv[2] : "");
 }

@@ -261,10 +261,17 @@ typedef ushort f16_t;
 #else
 #define TX_WIDEN TX_CAT(convert_uint, VW)
 #define TX_NARROW TX_CAT(convert_ushort, VW)
-#define TX_HALVES(p) TX_CAT(vload, VW)(0, p)
-#define TX_HALVES_STORE(v, p) TX_CAT(vstore, VW)(v, 0, p)
-#define TX_HALF_LOAD(p) TX_CAT(vload_half, VW)(0, (const __global half *)(p))
-#define TX_HALF_STORE(v, p) TX_CAT(TX_CAT(vstore_half, VW), _rte)(v, 0, (__global half *)(p))
+#if VW == 4 /* where four floats lie at a multiple of 16 bytes, four halves do at one of 8 */
+#define TX_HALVES(p) (*(const __global ushort4 *)(p))
+#define TX_HALVES_STORE(v, p) (*(__global ushort4 *)(p) = (v))
+#define TX_HALF_LOAD(p) vloada_half4(0, (const __global half *)(p))
+#define TX_HALF_STORE(v, p) vstorea_half4_rte(v, 0, (__global half *)(p))
+#else
+#define TX_HALVES(p) vload16(0, p)
+#define TX_HALVES_STORE(v, p) vstore16(v, 0, p)
+#define TX_HALF_LOAD(p) vload_half16(0, (const __global half *)(p))
+#define TX_HALF_STORE(v, p) vstore_half16_rte(v, 0, (__global half *)(p))
+#endif
 #endif
 
 static vec tx_load_f32(const __global float *p, long i, long n)

@@ -4,13 +4,16 @@
  * unit does (tf32: 10 bits of mantissa); sums are fp32. Arguments as in gemm_tile.cl; rows of a and b are whole pieces of 16
  * bytes, aligned.
  *
- * A work-group computes a tile of TILE x TILE, each of its warps WARP_M x WARP_N by atoms: what an instruction of the unit, or a few, do
- * at once. While one block of TILE_K terms is multiplied the next one is on its way.
+ * A work-group computes a tile of TILE_M x TILE_N, each of its WARPS_M x WARPS_N warps a share of it by atoms: what an instruction of
+ * the unit, or a few, do at once. While one block of TILE_K terms is multiplied, STAGES - 1 others are on their way.
  *
  *   AB, WIDEN        storage of a and b, and whether they have 16 bits
  *   Y                storage of y
+ *   VW               4: rows of y, and what lies like it, are whole quads, aligned; else 1
  *   TRANS_A, TRANS_B, PARTS   as in gemm_tile.cl
  *   ATOM             whose units: MMA, MFMA, WMMA11, WMMA12
+ *   TILE_M, TILE_N, WARPS_M, WARPS_N, STAGES   the form
+ *   FULL             1: fp32 operands keep all their bits
  *   EMULATED         1: the text before the atoms has defined their instructions in OpenCL C, to test all the rest */
 
 #define MMA 1
@@ -18,9 +21,6 @@
 #define WMMA11 3
 #define WMMA12 4
 
-#define TILE 128
-#define TILE_M TILE
-#define TILE_N TILE
 #include "gemm_place.cl"
 
 typedef TX_CAT(AB, _t) ab_t;
@@ -33,30 +33,36 @@ typedef TX_CAT(Y, _t) y_t;
  *   LANES                 work-items of a warp
  *   ATOM_M, ATOM_N, ATOM_K, SUMS   its sums and terms, and sums that a lane holds
  *   fragment              what a lane holds of an operand, an array
- *   KEEPS_ORDER           1: a block in local memory is as global memory has it; 0: lines of terms always
- *   copies_begin, copies_end       a block on its way from global memory, and there (matrix_copy_*.cl)
  *   load_a, load_b        the fragment of ATOM_M rows, or ATOM_N columns, from `line` on, and ATOM_K terms from `term` on
  *   multiply              sum += a b
- *   ROW_OF, COLUMN_OF     where sum e of a lane lies; ROW_RUN of them lie side by side in a row */
+ *   ROW_OF, COLUMN_OF     where sum e of a lane lies; ROW_RUN of them lie side by side in a row
+ *   join_runs             lanes exchange sums, so that more lie side by side: STORE_RUN, at STORE_ROW and STORE_COLUMN
+ *   STORE                 VW floats as y holds them, where the atom has instructions for it
+ *   KEEPS_ORDER           1: a block in local memory is as global memory has it; 0: lines of terms always
+ * and with matrix_copy_*.cl
+ *   copies_begin          a block of an operand is on its way from global memory
+ *   copies_close          what was begun makes one block of both
+ *   copies_end            and is there */
 #if ATOM == MMA
 #include "matrix_mma.cl"
 #else
 #include "matrix_amd.cl"
 #endif
 
-#define WARPS_M 2
-#define WARPS_N 2
 #define GROUP (LANES * WARPS_M * WARPS_N)
-#define WARP_M (TILE / WARPS_M)
-#define WARP_N (TILE / WARPS_N)
+#define WARP_M (TILE_M / WARPS_M)
+#define WARP_N (TILE_N / WARPS_N)
 #define ATOMS_M (WARP_M / ATOM_M)
 #define ATOMS_N (WARP_N / ATOM_N)
 
 #if KEEPS_ORDER
+#define PITCH TILE_K
 #include "matrix_copy_async.cl"
 #else
 #include "matrix_copy_turned.cl"
 #endif
+#define BLOCK_A (TILE_M * PITCH)
+#define BLOCK_B (TILE_N * PITCH)
 
 static void multiply_block(float sum[ATOMS_M][ATOMS_N][SUMS], const __local ab_t *a, const __local ab_t *b, int line,
                            int column, int lane, __local uint *shown)
@@ -80,19 +86,25 @@ static void multiply_block(float sum[ATOMS_M][ATOMS_N][SUMS], const __local ab_t
 
 #include "epilogue.cl"
 
-/* ROW_RUN neighbouring sums of row `y`, which begins at element `row`, from column j on. */
+#ifndef STORE
+#define STORE(v, to) TX_CAT(tx_store_, Y)(v, to, 0, VW)
+#endif
+
+/* STORE_RUN neighbouring sums of row `y`, which begins at element `row`, from column j on. */
 static void finish(const float *v, __global y_t *y, const __global float *bias, const __global float *with,
                    __global float *kept, long row, long j, long n, int adds)
 {
 #pragma unroll
-    for (int e = 0; e < ROW_RUN; e++) {
+    for (int e = 0; e < STORE_RUN; e += VW) {
         if (j + e >= n)
             return;
-        float out = v[e] + (bias ? bias[j + e] : 0.0f);
+        vec out = VLOAD_PRIVATE(v + e);
+        if (bias)
+            out += tx_load(bias + j + e, 0, VW, 0.0f);
         if (adds)
-            out += TX_CAT(tx_load_, Y)(y, j + e, n);
-        out = tx_finish(out, with, kept, row + j + e, row + n);
-        TX_CAT(tx_store_, Y)(out, y, j + e, n);
+            out += TX_CAT(tx_load_, Y)(y + j + e, 0, VW);
+        out = tx_finish(out, with, kept, row + j + e, row + j + e + VW);
+        STORE(out, y + j + e);
     }
 }
 
@@ -102,8 +114,8 @@ gemm_matrix(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at
             long stride_a, long stride_b, int accumulate, long batches, long part, long first_tile,
             __global const float *with, long with_at, __global float *kept, long kept_at)
 {
-    __local ab_t tile_a[2 * BLOCK_A] __attribute__((aligned(16)));
-    __local ab_t tile_b[2 * BLOCK_B] __attribute__((aligned(16)));
+    __local ab_t tile_a[STAGES * BLOCK_A] __attribute__((aligned(128)));
+    __local ab_t tile_b[STAGES * BLOCK_B] __attribute__((aligned(128)));
 #if EMULATED
     __local uint shown[GROUP * SHOWN];
 #else
@@ -126,21 +138,29 @@ gemm_matrix(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at
             for (int e = 0; e < SUMS; e++)
                 sum[i][j][e] = 0.0f;
     moving moving_a, moving_b;
-    copies_begin(&moving_a, tile_a, a, !TRANS_A, lda, m - i0, terms, item);
-    copies_begin(&moving_b, tile_b, b, TRANS_B, ldb, n - j0, terms, item);
-    int at = 0;
-    for (long left = terms; left > 0; left -= TILE_K) {
-        copies_end(&moving_a, tile_a + at * BLOCK_A, !TRANS_A, item);
-        copies_end(&moving_b, tile_b + at * BLOCK_B, TRANS_B, item);
+    const int lines_a = (int)min(m - i0, (long)TILE_M), lines_b = (int)min(n - j0, (long)TILE_N);
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++) {
+        const int some = (int)clamp(terms - i * TILE_K, 0L, (long)TILE_K);
+        copies_begin(&moving_a, tile_a + i * BLOCK_A, a, !TRANS_A, TILE_M, lda, lines_a, some, item);
+        copies_begin(&moving_b, tile_b + i * BLOCK_B, b, TRANS_B, TILE_N, ldb, lines_b, some, item);
+        copies_close();
+        a += step_a;
+        b += step_b;
+    }
+    int at = 0, next = STAGES - 1; /* the stages that are multiplied and filled */
+    for (long left = terms - (STAGES - 1) * TILE_K; left > -(STAGES - 1) * TILE_K; left -= TILE_K) {
+        copies_end(&moving_a, tile_a + at * BLOCK_A, &moving_b, tile_b + at * BLOCK_B, item);
         barrier(CLK_LOCAL_MEM_FENCE); /* this block is there, and the one before is no longer read */
-        if (left > TILE_K) {
-            a += step_a;
-            b += step_b;
-            copies_begin(&moving_a, tile_a + (at ^ 1) * BLOCK_A, a, !TRANS_A, lda, m - i0, left - TILE_K, item);
-            copies_begin(&moving_b, tile_b + (at ^ 1) * BLOCK_B, b, TRANS_B, ldb, n - j0, left - TILE_K, item);
-        }
+        const int some = (int)clamp(left, 0L, (long)TILE_K);
+        copies_begin(&moving_a, tile_a + next * BLOCK_A, a, !TRANS_A, TILE_M, lda, lines_a, some, item);
+        copies_begin(&moving_b, tile_b + next * BLOCK_B, b, TRANS_B, TILE_N, ldb, lines_b, some, item);
+        copies_close();
+        a += step_a;
+        b += step_b;
         multiply_block(sum, tile_a + at * BLOCK_A, tile_b + at * BLOCK_B, line, column, lane, shown);
-        at ^= 1;
+        at = at == STAGES - 1 ? 0 : at + 1;
+        next = next == STAGES - 1 ? 0 : next + 1;
     }
 
     const int adds = tx_adds(accumulate, control);
@@ -155,12 +175,14 @@ gemm_matrix(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at
 #pragma unroll
     for (int i = 0; i < ATOMS_M; i++)
 #pragma unroll
-        for (int j = 0; j < ATOMS_N; j++)
+        for (int j = 0; j < ATOMS_N; j++) {
+            join_runs(sum[i][j], lane, shown);
 #pragma unroll
-            for (int e = 0; e < SUMS; e += ROW_RUN) {
-                const long row = i0 + line + ATOM_M * i + ROW_OF(e, lane);
+            for (int e = 0; e < SUMS; e += STORE_RUN) {
+                const long row = i0 + line + ATOM_M * i + STORE_ROW(e, lane);
                 if (row < m)
                     finish(sum[i][j] + e, y + row * n, bias, with, kept, first_sum + row * n,
-                           j0 + column + ATOM_N * j + COLUMN_OF(e, lane), n, adds);
+                           j0 + column + ATOM_N * j + STORE_COLUMN(e, lane), n, adds);
             }
+        }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The atoms of AMD's matrix units. MFMA (gfx908, gfx90a, gfx94x, gfx95x; 64 lanes): 32 x 32 sums; bf16, fp16 and, where there is
- * xf32, fp32. WMMA (32 lanes): 16 x 16 sums; bf16 and fp16. A row of a, or a column of b, lies in lane % ATOM_M. Which terms the instructions
+ * xf32, fp32 rounded to it; FULL 1: fp32 as it is. WMMA (32 lanes): 16 x 16 sums; bf16 and fp16. A row of a, or a column of b, lies in lane % ATOM_M. Which terms the instructions
  * of an atom take does not matter as long as a and b agree: lanes hold 16 bytes of neighbouring terms each, for several instructions;
  * with WMMA11 all lanes hold all terms, the upper half what the lower has. Layouts: AMD matrix instruction calculator. */
 
@@ -23,6 +23,9 @@
 #endif
 #define COLUMN_OF(e, lane) ((lane) % ATOM_N)
 #define ROW_RUN 1
+#define STORE_RUN ROW_RUN
+#define STORE_ROW ROW_OF
+#define STORE_COLUMN COLUMN_OF
 #define ATOM_K (2 * PIECE)
 #define KEEPS_ORDER 0
 #define PITCH (TILE_K + PIECE) /* 80 bytes: 16-byte reads of eight neighbouring lines fall into different banks */
@@ -49,13 +52,18 @@ typedef union operand {
     half4_ h4[2];
     half8_ h8;
     float2_ f2[2];
+    float f[4];
 #if ATOM == WMMA11
     short16_ b16;
     half16_ h16;
 #endif
 } operand;
 
-#if ATOM == MFMA && !WIDEN
+#if ATOM == MFMA && FULL
+#define INSTRUCTIONS 4
+#define MULTIPLY(i) __builtin_amdgcn_mfma_f32_32x32x2f32(x.f[i], y.f[i], s.all, 0, 0, 0)
+#define MULTIPLY_f32 MULTIPLY
+#elif ATOM == MFMA && !WIDEN
 #define INSTRUCTIONS 2
 #define MULTIPLY(i) __builtin_amdgcn_mfma_f32_32x32x4_xf32(x.f2[i], y.f2[i], s.all, 0, 0, 0)
 #define MULTIPLY_f32 MULTIPLY
@@ -113,3 +121,7 @@ static void load_a(fragment f, const __local ab_t *block, int line, int term, in
         f[i] = *(const __local uint4 *)(at + (HELD == 2 ? i : lane / ATOM_M) * PIECE);
 }
 #define load_b load_a
+
+static void join_runs(float *sum, int lane, __local uint *shown)
+{
+}

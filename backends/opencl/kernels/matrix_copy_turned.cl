@@ -3,9 +3,7 @@
  * that has terms of lines (across), a work-item turns pieces of JOINED neighbouring terms, so that it stores whole words. The atom
  * gives PITCH, from one line to the next. */
 
-#define BLOCK_A (TILE * PITCH)
-#define BLOCK_B (TILE * PITCH)
-#define PIECES (TILE * TILE_K / PIECE / GROUP) /* of an operand's block that one work-item moves */
+#define PIECES(lines) ((lines) * TILE_K / PIECE / GROUP) /* of an operand's block that one work-item moves */
 #define JOINED (WIDEN ? 2 : 1)
 
 typedef union piece {
@@ -14,43 +12,46 @@ typedef union piece {
 } piece;
 
 typedef struct moving {
-    piece piece[PIECES];
+    piece piece[PIECES(TILE_M > TILE_N ? TILE_M : TILE_N)];
 } moving;
 
 /* Where piece u of a work-item begins. Neighbouring work-items read neighbouring memory. */
-static int line_of(int along, int u, int item)
+static int line_of(int along, int lines, int u, int item)
 {
-    return along ? item / 4 + u * (GROUP / 4) : item % (TILE / PIECE) * PIECE;
+    return along ? item / 4 + u * (GROUP / 4) : item % (lines / PIECE) * PIECE;
 }
 
-static int term_of(int along, int u, int item)
+static int term_of(int along, int lines, int u, int item)
 {
     if (along)
         return item % 4 * PIECE;
-    const int per_round = GROUP / (TILE / PIECE) * JOINED; /* terms of all work-items' joined pieces */
-    return u / JOINED * per_round + item / (TILE / PIECE) * JOINED + u % JOINED;
+    const int per_round = GROUP / (lines / PIECE) * JOINED; /* terms of all work-items' joined pieces */
+    return u / JOINED * per_round + item / (lines / PIECE) * JOINED + u % JOINED;
 }
 
-/* Begins to read TILE lines of `terms` terms (those up to TILE_K become 0). Lines beyond the last, `left` from the first, are
- * read from the last. */
-static void copies_begin(moving *m, __local ab_t *block, const __global ab_t *from, int along, long ld, long left, long terms,
-                         int item)
+/* Begins to read `lines` lines of TILE_K terms. `left` lines are there, and the last is read in the place of others; `terms` terms
+ * are, and the others become 0. */
+static void copies_begin(moving *m, __local ab_t *block, const __global ab_t *from, int along, int lines, long ld, int left,
+                         int terms, int item)
 {
 #pragma unroll
-    for (int u = 0; u < PIECES; u++) {
-        const int line = line_of(along, u, item), term = term_of(along, u, item);
-        const __global ab_t *at = along ? from + min((long)line, left - 1) * ld + term
-                                        : from + term * ld + min((long)line, left - PIECE);
+    for (int u = 0; u < PIECES(lines); u++) {
+        const int line = line_of(along, lines, u, item), term = term_of(along, lines, u, item);
+        const __global ab_t *at = along ? from + min(line, left - 1) * ld + term
+                                        : from + term * ld + min(line, left - PIECE);
         m->piece[u].all = term < terms ? *(const __global uint4 *)at : (uint4)(0);
     }
 }
 
-/* Stores what was read. */
-static void copies_end(moving *m, __local ab_t *block, int along, int item)
+static void copies_close(void)
+{
+}
+
+static void store_pieces(const moving *m, __local ab_t *block, int along, int lines, int item)
 {
 #pragma unroll
-    for (int u = 0; u < PIECES; u += along ? 1 : JOINED) {
-        __local ab_t *to = block + line_of(along, u, item) * PITCH + term_of(along, u, item);
+    for (int u = 0; u < PIECES(lines); u += along ? 1 : JOINED) {
+        __local ab_t *to = block + line_of(along, lines, u, item) * PITCH + term_of(along, lines, u, item);
         if (along) {
             *(__local uint4 *)to = m->piece[u].all;
             continue;
@@ -64,4 +65,11 @@ static void copies_end(moving *m, __local ab_t *block, int along, int item)
 #endif
         }
     }
+}
+
+/* Stores what was read of both operands. */
+static void copies_end(const moving *a, __local ab_t *block_a, const moving *b, __local ab_t *block_b, int item)
+{
+    store_pieces(a, block_a, !TRANS_A, TILE_M, item);
+    store_pieces(b, block_b, TRANS_B, TILE_N, item);
 }
