@@ -67,7 +67,11 @@ enum {
 };
 extern const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES];
 /* kernels/gemm_matrix.cl: matrix units of NVIDIA and AMD, for operands of 16 bits, where asked tf32, and fp32 */
-#define TX_CL_MATRIX 6
+enum {
+#define TX_MATRIX(name, ...) TX_CL_MATRIX_##name,
+#include "backends/opencl/matrix.def"
+    TX_CL_MATRIX
+};
 extern const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX];
 
 /* ---- CLBlast's parameters (clblast_parameters.c) ----------------------------------------------------------- */

@@ -19,8 +19,8 @@ typedef struct tx_cl_tile {
     const char *atom;                     /* of gemm_matrix; of WMMA the architecture says which */
     tx_cl_vendor vendor;                  /* whose units these are */
     int lanes, warps_m, warps_n, stages;
-    int takes;   /* kinds of operands */
-    bool joined; /* a lane has runs of 4 sums to store */
+    int takes;  /* kinds of operands */
+    bool quads; /* a lane stores these; not with WMMA of gfx11 */
 } tx_cl_tile;
 
 void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p)
@@ -246,7 +246,7 @@ static void form_options(const tx_context *context, const tx_cl_tile *t, const t
             : gfx12 ? "12"
                     : "11",
             (int)t->rows, (int)t->columns, t->warps_m, t->warps_n, t->stages, t->takes == FULL,
-            t->joined && whole_result(p) ? 4 : 1);
+            t->quads && (!wmma || gfx12) && whole_result(p) ? 4 : 1);
         return;
     }
     const int buffers = 2 * t->buffer_bytes <= context->limits.local_bytes ? 2 : 1;
@@ -332,49 +332,34 @@ const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES] = {
 #undef X
 };
 
-/* X(NAME, provider, atom, vendor, lanes of a warp, kinds of operands, whether it joins runs, rows and columns of a
- * tile, warps along both, stages, bytes from one line of 64 to the next, rate: several times that of the other units,
- * or below theirs where measuring alone can tell) */
-/* clang-format off */
-#define TX_MATRIX_MAP(X)                                                                                            \
-    X(mma, "nvidia-mma-128x128", "MMA", TX_CL_NVIDIA, 32, HALVES | AS_TF32, true, 128, 128, 2, 2, 3, 64, 4.0)       \
-    X(mma_wide, "nvidia-mma-128x256", "MMA", TX_CL_NVIDIA, 32, HALVES | AS_TF32, true, 128, 256, 2, 4, 4, 64, 4.2)  \
-    X(mma_full, "nvidia-mma-3xtf32", "MMA", TX_CL_NVIDIA, 32, FULL, true, 128, 128, 4, 2, 3, 64, 0.9)               \
-    X(mfma, "amd-mfma", "MFMA", TX_CL_AMD, 64, HALVES | AS_TF32, false, 128, 128, 2, 2, 2, 80, 4.0)                 \
-    X(mfma_full, "amd-mfma-fp32", "MFMA", TX_CL_AMD, 64, FULL, false, 128, 128, 2, 2, 2, 80, 0.9)                   \
-    X(wmma, "amd-wmma", "WMMA", TX_CL_AMD, 32, HALVES, false, 128, 128, 2, 2, 2, 80, 4.0)
-/* clang-format on */
-
-#define X(name, provider, atom_, vendor_, lanes_, takes_, joined_, rows_, columns_, warps_m_, warps_n_, stages_, \
-          pitch, rate_)                                                                                          \
-    static const tx_cl_tile matrix_##name = {.kernel = "gemm_matrix",                                            \
-                                             .rows = (rows_),                                                    \
-                                             .columns = (columns_),                                              \
-                                             .terms = 32,                                                        \
-                                             .group = (lanes_) * (warps_m_) * (warps_n_),                        \
-                                             .buffer_bytes = (stages_) * ((rows_) + (columns_)) * (pitch),       \
-                                             .rate = (rate_),                                                    \
-                                             .atom = (atom_),                                                    \
-                                             .vendor = (vendor_),                                                \
-                                             .lanes = (lanes_),                                                  \
-                                             .warps_m = (warps_m_),                                              \
-                                             .warps_n = (warps_n_),                                              \
-                                             .stages = (stages_),                                                \
-                                             .takes = (takes_),                                                  \
-                                             .joined = (joined_)};
-TX_MATRIX_MAP(X)
-#undef X
+#define TX_MATRIX(name, provider, atom_, vendor_, lanes_, takes_, quads_, rows_, columns_, warps_m_, warps_n_, \
+                  stages_, pitch, rate_)                                                                       \
+    static const tx_cl_tile matrix_##name = {.kernel = "gemm_matrix",                                          \
+                                             .rows = (rows_),                                                  \
+                                             .columns = (columns_),                                            \
+                                             .terms = 32,                                                      \
+                                             .group = (lanes_) * (warps_m_) * (warps_n_),                      \
+                                             .buffer_bytes = (stages_) * ((rows_) + (columns_)) * (pitch),     \
+                                             .rate = (rate_),                                                  \
+                                             .atom = (atom_),                                                  \
+                                             .vendor = (vendor_),                                              \
+                                             .lanes = (lanes_),                                                \
+                                             .warps_m = (warps_m_),                                            \
+                                             .warps_n = (warps_n_),                                            \
+                                             .stages = (stages_),                                              \
+                                             .takes = (takes_),                                                \
+                                             .quads = (quads_)};
+#include "backends/opencl/matrix.def"
 
 const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX] = {
-#define X(tile_name, provider, atom, vendor, lanes, takes, ...) \
-    {.name = (provider),                                        \
-     .device = TX_CL_GPUS,                                      \
-     .piece = 16,                                               \
-     .suits = matrix_suits,                                     \
-     .epilogues = true,                                         \
-     .full = (takes) == FULL,                                   \
-     .emit = tile_emit,                                         \
+#define TX_MATRIX(tile_name, provider, atom, vendor, lanes, takes, ...) \
+    {.name = (provider),                                                \
+     .device = TX_CL_GPUS,                                              \
+     .piece = 16,                                                       \
+     .suits = matrix_suits,                                             \
+     .epilogues = true,                                                 \
+     .full = (takes) == FULL,                                           \
+     .emit = tile_emit,                                                 \
      .tile = &matrix_##tile_name},
-    TX_MATRIX_MAP(X)
-#undef X
+#include "backends/opencl/matrix.def"
 };

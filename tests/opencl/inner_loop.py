@@ -13,7 +13,7 @@ import struct
 import sys
 import tempfile
 
-from targets import Programs, Tools, parallel, run, skip, table_of
+from targets import AMD, Programs, Tools, parallel, run, skip, table_of
 
 SHARE = 0.8
 KINDS = ("multiply-adds", "128-bit loads", "other loads", "rest")
@@ -64,8 +64,14 @@ def loops_of(code, branches, ends):
     return [[code[i] for i in body] for body in bodies.values() if not any(other < body for other in bodies.values())]
 
 
-def amd_loops(tools, path, kernel):
-    """Loops as lists of (kind, multiply-adds)."""
+def amd_kind(name, words):
+    """Of an instruction: kind, multiply-adds."""
+    adds = sum(2 if m[2] else 1 for m in AMD_ADDS.finditer(name + words))
+    return 0 if adds else 1 if AMD_WIDE.match(name) else 2 if AMD_LOAD.match(name) else 3, adds
+
+
+def amd_loops(tools, path, kernel, kind=amd_kind):
+    """Loops as lists of what `kind` says of each instruction, and how many instructions there are in all."""
     text = run([f"llvm-objdump-{tools.llvm}", "-d", "--no-show-raw-insn", path])[1]
     body = re.search(r"^[0-9a-f]+ <" + kernel + r">:\n((?:\t.*\n?)*)", text, flags=re.M)[1]
     lines = [re.match(r"\t(\S+)(.*?)// ([0-9A-F]+):(.*)$", line).groups() for line in body.splitlines() if "//" in line]
@@ -73,14 +79,13 @@ def amd_loops(tools, path, kernel):
     start = min(place)
     code, branches, ends = [], {}, set()
     for i, (name, words, at, rest) in enumerate(lines):
-        adds = sum(2 if m[2] else 1 for m in AMD_ADDS.finditer(name + words))
-        code.append((0 if adds else 1 if AMD_WIDE.match(name) else 2 if AMD_LOAD.match(name) else 3, adds))
+        code.append(kind(name, words))
         target = re.search(r"<" + kernel + r"(?:\+0x([0-9a-f]+))?>", rest)
         if re.match(r"s_c?branch", name):
             branches[i] = place[start + int(target[1] or "0", 16)]
         if re.match(r"s_branch|s_endpgm|s_setpc", name):
             ends.add(i)
-    return loops_of(code, branches, ends)
+    return loops_of(code, branches, ends), len(code)
 
 
 # ---- NVIDIA: the cubin's own words, 16 bytes an instruction ---------------------------------------------------------
@@ -105,42 +110,59 @@ def sass(path, kernel):
     sys.exit(f"{path} has no {kernel}")
 
 
-def nvidia_loops(path, kernel):
-    code, branches, ends = [], {}, set()
-    for i, (low, high) in enumerate(sass(path, kernel)):
-        what, width = low & 0x1FF, high >> 9 & 7
-        wide = what in (LD, LDG, LDS, LDGSTS) and width == BITS_128
-        load = what in (LD, LDG, LDL, LDS, LDGSTS)
-        code.append((0 if what == FFMA else 1 if wide else 2 if load else 3, int(what == FFMA)))
-        if what in (BRA, EXIT) and low >> 12 & 0xF == ALWAYS and high >> 23 & 0xF == ALWAYS:
+def nvidia_kind(what, width):
+    """Of an instruction: kind, multiply-adds."""
+    wide = what in (LD, LDG, LDS, LDGSTS) and width == BITS_128
+    load = what in (LD, LDG, LDL, LDS, LDGSTS)
+    return 0 if what == FFMA else 1 if wide else 2 if load else 3, int(what == FFMA)
+
+
+def branch_words(low, high, lower):
+    """By how many words a branch goes, signed; the offset's lower 8 bits are apart from the others, or not there."""
+    upper, bits = low >> 34 | (high & 0x3FFFF) << 30, 56 if lower else 48
+    words = upper << 8 | low >> 16 & 0xFF if lower else upper
+    return words - (1 << bits if words >> bits - 1 else 0)
+
+
+def nvidia_loops(path, kernel, kind=nvidia_kind):
+    """As amd_loops."""
+    machine, ends = sass(path, kernel), set()
+    code = [kind(low & 0x1FF, high >> 9 & 7) for low, high in machine]
+    for i, (low, high) in enumerate(machine):
+        if low & 0x1FF in (BRA, EXIT) and low >> 12 & 0xF == ALWAYS and high >> 23 & 0xF == ALWAYS:
             ends.add(i)
-        if what == BRA:
-            words = (low >> 34 | (high & 0x3FFFF) << 30) << 8 | low >> 16 & 0xFF
-            words -= 1 << 56 if words >> 55 else 0
-            branches[i] = i + 1 + words // 4
-    # A kernel ends with a branch to itself, which shows whether branches are read as this machine writes them.
-    last = max(branches)
-    if branches.pop(last) != last:
-        sys.exit("the branches of this machine code cannot be read")
-    return loops_of(code, branches, ends)
+    for lower in (True, False): # from sm_90 on, and before
+        branches = {i: i + 1 + branch_words(low, high, lower) // 4
+                    for i, (low, high) in enumerate(machine) if low & 0x1FF == BRA}
+        # A kernel ends with a branch to itself, which shows whether branches are read as this machine writes them.
+        last = max(branches)
+        if branches.pop(last) == last:
+            return loops_of(code, branches, ends), last
+    sys.exit("the branches of this machine code cannot be read")
 
 
 # ---- Counts -------------------------------------------------------------------------------------------------------------
 
 
-def count(tools, target, program, kernel, folder):
-    path = f"{folder}/{target}-{id(program)}"
+def machine_loops(tools, target, program, kernel, folder, kind=None):
+    """What amd_loops or nvidia_loops say of a program's kernel, and the path of its assembly."""
+    path, kinds = f"{folder}/{target}-{id(program)}", {"kind": kind} if kind else {}
     error = tools.assembly(target, program, path + ".s")
-    if not error and target == "gfx90a":
+    if not error and target in AMD:
         status, text = run([tools.clang, "-target", "amdgcn-unknown-amdhsa", "-mcpu=" + target, "-c", "-o", path + ".o",
                             path + ".s"])
-        error = status and text
-        loops = None if error else amd_loops(tools, path + ".o", kernel)
+        if not status:
+            return *amd_loops(tools, path + ".o", kernel, **kinds), path + ".s"
+        error = text
     elif not error:
         status, error = tools.assemble(target, path + ".s", path + ".cubin")
-        loops = None if status else nvidia_loops(path + ".cubin", kernel)
-    if loops is None or error and target == "gfx90a":
-        sys.exit(f"{program} for {target}:\n{error}")
+        if not status:
+            return *nvidia_loops(path + ".cubin", kernel, **kinds), path + ".s"
+    sys.exit(f"{program} for {target}:\n{error}")
+
+
+def count(tools, target, program, kernel, folder):
+    loops = machine_loops(tools, target, program, kernel, folder)[0]
     if not loops:
         sys.exit(f"{program} for {target}: {kernel} has no loop")
     loop = max(loops, key=lambda body: sum(adds for _, adds in body))

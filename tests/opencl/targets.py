@@ -149,7 +149,7 @@ class Tools:
     def assemble(self, target, path, out):
         """ptxas: status, what it says of registers. It may be too new for the target: then for the oldest it knows. What takes
         more than 48 KiB of local memory it assembles for sm_90a alone; drivers take it."""
-        for arch in (target, "sm_75", target + "a"):
+        for arch in (target, target + "a", "sm_75"):
             status, text = run([self.ptxas, "-v", "-arch=" + arch, "-o", out, path])
             if "is not defined for option" not in text and "uses too much shared data" not in text:
                 break

@@ -20,7 +20,8 @@
     X(generate, "generation, alone or beside transformers by PyTorch")                         \
     X(ddp, "training on several devices: one process for all, or one for each")                \
     X(comm, "sums over the ranks of mpiexec, beside MPI's own and memcpy")                     \
-    X(scale, "predicted steps of data-parallel training on many ranks")
+    X(scale, "predicted steps of data-parallel training on many ranks")                        \
+    X(predict, "predicted products and steps on cards that are not here")
 
 typedef struct tx_bench_command {
     tx_cli program;  /* whose values are the defaults of the settings */

@@ -38,6 +38,7 @@ typedef TX_CAT(Y, _t) y_t;
  *   ROW_OF, COLUMN_OF     where sum e of a lane lies; ROW_RUN of them lie side by side in a row
  *   join_runs             lanes exchange sums, so that more lie side by side: STORE_RUN, at STORE_ROW and STORE_COLUMN
  *   STORE                 VW floats as y holds them, where the atom has instructions for it
+ *   SWAPS                 1: products take b for a and a for b, which STORE_ROW and STORE_COLUMN know
  *   KEEPS_ORDER           1: a block in local memory is as global memory has it; 0: lines of terms always
  * and with matrix_copy_*.cl
  *   copies_begin          a block of an operand is on its way from global memory
@@ -80,7 +81,7 @@ static void multiply_block(float sum[ATOMS_M][ATOMS_N][SUMS], const __local ab_t
         for (int i = 0; i < ATOMS_M; i++)
 #pragma unroll
             for (int j = 0; j < ATOMS_N; j++)
-                multiply(sum[i][j], left[i], right[j], shown);
+                multiply(sum[i][j], SWAPS ? right[j] : left[i], SWAPS ? left[i] : right[j], shown);
     }
 }
 

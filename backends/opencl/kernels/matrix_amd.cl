@@ -23,9 +23,17 @@
 #endif
 #define COLUMN_OF(e, lane) ((lane) % ATOM_N)
 #define ROW_RUN 1
+#if ATOM == WMMA11
+#define SWAPS 0
 #define STORE_RUN ROW_RUN
 #define STORE_ROW ROW_OF
 #define STORE_COLUMN COLUMN_OF
+#else /* the sums of a lane lie below each other, so b a is computed, where they lie side by side */
+#define SWAPS 1
+#define STORE_RUN 4
+#define STORE_ROW COLUMN_OF
+#define STORE_COLUMN ROW_OF
+#endif
 #define ATOM_K (2 * PIECE)
 #define KEEPS_ORDER 0
 #define PITCH (TILE_K + PIECE) /* 80 bytes: 16-byte reads of eight neighbouring lines fall into different banks */

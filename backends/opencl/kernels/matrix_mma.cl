@@ -4,6 +4,7 @@
 
 #define LANES 32
 #define KEEPS_ORDER 1
+#define SWAPS 0
 
 #if !EMULATED
 /* Copies 16 bytes, or none and zeros in their place. */

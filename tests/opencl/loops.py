@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a warp does in the inner loop of matrix products on devices that are not here, counted in machine code, for the model of
+txbench predict: tools/bench/loops.def, which this writes anew or compares with.
+
+    loops.py KERNEL_TEXTS [--record]
+
+Every form of backends/opencl/matrix.def, and gemm_tile's of 128 x 128 x 8, are compiled in the types that they take and in three
+transposes. Local memory moves 128 bytes a clock; reads of gemm_tile count 3/8, since half a warp reads the same. A
+difference is an error where the compilers are those of the record. Exit status 77: no such compiler here."""
+import os
+import re
+import sys
+import tempfile
+
+from inner_loop import AMD_ADDS, BITS_128, FFMA, LDGSTS, LDS, machine_loops
+from registers import read_amd, read_nvidia
+from targets import AMD, Programs, Program, Tools, parallel, run, skip
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FORMS = os.path.join(HERE, "../../backends/opencl/matrix.def")
+RECORD = os.path.join(HERE, "../../tools/bench/loops.def")
+HMMA, LDSM, STS = 0x03C, 0x03B, 0x188
+TARGETS = {"NVIDIA": ("sm_80", "sm_90"), "MFMA": ("gfx90a", "gfx942"), "WMMA": ("gfx1100", "gfx1201")}
+TRANSPOSES = ("00", "01", "10")
+# Of the operands: what is stored, whether it has 16 bits, and what an instruction of a warp does of floating-point operations.
+MMA = {"bf16": 4096, "tf32": 2048, "fp32": 2048}
+MFMA = {"bf16": 2 * 32 * 32 * 8, "tf32": 2 * 32 * 32 * 4, "fp32": 2 * 32 * 32 * 2}
+WMMA = {"bf16": 2 * 16 * 16 * 16}
+TILE = ("-DGROUP_X=16 -DGROUP_Y=16 -DROW_QUADS=2 -DCOLUMN_QUADS=2 -DTILE_K=8 -DBUFFERS=2 -DWIDE_A=1 -DWIDE_B=1 -DVW=4")
+
+
+def nvidia_kind(shared):
+    def kind(what, width):
+        """Of an instruction of a warp: whether it is one of the units, and clocks of local memory."""
+        clocks = {BITS_128: 4, BITS_128 - 1: 2}.get(width, 1)
+        local = 4 if what in (LDSM, LDGSTS) else clocks * (shared if what == LDS else 1) if what in (LDS, STS) else 0
+        return int(what == HMMA), int(what == FFMA), local
+    return kind
+
+
+def amd_kind(lanes, shared):
+    def kind(name, words):
+        found = re.match(r"ds_(read|load|write|store)(2)?\w*?_?b(\d+)", name)
+        bytes_ = lanes * int(found[3]) // 8 * (2 if found[2] else 1) if found else 0
+        adds = sum(2 if m[2] else 1 for m in AMD_ADDS.finditer(name + words))
+        return (int(name.startswith(("v_mfma", "v_wmma"))), adds,
+                bytes_ / 128 * (shared if found and found[1] in ("read", "load") else 1))
+    return kind
+
+
+def forms():
+    """(name, targets, types, options, rows, columns, warps, lanes, local bytes)"""
+    with open(FORMS) as file:
+        text = file.read()
+    for words in re.findall(r"^TX_MATRIX\((.*)\)$", text, flags=re.M):
+        _, name, atom, vendor, lanes, takes, quads, rows, columns, warps_m, warps_n, stages, pitch, _ = \
+            [word.strip().strip('"') for word in words.split(",")]
+        flops = {"MMA": MMA, "MFMA": MFMA, "WMMA": WMMA}[atom]
+        types = ["fp32"] if takes == "FULL" else ["bf16"] + (["tf32"] if "TF32" in takes else [])
+        options = (f"-DEMULATED=0 -DATOM={atom} -DTILE_M={rows} -DTILE_N={columns} -DWARPS_M={warps_m} -DWARPS_N={warps_n} "
+                   f"-DSTAGES={stages} -DFULL={int(takes == 'FULL')} -DVW={4 if quads == 'true' else 1}")
+        warps = int(warps_m) * int(warps_n)
+        yield (name, TARGETS["NVIDIA" if atom == "MMA" else atom], {t: flops[t] for t in types}, options, int(rows), int(columns),
+               warps, int(lanes), int(stages) * (int(rows) + int(columns)) * int(pitch))
+    for lanes, targets in ((32, TARGETS["NVIDIA"] + TARGETS["WMMA"]), (64, TARGETS["MFMA"])):
+        yield ("portable-tile-128x128x8", targets, {"fp32": 2 * lanes}, TILE, 128, 128, 256 // lanes, lanes, 2 * 4 * 8 * 264)
+
+
+def options_of(form, target, dtype, transposes):
+    options = form[3]
+    if "WMMA" in options:
+        options = options.replace("WMMA", "WMMA12") if target == "gfx1201" else options.replace("WMMA", "WMMA11").replace("VW=4", "VW=1")
+    if target == "sm_80": # ptxas takes no more than 48 KiB for it, drivers do
+        options = options.replace("-DSTAGES=4", "-DSTAGES=2")
+    stored = "bf16" if dtype == "bf16" else "f32"
+    return (f"{options} -DAB={stored} -DY={stored} -DWIDEN={int(dtype == 'bf16')} -DTRANS_A={transposes[0]} "
+            f"-DTRANS_B={transposes[1]} -DPARTS=0")
+
+
+def row_of(tools, texts, folder, work):
+    form, target, dtype, transposes = work
+    name, _, flops, _, rows, columns, warps, lanes, local = form
+    kernel = "gemm_tile" if name.startswith("portable") else "gemm_matrix"
+    program = Program(os.path.join(texts, kernel + ".cl"), kernel, options_of(form, target, dtype, transposes))
+    shared = 0.375 if kernel == "gemm_tile" else 1
+    kind = amd_kind(lanes, shared) if target in AMD else nvidia_kind(shared)
+    loops, count, path = machine_loops(tools, target, program, kernel, folder, kind)
+    unit = int(kernel == "gemm_tile")
+    loop = max(loops, key=lambda body: sum(i[unit] for i in body))
+    if target in AMD:
+        registers, _, spills, scratch, _ = read_amd(path)[kernel]
+    else:
+        registers, _, spills, scratch, _ = read_nvidia(tools.assemble(target, path, path + ".cubin")[1])[kernel]
+    if spills or scratch:
+        sys.exit(f"{program} for {target} spills")
+    done = sum(i[unit] for i in loop) * flops[dtype]
+    terms = done // (2 * rows * columns // warps) // (3 if name.endswith("3xtf32") else 1)
+    return (f'TX_LOOP("{name}", "{target}", "{dtype}", "{transposes}", {rows}, {columns}, {terms}, {warps}, {lanes}, {registers}, '
+            f'{local}, {done}, {len(loop)}, {sum(i[2] for i in loop):g}, {count - len(loop)})')
+
+
+def main():
+    record = sys.argv[2:] == ["--record"]
+    if len(sys.argv) < 2 or (sys.argv[2:] and not record):
+        sys.exit(__doc__)
+    with tempfile.TemporaryDirectory() as folder:
+        tools = Tools(folder)
+        if not tools.ptxas:
+            skip("no ptxas")
+        if not run(["sh", "-c", f"command -v llvm-objdump-{tools.llvm}"])[1]:
+            skip(f"no llvm-objdump-{tools.llvm}")
+        texts = Programs(sys.argv[1], "nvidia", "gpt2", folder).folder
+        work = [(form, target, dtype, transposes) for form in forms() for target in form[1] for dtype in form[2]
+                for transposes in TRANSPOSES if not (dtype == "tf32" and target == "gfx90a")]
+        rows = sorted(parallel(lambda one: row_of(tools, texts, folder, one), work))
+        versions = tools.versions("sm_90")
+    text = f"""/* SPDX-License-Identifier: Apache-2.0
+ * What tests/opencl/loops.py --record wrote, with {versions}.
+ *
+ *     TX_LOOP(provider, target, type of the operands, transposes, rows and columns of a tile, terms of a round of the inner
+ *             loop, warps, lanes, registers of a lane, bytes of local memory, and of a warp: floating-point operations of the
+ *             units a round, instructions a round, clocks of local memory a round, instructions outside of the loop) */
+/* clang-format off */
+""" + "\n".join(rows) + """
+/* clang-format on */
+#undef TX_LOOP
+"""
+    if record:
+        with open(RECORD, "w") as file:
+            file.write(text)
+        return
+    with open(RECORD) as file:
+        recorded = file.read()
+    if f"with {versions}." not in recorded:
+        skip(f"recorded by other compilers than {versions}")
+    if recorded != text:
+        sys.exit(f"tools/bench/loops.def is not what the kernels are: {sys.argv[0]} {sys.argv[1]} --record\n{text}")
+    print(f"{len(rows)} loops are as recorded")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The model of products on cards that are not here: what has to hold whatever the figures are, and where it says that
+ * the kernels reach what they aim at. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tools/bench/predict.h"
+
+#include <math.h>
+#include <string.h>
+
+static const tx_card *card_of(const char *id)
+{
+    const tx_card *card;
+    for (int i = 0; (card = tx_card_at(i)) != NULL; i++)
+        if (strcmp(card->id, id) == 0)
+            return card;
+    fail_msg("no card %s", id);
+    return NULL;
+}
+
+/* No rate is above the units' own, and what is larger takes longer. */
+static void test_bounds(void **state)
+{
+    (void)state;
+    const tx_card *card;
+    for (int i = 0; (card = tx_card_at(i)) != NULL; i++)
+        for (int type = 0; type < TX_OPERAND_KINDS; type++)
+            for (int transposes = 0; transposes < 4; transposes++) {
+                double before = 0.0;
+                for (int64_t size = 128; size <= 8192; size *= 2) {
+                    const tx_predicted p =
+                        tx_predict_product(card, (tx_operands)type, transposes & 1, transposes & 2, size, size, size);
+                    const double most = fmax(fmax(card->half, card->tf32), fmax(card->simt, card->fp32));
+                    assert_true(p.seconds > before && p.seconds < INFINITY);
+                    assert_true(p.tflops > 0.0 && p.tflops <= 1e-3 * most * card->units * card->ghz);
+                    before = p.seconds;
+                }
+            }
+}
+
+/* Few tiles leave units without work, and few terms leave beginnings uncovered. */
+static void test_small(void **state)
+{
+    (void)state;
+    const tx_card *card = card_of("h200");
+    const tx_predicted large = tx_predict_product(card, TX_IN_BF16, false, false, 8192, 8192, 8192);
+    const tx_predicted tiles = tx_predict_product(card, TX_IN_BF16, false, false, 256, 256, 512);
+    const tx_predicted terms = tx_predict_product(card, TX_IN_BF16, false, false, 8192, 8192, 64);
+    assert_true(tiles.tflops < 0.1 * large.tflops);
+    assert_true(terms.tflops < 0.5 * large.tflops);
+    assert_string_equal(tiles.bound, "waves");
+    const tx_predicted many = tx_predict_product(card, TX_IN_BF16, true, false, 768, 768, 16384);
+    assert_true(many.parts > 1);
+}
+
+/* Products of 8192 cubed come within 5 % of what is aimed at, and fp32 by three products of tf32 is faster where tf32
+ * is more than three times so. */
+static void test_aims(void **state)
+{
+    (void)state;
+    static const char *const reaching[] = {"h200", "a100", "mi300x", "rx7900xtx"};
+    for (size_t i = 0; i < sizeof reaching / sizeof reaching[0]; i++) {
+        const tx_card *card = card_of(reaching[i]);
+        const tx_predicted p = tx_predict_product(card, TX_IN_BF16, false, true, 8192, 8192, 8192);
+        print_message("%s %s: %.0f TFLOP/s of %.0f, bound by %s\n", card->id, p.provider, p.tflops, card->aim, p.bound);
+        assert_true(p.tflops >= 0.95 * card->aim);
+    }
+    assert_string_equal(tx_predict_product(card_of("a100"), TX_IN_FP32, false, false, 8192, 8192, 8192).provider,
+                        "nvidia-mma-3xtf32");
+    assert_string_equal(tx_predict_product(card_of("rtx4090"), TX_IN_FP32, false, false, 8192, 8192, 8192).provider,
+                        "portable-tile-128x128x8");
+    assert_string_equal(tx_predict_product(card_of("a770"), TX_IN_BF16, false, false, 4096, 4096, 4096).bound,
+                        "assumed");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_aims),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The model of products, and txbench predict: products and a training step on cards that are not here. */
+#include "tools/bench/predict.h"
+#include "api/base/message.h"
+#include "api/graph/op.h"
+#include "api/plan/plan.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/training.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Products ------------------------------------------------------------------------------------------------- */
+
+#define ASSUMED 0.5   /* of the peak, where nothing is counted */
+#define MOST_PARTS 16 /* as in backends/opencl/gemm_tile.c */
+#define LEAST_PART 512
+#define WAIT_CLOCKS 1500.0 /* for the first blocks, and for the last results to leave */
+#define COPY_SHARE 0.85    /* of the memory's rate that copies reach; an H200 was measured at 0.89 */
+#define LAUNCH_GAP 2e-6    /* seconds from the end of one kernel to the begin of the next, estimated */
+
+typedef struct loop {
+    const char *provider, *target, *type, *transposes;
+    double rows, columns, terms, warps, lanes, registers, local_bytes, done, issued, local, outside;
+} loop;
+
+static const loop loops[] = {
+#define TX_LOOP(...) {__VA_ARGS__},
+#include "tools/bench/loops.def"
+};
+enum { LOOPS = sizeof loops / sizeof loops[0] };
+
+static const tx_card cards[] = {
+#define TX_CARD(id, ...) {#id, __VA_ARGS__},
+#include "tools/bench/cards.def"
+};
+
+const tx_card *tx_card_at(int i)
+{
+    return (size_t)i < sizeof cards / sizeof cards[0] ? &cards[i] : NULL;
+}
+
+static const char *const type_names[] = {"fp32", "tf32", "bf16"};
+
+/* What a unit does a clock: operations of a loop's kind. */
+static double rate_of(const tx_card *card, const loop *l)
+{
+    if (strncmp(l->provider, "portable", 8) == 0)
+        return card->simt;
+    if (strcmp(l->type, "bf16") == 0)
+        return card->half * card->share;
+    return strcmp(l->type, "fp32") == 0 && card->fp32 > 0.0 ? card->fp32 * card->share : card->tf32 * card->share;
+}
+
+typedef struct term {
+    double clocks;
+    const char *name;
+} term;
+
+/* A round of a group that has a unit for itself. */
+static term round_of(const tx_card *card, const loop *l, double operand_bytes)
+{
+    const double loaded = (l->rows + l->columns) * l->terms * operand_bytes;
+    const term all[] = {{l->warps * l->done / rate_of(card, l), "units"},
+                        {l->warps * l->issued / card->issue, "instructions"},
+                        {l->warps * l->local * 128.0 / card->local, "local memory"},
+                        {loaded * card->units * card->ghz / card->cache, "cache"}};
+    term most = all[0];
+    for (size_t i = 1; i < sizeof all / sizeof all[0]; i++)
+        most = all[i].clocks > most.clocks ? all[i] : most;
+    return most;
+}
+
+static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operands operands, double m, double n,
+                                  double k, int64_t parts)
+{
+    const double bytes = operands == TX_IN_BF16 ? 2.0 : 4.0, gigahertz = 1e9 * card->ghz;
+    const double held = fmax(floor(fmin(1024.0 * card->local_kib / (l->local_bytes + 1024.0),
+                                        card->registers / (l->warps * l->lanes * l->registers))),
+                             1.0);
+    const double part = ceil(ceil(k / (double)parts) / l->terms), tiles = ceil(m / l->rows) * ceil(n / l->columns);
+    const double waves = ceil(tiles * (double)parts / card->units);
+    const term one = round_of(card, l, bytes);
+    const double inside = part * one.clocks, beside = l->warps * l->outside / card->issue + WAIT_CLOCKS;
+    const double compute = waves * (inside + beside / fmin(held, waves)) / gigahertz;
+    const double through = ((m * k + k * n) * bytes + m * n * bytes) / (1e9 * COPY_SHARE * card->memory);
+    const double join = parts > 1 ? 8.0 * (double)parts * m * n / (1e9 * COPY_SHARE * card->memory) + LAUNCH_GAP : 0.0;
+    tx_predicted p = {fmax(compute, through) + join, 0.0, l->provider, one.name, parts};
+    const double used = tiles * (double)parts / (waves * card->units);
+    if (through > compute)
+        p.bound = "memory";
+    else if (join > 0.3 * p.seconds)
+        p.bound = "parts";
+    else if (used < 0.75)
+        p.bound = "waves";
+    else if (beside / fmin(held, waves) > 0.3 * inside)
+        p.bound = "beginnings";
+    p.tflops = 2e-12 * m * n * k / p.seconds;
+    return p;
+}
+
+tx_predicted tx_predict_product(const tx_card *card, tx_operands operands, bool trans_a, bool trans_b, int64_t m,
+                                int64_t n, int64_t k)
+{
+    const double flops = 2.0 * (double)m * (double)n * (double)k, simt = 1e9 * card->ghz * card->units * card->simt;
+    const double assumed = flops / (ASSUMED * simt);
+    const char transposes[] = {trans_a ? '1' : '0', trans_b && !trans_a ? '1' : '0',
+                               '\0'}; /* both: as the first alone */
+    tx_predicted best = {INFINITY, 0.0, "not counted", "assumed", 1};
+    for (int type = operands; type >= 0 && !(best.seconds < INFINITY); type = type == TX_IN_FP32 ? -1 : TX_IN_FP32)
+        for (int i = 0; i < LOOPS; i++)
+            for (int64_t parts = 1; parts <= MOST_PARTS && (parts == 1 || parts * LEAST_PART <= k); parts++) {
+                if (strcmp(loops[i].target, card->target) != 0 || strcmp(loops[i].type, type_names[type]) != 0 ||
+                    strcmp(loops[i].transposes, transposes) != 0)
+                    continue;
+                const tx_predicted p =
+                    predict_parts(card, &loops[i], (tx_operands)operands, (double)m, (double)n, (double)k, parts);
+                best = p.seconds < best.seconds ? p : best;
+            }
+    if (!(best.seconds < INFINITY))
+        best = (tx_predicted){assumed, 1e-12 * flops / assumed, "not counted", "assumed", 1};
+    return best;
+}
+
+/* ---- A training step ------------------------------------------------------------------------------------------ */
+
+/* Attention's operations by other units: multiply-adds are 0.75 to 0.83 of its instructions, and half of these wait. */
+#define ATTENTION_SHARE 0.4
+#define HOST_LAUNCH 4.6e-6 /* seconds of the host, measured with NVIDIA's driver */
+
+/* X(NAME, member of the JSON) */
+#define KIND_MAP(X)           \
+    X(PRODUCTS, "products")   \
+    X(ATTENTION, "attention") \
+    X(OTHERS, "others")       \
+    X(UPDATE, "update")       \
+    X(GAPS, "gaps")
+
+enum kind {
+#define X(name, word) name,
+    KIND_MAP(X)
+#undef X
+        KINDS
+};
+
+static const char *const kind_names[] = {
+#define X(name, word) word "_ms",
+    KIND_MAP(X)
+#undef X
+};
+
+typedef struct step {
+    double seconds[KINDS], launches, flops;
+} step;
+
+static void add_command(const tx_card *card, tx_operands operands, const tx_command *c, bool updates, step *s)
+{
+    double flops, bytes;
+    tx_op_work(c, &flops, &bytes);
+    s->launches++;
+    s->seconds[GAPS] += LAUNCH_GAP;
+    if (c->op == TX_OP_MATMUL) {
+        const int64_t n = c->out[0].shape.dim[c->out[0].shape.rank - 1], m = tx_operand_count(&c->out[0]) / n;
+        const int64_t k = (int64_t)(flops / (2.0 * (double)(m * n)) + 0.5);
+        const tx_operands from = c->in[0].dtype == TX_F32 && operands == TX_IN_BF16 ? TX_IN_FP32 : operands;
+        s->seconds[PRODUCTS] += tx_predict_product(card, from, c->attrs.trans_a, c->attrs.trans_b, m, n, k).seconds;
+        s->flops += flops;
+    } else if (c->op == TX_OP_ATTENTION || c->op == TX_OP_ATTENTION_GRAD) {
+        s->seconds[ATTENTION] += flops / (1e9 * ATTENTION_SHARE * card->ghz * card->units * card->simt);
+        s->flops += flops;
+    } else {
+        s->seconds[updates ? UPDATE : OTHERS] += bytes / (1e9 * COPY_SHARE * card->memory);
+    }
+}
+
+static step predict_step(const tx_card *card, tx_operands operands, const tx_trainer *trainer)
+{
+    step s = {.launches = 0.0};
+    for (int32_t which = 0; which < TX_TRAINER_PLANS; which++) {
+        int64_t runs;
+        const tx_plan *plan = tx_trainer_plan(trainer, which, &runs);
+        for (int32_t i = 0; i < tx_plan_length(plan); i++)
+            add_command(card, operands, &plan->commands[i], which == TX_TRAINER_UPDATE, &s);
+    }
+    return s;
+}
+
+static double device_seconds(const step *s)
+{
+    double seconds = 0.0;
+    for (int kind = 0; kind < KINDS; kind++)
+        seconds += s->seconds[kind];
+    return seconds;
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------------ */
+
+typedef struct settings {
+    const char *config, *card, *device;
+    int64_t batch, block, size, threads;
+    bool json;
+} settings;
+
+static const tx_option options[] = {
+    TX_BENCH_MODEL(AT),
+    TX_BENCH_BATCH(AT),
+    {TX_OPTION_TEXT, "card", AT(card), .choices = "NAME",
+     .help = "of cards.def: h200, a100, mi300x, ...; all where it is not given"},
+    {TX_OPTION_INTEGER, "size", AT(size), 1, 1 << 24, "N", "of square products"},
+    TX_BENCH_DEVICE(AT),
+    TX_BENCH_JSON(AT),
+};
+
+static const settings defaults = {.config = "gpt2", .device = "cpu", .batch = 16, .block = 1024, .size = 4096};
+
+static void add_products(const settings *set, const tx_card *card, tx_json *all)
+{
+    for (int operands = 0; operands < TX_OPERAND_KINDS; operands++)
+        for (int transposes = 0; transposes < 3 && (operands != TX_IN_TF32 || card->tf32 > 0.0); transposes++) {
+            const tx_predicted p = tx_predict_product(card, (tx_operands)operands, transposes == 2, transposes == 1,
+                                                      set->size, set->size, set->size);
+            tx_json *one = tx_json_object();
+            tx_json_set_string(one, "card", card->id);
+            tx_json_set_string(one, "type", type_names[operands]);
+            tx_json_set_string(one, "transposes", transposes == 2 ? "TN" : transposes ? "NT" : "NN");
+            tx_json_set_string(one, "provider", p.provider);
+            tx_json_set_number(one, "tflops", p.tflops);
+            if (operands == TX_IN_BF16)
+                tx_json_set_number(one, "aim", card->aim);
+            tx_json_set_string(one, "bound", p.bound);
+            tx_json_append(all, one);
+        }
+}
+
+static void add_step(const settings *set, const tx_card *card, tx_operands operands, const tx_trainer *trainer,
+                     tx_json *all)
+{
+    const step s = predict_step(card, operands, trainer);
+    const double device = device_seconds(&s), host = s.launches * HOST_LAUNCH, seconds = fmax(device, host);
+    tx_json *one = tx_json_object();
+    tx_json_set_string(one, "card", card->id);
+    tx_json_set_string(one, "type", type_names[operands]);
+    for (int kind = 0; kind < KINDS; kind++)
+        tx_json_set_number(one, kind_names[kind], 1e3 * s.seconds[kind]);
+    tx_json_set_number(one, "host_ms", 1e3 * host);
+    tx_json_set_number(one, "step_ms", 1e3 * seconds);
+    tx_json_set_number(one, "tokens_per_second", (double)(set->batch * set->block) / seconds);
+    tx_json_set_number(one, "others", operands == TX_IN_BF16 ? card->others : 0.0);
+    tx_json_append(all, one);
+}
+
+/* The plans of a training in this precision. */
+static tx_status predict_steps(const settings *set, const tx_config *config, tx_dtype autocast, tx_json *all)
+{
+    const tx_engine_options engine = {.size = sizeof engine, .device = "cpu"};
+    tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
+    tx_bench_training training;
+    trainer.autocast = autocast;
+    TX_TRY(tx_bench_training_open(&engine, config, &trainer, &training));
+    const tx_card *card;
+    for (int i = 0; (card = tx_card_at(i)) != NULL; i++) {
+        if (set->card && strcmp(set->card, card->id) != 0)
+            continue;
+        if (autocast == TX_BF16)
+            add_step(set, card, TX_IN_BF16, training.trainer, all);
+        else
+            add_step(set, card, TX_IN_FP32, training.trainer, all);
+        if (autocast != TX_BF16 && card->tf32 > 0.0)
+            add_step(set, card, TX_IN_TF32, training.trainer, all);
+    }
+    tx_bench_training_close(&training);
+    return TX_OK;
+}
+
+static tx_status check_card(const char *id)
+{
+    char known[256] = "";
+    const tx_card *card;
+    for (int i = 0; (card = tx_card_at(i)) != NULL; i++) {
+        if (!id || strcmp(id, card->id) == 0)
+            return TX_OK;
+        tx_list_add(known, sizeof known, ", ", "%s", card->id);
+    }
+    return tx_fail(TX_INVALID, "--card: \"%s\" is none of %s", id, known);
+}
+
+static tx_status run(const void *settings_, char *const *argv)
+{
+    const settings *set = settings_;
+    tx_config *config = NULL;
+    const tx_card *card;
+    (void)argv;
+    TX_TRY(check_card(set->card));
+    tx_json *products = tx_json_array(), *steps = tx_json_array();
+    for (int i = 0; (card = tx_card_at(i)) != NULL; i++)
+        if (!set->card || strcmp(set->card, card->id) == 0)
+            add_products(set, card, products);
+    tx_status status = tx_bench_config(set->config, set->block, &config);
+    if (!status)
+        status = predict_steps(set, config, TX_F32, steps);
+    if (!status)
+        status = predict_steps(set, config, TX_BF16, steps);
+    tx_config_free(config);
+    if (status) {
+        tx_json_free(products);
+        tx_json_free(steps);
+        return status;
+    }
+    tx_json *all = tx_bench_figures(&tx_bench_predict.program, set);
+    tx_json_set_string(all, "measured", "nothing: a model, from counted instructions and what is said of cards");
+    tx_json_set(all, "products", products);
+    tx_json_set(all, "steps", steps);
+    return tx_bench_print(all, set->json, NULL);
+}
+
+TX_BENCH_COMMAND(
+    predict, "",
+    "Predicts products and training steps on cards that are not here, from instructions counted in machine "
+    "code and what is\nsaid of the cards (tools/bench/predict.h has the model). Nothing is measured, and "
+    "no kernel should be expected to be\nfaster. `bound` names what takes longest; `others` are tokens/s "
+    "of llm.c on that card, 0 where none are known.");
