@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * In the place of the instructions of kernels/matrix_mma.cl and matrix_amd.cl: the same in OpenCL C, as the PTX manual and AMD's
+ * In the place of the instructions of kernels/matrix_mma.cl, matrix_mma_tile.cl and matrix_amd.cl: the same in OpenCL C, as the PTX manual and AMD's
  * matrix instruction calculator describe them. Lanes show each other what they hold in local memory, SHOWN words each. */
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #undef EMULATED
@@ -32,6 +32,11 @@ static void copy_close(void)
 }
 
 static void copy_wait(void)
+{
+}
+
+/* Of matrix_mma_tile.cl. */
+static void copy_wait_oldest(void)
 {
 }
 

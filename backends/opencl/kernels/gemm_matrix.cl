@@ -46,6 +46,7 @@ typedef TX_CAT(Y, _t) y_t;
  *   copies_end            and is there */
 #if ATOM == MMA
 #include "matrix_mma.cl"
+#include "matrix_mma_tile.cl"
 #else
 #include "matrix_amd.cl"
 #endif

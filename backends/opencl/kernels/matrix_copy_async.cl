@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Blocks of operands on their way to local memory without passing registers, as many at a time as there are stages but one: local
  * memory has them as global memory has, lines of terms (along) or terms of lines (across). The atom says where an element lies
- * (along_at, across_at), and gives copy_begin, copy_close and copy_wait. */
+ * (along_at, across_at), and gives copy_begin, copy_close and copy_wait_oldest. */
 
 typedef int moving; /* nothing that a work-item has to remember */
 
@@ -29,5 +29,5 @@ static void copies_close(void)
 /* This work-item's share of the oldest block is there. */
 static void copies_end(const moving *a, __local ab_t *block_a, const moving *b, __local ab_t *block_b, int item)
 {
-    copy_wait();
+    copy_wait_oldest();
 }
