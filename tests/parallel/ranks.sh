@@ -4,6 +4,7 @@
 . "${0%/*}/../program.sh"
 [ "$device" = mixed ] && device=opencl && mixed=yes || mixed=no
 need_device
+export TX_GEMM_TUNE=0 # runs are held against each other to the bit, and what measuring chooses differs with what else the machine does
 command -v "$launcher" > /dev/null || { echo "skipped: no $launcher"; exit 77; }
 
 i=0
