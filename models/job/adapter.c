@@ -167,7 +167,7 @@ void tx_job_note_adapter(const tx_job *j)
 tx_status tx_job_load_adapter(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
-    TX_TRY(tx_weights_digest(in->model_folder, in->base_digest));
+    TX_TRY(tx_job_load_frozen(j, in->config, in->model_folder, in->base_digest));
     return in->adapter_folder ? tx_job_load(j, in->adapter_folder)
                               : tx_lora_init(j->model, in->config, (uint64_t)j->set.seed);
 }
