@@ -199,6 +199,8 @@ static tx_status prepare(tx_job *j)
         status = tx_job_open_device(j);
     if (!status)
         status = tx_job_compile_to_fit(j);
+    if (!status)
+        status = tx_job_agree_on_kernels(j);
     if (!status) {
         tx_job_note_adapter(j);
         tx_job_note_shares(j);

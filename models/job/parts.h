@@ -8,6 +8,7 @@
  *   ranks.c     where each rank runs and which rows it does; agree.c: what all must have in common
  *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them; advice.c: what
  *               would take less; checkpointing.c: what is computed again so that there is
+ *   kernels.c   which kernels ranks on devices alike compute by
  *   best.c      the best weights at the end
  *   results.c   the output folder, and what is left there
  *   listen.c    what is told to whom
@@ -176,6 +177,12 @@ tx_status tx_job_compile_to_fit(tx_job *job);
 /* What the run's plans would take by its options as they are now, with so many bytes of scratch, without compiling them
  * for good. All ranks call it. TX_MEMORY: a device of one of them has no room for a tensor. */
 tx_status tx_job_forecast_fit(tx_job *job, int64_t scratch, tx_fit *fit);
+
+/* ---- kernels.c ------------------------------------------------------------------------------------------ */
+
+/* Of many ranks: gives those on devices alike the same choices of kernels, and compiles the plans anew where some had
+ * others. All ranks call it, once the plans are compiled. */
+tx_status tx_job_agree_on_kernels(tx_job *job);
 
 /* ---- advice.c ------------------------------------------------------------------------------------------- */
 
