@@ -4,7 +4,6 @@
 
 #include "api/base/file.h"
 #include "api/base/json.h"
-#include "models/files/data_file.h"
 #include "models/files/folder.h"
 
 #include <inttypes.h>
@@ -219,32 +218,6 @@ bool tx_weights_of_teacher(const char *param)
 const char *tx_weights_path(const tx_weights *weights)
 {
     return weights->path;
-}
-
-static tx_status add_files(const tx_weights *w, tx_digest *digest)
-{
-    for (int32_t i = 0; i < w->shards; i++) {
-        tx_data_file file;
-        TX_TRY(tx_data_file_open(tx_st_path(w->shard[i]), &file));
-        tx_data_file_digest(&file, 0, file.size, digest, NULL);
-        tx_data_file_close(&file);
-    }
-    return TX_OK;
-}
-
-tx_status tx_weights_digest(const char *folder, char digest[TX_DIGEST_TEXT])
-{
-    tx_weights *weights;
-    tx_digest *made;
-    TX_TRY(tx_weights_open(folder, &weights));
-    tx_status status = tx_digest_create(&made);
-    if (!status) {
-        status = add_files(weights, made);
-        tx_status finished = tx_digest_finish(made, digest);
-        status = status ? status : finished;
-    }
-    tx_weights_close(weights);
-    return status;
 }
 
 const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t index)

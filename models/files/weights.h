@@ -27,8 +27,6 @@ const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t inde
 /* As tx_st_read_f32. */
 tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t first, int64_t count, float *data);
 const char *tx_weights_path(const tx_weights *weights);
-/* The digest of the files of a folder's weights, one behind the other. */
-tx_status tx_weights_digest(const char *folder, char digest[TX_DIGEST_TEXT]);
 
 /* ---- Into a model -------------------------------------------------------------------------------- */
 
@@ -52,6 +50,7 @@ typedef struct tx_load_options {
     size_t size;               /* sizeof(tx_load_options) */
     bool allow_nonfinite;      /* take NaN and infinities as they are, instead of refusing them */
     const tx_reporter *report; /* learns how far it is; NULL: nobody does */
+    tx_digest *digest;         /* takes all values, as F32 in the order in which they are read; NULL: there is none */
 } tx_load_options;
 
 /* Copies the file's tensors to the parameters by pieces of a few MB, converting F16, BF16 and F64. Missing and

@@ -173,6 +173,8 @@ static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, 
             status = tx_weights_read_f32(w, source[p], at, now, buffer);
             if (!status && !(options && options->allow_nonfinite))
                 status = check_finite(w, source[p], at, now, buffer);
+            if (!status && options && options->digest)
+                status = tx_digest_add(options->digest, buffer, (size_t)now * sizeof *buffer);
             if (!status && model)
                 status = tx_model_write_range(model, TX_PART_WEIGHT, piece->param, piece->first + at, now, buffer);
         }

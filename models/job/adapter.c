@@ -81,10 +81,9 @@ static tx_status check_resumed(const tx_job *j, const tx_lora *made)
 }
 
 /* Target modules as given, else those that peft takes for the architecture. */
-static tx_status settings_of(tx_job *j, tx_lora *lora)
+static tx_status settings_of(const tx_job_settings *set, const tx_config *config, tx_lora *lora)
 {
-    const tx_job_settings *set = &j->set;
-    const tx_architecture *row = j->inputs.config->architecture;
+    const tx_architecture *row = config->architecture;
     const char *targets = set->lora_targets ? set->lora_targets : row->lora_targets;
     const char *saved = set->lora_saved ? set->lora_saved : row->lora_saved;
     if (!targets)
@@ -97,6 +96,15 @@ static tx_status settings_of(tx_job *j, tx_lora *lora)
                       .targets = (char *)(uintptr_t)targets,
                       .saved = (char *)(uintptr_t)saved};
     return TX_OK;
+}
+
+tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config)
+{
+    tx_lora made;
+    TX_TRY(settings_of(set, config, &made));
+    TX_TRY(tx_lora_check(&made, config));
+    made.stored = set->bf16 || set->dtype ? TX_BF16 : set->fp16 ? TX_F16 : TX_F32;
+    return tx_lora_copy(&made, &config->lora);
 }
 
 tx_status tx_job_choose_adapter(tx_job *j)
@@ -112,7 +120,7 @@ tx_status tx_job_choose_adapter(tx_job *j)
                                    : TX_OK;
     if (!in->model_folder && !j->set.dry_run)
         return tx_fail(TX_INVALID, "--lora_r needs --model_name_or_path: an adapter of which model?");
-    TX_TRY(settings_of(j, &made));
+    TX_TRY(settings_of(&j->set, in->config, &made));
     if (in->checkpoint)
         TX_TRY(check_resumed(j, &made));
     made.base = in->lora ? in->lora->base : (char *)(uintptr_t)j->set.model;
@@ -159,7 +167,7 @@ void tx_job_note_adapter(const tx_job *j)
 tx_status tx_job_load_adapter(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
-    TX_TRY(tx_weights_digest(in->model_folder, in->base_digest));
+    TX_TRY(tx_job_load_frozen(j, in->config, in->model_folder, in->base_digest));
     return in->adapter_folder ? tx_job_load(j, in->adapter_folder)
                               : tx_lora_init(j->model, in->config, (uint64_t)j->set.seed);
 }

@@ -14,8 +14,9 @@
 
 /* Of tx_job_describe's members these decide which data a step reads. "data" and "tokenizer" do too: they are digests,
  * which the options below explain. */
-static const char *const decisive[] = {"block_size",           "global_batch", "data_seed", "train_sampling_strategy",
-                                       "dataloader_drop_last", "base_model",   NULL};
+static const char *const decisive[] = {
+    "block_size",           "global_batch", "data_seed",     "train_sampling_strategy",
+    "dataloader_drop_last", "base_model",   "teacher_model", NULL};
 static const char *const of_data[] = {"train_file",
                                       "dataset_name",
                                       "dataset_config_name",

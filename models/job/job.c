@@ -199,6 +199,8 @@ static tx_status prepare(tx_job *j)
         status = tx_job_open_device(j);
     if (!status)
         status = tx_job_compile_to_fit(j);
+    if (!status)
+        status = tx_job_agree_on_kernels(j);
     if (!status) {
         tx_job_note_adapter(j);
         tx_job_note_shares(j);
@@ -208,18 +210,19 @@ static tx_status prepare(tx_job *j)
 
 static tx_status load_weights(tx_job *j)
 {
-    const char *folder = j->inputs.model_folder;
+    tx_job_inputs *in = &j->inputs;
+    const char *folder = in->model_folder;
     uint64_t hash;
     tx_watch_begin(j->watch, TX_WATCH_LOADING);
     tx_status status = tx_model_allocate(j->model);
     if (!status)
-        status = folder && !j->inputs.config->new_head ? TX_OK : tx_model_init(j->model, (uint64_t)j->set.seed);
-    if (!status && folder)
-        status = tx_job_load_model(j, folder);
-    if (!status && j->inputs.config->lora)
+        status = folder && !in->config->new_head ? TX_OK : tx_model_init(j->model, (uint64_t)j->set.seed);
+    if (!status && in->config->lora)
         status = tx_job_load_adapter(j);
-    if (!status)
-        status = tx_job_load_teacher(j);
+    else if (!status && folder)
+        status = tx_job_load_model(j, folder);
+    if (!status && in->teacher)
+        status = tx_job_load_frozen(j, in->teacher, in->teacher_folder, in->teacher_digest);
     if (!status && j->comm->size > 1)
         status = tx_pace_compare_weights(j->model, j->comm, "do all ranks read the same files?", &hash);
     return status;

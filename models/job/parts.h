@@ -8,6 +8,7 @@
  *   ranks.c     where each rank runs and which rows it does; agree.c: what all must have in common
  *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them; advice.c: what
  *               would take less; checkpointing.c: what is computed again so that there is
+ *   kernels.c   which kernels ranks on devices alike compute by
  *   best.c      the best weights at the end
  *   results.c   the output folder, and what is left there
  *   listen.c    what is told to whom
@@ -34,12 +35,13 @@ typedef struct tx_job_inputs {
     char *model_folder;               /* of the weights; NULL: new ones */
     char *adapter_folder;             /* of an adapter to those that is trained further; NULL: none */
     tx_lora *lora;                    /* what it is; NULL: none. The one that is trained is the configuration's */
-    char base_digest[TX_DIGEST_TEXT]; /* of the weights that are adapted, once they are read */
+    char base_digest[TX_DIGEST_TEXT]; /* of the weights that are adapted, once they are read; empty: none are */
     tx_run_state state;               /* the checkpoint's, or a new one */
     tx_config *config;
-    char *teacher_folder; /* of a model that is learned from; NULL: none */
-    tx_config *teacher;   /* its configuration */
-    char *generation;     /* the text of the model's generation_config.json, which goes along; NULL: none */
+    char *teacher_folder;                /* of a model that is learned from; NULL: none */
+    tx_config *teacher;                  /* its configuration */
+    char teacher_digest[TX_DIGEST_TEXT]; /* of its weights, once they are read; empty: there is none */
+    char *generation; /* the text of the model's generation_config.json, which goes along; NULL: none */
     char *train_path, *validation_path; /* NULL: none */
     const tx_task *task;                /* what the model is trained for */
     const tx_metric *metric;            /* what the best evaluation is best in */
@@ -128,7 +130,7 @@ tx_status tx_job_choose_adapter(tx_job *job);
 void tx_job_note_adapter(const tx_job *job);
 /* Numbers that are trained, of the compiled model. */
 int64_t tx_job_trained_count(const tx_job *job);
-/* Weights of the adapter, from its folder or new ones, when those of the model are there. */
+/* Weights of the model that is adapted, and of the adapter, from its folder or new ones. */
 tx_status tx_job_load_adapter(tx_job *job);
 
 /* ---- data.c --------------------------------------------------------------------------------------------- */
@@ -176,6 +178,12 @@ tx_status tx_job_compile_to_fit(tx_job *job);
  * for good. All ranks call it. TX_MEMORY: a device of one of them has no room for a tensor. */
 tx_status tx_job_forecast_fit(tx_job *job, int64_t scratch, tx_fit *fit);
 
+/* ---- kernels.c ------------------------------------------------------------------------------------------ */
+
+/* Of many ranks: gives those on devices alike the same choices of kernels, and compiles the plans anew where some had
+ * others. All ranks call it, once the plans are compiled. */
+tx_status tx_job_agree_on_kernels(tx_job *job);
+
 /* ---- advice.c ------------------------------------------------------------------------------------------- */
 
 /* Writes which options would make a run fit that does not, with what would then be planned: each is tried by planning.
@@ -199,8 +207,9 @@ tx_status tx_job_check_room(const tx_job *job, const tx_run_options *run);
 /* Loads the weights that the run trains from a folder that it wrote; and those of a model. */
 tx_status tx_job_load(const tx_job *job, const char *folder);
 tx_status tx_job_load_model(const tx_job *job, const char *folder);
-/* And those of the teacher, if there is one. */
-tx_status tx_job_load_teacher(const tx_job *job);
+/* And those of a model that stays as it is, with their digest. */
+tx_status tx_job_load_frozen(const tx_job *job, const tx_config *config, const char *folder,
+                             char digest[TX_DIGEST_TEXT]);
 /* Configuration, weights, tokenizer, training_args.json and what else the model came with: what a checkpoint and the
  * final folder have in common. */
 tx_status tx_job_write_model(const tx_job *job, const char *folder);

@@ -229,6 +229,8 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     if (!status)
         status = tx_json_set_string(json, "base_model", j->inputs.base_digest);
     if (!status)
+        status = tx_json_set_string(json, "teacher_model", j->inputs.teacher_digest);
+    if (!status)
         status = tx_json_set_string(json, "device", tx_engine_device(j->engine)->name);
     if (!status)
         status = tx_json_set_int(json, "block_size", j->inputs.block);
@@ -256,21 +258,24 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
 
 tx_status tx_job_load(const tx_job *j, const char *folder)
 {
-    tx_load_options options = {sizeof options, j->set.allow_nonfinite, &j->report};
+    const tx_load_options options = {sizeof options, j->set.allow_nonfinite, &j->report, NULL};
     return j->inputs.config->lora ? tx_lora_load(j->model, j->inputs.config, folder, &options)
                                   : tx_job_load_model(j, folder);
 }
 
 tx_status tx_job_load_model(const tx_job *j, const char *folder)
 {
-    tx_load_options options = {sizeof options, j->set.allow_nonfinite, &j->report};
+    const tx_load_options options = {sizeof options, j->set.allow_nonfinite, &j->report, NULL};
     return tx_arch_load(j->model, j->inputs.config, folder, &options);
 }
 
-tx_status tx_job_load_teacher(const tx_job *j)
+tx_status tx_job_load_frozen(const tx_job *j, const tx_config *config, const char *folder, char digest[TX_DIGEST_TEXT])
 {
-    tx_load_options options = {sizeof options, j->set.allow_nonfinite, &j->report};
-    return j->inputs.teacher ? tx_arch_load(j->model, j->inputs.teacher, j->inputs.teacher_folder, &options) : TX_OK;
+    tx_load_options options = {sizeof options, j->set.allow_nonfinite, &j->report, NULL};
+    TX_TRY(tx_digest_create(&options.digest));
+    const tx_status status = tx_arch_load(j->model, config, folder, &options);
+    const tx_status finished = tx_digest_finish(options.digest, digest);
+    return status ? status : finished;
 }
 
 /* ---- The run ------------------------------------------------------------------------------------------------------- */

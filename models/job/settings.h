@@ -135,6 +135,8 @@ extern const char tx_job_optimizers[];
 /* clang-format on */
 
 tx_job_settings tx_job_defaults(void);
+/* Gives a configuration the new adapter that the options describe. */
+tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config);
 /* The optimizer with its options. Fails where optim_args has what this one does not know. */
 tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options);
 /* What gradient_checkpointing says (NULL: not given): how, and the limit of auto:BYTES, 0 where it names none. */

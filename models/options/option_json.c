@@ -73,7 +73,7 @@ static tx_status store_scalar(tx_option_values *to, const char *file, const tx_o
     return tx_fail(TX_INVALID, "%s: %s: must be %s", file, option->name, wanted[option->kind]);
 }
 
-/* The choices of an array, with commas between them. */
+/* The choices of an array, with commas between them; of one choice an array of one. */
 static tx_status store_choices(tx_option_values *to, const char *file, const tx_option *option, const tx_json *json)
 {
     char text[256] = "", number[NUMBER_TEXT];
@@ -114,7 +114,7 @@ static tx_status read_member(tx_option_values *to, const char *file, const char 
         return read_foreign(to, file, option, value);
     if (type == TX_JSON_OBJECT && option->choices && strcmp(option->choices, "JSON") == 0)
         return store_json(to, file, option, value);
-    if (type == TX_JSON_ARRAY && option->kind == TX_OPTION_LIST)
+    if (type == TX_JSON_ARRAY && (option->kind == TX_OPTION_LIST || option->kind == TX_OPTION_CHOICE))
         return store_choices(to, file, option, value);
     if (type != TX_JSON_ARRAY || option->kind != TX_OPTION_WORDS)
         return store_scalar(to, file, option, value);

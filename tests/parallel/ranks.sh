@@ -4,6 +4,7 @@
 . "${0%/*}/../program.sh"
 [ "$device" = mixed ] && device=opencl && mixed=yes || mixed=no
 need_device
+export TX_GEMM_TUNE=0 # runs are held against each other to the bit, and what measuring chooses differs with what else the machine does
 command -v "$launcher" > /dev/null || { echo "skipped: no $launcher"; exit 77; }
 
 i=0
@@ -15,14 +16,18 @@ cat > "$work/config.json" << 'EOF'
 {"model_type": "gpt2", "n_layer": 3, "n_head": 2, "n_embd": 32, "n_positions": 32, "vocab_size": 257}
 EOF
 
+# What runs train; a test may have others.
+from="--config_name $work/config.json --train_file $work/text --block_size 32"
+
 # ranks N NAME ARGUMENT...: a run of N ranks into $work/NAME; of mixed ones the first half computes on the cpu
 ranks()
 {
     n=$1
     folder=$work/$2
     shift 2
-    set -- --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 --seed 3 --max_steps 12 \
-        --learning_rate 1e-2 --save_strategy no --logging_strategy no --ddp_overlap no --output_dir "$folder" "$@"
+    # shellcheck disable=SC2086
+    set -- $from --threads 1 --seed 3 --max_steps 12 --learning_rate 1e-2 --save_strategy no --logging_strategy no \
+        --ddp_overlap no --output_dir "$folder" "$@"
     if [ "$mixed" = yes ] && [ "$n" -gt 1 ]; then
         timeout -s KILL 120 "$launcher" -n $((n / 2)) "$bin/txtrain" "$@" --device cpu : -n $((n - n / 2)) \
             "$bin/txtrain" "$@" --device opencl > "$work/out" 2> "$work/err"

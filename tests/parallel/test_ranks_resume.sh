@@ -96,6 +96,19 @@ done
     fail "what is lacking is not told once"
 [ -s "$work/lacks/model.safetensors" ] || fail "no model where its checkpoints could not be written"
 
+# Ranks that find other kernels the fastest, as where one's host is busy, compute by the same, and so does the run that goes on.
+if [ "$device" = opencl ] && [ "$mixed" = no ]; then
+    # shellcheck disable=SC2086
+    set -- $from --threads 1 --seed 3 --max_steps 12 --learning_rate 1e-2 --save_strategy steps --save_steps 6 --bf16 \
+        --logging_strategy no --ddp_overlap no --output_dir "$work/kernels" --device "$device" --per_device_train_batch_size 3
+    "$launcher" -n 1 env TX_GEMM=portable "$bin/txtrain" "$@" : -n 1 env TX_GEMM=x86 "$bin/txtrain" "$@" \
+        > "$work/out" 2> "$work/err" || fail "ranks with other kernels"
+    cp -r "$work/kernels" "$work/on"
+    stop_at 6 on
+    ranks 2 on --per_device_train_batch_size 3 --bf16 --resume_from_checkpoint || fail "ranks with other kernels go on"
+    same kernels on
+fi
+
 # SIGTERM to the launcher, which passes it on: all end after the same step, and go on as if nothing had been.
 rm -rf "$work/signal"
 set -- --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 --seed 3 --max_steps 100000 \

@@ -58,7 +58,8 @@ arguments["accelerator_config"] = AcceleratorConfig().to_dict()
 arguments["report_to"] = []
 arguments["logging_nan_inf_filter"] = True
 assert not complaint(arguments), complaint(arguments)
-arguments.update(report_to="", hub_token="<HUB_TOKEN>", torch_compile=True, greater_is_better=False, metric_for_best_model="loss")
+arguments.update(report_to="", debug=[], hub_token="<HUB_TOKEN>", torch_compile=True, greater_is_better=False,
+                 metric_for_best_model="loss")
 assert not complaint(arguments), complaint(arguments)
 arguments["accelerator_config"]["split_batches"] = True
 arguments["push_to_hub"] = True

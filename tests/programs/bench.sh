@@ -36,6 +36,20 @@ sed -n 's/.*"seconds_per_step": \[\([^]]*\)\], "tokens_per_second": \([0-9.]*\).
          NR == 4 { good = $1 >= 63.9 / most && $1 <= 64.1 / least } END { exit !good }' ||
     fail "train: tokens a second do not fit the seconds"
 outcome 0 "tx tokens_per_second" "$txbench" train --config "$work/config.json" --batch 2 --block 32 --steps 1 --pairs 1
+# Other models, and adapters; beside the peer where Python has it.
+stack='"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "vocab_size": 300'
+echo "{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], $stack}" > "$work/bert.json"
+echo "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], $stack, \"max_position_embeddings\": 64}" > "$work/llama.json"
+peer=none
+HF_HUB_OFFLINE=1 "${TX_PYTHON:-python3}" -c "import torch, transformers, peft" 2> "$work/err" && peer=torch
+for model in bert llama; do
+    for adapter in "" "--lora_r 4 --bf16"; do
+        # shellcheck disable=SC2086
+        bench train --batch 2 --block 16 --steps 1 --pairs 1 $adapter --peer $peer --config "$work/$model.json"
+        [ $peer = none ] || [ "$(count processor_ratio)" -eq 1 ] || fail "train: $model $adapter: no ratio"
+    done
+done
+grep -q '"gradients": [1-9][0-9]\{3\},' "$work/out" || fail "train: an adapter has as many gradients as its model"
 outcome 1 "more than the model's 64 positions" "$txbench" train --config "$work/config.json" --block 65
 outcome 1 "no published model" "$txbench" train --config nothing
 outcome 2 "must be one of" "$txbench" train --peer nobody

@@ -150,11 +150,11 @@ static void test_overlap(void **state)
 static tx_scale_schedule make(int64_t cap, int64_t accumulation, bool bf16)
 {
     const tx_engine_options engine = {.size = sizeof engine, .threads = 1};
-    tx_trainer_options options = tx_bench_trainer_options(4, 256);
     tx_config *config = NULL;
     tx_bench_training training;
     tx_scale_schedule s;
     assert_ok(tx_config_preset("gpt2", &config));
+    tx_trainer_options options = tx_bench_trainer_options(config, 4, 256);
     assert_ok(tx_comm_self()->open(NULL, NULL, &options.comm));
     options.parallel.bucket_bytes = cap;
     assert_ok(tx_bench_training_open(&engine, config, &options, &training));

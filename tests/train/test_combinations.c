@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every precision with every optimizer, with and without gradient checkpointing and accumulation: five steps of a small
- * GPT-2 train, the last two of them once more from what there was after the third give the same bits, and memory is
- * what was foreseen and what was counted, to the byte. In one process, or under a launcher, where the stages of ZeRO
- * take turns.
+ * GPT-2, or of a BERT for masked words, train, the last two of them once more from what there was after the third give
+ * the same bits, and memory is what was foreseen and what was counted, to the byte. In one process, or under a
+ * launcher, where the stages of ZeRO take turns. (tests/parallel/test_ranks_models.sh has the models that txtrain
+ * trains.)
  *
  *     test_combinations DEVICE [pairs]    pairs: so few that any two values meet. Exit status 77: no such device */
 #include "models/train/trainer.h"
@@ -42,13 +43,16 @@ static const struct {
     {"fp32", TX_F32, TX_F32}, {"bf16", TX_BF16, TX_F32}, {"fp16", TX_F16, TX_F32}, {"pure bf16", TX_BF16, TX_BF16}};
 enum { PRECISIONS = sizeof precisions / sizeof precisions[0] };
 
+enum { GPT2, MASKED, MODELS };
+static const char *const models[] = {"GPT-2", "BERT"};
+
 typedef struct combination {
-    int optimizer, precision, checkpointed, accumulation, stage;
+    int model, optimizer, precision, checkpointed, accumulation, stage;
 } combination;
 
 static tx_engine *engine;
 static tx_comm *comm;
-static tx_config *config;
+static tx_config *configs[MODELS];
 
 static tx_trainer_options options_of(const combination *c)
 {
@@ -154,7 +158,7 @@ static tx_status finish(tx_trainer *trainer, tx_model *model, const combination 
 }
 
 /* Planned is foreseen, but for the scratch of kernels, and counted. */
-static tx_status compare_memory(const tx_model *model, const tx_trainer_options *options)
+static tx_status compare_memory(const tx_model *model, const tx_config *config, const tx_trainer_options *options)
 {
     tx_trainer_forecast foreseen;
     tx_memory planned, counted;
@@ -179,12 +183,13 @@ static tx_status run(const combination *c, snapshot *cut, snapshot *end)
 {
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
+    const tx_config *config = configs[c->model];
     const tx_trainer_options options = options_of(c);
     tx_status status = tx_model_create(engine, &model);
     TX_THEN(status, tx_trainer_create(model, config, &options, &trainer));
     TX_THEN(status, tx_model_init(model, cut->count > 0 ? 2 : 1));
     TX_THEN(status, finish(trainer, model, c, cut, end));
-    TX_THEN(status, compare_memory(model, &options));
+    TX_THEN(status, compare_memory(model, config, &options));
     tx_trainer_free(trainer);
     tx_model_free(model);
     return status;
@@ -216,16 +221,18 @@ static bool goes_with(int precision, int optimizer)
 /* Each optimizer with each precision; the others so that any two values of any two meet. */
 static bool is_of_pairs(const combination *c)
 {
-    return c->checkpointed == (c->optimizer + c->precision) % 2 &&
+    return c->model == (c->optimizer + c->precision / 2) % MODELS &&
+           c->checkpointed == (c->optimizer + c->precision) % 2 &&
            (c->accumulation > 1) == (c->optimizer / 2 + c->precision) % 2;
 }
 
 static int check_all(bool pairs)
 {
     int failed = 0, done = 0;
-    for (int i = 0; i < OPTIMIZERS * PRECISIONS * 4; i++) {
-        combination c = {.optimizer = i / 4 / PRECISIONS,
-                         .precision = i / 4 % PRECISIONS,
+    for (int i = 0; i < OPTIMIZERS * PRECISIONS * 4 * MODELS; i++) {
+        combination c = {.model = i / 4 % MODELS,
+                         .optimizer = i / 4 / MODELS / PRECISIONS,
+                         .precision = i / 4 / MODELS % PRECISIONS,
                          .checkpointed = i & 1,
                          .accumulation = i & 2 ? MOST_ACCUMULATION : 1};
         c.stage = comm->size > 1 ? (c.optimizer + c.precision) % 4 : 0;
@@ -235,12 +242,25 @@ static int check_all(bool pairs)
         if (check(&c) == TX_OK)
             continue;
         failed++;
-        printf("FAIL %s, %s%s, %d micro-batches, stage %d: %s\n", precisions[c.precision].name,
+        printf("FAIL %s, %s, %s%s, %d micro-batches, stage %d: %s\n", models[c.model], precisions[c.precision].name,
                optimizers[c.optimizer].name, c.checkpointed ? ", checkpointed" : "", c.accumulation, c.stage,
                tx_error());
     }
     printf("%d of %d combinations passed\n", done - failed, done);
     return failed > 0 || done == 0;
+}
+
+static tx_status make_configs(void)
+{
+    static const char masked[] = "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], \"vocab_size\": "
+                                 "257, \"hidden_size\": 48, "
+                                 "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"intermediate_size\": 96, "
+                                 "\"max_position_embeddings\": 16}";
+    tx_json *json = NULL;
+    TX_TRY(small_config(&configs[GPT2]));
+    configs[GPT2]->width = 48; /* so that some matrices have moments in 8 bits */
+    TX_TRY(tx_json_parse(masked, sizeof masked - 1, "masked", &json));
+    return tx_config_of_json(json, &configs[MASKED]);
 }
 
 int main(int argc, char **argv)
@@ -252,14 +272,14 @@ int main(int argc, char **argv)
         printf("skipped: %s\n", tx_error());
         return 77;
     }
-    TX_THEN(status, small_config(&config));
+    TX_THEN(status, make_configs());
     if (status) {
         printf("FAIL: %s\n", tx_error());
         return 1;
     }
-    config->width = 48; /* so that some matrices have moments in 8 bits */
     const int failed = check_all(argc > 2 && strcmp(argv[2], "pairs") == 0);
-    tx_config_free(config);
+    for (int m = 0; m < MODELS; m++)
+        tx_config_free(configs[m]);
     tx_engine_free(engine);
     tx_comm_close(comm);
     return failed;

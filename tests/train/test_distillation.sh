@@ -61,6 +61,12 @@ if [ -n "$launcher" ]; then
     start=
 fi
 
+# Another teacher under the same name is another run.
+mv "$work/large" "$work/first"
+"$bin/txtrain" --train_file "$work/text" --model_name_or_path "$work/first" --output_dir "$work/large" --block_size 16 \
+    --max_steps 1 --threads 1 > "$work/out" 2> "$work/err" || fail "making another teacher"
+outcome 1 "teacher_model was" run part --resume_from_checkpoint "$work/whole/checkpoint-3" --overwrite_output_dir false
+
 outcome 2 label_smoothing_factor run refused --label_smoothing_factor 0.1
 sed 's/"vocab_size": 257/"vocab_size": 300/' "$work/large/config.json" > "$work/config.json"
 "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --tokenizer_name "$work/large" --output_dir \

@@ -67,7 +67,7 @@ static tx_status train_rank(const settings *set, const tx_config *config, tx_com
 {
     const tx_engine_options engine = {.size = sizeof engine, .threads = tx_ddp_threads(comm->local_size)};
     tx_bench_training t = {0};
-    tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
+    tx_trainer_options trainer = tx_bench_trainer_options(config, set->batch, set->block);
     trainer.comm = comm;
     if (comm->size > TX_DDP_RANKS_MAX)
         return tx_fail(TX_INVALID, "%" PRId32 " ranks; at most %d", comm->size, TX_DDP_RANKS_MAX);

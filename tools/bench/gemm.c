@@ -143,12 +143,14 @@ static bool is_product(tx_op op)
 static tx_status collect(const settings *set, products *list)
 {
     const tx_engine_options host = {.size = sizeof host, .device = "cpu", .threads = (int32_t)set->common.threads};
-    const tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
+    tx_trainer_options trainer;
     tx_config *config = NULL;
     tx_bench_training t = {0};
     tx_status status = tx_bench_config(set->model, set->block, &config);
-    if (!status)
+    if (!status) {
+        trainer = tx_bench_trainer_options(config, set->batch, set->block);
         status = tx_bench_training_open(&host, config, &trainer, &t);
+    }
     int64_t runs;
     const tx_plan *plan = status ? NULL : tx_trainer_plan(t.trainer, TX_TRAINER_TRAIN, &runs);
     const int32_t length = plan ? tx_plan_length(plan) : 0;

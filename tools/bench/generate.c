@@ -64,18 +64,19 @@ static bool count_token(void *context, int64_t row, int32_t id)
     return true;
 }
 
-static tx_status generate(tx_pairs *p, bool peer, double *seconds)
+static tx_status generate(tx_pairs *p, bool peer, tx_peer_time *time)
 {
     bench *b = (bench *)p;
     if (peer)
-        return tx_peer_run(p->peer, p->set->count, seconds);
-    const double begin = tx_now();
+        return tx_peer_run(p->peer, p->set->count, time);
+    const double begin = tx_now(), processor = tx_seconds(CLOCK_PROCESS_CPUTIME_ID);
     const tx_sink sink = {.emit = count_token, .context = b};
     tx_generation how = tx_generation_defaults(-1);
     how.max_new_tokens = p->set->count;
     b->emitted = 0;
     TX_TRY(tx_generator_run(b->generator, b->prompts, p->set->batch, 0, &how, &sink));
-    *seconds = tx_now() - begin;
+    time->clock = tx_now() - begin;
+    time->processor = tx_seconds(CLOCK_PROCESS_CPUTIME_ID) - processor;
     if (b->emitted != p->set->batch * p->set->count)
         return tx_fail(TX_INTERNAL, "generate: %" PRId64 " tokens came", b->emitted);
     return TX_OK;

@@ -50,46 +50,57 @@ static tx_status expect(tx_peer *peer, const char *word, char *rest, size_t size
     return TX_OK;
 }
 
-tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch, int64_t block, int64_t threads,
-                        const char *const method[TX_PEER_METHOD], tx_peer **peer)
+/* What the script is to do, as one JSON text, which the caller frees. */
+static tx_status describe(const tx_config *config, int64_t batch, int64_t block, int64_t threads, const tx_json *method,
+                          char **text)
 {
-    const char *python = getenv("TX_PYTHON");
-    char text[8][24], interpreter[1024], script[4096], word[16];
-    const int64_t value[8] = {
-        config->vocab_size, config->positions, config->width, config->layers, config->heads, batch, block, threads};
-    snprintf(interpreter, sizeof interpreter, "%s", python && *python ? python : "python3");
-    snprintf(word, sizeof word, "%s", task);
-    char *arguments[3 + 8 + TX_PEER_METHOD + 1] = {interpreter, script, word};
-    for (int i = 0; i < 8; i++) {
-        snprintf(text[i], sizeof text[i], "%" PRId64, value[i]);
-        arguments[3 + i] = text[i];
+    tx_json *all = tx_json_object(), *model = NULL;
+    tx_status status = all ? tx_config_json(config, &model) : TX_MEMORY;
+    TX_THEN(status, tx_json_set(all, "model", model));
+    TX_THEN(status, tx_json_set_int(all, "batch", batch));
+    TX_THEN(status, tx_json_set_int(all, "block", block));
+    TX_THEN(status, tx_json_set_int(all, "threads", threads));
+    TX_THEN(status, tx_json_set(all, "method", method ? tx_json_copy(method) : tx_json_object()));
+    if (!status) {
+        *text = tx_json_text(all, TX_JSON_LINE);
+        status = *text ? TX_OK : TX_MEMORY;
     }
-    for (int i = 0; i < TX_PEER_METHOD && method[i]; i++)
-        arguments[11 + i] = (char *)(uintptr_t)method[i]; /* which is read alone */
-    TX_TRY(find_script(script, sizeof script));
-    tx_peer *made = calloc(1, sizeof *made);
-    if (!made)
-        return tx_fail(TX_MEMORY, "peer: out of memory");
-    tx_status status =
-        tx_child_start(arguments, "set TX_PYTHON to a Python that has torch and transformers", &made->child);
-    if (!status)
-        status = expect(made, "ready ", made->name, sizeof made->name);
-    if (status) {
-        tx_peer_stop(made);
-        return status;
-    }
-    *peer = made;
-    return TX_OK;
+    tx_json_free(all);
+    return status;
 }
 
-tx_status tx_peer_run(tx_peer *peer, int64_t steps, double *seconds)
+tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch, int64_t block, int64_t threads,
+                        const tx_json *method, tx_peer **peer)
 {
-    char rest[64], *end;
+    const char *python = getenv("TX_PYTHON");
+    char interpreter[1024], script[4096], word[16];
+    char *text = NULL;
+    TX_TRY(describe(config, batch, block, threads, method, &text));
+    snprintf(interpreter, sizeof interpreter, "%s", python && *python ? python : "python3");
+    snprintf(word, sizeof word, "%s", task);
+    char *arguments[] = {interpreter, script, word, text, NULL};
+    tx_peer *made = calloc(1, sizeof *made);
+    tx_status status = made ? find_script(script, sizeof script) : tx_fail(TX_MEMORY, "peer: out of memory");
+    TX_THEN(status,
+            tx_child_start(arguments, "set TX_PYTHON to a Python that has torch and transformers", &made->child));
+    TX_THEN(status, expect(made, "ready ", made->name, sizeof made->name));
+    free(text);
+    if (status)
+        tx_peer_stop(made);
+    else
+        *peer = made;
+    return status;
+}
+
+tx_status tx_peer_run(tx_peer *peer, int64_t steps, tx_peer_time *time)
+{
+    char rest[64], *end, *last;
     if (fprintf(peer->child.to, "%" PRId64 "\n", steps) < 0 || fflush(peer->child.to))
         return tx_fail(TX_IO, "%s: takes no more commands: %s", SCRIPT, strerror(errno));
     TX_TRY(expect(peer, "seconds ", rest, sizeof rest));
-    *seconds = strtod(rest, &end);
-    return end != rest && *seconds > 0.0 ? TX_OK : tx_fail(TX_FORMAT, "%s: no time in \"%s\"", SCRIPT, rest);
+    time->clock = strtod(rest, &end);
+    time->processor = strtod(end, &last);
+    return last != end && time->clock > 0.0 ? TX_OK : tx_fail(TX_FORMAT, "%s: no times in \"%s\"", SCRIPT, rest);
 }
 
 void tx_peer_stop(tx_peer *peer)
@@ -109,7 +120,7 @@ bool tx_pairs_late(const tx_pairs *pairs, double seconds, double times)
 
 static tx_status measure(const tx_pairs_task *task, tx_pairs *p)
 {
-    double ours, theirs = 0.0;
+    tx_peer_time ours, theirs = {0};
     for (int64_t i = tx_pairs_late(p, 0.0, 1.0) ? 0 : -1; i < p->set->pairs; i++) {
         if (i > 0 && tx_pairs_late(p, 0.0, 1.0))
             break;
@@ -118,11 +129,14 @@ static tx_status measure(const tx_pairs_task *task, tx_pairs *p)
             TX_TRY(task->run(p, true, &theirs));
         if (i < 0)
             continue;
-        p->ours[i] = ours;
-        p->theirs[i] = theirs;
+        p->ours[i] = ours.clock;
+        p->theirs[i] = theirs.clock;
+        p->our_work[i] = ours.processor;
+        p->their_work[i] = theirs.processor;
         p->measured = i + 1;
         if (p->peer_name)
-            fprintf(stderr, "pair %" PRId64 ": %.4f s, peer %.4f s, ratio %.3f\n", i + 1, ours, theirs, theirs / ours);
+            fprintf(stderr, "pair %" PRId64 ": %.4f s, peer %.4f s, ratio %.3f, of processors %.3f\n", i + 1,
+                    ours.clock, theirs.clock, theirs.clock / ours.clock, theirs.processor / ours.processor);
     }
     return TX_OK;
 }
@@ -151,6 +165,7 @@ static tx_status print(const tx_pairs_task *task, const tx_cli *program, tx_pair
         tx_json_set(all, "peer", side(task, p, p->theirs));
         tx_json_set_string(all, "peer_name", p->peer_name);
         tx_json_set_number(all, "ratio", tx_bench_median_ratio(p->theirs, p->ours, p->measured));
+        tx_json_set_number(all, "processor_ratio", tx_bench_median_ratio(p->their_work, p->our_work, p->measured));
     }
     return tx_bench_print(all, p->set->json, NULL);
 }
@@ -179,6 +194,7 @@ tx_status tx_pairs_run(const tx_pairs_task *task, const tx_cli *program, const t
 
 void tx_pairs_close(tx_pairs *pairs)
 {
+    tx_json_free(pairs->method);
     tx_bench_training_close(&pairs->tx);
     tx_config_free(pairs->config);
 }

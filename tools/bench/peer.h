@@ -12,12 +12,16 @@ typedef struct tx_peer tx_peer;
 
 /* Starts tools/bench/peer_torch.py with the interpreter in $TX_PYTHON (python3 where it is not set) and waits until its
  * model is ready. It is to "train" or to "generate", with `batch` rows of `block` tokens. threads 0: all that the
- * process may use. `method`: how it trains, as the script describes it. */
-#define TX_PEER_METHOD 5 /* precision, optimizer, its settings, "true" for checkpointing, micro-batches */
+ * process may use. `method`: how it trains, as the script describes it; or NULL. */
 tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch, int64_t block, int64_t threads,
-                        const char *const method[TX_PEER_METHOD], tx_peer **peer);
+                        const tx_json *method, tx_peer **peer);
+
+/* Seconds by the clock, and of all the processors that the process had. */
+typedef struct tx_peer_time {
+    double clock, processor;
+} tx_peer_time;
 /* Trains for `steps` steps, or generates as many tokens a row, and waits for that. */
-tx_status tx_peer_run(tx_peer *peer, int64_t steps, double *seconds);
+tx_status tx_peer_run(tx_peer *peer, int64_t steps, tx_peer_time *time);
 /* Ends the program. NULL is fine. */
 void tx_peer_stop(tx_peer *peer);
 
@@ -38,26 +42,28 @@ typedef struct tx_pairs {
     tx_config *config;
     tx_bench_training tx; /* at least its engine, model and tokens */
     tx_peer *peer;
-    const char *peer_name;                               /* NULL: there is none */
-    const char *method[TX_PEER_METHOD];                  /* the peer's; of "generate" none */
-    int64_t measured;                                    /* measurements made */
-    double begin;                                        /* when it all began, as tx_now tells */
-    double ours[TX_BENCH_PAIRS], theirs[TX_BENCH_PAIRS]; /* seconds */
+    const char *peer_name;                                       /* NULL: there is none */
+    tx_json *method;                                             /* the peer's; NULL: it has none */
+    int64_t measured;                                            /* measurements made */
+    double begin;                                                /* when it all began, as tx_now tells */
+    double ours[TX_BENCH_PAIRS], theirs[TX_BENCH_PAIRS];         /* seconds */
+    double our_work[TX_BENCH_PAIRS], their_work[TX_BENCH_PAIRS]; /* of processors */
 } tx_pairs;
 
 /* What is measured. */
 typedef struct tx_pairs_task {
-    const char *name;                                              /* "train", as the peer knows it */
-    const char *seconds;                                           /* the key of the seconds */
-    tx_status (*open)(tx_pairs *pairs);                            /* all that TX needs */
-    tx_status (*run)(tx_pairs *pairs, bool peer, double *seconds); /* one measurement */
-    double (*tokens)(const tx_pairs_settings *set);                /* of one measurement */
-    tx_status (*add)(tx_pairs *pairs, tx_json *figures);           /* more figures; or NULL */
+    const char *name;                                                 /* "train", as the peer knows it */
+    const char *seconds;                                              /* the key of the seconds */
+    tx_status (*open)(tx_pairs *pairs);                               /* all that TX needs */
+    tx_status (*run)(tx_pairs *pairs, bool peer, tx_peer_time *time); /* one measurement */
+    double (*tokens)(const tx_pairs_settings *set);                   /* of one measurement */
+    tx_status (*add)(tx_pairs *pairs, tx_json *figures);              /* more figures; or NULL */
 } tx_pairs_task;
 
 /* A run of both to warm up, then measurements in turn, so that what else the machine does meets both alike; each is
- * told on standard error. Then prints device, driver, each side's seconds and tokens a second, and those of TX over the
- * peer's, the median of pairs. `pairs` begins empty, and is to be closed on any outcome. */
+ * told on standard error. Then prints device, driver, each side's seconds and tokens a second, and the median of pairs
+ * of the peer's seconds, and seconds of processors, over those of TX. `pairs` begins empty, and is to be closed on any
+ * outcome. */
 tx_status tx_pairs_run(const tx_pairs_task *task, const tx_cli *program, const tx_pairs_settings *set, tx_pairs *pairs);
 void tx_pairs_close(tx_pairs *pairs);
 /* Whether what takes so many seconds more would end after `times` the time that was given. */

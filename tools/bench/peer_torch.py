@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of `txbench train --peer torch` and `txbench generate --peer torch`: a GPT-2 of transformers with PyTorch.
+"""The peer of `txbench train --peer torch` and `txbench generate --peer torch`: the same model of transformers with PyTorch.
 
-    peer_torch.py train VOCAB POSITIONS WIDTH LAYERS HEADS BATCH BLOCK THREADS PRECISION OPTIM OPTIM_ARGS CHECKPOINTING MICRO
-    peer_torch.py generate VOCAB POSITIONS WIDTH LAYERS HEADS BATCH BLOCK THREADS
+    peer_torch.py train|generate {"model": CONFIG_JSON, "batch": ROWS, "block": TOKENS, "threads": N, "method": METHOD}
 
-Eager, the default SDPA attention, no dropout. train: random tokens, MICRO batches a step, global norm clipped to 1; PRECISION
-fp32, tf32, bf16 or fp16 (autocast); the optimizer that transformers' Trainer has by the name OPTIM; CHECKPOINTING true or false.
-generate: fp32, greedy continuation of random prompts of BLOCK tokens, with key-value caches. Says "ready <versions>"; then takes a number of steps
-(train) or of new tokens (generate) a line on standard input and answers "seconds <time of all of them>".
+Eager, the default SDPA attention, no dropout but an adapter's. train: random tokens and labels, global norm clipped to 1. METHOD: "precision"
+fp32, tf32, bf16 or fp16 (autocast); "optim" and "optim_args": the optimizer that transformers' Trainer has by the name; "checkpointing"; "micro"
+batches a step; "adapter": peft's LoraConfig, beside a model that is stored in what autocast computes in. generate: fp32, greedy continuation of
+random prompts, with key-value caches. Says "ready <versions>"; then takes a number of steps (train) or of new tokens (generate) a line on standard
+input and answers "seconds <time of all of them by the clock> <time of processors>".
 """
+import json
 import os
 import sys
 import time
@@ -30,28 +31,46 @@ def optimizer_of(model, name, args):
     except ValueError:
         sys.exit(f"peer_torch.py: transformers has no optimizer {name}")
     kind, options = transformers.Trainer.get_optimizer_cls_and_kwargs(arguments)
-    return kind(model.parameters(), **options)
+    return kind([p for p in model.parameters() if p.requires_grad], **options)
 
 
-def trainer(model, vocab, batch, block, precision="fp32", optim="adamw_torch", optim_args="", checkpointing="false", micro="1"):
-    model.train()
-    if checkpointing == "true":
-        model.gradient_checkpointing_enable()
+def adapted(model, half, target_modules, modules_to_save, **settings):
+    """With an adapter of peft's, whose own weights are in fp32."""
+    try:
+        import peft
+    except ImportError as error:
+        sys.exit(f"peer_torch.py: {error}; install it for --lora_r")
+    names = target_modules if target_modules == "all-linear" else [name.strip() for name in target_modules.split(",")]
+    saved = [name.strip() for name in modules_to_save.split(",") if name.strip()]
+    return peft.get_peft_model(model.to(half or torch.float32), peft.LoraConfig(target_modules=names, modules_to_save=saved or None,
+                                                                                **settings))
+
+
+def trainer(model, batch, block, method):
+    vocab, micro, precision = model.config.vocab_size, method["micro"], method["precision"]
     if precision == "tf32":
         torch.set_float32_matmul_precision("high")
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
+    of_texts = "SequenceClassification" in type(model).__name__
+    if "adapter" in method:
+        model = adapted(model, half, **method["adapter"])
+    model.train()
+    if method["checkpointing"]:
+        model.gradient_checkpointing_enable()
     scaler = torch.amp.GradScaler("cpu", enabled=precision == "fp16")
-    optimizer = optimizer_of(model, optim, optim_args)
+    optimizer = optimizer_of(model, method["optim"], method["optim_args"])
+    trained = [p for p in model.parameters() if p.requires_grad]
 
     def run(steps):
         for _ in range(steps):
-            for _ in range(int(micro)):
+            for _ in range(micro):
                 tokens = torch.randint(0, vocab, (batch, block))
+                labels = torch.randint(0, model.config.num_labels, (batch,)) if of_texts else tokens
                 with torch.autocast("cpu", dtype=half or torch.bfloat16, enabled=half is not None):
-                    loss = model(input_ids=tokens, labels=tokens, use_cache=False).loss / int(micro)
+                    loss = model(input_ids=tokens, labels=labels, **({} if of_texts else {"use_cache": False})).loss / micro
                 scaler.scale(loss).backward()
             scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad(set_to_none=True)
@@ -59,7 +78,8 @@ def trainer(model, vocab, batch, block, precision="fp32", optim="adamw_torch", o
     return run
 
 
-def generator(model, vocab, batch, block):
+def generator(model, batch, block, _):
+    vocab = model.config.vocab_size
     model.eval()
     model.generation_config.eos_token_id = None
     model.generation_config.pad_token_id = 0
@@ -73,20 +93,18 @@ def generator(model, vocab, batch, block):
 
 
 def main():
-    task = sys.argv[1]
-    vocab, positions, width, layers, heads, batch, block, threads = (int(word) for word in sys.argv[2:10])
-    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    what = json.loads(sys.argv[2])
+    torch.set_num_threads(what["threads"] or len(os.sched_getaffinity(0)))
     torch.manual_seed(1)
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
-        vocab_size=vocab, n_positions=positions, n_embd=width, n_layer=layers, n_head=heads,
-        embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0))
-    run = {"train": trainer, "generate": generator}[task](model, vocab, batch, block, *sys.argv[10:])
+    config = transformers.AutoConfig.for_model(**what["model"])
+    model = getattr(transformers, config.architectures[0])._from_config(config, dtype=torch.float32)
+    run = {"train": trainer, "generate": generator}[sys.argv[1]](model, what["batch"], what["block"], what["method"])
     print(f"ready torch {torch.__version__}, transformers {transformers.__version__}, {torch.get_num_threads()} threads",
           flush=True)
     for line in sys.stdin:
-        begin = time.perf_counter()
+        begin, processor = time.perf_counter(), time.process_time()
         run(int(line))
-        print(f"seconds {time.perf_counter() - begin}", flush=True)
+        print(f"seconds {time.perf_counter() - begin} {time.process_time() - processor}", flush=True)
 
 
 main()

@@ -159,7 +159,7 @@ static tx_status time_step(const settings *set, const tx_config *config, tx_comm
                            tx_scale_schedule *schedule)
 {
     const tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
-    tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
+    tx_trainer_options trainer = tx_bench_trainer_options(config, set->batch, set->block);
     double seconds = 1e-3 * set->step_ms;
     trainer.comm = comm;
     trainer.parallel.bucket_bytes = set->bucket_cap_mb << 20;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench train: how fast a training step is by a method of training, alone, beside another trainer, or beside itself
  * with CLBlast's products. */
+#include "api/base/clock.h"
+#include "models/arch/lora.h"
 #include "models/job/settings.h"
 #include "tools/bench/account.h"
 #include "tools/bench/bench.h"
@@ -25,8 +27,9 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "steps", PAIRS(count), 1, 1 << 20, "N", "steps a measurement"},
     TX_BENCH_MEASUREMENTS(PAIRS),
     {TX_OPTION_CHOICE, "peer", PAIRS(peer), .choices = "none|torch|clblast",
-     .help = "whom to run beside: torch is transformers' GPT-2 by PyTorch with the Python in $TX_PYTHON, by the same "
-             "method; clblast is TX on the same OpenCL device with TX_GEMM=clblast"},
+     .help = "whom to run beside: torch is the same model of transformers by PyTorch with the Python in $TX_PYTHON, by "
+             "the same "
+             "method (adapters by peft); clblast is TX on the same OpenCL device with TX_GEMM=clblast"},
     {TX_OPTION_FLAG, "profile", AT(profile), .help = "also time each operation of a step, and tell what kernels take"},
     TX_BENCH_DEVICE(PAIRS),
     TX_BENCH_JSON(PAIRS),
@@ -36,6 +39,7 @@ static const tx_option options[] = {
     TX_JOB_HALF_ROWS(JOB),
     TX_JOB_TF32_ROW(JOB),
     TX_JOB_OPTIMIZER_ROWS(JOB),
+    TX_JOB_LORA_ROWS(JOB),
 };
 
 /* Of what has no option here, txtrain's defaults. */
@@ -46,7 +50,8 @@ static const settings defaults = {
             .beta2 = 0.999,
             .epsilon = 1e-8,
             .init_scale = 65536,
-            .growth_interval = 2000},
+            .growth_interval = 2000,
+            .lora_alpha = 8},
 };
 
 typedef struct bench {
@@ -63,11 +68,11 @@ static const settings *settings_of(const tx_pairs *p)
 
 /* ---- Both sides ------------------------------------------------------------------------------------------- */
 
-static tx_status make_options(const settings *set, tx_trainer_options *made)
+static tx_status make_options(const tx_config *config, const settings *set, tx_trainer_options *made)
 {
     const tx_job_settings *job = &set->job;
     int64_t limit;
-    *made = tx_bench_trainer_options(set->pairs.batch, set->pairs.block);
+    *made = tx_bench_trainer_options(config, set->pairs.batch, set->pairs.block);
     made->accumulation = job->accumulation;
     made->autocast = job->bf16 ? TX_BF16 : job->fp16 ? TX_F16 : TX_F32;
     made->loss_scale = job->fp16 ? job->init_scale : 0.0;
@@ -90,7 +95,7 @@ static tx_status open_side(const tx_pairs *p, bool profile, tx_bench_training *s
                                       .profile = profile,
                                       .tf32 = set->job.tf32};
     tx_trainer_options trainer;
-    TX_TRY(make_options(set, &trainer));
+    TX_TRY(make_options(p->config, set, &trainer));
     TX_TRY(tx_bench_training_open(&engine, p->config, &trainer, side));
     return tx_bench_training_first(side, first);
 }
@@ -114,10 +119,24 @@ static tx_status open_clblast(bench *b)
     return status;
 }
 
-/* The words by which the peer's script knows the method; `micro` has its number of micro-batches. */
-static tx_status describe_method(const settings *set, char micro[24], const char *words[TX_PEER_METHOD])
+static tx_status set_adapter(const tx_lora *lora, tx_json *method)
 {
-    static char name[48];
+    tx_json *adapter = tx_json_object();
+    tx_status status = adapter ? TX_OK : TX_MEMORY;
+    TX_THEN(status, tx_json_set_int(adapter, "r", lora->rank));
+    TX_THEN(status, tx_json_set_number(adapter, "lora_alpha", lora->alpha));
+    TX_THEN(status, tx_json_set_number(adapter, "lora_dropout", lora->dropout));
+    TX_THEN(status, tx_json_set_string(adapter, "target_modules", lora->targets));
+    TX_THEN(status, tx_json_set_string(adapter, "modules_to_save", lora->saved ? lora->saved : ""));
+    TX_THEN(status, tx_json_set_bool(adapter, "use_dora", lora->dora));
+    TX_THEN(status, tx_json_set_bool(adapter, "use_rslora", lora->rank_stabilised));
+    return tx_json_set(method, "adapter", adapter) ? TX_MEMORY : status;
+}
+
+/* How the peer's script is told the method. */
+static tx_status describe_method(const settings *set, const tx_config *config, tx_json **method)
+{
+    char name[48];
     const tx_job_settings *job = &set->job;
     const char *word = tx_job_optimizers + 1;
     tx_checkpointing how;
@@ -129,36 +148,47 @@ static tx_status describe_method(const settings *set, char micro[24], const char
     for (int32_t i = 0; i < job->optim; i++)
         word = strchr(word, '|') + 1;
     snprintf(name, sizeof name, "%.*s", (int)tx_choice_length(word), word);
-    snprintf(micro, 24, "%" PRId64, job->accumulation);
-    words[0] = job->bf16 ? "bf16" : job->fp16 ? "fp16" : job->tf32 ? "tf32" : "fp32";
-    words[1] = name;
-    words[2] = job->optim_args ? job->optim_args : "";
-    words[3] = how.whole ? "true" : "false";
-    words[4] = micro;
-    return TX_OK;
+    *method = tx_json_object();
+    tx_status status = *method ? TX_OK : TX_MEMORY;
+    TX_THEN(status, tx_json_set_string(*method, "precision",
+                                       job->bf16   ? "bf16"
+                                       : job->fp16 ? "fp16"
+                                       : job->tf32 ? "tf32"
+                                                   : "fp32"));
+    TX_THEN(status, tx_json_set_string(*method, "optim", name));
+    TX_THEN(status, tx_json_set_string(*method, "optim_args", job->optim_args ? job->optim_args : ""));
+    TX_THEN(status, tx_json_set_bool(*method, "checkpointing", how.whole != 0));
+    TX_THEN(status, tx_json_set_int(*method, "micro", job->accumulation));
+    return status || !config->lora ? status : set_adapter(config->lora, *method);
 }
 
 static tx_status open_all(tx_pairs *p)
 {
-    static char micro[24];
     bench *b = (bench *)p;
+    const tx_job_settings *job = &settings_of(p)->job;
+    if (job->lora_rank)
+        TX_TRY(tx_job_make_adapter(job, p->config));
     if (p->set->peer == TX_PEER_TORCH)
-        TX_TRY(describe_method(settings_of(p), micro, p->method));
+        TX_TRY(describe_method(settings_of(p), p->config, &p->method));
     TX_TRY(open_side(p, false, &p->tx, &b->first_step));
     TX_TRY(tx_engine_traffic(p->tx.engine, &b->before));
     return p->set->peer == TX_PEER_CLBLAST ? open_clblast(b) : TX_OK;
 }
 
-/* Seconds a step. */
-static tx_status run_steps(tx_pairs *p, bool peer, double *seconds)
+/* Times of a step. */
+static tx_status run_steps(tx_pairs *p, bool peer, tx_peer_time *time)
 {
     bench *b = (bench *)p;
     const int64_t steps = p->set->count;
-    TX_TRY(peer && p->peer ? tx_peer_run(p->peer, steps, seconds)
-                           : tx_bench_training_run(peer ? &b->clblast : &p->tx, steps, seconds));
+    const double begin = tx_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    TX_TRY(peer && p->peer ? tx_peer_run(p->peer, steps, time)
+                           : tx_bench_training_run(peer ? &b->clblast : &p->tx, steps, &time->clock));
+    if (!peer || !p->peer)
+        time->processor = tx_seconds(CLOCK_PROCESS_CPUTIME_ID) - begin;
     if (!peer && b->after.launches == 0)
         TX_TRY(tx_engine_traffic(p->tx.engine, &b->after));
-    *seconds /= (double)steps;
+    time->clock /= (double)steps;
+    time->processor /= (double)steps;
     return TX_OK;
 }
 
@@ -192,7 +222,9 @@ static tx_status add_figures(tx_pairs *p, tx_json *figures)
      * appendix B). */
     const double token =
         6.0 * (double)tx_arch_param_count(c) + 12.0 * (double)c->layers * (double)c->width * (double)p->set->block;
-    tx_json_set_number(figures, "gflops", 1e-9 * step_tokens(p->set) * token / tx_bench_median(p->ours, p->measured));
+    if (!c->lora)
+        tx_json_set_number(figures, "gflops",
+                           1e-9 * step_tokens(p->set) * token / tx_bench_median(p->ours, p->measured));
     tx_json_set_int(figures, "parameters", tx_arch_param_count(c));
     tx_json_set_number(start, "open_seconds", p->tx.open_seconds);
     tx_json_set_number(start, "compile_seconds", p->tx.compile_seconds);

@@ -5,15 +5,19 @@
 #include "comm/comm.h"
 #include "models/arch/find.h"
 #include "models/task/causal_lm.h"
+#include "models/task/sequence.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 tx_status tx_bench_config(const char *name, int64_t block, tx_config **config)
 {
     TX_TRY(tx_config_find(name, config));
-    TX_TRY(tx_config_override(*config, "resid_pdrop=0,embd_pdrop=0,attn_pdrop=0"));
+    for (const tx_config_key *key = (*config)->architecture->keys; key->name; key++)
+        if (key->kind == TX_KEY_NUMBER && strstr(key->name, "drop"))
+            memcpy((char *)*config + key->offset, &(double){0.0}, sizeof(double));
     if (block <= (*config)->positions)
         return TX_OK;
     return tx_fail(TX_INVALID, "block %" PRId64 " is more than the model's %" PRId64 " positions", block,
@@ -56,11 +60,18 @@ tx_optimizer_options tx_bench_optimizer(void)
     return (tx_optimizer_options){sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f};
 }
 
-tx_trainer_options tx_bench_trainer_options(int64_t batch, int64_t block)
+/* Scores of each token, of the next one or of itself, have labels alike. */
+static const tx_task *task_of(const tx_config *config)
+{
+    return config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION ? &tx_sequence_classification.task
+                                                                         : &tx_causal_lm;
+}
+
+tx_trainer_options tx_bench_trainer_options(const tx_config *config, int64_t batch, int64_t block)
 {
     return (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
-        .task = &tx_causal_lm,
+        .task = task_of(config),
         .batch = batch,
         .block = block,
         .accumulation = 1,
@@ -74,6 +85,10 @@ static tx_status open_training(const tx_engine_options *engine, const tx_trainer
                                tx_bench_training *t)
 {
     TX_TRY(tx_bench_tokens_make(rows, options->block, &t->data));
+    t->memory = malloc((size_t)(rows * tx_task_row_bytes(options->task, options->block)));
+    if (!t->memory)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " rows", rows);
+    t->batch = tx_batch_of(options->task, options->block, rows, t->memory);
     const double begin = tx_now();
     TX_TRY(tx_engine_create(engine, &t->engine));
     const double opened = tx_now();
@@ -106,6 +121,7 @@ void tx_bench_training_close(tx_bench_training *training)
     tx_model_free(training->model);
     tx_engine_free(training->engine);
     free(training->data.tokens);
+    free(training->memory);
     *training = (tx_bench_training){0};
 }
 
@@ -122,17 +138,36 @@ static tx_status take_results(tx_bench_training *t)
                          tx_trainer_steps(t->trainer), t->loss);
 }
 
+/* All rows: random tokens, all of which count, and labels of these or of rows; 0 in other fields. */
+static void fill(tx_bench_training *t, const tx_task *task)
+{
+    const int64_t count = t->data.rows * t->data.block, labels = tx_arch_columns(t->config);
+    tx_bench_tokens_next(t->config->vocab_size, &t->data);
+    for (int32_t f = 0; task->fields[f].name; f++) {
+        const tx_field *field = &task->fields[f];
+        int32_t *values = t->batch.field[f];
+        const bool of_rows = field->width != TX_FIELD_BLOCK, labelled = strcmp(field->name, "labels") == 0;
+        if (strcmp(field->name, "input_ids") == 0 || (labelled && !of_rows))
+            memcpy(values, labelled ? t->data.labels : t->data.tokens, (size_t)count * sizeof *values);
+        else
+            for (int64_t i = 0; i < (of_rows ? t->data.rows : count); i++)
+                values[i] = labelled                                     ? t->data.tokens[i] % (int32_t)labels
+                            : strcmp(field->name, TX_FIELD_LENGTHS) == 0 ? (int32_t)t->data.block
+                                                                         : 0;
+    }
+}
+
 static tx_status step(tx_bench_training *t, bool first)
 {
     const tx_trainer_options *options = tx_trainer_options_of(t->trainer);
-    const int64_t before = options->rows_before * t->data.block;
-    const tx_batch batch = {.rows = options->batch * options->accumulation,
-                            .field = {t->data.tokens + before, t->data.labels + before}};
+    const tx_batch batch = tx_batch_part(options->task, t->data.block, &t->batch, options->rows_before,
+                                         options->batch * options->accumulation);
     tx_pace_news news;
-    tx_bench_tokens_next(t->config->vocab_size, &t->data);
+    fill(t, options->task);
     if (t->pace)
         TX_TRY(tx_pace_begin(t->pace, t->model));
-    TX_TRY(tx_trainer_step(t->trainer, &batch, tx_bench_tokens_counted(&t->data), TX_BENCH_LEARNING_RATE));
+    TX_TRY(tx_trainer_step(t->trainer, &batch, tx_batch_labels(options->task, t->data.block, &t->batch),
+                           TX_BENCH_LEARNING_RATE));
     if (!first)
         TX_TRY(take_results(t));
     return t->pace ? tx_pace_end(t->pace, &news) : TX_OK;

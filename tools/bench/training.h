@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trainer of this process whose steps are measured: random tokens, clip 1; by default one micro-batch, and AdamW
- * without decay. */
+ * A trainer of this process whose steps are measured: random tokens, and labels of whatever the model is for; clip 1;
+ * by default one micro-batch, and AdamW without decay. */
 #ifndef TX_TOOLS_BENCH_TRAINING_H
 #define TX_TOOLS_BENCH_TRAINING_H
 
@@ -28,6 +28,8 @@ typedef struct tx_bench_training {
     tx_trainer *trainer;
     tx_pace *pace; /* of several ranks */
     tx_bench_tokens data;
+    void *memory;                         /* of the batch */
+    tx_batch batch;                       /* of all ranks' rows: the fields of the model's task */
     double loss;                          /* of the last step */
     double open_seconds, compile_seconds; /* until the device was opened; for plans and kernels */
 } tx_bench_training;
@@ -35,8 +37,8 @@ typedef struct tx_bench_training {
 #define TX_BENCH_LEARNING_RATE 5e-5
 #define TX_BENCH_GRAD_NORM 1.0
 tx_optimizer_options tx_bench_optimizer(void);
-/* Options of the trainer. */
-tx_trainer_options tx_bench_trainer_options(int64_t batch, int64_t block);
+/* Options of the trainer: the task is that of the model's head. */
+tx_trainer_options tx_bench_trainer_options(const tx_config *config, int64_t batch, int64_t block);
 
 /* Opens a device and compiles the plans, of all ranks of options->comm alike; tx_model_init is left to the caller,
  * since it takes all memory. Frees itself where it fails. */

@@ -119,7 +119,8 @@ static tx_status compile(const settings *set, const tx_engine_options *engine, t
 {
     TX_TRY(tx_config_find(set->model, config));
     const int64_t positions = (*config)->positions;
-    tx_trainer_options wanted = tx_bench_trainer_options(set->batch, set->block < positions ? set->block : positions);
+    tx_trainer_options wanted =
+        tx_bench_trainer_options(*config, set->batch, set->block < positions ? set->block : positions);
     wanted.eval_batch = set->eval_batch;
     return tx_bench_training_open(engine, *config, &wanted, training);
 }

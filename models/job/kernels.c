@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Ranks on devices alike compute by the same kernels. What each chooses by measuring depends on what else its host
+ * does, and sums round differently from one kernel to the other: without this a run could not go on to the bit, since
+ * the state of a run holds one choice a class of shapes. */
+#include "models/job/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEVICE = 256 }; /* bytes of a record that say which device chose */
+
+/* The line of a text that has the same key as `line`; NULL: none. */
+static const char *find_line(const char *text, const char *line)
+{
+    const size_t key = strcspn(line, "\t\n") + 1;
+    for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
+        if (strncmp(text, line, key) == 0)
+            return text;
+    return NULL;
+}
+
+/* Appends the lines of `from` whose keys `to` has not. */
+static void add_lines(char *to, const char *from)
+{
+    for (; *from; from += strcspn(from, "\n"), from += *from == '\n')
+        if (!find_line(to, from))
+            strncat(to, from, strcspn(from, "\n") + 1);
+}
+
+/* Whether all lines of `own` stand in `all`. */
+static bool holds(const char *all, const char *own)
+{
+    for (; *own; own += strcspn(own, "\n"), own += *own == '\n') {
+        const char *other = find_line(all, own);
+        const size_t length = strcspn(own, "\n");
+        if (!other || strncmp(other, own, length) != 0 || (other[length] && other[length] != '\n'))
+            return false;
+    }
+    return true;
+}
+
+/* The choices of all ranks on devices as this one's; of a class that several have chosen for, the first rank's. The
+ * caller frees. */
+static tx_status collect(const tx_job *j, const char *own, char **all)
+{
+    tx_comm *comm = j->comm;
+    const tx_device_info *device = tx_engine_device(j->engine);
+    float together = (float)strlen(own); /* exact: far below 2^24 */
+    TX_TRY(tx_comm_collect(comm, TX_ALL_REDUCE, &together, 1, TX_F32, 0));
+    const size_t bytes = DEVICE + ((size_t)together + 8) / 4 * 4;
+    char *records = calloc((size_t)comm->size, bytes), *made = calloc((size_t)comm->size, bytes);
+    tx_status status = records && made ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' choices of kernels");
+    if (!status) {
+        char *mine = records + (size_t)comm->rank * bytes;
+        snprintf(mine, DEVICE, "%.80s, %.80s, %.80s", device->platform, device->name, device->driver);
+        snprintf(mine + DEVICE, bytes - DEVICE, "%s%s", own, *own && own[strlen(own) - 1] != '\n' ? "\n" : "");
+        status = tx_comm_share(comm, records, bytes);
+        for (int32_t r = 0; r < comm->size && !status; r++)
+            if (strcmp(records + (size_t)r * bytes, mine) == 0)
+                add_lines(made, records + (size_t)r * bytes + DEVICE);
+    }
+    free(records);
+    if (status)
+        free(made);
+    else
+        *all = made;
+    return status;
+}
+
+tx_status tx_job_agree_on_kernels(tx_job *j)
+{
+    char *own = NULL, *all = NULL;
+    if (j->comm->size == 1)
+        return TX_OK;
+    tx_status status = tx_engine_choices(j->engine, &own);
+    TX_THEN(status, collect(j, own, &all));
+    float differing = !status && !holds(all, own) ? 1.0f : 0.0f;
+    if (!status && *all)
+        status = tx_engine_choose(j->engine, all);
+    TX_THEN(status, tx_comm_collect(j->comm, TX_ALL_REDUCE, &differing, 1, TX_F32, 0));
+    if (!status && differing > 0.0f) /* where that waits for others all have to */
+        status = tx_job_compile(j);
+    free(own);
+    free(all);
+    return status;
+}
