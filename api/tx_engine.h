@@ -111,8 +111,8 @@ tx_status tx_engine_traffic(const tx_engine *engine, tx_traffic *traffic);
 /* What the backend chose by measuring so far (which kernel runs which product), one choice a line; "" where it
  * chooses nothing. For a checkpoint: the same choices, the same bits. The caller frees `*text`. */
 tx_status tx_engine_choices(const tx_engine *engine, char **text);
-/* Makes it choose the same again; call it before the first plan is compiled. A choice that this build or device
- * does not have is TX_UNSUPPORTED, and nothing is changed. */
+/* Makes it choose the same in the plans that are compiled from now on; those that are stay as they are. A choice that
+ * this build or device does not have is TX_UNSUPPORTED, and nothing is changed. */
 tx_status tx_engine_choose(tx_engine *engine, const char *text);
 /* What this and earlier runs found out about the device by measuring, one line each: KEY, a tab, VALUE; "" where
  * nothing is measured. The caller frees `*text`. */
