@@ -116,6 +116,30 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
         tx_emit(graph, &args);
 }
 
+/* Gradients of what is pruned, before the norm sees them; pieces of one whole parameter that keeps no zeros need
+ * nothing. */
+static void mask_gradients(tx_graph *graph)
+{
+    const tx_optimizer *o = graph->model->optimizer;
+    const tx_dtype stored = graph->model->stored;
+    const bool gathers = tx_parallel_gathers(graph->model->parallel); /* as weights_operand */
+    for (int32_t i = 0; i < o->pieces && o->options.keep_zeros; i++) {
+        const tx_optimizer_piece *piece = &o->piece[i];
+        const tx_shape count = TX_SHAPE(piece->count), blocks = TX_SHAPE(piece->count / TX_PARAM_BLOCK);
+        if (piece->form->whole && !tx_optimizer_keeps_zeros(o, &graph->model->param[piece->param].spec))
+            continue;
+        tx_emit_args args = {.op = TX_OP_MASK_GRADIENT, .attrs = plain};
+        tx_tensor *g = tx_tensor_fixed(graph, stored, count, TX_ARENA_GRADIENTS, piece->gradients);
+        args.in[TX_IN(mask_gradient, p)] =
+            tx_tensor_fixed(graph, stored, count, gathers ? TX_ARENA_SHARDS : TX_ARENA_WEIGHTS,
+                            gathers ? piece->gradients : piece->address);
+        args.in[TX_IN(mask_gradient, g)] = args.out[TX_OUT(mask_gradient, g)] = g;
+        args.in[TX_IN(mask_gradient, groups)] = tx_tensor_fixed(graph, TX_U8, blocks, TX_ARENA_STATE, piece->groups);
+        if (graph->status == TX_OK)
+            tx_emit(graph, &args);
+    }
+}
+
 static void add_collective(tx_graph *graph, tx_op op, int32_t bucket, tx_tensor *in, tx_tensor *out)
 {
     tx_emit_args args = {.op = op, .attrs = plain, .in = {in}, .out = {out}};
@@ -158,6 +182,7 @@ static void add_norm(tx_graph *graph)
     for (int32_t i = 0; p && i < p->buckets; i++)
         if (!tx_parallel_keeps_shards(p)) /* else the training plan has waited */
             wait_for_gradients(graph, i);
+    mask_gradients(graph);
     clear_sumsq(graph);
     for (int32_t i = 0; p && i < p->buckets; i++)
         add_sumsq(graph, tx_bucket_gradients(p, &p->bucket[i]), p->bucket[i].owned);
@@ -205,6 +230,10 @@ static tx_status check_options(const tx_optimizer_options *o)
         return tx_fail(TX_INVALID, "optimizer: betas must lie in [0, 1)");
     if (!(o->eps >= 0 && o->momentum >= 0 && o->weight_decay >= 0))
         return tx_fail(TX_INVALID, "optimizer: epsilon, momentum and weight decay must not be negative");
+    if (o->keep_zeros && o->eps == 0 &&
+        (o->kind == TX_ADAMW || o->kind == TX_ADAMW_8BIT || o->kind == TX_ADAMW_ANYPRECISION))
+        return tx_fail(TX_INVALID,
+                       "optimizer: keep_zeros needs an epsilon above 0, since moments that are 0 are divided");
     if (o->nesterov && !(o->momentum > 0))
         return tx_fail(TX_INVALID, "optimizer: nesterov needs a momentum");
     if (o->warmup_init && !o->relative_step)

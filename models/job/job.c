@@ -219,6 +219,8 @@ static tx_status load_weights(tx_job *j)
     if (!status && j->inputs.config->lora)
         status = tx_job_load_adapter(j);
     if (!status)
+        status = tx_job_prune(j);
+    if (!status)
         status = tx_job_load_teacher(j);
     if (!status && j->comm->size > 1)
         status = tx_pace_compare_weights(j->model, j->comm, "do all ranks read the same files?", &hash);
