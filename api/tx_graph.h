@@ -61,6 +61,12 @@ tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpos
  * the first token of each row stands, which is the length of its cache; I32 [B, T]: where each token stands; NULL: 0
  * and on. tokens [B, T] -> [B, T, C]. */
 tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions);
+/* The same, where row `padding` of token_table learns nothing (PyTorch's padding_idx); below 0: all rows learn. */
+tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
+                               tx_tensor *positions);
+/* I32 [B, T] -> [B, T]: the positions of tokens in a row, padding left out, counted from padding + 1 on; padding stands
+ * at `padding` (RoBERTa). */
+tx_tensor *tx_token_positions(tx_tensor *tokens, int32_t padding);
 tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows);
 /* out [rows, C]: row r is the sum of the src rows whose index is r. */
 tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows);

@@ -72,8 +72,9 @@ typedef struct tx_attrs {
     int32_t bucket;  /* of a collective */
     int32_t control; /* a tx_control, or -1 */
     int64_t vocab, rows;
-    int64_t first; /* of a range; of updates the number in its arena of the first weight, which keys random numbers */
-    int32_t step;  /* of a range */
+    int64_t first;   /* of a range; of updates the number in its arena of the first weight, which keys random numbers */
+    int32_t step;    /* of a range */
+    int64_t padding; /* of a table: the row that learns nothing, counted from 1; 0: none */
     float alpha, eps, p, scale;
     tx_rope rope;
     float beta1, beta2, momentum, weight_decay;
