@@ -96,7 +96,7 @@ static inline int64_t tx_norm_part(const tx_attrs *attrs, int64_t row)
 #define TX_ARENA_MAP(X)                                                                                            \
     X(WEIGHTS, WEIGHTS)                                                                                            \
     X(FROZEN, WEIGHTS) /* parameters that never change, in types of their own */                                   \
-    X(SHARDS, WEIGHTS) /* this rank's shards of WEIGHTS, where no rank has all of it */                             \
+    X(SHARDS, WEIGHTS) /* this rank's shards of WEIGHTS, where no rank has all of it */                            \
     X(HALF, COPIES)    /* 16-bit copies of WEIGHTS, in its order */                                                \
     X(GRADIENTS, GRADIENTS)                                                                                        \
     X(OPTIMIZER, OPTIMIZER)                                                                                        \
