@@ -61,6 +61,12 @@ tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpos
  * the first token of each row stands, which is the length of its cache; I32 [B, T]: where each token stands; NULL: 0
  * and on. tokens [B, T] -> [B, T, C]. */
 tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions);
+/* The same, where row `padding` of token_table learns nothing (PyTorch's padding_idx); below 0: all rows learn. */
+tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
+                               tx_tensor *positions);
+/* I32 [B, T] -> [B, T]: the positions of tokens in a row, padding left out, counted from padding + 1 on; padding stands
+ * at `padding` (RoBERTa). */
+tx_tensor *tx_token_positions(tx_tensor *tokens, int32_t padding);
 tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows);
 /* out [rows, C]: row r is the sum of the src rows whose index is r. */
 tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows);
@@ -106,20 +112,25 @@ tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_
 /* Rotary positions (Su et al., RoFormer, 2021), and the ways to reach beyond the length that a model was trained at.
  * Pair i of a head of d elements turns by f (1 - r + r / factor) a position, where f = theta^(-2i/d), in fp32, and r =
  * ramp + ramp_pair i + ramp_frequency f within [0, 1]: all pairs as they are by ramp 0, all slower by ramp 1
- * ("linear"), by the pair's number (YaRN), by its wavelength ("llama3"). Sines and cosines are times `magnitude`. */
+ * ("linear"), by the pair's number (YaRN), by its wavelength ("llama3"). With divisors f is that over divisor[i], each
+ * pair's own ("longrope"; by infinity a pair does not turn). Sines and cosines are times `magnitude`. */
+#define TX_MAX_ROTARY 256
 typedef struct tx_rope {
     float theta, factor;
     float ramp, ramp_pair, ramp_frequency;
     float magnitude;
+    float divisor[TX_MAX_ROTARY / 2]; /* 0: 1 */
 } tx_rope;
-#define TX_ROPE(theta)                      \
-    {                                       \
-        theta, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f \
+#define TX_ROPE(theta)                       \
+    {                                        \
+        theta, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, \
+        {                                    \
+            0                                \
+        }                                    \
     } /* an initializer */
 /* Rotates the first `heads` heads of x [B, T, n * head_size], pairs (i, i + head_size / 2); the rest is copied.
  * head_size is even and at most TX_MAX_ROTARY. Token t of row b stands at positions[b] + t; positions I32 [B], NULL: 0;
  * or at positions[b][t], I32 [B, T]. */
-#define TX_MAX_ROTARY 256
 tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions);
 /* -log softmax(logits)[label] a row: logits [..., V'], labels [...]; columns from `vocab` on are
  * padding. Rows labelled TX_IGNORE_LABEL give 0. */

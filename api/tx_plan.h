@@ -38,6 +38,8 @@ typedef struct tx_optimizer_options {
      * its type. */
     tx_dtype momentum_dtype, variance_dtype, compensation_dtype;
     bool kahan;
+    /* What is pruned stays so: of matrices but tables a weight that is 0 stays 0, and its gradient counts as 0. */
+    bool keep_zeros;
     bool match_rms; /* Muon: its steps are as large as AdamW's, 0.2 sqrt(max(rows, columns)) in place of
                        sqrt(max(1, rows / columns)) */
 } tx_optimizer_options;

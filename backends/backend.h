@@ -72,8 +72,9 @@ typedef struct tx_attrs {
     int32_t bucket;  /* of a collective */
     int32_t control; /* a tx_control, or -1 */
     int64_t vocab, rows;
-    int64_t first; /* of a range; of updates the number in its arena of the first weight, which keys random numbers */
-    int32_t step;  /* of a range */
+    int64_t first;   /* of a range; of updates the number in its arena of the first weight, which keys random numbers */
+    int32_t step;    /* of a range */
+    int64_t padding; /* of a table: the row that learns nothing, counted from 1; 0: none */
     float alpha, eps, p, scale;
     tx_rope rope;
     float beta1, beta2, momentum, weight_decay;
@@ -95,7 +96,7 @@ static inline int64_t tx_norm_part(const tx_attrs *attrs, int64_t row)
 #define TX_ARENA_MAP(X)                                                                                            \
     X(WEIGHTS, WEIGHTS)                                                                                            \
     X(FROZEN, WEIGHTS) /* parameters that never change, in types of their own */                                   \
-    X(SHARDS, WEIGHTS) /* this rank's shards of WEIGHTS, where no rank has all of it */                             \
+    X(SHARDS, WEIGHTS) /* this rank's shards of WEIGHTS, where no rank has all of it */                            \
     X(HALF, COPIES)    /* 16-bit copies of WEIGHTS, in its order */                                                \
     X(GRADIENTS, GRADIENTS)                                                                                        \
     X(OPTIMIZER, OPTIMIZER)                                                                                        \

@@ -34,6 +34,10 @@ static void test_sizes(void **state)
         {"{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"]}", 109483778},
         {"{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"]}", 109514298},
         {"{\"model_type\": \"bert\", \"vocab_size\": 28996}", 108340804}, /* bert-base-cased */
+        {"{\"model_type\": \"roberta\", \"architectures\": [\"RobertaForSequenceClassification\"], "
+         "\"max_position_embeddings\": 514, \"type_vocab_size\": 1}",
+         124647170}, /* roberta-base */
+        {"{\"model_type\": \"roberta\", \"max_position_embeddings\": 514, \"type_vocab_size\": 1}", 124697433},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         tx_config *config;
@@ -50,13 +54,39 @@ static void test_keys(void **state)
         {"{\"model_type\": \"bert\", \"hidden_act\": \"relu\"}", "hidden_act"},
         {"{\"model_type\": \"bert\", \"is_decoder\": true}", "is_decoder"},
         {"{\"model_type\": \"bert\", \"position_embedding_type\": \"relative_key\"}", "position_embedding_type"},
+        {"{\"model_type\": \"roberta\", \"is_decoder\": true}", "is_decoder"},
         {"{\"model_type\": \"bert\", \"problem_type\": \"multi_label_classification\"}", "problem_type"},
     };
     tx_config *config = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_refused(read_text(bad[i][0], &config), TX_UNSUPPORTED, bad[i][1]);
     assert_refused(read_text("{\"model_type\": \"bert\", \"hidden_size\": 770}", &config), TX_FORMAT, "770");
+    assert_refused(read_text("{\"model_type\": \"roberta\", \"pad_token_id\": null}", &config), TX_FORMAT,
+                   "pad_token_id");
+    assert_refused(read_text("{\"model_type\": \"roberta\", \"max_position_embeddings\": 2}", &config), TX_FORMAT,
+                   "pad_token_id");
+    assert_refused(read_text("{\"model_type\": \"bert\", \"pad_token_id\": 30522}", &config), TX_FORMAT, "30522");
     assert_refused(read_text("{\"model_type\": \"bert\", \"id2label\": {}}", &config), TX_FORMAT, "id2label");
+}
+
+/* RoBERTa's positions begin behind the padding's, whatever the keys are changed to, and the file keeps its rows. */
+static void test_positions(void **state)
+{
+    (void)state;
+    char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
+    size_t size;
+    tx_config *config;
+    assert_ok(read_text("{\"model_type\": \"roberta\", \"max_position_embeddings\": 514}", &config));
+    assert_int_equal(config->positions, 512);
+    assert_ok(tx_config_override(config, "max_position_embeddings=66,pad_token_id=3"));
+    assert_int_equal(config->positions, 62);
+    assert_ok(tx_config_write(config, TX_F32, path));
+    assert_ok(tx_file_read(path, 4096, &text, &size));
+    assert_non_null(strstr(text, "\"max_position_embeddings\": 66"));
+    free(text);
+    tx_config_free(config);
+    free(path);
+    remove_scratch(folder);
 }
 
 /* A head of another kind is told apart from what files hold, and written with its labels. */
@@ -311,8 +341,9 @@ static void test_lengths(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_keys),   cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_classifier), cmocka_unit_test(test_masked), cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_keys),       cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_positions), cmocka_unit_test(test_classifier), cmocka_unit_test(test_masked),
+        cmocka_unit_test(test_lengths),
     };
     int32_t index;
     device = argc > 1 ? argv[1] : device;

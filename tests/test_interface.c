@@ -136,6 +136,9 @@ static void movement(void **state)
     REFUSES(tx_embedding(I32(2, 5), F32(9, 4), F32(4, 4), NULL), "positions [4, 4] do not fit tokens [2, 5]");
     REFUSES(tx_gather(F32(9, 4, 2), I32(2)), "gather: input 0 has shape [9, 4, 2], wanted rank 2");
     REFUSES(tx_gather(F32(9, 4), I32(1, 2, 1, 2, 1)), "input 1 has shape [1, 2, 1, 2, 1], wanted a smaller rank");
+    REFUSES(tx_embedding_padded(I32(2, 5), F32(9, 4), 9, NULL, NULL), "padding is row 9 of the table [9, 4]");
+    REFUSES(tx_token_positions(F32(2, 5), 1), "token_positions: input 0 is F32, wanted I32");
+    REFUSES(tx_token_positions(I32(2, 5), -1), "cannot be counted from -1 on");
     REFUSES(tx_scatter_add(I32(3), F32(2, 4), 9), "scatter_add: indices [3] do not fit [2, 4]");
     REFUSES(tx_scatter_add(I32(2), F32(2, 4), 0), "scatter_add: the result has no rows");
     REFUSES(tx_cast(F32(2, 7), TX_I32), "cast: F32 cannot become I32");

@@ -67,16 +67,20 @@ static void test_frequencies(void **state)
         {"{\"rope_theta\": 1e4, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}}",
          {0.400000006, 0.346385747, 0.0224936511, 0.00461912807, 0.00399999972, 0.00126491114, 4.61912787e-05},
          1},
+        {"{\"rope_parameters\": {\"rope_theta\": 1e4, \"rope_type\": \"proportional\", \"factor\": 2.0, "
+         "\"partial_rotary_factor\": 0.5}}",
+         {0.5, 0.432982177, 0.0281170644, 0.00577391032, 0, 0, 0},
+         1},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         tx_rope_config rope = {.theta = 1e4};
         tx_json *json;
         assert_ok(tx_json_parse(known[i].text, strlen(known[i].text), "test", &json));
         assert_ok(tx_rope_read(json, 131072, &rope));
-        const tx_attrs attrs = {.head_size = 128, .rope = tx_rope_of(&rope, 128)};
+        const tx_attrs attrs = {.head_size = 128, .rope = tx_rope_of(&rope, 128, 131072)};
         for (size_t k = 0; k < 7; k++) {
             const double got = (double)tx_rope_frequency(&attrs, pairs[k]), want = known[i].frequency[k];
-            if (!(fabs(got / want - 1) <= 1e-6))
+            if (!(fabs(got - want) <= 1e-6 * want))
                 fail_msg("row %zu, pair %d: %.9g, transformers has %.9g", i, pairs[k], got, want);
         }
         assert_true(fabs((double)attrs.rope.magnitude - known[i].magnitude) <= 1e-6);
@@ -104,6 +108,20 @@ static void test_keys(void **state)
     tx_config_free(config);
     assert_refused(read_text("{\"model_type\": \"llama\", \"hidden_act\": \"gelu\"}", &config), TX_UNSUPPORTED,
                    "hidden_act");
+    assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": "
+                             "[1, 1], \"long_factor\": [1, 2]}}",
+                             &config),
+                   TX_FORMAT, "2 factors, and heads of 128 elements");
+    assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": "
+                             "[1, 1], \"long_factor\": [1]}}",
+                             &config),
+                   TX_FORMAT, "long_factor");
+    assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": "
+                             "[0, 1], \"long_factor\": [1, 2]}}",
+                             &config),
+                   TX_FORMAT, "short_factor");
+    assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"su\"}}", &config),
+                   TX_UNSUPPORTED, "longrope");
     assert_refused(read_text("{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", &config), TX_FORMAT,
                    "num_key_value_heads, 5");
     assert_refused(read_text("{\"model_type\": \"qwen2\", \"layer_types\": [\"sliding_attention\"]}", &config),

@@ -32,11 +32,26 @@ tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpos
     return EMIT(a, .op = TX_OP_MATMUL, .attrs = attrs, .in = {a, b});
 }
 
-tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions)
+tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
+                               tx_tensor *positions)
 {
+    tx_attrs attrs = plain;
+    attrs.padding = padding < 0 ? 0 : padding + 1;
     if (!token_table)
         return NULL;
-    return EMIT(tokens, .op = TX_OP_EMBEDDING, .attrs = plain, .in = {tokens, token_table, position_table, positions});
+    return EMIT(tokens, .op = TX_OP_EMBEDDING, .attrs = attrs, .in = {tokens, token_table, position_table, positions});
+}
+
+tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions)
+{
+    return tx_embedding_padded(tokens, token_table, -1, position_table, positions);
+}
+
+tx_tensor *tx_token_positions(tx_tensor *tokens, int32_t padding)
+{
+    tx_attrs attrs = plain;
+    attrs.first = padding;
+    return EMIT(tokens, .op = TX_OP_TOKEN_POSITIONS, .attrs = attrs, .in = {tokens});
 }
 
 tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows)

@@ -101,11 +101,25 @@ tx_status tx_infer_embedding(const tx_infer *c)
     if (tx_present(&c->in[2]) && (c->in[2].shape.dim[1] != channels || c->in[2].shape.dim[0] < tokens->dim[1]))
         return tx_fail(TX_INVALID, "embedding: positions %s do not fit tokens %s and table %s", TX_TEXT(c->in[2].shape),
                        TX_TEXT(*tokens), TX_TEXT(c->in[1].shape));
+    if (c->attrs->padding > c->in[1].shape.dim[0])
+        return tx_fail(TX_INVALID, "embedding: the padding is row %" PRId64 " of the table %s", c->attrs->padding - 1,
+                       TX_TEXT(c->in[1].shape));
     tx_dtype asked = c->out[0].dtype;
     if (asked != TX_DTYPE_COUNT && asked != TX_F32 && asked != c->in[1].dtype)
         return tx_fail(TX_INVALID, "embedding: a %s table cannot give %s", tx_dtype_name(c->in[1].dtype),
                        tx_dtype_name(asked));
     tx_give(c, 0, asked != TX_DTYPE_COUNT ? asked : TX_F32, TX_SHAPE(tokens->dim[0], tokens->dim[1], channels));
+    return TX_OK;
+}
+
+tx_status tx_infer_token_positions(const tx_infer *c)
+{
+    TX_TRY(tx_want_dtype(c, 0, TX_I32));
+    TX_TRY(tx_want_rank(c, 0, 2));
+    if (c->attrs->first < 0 || c->attrs->first > INT32_MAX - c->in[0].shape.dim[1])
+        return tx_fail(TX_INVALID, "token_positions: rows of %" PRId64 " tokens cannot be counted from %" PRId64 " on",
+                       c->in[0].shape.dim[1], c->attrs->first);
+    tx_give(c, 0, TX_I32, c->in[0].shape);
     return TX_OK;
 }
 

@@ -2,10 +2,10 @@
  * Inference rules of parameter updates: operands are p, g, groups and the states, outputs p and the states. */
 #include "api/graph/infer.h"
 
-/* p and g alike of F32 (ADAMW_ANYPRECISION: or BF16), and group bytes. */
+/* p and g alike of F32 (ADAMW_ANYPRECISION, MASK_GRADIENT: or BF16), and group bytes. */
 static tx_status check_operands(const tx_infer *c, int64_t groups)
 {
-    const bool bf16 = c->op == TX_OP_ADAMW_ANYPRECISION && c->in[0].dtype == TX_BF16;
+    const bool bf16 = (c->op == TX_OP_ADAMW_ANYPRECISION || c->op == TX_OP_MASK_GRADIENT) && c->in[0].dtype == TX_BF16;
     TX_TRY(tx_want_dtype(c, 0, bf16 ? TX_BF16 : TX_F32));
     TX_TRY(tx_want_dtype(c, 1, bf16 ? TX_BF16 : TX_F32));
     TX_TRY(tx_want_shape(c, 1, &c->in[0].shape));
@@ -39,6 +39,14 @@ tx_status tx_infer_update(const tx_infer *c)
         TX_TRY(tx_want_shape(c, i, &c->in[0].shape));
     }
     return give_states(c, tx_op_info_of(c->op)->outputs);
+}
+
+tx_status tx_infer_mask_gradient(const tx_infer *c)
+{
+    TX_TRY(tx_want_rank(c, 0, 1));
+    TX_TRY(check_operands(c, blocks_of(c)));
+    tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
+    return TX_OK;
 }
 
 tx_status tx_infer_update_8bit(const tx_infer *c)

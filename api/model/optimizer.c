@@ -101,6 +101,11 @@ const tx_optimizer_form *tx_optimizer_form_of(const tx_optimizer *optimizer, con
     return &optimizer->form[optimizer->takes && !optimizer->takes(spec)];
 }
 
+bool tx_optimizer_keeps_zeros(const tx_optimizer *optimizer, const tx_param_spec *spec)
+{
+    return optimizer && optimizer->options.keep_zeros && is_hidden_matrix(spec);
+}
+
 bool tx_optimizer_is_whole(tx_optimizer_kind kind)
 {
     return (uint32_t)kind < TX_OPTIMIZER_KINDS &&

@@ -233,9 +233,12 @@ static void grad_embedding(const grad *c)
         tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "embedding: no gradient of positions by the row"));
         return;
     }
-    if (WANT(c, embedding, table).need)
+    if (WANT(c, embedding, table).need) {
+        tx_attrs attrs = c->node->attrs;
+        attrs.rows = IN(c, embedding, table)->shape.dim[0];
         DIN(c, embedding, table) =
-            tx_scatter_add(IN(c, embedding, tokens), c->dout[0], IN(c, embedding, table)->shape.dim[0]);
+            EMIT(c, .op = TX_OP_SCATTER_ADD, .attrs = attrs, .in = {IN(c, embedding, tokens), c->dout[0]});
+    }
     if (of_positions && positions) {
         DIN(c, embedding, position_table) =
             tx_scatter_add(positions, c->dout[0], IN(c, embedding, position_table)->shape.dim[0]);

@@ -220,8 +220,9 @@ static tx_status write_groups(tx_model *model)
             const tx_param_record *r = &model->param[p];
             int64_t first = r->offset % weights->chunk_bytes / block;
             int64_t count = tx_param_blocks(tx_shape_count(&r->spec.shape));
-            if (r->arena == TX_ARENA_WEIGHTS && r->spec.decay && tx_arena_chunk(weights, r->offset) == chunk)
-                memset(bytes + first, 1, (size_t)count);
+            const int group = r->spec.decay | (tx_optimizer_keeps_zeros(model->optimizer, &r->spec) << 1);
+            if (r->arena == TX_ARENA_WEIGHTS && tx_arena_chunk(weights, r->offset) == chunk)
+                memset(bytes + first, group, (size_t)count);
         }
         tx_status status = tx_model_write_at(model, TX_ARENA_STATE, s->offset, bytes, blocks);
         if (status == TX_OK)

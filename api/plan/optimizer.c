@@ -10,19 +10,23 @@ static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 
 /* ---- Nodes ------------------------------------------------------------------------------------- */
 
-/* What a node of a piece reads and writes: a range of the arena, or the parameter. */
-static tx_tensor *operand(tx_graph *graph, const tx_optimizer_piece *piece, tx_arena_id arena, int64_t address)
+static tx_shape shape_of(const tx_graph *graph, const tx_optimizer_piece *piece)
 {
-    const tx_param_spec *spec = &graph->model->param[piece->param].spec;
-    return tx_tensor_fixed(graph, graph->model->stored, piece->form->whole ? spec->logical : TX_SHAPE(piece->count),
-                           arena, address);
+    return piece->form->whole ? graph->model->param[piece->param].spec.logical : TX_SHAPE(piece->count);
 }
 
-/* The weights of a piece: what this rank keeps of them lies as its gradients do. */
-static tx_tensor *weights_operand(tx_graph *graph, const tx_optimizer_piece *piece)
+/* What a node of a piece reads and writes: a range of the arenas, or the parameter. What this rank keeps of weights
+ * that are spread lies as its gradients do. */
+static tx_tensor *weights_of(tx_graph *graph, const tx_optimizer_piece *piece, tx_shape shape)
 {
-    return tx_parallel_gathers(graph->model->parallel) ? operand(graph, piece, TX_ARENA_SHARDS, piece->gradients)
-                                                       : operand(graph, piece, TX_ARENA_WEIGHTS, piece->address);
+    const bool spread = tx_parallel_gathers(graph->model->parallel);
+    return tx_tensor_fixed(graph, graph->model->stored, shape, spread ? TX_ARENA_SHARDS : TX_ARENA_WEIGHTS,
+                           spread ? piece->gradients : piece->address);
+}
+
+static tx_tensor *gradients_of(tx_graph *graph, const tx_optimizer_piece *piece, tx_shape shape)
+{
+    return tx_tensor_fixed(graph, graph->model->stored, shape, TX_ARENA_GRADIENTS, piece->gradients);
 }
 
 /* The operand that a state is. */
@@ -99,8 +103,8 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
     const int64_t blocks = form->whole ? 1 : piece->count / TX_PARAM_BLOCK;
     args.attrs.first = piece->address / tx_model_element(graph->model);
     /* p, g, groups, states and p, states are what all rows of optimizers.def have. */
-    args.in[TX_IN(adamw, p)] = args.out[TX_OUT(adamw, p)] = weights_operand(graph, piece);
-    args.in[TX_IN(adamw, g)] = operand(graph, piece, TX_ARENA_GRADIENTS, piece->gradients);
+    args.in[TX_IN(adamw, p)] = args.out[TX_OUT(adamw, p)] = weights_of(graph, piece, shape_of(graph, piece));
+    args.in[TX_IN(adamw, g)] = gradients_of(graph, piece, shape_of(graph, piece));
     args.in[TX_IN(adamw, groups)] = tx_tensor_fixed(graph, TX_U8, TX_SHAPE(blocks), TX_ARENA_STATE, piece->groups);
     for (int32_t k = 0; k < form->states; k++)
         args.in[TX_IN(adamw, m) + (size_t)k] = args.out[TX_OUT(adamw, m) + (size_t)k] = state_operand(graph, piece, k);
@@ -114,6 +118,25 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
         tx_emit_muon(graph, &args, &graph->model->optimizer->options);
     else if (graph->status == TX_OK)
         tx_emit(graph, &args);
+}
+
+/* Gradients of what is pruned, before the norm sees them; pieces of one whole parameter that keeps no zeros need
+ * nothing. */
+static void mask_gradients(tx_graph *graph)
+{
+    const tx_optimizer *o = graph->model->optimizer;
+    for (int32_t i = 0; i < o->pieces && o->options.keep_zeros; i++) {
+        const tx_optimizer_piece *piece = &o->piece[i];
+        const tx_shape count = TX_SHAPE(piece->count), blocks = TX_SHAPE(piece->count / TX_PARAM_BLOCK);
+        if (piece->form->whole && !tx_optimizer_keeps_zeros(o, &graph->model->param[piece->param].spec))
+            continue;
+        tx_emit_args args = {.op = TX_OP_MASK_GRADIENT, .attrs = plain};
+        args.in[TX_IN(mask_gradient, p)] = weights_of(graph, piece, count);
+        args.in[TX_IN(mask_gradient, g)] = args.out[TX_OUT(mask_gradient, g)] = gradients_of(graph, piece, count);
+        args.in[TX_IN(mask_gradient, groups)] = tx_tensor_fixed(graph, TX_U8, blocks, TX_ARENA_STATE, piece->groups);
+        if (graph->status == TX_OK)
+            tx_emit(graph, &args);
+    }
 }
 
 static void add_collective(tx_graph *graph, tx_op op, int32_t bucket, tx_tensor *in, tx_tensor *out)
@@ -158,6 +181,7 @@ static void add_norm(tx_graph *graph)
     for (int32_t i = 0; p && i < p->buckets; i++)
         if (!tx_parallel_keeps_shards(p)) /* else the training plan has waited */
             wait_for_gradients(graph, i);
+    mask_gradients(graph);
     clear_sumsq(graph);
     for (int32_t i = 0; p && i < p->buckets; i++)
         add_sumsq(graph, tx_bucket_gradients(p, &p->bucket[i]), p->bucket[i].owned);
@@ -205,6 +229,10 @@ static tx_status check_options(const tx_optimizer_options *o)
         return tx_fail(TX_INVALID, "optimizer: betas must lie in [0, 1)");
     if (!(o->eps >= 0 && o->momentum >= 0 && o->weight_decay >= 0))
         return tx_fail(TX_INVALID, "optimizer: epsilon, momentum and weight decay must not be negative");
+    if (o->keep_zeros && o->eps == 0 &&
+        (o->kind == TX_ADAMW || o->kind == TX_ADAMW_8BIT || o->kind == TX_ADAMW_ANYPRECISION))
+        return tx_fail(TX_INVALID,
+                       "optimizer: keep_zeros needs an epsilon above 0, since moments that are 0 are divided");
     if (o->nesterov && !(o->momentum > 0))
         return tx_fail(TX_INVALID, "optimizer: nesterov needs a momentum");
     if (o->warmup_init && !o->relative_step)

@@ -38,6 +38,25 @@ void TX_CPU_NAME(embedding)(const tx_cpu_call *call)
     tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), embedding_rows);
 }
 
+static void token_positions_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t length = tx_shape_last(&call->command->in[0].shape);
+    const int32_t padding = (int32_t)call->command->attrs.first, *tokens = call->in[0];
+    int32_t *y = call->out[0];
+    (void)thread;
+    for (int64_t b = first; b < last; b++) {
+        int32_t position = padding;
+        for (int64_t i = b * length; i < (b + 1) * length; i++)
+            y[i] = tokens[i] == padding ? padding : ++position;
+    }
+}
+
+void TX_CPU_NAME(token_positions)(const tx_cpu_call *call)
+{
+    const tx_shape *tokens = &call->command->in[0].shape;
+    tx_cpu_slices(call, tokens->dim[0], tx_cpu_rows_grain(tokens->dim[1]), token_positions_rows);
+}
+
 static void position_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_shape *shape = &call->command->in[0].shape;
@@ -93,10 +112,11 @@ static void scatter_columns(const tx_cpu_call *call, int64_t first, int64_t last
 {
     const int64_t count = tx_operand_count(&call->command->in[0]);
     const int64_t width = tx_shape_last(&call->command->out[0].shape), rows = call->command->out[0].shape.dim[0];
+    const int64_t padding = call->command->attrs.padding - 1;
     const int32_t *indices = call->in[0];
     (void)thread;
     for (int64_t i = 0; i < count; i++) {
-        if (indices[i] < 0 || indices[i] >= rows)
+        if (indices[i] < 0 || indices[i] >= rows || indices[i] == padding)
             continue;
         const float *x = (const float *)call->in[1] + i * width;
         float *y = (float *)call->out[0] + indices[i] * width;

@@ -32,8 +32,9 @@ static void muon_slice(const tx_cpu_call *call, int64_t first, int64_t last, int
     const uint8_t *groups = call->in[2];
     const float keep = groups[0] & TX_DECAY ? s.keep : 1.0f, rate = s.rate * s.attrs->scale, *restrict x = call->in[1];
     float *restrict p = call->out[0];
+    const bool zeros_stay = groups[0] & TX_KEEPS_ZEROS;
     (void)thread;
-    TX_SIMD for (int64_t i = first; i < last; i++) p[i] = p[i] * keep - rate * x[i];
+    TX_SIMD for (int64_t i = first; i < last; i++) p[i] = zeros_stay && p[i] == 0.0f ? p[i] : p[i] * keep - rate * x[i];
 }
 
 void TX_CPU_NAME(muon)(const tx_cpu_call *call)

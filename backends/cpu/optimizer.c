@@ -30,6 +30,38 @@ void TX_CPU_NAME(clip_norm)(const tx_cpu_call *call)
     adjust_scale(result, finite, call->controls->word[TX_CONTROL_GROWTH_INTERVAL].f32);
 }
 
+/* ---- What is pruned --------------------------------------------------------------------------------- */
+
+static void mask_block(const tx_cpu_call *call, int64_t at, int64_t count)
+{
+    if (call->command->in[0].dtype == TX_BF16) {
+        const uint16_t *restrict p = (const uint16_t *)call->in[0] + at;
+        uint16_t *restrict g = (uint16_t *)call->out[0] + at;
+        TX_SIMD for (int64_t i = 0; i < count; i++) g[i] = p[i] & 0x7FFFu ? g[i] : 0;
+    } else {
+        const float *restrict p = (const float *)call->in[0] + at;
+        float *restrict g = (float *)call->out[0] + at;
+        TX_SIMD for (int64_t i = 0; i < count; i++) g[i] = p[i] == 0.0f ? 0.0f : g[i];
+    }
+}
+
+static void mask_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const uint8_t *groups = call->in[2];
+    const int64_t all = tx_operand_count(&call->command->in[0]);
+    (void)thread;
+    for (int64_t b = first; b < last; b++)
+        if (groups[b] & TX_KEEPS_ZEROS)
+            mask_block(call, b * TX_PARAM_BLOCK,
+                       all - b * TX_PARAM_BLOCK < TX_PARAM_BLOCK ? all - b * TX_PARAM_BLOCK : TX_PARAM_BLOCK);
+}
+
+void TX_CPU_NAME(mask_gradient)(const tx_cpu_call *call)
+{
+    const int64_t blocks = (tx_operand_count(&call->command->in[0]) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+    tx_cpu_slices(call, blocks, TX_CPU_GRAIN / TX_PARAM_BLOCK, mask_blocks);
+}
+
 /* ---- Updates --------------------------------------------------------------------------------------- */
 
 static void sgd_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count)

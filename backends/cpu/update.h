@@ -6,7 +6,9 @@
 
 #include "backends/cpu/simd.h"
 
-#define TX_DECAY 1u /* bit of a group byte */
+/* Bits of a group byte. */
+#define TX_DECAY 1u
+#define TX_KEEPS_ZEROS 2u
 
 /* What is the same for all elements of a step, made in double precision as PyTorch's scalars are. */
 typedef struct tx_step {

@@ -23,6 +23,16 @@ tx_status tx_cl_embedding(tx_cl_builder *b, const tx_command *c)
     return b->status;
 }
 
+tx_status tx_cl_token_positions(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *tokens = &c->in[0].shape;
+    const size_t rows = (size_t)tokens->dim[0];
+    tx_cl_launch(b, "movement", "", "token_positions", 1, &rows, NULL);
+    tx_cl_arg_all(b, c);
+    TX_CL_I32(b, (int32_t)tokens->dim[0], (int32_t)tokens->dim[1], (int32_t)c->attrs.first);
+    return b->status;
+}
+
 tx_status tx_cl_position_grad(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *dy = &c->in[0].shape;
@@ -89,7 +99,7 @@ static tx_operand sort(tx_cl_builder *b, const tx_command *c, int32_t count)
     }
     sort_sources(b, c, "scatter_rows", 1, count);
     TX_CL_OPERANDS(b, &order[now], &sorted);
-    TX_CL_I32(b, count, (int32_t)c->attrs.rows);
+    TX_CL_I32(b, count, (int32_t)c->attrs.rows, (int32_t)c->attrs.padding - 1);
     return sorted;
 }
 

@@ -92,6 +92,16 @@ tx_status tx_cl_lion(tx_cl_builder *b, const tx_command *c)
     return finish_arguments(b);
 }
 
+tx_status tx_cl_mask_gradient(tx_cl_builder *b, const tx_command *c)
+{
+    const int64_t n = tx_operand_count(&c->in[0]);
+    tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d -DP=%s", TX_PARAM_BLOCK, type_of(&c->in[0]));
+    tx_cl_launch_columns(b, &form, "optimizer", "mask_gradient", n, 1);
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2]);
+    TX_CL_I64(b, n);
+    return b->status;
+}
+
 tx_status tx_cl_clip_norm(tx_cl_builder *b, const tx_command *c)
 {
     (void)c;

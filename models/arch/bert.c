@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * BERT (Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019) as Hugging Face stores and computes
- * it, with two heads: BertForMaskedLM and BertForSequenceClassification.
+ * BERT (Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019) and RoBERTa (Liu et al., RoBERTa: A
+ * Robustly Optimized BERT Pretraining Approach, 2019) as Hugging Face stores and computes them, with two heads each:
+ * ForMaskedLM and ForSequenceClassification.
  *
  * Post-norm blocks; learned positions and token types; attention in both directions, keys from a row's length on
  * masked; projections of the form y = x W^T + b with W [out, in]. Files hold query | key | value apart; here they are
- * one parameter, so that they are one product. The decoder of the masked head is the token embedding. */
+ * one parameter, so that they are one product. The decoder of the masked head is the token embedding. The embedding of
+ * padding learns nothing. RoBERTa differs in names, in its heads, and in positions, which leave padding out and begin
+ * behind its id: of max_position_embeddings rows it uses none up to that one. */
 #include "models/arch/bert.h"
 #include "models/arch/labels.h"
 #include "models/arch/stack.h"
@@ -14,17 +17,30 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PREFIX "bert."
-#define EMBEDDINGS PREFIX "embeddings."
-#define WORDS EMBEDDINGS "word_embeddings.weight"
-#define LAYER PREFIX "encoder.layer.%d."
-#define POOLER PREFIX "pooler."
+#define WORDS "embeddings.word_embeddings.weight"
+#define POOLER "pooler."
 #define CLASSIFIER "classifier."
-#define HEAD "cls.predictions."
+#define BERT "bert."
+#define BERT_HEAD "cls.predictions."
+#define ROBERTA "roberta."
+#define ROBERTA_HEAD "lm_head."
+
+/* What the two differ in. */
+typedef struct kind {
+    bool counts_tokens; /* positions count what is no padding, from the padding's id + 1 on */
+    bool drops_first;   /* the classifier's head drops also what it reads */
+    bool exact_gelu;    /* is the activation of the masked head, whatever hidden_act says */
+    const tx_stack_row *masked, *classification;
+    const char *prefix, *head;                   /* of names in files: of the model, of its masked head */
+    const char *const *known, *const *unlike[2]; /* beginnings of names in files that no head has; that the masked
+                                                    head, that the classifier has not. NULL behind the last */
+} kind;
 
 /* The keys of config.json under their own names. */
 typedef struct bert_config {
     tx_config base;
+    const kind *kind;
+    int64_t max_position_embeddings; /* rows of the table of positions; base.positions are those of a text */
     int64_t intermediate_size, type_vocab_size, pad_token_id;
     int32_t hidden_act;
     double layer_norm_eps, initializer_range, hidden_dropout_prob, attention_probs_dropout_prob;
@@ -54,7 +70,7 @@ static const char *const activations[ACT_COUNT] = {[ACT_GELU] = "gelu",
 /* The bounds keep all products of sizes within int64. */
 static const tx_config_key keys[] = {
     {BASE(vocab_size, vocab_size), TX_KEY_INT, .min = 1, .max = 1 << 30},
-    {BASE(max_position_embeddings, positions), TX_KEY_INT, .min = 1, .max = 1 << 24},
+    {KEY(max_position_embeddings), TX_KEY_INT, .min = 1, .max = 1 << 24},
     {BASE(hidden_size, width), TX_KEY_INT, .min = 1, .max = 1 << 20},
     {BASE(num_hidden_layers, layers), TX_KEY_INT, .min = 1, .max = 1 << 12},
     {BASE(num_attention_heads, heads), TX_KEY_INT, .min = 1, .max = 1 << 20},
@@ -80,40 +96,38 @@ static const tx_fixed_key fixed_keys[] = {
 
 static const tx_preset presets[] = {{.name = NULL}};
 
-/* transformers' defaults, which are those of bert-base-uncased. */
-static const bert_config defaults = {
-    .base = {.architecture = &tx_bert_masked_lm,
-             .vocab_size = 30522,
-             .positions = 512,
-             .width = 768,
-             .layers = 12,
-             .heads = 12,
-             .labels = TX_LABELS_DEFAULT,
-             .bos_token_id = -1,
-             .eos_token_id = -1},
-    .intermediate_size = 3072,
-    .type_vocab_size = 2,
-    .hidden_act = ACT_GELU,
-    .layer_norm_eps = 1e-12,
-    .initializer_range = 0.02,
-    .hidden_dropout_prob = 0.1,
-    .attention_probs_dropout_prob = 0.1,
-    .classifier_dropout = NO_DROPOUT_OF_ITS_OWN,
-};
+/* transformers' defaults. */
+#define DEFAULTS(row, differs, vocab, bos, eos, pad)                                                     \
+    .base = {.architecture = &(row),                                                                     \
+             .vocab_size = (vocab),                                                                      \
+             .width = 768,                                                                               \
+             .layers = 12,                                                                               \
+             .heads = 12,                                                                                \
+             .labels = TX_LABELS_DEFAULT,                                                                \
+             .bos_token_id = (bos),                                                                      \
+             .eos_token_id = (eos)},                                                                     \
+    .kind = &(differs), .max_position_embeddings = 512, .intermediate_size = 3072, .type_vocab_size = 2, \
+    .pad_token_id = (pad), .hidden_act = ACT_GELU, .layer_norm_eps = 1e-12, .initializer_range = 0.02,   \
+    .hidden_dropout_prob = 0.1, .attention_probs_dropout_prob = 0.1, .classifier_dropout = NO_DROPOUT_OF_ITS_OWN
+
+static const kind bert, roberta;
+static const bert_config bert_defaults = {DEFAULTS(tx_bert_masked_lm, bert, 30522, -1, -1, 0)};
+static const bert_config roberta_defaults = {DEFAULTS(tx_roberta_masked_lm, roberta, 50265, 0, 2, 1)};
 
 static tx_status read_rest(const tx_json *json, tx_config *config)
 {
     bert_config *c = (bert_config *)config;
-    const char *kind = "absolute";
+    const char *places = "absolute";
     if (tx_json_has(json, "position_embedding_type"))
-        TX_TRY(tx_json_get_string(json, "position_embedding_type", &kind));
-    if (strcmp(kind, "absolute") != 0)
+        TX_TRY(tx_json_get_string(json, "position_embedding_type", &places));
+    if (strcmp(places, "absolute") != 0)
         return tx_fail(TX_UNSUPPORTED,
                        "position_embedding_type: \"%.40s\": positions other than absolute ones are "
                        "not implemented",
-                       kind);
+                       places);
     if (tx_json_has(json, "classifier_dropout"))
         TX_TRY(tx_json_get_number(json, "classifier_dropout", 0, 0.999, &c->classifier_dropout));
+    c->base.positions = c->max_position_embeddings - (c->kind->counts_tokens ? c->pad_token_id + 1 : 0);
     return tx_labels_read(json, config);
 }
 
@@ -124,11 +138,18 @@ static tx_status write_rest(const tx_config *config, tx_json *json)
                          : tx_json_set_number(json, "classifier_dropout", dropout);
 }
 
-static tx_status check(const tx_config *c)
+static tx_status check(const tx_config *config)
 {
-    if (c->width % c->heads != 0)
+    const bert_config *c = bert_of(config);
+    if (config->width % config->heads != 0)
         return tx_fail(TX_INVALID, "hidden_size: %" PRId64 " is not a multiple of num_attention_heads, %" PRId64,
-                       c->width, c->heads);
+                       config->width, config->heads);
+    if (c->pad_token_id >= config->vocab_size)
+        return tx_fail(TX_INVALID, "pad_token_id: %" PRId64 " is not in the vocabulary of %" PRId64, c->pad_token_id,
+                       config->vocab_size);
+    if (c->kind->counts_tokens && (c->pad_token_id < 0 || config->positions < 1))
+        return tx_fail(TX_INVALID, "pad_token_id: positions begin behind it: it must be below "
+                                   "max_position_embeddings - 1, and not null");
     return TX_OK;
 }
 
@@ -138,46 +159,51 @@ static tx_status check(const tx_config *c)
 enum { VOCAB = TX_EXTENT_VOCAB, WIDTH = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_OWN, TYPES, QKV, INNER, LABELS };
 
 /* Names between bars are those of the sections in files. */
-#define ENCODER                                                                                                \
-    {WORDS, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL},                                                           \
-        {EMBEDDINGS "position_embeddings.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL},                 \
-        {EMBEDDINGS "token_type_embeddings.weight", {TYPES, WIDTH}, .draw = TX_DRAW_NORMAL}, NORM(EMBEDDINGS), \
-        LINEAR(LAYER "attention.self.query|key|value.", QKV, WIDTH),                                           \
-        LINEAR(LAYER "attention.output.dense.", WIDTH, WIDTH), NORM(LAYER "attention.output."),                \
-        LINEAR(LAYER "intermediate.dense.", INNER, WIDTH), LINEAR(LAYER "output.dense.", WIDTH, INNER),        \
-        NORM(LAYER "output.")
+#define ENCODER(prefix)                                                                               \
+    {prefix WORDS, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL},                                           \
+        {prefix "embeddings.position_embeddings.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL}, \
+        {prefix "embeddings.token_type_embeddings.weight", {TYPES, WIDTH}, .draw = TX_DRAW_NORMAL},   \
+        NORM(prefix "embeddings.LayerNorm."),                                                         \
+        LINEAR(prefix "encoder.layer.%d.attention.self.query|key|value.", QKV, WIDTH),                \
+        LINEAR(prefix "encoder.layer.%d.attention.output.dense.", WIDTH, WIDTH),                      \
+        NORM(prefix "encoder.layer.%d.attention.output.LayerNorm."),                                  \
+        LINEAR(prefix "encoder.layer.%d.intermediate.dense.", INNER, WIDTH),                          \
+        LINEAR(prefix "encoder.layer.%d.output.dense.", WIDTH, INNER),                                \
+        NORM(prefix "encoder.layer.%d.output.LayerNorm.")
 #define LINEAR(name, out, in)                           \
     {name "weight", {out, in}, .draw = TX_DRAW_NORMAL}, \
     {                                                   \
         name "bias", {out}, .draw = TX_DRAW_ZERO        \
     }
-#define NORM(name)                                           \
-    {name "LayerNorm.weight", {WIDTH}, .draw = TX_DRAW_ONE}, \
-    {                                                        \
-        name "LayerNorm.bias", {WIDTH}, .draw = TX_DRAW_ZERO \
+#define NORM(name)                                 \
+    {name "weight", {WIDTH}, .draw = TX_DRAW_ONE}, \
+    {                                              \
+        name "bias", {WIDTH}, .draw = TX_DRAW_ZERO \
+    }
+#define MASKED(prefix, dense, norm, head)                                                                       \
+    {                                                                                                           \
+        ENCODER(prefix), LINEAR(dense, WIDTH, WIDTH), NORM(norm), {head "bias", {VOCAB}, .draw = TX_DRAW_ZERO}, \
+            {.name = NULL},                                                                                     \
+    }
+#define CLASSIFICATION(prefix, dense, out)                                                        \
+    {                                                                                             \
+        ENCODER(prefix), LINEAR(dense, WIDTH, WIDTH), LINEAR(out, LABELS, WIDTH), {.name = NULL}, \
     }
 
-static const tx_stack_row masked_rows[] = {
-    ENCODER,
-    LINEAR(HEAD "transform.dense.", WIDTH, WIDTH),
-    NORM(HEAD "transform."),
-    {HEAD "bias", {VOCAB}, .draw = TX_DRAW_ZERO},
-    {.name = NULL},
-};
-
-static const tx_stack_row classification_rows[] = {
-    ENCODER,
-    LINEAR(POOLER "dense.", WIDTH, WIDTH),
-    LINEAR(CLASSIFIER, LABELS, WIDTH),
-    {.name = NULL},
-};
+static const tx_stack_row bert_masked[] =
+    MASKED(BERT, BERT_HEAD "transform.dense.", BERT_HEAD "transform.LayerNorm.", BERT_HEAD);
+static const tx_stack_row bert_classification[] = CLASSIFICATION(BERT, BERT POOLER "dense.", CLASSIFIER);
+static const tx_stack_row roberta_masked[] =
+    MASKED(ROBERTA, ROBERTA_HEAD "dense.", ROBERTA_HEAD "layer_norm.", ROBERTA_HEAD);
+static const tx_stack_row roberta_classification[] =
+    CLASSIFICATION(ROBERTA, CLASSIFIER "dense.", CLASSIFIER "out_proj.");
 
 static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimension, tx_param_sections *sections)
 {
     const bert_config *c = bert_of(config);
     if (extent == QKV)
         *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}};
-    return extent == POSITIONS ? config->positions
+    return extent == POSITIONS ? c->max_position_embeddings
            : extent == TYPES   ? c->type_vocab_size
            : extent == QKV     ? 3 * config->width
            : extent == LABELS  ? config->labels
@@ -186,7 +212,8 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
 
 static const tx_stack_row *rows_of(const tx_config *config)
 {
-    return config->architecture == &tx_bert_masked_lm ? masked_rows : classification_rows;
+    const kind *k = bert_of(config)->kind;
+    return config->architecture->head == TX_HEAD_MASKED_LM ? k->masked : k->classification;
 }
 
 static int32_t params(const tx_config *config)
@@ -202,7 +229,8 @@ static tx_status param(const tx_config *config, int32_t index, char name[TX_ARCH
 
 static int64_t embeddings(const tx_config *config)
 {
-    return (config->vocab_size + config->positions + bert_of(config)->type_vocab_size) * config->width;
+    const bert_config *c = bert_of(config);
+    return (config->vocab_size + c->max_position_embeddings + c->type_vocab_size) * config->width;
 }
 
 /* ---- Graph ----------------------------------------------------------------------------------------- */
@@ -213,9 +241,8 @@ static tx_tensor *layer_norm(tx_stack *b, tx_tensor *x)
     return tx_layer_norm(x, gamma, beta, (float)bert_of(b->config)->layer_norm_eps);
 }
 
-static tx_tensor *activation(const tx_stack *b, tx_tensor *x)
+static tx_tensor *activation(int32_t act, tx_tensor *x)
 {
-    const int32_t act = bert_of(b->config)->hidden_act;
     return act == ACT_SILU || act == ACT_SWISH ? tx_silu(x) : tx_gelu(x, act == ACT_GELU);
 }
 
@@ -226,12 +253,22 @@ static tx_tensor *token_types(const tx_stack *b)
     return types ? types : tx_range(b->graph, *tx_tensor_shape(b->tokens), 0, 0);
 }
 
+/* Counted positions are looked up as tokens are, so that padding among them learns nothing either. */
 static tx_tensor *embed(tx_stack *b, tx_tensor **words)
 {
+    const bert_config *c = bert_of(b->config);
+    b->padding = c->pad_token_id;
     *words = tx_stack_take(b);
-    tx_tensor *x = tx_stack_embed(b, *words, tx_stack_take(b));
+    tx_tensor *places = tx_stack_take(b), *x;
+    if (c->kind->counts_tokens) {
+        tx_tensor *positions = b->positions ? b->positions : tx_token_positions(b->tokens, (int32_t)b->padding);
+        x = tx_stack_embed(b, *words, NULL);
+        x = tx_add(x, tx_embedding_padded(positions, places, b->padding, NULL, NULL));
+    } else {
+        x = tx_stack_embed(b, *words, places);
+    }
     x = tx_add(x, tx_embedding(token_types(b), tx_stack_take(b), NULL, NULL));
-    return tx_stack_dropout(b, layer_norm(b, x), bert_of(b->config)->hidden_dropout_prob);
+    return tx_stack_dropout(b, layer_norm(b, x), c->hidden_dropout_prob);
 }
 
 /* x [B, T, C] -> [B, T, C] */
@@ -243,22 +280,24 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     h = tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
     h = tx_stack_linear(b, h, true);
     x = layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x));
-    h = tx_stack_linear(b, activation(b, tx_stack_linear(b, x, true)), true);
+    h = tx_stack_linear(b, activation(c->hidden_act, tx_stack_linear(b, x, true)), true);
     return layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x));
 }
 
 static tx_tensor *masked_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
+    const bert_config *c = bert_of(config);
     tx_stack b;
     tx_tensor *words;
     if (tx_stack_open(graph, config, options, &b))
         return NULL;
     tx_tensor *x = tx_stack_blocks(&b, embed(&b, &words), transformer_block);
-    x = layer_norm(&b, activation(&b, tx_stack_linear(&b, tx_stack_rows(&b, x), true)));
+    x = tx_stack_linear(&b, tx_stack_rows(&b, x), true);
+    x = layer_norm(&b, activation(c->kind->exact_gelu ? ACT_GELU : c->hidden_act, x));
     return tx_linear(x, words, tx_stack_take(&b), true);
 }
 
-/* Of each row the first position, [CLS], decides: [B, labels]. */
+/* Of each row the first position, [CLS] or <s>, decides: [B, labels]. */
 static tx_tensor *classification_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
     const bert_config *c = bert_of(config);
@@ -273,6 +312,8 @@ static tx_tensor *classification_logits(tx_graph *graph, const tx_config *config
     const tx_shape *shape = tx_tensor_shape(x);
     tx_tensor *first = tx_range(graph, TX_SHAPE(shape->dim[0]), 0, (int32_t)shape->dim[1]);
     x = tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(shape), config->width)), first);
+    if (c->kind->drops_first)
+        x = tx_stack_dropout(&b, x, dropout);
     x = tx_tanh(tx_stack_linear(&b, x, true));
     return tx_stack_linear(&b, tx_stack_dropout(&b, x, dropout), true);
 }
@@ -290,48 +331,84 @@ static bool ends(const char *name, const char *suffix)
     return length >= of_suffix && strcmp(name + length - of_suffix, suffix) == 0;
 }
 
+static bool begins_with_one(const char *name, const char *const *prefixes)
+{
+    while (*prefixes && !begins(name, *prefixes))
+        prefixes++;
+    return *prefixes;
+}
+
 /* What files have and this head has not. */
 static bool is_left_out(const tx_config *config, const char *name)
 {
-    if (ends(name, "embeddings.position_ids") || begins(name, "cls.seq_relationship.") || begins(name, HEAD "decoder."))
-        return true;
-    if (config->architecture->head == TX_HEAD_MASKED_LM)
-        return begins(name, POOLER) || begins(name, CLASSIFIER) || begins(name, "pooler.");
-    return begins(name, "cls.");
+    const kind *k = bert_of(config)->kind;
+    return ends(name, "embeddings.position_ids") || begins_with_one(name, k->known) ||
+           begins_with_one(name, k->unlike[config->architecture->head != TX_HEAD_MASKED_LM]);
 }
 
-/* Names of files: those of BertModel are without the prefix, and those from TensorFlow call a norm's weight gamma and
- * its bias beta. */
+/* Names of files: those of the bare model are without the prefix, and those from TensorFlow call a norm's weight gamma
+ * and its bias beta. */
 static void rename_tensor(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
-    const bool bare = begins(tensor, "embeddings.") || begins(tensor, "encoder.") || begins(tensor, "pooler.");
+    const bool bare = begins(tensor, "embeddings.") || begins(tensor, "encoder.") || begins(tensor, POOLER);
     const char *last = ends(tensor, "LayerNorm.gamma") ? "weight" : ends(tensor, "LayerNorm.beta") ? "bias" : NULL;
     const size_t kept = last ? (size_t)(strrchr(tensor, '.') + 1 - tensor) : strlen(tensor);
     param[0] = '\0';
     if (!is_left_out(config, tensor))
-        snprintf(param, TX_WEIGHTS_NAME, "%s%.*s%s", bare ? PREFIX : "", (int)kept, tensor, last ? last : "");
+        snprintf(param, TX_WEIGHTS_NAME, "%s%.*s%s", bare ? bert_of(config)->kind->prefix : "", (int)kept, tensor,
+                 last ? last : "");
 }
 
 static bool is_of_head(const char *param)
 {
-    return begins(param, POOLER) || begins(param, CLASSIFIER) || begins(param, HEAD);
+    static const char *const heads[] = {BERT POOLER, CLASSIFIER, BERT_HEAD, ROBERTA_HEAD, NULL};
+    return begins_with_one(param, heads);
 }
 
 static tx_status check_masked(const tx_config *config, const tx_weights *weights)
 {
-    (void)config;
-    TX_TRY(tx_arch_check_tied(weights, HEAD "decoder.bias", HEAD "bias"));
-    return tx_arch_check_tied(weights, HEAD "decoder.weight", WORDS);
+    const kind *k = bert_of(config)->kind;
+    char name[2][TX_WEIGHTS_NAME];
+    for (int i = 0; i < 2; i++) {
+        snprintf(name[0], sizeof name[0], "%sdecoder.%s", k->head, i ? "weight" : "bias");
+        snprintf(name[1], sizeof name[1], "%s%s", i ? k->prefix : k->head, i ? WORDS : "bias");
+        TX_TRY(tx_arch_check_tied(weights, name[0], name[1]));
+    }
+    return TX_OK;
 }
 
-#define ROW                                                                                                            \
-    .type = "bert", .config_bytes = sizeof(bert_config), .defaults = &defaults.base, .keys = keys,                     \
+/* ---- The two --------------------------------------------------------------------------------------------- */
+
+#define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static const kind bert = {.masked = bert_masked,
+                          .classification = bert_classification,
+                          .prefix = BERT,
+                          .head = BERT_HEAD,
+                          .known = NAMES("cls.seq_relationship.", BERT_HEAD "decoder."),
+                          .unlike = {NAMES(BERT POOLER, POOLER, CLASSIFIER), NAMES("cls.")}};
+static const kind roberta = {.counts_tokens = true,
+                             .drops_first = true,
+                             .exact_gelu = true,
+                             .masked = roberta_masked,
+                             .classification = roberta_classification,
+                             .prefix = ROBERTA,
+                             .head = ROBERTA_HEAD,
+                             .known = NAMES(ROBERTA POOLER, POOLER, ROBERTA_HEAD "decoder."),
+                             .unlike = {NAMES(CLASSIFIER), NAMES(ROBERTA_HEAD)}};
+
+#define ROW(name)                                                                                                      \
+    .type = #name, .config_bytes = sizeof(bert_config), .defaults = &name##_defaults.base, .keys = keys,               \
     .fixed = fixed_keys, .presets = presets, .read = read_rest, .write = write_rest, .check = check, .params = params, \
     .param = param, .embeddings = embeddings, .lora_targets = "query,value", .rename = rename_tensor,                  \
     .is_of_head = is_of_head
+#define MASKED_LM(CLASS) \
+    .class_name = CLASS "ForMaskedLM", .head = TX_HEAD_MASKED_LM, .logits = masked_logits, .check_weights = check_masked
+#define CLASSIFIES(CLASS)                                                                     \
+    .class_name = CLASS "ForSequenceClassification", .head = TX_HEAD_SEQUENCE_CLASSIFICATION, \
+    .logits = classification_logits, .lora_saved = "classifier"
 
-const tx_architecture tx_bert_masked_lm = {ROW, .class_name = "BertForMaskedLM", .head = TX_HEAD_MASKED_LM,
-                                           .logits = masked_logits, .check_weights = check_masked};
-const tx_architecture tx_bert_classifier = {ROW, .class_name = "BertForSequenceClassification",
-                                            .head = TX_HEAD_SEQUENCE_CLASSIFICATION, .logits = classification_logits,
-                                            .lora_saved = "classifier"};
+const tx_architecture tx_bert_masked_lm = {ROW(bert), MASKED_LM("Bert")};
+const tx_architecture tx_bert_classifier = {ROW(bert), CLASSIFIES("Bert")};
+const tx_architecture tx_roberta_masked_lm = {ROW(roberta), MASKED_LM("Roberta")};
+const tx_architecture tx_roberta_classifier = {ROW(roberta), CLASSIFIES("Roberta")};

@@ -76,6 +76,8 @@ static tx_status read_rope(exporting *e)
     e->rope = (tx_rope_config){.theta = 1e4, .factor = 1, .attention = 1};
     TX_TRY(tx_rope_read(e->json, e->config->positions, &e->rope));
     const double usual = 0.1 * log(e->rope.factor) + 1;
+    if (e->rope.type == TX_ROPE_LONGROPE || e->rope.type == TX_ROPE_PROPORTIONAL)
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: longrope and proportional are not written to GGUF files");
     if (e->rope.type == TX_ROPE_YARN && (!e->rope.truncate || !(fabs(e->rope.attention - usual) < 1e-9)))
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: GGUF files say yarn's truncate and attention_factor in no way "
                                        "that is known to agree");

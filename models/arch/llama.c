@@ -178,7 +178,7 @@ static tx_status check(const tx_config *config)
                        config->heads, kv_heads(c));
     if (head_size(c) % 2 != 0 || head_size(c) > TX_MAX_ROTARY)
         return tx_fail(TX_INVALID, "head_dim: %" PRId64 " is not even and at most %d", head_size(c), TX_MAX_ROTARY);
-    return TX_OK;
+    return tx_rope_check(&c->rope, head_size(c));
 }
 
 /* ---- Parameters -------------------------------------------------------------------------------------- */
@@ -258,7 +258,8 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const llama_config *c = llama_of(b->config);
     const int32_t heads = (int32_t)c->base.heads, of_kv = (int32_t)kv_heads(c), size = (int32_t)head_size(c);
-    const tx_rope rope = tx_rope_of(&c->rope, size);
+    const int64_t row = tx_tensor_shape(b->tokens)->dim[1], length = b->options->cache > row ? b->options->cache : row;
+    const tx_rope rope = tx_rope_of(&c->rope, size, length);
     tx_attention_options options = {.heads = heads, .kv_heads = of_kv, .window = (int32_t)window_of(c, layer)};
     tx_tensor *qkv = tx_stack_linear(b, x, c->qkv_bias);
     if (c->head_norms)

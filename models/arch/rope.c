@@ -11,7 +11,9 @@ static const char *const types[] = {[TX_ROPE_DEFAULT] = "default",
                                     [TX_ROPE_LINEAR] = "linear",
                                     [TX_ROPE_DYNAMIC] = "dynamic",
                                     [TX_ROPE_LLAMA3] = "llama3",
-                                    [TX_ROPE_YARN] = "yarn"};
+                                    [TX_ROPE_YARN] = "yarn",
+                                    [TX_ROPE_LONGROPE] = "longrope",
+                                    [TX_ROPE_PROPORTIONAL] = "proportional"};
 
 static tx_status read_type(const tx_json *json, tx_rope_type *type)
 {
@@ -24,7 +26,9 @@ static tx_status read_type(const tx_json *json, tx_rope_type *type)
             *type = (tx_rope_type)i;
             return TX_OK;
         }
-    return tx_fail(TX_UNSUPPORTED, "rope_type: \"%.40s\" is not one of default, linear, dynamic, llama3, yarn", name);
+    return tx_fail(TX_UNSUPPORTED,
+                   "rope_type: \"%.40s\" is not one of default, linear, dynamic, llama3, yarn, longrope, proportional",
+                   name);
 }
 
 /* A number that may be absent or null. */
@@ -33,10 +37,40 @@ static tx_status read_number(const tx_json *json, const char *key, double min, d
     return tx_json_has(json, key) ? tx_json_get_number(json, key, min, 1e12, value) : TX_OK;
 }
 
+/* A factor for each pair. */
+static tx_status read_factors(const tx_json *json, const char *key, float factors[TX_MAX_ROTARY / 2], int32_t *pairs)
+{
+    tx_json *list;
+    double number = 1;
+    TX_TRY(tx_json_get(json, key, TX_JSON_ARRAY, &list));
+    const size_t size = tx_json_size(list);
+    if (size < 1 || size > TX_MAX_ROTARY / 2 || (*pairs && (size_t)*pairs != size))
+        return tx_fail(TX_INVALID, "%s: %zu factors, for pairs of heads of at most %d, and short ones as long ones",
+                       key, size, TX_MAX_ROTARY);
+    for (size_t i = 0; i < size; i++) {
+        TX_TRY(tx_json_as_number(tx_json_at(list, i), key, 1e-6, 1e12, &number));
+        factors[i] = (float)number;
+    }
+    *pairs = (int32_t)size;
+    return TX_OK;
+}
+
+/* LongRoPE (Ding et al., 2024) as Phi-3 has it. */
+static tx_status read_longrope(const tx_json *json, tx_rope_config *rope)
+{
+    rope->pairs = 0;
+    rope->attention = rope->factor > 1 ? sqrt(1 + log(rope->factor) / log(rope->original)) : 1.0;
+    TX_TRY(read_factors(json, "short_factor", rope->short_factor, &rope->pairs));
+    TX_TRY(read_factors(json, "long_factor", rope->long_factor, &rope->pairs));
+    return read_number(json, "attention_factor", 0, &rope->attention);
+}
+
 /* YaRN's temperature (Peng et al., 2023, section 3.4), and its form with two of them. */
 static tx_status read_attention(const tx_json *json, tx_rope_config *rope)
 {
     double of_all = 0, one = 0;
+    if (rope->type == TX_ROPE_LONGROPE)
+        return read_longrope(json, rope);
     tx_status status = read_number(json, "mscale", 0, &one);
     if (!status)
         status = read_number(json, "mscale_all_dim", 0, &of_all);
@@ -45,16 +79,19 @@ static tx_status read_attention(const tx_json *json, tx_rope_config *rope)
     return status ? status : read_number(json, "attention_factor", 0, &rope->attention);
 }
 
-static tx_status read_scaling(const tx_json *json, int64_t positions, tx_rope_config *rope)
+/* `top` is the whole configuration, which may hold the original length in the place of the scaling. */
+static tx_status read_scaling(const tx_json *json, const tx_json *top, int64_t positions, tx_rope_config *rope)
 {
     const bool yarn = rope->type == TX_ROPE_YARN;
-    double rotated = 1;
+    rope->rotated = 1;
     rope->original = (double)positions;
     rope->truncate = true;
     rope->low = 1;
     rope->high = yarn ? 32 : 4;
     tx_status status = read_number(json, "original_max_position_embeddings", 1, &rope->original);
-    rope->factor = (double)positions / rope->original;
+    if (!status)
+        status = read_number(top, "original_max_position_embeddings", 1, &rope->original);
+    rope->factor = rope->type == TX_ROPE_PROPORTIONAL ? 1 : (double)positions / rope->original;
     if (!status)
         status = read_number(json, "factor", 1, &rope->factor);
     if (!status)
@@ -64,8 +101,8 @@ static tx_status read_scaling(const tx_json *json, int64_t positions, tx_rope_co
     if (!status && tx_json_has(json, "truncate"))
         status = tx_json_get_bool(json, "truncate", &rope->truncate);
     if (!status)
-        status = read_number(json, "partial_rotary_factor", 0, &rotated);
-    if (!status && rotated != 1)
+        status = read_number(json, "partial_rotary_factor", 0, &rope->rotated);
+    if (!status && rope->rotated != 1 && (rope->type != TX_ROPE_PROPORTIONAL || rope->rotated > 1))
         status = tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: heads that rotate in part are not implemented");
     if (!status && rope->type != TX_ROPE_DEFAULT && !(rope->high > rope->low))
         status = tx_fail(TX_INVALID, "rope_parameters: the high factor must be above the low one");
@@ -85,7 +122,7 @@ tx_status tx_rope_read(const tx_json *json, int64_t positions, tx_rope_config *r
     if (!status)
         status = read_type(scaling, &rope->type);
     if (!status)
-        status = read_scaling(scaling, positions, rope);
+        status = read_scaling(scaling, json, positions, rope);
     return status ? tx_fail_in(status, "%s", key) : TX_OK;
 }
 
@@ -120,7 +157,24 @@ static void yarn(const tx_rope_config *rope, int64_t size, tx_rope *made)
     made->magnitude = (float)rope->attention;
 }
 
-tx_rope tx_rope_of(const tx_rope_config *rope, int64_t size)
+tx_status tx_rope_check(const tx_rope_config *rope, int64_t size)
+{
+    return rope->pairs == 0 || 2 * rope->pairs == size
+               ? TX_OK
+               : tx_fail(TX_INVALID, "rope_parameters: %d factors, and heads of %d elements have half as many pairs",
+                         (int)rope->pairs, (int)size);
+}
+
+/* Pairs that do not turn are slower without end. */
+static void proportional(const tx_rope_config *rope, int64_t size, tx_rope *made)
+{
+    const int64_t turned = (int64_t)(rope->rotated * (double)size / 2);
+    made->factor = 1;
+    for (int64_t i = 0; i < size / 2; i++)
+        made->divisor[i] = i < turned ? (float)rope->factor : INFINITY;
+}
+
+tx_rope tx_rope_of(const tx_rope_config *rope, int64_t size, int64_t length)
 {
     tx_rope made = TX_ROPE((float)rope->theta);
     /* "dynamic" changes nothing within the length that the configuration gives, and there is nothing beyond. */
@@ -135,5 +189,13 @@ tx_rope tx_rope_of(const tx_rope_config *rope, int64_t size)
     }
     if (rope->type == TX_ROPE_YARN)
         yarn(rope, size, &made);
+    if (rope->type == TX_ROPE_PROPORTIONAL)
+        proportional(rope, size, &made);
+    if (rope->type == TX_ROPE_LONGROPE) {
+        made.factor = 1;
+        made.magnitude = (float)rope->attention;
+        memcpy(made.divisor, (double)length > rope->original ? rope->long_factor : rope->short_factor,
+               sizeof made.divisor);
+    }
     return made;
 }

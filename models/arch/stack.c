@@ -139,6 +139,7 @@ tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_
                         .config = config,
                         .options = options,
                         .tokens = tx_find_input(graph, "input_ids"),
+                        .padding = -1,
                         .positions = tx_find_input(graph, options->cache > 0 ? "positions" : "position_ids")};
     return TX_OK;
 }
@@ -159,7 +160,8 @@ tx_tensor *tx_stack_linear(tx_stack *stack, tx_tensor *x, bool biased)
 
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table)
 {
-    return tx_arch_noise(tx_embedding(stack->tokens, table, position_table, position_table ? stack->positions : NULL),
+    return tx_arch_noise(tx_embedding_padded(stack->tokens, table, stack->padding, position_table,
+                                             position_table ? stack->positions : NULL),
                          stack->options);
 }
 

@@ -42,6 +42,7 @@ typedef struct tx_stack {
     const tx_config *config;
     const tx_arch_options *options;
     tx_tensor *tokens, *positions; /* inputs of the graph; the latter NULL where rows begin at 0 */
+    int64_t padding;               /* a row of the tokens' table that learns nothing; -1: none */
     int32_t next_param;
     int32_t next_site; /* of dropout */
 } tx_stack;

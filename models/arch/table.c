@@ -4,5 +4,13 @@
 #include "models/arch/gpt2.h"
 #include "models/arch/llama.h"
 
-const tx_architecture *const tx_architectures[] = {&tx_gpt2,  &tx_llama,          &tx_mistral,         &tx_qwen2,
-                                                   &tx_qwen3, &tx_bert_masked_lm, &tx_bert_classifier, NULL};
+const tx_architecture *const tx_architectures[] = {&tx_gpt2,
+                                                   &tx_llama,
+                                                   &tx_mistral,
+                                                   &tx_qwen2,
+                                                   &tx_qwen3,
+                                                   &tx_bert_masked_lm,
+                                                   &tx_bert_classifier,
+                                                   &tx_roberta_masked_lm,
+                                                   &tx_roberta_classifier,
+                                                   NULL};

@@ -180,6 +180,8 @@ tx_status tx_job_open(tx_job *j)
         status = tx_job_choose_task(j);
     if (!status)
         status = tx_job_choose_adapter(j);
+    if (!status)
+        status = tx_job_choose_pruning(j);
     if (status)
         return status;
     note_model(j);

@@ -221,6 +221,8 @@ static tx_status load_weights(tx_job *j)
         status = tx_job_load_adapter(j);
     else if (!status && folder)
         status = tx_job_load_model(j, folder);
+    if (!status)
+        status = tx_job_prune(j);
     if (!status && in->teacher)
         status = tx_job_load_frozen(j, in->teacher, in->teacher_folder, in->teacher_digest);
     if (!status && j->comm->size > 1)

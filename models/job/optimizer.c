@@ -127,7 +127,8 @@ tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *opt
                               (float)set->beta2,
                               (float)set->epsilon,
                               .weight_decay = (float)set->decay,
-                              .compensation_dtype = TX_BF16};
+                              .compensation_dtype = TX_BF16,
+                              .keep_zeros = tx_job_prunes(set)};
     if (o.kind == TX_MUON) { /* torch.optim.Muon's */
         o.momentum = 0.95f;
         o.nesterov = true;

@@ -4,7 +4,7 @@
  *   settings.c  its options
  *   resume.c    the checkpoint that it goes on from; changes.c: what differs from that one's run
  *   inputs.c    what else it starts from: configuration, tokenizer; data.c: task and data; adapter.c: one that is
- *               trained in place of the model
+ *               trained in place of the model; pruning.c: which weights are 0 and stay so
  *   ranks.c     where each rank runs and which rows it does; agree.c: what all must have in common
  *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them; advice.c: what
  *               would take less; checkpointing.c: what is computed again so that there is
@@ -132,6 +132,13 @@ void tx_job_note_adapter(const tx_job *job);
 int64_t tx_job_trained_count(const tx_job *job);
 /* Weights of the model that is adapted, and of the adapter, from its folder or new ones. */
 tx_status tx_job_load_adapter(tx_job *job);
+
+/* ---- pruning.c ------------------------------------------------------------------------------------------ */
+
+/* Refuses a pruning that the model, or the checkpoint that the run goes on from, does not go with. */
+tx_status tx_job_choose_pruning(const tx_job *job);
+/* Prunes the weights that the run starts with, if it is to, and notes it; those of a checkpoint are so already. */
+tx_status tx_job_prune(const tx_job *job);
 
 /* ---- data.c --------------------------------------------------------------------------------------------- */
 

@@ -95,6 +95,8 @@ static const tx_option options[] = {
     TEXT("teacher_model_name_or_path", teacher, "DIR|NAME", "learn also from the outputs of this model, which does not change: loss = alpha * that of the labels + (1 - alpha) * T^2 * KL(teacher || model)"),
     REAL("distill_temperature", temperature, 1e-3, 1e3, "T of that: both models' scores are divided by it"),
     REAL("distill_alpha", alpha, 0, 1, "alpha of that: the share of the labels"),
+    REAL("sparsity", sparsity, 0, 0.9999999, "prune at the start: of each matrix in the blocks this share of the weights, those of least magnitude, become 0 and stay 0; 0: none"),
+    TEXT("mask_structure", mask_structure, "unstructured|N:M", "which weights those are: any of a matrix, or of every M side by side along the input all but N, as 2:4, which says the sparsity itself"),
     REAL("weight_decay", decay, 0, 1e6, "weight decay of matrices; biases and norms have none"),
     REAL("adam_beta1", beta1, 0, 0.9999999, "decay of the first moment"),
     REAL("adam_beta2", beta2, 0, 0.9999999, "decay of the second moment"),
@@ -359,6 +361,9 @@ tx_status tx_job_check(const tx_job_settings *set)
     refuse(&r, set->bf16_full_eval && set->fp16_full_eval, "--bf16_full_eval and --fp16_full_eval exclude each other");
     refuse(&r, set->teacher && set->smoothing > 0,
            "--teacher_model_name_or_path and --label_smoothing_factor exclude each other");
+    refuse(&r, tx_job_check_pruning(set) != TX_OK, "--mask_structure: %s", tx_error());
+    refuse(&r, tx_job_prunes(set) && set->lora_rank,
+           "--sparsity and --lora_r exclude each other: frozen weights are not trained");
     refuse(&r, set->bf16 && set->fp16, "--bf16 and --fp16 exclude each other");
     check_best(&r, set);
     check_stored(&r, set);

@@ -48,9 +48,11 @@ typedef struct tx_job_settings {
     bool do_train, do_eval, do_predict;
     int64_t batch, eval_batch, accumulation, max_steps, seed, data_seed, max_bad_steps;
     double rate, warmup_steps, warmup_ratio, decay, beta1, beta2, epsilon, max_grad_norm, epochs, smoothing, noise;
-    double temperature, alpha; /* of distillation */
-    int32_t schedule;          /* tx_schedule_kind; TX_SCHEDULE_COUNT is another name of WSD */
-    int32_t optim;             /* place among the names of optimizers: tx_job_optimizer */
+    double temperature, alpha;  /* of distillation */
+    double sparsity;            /* 0: none, or as mask_structure says */
+    const char *mask_structure; /* NULL: unstructured */
+    int32_t schedule;           /* tx_schedule_kind; TX_SCHEDULE_COUNT is another name of WSD */
+    int32_t optim;              /* place among the names of optimizers: tx_job_optimizer */
     const char *optim_args;
     const char *schedule_settings;
     /* adapter */
@@ -139,6 +141,9 @@ tx_job_settings tx_job_defaults(void);
 tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config);
 /* The optimizer with its options. Fails where optim_args has what this one does not know. */
 tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options);
+/* Whether weights are pruned, and whether the options say well which (pruning.c). */
+bool tx_job_prunes(const tx_job_settings *set);
+tx_status tx_job_check_pruning(const tx_job_settings *set);
 /* What gradient_checkpointing says (NULL: not given): how, and the limit of auto:BYTES, 0 where it names none. */
 tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int64_t *limit);
 /* What the best evaluation of a task is best in; INVALID where it has no metric of that name. */

@@ -79,19 +79,23 @@ static tx_status read_token(const tx_json *json, const char *key, int64_t *id)
 }
 
 /* One text is `cls` A `sep`, and two are that, `sep` again if they are kept apart so, and B `sep`. */
+static tx_status surround(tx_post_processor *post, int32_t cls, int32_t sep, bool twice, int type)
+{
+    const tx_template_item items[] = {{cls, 0},    {TX_TEMPLATE_FIRST, 0},     {sep, 0},
+                                      {sep, type}, {TX_TEMPLATE_SECOND, type}, {sep, type}};
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < (i ? 6 : 3); k++)
+            if (k != 3 || twice)
+                TX_TRY(add(&post->of[i], items[k].id, items[k].type));
+    return TX_OK;
+}
+
 static tx_status read_classes(tx_post_processor *post, const tx_json *json, bool twice, int type)
 {
     int64_t sep = 0, cls = 0;
     TX_TRY(read_token(json, "sep", &sep));
     TX_TRY(read_token(json, "cls", &cls));
-    for (int i = 0; i < 2; i++) {
-        const tx_template_item items[] = {{(int32_t)cls, 0},    {TX_TEMPLATE_FIRST, 0},     {(int32_t)sep, 0},
-                                          {(int32_t)sep, type}, {TX_TEMPLATE_SECOND, type}, {(int32_t)sep, type}};
-        for (int k = 0; k < (i ? 6 : 3); k++)
-            if (k != 3 || twice)
-                TX_TRY(add(&post->of[i], items[k].id, items[k].type));
-    }
-    return TX_OK;
+    return surround(post, (int32_t)cls, (int32_t)sep, twice, type);
 }
 
 static tx_status read_bert(tx_post_processor *post, const tx_json *json)
@@ -102,6 +106,12 @@ static tx_status read_bert(tx_post_processor *post, const tx_json *json)
 static tx_status read_roberta(tx_post_processor *post, const tx_json *json)
 {
     return read_classes(post, json, true, 0);
+}
+
+tx_status tx_post_processor_roberta(tx_post_processor *post, int32_t cls, int32_t sep)
+{
+    post->given = true;
+    return surround(post, cls, sep, true, 0);
 }
 
 /* ---- The part -------------------------------------------------------------------------------------- */

@@ -27,6 +27,8 @@ typedef struct tx_post_processor {
 
 /* `json` may be NULL. */
 tx_status tx_post_processor_read(tx_post_processor *post, const tx_json *json);
+/* RoBERTa's, of a post-processor that is empty: one text is `cls` A `sep`, two are `cls` A `sep` `sep` B `sep`. */
+tx_status tx_post_processor_roberta(tx_post_processor *post, int32_t cls, int32_t sep);
 void tx_post_processor_free(tx_post_processor *post);
 /* Gives a post-processor that the file does not give what it does without one; checks that `vocab` ids suffice. */
 tx_status tx_post_processor_seal(tx_post_processor *post, int32_t vocab);

@@ -184,6 +184,24 @@ static tx_status read_config_tokens(tx_tokenizer *t, const tx_json *vocab, const
     return TX_OK;
 }
 
+/* Where the vocabulary is RoBERTa's, whose first ids are those of fairseq's dictionaries: its special tokens, and what
+ * it puts around texts, which is in neither file. */
+static tx_status read_roberta(tx_tokenizer *t)
+{
+    static const char *const tokens[] = {"<s>", "<pad>", "</s>", "<unk>", "<mask>"};
+    enum { BEGIN, PAD, END, UNKNOWN, MASK, TOKENS };
+    int32_t id[TOKENS];
+    for (int i = 0; i < TOKENS; i++) {
+        id[i] = tx_tokenizer_find(t, tokens[i]);
+        if (id[i] < 0 || (i < MASK && id[i] != i))
+            return TX_OK;
+    }
+    for (int i = 0; i < TOKENS; i++)
+        if (!t->vocab.token[id[i]].added)
+            TX_TRY(tx_tokenizer_add_special(t, tokens[i], id[i]));
+    return tx_post_processor_roberta(&t->post_processor, id[BEGIN], id[END]);
+}
+
 static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
 {
     tx_json *vocab;
@@ -201,6 +219,7 @@ static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
         status = tx_step_flag(config, "add_prefix_space", false, &prefix);
     TX_THEN(status, tx_pre_tokenizer_gpt2(&t->pre_tokenizer, prefix));
     TX_THEN(status, read_config_tokens(t, vocab, config));
+    TX_THEN(status, read_roberta(t));
     int32_t end = status ? -1 : tx_tokenizer_find(t, TX_END_OF_TEXT);
     if (end >= 0 && !t->vocab.token[end].added)
         status = tx_tokenizer_add_special(t, TX_END_OF_TEXT, end);

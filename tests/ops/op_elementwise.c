@@ -161,7 +161,9 @@ static double rotary_frequency(const tx_attrs *attrs, int64_t pair)
 {
     const tx_rope *r = &attrs->rope;
     double exponent = (double)(float)(2.0 * (double)pair / (double)attrs->head_size);
-    double f = (double)(float)(1.0 / (double)(float)pow((double)r->theta, exponent));
+    double power = (double)(float)pow((double)r->theta, exponent);
+    double divisor = r->divisor[pair] != 0.0f ? (double)r->divisor[pair] : 1.0;
+    double f = (double)(float)(1.0 / (double)(float)(divisor * power));
     double slow = (double)r->ramp + (double)r->ramp_pair * (double)pair + (double)r->ramp_frequency * f;
     slow = slow < 0.0 ? 0.0 : slow > 1.0 ? 1.0 : slow;
     return (double)(float)((1.0 - slow) * f + slow * f / (double)r->factor);
@@ -363,9 +365,10 @@ static void rotary_cases(tx_cases *list)
              {1, 17, 1, 2, 64, true, 2000, TX_ROPE(0.5f)},
              {1, 33, 2, 2, 6, false, -1, TX_ROPE(1.0f)},
              {1, 5, 1, 2, 8, false, 100, TX_ROPE(1e-6f)},
-             {2, 9, 2, 4, 64, false, 5000, {1e4f, 4.0f, 1.0f, 0.0f, 0.0f, 1.0f}},            /* linear */
-             {2, 9, 2, 4, 64, true, 9000, {1e4f, 40.0f, -0.8f, 0.09f, 0.0f, 1.3688879f}},    /* YaRN */
-             {2, 9, 2, 4, 128, false, 9000, {5e5f, 8.0f, 1.3333334f, 0.0f, -434.6f, 1.0f}}}; /* llama3 */
+             {2, 9, 2, 4, 64, false, 5000, {1e4f, 4.0f, 1.0f, 0.0f, 0.0f, 1.0f, {0}}},           /* linear */
+             {2, 9, 2, 4, 64, true, 9000, {1e4f, 40.0f, -0.8f, 0.09f, 0.0f, 1.3688879f, {0}}},   /* YaRN */
+             {2, 9, 2, 4, 128, false, 9000, {5e5f, 8.0f, 1.3333334f, 0.0f, -434.6f, 1.0f, {0}}}, /* llama3 */
+             {2, 9, 2, 4, 8, true, 700, {1e4f, 1.0f, 0.0f, 0.0f, 0.0f, 1.19f, {1.0f, 2.5f, 4.0f, (float)INFINITY}}}};
     for (size_t i = 0; i < sizeof r / sizeof r[0]; i++) {
         tx_case *c = tx_case_add(list, "b%d t%d h%d/%d d%d theta %g%s%s", r[i].batch, r[i].time, r[i].heads, r[i].all,
                                  r[i].size, (double)r[i].rope.theta, r[i].inverse ? " inverse" : "",

@@ -63,6 +63,33 @@ static void embedding_cases(tx_cases *list)
         }
 }
 
+static void token_positions_reference(tx_call *call)
+{
+    const int64_t time = tx_array_last(&call->in[0]);
+    double position = 0.0;
+    for (int64_t i = 0; i < call->in[0].count; i++) {
+        const bool counts = call->in[0].value[i] != (double)call->attrs.first;
+        position = (i % time == 0 ? (double)call->attrs.first : position) + counts;
+        tx_array_put(&call->out[0], i, counts ? position : (double)call->attrs.first, 0.0);
+    }
+}
+
+static void token_positions_outputs(tx_call *call)
+{
+    call->out[0] = (tx_array){.dtype = TX_I32, .shape = call->in[0].shape};
+}
+
+static void token_positions_cases(tx_cases *list)
+{
+    static const int64_t sizes[][2] = {{1, 1}, {1, 9}, {5, 17}, {9, 64}, {70, 3}, {3, 257}, {512, 512}};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        tx_case *c = tx_case_add(list, "[%lld, %lld]", (long long)sizes[s][0], (long long)sizes[s][1]);
+        c->in[0] = tx_spec_of(TX_I32, TX_SHAPE(sizes[s][0], sizes[s][1]), TX_FILL_INDEX, 0.0, s & 1 ? 3.0 : 50.0);
+        c->attrs.first = (int64_t)s % 3;
+        c->flags = TX_CASE_ZEROS | (sizes[s][1] == 512 ? TX_CASE_BENCH : 0u);
+    }
+}
+
 static void position_grad_reference(tx_call *call)
 {
     const tx_array *dy = &call->in[0];
@@ -160,7 +187,7 @@ static void scatter_add_reference(tx_call *call)
         tx_array_put(&call->out[0], i, 0.0, 0.0);
     for (int64_t i = 0; i < src->count; i++) {
         int64_t row = (int64_t)call->in[0].value[i / c];
-        if (row < 0)
+        if (row < 0 || row == call->attrs.padding - 1)
             continue;
         call->out[0].value[row * c + i % c] += src->value[i];
         call->out[0].magnitude[row * c + i % c] += fabs(src->value[i]);
@@ -182,6 +209,7 @@ static void scatter_add_cases(tx_cases *list)
     for (size_t s = 0; s < TABLES; s++) {
         tx_case *c = add_table(list, s, TX_F32);
         c->attrs.rows = tables[s].rows;
+        c->attrs.padding = s > 1 ? (int64_t)s - 1 : 0;
         c->in[0] =
             tx_spec_of(TX_I32, tables[s].indices, s & 1 ? TX_FILL_SPARSE : TX_FILL_INDEX, 0.0, (double)tables[s].rows);
         c->in[1] = tx_spec_real(tables[s].indices);
@@ -393,6 +421,8 @@ const tx_descriptor tx_descriptor_range = {
     .cases = range_cases, .outputs = range_outputs, .reference = range_reference};
 const tx_descriptor tx_descriptor_embedding = {
     .cases = embedding_cases, .outputs = embedding_outputs, .reference = embedding_reference};
+const tx_descriptor tx_descriptor_token_positions = {
+    .cases = token_positions_cases, .outputs = token_positions_outputs, .reference = token_positions_reference};
 const tx_descriptor tx_descriptor_position_grad = {.cases = position_grad_cases,
                                                    .outputs = position_grad_outputs,
                                                    .reference = position_grad_reference,

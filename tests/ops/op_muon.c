@@ -53,7 +53,7 @@ static void momentum_cases(tx_cases *list)
 static void muon_reference(tx_call *call)
 {
     const double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32;
-    const bool decays = (int64_t)call->in[2].value[0] & 1;
+    const bool decays = (int64_t)call->in[2].value[0] & 1, zeros_stay = (int64_t)call->in[2].value[0] & 2;
     if (call->result[TX_RESULT_FINITE] == 0.0) {
         tx_update_keep(call, 0, 0);
         return;
@@ -61,7 +61,10 @@ static void muon_reference(tx_call *call)
     for (int64_t i = 0; i < call->in[0].count; i++) {
         const double p = call->in[0].value[i], step = rate * (double)call->attrs.scale * call->in[1].value[i];
         const double kept = decays ? p * (1.0 - rate * (double)call->attrs.weight_decay) : p;
-        tx_array_put(&call->out[0], i, kept - step, fabs(p) + fabs(step));
+        if (zeros_stay && p == 0.0)
+            tx_array_put(&call->out[0], i, 0.0, 0.0);
+        else
+            tx_array_put(&call->out[0], i, kept - step, fabs(p) + fabs(step));
     }
 }
 
@@ -70,8 +73,12 @@ static void muon_cases(tx_cases *list)
     for (int32_t s = 0; s < SHAPES; s++) {
         tx_case *c = tx_update_case(list, shapes[s][0] * shapes[s][1]);
         c->in[0].shape = c->in[1].shape = TX_SHAPE(shapes[s][0], shapes[s][1]);
-        c->in[2] = tx_spec_of(TX_U8, TX_SHAPE(1), TX_FILL_INDEX, s & 1, (s & 1) + 1.0);
+        c->in[2] = tx_spec_of(TX_U8, TX_SHAPE(1), TX_FILL_INDEX, s & 3, (s & 3) + 1.0);
         c->in[2].arena = TX_ARENA_STATE;
+        if (s % 2) { /* a third of the weights are 0 */
+            c->in[0].fill = TX_FILL_INDEX;
+            c->in[0].hi = 2.0;
+        }
         c->attrs.scale = 1.5f;
         if (s == 3)
             tx_update_skipped(list);

@@ -149,6 +149,35 @@ static void lion_outputs(tx_call *call)
 /* Range sizes: within a block, whole blocks, and a last block that is not full. */
 static const int64_t sizes[] = {1, 255, 256, 257, 1024, 5003, 8000000};
 
+static bool is_masked(const tx_call *call, int64_t i)
+{
+    return (int64_t)call->in[2].value[i / TX_PARAM_BLOCK] & 2 && call->in[0].value[i] == 0.0;
+}
+
+static void mask_reference(tx_call *call)
+{
+    for (int64_t i = 0; i < call->in[0].count; i++)
+        tx_array_put(&call->out[0], i, is_masked(call, i) ? 0.0 : call->in[1].value[i], 0.0);
+}
+
+static void mask_outputs(tx_call *call)
+{
+    call->out[0] = (tx_array){.dtype = call->in[1].dtype, .shape = call->in[1].shape};
+}
+
+static void mask_cases(tx_cases *list)
+{
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        tx_case *c = tx_update_case(list, sizes[s]);
+        c->in[0].fill = TX_FILL_INDEX; /* a third of the weights are 0 */
+        c->in[0].hi = 2.0;
+        c->attrs = (tx_attrs){.control = -1};
+        c->flags |= TX_CASE_ZEROS;
+        c = tx_case_copy(list, ", bf16");
+        c->in[0].dtype = c->in[1].dtype = TX_BF16;
+    }
+}
+
 tx_case *tx_update_case(tx_cases *list, int64_t n)
 {
     tx_case *c = tx_case_add(list, "%lld elements", (long long)n);
@@ -156,7 +185,7 @@ tx_case *tx_update_case(tx_cases *list, int64_t n)
     c->in[0].arena = TX_ARENA_WEIGHTS;
     c->in[1] = tx_spec_real(TX_SHAPE(n));
     c->in[1].arena = TX_ARENA_GRADIENTS;
-    /* bit 1 means nothing here */
+    /* bit 1 is for MASK_GRADIENT alone */
     c->in[2] = tx_spec_of(TX_U8, TX_SHAPE((n + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK), TX_FILL_INDEX, 0.0, 4.0);
     c->in[2].arena = TX_ARENA_STATE;
     c->attrs.weight_decay = 0.1f;
@@ -325,3 +354,5 @@ const tx_descriptor tx_descriptor_lion = {
     .cases = lion_cases, .outputs = lion_outputs, .reference = lion_reference, .lies_on = {1, 4, 5}};
 const tx_descriptor tx_descriptor_clip_norm = {
     .cases = clip_norm_cases, .outputs = clip_norm_outputs, .reference = clip_norm_reference};
+const tx_descriptor tx_descriptor_mask_gradient = {
+    .cases = mask_cases, .outputs = mask_outputs, .reference = mask_reference, .lies_on = {2}};

@@ -2,11 +2,12 @@
  *
  * Every precision with every optimizer, with and without gradient checkpointing and accumulation: five steps of a small
  * GPT-2, or of a BERT for masked words, train, the last two of them once more from what there was after the third give
- * the same bits, and memory is what was foreseen and what was counted, to the byte. In one process, or under a
- * launcher, where the stages of ZeRO take turns. (tests/parallel/test_ranks_models.sh has the models that txtrain
- * trains.)
+ * the same bits, memory is what was foreseen and what was counted, to the byte, and of a model that was pruned the same
+ * weights are 0 in the end. In one process, or under a launcher, where the stages of ZeRO take turns.
+ * (tests/parallel/test_ranks_models.sh has the models that txtrain trains.)
  *
  *     test_combinations DEVICE [pairs]    pairs: so few that any two values meet. Exit status 77: no such device */
+#include "models/arch/prune.h"
 #include "models/train/trainer.h"
 #include "tests/train/small_gpt2.h"
 
@@ -48,6 +49,7 @@ static const char *const models[] = {"GPT-2", "BERT"};
 
 typedef struct combination {
     int model, optimizer, precision, checkpointed, accumulation, stage;
+    bool pruned;
 } combination;
 
 static tx_engine *engine;
@@ -72,6 +74,7 @@ static tx_trainer_options options_of(const combination *c)
         o.checkpointing = (tx_checkpointing){sizeof o.checkpointing, .whole = INT32_MAX};
     o.optimizer = optimizers[c->optimizer].options;
     o.optimizer.size = sizeof o.optimizer;
+    o.optimizer.keep_zeros = c->pruned;
     o.parallel = (tx_parallel_options){
         .size = sizeof o.parallel, .zero_stage = c->stage, .whole = tx_optimizer_is_whole(o.optimizer.kind)};
     return o;
@@ -178,6 +181,52 @@ static tx_status compare_memory(const tx_model *model, const tx_config *config, 
     return TX_OK;
 }
 
+/* Which weights of the blocks' matrices are 0, as a digest, and how many are. */
+static tx_status find_zeros(tx_model *model, uint64_t *digest, int64_t *zeros)
+{
+    *digest = 0;
+    *zeros = 0;
+    for (int32_t p = 0; p < tx_model_param_count(model); p++) {
+        const char *name;
+        const tx_param_spec *spec;
+        static float w[1 << 16];
+        TX_TRY(tx_model_param(model, p, &name, &spec));
+        if (spec->table || spec->shape.rank != 2)
+            continue;
+        TX_TRY(tx_model_read(model, TX_PART_WEIGHT, p, w));
+        for (int64_t i = 0; i < tx_shape_count(&spec->shape); i++) {
+            *digest = *digest * UINT64_C(6364136223846793005) + (w[i] == 0.0f) + 1;
+            *zeros += w[i] == 0.0f;
+        }
+    }
+    return TX_OK;
+}
+
+/* The same weights are 0 as once the model was pruned: in the run that goes on, too. */
+static tx_status check_zeros(tx_model *model, bool first)
+{
+    static uint64_t wanted;
+    static int64_t count;
+    uint64_t digest;
+    int64_t zeros;
+    TX_TRY(find_zeros(model, first ? &wanted : &digest, first ? &count : &zeros));
+    return first || (digest == wanted && zeros == count)
+               ? TX_OK
+               : tx_fail(TX_INTERNAL, "%lld weights are 0, and not the %lld that were", (long long)zeros,
+                         (long long)count);
+}
+
+static tx_status prune(tx_model *model, const tx_config *config)
+{
+    const int64_t wanted = config == configs[GPT2] ? 8 : 12;
+    tx_pruned pruned;
+    TX_TRY(tx_prune(model, config, &(tx_pruning){0.5, 2, 4}, &pruned));
+    if (pruned.matrices != wanted || 2 * pruned.zeros != pruned.weights)
+        return tx_fail(TX_INTERNAL, "of %lld matrices %lld weights of %lld are 0", (long long)pruned.matrices,
+                       (long long)pruned.zeros, (long long)pruned.weights);
+    return check_zeros(model, true);
+}
+
 /* What `finish` does with a new model. */
 static tx_status run(const combination *c, snapshot *cut, snapshot *end)
 {
@@ -188,7 +237,11 @@ static tx_status run(const combination *c, snapshot *cut, snapshot *end)
     tx_status status = tx_model_create(engine, &model);
     TX_THEN(status, tx_trainer_create(model, config, &options, &trainer));
     TX_THEN(status, tx_model_init(model, cut->count > 0 ? 2 : 1));
+    if (c->pruned && cut->count == 0)
+        TX_THEN(status, prune(model, config));
     TX_THEN(status, finish(trainer, model, c, cut, end));
+    if (c->pruned)
+        TX_THEN(status, check_zeros(model, false));
     TX_THEN(status, compare_memory(model, config, &options));
     tx_trainer_free(trainer);
     tx_model_free(model);
@@ -236,15 +289,16 @@ static int check_all(bool pairs)
                          .checkpointed = i & 1,
                          .accumulation = i & 2 ? MOST_ACCUMULATION : 1};
         c.stage = comm->size > 1 ? (c.optimizer + c.precision) % 4 : 0;
+        c.pruned = (c.checkpointed + (c.accumulation > 1) + c.optimizer + c.precision) & 1;
         if (!goes_with(c.precision, c.optimizer) || (pairs && !is_of_pairs(&c)))
             continue;
         done++;
         if (check(&c) == TX_OK)
             continue;
         failed++;
-        printf("FAIL %s, %s, %s%s, %d micro-batches, stage %d: %s\n", models[c.model], precisions[c.precision].name,
-               optimizers[c.optimizer].name, c.checkpointed ? ", checkpointed" : "", c.accumulation, c.stage,
-               tx_error());
+        printf("FAIL %s, %s, %s%s%s, %d micro-batches, stage %d: %s\n", models[c.model], precisions[c.precision].name,
+               optimizers[c.optimizer].name, c.checkpointed ? ", checkpointed" : "", c.pruned ? ", pruned" : "",
+               c.accumulation, c.stage, tx_error());
     }
     printf("%d of %d combinations passed\n", done - failed, done);
     return failed > 0 || done == 0;

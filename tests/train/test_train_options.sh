@@ -298,6 +298,9 @@ optim | --optim lion_32bit | weights_differ
 optim | --optim adafactor | weights_differ
 optim | --optim muon | weights_differ
 optim_args | --optim adamw_anyprecision --optim_args momentum_dtype=bfloat16,variance_dtype=bfloat16 | weights_differ
+sparsity | --sparsity 0.5 | says 1536 of 3072 weights are 0, 50.00 %
+mask_structure | --mask_structure 1:4 | says 2304 of 3072 weights are 0, 75.00 %
+mask_structure | --mask_structure 2:4 --sparsity 0.7 | says a sparsity of 0.5 and not of 0.7
 weight_decay | --weight_decay 0.5 | weights_differ
 adam_beta1 | --adam_beta1 0.5 | weights_differ
 adam_beta2 | --adam_beta2 0.5 | weights_differ

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares BERT and its heads with transformers: logits, gradients and thirty steps of AdamW for random weights of odd
-sizes and rows of different lengths, files with old names, and folders written by TX read by transformers.
+"""Compares BERT and RoBERTa and their heads with transformers: logits, gradients and thirty steps of AdamW for random
+weights of odd sizes and rows of different lengths, padding inside texts, files with old names, and folders written by TX
+read by transformers.
 
     bert.py BERT_STEPS [DEVICE]      exit status 77: transformers is not installed
 """
@@ -14,7 +15,8 @@ from checks import check, status
 try:
     import torch
     from safetensors.torch import load_file, save_file
-    from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
+    from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, RobertaConfig,
+                              RobertaForMaskedLM, RobertaForSequenceClassification)
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -31,23 +33,34 @@ VARIANTS = {
     "a head, odd width": (BertForSequenceClassification, dict(hidden_size=37, num_attention_heads=1)),
     "masked": (BertForMaskedLM, {}),
     "masked, one layer": (BertForMaskedLM, dict(num_hidden_layers=1, vocab_size=257, hidden_size=40)),
+    "no padding": (BertForMaskedLM, dict(pad_token_id=None)),
+    "RoBERTa": (RobertaForSequenceClassification, dict(type_vocab_size=1)),
+    "RoBERTa, two types, silu": (RobertaForSequenceClassification, dict(num_labels=3, hidden_act="silu", hidden_size=37,
+                                                                        num_attention_heads=1)),
+    "RoBERTa, padding 3": (RobertaForSequenceClassification, dict(type_vocab_size=1, pad_token_id=3)),
+    "RoBERTa, masked": (RobertaForMaskedLM, dict(type_vocab_size=1)),
+    "RoBERTa, masked, tanh gelu": (RobertaForMaskedLM, dict(hidden_act="gelu_new", vocab_size=257, num_hidden_layers=1)),
 }
+MASKED = (BertForMaskedLM, RobertaForMaskedLM)
 
 
 def make_model(kind, changes):
     """A model whose logits depend on every parameter."""
     torch.manual_seed(0)
-    model = kind(BertConfig(**{**BASE, **changes})).train()
+    config = BertConfig if kind in (BertForMaskedLM, BertForSequenceClassification) else RobertaConfig
+    model = kind(config(**{**BASE, **changes})).train()
     with torch.no_grad():
         for name, p in model.named_parameters():
-            p.copy_(torch.randn_like(p) * 0.1 + (1.0 if name.endswith("LayerNorm.weight") else 0.0))
+            p.copy_(torch.randn_like(p) * 0.1 + (1.0 if name.lower().replace("_", "").endswith("layernorm.weight") else 0.0))
     return model
 
 
 def make_data(model, masked):
     torch.manual_seed(1)
     config = model.config
-    ids = torch.randint(1, config.vocab_size, (STEPS, BATCH, BLOCK))  # the padding's embedding never learns there
+    ids = torch.randint(0, config.vocab_size, (STEPS, BATCH, BLOCK))
+    if config.pad_token_id is not None:
+        ids[torch.rand(ids.shape) < 0.1] = config.pad_token_id
     types = torch.randint(0, config.type_vocab_size, ids.shape)
     lengths = torch.randint(1, BLOCK + 1, (STEPS, BATCH))
     lengths[:, 0] = BLOCK
@@ -92,7 +105,7 @@ def joined(name, theirs):
 
 def compare(name, kind, changes, program, device, prepare=None):
     model = make_model(kind, changes)
-    masked = kind is BertForMaskedLM
+    masked = kind in MASKED
     data = make_data(model, masked)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as out:
         model.save_pretrained(folder)
@@ -140,6 +153,16 @@ def old_names(path):
     save_file(state, path, {"format": "pt"})
 
 
+def published(path):
+    """As RoBERTa's files are, with a pooler and the decoder beside the embedding."""
+    state = load_file(path)
+    state["roberta.embeddings.position_ids"] = torch.arange(23).float()[None]
+    state["roberta.pooler.dense.weight"] = torch.zeros(30, 30)
+    state["roberta.pooler.dense.bias"] = torch.zeros(30)
+    state["lm_head.decoder.weight"] = state["roberta.embeddings.word_embeddings.weight"].clone()
+    save_file(state, path, {"format": "pt"})
+
+
 def stored_twice(path):
     state = load_file(path)
     state["cls.predictions.decoder.weight"] = state["bert.embeddings.word_embeddings.weight"].clone()
@@ -153,6 +176,7 @@ def main():
         compare(name, kind, changes, program, device)
     compare("old names", BertForSequenceClassification, {}, program, device, old_names)
     compare("masked, old names", BertForMaskedLM, {}, program, device, old_names)
+    compare("RoBERTa, masked, as published", RobertaForMaskedLM, {}, program, device, published)
     compare("masked, stored twice", BertForMaskedLM, {}, program, device, stored_twice)
     return status()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small BERT on MRPC with txtrain, and holds what came of it against transformers: the folder's model gives the
+"""Trains a small BERT, and a small RoBERTa, on MRPC with txtrain, and holds what came of it against transformers: the folder's model gives the
 same predictions for the same texts, tokenized and cut by tokenizers, accuracy and F1 are scikit-learn's (its formulas,
 where it is not installed), and the loss of the evaluation is the model's.
 
@@ -18,7 +18,8 @@ DATA = os.environ.get("TX_TEST_DATA") or os.path.join(os.path.dirname(os.path.ab
 
 try:
     import torch
-    from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast
+    from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast,
+                              RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification, RobertaTokenizer)
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(SKIPPED)
@@ -40,30 +41,45 @@ def read(path, count):
     return [int(row[0]) for row in rows], [row[3] for row in rows], [row[4] for row in rows]
 
 
-def main():
-    program, data, device = sys.argv[1], DATA, (sys.argv[2:] or ["cpu"])[0]
-    train, dev = (os.path.join(data, "glue", "MRPC", name) for name in ("train_3668.tsv", "dev_408.tsv"))
-    vocabulary = os.path.join(data, "tokenizers", "bert-base-uncased-tokenizer.json")
-    if not os.path.exists(train) or not os.path.exists(vocabulary):
-        print(f"skipped: no MRPC or no tokenizer in {data}")
-        return SKIPPED
+SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
+
+
+def make_bert(start, tokenizers):
+    """A model without the head, in `start` with its tokenizer; the class with it, and the tokenizer."""
+    vocabulary = os.path.join(tokenizers, "bert-base-uncased-tokenizer.json")
+    BertForMaskedLM(BertConfig(max_position_embeddings=BLOCK, **SMALL)).save_pretrained(start)
+    shutil.copy(vocabulary, os.path.join(start, "tokenizer.json"))
+    return BertForSequenceClassification, PreTrainedTokenizerFast(tokenizer_file=vocabulary, pad_token="[PAD]")
+
+
+def make_roberta(start, tokenizers):
+    with open(os.path.join(tokenizers, "gpt2-encoder.json"), encoding="utf-8") as file:
+        words = ["<s>", "<pad>", "</s>", "<unk>"] + [word for word in json.load(file) if word != "<|endoftext|>"] + ["<mask>"]
+    with open(os.path.join(tokenizers, "gpt2-vocab.bpe"), encoding="utf-8") as file:
+        merges = [tuple(line.split()) for line in file.read().split("\n")[1:] if line]
+    tokenizer = RobertaTokenizer(vocab={word: i for i, word in enumerate(words)}, merges=merges)
+    RobertaForMaskedLM(RobertaConfig(vocab_size=len(words), max_position_embeddings=BLOCK + 2, type_vocab_size=1,
+                                     **SMALL)).save_pretrained(start)
+    tokenizer.save_pretrained(start)
+    return RobertaForSequenceClassification, tokenizer
+
+
+def train(make, tokenizers, program, device):
+    texts, dev = (os.path.join(DATA, "glue", "MRPC", name) for name in ("train_3668.tsv", "dev_408.tsv"))
     with tempfile.TemporaryDirectory() as work:
         start, end = os.path.join(work, "start"), os.path.join(work, "end")
         torch.manual_seed(0)
-        BertForMaskedLM(BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-                                   max_position_embeddings=BLOCK)).save_pretrained(start)
-        shutil.copy(vocabulary, os.path.join(start, "tokenizer.json"))
-        subprocess.run([program, "--model_name_or_path", start, "--task_name", "mrpc", "--train_file", train,
+        kind, tokenizer = make(start, tokenizers)
+        subprocess.run([program, "--model_name_or_path", start, "--task_name", "mrpc", "--train_file", texts,
                         "--validation_file", dev, "--test_file", dev, "--do_train", "--do_eval", "--do_predict",
                         "--max_seq_length", str(BLOCK), "--pad_to_max_length", "false", "--num_train_epochs", "4",
                         "--max_train_samples", str(TRAINED), "--learning_rate", "3e-3", "--save_strategy", "no",
                         "--per_device_train_batch_size", "16", "--device", device, "--output_dir", end], check=True,
                        stdout=subprocess.DEVNULL)
         truth, first, second = read(dev, EVALUATED)
-        tokenizer = PreTrainedTokenizerFast(tokenizer_file=vocabulary, pad_token="[PAD]")
-        model, info = BertForSequenceClassification.from_pretrained(end, output_loading_info=True)
+        model, info = kind.from_pretrained(end, output_loading_info=True)
         batch = tokenizer(first, second, truncation=True, max_length=BLOCK, padding="max_length", return_tensors="pt",
-                          return_token_type_ids=True)
+                          return_token_type_ids=kind is BertForSequenceClassification)
         with torch.no_grad():
             out = model.eval()(**batch, labels=torch.tensor(truth))
         guess = out.logits.argmax(-1).tolist()
@@ -78,10 +94,20 @@ def main():
             and abs(results["eval_accuracy"] - accuracy) <= 1e-12 and abs(results["eval_f1"] - f1) <= 1e-12
             and abs(results["eval_combined_score"] - (accuracy + f1) / 2) <= 1e-12
             and abs(results["eval_loss"] - out.loss.item()) <= 1e-5 and 0 < sum(guess) < len(guess))
-    print(f"{device}: accuracy {results['eval_accuracy']} and F1 {results['eval_f1']}, by {by} {accuracy} and {f1}; loss "
+    print(f"{kind.__name__}, {device}: accuracy {results['eval_accuracy']} and F1 {results['eval_f1']}, by {by} {accuracy} and {f1}; loss "
           f"{results['eval_loss']}, transformers' {out.loss.item()}; {sum(guess)} of {len(guess)} positive: "
           f"{'agree' if good else 'FAIL'}")
     return 0 if good else 1
+
+
+def main():
+    program, device = sys.argv[1], (sys.argv[2:] or ["cpu"])[0]
+    tokenizers = os.path.join(DATA, "tokenizers")
+    if not all(os.path.exists(path) for path in (os.path.join(DATA, "glue", "MRPC"), os.path.join(
+            tokenizers, "bert-base-uncased-tokenizer.json"), os.path.join(tokenizers, "gpt2-encoder.json"))):
+        print(f"skipped: no MRPC or no tokenizers in {DATA}")
+        return SKIPPED
+    return max(train(make, tokenizers, program, device) for make in (make_bert, make_roberta))
 
 
 sys.exit(main())

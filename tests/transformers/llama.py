@@ -23,6 +23,8 @@ except ImportError as error:
 ROWS, LENGTH = 2, 24
 BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
             num_attention_heads=6, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, attn_implementation="eager")
+LONGROPE = dict(rope_type="longrope", rope_theta=1e4, short_factor=[1.0, 1.1, 1.3, 2.0],
+                long_factor=[1.0, 2.5, 4.0, 11.0])
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=8)
 VARIANTS = {
     "llama": (LlamaConfig, {}),
@@ -38,6 +40,14 @@ VARIANTS = {
     "llama3": (LlamaConfig, dict(head_dim=32, rope_parameters=dict(
         rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
         original_max_position_embeddings=8))),
+    "longrope, long": (LlamaConfig, dict(head_dim=8, rope_parameters=dict(LONGROPE, original_max_position_embeddings=8))),
+    "longrope, short": (LlamaConfig, dict(head_dim=8, rope_parameters=dict(LONGROPE, original_max_position_embeddings=LENGTH))),
+    "longrope as Phi-3": (MistralConfig, dict(head_dim=8, original_max_position_embeddings=8, rope_theta=1e4, rope_parameters=dict(
+        type="longrope", short_factor=[1.0] * 4, long_factor=[1.5, 2.0, 3.0, 7.25]))),
+    "longrope, attention factor": (Qwen3Config, dict(head_dim=8, rope_parameters=dict(
+        LONGROPE, original_max_position_embeddings=8, attention_factor=1.25, factor=6.0))),
+    "proportional": (LlamaConfig, dict(head_dim=32, rope_parameters=dict(
+        rope_type="proportional", rope_theta=1e4, factor=3.0, partial_rotary_factor=0.5))),
     "yarn": (LlamaConfig, dict(head_dim=32, rope_parameters=YARN)),
     "yarn, its temperatures and ends": (LlamaConfig, dict(head_dim=32, rope_parameters=dict(
         YARN, mscale=0.7, mscale_all_dim=1.3, beta_fast=3.0, beta_slow=0.5, truncate=False))),
@@ -145,9 +155,6 @@ def main():
     refuse("windows of every second layer", Qwen2Config, dict(
         use_sliding_window=True, sliding_window=4, max_window_layers=3,
         layer_types=["sliding_attention", "full_attention", "full_attention"]), "layer_types", program, device)
-    refuse("longrope", LlamaConfig, dict(rope_parameters=dict(
-        rope_type="longrope", rope_theta=1e4, short_factor=[1.0] * 4, long_factor=[2.0] * 4,
-        original_max_position_embeddings=8)), "rope_type", program, device)
     return status()
 
 

@@ -75,6 +75,17 @@ __kernel void gather(const __global IN_T *table, long to, const __global int *in
     })
 }
 
+/* A work-item counts a row. */
+__kernel void token_positions(const __global int *tokens, long to, __global int *y, long yo, int B, int T, int padding)
+{
+    const long b = get_global_id(0);
+    if (b >= B)
+        return;
+    int position = padding;
+    for (long i = b * T; i < (b + 1) * T; i++)
+        y[yo + i] = tokens[to + i] == padding ? padding : ++position;
+}
+
 /* ---- scatter_add: the sources of a row in their order, added up by pieces of PIECE -------------------------------
  *
  * Sorted by index, and by their own number where that is equal, sources of a row follow one another: sorted = {source,
@@ -158,7 +169,7 @@ static int last_alike(const __global int *indices, const __global int *order, in
 
 /* What the sorted order says of each place. */
 __kernel void scatter_rows(const __global int *indices, long io, const __global int *order, long oo,
-                           __global int *sorted, long so, int count, int rows)
+                           __global int *sorted, long so, int count, int rows, int padding)
 {
     indices += io;
     order += oo;
@@ -173,7 +184,7 @@ __kernel void scatter_rows(const __global int *indices, long io, const __global 
         __global int *at = sorted + so + 3 * (long)i;
         at[0] = order[i];
         at[1] = i - first;
-        at[2] = index >= 0 && index < rows ? last + 1 - first : 0;
+        at[2] = index >= 0 && index < rows && index != padding ? last + 1 - first : 0;
     }
 }
 

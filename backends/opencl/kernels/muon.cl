@@ -29,9 +29,14 @@ __kernel void muon(__global float *p, long po, const __global float *x, long xo,
         return;
     const float rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
     const float keep = groups[gro] & 1 ? 1.0f - rate * decay : 1.0f;
+    const int zeros_stay = groups[gro] & 2;
     p += po;
     x += xo;
-    TX_EACH({ tx_store(tx_load(p, i, n, 0.0f) * keep - rate * scale * tx_load(x, i, n, 0.0f), p, i, n); })
+    TX_EACH({
+        vec old = tx_load(p, i, n, 0.0f);
+        vec now = old * keep - rate * scale * tx_load(x, i, n, 0.0f);
+        tx_store(zeros_stay ? old == 0.0f ? old : now : now, p, i, n);
+    })
 }
 
 __kernel void normalize_by(const __global float *x, long xo, const __global float *sumsq, long so, __global float *y, long yo,

@@ -96,6 +96,8 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
 /* P: type of p and g; M, V, C: types of the states; c absent: with_c 0. */
 #ifndef P
 #define P f32
+#endif
+#ifndef M
 #define M f32
 #define V f32
 #define C f32
@@ -165,6 +167,19 @@ __kernel void adamw_anyprecision(__global TX_CAT(P, _t) *p, long po, const __glo
         if (with_c)
             TX_CAT(tx_store_, C)(rest + (old - now), c, i, n);
         TX_CAT(tx_store_, P)(now, p, i, n);
+    })
+}
+
+__kernel void mask_gradient(const __global TX_CAT(P, _t) *p, long po, __global TX_CAT(P, _t) *g, long go,
+                            const __global uchar *groups, long gro, long n)
+{
+    p += po;
+    g += go;
+    TX_EACH({
+        if (groups[gro + i / PARAM_BLOCK] & 2) {
+            vec grad = TX_CAT(tx_load_, P)(g, i, n);
+            TX_CAT(tx_store_, P)(TX_CAT(tx_load_, P)(p, i, n) == 0.0f ? (vec)0.0f : grad, g, i, n);
+        }
     })
 }
 

@@ -1,0 +1,81 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A run with weights that are 0 from its begin to its end: as many in every model and checkpoint that it writes, memory as
+# without, a resumed run ends with the same bytes, as two ranks do with every ZeRO stage; what cannot be pruned is refused.
+#
+#   test_sparsity.sh BIN-FOLDER LAUNCHER DEVICE    LAUNCHER "": this build has none
+set -u
+bin=$1
+launcher=$2
+device=$3
+. "${0%/*}/../program.sh"
+
+need_device
+write_small_text 40
+write_small_config 2 32 24 0.1
+start=
+
+# run FOLDER ARGUMENT...
+run()
+{
+    folder=$1
+    shift
+    # shellcheck disable=SC2086
+    $start "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --block_size 16 --device "$device" \
+        --threads 1 --max_steps 6 --learning_rate 1e-2 --weight_decay 0.1 --output_dir "$work/$folder" "$@" \
+        > "$work/out" 2> "$work/err"
+}
+# count FOLDER: the zeros that a run of one step, which prunes nothing more, finds in the matrices of what lies there
+count()
+{
+    "$bin/txtrain" --model_name_or_path "$1" --train_file "$work/text" --block_size 16 --max_steps 1 --threads 1 --sparsity 1e-9 \
+        --output_dir "$work/count" --overwrite_output_dir > "$work/counted" 2>&1
+    sed -n 's/^sparse .*: \([0-9]*\) of \([0-9]*\) weights are 0.*/\1 of \2/p' "$work/counted"
+}
+same() { cmp -s "$work/$1" "$work/$2" || fail "$3"; }
+bytes() { awk '$1 == "total" { print $2 }' "$work/out"; }
+
+run dense --profile || fail "the dense run"
+dense=$(bytes)
+for way in "--sparsity 0.5" "--mask_structure 2:4 --bf16" "--mask_structure 2:4 --dtype bfloat16" \
+    "--sparsity 0.5 --optim muon" "--sparsity 0.5 --optim adafactor" "--sparsity 0.5 --gradient_accumulation_steps 2"; do
+    # shellcheck disable=SC2086
+    run way --overwrite_output_dir --save_steps 3 --profile $way || fail "$way: the run"
+    grep -qF "8 matrices of the blocks: 12288 of 24576 weights are 0, 50.00 %" "$work/out" || fail "$way: not told"
+    awk '$1 == "total" && $2 == $NF && $2 > 0 { same = 1 } END { exit !same }' "$work/out" || fail "$way: memory counted is not what was planned"
+    [ "$way" != "--sparsity 0.5" ] || [ "$(bytes)" = "$dense" ] || fail "$way: takes other memory than without"
+    for folder in way/checkpoint-3 way; do
+        [ "$(count "$work/$folder")" = "12288 of 24576" ] || fail "$way: $folder has $(count "$work/$folder") zeros"
+    done
+done
+[ "$(count "$work/dense")" = "0 of 24576" ] || fail "the dense model has $(count "$work/dense") zeros"
+
+run whole --save_steps 3 --mask_structure 2:4 || fail "the unbroken run"
+run part --save_steps 3 --resume_from_checkpoint "$work/whole/checkpoint-3" || fail "the resumed run"
+same whole/model.safetensors part/model.safetensors "resumed: the weights differ"
+same whole/checkpoint-6/optimizer.safetensors part/checkpoint-6/optimizer.safetensors "resumed: the moments differ"
+for other in "--mask_structure 1:4" "--sparsity 0.5"; do
+    # shellcheck disable=SC2086
+    outcome 1 "is of a run with --sparsity 0 --mask_structure 2:4" run refused --resume_from_checkpoint "$work/whole/checkpoint-3" $other
+done
+
+if [ -n "$launcher" ]; then
+    start="timeout -s KILL 120 $launcher -n 2"
+    for optim in adamw_torch muon; do
+        for stage in 0 1 2 3; do
+            run "$optim-$stage" --sparsity 0.5 --optim $optim --zero_stage $stage || fail "two ranks, $optim, stage $stage"
+            same $optim-0/model.safetensors "$optim-$stage/model.safetensors" "two ranks: $optim, stage $stage has other weights"
+        done
+        [ "$(count "$work/$optim-3")" = "12288 of 24576" ] || fail "two ranks, $optim: $(count "$work/$optim-3") zeros"
+    done
+    start=
+fi
+
+run evaluated --sparsity 0.5 --do_eval --validation_file "$work/text" || fail "an evaluation alone"
+grep -q "12288 of 24576" "$work/out" && [ ! -e "$work/evaluated/model.safetensors" ] || fail "an evaluation alone: is not of the pruned weights"
+outcome 2 "frozen weights are not trained" run refused --sparsity 0.5 --lora_r 2
+outcome 2 "neither unstructured nor N:M" run refused --mask_structure 2x4
+outcome 2 "needs a sparsity above 0" run refused --mask_structure unstructured
+outcome 1 "has 32 inputs, no multiple of 5" run refused --mask_structure 2:5 --dry_run
+outcome 1 "needs an epsilon" run refused --sparsity 0.5 --adam_epsilon 0
+exit $((failures > 0))
