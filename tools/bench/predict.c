@@ -253,7 +253,7 @@ static void add_step(const settings *set, const tx_card *card, tx_operands opera
 static tx_status predict_steps(const settings *set, const tx_config *config, tx_dtype autocast, tx_json *all)
 {
     const tx_engine_options engine = {.size = sizeof engine, .device = "cpu"};
-    tx_trainer_options trainer = tx_bench_trainer_options(set->batch, set->block);
+    tx_trainer_options trainer = tx_bench_trainer_options(config, set->batch, set->block);
     tx_bench_training training;
     trainer.autocast = autocast;
     TX_TRY(tx_bench_training_open(&engine, config, &trainer, &training));
