@@ -54,6 +54,35 @@ static tx_status check_group(const tx_cl_builder *b, cl_kernel kernel, size_t it
                    most);
 }
 
+#define SPILL_MEM_SIZE_INTEL 0x4109 /* of cl_intel_required_subgroup_size: there private memory is another matter */
+
+static int64_t private_bytes(const tx_context *context, cl_kernel kernel)
+{
+    const bool intel = context->can.vendor == TX_CL_INTEL;
+    cl_ulong bytes = 0;
+    clGetKernelWorkGroupInfo(kernel, context->device, intel ? SPILL_MEM_SIZE_INTEL : CL_KERNEL_PRIVATE_MEM_SIZE,
+                             sizeof bytes, &bytes, NULL);
+    return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX;
+}
+
+/* Notes what a kernel has in private memory: those of forms declare none, so they spill registers. A driver that says
+ * the same of one that needs hardly any register means something else. */
+static void note_spills(tx_context *context, cl_kernel kernel)
+{
+    const int64_t bytes = private_bytes(context, kernel);
+    cl_kernel plain = NULL;
+    if (context->limits.cpu || bytes <= context->spilled)
+        return;
+    if (context->spill_claims == TX_CL_UNTRIED) {
+        const bool made = tx_cl_kernel(context, "optimizer", NULL, "clip_norm", &plain) == TX_OK;
+        context->spill_claims = made && private_bytes(context, plain) == 0 ? TX_CL_BELIEVED : TX_CL_DISPROVED;
+        if (made)
+            clReleaseKernel(plain);
+    }
+    if (context->spill_claims == TX_CL_BELIEVED)
+        context->spilled = bytes;
+}
+
 static size_t items_of(cl_uint dims, const size_t *local)
 {
     size_t items = 1;
@@ -66,6 +95,7 @@ void tx_cl_launch_kernel(tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const
 {
     tx_cl_step s = {.kernel = kernel, .dims = dims, .has_local = local != NULL};
     fail(b, check_group(b, kernel, items_of(dims, local), &s.doubted));
+    note_spills(b->context, kernel);
     for (cl_uint i = 0; i < dims; i++) {
         s.global[i] = global[i];
         if (local) {

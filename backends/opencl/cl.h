@@ -66,7 +66,9 @@ struct tx_context {
     bool tf32;                          /* fp32 products may round their operands to tf32 */
     tx_cl_capabilities can;
     tx_cl_limits limits;
-    tx_cl_claims claims; /* the known-answer test finds out (check.c) */
+    tx_cl_claims claims;       /* the known-answer test finds out (check.c) */
+    tx_cl_claims spill_claims; /* whether the driver tells what kernels spill (builder.c) */
+    int64_t spilled;           /* bytes an item of the worst kernel since it was set to 0 */
     tx_device_info info;
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */
     char *cache;    /* folder of cached files, made; NULL: none */

@@ -64,20 +64,46 @@ static tx_status survey_trial(tx_context *context, const tx_cl_question *q, cons
     return status;
 }
 
+#define PROOF_KEY (TX_CL_CHOICE_KEY + 2 * TX_CL_CHOICE_NAME + 8)
+
+static void proof_key(const tx_cl_question *q, const tx_cl_way *way, const char *of, char key[PROOF_KEY])
+{
+    snprintf(key, PROOF_KEY, "%s%.*s%s %s", of, q->proven, q->key, q->form ? q->form : "", way->name);
+}
+
+static int64_t spills_of(const tx_context *context, const tx_cl_question *q, const tx_cl_way *way)
+{
+    char key[PROOF_KEY], bytes[24];
+    proof_key(q, way, "spills ", key);
+    return tx_cl_line_get(context->proofs, key, bytes, sizeof bytes) ? strtoll(bytes, NULL, 10) : 0;
+}
+
+/* The proof, and what was found to spill in it. */
+static tx_status try_out(tx_context *context, const tx_cl_question *q, const tx_cl_way *way, char why[TX_CL_WHY])
+{
+    char key[PROOF_KEY], bytes[24];
+    context->spilled = 0;
+    tx_status status = q->prove(context, q, way->id);
+    if (status == TX_MEMORY)
+        return status;
+    snprintf(why, TX_CL_WHY, "%s", status ? tx_error() : "");
+    proof_key(q, way, "spills ", key);
+    snprintf(bytes, sizeof bytes, "%lld", (long long)context->spilled);
+    status = context->spilled > 0 ? tx_cl_line_set(&context->proofs, key, bytes) : TX_OK;
+    proof_key(q, way, "", key);
+    return status ? status : tx_cl_line_set(&context->proofs, key, why);
+}
+
 tx_status tx_cl_prove(tx_context *context, tx_cl_question *q, const tx_cl_way *way, bool *right)
 {
-    char key[TX_CL_CHOICE_KEY + 2 * TX_CL_CHOICE_NAME], why[TX_CL_WHY] = "";
-    snprintf(key, sizeof key, "%.*s%s %s", q->proven, q->key, q->form ? q->form : "", way->name);
+    char key[PROOF_KEY], why[TX_CL_WHY] = "";
+    proof_key(q, way, "", key);
     const bool known = !q->prove || tx_cl_line_get(context->proofs, key, why, sizeof why);
     *right = true;
     if (!known && context->survey)
         return survey_trial(context, q, way, key);
     if (!known) {
-        tx_status status = q->prove(context, q, way->id);
-        if (status == TX_MEMORY)
-            return status;
-        snprintf(why, sizeof why, "%s", status ? tx_error() : "");
-        status = tx_cl_line_set(&context->proofs, key, why);
+        tx_status status = try_out(context, q, way, why);
         if (status)
             return status;
     }
@@ -87,32 +113,60 @@ tx_status tx_cl_prove(tx_context *context, tx_cl_question *q, const tx_cl_way *w
     return TX_OK;
 }
 
-/* How many of the first `count` have the name of this one but for its numbers. */
-static int alike(const tx_cl_question *q, int count, const tx_cl_way *way)
+/* Whether their names differ in numbers alone. */
+static bool alike(const tx_cl_way *a, const tx_cl_way *b)
 {
-    const size_t length = strcspn(way->name, "0123456789");
+    const size_t length = strcspn(a->name, "0123456789");
+    return strcspn(b->name, "0123456789") == length && strncmp(a->name, b->name, length) == 0;
+}
+
+/* How many of the first `kept` are alike; `whole`: and do not spill. */
+static int count_alike(const tx_cl_question *q, int kept, const tx_cl_way *way, bool whole)
+{
     int found = 0;
-    for (int i = 0; i < count; i++)
-        found += strcspn(q->way[i].name, "0123456789") == length && strncmp(q->way[i].name, way->name, length) == 0;
+    for (int i = 0; i < kept; i++)
+        found += alike(&q->way[i], way) && !(whole && q->way[i].spills);
     return found;
 }
 
-/* Leaves those that are right: the first, or `most` of those that are alike. */
+/* Whether the first `kept`, which are right, do without this one. */
+static bool enough(const tx_cl_question *q, int kept, int most, const tx_cl_way *way)
+{
+    if (most > 0)
+        return count_alike(q, kept, way, true) >= most;
+    return kept > 0 && (!q->way[0].spills || !alike(&q->way[0], way));
+}
+
+/* Leaves those that are right: the first, or `most` of those that are alike. What spills makes room for the next one
+ * that is alike and does not; a tuning run, which asks for all, measures both. */
 static tx_status leave_right(tx_context *context, tx_cl_question *q, int most)
 {
     int kept = 0;
-    for (int i = 0; i < q->count && (most > 0 || kept == 0); i++) {
-        const tx_cl_way way = q->way[i];
+    for (int i = 0; i < q->count; i++) {
+        tx_cl_way way = q->way[i];
         bool right;
-        if (most > 0 && alike(q, kept, &way) >= most)
+        if (enough(q, kept, most, &way))
             continue;
         tx_status status = tx_cl_prove(context, q, &way, &right);
         if (status)
             return status;
-        if (right)
-            q->way[kept++] = way;
+        if (!right)
+            continue;
+        way.spills = spills_of(context, q, &way);
+        if (way.spills && !*q->aside)
+            snprintf(q->aside, sizeof q->aside, "%s spills %lld bytes an item", way.name, (long long)way.spills);
+        int at = kept++;
+        for (; at > 0 && !way.spills && q->way[at - 1].spills && alike(&q->way[at - 1], &way); at--)
+            q->way[at] = q->way[at - 1];
+        q->way[at] = way;
     }
-    q->count = kept;
+    q->count = 0;
+    for (int i = 0; i < kept; i++) {
+        const tx_cl_way *way = &q->way[i];
+        if (!way->spills || most == TX_CL_WAYS ||
+            (count_alike(q, q->count, way, true) == 0 && count_alike(q, q->count, way, false) < most + !most))
+            q->way[q->count++] = *way;
+    }
     return kept > 0 ? TX_OK : tx_fail(TX_DEVICE, "no %s is right on this device: %s", q->what, q->aside);
 }
 

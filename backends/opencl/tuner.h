@@ -9,7 +9,8 @@
  *      a few seconds a context;
  *   4. the way that suits best.
  * Where the driver has refused a kernel of the command (context->narrowed), 4. alone, and nothing is kept.
- * A way is taken only if it proves right; one that fails stays switched off as long as the device is open.
+ * A way is taken only if it proves right; one that fails stays switched off as long as the device is open. Of those
+ * whose names differ in numbers alone the ones that do not spill come first.
  *
  * Calls go one way: choice.c -> attention_choose.c, gemm_choose.c -> tuner.c -> tuner_table.c -> cache.c, and
  * gemm_choose.c -> the providers -> clblast_parameters.c -> gemm_trial.c -> solo.c. A trial prepares a command as plans
@@ -29,6 +30,7 @@ typedef struct tx_cl_way {
     int id; /* of the asker */
     const char *name;
     double share, seconds; /* seconds: where it was measured */
+    int64_t spills; /* bytes an item that its kernels keep outside of registers, as the driver says; of a proven one */
 } tx_cl_way;
 
 typedef struct tx_cl_question tx_cl_question;

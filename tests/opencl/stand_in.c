@@ -16,6 +16,12 @@
 
 stand_in_state stand_in;
 
+/* As a library of its own (LD_PRELOAD): the card is named by TX_TEST_CARD. */
+__attribute__((constructor)) static void read_environment(void)
+{
+    stand_in.card = getenv("TX_TEST_CARD");
+}
+
 typedef struct card {
     const char *id, *name, *vendor;
     cl_uint vendor_id;
@@ -138,6 +144,16 @@ EXPORT cl_int CL_API_CALL clGetDeviceInfo(cl_device_id device, cl_device_info wh
     }
 }
 
+/* What of a kernel lies in private memory. */
+static cl_ulong spilled_by(cl_kernel kernel, cl_device_id device)
+{
+    char options[1024] = "";
+    cl_program program = NULL;
+    clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof program, &program, NULL);
+    clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_OPTIONS, sizeof options, options, NULL);
+    return strstr(options, stand_in.spills) ? 512 : 0;
+}
+
 EXPORT cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
                                                    cl_kernel_work_group_info what, size_t size, void *value,
                                                    size_t *whole)
@@ -145,6 +161,10 @@ EXPORT cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_i
     REAL(clGetKernelWorkGroupInfo)
     if (what == CL_KERNEL_WORK_GROUP_SIZE && stand_in.most_group > 0)
         ANSWER(&stand_in.most_group);
+    if (what == CL_KERNEL_PRIVATE_MEM_SIZE && stand_in.spills) {
+        const cl_ulong bytes = spilled_by(kernel, device);
+        ANSWER(&bytes);
+    }
     return real(kernel, device, what, size, value, whole);
 }
 

@@ -20,6 +20,9 @@ typedef struct stand_in_state {
     long at, times;
     size_t
         most_group; /* CL_KERNEL_WORK_GROUP_SIZE of every kernel, which larger launches fail by; 0: the driver's own */
+    const char
+        *spills; /* kernels of programs whose options contain this have private memory; NULL: the driver's own answer,
+                    "": all kernels */
     atomic_long calls[STAND_IN_CALLS]; /* some by threads */
     atomic_long beside;                /* builds by other threads than the first */
     unsigned delay;                    /* seconds that a build takes longer */

@@ -128,13 +128,10 @@ class Tools:
     def command(self, target, library=True):
         """clang for a target of AMD or NVIDIA, as drivers call it, but for extensions: there are none."""
         if target in AMD:
-            machine = ["-target", "amdgcn-unknown-amdhsa", "-mcpu=" + target, "-nogpulib"]
-            bitcode = "amdgcn--amdhsa.bc"
-        else:
-            machine = ["-target", "nvptx64-unknown-nvidiacl", "-Xclang", "-target-cpu", "-Xclang", target, "-nogpulib",
-                       "-include", self.native]
-            bitcode = "nvptx64--nvidiacl.bc"
-        linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", LIBRARY + bitcode] if library else []
+            return amd_command(self.clang, target, library)
+        machine = ["-target", "nvptx64-unknown-nvidiacl", "-Xclang", "-target-cpu", "-Xclang", target, "-nogpulib",
+                   "-include", self.native]
+        linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", LIBRARY + "nvptx64--nvidiacl.bc"] if library else []
         return [self.clang] + ALWAYS + ["-Xclang", "-cl-ext=-all"] + machine + linked
 
     def versions(self, target):
@@ -154,6 +151,20 @@ class Tools:
             if "is not defined for option" not in text and "uses too much shared data" not in text:
                 break
         return status, text
+
+
+def newest_clang():
+    """The newest clang-N that knows all targets of AMD, and N."""
+    for n in range(30, 18, -1):
+        if shutil.which(f"clang-{n}"):
+            return f"clang-{n}", n
+    skip("no clang-19 or newer")
+
+
+def amd_command(clang, target, library=True):
+    """clang for a target of AMD, as drivers call it, but for extensions: there are none."""
+    linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", LIBRARY + "amdgcn--amdhsa.bc"] if library else []
+    return ([clang] + ALWAYS + ["-Xclang", "-cl-ext=-all", "-target", "amdgcn-unknown-amdhsa", "-mcpu=" + target, "-nogpulib"] + linked)
 
 
 def table_of(rows):

@@ -5,6 +5,7 @@
  *     test_stand_in table [FILE]      the choices for GPT-2 124M, printed; 1 where they are not those in FILE
  *     test_stand_in products [NAME]   matrix units, their instructions emulated, prove right and are chosen (providers
  *                                     whose names begin so)
+ *     test_stand_in spills            what spills makes room for the next form
  *
  * Exit status 77: there is no OpenCL device. */
 #include "backends/opencl/attention.h"
@@ -349,12 +350,76 @@ static int prove_products(const char *some)
     return good && !stand_in.broken[0] ? 0 : 1;
 }
 
+/* ---- Spills ---------------------------------------------------------------------------------------------------------- */
+
+/* A driver that tells of private memory, by the options of a program, and who should compute then. */
+static const struct spilling {
+    const char *spills, *tile, *form;
+} spilling[] = {
+    {NULL, "portable-tile-64x128x8", "gpu-64x64-256"},
+    {"", "portable-tile-64x128x8", "gpu-64x64-256"}, /* of all kernels: it does not mean spills */
+    {"-DROW_QUADS=2 -DCOLUMN_QUADS=2", "portable-tile-128x64x16", "gpu-64x64-256"},
+    {"-DWG=256", "portable-tile-64x128x8", "gpu-64x64-128"},
+};
+
+/* Of a product, and of attention of GPT-2 124M. */
+static tx_status choose_both(tx_context *context, const char **tile, tx_cl_attention_form *form)
+{
+    const product p = {"", 4096, 3072, 1024, false, false};
+    const float scale = 0.125f;
+    tx_command c = {.op = TX_OP_ATTENTION, .attrs = {.heads = 12, .kv_heads = 12, .scale = scale}};
+    const tx_cl_attention_job job = {
+        .command = &c, .B = 16, .T = 1024, .S = 1024, .last = 3 * 768, .heads = 12, .kv_heads = 12, .d = 64};
+    char note[160] = "";
+    tx_cl_gemm_choice choice = {.provider = NULL};
+    for (int i = 0; i < TX_MAX_IN; i++)
+        c.in[i].dtype = TX_DTYPE_COUNT;
+    for (int i = 0; i < TX_MAX_OUT; i++)
+        c.out[i].dtype = TX_DTYPE_COUNT;
+    c.in[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(16, 1024, 3 * 768)};
+    c.out[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(16, 1024, 768)};
+    c.out[1] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(16, 12, 1024)};
+    tx_status status = choose(context, &p, TX_F32, TX_EPILOGUE_NONE, &choice);
+    if (!status)
+        status = tx_cl_attention_choose(context, &job, TX_CL_FORWARD, form, note);
+    *tile = choice.provider ? choice.provider->name : "";
+    printf("    %s; attention %s\n", choice.aside, note);
+    return status;
+}
+
+static int prefer_whole(void)
+{
+    bool good = true;
+    setenv("TX_GEMM_TUNE", "0", 1);
+    stand_in.card = "mi250";
+    for (size_t i = 0; i < sizeof spilling / sizeof spilling[0]; i++) {
+        const struct spilling *s = &spilling[i];
+        tx_context *context;
+        tx_cl_attention_form form = {.name = ""};
+        const char *tile = "";
+        stand_in.spills = s->spills;
+        tx_status status = tx_cl_open(0, NULL, &context);
+        if (!status) {
+            status = choose_both(context, &tile, &form);
+            tx_cl_close(context);
+        }
+        const bool right = !status && strcmp(tile, s->tile) == 0 && strcmp(form.name, s->form) == 0;
+        printf("%s  spills %s: %s and %s%s%s\n", right ? "ok" : "FAIL", s->spills ? s->spills : "not told", tile,
+               form.name, status ? ": " : "", status ? tx_error() : "");
+        good = right && good;
+    }
+    return good ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     int32_t devices = 0;
-    if (argc < 2 || (strcmp(argv[1], "table") != 0 && strcmp(argv[1], "products") != 0))
-        return fprintf(stderr, "usage: test_stand_in table [FILE] | products [NAME]\n"), 2;
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "table") != 0 && strcmp(what, "products") != 0 && strcmp(what, "spills") != 0)
+        return fprintf(stderr, "usage: test_stand_in table [FILE] | products [NAME] | spills\n"), 2;
     if (tx_cl_device_count(&devices) != TX_OK || devices == 0)
         return printf("skipped: no OpenCL device\n"), 77;
-    return strcmp(argv[1], "table") == 0 ? make_table(argv[2]) : prove_products(argc > 2 ? argv[2] : "");
+    return strcmp(what, "table") == 0    ? make_table(argv[2])
+           : strcmp(what, "spills") == 0 ? prefer_whole()
+                                         : prove_products(argc > 2 ? argv[2] : "");
 }

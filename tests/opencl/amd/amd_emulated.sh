@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Products with known answers and the conformance suite on cards of AMD's that are not here: the kernels are compiled to
+# their machine code, which an emulator runs (amd_card.c) in the place of PoCL. In the suite matrix units compute what they
+# take, tiles the rest.
+#
+#     amd_emulated.sh CARD BIN AMD_CARD STAND_IN [OP...]
+#
+# CARD is mi300x (gfx942), rx7900xtx (gfx1100) or rx9070 (gfx1201), BIN holds txcheck and test_amd_products, AMD_CARD and STAND_IN are the two
+# libraries. OP... are ops of api/ops.def in place of those that take the most of a training step. Compiled programs stay in
+# the folder that TX_CACHE_DIR names (empty it when amd_compile.py changes); where it is not set, nothing stays.
+# Exit status 77: there is no PoCL, or no compiler for AMD (clang-19, llvm-19, libclc-19) or no python3.
+set -u
+
+card=$1
+bin=$2
+libraries="$3 $4"
+shift 4
+[ $# -gt 0 ] || set -- matmul attention attention_grad layer_norm layer_norm_grad cross_entropy cross_entropy_grad fused_classifier
+
+clang=$(for n in 30 29 28 27 26 25 24 23 22 21 20 19; do command -v "clang-$n"; done | head -n 1)
+version=${clang##*-}
+if [ -z "$clang" ] || ! command -v "llvm-objdump-$version" "llvm-readelf-$version" python3 > /dev/null ||
+    [ ! -f /usr/lib/clc/amdgcn--amdhsa.bc ]; then
+    echo "skipped: it takes python3, clang-19 or newer, llvm-objdump and llvm-readelf of its version, and libclc-19"
+    exit 77
+fi
+if [ -z "${TX_CACHE_DIR:-}" ]; then
+    TX_CACHE_DIR=$(mktemp -d) || exit 1
+    export TX_CACHE_DIR
+    trap 'rm -rf "$TX_CACHE_DIR"' EXIT
+fi
+case $card in mi300x) units='amd-mfma bf16 f16 f32' ;; *) units='amd-wmma bf16 f16' ;; esac
+
+# emulated PROGRAM ARGUMENT...
+emulated()
+{
+    env LD_PRELOAD="$libraries" TX_TEST_CARD="$card" TX_GEMM_TUNE=0 TX_GEMM=amd "$@"
+}
+
+# shellcheck disable=SC2086
+emulated "$bin/test_amd_products" $units , portable-tile-128x128x8 f32 , portable-tile-64x128x8 f32 || exit $?
+for op in "$@"; do
+    emulated "$bin/txcheck" ops --device opencl --op "$op" --quick || exit $?
+done

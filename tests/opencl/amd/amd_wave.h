@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs AMD's machine code, decoded, a work-group after the other. What is not emulated or leaves its memory ends the
+ * process with a line that names kernel and instruction; registers and local memory that were not written hold NaN. */
+#ifndef TX_TESTS_AMD_WAVE_H
+#define TX_TESTS_AMD_WAVE_H
+
+#include "tests/opencl/amd/amd_image.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A program in memory. */
+typedef struct amd_program {
+    const amd_header *header;
+    unsigned char *memory; /* of the object's sections, which have real addresses */
+    char (*name)[AMD_NAME];
+    const amd_instruction *code;
+    const amd_kernel *kernel;
+    const amd_argument *argument;
+    void (**run)(void); /* function of each name; NULL: not emulated */
+} amd_program;
+
+/* Points into `image`, which has to outlive it. False: it is none, or there is no memory. */
+bool amd_open(amd_program *program, unsigned char *image, size_t size);
+void amd_close(amd_program *program);
+
+/* Memory that a kernel may touch. */
+typedef struct amd_range {
+    uint64_t first, bytes;
+} amd_range;
+
+/* Bytes of a kernel's arguments: it may read whole pieces of so many. */
+#define AMD_ARGUMENT_BYTES(kernel) (((kernel)->argument_bytes + 63) / 64 * 64)
+
+typedef struct amd_launch {
+    const amd_program *program;
+    const amd_kernel *kernel;
+    bool gfx12; /* where numbers of work-groups lie */
+    uint32_t items[3], groups[3];
+    uint32_t local_bytes;
+    const void *arguments; /* as the kernel reads them */
+    amd_range *range;      /* those of the arguments' buffers; the emulator adds three of its own behind them */
+    int ranges;
+} amd_launch;
+
+void amd_run(const amd_launch *launch);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Products with known answers, whose sums are exact, by providers of the device, in all transposes: whole and with
+ * their terms parted, added to y with a bias, and with an epilogue.
+ *
+ *     test_amd_products PROVIDER TYPE... [, PROVIDER TYPE...]...     TYPE: f32 (which matrix units take as tf32), bf16,
+ * f16
+ *
+ * amd_emulated.sh runs it on emulated cards. Exit status 77: there is no OpenCL device. */
+#include "backends/opencl/gemm.h"
+#include "backends/opencl/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool prove(tx_context *context, const char *provider, const char *type)
+{
+    const tx_dtype from = strcmp(type, "bf16") == 0 ? TX_BF16 : strcmp(type, "f16") == 0 ? TX_F16 : TX_F32;
+    bool good = true;
+    for (int turned = 0; turned < 4; turned++) {
+        tx_cl_trial trials[] = {
+            {.batch = 2, .m = 136, .n = 72, .k = 1240, .bias = true, .to = TX_F32, .accumulate = TX_ADD},
+            {.batch = 1, .m = 72, .n = 136, .k = 40, .to = from},
+            {.batch = 1, .m = 72, .n = 136, .k = 40, .to = TX_F32, .epilogue = TX_EPILOGUE_GELU}};
+        for (size_t i = 0; i < sizeof trials / sizeof trials[0]; i++) {
+            trials[i].from = from;
+            trials[i].packed = TX_F32;
+            trials[i].trans_a = turned / 2;
+            trials[i].trans_b = turned % 2;
+            if (tx_cl_gemm_trial(context, provider, &trials[i], NULL) != TX_OK) {
+                printf("FAIL %s, %s, transposes %d%d, k %d: %s\n", provider, type, turned / 2, turned % 2,
+                       (int)trials[i].k, tx_error());
+                good = false;
+            }
+        }
+    }
+    printf("%s  %s, %s\n", good ? "ok" : "FAIL", provider, type);
+    return good;
+}
+
+int main(int argc, char **argv)
+{
+    const tx_open_options options = {.tf32 = true};
+    const char *provider = NULL;
+    int32_t devices = 0;
+    tx_context *context;
+    bool good = argc > 2;
+    if (tx_cl_device_count(&devices) != TX_OK || devices == 0)
+        return printf("skipped: no OpenCL device\n"), 77;
+    if (tx_cl_open(0, &options, &context) != TX_OK)
+        return printf("FAIL %s\n", tx_error()), 1;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], ",") == 0)
+            provider = NULL;
+        else if (!provider)
+            provider = argv[i];
+        else
+            good = prove(context, provider, argv[i]) && good;
+    }
+    tx_cl_close(context);
+    return good ? 0 : 1;
+}
