@@ -16,12 +16,12 @@ static tx_status infer_epilogue(const tx_infer *c)
                        reads ? "missing" : "for epilogues that read it");
     if (epilogue == TX_EPILOGUE_NONE)
         return TX_OK;
-    if (c->out[0].dtype != TX_F32 || c->attrs->accumulate != TX_STORE)
-        return tx_fail(TX_INVALID, "%s: an epilogue's result is F32 and stored", tx_want_name(c));
-    TX_TRY(tx_want_dtype(c, 3, TX_F32));
+    if (c->attrs->accumulate != TX_STORE)
+        return tx_fail(TX_INVALID, "%s: an epilogue's result is stored", tx_want_name(c));
+    TX_TRY(tx_want_dtype(c, 3, c->out[0].dtype));
     TX_TRY(tx_want_shape(c, 3, &c->out[0].shape));
     if (epilogue == TX_EPILOGUE_GELU && c->attrs->keeps)
-        tx_give(c, 1, TX_F32, c->out[0].shape);
+        tx_give(c, 1, c->out[0].dtype, c->out[0].shape);
     return TX_OK;
 }
 

@@ -51,6 +51,13 @@ static double flops_of(const tx_command *c)
     }
 }
 
+/* Whether operand `i` is the copy of 16 bits that an update writes and does not read. */
+static bool is_copy(const tx_command *c, int i)
+{
+    return (c->op == TX_OP_SGD && i == TX_IN(sgd, half)) || (c->op == TX_OP_ADAMW && i == TX_IN(adamw, half)) ||
+           (c->op == TX_OP_LION && i == TX_IN(lion, half));
+}
+
 static double bytes_of(const tx_command *c)
 {
     double bytes = 0;
@@ -60,10 +67,10 @@ static double bytes_of(const tx_command *c)
         return 4.0 * c->attrs.kv_heads * head_size(c, &c->in[0].shape) * (double)tx_shape_rows(&c->in[0].shape) *
                (double)sizeof(float);
     for (int i = 0; i < TX_MAX_IN; i++) {
-        bool table = (c->op == TX_OP_EMBEDDING && i > 0) || (c->op == TX_OP_GATHER && i == 0);
+        bool unread = (c->op == TX_OP_EMBEDDING && i > 0) || (c->op == TX_OP_GATHER && i == 0) || is_copy(c, i);
         bool cache = c->op == TX_OP_ATTENTION_CACHED && (i == 1 || i == 2);
         double part = cache ? cached_rows(c) / (double)c->in[i].shape.dim[1] : 1.0;
-        if (tx_present(&c->in[i]) && !table) /* of a table only the rows that are looked up are read */
+        if (tx_present(&c->in[i]) && !unread) /* of a table only the rows that are looked up are read, a copy not */
             bytes += (double)tx_operand_bytes(&c->in[i]) * part;
     }
     int32_t outputs = tx_op_info_of(c->op)->outputs;

@@ -21,7 +21,7 @@ typedef struct fusion {
 static bool is_passing(const fusion *f, const tx_tensor *t, int32_t reader)
 {
     return t && t->producer >= 0 && t->producer < reader && !t->is_output && t->arena == TX_ARENA_PLANNED &&
-           t->dtype == TX_F32 && !tx_edit_is_viewed(f->edit, t) && !tx_edit_is_erased(f->edit, t->producer);
+           !tx_edit_is_viewed(f->edit, t) && !tx_edit_is_erased(f->edit, t->producer);
 }
 
 /* What lies elsewhere may be written between two nodes, so that no op that reads it may move. */

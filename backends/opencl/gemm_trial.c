@@ -191,13 +191,22 @@ static double finish(const tx_cl_trial *t, double sum, double z, double *toleran
     return t->epilogue == TX_EPILOGUE_ADD ? sum + z : sum;
 }
 
-/* fp32 sums are exact; others are rounded once. */
+static double rounded(tx_dtype type, double v)
+{
+    uint32_t stored;
+    put(&stored, type, 0, (float)v);
+    return (double)get(&stored, type, 0);
+}
+
+/* fp32 sums are exact; others are rounded once, and before an epilogue. */
 static bool is_right(const trial_data *d, int64_t at, double sum, double *want)
 {
     const tx_operand *y = operand(d, Y), *kept = operand(d, KEPT);
     const double epsilon = y->dtype == TX_F32 ? 0.0 : y->dtype == TX_BF16 ? 0x1p-8 : 0x1p-11;
     const double z = tx_present(operand(d, Z)) ? (double)pattern(Z, at) : 0.0;
     double tolerance;
+    if (d->t->epilogue != TX_EPILOGUE_NONE)
+        sum = rounded(y->dtype, sum);
     *want = finish(d->t, sum, z, &tolerance);
     return fabs((double)get(d->host + y->offset, y->dtype, at) - *want) <= epsilon * fabs(*want) + tolerance &&
            (!tx_present(kept) || (double)get(d->host + kept->offset, kept->dtype, at) == sum);

@@ -357,14 +357,19 @@ tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double
 
 tx_status tx_trainer_profile(tx_trainer *trainer)
 {
-    trainer->train[0].runs = 0;
     trainer->updates = 0;
-    TX_TRY(tx_plan_profile(trainer->train[0].plan, true));
+    for (int32_t i = 0; i < TX_LENGTHS_MAX && trainer->train[i].plan; i++) {
+        trainer->train[i].runs = 0;
+        TX_TRY(tx_plan_profile(trainer->train[i].plan, true));
+    }
     return tx_plan_profile(trainer->update, true);
 }
 
 const tx_plan *tx_trainer_plan(const tx_trainer *trainer, int32_t which, int64_t *runs)
 {
-    *runs = which == TX_TRAINER_TRAIN ? trainer->train[0].runs : trainer->updates;
-    return which == TX_TRAINER_TRAIN ? trainer->train[0].plan : trainer->update;
+    static const batch_plan none = {0};
+    const int32_t i = which - TX_TRAINER_TRAIN;
+    const batch_plan *train = i >= 0 && i < TX_LENGTHS_MAX ? &trainer->train[i] : &none;
+    *runs = which == TX_TRAINER_UPDATE ? trainer->updates : train->runs;
+    return which == TX_TRAINER_UPDATE ? trainer->update : train->plan;
 }

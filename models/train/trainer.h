@@ -92,11 +92,12 @@ tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double
 
 /* ---- Profile ----------------------------------------------------------------------------------- */
 
-enum { TX_TRAINER_TRAIN, TX_TRAINER_UPDATE, TX_TRAINER_PLANS };
+enum { TX_TRAINER_UPDATE, TX_TRAINER_TRAIN };
 
-/* From now on times every operation of the training (that of whole rows) and update plans and counts their runs. */
+/* From now on times every operation of the update plan and the training plans and counts their runs. */
 tx_status tx_trainer_profile(tx_trainer *trainer);
-/* Plan `which` and how often it ran since then. */
+/* Plan `which` and how often it ran since then; from TX_TRAINER_TRAIN on, the plan of whole rows, come those of shorter
+ * rows. NULL behind the last. */
 const tx_plan *tx_trainer_plan(const tx_trainer *trainer, int32_t which, int64_t *runs);
 
 #endif

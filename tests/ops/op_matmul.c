@@ -30,14 +30,18 @@ static matrix matrix_of(const tx_array *x, bool flat, bool transpose)
     return m;
 }
 
-/* The epilogue of element i, whose product is `sum`. Its error is that of the product, times a slope of at most 1.13,
- * and its own. */
+#define LEAST_ROUNDING (12.0 * 0x1p-24) /* that check.c allows of a magnitude */
+
+/* The epilogue of element i, whose product is `sum`. Its error is that of the product, which a result of 16 bits has
+ * rounded to its type before, times a slope of at most 1.13, and its own. */
 static void put_result(tx_call *call, int64_t i, double sum, double magnitude)
 {
     const double z = tx_array_present(&call->in[3]) ? call->in[3].value[i] : 0.0,
                  slope = tx_number_gelu_slope(z, call->attrs.exact);
     if (tx_array_present(&call->out[1]))
         tx_array_put(&call->out[1], i, sum, magnitude);
+    if (call->attrs.epilogue != TX_EPILOGUE_NONE && call->out[0].dtype != TX_F32)
+        magnitude += fabs(sum) * tx_number_epsilon(call->out[0].dtype) / LEAST_ROUNDING;
     switch (call->attrs.epilogue) {
     case TX_EPILOGUE_GELU:
         sum = tx_number_gelu(sum, call->attrs.exact);
@@ -97,7 +101,7 @@ static void matmul_outputs(tx_call *call)
     }
     y->shape.dim[y->shape.rank - 1] = b.columns;
     if (t->epilogue == TX_EPILOGUE_GELU && t->keeps)
-        call->out[1] = (tx_array){.dtype = TX_F32, .shape = y->shape};
+        call->out[1] = (tx_array){.dtype = y->dtype, .shape = y->shape};
 }
 
 static double matmul_length(const tx_call *call)
@@ -153,7 +157,7 @@ static void add_linear(tx_cases *list, tx_dtype dtype, tx_dtype out)
 
 /* All epilogues, and GELU with the product kept; of a product with tails, of few rows, of a batch, and of one whose
  * terms a device with many units parts. */
-static void add_epilogues(tx_cases *list, tx_dtype dtype)
+static void add_epilogues(tx_cases *list, tx_dtype dtype, tx_dtype out)
 {
     static const int64_t sizes[][3] = {{51, 48, 33}, {66, 65, 17}, {3, 130, 20}, {16, 64, 1100}};
     static const char *const names[] = {
@@ -164,7 +168,7 @@ static void add_epilogues(tx_cases *list, tx_dtype dtype)
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (int e = 0; e < 6; e++) {
             const tx_epilogue epilogue = e < 2 ? TX_EPILOGUE_GELU : e < 4 ? TX_EPILOGUE_GELU_GRAD : TX_EPILOGUE_ADD;
-            tx_case *c = add_product(list, dtype, TX_F32, sizes[s][0], sizes[s][1], sizes[s][2], (int)(s & 3));
+            tx_case *c = add_product(list, dtype, out, sizes[s][0], sizes[s][1], sizes[s][2], (int)(s & 3));
             c->attrs.epilogue = epilogue;
             c->attrs.keeps = e == 1;
             c->attrs.exact = e == 1 || e == 3;
@@ -174,6 +178,7 @@ static void add_epilogues(tx_cases *list, tx_dtype dtype)
                 c->in[2] = tx_spec_real(TX_SHAPE(sizes[s][1]));
             if (epilogue != TX_EPILOGUE_GELU) {
                 c->in[3] = tx_spec_real(TX_SHAPE(sizes[s][0], sizes[s][1]));
+                c->in[3].dtype = out;
                 c->in[3].lo = -4.0;
                 c->in[3].hi = 4.0;
             }
@@ -182,6 +187,7 @@ static void add_epilogues(tx_cases *list, tx_dtype dtype)
     tx_case *c = &list->item[list->count - 1];
     c->attrs.epilogue = TX_EPILOGUE_ADD;
     c->in[3] = tx_spec_real(TX_SHAPE(3, 17, 16));
+    c->out_dtype = c->in[3].dtype = out;
     tx_case_chunks(list);
 }
 
@@ -236,9 +242,11 @@ static void matmul_cases(tx_cases *list)
         add_batched(list, all[t], TX_SHAPE(4, 17, 9), TX_SHAPE(9, 15), 0);
         add_batched(list, all[t], TX_SHAPE(17, 9), TX_SHAPE(4, 15, 9), 2);
         add_linear(list, all[t], TX_F32);
-        add_epilogues(list, all[t]);
-        if (t > 0)
+        add_epilogues(list, all[t], TX_F32);
+        if (t > 0) {
             add_linear(list, all[t], all[t]);
+            add_epilogues(list, all[t], all[t]);
+        }
         add_packed(list, all[t], TX_F32);
         if (t > 0)
             add_packed(list, all[t], all[t]);

@@ -58,26 +58,26 @@ typedef struct sums {
 
 static tx_status collect(const tx_trainer *trainer, sums *s)
 {
-    int64_t runs[TX_TRAINER_PLANS];
+    const tx_plan *plan;
+    int64_t runs;
     size_t entries = 0;
-    for (int32_t p = 0; p < TX_TRAINER_PLANS; p++)
-        entries += (size_t)tx_plan_length(tx_trainer_plan(trainer, p, &runs[p]));
-    s->steps = (double)runs[TX_TRAINER_UPDATE];
+    for (int32_t p = TX_TRAINER_UPDATE; (plan = tx_trainer_plan(trainer, p, &runs)) != NULL; p++) {
+        entries += (size_t)tx_plan_length(plan);
+        s->steps = p == TX_TRAINER_UPDATE ? (double)runs : s->steps;
+    }
     s->by_kernel = calloc(entries, sizeof *s->by_kernel);
     if (!s->by_kernel)
         return tx_fail(TX_MEMORY, "profile: out of memory");
-    for (int32_t p = 0; p < TX_TRAINER_PLANS; p++) {
-        const tx_plan *plan = tx_trainer_plan(trainer, p, &runs[p]);
-        for (int32_t i = 0; i < tx_plan_length(plan); i++) {
+    for (int32_t p = TX_TRAINER_UPDATE; (plan = tx_trainer_plan(trainer, p, &runs)) != NULL; p++)
+        for (int32_t i = 0; i < tx_plan_length(plan) && runs > 0; i++) {
             tx_profile_entry entry;
             tx_status status = tx_plan_profile_entry(plan, i, &entry);
             if (status)
                 return status;
-            add_work(&s->by_class[entry.op_class][entry.direction], &entry, (double)runs[p]);
-            add_work(row_of(s->by_kernel, &s->kernels, &entry), &entry, (double)runs[p]);
+            add_work(&s->by_class[entry.op_class][entry.direction], &entry, (double)runs);
+            add_work(row_of(s->by_kernel, &s->kernels, &entry), &entry, (double)runs);
             s->seconds += entry.seconds;
         }
-    }
     qsort(s->by_kernel, (size_t)s->kernels, sizeof *s->by_kernel, by_seconds);
     return TX_OK;
 }

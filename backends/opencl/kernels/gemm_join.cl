@@ -8,7 +8,7 @@
 
 __kernel void gemm_join(__global const float *work, long work_at, __global const float *bias, long bias_at,
                         __global TX_CAT(Y, _t) *y, long y_at, __global const uint *control, long count, long n, long parts,
-                        int accumulate, __global const float *with, long with_at, __global float *kept, long kept_at)
+                        int accumulate, __global const TX_CAT(Y, _t) *with, long with_at, __global TX_CAT(Y, _t) *kept, long kept_at)
 {
     const long i = get_global_id(0) * (long)VW;
     if (i >= count)

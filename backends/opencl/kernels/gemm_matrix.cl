@@ -93,8 +93,8 @@ static void multiply_block(float sum[ATOMS_M][ATOMS_N][SUMS], const __local ab_t
 #endif
 
 /* STORE_RUN neighbouring sums of row `y`, which begins at element `row`, from column j on. */
-static void finish(const float *v, __global y_t *y, const __global float *bias, const __global float *with,
-                   __global float *kept, long row, long j, long n, int adds)
+static void finish(const float *v, __global y_t *y, const __global float *bias, const __global y_t *with,
+                   __global y_t *kept, long row, long j, long n, int adds)
 {
 #pragma unroll
     for (int e = 0; e < STORE_RUN; e += VW) {
@@ -114,7 +114,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 gemm_matrix(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
             __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
             long stride_a, long stride_b, int accumulate, long batches, long part, long first_tile,
-            __global const float *with, long with_at, __global float *kept, long kept_at)
+            __global const y_t *with, long with_at, __global y_t *kept, long kept_at)
 {
     __local ab_t tile_a[STAGES * BLOCK_A] __attribute__((aligned(128)));
     __local ab_t tile_b[STAGES * BLOCK_B] __attribute__((aligned(128)));

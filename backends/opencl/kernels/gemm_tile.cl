@@ -165,7 +165,7 @@ static void multiply(const __local float *a, const __local float *b, float4 sum[
 #include "epilogue.cl"
 
 /* Four sums of row `y`, which begins at element `row`, from column j on. */
-static void finish(float4 quad, __global y_t *y, const __global float *bias, const __global float *with, __global float *kept,
+static void finish(float4 quad, __global y_t *y, const __global float *bias, const __global y_t *with, __global y_t *kept,
                    long row, long j, long n, int adds)
 {
     float part[4];
@@ -188,7 +188,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 gemm_tile(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, __global const float *bias, long bias_at,
           __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
           long stride_a, long stride_b, int accumulate, long batches, long part, long first_tile,
-          __global const float *with, long with_at, __global float *kept, long kept_at)
+          __global const y_t *with, long with_at, __global y_t *kept, long kept_at)
 {
     __local float tile_a[BUFFERS * TILE_K * PITCH_A] __attribute__((aligned(16)));
     __local float tile_b[BUFFERS * TILE_K * PITCH_B] __attribute__((aligned(16)));
