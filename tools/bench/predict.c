@@ -176,12 +176,11 @@ static void add_command(const tx_card *card, tx_operands operands, const tx_comm
 static step predict_step(const tx_card *card, tx_operands operands, const tx_trainer *trainer)
 {
     step s = {.launches = 0.0};
-    for (int32_t which = 0; which < TX_TRAINER_PLANS; which++) {
-        int64_t runs;
-        const tx_plan *plan = tx_trainer_plan(trainer, which, &runs);
+    const tx_plan *plan;
+    int64_t runs;
+    for (int32_t which = TX_TRAINER_UPDATE; (plan = tx_trainer_plan(trainer, which, &runs)) != NULL; which++)
         for (int32_t i = 0; i < tx_plan_length(plan); i++)
             add_command(card, operands, &plan->commands[i], which == TX_TRAINER_UPDATE, &s);
-    }
     return s;
 }
 
