@@ -6,18 +6,18 @@
 #include "gelu.cl"
 
 /* Rounded as when it is stored: the result is that of the ops one after another. */
-static vec tx_round_f32(vec v)
+static vec tx_stored_f32(vec v)
 {
     return v;
 }
 
-static vec tx_round_bf16(vec v)
+static vec tx_stored_bf16(vec v)
 {
     const uvec u = AS_UVEC(v);
     return select(AS_VEC((u + 0x7FFFu + ((u >> 16) & 1u)) & 0xFFFF0000u), v, isnan(v));
 }
 
-static vec tx_round_f16(vec v)
+static vec tx_stored_f16(vec v)
 {
     ushort half_v[VW];
 #if VW == 1
@@ -32,7 +32,7 @@ static vec tx_round_f16(vec v)
 /* Of elements at.. of y, of `end`: z of op MATMUL, here `with`, is read, the product goes to `kept` where that is there. */
 static vec tx_finish(vec v, const __global TX_CAT(Y, _t) *with, __global TX_CAT(Y, _t) *kept, long at, long end)
 {
-    v = TX_CAT(tx_round_, Y)(v);
+    v = TX_CAT(tx_stored_, Y)(v);
     if (EPILOGUE == TX_EPILOGUE_GELU) {
         if (kept)
             TX_CAT(tx_store_, Y)(v, kept, at, end);
