@@ -46,7 +46,7 @@ struct tx_parallel {
     tx_parallel_options options;
     bool synchronize;
     uint64_t written; /* hash of all weights that were given, of which this rank kept its shards */
-    bool asks;        /* this rank reads what is spread while the others answer (plan/answer.c) */
+    bool asks;        /* this rank reads what is spread while the others answer (plan/access.c) */
     float vote, votes;
     tx_bucket *bucket; /* in the order in which the first graph fills them */
     int32_t buckets;

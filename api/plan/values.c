@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading and writing parameters, their gradients and their optimizer states. */
+ * Elements of parameters, their gradients and their optimizer states, between the arenas and the host. */
+#include "api/plan/values.h"
+
 #include "api/parallel/parallel.h"
-#include "api/plan/answer.h"
 #include "api/plan/packed.h"
 #include "api/plan/pieces.h"
 
 #include "api/base/half.h"
 #include "api/base/hash.h"
-#include "api/base/needs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -35,8 +35,7 @@ static tx_status part_place(const tx_model *model, tx_part part, int32_t index, 
     return TX_OK;
 }
 
-/* The shape of a part; it names a part that there is not. */
-static tx_status part_shape(const tx_model *model, tx_part part, int32_t index, tx_shape *shape)
+tx_status tx_values_shape(const tx_model *model, tx_part part, int32_t index, tx_shape *shape)
 {
     if (index < 0 || index >= model->params)
         return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
@@ -59,7 +58,7 @@ static tx_status prepare_copy(tx_model *model, tx_part part, int32_t index, int6
 {
     tx_shape shape;
     model->sealed = true;
-    tx_status status = part_shape(model, part, index, &shape);
+    tx_status status = tx_values_shape(model, part, index, &shape);
     if (status != TX_OK)
         return status;
     const int64_t elements = tx_shape_count(&shape);
@@ -199,21 +198,19 @@ static tx_status copy_state(tx_model *model, const tx_state_range *range, const 
     return from || !spread ? status : add_up(model, to, range->count, status);
 }
 
-/* Whether ranks have shards of a part of a parameter. */
-static bool is_spread(const tx_model *model, tx_part part, int32_t index)
+bool tx_values_spread(const tx_model *model, tx_part part, int32_t index)
 {
-    return tx_parallel_sharded(model->parallel) &&
-           (part >= TX_PART_STATE || (part == TX_PART_WEIGHT && tx_parallel_gathers(model->parallel) &&
-                                      model->param[index].arena == TX_ARENA_WEIGHTS));
+    if (!tx_parallel_sharded(model->parallel) || index < 0 || index >= model->params)
+        return false;
+    return part >= TX_PART_STATE || (part == TX_PART_WEIGHT && tx_parallel_gathers(model->parallel) &&
+                                     model->param[index].arena == TX_ARENA_WEIGHTS);
 }
 
-static tx_status copy_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
-                            const float *from, float *to)
+tx_status tx_values_copy(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, const float *from,
+                         float *to)
 {
     place p = {0};
     tx_status status = prepare_copy(model, part, index, first, count);
-    if (status == TX_OK && to && is_spread(model, part, index) && model->parallel->asks)
-        return tx_answered_read(model, part, index, first, count, to);
     if (status == TX_OK && part >= TX_PART_STATE)
         return copy_state(model, &(tx_state_range){index, (int32_t)part - TX_PART_STATE, first, count}, from, to);
     if (status == TX_OK)
@@ -224,115 +221,7 @@ static tx_status copy_range(tx_model *model, tx_part part, int32_t index, int64_
         return from ? tx_packed_write(model, &model->param[index], first, count, from)
                     : tx_packed_read(model, &model->param[index], first, count, to);
     p.address += first * (int64_t)tx_dtype_size(p.dtype);
-    if (is_spread(model, part, index))
+    if (tx_values_spread(model, part, index))
         return copy_shards(model, &p, count, from, to);
     return copy(model, &p, from, to, count);
-}
-
-tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
-                               const float *data)
-{
-    TX_NEEDS(model && data, TX_INVALID);
-    return copy_range(model, part, index, first, count, data, NULL);
-}
-
-tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data)
-{
-    TX_NEEDS(model && data, TX_INVALID);
-    return copy_range(model, part, index, first, count, NULL, data);
-}
-
-/* Elements of a part; 0 for one that there is not, which the copy then refuses. */
-static int64_t elements_of(const tx_model *model, tx_part part, int32_t index)
-{
-    tx_shape shape;
-    return part_shape(model, part, index, &shape) == TX_OK ? tx_shape_count(&shape) : 0;
-}
-
-tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data)
-{
-    TX_NEEDS(model && data, TX_INVALID);
-    return tx_model_write_range(model, part, index, 0, elements_of(model, part, index), data);
-}
-
-tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data)
-{
-    TX_NEEDS(model && data, TX_INVALID);
-    return tx_model_read_range(model, part, index, 0, elements_of(model, part, index), data);
-}
-
-/* ---- Sections ------------------------------------------------------------------------------------------ */
-
-/* A section as rows of a parameter that is seen as rows of `stride` elements: the first is at `first`, `width` of each
- * belong to it. */
-typedef struct section_rows {
-    int64_t rows, first, width, stride;
-} section_rows;
-
-static tx_status find_section(const tx_model *model, int32_t index, int32_t section, section_rows *found)
-{
-    const tx_param_spec *spec = index >= 0 && index < model->params ? &model->param[index].spec : NULL;
-    if (!spec || section < 0 || section >= spec->sections.count)
-        return tx_fail(TX_NOT_FOUND, "the model has no section %d of a parameter number %d", section, index);
-    const tx_param_sections *s = &spec->sections;
-    int64_t before = 0;
-    for (int32_t i = 0; i < section; i++)
-        before += s->size[i];
-    const int64_t last = tx_shape_last(&spec->logical), rows = tx_shape_rows(&spec->logical);
-    if (s->dimension == spec->logical.rank - 1)
-        *found = (section_rows){rows, before, s->size[section], last};
-    else
-        *found = (section_rows){1, before * last, s->size[section] * last, last * rows};
-    return TX_OK;
-}
-
-/* Copies a section from `from` into the parameter, or, where that is NULL, from the parameter to `to`; through a copy
- * of the whole parameter where the section's elements do not lie together. */
-static tx_status copy_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *from,
-                              float *to)
-{
-    section_rows s = {0};
-    tx_shape shape;
-    tx_status status = find_section(model, index, section, &s);
-    if (status == TX_OK)
-        status = part_shape(model, part, index, &shape);
-    if (status != TX_OK)
-        return status;
-    if (!tx_shape_equal(&shape, &model->param[index].spec.logical))
-        return tx_fail(TX_UNSUPPORTED, "parameter %s: a state of another shape has no sections",
-                       model->param[index].name);
-    if (from && s.rows > 1 && tx_dtype_packed(model->param[index].spec.dtype))
-        return tx_fail(TX_UNSUPPORTED, "parameter %s: columns of what is stored in %s cannot be written by themselves",
-                       model->param[index].name, tx_dtype_name(model->param[index].spec.dtype));
-    if (s.rows == 1)
-        return from ? tx_model_write_range(model, part, index, s.first, s.width, from)
-                    : tx_model_read_range(model, part, index, s.first, s.width, to);
-    const size_t width = (size_t)s.width * sizeof(float);
-    float *whole = malloc((size_t)elements_of(model, part, index) * sizeof *whole);
-    if (!whole)
-        return tx_fail(TX_MEMORY, "no memory for parameter %s", model->param[index].name);
-    status = tx_model_read(model, part, index, whole);
-    for (int64_t r = 0; r < s.rows && status == TX_OK; r++) {
-        float *row = whole + s.first + r * s.stride;
-        if (from)
-            memcpy(row, from + r * s.width, width);
-        else
-            memcpy(to + r * s.width, row, width);
-    }
-    if (from && status == TX_OK)
-        status = tx_model_write(model, part, index, whole);
-    free(whole);
-    return status;
-}
-
-tx_status tx_model_write_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *data)
-{
-    TX_NEEDS(model && data, TX_INVALID);
-    return copy_section(model, part, index, section, data, NULL);
-}
-
-tx_status tx_model_read_section(tx_model *model, tx_part part, int32_t index, int32_t section, float *data)
-{
-    TX_NEEDS(model && data, TX_INVALID);
-    return copy_section(model, part, index, section, NULL, data);
 }

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reading and writing parameters, their gradients and their optimizer states: whole, ranges and sections of them. What
+ * is spread over the ranks all read together, or rank 0 asks for it and the others answer. */
+#include "api/parallel/parallel.h"
+#include "api/plan/values.h"
+
+#include "api/base/needs.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Asking and answering ------------------------------------------------------------------------------ */
+
+/* Elements that are asked for at once. */
+#define MOST (INT64_C(1) << 20)
+
+typedef struct question {
+    int64_t first, count;
+    int32_t part, param; /* -1: there is no further question */
+} question;
+
+static tx_status pass_on(const tx_parallel *p, question *q)
+{
+    return tx_comm_collect(p->comm, TX_BROADCAST, q, (int64_t)(sizeof *q / sizeof(int32_t)), TX_I32, 0);
+}
+
+/* Nobody begins unless all can. */
+static tx_status meet(tx_model *model, tx_status own)
+{
+    const tx_comm *comm = model->parallel->comm;
+    int32_t *all = calloc((size_t)comm->size, sizeof *all);
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory for a list of the ranks");
+    all[comm->rank] = own != TX_OK;
+    tx_status status = tx_comm_share(model->parallel->comm, all, sizeof *all);
+    for (int32_t r = 0; r < comm->size && !status && !own; r++)
+        if (all[r])
+            status = tx_fail(TX_MEMORY, "rank %" PRId32 " has no memory to read what is spread over the ranks", r);
+    free(all);
+    return own ? own : status;
+}
+
+tx_status tx_model_ask(tx_model *model, bool on)
+{
+    TX_NEEDS(model, TX_INVALID);
+    tx_parallel *p = model->parallel;
+    question none = {.param = -1};
+    if (!tx_parallel_sharded(p) || p->asks == on)
+        return TX_OK;
+    if (!on) {
+        p->asks = false;
+        return pass_on(p, &none);
+    }
+    TX_TRY(tx_model_settle(model));
+    TX_TRY(meet(model, TX_OK));
+    p->asks = true;
+    return TX_OK;
+}
+
+tx_status tx_model_answer(tx_model *model)
+{
+    TX_NEEDS(model, TX_INVALID);
+    const tx_parallel *p = model->parallel;
+    if (!tx_parallel_sharded(p))
+        return TX_OK;
+    TX_TRY(tx_model_settle(model));
+    float *answer = malloc((size_t)MOST * sizeof *answer);
+    tx_status status = meet(model, answer ? TX_OK : tx_fail(TX_MEMORY, "no memory to answer what rank 0 reads")), read;
+    question q = {0};
+    for (bool more = status == TX_OK; more;) {
+        read = pass_on(p, &q);
+        more = !read && q.param >= 0;
+        if (more)
+            read = tx_values_copy(model, (tx_part)q.part, q.param, q.first, q.count, NULL, answer);
+        status = status ? status : read;
+    }
+    free(answer);
+    return status;
+}
+
+/* ---- Ranges -------------------------------------------------------------------------------------------- */
+
+tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                               const float *data)
+{
+    TX_NEEDS(model && data, TX_INVALID);
+    return tx_values_copy(model, part, index, first, count, data, NULL);
+}
+
+tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data)
+{
+    TX_NEEDS(model && data, TX_INVALID);
+    if (!tx_values_spread(model, part, index) || !model->parallel->asks)
+        return tx_values_copy(model, part, index, first, count, NULL, data);
+    for (int64_t at = 0; at < count; at += MOST) {
+        question q = {first + at, count - at < MOST ? count - at : MOST, (int32_t)part, index};
+        TX_TRY(pass_on(model->parallel, &q));
+        TX_TRY(tx_values_copy(model, part, index, q.first, q.count, NULL, data + at));
+    }
+    return TX_OK;
+}
+
+/* Elements of a part; 0 for one that there is not, which the copy then refuses. */
+static int64_t elements_of(const tx_model *model, tx_part part, int32_t index)
+{
+    tx_shape shape;
+    return tx_values_shape(model, part, index, &shape) == TX_OK ? tx_shape_count(&shape) : 0;
+}
+
+tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data)
+{
+    TX_NEEDS(model && data, TX_INVALID);
+    return tx_model_write_range(model, part, index, 0, elements_of(model, part, index), data);
+}
+
+tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data)
+{
+    TX_NEEDS(model && data, TX_INVALID);
+    return tx_model_read_range(model, part, index, 0, elements_of(model, part, index), data);
+}
+
+/* ---- Sections ------------------------------------------------------------------------------------------ */
+
+/* A section as rows of a parameter that is seen as rows of `stride` elements: the first is at `first`, `width` of each
+ * belong to it. */
+typedef struct section_rows {
+    int64_t rows, first, width, stride;
+} section_rows;
+
+static tx_status find_section(const tx_model *model, int32_t index, int32_t section, section_rows *found)
+{
+    const tx_param_spec *spec = index >= 0 && index < model->params ? &model->param[index].spec : NULL;
+    if (!spec || section < 0 || section >= spec->sections.count)
+        return tx_fail(TX_NOT_FOUND, "the model has no section %d of a parameter number %d", section, index);
+    const tx_param_sections *s = &spec->sections;
+    int64_t before = 0;
+    for (int32_t i = 0; i < section; i++)
+        before += s->size[i];
+    const int64_t last = tx_shape_last(&spec->logical), rows = tx_shape_rows(&spec->logical);
+    if (s->dimension == spec->logical.rank - 1)
+        *found = (section_rows){rows, before, s->size[section], last};
+    else
+        *found = (section_rows){1, before * last, s->size[section] * last, last * rows};
+    return TX_OK;
+}
+
+/* Copies a section from `from` into the parameter, or, where that is NULL, from the parameter to `to`; through a copy
+ * of the whole parameter where the section's elements do not lie together. */
+static tx_status copy_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *from,
+                              float *to)
+{
+    section_rows s = {0};
+    tx_shape shape;
+    tx_status status = find_section(model, index, section, &s);
+    if (status == TX_OK)
+        status = tx_values_shape(model, part, index, &shape);
+    if (status != TX_OK)
+        return status;
+    if (!tx_shape_equal(&shape, &model->param[index].spec.logical))
+        return tx_fail(TX_UNSUPPORTED, "parameter %s: a state of another shape has no sections",
+                       model->param[index].name);
+    if (from && s.rows > 1 && tx_dtype_packed(model->param[index].spec.dtype))
+        return tx_fail(TX_UNSUPPORTED, "parameter %s: columns of what is stored in %s cannot be written by themselves",
+                       model->param[index].name, tx_dtype_name(model->param[index].spec.dtype));
+    if (s.rows == 1)
+        return from ? tx_model_write_range(model, part, index, s.first, s.width, from)
+                    : tx_model_read_range(model, part, index, s.first, s.width, to);
+    const size_t width = (size_t)s.width * sizeof(float);
+    float *whole = malloc((size_t)elements_of(model, part, index) * sizeof *whole);
+    if (!whole)
+        return tx_fail(TX_MEMORY, "no memory for parameter %s", model->param[index].name);
+    status = tx_model_read(model, part, index, whole);
+    for (int64_t r = 0; r < s.rows && status == TX_OK; r++) {
+        float *row = whole + s.first + r * s.stride;
+        if (from)
+            memcpy(row, from + r * s.width, width);
+        else
+            memcpy(to + r * s.width, row, width);
+    }
+    if (from && status == TX_OK)
+        status = tx_model_write(model, part, index, whole);
+    free(whole);
+    return status;
+}
+
+tx_status tx_model_write_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *data)
+{
+    TX_NEEDS(model && data, TX_INVALID);
+    return copy_section(model, part, index, section, data, NULL);
+}
+
+tx_status tx_model_read_section(tx_model *model, tx_part part, int32_t index, int32_t section, float *data)
+{
+    TX_NEEDS(model && data, TX_INVALID);
+    return copy_section(model, part, index, section, NULL, data);
+}
