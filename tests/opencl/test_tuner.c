@@ -254,7 +254,7 @@ static void a_wish_goes_first(void **state)
     tx_context *context = open_context(NULL);
     context->limits = (tx_cl_limits){.max_group = 1024, .max_item = {1024, 1024, 64}, .local_bytes = 48 << 10};
     context->limits.compute_units = 132;
-    context->can = (tx_cl_capabilities){.vendor = TX_CL_NVIDIA, .tf32 = true};
+    context->can = (tx_cl_capabilities){.vendor = TX_CL_NVIDIA, .bf16 = true, .tf32 = true};
     context->tf32 = true;
     const tx_operand none = {.dtype = TX_DTYPE_COUNT}, a = {.dtype = TX_F32, .shape = TX_SHAPE(1024, 1024)};
     const tx_attrs attrs = {.flat = true};
@@ -265,7 +265,7 @@ static void a_wish_goes_first(void **state)
                              .bias = &none,
                              .z = &none,
                              .kept = &none};
-    static const char *const wishes[][2] = {{"", "nvidia-mma"}, {"portable-tile-32", "portable-tile-32x32x16"}};
+    static const char *const wishes[][2] = {{"", "nvidia-mma-128x128"}, {"portable-tile-32", "portable-tile-32x32x16"}};
     assert_int_equal(setenv("TX_GEMM_TUNE", "0", 1), 0);
     for (int i = 0; i < 2; i++) {
         char key[96];
