@@ -78,6 +78,10 @@ tx_status tx_job_agree_on_kernels(tx_job *j)
     float differing = !status && !holds(all, own) ? 1.0f : 0.0f;
     if (!status && *all)
         status = tx_engine_choose(j->engine, all);
+    if (status == TX_UNSUPPORTED) { /* facts, and no choices, of a rank: on the cpu its threads */
+        status = TX_OK;
+        differing = 0.0f;
+    }
     TX_THEN(status, tx_comm_collect(j->comm, TX_ALL_REDUCE, &differing, 1, TX_F32, 0));
     if (!status && differing > 0.0f) /* where that waits for others all have to */
         status = tx_job_compile(j);
