@@ -2,6 +2,8 @@
  * What instructions compute: those of amd_wave.def. */
 #include "tests/opencl/amd/amd_internal.h"
 
+#include "api/base/half.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -12,26 +14,9 @@ typedef uint64_t ul;
 typedef int64_t l;
 typedef bool m;
 
-static u bits_of(f x)
-{
-    u bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static f float_of(u bits)
-{
-    f x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static u half_of(f x)
 {
-    const _Float16 h = (_Float16)x;
-    uint16_t bits;
-    memcpy(&bits, &h, sizeof bits);
-    return bits;
+    return tx_f32_to_f16(x);
 }
 
 /* ---- Arithmetic ------------------------------------------------------------------------------------------------------- */
@@ -76,7 +61,7 @@ static u class_of(f x)
     const bool minus = signbit(x);
     switch (fpclassify(x)) {
     case FP_NAN:
-        return bits_of(x) & 0x400000 ? 2 : 1;
+        return tx_bits_of(x) & 0x400000 ? 2 : 1;
     case FP_INFINITE:
         return minus ? 4 : 512;
     case FP_ZERO:
@@ -276,18 +261,18 @@ static void packed(amd_state *w, const amd_instruction *x, int sources, u (*valu
 static u sum_of(u a, u b, u c)
 {
     (void)c;
-    return bits_of(float_of(a) + float_of(b));
+    return tx_bits_of(tx_float_of(a) + tx_float_of(b));
 }
 
 static u product_of(u a, u b, u c)
 {
     (void)c;
-    return bits_of(float_of(a) * float_of(b));
+    return tx_bits_of(tx_float_of(a) * tx_float_of(b));
 }
 
 static u fused_of(u a, u b, u c)
 {
-    return bits_of(fmaf(float_of(a), float_of(b), float_of(c)));
+    return tx_bits_of(fmaf(tx_float_of(a), tx_float_of(b), tx_float_of(c)));
 }
 
 void amd_v_pk_add_f32(amd_state *w, const amd_instruction *x)

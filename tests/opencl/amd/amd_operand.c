@@ -2,6 +2,8 @@
  * Registers of a wave, as instructions read and write them. */
 #include "tests/opencl/amd/amd_internal.h"
 
+#include "api/base/half.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +26,7 @@ _Noreturn void amd_stop(const amd_state *w, const char *format, ...)
 
 float amd_half(uint32_t bits)
 {
-    _Float16 h;
-    const uint16_t low = (uint16_t)bits;
-    memcpy(&h, &low, sizeof h);
-    return (float)h;
+    return tx_f16_to_f32((uint16_t)bits);
 }
 
 uint64_t amd_exec(const amd_state *w)
