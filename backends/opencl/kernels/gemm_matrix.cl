@@ -86,11 +86,11 @@ static void multiply_block(float sum[ATOMS_M][ATOMS_N][SUMS], const __local ab_t
     }
 }
 
-#include "epilogue.cl"
-
 #ifndef STORE
 #define STORE(v, to) TX_CAT(tx_store_, Y)(v, to, 0, VW)
 #endif
+#define KEEP(v, kept, at, end) STORE(v, (kept) + (at)) /* whole vectors alone are finished */
+#include "epilogue.cl"
 
 /* STORE_RUN neighbouring sums of row `y`, which begins at element `row`, from column j on. */
 static void finish(const float *v, __global y_t *y, const __global float *bias, const __global y_t *with,

@@ -52,6 +52,43 @@ typedef __fp16 half16_ __attribute__((ext_vector_type(16)));
 typedef float float2_ __attribute__((ext_vector_type(2)));
 typedef float sums __attribute__((ext_vector_type(SUMS)));
 
+/* The units of these devices convert halves by one instruction; the core's functions take many. */
+typedef float floats __attribute__((ext_vector_type(VW)));
+typedef __fp16 halves __attribute__((ext_vector_type(VW)));
+typedef union numbers {
+    vec v;
+    floats f;
+} numbers;
+
+static halves halves_of(vec v)
+{
+    const numbers n = {.v = v};
+    return __builtin_convertvector(n.f, halves);
+}
+
+static vec round_halves(vec v)
+{
+    const numbers n = {.f = __builtin_convertvector(halves_of(v), floats)};
+    return n.v;
+}
+
+static void store_f16(vec v, __global ushort *to)
+{
+    *(__global halves *)to = halves_of(v);
+}
+
+static void store_bf16(vec v, __global ushort *to)
+{
+    tx_store_bf16(v, to, 0, VW);
+}
+
+static void store_f32(vec v, __global float *to)
+{
+    tx_store_f32(v, to, 0, VW);
+}
+#define ROUND_HALVES round_halves
+#define STORE TX_CAT(store_, Y)
+
 typedef union operand {
     uint4 all[HELD];
     short2_ b2[4];
