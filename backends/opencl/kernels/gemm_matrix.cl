@@ -89,7 +89,16 @@ static void multiply_block(float sum[ATOMS_M][ATOMS_N][SUMS], const __local ab_t
 #ifndef STORE
 #define STORE(v, to) TX_CAT(tx_store_, Y)(v, to, 0, VW)
 #endif
-#define KEEP(v, kept, at, end) STORE(v, (kept) + (at)) /* whole vectors alone are finished */
+static void store(vec v, __global y_t *to)
+{
+    STORE(v, to);
+}
+
+/* What is kept is rounded already, and whole vectors alone are finished. */
+#define KEEP(v, kept, at, end) TX_CAT(keep_, Y)(v, (kept) + (at))
+#define keep_bf16(v, to) TX_HALVES_STORE(TX_NARROW(AS_UVEC(v) >> 16), to)
+#define keep_f16 store
+#define keep_f32 store
 #include "epilogue.cl"
 
 /* STORE_RUN neighbouring sums of row `y`, which begins at element `row`, from column j on. */
@@ -103,10 +112,12 @@ static void finish(const float *v, __global y_t *y, const __global float *bias, 
         vec out = VLOAD_PRIVATE(v + e);
         if (bias)
             out += tx_load(bias + j + e, 0, VW, 0.0f);
+#ifndef EPILOGUE /* whose results are only stored */
         if (adds)
             out += TX_CAT(tx_load_, Y)(y + j + e, 0, VW);
+#endif
         out = tx_finish(out, with, kept, row + j + e, row + j + e + VW);
-        STORE(out, y + j + e);
+        store(out, y + j + e);
     }
 }
 
