@@ -107,14 +107,13 @@ tx_predicted tx_predict_product(const tx_card *card, tx_operands operands, bool 
     const char transposes[] = {trans_a ? '1' : '0', trans_b && !trans_a ? '1' : '0',
                                '\0'}; /* both: as the first alone */
     tx_predicted best = {INFINITY, 0.0, "not counted", "assumed", 1};
-    for (int type = operands; type >= 0 && !(best.seconds < INFINITY); type = type == TX_IN_FP32 ? -1 : TX_IN_FP32)
+    for (int type = (int)operands; type >= 0 && !(best.seconds < INFINITY); type = type == TX_IN_FP32 ? -1 : TX_IN_FP32)
         for (int i = 0; i < LOOPS; i++)
             for (int64_t parts = 1; parts <= MOST_PARTS && (parts == 1 || parts * LEAST_PART <= k); parts++) {
                 if (strcmp(loops[i].target, card->target) != 0 || strcmp(loops[i].type, type_names[type]) != 0 ||
                     strcmp(loops[i].transposes, transposes) != 0)
                     continue;
-                const tx_predicted p =
-                    predict_parts(card, &loops[i], (tx_operands)operands, (double)m, (double)n, (double)k, parts);
+                const tx_predicted p = predict_parts(card, &loops[i], operands, (double)m, (double)n, (double)k, parts);
                 best = p.seconds < best.seconds ? p : best;
             }
     if (!(best.seconds < INFINITY))
