@@ -12,13 +12,13 @@ static tx_status chunk(tx_graph *graph)
 }
 
 static tx_status (*const passes[])(tx_graph *graph) = {
-    tx_autocast,   /* 16 bits where mixed precision has them */
-    tx_autodiff,   /* gradients, down to the slices of the parameters */
-    tx_checkpoint, /* what the backward pass computes again instead of keeping it */
-    tx_shard,      /* sums over the ranks, as soon as a bucket of gradients is full */
-    tx_gather_weights,     /* weights of which each rank has its shard, before they are read */
-    chunk,         /* the classifier by rows */
-    tx_fuse,       /* element-wise ops into the products and norms beside them */
+    tx_autocast,       /* 16 bits where mixed precision has them */
+    tx_autodiff,       /* gradients, down to the slices of the parameters */
+    tx_checkpoint,     /* what the backward pass computes again instead of keeping it */
+    tx_shard,          /* sums over the ranks, as soon as a bucket of gradients is full */
+    tx_gather_weights, /* weights of which each rank has its shard, before they are read */
+    chunk,             /* the classifier by rows */
+    tx_fuse,           /* element-wise ops into the products and norms beside them */
 };
 
 tx_status tx_pipeline(tx_graph *graph)
