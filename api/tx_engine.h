@@ -45,7 +45,8 @@ tx_status tx_device_find(const char *name, int32_t *index);
     X(SCRATCH, "scratch")             /* of kernels and libraries, packed weights */          \
     X(EXCHANGE, "exchange")           /* what ranks exchange and is none of the above */      \
     X(CACHE, "caches")                /* of keys and values; the weights' optimizer groups */ \
-    X(FUNCTIONALITY, "functionality") /* scalars, and host memory they and inputs go by */
+    X(FUNCTIONALITY, "functionality") /* scalars, and host memory they and inputs go by */    \
+    X(OFFLOADED, "offloaded")         /* states and weights, to host memory: comes last, and is no part of the total */
 
 typedef enum tx_memory_kind {
 #define X(name, text) TX_MEMORY_##name,
@@ -59,6 +60,7 @@ typedef struct tx_memory {
 } tx_memory;
 
 const char *tx_memory_name(tx_memory_kind kind);
+/* All but OFFLOADED: what a device has to have. */
 int64_t tx_memory_total(const tx_memory *memory);
 
 /* ---- Engine -------------------------------------------------------------------------------- */

@@ -55,6 +55,8 @@ tx_tensor *tx_output(tx_tensor *tensor);
 
 /* y = x W + b. x [..., K]; W [K, N], or [N, K] with transpose; b [N] or NULL. */
 tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose);
+/* The same in fp32 also where tx_graph_autocast says 16 bits: what routes tokens must not change with small errors. */
+tx_tensor *tx_linear_full(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose);
 /* Batched product over equal leading dimensions, or one operand of rank 2 for all. */
 tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpose_b);
 /* Rows of `tokens` from token_table plus rows positions[b].. of position_table (NULL: none). positions I32 [B]: where
@@ -70,11 +72,37 @@ tx_tensor *tx_token_positions(tx_tensor *tokens, int32_t padding);
 tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows);
 /* out [rows, C]: row r is the sum of the src rows whose index is r. */
 tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows);
+/* The k greatest elements of each row of x [..., E], greatest first, and in *indices (I32) their places; of equal ones
+ * the lower place comes first. [..., k]. */
+tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices);
+/* What experts get (Lepikhin et al., GShard, 2021; Fedus et al., Switch Transformers, 2022; without padding, as Gale et
+ * al., MegaBlocks, 2023, have it). All tensors but counts are I32. */
+typedef struct tx_routes {
+    tx_tensor *tokens;  /* [N k]: the token in each place; places are sorted by expert. -1: none */
+    tx_tensor *places;  /* [N, k]: the place of each choice; -1: dropped */
+    tx_tensor *offsets; /* [experts + 1]: where each expert's places begin, and the last one's end */
+    tx_tensor *counts;  /* F32 [experts]: choices of each expert, dropped ones included; no gradient */
+} tx_routes;
+/* choices I32 [N, k], below `experts`. An expert takes `capacity` choices (0: all): first choices before second ones,
+ * and of these those of earlier tokens first. False on failure, which the graph keeps. */
+bool tx_route(tx_tensor *choices, int64_t experts, int64_t capacity, tx_routes *routes);
+/* Rows offsets[e]..offsets[e + 1] - 1 of x [R, K] times w[e], w [E, K, N], or [E, N, K] with transpose: [R, N]. Rows
+ * that no group has give 0. */
+tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, bool transpose);
+/* y[n] = the sum over j of weights[n, j] x[places[n, j]]: x [N k, C], weights [N, k] -> [N, C]. */
+tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes);
 tx_tensor *tx_layer_norm(tx_tensor *x, tx_tensor *gamma, tx_tensor *beta, float eps);
 tx_tensor *tx_rms_norm(tx_tensor *x, tx_tensor *gamma, float eps);
 /* RMS norm of each head of q and k: x [..., (heads + 2 kv_heads) * size] = q | k | v, gamma [2 * size] = that of q |
  * that of k. v stays as it is (Henry et al., Query-key normalization for transformers, 2020; as Qwen3 has it). */
 tx_tensor *tx_head_norm(tx_tensor *x, tx_tensor *gamma, int32_t heads, int32_t kv_heads, float eps);
+/* The ranks of a tensor group (tx_parallel_options) divide products: how many there are, 1 without, and which this is.
+ */
+int32_t tx_graph_parts(const tx_graph *graph, int32_t *part);
+/* What they all have, read by products that each does a part of: x, whose gradient is summed over the group. */
+tx_tensor *tx_part_input(tx_tensor *x);
+/* The sum over the group of what each has made of its part. */
+tx_tensor *tx_part_sum(tx_tensor *x);
 tx_tensor *tx_softmax(tx_tensor *x); /* over the last dimension */
 tx_tensor *tx_gelu(tx_tensor *x, bool exact);
 tx_tensor *tx_silu(tx_tensor *x);
@@ -99,6 +127,7 @@ typedef struct tx_attention_options {
     /* A position sees itself and the window - 1 before it; 0: all before it (Beltagy et al., Longformer, 2020; as
      * Mistral has it). Time and memory traffic grow with the window then, not with T. Causal attention alone. */
     int32_t window;
+    int32_t first_head; /* number in the model of the first head, where ranks divide them: keys the dropout */
 } tx_attention_options;
 /* qkv [B, T, (heads + 2 kv_heads) * size] = q | k | v -> [B, T, heads * size]. lengths I32 [B] or NULL. starts I32
  * [B, T] or NULL: the first position that each sees, as where several samples share a row: causal attention alone;
@@ -146,12 +175,20 @@ tx_tensor *tx_distillation(tx_tensor *logits, tx_tensor *teacher, tx_tensor *lab
 /* Sum of `losses` times control INVERSE_LABELS: the mean over the labels of the global batch. */
 tx_tensor *tx_mean_loss(tx_tensor *losses);
 
+/* `loss` times control LABEL_SHARE: what a mean over a micro-batch counts for in that of the global batch. */
+tx_tensor *tx_share_loss(tx_tensor *loss);
+
+/* Adds x, one F32 number, to result DROPPED, over all micro-batches of a step and all ranks; at most once a graph. */
+tx_status tx_add_to_result(tx_tensor *x, tx_result result);
+
 typedef enum tx_reduction { TX_REDUCE_SUM, TX_REDUCE_MEAN, TX_REDUCE_MAX, TX_REDUCE_SUMSQ } tx_reduction;
 /* What is reduced away: everything, the last dimension, or all dimensions but the last. */
 typedef enum tx_axis { TX_AXIS_ALL, TX_AXIS_LAST, TX_AXIS_ROWS } tx_axis;
 tx_tensor *tx_reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis);
 /* The converse: x [1], without the last dimension, or of that alone [last], repeated to `shape`. */
 tx_tensor *tx_broadcast(tx_tensor *x, tx_shape shape, tx_axis axis);
+/* log(sum(exp(x))) over the last dimension, which goes. */
+tx_tensor *tx_log_sum_exp(tx_tensor *x);
 /* x as a constant: nothing that is made of it has a part in the gradient of x. */
 tx_tensor *tx_detach(tx_tensor *x);
 tx_tensor *tx_cast(tx_tensor *x, tx_dtype dtype);

@@ -14,6 +14,7 @@ typedef struct tx_model tx_model;
     X(LEARNING_RATE, f32)                                                                                            \
     X(ACCUMULATE, f32)      /* 0 for the first micro-batch of an optimizer step, 1 for the others */                 \
     X(INVERSE_LABELS, f32)  /* 1 / counted labels of the whole global batch */                                       \
+    X(LABEL_SHARE, f32)     /* the micro-batch's labels / those of the whole global batch */                         \
     X(GROWTH_INTERVAL, f32) /* of the loss scale: it doubles after so many updates in a row, and halves where one is \
                                left out; 0: it stays */                                                              \
     X(MAX_GRAD_NORM, f32)   /* gradients are scaled down to this global norm; 0: never */                            \
@@ -33,6 +34,7 @@ typedef enum tx_control {
 #define TX_RESULT_MAP(X)                                                                     \
     X(LOSS)        /* sum over micro-batches of the loss given to tx_backward */             \
     X(GRAD_SUMSQ)  /* sum of squares of all gradients, loss scale included */                \
+    X(DROPPED)     /* sum over micro-batches of what tx_add_to_result was given for it */    \
     X(GRAD_NORM)   /* global norm before clipping, loss scale removed */                     \
     X(GRAD_FACTOR) /* what the update multiplies gradients with (clip and 1 / loss scale) */ \
     X(FINITE)      /* 1, or 0 when the norm is not finite: that update changes nothing */    \
@@ -59,7 +61,7 @@ typedef enum tx_init { TX_INIT_ZERO, TX_INIT_ONE, TX_INIT_NORMAL, TX_INIT_UNIFOR
 #define TX_MAX_SECTIONS 4
 typedef struct tx_param_sections {
     int32_t count;     /* 0: it has none */
-    int32_t dimension; /* of a parameter of rank 1 or 2 */
+    int32_t dimension; /* of a parameter of rank 1 to 3 */
     int64_t size[TX_MAX_SECTIONS];
 } tx_param_sections;
 
@@ -75,6 +77,9 @@ typedef struct tx_param_spec {
      * such, and by graphs of that type (tx_graph_autocast, said before it is asked for) as if it were of F32. */
     tx_dtype dtype; /* of NF4 and NF4_DOUBLE only matrices whose rows are multiples of 64, see tx_base.h */
     tx_param_sections sections;
+    /* 1 + the dimension that ranks of a tensor group (tx_parallel_options) divide, of each section by itself, where it
+     * is of that dimension; 0: each has all of it. Of what has no padding and one or two dimensions. */
+    int32_t split;
 } tx_param_spec;
 
 /* State k of the optimizer is part TX_PART_STATE + k. */
@@ -89,6 +94,10 @@ void tx_model_free(tx_model *model);
  * its moments in BF16 and rounds weights and moments stochastically (by seed, step and element), ADAMW_ANYPRECISION
  * keeps a remainder of each weight where it says `kahan`. What is of F16 cannot be trained. */
 tx_status tx_model_store(tx_model *model, tx_dtype dtype);
+/* The parameters lie in the host's memory, from where updates bring them to the device and back piece by piece; there
+ * are their copies of 16 bits, and of fp32 those that plans read so: of a model whose graphs compute in 16 bits. To be
+ * said before the first is declared, and behind tx_model_parallel, for zero_stage 0 alone. The same bits. */
+tx_status tx_model_offload_weights(tx_model *model);
 int32_t tx_model_param_count(const tx_model *model);
 /* Name and spec of parameter `index`, in arena order; they live as long as the model. `logical` is given here whether
  * or not the spec that the parameter was declared by gave it. */
@@ -99,7 +108,7 @@ tx_status tx_model_init(tx_model *model, uint64_t seed);
 /* Draws one of them, as that does. */
 tx_status tx_model_init_param(tx_model *model, int32_t index, uint64_t seed);
 /* Copy one parameter's part from or to `data`: fp32 whatever is stored, logical shape, row-major. They wait for the
- * device. */
+ * device. Of what ranks divide it is the whole: each takes its part of what is written, and all read together. */
 tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data);
 tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data);
 /* The same for elements first .. first + count - 1 of it. What is written of NF4 is whole blocks of 64 elements, of
@@ -131,6 +140,8 @@ tx_status tx_model_restore(tx_model *model, const tx_results *results);
 void tx_model_only_plan(tx_model *model);
 /* What the plans compiled so far will hold, known before a byte is allocated. */
 tx_status tx_model_memory(const tx_model *model, tx_memory *planned);
+/* Bytes of the file that optimizer states are to lie in; 0: in none. */
+int64_t tx_model_file_bytes(const tx_model *model);
 /* Allocates everything now. Otherwise the first run, read or write does. */
 tx_status tx_model_allocate(tx_model *model);
 

@@ -14,6 +14,10 @@ typedef struct tx_comm tx_comm;
  * process; models that use it go first. */
 tx_status tx_comm_open(int *argc, char ***argv, tx_comm **comm);
 void tx_comm_close(tx_comm *comm);
+/* Groups of them; all ranks of `parent` call it, when nothing is on its way. `*sub` is of those that give this colour,
+ * 0 or more, in the order of their keys and, where these are equal, of their ranks. It has transfers and memory of its
+ * own, and goes when the one that was opened is closed; nobody else closes it. */
+tx_status tx_comm_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub);
 int32_t tx_comm_rank_of(const tx_comm *comm);
 int32_t tx_comm_size_of(const tx_comm *comm);
 
@@ -27,6 +31,11 @@ typedef struct tx_parallel_options {
     bool whole;         /* with zero_stage: buckets go to ranks whole, in place of a shard each; what optimizers need
                            that work on whole parameters (tx_optimizer_is_whole). The sums of gradients then take
                            twice the messages */
+    tx_comm *tensor;    /* the ranks that compute each product of a row together, a part each (Shoeybi et al.,
+                           Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism, 2019):
+                           they read the same rows and divide parameters by tx_param_spec.split; `comm` has those of
+                           other rows that have the same parts. With zero_stage 0 or 1 and optimizers whose states are
+                           numbers of one weight each. NULL: none */
 } tx_parallel_options;
 
 /* Makes `model` one of many copies, each rank's: from now on gradients and result LOSS are summed over the ranks, and
@@ -41,9 +50,9 @@ tx_status tx_model_synchronize(tx_model *model, bool on);
 /* Waits for what still moves between the ranks: gradients, or weights of the last update. All of them call it before
  * some read those or go. */
 tx_status tx_model_settle(tx_model *model);
-/* Whether each rank has shards of the optimizer states alone (zero_stage 1 and more). */
+/* Whether ranks have parts of the optimizer states alone: zero_stage 1 and more, or `tensor`. */
 bool tx_model_spreads(const tx_model *model);
-/* Whether each rank has shards of the weights alone (zero_stage 3). */
+/* Whether ranks have parts of the weights alone: zero_stage 3, or `tensor`. */
 bool tx_model_gathers(const tx_model *model);
 /* Between `on` and its end rank 0 alone reads weights and states, whichever ranks they are spread over, while the
  * others are in tx_model_answer, which ends when it does. All fail where one has no memory for it; else answers that

@@ -23,6 +23,10 @@ typedef enum tx_optimizer_kind {
     TX_MUON,               /* of matrices but tables; AdamW of the rest */
     TX_OPTIMIZER_KINDS
 } tx_optimizer_kind;
+/* Where an optimizer's states lie: with the weights; or in the host's memory, from where each step brings them to the
+ * device and back piece by piece, with the same bits (where the device's memory is the host's that saves nothing); or
+ * so in a file without a name, which goes with the model. */
+typedef enum tx_offload_place { TX_OFFLOAD_NONE, TX_OFFLOAD_HOST, TX_OFFLOAD_FILE } tx_offload_place;
 typedef struct tx_optimizer_options {
     size_t size; /* sizeof(tx_optimizer_options) */
     tx_optimizer_kind kind;
@@ -42,6 +46,9 @@ typedef struct tx_optimizer_options {
     bool keep_zeros;
     bool match_rms; /* Muon: its steps are as large as AdamW's, 0.2 sqrt(max(rows, columns)) in place of
                        sqrt(max(1, rows / columns)) */
+    tx_offload_place offload;
+    const char *offload_folder; /* of the file; outlives the model */
+    int64_t offload_elements;   /* of a state that move at a time, but for what works on whole parameters; 0: 4 Mi */
 } tx_optimizer_options;
 /* The update plan: global gradient norm, clip, optimizer over the flat arenas. */
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan);

@@ -59,7 +59,8 @@ typedef enum tx_epilogue {
 
 /* Attributes of a command; an op reads those that its row in ops.def names, the others are 0. */
 typedef struct tx_attrs {
-    bool trans_a, trans_b, flat;
+    bool trans_a, trans_b, flat, full;
+    bool summed; /* of a reshape */
     bool causal, exact, inverse;
     tx_accumulate accumulate;
     tx_epilogue epilogue;
@@ -72,7 +73,9 @@ typedef struct tx_attrs {
     int32_t bucket;  /* of a collective */
     int32_t control; /* a tx_control, or -1 */
     int64_t vocab, rows;
-    int64_t first;   /* of a range; of updates the number in its arena of the first weight, which keys random numbers */
+    /* Of a range; of updates the number in its arena of the first weight, of attention that in the model of its first
+     * head, both of which key random numbers. */
+    int64_t first;
     int32_t step;    /* of a range */
     int64_t padding; /* of a table: the row that learns nothing, counted from 1; 0: none */
     float alpha, eps, p, scale;
@@ -96,10 +99,12 @@ static inline int64_t tx_norm_part(const tx_attrs *attrs, int64_t row)
 #define TX_ARENA_MAP(X)                                                                                            \
     X(WEIGHTS, WEIGHTS)                                                                                            \
     X(FROZEN, WEIGHTS) /* parameters that never change, in types of their own */                                   \
+    X(KEPT, WEIGHTS)   /* of WEIGHTS that lie outside the device's memory what plans read as it is */              \
     X(SHARDS, WEIGHTS) /* this rank's shards of WEIGHTS, where no rank has all of it */                            \
     X(HALF, COPIES)    /* 16-bit copies of WEIGHTS, in its order */                                                \
     X(GRADIENTS, GRADIENTS)                                                                                        \
     X(OPTIMIZER, OPTIMIZER)                                                                                        \
+    X(STAGING, OFFLOADED)       /* host memory by which what lies in a file goes to the device and back */         \
     X(PLANNED, ACTIVATIONS)     /* inputs, activations, temporaries: reused by lifetimes */                        \
     X(STATE, CACHE)             /* key-value caches, optimizer group bytes */                                      \
     X(WEIGHTS_WINDOW, EXCHANGE) /* where ranks exchange WEIGHTS, and GRADIENTS, of a device with its own memory */ \
@@ -239,7 +244,8 @@ typedef enum tx_memory_space {
     TX_SPACE_DEVICE, /* the device's own; programs use no other */
     TX_SPACE_PINNED, /* the host's, where a device copies to and from by itself, fast and beside all else */
     TX_SPACE_HOST,   /* the host's, as malloc gives it: as much as there is, but a copy may wait for its queue */
-    TX_SPACE_WINDOW  /* what the ranks of a host share: the communicator gives it, a backend adopts it */
+    TX_SPACE_WINDOW, /* what the ranks of a host share: the communicator gives it, a backend adopts it */
+    TX_SPACE_FILE    /* the engine's file: no memory, and nothing that a backend knows */
 } tx_memory_space;
 
 /* An arena as it lies. */
@@ -280,8 +286,8 @@ typedef struct tx_backend {
     tx_status (*open)(int32_t index, const tx_open_options *options, tx_context **context);
     void (*close)(tx_context *context); /* after all its buffers and executables are gone */
 
-    /* Memory, in any space but TX_SPACE_WINDOW. The context keeps the account: bytes held per kind, and the number of
-     * calls. */
+    /* Memory, in any space but TX_SPACE_WINDOW and TX_SPACE_FILE. The context keeps the account: bytes held per kind,
+     * and the number of calls. */
     tx_status (*allocate)(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
                           tx_buffer **buffer);
     /* A buffer over host memory of the caller's, aligned to TX_ALIGNMENT, which outlives it: where the device's memory

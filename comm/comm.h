@@ -20,7 +20,7 @@
 
 #include "tx.h"
 
-#define TX_COMM_VERSION 3
+#define TX_COMM_VERSION 4
 
 /* X(NAME, "name") */
 #define TX_COLLECTIVE_MAP(X)                                                                          \
@@ -95,6 +95,9 @@ typedef struct tx_comm_table {
      * the launcher to use. */
     tx_status (*open)(int *argc, char ***argv, tx_comm **comm);
     void (*close)(tx_comm *comm);
+    /* tx_comm_sub, of a colour of 0 or more. The new one tells and hears nothing: `laggard` of the one that was opened
+     * speaks for it too. */
+    tx_status (*sub)(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub);
 
     /* Collective: zeroed memory, page-aligned, of the same size on every rank; it goes when the communicator is closed.
      * Private memory where the ranks share none. MEMORY says what the host lacks. */
@@ -135,7 +138,7 @@ struct tx_comm {
     int32_t local_rank, local_size; /* among the ranks of this host */
     const tx_comm_rank *ranks;      /* all of them */
     tx_queue *queue;                /* of transfers that have begun */
-    tx_pulse *pulse;                /* NULL: none, of one rank */
+    tx_pulse *pulse;                /* NULL: none, of one rank or a group */
 };
 
 /* The communicator of this process: mpi where it was built in and a launcher says that it started several ranks, else

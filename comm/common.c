@@ -3,6 +3,7 @@
 #include "comm/common.h"
 
 #include "api/base/needs.h"
+#include "comm/queue.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -66,6 +67,15 @@ void tx_comm_close(tx_comm *comm)
 {
     if (comm)
         comm->table->close(comm);
+}
+
+tx_status tx_comm_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub)
+{
+    TX_NEEDS(parent && sub, TX_INVALID);
+    if (colour < 0)
+        return tx_fail(TX_INVALID, "a group of ranks has a colour of 0 or more, not %" PRId32, colour);
+    TX_TRY(tx_queue_idle(parent, "sub"));
+    return parent->table->sub(parent, colour, key, sub);
 }
 
 int32_t tx_comm_rank_of(const tx_comm *comm)

@@ -24,6 +24,9 @@ typedef struct way {
 
 typedef struct many {
     tx_comm base;
+    struct many *next;           /* of a group: the one before it */
+    _Atomic(struct many *) subs; /* groups, the latest first */
+    int32_t *opened;             /* of a group, by rank: its rank in the communicator that was opened; else NULL */
     tx_transport *transport;
     tx_comm_rank *who;
     way together, apart;
@@ -160,6 +163,10 @@ static void many_close(tx_comm *comm)
     many *c = (many *)comm;
     if (!c)
         return;
+    for (many *sub = c->subs, *next; sub; sub = next) {
+        next = sub->next;
+        many_close(&sub->base);
+    }
     tx_queue_free(c->base.queue);
     tx_pulse_close(c->base.pulse);
     tx_transport_close(c->transport);
@@ -176,37 +183,86 @@ static void many_close(tx_comm *comm)
     free(c->mark);
     free(c->segment);
     free(c->who);
+    free(c->opened);
     free(c);
 }
 
 static tx_status make(tx_comm *comm, const tx_transfer *t);
 
+/* All but the pulse, once there is a transport. */
+static tx_status gather(many *c)
+{
+    TX_TRY(find_ranks(c));
+    TX_TRY(make_ways(c));
+    return tx_queue_create(&c->base, make);
+}
+
+static void take_place(many *c)
+{
+    c->base.rank = c->transport->rank;
+    c->base.size = c->transport->size;
+}
+
 static tx_status join(many *c, int *argc, char ***argv)
 {
     const char *advice = "";
     TX_TRY(tx_transport_open(argc, argv, &c->transport, &advice));
-    c->base.rank = c->transport->rank;
-    c->base.size = c->transport->size;
+    take_place(c);
     TX_TRY(tx_launcher_check(c->base.size, advice, true));
-    TX_TRY(find_ranks(c));
-    TX_TRY(make_ways(c));
-    TX_TRY(tx_queue_create(&c->base, make));
+    TX_TRY(gather(c));
     return tx_pulse_open(&c->base);
+}
+
+static tx_status make_many(many **made)
+{
+    *made = calloc(1, sizeof **made);
+    if (!*made)
+        return tx_fail(TX_MEMORY, "no memory for a communicator");
+    (*made)->base.table = &tx_comm_mpi;
+    atomic_init(&(*made)->bucket, -1);
+    return TX_OK;
 }
 
 static tx_status many_open(int *argc, char ***argv, tx_comm **comm)
 {
-    many *made = calloc(1, sizeof *made);
-    if (!made)
-        return tx_fail(TX_MEMORY, "no memory for a communicator");
-    made->base.table = &tx_comm_mpi;
-    atomic_init(&made->bucket, -1);
+    many *made = NULL;
+    TX_TRY(make_many(&made));
     tx_status status = join(made, argc, argv);
     if (status)
         many_close(&made->base);
     else
         *comm = &made->base;
     return status;
+}
+
+/* ---- Groups --------------------------------------------------------------------------------------------------- */
+
+static tx_status part(const many *parent, int32_t colour, int32_t key, many *c)
+{
+    const int32_t own = parent->opened ? parent->opened[parent->base.rank] : parent->base.rank;
+    TX_TRY(tx_transport_split(parent->transport, colour, key, &c->transport));
+    take_place(c);
+    TX_TRY(gather(c));
+    c->opened = malloc((size_t)c->base.size * sizeof *c->opened);
+    if (!c->opened)
+        return tx_fail(TX_MEMORY, "no memory for a communicator");
+    return tx_transport_gather(c->transport, &own, c->opened, sizeof own);
+}
+
+static tx_status many_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub)
+{
+    many *p = (many *)parent, *made = NULL;
+    TX_TRY(tx_exchange_barrier(p->together.exchange)); /* as before a window */
+    TX_TRY(make_many(&made));
+    tx_status status = part(p, colour, key, made);
+    if (status) {
+        many_close(&made->base);
+        return status;
+    }
+    made->next = p->subs;
+    p->subs = made;
+    *sub = &made->base;
+    return TX_OK;
 }
 
 static tx_status many_window(tx_comm *comm, int64_t bytes, void **memory)
@@ -321,6 +377,10 @@ static bool many_laggard(tx_comm *comm, tx_comm_laggard *laggard)
     many *c = (many *)comm;
     laggard->rank = tx_group_laggard(&c->together.group);
     laggard->bucket = atomic_load_explicit(&c->bucket, memory_order_relaxed);
+    if (laggard->rank >= 0 && c->opened)
+        laggard->rank = c->opened[laggard->rank];
+    for (many *sub = c->subs; sub && laggard->rank < 0; sub = sub->next)
+        many_laggard(&sub->base, laggard);
     return laggard->rank >= 0;
 }
 
@@ -329,6 +389,7 @@ const tx_comm_table tx_comm_mpi = {
     .name = "mpi",
     .open = many_open,
     .close = many_close,
+    .sub = many_sub,
     .window = many_window,
     .begin = tx_queue_begin,
     .wait = tx_queue_wait,

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +34,11 @@ enum {
 typedef struct transport {
     tx_transport base;
     MPI_Comm mpi;
-    bool started;         /* by this file, which then also ends MPI */
-    bool hosts;           /* more than one */
-    int32_t *lowest;      /* by rank: the lowest rank of its host */
-    MPI_Request *request; /* `each` a slot */
+    bool started;               /* by this file, which then also ends MPI */
+    pthread_mutex_t own, *turn; /* MPI lets one thread call at a time: parts of a transport have its turns */
+    bool hosts;                 /* more than one */
+    int32_t *lowest;            /* by rank: the lowest rank of its host */
+    MPI_Request *request;       /* `each` a slot */
     int32_t each;
     int32_t *other; /* by slot: the rank at the other end */
 } transport;
@@ -89,15 +91,25 @@ void tx_transport_close(tx_transport *base)
     if (!t)
         return;
     if (t->mpi != MPI_COMM_NULL) {
-        end_together(t);
+        if (t->turn == &t->own)
+            end_together(t);
         MPI_Comm_free(&t->mpi);
     }
     if (t->started)
         MPI_Finalize();
+    pthread_mutex_destroy(&t->own);
     free(t->request);
     free(t->lowest);
     free(t->other);
     free(t);
+}
+
+static tx_status find_self(transport *t)
+{
+    MPI_CHECK(MPI_Comm_set_errhandler(t->mpi, MPI_ERRORS_RETURN));
+    MPI_CHECK(MPI_Comm_rank(t->mpi, &t->base.rank));
+    MPI_CHECK(MPI_Comm_size(t->mpi, &t->base.size));
+    return TX_OK;
 }
 
 static tx_status join(transport *t, int *argc, char ***argv)
@@ -106,18 +118,32 @@ static tx_status join(transport *t, int *argc, char ***argv)
     if (t->started) /* what belongs to no communicator goes by the handler of this one */
         MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &t->mpi));
-    MPI_CHECK(MPI_Comm_set_errhandler(t->mpi, MPI_ERRORS_RETURN));
-    MPI_CHECK(MPI_Comm_rank(t->mpi, &t->base.rank));
-    MPI_CHECK(MPI_Comm_size(t->mpi, &t->base.size));
-    return TX_OK;
+    return find_self(t);
 }
 
-tx_status tx_transport_open(int *argc, char ***argv, tx_transport **result, const char **advice)
+static tx_status split(const transport *parent, int32_t colour, int32_t key, transport *t)
+{
+    MPI_CHECK(MPI_Comm_split(parent->mpi, colour, key, &t->mpi));
+    return find_self(t);
+}
+
+/* `turn` NULL: its own. */
+static tx_status make(pthread_mutex_t *turn, transport **made)
 {
     transport *t = calloc(1, sizeof *t);
     if (!t)
         return tx_fail(TX_MEMORY, "no memory for a communicator");
     t->mpi = MPI_COMM_NULL;
+    pthread_mutex_init(&t->own, NULL);
+    t->turn = turn ? turn : &t->own;
+    *made = t;
+    return TX_OK;
+}
+
+tx_status tx_transport_open(int *argc, char ***argv, tx_transport **result, const char **advice)
+{
+    transport *t = NULL;
+    TX_TRY(make(NULL, &t));
     tx_status status = join(t, argc, argv);
     if (status) {
         tx_transport_close(&t->base);
@@ -126,6 +152,18 @@ tx_status tx_transport_open(int *argc, char ***argv, tx_transport **result, cons
     *advice = "this build of TX uses " MPI_FAMILY ", start it with " TX_MPI_LAUNCHER;
     *result = &t->base;
     return TX_OK;
+}
+
+tx_status tx_transport_split(tx_transport *parent, int32_t colour, int32_t key, tx_transport **result)
+{
+    transport *t = NULL;
+    TX_TRY(make(((transport *)parent)->turn, &t));
+    tx_status status = split((transport *)parent, colour, key, t);
+    if (status)
+        tx_transport_close(&t->base);
+    else
+        *result = &t->base;
+    return status;
 }
 
 tx_status tx_transport_gather(tx_transport *base, const void *own, void *all, size_t bytes)
@@ -190,6 +228,17 @@ tx_status tx_transport_slots(tx_transport *base, int32_t slots, int64_t bytes)
     return TX_OK;
 }
 
+/* Starts a piece of a message. */
+static tx_status start_piece(transport *t, bool out, char *data, int length, int32_t other, int32_t tag,
+                             MPI_Request *request)
+{
+    pthread_mutex_lock(t->turn);
+    const int code = out ? MPI_Isend(data, length, MPI_BYTE, other, tag, t->mpi, request)
+                         : MPI_Irecv(data, length, MPI_BYTE, other, tag, t->mpi, request);
+    pthread_mutex_unlock(t->turn);
+    return check(code, out ? "MPI_Isend" : "MPI_Irecv");
+}
+
 /* Starts a message piece by piece, in the requests of a slot. */
 static tx_status move(transport *t, bool out, char *data, int64_t bytes, int32_t other, int32_t tag, int32_t slot)
 {
@@ -199,10 +248,7 @@ static tx_status move(transport *t, bool out, char *data, int64_t bytes, int32_t
     int64_t at = 0;
     do {
         int length = (int)(bytes - at < piece ? bytes - at : piece);
-        if (out)
-            MPI_CHECK(MPI_Isend(data + at, length, MPI_BYTE, other, tag, t->mpi, request++));
-        else
-            MPI_CHECK(MPI_Irecv(data + at, length, MPI_BYTE, other, tag, t->mpi, request++));
+        TX_TRY(start_piece(t, out, data + at, length, other, tag, request++));
         at += piece;
     } while (at < bytes);
     return TX_OK;
@@ -218,18 +264,26 @@ tx_status tx_transport_receive(tx_transport *base, void *data, int64_t bytes, in
     return move((transport *)base, false, data, bytes, from, tag, slot);
 }
 
+static tx_status test(transport *t, MPI_Request *request, int *over)
+{
+    MPI_Status result;
+    pthread_mutex_lock(t->turn);
+    const int code = MPI_Test(request, over, &result);
+    pthread_mutex_unlock(t->turn);
+    return check(code, "MPI_Test");
+}
+
 /* Stops at the first that is not over: asking for it moves the others on as well. */
 tx_status tx_transport_test(tx_transport *base, int32_t first, int32_t count, int32_t *missing)
 {
     transport *t = (transport *)base;
-    MPI_Status result;
     for (int32_t slot = first; slot < first + count; slot++)
         for (int32_t i = 0; i < t->each; i++) {
             MPI_Request *request = t->request + (int64_t)slot * t->each + i;
             int over = 1;
             *missing = t->other[slot];
             if (*request != MPI_REQUEST_NULL)
-                MPI_CHECK(MPI_Test(request, &over, &result));
+                TX_TRY(test(t, request, &over));
             if (!over)
                 return TX_OK;
         }

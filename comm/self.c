@@ -20,20 +20,13 @@ typedef struct self {
     tx_comm base;
     tx_comm_rank only;
     window *windows;
+    struct self *sub; /* groups, of which each has the next one */
 } self;
 
 extern const tx_comm_table tx_comm_self_table;
 
-static tx_status self_open(int *argc, char ***argv, tx_comm **comm)
+static tx_status make(tx_comm **comm)
 {
-    (void)argc;
-    (void)argv;
-#ifdef TX_MPI
-    const char *advice = "a program of one rank is started without a launcher";
-#else
-    const char *advice = "this build of TX has no MPI: start one process, or build with -DTX_MPI=ON";
-#endif
-    TX_TRY(tx_launcher_check(1, advice, false));
     self *made = calloc(1, sizeof *made);
     if (!made || tx_queue_create(&made->base, NULL)) {
         free(made);
@@ -48,9 +41,35 @@ static tx_status self_open(int *argc, char ***argv, tx_comm **comm)
     return TX_OK;
 }
 
+static tx_status self_open(int *argc, char ***argv, tx_comm **comm)
+{
+    (void)argc;
+    (void)argv;
+#ifdef TX_MPI
+    const char *advice = "a program of one rank is started without a launcher";
+#else
+    const char *advice = "this build of TX has no MPI: start one process, or build with -DTX_MPI=ON";
+#endif
+    TX_TRY(tx_launcher_check(1, advice, false));
+    return make(comm);
+}
+
+static tx_status self_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub)
+{
+    self *s = (self *)parent;
+    (void)colour;
+    (void)key;
+    TX_TRY(make(sub));
+    ((self *)*sub)->sub = s->sub;
+    s->sub = (self *)*sub;
+    return TX_OK;
+}
+
 static void self_close(tx_comm *comm)
 {
     self *s = (self *)comm;
+    if (s && s->sub)
+        self_close(&s->sub->base);
     while (s && s->windows) {
         window *next = s->windows->next;
         free(s->windows->memory);
@@ -108,6 +127,7 @@ const tx_comm_table tx_comm_self_table = {
     .name = "self",
     .open = self_open,
     .close = self_close,
+    .sub = self_sub,
     .window = self_window,
     .begin = tx_queue_begin,
     .wait = tx_queue_wait,

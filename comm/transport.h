@@ -2,9 +2,10 @@
  *
  * What the communicator of many ranks needs of a message library: ranks, messages that are started and tested, and one
  * blocking gather for the times when nothing is in a hurry. The algorithms above it know no MPI; nothing here waits
- * but tx_transport_open, _host, _gather, _all_reduce and _close.
+ * but tx_transport_open, _split, _host, _gather, _all_reduce and _close.
  *
- * One thread at a time may call. */
+ * One thread at a time may call for a transport; what does not wait may go on beside what another thread does for a
+ * part of it (tx_transport_split). */
 #ifndef TX_COMM_TRANSPORT_H
 #define TX_COMM_TRANSPORT_H
 
@@ -20,6 +21,9 @@ enum { TX_TAG_PARTIAL, TX_TAG_RESULT, TX_TAG_PAIR, TX_TAG_BARRIER };
 /* `advice` gets how to start a program of this library, for error messages. */
 tx_status tx_transport_open(int *argc, char ***argv, tx_transport **transport, const char **advice);
 void tx_transport_close(tx_transport *transport);
+
+/* Collective: the ranks that give the same colour, in the order of their keys. To be closed before `parent`. */
+tx_status tx_transport_split(tx_transport *parent, int32_t colour, int32_t key, tx_transport **transport);
 
 /* The name of this host and the lowest of the ranks that run on it. */
 tx_status tx_transport_host(tx_transport *transport, char *name, size_t room, int32_t *lowest);

@@ -67,7 +67,7 @@ typedef struct tx_lm tx_lm;
 
 typedef struct tx_lm_options {
     size_t size;        /* sizeof(tx_lm_options) */
-    const char *model;  /* a folder, or a name to look up, as txgen's --model */
+    const char *model;  /* a folder, a GGUF file, or a name to look up, as txgen's --model */
     const char *device; /* as txgen's --device; NULL: "cpu" */
     int32_t threads;    /* of the cpu backend; 0: all that this process may use */
     int64_t batch_size; /* prompts at once; 0: 8. The texts are the same whatever it is */
@@ -81,6 +81,10 @@ typedef struct tx_lm_options {
                           * `model` holds. `model` NULL: the adapter names it */
     /* The matrices of the blocks are kept in 4 bits (NF4), and their scales in 8. Without adapter. */
     bool load_in_4bit, double_quant;
+    /* For conversations: of a prompt what it has in common with the beginning of the prompt and text before is not
+     * computed again, where calls have one prompt each and no beams. Scores are then those of the whole but for
+     * rounding, which depends on how a text came to be. */
+    bool keep_cache;
 } tx_lm_options;
 
 /* The caller frees it. It belongs to one thread at a time. */

@@ -20,8 +20,8 @@ TX_API_BEGIN
 typedef struct tx_tokenizer tx_tokenizer;
 
 /* Opens a folder's tokenizer.json, or its vocab.json and merges.txt where there is none; `path` may also be one of
- * these files, or a tokenizer.json under another name. TX_NOT_FOUND when the folder has neither; TX_UNSUPPORTED names
- * the type of a part that TX does not have. The caller frees. */
+ * these files, a tokenizer.json under another name, or a GGUF file. TX_NOT_FOUND when the folder has neither;
+ * TX_UNSUPPORTED names the type of a part that TX does not have. The caller frees. */
 tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer);
 /* The byte vocabulary, which needs no file. */
 tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer);
@@ -131,8 +131,11 @@ typedef struct tx_dataset_options {
     int64_t skip_bad;              /* lines of a .jsonl file that may be malformed and are left out; more fail */
     const char *cache;             /* folder that keeps tokenised texts; NULL: none. What cannot be written there is
                                       told and done without */
-    int32_t threads;               /* that tokenise; at least 1. The result does not depend on it. Where the system
-                                      refuses some, it is told and done with fewer */
+    bool bare_lines;               /* lines of texts are tokenised without their ends, as run_mlm does it */
+    int64_t by_text; /* each text of at least so many tokens is a block of its own, of which tx_dataset_read
+                        gives `block` at most; 0: end to end. Not of a .bin file */
+    int32_t threads; /* that tokenise; at least 1. The result does not depend on it. Where the system
+                        refuses some, it is told and done with fewer */
     tx_reporter report;
 } tx_dataset_options;
 
@@ -144,11 +147,14 @@ void tx_dataset_free(tx_dataset *dataset);
 int64_t tx_dataset_block(const tx_dataset *dataset);  /* tokens in a block */
 int64_t tx_dataset_blocks(const tx_dataset *dataset); /* number of blocks */
 int64_t tx_dataset_tokens(const tx_dataset *dataset); /* of the part used, before cutting */
+/* Tokens of a block: with by_text those of the whole text. */
+int64_t tx_dataset_length(const tx_dataset *dataset, int64_t number);
 /* Digest of the blocks' contents and shape: resumed runs hold it against the checkpoint's. */
 const char *tx_dataset_digest(const tx_dataset *dataset);
 
-/* Reads block `number` (from 0) to tokens [block]. Fails where the file became shorter (TX_IO) or got other contents
- * whose ids lie outside the vocabulary (TX_FORMAT): no such id is ever given. */
+/* Reads block `number` (from 0) to tokens [block], with by_text as many of these as the text has. Fails where the file
+ * became shorter (TX_IO) or got other contents whose ids lie outside the vocabulary (TX_FORMAT): no such id is ever
+ * given. */
 tx_status tx_dataset_read(const tx_dataset *dataset, int64_t number, int32_t *tokens);
 
 /* ---- Batches ------------------------------------------------------------------------------------- */

@@ -11,6 +11,9 @@
  *     if (status)
  *         fprintf(stderr, "%s\n", tx_error());
  *     tx_job_free(job);
+ *
+ * A program that handles signals gives its handlers a stack of their own (sigaltstack, SA_ONSTACK) in each thread that
+ * computes: some matrix products on the CPU keep the stack pointer elsewhere.
  */
 #ifndef TX_TRAIN_H
 #define TX_TRAIN_H
@@ -28,9 +31,10 @@ typedef struct tx_run_step {
     double learning_rate;
     int64_t tokens; /* positions of the rows read so far, padding rows left out */
     double tokens_per_second;
-    double loss_scale;   /* of the next step, in fp16; 0: losses are not scaled */
-    int64_t skipped;     /* updates left out so far, because a gradient was not finite */
-    double waited;       /* seconds in which the device had no data to work on */
+    double loss_scale; /* of the next step, in fp16; 0: losses are not scaled */
+    int64_t skipped;   /* updates left out so far, because a gradient was not finite */
+    int64_t dropped; /* choices of experts that the step dropped, in all layers and ranks, where there is a capacity */
+    double waited;   /* seconds in which the device had no data to work on */
     double seconds_left; /* of the whole run, estimated */
 } tx_run_step;
 

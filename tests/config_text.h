@@ -24,4 +24,20 @@ static inline tx_status read_text(const char *text, tx_config **config)
     return read_bytes(text, strlen(text), config);
 }
 
+/* A configuration, and how many parameters its model has. */
+typedef struct known_size {
+    const char *text;
+    int64_t params;
+} known_size;
+
+static inline void check_sizes(const known_size *known, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        tx_config *config;
+        assert_ok(read_text(known[i].text, &config));
+        assert_int_equal(tx_arch_param_count(config), known[i].params);
+        tx_config_free(config);
+    }
+}
+
 #endif

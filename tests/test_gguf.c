@@ -338,17 +338,34 @@ static void test_damaged(void **state)
 
 /* ---- Models ----------------------------------------------------------------------------------------- */
 
+/* A GPT-2, or a Llama whose rows of queries and keys go in pairs. */
+static tx_config *make_config(bool llama)
+{
+    static const char text[] =
+        "{\"model_type\": \"llama\", \"vocab_size\": 257, \"hidden_size\": 48, \"intermediate_size\": 40, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 6, \"num_key_value_heads\": 2, "
+        "\"max_position_embeddings\": 20, \"bos_token_id\": 256, \"eos_token_id\": 256, \"rms_norm_eps\": 1e-6}";
+    tx_config *config;
+    tx_json *json;
+    if (llama) {
+        assert_ok(tx_json_parse(text, sizeof text - 1, "config.json", &json));
+        assert_ok(tx_config_of_json(json, &config));
+    } else {
+        assert_ok(tx_config_small(&config));
+        assert_ok(tx_config_override(config, "n_layer=2,n_embd=36,n_head=3,n_positions=20"));
+    }
+    return config;
+}
+
 /* A model with random weights over bytes, in a folder. */
-static void make_model(const char *folder)
+static void make_model(const char *folder, bool llama)
 {
     const tx_engine_options cpu = {.size = sizeof cpu, .device = "cpu"};
     tx_engine *engine;
     tx_model *model;
     tx_graph *graph;
-    tx_config *config;
+    tx_config *config = make_config(llama);
     tx_tokenizer *tokenizer;
-    assert_ok(tx_config_small(&config));
-    assert_ok(tx_config_override(config, "n_layer=2,n_embd=36,n_head=3,n_positions=20"));
     assert_ok(tx_engine_create(&cpu, &engine));
     assert_ok(tx_model_create(engine, &model));
     assert_ok(tx_graph_create(model, &graph));
@@ -379,7 +396,7 @@ static void compare_files(const char *a, const char *b, bool same)
 static void test_model(void **state)
 {
     const char *from = TX_PATH(*state, "from"), *file = TX_PATH(*state, "model.gguf"), *to = TX_PATH(*state, "to");
-    make_model(from);
+    make_model(from, false);
     assert_ok(tx_gguf_export(from, file, TX_GGUF_F32, NULL));
     assert_ok(tx_gguf_import(file, to, TX_F32, NULL));
     compare_files(TX_PATH(from, "model.safetensors"), TX_PATH(to, "model.safetensors"), true);
@@ -398,6 +415,73 @@ static void test_model(void **state)
     assert_refused(tx_gguf_export(TX_PATH(*state, "none"), file, TX_GGUF_F32, NULL), TX_NOT_FOUND, "none");
 }
 
+/* All tensors of `a` as those of the folder `b`, whichever elements are asked for. */
+static void compare_weights(const char *a, const char *b)
+{
+    tx_weights *one, *other;
+    float *data, *wanted;
+    assert_ok(tx_gguf_weights(a, &one));
+    assert_ok(tx_weights_open(b, &other));
+    assert_int_equal(tx_weights_count(one), tx_weights_count(other));
+    for (int32_t i = 0; i < tx_weights_count(one); i++) {
+        const tx_st_tensor *of = tx_weights_tensor_at(one, i);
+        const int64_t count = tx_st_elements(of), parts[][2] = {{0, count}, {count / 3, count / 2}, {count - 1, 1}};
+        int32_t j = 0;
+        while (strcmp(tx_weights_tensor_at(other, j)->name, of->name) != 0)
+            assert_true(++j < tx_weights_count(other));
+        data = malloc((size_t)count * sizeof *data);
+        wanted = malloc((size_t)count * sizeof *wanted);
+        for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
+            assert_ok(tx_weights_read_f32(one, i, parts[p][0], parts[p][1], data));
+            assert_ok(tx_weights_read_f32(other, j, parts[p][0], parts[p][1], wanted));
+            assert_memory_equal(data, wanted, (size_t)parts[p][1] * sizeof *data);
+        }
+        free(data);
+        free(wanted);
+    }
+    tx_weights_close(one);
+    tx_weights_close(other);
+}
+
+/* A file in the place of a folder: the same configuration, tokenizer and weights. */
+static void test_as_folder(void **state)
+{
+    const char *file = TX_PATH(*state, "model.gguf");
+    tx_config *config;
+    tx_tokenizer *tokenizer, *own;
+    for (int llama = 0; llama < 2; llama++) {
+        const char *from = TX_PATH(*state, llama ? "llama" : "gpt2");
+        make_model(from, llama);
+        assert_ok(tx_gguf_export(from, file, TX_GGUF_F32, NULL));
+        compare_weights(file, from);
+        assert_ok(tx_config_of_folder(file, &config));
+        assert_ok(tx_arch_check(config, file));
+        assert_ok(tx_arch_check(config, from));
+        assert_int_equal(config->positions, 20);
+        assert_int_equal(config->layers, 2);
+        assert_ok(tx_tokenizer_open(file, &tokenizer));
+        assert_ok(tx_tokenizer_open(from, &own));
+        assert_int_equal(tx_tokenizer_size(tokenizer), tx_tokenizer_size(own));
+        tx_tokenizer_free(tokenizer);
+        tx_tokenizer_free(own);
+        tx_config_free(config);
+    }
+    /* Of another architecture, of no tokenizer, not there. */
+    raw r;
+    begin(&r, 1, 1);
+    put_text(&r, "general.architecture");
+    put_32(&r, 8);
+    put_text(&r, "mamba");
+    put_tensor(&r, "token_embd.weight", 4, 2, 0, 0);
+    pad(&r);
+    for (int i = 0; i < 8; i++)
+        put_32(&r, 0);
+    assert_ok(tx_file_write(file, r.byte, r.size));
+    assert_refused(tx_config_of_folder(file, &config), TX_UNSUPPORTED, "mamba");
+    assert_refused(tx_tokenizer_open(file, &tokenizer), TX_NOT_FOUND, "tokenizer.ggml");
+    assert_refused(tx_config_of_folder(TX_PATH(*state, "none.gguf"), &config), TX_NOT_FOUND, "none.gguf");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +491,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refused, open_scratch, close_scratch),
         cmocka_unit_test_setup_teardown(test_damaged, open_scratch, close_scratch),
         cmocka_unit_test_setup_teardown(test_model, open_scratch, close_scratch),
+        cmocka_unit_test_setup_teardown(test_as_folder, open_scratch, close_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,10 +22,7 @@
 static void test_sizes(void **state)
 {
     (void)state;
-    static const struct {
-        const char *text;
-        int64_t params;
-    } known[] = {
+    static const known_size known[] = {
         {"{\"model_type\": \"llama\"}", 6738415616}, /* 7B: transformers' defaults */
         {"{\"model_type\": \"llama\", \"hidden_size\": 2048, \"intermediate_size\": 5632, \"num_hidden_layers\": 22, "
          "\"num_key_value_heads\": 4}",
@@ -38,12 +35,7 @@ static void test_sizes(void **state)
          "\"num_attention_heads\": 16, \"num_key_value_heads\": 8, \"tie_word_embeddings\": true}",
          596049920}, /* Qwen3-0.6B */
     };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        tx_config *config;
-        assert_ok(read_text(known[i].text, &config));
-        assert_int_equal(tx_arch_param_count(config), known[i].params);
-        tx_config_free(config);
-    }
+    check_sizes(known, sizeof known / sizeof known[0]);
 }
 
 /* As transformers 5.23's ROPE_INIT_FUNCTIONS give them for heads of 128. */

@@ -99,6 +99,32 @@ static void check_near(const float *stored, const float *x, int64_t count, float
     }
 }
 
+/* What is stored of x, one block after the other. */
+static float *in_a_row(const float *x, int64_t count, bool twice)
+{
+    const int64_t blocks = count / TX_NF4_BLOCK, groups = (blocks + TX_NF4_GROUP - 1) / TX_NF4_GROUP;
+    uint8_t *codes = malloc((size_t)count / 2), *of_absmax = malloc((size_t)blocks);
+    float *absmax = malloc((size_t)blocks * sizeof *absmax), *group = malloc((size_t)groups * sizeof(float[2]));
+    float *stored = malloc((size_t)count * sizeof *stored), map[TX_NF4_MAP];
+    tx_nf4_make_map(map);
+    tx_nf4_quantize(x, blocks, codes, absmax);
+    if (twice) {
+        tx_nf4_compress(absmax, blocks, of_absmax, group);
+        tx_nf4_expand(of_absmax, group, map, blocks, absmax);
+    }
+    tx_nf4_dequantize(codes, absmax, blocks, stored);
+    free(codes);
+    free(of_absmax);
+    free(absmax);
+    free(group);
+    return stored;
+}
+
+static int set_up_three(void **state)
+{
+    return set_up_threads(state, 3);
+}
+
 static void what_is_written_is_read_back(void **state)
 {
     fixture *f = *state;
@@ -116,6 +142,9 @@ static void what_is_written_is_read_back(void **state)
         assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, p, x));
         assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, p, whole));
         check_near(whole, x, COUNT, t ? 0.02f : 0.0f);
+        float *wanted = in_a_row(x, COUNT, t); /* whichever threads have done it */
+        assert_memory_equal(whole, wanted, COUNT * sizeof *wanted);
+        free(wanted);
         assert_memory_not_equal(whole, x, COUNT * sizeof *x);
         /* In two pieces the same, and pieces of it are read. */
         assert_ok(tx_model_write_range(f->model, TX_PART_WEIGHT, p, cut, COUNT - cut, x + cut));
@@ -334,7 +363,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes_are_those_of_bitsandbytes),
         cmocka_unit_test(odd_blocks),
-        cmocka_unit_test_setup_teardown(what_is_written_is_read_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_written_is_read_back, set_up_three, tear_down),
         cmocka_unit_test_setup_teardown(takes_what_is_planned, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_parameters_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_readers_are_refused, set_up, tear_down),

@@ -95,7 +95,7 @@ static int compare(fixture *f, const tx_config *config, int input, const tx_prun
             assert_memory_equal(before[i], after, (size_t)tx_shape_count(&spec->logical) * sizeof *after);
             continue;
         }
-        for (int32_t k = 0, n = tx_weights_pieces(name, spec, i, piece); k < n; k++, found++)
+        for (int32_t k = 0, n = tx_weights_pieces(name, spec, i, TX_MAX_SECTIONS, piece); k < n; k++, found++)
             check_piece(before[i] + piece[k].first, after + piece[k].first, &piece[k].shape, input, p);
     }
     return found;

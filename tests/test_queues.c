@@ -406,7 +406,7 @@ static void test_spaces(void **state)
 int main(int argc, char **argv)
 {
     const char *device = argc > 1 ? argv[1] : "cpu";
-    if (tx_target_open(device, 2, false, &target)) {
+    if (tx_target_open(device, &(tx_open_options){.threads = 2}, &target)) {
         printf("skipped: %s\n", tx_error());
         return 77;
     }

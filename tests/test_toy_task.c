@@ -50,10 +50,11 @@ static const tx_field fields[] = {
     {.name = NULL},
 };
 
-static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
+static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const text *t = (const text *)samples->data + number;
     int32_t *ids = to->field[INPUT_IDS];
+    (void)epoch;
     memcpy(ids, t->letter, (size_t)t->length * sizeof *ids);
     tx_field_pad(&fields[INPUT_IDS], ids + t->length, samples->block - t->length);
     *(int32_t *)to->field[LENGTHS] = t->length;

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define TX_HASH_START UINT64_C(0xCBF29CE484222325)
 #define TX_HASH_PRIME UINT64_C(0x100000001B3)
@@ -15,6 +16,18 @@ static inline uint64_t tx_hash(uint64_t hash, const void *data, size_t size)
     const unsigned char *byte = data;
     for (size_t i = 0; i < size; i++)
         hash = (hash ^ byte[i]) * TX_HASH_PRIME;
+    return hash;
+}
+
+/* Of floats or other words of 4 bytes, by whole words: four times as fast as by bytes, and other hashes. */
+static inline uint64_t tx_hash_words(uint64_t hash, const void *data, int64_t count)
+{
+    const unsigned char *at = data;
+    uint32_t word;
+    for (int64_t i = 0; i < count; i++) {
+        memcpy(&word, at + i * (int64_t)sizeof word, sizeof word);
+        hash = (hash ^ word) * TX_HASH_PRIME;
+    }
     return hash;
 }
 

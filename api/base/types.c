@@ -103,7 +103,7 @@ int64_t tx_memory_total(const tx_memory *memory)
     TX_NEEDS(memory, 0);
     int64_t total = 0;
     for (int i = 0; i < TX_MEMORY_COUNT; i++)
-        total += memory->bytes[i];
+        total += i == TX_MEMORY_OFFLOADED ? 0 : memory->bytes[i];
     return total;
 }
 

@@ -3,6 +3,7 @@
 #include "api/graph/graph.h"
 
 #include "api/base/needs.h"
+#include "api/model/model.h"
 
 #include <math.h>
 
@@ -11,14 +12,25 @@
 
 static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 
-tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose)
+static tx_tensor *linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose, bool full)
 {
     if (!w)
         return NULL;
     tx_attrs attrs = plain;
     attrs.flat = true;
+    attrs.full = full;
     attrs.trans_b = transpose;
     return EMIT(x, .op = TX_OP_MATMUL, .attrs = attrs, .in = {x, w, b});
+}
+
+tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose)
+{
+    return linear(x, w, b, transpose, false);
+}
+
+tx_tensor *tx_linear_full(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose)
+{
+    return linear(x, w, b, transpose, true);
 }
 
 tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpose_b)
@@ -64,6 +76,43 @@ tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows)
     tx_attrs attrs = plain;
     attrs.rows = rows;
     return src ? EMIT(indices, .op = TX_OP_SCATTER_ADD, .attrs = attrs, .in = {indices, src}) : NULL;
+}
+
+tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices)
+{
+    TX_NEEDS(x && indices, NULL);
+    tx_emit_args args = {.op = TX_OP_TOP_K, .attrs = plain, .in = {x}};
+    args.attrs.rows = k;
+    tx_tensor *y = tx_emit(x->graph, &args);
+    *indices = y ? args.out[TX_OUT(top_k, indices)] : NULL;
+    return y;
+}
+
+bool tx_route(tx_tensor *choices, int64_t experts, int64_t capacity, tx_routes *routes)
+{
+    TX_NEEDS(choices && routes, false);
+    tx_emit_args args = {.op = TX_OP_ROUTE, .attrs = plain, .in = {choices}};
+    args.attrs.rows = experts;
+    args.attrs.first = capacity;
+    if (!tx_emit(choices->graph, &args))
+        return false;
+    *routes = (tx_routes){args.out[TX_OUT(route, tokens)], args.out[TX_OUT(route, places)],
+                          args.out[TX_OUT(route, offsets)], args.out[TX_OUT(route, counts)]};
+    return true;
+}
+
+tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, bool transpose)
+{
+    tx_attrs attrs = plain;
+    attrs.trans_b = transpose;
+    return w && offsets ? EMIT(x, .op = TX_OP_GROUPED_MATMUL, .attrs = attrs, .in = {x, w, offsets}) : NULL;
+}
+
+tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes)
+{
+    TX_NEEDS(routes, NULL);
+    return weights ? EMIT(x, .op = TX_OP_COMBINE, .attrs = plain, .in = {x, weights, routes->places, routes->tokens})
+                   : NULL;
 }
 
 tx_tensor *tx_layer_norm(tx_tensor *x, tx_tensor *gamma, tx_tensor *beta, float eps)
@@ -178,6 +227,7 @@ static tx_attrs attention_attrs(const tx_tensor *qkv, const tx_attention_options
     attrs.p = o->dropout;
     attrs.site = o->site;
     attrs.window = o->window;
+    attrs.first = o->first_head;
     return attrs;
 }
 
@@ -233,7 +283,24 @@ tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64
     tx_attrs attrs = plain;
     attrs.vocab = vocab;
     attrs.p = smoothing;
+    if (logits && !(smoothing >= 0.0f && smoothing < 1.0f)) {
+        tx_graph_fail(logits->graph, tx_fail(TX_INVALID, "cross_entropy: smoothing %g must be at least 0 and below 1",
+                                             (double)smoothing));
+        return NULL;
+    }
     return labels ? EMIT(logits, .op = TX_OP_CROSS_ENTROPY, .attrs = attrs, .in = {logits, labels}) : NULL;
+}
+
+/* -log softmax spread evenly over the labels is the log-sum-exp less the mean. */
+tx_tensor *tx_log_sum_exp(tx_tensor *x)
+{
+    TX_NEEDS(x, NULL);
+    tx_attrs attrs = plain;
+    tx_tensor *mean = tx_reduce(x, TX_REDUCE_MEAN, TX_AXIS_LAST);
+    tx_tensor *labels = mean ? tx_range(x->graph, mean->shape, 0, 0) : NULL;
+    attrs.vocab = tx_shape_last(&x->shape);
+    attrs.p = 1.0f;
+    return labels ? tx_add(EMIT(x, .op = TX_OP_CROSS_ENTROPY, .attrs = attrs, .in = {x, labels}), mean) : NULL;
 }
 
 tx_tensor *tx_distillation(tx_tensor *logits, tx_tensor *teacher, tx_tensor *labels, int64_t vocab, float temperature,
@@ -259,6 +326,24 @@ static tx_tensor *reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis, int
 tx_tensor *tx_mean_loss(tx_tensor *losses)
 {
     return reduce(losses, TX_REDUCE_SUM, TX_AXIS_ALL, TX_CONTROL_INVERSE_LABELS);
+}
+
+tx_tensor *tx_share_loss(tx_tensor *loss)
+{
+    tx_attrs attrs = plain;
+    attrs.control = TX_CONTROL_LABEL_SHARE;
+    return EMIT(loss, .op = TX_OP_SCALE, .attrs = attrs, .in = {loss});
+}
+
+tx_status tx_add_to_result(tx_tensor *x, tx_result result)
+{
+    TX_NEEDS(x, TX_INVALID);
+    if (result != TX_RESULT_DROPPED)
+        return tx_graph_fail(x->graph, tx_fail(TX_INVALID, "add_to_result: result %d is not for graphs", (int)result));
+    tx_emit_args copy = {
+        .op = TX_OP_COPY, .attrs = plain, .in = {x}, .out = {tx_tensor_result(x->graph, TX_RESULT_DROPPED)}};
+    copy.attrs.accumulate = TX_ADD_CONTROL;
+    return copy.out[0] && tx_emit(x->graph, &copy) ? TX_OK : x->graph->status;
 }
 
 tx_tensor *tx_reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis)
@@ -306,6 +391,31 @@ tx_tensor *tx_detach(tx_tensor *x)
     if (same)
         same->requires_grad = false;
     return same;
+}
+
+int32_t tx_graph_parts(const tx_graph *graph, int32_t *part)
+{
+    TX_NEEDS(graph && part, 0);
+    *part = graph->model->part;
+    return graph->model->parts;
+}
+
+tx_tensor *tx_part_input(tx_tensor *x)
+{
+    tx_attrs attrs = plain;
+    attrs.summed = true;
+    return !x || x->graph->model->parts == 1
+               ? x
+               : EMIT(x, .op = TX_OP_RESHAPE, .attrs = attrs, .in = {x}, .shape = &x->shape);
+}
+
+tx_tensor *tx_part_sum(tx_tensor *x)
+{
+    if (!x || x->graph->model->parts == 1)
+        return x;
+    tx_emit_args args = {.op = TX_OP_PART_SUM, .attrs = plain, .in = {x}};
+    args.out[TX_OUT(part_sum, w)] = tx_tensor_planned(x->graph, x->dtype, x->shape, TX_ARENA_EXCHANGE);
+    return args.out[TX_OUT(part_sum, w)] ? tx_emit(x->graph, &args) : NULL;
 }
 
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape)

@@ -395,7 +395,7 @@ static bool make_outputs(tx_graph *graph, tx_emit_args *args, const tx_operand o
         tx_tensor *t = tensor_new(graph, out[i].dtype, out[i].shape);
         if (!t)
             return false;
-        t->requires_grad = needs && graph->direction == TX_FORWARD;
+        t->requires_grad = needs && graph->direction == TX_FORWARD && out[i].dtype != TX_I32;
         t->producer = graph->nodes;
         args->out[i] = t;
     }

@@ -87,8 +87,8 @@ static inline bool tx_tensor_lasts(tx_tensor *t)
 {
     const tx_tensor *root = tx_tensor_root(t);
     const tx_arena_id arena = root->arena;
-    return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS || arena == TX_ARENA_FROZEN ||
-           arena == TX_ARENA_HALF || arena == TX_ARENA_EXCHANGE ||
+    return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS || arena == TX_ARENA_KEPT ||
+           arena == TX_ARENA_FROZEN || arena == TX_ARENA_HALF || arena == TX_ARENA_EXCHANGE ||
            (arena == TX_ARENA_RESULT && root->offset == TX_RESULT_LOSS_SCALE * (int64_t)sizeof(float));
 }
 

@@ -97,9 +97,8 @@ tx_status tx_infer_rms_norm_grad(const tx_infer *c)
 static tx_status check_vocab(const tx_infer *c)
 {
     int64_t columns = tx_shape_last(&c->in[0].shape);
-    if (!(c->attrs->p >= 0.0f && c->attrs->p < 1.0f))
-        return tx_fail(TX_INVALID, "%s: smoothing %g must be at least 0 and below 1", tx_want_name(c),
-                       (double)c->attrs->p);
+    if (!(c->attrs->p >= 0.0f && c->attrs->p <= 1.0f))
+        return tx_fail(TX_INVALID, "%s: smoothing %g must be from 0 to 1", tx_want_name(c), (double)c->attrs->p);
     if (c->attrs->vocab >= 1 && c->attrs->vocab <= columns)
         return TX_OK;
     return tx_fail(TX_INVALID, "%s: a vocabulary of %" PRId64 " does not fit logits %s", tx_want_name(c),

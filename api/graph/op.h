@@ -21,6 +21,12 @@ typedef struct tx_op_info {
 
 const tx_op_info *tx_op_info_of(tx_op op);
 
+/* Whether the executor does it, between what the device is given. */
+static inline bool tx_op_cuts(tx_op op)
+{
+    return tx_op_info_of(op)->op_class == TX_COLLECTIVE || (op >= TX_OP_READ_FILE && op <= TX_OP_WAIT_COPIES);
+}
+
 /* Whether a shape has 1 to TX_MAX_RANK dimensions of at least 1, and no more elements than can be counted in bytes. */
 bool tx_shape_possible(const tx_shape *shape);
 

@@ -33,6 +33,11 @@ static double flops_of(const tx_command *c)
         tx_gemm g = tx_gemm_of(&c->attrs, &c->in[0].shape, &c->in[1].shape);
         return 2.0 * (double)g.batch * (double)g.m * (double)g.n * (double)g.k;
     }
+    case TX_OP_GROUPED_MATMUL: /* where all rows are of groups */
+    case TX_OP_GROUPED_MATMUL_GRAD: {
+        const tx_operand *other = c->op == TX_OP_GROUPED_MATMUL ? &c->out[0] : &c->in[1];
+        return 2.0 * (double)tx_operand_count(&c->in[0]) * (double)tx_shape_last(&other->shape);
+    }
     case TX_OP_ATTENTION: /* scores and weighted values */
         return 4.0 * attention_pairs(c, &c->in[0].shape) * head_size(c, &c->in[0].shape);
     case TX_OP_ATTENTION_GRAD: /* scores again, and four products */

@@ -2,6 +2,7 @@
  * Opening a device, and what it tells. */
 #include "api/model/engine.h"
 
+#include "api/base/cores.h"
 #include "api/base/needs.h"
 #include "api/model/device.h"
 
@@ -22,6 +23,7 @@ tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine)
     if (!e)
         return tx_fail(TX_MEMORY, "no memory for an engine");
     e->profile = options->profile;
+    e->threads = options->threads > 0 ? options->threads : tx_cores();
     status = tx_device_locate(index, &e->backend, &local);
     if (status == TX_OK && e->backend->version != TX_BACKEND_VERSION)
         status = tx_fail(TX_INTERNAL, "backend %s has version %u, wanted %u", e->backend->name, e->backend->version,

@@ -10,6 +10,7 @@ struct tx_engine {
     tx_context *context;
     tx_device_info device;
     bool profile;
+    int32_t threads; /* of the host, that this engine may use */
 };
 
 #endif

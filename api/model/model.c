@@ -4,6 +4,7 @@
 
 #include "api/base/needs.h"
 #include "api/base/nf4.h"
+#include "api/base/swap.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static bool has_good_sections(const tx_param_spec *spec)
     if (s->count == 0)
         return true;
     if (s->count < 0 || s->count > TX_MAX_SECTIONS || s->dimension < 0 || s->dimension >= spec->shape.rank ||
-        spec->shape.rank > 2)
+        spec->shape.rank > 3)
         return false;
     int64_t sum = 0;
     for (int32_t i = 0; i < s->count; i++) {
@@ -53,6 +54,28 @@ static tx_status check_packed(const char *name, const tx_param_spec *spec)
     return TX_OK;
 }
 
+/* Whether a split dimension, or each section of it, can be divided among the ranks. */
+static tx_status check_split(const tx_model *model, const char *name, const tx_param_spec *spec)
+{
+    const tx_param_sections *s = &spec->sections;
+    const int32_t dimension = spec->split - 1;
+    const int64_t size = spec->shape.dim[dimension < 0 ? 0 : dimension];
+    const bool parted = s->count > 0 && s->dimension == dimension;
+    if (spec->split < 0 || spec->split > spec->shape.rank || spec->shape.rank > 2 ||
+        !tx_shape_equal(&spec->shape, logical_of(spec)))
+        return tx_fail(TX_INVALID, "parameter %s: it has no dimension to split", name);
+    if (tx_dtype_packed(spec->dtype))
+        return tx_fail(TX_UNSUPPORTED, "parameter %s: what is stored in %s cannot be divided among ranks", name,
+                       tx_dtype_name(spec->dtype));
+    for (int32_t i = 0; i < (parted ? s->count : 1); i++) {
+        const int64_t part = parted ? s->size[i] : size;
+        if (part % model->parts != 0)
+            return tx_fail(TX_UNSUPPORTED, "parameter %s: %" PRId64 " cannot be divided among %" PRId32 " ranks", name,
+                           part, model->parts);
+    }
+    return TX_OK;
+}
+
 static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtype stored)
 {
     const tx_shape *s = &spec->shape, *l = logical_of(spec);
@@ -62,7 +85,7 @@ static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtyp
     if (!good)
         return tx_fail(TX_INVALID, "parameter %s: only the first dimension may be padded", name);
     if (!has_good_sections(spec))
-        return tx_fail(TX_INVALID, "parameter %s: its sections do not make up one of two dimensions", name);
+        return tx_fail(TX_INVALID, "parameter %s: its sections do not make up one of its dimensions", name);
     if (tx_dtype_packed(spec->dtype) && spec->frozen)
         return check_packed(name, spec);
     if (!spec->frozen && spec->dtype != stored)
@@ -77,7 +100,21 @@ static bool same_spec(const tx_param_spec *a, const tx_param_spec *b)
                              (a->sections.count == 0 || memcmp(&a->sections, &b->sections, sizeof a->sections) == 0);
     return tx_shape_equal(&a->shape, &b->shape) && as_sections &&
            (b->logical.rank == 0 || tx_shape_equal(&a->logical, &b->logical)) && a->decay == b->decay &&
-           a->table == b->table && a->frozen == b->frozen && a->dtype == b->dtype;
+           a->table == b->table && a->frozen == b->frozen && a->dtype == b->dtype && a->split == b->split;
+}
+
+/* What this rank has of a parameter. */
+static tx_param_spec part_of(const tx_model *model, const tx_param_spec *whole)
+{
+    tx_param_spec part = *whole;
+    if (model->parts == 1 || !whole->split)
+        return part;
+    const int32_t dimension = whole->split - 1;
+    part.shape.dim[dimension] /= model->parts;
+    part.logical = part.shape;
+    for (int32_t i = 0; i < part.sections.count && part.sections.dimension == dimension; i++)
+        part.sections.size[i] /= model->parts;
+    return part;
 }
 
 static tx_status append_param(tx_model *model, const char *name, const tx_param_spec *spec)
@@ -90,12 +127,13 @@ static tx_status append_param(tx_model *model, const char *name, const tx_param_
         model->param = bigger;
         model->param_room = room;
     }
-    tx_param_record record = {.name = strdup(name), .spec = *spec};
+    tx_param_record record = {.name = strdup(name), .whole = *spec};
     if (!record.name)
         return tx_fail(TX_MEMORY, "no memory for parameter %s", name);
-    record.spec.logical = *logical_of(spec);
+    record.whole.logical = *logical_of(spec);
+    record.spec = part_of(model, &record.whole);
     record.arena = spec->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
-    const int64_t bytes = tx_dtype_bytes(spec->dtype, tx_shape_count(&spec->shape)),
+    const int64_t bytes = tx_dtype_bytes(spec->dtype, tx_shape_count(&record.spec.shape)),
                   align = tx_dtype_bytes(spec->dtype, TX_PARAM_BLOCK);
     tx_status status = tx_arena_append(&model->arena[record.arena], bytes,
                                        tx_dtype_packed(spec->dtype) ? TX_ALIGNMENT : align, &record.offset);
@@ -132,10 +170,12 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
             found = i;
     if (found < 0 && !spec)
         return tx_fail(TX_NOT_FOUND, "parameter %s was not declared", name);
-    if (found >= 0 && spec && !same_spec(&model->param[found].spec, spec))
+    if (found >= 0 && spec && !same_spec(&model->param[found].whole, spec))
         return tx_fail(TX_INVALID, "parameter %s was declared otherwise before", name);
     if (found < 0) {
         tx_status status = check_spec(name, spec, model->stored);
+        if (status == TX_OK && spec->split && model->parts > 1)
+            status = check_split(model, name, spec);
         if (status == TX_OK && model->sealed)
             status = tx_fail(TX_INVALID,
                              "parameter %s comes too late: parameters are declared before the first one is read or "
@@ -216,7 +256,7 @@ tx_status tx_model_param(const tx_model *model, int32_t index, const char **name
     if (index < 0 || index >= model->params)
         return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
     *name = model->param[index].name;
-    *spec = &model->param[index].spec;
+    *spec = &model->param[index].whole;
     return TX_OK;
 }
 
@@ -232,6 +272,29 @@ tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index)
     return tx_fail(TX_NOT_FOUND, "the model has no parameter %s", name);
 }
 
+tx_status tx_model_keep(tx_model *model, int32_t index, int64_t *address)
+{
+    tx_param_record *r = &model->param[index];
+    const int64_t bytes = tx_dtype_bytes(r->spec.dtype, tx_shape_count(&r->spec.shape));
+    if (!r->is_kept)
+        TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], bytes, TX_ALIGNMENT, &r->kept));
+    r->is_kept = true;
+    *address = r->kept;
+    return TX_OK;
+}
+
+tx_status tx_model_offload_weights(tx_model *model)
+{
+    TX_NEEDS(model, TX_INVALID);
+    if (model->params > 0)
+        return tx_fail(TX_INVALID, "parameters have been declared: where they lie is to be said before");
+    if (model->arena[TX_ARENA_WEIGHTS].space != TX_SPACE_DEVICE || model->arena[TX_ARENA_WEIGHTS].addresses ||
+        model->arena[TX_ARENA_WEIGHTS_WINDOW].space == TX_SPACE_WINDOW)
+        return tx_fail(TX_UNSUPPORTED, "weights that ranks exchange cannot be offloaded: take zero_stage 0");
+    model->arena[TX_ARENA_WEIGHTS].space = TX_SPACE_PINNED;
+    return TX_OK;
+}
+
 int64_t tx_model_half_address(const tx_model *model, int64_t weights)
 {
     const int64_t within = weights % model->arena[TX_ARENA_WEIGHTS].chunk_bytes;
@@ -245,6 +308,11 @@ tx_status tx_model_write_at(tx_model *model, tx_arena_id id, int64_t address, co
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
     model->half_stale = model->half_stale || id == TX_ARENA_WEIGHTS;
+    model->kept_stale = model->kept_stale || id == TX_ARENA_WEIGHTS;
+    if (arena->space == TX_SPACE_FILE) {
+        TX_TRY(tx_swap_begin(model->swap, true, address, (void *)(uintptr_t)data, bytes));
+        return tx_swap_wait(model->swap, data, bytes);
+    }
     return e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, address)],
                              address % arena->chunk_bytes, data, bytes);
 }
@@ -253,6 +321,10 @@ tx_status tx_model_read_at(tx_model *model, tx_arena_id id, int64_t address, voi
 {
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
+    if (arena->space == TX_SPACE_FILE) {
+        TX_TRY(tx_swap_begin(model->swap, false, address, data, bytes));
+        return tx_swap_wait(model->swap, data, bytes);
+    }
     return e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, address)], address % arena->chunk_bytes,
                             data, bytes);
 }

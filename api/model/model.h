@@ -11,9 +11,12 @@
 
 typedef struct tx_param_record {
     char *name;
-    tx_param_spec spec;
-    tx_arena_id arena; /* WEIGHTS, or FROZEN */
-    int64_t offset;    /* address there, and of what is in WEIGHTS in GRADIENTS too */
+    tx_param_spec spec;  /* as this rank has it: of what is split its part */
+    tx_param_spec whole; /* as it was declared */
+    tx_arena_id arena;   /* WEIGHTS, or FROZEN */
+    int64_t offset;      /* address there, and of what is in WEIGHTS in GRADIENTS too */
+    bool is_kept;        /* has a copy in arena KEPT */
+    int64_t kept;        /* its address */
 } tx_param_record;
 
 typedef struct tx_state_record {
@@ -43,15 +46,19 @@ struct tx_model {
     tx_state_record *state;
     int32_t states, state_room;
     bool has_gradients, sealed, groups_written;
-    bool only_plans;         /* tx_model_only_plan */
-    tx_dtype stored;         /* of parameters that are declared in F32 (tx_model_store) */
-    tx_dtype half;           /* type of arena HALF; F32: no graph reads copies */
-    bool half_stale;         /* weights have changed, and their copies in arena HALF have not */
-    tx_plan *copies;         /* makes these; NULL: not made yet */
+    bool only_plans;    /* tx_model_only_plan */
+    tx_dtype stored;    /* of parameters that are declared in F32 (tx_model_store) */
+    tx_dtype half;      /* type of arena HALF; F32: no graph reads copies */
+    bool kept_stale;    /* weights have changed, and their copies in arena KEPT have not */
+    bool half_stale;    /* weights have changed, and their copies in arena HALF have not */
+    tx_plan *copies;    /* makes these; NULL: not made yet */
+    int64_t casting[2]; /* where in KEPT it brings weights that lie outside the device's memory; bytes of one: */
+    int64_t casting_bytes;
     tx_optimizer *optimizer; /* once it is made */
     tx_arena arena[TX_ARENA_COUNT];
-    int64_t saved;  /* bytes of arena PLANNED that forward keeps for backward, in the plan that keeps most */
-    tx_plan *plans; /* linked list */
+    struct tx_swap *swap; /* what arena OPTIMIZER is where it lies in a file; NULL: not made yet */
+    int64_t saved;        /* bytes of arena PLANNED that forward keeps for backward, in the plan that keeps most */
+    tx_plan *plans;       /* linked list */
     tx_controls controls;
     bool controls_changed;
     tx_ring ring;
@@ -62,6 +69,7 @@ struct tx_model {
     tx_results begin; /* what the results are to begin with */
     bool results_written;
     tx_parallel *parallel; /* NULL: one rank */
+    int32_t part, parts;   /* this rank's number in the tensor group that parameters are split among, and its size */
 };
 
 /* Finds or declares a parameter (spec NULL: only finds). */
@@ -72,6 +80,9 @@ tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dty
  * no parameter can be declared. */
 tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]);
 
+/* Gives a parameter whose weights lie outside the device's memory a place in arena KEPT; tells its address. */
+tx_status tx_model_keep(tx_model *model, int32_t index, int64_t *address);
+
 /* Where in arena HALF, which has as many chunks as the weights, the copy of the weights from a block's address on lies.
  */
 int64_t tx_model_half_address(const tx_model *model, int64_t weights);
@@ -80,6 +91,12 @@ int64_t tx_model_half_address(const tx_model *model, int64_t weights);
 static inline bool tx_model_keeps_copies(const tx_model *model)
 {
     return model->half != TX_F32 && !model->arena[TX_ARENA_WEIGHTS].addresses;
+}
+
+/* Whether the weights lie outside the device's memory. */
+static inline bool tx_model_weights_away(const tx_model *model)
+{
+    return model->arena[TX_ARENA_WEIGHTS].space == TX_SPACE_PINNED;
 }
 
 /* Bytes of an element of arenas WEIGHTS and GRADIENTS. */
@@ -92,6 +109,12 @@ static inline int64_t tx_model_element(const tx_model *model)
 static inline int64_t tx_param_blocks(int64_t count)
 {
     return (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+}
+
+/* Whether this rank has a part of a parameter alone. */
+static inline bool tx_model_splits(const tx_model *model, int32_t index)
+{
+    return model->parts > 1 && index >= 0 && index < model->params && model->param[index].whole.split > 0;
 }
 
 /* Writes to a place in an arena, in the order of runs; `data` is to stay until the device is finished. */

@@ -96,6 +96,12 @@ void tx_optimizer_free(tx_optimizer *optimizer)
     free(optimizer);
 }
 
+int64_t tx_offload_elements(const tx_optimizer *optimizer)
+{
+    const int64_t asked = optimizer ? optimizer->options.offload_elements : 0;
+    return (asked ? asked : INT64_C(4) << 20) / TX_PARAM_BLOCK * TX_PARAM_BLOCK;
+}
+
 const tx_optimizer_form *tx_optimizer_form_of(const tx_optimizer *optimizer, const tx_param_spec *spec)
 {
     return &optimizer->form[optimizer->takes && !optimizer->takes(spec)];
@@ -110,6 +116,15 @@ bool tx_optimizer_is_whole(tx_optimizer_kind kind)
 {
     return (uint32_t)kind < TX_OPTIMIZER_KINDS &&
            (forms[optimizers[kind].form].whole || forms[optimizers[kind].other].whole);
+}
+
+bool tx_optimizer_divides(const tx_optimizer *optimizer)
+{
+    for (int i = 0; i < 2; i++)
+        for (int32_t k = 0; k < optimizer->form[i].states; k++)
+            if (optimizer->form[i].whole || optimizer->form[i].state[k].per != TX_PER_WEIGHT)
+                return false;
+    return true;
 }
 
 /* ---- States ---------------------------------------------------------------------------------------- */
@@ -158,7 +173,7 @@ tx_status tx_model_state(const tx_model *model, int32_t index, int32_t k, tx_sta
     if (k < 0 || k >= tx_model_states(model, index))
         return tx_fail(TX_NOT_FOUND, "the model's optimizer has no state number %d of parameter %d", k, index);
     const tx_optimizer_state *state = &form_of(model, index)->state[k];
-    *info = (tx_state_info){state->name, state->dtype, tx_state_shape(state, &model->param[index].spec),
+    *info = (tx_state_info){state->name, state->dtype, tx_state_shape(state, &model->param[index].whole),
                             state->never_negative};
     return TX_OK;
 }
@@ -170,7 +185,7 @@ int64_t tx_model_state_bytes(const tx_model *model)
     for (int32_t p = 0; p < model->params; p++)
         for (int32_t k = 0; k < tx_model_states(model, p); k++) {
             const tx_optimizer_state *state = &form_of(model, p)->state[k];
-            const tx_shape shape = tx_state_shape(state, &model->param[p].spec);
+            const tx_shape shape = tx_state_shape(state, &model->param[p].whole);
             bytes += tx_shape_count(&shape) * (int64_t)tx_dtype_size(state->dtype);
         }
     return bytes;

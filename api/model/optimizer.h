@@ -49,9 +49,14 @@ typedef struct tx_optimizer {
 /* The caller frees it with tx_optimizer_free. */
 tx_status tx_optimizer_choose(const tx_optimizer_options *options, tx_optimizer **optimizer);
 void tx_optimizer_free(tx_optimizer *optimizer);
+/* Elements, whole blocks, that move at a time of what lies outside the device's memory: enough for the full rate of a
+ * bus, and little beside what the backward pass needs. `optimizer` may be NULL. */
+int64_t tx_offload_elements(const tx_optimizer *optimizer);
 const tx_optimizer_form *tx_optimizer_form_of(const tx_optimizer *optimizer, const tx_param_spec *spec);
 /* Whether what is 0 of a parameter stays 0; NULL: not. */
 bool tx_optimizer_keeps_zeros(const tx_optimizer *optimizer, const tx_param_spec *spec);
+/* Whether parts of a parameter can be updated by themselves: each weight has its own states. */
+bool tx_optimizer_divides(const tx_optimizer *optimizer);
 /* A state of a parameter, logical shape. */
 tx_shape tx_state_shape(const tx_optimizer_state *state, const tx_param_spec *spec);
 /* Numbers of a state for so many elements of the parameter of that spec: its rows or columns, or so many or their

@@ -171,6 +171,25 @@ static tx_status start(tx_model *model, const tx_command *c)
     return status;
 }
 
+/* Sums what the ranks of the tensor group have made of their parts; the device waits. */
+static tx_status sum_parts(const tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    const tx_operand *x = &c->in[TX_IN(part_sum, x)], *y = &c->out[TX_OUT(part_sum, y)];
+    char *sum = host_of(model, &c->out[TX_OUT(part_sum, w)]);
+    TX_TRY(e->backend->read(e->context, buffer_of(model, x), x->offset, sum, tx_operand_bytes(x)));
+    TX_TRY(tx_comm_collect(model->parallel->tensor, TX_ALL_REDUCE, sum, tx_operand_count(x), x->dtype, 0));
+    return e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, y), y->offset, sum, tx_operand_bytes(y));
+}
+
+/* The ranks of a tensor group have one loss in common, and a vote each. */
+static tx_status add_parts(tx_parallel *p, float *sum, int64_t count)
+{
+    if (p->tensor->rank > 0)
+        sum[TX_RESULT_LOSS] = 0.0f;
+    return tx_comm_collect(p->tensor, TX_ALL_REDUCE, sum, count, TX_F32, 0);
+}
+
 /* The vote goes with the results. */
 static tx_status reduce_results(tx_model *model, const tx_command *c)
 {
@@ -183,6 +202,8 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
     sum[count] = p->vote;
     if (!status)
         status = tx_comm_collect(p->comm, TX_ALL_REDUCE, sum, count + 1, TX_F32, 0);
+    if (p->tensor)
+        TX_THEN(status, add_parts(p, sum, count + 1));
     p->votes = sum[count];
     return status ? status : e->backend->write(e->context, TX_QUEUE_COMPUTE, results, c->in[0].offset, sum, bytes);
 }
@@ -190,10 +211,16 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
 tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
 {
     tx_parallel *p = model->parallel;
-    if (p->comm->size == 1) {
+    if (p->comm->size == 1 && !p->tensor) {
         p->votes = p->vote;
         return TX_OK;
     }
+    if (c->op == TX_OP_PART_SUM)
+        return sum_parts(model, c);
+    if (c->op == TX_OP_REDUCE_RESULTS)
+        return reduce_results(model, c);
+    if (p->comm->size == 1) /* it has all rows */
+        return TX_OK;
     switch (c->op) {
     case TX_OP_REDUCE_GRADIENTS:
     case TX_OP_GATHER_WEIGHTS:
@@ -202,8 +229,6 @@ tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
         return wait_for(model, TX_OP_REDUCE_GRADIENTS, c->attrs.bucket);
     case TX_OP_WAIT_WEIGHTS:
         return wait_for(model, TX_OP_GATHER_WEIGHTS, c->attrs.bucket);
-    case TX_OP_REDUCE_RESULTS:
-        return reduce_results(model, c);
     default:
         return tx_fail(TX_INTERNAL, "%s is no collective", tx_op_info_of(c->op)->name);
     }

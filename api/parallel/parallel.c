@@ -24,6 +24,9 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
         return tx_fail(TX_INVALID,
                        "parallel: zero_stage %" PRId32 " must be 0, 1, 2 or 3, bucket_bytes %" PRId64 " not negative",
                        o->zero_stage, o->bucket_bytes);
+    if (o->tensor && o->tensor->size > 1 && o->zero_stage > 1)
+        return tx_fail(TX_UNSUPPORTED, "parallel: with a tensor group zero_stage is 0 or 1, not %" PRId32,
+                       o->zero_stage);
     if (model->params > 0 || model->parallel)
         return tx_fail(TX_INVALID, "parallel: the model has parameters already, or was made parallel before");
     return TX_OK;
@@ -53,21 +56,28 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
 {
     TX_NEEDS(model && comm && options, TX_INVALID);
     tx_status status = check_options(model, options);
-    if (!status)
-        status = agree_on_chunks(model, comm);
+    tx_comm *tensor = !status && options->tensor && options->tensor->size > 1 ? options->tensor : NULL;
+    TX_THEN(status, agree_on_chunks(model, comm));
+    if (tensor)
+        TX_THEN(status, agree_on_chunks(model, tensor));
     if (status)
         return status;
     tx_parallel *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "parallel: out of memory");
-    *made = (tx_parallel){.comm = comm, .options = *options, .synchronize = true};
+    *made = (tx_parallel){.comm = comm, .tensor = tensor, .options = *options, .synchronize = true};
     model->parallel = made;
+    if (tensor) {
+        model->part = tensor->rank;
+        model->parts = tensor->size;
+    }
+    if (tensor || comm->size > 1)
+        model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;
     if (comm->size == 1) {
         made->options.zero_stage = 0; /* its shards are all there is */
         return TX_OK;
     }
     const bool in_place = model->engine->backend->host_memory;
-    model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;
     model->arena[TX_ARENA_WEIGHTS].addresses = tx_parallel_gathers(made);
     if (!tx_parallel_keeps_shards(made))
         model->arena[in_place ? TX_ARENA_GRADIENTS : TX_ARENA_GRADIENTS_WINDOW].space = TX_SPACE_WINDOW;
@@ -87,13 +97,13 @@ tx_status tx_model_synchronize(tx_model *model, bool on)
 bool tx_model_spreads(const tx_model *model)
 {
     TX_NEEDS(model, false);
-    return tx_parallel_sharded(model->parallel);
+    return tx_parallel_sharded(model->parallel) || model->parts > 1;
 }
 
 bool tx_model_gathers(const tx_model *model)
 {
     TX_NEEDS(model, false);
-    return tx_parallel_gathers(model->parallel);
+    return tx_parallel_gathers(model->parallel) || model->parts > 1;
 }
 
 uint64_t tx_model_written(const tx_model *model)
@@ -202,7 +212,7 @@ tx_status tx_parallel_place_buckets(tx_model *model)
     tx_arena *exchange = &model->arena[TX_ARENA_EXCHANGE],
              *kept = &model->arena[tx_parallel_gathers(p) ? TX_ARENA_SHARDS : TX_ARENA_GRADIENTS];
     tx_status status = TX_OK;
-    if (p->comm->size > 1)
+    if (p->comm->size > 1 || p->tensor)
         status = tx_arena_append(exchange, RESULTS_BYTES, TX_ALIGNMENT, &p->results);
     for (int32_t i = 0; i < p->buckets && !status; i++) {
         tx_bucket *b = &p->bucket[i];
@@ -223,11 +233,9 @@ tx_status tx_parallel_need_buckets(tx_model *model)
 
 int32_t tx_parallel_bucket_at(const tx_parallel *parallel, int64_t address)
 {
-    for (int32_t i = 0; i < parallel->buckets; i++) {
-        const tx_bucket *b = &parallel->bucket[i];
-        if (address >= b->address && address < b->address + b->count * b->element)
+    for (int32_t i = 0; i < parallel->buckets; i++)
+        if (tx_bucket_holds(&parallel->bucket[i], address))
             return i;
-    }
     return -1;
 }
 

@@ -43,6 +43,7 @@ typedef struct tx_moving {
 
 struct tx_parallel {
     tx_comm *comm;
+    tx_comm *tensor; /* what arena EXCHANGE is a window of then; NULL: none */
     tx_parallel_options options;
     bool synchronize;
     uint64_t written; /* hash of all weights that were given, of which this rank kept its shards */
@@ -71,6 +72,18 @@ static inline bool tx_parallel_keeps_shards(const tx_parallel *parallel)
 static inline bool tx_parallel_gathers(const tx_parallel *parallel)
 {
     return parallel && parallel->options.zero_stage == 3;
+}
+
+/* The ranks that have an arena as a window in common. */
+static inline tx_comm *tx_parallel_comm_of(const tx_parallel *parallel, tx_arena_id arena)
+{
+    return arena == TX_ARENA_EXCHANGE && parallel->tensor ? parallel->tensor : parallel->comm;
+}
+
+/* Whether the weight at an address is one of a bucket's. */
+static inline bool tx_bucket_holds(const tx_bucket *b, int64_t address)
+{
+    return address >= b->address && address < b->address + b->count * b->element;
 }
 
 /* Where in GRADIENTS this rank's shard of a bucket lies when it is updated. */

@@ -18,10 +18,15 @@ typedef struct casting {
     tx_tensor **copy; /* by tensor: the same in the other type, once it is made */
 } casting;
 
+static tx_cast_rule rule_of(const tx_node *n)
+{
+    return n->attrs.full ? TX_CAST_FULL : tx_op_info_of(n->op)->cast;
+}
+
 static bool reads_half(const tx_node *n, int32_t operand)
 {
-    const tx_op_info *info = tx_op_info_of(n->op);
-    return operand < info->inputs_min && (info->cast == TX_CAST_HALF || info->cast == TX_CAST_ANY);
+    const tx_cast_rule rule = rule_of(n);
+    return operand < tx_op_info_of(n->op)->inputs_min && (rule == TX_CAST_HALF || rule == TX_CAST_ANY);
 }
 
 /* Whether `t` has to stay fp32: the host reads it, it is a loss, or it lies in memory that others know. */
@@ -38,7 +43,7 @@ static bool is_kept(const casting *c, tx_tensor *t)
 static tx_dtype asked_of(const casting *c, const tx_node *n)
 {
     const tx_tensor *y = n->out[0];
-    const tx_cast_rule rule = tx_op_info_of(n->op)->cast;
+    const tx_cast_rule rule = rule_of(n);
     int32_t readers, half = 0;
     const tx_use *use = tx_edit_readers(c->edit, y, &readers);
     for (int32_t i = 0; i < readers; i++)
@@ -65,16 +70,16 @@ static bool reads_narrow_state(const casting *c, const tx_node *n)
 static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_operand in[TX_MAX_IN],
                           tx_operand out[TX_MAX_OUT])
 {
-    const tx_op_info *info = tx_op_info_of(n->op);
-    const bool beside = info->cast == TX_CAST_STORED && reads_narrow_state(c, n);
+    const tx_cast_rule rule = rule_of(n);
+    const bool beside = rule == TX_CAST_STORED && reads_narrow_state(c, n);
     for (int k = 0; k < TX_MAX_IN; k++) {
         const tx_tensor *t = n->in[k];
         in[k] = (tx_operand){.dtype = t ? t->dtype : TX_DTYPE_COUNT, .shape = t ? t->shape : (tx_shape){0}};
         if (!t || (t->dtype != TX_F32 && !c->narrowed[t->id]))
             continue; /* no tensor, or one that was not recorded in fp32 */
-        const bool half = !full && k < info->inputs_min &&
-                          (info->cast == TX_CAST_HALF || (info->cast == TX_CAST_ANY && c->narrowed[t->id]));
-        const bool as_stored = info->cast == TX_CAST_STORED && (t->param >= 0 || is_state(n->in[k]));
+        const bool half = !full && k < tx_op_info_of(n->op)->inputs_min &&
+                          (rule == TX_CAST_HALF || (rule == TX_CAST_ANY && c->narrowed[t->id]));
+        const bool as_stored = rule == TX_CAST_STORED && (t->param >= 0 || is_state(n->in[k]));
         in[k].dtype = as_stored ? t->dtype : half || beside ? c->graph->autocast : TX_F32;
     }
     for (int k = 0; k < TX_MAX_OUT; k++) {
@@ -82,9 +87,9 @@ static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_oper
         if (n->out[k])
             out[k] = (tx_operand){.dtype = n->out[k]->dtype, .shape = n->out[k]->shape};
     }
-    if (info->cast == TX_CAST_FULL)
+    if (rule == TX_CAST_FULL)
         return TX_OK;
-    const bool asked = info->cast == TX_CAST_HALF || info->cast == TX_CAST_ROUND;
+    const bool asked = rule == TX_CAST_HALF || rule == TX_CAST_ROUND;
     out[0].dtype = full || !asked ? n->out[0]->dtype : asked_of(c, n);
     return tx_op_infer(n->op, &n->attrs, in, out);
 }

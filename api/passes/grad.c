@@ -76,6 +76,21 @@ static void grad_matmul(const grad *c)
     }
 }
 
+static void grad_grouped_matmul(const grad *c)
+{
+    tx_tensor *x = IN(c, grouped_matmul, x), *w = IN(c, grouped_matmul, w), *dy = as_dtype(c->dout[0], x->dtype);
+    tx_tensor *offsets = IN(c, grouped_matmul, offsets);
+    const bool is_turned = c->node->attrs.trans_b;
+    tx_attrs turned = plain;
+    turned.trans_b = !is_turned;
+    if (WANT(c, grouped_matmul, w).need)
+        DIN(c, grouped_matmul, w) = EMIT(c, .op = TX_OP_GROUPED_MATMUL_GRAD, .attrs = plain,
+                                         .in = {is_turned ? dy : x, is_turned ? x : dy, offsets});
+    if (WANT(c, grouped_matmul, x).need)
+        DIN(c, grouped_matmul, x) = EMIT(c, .op = TX_OP_GROUPED_MATMUL, .attrs = turned, .in = {dy, w, offsets},
+                                         .dtype = &WANT(c, grouped_matmul, x).dtype);
+}
+
 static void grad_attention(const grad *c)
 {
     DIN(c, attention, qkv) = EMIT(c, .op = TX_OP_ATTENTION_GRAD, .attrs = c->node->attrs,
@@ -260,6 +275,24 @@ static void grad_scatter_add(const grad *c)
     DIN(c, scatter_add, src) = as_shape(tx_gather(c->dout[0], IN(c, scatter_add, indices)), &src->shape);
 }
 
+static void grad_top_k(const grad *c)
+{
+    tx_attrs attrs = plain;
+    attrs.rows = tx_shape_last(&IN(c, top_k, x)->shape);
+    DIN(c, top_k, x) = EMIT(c, .op = TX_OP_TOP_K_GRAD, .attrs = attrs, .in = {c->dout[0], OUT(c, top_k, indices)});
+}
+
+static void grad_combine(const grad *c)
+{
+    tx_emit_args args = {
+        .op = TX_OP_COMBINE_GRAD,
+        .attrs = plain,
+        .in = {c->dout[0], IN(c, combine, x), IN(c, combine, weights), IN(c, combine, places), IN(c, combine, tokens)}};
+    tx_emit(c->graph, &args);
+    DIN(c, combine, x) = args.out[TX_OUT(combine_grad, dx)];
+    DIN(c, combine, weights) = args.out[TX_OUT(combine_grad, dweights)];
+}
+
 static void grad_cast(const grad *c)
 {
     c->din[0] = tx_cast(c->dout[0], c->node->in[0]->dtype);
@@ -272,7 +305,13 @@ static void grad_copy(const grad *c)
 
 static void grad_reshape(const grad *c)
 {
-    c->din[0] = tx_reshape(c->dout[0], c->node->in[0]->shape);
+    tx_tensor *d = c->node->attrs.summed ? tx_part_sum(as_dtype(c->dout[0], TX_F32)) : c->dout[0];
+    c->din[0] = d ? tx_reshape(d, c->node->in[0]->shape) : NULL;
+}
+
+static void grad_part_sum(const grad *c)
+{
+    c->din[0] = c->dout[0];
 }
 
 static void grad_none(const grad *c)

@@ -43,6 +43,11 @@ tx_status tx_shard(tx_graph *graph);
  * bits are cast from what was gathered. Plans for evaluation gather alike. */
 tx_status tx_gather_weights(tx_graph *graph);
 
+/* Where the optimizer's states, or the weights, lie outside the device's memory, nodes of updates work on planned
+ * tensors: these are fetched while the node before runs, and put back while the next one does, so that what two nodes
+ * need is on the device at a time. What other graphs read of weights themselves they read in arena KEPT. */
+tx_status tx_offload(tx_graph *graph);
+
 /* The gradient of an input that a rule is asked for. */
 typedef struct tx_wanted {
     bool need;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From what the user wrote to what is executed. Each pass is a function from graph to graph that edits it through
- * api/edit.h; behind the last one layout.c gives every tensor its place and plan.c makes the commands.
+ * api/graph/edit.h; behind the last one api/plan/layout.c gives every tensor its place and compile.c makes the
+ * commands.
  *
- *     record -> autocast -> autodiff -> checkpoint -> shard -> gather -> chunk -> fuse -> layout -> commands */
+ *     record -> autocast -> autodiff -> checkpoint -> shard -> gather -> offload -> chunk -> fuse -> layout -> commands
+ */
 #include "api/passes/passes.h"
 
 static tx_status chunk(tx_graph *graph)
@@ -17,6 +19,7 @@ static tx_status (*const passes[])(tx_graph *graph) = {
     tx_checkpoint,     /* what the backward pass computes again instead of keeping it */
     tx_shard,          /* sums over the ranks, as soon as a bucket of gradients is full */
     tx_gather_weights, /* weights of which each rank has its shard, before they are read */
+    tx_offload,        /* optimizer states that lie outside the device's memory, around their updates */
     chunk,             /* the classifier by rows */
     tx_fuse,           /* element-wise ops into the products and norms beside them */
 };

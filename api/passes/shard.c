@@ -28,11 +28,6 @@ typedef struct sharding {
     bool *written;    /* by parameter: this graph has its gradient */
 } sharding;
 
-static bool holds(const tx_bucket *b, int64_t address)
-{
-    return address >= b->address && address < b->address + b->count * b->element;
-}
-
 /* ---- Buckets ------------------------------------------------------------------------------------------ */
 
 /* The bucket that a tensor's gradients lie in; -1: it is no gradient. */
@@ -122,7 +117,7 @@ static int32_t first_reader(const sharding *s, const tx_bucket *b)
     int32_t first = s->end, count;
     for (int32_t i = 0; i < s->graph->tensors; i++) {
         const tx_tensor *root = tx_tensor_root(s->graph->tensor[i]);
-        if (root->arena != TX_ARENA_WEIGHTS || !holds(b, root->offset))
+        if (root->arena != TX_ARENA_WEIGHTS || !tx_bucket_holds(b, root->offset))
             continue;
         const tx_use *use = tx_edit_readers(s->edit, s->graph->tensor[i], &count);
         if (count > 0 && use[0].node < first)
@@ -195,7 +190,7 @@ static tx_status clear_gaps(const sharding *s, const filling *f)
     tx_status status = TX_OK;
     for (int32_t i = 0; i < model->params && !status; i++) {
         const int64_t offset = model->param[i].offset, count = tx_shape_count(&model->param[i].spec.shape);
-        if (model->param[i].spec.frozen || !holds(b, offset))
+        if (model->param[i].spec.frozen || !tx_bucket_holds(b, offset))
             continue;
         const int64_t first = (offset - b->address) / b->element, written = s->written[i] ? count : 0;
         status = clear_gap(s, f, first + written, tx_param_blocks(count) * TX_PARAM_BLOCK - written);

@@ -20,24 +20,38 @@ typedef struct question {
     int32_t part, param; /* -1: there is no further question */
 } question;
 
+/* To all ranks: to those of rank 0's tensor group, and from each of these to the others of its part. */
 static tx_status pass_on(const tx_parallel *p, question *q)
 {
-    return tx_comm_collect(p->comm, TX_BROADCAST, q, (int64_t)(sizeof *q / sizeof(int32_t)), TX_I32, 0);
+    const int64_t words = (int64_t)(sizeof *q / sizeof(int32_t));
+    if (p->tensor)
+        TX_TRY(tx_comm_collect(p->tensor, TX_BROADCAST, q, words, TX_I32, 0));
+    return tx_comm_collect(p->comm, TX_BROADCAST, q, words, TX_I32, 0);
 }
 
 /* Nobody begins unless all can. */
 static tx_status meet(tx_model *model, tx_status own)
 {
-    const tx_comm *comm = model->parallel->comm;
-    int32_t *all = calloc((size_t)comm->size, sizeof *all);
+    const tx_parallel *p = model->parallel;
+    const int32_t size = p->comm->size;
+    int32_t *all = calloc((size_t)size, sizeof *all), lack = own != TX_OK;
     if (!all)
         return tx_fail(TX_MEMORY, "no memory for a list of the ranks");
-    all[comm->rank] = own != TX_OK;
-    tx_status status = tx_comm_share(model->parallel->comm, all, sizeof *all);
-    for (int32_t r = 0; r < comm->size && !status && !own; r++)
+    all[p->comm->rank] = lack;
+    tx_status status = tx_comm_share(p->comm, all, sizeof *all);
+    for (int32_t r = 0; r < size && !status && !own; r++)
         if (all[r])
-            status = tx_fail(TX_MEMORY, "rank %" PRId32 " has no memory to read what is spread over the ranks", r);
+            status = tx_fail(TX_MEMORY, "rank %" PRId32 " has no memory to read what is spread over the ranks",
+                             r * model->parts + model->part);
     free(all);
+    if (p->tensor) {
+        lack = own || status;
+        const tx_status told = tx_comm_collect(p->tensor, TX_ALL_REDUCE, &lack, 1, TX_I32, 0);
+        if (!own && !status)
+            status = told   ? told
+                     : lack ? tx_fail(TX_MEMORY, "a rank has no memory to read what the ranks have parts of")
+                            : TX_OK;
+    }
     return own ? own : status;
 }
 
@@ -46,7 +60,7 @@ tx_status tx_model_ask(tx_model *model, bool on)
     TX_NEEDS(model, TX_INVALID);
     tx_parallel *p = model->parallel;
     question none = {.param = -1};
-    if (!tx_parallel_sharded(p) || p->asks == on)
+    if (!tx_model_spreads(model) || p->asks == on)
         return TX_OK;
     if (!on) {
         p->asks = false;
@@ -62,7 +76,7 @@ tx_status tx_model_answer(tx_model *model)
 {
     TX_NEEDS(model, TX_INVALID);
     const tx_parallel *p = model->parallel;
-    if (!tx_parallel_sharded(p))
+    if (!tx_model_spreads(model))
         return TX_OK;
     TX_TRY(tx_model_settle(model));
     float *answer = malloc((size_t)MOST * sizeof *answer);
@@ -130,18 +144,17 @@ typedef struct section_rows {
 
 static tx_status find_section(const tx_model *model, int32_t index, int32_t section, section_rows *found)
 {
-    const tx_param_spec *spec = index >= 0 && index < model->params ? &model->param[index].spec : NULL;
+    const tx_param_spec *spec = index >= 0 && index < model->params ? &model->param[index].whole : NULL;
     if (!spec || section < 0 || section >= spec->sections.count)
         return tx_fail(TX_NOT_FOUND, "the model has no section %d of a parameter number %d", section, index);
     const tx_param_sections *s = &spec->sections;
-    int64_t before = 0;
+    int64_t before = 0, rows = 1, inner = 1;
     for (int32_t i = 0; i < section; i++)
         before += s->size[i];
-    const int64_t last = tx_shape_last(&spec->logical), rows = tx_shape_rows(&spec->logical);
-    if (s->dimension == spec->logical.rank - 1)
-        *found = (section_rows){rows, before, s->size[section], last};
-    else
-        *found = (section_rows){1, before * last, s->size[section] * last, last * rows};
+    for (int32_t i = 0; i < spec->logical.rank; i++)
+        if (i != s->dimension)
+            *(i < s->dimension ? &rows : &inner) *= spec->logical.dim[i];
+    *found = (section_rows){rows, before * inner, s->size[section] * inner, spec->logical.dim[s->dimension] * inner};
     return TX_OK;
 }
 
@@ -157,12 +170,12 @@ static tx_status copy_section(tx_model *model, tx_part part, int32_t index, int3
         status = tx_values_shape(model, part, index, &shape);
     if (status != TX_OK)
         return status;
-    if (!tx_shape_equal(&shape, &model->param[index].spec.logical))
+    if (!tx_shape_equal(&shape, &model->param[index].whole.logical))
         return tx_fail(TX_UNSUPPORTED, "parameter %s: a state of another shape has no sections",
                        model->param[index].name);
-    if (from && s.rows > 1 && tx_dtype_packed(model->param[index].spec.dtype))
+    if (from && s.rows > 1 && tx_dtype_packed(model->param[index].whole.dtype))
         return tx_fail(TX_UNSUPPORTED, "parameter %s: columns of what is stored in %s cannot be written by themselves",
-                       model->param[index].name, tx_dtype_name(model->param[index].spec.dtype));
+                       model->param[index].name, tx_dtype_name(model->param[index].whole.dtype));
     if (s.rows == 1)
         return from ? tx_model_write_range(model, part, index, s.first, s.width, from)
                     : tx_model_read_range(model, part, index, s.first, s.width, to);

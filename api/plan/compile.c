@@ -29,10 +29,14 @@ static tx_status make_commands(tx_plan *plan)
     if (!plan->commands || !plan->seconds || !plan->cut)
         return tx_fail(TX_MEMORY, "no memory for a plan");
     int32_t length = 0;
+    plan->settles = true;
     for (int32_t i = 0; i < graph->nodes; i++) {
         const tx_node *n = &graph->node[i];
         plan->reads_copies = plan->reads_copies || n->op == TX_OP_COPY_OF_PARAM;
-        if (tx_op_info_of(n->op)->op_class == TX_COLLECTIVE)
+        for (int k = 0; k < TX_MAX_IN && tx_model_weights_away(plan->model); k++)
+            plan->reads_kept = plan->reads_kept || (n->in[k] && tx_tensor_root(n->in[k])->arena == TX_ARENA_KEPT);
+        plan->settles = plan->settles && (!tx_op_cuts(n->op) || n->op == TX_OP_PART_SUM);
+        if (tx_op_cuts(n->op))
             plan->cut[plan->cuts++] = (tx_cut){length, command_of(plan->model, n)};
         else if (n->op < TX_OP_KERNELS)
             plan->commands[length++] = command_of(plan->model, n);

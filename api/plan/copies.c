@@ -15,24 +15,99 @@ static bool by_bucket(const tx_model *model)
     return tx_parallel_sharded(model->parallel) && model->parallel->buckets > 0;
 }
 
+/* Elements of a chunk that are cast at a time: what comes from outside the device's memory, by pieces. */
+static int64_t range_elements(const tx_model *model)
+{
+    const int64_t all = model->arena[TX_ARENA_WEIGHTS].chunk_bytes / (int64_t)sizeof(float),
+                  piece = tx_offload_elements(model->optimizer);
+    return tx_model_weights_away(model) && piece < all ? piece : all;
+}
+
+static int32_t ranges_of(const tx_model *model, int32_t chunk)
+{
+    const int64_t elements = model->arena[TX_ARENA_WEIGHTS].used[chunk] / (int64_t)sizeof(float);
+    return (int32_t)((elements + range_elements(model) - 1) / range_elements(model));
+}
+
 static int32_t count_ranges(const tx_model *model)
 {
-    return by_bucket(model) ? model->parallel->buckets : model->arena[TX_ARENA_WEIGHTS].chunks;
+    int32_t count = 0;
+    for (int32_t c = 0; c < model->arena[TX_ARENA_WEIGHTS].chunks; c++)
+        count += ranges_of(model, c);
+    return by_bucket(model) ? model->parallel->buckets : count;
+}
+
+/* Where the range lies, and its elements. */
+static void find_range(const tx_model *model, int32_t range, int64_t *address, int64_t *count)
+{
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
+    int32_t chunk = 0;
+    for (; range >= ranges_of(model, chunk); chunk++)
+        range -= ranges_of(model, chunk);
+    const int64_t first = range * range_elements(model), left = weights->used[chunk] / (int64_t)sizeof(float) - first;
+    *address = chunk * weights->chunk_bytes + first * (int64_t)sizeof(float);
+    *count = left < range_elements(model) ? left : range_elements(model);
+}
+
+/* Weights of a range; where they lie outside the device's memory, on the device. */
+static tx_tensor *weights_of(tx_graph *graph, int32_t range, bool here)
+{
+    const tx_model *model = graph->model;
+    int64_t address, count;
+    if (by_bucket(model)) {
+        address = model->parallel->bucket[range].address;
+        count = model->parallel->bucket[range].count;
+    } else {
+        find_range(model, range, &address, &count);
+    }
+    const bool brought = here && tx_model_weights_away(model);
+    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(count), brought ? TX_ARENA_KEPT : TX_ARENA_WEIGHTS,
+                           brought ? model->casting[range % 2] : address);
+}
+
+/* Nothing where the weights are on the device. Not into tensors of the planner's: what was written to plans lies there.
+ */
+static void add_fetch(tx_graph *graph, int32_t range)
+{
+    if (!tx_model_weights_away(graph->model) || range >= count_ranges(graph->model))
+        return;
+    tx_emit_args fetch = {.op = TX_OP_FETCH, .attrs = plain};
+    fetch.in[0] = weights_of(graph, range, false);
+    fetch.out[0] = weights_of(graph, range, true);
+    if (fetch.in[0] && fetch.out[0])
+        tx_emit(graph, &fetch);
 }
 
 static void add_cast(tx_graph *graph, int32_t range)
 {
     const tx_model *model = graph->model;
-    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
-    const bool bucket = by_bucket(model);
-    const int64_t address = bucket ? model->parallel->bucket[range].address : range * weights->chunk_bytes;
-    const int64_t count = bucket ? model->parallel->bucket[range].count : weights->used[range] / (int64_t)sizeof(float);
     tx_emit_args cast = {.op = TX_OP_CAST, .attrs = plain, .dtype = &model->half};
-    cast.in[0] = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(count), TX_ARENA_WEIGHTS, address);
-    cast.out[0] =
-        tx_tensor_fixed(graph, model->half, TX_SHAPE(count), TX_ARENA_HALF, tx_model_half_address(model, address));
-    if (cast.in[0] && cast.out[0])
+    const tx_tensor *weights = weights_of(graph, range, false);
+    cast.in[0] = weights_of(graph, range, true);
+    if (!weights || !cast.in[0])
+        return;
+    cast.out[0] = tx_tensor_fixed(graph, model->half, weights->shape, TX_ARENA_HALF,
+                                  tx_model_half_address(model, weights->offset));
+    if (tx_model_weights_away(model))
+        tx_emit(graph, &(tx_emit_args){.op = TX_OP_WAIT_COPIES, .attrs = plain});
+    add_fetch(graph, range + 1);
+    if (cast.out[0])
         tx_emit(graph, &cast);
+}
+
+tx_status tx_copies_reserve(tx_model *model)
+{
+    int64_t address, count, most = 0;
+    if (!tx_model_keeps_copies(model) || !tx_model_weights_away(model))
+        return TX_OK;
+    for (int32_t i = 0; i < count_ranges(model); i++) {
+        find_range(model, i, &address, &count);
+        most = count * (int64_t)sizeof(float) > most ? count * (int64_t)sizeof(float) : most;
+    }
+    for (int i = 0; i < 2 && model->casting_bytes < most; i++)
+        TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], most, TX_ALIGNMENT, &model->casting[i]));
+    model->casting_bytes = most > model->casting_bytes ? most : model->casting_bytes;
+    return TX_OK;
 }
 
 /* Whether the plan is of the weights as they are: parameters may have been declared since, or buckets made. */
@@ -55,10 +130,10 @@ tx_status tx_copies_make(tx_model *model)
     tx_plan_free(model->copies);
     model->copies = NULL;
     model->half_stale = true;
-    tx_status status = tx_graph_create(model, &graph);
-    if (status != TX_OK)
-        return status;
+    TX_TRY(tx_copies_reserve(model));
+    TX_TRY(tx_graph_create(model, &graph));
     graph->direction = TX_UPDATE;
+    add_fetch(graph, 0);
     for (int32_t i = 0; i < count_ranges(model); i++)
         add_cast(graph, i);
     return tx_plan_create_owned(graph, "copies", &model->copies);
@@ -71,6 +146,11 @@ tx_status tx_copies_renew(tx_model *model)
     tx_status status = TX_OK;
     if (!tx_model_keeps_copies(model))
         return TX_OK;
+    if (tx_model_weights_away(model)) {
+        status = model->half_stale ? tx_plan_run(model->copies) : TX_OK;
+        model->half_stale = model->half_stale && status != TX_OK;
+        return status;
+    }
     for (int32_t i = 0; i < plan->program.length && status == TX_OK; i++) {
         const bool gathered = by_bucket(model) && p->bucket[i].gathered;
         if (model->half_stale || gathered)
@@ -79,5 +159,22 @@ tx_status tx_copies_renew(tx_model *model)
             p->bucket[i].gathered = false;
     }
     model->half_stale = model->half_stale && status != TX_OK;
+    return status;
+}
+
+tx_status tx_kept_renew(tx_model *model)
+{
+    const tx_engine *e = model->engine;
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS], *kept = &model->arena[TX_ARENA_KEPT];
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < model->params && model->kept_stale && status == TX_OK; i++) {
+        const tx_param_record *r = &model->param[i];
+        if (r->is_kept)
+            status = e->backend->copy(e->context, TX_QUEUE_COMPUTE, weights->buffer[tx_arena_chunk(weights, r->offset)],
+                                      r->offset % weights->chunk_bytes, kept->buffer[tx_arena_chunk(kept, r->kept)],
+                                      r->kept % kept->chunk_bytes,
+                                      tx_dtype_bytes(r->spec.dtype, tx_shape_count(&r->spec.shape)));
+    }
+    model->kept_stale = model->kept_stale && status != TX_OK;
     return status;
 }

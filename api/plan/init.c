@@ -31,7 +31,7 @@ static void draw_block(const tx_param_spec *spec, uint64_t hash, uint64_t seed, 
 static tx_status init_param(tx_model *model, int32_t index, uint64_t seed, float *slice, int64_t room)
 {
     const tx_param_record *p = &model->param[index];
-    int64_t count = tx_shape_count(&p->spec.logical);
+    int64_t count = tx_shape_count(&p->whole.logical);
     uint64_t hash = tx_hash(TX_HASH_START, p->name, strlen(p->name));
     for (int64_t first = 0; first < count; first += room) {
         int64_t n = count - first < room ? count - first : room;

@@ -4,6 +4,7 @@
 
 #include "api/base/memory_left.h"
 #include "api/base/needs.h"
+#include "api/base/swap.h"
 #include "api/plan/plan.h"
 
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static tx_status size_arenas(tx_model *model)
         tx_arena_cover(&arena[TX_ARENA_WEIGHTS_WINDOW], weights);
     if (model->has_gradients && arena[TX_ARENA_GRADIENTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS_WINDOW], weights);
-    tx_status status = TX_OK;
+    tx_status status = tx_copies_reserve(model);
     for (int32_t c = 0; c < weights->chunks && tx_model_keeps_copies(model) && status == TX_OK; c++)
         status = tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, weights->used[c] / 2);
     if (status == TX_OK)
@@ -50,6 +51,17 @@ static int64_t results_bytes(void)
     return TX_RESULTS_PENDING * tx_aligned(TX_RESULT_BYTES);
 }
 
+/* Pinned is what lies outside the device's memory. */
+static tx_memory_kind kind_of(const tx_model *model, tx_arena_id arena)
+{
+    static const tx_memory_kind kind[] = {
+#define X(name, kind) TX_MEMORY_##kind,
+        TX_ARENA_MAP(X)
+#undef X
+    };
+    return model->arena[arena].space == TX_SPACE_PINNED ? TX_MEMORY_OFFLOADED : kind[arena];
+}
+
 tx_status tx_model_memory(const tx_model *model, tx_memory *planned)
 {
     TX_NEEDS(model && planned, TX_INVALID);
@@ -58,9 +70,8 @@ tx_status tx_model_memory(const tx_model *model, tx_memory *planned)
     if (status != TX_OK)
         return status;
     tx_memory m = {0};
-#define X(name, kind) m.bytes[TX_MEMORY_##kind] += tx_arena_bytes(&sized.arena[TX_ARENA_##name]);
-    TX_ARENA_MAP(X)
-#undef X
+    for (int i = 0; i < TX_ARENA_COUNT; i++)
+        m.bytes[kind_of(&sized, (tx_arena_id)i)] += tx_arena_bytes(&sized.arena[i]);
     m.bytes[TX_MEMORY_TEMPORARY] = m.bytes[TX_MEMORY_ACTIVATIONS] - model->saved;
     m.bytes[TX_MEMORY_ACTIVATIONS] = model->saved;
     m.bytes[TX_MEMORY_FUNCTIONALITY] += ring_bytes(model) + results_bytes();
@@ -68,17 +79,14 @@ tx_status tx_model_memory(const tx_model *model, tx_memory *planned)
     return TX_OK;
 }
 
-/* ---- allocation ----------------------------------------------------------------------------- */
-
-static tx_memory_kind kind_of(tx_arena_id arena)
+int64_t tx_model_file_bytes(const tx_model *model)
 {
-    static const tx_memory_kind kind[] = {
-#define X(name, kind) TX_MEMORY_##kind,
-        TX_ARENA_MAP(X)
-#undef X
-    };
-    return kind[arena];
+    TX_NEEDS(model, 0);
+    const tx_arena *states = &model->arena[TX_ARENA_OPTIMIZER];
+    return states->space == TX_SPACE_FILE ? tx_arena_end(states) : 0;
 }
+
+/* ---- allocation ----------------------------------------------------------------------------- */
 
 static tx_status release_chunk(const tx_engine *e, tx_arena *arena, int32_t c)
 {
@@ -137,11 +145,11 @@ static tx_status take_chunk(tx_model *model, tx_arena_id id, int32_t c, tx_buffe
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
     if (arena->space != TX_SPACE_WINDOW)
-        return e->backend->allocate(e->context, kind_of(id), arena->space, arena->used[c], buffer);
-    tx_comm *comm = model->parallel->comm;
+        return e->backend->allocate(e->context, kind_of(model, id), arena->space, arena->used[c], buffer);
+    tx_comm *comm = tx_parallel_comm_of(model->parallel, id);
     void *memory = NULL;
     tx_status status = comm->table->window(comm, arena->used[c], &memory);
-    return status ? status : e->backend->adopt(e->context, kind_of(id), memory, arena->used[c], buffer);
+    return status ? status : e->backend->adopt(e->context, kind_of(model, id), memory, arena->used[c], buffer);
 }
 
 /* Replaces a chunk by a larger one. What a plan may not rely on (arenas PLANNED and SCRATCH) goes
@@ -253,19 +261,21 @@ static tx_status check_room(const tx_model *model)
     const tx_device_info *device = &model->engine->device;
     const double gib = (double)((int64_t)1 << 30);
     char owner[120];
-    int64_t asked[2] = {0, 0}, planned[2] = {0, 0}; /* of the device, of the host */
+    int64_t asked[2] = {0, 0}, planned = 0; /* of the device, of the host; of the device in all */
     for (int i = 0; i < TX_ARENA_COUNT; i++) {
         const tx_arena *arena = &model->arena[i];
         const bool host = device->type == TX_DEVICE_CPU || arena->space != TX_SPACE_DEVICE;
+        const bool own =
+            arena->space == TX_SPACE_DEVICE || (device->type == TX_DEVICE_CPU && arena->space != TX_SPACE_PINNED);
         for (int32_t c = 0; c < arena->chunks; c++) {
             const int64_t wanted = tx_arena_wanted(arena, c);
             asked[host] += wanted > arena->held[c] ? wanted - arena->held[c] : 0;
-            planned[host] += wanted;
+            planned += own ? wanted : 0;
         }
     }
-    if (device->memory && planned[device->type == TX_DEVICE_CPU] > device->memory)
+    if (device->memory && planned > device->memory)
         return tx_fail(TX_MEMORY, "the model does not fit: %.2f GiB are planned, %s has %.2f GiB",
-                       (double)planned[device->type == TX_DEVICE_CPU] / gib, device->id, (double)device->memory / gib);
+                       (double)planned / gib, device->id, (double)device->memory / gib);
     const int64_t left = asked[1] ? tx_memory_left("", owner, sizeof owner) : INT64_MAX;
     if (asked[1] > left)
         return tx_fail(TX_MEMORY, "the model does not fit: %.2f GiB are planned, %s has %.2f GiB left",
@@ -283,9 +293,10 @@ static tx_status allocate_arenas(tx_model *model, bool *moved)
                 continue;
             *moved = true;
             model->half_stale = model->half_stale || id == TX_ARENA_HALF;
+            model->kept_stale = model->kept_stale || id == TX_ARENA_KEPT;
             tx_status status = id == TX_ARENA_PLANNED ? grow_planned(model, c) : grow_chunk(model, id, c);
             if (status != TX_OK)
-                return tx_fail_in(status, "%s", tx_memory_name(kind_of((tx_arena_id)i)));
+                return tx_fail_in(status, "%s", tx_memory_name(kind_of(model, (tx_arena_id)i)));
         }
     }
     return TX_OK;
@@ -312,6 +323,8 @@ tx_status tx_model_ready(tx_model *model)
         if (status == TX_OK)
             model->ring = (tx_ring){.buffer = model->ring.buffer, .bytes = ring_bytes(model)};
     }
+    if (status == TX_OK && tx_model_file_bytes(model) > 0 && !model->swap)
+        status = tx_swap_create(model->optimizer->options.offload_folder, tx_model_file_bytes(model), &model->swap);
     if (status == TX_OK && !model->results)
         status = grow_host(model, &model->results, results_bytes());
     if (status == TX_OK && !model->results_written)
@@ -345,6 +358,7 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     for (int i = 0; i < TX_ARENA_COUNT; i++) /* a span that any device's memory fits in when it names no limit */
         m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
     m->engine = engine;
+    m->parts = 1;
     m->begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
     m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
     m->controls_changed = true;
@@ -375,6 +389,7 @@ void tx_model_free(tx_model *model)
         e->backend->release(e->context, model->ring.buffer);
     if (model->results)
         e->backend->release(e->context, model->results);
+    tx_swap_free(model->swap);
     tx_parallel_free(model);
     tx_optimizer_free(model->optimizer);
     for (int32_t i = 0; i < model->params; i++)

@@ -159,17 +159,41 @@ static void gather_weights(tx_graph *graph, int32_t bucket)
                    tx_parallel_exchanged(graph, TX_ARENA_WEIGHTS, bucket));
 }
 
-/* LOSS and GRAD_SUMSQ, the first two results. */
+#define SUMMED 3 /* results: LOSS, GRAD_SUMSQ and DROPPED, the first */
+
+/* They are summed over the ranks. */
 static void reduce_results(tx_graph *graph)
 {
-    _Static_assert(TX_RESULT_LOSS == 0 && TX_RESULT_GRAD_SUMSQ == 1, "what is summed lies together");
+    _Static_assert(TX_RESULT_LOSS < SUMMED && TX_RESULT_GRAD_SUMSQ < SUMMED && TX_RESULT_DROPPED < SUMMED,
+                   "what is summed lies together");
     tx_emit_args args = {.op = TX_OP_REDUCE_RESULTS, .attrs = plain};
-    tx_tensor *x = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(2), TX_ARENA_RESULT, 0);
-    tx_tensor *w = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(3), TX_ARENA_EXCHANGE, graph->model->parallel->results);
+    tx_tensor *x = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(SUMMED), TX_ARENA_RESULT, 0);
+    tx_tensor *w =
+        tx_tensor_fixed(graph, TX_F32, TX_SHAPE(SUMMED + 1), TX_ARENA_EXCHANGE, graph->model->parallel->results);
     args.in[TX_IN(reduce_results, x)] = args.out[TX_OUT(reduce_results, y)] = x;
     args.out[TX_OUT(reduce_results, w)] = w;
     if (x && w)
         tx_emit(graph, &args);
+}
+
+/* This rank's shard of a bucket. Of what all ranks of a tensor group have the first one counts, the others what they
+ * have parts of. */
+static void add_bucket(tx_graph *graph, const tx_bucket *b)
+{
+    const tx_model *model = graph->model;
+    const int64_t gradients = tx_bucket_gradients(model->parallel, b), begin = b->address + b->first * b->element;
+    if (model->part == 0) {
+        add_sumsq(graph, gradients, b->owned);
+        return;
+    }
+    for (int32_t i = 0; i < model->params; i++) {
+        const tx_param_record *r = &model->param[i];
+        const int64_t end = r->offset + tx_shape_count(&r->spec.shape) * b->element;
+        const int64_t own = begin + b->owned * b->element, from = r->offset > begin ? r->offset : begin;
+        const int64_t to = end < own ? end : own;
+        if (tx_model_splits(model, i) && r->arena == TX_ARENA_WEIGHTS && from < to)
+            add_sumsq(graph, gradients + from - begin, (to - from) / b->element);
+    }
 }
 
 /* The norm of the gradients: of all of them, or the ranks' sums over their shards. */
@@ -184,7 +208,7 @@ static void add_norm(tx_graph *graph)
     mask_gradients(graph);
     clear_sumsq(graph);
     for (int32_t i = 0; p && i < p->buckets; i++)
-        add_sumsq(graph, tx_bucket_gradients(p, &p->bucket[i]), p->bucket[i].owned);
+        add_bucket(graph, &p->bucket[i]);
     for (int32_t c = 0; !p && c < weights->chunks; c++)
         add_sumsq(graph, c * weights->chunk_bytes, weights->used[c] / tx_model_element(model));
     if (p)
@@ -193,11 +217,6 @@ static void add_norm(tx_graph *graph)
 }
 
 /* Whether a piece lies in a bucket. */
-static bool in_bucket(const tx_optimizer_piece *piece, const tx_bucket *b)
-{
-    return piece->address >= b->address && piece->address < b->address + b->count * b->element;
-}
-
 /* The pieces in their order; a sharded bucket moves when the last of its own has been updated. */
 static void add_updates(tx_graph *graph)
 {
@@ -205,7 +224,7 @@ static void add_updates(tx_graph *graph)
     const tx_parallel *p = graph->model->parallel;
     int32_t done = 0;
     for (int32_t i = tx_parallel_sharded(p) ? p->buckets - 1 : -1; i >= 0; i--) {
-        for (; done < o->pieces && in_bucket(&o->piece[done], &p->bucket[i]); done++)
+        for (; done < o->pieces && tx_bucket_holds(&p->bucket[i], o->piece[done].address); done++)
             add_update(graph, &o->piece[done]);
         if (!tx_parallel_gathers(p)) /* else what reads them does */
             gather_weights(graph, i);
@@ -237,6 +256,11 @@ static tx_status check_options(const tx_optimizer_options *o)
         return tx_fail(TX_INVALID, "optimizer: nesterov needs a momentum");
     if (o->warmup_init && !o->relative_step)
         return tx_fail(TX_INVALID, "optimizer: warmup_init needs relative_step");
+    if (o->offload == TX_OFFLOAD_FILE && !o->offload_folder)
+        return tx_fail(TX_INVALID, "optimizer: a file of states needs offload_folder");
+    if ((uint32_t)o->offload > TX_OFFLOAD_FILE || (o->offload_elements != 0 && o->offload_elements < TX_PARAM_BLOCK))
+        return tx_fail(TX_INVALID, "optimizer: offload moves at least %d elements at a time, to one of %d places",
+                       TX_PARAM_BLOCK, TX_OFFLOAD_FILE);
     if (!is_state_type(o->momentum_dtype) || !is_state_type(o->variance_dtype) || !is_state_type(o->compensation_dtype))
         return tx_fail(TX_INVALID, "optimizer: states are of F32 or BF16");
     return TX_OK;
@@ -271,6 +295,18 @@ static tx_optimizer_options as_stored(const tx_model *model, const tx_optimizer_
     return o;
 }
 
+/* A file has no limit on one piece. */
+static void place_states_away(tx_model *model, tx_offload_place place)
+{
+    static const tx_memory_space space[] = {TX_SPACE_DEVICE, TX_SPACE_PINNED, TX_SPACE_FILE};
+    tx_arena *states = &model->arena[TX_ARENA_OPTIMIZER];
+    states->space = space[place];
+    states->addresses = place == TX_OFFLOAD_FILE;
+    if (states->addresses)
+        states->chunk_bytes = INT64_C(1) << 46;
+    model->arena[TX_ARENA_STAGING].space = TX_SPACE_PINNED;
+}
+
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan)
 {
     TX_NEEDS(model && options && plan, TX_INVALID);
@@ -284,7 +320,13 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
         status = tx_model_declare_groups(model, groups);
     const tx_optimizer_options meant = status == TX_OK ? as_stored(model, options) : (tx_optimizer_options){0};
     if (status == TX_OK)
+        place_states_away(model, meant.offload);
+    if (status == TX_OK)
         status = tx_optimizer_choose(&meant, &optimizer);
+    if (status == TX_OK && model->parts > 1 && !tx_optimizer_divides(optimizer))
+        status =
+            tx_fail(TX_UNSUPPORTED, "this optimizer's states are of blocks or whole parameters, of which the ranks "
+                                    "of a tensor group have parts: take AdamW, SGD or Lion");
     if (status == TX_OK)
         status = tx_optimizer_cut(model, groups, optimizer);
     if (status == TX_OK)
@@ -298,6 +340,8 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
     add_norm(graph);
     add_updates(graph);
     status = tx_plan_create_owned(graph, "update", plan);
+    if (status == TX_OK)
+        (*plan)->changes_weights = true;
     if (status == TX_OK)
         (*plan)->leaves_copies = !writes_copies(model) && !tx_parallel_sharded(model->parallel);
     return status;

@@ -3,6 +3,7 @@
 #include "api/plan/packed.h"
 
 #include "api/base/nf4.h"
+#include "api/base/thread.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -58,6 +59,47 @@ static tx_status move_slice(slice *s, bool out, int64_t first, int64_t blocks)
     return move(s, out, tx_nf4_codes_at(n) + first, s->absmax_codes, blocks);
 }
 
+/* ---- Quantising ----------------------------------------------------------------------------------------- */
+
+/* Whole groups of a slice, which a thread does by itself: the bytes are the same whoever does them. */
+typedef struct share {
+    slice *s;
+    const float *data; /* of the slice */
+    int64_t first, blocks;
+    pthread_t thread;
+    bool started;
+} share;
+
+static void *quantize(void *argument)
+{
+    const share *part = argument;
+    slice *s = part->s;
+    const int64_t first = part->first;
+    tx_nf4_quantize(part->data + first * TX_NF4_BLOCK, part->blocks, s->codes + first * TX_NF4_BLOCK / 2,
+                    s->absmax + first);
+    if (s->twice)
+        tx_nf4_compress(s->absmax + first, part->blocks, s->absmax_codes + first, s->groups + first / TX_NF4_GROUP * 2);
+    return NULL;
+}
+
+/* What the system refuses a thread is done by this one. */
+static void quantize_all(slice *s, const float *data, int64_t blocks)
+{
+    share part[SLICE / TX_NF4_GROUP];
+    const int64_t groups = (blocks + TX_NF4_GROUP - 1) / TX_NF4_GROUP, threads = s->model->engine->threads;
+    const int64_t parts = groups < threads ? groups : threads;
+    for (int64_t i = 0; i < parts; i++) {
+        const int64_t first = groups * i / parts * TX_NF4_GROUP, end = groups * (i + 1) / parts * TX_NF4_GROUP;
+        part[i] = (share){.s = s, .data = data, .first = first, .blocks = (end < blocks ? end : blocks) - first};
+        part[i].started = i + 1 < parts && tx_thread_start(&part[i].thread, quantize, &part[i]);
+        if (!part[i].started)
+            quantize(&part[i]);
+    }
+    for (int64_t i = 0; i < parts; i++)
+        if (part[i].started)
+            pthread_join(part[i].thread, NULL);
+}
+
 tx_status tx_packed_write(tx_model *model, const tx_param_record *param, int64_t first, int64_t count,
                           const float *data)
 {
@@ -73,9 +115,7 @@ tx_status tx_packed_write(tx_model *model, const tx_param_record *param, int64_t
     tx_status status = TX_OK;
     for (int64_t at = first / TX_NF4_BLOCK; at < end / TX_NF4_BLOCK && !status; at += SLICE) {
         const int64_t left = end / TX_NF4_BLOCK - at, blocks = left < SLICE ? left : SLICE;
-        tx_nf4_quantize(data + at * TX_NF4_BLOCK - first, blocks, s->codes, s->absmax);
-        if (s->twice)
-            tx_nf4_compress(s->absmax, blocks, s->absmax_codes, s->groups);
+        quantize_all(s, data + at * TX_NF4_BLOCK - first, blocks);
         status = move_slice(s, true, at, blocks);
         TX_THEN(status, e->backend->finish(e->context)); /* the slice is used again */
     }

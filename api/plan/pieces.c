@@ -2,6 +2,7 @@
  * The pieces of the arenas that an optimizer's nodes work on, and where their states lie. */
 #include "api/plan/pieces.h"
 
+#include "api/base/swap.h"
 #include "api/parallel/parallel.h"
 
 #include <stdlib.h>
@@ -12,12 +13,18 @@ typedef struct span {
     int64_t gradients, groups;
 } span;
 
-/* The piece ends with the last element of its range or begins a new one, also where a state of F32 would outgrow an
- * allocation. */
+/* Elements of a range that a piece may have: no state outgrows an allocation, also of F32. */
+static int64_t most_elements(const tx_model *model, const tx_optimizer *o)
+{
+    const int64_t chunk = model->arena[TX_ARENA_OPTIMIZER].chunk_bytes / (int64_t)sizeof(float);
+    const int64_t most = chunk / TX_PARAM_BLOCK * TX_PARAM_BLOCK, moved = tx_offload_elements(o);
+    return o->options.offload && moved < most ? moved : most;
+}
+
+/* The piece ends with the last element of its range or begins a new one. */
 static tx_status add_part(const tx_model *model, tx_optimizer *o, const tx_optimizer_piece *part)
 {
-    const int64_t element = tx_model_element(model);
-    const int64_t most = model->arena[TX_ARENA_OPTIMIZER].chunk_bytes / (int64_t)sizeof(float);
+    const int64_t element = tx_model_element(model), most = most_elements(model, o);
     tx_optimizer_piece *last = o->pieces ? &o->piece[o->pieces - 1] : NULL;
     const bool goes_on = last && last->form == part->form && !part->form->whole && last->count + part->count <= most &&
                          last->address + last->count * element == part->address &&
@@ -35,6 +42,26 @@ static tx_status add_part(const tx_model *model, tx_optimizer *o, const tx_optim
     return TX_OK;
 }
 
+/* Elements begin .. end, addresses, of a parameter: as many parts as pieces need. */
+static tx_status cut_param(const tx_model *model, tx_optimizer *o, const span *s, int32_t param, int64_t begin,
+                           int64_t end)
+{
+    const tx_optimizer_form *form = tx_optimizer_form_of(o, &model->param[param].spec);
+    const int64_t element = tx_model_element(model);
+    const int64_t most = form->whole ? end - begin : most_elements(model, o) * element;
+    for (int64_t at = begin; at < end; at += most) {
+        const int64_t before = at - s->begin, bytes = end - at < most ? end - at : most;
+        TX_TRY(add_part(model, o,
+                        &(tx_optimizer_piece){.form = form,
+                                              .param = param,
+                                              .address = at,
+                                              .count = bytes / element,
+                                              .gradients = s->gradients + before,
+                                              .groups = s->groups + before / (TX_PARAM_BLOCK * element)}));
+    }
+    return TX_OK;
+}
+
 static tx_status cut(const tx_model *model, tx_optimizer *o, const span *s)
 {
     const int64_t element = tx_model_element(model);
@@ -43,16 +70,8 @@ static tx_status cut(const tx_model *model, tx_optimizer *o, const span *s)
         const tx_param_record *r = &model->param[i];
         const int64_t stop = r->offset + tx_param_blocks(tx_shape_count(&r->spec.shape)) * TX_PARAM_BLOCK * element;
         const int64_t begin = r->offset > s->begin ? r->offset : s->begin, end = stop < s->end ? stop : s->end;
-        if (r->arena != TX_ARENA_WEIGHTS || begin >= end)
-            continue;
-        const int64_t before = begin - s->begin;
-        status = add_part(model, o,
-                          &(tx_optimizer_piece){.form = tx_optimizer_form_of(o, &r->spec),
-                                                .param = i,
-                                                .address = begin,
-                                                .count = (end - begin) / element,
-                                                .gradients = s->gradients + before,
-                                                .groups = s->groups + before / (TX_PARAM_BLOCK * element)});
+        if (r->arena == TX_ARENA_WEIGHTS && begin < end)
+            status = cut_param(model, o, s, i, begin, end);
     }
     return status;
 }
@@ -78,6 +97,8 @@ static tx_status cut_shards(const tx_model *model, const int64_t *groups, tx_opt
 /* State after state, each with its pieces in their order. */
 static tx_status place_states(tx_model *model, tx_optimizer *o)
 {
+    tx_arena *arena = &model->arena[TX_ARENA_OPTIMIZER];
+    const int64_t align = arena->space == TX_SPACE_FILE ? TX_SWAP_BLOCK : TX_ALIGNMENT;
     tx_status status = TX_OK;
     for (int32_t k = 0; k < TX_MAX_OPTIMIZER_STATES; k++)
         for (int32_t i = 0; i < o->pieces && status == TX_OK; i++) {
@@ -86,8 +107,7 @@ static tx_status place_states(tx_model *model, tx_optimizer *o)
             if (k >= piece->form->states)
                 continue;
             const int64_t count = tx_state_count(state, &model->param[piece->param].spec, piece->count);
-            status = tx_arena_append(&model->arena[TX_ARENA_OPTIMIZER], count * (int64_t)tx_dtype_size(state->dtype),
-                                     TX_ALIGNMENT, &piece->state[k]);
+            status = tx_arena_append(arena, count * (int64_t)tx_dtype_size(state->dtype), align, &piece->state[k]);
         }
     return status;
 }

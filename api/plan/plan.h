@@ -6,7 +6,7 @@
 #include "api/graph/graph.h"
 #include "api/model/model.h"
 
-/* A place where the program is cut for a collective. */
+/* A place where the program is cut for what the executor does (tx_op_cuts). */
 typedef struct tx_cut {
     int32_t at; /* commands before it */
     tx_command command;
@@ -23,13 +23,15 @@ struct tx_plan {
     tx_program program;
     tx_cut *cut;
     int32_t cuts;
+    bool settles; /* begins when nothing moves between the ranks: none of its cuts waits for that */
     tx_executable *executable;
     double *seconds; /* one a command, while profiling */
     bool profiling;
     bool bound;
     bool leaves_copies; /* changes weights without their copies in arena HALF */
     bool reads_copies;
-    int32_t *placed; /* the tensors that the planner placed, by id */
+    bool reads_kept, changes_weights; /* those that lie outside the device's memory */
+    int32_t *placed;                  /* the tensors that the planner placed, by id */
     int32_t placed_count;
     tx_ranges *ranges; /* NULL: the plan is not watched */
     tx_plan *next;
@@ -45,9 +47,13 @@ tx_operand tx_plan_place(const tx_model *model, tx_tensor *tensor);
 /* Tells the backend where the model's arenas lie. */
 tx_status tx_plan_bind(tx_plan *plan);
 
-/* copies.c. Makes the plan that casts weights to arena HALF, where there is one. */
+/* copies.c. Places on the device for what is cast next, of weights that lie outside its memory. */
+tx_status tx_copies_reserve(tx_model *model);
+/* Makes the plan that casts weights to arena HALF, where there is one. */
 tx_status tx_copies_make(tx_model *model);
 /* Casts what has changed: before every program that reads copies. */
 tx_status tx_copies_renew(tx_model *model);
+/* The same for what is in arena KEPT. */
+tx_status tx_kept_renew(tx_model *model);
 
 #endif

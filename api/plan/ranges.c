@@ -257,7 +257,7 @@ tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report)
         return tx_fail(TX_MEMORY, "no memory to watch a plan");
     }
     for (int32_t i = 0, command = 0; i < graph->nodes; i++) /* as make_commands has them (compile.c) */
-        if (tx_op_info_of(graph->node[i].op)->op_class != TX_COLLECTIVE && graph->node[i].op < TX_OP_KERNELS)
+        if (graph->node[i].op < TX_OP_KERNELS)
             made->node[command++] = i;
     plan->ranges = made;
     return TX_OK;

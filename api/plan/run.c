@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Replaying a plan: its inputs, its commands with the collectives between them, its outputs. */
+ * Replaying a plan: its inputs, its commands with the cuts between them, its outputs. */
 #include "api/parallel/parallel.h"
 
 #include "api/base/needs.h"
+#include "api/base/swap.h"
 #include "api/plan/ranges.h"
 
 #include <inttypes.h>
@@ -49,6 +50,8 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
     if (first == end)
         return TX_OK;
     tx_status status = plan->reads_copies ? tx_copies_renew(model) : TX_OK;
+    if (status == TX_OK && plan->reads_kept)
+        status = tx_kept_renew(model);
     if (status != TX_OK)
         return status;
     if (plan->ranges)
@@ -60,10 +63,56 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
 /* Gradients stay where they are until the last micro-batch of a step, but for those that find no room. */
 static bool skips(const tx_parallel *parallel, const tx_cut *cut)
 {
-    return !parallel->synchronize && cut->command.op == TX_OP_REDUCE_GRADIENTS && !tx_parallel_keeps_shards(parallel);
+    return parallel && !parallel->synchronize && cut->command.op == TX_OP_REDUCE_GRADIENTS &&
+           !tx_parallel_keeps_shards(parallel);
 }
 
-/* The program is cut at the collectives: the device runs what lies between them. */
+/* Begins a transfer between a file and host memory, of which both have whole blocks. */
+static tx_status move_file(const tx_model *model, const tx_command *c)
+{
+    const bool out = c->op == TX_OP_WRITE_FILE;
+    const tx_engine *e = model->engine;
+    const tx_operand *file = out ? &c->out[0] : &c->in[0], *memory = out ? &c->in[0] : &c->out[0];
+    const int64_t bytes = (tx_operand_bytes(file) + TX_SWAP_BLOCK - 1) / TX_SWAP_BLOCK * TX_SWAP_BLOCK;
+    tx_event *copied = NULL;
+    if (out) {
+        TX_TRY(e->backend->mark(e->context, TX_QUEUE_TRANSFER, &copied));
+        TX_TRY(e->backend->wait(e->context, copied));
+    }
+    char *at = (char *)e->backend->map(model->arena[memory->arena].buffer[memory->chunk]) + memory->offset;
+    return tx_swap_begin(model->swap, out, file->offset, at, bytes);
+}
+
+/* Behind what was computed so far, beside what follows; of what comes from a file when that has been read. */
+static tx_status copy_state(const tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    const tx_operand *x = &c->in[0], *y = &c->out[0];
+    tx_buffer *from = model->arena[x->arena].buffer[x->chunk], *to = model->arena[y->arena].buffer[y->chunk];
+    if (x->arena == TX_ARENA_STAGING)
+        TX_TRY(tx_swap_wait(model->swap, (char *)e->backend->map(from) + x->offset, tx_operand_bytes(x)));
+    TX_TRY(tx_order(e->backend, e->context, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER));
+    return e->backend->copy(e->context, TX_QUEUE_TRANSFER, from, x->offset, to, y->offset, tx_operand_bytes(x));
+}
+
+static tx_status do_cut(tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    switch (c->op) {
+    case TX_OP_READ_FILE:
+    case TX_OP_WRITE_FILE:
+        return move_file(model, c);
+    case TX_OP_FETCH:
+    case TX_OP_PUT_BACK:
+        return copy_state(model, c);
+    case TX_OP_WAIT_COPIES:
+        return tx_order(e->backend, e->context, TX_QUEUE_TRANSFER, TX_QUEUE_COMPUTE);
+    default:
+        return tx_parallel_collective(model, c);
+    }
+}
+
+/* The device runs what lies between the cuts. */
 static tx_status run_cut(tx_plan *plan)
 {
     tx_model *model = plan->model;
@@ -76,11 +125,11 @@ static tx_status run_cut(tx_plan *plan)
         status = run_commands(plan, done, cut->at);
         done = cut->at;
         if (status == TX_OK)
-            status = tx_parallel_collective(model, &cut->command);
+            status = do_cut(model, &cut->command);
     }
     if (status == TX_OK)
         status = run_commands(plan, done, plan->program.length);
-    return status == TX_OK && plan->cuts > 0 ? tx_parallel_flush(model) : status;
+    return status == TX_OK && model->parallel && plan->cuts > 0 ? tx_parallel_flush(model) : status;
 }
 
 tx_status tx_plan_run(tx_plan *plan)
@@ -90,11 +139,12 @@ tx_status tx_plan_run(tx_plan *plan)
     tx_status status = tx_model_ready(model);
     if (status == TX_OK)
         status = tx_model_send_controls(model);
-    if (status == TX_OK && plan->cuts == 0)
+    if (status == TX_OK && plan->settles)
         status = tx_model_settle(model);
     if (status == TX_OK)
         status = run_cut(plan);
     model->half_stale = model->half_stale || plan->leaves_copies;
+    model->kept_stale = model->kept_stale || plan->changes_weights;
     return status == TX_OK ? TX_OK : tx_fail_in(status, "plan %s", plan->name);
 }
 

@@ -5,6 +5,7 @@
 #include "api/parallel/parallel.h"
 #include "api/plan/packed.h"
 #include "api/plan/pieces.h"
+#include "api/plan/split.h"
 
 #include "api/base/half.h"
 #include "api/base/hash.h"
@@ -43,7 +44,7 @@ tx_status tx_values_shape(const tx_model *model, tx_part part, int32_t index, tx
         return tx_fail(TX_NOT_FOUND, "parameter %s is frozen: it has no gradient and no optimizer state",
                        model->param[index].name);
     if (part < TX_PART_STATE) {
-        *shape = model->param[index].spec.logical;
+        *shape = model->param[index].whole.logical;
         return TX_OK;
     }
     tx_state_info info;
@@ -141,21 +142,10 @@ static tx_status copy(tx_model *model, const place *p, const float *from, float 
 
 /* What the ranks have read of their shards, put together as whole numbers: the others' zeros change no bit. One that
  * has failed takes part all the same. */
-static tx_status add_up(const tx_model *model, float *to, int64_t count, tx_status status)
+static tx_status add_up(tx_comm *comm, float *to, int64_t count, tx_status status)
 {
-    tx_status added = tx_comm_collect(model->parallel->comm, TX_ALL_REDUCE, to, count, TX_I32, 0);
+    tx_status added = tx_comm_collect(comm, TX_ALL_REDUCE, to, count, TX_I32, 0);
     return status ? status : added;
-}
-
-/* Goes on by whole words: four times as fast as by bytes. */
-static uint64_t hash_words(uint64_t hash, const float *data, int64_t count)
-{
-    uint32_t word;
-    for (int64_t i = 0; i < count; i++) {
-        memcpy(&word, &data[i], sizeof word);
-        hash = (hash ^ word) * TX_HASH_PRIME;
-    }
-    return hash;
 }
 
 /* Copies what this rank's shards hold of elements of a parameter's weights; all ranks read together. */
@@ -166,7 +156,7 @@ static tx_status copy_shards(tx_model *model, const place *p, int64_t count, con
     if (to)
         memset(to, 0, (size_t)count * sizeof *to);
     else
-        parallel->written = hash_words(parallel->written, from, count);
+        parallel->written = tx_hash_words(parallel->written, from, count);
     for (int32_t i = 0; i < parallel->buckets && status == TX_OK; i++) {
         const tx_bucket *b = &parallel->bucket[i];
         const int64_t own = b->address + b->first * b->element, stop = p->address + count * b->element;
@@ -177,7 +167,7 @@ static tx_status copy_shards(tx_model *model, const place *p, int64_t count, con
         if (begin < end)
             status = copy(model, &kept, from ? from + at : NULL, to ? to + at : NULL, (end - begin) / b->element);
     }
-    return from ? status : add_up(model, to, count, status);
+    return from ? status : add_up(parallel->comm, to, count, status);
 }
 
 /* Copies what the pieces of this rank hold; where they are shards, all ranks read together. */
@@ -195,33 +185,68 @@ static tx_status copy_state(tx_model *model, const tx_state_range *range, const 
         const place p = {TX_ARENA_OPTIMIZER, part.dtype, part.address};
         status = copy(model, &p, from ? from + part.at : NULL, to ? to + part.at : NULL, part.count);
     }
-    return from || !spread ? status : add_up(model, to, range->count, status);
+    return from || !spread ? status : add_up(model->parallel->comm, to, range->count, status);
+}
+
+/* Whether ranks have shards alone of this part, which is no state. */
+static bool in_shards(const tx_model *model, tx_part part, int32_t index)
+{
+    return part == TX_PART_WEIGHT && tx_parallel_gathers(model->parallel) &&
+           model->param[index].arena == TX_ARENA_WEIGHTS;
 }
 
 bool tx_values_spread(const tx_model *model, tx_part part, int32_t index)
 {
+    if (tx_model_splits(model, index))
+        return true;
     if (!tx_parallel_sharded(model->parallel) || index < 0 || index >= model->params)
         return false;
-    return part >= TX_PART_STATE || (part == TX_PART_WEIGHT && tx_parallel_gathers(model->parallel) &&
-                                     model->param[index].arena == TX_ARENA_WEIGHTS);
+    return part >= TX_PART_STATE || in_shards(model, part, index);
+}
+
+/* Elements as this rank has them. */
+static tx_status copy_own(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, const float *from,
+                          float *to)
+{
+    place p = {0};
+    if (part >= TX_PART_STATE)
+        return copy_state(model, &(tx_state_range){index, (int32_t)part - TX_PART_STATE, first, count}, from, to);
+    TX_TRY(part_place(model, part, index, &p));
+    if (tx_dtype_packed(p.dtype))
+        return from ? tx_packed_write(model, &model->param[index], first, count, from)
+                    : tx_packed_read(model, &model->param[index], first, count, to);
+    p.address += first * (int64_t)tx_dtype_size(p.dtype);
+    if (in_shards(model, part, index))
+        return copy_shards(model, &p, count, from, to);
+    return copy(model, &p, from, to, count);
+}
+
+/* What this rank has of elements of a parameter that is split; all ranks of the group read together. */
+static tx_status copy_split(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                            const float *from, float *to)
+{
+    const tx_param_split split = tx_param_split_of(&model->param[index].whole, model->part, model->parts);
+    const int64_t begin = tx_param_split_before(&split, first),
+                  own = tx_param_split_before(&split, first + count) - begin;
+    float *mine = malloc((size_t)own * sizeof *mine + 1);
+    tx_status status = mine ? TX_OK : tx_fail(TX_MEMORY, "no memory for parameter %s", model->param[index].name);
+    if (from && mine)
+        tx_param_split_take(&split, first, count, from, mine);
+    if (own > 0)
+        TX_THEN(status, copy_own(model, part, index, begin, own, from ? mine : NULL, from ? NULL : mine));
+    if (to) {
+        memset(to, 0, (size_t)count * sizeof *to);
+        if (!status)
+            tx_param_split_put(&split, first, count, mine, to);
+        status = add_up(model->parallel->tensor, to, count, status);
+    }
+    free(mine);
+    return status;
 }
 
 tx_status tx_values_copy(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, const float *from,
                          float *to)
 {
-    place p = {0};
-    tx_status status = prepare_copy(model, part, index, first, count);
-    if (status == TX_OK && part >= TX_PART_STATE)
-        return copy_state(model, &(tx_state_range){index, (int32_t)part - TX_PART_STATE, first, count}, from, to);
-    if (status == TX_OK)
-        status = part_place(model, part, index, &p);
-    if (status != TX_OK)
-        return status;
-    if (tx_dtype_packed(p.dtype))
-        return from ? tx_packed_write(model, &model->param[index], first, count, from)
-                    : tx_packed_read(model, &model->param[index], first, count, to);
-    p.address += first * (int64_t)tx_dtype_size(p.dtype);
-    if (tx_values_spread(model, part, index))
-        return copy_shards(model, &p, count, from, to);
-    return copy(model, &p, from, to, count);
+    TX_TRY(prepare_copy(model, part, index, first, count));
+    return (tx_model_splits(model, index) ? copy_split : copy_own)(model, part, index, first, count, from, to);
 }

@@ -162,7 +162,7 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
             .causal = attrs->causal,
             .window = attrs->window,
             .starts = starts ? starts + b * length : NULL,
-            .plane = (uint32_t)h,
+            .plane = (uint32_t)(h + attrs->first),
         };
         const tx_site site = tx_site_of(call, b);
         if (seen > query)

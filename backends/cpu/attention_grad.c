@@ -120,7 +120,7 @@ static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, i
         .causal = attrs->causal,
         .window = attrs->window,
         .starts = starts ? starts + b * length : NULL,
-        .plane = (uint32_t)h,
+        .plane = (uint32_t)(h + attrs->first),
     };
     const tx_site site = tx_site_of(call, b);
     row_sums(dout, g->o + i * size, out_row, valid, size, delta);

@@ -7,6 +7,7 @@
 
 #include "backends/backend.h"
 #include "backends/cpu/gemm.h"
+#include "backends/cpu/gemm_grouped.h"
 
 /* ---- Kernels --------------------------------------------------------------------------------- */
 
@@ -19,7 +20,8 @@ typedef struct tx_cpu_call {
     float *results; /* arena RESULT; NULL where the program was bound without */
     void *scratch;  /* shared by all commands of a program, one at a time */
     int32_t threads;
-    tx_cpu_gemm *gemm; /* of a MATMUL */
+    tx_cpu_gemm *gemm;       /* of a MATMUL */
+    tx_cpu_grouped *grouped; /* of a product by groups */
 } tx_cpu_call;
 
 typedef void tx_cpu_kernel(const tx_cpu_call *call);

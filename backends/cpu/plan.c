@@ -45,6 +45,8 @@ int64_t tx_cpu_scratch(const tx_command *command, int32_t threads)
                                               : threads * tx_shape_last(&command->in[0].shape) * (int64_t)sizeof(float);
     case TX_OP_ROTARY:
         return threads * attrs->head_size * (int64_t)sizeof(float);
+    case TX_OP_ROUTE:
+        return attrs->rows * (int64_t)sizeof(int32_t);
     case TX_OP_KV_REORDER:
         return threads * command->in[0].shape.dim[0] * command->in[0].shape.dim[2] * (int64_t)sizeof(float);
     default:
@@ -91,12 +93,15 @@ tx_status tx_cpu_prepare(tx_context *context, const tx_program *program, tx_exec
         call->command = command;
         call->threads = context->threads;
         int64_t bytes = tx_cpu_scratch(command, context->threads);
-        if (command->op == TX_OP_MATMUL) {
-            tx_status status = prepare_gemm(context, command, &call->gemm, &bytes);
-            if (status) {
-                tx_cpu_destroy(made);
-                return tx_fail_in(status, "cpu: command %d (matmul)", i);
-            }
+        tx_status status = TX_OK;
+        if (command->op == TX_OP_MATMUL)
+            status = prepare_gemm(context, command, &call->gemm, &bytes);
+        else if (tx_cpu_is_grouped(command->op))
+            status =
+                tx_cpu_grouped_create(command, context->threads, context->kernels->gemm_rows, &call->grouped, &bytes);
+        if (status) {
+            tx_cpu_destroy(made);
+            return tx_fail_in(status, "cpu: command %d (%s)", i, tx_op_info_of(command->op)->name);
         }
         most = bytes > most ? bytes : most;
     }
@@ -109,9 +114,10 @@ void tx_cpu_destroy(tx_executable *executable)
 {
     if (!executable)
         return;
-    for (int32_t i = 0; i < executable->program.length; i++)
-        if (executable->call[i].gemm)
-            tx_cpu_gemm_destroy(executable->call[i].gemm);
+    for (int32_t i = 0; i < executable->program.length; i++) {
+        tx_cpu_gemm_destroy(executable->call[i].gemm);
+        tx_cpu_grouped_destroy(executable->call[i].grouped);
+    }
     free(executable);
 }
 
@@ -217,6 +223,9 @@ tx_status tx_cpu_run(tx_executable *executable, int32_t first, int32_t count, co
         const double start = seconds ? tx_now() : 0.0;
         call->controls = controls;
         tx_status status = call->gemm ? run_product(call) : TX_OK;
+        if (call->grouped)
+            status = tx_cpu_grouped_run(call->grouped, call->in, call->out[0],
+                                        tx_beta(call->command->attrs.accumulate, controls), call->scratch);
         if (status)
             return tx_fail_in(status, "cpu: command %d", i);
         context->kernels->run[call->command->op](call);
@@ -231,7 +240,9 @@ tx_command_info tx_cpu_command_info(const tx_executable *executable, int32_t ind
 {
     const tx_cpu_call *call = &executable->call[index];
     return (tx_command_info){
-        .variant = call->gemm ? tx_cpu_gemm_variant(call->gemm) : executable->context->kernels->name,
+        .variant = call->gemm      ? tx_cpu_gemm_variant(call->gemm)
+                   : call->grouped ? tx_cpu_grouped_variant(call->grouped)
+                                   : executable->context->kernels->name,
         .launches = 1,
     };
 }

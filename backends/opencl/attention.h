@@ -16,6 +16,7 @@ typedef struct tx_cl_attention {
     int32_t heads, kv_heads, d;
     int32_t window;           /* at most S; 0: none */
     const tx_operand *starts; /* NULL: none */
+    tx_dtype type;            /* of what it reads and stores */
     bool cpu, cached;
     char facts[128]; /* options that do not depend on tiles */
 } tx_cl_attention_job;
@@ -24,9 +25,10 @@ typedef struct tx_cl_attention {
 typedef struct tx_cl_attention_form {
     int rows, cols, group, micro; /* ROWS, COLS, WG, MR */
     bool cpu;
-    int out_rows;                /* AR */
-    int64_t local_bytes, floats; /* floats: in the registers of an item */
-    double share;                /* of the best rate, as can be expected */
+    int out_rows;                                /* AR */
+    int64_t local_bytes, floats;                 /* floats: in the registers of an item */
+    double share;                                /* of the best rate of other units, as can be expected */
+    const struct tx_cl_attention_matrix *matrix; /* by matrix units (attention_matrix.c); NULL: by others */
     char name[TX_CL_CHOICE_NAME];
 } tx_cl_attention_form;
 
@@ -43,6 +45,14 @@ typedef struct tx_cl_attention_forms {
 tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                tx_cl_attention_forms *forms);
 
+/* Adds those by matrix units: for operands of 16 bits, of heads that are whole atoms, without caches. */
+void tx_cl_attention_matrix_list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                 tx_cl_attention_forms *forms);
+bool tx_cl_attention_matrix_knows(const tx_context *context, const char *name);
+/* The options of such a form. */
+void tx_cl_attention_matrix_options(const tx_context *context, const tx_cl_attention_form *form, char *text,
+                                    size_t size);
+
 /* The form for a command; `note` says which, and why the first stood aside. */
 tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  tx_cl_attention_form *form, char note[160]);
@@ -54,8 +64,8 @@ extern const char *const tx_cl_attention_keys[]; /* those of each kernel: "atten
 bool tx_cl_attention_knows(const tx_context *context, const char *name);
 
 /* Runs the form on a small problem of several tiles, with the command's causality, lengths, window, starts, dropout and
- * head size, and
- * compares it with sums in double. A wrong result is TX_DEVICE with a message. */
+ * head size, in fp32 or, by matrix units, in its type, and compares it with sums in double. A wrong result is TX_DEVICE
+ * with a message. */
 tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                 const tx_cl_attention_form *form);
 /* Whether a command launches this kernel: while one of attention's is tried, it runs alone. */

@@ -19,9 +19,16 @@ typedef struct subject {
     tx_cl_attention_forms forms;
 } subject;
 
-/* The command with fewer and shorter rows. */
-static void cut(const tx_cl_attention_job *a, tx_command *c)
+/* Whether the command's type decides what it can get. */
+static bool typed(const subject *s)
 {
+    return s->forms.count > 0 && s->forms.form[0].matrix;
+}
+
+/* The command with fewer and shorter rows. */
+static void cut(const subject *s, tx_command *c)
+{
+    const tx_cl_attention_job *a = s->a;
     const int64_t T = tx_cl_least(a->T, MEASURE_TOKENS), room = MEASURE_ELEMENTS / (T * a->last);
     const int64_t B = tx_cl_least(a->B, room > 1 ? room : 1);
     *c = *a->command;
@@ -34,7 +41,7 @@ static void cut(const tx_cl_attention_job *a, tx_command *c)
             o->shape = o->shape.rank == 2 ? TX_SHAPE(B, T) : TX_SHAPE(B);
         else
             o->shape = sums ? TX_SHAPE(B, a->heads, T) : TX_SHAPE(B, T, tx_shape_last(&o->shape));
-        if (o->dtype != TX_I32)
+        if (o->dtype != TX_I32 && !typed(s))
             o->dtype = TX_F32; /* the tiles in local memory are of that type whatever they are loaded from */
     }
 }
@@ -51,7 +58,7 @@ static tx_status measure(tx_context *context, const tx_cl_question *q, int id, d
     const subject *s = q->user;
     const struct tx_cl_forced forced = {tx_cl_attention_keys[s->kernel], s->forms.form[id].name};
     tx_cl_solo solo = {.bytes = 0};
-    cut(s->a, &solo.command);
+    cut(s, &solo.command);
     tx_cl_solo_place(&solo);
     unsigned char *host = malloc((size_t)solo.bytes);
     if (!host)
@@ -86,12 +93,13 @@ static void describe(const subject *s, tx_cl_question *q)
         return;
     }
     const bool forward = s->kernel == TX_CL_FORWARD, lengths = tx_present(&a->command->in[forward ? 1 : 4]);
-    snprintf(q->key, sizeof q->key, "%s d%d %d/%d b%d t%d%s%s%s%s%s", tx_cl_attention_keys[s->kernel], a->d, a->heads,
-             a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), attrs->causal ? " causal" : "",
-             lengths ? " lengths" : "", window, a->starts ? " starts" : "", attrs->p > 0.0f ? " dropout" : "");
+    snprintf(q->key, sizeof q->key, "%s d%d %d/%d b%d t%d%s%s%s%s%s%s%s", tx_cl_attention_keys[s->kernel], a->d,
+             a->heads, a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), attrs->causal ? " causal" : "",
+             lengths ? " lengths" : "", window, a->starts ? " starts" : "", attrs->p > 0.0f ? " dropout" : "",
+             typed(s) ? " " : "", typed(s) ? tx_cl_storage(a->type) : "");
     q->proven = (int)strlen(q->key);
     tx_command c;
-    cut(a, &c);
+    cut(s, &c);
     const tx_shape *y = &c.out[0].shape;
     snprintf(q->sample, sizeof q->sample, "%s at %lld x %lld tokens", forward ? "forward" : "backward",
              (long long)y->dim[0], (long long)y->dim[1]);
@@ -106,7 +114,6 @@ tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job 
         return status;
     tx_cl_question q = {.what = "form of attention",
                         .fixed = a->cached, /* a step of it takes too short to tell */
-                        .usual = 1,
                         .user = &s,
                         .prove = prove,
                         .seconds = measure};
@@ -117,7 +124,9 @@ tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job 
     if (status)
         return status;
     *form = s.forms.form[q.way[0].id];
-    int length = snprintf(note, 160, "%dx%d%s", form->rows, form->cols, a->cpu && !form->cpu ? " as on GPUs" : "");
+    int length = form->matrix ? snprintf(note, 160, "%s", form->name)
+                              : snprintf(note, 160, "%dx%d%s", form->rows, form->cols,
+                                         a->cpu && !form->cpu ? " as on GPUs" : "");
     if (*q.aside)
         snprintf(note + length, 160 - (size_t)length, " (%.128s)", q.aside);
     return TX_OK;

@@ -128,7 +128,7 @@ static void list_kind(const tx_context *context, const tx_cl_attention_job *a, t
         char why[TX_CL_WHY];
         tx_cl_attention_form f = make(&tiles[i], cpu, kernel, a->d);
         f.share = suits(context, a, kernel, &f, tiles[i].rows == tiles[count - 1].rows, why);
-        if (i == 0)
+        if (i == 0 && forms->count == 0 && !forms->aside[0])
             memcpy(forms->aside, why, sizeof why);
         if (f.share > 0.0 && !listed(forms, f.name))
             forms->form[forms->count++] = f;
@@ -139,6 +139,7 @@ tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_
                                tx_cl_attention_forms *forms)
 {
     *forms = (tx_cl_attention_forms){.count = 0};
+    tx_cl_attention_matrix_list(context, a, kernel, forms);
     list_kind(context, a, kernel, a->cpu, forms);
     if (forms->count == 0 && a->cpu) /* too little local memory for the copies that CPU devices like: what GPUs do */
         list_kind(context, a, kernel, false, forms);
@@ -156,5 +157,5 @@ bool tx_cl_attention_knows(const tx_context *context, const char *name)
             if (strcmp(make(&tiles[i], cpu, TX_CL_FORWARD, 1).name, name) == 0)
                 return true;
     }
-    return false;
+    return tx_cl_attention_matrix_knows(context, name);
 }

@@ -12,17 +12,23 @@
 
 enum { SEED_LO = 7, SEED_HI = 3, STEP = 5, SAMPLE = 11 };
 
-#define TOLERANCE 2e-5 /* of the largest value: inputs, sums and results are fp32 */
+/* Of the largest value of a result: inputs, sums and results are fp32, or scores and results are rounded to 16 bits. */
+static double tolerance_of(tx_dtype type)
+{
+    return type == TX_F32 ? 2e-5 : type == TX_BF16 ? 0x1.8p-7 : 0x1.8p-10;
+}
 
 typedef struct trial {
     tx_cl_solo solo;
     tx_cl_attention_kernel kernel;
+    tx_dtype type;
     int64_t T, length; /* T: rows of keys */
     int64_t sample;    /* tokens of a sample, where a row has several; else of a row */
     int64_t first;     /* query that the command's first is: with caches it has the last ones alone */
     bool cached;
     int32_t heads, kv_heads, d, last;
     unsigned char *before, *after;
+    float *wide[2];               /* the first inputs in fp32 */
     float *all;                   /* [T, last]: qkv with the keys and values of the caches; NULL without */
     double *o, *lse, *dqkv, *row; /* what is right; row: probabilities and factors of dropout of a query, [2, T] */
 } trial;
@@ -40,9 +46,11 @@ bool tx_cl_attention_runs(const tx_context *context, tx_cl_attention_kernel kern
 
 /* ---- What is right ------------------------------------------------------------------------------------------------- */
 
+/* Of one of the first two inputs, or one of fp32. */
 static const float *row_of(const trial *t, int in, int64_t row, int64_t width)
 {
-    return (const float *)(t->before + t->solo.command.in[in].offset) + row * width;
+    const float *data = in < 2 ? t->wide[in] : (const float *)(t->before + t->solo.command.in[in].offset);
+    return data + row * width;
 }
 
 static double dot(const float *x, const float *y, int32_t d)
@@ -69,8 +77,8 @@ static int64_t attend(const trial *t, const float *qkv, int32_t head, int64_t i,
     double *p = t->row, *factor = t->row + t->T, sum = 0.0;
     for (int64_t j = 0; j < keys; j++) {
         const bool hidden = j < first || j < start_of(t, i);
-        const tx_random draw = tx_draw(SEED_LO, SEED_HI, STEP, SAMPLE, (uint32_t)attrs->site, (uint32_t)head,
-                                       (uint32_t)i, (uint32_t)j >> 2);
+        const tx_random draw = tx_draw(SEED_LO, SEED_HI, STEP, SAMPLE, (uint32_t)attrs->site,
+                                       (uint32_t)(attrs->first + head), (uint32_t)i, (uint32_t)j >> 2);
         p[j] = hidden ? 0.0
                       : exp((double)attrs->scale *
                             dot(qkv + i * t->last + head * t->d, qkv + j * t->last + key * t->d, t->d));
@@ -164,8 +172,8 @@ static void lay_out(trial *t, const tx_cl_attention_job *a, const tx_cl_attentio
         lay_out_cached(t, a, form);
         return;
     }
-    const tx_operand qkv = {.dtype = TX_F32, .shape = TX_SHAPE(1, t->T, t->last)},
-                     o = {.dtype = TX_F32, .shape = TX_SHAPE(1, t->T, t->heads * t->d)},
+    const tx_operand qkv = {.dtype = t->type, .shape = TX_SHAPE(1, t->T, t->last)},
+                     o = {.dtype = t->type, .shape = TX_SHAPE(1, t->T, t->heads * t->d)},
                      lse = {.dtype = TX_F32, .shape = TX_SHAPE(1, t->heads, t->T)};
     const tx_operand *lengths = &a->command->in[backward ? 4 : 1];
     t->length = tx_present(lengths) ? t->T - 5 : t->T;
@@ -193,7 +201,7 @@ static void lay_out(trial *t, const tx_cl_attention_job *a, const tx_cl_attentio
 static void put(const trial *t, const tx_operand *o, const double *values)
 {
     for (int64_t i = 0; i < tx_operand_count(o); i++)
-        ((float *)(t->before + o->offset))[i] = (float)values[i];
+        tx_cl_solo_put(t->before + o->offset, o->dtype, i, (float)values[i]);
 }
 
 /* Queries where they stand, and keys and values beside them. */
@@ -210,6 +218,20 @@ static tx_status gather_cached(trial *t)
             memcpy(row, row_of(t, 0, i - t->first, t->last), (size_t)queries * sizeof *row);
         memcpy(row + queries, row_of(t, 1, i, width), (size_t)width * sizeof *row);
         memcpy(row + queries + width, row_of(t, 2, i, width), (size_t)width * sizeof *row);
+    }
+    return TX_OK;
+}
+
+/* The first inputs as they are rounded. */
+static tx_status widen(trial *t)
+{
+    for (int in = 0; in < 2 && tx_present(&t->solo.command.in[in]); in++) {
+        const tx_operand *o = &t->solo.command.in[in];
+        t->wide[in] = o->dtype == TX_I32 ? NULL : malloc((size_t)tx_operand_count(o) * sizeof(float));
+        if (o->dtype != TX_I32 && !t->wide[in])
+            return tx_fail(TX_MEMORY, "out of host memory");
+        for (int64_t i = 0; t->wide[in] && i < tx_operand_count(o); i++)
+            t->wide[in][i] = tx_cl_solo_get(t->before + o->offset, o->dtype, i);
     }
     return TX_OK;
 }
@@ -232,7 +254,9 @@ static tx_status set_up(trial *t)
     for (int i = 0; i < 2; i++) /* NaN in what is to be stored over */
         if (tx_present(&c->out[i]))
             memset(t->before + c->out[i].offset, 0xFF, (size_t)tx_operand_bytes(&c->out[i]));
-    tx_status status = t->cached ? gather_cached(t) : TX_OK;
+    tx_status status = widen(t);
+    if (!status && t->cached)
+        status = gather_cached(t);
     if (status)
         return status;
     const float *qkv = t->cached ? t->all : row_of(t, backward ? 1 : 0, 0, 0);
@@ -247,25 +271,27 @@ static tx_status set_up(trial *t)
 
 /* ---- Verdict --------------------------------------------------------------------------------------------------------- */
 
-/* Columns from..to - 1 of `width` of an output. */
+/* Columns from..to - 1 of `width` of an output, beside the largest of them. */
 static tx_status compare(const trial *t, int out, const double *want, int64_t width, int64_t from, int64_t to)
 {
     const tx_operand *y = &t->solo.command.out[out];
-    const float *got = (const float *)(t->after + y->offset);
     const int64_t count = tx_operand_count(y);
+    const double tolerance = tolerance_of(y->dtype);
     double top = 0.0;
     for (int64_t i = 0; i < count; i++)
-        top = fmax(top, fabs(want[i]));
-    for (int64_t i = 0; i < count; i++)
-        if (i % width >= from && i % width < to && !(fabs((double)got[i] - want[i]) <= TOLERANCE * top))
+        top = i % width >= from && i % width < to ? fmax(top, fabs(want[i])) : top;
+    for (int64_t i = 0; i < count; i++) {
+        const double got = (double)tx_cl_solo_get(t->after + y->offset, y->dtype, i);
+        if (i % width >= from && i % width < to && !(fabs(got - want[i]) <= tolerance * top))
             return tx_fail(TX_DEVICE, "element %lld of row %lld of attention is %.9g and should be %.9g",
-                           (long long)(i % width), (long long)(i / width), (double)got[i], want[i]);
+                           (long long)(i % width), (long long)(i / width), got, want[i]);
+    }
     return TX_OK;
 }
 
 static tx_status judge(const trial *t)
 {
-    const int64_t queries = (int64_t)t->heads * t->d;
+    const int64_t queries = (int64_t)t->heads * t->d, values = queries + (int64_t)t->kv_heads * t->d;
     const tx_operand *out = t->solo.command.out;
     tx_status status;
     if (t->kernel == TX_CL_FORWARD) {
@@ -273,8 +299,10 @@ static tx_status judge(const trial *t)
         if (!status && !t->cached)
             status = compare(t, 1, t->lse, t->T, 0, t->T);
     } else {
-        status = compare(t, 0, t->dqkv, t->last, t->kernel == TX_CL_GRAD_Q ? 0 : queries,
-                         t->kernel == TX_CL_GRAD_Q ? queries : t->last);
+        const bool q = t->kernel == TX_CL_GRAD_Q;
+        status = compare(t, 0, t->dqkv, t->last, q ? 0 : queries, q ? queries : values);
+        if (!status && !q)
+            status = compare(t, 0, t->dqkv, t->last, values, t->last);
     }
     for (int i = 0; i < 2; i++) /* all else is as it was */
         if (tx_present(&out[i]))
@@ -288,7 +316,7 @@ tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *
                                 const tx_cl_attention_form *form)
 {
     const struct tx_cl_forced forced = {a->cached ? TX_CL_ATTENTION_CACHED : tx_cl_attention_keys[kernel], form->name};
-    trial t = {.kernel = kernel};
+    trial t = {.kernel = kernel, .type = form->matrix ? a->type : TX_F32};
     lay_out(&t, a, form);
     tx_status status = context->survey ? TX_OK : set_up(&t);
     context->forced = &forced;
@@ -302,7 +330,7 @@ tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *
     if (!status)
         status = judge(&t);
     tx_cl_solo_close(context, &t.solo);
-    void *const blocks[] = {t.before, t.after, t.all, t.o, t.lse, t.dqkv, t.row};
+    void *const blocks[] = {t.before, t.after, t.wide[0], t.wide[1], t.all, t.o, t.lse, t.dqkv, t.row};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         free(blocks[i]);
     return status;

@@ -65,6 +65,16 @@ static int64_t private_bytes(const tx_context *context, cl_kernel kernel)
     return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX;
 }
 
+/* A kernel that needs hardly any register. */
+#define PLAIN_SOURCE "optimizer"
+#define PLAIN_KERNEL "clip_norm"
+
+/* Whether it has yet to be found out what the driver means by private memory. */
+static bool asks_claims(const tx_context *context)
+{
+    return !context->limits.cpu && context->spill_claims == TX_CL_UNTRIED;
+}
+
 /* Notes what a kernel has in private memory: those of forms declare none, so they spill registers. A driver that says
  * the same of one that needs hardly any register means something else. */
 static void note_spills(tx_context *context, cl_kernel kernel)
@@ -73,8 +83,8 @@ static void note_spills(tx_context *context, cl_kernel kernel)
     cl_kernel plain = NULL;
     if (context->limits.cpu || bytes <= context->spilled)
         return;
-    if (context->spill_claims == TX_CL_UNTRIED) {
-        const bool made = tx_cl_kernel(context, "optimizer", NULL, "clip_norm", &plain) == TX_OK;
+    if (asks_claims(context)) {
+        const bool made = tx_cl_kernel(context, PLAIN_SOURCE, NULL, PLAIN_KERNEL, &plain) == TX_OK;
         context->spill_claims = made && private_bytes(context, plain) == 0 ? TX_CL_BELIEVED : TX_CL_DISPROVED;
         if (made)
             clReleaseKernel(plain);
@@ -114,6 +124,8 @@ void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, con
         return;
     if (b->context->survey) {
         fail(b, tx_cl_want_program(b->context, source, options ? options : ""));
+        if (asks_claims(b->context))
+            fail(b, tx_cl_want_program(b->context, PLAIN_SOURCE, ""));
         return;
     }
     if (items_of(dims, local) > b->widest)

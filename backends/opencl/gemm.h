@@ -21,6 +21,9 @@ typedef struct tx_cl_product {
     tx_epilogue epilogue;
     bool exact;                                    /* of its GELU */
     const tx_operand *a, *b, *bias, *z, *y, *kept; /* bias, z and kept may be absent */
+    /* Where groups begin, as kernels/gemm_grouped.cl has them: of rows, or with trans_a of terms, in the place of those
+     * of g, which are all groups'; NULL: there are none. tx_cl_gemm_vector alone takes them, of any device. */
+    const tx_operand *offsets;
 } tx_cl_product;
 
 typedef enum tx_cl_kind { TX_CL_ALL, TX_CL_CPUS, TX_CL_GPUS } tx_cl_kind;
@@ -66,7 +69,7 @@ enum {
         TX_CL_TILES
 };
 extern const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES];
-/* kernels/gemm_matrix.cl: matrix units of NVIDIA and AMD, for operands of 16 bits, where asked tf32, and fp32 */
+/* kernels/gemm_matrix.cl: matrix units of NVIDIA, AMD and Intel, for operands of 16 bits, where asked tf32, and fp32 */
 enum {
 #define TX_MATRIX(name, ...) TX_CL_MATRIX_##name,
 #include "backends/opencl/matrix.def"
@@ -108,6 +111,9 @@ void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
 
 /* What share of the units works while a product of a provider with tiles goes in waves of work-groups. */
 double tx_cl_gemm_fill(const tx_context *context, const tx_cl_provider *provider, const tx_gemm *g, int64_t *parts);
+
+/* So many columns of a few rows that groups have more than one tile, where they go on from one to the next; else 0. */
+int64_t tx_cl_gemm_columns(const tx_context *context, const tx_cl_provider *provider);
 
 /* ---- The choice (gemm_choose.c) ---------------------------------------------------------------------------- */
 

@@ -28,11 +28,10 @@ static tx_status read_wish(const char **wish)
     for (int i = 0; (provider = tx_cl_gemm_provider(i)) != NULL; i++)
         if (begins(provider->name, *wish))
             return TX_OK;
-    return tx_fail(
-        TX_INVALID,
-        "TX_GEMM=%s: it takes portable, portable-vector, portable-tile, portable-few, x86-dot, nvidia-mma, amd-mfma, "
-        "amd-wmma or clblast",
-        *wish);
+    return tx_fail(TX_INVALID,
+                   "TX_GEMM=%s: it takes portable, portable-vector, portable-tile, portable-few, x86-dot, nvidia-mma, "
+                   "nvidia-wgmma, amd-mfma, amd-wmma, intel-dpas or clblast",
+                   *wish);
 }
 
 /* The device's providers: those asked for by name first, then those made for so few rows, which need no measuring. */
@@ -105,11 +104,12 @@ static tx_status prove_full(tx_context *context, const tx_cl_provider *provider,
                    ROUGH_ERROR);
 }
 
-/* One in a batch, with many terms (which tiles part), of odd dimensions where those of `p` are, and one of quads. */
+/* One in a batch, with many terms (which tiles part), of odd dimensions where those of `p` are, one of quads, and
+ * one of more tiles than groups where these go on from tile to tile. */
 static tx_status prove(tx_context *context, const tx_cl_question *q, int id)
 {
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
-    const int64_t rows = provider->rows, odd = !in_quads(q->user);
+    const int64_t rows = provider->rows, odd = !in_quads(q->user), many = tx_cl_gemm_columns(context, provider);
     const tx_cl_trial trials[] = {
         {.batch = 2,
          .m = rows ? rows - 1 : 20 + odd,
@@ -117,9 +117,10 @@ static tx_status prove(tx_context *context, const tx_cl_question *q, int id)
          .k = 1236 + odd,
          .bias = true,
          .accumulate = TX_ADD},
-        {.batch = 1, .m = rows ? rows : 68, .n = 132, .k = 44},
+        {.batch = 1, .m = rows ? rows : 68, .n = 132, .k = 44, .bias = true},
+        {.batch = 1, .m = 20, .n = many, .k = 172, .accumulate = TX_ADD},
     };
-    const tx_status status = try_all(context, provider, q->user, 2, trials);
+    const tx_status status = try_all(context, provider, q->user, many ? 3 : 2, trials);
     return status || !provider->full ? status : prove_full(context, provider, q->user);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Matrix products in tiles of a work-group: forms and launches of kernels/gemm_tile.cl and gemm_matrix.cl. */
 #include "backends/opencl/gemm.h"
+#include "backends/opencl/matrix.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,8 @@ void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_p
              tx_cl_storage(p->to), p->from != TX_F32, p->trans_a, p->trans_b);
     if (p->packed != TX_F32)
         snprintf(text + strlen(text), size - strlen(text), " -DNF4=%d", p->packed == TX_NF4_DOUBLE ? 2 : 1);
+    if (p->offsets)
+        snprintf(text + strlen(text), size - strlen(text), " -DGROUPED=%d", p->trans_a ? 2 : 1);
 }
 
 void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p)
@@ -123,29 +126,13 @@ double tx_cl_gemm_fill(const tx_context *context, const tx_cl_provider *provider
     return (double)groups / (double)(tx_cl_blocks(groups, units) * units);
 }
 
-/* Local memory that a work-group may have. NVIDIA's driver speaks of 48 KiB and builds kernels that take what the
- * architecture has. */
-static int64_t most_local(const tx_context *context)
-{
-    static const struct {
-        const char *architecture;
-        int64_t kib;
-    } real[] = {{"sm_80", 163}, {"sm_86", 99},   {"sm_87", 163}, {"sm_89", 99},
-                {"sm_90", 227}, {"sm_100", 227}, {"sm_120", 99}};
-    const int64_t said = context->limits.local_bytes;
-    for (size_t i = 0; i < sizeof real / sizeof real[0] && said == 48 << 10; i++)
-        if (strcmp(context->can.architecture, real[i].architecture) == 0)
-            return real[i].kib << 10;
-    return said;
-}
-
 /* The share of the device's rate: that of the tile, times that of the time in which units work on elements of y. */
 static double tile_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     tx_cl_limits l = context->limits;
     const tx_cl_tile *t = self->tile;
     const tx_gemm *g = &p->g;
-    l.local_bytes = t->atom ? most_local(context) : l.local_bytes;
+    l.local_bytes = t->atom ? tx_cl_matrix_local(context) : l.local_bytes;
     if (!tx_cl_fits(&l, self->name, t->buffer_bytes, (size_t)t->group, why, TX_CL_WHY))
         return 0.0;
     const double useful = (double)(g->m * g->n * g->batch) * (double)g->k / (double)l.compute_units;
@@ -182,21 +169,24 @@ static bool whole_result(const tx_cl_product *p)
            whole(p->y, 4, p->g.n, p->g.ldc, p->g.stride_c);
 }
 
-/* Whether the device has such matrix units, and they take operands of that type. Of AMD's two kinds the lanes of a
- * wave say which it is. */
+/* Whether the device has such matrix units, and they take operands of that type; sm_100 and sm_120 have no wgmma. */
 static bool has_units(const tx_context *context, const tx_cl_tile *t, tx_dtype from)
 {
-    const tx_cl_capabilities *can = &context->can;
-    const bool rounds = context->tf32 && can->tf32;
-    if (can->vendor != t->vendor || (t->vendor == TX_CL_AMD && can->sub_group != t->lanes))
+    const bool rounds = context->tf32 && context->can.tf32;
+    if (strcmp(t->atom, "WGMMA") == 0 && strcmp(context->can.architecture, "sm_90") != 0)
         return false;
-    return can->bf16 && (t->takes & (from != TX_F32 ? HALVES : rounds ? AS_TF32 : FULL)) != 0;
+    return tx_cl_matrix_units(context, t->vendor, t->lanes) && (t->takes & (from != TX_F32 ? HALVES
+                                                                            : rounds       ? AS_TF32
+                                                                                           : FULL)) != 0;
 }
+
+#define MOST_LD (1 << 24) /* a block's elements are counted in 32 bits */
 
 static double matrix_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     const int64_t piece = self->piece / (int64_t)tx_dtype_size(p->from);
-    if (!has_units(context, self->tile, p->from) || !whole_a(p, piece) || !whole_b(p, piece))
+    if (!has_units(context, self->tile, p->from) || !whole_a(p, piece) || !whole_b(p, piece) || p->g.lda >= MOST_LD ||
+        p->g.ldb >= MOST_LD)
         return 0.0;
     return tile_suits(context, self, p, why);
 }
@@ -237,16 +227,14 @@ static void form_options(const tx_context *context, const tx_cl_tile *t, const t
                          size_t size)
 {
     if (t->atom) {
-        const bool wmma = strcmp(t->atom, "WMMA") == 0, gfx12 = strncmp(context->can.architecture, "gfx12", 5) == 0;
+        const char *atom = tx_cl_matrix_atom(context, t->atom);
+        const bool quads = t->quads && strcmp(atom, "WMMA11") != 0 && whole_result(p);
         snprintf(
             text, size,
-            "-DEMULATED=0 -DATOM=%s%s -DTILE_M=%d -DTILE_N=%d -DWARPS_M=%d -DWARPS_N=%d -DSTAGES=%d -DFULL=%d -DVW=%d",
-            t->atom,
-            !wmma   ? ""
-            : gfx12 ? "12"
-                    : "11",
-            (int)t->rows, (int)t->columns, t->warps_m, t->warps_n, t->stages, t->takes == FULL,
-            t->quads && (!wmma || gfx12) && whole_result(p) ? 4 : 1);
+            "-DEMULATED=0 -DATOM=%s -DTILE_M=%d -DTILE_N=%d -DWARPS_M=%d -DWARPS_N=%d -DSTAGES=%d -DFULL=%d -DVW=%d "
+            "-DBIAS=%d -DADDS=%d%s",
+            atom, (int)t->rows, (int)t->columns, t->warps_m, t->warps_n, t->stages, t->takes == FULL, quads ? 4 : 1,
+            tx_present(p->bias), p->accumulate != TX_STORE, tx_cl_matrix_build(t->vendor));
         return;
     }
     const int buffers = 2 * t->buffer_bytes <= context->limits.local_bytes ? 2 : 1;
@@ -255,6 +243,39 @@ static void form_options(const tx_context *context, const tx_cl_tile *t, const t
              "-DWIDE_B=%d -DVW=%d",
              t->group_x, (int)t->group / t->group_x, t->row_quads, t->column_quads, (int)t->terms, buffers,
              whole_a(p, 4), whole_b(p, 4), whole_result(p) ? 4 : 1);
+}
+
+/* Groups that the device holds at once where they go on from one tile to the next; else 0. */
+static int64_t held_groups(const tx_context *context, const tx_cl_tile *t)
+{
+    if (!t->atom || strcmp(t->atom, "WGMMA") != 0)
+        return 0;
+    return context->limits.compute_units * (tx_cl_matrix_local(context) < 2 * t->buffer_bytes ? 1 : 2);
+}
+
+int64_t tx_cl_gemm_columns(const tx_context *context, const tx_cl_provider *provider)
+{
+    const tx_cl_tile *t = provider->tile;
+    const int64_t held = t ? held_groups(context, t) : 0;
+    return held > 0 ? (held + 1) * t->columns : 0;
+}
+
+/* How many groups compute `tiles` of each of `others` (of the batch, and parts): where they go on, as few as take the
+ * least time. */
+static int64_t groups_of(const tx_context *context, const tx_cl_tile *t, int64_t tiles, int64_t others)
+{
+    int64_t best = tiles, least = INT64_MAX;
+    const int64_t held = held_groups(context, t);
+    if (held == 0)
+        return tiles;
+    for (int64_t each = 1; each <= tx_cl_least(tiles, tx_cl_blocks(tiles * others, held)); each++) {
+        const int64_t groups = tx_cl_blocks(tiles, each), time = tx_cl_blocks(groups * others, held) * each;
+        if (time <= least) {
+            best = groups;
+            least = time;
+        }
+    }
+    return best;
 }
 
 /* The launches of a plan; where terms are parted, y are the sums of the parts. */
@@ -270,11 +291,13 @@ static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_prod
     snprintf(options + strlen(options), sizeof options - strlen(options), " -DPARTS=%d", plan->parts > 1);
     epilogue_options(p, options, sizeof options);
     for (int64_t first = 0; first < tiles; first += share) {
-        const size_t global[2] = {(size_t)tx_cl_least(share, tiles - first) * local[0],
-                                  (size_t)(g->batch * plan->parts)};
+        const int64_t some = tx_cl_least(share, tiles - first), others = g->batch * plan->parts;
+        const size_t global[2] = {(size_t)groups_of(b->context, t, some, others) * local[0], (size_t)others};
         tx_cl_launch(b, t->kernel, options, t->kernel, 2, global, local);
         tx_cl_gemm_arguments(b, p);
         TX_CL_I64(b, g->batch, plan->part, first);
+        if (t->atom)
+            TX_CL_I64(b, first + some);
         epilogue_arguments(b, p);
     }
 }
@@ -337,7 +360,7 @@ const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES] = {
     static const tx_cl_tile matrix_##name = {.kernel = "gemm_matrix",                                          \
                                              .rows = (rows_),                                                  \
                                              .columns = (columns_),                                            \
-                                             .terms = 32,                                                      \
+                                             .terms = (pitch) / 64 * 32,                                       \
                                              .group = (lanes_) * (warps_m_) * (warps_n_),                      \
                                              .buffer_bytes = (stages_) * ((rows_) + (columns_)) * (pitch),     \
                                              .rate = (rate_),                                                  \

@@ -3,7 +3,6 @@
 #include "backends/opencl/gemm.h"
 #include "backends/opencl/solo.h"
 
-#include "api/base/half.h"
 #include "backends/nf4.h"
 
 #include <math.h>
@@ -75,22 +74,6 @@ static void put_packed(unsigned char *data, tx_dtype type, const tx_cl_trial *t,
     }
 }
 
-static void put(void *data, tx_dtype type, int64_t i, float v)
-{
-    if (type == TX_F32)
-        ((float *)data)[i] = v;
-    else
-        ((uint16_t *)data)[i] = type == TX_BF16 ? tx_f32_to_bf16(v) : tx_f32_to_f16(v);
-}
-
-static float get(const void *data, tx_dtype type, int64_t i)
-{
-    if (type == TX_F32)
-        return ((const float *)data)[i];
-    const uint16_t h = ((const uint16_t *)data)[i];
-    return type == TX_BF16 ? tx_bf16_to_f32(h) : tx_f16_to_f32(h);
-}
-
 static tx_shape matrix(int64_t batch, int64_t rows, int64_t columns)
 {
     return batch > 1 ? TX_SHAPE(batch, rows, columns) : TX_SHAPE(rows, columns);
@@ -142,7 +125,7 @@ static void fill(trial_data *d)
         if (tx_dtype_packed(o->dtype))
             put_packed(d->host + o->offset, o->dtype, d->t, count);
         for (int64_t i = 0; i < count && !tx_dtype_packed(o->dtype); i++)
-            put(d->host + o->offset, o->dtype, i, pattern(which, i));
+            tx_cl_solo_put(d->host + o->offset, o->dtype, i, pattern(which, i));
     }
 }
 
@@ -194,8 +177,8 @@ static double finish(const tx_cl_trial *t, double sum, double z, double *toleran
 static double rounded(tx_dtype type, double v)
 {
     uint32_t stored;
-    put(&stored, type, 0, (float)v);
-    return (double)get(&stored, type, 0);
+    tx_cl_solo_put(&stored, type, 0, (float)v);
+    return (double)tx_cl_solo_get(&stored, type, 0);
 }
 
 /* fp32 sums are exact; others are rounded once, and before an epilogue. */
@@ -208,8 +191,9 @@ static bool is_right(const trial_data *d, int64_t at, double sum, double *want)
     if (d->t->epilogue != TX_EPILOGUE_NONE)
         sum = rounded(y->dtype, sum);
     *want = finish(d->t, sum, z, &tolerance);
-    return fabs((double)get(d->host + y->offset, y->dtype, at) - *want) <= epsilon * fabs(*want) + tolerance &&
-           (!tx_present(kept) || (double)get(d->host + kept->offset, kept->dtype, at) == sum);
+    return fabs((double)tx_cl_solo_get(d->host + y->offset, y->dtype, at) - *want) <=
+               epsilon * fabs(*want) + tolerance &&
+           (!tx_present(kept) || (double)tx_cl_solo_get(d->host + kept->offset, kept->dtype, at) == sum);
 }
 
 static tx_status check(const trial_data *d)
@@ -226,7 +210,7 @@ static tx_status check(const trial_data *d)
         if (!is_right(d, at, expected(d, &g, at), &want))
             return tx_fail(TX_DEVICE, "element %lld of a %lld x %lld x %lld product is %g and should be %g",
                            (long long)at, (long long)g.m, (long long)g.n, (long long)g.k,
-                           (double)get(d->host + y->offset, y->dtype, at), want);
+                           (double)tx_cl_solo_get(d->host + y->offset, y->dtype, at), want);
     }
     return check_guards(d);
 }
@@ -311,7 +295,7 @@ tx_status tx_cl_gemm_error(tx_context *context, const char *provider, bool trans
         return tx_fail(TX_MEMORY, "out of host memory");
     for (int which = A; which <= B; which++)
         for (int64_t i = 0; i < ERROR_SIDE * k; i++)
-            put(d.host + operand(&d, which)->offset, TX_F32, i, rough(which, i));
+            tx_cl_solo_put(d.host + operand(&d, which)->offset, TX_F32, i, rough(which, i));
     tx_status status = run(context, provider, &d);
     if (status == TX_OK)
         *error = error_of(&d);

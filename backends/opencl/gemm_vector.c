@@ -76,7 +76,7 @@ static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_c
     const bool dot = self == &tx_cl_gemm_dot;
     const vector_plan v = plan_vector(b->context, p, dot ? 2 : 1);
     const size_t global[3] = {(size_t)tx_cl_blocks(p->g.n, v.columns), (size_t)tx_cl_blocks(p->g.m, v.mc),
-                              (size_t)p->g.batch};
+                              (size_t)p->g.batch + (p->offsets && !p->trans_a)};
     const size_t local[3] = {1, 1, 1};
     char form[64], options[192];
     snprintf(form, sizeof form, "-DVECTOR=%d -DROWS=%d -DDOT=%d", (int)v.vector, (int)v.rows, dot);
@@ -87,6 +87,10 @@ static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_c
     tx_cl_arg_local(b, (size_t)v.strip_bytes);
     tx_cl_arg_local(b, (size_t)v.tiles_bytes);
     tx_cl_arg_local(b, (size_t)v.rows_bytes);
+    if (!p->offsets)
+        return;
+    TX_CL_OPERANDS(b, p->offsets);
+    TX_CL_I64(b, p->offsets->shape.dim[0] - 1);
 }
 
 const tx_cl_provider tx_cl_gemm_vector = {

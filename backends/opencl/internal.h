@@ -11,6 +11,7 @@
  *     builder
  *     compile                         programs side by side
  *     program, memory
+ *     retarget
  *     table, cache, limits, capabilities, errors
  *
  * with one way back up: to measure an op, to try it, or to see what it builds, a program is prepared (solo, compile).

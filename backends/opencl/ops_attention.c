@@ -17,6 +17,7 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
                              .last = tx_shape_last(shape),
                              .cached = cached};
     a.cpu = b->context->limits.cpu;
+    a.type = qkv->dtype;
     a.T = shape->dim[shape->rank - 2];
     a.B = tx_shape_rows(shape) / a.T;
     a.S = cached ? c->in[1].shape.dim[c->in[1].shape.rank - 2] : a.T;
@@ -44,13 +45,19 @@ static void gradient_operands(tx_cl_builder *b, const tx_command *c, const tx_cl
 
 /* The kernels that work on tiles; `products` of matrices of T x T each computes. */
 static const struct {
-    const char *name, *source[2]; /* for GPUs, for CPUs */
+    const char *name, *source[3]; /* for GPUs, for CPUs, for matrix units */
     int products;
     void (*operands)(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a);
 } kernels[] = {
-    {"attention", {"attention_gpu", "attention_cpu"}, 2, forward_operands},
-    {"attention_grad_q", {"attention_gpu_grad_q", "attention_cpu_grad_q"}, 3, gradient_operands},
-    {"attention_grad_kv", {"attention_gpu_grad_kv", "attention_cpu_grad_kv"}, 4, gradient_operands},
+    {"attention", {"attention_gpu", "attention_cpu", "attention_matrix"}, 2, forward_operands},
+    {"attention_grad_q",
+     {"attention_gpu_grad_q", "attention_cpu_grad_q", "attention_matrix_grad_q"},
+     3,
+     gradient_operands},
+    {"attention_grad_kv",
+     {"attention_gpu_grad_kv", "attention_cpu_grad_kv", "attention_matrix_grad_kv"},
+     4,
+     gradient_operands},
 };
 
 /* How many tiles, heads and rows of the batch a launch takes: all, or fewer where that would take too long. Of causal
@@ -71,17 +78,22 @@ static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_a
     const tx_command *c = a->command;
     const size_t local[] = {(size_t)f->group, 1, 1};
     const size_t global[] = {(size_t)share[0] * local[0], (size_t)share[1], (size_t)share[2]};
-    char options[192];
-    snprintf(options, sizeof options, "%s -DVW=%d -DWG=%d -DROWS=%d -DCOLS=%d -DMR=%d -DAR=%d", a->facts,
-             f->cpu ? 16 : 4, f->group, f->rows, f->cols, f->micro, f->out_rows);
-    tx_cl_launch(b, kernels[kernel].source[f->cpu], options, kernels[kernel].name, 3, global, local);
+    char options[288], form[128];
+    if (f->matrix)
+        tx_cl_attention_matrix_options(b->context, f, form, sizeof form);
+    else
+        snprintf(form, sizeof form, "-DVW=%d -DWG=%d -DROWS=%d -DCOLS=%d -DMR=%d -DAR=%d", f->cpu ? 16 : 4, f->group,
+                 f->rows, f->cols, f->micro, f->out_rows);
+    snprintf(options, sizeof options, "%s %s", a->facts, form);
+    tx_cl_launch(b, kernels[kernel].source[f->matrix ? 2 : f->cpu], options, kernels[kernel].name, 3, global, local);
     kernels[kernel].operands(b, c, a);
     TX_CL_OPERANDS(b, a->starts);
     TX_CL_I32(b, a->heads, a->kv_heads, a->window);
     TX_CL_F32(b, c->attrs.scale, c->attrs.p);
-    TX_CL_I32(b, c->attrs.site, (int32_t)first[2], (int32_t)first[1], (int32_t)first[0]);
+    TX_CL_I32(b, c->attrs.site, (int32_t)c->attrs.first, (int32_t)first[2], (int32_t)first[1], (int32_t)first[0]);
     tx_cl_arg_control(b);
-    tx_cl_arg_local(b, (size_t)f->local_bytes);
+    if (!f->matrix)
+        tx_cl_arg_local(b, (size_t)f->local_bytes);
 }
 
 /* Launches one for the whole batch; `note` as tx_cl_attention_choose says. */

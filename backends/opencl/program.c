@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Programs: whole texts from the embedded sources, builds from the disk cache or from source, kernels. */
 #include "backends/opencl/internal.h"
+#include "backends/opencl/retarget.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,35 +110,75 @@ static tx_status build_failure(const tx_context *context, cl_program program, co
     return tx_fail(TX_DEVICE, "building kernels/%s.cl: %s (%d): %s", source, tx_cl_error_name(code), code, log);
 }
 
-static cl_program load_program(const tx_context *context, const char *key, const char *options)
+static tx_status build_binary(const tx_context *context, const char *source, const char *options, const void *binary,
+                              size_t size, cl_program *out)
 {
-    void *binary;
-    size_t size;
-    if (!tx_cl_cache_load(context, key, &binary, &size))
-        return NULL;
     const unsigned char *bytes = binary;
     cl_int code, verdict = CL_SUCCESS;
     cl_program program =
         clCreateProgramWithBinary(context->context, 1, &context->device, &size, &bytes, &verdict, &code);
+    if (code != CL_SUCCESS)
+        return tx_cl_check(code, "clCreateProgramWithBinary");
+    code = verdict == CL_SUCCESS ? clBuildProgram(program, 1, &context->device, options, NULL, NULL) : verdict;
+    if (code == CL_SUCCESS) {
+        *out = program;
+        return TX_OK;
+    }
+    tx_status status = build_failure(context, program, source, code);
+    clReleaseProgram(program);
+    return status;
+}
+
+/* NULL: there is none to have. The caller frees it. */
+static unsigned char *binary_of(cl_program program, size_t *size)
+{
+    *size = 0;
+    if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof *size, size, NULL) != CL_SUCCESS || *size == 0)
+        return NULL;
+    unsigned char *binary = malloc(*size);
+    if (binary && clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS)
+        return binary;
     free(binary);
-    if (code == CL_SUCCESS && verdict == CL_SUCCESS)
-        if (clBuildProgram(program, 1, &context->device, options, NULL, NULL) == CL_SUCCESS)
-            return program;
-    if (code == CL_SUCCESS)
-        clReleaseProgram(program);
     return NULL;
+}
+
+static cl_program load_program(const tx_context *context, const char *key, const char *source, const char *options)
+{
+    void *binary;
+    size_t size;
+    cl_program program = NULL;
+    if (!tx_cl_cache_load(context, key, &binary, &size))
+        return NULL;
+    if (build_binary(context, source, options, binary, size, &program) != TX_OK)
+        program = NULL;
+    free(binary);
+    return program;
 }
 
 static void store_program(const tx_context *context, const char *key, cl_program program)
 {
-    size_t size = 0;
-    if (!context->cache || clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS ||
-        size == 0)
-        return;
-    unsigned char *binary = malloc(size);
-    if (binary && clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS)
+    size_t size;
+    unsigned char *binary = context->cache ? binary_of(program, &size) : NULL;
+    if (binary)
         tx_cl_cache_store(context, key, binary, size);
     free(binary);
+}
+
+/* In the place of *program, which is released, one with the instructions that its kernels mark; also on failure. */
+static tx_status retarget(const tx_context *context, const char *source, const char *options, cl_program *program)
+{
+    size_t size;
+    char *text = NULL;
+    unsigned char *binary = binary_of(*program, &size);
+    clReleaseProgram(*program);
+    *program = NULL;
+    tx_status status =
+        binary ? tx_cl_retarget((const char *)binary, size, &text) : tx_fail(TX_DEVICE, "the driver gives no binary");
+    free(binary);
+    if (status == TX_OK)
+        status = build_binary(context, source, options, text, strlen(text), program);
+    free(text);
+    return status ? tx_fail_in(status, "kernels/%s.cl for sm_90a", source) : TX_OK;
 }
 
 static tx_status build_program(const tx_context *context, const char *source, const char *options, const char *text,
@@ -154,7 +195,7 @@ static tx_status build_program(const tx_context *context, const char *source, co
         return status;
     }
     *out = program;
-    return TX_OK;
+    return tx_cl_retargets(options) ? retarget(context, source, options, out) : TX_OK;
 }
 
 /* The context's program of that source and these options; NULL: it has none. */
@@ -180,14 +221,15 @@ tx_status tx_cl_obtain_program(const tx_context *context, const char *source, co
     tx_status status = tx_cl_program_text(source, &text);
     if (status != TX_OK)
         return status;
-    size_t size = strlen(text) + strlen(options) + 16;
+    size_t size = strlen(text) + strlen(options) + sizeof TX_CL_RETARGET_VERSION + 16;
     char *key = malloc(size), *all = malloc(strlen(options) + 32);
     if (!key || !all) {
         status = tx_fail(TX_MEMORY, "out of host memory");
     } else {
         sprintf(all, "-cl-std=CL1.2 -w %s", options); /* a user cannot act on a driver's warnings */
-        snprintf(key, size, "program\n%s\n%s", options, text);
-        *program = load_program(context, key, all);
+        snprintf(key, size, "program%s\n%s\n%s", tx_cl_retargets(options) ? " " TX_CL_RETARGET_VERSION : "", options,
+                 text);
+        *program = load_program(context, key, source, all);
         if (!*program) {
             status = build_program(context, source, all, text, program);
             if (status == TX_OK)

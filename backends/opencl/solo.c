@@ -2,6 +2,8 @@
  * One command alone, on memory of its own. */
 #include "backends/opencl/solo.h"
 
+#include "api/base/half.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -37,6 +39,22 @@ void tx_cl_solo_place(tx_cl_solo *s)
         place(&s->command.out[i], &s->bytes);
 }
 
+void tx_cl_solo_put(void *data, tx_dtype type, int64_t i, float v)
+{
+    if (type == TX_F32)
+        ((float *)data)[i] = v;
+    else
+        ((uint16_t *)data)[i] = type == TX_BF16 ? tx_f32_to_bf16(v) : tx_f32_to_f16(v);
+}
+
+float tx_cl_solo_get(const void *data, tx_dtype type, int64_t i)
+{
+    if (type == TX_F32)
+        return ((const float *)data)[i];
+    const uint16_t h = ((const uint16_t *)data)[i];
+    return type == TX_BF16 ? tx_bf16_to_f32(h) : tx_f16_to_f32(h);
+}
+
 void tx_cl_solo_fill(const tx_cl_solo *s, int32_t integers, unsigned char *host)
 {
     uint32_t random = 1;
@@ -48,7 +66,7 @@ void tx_cl_solo_fill(const tx_cl_solo *s, int32_t integers, unsigned char *host)
             if (o->dtype == TX_I32)
                 ((int32_t *)(host + o->offset))[k] = integers;
             else
-                ((float *)(host + o->offset))[k] = (float)(int32_t)random * 0x1p-31f;
+                tx_cl_solo_put(host + o->offset, o->dtype, k, (float)(int32_t)random * 0x1p-31f);
         }
     }
 }

@@ -22,9 +22,13 @@ tx_command tx_cl_solo_command(tx_op op, const tx_attrs *attrs);
  * and behind each. */
 void tx_cl_solo_place(tx_cl_solo *s);
 
-/* Numbers in [-1, 1), always the same, for the TX_F32 inputs at their places in `host` (`bytes` bytes, zeroed before),
- * and `integers` for every element of the TX_I32 ones. */
+/* Numbers in [-1, 1), always the same, for the inputs at their places in `host` (`bytes` bytes, zeroed before), rounded
+ * where these are of 16 bits, and `integers` for every element of the TX_I32 ones. */
 void tx_cl_solo_fill(const tx_cl_solo *s, int32_t integers, unsigned char *host);
+
+/* Element i of an operand of TX_F32 or 16 bits. */
+void tx_cl_solo_put(void *data, tx_dtype type, int64_t i, float v);
+float tx_cl_solo_get(const void *data, tx_dtype type, int64_t i);
 
 /* Prepares a command whose operands have places, takes memory, and writes `bytes` bytes from `host` into it. To be
  * closed in any case. */

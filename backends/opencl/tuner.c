@@ -141,6 +141,7 @@ static bool enough(const tx_cl_question *q, int kept, int most, const tx_cl_way 
  * that is alike and does not; a tuning run, which asks for all, measures both. */
 static tx_status leave_right(tx_context *context, tx_cl_question *q, int most)
 {
+    const int wanted = most > 0 ? most : 1;
     int kept = 0;
     for (int i = 0; i < q->count; i++) {
         tx_cl_way way = q->way[i];
@@ -164,7 +165,7 @@ static tx_status leave_right(tx_context *context, tx_cl_question *q, int most)
     for (int i = 0; i < kept; i++) {
         const tx_cl_way *way = &q->way[i];
         if (!way->spills || most == TX_CL_WAYS ||
-            (count_alike(q, q->count, way, true) == 0 && count_alike(q, q->count, way, false) < most + !most))
+            (count_alike(q, q->count, way, true) == 0 && count_alike(q, q->count, way, false) < wanted))
             q->way[q->count++] = *way;
     }
     return kept > 0 ? TX_OK : tx_fail(TX_DEVICE, "no %s is right on this device: %s", q->what, q->aside);

@@ -41,7 +41,8 @@ struct tx_cl_question {
     int proven;                 /* letters at the key's beginning that say for what a proof holds */
     const char *form;           /* what else a proof holds for; NULL: nothing */
     bool fixed;                 /* neither the table nor measuring is asked */
-    int usual; /* outside of tuning runs, so many ways are measured of those whose names differ in numbers alone */
+    int usual; /* outside of tuning runs, so many ways are measured of those whose names differ in numbers alone; 0:
+                  nothing is */
     char sample[96];  /* what is measured, for people: "at 64 x 64 x 64" */
     double work;      /* its operations; 0: people read the time */
     const void *user; /* of the asker */

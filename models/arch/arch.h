@@ -76,7 +76,7 @@ int64_t tx_arch_param_count(const tx_config *config);
 /* Columns of the logits that mean something: the vocabulary, or a classifier's labels. */
 int64_t tx_arch_columns(const tx_config *config);
 /* Operations of a token's training step as transformers counts them (total_flos): 6 for each number outside the
- * embeddings. */
+ * embeddings; but of experts those alone that a token comes to. */
 double tx_arch_flops(const tx_config *config);
 
 typedef struct tx_arch_options {
@@ -84,6 +84,14 @@ typedef struct tx_arch_options {
     bool train;    /* dropout as the configuration says */
     float noise;   /* of training: see tx_arch_noise; 0: none */
     int64_t cache; /* 0: none; else positions in the key-value caches, states "cache.h.<layer>.key" and ".value" */
+    /* Of models with experts. An expert takes at most ceil(capacity times what it would get if all got alike) of a
+     * graph's tokens; 0: all that choose it. */
+    float capacity;
+    float z_loss; /* weight of the routers' z-loss (Zoph et al., ST-MoE, 2022) */
+    /* Receives what the model adds to a task's loss, one number that has its share of the global batch (tx_share_loss):
+     * the z-loss, and where the configuration says output_router_logits the loss that balances the experts. NULL:
+     * nothing, and nobody asks. */
+    tx_tensor **own_loss;
 } tx_arch_options;
 
 /* The logits of a graph's inputs, which the architecture looks for by their names. A language model takes
@@ -107,8 +115,9 @@ tx_tensor *tx_arch_noise(tx_tensor *x, const tx_arch_options *options);
 
 /* ---- Files (files.c) --------------------------------------------------------------------------------- */
 
-/* Reads the weights (tx_weights_open) into a model whose graph has been built; `options` may be NULL. Accepts published
- * files as the architecture says. With a new head, what the file lacks of it stays as it is (tx_model_init). */
+/* Reads the weights (tx_weights_open, or a GGUF file's) into a model whose graph has been built; `options` may be NULL.
+ * Accepts published files as the architecture says. With a new head, what the file lacks of it stays as it is
+ * (tx_model_init). */
 tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options);
 /* Whether tx_arch_load would take the weights, all values included, without a model. */
 tx_status tx_arch_check(const tx_config *config, const char *folder);
@@ -162,6 +171,7 @@ struct tx_architecture {
     int32_t (*params)(const tx_config *config);
     tx_status (*param)(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
     int64_t (*embeddings)(const tx_config *config); /* numbers in them, tied ones included; NULL: none */
+    int64_t (*idle)(const tx_config *config);       /* numbers that a token does not come to, of experts; NULL: none */
     tx_tensor *(*logits)(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
     bool inputs_first; /* the weights of linear layers are [in, out], else [out, in] */
     /* Modules that peft adapts where none are named, and that it trains whole besides; NULL: none. */

@@ -164,30 +164,30 @@ enum { VOCAB = TX_EXTENT_VOCAB, WIDTH = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_O
         {prefix "embeddings.position_embeddings.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL}, \
         {prefix "embeddings.token_type_embeddings.weight", {TYPES, WIDTH}, .draw = TX_DRAW_NORMAL},   \
         NORM(prefix "embeddings.LayerNorm."),                                                         \
-        LINEAR(prefix "encoder.layer.%d.attention.self.query|key|value.", QKV, WIDTH),                \
-        LINEAR(prefix "encoder.layer.%d.attention.output.dense.", WIDTH, WIDTH),                      \
+        LINEAR(prefix "encoder.layer.%d.attention.self.query|key|value.", QKV, WIDTH, 1, 1),          \
+        LINEAR(prefix "encoder.layer.%d.attention.output.dense.", WIDTH, WIDTH, 2, 0),                \
         NORM(prefix "encoder.layer.%d.attention.output.LayerNorm."),                                  \
-        LINEAR(prefix "encoder.layer.%d.intermediate.dense.", INNER, WIDTH),                          \
-        LINEAR(prefix "encoder.layer.%d.output.dense.", WIDTH, INNER),                                \
+        LINEAR(prefix "encoder.layer.%d.intermediate.dense.", INNER, WIDTH, 1, 1),                    \
+        LINEAR(prefix "encoder.layer.%d.output.dense.", WIDTH, INNER, 2, 0),                          \
         NORM(prefix "encoder.layer.%d.output.LayerNorm.")
-#define LINEAR(name, out, in)                           \
-    {name "weight", {out, in}, .draw = TX_DRAW_NORMAL}, \
-    {                                                   \
-        name "bias", {out}, .draw = TX_DRAW_ZERO        \
+#define LINEAR(name, out, in, of_weight, of_bias)                           \
+    {name "weight", {out, in}, .draw = TX_DRAW_NORMAL, .split = of_weight}, \
+    {                                                                       \
+        name "bias", {out}, .draw = TX_DRAW_ZERO, .split = of_bias          \
     }
 #define NORM(name)                                 \
     {name "weight", {WIDTH}, .draw = TX_DRAW_ONE}, \
     {                                              \
         name "bias", {WIDTH}, .draw = TX_DRAW_ZERO \
     }
-#define MASKED(prefix, dense, norm, head)                                                                       \
-    {                                                                                                           \
-        ENCODER(prefix), LINEAR(dense, WIDTH, WIDTH), NORM(norm), {head "bias", {VOCAB}, .draw = TX_DRAW_ZERO}, \
-            {.name = NULL},                                                                                     \
+#define MASKED(prefix, dense, norm, head)                                                                             \
+    {                                                                                                                 \
+        ENCODER(prefix), LINEAR(dense, WIDTH, WIDTH, 0, 0), NORM(norm), {head "bias", {VOCAB}, .draw = TX_DRAW_ZERO}, \
+            {.name = NULL},                                                                                           \
     }
-#define CLASSIFICATION(prefix, dense, out)                                                        \
-    {                                                                                             \
-        ENCODER(prefix), LINEAR(dense, WIDTH, WIDTH), LINEAR(out, LABELS, WIDTH), {.name = NULL}, \
+#define CLASSIFICATION(prefix, dense, out)                                                                    \
+    {                                                                                                         \
+        ENCODER(prefix), LINEAR(dense, WIDTH, WIDTH, 0, 0), LINEAR(out, LABELS, WIDTH, 0, 0), {.name = NULL}, \
     }
 
 static const tx_stack_row bert_masked[] =
@@ -271,13 +271,30 @@ static tx_tensor *embed(tx_stack *b, tx_tensor **words)
     return tx_stack_dropout(b, layer_norm(b, x), c->hidden_dropout_prob);
 }
 
-/* x [B, T, C] -> [B, T, C] */
+/* Of each row the first position, [CLS] or <s>: x [B, T, C] -> [B, C]. */
+static tx_tensor *first_of(const tx_stack *b, tx_tensor *x)
+{
+    if (!x)
+        return NULL;
+    const tx_shape *shape = tx_tensor_shape(x);
+    tx_tensor *first = tx_range(b->graph, TX_SHAPE(shape->dim[0]), 0, (int32_t)shape->dim[1]);
+    return tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(shape), tx_shape_last(shape))), first);
+}
+
+/* x [B, T, C] -> [B, T, C]. A classifier reads the last block's first positions alone: behind its attention there are
+ * no others, [B, C]. */
 static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const bert_config *c = bert_of(b->config);
-    tx_attention_options options = {.heads = (int32_t)c->base.heads, .kv_heads = (int32_t)c->base.heads};
+    const bool decides = b->config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION;
+    const int32_t heads = tx_stack_share(b, c->base.heads, "num_attention_heads");
+    tx_attention_options options = {.heads = heads, .kv_heads = heads};
     tx_tensor *h = tx_stack_linear(b, x, true); /* query | key | value */
     h = tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
+    if (decides && layer + 1 == b->config->layers) {
+        h = first_of(b, h);
+        x = first_of(b, x);
+    }
     h = tx_stack_linear(b, h, true);
     x = layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x));
     h = tx_stack_linear(b, activation(c->hidden_act, tx_stack_linear(b, x, true)), true);
@@ -297,7 +314,7 @@ static tx_tensor *masked_logits(tx_graph *graph, const tx_config *config, const 
     return tx_linear(x, words, tx_stack_take(&b), true);
 }
 
-/* Of each row the first position, [CLS] or <s>, decides: [B, labels]. */
+/* [B, labels] */
 static tx_tensor *classification_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
     const bert_config *c = bert_of(config);
@@ -307,11 +324,6 @@ static tx_tensor *classification_logits(tx_graph *graph, const tx_config *config
     if (tx_stack_open(graph, config, options, &b))
         return NULL;
     tx_tensor *x = tx_stack_blocks(&b, embed(&b, &words), transformer_block);
-    if (!x)
-        return NULL;
-    const tx_shape *shape = tx_tensor_shape(x);
-    tx_tensor *first = tx_range(graph, TX_SHAPE(shape->dim[0]), 0, (int32_t)shape->dim[1]);
-    x = tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(shape), config->width)), first);
     if (c->kind->drops_first)
         x = tx_stack_dropout(&b, x, dropout);
     x = tx_tanh(tx_stack_linear(&b, x, true));

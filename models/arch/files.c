@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Weights from and to a Hugging Face model folder. */
+#include "models/arch/gguf.h"
 #include "models/arch/lora.h"
 
 #include "api/base/file.h"
@@ -40,6 +41,11 @@ tx_status tx_arch_check_tied(const tx_weights *weights, const char *head, const 
         return tx_fail(TX_UNSUPPORTED, "%s: %s differs from %s: the configuration says that they are one",
                        tx_weights_path(weights), head, embedding);
     return TX_OK;
+}
+
+static tx_status open_weights(const char *folder, tx_weights **weights)
+{
+    return tx_gguf_is_name(folder) ? tx_gguf_weights(folder, weights) : tx_weights_open(folder, weights);
 }
 
 static tx_status check_values(const tx_config *config, const tx_weights *weights)
@@ -93,7 +99,7 @@ tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *fol
     if (status)
         return status;
     tx_weights *weights;
-    status = tx_weights_open(folder, &weights);
+    status = open_weights(folder, &weights);
     if (status)
         return status;
     status = check_values(config, weights);
@@ -104,16 +110,18 @@ tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *fol
     return status;
 }
 
-/* The tensors that the configuration asks for. */
+/* The tensors that the configuration asks for; with `pieces` NULL how many they are. */
 static tx_status list_pieces(const tx_config *config, tx_weights_piece *pieces, int32_t params, int32_t *count)
 {
     tx_status status = TX_OK;
+    *count = 0;
     for (int32_t i = 0; i < params && !status; i++) {
         char name[TX_ARCH_NAME];
         tx_param_spec spec;
         status = tx_arch_param(config, i, name, &spec);
         if (!status)
-            *count += tx_weights_pieces(name, &spec, i, pieces + *count);
+            *count += pieces ? tx_weights_pieces(name, &spec, i, INT32_MAX, pieces + *count)
+                             : tx_weights_piece_count(name, &spec);
     }
     return status;
 }
@@ -123,13 +131,15 @@ tx_status tx_arch_check(const tx_config *config, const char *folder)
     tx_status status = tx_config_check(config);
     tx_weights *weights = NULL;
     if (!status)
-        status = tx_weights_open(folder, &weights);
+        status = open_weights(folder, &weights);
     if (status)
         return status;
     int32_t params = tx_arch_params(config), count = 0;
-    tx_weights_piece *pieces = malloc((size_t)params * TX_MAX_SECTIONS * sizeof *pieces);
-    status = pieces ? list_pieces(config, pieces, params, &count)
-                    : tx_fail(TX_MEMORY, "%s: no memory for the list of parameters", folder);
+    tx_weights_piece *pieces = NULL;
+    status = list_pieces(config, NULL, params, &count);
+    TX_THEN(status, (pieces = malloc((size_t)count * sizeof *pieces))
+                        ? list_pieces(config, pieces, params, &count)
+                        : tx_fail(TX_MEMORY, "%s: no memory for the list of parameters", folder));
     if (!status)
         status = check_values(config, weights);
     if (!status)

@@ -3,6 +3,7 @@
 #include "models/arch/find.h"
 
 #include "api/base/file.h"
+#include "models/arch/gguf.h"
 #include "models/tx_text.h"
 
 #include <stdio.h>
@@ -10,6 +11,8 @@
 
 tx_status tx_config_of_folder(const char *folder, tx_config **config)
 {
+    if (tx_gguf_is_name(folder))
+        return tx_config_of_gguf(folder, config);
     char *path = tx_path_join(folder, "config.json");
     tx_status status = path ? tx_config_read(path, config) : TX_MEMORY;
     free(path);
@@ -20,7 +23,8 @@ tx_status tx_config_find(const char *name, tx_config **config)
 {
     if (!tx_file_exists(name))
         return tx_config_preset(name, config);
-    return tx_is_folder(name) ? tx_config_of_folder(name, config) : tx_config_read(name, config);
+    return tx_is_folder(name) || tx_gguf_is_name(name) ? tx_config_of_folder(name, config)
+                                                       : tx_config_read(name, config);
 }
 
 tx_status tx_config_small(tx_config **config)

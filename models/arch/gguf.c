@@ -113,50 +113,50 @@ static int64_t source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t ro
     return head * size + (to_gguf ? at % 2 * half + at / 2 : at % half * 2 + at / half);
 }
 
-static tx_status copy_rows(const tx_gguf_copy *copy, const tx_gguf_layout *layout, int32_t index)
+static tx_status read_rows(const tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t first,
+                           int64_t count, float *data)
 {
-    const int64_t most = TX_WEIGHTS_CHUNK / layout->width;
-    for (int64_t row = 0; row < layout->rows; row += most) {
-        const int64_t now = layout->rows - row < most ? layout->rows - row : most;
-        for (int64_t i = 0; i < now; i++)
-            TX_TRY(copy->read(copy->from, index, source_row(layout, copy->to_gguf, row + i) * layout->width,
-                              layout->width, copy->buffer + i * layout->width));
-        TX_TRY(copy->take(copy->to, copy->buffer, now * layout->width));
-    }
-    return TX_OK;
-}
-
-static tx_status copy_plain(const tx_gguf_copy *copy, const tx_gguf_layout *layout, int32_t index)
-{
-    const int64_t elements = layout->rows * layout->width;
-    for (int64_t at = 0; at < elements; at += TX_WEIGHTS_CHUNK) {
-        const int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
-        TX_TRY(copy->read(copy->from, index, at, now, copy->buffer));
-        TX_TRY(copy->take(copy->to, copy->buffer, now));
+    const int64_t width = layout->width;
+    for (int64_t done = 0, now; done < count; done += now) {
+        const int64_t row = (first + done) / width, at = (first + done) % width;
+        now = width - at < count - done ? width - at : count - done;
+        TX_TRY(r->read(r->from, index, source_row(layout, r->to_gguf, row) * width + at, now, data + done));
     }
     return TX_OK;
 }
 
 /* Columns become rows: all of the matrix is in memory. */
-static tx_status copy_turned(const tx_gguf_copy *copy, const tx_gguf_layout *layout, int32_t index)
+static tx_status read_turned(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t first,
+                             int64_t count, float *data)
 {
     const int64_t rows = layout->rows, width = layout->width;
-    float *whole = malloc((size_t)(rows * width) * sizeof *whole);
-    if (!whole)
-        return tx_fail(TX_MEMORY, "no memory to turn %s", layout->name);
-    tx_status status = copy->read(copy->from, index, 0, rows * width, whole);
-    for (int64_t row = 0; row < rows && !status; row++) {
-        for (int64_t i = 0; i < width; i++)
-            copy->buffer[i] = whole[i * rows + row];
-        status = copy->take(copy->to, copy->buffer, width);
+    if (r->held != index) {
+        tx_gguf_reader_free(r);
+        r->whole = malloc((size_t)(rows * width) * sizeof *r->whole);
+        if (!r->whole)
+            return tx_fail(TX_MEMORY, "no memory to turn %s", layout->name);
+        TX_TRY(r->read(r->from, index, 0, rows * width, r->whole));
+        r->held = index;
     }
-    free(whole);
-    return status;
+    for (int64_t i = 0, row = first / width, at = first % width; i < count; i++) {
+        data[i] = r->whole[at * rows + row];
+        row += at + 1 == width;
+        at = at + 1 == width ? 0 : at + 1;
+    }
+    return TX_OK;
 }
 
-tx_status tx_gguf_copy_tensor(const tx_gguf_copy *copy, const tx_gguf_layout *layout, int32_t index)
+tx_status tx_gguf_read_as(tx_gguf_reader *reader, const tx_gguf_layout *layout, int32_t index, int64_t first,
+                          int64_t count, float *data)
 {
-    return layout->form == TX_GGUF_TURNED  ? copy_turned(copy, layout, index)
-           : layout->form == TX_GGUF_PLAIN ? copy_plain(copy, layout, index)
-                                           : copy_rows(copy, layout, index);
+    return layout->form == TX_GGUF_TURNED  ? read_turned(reader, layout, index, first, count, data)
+           : layout->form == TX_GGUF_PLAIN ? reader->read(reader->from, index, first, count, data)
+                                           : read_rows(reader, layout, index, first, count, data);
+}
+
+void tx_gguf_reader_free(tx_gguf_reader *reader)
+{
+    free(reader->whole);
+    reader->whole = NULL;
+    reader->held = -1;
 }

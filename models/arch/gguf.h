@@ -19,7 +19,13 @@ tx_status tx_gguf_export(const char *folder, const char *path, tx_gguf_dtype dty
  * written last. */
 tx_status tx_gguf_import(const char *path, const char *folder, tx_dtype dtype, const tx_reporter *report);
 
-/* ---- For these two --------------------------------------------------------------------------------------- */
+/* A file in the place of a model folder: its configuration, which the caller frees, and its weights, which are read
+ * where they are asked for; of matrices that lie the other way round the last one is in memory. UNSUPPORTED names an
+ * architecture, a type or a tensor that TX does not know. */
+tx_status tx_config_of_gguf(const char *path, tx_config **config);
+tx_status tx_gguf_weights(const char *path, tx_weights **weights);
+
+/* ---- For these --------------------------------------------------------------------------------------- */
 
 typedef enum tx_gguf_family { TX_GGUF_GPT2, TX_GGUF_LLAMA } tx_gguf_family;
 typedef enum tx_gguf_form { TX_GGUF_PLAIN, TX_GGUF_TURNED, TX_GGUF_QUERIES, TX_GGUF_KEYS } tx_gguf_form;
@@ -49,6 +55,17 @@ extern const tx_gguf_type tx_gguf_types[];
 extern const tx_gguf_key tx_gguf_keys[];
 extern const tx_gguf_fixed tx_gguf_fixed_keys[];
 
+/* What a file says of its model. */
+typedef struct tx_gguf_model {
+    const tx_gguf_type *type;
+    tx_config *config; /* the caller frees it */
+    int64_t kv_heads;  /* of a GPT-2 0 */
+} tx_gguf_model;
+tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model);
+
+#define TX_GGUF_OUTPUT "output.weight"
+#define TX_GGUF_EMBEDDING "token_embd.weight"
+
 /* Room for "qwen2.attention.layer_norm_rms_epsilon" and all others; the key of an architecture. */
 #define TX_GGUF_KEY_ROOM 96
 #define TX_GGUF_NAME_ROOM 72
@@ -76,20 +93,20 @@ typedef struct tx_gguf_layout {
 tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const tx_shape *shape, bool to_gguf,
                             int64_t heads, int64_t of_kv, tx_gguf_layout *layout);
 
-/* Reads elements of a tensor; takes the next ones of what is written. */
+/* Reads elements of a tensor. */
 typedef tx_status tx_gguf_source(const void *from, int32_t index, int64_t first, int64_t count, float *data);
-typedef tx_status tx_gguf_sink(void *to, float *data, int64_t count);
 
-/* Copies a tensor in the other kind's order. Pieces are whole rows, or whole blocks of one; `buffer` holds
- * TX_WEIGHTS_CHUNK. */
-typedef struct tx_gguf_copy {
+/* Reads tensors of one kind of file in the order of the other. */
+typedef struct tx_gguf_reader {
     tx_gguf_source *read;
-    tx_gguf_sink *take;
     const void *from;
-    void *to;
-    float *buffer;
     bool to_gguf;
-} tx_gguf_copy;
-tx_status tx_gguf_copy_tensor(const tx_gguf_copy *copy, const tx_gguf_layout *layout, int32_t index);
+    int32_t held; /* the matrix that was turned last, -1: none; */
+    float *whole; /* as it lies */
+} tx_gguf_reader;
+/* Elements first..first+count-1 of tensor `index`, both multiples of the block that the source has. */
+tx_status tx_gguf_read_as(tx_gguf_reader *reader, const tx_gguf_layout *layout, int32_t index, int64_t first,
+                          int64_t count, float *data);
+void tx_gguf_reader_free(tx_gguf_reader *reader);
 
 #endif

@@ -33,6 +33,7 @@ typedef struct exporting {
     tx_rope_config rope;
     float *buffer;
     void *bytes;
+    tx_gguf_reader reader;
     tx_gguf_writer *writer;
 } exporting;
 
@@ -157,7 +158,7 @@ static tx_status list_tensors(exporting *e)
         char name[TX_ARCH_NAME];
         tx_param_spec spec;
         TX_TRY(tx_arch_param(e->config, i, name, &spec));
-        e->pieces += tx_weights_pieces(name, &spec, i, e->piece + e->pieces);
+        e->pieces += tx_weights_pieces(name, &spec, i, TX_MAX_SECTIONS, e->piece + e->pieces);
     }
     if (e->factors)
         e->tensor[e->tensors++] =
@@ -216,36 +217,34 @@ static tx_status put_values(const exporting *e)
 
 /* ---- Data ---------------------------------------------------------------------------------------------- */
 
-typedef struct sink {
-    exporting *e;
-    tx_gguf_dtype dtype;
-} sink;
-
 static tx_status read_weights(const void *from, int32_t index, int64_t first, int64_t count, float *data)
 {
     return tx_weights_read_f32(from, index, first, count, data);
 }
 
-static tx_status write_data(void *to, float *data, int64_t count)
+static tx_status write_tensor(exporting *e, int32_t index, tx_gguf_dtype dtype)
 {
-    const sink *s = to;
-    const tx_gguf_tensor of = {.dtype = s->dtype, .rank = 1, .dim = {count}};
-    tx_gguf_encode(s->dtype, data, count, s->e->bytes);
-    return tx_gguf_append(s->e->writer, s->e->bytes, (size_t)tx_gguf_bytes(&of));
+    const tx_gguf_layout *layout = &e->layout[index];
+    const int64_t elements = layout->rows * layout->width;
+    for (int64_t at = 0; at < elements; at += TX_WEIGHTS_CHUNK) {
+        const int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
+        const tx_gguf_tensor of = {.dtype = dtype, .rank = 1, .dim = {now}};
+        TX_TRY(tx_gguf_read_as(&e->reader, layout, e->source[index], at, now, e->buffer));
+        tx_gguf_encode(dtype, e->buffer, now, e->bytes);
+        TX_TRY(tx_gguf_append(e->writer, e->bytes, (size_t)tx_gguf_bytes(&of)));
+    }
+    return TX_OK;
 }
 
 static tx_status write_file(exporting *e, const char *path)
 {
     const int32_t first = e->factors ? 1 : 0;
-    sink to = {.e = e};
-    const tx_gguf_copy copy = {
-        .read = read_weights, .take = write_data, .from = e->weights, .to = &to, .buffer = e->buffer, .to_gguf = true};
+    e->reader = (tx_gguf_reader){.read = read_weights, .from = e->weights, .to_gguf = true, .held = -1};
     TX_TRY(tx_gguf_begin(e->writer, path, e->tensor, e->tensors));
     if (e->factors)
         TX_TRY(tx_gguf_append(e->writer, e->factors, (size_t)(e->head_size / 2) * sizeof *e->factors));
     for (int32_t i = 0; i < e->pieces; i++) {
-        to.dtype = e->tensor[first + i].dtype;
-        TX_TRY(tx_gguf_copy_tensor(&copy, &e->layout[i], e->source[i]));
+        TX_TRY(write_tensor(e, i, e->tensor[first + i].dtype));
         tx_report_progress(e->report, path, i + 1, e->pieces);
     }
     tx_gguf_writer *writer = e->writer;
@@ -274,6 +273,7 @@ tx_status tx_gguf_export(const char *folder, const char *path, tx_gguf_dtype dty
     exporting e = {.folder = folder, .dtype = dtype, .report = report};
     const tx_status status = export(&e, path);
     tx_gguf_discard(e.writer);
+    tx_gguf_reader_free(&e.reader);
     tx_tokenizer_free(e.tokenizer);
     tx_weights_close(e.weights);
     tx_json_free(e.json);

@@ -95,15 +95,15 @@ static const tx_stack_row rows[] = {
     {PREFIX "wpe.weight", {POSITIONS, EMBD}, .draw = TX_DRAW_NORMAL},
     {PREFIX "h.%d.ln_1.weight", {EMBD}, .draw = TX_DRAW_ONE},
     {PREFIX "h.%d.ln_1.bias", {EMBD}, .draw = TX_DRAW_ZERO},
-    {PREFIX "h.%d.attn.c_attn.weight", {EMBD, QKV}, .draw = TX_DRAW_NORMAL},
-    {PREFIX "h.%d.attn.c_attn.bias", {QKV}, .draw = TX_DRAW_ZERO},
-    {PREFIX "h.%d.attn.c_proj.weight", {EMBD, EMBD}, .draw = TX_DRAW_RESIDUAL},
+    {PREFIX "h.%d.attn.c_attn.weight", {EMBD, QKV}, .draw = TX_DRAW_NORMAL, .split = 2},
+    {PREFIX "h.%d.attn.c_attn.bias", {QKV}, .draw = TX_DRAW_ZERO, .split = 1},
+    {PREFIX "h.%d.attn.c_proj.weight", {EMBD, EMBD}, .draw = TX_DRAW_RESIDUAL, .split = 1},
     {PREFIX "h.%d.attn.c_proj.bias", {EMBD}, .draw = TX_DRAW_ZERO},
     {PREFIX "h.%d.ln_2.weight", {EMBD}, .draw = TX_DRAW_ONE},
     {PREFIX "h.%d.ln_2.bias", {EMBD}, .draw = TX_DRAW_ZERO},
-    {PREFIX "h.%d.mlp.c_fc.weight", {EMBD, INNER}, .draw = TX_DRAW_NORMAL},
-    {PREFIX "h.%d.mlp.c_fc.bias", {INNER}, .draw = TX_DRAW_ZERO},
-    {PREFIX "h.%d.mlp.c_proj.weight", {INNER, EMBD}, .draw = TX_DRAW_RESIDUAL},
+    {PREFIX "h.%d.mlp.c_fc.weight", {EMBD, INNER}, .draw = TX_DRAW_NORMAL, .split = 2},
+    {PREFIX "h.%d.mlp.c_fc.bias", {INNER}, .draw = TX_DRAW_ZERO, .split = 1},
+    {PREFIX "h.%d.mlp.c_proj.weight", {INNER, EMBD}, .draw = TX_DRAW_RESIDUAL, .split = 1},
     {PREFIX "h.%d.mlp.c_proj.bias", {EMBD}, .draw = TX_DRAW_ZERO},
     {PREFIX "ln_f.weight", {EMBD}, .draw = TX_DRAW_ONE},
     {PREFIX "ln_f.bias", {EMBD}, .draw = TX_DRAW_ZERO},
@@ -166,8 +166,8 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *qkv, int64_t layer)
     double scale = c->scale_attn_weights ? 1.0 / sqrt((double)(c->base.width / c->base.heads)) : 1.0;
     if (c->scale_attn_by_inverse_layer_idx)
         scale /= (double)(layer + 1);
-    tx_attention_options options = {
-        .heads = (int32_t)c->base.heads, .kv_heads = (int32_t)c->base.heads, .scale = (float)scale};
+    const int32_t heads = tx_stack_share(b, c->base.heads, "n_head");
+    tx_attention_options options = {.heads = heads, .kv_heads = heads, .scale = (float)scale};
     return tx_stack_attention(b, qkv, layer, &options, c->attn_pdrop);
 }
 

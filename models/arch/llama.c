@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Llama family (Touvron et al., LLaMA, 2023) as Hugging Face stores and computes it: Llama, Mistral, Qwen2, Qwen3.
+ * The Llama family (Touvron et al., LLaMA, 2023) as Hugging Face stores and computes it: Llama, Mistral, Qwen2, Qwen3,
+ * and those of experts (experts.h): Mixtral, Qwen2-MoE, Qwen3-MoE.
  *
  * Pre-norm blocks with RMS norms, rotary positions, keys and values of fewer heads than queries (Ainslie et al., GQA,
  * 2023), SwiGLU; projections of the form y = x W^T with W [out, in]. Files hold q | k | v and gate | up apart; here
  * each is one parameter, so that each is one product. */
-#include "models/arch/llama.h"
-#include "models/arch/rope.h"
+#include "models/arch/experts.h"
+#include "models/arch/llama_config.h"
 #include "models/arch/stack.h"
 
 #include <inttypes.h>
@@ -16,200 +17,98 @@
 #define HEAD "lm_head.weight"
 #define EMBEDDING "model.embed_tokens.weight"
 #define LAYER "model.layers.%d."
-
-/* The keys of config.json under their own names. */
-typedef struct llama_config {
-    tx_config base;
-    int64_t intermediate_size;
-    int64_t num_key_value_heads; /* 0: as many as there are heads (null in the file) */
-    int64_t head_dim;            /* 0: hidden_size / heads */
-    int64_t sliding_window;      /* 0: none */
-    int64_t max_window_layers;   /* of Qwen's: the first layer that has the window */
-    bool use_sliding_window;     /* the same */
-    bool attention_bias, mlp_bias, tie_word_embeddings;
-    bool qkv_bias;   /* Qwen2: biases of q, k and v, none of the output */
-    bool head_norms; /* Qwen3: heads of q and k are normalised */
-    double rms_norm_eps, initializer_range, attention_dropout;
-    int32_t hidden_act;
-    tx_rope_config rope;
-} llama_config;
-
-static const llama_config *llama_of(const tx_config *config)
-{
-    return (const llama_config *)config;
-}
-
-static int64_t head_size(const llama_config *c)
-{
-    return c->head_dim ? c->head_dim : c->base.width / c->base.heads;
-}
-
-static int64_t kv_heads(const llama_config *c)
-{
-    return c->num_key_value_heads ? c->num_key_value_heads : c->base.heads;
-}
-
-/* ---- Configuration ----------------------------------------------------------------------------------- */
-
-#define KEY(name) #name, offsetof(llama_config, name)
-#define BASE(name, field) #name, offsetof(llama_config, base.field)
-
-static const char *const activations[] = {"silu"};
-
-/* What all of them have. The bounds keep all products of sizes within int64. */
-#define COMMON_KEYS                                                                                                \
-    {BASE(vocab_size, vocab_size), TX_KEY_INT, .min = 1, .max = 1 << 30},                                          \
-        {BASE(max_position_embeddings, positions), TX_KEY_INT, .min = 1, .max = 1 << 24},                          \
-        {BASE(hidden_size, width), TX_KEY_INT, .min = 1, .max = 1 << 20},                                          \
-        {BASE(num_hidden_layers, layers), TX_KEY_INT, .min = 1, .max = 1 << 12},                                   \
-        {BASE(num_attention_heads, heads), TX_KEY_INT, .min = 1, .max = 1 << 16},                                  \
-        {KEY(num_key_value_heads), TX_KEY_INT_OR_NULL, .min = 1, .max = 1 << 16},                                  \
-        {KEY(intermediate_size), TX_KEY_INT, .min = 1, .max = 1 << 22},                                            \
-        {BASE(bos_token_id, bos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1},                        \
-        {BASE(eos_token_id, eos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1},                        \
-        {KEY(hidden_act), TX_KEY_CHOICE, .words = activations},                                                    \
-        {KEY(rms_norm_eps), TX_KEY_NUMBER, .min = 1e-12, .max = 1},                                                \
-        {KEY(initializer_range), TX_KEY_NUMBER, .max = 10}, {KEY(attention_dropout), TX_KEY_NUMBER, .max = 0.999}, \
-    {                                                                                                              \
-        KEY(tie_word_embeddings), TX_KEY_BOOL, .min = 0                                                            \
-    }
-#define HEAD_DIM_KEY                                                      \
-    {                                                                     \
-        KEY(head_dim), TX_KEY_INT_OR_NULL, .min = 2, .max = TX_MAX_ROTARY \
-    }
-#define WINDOW_KEY                                                        \
-    {                                                                     \
-        KEY(sliding_window), TX_KEY_INT_OR_NULL, .min = 1, .max = 1 << 24 \
-    }
-
-#define QWEN_WINDOW_KEYS                                          \
-    WINDOW_KEY, {KEY(use_sliding_window), TX_KEY_BOOL, .min = 0}, \
-    {                                                             \
-        KEY(max_window_layers), TX_KEY_INT, .max = 1 << 12        \
-    }
-
-static const tx_config_key llama_keys[] = {
-    COMMON_KEYS,    HEAD_DIM_KEY, {KEY(attention_bias), TX_KEY_BOOL, .min = 0}, {KEY(mlp_bias), TX_KEY_BOOL, .min = 0},
-    {.name = NULL},
-};
-static const tx_config_key mistral_keys[] = {COMMON_KEYS, HEAD_DIM_KEY, WINDOW_KEY, {.name = NULL}};
-static const tx_config_key qwen2_keys[] = {
-    COMMON_KEYS,
-    QWEN_WINDOW_KEYS,
-    {.name = NULL},
-};
-
-static const tx_config_key qwen3_keys[] = {
-    COMMON_KEYS, HEAD_DIM_KEY, QWEN_WINDOW_KEYS, {KEY(attention_bias), TX_KEY_BOOL, .min = 0}, {.name = NULL},
-};
-
-static const tx_fixed_key fixed_keys[] = {{.name = NULL}};
-static const tx_preset presets[] = {{.name = NULL}};
-
-/* transformers' defaults. */
-#define DEFAULTS(row, vocab, positions_, inner, heads_of_kv, bos, eos)                        \
-    .base = {.architecture = &(row),                                                          \
-             .vocab_size = (vocab),                                                           \
-             .positions = (positions_),                                                       \
-             .width = 4096,                                                                   \
-             .layers = 32,                                                                    \
-             .heads = 32,                                                                     \
-             .bos_token_id = (bos),                                                           \
-             .eos_token_id = (eos)},                                                          \
-    .intermediate_size = (inner), .num_key_value_heads = (heads_of_kv), .rms_norm_eps = 1e-6, \
-    .initializer_range = 0.02, .rope = {.theta = 1e4, .factor = 1, .attention = 1}
-
-static const llama_config llama_defaults = {DEFAULTS(tx_llama, 32000, 2048, 11008, 0, 1, 2)};
-static const llama_config mistral_defaults = {DEFAULTS(tx_mistral, 32000, 131072, 14336, 8, 1, 2),
-                                              .use_sliding_window = true, .sliding_window = 4096};
-static const llama_config qwen2_defaults = {DEFAULTS(tx_qwen2, 151936, 32768, 22016, 32, -1, -1), .qkv_bias = true,
-                                            .sliding_window = 4096, .max_window_layers = 28};
-
-static const llama_config qwen3_defaults = {DEFAULTS(tx_qwen3, 151936, 32768, 22016, 32, -1, -1), .head_dim = 128,
-                                            .sliding_window = 4096, .max_window_layers = 28, .head_norms = true};
-
-/* Keys that a position of a layer sees; 0: all before it. */
-static int64_t window_of(const llama_config *c, int64_t layer)
-{
-    return c->use_sliding_window && layer >= c->max_window_layers ? c->sliding_window : 0;
-}
-
-/* transformers writes "layer_types" of what the other keys say; a list of another kind would not be heeded. */
-static tx_status check_layer_types(const tx_json *json, const llama_config *c)
-{
-    tx_json *types;
-    tx_status status =
-        tx_json_has(json, "layer_types") ? tx_json_get(json, "layer_types", TX_JSON_ARRAY, &types) : TX_NOT_FOUND;
-    for (size_t i = 0; !status && i < tx_json_size(types); i++) {
-        const char *type = "";
-        status = tx_json_as_string(tx_json_at(types, i), "layer_types", &type);
-        if (!status && strcmp(type, window_of(c, (int64_t)i) ? "sliding_attention" : "full_attention") != 0)
-            status = tx_fail(TX_UNSUPPORTED,
-                             "layer_types: \"%.40s\" of layer %zu is not what use_sliding_window, sliding_window and "
-                             "max_window_layers say; other lists are not implemented",
-                             type, i);
-    }
-    return status == TX_NOT_FOUND ? TX_OK : status;
-}
-
-static tx_status read_rest(const tx_json *json, tx_config *config)
-{
-    llama_config *c = (llama_config *)config;
-    c->qkv_bias = c->attention_bias || config->architecture == &tx_qwen2;
-    tx_status status = tx_rope_read(json, config->positions, &c->rope);
-    const bool layered = config->architecture == &tx_qwen2 || config->architecture == &tx_qwen3;
-    return status || !layered ? status : check_layer_types(json, c);
-}
-
-static tx_status write_rest(const tx_config *config, tx_json *json)
-{
-    return tx_rope_write(&llama_of(config)->rope, json);
-}
-
-static tx_status check(const tx_config *config)
-{
-    const llama_config *c = llama_of(config);
-    if (!c->head_dim && config->width % config->heads != 0)
-        return tx_fail(TX_INVALID, "hidden_size: %" PRId64 " is not a multiple of num_attention_heads, %" PRId64,
-                       config->width, config->heads);
-    if (config->heads % kv_heads(c) != 0)
-        return tx_fail(TX_INVALID,
-                       "num_attention_heads: %" PRId64 " is not a multiple of num_key_value_heads, %" PRId64,
-                       config->heads, kv_heads(c));
-    if (head_size(c) % 2 != 0 || head_size(c) > TX_MAX_ROTARY)
-        return tx_fail(TX_INVALID, "head_dim: %" PRId64 " is not even and at most %d", head_size(c), TX_MAX_ROTARY);
-    return tx_rope_check(&c->rope, head_size(c));
-}
+#define MIXTRAL LAYER "block_sparse_moe."
 
 /* ---- Parameters -------------------------------------------------------------------------------------- */
 
 /* Sizes that a dimension can have. */
-enum { VOCAB = TX_EXTENT_VOCAB, WIDTH = TX_EXTENT_WIDTH, QKV = TX_EXTENT_OWN, QK_HEAD, HEADS, GATE_UP, INNER };
+enum {
+    VOCAB = TX_EXTENT_VOCAB,
+    WIDTH = TX_EXTENT_WIDTH,
+    QKV = TX_EXTENT_OWN,
+    QK_HEAD,
+    HEADS,
+    GATE_UP,
+    INNER,
+    EXPERTS,
+    EXPERT_GATE_UP,
+    EXPERT_INNER,
+    SHARED_GATE_UP,
+    SHARED_INNER,
+    ONE
+};
 
-/* Names between bars are those of the sections in files. */
+/* The model has it in all layers where the flag is set; or in those of experts alone, or in the others. */
+#define IF(flag) .with = offsetof(llama_config, flag)
+#define WHERE(layers, flag) IF(flag), .in = (layers)
+
+/* Names between bars are those of the sections in files; a star is the number of an expert. */
 static const tx_stack_row rows[] = {
     {EMBEDDING, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL},
     {LAYER "input_layernorm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
-    {LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .draw = TX_DRAW_NORMAL},
+    {LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .draw = TX_DRAW_NORMAL, .split = 1},
     {LAYER "self_attn.q_proj|k_proj|v_proj.bias",
      {QKV},
      .draw = TX_DRAW_ZERO,
-     .with = offsetof(llama_config, qkv_bias)},
+     .with = offsetof(llama_config, qkv_bias),
+     .split = 1},
     {LAYER "self_attn.q_norm|k_norm.weight",
      {QK_HEAD},
      .draw = TX_DRAW_ONE,
      .with = offsetof(llama_config, head_norms)},
-    {LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .draw = TX_DRAW_NORMAL},
+    {LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .draw = TX_DRAW_NORMAL, .split = 2},
     {LAYER "self_attn.o_proj.bias", {WIDTH}, .draw = TX_DRAW_ZERO, .with = offsetof(llama_config, attention_bias)},
     {LAYER "post_attention_layernorm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
-    {LAYER "mlp.gate_proj|up_proj.weight", {GATE_UP, WIDTH}, .draw = TX_DRAW_NORMAL},
-    {LAYER "mlp.gate_proj|up_proj.bias", {GATE_UP}, .draw = TX_DRAW_ZERO, .with = offsetof(llama_config, mlp_bias)},
-    {LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .draw = TX_DRAW_NORMAL},
+    {MIXTRAL "gate.weight", {EXPERTS, WIDTH}, .draw = TX_DRAW_NORMAL, .router = true, IF(mixtral_names)},
+    {MIXTRAL "experts.*.w1|w3.weight", {EXPERTS, EXPERT_GATE_UP, WIDTH}, .draw = TX_DRAW_NORMAL, IF(mixtral_names)},
+    {MIXTRAL "experts.*.w2.weight", {EXPERTS, WIDTH, EXPERT_INNER}, .draw = TX_DRAW_NORMAL, IF(mixtral_names)},
+    {LAYER "mlp.gate.weight", {EXPERTS, WIDTH}, .draw = TX_DRAW_NORMAL, .router = true, WHERE(is_sparse, qwen_names)},
+    {LAYER "mlp.experts.*.gate_proj|up_proj.weight",
+     {EXPERTS, EXPERT_GATE_UP, WIDTH},
+     .draw = TX_DRAW_NORMAL,
+     WHERE(is_sparse, qwen_names)},
+    {LAYER "mlp.experts.*.down_proj.weight",
+     {EXPERTS, WIDTH, EXPERT_INNER},
+     .draw = TX_DRAW_NORMAL,
+     WHERE(is_sparse, qwen_names)},
+    {LAYER "mlp.shared_expert.gate_proj|up_proj.weight",
+     {SHARED_GATE_UP, WIDTH},
+     .draw = TX_DRAW_NORMAL,
+     WHERE(is_sparse, shared_expert)},
+    {LAYER "mlp.shared_expert.down_proj.weight",
+     {WIDTH, SHARED_INNER},
+     .draw = TX_DRAW_NORMAL,
+     WHERE(is_sparse, shared_expert)},
+    {LAYER "mlp.shared_expert_gate.weight", {ONE, WIDTH}, .draw = TX_DRAW_NORMAL, WHERE(is_sparse, shared_expert)},
+    {LAYER "mlp.gate_proj|up_proj.weight", {GATE_UP, WIDTH}, .draw = TX_DRAW_NORMAL, WHERE(is_dense, qwen_names)},
+    {LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .draw = TX_DRAW_NORMAL, WHERE(is_dense, qwen_names)},
+    {LAYER "mlp.gate_proj|up_proj.weight",
+     {GATE_UP, WIDTH},
+     .draw = TX_DRAW_NORMAL,
+     .without = offsetof(llama_config, has_experts),
+     .split = 1},
+    {LAYER "mlp.gate_proj|up_proj.bias",
+     {GATE_UP},
+     .draw = TX_DRAW_ZERO,
+     .with = offsetof(llama_config, mlp_bias),
+     .split = 1},
+    {LAYER "mlp.down_proj.weight",
+     {WIDTH, INNER},
+     .draw = TX_DRAW_NORMAL,
+     .without = offsetof(llama_config, has_experts),
+     .split = 2},
     {LAYER "mlp.down_proj.bias", {WIDTH}, .draw = TX_DRAW_ZERO, .with = offsetof(llama_config, mlp_bias)},
     {"model.norm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
     {HEAD, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL, .without = offsetof(llama_config, tie_word_embeddings)},
     {.name = NULL},
 };
+
+/* gate | up of this inner width. */
+static int64_t gate_and_up(int64_t inner, int32_t dimension, tx_param_sections *sections)
+{
+    *sections = (tx_param_sections){2, dimension, {inner, inner}};
+    return 2 * inner;
+}
 
 static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimension, tx_param_sections *sections)
 {
@@ -223,8 +122,19 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
         *sections = (tx_param_sections){2, dimension, {head_size(c), head_size(c)}};
         return 2 * head_size(c);
     case GATE_UP:
-        *sections = (tx_param_sections){2, dimension, {c->intermediate_size, c->intermediate_size}};
-        return 2 * c->intermediate_size;
+        return gate_and_up(c->intermediate_size, dimension, sections);
+    case EXPERT_GATE_UP:
+        return gate_and_up(expert_size(c), dimension, sections);
+    case SHARED_GATE_UP:
+        return gate_and_up(c->shared_expert_intermediate_size, dimension, sections);
+    case EXPERTS:
+        return c->num_experts;
+    case EXPERT_INNER:
+        return expert_size(c);
+    case SHARED_INNER:
+        return c->shared_expert_intermediate_size;
+    case ONE:
+        return 1;
     default:
         return extent == HEADS ? heads : c->intermediate_size;
     }
@@ -246,6 +156,16 @@ static int64_t embeddings(const tx_config *config)
     return config->vocab_size * config->width;
 }
 
+/* Of experts that a token is not given to. */
+static int64_t idle(const tx_config *config)
+{
+    const llama_config *c = llama_of(config);
+    int64_t layers = 0;
+    for (int64_t i = 0; i < config->layers; i++)
+        layers += is_sparse(config, i);
+    return layers * (c->num_experts - c->num_experts_per_tok) * 3 * config->width * expert_size(c);
+}
+
 /* ---- Graph ------------------------------------------------------------------------------------------- */
 
 static tx_tensor *norm(tx_stack *b, tx_tensor *x)
@@ -257,15 +177,47 @@ static tx_tensor *norm(tx_stack *b, tx_tensor *x)
 static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const llama_config *c = llama_of(b->config);
-    const int32_t heads = (int32_t)c->base.heads, of_kv = (int32_t)kv_heads(c), size = (int32_t)head_size(c);
+    const int32_t heads = tx_stack_share(b, c->base.heads, "num_attention_heads"), size = (int32_t)head_size(c);
+    const int32_t of_kv = tx_stack_share(b, kv_heads(c), "num_key_value_heads");
     const int64_t row = tx_tensor_shape(b->tokens)->dim[1], length = b->options->cache > row ? b->options->cache : row;
     const tx_rope rope = tx_rope_of(&c->rope, size, length);
     tx_attention_options options = {.heads = heads, .kv_heads = of_kv, .window = (int32_t)window_of(c, layer)};
     tx_tensor *qkv = tx_stack_linear(b, x, c->qkv_bias);
     if (c->head_norms)
-        qkv = tx_head_norm(qkv, tx_stack_take(b), heads, of_kv, (float)c->rms_norm_eps);
+        qkv = tx_head_norm(qkv, tx_part_input(tx_stack_take(b)), heads, of_kv, (float)c->rms_norm_eps);
     qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions);
     return tx_stack_attention(b, qkv, layer, &options, c->attention_dropout);
+}
+
+static tx_tensor *mlp(tx_stack *b, tx_tensor *x, bool biased)
+{
+    return tx_stack_linear(b, tx_swiglu(tx_stack_linear(b, x, biased)), biased);
+}
+
+/* 1 / (1 + e^-x), as (1 + tanh(x / 2)) / 2. */
+static tx_tensor *sigmoid(tx_stack *b, tx_tensor *x)
+{
+    tx_tensor *t = tx_tanh(tx_scale(x, 0.5f));
+    return t ? tx_scale(tx_add(t, tx_fill(b->graph, *tx_tensor_shape(t), 1.0f)), 0.5f) : NULL;
+}
+
+static tx_experts experts_of(const llama_config *c)
+{
+    return (tx_experts){c->num_experts, c->num_experts_per_tok, c->norm_topk_prob, c->output_router_logits};
+}
+
+/* The experts, and one for all tokens, times its own gate. */
+static tx_tensor *sparse_mlp(tx_stack *b, tx_tensor *x)
+{
+    const llama_config *c = llama_of(b->config);
+    const tx_experts experts = experts_of(c);
+    tx_tensor *y = tx_stack_experts(b, x, &experts);
+    if (!c->shared_expert || !y)
+        return y;
+    const tx_shape shape = *tx_tensor_shape(x);
+    tx_tensor *shared = mlp(b, x, false), *gate = sigmoid(b, tx_stack_linear(b, x, false));
+    gate = gate ? tx_reshape(gate, TX_SHAPE(shape.dim[0], shape.dim[1])) : NULL;
+    return tx_add(y, tx_mul(shared, tx_broadcast(gate, shape, TX_AXIS_LAST)));
 }
 
 /* x [B, T, C] -> [B, T, C] */
@@ -274,8 +226,8 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     const llama_config *c = llama_of(b->config);
     tx_tensor *h = attention(b, norm(b, x), layer);
     x = tx_add(x, tx_stack_linear(b, h, c->attention_bias));
-    h = tx_swiglu(tx_stack_linear(b, norm(b, x), c->mlp_bias));
-    return tx_add(x, tx_stack_linear(b, h, c->mlp_bias));
+    h = norm(b, x);
+    return tx_add(x, is_sparse(b->config, layer) ? sparse_mlp(b, h) : mlp(b, h, c->mlp_bias));
 }
 
 static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
@@ -283,9 +235,18 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     tx_stack b;
     if (tx_stack_open(graph, config, options, &b))
         return NULL;
+    if (b.parts > 1 && llama_of(config)->has_experts) {
+        tx_graph_fail(graph, tx_fail(TX_UNSUPPORTED,
+                                     "%s: ranks do not divide models with experts: leave out "
+                                     "--tensor_parallel",
+                                     config->architecture->class_name));
+        return NULL;
+    }
     tx_tensor *embedding = tx_stack_take(&b);
     tx_tensor *x = tx_stack_embed(&b, embedding, NULL);
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)));
+    const tx_experts experts = experts_of(llama_of(config));
+    tx_stack_router_loss(&b, &experts, llama_of(config)->router_aux_loss_coef);
     return tx_linear(x, llama_of(config)->tie_word_embeddings ? embedding : tx_stack_take(&b), NULL, true);
 }
 
@@ -303,14 +264,23 @@ static tx_status check_head(const tx_config *config, const tx_weights *weights)
     return llama_of(config)->tie_word_embeddings ? tx_arch_check_tied(weights, HEAD, EMBEDDING) : TX_OK;
 }
 
-#define ROW(NAME, CLASS)                                                                                  \
-    .type = #NAME, .class_name = CLASS "ForCausalLM", .config_bytes = sizeof(llama_config),               \
-    .defaults = &NAME##_defaults.base, .keys = NAME##_keys, .fixed = fixed_keys, .presets = presets,      \
-    .read = read_rest, .write = write_rest, .check = check, .params = params, .param = param,             \
-    .embeddings = embeddings, .lora_targets = "q_proj,v_proj", .logits = logits, .rename = rename_tensor, \
-    .check_weights = check_head
+static const tx_fixed_key fixed_keys[] = {{.name = NULL}};
+/* transformers takes other layers for each of them than their configurations say. */
+static const tx_fixed_key fixed_moe_keys[] = {
+    {"use_sliding_window", false, "windows of these models are not implemented"}, {.name = NULL}};
+static const tx_preset presets[] = {{.name = NULL}};
 
-const tx_architecture tx_llama = {ROW(llama, "Llama")};
-const tx_architecture tx_mistral = {ROW(mistral, "Mistral")};
-const tx_architecture tx_qwen2 = {ROW(qwen2, "Qwen2")};
-const tx_architecture tx_qwen3 = {ROW(qwen3, "Qwen3")};
+#define ROW(NAME, CLASS, FIXED)                                                                                \
+    .type = #NAME, .class_name = CLASS "ForCausalLM", .config_bytes = sizeof(llama_config),                    \
+    .defaults = &tx_##NAME##_defaults.base, .keys = tx_##NAME##_keys, .fixed = FIXED, .presets = presets,      \
+    .read = tx_llama_read, .write = tx_llama_write, .check = tx_llama_check, .params = params, .param = param, \
+    .embeddings = embeddings, .idle = idle, .lora_targets = "q_proj,v_proj", .logits = logits,                 \
+    .rename = rename_tensor, .check_weights = check_head
+
+const tx_architecture tx_llama = {ROW(llama, "Llama", fixed_keys)};
+const tx_architecture tx_mistral = {ROW(mistral, "Mistral", fixed_keys)};
+const tx_architecture tx_qwen2 = {ROW(qwen2, "Qwen2", fixed_keys)};
+const tx_architecture tx_qwen3 = {ROW(qwen3, "Qwen3", fixed_keys)};
+const tx_architecture tx_mixtral = {ROW(mixtral, "Mixtral", fixed_keys)};
+const tx_architecture tx_qwen2_moe = {ROW(qwen2_moe, "Qwen2Moe", fixed_moe_keys)};
+const tx_architecture tx_qwen3_moe = {ROW(qwen3_moe, "Qwen3Moe", fixed_moe_keys)};

@@ -5,6 +5,6 @@
 
 #include "models/arch/arch.h"
 
-extern const tx_architecture tx_llama, tx_mistral, tx_qwen2, tx_qwen3;
+extern const tx_architecture tx_llama, tx_mistral, tx_qwen2, tx_qwen3, tx_mixtral, tx_qwen2_moe, tx_qwen3_moe;
 
 #endif

@@ -92,7 +92,7 @@ static bool is_listed(const char *list, const char *module, fits *fit)
 /* The modules of a parameter: of each section that has a name of its own, or one. */
 static int32_t modules_in(const char *param, const tx_param_spec *spec, tx_weights_piece piece[TX_MAX_SECTIONS])
 {
-    const int32_t count = tx_weights_pieces(param, spec, 0, piece);
+    const int32_t count = tx_weights_pieces(param, spec, 0, TX_MAX_SECTIONS, piece);
     for (int32_t i = 0; i < count; i++)
         *strrchr(piece[i].name, '.') = '\0';
     return count;
@@ -118,7 +118,7 @@ bool tx_lora_adds(const char *param)
 void tx_lora_freeze(const tx_lora *lora, const char *name, tx_param_spec *spec)
 {
     spec->frozen = !tx_lora_saves(lora, name);
-    if (spec->frozen && spec->shape.rank == 2)
+    if (spec->frozen && spec->shape.rank >= 2)
         spec->dtype = lora->stored;
 }
 
@@ -208,6 +208,18 @@ static tx_status check_names(const tx_config *config, const char *names, bool sa
     return TX_OK;
 }
 
+static tx_status check_experts(const tx_lora *lora, const tx_config *config)
+{
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec;
+    for (int32_t p = 0; p < tx_arch_params(config); p++) {
+        TX_TRY(tx_arch_param(config, p, name, &spec));
+        if (strchr(name, '*') && tx_lora_saves(lora, name))
+            return tx_fail(TX_UNSUPPORTED, "module to save: %s: experts are not trained whole beside an adapter", name);
+    }
+    return TX_OK;
+}
+
 /* A vocabulary's matrix that is embedding and output head at once. */
 static tx_status check_tied(const tx_lora *lora, const tx_config *config)
 {
@@ -234,5 +246,6 @@ tx_status tx_lora_check(const tx_lora *lora, const tx_config *config)
     if (strcmp(lora->targets, TX_LORA_ALL) != 0)
         TX_TRY(check_names(config, lora->targets, false));
     TX_TRY(check_names(config, lora->saved, true));
+    TX_TRY(check_experts(lora, config));
     return check_tied(lora, config);
 }

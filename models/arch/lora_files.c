@@ -254,7 +254,7 @@ static tx_status list_pieces(tx_model *model, const tx_lora *lora, adapter_file 
         const tx_param_spec *spec;
         TX_TRY(tx_model_param(model, p, &name, &spec));
         if (!is_elsewhere(lora, name))
-            f->count += tx_weights_pieces(name, spec, p, f->piece + f->count);
+            f->count += tx_weights_pieces(name, spec, p, TX_MAX_SECTIONS, f->piece + f->count);
     }
     for (int32_t i = 0; i < f->count; i++) {
         char *name = f->piece[i].name, prefixed[TX_WEIGHTS_NAME];

@@ -62,7 +62,7 @@ static tx_status begin_param(tx_model *model, const tx_config *config, int32_t i
     TX_TRY(tx_arch_param(config, index, name, &spec));
     TX_TRY(tx_lora_modules_of(config->lora, config, index, &modules));
     TX_TRY(tx_model_find(model, name, &param));
-    tx_weights_pieces(name, &spec, param, piece);
+    tx_weights_pieces(name, &spec, param, TX_MAX_SECTIONS, piece);
     for (int32_t i = 0; i < modules.count; i++)
         TX_TRY(
             begin_magnitudes(model, modules.name[i], &piece[modules.section[i]], config->architecture->inputs_first));

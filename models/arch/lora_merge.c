@@ -163,7 +163,7 @@ static tx_status merge_param(merge *m, int32_t index)
     TX_TRY(tx_arch_param(m->config, index, name, &spec));
     TX_TRY(tx_lora_modules_of(m->lora, m->config, index, &modules));
     TX_TRY(tx_model_find(m->model, name, &param));
-    const int32_t pieces = tx_weights_pieces(name, &spec, param, piece);
+    const int32_t pieces = tx_weights_pieces(name, &spec, param, TX_MAX_SECTIONS, piece);
     for (int32_t i = 0; i < modules.count; i++)
         TX_TRY(merge_module(m, modules.name[i], param, &piece[modules.section[i]]));
     for (int32_t i = 0; i < pieces && tx_lora_saves(m->lora, name); i++)

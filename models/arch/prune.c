@@ -143,7 +143,8 @@ tx_status tx_prune(tx_model *model, const tx_config *config, const tx_pruning *p
     tx_status status = counts ? tx_pruning_check(pruning, config) : tx_fail(TX_MEMORY, "no memory to prune");
     for (int32_t i = 0; i < tx_model_param_count(model) && status == TX_OK; i++) {
         status = tx_model_param(model, i, &name, &spec);
-        const int32_t count = status == TX_OK && is_pruned(spec) ? tx_weights_pieces(name, spec, i, pieces) : 0;
+        const int32_t count =
+            status == TX_OK && is_pruned(spec) ? tx_weights_pieces(name, spec, i, TX_MAX_SECTIONS, pieces) : 0;
         for (int32_t k = 0; k < count && status == TX_OK; k++)
             status = prune_piece(model, &pieces[k], config->architecture->inputs_first ? 0 : 1, pruning, counts, &sums);
     }

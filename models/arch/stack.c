@@ -18,9 +18,14 @@ static bool is_set(const tx_config *config, size_t offset)
     return flag;
 }
 
-static bool is_there(const tx_config *config, const tx_stack_row *row)
+static bool has(const tx_config *config, const tx_stack_row *row)
 {
     return (!row->with || is_set(config, row->with)) && (!row->without || !is_set(config, row->without));
+}
+
+static bool is_there(const tx_config *config, const tx_stack_row *row, int64_t block)
+{
+    return has(config, row) && (!row->in || row->in(config, block));
 }
 
 static bool is_in_block(const tx_stack_row *row)
@@ -28,44 +33,66 @@ static bool is_in_block(const tx_stack_row *row)
     return row->name && strstr(row->name, "%d");
 }
 
-/* How many rows there are in front of the blocks, in a block, and behind. */
-static void count_rows(const tx_config *config, const tx_stack_row *rows, int32_t count[3])
+/* Rows of the same part: in front of the blocks, in them, or behind. */
+typedef struct row_part {
+    const tx_stack_row *end; /* the first of another part */
+    int32_t count;           /* of those that the block has */
+    bool differs;            /* between blocks */
+} row_part;
+
+static row_part part_of(const tx_config *config, const tx_stack_row *row, int64_t block)
 {
-    int part = 0;
-    count[0] = count[1] = count[2] = 0;
-    for (const tx_stack_row *row = rows; row->name; row++) {
-        if (is_in_block(row) != (part == 1))
-            part++;
-        count[part] += is_there(config, row);
+    const bool in_block = is_in_block(row);
+    row_part found = {.end = row};
+    for (; row->name && is_in_block(row) == in_block; row++) {
+        found.count += is_there(config, row, block);
+        found.differs = found.differs || (row->in && has(config, row));
     }
+    found.end = row;
+    return found;
+}
+
+/* Parameter `index` of the table, and its block; or NULL, *index being less by as many as there are. */
+static const tx_stack_row *walk(const tx_config *config, const tx_stack_row *rows, int64_t *index, int64_t *block)
+{
+    for (const tx_stack_row *row = rows; row->name;) {
+        const int64_t blocks = is_in_block(row) ? config->layers : 1;
+        row_part now = part_of(config, row, 0);
+        *block = 0;
+        if (!now.differs && now.count > 0) { /* many blocks need not be gone through */
+            *block = *index / now.count < blocks ? *index / now.count : blocks;
+            *index -= *block * now.count;
+        }
+        for (; *block < blocks; ++*block) {
+            now = part_of(config, row, *block);
+            if (*index < now.count) {
+                while (!is_there(config, row, *block) || (*index)-- > 0)
+                    row++;
+                return row;
+            }
+            *index -= now.count;
+        }
+        row = now.end;
+    }
+    return NULL;
 }
 
 int32_t tx_stack_params(const tx_config *config, const tx_stack_row *rows)
 {
-    int32_t count[3];
-    count_rows(config, rows, count);
-    return count[0] + count[1] * (int32_t)config->layers + count[2];
+    int64_t left = INT32_MAX, block;
+    walk(config, rows, &left, &block);
+    return (int32_t)(INT32_MAX - left);
 }
 
 /* The row of parameter `index`, and its name. */
-static const tx_stack_row *find_row(const tx_config *config, const tx_stack_row *rows, int32_t index,
+static const tx_stack_row *find_row(const tx_config *config, const tx_stack_row *rows, int64_t index,
                                     char name[TX_ARCH_NAME])
 {
-    int32_t count[3], block = 0;
-    count_rows(config, rows, count);
-    const int32_t blocks = count[1] * (int32_t)config->layers;
-    if (index >= count[0] + blocks) {
-        index -= blocks - count[1];
-    } else if (index >= count[0]) {
-        block = (index - count[0]) / count[1];
-        index -= block * count[1];
-    }
-    const tx_stack_row *row = rows;
-    while (!is_there(config, row) || index-- > 0)
-        row++;
+    int64_t block;
+    const tx_stack_row *row = walk(config, rows, &index, &block);
     const char *number = strstr(row->name, "%d");
     if (number)
-        snprintf(name, TX_ARCH_NAME, "%.*s%" PRId32 "%s", (int)(number - row->name), row->name, block, number + 2);
+        snprintf(name, TX_ARCH_NAME, "%.*s%" PRId64 "%s", (int)(number - row->name), row->name, block, number + 2);
     else
         snprintf(name, TX_ARCH_NAME, "%s", row->name);
     return row;
@@ -76,7 +103,7 @@ static void set_rest(const tx_config *config, const tx_stack_row *row, double in
 {
     const bool residual = row->draw == TX_DRAW_RESIDUAL;
     spec->decay = spec->shape.rank > 1;
-    spec->table = spec->shape.rank > 1 && !is_in_block(row);
+    spec->table = spec->shape.rank > 1 && (row->router || !is_in_block(row));
     spec->init = row->draw == TX_DRAW_ZERO ? TX_INIT_ZERO : row->draw == TX_DRAW_ONE ? TX_INIT_ONE : TX_INIT_NORMAL;
     /* Each of the 2 n_layer additions to the residual stream (Radford et al., 2019, section 2.3). */
     if (spec->init == TX_INIT_NORMAL)
@@ -88,7 +115,7 @@ void tx_stack_param(const tx_config *config, const tx_stack_row *rows, tx_stack_
 {
     const tx_stack_row *row = find_row(config, rows, index, name);
     *spec = (tx_param_spec){0};
-    for (int32_t i = 0; i < 2 && row->extent[i] != TX_EXTENT_NONE; i++) {
+    for (int32_t i = 0; i < 3 && row->extent[i] != TX_EXTENT_NONE; i++) {
         int64_t *size = &spec->shape.dim[spec->shape.rank++];
         if (row->extent[i] == TX_EXTENT_VOCAB)
             *size = config->vocab_size;
@@ -101,6 +128,7 @@ void tx_stack_param(const tx_config *config, const tx_stack_row *rows, tx_stack_
         spec->logical = spec->shape;
         spec->shape.dim[0] = tx_arch_padded_vocab(config);
     }
+    spec->split = row->split;
     set_rest(config, row, initializer_range, spec);
 }
 
@@ -141,6 +169,7 @@ tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_
                         .tokens = tx_find_input(graph, "input_ids"),
                         .padding = -1,
                         .positions = tx_find_input(graph, options->cache > 0 ? "positions" : "position_ids")};
+    stack->parts = tx_graph_parts(graph, &stack->part);
     return TX_OK;
 }
 
@@ -151,11 +180,34 @@ tx_tensor *tx_stack_take(tx_stack *stack)
     return tx_arch_param(stack->config, stack->next_param++, name, &spec) ? NULL : tx_param(stack->graph, name, &spec);
 }
 
+int32_t tx_stack_share(tx_stack *stack, int64_t heads, const char *what)
+{
+    if (heads % stack->parts != 0)
+        tx_graph_fail(stack->graph, tx_fail(TX_UNSUPPORTED, "%s: %" PRId64 " cannot be divided among %" PRId32 " ranks",
+                                            what, heads, stack->parts));
+    return (int32_t)(heads / stack->parts);
+}
+
+/* The dimension of a parameter that is split, counted from 1; 0: none, or there is one rank. */
+static int32_t split_of(const tx_stack *stack, int32_t index)
+{
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec = {0};
+    return stack->parts > 1 && !tx_arch_param(stack->config, index, name, &spec) ? spec.split : 0;
+}
+
 tx_tensor *tx_stack_linear(tx_stack *stack, tx_tensor *x, bool biased)
 {
-    const int32_t index = stack->next_param;
+    const int32_t index = stack->next_param, split = split_of(stack, index);
+    const bool by_outputs = split == (stack->config->architecture->inputs_first ? 2 : 1),
+               by_inputs = split && !by_outputs;
     tx_tensor *weight = tx_stack_take(stack), *bias = biased ? tx_stack_take(stack) : NULL;
-    return tx_lora_linear(stack->graph, stack->config, stack->options, index, x, weight, bias);
+    tx_tensor *y = tx_lora_linear(stack->graph, stack->config, stack->options, index, by_outputs ? tx_part_input(x) : x,
+                                  weight, by_inputs ? NULL : bias);
+    if (!by_inputs)
+        return y;
+    y = tx_part_sum(y);
+    return y && bias ? tx_add(y, tx_broadcast(bias, *tx_tensor_shape(y), TX_AXIS_ROWS)) : y;
 }
 
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table)
@@ -190,6 +242,7 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
     options->causal = stack->config->architecture->head == TX_HEAD_CAUSAL_LM;
     options->dropout = stack->options->train ? (float)dropout : 0.0f;
     options->site = stack->next_site++;
+    options->first_head = stack->part * options->heads;
     if (stack->options->cache == 0)
         return tx_attention(qkv, tx_find_input(stack->graph, "attention_lengths"),
                             tx_find_input(stack->graph, "attention_starts"), options);

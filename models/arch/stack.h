@@ -20,10 +20,13 @@ enum { TX_EXTENT_NONE, TX_EXTENT_VOCAB, TX_EXTENT_WIDTH, TX_EXTENT_OWN };
 typedef struct tx_stack_row {
     /* With "%d", once in every block, where the block's number stands there; such rows are neighbours. */
     const char *name;
-    int32_t extent[2]; /* sizes, by their numbers; TX_EXTENT_NONE: no dimension */
+    int32_t extent[3]; /* sizes, by their numbers; TX_EXTENT_NONE: no dimension */
     tx_stack_draw draw;
     /* Offsets of flags of the configuration, 0: none. With the one set and the other not, the parameter is there. */
     size_t with, without;
+    int32_t split;                                      /* as tx_param_spec's */
+    bool (*in)(const tx_config *config, int64_t block); /* whether a block has it; NULL: all have */
+    bool router;                                        /* it chooses: kept as precise as tables are */
 } tx_stack_row;
 
 /* The number of parameters; a row without a name ends the table. */
@@ -44,21 +47,31 @@ typedef struct tx_stack {
     tx_tensor *tokens, *positions; /* inputs of the graph; the latter NULL where rows begin at 0 */
     int64_t padding;               /* a row of the tokens' table that learns nothing; -1: none */
     int32_t next_param;
-    int32_t next_site; /* of dropout */
+    int32_t next_site;   /* of dropout */
+    int32_t part, parts; /* tx_graph_parts */
+    /* Sums over the blocks' routers, for their losses (experts.h); NULL: none so far. */
+    struct {
+        tx_tensor *counts, *probabilities, *squares, *kept;
+        int64_t rows;
+    } routers;
 } tx_stack;
 
 /* Checks the configuration, the options and the graph's inputs, and begins. */
 tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_options *options, tx_stack *stack);
 /* The next parameter; NULL on error. */
 tx_tensor *tx_stack_take(tx_stack *stack);
-/* A linear layer by the next parameters, x [.., in] -> [.., out], with what an adapter adds to it; NULL on error. */
+/* How many of so many heads this rank has, where ranks divide them; `what` calls them in the message of a number that
+ * cannot be divided. */
+int32_t tx_stack_share(tx_stack *stack, int64_t heads, const char *what);
+/* A linear layer by the next parameters, x [.., in] -> [.., out], with what an adapter adds to it; NULL on error. One
+ * whose outputs are split gives this rank's part of them, one whose inputs are takes that and gives the whole. */
 tx_tensor *tx_stack_linear(tx_stack *stack, tx_tensor *x, bool biased);
 /* The tokens' rows of a table, and of one of positions (NULL: none), with the noise that training asks for. */
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table);
 /* Dropout when training. A site has its number whether it drops or not: the draws of the others do not depend on it. */
 tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p);
-/* Attention over packed qkv, causal where the head is, by the block's caches where there are any. `options` say heads
- * and scale. */
+/* Attention over packed qkv, causal where the head is, by the block's caches where there are any. `options` say this
+ * rank's heads, and scale. */
 tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx_attention_options *options,
                               double dropout);
 /* One block after the other, each marked as such (tx_graph_block): x [B, T, C] -> [B, T, C]. */

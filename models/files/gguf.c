@@ -103,6 +103,12 @@ void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float
 
 /* ---- Opening ---------------------------------------------------------------------------------------- */
 
+bool tx_gguf_is_name(const char *path)
+{
+    const size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
+}
+
 struct tx_gguf_file {
     tx_data_file file;
     tx_gguf_header header;

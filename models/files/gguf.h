@@ -75,6 +75,9 @@ void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float
 
 typedef struct tx_gguf_file tx_gguf_file;
 
+/* Whether a path is that of a GGUF file by its name: it ends with ".gguf". */
+bool tx_gguf_is_name(const char *path);
+
 /* Opens and checks a file. TX_FORMAT with the fault; TX_UNSUPPORTED for versions, byte orders and types of tensors that
  * are not read. The caller closes. */
 tx_status tx_gguf_open(const char *path, tx_gguf_file **file);

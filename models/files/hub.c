@@ -5,6 +5,7 @@
 #include "api/base/file.h"
 #include "api/base/message.h"
 #include "models/files/folder.h"
+#include "models/files/gguf.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -280,12 +281,7 @@ static tx_status find(search *s, char **folder)
 tx_status tx_hub_model(const char *name, char **folder)
 {
     search s = {.name = name};
-    const size_t length = strlen(name);
-    if (!tx_file_exists(name))
-        return find(&s, folder);
-    if (length > 5 && strcmp(name + length - 5, ".gguf") == 0)
-        return tx_fail(TX_UNSUPPORTED, "%s: a GGUF file: txconvert %s --to DIR makes a model folder of it", name, name);
-    return copy(name, folder);
+    return tx_file_exists(name) || tx_gguf_is_name(name) ? copy(name, folder) : find(&s, folder);
 }
 
 tx_status tx_hub_dataset(const char *name, const char *config, char **folder)

@@ -11,8 +11,8 @@
 
 #include "tx.h"
 
-/* A folder with config.json, or the path given, as it is. TX_NOT_FOUND tells the command that fetches it and where it
- * was looked for. The caller frees `*folder`. */
+/* A folder with config.json, or the path given (also of a GGUF file), as it is. TX_NOT_FOUND tells the command that
+ * fetches it and where it was looked for. The caller frees `*folder`. */
 tx_status tx_hub_model(const char *name, char **folder);
 /* A folder of a dataset, which holds a split's file; `config` as wikitext-2-raw-v1, or NULL. A path is taken with
  * /CONFIG behind it. The command that TX_NOT_FOUND tells also converts what the hub keeps as parquet. */

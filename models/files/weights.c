@@ -5,6 +5,7 @@
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/files/folder.h"
+#include "models/files/gguf.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,35 +29,54 @@ struct tx_weights {
     tx_st_file **shard;
     int32_t count;
     tx_weights_tensor *tensor;
+    tx_weights_source source; /* in the place of files; {0}: there is none */
 };
 
 /* ---- Pieces ---------------------------------------------------------------------------------------- */
 
-int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t param, tx_weights_piece *piece)
+int32_t tx_weights_piece_count(const char *name, const tx_param_spec *spec)
 {
-    const char *bar = strchr(name, '|'), *begin = bar;
-    const tx_shape *shape = spec->logical.rank ? &spec->logical : &spec->shape;
-    *piece = (tx_weights_piece){.shape = *shape, .param = param};
-    if (!bar) {
-        snprintf(piece->name, sizeof piece->name, "%s", name);
-        return 1;
+    return (strchr(name, '|') ? spec->sections.count : 1) * (strchr(name, '*') ? (int32_t)spec->shape.dim[0] : 1);
+}
+
+/* The name with `number` in the place of the star, and of the words between bars the one of number `section`. */
+static void piece_name(const char *name, int32_t number, int32_t section, char text[TX_WEIGHTS_NAME])
+{
+    const char *word = strchr(name, '|');
+    size_t used = 0;
+    while (word && word > name && word[-1] != '.')
+        word--;
+    for (const char *at = name; *at && used < TX_WEIGHTS_NAME; at++) {
+        if (at == word) {
+            for (int32_t i = 0; i < section; i++)
+                at += strcspn(at, "|.") + 1;
+            used += (size_t)snprintf(text + used, TX_WEIGHTS_NAME - used, "%.*s", (int)strcspn(at, "|."), at);
+            at = word + strcspn(word, ".") - 1;
+        } else if (*at == '*') {
+            used += (size_t)snprintf(text + used, TX_WEIGHTS_NAME - used, "%" PRId32, number);
+        } else {
+            used += (size_t)snprintf(text + used, TX_WEIGHTS_NAME - used, "%c", *at);
+        }
     }
-    while (begin > name && begin[-1] != '.')
-        begin--;
-    const char *end = begin + strcspn(begin, "."), *word = begin;
-    const int64_t row = tx_shape_count(shape) / shape->dim[0];
+}
+
+int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t param, int32_t room,
+                          tx_weights_piece *piece)
+{
+    tx_shape shape = spec->logical.rank ? spec->logical : spec->shape;
+    const int32_t all = tx_weights_piece_count(name, spec), count = all < room ? all : room;
+    const int32_t sections = strchr(name, '|') ? spec->sections.count : 1;
     int64_t first = 0;
-    for (int32_t i = 0; i < spec->sections.count; i++) {
-        const int length = (int)strcspn(word, "|.");
-        snprintf(piece[i].name, sizeof piece->name, "%.*s%.*s%s", (int)(begin - name), name, length, word, end);
-        piece[i].shape = *shape;
-        piece[i].shape.dim[0] = spec->sections.size[i];
-        piece[i].param = param;
-        piece[i].first = first;
-        first += spec->sections.size[i] * row;
-        word += length + 1;
+    if (strchr(name, '*'))
+        memmove(shape.dim, shape.dim + 1, (size_t)--shape.rank * sizeof shape.dim[0]);
+    for (int32_t i = 0; i < count; i++) {
+        piece[i] = (tx_weights_piece){.shape = shape, .param = param, .first = first};
+        piece_name(name, i / sections, i % sections, piece[i].name);
+        if (sections > 1)
+            piece[i].shape.dim[0] = spec->sections.size[i % sections];
+        first += tx_shape_count(&piece[i].shape);
     }
-    return spec->sections.count;
+    return count;
 }
 
 /* ---- Opening ------------------------------------------------------------------------------------- */
@@ -142,7 +162,9 @@ static tx_status fail_absent(const char *folder)
     if (!tx_file_exists(folder))
         return tx_fail(TX_NOT_FOUND, "%s: no such file or folder", folder);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (tx_file_exists(TX_PATH(folder, others[i])))
+        if (tx_file_exists(TX_PATH(folder, others[i])) && tx_gguf_is_name(others[i]))
+            return tx_fail(TX_UNSUPPORTED, "%s: holds %s: give the file itself as the model", folder, others[i]);
+        else if (tx_file_exists(TX_PATH(folder, others[i])))
             return tx_fail(TX_UNSUPPORTED,
                            "%s: holds %s but no " TX_WEIGHTS_SINGLE ": convert it (save_pretrained with "
                            "safe_serialization does)",
@@ -192,10 +214,27 @@ tx_status tx_weights_open(const char *path, tx_weights **weights)
     return status;
 }
 
+tx_status tx_weights_of_source(const char *path, const tx_weights_source *source, tx_weights **weights)
+{
+    tx_weights *made = calloc(1, sizeof *made);
+    char *copy = strdup(path);
+    if (!made || !copy) {
+        free(made);
+        free(copy);
+        source->close(source->context);
+        return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    }
+    *made = (tx_weights){.path = copy, .count = source->count, .source = *source};
+    *weights = made;
+    return TX_OK;
+}
+
 void tx_weights_close(tx_weights *weights)
 {
     if (!weights)
         return;
+    if (weights->source.close)
+        weights->source.close(weights->source.context);
     for (int32_t i = 0; i < weights->shards; i++)
         tx_st_close(weights->shard[i]);
     free(weights->shard);
@@ -222,12 +261,16 @@ const char *tx_weights_path(const tx_weights *weights)
 
 const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t index)
 {
+    if (weights->source.tensor)
+        return &weights->source.tensor[index];
     const tx_weights_tensor *t = &weights->tensor[index];
     return tx_st_tensor_at(weights->shard[t->shard], t->index);
 }
 
 tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t first, int64_t count, float *data)
 {
+    if (weights->source.read)
+        return weights->source.read(weights->source.context, index, first, count, data);
     const tx_weights_tensor *t = &weights->tensor[index];
     return tx_st_read_f32(weights->shard[t->shard], t->index, first, count, data);
 }

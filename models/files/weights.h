@@ -22,6 +22,18 @@ typedef struct tx_weights tx_weights;
 tx_status tx_weights_open(const char *path, tx_weights **weights);
 void tx_weights_close(tx_weights *weights);
 
+/* Tensors of a file of another kind, as Hugging Face's have them: names, shapes, order of elements. */
+typedef struct tx_weights_source {
+    int32_t count;
+    const tx_st_tensor *tensor;
+    tx_status (*read)(void *context, int32_t index, int64_t first, int64_t count, float *data); /* as tx_st_read_f32 */
+    void (*close)(void *context); /* frees all of the source */
+    void *context;
+} tx_weights_source;
+
+/* Takes the source over, on failure too. `path` starts the messages. */
+tx_status tx_weights_of_source(const char *path, const tx_weights_source *source, tx_weights **weights);
+
 int32_t tx_weights_count(const tx_weights *weights);
 const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t index);
 /* As tx_st_read_f32. */
@@ -61,7 +73,9 @@ tx_status tx_weights_load(const tx_weights *weights, tx_model *model, const tx_w
                           const tx_load_options *options);
 
 /* What a file holds as one tensor: a parameter, or one of its sections where its name has one name for each of them
- * between bars ("self_attn.q_proj|k_proj|v_proj.weight"); such sections divide the first dimension. */
+ * between bars ("self_attn.q_proj|k_proj|v_proj.weight"); such sections divide the first dimension. Where the name has
+ * a star, the first dimension counts what files hold apart by its number there ("experts.*.w1|w3.weight"), of each of
+ * which the sections divide the next. */
 typedef struct tx_weights_piece {
     char name[TX_WEIGHTS_NAME];
     tx_shape shape; /* the logical one */
@@ -69,8 +83,11 @@ typedef struct tx_weights_piece {
     int64_t first; /* element of the parameter that it begins at */
 } tx_weights_piece;
 
-/* Writes the pieces of parameter number `param` to `piece`; returns how many they are, at most TX_MAX_SECTIONS. */
-int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t param, tx_weights_piece *piece);
+/* How many pieces a parameter is: without a star at most TX_MAX_SECTIONS. */
+int32_t tx_weights_piece_count(const char *name, const tx_param_spec *spec);
+/* Writes those of parameter number `param` to `piece`, as far as there is room; returns how many. */
+int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t param, int32_t room,
+                          tx_weights_piece *piece);
 
 /* What tx_weights_load checks, without a model. */
 tx_status tx_weights_check(const tx_weights *weights, const tx_weights_piece *pieces, int32_t count,

@@ -52,7 +52,7 @@ static tx_status list_pieces(tx_save *s, int32_t params, int64_t shard_bytes)
     for (int32_t p = 0; p < params; p++) {
         TX_TRY(tx_model_param(s->model, p, &name, &spec));
         if (!tx_weights_of_teacher(name))
-            s->pieces += tx_weights_pieces(name, spec, p, s->piece + s->pieces);
+            s->pieces += tx_weights_pieces(name, spec, p, INT32_MAX, s->piece + s->pieces);
     }
     int64_t used = 0;
     for (int32_t i = 0; i < s->pieces; i++) {
@@ -231,7 +231,13 @@ tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_byt
     if (params == 0 || shard_bytes < 1)
         return tx_fail(TX_INVALID, "%s: %s", folder,
                        params ? "a shard must have at least 1 byte" : "the model has no parameters to save");
-    const size_t room = (size_t)params * TX_MAX_SECTIONS;
+    size_t room = 0;
+    for (int32_t p = 0; p < params; p++) {
+        const char *name;
+        const tx_param_spec *spec;
+        TX_TRY(tx_model_param(model, p, &name, &spec));
+        room += (size_t)tx_weights_piece_count(name, spec);
+    }
     s.piece = malloc(room * sizeof *s.piece);
     s.tensor = calloc(room, sizeof *s.tensor);
     s.shard = calloc(room, sizeof *s.shard);

@@ -23,7 +23,8 @@ struct tx_decoder {
     stage prefill, decode;
     int64_t rows, vocab, padded, capacity; /* positions in a cache */
     int32_t *tokens;                       /* of a stage, padded */
-    int32_t *count;                        /* of each row: tokens in its cache */
+    int32_t *count;                        /* of each row: tokens in its cache, */
+    int32_t *held;                         /* [rows, capacity]: and these themselves */
     int32_t *positions, *last, *same;      /* of a run: where rows begin, the positions wanted, the rows themselves */
     float *logits, *read;                  /* [rows, padded]; what a plan gave */
 };
@@ -62,12 +63,13 @@ static tx_status prepare(tx_decoder *d, tx_model *model, const tx_config *config
     int64_t chunk = round_up(prompt < CHUNK ? prompt : CHUNK, d->capacity);
     d->tokens = calloc((size_t)(d->rows * chunk), sizeof *d->tokens);
     d->count = calloc((size_t)d->rows, sizeof *d->count);
+    d->held = malloc((size_t)(d->rows * d->capacity) * sizeof *d->held);
     d->positions = calloc((size_t)d->rows, sizeof *d->positions);
     d->last = calloc((size_t)d->rows, sizeof *d->last);
     d->same = calloc((size_t)d->rows, sizeof *d->same);
     d->logits = calloc((size_t)(d->rows * d->padded), sizeof *d->logits);
     d->read = malloc((size_t)(d->rows * d->padded) * sizeof *d->read);
-    if (!d->tokens || !d->count || !d->positions || !d->last || !d->same || !d->logits || !d->read)
+    if (!d->tokens || !d->count || !d->held || !d->positions || !d->last || !d->same || !d->logits || !d->read)
         return tx_fail(TX_MEMORY, "generate: out of memory");
     for (int64_t r = 0; r < d->rows; r++)
         d->same[r] = (int32_t)r;
@@ -114,6 +116,7 @@ void tx_decoder_free(tx_decoder *decoder)
     release(&decoder->prefill);
     free(decoder->tokens);
     free(decoder->count);
+    free(decoder->held);
     free(decoder->positions);
     free(decoder->last);
     free(decoder->same);
@@ -135,6 +138,21 @@ static tx_status run(tx_decoder *d, const stage *s, const int32_t *sources, floa
     return tx_plan_read(s->plan, s->logits, logits, (size_t)(d->rows * d->padded) * sizeof *logits);
 }
 
+/* The tokens at the beginning of all rows' prompts that their caches hold; the last one of a prompt is computed, since
+ * its scores are wanted. */
+static int64_t held_by_all(const tx_decoder *d, const tx_prompt *prompts)
+{
+    int64_t held = d->capacity;
+    for (int64_t r = 0; r < d->rows; r++) {
+        const int64_t most = d->count[r] < prompts[r].count ? d->count[r] : prompts[r].count - 1;
+        int64_t same = 0;
+        while (same < most && d->held[r * d->capacity + same] == prompts[r].ids[same])
+            same++;
+        held = same < held ? same : held;
+    }
+    return held;
+}
+
 /* Tokens from `first` on, as many as a chunk holds. The last chunk begins earlier where the caches end: what it does
  * again gives the same. Padding behind a prompt fills places of the cache that the tokens which come there overwrite
  * before any query may look. */
@@ -152,29 +170,39 @@ static tx_status prefill_chunk(tx_decoder *d, const tx_prompt *prompts, int64_t 
     }
     TX_TRY(run(d, &d->prefill, NULL, d->read));
     for (int64_t r = 0; r < d->rows; r++)
-        if ((prompts[r].count - 1) / length == first / length)
+        if (prompts[r].count > first && prompts[r].count <= first + length)
             memcpy(d->logits + r * d->padded, d->read + r * d->padded, (size_t)d->padded * sizeof *d->logits);
     return TX_OK;
 }
 
-tx_status tx_decoder_start(tx_decoder *decoder, const tx_prompt *prompts)
+static tx_status check_prompts(const tx_decoder *d, const tx_prompt *prompts)
+{
+    for (int64_t r = 0; r < d->rows; r++) {
+        if (prompts[r].count < 1 || prompts[r].count > d->capacity)
+            return tx_fail(TX_INVALID, "a prompt of %" PRId64 " tokens; compiled for 1 to %" PRId64, prompts[r].count,
+                           d->capacity);
+        TX_TRY(tx_check_ids(prompts[r].ids, prompts[r].count, d->vocab));
+    }
+    return TX_OK;
+}
+
+tx_status tx_decoder_start(tx_decoder *decoder, const tx_prompt *prompts, bool keep)
 {
     tx_decoder *d = decoder;
     int64_t longest = 0;
     tx_status status = TX_OK;
-    for (int64_t r = 0; r < d->rows && !status; r++) {
-        if (prompts[r].count < 1 || prompts[r].count > d->capacity)
-            status = tx_fail(TX_INVALID, "a prompt of %" PRId64 " tokens; compiled for 1 to %" PRId64, prompts[r].count,
-                             d->capacity);
-        else
-            status = tx_check_ids(prompts[r].ids, prompts[r].count, d->vocab);
-        longest = prompts[r].count > longest ? prompts[r].count : longest;
-    }
-    for (int64_t first = 0; first < longest && !status; first += d->prefill.length)
-        status = prefill_chunk(d, prompts, first);
+    TX_TRY(check_prompts(d, prompts));
+    const int64_t held = keep ? held_by_all(d, prompts) : 0;
     for (int64_t r = 0; r < d->rows; r++) {
+        longest = prompts[r].count > longest ? prompts[r].count : longest;
+        d->count[r] = 0; /* the caches hold nothing that can be relied on, should this fail */
+    }
+    for (int64_t first = held; first < longest && !status; first += d->prefill.length)
+        status = prefill_chunk(d, prompts, first);
+    for (int64_t r = 0; r < d->rows && !status; r++) {
         d->count[r] = (int32_t)prompts[r].count;
         d->last[r] = (int32_t)r;
+        memcpy(d->held + r * d->capacity, prompts[r].ids, (size_t)prompts[r].count * sizeof *d->held);
     }
     return status;
 }
@@ -190,7 +218,8 @@ tx_status tx_decoder_step(tx_decoder *decoder, const int32_t *tokens, const int3
     }
     tx_status status = run(d, &d->decode, sources, d->logits);
     for (int64_t r = 0; r < d->rows; r++)
-        d->count[r] += tokens[r] >= 0;
+        if (tokens[r] >= 0)
+            d->held[r * d->capacity + d->count[r]++] = tokens[r];
     return status;
 }
 

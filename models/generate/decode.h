@@ -22,8 +22,10 @@ tx_status tx_decoder_create(tx_model *model, const tx_config *config, int64_t ro
                             bool beams, tx_decoder **decoder);
 void tx_decoder_free(tx_decoder *decoder);
 
-/* Starts anew: row r takes prompts[r]. Ids are checked. */
-tx_status tx_decoder_start(tx_decoder *decoder, const tx_prompt *prompts);
+/* Starts anew: row r takes prompts[r]. Ids are checked. With `keep` what all rows' caches hold of the beginnings of
+ * their prompts, from the start before and the steps since, is not computed again: the scores are then those of the
+ * whole prompts but for rounding. Not with beams, which exchange caches. */
+tx_status tx_decoder_start(tx_decoder *decoder, const tx_prompt *prompts, bool keep);
 /* Appends tokens[r] to row r, unless that is -1. With sources (beams), row r goes on where row sources[r] was. */
 tx_status tx_decoder_step(tx_decoder *decoder, const int32_t *tokens, const int32_t *sources);
 /* Scores [vocab_size] of what follows the last token of a row; they live until the next call. */

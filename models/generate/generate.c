@@ -31,6 +31,7 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
     made->batch = o->batch;
     made->beams = o->beams;
     made->context = o->context;
+    made->keep = o->keep && o->batch == 1 && o->beams == 1;
     tx_status status =
         tx_decoder_create(model, config, o->batch * o->beams, o->prompt, o->context, o->beams > 1, &made->decoder);
     TX_THEN(status, allocate(made));
@@ -103,7 +104,7 @@ static tx_status start(const tx_run *run)
         g->sources[r] = (int32_t)r;
         memcpy(g->ids + r * g->context, g->prompts[r].ids, (size_t)g->prompts[r].count * sizeof *g->ids);
     }
-    return tx_decoder_start(g->decoder, g->prompts);
+    return tx_decoder_start(g->decoder, g->prompts, g->keep);
 }
 
 /* Whether there is room for a prompt and its text. */

@@ -45,6 +45,7 @@ typedef struct tx_generator_options {
     int64_t beams;   /* num_beams of the runs */
     int64_t prompt;  /* usual length of a prompt */
     int64_t context; /* most tokens of a prompt and its text, at most the model's positions */
+    bool keep;       /* of one prompt at a time, without beams: see tx_lm_options.keep_cache */
 } tx_generator_options;
 
 tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx_generator_options *options,

@@ -65,6 +65,7 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
     if (!made)
         return tx_fail(TX_MEMORY, "%s: out of memory", name);
     made->batch = o->batch_size > 0 ? o->batch_size : DEFAULT_BATCH;
+    made->keep = o->keep_cache;
     tx_status status = open_folder(made, o);
     if (status)
         tx_lm_free(made);
@@ -228,7 +229,8 @@ tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how)
                                         .batch = batch < lm->batch ? batch : lm->batch,
                                         .beams = how->num_beams,
                                         .prompt = positions < USUAL_PROMPT ? positions : USUAL_PROMPT,
-                                        .context = positions};
+                                        .context = positions,
+                                        .keep = lm->keep};
     TX_TRY(tx_generation_check(how));
     return tx_lm_compile(lm, &sizes);
 }

@@ -14,6 +14,7 @@ struct tx_lm {
     tx_config *config;
     tx_generation generation;
     int64_t batch;  /* prompts at once */
+    bool keep;      /* caches from prompt to prompt */
     tx_dtype dtype; /* of the weights on the device */
     tx_engine *engine;
     tx_model *model;         /* NULL: nothing is compiled */

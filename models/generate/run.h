@@ -10,6 +10,7 @@
 struct tx_generator {
     tx_decoder *decoder;
     int64_t batch, beams, context;
+    bool keep;
     tx_choice choice;
     int32_t *ids;              /* [batch * beams, context]: prompts and what follows */
     int32_t *tokens, *sources; /* [batch * beams]: of a step */

@@ -172,8 +172,12 @@ static tx_status run_batch(texts *t, tx_generator *generator, int64_t first, int
 static tx_status run(texts *t, tx_lm *lm)
 {
     const int64_t batch = t->count < lm->batch ? t->count : lm->batch;
-    const tx_generator_options sizes = {
-        .size = sizeof sizes, .batch = batch, .beams = t->how.num_beams, .prompt = t->longest, .context = t->context};
+    const tx_generator_options sizes = {.size = sizeof sizes,
+                                        .batch = batch,
+                                        .beams = t->how.num_beams,
+                                        .prompt = t->longest,
+                                        .context = t->context,
+                                        .keep = lm->keep};
     TX_TRY(tx_lm_compile(lm, &sizes));
     tx_status status = TX_OK;
     t->ids = malloc((size_t)(batch * t->context) * sizeof *t->ids);

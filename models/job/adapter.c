@@ -124,7 +124,7 @@ tx_status tx_job_choose_adapter(tx_job *j)
     if (in->checkpoint)
         TX_TRY(check_resumed(j, &made));
     made.base = in->lora ? in->lora->base : (char *)(uintptr_t)j->set.model;
-    if (!in->lora && made.base && tx_is_folder(made.base) && realpath(made.base, path))
+    if (!in->lora && made.base && tx_file_exists(made.base) && realpath(made.base, path))
         made.base = path; /* wherever the next run is started */
     TX_TRY(tx_lora_check(&made, in->config));
     if (j->set.load_in_4bit && made.dora)

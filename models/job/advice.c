@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What would make a run fit that does not: options that take less memory, each tried by planning the run with it. */
 #include "api/base/message.h"
+#include "models/arch/lora.h"
 #include "models/job/parts.h"
 #include "models/options/bytes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Room for the options of one remedy. */
 #define WORDS 120
+/* Rank of an adapter that is proposed, which is peft's. */
+#define ADAPTER_RANK 8
 
 /* Changes the options so that less memory is taken, and tells them as a command line has them; false where that is
  * done already or would not help. */
@@ -42,50 +46,99 @@ static bool halve_eval_batch(tx_job *j, char words[WORDS])
 
 static bool checkpoint(tx_job *j, char words[WORDS])
 {
-    const bool had = j->set.checkpointing != NULL;
+    tx_checkpointing now;
+    int64_t limit;
+    if (tx_job_read_checkpointing(j->set.checkpointing, &now, &limit) || now.whole || limit)
+        return false;
     j->set.checkpointing = "true";
     snprintf(words, WORDS, "--gradient_checkpointing");
-    return !had;
+    return true;
 }
 
 static bool compute_in_half(tx_job *j, char words[WORDS])
 {
-    const bool had = j->set.bf16 || j->set.fp16 || j->set.dtype;
-    j->set.bf16 = j->set.bf16 || !had;
+    if (j->set.bf16 || j->set.fp16 || j->set.dtype)
+        return false;
+    j->set.bf16 = true;
     snprintf(words, WORDS, "--bf16");
-    return !had;
+    return true;
 }
 
 static bool shrink_states(tx_job *j, char words[WORDS])
 {
     tx_optimizer_options now;
-    if (j->set.dtype || j->set.optim_args || tx_job_optimizer(&j->set, &now) || now.kind != TX_ADAMW)
+    if (j->set.dtype || j->set.optim_args || j->tensor || tx_job_optimizer(&j->set, &now) || now.kind != TX_ADAMW)
         return false;
     snprintf(words, WORDS, "--optim adamw_8bit");
     return tx_option_set(&j->options, "optim", "adamw_8bit") == TX_OK;
 }
 
+/* The same answer on all ranks, which plan together. */
+static bool offload_states(tx_job *j, char words[WORDS])
+{
+    const bool cpu = j->comm->size == 1 && strcmp(tx_engine_device(j->engine)->id, "cpu") == 0;
+    if (j->set.offload_optimizer || cpu || j->tensor)
+        return false;
+    j->set.offload_optimizer = TX_OFFLOAD_HOST;
+    snprintf(words, WORDS, "--offload_optimizer cpu");
+    return true;
+}
+
+static bool spread(tx_job *j, int32_t stage, char words[WORDS])
+{
+    if (j->data->size == 1 || j->zero_stage >= stage || (j->tensor && stage > 1))
+        return false;
+    j->zero_stage = stage;
+    snprintf(words, WORDS, "--zero_stage %" PRId32, stage);
+    return true;
+}
+
 static bool spread_states(tx_job *j, char words[WORDS])
 {
-    if (j->comm->size == 1 || j->zero_stage >= 2)
-        return false;
-    j->zero_stage = 2;
-    snprintf(words, WORDS, "--zero_stage 2");
-    return true;
+    return spread(j, 2, words);
 }
 
 static bool spread_weights(tx_job *j, char words[WORDS])
 {
-    if (j->comm->size == 1 || j->zero_stage == 3)
+    return spread(j, 3, words);
+}
+
+/* Only of a model that is there already: an adapter of new weights would learn nothing. */
+static bool adapt(tx_job *j, char words[WORDS])
+{
+    const tx_job_inputs *in = &j->inputs;
+    const tx_job_settings set = j->set;
+    if (!tx_job_trains(&set) || set.lora_rank || !in->model_folder || in->checkpoint)
         return false;
-    j->zero_stage = 3;
-    snprintf(words, WORDS, "--zero_stage 3");
+    j->set.lora_rank = ADAPTER_RANK;
+    if (tx_job_check(&j->set) || tx_job_make_adapter(&j->set, in->config)) {
+        j->set = set;
+        return false;
+    }
+    snprintf(words, WORDS, "--lora_r %d", ADAPTER_RANK);
+    return true;
+}
+
+/* With an adapter, given or taken. */
+static bool pack(tx_job *j, char words[WORDS])
+{
+    tx_config *config = j->inputs.config;
+    if (config->packed != TX_F32 || j->inputs.checkpoint || (!config->lora && !adapt(j, words)) || config->lora->dora)
+        return false;
+    const size_t used = strlen(words);
+    j->set.load_in_4bit = true;
+    if (tx_job_check(&j->set)) {
+        j->set.load_in_4bit = false;
+        return false;
+    }
+    config->packed = TX_NF4;
+    snprintf(words + used, WORDS - used, "%s--load_in_4bit", used ? " " : "");
     return true;
 }
 
 /* The first that follow each other may be taken several times. */
-static remedy *const remedies[] = {halve_batch,   halve_eval_batch, checkpoint,    compute_in_half,
-                                   shrink_states, spread_states,    spread_weights};
+static remedy *const remedies[] = {halve_batch,    halve_eval_batch, checkpoint,     compute_in_half, shrink_states,
+                                   offload_states, spread_states,    spread_weights, adapt,           pack};
 enum { REMEDIES = sizeof remedies / sizeof remedies[0], REPEATED = 2 };
 
 /* Whether the run fits by the options as they are. */
@@ -95,7 +148,8 @@ static tx_status try_now(tx_job *j, int64_t scratch, bool *fits, int64_t *planne
     const tx_status status = tx_job_forecast_fit(j, scratch, &fit);
     *fits = !status && fit.planned <= fit.limit;
     *planned = status ? 0 : fit.planned;
-    return status == TX_MEMORY ? TX_OK : status;
+    const bool unfit = j->set.load_in_4bit && (status == TX_INVALID || status == TX_UNSUPPORTED); /* rows for 4 bits */
+    return status == TX_MEMORY || unfit ? TX_OK : status;
 }
 
 static void add(char *text, size_t size, const char *words, int64_t planned)
@@ -106,7 +160,7 @@ static void add(char *text, size_t size, const char *words, int64_t planned)
 /* One remedy alone, again and again where that takes less each time. */
 static tx_status try_alone(tx_job *j, int which, int64_t scratch, char *text, size_t size)
 {
-    char words[WORDS];
+    char words[WORDS] = "";
     bool fits = false;
     int64_t planned;
     tx_status status = TX_OK;
@@ -140,8 +194,9 @@ static tx_status try_together(tx_job *j, int64_t scratch, char *text, size_t siz
         add(text, size, words, planned);
     else if (!status)
         snprintf(text, size,
-                 "smaller batches, gradient checkpointing, bf16, 8-bit AdamW and ZeRO together are not enough: take a "
-                 "smaller model, or --zero_stage 3 over ranks on other devices");
+                 "smaller batches, gradient checkpointing, bf16, 8-bit AdamW, offload%s and ZeRO together are not "
+                 "enough: take a smaller model, or --zero_stage 3 over ranks on other devices",
+                 j->inputs.config->packed != TX_F32 ? ", an adapter of a base in 4 bits" : "");
     return status;
 }
 
@@ -149,12 +204,19 @@ tx_status tx_job_advise(tx_job *j, int64_t scratch, char *text, size_t size)
 {
     const tx_job_settings set = j->set;
     const int32_t stage = j->zero_stage;
+    tx_config *config = j->inputs.config;
+    tx_lora *const lora = config->lora;
+    const tx_dtype packed = config->packed;
     tx_status status = TX_OK;
     *text = '\0';
     for (int i = 0; i < REMEDIES && !status; i++) {
         status = try_alone(j, i, scratch, text, size);
         j->set = set;
         j->zero_stage = stage;
+        if (config->lora != lora)
+            tx_lora_free(config->lora);
+        config->lora = lora;
+        config->packed = packed;
     }
     return status || *text ? status : try_together(j, scratch, text, size);
 }

@@ -17,19 +17,10 @@
 static const char *const decisive[] = {
     "block_size",           "global_batch", "data_seed",     "train_sampling_strategy",
     "dataloader_drop_last", "base_model",   "teacher_model", NULL};
-static const char *const of_data[] = {"train_file",
-                                      "dataset_name",
-                                      "dataset_config_name",
-                                      "tokenizer_name",
-                                      "group_texts",
-                                      "max_train_samples",
-                                      "skip_bad",
-                                      "max_seq_length",
-                                      "chat_template",
-                                      "completion_only_loss",
-                                      "assistant_only_loss",
-                                      "packing",
-                                      NULL};
+static const char *const of_data[] = {
+    "train_file",          "dataset_name", "dataset_config_name", "tokenizer_name", "group_texts",
+    "max_train_samples",   "skip_bad",     "max_seq_length",      "chat_template",  "completion_only_loss",
+    "assistant_only_loss", "packing",      "mlm_probability",     "line_by_line",   NULL};
 /* Without a file of its own an evaluation takes the first texts of the training file. */
 static const char *const of_split[] = {
     "validation_file", "validation_split_percentage", "do_eval", "eval_strategy", "eval_on_start", NULL};

@@ -86,8 +86,7 @@ static tx_status find_least(search *s, int32_t *step)
         status =
             tx_fail(TX_MEMORY,
                     "--gradient_checkpointing auto: the limit is %" PRId64 " bytes (%.2f GiB), and with all blocks "
-                    "computed again %" PRId64 " (%.2f GiB) are planned: allow more, or take a smaller "
-                    "--per_device_train_batch_size with more --gradient_accumulation_steps",
+                    "computed again %" PRId64 " (%.2f GiB) are planned",
                     s->limit, tx_gib(s->limit), s->planned, tx_gib(s->planned));
     while (!status && high - low > 1) { /* the one at `high` has been seen to meet the limit */
         const int32_t middle = low + (high - low) / 2;

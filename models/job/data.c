@@ -7,13 +7,15 @@
 #include "models/files/hub.h"
 #include "models/task/causal_lm.h"
 #include "models/task/instruction.h"
+#include "models/task/masked_lm.h"
 #include "models/task/sequence.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Tokens of a conversation, as TRL's max_length. */
-#define INSTRUCTION_LENGTH 1024
+/* Tokens of a conversation, as TRL's max_length, and of a row of masked language modelling, as run_mlm's, at most. */
+#define USUAL_LENGTH 1024
 
 /* ---- Where the data are ------------------------------------------------------------------------------------- */
 
@@ -51,6 +53,14 @@ tx_status tx_job_find_data(tx_job *j)
 
 /* ---- What for --------------------------------------------------------------------------------------------- */
 
+/* Whether a file has columns by its name: texts with labels, and no text. */
+static bool holds_columns(const char *path)
+{
+    const size_t length = strlen(path);
+    return length > 4 && (strcmp(path + length - 4, ".csv") == 0 || strcmp(path + length - 4, ".tsv") == 0);
+}
+
+/* NULL: that has to be said. */
 static const tx_task *usual_task(const tx_job *j)
 {
     const tx_job_inputs *in = &j->inputs;
@@ -58,7 +68,9 @@ static const tx_task *usual_task(const tx_job *j)
     const char *path = in->train_path ? in->train_path : in->validation_path;
     if (config->architecture->head == TX_HEAD_CAUSAL_LM && path && tx_instruction_is(path))
         return j->set.packing ? &tx_instruction_packed : &tx_instruction;
-    static const tx_task *const tasks[] = {&tx_causal_lm, &tx_sequence_classification.task, NULL};
+    if (config->architecture->head == TX_HEAD_MASKED_LM && path && holds_columns(path))
+        return NULL;
+    static const tx_task *const tasks[] = {&tx_causal_lm, &tx_masked_lm, &tx_sequence_classification.task, NULL};
     for (const tx_task *const *t = tasks; *t; t++)
         if ((*t)->head == config->architecture->head)
             return *t;
@@ -70,23 +82,31 @@ static bool is_given(const tx_job *j, const char *name)
     return tx_option_given(&j->options, tx_option_find(&tx_job_table, name)->offset);
 }
 
-/* What is usual for conversations; the run's arguments tell it. */
-static tx_status suit_instructions(tx_job *j)
+/* Options of some tasks alone. */
+static tx_status refuse_others(const tx_job *j, const char *const *names, const char *what)
 {
-    static const char *const others[] = {"chat_template", "packing", "completion_only_loss", "assistant_only_loss"};
-    const tx_task *task = j->inputs.task;
-    const int64_t positions = j->inputs.config->positions;
-    if (task == &tx_instruction || task == &tx_instruction_packed) {
-        if (!is_given(j, "max_seq_length") && !j->inherited)
-            j->set.max_seq_length = positions < INSTRUCTION_LENGTH ? positions : INSTRUCTION_LENGTH;
-        if (!is_given(j, "pad_to_max_length") && !j->inherited)
-            j->set.pad_to_max_length = j->set.packing;
-        return TX_OK;
-    }
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (is_given(j, others[i]))
-            return tx_fail(TX_INVALID, "--%s is for instruction data; this is %s", others[i], task->name);
+    for (; *names; names++)
+        if (is_given(j, *names))
+            return tx_fail(TX_INVALID, "--%s is for %s; this is %s", *names, what, j->inputs.task->name);
     return TX_OK;
+}
+
+/* What is usual for the task; the run's arguments tell it. */
+static tx_status suit_task(tx_job *j)
+{
+    static const char *const of_instructions[] = {"chat_template", "packing", "completion_only_loss",
+                                                  "assistant_only_loss", NULL};
+    static const char *const of_masked[] = {"mlm_probability", "line_by_line", NULL};
+    const tx_task *task = j->inputs.task;
+    const bool instructs = task == &tx_instruction || task == &tx_instruction_packed, masks = task == &tx_masked_lm;
+    const int64_t positions = j->inputs.config->positions;
+    if ((instructs || masks) && !is_given(j, "max_seq_length") && !j->inherited)
+        j->set.max_seq_length = positions < USUAL_LENGTH ? positions : USUAL_LENGTH;
+    if (instructs && !is_given(j, "pad_to_max_length") && !j->inherited)
+        j->set.pad_to_max_length = j->set.packing;
+    if (!instructs)
+        TX_TRY(refuse_others(j, of_instructions, "instruction data"));
+    return masks ? TX_OK : refuse_others(j, of_masked, tx_masked_lm.name);
 }
 
 static tx_status choose_block(tx_job *j)
@@ -123,11 +143,11 @@ tx_status tx_job_choose_task(tx_job *j)
         TX_TRY(tx_config_set_head(in->config, named->head));
     in->task = named ? named : usual_task(j);
     if (!in->task)
-        return tx_fail(TX_UNSUPPORTED, "TX does not train a %s as such: which task? Give --task_name",
+        return tx_fail(TX_UNSUPPORTED, "TX does not train a %s on texts with labels: which task? Give --task_name",
                        in->config->architecture->class_name);
     if (j->set.do_predict && !in->task->tell)
         return tx_fail(TX_INVALID, "--do_predict: %s predicts no labels; txgen makes text", in->task->name);
-    TX_TRY(suit_instructions(j));
+    TX_TRY(suit_task(j));
     return choose_block(j);
 }
 
@@ -158,6 +178,8 @@ static tx_status open_samples(tx_job *j, const char *path, tx_data_split split, 
         .chat_template = set->chat_template,
         .completion_only = set->completion_only,
         .assistant_only = set->assistant_only,
+        .mask_share = set->mlm_probability,
+        .by_line = set->line_by_line,
         .seed = tx_job_data_seed(set),
         .report = j->report,
     };

@@ -49,13 +49,31 @@ static tx_fit add_up(const tx_fit_rank *all, int32_t count, const tx_fit_rank *f
     return sum;
 }
 
+/* All that is drawn on the host of the rank `first`: by ranks that compute there, and by states that are kept there. */
+static tx_fit add_up_host(const tx_fit_rank *all, int32_t count, const tx_fit_rank *first)
+{
+    tx_fit sum = {.limit = INT64_MAX};
+    for (int32_t r = 0; r < count; r++) {
+        const tx_fit_rank *one = &all[r];
+        const int64_t own = one->on_host ? tx_memory_total(&one->planned) : 0;
+        if (one->host != first->host || own + one->planned.bytes[TX_MEMORY_OFFLOADED] == 0)
+            continue;
+        sum.planned += own + one->planned.bytes[TX_MEMORY_OFFLOADED];
+        sum.ranks++;
+        lower(&sum, one->left, one->owner);
+    }
+    sum.lasting = sum.planned;
+    return sum;
+}
+
 tx_fit tx_fit_narrowest(const tx_fit_rank *ranks, int32_t count)
 {
     tx_fit narrowest = add_up(ranks, count, ranks);
-    for (int32_t r = 1; r < count; r++) {
-        const tx_fit one = add_up(ranks, count, &ranks[r]);
-        if (one.limit - one.planned < narrowest.limit - narrowest.planned)
-            narrowest = one;
+    for (int32_t r = 0; r < count; r++) {
+        const tx_fit of_rank[] = {add_up(ranks, count, &ranks[r]), add_up_host(ranks, count, &ranks[r])};
+        for (int i = 0; i < (ranks[r].planned.bytes[TX_MEMORY_OFFLOADED] > 0 ? 2 : 1); i++)
+            if (of_rank[i].limit - of_rank[i].planned < narrowest.limit - narrowest.planned)
+                narrowest = of_rank[i];
     }
     return narrowest;
 }
@@ -112,7 +130,7 @@ tx_status tx_job_forecast_fit(tx_job *j, int64_t scratch, tx_fit *fit)
 {
     tx_trainer_forecast forecast;
     tx_status status = tx_job_split(j);
-    TX_THEN(status, tx_job_foresee(j, &forecast));
+    TX_THEN(status, tx_job_foresee(j, scratch, &forecast));
     if (!status || status == TX_MEMORY)
         status = agree(j, status);
     if (status)
@@ -149,7 +167,7 @@ static tx_status compile(tx_job *j)
     if (fit.planned > fit.limit) {
         tx_list_add(text, sizeof text, "; ", "weights, gradients and optimizer states are %.2f GiB of it",
                     tx_gib(fit.lasting));
-        TX_TRY(tx_job_foresee(j, &forecast));
+        TX_TRY(tx_job_foresee(j, planned.bytes[TX_MEMORY_SCRATCH], &forecast));
         return refuse(j, text, tx_memory_total(&planned) - tx_memory_total(&forecast.memory));
     }
     if (j->set.dry_run)

@@ -38,6 +38,7 @@ void tx_job_free(tx_job *j)
     tx_job_release(&j->inputs);
     free(j->rows_text);
     free(j->kept);
+    free(j->told);
     free(j->inherited);
     tx_comm_close(j->comm);
     tx_watch_stop(j->watch);
@@ -279,7 +280,7 @@ static tx_status begin(tx_job *j, tx_run_options *run)
     return status;
 }
 
-/* Rank 0 writes the model; those that have shards of its weights answer what it reads. */
+/* Rank 0 writes the model; those that have parts of its weights answer what it reads. */
 static tx_status write_together(tx_job *j, const char *folder)
 {
     if (!tx_model_gathers(j->model))
@@ -377,8 +378,11 @@ tx_status tx_job_run(tx_job *j)
     tx_status status = tx_job_join(j);
     if (!status)
         status = tx_job_settle(j);
+    if (j->told)
+        tx_job_note(j, "%s: %s", j->set.deepspeed, j->told);
     if (!status && j->comm->size > 1)
         status = tx_job_agree_on_options(j, TX_JOB_RUNS);
+    TX_THEN(status, tx_job_make_groups(j));
     if (!status)
         status = prepare(j);
     if (!status && !j->set.dry_run)

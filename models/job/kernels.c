@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Ranks on devices alike compute by the same kernels. What each chooses by measuring depends on what else its host
  * does, and sums round differently from one kernel to the other: without this a run could not go on to the bit, since
- * the state of a run holds one choice a class of shapes. */
+ * the state of a run holds one choice a class of shapes. The cpu backend measures nothing: what it says of itself is
+ * facts, and a rank's own. */
 #include "models/job/parts.h"
 
 #include <stdio.h>
@@ -46,8 +47,8 @@ static tx_status collect(const tx_job *j, const char *own, char **all)
 {
     tx_comm *comm = j->comm;
     const tx_device_info *device = tx_engine_device(j->engine);
-    float together = (float)strlen(own); /* exact: far below 2^24 */
-    TX_TRY(tx_comm_collect(comm, TX_ALL_REDUCE, &together, 1, TX_F32, 0));
+    int32_t together = (int32_t)strlen(own);
+    TX_TRY(tx_comm_collect(comm, TX_ALL_REDUCE, &together, 1, TX_I32, 0));
     const size_t bytes = DEVICE + ((size_t)together + 8) / 4 * 4;
     char *records = calloc((size_t)comm->size, bytes), *made = calloc((size_t)comm->size, bytes);
     tx_status status = records && made ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' choices of kernels");
@@ -70,20 +71,17 @@ static tx_status collect(const tx_job *j, const char *own, char **all)
 
 tx_status tx_job_agree_on_kernels(tx_job *j)
 {
+    const bool measured = strcmp(tx_engine_device(j->engine)->id, "cpu") != 0;
     char *own = NULL, *all = NULL;
     if (j->comm->size == 1)
         return TX_OK;
-    tx_status status = tx_engine_choices(j->engine, &own);
-    TX_THEN(status, collect(j, own, &all));
-    float differing = !status && !holds(all, own) ? 1.0f : 0.0f;
+    tx_status status = measured ? tx_engine_choices(j->engine, &own) : TX_OK;
+    TX_THEN(status, collect(j, own ? own : "", &all));
+    int32_t differing = !status && own && !holds(all, own) ? 1 : 0;
     if (!status && *all)
         status = tx_engine_choose(j->engine, all);
-    if (status == TX_UNSUPPORTED) { /* facts, and no choices, of a rank: on the cpu its threads */
-        status = TX_OK;
-        differing = 0.0f;
-    }
-    TX_THEN(status, tx_comm_collect(j->comm, TX_ALL_REDUCE, &differing, 1, TX_F32, 0));
-    if (!status && differing > 0.0f) /* where that waits for others all have to */
+    TX_THEN(status, tx_comm_collect(j->comm, TX_ALL_REDUCE, &differing, 1, TX_I32, 0));
+    if (!status && differing > 0) /* where that waits for others all have to */
         status = tx_job_compile(j);
     free(own);
     free(all);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A whole run in progress, for the files that make it go:
- *   settings.c  its options
+ *   settings.c  its options; deepspeed.c: those that a configuration of DeepSpeed says
  *   resume.c    the checkpoint that it goes on from; changes.c: what differs from that one's run
  *   inputs.c    what else it starts from: configuration, tokenizer; data.c: task and data; adapter.c: one that is
  *               trained in place of the model; pruning.c: which weights are 0 and stay so
@@ -66,10 +66,13 @@ struct tx_job {
     tx_tensorboard *board; /* NULL: none */
     int64_t epoch_steps, steps;
     /* One of many ranks. */
-    tx_comm *comm;
+    tx_comm *comm;          /* all of them */
+    tx_comm *data, *tensor; /* those that have other rows and the same parts of the weights; those that have the same
+                               rows, NULL: this one alone */
     tx_watch *watch;
     char *kept; /* warnings of a rank that is not the first, while most of its warnings are also that one's */
     bool tells; /* warnings are kept no more */
+    char *told; /* where TX differs from what the file of --deepspeed says; NULL: nowhere */
     char device[128];
     bool mixed; /* the ranks' devices differ */
     int32_t zero_stage;
@@ -133,6 +136,11 @@ int64_t tx_job_trained_count(const tx_job *job);
 /* Weights of the model that is adapted, and of the adapter, from its folder or new ones. */
 tx_status tx_job_load_adapter(tx_job *job);
 
+/* ---- deepspeed.c ---------------------------------------------------------------------------------------- */
+
+/* Sets what the file of --deepspeed says, which counts as given; all that it cannot have is told in one message. */
+tx_status tx_job_read_deepspeed(tx_job *job);
+
 /* ---- pruning.c ------------------------------------------------------------------------------------------ */
 
 /* Refuses a pruning that the model, or the checkpoint that the run goes on from, does not go with. */
@@ -152,6 +160,8 @@ tx_status tx_job_open_data(tx_job *job);
 
 /* ---- ranks.c -------------------------------------------------------------------------------------------- */
 
+/* Makes the groups of --tensor_parallel, whose ranks follow each other. */
+tx_status tx_job_make_groups(tx_job *job);
 /* Ranks of a host that no launcher has bound share out its devices (device auto) and its cores. */
 tx_status tx_job_take_place(tx_job *job);
 /* Threads as asked for, else as many as the rank has cores and its share of the time that the ranks' container has. */
@@ -203,8 +213,9 @@ tx_status tx_job_advise(tx_job *job, int64_t scratch, char *text, size_t size);
 tx_status tx_job_open_device(tx_job *job);
 /* Compiles the plans, in place of those that there are. */
 tx_status tx_job_compile(tx_job *job);
-/* What they will take, but for scratch. */
-tx_status tx_job_foresee(tx_job *job, tx_trainer_forecast *forecast);
+/* What they will take, but for scratch: `scratch` bytes, which a limit to --gradient_checkpointing holds too. TX_MEMORY
+ * where that limit cannot be met. */
+tx_status tx_job_foresee(tx_job *job, int64_t scratch, tx_trainer_forecast *forecast);
 /* The options of the run. */
 tx_status tx_job_make_run(tx_job *job, tx_run_options *run);
 /* What the run is made of, for a later one to agree with (tx_job_agree_with_checkpoint). The caller frees. */

@@ -5,6 +5,7 @@
 #include "api/base/file.h"
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
+#include "models/options/bytes.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -28,12 +29,21 @@ static tx_dtype half(bool bf16, bool fp16)
     return bf16 ? TX_BF16 : fp16 ? TX_F16 : TX_F32;
 }
 
+/* What the cpu has in its memory is in the host's already. */
+static tx_offload_place offload_place(const tx_job *j)
+{
+    const tx_offload_place place = (tx_offload_place)j->set.offload_optimizer;
+    return place == TX_OFFLOAD_HOST && strcmp(tx_engine_device(j->engine)->id, "cpu") == 0 ? TX_OFFLOAD_NONE : place;
+}
+
 static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
 {
     const tx_job_settings *set = &j->set;
     const bool narrow = set->dtype != 0, stored = narrow && !j->inputs.config->lora;
     tx_optimizer_options optimizer;
     TX_TRY(tx_job_optimizer(set, &optimizer));
+    optimizer.offload = offload_place(j);
+    optimizer.offload_folder = set->nvme_path;
     *trainer = (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
         .task = j->inputs.task,
@@ -42,10 +52,10 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
         .accumulation = (j->step_rows + j->all_rows - 1) / j->all_rows,
         .all_rows = j->all_rows,
         .rows_before = j->rows_before,
-        .comm = j->comm,
+        .comm = j->data,
         .parallel = {sizeof(tx_parallel_options), .bucket_bytes = set->bucket_cap << 20,
                      .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage,
-                     .whole = tx_optimizer_is_whole(optimizer.kind)},
+                     .whole = tx_optimizer_is_whole(optimizer.kind), .tensor = j->tensor},
         .eval_batch = tx_job_evaluates(set) || set->do_predict ? set->eval_batch : 0,
         .lengths = j->inputs.task->of_texts && !set->pad_to_max_length ? TX_LENGTHS_MAX : 0,
         .max_grad_norm = set->max_grad_norm,
@@ -60,6 +70,8 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
         .watch = set->debug ? &j->report : NULL,
         .noise = (float)set->noise,
         .smoothing = (float)set->smoothing,
+        .capacity = (float)set->capacity,
+        .z_loss = (float)set->z_loss,
         .teacher = j->inputs.teacher,
         .temperature = (float)set->temperature,
         .alpha = (float)set->alpha,
@@ -79,13 +91,32 @@ static tx_status make_plans(tx_job *j, const tx_trainer_options *options)
     return status ? status : tx_trainer_create(j->model, j->inputs.config, options, &j->trainer);
 }
 
-tx_status tx_job_foresee(tx_job *j, tx_trainer_forecast *forecast)
+tx_status tx_job_foresee(tx_job *j, int64_t scratch, tx_trainer_forecast *forecast)
 {
     tx_trainer_options trainer;
     int64_t limit;
     TX_TRY(make_trainer(j, &trainer));
     TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit));
+    if (limit)
+        TX_TRY(tx_job_choose_checkpointing(j, &trainer, limit, scratch));
     return tx_trainer_foresee(j->engine, j->inputs.config, &trainer, forecast);
+}
+
+static tx_status note_offload(tx_job *j)
+{
+    tx_memory planned;
+    TX_TRY(tx_model_memory(j->model, &planned));
+    const double host = tx_gib(planned.bytes[TX_MEMORY_OFFLOADED]), file = tx_gib(tx_model_file_bytes(j->model));
+    if (offload_place(j) == TX_OFFLOAD_HOST)
+        tx_job_note(j, "offload %.2f GiB of optimizer states%s are kept in the host's memory", host,
+                    tx_trainer_offloads_weights(tx_trainer_options_of(j->trainer)) ? " and fp32 weights" : "");
+    else if (offload_place(j) == TX_OFFLOAD_FILE)
+        tx_job_note(j,
+                    "offload %.2f GiB of optimizer states are kept in a file in %s, and go by %.2f GiB of host memory",
+                    file, j->set.nvme_path, host);
+    else if (j->set.offload_optimizer)
+        tx_job_note(j, "offload the cpu's memory is the host's: --offload_optimizer cpu changes nothing");
+    return TX_OK;
 }
 
 /* With a limit the plans without checkpointing are made first: they tell what the device's kernels need. */
@@ -100,13 +131,13 @@ tx_status tx_job_compile(tx_job *j)
     TX_TRY(make_plans(j, &trainer));
     if (limit) {
         TX_TRY(tx_model_memory(j->model, &planned));
-        TX_TRY(tx_job_foresee(j, &kept));
+        TX_TRY(tx_trainer_foresee(j->engine, j->inputs.config, &trainer, &kept));
         TX_TRY(
             tx_job_choose_checkpointing(j, &trainer, limit, tx_memory_total(&planned) - tx_memory_total(&kept.memory)));
         TX_TRY(make_plans(j, &trainer));
     }
     tx_job_note_checkpointing(j);
-    return TX_OK;
+    return note_offload(j);
 }
 
 /* A driver that has seen none of the kernels takes minutes. */
@@ -212,7 +243,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
                                         "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
                                         "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-                                        "optim", "optim_args", "label_smoothing_factor", "teacher_model_name_or_path", "distill_temperature", "distill_alpha", "sparsity", "mask_structure", "neftune_noise_alpha", "train_sampling_strategy",
+                                        "optim", "optim_args", "label_smoothing_factor", "router_z_loss_coef", "expert_capacity_factor", "teacher_model_name_or_path", "distill_temperature", "distill_alpha", "sparsity", "mask_structure", "neftune_noise_alpha", "train_sampling_strategy",
                                         "dataloader_drop_last", "seed", "batch_weights", "ddp_bucket_cap_mb", "ddp_comm", "dtype", "bf16", "fp16", "tf32",
                                         "no_tf32",
                                         "task_name", "pad_to_max_length", "packing", "lora_dropout", "load_in_4bit",
@@ -237,7 +268,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     if (!status)
         status = tx_json_set_int(json, "global_batch", j->step_rows);
     if (!status)
-        status = tx_json_set_int(json, "world_size", j->comm->size);
+        status = tx_json_set_int(json, "world_size", j->data->size);
     if (!status)
         status = tx_json_set_int(json, "zero_stage", j->zero_stage);
     if (!status)
@@ -333,6 +364,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .overlap = (tx_overlap)set->overlap,
         .balance = j->balance,
         .check_steps = set->ddp_check,
+        .comm = j->comm,
         .watch = j->watch,
         .workers = (int32_t)set->workers,
         .pin = set->pin,

@@ -11,6 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+tx_status tx_job_make_groups(tx_job *j)
+{
+    const int32_t parts = (int32_t)j->set.tensor_parallel, rank = j->comm->rank;
+    j->data = j->comm;
+    if (parts == 1)
+        return TX_OK;
+    if (j->comm->size % parts != 0)
+        return tx_fail(TX_INVALID,
+                       "--tensor_parallel %" PRId32 ": %" PRId32 " ranks cannot be divided into groups of so many: "
+                       "start %" PRId32 " (mpiexec -n %" PRId32 "), or a multiple",
+                       parts, j->comm->size, parts, parts);
+    TX_TRY(tx_comm_sub(j->comm, rank / parts, rank, &j->tensor));
+    return tx_comm_sub(j->comm, rank % parts, rank, &j->data);
+}
+
 /* ---- Devices and cores ------------------------------------------------------------------------------------------- */
 
 static bool wants_auto(const tx_job *j)
@@ -194,6 +209,9 @@ tx_status tx_job_compare_devices(tx_job *j)
     if (!status && comm->size > 1)
         status = note_ranks(j, all);
     free(all);
+    if (!status && j->mixed && j->tensor)
+        status = tx_fail(TX_UNSUPPORTED, "--tensor_parallel: the ranks' devices differ in kind or driver, and round "
+                                         "differently: give all the same --device");
     j->zero_stage = (int32_t)j->set.zero_stage;
     if (j->mixed && j->zero_stage == 0) {
         j->zero_stage = 1;
@@ -213,7 +231,7 @@ static const char *wanted_weights(const tx_job *j)
     int64_t ranks = 0;
     if (!given || strcmp(given, "auto") != 0)
         return given;
-    bool same = run && !tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) && ranks == j->comm->size;
+    bool same = run && !tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) && ranks == j->data->size;
     return same && !tx_json_get_string(run, TX_RUN_ROWS, &rows) ? rows : NULL;
 }
 
@@ -224,12 +242,26 @@ static int64_t wanted_rows(const tx_job *j)
     int64_t made = j->all_rows * j->set.accumulation, ranks = 0, rows = 0;
     if (j->set.global_batch)
         return j->set.global_batch;
-    if (!run || tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) || ranks == j->comm->size ||
+    if (!run || tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) || ranks == j->data->size ||
         tx_json_get_int(run, "global_batch", 1, INT32_MAX, &rows) || rows == made)
         return made;
     tx_job_note(j, "batch   %" PRId64 " blocks a step, as the %" PRId64 " ranks had that the run began with", rows,
                 ranks);
     return rows;
+}
+
+/* DeepSpeed's three sizes of a batch, where its file says all of them. */
+static tx_status check_product(const tx_job *j)
+{
+    const tx_option *times = tx_option_find(&tx_job_table, "gradient_accumulation_steps");
+    const int64_t made = j->all_rows * j->set.accumulation;
+    if (!j->set.deepspeed || !j->set.global_batch || made == j->step_rows ||
+        !tx_option_given(&j->options, times->offset))
+        return TX_OK;
+    return tx_fail(TX_INVALID,
+                   "%s: train_batch_size %" PRId64 " is not train_micro_batch_size_per_gpu %" PRId64
+                   " x gradient_accumulation_steps %" PRId64 " x %" PRId32 " ranks: leave one out",
+                   j->set.deepspeed, j->step_rows, j->set.batch, j->set.accumulation, j->data->size);
 }
 
 /* Numbers above 0 with commas between them, one a rank; NULL text: all alike. */
@@ -250,13 +282,13 @@ static tx_status read_weights(const char *text, int32_t ranks, double *weight)
 static tx_status write_rows(tx_job *j, const int64_t *share)
 {
     free(j->rows_text);
-    j->rows_text = tx_pace_shares_text(share, j->comm->size);
+    j->rows_text = tx_pace_shares_text(share, j->data->size);
     return j->rows_text ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' shares");
 }
 
 tx_status tx_job_split(tx_job *j)
 {
-    const tx_comm *comm = j->comm;
+    const tx_comm *comm = j->data;
     double *weight = calloc((size_t)comm->size, sizeof *weight);
     int64_t *share = calloc((size_t)comm->size, sizeof *share);
     const char *weights = wanted_weights(j);
@@ -273,6 +305,8 @@ tx_status tx_job_split(tx_job *j)
     j->rows = status ? 0 : share[comm->rank];
     j->step_rows = wanted_rows(j);
     if (!status)
+        status = check_product(j);
+    if (!status)
         status = write_rows(j, share);
     free(weight);
     free(share);
@@ -287,7 +321,12 @@ void tx_job_note_shares(const tx_job *j)
         return;
     for (int32_t i = 0; i < buckets; i++)
         elements += tx_model_bucket_elements(j->model, i);
+    if (j->tensor)
+        tx_job_note(j, "tensor  %" PRId32 " ranks compute the same rows together, %" PRId32 " groups of them",
+                    j->tensor->size, j->data->size);
     tx_job_note(j, "shares  %s rows of a micro-batch, %" PRId64 " rows a step", j->rows_text, j->step_rows);
+    if (j->data->size == 1)
+        return;
     tx_job_note(j, "sums    %.1f MB of gradients in %" PRId32 " buckets, %s between hosts; ZeRO stage %" PRId32 "",
                 4e-6 * (double)elements, buckets, j->set.ddp_comm ? "bf16" : "fp32", j->zero_stage);
 }

@@ -40,7 +40,9 @@ static const char *const own[] = {"resume_from_checkpoint",
                                   "dry_run",
                                   "profile",
                                   "memory_plot",
-                                  "dump_order"};
+                                  "dump_order",
+                                  "tensor_parallel",
+                                  "deepspeed"}; /* what it said is among the others */
 /* Of these one stands in the place of the other. */
 static const char *const rivals[][2] = {{"num_train_epochs", "max_steps"},
                                         {"max_steps", "num_train_epochs"},
@@ -113,11 +115,13 @@ static tx_status inherit_all(tx_job *j)
 
 tx_status tx_job_settle(tx_job *j)
 {
-    tx_status status = j->settled ? TX_OK : inherit_all(j);
-    if (!status && !j->settled)
-        status = tx_job_check(&j->set);
-    j->settled = j->settled || !status;
-    return status;
+    if (j->settled)
+        return TX_OK;
+    TX_TRY(tx_job_read_deepspeed(j));
+    TX_TRY(inherit_all(j));
+    TX_TRY(tx_job_check(&j->set));
+    j->settled = true;
+    return TX_OK;
 }
 
 /* ---- What is no checkpoint of TX ------------------------------------------------------------------------ */

@@ -43,7 +43,7 @@ const char tx_job_optimizers[] =
 
 static const tx_option options[] = {
     {TX_OPTION_HEADING, .help = "model"},
-    TEXT("model_name_or_path", model, "DIR|NAME", "the model to train further: a folder, or a name to look up (docs/TRAINING.md)"),
+    TEXT("model_name_or_path", model, "DIR|NAME", "the model to train further: a folder, a GGUF file, or a name to look up (docs/TRAINING.md)"),
     TEXT("config_name", config, "FILE|NAME",
          "train new weights of this shape: a config.json, a folder with one, or gpt2, gpt2-medium, gpt2-large, gpt2-xl; "
          "without model and config: a small GPT-2 over bytes"),
@@ -61,6 +61,8 @@ static const tx_option options[] = {
     FLAG("completion_only_loss", completion_only, "of a prompt and its completion, or an instruction and its output, learn the latter alone"),
     FLAG("assistant_only_loss", assistant_only, "of messages learn what the assistant says alone"),
     FLAG("packing", packing, "several conversations in a row of max_seq_length, each by itself"),
+    REAL("mlm_probability", mlm_probability, 0, 1, "of masked language modelling: the share of the tokens that are to be guessed"),
+    FLAG("line_by_line", line_by_line, "of masked language modelling: a line is a row, else rows are cut from the lines end to end"),
     TEXT("dataset_name", dataset, "DIR|NAME", "a folder with train and validation files, or a name to look up (docs/TRAINING.md)"),
     TEXT("dataset_config_name", dataset_config, "NAME", "configuration of the dataset, as wikitext-2-raw-v1"),
     REAL("validation_split_percentage", validation_split, 0, 99, "without validation data, evaluate on the first X percent of the texts"),
@@ -90,8 +92,12 @@ static const tx_option options[] = {
     REAL("warmup_steps", warmup_steps, 0, INT32_MAX, "steps over which the rate rises from 0; below 1: a share of the run"),
     REAL("warmup_ratio", warmup_ratio, 0, 1, "the same as a share of the run; counts where warmup_steps is 0"),
     TX_JOB_OPTIMIZER_ROWS(AT),
+    CHOICE("offload_optimizer", offload_optimizer, "none|cpu|nvme", "where the optimizer's states are kept; cpu: in the host's memory, with the fp32 weights of mixed precision, from where each step brings them to the device and back; nvme: in a file in nvme_path"),
+    TEXT("nvme_path", nvme_path, "DIR", "a folder on a fast disk of this host, for offload_optimizer nvme; nothing stays there"),
     REAL("neftune_noise_alpha", noise, 0, 1e6, "add noise to the embeddings in training, drawn evenly from +-X / sqrt(tokens * width); 0: none"),
     REAL("label_smoothing_factor", smoothing, 0, 0.9999999, "spread this share of each label over the whole vocabulary"),
+    REAL("router_z_loss_coef", z_loss, 0, 1e6, "of models with experts: add this times the mean square of the log-sum-exp of their routers' scores to the loss; 0: nothing"),
+    REAL("expert_capacity_factor", capacity, 0, 1e6, "of models with experts: in training an expert takes at most ceil(X times an even share) of a micro-batch's choices, and the others are dropped; 0: it takes all"),
     TEXT("teacher_model_name_or_path", teacher, "DIR|NAME", "learn also from the outputs of this model, which does not change: loss = alpha * that of the labels + (1 - alpha) * T^2 * KL(teacher || model)"),
     REAL("distill_temperature", temperature, 1e-3, 1e3, "T of that: both models' scores are divided by it"),
     REAL("distill_alpha", alpha, 0, 1, "alpha of that: the share of the labels"),
@@ -142,6 +148,8 @@ static const tx_option options[] = {
     CHOICE("ddp_overlap", overlap, "auto|yes|no", "sum gradients while the backward pass goes on; auto: where that proves faster"),
     WHOLE("ddp_check", ddp_check, 0, INT32_MAX, "compare the weights of all ranks every N steps; 0: never"),
     WHOLE("zero_stage", zero_stage, 0, 3, "1: optimizer states are spread over the ranks; 2: gradients too; 3: weights too"),
+    WHOLE("tensor_parallel", tensor_parallel, 1, 1 << 16, "N ranks that follow each other compute the same rows together and divide heads and the MLP among them (docs/RANKS.md)"),
+    TEXT("deepspeed", deepspeed, "FILE", "a configuration of DeepSpeed: what it says is taken for options (docs/TRAINING.md)"),
     WHOLE("global_batch_size", global_batch, 0, 1 << 30, "blocks in a step of all ranks, in place of accumulation; 0: not set"),
     TEXT("batch_weights", batch_weights, "auto|X,X,...", "how many rows of a micro-batch each rank gets: auto, by their measured speed, or X rows for each; otherwise all get the same"),
     REAL("comm_timeout", comm_timeout, 0, 1e9, "end all ranks where one does nothing for X seconds; 0: 30, or 10 times a step"),
@@ -185,6 +193,7 @@ tx_job_settings tx_job_defaults(void)
         .pad_to_max_length = true,
         .completion_only = true,
         .assistant_only = true,
+        .mlm_probability = 0.15,
         .batch = 8,
         .eval_batch = 8,
         .accumulation = 1,
@@ -205,6 +214,7 @@ tx_job_settings tx_job_defaults(void)
         .saving = TX_STRATEGY_STEPS,
         .logging_steps = 500,
         .save_steps = 500,
+        .tensor_parallel = 1,
         .device = "cpu",
         .init_scale = 65536,
         .growth_interval = 2000,
@@ -316,6 +326,23 @@ static void check_4bit(refusals *r, const tx_job_settings *set)
            "--bnb_4bit_compute_dtype: a run computes in one type: that one %s", with[set->bnb_compute]);
 }
 
+/* What ranks that have parts of weights alone cannot do. */
+static void check_tensor_parallel(refusals *r, const tx_job_settings *set)
+{
+    if (set->tensor_parallel == 1)
+        return;
+    refuse(r, set->zero_stage > 1, "--tensor_parallel goes with --zero_stage 0 and 1");
+    refuse(r, set->lora_rank || set->load_in_4bit,
+           "--tensor_parallel trains whole models: leave --lora_r and "
+           "--load_in_4bit out");
+    refuse(r, set->teacher || tx_job_prunes(set),
+           "--tensor_parallel: leave --teacher_model_name_or_path and "
+           "--sparsity out");
+    refuse(r, set->offload_optimizer, "--tensor_parallel: leave --offload_optimizer out");
+    refuse(r, set->batch_weights && strcmp(set->batch_weights, "auto") == 0,
+           "--tensor_parallel: --batch_weights takes numbers, one for each group of ranks");
+}
+
 tx_status tx_job_check(const tx_job_settings *set)
 {
     const bool data = set->train_file || set->dataset, runs = !set->dry_run;
@@ -346,6 +373,8 @@ tx_status tx_job_check(const tx_job_settings *set)
     check_steps(&r, "eval_steps", set->eval_steps);
     check_steps(&r, "save_steps", set->save_steps);
     check_steps(&r, "warmup_steps", set->warmup_steps);
+    refuse(&r, set->offload_optimizer == TX_OFFLOAD_FILE && !set->nvme_path,
+           "--offload_optimizer nvme needs --nvme_path: a folder on a fast disk of this host");
     refuse(&r, set->model && set->config, "--model_name_or_path and --config_name exclude each other");
     refuse(&r, set->model && set->config_overrides,
            "--config_overrides is for new weights: it cannot change the model of --model_name_or_path");
@@ -366,6 +395,7 @@ tx_status tx_job_check(const tx_job_settings *set)
            "--sparsity and --lora_r exclude each other: frozen weights are not trained");
     refuse(&r, set->bf16 && set->fp16, "--bf16 and --fp16 exclude each other");
     check_best(&r, set);
+    check_tensor_parallel(&r, set);
     check_stored(&r, set);
     refuse(&r, set->lora_rank && set->bf16_full_eval && !set->bf16 && !set->dtype,
            "--bf16_full_eval: with --lora_r it needs --bf16");

@@ -30,13 +30,14 @@ enum { TX_SAMPLING_MAP(X) };
 typedef struct tx_job_settings {
     /* model */
     const char *model, *config, *config_overrides, *tokenizer;
-    const char *teacher;
+    const char *teacher, *deepspeed;
     bool allow_nonfinite;
     /* data */
     const char *train_file, *validation_file, *test_file, *dataset, *dataset_config;
     int32_t task; /* 0: as model and data say; else place in tx_glue + 1, behind them instruction data */
     const char *chat_template;
-    bool completion_only, assistant_only, packing;
+    bool completion_only, assistant_only, packing, line_by_line;
+    double mlm_probability;
     int64_t max_seq_length, max_predict_samples;
     bool pad_to_max_length;
     double validation_split;
@@ -48,12 +49,15 @@ typedef struct tx_job_settings {
     bool do_train, do_eval, do_predict;
     int64_t batch, eval_batch, accumulation, max_steps, seed, data_seed, max_bad_steps;
     double rate, warmup_steps, warmup_ratio, decay, beta1, beta2, epsilon, max_grad_norm, epochs, smoothing, noise;
+    double z_loss, capacity;    /* of experts */
     double temperature, alpha;  /* of distillation */
     double sparsity;            /* 0: none, or as mask_structure says */
     const char *mask_structure; /* NULL: unstructured */
     int32_t schedule;           /* tx_schedule_kind; TX_SCHEDULE_COUNT is another name of WSD */
     int32_t optim;              /* place among the names of optimizers: tx_job_optimizer */
     const char *optim_args;
+    int32_t offload_optimizer; /* tx_offload_place */
+    const char *nvme_path;
     const char *schedule_settings;
     /* adapter */
     int64_t lora_rank; /* 0: none */
@@ -73,7 +77,7 @@ typedef struct tx_job_settings {
     double logging_steps, eval_steps, save_steps, eval_delay, stop_threshold;
     int64_t save_total_limit, stop_patience;
     /* many ranks */
-    int64_t bucket_cap, zero_stage, global_batch, ddp_check;
+    int64_t bucket_cap, zero_stage, tensor_parallel, global_batch, ddp_check;
     int32_t ddp_comm, overlap; /* TX_DDP_COMM_, tx_overlap */
     const char *batch_weights;
     double comm_timeout, start_timeout;

@@ -75,6 +75,8 @@ tx_status tx_option_set(tx_option_values *to, const char *name, const char *valu
 /* Sets all options of a JSON file, {"learning_rate": 5e-5, ...}, as transformers' HfArgumentParser reads it; null
  * leaves an option as it is. */
 tx_status tx_option_read(tx_option_values *to, const char *path);
+/* Sets one option from such a file; `file` stands before messages. */
+tx_status tx_option_read_member(tx_option_values *to, const char *file, const char *name, const tx_json *value);
 /* The same for options that were not given, and are not given by this; those of `left_out` (ended by NULL) stay as they
  * are. */
 tx_status tx_option_inherit(tx_option_values *to, const char *path, const char *const *left_out);
@@ -94,6 +96,8 @@ tx_status tx_option_unknown(const tx_option_table *table, const char *file, cons
 tx_status tx_option_add_word(tx_option_values *to, const char *word, size_t at);
 /* 1 and 0 for the words that transformers takes for true and false, -1 for others. */
 int tx_option_truth(const char *word);
+/* Whether a value asks for the same as one of "false|0"; "*": any does; NULL: none. */
+bool tx_option_asks_for(const char *choices, const char *value);
 /* Length of the first of "linear|cosine". */
 size_t tx_choice_length(const char *choices);
 /* Makes `candidate` the nearest to `name` where it is nearer than `least`. */

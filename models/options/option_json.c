@@ -84,8 +84,6 @@ static tx_status store_choices(tx_option_values *to, const char *file, const tx_
     return tx_option_store(to, file, option, text);
 }
 
-static tx_status read_member(tx_option_values *to, const char *file, const char *key, const tx_json *value);
-
 static tx_status read_foreign(tx_option_values *to, const char *file, const tx_option *option, const tx_json *value)
 {
     char number[NUMBER_TEXT];
@@ -95,14 +93,14 @@ static tx_status read_foreign(tx_option_values *to, const char *file, const tx_o
     tx_status status = TX_OK;
     if (type == TX_JSON_OBJECT && option->choices && strcmp(option->choices, "{}") == 0) {
         for (void *i = tx_json_first(value); i && !status; i = tx_json_next(value, i))
-            status = read_member(to, file, tx_json_key(i), tx_json_value(i));
+            status = tx_option_read_member(to, file, tx_json_key(i), tx_json_value(i));
         return status;
     }
     /* An empty list or object asks for nothing. */
     return many && tx_json_size(value) == 0 ? TX_OK : tx_option_store(to, file, option, text ? text : "a list");
 }
 
-static tx_status read_member(tx_option_values *to, const char *file, const char *key, const tx_json *value)
+tx_status tx_option_read_member(tx_option_values *to, const char *file, const char *key, const tx_json *value)
 {
     const tx_option *option = tx_option_find(&to->table, key);
     const tx_json_type type = tx_json_type_of(value);
@@ -149,7 +147,7 @@ static tx_status read_members(tx_option_values *to, const char *path, bool inher
     for (void *i = status ? NULL : tx_json_first(json); i; i = tx_json_next(json, i)) {
         if (inherited && !is_free(to, tx_json_key(i), left_out))
             continue;
-        const tx_status one = read_member(to, path, tx_json_key(i), tx_json_value(i));
+        const tx_status one = tx_option_read_member(to, path, tx_json_key(i), tx_json_value(i));
         if (one)
             tx_list_add(refused, sizeof refused, "; ", "%s", tx_error());
         status = one ? one : status;

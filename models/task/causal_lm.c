@@ -12,10 +12,11 @@ static const tx_field fields[] = {
 };
 
 /* The last position of a block has no label. */
-static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
+static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const int64_t last = samples->block - 1;
     int32_t *ids = to->field[TX_CAUSAL_LM_INPUT_IDS], *labels = to->field[TX_CAUSAL_LM_LABELS];
+    (void)epoch;
     TX_TRY(tx_dataset_read(samples->data, number, ids));
     memcpy(labels, ids + 1, (size_t)last * sizeof *labels);
     tx_field_pad(&fields[TX_CAUSAL_LM_LABELS], labels + last, 1);
@@ -44,20 +45,25 @@ const tx_metric tx_causal_lm_metrics[] = {
     {.name = NULL},
 };
 
+tx_dataset_options tx_causal_lm_reading(const tx_data_options *o)
+{
+    return (tx_dataset_options){.size = sizeof(tx_dataset_options),
+                                .tokenizer = o->tokenizer,
+                                .vocab = o->config->vocab_size,
+                                .block = o->block,
+                                .group = o->group,
+                                .from = o->from,
+                                .to = o->to,
+                                .most_blocks = o->most,
+                                .skip_bad = o->skip_bad,
+                                .cache = o->cache,
+                                .threads = o->threads,
+                                .report = o->report};
+}
+
 static tx_status open_dataset(const tx_task *task, const char *path, const tx_data_options *o, tx_samples *samples)
 {
-    const tx_dataset_options options = {.size = sizeof options,
-                                        .tokenizer = o->tokenizer,
-                                        .vocab = o->config->vocab_size,
-                                        .block = o->block,
-                                        .group = o->group,
-                                        .from = o->from,
-                                        .to = o->to,
-                                        .most_blocks = o->most,
-                                        .skip_bad = o->skip_bad,
-                                        .cache = o->cache,
-                                        .threads = o->threads,
-                                        .report = o->report};
+    const tx_dataset_options options = tx_causal_lm_reading(o);
     tx_dataset *dataset = NULL;
     (void)task;
     TX_TRY(tx_dataset_open(path, &options, &dataset));

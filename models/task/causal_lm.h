@@ -17,6 +17,9 @@ extern const tx_task tx_causal_lm;
 tx_tensor *tx_causal_lm_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing);
 extern const tx_metric tx_causal_lm_metrics[];
 
+/* How a text is read for these options: as blocks of tokens. Other tasks of texts change what they want otherwise. */
+tx_dataset_options tx_causal_lm_reading(const tx_data_options *options);
+
 /* The blocks of a dataset, which must outlive them; NULL: none. */
 tx_samples tx_causal_lm_samples(const tx_dataset *dataset);
 

@@ -39,17 +39,19 @@ static void pad(const tx_samples *samples, int64_t used, const tx_batch *to)
     *(int32_t *)to->field[TX_INSTRUCTION_LENGTHS] = (int32_t)used;
 }
 
-static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
+static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
+    (void)epoch;
     pad(samples, put(samples->data, number, 0, to), to);
     return TX_OK;
 }
 
-static tx_status packed_row(const tx_samples *samples, int64_t number, const tx_batch *to)
+static tx_status packed_row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_instruction_data *d = samples->data;
     int32_t *positions = to->field[TX_INSTRUCTION_POSITION_IDS], *starts = to->field[TX_INSTRUCTION_STARTS];
     int64_t used = 0;
+    (void)epoch;
     for (int64_t i = number ? d->last[number - 1] : 0; i < d->last[number]; i++) {
         const int64_t length = put(d, d->order[i], used, to);
         for (int64_t t = 0; t < length; t++) {

@@ -26,11 +26,12 @@ static const tx_field numbers[] = {
     {.name = NULL},
 };
 
-static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
+static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_sequence_data *d = samples->data;
     const int64_t begin = number ? d->end[number - 1] : 0, length = d->end[number] - begin;
     const tx_ids *const from[] = {&d->ids, &d->types};
+    (void)epoch;
     for (int f = TX_SEQUENCE_INPUT_IDS; f <= TX_SEQUENCE_TOKEN_TYPE_IDS; f++) {
         int32_t *values = to->field[f];
         memcpy(values, from[f]->id + begin, (size_t)length * sizeof *values);

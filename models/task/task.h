@@ -72,7 +72,9 @@ typedef struct tx_data_options {
     int32_t threads;
     const char *chat_template;            /* see tx_chat_create; NULL: none is named */
     bool completion_only, assistant_only; /* labels of completions alone, of what the assistant says in messages */
-    uint64_t seed;                        /* of the order in which samples are packed */
+    double mask_share;                    /* of the tokens of masked language modelling that are to be guessed */
+    bool by_line;                         /* of masked language modelling: a line is a row */
+    uint64_t seed;                        /* of the order in which samples are packed, and of what a task draws */
     tx_reporter report;
 } tx_data_options;
 
@@ -100,8 +102,9 @@ struct tx_task {
     /* NULL in the name behind the last. The labels are in "labels": those of I32 that are TX_IGNORE_LABEL, and those of
      * F32 that are NaN, do not count. */
     const tx_field *fields;
-    /* Makes sample `number` (from 0) the only row of a batch, every value of each field. Threads call it at once. */
-    tx_status (*row)(const tx_samples *samples, int64_t number, const tx_batch *row);
+    /* Makes sample `number` (from 0) the only row of a batch, every value of each field. What a task draws it draws
+     * anew in each epoch, of evaluations 0. Threads call it at once. */
+    tx_status (*row)(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *row);
     /* Scalar loss of an architecture's output in a graph that has the fields as inputs: mean over the labels by control
      * INVERSE_LABELS. `smoothing` is that of tx_cross_entropy_smoothed. NULL on error. */
     tx_tensor *(*loss)(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing);

@@ -15,6 +15,7 @@
 typedef struct run {
     int64_t first; /* number of the first of them */
     int64_t token; /* where it begins */
+    int64_t count; /* tokens of the text that it is, which is one block; 0: it is none */
 } run;
 
 struct tx_dataset {
@@ -105,9 +106,11 @@ static tx_status read_tokens(const char *path, const tx_dataset_options *o, tx_t
     tx_data_file file = {0};
     TX_TRY(kind_of(path, &kind));
     TX_TRY(tx_data_file_open(path, &file));
-    tx_text_form form = kind == FILE_JSONL ? TX_TEXT_JSONL : TX_TEXT_LINES;
+    const tx_text_form form = kind == FILE_JSONL ? TX_TEXT_JSONL : o->bare_lines ? TX_TEXT_BARE : TX_TEXT_LINES;
     tx_status status = check_contents(&file, kind);
-    if (!status && kind == FILE_BIN)
+    if (!status && kind == FILE_BIN && o->by_text)
+        status = tx_fail(TX_INVALID, "%s: a file of tokens has no lines", path);
+    else if (!status && kind == FILE_BIN)
         status = tx_tokens_of_bin(&file, tokens);
     else if (!status && !o->tokenizer)
         status = tx_fail(TX_INVALID, "%s: a text needs a tokenizer", path);
@@ -168,6 +171,18 @@ static void cut_groups(tx_dataset *d, int64_t first, int64_t last, int64_t group
     }
 }
 
+/* Each text is a block; where it begins, what is behind the last one that is kept is never asked for. */
+static void take_texts(tx_dataset *d, int64_t first, int64_t last, int64_t least)
+{
+    int64_t token = d->begin;
+    for (int64_t text = first; text < last; text++) {
+        const int64_t count = d->tokens.lengths[text];
+        if (count >= least)
+            d->runs[d->run_count++] = (run){.first = d->blocks++, .token = token, .count = count};
+        token += count;
+    }
+}
+
 /* Which part of the tokens is used; `first` and `last` are its texts, where there are any. */
 static void find_part(tx_dataset *d, const tx_dataset_options *o, int64_t *first, int64_t *last)
 {
@@ -189,7 +204,7 @@ static tx_status fail_short(const char *path, const tx_dataset *d, const tx_data
     char part[64] = "";
     if (o->from > 0.0 || o->to < 100.0)
         snprintf(part, sizeof part, " in the part from %g to %g %%", o->from, o->to);
-    if (count == 0)
+    if (count == 0 || o->by_text)
         return tx_fail(TX_FORMAT, "%s: no tokens%s; give a longer text", path, part);
     if (count >= d->block)
         return tx_fail(TX_FORMAT,
@@ -208,11 +223,13 @@ static tx_status cut(const char *path, tx_dataset *d, const tx_dataset_options *
     int64_t first, last;
     find_part(d, o, &first, &last);
     bool grouped = d->tokens.lengths && o->group;
-    int64_t groups = grouped ? (last - first) / o->group + 1 : 1;
+    int64_t groups = o->by_text ? last - first + 1 : grouped ? (last - first) / o->group + 1 : 1;
     d->runs = calloc((size_t)groups, sizeof *d->runs);
     if (!d->runs)
         return tx_fail(TX_MEMORY, "%s: no memory for %" PRId64 " groups of texts", path, groups);
-    if (grouped) {
+    if (o->by_text) {
+        take_texts(d, first, last, o->by_text);
+    } else if (grouped) {
         cut_groups(d, first, last, o->group);
     } else {
         d->runs[d->run_count++] = (run){.token = d->begin};
@@ -247,8 +264,11 @@ static tx_status digest_blocks(tx_dataset *d, const tx_reporter *report)
     TX_TRY(tx_digest_create(&digest));
     tx_digest_add(digest, shape, (size_t)length);
     for (int64_t i = 0; i < d->run_count; i++) {
-        int64_t end = i + 1 < d->run_count ? d->runs[i + 1].first : d->blocks;
-        digest_tokens(digest, &d->tokens, d->runs[i].token, (end - d->runs[i].first) * d->block, report);
+        const run *r = &d->runs[i];
+        const int64_t end = i + 1 < d->run_count ? r[1].first : d->blocks;
+        digest_tokens(digest, &d->tokens, r->token, r->count ? r->count : (end - r->first) * d->block, report);
+        if (r->count)
+            tx_digest_add(digest, &r->count, sizeof r->count);
     }
     return tx_digest_finish(digest, d->digest);
 }
@@ -324,8 +344,8 @@ const char *tx_dataset_digest(const tx_dataset *dataset)
 
 /* ---- Blocks ------------------------------------------------------------------------------------------ */
 
-/* Where block `number` begins. */
-static int64_t find_block(const tx_dataset *d, int64_t number)
+/* The run of block `number`. */
+static const run *find_run(const tx_dataset *d, int64_t number)
 {
     int64_t low = 0, high = d->run_count; /* the last run that begins at or before it */
     while (high - low > 1) {
@@ -335,7 +355,14 @@ static int64_t find_block(const tx_dataset *d, int64_t number)
         else
             high = middle;
     }
-    return d->runs[low].token + (number - d->runs[low].first) * d->block;
+    return &d->runs[low];
+}
+
+int64_t tx_dataset_length(const tx_dataset *dataset, int64_t number)
+{
+    TX_NEEDS(dataset, 0);
+    const run *r = find_run(dataset, number);
+    return r->count ? r->count : dataset->block;
 }
 
 /* The ids are looked at again: the file may have been changed since it was opened. */
@@ -343,10 +370,12 @@ tx_status tx_dataset_read(const tx_dataset *dataset, int64_t number, int32_t *to
 {
     TX_NEEDS(dataset && tokens, TX_INVALID);
     const tx_dataset *d = dataset;
-    const int64_t first = find_block(d, number);
-    for (int64_t at = 0, count; at < d->block; at += count) {
+    const run *r = find_run(d, number);
+    const int64_t first = r->token + (number - r->first) * d->block;
+    const int64_t wanted = r->count && r->count < d->block ? r->count : d->block;
+    for (int64_t at = 0, count; at < wanted; at += count) {
         uint32_t *ids = (uint32_t *)(tokens + at);
-        count = d->block - at < TX_TOKENS_PIECE ? d->block - at : TX_TOKENS_PIECE;
+        count = wanted - at < TX_TOKENS_PIECE ? wanted - at : TX_TOKENS_PIECE;
         TX_TRY(tx_tokens_read(&d->tokens, first + at, count, ids));
         for (int64_t i = 0; i < count; i++)
             if (ids[i] >= d->vocab)

@@ -20,10 +20,12 @@ typedef struct tx_gguf_ids {
  * would do in another way. */
 tx_status tx_tokenizer_put_gguf(const tx_tokenizer *tokenizer, const tx_gguf_ids *ids, tx_gguf_writer *writer);
 
-/* Writes tokenizer.json and tokenizer_config.json to the folder, and opens them for a check. */
-tx_status tx_tokenizer_of_gguf(const tx_gguf_file *file, const char *folder);
+/* What a file has in the place of tokenizer.json (NOT_FOUND where there is no tokenizer) and, once the tokenizer `t` is
+ * read, of tokenizer_config.json. The caller frees `*text`. */
+tx_status tx_gguf_tokenizer_text(const tx_gguf_file *file, char **text, size_t *size);
+tx_status tx_gguf_tokenizer_config(const tx_gguf_file *file, const tx_tokenizer *t, char **text, size_t *size);
 
-/* A tokenizer.json of the file's tokens; the caller frees. For the function above. */
+/* A tokenizer.json of the file's tokens; the caller frees. For the first of these. */
 tx_status tx_tokenizer_json_of_gguf(const tx_gguf_file *file, tx_json **json);
 
 /* X(NAME, number): types of tokens. */

@@ -3,32 +3,31 @@
 #include "models/text/bpe.h"
 #include "models/text/tokenizer_gguf.h"
 
-#include "api/base/file.h"
-#include "models/files/folder.h"
-
 #include <stdlib.h>
+#include <string.h>
 
-#define TOKENIZER "tokenizer.json"
-#define TOKENIZER_CONFIG "tokenizer_config.json"
 #define KEY(rest) "tokenizer.ggml." rest
 
-static tx_status write_tokenizer(const tx_gguf_file *file, const char *path)
+/* The text of JSON, which it frees, where `status` is TX_OK. */
+static tx_status write_text(tx_status status, tx_json *json, char **text, size_t *size)
 {
-    char *text;
-    size_t size;
+    char *made = status ? NULL : tx_json_text(json, TX_JSON_PRETTY);
+    tx_json_free(json);
+    if (!made)
+        return status ? status : TX_MEMORY;
+    *text = made;
+    *size = strlen(made);
+    return TX_OK;
+}
+
+tx_status tx_gguf_tokenizer_text(const tx_gguf_file *file, char **text, size_t *size)
+{
     tx_json *json = NULL;
-    tx_status status = tx_gguf_get_string(file, "tokenizer.huggingface.json", &text, &size);
-    if (!status) {
-        status = tx_file_write(path, text, size);
-        free(text);
-        return status;
-    }
+    tx_status status = tx_gguf_get_string(file, "tokenizer.huggingface.json", text, size);
     if (status != TX_NOT_FOUND)
         return status;
     status = tx_tokenizer_json_of_gguf(file, &json);
-    TX_THEN(status, tx_json_write(path, json, TX_JSON_PRETTY));
-    tx_json_free(json);
-    return status;
+    return write_text(status, json, text, size);
 }
 
 /* The text of the token that a key names, where there is one. */
@@ -46,7 +45,7 @@ static tx_status add_role(const tx_gguf_file *file, const tx_tokenizer *t, const
     return tx_json_set_text(json, role, t->vocab.bytes.data + token->at, token->size);
 }
 
-static tx_status write_config(const tx_gguf_file *file, const tx_tokenizer *t, const char *path)
+tx_status tx_gguf_tokenizer_config(const tx_gguf_file *file, const tx_tokenizer *t, char **text, size_t *size)
 {
     char *template = NULL;
     tx_json *json = tx_json_object();
@@ -60,20 +59,6 @@ static tx_status write_config(const tx_gguf_file *file, const tx_tokenizer *t, c
         status = tx_gguf_get_string(file, "tokenizer.chat_template", &template, NULL);
     if (!status && template)
         status = tx_json_set_string(json, "chat_template", template);
-    TX_THEN(status, tx_json_write(path, json, TX_JSON_PRETTY));
     free(template);
-    tx_json_free(json);
-    return status;
-}
-
-tx_status tx_tokenizer_of_gguf(const tx_gguf_file *file, const char *folder)
-{
-    tx_tokenizer *made = NULL;
-    const char *path = TX_PATH(folder, TOKENIZER);
-    tx_status status = write_tokenizer(file, path);
-    status = status == TX_NOT_FOUND ? tx_fail_in(TX_FORMAT, "its tokenizer") : status;
-    TX_THEN(status, tx_tokenizer_open(path, &made));
-    TX_THEN(status, write_config(file, made, TX_PATH(folder, TOKENIZER_CONFIG)));
-    tx_tokenizer_free(made);
-    return status;
+    return write_text(status, json, text, size);
 }

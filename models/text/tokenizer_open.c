@@ -6,6 +6,7 @@
 #include "api/base/file.h"
 #include "api/base/needs.h"
 #include "models/files/folder.h"
+#include "models/text/tokenizer_gguf.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -48,8 +49,6 @@ static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 static tx_status read_sources(tx_tokenizer *t, const char *path)
 {
     struct stat info;
-    for (int i = 0; i < TX_SOURCES; i++)
-        t->source[i].name = names[i];
     if (stat(path, &info) != 0 || S_ISDIR(info.st_mode))
         return read_folder(t, path, TOKENIZER);
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -252,14 +251,44 @@ static tx_status read_all(tx_tokenizer *t)
     return status;
 }
 
+/* What a GGUF file has in the place of the folder's files. */
+static tx_status read_gguf(tx_tokenizer *t, const tx_gguf_file *file)
+{
+    tx_source *tokens = &t->source[TOKENIZER], *config = &t->source[CONFIG];
+    tx_json *json = NULL;
+    TX_TRY(tx_gguf_tokenizer_text(file, &tokens->data, &tokens->size));
+    TX_TRY(read_tokenizer(t));
+    TX_TRY(tx_tokenizer_seal(t));
+    TX_TRY(tx_gguf_tokenizer_config(file, t, &config->data, &config->size));
+    TX_TRY(tx_json_parse(config->data, config->size, names[CONFIG], &json));
+    const tx_status status = tx_fail_in(find_ends(t, json), "%s", names[CONFIG]);
+    tx_json_free(json);
+    return status;
+}
+
+static tx_status open_gguf(tx_tokenizer *t, const char *path)
+{
+    tx_gguf_file *file = NULL;
+    TX_TRY(tx_gguf_open(path, &file));
+    const tx_status status = tx_fail_in(read_gguf(t, file), "%s", path);
+    tx_gguf_close(file);
+    return status;
+}
+
+static tx_status open_files(tx_tokenizer *t, const char *path)
+{
+    TX_TRY(read_sources(t, path));
+    return tx_fail_in(read_all(t), "%s", path);
+}
+
 tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
 {
     TX_NEEDS(path && tokenizer, TX_INVALID);
     tx_tokenizer *made = NULL;
     TX_TRY(tx_tokenizer_new(&made));
-    tx_status status = read_sources(made, path);
-    if (!status)
-        status = tx_fail_in(read_all(made), "%s", path);
+    for (int i = 0; i < TX_SOURCES; i++)
+        made->source[i].name = names[i];
+    const tx_status status = tx_gguf_is_name(path) ? open_gguf(made, path) : open_files(made, path);
     if (status)
         tx_tokenizer_free(made);
     else

@@ -34,8 +34,8 @@ tx_status tx_tokens_read(const tx_tokens *tokens, int64_t first, int64_t count, 
 /* A .bin file. Takes the file over when it succeeds. */
 tx_status tx_tokens_of_bin(tx_data_file *file, tx_tokens *tokens);
 
-/* What a file of texts is split into. */
-typedef enum tx_text_form { TX_TEXT_LINES, TX_TEXT_JSONL } tx_text_form;
+/* What a file of texts is split into; BARE: lines without their ends. */
+typedef enum tx_text_form { TX_TEXT_LINES, TX_TEXT_JSONL, TX_TEXT_BARE } tx_text_form;
 
 /* Tokenises with options' tokenizer and threads. */
 tx_status tx_tokens_of_text(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,

@@ -142,7 +142,9 @@ static tx_status run_lines(part *p)
     while (size > 0 && p->bad <= p->options->skip_bad) {
         TX_TRY(tx_lines_next(&p->lines, &line, &size));
         if (size > 0)
-            TX_TRY(p->form == TX_TEXT_LINES ? add_text(p, line, size) : add_json(p, line, size));
+            TX_TRY(p->form == TX_TEXT_JSONL   ? add_json(p, line, size)
+                   : p->form == TX_TEXT_LINES ? add_text(p, line, size)
+                                              : add_text(p, line, size - (line[size - 1] == '\n')));
     }
     return TX_OK;
 }
@@ -200,7 +202,7 @@ static tx_status cut_ranges(part *parts, size_t most, const tx_data_file *file, 
         if (i + 1 < most)
             TX_TRY(tx_lines_after(file, at + (end - at) / (int64_t)(most - i), &to));
         parts[i] = *common;
-        parts[i].lines = (tx_lines){.file = file, .at = at, .end = to, .carriage = common->form == TX_TEXT_LINES};
+        parts[i].lines = (tx_lines){.file = file, .at = at, .end = to, .carriage = common->form != TX_TEXT_JSONL};
         *count = i + 1;
         at = to;
     }

@@ -210,7 +210,7 @@ tx_status tx_pace_apportion(const double *weight, int32_t ranks, int64_t rows, i
 static tx_status hash_weights(tx_model *model, uint64_t *hash)
 {
     enum { PIECE = 1 << 16 };
-    uint32_t *words = malloc(PIECE * sizeof *words);
+    float *words = malloc(PIECE * sizeof *words);
     tx_status status = words ? TX_OK : tx_fail(TX_MEMORY, "no memory to compare the weights");
     uint64_t h = TX_HASH_START;
     for (int32_t i = 0; i < tx_model_param_count(model) && !status; i++) {
@@ -220,9 +220,9 @@ static tx_status hash_weights(tx_model *model, uint64_t *hash)
         int64_t count = status ? 0 : tx_shape_count(&spec->logical);
         for (int64_t at = 0; at < count && !status; at += PIECE) {
             int64_t now = count - at < PIECE ? count - at : PIECE;
-            status = tx_model_read_range(model, TX_PART_WEIGHT, i, at, now, (float *)(void *)words);
-            for (int64_t k = 0; k < now && !status; k++)
-                h = (h ^ words[k]) * TX_HASH_PRIME;
+            status = tx_model_read_range(model, TX_PART_WEIGHT, i, at, now, words);
+            if (!status)
+                h = tx_hash_words(h, words, now);
         }
     }
     free(words);

@@ -234,7 +234,7 @@ static tx_status start(tx_running *r, const char *log_path)
     const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
     TX_TRY(tx_running_load(r, r->state->step));
     if (r->comm && r->comm->size > 1)
-        TX_TRY(tx_pace_create(r->comm, o->overlap, o->balance, t->batch, t->all_rows, &r->pace));
+        TX_TRY(tx_pace_create(r->data, o->overlap, o->balance, t->batch, t->all_rows, &r->pace));
     tx_log_open(&r->log, log_path, r->state->step > 0, &o->report);
     return TX_OK;
 }
@@ -252,7 +252,8 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
         .state = state,
         .summary = summary,
         .saved = state->step > 0 ? state->step : -1,
-        .comm = tx_trainer_options_of(trainer)->comm,
+        .comm = options->comm ? options->comm : tx_trainer_options_of(trainer)->comm,
+        .data = tx_trainer_options_of(trainer)->comm,
     };
     r.speaks = !r.comm || r.comm->rank == 0;
     tx_trainer_ask(trainer, tx_running_vote, &r);

@@ -73,6 +73,7 @@ typedef struct tx_run_options {
     tx_overlap overlap;  /* of many ranks, as the next two: whether gradients are summed during the backward pass */
     bool balance;        /* share micro-batches out by the ranks' speed, measured in the first steps */
     tx_watch *watch;     /* told of every step and checkpoint; NULL: none */
+    tx_comm *comm;       /* all ranks that train together; NULL: those of the trainer, which have other rows each */
     int64_t check_steps; /* every so many steps all ranks' weights are held against each other; 0: never */
     int64_t step_rows;   /* of all ranks in an optimizer step; 0: as many as the trainer plans */
     int32_t workers;     /* threads that prepare batches */

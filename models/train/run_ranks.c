@@ -18,11 +18,11 @@ static void note(const tx_running *r, const char *line)
 static tx_status share_out(tx_running *r, const int64_t *rows, int64_t step)
 {
     int64_t before = 0;
-    for (int32_t k = 0; k < r->comm->rank; k++)
+    for (int32_t k = 0; k < r->data->rank; k++)
         before += rows[k];
-    char *shares = tx_pace_shares_text(rows, r->comm->size);
+    char *shares = tx_pace_shares_text(rows, r->data->size);
     tx_status status = shares ? tx_running_take(r) : tx_fail(TX_MEMORY, "no memory for the ranks' shares");
-    TX_THEN(status, tx_trainer_share(r->trainer, rows[r->comm->rank], before));
+    TX_THEN(status, tx_trainer_share(r->trainer, rows[r->data->rank], before));
     TX_THEN(status, tx_running_load(r, step));
     if (!status && r->state->run)
         status = tx_json_set_string(r->state->run, TX_RUN_ROWS, shares);
@@ -42,20 +42,21 @@ static void tell_pace(tx_running *r, const tx_pace_news *news, int64_t step)
     if (news->overlap_chosen) {
         snprintf(line, sizeof line,
                  "overlap %s: a step takes %.1f ms with the sums during the backward pass, %.1f after it",
-                 news->overlap ? "yes" : "no", 1e3 * news->with / r->comm->size, 1e3 * news->without / r->comm->size);
+                 news->overlap ? "yes" : "no", 1e3 * news->with / r->data->size, 1e3 * news->without / r->data->size);
         note(r, line);
         tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"overlap\": %s, \"with\": %.6f, \"without\": %.6f}", step,
-                    news->overlap ? "true" : "false", news->with / r->comm->size, news->without / r->comm->size);
+                    news->overlap ? "true" : "false", news->with / r->data->size, news->without / r->data->size);
     }
     if (!news->looked)
         return;
+    const int slowest = (int)(news->slowest * (r->comm->size / r->data->size));
     tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"slowest_rank\": %d, \"seconds\": %.6f, \"median_seconds\": %.6f}",
-                step, (int)news->slowest, news->seconds, news->median);
+                step, slowest, news->seconds, news->median);
     if (r->speaks && news->seconds > TX_PACE_SLOW * news->median)
         tx_tell(&r->options->report,
                 "rank %d on %.63s is slow: %.1f ms of work a step, the ranks' median is %.1f; the others wait for it "
                 "(--batch_weights auto gives it less)",
-                (int)news->slowest, r->comm->ranks[news->slowest].name, 1e3 * news->seconds, 1e3 * news->median);
+                slowest, r->data->ranks[news->slowest].name, 1e3 * news->seconds, 1e3 * news->median);
 }
 
 tx_status tx_running_keep_pace(tx_running *r, int64_t step)

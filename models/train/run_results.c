@@ -11,16 +11,18 @@
 
 static void write_step(tx_running *r, const tx_run_step *s)
 {
-    char n[7][TX_LOG_NUMBER], scale[96] = "";
+    char n[7][TX_LOG_NUMBER], scale[96] = "", dropped[48] = "";
     if (s->loss_scale > 0)
         snprintf(scale, sizeof scale, "\"loss_scale\": %s, \"skipped\": %" PRId64 ", ",
                  tx_log_number(s->loss_scale, n[6]), s->skipped);
+    if (tx_trainer_options_of(r->trainer)->capacity > 0.0f)
+        snprintf(dropped, sizeof dropped, "\"dropped\": %" PRId64 ", ", s->dropped);
     tx_log_line(&r->log,
                 "{\"step\": %" PRId64 ", \"epoch\": %s, \"loss\": %s, \"grad_norm\": %s, \"learning_rate\": %s, "
-                "%s\"tokens\": %" PRId64 ", \"tokens_per_second\": %s, \"waited\": %s}",
+                "%s%s\"tokens\": %" PRId64 ", \"tokens_per_second\": %s, \"waited\": %s}",
                 s->step, tx_log_number(s->epoch, n[0]), tx_log_number(s->loss, n[1]), tx_log_number(s->grad_norm, n[2]),
-                tx_log_number(s->learning_rate, n[3]), scale, s->tokens, tx_log_number(s->tokens_per_second, n[4]),
-                tx_log_number(s->waited, n[5]));
+                tx_log_number(s->learning_rate, n[3]), scale, dropped, s->tokens,
+                tx_log_number(s->tokens_per_second, n[4]), tx_log_number(s->waited, n[5]));
 }
 
 /* Counts and tells steps whose numbers are not finite; fails after too many in a row. With a loss scale gradients may
@@ -169,6 +171,7 @@ tx_status tx_running_take(tx_running *r)
         .learning_rate = p.rate,
         .loss_scale = r->state->loss_scale,
         .skipped = r->state->skipped,
+        .dropped = (int64_t)results.value[TX_RESULT_DROPPED],
         .tokens = r->state->tokens,
         .tokens_per_second = seconds > 0.0 ? (double)p.tokens / seconds : 0.0,
         .waited = p.waited,

@@ -24,7 +24,8 @@ typedef struct tx_running {
     const tx_run_options *options;
     tx_run_state *state;
     tx_run_summary *summary;
-    tx_comm *comm; /* NULL: one rank */
+    tx_comm *comm; /* all ranks; NULL: there is one */
+    tx_comm *data; /* those that have other rows */
     bool speaks;   /* the rank that writes log and checkpoints */
     tx_pace *pace; /* of many ranks */
     tx_loader *loader;

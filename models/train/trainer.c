@@ -2,6 +2,8 @@
  * The plans of a model in training, and one optimizer step. */
 #include "models/train/trainer.h"
 
+#include "comm/comm.h"
+
 #include <float.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -46,7 +48,13 @@ static int32_t plans_of(const tx_trainer_options *o)
 static void build_loss(const tx_trainer *trainer, bool train, batch_plan *made)
 {
     const tx_trainer_options *o = &trainer->options;
-    const tx_arch_options options = {.size = sizeof options, .train = train, .noise = o->noise},
+    tx_tensor *own = NULL;
+    const tx_arch_options options = {.size = sizeof options,
+                                     .train = train,
+                                     .noise = o->noise,
+                                     .capacity = train ? o->capacity : 0.0f,
+                                     .z_loss = train ? o->z_loss : 0.0f,
+                                     .own_loss = &own},
                           plain = {.size = sizeof plain};
     tx_teaching teaching = {.temperature = o->temperature, .alpha = o->alpha};
     if (train && o->teacher)
@@ -54,6 +62,7 @@ static void build_loss(const tx_trainer *trainer, bool train, batch_plan *made)
     made->output = tx_arch_logits(made->graph, trainer->config, &options);
     made->loss = train && o->teacher ? o->task->distill(made->graph, trainer->config, made->output, &teaching)
                                      : o->task->loss(made->graph, trainer->config, made->output, o->smoothing);
+    made->loss = own ? tx_add(made->loss, own) : made->loss;
 }
 
 static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int64_t block, batch_plan *made)
@@ -118,12 +127,20 @@ static tx_status check(const tx_trainer_options *o)
     return TX_OK;
 }
 
+bool tx_trainer_offloads_weights(const tx_trainer_options *o)
+{
+    const bool exchanged = o->comm && o->comm->size > 1 && o->parallel.zero_stage > 0;
+    return o->optimizer.offload == TX_OFFLOAD_HOST && o->autocast != TX_F32 && o->stored == TX_F32 && !exchanged;
+}
+
 static tx_status prepare(tx_trainer *trainer)
 {
     const tx_trainer_options *o = &trainer->options;
     TX_TRY(tx_model_store(trainer->model, o->stored));
     if (o->comm)
         TX_TRY(tx_model_parallel(trainer->model, o->comm, &o->parallel));
+    if (tx_trainer_offloads_weights(o))
+        TX_TRY(tx_model_offload_weights(trainer->model));
     TX_TRY(build_all(trainer, true, o->batch, trainer->train));
     TX_TRY(tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update));
     if (o->eval_batch)
@@ -312,6 +329,8 @@ tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t la
         TX_THEN(status, tx_model_set(model, TX_CONTROL_SAMPLE, (double)(i * o->all_rows + o->rows_before)));
         TX_THEN(status, tx_model_synchronize(model, i == micro_batches - 1));
         const tx_batch micro = tx_batch_part(o->task, o->block, batch, i * o->batch, o->batch);
+        const double share = (double)tx_batch_labels(o->task, o->block, &micro) / (double)labels;
+        TX_THEN(status, tx_model_set(model, TX_CONTROL_LABEL_SHARE, share));
         TX_THEN(status, run_batch(trainer, trainer->train, &micro, &ran));
     }
     if (trainer->vote)
@@ -345,6 +364,7 @@ tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double
         return TX_OK;
     float mean = 0.0f;
     TX_TRY(tx_model_set(trainer->model, TX_CONTROL_INVERSE_LABELS, labels > 0.0 ? 1.0 / labels : 0.0));
+    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_LABEL_SHARE, 1.0));
     TX_TRY(run_batch(trainer, trainer->evaluate, batch, &e));
     TX_TRY(tx_plan_read(e->plan, e->loss, &mean, sizeof mean));
     if (output)

@@ -19,7 +19,7 @@ typedef struct tx_trainer_options {
     /* Of many ranks: rows of a micro-batch of all ranks together, and of those the ranks before this one do. 0: batch,
      * and none. */
     int64_t all_rows, rows_before;
-    tx_comm *comm; /* NULL: one rank */
+    tx_comm *comm; /* those that have other rows; NULL: one rank */
     tx_parallel_options parallel;
     int64_t eval_batch;             /* rows of an evaluation batch; 0: no evaluation plan */
     int32_t lengths;                /* plans of so many lengths, at most TX_LENGTHS_MAX, and one memory: a batch runs by
@@ -34,6 +34,7 @@ typedef struct tx_trainer_options {
     tx_checkpointing checkpointing; /* of training; size 0: none */
     const tx_reporter *watch;       /* who is told where training's numbers are not finite (tx_plan_watch); or NULL */
     float noise;                    /* on embeddings: see tx_arch_noise */
+    float capacity, z_loss;         /* of experts and their routers: see tx_arch_options */
     float smoothing;                /* of the labels: see tx_cross_entropy_smoothed */
     const tx_config *teacher; /* of a frozen model in the graphs of training, whose `teacher` is set; NULL: none */
     float temperature, alpha; /* of the distillation from it: see tx_distillation */
@@ -54,6 +55,9 @@ typedef struct tx_trainer_forecast {
     double product_flops, other_bytes; /* of a micro-batch, as tx_plan_work tells them */
     double update_bytes;               /* of the update of all parameters */
 } tx_trainer_forecast;
+/* Whether the weights in fp32 go where the states do: in mixed precision to the host's memory; not to files, and not
+ * where ranks exchange them. */
+bool tx_trainer_offloads_weights(const tx_trainer_options *options);
 /* Compiles the plans and forgets them; the device is asked for nothing. All ranks call it where there are many. */
 tx_status tx_trainer_foresee(tx_engine *engine, const tx_config *config, const tx_trainer_options *options,
                              tx_trainer_forecast *forecast);

@@ -7,24 +7,25 @@
 
 enum { ROOM = BIG * 4 + 4096, ODD = 1028 }; /* bytes of the window, and where data lie in it that begin on no page */
 
-bool fixture_open(fixture *f, int *argc, char ***argv)
+tx_status fixture_take(fixture *f, tx_comm *comm)
 {
     const char *most = getenv("TX_COMM_SHM");
     void *window = NULL;
-    const tx_comm_table *table = tx_comm_default();
-    tx_status status = table->open(argc, argv, &f->comm);
-    if (!status)
-        status = table->window(f->comm, ROOM, &window);
-    if (status) {
-        fprintf(stderr, "test_comm: %s\n", tx_error());
-        return false;
-    }
-    f->rank = f->comm->rank;
-    f->size = f->comm->size;
-    f->window = window;
+    TX_TRY(comm->table->window(comm, ROOM, &window));
+    *f = (fixture){.comm = comm, .rank = comm->rank, .size = comm->size, .window = window};
     f->most = most && *most ? (int32_t)strtol(most, NULL, 10) : f->size;
     f->most = f->most < 1 ? 1 : f->most > f->comm->local_size ? f->comm->local_size : f->most;
-    return true;
+    return TX_OK;
+}
+
+bool fixture_open(fixture *f, int *argc, char ***argv)
+{
+    tx_comm *comm = NULL;
+    tx_status status = tx_comm_default()->open(argc, argv, &comm);
+    TX_THEN(status, fixture_take(f, comm));
+    if (status)
+        fprintf(stderr, "test_comm: %s\n", tx_error());
+    return !status;
 }
 
 void fixture_close(fixture *f)

@@ -30,6 +30,8 @@ typedef struct fixture {
 
 /* Opens the communicator of this build; false when it cannot, having said why. */
 bool fixture_open(fixture *f, int *argc, char ***argv);
+/* The same for a communicator that is open. */
+tx_status fixture_take(fixture *f, tx_comm *comm);
 void fixture_close(fixture *f);
 
 /* Element i of what `rank` brings: magnitudes from 2^-8 to 2^7, so that the order of a sum shows in its bits. */
@@ -55,5 +57,6 @@ tx_transfer sum_of(void *data, int64_t count, int32_t bucket);
 /* Tests of waiting.c; their state is the fixture. */
 void test_pulse(void **state);
 void test_laggard(void **state);
+void test_laggard_of_group(void **state);
 
 #endif

@@ -186,6 +186,39 @@ static void test_mixed(void **state)
     assert_int_equal(t->background(f->comm, false), TX_OK);
 }
 
+/* Groups do all that the communicator does, beside it: every second rank, in the opposite order, and groups of these.
+ */
+static void test_groups(void **state)
+{
+    const fixture *f = *state;
+    fixture half, own;
+    tx_comm *sub = NULL;
+    assert_int_equal(tx_comm_sub(f->comm, -1, 0, &sub), TX_INVALID);
+    assert_int_equal(tx_comm_sub(f->comm, f->rank % 2, -f->rank, &sub), TX_OK);
+    assert_int_equal(sub->size, (f->size + 1 - f->rank % 2) / 2);
+    assert_int_equal(sub->rank, (f->size - 1 - f->rank) / 2);
+    assert_int_equal(fixture_take(&half, sub), TX_OK);
+    int32_t request;
+    float *data = make_of(f->rank, 0, 999, TX_F32), *expected = make_sum(f->size, 0, 999, TX_F32, true);
+    assert_int_equal(f->comm->table->background(f->comm, true), TX_OK);
+    assert_int_equal(begin_sum(f, data, 999, &request), TX_OK);
+    void *of_half = &half;
+    test_collectives(&of_half);
+    assert_int_equal(f->comm->table->wait(f->comm, request), TX_OK);
+    assert_same(data, expected, 999, TX_F32);
+    assert_int_equal(f->comm->table->background(f->comm, false), TX_OK);
+    test_requests(&of_half);
+    test_mixed(&of_half);
+    free(data);
+    free(expected);
+    assert_int_equal(tx_comm_sub(sub, sub->rank, 0, &sub), TX_OK); /* each alone */
+    assert_int_equal(sub->size, 1);
+    assert_int_equal(fixture_take(&own, sub), TX_OK);
+    void *of_own = &own;
+    test_collectives(&of_own);
+    test_mixed(&of_own);
+}
+
 /* Bytes that move: what a sum takes, in the window and by messages. */
 static void test_traffic(void **state)
 {
@@ -354,6 +387,7 @@ static int run_all(fixture *f)
         cmocka_unit_test_prestate(test_traffic, f),  cmocka_unit_test_prestate(test_laggard, f),
         cmocka_unit_test_prestate(test_pulse, f),    cmocka_unit_test_prestate(test_refusals, f),
         cmocka_unit_test_prestate(test_pairs, f),    cmocka_unit_test(test_shards),
+        cmocka_unit_test_prestate(test_groups, f),   cmocka_unit_test_prestate(test_laggard_of_group, f),
     };
     if (f->size > 1)
         setenv("CMOCKA_TEST_ABORT", "1", 1); /* the others would wait for a rank that failed */

@@ -109,3 +109,45 @@ void test_laggard(void **state)
     if (f->rank == 0)
         rmdir(folder);
 }
+
+/* Who waits in a group is known where the ranks were joined, and by their numbers there: the last of the group, which
+ * is rank 0, comes late. */
+void test_laggard_of_group(void **state)
+{
+    const fixture *f = *state;
+    const tx_comm_table *t = f->comm->table;
+    tx_comm *group = NULL;
+    tx_comm_laggard late;
+    if (f->size == 1 || f->most < f->size)
+        skip();
+    assert_int_equal(tx_comm_sub(f->comm, 0, -f->rank, &group), TX_OK);
+    assert_int_equal(t->background(group, true), TX_OK);
+    char folder[32] = "/tmp/tx_test_comm_XXXXXX";
+    if (f->rank == 0)
+        assert_non_null(mkdtemp(folder));
+    assert_int_equal(tx_comm_collect(f->comm, TX_BROADCAST, folder, sizeof folder / 4, TX_I32, 0), TX_OK);
+    float data[6] = {0};
+    int32_t request;
+    const tx_transfer sum = sum_of(data, 6, 7);
+    if (f->rank == 0)
+        wait_for_files(folder, f->size - 1);
+    assert_int_equal(t->begin(group, &sum, &request), TX_OK);
+    const double begin = tx_now();
+    bool known = f->rank == 0;
+    while (!known && tx_now() - begin < 60.0) {
+        known = t->laggard(f->comm, &late) && late.rank == 0 && late.bucket == 7;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_true(known);
+    if (f->rank != 0) {
+        char path[64];
+        snprintf(path, sizeof path, "%s/%d", folder, (int)f->rank - 1);
+        FILE *told = fopen(path, "w");
+        assert_non_null(told);
+        fclose(told);
+    }
+    assert_int_equal(t->wait(group, request), TX_OK);
+    assert_int_equal(t->background(group, false), TX_OK);
+    if (f->rank == 0)
+        rmdir(folder);
+}

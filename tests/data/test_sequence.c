@@ -161,7 +161,7 @@ static void test_rows(void **state)
     assert_string_equal(tx_label_name(b.config, 1), "equivalent");
     for (int i = 0; i < 5; i++) {
         const tx_batch row = tx_batch_of(samples.task, 7, 1, memory[i]);
-        assert_ok(samples.task->row(&samples, i, &row));
+        assert_ok(samples.task->row(&samples, i, 0, &row));
         assert_memory_equal(row.field[TX_SEQUENCE_INPUT_IDS], wanted[i].ids, sizeof wanted[i].ids);
         assert_memory_equal(row.field[TX_SEQUENCE_TOKEN_TYPE_IDS], wanted[i].types, sizeof wanted[i].types);
         assert_int_equal(*(int32_t *)row.field[TX_SEQUENCE_LENGTHS], wanted[i].length);

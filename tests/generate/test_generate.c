@@ -81,7 +81,7 @@ static void cached_equals_whole(void **state)
         assert_ok(tx_forward_run(forward, f->ids[r], whole[r][0]));
     for (int round = 0; round < 2; round++) { /* the caches begin anew */
         int64_t at[ROWS];
-        assert_ok(tx_decoder_start(decoder, f->prompts));
+        assert_ok(tx_decoder_start(decoder, f->prompts, false));
         for (int r = 0; r < ROWS; r++) {
             at[r] = f->prompts[r].count;
             check_logits(decoder, r, whole[r][at[r] - 1]);
@@ -105,6 +105,49 @@ static void cached_equals_whole(void **state)
     tx_forward_free(forward);
 }
 
+/* A conversation: each prompt begins as the one before and its text. What is kept is not computed again: it does not
+ * see that the embedding of the first position has changed since. Where prompts part the rest is computed anew. */
+static void kept_caches(void **state)
+{
+    fixture *f = *state;
+    static float whole[POSITIONS][VOCAB], parted[POSITIONS][VOCAB], noise[36];
+    int32_t other[POSITIONS], index;
+    tx_forward *forward;
+    tx_decoder *decoder;
+    assert_ok(tx_forward_create(f->model, f->config, POSITIONS, &forward));
+    assert_ok(tx_decoder_create(f->model, f->config, 1, 20, POSITIONS, false, &decoder));
+    assert_ok(tx_model_init(f->model, 4));
+    assert_ok(tx_model_find(f->model, "transformer.wpe.weight", &index));
+    memcpy(other, f->ids[0], sizeof other);
+    for (int t = 30; t < POSITIONS; t++)
+        other[t] = (other[t] + 1) % VOCAB;
+    assert_ok(tx_forward_run(forward, f->ids[0], whole[0]));
+    assert_ok(tx_forward_run(forward, other, parted[0]));
+    assert_ok(tx_decoder_start(decoder, &(tx_prompt){f->ids[0], 21}, true));
+    check_logits(decoder, 0, whole[20]);
+    for (int t = 21; t < 25; t++)
+        assert_ok(tx_decoder_step(decoder, &f->ids[0][t], NULL));
+    check_logits(decoder, 0, whole[24]);
+
+    for (int i = 0; i < 36; i++)
+        noise[i] = (float)i - 18.0f;
+    assert_ok(tx_model_write_range(f->model, TX_PART_WEIGHT, index, 0, 36, noise));
+    static const int64_t counts[] = {40, 40, 88, POSITIONS};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        assert_ok(tx_decoder_start(decoder, &(tx_prompt){f->ids[0], counts[i]}, true));
+        check_logits(decoder, 0, whole[counts[i] - 1]);
+    }
+    assert_ok(tx_decoder_start(decoder, &(tx_prompt){other, 60}, true));
+    check_logits(decoder, 0, parted[59]);
+    assert_ok(tx_decoder_start(decoder, &(tx_prompt){other, 7}, true));
+    check_logits(decoder, 0, parted[6]);
+    assert_ok(tx_decoder_start(decoder, &(tx_prompt){f->ids[0], 40}, false));
+    if (fabsf(tx_decoder_logits(decoder, 0)[3] - whole[39][3]) < 1e-3f)
+        fail_msg("a start that keeps nothing has kept something");
+    tx_decoder_free(decoder);
+    tx_forward_free(forward);
+}
+
 /* Rows that go on with the cache of another. */
 static void sources_move_caches(void **state)
 {
@@ -120,7 +163,7 @@ static void sources_move_caches(void **state)
     assert_ok(tx_model_init(f->model, 4));
     for (int r = 0; r < ROWS; r++)
         f->prompts[r].count = LENGTH;
-    assert_ok(tx_decoder_start(decoder, f->prompts));
+    assert_ok(tx_decoder_start(decoder, f->prompts, false));
     for (int r = 0; r < ROWS; r++) {
         memcpy(text[r], f->ids[sources[r]], sizeof text[r]);
         text[r][LENGTH] = tokens[r] = 10 + r;
@@ -163,7 +206,7 @@ static bool ends(void *context, const int32_t *ids, int64_t count)
 
 static tx_generator *make_generator(fixture *f, int64_t batch, int64_t beams, int64_t prompt, int64_t context)
 {
-    const tx_generator_options options = {sizeof options, batch, beams, prompt, context};
+    const tx_generator_options options = {sizeof options, batch, beams, prompt, context, false};
     tx_generator *made = NULL;
     assert_ok(tx_generator_create(f->model, f->config, &options, &made));
     return made;
@@ -263,7 +306,7 @@ static void misuse_is_refused(void **state)
     const tx_prompt outside = {bad, 2};
     assert_refused(tx_generator_run(g, &outside, 1, 0, &how, &sink), TX_INVALID, "outside the vocabulary");
     assert_int_equal(out.count[0], 0);
-    const tx_generator_options longer = {sizeof longer, 1, 1, 40, POSITIONS + 1};
+    const tx_generator_options longer = {sizeof longer, 1, 1, 40, POSITIONS + 1, false};
     assert_refused(tx_generator_create(f->model, f->config, &longer, &none), TX_INVALID, "90 positions");
     tx_generator_free(g);
 }
@@ -373,6 +416,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(cached_equals_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(kept_caches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sources_move_caches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(batch_equals_one_by_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(texts_end, set_up, tear_down),

@@ -7,7 +7,7 @@ GPT-2 takes also for older NVIDIA and the other matrix units of AMD. (registers.
     compile_targets.py KERNEL_TEXTS
 
 No extension of OpenCL C is on, so what uses double precision, halves in arithmetic or sub-groups does not compile; nor does
-SPIR-V need any of their capabilities. Exit status 77: no such compiler here."""
+SPIR-V need any of their capabilities, but for DPAS those of sub-groups. Exit status 77: no such compiler here."""
 import os
 import shutil
 import sys
@@ -15,9 +15,11 @@ import tempfile
 
 from targets import ALWAYS, DEVICE, NVIDIA, Programs, Tools, parallel, run
 
-INTEL = ("dg2", "pvc")
+INTEL = {"dg2": "arc", "pvc": "intel"}
 # Capabilities that OpenCL 1.2 gives to every device with 64-bit integers.
 CAPABILITIES = {"Addresses", "Linkage", "Kernel", "Int64", "Int16", "Int8", "Vector16", "Float16Buffer"}
+# What drivers have besides that have DPAS.
+INTEL_CAPABILITIES = {"SubgroupDispatch", "SubgroupBufferBlockIOINTEL"}
 
 
 def compile_for(tools, target, program, folder):
@@ -25,6 +27,9 @@ def compile_for(tools, target, program, folder):
     out = os.path.join(folder, f"{target}-{id(program)}.s")
     status, text = run(tools.command(target, library=target in NVIDIA) +
                        ["-O1", "-S", "-o", out] + program.options.split() + [program.text])
+    if not status:
+        text = tools.retarget(program, out)
+        status = bool(text)
     if not status and target in NVIDIA and tools.ptxas:
         status, text = tools.assemble(target, out, out + ".cubin")
         os.path.exists(out + ".cubin") and os.remove(out + ".cubin")
@@ -34,18 +39,20 @@ def compile_for(tools, target, program, folder):
 
 def translate(tools, _target, program, folder):
     """To SPIR-V, which is validated where spirv-val is. An error's text, or None."""
-    out = os.path.join(folder, f"spirv-{id(program)}")
+    out, dpas = os.path.join(folder, f"spirv-{id(program)}"), "-DATOM=DPAS" in program.options
+    options = [word for word in program.options.split() if not word.startswith("-cl-intel-")] # which clang does not know
     # Older clang has the core's vload_half with the extension only; the capabilities tell whether more of it is used. The
     # translator does not know all that an optimiser may write.
     clang = [f"clang-{tools.translator}"] + ALWAYS + ["-target", "spirv64-unknown-unknown", "-Xclang"]
-    status, text = run(clang + ["-cl-ext=-all,+cl_khr_fp16", "-O0", "-emit-llvm", "-c", "-o", out + ".bc"] + program.options.split() + [program.text])
+    status, text = run(clang + ["-cl-ext=-all,+cl_khr_fp16", "-O0", "-emit-llvm", "-c", "-o", out + ".bc"] + options + [program.text])
     if not status:
-        status, text = run([f"llvm-spirv-{tools.translator}", "--spirv-max-version=1.2", out + ".bc", "-o", out + ".spv"])
+        status, text = run([f"llvm-spirv-{tools.translator}", "--spirv-max-version=1.2"] + (["--spirv-ext=+SPV_INTEL_subgroups"] if dpas else []) +
+                           [out + ".bc", "-o", out + ".spv"])
     if not status and tools.spirv_tools:
         status, text = run(["spirv-val", "--target-env", "opencl2.2", out + ".spv"])
     if not status and tools.spirv_tools:
         words = [line.split() for line in run(["spirv-dis", "--no-header", out + ".spv"])[1].splitlines()]
-        needed = {line[1] for line in words if line[:1] == ["OpCapability"]} - CAPABILITIES
+        needed = {line[1] for line in words if line[:1] == ["OpCapability"]} - CAPABILITIES - (INTEL_CAPABILITIES if dpas else set())
         status, text = bool(needed), "it needs " + " and ".join(sorted(needed))
     for suffix in (".bc", ".spv"):
         os.path.exists(out + suffix) and os.remove(out + suffix)
@@ -68,21 +75,21 @@ def main():
         sys.exit(__doc__)
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
-        tools = Tools(folder)
+        tools = Tools(folder, sys.argv[1])
         tools.ocloc = shutil.which("ocloc")
         tools.spirv_tools = run(["sh", "-c", "command -v spirv-val && command -v spirv-dis"])[0] == 0
         sets = {name: [Programs(sys.argv[1], name, what, folder) for what in ("ops", "gpt2")]
-                for name in ("cdna2", "nvidia", "intel", "cpu")}
+                for name in ("cdna2", "nvidia", "arc", "intel", "cpu")}
         device = {name: list({str(p): p for d in both for p in d.list}.values()) for name, both in sets.items()}
         work = [("gfx90a", p) for p in device["cdna2"]] + [("sm_90", p) for p in device["nvidia"]]
         for target in ("sm_70", "gfx942", "gfx1100", "gfx1201"):
             work += [(target, p) for p in Programs(sys.argv[1], DEVICE[target], "gpt2", folder).list]
         if tools.translator:
-            work += [("SPIR-V", p) for name in ("intel", "cpu") for p in device[name]]
+            work += [("SPIR-V", p) for name in ("arc", "intel", "cpu") for p in device[name]]
         else:
             print("no clang-N and llvm-spirv-N of one version: nothing is translated to SPIR-V")
         if tools.ocloc:
-            work += [(target, p) for target in INTEL for p in device["intel"]]
+            work += [(target, p) for target, name in INTEL.items() for p in device[name]]
         else:
             print("no ocloc: nothing is compiled for " + " and ".join(INTEL))
         # Texts that no device launches have to stand without options.

@@ -177,7 +177,7 @@ def main():
         sys.exit(__doc__)
     kernel, good = sys.argv[2], True
     with tempfile.TemporaryDirectory() as folder:
-        tools = Tools(folder)
+        tools = Tools(folder, sys.argv[1])
         targets = {"gfx90a": "cdna2", "sm_90": "nvidia"}
         if not tools.ptxas:
             print("no ptxas: nothing is said of sm_90")

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The conformance suite on Intel's OpenCL runtime for CPUs, which has another compiler than PoCL, in both variants of the
-# kernels.
+# kernels; and products by Intel's matrix units, their instructions emulated.
 #
-#     intel_runtime.sh BIN [FOLDER]    BIN holds txcheck; FOLDER (default ~/.cache/tx/intel-opencl) gets or has the runtime
+#     intel_runtime.sh BIN [FOLDER]    BIN holds txcheck and test_stand_in; FOLDER (default ~/.cache/tx/intel-opencl) gets or has the runtime
 #
 # Exit status 77: the runtime cannot be had, or finds no device here.
 set -u
@@ -36,3 +36,4 @@ export OCL_ICD_VENDORS LD_LIBRARY_PATH
 for variant in cpu gpu; do
     TX_OCL_VARIANT=$variant TX_GEMM=portable TX_GEMM_TUNE=0 "$bin/txcheck" ops --device opencl --quick || exit $?
 done
+"$bin/test_stand_in" products intel

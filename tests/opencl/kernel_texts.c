@@ -8,14 +8,17 @@
  *
  * Nothing is compiled: the functions below stand before those that would, and write down what passes.
  *
- *     kernel_texts nvidia|volta|gcn|cdna2|cdna3|rdna3|rdna4|intel|cpu gpt2|ops FOLDER
+ *     kernel_texts nvidia|volta|gcn|cdna2|cdna3|rdna3|rdna4|arc|intel|cpu gpt2|ops FOLDER
+ *     kernel_texts retarget FILE      PTX, changed as the backend changes it (retarget.h)
  *
  * FOLDER gets the whole text of each program, as a driver gets it, in SOURCE.cl, and launches.tsv, a line for each kind
  * of launch: source, kernel, work-group ("" where the driver chooses), bytes of local memory in its arguments, options.
  * Exit status 77: there is no OpenCL device, or it is smaller than the one that is meant. */
+#include "api/base/file.h"
 #include "api/model/engine.h"
 #include "backends/opencl/attention.h"
 #include "backends/opencl/gemm.h"
+#include "backends/opencl/retarget.h"
 #include "models/generate/decode.h"
 #include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
@@ -37,6 +40,7 @@ static const struct meant {
     {"cdna3", "gpu", "local=65536,group=256", {TX_CL_AMD, "gfx942", true, true, true, 64, 304}},
     {"rdna3", "gpu", "local=65536,group=256", {TX_CL_AMD, "gfx1100", true, true, false, 32, 48}},
     {"rdna4", "gpu", "local=65536,group=256", {TX_CL_AMD, "gfx1201", true, true, false, 32, 28}},
+    {"arc", "gpu", "local=65536,group=1024", {TX_CL_INTEL, "xe-hpg", true, true, false, 8, 32}},
     {"intel", "gpu", "local=65536,group=512", {TX_CL_INTEL, "xe-hpc", true, true, true, 16, 128}},
     {"cpu", "cpu", "", {.units = 16}},
 };
@@ -245,7 +249,7 @@ static tx_status prepare_gpt2(tx_engine *engine)
         status = prepare_training(engine, config, TX_F32);
     if (!status)
         status = prepare_generation(engine, config);
-    engine->context->tf32 = can->vendor != TX_CL_INTEL && can->tf32;
+    engine->context->tf32 = can->tf32;
     if (!status && engine->context->tf32)
         status = prepare_training(engine, config, TX_F32);
     engine->context->tf32 = false;
@@ -337,6 +341,23 @@ static bool write_files(const char *folder)
     return fclose(file) == 0 && !record.failed;
 }
 
+static int retarget_file(const char *path)
+{
+    char *ptx = NULL, *text = NULL;
+    size_t size;
+    tx_status status = tx_file_read(path, 1 << 26, &ptx, &size);
+    if (!status)
+        status = tx_cl_retarget(ptx, size, &text);
+    FILE *file = status ? NULL : fopen(path, "w");
+    bool good = file && fputs(text, file) >= 0;
+    good = file && fclose(file) == 0 && good;
+    if (!good)
+        printf("kernel_texts: %s: %s\n", path, status ? tx_error() : "cannot be written");
+    free(ptx);
+    free(text);
+    return !good;
+}
+
 static tx_engine *open_device(const struct meant *device)
 {
     const tx_engine_options options = {.size = sizeof options, .device = "opencl"};
@@ -354,12 +375,14 @@ static tx_engine *open_device(const struct meant *device)
 int main(int argc, char **argv)
 {
     const struct meant *device = NULL;
+    if (argc == 3 && strcmp(argv[1], "retarget") == 0)
+        return retarget_file(argv[2]);
     for (size_t i = 0; argc == 4 && i < sizeof devices / sizeof devices[0]; i++)
         if (strcmp(devices[i].name, argv[1]) == 0)
             device = &devices[i];
     const bool gpt2 = device && strcmp(argv[2], "gpt2") == 0;
     if (!device || (!gpt2 && strcmp(argv[2], "ops") != 0))
-        return fprintf(stderr, "usage: kernel_texts DEVICE gpt2|ops FOLDER\n"), 2;
+        return fprintf(stderr, "usage: kernel_texts DEVICE gpt2|ops FOLDER | retarget FILE\n"), 2;
     tx_engine *engine = open_device(device);
     if (!engine)
         return 77;

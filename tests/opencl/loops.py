@@ -4,9 +4,9 @@ txbench predict: tools/bench/loops.def, which this writes anew or compares with.
 
     loops.py KERNEL_TEXTS [--record]
 
-Every form of backends/opencl/matrix.def, and gemm_tile's of 128 x 128 x 8, are compiled in the types that they take and in three
-transposes. Local memory moves 128 bytes a clock; reads of gemm_tile count 3/8, since half a warp reads the same. A
-difference is an error where the compilers are those of the record. Exit status 77: no such compiler here."""
+Every form of backends/opencl/matrix.def but Intel's, and gemm_tile's of 128 x 128 x 8, are compiled in the types that they take and in three
+transposes. Local memory moves 128 bytes a clock; reads of gemm_tile count 3/8, since half a warp reads the same, and
+four warps share what wgmma reads. A difference is an error where the compilers are those of the record. Exit status 77: no such compiler here."""
 import os
 import re
 import sys
@@ -19,9 +19,11 @@ from targets import AMD, Programs, Program, Tools, parallel, run, skip
 HERE = os.path.dirname(os.path.abspath(__file__))
 FORMS = os.path.join(HERE, "../../backends/opencl/matrix.def")
 RECORD = os.path.join(HERE, "../../tools/bench/loops.def")
-HMMA, LDSM, STS = 0x03C, 0x03B, 0x188
-TARGETS = {"NVIDIA": ("sm_80", "sm_90"), "MFMA": ("gfx90a", "gfx942"), "WMMA": ("gfx1100", "gfx1201")}
+HMMA, HGMMA, LDSM, STS = 0x03C, 0x1F0, 0x03B, 0x188
+TARGETS = {"MMA": ("sm_80", "sm_90"), "WGMMA": ("sm_90",), "MFMA": ("gfx90a", "gfx942"), "WMMA": ("gfx1100", "gfx1201")}
 TRANSPOSES = ("00", "01", "10")
+# What models add to their results: of a layer a bias, of its input's gradient nothing, of its weight's what was there.
+ADDED = {"00": " -DBIAS=1 -DADDS=0", "01": " -DBIAS=0 -DADDS=0", "10": " -DBIAS=0 -DADDS=1"}
 # Of the operands: what is stored, whether it has 16 bits, and what an instruction of a warp does of floating-point operations.
 MMA = {"bf16": 4096, "tf32": 2048, "fp32": 2048}
 MFMA = {"bf16": 2 * 32 * 32 * 8, "tf32": 2 * 32 * 32 * 4, "fp32": 2 * 32 * 32 * 2}
@@ -29,12 +31,14 @@ WMMA = {"bf16": 2 * 16 * 16 * 16}
 TILE = ("-DGROUP_X=16 -DGROUP_Y=16 -DROW_QUADS=2 -DCOLUMN_QUADS=2 -DTILE_K=8 -DBUFFERS=2 -DWIDE_A=1 -DWIDE_B=1 -DVW=4")
 
 
-def nvidia_kind(shared):
+def nvidia_kind(shared, columns=0):
     def kind(what, width):
         """Of an instruction of a warp: whether it is one of the units, and clocks of local memory."""
         clocks = {BITS_128: 4, BITS_128 - 1: 2}.get(width, 1)
         local = 4 if what in (LDSM, LDGSTS) else clocks * (shared if what == LDS else 1) if what in (LDS, STS) else 0
-        return int(what == HMMA), int(what == FFMA), local
+        if what == HGMMA:
+            local = (64 + columns) * 16 * 2 / 4 / 128
+        return int(what in (HMMA, HGMMA)), int(what == FFMA), local
     return kind
 
 
@@ -55,14 +59,16 @@ def forms():
     for words in re.findall(r"^TX_MATRIX\((.*)\)$", text, flags=re.M):
         _, name, atom, vendor, lanes, takes, quads, rows, columns, warps_m, warps_n, stages, pitch, _ = \
             [word.strip().strip('"') for word in words.split(",")]
-        flops = {"MMA": MMA, "MFMA": MFMA, "WMMA": WMMA}[atom]
+        if atom not in TARGETS: # Intel's: dpas.py
+            continue
+        flops = {"MMA": MMA, "WGMMA": {"bf16": 2 * 16 * int(columns) * 16}, "MFMA": MFMA, "WMMA": WMMA}[atom]
         types = ["fp32"] if takes == "FULL" else ["bf16"] + (["tf32"] if "TF32" in takes else [])
         options = (f"-DEMULATED=0 -DATOM={atom} -DTILE_M={rows} -DTILE_N={columns} -DWARPS_M={warps_m} -DWARPS_N={warps_n} "
                    f"-DSTAGES={stages} -DFULL={int(takes == 'FULL')} -DVW={4 if quads == 'true' else 1}")
         warps = int(warps_m) * int(warps_n)
-        yield (name, TARGETS["NVIDIA" if atom == "MMA" else atom], {t: flops[t] for t in types}, options, int(rows), int(columns),
+        yield (name, TARGETS[atom], {t: flops[t] for t in types}, options, int(rows), int(columns),
                warps, int(lanes), int(stages) * (int(rows) + int(columns)) * int(pitch))
-    for lanes, targets in ((32, TARGETS["NVIDIA"] + TARGETS["WMMA"]), (64, TARGETS["MFMA"])):
+    for lanes, targets in ((32, TARGETS["MMA"] + TARGETS["WMMA"]), (64, TARGETS["MFMA"])):
         yield ("portable-tile-128x128x8", targets, {"fp32": 2 * lanes}, TILE, 128, 128, 256 // lanes, lanes, 2 * 4 * 8 * 264)
 
 
@@ -74,7 +80,7 @@ def options_of(form, target, dtype, transposes):
         options = options.replace("-DSTAGES=4", "-DSTAGES=2")
     stored = "bf16" if dtype == "bf16" else "f32"
     return (f"{options} -DAB={stored} -DY={stored} -DWIDEN={int(dtype == 'bf16')} -DTRANS_A={transposes[0]} "
-            f"-DTRANS_B={transposes[1]} -DPARTS=0")
+            f"-DTRANS_B={transposes[1]} -DPARTS=0" + ADDED[transposes] * (form[0] != "portable-tile-128x128x8"))
 
 
 def row_of(tools, texts, folder, work):
@@ -83,7 +89,7 @@ def row_of(tools, texts, folder, work):
     kernel = "gemm_tile" if name.startswith("portable") else "gemm_matrix"
     program = Program(os.path.join(texts, kernel + ".cl"), kernel, options_of(form, target, dtype, transposes))
     shared = 0.375 if kernel == "gemm_tile" else 1
-    kind = amd_kind(lanes, shared) if target in AMD else nvidia_kind(shared)
+    kind = amd_kind(lanes, shared) if target in AMD else nvidia_kind(shared, columns)
     loops, count, path = machine_loops(tools, target, program, kernel, folder, kind)
     unit = int(kernel == "gemm_tile")
     loop = max(loops, key=lambda body: sum(i[unit] for i in body))
@@ -99,44 +105,60 @@ def row_of(tools, texts, folder, work):
             f'{local}, {done}, {len(loop)}, {sum(i[2] for i in loop):g}, {count - len(loop)})')
 
 
-def main():
+def wants_record(about):
+    """Whether the table is to be written anew."""
     record = sys.argv[2:] == ["--record"]
     if len(sys.argv) < 2 or (sys.argv[2:] and not record):
-        sys.exit(__doc__)
+        sys.exit(about)
+    return record
+
+
+def record_or_compare(about, path, fields, work, count):
+    """Writes a row for each piece of work to a table, or holds the table against them. `fields`: the macro, and what a row of it is;
+    count(tools, texts, folder, piece) makes a row."""
+    wants_record(about)
     with tempfile.TemporaryDirectory() as folder:
-        tools = Tools(folder)
+        tools = Tools(folder, sys.argv[1])
         if not tools.ptxas:
             skip("no ptxas")
         if not run(["sh", "-c", f"command -v llvm-objdump-{tools.llvm}"])[1]:
             skip(f"no llvm-objdump-{tools.llvm}")
         texts = Programs(sys.argv[1], "nvidia", "gpt2", folder).folder
-        work = [(form, target, dtype, transposes) for form in forms() for target in form[1] for dtype in form[2]
-                for transposes in TRANSPOSES if not (dtype == "tf32" and target == "gfx90a")]
-        rows = sorted(parallel(lambda one: row_of(tools, texts, folder, one), work))
+        rows = sorted(parallel(lambda one: count(tools, texts, folder, one), work))
         versions = tools.versions("sm_90")
+    keep(about, path, fields, rows, versions)
+
+
+def keep(about, path, fields, rows, versions):
+    """Writes the rows to the table, or holds it against them."""
+    name = os.path.basename(sys.argv[0])
     text = f"""/* SPDX-License-Identifier: Apache-2.0
- * What tests/opencl/loops.py --record wrote, with {versions}.
+ * What tests/opencl/{name} --record wrote, with {versions}.
  *
- *     TX_LOOP(provider, target, type of the operands, transposes, rows and columns of a tile, terms of a round of the inner
- *             loop, warps, lanes, registers of a lane, bytes of local memory, and of a warp: floating-point operations of the
- *             units a round, instructions a round, clocks of local memory a round, instructions outside of the loop) */
+{fields} */
 /* clang-format off */
-""" + "\n".join(rows) + """
+""" + "\n".join(rows) + f"""
 /* clang-format on */
-#undef TX_LOOP
+#undef {rows[0].split("(")[0]}
 """
-    if record:
-        with open(RECORD, "w") as file:
+    if wants_record(about):
+        with open(path, "w") as file:
             file.write(text)
         return
-    with open(RECORD) as file:
+    with open(path) as file:
         recorded = file.read()
     if f"with {versions}." not in recorded:
         skip(f"recorded by other compilers than {versions}")
     if recorded != text:
-        sys.exit(f"tools/bench/loops.def is not what the kernels are: {sys.argv[0]} {sys.argv[1]} --record\n{text}")
+        sys.exit(f"{os.path.normpath(path)} is not what the kernels are: {sys.argv[0]} {sys.argv[1]} --record\n{text}")
     print(f"{len(rows)} loops are as recorded")
 
 
+FIELDS = """ *     TX_LOOP(provider, target, type of the operands, transposes, rows and columns of a tile, terms of a round of the inner
+ *             loop, warps, lanes, registers of a lane, bytes of local memory, and of a warp: floating-point operations of the
+ *             units a round, instructions a round, clocks of local memory a round, instructions outside of the loop)"""
+
 if __name__ == "__main__":
-    main()
+    record_or_compare(__doc__, RECORD, FIELDS, [(form, target, dtype, transposes) for form in forms() for target in form[1]
+                                                for dtype in form[2] for transposes in TRANSPOSES
+                                                if not (dtype == "tf32" and target == "gfx90a")], row_of)

@@ -1,30 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0
- * In the place of the instructions of kernels/matrix_mma.cl, matrix_mma_tile.cl and matrix_amd.cl: the same in OpenCL C, as the PTX manual and AMD's
- * matrix instruction calculator describe them. Lanes show each other what they hold in local memory, SHOWN words each. */
+ * In the place of the instructions of kernels/matrix_mma.cl, matrix_mma_tile.cl, matrix_wgmma.cl, matrix_amd.cl and matrix_dpas.cl: the same in OpenCL C, as the PTX
+ * manual, AMD's matrix instruction calculator and OpenCL's registry describe them. Lanes show each other what they hold in local memory, SHOWN words each. */
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #undef EMULATED
 #define EMULATED 1
 
-/* Element i of what lies in 32-bit words. */
+/* Element i of what lies in 32-bit words, which are read as they were written: as words. */
 static float element_of(const __local uint *words, int i)
 {
 #if WIDEN
-    const __local ab_t *at = (const __local ab_t *)words + i;
+    const uint one = words[i / 2] >> 16 * (i % 2) & 0xFFFFu, size = one & 0x7FFFu;
 #define IS_f16 1
 #define IS_bf16 0
-    return TX_CAT(IS_, AB) ? vload_half(0, (const __local half *)at) : as_float((uint)*at << 16);
+    if (!TX_CAT(IS_, AB))
+        return as_float(one << 16);
+    const float v = size < 0x400u    ? (float)size * 0x1p-24f
+                    : size < 0x7C00u ? as_float((size << 13) + (112u << 23))
+                                     : as_float(size << 13 | 0x7F800000u);
+    return one == size ? v : -v;
 #else
     return as_float(words[i]);
 #endif
 }
 
-#if ATOM == MMA
-#define SHOWN 6
+#if WIDEN
+/* To nearest even. */
+static uint narrowed(float x)
+{
+    const uint u = as_uint(x), size = u & 0x7FFFFFFFu;
+    if (!TX_CAT(IS_, AB))
+        return size > 0x7F800000u ? u >> 16 | 0x40u : (u + 0x7FFFu + (u >> 16 & 1u)) >> 16;
+    const uint large = size >= 0x477FF000u ? 0x7C00u : (size - (112u << 23) + 0xFFFu + (size >> 13 & 1u)) >> 13;
+    const uint small = as_uint(as_float(size) + 0.5f) - 0x3F000000u; /* in units of 2^-24 */
+    return u >> 16 & 0x8000u | (size > 0x7F800000u ? 0x7E00u : size < 0x38800000u ? small : large);
+}
 
+/* Two as they are stored, a below b. */
+static uint narrow_both(float a, float b)
+{
+    return narrowed(a) | narrowed(b) << 16;
+}
+#endif
+
+#if ATOM == MMA || ATOM == WGMMA
+#if ATOM == WGMMA
+#define SHOWN (6 + 8 * 8) /* instructions of wgmma that wait */
+#else
+#define SHOWN 6
+#endif
+
+/* What wgmma reads is not there yet: its bits are inverted. */
 static void copy_begin(__local void *to, const __global void *from, int bytes)
 {
+#if ATOM == WGMMA
     for (int i = 0; i < 4; i++)
-        ((__local uint *)to)[i] = 4 * i < bytes ? ((const __global uint *)from)[i] : 0;
+        ((__local uint *)to)[i] = ~(4 * i < bytes ? ((const __global uint *)from)[i] : 0);
+#else
+    for (int i = 0; i < 16 / (int)sizeof(ab_t); i++)
+        ((__local ab_t *)to)[i] = bytes ? ((const __global ab_t *)from)[i] : 0;
+#endif
 }
 
 static void copy_close(void)
@@ -38,16 +72,6 @@ static void copy_wait(void)
 /* Of matrix_mma_tile.cl. */
 static void copy_wait_oldest(void)
 {
-}
-
-static float beside(float x, __local uint *shown)
-{
-    const int item = get_local_id(0);
-    shown[item] = as_uint(x);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    const float other = as_float(shown[item ^ 1]);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return other;
 }
 
 /* The sum of all products is exact, and what of it does not fit into an fp32 is dropped. */
@@ -88,6 +112,179 @@ static void load_matrices(uint out[4], const __local ab_t *row, int turned, __lo
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
+
+#if ATOM == WGMMA
+/* What a work-item has begun runs when it waits for it, so that what is written into a block too early shows. In `shown` are words of: where
+ * the blocks of a and b lie (4), how much is begun (4), and of that until the last call of units_close (5); then for each the descriptors
+ * and where the blocks were. */
+
+static int along_at(int line, int term);
+static int across_at(int term, int line, int lines);
+
+/* What this work-item has copied (matrix_copy_async.cl) is there. */
+static void show(const __local ab_t *block, int along, int lines, int item)
+{
+    const int per_term = lines / PIECE, per_line = TILE_K / PIECE, group = 32 * WARPS_M * WARPS_N;
+    const int items = lines * per_line % group ? 256 : group;
+    for (int i = item; item < items && i < lines * per_line; i += items) {
+        const int at = along ? along_at(i / per_line, i % per_line * PIECE) : across_at(i / per_term, i % per_term * PIECE, lines);
+        for (int word = 0; word < 4; word++)
+            ((__local uint *)(block + at))[word] ^= ~0u;
+    }
+}
+
+static void blocks_show(const __local ab_t *a, const __local ab_t *b, int item, __local uint *shown)
+{
+    __local uint *mine = shown + item * SHOWN;
+    show(a, !TRANS_A, TILE_M, item);
+    show(b, TRANS_B, TILE_N, item);
+    vstore2(as_uint2((ulong)a), 0, mine);
+    vstore2(as_uint2((ulong)b), 1, mine);
+}
+
+/* The element of a line and a term of an operand that a descriptor names, in a block at this address. */
+static float described(ulong descriptor, ulong block, int line, int term, int across)
+{
+    const uint begin = ((uint)(descriptor & 0x3FFF) << 4) - (uint)(block & 0x3FFFF) & 0x3FFFF;
+    const uint lead = (uint)(descriptor >> 16 & 0x3FFF) << 4, stride = (uint)(descriptor >> 32 & 0x3FFF) << 4;
+    const uint at = begin + (across ? line / 64 * lead + term / 8 * stride + term % 8 * 128 + line % 64 * 2
+                                    : line / 8 * stride + line % 8 * 128 + term * 2);
+    if (descriptor >> 62 != 1)
+        return NAN;
+    return element_of((const __local uint *)(block + (at ^ (at >> 7 & 7) << 4)), 0);
+}
+
+/* Of a lane's 2 rows and TILE_N / 4 columns. */
+static void run(float *sum, const __local uint *one, int item)
+{
+    const ulong a = as_ulong(vload2(0, one)), b = as_ulong(vload2(1, one));
+    const ulong block_a = as_ulong(vload2(2, one)), block_b = as_ulong(vload2(3, one));
+    const int lane = item % 32, row = item / 32 % 4 * 16 + lane / 4;
+    float left[2][16];
+    for (int k = 0; k < 16; k++) {
+        left[0][k] = described(a, block_a, row, k, TRANS_A);
+        left[1][k] = described(a, block_a, row + 8, k, TRANS_A);
+    }
+    for (int c = 0; c < TILE_N / 4; c++) {
+        double first = sum[c / 2 * 4 + c % 2], second = sum[c / 2 * 4 + c % 2 + 2];
+        for (int k = 0; k < 16; k++) {
+            const double right = described(b, block_b, c / 2 * 8 + lane % 4 * 2 + c % 2, k, !TRANS_B);
+            first += left[0][k] * right;
+            second += left[1][k] * right;
+        }
+        sum[c / 2 * 4 + c % 2] = convert_float_rtz(first);
+        sum[c / 2 * 4 + c % 2 + 2] = convert_float_rtz(second);
+    }
+}
+
+/* The first `count` of all that is begun. */
+static void run_first(float *sum, uint count, __local uint *mine)
+{
+    __local uint *one = mine + 6;
+    for (uint i = 0; i < count; i++)
+        run(sum, one + 8 * i, get_local_id(0));
+    mine[4] -= count;
+    for (uint i = 0; i < 8 * mine[4]; i++)
+        one[i] = one[8 * count + i];
+}
+
+static void registers_limit(void)
+{
+}
+
+static int told_again(int x)
+{
+    return x;
+}
+
+static void units_begin(void)
+{
+}
+
+static void multiply_terms(float *sum, ulong a, ulong b, __local uint *shown)
+{
+    __local uint *mine = shown + get_local_id(0) * SHOWN, *one = mine + 6 + 8 * mine[4];
+    vstore2(as_uint2(a), 0, one);
+    vstore2(as_uint2(b), 1, one);
+    for (int i = 0; i < 4; i++)
+        one[4 + i] = mine[i];
+    //@90a mine[4]++;
+}
+
+static void units_close(float *sum, __local uint *shown)
+{
+    __local uint *mine = shown + get_local_id(0) * SHOWN;
+    run_first(sum, mine[5], mine);
+    mine[5] = mine[4];
+}
+
+static void units_end(float *sum, __local uint *shown)
+{
+    __local uint *mine = shown + get_local_id(0) * SHOWN;
+    run_first(sum, mine[4], mine);
+}
+#endif
+#elif ATOM == DPAS8 || ATOM == DPAS16
+#define HELD (128 / LANES) /* words of an operand */
+#define SHOWN (2 * HELD)
+#define SUB_GROUP
+
+/* From an address that is no multiple of 16 bytes, what no test expects. */
+static uint8 read_words(const __local void *from)
+{
+    uint word[8];
+    for (int i = 0; i < 8; i++)
+        word[i] = (ulong)from % 16 ? ~0u : ((const __local uint *)from)[i * LANES + get_local_id(0) % LANES];
+    return vload8(0, word);
+}
+
+static rows8 read_rows(const __local void *from)
+{
+#if ATOM == DPAS8
+    return as_int8(read_words(from));
+#elif WIDEN
+    ushort one[8];
+    for (int i = 0; i < 8; i++)
+        one[i] = (ulong)from % 16 ? 0xFFFF : ((const __local ushort *)from)[i * LANES + get_local_id(0) % LANES];
+    return as_short8(vload8(0, one));
+#else
+    return as_float4(read_words(from).lo);
+#endif
+}
+
+/* The terms of row r are those of a lane's row r: LANES lanes have two each, or one, or, of 8 terms, half of them one. */
+static float of_row(const __local uint *warp, int row, int k)
+{
+#if ATOM == DPAS8
+    return element_of(warp + k / 2 * SHOWN + row, k % 2);
+#elif WIDEN
+    return element_of(warp + k * SHOWN, row);
+#else
+    return element_of(warp + (row % 2 * 8 + k) * SHOWN, row / 2);
+#endif
+}
+
+static void multiply(float *sum, const sixteen *a, const sixteen *b, __local uint *shown)
+{
+    const int item = get_local_id(0), lane = item % LANES;
+    __local uint *mine = shown + item * SHOWN, *warp = mine - lane * SHOWN;
+    for (int i = 0; i < 2; i++) {
+#if ATOM == DPAS8
+        vstore8(as_uint8(a->rows[i]), i, mine);
+#else
+        vstore4(as_uint4(a->rows[i]), i, mine);
+#endif
+    }
+    for (int j = 0; j < 16 / LANES; j++)
+        vstore8(as_uint8(b->columns[j]), j, mine + HELD);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int e = 0; e < SUMS; e++)
+        for (int k = 0; k < ATOM_K; k++) {
+            const int row = ROW_OF(e, lane), column = COLUMN_OF(e, lane);
+            sum[e] += of_row(warp, row, k) * element_of(warp + column % LANES * SHOWN + HELD + column / LANES * 8, k);
+        }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
 #else
 #define SHOWN (8 * HELD)
 
@@ -110,5 +307,16 @@ static void multiply(float *sum, const uint4 *a, const uint4 *b, __local uint *s
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 #endif
+
+/* What the lane has in x whose number differs in these bits. */
+static float across(float x, int bits, __local uint *shown)
+{
+    const int item = get_local_id(0);
+    shown[item * SHOWN] = as_uint(x);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const float other = as_float(shown[(item ^ bits) * SHOWN]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return other;
+}
 
 #if 0

@@ -143,7 +143,7 @@ def main():
     versions, recorded = read_record()
     failures = []
     with tempfile.TemporaryDirectory() as folder:
-        tools = Tools(folder)
+        tools = Tools(folder, options.kernel_texts)
         if not tools.ptxas:
             print("no ptxas: nothing is said of NVIDIA")
             targets = [t for t in targets if t in AMD]

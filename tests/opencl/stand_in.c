@@ -2,6 +2,8 @@
  * Cards that are not here, see stand_in.h. */
 #include "tests/opencl/stand_in.h"
 
+#include "tests/opencl/answer.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +11,11 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define REAL(name)                 \
-    static __typeof__(&name) real; \
-    if (!real)                     \
-        *(void **)&real = dlsym(RTLD_NEXT, #name);
+#define REAL(name) REAL_AS(name, real)
+#define REAL_AS(name, as)        \
+    static __typeof__(&name) as; \
+    if (!as)                     \
+        *(void **)&as = dlsym(RTLD_NEXT, #name);
 
 stand_in_state stand_in;
 
@@ -65,17 +68,6 @@ static const card *claimed(void)
 }
 
 /* ---- What the device says of itself ---------------------------------------------------------------------------- */
-
-static cl_int answer(const void *data, size_t bytes, size_t size, void *value, size_t *whole)
-{
-    if (whole)
-        *whole = bytes;
-    if (value && size < bytes)
-        return CL_INVALID_VALUE;
-    if (value)
-        memcpy(value, data, bytes);
-    return CL_SUCCESS;
-}
 
 #define ANSWER(...) return answer((__VA_ARGS__), sizeof *(__VA_ARGS__), size, value, whole)
 #define TEXT(text) return answer(text, strlen(text) + 1, size, value, whole)
@@ -179,13 +171,26 @@ static bool fails(stand_in_call call)
     return true;
 }
 
+/* Without those that Intel's GPU compiler alone takes. */
+static void without_options(const char *options, char *text, size_t size)
+{
+    static const char own[] = "-cl-intel-256-GRF-per-thread";
+    const char *at = strstr(options, own);
+    const int before = (int)(at ? (size_t)(at - options) : strlen(options));
+    snprintf(text, size, "%.*s%s", before, options, at ? at + strlen(own) : "");
+}
+
 EXPORT cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint count, const cl_device_id *devices,
                                          const char *options, void(CL_CALLBACK *notify)(cl_program, void *), void *data)
 {
     REAL(clBuildProgram)
+    char text[1024] = "";
     stand_in.beside += gettid() != getpid();
     sleep(stand_in.delay);
-    return fails(STAND_IN_BUILD) ? CL_BUILD_PROGRAM_FAILURE : real(program, count, devices, options, notify, data);
+    if (options)
+        without_options(options, text, sizeof text);
+    return fails(STAND_IN_BUILD) ? CL_BUILD_PROGRAM_FAILURE
+                                 : real(program, count, devices, options ? text : NULL, notify, data);
 }
 
 EXPORT cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char *name, cl_int *code)
@@ -276,18 +281,71 @@ static char *without_matrix_units(const char *text)
     if (!made)
         abort();
     made = replace(made, "#if !EMULATED", emulated);
+    made = replace(made, "\"//@90a ", "\"");
     made = replace(made, "static void ", "static __attribute__((always_inline)) void ");
     return replace(made, "#pragma unroll", "");
 }
+
+/* NVIDIA's driver compiles for the card's architecture, and a program's binary is its PTX. Here that is its text behind
+ * these lines. */
+#define PTX "/*\n.version 9.0\n"
 
 EXPORT cl_program CL_API_CALL clCreateProgramWithSource(cl_context context, cl_uint count, const char **text,
                                                         const size_t *size, cl_int *code)
 {
     REAL(clCreateProgramWithSource)
+    const card *c = claimed();
     if (count != 1 || !strstr(text[0], "mma.sync.aligned"))
         return real(context, count, text, size, code);
-    char *made = without_matrix_units(text[0]);
-    cl_program program = real(context, 1, (const char **)&made, NULL, code);
+    char *made = without_matrix_units(text[0]), *whole = malloc(strlen(made) + 96);
+    if (!whole)
+        abort();
+    sprintf(whole, PTX ".target sm_%u, texmode_independent\n.address_size 64\n*/\n%s", c ? c->architecture : 0, made);
+    cl_program program =
+        real(context, 1, (const char **)(c && c->vendor_id == TX_CL_NVIDIA ? &whole : &made), NULL, code);
     free(made);
+    free(whole);
     return program;
+}
+
+/* The text of a program whose binary is PTX; NULL: another's. */
+static char *ptx_of(cl_program program, size_t *size)
+{
+    char *text = NULL;
+    if (clGetProgramInfo(program, CL_PROGRAM_SOURCE, 0, NULL, size) == CL_SUCCESS && *size > 0 &&
+        !(text = malloc(*size)))
+        abort();
+    if (text && clGetProgramInfo(program, CL_PROGRAM_SOURCE, *size, text, NULL) == CL_SUCCESS &&
+        strncmp(text, PTX, strlen(PTX)) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+EXPORT cl_int CL_API_CALL clGetProgramInfo(cl_program program, cl_program_info what, size_t size, void *value,
+                                           size_t *whole)
+{
+    REAL(clGetProgramInfo)
+    size_t bytes = 0;
+    char *ptx = what == CL_PROGRAM_BINARY_SIZES || what == CL_PROGRAM_BINARIES ? ptx_of(program, &bytes) : NULL;
+    if (!ptx)
+        return real(program, what, size, value, whole);
+    if (what == CL_PROGRAM_BINARY_SIZES)
+        *(size_t *)value = bytes;
+    else
+        memcpy(*(unsigned char **)value, ptx, bytes);
+    free(ptx);
+    return CL_SUCCESS;
+}
+
+EXPORT cl_program CL_API_CALL clCreateProgramWithBinary(cl_context context, cl_uint count, const cl_device_id *devices,
+                                                        const size_t *sizes, const unsigned char **binaries,
+                                                        cl_int *verdicts, cl_int *code)
+{
+    REAL(clCreateProgramWithBinary)
+    REAL_AS(clCreateProgramWithSource, from_source)
+    const char *text = (const char *)binaries[0];
+    if (sizes[0] <= strlen(PTX) || strncmp(text, PTX, strlen(PTX)) != 0)
+        return real(context, count, devices, sizes, binaries, verdicts, code);
+    return from_source(context, 1, &text, sizes, code);
 }

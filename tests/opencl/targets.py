@@ -98,8 +98,8 @@ class Programs:
 class Tools:
     """The newest clang that knows all targets and reads libclc; ptxas, and the way to SPIR-V, where they are."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, kernel_texts):
+        self.folder, self.kernel_texts = folder, kernel_texts
         self.empty = os.path.join(folder, "empty.cl")
         with open(self.empty, "w") as file:
             file.write("__kernel void empty(__global float *x) { x[get_global_id(0)] = exp(*x); }\n")
@@ -141,16 +141,22 @@ class Tools:
     def assembly(self, target, program, path):
         """The program's assembly in file `path`, built as drivers build. An error's text, or None."""
         status, text = run(self.command(target) + ["-O3", "-S", "-o", path] + program.options.split() + [program.text])
-        return text or "failed" if status else None
+        return text or "failed" if status else self.retarget(program, path)
+
+    def retarget(self, program, path):
+        """The assembly in file `path` as the backend changes it before it is machine code. An error's text, or None."""
+        status, text = run([self.kernel_texts, "retarget", path]) if "-DATOM=WGMMA" in program.options else (0, "")
+        return text if status else None
 
     def assemble(self, target, path, out):
         """ptxas: status, what it says of registers. It may be too new for the target: then for the oldest it knows. What takes
-        more than 48 KiB of local memory it assembles for sm_90a alone; drivers take it."""
+        more than 48 KiB of local memory it assembles for sm_90a alone; drivers take it. That it runs wgmma one after the
+        other, or ignores what was asked for, are warnings C75xx: failures here."""
         for arch in (target, target + "a", "sm_75"):
             status, text = run([self.ptxas, "-v", "-arch=" + arch, "-o", out, path])
-            if "is not defined for option" not in text and "uses too much shared data" not in text:
+            if not re.search("is not defined for option|uses too much shared data|cannot be compiled for architecture", text):
                 break
-        return status, text
+        return status or int("(C75" in text), text
 
 
 def newest_clang():

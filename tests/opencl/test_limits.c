@@ -114,7 +114,7 @@ static int run_ops(const char *variant, const char *limits)
 {
     tx_target target;
     simulate(variant, limits);
-    tx_status status = tx_target_open("opencl", 0, false, &target);
+    tx_status status = tx_target_open("opencl", &(tx_open_options){0}, &target);
     if (status)
         return printf("%s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
     watch(target.context);

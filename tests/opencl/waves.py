@@ -37,7 +37,7 @@ def former_fill(tile, product, units):
 
 
 def tile_of(provider):
-    found = re.fullmatch(r"portable-tile-(\d+)x(\d+)x\d+", provider)
+    found = re.fullmatch(r"[a-z]+-\w+-(\d+)x(\d+)(x\d+)?", provider)
     return (int(found[1]), int(found[2])) if found else (128, 128)
 
 
@@ -48,6 +48,8 @@ def registers_of(target, provider, registers):
     for row in registers:
         forms = dict(re.findall(r"-D(\w+)=(\S+)", row["options"]))
         if row["target"] != target or row["kernel"] != ("gemm_matrix" if matrix else "gemm_tile"):
+            continue
+        if matrix and (forms["ATOM"].rstrip("12") != provider.split("-")[1].upper() or tile != (int(forms["TILE_M"]), int(forms["TILE_N"]))):
             continue
         if matrix or tile == (4 * int(forms["GROUP_Y"]) * int(forms["ROW_QUADS"]), 4 * int(forms["GROUP_X"]) * int(forms["COLUMN_QUADS"])):
             found.append((int(row["registers"]), int(row["spills"])))

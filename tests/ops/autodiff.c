@@ -40,7 +40,7 @@ static double coarse(double x)
 
 static tx_status machine_create(const tx_target *target, const tx_graph_case *c, bool gradients, machine *m)
 {
-    *m = (machine){.engine = {target->backend, target->context, target->info, false}};
+    *m = (machine){.engine = {.backend = target->backend, .context = target->context, .device = target->info}};
     if (m->engine.device.max_allocation == 0)
         m->engine.device.max_allocation = INT64_C(1) << 28;
     tx_status status = tx_model_create(&m->engine, &m->model);

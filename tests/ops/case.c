@@ -171,6 +171,16 @@ static double special(int64_t i)
     return i < (int64_t)(sizeof values / sizeof values[0]) ? values[i] : NAN;
 }
 
+static double offset_at(const tx_spec *s, int64_t i)
+{
+    const int64_t groups = tx_shape_count(&s->shape) - 1;
+    if (s->lo == 0.0)
+        return floor(s->hi * (double)i / (double)groups);
+    if (s->lo == 1.0)
+        return floor(s->hi * (double)(i / 2 * 2) / (double)(groups + 1));
+    return s->lo == 2.0 && i > groups / 2 ? s->hi : 0.0;
+}
+
 static double fill_one(const tx_spec *s, const tx_case *c, int64_t operand, int64_t i)
 {
     double u = draw(operand + 32 * (int64_t)c->salt, i), real = s->lo + (s->hi - s->lo) * u, whole = floor(real);
@@ -194,6 +204,15 @@ static double fill_one(const tx_spec *s, const tx_case *c, int64_t operand, int6
         return i == tx_shape_count(&s->shape) / 2 ? NAN : real;
     case TX_FILL_PADDED:
         return i % last >= c->attrs.vocab ? 1e4 : real;
+    case TX_FILL_DISTINCT:
+        return (double)((i / last + i % last) % (int64_t)s->hi);
+    case TX_FILL_PLACES:
+        return i % 5 == 4 ? -1.0 : (double)(tx_shape_count(&s->shape) - 1 - i);
+    case TX_FILL_TOKENS:
+        i = last - 1 - i;
+        return i % 5 == 4 ? -1.0 : (double)(i / (int64_t)s->hi);
+    case TX_FILL_OFFSETS:
+        return offset_at(s, i);
     case TX_FILL_UNIFORM:
     case TX_FILL_DERIVED:
         break;

@@ -75,17 +75,23 @@ static inline void tx_array_put(tx_array *a, int64_t i, double value, double mag
 /* ---- Cases ---------------------------------------------------------------------------------- */
 
 typedef enum tx_fill_kind {
-    TX_FILL_UNIFORM, /* real numbers in [lo, hi) */
-    TX_FILL_INDEX,   /* whole numbers in [lo, hi) */
-    TX_FILL_SPARSE,  /* whole numbers in [lo, hi), every fifth -1 */
-    TX_FILL_LABELS,  /* whole numbers in [lo, hi), every fifth TX_IGNORE_LABEL */
-    TX_FILL_LENGTHS, /* whole numbers: hi, then lo, then between */
-    TX_FILL_STARTS,  /* where the sample of each position begins, for samples side by side; odd rows INDEX */
-    TX_FILL_SPECIAL, /* ties, subnormals, overflows, infinities and NaN of the 16-bit types, then UNIFORM */
-    TX_FILL_HOLES,   /* UNIFORM; row 0 is -inf but for its first element, row 1 all -inf */
-    TX_FILL_NAN,     /* UNIFORM with one NaN in the middle */
-    TX_FILL_PADDED,  /* UNIFORM; columns from attrs.vocab on hold 1e4 */
-    TX_FILL_DERIVED  /* gradient ops: an output of the forward reference */
+    TX_FILL_UNIFORM,  /* real numbers in [lo, hi) */
+    TX_FILL_INDEX,    /* whole numbers in [lo, hi) */
+    TX_FILL_SPARSE,   /* whole numbers in [lo, hi), every fifth -1 */
+    TX_FILL_LABELS,   /* whole numbers in [lo, hi), every fifth TX_IGNORE_LABEL */
+    TX_FILL_LENGTHS,  /* whole numbers: hi, then lo, then between */
+    TX_FILL_STARTS,   /* where the sample of each position begins, for samples side by side; odd rows INDEX */
+    TX_FILL_SPECIAL,  /* ties, subnormals, overflows, infinities and NaN of the 16-bit types, then UNIFORM */
+    TX_FILL_HOLES,    /* UNIFORM; row 0 is -inf but for its first element, row 1 all -inf */
+    TX_FILL_NAN,      /* UNIFORM with one NaN in the middle */
+    TX_FILL_PADDED,   /* UNIFORM; columns from attrs.vocab on hold 1e4 */
+    TX_FILL_DISTINCT, /* whole numbers in [0, hi), all of a row different */
+    TX_FILL_PLACES,   /* each place of as many once, the last first; every fifth -1 */
+    TX_FILL_TOKENS,   /* of each place the token, which have hi places each, as PLACES says */
+    /* Not falling, from 0 to hi: lo 0 by even steps; 1: every second step is none and some is left at the end; 2: by
+     * one step; 3: by none. */
+    TX_FILL_OFFSETS,
+    TX_FILL_DERIVED /* gradient ops: an output of the forward reference */
 } tx_fill_kind;
 
 typedef struct tx_spec {

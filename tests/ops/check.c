@@ -12,7 +12,7 @@
 /* fp32 arithmetic errs by its epsilon times the size of what is added up. A sum of n terms errs like the square root
  * of n (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2, for independent roundings); 12
  * allows for the few units in the last place that OpenCL grants to exp, tanh, erf and division. */
-static double rounding(double length)
+double tx_check_rounding(double length)
 {
     return ldexp(1.0, -24) * (12.0 + 2.0 * sqrt(length));
 }
@@ -28,7 +28,7 @@ static double tolerance_of(const tx_array *expected, int64_t i, double length)
     double magnitude = expected->magnitude[i];
     if (magnitude == 0.0)
         return 0.0;
-    return rounding(length) * magnitude + tx_number_epsilon(expected->dtype) * fabs(expected->value[i]) +
+    return tx_check_rounding(length) * magnitude + tx_number_epsilon(expected->dtype) * fabs(expected->value[i]) +
            smallest(expected->dtype);
 }
 
@@ -62,8 +62,9 @@ tx_status tx_check_values(const char *what, const tx_array *expected, double len
     }
     /* Relative L2: errors that are all at their bound are no rounding errors. A sum of n terms of either sign is about
      * its magnitude / sqrt(n), if it does not happen to be larger. */
-    double bound = 1.5 * (rounding(length) + tx_number_epsilon(expected->dtype)) * sqrt(fmax(size2, expected2)) +
-                   smallest(expected->dtype) * sqrt((double)expected->count);
+    double bound =
+        1.5 * (tx_check_rounding(length) + tx_number_epsilon(expected->dtype)) * sqrt(fmax(size2, expected2)) +
+        smallest(expected->dtype) * sqrt((double)expected->count);
     if (!(sqrt(error2) <= bound))
         return tx_fail(TX_INTERNAL, "%s: the error has norm %.3g, more than %.3g", what, sqrt(error2), bound);
     return TX_OK;

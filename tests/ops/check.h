@@ -5,6 +5,9 @@
 
 #include "tests/ops/rig.h"
 
+/* Beside the magnitude of a sum of so many terms, its error in fp32. */
+double tx_check_rounding(double length);
+
 typedef struct tx_outcome {
     bool passed;
     double worst;       /* largest error / tolerance */

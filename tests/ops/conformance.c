@@ -12,7 +12,7 @@
 
 /* ---- Devices ------------------------------------------------------------------------------------ */
 
-tx_status tx_target_open(const char *device, int32_t threads, bool profile, tx_target *target)
+tx_status tx_target_open(const char *device, const tx_open_options *options, tx_target *target)
 {
     int32_t index = 0, local = 0;
     tx_target t = {0};
@@ -21,9 +21,8 @@ tx_status tx_target_open(const char *device, int32_t threads, bool profile, tx_t
         status = tx_device_locate(index, &t.backend, &local);
     if (!status)
         status = t.backend->device_info(local, &t.info);
-    tx_open_options options = {.threads = threads, .profile = profile};
     if (!status)
-        status = t.backend->open(local, &options, &t.context);
+        status = t.backend->open(local, options, &t.context);
     if (!status)
         *target = t;
     return status;

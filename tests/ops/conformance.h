@@ -19,7 +19,7 @@ typedef struct tx_target {
 } tx_target;
 
 /* Opens a device by a name that tx_device_find takes. */
-tx_status tx_target_open(const char *device, int32_t threads, bool profile, tx_target *target);
+tx_status tx_target_open(const char *device, const tx_open_options *options, tx_target *target);
 void tx_target_close(tx_target *target);
 
 typedef struct tx_verdict {

@@ -273,6 +273,43 @@ static tx_tensor *copy(tx_builder *b)
     return tx_reshape(tx_copy(wide(b)), TX_SHAPE(2, 15));
 }
 
+static tx_tensor *top_k(tx_builder *b)
+{
+    tx_tensor *indices;
+    return tx_top_k(real(b, "x", TX_SHAPE(2, 2, 5)), 2, &indices); /* none of them nearly equal */
+}
+
+static tx_tensor *log_sum_exp(tx_builder *b)
+{
+    return tx_log_sum_exp(wide(b));
+}
+
+/* A layer of five experts, of which each of nine tokens takes two; with a capacity some choices are dropped. */
+static tx_tensor *experts(tx_builder *b, int64_t capacity)
+{
+    enum { N = 9, C = 6, E = 5, K = 2, F = 4 };
+    tx_tensor *x = real(b, "x", TX_SHAPE(N, C)), *choices;
+    tx_tensor *weights =
+        tx_softmax(tx_top_k(tx_linear_full(x, real(b, "router", TX_SHAPE(E, C)), NULL, true), K, &choices));
+    tx_routes routes;
+    if (!tx_route(choices, E, capacity, &routes))
+        return NULL;
+    tx_tensor *h =
+        tx_grouped_linear(tx_gather(x, routes.tokens), real(b, "up", TX_SHAPE(E, 2 * F, C)), routes.offsets, true);
+    h = tx_grouped_linear(tx_swiglu(h), real(b, "down", TX_SHAPE(E, F, C)), routes.offsets, false);
+    return tx_combine(h, weights, &routes);
+}
+
+static tx_tensor *experts_dropless(tx_builder *b)
+{
+    return experts(b, 0);
+}
+
+static tx_tensor *experts_capacity(tx_builder *b)
+{
+    return experts(b, 3);
+}
+
 /* ---- Together --------------------------------------------------------------------------------------- */
 
 /* A value that three nodes use, and a parameter that two do. */
@@ -358,6 +395,10 @@ static const tx_graph_case cases[] = {
     {"gather", gather, 1},
     {"scatter_add", scatter_add, 1},
     {"copy, reshape", copy, 1},
+    {"top_k", top_k, 1},
+    {"log_sum_exp", log_sum_exp, 1},
+    {"experts", experts_dropless, 2},
+    {"experts with a capacity", experts_capacity, 1},
     {"fan-out", fan_out, 1},
     {"tied parameters, two micro-batches", tied, 2},
     {"transformer, two micro-batches", transformer, 2},

@@ -19,6 +19,20 @@ EOF
 # What runs train; a test may have others.
 from="--config_name $work/config.json --train_file $work/text --block_size 32"
 
+# write_texts: texts of several lengths with labels, $work/texts.tsv
+write_texts()
+{
+    awk 'BEGIN {
+        split("cat dog bird", animal, " ")
+        print "sentence\tlabel"
+        for (i = 0; i < 90; i++) {
+            text = animal[i % 3 + 1]
+            for (k = 0; k < i % 9; k++) text = text " and " animal[(i + k) % 3 + 1]
+            print text (i % 2 ? " sat" : " ran") "\t" i % 2
+        }
+    }' > "$work/texts.tsv"
+}
+
 # ranks N NAME ARGUMENT...: a run of N ranks into $work/NAME; of mixed ones the first half computes on the cpu
 ranks()
 {

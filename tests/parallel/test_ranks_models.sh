@@ -11,15 +11,7 @@ device=$3
 ways=$4
 . "${0%/*}/ranks.sh"
 
-awk 'BEGIN {
-    split("cat dog bird", animal, " ")
-    print "sentence\tlabel"
-    for (i = 0; i < 90; i++) {
-        text = animal[i % 3 + 1]
-        for (k = 0; k < i % 9; k++) text = text " and " animal[(i + k) % 3 + 1]
-        print text (i % 2 ? " sat" : " ran") "\t" i % 2
-    }
-}' > "$work/texts.tsv"
+write_texts
 awk 'BEGIN {
     split("cat dog bird", who, " ")
     for (i = 0; i < 240; i++)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Two ranks train as one does with every optimizer, every stage of ZeRO to the bit alike, also where a run goes on in another stage.
+# Two ranks train as one does with every optimizer, every stage of ZeRO to the bit alike, also where a run goes on in another stage,
+# with states that lay in a file and then, of a device, in the host's memory.
 #   test_ranks_optimizers.sh BIN LAUNCHER DEVICE
 set -u
 bin=$1
@@ -21,9 +22,9 @@ while read -r name optim arguments <&3; do
     done
     near "$name.one" "$name.0"
     ranks 2 "$name.1" "$@" --per_device_train_batch_size 3 --zero_stage 1 --save_strategy steps --save_steps 5 \
-        --overwrite_output_dir || fail "$name: saves"
+        --overwrite_output_dir --offload_optimizer nvme --nvme_path "$work" || fail "$name: saves"
     ranks 2 "$name.on" "$@" --per_device_train_batch_size 3 --zero_stage 2 \
-        --resume_from_checkpoint "$work/$name.1/checkpoint-5" || fail "$name: goes on in stage 2"
+        --offload_optimizer cpu --resume_from_checkpoint "$work/$name.1/checkpoint-5" || fail "$name: goes on in stage 2"
     same "$name.0" "$name.on"
 done 3<< 'END'
 nesterov sgd momentum=0.9,nesterov=True

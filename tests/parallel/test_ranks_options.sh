@@ -47,6 +47,7 @@ while read -r name old; do
     zero_stage) value=1 ;;
     start_timeout | comm_timeout) value=60 ;; # none that a busy machine can miss
     output_dir | train_file | config_name | validation_file | logging_dir) value=$work/other ;;
+    deepspeed) value=$work/deepspeed.json && echo '{}' > "$value" ;;
     resume_from_checkpoint) value=$work/nowhere ;;
     esac
     rm -rf "$work/pair"

@@ -111,6 +111,16 @@ static void weights_and_states(void **state)
     expect(pure, "gradients", 2 * n);
     expect(pure, "16-bit copies", 0);
     expect(pure, "optimizer states", 2 * 2 * n);
+    const int64_t total = bytes_of(plan_of(all, "bf16", "none", "adamw_torch_fused", 1), "total");
+    tx_json_free(all);
+    all = ask("--model gpt2 --memory 8GiB --optim adamw_torch_fused --offload_optimizer cpu --json", 0);
+    const tx_json *away = plan_of(all, "bf16", "none", "adamw_torch_fused", 1);
+    expect(away, "optimizer states", 0);
+    expect(away, "offloaded", (2 + 1) * 4 * n);
+    /* Tables and vectors are read in fp32; two pieces of 4 Mi weights are on their way to their copies. */
+    const int64_t kept = 4 * ((VOCAB + 1024 + LAYERS * 13 + 2) * (int64_t)WIDTH + (INT64_C(8) << 20));
+    expect(away, "weights", kept);
+    expect(away, "total", total - (2 + 1) * 4 * n + kept);
     tx_json_free(all);
 }
 

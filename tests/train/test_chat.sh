@@ -66,6 +66,19 @@ chat()
 [ "$(chat --prompt "greet the dog" --prompt "greet the bird")" = "$(printf 'hi dog\nhi bird')" ] || fail "answers"
 printf 'greet the cat\nand the dog\n/reset\ngreet the fish\n\n/exit\ngreet the dog\n' | chat > "$work/out"
 [ "$(cat "$work/out")" = "$(printf 'hi cat\nhi dog too\nhi fish')" ] || fail "a conversation"
+# What is said goes on from the caches; each answer is that to the whole history, computed anew.
+printf 'the dog\nand cat\na fish\n' > "$work/questions"
+chat -n 7 < "$work/questions" > "$work/turns"
+paste -d '\n' "$work/questions" "$work/turns" | awk '{
+    said = said (NR > 1 ? ", " : "") "{\"role\": \"" (NR % 2 ? "user" : "assistant") "\", \"content\": \"" $0 "\"}"
+    if (NR % 2)
+        print "{\"messages\": [" said "]}"
+}' > "$work/histories"
+: > "$work/anew"
+while read -r history; do
+    echo "$history" | chat -n 7 --prompts - | sed 's/.*"content": "\(.*\)"}\]}$/\1/' >> "$work/anew"
+done < "$work/histories"
+[ "$(wc -l < "$work/anew")" = 3 ] && cmp -s "$work/turns" "$work/anew" || fail "other answers to whole histories"
 head -n 3 "$work/train.jsonl" | tail -n 2 > "$work/ask.jsonl"
 chat --prompts "$work/ask.jsonl" > "$work/out"
 cmp -s "$work/out" "$work/ask.jsonl" || fail "answers to a file of conversations"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every precision with every optimizer, with and without gradient checkpointing and accumulation: five steps of a small
- * GPT-2, or of a BERT for masked words, train, the last two of them once more from what there was after the third give
- * the same bits, memory is what was foreseen and what was counted, to the byte, and of a model that was pruned the same
- * weights are 0 in the end. In one process, or under a launcher, where the stages of ZeRO take turns.
- * (tests/parallel/test_ranks_models.sh has the models that txtrain trains.)
+ * GPT-2, or of a BERT for masked words, train, the last two of them once more from what there was after the third, with
+ * offloaded states, give the same bits, memory is what was foreseen and what was counted, to the byte, and of a model
+ * that was pruned the same weights are 0 in the end. In one process, or under a launcher, where the stages of ZeRO take
+ * turns. (tests/parallel/test_ranks_models.sh has the models that txtrain trains.)
  *
  *     test_combinations DEVICE [pairs]    pairs: so few that any two values meet. Exit status 77: no such device */
 #include "models/arch/prune.h"
@@ -233,7 +233,11 @@ static tx_status run(const combination *c, snapshot *cut, snapshot *end)
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
     const tx_config *config = configs[c->model];
-    const tx_trainer_options options = options_of(c);
+    tx_trainer_options options = options_of(c);
+    if (cut->count > 0) /* in the host's memory, or in a file */
+        options.optimizer.offload = c->accumulation > 1 ? TX_OFFLOAD_FILE : TX_OFFLOAD_HOST;
+    options.optimizer.offload_folder = ".";
+    options.optimizer.offload_elements = 1000; /* several pieces a matrix, and no whole number of blocks */
     tx_status status = tx_model_create(engine, &model);
     TX_THEN(status, tx_trainer_create(model, config, &options, &trainer));
     TX_THEN(status, tx_model_init(model, cut->count > 0 ? 2 : 1));

@@ -52,6 +52,15 @@ static void many_ranks(void **state)
     const tx_fit_rank one_card[] = {on_card(0, "opencl:0", 6 * GIB, 8 * GIB), on_card(0, "opencl:0", 6 * GIB, 8 * GIB)};
     tx_fit_rank limited = on_host(0, 0, 2 * GIB, 3 * GIB); /* a device of the host that gives less than the host has */
     limited.device_memory = GIB;
+    tx_fit_rank away[] = {on_card(0, "opencl:0", 6 * GIB, 8 * GIB), on_card(0, "opencl:1", 6 * GIB, 8 * GIB)};
+    for (int r = 0; r < 2; r++) {
+        away[r].planned.bytes[TX_MEMORY_OFFLOADED] = 2 * GIB;
+        away[r].left = 5 * GIB;
+        snprintf(away[r].owner, sizeof away[r].owner, "the host");
+    }
+    expect(away, 2, true, "4.00 GiB are planned by 2 ranks, the host has 5.00 GiB");
+    away[0].left = 3 * GIB;
+    expect(away, 2, false, "4.00 GiB are planned by 2 ranks, the host has 3.00 GiB");
     expect(&limited, 1, false, "2.00 GiB are planned, cpu has 1.00 GiB");
     expect(one_host, 2, false, "4.00 GiB are planned by 2 ranks, the host has 3.00 GiB");
     expect(two_hosts, 2, true, "2.00 GiB are planned");
@@ -131,6 +140,9 @@ static void limit(void **state)
     snprintf(both, sizeof both, "%lld (", (long long)least);
     assert_refused(dry_run(text, option, &job, &planned), TX_MEMORY, both);
     assert_non_null(strstr(tx_error(), option + 5));
+    tx_job_free(job);
+    /* What would fit has to meet that limit too. */
+    assert_refused(dry_run(text, "auto:1KiB", &job, &planned), TX_MEMORY, "together are not enough");
     tx_job_free(job);
     remove_scratch(folder);
     free(text);

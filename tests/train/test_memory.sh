@@ -55,6 +55,7 @@ huge=n_layer=100,n_embd=8192,n_head=64,n_positions=16
 batch="--per_device_train_batch_size 1048576"
 
 refuse "take a smaller model" train $huge
+cp "$work/err" "$work/first"
 # shellcheck disable=SC2086
 refuse "it would with --per_device_train_batch_size " train $small $batch
 refuse "--per_device_eval_batch_size " train $small --do_eval --per_device_eval_batch_size 1048576
@@ -62,6 +63,35 @@ refuse "--per_device_eval_batch_size " train $small --do_eval --per_device_eval_
 outcome 1 "does not fit" train $small $batch --dry_run
 [ ! -e "$work/out dir/model.safetensors" ] || fail "a run that does not fit has left a model"
 outcome 0 "memory  fits: " train $small --dry_run
+
+# A model that is there already: an adapter fits where the model takes twice the memory that there is, and half of it with frozen weights; 4 bits
+# where these are too much as well. Neither is advice for new weights.
+there=$(sed -n 's/.*, the host has \([0-9]*\)\.[0-9]* GiB.*/\1/p' "$work/first")
+# shaped LAYERS: a Llama of 0.8 GiB a layer in fp32
+shaped()
+{
+    mkdir -p "$work/base"
+    echo "{\"model_type\": \"llama\", \"num_hidden_layers\": $1, \"hidden_size\": 4096, \"intermediate_size\": 11008," \
+        "\"num_attention_heads\": 32, \"vocab_size\": 257, \"max_position_embeddings\": 64}" > "$work/base/config.json"
+}
+# of OPTION ARGUMENT...: a dry run of it
+of()
+{
+    option=$1
+    shift
+    timeout -s KILL 120 "$bin/txtrain" --train_file "$work/text" --output_dir "$work/o" --block_size 16 --threads 1 --dry_run \
+        --per_device_train_batch_size 1 "--$option" "$work/base" "$@"
+}
+if [ -n "$there" ]; then
+    shaped $((there * 6 / 10 + 1))
+    refuse "it would with --lora_r 8 (" of model_name_or_path
+    grep -q "or --lora_r 8 --load_in_4bit (" "$work/err" || fail "no advice to take 4 bits"
+    refuse "take a smaller model" of config_name
+    grep -q "lora_r" "$work/err" && fail "an adapter of new weights is advised"
+    shaped $((there * 2))
+    refuse "it would with --lora_r 8 --load_in_4bit (" of model_name_or_path
+    refuse "or --load_in_4bit (" of model_name_or_path --lora_r 4
+fi
 
 if [ -n "$opencl" ] && "$bin/txtrain" --list-devices | grep -q "^opencl"; then
     # shellcheck disable=SC2086

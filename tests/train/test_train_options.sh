@@ -16,6 +16,8 @@ cat > "$work/config.json" << 'END'
 {"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 24, "vocab_size": 257,
  "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
 END
+echo '{"model_type": "mixtral", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+ "intermediate_size": 16, "max_position_embeddings": 24, "vocab_size": 257, "num_local_experts": 4}' > "$work/experts.json"
 mkdir "$work/bert"
 echo '{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
  "max_position_embeddings": 64, "vocab_size": 257}' > "$work/bert/config.json"
@@ -29,6 +31,7 @@ for word in cat dog bird; do
     echo "{\"prompt\": [{\"role\": \"user\", \"content\": \"$word\"}], \"completion\": [{\"role\": \"assistant\", \"content\": \"a $word\"}]}"
 done > "$work/talk.jsonl"
 sed 's/"prompt": \[/"messages": [/; s/\], "completion": \[/, /' "$work/talk.jsonl" > "$work/messages.jsonl"
+echo '{"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.5]}}}' > "$work/ds.json"
 echo '{"user_before": "U", "prompt": "A", "end": "{eos}"}' > "$work/form.json"
 mkdir -p "$work/home/datasets/pets/small" "$work/home/models/tiny"
 cp "$work/text" "$work/home/datasets/pets/small/train.txt"
@@ -96,6 +99,10 @@ cp "$work/out" "$work/base.out"
 differs() { ! cmp -s "$work/base/$1" "$work/r/$1"; }
 adapter_differs() { [ -s "$work/r/adapter_model.safetensors" ] && ! cmp -s "$work/adapter" "$work/r/adapter_model.safetensors"; }
 weights_differ() { [ -s "$work/r/model.safetensors" ] && differs model.safetensors; }
+experts_differ()
+{
+    run experts --config_name "$work/experts.json" && ! cmp -s "$work/experts/model.safetensors" "$work/r/model.safetensors"
+}
 log_differs()
 {
     sed 's/, "tokens_per_second".*//' "$work/base/log.jsonl" > "$work/a"
@@ -257,8 +264,12 @@ chat_template | talk --chat_template $work/form.json | has chat_template.jinja
 chat_template | --chat_template chatml | says is for instruction data
 completion_only_loss | talk --chat_template $work/form.json --completion_only_loss false | learns_more
 assistant_only_loss | talk --train_file $work/messages.jsonl --chat_template $work/form.json --assistant_only_loss false | learns_more --train_file $work/messages.jsonl
+mlm_probability | --mlm_probability 0.2 | says is for masked language modelling
+line_by_line | --line_by_line | says is for masked language modelling
 packing | talk --chat_template $work/form.json --packing | says 2 rows of at most 24
 label_smoothing_factor | --label_smoothing_factor 0.1 | weights_differ
+router_z_loss_coef | --config_name $work/experts.json --router_z_loss_coef 0.5 | experts_differ
+expert_capacity_factor | --config_name $work/experts.json --expert_capacity_factor 0.5 | logged \"dropped\":.[1-9]
 lora_r | adapt --lora_r 3 | adapter_differs
 lora_alpha | adapt --lora_alpha 3 | adapter_differs
 lora_dropout | adapt --lora_dropout 0.5 | adapter_differs
@@ -298,6 +309,8 @@ optim | --optim lion_32bit | weights_differ
 optim | --optim adafactor | weights_differ
 optim | --optim muon | weights_differ
 optim_args | --optim adamw_anyprecision --optim_args momentum_dtype=bfloat16,variance_dtype=bfloat16 | weights_differ
+offload_optimizer | --offload_optimizer cpu | says --offload_optimizer cpu changes nothing
+nvme_path | --offload_optimizer nvme --nvme_path $work/home | says kept in a file in $work/home
 sparsity | --sparsity 0.5 | says 1536 of 3072 weights are 0, 50.00 %
 mask_structure | --mask_structure 1:4 | says 2304 of 3072 weights are 0, 75.00 %
 mask_structure | --mask_structure 2:4 --sparsity 0.7 | says a sparsity of 0.5 and not of 0.7
@@ -331,7 +344,9 @@ ddp_bucket_cap_mb | pair --config_overrides n_embd=256,n_layer=4 --ddp_bucket_ca
 ddp_comm | pair --ddp_comm bf16 | pair_says bf16
 ddp_overlap | pair --ddp_overlap no | pair_hides overlap
 ddp_check | pair --ddp_check 3 | pair_logged \"step\":.6,.\"weights\"
+deepspeed | --deepspeed $work/ds.json | holds training_args.json adam_beta2.*0.5
 zero_stage | pair --zero_stage 1 | pair_says stage 1
+tensor_parallel | pair --tensor_parallel 2 | pair_says 2 ranks compute the same rows
 global_batch_size | --global_batch_size 5 | weights_differ
 batch_weights | pair --batch_weights 3,1 | pair_says 3,1 rows
 start_timeout | late --start_timeout 1 | pair_fails waited for all ranks to start for 1 s

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds what txconvert writes against the gguf package and transformers: values, blocks and names of each type, logits and ids of
-files that transformers reads, folders made of files of the gguf package's, and the way to GGUF and back, bit by bit.
+files that transformers reads, the weights that txgen takes of a file, folders made of files of the gguf package's, and the way to GGUF and back, bit by bit.
 
-    gguf_files.py TXCONVERT TXTOK      exit status 77: gguf or transformers is not installed
+    gguf_files.py TXCONVERT TXTOK TXGEN      exit status 77: gguf or transformers is not installed
 """
 import json
 import os
@@ -24,7 +24,7 @@ except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-TXCONVERT, TXTOK = sys.argv[1:3]
+TXCONVERT, TXTOK, TXGEN = sys.argv[1:4]
 VOCAB = 400
 BASE = dict(vocab_size=VOCAB, max_position_embeddings=64, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
             num_attention_heads=4, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, rms_norm_eps=1e-6)
@@ -160,6 +160,20 @@ def compare_values(name, path, state, config, outtype):
     return reader
 
 
+def compare_loaded(name, work, path, state, config):
+    """txgen's weights of the file, as it writes them, are those that the gguf package reads, bit by bit."""
+    folder = os.path.join(work, "loaded")
+    done = subprocess.run([TXGEN, "--model", path, "--save_merged", folder], capture_output=True, text=True)
+    check(done.returncode == 0, f"{name}, loaded: {done.stderr.strip()}")
+    if done.returncode == 0:
+        got = expected(load_file(os.path.join(folder, "model.safetensors")), config)
+        has = {t.name: t for t in gguf.GGUFReader(path).tensors if t.name != "rope_freqs.weight"}
+        check(set(got) == set(has) and len(got) == len(state), f"{name}, loaded: tensors {sorted(set(got) ^ set(has))}")
+        for tensor in set(got) & set(has):
+            want = gguf.quants.dequantize(has[tensor].data, has[tensor].tensor_type).reshape(got[tensor].shape)
+            check(np.array_equal(want.view(np.uint32), got[tensor].view(np.uint32)), f"{name}: {tensor} as loaded differs")
+
+
 def compare_rope(name, reader, config):
     """The factors that the convert script writes for llama3, by transformers' frequencies."""
     found = [t for t in reader.tensors if t.name == "rope_freqs.weight"]
@@ -229,6 +243,7 @@ def compare(name, config, kind, readable):
             if not convert(f"{name}, {outtype}", source, path, outtype):
                 return
             reader = compare_values(name, path, state, config, outtype)
+            compare_loaded(f"{name}, {outtype}", work, path, state, config)
         compare_rope(name, reader, config)
         compare_back(name, work, source, state, path)
         error = compare_logits(name, model, work, "model.gguf") if readable else None

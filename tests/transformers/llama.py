@@ -6,7 +6,6 @@ of rotary positions beyond the original length, folders written by TX read by tr
 """
 import math
 import os
-import subprocess
 import sys
 import tempfile
 
@@ -16,11 +15,12 @@ try:
     import torch
     from safetensors.torch import load_file, save_file
     from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+
+    from random_models import LENGTH, ids_of, make_model, run
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-ROWS, LENGTH = 2, 24
 BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
             num_attention_heads=6, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, attn_implementation="eager")
 LONGROPE = dict(rope_type="longrope", rope_theta=1e4, short_factor=[1.0, 1.1, 1.3, 2.0],
@@ -62,24 +62,6 @@ VARIANTS = {
     "qwen3": (Qwen3Config, dict(head_dim=10)),
     "qwen3, biases, heads of one key": (Qwen3Config, dict(head_dim=16, attention_bias=True, num_key_value_heads=1)),
 }
-
-
-def make_model(kind, changes):
-    """A model whose logits depend on every parameter."""
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(kind(**{**BASE, **changes})).eval()
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            p.copy_(torch.randn_like(p) * 0.2 + (1.0 if "norm" in name else 0.0))
-    return model
-
-
-def run(program, folder, out, device, shard_bytes=0):
-    return subprocess.run([program, folder, out, device, str(shard_bytes)], capture_output=True, text=True)
-
-
-def ids_of(model):
-    return torch.tensor([[(b * 101 + t * 37) % model.config.vocab_size for t in range(LENGTH)] for b in range(ROWS)])
 
 
 def logits_of(model):
@@ -126,7 +108,7 @@ def gradients(name, model, folder, program, device):
 def refuse(name, kind, changes, words, program, device):
     """What TX does not compute is refused by name."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as out:
-        make_model(kind, changes).save_pretrained(folder)
+        make_model(kind(**{**BASE, **changes})).save_pretrained(folder)
         done = run(program, folder, out, device)
         check(done.returncode == 1 and words in done.stderr, f"{name}: {done.returncode} {done.stderr.strip()}")
 
@@ -135,18 +117,18 @@ def main():
     program, device = sys.argv[1], (sys.argv[2:] or ["cpu"])[0]
     for name, (kind, changes) in VARIANTS.items():
         with tempfile.TemporaryDirectory() as folder:
-            model = make_model(kind, changes)
+            model = make_model(kind(**{**BASE, **changes}))
             model.save_pretrained(folder)
             compare(name, model, folder, program, device)
             if "window" in name and changes["sliding_window"] > 1:  # of one key the scores have no gradient
                 gradients(name, model, folder, program, device)
     with tempfile.TemporaryDirectory() as folder:
-        model = make_model(LlamaConfig, {}).to(torch.bfloat16)
+        model = make_model(LlamaConfig(**BASE)).to(torch.bfloat16)
         model.save_pretrained(folder, max_shard_size="50KB")
         wide = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
         compare("bfloat16, shards", wide, folder, program, device, 40000)
     with tempfile.TemporaryDirectory() as folder:
-        model = make_model(LlamaConfig, dict(tie_word_embeddings=True))
+        model = make_model(LlamaConfig(**BASE, tie_word_embeddings=True))
         model.save_pretrained(folder)
         path = os.path.join(folder, "model.safetensors")
         state = load_file(path)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TX's side of the comparison with transformers (gpt2.py, llama.py): reads a model folder, writes the logits of fixed
- * tokens to OUT/logits.safetensors, and to OUT the model and its tokenizer (the byte vocabulary where it has none).
- * With SHARD_BYTES the weights are written as shards of that size; -1: what is written in place of the weights are the
- * gradients of the mean loss of the tokens after each.
+ * TX's side of the comparison with transformers (gpt2.py, llama.py, experts.py): reads a model folder, writes the
+ * logits of fixed tokens to OUT/logits.safetensors, and to OUT the model and its tokenizer (the byte vocabulary where
+ * it has none). With SHARD_BYTES the weights are written as shards of that size; -1: what is written in place of the
+ * weights are the gradients of the mean loss of the tokens after each, and the loss is printed.
  *
  *     model_logits FOLDER OUT [DEVICE [SHARD_BYTES]] */
 #include "api/base/file.h"
@@ -51,9 +51,14 @@ static tx_status copy_tokenizer(const char *folder, const char *out, int64_t pos
 /* The model's weights become the gradients of the loss that `plan` leaves. */
 static tx_status take_gradients(tx_model *model, tx_plan *plan)
 {
+    tx_results results = {{0}};
     tx_status status = tx_model_set(model, TX_CONTROL_INVERSE_LABELS, 1.0 / (ROWS * (LENGTH - 1)));
+    TX_THEN(status, tx_model_set(model, TX_CONTROL_LABEL_SHARE, 1.0));
+    TX_THEN(status, tx_plan_run(plan));
+    TX_THEN(status, tx_model_fetch(model));
+    TX_THEN(status, tx_model_results(model, &results));
     if (!status)
-        status = tx_plan_run(plan);
+        printf("%.9g\n", (double)results.value[TX_RESULT_LOSS]);
     for (int32_t i = 0; !status && i < tx_model_param_count(model); i++) {
         const char *name;
         const tx_param_spec *spec;
@@ -87,10 +92,13 @@ static tx_status run(tx_model *model, const tx_config *config, const char *folde
     tx_status status = logits ? tx_graph_create(model, &graph) : tx_fail(TX_MEMORY, "no memory for the logits");
     if (!status) {
         tx_tensor *tokens = tx_input(graph, "input_ids", TX_I32, TX_SHAPE(ROWS, LENGTH));
-        tx_tensor *output = tx_output(tx_arch_logits(graph, config, NULL));
+        tx_tensor *own = NULL;
+        const tx_arch_options options = {.size = sizeof options, .own_loss = &own};
+        tx_tensor *output = tx_output(tx_arch_logits(graph, config, &options));
         tx_tensor *labels = shard_bytes < 0 ? tx_input(graph, "labels", TX_I32, TX_SHAPE(ROWS, LENGTH)) : NULL;
+        tx_tensor *loss = labels ? tx_mean_loss(tx_cross_entropy(output, labels, config->vocab_size)) : NULL;
         if (labels)
-            status = tx_backward(graph, tx_mean_loss(tx_cross_entropy(output, labels, config->vocab_size)));
+            status = tx_backward(graph, own ? tx_add(loss, own) : loss);
         if (!status)
             status = tx_plan_create(graph, "logits", &plan);
         if (!status)

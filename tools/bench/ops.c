@@ -57,8 +57,11 @@ static tx_status measure(tx_roofline *report, const void *user)
         tx_roofline_progress(report, tx_op_info_of((tx_op)op)->name, "");
         status = tx_conformance_bench(&report->target, (tx_op)op, (int32_t)set->common.repeats, true, add, &c);
     }
-    if (c.status || status)
-        return c.status ? c.status : status;
+    status = c.status ? c.status : status;
+    if (asked_for(set, TX_OP_MATMUL) && !tx_roofline_late(report))
+        TX_THEN(status, tx_bench_tf32(&report->target.info, (int32_t)set->common.repeats, &report->peaks));
+    if (status)
+        return status;
     return report->rows ? TX_OK : tx_fail(TX_NOT_FOUND, "%s: has no case that is big enough to be timed", set->op);
 }
 

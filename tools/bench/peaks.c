@@ -35,14 +35,16 @@ tx_status tx_bench_copy_once(const tx_target *target, int64_t bytes, int32_t rep
 
 tx_status tx_bench_open(const tx_bench_common *common, tx_target *target, tx_bench_peaks *peaks)
 {
-    const int32_t threads = (int32_t)common->threads, repeats = (int32_t)common->repeats;
+    const int32_t repeats = (int32_t)common->repeats;
+    tx_open_options options = {.threads = (int32_t)common->threads};
     tx_bench_peaks p = {0};
     tx_target t = {0};
-    TX_TRY(tx_target_open(common->device, threads, false, &t));
+    TX_TRY(tx_target_open(common->device, &options, &t));
     tx_status status = tx_conformance_launches(&t, repeats, &p.launch, &p.alone);
     tx_target_close(&t);
     TX_TRY(status);
-    TX_TRY(tx_target_open(common->device, threads, true, &t));
+    options.profile = true;
+    TX_TRY(tx_target_open(common->device, &options, &t));
     tx_timing timing = {0};
     p.copy_bytes = tx_bench_copy_most(&t.info, common->largest << 20);
     status = tx_bench_copy_once(&t, p.copy_bytes, repeats, &timing);
@@ -80,22 +82,39 @@ void tx_bench_raise(tx_bench_peaks *peaks, const tx_timing *timing)
         peaks->product[timing->dtype] = 1e9 * timing->gflops;
 }
 
-tx_status tx_bench_need_product(const tx_target *target, tx_dtype dtype, int32_t repeats, tx_bench_peaks *peaks)
+/* The best of square products whose results are no larger than `most` bytes. */
+static tx_status best_product(const tx_target *target, tx_dtype dtype, int64_t most, int32_t repeats, double *best)
 {
-    if (peaks->product[dtype] > 0.0)
-        return TX_OK;
     tx_timing timing = {0};
     for (int64_t size = LEAST_PRODUCT; 8.0 * timing.seconds < PRODUCT_SECONDS; size *= 2) {
-        if (size > LEAST_PRODUCT && 4 * size * size > peaks->copy_bytes)
+        if (size > LEAST_PRODUCT && 4 * size * size > most)
             break;
         tx_command product;
         tx_bench_product_command(size, size, size, false, false, dtype, TX_F32, &product);
         const tx_status status = tx_conformance_time(target, &product, repeats, &timing);
         if (status)
             return tx_fail_in(status, "the best product of %s", tx_dtype_name(dtype));
-        tx_bench_raise(peaks, &timing);
+        *best = fmax(*best, 1e9 * timing.gflops);
     }
     return TX_OK;
+}
+
+tx_status tx_bench_need_product(const tx_target *target, tx_dtype dtype, int32_t repeats, tx_bench_peaks *peaks)
+{
+    if (peaks->product[dtype] > 0.0)
+        return TX_OK;
+    return best_product(target, dtype, peaks->copy_bytes, repeats, &peaks->product[dtype]);
+}
+
+tx_status tx_bench_tf32(const tx_device_info *device, int32_t repeats, tx_bench_peaks *peaks)
+{
+    if (!device->tf32)
+        return TX_OK;
+    tx_target target = {0};
+    TX_TRY(tx_target_open(device->id, &(tx_open_options){.profile = true, .tf32 = true}, &target));
+    const tx_status status = best_product(&target, TX_F32, peaks->copy_bytes, repeats, &peaks->tf32);
+    tx_target_close(&target);
+    return status;
 }
 
 /* ---- roofs ------------------------------------------------------------------------------------------ */
@@ -119,6 +138,8 @@ void tx_bench_peaks_json(const tx_bench_peaks *peaks, tx_json *object)
     for (int d = 0; d < TX_BENCH_REALS; d++)
         if (peaks->product[d] > 0.0)
             tx_json_set_number(products, tx_dtype_name((tx_dtype)d), 1e-9 * peaks->product[d]);
+    if (peaks->tf32 > 0.0)
+        tx_json_set_number(products, "TF32", 1e-9 * peaks->tf32);
     tx_json_set(object, "product_gflops", products);
     tx_json_set_number(object, "copy_gbytes", 1e-9 * peaks->copy);
     tx_json_set_int(object, "copy_bytes", peaks->copy_bytes);

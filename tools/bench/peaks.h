@@ -39,6 +39,7 @@ typedef struct tx_bench_peaks {
     int64_t copy_bytes;
     double product[TX_BENCH_REALS]; /* flop/s of the best product of this run by the type of its operands; 0: none yet.
                                        Not the arithmetic units' own limit, which no operation of TX reaches */
+    double tf32;                    /* the same of F32 operands that are rounded to tf32; 0: not measured */
     double launch, alone;           /* seconds of a small operation: one of many, and given and waited for by itself */
 } tx_bench_peaks;
 
@@ -60,6 +61,8 @@ void tx_bench_attention_command(int64_t batch, int64_t block, int64_t heads, int
  * larger than the array of the copy rate and that take a quarter of a second or less. Measures once; later products
  * raise it by tx_bench_raise. */
 tx_status tx_bench_need_product(const tx_target *target, tx_dtype dtype, int32_t repeats, tx_bench_peaks *peaks);
+/* Measures the peak in tf32 where the device has units for it, by an engine of its own. */
+tx_status tx_bench_tf32(const tx_device_info *device, int32_t repeats, tx_bench_peaks *peaks);
 /* A product that was faster than the best one is the best one. */
 void tx_bench_raise(tx_bench_peaks *peaks, const tx_timing *timing);
 

@@ -15,9 +15,8 @@
 #define ASSUMED 0.5   /* of the peak, where nothing is counted */
 #define MOST_PARTS 16 /* as in backends/opencl/gemm_tile.c */
 #define LEAST_PART 512
-#define WAIT_CLOCKS 1500.0 /* for the first blocks, and for the last results to leave */
-#define COPY_SHARE 0.85    /* of the memory's rate that copies reach; an H200 was measured at 0.89 */
-#define LAUNCH_GAP 2e-6    /* seconds from the end of one kernel to the begin of the next, estimated */
+#define COPY_SHARE 0.85 /* of the memory's rate that copies reach; an H200 was measured at 0.89 */
+#define LAUNCH_GAP 2e-6 /* seconds from the end of one kernel to the begin of the next, estimated */
 
 typedef struct loop {
     const char *provider, *target, *type, *transposes;
@@ -27,6 +26,8 @@ typedef struct loop {
 static const loop loops[] = {
 #define TX_LOOP(...) {__VA_ARGS__},
 #include "tools/bench/loops.def"
+#define TX_LOOP(...) {__VA_ARGS__},
+#include "tools/bench/loops_intel.def"
 };
 enum { LOOPS = sizeof loops / sizeof loops[0] };
 
@@ -47,28 +48,55 @@ static double rate_of(const tx_card *card, const loop *l)
 {
     if (strncmp(l->provider, "portable", 8) == 0)
         return card->simt;
+    if (strncmp(l->provider, "nvidia-wgmma", 12) == 0)
+        return card->half * card->wgmma;
     if (strcmp(l->type, "bf16") == 0)
         return card->half * card->share;
     return strcmp(l->type, "fp32") == 0 && card->fp32 > 0.0 ? card->fp32 * card->share : card->tf32 * card->share;
 }
 
-typedef struct term {
-    double clocks;
-    const char *name;
-} term;
+static const char *const round_names[] = {
+#define X(name, word) word,
+    TX_ROUND_MAP(X)
+#undef X
+};
 
-/* A round of a group that has a unit for itself. */
-static term round_of(const tx_card *card, const loop *l, double operand_bytes)
+/* A round of a group that has a unit for itself: what takes longest. */
+static int round_of(const tx_card *card, const loop *l, double operand_bytes, double clocks[TX_ROUND_TERMS])
 {
     const double loaded = (l->rows + l->columns) * l->terms * operand_bytes;
-    const term all[] = {{l->warps * l->done / rate_of(card, l), "units"},
-                        {l->warps * l->issued / card->issue, "instructions"},
-                        {l->warps * l->local * 128.0 / card->local, "local memory"},
-                        {loaded * card->units * card->ghz / card->cache, "cache"}};
-    term most = all[0];
-    for (size_t i = 1; i < sizeof all / sizeof all[0]; i++)
-        most = all[i].clocks > most.clocks ? all[i] : most;
+    int most = 0;
+    clocks[TX_ROUND_UNITS] = l->warps * l->done / rate_of(card, l);
+    clocks[TX_ROUND_INSTRUCTIONS] = l->warps * l->issued / card->issue;
+    clocks[TX_ROUND_LOCAL] = l->warps * l->local * 128.0 / card->local;
+    clocks[TX_ROUND_CACHE] = loaded * card->units * card->ghz / card->cache;
+    for (int i = 1; i < TX_ROUND_TERMS; i++)
+        most = clocks[i] > clocks[most] ? i : most;
     return most;
+}
+
+/* Whether groups go on from tile to tile (kernels/gemm_matrix.cl, GOES_ON). */
+static bool goes_on(const loop *l)
+{
+    return strncmp(l->provider, "nvidia-wgmma", 12) == 0;
+}
+
+/* What tiles read from memory in the order of kernels/gemm_place.cl, if units that work at once read each row and
+ * column of a and b once and the cache keeps nothing of the tiles before: an upper bound. */
+static double read_bytes(const tx_card *card, const loop *l, double operand_bytes, double m, double n, double k)
+{
+    const double tiles_m = ceil(m / l->rows), tiles_n = ceil(n / l->columns), most = goes_on(l) ? 16.0 : 8.0;
+    double lines = 0.0;
+    for (double band = 0.0; band < tiles_m; band += most) {
+        const double height = fmin(most, tiles_m - band), first = band * tiles_n, end = first + height * tiles_n;
+        for (double from = first; from < end;) {
+            const double to = fmin((floor(from / card->units) + 1.0) * card->units, end);
+            const double columns = floor((to - 1.0 - first) / height) - floor((from - first) / height) + 1.0;
+            lines += fmin(height, to - from) * l->rows + columns * l->columns;
+            from = to;
+        }
+    }
+    return fmax(lines, m + n) * k * operand_bytes;
 }
 
 static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operands operands, double m, double n,
@@ -80,12 +108,22 @@ static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operand
                              1.0);
     const double part = ceil(ceil(k / (double)parts) / l->terms), tiles = ceil(m / l->rows) * ceil(n / l->columns);
     const double waves = ceil(tiles * (double)parts / card->units);
-    const term one = round_of(card, l, bytes);
-    const double inside = part * one.clocks, beside = l->warps * l->outside / card->issue + WAIT_CLOCKS;
-    const double compute = waves * (inside + beside / fmin(held, waves)) / gigahertz;
-    const double through = ((m * k + k * n) * bytes + m * n * bytes) / (1e9 * COPY_SHARE * card->memory);
+    double clocks[TX_ROUND_TERMS];
+    const int longest = round_of(card, l, bytes, clocks);
+    const double inside = part * clocks[longest], wait = goes_on(l) ? 0.0 : TX_WAIT_CLOCKS;
+    const double beside = l->warps * l->outside / card->issue + wait;
+    const double compute = (waves * (inside + beside / fmin(held, waves)) + TX_WAIT_CLOCKS - wait) / gigahertz;
+    const double moved = read_bytes(card, l, bytes, m, n, k) + m * n * bytes;
+    const double through = moved / (1e9 * COPY_SHARE * card->memory);
     const double join = parts > 1 ? 8.0 * (double)parts * m * n / (1e9 * COPY_SHARE * card->memory) + LAUNCH_GAP : 0.0;
-    tx_predicted p = {fmax(compute, through) + join, 0.0, l->provider, one.name, parts};
+    tx_predicted p = {.seconds = fmax(compute, through) + join,
+                      .provider = l->provider,
+                      .bound = round_names[longest],
+                      .parts = parts,
+                      .cached = tiles * k * (l->rows + l->columns) * bytes,
+                      .moved = moved};
+    for (int i = 0; i < TX_ROUND_TERMS; i++)
+        p.clocks[i] = clocks[i] * 64.0 / l->terms;
     const double used = tiles * (double)parts / (waves * card->units);
     if (through > compute)
         p.bound = "memory";
@@ -99,31 +137,46 @@ static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operand
     return p;
 }
 
+/* By the loops of a type, in as many parts as is best; INFINITY seconds where the card has none of it. */
+static tx_predicted best_of_loops(const tx_card *card, tx_operands operands, tx_operands type, const char *transposes,
+                                  int64_t m, int64_t n, int64_t k)
+{
+    tx_predicted best = {.seconds = INFINITY};
+    for (int i = 0; i < LOOPS; i++) {
+        const loop *l = &loops[i];
+        if (strcmp(l->target, card->target) != 0 || strcmp(l->type, type_names[type]) != 0 ||
+            strcmp(l->transposes, transposes) != 0)
+            continue;
+        for (int64_t parts = 1; parts <= MOST_PARTS && (parts == 1 || parts * LEAST_PART <= k); parts++) {
+            const tx_predicted p = predict_parts(card, l, operands, (double)m, (double)n, (double)k, parts);
+            best = p.seconds < best.seconds ? p : best;
+        }
+    }
+    return best;
+}
+
 tx_predicted tx_predict_product(const tx_card *card, tx_operands operands, bool trans_a, bool trans_b, int64_t m,
                                 int64_t n, int64_t k)
 {
     const double flops = 2.0 * (double)m * (double)n * (double)k, simt = 1e9 * card->ghz * card->units * card->simt;
     const double assumed = flops / (ASSUMED * simt);
-    const char transposes[] = {trans_a ? '1' : '0', trans_b && !trans_a ? '1' : '0',
-                               '\0'}; /* both: as the first alone */
-    tx_predicted best = {INFINITY, 0.0, "not counted", "assumed", 1};
-    for (int type = (int)operands; type >= 0 && !(best.seconds < INFINITY); type = type == TX_IN_FP32 ? -1 : TX_IN_FP32)
-        for (int i = 0; i < LOOPS; i++)
-            for (int64_t parts = 1; parts <= MOST_PARTS && (parts == 1 || parts * LEAST_PART <= k); parts++) {
-                if (strcmp(loops[i].target, card->target) != 0 || strcmp(loops[i].type, type_names[type]) != 0 ||
-                    strcmp(loops[i].transposes, transposes) != 0)
-                    continue;
-                const tx_predicted p = predict_parts(card, &loops[i], operands, (double)m, (double)n, (double)k, parts);
-                best = p.seconds < best.seconds ? p : best;
-            }
-    if (!(best.seconds < INFINITY))
-        best = (tx_predicted){assumed, 1e-12 * flops / assumed, "not counted", "assumed", 1};
-    return best;
+    const char transposes[] = {trans_a ? '1' : '0', trans_b && !trans_a ? '1' : '0', '\0'}; /* both: as the first */
+    tx_predicted p = best_of_loops(card, operands, operands, transposes, m, n, k);
+    if (!(p.seconds < INFINITY)) /* by kernels for fp32, which widen what they read */
+        p = best_of_loops(card, operands, TX_IN_FP32, transposes, m, n, k);
+    if (!(p.seconds < INFINITY))
+        p = (tx_predicted){.seconds = assumed,
+                           .tflops = 1e-12 * flops / assumed,
+                           .provider = "not counted",
+                           .bound = "assumed",
+                           .parts = 1};
+    return p;
 }
 
 /* ---- A training step ------------------------------------------------------------------------------------------ */
 
-/* Attention's operations by other units: multiply-adds are 0.75 to 0.83 of its instructions, and half of these wait. */
+/* Attention's operations by other units, where it is not by matrix units: multiply-adds are 0.75 to 0.83 of its
+ * instructions, and half of these wait. */
 #define ATTENTION_SHARE 0.4
 #define HOST_LAUNCH 4.6e-6 /* seconds of the host, measured with NVIDIA's driver */
 
@@ -149,8 +202,30 @@ static const char *const kind_names[] = {
 };
 
 typedef struct step {
-    double seconds[KINDS], launches, flops;
+    double seconds[KINDS], launches;
 } step;
+
+/* By matrix units where these are counted for it. */
+static double attention_seconds(const tx_card *card, const tx_command *c, double flops)
+{
+    const bool backward = c->op == TX_OP_ATTENTION_GRAD;
+    const tx_operand *qkv = &c->in[backward ? 1 : 0];
+    const tx_attention_shape shape = {.batch = qkv->shape.dim[0],
+                                      .tokens = qkv->shape.dim[1],
+                                      .heads = c->attrs.heads,
+                                      .size = tx_shape_last(&qkv->shape) / (c->attrs.heads + 2 * c->attrs.kv_heads),
+                                      .causal = c->attrs.causal};
+    double seconds = 0.0;
+    for (int pass = backward ? TX_ATTENTION_GRAD_Q : TX_ATTENTION_FORWARD;
+         pass <= (backward ? TX_ATTENTION_GRAD_KV : 0); pass++) {
+        tx_predicted_attention p;
+        if (qkv->dtype != TX_BF16 || c->attrs.window ||
+            !tx_predict_attention(card, (tx_attention_pass)pass, &shape, &p))
+            return flops / (1e9 * ATTENTION_SHARE * card->ghz * card->units * card->simt);
+        seconds += p.seconds + (pass == TX_ATTENTION_GRAD_Q ? LAUNCH_GAP : 0.0);
+    }
+    return seconds;
+}
 
 static void add_command(const tx_card *card, tx_operands operands, const tx_command *c, bool updates, step *s)
 {
@@ -163,10 +238,8 @@ static void add_command(const tx_card *card, tx_operands operands, const tx_comm
         const int64_t k = (int64_t)(flops / (2.0 * (double)(m * n)) + 0.5);
         const tx_operands from = c->in[0].dtype == TX_F32 && operands == TX_IN_BF16 ? TX_IN_FP32 : operands;
         s->seconds[PRODUCTS] += tx_predict_product(card, from, c->attrs.trans_a, c->attrs.trans_b, m, n, k).seconds;
-        s->flops += flops;
     } else if (c->op == TX_OP_ATTENTION || c->op == TX_OP_ATTENTION_GRAD) {
-        s->seconds[ATTENTION] += flops / (1e9 * ATTENTION_SHARE * card->ghz * card->units * card->simt);
-        s->flops += flops;
+        s->seconds[ATTENTION] += attention_seconds(card, c, flops);
     } else {
         s->seconds[updates ? UPDATE : OTHERS] += bytes / (1e9 * COPY_SHARE * card->memory);
     }
@@ -225,6 +298,35 @@ static void add_products(const settings *set, const tx_card *card, tx_json *all)
             tx_json_set_number(one, "tflops", p.tflops);
             if (operands == TX_IN_BF16)
                 tx_json_set_number(one, "aim", card->aim);
+            tx_json_set_string(one, "bound", p.bound);
+            for (int i = 0; i < TX_ROUND_TERMS; i++)
+                tx_json_set_number(one, round_names[i], p.clocks[i]);
+            tx_json_set_number(one, "cache_mb", 1e-6 * p.cached);
+            tx_json_set_number(one, "memory_mb", 1e-6 * p.moved);
+            tx_json_append(all, one);
+        }
+}
+
+/* Attention in bf16 of 768 columns. */
+static void add_attention(const settings *set, const tx_card *card, tx_json *all)
+{
+    static const char *const passes[] = {"forward", "dq", "dkv"};
+    static const char *const terms[] = {"units", "instructions", "local_memory", "exponentials", "cache"};
+    for (int64_t size = 64; size <= 128; size *= 2)
+        for (int pass = TX_ATTENTION_FORWARD; pass <= TX_ATTENTION_GRAD_KV; pass++) {
+            const tx_attention_shape shape = {set->batch, set->block, 768 / size, size, true};
+            tx_predicted_attention p;
+            if (!tx_predict_attention(card, (tx_attention_pass)pass, &shape, &p))
+                continue;
+            tx_json *one = tx_json_object();
+            tx_json_set_string(one, "card", card->id);
+            tx_json_set_string(one, "pass", passes[pass]);
+            tx_json_set_number(one, "head", (double)size);
+            tx_json_set_string(one, "form", p.form);
+            tx_json_set_number(one, "ms", 1e3 * p.seconds);
+            tx_json_set_number(one, "tflops", p.tflops);
+            for (int i = 0; i < TX_ATTENTION_TERMS; i++)
+                tx_json_set_number(one, terms[i], p.clocks[i]);
             tx_json_set_string(one, "bound", p.bound);
             tx_json_append(all, one);
         }
@@ -289,24 +391,26 @@ static tx_status run(const void *settings_, char *const *argv)
     const tx_card *card;
     (void)argv;
     TX_TRY(check_card(set->card));
-    tx_json *products = tx_json_array(), *steps = tx_json_array();
+    tx_json *products = tx_json_array(), *attention = tx_json_array(), *steps = tx_json_array();
     for (int i = 0; (card = tx_card_at(i)) != NULL; i++)
-        if (!set->card || strcmp(set->card, card->id) == 0)
+        if (!set->card || strcmp(set->card, card->id) == 0) {
             add_products(set, card, products);
+            add_attention(set, card, attention);
+        }
     tx_status status = tx_bench_config(set->config, set->block, &config);
-    if (!status)
-        status = predict_steps(set, config, TX_F32, steps);
-    if (!status)
-        status = predict_steps(set, config, TX_BF16, steps);
+    TX_THEN(status, predict_steps(set, config, TX_F32, steps));
+    TX_THEN(status, predict_steps(set, config, TX_BF16, steps));
     tx_config_free(config);
     if (status) {
         tx_json_free(products);
+        tx_json_free(attention);
         tx_json_free(steps);
         return status;
     }
     tx_json *all = tx_bench_figures(&tx_bench_predict.program, set);
     tx_json_set_string(all, "measured", "nothing: a model, from counted instructions and what is said of cards");
     tx_json_set(all, "products", products);
+    tx_json_set(all, "attention", attention);
     tx_json_set(all, "steps", steps);
     return tx_bench_print(all, set->json, NULL);
 }
@@ -315,5 +419,6 @@ TX_BENCH_COMMAND(
     predict, "",
     "Predicts products and training steps on cards that are not here, from instructions counted in machine "
     "code and what is\nsaid of the cards (tools/bench/predict.h has the model). Nothing is measured, and "
-    "no kernel should be expected to be\nfaster. `bound` names what takes longest; `others` are tokens/s "
-    "of llm.c on that card, 0 where none are known.");
+    "no kernel should be expected to be\nfaster. `bound` names what takes longest; the columns behind it are "
+    "clocks of 64 terms of a tile, then what tiles read from the cache, and what of it from memory. `others` are "
+    "tokens/s\nof llm.c on that card, 0 where none are known.");

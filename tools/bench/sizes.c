@@ -187,8 +187,9 @@ static tx_status run(const void *settings_, char *const *argv)
     sizes s = {.set = set, .rows = tx_json_array()};
     tx_status status = tx_bench_config(set->config, set->block, &config);
     s.config = config;
+    const tx_open_options open = {.threads = (int32_t)set->threads, .profile = true};
     if (!status)
-        status = tx_target_open(set->device, (int32_t)set->threads, true, &s.target);
+        status = tx_target_open(set->device, &open, &s.target);
     if (!status)
         status = measure_all(&s);
     tx_json *figures = tx_json_object();

@@ -28,8 +28,7 @@ static const tx_option options[] = {
     TX_BENCH_MEASUREMENTS(PAIRS),
     {TX_OPTION_CHOICE, "peer", PAIRS(peer), .choices = "none|torch|clblast",
      .help = "whom to run beside: torch is the same model of transformers by PyTorch with the Python in $TX_PYTHON, by "
-             "the same "
-             "method (adapters by peft); clblast is TX on the same OpenCL device with TX_GEMM=clblast"},
+             "the same method (adapters by peft); clblast is TX on the same OpenCL device with TX_GEMM=clblast"},
     {TX_OPTION_FLAG, "profile", AT(profile), .help = "also time each operation of a step, and tell what kernels take"},
     TX_BENCH_DEVICE(PAIRS),
     TX_BENCH_JSON(PAIRS),

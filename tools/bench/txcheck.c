@@ -172,7 +172,7 @@ static int run_ops(const settings *o, const tx_target *target)
 /* Opens the device; the program's exit status where that fails. */
 static int open_target(const settings *o, int64_t threads, tx_target *target)
 {
-    tx_status status = tx_target_open(o->device, (int32_t)threads, false, target);
+    tx_status status = tx_target_open(o->device, &(tx_open_options){.threads = (int32_t)threads}, target);
     if (status)
         return failed(), status == TX_NOT_FOUND ? EXIT_SKIPPED : TX_EXIT_FAILURE;
     if (!o->json)

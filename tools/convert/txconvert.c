@@ -38,12 +38,6 @@ static const tx_cli program = {
     .operands_most = 1,
 };
 
-static bool is_gguf(const char *path)
-{
-    const size_t length = strlen(path);
-    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
-}
-
 static tx_status export(const settings *set)
 {
     char *folder;
@@ -56,9 +50,9 @@ static tx_status export(const settings *set)
 static tx_status convert(const settings *set)
 {
     const char *from = set->from.word[0];
-    if (is_gguf(from) == is_gguf(set->to))
+    if (tx_gguf_is_name(from) == tx_gguf_is_name(set->to))
         return tx_fail(TX_INVALID, "one of %s and --to %s must be a file whose name ends with .gguf", from, set->to);
-    if (is_gguf(set->to))
+    if (tx_gguf_is_name(set->to))
         return export(set);
     if (set->type == TX_GGUF_Q8_0)
         return tx_fail(TX_INVALID, "--outtype q8_0: safetensors have no such type: f32, f16 or bf16");

@@ -13,7 +13,7 @@
 #define AT(field) offsetof(txgen_settings, field)
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME",
-     .help = "model: a folder, or a name to look up (docs/TRAINING.md)"},
+     .help = "model: a folder, a GGUF file, or a name to look up (docs/TRAINING.md)"},
     {TX_OPTION_TEXT, "adapter", AT(adapter), .choices = "DIR",
      .help =
          "a low-rank adapter as peft or txtrain --lora_r writes it, added to the model's weights; without --model to "

@@ -111,6 +111,7 @@ static int run(const txgen_settings *set, const tx_option_values *given)
                                    .adapter = set->adapter,
                                    .load_in_4bit = set->load_in_4bit,
                                    .double_quant = set->double_quant,
+                                   .keep_cache = set->chat,
                                    .warn = warn};
     tx_lm *lm = NULL;
     tx_status status = tx_lm_open(&options, &lm);

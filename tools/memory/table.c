@@ -72,7 +72,9 @@ static tx_status foresee(const tx_mem_table *t, tx_mem_precision precision, int 
                       .kind = optimizers[optimizer].kind,
                       .beta1 = 0.9f,
                       .beta2 = 0.999f,
-                      .eps = 1e-8f},
+                      .eps = 1e-8f,
+                      .offload = t->offload,
+                      .offload_folder = ""},
     };
     return tx_trainer_foresee(t->engine, t->config, &options, forecast);
 }
@@ -100,7 +102,7 @@ static tx_status look(sheet *s, int b, tx_trainer_forecast *forecast)
 static bool states_alone(const tx_memory *a, const tx_memory *b)
 {
     for (int k = 0; k < TX_MEMORY_COUNT; k++)
-        if (k != TX_MEMORY_OPTIMIZER && a->bytes[k] != b->bytes[k])
+        if (k != TX_MEMORY_OPTIMIZER && k != TX_MEMORY_OFFLOADED && a->bytes[k] != b->bytes[k])
             return false;
     return true;
 }
@@ -120,6 +122,7 @@ static tx_status fill_row(sheet *s, int optimizer, tx_mem_row *row)
         if (status)
             break;
         forecast.memory.bytes[TX_MEMORY_OPTIMIZER] = own.memory.bytes[TX_MEMORY_OPTIMIZER];
+        forecast.memory.bytes[TX_MEMORY_OFFLOADED] = own.memory.bytes[TX_MEMORY_OFFLOADED];
         forecast.update_bytes = own.update_bytes;
         row->memory[b] = forecast.memory;
         row->flops[b] = forecast.product_flops;

@@ -48,7 +48,8 @@ typedef struct tx_mem_table {
     tx_engine *engine;
     const tx_config *config;
     int64_t block, memory; /* tokens of a row; bytes that there are */
-    uint32_t optimizers;   /* a bit for each name of optimizers.def */
+    tx_offload_place offload;
+    uint32_t optimizers; /* a bit for each name of optimizers.def */
     tx_mem_rates rates;
     tx_mem_row *row;
     int32_t rows;

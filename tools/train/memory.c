@@ -26,7 +26,7 @@ static void print_bytes(FILE *to, const char *name, int64_t planned, int64_t cou
 void tx_print_memory(FILE *to, const tx_memory *planned, const tx_memory *counted, int64_t params)
 {
     fprintf(to, "memory %37s %15s %11s%s\n", "planned, bytes", "", "a parameter", counted ? "  counted, bytes" : "");
-    for (int k = 0; k < TX_MEMORY_COUNT; k++) {
+    for (int k = 0; k < TX_MEMORY_OFFLOADED; k++) {
         /* The two that the backend sees as one block have one count, shown after the second. */
         const bool arena = k == TX_MEMORY_ACTIVATIONS || k == TX_MEMORY_TEMPORARY;
         print_bytes(to, tx_memory_name((tx_memory_kind)k), planned->bytes[k], counted ? counted->bytes[k] : 0,
@@ -37,6 +37,9 @@ void tx_print_memory(FILE *to, const tx_memory *planned, const tx_memory *counte
                         counted->bytes[TX_MEMORY_ACTIVATIONS] + counted->bytes[TX_MEMORY_TEMPORARY], true, params);
     }
     print_bytes(to, "total", tx_memory_total(planned), counted ? tx_memory_total(counted) : 0, counted != NULL, params);
+    if (planned->bytes[TX_MEMORY_OFFLOADED])
+        print_bytes(to, tx_memory_name(TX_MEMORY_OFFLOADED), planned->bytes[TX_MEMORY_OFFLOADED],
+                    counted ? counted->bytes[TX_MEMORY_OFFLOADED] : 0, counted != NULL, params);
 }
 
 /* ---- The peak ---------------------------------------------------------------------------------------------- */
@@ -134,7 +137,7 @@ static tx_status add_categories(tx_json *to, const tx_memory *planned)
 {
     tx_json *categories = tx_json_object();
     tx_status status = TX_OK;
-    for (int k = 0; k < TX_MEMORY_COUNT && !status; k++)
+    for (int k = 0; k < TX_MEMORY_OFFLOADED && !status; k++)
         status = tx_json_set_int(categories, tx_memory_name((tx_memory_kind)k), planned->bytes[k]);
     const tx_status set = tx_json_set(to, "categories", categories);
     return status ? status : set;

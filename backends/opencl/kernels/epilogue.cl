@@ -16,8 +16,12 @@ static vec tx_stored_f32(vec v)
 
 static vec tx_stored_bf16(vec v)
 {
+#ifdef ROUND_BF16
+    return ROUND_BF16(v);
+#else
     const uvec u = AS_UVEC(v);
     return select(AS_VEC((u + 0x7FFFu + ((u >> 16) & 1u)) & 0xFFFF0000u), v, isnan(v));
+#endif
 }
 
 /* By arithmetic, where the text before has no instruction for it (ROUND_HALVES): what goes by memory keeps compilers from

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * GELU of vectors and its slope, in both forms of op GELU. */
 
+#ifndef LOGISTIC /* where the text before has no instructions for it */
+#define LOGISTIC tx_sigmoid
+#endif
+
 /* 2 sqrt(2/pi) (x + 0.044715 x^3): GELU's tanh form is x times the logistic function of this. */
 static vec gelu_inner(vec x)
 {
@@ -11,13 +15,13 @@ static vec gelu_of(vec x, int exact)
 {
     if (exact)
         return 0.5f * x * erfc(x * -0.70710678f);
-    return x * tx_sigmoid(gelu_inner(x));
+    return x * LOGISTIC(gelu_inner(x));
 }
 
 static vec gelu_slope(vec x, int exact)
 {
     if (exact)
         return 0.5f * erfc(x * -0.70710678f) + 0.3989422804f * x * tx_exp(-0.5f * x * x);
-    const vec s = tx_sigmoid(gelu_inner(x));
+    const vec s = LOGISTIC(gelu_inner(x));
     return s + x * s * (1.0f - s) * (1.5957691216057308f * (1.0f + 0.134145f * x * x));
 }

@@ -5,29 +5,37 @@
  * bytes, aligned.
  *
  * A work-group computes a tile of TILE_M x TILE_N, each of its WARPS_M x WARPS_N warps a share of it by atoms: what an instruction of
- * the unit, or a few, do at once. While one block of TILE_K terms is multiplied, STAGES - 1 others are on their way.
+ * the unit, or a few, do at once. While one block of TILE_K terms is multiplied, AHEAD others are on their way. By wgmma a group goes
+ * on to the tile that is as many behind as there are groups, until end_tile: its first blocks are on their way while the
+ * results of the one before are stored.
  *
  *   AB, WIDEN        storage of a and b, and whether they have 16 bits
  *   Y                storage of y
  *   VW               4: rows of y, and what lies like it, are whole quads, aligned; else 1
  *   TRANS_A, TRANS_B, PARTS   as in gemm_tile.cl
- *   ATOM             whose units: MMA, MFMA, WMMA11, WMMA12
+ *   ATOM             whose units: MMA, MFMA, WMMA11, WMMA12, WGMMA, DPAS8, DPAS16
  *   TILE_M, TILE_N, WARPS_M, WARPS_N, STAGES   the form
  *   FULL             1: fp32 operands keep all their bits
+ *   BIAS, ADDS       whether there is a bias, and y may be added to
  *   EMULATED         1: the text before the atoms has defined their instructions in OpenCL C, to test all the rest */
 
 #define MMA 1
 #define MFMA 2
 #define WMMA11 3
 #define WMMA12 4
+#define WGMMA 5
+#define DPAS8 6
+#define DPAS16 7
 
+#define GOES_ON (ATOM == WGMMA)
+#define BAND (ATOM == WGMMA ? 16 : 8)
 #include "gemm_place.cl"
 
 typedef TX_CAT(AB, _t) ab_t;
 typedef TX_CAT(Y, _t) y_t;
 
 #define PIECE (16 / (int)sizeof(ab_t)) /* elements of 16 bytes */
-#define TILE_K (4 * PIECE)
+#define TILE_K ((ATOM == WGMMA ? 8 : 4) * PIECE)
 
 /* An atom gives:
  *   LANES                 work-items of a warp
@@ -35,20 +43,35 @@ typedef TX_CAT(Y, _t) y_t;
  *   fragment              what a lane holds of an operand, an array
  *   load_a, load_b        the fragment of ATOM_M rows, or ATOM_N columns, from `line` on, and ATOM_K terms from `term` on
  *   multiply              sum += a b
+ *   RIGHTS                fragments of b that are held at a time, where registers are too few for all
  *   ROW_OF, COLUMN_OF     where sum e of a lane lies; ROW_RUN of them lie side by side in a row
  *   join_runs             lanes exchange sums, so that more lie side by side: STORE_RUN, at STORE_ROW and STORE_COLUMN
  *   STORE                 VW floats as y holds them, where the atom has instructions for it
  *   SWAPS                 1: products take b for a and a for b, which STORE_ROW and STORE_COLUMN know
- *   KEEPS_ORDER           1: a block in local memory is as global memory has it; 0: lines of terms always
+ *   KEEPS_ORDER           1: a block in local memory is as global memory has it; 0: as place_a and place_b say
+ *   PITCH, or BLOCK_OF    elements of a block of one line, or of so many
+ *   SUB_GROUP             an attribute of the kernel, where it needs one
  * and with matrix_copy_*.cl
  *   copies_begin          a block of an operand is on its way from global memory
  *   copies_close          what was begun makes one block of both
- *   copies_end            and is there */
-#if ATOM == MMA
+ *   copies_end            and is there
+ * One whose unit reads local memory by itself, and has so many blocks IN_FLIGHT when the next begins, gives in the place of fragments
+ *   blocks_show           what was copied is there for the unit too
+ *   multiply_block        begins a stage's products; those of the block before it are done
+ *   multiply_end          all that was begun is in the sums
+ *   registers_limit       how many registers a lane can have
+ *   told_again            a value of which compilers do not know that it is the same: what depends on it is not kept in registers */
+#define IN_FLIGHT (ATOM == WGMMA)
+#define AHEAD (STAGES - 1 - IN_FLIGHT)
+#if ATOM == MMA || ATOM == WGMMA
 #include "matrix_mma.cl"
 #include "matrix_mma_tile.cl"
+#elif ATOM == DPAS8 || ATOM == DPAS16
+#include "matrix_dpas.cl"
+#include "matrix_dpas_tile.cl"
 #else
 #include "matrix_amd.cl"
+#include "matrix_amd_tile.cl"
 #endif
 
 #define GROUP (LANES * WARPS_M * WARPS_N)
@@ -63,28 +86,51 @@ typedef TX_CAT(Y, _t) y_t;
 #else
 #include "matrix_copy_turned.cl"
 #endif
-#define BLOCK_A (TILE_M * PITCH)
-#define BLOCK_B (TILE_N * PITCH)
+#ifndef BLOCK_OF
+#define BLOCK_OF(lines) ((lines)*PITCH)
+#endif
+#ifndef SUB_GROUP
+#define SUB_GROUP
+#endif
+#define BLOCK_A BLOCK_OF(TILE_M)
+#define BLOCK_B BLOCK_OF(TILE_N)
+#define ALIGNED __attribute__((aligned(ATOM == WGMMA && !EMULATED ? 1024 : 128))) /* more than 128 PoCL does not give */
 
-static void multiply_block(float sum[ATOMS_M][ATOMS_N][SUMS], const __local ab_t *a, const __local ab_t *b, int line,
-                           int column, int lane, __local uint *shown)
+#ifndef RIGHTS
+#define RIGHTS ATOMS_N
+#endif
+#if !IN_FLIGHT
+#define blocks_show(a, b, item, shown)
+#define multiply_end(sum, shown)
+#define registers_limit()
+#define told_again(x) (x)
+
+static void multiply_block(float sum[ATOMS_M][ATOMS_N][SUMS], const __local ab_t *a, const __local ab_t *b, int stage,
+                           int line, int column, int lane, __local uint *shown)
 {
+    a += stage * BLOCK_A;
+    b += stage * BLOCK_B;
 #pragma unroll
     for (int k = 0; k < TILE_K; k += ATOM_K) {
-        fragment left[ATOMS_M], right[ATOMS_N];
+        fragment left[ATOMS_M];
 #pragma unroll
         for (int i = 0; i < ATOMS_M; i++)
             load_a(left[i], a, line + ATOM_M * i, k, lane, shown);
 #pragma unroll
-        for (int j = 0; j < ATOMS_N; j++)
-            load_b(right[j], b, column + ATOM_N * j, k, lane, shown);
+        for (int first = 0; first < ATOMS_N; first += RIGHTS) {
+            fragment right[RIGHTS];
 #pragma unroll
-        for (int i = 0; i < ATOMS_M; i++)
+            for (int j = 0; j < RIGHTS; j++)
+                load_b(right[j], b, column + ATOM_N * (first + j), k, lane, shown);
 #pragma unroll
-            for (int j = 0; j < ATOMS_N; j++)
-                multiply(sum[i][j], SWAPS ? right[j] : left[i], SWAPS ? left[i] : right[j], shown);
+            for (int i = 0; i < ATOMS_M; i++)
+#pragma unroll
+                for (int j = 0; j < RIGHTS; j++)
+                    multiply(sum[i][first + j], SWAPS ? right[j] : left[i], SWAPS ? left[i] : right[j], shown);
+        }
     }
 }
+#endif
 
 #ifndef STORE
 #define STORE(v, to) TX_CAT(tx_store_, Y)(v, to, 0, VW)
@@ -101,101 +147,140 @@ static void store(vec v, __global y_t *to)
 #define keep_f32 store
 #include "epilogue.cl"
 
-/* STORE_RUN neighbouring sums of row `y`, which begins at element `row`, from column j on. */
+/* STORE_RUN neighbouring sums of a row, of which `left` are there; the first is element `at` of y and what lies like it. */
 static void finish(const float *v, __global y_t *y, const __global float *bias, const __global y_t *with,
-                   __global y_t *kept, long row, long j, long n, int adds)
+                   __global y_t *kept, long at, int left, int adds)
 {
 #pragma unroll
-    for (int e = 0; e < STORE_RUN; e += VW) {
-        if (j + e >= n)
-            return;
-        vec out = VLOAD_PRIVATE(v + e);
-        if (bias)
-            out += tx_load(bias + j + e, 0, VW, 0.0f);
-#ifndef EPILOGUE /* whose results are only stored */
-        if (adds)
-            out += TX_CAT(tx_load_, Y)(y + j + e, 0, VW);
-#endif
-        out = tx_finish(out, with, kept, row + j + e, row + j + e + VW);
-        store(out, y + j + e);
-    }
+    for (int e = 0; e < STORE_RUN; e += VW)
+        if (e < left) {
+            vec out = VLOAD_PRIVATE(v + e);
+            if (BIAS)
+                out += tx_load(bias + e, 0, VW, 0.0f);
+            if (ADDS && adds)
+                out += TX_CAT(tx_load_, Y)(y + at + e, 0, VW);
+            out = tx_finish(out, with, kept, at + e, at + e + VW);
+            store(out, y + at + e);
+        }
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+/* What is multiplied, and the parts of its terms: as the kernel has them, which need no registers. */
+typedef struct operands {
+    const __global ab_t *a, *b;
+    long a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part;
+    int blocks, last; /* of a tile's terms, and how many terms the last one has */
+} operands;
+
+/* Where the next blocks come from. */
+typedef struct source {
+    const __global ab_t *a, *b;
+    int lines_a, lines_b; /* that are there */
+    int left;             /* blocks of its tile that are not on their way */
+    uint tile;
+} source;
+
+static source source_of(const operands *o, uint tile)
+{
+    const gemm_place at = gemm_place_of(o->m, o->n, o->k, o->batches, o->part, tile);
+    source from;
+    from.a = o->a + o->a_at + at.batch * o->stride_a + (TRANS_A ? at.i0 + at.k0 * o->lda : at.i0 * o->lda + at.k0);
+    from.b = o->b + o->b_at + at.batch * o->stride_b + (TRANS_B ? at.j0 * o->ldb + at.k0 : at.j0 + at.k0 * o->ldb);
+    from.lines_a = (int)min(o->m - at.i0, (long)TILE_M);
+    from.lines_b = (int)min(o->n - at.j0, (long)TILE_N);
+    from.left = o->blocks;
+    from.tile = tile;
+    return from;
+}
+
+/* Behind a tile's last block comes the first of the next tile, or blocks of zeros. */
+static void blocks_begin(source *from, const operands *o, uint end_tile, moving *moving_a, moving *moving_b,
+                         __local ab_t *block_a, __local ab_t *block_b, int item)
+{
+#if GOES_ON
+    const uint then = from->tile + (uint)get_num_groups(0);
+    if (from->left <= 0 && then < end_tile)
+        *from = source_of(o, then);
+#endif
+    const int some = from->left > 1 ? TILE_K : from->left == 1 ? o->last : 0;
+    copies_begin(moving_a, block_a, from->a, !TRANS_A, TILE_M, o->lda, from->lines_a, some, item);
+    copies_begin(moving_b, block_b, from->b, TRANS_B, TILE_N, o->ldb, from->lines_b, some, item);
+    copies_close();
+    from->a += TILE_K * (TRANS_A ? o->lda : 1);
+    from->b += TILE_K * (TRANS_B ? 1 : o->ldb);
+    from->left--;
+}
+
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
 gemm_matrix(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
             __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
-            long stride_a, long stride_b, int accumulate, long batches, long part, long first_tile,
+            long stride_a, long stride_b, int accumulate, long batches, long part, long first_tile, long end_tile,
             __global const y_t *with, long with_at, __global y_t *kept, long kept_at)
 {
-    __local ab_t tile_a[STAGES * BLOCK_A] __attribute__((aligned(128)));
-    __local ab_t tile_b[STAGES * BLOCK_B] __attribute__((aligned(128)));
+    __local ab_t tile_a[STAGES * BLOCK_A] ALIGNED;
+    __local ab_t tile_b[STAGES * BLOCK_B] ALIGNED;
 #if EMULATED
     __local uint shown[GROUP * SHOWN];
+    for (int i = 0; i < SHOWN; i++)
+        shown[get_local_id(0) * SHOWN + i] = 0;
 #else
     __local uint *const shown = 0;
 #endif
+    registers_limit();
     const int item = get_local_id(0), lane = item % LANES, warp = item / LANES;
     const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
-    const gemm_place place = gemm_place_of(m, n, k, batches, part, first_tile);
-    const long i0 = place.i0, j0 = place.j0, batch = place.batch, k0 = place.k0, terms = place.terms;
-    const long step_a = TILE_K * (TRANS_A ? lda : 1), step_b = TILE_K * (TRANS_B ? 1 : ldb);
-    a += a_at + batch * stride_a + (TRANS_A ? i0 + k0 * lda : i0 * lda + k0);
-    b += b_at + batch * stride_b + (TRANS_B ? j0 * ldb + k0 : j0 + k0 * ldb);
-
+    const long terms = gemm_place_of(m, n, k, batches, part, 0).terms;
+    const int blocks = (int)((terms + TILE_K - 1) / TILE_K);
+    const operands of = {a, b, a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part, blocks,
+                         (int)(terms - (blocks - 1L) * TILE_K)};
     float sum[ATOMS_M][ATOMS_N][SUMS];
-#pragma unroll
-    for (int i = 0; i < ATOMS_M; i++)
-#pragma unroll
-        for (int j = 0; j < ATOMS_N; j++)
-#pragma unroll
-            for (int e = 0; e < SUMS; e++)
-                sum[i][j][e] = 0.0f;
     moving moving_a, moving_b;
-    const int lines_a = (int)min(m - i0, (long)TILE_M), lines_b = (int)min(n - j0, (long)TILE_N);
+    uint tile = (uint)(first_tile + get_group_id(0));
+    source from = source_of(&of, tile);
+    for (int i = 0; i < AHEAD; i++)
+        blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, tile_a + i * BLOCK_A, tile_b + i * BLOCK_B, item);
+    int at = 0, next = AHEAD; /* the stages that are multiplied and filled */
+    do {
 #pragma unroll
-    for (int i = 0; i < STAGES - 1; i++) {
-        const int some = (int)clamp(terms - i * TILE_K, 0L, (long)TILE_K);
-        copies_begin(&moving_a, tile_a + i * BLOCK_A, a, !TRANS_A, TILE_M, lda, lines_a, some, item);
-        copies_begin(&moving_b, tile_b + i * BLOCK_B, b, TRANS_B, TILE_N, ldb, lines_b, some, item);
-        copies_close();
-        a += step_a;
-        b += step_b;
-    }
-    int at = 0, next = STAGES - 1; /* the stages that are multiplied and filled */
-    for (long left = terms - (STAGES - 1) * TILE_K; left > -(STAGES - 1) * TILE_K; left -= TILE_K) {
-        copies_end(&moving_a, tile_a + at * BLOCK_A, &moving_b, tile_b + at * BLOCK_B, item);
-        barrier(CLK_LOCAL_MEM_FENCE); /* this block is there, and the one before is no longer read */
-        const int some = (int)clamp(left, 0L, (long)TILE_K);
-        copies_begin(&moving_a, tile_a + next * BLOCK_A, a, !TRANS_A, TILE_M, lda, lines_a, some, item);
-        copies_begin(&moving_b, tile_b + next * BLOCK_B, b, TRANS_B, TILE_N, ldb, lines_b, some, item);
-        copies_close();
-        a += step_a;
-        b += step_b;
-        multiply_block(sum, tile_a + at * BLOCK_A, tile_b + at * BLOCK_B, line, column, lane, shown);
-        at = at == STAGES - 1 ? 0 : at + 1;
-        next = next == STAGES - 1 ? 0 : next + 1;
-    }
+        for (int i = 0; i < ATOMS_M; i++)
+#pragma unroll
+            for (int j = 0; j < ATOMS_N; j++)
+#pragma unroll
+                for (int e = 0; e < SUMS; e++)
+                    sum[i][j][e] = 0.0f;
+        int left = blocks;
+        do {
+            copies_end(&moving_a, tile_a + at * BLOCK_A, &moving_b, tile_b + at * BLOCK_B, item);
+            blocks_show(tile_a + at * BLOCK_A, tile_b + at * BLOCK_B, item, shown);
+            barrier(CLK_LOCAL_MEM_FENCE); /* this block is there, and the one that is filled next no longer read */
+            blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, tile_a + next * BLOCK_A, tile_b + next * BLOCK_B, item);
+            multiply_block(sum, tile_a, tile_b, at, line, column, lane, shown);
+            at = at == STAGES - 1 ? 0 : at + 1;
+            next = next == STAGES - 1 ? 0 : next + 1;
+        } while (--left > 0);
+        multiply_end(sum, shown);
 
-    const int adds = tx_adds(accumulate, control);
-    const long first_sum = (PARTS ? (long)get_group_id(1) : batch) * m * n;
-    y += y_at + first_sum;
-    if (bias)
-        bias += bias_at;
-    if (with)
-        with += with_at;
-    if (kept)
-        kept += kept_at;
+        const gemm_place place = gemm_place_of(m, n, k, batches, part, tile);
+        const int adds = tx_adds(accumulate, control), now = told_again(item), lane = now % LANES, warp = now / LANES;
+        const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
+        const long first_row = (PARTS ? (long)get_group_id(1) : place.batch) * m + place.i0 + line;
+        const long first_column = place.j0 + column;
+        const int rows = (int)min(m - place.i0 - line, (long)WARP_M), columns = (int)min(n - first_column, (long)WARP_N);
+        const long first = first_row * n + first_column;
+        __global y_t *const results = y + y_at + first, *const keeps = kept ? kept + kept_at + first : 0;
+        const __global float *const biases = bias + bias_at + first_column;
+        const __global y_t *const others = with + with_at + first;
 #pragma unroll
-    for (int i = 0; i < ATOMS_M; i++)
+        for (int i = 0; i < ATOMS_M; i++)
 #pragma unroll
-        for (int j = 0; j < ATOMS_N; j++) {
-            join_runs(sum[i][j], lane, shown);
+            for (int j = 0; j < ATOMS_N; j++) {
+                join_runs(sum[i][j], lane, shown);
 #pragma unroll
-            for (int e = 0; e < SUMS; e += STORE_RUN) {
-                const long row = i0 + line + ATOM_M * i + STORE_ROW(e, lane);
-                if (row < m)
-                    finish(sum[i][j] + e, y + row * n, bias, with, kept, first_sum + row * n,
-                           j0 + column + ATOM_N * j + STORE_COLUMN(e, lane), n, adds);
+                for (int e = 0; e < SUMS; e += STORE_RUN) {
+                    const int row = ATOM_M * i + STORE_ROW(e, lane), run = ATOM_N * j + STORE_COLUMN(e, lane);
+                    if (row < rows)
+                        finish(sum[i][j] + e, results, biases + run, others, keeps, row * n + run, columns - run, adds);
+                }
             }
-        }
+        tile += (uint)get_num_groups(0);
+    } while (GOES_ON && tile < (uint)end_tile);
 }

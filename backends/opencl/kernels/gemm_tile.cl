@@ -194,7 +194,7 @@ gemm_tile(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, _
     __local float tile_b[BUFFERS * TILE_K * PITCH_B] __attribute__((aligned(16)));
     const int item = get_local_id(0), x = item % GROUP_X, z = item / GROUP_X;
     TX_NF4_VALUES(item, GROUP)
-    const gemm_place place = gemm_place_of(m, n, k, batches, part, first_tile);
+    const gemm_place place = gemm_place_of(m, n, k, batches, part, first_tile + get_group_id(0));
     const long i0 = place.i0, j0 = place.j0, batch = place.batch, k0 = place.k0, terms = place.terms;
     const long step_a = TRANS_A ? lda : 1, step_b = TRANS_B ? 1 : ldb;
     a += a_at + batch * stride_a + (TRANS_A ? i0 : i0 * lda) + k0 * step_a;

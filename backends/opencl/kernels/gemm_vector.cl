@@ -19,6 +19,7 @@
 #define AB_LOAD(p) TX_CAT(tx_load_, AB)(p, 0, 1)
 #define Y_LOAD(p) TX_CAT(tx_load_, Y)(p, 0, 1)
 #define Y_STORE(v, p) TX_CAT(tx_store_, Y)(v, p, 0, 1)
+#include "gemm_grouped.cl"
 #include "gemm_packed.cl"
 typedef TX_CAT(AB, _t) ab_t;
 typedef TX_CAT(Y, _t) y_t;
@@ -257,16 +258,36 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 gemm_vector(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, __global const float *bias, long bias_at,
             __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
             long stride_a, long stride_b, int accumulate, long mc, long kc, __local word *strip, __local float *tiles,
-            __local word *rows)
+            __local word *rows OFFSETS)
 {
     __local float bias_strip[COLUMNS];
     TX_NF4_VALUES(0, 1)
+    long batch = get_group_id(2), first_row = batch * m;
+#if GROUPED
+    offsets += offsets_at;
+    const long first = group_begin(offsets, batch, groups, GROUPED == 1 ? m : k);
+    const long count = group_rows(offsets, batch, groups, GROUPED == 1 ? m : k);
+    a_at += first * lda;
+#if GROUPED == 1
+    m = count;
+    k = batch < groups ? k : 0;
+    first_row = first;
+#else
+    k = count;
+    b_at += first * ldb;
+#endif
+#endif
     long j = get_group_id(0) * (long)COLUMNS, i0 = get_group_id(1) * mc, i1 = min(m, i0 + mc);
-    long batch = get_group_id(2), columns = min((long)COLUMNS, n - j);
+    long columns = min((long)COLUMNS, n - j);
     a += a_at + batch * stride_a;
     b += b_at + (NF4 ? 0 : batch * stride_b);
-    y += y_at + batch * m * n + j;
+    y += y_at + first_row * n + j;
     int adds = tx_adds(accumulate, control);
+#if GROUPED
+    for (long i = i0; i < (k == 0 && !adds ? i1 : 0); i++)
+        for (long c = 0; c < columns; c++)
+            Y_STORE(0.0f, y + i * n + c);
+#endif
     for (long c = 0; c < COLUMNS; c++)
         bias_strip[c] = bias && c < columns ? bias[bias_at + j + c] : 0.0f;
     for (long p = 0; p < k; p += kc) {

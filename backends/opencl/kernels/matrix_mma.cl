@@ -17,6 +17,14 @@ static void copy_wait(void)
     __asm__ volatile("cp.async.wait_all;" ::: "memory");
 }
 
+/* What the lane has in x whose number differs in these bits. */
+static float across(float x, int bits, __local uint *shown)
+{
+    float y;
+    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(y) : "f"(x), "r"(bits));
+    return y;
+}
+
 #define MMA_bf16 "m16n8k16.row.col.f32.bf16.bf16.f32"
 #define MMA_f16 "m16n8k16.row.col.f32.f16.f16.f32"
 #define MMA_f32 "m16n8k8.row.col.f32.tf32.tf32.f32"

@@ -11,36 +11,74 @@ static void copy_close(void)
     __asm__ volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* They are there but for those of the last STAGES - 2 such calls. */
+/* They are there but for those of the last AHEAD - 1 such calls. */
 static void copy_wait_oldest(void)
 {
-    __asm__ volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-}
-
-/* What the lane beside this one (its number differs in the last bit) has in x. */
-static float beside(float x, __local uint *shown)
-{
-    float y;
-    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, 1, 0x1f, 0xffffffff;" : "=f"(y) : "f"(x));
-    return y;
+    __asm__ volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1) : "memory");
 }
 
 #if VW == 4
-static void store_bf16(float4 v, __global ushort *to)
+/* Two in a register each. */
+static uint2 narrow_bf16(float4 v)
 {
     uint2 two;
     __asm__("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two.x) : "f"(v.y), "f"(v.x));
     __asm__("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two.y) : "f"(v.w), "f"(v.z));
-    *(__global uint2 *)to = two;
+    return two;
 }
 
-static void store_f16(float4 v, __global ushort *to)
+static uint2 narrow_f16(float4 v)
 {
     uint2 two;
     __asm__("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two.x) : "f"(v.y), "f"(v.x));
     __asm__("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two.y) : "f"(v.w), "f"(v.z));
-    *(__global uint2 *)to = two;
+    return two;
 }
+
+static void store_bf16(float4 v, __global ushort *to)
+{
+    *(__global uint2 *)to = narrow_bf16(v);
+}
+
+static void store_f16(float4 v, __global ushort *to)
+{
+    *(__global uint2 *)to = narrow_f16(v);
+}
+
+/* As they are stored. */
+static float4 round_bf16(float4 v)
+{
+    const uint2 two = narrow_bf16(v);
+    return as_float4((uint4)(two.x << 16, two.x & 0xFFFF0000u, two.y << 16, two.y & 0xFFFF0000u));
+}
+
+static float4 round_f16(float4 v)
+{
+    const uint2 two = narrow_f16(v);
+    float4 out;
+    __asm__("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(out.x), "=f"(out.y) : "r"(two.x));
+    __asm__("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(out.z), "=f"(out.w) : "r"(two.y));
+    return out;
+}
+#define ROUND_BF16 round_bf16
+#define ROUND_HALVES round_f16
+
+#if WIDEN
+/* The logistic function by the units of powers and reciprocals, whose errors of some 2^-22 results of 16 bits do not show. */
+static float logistic_of(float x)
+{
+    float power, y;
+    __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.44269504f));
+    __asm__("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + power));
+    return y;
+}
+
+static float4 logistic(float4 v)
+{
+    return (float4)(logistic_of(v.x), logistic_of(v.y), logistic_of(v.z), logistic_of(v.w));
+}
+#define LOGISTIC logistic
+#endif
 
 static void store_f32(float4 v, __global float *to)
 {
@@ -50,7 +88,9 @@ static void store_f32(float4 v, __global float *to)
 #endif
 #endif
 
-#if !WIDEN
+#if ATOM == WGMMA
+#include "matrix_wgmma.cl"
+#elif !WIDEN
 #include "matrix_tf32.cl"
 #else
 /* Where an element of a block lies: the pieces of a line of 64 bytes, or of a term's `lines`, change places, so that those
@@ -79,6 +119,9 @@ static void load_b(fragment b, const __local ab_t *block, int line, int term, in
                                       : across_at(term + row + half_term, line + half_line, TILE_N)), !TRANS_B, shown);
 }
 
+#endif
+
+#if WIDEN
 /* Two lanes exchange sums, so that each has runs of 4: an even one of the first 8 columns, an odd one of the others. */
 #define STORE_RUN 4
 #define STORE_ROW(e, lane) ((lane) / 4 + (e) / 4 * 8)
@@ -91,7 +134,7 @@ static void join_runs(float sum[SUMS], int lane, __local uint *shown)
 #pragma unroll
     for (int e = 0; e < 4; e++) {
         const float first = sum[e], second = sum[e + 4];
-        const float mine = odd ? second : first, other = beside(odd ? first : second, shown);
+        const float mine = odd ? second : first, other = across(odd ? first : second, 1, shown);
         run[e / 2 * 4 + e % 2] = odd ? other : mine;
         run[e / 2 * 4 + e % 2 + 2] = odd ? mine : other;
     }

@@ -214,6 +214,43 @@ void amd_v_readfirstlane_b32(amd_state *w, const amd_instruction *x)
     amd_put_scalar(w, x->to.reg, a[exec ? __builtin_ctzll(exec) : 0]);
 }
 
+static uint32_t lane_of(const amd_state *w, const amd_operand *o)
+{
+    u lane;
+    amd_fetch_one(w, o, sizeof lane, &lane);
+    return lane % w->lanes;
+}
+
+/* Whether the lanes are active or not. */
+void amd_v_readlane_b32(amd_state *w, const amd_instruction *x)
+{
+    u a[AMD_LANES];
+    amd_fetch(w, &x->from[0], sizeof(u), a);
+    amd_put_scalar(w, x->to.reg, a[lane_of(w, &x->from[1])]);
+}
+
+void amd_v_writelane_b32(amd_state *w, const amd_instruction *x)
+{
+    u a;
+    amd_fetch_one(w, &x->from[0], sizeof a, &a);
+    w->v[x->to.reg][lane_of(w, &x->from[1])] = a;
+}
+
+/* number: whether the result goes to the upper half; the other stays as it was. */
+void amd_v_fma_mix_f16(amd_state *w, const amd_instruction *x)
+{
+    f a[AMD_LANES], b[AMD_LANES], c[AMD_LANES];
+    u d[AMD_LANES];
+    const int shift = x->number[0] ? 16 : 0;
+    amd_fetch(w, &x->from[0], sizeof(f), a);
+    amd_fetch(w, &x->from[1], sizeof(f), b);
+    amd_fetch(w, &x->from[2], sizeof(f), c);
+    amd_fetch(w, &x->from[3], sizeof(u), d);
+    for (int n = 0; n < AMD_LANES; n++)
+        d[n] = (d[n] & ~(0xffffu << shift)) | half_of(fmaf(a[n], b[n], c[n])) << shift;
+    amd_put_word(w, x->to.reg, d);
+}
+
 /* a is b (the divisor) or c. Where it would have to be scaled so that the quotient neither overflows nor becomes a
  * denormal, the emulation ends. */
 void amd_v_div_scale_f32(amd_state *w, const amd_instruction *x)

@@ -6,6 +6,7 @@
  * (TX_TEST_CARD). A program's binary is its decoded image. */
 #include "backends/opencl/cl.h"
 #include "tests/opencl/amd/amd_wave.h"
+#include "tests/opencl/answer.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -185,17 +186,6 @@ EXPORT cl_int CL_API_CALL clBuildProgram(cl_program p, cl_uint count, const cl_d
     p->gfx12 = strncmp(name, "gfx12", 5) == 0;
     p->open = p->image && amd_open(&p->amd, p->image, p->size);
     return p->open ? CL_SUCCESS : CL_BUILD_PROGRAM_FAILURE;
-}
-
-static cl_int answer(const void *data, size_t bytes, size_t size, void *value, size_t *whole)
-{
-    if (whole)
-        *whole = bytes;
-    if (value && size < bytes)
-        return CL_INVALID_VALUE;
-    if (value)
-        memcpy(value, data, bytes);
-    return CL_SUCCESS;
 }
 
 EXPORT cl_int CL_API_CALL clGetProgramBuildInfo(cl_program p, cl_device_id device, cl_program_build_info what,

@@ -138,7 +138,7 @@ class Decoder:
         half = re.search(r"_d16(_hi)?$", kind)
         kind = kind[:half.start()] if half else kind
         operands = [operand(text)[0] for text in texts]
-        load = "load" in kind or "read" in kind
+        load = "load" in kind or "read" in kind or "permute" in kind
         to = operands.pop(0) if load else EMPTY
         offset, two = int(modifiers.pop("offset", "0"), 0), re.fullmatch(r"ds_(read|write)2(st64)?", kind)
         if kind == "s_load" and texts[2] not in SPECIAL and operands[1][0] == CONSTANT:
@@ -168,7 +168,7 @@ class Decoder:
         accumulates = name == "s_fmac_f32"
         name = re.sub(r"^s_fm(amk|aak|ac)_", "s_fma_", name)
         operands = [operand(text)[0] for text in texts]
-        to = EMPTY if re.match(r"s_cmp|s_setpc", name) else operands.pop(0)
+        to = EMPTY if re.match(r"s_cmp|s_bitcmp|s_setpc", name) else operands.pop(0)
         operands += [to] if accumulates else []
         self.add(name, at, to, sources=operands, numbers=[size])
 
@@ -196,7 +196,9 @@ class Decoder:
         elif re.match(r"v_(mfma|wmma)_", name):
             numbers = [parsed[1][1]]
         operands = self.parts(name, operands, modifiers)
-        if name in ("v_cvt_f16_f32", "v_lshrrev_b16"):  # from gfx10 on the upper half stays as it was
+        if name.startswith("v_fma_mix") and name != "v_fma_mix_f32":
+            numbers, operands, name = [int(name == "v_fma_mixhi_f16")], operands + [to], "v_fma_mix_f16"
+        if name in ("v_cvt_f16_f32", "v_mul_lo_u16", "v_sub_u16", "v_lshlrev_b16", "v_lshrrev_b16"):  # from gfx10 on the upper half stays as it was
             operands += [] if self.gfx9 else [to]
         name = {"v_fma_mix_f32": "v_fma_f32", "v_cvt_f32_f16": "v_mov_b32"}.get(name, name)
         if modifiers:
@@ -212,7 +214,7 @@ class Decoder:
         for n in (0, 1):
             part = PARTS[modifiers.pop(f"src{n}_sel", "DWORD")]
             operands = operands[:n] + [part_of(operands[n], part)] + operands[n + 1:] if part else operands
-        if name == "v_fma_mix_f32":
+        if name.startswith("v_fma_mix"):
             halves, upper = mask_of(modifiers.pop("op_sel_hi", "[0]")), mask_of(modifiers.pop("op_sel", "[0]"))
             return [part_of(one, LOW_HALF + (upper >> n & 1)) if halves >> n & 1 else one for n, one in enumerate(operands)]
         if name == "v_cvt_f32_f16":

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Products with known answers and the conformance suite on cards of AMD's that are not here: the kernels are compiled to
+# Products and attention with known answers, and the conformance suite on cards of AMD's that are not here: the kernels are compiled to
 # their machine code, which an emulator runs (amd_card.c) in the place of PoCL. In the suite matrix units compute what they
 # take, tiles the rest.
 #
 #     amd_emulated.sh CARD BIN AMD_CARD STAND_IN [OP...]
 #
-# CARD is mi300x (gfx942), rx7900xtx (gfx1100) or rx9070 (gfx1201), BIN holds txcheck and test_amd_products, AMD_CARD and STAND_IN are the two
+# CARD is mi300x (gfx942), rx7900xtx (gfx1100) or rx9070 (gfx1201), BIN holds txcheck, test_amd_products and test_matrix_attention, AMD_CARD and STAND_IN are the two
 # libraries. OP... are ops of api/ops.def in place of those that take the most of a training step. Compiled programs stay in
 # the folder that TX_CACHE_DIR names (empty it when amd_compile.py changes); where it is not set, nothing stays.
 # Exit status 77: there is no PoCL, or no compiler for AMD (clang-19, llvm-19, libclc-19) or no python3.
@@ -41,6 +41,7 @@ emulated()
 
 # shellcheck disable=SC2086
 emulated "$bin/test_amd_products" $units , portable-tile-128x128x8 f32 , portable-tile-64x128x8 f32 || exit $?
+emulated "$bin/test_matrix_attention" || exit $?
 for op in "$@"; do
     emulated "$bin/txcheck" ops --device opencl --op "$op" --quick || exit $?
 done

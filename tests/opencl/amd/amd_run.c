@@ -202,6 +202,19 @@ void amd_ds_write2(amd_state *w, const amd_instruction *x)
     local_move(w, x, x->from[2].reg, 1, false);
 }
 
+/* What the lane named by a byte address has; of one that is not active, 0. */
+void amd_ds_bpermute(amd_state *w, const amd_instruction *x)
+{
+    uint32_t at[AMD_LANES], a[AMD_LANES], out[AMD_LANES];
+    amd_fetch(w, &x->from[0], sizeof *at, at);
+    amd_fetch(w, &x->from[1], sizeof *a, a);
+    for (uint32_t n = 0; n < AMD_LANES; n++) {
+        const uint32_t lane = (at[n] + (uint32_t)x->number[1]) / 4 % w->lanes;
+        out[n] = amd_exec(w) >> lane & 1 ? a[lane] : 0;
+    }
+    amd_put_word(w, x->to.reg, out);
+}
+
 /* ---- Control flow ----------------------------------------------------------------------------------------------------- */
 
 static void branch(amd_state *w, const amd_instruction *x, bool taken)

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Threads move blocks between memory and a file. A transfer goes by parts, several of which are on their way at a time,
+ * through memory of each thread's that suits the disk. */
+#define _GNU_SOURCE /* O_DIRECT, O_TMPFILE */
+#include "api/base/swap.h"
+
+#include "api/base/file.h"
+#include "api/base/thread.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A virtual disk reached its full rate with 4 of a MiB on their way. */
+enum { THREADS = 4, ROOM = 64 };
+#define PART (INT64_C(1) << 20)
+
+/* Bytes at .. end of the file. */
+typedef struct transfer {
+    int64_t number;
+    bool out;
+    int64_t at, end, given; /* parts up to `given` were taken by threads */
+    int64_t left;           /* bytes that have not been moved */
+    char *memory;
+} transfer;
+
+struct tx_swap {
+    char *folder;
+    int file;
+    int64_t bytes;
+    pthread_t thread[THREADS];
+    int threads;
+    pthread_mutex_t mutex; /* for all that follows */
+    pthread_cond_t more, fewer;
+    transfer transfer[ROOM]; /* in the order in which they were begun */
+    int32_t transfers;
+    int64_t begun;
+    bool stop;
+    char error[256]; /* of the first failure */
+};
+
+/* ---- A part -------------------------------------------------------------------------------------------------- */
+
+/* One system call for blocks first .. first + bytes; 0, or errno. What moves less than that has failed, too. */
+static int move(int file, bool out, int64_t first, void *block, int64_t bytes)
+{
+    ssize_t moved;
+    do
+        moved = out ? pwrite(file, block, (size_t)bytes, first) : pread(file, block, (size_t)bytes, first);
+    while (moved < 0 && errno == EINTR);
+    return moved == bytes ? 0 : moved < 0 ? errno : EIO;
+}
+
+/* Bytes at .. end by whole blocks; of those that are written in part the rest stays. */
+static int move_part(int file, bool out, int64_t at, int64_t end, char *memory, char *block)
+{
+    const int64_t first = at / TX_SWAP_BLOCK * TX_SWAP_BLOCK;
+    const int64_t bytes = (end - first + TX_SWAP_BLOCK - 1) / TX_SWAP_BLOCK * TX_SWAP_BLOCK;
+    int error = !out || first < at || first + bytes > end ? move(file, false, first, block, bytes) : 0;
+    if (out && !error) {
+        memcpy(block + (at - first), memory, (size_t)(end - at));
+        error = move(file, true, first, block, bytes);
+    } else if (!error) {
+        memcpy(memory, block + (at - first), (size_t)(end - at));
+    }
+    return error;
+}
+
+/* ---- Threads --------------------------------------------------------------------------------------------------- */
+
+/* The next part: `t` becomes it, up to `given`. False: there is none. The mutex is held. */
+static bool take_part(tx_swap *s, transfer *t)
+{
+    int32_t i = 0;
+    while (i < s->transfers && s->transfer[i].given == s->transfer[i].end)
+        i++;
+    if (i == s->transfers)
+        return false;
+    transfer *from = &s->transfer[i];
+    *t = *from;
+    t->at = from->given;
+    t->memory += from->given - from->at;
+    const int64_t stop = from->given / PART * PART + PART;
+    t->given = from->given = stop < from->end ? stop : from->end;
+    return true;
+}
+
+static void tell(tx_swap *s, const transfer *t, int error)
+{
+    if (error && !*s->error)
+        snprintf(s->error, sizeof s->error, "%.120s: cannot %s bytes %" PRId64 " to %" PRId64 " of a file there: %s",
+                 s->folder, t->out ? "write" : "read", t->at, t->given, strerror(error));
+    int32_t i = 0;
+    while (s->transfer[i].number != t->number)
+        i++;
+    s->transfer[i].left -= t->given - t->at;
+    if (s->transfer[i].left == 0)
+        memmove(&s->transfer[i], &s->transfer[i + 1], (size_t)(--s->transfers - i) * sizeof *s->transfer);
+    pthread_cond_broadcast(&s->fewer);
+}
+
+static void *serve(void *argument)
+{
+    tx_swap *s = argument;
+    transfer t;
+    char *block = aligned_alloc(TX_SWAP_BLOCK, (size_t)PART);
+    pthread_mutex_lock(&s->mutex);
+    while (!s->stop || s->transfers > 0) {
+        if (!take_part(s, &t)) {
+            if (s->stop)
+                break;
+            pthread_cond_wait(&s->more, &s->mutex);
+            continue;
+        }
+        const bool failed = *s->error != '\0';
+        pthread_mutex_unlock(&s->mutex);
+        const int error = failed ? 0 : block ? move_part(s->file, t.out, t.at, t.given, t.memory, block) : ENOMEM;
+        pthread_mutex_lock(&s->mutex);
+        tell(s, &t, error);
+    }
+    pthread_mutex_unlock(&s->mutex);
+    free(block);
+    return NULL;
+}
+
+/* ---- Transfers --------------------------------------------------------------------------------------------------- */
+
+static bool moves(const tx_swap *s, const void *memory, int64_t bytes)
+{
+    const char *begin = memory;
+    for (int32_t i = 0; i < s->transfers; i++) {
+        const transfer *t = &s->transfer[i];
+        if (t->memory < begin + bytes && begin < t->memory + (t->end - t->at))
+            return true;
+    }
+    return false;
+}
+
+/* The mutex is held. */
+static tx_status settle(tx_swap *s, const void *memory, int64_t bytes)
+{
+    while (moves(s, memory, bytes))
+        pthread_cond_wait(&s->fewer, &s->mutex);
+    return *s->error ? tx_fail(TX_IO, "%s", s->error) : TX_OK;
+}
+
+tx_status tx_swap_begin(tx_swap *s, bool out, int64_t at, void *memory, int64_t bytes)
+{
+    if (at < 0 || bytes < 0 || bytes > s->bytes || at > s->bytes - bytes)
+        return tx_fail(TX_INTERNAL, "bytes %" PRId64 " to %" PRId64 " of a file of %" PRId64, at, at + bytes, s->bytes);
+    if (bytes == 0)
+        return TX_OK;
+    pthread_mutex_lock(&s->mutex);
+    tx_status status = settle(s, memory, bytes);
+    while (status == TX_OK && s->transfers == ROOM)
+        pthread_cond_wait(&s->fewer, &s->mutex);
+    if (status == TX_OK) {
+        s->transfer[s->transfers++] = (transfer){s->begun++, out, at, at + bytes, at, bytes, memory};
+        pthread_cond_broadcast(&s->more);
+    }
+    pthread_mutex_unlock(&s->mutex);
+    return status;
+}
+
+tx_status tx_swap_wait(tx_swap *s, const void *memory, int64_t bytes)
+{
+    pthread_mutex_lock(&s->mutex);
+    tx_status status = settle(s, memory, bytes);
+    pthread_mutex_unlock(&s->mutex);
+    return status;
+}
+
+/* ---- The file ------------------------------------------------------------------------------------------------------ */
+
+/* Descriptor, or -1. Some file systems know no files without a name, others no way past the cache. */
+static int open_file(const char *folder)
+{
+    const int flags = O_RDWR | O_TMPFILE | O_CLOEXEC;
+    int file = open(folder, flags | O_DIRECT, 0600);
+    if (file < 0 && errno == EINVAL)
+        file = open(folder, flags, 0600);
+    char *name = file < 0 && (errno == EOPNOTSUPP || errno == EISDIR) ? tx_path_join(folder, "tx_swap_XXXXXX") : NULL;
+    if (name) {
+        file = mkostemp(name, O_CLOEXEC);
+        if (file >= 0)
+            unlink(name);
+    }
+    free(name);
+    return file;
+}
+
+static tx_status reserve(tx_swap *s, const char *folder)
+{
+    const double gib = (double)((int64_t)1 << 30);
+    s->file = open_file(folder);
+    if (s->file < 0)
+        return tx_file_fail(folder, "keep a file there");
+    const int error = posix_fallocate(s->file, 0, s->bytes);
+    return error ? tx_fail(TX_IO, "%s: cannot reserve %.2f GiB there: %s", folder, (double)s->bytes / gib,
+                           strerror(error))
+                 : TX_OK;
+}
+
+tx_status tx_swap_create(const char *folder, int64_t bytes, tx_swap **swap)
+{
+    tx_swap *s = calloc(1, sizeof *s);
+    if (!s)
+        return tx_fail(TX_MEMORY, "no memory for a file of states");
+    s->file = -1;
+    s->bytes = (bytes + TX_SWAP_BLOCK - 1) / TX_SWAP_BLOCK * TX_SWAP_BLOCK;
+    s->folder = strdup(folder);
+    pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->more, NULL);
+    pthread_cond_init(&s->fewer, NULL);
+    tx_status status = s->folder ? reserve(s, folder) : tx_fail(TX_MEMORY, "no memory for a file of states");
+    while (status == TX_OK && s->threads < THREADS) {
+        if (tx_thread_start(&s->thread[s->threads], serve, s))
+            s->threads++;
+        else
+            status = tx_fail(TX_MEMORY, "cannot start a thread that moves states: %s", strerror(errno));
+    }
+    if (status == TX_OK)
+        *swap = s;
+    else
+        tx_swap_free(s);
+    return status;
+}
+
+void tx_swap_free(tx_swap *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->mutex);
+    s->stop = true;
+    pthread_cond_broadcast(&s->more);
+    pthread_mutex_unlock(&s->mutex);
+    for (int i = 0; i < s->threads; i++)
+        pthread_join(s->thread[i], NULL);
+    pthread_cond_destroy(&s->more);
+    pthread_cond_destroy(&s->fewer);
+    pthread_mutex_destroy(&s->mutex);
+    if (s->file >= 0)
+        close(s->file);
+    free(s->folder);
+    free(s);
+}

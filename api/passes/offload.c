@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Optimizer states, and weights, that lie outside the device's memory (Rajbhandari et al., ZeRO-Infinity, 2021). Nodes
+ * of updates compute what they computed before, on tensors that the planner places: so every optimizer is offloaded
+ * alike, with the same bits. Other graphs read copies of weights.
+ *
+ *     transfer queue    fetch 1   fetch 2   put back 1   fetch 3   put back 2   ..
+ *     compute queue               update 1               update 2               ..
+ *
+ * What lies in a file is read into host memory one update earlier, and written when it has been put back there. */
+#include "api/passes/passes.h"
+
+#include "api/base/swap.h"
+#include "api/graph/edit.h"
+#include "api/model/model.h"
+
+#include <stdlib.h>
+
+/* Places of states in host memory on their way: one is read, one copied to the device, one put back, one written. */
+#define SLOTS 4
+
+/* The states that a node updates, and the weights. */
+#define MOST (TX_MAX_OPTIMIZER_STATES + 1)
+
+/* What a node reads from outside: where it lies, in host memory on its way from and to a file, and on the device; and
+ * whether the node writes it. */
+typedef struct visit {
+    int32_t node, states;
+    tx_tensor *away[MOST], *staged[MOST], *here[MOST];
+    bool written[MOST];
+} visit;
+
+typedef struct offloading {
+    tx_graph *graph;
+    tx_edit *edit;
+    int32_t end; /* number of nodes before any was inserted */
+    visit *visit;
+    int32_t visits;
+} offloading;
+
+/* ---- Tensors ------------------------------------------------------------------------------------------------ */
+
+static bool is_away(const tx_graph *graph, const tx_tensor *t)
+{
+    const tx_memory_space space = t ? graph->model->arena[t->arena].space : TX_SPACE_DEVICE;
+    return t && t->is_fixed && !t->base && (space == TX_SPACE_PINNED || space == TX_SPACE_FILE);
+}
+
+/* The tensor that nodes read and write becomes one of the planner's; another one is what lies outside. */
+static tx_status bring_here(const offloading *o, tx_tensor *here, visit *v)
+{
+    tx_tensor *away = tx_tensor_fixed(o->graph, here->dtype, here->shape, here->arena, here->offset);
+    if (!away)
+        return o->graph->status;
+    const tx_node *n = &o->graph->node[v->node];
+    here->arena = TX_ARENA_PLANNED;
+    here->is_fixed = false;
+    here->offset = 0;
+    v->away[v->states] = away;
+    v->here[v->states] = here;
+    for (int k = 0; k < TX_MAX_OUT; k++)
+        v->written[v->states] = v->written[v->states] || n->out[k] == here;
+    v->states++;
+    return TX_OK;
+}
+
+static tx_status find_visits(offloading *o)
+{
+    for (int32_t n = 0; n < o->end; n++) {
+        visit *v = &o->visit[o->visits];
+        v->node = n;
+        for (int k = 0; k < TX_MAX_IN && o->graph->node[n].op < TX_OP_KERNELS; k++)
+            if (is_away(o->graph, o->graph->node[n].in[k]))
+                TX_TRY(bring_here(o, o->graph->node[n].in[k], v));
+        o->visits += v->states > 0;
+    }
+    return TX_OK;
+}
+
+/* Each slot has room for any of the states with that number. */
+static tx_status stage(const offloading *o)
+{
+    tx_arena *arena = &o->graph->model->arena[TX_ARENA_STAGING];
+    int64_t most[MOST] = {0}, address[SLOTS][MOST];
+    for (int32_t i = 0; i < o->visits; i++)
+        for (int32_t k = 0; k < o->visit[i].states; k++) {
+            const int64_t bytes = tx_tensor_bytes(o->visit[i].away[k]);
+            most[k] = bytes > most[k] ? bytes : most[k];
+        }
+    for (int32_t s = 0; s < SLOTS && s < o->visits; s++)
+        for (int32_t k = 0; k < MOST; k++)
+            if (most[k] > 0)
+                TX_TRY(tx_arena_append(arena, most[k], TX_SWAP_BLOCK, &address[s][k]));
+    for (int32_t i = 0; i < o->visits; i++)
+        for (int32_t k = 0; k < o->visit[i].states; k++) {
+            const tx_tensor *away = o->visit[i].away[k];
+            if (away->arena != TX_ARENA_OPTIMIZER)
+                continue;
+            tx_tensor *staged =
+                tx_tensor_fixed(o->graph, away->dtype, away->shape, TX_ARENA_STAGING, address[i % SLOTS][k]);
+            if (!staged)
+                return o->graph->status;
+            o->visit[i].staged[k] = staged;
+        }
+    return TX_OK;
+}
+
+/* ---- Nodes -------------------------------------------------------------------------------------------------- */
+
+/* Before node `at`, and behind what was inserted there earlier. */
+static tx_status insert(const offloading *o, int32_t at, const tx_node *node, int32_t *number)
+{
+    return tx_edit_insert(o->edit, at < o->end ? at : TX_EDIT_END, node, number);
+}
+
+/* A visit by its number; one of nothing before the first and behind the last. */
+static const visit *visit_of(const offloading *o, int32_t number)
+{
+    static const visit none = {0};
+    return number >= 0 && number < o->visits ? &o->visit[number] : &none;
+}
+
+/* Moves the states of a visit one way: to the device, or away from it. */
+static tx_status move(const offloading *o, int32_t at, tx_op op, int32_t number)
+{
+    const visit *v = visit_of(o, number);
+    const bool file = op == TX_OP_READ_FILE || op == TX_OP_WRITE_FILE;
+    const bool in = op == TX_OP_READ_FILE || op == TX_OP_FETCH;
+    for (int32_t k = 0; k < v->states; k++) {
+        tx_tensor *outer = file || !v->staged[k] ? v->away[k] : v->staged[k];
+        tx_tensor *inner = file ? v->staged[k] : v->here[k];
+        const tx_node node = {.op = op,
+                              .direction = TX_UPDATE,
+                              .attrs = {.control = -1, .alpha = 1.0f},
+                              .in = {in ? outer : inner},
+                              .out = {in ? inner : outer}};
+        if (inner && (in || v->written[k]))
+            TX_TRY(insert(o, at, &node, op == TX_OP_FETCH ? &inner->producer : NULL));
+    }
+    return TX_OK;
+}
+
+/* The device's memory of what was put back is free from there on. */
+static tx_status let_go(const offloading *o, int32_t at, int32_t number)
+{
+    const visit *v = visit_of(o, number);
+    tx_node node = {.op = TX_OP_WAIT_COPIES, .direction = TX_UPDATE, .attrs = {.control = -1, .alpha = 1.0f}};
+    for (int32_t k = 0; k < v->states; k++)
+        node.in[k] = v->here[k];
+    TX_TRY(insert(o, at, &node, NULL));
+    return move(o, at, TX_OP_WRITE_FILE, number);
+}
+
+static tx_status insert_all(const offloading *o)
+{
+    for (int32_t i = 0; i < o->visits; i++) {
+        const int32_t at = o->visit[i].node;
+        if (i == 0) {
+            TX_TRY(move(o, at, TX_OP_READ_FILE, 0));
+            TX_TRY(move(o, at, TX_OP_READ_FILE, 1));
+            TX_TRY(move(o, at, TX_OP_FETCH, 0));
+        }
+        TX_TRY(let_go(o, at, i - 1));
+        TX_TRY(move(o, at, TX_OP_READ_FILE, i + 2));
+        TX_TRY(move(o, at, TX_OP_FETCH, i + 1));
+        TX_TRY(move(o, at + 1, TX_OP_PUT_BACK, i));
+    }
+    return o->visits > 0 ? let_go(o, o->end, o->visits - 1) : TX_OK;
+}
+
+/* ---- Other graphs ------------------------------------------------------------------------------------------- */
+
+/* What nodes read of weights themselves is on the device once more (plan/copies). */
+static tx_status read_kept(tx_graph *graph)
+{
+    for (int32_t n = 0; n < graph->nodes; n++)
+        for (int k = 0; k < TX_MAX_IN && graph->node[n].op < TX_OP_KERNELS; k++) {
+            tx_tensor *root = graph->node[n].in[k] ? tx_tensor_root(graph->node[n].in[k]) : NULL;
+            if (!root || root->arena != TX_ARENA_WEIGHTS)
+                continue;
+            TX_TRY(tx_model_keep(graph->model, root->param, &root->offset));
+            root->arena = TX_ARENA_KEPT;
+        }
+    return TX_OK;
+}
+
+/* ---- The pass ----------------------------------------------------------------------------------------------- */
+
+tx_status tx_offload(tx_graph *graph)
+{
+    const tx_memory_space space = graph->model->arena[TX_ARENA_OPTIMIZER].space;
+    const bool weights = tx_model_weights_away(graph->model);
+    offloading o = {.graph = graph, .end = graph->nodes};
+    if (graph->direction != TX_UPDATE)
+        return weights ? read_kept(graph) : TX_OK;
+    if (space == TX_SPACE_DEVICE && !weights)
+        return TX_OK;
+    o.visit = calloc((size_t)graph->nodes + 1, sizeof *o.visit);
+    tx_status status = o.visit ? tx_edit_open(graph, &o.edit) : tx_fail(TX_MEMORY, "no memory to offload states");
+    TX_THEN(status, find_visits(&o));
+    if (space == TX_SPACE_FILE)
+        TX_THEN(status, stage(&o));
+    TX_THEN(status, insert_all(&o));
+    if (status == TX_OK)
+        status = tx_edit_commit(o.edit);
+    else
+        tx_edit_discard(o.edit);
+    free(o.visit);
+    return status;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels of experts: the greatest elements of rows, routes, and the weighted sum of what experts gave. Products by
+ * groups of rows are there already (plan.c). */
+#include "backends/cpu/simd.h"
+
+void TX_CPU_NAME(grouped_matmul)(const tx_cpu_call *call)
+{
+    (void)call;
+}
+
+void TX_CPU_NAME(grouped_matmul_grad)(const tx_cpu_call *call)
+{
+    (void)call;
+}
+
+/* ---- The greatest elements ----------------------------------------------------------------------------- */
+
+/* Of those behind element `before` in the order of TOP_K the first; before -1: of all. */
+static int64_t next_greatest(const float *x, int64_t n, int64_t before)
+{
+    const float limit = before < 0 ? INFINITY : isnan(x[before]) ? INFINITY : x[before];
+    float greatest = -INFINITY;
+    int64_t found = -1;
+    for (int64_t i = 0; i < n; i++) {
+        const float value = isnan(x[i]) ? INFINITY : x[i];
+        const bool is_open = before < 0 || value < limit || (value == limit && i > before);
+        if (is_open && (found < 0 || value > greatest)) {
+            greatest = value;
+            found = i;
+        }
+    }
+    return found;
+}
+
+static void top_k_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t n = tx_shape_last(&call->command->in[0].shape), k = call->command->attrs.rows;
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        const float *x = (const float *)call->in[0] + row * n;
+        int64_t at = -1;
+        for (int64_t i = row * k; i < (row + 1) * k; i++) {
+            at = next_greatest(x, n, at);
+            ((float *)call->out[0])[i] = x[at];
+            ((int32_t *)call->out[1])[i] = (int32_t)at;
+        }
+    }
+}
+
+void TX_CPU_NAME(top_k)(const tx_cpu_call *call)
+{
+    const tx_shape *x = &call->command->in[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x) * call->command->attrs.rows), top_k_rows);
+}
+
+static void top_k_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t n = call->command->attrs.rows, k = tx_shape_last(&call->command->in[0].shape);
+    const int32_t *indices = call->in[1];
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        float *dx = (float *)call->out[0] + row * n;
+        memset(dx, 0, (size_t)n * sizeof *dx);
+        for (int64_t i = row * k; i < (row + 1) * k; i++)
+            dx[indices[i]] = ((const float *)call->in[0])[i];
+    }
+}
+
+void TX_CPU_NAME(top_k_grad)(const tx_cpu_call *call)
+{
+    const tx_shape *dx = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(dx), tx_cpu_rows_grain(tx_shape_last(dx)), top_k_grad_rows);
+}
+
+/* ---- Routes ---------------------------------------------------------------------------------------------- */
+
+/* By counting, on one thread: a few additions for each of numbers that thousands of multiplications follow. */
+void TX_CPU_NAME(route)(const tx_cpu_call *call)
+{
+    const tx_shape *shape = &call->command->in[0].shape;
+    const int64_t n = shape->dim[0], k = shape->dim[1], experts = call->command->attrs.rows,
+                  capacity = call->command->attrs.first > 0 ? call->command->attrs.first : n * k;
+    const int32_t *choices = call->in[0];
+    int32_t *tokens = call->out[0], *places = call->out[1], *offsets = call->out[2], *next = call->scratch;
+    float *counts = call->out[3];
+    memset(next, 0, (size_t)experts * sizeof *next);
+    for (int64_t i = 0; i < n * k; i++)
+        next[choices[i]]++;
+    offsets[0] = 0;
+    for (int64_t e = 0; e < experts; e++) {
+        const int64_t kept = next[e] < capacity ? next[e] : capacity;
+        counts[e] = (float)next[e];
+        next[e] = offsets[e];
+        offsets[e + 1] = offsets[e] + (int32_t)kept;
+    }
+    for (int64_t i = offsets[experts]; i < n * k; i++)
+        tokens[i] = -1;
+    for (int64_t j = 0; j < k; j++)
+        for (int64_t i = j; i < n * k; i += k) {
+            const int32_t e = choices[i];
+            places[i] = next[e] < offsets[e + 1] ? next[e]++ : -1;
+            if (places[i] >= 0)
+                tokens[places[i]] = (int32_t)(i / k);
+        }
+}
+
+/* ---- The sum of what experts gave -------------------------------------------------------------------------- */
+
+static void combine_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_operand *x = &call->command->in[0];
+    const int64_t width = tx_shape_last(&x->shape), k = call->command->in[1].shape.dim[1];
+    const float *weights = call->in[1];
+    const int32_t *places = call->in[2];
+    float piece[TX_PIECE];
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        float *y = (float *)call->out[0] + row * width;
+        memset(y, 0, (size_t)width * sizeof *y);
+        for (int64_t i = row * k; i < (row + 1) * k; i++)
+            for (int64_t start = 0, count; places[i] >= 0 && start < width; start += count) {
+                count = tx_run_length(x->dtype, width - start);
+                const float *from = tx_run_of(call->in[0], x->dtype, places[i] * width + start, count, piece);
+                TX_SIMD for (int64_t c = 0; c < count; c++) y[start + c] += weights[i] * from[c];
+            }
+    }
+}
+
+void TX_CPU_NAME(combine)(const tx_cpu_call *call)
+{
+    const tx_shape *y = &call->command->out[0].shape;
+    const int64_t k = call->command->in[1].shape.dim[1];
+    tx_cpu_slices(call, y->dim[0], tx_cpu_rows_grain(k * y->dim[1]), combine_rows);
+}
+
+/* Row `place` of dx, and the weight of the choice that lies there. */
+static void combine_grad_row(const tx_cpu_call *call, int64_t token, int64_t place)
+{
+    const tx_operand *x = &call->command->in[1];
+    const int64_t width = tx_shape_last(&x->shape), k = call->command->in[2].shape.dim[1];
+    const int32_t *places = call->in[3];
+    const float *dy = (const float *)call->in[0] + token * width;
+    float piece[TX_PIECE], sum = 0.0f, part;
+    int64_t choice = token * k;
+    while (places[choice] != place)
+        choice++;
+    const float weight = ((const float *)call->in[2])[choice];
+    for (int64_t start = 0, count; start < width; start += count) {
+        count = width - start < TX_PIECE ? width - start : TX_PIECE;
+        const float *from = tx_run_of(call->in[1], x->dtype, place * width + start, count, piece);
+        TX_SUM(part, c, count, from[c] * dy[start + c]);
+        sum += part;
+        float *to = tx_run_to(call->out[0], x->dtype, place * width + start, piece);
+        TX_SIMD for (int64_t c = 0; c < count; c++) to[c] = weight * dy[start + c];
+        tx_run_put(call->out[0], piece, x->dtype, place * width + start, count);
+    }
+    ((float *)call->out[1])[choice] = sum;
+}
+
+/* Items are places, and choices. */
+static void combine_grad_places(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_operand *x = &call->command->in[1];
+    const int64_t bytes = tx_shape_last(&x->shape) * (int64_t)tx_dtype_size(x->dtype);
+    const int32_t *places = call->in[3], *tokens = call->in[4];
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        if (tokens[i] >= 0)
+            combine_grad_row(call, tokens[i], i);
+        else
+            memset((char *)call->out[0] + i * bytes, 0, (size_t)bytes);
+        if (places[i] < 0)
+            ((float *)call->out[1])[i] = 0.0f;
+    }
+}
+
+void TX_CPU_NAME(combine_grad)(const tx_cpu_call *call)
+{
+    const tx_shape *x = &call->command->in[1].shape;
+    tx_cpu_slices(call, x->dim[0], tx_cpu_rows_grain(x->dim[1]), combine_grad_places);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Gradients of attention's keys and values by matrix units: a work-group holds OWN_LINES keys and walks over the queries of all heads that read
+ * them, so that nothing is added up across work-groups. */
+#define KEYS_OUT 1
+#define OWN_BLOCKS 2
+#define BLOCKS (2 * BLOCK(ALONG | TURNED)) /* queries, gradients of the output */
+#include "attention_matrix_slope.cl"
+
+/* Where a work-group's queries are: turns go through `tiles` of each head that reads its keys. */
+typedef struct walk {
+    const __global h_t *x, *dy;        /* of head 0 */
+    const __global float *lse, *delta; /* the same */
+    const __global int *starts;
+    uint stride, o_stride;
+    int first, tiles, turns, first_head, k0, T, length, window;
+} walk;
+
+/* One turn: its number, and what is on its way to local memory. */
+typedef struct turn {
+    int number, head, q0, from;
+    float lse, delta; /* of one query, lse in powers of 2 */
+    moving q, dy;
+} turn;
+
+/* Turn `number`, or the first after it of which a query sees a key, begins to move to `block`. */
+static void begin_turn(turn *now, int number, const walk *w, __local ab_t *block, int item)
+{
+    while (STARTS && number < w->turns &&
+           least_key(0, w->first + number % w->tiles * OTHERS, OTHERS, w->T, w->window, w->starts) >= w->k0 + OWN_LINES)
+        number++;
+    now->number = number;
+    if (number >= w->turns)
+        return;
+    now->head = w->first_head + number / w->tiles;
+    now->q0 = w->first + number % w->tiles * OTHERS;
+    const int left = w->length - now->q0, q = now->q0 + item;
+    bring_begin(&now->q, block, w->x + (uint)now->q0 * w->stride + now->head * D, w->stride, OTHERS, left, item);
+    bring_begin(&now->dy, block + BLOCK(ALONG | TURNED), w->dy + (uint)now->q0 * w->o_stride + now->head * D, w->o_stride, OTHERS, left, item);
+    if (item < OTHERS) {
+        now->lse = q < w->length ? w->lse[now->head * (long)w->T + q] * LOG2_E : INFINITY;
+        now->delta = q < w->length ? w->delta[now->head * (long)w->T + q] : 0.0f;
+        now->from = BOUNDED ? first_key(0, min(q, w->T - 1), w->window, w->starts) : 0;
+    }
+}
+
+/* s become the probabilities after dropout, but for its factor, and t, the gradients of these, those of the scaled scores. */
+static void slopes(scores *s, scores *t, const __local float *lse_of, const __local float *delta_of, const __local int *from_of, float factor,
+                   int q0, int k0, int length, const __local uchar *kept, float keep, int line, int lane)
+{
+    const int edge = BOUNDED || k0 + OWN_LINES > length || (CAUSAL && k0 + OWN_LINES > q0 + 1);
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+        EACH_SCORE(j, e)
+        {
+            const int other = j * ATOM_N + OTHER_OF(e, lane), own = line + i * ATOM_M + OWN_OF(LINE_OF(e), lane), key = k0 + own;
+            const int hidden = edge && (key >= length || (CAUSAL && key > q0 + other) || (BOUNDED && key < from_of[other]));
+            const int is_left = DROPOUT ? is_kept(kept, other, own) : 1;
+            const float w = probability(s->of[i][j][e], factor, lse_of[other], hidden);
+            t->of[i][j][e] = slope(w, t->of[i][j][e], delta_of[other], is_left, keep);
+            s->of[i][j][e] = is_left ? w : 0.0f;
+        }
+}
+
+/* Dimension 0: tiles of keys, from the first, which most queries see when causal; 1: key head; 2: b from `first_b` on. */
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
+attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
+{
+    __local ab_t pool[POOL] __attribute__((aligned(128)));
+    __local uchar kept[STAGES * KEPT];
+    __local float lse_of[STAGES * OTHERS], delta_of[STAGES * OTHERS];
+    __local int from_of[STAGES * OTHERS];
+#if EMULATED
+    __local uint shown[GROUP * SHOWN];
+#else
+    __local uint *const shown = 0;
+#endif
+    const int item = (int)get_local_id(0), lane = item % LANES, line = item / LANES * (OWN_ATOMS * ATOM_M);
+    const int kv_head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2), group = heads / kv_heads;
+    const int k0 = (first_tile + (int)get_group_id(0)) * OWN_LINES;
+    const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D, key = (uint)(heads + kv_head) * D;
+    const int length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
+    const int first = k0 >= length ? length : CAUSAL ? k0 / OTHERS * OTHERS : 0;
+    const int end = WINDOW ? min(length, k0 + OWN_LINES - 1 + window) : length; /* of the queries that a window leaves */
+    const int tiles = (max(end - first, 0) + OTHERS - 1) / OTHERS;
+    const __global h_t *const x = qkv + qo + b * (long)T * stride;
+    const walk w = {x, d_o + doo + b * (long)T * o_stride, lse + lso + b * (long)heads * T, delta + deo + b * (long)heads * T,
+                    starts + sto + b * (long)T, stride, o_stride, first, tiles, tiles * group, kv_head * group, k0, T, length, window};
+
+    own_lines k, v;
+    outputs dk, dv;
+    scores s, t;
+    turn next;
+    take_own(&k, pool + OWN_AT(0), x + key + (uint)k0 * stride, stride, length - k0, line, lane, shown);
+    take_own(&v, pool + OWN_AT(1), x + key + kv_heads * D + (uint)k0 * stride, stride, length - k0, line, lane, shown);
+    clear(&dk);
+    clear(&dv);
+    int stage = 0;
+    begin_turn(&next, 0, &w, pool + OTHERS_AT, item);
+    while (next.number < w.turns) {
+        const int q0 = next.q0, at = stage * OTHERS;
+        __local ab_t *const here = pool + OTHERS_AT + stage * (BLOCKS), *const slope_o = here + BLOCK(ALONG | TURNED);
+        __local uchar *const bits = kept + stage * KEPT;
+        const draws drop = draws_of(control, b, site, plane + next.head, p);
+        if (STAGES == 1)
+            barrier(CLK_LOCAL_MEM_FENCE); /* the block before is read */
+        bring_end(&next.q, here, ALONG | TURNED, item);
+        bring_end(&next.dy, slope_o, ALONG | TURNED, item);
+        if (item < OTHERS) {
+            lse_of[at + item] = next.lse;
+            delta_of[at + item] = next.delta;
+            from_of[at + item] = next.from;
+        }
+        if (DROPOUT)
+            draw_kept(bits, &drop, q0, k0, item);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        stage = (stage + 1) % STAGES;
+        begin_turn(&next, next.number + 1, &w, pool + OTHERS_AT + stage * (BLOCKS), item);
+        product_scores(&s, &k, here, lane, shown);
+        product_scores(&t, &v, slope_o, lane, shown);
+        slopes(&s, &t, lse_of + at, delta_of + at, from_of + at, scale * LOG2_E, q0, k0, length, bits, drop.keep, line, lane);
+        product_out(&dv, &s, TURNED_IN(slope_o, ALONG | TURNED), lane, shown);
+        product_out(&dk, &t, TURNED_IN(here, ALONG | TURNED), lane, shown);
+    }
+    dqkv += dqo + b * (long)T * stride + key + (uint)k0 * stride;
+    store_out(&dk, scale, dqkv, stride, line, T - k0, lane);
+    store_out(&dv, DROPOUT ? 1.0f / (1.0f - p) : 1.0f, dqkv + kv_heads * D, stride, line, T - k0, lane);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Attention's tiles by the matrix units of GPUs: operands of 16 bits, sums of fp32 (Dao, FlashAttention-2, 2023). A work-group
+ * has OWN_LINES lines of its own, queries or with KEYS_OUT keys, and walks over the others, OTHERS at a time. A warp has OWN_ATOMS
+ * atoms of own lines, so that no sum leaves it: scores, own lines by other lines, become operands of the next product where they are.
+ *
+ *   ATOM, EMULATED     as in gemm_matrix.cl; ATOM_M = ATOM_N divides D and OTHERS
+ *   WARPS, OWN_ATOMS, OTHERS   the form
+ *   OWN_HELD           1: a warp's own lines stay in registers; 0: in local memory
+ *   KEYS_OUT           1: own lines are keys; 0: queries
+ *   OWN_BLOCKS         of own lines: 1, or 2
+ *   BLOCKS             elements of a step's blocks of other lines */
+#define MMA 1
+#define MFMA 2
+#define WMMA11 3
+#define WMMA12 4
+#define DPAS8 6
+#define DPAS16 7
+
+#include "attention_shared.cl"
+
+#define AB H
+#define WIDEN 1
+#define FULL 0
+typedef h_t ab_t;
+#define PIECE 8 /* elements of 16 bytes */
+#define LOG2_E 1.44269504f /* exponentials are powers of 2, which hardware has: e^x = 2^(x log2 e) */
+#define LN_2 0.693147181f
+
+#define PIECES (D / PIECE)
+#define PITCH (D + PIECE)
+#define ALONG 1
+#define TURNED 2
+#define GROUP (LANES * WARPS)
+#define OWN_LINES (WARPS * OWN_ATOMS * ATOM_M)
+#define OTHER_ATOMS (OTHERS / ATOM_N)
+#define OUT_ATOMS (D / ATOM_N)
+#define STEPS (D / ATOM_K)
+
+/* Beside what an atom gives products (gemm_matrix.cl):
+ *   LANE_LINES, LINE_OF, OWN_OF   own lines of a lane in an atom's sums, which of these sum e is of, and where it lies
+ *   OTHER_OF               which other line, or column of the output, sum e is of; BESIDE of them lie side by side
+ *   JOIN                   joins what the lanes of an own line have
+ *   load_own, load_other   fragments of ATOM_M lines and 16 terms; load_turned: of columns, lines being the terms
+ *   fragment_of            sums of each lane as an own fragment of 16 terms: 8, or all of an atom
+ *   multiply_own           sums += own lines times other lines
+ *   narrow_both, store_run what is stored of two sums, and storing BESIDE of them
+ *   STAGES, moving, bring_begin, bring_end, bring_own   blocks on their way to local memory */
+#if ATOM == MMA
+#include "matrix_mma.cl"
+#include "attention_mma.cl"
+#elif ATOM == DPAS8 || ATOM == DPAS16
+#include "matrix_dpas.cl"
+#include "attention_dpas.cl"
+#else
+#include "matrix_amd.cl"
+#include "attention_amd.cl"
+#endif
+#ifndef SUB_GROUP
+#define SUB_GROUP
+#endif
+
+#define OWN_BLOCK (OWN_LINES * PITCH)
+/* Own lines that are held pass through the place of others. */
+#define OWN_AT(n) (OWN_HELD ? 0 : (n) * OWN_BLOCK)
+#define OTHERS_AT OWN_AT(OWN_BLOCKS)
+#define POOL (OTHERS_AT + (OWN_HELD && OWN_BLOCK > STAGES * (BLOCKS) ? OWN_BLOCK : STAGES * (BLOCKS)))
+
+#if EMULATED
+#define UNROLLED
+#else
+#define UNROLLED _Pragma("unroll")
+#endif
+#define ADD(a, b) ((a) + (b))
+#define EACH_OUT(i, c, e)                                                                                              \
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)                                                                       \
+        UNROLLED for (int c = 0; c < OUT_ATOMS; c++)                                                                   \
+            UNROLLED for (int e = 0; e < SUMS; e++)
+#define EACH_SCORE(j, e)                                                                                               \
+    UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)                                                                     \
+        UNROLLED for (int e = 0; e < SUMS; e++)
+
+/* ---- Own lines ----------------------------------------------------------------------------------------------------- */
+
+typedef struct own_lines {
+#if OWN_HELD
+    fragment held[OWN_ATOMS][STEPS];
+#else
+    const __local ab_t *block;
+#endif
+} own_lines;
+
+/* Takes them from rows of D from `from` on, of which `left` are there, through `block`; `line` is the warp's first. */
+static void take_own(own_lines *own, __local ab_t *block, const __global ab_t *from, uint stride, int left, int line, int lane,
+                     __local uint *shown)
+{
+    bring_own(block, from, stride, left, (int)get_local_id(0));
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if OWN_HELD
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+        UNROLLED for (int k = 0; k < STEPS; k++) load_own(own->held[i][k], block, line + i * ATOM_M, k * ATOM_K, lane, shown);
+    barrier(CLK_LOCAL_MEM_FENCE); /* the place is free */
+#else
+    own->block = block + line * PITCH;
+#endif
+}
+
+/* ---- Products ------------------------------------------------------------------------------------------------------ */
+
+typedef struct scores {
+    float of[OWN_ATOMS][OTHER_ATOMS][SUMS];
+} scores;
+
+typedef struct outputs {
+    float of[OWN_ATOMS][OUT_ATOMS][SUMS];
+} outputs;
+
+/* s = own lines times other lines. */
+static void product_scores(scores *s, const own_lines *own, const __local ab_t *others, int lane, __local uint *shown)
+{
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+        EACH_SCORE(j, e) s->of[i][j][e] = 0.0f;
+    UNROLLED for (int k = 0; k < STEPS; k++)
+    {
+#if !OWN_HELD
+        fragment mine[OWN_ATOMS];
+        UNROLLED for (int i = 0; i < OWN_ATOMS; i++) load_own(mine[i], own->block, i * ATOM_M, k * ATOM_K, lane, shown);
+#endif
+        UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
+        {
+            fragment other;
+            load_other(other, others, j * ATOM_N, k * ATOM_K, lane, shown);
+            UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+#if OWN_HELD
+                multiply_own(s->of[i][j], own->held[i][k], other, shown);
+#else
+                multiply_own(s->of[i][j], mine[i], other, shown);
+#endif
+        }
+    }
+}
+
+/* out += s, in 16 bits, times other lines. */
+static void product_out(outputs *out, const scores *s, const __local ab_t *others, int lane, __local uint *shown)
+{
+    UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
+        UNROLLED for (int part = 0; part < ATOM_N / ATOM_K; part++)
+    {
+        fragment mine[OWN_ATOMS];
+        UNROLLED for (int i = 0; i < OWN_ATOMS; i++) fragment_of(mine[i], s->of[i][j] + 8 * part, lane, shown);
+        UNROLLED for (int c = 0; c < OUT_ATOMS; c++)
+        {
+            fragment other;
+            load_turned(other, others, j * ATOM_N + part * ATOM_K, c * ATOM_N, lane, shown);
+            UNROLLED for (int i = 0; i < OWN_ATOMS; i++) multiply_own(out->of[i][c], mine[i], other, shown);
+        }
+    }
+}
+
+static void clear(outputs *out)
+{
+    EACH_OUT(i, c, e) out->of[i][c][e] = 0.0f;
+}
+
+/* Rows line.. of the output, times `factor`, to rows of D from `to` on, of which `left` are there. */
+static void store_out(const outputs *out, float factor, __global ab_t *to, uint stride, int line, int left, int lane)
+{
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+        UNROLLED for (int c = 0; c < OUT_ATOMS; c++)
+            UNROLLED for (int e = 0; e < SUMS; e += BESIDE)
+    {
+        const int row = line + i * ATOM_M + OWN_OF(LINE_OF(e), lane);
+        float v[BESIDE];
+        UNROLLED for (int r = 0; r < BESIDE; r++) v[r] = out->of[i][c][e + r] * factor;
+        if (row < left)
+            store_run(v, to + (uint)row * stride + c * ATOM_N + OTHER_OF(e, lane));
+    }
+}
+
+/* ---- Dropout --------------------------------------------------------------------------------------------------------- */
+
+#define QUERIES (KEYS_OUT ? OTHERS : OWN_LINES)
+#define KEYS (KEYS_OUT ? OWN_LINES : OTHERS)
+#define KEPT (DROPOUT ? QUERIES * KEYS / 4 : 4) /* bytes of a tile: a bit for each of four neighbouring keys */
+
+/* Which scores of a tile dropout keeps. Each draw is made once, by any work-item. */
+static void draw_kept(__local uchar *kept, const draws *d, int q0, int k0, int item)
+{
+    for (int i = item; i < QUERIES * KEYS / 4; i += GROUP) {
+        const tx_random r = tx_draw(d->seed_lo, d->seed_hi, d->step, d->sample, d->site, d->head, (uint)(q0 + i / (KEYS / 4)),
+                                    (uint)(k0 / 4 + i % (KEYS / 4)));
+        uint bits = 0;
+        UNROLLED for (int w = 0; w < 4; w++) bits |= r.word[w] >= d->threshold ? 1u << w : 0u;
+        kept[i] = (uchar)bits;
+    }
+}
+
+static int is_kept(const __local uchar *kept, int query, int key)
+{
+    return kept[query * (KEYS / 4) + key / 4] >> key % 4 & 1;
+}

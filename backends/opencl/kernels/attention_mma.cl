@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What attention does by the atom of matrix_mma.cl. The sums of an atom are, as they lie, a fragment of 16 terms; blocks in local memory
+ * are read both ways. */
+
+#define LANE_LINES 2 /* own lines in an atom's sums that a lane has */
+#define LINE_OF(e) ((e) % 4 / 2)
+#define OWN_OF(i, lane) ((lane) / 4 + 8 * (i))
+#define OTHER_OF COLUMN_OF
+#define BESIDE ROW_RUN
+#define STAGES 2
+#define JOIN(operation, x)                                                                                             \
+    x = operation(x, across(x, 1, shown));                                                                            \
+    x = operation(x, across(x, 2, shown));
+
+/* Blocks are lines as global memory has them; an odd number of pieces from one to the next lets eight lie in different banks. */
+#define BLOCK(forms) (OTHERS * PITCH)
+#define TURNED_IN(block, forms) (block)
+
+#if EMULATED == 0
+#define NARROW_bf16 "bf16"
+#define NARROW_f16 "f16"
+/* Two as they are stored, a below b. */
+static uint narrow_both(float a, float b)
+{
+    uint two;
+    __asm__("cvt.rn." TX_CAT(NARROW_, AB) "x2.f32 %0, %1, %2;" : "=r"(two) : "f"(b), "f"(a));
+    return two;
+}
+#endif
+
+/* 16 own lines of 16 terms. */
+static void load_own(fragment a, const __local ab_t *block, int line, int term, int lane, __local uint *shown)
+{
+    load_matrices(a, block + (line + lane % 16) * PITCH + term + lane / 16 * 8, 0, shown);
+}
+
+/* 16 other lines of 16 terms. */
+static void load_other(fragment b, const __local ab_t *block, int line, int term, int lane, __local uint *shown)
+{
+    load_matrices(b, block + (line + lane % 8 + lane / 16 * 8) * PITCH + term + lane / 8 % 2 * 8, 0, shown);
+}
+
+/* 16 columns, with 16 other lines as terms. */
+static void load_turned(fragment b, const __local ab_t *block, int line, int column, int lane, __local uint *shown)
+{
+    load_matrices(b, block + (line + lane % 16) * PITCH + column + lane / 16 * 8, 1, shown);
+}
+
+/* 16 own lines of which 8 sums of each lane are 16 terms. */
+static void fragment_of(fragment a, const float *sum, int lane, __local uint *shown)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        a[i] = narrow_both(sum[2 * i], sum[2 * i + 1]);
+}
+
+static void multiply_own(float *sum, const uint *own, const uint *other, __local uint *shown)
+{
+    multiply(sum, own, other, shown);
+}
+
+static void store_run(const float *v, __global ab_t *to)
+{
+    *(__global uint *)to = narrow_both(v[0], v[1]);
+}
+
+typedef int moving; /* nothing that a work-item has to remember */
+
+/* Begins to copy `lines` lines of D, of which `left` are there and the others become 0. */
+static void bring_begin(moving *m, __local ab_t *block, const __global ab_t *from, uint stride, int lines, int left, int item)
+{
+#pragma unroll
+    for (int u = 0; u < (lines * PIECES + GROUP - 1) / GROUP; u++) {
+        const int at = item + u * GROUP, line = at / PIECES, term = at % PIECES * PIECE;
+        if (at < lines * PIECES)
+            copy_begin(block + line * PITCH + term, from + (uint)clamp(left - 1, 0, line) * stride + term, line < left ? 16 : 0);
+    }
+}
+
+/* What was begun is there, this work-item's share of it. */
+static void bring_end(const moving *m, __local ab_t *block, int forms, int item)
+{
+    copy_wait();
+}
+
+static void bring_own(__local ab_t *block, const __global ab_t *from, uint stride, int left, int item)
+{
+    bring_begin(0, block, from, stride, OWN_LINES, left, item);
+    copy_wait();
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Layers of experts. */
+#include "models/arch/experts.h"
+
+#include <math.h>
+
+static tx_tensor *add_up(tx_tensor *sum, tx_tensor *x)
+{
+    return sum ? tx_add(sum, x) : x;
+}
+
+/* Choices that an expert takes; 0: all. */
+static int64_t capacity_of(const tx_stack *stack, const tx_experts *e, int64_t tokens)
+{
+    const double even = (double)(tokens * e->chosen) / (double)e->count;
+    return (int64_t)ceil((double)stack->options->capacity * even);
+}
+
+/* Adds the layer to the sums of routers, as far as they are asked for. */
+static void note_router(tx_stack *stack, const tx_experts *e, tx_tensor *logits, tx_tensor *probabilities,
+                        const tx_routes *routes)
+{
+    stack->routers.rows += tx_tensor_shape(logits)->dim[0];
+    if (stack->options->capacity > 0.0f) { /* a row of nothing for each place that has no token */
+        tx_tensor *ones = tx_fill(stack->graph, TX_SHAPE(tx_tensor_shape(logits)->dim[0], 1), 1.0f);
+        stack->routers.kept =
+            add_up(stack->routers.kept, tx_reduce(tx_gather(ones, routes->tokens), TX_REDUCE_SUM, TX_AXIS_ALL));
+    }
+    if (!stack->options->own_loss)
+        return;
+    if (e->balance) {
+        stack->routers.counts = add_up(stack->routers.counts, routes->counts);
+        stack->routers.probabilities =
+            add_up(stack->routers.probabilities, tx_reduce(probabilities, TX_REDUCE_SUM, TX_AXIS_ROWS));
+    }
+    if (stack->options->z_loss > 0.0f)
+        stack->routers.squares =
+            add_up(stack->routers.squares, tx_reduce(tx_log_sum_exp(logits), TX_REDUCE_SUMSQ, TX_AXIS_ALL));
+}
+
+tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *experts)
+{
+    if (!x)
+        return NULL;
+    const tx_shape shape = *tx_tensor_shape(x);
+    const int64_t tokens = tx_shape_rows(&shape);
+    tx_tensor *rows = tx_reshape(x, TX_SHAPE(tokens, tx_shape_last(&shape))), *choices = NULL;
+    tx_tensor *logits = tx_linear_full(rows, tx_stack_take(stack), NULL, true), *probabilities = tx_softmax(logits);
+    /* The softmax of the chosen logits is that of all, made to sum up to 1. */
+    tx_tensor *scores = experts->normalise ? logits : probabilities;
+    tx_tensor *weights = scores ? tx_top_k(scores, experts->chosen, &choices) : NULL;
+    tx_routes routes;
+    if (!weights || !tx_route(choices, experts->count, capacity_of(stack, experts, tokens), &routes))
+        return NULL;
+    note_router(stack, experts, logits, probabilities, &routes);
+    tx_tensor *h = tx_grouped_linear(tx_gather(rows, routes.tokens), tx_stack_take(stack), routes.offsets, true);
+    h = tx_grouped_linear(tx_swiglu(h), tx_stack_take(stack), routes.offsets, true);
+    h = tx_combine(h, experts->normalise ? tx_softmax(weights) : weights, &routes);
+    return h ? tx_reshape(h, shape) : NULL;
+}
+
+void tx_stack_router_loss(tx_stack *stack, const tx_experts *experts, double balance)
+{
+    const double rows = (double)stack->routers.rows;
+    tx_tensor *loss = NULL;
+    if (stack->routers.kept) {
+        tx_tensor *all = tx_fill(stack->graph, TX_SHAPE(1), (float)(rows * (double)experts->chosen));
+        tx_add_to_result(tx_add(all, tx_scale(stack->routers.kept, -1.0f)), TX_RESULT_DROPPED);
+    }
+    if (!stack->options->own_loss)
+        return;
+    if (stack->routers.counts) {
+        tx_tensor *products = tx_mul(stack->routers.probabilities, stack->routers.counts);
+        const double factor = balance * (double)experts->count / (rows * rows);
+        loss = tx_scale(tx_reduce(products, TX_REDUCE_SUM, TX_AXIS_ALL), (float)factor);
+    }
+    if (stack->routers.squares)
+        loss = add_up(loss, tx_scale(stack->routers.squares, stack->options->z_loss / (float)rows));
+    *stack->options->own_loss = loss ? tx_share_loss(loss) : NULL;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The configuration in a GGUF file. */
+#include "models/arch/gguf.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARCHITECTURE "general.architecture"
+
+typedef struct reading {
+    const tx_gguf_file *file;
+    tx_gguf_model model;
+} reading;
+
+/* Of the rows of an architecture the one with a sliding window where there is one. */
+static tx_status find_type(reading *m)
+{
+    char *name = NULL, key[TX_GGUF_KEY_ROOM];
+    TX_TRY(tx_gguf_get_string(m->file, ARCHITECTURE, &name, NULL));
+    const tx_gguf_type *row = tx_gguf_types;
+    while (row->type && strcmp(row->architecture, name) != 0)
+        row++;
+    if (row->type)
+        m->model.type = row;
+    const tx_status status =
+        m->model.type
+            ? TX_OK
+            : tx_fail(TX_UNSUPPORTED, ARCHITECTURE ": \"%.40s\" is not one of gpt2, llama, qwen2, qwen3", name);
+    free(name);
+    if (!status && m->model.type->pairs &&
+        tx_gguf_has(m->file, tx_gguf_key_of(key, row->architecture, "attention.sliding_window")))
+        m->model.type = row + 1;
+    return status;
+}
+
+static tx_status read_key(const reading *m, const tx_gguf_key *row, tx_json *json)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    int64_t whole;
+    double number;
+    tx_gguf_key_of(key, m->model.type->architecture, row->key);
+    if (!tx_gguf_has(m->file, key))
+        return TX_OK;
+    if (row->kind == TX_GGUF_NUMBER) {
+        TX_TRY(tx_gguf_get_number(m->file, key, &number));
+        return tx_json_set_number(json, row->name, number);
+    }
+    TX_TRY(tx_gguf_get_int(m->file, key, 0, UINT32_MAX, &whole));
+    if (tx_json_has(json, row->name)) { /* two keys of one name */
+        int64_t other;
+        TX_TRY(tx_json_get_int(json, row->name, 0, UINT32_MAX, &other));
+        if (other != whole)
+            return tx_fail(TX_UNSUPPORTED, "%s is %" PRId64 ", not %" PRId64, key, whole, other);
+    }
+    return tx_json_set_int(json, row->name, whole);
+}
+
+static tx_status read_special(const reading *m, const char *key, const char *name, int64_t vocab, tx_json *json)
+{
+    int64_t id;
+    const tx_status status = tx_gguf_get_int(m->file, key, 0, vocab - 1, &id);
+    return status == TX_NOT_FOUND ? tx_json_set_null(json, name) : status ? status : tx_json_set_int(json, name, id);
+}
+
+/* What the tensors say: the vocabulary, a head of its own, biases. */
+static tx_status read_tensors(const reading *m, tx_json *json)
+{
+    const int32_t embedding = tx_gguf_find(m->file, TX_GGUF_EMBEDDING);
+    if (embedding < 0 || tx_gguf_tensor_at(m->file, embedding)->rank != 2)
+        return tx_fail(TX_FORMAT, "has no matrix " TX_GGUF_EMBEDDING);
+    const int64_t vocab = tx_gguf_tensor_at(m->file, embedding)->dim[0];
+    const tx_gguf_dtype dtype = tx_gguf_tensor_at(m->file, embedding)->dtype;
+    TX_TRY(tx_json_set_string(json, "dtype",
+                              dtype == TX_GGUF_F16    ? "float16"
+                              : dtype == TX_GGUF_BF16 ? "bfloat16"
+                                                      : "float32"));
+    TX_TRY(tx_json_set_int(json, "vocab_size", vocab));
+    TX_TRY(read_special(m, "tokenizer.ggml.bos_token_id", "bos_token_id", vocab, json));
+    TX_TRY(read_special(m, "tokenizer.ggml.eos_token_id", "eos_token_id", vocab, json));
+    if (m->model.type->family == TX_GGUF_GPT2)
+        return TX_OK;
+    TX_TRY(tx_json_set_bool(json, "tie_word_embeddings", tx_gguf_find(m->file, TX_GGUF_OUTPUT) < 0));
+    if (strcmp(m->model.type->type, "llama") != 0)
+        return TX_OK;
+    TX_TRY(tx_json_set_bool(json, "attention_bias", tx_gguf_find(m->file, "blk.0.attn_q.bias") >= 0));
+    return tx_json_set_bool(json, "mlp_bias", tx_gguf_find(m->file, "blk.0.ffn_gate.bias") >= 0);
+}
+
+/* The factors of rotary positions, or NULL. */
+static tx_status read_factors(const reading *m, int64_t *pairs, float **factors)
+{
+    const int32_t index = tx_gguf_find(m->file, TX_GGUF_ROPE_FACTORS);
+    *factors = NULL;
+    if (index < 0)
+        return TX_OK;
+    if (tx_gguf_elements(tx_gguf_tensor_at(m->file, index)) != *pairs)
+        return tx_fail(TX_FORMAT, TX_GGUF_ROPE_FACTORS " has not %" PRId64 " elements", *pairs);
+    float *made = malloc((size_t)*pairs * sizeof *made);
+    const tx_status status = made ? tx_gguf_read_f32(m->file, index, 0, *pairs, made)
+                                  : tx_fail(TX_MEMORY, "no memory for " TX_GGUF_ROPE_FACTORS);
+    if (status)
+        free(made);
+    else
+        *factors = made;
+    return status;
+}
+
+/* Rotary positions depend on the size of heads, which other keys say. */
+static tx_status read_rope(reading *m, tx_json *json)
+{
+    int64_t width, heads, size;
+    float *factors;
+    TX_TRY(tx_json_get_int(json, "hidden_size", 1, 1 << 24, &width));
+    TX_TRY(tx_json_get_int(json, "num_attention_heads", 1, 1 << 24, &heads));
+    size = width / heads;
+    if (tx_json_has(json, "head_dim"))
+        TX_TRY(tx_json_get_int(json, "head_dim", 2, 1 << 24, &size));
+    m->model.kv_heads = heads;
+    if (tx_json_has(json, "num_key_value_heads"))
+        TX_TRY(tx_json_get_int(json, "num_key_value_heads", 1, 1 << 24, &m->model.kv_heads));
+    else
+        TX_TRY(tx_json_set_int(json, "num_key_value_heads", heads));
+    size /= 2;
+    TX_TRY(read_factors(m, &size, &factors));
+    const tx_status status = tx_gguf_get_rope(m->file, m->model.type->architecture, factors, size, json);
+    free(factors);
+    return status;
+}
+
+static tx_status fill_json(reading *m, tx_json *json)
+{
+    TX_TRY(tx_json_set_string(json, "model_type", m->model.type->type));
+    for (const tx_gguf_key *row = tx_gguf_keys; row->key; row++)
+        if (row->family == m->model.type->family)
+            TX_TRY(read_key(m, row, json));
+    TX_TRY(read_tensors(m, json));
+    return m->model.type->family == TX_GGUF_LLAMA ? read_rope(m, json) : TX_OK;
+}
+
+tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model)
+{
+    reading m = {.file = file};
+    TX_TRY(find_type(&m));
+    tx_json *json = tx_json_object();
+    tx_status status = fill_json(&m, json);
+    if (status == TX_NOT_FOUND)
+        status = tx_fail_in(TX_FORMAT, "its configuration");
+    if (status) {
+        tx_json_free(json);
+        return status;
+    }
+    TX_TRY(tx_config_of_json(json, &m.model.config));
+    *model = m.model;
+    return TX_OK;
+}
+
+tx_status tx_config_of_gguf(const char *path, tx_config **config)
+{
+    tx_gguf_file *file = NULL;
+    tx_gguf_model model;
+    TX_TRY(tx_gguf_open(path, &file));
+    const tx_status status = tx_fail_in(tx_gguf_model_read(file, &model), "%s", path);
+    tx_gguf_close(file);
+    if (!status)
+        *config = model.config;
+    return status;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The weights in a GGUF file, under the names and in the order of Hugging Face's. */
+#include "models/arch/gguf.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Elements that are compared at a time: whole blocks. */
+#define CHUNK 4096
+
+typedef struct reading {
+    tx_gguf_file *file;
+    tx_gguf_model model;
+    int32_t pieces;
+    tx_weights_piece *piece;
+    int32_t *source; /* of each piece, the tensor in the file */
+    tx_gguf_layout *layout;
+    tx_st_tensor *tensor;
+    tx_gguf_reader reader;
+} reading;
+
+static tx_status list_tensor(reading *m, int32_t i)
+{
+    const tx_weights_piece *piece = &m->piece[i];
+    const tx_shape *shape = &piece->shape;
+    tx_gguf_layout *layout = &m->layout[i];
+    TX_TRY(
+        tx_gguf_layout_of(m->model.type, piece->name, shape, false, m->model.config->heads, m->model.kv_heads, layout));
+    m->source[i] = tx_gguf_find(m->file, layout->name);
+    m->tensor[i] = tx_weights_part(piece->name, TX_F32, shape);
+    if (m->source[i] < 0)
+        return tx_fail(TX_FORMAT, "has no tensor %s", layout->name);
+    const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, m->source[i]);
+    const bool turned = layout->form == TX_GGUF_TURNED;
+    bool fits = has->rank == shape->rank;
+    for (int32_t d = 0; d < shape->rank && fits; d++)
+        fits = has->dim[d] == shape->dim[turned ? shape->rank - 1 - d : d];
+    return fits ? TX_OK : tx_fail(TX_FORMAT, "tensor %s has not the shape that its configuration asks for", has->name);
+}
+
+/* A file's output head beside an embedding that is one already must be the same. */
+static tx_status check_tied(const reading *m, int32_t output)
+{
+    const int32_t embedding = tx_gguf_find(m->file, TX_GGUF_EMBEDDING);
+    const int64_t count = tx_gguf_elements(tx_gguf_tensor_at(m->file, embedding));
+    float one[CHUNK], other[CHUNK];
+    bool same = count == tx_gguf_elements(tx_gguf_tensor_at(m->file, output));
+    for (int64_t at = 0; at < count && same; at += CHUNK) {
+        const int64_t now = count - at < CHUNK ? count - at : CHUNK;
+        TX_TRY(tx_gguf_read_f32(m->file, embedding, at, now, one));
+        TX_TRY(tx_gguf_read_f32(m->file, output, at, now, other));
+        same = memcmp(one, other, (size_t)now * sizeof *one) == 0;
+    }
+    return same ? TX_OK
+                : tx_fail(TX_UNSUPPORTED,
+                          TX_GGUF_OUTPUT " differs from " TX_GGUF_EMBEDDING ": an output head of its own is "
+                                         "not implemented");
+}
+
+/* Nothing is left out in silence. */
+static tx_status check_others(const reading *m)
+{
+    for (int32_t t = 0; t < tx_gguf_count(m->file); t++) {
+        const char *name = tx_gguf_tensor_at(m->file, t)->name;
+        bool used = strcmp(name, TX_GGUF_ROPE_FACTORS) == 0 && m->model.type->family == TX_GGUF_LLAMA;
+        for (int32_t i = 0; i < m->pieces && !used; i++)
+            used = m->source[i] == t;
+        if (!used && strcmp(name, TX_GGUF_OUTPUT) == 0)
+            TX_TRY(check_tied(m, t));
+        else if (!used)
+            return tx_fail(TX_UNSUPPORTED, "tensor %s is not one of a %s's", name, m->model.type->type);
+    }
+    return TX_OK;
+}
+
+static tx_status list_tensors(reading *m)
+{
+    const int32_t params = tx_arch_params(m->model.config);
+    const size_t room = (size_t)params * TX_MAX_SECTIONS;
+    if (params > tx_gguf_count(m->file)) /* before a stranger's number of layers asks for memory */
+        return tx_fail(TX_FORMAT, "has %" PRId32 " tensors, its configuration asks for %" PRId32 " at least",
+                       tx_gguf_count(m->file), params);
+    m->piece = malloc(room * sizeof *m->piece);
+    m->source = malloc(room * sizeof *m->source);
+    m->layout = calloc(room, sizeof *m->layout);
+    m->tensor = calloc(room, sizeof *m->tensor);
+    if (!m->piece || !m->source || !m->layout || !m->tensor)
+        return tx_fail(TX_MEMORY, "no memory for the list of tensors");
+    for (int32_t i = 0; i < params; i++) {
+        char name[TX_ARCH_NAME];
+        tx_param_spec spec;
+        TX_TRY(tx_arch_param(m->model.config, i, name, &spec));
+        m->pieces += tx_weights_pieces(name, &spec, i, TX_MAX_SECTIONS, m->piece + m->pieces);
+    }
+    for (int32_t i = 0; i < m->pieces; i++)
+        TX_TRY(list_tensor(m, i));
+    return check_others(m);
+}
+
+/* ---- Opening ------------------------------------------------------------------------------------------- */
+
+static tx_status read_file(const void *from, int32_t index, int64_t first, int64_t count, float *data)
+{
+    return tx_gguf_read_f32(from, index, first, count, data);
+}
+
+static tx_status read_tensor(void *context, int32_t index, int64_t first, int64_t count, float *data)
+{
+    reading *m = context;
+    return tx_fail_in(tx_gguf_read_as(&m->reader, &m->layout[index], m->source[index], first, count, data),
+                      "%s: tensor %s", tx_gguf_path(m->file), m->layout[index].name);
+}
+
+static void release(void *context)
+{
+    reading *m = context;
+    tx_gguf_reader_free(&m->reader);
+    tx_config_free(m->model.config);
+    free(m->piece);
+    free(m->source);
+    free(m->layout);
+    free(m->tensor);
+    tx_gguf_close(m->file);
+    free(m);
+}
+
+tx_status tx_gguf_weights(const char *path, tx_weights **weights)
+{
+    reading *m = calloc(1, sizeof *m);
+    if (!m)
+        return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    tx_status status = tx_gguf_open(path, &m->file);
+    if (!status)
+        status = tx_fail_in(tx_gguf_model_read(m->file, &m->model), "%s", path);
+    if (!status)
+        status = tx_fail_in(list_tensors(m), "%s", path);
+    if (status) {
+        release(m);
+        return status;
+    }
+    m->reader = (tx_gguf_reader){.read = read_file, .from = m->file, .held = -1};
+    return tx_weights_of_source(path, &(tx_weights_source){m->pieces, m->tensor, read_tensor, release, m}, weights);
+}

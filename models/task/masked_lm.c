@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Masked language modelling. */
+#include "models/task/masked_lm.h"
+
+#include "models/files/digest.h"
+#include "models/task/causal_lm.h"
+#include "models/text/hash.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { INPUT_IDS, LENGTHS, LABELS };
+
+static const tx_field fields[] = {
+    [INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    [LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},
+    [LABELS] = {"labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL},
+    {.name = NULL},
+};
+
+typedef struct masked_data {
+    tx_dataset *dataset;
+    int64_t block;
+    bool by_line;
+    double share; /* of the tokens */
+    uint64_t seed;
+    int32_t mask, words; /* the mask token; how many tokens there are to draw from */
+    tx_ids around;       /* what the tokenizer puts around a text: */
+    int64_t before;      /* so many in front of it */
+    char digest[TX_DIGEST_TEXT];
+} masked_data;
+
+/* ---- Drawing ------------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t x)
+{
+    return tx_hash_splitmix(x + TX_HASH_GOLDEN);
+}
+
+/* Evenly from [0, 1), by 53 bits. */
+static double draw(uint64_t key)
+{
+    return (double)(mix(key) >> 11) * 0x1p-53;
+}
+
+static bool is_around(const masked_data *d, int32_t id)
+{
+    for (size_t i = 0; i < d->around.count; i++)
+        if (d->around.id[i] == id)
+            return true;
+    return false;
+}
+
+/* Makes a token one to guess. */
+static void hide(const masked_data *d, uint64_t key, int32_t *id, int32_t *label)
+{
+    const double how = draw(key + 1);
+    *label = *id;
+    if (how < 0.8)
+        *id = d->mask;
+    else if (how < 0.9)
+        *id = (int32_t)(draw(key + 2) * (double)d->words);
+}
+
+/* Of `length` ids of a sample; `row` is a key of its own. */
+static void hide_some(const masked_data *d, uint64_t row, int64_t length, int32_t *ids, int32_t *labels)
+{
+    int64_t hidden = 0, could = 0, at = 0;
+    for (int64_t t = 0; t < length; t++) {
+        const uint64_t key = mix(row ^ (uint64_t)t);
+        labels[t] = TX_IGNORE_LABEL;
+        if (is_around(d, ids[t]))
+            continue;
+        could++;
+        if (draw(key) < d->share) {
+            hide(d, key, &ids[t], &labels[t]);
+            hidden++;
+        }
+    }
+    if (hidden || !could)
+        return;
+    for (could = (int64_t)(draw(row) * (double)could); could > 0 || is_around(d, ids[at]); at++)
+        could -= !is_around(d, ids[at]);
+    hide(d, mix(row ^ (uint64_t)at), &ids[at], &labels[at]);
+}
+
+/* ---- Rows ---------------------------------------------------------------------------------------------- */
+
+static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+{
+    const masked_data *d = samples->data;
+    const int64_t whole = tx_dataset_length(d->dataset, number), length = whole < d->block ? whole : d->block;
+    const int64_t behind = (int64_t)d->around.count - d->before;
+    int32_t *ids = to->field[INPUT_IDS], *labels = to->field[LABELS];
+    TX_TRY(tx_dataset_read(d->dataset, number, ids));
+    if (length < whole) /* the text is cut, and not what stands behind it */
+        memcpy(ids + length - behind, d->around.id + d->before, (size_t)behind * sizeof *ids);
+    tx_field_pad(&fields[INPUT_IDS], ids + length, d->block - length);
+    tx_field_pad(&fields[LABELS], labels + length, d->block - length);
+    *(int32_t *)to->field[LENGTHS] = (int32_t)length;
+    hide_some(d, mix(mix(mix(d->seed) ^ epoch) ^ (uint64_t)number), length, ids, labels);
+    return TX_OK;
+}
+
+/* ---- Data ------------------------------------------------------------------------------------------------ */
+
+static tx_status find_mask(const tx_tokenizer *tokenizer, int32_t *mask)
+{
+    static const char *const names[] = {"[MASK]", "<mask>"};
+    *mask = -1;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && *mask < 0; i++)
+        *mask = tx_tokenizer_find(tokenizer, names[i]);
+    return *mask >= 0 ? TX_OK : tx_fail(TX_INVALID, "the tokenizer has no mask token, [MASK] or <mask>");
+}
+
+/* What the tokenizer puts around a text: told by one of a token that is in no other place. */
+static tx_status find_around(const tx_tokenizer *tokenizer, masked_data *d)
+{
+    int32_t none = -1;
+    const tx_ids text = {.id = &none, .count = 1};
+    tx_ids types = {0};
+    tx_status status = tx_tokenizer_join(tokenizer, &text, NULL, &d->around, &types);
+    free(types.id);
+    if (status)
+        return status;
+    while (d->around.id[d->before] != none)
+        d->before++;
+    d->around.count--;
+    memmove(d->around.id + d->before, d->around.id + d->before + 1,
+            (d->around.count - (size_t)d->before) * sizeof *d->around.id);
+    return TX_OK;
+}
+
+static tx_status write_digest(masked_data *d)
+{
+    char text[256];
+    tx_digest *digest;
+    const int length =
+        snprintf(text, sizeof text, "%s masked %.17g seed %" PRIu64 " mask %" PRId32 " of %" PRId32 " around %" PRId64,
+                 tx_dataset_digest(d->dataset), d->share, d->seed, d->mask, d->words, d->before);
+    TX_TRY(tx_digest_create(&digest));
+    tx_digest_add(digest, text, (size_t)length);
+    tx_digest_add(digest, d->around.id, d->around.count * sizeof *d->around.id);
+    return tx_digest_finish(digest, d->digest);
+}
+
+static tx_status read_file(const char *path, const tx_data_options *o, masked_data *d)
+{
+    TX_TRY(find_mask(o->tokenizer, &d->mask));
+    TX_TRY(find_around(o->tokenizer, d));
+    const int64_t around = (int64_t)d->around.count;
+    if (o->by_line && around >= o->block)
+        return tx_fail(TX_INVALID, "max_seq_length %" PRId64 " leaves no room beside %" PRId64 " special tokens",
+                       o->block, around);
+    tx_dataset_options options = tx_causal_lm_reading(o);
+    options.bare_lines = true;
+    options.by_text = o->by_line ? around + 1 : 0;
+    TX_TRY(tx_dataset_open(path, &options, &d->dataset));
+    return write_digest(d);
+}
+
+static void free_data(masked_data *d)
+{
+    tx_dataset_free(d->dataset);
+    free(d->around.id);
+    free(d);
+}
+
+static tx_status open_data(const tx_task *task, const char *path, const tx_data_options *o, tx_samples *samples)
+{
+    masked_data *d = calloc(1, sizeof *d);
+    if (!o->tokenizer || !d) {
+        free(d);
+        return o->tokenizer ? tx_fail(TX_MEMORY, "%s: out of memory", path)
+                            : tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
+    }
+    *d = (masked_data){.block = o->block, .by_line = o->by_line, .share = o->mask_share, .seed = o->seed};
+    d->words = (int32_t)tx_tokenizer_size(o->tokenizer);
+    const tx_status status = read_file(path, o, d);
+    if (status) {
+        free_data(d);
+        return status;
+    }
+    *samples = (tx_samples){.task = task,
+                            .data = d,
+                            .count = tx_dataset_blocks(d->dataset),
+                            .block = o->block,
+                            .tokens = tx_dataset_tokens(d->dataset),
+                            .digest = d->digest};
+    return TX_OK;
+}
+
+static void close_data(const tx_samples *samples)
+{
+    free_data((void *)(uintptr_t)samples->data);
+}
+
+const tx_task tx_masked_lm = {
+    .name = "masked language modelling",
+    .head = TX_HEAD_MASKED_LM,
+    .of_texts = true,
+    .open = open_data,
+    .close = close_data,
+    .fields = fields,
+    .row = row,
+    .loss = tx_causal_lm_loss,
+    .distill = tx_task_distill,
+    .metrics = tx_causal_lm_metrics,
+};

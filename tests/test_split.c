@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which elements of a parameter each rank of a tensor group has, beside the same said element by element. */
+#include "api/plan/split.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h> /* needs some of the above before it */
+
+enum { MOST = 400 };
+
+static const tx_param_spec specs[] = {
+    {.logical = {1, {12}}, .split = 1},
+    {.logical = {1, {24}}, .split = 1, .sections = {3, 0, {12, 8, 4}}},
+    {.logical = {2, {12, 5}}, .split = 1},
+    {.logical = {2, {5, 12}}, .split = 2},
+    {.logical = {2, {16, 3}}, .split = 1, .sections = {3, 0, {8, 4, 4}}},
+    {.logical = {2, {3, 20}}, .split = 2, .sections = {2, 1, {8, 12}}},
+    {.logical = {2, {4, 8}}, .split = 2, .sections = {2, 0, {3, 1}}}, /* of the other dimension */
+};
+
+/* The rank that has element i: by its place in its section of the split dimension. */
+static int32_t owner(const tx_param_spec *s, int32_t parts, int64_t i)
+{
+    const int32_t dimension = s->split - 1;
+    const int64_t last = s->logical.rank == 2 ? s->logical.dim[1] : 1;
+    int64_t at = dimension == 0 ? i / last : i % last, size = s->logical.dim[dimension];
+    for (int32_t k = 0; s->sections.dimension == dimension && k < s->sections.count; k++) {
+        size = s->sections.size[k];
+        if (at < size)
+            break;
+        at -= size;
+    }
+    return (int32_t)(at / (size / parts));
+}
+
+static void check_range(const tx_param_spec *s, int32_t part, int32_t parts, int64_t first, int64_t count)
+{
+    const tx_param_split split = tx_param_split_of(s, part, parts);
+    float whole[MOST], own[MOST + 1], back[MOST];
+    int64_t mine = 0, before = 0;
+    for (int64_t i = 0; i < first; i++)
+        before += owner(s, parts, i) == part;
+    for (int64_t i = 0; i < count; i++) {
+        whole[i] = (float)(first + i + 1);
+        back[i] = 0.0f;
+        mine += owner(s, parts, first + i) == part;
+    }
+    assert_int_equal(tx_param_split_before(&split, first), before);
+    assert_int_equal(tx_param_split_before(&split, first + count), before + mine);
+    own[mine] = -1.0f;
+    tx_param_split_take(&split, first, count, whole, own);
+    assert_true(own[mine] == -1.0f);
+    tx_param_split_put(&split, first, count, own, back);
+    for (int64_t i = 0, k = 0; i < count; i++) {
+        const bool has = owner(s, parts, first + i) == part;
+        assert_true(back[i] == (has ? whole[i] : 0.0f));
+        if (has)
+            assert_true(own[k++] == whole[i]);
+    }
+}
+
+static void test_ranges(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof specs / sizeof specs[0]; k++) {
+        const int64_t count = tx_shape_count(&specs[k].logical);
+        for (int32_t parts = 1; parts <= 4; parts *= 2)
+            for (int32_t part = 0; part < parts; part++)
+                for (int64_t first = 0; first < count; first++)
+                    for (int64_t end = first; end <= count; end++)
+                        check_range(&specs[k], part, parts, first, end - first);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranges)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

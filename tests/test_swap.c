@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A file that memory is moved to and from: any range, in any order, and what becomes of calls that fail. The linker
+ * sends calls of pread and pwrite to the test. */
+#include "api/base/swap.h"
+#include "tests/scratch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { BYTES = 5 << 20 };
+
+ssize_t __real_pread(int file, void *data, size_t size, off_t at);
+ssize_t __real_pwrite(int file, const void *data, size_t size, off_t at);
+ssize_t __wrap_pread(int file, void *data, size_t size, off_t at);
+ssize_t __wrap_pwrite(int file, const void *data, size_t size, off_t at);
+
+typedef enum fault { NONE, READ_ERROR, READ_SHORT, WRITE_FULL, WRITE_SHORT } fault;
+static _Atomic fault wanted;
+
+ssize_t __wrap_pread(int file, void *data, size_t size, off_t at)
+{
+    if (wanted == READ_ERROR) {
+        errno = EIO;
+        return -1;
+    }
+    return __real_pread(file, data, wanted == READ_SHORT ? size / 2 : size, at);
+}
+
+ssize_t __wrap_pwrite(int file, const void *data, size_t size, off_t at)
+{
+    if (wanted == WRITE_FULL) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return wanted == WRITE_SHORT ? (ssize_t)(size / 2) : __real_pwrite(file, data, size, at);
+}
+
+static void fill(char *data, size_t size, unsigned seed)
+{
+    for (size_t i = 0; i < size; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        data[i] = (char)(seed >> 24);
+    }
+}
+
+/* Ranges that begin and end within blocks, over parts, and at the file's end. */
+static void any_range(void **state)
+{
+    static const int64_t range[][2] = {{0, BYTES},          {1, 1}, {4095, 2}, {512, 3 << 20}, {(1 << 20) - 7, 14},
+                                       {BYTES - 5000, 5000}};
+    (void)state;
+    char *folder = make_scratch(), *model = calloc(1, BYTES), *data = malloc(BYTES);
+    tx_swap *swap = NULL;
+    assert_non_null(model);
+    assert_non_null(data);
+    assert_ok(tx_swap_create(folder, BYTES, &swap));
+    for (size_t r = 0; r < sizeof range / sizeof range[0]; r++) {
+        assert_ok(tx_swap_begin(swap, false, 0, data, BYTES));
+        assert_ok(tx_swap_wait(swap, data, BYTES));
+        assert_memory_equal(data, model, BYTES); /* at first zeros */
+        fill(model + range[r][0], (size_t)range[r][1], (unsigned)r + 1);
+        memcpy(data, model + range[r][0], (size_t)range[r][1]);
+        assert_ok(tx_swap_begin(swap, true, range[r][0], data, range[r][1]));
+        assert_ok(tx_swap_begin(swap, false, 0, data, 100)); /* waits for what is written of that memory */
+        assert_ok(tx_swap_wait(swap, data, BYTES));
+        assert_memory_equal(data, model, 100);
+    }
+    assert_int_equal(rmdir(folder) == 0 || errno == ENOTEMPTY, true);
+    assert_false(tx_file_exists(folder)); /* nothing had a name there */
+    assert_int_equal(tx_swap_begin(swap, true, BYTES - 1, data, 4096), TX_INTERNAL);
+    tx_swap_free(swap);
+    free(model);
+    free(data);
+    free(folder);
+}
+
+/* A failure is told with the folder and its reason by all that follow. */
+static void failures(void **state)
+{
+    static const struct {
+        fault fault;
+        bool out;
+        const char *text;
+    } rows[] = {{READ_ERROR, false, "cannot read bytes 0 to 8192 of a file there: Input/output error"},
+                {READ_SHORT, false, "Input/output error"},
+                {WRITE_FULL, true, "cannot write bytes 0 to 8192 of a file there: No space left on device"},
+                {WRITE_SHORT, true, "Input/output error"}};
+    static char data[8192];
+    (void)state;
+    char *folder = make_scratch();
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        tx_swap *swap = NULL;
+        assert_ok(tx_swap_create(folder, sizeof data, &swap));
+        wanted = rows[r].fault;
+        assert_ok(tx_swap_begin(swap, rows[r].out, 0, data, sizeof data));
+        assert_refused(tx_swap_wait(swap, data, sizeof data), TX_IO, rows[r].text);
+        assert_non_null(strstr(tx_error(), folder));
+        wanted = NONE;
+        assert_refused(tx_swap_begin(swap, false, 0, data, 1), TX_IO, rows[r].text);
+        tx_swap_free(swap);
+    }
+    remove_scratch(folder);
+}
+
+static void no_room(void **state)
+{
+    (void)state;
+    char *folder = make_scratch();
+    tx_swap *swap = NULL;
+    struct rlimit before, few;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    few = before;
+    few.rlim_cur = 8192;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
+    assert_refused(tx_swap_create(folder, 1 << 20, &swap), TX_IO, "cannot reserve");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_refused(tx_swap_create(TX_PATH(folder, "none"), 1, &swap), TX_NOT_FOUND, "none");
+    assert_null(swap);
+    remove_scratch(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(any_range), cmocka_unit_test(failures),
+                                       cmocka_unit_test(no_room)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

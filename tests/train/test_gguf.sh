@@ -1,0 +1,58 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A GGUF file as a model: what is trained on it, generated with it and adapted to it is what the folder gives that it was made of;
+# what cannot be read is refused in one line.
+#
+#   test_gguf.sh BIN-FOLDER DEVICE
+set -u
+bin=$1
+device=$2
+. "${0%/*}/../program.sh"
+
+need_device
+write_small_text 60
+cat > "$work/config.json" << 'END'
+{"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 48, "intermediate_size": 80, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "max_position_embeddings": 32, "vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256}
+END
+
+# train FOLDER ARGUMENT...
+train()
+{
+    folder=$1
+    shift
+    "$bin/txtrain" --train_file "$work/text" --block_size 24 --device "$device" --threads 1 --learning_rate 1e-2 \
+        --per_device_train_batch_size 4 --max_steps 4 --save_strategy no --output_dir "$work/$folder" "$@" \
+        > "$work/out" 2> "$work/err" || fail "$folder"
+}
+# say ARGUMENT...: text of a model
+say()
+{
+    "$bin/txgen" --device "$device" --threads 1 --prompt "the " --max_new_tokens 12 "$@" 2> "$work/err"
+}
+for model in "$work/config.json" gpt2; do
+    rm -rf "$work/base" "$work/base.gguf" "$work/of_folder" "$work/of_file" "$work/adapter"
+    small=
+    [ "$model" = gpt2 ] && small="n_layer=2,n_embd=36,n_head=3,n_positions=32,vocab_size=257,bos_token_id=256,eos_token_id=256"
+    train base --config_name "$model" ${small:+--config_overrides "$small"}
+    "$bin/txconvert" "$work/base" --to "$work/base.gguf" > "$work/out" 2> "$work/err" || fail "no GGUF file"
+    train of_folder --model_name_or_path "$work/base"
+    train of_file --model_name_or_path "$work/base.gguf"
+    cmp -s "$work/of_folder/model.safetensors" "$work/of_file/model.safetensors" || fail "$model: other weights"
+    cmp -s "$work/of_folder/tokenizer.json" "$work/of_file/tokenizer.json" || fail "$model: another tokenizer"
+    [ "$(say --model "$work/base.gguf")" = "$(say --model "$work/base")" ] || fail "$model: other text"
+    train adapter --model_name_or_path "$work/base.gguf" --lora_r 2
+    say --adapter "$work/adapter" > "$work/out" || fail "$model: the adapter does not find its base"
+    [ "$(say --adapter "$work/adapter" --model "$work/base")" = "$(cat "$work/out")" ] || fail "$model: another adapter"
+done
+
+head -c 3000 "$work/base.gguf" > "$work/cut.gguf"
+for bad in none cut; do
+    outcome 1 "$bad.gguf" "$bin/txtrain" --train_file "$work/text" --output_dir "$work/none" \
+        --model_name_or_path "$work/$bad.gguf"
+    [ "$(wc -l < "$work/err")" = 1 ] || fail "$bad.gguf: not one line"
+    outcome 1 "$bad.gguf" "$bin/txgen" --model "$work/$bad.gguf" --prompt "the "
+done
+
+[ $failures -eq 0 ] && echo "all good on $device"
+exit $((failures != 0))

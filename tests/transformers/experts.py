@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares models of experts with transformers: logits, gradients, the loss that balances the experts, what TX saves as
+transformers reads it, and 30 steps of training.
+
+    experts.py MODEL_LOGITS TXTRAIN [DEVICE]      exit status 77: transformers is not installed
+"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+from checks import check, status
+
+try:
+    import torch
+    from safetensors.torch import load_file
+    from transformers import AutoModelForCausalLM, MixtralConfig, Qwen2MoeConfig, Qwen3MoeConfig
+
+    from random_models import LENGTH, ids_of, make_model, run
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+STEPS, BATCH, RATE, DECAY = 30, 4, 2e-3, 0.1
+BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
+            num_attention_heads=6, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, attn_implementation="eager",
+            experts_implementation="eager", use_cache=False)
+QWEN = dict(BASE, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20)
+VARIANTS = {
+    "mixtral": (MixtralConfig, BASE),
+    "mixtral, balanced": (MixtralConfig, dict(BASE, output_router_logits=True, router_aux_loss_coef=0.7)),
+    "mixtral, one of five experts, a window": (MixtralConfig, dict(BASE, num_local_experts=5, num_experts_per_tok=1,
+                                                                  sliding_window=7, head_dim=10)),
+    "mixtral, all of three experts": (MixtralConfig, dict(BASE, num_local_experts=3, num_experts_per_tok=3,
+                                                         tie_word_embeddings=True)),
+    "qwen2_moe": (Qwen2MoeConfig, dict(QWEN, shared_expert_intermediate_size=28)),
+    "qwen2_moe, balanced, sums of 1": (Qwen2MoeConfig, dict(QWEN, shared_expert_intermediate_size=28, norm_topk_prob=True,
+                                                            output_router_logits=True, router_aux_loss_coef=0.7)),
+    "qwen2_moe, every second layer, no biases": (Qwen2MoeConfig, dict(
+        QWEN, shared_expert_intermediate_size=28, decoder_sparse_step=2, qkv_bias=False)),
+    "qwen3_moe": (Qwen3MoeConfig, dict(QWEN, head_dim=10)),
+    "qwen3_moe, balanced, a layer without experts": (Qwen3MoeConfig, dict(
+        QWEN, head_dim=8, norm_topk_prob=True, mlp_only_layers=[1], output_router_logits=True, router_aux_loss_coef=0.7)),
+}
+
+
+def read(folder):
+    model, info = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", output_loading_info=True)
+    check(not any(info.values()), f"loading what TX saved: {info}")
+    return model
+
+
+def apart(ours, theirs):
+    """Of the largest; what is 0 but for roundings, as gradients of a router whose one choice has the weight 1, is 0."""
+    return ((ours.double() - theirs).abs().max() / theirs.abs().max().clamp(min=1e-4)).item()
+
+
+def compare(name, model, folder, program, device):
+    """Logits, and what TX saved of the model."""
+    model.double()
+    with torch.no_grad():
+        want = model(ids_of(model)).logits
+    model.float()
+    with tempfile.TemporaryDirectory() as out:
+        done = run(program, folder, out, device)
+        check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
+        if done.returncode:
+            return
+        error = apart(load_file(os.path.join(out, "logits.safetensors"))["logits"], want)
+        check(error <= 1e-5, f"{name}: logits differ by {error}")
+        ours, theirs = read(out).state_dict(), model.state_dict()
+        check(set(ours) == set(theirs) and all(torch.equal(ours[k], theirs[k]) for k in ours), f"{name}: weights differ")
+        files = [set(load_file(os.path.join(f, "model.safetensors"))) for f in (folder, out)]
+        check(files[0] == files[1], f"{name}: names in files differ: {files[0] ^ files[1]}")
+        print(f"{name}: largest relative difference {error:.1e}")
+
+
+def gradients(name, model, folder, program, device):
+    """Gradients of the mean loss over the tokens after each, with what balances the experts; and that loss."""
+    model.double()
+    ids = ids_of(model)
+    loss = model(ids, labels=ids).loss
+    loss.backward()
+    with tempfile.TemporaryDirectory() as out:
+        done = run(program, folder, out, device, -1)
+        check(done.returncode == 0, f"{name}: gradients: {done.stderr.strip()}")
+        if done.returncode:
+            return
+        ours = dict(read(out).named_parameters())
+    worst = max(apart(ours[n].detach(), p.grad) if n in ours else math.inf for n, p in model.named_parameters())
+    check(worst <= 1e-4, f"{name}: gradients differ by {worst}")
+    off = abs(float(done.stdout) - loss.item()) / loss.item()
+    check(off <= 1e-6, f"{name}: the loss {done.stdout.strip()} is not {loss.item()}")
+    print(f"{name}: largest relative difference of a gradient {worst:.1e}, of the loss {off:.1e}")
+
+
+def train(name, kind, keys, program, device):
+    """The losses of steps on blocks of bytes in their order, with what balances the experts."""
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_config(kind(**keys)).train()
+    text = "".join(f"line {i}: the {('cat', 'dog', 'bird')[i * i % 3]} saw {i % 7} fish\n" for i in range(200)).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(f"{folder}/model")
+        with open(f"{folder}/text.txt", "wb") as file:
+            file.write(text)
+        done = subprocess.run(
+            [program, "--model_name_or_path", f"{folder}/model", "--train_file", f"{folder}/text.txt", "--output_dir",
+             f"{folder}/run", "--block_size", str(LENGTH), "--per_device_train_batch_size", str(BATCH), "--max_steps",
+             str(STEPS), "--train_sampling_strategy", "sequential", "--learning_rate", str(RATE), "--lr_scheduler_type",
+             "constant", "--weight_decay", str(DECAY), "--save_strategy", "no", "--device", device],
+            capture_output=True, text=True, check=False)
+        check(done.returncode == 0, f"{name}: txtrain: {done.stderr.strip()}")
+        if done.returncode:
+            return
+        with open(f"{folder}/run/log.jsonl", encoding="utf-8") as file:
+            ours = [line["loss"] for line in map(json.loads, file) if "loss" in line]
+    decays = [p for p in model.parameters() if p.dim() > 1]
+    optimizer = torch.optim.AdamW([{"params": decays, "weight_decay": DECAY},
+                                   {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}], lr=RATE)
+    theirs = []
+    for step in range(STEPS):
+        ids = torch.tensor(list(text[step * BATCH * LENGTH:(step + 1) * BATCH * LENGTH])).reshape(BATCH, LENGTH)
+        loss = model(ids, labels=ids).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        theirs.append(loss.item())
+    worst = max((abs(a - b) for a, b in zip(ours, theirs)), default=math.inf)
+    check(len(ours) == STEPS and worst <= 1e-4, f"{name}: losses of {len(ours)} steps differ by {worst}")
+    check(theirs[-1] < theirs[0] - 1.0, f"{name}: little was learned: {theirs}")
+    print(f"{name}: losses of {STEPS} steps within {worst:.1e}, {theirs[0]:.3f} -> {theirs[-1]:.3f}")
+
+
+def main():
+    program, trainer, device = *sys.argv[1:3], (sys.argv[3:] or ["cpu"])[0]
+    for name, (kind, keys) in VARIANTS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            model = make_model(kind(**keys))
+            model.save_pretrained(folder)
+            compare(name, model, folder, program, device)
+            gradients(name, model, folder, program, device)
+        if "balanced" in name:
+            train(name, kind, dict(keys, vocab_size=257, bos_token_id=256, eos_token_id=256, router_aux_loss_coef=0.02), trainer, device)
+    return status()
+
+
+sys.exit(main())
