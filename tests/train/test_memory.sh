@@ -14,6 +14,7 @@ refused=0
 
 # ---- a control group of 2 GiB, version 1 or 2 ---------------------------------------------------------------------
 group=
+limit_file=
 make_group()
 {
     one=$(sed -n 's/^[0-9]*:memory:/\/sys\/fs\/cgroup\/memory/p' /proc/self/cgroup)
@@ -22,7 +23,7 @@ make_group()
         [ -n "$parent" ] && mkdir "$parent/tx-test-$$" 2> /dev/null || continue
         for limit in memory.limit_in_bytes memory.max; do
             [ -e "$parent/tx-test-$$/$limit" ] && echo $((2 << 30)) > "$parent/tx-test-$$/$limit" &&
-                group=$parent/tx-test-$$ && return
+                group=$parent/tx-test-$$ && limit_file=$group/$limit && return
         done
         rmdir "$parent/tx-test-$$"
     done 2> /dev/null
@@ -55,7 +56,6 @@ huge=n_layer=100,n_embd=8192,n_head=64,n_positions=16
 batch="--per_device_train_batch_size 1048576"
 
 refuse "take a smaller model" train $huge
-cp "$work/err" "$work/first"
 # shellcheck disable=SC2086
 refuse "it would with --per_device_train_batch_size " train $small $batch
 refuse "--per_device_eval_batch_size " train $small --do_eval --per_device_eval_batch_size 1048576
@@ -63,35 +63,6 @@ refuse "--per_device_eval_batch_size " train $small --do_eval --per_device_eval_
 outcome 1 "does not fit" train $small $batch --dry_run
 [ ! -e "$work/out dir/model.safetensors" ] || fail "a run that does not fit has left a model"
 outcome 0 "memory  fits: " train $small --dry_run
-
-# A model that is there already: an adapter fits where the model takes twice the memory that there is, and half of it with frozen weights; 4 bits
-# where these are too much as well. Neither is advice for new weights.
-there=$(sed -n 's/.*, the host has \([0-9]*\)\.[0-9]* GiB.*/\1/p' "$work/first")
-# shaped LAYERS: a Llama of 0.8 GiB a layer in fp32
-shaped()
-{
-    mkdir -p "$work/base"
-    echo "{\"model_type\": \"llama\", \"num_hidden_layers\": $1, \"hidden_size\": 4096, \"intermediate_size\": 11008," \
-        "\"num_attention_heads\": 32, \"vocab_size\": 257, \"max_position_embeddings\": 64}" > "$work/base/config.json"
-}
-# of OPTION ARGUMENT...: a dry run of it
-of()
-{
-    option=$1
-    shift
-    timeout -s KILL 120 "$bin/txtrain" --train_file "$work/text" --output_dir "$work/o" --block_size 16 --threads 1 --dry_run \
-        --per_device_train_batch_size 1 "--$option" "$work/base" "$@"
-}
-if [ -n "$there" ]; then
-    shaped $((there * 6 / 10 + 1))
-    refuse "it would with --lora_r 8 (" of model_name_or_path
-    grep -q "or --lora_r 8 --load_in_4bit (" "$work/err" || fail "no advice to take 4 bits"
-    refuse "take a smaller model" of config_name
-    grep -q "lora_r" "$work/err" && fail "an adapter of new weights is advised"
-    shaped $((there * 2))
-    refuse "it would with --lora_r 8 --load_in_4bit (" of model_name_or_path
-    refuse "or --load_in_4bit (" of model_name_or_path --lora_r 4
-fi
 
 if [ -n "$opencl" ] && "$bin/txtrain" --list-devices | grep -q "^opencl"; then
     # shellcheck disable=SC2086
@@ -125,7 +96,35 @@ done
 refuse "batch_size or max_length" "$bin/txgen" --model "$work/model" --perplexity "$work/prompts" --stride 1 \
     --max_length 8192 --batch_size 4096
 
+# shaped LAYERS: a Llama of 0.8 GiB a layer in fp32
+shaped()
+{
+    mkdir -p "$work/base"
+    echo "{\"model_type\": \"llama\", \"num_hidden_layers\": $1, \"hidden_size\": 4096, \"intermediate_size\": 11008," \
+        "\"num_attention_heads\": 32, \"vocab_size\": 257, \"max_position_embeddings\": 64}" > "$work/base/config.json"
+}
+# of OPTION ARGUMENT...: a dry run of it in the group
+of()
+{
+    option=$1
+    shift
+    in_group "$bin/txtrain" --train_file "$work/text" --output_dir "$work/o" --block_size 16 --threads 1 --dry_run \
+        --per_device_train_batch_size 1 "--$option" "$work/base" "$@"
+}
 if [ -n "$group" ]; then
+    # A model that is there already, in 4 GiB, since what the host has left changes from run to run: an adapter fits where
+    # the model takes more with its states than there is, and half of it with frozen weights; 4 bits where these are too
+    # much as well. Neither is advice for new weights.
+    echo $((4 << 30)) > "$limit_file"
+    shaped 3
+    refuse "it would with --lora_r 8 (" of model_name_or_path
+    grep -q "or --lora_r 8 --load_in_4bit (" "$work/err" || fail "no advice to take 4 bits"
+    refuse "take a smaller model" of config_name
+    grep -q "lora_r" "$work/err" && fail "an adapter of new weights is advised"
+    shaped 8
+    refuse "it would with --lora_r 8 --load_in_4bit (" of model_name_or_path
+    refuse "or --load_in_4bit (" of model_name_or_path --lora_r 4
+    echo $((2 << 30)) > "$limit_file"
     for device in cpu $opencl; do
         refuse "it would with --per_device_train_batch_size " in_group "$bin/txtrain" \
             --train_file "$work/text" --output_dir "$work/o" --config_overrides n_layer=12,n_embd=1024,n_head=16,n_positions=1024 --block_size 128 \
