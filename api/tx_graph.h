@@ -34,6 +34,10 @@ typedef struct tx_checkpointing {
 } tx_checkpointing;
 /* To be called before the graph has a plan. tx_plan_create refuses it for a graph with gradients and without blocks. */
 tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *options);
+/* What the backward pass reads of blocks (tx_graph_block) waits for it in the host's memory: two blocks' is on the
+ * device at a time, and the last block's. To the same bits. With checkpointing what segments begin with goes there. To
+ * be called before the graph has a plan. */
+tx_status tx_graph_offload_activations(tx_graph *graph);
 /* Keeps a failure with this thread's message, unless there is one already, for tx_backward and tx_plan_create to
  * report; returns `status`. For functions that build parts of models and return NULL on error. */
 tx_status tx_graph_fail(tx_graph *graph, tx_status status);

@@ -111,8 +111,8 @@ typedef struct tx_plan_node {
 int32_t tx_plan_node_count(const tx_plan *plan);
 tx_status tx_plan_node_at(const tx_plan *plan, int32_t index, tx_plan_node *node);
 
-/* What a plan places by its lifetime: it is there from node `first` to node `last`, which may be the number of nodes.
- */
+/* What a plan places by its lifetime, but for activations in the host's memory: it is there from node `first` to node
+ * `last`, which may be the number of nodes. */
 typedef struct tx_plan_tensor {
     const char *name;    /* of an input, else the op that makes it */
     int32_t node;        /* which makes it; -1: none */

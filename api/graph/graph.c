@@ -51,6 +51,15 @@ tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
     return TX_OK;
 }
 
+tx_status tx_graph_offload_activations(tx_graph *graph)
+{
+    TX_NEEDS(graph, TX_INVALID);
+    if (graph->planned)
+        return tx_fail(TX_INVALID, "offload: the graph has a plan, so it cannot change");
+    graph->offloads = true;
+    return TX_OK;
+}
+
 tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *options)
 {
     TX_NEEDS(graph && options, TX_INVALID);

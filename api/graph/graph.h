@@ -54,6 +54,7 @@ struct tx_graph {
     int32_t losses, loss_room;
     tx_dtype autocast;              /* what tx_graph_autocast was given */
     tx_checkpointing checkpointing; /* what tx_graph_checkpointing was given */
+    bool offloads;                  /* tx_graph_offload_activations */
     int64_t chunk_bytes;            /* TX_CHUNK_BYTES, or what a test sets */
     bool planned;                   /* has been given to a plan: storage is shared, so nothing may be added */
     tx_status status;               /* of the first failure; its message is kept below */
@@ -111,7 +112,7 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
 
 /* A tensor on fixed storage (arena address `offset`), not made by a node. */
 tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset);
-/* A tensor that the planner places in an arena, PLANNED or EXCHANGE, not made by a node. */
+/* A tensor that the planner places in an arena, PLANNED, AWAY or EXCHANGE, not made by a node. */
 tx_tensor *tx_tensor_planned(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena);
 /* A view: `shape` elements of `whole` from element `first` on, to be read or written in their place. */
 tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape);

@@ -13,7 +13,7 @@ tx_status tx_plan_find_placed(tx_plan *plan)
     if (!plan->placed)
         return tx_fail(TX_MEMORY, "no memory for a plan");
     for (int32_t i = 0; i < g->tensors; i++)
-        if (tx_layout_places(g->tensor[i]))
+        if (tx_layout_places(g->tensor[i]) && g->tensor[i]->arena != TX_ARENA_AWAY)
             plan->placed[plan->placed_count++] = i;
     return TX_OK;
 }

@@ -58,6 +58,7 @@ static tx_status compile(tx_plan *plan)
 {
     tx_model *model = plan->model;
     tx_layout layout = {.planned.chunk_bytes = model->arena[TX_ARENA_PLANNED].chunk_bytes,
+                        .away.chunk_bytes = model->arena[TX_ARENA_AWAY].chunk_bytes,
                         .exchange.chunk_bytes = model->arena[TX_ARENA_EXCHANGE].chunk_bytes};
     int64_t scratch = 0;
     tx_status status = tx_pipeline(plan->graph);
@@ -79,6 +80,7 @@ static tx_status compile(tx_plan *plan)
         return status;
     tx_arena_cover(&model->arena[TX_ARENA_SCRATCH], &need);
     tx_arena_cover(&model->arena[TX_ARENA_PLANNED], &layout.planned);
+    tx_arena_cover(&model->arena[TX_ARENA_AWAY], &layout.away);
     tx_arena_cover(&model->arena[TX_ARENA_EXCHANGE], &layout.exchange);
     if (layout.saved > model->saved)
         model->saved = layout.saved;

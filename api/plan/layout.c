@@ -161,5 +161,6 @@ tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout)
     reuse_in_place(graph);
     tx_status status = place_all(graph, TX_ARENA_PLANNED, 0, &layout->planned);
     layout->saved = saved_bytes(graph);
+    TX_THEN(status, place_all(graph, TX_ARENA_AWAY, 0, &layout->away));
     return status ? status : place_all(graph, TX_ARENA_EXCHANGE, layout->exchanged, &layout->exchange);
 }

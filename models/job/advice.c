@@ -84,6 +84,15 @@ static bool offload_states(tx_job *j, char words[WORDS])
     return true;
 }
 
+static bool offload_activations(tx_job *j, char words[WORDS])
+{
+    if (j->set.activation_offloading || (j->comm->size == 1 && strcmp(tx_engine_device(j->engine)->id, "cpu") == 0))
+        return false;
+    j->set.activation_offloading = true;
+    snprintf(words, WORDS, "--activation_offloading");
+    return true;
+}
+
 static bool spread(tx_job *j, int32_t stage, char words[WORDS])
 {
     if (j->data->size == 1 || j->zero_stage >= stage || (j->tensor && stage > 1))
@@ -137,8 +146,9 @@ static bool pack(tx_job *j, char words[WORDS])
 }
 
 /* The first that follow each other may be taken several times. */
-static remedy *const remedies[] = {halve_batch,    halve_eval_batch, checkpoint,     compute_in_half, shrink_states,
-                                   offload_states, spread_states,    spread_weights, adapt,           pack};
+static remedy *const remedies[] = {
+    halve_batch,         halve_eval_batch, checkpoint,     compute_in_half, shrink_states, offload_states,
+    offload_activations, spread_states,    spread_weights, adapt,           pack};
 enum { REMEDIES = sizeof remedies / sizeof remedies[0], REPEATED = 2 };
 
 /* Whether the run fits by the options as they are. */

@@ -30,10 +30,15 @@ static tx_dtype half(bool bf16, bool fp16)
 }
 
 /* What the cpu has in its memory is in the host's already. */
+static bool in_host(const tx_job *j)
+{
+    return strcmp(tx_engine_device(j->engine)->id, "cpu") == 0;
+}
+
 static tx_offload_place offload_place(const tx_job *j)
 {
     const tx_offload_place place = (tx_offload_place)j->set.offload_optimizer;
-    return place == TX_OFFLOAD_HOST && strcmp(tx_engine_device(j->engine)->id, "cpu") == 0 ? TX_OFFLOAD_NONE : place;
+    return place == TX_OFFLOAD_HOST && in_host(j) ? TX_OFFLOAD_NONE : place;
 }
 
 static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
@@ -66,6 +71,7 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
                               set->fp16 || set->fp16_full_eval),
         .loss_scale = set->fp16 ? set->init_scale : 0.0,
         .growth_interval = set->fp16 ? set->growth_interval : 0,
+        .offload_activations = set->activation_offloading && !in_host(j),
         .optimizer = optimizer,
         .watch = set->debug ? &j->report : NULL,
         .noise = (float)set->noise,
@@ -104,18 +110,23 @@ tx_status tx_job_foresee(tx_job *j, int64_t scratch, tx_trainer_forecast *foreca
 
 static tx_status note_offload(tx_job *j)
 {
+    const tx_trainer_options *options = tx_trainer_options_of(j->trainer);
+    const bool states = offload_place(j) == TX_OFFLOAD_HOST, activations = options->offload_activations;
     tx_memory planned;
     TX_TRY(tx_model_memory(j->model, &planned));
     const double host = tx_gib(planned.bytes[TX_MEMORY_OFFLOADED]), file = tx_gib(tx_model_file_bytes(j->model));
-    if (offload_place(j) == TX_OFFLOAD_HOST)
-        tx_job_note(j, "offload %.2f GiB of optimizer states%s are kept in the host's memory", host,
-                    tx_trainer_offloads_weights(tx_trainer_options_of(j->trainer)) ? " and fp32 weights" : "");
-    else if (offload_place(j) == TX_OFFLOAD_FILE)
-        tx_job_note(j,
-                    "offload %.2f GiB of optimizer states are kept in a file in %s, and go by %.2f GiB of host memory",
-                    file, j->set.nvme_path, host);
-    else if (j->set.offload_optimizer)
-        tx_job_note(j, "offload the cpu's memory is the host's: --offload_optimizer cpu changes nothing");
+    if (offload_place(j) == TX_OFFLOAD_FILE)
+        tx_job_note(
+            j, "offload %.2f GiB of optimizer states are kept in a file in %s, and go by %.2f GiB of host memory%s",
+            file, j->set.nvme_path, host, activations ? ", with activations" : "");
+    else if (states || activations)
+        tx_job_note(j, "offload %.2f GiB of %s%s%s%s are kept in the host's memory", host,
+                    states ? "optimizer states" : "",
+                    states && tx_trainer_offloads_weights(options) ? " and fp32 weights" : "",
+                    states && activations ? " and " : "", activations ? "activations" : "");
+    if (in_host(j) && (j->set.offload_optimizer == (int32_t)TX_OFFLOAD_HOST || j->set.activation_offloading))
+        tx_job_note(j, "offload the cpu's memory is the host's: %s changes nothing",
+                    j->set.activation_offloading ? "--activation_offloading" : "--offload_optimizer cpu");
     return TX_OK;
 }
 

@@ -72,6 +72,8 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int64_t bl
     TX_TRY(tx_graph_autocast(made->graph, train ? trainer->options.autocast : trainer->options.eval_autocast));
     if (train && trainer->options.checkpointing.size)
         TX_TRY(tx_graph_checkpointing(made->graph, &trainer->options.checkpointing));
+    if (train && trainer->options.offload_activations)
+        TX_TRY(tx_graph_offload_activations(made->graph));
     for (int32_t f = 0; task->fields[f].name; f++)
         made->field[f] = tx_input(made->graph, task->fields[f].name, task->fields[f].dtype,
                                   tx_field_shape(&task->fields[f], rows, block));

@@ -55,6 +55,18 @@ same back
 run gone --offload_optimizer cpu --resume_from_checkpoint "$work/kept/checkpoint-3" || fail "goes on with offload"
 same gone
 
+# Activations wait for the backward pass in the host's memory.
+run waits --activation_offloading --profile || fail "the run with activations in the host's memory"
+same waits
+if [ "$device" = cpu ]; then
+    grep -q "^offload .*--activation_offloading changes nothing" "$work/out" || fail "not told that nothing changes"
+else
+    grep -q "^offload .* of activations are kept in the host's memory" "$work/out" || fail "not told where activations are"
+    awk '/^  offloaded / { away = $2 > 0 && $2 == $NF } END { exit !away }' "$work/out" || fail "activations are not where they were planned"
+fi
+run both --activation_offloading --offload_optimizer cpu --gradient_checkpointing || fail "the run with states and activations there"
+same both
+
 # In a file, which has no name and leaves nothing.
 disk=$work/disk
 mkdir "$disk"
