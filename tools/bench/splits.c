@@ -186,26 +186,23 @@ static double fill_stage(const costs *c, double held, double bytes[TX_MEMORY_COU
     static const struct {
         tx_memory_kind kind;
         int32_t zero; /* the first stage of ZeRO that divides it */
-    } states[] = {{TX_MEMORY_WEIGHTS, 3}, {TX_MEMORY_COPIES, 3}, {TX_MEMORY_GRADIENTS, 2}, {TX_MEMORY_OPTIMIZER, 1}};
+    } states[] = {{TX_MEMORY_WEIGHTS, 3}, {TX_MEMORY_COPIES, 4}, {TX_MEMORY_GRADIENTS, 2}, {TX_MEMORY_OPTIMIZER, 1}};
     const double ranks = (double)(c->split->data * c->split->context), ends = ends_share(c);
     double total = 0.0;
     for (int k = 0; k < TX_MEMORY_OFFLOADED; k++)
         bytes[k] = c->ends->bytes[k] * c->rows;
+    bytes[TX_MEMORY_CACHE] = c->ends->bytes[TX_MEMORY_CACHE] + c->layers * c->layer->bytes[TX_MEMORY_CACHE];
     bytes[TX_MEMORY_ACTIVATIONS] += c->layers * held * c->layer->bytes[TX_MEMORY_ACTIVATIONS] * c->rows;
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
         const double layers = c->layers * c->layer->bytes[states[i].kind], rest = ends * c->ends->bytes[states[i].kind];
         const bool divided = c->split->zero >= states[i].zero && ranks > 1.0;
         bytes[states[i].kind] = divided ? (layers + rest) / ranks : layers * kept_share(c) + rest;
     }
-    /* Buckets on their way: a layer's and the token table's. */
-    const double table = c->ends->bytes[TX_MEMORY_GRADIENTS] / tables(c);
     if (c->split->zero >= 2 && ranks > 1.0)
-        bytes[TX_MEMORY_EXCHANGE] += table + kept_share(c) * c->layer->bytes[TX_MEMORY_GRADIENTS];
-    if (c->split->zero == 3 && ranks > 1.0) {
-        bytes[TX_MEMORY_EXCHANGE] += table + kept_share(c) * c->layer->bytes[TX_MEMORY_GRADIENTS];
-        bytes[TX_MEMORY_ACTIVATIONS] += c->ends->bytes[TX_MEMORY_COPIES] / tables(c);
+        bytes[TX_MEMORY_EXCHANGE] +=
+            c->model->buckets[c->split->zero - 2][c->split->again] * kept_share(c) / (double)c->split->tensor;
+    if (c->split->zero == 3 && ranks > 1.0) /* they are made where they are read */
         bytes[TX_MEMORY_COPIES] = 0.0;
-    }
     for (int k = 0; k < TX_MEMORY_OFFLOADED; k++)
         total += bytes[k];
     return total;

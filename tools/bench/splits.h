@@ -78,6 +78,7 @@ typedef struct tx_split_model {
     double expert_share;                                                             /* of a layer's weights */
     /* By the power of two of `tensor`, with blocks computed again or not: a layer, and what a model has besides. */
     tx_split_piece layer[TX_SPLIT_TENSOR_POWER][2], ends[TX_SPLIT_TENSOR_POWER][2];
+    double buckets[2][2]; /* bytes on their way in stages 2 and 3 of ZeRO, by the same, of one tensor rank */
 } tx_split_model;
 
 /* X(NAME, "word"): seconds of a step; `bubble` is what stages wait for each other */

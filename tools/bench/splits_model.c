@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define DIVIDED (24.0 / 34.0) /* of a layer's activations, what tensor groups divide */
+#define RANKS 8               /* whose buckets are looked at */
 #define FEW 2                 /* layers of the smaller plan; the larger has twice as many */
 
 static const struct {
@@ -116,6 +117,29 @@ static tx_split_piece divided(const tx_split_piece *whole, double tensor)
     return piece;
 }
 
+/* What ZeRO's buckets take beside a plan that has everything whole. */
+static tx_status measure_buckets(tx_engine *engine, const tx_config *config, tx_split_model *m)
+{
+    tx_config *copy = NULL;
+    TX_TRY(tx_config_copy(config, &copy));
+    copy->layers = 2 * FEW;
+    tx_status status = TX_OK;
+    for (int again = 0; again < 2; again++)
+        for (int32_t zero = 1; zero < 4 && !status; zero++) {
+            const tx_split split = {RANKS, 1, 1, 1, 1, zero, TX_SPLIT_ONE, 1, 1, 1, again};
+            tx_trainer_forecast f;
+            status = foresee(engine, copy, m->block, &split, RANKS, &f);
+            const double bytes =
+                status ? 0.0
+                       : (double)(f.memory.bytes[TX_MEMORY_EXCHANGE] + f.memory.bytes[TX_MEMORY_ACTIVATIONS] +
+                                  f.memory.bytes[TX_MEMORY_TEMPORARY]);
+            for (int32_t after = 2; after < 4; after++) /* of stage 1, which has none */
+                m->buckets[after - 2][again] += zero == 1 ? -bytes : zero == after ? bytes : 0.0;
+        }
+    tx_config_free(copy);
+    return status;
+}
+
 static tx_status measure_all(tx_engine *engine, const tx_config *config, tx_split_model *m)
 {
     for (int again = 0; again < 2; again++)
@@ -184,5 +208,6 @@ tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, int64_
     tx_json_free(json);
     if (model->experts)
         TX_TRY(share_of_experts(config, model));
+    TX_TRY(measure_buckets(engine, config, model));
     return measure_all(engine, config, model);
 }
