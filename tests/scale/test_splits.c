@@ -285,6 +285,28 @@ static void test_stage_memory(void **state)
     end(&part);
 }
 
+/* What tensor groups leave of a layer where the planner cannot say it, held against what it says of Llama. */
+static void test_divided(void **state)
+{
+    (void)state;
+    asked dense = ask("llama-7b", 2048), experts = ask("mixtral-8x7b", 2048);
+    for (int again = 0; again < 2; again++)
+        for (int power = 1; power < 4; power++) {
+            const double t = 1 << power, kept = 1.0 - 24.0 / 34.0 + 24.0 / 34.0 / t;
+            const tx_split_piece *whole = &dense.model.layer[0][0], *part = &dense.model.layer[power][0];
+            assert_near(part->bytes[TX_MEMORY_WEIGHTS] * t, whole->bytes[TX_MEMORY_WEIGHTS], 0.01);
+            assert_near(part->flops * t, whole->flops, 0.05);
+            assert_near(whole->bytes[TX_MEMORY_ACTIVATIONS] * kept, part->bytes[TX_MEMORY_ACTIVATIONS], 0.2);
+            whole = &experts.model.layer[0][again];
+            part = &experts.model.layer[power][again];
+            assert_near(part->bytes[TX_MEMORY_WEIGHTS] * t, whole->bytes[TX_MEMORY_WEIGHTS], 1e-12);
+            assert_near(part->bytes[TX_MEMORY_ACTIVATIONS], kept * whole->bytes[TX_MEMORY_ACTIVATIONS], 1e-12);
+            assert_near(part->flops * t, whole->flops, 1e-12);
+        }
+    end(&dense);
+    end(&experts);
+}
+
 /* ---- Whatever the figures are ------------------------------------------------------------------------------- */
 
 static double seconds_of(const asked *a, const tx_split *s, double *memory)
@@ -357,6 +379,9 @@ static void test_search(void **state)
     }
     assert_near(search->all.found[0].figures.seconds, least, 0.0);
     assert_near(search->without[TX_SPLIT_A_PIPELINE], without, 0.0);
+    limits = (tx_split_limits){.devices = 64, .tokens = 1 << 22, .tensor = 2, .zero = -1};
+    tx_split_search_all(&a.model, &machine, &limits, one);
+    assert_true(isnan(one->without[TX_SPLIT_A_TENSOR]) && one->without[TX_SPLIT_A_ZERO] > 0.0);
     assert_true(search->built.count > 0 && tx_split_is_built(&search->built.found[0].split, false));
     free(search);
     free(one);
@@ -367,8 +392,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_links),  cmocka_unit_test(test_pipelines),    cmocka_unit_test(test_uneven_pipelines),
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_stage_memory), cmocka_unit_test(test_order),
-        cmocka_unit_test(test_search),
+        cmocka_unit_test(test_memory), cmocka_unit_test(test_stage_memory), cmocka_unit_test(test_divided),
+        cmocka_unit_test(test_order),  cmocka_unit_test(test_search),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

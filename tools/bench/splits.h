@@ -82,10 +82,11 @@ typedef struct tx_split_model {
 } tx_split_model;
 
 /* X(NAME, "word"): seconds of a step; `bubble` is what stages wait for each other */
-#define TX_SPLIT_TERM_MAP(X)                                                                                  \
-    X(COMPUTE, "compute")                                                                                     \
-    X(BUBBLE, "bubble") X(TENSOR, "tensor") X(PIPELINE, "pipeline") X(CONTEXT, "context") X(EXPERT, "expert") \
-        X(DATA, "data") X(UPDATE, "update")
+#define TX_SPLIT_TERM_MAP(X)                                                                              \
+    X(COMPUTE, "compute")                                                                                 \
+    X(BUBBLE, "bubble")                                                                                   \
+    X(TENSOR, "tensor") X(PIPELINE, "pipeline") X(CONTEXT, "context") X(EXPERT, "expert") X(DATA, "data") \
+        X(UPDATE, "update")
 enum {
 #define X(name, word) TX_SPLIT_T_##name,
     TX_SPLIT_TERM_MAP(X)
@@ -163,7 +164,8 @@ typedef struct tx_split_list {
 
 typedef struct tx_split_search {
     tx_split_list all, built;      /* built: of those that the engine can do today */
-    double without[TX_SPLIT_AXES]; /* seconds of the fastest that does without; infinite: none fits */
+    double without[TX_SPLIT_AXES]; /* seconds of the fastest that does without; infinite: none fits; NaN: none was
+                                      looked at */
     double least;                  /* bytes of the smallest, whether it fits or not */
 } tx_split_search;
 

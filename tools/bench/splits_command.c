@@ -127,10 +127,10 @@ static void tell_why(const tx_split_search *search, const tx_split_found *best, 
     *why = '\0';
     for (int axis = 0; axis < TX_SPLIT_AXES; axis++) {
         const double slower = 100.0 * (search->without[axis] / best->figures.seconds - 1.0);
-        if (tx_split_lacks(&best->split, axis))
+        if (tx_split_lacks(&best->split, axis) || isnan(slower))
             continue;
         if (isfinite(slower))
-            tx_list_add(why, 256, ", ", "without %s +%.0f %%", words[axis], slower);
+            tx_list_add(why, 256, ", ", "without %s %+.0f %%", words[axis], slower);
         else
             tx_list_add(why, 256, ", ", "without %s nothing fits", words[axis]);
     }

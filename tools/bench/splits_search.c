@@ -52,6 +52,9 @@ static void consider(const looking *l, const tx_split *split)
     tx_split_search *search = l->search;
     tx_split_predict(l->model, l->machine, split, &one.figures);
     search->least = fmin(search->least, one.figures.memory);
+    for (int axis = 0; axis < TX_SPLIT_AXES; axis++)
+        if (tx_split_lacks(split, axis))
+            search->without[axis] = fmin(search->without[axis], HUGE_VAL); /* a number from now on */
     if (!(one.figures.memory <= l->machine->memory * TX_SPLIT_MEMORY))
         return;
     insert(&search->all, &one);
@@ -115,7 +118,7 @@ void tx_split_search_all(const tx_split_model *model, const tx_split_machine *ma
     const int64_t most = INT64_C(1) << (TX_SPLIT_TENSOR_POWER - 1);
     *search = (tx_split_search){.least = HUGE_VAL};
     for (int axis = 0; axis < TX_SPLIT_AXES; axis++)
-        search->without[axis] = HUGE_VAL;
+        search->without[axis] = NAN;
     tx_split s;
     for (s.tensor = 1; s.tensor <= most; s.tensor *= 2)
         for (s.pipeline = 1; s.pipeline <= LARGEST_AXIS; s.pipeline *= 2)
