@@ -82,11 +82,11 @@ typedef struct tx_split_model {
 } tx_split_model;
 
 /* X(NAME, "word"): seconds of a step; `bubble` is what stages wait for each other */
-#define TX_SPLIT_TERM_MAP(X)                                                                              \
-    X(COMPUTE, "compute")                                                                                 \
-    X(BUBBLE, "bubble")                                                                                   \
-    X(TENSOR, "tensor") X(PIPELINE, "pipeline") X(CONTEXT, "context") X(EXPERT, "expert") X(DATA, "data") \
-        X(UPDATE, "update")
+#define TX_SPLIT_TERM_MAP(X) \
+    X(COMPUTE, "compute")    \
+    X(BUBBLE, "bubble")      \
+    X(TENSOR, "tensor")      \
+    X(PIPELINE, "pipeline") X(CONTEXT, "context") X(EXPERT, "expert") X(DATA, "data") X(UPDATE, "update")
 enum {
 #define X(name, word) TX_SPLIT_T_##name,
     TX_SPLIT_TERM_MAP(X)
