@@ -51,7 +51,7 @@ set(homes
     "^omp\\.h$|^backends/cpu/"
     "^immintrin\\.h$|^backends/cpu/(random|nf4)\\.h$"
     "^mpi\\.h$|^comm/mpi\\.c$"
-    "^smpi/|^tests/scale/smpi\\.c$"
+    "^smpi/|^tests/scale/smpi(_splits)?\\.c$"
     "^hwloc|^comm/topology/hwloc"
     "^expat\\.h$|^comm/topology/nccl\\.c$"
     "^jansson\\.h$|^api/base/json\\.c$"

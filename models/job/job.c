@@ -379,7 +379,7 @@ tx_status tx_job_run(tx_job *j)
     if (!status)
         status = tx_job_settle(j);
     if (j->told)
-        tx_job_note(j, "%s: %s", j->set.deepspeed, j->told);
+        tx_job_note(j, "%s", j->told);
     if (!status && j->comm->size > 1)
         status = tx_job_agree_on_options(j, TX_JOB_RUNS);
     TX_THEN(status, tx_job_make_groups(j));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A whole run in progress, for the files that make it go:
- *   settings.c  its options; deepspeed.c: those that a configuration of DeepSpeed says
+ *   settings.c  its options; configuration.c: those that a configuration of others says
  *   resume.c    the checkpoint that it goes on from; changes.c: what differs from that one's run
  *   inputs.c    what else it starts from: configuration, tokenizer; data.c: task and data; adapter.c: one that is
  *               trained in place of the model; pruning.c: which weights are 0 and stay so
@@ -72,7 +72,7 @@ struct tx_job {
     tx_watch *watch;
     char *kept; /* warnings of a rank that is not the first, while most of its warnings are also that one's */
     bool tells; /* warnings are kept no more */
-    char *told; /* where TX differs from what the file of --deepspeed says; NULL: nowhere */
+    char *told; /* where TX differs from what configurations of others say; NULL: nowhere */
     char device[128];
     bool mixed; /* the ranks' devices differ */
     int32_t zero_stage;
@@ -136,10 +136,11 @@ int64_t tx_job_trained_count(const tx_job *job);
 /* Weights of the model that is adapted, and of the adapter, from its folder or new ones. */
 tx_status tx_job_load_adapter(tx_job *job);
 
-/* ---- deepspeed.c ---------------------------------------------------------------------------------------- */
+/* ---- configuration.c ------------------------------------------------------------------------------------ */
 
-/* Sets what the file of --deepspeed says, which counts as given; all that it cannot have is told in one message. */
-tx_status tx_job_read_deepspeed(tx_job *job);
+/* Sets what --deepspeed, --fsdp and --fsdp_config say, which counts as given; all that a run cannot have of one of them
+ * is told in one message. */
+tx_status tx_job_read_configurations(tx_job *job);
 
 /* ---- pruning.c ------------------------------------------------------------------------------------------ */
 

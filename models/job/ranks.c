@@ -259,9 +259,9 @@ static tx_status check_product(const tx_job *j)
         !tx_option_given(&j->options, times->offset))
         return TX_OK;
     return tx_fail(TX_INVALID,
-                   "%s: train_batch_size %" PRId64 " is not train_micro_batch_size_per_gpu %" PRId64
+                   "--deepspeed: train_batch_size %" PRId64 " is not train_micro_batch_size_per_gpu %" PRId64
                    " x gradient_accumulation_steps %" PRId64 " x %" PRId32 " ranks: leave one out",
-                   j->set.deepspeed, j->step_rows, j->set.batch, j->set.accumulation, j->data->size);
+                   j->step_rows, j->set.batch, j->set.accumulation, j->data->size);
 }
 
 /* Numbers above 0 with commas between them, one a rank; NULL text: all alike. */

@@ -42,7 +42,9 @@ static const char *const own[] = {"resume_from_checkpoint",
                                   "memory_plot",
                                   "dump_order",
                                   "tensor_parallel",
-                                  "deepspeed"}; /* what it said is among the others */
+                                  "deepspeed", /* what these said is among the others */
+                                  "fsdp",
+                                  "fsdp_config"};
 /* Of these one stands in the place of the other. */
 static const char *const rivals[][2] = {{"num_train_epochs", "max_steps"},
                                         {"max_steps", "num_train_epochs"},
@@ -117,7 +119,7 @@ tx_status tx_job_settle(tx_job *j)
 {
     if (j->settled)
         return TX_OK;
-    TX_TRY(tx_job_read_deepspeed(j));
+    TX_TRY(tx_job_read_configurations(j));
     TX_TRY(inherit_all(j));
     TX_TRY(tx_job_check(&j->set));
     j->settled = true;

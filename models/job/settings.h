@@ -30,7 +30,7 @@ enum { TX_SAMPLING_MAP(X) };
 typedef struct tx_job_settings {
     /* model */
     const char *model, *config, *config_overrides, *tokenizer;
-    const char *teacher, *deepspeed;
+    const char *teacher, *deepspeed, *fsdp, *fsdp_config;
     bool allow_nonfinite;
     /* data */
     const char *train_file, *validation_file, *test_file, *dataset, *dataset_config;

@@ -37,7 +37,8 @@ typedef struct tx_option {
     /* "linear|cosine|constant"; for the others the word for the value. Of a FOREIGN one the values that ask for what TX
      * does anyway, which are accepted: "false|0"; "*": any; "{}": an object, each member of which is taken for an
      * option; NULL: none. The shell completes files where that holds FILE, folders where it holds DIR, and the words of
-     * it that are in lower case: "cpu|opencl|opencl:N". In a file of options a value called JSON may be an object. */
+     * it that are in lower case: "cpu|opencl|opencl:N". In a file of options a value that may be JSON can
+     * be an object, and an OPTIONAL one an array of words; an empty one is none. */
     const char *choices;
     const char *help; /* of a FOREIGN one what to use, or what TX does */
 } tx_option;

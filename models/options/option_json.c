@@ -110,9 +110,12 @@ tx_status tx_option_read_member(tx_option_values *to, const char *file, const ch
         return TX_OK;
     if (option->kind == TX_OPTION_FOREIGN)
         return read_foreign(to, file, option, value);
-    if (type == TX_JSON_OBJECT && option->choices && strcmp(option->choices, "JSON") == 0)
+    if (type == TX_JSON_OBJECT && option->choices && strstr(option->choices, "JSON"))
         return store_json(to, file, option, value);
-    if (type == TX_JSON_ARRAY && (option->kind == TX_OPTION_LIST || option->kind == TX_OPTION_CHOICE))
+    if (type == TX_JSON_ARRAY && option->kind == TX_OPTION_OPTIONAL && tx_json_size(value) == 0)
+        return TX_OK;
+    if (type == TX_JSON_ARRAY &&
+        (option->kind == TX_OPTION_LIST || option->kind == TX_OPTION_CHOICE || option->kind == TX_OPTION_OPTIONAL))
         return store_choices(to, file, option, value);
     if (type != TX_JSON_ARRAY || option->kind != TX_OPTION_WORDS)
         return store_scalar(to, file, option, value);

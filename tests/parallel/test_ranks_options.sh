@@ -48,6 +48,8 @@ while read -r name old; do
     start_timeout | comm_timeout) value=60 ;; # none that a busy machine can miss
     output_dir | train_file | config_name | validation_file | logging_dir) value=$work/other ;;
     deepspeed) value=$work/deepspeed.json && echo '{}' > "$value" ;;
+    fsdp) value=no_shard ;; # which any run has
+    fsdp_config) value='{}' ;;
     resume_from_checkpoint) value=$work/nowhere ;;
     esac
     rm -rf "$work/pair"

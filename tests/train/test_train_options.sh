@@ -346,6 +346,8 @@ ddp_comm | pair --ddp_comm bf16 | pair_says bf16
 ddp_overlap | pair --ddp_overlap no | pair_hides overlap
 ddp_check | pair --ddp_check 3 | pair_logged \"step\":.6,.\"weights\"
 deepspeed | --deepspeed $work/ds.json | holds training_args.json adam_beta2.*0.5
+fsdp | --fsdp | holds training_args.json zero_stage.*3
+fsdp_config | --fsdp --fsdp_config {\"reshard_after_forward\":false} | holds training_args.json zero_stage.*2
 zero_stage | pair --zero_stage 1 | pair_says stage 1
 tensor_parallel | pair --tensor_parallel 2 | pair_says 2 ranks compute the same rows
 global_batch_size | --global_batch_size 5 | weights_differ

@@ -21,6 +21,7 @@
     X(ddp, "training on several devices: one process for all, or one for each")                \
     X(comm, "sums over the ranks of mpiexec, beside MPI's own and memcpy")                     \
     X(scale, "predicted steps of data-parallel training on many ranks")                        \
+    X(splits, "predicted steps and memory of every split of a model among many devices")       \
     X(predict, "predicted products and steps on cards that are not here")
 
 typedef struct tx_bench_command {

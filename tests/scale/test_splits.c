@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The model of divided training: links by hand, pipelines against schedules that are carried out, memory against the
+ * engine's planner, and what must hold whatever the figures are. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/scratch.h"
+#include "tools/bench/splits.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void assert_near(double value, double wanted, double tolerance)
+{
+    if (!(fabs(value - wanted) <= tolerance * fabs(wanted)))
+        fail_msg("%.9g, not %.9g", value, wanted);
+}
+
+static const tx_split_machine machine = {.peak = 1e15,
+                                         .rate = 6e14,
+                                         .moving = 4e12,
+                                         .memory = 141e9,
+                                         .host = 8,
+                                         .inside = {400e9, 4e-6},
+                                         .outside = {40e9, 10e-6}};
+
+/* ---- Links -------------------------------------------------------------------------------------------------- */
+
+static void test_links(void **state)
+{
+    (void)state;
+    const tx_split_machine m = {.host = 4, .inside = {8.0, 1.0}, .outside = {2.0, 10.0}};
+    assert_near(tx_split_sum(&m, 1, 1, 64), 0.0, 0.0);
+    assert_near(tx_split_sum(&m, 1, 4, 64), 2.0 * (2.0 + 0.75 * 8.0), 1e-12);
+    assert_near(tx_split_sum(&m, 2, 2, 64), 2.0 * (1.0 + 0.5 * 8.0), 1e-12);
+    /* Each on a host of its own; two a host, of which each carries half between four hosts. */
+    assert_near(tx_split_sum(&m, 4, 2, 64), 2.0 * (10.0 + 0.5 * 32.0), 1e-12);
+    assert_near(tx_split_sum(&m, 2, 8, 64), 2.0 * (1.0 + 0.5 * 8.0) + 2.0 * (20.0 + 0.75 * 16.0), 1e-12);
+    assert_near(tx_split_exchange(&m, 1, 4, 64), 3.0 * (1.0 + 2.0), 1e-12);
+    assert_near(tx_split_exchange(&m, 2, 4, 64), (1.0 + 2.0) + 2.0 * (10.0 + 8.0), 1e-12);
+    assert_near(tx_split_exchange(&m, 1, 1, 64), 0.0, 0.0);
+    assert_near(tx_split_hop(&m, 2, 2, 64), 1.0 + 8.0, 1e-12);
+    assert_near(tx_split_hop(&m, 2, 4, 64), 10.0 + 32.0, 1e-12);
+    assert_near(tx_split_hop(&m, 2, 1, 64), 0.0, 0.0);
+}
+
+/* ---- Pipelines ---------------------------------------------------------------------------------------------- */
+
+enum { STAGES = 8, MICRO = 64, CHUNKS = 4, OPS = 2 * MICRO * CHUNKS };
+
+typedef struct op {
+    bool back;
+    int micro, chunk;
+} op;
+
+typedef struct simulation {
+    tx_split split;
+    int stages, chunks, micro;
+    double forward[STAGES * CHUNKS], backward[STAGES * CHUNKS]; /* of each part of the model, in its order */
+    double delay;                                               /* of a message, beside other work */
+    op order[STAGES][OPS];
+    double done[2][STAGES * CHUNKS][MICRO]; /* when; < 0: not yet */
+    double seconds, held;                   /* of all; chunks that the first stage held at most */
+} simulation;
+
+/* What a rank does as its k-th forward or backward pass: groups of `stages` micro-batches go through one chunk after
+ * the other (Narayanan et al., 2021, figure 4). */
+static op nth(const simulation *s, bool back, int k)
+{
+    const int group = s->stages * s->chunks, chunk = k % group / s->stages;
+    const int micro = s->chunks > 1 ? k / group * s->stages + k % s->stages : k;
+    return (op){back, micro, s->chunks > 1 ? (back ? s->chunks - 1 - chunk : chunk) : 0};
+}
+
+static void order(simulation *s)
+{
+    const int all = s->micro * s->chunks;
+    for (int r = 0; r < s->stages; r++) {
+        int early = s->stages - 1 - r, at = 0, f = 0;
+        if (s->split.schedule == TX_SPLIT_GPIPE)
+            early = all;
+        else if (s->split.schedule == TX_SPLIT_INTERLEAVED)
+            early = 2 * early + (s->chunks - 1) * s->stages;
+        early = early < all ? early : all;
+        while (f < early)
+            s->order[r][at++] = nth(s, false, f++);
+        for (int b = 0; b < all; b++) {
+            if (f < all)
+                s->order[r][at++] = nth(s, false, f++);
+            s->order[r][at++] = nth(s, true, b);
+        }
+    }
+}
+
+/* When an operation can begin, its own rank aside; < 0: not known yet. */
+static double ready(const simulation *s, int part, const op *o)
+{
+    const int last = s->stages * s->chunks - 1;
+    if (!o->back)
+        return part == 0 ? 0.0 : s->done[0][part - 1][o->micro] < 0 ? -1.0 : s->done[0][part - 1][o->micro] + s->delay;
+    const double own = s->done[0][part][o->micro], next = part == last ? own : s->done[1][part + 1][o->micro];
+    return own < 0 || next < 0 ? -1.0 : fmax(own, next + (part == last ? 0.0 : s->delay));
+}
+
+/* Carries the schedule out: every rank does its operations in their order, each as soon as it can. */
+static void simulate(simulation *s)
+{
+    int next[STAGES] = {0}, held = 0, left = 2 * s->stages * s->micro * s->chunks;
+    double free_at[STAGES] = {0};
+    for (int i = 0; i < s->stages * s->chunks; i++)
+        for (int m = 0; m < s->micro; m++)
+            s->done[0][i][m] = s->done[1][i][m] = -1.0;
+    s->seconds = s->held = 0.0;
+    order(s);
+    for (bool moved = true; left > 0; moved = false) {
+        for (int r = 0; r < s->stages; r++)
+            while (next[r] < 2 * s->micro * s->chunks) {
+                const op *o = &s->order[r][next[r]];
+                const int part = o->chunk * s->stages + r;
+                const double begin = ready(s, part, o);
+                if (begin < 0)
+                    break;
+                free_at[r] = fmax(free_at[r], begin) + (o->back ? s->backward : s->forward)[part];
+                s->done[o->back][part][o->micro] = free_at[r];
+                s->seconds = fmax(s->seconds, free_at[r]);
+                held += r == 0 ? (o->back ? -1 : 1) : 0;
+                s->held = fmax(s->held, held);
+                next[r]++;
+                left--;
+                moved = true;
+            }
+        if (!moved)
+            fail_msg("the schedule waits for itself");
+    }
+}
+
+static simulation make(tx_split_schedule schedule, int stages, int chunks, int micro)
+{
+    simulation s = {.split = {1, 1, stages, 1, 1, 0, schedule, chunks, 1, micro, false},
+                    .stages = stages,
+                    .chunks = chunks,
+                    .micro = micro};
+    for (int i = 0; i < stages * chunks; i++) {
+        s.forward[i] = 1.0 / chunks;
+        s.backward[i] = 2.0 / chunks;
+    }
+    return s;
+}
+
+static const struct {
+    tx_split_schedule schedule;
+    int stages, chunks, micro;
+} pipelines[] = {{TX_SPLIT_GPIPE, 4, 1, 8},        {TX_SPLIT_GPIPE, 8, 1, 64},       {TX_SPLIT_ONE, 2, 1, 2},
+                 {TX_SPLIT_ONE, 4, 1, 8},          {TX_SPLIT_ONE, 8, 1, 64},         {TX_SPLIT_INTERLEAVED, 4, 2, 8},
+                 {TX_SPLIT_INTERLEAVED, 2, 4, 16}, {TX_SPLIT_INTERLEAVED, 8, 2, 64}, {TX_SPLIT_INTERLEAVED, 8, 4, 32}};
+enum { PIPELINES = sizeof pipelines / sizeof pipelines[0] };
+
+/* Stages alike: the formula to the last digit, and the activations that the first stage holds. */
+static void test_pipelines(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PIPELINES; i++) {
+        simulation s = make(pipelines[i].schedule, pipelines[i].stages, pipelines[i].chunks, pipelines[i].micro);
+        simulate(&s);
+        assert_near(s.seconds, tx_split_pipeline(s.stages, s.chunks, s.micro, 3.0, 3.0), 1e-12);
+        assert_near(s.held / s.chunks, tx_split_held(&s.split), 1e-12);
+    }
+    /* Idle shares of four stages and eight micro-batches: .273, .273, .158. */
+    assert_near(9.0 / tx_split_pipeline(4, 1, 8, 3.0, 3.0), 0.273, 2e-3);
+    assert_near(4.5 / tx_split_pipeline(4, 2, 8, 3.0, 3.0), 0.158, 2e-3);
+}
+
+/* A head that makes the last stage slower, and messages that cost a twentieth of a pass: the bubble, which is what is
+ * not the slowest stage's work, within 10 %. */
+static void test_uneven_pipelines(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PIPELINES; i++) {
+        simulation s = make(pipelines[i].schedule, pipelines[i].stages, pipelines[i].chunks, pipelines[i].micro);
+        const int last = s.stages * s.chunks - 1;
+        const double head = 0.1 / s.chunks, send = 0.05 / s.chunks;
+        for (int part = 0; part <= last; part++) { /* who sends computes nothing meanwhile */
+            s.forward[part] += send + (part == last ? head : 0.0);
+            s.backward[part] += send + (part == last ? 2.0 * head : 0.0);
+        }
+        simulate(&s);
+        const double each = 3.0 + 2.0 * send * s.chunks, busy = s.micro * (each + 3.0 * head);
+        assert_near(s.seconds - busy, tx_split_pipeline(s.stages, s.chunks, s.micro, each, each + 3.0 * head) - busy,
+                    0.1);
+    }
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------- */
+
+typedef struct asked {
+    tx_engine *engine;
+    tx_config *config;
+    tx_split_model model;
+    int64_t block;
+} asked;
+
+static asked ask(const char *name, int64_t block)
+{
+    const tx_engine_options options = {.size = sizeof options, .threads = 1};
+    asked a = {.block = block};
+    assert_ok(tx_engine_create(&options, &a.engine));
+    assert_ok(tx_split_config(name, block, &a.config));
+    assert_ok(tx_split_model_make(a.engine, a.config, block, &a.model));
+    return a;
+}
+
+static void end(asked *a)
+{
+    tx_config_free(a->config);
+    tx_engine_free(a->engine);
+}
+
+static double planned(const asked *a, const tx_split *split)
+{
+    tx_memory memory;
+    assert_ok(tx_split_plan(a->engine, a->config, a->block, split, machine.host, &memory));
+    return (double)tx_memory_total(&memory);
+}
+
+/* Every split of data and tensor that the engine can do, as its planner has it. */
+static void check_plans(const char *name, int64_t block)
+{
+    asked a = ask(name, block);
+    tx_split_figures f;
+    tx_split s = {.pipeline = 1, .expert = 1, .context = 1, .schedule = TX_SPLIT_ONE, .chunks = 1, .micro = 2};
+    for (s.tensor = 1; s.tensor <= 8 && a.model.kv_heads % s.tensor == 0; s.tensor *= 2)
+        for (s.data = 1; s.data <= 64; s.data *= 8)
+            for (s.zero = 0; s.zero < (s.data > 1 ? 4 : 1); s.zero++)
+                for (int i = 0; i < 4; i++) {
+                    s.again = i % 2;
+                    s.batch = i < 2 ? 1 : 4;
+                    if (!tx_split_is_built(&s, a.model.experts > 0))
+                        continue;
+                    tx_split_predict(&a.model, &machine, &s, &f);
+                    const double bytes = planned(&a, &s);
+                    if (!(fabs(f.memory - bytes) <= 0.1 * bytes))
+                        fail_msg("%s: data %d zero %d tensor %d batch %d again %d: %.3g, planned %.3g", name,
+                                 (int)s.data, (int)s.zero, (int)s.tensor, (int)s.batch, s.again, f.memory, bytes);
+                }
+    end(&a);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    check_plans("gpt2-xl", 1024);
+    check_plans("llama-7b", 2048);
+    check_plans("llama-70b", 4096);
+    check_plans("mixtral-8x7b", 2048);
+}
+
+/* The first of four stages is a model of a quarter of the layers, but for the head, that keeps the activations of four
+ * micro-batches as of one four times as large; a context rank has a part of each row. */
+static void test_stage_memory(void **state)
+{
+    (void)state;
+    asked a = ask("llama-7b", 2048), part = ask("llama-7b", 512);
+    tx_split s = {1, 1, 4, 1, 1, 0, TX_SPLIT_ONE, 1, 1, 8, false},
+             whole = {1, 1, 1, 1, 1, 0, TX_SPLIT_ONE, 1, 4, 1, false};
+    tx_split_figures f, one;
+    tx_memory memory;
+    tx_split_predict(&a.model, &machine, &s, &f);
+    a.config->layers = 8;
+    assert_ok(tx_split_plan(a.engine, a.config, a.block, &whole, machine.host, &memory));
+    const double table = 32000.0 * 4096.0;
+    assert_near(f.bytes[TX_MEMORY_WEIGHTS] + 4.0 * table, (double)memory.bytes[TX_MEMORY_WEIGHTS], 0.001);
+    assert_near(f.bytes[TX_MEMORY_OPTIMIZER] + 8.0 * table, (double)memory.bytes[TX_MEMORY_OPTIMIZER], 0.001);
+    assert_near(f.bytes[TX_MEMORY_ACTIVATIONS], (double)memory.bytes[TX_MEMORY_ACTIVATIONS], 0.1);
+    s = (tx_split){1, 1, 1, 1, 4, 0, TX_SPLIT_ONE, 1, 1, 1, false};
+    tx_split_predict(&a.model, &machine, &s, &f);
+    s.context = 1;
+    tx_split_predict(&part.model, &machine, &s, &one);
+    assert_near(f.bytes[TX_MEMORY_ACTIVATIONS], one.bytes[TX_MEMORY_ACTIVATIONS], 0.05);
+    end(&a);
+    end(&part);
+}
+
+/* What tensor groups leave of a layer where the planner cannot say it, held against what it says of Llama. */
+static void test_divided(void **state)
+{
+    (void)state;
+    asked dense = ask("llama-7b", 2048), experts = ask("mixtral-8x7b", 2048);
+    for (int again = 0; again < 2; again++)
+        for (int power = 1; power < 4; power++) {
+            const double t = 1 << power, kept = 1.0 - 24.0 / 34.0 + 24.0 / 34.0 / t;
+            const tx_split_piece *whole = &dense.model.layer[0][0], *part = &dense.model.layer[power][0];
+            assert_near(part->bytes[TX_MEMORY_WEIGHTS] * t, whole->bytes[TX_MEMORY_WEIGHTS], 0.01);
+            assert_near(part->flops * t, whole->flops, 0.05);
+            assert_near(whole->bytes[TX_MEMORY_ACTIVATIONS] * kept, part->bytes[TX_MEMORY_ACTIVATIONS], 0.2);
+            whole = &experts.model.layer[0][again];
+            part = &experts.model.layer[power][again];
+            assert_near(part->bytes[TX_MEMORY_WEIGHTS] * t, whole->bytes[TX_MEMORY_WEIGHTS], 1e-12);
+            assert_near(part->bytes[TX_MEMORY_ACTIVATIONS], kept * whole->bytes[TX_MEMORY_ACTIVATIONS], 1e-12);
+            assert_near(part->flops * t, whole->flops, 1e-12);
+        }
+    end(&dense);
+    end(&experts);
+}
+
+/* ---- Whatever the figures are ------------------------------------------------------------------------------- */
+
+static double seconds_of(const asked *a, const tx_split *s, double *memory)
+{
+    tx_split_figures f;
+    tx_split_predict(&a->model, &machine, s, &f);
+    *memory = f.memory;
+    double sum = 0.0;
+    for (int t = 0; t < TX_SPLIT_TERMS; t++) {
+        assert_true(f.term[t] >= 0.0);
+        sum += f.term[t];
+    }
+    assert_near(sum, f.seconds, 1e-12);
+    assert_true(f.mfu > 0.0 && f.mfu < machine.rate / machine.peak);
+    return f.seconds;
+}
+
+/* One device's step is its products and bytes; dividing it further never holds more of it a device. */
+static void test_order(void **state)
+{
+    (void)state;
+    asked a = ask("mixtral-8x7b", 4096);
+    double memory, before;
+    tx_split s = {1, 1, 1, 1, 1, 0, TX_SPLIT_ONE, 1, 1, 64, false};
+    const tx_split_model *m = &a.model;
+    const double flops = 32.0 * m->layer[0][0].flops + m->ends[0][0].flops;
+    const double moved = 32.0 * m->layer[0][0].moved + m->ends[0][0].moved;
+    const double update = 32.0 * m->layer[0][0].update + m->ends[0][0].update;
+    assert_near(seconds_of(&a, &s, &before), 64.0 * (flops / 6e14 + moved / 4e12) + update / 4e12, 1e-9);
+    assert_near(m->expert_share, 0.98, 0.02);
+    /* Six times the 12.9 thousand million that a token comes to, and half of its pairs. */
+    assert_near(flops, 4096.0 * 6.0 * 12.75e9 + 32.0 * 6.0 * 4096.0 * 4096.0 * 4096.0, 0.05);
+    for (s.expert = s.data = 2, s.micro = 32; s.expert <= 8; s.expert *= 2, s.data *= 2, s.micro /= 2) {
+        seconds_of(&a, &s, &memory);
+        assert_true(memory < before);
+        before = memory;
+    }
+    s = (tx_split){64, 1, 1, 1, 1, 0, TX_SPLIT_ONE, 1, 1, 1, false};
+    seconds_of(&a, &s, &before);
+    for (s.zero = 1; s.zero < 4; s.zero++) {
+        seconds_of(&a, &s, &memory);
+        assert_true(memory < before);
+        before = memory;
+    }
+    end(&a);
+}
+
+/* The search finds what looking at each by itself finds, in order, and what lacks an axis. */
+static void test_search(void **state)
+{
+    (void)state;
+    asked a = ask("llama-7b", 4096);
+    tx_split_search *search = malloc(sizeof *search), *one = malloc(sizeof *one);
+    tx_split_limits limits = {.devices = 64, .tokens = 1 << 22, .zero = -1};
+    assert_true(search && one);
+    tx_split_search_all(&a.model, &machine, &limits, search);
+    assert_int_equal(search->all.count, TX_SPLIT_MOST);
+    for (int i = 0; i < search->all.count; i++) {
+        const tx_split *s = &search->all.found[i].split;
+        assert_int_equal(s->data * s->tensor * s->pipeline * s->context, 64);
+        assert_int_equal(s->data * s->batch * s->micro, 1024);
+        assert_true(search->all.found[i].figures.memory <= TX_SPLIT_MEMORY * machine.memory);
+        assert_true(i == 0 || search->all.found[i].figures.seconds >= search->all.found[i - 1].figures.seconds);
+    }
+    double least = HUGE_VAL, without = HUGE_VAL;
+    for (limits.pipeline = 1; limits.pipeline <= 32; limits.pipeline *= 2) {
+        tx_split_search_all(&a.model, &machine, &limits, one);
+        least = one->all.count ? fmin(least, one->all.found[0].figures.seconds) : least;
+        without = limits.pipeline == 1 ? least : without;
+    }
+    assert_near(search->all.found[0].figures.seconds, least, 0.0);
+    assert_near(search->without[TX_SPLIT_A_PIPELINE], without, 0.0);
+    limits = (tx_split_limits){.devices = 64, .tokens = 1 << 22, .tensor = 2, .zero = -1};
+    tx_split_search_all(&a.model, &machine, &limits, one);
+    assert_true(isnan(one->without[TX_SPLIT_A_TENSOR]) && one->without[TX_SPLIT_A_ZERO] > 0.0);
+    assert_true(search->built.count > 0 && tx_split_is_built(&search->built.found[0].split, false));
+    free(search);
+    free(one);
+    end(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_links),  cmocka_unit_test(test_pipelines),    cmocka_unit_test(test_uneven_pipelines),
+        cmocka_unit_test(test_memory), cmocka_unit_test(test_stage_memory), cmocka_unit_test(test_divided),
+        cmocka_unit_test(test_order),  cmocka_unit_test(test_search),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

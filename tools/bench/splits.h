@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model of training that is divided in all ways at once: what a step takes, what a device has to hold, and which
+ * split is the fastest that fits. Nothing of it is measured. What a layer and the rest of a model hold, compute and
+ * move the engine's planner says, of plans of 2 and 4 layers; what follows from the split, the formulas below.
+ *
+ * Ranks. data x tensor x pipeline x context devices, in this order from the innermost: tensor, context, data, pipeline
+ * (Megatron-LM's): a group whose ranks lie so near each other is within a host. Experts are divided among `expert` of
+ * the data and context ranks. A link takes a + V / B for V bytes (Hockney, 1994).
+ *
+ * sum       over n ranks, g of them a host, H hosts: 2 log2(g) a + 2 (g-1)/g V/B within, then 2 log2(H) a' + 2 (H-1)/H
+ *           V/(g B') between hosts, each rank a part (Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005, at both levels).
+ *           Half of it scatters the sum or gathers it
+ * tensor    two sums forward and two backward a layer of tokens x width numbers in fp32, as TX exchanges them; nothing
+ * is computed meanwhile (Shoeybi et al., Megatron-LM, 2019) pipeline  m micro-batches through p stages of v chunks
+ * each: (m + (p-1) / v) times one micro-batch of a stage, or with the last stage's head m times that of the last and
+ * (p-1) / v of the others (Narayanan et al., Efficient large-scale language model training on GPU clusters, SC 2021:
+ * the bubble is (p-1) / (v m)). A stage sends tokens x width numbers in 16 bits v times each way a micro-batch, and
+ * computes nothing meanwhile. It holds activations of m micro-batches with GPipe (Huang et al., 2019), of p with 1F1B,
+ * of p + (p-1) / v interleaved context   c-1 hops of a layer's keys and values forward, of them and their gradients
+ * backward, beside the attention of a block of keys; what takes longer than that is waited for (Liu, Zaharia and
+ * Abbeel, Ring attention, 2023; ranks have early and late parts of a row, so that all have as much to do) expert    two
+ * exchanges of all with all a layer forward and two backward: tokens x width x chosen experts in 16 bits, (e-1)/e of it
+ * leaves a rank (Lepikhin et al., GShard, 2020); tokens go to all experts alike data      gradients in fp32, ZeRO
+ * (Rajbhandari et al., 2020): stages 0 and 1 sum once a step beside the last micro-batch's backward pass, 2 scatters
+ * each micro-batch's sum beside its backward pass, 3 also gathers weights twice a micro-batch beside all of it. Stages
+ * 1 and 2 gather weights at the end of a step. The last layer's part has nothing beside it. Gradients of experts go to
+ * data x context / expert ranks update    what the optimizer reads and writes at the memory's rate, of a rank's shard
+ *
+ * Compute: products at the card's rate, what else is read and written at its memory's. */
+#ifndef TX_TOOLS_SPLITS_H
+#define TX_TOOLS_SPLITS_H
+
+#include "models/arch/arch.h"
+#include "tx.h"
+
+#define TX_SPLIT_GOODPUT 0.8    /* of line rates that data get, an estimate */
+#define TX_SPLIT_MEMORY 0.95    /* of a device's memory that a plan may take */
+#define TX_SPLIT_TENSOR_POWER 5 /* tensor is a power of two below two to the power of this */
+
+typedef struct tx_split_link {
+    double rate, latency; /* bytes a second each way, seconds a message */
+} tx_split_link;
+
+/* One device among many. */
+typedef struct tx_split_machine {
+    double peak, rate, moving; /* flop/s of its matrix units and of products; bytes/s of its memory */
+    double memory;             /* bytes */
+    int64_t host;              /* devices a host */
+    tx_split_link inside, outside;
+} tx_split_machine;
+
+/* X(NAME, "word") */
+#define TX_SPLIT_SCHEDULE_MAP(X) X(GPIPE, "gpipe") X(ONE, "1f1b") X(INTERLEAVED, "interleaved")
+typedef enum tx_split_schedule {
+#define X(name, word) TX_SPLIT_##name,
+    TX_SPLIT_SCHEDULE_MAP(X)
+#undef X
+} tx_split_schedule;
+
+typedef struct tx_split {
+    int64_t data, tensor, pipeline, expert, context;
+    int32_t zero;
+    tx_split_schedule schedule;
+    int64_t chunks;       /* of a stage; 1 unless interleaved */
+    int64_t batch, micro; /* rows of a micro-batch, micro-batches a step */
+    bool again;           /* blocks are computed again in the backward pass */
+} tx_split;
+
+/* What a rank does of a micro-batch of one row, and what it holds. */
+typedef struct tx_split_piece {
+    double bytes[TX_MEMORY_COUNT];
+    double flops, moved, update; /* of products; bytes of all else; bytes that the optimizer reads and writes */
+} tx_split_piece;
+
+typedef struct tx_split_model {
+    int64_t layers, width, kv_width, heads, kv_heads, vocab, block, experts, chosen; /* experts 0: none */
+    double expert_share;                                                             /* of a layer's weights */
+    /* By the power of two of `tensor`, with blocks computed again or not: a layer, and what a model has besides. */
+    tx_split_piece layer[TX_SPLIT_TENSOR_POWER][2], ends[TX_SPLIT_TENSOR_POWER][2];
+    double buckets[2][2]; /* bytes on their way in stages 2 and 3 of ZeRO, by the same, of one tensor rank */
+} tx_split_model;
+
+/* X(NAME, "word"): seconds of a step; `bubble` is what stages wait for each other */
+#define TX_SPLIT_TERM_MAP(X) \
+    X(COMPUTE, "compute")    \
+    X(BUBBLE, "bubble")      \
+    X(TENSOR, "tensor")      \
+    X(PIPELINE, "pipeline") X(CONTEXT, "context") X(EXPERT, "expert") X(DATA, "data") X(UPDATE, "update")
+enum {
+#define X(name, word) TX_SPLIT_T_##name,
+    TX_SPLIT_TERM_MAP(X)
+#undef X
+        TX_SPLIT_TERMS
+};
+
+typedef struct tx_split_figures {
+    double term[TX_SPLIT_TERMS], seconds;
+    double bytes[TX_MEMORY_COUNT], memory; /* of the stage that holds most; all but OFFLOADED */
+    double mfu;                            /* operations of the model, nothing twice, over the devices' peaks */
+} tx_split_figures;
+
+/* ---- splits_model.c: what the planner says ----------------------------------------------------------------- */
+
+/* A shape by its name (shapes.def), or as tx_bench_config finds it. The caller frees it in any case. */
+tx_status tx_split_config(const char *name, int64_t block, tx_config **config);
+/* Asks the planner for a model's pieces in bf16 with AdamW; where TX cannot divide it by `tensor` they follow from
+ * those of one rank: weights and products by that number, of activations 24 parts of 34 (Korthikanti et al., Reducing
+ * activation recomputation, 2022). */
+tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, int64_t block, tx_split_model *model);
+/* Whether the engine can do it today. */
+bool tx_split_is_built(const tx_split *split, bool experts);
+/* The planner's memory of such a split on rank 0. */
+tx_status tx_split_plan(tx_engine *engine, const tx_config *config, int64_t block, const tx_split *split, int64_t host,
+                        tx_memory *memory);
+
+/* ---- splits.c: what follows from the split ------------------------------------------------------------------ */
+
+/* Seconds in which `ranks`, each `stride` from the next, sum `bytes`; in which each sends all of them `bytes` together;
+ * in which each sends its neighbour so many. */
+double tx_split_sum(const tx_split_machine *machine, int64_t stride, int64_t ranks, double bytes);
+double tx_split_exchange(const tx_split_machine *machine, int64_t stride, int64_t ranks, double bytes);
+double tx_split_hop(const tx_split_machine *machine, int64_t stride, int64_t ranks, double bytes);
+/* Seconds of m micro-batches on `stages` of v chunks, of which one of a stage takes `each` and of the last `last`,
+ * which is no less. */
+double tx_split_pipeline(int64_t stages, int64_t chunks, int64_t micro, double each, double last);
+/* Micro-batches whose activations the first stage holds. */
+double tx_split_held(const tx_split *split);
+void tx_split_predict(const tx_split_model *model, const tx_split_machine *machine, const tx_split *split,
+                      tx_split_figures *figures);
+
+/* ---- splits_search.c: which is the fastest ------------------------------------------------------------------- */
+
+/* What is looked at; 0 (`zero`: -1) is any. */
+typedef struct tx_split_limits {
+    int64_t devices, tokens; /* all devices; of a step */
+    int64_t tensor, pipeline, expert, context, batch;
+    int32_t zero;
+} tx_split_limits;
+
+/* X(NAME, "word"): what a split can do without */
+#define TX_SPLIT_AXIS_MAP(X) \
+    X(ZERO, "zero")          \
+    X(TENSOR, "tensor") X(PIPELINE, "pipeline") X(EXPERT, "expert") X(CONTEXT, "context") X(AGAIN, "checkpointing")
+enum {
+#define X(name, word) TX_SPLIT_A_##name,
+    TX_SPLIT_AXIS_MAP(X)
+#undef X
+        TX_SPLIT_AXES
+};
+
+#define TX_SPLIT_MOST 32
+
+typedef struct tx_split_found {
+    tx_split split;
+    tx_split_figures figures;
+} tx_split_found;
+
+/* The fastest ones that fit, the first the best. */
+typedef struct tx_split_list {
+    tx_split_found found[TX_SPLIT_MOST];
+    int32_t count;
+} tx_split_list;
+
+typedef struct tx_split_search {
+    tx_split_list all, built;      /* built: of those that the engine can do today */
+    double without[TX_SPLIT_AXES]; /* seconds of the fastest that does without; infinite: none fits; NaN: none was
+                                      looked at */
+    double least;                  /* bytes of the smallest, whether it fits or not */
+} tx_split_search;
+
+/* Whether a split does without an axis. */
+bool tx_split_lacks(const tx_split *split, int axis);
+/* Looks at all powers of two for each axis, micro-batches of 1 to 8 rows, schedules with 1, 2 and 4 chunks a stage.
+ * Steps have as many rows as tokens / block. */
+void tx_split_search_all(const tx_split_model *model, const tx_split_machine *machine, const tx_split_limits *limits,
+                         tx_split_search *search);
+
+#endif

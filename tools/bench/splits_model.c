@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the planner says of a model, for the model of divided training. */
+#include "tools/bench/pretend.h"
+#include "tools/bench/splits.h"
+#include "tools/bench/training.h"
+
+#include <string.h>
+
+#define DIVIDED (24.0 / 34.0) /* of a layer's activations, what tensor groups divide */
+#define RANKS 8               /* whose buckets are looked at */
+#define FEW 2                 /* layers of the smaller plan; the larger has twice as many */
+
+static const struct {
+    const char *name, *json;
+} shapes[] = {
+#define TX_PUBLISHED(name, json) {name, json},
+#include "tools/bench/shapes.def"
+};
+
+tx_status tx_split_config(const char *name, int64_t block, tx_config **config)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        if (strcmp(name, shapes[i].name) == 0) {
+            tx_json *json = NULL;
+            TX_TRY(tx_json_parse(shapes[i].json, strlen(shapes[i].json), name, &json));
+            TX_TRY(tx_config_of_json(json, config));
+            return block <= (*config)->positions
+                       ? TX_OK
+                       : tx_fail(TX_INVALID, "--block: %s has %d positions", name, (int)(*config)->positions);
+        }
+    return tx_bench_config(name, block, config);
+}
+
+/* ---- Plans ------------------------------------------------------------------------------------------------ */
+
+/* A plan of rank 0 in bf16. */
+static tx_status foresee(tx_engine *engine, const tx_config *config, int64_t block, const tx_split *s, int64_t host,
+                         tx_trainer_forecast *forecast)
+{
+    tx_comm *data = NULL, *tensor = NULL;
+    tx_trainer_options options = tx_bench_trainer_options(config, s->batch, block);
+    tx_status status = tx_pretend_open((int32_t)s->data, (int32_t)host, &data);
+    TX_THEN(status, tx_pretend_open((int32_t)s->tensor, (int32_t)host, &tensor));
+    options.all_rows = s->batch * s->data;
+    options.accumulation = s->micro;
+    options.autocast = TX_BF16;
+    options.comm = data;
+    options.parallel.zero_stage = s->zero;
+    options.parallel.tensor = s->tensor > 1 ? tensor : NULL;
+    if (s->again)
+        options.checkpointing = (tx_checkpointing){sizeof options.checkpointing, 0, INT32_MAX, 0};
+    TX_THEN(status, tx_trainer_foresee(engine, config, &options, forecast));
+    tx_pretend_close(tensor);
+    tx_pretend_close(data);
+    return status;
+}
+
+tx_status tx_split_plan(tx_engine *engine, const tx_config *config, int64_t block, const tx_split *split, int64_t host,
+                        tx_memory *memory)
+{
+    tx_trainer_forecast forecast;
+    tx_status status = foresee(engine, config, block, split, host, &forecast);
+    if (!status)
+        *memory = forecast.memory;
+    return status;
+}
+
+bool tx_split_is_built(const tx_split *s, bool experts)
+{
+    return s->pipeline == 1 && s->context == 1 && s->expert == 1 && (s->tensor == 1 || (s->zero <= 1 && !experts));
+}
+
+/* ---- Pieces ----------------------------------------------------------------------------------------------- */
+
+static double per_layer(double few, double many)
+{
+    return (many - few) / FEW;
+}
+
+static tx_status measure(tx_engine *engine, const tx_config *config, int64_t block, int64_t tensor, bool again,
+                         tx_split_piece *layer, tx_split_piece *ends)
+{
+    const tx_split split = {1, tensor, 1, 1, 1, 0, TX_SPLIT_ONE, 1, 1, 1, again};
+    tx_trainer_forecast f[2];
+    tx_config *copy = NULL;
+    TX_TRY(tx_config_copy(config, &copy));
+    tx_status status = TX_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        copy->layers = FEW << i;
+        status = foresee(engine, copy, block, &split, tensor, &f[i]);
+    }
+    tx_config_free(copy);
+    if (status)
+        return status;
+    layer->flops = per_layer(f[0].product_flops, f[1].product_flops);
+    layer->moved = per_layer(f[0].other_bytes, f[1].other_bytes);
+    layer->update = per_layer(f[0].update_bytes, f[1].update_bytes);
+    ends->flops = f[0].product_flops - FEW * layer->flops;
+    ends->moved = f[0].other_bytes - FEW * layer->moved;
+    ends->update = f[0].update_bytes - FEW * layer->update;
+    for (int k = 0; k < TX_MEMORY_OFFLOADED; k++) {
+        layer->bytes[k] = per_layer((double)f[0].memory.bytes[k], (double)f[1].memory.bytes[k]);
+        ends->bytes[k] = (double)f[0].memory.bytes[k] - FEW * layer->bytes[k];
+    }
+    return TX_OK;
+}
+
+/* A layer's piece of a rank of `tensor`, from that of one that has it whole. */
+static tx_split_piece divided(const tx_split_piece *whole, double tensor)
+{
+    tx_split_piece piece = *whole;
+    for (int k = 0; k < TX_MEMORY_OFFLOADED; k++)
+        piece.bytes[k] *= k == TX_MEMORY_ACTIVATIONS ? 1.0 - DIVIDED + DIVIDED / tensor : 1.0 / tensor;
+    piece.flops /= tensor;
+    piece.moved *= 1.0 - DIVIDED + DIVIDED / tensor;
+    piece.update /= tensor;
+    return piece;
+}
+
+/* What ZeRO's buckets take beside a plan that has everything whole. */
+static tx_status measure_buckets(tx_engine *engine, const tx_config *config, tx_split_model *m)
+{
+    tx_config *copy = NULL;
+    TX_TRY(tx_config_copy(config, &copy));
+    copy->layers = 2 * FEW;
+    tx_status status = TX_OK;
+    for (int again = 0; again < 2; again++)
+        for (int32_t zero = 1; zero < 4 && !status; zero++) {
+            const tx_split split = {RANKS, 1, 1, 1, 1, zero, TX_SPLIT_ONE, 1, 1, 1, again};
+            tx_trainer_forecast f;
+            status = foresee(engine, copy, m->block, &split, RANKS, &f);
+            const double bytes =
+                status ? 0.0
+                       : (double)(f.memory.bytes[TX_MEMORY_EXCHANGE] + f.memory.bytes[TX_MEMORY_ACTIVATIONS] +
+                                  f.memory.bytes[TX_MEMORY_TEMPORARY]);
+            for (int32_t after = 2; after < 4; after++) /* of stage 1, which has none */
+                m->buckets[after - 2][again] += zero == 1 ? -bytes : zero == after ? bytes : 0.0;
+        }
+    tx_config_free(copy);
+    return status;
+}
+
+static tx_status measure_all(tx_engine *engine, const tx_config *config, tx_split_model *m)
+{
+    for (int again = 0; again < 2; again++)
+        for (int power = 0; power < TX_SPLIT_TENSOR_POWER; power++) {
+            const int64_t tensor = INT64_C(1) << power;
+            if (m->kv_heads % tensor != 0 || m->heads % tensor != 0)
+                break;
+            tx_status status = power && m->experts ? TX_UNSUPPORTED
+                                                   : measure(engine, config, m->block, tensor, again,
+                                                             &m->layer[power][again], &m->ends[power][again]);
+            if (status && !power)
+                return status;
+            if (status) {
+                m->layer[power][again] = divided(&m->layer[0][again], (double)tensor);
+                m->ends[power][again] = m->ends[0][again];
+            }
+        }
+    return TX_OK;
+}
+
+/* ---- Shape ------------------------------------------------------------------------------------------------ */
+
+/* The key of config.json, by any of its names; `absent` where it has none. */
+static int64_t key(const tx_json *json, const char *const *names, int64_t absent)
+{
+    int64_t value;
+    for (; *names; names++)
+        if (tx_json_has(json, *names) && !tx_json_get_int(json, *names, 1, INT32_MAX, &value))
+            return value;
+    return absent;
+}
+
+#define KEY(json, absent, ...) key(json, (const char *const[]){__VA_ARGS__, NULL}, absent)
+
+/* Of the layers' weights those that belong to experts, arrays of three dimensions. */
+static tx_status share_of_experts(const tx_config *config, tx_split_model *m)
+{
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec;
+    double experts = 0.0, all = 0.0;
+    for (int32_t i = 0; i < tx_arch_params(config); i++) {
+        TX_TRY(tx_arch_param(config, i, name, &spec));
+        double count = 1.0;
+        for (int32_t d = 0; d < spec.shape.rank; d++)
+            count *= (double)spec.shape.dim[d];
+        experts += spec.shape.rank == 3 ? count : 0.0;
+        all += spec.table ? 0.0 : count;
+    }
+    m->expert_share = experts / all;
+    return TX_OK;
+}
+
+tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, int64_t block, tx_split_model *model)
+{
+    tx_json *json = NULL;
+    TX_TRY(tx_config_json(config, &json));
+    *model = (tx_split_model){.layers = config->layers,
+                              .width = config->width,
+                              .heads = config->heads,
+                              .kv_heads = KEY(json, config->heads, "num_key_value_heads"),
+                              .vocab = tx_arch_padded_vocab(config),
+                              .block = block,
+                              .experts = KEY(json, 0, "num_local_experts", "num_experts"),
+                              .chosen = KEY(json, 1, "num_experts_per_tok")};
+    model->kv_width = model->kv_heads * KEY(json, config->width / config->heads, "head_dim");
+    tx_json_free(json);
+    if (model->experts)
+        TX_TRY(share_of_experts(config, model));
+    TX_TRY(measure_buckets(engine, config, model));
+    return measure_all(engine, config, model);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The search for the fastest split that fits. */
+#include "tools/bench/splits.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LARGEST_BATCH 8   /* rows of a micro-batch */
+#define SMALLEST_PART 256 /* tokens of a row that a context rank has, at least */
+#define LARGEST_CHUNKS 4  /* of a stage */
+#define LARGEST_AXIS 4096
+
+bool tx_split_lacks(const tx_split *s, int axis)
+{
+    switch (axis) {
+    case TX_SPLIT_A_ZERO:
+        return s->zero == 0;
+    case TX_SPLIT_A_TENSOR:
+        return s->tensor == 1;
+    case TX_SPLIT_A_PIPELINE:
+        return s->pipeline == 1;
+    case TX_SPLIT_A_EXPERT:
+        return s->expert == 1;
+    case TX_SPLIT_A_CONTEXT:
+        return s->context == 1;
+    default:
+        return !s->again;
+    }
+}
+
+static void insert(tx_split_list *list, const tx_split_found *one)
+{
+    int32_t at = list->count < TX_SPLIT_MOST ? list->count++ : TX_SPLIT_MOST;
+    for (; at > 0 && one->figures.seconds < list->found[at - 1].figures.seconds; at--)
+        if (at < TX_SPLIT_MOST)
+            list->found[at] = list->found[at - 1];
+    if (at < TX_SPLIT_MOST)
+        list->found[at] = *one;
+}
+
+typedef struct looking {
+    const tx_split_model *model;
+    const tx_split_machine *machine;
+    const tx_split_limits *limits;
+    tx_split_search *search;
+} looking;
+
+/* One split in full. Of equal ones the first stays ahead, which has the smaller axes. */
+static void consider(const looking *l, const tx_split *split)
+{
+    tx_split_found one = {.split = *split};
+    tx_split_search *search = l->search;
+    tx_split_predict(l->model, l->machine, split, &one.figures);
+    search->least = fmin(search->least, one.figures.memory);
+    for (int axis = 0; axis < TX_SPLIT_AXES; axis++)
+        if (tx_split_lacks(split, axis))
+            search->without[axis] = fmin(search->without[axis], HUGE_VAL); /* a number from now on */
+    if (!(one.figures.memory <= l->machine->memory * TX_SPLIT_MEMORY))
+        return;
+    insert(&search->all, &one);
+    if (tx_split_is_built(split, l->model->experts > 0))
+        insert(&search->built, &one);
+    for (int axis = 0; axis < TX_SPLIT_AXES; axis++)
+        if (tx_split_lacks(split, axis))
+            search->without[axis] = fmin(search->without[axis], one.figures.seconds);
+}
+
+/* Schedules of a split whose micro-batches are settled. */
+static void schedules(const looking *l, tx_split s)
+{
+    for (int again = 0; again < 2; again++) {
+        s.again = again;
+        s.chunks = 1;
+        s.schedule = TX_SPLIT_ONE;
+        consider(l, &s);
+        s.schedule = TX_SPLIT_GPIPE;
+        if (s.pipeline > 1)
+            consider(l, &s);
+        s.schedule = TX_SPLIT_INTERLEAVED;
+        for (s.chunks = 2; s.chunks <= LARGEST_CHUNKS && s.pipeline > 1 && s.micro % s.pipeline == 0; s.chunks *= 2)
+            if (l->model->layers % (s.pipeline * s.chunks) == 0)
+                consider(l, &s);
+    }
+}
+
+static bool wanted(int64_t value, int64_t limit)
+{
+    return limit == 0 || value == limit;
+}
+
+/* Micro-batches and stages of ZeRO of a split whose axes are settled. */
+static void batches(const looking *l, tx_split s)
+{
+    const int64_t rows = l->limits->tokens / l->model->block;
+    for (s.batch = 1; s.batch <= LARGEST_BATCH; s.batch *= 2) {
+        s.micro = rows / (s.data * s.batch);
+        if (s.micro * s.data * s.batch != rows || s.micro < 1 || !wanted(s.batch, l->limits->batch))
+            continue;
+        for (s.zero = 0; s.zero < 4 && (s.zero == 0 || s.data * s.context > 1); s.zero++)
+            if (l->limits->zero < 0 || s.zero == l->limits->zero)
+                schedules(l, s);
+    }
+}
+
+/* Whether the model can be divided so, but for its experts. */
+static bool divides(const tx_split_model *m, const tx_split_limits *limits, const tx_split *s)
+{
+    return wanted(s->tensor, limits->tensor) && wanted(s->pipeline, limits->pipeline) &&
+           wanted(s->context, limits->context) && limits->devices % (s->tensor * s->pipeline * s->context) == 0 &&
+           m->kv_heads % s->tensor == 0 && m->heads % s->tensor == 0 && m->layers % s->pipeline == 0 &&
+           (s->context == 1 || (m->block % s->context == 0 && m->block / s->context >= SMALLEST_PART));
+}
+
+void tx_split_search_all(const tx_split_model *model, const tx_split_machine *machine, const tx_split_limits *limits,
+                         tx_split_search *search)
+{
+    const looking l = {model, machine, limits, search};
+    const int64_t most = INT64_C(1) << (TX_SPLIT_TENSOR_POWER - 1);
+    *search = (tx_split_search){.least = HUGE_VAL};
+    for (int axis = 0; axis < TX_SPLIT_AXES; axis++)
+        search->without[axis] = NAN;
+    tx_split s;
+    for (s.tensor = 1; s.tensor <= most; s.tensor *= 2)
+        for (s.pipeline = 1; s.pipeline <= LARGEST_AXIS; s.pipeline *= 2)
+            for (s.context = 1; s.context <= LARGEST_AXIS; s.context *= 2) {
+                if (!divides(model, limits, &s))
+                    continue;
+                s.data = limits->devices / (s.tensor * s.pipeline * s.context);
+                for (s.expert = 1; s.expert <= (model->experts ? model->experts : 1); s.expert *= 2)
+                    if (wanted(s.expert, limits->expert) && s.data * s.context % s.expert == 0 &&
+                        (s.expert == 1 || model->experts % s.expert == 0))
+                        batches(&l, s);
+            }
+}
