@@ -6,13 +6,21 @@
  * all in it that is not in the table by itself. Of an object that has "enabled" nothing else counts while that is
  * false, or where it must be. A path may have several rows. What has none is refused.
  *
- *   SET(path, option)            is that option of TX's
- *   WORD(path, option, words)    the same, the words translated: "Theirs=ours|Theirs=ours"; "theirs=!text": refused
- * with the advice; "*": others are taken as they are POWER(path, option)          the option is two to the power of it
- *   SAME(path, values, advice)   the values ask for what TX does anyway; "*": all do. Others are refused with the
- * advice TOLD(path, values, text)     any value is accepted, and where it is none of these the user is told what TX
- * does ABSENT(path, other, text)    the user is told where the configuration has the other path and not this one
- *   DEFAULT(option, value)       what the option is where nobody gives it */
+ *   SET(path, option)
+ *       is that option of TX's
+ *   WORD(path, option, words)
+ *       the same, the words translated: "Theirs=ours|Theirs=ours"; "theirs=!text": refused with the text; "*": others
+ *       are taken as they are
+ *   POWER(path, option)
+ *       the option is two to the power of it
+ *   SAME(path, values, advice)
+ *       the values ask for what TX does anyway; "*": all do. Others are refused with the advice
+ *   TOLD(path, values, text)
+ *       any value is accepted, and where it is none of these the user is told what TX does
+ *   ABSENT(path, other, text)
+ *       the user is told where the configuration has the other path and not this one
+ *   DEFAULT(option, value)
+ *       what the option is where nobody gives it */
 #include "api/base/message.h"
 #include "models/job/parts.h"
 
