@@ -44,9 +44,9 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     for (int32_t r = 1; r < comm->size; r++)
         least = bytes[r] < least ? bytes[r] : least;
     free(bytes);
-    static const tx_arena_id alike[] = {TX_ARENA_WEIGHTS,   TX_ARENA_SHARDS,          TX_ARENA_HALF,
-                                        TX_ARENA_GRADIENTS, TX_ARENA_OPTIMIZER,       TX_ARENA_WEIGHTS_WINDOW,
-                                        TX_ARENA_EXCHANGE,  TX_ARENA_GRADIENTS_WINDOW};
+    static const tx_arena_id alike[] = {TX_ARENA_WEIGHTS,   TX_ARENA_SHARDS,           TX_ARENA_HALF,
+                                        TX_ARENA_GRADIENTS, TX_ARENA_OPTIMIZER,        TX_ARENA_WEIGHTS_WINDOW,
+                                        TX_ARENA_EXCHANGE,  TX_ARENA_GRADIENTS_WINDOW, TX_ARENA_PARTS};
     for (size_t i = 0; i < sizeof alike / sizeof alike[0] && !status; i++)
         model->arena[alike[i]].chunk_bytes = least;
     return status;
@@ -70,6 +70,7 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     if (tensor) {
         model->part = tensor->rank;
         model->parts = tensor->size;
+        model->arena[TX_ARENA_PARTS].space = TX_SPACE_WINDOW;
     }
     if (tensor || comm->size > 1)
         model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;

@@ -161,5 +161,7 @@ tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout)
     reuse_in_place(graph);
     tx_status status = place_all(graph, TX_ARENA_PLANNED, 0, &layout->planned);
     layout->saved = saved_bytes(graph);
-    return status ? status : place_all(graph, TX_ARENA_EXCHANGE, layout->exchanged, &layout->exchange);
+    TX_THEN(status, place_all(graph, TX_ARENA_EXCHANGE, layout->exchanged, &layout->exchange));
+    TX_THEN(status, place_all(graph, TX_ARENA_PARTS, 0, &layout->parts));
+    return status;
 }
