@@ -24,9 +24,6 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
         return tx_fail(TX_INVALID,
                        "parallel: zero_stage %" PRId32 " must be 0, 1, 2 or 3, bucket_bytes %" PRId64 " not negative",
                        o->zero_stage, o->bucket_bytes);
-    if (o->tensor && o->tensor->size > 1 && o->zero_stage > 1)
-        return tx_fail(TX_UNSUPPORTED, "parallel: with a tensor group zero_stage is 0 or 1, not %" PRId32,
-                       o->zero_stage);
     if (model->params > 0 || model->parallel)
         return tx_fail(TX_INVALID, "parallel: the model has parameters already, or was made parallel before");
     return TX_OK;

@@ -331,7 +331,6 @@ static void check_tensor_parallel(refusals *r, const tx_job_settings *set)
 {
     if (set->tensor_parallel == 1)
         return;
-    refuse(r, set->zero_stage > 1, "--tensor_parallel goes with --zero_stage 0 and 1");
     refuse(r, set->lora_rank || set->load_in_4bit,
            "--tensor_parallel trains whole models: leave --lora_r and "
            "--load_in_4bit out");
