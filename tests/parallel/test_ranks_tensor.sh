@@ -70,6 +70,9 @@ for bits in --bf16 --fp16 "--dtype bfloat16"; do
     # shellcheck disable=SC2086
     { split 1 1 half1 $bits --overwrite_output_dir && split 4 2 half2 $bits --overwrite_output_dir --ddp_check 6; } || fail "$bits"
     alike half1 half2 3e-3
+    # shellcheck disable=SC2086
+    split 4 2 half3 $bits --overwrite_output_dir --zero_stage 3 || fail "$bits, stage 3"
+    same half2 half3
 done
 
 # Whatever wrote it, whoever goes on: the weights and moments to the bit, and the same steps.
@@ -111,6 +114,23 @@ from="--config_name $work/words --tokenizer_name $work/words --train_file $work/
 split 1 1 bert --learning_rate 1e-3 || fail "BERT on one rank"
 split 4 2 bert42 --learning_rate 1e-3 || fail "BERT on 4 ranks"
 alike bert bert42
+
+# Samples side by side in a row, each with positions of its own.
+awk 'BEGIN {
+    split("cat dog bird", who, " ")
+    for (i = 0; i < 240; i++)
+        printf "{\"messages\": [{\"role\": \"user\", \"content\": \"greet the %s\"}, {\"role\": \"assistant\", \"content\": \"hi %s\"}]}\n", \
+            who[i % 3 + 1], who[i % 3 + 1]
+}' > "$work/talk.jsonl"
+mkdir "$work/talks"
+cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/talks"
+cat > "$work/talks/config.json" << 'EOF'
+{"model_type": "gpt2", "vocab_size": 342, "n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 64}
+EOF
+from="--config_name $work/talks --tokenizer_name $work/talks --train_file $work/talk.jsonl --chat_template chatml --max_seq_length 64 --packing true --label_smoothing_factor 0.1"
+split 1 1 talk --learning_rate 1e-3 || fail "conversations on one rank"
+split 4 2 talk42 --learning_rate 1e-3 || fail "conversations on 4 ranks"
+alike talk talk42
 
 # refused WORDS RANKS PARTS ARGUMENT...: ends, and says why in one line
 refused()
