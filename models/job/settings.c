@@ -148,7 +148,7 @@ static const tx_option options[] = {
     CHOICE("ddp_overlap", overlap, "auto|yes|no", "sum gradients while the backward pass goes on; auto: where that proves faster"),
     WHOLE("ddp_check", ddp_check, 0, INT32_MAX, "compare the weights of all ranks every N steps; 0: never"),
     WHOLE("zero_stage", zero_stage, 0, 3, "1: optimizer states are spread over the ranks; 2: gradients too; 3: weights too"),
-    WHOLE("tensor_parallel", tensor_parallel, 1, 1 << 16, "N ranks that follow each other compute the same rows together and divide heads and the MLP among them (docs/RANKS.md)"),
+    WHOLE("tensor_parallel", tensor_parallel, 1, 1 << 16, "N ranks that follow each other compute the same rows together and divide heads, the MLP and the vocabulary among them (docs/RANKS.md)"),
     TEXT("deepspeed", deepspeed, "FILE", "a configuration of DeepSpeed: what it says is taken for options (docs/TRAINING.md)"),
     WHOLE("global_batch_size", global_batch, 0, 1 << 30, "blocks in a step of all ranks, in place of accumulation; 0: not set"),
     TEXT("batch_weights", batch_weights, "auto|X,X,...", "how many rows of a micro-batch each rank gets: auto, by their measured speed, or X rows for each; otherwise all get the same"),
