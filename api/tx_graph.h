@@ -65,7 +65,8 @@ tx_tensor *tx_linear_full(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpo
 tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpose_b);
 /* Rows of `tokens` from token_table plus rows positions[b].. of position_table (NULL: none). positions I32 [B]: where
  * the first token of each row stands, which is the length of its cache; I32 [B, T]: where each token stands; NULL: 0
- * and on. tokens [B, T] -> [B, T, C]. */
+ * and on. tokens [B, T] -> [B, T, C]. Of a token_table whose rows a tensor group divides (tx_param_spec.split) each
+ * rank gives those that it has, and they are summed. */
 tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions);
 /* The same, where row `padding` of token_table learns nothing (PyTorch's padding_idx); below 0: all rows learn. */
 tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
@@ -166,7 +167,9 @@ typedef struct tx_rope {
  * or at positions[b][t], I32 [B, T]. */
 tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions);
 /* -log softmax(logits)[label] a row: logits [..., V'], labels [...]; columns from `vocab` on are
- * padding. Rows labelled TX_IGNORE_LABEL give 0. */
+ * padding. Rows labelled TX_IGNORE_LABEL give 0. Logits that are tx_linear's by a transposed matrix whose rows a tensor
+ * group divides are this rank's columns: the loss is that of all, `vocab` of them, and such logits are no tx_output.
+ * tx_part_input is to stand before that product. */
 tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab);
 /* (1 - smoothing) times that plus `smoothing` times the mean over the vocabulary of -log p, 0 <= smoothing < 1: what
  * transformers' LabelSmoother gives (Szegedy et al., 2016, section 7). */

@@ -78,7 +78,8 @@ typedef struct tx_param_spec {
     tx_dtype dtype; /* of NF4 and NF4_DOUBLE only matrices whose rows are multiples of 64, see tx_base.h */
     tx_param_sections sections;
     /* 1 + the dimension that ranks of a tensor group (tx_parallel_options) divide, of each section by itself, where it
-     * is of that dimension; 0: each has all of it. Of what has no padding and one or two dimensions. */
+     * is of that dimension; 0: each has all of it. Of what has one or two dimensions, which are to be multiples of the
+     * number of ranks; of a padded first one the last rank has the fewer rows and the more padding. */
     int32_t split;
 } tx_param_spec;
 

@@ -33,9 +33,9 @@ typedef struct tx_parallel_options {
                            twice the messages */
     tx_comm *tensor;    /* the ranks that compute each product of a row together, a part each (Shoeybi et al.,
                            Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism, 2019):
-                           they read the same rows and divide parameters by tx_param_spec.split; `comm` has those of
-                           other rows that have the same parts. With zero_stage 0 or 1 and optimizers whose states are
-                           numbers of one weight each. NULL: none */
+                           they read the same rows and divide parameters by tx_param_spec.split, tables by their
+                           vocabulary; `comm` has those of other rows that have the same parts. With optimizers whose
+                           states are numbers of one weight each. NULL: none */
 } tx_parallel_options;
 
 /* Makes `model` one of many copies, each rank's: from now on gradients and result LOSS are summed over the ranks, and

@@ -73,8 +73,8 @@ typedef struct tx_attrs {
     int32_t bucket;  /* of a collective */
     int32_t control; /* a tx_control, or -1 */
     int64_t vocab, rows;
-    /* Of a range; of updates the number in its arena of the first weight, of attention that in the model of its first
-     * head, both of which key random numbers. */
+    /* Of a range, and of the rows of a table that a rank has; of updates the number in its arena of the first weight,
+     * of attention that in the model of its first head, both of which key random numbers. */
     int64_t first;
     int32_t step;    /* of a range */
     int64_t padding; /* of a table: the row that learns nothing, counted from 1; 0: none */
@@ -111,6 +111,7 @@ static inline int64_t tx_norm_part(const tx_attrs *attrs, int64_t row)
     X(WEIGHTS_WINDOW, EXCHANGE) /* where ranks exchange WEIGHTS, and GRADIENTS, of a device with its own memory */ \
     X(GRADIENTS_WINDOW, EXCHANGE)                                                                                  \
     X(EXCHANGE, EXCHANGE)     /* what ranks exchange and lies in no other arena */                                 \
+    X(PARTS, EXCHANGE)        /* what the ranks of a tensor group exchange */                                      \
     X(CONTROL, FUNCTIONALITY) /* TX_CONTROL_COUNT words written by the host */                                     \
     X(RESULT, FUNCTIONALITY)  /* TX_RESULT_COUNT floats written by the device */                                   \
     X(SCRATCH, SCRATCH)       /* what prepare() asked for */

@@ -20,9 +20,12 @@ static const tx_param_spec specs[] = {
     {.logical = {2, {16, 3}}, .split = 1, .sections = {3, 0, {8, 4, 4}}},
     {.logical = {2, {3, 20}}, .split = 2, .sections = {2, 1, {8, 12}}},
     {.logical = {2, {4, 8}}, .split = 2, .sections = {2, 0, {3, 1}}}, /* of the other dimension */
+    {.logical = {1, {13}}, .shape = {1, {16}}, .split = 1},
+    {.logical = {2, {10, 3}}, .shape = {2, {16, 3}}, .split = 1},
 };
 
-/* The rank that has element i: by its place in its section of the split dimension. */
+/* The rank that has element i: by its place in its section of the split dimension. Of what cannot be divided evenly
+ * the last ones have fewer. */
 static int32_t owner(const tx_param_spec *s, int32_t parts, int64_t i)
 {
     const int32_t dimension = s->split - 1;
@@ -34,7 +37,7 @@ static int32_t owner(const tx_param_spec *s, int32_t parts, int64_t i)
             break;
         at -= size;
     }
-    return (int32_t)(at / (size / parts));
+    return (int32_t)(at / ((size + parts - 1) / parts));
 }
 
 static void check_range(const tx_param_spec *s, int32_t part, int32_t parts, int64_t first, int64_t count)

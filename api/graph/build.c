@@ -51,6 +51,8 @@ tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_
     attrs.padding = padding < 0 ? 0 : padding + 1;
     if (!token_table)
         return NULL;
+    if (tokens && tx_parts_divide_rows(token_table))
+        return tx_parts_embedding(tokens, token_table, padding, position_table, positions);
     return EMIT(tokens, .op = TX_OP_EMBEDDING, .attrs = attrs, .in = {tokens, token_table, position_table, positions});
 }
 
@@ -288,6 +290,8 @@ tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64
                                              (double)smoothing));
         return NULL;
     }
+    if (logits && labels && tx_parts_divide_columns(logits))
+        return tx_parts_cross_entropy(logits, labels, vocab, smoothing);
     return labels ? EMIT(logits, .op = TX_OP_CROSS_ENTROPY, .attrs = attrs, .in = {logits, labels}) : NULL;
 }
 
@@ -310,6 +314,11 @@ tx_tensor *tx_distillation(tx_tensor *logits, tx_tensor *teacher, tx_tensor *lab
     attrs.vocab = vocab;
     attrs.scale = temperature;
     attrs.alpha = alpha;
+    if (logits && tx_parts_divide_columns(logits)) {
+        tx_graph_fail(logits->graph, tx_fail(TX_UNSUPPORTED, "distillation: ranks divide the vocabulary: leave out "
+                                                             "the teacher or --tensor_parallel"));
+        return NULL;
+    }
     return teacher && labels ? EMIT(logits, .op = TX_OP_DISTILLATION, .attrs = attrs, .in = {logits, teacher, labels})
                              : NULL;
 }
@@ -391,31 +400,6 @@ tx_tensor *tx_detach(tx_tensor *x)
     if (same)
         same->requires_grad = false;
     return same;
-}
-
-int32_t tx_graph_parts(const tx_graph *graph, int32_t *part)
-{
-    TX_NEEDS(graph && part, 0);
-    *part = graph->model->part;
-    return graph->model->parts;
-}
-
-tx_tensor *tx_part_input(tx_tensor *x)
-{
-    tx_attrs attrs = plain;
-    attrs.summed = true;
-    return !x || x->graph->model->parts == 1
-               ? x
-               : EMIT(x, .op = TX_OP_RESHAPE, .attrs = attrs, .in = {x}, .shape = &x->shape);
-}
-
-tx_tensor *tx_part_sum(tx_tensor *x)
-{
-    if (!x || x->graph->model->parts == 1)
-        return x;
-    tx_emit_args args = {.op = TX_OP_PART_SUM, .attrs = plain, .in = {x}};
-    args.out[TX_OUT(part_sum, w)] = tx_tensor_planned(x->graph, x->dtype, x->shape, TX_ARENA_EXCHANGE);
-    return args.out[TX_OUT(part_sum, w)] ? tx_emit(x->graph, &args) : NULL;
 }
 
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape)

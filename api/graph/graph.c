@@ -295,8 +295,13 @@ tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
 
 tx_tensor *tx_output(tx_tensor *tensor)
 {
-    if (tensor && !tensor->graph->planned)
-        tx_tensor_root(tensor)->is_output = true;
+    if (!tensor || tensor->graph->planned)
+        return tensor;
+    if (tx_parts_divide_columns(tensor)) {
+        tx_graph_fail(tensor->graph, tx_fail(TX_UNSUPPORTED, "logits are no output where ranks divide the vocabulary"));
+        return NULL;
+    }
+    tx_tensor_root(tensor)->is_output = true;
     return tensor;
 }
 
@@ -356,6 +361,9 @@ static void narrow_indices(const tx_node *n)
         break;
     case TX_OP_SCATTER_ADD:
         narrow(n->in[TX_IN(scatter_add, indices)], INT32_MIN, n->attrs.rows, true);
+        break;
+    case TX_OP_PART_INDICES:
+        narrow(n->in[TX_IN(part_indices, indices)], 0, n->attrs.vocab, n->attrs.keeps);
         break;
     case TX_OP_CROSS_ENTROPY:
         narrow(n->in[TX_IN(cross_entropy, labels)], 0, n->attrs.vocab, true);

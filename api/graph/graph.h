@@ -90,6 +90,7 @@ static inline bool tx_tensor_lasts(tx_tensor *t)
     const tx_arena_id arena = root->arena;
     return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS || arena == TX_ARENA_KEPT ||
            arena == TX_ARENA_FROZEN || arena == TX_ARENA_HALF || arena == TX_ARENA_EXCHANGE ||
+           arena == TX_ARENA_PARTS ||
            (arena == TX_ARENA_RESULT && root->offset == TX_RESULT_LOSS_SCALE * (int64_t)sizeof(float));
 }
 
@@ -112,12 +113,20 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
 
 /* A tensor on fixed storage (arena address `offset`), not made by a node. */
 tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset);
-/* A tensor that the planner places in an arena, PLANNED, AWAY or EXCHANGE, not made by a node. */
+/* A tensor that the planner places in an arena, PLANNED, AWAY, EXCHANGE or PARTS, not made by a node. */
 tx_tensor *tx_tensor_planned(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena);
 /* A view: `shape` elements of `whole` from element `first` on, to be read or written in their place. */
 tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape);
 /* The scalar `result` of the model as a tensor [1]. */
 tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result);
+
+/* Where ranks divide them (parts.c): whether `table` is this rank's rows of one, and the sum of what the ranks have of
+ * the tokens' rows; whether the columns of `x` are products with such rows, and the loss of logits that are. */
+bool tx_parts_divide_rows(const tx_tensor *table);
+tx_tensor *tx_parts_embedding(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
+                              tx_tensor *positions);
+bool tx_parts_divide_columns(const tx_tensor *x);
+tx_tensor *tx_parts_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
 
 /* Appends a copy of a node as it is, for ops that are not the user's; `*number` receives its number. */
 tx_status tx_graph_append(tx_graph *graph, const tx_node *node, int32_t *number);

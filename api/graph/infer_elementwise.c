@@ -123,6 +123,17 @@ tx_status tx_infer_token_positions(const tx_infer *c)
     return TX_OK;
 }
 
+tx_status tx_infer_part_indices(const tx_infer *c)
+{
+    const tx_attrs *a = c->attrs;
+    TX_TRY(tx_want_dtype(c, 0, TX_I32));
+    if (a->first < 0 || a->rows < 1 || a->vocab > INT32_MAX || a->first > a->vocab - a->rows)
+        return tx_fail(TX_INVALID, "part_indices: %" PRId64 " rows from %" PRId64 " on are not of %" PRId64, a->rows,
+                       a->first, a->vocab);
+    tx_give(c, 0, TX_I32, c->in[0].shape);
+    return TX_OK;
+}
+
 tx_status tx_infer_position_grad(const tx_infer *c)
 {
     TX_TRY(tx_want_f32(c));

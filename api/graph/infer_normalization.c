@@ -99,6 +99,9 @@ static tx_status check_vocab(const tx_infer *c)
     int64_t columns = tx_shape_last(&c->in[0].shape);
     if (!(c->attrs->p >= 0.0f && c->attrs->p <= 1.0f))
         return tx_fail(TX_INVALID, "%s: smoothing %g must be from 0 to 1", tx_want_name(c), (double)c->attrs->p);
+    if (c->attrs->rows && c->attrs->rows < c->attrs->vocab)
+        return tx_fail(TX_INVALID, "%s: %" PRId64 " columns are more than all %" PRId64, tx_want_name(c),
+                       c->attrs->vocab, c->attrs->rows);
     if (c->attrs->vocab >= 1 && c->attrs->vocab <= columns)
         return TX_OK;
     return tx_fail(TX_INVALID, "%s: a vocabulary of %" PRId64 " does not fit logits %s", tx_want_name(c),
@@ -114,6 +117,16 @@ tx_status tx_infer_cross_entropy(const tx_infer *c)
     TX_TRY(check_vocab(c));
     tx_give(c, 0, TX_F32, rows);
     tx_give(c, 1, TX_F32, rows);
+    return TX_OK;
+}
+
+tx_status tx_infer_part_loss(const tx_infer *c)
+{
+    TX_TRY(tx_infer_cross_entropy(c));
+    for (int i = 2; i < 4; i++) {
+        TX_TRY(tx_want_dtype(c, i, TX_F32));
+        TX_TRY(tx_want_shape(c, i, &c->in[1].shape));
+    }
     return TX_OK;
 }
 

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A part of a padded dimension has a multiple of so many rows, as kernels of matrix products like it. */
+#define PADDED_ROWS 16
+
 static const tx_shape *logical_of(const tx_param_spec *spec)
 {
     return spec->logical.rank == 0 ? &spec->shape : &spec->logical;
@@ -54,22 +57,29 @@ static tx_status check_packed(const char *name, const tx_param_spec *spec)
     return TX_OK;
 }
 
+/* Whether the first dimension, which is padded, is what ranks divide: a vocabulary. */
+static bool divides_padded(const tx_param_spec *spec)
+{
+    return spec->split == 1 && spec->sections.count == 0 && logical_of(spec)->dim[0] < spec->shape.dim[0];
+}
+
 /* Whether a split dimension, or each section of it, can be divided among the ranks. */
 static tx_status check_split(const tx_model *model, const char *name, const tx_param_spec *spec)
 {
     const tx_param_sections *s = &spec->sections;
     const int32_t dimension = spec->split - 1;
-    const int64_t size = spec->shape.dim[dimension < 0 ? 0 : dimension];
-    const bool parted = s->count > 0 && s->dimension == dimension;
+    const int64_t size = logical_of(spec)->dim[dimension < 0 ? 0 : dimension];
+    const bool parted = s->count > 0 && s->dimension == dimension, padded = divides_padded(spec);
+    int64_t first;
     if (spec->split < 0 || spec->split > spec->shape.rank || spec->shape.rank > 2 ||
-        !tx_shape_equal(&spec->shape, logical_of(spec)))
+        !(padded || tx_shape_equal(&spec->shape, logical_of(spec))))
         return tx_fail(TX_INVALID, "parameter %s: it has no dimension to split", name);
     if (tx_dtype_packed(spec->dtype))
         return tx_fail(TX_UNSUPPORTED, "parameter %s: what is stored in %s cannot be divided among ranks", name,
                        tx_dtype_name(spec->dtype));
     for (int32_t i = 0; i < (parted ? s->count : 1); i++) {
         const int64_t part = parted ? s->size[i] : size;
-        if (part % model->parts != 0)
+        if (padded ? tx_part_of(part, model->parts - 1, model->parts, &first) == 0 : part % model->parts != 0)
             return tx_fail(TX_UNSUPPORTED, "parameter %s: %" PRId64 " cannot be divided among %" PRId32 " ranks", name,
                            part, model->parts);
     }
@@ -110,6 +120,14 @@ static tx_param_spec part_of(const tx_model *model, const tx_param_spec *whole)
     if (model->parts == 1 || !whole->split)
         return part;
     const int32_t dimension = whole->split - 1;
+    if (divides_padded(whole)) { /* all ranks have as many rows in memory, so that their graphs are alike */
+        const int64_t unit = (int64_t)PADDED_ROWS * model->parts;
+        int64_t first;
+        part.shape.dim[0] = (whole->shape.dim[0] + unit - 1) / unit * PADDED_ROWS;
+        part.logical = part.shape;
+        part.logical.dim[0] = tx_part_of(whole->logical.dim[0], model->part, model->parts, &first);
+        return part;
+    }
     part.shape.dim[dimension] /= model->parts;
     part.logical = part.shape;
     for (int32_t i = 0; i < part.sections.count && part.sections.dimension == dimension; i++)

@@ -117,6 +117,15 @@ static inline bool tx_model_splits(const tx_model *model, int32_t index)
     return model->parts > 1 && index >= 0 && index < model->params && model->param[index].whole.split > 0;
 }
 
+/* How many of `size` rows rank `part` of `parts` has, and *first, where they begin: all as many, but for the last ones
+ * of a size that is no multiple. */
+static inline int64_t tx_part_of(int64_t size, int32_t part, int32_t parts, int64_t *first)
+{
+    const int64_t each = (size + parts - 1) / parts;
+    *first = part * each < size ? part * each : size;
+    return size - *first < each ? size - *first : each;
+}
+
 /* Writes to a place in an arena, in the order of runs; `data` is to stay until the device is finished. */
 tx_status tx_model_write_at(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);
 /* Reads from a place in an arena, and waits for it. */

@@ -6,6 +6,7 @@
 
 #include "api/base/needs.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- Between the device and the window -------------------------------------------------------------- */
@@ -182,6 +183,51 @@ static tx_status sum_parts(const tx_model *model, const tx_command *c)
     return e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, y), y->offset, sum, tx_operand_bytes(y));
 }
 
+/* What CROSS_ENTROPY gives of the columns of each rank becomes that of all: the maxima and the sums of exponentials are
+ * exchanged as the ranks' log-sum-exps. In: of each rank the losses of `rows` rows and then their log-sum-exps; out:
+ * those of all columns, in the place of the first rank's. What a rank's log-sum-exp is above its loss is its part of
+ * what the loss takes off: the label's logit, of the rank that has it, and of smoothing the mean. */
+static void join_rows(float *number, int64_t rows, int32_t ranks, const int32_t *label)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        double greatest = (double)number[rows + i], sum = 0.0, off = 0.0;
+        for (int32_t r = 0; r < ranks; r++)
+            greatest = fmax(greatest, (double)number[(2 * r + 1) * rows + i]);
+        for (int32_t r = 0; r < ranks; r++) {
+            const double lse = (double)number[(2 * r + 1) * rows + i];
+            sum += exp(lse - greatest);
+            off += lse - (double)number[2 * r * rows + i];
+        }
+        const double lse = greatest + log(sum);
+        number[i] = label[i] == TX_IGNORE_LABEL ? 0.0f : (float)(lse - off);
+        number[rows + i] = (float)lse;
+    }
+}
+
+/* Every rank joins the same numbers in the same order; the device waits. */
+static tx_status join_losses(const tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    const tx_comm *tensor = model->parallel->tensor;
+    const tx_operand *labels = &c->in[TX_IN(part_loss, labels)], *losses = &c->in[TX_IN(part_loss, losses)],
+                     *lse = &c->in[TX_IN(part_loss, lse)];
+    const int64_t rows = tx_operand_count(losses), bytes = tx_operand_bytes(losses), count = 2 * rows * tensor->size;
+    float *all = (float *)(void *)host_of(model, &c->out[TX_OUT(part_loss, w)]), *own = all + 2 * rows * tensor->rank;
+    int32_t *label = (int32_t *)(void *)(all + count);
+    TX_TRY(e->backend->read(e->context, buffer_of(model, losses), losses->offset, own, bytes));
+    TX_TRY(e->backend->read(e->context, buffer_of(model, lse), lse->offset, own + rows, bytes));
+    TX_TRY(e->backend->read(e->context, buffer_of(model, labels), labels->offset, label, bytes));
+    memset(all, 0, (size_t)(own - all) * sizeof *all);
+    memset(own + 2 * rows, 0, (size_t)(all + count - own - 2 * rows) * sizeof *all);
+    /* As whole numbers, so that the others' zeros change no bit. */
+    TX_TRY(tx_comm_collect(model->parallel->tensor, TX_ALL_REDUCE, all, count, TX_I32, 0));
+    join_rows(all, rows, tensor->size, label);
+    losses = &c->out[TX_OUT(part_loss, all_losses)];
+    lse = &c->out[TX_OUT(part_loss, all_lse)];
+    TX_TRY(e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, losses), losses->offset, all, bytes));
+    return e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, lse), lse->offset, all + rows, bytes);
+}
+
 /* The ranks of a tensor group have one loss in common, and a vote each. */
 static tx_status add_parts(tx_parallel *p, float *sum, int64_t count)
 {
@@ -217,6 +263,8 @@ tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
     }
     if (c->op == TX_OP_PART_SUM)
         return sum_parts(model, c);
+    if (c->op == TX_OP_PART_LOSS)
+        return join_losses(model, c);
     if (c->op == TX_OP_REDUCE_RESULTS)
         return reduce_results(model, c);
     if (p->comm->size == 1) /* it has all rows */

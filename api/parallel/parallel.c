@@ -24,9 +24,6 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
         return tx_fail(TX_INVALID,
                        "parallel: zero_stage %" PRId32 " must be 0, 1, 2 or 3, bucket_bytes %" PRId64 " not negative",
                        o->zero_stage, o->bucket_bytes);
-    if (o->tensor && o->tensor->size > 1 && o->zero_stage > 1)
-        return tx_fail(TX_UNSUPPORTED, "parallel: with a tensor group zero_stage is 0 or 1, not %" PRId32,
-                       o->zero_stage);
     if (model->params > 0 || model->parallel)
         return tx_fail(TX_INVALID, "parallel: the model has parameters already, or was made parallel before");
     return TX_OK;
@@ -44,9 +41,9 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     for (int32_t r = 1; r < comm->size; r++)
         least = bytes[r] < least ? bytes[r] : least;
     free(bytes);
-    static const tx_arena_id alike[] = {TX_ARENA_WEIGHTS,   TX_ARENA_SHARDS,          TX_ARENA_HALF,
-                                        TX_ARENA_GRADIENTS, TX_ARENA_OPTIMIZER,       TX_ARENA_WEIGHTS_WINDOW,
-                                        TX_ARENA_EXCHANGE,  TX_ARENA_GRADIENTS_WINDOW};
+    static const tx_arena_id alike[] = {TX_ARENA_WEIGHTS,   TX_ARENA_SHARDS,           TX_ARENA_HALF,
+                                        TX_ARENA_GRADIENTS, TX_ARENA_OPTIMIZER,        TX_ARENA_WEIGHTS_WINDOW,
+                                        TX_ARENA_EXCHANGE,  TX_ARENA_GRADIENTS_WINDOW, TX_ARENA_PARTS};
     for (size_t i = 0; i < sizeof alike / sizeof alike[0] && !status; i++)
         model->arena[alike[i]].chunk_bytes = least;
     return status;
@@ -70,6 +67,7 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     if (tensor) {
         model->part = tensor->rank;
         model->parts = tensor->size;
+        model->arena[TX_ARENA_PARTS].space = TX_SPACE_WINDOW;
     }
     if (tensor || comm->size > 1)
         model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;

@@ -43,7 +43,7 @@ typedef struct tx_moving {
 
 struct tx_parallel {
     tx_comm *comm;
-    tx_comm *tensor; /* what arena EXCHANGE is a window of then; NULL: none */
+    tx_comm *tensor; /* whose window arena PARTS is; NULL: none */
     tx_parallel_options options;
     bool synchronize;
     uint64_t written; /* hash of all weights that were given, of which this rank kept its shards */
@@ -77,7 +77,7 @@ static inline bool tx_parallel_gathers(const tx_parallel *parallel)
 /* The ranks that have an arena as a window in common. */
 static inline tx_comm *tx_parallel_comm_of(const tx_parallel *parallel, tx_arena_id arena)
 {
-    return arena == TX_ARENA_EXCHANGE && parallel->tensor ? parallel->tensor : parallel->comm;
+    return arena == TX_ARENA_PARTS ? parallel->tensor : parallel->comm;
 }
 
 /* Whether the weight at an address is one of a bucket's. */

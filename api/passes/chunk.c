@@ -37,6 +37,7 @@ typedef struct classifier {
     tx_tensor *inner[INNERS]; /* made for each chunk: logits and their gradient, as they are computed and as they are
                                * read, and what the gradient takes from the loss */
     int32_t inners;
+    tx_tensor *lse; /* what the gradient takes from the loss; NULL: nothing */
     bool has_gradient;
     int64_t rows;
     bool *early; /* by node: what else has to come before the first chunk */
@@ -127,11 +128,10 @@ static bool add_gradient(classifier *c, int32_t loss, int32_t node)
     if (l->op == TX_OP_DISTILLATION)
         return node > loss && add_distillation_grad(c, l, node);
     int32_t readers;
-    tx_edit_readers(c->edit, l->out[TX_OUT(cross_entropy, lse)], &readers);
+    tx_edit_readers(c->edit, c->lse, &readers);
     if (n->op != TX_OP_CROSS_ENTROPY_GRAD || c->has_gradient || node < loss ||
         n->in[TX_IN(cross_entropy_grad, labels)] != l->in[TX_IN(cross_entropy, labels)] ||
-        n->in[TX_IN(cross_entropy_grad, lse)] != l->out[TX_OUT(cross_entropy, lse)] || readers > 1 ||
-        !add_inner(c, l->out[TX_OUT(cross_entropy, lse)]))
+        n->in[TX_IN(cross_entropy_grad, lse)] != c->lse || readers > 1 || !add_inner(c, c->lse))
         return false;
     c->has_gradient = true;
     const uint32_t in = IN(cross_entropy_grad, logits) | IN(cross_entropy_grad, dlosses) |
@@ -174,6 +174,25 @@ static bool add_distillation(classifier *c, int32_t loss)
     return add_logits(c, teacher) && add_member(c, loss, in, OUT(distillation, losses), false);
 }
 
+/* Where ranks divide the columns: adds the node that joins what they have of them, which alone reads losses and lse;
+ * else the losses are what the node `loss` gives. */
+static bool add_join(classifier *c, int32_t loss, int32_t *join)
+{
+    tx_tensor *const *own = c->graph->node[loss].out;
+    int32_t count;
+    const tx_use *use = tx_edit_readers(c->edit, own[TX_OUT(cross_entropy, losses)], &count);
+    *join = count > 0 ? use[0].node : -1;
+    c->lse = own[TX_OUT(cross_entropy, lse)];
+    if (*join < 0 || c->graph->node[*join].op != TX_OP_PART_LOSS) {
+        *join = -1;
+        return true;
+    }
+    const uint32_t in = IN(part_loss, logits) | IN(part_loss, labels) | IN(part_loss, losses) | IN(part_loss, lse);
+    c->lse = c->graph->node[*join].out[TX_OUT(part_loss, all_lse)];
+    return add_inner(c, own[TX_OUT(cross_entropy, losses)]) && add_inner(c, own[TX_OUT(cross_entropy, lse)]) &&
+           add_member(c, *join, in, OUT(part_loss, all_losses) | OUT(part_loss, all_lse), false);
+}
+
 /* Finds the classifier that ends with the node `loss`, CROSS_ENTROPY or DISTILLATION; false where something else reads
  * its logits. */
 static bool find_members(classifier *c, int32_t loss)
@@ -184,12 +203,13 @@ static bool find_members(classifier *c, int32_t loss)
     const uint32_t in = IN(cross_entropy, logits) | IN(cross_entropy, labels),
                    out = OUT(cross_entropy, losses) | OUT(cross_entropy, lse);
     const bool hard = g->node[loss].op == TX_OP_CROSS_ENTROPY;
-    if (!add_logits(c, logits) || !(hard ? add_member(c, loss, in, out, false) : add_distillation(c, loss)))
+    int32_t count, join = -1;
+    if (!add_logits(c, logits) || !(hard ? add_member(c, loss, in, out, false) : add_distillation(c, loss)) ||
+        (hard && !add_join(c, loss, &join)))
         return false;
-    int32_t count;
     const tx_use *use = tx_edit_readers(c->edit, logits, &count);
     for (int32_t i = 0; i < count; i++)
-        if (use[i].node != loss && !add_gradient(c, loss, use[i].node))
+        if (use[i].node != loss && use[i].node != join && !add_gradient(c, loss, use[i].node))
             return false;
     qsort(c->member, (size_t)c->members, sizeof *c->member, by_node);
     return true;

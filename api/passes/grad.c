@@ -132,6 +132,13 @@ static void grad_cross_entropy(const grad *c)
         .in = {IN(c, cross_entropy, logits), c->dout[0], IN(c, cross_entropy, labels), OUT(c, cross_entropy, lse)});
 }
 
+static void grad_part_loss(const grad *c)
+{
+    DIN(c, part_loss, logits) =
+        EMIT(c, .op = TX_OP_CROSS_ENTROPY_GRAD, .attrs = c->node->attrs,
+             .in = {IN(c, part_loss, logits), c->dout[0], IN(c, part_loss, labels), OUT(c, part_loss, all_lse)});
+}
+
 static void grad_distillation(const grad *c)
 {
     DIN(c, distillation, logits) = EMIT(

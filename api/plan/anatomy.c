@@ -67,7 +67,7 @@ int32_t tx_plan_tensor_count(const tx_plan *plan)
 
 static tx_memory_kind kind_of(const tx_graph *g, const tx_tensor *t)
 {
-    if (t->arena == TX_ARENA_EXCHANGE)
+    if (t->arena == TX_ARENA_EXCHANGE || t->arena == TX_ARENA_PARTS)
         return TX_MEMORY_EXCHANGE;
     return tx_layout_is_saved(g, tx_layout_backward(g), t) ? TX_MEMORY_ACTIVATIONS : TX_MEMORY_TEMPORARY;
 }

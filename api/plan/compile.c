@@ -35,7 +35,7 @@ static tx_status make_commands(tx_plan *plan)
         plan->reads_copies = plan->reads_copies || n->op == TX_OP_COPY_OF_PARAM;
         for (int k = 0; k < TX_MAX_IN && tx_model_weights_away(plan->model); k++)
             plan->reads_kept = plan->reads_kept || (n->in[k] && tx_tensor_root(n->in[k])->arena == TX_ARENA_KEPT);
-        plan->settles = plan->settles && (!tx_op_cuts(n->op) || n->op == TX_OP_PART_SUM);
+        plan->settles = plan->settles && (!tx_op_cuts(n->op) || n->op == TX_OP_PART_SUM || n->op == TX_OP_PART_LOSS);
         if (tx_op_cuts(n->op))
             plan->cut[plan->cuts++] = (tx_cut){length, command_of(plan->model, n)};
         else if (n->op < TX_OP_KERNELS)
@@ -59,7 +59,8 @@ static tx_status compile(tx_plan *plan)
     tx_model *model = plan->model;
     tx_layout layout = {.planned.chunk_bytes = model->arena[TX_ARENA_PLANNED].chunk_bytes,
                         .away.chunk_bytes = model->arena[TX_ARENA_AWAY].chunk_bytes,
-                        .exchange.chunk_bytes = model->arena[TX_ARENA_EXCHANGE].chunk_bytes};
+                        .exchange.chunk_bytes = model->arena[TX_ARENA_EXCHANGE].chunk_bytes,
+                        .parts.chunk_bytes = model->arena[TX_ARENA_PARTS].chunk_bytes};
     int64_t scratch = 0;
     tx_status status = tx_pipeline(plan->graph);
     layout.exchanged = model->parallel ? model->parallel->exchanged : 0;
@@ -82,6 +83,7 @@ static tx_status compile(tx_plan *plan)
     tx_arena_cover(&model->arena[TX_ARENA_PLANNED], &layout.planned);
     tx_arena_cover(&model->arena[TX_ARENA_AWAY], &layout.away);
     tx_arena_cover(&model->arena[TX_ARENA_EXCHANGE], &layout.exchange);
+    tx_arena_cover(&model->arena[TX_ARENA_PARTS], &layout.parts);
     if (layout.saved > model->saved)
         model->saved = layout.saved;
     int64_t inputs = input_bytes(plan->graph);

@@ -2,6 +2,8 @@
  * Which elements of a parameter a rank of a tensor group has. */
 #include "api/plan/split.h"
 
+#include "api/model/model.h"
+
 #include <string.h>
 
 tx_param_split tx_param_split_of(const tx_param_spec *whole, int32_t part, int32_t parts)
@@ -14,10 +16,11 @@ tx_param_split tx_param_split_of(const tx_param_spec *whole, int32_t part, int32
         inner *= whole->logical.dim[i];
     tx_param_split split = {.row = whole->logical.dim[dimension] * inner, .runs = parted ? s->count : 1};
     for (int32_t i = 0; i < split.runs; i++) {
-        const int64_t size = parted ? s->size[i] * inner : split.row;
-        split.count[i] = size / parts;
-        split.first[i] = before + part * split.count[i];
-        before += size;
+        const int64_t size = parted ? s->size[i] : whole->logical.dim[dimension];
+        int64_t first;
+        split.count[i] = tx_part_of(size, part, parts, &first) * inner;
+        split.first[i] = before + first * inner;
+        before += size * inner;
     }
     return split;
 }

@@ -151,12 +151,10 @@ static tx_status add_up(tx_comm *comm, float *to, int64_t count, tx_status statu
 /* Copies what this rank's shards hold of elements of a parameter's weights; all ranks read together. */
 static tx_status copy_shards(tx_model *model, const place *p, int64_t count, const float *from, float *to)
 {
-    tx_parallel *parallel = model->parallel;
+    const tx_parallel *parallel = model->parallel;
     tx_status status = TX_OK;
     if (to)
         memset(to, 0, (size_t)count * sizeof *to);
-    else
-        parallel->written = tx_hash_words(parallel->written, from, count);
     for (int32_t i = 0; i < parallel->buckets && status == TX_OK; i++) {
         const tx_bucket *b = &parallel->bucket[i];
         const int64_t own = b->address + b->first * b->element, stop = p->address + count * b->element;
@@ -248,5 +246,7 @@ tx_status tx_values_copy(tx_model *model, tx_part part, int32_t index, int64_t f
                          float *to)
 {
     TX_TRY(prepare_copy(model, part, index, first, count));
+    if (from && in_shards(model, part, index)) /* of all that was given, whatever part of it this rank has */
+        model->parallel->written = tx_hash_words(model->parallel->written, from, count);
     return (tx_model_splits(model, index) ? copy_split : copy_own)(model, part, index, first, count, from, to);
 }

@@ -12,7 +12,10 @@ static void embed_row(const tx_cpu_call *call, int64_t token, int64_t position, 
     float sum[TX_PIECE], other[TX_PIECE];
     for (int64_t start = 0; start < width; start += TX_PIECE) {
         const int64_t count = width - start < TX_PIECE ? width - start : TX_PIECE;
-        tx_widen(sum, call->in[1], type, token * width + start, count);
+        if (token < 0)
+            memset(sum, 0, (size_t)count * sizeof *sum);
+        else
+            tx_widen(sum, call->in[1], type, token * width + start, count);
         if (call->in[2]) {
             tx_widen(other, call->in[2], type, position * width + start, count);
             TX_SIMD for (int64_t i = 0; i < count; i++) sum[i] += other[i];
@@ -55,6 +58,24 @@ void TX_CPU_NAME(token_positions)(const tx_cpu_call *call)
 {
     const tx_shape *tokens = &call->command->in[0].shape;
     tx_cpu_slices(call, tokens->dim[0], tx_cpu_rows_grain(tokens->dim[1]), token_positions_rows);
+}
+
+static void part_indices_range(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_attrs *a = &call->command->attrs;
+    const int32_t *index = call->in[0];
+    int32_t *y = call->out[0];
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        const int64_t row = index[i] - a->first;
+        const bool there = index[i] >= 0 && index[i] < a->vocab;
+        y[i] = !there ? index[i] : row >= 0 && row < a->rows ? (int32_t)row : -1;
+    }
+}
+
+void TX_CPU_NAME(part_indices)(const tx_cpu_call *call)
+{
+    tx_cpu_slices(call, tx_operand_count(&call->command->in[0]), tx_cpu_rows_grain(1), part_indices_range);
 }
 
 static void position_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)

@@ -83,8 +83,8 @@ static float logit_of(const tx_cpu_call *call, int64_t at)
     return *tx_run_of(call->in[0], call->command->in[0].dtype, at, 1, &logit);
 }
 
-/* Mean of `count` logits from element `at` on. */
-static float mean_logit(const void *x, tx_dtype type, int64_t at, int64_t count)
+/* The sum of `count` logits from element `at` on, over `all`. */
+static float mean_logit(const void *x, tx_dtype type, int64_t at, int64_t count, int64_t all)
 {
     float lane[TX_LANES] = {0}, piece[TX_PIECE];
     for (int64_t end = at + count, run; at < end; at += run) {
@@ -97,7 +97,13 @@ static float mean_logit(const void *x, tx_dtype type, int64_t at, int64_t count)
         for (int64_t i = whole; i < run; i++)
             lane[i - whole] += values[i];
     }
-    return tx_fold(lane) / (float)count;
+    return tx_fold(lane) / (float)all;
+}
+
+/* Columns of all ranks. */
+static int64_t all_columns(const tx_cpu_call *call)
+{
+    return call->command->attrs.rows ? call->command->attrs.rows : call->command->attrs.vocab;
 }
 
 /* Loss of a row of the logits, operand 0, and its log-sum-exp; of what is ignored 0. */
@@ -109,12 +115,14 @@ static float loss_of_row(const tx_cpu_call *call, int64_t row, int32_t label, fl
     *lse = log_sum_exp(call->in[0], type, at, vocab, 1.0f);
     if (label == TX_IGNORE_LABEL)
         return 0.0f;
-    if (label < 0 || label >= vocab) /* does not exist: nothing is read outside the row */
+    const bool elsewhere = label < 0 && call->command->attrs.rows;
+    if (!elsewhere && (label < 0 || label >= vocab)) /* does not exist: nothing is read outside the row */
         return NAN;
+    const float logit = elsewhere ? 0.0f : logit_of(call, at + label);
     if (smoothing > 0.0f)
-        return *lse - (1.0f - smoothing) * logit_of(call, at + label) -
-               smoothing * mean_logit(call->in[0], type, at, vocab);
-    return *lse - logit_of(call, at + label);
+        return *lse - (1.0f - smoothing) * logit -
+               smoothing * mean_logit(call->in[0], type, at, vocab, all_columns(call));
+    return *lse - logit;
 }
 
 static void cross_entropy_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
@@ -152,7 +160,7 @@ static void gradient_of_row(const tx_cpu_call *call, int64_t row, int32_t label,
     const int64_t width = tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
     const tx_dtype type = call->command->out[0].dtype;
     const size_t size = tx_dtype_size(type);
-    const float smoothing = call->command->attrs.p, share = smoothing / (float)vocab;
+    const float smoothing = call->command->attrs.p, share = smoothing / (float)all_columns(call);
     char *dx = (char *)call->out[0] + (size_t)(row * width) * size;
     if (label == TX_IGNORE_LABEL) {
         memset(dx, 0, (size_t)width * size);

@@ -33,6 +33,15 @@ tx_status tx_cl_token_positions(tx_cl_builder *b, const tx_command *c)
     return b->status;
 }
 
+tx_status tx_cl_part_indices(tx_cl_builder *b, const tx_command *c)
+{
+    const size_t count = (size_t)tx_operand_count(&c->in[0]);
+    tx_cl_launch(b, "movement", "", "part_indices", 1, &count, NULL);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, (int64_t)count, c->attrs.first, c->attrs.rows, c->attrs.vocab);
+    return b->status;
+}
+
 tx_status tx_cl_position_grad(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *dy = &c->in[0].shape;

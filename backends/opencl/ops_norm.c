@@ -136,6 +136,8 @@ static tx_status cross_entropy(tx_cl_builder *b, const tx_command *c, const char
 {
     by_logits(b, c, kernel);
     TX_CL_F32(b, c->attrs.p);
+    TX_CL_I64(b, c->attrs.rows ? c->attrs.rows : c->attrs.vocab);
+    TX_CL_I32(b, c->attrs.rows != 0);
     return b->status;
 }
 

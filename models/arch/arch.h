@@ -104,7 +104,8 @@ typedef struct tx_arch_options {
  * row stands sources            with caches, I32 [B]: the row whose cache each row goes on with (beams). Without it its
  * own rows               I32 [R], indices into the B * T positions: logits of these alone, [R, V']. Without it of all
  *
- * and gives [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing. Other heads know no caches;
+ * and gives [B, T, V'], V' the padded vocabulary: columns from vocab_size on mean nothing; where ranks divide the
+ * vocabulary, this rank's columns, which tx_cross_entropy knows what to do with. Other heads know no caches;
  * a classifier gives [B, labels]. What else an architecture knows its header tells. Declares the parameters
  * where they are not yet. Layers are the graph's blocks (tx_graph_block). `options` NULL: evaluation, no cache. NULL on
  * error. */

@@ -160,7 +160,7 @@ enum { VOCAB = TX_EXTENT_VOCAB, WIDTH = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_O
 
 /* Names between bars are those of the sections in files. */
 #define ENCODER(prefix)                                                                               \
-    {prefix WORDS, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL},                                           \
+    {prefix WORDS, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL, .split = 1},                               \
         {prefix "embeddings.position_embeddings.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL}, \
         {prefix "embeddings.token_type_embeddings.weight", {TYPES, WIDTH}, .draw = TX_DRAW_NORMAL},   \
         NORM(prefix "embeddings.LayerNorm."),                                                         \
@@ -180,10 +180,10 @@ enum { VOCAB = TX_EXTENT_VOCAB, WIDTH = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_O
     {                                              \
         name "bias", {WIDTH}, .draw = TX_DRAW_ZERO \
     }
-#define MASKED(prefix, dense, norm, head)                                                                             \
-    {                                                                                                                 \
-        ENCODER(prefix), LINEAR(dense, WIDTH, WIDTH, 0, 0), NORM(norm), {head "bias", {VOCAB}, .draw = TX_DRAW_ZERO}, \
-            {.name = NULL},                                                                                           \
+#define MASKED(prefix, dense, norm, head)                                             \
+    {                                                                                 \
+        ENCODER(prefix), LINEAR(dense, WIDTH, WIDTH, 0, 0), NORM(norm),               \
+            {head "bias", {VOCAB}, .draw = TX_DRAW_ZERO, .split = 1}, {.name = NULL}, \
     }
 #define CLASSIFICATION(prefix, dense, out)                                                                    \
     {                                                                                                         \
@@ -311,7 +311,7 @@ static tx_tensor *masked_logits(tx_graph *graph, const tx_config *config, const 
     tx_tensor *x = tx_stack_blocks(&b, embed(&b, &words), transformer_block);
     x = tx_stack_linear(&b, tx_stack_rows(&b, x), true);
     x = layer_norm(&b, activation(c->kind->exact_gelu ? ACT_GELU : c->hidden_act, x));
-    return tx_linear(x, words, tx_stack_take(&b), true);
+    return tx_linear(tx_part_input(x), words, tx_stack_take(&b), true);
 }
 
 /* [B, labels] */

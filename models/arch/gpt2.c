@@ -91,7 +91,7 @@ static tx_status check(const tx_config *c)
 enum { VOCAB = TX_EXTENT_VOCAB, EMBD = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_OWN, QKV, INNER };
 
 static const tx_stack_row rows[] = {
-    {PREFIX "wte.weight", {VOCAB, EMBD}, .draw = TX_DRAW_NORMAL},
+    {PREFIX "wte.weight", {VOCAB, EMBD}, .draw = TX_DRAW_NORMAL, .split = 1},
     {PREFIX "wpe.weight", {POSITIONS, EMBD}, .draw = TX_DRAW_NORMAL},
     {PREFIX "h.%d.ln_1.weight", {EMBD}, .draw = TX_DRAW_ONE},
     {PREFIX "h.%d.ln_1.bias", {EMBD}, .draw = TX_DRAW_ZERO},
@@ -192,7 +192,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     tx_tensor *x = tx_stack_dropout(&b, tx_stack_embed(&b, wte, wpe), tx_gpt2_of(config)->embd_pdrop);
     x = tx_stack_blocks(&b, x, transformer_block);
     x = tx_stack_rows(&b, x); /* the norm works row by row: the others need not be normalised */
-    return tx_linear(layer_norm(&b, x), wte, NULL, true);
+    return tx_linear(tx_part_input(layer_norm(&b, x)), wte, NULL, true);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */

@@ -44,7 +44,7 @@ enum {
 
 /* Names between bars are those of the sections in files; a star is the number of an expert. */
 static const tx_stack_row rows[] = {
-    {EMBEDDING, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL},
+    {EMBEDDING, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL, .split = 1},
     {LAYER "input_layernorm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
     {LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .draw = TX_DRAW_NORMAL, .split = 1},
     {LAYER "self_attn.q_proj|k_proj|v_proj.bias",
@@ -99,7 +99,7 @@ static const tx_stack_row rows[] = {
      .split = 2},
     {LAYER "mlp.down_proj.bias", {WIDTH}, .draw = TX_DRAW_ZERO, .with = offsetof(llama_config, mlp_bias)},
     {"model.norm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
-    {HEAD, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL, .without = offsetof(llama_config, tie_word_embeddings)},
+    {HEAD, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL, .without = offsetof(llama_config, tie_word_embeddings), .split = 1},
     {.name = NULL},
 };
 
@@ -247,7 +247,8 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)));
     const tx_experts experts = experts_of(llama_of(config));
     tx_stack_router_loss(&b, &experts, llama_of(config)->router_aux_loss_coef);
-    return tx_linear(x, llama_of(config)->tie_word_embeddings ? embedding : tx_stack_take(&b), NULL, true);
+    return tx_linear(tx_part_input(x), llama_of(config)->tie_word_embeddings ? embedding : tx_stack_take(&b), NULL,
+                     true);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */

@@ -149,7 +149,7 @@ static const tx_option options[] = {
     CHOICE("ddp_overlap", overlap, "auto|yes|no", "sum gradients while the backward pass goes on; auto: where that proves faster"),
     WHOLE("ddp_check", ddp_check, 0, INT32_MAX, "compare the weights of all ranks every N steps; 0: never"),
     WHOLE("zero_stage", zero_stage, 0, 3, "1: optimizer states are spread over the ranks; 2: gradients too; 3: weights too"),
-    WHOLE("tensor_parallel", tensor_parallel, 1, 1 << 16, "N ranks that follow each other compute the same rows together and divide heads and the MLP among them (docs/RANKS.md)"),
+    WHOLE("tensor_parallel", tensor_parallel, 1, 1 << 16, "N ranks that follow each other compute the same rows together and divide heads, the MLP and the vocabulary among them (docs/RANKS.md)"),
     TEXT("deepspeed", deepspeed, "FILE|JSON", "a configuration of DeepSpeed: what it says is taken for options (docs/TRAINING.md)"),
     {TX_OPTION_OPTIONAL, "fsdp", AT(fsdp), .choices = "WORDS", .help = "as the Trainer's, by ZeRO: full_shard (which it is without a word) is zero_stage 3, shard_grad_op 2, no_shard 0; offload (docs/TRAINING.md)"},
     TEXT("fsdp_config", fsdp_config, "FILE|JSON", "a configuration of FSDP, which counts with --fsdp: what it says is taken for options"),
@@ -334,7 +334,6 @@ static void check_tensor_parallel(refusals *r, const tx_job_settings *set)
 {
     if (set->tensor_parallel == 1)
         return;
-    refuse(r, set->zero_stage > 1, "--tensor_parallel goes with --zero_stage 0 and 1");
     refuse(r, set->lora_rank || set->load_in_4bit,
            "--tensor_parallel trains whole models: leave --lora_r and "
            "--load_in_4bit out");

@@ -15,7 +15,8 @@ static void embedding_reference(tx_call *call)
     int64_t rows = tx_array_present(positions) ? positions->shape.dim[0] : time;
     for (int64_t i = 0; i < call->out[0].count; i++) {
         int64_t place = tx_place_of(&call->in[3], i / c, rows, time);
-        double x = table->value[(int64_t)tokens->value[i / c] * c + i % c];
+        const int64_t token = (int64_t)tokens->value[i / c];
+        double x = token < 0 ? 0.0 : table->value[token * c + i % c];
         double y = tx_array_present(positions) ? positions->value[place * c + i % c] : 0.0;
         bool exact = !tx_array_present(positions);
         tx_array_put(&call->out[0], i, x + y, exact ? 0.0 : fabs(x + y));
@@ -46,7 +47,8 @@ static void embedding_cases(tx_cases *list)
             tx_case *c = tx_case_add(list, "%s->%s [%lld, %lld] of [%lld, %lld]%s%s", tx_dtype_name(table),
                                      tx_dtype_name(out), (long long)n[0], (long long)n[1], (long long)n[2],
                                      (long long)n[3], positions ? " places" : "", at ? " at positions" : "");
-            c->in[0] = tx_spec_of(TX_I32, TX_SHAPE(n[0], n[1]), TX_FILL_INDEX, 0.0, (double)n[2]);
+            c->in[0] = tx_spec_of(TX_I32, TX_SHAPE(n[0], n[1]), i % 4 == 2 ? TX_FILL_SPARSE : TX_FILL_INDEX, 0.0,
+                                  (double)n[2]);
             c->in[1] = tx_spec_real(TX_SHAPE(n[2], n[3]));
             c->in[1].dtype = table;
             c->in[1].arena = TX_ARENA_WEIGHTS;
@@ -88,6 +90,37 @@ static void token_positions_cases(tx_cases *list)
         c->attrs.first = (int64_t)s % 3;
         c->flags = TX_CASE_ZEROS | (sizes[s][1] == 512 ? TX_CASE_BENCH : 0u);
     }
+}
+
+static void part_indices_reference(tx_call *call)
+{
+    const double first = (double)call->attrs.first, end = first + (double)call->attrs.rows;
+    for (int64_t i = 0; i < call->in[0].count; i++) {
+        const double index = call->in[0].value[i];
+        const bool exists = index >= 0.0 && index < (double)call->attrs.vocab;
+        tx_array_put(&call->out[0], i, !exists ? index : index >= first && index < end ? index - first : -1.0, 0.0);
+    }
+}
+
+static void part_indices_cases(tx_cases *list)
+{
+    static const int64_t sizes[][5] = {/* B, T, first, rows, all */ {1, 1, 0, 1, 1},
+                                       {2, 9, 0, 5, 11},
+                                       {5, 17, 5, 5, 11},
+                                       {3, 257, 10, 1, 11},
+                                       {64, 1024, 25129, 25128, 50257}};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (int i = 0; i < 2; i++) { /* tokens; labels, some of which are ignored, or do not exist */
+            const int64_t *n = sizes[s];
+            tx_case *c = tx_case_add(list, "%s [%lld, %lld] of %lld", i ? "labels" : "tokens", (long long)n[0],
+                                     (long long)n[1], (long long)n[4]);
+            c->in[0] =
+                tx_spec_of(TX_I32, TX_SHAPE(n[0], n[1]), i ? TX_FILL_LABELS : TX_FILL_INDEX, 0.0, (double)(n[4] + i));
+            c->attrs.first = n[2];
+            c->attrs.rows = n[3];
+            c->attrs.vocab = n[4];
+            c->flags = TX_CASE_ZEROS | (n[1] == 1024 && i == 0 ? TX_CASE_BENCH : 0u);
+        }
 }
 
 static void position_grad_reference(tx_call *call)
@@ -423,6 +456,8 @@ const tx_descriptor tx_descriptor_embedding = {
     .cases = embedding_cases, .outputs = embedding_outputs, .reference = embedding_reference};
 const tx_descriptor tx_descriptor_token_positions = {
     .cases = token_positions_cases, .outputs = token_positions_outputs, .reference = token_positions_reference};
+const tx_descriptor tx_descriptor_part_indices = {
+    .cases = part_indices_cases, .outputs = token_positions_outputs, .reference = part_indices_reference};
 const tx_descriptor tx_descriptor_position_grad = {.cases = position_grad_cases,
                                                    .outputs = position_grad_outputs,
                                                    .reference = position_grad_reference,

@@ -53,19 +53,26 @@ done
 split 4 2 folded --gradient_accumulation_steps 3 --per_device_train_batch_size 2 --gradient_checkpointing \
     --ddp_overlap yes || fail "accumulation and checkpointing"
 alike one folded
-# shellcheck disable=SC2086
-split 4 2 stage1 $saves --zero_stage 1 || fail "ZeRO's stage 1"
-for file in model.safetensors optimizer.safetensors; do
-    cmp -s "$work/by4.2/checkpoint-6/$file" "$work/stage1/checkpoint-6/$file" || fail "stage 1: other $file"
-    [ "$(wc -c < "$work/one/checkpoint-6/$file")" -eq "$(wc -c < "$work/by4.4/checkpoint-6/$file")" ] || fail "$file is not whole"
+for stage in 1 2 3; do
+    # shellcheck disable=SC2086
+    split 4 2 stage$stage $saves --zero_stage $stage --ddp_check 4 || fail "ZeRO's stage $stage"
+    for file in model.safetensors optimizer.safetensors; do
+        cmp -s "$work/by4.2/checkpoint-6/$file" "$work/stage$stage/checkpoint-6/$file" || fail "stage $stage: other $file"
+        [ "$(wc -c < "$work/one/checkpoint-6/$file")" -eq "$(wc -c < "$work/by4.4/checkpoint-6/$file")" ] || fail "$file is not whole"
+    done
+    same by4.2 stage$stage
 done
-same by4.2 stage1
+split 4 2 spread --zero_stage 3 --gradient_accumulation_steps 3 --per_device_train_batch_size 2 --gradient_checkpointing || fail "stage 3, accumulation and checkpointing"
+alike one spread
 
 # In 16 bits the parts are rounded before they are summed.
 for bits in --bf16 --fp16 "--dtype bfloat16"; do
     # shellcheck disable=SC2086
     { split 1 1 half1 $bits --overwrite_output_dir && split 4 2 half2 $bits --overwrite_output_dir --ddp_check 6; } || fail "$bits"
     alike half1 half2 3e-3
+    # shellcheck disable=SC2086
+    split 4 2 half3 $bits --overwrite_output_dir --zero_stage 3 || fail "$bits, stage 3"
+    same half2 half3
 done
 
 # Whatever wrote it, whoever goes on: the weights and moments to the bit, and the same steps.
@@ -108,6 +115,23 @@ split 1 1 bert --learning_rate 1e-3 || fail "BERT on one rank"
 split 4 2 bert42 --learning_rate 1e-3 || fail "BERT on 4 ranks"
 alike bert bert42
 
+# Samples side by side in a row, each with positions of its own.
+awk 'BEGIN {
+    split("cat dog bird", who, " ")
+    for (i = 0; i < 240; i++)
+        printf "{\"messages\": [{\"role\": \"user\", \"content\": \"greet the %s\"}, {\"role\": \"assistant\", \"content\": \"hi %s\"}]}\n", \
+            who[i % 3 + 1], who[i % 3 + 1]
+}' > "$work/talk.jsonl"
+mkdir "$work/talks"
+cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/talks"
+cat > "$work/talks/config.json" << 'EOF'
+{"model_type": "gpt2", "vocab_size": 342, "n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 64}
+EOF
+from="--config_name $work/talks --tokenizer_name $work/talks --train_file $work/talk.jsonl --chat_template chatml --max_seq_length 64 --packing true --label_smoothing_factor 0.1"
+split 1 1 talk --learning_rate 1e-3 || fail "conversations on one rank"
+split 4 2 talk42 --learning_rate 1e-3 || fail "conversations on 4 ranks"
+alike talk talk42
+
 # refused WORDS RANKS PARTS ARGUMENT...: ends, and says why in one line
 refused()
 {
@@ -122,7 +146,6 @@ refused()
 from="--model_name_or_path $work/base --train_file $work/text --block_size 32"
 refused "num_key_value_heads: 2 cannot be divided among 4 ranks" 4 4
 refused "ranks cannot be divided into groups of so many" 2 4
-refused "goes with --zero_stage 0 and 1" 2 2 --zero_stage 2
 refused "leave --lora_r and --load_in_4bit out" 2 2 --lora_r 4
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
 

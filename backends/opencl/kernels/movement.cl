@@ -30,11 +30,14 @@ __kernel void embedding(const __global int *tokens, long to, const __global IN_T
 {
     long row = TX_ROW;
     long position = tx_place(positions + pso, at, row, T, P - T);
-    const __global IN_T *token = table + tao + tokens[to + row] * n;
+    const int number = tokens[to + row];
+    const __global IN_T *token = table + tao + max(number, 0) * (long)n;
     const __global IN_T *place = places + po + position * n;
     y += yo + row * n;
     TX_EACH({
-        vec v = LOAD_IN(token, i, n);
+        vec v = 0.0f;
+        if (number >= 0)
+            v = LOAD_IN(token, i, n);
         if (P)
             v += LOAD_IN(place, i, n);
         STORE_OUT(v, y, i, n);
@@ -73,6 +76,17 @@ __kernel void gather(const __global IN_T *table, long to, const __global int *in
             v = LOAD_IN(table, i, n);
         TX_CAT(tx_store_, IN)(v, y, i, n);
     })
+}
+
+__kernel void part_indices(const __global int *indices, long io, __global int *y, long yo, long count, long first,
+                           long rows, long all)
+{
+    const long i = get_global_id(0);
+    if (i >= count)
+        return;
+    const int index = indices[io + i];
+    const long row = index - first;
+    y[yo + i] = index < 0 || index >= all ? index : row >= 0 && row < rows ? (int)row : -1;
 }
 
 /* A work-item counts a row. */

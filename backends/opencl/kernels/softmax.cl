@@ -56,16 +56,16 @@ softmax_grad(const __global float *dy, long dyo, const __global float *y, long y
     tx_store(tx_load(y, i, n, 0.0f) * (tx_load(dy, i, n, 0.0f) - total), dx, i, n);
 }
 
-/* Log-sum-exp of a row, and the mean of its logits where there is smoothing. */
-static float2 row_lse(const __global h_t *x, long vocab, float smoothing, __local float *part)
+/* Log-sum-exp of a row, and the sum of its logits over `all` where there is smoothing. */
+static float2 row_lse(const __global h_t *x, long vocab, long all, float smoothing, __local float *part)
 {
     float2 sum = row_sum(x, vocab, part);
     float mean = 0.0f;
     if (smoothing > 0.0f) {
-        vec all = 0.0f;
+        vec logits = 0.0f;
         ROW_LOOP(i, vocab)
-        all += tx_load_h_or(x, i, vocab, 0.0f);
-        mean = tx_group_sum(tx_hsum(all), part) / (float)vocab;
+        logits += tx_load_h_or(x, i, vocab, 0.0f);
+        mean = tx_group_sum(tx_hsum(logits), part) / (float)all;
     }
     return (float2)(sum.x + log(sum.y), mean);
 }
@@ -77,10 +77,10 @@ static float row_loss(float2 lse, float logit, float smoothing)
 
 /* Gradient of a row's logits, where l is its log-sum-exp and d the gradient of its loss. dx may lie on x. The logit of the
  * label, as it was, goes to *logit in the work-item that comes by it. */
-static int row_gradient(const __global h_t *x, __global h_t *dx, long n, long vocab, int label, float l, float d,
-                        float smoothing, float *logit)
+static int row_gradient(const __global h_t *x, __global h_t *dx, long n, long vocab, long all, int label, float l,
+                        float d, float smoothing, float *logit)
 {
-    const float share = smoothing / (float)vocab;
+    const float share = smoothing / (float)all;
     int found = 0;
     ROW_LOOP(i, n)
     {
@@ -109,21 +109,21 @@ static void row_zero(__global h_t *dx, long n)
     tx_store_h((vec)0.0f, dx, i, n);
 }
 
-/* Rows of n, of which `vocab` count. */
+/* Rows of n, of which `vocab` count. Where `parted`, they are some of `all` columns, and a label below 0 is another. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 cross_entropy(const __global h_t *x, long xo, const __global int *labels, long lo, __global float *losses, long so,
-              __global float *lse, long eo, long n, long vocab, int ignore, float smoothing)
+              __global float *lse, long eo, long n, long vocab, int ignore, float smoothing, long all, int parted)
 {
     __local float part[WG];
     long row = get_group_id(0);
     x += xo + row * n;
-    float2 l = row_lse(x, vocab, smoothing, part);
+    float2 l = row_lse(x, vocab, all, smoothing, part);
     if (get_local_id(0) == 0) {
         int label = labels[lo + row];
         lse[eo + row] = l.x;
-        losses[so + row] = label == ignore              ? 0.0f
-                           : label < 0 || label >= vocab ? NAN
-                                                         : row_loss(l, tx_get_h(x, label), smoothing);
+        losses[so + row] = label == ignore                            ? 0.0f
+                           : (label < 0 && !parted) || label >= vocab ? NAN
+                           : row_loss(l, label < 0 ? 0.0f : tx_get_h(x, label), smoothing);
     }
 }
 
@@ -131,7 +131,7 @@ cross_entropy(const __global h_t *x, long xo, const __global int *labels, long l
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 cross_entropy_grad(const __global h_t *x, long xo, const __global float *dlosses, long so, const __global int *labels,
                    long lo, const __global float *lse, long eo, __global h_t *dx, long dxo, long n, long vocab,
-                   int ignore, float smoothing)
+                   int ignore, float smoothing, long all, int parted)
 {
     long row = get_group_id(0);
     int label = labels[lo + row];
@@ -139,7 +139,7 @@ cross_entropy_grad(const __global h_t *x, long xo, const __global float *dlosses
     if (label == ignore)
         row_zero(dx + dxo + row * n, n);
     else
-        row_gradient(x + xo + row * n, dx + dxo + row * n, n, vocab, label, lse[eo + row], dlosses[so + row],
+        row_gradient(x + xo + row * n, dx + dxo + row * n, n, vocab, all, label, lse[eo + row], dlosses[so + row],
                      smoothing, &logit);
 }
 
@@ -147,7 +147,7 @@ cross_entropy_grad(const __global h_t *x, long xo, const __global float *dlosses
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 fused_classifier(const __global h_t *x, long xo, const __global float *dlosses, long so, const __global int *labels,
                  long lo, __global h_t *dx, long dxo, __global float *losses, long eo, long n, long vocab, int ignore,
-                 float smoothing)
+                 float smoothing, long all, int parted)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -155,11 +155,11 @@ fused_classifier(const __global h_t *x, long xo, const __global float *dlosses, 
     x += xo + row * n;
     dx += dxo + row * n;
     losses += eo + row;
-    float2 l = row_lse(x, vocab, smoothing, part); /* of ignored rows too: all work-items come to its barriers */
+    float2 l = row_lse(x, vocab, all, smoothing, part); /* of ignored rows too: all work-items come to its barriers */
     float logit;
     if (label == ignore)
         row_zero(dx, n);
-    else if (row_gradient(x, dx, n, vocab, label, l.x, dlosses[so + row], smoothing, &logit) && label < vocab)
+    else if (row_gradient(x, dx, n, vocab, all, label, l.x, dlosses[so + row], smoothing, &logit) && label < vocab)
         *losses = row_loss(l, logit, smoothing);
     if (get_local_id(0) == 0 && (label < 0 || label >= vocab))
         *losses = label == ignore ? 0.0f : NAN;
