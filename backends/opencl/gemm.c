@@ -36,6 +36,13 @@ static tx_status emit_in_two(tx_cl_builder *b, const tx_cl_provider *provider, c
     return TX_OK;
 }
 
+void tx_cl_gemm_variant(tx_cl_builder *b, const tx_cl_gemm_choice *choice)
+{
+    char variant[TX_CL_ASIDE + 32];
+    snprintf(variant, sizeof variant, *choice->aside ? "%s (%s)" : "%s", choice->provider->name, choice->aside);
+    tx_cl_variant(b, variant);
+}
+
 tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
 {
     const tx_cl_product p = {
@@ -59,9 +66,7 @@ tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
     tx_status status = tx_cl_gemm_choose(b->context, &p, &choice);
     if (status != TX_OK)
         return status;
-    char variant[TX_CL_ASIDE + 32];
-    snprintf(variant, sizeof variant, *choice.aside ? "%s (%s)" : "%s", choice.provider->name, choice.aside);
-    tx_cl_variant(b, variant);
+    tx_cl_gemm_variant(b, &choice);
     if (!choice.fused)
         return emit_in_two(b, choice.provider, &p, c);
     choice.provider->emit(b, choice.provider, &p);

@@ -22,7 +22,7 @@ typedef struct tx_cl_product {
     bool exact;                                    /* of its GELU */
     const tx_operand *a, *b, *bias, *z, *y, *kept; /* bias, z and kept may be absent */
     /* Where groups begin, as kernels/gemm_grouped.cl has them: of rows, or with trans_a of terms, in the place of those
-     * of g, which are all groups'; NULL: there are none. tx_cl_gemm_vector alone takes them, of any device. */
+     * of g, which are all groups', of whom the batch counts; NULL: there are none. */
     const tx_operand *offsets;
 } tx_cl_product;
 
@@ -42,6 +42,7 @@ typedef struct tx_cl_provider {
     void (*tune)(tx_context *);    /* finds parameters of its own, at the first product of a tuning run; or NULL */
     bool epilogues;                /* it has them */
     bool packed;                   /* it takes a b of 4 bits */
+    bool grouped;                  /* it takes groups */
     bool full;                     /* for fp32 by units made for less; proves that its sums are as true as others' */
     const struct tx_cl_tile *tile; /* of gemm_tile.c: the form of its work-groups */
 } tx_cl_provider;
@@ -99,8 +100,9 @@ void tx_cl_clblast_tune(tx_context *context);
 
 /* Options of storage types and transposes, behind those in `form`. */
 void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p);
-/* The arguments that the kernels begin with. */
+/* The arguments that the kernels begin with, and those of groups, with which they end. */
 void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
+void tx_cl_gemm_offsets(tx_cl_builder *b, const tx_cl_product *p);
 
 /* ---- Tiles (gemm_tile.c) ---------------------------------------------------------------------------------------- */
 
@@ -123,6 +125,8 @@ typedef struct tx_cl_gemm_choice {
     char aside[TX_CL_ASIDE]; /* one that is switched off or asks for more than the device has; "": none */
 } tx_cl_gemm_choice;
 tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_gemm_choice *choice);
+/* Names the choice as the command's variant. */
+void tx_cl_gemm_variant(tx_cl_builder *b, const tx_cl_gemm_choice *choice);
 
 #define TX_CL_PRODUCT "product" /* how keys of products begin in the table */
 
@@ -140,6 +144,8 @@ bool tx_cl_gemm_knows(const tx_context *context, const char *name);
 typedef struct tx_cl_trial {
     int64_t batch, m, n, k;
     bool trans_a, trans_b, bias;
+    int64_t
+        groups; /* with the batch 1: so many, of different sizes, one without rows; rows of none come last. 0: none */
     tx_dtype from, to, packed; /* as in tx_cl_product */
     tx_accumulate accumulate;  /* TX_STORE (over NaN) or TX_ADD */
     tx_epilogue epilogue;

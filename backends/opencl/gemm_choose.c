@@ -11,6 +11,7 @@
 
 /* Products are measured with their dimensions cut to this, which bounds time and memory. */
 #define MEASURED 4096
+#define MEASURED_GROUPS 8
 
 static bool begins(const char *name, const char *with)
 {
@@ -40,7 +41,8 @@ static void suggest(const tx_context *context, const tx_cl_product *p, const cha
     const tx_cl_provider *provider;
     for (int i = 0; (provider = tx_cl_gemm_provider(i)) != NULL; i++) {
         char why[TX_CL_WHY] = "";
-        if (!tx_cl_gemm_offers(context, provider) || (p->packed != TX_F32 && !provider->packed))
+        if (!tx_cl_gemm_offers(context, provider) || (p->packed != TX_F32 && !provider->packed) ||
+            (p->offsets && !provider->grouped))
             continue;
         double share = provider->suits(context, provider, p, why);
         if (share > 0.0)
@@ -48,6 +50,8 @@ static void suggest(const tx_context *context, const tx_cl_product *p, const cha
         tx_cl_suggest(q, i, provider->name, share, why);
     }
 }
+
+#define PROOF_GROUPS 5
 
 /* Small products with known answers in the types and transposes of `p`, made of whole pieces of the provider's. One
  * that it declines says nothing; one at least it has to take. */
@@ -66,7 +70,13 @@ static tx_status try_all(tx_context *context, const tx_cl_provider *provider, co
         t.from = p->from;
         t.to = p->to;
         t.packed = p->packed;
-        t.batch = p->packed != TX_F32 ? 1 : t.batch;
+        t.batch = p->packed != TX_F32 || p->offsets ? 1 : t.batch;
+        t.bias = t.bias && !p->offsets;
+        t.groups = p->offsets ? PROOF_GROUPS : 0;
+        if (p->offsets && !p->trans_a) { /* some groups have several tiles, and nothing is added to */
+            t.m *= 8;
+            t.accumulate = TX_STORE;
+        }
         t.m = provider->rows ? t.m : tx_cl_blocks(t.m, unit) * unit;
         t.n = tx_cl_blocks(t.n, unit) * unit;
         t.k = tx_cl_blocks(t.k, unit) * unit;
@@ -151,13 +161,16 @@ static tx_status may_fuse(tx_context *context, const tx_cl_product *p, tx_cl_que
     return tx_cl_prove(context, q, &q->way[0], fused);
 }
 
-/* The product that is measured in the place of this one. */
+/* The product that is measured in the place of this one: of groups a few, with as many rows or terms each. */
 static tx_cl_trial cut(const tx_cl_product *p)
 {
+    const int64_t groups = p->offsets ? tx_cl_least(p->g.batch, MEASURED_GROUPS) : 0;
+    const int64_t of = groups > 0 ? p->g.batch : 1, some = groups > 0 ? groups : 1;
     return (tx_cl_trial){.batch = 1,
-                         .m = tx_cl_least(p->g.m, MEASURED),
+                         .m = tx_cl_least(p->trans_a ? p->g.m : tx_cl_blocks(p->g.m * some, of), MEASURED),
                          .n = tx_cl_least(p->g.n, MEASURED),
-                         .k = tx_cl_least(p->g.k, MEASURED),
+                         .k = tx_cl_least(p->trans_a ? tx_cl_blocks(p->g.k * some, of) : p->g.k, MEASURED),
+                         .groups = groups,
                          .trans_a = p->trans_a,
                          .trans_b = p->trans_b,
                          .from = p->from,
@@ -219,14 +232,18 @@ static void describe(const tx_context *context, const tx_cl_product *p, tx_cl_qu
     const tx_gemm *g = &p->g;
     const tx_cl_trial t = cut(p);
     const int64_t piece = piece_of(p);
-    char pieces[16] = "";
+    char pieces[16] = "", groups[16] = "";
     if (piece * (int64_t)tx_dtype_size(p->from) < 16)
         snprintf(pieces, sizeof pieces, " by %d", (int)piece);
     q->unsaid = (int)sizeof TX_CL_PRODUCT;
     q->proven = snprintf(q->key, sizeof q->key, TX_CL_PRODUCT " %d%d %d %d", p->trans_a, p->trans_b, p->from, p->to);
     if (p->packed != TX_F32)
         q->proven += snprintf(q->key + q->proven, sizeof q->key - (size_t)q->proven, " %s", tx_dtype_name(p->packed));
-    snprintf(q->key + q->proven, sizeof q->key - (size_t)q->proven, " %d %d %d %d%s%s", g->batch > 1,
+    if (p->offsets) {
+        q->proven += snprintf(q->key + q->proven, sizeof q->key - (size_t)q->proven, " groups");
+        snprintf(groups, sizeof groups, " %d", tx_cl_class_of(g->batch));
+    }
+    snprintf(q->key + q->proven, sizeof q->key - (size_t)q->proven, "%s %d %d %d %d%s%s", groups, g->batch > 1,
              tx_cl_class_of(g->m), tx_cl_class_of(g->n), tx_cl_class_of(g->k), pieces,
              context->tf32 && p->from == TX_F32 ? " tf32" : "");
     snprintf(q->sample, sizeof q->sample, "at %lld x %lld x %lld", (long long)t.m, (long long)t.n, (long long)t.k);

@@ -43,6 +43,14 @@ void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p)
     TX_CL_I32(b, (int32_t)p->accumulate);
 }
 
+void tx_cl_gemm_offsets(tx_cl_builder *b, const tx_cl_product *p)
+{
+    if (!p->offsets)
+        return;
+    TX_CL_OPERANDS(b, p->offsets);
+    TX_CL_I64(b, p->offsets->shape.dim[0] - 1);
+}
+
 /* ---- Fitting ---------------------------------------------------------------------------------------------- */
 
 /* Sums over fewer terms than this are not parted. */
@@ -126,17 +134,47 @@ double tx_cl_gemm_fill(const tx_context *context, const tx_cl_provider *provider
     return (double)groups / (double)(tx_cl_blocks(groups, units) * units);
 }
 
+/* Terms are not parted: tiles are many, and the terms of a group are known when it runs. */
+static tiling plan_groups(const tx_context *context, const tx_cl_tile *t, const tx_cl_product *p)
+{
+    const tx_gemm *g = &p->g;
+    const int64_t columns = tx_cl_blocks(g->n, t->columns), units = context->limits.compute_units;
+    tiling plan = {.parts = 1, .part = g->k};
+    if (p->trans_a) {
+        plan.tiles = tx_cl_blocks(g->m, t->rows) * columns * g->batch;
+        plan.part = tx_cl_blocks(g->k, g->batch);
+        plan.time = (double)(tx_cl_blocks(plan.tiles, units) * (plan.part + TILE_START) * t->rows * t->columns);
+        return plan;
+    }
+    const int64_t rows = tx_cl_blocks(tx_cl_blocks(g->m, g->batch), t->rows) * g->batch; /* where groups are alike */
+    plan.tiles = (g->m / t->rows + g->batch + 1) * columns;
+    plan.time = (double)((tx_cl_blocks(rows * columns, units) * (g->k + TILE_START) +
+                          tx_cl_blocks(plan.tiles, units) * TILE_START) *
+                         t->rows * t->columns);
+    return plan;
+}
+
+static tiling plan_product(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p)
+{
+    return p->offsets ? plan_groups(context, self->tile, p) : plan_tiles(context, self, &p->g);
+}
+
+/* Multiply-adds; those of groups are in m, or k. */
+static double multiplies(const tx_cl_product *p)
+{
+    const tx_gemm *g = &p->g;
+    return (double)(g->m * g->n * (p->offsets ? 1 : g->batch)) * (double)g->k;
+}
+
 /* The share of the device's rate: that of the tile, times that of the time in which units work on elements of y. */
 static double tile_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     tx_cl_limits l = context->limits;
     const tx_cl_tile *t = self->tile;
-    const tx_gemm *g = &p->g;
     l.local_bytes = t->atom ? tx_cl_matrix_local(context) : l.local_bytes;
     if (!tx_cl_fits(&l, self->name, t->buffer_bytes, (size_t)t->group, why, TX_CL_WHY))
         return 0.0;
-    const double useful = (double)(g->m * g->n * g->batch) * (double)g->k / (double)l.compute_units;
-    return t->rate * useful / plan_tiles(context, self, g).time;
+    return t->rate * multiplies(p) / (double)l.compute_units / plan_product(context, self, p).time;
 }
 
 /* Whether rows of `inner` elements are whole pieces of `piece` elements and each piece lies at a multiple of its size.
@@ -281,9 +319,8 @@ static int64_t groups_of(const tx_context *context, const tx_cl_tile *t, int64_t
 /* The launches of a plan; where terms are parted, y are the sums of the parts. */
 static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_product *p, const tiling *plan)
 {
-    const tx_gemm *g = &p->g;
-    const int64_t tiles = plan->tiles / g->batch;
-    const int64_t share = tx_cl_share(b->context, tiles, 2.0 * (double)(g->batch * g->m * g->n) * (double)g->k);
+    const int64_t batch = p->offsets && !p->trans_a ? 1 : p->g.batch, tiles = plan->tiles / batch;
+    const int64_t share = tx_cl_share(b->context, tiles, 2.0 * multiplies(p));
     const size_t local[2] = {(size_t)t->group, 1};
     char form[256], options[384];
     form_options(b->context, t, p, form, sizeof form);
@@ -291,22 +328,23 @@ static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_prod
     snprintf(options + strlen(options), sizeof options - strlen(options), " -DPARTS=%d", plan->parts > 1);
     epilogue_options(p, options, sizeof options);
     for (int64_t first = 0; first < tiles; first += share) {
-        const int64_t some = tx_cl_least(share, tiles - first), others = g->batch * plan->parts;
+        const int64_t some = tx_cl_least(share, tiles - first), others = batch * plan->parts;
         const size_t global[2] = {(size_t)groups_of(b->context, t, some, others) * local[0], (size_t)others};
         tx_cl_launch(b, t->kernel, options, t->kernel, 2, global, local);
         tx_cl_gemm_arguments(b, p);
-        TX_CL_I64(b, g->batch, plan->part, first);
+        TX_CL_I64(b, batch, plan->part, first);
         if (t->atom)
             TX_CL_I64(b, first + some);
         epilogue_arguments(b, p);
+        tx_cl_gemm_offsets(b, p);
     }
 }
 
 static void tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
 {
     const tx_gemm *g = &p->g;
-    const tiling plan = plan_tiles(b->context, self, g);
-    const tx_status kept = keep_parts(b->context, self, g, &plan);
+    const tiling plan = plan_product(b->context, self, p);
+    const tx_status kept = p->offsets ? TX_OK : keep_parts(b->context, self, g, &plan);
     const tx_operand none = {.dtype = TX_DTYPE_COUNT};
     tx_operand sums = {.dtype = TX_F32, .shape = TX_SHAPE(plan.parts, g->batch, g->m, g->n), .arena = TX_ARENA_SCRATCH};
     tx_cl_product one = *p;
@@ -349,6 +387,7 @@ const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES] = {
      .suits = tile_suits,                 \
      .epilogues = true,                   \
      .packed = true,                      \
+     .grouped = true,                     \
      .emit = tile_emit,                   \
      .tile = &tile_##tile_name},
     TX_TILE_MAP(X)
@@ -381,6 +420,7 @@ const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX] = {
      .piece = 16,                                                       \
      .suits = matrix_suits,                                             \
      .epilogues = true,                                                 \
+     .grouped = true,                                                   \
      .full = (takes) == FULL,                                           \
      .emit = tile_emit,                                                 \
      .tile = &matrix_##tile_name},

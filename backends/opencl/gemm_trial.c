@@ -79,6 +79,45 @@ static tx_shape matrix(int64_t batch, int64_t rows, int64_t columns)
     return batch > 1 ? TX_SHAPE(batch, rows, columns) : TX_SHAPE(rows, columns);
 }
 
+/* Where group e begins: groups have 0, 5, 3, 1, 6, 4 and 2 shares, again and again, and one share is of none. */
+static int64_t group_begin(const tx_cl_trial *t, int64_t e)
+{
+    const int64_t rows = t->trans_a ? t->k : t->m;
+    int64_t before = 0, all = 1;
+    for (int64_t i = 0; i < t->groups; i++) {
+        all += i * 5 % 7;
+        before += i < e ? i * 5 % 7 : 0;
+    }
+    return rows * before / all;
+}
+
+/* m, or with trans_a k, counts the rows of all groups. */
+static tx_gemm gemm_of(const tx_cl_trial *t)
+{
+    const bool grouped = t->groups > 0;
+    return (tx_gemm){.batch = grouped ? t->groups : t->batch,
+                     .m = t->m,
+                     .n = t->n,
+                     .k = t->k,
+                     .lda = t->trans_a ? t->m : t->k,
+                     .ldb = t->trans_b ? t->k : t->n,
+                     .ldc = t->n,
+                     .stride_a = grouped ? 0 : t->m * t->k,
+                     .stride_b = grouped && t->trans_a ? 0 : t->k * t->n,
+                     .stride_c = t->m * t->n};
+}
+
+/* A MATMUL becomes one by groups. */
+static void lay_out_groups(const tx_cl_trial *t, tx_command *c)
+{
+    c->op = t->trans_a ? TX_OP_GROUPED_MATMUL_GRAD : TX_OP_GROUPED_MATMUL;
+    c->in[BIAS] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(t->groups + 1)};
+    if (t->trans_a)
+        c->out[0].shape = TX_SHAPE(t->groups, t->m, t->n);
+    else
+        c->in[B].shape = t->trans_b ? TX_SHAPE(t->groups, t->n, t->k) : TX_SHAPE(t->groups, t->k, t->n);
+}
+
 /* The command, its operands with guards around them. */
 static void lay_out(trial_data *d)
 {
@@ -106,6 +145,8 @@ static void lay_out(trial_data *d)
         c->out[1] = c->out[0];
     else if (t->epilogue != TX_EPILOGUE_NONE)
         c->in[Z] = c->out[0];
+    if (t->groups > 0)
+        lay_out_groups(t, c);
     tx_cl_solo_place(&d->solo);
 }
 
@@ -124,7 +165,9 @@ static void fill(trial_data *d)
         const int64_t count = tx_operand_count(o);
         if (tx_dtype_packed(o->dtype))
             put_packed(d->host + o->offset, o->dtype, d->t, count);
-        for (int64_t i = 0; i < count && !tx_dtype_packed(o->dtype); i++)
+        for (int64_t e = 0; e < count && o->dtype == TX_I32; e++)
+            ((int32_t *)(void *)(d->host + o->offset))[e] = (int32_t)group_begin(d->t, e);
+        for (int64_t i = 0; i < count && !tx_dtype_packed(o->dtype) && o->dtype != TX_I32; i++)
             tx_cl_solo_put(d->host + o->offset, o->dtype, i, pattern(which, i));
     }
 }
@@ -132,9 +175,18 @@ static void fill(trial_data *d)
 static double expected(const trial_data *d, const tx_gemm *g, int64_t index)
 {
     const tx_cl_trial *t = d->t;
-    const int64_t batch = index / (g->m * g->n), i = index / g->n % g->m, j = index % g->n;
+    const int64_t i = index / g->n % g->m, j = index % g->n;
+    int64_t batch = index / (g->m * g->n), first = 0, end = g->k;
     double sum = t->bias ? (double)pattern(BIAS, j) : 0.0;
-    for (int64_t p = 0; p < g->k; p++)
+    if (t->groups > 0 && t->trans_a) {
+        first = group_begin(t, batch);
+        end = group_begin(t, batch + 1);
+    } else if (t->groups > 0) {
+        while (batch < t->groups && i >= group_begin(t, batch + 1))
+            batch++;
+        end = batch < t->groups ? end : 0;
+    }
+    for (int64_t p = first; p < end; p++)
         sum += (double)pattern(A, batch * g->stride_a + (t->trans_a ? p * g->lda + i : i * g->lda + p)) *
                (double)pattern_of(t, B, batch * g->stride_b + (t->trans_b ? j * g->ldb + p : p * g->ldb + j));
     return t->accumulate == TX_ADD ? sum + (double)pattern(Y, index) : sum;
@@ -199,7 +251,7 @@ static bool is_right(const trial_data *d, int64_t at, double sum, double *want)
 static tx_status check(const trial_data *d)
 {
     const tx_operand *y = &d->solo.command.out[0];
-    const tx_gemm g = tx_gemm_of(&d->solo.command.attrs, &d->solo.command.in[A].shape, &d->solo.command.in[B].shape);
+    const tx_gemm g = gemm_of(d->t);
     const int64_t count = tx_operand_count(y), most = CHECK_ALL / g.k;
     const int64_t checked = count <= most ? count : CHECK_SAMPLES;
     for (int64_t i = 0; i < checked; i++) {

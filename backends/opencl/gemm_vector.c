@@ -87,14 +87,15 @@ static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_c
     tx_cl_arg_local(b, (size_t)v.strip_bytes);
     tx_cl_arg_local(b, (size_t)v.tiles_bytes);
     tx_cl_arg_local(b, (size_t)v.rows_bytes);
-    if (!p->offsets)
-        return;
-    TX_CL_OPERANDS(b, p->offsets);
-    TX_CL_I64(b, p->offsets->shape.dim[0] - 1);
+    tx_cl_gemm_offsets(b, p);
 }
 
-const tx_cl_provider tx_cl_gemm_vector = {
-    .name = "portable-vector", .device = TX_CL_CPUS, .packed = true, .suits = vector_suits, .emit = vector_emit};
+const tx_cl_provider tx_cl_gemm_vector = {.name = "portable-vector",
+                                          .device = TX_CL_CPUS,
+                                          .packed = true,
+                                          .grouped = true,
+                                          .suits = vector_suits,
+                                          .emit = vector_emit};
 
 const tx_cl_provider tx_cl_gemm_dot = {
     .name = "x86-dot", .device = TX_CL_CPUS, .piece = 4, .suits = dot_suits, .emit = vector_emit};

@@ -70,10 +70,10 @@ tx_status tx_cl_combine_grad(tx_cl_builder *b, const tx_command *c)
 
 /* ---- Products by groups ---------------------------------------------------------------------------------------- */
 
-/* By a kernel that any device runs, made for CPUs: a work-item computes a strip. */
 static tx_status grouped(tx_cl_builder *b, const tx_command *c, tx_cl_product *p)
 {
     const tx_operand none = {.dtype = TX_DTYPE_COUNT};
+    tx_cl_gemm_choice choice;
     p->from = c->in[0].dtype;
     p->to = c->out[0].dtype;
     p->packed = TX_F32;
@@ -83,8 +83,11 @@ static tx_status grouped(tx_cl_builder *b, const tx_command *c, tx_cl_product *p
     p->y = &c->out[0];
     p->offsets = &c->in[2];
     p->bias = p->z = p->kept = &none;
-    tx_cl_variant(b, tx_cl_gemm_vector.name);
-    tx_cl_gemm_vector.emit(b, &tx_cl_gemm_vector, p);
+    const tx_status status = tx_cl_gemm_choose(b->context, p, &choice);
+    if (status)
+        return status;
+    tx_cl_gemm_variant(b, &choice);
+    choice.provider->emit(b, choice.provider, p);
     return b->status;
 }
 

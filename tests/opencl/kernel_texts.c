@@ -3,8 +3,8 @@
  * What the backend asks of an OpenCL compiler for devices that are not here. An OpenCL device that is here (PoCL) is
  * opened with the variant and the limits of the one that is meant, and programs are prepared on it:
  *
- *     gpt2   training steps of GPT-2 124M (16 rows of 1024 tokens) and generation (one row)
- *     ops    every case of the conformance suite but the big ones
+ *     gpt2   training steps of GPT-2 124M (16 rows of 1024 tokens) and generation (one row), and the products of
+ * Qwen2-MoE's experts ops    every case of the conformance suite but the big ones
  *
  * Nothing is compiled: the functions below stand before those that would, and write down what passes.
  *
@@ -18,6 +18,7 @@
 #include "api/model/engine.h"
 #include "backends/opencl/attention.h"
 #include "backends/opencl/gemm.h"
+#include "backends/opencl/internal.h"
 #include "backends/opencl/retarget.h"
 #include "models/generate/decode.h"
 #include "models/task/causal_lm.h"
@@ -235,6 +236,31 @@ static tx_status prepare_generation(tx_engine *engine, const tx_config *config)
     return status;
 }
 
+/* Of 8192 tokens that come to 4 of 60 experts each, with their gradients. */
+static tx_status prepare_experts(tx_context *context, tx_dtype type)
+{
+    const tx_operand absent = {.dtype = TX_DTYPE_COUNT}, offsets = {.dtype = TX_I32, .shape = TX_SHAPE(61)};
+    const tx_operand x = {.dtype = type, .shape = TX_SHAPE(32768, 2048)},
+                     w = {.dtype = type, .shape = TX_SHAPE(60, 1408, 2048)},
+                     y = {.dtype = type, .shape = TX_SHAPE(32768, 1408)}, dw = {.dtype = TX_F32, .shape = w.shape};
+    tx_command commands[3] = {
+        {.op = TX_OP_GROUPED_MATMUL, .attrs = {.trans_b = true}, .in = {x, w, offsets}, .out = {y}},
+        {.op = TX_OP_GROUPED_MATMUL, .in = {y, w, offsets}, .out = {x}},
+        {.op = TX_OP_GROUPED_MATMUL_GRAD, .in = {y, x, offsets}, .out = {dw}}};
+    const tx_program program = {3, commands};
+    tx_executable *made = NULL;
+    int64_t scratch;
+    for (int c = 0; c < 3; c++) {
+        for (int i = 3; i < TX_MAX_IN; i++)
+            commands[c].in[i] = absent;
+        for (int i = 1; i < TX_MAX_OUT; i++)
+            commands[c].out[i] = absent;
+    }
+    tx_status status = tx_cl_prepare(context, &program, &made, &scratch);
+    tx_cl_destroy(made);
+    return status;
+}
+
 /* Dropout takes kernels of its own, and so do tf32 and types of 16 bits: with them and without. */
 static tx_status prepare_gpt2(tx_engine *engine)
 {
@@ -257,6 +283,10 @@ static tx_status prepare_gpt2(tx_engine *engine)
         status = prepare_training(engine, config, TX_BF16);
     if (!status && can->f16)
         status = prepare_training(engine, config, TX_F16);
+    if (!status)
+        status = prepare_experts(engine->context, TX_F32);
+    if (!status && can->bf16)
+        status = prepare_experts(engine->context, TX_BF16);
     tx_config_free(config);
     return status;
 }

@@ -4,7 +4,8 @@ txbench predict: tools/bench/loops.def, which this writes anew or compares with.
 
     loops.py KERNEL_TEXTS [--record]
 
-Every form of backends/opencl/matrix.def but Intel's, and gemm_tile's of 128 x 128 x 8, are compiled in the types that they take and in three
+Instructions that GELU and its slope add where results are stored (EPILOGUE of kernels/epilogue.cl, 1 and 2) are counted of layers' products,
+whose transposes are 00 and 01; gradients of weights have none. Every form of backends/opencl/matrix.def but Intel's, and gemm_tile's of 128 x 128 x 8, are compiled in the types that they take and in three
 transposes. Local memory moves 128 bytes a clock; reads of gemm_tile count 3/8, since half a warp reads the same, and
 four warps share what wgmma reads. A difference is an error where the compilers are those of the record. Exit status 77: no such compiler here."""
 import os
@@ -72,7 +73,7 @@ def forms():
         yield ("portable-tile-128x128x8", targets, {"fp32": 2 * lanes}, TILE, 128, 128, 256 // lanes, lanes, 2 * 4 * 8 * 264)
 
 
-def options_of(form, target, dtype, transposes):
+def options_of(form, target, dtype, transposes, epilogue=0):
     options = form[3]
     if "WMMA" in options:
         options = options.replace("WMMA", "WMMA12") if target == "gfx1201" else options.replace("WMMA", "WMMA11").replace("VW=4", "VW=1")
@@ -80,19 +81,27 @@ def options_of(form, target, dtype, transposes):
         options = options.replace("-DSTAGES=4", "-DSTAGES=2")
     stored = "bf16" if dtype == "bf16" else "f32"
     return (f"{options} -DAB={stored} -DY={stored} -DWIDEN={int(dtype == 'bf16')} -DTRANS_A={transposes[0]} "
-            f"-DTRANS_B={transposes[1]} -DPARTS=0" + ADDED[transposes] * (form[0] != "portable-tile-128x128x8"))
+            f"-DTRANS_B={transposes[1]} -DPARTS=0" + ADDED[transposes] * (form[0] != "portable-tile-128x128x8") +
+            f" -DEPILOGUE={epilogue} -DEXACT=0" * (epilogue > 0))
 
 
 def row_of(tools, texts, folder, work):
     form, target, dtype, transposes = work
     name, _, flops, _, rows, columns, warps, lanes, local = form
     kernel = "gemm_tile" if name.startswith("portable") else "gemm_matrix"
-    program = Program(os.path.join(texts, kernel + ".cl"), kernel, options_of(form, target, dtype, transposes))
+    programs = [Program(os.path.join(texts, kernel + ".cl"), kernel, options_of(form, target, dtype, transposes, epilogue))
+                for epilogue in range(1 if transposes == "10" else 3)]
+    program = programs[0]
     shared = 0.375 if kernel == "gemm_tile" else 1
     kind = amd_kind(lanes, shared) if target in AMD else nvidia_kind(shared, columns)
-    loops, count, path = machine_loops(tools, target, program, kernel, folder, kind)
     unit = int(kernel == "gemm_tile")
-    loop = max(loops, key=lambda body: sum(i[unit] for i in body))
+    counted = []
+    for one in programs:
+        loops, count, path = machine_loops(tools, target, one, kernel, folder, kind)
+        loop = max(loops, key=lambda body: sum(i[unit] for i in body))
+        counted.append((loop, count - len(loop), path))
+    loop, outside, path = counted[0]
+    gelu, slope = [more[1] - outside for more in counted[1:]] or (0, 0)
     if target in AMD:
         registers, _, spills, scratch, _ = read_amd(path)[kernel]
     else:
@@ -102,7 +111,7 @@ def row_of(tools, texts, folder, work):
     done = sum(i[unit] for i in loop) * flops[dtype]
     terms = done // (2 * rows * columns // warps) // (3 if name.endswith("3xtf32") else 1)
     return (f'TX_LOOP("{name}", "{target}", "{dtype}", "{transposes}", {rows}, {columns}, {terms}, {warps}, {lanes}, {registers}, '
-            f'{local}, {done}, {len(loop)}, {sum(i[2] for i in loop):g}, {count - len(loop)})')
+            f'{local}, {done}, {len(loop)}, {sum(i[2] for i in loop):g}, {outside}, {gelu}, {slope})')
 
 
 def wants_record(about):
@@ -159,6 +168,7 @@ FIELDS = """ *     TX_LOOP(provider, target, type of the operands, transposes, r
  *             units a round, instructions a round, clocks of local memory a round, instructions outside of the loop)"""
 
 if __name__ == "__main__":
-    record_or_compare(__doc__, RECORD, FIELDS, [(form, target, dtype, transposes) for form in forms() for target in form[1]
+    fields = FIELDS[:-1] + ",\n *             so many more with GELU, and with its slope)"
+    record_or_compare(__doc__, RECORD, fields, [(form, target, dtype, transposes) for form in forms() for target in form[1]
                                                 for dtype in form[2] for transposes in TRANSPOSES
                                                 if not (dtype == "tf32" and target == "gfx90a")], row_of)

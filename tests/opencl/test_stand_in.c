@@ -50,16 +50,19 @@ typedef struct product {
     const char *name;
     int64_t m, n, k;
     bool trans_a, trans_b;
+    int64_t groups; /* 0: none */
 } product;
 
-/* Of GPT-2 124M: 16 rows of 1024 tokens; the classifier by 2048 rows; a token. */
+/* Of GPT-2 124M: 16 rows of 1024 tokens; the classifier by 2048 rows; a token. And by the experts of Qwen2-MoE, of
+ * which 8192 tokens come to 4 of 60 each. */
 static const product products[] = {
-    {"qkv", 16384, 2304, 768, false, false},           {"fc", 16384, 3072, 768, false, false},
-    {"proj", 16384, 768, 3072, false, false},          {"classifier", 2048, 50304, 768, false, true},
-    {"fc dX", 16384, 768, 3072, false, true},          {"proj dW", 3072, 768, 16384, true, false},
-    {"classifier dW", 50304, 768, 2048, true, false},  {"fc, a token", 1, 3072, 768, false, false},
-    {"qkv dW", 768, 2304, 16384, true, false},         {"attention proj dW", 768, 768, 16384, true, false},
-    {"classifier dX", 2048, 768, 50304, false, false},
+    {"qkv", 16384, 2304, 768, false, false, 0},           {"fc", 16384, 3072, 768, false, false, 0},
+    {"proj", 16384, 768, 3072, false, false, 0},          {"classifier", 2048, 50304, 768, false, true, 0},
+    {"fc dX", 16384, 768, 3072, false, true, 0},          {"proj dW", 3072, 768, 16384, true, false, 0},
+    {"classifier dW", 50304, 768, 2048, true, false, 0},  {"fc, a token", 1, 3072, 768, false, false, 0},
+    {"qkv dW", 768, 2304, 16384, true, false, 0},         {"attention proj dW", 768, 768, 16384, true, false, 0},
+    {"classifier dX", 2048, 768, 50304, false, false, 0}, {"experts", 32768, 1408, 2048, false, true, 60},
+    {"experts dX", 32768, 2048, 1408, false, false, 60},  {"experts dW", 1408, 2048, 32768, true, false, 60},
 };
 #define PRODUCTS (sizeof products / sizeof products[0])
 
@@ -74,17 +77,24 @@ static tx_status choose(tx_context *context, const product *p, tx_dtype from, tx
     const tx_operand none = {.dtype = TX_DTYPE_COUNT}, a = matrix(from, p->trans_a, p->m, p->k),
                      b = matrix(from, p->trans_b, p->k, p->n), y = matrix(TX_F32, false, p->m, p->n);
     const tx_attrs attrs = {.trans_a = p->trans_a, .trans_b = p->trans_b, .flat = true};
-    const tx_cl_product wanted = {.g = tx_gemm_of(&attrs, &a.shape, &b.shape),
-                                  .trans_a = p->trans_a,
-                                  .trans_b = p->trans_b,
-                                  .from = from,
-                                  .epilogue = epilogue,
-                                  .a = &a,
-                                  .b = &b,
-                                  .y = &y,
-                                  .bias = &none,
-                                  .z = &none,
-                                  .kept = &none};
+    const tx_operand offsets = {.dtype = TX_I32, .shape = TX_SHAPE(p->groups + 1)};
+    tx_cl_product wanted = {.g = tx_gemm_of(&attrs, &a.shape, &b.shape),
+                            .trans_a = p->trans_a,
+                            .trans_b = p->trans_b,
+                            .from = from,
+                            .epilogue = epilogue,
+                            .a = &a,
+                            .b = &b,
+                            .y = &y,
+                            .bias = &none,
+                            .z = &none,
+                            .kept = &none};
+    if (p->groups > 0) {
+        wanted.offsets = &offsets;
+        wanted.g.batch = p->groups;
+        wanted.g.stride_a = 0;
+        wanted.g.stride_b = p->trans_a ? 0 : p->k * p->n;
+    }
     return tx_cl_gemm_choose(context, &wanted, choice);
 }
 
@@ -94,7 +104,7 @@ static bool print_waves(FILE *out, const tx_context *context, const product *p, 
 {
     const tx_gemm g = {.batch = 1, .m = p->m, .n = p->n, .k = p->k};
     int64_t parts;
-    if (!provider->tile)
+    if (!provider->tile || p->groups > 0)
         return true;
     const double fill = tx_cl_gemm_fill(context, provider, &g, &parts);
     const bool good = fill >= (strncmp(provider->name, "portable", 8) == 0 && p->k >= 16384 ? 0.9 : 0.5);
@@ -184,7 +194,7 @@ static bool keeps_parts(tx_context *context)
 /* Rows of which 32 bits do not count a block's elements are not for matrix units. */
 static bool leaves_long_rows(tx_context *context)
 {
-    const product p = {"", 256, 256, 1 << 24, false, false};
+    const product p = {"", 256, 256, 1 << 24, false, false, 0};
     tx_cl_gemm_choice choice;
     const bool good = choose(context, &p, TX_BF16, TX_EPILOGUE_NONE, &choice) == TX_OK &&
                       strncmp(choice.provider->name, "portable", 8) == 0;
@@ -284,7 +294,7 @@ static tx_status run_tiles(tx_context *context, const proof *t, const char *prov
 static bool prove_product(const proof *t)
 {
     const tx_open_options options = {.tf32 = t->tf32};
-    const product p = {"", 2048, 3072, 1024, t->trans_a, t->trans_b}; /* large enough for tiles of matrix units */
+    const product p = {"", 2048, 3072, 1024, t->trans_a, t->trans_b, 0}; /* large enough for tiles of matrix units */
     tx_context *context;
     tx_cl_gemm_choice choice = {.fused = false};
     stand_in.card = t->card;
@@ -412,7 +422,7 @@ static const struct spilling {
 /* Of a product, and of attention of GPT-2 124M. */
 static tx_status choose_both(tx_context *context, const char **tile, tx_cl_attention_form *form)
 {
-    const product p = {"", 4096, 3072, 1024, false, false};
+    const product p = {"", 4096, 3072, 1024, false, false, 0};
     const float scale = 0.125f;
     tx_command c = {.op = TX_OP_ATTENTION, .attrs = {.heads = 12, .kv_heads = 12, .scale = scale}};
     const tx_cl_attention_job job = {

@@ -193,7 +193,7 @@ static void add_epilogues(tx_cases *list, tx_dtype dtype, tx_dtype out)
 
 /* Weights of 4 bits, as linear layers and the gradients of their inputs read them: rows around those that count as few,
  * rows of one block and of an odd number of blocks, more blocks than share a scale, results added and with epilogues.
- */
+ * Types change by four cases, so that --quick has both. */
 static void add_packed(tx_cases *list, tx_dtype dtype, tx_dtype out)
 {
     static const int64_t sizes[][3] = {{1, 64, 64},     {8, 192, 128},  {9, 128, 192}, {3, 704, 64},
@@ -202,7 +202,7 @@ static void add_packed(tx_cases *list, tx_dtype dtype, tx_dtype out)
         for (int form = 0; form < 4; form += 2) {
             tx_case *c = add_product(list, dtype, out, sizes[s][0], sizes[s][1], sizes[s][2], form);
             c->attrs.flat = true;
-            c->in[1].dtype = (s + (size_t)form / 2) % 2 ? TX_NF4 : TX_NF4_DOUBLE;
+            c->in[1].dtype = (s + (size_t)form) / 2 % 2 ? TX_NF4 : TX_NF4_DOUBLE;
             c->in[1].arena = TX_ARENA_FROZEN;
             snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " %s",
                      tx_dtype_name(c->in[1].dtype));

@@ -2,7 +2,6 @@
  * The model of products, and txbench predict: products and a training step on cards that are not here. */
 #include "tools/bench/predict.h"
 #include "api/base/message.h"
-#include "api/graph/op.h"
 #include "api/plan/plan.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/training.h"
@@ -20,13 +19,13 @@
 
 typedef struct loop {
     const char *provider, *target, *type, *transposes;
-    double rows, columns, terms, warps, lanes, registers, local_bytes, done, issued, local, outside;
+    double rows, columns, terms, warps, lanes, registers, local_bytes, done, issued, local, outside, gelu, slope;
 } loop;
 
 static const loop loops[] = {
 #define TX_LOOP(...) {__VA_ARGS__},
 #include "tools/bench/loops.def"
-#define TX_LOOP(...) {__VA_ARGS__},
+#define TX_LOOP(...) {__VA_ARGS__, 0.0, 0.0}, /* of Intel's GELU is not counted */
 #include "tools/bench/loops_intel.def"
 };
 enum { LOOPS = sizeof loops / sizeof loops[0] };
@@ -99,8 +98,14 @@ static double read_bytes(const tx_card *card, const loop *l, double operand_byte
     return fmax(lines, m + n) * k * operand_bytes;
 }
 
+/* Instructions of a warp where results are stored. */
+static double more_of(const loop *l, tx_epilogue epilogue)
+{
+    return epilogue == TX_EPILOGUE_GELU ? l->gelu : epilogue == TX_EPILOGUE_GELU_GRAD ? l->slope : 0.0;
+}
+
 static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operands operands, double m, double n,
-                                  double k, int64_t parts)
+                                  double k, tx_epilogue epilogue, int64_t parts)
 {
     const double bytes = operands == TX_IN_BF16 ? 2.0 : 4.0, gigahertz = 1e9 * card->ghz;
     const double held = fmax(floor(fmin(1024.0 * card->local_kib / (l->local_bytes + 1024.0),
@@ -111,9 +116,11 @@ static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operand
     double clocks[TX_ROUND_TERMS];
     const int longest = round_of(card, l, bytes, clocks);
     const double inside = part * clocks[longest], wait = goes_on(l) ? 0.0 : TX_WAIT_CLOCKS;
-    const double beside = l->warps * l->outside / card->issue + wait;
+    const double ends = l->outside + (parts == 1 ? more_of(l, epilogue) : 0.0);
+    const double beside = l->warps * ends / card->issue + wait;
     const double compute = (waves * (inside + beside / fmin(held, waves)) + TX_WAIT_CLOCKS - wait) / gigahertz;
-    const double moved = read_bytes(card, l, bytes, m, n, k) + m * n * bytes;
+    const double results = m * n * bytes * (epilogue == TX_EPILOGUE_NONE ? 1.0 : 2.0);
+    const double moved = read_bytes(card, l, bytes, m, n, k) + results;
     const double through = moved / (1e9 * COPY_SHARE * card->memory);
     const double join = parts > 1 ? 8.0 * (double)parts * m * n / (1e9 * COPY_SHARE * card->memory) + LAUNCH_GAP : 0.0;
     tx_predicted p = {.seconds = fmax(compute, through) + join,
@@ -139,7 +146,7 @@ static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operand
 
 /* By the loops of a type, in as many parts as is best; INFINITY seconds where the card has none of it. */
 static tx_predicted best_of_loops(const tx_card *card, tx_operands operands, tx_operands type, const char *transposes,
-                                  int64_t m, int64_t n, int64_t k)
+                                  int64_t m, int64_t n, int64_t k, tx_epilogue epilogue)
 {
     tx_predicted best = {.seconds = INFINITY};
     for (int i = 0; i < LOOPS; i++) {
@@ -148,7 +155,7 @@ static tx_predicted best_of_loops(const tx_card *card, tx_operands operands, tx_
             strcmp(l->transposes, transposes) != 0)
             continue;
         for (int64_t parts = 1; parts <= MOST_PARTS && (parts == 1 || parts * LEAST_PART <= k); parts++) {
-            const tx_predicted p = predict_parts(card, l, operands, (double)m, (double)n, (double)k, parts);
+            const tx_predicted p = predict_parts(card, l, operands, (double)m, (double)n, (double)k, epilogue, parts);
             best = p.seconds < best.seconds ? p : best;
         }
     }
@@ -156,14 +163,14 @@ static tx_predicted best_of_loops(const tx_card *card, tx_operands operands, tx_
 }
 
 tx_predicted tx_predict_product(const tx_card *card, tx_operands operands, bool trans_a, bool trans_b, int64_t m,
-                                int64_t n, int64_t k)
+                                int64_t n, int64_t k, tx_epilogue epilogue)
 {
     const double flops = 2.0 * (double)m * (double)n * (double)k, simt = 1e9 * card->ghz * card->units * card->simt;
     const double assumed = flops / (ASSUMED * simt);
     const char transposes[] = {trans_a ? '1' : '0', trans_b && !trans_a ? '1' : '0', '\0'}; /* both: as the first */
-    tx_predicted p = best_of_loops(card, operands, operands, transposes, m, n, k);
+    tx_predicted p = best_of_loops(card, operands, operands, transposes, m, n, k, epilogue);
     if (!(p.seconds < INFINITY)) /* by kernels for fp32, which widen what they read */
-        p = best_of_loops(card, operands, TX_IN_FP32, transposes, m, n, k);
+        p = best_of_loops(card, operands, TX_IN_FP32, transposes, m, n, k, epilogue);
     if (!(p.seconds < INFINITY))
         p = (tx_predicted){.seconds = assumed,
                            .tflops = 1e-12 * flops / assumed,
@@ -237,7 +244,8 @@ static void add_command(const tx_card *card, tx_operands operands, const tx_comm
         const int64_t n = c->out[0].shape.dim[c->out[0].shape.rank - 1], m = tx_operand_count(&c->out[0]) / n;
         const int64_t k = (int64_t)(flops / (2.0 * (double)(m * n)) + 0.5);
         const tx_operands from = c->in[0].dtype == TX_F32 && operands == TX_IN_BF16 ? TX_IN_FP32 : operands;
-        s->seconds[PRODUCTS] += tx_predict_product(card, from, c->attrs.trans_a, c->attrs.trans_b, m, n, k).seconds;
+        s->seconds[PRODUCTS] +=
+            tx_predict_product(card, from, c->attrs.trans_a, c->attrs.trans_b, m, n, k, c->attrs.epilogue).seconds;
     } else if (c->op == TX_OP_ATTENTION || c->op == TX_OP_ATTENTION_GRAD) {
         s->seconds[ATTENTION] += attention_seconds(card, c, flops);
     } else {
@@ -289,7 +297,7 @@ static void add_products(const settings *set, const tx_card *card, tx_json *all)
     for (int operands = 0; operands < TX_OPERAND_KINDS; operands++)
         for (int transposes = 0; transposes < 3 && (operands != TX_IN_TF32 || card->tf32 > 0.0); transposes++) {
             const tx_predicted p = tx_predict_product(card, (tx_operands)operands, transposes == 2, transposes == 1,
-                                                      set->size, set->size, set->size);
+                                                      set->size, set->size, set->size, TX_EPILOGUE_NONE);
             tx_json *one = tx_json_object();
             tx_json_set_string(one, "card", card->id);
             tx_json_set_string(one, "type", type_names[operands]);

@@ -8,7 +8,9 @@
  * Groups that a unit holds at once take turns, so their beginnings and ends (what is outside of the loop, and a wait
  * for memory) are hidden by the others' rounds where there are others; groups that go on from tile to tile wait once.
  * Tiles go in waves over the units; terms are parted where that is faster, and the parts' sums are written and read
- * once more. Each wave of tiles reads its rows and columns from memory once, and results are written once.
+ * once more. GELU and its slope, where a product ends by them, are more instructions outside of the loop, and what they
+ * read or keep goes to and from memory once; where terms are parted adding up hides their instructions. Each wave of
+ * tiles reads its rows and columns from memory once, and results are written once.
  *
  * Attention by matrix units goes the same way, a step of a work-group (attention_loops.def) taking the place of a
  * round; powers of two are another term of it. Its work is counted as 2, 3 and 4 products of queries by keys.
@@ -17,7 +19,7 @@
 #ifndef TX_TOOLS_PREDICT_H
 #define TX_TOOLS_PREDICT_H
 
-#include "tx.h"
+#include "api/graph/op.h"
 
 typedef struct tx_card {
     const char *id, *target;
@@ -52,10 +54,10 @@ typedef struct tx_predicted {
     double cached, moved;          /* bytes: read by tiles from the cache; read from memory, at most, and written */
 } tx_predicted;
 
-/* A product of a card's fastest provider; fp32 where the card has nothing for `operands`. Without counted loops half of
- * the other units' peak is assumed, and the provider is "not counted". */
+/* A product of a card's fastest provider, with what becomes of its sums; fp32 where the card has nothing for
+ * `operands`. Without counted loops half of the other units' peak is assumed, and the provider is "not counted". */
 tx_predicted tx_predict_product(const tx_card *card, tx_operands operands, bool trans_a, bool trans_b, int64_t m,
-                                int64_t n, int64_t k);
+                                int64_t n, int64_t k, tx_epilogue epilogue);
 
 /* Clocks of a work-group's first blocks on their way, and of its last results: an estimate. */
 #define TX_WAIT_CLOCKS 1500.0

@@ -8,6 +8,7 @@
 
 #if GROUPED
 #define OFFSETS , __global const int *offsets, long offsets_at, long groups
+#define GROUPS offsets + offsets_at, groups
 
 /* Where rows of group e begin, of `groups`; the last end where the first of no group is. All are within 0..rows. */
 static long group_begin(__global const int *offsets, long e, long groups, long rows)
@@ -21,4 +22,5 @@ static long group_rows(__global const int *offsets, long e, long groups, long ro
 }
 #else
 #define OFFSETS
+#define GROUPS 0, 0
 #endif

@@ -12,7 +12,7 @@
  *   AB, WIDEN        storage of a and b, and whether they have 16 bits
  *   Y                storage of y
  *   VW               4: rows of y, and what lies like it, are whole quads, aligned; else 1
- *   TRANS_A, TRANS_B, PARTS   as in gemm_tile.cl
+ *   TRANS_A, TRANS_B, PARTS, GROUPED   as in gemm_tile.cl
  *   ATOM             whose units: MMA, MFMA, WMMA11, WMMA12, WGMMA, DPAS8, DPAS16
  *   TILE_M, TILE_N, WARPS_M, WARPS_N, STAGES   the form
  *   FULL             1: fp32 operands keep all their bits
@@ -168,26 +168,39 @@ static void finish(const float *v, __global y_t *y, const __global float *bias, 
 typedef struct operands {
     const __global ab_t *a, *b;
     long a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part;
-    int blocks, last; /* of a tile's terms, and how many terms the last one has */
+    const __global int *offsets;
+    long groups;
 } operands;
+
+static gemm_place place_of_tile(const operands *o, uint tile)
+{
+    return gemm_place_of(o->m, o->n, o->k, o->batches, o->part, o->offsets, o->groups, tile);
+}
+
+/* Of a tile's terms; one of zeros where there are none. */
+static int blocks_of(long terms)
+{
+    return (int)max((terms + TILE_K - 1) / TILE_K, 1L);
+}
 
 /* Where the next blocks come from. */
 typedef struct source {
     const __global ab_t *a, *b;
     int lines_a, lines_b; /* that are there */
-    int left;             /* blocks of its tile that are not on their way */
+    int left, last;       /* blocks of its tile that are not on their way, and how many terms the last one has */
     uint tile;
 } source;
 
 static source source_of(const operands *o, uint tile)
 {
-    const gemm_place at = gemm_place_of(o->m, o->n, o->k, o->batches, o->part, tile);
+    const gemm_place at = place_of_tile(o, tile);
     source from;
     from.a = o->a + o->a_at + at.batch * o->stride_a + (TRANS_A ? at.i0 + at.k0 * o->lda : at.i0 * o->lda + at.k0);
     from.b = o->b + o->b_at + at.batch * o->stride_b + (TRANS_B ? at.j0 * o->ldb + at.k0 : at.j0 + at.k0 * o->ldb);
-    from.lines_a = (int)min(o->m - at.i0, (long)TILE_M);
+    from.lines_a = (int)min(at.end - at.i0, (long)TILE_M);
     from.lines_b = (int)min(o->n - at.j0, (long)TILE_N);
-    from.left = o->blocks;
+    from.left = blocks_of(at.terms);
+    from.last = (int)(at.terms - (from.left - 1L) * TILE_K);
     from.tile = tile;
     return from;
 }
@@ -201,7 +214,7 @@ static void blocks_begin(source *from, const operands *o, uint end_tile, moving 
     if (from->left <= 0 && then < end_tile)
         *from = source_of(o, then);
 #endif
-    const int some = from->left > 1 ? TILE_K : from->left == 1 ? o->last : 0;
+    const int some = from->left > 1 ? TILE_K : from->left == 1 ? from->last : 0;
     copies_begin(moving_a, block_a, from->a, !TRANS_A, TILE_M, o->lda, from->lines_a, some, item);
     copies_begin(moving_b, block_b, from->b, TRANS_B, TILE_N, o->ldb, from->lines_b, some, item);
     copies_close();
@@ -214,7 +227,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
 gemm_matrix(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
             __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
             long stride_a, long stride_b, int accumulate, long batches, long part, long first_tile, long end_tile,
-            __global const y_t *with, long with_at, __global y_t *kept, long kept_at)
+            __global const y_t *with, long with_at, __global y_t *kept, long kept_at OFFSETS)
 {
     __local ab_t tile_a[STAGES * BLOCK_A] ALIGNED;
     __local ab_t tile_b[STAGES * BLOCK_B] ALIGNED;
@@ -228,10 +241,7 @@ gemm_matrix(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at
     registers_limit();
     const int item = get_local_id(0), lane = item % LANES, warp = item / LANES;
     const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
-    const long terms = gemm_place_of(m, n, k, batches, part, 0).terms;
-    const int blocks = (int)((terms + TILE_K - 1) / TILE_K);
-    const operands of = {a, b, a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part, blocks,
-                         (int)(terms - (blocks - 1L) * TILE_K)};
+    const operands of = {a, b, a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part, GROUPS};
     float sum[ATOMS_M][ATOMS_N][SUMS];
     moving moving_a, moving_b;
     uint tile = (uint)(first_tile + get_group_id(0));
@@ -247,7 +257,7 @@ gemm_matrix(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at
 #pragma unroll
                 for (int e = 0; e < SUMS; e++)
                     sum[i][j][e] = 0.0f;
-        int left = blocks;
+        int left = blocks_of(place_of_tile(&of, tile).terms);
         do {
             copies_end(&moving_a, tile_a + at * BLOCK_A, &moving_b, tile_b + at * BLOCK_B, item);
             blocks_show(tile_a + at * BLOCK_A, tile_b + at * BLOCK_B, item, shown);
@@ -259,12 +269,12 @@ gemm_matrix(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at
         } while (--left > 0);
         multiply_end(sum, shown);
 
-        const gemm_place place = gemm_place_of(m, n, k, batches, part, tile);
+        const gemm_place place = place_of_tile(&of, tile);
         const int adds = tx_adds(accumulate, control), now = told_again(item), lane = now % LANES, warp = now / LANES;
         const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
-        const long first_row = (PARTS ? (long)get_group_id(1) : place.batch) * m + place.i0 + line;
+        const long first_row = (long)get_group_id(1) * m + place.i0 + line;
         const long first_column = place.j0 + column;
-        const int rows = (int)min(m - place.i0 - line, (long)WARP_M), columns = (int)min(n - first_column, (long)WARP_N);
+        const int rows = (int)min(place.end - place.i0 - line, (long)WARP_M), columns = (int)min(n - first_column, (long)WARP_N);
         const long first = first_row * n + first_column;
         __global y_t *const results = y + y_at + first, *const keeps = kept ? kept + kept_at + first : 0;
         const __global float *const biases = bias + bias_at + first_column;

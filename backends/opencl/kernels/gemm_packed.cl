@@ -53,8 +53,12 @@ static float tx_nf4_absmax(const __global uchar *w, long count, long i)
 
 #define TX_NF4_ELEMENT(code) TX_CAT(TX_ROUND_, AB)(values[code] * absmax)
 
+/* For functions that are part of who calls them: where PoCL 3.1 leaves a call that reads local memory in gemm_tile, as it does
+ * once the function is long, sums become NaN. */
+#define TX_INLINE __attribute__((always_inline)) static
+
 /* Elements i .. i + 3; i is a multiple of 4. */
-static float4 tx_nf4_quad(const __global uchar *w, long count, long i, const __local float *values)
+TX_INLINE float4 tx_nf4_quad(const __global uchar *w, long count, long i, const __local float *values)
 {
     const float absmax = tx_nf4_absmax(w, count, i);
     const uchar2 pairs = *(const __global uchar2 *)(w + i / 2);
@@ -63,7 +67,7 @@ static float4 tx_nf4_quad(const __global uchar *w, long count, long i, const __l
 }
 
 /* Elements i .. i + lanes - 1, of one block, to `to`; i is a multiple of `lanes`, which is 1 or even. */
-static void tx_nf4_lanes(const __global uchar *w, long count, long i, int lanes, const __local float *values, float *to)
+TX_INLINE void tx_nf4_lanes(const __global uchar *w, long count, long i, int lanes, const __local float *values, float *to)
 {
     const float absmax = tx_nf4_absmax(w, count, i);
     if (lanes == 1)

@@ -15,6 +15,7 @@
  *   TRANS_A, TRANS_B
  *   WIDE_A, WIDE_B          1: rows are whole quads of neighbouring elements, each at a multiple of its size
  *   VW                      4: so are those of y and bias; else 1
+ *   GROUPED                 gemm_place.cl; the tile's terms may then be none
  *   PARTS                   1: group dimension 1 goes over batch, then parts of `part` terms, whose sums lie in
  *                           y [parts, batch, m, n]; gemm_join.cl adds them up. 0: over batch alone */
 
@@ -188,14 +189,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 gemm_tile(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, __global const float *bias, long bias_at,
           __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
           long stride_a, long stride_b, int accumulate, long batches, long part, long first_tile,
-          __global const y_t *with, long with_at, __global y_t *kept, long kept_at)
+          __global const y_t *with, long with_at, __global y_t *kept, long kept_at OFFSETS)
 {
     __local float tile_a[BUFFERS * TILE_K * PITCH_A] __attribute__((aligned(16)));
     __local float tile_b[BUFFERS * TILE_K * PITCH_B] __attribute__((aligned(16)));
     const int item = get_local_id(0), x = item % GROUP_X, z = item / GROUP_X;
     TX_NF4_VALUES(item, GROUP)
-    const gemm_place place = gemm_place_of(m, n, k, batches, part, first_tile + get_group_id(0));
-    const long i0 = place.i0, j0 = place.j0, batch = place.batch, k0 = place.k0, terms = place.terms;
+    const gemm_place place = gemm_place_of(m, n, k, batches, part, GROUPS, first_tile + get_group_id(0));
+    const long i0 = place.i0, j0 = place.j0, end = place.end, batch = place.batch, k0 = place.k0, terms = place.terms;
     const long step_a = TRANS_A ? lda : 1, step_b = TRANS_B ? 1 : ldb;
     a += a_at + batch * stride_a + (TRANS_A ? i0 : i0 * lda) + k0 * step_a;
 #if NF4
@@ -207,7 +208,7 @@ gemm_tile(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, _
 
     float4 sum[4 * ROW_QUADS][COLUMN_QUADS], held_a[QUADS(TILE_M)], held_b[QUADS(TILE_N)];
     long at_a[QUADS(TILE_M)], at_b[QUADS(TILE_N)];
-    const int4 next_a = steps_of(item, !TRANS_A, TILE_M, m - i0);
+    const int4 next_a = steps_of(item, !TRANS_A, TILE_M, end - i0);
 #if !NF4
     const int4 next_b = steps_of(item, TRANS_B, TILE_N, n - j0);
 #endif
@@ -220,7 +221,7 @@ gemm_tile(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, _
     const int first = (int)((terms - 1) % TILE_K) + 1;
 #pragma unroll
     for (int q = 0; q < QUADS(TILE_M); q++) {
-        at_a[q] = place_of(item, !TRANS_A, WIDE_A, TILE_M, q, m - i0, lda);
+        at_a[q] = place_of(item, !TRANS_A, WIDE_A, TILE_M, q, end - i0, lda);
         held_a[q] = bring_some(a + at_a[q], !TRANS_A, WIDE_A, next_a, term_of(item, !TRANS_A, TILE_M, q), first);
     }
 #pragma unroll
@@ -260,7 +261,7 @@ gemm_tile(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, _
     }
 
     const int adds = tx_adds(accumulate, control);
-    const long first_sum = (PARTS ? (long)get_group_id(1) : batch) * m * n;
+    const long first_sum = (long)get_group_id(1) * m * n;
     y += y_at + first_sum;
     if (bias)
         bias += bias_at;
@@ -271,7 +272,7 @@ gemm_tile(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, _
 #pragma unroll
     for (int r = 0; r < 4 * ROW_QUADS; r++) {
         long i = i0 + 4 * (r / 4 * GROUP_Y + z) + r % 4;
-        if (i >= m)
+        if (i >= end)
             continue;
 #pragma unroll
         for (int c = 0; c < COLUMN_QUADS; c++)
