@@ -42,6 +42,8 @@ static const char *const own[] = {"resume_from_checkpoint",
                                   "memory_plot",
                                   "dump_order",
                                   "tensor_parallel",
+                                  "pipeline_parallel",
+                                  "pipeline_schedule",
                                   "deepspeed"}; /* what it said is among the others */
 /* Of these one stands in the place of the other. */
 static const char *const rivals[][2] = {{"num_train_epochs", "max_steps"},
