@@ -11,9 +11,6 @@
  *     if (status)
  *         fprintf(stderr, "%s\n", tx_error());
  *     tx_job_free(job);
- *
- * A program that handles signals gives its handlers a stack of their own (sigaltstack, SA_ONSTACK) in each thread that
- * computes: some matrix products on the CPU keep the stack pointer elsewhere.
  */
 #ifndef TX_TRAIN_H
 #define TX_TRAIN_H

@@ -3,15 +3,29 @@
 #include "api/base/thread.h"
 
 #include <errno.h>
-#include <signal.h>
+#include <stddef.h>
+
+void tx_signals_hold(sigset_t *before)
+{
+    static const int of_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}; /* they cannot wait */
+    sigset_t all;
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof of_faults / sizeof of_faults[0]; i++)
+        sigdelset(&all, of_faults[i]);
+    pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+void tx_signals_take(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
 
 bool tx_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread inherits it */
+    sigset_t before;
+    tx_signals_hold(&before); /* the new thread inherits it */
     int error = pthread_create(thread, NULL, run, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    tx_signals_take(&before);
     if (error)
         errno = error;
     return error == 0;

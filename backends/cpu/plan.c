@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "api/base/clock.h"
+#include "api/base/thread.h"
 #include "api/graph/op.h"
 
 struct tx_executable {
@@ -209,6 +210,23 @@ static tx_status run_product(const tx_cpu_call *call)
                       s.batch, s.m, s.k, s.k, s.n);
 }
 
+/* Without signals: some of oneDNN's kernels keep the stack pointer in memory of the heap while they run, where the
+ * frame of a handler would overwrite what lies below. Held for each command, so that a signal waits for one at most; of
+ * all, since any may start the threads that products use later. */
+static tx_status run_command(const tx_context *context, tx_cpu_call *call)
+{
+    sigset_t before;
+    tx_signals_hold(&before);
+    tx_status status = call->gemm ? run_product(call) : TX_OK;
+    if (call->grouped)
+        status = tx_cpu_grouped_run(call->grouped, call->in, call->out[0],
+                                    tx_beta(call->command->attrs.accumulate, call->controls), call->scratch);
+    if (!status)
+        context->kernels->run[call->command->op](call);
+    tx_signals_take(&before);
+    return status;
+}
+
 tx_status tx_cpu_run(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
                      double *seconds)
 {
@@ -222,13 +240,9 @@ tx_status tx_cpu_run(tx_executable *executable, int32_t first, int32_t count, co
         tx_cpu_call *call = &executable->call[i];
         const double start = seconds ? tx_now() : 0.0;
         call->controls = controls;
-        tx_status status = call->gemm ? run_product(call) : TX_OK;
-        if (call->grouped)
-            status = tx_cpu_grouped_run(call->grouped, call->in, call->out[0],
-                                        tx_beta(call->command->attrs.accumulate, controls), call->scratch);
+        tx_status status = run_command(context, call);
         if (status)
             return tx_fail_in(status, "cpu: command %d", i);
-        context->kernels->run[call->command->op](call);
         if (seconds)
             seconds[i] += tx_now() - start;
     }

@@ -46,20 +46,12 @@ static void look_at_signals(void)
 
 __attribute__((section(".preinit_array"), used)) static void (*const first_of_all)(void) = look_at_signals;
 
-/* Handlers have a stack of their own: some of oneDNN's kernels keep the stack pointer in memory of the heap while they
- * run, where the frame of a signal would overwrite what lies below. */
-static void take_stack(void)
-{
-    static char stack[1 << 17]; /* the registers of AVX-512 and AMX alone take some 11 KiB */
-    sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
-}
-
 /* A shell has SIGINT ignored in what it starts by &; that one counts. */
 static void catch_all(const int *signals, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const bool stays = ignored[signals[i]] && signals[i] != SIGINT;
-        struct sigaction action = {.sa_handler = stays ? SIG_IGN : on_signal, .sa_flags = SA_ONSTACK};
+        struct sigaction action = {.sa_handler = stays ? SIG_IGN : on_signal};
         sigemptyset(&action.sa_mask);
         sigaction(signals[i], &action, NULL);
     }
@@ -171,7 +163,6 @@ int main(int argc, char **argv)
 {
     const tx_cli program = tx_train_arguments();
     tx_job *job;
-    take_stack();
     catch_early_signals();
     if (tx_job_create(&job))
         return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
