@@ -8,7 +8,6 @@
 #include "api/graph/edit.h"
 #include "api/parallel/parallel.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 enum { ANYWHERE = -1 };
@@ -54,6 +53,14 @@ static void find_stages(staging *s)
     }
 }
 
+static tx_status cannot_divide(const char *why)
+{
+    return tx_fail(TX_UNSUPPORTED,
+                   "a pipeline's stages cannot divide this model: %s; train it without a pipeline, or, of experts, "
+                   "without their routers' losses",
+                   why);
+}
+
 /* ---- What crosses ------------------------------------------------------------------------------------- */
 
 static tx_status insert(const staging *s, int32_t at, const tx_node *node, tx_tensor *made)
@@ -87,9 +94,7 @@ static tx_status send(staging *s, tx_tensor *t, int32_t peer)
     const bool back = direction != TX_FORWARD;
     tx_tensor *w = message_of(s, t);
     if (!w || s->crossed[back])
-        return w ? tx_fail(TX_UNSUPPORTED, "more than one tensor goes from a stage of the pipeline to the next: this "
-                                           "architecture cannot be cut there")
-                 : s->graph->status;
+        return w ? cannot_divide("more than one tensor goes from a stage to the next") : s->graph->status;
     s->crossed[back] = true;
     const tx_node out = node_of(TX_OP_SEND, direction, peer, t, w == t ? NULL : w),
                   wait = node_of(TX_OP_WAIT_SENT, direction, peer, w, NULL);
@@ -105,9 +110,7 @@ static tx_status receive(staging *s, tx_tensor *t, int32_t peer, int32_t first)
     tx_tensor *x = tx_tensor_planned(s->graph, t->dtype, t->shape, TX_ARENA_PLANNED);
     tx_tensor *w = x ? message_of(s, x) : NULL;
     if (!w || s->came[back])
-        return w ? tx_fail(TX_UNSUPPORTED, "more than one tensor comes to a stage of the pipeline: this architecture "
-                                           "cannot be cut there")
-                 : s->graph->status;
+        return w ? cannot_divide("more than one tensor comes to a stage") : s->graph->status;
     s->came[back] = true;
     const tx_node call = node_of(TX_OP_RECEIVE, direction, peer, NULL, w),
                   wait = node_of(TX_OP_WAIT_RECEIVED, direction, peer, w, x);
@@ -144,10 +147,7 @@ static tx_status cross(staging *s, tx_tensor *t)
     if (to == ANYWHERE)
         return TX_OK;
     if (to - from != (s->graph->node[t->producer].direction == TX_FORWARD ? 1 : -1))
-        return tx_fail(TX_UNSUPPORTED,
-                       "stage %" PRId32 " of the pipeline reads what stage %" PRId32
-                       " makes: this architecture cannot be cut there",
-                       to, from);
+        return cannot_divide("a stage reads what one that is no neighbour makes");
     if (from == s->model->stage)
         return send(s, t, to);
     return to == s->model->stage ? receive(s, t, from, first) : TX_OK;
@@ -175,10 +175,8 @@ static tx_status check_params(const staging *s, const tx_node *n)
 {
     const int32_t param = n->op == TX_OP_PARAM ? n->out[0]->param : -1;
     if (param >= 0 && s->model->param[param].absent)
-        return tx_fail(TX_UNSUPPORTED,
-                       "parameter %s: a stage of the pipeline reads it that does not have it: this architecture cannot "
-                       "be cut there",
-                       s->model->param[param].name);
+        return tx_fail_in(cannot_divide("another stage than its own reads it"), "parameter %s",
+                          s->model->param[param].name);
     return TX_OK;
 }
 

@@ -94,13 +94,15 @@ for way in stage1:1.1 grid:1.1 by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4 by4
     alike one on
 done
 
-# Other models: a table that is tied, one that is not, and a classifier, whose texts are padded to the length of a row.
+# Other models: a table that is tied, one that is not, experts, and a classifier, whose texts are padded to the length of a row.
 cat > "$work/llama.json" << 'EOF'
 {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
  "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "attention_dropout": 0.1, "tie_word_embeddings": true}
 EOF
 sed 's/true/false/' "$work/llama.json" > "$work/untied.json"
-for model in llama untied; do
+echo '{"model_type": "mixtral", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+ "intermediate_size": 16, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' > "$work/experts.json"
+for model in llama untied experts; do
     from="--config_name $work/$model.json --train_file $work/text --validation_file $work/text --block_size 32 --eval_strategy steps --eval_steps 6"
     { stages 1 1 $model && stages 2 2 ${model}2; } || fail "$model"
     alike $model ${model}2
@@ -130,6 +132,7 @@ refused()
 }
 from="--config_name $work/layers.json --train_file $work/text --block_size 32"
 refused "ranks cannot be divided into groups of so many" 2 4
+refused "without their routers' losses" 2 2 --config_name "$work/experts.json" --router_z_loss_coef 0.01
 refused "goes with --zero_stage 0 and 1" 2 2 --zero_stage 2
 refused "leave --lora_r and --load_in_4bit out" 2 2 --lora_r 4
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor

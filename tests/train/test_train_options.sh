@@ -347,7 +347,7 @@ ddp_check | pair --ddp_check 3 | pair_logged \"step\":.6,.\"weights\"
 deepspeed | --deepspeed $work/ds.json | holds training_args.json adam_beta2.*0.5
 zero_stage | pair --zero_stage 1 | pair_says stage 1
 tensor_parallel | pair --tensor_parallel 2 | pair_says 2 ranks compute the same rows
-pipeline_parallel | pair --pipeline_parallel 2 --config_overrides n_layer=4 | pair_says stages  2 of 4 blocks
+pipeline_parallel | pair --pipeline_parallel 2 --config_overrides n_layer=4 | pair_says 2 of 4 blocks
 pipeline_schedule | pair --pipeline_parallel 2 --config_overrides n_layer=4 --pipeline_schedule gpipe | pair_says gpipe
 global_batch_size | --global_batch_size 5 | weights_differ
 batch_weights | pair --batch_weights 3,1 | pair_says 3,1 rows
