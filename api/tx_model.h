@@ -81,6 +81,10 @@ typedef struct tx_param_spec {
      * is of that dimension; 0: each has all of it. Of what has one or two dimensions, which are to be multiples of the
      * number of ranks; of a padded first one the last rank has the fewer rows and the more padding. */
     int32_t split;
+    /* The block that it is of (tx_graph_block), by which a pipeline's stages have it; 0: it is in front of them all,
+     * -1: behind them. */
+    int32_t block;
+    bool tied; /* one in front that is read behind them, too */
 } tx_param_spec;
 
 /* State k of the optimizer is part TX_PART_STATE + k. */
@@ -125,6 +129,9 @@ tx_status tx_model_read_section(tx_model *model, tx_part part, int32_t index, in
 /* Sets a scalar for the runs that follow. Values of u32 controls are whole numbers. */
 tx_status tx_model_set(tx_model *model, tx_control control, double value);
 tx_status tx_model_set_seed(tx_model *model, uint64_t seed);
+/* The controls are to be as they are now in what a plan does of micro-batch `micro_batch`, of plans that do many
+ * (tx_parallel_options.pipeline). */
+tx_status tx_model_keep_controls(tx_model *model, int32_t micro_batch);
 /* Asks for a copy of the results as they are after the runs given so far; does not wait. At most
  * TX_RESULTS_PENDING copies may be outstanding. */
 #define TX_RESULTS_PENDING 4

@@ -21,6 +21,19 @@ tx_status tx_comm_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **su
 int32_t tx_comm_rank_of(const tx_comm *comm);
 int32_t tx_comm_size_of(const tx_comm *comm);
 
+/* X(NAME, "name"): in which order a pipeline's stages do forward and backward parts of a step's micro-batches. The same
+ * results, to the bit. */
+#define TX_PIPELINE_MAP(X)                                                                                           \
+    X(1F1B, "1f1b")   /* in turns, as soon as one can: a stage keeps activations of at most as many micro-batches as \
+                         there are stages from it on (Narayanan et al., PipeDream, 2019) */                          \
+    X(GPIPE, "gpipe") /* first all forward parts: it keeps those of all (Huang et al., GPipe, 2019) */
+
+typedef enum tx_pipeline_schedule {
+#define X(name, text) TX_PIPELINE_##name,
+    TX_PIPELINE_MAP(X)
+#undef X
+} tx_pipeline_schedule;
+
 typedef struct tx_parallel_options {
     size_t size;          /* sizeof(tx_parallel_options) */
     int64_t bucket_bytes; /* gradients are summed in buckets of about so many bytes; 0: 25 MiB, the first 1 MiB */
@@ -36,6 +49,15 @@ typedef struct tx_parallel_options {
                            they read the same rows and divide parameters by tx_param_spec.split, tables by their
                            vocabulary; `comm` has those of other rows that have the same parts. With optimizers whose
                            states are numbers of one weight each. NULL: none */
+    /* The ranks that have a stage each of a model whose graphs have blocks (tx_graph_block), in their order: they read
+     * the same rows, and each has the parameters of its blocks, the first those in front, the last those behind and
+     * what is tied (tx_param_spec). A training plan does a whole step, `micro_batches` of them (tx_plan_input,
+     * tx_model_keep_controls), a plan for evaluation one batch. `comm` has those of other rows that have the same
+     * stage. With zero_stage 0 or 1. NULL: none */
+    tx_comm *pipeline;
+    tx_comm *ends; /* of these the first and the last; others are in groups that nobody uses */
+    int32_t blocks, micro_batches;
+    tx_pipeline_schedule schedule;
 } tx_parallel_options;
 
 /* Makes `model` one of many copies, each rank's: from now on gradients and result LOSS are summed over the ranks, and
@@ -50,9 +72,9 @@ tx_status tx_model_synchronize(tx_model *model, bool on);
 /* Waits for what still moves between the ranks: gradients, or weights of the last update. All of them call it before
  * some read those or go. */
 tx_status tx_model_settle(tx_model *model);
-/* Whether ranks have parts of the optimizer states alone: zero_stage 1 and more, or `tensor`. */
+/* Whether ranks have parts of the optimizer states alone: zero_stage 1 and more, `tensor` or `pipeline`. */
 bool tx_model_spreads(const tx_model *model);
-/* Whether ranks have parts of the weights alone: zero_stage 3, or `tensor`. */
+/* Whether ranks have parts of the weights alone: zero_stage 3, `tensor` or `pipeline`. */
 bool tx_model_gathers(const tx_model *model);
 /* Between `on` and its end rank 0 alone reads weights and states, whichever ranks they are spread over, while the
  * others are in tx_model_answer, which ends when it does. All fail where one has no memory for it; else answers that

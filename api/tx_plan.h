@@ -71,6 +71,9 @@ bool tx_optimizer_is_whole(tx_optimizer_kind kind);
 /* Copies `bytes` from `data` into an input; the data may be reused at once. Indices outside what
  * the graph can take are refused here, so that they never reach a kernel. */
 tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_t bytes);
+/* The input of micro-batch `micro_batch` that one of the graph is of the first, in a plan that does many
+ * (tx_parallel_options.pipeline); NULL: the plan has no such. */
+tx_tensor *tx_plan_input(const tx_plan *plan, tx_tensor *input, int32_t micro_batch);
 /* Gives the plan to the device; does not wait. */
 tx_status tx_plan_run(tx_plan *plan);
 /* Waits for the device and copies an output (see tx_output) to `data`. */

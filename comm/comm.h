@@ -20,7 +20,7 @@
 
 #include "tx.h"
 
-#define TX_COMM_VERSION 4
+#define TX_COMM_VERSION 5
 
 /* X(NAME, "name") */
 #define TX_COLLECTIVE_MAP(X)                                                                          \
@@ -48,6 +48,19 @@ typedef struct tx_transfer {
     void *data;     /* in a window at the same place on all ranks, or outside windows on all */
     int64_t count;  /* elements; may pass 2^31 */
 } tx_transfer;
+
+/* What one rank sends to another, which calls for it. Two ranks know it by its number: messages of one number arrive in
+ * the order in which they began, those of others when they come. */
+typedef struct tx_message {
+    bool out; /* to `other`, or from it */
+    int32_t other, number;
+    void *data; /* outside windows or in them; only read where it goes out */
+    int64_t count;
+    tx_dtype dtype; /* F32, BF16, F16 or I32 */
+} tx_message;
+
+/* Messages of a rank on their way at most, and their numbers, 0 to the last but one. */
+enum { TX_MESSAGES = 32, TX_MESSAGE_NUMBERS = 1 << 14 };
 
 /* Shards: elements first .. next rank's first - 1 of `count`. They begin on multiples of TX_PARAM_BLOCK. */
 int64_t tx_comm_shard(int64_t count, int32_t size, int32_t rank);
@@ -115,6 +128,12 @@ typedef struct tx_comm_table {
      * arrives in order. No rank sends to itself, and nothing may be outstanding. */
     tx_status (*send)(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to);
     tx_status (*receive)(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from);
+
+    /* The same without waiting: the data belong to the message until wait_message() has returned. Messages are waited
+     * for in any order; who waits for one moves all on that this rank has begun. A receiver need not have begun when
+     * the sender does, but a sender may wait for it. Not beside transfers that a thread makes in the background. */
+    tx_status (*begin_message)(tx_comm *comm, const tx_message *message, int32_t *request);
+    tx_status (*wait_message)(tx_comm *comm, int32_t request);
 
     void (*traffic)(const tx_comm *comm, tx_comm_traffic *traffic);
     /* Tells the others that the process of this rank lives, which step it has done (-1: none) and what it does. */

@@ -57,6 +57,14 @@ tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *
     return TX_OK;
 }
 
+tx_status tx_comm_check_message(const tx_comm *comm, const char *call, const tx_message *m)
+{
+    if (m->number < 0 || m->number >= TX_MESSAGE_NUMBERS)
+        return tx_fail(TX_INVALID, "%s: number %" PRId32 " is not among 0..%d", call, m->number,
+                       TX_MESSAGE_NUMBERS - 1);
+    return tx_comm_check_pair(comm, call, m->data, m->count, m->dtype == TX_F16 ? TX_BF16 : m->dtype, m->other);
+}
+
 tx_status tx_comm_open(int *argc, char ***argv, tx_comm **comm)
 {
     TX_NEEDS(comm, TX_INVALID);

@@ -13,6 +13,9 @@ tx_status tx_comm_check(const tx_comm *comm, const tx_transfer *transfer);
 tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *data, int64_t count, tx_dtype dtype,
                              int32_t other);
 
+/* And for a message, of which `call` is begun. */
+tx_status tx_comm_check_message(const tx_comm *comm, const char *call, const tx_message *message);
+
 /* Something to add: the sum over `ranks` neighbouring ranks, of F32, BF16 or I32. */
 typedef struct tx_term {
     const void *data;

@@ -123,7 +123,7 @@ static int32_t lane_slots(const tx_exchange *e)
 int32_t tx_exchange_slots(const tx_exchange *exchange)
 {
     int32_t slots = LANES * lane_slots(exchange);
-    return slots > 1 ? slots : 1; /* one for send and receive */
+    return slots;
 }
 
 int64_t tx_exchange_message(const tx_exchange *exchange)

@@ -5,6 +5,7 @@
 #include "api/base/environment.h"
 #include "comm/common.h"
 #include "comm/exchange.h"
+#include "comm/message.h"
 #include "comm/pulse.h"
 #include "comm/queue.h"
 #include "comm/window.h"
@@ -33,8 +34,8 @@ typedef struct many {
     tx_window *marks; /* one tx_mark a rank of the group */
     tx_mark **mark;   /* by place */
     tx_window *windows;
-    char **segment;       /* where a transfer's data lie, by place */
-    int64_t message;      /* bytes in one at most */
+    char **segment; /* where a transfer's data lie, by place */
+    tx_messages *messages;
     atomic_int bucket;    /* of the transfer that is being made */
     tx_comm_traffic made; /* bytes; of whoever makes transfers */
     atomic_llong sent, shared;
@@ -154,8 +155,10 @@ static tx_status make_ways(many *c)
     TX_TRY(make_way(c, &c->apart, &c->mark[c->marks->place]));
     int32_t slots = tx_exchange_slots(c->apart.exchange), others = tx_exchange_slots(c->together.exchange);
     int64_t bytes = tx_exchange_message(c->apart.exchange), more = tx_exchange_message(c->together.exchange);
-    c->message = bytes > more ? bytes : more;
-    return tx_transport_slots(c->transport, slots > others ? slots : others, c->message);
+    bytes = bytes > more ? bytes : more;
+    slots = slots > others ? slots : others;
+    TX_TRY(tx_messages_create(c->transport, &c->together.group, slots, bytes, &c->messages));
+    return tx_transport_slots(c->transport, slots + TX_MESSAGE_SLOTS, bytes);
 }
 
 static void many_close(tx_comm *comm)
@@ -176,6 +179,7 @@ static void many_close(tx_comm *comm)
         c->windows = next;
     }
     tx_window_free(c->marks);
+    tx_messages_free(c->messages);
     tx_exchange_free(c->together.exchange);
     tx_exchange_free(c->apart.exchange);
     free(c->together.layout);
@@ -320,35 +324,44 @@ static tx_status make(tx_comm *comm, const tx_transfer *t)
         status = tx_exchange_barrier(c->together.exchange);
     else if (t->count > 0)
         status = w ? make_in_window(c, t, w) : tx_exchange_run(c->apart.exchange, t, &data, &c->made);
-    atomic_store_explicit(&c->sent, c->made.sent, memory_order_relaxed);
+    atomic_fetch_add_explicit(&c->sent, c->made.sent, memory_order_relaxed);
+    c->made.sent = 0;
     atomic_store_explicit(&c->shared, c->made.shared, memory_order_relaxed);
     return status;
 }
 
 /* ---- From rank to rank -------------------------------------------------------------------------------------- */
 
-/* Message by message; to or from `other`. */
-static tx_status pass(tx_comm *comm, bool out, char *data, int64_t count, tx_dtype dtype, int32_t other)
+static tx_status many_begin_message(tx_comm *comm, const tx_message *message, int32_t *request)
 {
     many *c = (many *)comm;
+    TX_TRY(tx_comm_check_message(comm, "begin_message", message));
+    TX_TRY(tx_messages_begin(c->messages, message, request));
+    if (message->out)
+        atomic_fetch_add_explicit(&c->sent, message->count * (int64_t)tx_dtype_size(message->dtype),
+                                  memory_order_relaxed);
+    return TX_OK;
+}
+
+static tx_status many_wait_message(tx_comm *comm, int32_t request)
+{
+    return tx_messages_wait(((many *)comm)->messages, request);
+}
+
+static tx_status pass(tx_comm *comm, bool out, void *data, int64_t count, tx_dtype dtype, int32_t other)
+{
     const char *call = out ? "send" : "receive";
-    const int64_t bytes = count * (int64_t)tx_dtype_size(dtype);
+    const tx_message message = {.out = out, .other = other, .data = data, .count = count, .dtype = dtype};
+    int32_t request;
     TX_TRY(tx_comm_check_pair(comm, call, data, count, dtype, other));
     TX_TRY(tx_queue_idle(comm, call));
-    for (int64_t at = 0; at < bytes; at += c->message) {
-        int64_t length = bytes - at < c->message ? bytes - at : c->message;
-        TX_TRY(out ? tx_transport_send(c->transport, data + at, length, other, TX_TAG_PAIR, 0)
-                   : tx_transport_receive(c->transport, data + at, length, other, TX_TAG_PAIR, 0));
-        TX_TRY(tx_exchange_wait(c->apart.exchange, 0, 1));
-        if (out)
-            atomic_store_explicit(&c->sent, c->made.sent += length, memory_order_relaxed);
-    }
-    return TX_OK;
+    TX_TRY(many_begin_message(comm, &message, &request));
+    return many_wait_message(comm, request);
 }
 
 static tx_status many_send(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to)
 {
-    return pass(comm, true, (char *)(uintptr_t)data, count, dtype, to); /* which is only read */
+    return pass(comm, true, (void *)(uintptr_t)data, count, dtype, to); /* which is only read */
 }
 
 static tx_status many_receive(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from)
@@ -396,6 +409,8 @@ const tx_comm_table tx_comm_mpi = {
     .background = tx_queue_background,
     .send = many_send,
     .receive = many_receive,
+    .begin_message = many_begin_message,
+    .wait_message = many_wait_message,
     .traffic = many_traffic,
     .tell = tx_pulse_tell,
     .hear = tx_pulse_hear,

@@ -5,6 +5,7 @@
  * MPI moves bytes here and TX does the sums: MPI_Allreduce orders a sum by algorithm, which the library picks by size,
  * type and number of ranks, and fp32 gradients would change with it. Nor does MPI wait here, for MPICH's waits spin
  * without giving the core away. */
+#include "api/base/environment.h"
 #include "comm/transport.h"
 
 #include <inttypes.h>
@@ -36,6 +37,7 @@ typedef struct transport {
     MPI_Comm mpi;
     bool started;               /* by this file, which then also ends MPI */
     pthread_mutex_t own, *turn; /* MPI lets one thread call at a time: parts of a transport have its turns */
+    bool synchronous;           /* sends end when the receiver has begun: TX_COMM_SYNCHRONOUS */
     bool hosts;                 /* more than one */
     int32_t *lowest;            /* by rank: the lowest rank of its host */
     MPI_Request *request;       /* `each` a slot */
@@ -130,9 +132,13 @@ static tx_status split(const transport *parent, int32_t colour, int32_t key, tra
 /* `turn` NULL: its own. */
 static tx_status make(pthread_mutex_t *turn, transport **made)
 {
+    int32_t synchronous;
+    TX_TRY(tx_environment_count("TX_COMM_SYNCHRONOUS", 0, 0, "1 for sends that wait for their receivers, or 0",
+                                &synchronous));
     transport *t = calloc(1, sizeof *t);
     if (!t)
         return tx_fail(TX_MEMORY, "no memory for a communicator");
+    t->synchronous = synchronous > 0;
     t->mpi = MPI_COMM_NULL;
     pthread_mutex_init(&t->own, NULL);
     t->turn = turn ? turn : &t->own;
@@ -233,8 +239,9 @@ static tx_status start_piece(transport *t, bool out, char *data, int length, int
                              MPI_Request *request)
 {
     pthread_mutex_lock(t->turn);
-    const int code = out ? MPI_Isend(data, length, MPI_BYTE, other, tag, t->mpi, request)
-                         : MPI_Irecv(data, length, MPI_BYTE, other, tag, t->mpi, request);
+    const int code = !out             ? MPI_Irecv(data, length, MPI_BYTE, other, tag, t->mpi, request)
+                     : t->synchronous ? MPI_Issend(data, length, MPI_BYTE, other, tag, t->mpi, request)
+                                      : MPI_Isend(data, length, MPI_BYTE, other, tag, t->mpi, request);
     pthread_mutex_unlock(t->turn);
     return check(code, out ? "MPI_Isend" : "MPI_Irecv");
 }

@@ -109,6 +109,18 @@ static tx_status self_receive(tx_comm *comm, void *data, int64_t count, tx_dtype
     return tx_comm_check_pair(comm, "receive", data, count, dtype, from);
 }
 
+static tx_status self_begin_message(tx_comm *comm, const tx_message *message, int32_t *request)
+{
+    (void)request;
+    return tx_comm_check_message(comm, "begin_message", message); /* there is no other rank */
+}
+
+static tx_status self_wait_message(tx_comm *comm, int32_t request)
+{
+    (void)comm;
+    return tx_fail(TX_INVALID, "wait: message %" PRId32 " was not begun", request);
+}
+
 static void self_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
 {
     (void)comm;
@@ -134,6 +146,8 @@ const tx_comm_table tx_comm_self_table = {
     .background = tx_queue_background,
     .send = self_send,
     .receive = self_receive,
+    .begin_message = self_begin_message,
+    .wait_message = self_wait_message,
     .traffic = self_traffic,
     .tell = tx_pulse_tell,
     .hear = tx_pulse_hear,

@@ -16,7 +16,7 @@ typedef struct tx_transport {
 } tx_transport;
 
 /* A message has the tag of what it is for; those of one tag between two ranks arrive in order. */
-enum { TX_TAG_PARTIAL, TX_TAG_RESULT, TX_TAG_PAIR, TX_TAG_BARRIER };
+enum { TX_TAG_PARTIAL, TX_TAG_RESULT, TX_TAG_BARRIER, TX_TAG_PAIR /* and on, by number */ };
 
 /* `advice` gets how to start a program of this library, for error messages. */
 tx_status tx_transport_open(int *argc, char ***argv, tx_transport **transport, const char **advice);

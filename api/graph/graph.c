@@ -33,6 +33,7 @@ void tx_graph_free(tx_graph *graph)
     free(graph->tensor);
     free(graph->node);
     free(graph->loss);
+    free(graph->repeated);
     free(graph);
 }
 

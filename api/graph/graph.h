@@ -56,8 +56,11 @@ struct tx_graph {
     tx_checkpointing checkpointing; /* what tx_graph_checkpointing was given */
     bool offloads;                  /* tx_graph_offload_activations */
     int64_t chunk_bytes;            /* TX_CHUNK_BYTES, or what a test sets */
-    bool planned;                   /* has been given to a plan: storage is shared, so nothing may be added */
-    tx_status status;               /* of the first failure; its message is kept below */
+    tx_tensor **repeated; /* [repeats, repeated_tensors], of a graph of many micro-batches (tx_repeat): NULL, or the
+                             tensor that one has in place of that of micro-batch 0; NULL: it is of one alone */
+    int32_t repeats, repeated_tensors;
+    bool planned;     /* has been given to a plan: storage is shared, so nothing may be added */
+    tx_status status; /* of the first failure; its message is kept below */
     char message[512];
 };
 

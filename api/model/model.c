@@ -153,8 +153,12 @@ static tx_status append_param(tx_model *model, const char *name, const tx_param_
     record.arena = spec->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
     const int64_t bytes = tx_dtype_bytes(spec->dtype, tx_shape_count(&record.spec.shape)),
                   align = tx_dtype_bytes(spec->dtype, TX_PARAM_BLOCK);
-    tx_status status = tx_arena_append(&model->arena[record.arena], bytes,
-                                       tx_dtype_packed(spec->dtype) ? TX_ALIGNMENT : align, &record.offset);
+    const int32_t stage = tx_model_stage_of(model, spec->block);
+    record.absent = stage != model->stage && !(spec->tied && model->stage == model->stages - 1);
+    tx_status status = record.absent
+                           ? TX_OK
+                           : tx_arena_append(&model->arena[record.arena], bytes,
+                                             tx_dtype_packed(spec->dtype) ? TX_ALIGNMENT : align, &record.offset);
     if (status != TX_OK) {
         free(record.name);
         return tx_fail_in(status, "parameter %s", name);

@@ -15,6 +15,7 @@ typedef struct tx_param_record {
     tx_param_spec whole; /* as it was declared */
     tx_arena_id arena;   /* WEIGHTS, or FROZEN */
     int64_t offset;      /* address there, and of what is in WEIGHTS in GRADIENTS too */
+    bool absent;         /* other stages of the pipeline have it: it has no place here */
     bool is_kept;        /* has a copy in arena KEPT */
     int64_t kept;        /* its address */
 } tx_param_record;
@@ -68,8 +69,11 @@ struct tx_model {
     int32_t results_first, results_pending;
     tx_results begin; /* what the results are to begin with */
     bool results_written;
-    tx_parallel *parallel; /* NULL: one rank */
-    int32_t part, parts;   /* this rank's number in the tensor group that parameters are split among, and its size */
+    tx_parallel *parallel;       /* NULL: one rank */
+    tx_controls *of_micro_batch; /* tx_model_keep_controls */
+    int32_t micro_batches;
+    int32_t stage, stages, blocks; /* this rank's stage of a pipeline, and how many share the blocks */
+    int32_t part, parts; /* this rank's number in the tensor group that parameters are split among, and its size */
 };
 
 /* Finds or declares a parameter (spec NULL: only finds). */
@@ -126,6 +130,29 @@ static inline int64_t tx_part_of(int64_t size, int32_t part, int32_t parts, int6
     return size - *first < each ? size - *first : each;
 }
 
+/* Of a pipeline the stage that a block belongs to; 0: what is in front of the blocks, -1: behind them. */
+static inline int32_t tx_model_stage_of(const tx_model *model, int32_t block)
+{
+    int32_t stage = 0;
+    if (block < 0)
+        return model->stages - 1;
+    while (stage < model->stages - 1 && (int64_t)model->blocks * (stage + 1) / model->stages < block)
+        stage++;
+    return stage;
+}
+
+/* Whether the first stage and the last have a parameter, and this is one of them. */
+static inline bool tx_model_ties(const tx_model *model, int32_t index)
+{
+    return model->stages > 1 && model->param[index].spec.tied && !model->param[index].absent;
+}
+
+/* Whether a parameter is this stage's: of a tied one the first stage's. */
+static inline bool tx_model_owns(const tx_model *model, int32_t index)
+{
+    return tx_model_stage_of(model, model->param[index].spec.block) == model->stage;
+}
+
 /* Writes to a place in an arena, in the order of runs; `data` is to stay until the device is finished. */
 tx_status tx_model_write_at(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);
 /* Reads from a place in an arena, and waits for it. */
@@ -134,6 +161,8 @@ tx_status tx_model_read_at(tx_model *model, tx_arena_id arena, int64_t address, 
 tx_status tx_model_send(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);
 /* Brings changed controls to the device. */
 tx_status tx_model_send_controls(tx_model *model);
+/* The controls are those of a micro-batch (tx_model_keep_controls) for what runs next. */
+tx_status tx_model_begin_micro_batch(tx_model *model, int32_t micro_batch);
 /* Allocates what is missing and binds all plans again where something moved. */
 tx_status tx_model_ready(tx_model *model);
 

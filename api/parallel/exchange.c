@@ -228,6 +228,78 @@ static tx_status join_losses(const tx_model *model, const tx_command *c)
     return e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, lse), lse->offset, all + rows, bytes);
 }
 
+/* ---- Messages between stages ---------------------------------------------------------------------------- */
+
+/* Begins one; what is sent from the device's memory is read first, and the device waited for. */
+static tx_status begin_message(const tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    tx_parallel *p = model->parallel;
+    const bool out = c->op == TX_OP_SEND;
+    const tx_operand *x = &c->in[TX_IN(send, x)], *w = &c->out[TX_OUT(send, w)];
+    const tx_operand *place = w->dtype == TX_DTYPE_COUNT ? x : w;
+    if (out && place == x)
+        TX_TRY(e->backend->finish(e->context));
+    else if (out)
+        TX_TRY(e->backend->read(e->context, buffer_of(model, x), x->offset, host_of(model, w), tx_operand_bytes(x)));
+    const tx_message message = {.out = out,
+                                .other = c->attrs.peer,
+                                .number = c->attrs.micro_batch,
+                                .data = host_of(model, place),
+                                .count = tx_operand_count(place),
+                                .dtype = place->dtype};
+    tx_message_on_way begun = {c->op, c->attrs.peer, c->attrs.micro_batch, -1};
+    TX_TRY(p->pipeline->table->begin_message(p->pipeline, &message, &begun.request));
+    p->message[p->messages++] = begun;
+    return TX_OK;
+}
+
+static tx_status wait_message(const tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    tx_parallel *p = model->parallel;
+    const tx_op op = c->op == TX_OP_WAIT_SENT ? TX_OP_SEND : TX_OP_RECEIVE;
+    int32_t i = 0;
+    while (i < p->messages && !(p->message[i].op == op && p->message[i].peer == c->attrs.peer &&
+                                p->message[i].micro_batch == c->attrs.micro_batch))
+        i++;
+    if (i == p->messages)
+        return tx_fail(TX_INTERNAL, "a message that did not begin is waited for");
+    const int32_t request = p->message[i].request;
+    p->message[i] = p->message[--p->messages];
+    TX_TRY(p->pipeline->table->wait_message(p->pipeline, request));
+    const tx_operand *w = &c->in[TX_IN(wait_received, w)], *x = &c->out[TX_OUT(wait_received, x)];
+    if (op == TX_OP_SEND || is_in_place(c))
+        return TX_OK;
+    TX_TRY(e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, x), x->offset, host_of(model, w),
+                             tx_operand_bytes(x)));
+    return e->backend->finish(e->context); /* the message's memory may be taken over */
+}
+
+/* The table of tokens is on the first stage and the last. */
+static tx_status sum_tied(const tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    const tx_operand *x = &c->in[TX_IN(sum_tied, x)], *w = &c->out[TX_OUT(sum_tied, w)];
+    const bool in_place = w->dtype == TX_DTYPE_COUNT;
+    char *sum = host_of(model, in_place ? x : w);
+    TX_TRY(e->backend->finish(e->context));
+    if (!in_place)
+        TX_TRY(e->backend->read(e->context, buffer_of(model, x), x->offset, sum, tx_operand_bytes(x)));
+    TX_TRY(tx_comm_collect(model->parallel->ends, TX_ALL_REDUCE, sum, tx_operand_count(x), x->dtype, 0));
+    return in_place ? TX_OK
+                    : e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, x), x->offset, sum,
+                                        tx_operand_bytes(x));
+}
+
+/* The last stage has the loss, and each a vote; of the others a loss is left from the step before. */
+static tx_status add_stages(tx_parallel *p, float *sum, int64_t count)
+{
+    if (p->pipeline->rank < p->pipeline->size - 1)
+        sum[TX_RESULT_LOSS] = 0.0f;
+    return tx_comm_collect(p->pipeline, TX_ALL_REDUCE, sum, count, TX_F32, 0);
+}
+
 /* The ranks of a tensor group have one loss in common, and a vote each. */
 static tx_status add_parts(tx_parallel *p, float *sum, int64_t count)
 {
@@ -250,6 +322,8 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
         status = tx_comm_collect(p->comm, TX_ALL_REDUCE, sum, count + 1, TX_F32, 0);
     if (p->tensor)
         TX_THEN(status, add_parts(p, sum, count + 1));
+    if (p->pipeline)
+        TX_THEN(status, add_stages(p, sum, count + 1));
     p->votes = sum[count];
     return status ? status : e->backend->write(e->context, TX_QUEUE_COMPUTE, results, c->in[0].offset, sum, bytes);
 }
@@ -257,7 +331,7 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
 tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
 {
     tx_parallel *p = model->parallel;
-    if (p->comm->size == 1 && !p->tensor) {
+    if (p->comm->size == 1 && !p->tensor && !p->pipeline) {
         p->votes = p->vote;
         return TX_OK;
     }
@@ -267,6 +341,20 @@ tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
         return join_losses(model, c);
     if (c->op == TX_OP_REDUCE_RESULTS)
         return reduce_results(model, c);
+    switch (c->op) {
+    case TX_OP_SEND:
+    case TX_OP_RECEIVE:
+        return begin_message(model, c);
+    case TX_OP_WAIT_SENT:
+    case TX_OP_WAIT_RECEIVED:
+        return wait_message(model, c);
+    case TX_OP_SUM_TIED:
+        return sum_tied(model, c);
+    case TX_OP_BEGIN_MICRO_BATCH:
+        return tx_model_begin_micro_batch(model, c->attrs.micro_batch);
+    default:
+        break;
+    }
     if (p->comm->size == 1) /* it has all rows */
         return TX_OK;
     switch (c->op) {

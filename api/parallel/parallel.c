@@ -24,6 +24,14 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
         return tx_fail(TX_INVALID,
                        "parallel: zero_stage %" PRId32 " must be 0, 1, 2 or 3, bucket_bytes %" PRId64 " not negative",
                        o->zero_stage, o->bucket_bytes);
+    const tx_comm *pipeline = o->pipeline && o->pipeline->size > 1 ? o->pipeline : NULL;
+    if (pipeline && o->zero_stage > 1)
+        return tx_fail(TX_UNSUPPORTED, "parallel: with a pipeline zero_stage is 0 or 1, not %" PRId32, o->zero_stage);
+    if (pipeline && (o->blocks < pipeline->size || o->micro_batches < 1 || !o->ends))
+        return tx_fail(TX_INVALID,
+                       "parallel: a pipeline of %" PRId32 " stages has as many blocks, not %" PRId32
+                       ", at least one micro-batch, and a group of its ends",
+                       pipeline->size, o->blocks);
     if (model->params > 0 || model->parallel)
         return tx_fail(TX_INVALID, "parallel: the model has parameters already, or was made parallel before");
     return TX_OK;
@@ -63,13 +71,20 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     if (!made)
         return tx_fail(TX_MEMORY, "parallel: out of memory");
     *made = (tx_parallel){.comm = comm, .tensor = tensor, .options = *options, .synchronize = true};
+    if (options->pipeline && options->pipeline->size > 1) {
+        made->pipeline = options->pipeline;
+        made->ends = options->ends;
+        model->stage = made->pipeline->rank;
+        model->stages = made->pipeline->size;
+        model->blocks = options->blocks;
+    }
     model->parallel = made;
     if (tensor) {
         model->part = tensor->rank;
         model->parts = tensor->size;
         model->arena[TX_ARENA_PARTS].space = TX_SPACE_WINDOW;
     }
-    if (tensor || comm->size > 1)
+    if (tensor || made->pipeline || comm->size > 1)
         model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;
     if (comm->size == 1) {
         made->options.zero_stage = 0; /* its shards are all there is */
@@ -95,13 +110,13 @@ tx_status tx_model_synchronize(tx_model *model, bool on)
 bool tx_model_spreads(const tx_model *model)
 {
     TX_NEEDS(model, false);
-    return tx_parallel_sharded(model->parallel) || model->parts > 1;
+    return tx_parallel_sharded(model->parallel) || model->parts > 1 || model->stages > 1;
 }
 
 bool tx_model_gathers(const tx_model *model)
 {
     TX_NEEDS(model, false);
-    return tx_parallel_gathers(model->parallel) || model->parts > 1;
+    return tx_parallel_gathers(model->parallel) || model->parts > 1 || model->stages > 1;
 }
 
 uint64_t tx_model_written(const tx_model *model)
@@ -198,7 +213,7 @@ tx_status tx_parallel_make_buckets(tx_model *model)
         return tx_fail(TX_MEMORY, "no memory for the list of buckets");
     bool full = false;
     for (int32_t i = model->params - 1; i >= 0; i--) /* the backward pass comes from the end */
-        if (!model->param[i].spec.frozen)
+        if (!model->param[i].spec.frozen && !model->param[i].absent)
             add_param(model, &model->param[i], &full);
     return share_buckets(p);
 }
@@ -210,7 +225,7 @@ tx_status tx_parallel_place_buckets(tx_model *model)
     tx_arena *exchange = &model->arena[TX_ARENA_EXCHANGE],
              *kept = &model->arena[tx_parallel_gathers(p) ? TX_ARENA_SHARDS : TX_ARENA_GRADIENTS];
     tx_status status = TX_OK;
-    if (p->comm->size > 1 || p->tensor)
+    if (p->comm->size > 1 || p->tensor || p->pipeline)
         status = tx_arena_append(exchange, RESULTS_BYTES, TX_ALIGNMENT, &p->results);
     for (int32_t i = 0; i < p->buckets && !status; i++) {
         tx_bucket *b = &p->bucket[i];

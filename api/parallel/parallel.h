@@ -41,9 +41,16 @@ typedef struct tx_moving {
     int32_t request;    /* of the communicator; -1: begun when the copy has arrived */
 } tx_moving;
 
+/* A message that a plan has begun and not waited for. */
+typedef struct tx_message_on_way {
+    tx_op op; /* SEND or RECEIVE */
+    int32_t peer, micro_batch, request;
+} tx_message_on_way;
+
 struct tx_parallel {
     tx_comm *comm;
-    tx_comm *tensor; /* whose window arena PARTS is; NULL: none */
+    tx_comm *tensor;          /* whose window arena PARTS is; NULL: none */
+    tx_comm *pipeline, *ends; /* NULL: none */
     tx_parallel_options options;
     bool synchronize;
     uint64_t written; /* hash of all weights that were given, of which this rank kept its shards */
@@ -51,8 +58,10 @@ struct tx_parallel {
     float vote, votes;
     tx_bucket *bucket; /* in the order in which the first graph fills them */
     int32_t buckets;
-    int64_t results;   /* address in EXCHANGE */
-    int64_t exchanged; /* what a plan places in EXCHANGE lies from this address on */
+    int64_t results;                        /* address in EXCHANGE */
+    int64_t exchanged;                      /* what a plan places in EXCHANGE lies from this address on */
+    tx_message_on_way message[TX_MESSAGES]; /* of a pipeline */
+    int32_t messages;
     tx_moving *moving; /* in the order in which they began: at most a sum and a gathering of each bucket */
     int32_t movings;
 };

@@ -14,6 +14,14 @@ tx_status tx_autocast(tx_graph *graph);
 /* Appends the gradients of the sum of the losses that tx_backward was given, in the order of back-propagation. */
 tx_status tx_autodiff(tx_graph *graph);
 
+/* With a pipeline leaves the nodes of this rank's stage, by their blocks, with messages where a tensor crosses to the
+ * next one; UNSUPPORTED where more than one does. Behind tx_autodiff, whose nodes have their blocks. */
+tx_status tx_stage(tx_graph *graph);
+
+/* With a pipeline repeats the nodes of a training graph for each micro-batch, in the order of the stage's timetable
+ * (timetable.h). Behind all others. */
+tx_status tx_repeat(tx_graph *graph);
+
 /* Gradient checkpointing as tx_graph_checkpointing says: before the backward nodes of a segment of blocks stand copies
  * of the forward nodes whose results they read, of direction RECOMPUTE, as far as those are not kept. What another
  * segment or none reads is kept, and so is what follows from memory that does not last; what no backward node needs is
@@ -48,8 +56,8 @@ tx_status tx_gather_weights(tx_graph *graph);
  * need is on the device at a time. What other graphs read of weights themselves they read in arena KEPT. */
 tx_status tx_offload(tx_graph *graph);
 
-/* Activations of blocks lie in arena AWAY between the passes (tx_graph_offload_activations): each is put there behind its
- * last reader of the forward pass, and is fetched into another tensor while the backward pass is one block behind.
+/* Activations of blocks lie in arena AWAY between the passes (tx_graph_offload_activations): each is put there behind
+ * its last reader of the forward pass, and is fetched into another tensor while the backward pass is one block behind.
  * Behind all that changes who reads what. */
 tx_status tx_offload_activations(tx_graph *graph);
 

@@ -4,8 +4,8 @@
  * api/graph/edit.h; behind the last one api/plan/layout.c gives every tensor its place and compile.c makes the
  * commands.
  *
- *     record -> autocast -> autodiff -> checkpoint -> shard -> gather -> offload -> chunk -> fuse
- *     -> offload activations -> layout -> commands
+ *     record -> autocast -> autodiff -> stage -> checkpoint -> shard -> gather -> offload -> chunk -> fuse -> repeat
+ *         -> offload activations -> layout -> commands
  */
 #include "api/passes/passes.h"
 
@@ -17,12 +17,14 @@ static tx_status chunk(tx_graph *graph)
 static tx_status (*const passes[])(tx_graph *graph) = {
     tx_autocast,            /* 16 bits where mixed precision has them */
     tx_autodiff,            /* gradients, down to the slices of the parameters */
+    tx_stage,               /* of a pipeline's stage what its rank computes */
     tx_checkpoint,          /* what the backward pass computes again instead of keeping it */
     tx_shard,               /* sums over the ranks, as soon as a bucket of gradients is full */
     tx_gather_weights,      /* weights of which each rank has its shard, before they are read */
     tx_offload,             /* optimizer states that lie outside the device's memory, around their updates */
     chunk,                  /* the classifier by rows */
     tx_fuse,                /* element-wise ops into the products and norms beside them */
+    tx_repeat,              /* of a pipeline's stage the micro-batches of a step */
     tx_offload_activations, /* what blocks keep for the backward pass, to the host's memory and back */
 };
 

@@ -20,13 +20,15 @@ typedef struct question {
     int32_t part, param; /* -1: there is no further question */
 } question;
 
-/* To all ranks: to those of rank 0's tensor group, and from each of these to the others of its part. */
+/* To all ranks: to those of rank 0's tensor group, from each of these to the others of its part, and from these to the
+ * other stages. */
 static tx_status pass_on(const tx_parallel *p, question *q)
 {
     const int64_t words = (int64_t)(sizeof *q / sizeof(int32_t));
     if (p->tensor)
         TX_TRY(tx_comm_collect(p->tensor, TX_BROADCAST, q, words, TX_I32, 0));
-    return tx_comm_collect(p->comm, TX_BROADCAST, q, words, TX_I32, 0);
+    TX_TRY(tx_comm_collect(p->comm, TX_BROADCAST, q, words, TX_I32, 0));
+    return p->pipeline ? tx_comm_collect(p->pipeline, TX_BROADCAST, q, words, TX_I32, 0) : TX_OK;
 }
 
 /* Nobody begins unless all can. */
@@ -44,9 +46,12 @@ static tx_status meet(tx_model *model, tx_status own)
             status = tx_fail(TX_MEMORY, "rank %" PRId32 " has no memory to read what is spread over the ranks",
                              r * model->parts + model->part);
     free(all);
-    if (p->tensor) {
+    tx_comm *const others[] = {p->tensor, p->pipeline};
+    for (int i = 0; i < 2; i++) {
+        if (!others[i])
+            continue;
         lack = own || status;
-        const tx_status told = tx_comm_collect(p->tensor, TX_ALL_REDUCE, &lack, 1, TX_I32, 0);
+        const tx_status told = tx_comm_collect(others[i], TX_ALL_REDUCE, &lack, 1, TX_I32, 0);
         if (!own && !status)
             status = told   ? told
                      : lack ? tx_fail(TX_MEMORY, "a rank has no memory to read what the ranks have parts of")

@@ -20,6 +20,12 @@ static tx_command command_of(const tx_model *model, const tx_node *node)
     return c;
 }
 
+/* Whether a collective is over when the run is. */
+static bool is_of_run(tx_op op)
+{
+    return op == TX_OP_PART_SUM || op == TX_OP_PART_LOSS || (op >= TX_OP_SEND && op <= TX_OP_BEGIN_MICRO_BATCH);
+}
+
 static tx_status make_commands(tx_plan *plan)
 {
     const tx_graph *graph = plan->graph;
@@ -35,7 +41,7 @@ static tx_status make_commands(tx_plan *plan)
         plan->reads_copies = plan->reads_copies || n->op == TX_OP_COPY_OF_PARAM;
         for (int k = 0; k < TX_MAX_IN && tx_model_weights_away(plan->model); k++)
             plan->reads_kept = plan->reads_kept || (n->in[k] && tx_tensor_root(n->in[k])->arena == TX_ARENA_KEPT);
-        plan->settles = plan->settles && (!tx_op_cuts(n->op) || n->op == TX_OP_PART_SUM || n->op == TX_OP_PART_LOSS);
+        plan->settles = plan->settles && (!tx_op_cuts(n->op) || is_of_run(n->op));
         if (tx_op_cuts(n->op))
             plan->cut[plan->cuts++] = (tx_cut){length, command_of(plan->model, n)};
         else if (n->op < TX_OP_KERNELS)

@@ -229,7 +229,7 @@ static tx_status write_groups(tx_model *model)
             int64_t first = r->offset % weights->chunk_bytes / block;
             int64_t count = tx_param_blocks(tx_shape_count(&r->spec.shape));
             const int group = r->spec.decay | (tx_optimizer_keeps_zeros(model->optimizer, &r->spec) << 1);
-            if (r->arena == TX_ARENA_WEIGHTS && tx_arena_chunk(weights, r->offset) == chunk)
+            if (!r->absent && r->arena == TX_ARENA_WEIGHTS && tx_arena_chunk(weights, r->offset) == chunk)
                 memset(bytes + first, group, (size_t)count);
         }
         tx_status status = tx_model_write_at(model, TX_ARENA_STATE, s->offset, bytes, blocks);
@@ -358,7 +358,7 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     for (int i = 0; i < TX_ARENA_COUNT; i++) /* a span that any device's memory fits in when it names no limit */
         m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
     m->engine = engine;
-    m->parts = 1;
+    m->parts = m->stages = 1;
     m->begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
     m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
     m->controls_changed = true;
@@ -396,6 +396,7 @@ void tx_model_free(tx_model *model)
         free(model->param[i].name);
     for (int32_t i = 0; i < model->states; i++)
         free(model->state[i].name);
+    free(model->of_micro_batch);
     free(model->param);
     free(model->state);
     free(model);

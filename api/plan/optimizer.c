@@ -177,12 +177,13 @@ static void reduce_results(tx_graph *graph)
 }
 
 /* This rank's shard of a bucket. Of what all ranks of a tensor group have the first one counts, the others what they
- * have parts of. */
+ * have parts of; what two stages have one of them counts. */
 static void add_bucket(tx_graph *graph, const tx_bucket *b)
 {
     const tx_model *model = graph->model;
     const int64_t gradients = tx_bucket_gradients(model->parallel, b), begin = b->address + b->first * b->element;
-    if (model->part == 0) {
+    const bool again = model->stages > 1 && model->stage == model->stages - 1; /* what is tied the first stage counts */
+    if (model->part == 0 && !again) {
         add_sumsq(graph, gradients, b->owned);
         return;
     }
@@ -191,7 +192,8 @@ static void add_bucket(tx_graph *graph, const tx_bucket *b)
         const int64_t end = r->offset + tx_shape_count(&r->spec.shape) * b->element;
         const int64_t own = begin + b->owned * b->element, from = r->offset > begin ? r->offset : begin;
         const int64_t to = end < own ? end : own;
-        if (tx_model_splits(model, i) && r->arena == TX_ARENA_WEIGHTS && from < to)
+        const bool counts = (model->part == 0 || tx_model_splits(model, i)) && tx_model_owns(model, i);
+        if (counts && r->arena == TX_ARENA_WEIGHTS && from < to)
             add_sumsq(graph, gradients + from - begin, (to - from) / b->element);
     }
 }
@@ -323,10 +325,10 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
         place_states_away(model, meant.offload);
     if (status == TX_OK)
         status = tx_optimizer_choose(&meant, &optimizer);
-    if (status == TX_OK && model->parts > 1 && !tx_optimizer_divides(optimizer))
+    if (status == TX_OK && (model->parts > 1 || model->stages > 1) && !tx_optimizer_divides(optimizer))
         status =
             tx_fail(TX_UNSUPPORTED, "this optimizer's states are of blocks or whole parameters, of which the ranks "
-                                    "of a tensor group have parts: take AdamW, SGD or Lion");
+                                    "of a tensor group or a pipeline have parts: take AdamW, SGD or Lion");
     if (status == TX_OK)
         status = tx_optimizer_cut(model, groups, optimizer);
     if (status == TX_OK)

@@ -70,7 +70,7 @@ static tx_status cut(const tx_model *model, tx_optimizer *o, const span *s)
         const tx_param_record *r = &model->param[i];
         const int64_t stop = r->offset + tx_param_blocks(tx_shape_count(&r->spec.shape)) * TX_PARAM_BLOCK * element;
         const int64_t begin = r->offset > s->begin ? r->offset : s->begin, end = stop < s->end ? stop : s->end;
-        if (r->arena == TX_ARENA_WEIGHTS && begin < end)
+        if (!r->absent && r->arena == TX_ARENA_WEIGHTS && begin < end)
             status = cut_param(model, o, s, i, begin, end);
     }
     return status;

@@ -44,6 +44,16 @@ tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_
     return status;
 }
 
+tx_tensor *tx_plan_input(const tx_plan *plan, tx_tensor *input, int32_t micro_batch)
+{
+    TX_NEEDS(plan && input, NULL);
+    const tx_graph *graph = plan->graph;
+    const int32_t count = graph->repeats ? graph->repeats : 1;
+    if (input->graph != graph || !input->is_input || micro_batch < 0 || micro_batch >= count)
+        return NULL;
+    return micro_batch == 0 ? input : graph->repeated[micro_batch * graph->repeated_tensors + input->id];
+}
+
 static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
 {
     tx_model *model = plan->model;

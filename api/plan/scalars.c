@@ -5,6 +5,7 @@
 #include "api/base/needs.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- The ring ------------------------------------------------------------------------------- */
@@ -74,6 +75,34 @@ tx_status tx_model_set_seed(tx_model *model, uint64_t seed)
     TX_NEEDS(model, TX_INVALID);
     tx_status status = tx_model_set(model, TX_CONTROL_SEED_LO, (double)(seed & UINT32_MAX));
     return status == TX_OK ? tx_model_set(model, TX_CONTROL_SEED_HI, (double)(seed >> 32)) : status;
+}
+
+tx_status tx_model_keep_controls(tx_model *model, int32_t micro_batch)
+{
+    TX_NEEDS(model, TX_INVALID);
+    if (micro_batch < 0)
+        return tx_fail(TX_INVALID, "there is no micro-batch number %d", micro_batch);
+    if (micro_batch >= model->micro_batches) {
+        tx_controls *more = realloc(model->of_micro_batch, ((size_t)micro_batch + 1) * sizeof *more);
+        if (!more)
+            return tx_fail(TX_MEMORY, "no memory for the controls of %d micro-batches", micro_batch + 1);
+        for (int32_t i = model->micro_batches; i < micro_batch; i++)
+            more[i] = model->controls;
+        model->of_micro_batch = more;
+        model->micro_batches = micro_batch + 1;
+    }
+    model->of_micro_batch[micro_batch] = model->controls;
+    return TX_OK;
+}
+
+tx_status tx_model_begin_micro_batch(tx_model *model, int32_t micro_batch)
+{
+    if (micro_batch >= model->micro_batches)
+        return tx_fail(TX_INVALID, "the controls of micro-batch %d are not known (tx_model_keep_controls)",
+                       micro_batch);
+    model->controls = model->of_micro_batch[micro_batch];
+    model->controls_changed = true;
+    return tx_model_send_controls(model);
 }
 
 tx_status tx_model_send_controls(tx_model *model)

@@ -195,7 +195,7 @@ static bool in_shards(const tx_model *model, tx_part part, int32_t index)
 
 bool tx_values_spread(const tx_model *model, tx_part part, int32_t index)
 {
-    if (tx_model_splits(model, index))
+    if (tx_model_splits(model, index) || (model->stages > 1 && index >= 0 && index < model->params))
         return true;
     if (!tx_parallel_sharded(model->parallel) || index < 0 || index >= model->params)
         return false;
@@ -242,11 +242,32 @@ static tx_status copy_split(tx_model *model, tx_part part, int32_t index, int64_
     return status;
 }
 
+static tx_status copy_of_stage(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                               const float *from, float *to)
+{
+    return (tx_model_splits(model, index) ? copy_split : copy_own)(model, part, index, first, count, from, to);
+}
+
+/* The same of a pipeline: the stage that owns a parameter reads it, all stages together; those that have it write it.
+ */
+static tx_status copy_staged(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                             const float *from, float *to)
+{
+    tx_status status = TX_OK;
+    if (from)
+        return model->param[index].absent ? TX_OK : copy_of_stage(model, part, index, first, count, from, NULL);
+    if (tx_model_owns(model, index))
+        status = copy_of_stage(model, part, index, first, count, NULL, to);
+    else
+        memset(to, 0, (size_t)count * sizeof *to);
+    return add_up(model->parallel->pipeline, to, count, status);
+}
+
 tx_status tx_values_copy(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, const float *from,
                          float *to)
 {
     TX_TRY(prepare_copy(model, part, index, first, count));
     if (from && in_shards(model, part, index)) /* of all that was given, whatever part of it this rank has */
         model->parallel->written = tx_hash_words(model->parallel->written, from, count);
-    return (tx_model_splits(model, index) ? copy_split : copy_own)(model, part, index, first, count, from, to);
+    return (model->stages > 1 ? copy_staged : copy_of_stage)(model, part, index, first, count, from, to);
 }

@@ -224,6 +224,7 @@ static int32_t params(const tx_config *config)
 static tx_status param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
     tx_stack_param(config, rows_of(config), extent_of, bert_of(config)->initializer_range, index, name, spec);
+    spec->tied = index == 0 && config->architecture->head == TX_HEAD_MASKED_LM;
     return TX_OK;
 }
 

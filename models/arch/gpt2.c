@@ -129,6 +129,7 @@ static int32_t params(const tx_config *config)
 static tx_status param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
     tx_stack_param(config, rows, extent_of, tx_gpt2_of(config)->initializer_range, index, name, spec);
+    spec->tied = index == 0;
     return TX_OK;
 }
 

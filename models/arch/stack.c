@@ -84,12 +84,23 @@ int32_t tx_stack_params(const tx_config *config, const tx_stack_row *rows)
     return (int32_t)(INT32_MAX - left);
 }
 
-/* The row of parameter `index`, and its name. */
+/* As tx_param_spec has it. */
+static int32_t block_of(const tx_stack_row *rows, const tx_stack_row *row, int64_t block)
+{
+    if (is_in_block(row))
+        return (int32_t)block + 1;
+    while (rows < row && !is_in_block(rows))
+        rows++;
+    return rows < row ? -1 : 0;
+}
+
+/* The row of parameter `index`, its name and its block. */
 static const tx_stack_row *find_row(const tx_config *config, const tx_stack_row *rows, int64_t index,
-                                    char name[TX_ARCH_NAME])
+                                    char name[TX_ARCH_NAME], int32_t *of)
 {
     int64_t block;
     const tx_stack_row *row = walk(config, rows, &index, &block);
+    *of = block_of(rows, row, block);
     const char *number = strstr(row->name, "%d");
     if (number)
         snprintf(name, TX_ARCH_NAME, "%.*s%" PRId64 "%s", (int)(number - row->name), row->name, block, number + 2);
@@ -113,8 +124,9 @@ static void set_rest(const tx_config *config, const tx_stack_row *row, double in
 void tx_stack_param(const tx_config *config, const tx_stack_row *rows, tx_stack_extent *extent_of,
                     double initializer_range, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
-    const tx_stack_row *row = find_row(config, rows, index, name);
-    *spec = (tx_param_spec){0};
+    int32_t block;
+    const tx_stack_row *row = find_row(config, rows, index, name, &block);
+    *spec = (tx_param_spec){.block = block};
     for (int32_t i = 0; i < 3 && row->extent[i] != TX_EXTENT_NONE; i++) {
         int64_t *size = &spec->shape.dim[spec->shape.rank++];
         if (row->extent[i] == TX_EXTENT_VOCAB)

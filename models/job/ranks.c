@@ -11,19 +11,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of ranks (stage, row, part), the part counting fastest: neighbours share a host. */
 tx_status tx_job_make_groups(tx_job *j)
 {
-    const int32_t parts = (int32_t)j->set.tensor_parallel, rank = j->comm->rank;
+    const int32_t parts = (int32_t)j->set.tensor_parallel, stages = (int32_t)j->set.pipeline_parallel;
+    const int32_t rank = j->comm->rank, size = j->comm->size, times = parts * stages, of_stage = size / stages;
     j->data = j->comm;
-    if (parts == 1)
+    if (times == 1)
         return TX_OK;
-    if (j->comm->size % parts != 0)
+    if (size % times != 0)
         return tx_fail(TX_INVALID,
-                       "--tensor_parallel %" PRId32 ": %" PRId32 " ranks cannot be divided into groups of so many: "
+                       "--%s_parallel %" PRId32 ": %" PRId32 " ranks cannot be divided into groups of so many: "
                        "start %" PRId32 " (mpiexec -n %" PRId32 "), or a multiple",
-                       parts, j->comm->size, parts, parts);
-    TX_TRY(tx_comm_sub(j->comm, rank / parts, rank, &j->tensor));
-    return tx_comm_sub(j->comm, rank % parts, rank, &j->data);
+                       stages > 1 ? "pipeline" : "tensor", stages > 1 ? stages : parts, size, times, times);
+    const int32_t stage = rank / of_stage, end = stage > 0 && stage < stages - 1;
+    if (parts > 1)
+        TX_TRY(tx_comm_sub(j->comm, rank / parts, rank, &j->tensor));
+    if (stages > 1) {
+        TX_TRY(tx_comm_sub(j->comm, rank % of_stage, rank, &j->pipeline));
+        TX_TRY(tx_comm_sub(j->pipeline, end, rank, &j->ends));
+    }
+    return tx_comm_sub(j->comm, stage * parts + rank % parts, rank, &j->data);
 }
 
 /* ---- Devices and cores ------------------------------------------------------------------------------------------- */
@@ -209,9 +217,11 @@ tx_status tx_job_compare_devices(tx_job *j)
     if (!status && comm->size > 1)
         status = note_ranks(j, all);
     free(all);
-    if (!status && j->mixed && j->tensor)
-        status = tx_fail(TX_UNSUPPORTED, "--tensor_parallel: the ranks' devices differ in kind or driver, and round "
-                                         "differently: give all the same --device");
+    if (!status && j->mixed && (j->tensor || j->pipeline))
+        status = tx_fail(TX_UNSUPPORTED,
+                         "--%s_parallel: the ranks' devices differ in kind or driver, and round "
+                         "differently: give all the same --device",
+                         j->tensor ? "tensor" : "pipeline");
     j->zero_stage = (int32_t)j->set.zero_stage;
     if (j->mixed && j->zero_stage == 0) {
         j->zero_stage = 1;
@@ -324,6 +334,10 @@ void tx_job_note_shares(const tx_job *j)
     if (j->tensor)
         tx_job_note(j, "tensor  %" PRId32 " ranks compute the same rows together, %" PRId32 " groups of them",
                     j->tensor->size, j->data->size);
+    if (j->pipeline)
+        tx_job_note(j, "stages  %" PRId32 " of %" PRId64 " blocks, %" PRId64 " micro-batches a step, %s",
+                    j->pipeline->size, j->inputs.config->layers, tx_trainer_options_of(j->trainer)->accumulation,
+                    j->set.pipeline_schedule == TX_PIPELINE_GPIPE ? "gpipe" : "1f1b");
     tx_job_note(j, "shares  %s rows of a micro-batch, %" PRId64 " rows a step", j->rows_text, j->step_rows);
     if (j->data->size == 1)
         return;

@@ -42,6 +42,8 @@ static const char *const own[] = {"resume_from_checkpoint",
                                   "memory_plot",
                                   "dump_order",
                                   "tensor_parallel",
+                                  "pipeline_parallel",
+                                  "pipeline_schedule",
                                   "deepspeed", /* what these said is among the others */
                                   "fsdp",
                                   "fsdp_config"};

@@ -28,6 +28,7 @@ static const char strategy_words[] = TX_STRATEGY_MAP(WORD);
 static const char report_words[] = TX_REPORT_MAP(WORD);
 static const char save_error_words[] = TX_SAVE_ERROR_MAP(WORD);
 static const char ddp_comm_words[] = TX_DDP_COMM_MAP(WORD);
+static const char pipeline_words[] = TX_PIPELINE_MAP(WORD);
 static const char greater_words[] = TX_GREATER_MAP(WORD);
 static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 
@@ -150,6 +151,8 @@ static const tx_option options[] = {
     WHOLE("ddp_check", ddp_check, 0, INT32_MAX, "compare the weights of all ranks every N steps; 0: never"),
     WHOLE("zero_stage", zero_stage, 0, 3, "1: optimizer states are spread over the ranks; 2: gradients too; 3: weights too"),
     WHOLE("tensor_parallel", tensor_parallel, 1, 1 << 16, "N ranks that follow each other compute the same rows together and divide heads, the MLP and the vocabulary among them (docs/RANKS.md)"),
+    WHOLE("pipeline_parallel", pipeline_parallel, 1, 1 << 12, "N stages, a rank or group of ranks each, have the model's blocks one after the other (docs/RANKS.md)"),
+    CHOICE("pipeline_schedule", pipeline_schedule, pipeline_words + 1, "order in which stages do the micro-batches of a step: 1f1b keeps activations of few of them, gpipe those of all"),
     TEXT("deepspeed", deepspeed, "FILE|JSON", "a configuration of DeepSpeed: what it says is taken for options (docs/TRAINING.md)"),
     {TX_OPTION_OPTIONAL, "fsdp", AT(fsdp), .choices = "WORDS", .help = "as the Trainer's, by ZeRO: full_shard (which it is without a word) is zero_stage 3, shard_grad_op 2, no_shard 0; offload (docs/TRAINING.md)"},
     TEXT("fsdp_config", fsdp_config, "FILE|JSON", "a configuration of FSDP, which counts with --fsdp: what it says is taken for options"),
@@ -218,6 +221,7 @@ tx_job_settings tx_job_defaults(void)
         .logging_steps = 500,
         .save_steps = 500,
         .tensor_parallel = 1,
+        .pipeline_parallel = 1,
         .device = "cpu",
         .init_scale = 65536,
         .growth_interval = 2000,
@@ -345,6 +349,21 @@ static void check_tensor_parallel(refusals *r, const tx_job_settings *set)
            "--tensor_parallel: --batch_weights takes numbers, one for each group of ranks");
 }
 
+static void check_pipeline_parallel(refusals *r, const tx_job_settings *set)
+{
+    if (set->pipeline_parallel == 1)
+        return;
+    refuse(r, set->zero_stage > 1, "--pipeline_parallel goes with --zero_stage 0 and 1");
+    refuse(r, set->lora_rank || set->load_in_4bit,
+           "--pipeline_parallel trains whole models: leave --lora_r and --load_in_4bit out");
+    refuse(r, set->teacher || tx_job_prunes(set),
+           "--pipeline_parallel: leave --teacher_model_name_or_path and --sparsity out");
+    refuse(r, set->offload_optimizer || set->activation_offloading,
+           "--pipeline_parallel: leave --offload_optimizer and --activation_offloading out");
+    refuse(r, set->batch_weights, "--pipeline_parallel: leave --batch_weights out");
+    refuse(r, set->debug, "--pipeline_parallel: leave --debug out");
+}
+
 tx_status tx_job_check(const tx_job_settings *set)
 {
     const bool data = set->train_file || set->dataset, runs = !set->dry_run;
@@ -398,6 +417,7 @@ tx_status tx_job_check(const tx_job_settings *set)
     refuse(&r, set->bf16 && set->fp16, "--bf16 and --fp16 exclude each other");
     check_best(&r, set);
     check_tensor_parallel(&r, set);
+    check_pipeline_parallel(&r, set);
     check_stored(&r, set);
     refuse(&r, set->lora_rank && set->bf16_full_eval && !set->bf16 && !set->dtype,
            "--bf16_full_eval: with --lora_r it needs --bf16");

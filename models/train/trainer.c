@@ -23,6 +23,7 @@ struct tx_trainer {
     tx_trainer_options options;
     batch_plan train[TX_LENGTHS_MAX], evaluate[TX_LENGTHS_MAX]; /* the first is of whole rows, the last the shortest */
     void *narrow;                                               /* a field of a batch by shorter rows */
+    void *padding; /* of a pipeline: a micro-batch that no rows are left for */
     tx_plan *update;
     int64_t updates; /* runs of the update plan since profiling began */
     int64_t step;
@@ -135,18 +136,33 @@ bool tx_trainer_offloads_weights(const tx_trainer_options *o)
     return o->optimizer.offload == TX_OFFLOAD_HOST && o->autocast != TX_F32 && o->stored == TX_F32 && !exchanged;
 }
 
+/* Whether a run of the training plan is a whole step, by stages. */
+static bool is_staged(const tx_trainer *trainer)
+{
+    const tx_comm *pipeline = trainer->options.parallel.pipeline;
+    return pipeline && pipeline->size > 1;
+}
+
 static tx_status prepare(tx_trainer *trainer)
 {
     const tx_trainer_options *o = &trainer->options;
     TX_TRY(tx_model_store(trainer->model, o->stored));
-    if (o->comm)
-        TX_TRY(tx_model_parallel(trainer->model, o->comm, &o->parallel));
+    if (o->comm) {
+        tx_parallel_options parallel = o->parallel;
+        parallel.blocks = (int32_t)trainer->config->layers;
+        parallel.micro_batches = (int32_t)o->accumulation;
+        TX_TRY(tx_model_parallel(trainer->model, o->comm, &parallel));
+    }
     if (tx_trainer_offloads_weights(o))
         TX_TRY(tx_model_offload_weights(trainer->model));
     TX_TRY(build_all(trainer, true, o->batch, trainer->train));
     TX_TRY(tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update));
     if (o->eval_batch)
         TX_TRY(build_all(trainer, false, o->eval_batch, trainer->evaluate));
+    if (is_staged(trainer)) {
+        trainer->padding = malloc((size_t)(o->batch * tx_task_row_bytes(o->task, o->block)));
+        TX_TRY(trainer->padding ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a micro-batch"));
+    }
     if (o->lengths > 1) {
         const int64_t rows = o->batch > o->eval_batch ? o->batch : o->eval_batch;
         trainer->narrow = malloc((size_t)(rows * o->block) * sizeof(int32_t));
@@ -186,6 +202,7 @@ void tx_trainer_free(tx_trainer *trainer)
     tx_plan_free(trainer->update);
     discard(trainer->train);
     free(trainer->narrow);
+    free(trainer->padding);
     free(trainer);
 }
 
@@ -205,6 +222,9 @@ tx_status tx_trainer_foresee(tx_engine *engine, const tx_config *config, const t
         double none;
         tx_plan_work(trainer->update, &none, &forecast->update_bytes);
         tx_plan_work(trainer->train[0].plan, &forecast->product_flops, &forecast->other_bytes);
+        const double times = is_staged(trainer) ? (double)options->accumulation : 1.0;
+        forecast->product_flops /= times;
+        forecast->other_bytes /= times;
     }
     tx_trainer_free(trainer);
     tx_model_free(model);
@@ -291,6 +311,19 @@ static const void *narrow(const tx_trainer *trainer, const tx_field *field, cons
     return to;
 }
 
+/* Writes a batch to the inputs that a plan has for a micro-batch. */
+static tx_status write_fields(tx_trainer *trainer, const batch_plan *plan, const tx_batch *batch, int32_t micro_batch)
+{
+    const tx_task *task = trainer->options.task;
+    for (int32_t f = 0; task->fields[f].name; f++) {
+        tx_tensor *field = tx_plan_input(plan->plan, plan->field[f], micro_batch);
+        const tx_shape *shape = tx_tensor_shape(field);
+        TX_TRY(tx_plan_write(plan->plan, field, narrow(trainer, &task->fields[f], shape, batch->field[f]),
+                             (size_t)tx_shape_count(shape) * tx_dtype_size(tx_tensor_dtype(field))));
+    }
+    return TX_OK;
+}
+
 /* Gives a batch to the shortest plan that its rows fit, which has as many rows, and runs it. */
 static tx_status run_batch(tx_trainer *trainer, batch_plan plans[TX_LENGTHS_MAX], const tx_batch *batch,
                            batch_plan **ran)
@@ -300,13 +333,38 @@ static tx_status run_batch(tx_trainer *trainer, batch_plan plans[TX_LENGTHS_MAX]
     while (batch->longest && which + 1 < plans_of(o) && length_of(o, which + 1) >= batch->longest)
         which++;
     batch_plan *plan = *ran = &plans[which];
-    for (int32_t f = 0; o->task->fields[f].name; f++) {
-        const tx_shape *shape = tx_tensor_shape(plan->field[f]);
-        TX_TRY(tx_plan_write(plan->plan, plan->field[f], narrow(trainer, &o->task->fields[f], shape, batch->field[f]),
-                             (size_t)tx_shape_count(shape) * tx_dtype_size(tx_tensor_dtype(plan->field[f]))));
-    }
+    TX_TRY(write_fields(trainer, plan, batch, 0));
     TX_TRY(tx_plan_run(plan->plan));
     plan->runs++;
+    return TX_OK;
+}
+
+/* The controls of micro-batch `i` of a step. */
+static tx_status begin_micro_batch(const tx_trainer *trainer, int64_t i, const tx_batch *micro, int64_t labels)
+{
+    const tx_trainer_options *o = &trainer->options;
+    const double share = (double)tx_batch_labels(o->task, o->block, micro) / (double)labels;
+    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_ACCUMULATE, i > 0 ? 1.0 : 0.0));
+    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_SAMPLE, (double)(i * o->all_rows + o->rows_before)));
+    return tx_model_set(trainer->model, TX_CONTROL_LABEL_SHARE, share);
+}
+
+/* All micro-batches in one run; those that a short step lacks have no labels, so that they add nothing. */
+static tx_status run_stages(tx_trainer *trainer, const tx_batch *batch, int64_t micro_batches, int64_t labels)
+{
+    const tx_trainer_options *o = &trainer->options;
+    const tx_batch padding = tx_batch_of(o->task, o->block, o->batch, trainer->padding);
+    for (int32_t f = 0; o->task->fields[f].name; f++)
+        tx_field_pad(&o->task->fields[f], padding.field[f], o->batch * tx_field_values(&o->task->fields[f], o->block));
+    for (int64_t i = 0; i < o->accumulation; i++) {
+        const tx_batch micro =
+            i < micro_batches ? tx_batch_part(o->task, o->block, batch, i * o->batch, o->batch) : padding;
+        TX_TRY(begin_micro_batch(trainer, i, &micro, labels));
+        TX_TRY(tx_model_keep_controls(trainer->model, (int32_t)i));
+        TX_TRY(write_fields(trainer, &trainer->train[0], &micro, (int32_t)i));
+    }
+    TX_TRY(tx_plan_run(trainer->train[0].plan));
+    trainer->train[0].runs++;
     return TX_OK;
 }
 
@@ -326,13 +384,12 @@ tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t la
     tx_status status = tx_model_set(model, TX_CONTROL_LEARNING_RATE, learning_rate);
     TX_THEN(status, tx_model_set(model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)labels));
     TX_THEN(status, tx_model_set(model, TX_CONTROL_STEP, (double)(trainer->step & UINT32_MAX)));
-    for (int64_t i = 0; i < micro_batches && !status; i++) {
-        status = tx_model_set(model, TX_CONTROL_ACCUMULATE, i > 0 ? 1.0 : 0.0);
-        TX_THEN(status, tx_model_set(model, TX_CONTROL_SAMPLE, (double)(i * o->all_rows + o->rows_before)));
-        TX_THEN(status, tx_model_synchronize(model, i == micro_batches - 1));
+    if (is_staged(trainer))
+        TX_THEN(status, run_stages(trainer, batch, micro_batches, labels));
+    for (int64_t i = 0; i < micro_batches && !status && !is_staged(trainer); i++) {
         const tx_batch micro = tx_batch_part(o->task, o->block, batch, i * o->batch, o->batch);
-        const double share = (double)tx_batch_labels(o->task, o->block, &micro) / (double)labels;
-        TX_THEN(status, tx_model_set(model, TX_CONTROL_LABEL_SHARE, share));
+        status = begin_micro_batch(trainer, i, &micro, labels);
+        TX_THEN(status, tx_model_synchronize(model, i == micro_batches - 1));
         TX_THEN(status, run_batch(trainer, trainer->train, &micro, &ran));
     }
     if (trainer->vote)
@@ -354,6 +411,16 @@ int64_t tx_trainer_outputs(const tx_trainer *trainer)
     return output && trainer->options.task->measure ? tx_shape_last(tx_tensor_shape(output)) : 0;
 }
 
+/* What an evaluation gives; of a pipeline the last stage tells the others. */
+static tx_status read_output(const tx_trainer *trainer, const batch_plan *e, tx_tensor *from, float *output)
+{
+    tx_comm *pipeline = is_staged(trainer) ? trainer->options.parallel.pipeline : NULL;
+    const int64_t count = tx_shape_count(tx_tensor_shape(from));
+    if (!pipeline || pipeline->rank == pipeline->size - 1)
+        TX_TRY(tx_plan_read(e->plan, from, output, (size_t)count * sizeof *output));
+    return pipeline ? tx_comm_collect(pipeline, TX_BROADCAST, output, count, TX_F32, pipeline->size - 1) : TX_OK;
+}
+
 tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double sums[TX_SUMS_MAX], float *output)
 {
     const tx_trainer_options *o = &trainer->options;
@@ -368,10 +435,9 @@ tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double
     TX_TRY(tx_model_set(trainer->model, TX_CONTROL_INVERSE_LABELS, labels > 0.0 ? 1.0 / labels : 0.0));
     TX_TRY(tx_model_set(trainer->model, TX_CONTROL_LABEL_SHARE, 1.0));
     TX_TRY(run_batch(trainer, trainer->evaluate, batch, &e));
-    TX_TRY(tx_plan_read(e->plan, e->loss, &mean, sizeof mean));
+    TX_TRY(read_output(trainer, e, e->loss, &mean));
     if (output)
-        TX_TRY(tx_plan_read(e->plan, e->output, output,
-                            (size_t)tx_shape_count(tx_tensor_shape(e->output)) * sizeof *output));
+        TX_TRY(read_output(trainer, e, e->output, output));
     sums[TX_SUM_LOSS] += (double)mean * labels;
     sums[TX_SUM_LABELS] += labels;
     return TX_OK;

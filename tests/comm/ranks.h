@@ -59,4 +59,7 @@ void test_pulse(void **state);
 void test_laggard(void **state);
 void test_laggard_of_group(void **state);
 
+/* Of messages.c. */
+void test_messages(void **state);
+
 #endif

@@ -57,7 +57,7 @@ cat > "$work/bad.json" << 'END'
  "pipeline": {"stages": 2}, "gradient_clipping": "much", "zero": {}, "train_batch_size": 8, "gradient_accumulation_steps": 3}
 END
 outcome 2 "optimizer.type: OneBitAdam is none of Adam, AdamW, Lion" run bad --max_steps 2 --deepspeed "$work/bad.json"
-for text in "optimizer.params.cuda_aware: no key" "zero_optimization.stage3_new: no key" "pipeline: there are no pipelines" \
+for text in "optimizer.params.cuda_aware: no key" "zero_optimization.stage3_new: no key" "pipeline: --pipeline_parallel" \
     "gradient_clipping: max_grad_norm much" "zero: no key"; do
     grep -qF "$text" "$work/err" || fail "bad: does not say $text"
 done

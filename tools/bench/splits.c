@@ -87,11 +87,12 @@ static double compute_of(const costs *c, const tx_split_piece *piece)
     return c->rows * (piece->flops / c->machine->rate + piece->moved / c->machine->moving);
 }
 
-/* What a layer waits for its tensor group in a micro-batch. */
+/* What a stage waits for its tensor group in a micro-batch: in its layers, and for embedding and classifier. */
 static double tensor_of(const costs *c)
 {
     const double bytes = FULL_BYTES * c->tokens * (double)c->model->width;
-    return 4.0 * tx_split_sum(c->machine, 1, c->split->tensor, bytes);
+    const double sums = 4.0 * c->layers + 2.0 / (double)c->split->pipeline;
+    return sums * tx_split_sum(c->machine, 1, c->split->tensor, bytes);
 }
 
 /* The same for the next keys and values. */
@@ -132,7 +133,7 @@ static double kept_share(const costs *c)
 /* Copies of the token table in what a model has beside its layers: 1 where embedding and head are one. */
 static double tables(const costs *c)
 {
-    const double table = FULL_BYTES * (double)(c->model->vocab * c->model->width);
+    const double table = FULL_BYTES * (double)(c->model->vocab * c->model->width) / (double)c->split->tensor;
     return fmax(1.0, floor(c->ends->bytes[TX_MEMORY_WEIGHTS] / table + 0.25));
 }
 
@@ -213,8 +214,7 @@ void tx_split_predict(const tx_split_model *model, const tx_split_machine *machi
 {
     const costs c = costs_of(model, machine, s);
     const double micro = (double)s->micro, layer = compute_of(&c, c.layer), ends = compute_of(&c, c.ends);
-    const double waits[] = {c.layers * tensor_of(&c), c.layers * context_of(&c), c.layers * expert_of(&c),
-                            sending_of(&c)};
+    const double waits[] = {tensor_of(&c), c.layers * context_of(&c), c.layers * expert_of(&c), sending_of(&c)};
     const double waiting = waits[0] + waits[1] + waits[2] + waits[3], each = c.layers * layer + waiting;
     const double all = tx_split_pipeline(s->pipeline, s->chunks, s->micro, each, each + ends);
     const double others = micro * ends * (1.0 - 1.0 / (double)s->pipeline); /* what these wait for the head */

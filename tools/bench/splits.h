@@ -8,24 +8,32 @@
  * (Megatron-LM's): a group whose ranks lie so near each other is within a host. Experts are divided among `expert` of
  * the data and context ranks. A link takes a + V / B for V bytes (Hockney, 1994).
  *
- * sum       over n ranks, g of them a host, H hosts: 2 log2(g) a + 2 (g-1)/g V/B within, then 2 log2(H) a' + 2 (H-1)/H
- *           V/(g B') between hosts, each rank a part (Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005, at both levels).
- *           Half of it scatters the sum or gathers it
- * tensor    two sums forward and two backward a layer of tokens x width numbers in fp32, as TX exchanges them; nothing
- * is computed meanwhile (Shoeybi et al., Megatron-LM, 2019) pipeline  m micro-batches through p stages of v chunks
- * each: (m + (p-1) / v) times one micro-batch of a stage, or with the last stage's head m times that of the last and
- * (p-1) / v of the others (Narayanan et al., Efficient large-scale language model training on GPU clusters, SC 2021:
- * the bubble is (p-1) / (v m)). A stage sends tokens x width numbers in 16 bits v times each way a micro-batch, and
- * computes nothing meanwhile. It holds activations of m micro-batches with GPipe (Huang et al., 2019), of p with 1F1B,
- * of p + (p-1) / v interleaved context   c-1 hops of a layer's keys and values forward, of them and their gradients
- * backward, beside the attention of a block of keys; what takes longer than that is waited for (Liu, Zaharia and
- * Abbeel, Ring attention, 2023; ranks have early and late parts of a row, so that all have as much to do) expert    two
- * exchanges of all with all a layer forward and two backward: tokens x width x chosen experts in 16 bits, (e-1)/e of it
- * leaves a rank (Lepikhin et al., GShard, 2020); tokens go to all experts alike data      gradients in fp32, ZeRO
- * (Rajbhandari et al., 2020): stages 0 and 1 sum once a step beside the last micro-batch's backward pass, 2 scatters
- * each micro-batch's sum beside its backward pass, 3 also gathers weights twice a micro-batch beside all of it. Stages
- * 1 and 2 gather weights at the end of a step. The last layer's part has nothing beside it. Gradients of experts go to
- * data x context / expert ranks update    what the optimizer reads and writes at the memory's rate, of a rank's shard
+ * Sum, over n ranks, g of them a host, H hosts: 2 log2(g) a + 2 (g-1)/g V/B within, then 2 log2(H) a' + 2 (H-1)/H
+ * V/(g B') between hosts, each rank a part (Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005, at both levels). Half of
+ * it scatters the sum or gathers it.
+ *
+ * Tensor: two sums forward and two backward a layer of tokens x width numbers in fp32, as TX exchanges them, and one
+ * each for embedding and classifier; nothing is computed meanwhile (Shoeybi et al., Megatron-LM, 2019).
+ *
+ * Pipeline: m micro-batches through p stages of v chunks each take (m + (p-1) / v) times one micro-batch of a stage, or
+ * with the last stage's head m times that of the last and (p-1) / v of the others (Narayanan et al., Efficient
+ * large-scale language model training on GPU clusters, SC 2021: the bubble is (p-1) / (v m)). A stage sends tokens x
+ * width numbers in 16 bits v times each way a micro-batch, and computes nothing meanwhile. It holds activations of m
+ * micro-batches with GPipe (Huang et al., 2019), of p with 1F1B, of p + (p-1) / v interleaved.
+ *
+ * Context: c-1 hops of a layer's keys and values forward, of them and their gradients backward, beside the attention of
+ * a block of keys; what takes longer than that is waited for (Liu, Zaharia and Abbeel, Ring attention, 2023; ranks have
+ * early and late parts of a row, so that all have as much to do).
+ *
+ * Expert: two exchanges of all with all a layer forward and two backward: tokens x width x chosen experts in 16 bits,
+ * (e-1)/e of it leaves a rank (Lepikhin et al., GShard, 2020); tokens go to all experts alike.
+ *
+ * Data: gradients in fp32, ZeRO (Rajbhandari et al., 2020): stages 0 and 1 sum once a step beside the last
+ * micro-batch's backward pass, 2 scatters each micro-batch's sum beside its backward pass, 3 also gathers weights twice
+ * a micro-batch beside all of it. Stages 1 and 2 gather weights at the end of a step. The last layer's part has nothing
+ * beside it. Gradients of experts go to data x context / expert ranks.
+ *
+ * Update: what the optimizer reads and writes at the memory's rate, of a rank's shard.
  *
  * Compute: products at the card's rate, what else is read and written at its memory's. */
 #ifndef TX_TOOLS_SPLITS_H

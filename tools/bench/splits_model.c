@@ -67,7 +67,8 @@ tx_status tx_split_plan(tx_engine *engine, const tx_config *config, int64_t bloc
 
 bool tx_split_is_built(const tx_split *s, bool experts)
 {
-    return s->pipeline == 1 && s->context == 1 && s->expert == 1 && (s->tensor == 1 || (s->zero <= 1 && !experts));
+    return s->context == 1 && s->expert == 1 && (s->tensor == 1 || !experts) &&
+           (s->pipeline == 1 || (s->chunks == 1 && s->zero <= 1));
 }
 
 /* ---- Pieces ----------------------------------------------------------------------------------------------- */

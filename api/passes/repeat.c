@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A stage's whole step as one graph: the nodes of a micro-batch, forward and backward part, stand in it once for each
+ * micro-batch, in the order of the timetable. Each has tensors of its own, so that memory is taken for as many
+ * micro-batches as the schedule keeps, and no more. */
+#include "api/passes/passes.h"
+
+#include "api/graph/edit.h"
+#include "api/parallel/parallel.h"
+#include "api/parallel/timetable.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct repeating {
+    tx_graph *graph;
+    tx_edit *edit;
+    int32_t nodes, tensors; /* of a micro-batch */
+    int32_t backward;       /* its first node that is not of the forward part */
+    int32_t micro_batches;
+    int32_t *times; /* by node: how often it stands in the step so far */
+    int32_t *maker; /* by tensor: the node that makes it, of a micro-batch */
+} repeating;
+
+/* ---- Tensors ------------------------------------------------------------------------------------------ */
+
+/* Whether a micro-batch has a tensor of its own. */
+static bool is_own(tx_tensor *t)
+{
+    const tx_tensor *root = tx_tensor_root(t);
+    return !root->is_fixed &&
+           (root->arena == TX_ARENA_PLANNED || root->arena == TX_ARENA_EXCHANGE || root->arena == TX_ARENA_PARTS);
+}
+
+/* The tensor as micro-batch `m` has it; NULL on failure, which the graph keeps. */
+static tx_tensor *tensor_of(const repeating *r, tx_tensor *t, int32_t m)
+{
+    tx_graph *g = r->graph;
+    if (!t || !is_own(t) || m == 0)
+        return t;
+    tx_tensor **made = &g->repeated[m * r->tensors + t->id];
+    if (*made)
+        return *made;
+    tx_tensor *copy = tx_tensor_planned(g, t->dtype, t->shape, t->arena);
+    if (!copy)
+        return NULL;
+    *made = copy;
+    copy->requires_grad = t->requires_grad;
+    copy->is_output = t->is_output;
+    copy->is_input = t->is_input;
+    copy->range = t->range;
+    copy->within = t->within;
+    if (t->base)
+        copy->base = tensor_of(r, t->base, m);
+    if (t->name && !(copy->name = strdup(t->name)))
+        tx_graph_fail(g, tx_fail(TX_MEMORY, "no memory for a name"));
+    return t->base && !copy->base ? NULL : copy;
+}
+
+/* ---- Nodes -------------------------------------------------------------------------------------------- */
+
+/* Appends node `i` as micro-batch `m` has it. */
+static tx_status append(const repeating *r, int32_t i, int32_t m)
+{
+    tx_node node = r->graph->node[i];
+    int32_t number;
+    node.attrs.micro_batch = m;
+    if (node.attrs.accumulate == TX_ADD_CONTROL) /* results, and gradients of parameters */
+        node.attrs.accumulate = r->times[i] ? TX_ADD : TX_STORE;
+    r->times[i]++;
+    for (int k = 0; k < TX_MAX_IN; k++)
+        if (node.in[k] && !(node.in[k] = tensor_of(r, node.in[k], m)))
+            return r->graph->status;
+    bool makes[TX_MAX_OUT];
+    for (int k = 0; k < TX_MAX_OUT; k++) {
+        makes[k] = node.out[k] && r->maker[node.out[k]->id] == i;
+        if (node.out[k] && !(node.out[k] = tensor_of(r, node.out[k], m)))
+            return r->graph->status;
+    }
+    TX_TRY(tx_edit_insert(r->edit, TX_EDIT_END, &node, &number));
+    for (int k = 0; k < TX_MAX_OUT; k++)
+        if (makes[k])
+            node.out[k]->producer = number;
+    return TX_OK;
+}
+
+/* Which turn a node is for. */
+static tx_turn_kind turn_of(const tx_node *n)
+{
+    switch (n->op) {
+    case TX_OP_RECEIVE:
+        return TX_TURN_RECEIVE;
+    case TX_OP_WAIT_RECEIVED:
+        return TX_TURN_RECEIVED;
+    case TX_OP_SEND:
+        return TX_TURN_SEND;
+    case TX_OP_WAIT_SENT:
+        return TX_TURN_SENT;
+    default:
+        return TX_TURN_COMPUTE;
+    }
+}
+
+/* What the ranks do once a step, when all gradients of a bucket are there: behind the last micro-batch. The sum of a
+ * tied table, and what waits for that, comes when no stage waits for this one any more. */
+static bool is_at_end(const repeating *r, const tx_node *n)
+{
+    const tx_parallel *p = r->graph->model->parallel;
+    if (n->op == TX_OP_SUM_TIED)
+        return true;
+    for (int32_t i = 0; i < r->nodes && n->op == TX_OP_REDUCE_GRADIENTS; i++) {
+        const tx_node *tied = &r->graph->node[i];
+        if (tied->op == TX_OP_SUM_TIED && tx_parallel_bucket_at(p, tied->in[0]->offset) == n->attrs.bucket)
+            return true;
+    }
+    return false;
+}
+
+static tx_status append_pass(const repeating *r, bool backward, int32_t m)
+{
+    const tx_node pass = {.op = TX_OP_BEGIN_MICRO_BATCH,
+                          .direction = backward ? TX_BACKWARD : TX_FORWARD,
+                          .attrs = {.control = -1, .micro_batch = m}};
+    return tx_edit_insert(r->edit, TX_EDIT_END, &pass, NULL);
+}
+
+static tx_status append_turn(const repeating *r, const tx_turn *t)
+{
+    const int32_t first = t->backward ? r->backward : 0, end = t->backward ? r->nodes : r->backward;
+    if (t->kind == TX_TURN_COMPUTE)
+        TX_TRY(append_pass(r, t->backward, t->micro_batch));
+    for (int32_t i = first; i < end; i++) {
+        const tx_node *n = &r->graph->node[i];
+        const bool early = n->op == TX_OP_REDUCE_GRADIENTS && t->micro_batch < r->micro_batches - 1,
+                   late = n->op == TX_OP_WAIT_WEIGHTS && t->micro_batch > 0;
+        if (turn_of(n) == t->kind && !early && !late && !is_at_end(r, n))
+            TX_TRY(append(r, i, t->micro_batch));
+    }
+    return TX_OK;
+}
+
+static tx_status append_all(const repeating *r, const tx_timetable *table)
+{
+    for (int32_t i = 0; i < table->turns; i++)
+        TX_TRY(append_turn(r, &table->turn[i]));
+    for (int32_t i = 0; i < r->nodes; i++)
+        if (is_at_end(r, &r->graph->node[i]))
+            TX_TRY(append(r, i, r->micro_batches - 1));
+    for (int32_t i = 0; i < r->nodes; i++)
+        tx_edit_erase(r->edit, i);
+    return TX_OK;
+}
+
+/* ---- The pass ----------------------------------------------------------------------------------------- */
+
+/* The tables of all stages are tried on each: no rank begins what another one waits in for ever. */
+static tx_status make_table(const tx_model *model, tx_timetable *own)
+{
+    const tx_parallel_options *o = &model->parallel->options;
+    tx_timetable *all = calloc((size_t)model->stages, sizeof *all);
+    tx_status status = all ? TX_OK : tx_fail(TX_MEMORY, "no memory for timetables");
+    for (int32_t s = 0; s < model->stages && !status; s++)
+        status = tx_timetable_make(o->schedule, s, model->stages, o->micro_batches, &all[s]);
+    TX_THEN(status, tx_timetable_try(all, model->stages));
+    for (int32_t s = 0; s < model->stages && all; s++)
+        if (s != model->stage || status)
+            tx_timetable_free(&all[s]);
+        else
+            *own = all[s];
+    free(all);
+    return status;
+}
+
+tx_status tx_repeat(tx_graph *graph)
+{
+    tx_timetable table = {0};
+    repeating r = {.graph = graph, .nodes = graph->nodes, .tensors = graph->tensors};
+    while (r.backward < r.nodes && graph->node[r.backward].direction == TX_FORWARD)
+        r.backward++;
+    if (graph->model->stages == 1 || r.backward == r.nodes || graph->node[r.backward].direction == TX_UPDATE)
+        return TX_OK;
+    r.micro_batches = graph->repeats = graph->model->parallel->options.micro_batches;
+    graph->repeated_tensors = r.tensors;
+    graph->repeated = calloc((size_t)r.micro_batches * (size_t)r.tensors, sizeof(tx_tensor *));
+    r.times = calloc((size_t)r.nodes + 1, sizeof *r.times);
+    r.maker = calloc((size_t)r.tensors + 1, sizeof *r.maker);
+    for (int32_t i = 0; i < r.tensors && r.maker; i++)
+        r.maker[i] = graph->tensor[i]->producer;
+    tx_status status = graph->repeated && r.times && r.maker
+                           ? TX_OK
+                           : tx_fail(TX_MEMORY, "no memory to repeat a graph for each micro-batch");
+    TX_THEN(status, make_table(graph->model, &table));
+    TX_THEN(status, tx_edit_open(graph, &r.edit));
+    for (int32_t i = 0; i < r.tensors && !status; i++) /* also of inputs that this stage does not read */
+        for (int32_t m = 1; m < r.micro_batches && graph->tensor[i]->is_input && !status; m++)
+            status = tensor_of(&r, graph->tensor[i], m) ? TX_OK : graph->status;
+    TX_THEN(status, append_all(&r, &table));
+    if (!status)
+        status = tx_edit_commit(r.edit);
+    else
+        tx_edit_discard(r.edit);
+    tx_timetable_free(&table);
+    free(r.times);
+    free(r.maker);
+    return status;
+}

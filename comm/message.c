@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Messages from one rank to another, piece by piece. */
+#include "comm/message.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* One that is on its way. */
+typedef struct passing {
+    bool begun; /* and not waited for */
+    tx_message message;
+    int64_t bytes, at; /* those before `at` have been given to the transport */
+    bool over;
+} passing;
+
+struct tx_messages {
+    tx_transport *transport;
+    tx_group *group;
+    int32_t first;
+    int64_t piece;
+    tx_patience patience;
+    passing passing[TX_MESSAGE_SLOTS];
+};
+
+tx_status tx_messages_create(tx_transport *transport, tx_group *group, int32_t first, int64_t piece,
+                             tx_messages **messages)
+{
+    tx_messages *m = calloc(1, sizeof *m);
+    if (!m)
+        return tx_fail(TX_MEMORY, "no memory for a communicator");
+    m->transport = transport;
+    m->group = group;
+    m->first = first;
+    m->piece = piece;
+    *messages = m;
+    return TX_OK;
+}
+
+void tx_messages_free(tx_messages *messages)
+{
+    free(messages);
+}
+
+/* Gives the transport the next piece; one of no bytes has one all the same, so that its end is told. */
+static tx_status start_piece(tx_messages *m, int32_t request)
+{
+    passing *p = &m->passing[request];
+    const int64_t left = p->bytes - p->at, length = left < m->piece ? left : m->piece;
+    char *data = (char *)p->message.data + p->at;
+    const int32_t tag = TX_TAG_PAIR + p->message.number, slot = m->first + request;
+    p->at += length;
+    return p->message.out ? tx_transport_send(m->transport, data, length, p->message.other, tag, slot)
+                          : tx_transport_receive(m->transport, data, length, p->message.other, tag, slot);
+}
+
+tx_status tx_messages_begin(tx_messages *m, const tx_message *message, int32_t *request)
+{
+    int32_t free_one = 0;
+    while (free_one < TX_MESSAGE_SLOTS && m->passing[free_one].begun)
+        free_one++;
+    if (free_one == TX_MESSAGE_SLOTS)
+        return tx_fail(TX_INVALID, "%d messages are outstanding: wait for one first", TX_MESSAGE_SLOTS);
+    m->passing[free_one] =
+        (passing){.begun = true, .message = *message, .bytes = message->count * (int64_t)tx_dtype_size(message->dtype)};
+    TX_TRY(start_piece(m, free_one));
+    *request = free_one;
+    return TX_OK;
+}
+
+/* Moves a message on as far as it goes. */
+static tx_status move(tx_messages *m, int32_t request)
+{
+    passing *p = &m->passing[request];
+    while (!p->over) {
+        int32_t missing = -1;
+        TX_TRY(tx_transport_test(m->transport, m->first + request, 1, &missing));
+        if (missing >= 0)
+            return TX_OK;
+        p->over = p->at == p->bytes;
+        if (!p->over)
+            TX_TRY(start_piece(m, request));
+    }
+    return TX_OK;
+}
+
+static tx_status move_all(tx_messages *m)
+{
+    for (int32_t i = 0; i < TX_MESSAGE_SLOTS; i++)
+        if (m->passing[i].begun)
+            TX_TRY(move(m, i));
+    return TX_OK;
+}
+
+tx_status tx_messages_wait(tx_messages *m, int32_t request)
+{
+    if (request < 0 || request >= TX_MESSAGE_SLOTS || !m->passing[request].begun)
+        return tx_fail(TX_INVALID, "wait: message %" PRId32 " was not begun or is done already", request);
+    passing *p = &m->passing[request];
+    bool told = false;
+    tx_patience_begin(&m->patience);
+    tx_status status;
+    while (!(status = move_all(m)) && !p->over)
+        if (tx_patience_pause(&m->patience)) {
+            tx_group_wait_for(m->group, p->message.other);
+            told = true;
+        }
+    if (told)
+        tx_group_wait_for(m->group, -1);
+    p->begun = false;
+    return status;
+}

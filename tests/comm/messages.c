@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages that cross: all ranks begin to send to all others before any of them receives, as a pipeline's stages do.
+ * Run with TX_COMM_SYNCHRONOUS=1 as well, since libraries hold small messages back for receivers that come late. */
+#include "tests/comm/ranks.h"
+
+enum { SIZES = 4 };
+static const int64_t sizes[SIZES] = {0, 1, 2250, BIG};
+
+/* What `from` sends to `to`: other data for each two ranks. */
+static void *made_for(const fixture *f, int32_t from, int32_t to, int64_t count)
+{
+    return make_of(from * f->size + to, 0, count, TX_F32);
+}
+
+static void begin(const fixture *f, bool out, int32_t other, int32_t number, void *data, int64_t count,
+                  int32_t *request)
+{
+    const tx_message m = {.out = out, .other = other, .number = number, .data = data, .count = count, .dtype = TX_F32};
+    assert_int_equal(f->comm->table->begin_message(f->comm, &m, request), TX_OK);
+}
+
+static void cross(const fixture *f, int64_t count)
+{
+    const tx_comm_table *t = f->comm->table;
+    void *out[16], *in[16];
+    int32_t sent[16], received[16];
+    for (int32_t r = 0; r < f->size; r++) {
+        out[r] = made_for(f, f->rank, r, count);
+        in[r] = make(count, TX_F32);
+        if (r != f->rank)
+            begin(f, true, r, 7, out[r], count, &sent[r]);
+    }
+    for (int32_t r = 0; r < f->size; r++)
+        if (r != f->rank)
+            begin(f, false, r, 7, in[r], count, &received[r]);
+    for (int32_t r = f->size - 1; r >= 0; r--) {
+        if (r != f->rank) {
+            void *expected = made_for(f, r, f->rank, count);
+            assert_int_equal(t->wait_message(f->comm, received[r]), TX_OK);
+            assert_same(in[r], expected, count, TX_F32);
+            assert_int_equal(t->wait_message(f->comm, sent[r]), TX_OK);
+            free(expected);
+        }
+        free(out[r]);
+        free(in[r]);
+    }
+}
+
+/* Two of different numbers: the second is received first. */
+static void pick(const fixture *f)
+{
+    const tx_comm_table *t = f->comm->table;
+    const int32_t next = (f->rank + 1) % f->size, before = (f->rank + f->size - 1) % f->size;
+    float out[2] = {(float)f->rank, (float)f->rank + 0.5f}, in[2] = {-1.0f, -1.0f};
+    int32_t sent[2], received[2];
+    for (int32_t i = 0; i < 2; i++)
+        begin(f, true, next, i, &out[i], 1, &sent[i]);
+    for (int32_t i = 1; i >= 0; i--) {
+        begin(f, false, before, i, &in[i], 1, &received[i]);
+        assert_int_equal(t->wait_message(f->comm, received[i]), TX_OK);
+    }
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(t->wait_message(f->comm, sent[i]), TX_OK);
+        assert_true(in[i] == (float)before + 0.5f * (float)i);
+    }
+}
+
+static void refuse(const fixture *f)
+{
+    const tx_comm_table *t = f->comm->table;
+    float x = 0.0f;
+    int32_t request = -7;
+    const int32_t other = f->rank == 0 ? f->size - 1 : 0;
+    const tx_message wrong[] = {{.other = f->rank, .data = &x, .count = 1, .dtype = TX_F32},
+                                {.other = f->size, .data = &x, .count = 1, .dtype = TX_F32},
+                                {.other = other, .data = NULL, .count = 1, .dtype = TX_F32},
+                                {.other = other, .data = &x, .count = 1, .dtype = TX_U8},
+                                {.other = other, .number = -1, .data = &x, .count = 1, .dtype = TX_F32},
+                                {.other = other, .number = TX_MESSAGE_NUMBERS, .data = &x, .count = 1}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(t->begin_message(f->comm, &wrong[i], &request), TX_INVALID);
+    assert_int_equal(request, -7);
+    assert_int_equal(t->wait_message(f->comm, 0), TX_INVALID);
+    assert_int_equal(t->wait_message(f->comm, -1), TX_INVALID);
+}
+
+/* No more than so many are on their way; what begins later finds the places of those that are over. */
+static void fill(const fixture *f)
+{
+    const tx_comm_table *t = f->comm->table;
+    const int32_t next = (f->rank + 1) % f->size, before = (f->rank + f->size - 1) % f->size;
+    float out[TX_MESSAGES / 2], in[TX_MESSAGES / 2] = {0};
+    int32_t sent[TX_MESSAGES / 2], received[TX_MESSAGES / 2], one = -7;
+    const tx_message more = {.out = true, .other = next, .data = out, .count = 1, .dtype = TX_F32};
+    for (int32_t i = 0; i < TX_MESSAGES / 2; i++) {
+        out[i] = (float)i + 1.0f;
+        begin(f, true, next, 0, &out[i], 1, &sent[i]);
+        begin(f, false, before, 0, &in[i], 1, &received[i]);
+    }
+    assert_int_equal(t->begin_message(f->comm, &more, &one), TX_INVALID);
+    for (int32_t i = 0; i < TX_MESSAGES / 2; i++) {
+        assert_int_equal(t->wait_message(f->comm, sent[i]), TX_OK);
+        assert_int_equal(t->wait_message(f->comm, received[i]), TX_OK);
+        assert_true(in[i] == (float)i + 1.0f);
+    }
+}
+
+void test_messages(void **state)
+{
+    const fixture *f = *state;
+    refuse(f);
+    if (f->size == 1)
+        skip();
+    for (int32_t i = 0; i < SIZES; i++)
+        cross(f, sizes[i]);
+    pick(f);
+    fill(f);
+    assert_int_equal(tx_comm_collect(f->comm, TX_BARRIER, NULL, 0, TX_F32, 0), TX_OK);
+}

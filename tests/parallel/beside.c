@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A model on many ranks beside the same one on each rank alone. */
+#include "tests/parallel/beside.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+tx_status beside_begin(side *s)
+{
+    const tx_optimizer_options adamw = {
+        .size = sizeof adamw, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.1f};
+    TX_TRY(tx_optimizer_create(s->model, &adamw, &s->update));
+    TX_TRY(tx_model_init(s->model, 5));
+    TX_TRY(tx_model_set_seed(s->model, 9));
+    TX_TRY(tx_model_set(s->model, TX_CONTROL_MAX_GRAD_NORM, 1.0));
+    return tx_model_set(s->model, TX_CONTROL_LEARNING_RATE, 1e-3);
+}
+
+void beside_free(side *s)
+{
+    tx_plan_free(s->plan);
+    tx_plan_free(s->update);
+    tx_graph_free(s->graph);
+    tx_model_free(s->model);
+    tx_engine_free(s->engine);
+}
+
+tx_status beside_update(side *s)
+{
+    TX_TRY(tx_plan_run(s->update));
+    TX_TRY(tx_model_fetch(s->model));
+    return tx_model_results(s->model, &s->results);
+}
+
+/* ---- Comparing ---------------------------------------------------------------------------------------------- */
+
+/* How far what the ranks have of a parameter is from what one rank has, relative; `factor` makes a gradient wrong. */
+static tx_status distance(const side *together, const side *alone, tx_part part, int32_t index, double factor,
+                          double *off)
+{
+    const char *name;
+    const tx_param_spec *spec;
+    TX_TRY(tx_model_param(alone->model, index, &name, &spec));
+    const size_t count = (size_t)tx_shape_count(&spec->logical);
+    float *x = malloc(count * sizeof *x), *y = malloc(count * sizeof *y);
+    tx_status status = x && y ? tx_model_read(together->model, part, index, x) : TX_MEMORY;
+    TX_THEN(status, tx_model_read(alone->model, part, index, y));
+    double difference = 0.0, norm = 0.0;
+    for (size_t i = 0; i < count && !status; i++) {
+        const double d = factor * (double)x[i] - (double)y[i];
+        difference += d * d;
+        norm += (double)y[i] * (double)y[i];
+    }
+    free(x);
+    free(y);
+    *off = difference == 0.0 ? 0.0 : sqrt(difference / norm);
+    return status;
+}
+
+tx_status beside_furthest(const side *together, const side *alone, tx_part part, int32_t wrong, double factor,
+                          double *most)
+{
+    *most = 0.0;
+    for (int32_t i = 0; i < tx_model_param_count(alone->model); i++) {
+        double off = (double)NAN;
+        const char *name;
+        const tx_param_spec *spec;
+        TX_TRY(distance(together, alone, part, i, i == wrong ? factor : 1.0, &off));
+        TX_TRY(tx_model_param(alone->model, i, &name, &spec));
+        if (!(off <= 1e-5) && i != wrong)
+            printf("%s: %s is %.2e off\n", part == TX_PART_WEIGHT ? "weights" : "gradients", name, off);
+        *most = off > *most || isnan(off) ? off : *most;
+    }
+    return TX_OK;
+}
+
+tx_status beside_gradients(const side *together, const side *alone)
+{
+    double most, halved, unsummed;
+    int32_t norm = -1;
+    const char *name;
+    const tx_param_spec *spec;
+    TX_TRY(beside_furthest(together, alone, TX_PART_GRADIENT, -1, 1.0, &most));
+    for (int32_t i = 0; i < tx_model_param_count(alone->model) && norm < 0; i++)
+        if (!tx_model_param(alone->model, i, &name, &spec) && spec->init == TX_INIT_ONE)
+            norm = i;
+    TX_TRY(beside_furthest(together, alone, TX_PART_GRADIENT, 0, 0.5, &halved));
+    TX_TRY(beside_furthest(together, alone, TX_PART_GRADIENT, norm, 1.003, &unsummed));
+    printf("gradients: %.2e off at most; an embedding's halved %.2e, a norm's with 3e-3 more %.2e\n", most, halved,
+           unsummed);
+    if (!(most <= 1e-5))
+        return tx_fail(TX_INTERNAL, "other gradients than one rank's");
+    return halved > 1e-5 && unsummed > 1e-5 ? TX_OK : tx_fail(TX_INTERNAL, "wrong gradients were not found");
+}
+
+static bool near(float x, float y, double limit)
+{
+    return fabs((double)x - (double)y) <= limit * fabs((double)y);
+}
+
+tx_status beside_results(const side *together, const side *alone, int32_t number)
+{
+    const float *x = together->results.value, *y = alone->results.value;
+    if (near(x[TX_RESULT_LOSS], y[TX_RESULT_LOSS], 2e-6) && near(x[TX_RESULT_GRAD_NORM], y[TX_RESULT_GRAD_NORM], 1e-5))
+        return TX_OK;
+    return tx_fail(TX_INTERNAL, "step %d: loss %.9g, wanted %.9g; norm %.9g, wanted %.9g", (int)number,
+                   (double)x[TX_RESULT_LOSS], (double)y[TX_RESULT_LOSS], (double)x[TX_RESULT_GRAD_NORM],
+                   (double)y[TX_RESULT_GRAD_NORM]);
+}
+
+/* ---- Files --------------------------------------------------------------------------------------------------- */
+
+/* What is read of one model is there to the bit when it has been written to another. */
+static tx_status carry(const side *from, const side *to, tx_part part, int32_t index, float *x, float *y, size_t count)
+{
+    TX_TRY(tx_model_read(from->model, part, index, x));
+    for (size_t i = 0; i < count; i++) /* another one at each place */
+        x[i] += (float)i;
+    TX_TRY(tx_model_write(to->model, part, index, x));
+    TX_TRY(tx_model_read(to->model, part, index, y));
+    return memcmp(x, y, count * sizeof *x) == 0 ? TX_OK : tx_fail(TX_INTERNAL, "other numbers than were written");
+}
+
+tx_status beside_carry(const side *together, const side *alone)
+{
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < tx_model_param_count(alone->model) && !status; i++)
+        for (int part = TX_PART_WEIGHT; part <= TX_PART_STATE + 1 && !status; part++) {
+            const char *name;
+            const tx_param_spec *spec;
+            if (part == TX_PART_GRADIENT)
+                continue;
+            TX_TRY(tx_model_param(together->model, i, &name, &spec));
+            const size_t count = (size_t)tx_shape_count(&spec->logical);
+            float *x = malloc(count * sizeof *x), *y = malloc(count * sizeof *y);
+            status = x && y ? carry(together, alone, (tx_part)part, i, x, y, count) : TX_MEMORY;
+            TX_THEN(status, carry(alone, together, (tx_part)part, i, x, y, count));
+            status = tx_fail_in(status, "%s, part %d", name, part);
+            free(x);
+            free(y);
+        }
+    return status;
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------------------- */
+
+tx_status beside_memory(const side *s, int64_t weights, bool spread)
+{
+    tx_memory planned, counted;
+    TX_TRY(tx_model_memory(s->model, &planned));
+    TX_TRY(tx_engine_memory(s->engine, &counted));
+    for (int k = 0; k < TX_MEMORY_COUNT; k++)
+        if (k != TX_MEMORY_ACTIVATIONS && k != TX_MEMORY_TEMPORARY && planned.bytes[k] != counted.bytes[k])
+            return tx_fail(TX_INTERNAL, "%s: %lld bytes, planned %lld", tx_memory_name((tx_memory_kind)k),
+                           (long long)counted.bytes[k], (long long)planned.bytes[k]);
+    const int64_t found = counted.bytes[TX_MEMORY_WEIGHTS];
+    return (spread ? found < weights : found == weights)
+               ? TX_OK
+               : tx_fail(TX_INTERNAL, "%lld bytes of weights, wanted %s%lld", (long long)found,
+                         spread ? "fewer than " : "", (long long)weights);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model on many ranks beside the same one on each rank alone: what tests of ranks that divide a model share. Every
+ * rank makes both and compares them. */
+#ifndef TX_TESTS_PARALLEL_BESIDE_H
+#define TX_TESTS_PARALLEL_BESIDE_H
+
+#include "tx.h"
+
+/* A model, on the ranks together or on this one alone. */
+typedef struct side {
+    tx_engine *engine;
+    tx_model *model;
+    tx_graph *graph;
+    tx_plan *plan, *update;
+    tx_tensor *tokens, *labels;
+    int32_t first, rows, all; /* of the batch: the first that the rank has, how many, and those of all ranks */
+    tx_results results;
+} side;
+
+/* The optimizer, AdamW, once the training plan is there; weights, seeds and controls. */
+tx_status beside_begin(side *s);
+void beside_free(side *s);
+tx_status beside_update(side *s);
+
+/* The parameter that is furthest off, relative; that of number `wrong` (-1: none) counts as `factor` times what it is.
+ */
+tx_status beside_furthest(const side *together, const side *alone, tx_part part, int32_t wrong, double factor,
+                          double *most);
+/* INTERNAL unless all gradients are those of one rank, and wrong ones are found. */
+tx_status beside_gradients(const side *together, const side *alone);
+/* The same for the results of a step. */
+tx_status beside_results(const side *together, const side *alone, int32_t number);
+/* Weights and moments go from the ranks to one and back. */
+tx_status beside_carry(const side *together, const side *alone);
+/* INTERNAL unless what is planned was taken, and of weights so many bytes, or where they are spread fewer. */
+tx_status beside_memory(const side *s, int64_t weights, bool spread);
+
+#endif

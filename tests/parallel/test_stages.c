@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks that have a stage of a model each, beside the same model on each rank alone: the same weights to begin with,
+ * every gradient, the norm, the losses of 30 steps of several micro-batches, dropout included; both schedules to the
+ * bit; memory as planned, and of each stage its weights; weights and moments go to one rank and back. Wrong gradients
+ * must be found, and timetables that never end. test_stages DEVICE STAGES SCHEDULE [ZERO_STAGE] */
+#include "api/parallel/timetable.h"
+#include "comm/comm.h"
+#include "models/task/causal_lm.h"
+#include "models/task/masked_lm.h"
+#include "tests/parallel/beside.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 2, TIMES = 4, BLOCK = 24, VOCAB = 97, STEPS = 30, LAYERS = 5 };
+
+#define SIZES "\"vocab_size\": 97, "
+#define LLAMA                                                                                                       \
+    SIZES "\"hidden_size\": 32, \"num_hidden_layers\": 5, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, " \
+          "\"intermediate_size\": 24, \"attention_dropout\": 0.1, \"max_position_embeddings\": 32, "
+static const struct {
+    const char *name, *config;
+} models[] = {
+    {"gpt2", "{\"model_type\": \"gpt2\", " SIZES "\"n_layer\": 5, \"n_head\": 4, \"n_embd\": 32, \"n_positions\": 32}"},
+    {"llama", "{\"model_type\": \"llama\", " LLAMA "\"attention_bias\": true}"},
+    {"qwen3", "{\"model_type\": \"qwen3\", " LLAMA "\"head_dim\": 8, \"tie_word_embeddings\": true}"},
+    {"bert", "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " SIZES
+             "\"hidden_size\": 32, \"num_hidden_layers\": 5, \"num_attention_heads\": 4, \"intermediate_size\": 48, "
+             "\"max_position_embeddings\": 32}"},
+};
+enum { MODELS = sizeof models / sizeof models[0] };
+
+/* ---- Timetables ---------------------------------------------------------------------------------------------- */
+
+static tx_status make_tables(tx_pipeline_schedule schedule, int32_t stages, int32_t times, tx_timetable *table)
+{
+    for (int32_t s = 0; s < stages; s++)
+        TX_TRY(tx_timetable_make(schedule, s, stages, times, &table[s]));
+    return TX_OK;
+}
+
+/* The most micro-batches whose forward part is over and whose backward part is not. */
+static int32_t most_kept(const tx_timetable *t)
+{
+    int32_t now = 0, most = 0;
+    for (int32_t i = 0; i < t->turns; i++)
+        if (t->turn[i].kind == TX_TURN_COMPUTE) {
+            now += t->turn[i].backward ? -1 : 1;
+            most = now > most ? now : most;
+        }
+    return most;
+}
+
+static int32_t find_turn(const tx_timetable *t, tx_turn_kind kind, bool backward)
+{
+    int32_t i = 0;
+    while (i < t->turns && (t->turn[i].kind != kind || t->turn[i].backward != backward))
+        i++;
+    return i;
+}
+
+/* Stage 0 waits for a gradient before it sends what that follows from; then a message is called for and never sent. */
+static tx_status plant_faults(tx_timetable *table, int32_t stages)
+{
+    tx_timetable *t = &table[0];
+    const int32_t sends = find_turn(t, TX_TURN_SEND, false), waits = find_turn(t, TX_TURN_RECEIVED, true);
+    const tx_turn send = t->turn[sends];
+    memmove(t->turn + sends, t->turn + sends + 1, (size_t)(waits - sends) * sizeof send);
+    t->turn[waits] = send;
+    if (tx_timetable_try(table, stages) != TX_INTERNAL || !strstr(tx_error(), "waits for ever"))
+        return tx_fail(TX_INTERNAL, "a circle of waiting stages was not found: %s", tx_error());
+    t->turn[waits].kind = TX_TURN_RECEIVE;
+    if (tx_timetable_try(table, stages) != TX_INTERNAL || !strstr(tx_error(), "no other end"))
+        return tx_fail(TX_INTERNAL, "a message without another end was not found: %s", tx_error());
+    return TX_OK;
+}
+
+static tx_status try_tables(void)
+{
+    enum { MOST = 9 };
+    tx_timetable table[MOST];
+    for (int schedule = TX_PIPELINE_1F1B; schedule <= TX_PIPELINE_GPIPE; schedule++)
+        for (int32_t stages = 1; stages <= MOST; stages++)
+            for (int32_t times = 1; times <= 2 * MOST; times += times < 4 ? 1 : 5) {
+                TX_TRY(make_tables((tx_pipeline_schedule)schedule, stages, times, table));
+                tx_status status = tx_timetable_try(table, stages);
+                for (int32_t s = 0; s < stages && !status; s++) {
+                    const int32_t behind = stages - s, few = behind < times ? behind : times;
+                    const int32_t wanted = schedule == TX_PIPELINE_GPIPE ? times : few;
+                    if (most_kept(&table[s]) != wanted)
+                        status = tx_fail(TX_INTERNAL, "stage %d of %d keeps %d micro-batches, not %d", (int)s,
+                                         (int)stages, (int)most_kept(&table[s]), (int)wanted);
+                }
+                if (stages > 1 && times > 1)
+                    TX_THEN(status, plant_faults(table, stages));
+                for (int32_t s = 0; s < stages; s++)
+                    tx_timetable_free(&table[s]);
+                TX_TRY(status);
+            }
+    return TX_OK;
+}
+
+/* ---- A model and its steps ----------------------------------------------------------------------------------- */
+
+static tx_status make(const char *device, const tx_config *config, tx_comm *comm, const tx_parallel_options *parallel,
+                      side *s)
+{
+    const tx_engine_options engine = {.size = sizeof engine, .device = device, .threads = 1};
+    const tx_arch_options options = {.size = sizeof options, .train = true};
+    TX_TRY(tx_engine_create(&engine, &s->engine));
+    TX_TRY(tx_model_create(s->engine, &s->model));
+    if (parallel)
+        TX_TRY(tx_model_parallel(s->model, comm, parallel));
+    TX_TRY(tx_graph_create(s->model, &s->graph));
+    s->tokens = tx_input(s->graph, "input_ids", TX_I32, TX_SHAPE(s->rows, BLOCK));
+    s->labels = tx_input(s->graph, "labels", TX_I32, TX_SHAPE(s->rows, BLOCK));
+    const tx_task *task = config->architecture->head == TX_HEAD_MASKED_LM ? &tx_masked_lm : &tx_causal_lm;
+    tx_tensor *loss = task->loss(s->graph, config, tx_arch_logits(s->graph, config, &options), 0.0f);
+    TX_TRY(tx_backward(s->graph, loss));
+    TX_TRY(tx_plan_create(s->graph, "train", &s->plan));
+    return beside_begin(s);
+}
+
+/* The gradients of a step: of the pipeline in one run, alone in one a micro-batch. */
+static tx_status backward(side *s, int32_t number, bool staged)
+{
+    enum { ALL = 2 * ROWS * TIMES * BLOCK };
+    int32_t tokens[ALL], labels[ALL];
+    const int32_t every = 2 * ROWS * BLOCK; /* positions of a micro-batch, on at most two pipelines */
+    int32_t counted = 0;
+    for (int32_t i = 0; i < ALL; i++) {
+        tokens[i] = (i * i * 7 + i * number + 31 * number) % VOCAB;
+        labels[i] = i % 11 == 0 ? TX_IGNORE_LABEL : (tokens[i] * 3 + 1) % VOCAB;
+        counted += labels[i] != TX_IGNORE_LABEL;
+    }
+    TX_TRY(tx_model_set(s->model, TX_CONTROL_INVERSE_LABELS, 1.0 / counted));
+    TX_TRY(tx_model_set(s->model, TX_CONTROL_STEP, (double)number));
+    for (int32_t m = 0; m < TIMES; m++) {
+        const int32_t at = m * every + s->first * BLOCK, input = staged ? m : 0;
+        const size_t bytes = (size_t)(s->rows * BLOCK) * sizeof *tokens;
+        TX_TRY(tx_model_set(s->model, TX_CONTROL_SAMPLE, (double)(2 * ROWS * m + s->first)));
+        TX_TRY(tx_model_set(s->model, TX_CONTROL_ACCUMULATE, m > 0));
+        TX_TRY(tx_model_keep_controls(s->model, m));
+        TX_TRY(tx_plan_write(s->plan, tx_plan_input(s->plan, s->tokens, input), tokens + at, bytes));
+        TX_TRY(tx_plan_write(s->plan, tx_plan_input(s->plan, s->labels, input), labels + at, bytes));
+        if (!staged || m == TIMES - 1)
+            TX_TRY(tx_plan_run(s->plan));
+    }
+    return TX_OK;
+}
+
+static tx_status compare_steps(side *together, side *alone, bool gradients)
+{
+    for (int32_t number = 0; number < STEPS; number++) {
+        TX_TRY(backward(together, number, true));
+        TX_TRY(backward(alone, number, false));
+        if (number == 0 && gradients) /* else no rank has all of them */
+            TX_TRY(beside_gradients(together, alone));
+        TX_TRY(beside_update(together));
+        TX_TRY(beside_update(alone));
+        TX_TRY(beside_results(together, alone, number));
+    }
+    printf("30 steps: loss %.6f\n", (double)alone->results.value[TX_RESULT_LOSS]);
+    return TX_OK;
+}
+
+/* A stage has the weights of its blocks, and what is in front of them or behind. */
+static tx_status compare_memory(const side *s, int32_t stage, int32_t stages)
+{
+    int64_t weights = 0;
+    const char *name;
+    const tx_param_spec *spec;
+    for (int32_t i = 0; i < tx_model_param_count(s->model); i++) {
+        TX_TRY(tx_model_param(s->model, i, &name, &spec));
+        const int32_t first = LAYERS * stage / stages, end = LAYERS * (stage + 1) / stages, block = spec->block;
+        const bool has = block > 0    ? block > first && block <= end
+                         : block == 0 ? stage == 0 || (spec->tied && stage == stages - 1)
+                                      : stage == stages - 1;
+        const int64_t count = tx_shape_count(&spec->shape);
+        if (has)
+            weights += (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK * TX_PARAM_BLOCK * (int64_t)sizeof(float);
+    }
+    return beside_memory(s, weights, false);
+}
+
+/* ---- All of it ----------------------------------------------------------------------------------------------- */
+
+typedef struct groups {
+    tx_comm *data, *pipeline, *ends;
+} groups;
+
+static tx_status compare(const char *device, const tx_config *config, const groups *g, tx_pipeline_schedule schedule,
+                         int32_t zero_stage)
+{
+    const tx_parallel_options parallel = {.size = sizeof parallel,
+                                          .bucket_bytes = 20000,
+                                          .zero_stage = zero_stage,
+                                          .pipeline = g->pipeline,
+                                          .ends = g->ends,
+                                          .blocks = LAYERS,
+                                          .micro_batches = TIMES,
+                                          .schedule = schedule};
+    side together = {.rows = 2 * ROWS / g->data->size, .first = g->data->rank * ROWS}, alone = {.rows = 2 * ROWS};
+    double off = (double)NAN;
+    tx_status status = make(device, config, g->data, &parallel, &together);
+    TX_THEN(status, make(device, config, NULL, NULL, &alone));
+    TX_THEN(status, beside_furthest(&together, &alone, TX_PART_WEIGHT, -1, 1.0, &off));
+    if (!status && !(off <= 0.0))
+        status = tx_fail(TX_INTERNAL, "other weights to begin with");
+    TX_THEN(status, compare_steps(&together, &alone, zero_stage == 0));
+    TX_THEN(status, tx_model_settle(together.model));
+    TX_THEN(status, compare_memory(&together, g->pipeline->rank, g->pipeline->size));
+    TX_THEN(status, beside_carry(&together, &alone));
+    beside_free(&together);
+    beside_free(&alone);
+    return status;
+}
+
+static tx_status run(const char *device, tx_comm *comm, int32_t stages, tx_pipeline_schedule schedule,
+                     int32_t zero_stage)
+{
+    groups g;
+    tx_status status = TX_OK;
+    const int32_t of_stage = comm->size / stages, stage = comm->rank / of_stage;
+    TX_TRY(try_tables());
+    TX_TRY(tx_comm_sub(comm, comm->rank % of_stage, comm->rank, &g.pipeline));
+    TX_TRY(tx_comm_sub(g.pipeline, stage > 0 && stage < stages - 1, comm->rank, &g.ends));
+    TX_TRY(tx_comm_sub(comm, stage, comm->rank, &g.data));
+    for (int m = 0; m < MODELS && !status; m++) {
+        tx_json *json = NULL;
+        tx_config *config = NULL;
+        status = tx_json_parse(models[m].config, strlen(models[m].config), "config", &json);
+        TX_THEN(status, tx_config_of_json(json, &config));
+        TX_THEN(status, compare(device, config, &g, schedule, zero_stage));
+        status = tx_fail_in(status, "%s", models[m].name);
+        tx_config_free(config);
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    const char *device = argc > 1 ? argv[1] : "cpu";
+    const int32_t stages = argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 2;
+    const bool gpipe = argc > 3 && strcmp(argv[3], "gpipe") == 0;
+    const int32_t zero_stage = argc > 4 ? (int32_t)strtol(argv[4], NULL, 10) : 0;
+    tx_comm *comm = NULL;
+    int32_t found = -1;
+    if (tx_device_find(device, &found)) {
+        printf("skipped: no device %s\n", device);
+        return 77;
+    }
+    tx_status status = tx_comm_open(&argc, &argv, &comm);
+    TX_THEN(status, run(device, comm, stages, gpipe ? TX_PIPELINE_GPIPE : TX_PIPELINE_1F1B, zero_stage));
+    if (status)
+        fprintf(stderr, "test_stages: %s\n", tx_error());
+    tx_comm_close(comm);
+    return status ? 1 : 0;
+}
