@@ -227,12 +227,13 @@ static double planned(const asked *a, const tx_split *split)
     return (double)tx_memory_total(&memory);
 }
 
-/* Every split of data and tensor that the engine can do, as its planner has it. */
-static void check_plans(const char *name, int64_t block)
+/* Every split of data, tensor and pipeline that the engine can do, as its planner has it. */
+static void check_plans(const char *name, int64_t block, int64_t pipeline)
 {
     asked a = ask(name, block);
     tx_split_figures f;
-    tx_split s = {.pipeline = 1, .expert = 1, .context = 1, .schedule = TX_SPLIT_ONE, .chunks = 1, .micro = 2};
+    tx_split s = {.pipeline = pipeline, .expert = 1, .context = 1, .schedule = TX_SPLIT_ONE, .chunks = 1};
+    s.micro = 2 * pipeline;
     for (s.tensor = 1; s.tensor <= 8 && a.model.kv_heads % s.tensor == 0; s.tensor *= 2)
         for (s.data = 1; s.data <= 64; s.data *= 8)
             for (s.zero = 0; s.zero < (s.data > 1 ? 4 : 1); s.zero++)
@@ -244,8 +245,9 @@ static void check_plans(const char *name, int64_t block)
                     tx_split_predict(&a.model, &machine, &s, &f);
                     const double bytes = planned(&a, &s);
                     if (!(fabs(f.memory - bytes) <= 0.1 * bytes))
-                        fail_msg("%s: data %d zero %d tensor %d batch %d again %d: %.3g, planned %.3g", name,
-                                 (int)s.data, (int)s.zero, (int)s.tensor, (int)s.batch, s.again, f.memory, bytes);
+                        fail_msg("%s: data %d zero %d tensor %d pipeline %d batch %d again %d: %.3g, planned %.3g",
+                                 name, (int)s.data, (int)s.zero, (int)s.tensor, (int)pipeline, (int)s.batch, s.again,
+                                 f.memory, bytes);
                 }
     end(&a);
 }
@@ -253,10 +255,12 @@ static void check_plans(const char *name, int64_t block)
 static void test_memory(void **state)
 {
     (void)state;
-    check_plans("gpt2-xl", 1024);
-    check_plans("llama-7b", 2048);
-    check_plans("llama-70b", 4096);
-    check_plans("mixtral-8x7b", 2048);
+    for (int64_t pipeline = 1; pipeline <= 4; pipeline *= 4) {
+        check_plans("gpt2-xl", 1024, pipeline);
+        check_plans("llama-7b", 2048, pipeline);
+        check_plans("llama-70b", 4096, pipeline);
+        check_plans("mixtral-8x7b", 2048, pipeline);
+    }
 }
 
 /* The first of four stages is a model of a quarter of the layers, but for the head, that keeps the activations of four

@@ -116,7 +116,7 @@ tx_status tx_split_config(const char *name, int64_t block, tx_config **config);
  * those of one rank: weights and products by that number, of activations 24 parts of 34 (Korthikanti et al., Reducing
  * activation recomputation, 2022). */
 tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, int64_t block, tx_split_model *model);
-/* Whether the engine can do it today. */
+/* Whether the engine can do it today; of pipelines 1F1B, since GPipe takes as long and more memory. */
 bool tx_split_is_built(const tx_split *split, bool experts);
 /* The planner's memory of such a split on rank 0. */
 tx_status tx_split_plan(tx_engine *engine, const tx_config *config, int64_t block, const tx_split *split, int64_t host,

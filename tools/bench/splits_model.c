@@ -33,23 +33,31 @@ tx_status tx_split_config(const char *name, int64_t block, tx_config **config)
 
 /* ---- Plans ------------------------------------------------------------------------------------------------ */
 
-/* A plan of rank 0 in bf16. */
+/* A plan of rank 0 in bf16. Of a pipeline that is the first stage, which keeps activations of as many micro-batches as
+ * there are stages, however many a step has. */
 static tx_status foresee(tx_engine *engine, const tx_config *config, int64_t block, const tx_split *s, int64_t host,
                          tx_trainer_forecast *forecast)
 {
-    tx_comm *data = NULL, *tensor = NULL;
+    tx_comm *data = NULL, *tensor = NULL, *pipeline = NULL, *ends = NULL;
     tx_trainer_options options = tx_bench_trainer_options(config, s->batch, block);
     tx_status status = tx_pretend_open((int32_t)s->data, (int32_t)host, &data);
     TX_THEN(status, tx_pretend_open((int32_t)s->tensor, (int32_t)host, &tensor));
+    TX_THEN(status, tx_pretend_open((int32_t)s->pipeline, (int32_t)host, &pipeline));
+    TX_THEN(status, tx_pretend_open(2, (int32_t)host, &ends));
     options.all_rows = s->batch * s->data;
-    options.accumulation = s->micro;
+    options.accumulation = s->pipeline > 1 && s->micro > 2 * s->pipeline ? 2 * s->pipeline : s->micro;
     options.autocast = TX_BF16;
     options.comm = data;
     options.parallel.zero_stage = s->zero;
     options.parallel.tensor = s->tensor > 1 ? tensor : NULL;
+    options.parallel.pipeline = s->pipeline > 1 ? pipeline : NULL;
+    options.parallel.ends = ends;
+    options.parallel.schedule = TX_PIPELINE_1F1B;
     if (s->again)
         options.checkpointing = (tx_checkpointing){sizeof options.checkpointing, 0, INT32_MAX, 0};
     TX_THEN(status, tx_trainer_foresee(engine, config, &options, forecast));
+    tx_pretend_close(ends);
+    tx_pretend_close(pipeline);
     tx_pretend_close(tensor);
     tx_pretend_close(data);
     return status;
@@ -68,7 +76,7 @@ tx_status tx_split_plan(tx_engine *engine, const tx_config *config, int64_t bloc
 bool tx_split_is_built(const tx_split *s, bool experts)
 {
     return s->context == 1 && s->expert == 1 && (s->tensor == 1 || !experts) &&
-           (s->pipeline == 1 || (s->chunks == 1 && s->zero <= 1));
+           (s->pipeline == 1 || (s->schedule == TX_SPLIT_ONE && s->zero <= 1));
 }
 
 /* ---- Pieces ----------------------------------------------------------------------------------------------- */
