@@ -90,7 +90,10 @@ static int32_t block_of(const offloading *o, int32_t tensor)
     if (u->stays || u->forward < 0 || u->forward >= o->turn || u->backward == o->end)
         return 0;
     const int32_t block = o->graph->node[u->backward].block, done = o->graph->node[u->forward].block;
-    return done > 0 && done <= block && block < o->blocks && o->first[1][block + 1] <= o->first[1][block] ? block : 0;
+    if (done < 1 || done > block || block == o->blocks)
+        return 0;
+    const bool in_order = u->forward < o->first[0][done + 2] && o->first[1][block + 1] <= o->first[1][block];
+    return in_order ? block : 0;
 }
 
 static int64_t largest(const offloading *o)
