@@ -98,7 +98,7 @@ static void test_mistakes(void **state)
         {"optim=int:1:2", "choice"},
         {"optim=choice:sgd,adam_of_mine", "adam_of_mine"},
         {"lr_scheduler_type=choice:linear,cosin", "cosine"},
-        {"fsdp=choice:a,b", "TX does not have"},
+        {"torch_compile=choice:a,b", "TX does not have"},
         {"seed=int:1:4,seed=int:5:9", "twice"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
