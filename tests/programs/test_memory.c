@@ -239,8 +239,8 @@ static void refused(void **state)
     ask("--model gpt2 --memory 8GiB --rates /nowhere", 1);
 }
 
-/* The whole table of the largest model, of processor time: half a second where nothing else runs, and several times that
- * on a crowded machine. */
+/* The whole table of the largest model, of processor time: half a second where nothing else runs, and several times
+ * that on a crowded machine. */
 static void in_a_second(void **state)
 {
     (void)state;
