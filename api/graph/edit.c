@@ -15,6 +15,7 @@ struct tx_edit {
     link *link;              /* by node */
     int32_t known, room;     /* nodes that the list holds */
     int32_t first, last;     /* of the list */
+    int32_t found;           /* nodes when it was opened */
     int32_t tensors, *begin; /* by tensor: where its uses begin; those of the next one follow */
     tx_use *use;
     bool *viewed;
@@ -126,7 +127,8 @@ tx_status tx_edit_open(tx_graph *graph, tx_edit **edit)
     tx_edit *e = calloc(1, sizeof *e);
     if (!e)
         return tx_fail(TX_MEMORY, "no memory to change a graph");
-    *e = (tx_edit){.graph = graph, .first = TX_EDIT_END, .last = TX_EDIT_END, .tensors = graph->tensors};
+    *e = (tx_edit){
+        .graph = graph, .first = TX_EDIT_END, .last = TX_EDIT_END, .found = graph->nodes, .tensors = graph->tensors};
     tx_status status = learn(e);
     if (!status)
         status = find_uses(e);
@@ -197,7 +199,7 @@ tx_status tx_edit_insert(tx_edit *e, int32_t at, const tx_node *node, int32_t *n
         status = learn(e);
     if (status)
         return status;
-    tx_edit_move(e, made, at);
+    tx_edit_move(e, made, at == e->found ? TX_EDIT_END : at);
     if (number)
         *number = made;
     return TX_OK;

@@ -34,8 +34,9 @@ int32_t tx_edit_next(tx_edit *edit, int32_t node);
 
 /* Every use of `old` by the nodes that the edit found becomes one of `new`. */
 void tx_edit_replace(tx_edit *edit, const tx_tensor *old, tx_tensor *new);
-/* Puts a copy of `node` before node `at`; what is inserted there later stands behind it. `*number` (or NULL) receives
- * its number. Its outputs' producers are the caller's to set. */
+/* Puts a copy of `node` before node `at` of those that the edit found, behind the last where `at` is their number or
+ * TX_EDIT_END; what is inserted there later stands behind it. `*number` (or NULL) receives its number, which an
+ * output's producer is to be: the caller sets that. */
 tx_status tx_edit_insert(tx_edit *edit, int32_t at, const tx_node *node, int32_t *number);
 /* Brings a node before node `at`. */
 void tx_edit_move(tx_edit *edit, int32_t node, int32_t at);

@@ -172,15 +172,20 @@ static tx_status start(tx_model *model, const tx_command *c)
     return status;
 }
 
-/* Sums what the ranks of the tensor group have made of their parts; the device waits. */
-static tx_status sum_parts(const tx_model *model, const tx_command *c)
+/* Sums x over the ranks of a group into y, in the window, or, where the host reads the device's memory, in x itself,
+ * which y is then; the device waits. */
+static tx_status sum_over(const tx_model *model, tx_comm *group, const tx_operand *x, const tx_operand *y,
+                          const tx_operand *w)
 {
     const tx_engine *e = model->engine;
-    const tx_operand *x = &c->in[TX_IN(part_sum, x)], *y = &c->out[TX_OUT(part_sum, y)];
-    char *sum = host_of(model, &c->out[TX_OUT(part_sum, w)]);
-    TX_TRY(e->backend->read(e->context, buffer_of(model, x), x->offset, sum, tx_operand_bytes(x)));
-    TX_TRY(tx_comm_collect(model->parallel->tensor, TX_ALL_REDUCE, sum, tx_operand_count(x), x->dtype, 0));
-    return e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, y), y->offset, sum, tx_operand_bytes(y));
+    const bool in_place = w->dtype == TX_DTYPE_COUNT;
+    char *sum = host_of(model, in_place ? x : w);
+    TX_TRY(in_place ? e->backend->finish(e->context)
+                    : e->backend->read(e->context, buffer_of(model, x), x->offset, sum, tx_operand_bytes(x)));
+    TX_TRY(tx_comm_collect(group, TX_ALL_REDUCE, sum, tx_operand_count(x), x->dtype, 0));
+    return in_place ? TX_OK
+                    : e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, y), y->offset, sum,
+                                        tx_operand_bytes(y));
 }
 
 /* What CROSS_ENTROPY gives of the columns of each rank becomes that of all: the maxima and the sums of exponentials are
@@ -276,36 +281,14 @@ static tx_status wait_message(const tx_model *model, const tx_command *c)
     return e->backend->finish(e->context); /* the message's memory may be taken over */
 }
 
-/* The table of tokens is on the first stage and the last. */
-static tx_status sum_tied(const tx_model *model, const tx_command *c)
-{
-    const tx_engine *e = model->engine;
-    const tx_operand *x = &c->in[TX_IN(sum_tied, x)], *w = &c->out[TX_OUT(sum_tied, w)];
-    const bool in_place = w->dtype == TX_DTYPE_COUNT;
-    char *sum = host_of(model, in_place ? x : w);
-    TX_TRY(e->backend->finish(e->context));
-    if (!in_place)
-        TX_TRY(e->backend->read(e->context, buffer_of(model, x), x->offset, sum, tx_operand_bytes(x)));
-    TX_TRY(tx_comm_collect(model->parallel->ends, TX_ALL_REDUCE, sum, tx_operand_count(x), x->dtype, 0));
-    return in_place ? TX_OK
-                    : e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, x), x->offset, sum,
-                                        tx_operand_bytes(x));
-}
+/* ---- Results ---------------------------------------------------------------------------------------------- */
 
-/* The last stage has the loss, and each a vote; of the others a loss is left from the step before. */
-static tx_status add_stages(tx_parallel *p, float *sum, int64_t count)
+/* Sums the results of a group, of which one rank's loss counts, and each rank's vote. */
+static tx_status add_results(tx_comm *group, int32_t counts, float *sum, int64_t count)
 {
-    if (p->pipeline->rank < p->pipeline->size - 1)
+    if (group->rank != counts)
         sum[TX_RESULT_LOSS] = 0.0f;
-    return tx_comm_collect(p->pipeline, TX_ALL_REDUCE, sum, count, TX_F32, 0);
-}
-
-/* The ranks of a tensor group have one loss in common, and a vote each. */
-static tx_status add_parts(tx_parallel *p, float *sum, int64_t count)
-{
-    if (p->tensor->rank > 0)
-        sum[TX_RESULT_LOSS] = 0.0f;
-    return tx_comm_collect(p->tensor, TX_ALL_REDUCE, sum, count, TX_F32, 0);
+    return tx_comm_collect(group, TX_ALL_REDUCE, sum, count, TX_F32, 0);
 }
 
 /* The vote goes with the results. */
@@ -320,10 +303,10 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
     sum[count] = p->vote;
     if (!status)
         status = tx_comm_collect(p->comm, TX_ALL_REDUCE, sum, count + 1, TX_F32, 0);
-    if (p->tensor)
-        TX_THEN(status, add_parts(p, sum, count + 1));
-    if (p->pipeline)
-        TX_THEN(status, add_stages(p, sum, count + 1));
+    if (p->tensor) /* they have one loss in common */
+        TX_THEN(status, add_results(p->tensor, 0, sum, count + 1));
+    if (p->pipeline) /* the last stage has it; of the others one is left from the step before */
+        TX_THEN(status, add_results(p->pipeline, p->pipeline->size - 1, sum, count + 1));
     p->votes = sum[count];
     return status ? status : e->backend->write(e->context, TX_QUEUE_COMPUTE, results, c->in[0].offset, sum, bytes);
 }
@@ -335,21 +318,23 @@ tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
         p->votes = p->vote;
         return TX_OK;
     }
-    if (c->op == TX_OP_PART_SUM)
-        return sum_parts(model, c);
-    if (c->op == TX_OP_PART_LOSS)
-        return join_losses(model, c);
-    if (c->op == TX_OP_REDUCE_RESULTS)
-        return reduce_results(model, c);
     switch (c->op) {
+    case TX_OP_PART_SUM:
+        return sum_over(model, p->tensor, &c->in[TX_IN(part_sum, x)], &c->out[TX_OUT(part_sum, y)],
+                        &c->out[TX_OUT(part_sum, w)]);
+    case TX_OP_PART_LOSS:
+        return join_losses(model, c);
+    case TX_OP_REDUCE_RESULTS:
+        return reduce_results(model, c);
     case TX_OP_SEND:
     case TX_OP_RECEIVE:
         return begin_message(model, c);
     case TX_OP_WAIT_SENT:
     case TX_OP_WAIT_RECEIVED:
         return wait_message(model, c);
-    case TX_OP_SUM_TIED:
-        return sum_tied(model, c);
+    case TX_OP_SUM_TIED: /* of the first stage's table and the last's */
+        return sum_over(model, p->ends, &c->in[TX_IN(sum_tied, x)], &c->out[TX_OUT(sum_tied, y)],
+                        &c->out[TX_OUT(sum_tied, w)]);
     case TX_OP_BEGIN_MICRO_BATCH:
         return tx_model_begin_micro_batch(model, c->attrs.micro_batch);
     default:

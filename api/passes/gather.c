@@ -93,7 +93,7 @@ static tx_status insert(const gathers *g, int32_t at, int32_t like, tx_op op, in
     node.out[0] = out;
     if (!out)
         return g->graph->status;
-    return tx_edit_insert(g->edit, at < g->end ? at : TX_EDIT_END, &node, &out->producer);
+    return tx_edit_insert(g->edit, at, &node, &out->producer);
 }
 
 /* The own shard goes to its place among the others, which are asked for, before node `at`. Memory where ranks exchange

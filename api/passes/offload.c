@@ -107,12 +107,6 @@ static tx_status stage(const offloading *o)
 
 /* ---- Nodes -------------------------------------------------------------------------------------------------- */
 
-/* Before node `at`, and behind what was inserted there earlier. */
-static tx_status insert(const offloading *o, int32_t at, const tx_node *node, int32_t *number)
-{
-    return tx_edit_insert(o->edit, at < o->end ? at : TX_EDIT_END, node, number);
-}
-
 /* A visit by its number; one of nothing before the first and behind the last. */
 static const visit *visit_of(const offloading *o, int32_t number)
 {
@@ -135,7 +129,7 @@ static tx_status move(const offloading *o, int32_t at, tx_op op, int32_t number)
                               .in = {in ? outer : inner},
                               .out = {in ? inner : outer}};
         if (inner && (in || v->written[k]))
-            TX_TRY(insert(o, at, &node, op == TX_OP_FETCH ? &inner->producer : NULL));
+            TX_TRY(tx_edit_insert(o->edit, at, &node, op == TX_OP_FETCH ? &inner->producer : NULL));
     }
     return TX_OK;
 }
@@ -147,7 +141,7 @@ static tx_status let_go(const offloading *o, int32_t at, int32_t number)
     tx_node node = {.op = TX_OP_WAIT_COPIES, .direction = TX_UPDATE, .attrs = {.control = -1, .alpha = 1.0f}};
     for (int32_t k = 0; k < v->states; k++)
         node.in[k] = v->here[k];
-    TX_TRY(insert(o, at, &node, NULL));
+    TX_TRY(tx_edit_insert(o->edit, at, &node, NULL));
     return move(o, at, TX_OP_WRITE_FILE, number);
 }
 

@@ -118,7 +118,7 @@ static tx_status insert(const offloading *o, int32_t at, tx_op op, tx_direction 
                           .attrs = {.control = -1, .alpha = 1.0f},
                           .in = {in},
                           .out = {out}};
-    return tx_edit_insert(o->edit, at < o->end ? at : TX_EDIT_END, &node, out ? &out->producer : NULL);
+    return tx_edit_insert(o->edit, at, &node, out ? &out->producer : NULL);
 }
 
 /* Puts a tensor away, and fetches it. */

@@ -95,12 +95,6 @@ static tx_status find_fillings(sharding *s)
 
 /* ---- Nodes ---------------------------------------------------------------------------------------------- */
 
-/* Before node `at`, and behind what was inserted there earlier. */
-static tx_status insert(const sharding *s, int32_t at, const tx_node *node)
-{
-    return tx_edit_insert(s->edit, at < s->end ? at : TX_EDIT_END, node, NULL);
-}
-
 static tx_status insert_collective(const sharding *s, int32_t at, tx_op op, int32_t bucket, tx_tensor *in,
                                    tx_tensor *out)
 {
@@ -108,7 +102,7 @@ static tx_status insert_collective(const sharding *s, int32_t at, tx_op op, int3
     node.attrs.bucket = bucket;
     node.in[0] = in;
     node.out[0] = out;
-    return in && out ? insert(s, at, &node) : s->graph->status;
+    return in && out ? tx_edit_insert(s->edit, at, &node, NULL) : s->graph->status;
 }
 
 /* The first node that reads a weight of the bucket; the number of nodes where none does. */
@@ -150,7 +144,7 @@ static tx_status write_to_tensor(const sharding *s, filling *f)
         return graph->status;
     tx_node reserve = {.op = TX_OP_RESERVE, .direction = TX_BACKWARD};
     reserve.out[TX_OUT(reserve, w)] = f->w;
-    tx_status status = insert(s, f->begin, &reserve);
+    tx_status status = tx_edit_insert(s->edit, f->begin, &reserve, NULL);
     for (int32_t i = 0; i < graph->tensors; i++) {
         tx_tensor *t = graph->tensor[i];
         if (t->base || bucket_of(s, t) != f->bucket)
@@ -180,7 +174,7 @@ static tx_status clear_gap(const sharding *s, const filling *f, int64_t first, i
     if (count == 0)
         return TX_OK;
     fill.out[0] = tx_tensor_view(f->x, first, TX_SHAPE(count));
-    return fill.out[0] ? insert(s, f->begin, &fill) : s->graph->status;
+    return fill.out[0] ? tx_edit_insert(s->edit, f->begin, &fill, NULL) : s->graph->status;
 }
 
 static tx_status clear_gaps(const sharding *s, const filling *f)
@@ -227,7 +221,7 @@ static tx_status keep_shard(const sharding *s, int32_t at, const filling *f)
     copy.attrs = (tx_attrs){.control = -1, .alpha = 1.0f, .accumulate = TX_ADD_CONTROL};
     copy.in[0] = tx_tensor_view(f->x, b->first, TX_SHAPE(b->owned));
     copy.out[0] = tx_tensor_fixed(s->graph, f->x->dtype, TX_SHAPE(b->owned), TX_ARENA_GRADIENTS, b->kept);
-    return copy.in[0] && copy.out[0] ? insert(s, at, &copy) : s->graph->status;
+    return copy.in[0] && copy.out[0] ? tx_edit_insert(s->edit, at, &copy, NULL) : s->graph->status;
 }
 
 static tx_status make_tensors(sharding *s)

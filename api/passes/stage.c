@@ -63,15 +63,6 @@ static tx_status cannot_divide(const char *why)
 
 /* ---- What crosses ------------------------------------------------------------------------------------- */
 
-static tx_status insert(const staging *s, int32_t at, const tx_node *node, tx_tensor *made)
-{
-    int32_t number;
-    TX_TRY(tx_edit_insert(s->edit, at < s->end ? at : TX_EDIT_END, node, &number));
-    if (made)
-        made->producer = number;
-    return TX_OK;
-}
-
 /* Where a message lies: in the tensor itself where the device's memory is the host's. */
 static tx_tensor *message_of(const staging *s, tx_tensor *x)
 {
@@ -98,8 +89,8 @@ static tx_status send(staging *s, tx_tensor *t, int32_t peer)
     s->crossed[back] = true;
     const tx_node out = node_of(TX_OP_SEND, direction, peer, t, w == t ? NULL : w),
                   wait = node_of(TX_OP_WAIT_SENT, direction, peer, w, NULL);
-    TX_TRY(insert(s, t->producer + 1, &out, NULL));
-    return insert(s, t->producer + 1, &wait, NULL);
+    TX_TRY(tx_edit_insert(s->edit, t->producer + 1, &out, NULL));
+    return tx_edit_insert(s->edit, t->producer + 1, &wait, NULL);
 }
 
 /* What this stage's nodes read of a tensor that another makes. */
@@ -114,8 +105,8 @@ static tx_status receive(staging *s, tx_tensor *t, int32_t peer, int32_t first)
     s->came[back] = true;
     const tx_node call = node_of(TX_OP_RECEIVE, direction, peer, NULL, w),
                   wait = node_of(TX_OP_WAIT_RECEIVED, direction, peer, w, x);
-    TX_TRY(insert(s, first, &call, w));
-    TX_TRY(insert(s, first, &wait, x));
+    TX_TRY(tx_edit_insert(s->edit, first, &call, &w->producer));
+    TX_TRY(tx_edit_insert(s->edit, first, &wait, &x->producer));
     tx_edit_replace(s->edit, t, x);
     for (int32_t i = 0; i < s->graph->tensors; i++)
         if (s->graph->tensor[i]->base == t)
@@ -217,7 +208,7 @@ static tx_status sum_tied(const staging *s, const tx_param_record *r)
         return s->graph->status;
     tx_node node = node_of(TX_OP_SUM_TIED, TX_BACKWARD, 0, g, g);
     node.out[TX_OUT(sum_tied, w)] = w == g ? NULL : w;
-    return insert(s, last + 1, &node, NULL);
+    return tx_edit_insert(s->edit, last + 1, &node, NULL);
 }
 
 static tx_status sum_all_tied(const staging *s)

@@ -76,8 +76,7 @@ static bool shrink_states(tx_job *j, char words[WORDS])
 /* The same answer on all ranks, which plan together. */
 static bool offload_states(tx_job *j, char words[WORDS])
 {
-    const bool cpu = j->comm->size == 1 && strcmp(tx_engine_device(j->engine)->id, "cpu") == 0;
-    if (j->set.offload_optimizer || cpu || j->tensor)
+    if (j->set.offload_optimizer || (j->comm->size == 1 && tx_job_in_host(j)) || j->tensor)
         return false;
     j->set.offload_optimizer = TX_OFFLOAD_HOST;
     snprintf(words, WORDS, "--offload_optimizer cpu");
@@ -86,7 +85,7 @@ static bool offload_states(tx_job *j, char words[WORDS])
 
 static bool offload_activations(tx_job *j, char words[WORDS])
 {
-    if (j->set.activation_offloading || (j->comm->size == 1 && strcmp(tx_engine_device(j->engine)->id, "cpu") == 0))
+    if (j->set.activation_offloading || (j->comm->size == 1 && tx_job_in_host(j)))
         return false;
     j->set.activation_offloading = true;
     snprintf(words, WORDS, "--activation_offloading");

@@ -71,7 +71,7 @@ static tx_status collect(const tx_job *j, const char *own, char **all)
 
 tx_status tx_job_agree_on_kernels(tx_job *j)
 {
-    const bool measured = strcmp(tx_engine_device(j->engine)->id, "cpu") != 0;
+    const bool measured = !tx_job_in_host(j);
     char *own = NULL, *all = NULL;
     if (j->comm->size == 1)
         return TX_OK;

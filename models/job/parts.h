@@ -212,6 +212,9 @@ tx_status tx_job_advise(tx_job *job, int64_t scratch, char *text, size_t size);
 
 /* ---- plans.c -------------------------------------------------------------------------------------------- */
 
+/* Whether its device is the cpu, whose memory is the host's. */
+bool tx_job_in_host(const tx_job *job);
+
 /* Opens the device; what a checkpoint's run had chosen by measuring is chosen again. */
 tx_status tx_job_open_device(tx_job *job);
 /* Compiles the plans, in place of those that there are. */

@@ -29,8 +29,7 @@ static tx_dtype half(bool bf16, bool fp16)
     return bf16 ? TX_BF16 : fp16 ? TX_F16 : TX_F32;
 }
 
-/* What the cpu has in its memory is in the host's already. */
-static bool in_host(const tx_job *j)
+bool tx_job_in_host(const tx_job *j)
 {
     return strcmp(tx_engine_device(j->engine)->id, "cpu") == 0;
 }
@@ -38,7 +37,7 @@ static bool in_host(const tx_job *j)
 static tx_offload_place offload_place(const tx_job *j)
 {
     const tx_offload_place place = (tx_offload_place)j->set.offload_optimizer;
-    return place == TX_OFFLOAD_HOST && in_host(j) ? TX_OFFLOAD_NONE : place;
+    return place == TX_OFFLOAD_HOST && tx_job_in_host(j) ? TX_OFFLOAD_NONE : place;
 }
 
 static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
@@ -72,7 +71,7 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
                               set->fp16 || set->fp16_full_eval),
         .loss_scale = set->fp16 ? set->init_scale : 0.0,
         .growth_interval = set->fp16 ? set->growth_interval : 0,
-        .offload_activations = set->activation_offloading && !in_host(j),
+        .offload_activations = set->activation_offloading && !tx_job_in_host(j),
         .optimizer = optimizer,
         .watch = set->debug ? &j->report : NULL,
         .noise = (float)set->noise,
@@ -125,7 +124,7 @@ static tx_status note_offload(tx_job *j)
                     states ? "optimizer states" : "",
                     states && tx_trainer_offloads_weights(options) ? " and fp32 weights" : "",
                     states && activations ? " and " : "", activations ? "activations" : "");
-    if (in_host(j) && (j->set.offload_optimizer == (int32_t)TX_OFFLOAD_HOST || j->set.activation_offloading))
+    if (tx_job_in_host(j) && (j->set.offload_optimizer == (int32_t)TX_OFFLOAD_HOST || j->set.activation_offloading))
         tx_job_note(j, "offload the cpu's memory is the host's: %s changes nothing",
                     j->set.activation_offloading ? "--activation_offloading" : "--offload_optimizer cpu");
     return TX_OK;
