@@ -33,6 +33,17 @@ write_texts()
     }' > "$work/texts.tsv"
 }
 
+# write_talk: conversations, $work/talk.jsonl
+write_talk()
+{
+    awk 'BEGIN {
+        split("cat dog bird", who, " ")
+        for (i = 0; i < 240; i++)
+            printf "{\"messages\": [{\"role\": \"user\", \"content\": \"greet the %s\"}, {\"role\": \"assistant\", \"content\": \"hi %s\"}]}\n", \
+                who[i % 3 + 1], who[i % 3 + 1]
+    }' > "$work/talk.jsonl"
+}
+
 # ranks N NAME ARGUMENT...: a run of N ranks into $work/NAME; of mixed ones the first half computes on the cpu
 ranks()
 {

@@ -12,12 +12,7 @@ ways=$4
 . "${0%/*}/ranks.sh"
 
 write_texts
-awk 'BEGIN {
-    split("cat dog bird", who, " ")
-    for (i = 0; i < 240; i++)
-        printf "{\"messages\": [{\"role\": \"user\", \"content\": \"greet the %s\"}, {\"role\": \"assistant\", \"content\": \"hi %s\"}]}\n", \
-            who[i % 3 + 1], who[i % 3 + 1]
-}' > "$work/talk.jsonl"
+write_talk
 
 # describe NAME KEYS DATA: the model's folder, $work/NAME, and its data in $data. Widths are multiples of 64, which 4 bits need.
 describe()

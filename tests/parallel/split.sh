@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests of divided models share. Sourced behind ranks.sh, by a test that defines
+#   split RANKS PARTS NAME ARGUMENT...: a run of so many ranks in groups of so many, of which each holds a part
+# shellcheck shell=sh disable=SC2034,SC2154
+saves="--save_strategy steps --save_steps 6"
+evaluates="--eval_strategy steps --eval_steps 6"
+
+# alike NAME NAME [LIMIT]: 12 steps of the same losses, relative, of the same norms, within five times as much, and, if the
+# first has some, two evaluations
+alike()
+{
+    for key in loss grad_norm eval_loss; do
+        numbers $key "$work/$1/log.jsonl" > "$work/expected"
+        numbers $key "$work/$2/log.jsonl" > "$work/got"
+        times=12 factor=1
+        [ $key = grad_norm ] && factor=5
+        if [ $key = eval_loss ]; then
+            [ -s "$work/expected" ] || continue
+            times=2
+        fi
+        [ "$(wc -l < "$work/got")" -eq $times ] || fail "$2: not all of $key is in the log"
+        paste "$work/expected" "$work/got" | awk -v limit="${3:-2e-6}" -v factor=$factor \
+            '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= factor * limit * $1)) { print "step " NR ": " $1 " and " $2; bad = 1 } } END { exit bad }' \
+            > "$work/out" || fail "$2: other values of $key than $1"
+    done
+}
+
+# divides RANKS.PARTS NAME ARGUMENT...: trains as the run `one` does, with the same weights on all ranks, and writes whole files
+divides()
+{
+    way=$1 name=$2
+    shift 2
+    split "${way%.*}" "${way#*.}" "$name" "$@" --ddp_check 4 || fail "$way"
+    alike one "$name"
+    [ "$(grep -c '"weights"' "$work/$name/log.jsonl")" -eq 3 ] || fail "$way: weights were not compared"
+    for file in model.safetensors optimizer.safetensors; do
+        [ "$(wc -c < "$work/one/checkpoint-6/$file")" -eq "$(wc -c < "$work/$name/checkpoint-6/$file")" ] || fail "$way: $file is not whole"
+    done
+}
+
+# go_on NAME NAME: a copy of a run of which nothing is left but its checkpoint of step 6
+go_on()
+{
+    rm -rf "${work:?}/$2"
+    mkdir "$work/$2"
+    cp -r "$work/$1/checkpoint-6" "$work/$2"
+}
+
+# hands_over NAME:RANKS.PARTS...: what a run wrote another goes on from: the weights to the bit, and the same steps as `one`
+hands_over()
+{
+    for way in "$@"; do
+        to=${way#*:}
+        go_on "${way%:*}" on
+        split "${to%.*}" "${to#*.}" on --resume_from_checkpoint --max_steps 6 || fail "$way: nothing left to train"
+        cmp -s "$work/${way%:*}/checkpoint-6/model.safetensors" "$work/on/model.safetensors" || fail "$way: other weights"
+        go_on "${way%:*}" on
+        split "${to%.*}" "${to#*.}" on --resume_from_checkpoint || fail "$way"
+        alike one on
+    done
+}
+
+# write_words: texts with labels, $work/texts.tsv, and a small BERT that reads them, in the folder $work/words
+write_words()
+{
+    write_texts
+    mkdir "$work/words"
+    cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/words"
+    cat > "$work/words/config.json" << 'EOF'
+{"model_type": "bert", "vocab_size": 342, "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4,
+ "max_position_embeddings": 24}
+EOF
+}
+
+# refused WORDS RANKS PARTS ARGUMENT...: ends, and says why in one line
+refused()
+{
+    words=$1 count=$2 parts=$3
+    shift 3
+    split "$count" "$parts" refused "$@" && fail "not refused: $words"
+    grep -q -e "$words" "$work/err" || fail "another reason than: $words"
+    rm -rf "$work/refused"
+}
+
+# ends_alone CONFIG ARGUMENT...: a rank of two dies, or stops while the other waits for it: the run ends by itself and names it
+ends_alone()
+{
+    config=$1
+    shift
+    for signal in KILL STOP; do
+        folder=$work/$signal
+        timeout -s KILL 60 "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" --config_name "$config" --block_size 32 \
+            --threads 1 --max_steps 100000 --logging_strategy no --save_strategy no --ddp_overlap no --device "$device" \
+            --comm_timeout 2 "$@" --output_dir "$folder" > "$work/out" 2> "$work/err" &
+        pid=$!
+        tries=0
+        until [ "$(grep -c '"step"' "$folder/log.jsonl" 2> /dev/null || true)" -ge 20 ] 2> /dev/null || [ $tries -ge 2000 ]; do
+            sleep 0.01
+            tries=$((tries + 1))
+        done
+        kill -$signal "$(pgrep -f "^$bin/txtrain .*--output_dir $folder\$" | tail -n 1)"
+        wait $pid
+        status=$?
+        { [ $status -ne 0 ] && [ $status -ne 137 ]; } || fail "$signal: the launcher ended with $status"
+        [ $signal = KILL ] || grep -q "^txtrain: rank [01] on .* does not answer" "$work/err" || fail "$signal: no rank is named"
+    done
+}
+
+# ends: the test's last line
+ends()
+{
+    [ "$failures" -eq 0 ] && echo "all good"
+    exit $((failures != 0))
+}
