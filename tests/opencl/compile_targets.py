@@ -4,7 +4,7 @@ conformance suite and of GPT-2 124M, with clang for AMD (gfx90a) and NVIDIA (sm_
 SPIR-V for Intel and for CPUs; where Intel's ocloc is (Debian: intel-opencl-icd), also to machine code of DG2 and PVC; what
 GPT-2 takes also for older NVIDIA and the other matrix units of AMD. (registers.py compiles that for the rest.)
 
-    compile_targets.py KERNEL_TEXTS
+    compile_targets.py KERNEL_TEXTS [--quick]     --quick: of the suite's forms a third for each device, which differ
 
 No extension of OpenCL C is on, so what uses double precision, halves in arithmetic or sub-groups does not compile; nor does
 SPIR-V need any of their capabilities, but for DPAS those of sub-groups. Exit status 77: no such compiler here."""
@@ -71,8 +71,9 @@ def compile_by_ocloc(tools, target, program, folder):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 and sys.argv[2:] != ["--quick"]:
         sys.exit(__doc__)
+    step = 3 if sys.argv[2:] else 1
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(folder, sys.argv[1])
@@ -80,7 +81,8 @@ def main():
         tools.spirv_tools = run(["sh", "-c", "command -v spirv-val && command -v spirv-dis"])[0] == 0
         sets = {name: [Programs(sys.argv[1], name, what, folder) for what in ("ops", "gpt2")]
                 for name in ("cdna2", "nvidia", "arc", "intel", "cpu")}
-        device = {name: list({str(p): p for d in both for p in d.list}.values()) for name, both in sets.items()}
+        device = {name: list({str(p): p for p in both[0].list[i % step::step] + both[1].list}.values())
+                  for i, (name, both) in enumerate(sets.items())}
         work = [("gfx90a", p) for p in device["cdna2"]] + [("sm_90", p) for p in device["nvidia"]]
         for target in ("sm_70", "gfx942", "gfx1100", "gfx1201"):
             work += [(target, p) for p in Programs(sys.argv[1], DEVICE[target], "gpt2", folder).list]
@@ -93,7 +95,7 @@ def main():
         else:
             print("no ocloc: nothing is compiled for " + " and ".join(INTEL))
         # Texts that no device launches have to stand without options.
-        launched = {p.source for programs in device.values() for p in programs}
+        launched = {p.source for both in sets.values() for d in both for p in d.list}
         rest = [p for p in sets["cdna2"][0].unlaunched() if p.source not in launched]
         work += [(target, p) for target in ("gfx90a", "sm_90") for p in rest]
 

@@ -80,6 +80,8 @@ static void judge(const tx_case *c, const tx_outcome *outcome, tx_verdict *verdi
     }
 }
 
+#define SMALL 50000 /* elements of all operands */
+
 /* Big cases are timed only; where no reference has to be computed, those of some 30 MB run too, for the sake of the
  * threads that small ones leave idle. */
 static bool left_out(const tx_case *c, const tx_conformance_options *options, int32_t index)
@@ -89,7 +91,7 @@ static bool left_out(const tx_case *c, const tx_conformance_options *options, in
         elements += c->in[i].dtype != TX_DTYPE_COUNT ? tx_shape_count(&c->in[i].shape) : 0;
     if (c->flags & TX_CASE_BENCH)
         return !options->peer || elements > 8000000;
-    return options->quick && index % 4 != 0;
+    return (options->quick && index % 4 != 0) || (options->small && elements > SMALL);
 }
 
 tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conformance_options *options,

@@ -21,7 +21,7 @@ typedef struct settings {
     tx_words operands;
     int64_t threads;
     double seconds;
-    bool quick, verbose, json;
+    bool quick, small, verbose, json;
 } settings;
 
 #define AT(field) offsetof(settings, field)
@@ -31,6 +31,7 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "op", AT(op), .choices = "NAME", .help = "this op only, named as in api/ops.def (ops, threads)"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all there are, or 3 for threads"},
     {TX_OPTION_FLAG, "quick", AT(quick), .help = "every fourth case (ops, threads)"},
+    {TX_OPTION_FLAG, "small", AT(small), .help = "only cases small enough for a simulator (ops)"},
     {TX_OPTION_REAL, "seconds", AT(seconds), 0, 1e6, "X", "no op but the first is begun after so many (ops, threads)"},
     {TX_OPTION_FLAG, "verbose", AT(verbose), .help = "a line a case"},
     {TX_OPTION_FLAG, "json", AT(json), .help = "print the verdicts as one JSON object (ops, threads)"},
@@ -163,7 +164,8 @@ static int judge_ops(const settings *o, const tx_target *target, const tx_confor
 
 static int run_ops(const settings *o, const tx_target *target)
 {
-    const tx_conformance_options how = {.quick = o->quick, .progress = o->verbose ? print_case : NULL};
+    const tx_conformance_options how = {
+        .quick = o->quick, .small = o->small, .progress = o->verbose ? print_case : NULL};
     return judge_ops(o, target, &how);
 }
 
