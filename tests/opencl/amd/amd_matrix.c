@@ -14,16 +14,21 @@ typedef struct product {
     float a[MOST][MOST], b[MOST][MOST], d[MOST][MOST]; /* a by row and term, b by column and term */
 } product;
 
-typedef enum type { XF32, BF16, F16 } type;
+typedef enum type { F32, XF32, BF16, F16 } type;
+
+static bool is_word(type from)
+{
+    return from == F32 || from == XF32;
+}
 
 /* Term `n` of the words that a lane holds. */
 static float term_of(type from, const uint32_t (*word)[AMD_LANES], int lane, int n)
 {
     float x;
-    uint32_t bits = from == XF32 ? word[n][lane] & 0xffffe000 : word[n / 2][lane] >> 16 * (n % 2) & 0xffff;
+    uint32_t bits = is_word(from) ? word[n][lane] : word[n / 2][lane] >> 16 * (n % 2) & 0xffff;
     if (from == F16)
         return amd_half(bits);
-    bits = from == BF16 ? bits << 16 : bits;
+    bits = from == BF16 ? bits << 16 : from == XF32 ? bits & 0xffffe000 : bits;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
@@ -40,7 +45,7 @@ static void fetch_words(amd_state *w, const amd_operand *o, int count, uint32_t 
 static void fill(amd_state *w, const amd_operand *o, type from, int size, int each, bool repeated, float (*out)[MOST])
 {
     uint32_t word[8][AMD_LANES];
-    fetch_words(w, o, from == XF32 ? each : each / 2, word);
+    fetch_words(w, o, is_word(from) ? each : each / 2, word);
     for (int lane = 0; lane < (int)w->lanes; lane++)
         for (int n = 0; n < each; n++) {
             float *to = &out[lane % size][(repeated ? 0 : lane / size * each) + n];
@@ -63,7 +68,7 @@ static void multiply(amd_state *w, const amd_instruction *x, type from, int size
 {
     product p = {.size = size};
     uint32_t sum[16][AMD_LANES];
-    const int count = size * size / (int)w->lanes, words = x->number[0], each = from == XF32 ? words : 2 * words;
+    const int count = size * size / (int)w->lanes, words = x->number[0], each = is_word(from) ? words : 2 * words;
     const bool repeated = size == 16 && words == 8; /* gfx11's WMMA */
     p.terms = repeated ? each : each * (int)w->lanes / size;
     fill(w, &x->from[0], from, size, each, repeated, p.a);
@@ -78,6 +83,11 @@ static void multiply(amd_state *w, const amd_instruction *x, type from, int size
                 d = fmaf(a[k], b[k], d);
             memcpy(&w->v[x->to.reg + (uint32_t)n][lane], &d, sizeof d);
         }
+}
+
+void amd_v_mfma_f32_32x32x2_f32(amd_state *w, const amd_instruction *x)
+{
+    multiply(w, x, F32, 32);
 }
 
 void amd_v_mfma_f32_32x32x4_xf32(amd_state *w, const amd_instruction *x)
