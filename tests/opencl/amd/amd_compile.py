@@ -34,7 +34,8 @@ CACHE = re.compile(r" (glc|slc|dlc|sc0|sc1|nt|th:\w+|scope:\w+)\b")
 RENAMED = [(r"^v_s_", "s_"), (r"_nc_", "_"), (r"_num_", "_"), (r"_rcp_iflag_", "_rcp_"), (r"^v_(add|sub|subrev)_co_ci_u32$", r"v_\1c_co_u32"),
            (r"^v_subc_", "v_subb_"), (r"^v_subrevc_", "v_subbrev_"), (r"^v_mad_co_", "v_mad_"), (r"^v_accvgpr_(read|write)_b32$", "v_mov_b32"),
            (r"^s_and_not1_", "s_andn2_"), (r"^s_or_not1_", "s_orn2_"), (r"^s_add_co_ci_", "s_addc_"), (r"^s_sub_co_ci_", "s_subb_"),
-           (r"^s_(add|sub)_co_", r"s_\1_"), (r"^s_(add|mul)k(_co)?_i32$", r"s_\1k_i32"), (r"^s_cls_", "s_flbit_"), (r"^s_barrier_wait$", "s_barrier"),
+           (r"^s_(add|sub)_co_", r"s_\1_"), (r"^s_(add|mul)k(_co)?_i32$", r"s_\1k_i32"), (r"^s_cls_", "s_flbit_"), (r"^v_cls_", "v_ffbh_"),
+           (r"^v_clz_i32_u32$", "v_ffbh_u32"), (r"^s_barrier_wait$", "s_barrier"),
            (r"^ds_load_", "ds_read_"), (r"^ds_store_", "ds_write_"), (r"^ds_(read|write)_2addr_stride64_", r"ds_\g<1>2st64_"),
            (r"^ds_(read|write)_2addr_", r"ds_\g<1>2_"), (r"_short_d16(_hi)?$", r"_d16\1_b16"), (r"_u16_d16(_hi)?$", r"_d16\1_b16")]
 BYTES = {"ubyte": 1, "u8": 1, "byte": 1, "b8": 1, "ushort": 2, "u16": 2, "short": 2, "b16": 2, "dword": 4, "b32": 4, "dwordx2": 8, "b64": 8,
