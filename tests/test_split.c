@@ -22,6 +22,8 @@ static const tx_param_spec specs[] = {
     {.logical = {2, {4, 8}}, .split = 2, .sections = {2, 0, {3, 1}}}, /* of the other dimension */
     {.logical = {1, {13}}, .shape = {1, {16}}, .split = 1},
     {.logical = {2, {10, 3}}, .shape = {2, {16, 3}}, .split = 1},
+    {.logical = {3, {3, 8, 4}}, .split = 2, .sections = {2, 1, {4, 4}}},
+    {.logical = {3, {3, 5, 4}}, .split = 3},
 };
 
 /* The rank that has element i: by its place in its section of the split dimension. Of what cannot be divided evenly
@@ -29,8 +31,10 @@ static const tx_param_spec specs[] = {
 static int32_t owner(const tx_param_spec *s, int32_t parts, int64_t i)
 {
     const int32_t dimension = s->split - 1;
-    const int64_t last = s->logical.rank == 2 ? s->logical.dim[1] : 1;
-    int64_t at = dimension == 0 ? i / last : i % last, size = s->logical.dim[dimension];
+    int64_t inner = 1, size = s->logical.dim[dimension];
+    for (int32_t k = dimension + 1; k < s->logical.rank; k++)
+        inner *= s->logical.dim[k];
+    int64_t at = i / inner % size;
     for (int32_t k = 0; s->sections.dimension == dimension && k < s->sections.count; k++) {
         size = s->sections.size[k];
         if (at < size)

@@ -71,7 +71,7 @@ static tx_status check_split(const tx_model *model, const char *name, const tx_p
     const int64_t size = logical_of(spec)->dim[dimension < 0 ? 0 : dimension];
     const bool parted = s->count > 0 && s->dimension == dimension, padded = divides_padded(spec);
     int64_t first;
-    if (spec->split < 0 || spec->split > spec->shape.rank || spec->shape.rank > 2 ||
+    if (spec->split < 0 || spec->split > spec->shape.rank ||
         !(padded || tx_shape_equal(&spec->shape, logical_of(spec))))
         return tx_fail(TX_INVALID, "parameter %s: it has no dimension to split", name);
     if (tx_dtype_packed(spec->dtype))

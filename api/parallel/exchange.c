@@ -283,14 +283,6 @@ static tx_status wait_message(const tx_model *model, const tx_command *c)
 
 /* ---- Results ---------------------------------------------------------------------------------------------- */
 
-/* Sums the results of a group, of which one rank's loss counts, and each rank's vote. */
-static tx_status add_results(tx_comm *group, int32_t counts, float *sum, int64_t count)
-{
-    if (group->rank != counts)
-        sum[TX_RESULT_LOSS] = 0.0f;
-    return tx_comm_collect(group, TX_ALL_REDUCE, sum, count, TX_F32, 0);
-}
-
 /* The vote goes with the results. */
 static tx_status reduce_results(tx_model *model, const tx_command *c)
 {
@@ -301,12 +293,14 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
     tx_buffer *results = buffer_of(model, &c->in[0]);
     tx_status status = e->backend->read(e->context, results, c->in[0].offset, sum, bytes);
     sum[count] = p->vote;
-    if (!status)
-        status = tx_comm_collect(p->comm, TX_ALL_REDUCE, sum, count + 1, TX_F32, 0);
-    if (p->tensor) /* they have one loss in common */
-        TX_THEN(status, add_results(p->tensor, 0, sum, count + 1));
-    if (p->pipeline) /* the last stage has it; of the others one is left from the step before */
-        TX_THEN(status, add_results(p->pipeline, p->pipeline->size - 1, sum, count + 1));
+    if (p->tensor && p->tensor->rank > 0) /* they have one loss in common, and what is dropped */
+        sum[TX_RESULT_LOSS] = sum[TX_RESULT_DROPPED] = 0.0f;
+    if (p->pipeline && p->pipeline->rank < p->pipeline->size - 1) /* here one is left from the step before */
+        sum[TX_RESULT_LOSS] = 0.0f;
+    tx_comm *const groups[] = {p->comm, p->tensor, p->pipeline};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        if (groups[i])
+            TX_THEN(status, tx_comm_collect(groups[i], TX_ALL_REDUCE, sum, count + 1, TX_F32, 0));
     p->votes = sum[count];
     return status ? status : e->backend->write(e->context, TX_QUEUE_COMPUTE, results, c->in[0].offset, sum, bytes);
 }

@@ -53,9 +53,12 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     if (!weights || !tx_route(choices, experts->count, capacity_of(stack, experts, tokens), &routes))
         return NULL;
     note_router(stack, experts, logits, probabilities, &routes);
-    tx_tensor *h = tx_grouped_linear(tx_gather(rows, routes.tokens), tx_stack_take(stack), routes.offsets, true);
+    /* The ranks of a tensor group all do all of this but for the experts, of each of which they have a part. */
+    tx_tensor *h = tx_gather(tx_part_input(rows), routes.tokens);
+    h = tx_grouped_linear(h, tx_stack_take(stack), routes.offsets, true);
     h = tx_grouped_linear(tx_swiglu(h), tx_stack_take(stack), routes.offsets, true);
-    h = tx_combine(h, experts->normalise ? tx_softmax(weights) : weights, &routes);
+    h = tx_combine(h, tx_part_input(experts->normalise ? tx_softmax(weights) : weights), &routes);
+    h = tx_part_sum(h);
     return h ? tx_reshape(h, shape) : NULL;
 }
 

@@ -60,28 +60,44 @@ static const tx_stack_row rows[] = {
     {LAYER "self_attn.o_proj.bias", {WIDTH}, .draw = TX_DRAW_ZERO, .with = offsetof(llama_config, attention_bias)},
     {LAYER "post_attention_layernorm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
     {MIXTRAL "gate.weight", {EXPERTS, WIDTH}, .draw = TX_DRAW_NORMAL, .router = true, IF(mixtral_names)},
-    {MIXTRAL "experts.*.w1|w3.weight", {EXPERTS, EXPERT_GATE_UP, WIDTH}, .draw = TX_DRAW_NORMAL, IF(mixtral_names)},
-    {MIXTRAL "experts.*.w2.weight", {EXPERTS, WIDTH, EXPERT_INNER}, .draw = TX_DRAW_NORMAL, IF(mixtral_names)},
+    {MIXTRAL "experts.*.w1|w3.weight",
+     {EXPERTS, EXPERT_GATE_UP, WIDTH},
+     .draw = TX_DRAW_NORMAL,
+     IF(mixtral_names),
+     .split = 2},
+    {MIXTRAL "experts.*.w2.weight",
+     {EXPERTS, WIDTH, EXPERT_INNER},
+     .draw = TX_DRAW_NORMAL,
+     IF(mixtral_names),
+     .split = 3},
     {LAYER "mlp.gate.weight", {EXPERTS, WIDTH}, .draw = TX_DRAW_NORMAL, .router = true, WHERE(is_sparse, qwen_names)},
     {LAYER "mlp.experts.*.gate_proj|up_proj.weight",
      {EXPERTS, EXPERT_GATE_UP, WIDTH},
      .draw = TX_DRAW_NORMAL,
-     WHERE(is_sparse, qwen_names)},
+     WHERE(is_sparse, qwen_names),
+     .split = 2},
     {LAYER "mlp.experts.*.down_proj.weight",
      {EXPERTS, WIDTH, EXPERT_INNER},
      .draw = TX_DRAW_NORMAL,
-     WHERE(is_sparse, qwen_names)},
+     WHERE(is_sparse, qwen_names),
+     .split = 3},
     {LAYER "mlp.shared_expert.gate_proj|up_proj.weight",
      {SHARED_GATE_UP, WIDTH},
      .draw = TX_DRAW_NORMAL,
-     WHERE(is_sparse, shared_expert)},
+     WHERE(is_sparse, shared_expert),
+     .split = 1},
     {LAYER "mlp.shared_expert.down_proj.weight",
      {WIDTH, SHARED_INNER},
      .draw = TX_DRAW_NORMAL,
-     WHERE(is_sparse, shared_expert)},
+     WHERE(is_sparse, shared_expert),
+     .split = 2},
     {LAYER "mlp.shared_expert_gate.weight", {ONE, WIDTH}, .draw = TX_DRAW_NORMAL, WHERE(is_sparse, shared_expert)},
-    {LAYER "mlp.gate_proj|up_proj.weight", {GATE_UP, WIDTH}, .draw = TX_DRAW_NORMAL, WHERE(is_dense, qwen_names)},
-    {LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .draw = TX_DRAW_NORMAL, WHERE(is_dense, qwen_names)},
+    {LAYER "mlp.gate_proj|up_proj.weight",
+     {GATE_UP, WIDTH},
+     .draw = TX_DRAW_NORMAL,
+     WHERE(is_dense, qwen_names),
+     .split = 1},
+    {LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .draw = TX_DRAW_NORMAL, WHERE(is_dense, qwen_names), .split = 2},
     {LAYER "mlp.gate_proj|up_proj.weight",
      {GATE_UP, WIDTH},
      .draw = TX_DRAW_NORMAL,
@@ -236,13 +252,6 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     tx_stack b;
     if (tx_stack_open(graph, config, options, &b))
         return NULL;
-    if (b.parts > 1 && llama_of(config)->has_experts) {
-        tx_graph_fail(graph, tx_fail(TX_UNSUPPORTED,
-                                     "%s: ranks do not divide models with experts: leave out "
-                                     "--tensor_parallel",
-                                     config->architecture->class_name));
-        return NULL;
-    }
     tx_tensor *embedding = tx_stack_take(&b);
     tx_tensor *x = tx_stack_embed(&b, embedding, NULL);
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)));

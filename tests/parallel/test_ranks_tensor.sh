@@ -66,6 +66,24 @@ split 1 1 llama || fail "Llama on one rank"
 split 4 2 llama42 || fail "Llama on 4 ranks"
 alike llama llama42
 
+# Experts, each of which ranks divide; routers' losses, choices that are dropped, and a checkpoint that others go on from.
+cat > "$work/experts.json" << 'EOF'
+{"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4, "output_router_logits": true}
+EOF
+from="--config_name $work/experts.json --train_file $work/text --block_size 32 --router_z_loss_coef 0.01"
+# shellcheck disable=SC2086
+{ split 1 1 experts $saves && split 2 2 experts22 $saves; } || fail "experts"
+alike experts experts22
+go_on experts22 on
+split 1 1 on --resume_from_checkpoint || fail "one rank goes on with experts"
+alike experts on
+{ split 1 1 full --expert_capacity_factor 0.7 && split 2 2 full22 --expert_capacity_factor 0.7; } || fail "a capacity"
+alike full full22
+numbers dropped "$work/full/log.jsonl" > "$work/expected"
+numbers dropped "$work/full22/log.jsonl" > "$work/got"
+{ [ "$(sort -n "$work/got" | tail -n 1)" -gt 0 ] && cmp -s "$work/expected" "$work/got"; } || fail "other numbers of choices are dropped"
+
 # A classifier, which reads the first positions of its last block alone, by batches of several lengths.
 write_words
 from="--config_name $work/words --tokenizer_name $work/words --train_file $work/texts.tsv --task_name sst2 --max_seq_length 20 --pad_to_max_length false"

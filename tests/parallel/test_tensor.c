@@ -26,9 +26,18 @@ enum { FEW = 4, MANY = 24, BLOCK = 24, VOCAB = 97, STEPS = 30, CHUNK = 256 };
 #define BERT                                                                                                       \
     SIZES "\"hidden_size\": 32, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 48, " \
           "\"max_position_embeddings\": "
+#define EXPERTS                                                                                    \
+    LLAMA "\"num_local_experts\": 5, \"num_experts_per_tok\": 2, \"output_router_logits\": true, " \
+          "\"router_aux_loss_coef\": 0.02, "
+#define QWEN                                                                                                       \
+    SIZES                                                                                                          \
+    "\"hidden_size\": 32, \"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"num_key_value_heads\": 4, "      \
+    "\"intermediate_size\": 24, \"max_position_embeddings\": 32, \"num_experts\": 4, \"num_experts_per_tok\": 2, " \
+    "\"moe_intermediate_size\": 8, \"shared_expert_intermediate_size\": 16, \"decoder_sparse_step\": 1"
 static const struct tested {
     const char *name, *config;
-    int32_t sums; /* in a layer: behind attention and MLP, and of the gradients before them; of Qwen3's head norms */
+    int32_t sums; /* in a layer: behind attention and MLP, and of the gradients before them; of Qwen3's head norms, of
+                     what tokens weigh their experts by, and behind and before an expert of all tokens */
     int32_t rows; /* of a batch: MANY have the classifier by chunks */
     float smoothing;
 } models[] = {
@@ -36,6 +45,8 @@ static const struct tested {
     {"gpt2 by chunks", GPT2, 4, MANY, 0.1f},
     {"llama", "{\"model_type\": \"llama\", " LLAMA "\"attention_bias\": true, \"mlp_bias\": true}", 4, FEW, 0.1f},
     {"qwen3", "{\"model_type\": \"qwen3\", " LLAMA "\"head_dim\": 8, \"tie_word_embeddings\": true}", 5, FEW, 0.0f},
+    {"mixtral", "{\"model_type\": \"mixtral\", " EXPERTS "\"sliding_window\": null}", 5, FEW, 0.0f},
+    {"qwen2_moe", "{\"model_type\": \"qwen2_moe\", " QWEN "}", 7, MANY, 0.0f},
     {"bert", "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " BERT "32}", 4, FEW, 0.0f},
     {"roberta",
      "{\"model_type\": \"roberta\", \"architectures\": [\"RobertaForMaskedLM\"], \"pad_token_id\": 60, " BERT "96}", 4,
@@ -46,21 +57,28 @@ typedef const struct tested tested;
 
 /* ---- A model and its steps ---------------------------------------------------------------------------------- */
 
-static tx_status build(tested *t, const tx_config *config, side *s)
+/* With `routers` they have losses of their own and drop choices, which goes by what a rank has of a batch. */
+static tx_status build(tested *t, const tx_config *config, bool routers, side *s)
 {
-    const tx_arch_options options = {.size = sizeof options, .train = true};
+    tx_tensor *own = NULL;
+    tx_arch_options options = {.size = sizeof options, .train = true};
+    if (routers) {
+        options.capacity = 1.25f;
+        options.z_loss = 0.01f;
+        options.own_loss = &own;
+    }
     const tx_task *task = config->architecture->head == TX_HEAD_MASKED_LM ? &tx_masked_lm : &tx_causal_lm;
     TX_TRY(tx_graph_create(s->model, &s->graph));
     s->graph->chunk_bytes = t->rows == MANY ? 1 : s->graph->chunk_bytes;
     s->tokens = tx_input(s->graph, "input_ids", TX_I32, TX_SHAPE(s->rows, BLOCK));
     s->labels = tx_input(s->graph, "labels", TX_I32, TX_SHAPE(s->rows, BLOCK));
     tx_tensor *loss = task->loss(s->graph, config, tx_arch_logits(s->graph, config, &options), t->smoothing);
-    TX_TRY(tx_backward(s->graph, loss));
+    TX_TRY(tx_backward(s->graph, own ? tx_add(loss, own) : loss));
     return tx_plan_create(s->graph, "train", &s->plan);
 }
 
 /* `parallel` NULL: of this rank alone. */
-static tx_status make(const char *device, tested *t, const tx_config *config, tx_comm *comm,
+static tx_status make(const char *device, tested *t, const tx_config *config, bool routers, tx_comm *comm,
                       const tx_parallel_options *parallel, side *s)
 {
     const tx_engine_options engine = {.size = sizeof engine, .device = device, .threads = 1};
@@ -68,7 +86,7 @@ static tx_status make(const char *device, tested *t, const tx_config *config, tx
     TX_TRY(tx_model_create(s->engine, &s->model));
     if (parallel)
         TX_TRY(tx_model_parallel(s->model, comm, parallel));
-    TX_TRY(build(t, config, s));
+    TX_TRY(build(t, config, routers, s));
     return beside_begin(s);
 }
 
@@ -150,8 +168,8 @@ static tx_status compare(const char *device, tested *t, const tx_config *config,
     const int32_t own = t->rows / data->size, joins = t->rows == MANY ? (own * BLOCK + CHUNK - 1) / CHUNK : 1;
     side together = {.rows = own, .first = data->rank * own, .all = t->rows}, alone = {.rows = t->rows, .all = t->rows};
     double off = (double)NAN;
-    tx_status status = make(device, t, config, data, &parallel, &together);
-    TX_THEN(status, make(device, t, config, NULL, NULL, &alone));
+    tx_status status = make(device, t, config, data->size == 1, data, &parallel, &together);
+    TX_THEN(status, make(device, t, config, data->size == 1, NULL, NULL, &alone));
     TX_THEN(status, count_sums(&together, (int32_t)config->layers * t->sums + 2, joins));
     TX_THEN(status, count_sums(&alone, 0, 0));
     TX_THEN(status, beside_furthest(&together, &alone, TX_PART_WEIGHT, -1, 1.0, &off));

@@ -117,7 +117,7 @@ tx_status tx_split_config(const char *name, int64_t block, tx_config **config);
  * activation recomputation, 2022). */
 tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, int64_t block, tx_split_model *model);
 /* Whether the engine can do it today; of pipelines 1F1B, since GPipe takes as long and more memory. */
-bool tx_split_is_built(const tx_split *split, bool experts);
+bool tx_split_is_built(const tx_split *split);
 /* The planner's memory of such a split on rank 0. */
 tx_status tx_split_plan(tx_engine *engine, const tx_config *config, int64_t block, const tx_split *split, int64_t host,
                         tx_memory *memory);

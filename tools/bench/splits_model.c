@@ -73,10 +73,9 @@ tx_status tx_split_plan(tx_engine *engine, const tx_config *config, int64_t bloc
     return status;
 }
 
-bool tx_split_is_built(const tx_split *s, bool experts)
+bool tx_split_is_built(const tx_split *s)
 {
-    return s->context == 1 && s->expert == 1 && (s->tensor == 1 || !experts) &&
-           (s->pipeline == 1 || (s->schedule == TX_SPLIT_ONE && s->zero <= 1));
+    return s->context == 1 && s->expert == 1 && (s->pipeline == 1 || (s->schedule == TX_SPLIT_ONE && s->zero <= 1));
 }
 
 /* ---- Pieces ----------------------------------------------------------------------------------------------- */
@@ -156,9 +155,8 @@ static tx_status measure_all(tx_engine *engine, const tx_config *config, tx_spli
             const int64_t tensor = INT64_C(1) << power;
             if (m->kv_heads % tensor != 0 || m->heads % tensor != 0)
                 break;
-            tx_status status = power && m->experts ? TX_UNSUPPORTED
-                                                   : measure(engine, config, m->block, tensor, again,
-                                                             &m->layer[power][again], &m->ends[power][again]);
+            tx_status status =
+                measure(engine, config, m->block, tensor, again, &m->layer[power][again], &m->ends[power][again]);
             if (status && !power)
                 return status;
             if (status) {

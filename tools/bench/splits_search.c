@@ -58,7 +58,7 @@ static void consider(const looking *l, const tx_split *split)
     if (!(one.figures.memory <= l->machine->memory * TX_SPLIT_MEMORY))
         return;
     insert(&search->all, &one);
-    if (tx_split_is_built(split, l->model->experts > 0))
+    if (tx_split_is_built(split))
         insert(&search->built, &one);
     for (int axis = 0; axis < TX_SPLIT_AXES; axis++)
         if (tx_split_lacks(split, axis))
