@@ -70,7 +70,7 @@ typedef struct tx_attrs {
     int32_t heads, kv_heads, head_size;
     int32_t window; /* of attention: keys that a query sees at most; 0: any number */
     int32_t site;
-    int32_t bucket;            /* of a collective */
+    int32_t bucket;            /* of a collective; of a message its number among those of a micro-batch */
     int32_t peer, micro_batch; /* of a message; the latter of all nodes of many micro-batches */
     int32_t control;           /* a tx_control, or -1 */
     int64_t vocab, rows;

@@ -235,6 +235,12 @@ static tx_status join_losses(const tx_model *model, const tx_command *c)
 
 /* ---- Messages between stages ---------------------------------------------------------------------------- */
 
+/* Those that are on their way at a time have different ones. */
+static int32_t number_of(const tx_command *c)
+{
+    return (int32_t)(((int64_t)c->attrs.micro_batch * TX_CROSSINGS + c->attrs.bucket) % TX_MESSAGE_NUMBERS);
+}
+
 /* Begins one; what is sent from the device's memory is read first, and the device waited for. */
 static tx_status begin_message(const tx_model *model, const tx_command *c)
 {
@@ -249,11 +255,11 @@ static tx_status begin_message(const tx_model *model, const tx_command *c)
         TX_TRY(e->backend->read(e->context, buffer_of(model, x), x->offset, host_of(model, w), tx_operand_bytes(x)));
     const tx_message message = {.out = out,
                                 .other = c->attrs.peer,
-                                .number = c->attrs.micro_batch,
+                                .number = number_of(c),
                                 .data = host_of(model, place),
                                 .count = tx_operand_count(place),
                                 .dtype = place->dtype};
-    tx_message_on_way begun = {c->op, c->attrs.peer, c->attrs.micro_batch, -1};
+    tx_message_on_way begun = {c->op, c->attrs.peer, number_of(c), -1};
     TX_TRY(p->pipeline->table->begin_message(p->pipeline, &message, &begun.request));
     p->message[p->messages++] = begun;
     return TX_OK;
@@ -265,8 +271,8 @@ static tx_status wait_message(const tx_model *model, const tx_command *c)
     tx_parallel *p = model->parallel;
     const tx_op op = c->op == TX_OP_WAIT_SENT ? TX_OP_SEND : TX_OP_RECEIVE;
     int32_t i = 0;
-    while (i < p->messages && !(p->message[i].op == op && p->message[i].peer == c->attrs.peer &&
-                                p->message[i].micro_batch == c->attrs.micro_batch))
+    while (i < p->messages &&
+           !(p->message[i].op == op && p->message[i].peer == c->attrs.peer && p->message[i].number == number_of(c)))
         i++;
     if (i == p->messages)
         return tx_fail(TX_INTERNAL, "a message that did not begin is waited for");
@@ -293,10 +299,9 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
     tx_buffer *results = buffer_of(model, &c->in[0]);
     tx_status status = e->backend->read(e->context, results, c->in[0].offset, sum, bytes);
     sum[count] = p->vote;
-    if (p->tensor && p->tensor->rank > 0) /* they have one loss in common, and what is dropped */
+    /* A tensor group has them in common; of a pipeline's stages but the last they are left from the step before. */
+    if ((p->tensor && p->tensor->rank > 0) || (p->pipeline && p->pipeline->rank < p->pipeline->size - 1))
         sum[TX_RESULT_LOSS] = sum[TX_RESULT_DROPPED] = 0.0f;
-    if (p->pipeline && p->pipeline->rank < p->pipeline->size - 1) /* here one is left from the step before */
-        sum[TX_RESULT_LOSS] = 0.0f;
     tx_comm *const groups[] = {p->comm, p->tensor, p->pipeline};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])

@@ -41,10 +41,12 @@ typedef struct tx_moving {
     int32_t request;    /* of the communicator; -1: begun when the copy has arrived */
 } tx_moving;
 
+#define TX_CROSSINGS 8 /* most tensors of a micro-batch from a stage to the next */
+
 /* A message that a plan has begun and not waited for. */
 typedef struct tx_message_on_way {
     tx_op op; /* SEND or RECEIVE */
-    int32_t peer, micro_batch, request;
+    int32_t peer, number, request;
 } tx_message_on_way;
 
 struct tx_parallel {

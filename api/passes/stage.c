@@ -16,11 +16,11 @@ typedef struct staging {
     tx_graph *graph;
     const tx_model *model;
     tx_edit *edit;
-    int32_t end;     /* number of nodes before any was inserted */
-    int32_t *stage;  /* by node; ANYWHERE: wherever it is read */
-    bool *wanted;    /* by node of ANYWHERE: this stage reads it */
-    bool crossed[2]; /* a tensor goes out, by direction */
-    bool came[2];
+    int32_t end;               /* number of nodes before any was inserted */
+    int32_t *stage;            /* by node; ANYWHERE: wherever it is read */
+    bool *wanted;              /* by node of ANYWHERE: this stage reads it */
+    int32_t first[2], last[2]; /* of this stage's nodes, by direction: forward, and back */
+    int32_t gone[2], come[2];  /* tensors, likewise */
 } staging;
 
 /* ---- Whose a node is ---------------------------------------------------------------------------------- */
@@ -50,14 +50,16 @@ static void find_stages(staging *s)
                       : n->block > 0             ? tx_model_stage_of(s->model, n->block)
                       : in_blocks[back] == !back ? last
                                                  : 0;
+        if (s->stage[i] == s->model->stage) {
+            s->first[back] = s->first[back] < 0 ? i : s->first[back];
+            s->last[back] = i;
+        }
     }
 }
 
 static tx_status cannot_divide(const char *why)
 {
-    return tx_fail(TX_UNSUPPORTED,
-                   "a pipeline's stages cannot divide this model: %s; train it without a pipeline, or, of experts, "
-                   "without their routers' losses",
+    return tx_fail(TX_UNSUPPORTED, "a pipeline's stages cannot divide this model: %s; train it without a pipeline",
                    why);
 }
 
@@ -71,77 +73,96 @@ static tx_tensor *message_of(const staging *s, tx_tensor *x)
     return tx_tensor_planned(s->graph, x->dtype, x->shape, TX_ARENA_EXCHANGE);
 }
 
-static tx_node node_of(tx_op op, tx_direction direction, int32_t peer, tx_tensor *in, tx_tensor *out)
+/* A message is of the tensor, by its number among those that cross that border in that direction, which both sides go
+ * through in the same order. */
+static tx_node node_of(tx_op op, tx_direction direction, int32_t peer, int32_t number, tx_tensor *in, tx_tensor *out)
 {
-    tx_node node = {.op = op, .direction = direction, .attrs = {.control = -1, .peer = peer}};
+    tx_node node = {.op = op, .direction = direction, .attrs = {.control = -1, .peer = peer, .bucket = number}};
     node.in[0] = in;
     node.out[0] = out;
     return node;
 }
 
-static tx_status send(staging *s, tx_tensor *t, int32_t peer)
+static tx_status check_crossings(int32_t number)
 {
-    const tx_direction direction = s->graph->node[t->producer].direction;
-    const bool back = direction != TX_FORWARD;
-    tx_tensor *w = message_of(s, t);
-    if (!w || s->crossed[back])
-        return w ? cannot_divide("more than one tensor goes from a stage to the next") : s->graph->status;
-    s->crossed[back] = true;
-    const tx_node out = node_of(TX_OP_SEND, direction, peer, t, w == t ? NULL : w),
-                  wait = node_of(TX_OP_WAIT_SENT, direction, peer, w, NULL);
-    TX_TRY(tx_edit_insert(s->edit, t->producer + 1, &out, NULL));
-    return tx_edit_insert(s->edit, t->producer + 1, &wait, NULL);
+    return number < TX_CROSSINGS ? TX_OK : cannot_divide("too many tensors go from a stage to the next");
 }
 
-/* What this stage's nodes read of a tensor that another makes. */
-static tx_status receive(staging *s, tx_tensor *t, int32_t peer, int32_t first)
+/* Sends a tensor from node `at` on. What goes out is waited for when all is computed, so that no stage waits here for
+ * one that waits for what is computed below. */
+static tx_status send(staging *s, tx_tensor *t, tx_direction direction, int32_t peer, int32_t at)
 {
-    const tx_direction direction = s->graph->node[t->producer].direction;
     const bool back = direction != TX_FORWARD;
+    const int32_t number = s->gone[back]++;
+    tx_tensor *w = message_of(s, t);
+    if (!w)
+        return s->graph->status;
+    const tx_node out = node_of(TX_OP_SEND, direction, peer, number, t, w == t ? NULL : w),
+                  wait = node_of(TX_OP_WAIT_SENT, direction, peer, number, w, NULL);
+    TX_TRY(check_crossings(number));
+    TX_TRY(tx_edit_insert(s->edit, at, &out, NULL));
+    return tx_edit_insert(s->edit, s->last[back] + 1, &wait, NULL);
+}
+
+/* What this stage has of a tensor that another makes: called for before all else, and waited for at node `at`. */
+static tx_status receive(staging *s, tx_tensor *t, tx_direction direction, int32_t peer, int32_t at, tx_tensor **here)
+{
+    const bool back = direction != TX_FORWARD;
+    const int32_t number = s->come[back]++;
     tx_tensor *x = tx_tensor_planned(s->graph, t->dtype, t->shape, TX_ARENA_PLANNED);
     tx_tensor *w = x ? message_of(s, x) : NULL;
-    if (!w || s->came[back])
-        return w ? cannot_divide("more than one tensor comes to a stage") : s->graph->status;
-    s->came[back] = true;
-    const tx_node call = node_of(TX_OP_RECEIVE, direction, peer, NULL, w),
-                  wait = node_of(TX_OP_WAIT_RECEIVED, direction, peer, w, x);
-    TX_TRY(tx_edit_insert(s->edit, first, &call, &w->producer));
-    TX_TRY(tx_edit_insert(s->edit, first, &wait, &x->producer));
+    if (!w)
+        return s->graph->status;
+    const tx_node call = node_of(TX_OP_RECEIVE, direction, peer, number, NULL, w),
+                  wait = node_of(TX_OP_WAIT_RECEIVED, direction, peer, number, w, x);
+    TX_TRY(check_crossings(number));
+    TX_TRY(tx_edit_insert(s->edit, s->first[back], &call, &w->producer));
+    TX_TRY(tx_edit_insert(s->edit, at, &wait, &x->producer));
     tx_edit_replace(s->edit, t, x);
     for (int32_t i = 0; i < s->graph->tensors; i++)
         if (s->graph->tensor[i]->base == t)
             s->graph->tensor[i]->base = x;
+    *here = x;
     return TX_OK;
 }
 
-/* The first stage that reads a tensor and is not its own, and by which node first; ANYWHERE: none. */
-static int32_t reader_of(const staging *s, const tx_tensor *t, int32_t own, int32_t *first)
+/* The stage furthest from its own that reads a tensor, ANYWHERE where none does, and the first node by which this stage
+ * does. */
+static int32_t furthest_reader(const staging *s, const tx_tensor *t, int32_t from, int32_t *at)
 {
-    int32_t count;
+    int32_t count, furthest = ANYWHERE;
     const tx_use *use = tx_edit_readers(s->edit, t, &count);
-    for (int32_t i = 0; i < count; i++)
-        if (s->stage[use[i].node] != own && s->stage[use[i].node] != ANYWHERE) {
-            *first = use[i].node;
-            return s->stage[use[i].node];
-        }
-    return ANYWHERE;
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t stage = s->stage[use[i].node];
+        if (stage == s->model->stage && *at < 0)
+            *at = use[i].node;
+        if (stage != from && stage != ANYWHERE && (furthest == ANYWHERE || abs(stage - from) > abs(furthest - from)))
+            furthest = stage;
+    }
+    return furthest;
 }
 
-/* A tensor that one stage makes and another reads goes between neighbours, forward or back. */
+/* A tensor that one stage makes and another reads goes from neighbour to neighbour, forward or back. */
 static tx_status cross(staging *s, tx_tensor *t)
 {
-    const int32_t from = t->producer >= 0 ? s->stage[t->producer] : ANYWHERE;
-    int32_t first = -1;
+    const int32_t from = t->producer >= 0 ? s->stage[t->producer] : ANYWHERE, own = s->model->stage;
+    int32_t at = -1;
     if (from == ANYWHERE || t->is_fixed)
         return TX_OK;
-    const int32_t to = reader_of(s, t, from, &first);
+    const int32_t to = furthest_reader(s, t, from, &at);
     if (to == ANYWHERE)
         return TX_OK;
-    if (to - from != (s->graph->node[t->producer].direction == TX_FORWARD ? 1 : -1))
-        return cannot_divide("a stage reads what one that is no neighbour makes");
-    if (from == s->model->stage)
-        return send(s, t, to);
-    return to == s->model->stage ? receive(s, t, from, first) : TX_OK;
+    const tx_direction direction = s->graph->node[t->producer].direction;
+    const int32_t step = direction == TX_FORWARD ? 1 : -1;
+    if ((to - from) * step < 0)
+        return cannot_divide("a stage reads what a later one makes");
+    if (own == from)
+        return send(s, t, direction, own + step, t->producer + 1);
+    if ((own - from) * step < 0 || (to - own) * step < 0)
+        return TX_OK;
+    at = at < 0 ? s->first[step < 0] : at;
+    TX_TRY(receive(s, t, direction, own - step, at, &t));
+    return own == to ? TX_OK : send(s, t, direction, own + step, at);
 }
 
 /* ---- What is left ------------------------------------------------------------------------------------- */
@@ -206,7 +227,7 @@ static tx_status sum_tied(const staging *s, const tx_param_record *r)
     tx_tensor *w = g ? message_of(s, g) : NULL;
     if (!w)
         return s->graph->status;
-    tx_node node = node_of(TX_OP_SUM_TIED, TX_BACKWARD, 0, g, g);
+    tx_node node = node_of(TX_OP_SUM_TIED, TX_BACKWARD, 0, 0, g, g);
     node.out[TX_OUT(sum_tied, w)] = w == g ? NULL : w;
     return tx_edit_insert(s->edit, last + 1, &node, NULL);
 }
@@ -240,7 +261,7 @@ static tx_status cut(staging *s)
 
 tx_status tx_stage(tx_graph *graph)
 {
-    staging s = {.graph = graph, .model = graph->model, .end = graph->nodes};
+    staging s = {.graph = graph, .model = graph->model, .end = graph->nodes, .first = {-1, -1}};
     bool blocks = false, params = false;
     for (int32_t i = 0; i < graph->nodes; i++) {
         blocks = blocks || graph->node[i].block > 0;

@@ -103,6 +103,9 @@ static bool near(float x, float y, double limit)
 tx_status beside_results(const side *together, const side *alone, int32_t number)
 {
     const float *x = together->results.value, *y = alone->results.value;
+    if (!(x[TX_RESULT_DROPPED] == y[TX_RESULT_DROPPED]))
+        return tx_fail(TX_INTERNAL, "step %d: %g choices dropped, not %g", (int)number, (double)x[TX_RESULT_DROPPED],
+                       (double)y[TX_RESULT_DROPPED]);
     if (near(x[TX_RESULT_LOSS], y[TX_RESULT_LOSS], 2e-6) && near(x[TX_RESULT_GRAD_NORM], y[TX_RESULT_GRAD_NORM], 1e-5))
         return TX_OK;
     return tx_fail(TX_INTERNAL, "step %d: loss %.9g, wanted %.9g; norm %.9g, wanted %.9g", (int)number,

@@ -30,6 +30,12 @@ static const struct {
     {"bert", "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " SIZES
              "\"hidden_size\": 32, \"num_hidden_layers\": 5, \"num_attention_heads\": 4, \"intermediate_size\": 48, "
              "\"max_position_embeddings\": 32}"},
+    {"mixtral", "{\"model_type\": \"mixtral\", " LLAMA
+                "\"num_local_experts\": 5, \"output_router_logits\": true, \"router_aux_loss_coef\": 0.02}"},
+    {"qwen2_moe",
+     "{\"model_type\": \"qwen2_moe\", " LLAMA
+     "\"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8, "
+     "\"shared_expert_intermediate_size\": 16, \"mlp_only_layers\": [1, 2], \"output_router_logits\": true}"},
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
@@ -105,11 +111,18 @@ static tx_status try_tables(void)
 
 /* ---- A model and its steps ----------------------------------------------------------------------------------- */
 
-static tx_status make(const char *device, const tx_config *config, tx_comm *comm, const tx_parallel_options *parallel,
-                      side *s)
+/* With `routers` experts' routers have losses of their own and drop choices, which goes by a micro-batch's rows. */
+static tx_status make(const char *device, const tx_config *config, bool routers, tx_comm *comm,
+                      const tx_parallel_options *parallel, side *s)
 {
     const tx_engine_options engine = {.size = sizeof engine, .device = device, .threads = 1};
-    const tx_arch_options options = {.size = sizeof options, .train = true};
+    tx_tensor *own = NULL;
+    tx_arch_options options = {.size = sizeof options, .train = true};
+    if (routers) {
+        options.capacity = 1.25f;
+        options.z_loss = 0.01f;
+        options.own_loss = &own;
+    }
     TX_TRY(tx_engine_create(&engine, &s->engine));
     TX_TRY(tx_model_create(s->engine, &s->model));
     if (parallel)
@@ -119,7 +132,7 @@ static tx_status make(const char *device, const tx_config *config, tx_comm *comm
     s->labels = tx_input(s->graph, "labels", TX_I32, TX_SHAPE(s->rows, BLOCK));
     const tx_task *task = config->architecture->head == TX_HEAD_MASKED_LM ? &tx_masked_lm : &tx_causal_lm;
     tx_tensor *loss = task->loss(s->graph, config, tx_arch_logits(s->graph, config, &options), 0.0f);
-    TX_TRY(tx_backward(s->graph, loss));
+    TX_TRY(tx_backward(s->graph, own ? tx_add(loss, own) : loss));
     TX_TRY(tx_plan_create(s->graph, "train", &s->plan));
     return beside_begin(s);
 }
@@ -137,6 +150,7 @@ static tx_status backward(side *s, int32_t number, bool staged)
         counted += labels[i] != TX_IGNORE_LABEL;
     }
     TX_TRY(tx_model_set(s->model, TX_CONTROL_INVERSE_LABELS, 1.0 / counted));
+    TX_TRY(tx_model_set(s->model, TX_CONTROL_LABEL_SHARE, 1.0 / TIMES));
     TX_TRY(tx_model_set(s->model, TX_CONTROL_STEP, (double)number));
     for (int32_t m = 0; m < TIMES; m++) {
         const int32_t at = m * every + s->first * BLOCK, input = staged ? m : 0;
@@ -205,8 +219,8 @@ static tx_status compare(const char *device, const tx_config *config, const grou
                                           .schedule = schedule};
     side together = {.rows = 2 * ROWS / g->data->size, .first = g->data->rank * ROWS}, alone = {.rows = 2 * ROWS};
     double off = (double)NAN;
-    tx_status status = make(device, config, g->data, &parallel, &together);
-    TX_THEN(status, make(device, config, NULL, NULL, &alone));
+    tx_status status = make(device, config, g->data->size == 1, g->data, &parallel, &together);
+    TX_THEN(status, make(device, config, g->data->size == 1, NULL, NULL, &alone));
     TX_THEN(status, beside_furthest(&together, &alone, TX_PART_WEIGHT, -1, 1.0, &off));
     if (!status && !(off <= 0.0))
         status = tx_fail(TX_INTERNAL, "other weights to begin with");

@@ -103,6 +103,7 @@ static tx_status backward(side *s, int32_t number)
     for (int32_t i = 0; i < s->all * BLOCK; i++)
         counted += labels[i] != TX_IGNORE_LABEL;
     TX_TRY(tx_model_set(s->model, TX_CONTROL_INVERSE_LABELS, 1.0 / counted));
+    TX_TRY(tx_model_set(s->model, TX_CONTROL_LABEL_SHARE, 1.0));
     TX_TRY(tx_model_set(s->model, TX_CONTROL_SAMPLE, (double)(number * s->all + s->first)));
     TX_TRY(tx_model_set(s->model, TX_CONTROL_STEP, (double)number));
     TX_TRY(tx_plan_write(s->plan, s->tokens, tokens + s->first * BLOCK, bytes));
