@@ -300,8 +300,7 @@ static void order_as_text(void **state)
     }
     assert_ptr_equal(at, text + size);
     free(text);
-    assert_refused(tx_loader_dump_order(&samples, &options, 1, "/dev/null/order"), TX_NOT_FOUND,
-                   "/dev/null/order");
+    assert_refused(tx_loader_dump_order(&samples, &options, 1, "/dev/null/order"), TX_NOT_FOUND, "/dev/null/order");
     tx_dataset_free(dataset);
 }
 

@@ -2,10 +2,30 @@
  * A model on many ranks beside the same one on each rank alone. */
 #include "tests/parallel/beside.h"
 
+#include "models/task/causal_lm.h"
+#include "models/task/masked_lm.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+tx_status beside_train(side *s, const tx_config *config, int64_t block, bool routers, float smoothing)
+{
+    tx_tensor *own = NULL;
+    tx_arch_options options = {.size = sizeof options, .train = true};
+    if (routers) {
+        options.capacity = 1.25f;
+        options.z_loss = 0.01f;
+        options.own_loss = &own;
+    }
+    s->tokens = tx_input(s->graph, "input_ids", TX_I32, TX_SHAPE(s->rows, block));
+    s->labels = tx_input(s->graph, "labels", TX_I32, TX_SHAPE(s->rows, block));
+    const tx_task *task = config->architecture->head == TX_HEAD_MASKED_LM ? &tx_masked_lm : &tx_causal_lm;
+    tx_tensor *loss = task->loss(s->graph, config, tx_arch_logits(s->graph, config, &options), smoothing);
+    TX_TRY(tx_backward(s->graph, own ? tx_add(loss, own) : loss));
+    return tx_plan_create(s->graph, "train", &s->plan);
+}
 
 tx_status beside_begin(side *s)
 {

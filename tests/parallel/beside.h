@@ -5,7 +5,7 @@
 #ifndef TX_TESTS_PARALLEL_BESIDE_H
 #define TX_TESTS_PARALLEL_BESIDE_H
 
-#include "tx.h"
+#include "models/arch/arch.h"
 
 /* A model, on the ranks together or on this one alone. */
 typedef struct side {
@@ -18,6 +18,9 @@ typedef struct side {
     tx_results results;
 } side;
 
+/* The training plan, of rows of `block` tokens, in the graph that there is. With `routers` those of experts have losses
+ * of their own and drop choices, which goes by the rows of a micro-batch that a rank has. */
+tx_status beside_train(side *s, const tx_config *config, int64_t block, bool routers, float smoothing);
 /* The optimizer, AdamW, once the training plan is there; weights, seeds and controls. */
 tx_status beside_begin(side *s);
 void beside_free(side *s);

@@ -6,8 +6,6 @@
  * must be found, and timetables that never end. test_stages DEVICE STAGES SCHEDULE [ZERO_STAGE] */
 #include "api/parallel/timetable.h"
 #include "comm/comm.h"
-#include "models/task/causal_lm.h"
-#include "models/task/masked_lm.h"
 #include "tests/parallel/beside.h"
 
 #include <math.h>
@@ -111,29 +109,16 @@ static tx_status try_tables(void)
 
 /* ---- A model and its steps ----------------------------------------------------------------------------------- */
 
-/* With `routers` experts' routers have losses of their own and drop choices, which goes by a micro-batch's rows. */
 static tx_status make(const char *device, const tx_config *config, bool routers, tx_comm *comm,
                       const tx_parallel_options *parallel, side *s)
 {
     const tx_engine_options engine = {.size = sizeof engine, .device = device, .threads = 1};
-    tx_tensor *own = NULL;
-    tx_arch_options options = {.size = sizeof options, .train = true};
-    if (routers) {
-        options.capacity = 1.25f;
-        options.z_loss = 0.01f;
-        options.own_loss = &own;
-    }
     TX_TRY(tx_engine_create(&engine, &s->engine));
     TX_TRY(tx_model_create(s->engine, &s->model));
     if (parallel)
         TX_TRY(tx_model_parallel(s->model, comm, parallel));
     TX_TRY(tx_graph_create(s->model, &s->graph));
-    s->tokens = tx_input(s->graph, "input_ids", TX_I32, TX_SHAPE(s->rows, BLOCK));
-    s->labels = tx_input(s->graph, "labels", TX_I32, TX_SHAPE(s->rows, BLOCK));
-    const tx_task *task = config->architecture->head == TX_HEAD_MASKED_LM ? &tx_masked_lm : &tx_causal_lm;
-    tx_tensor *loss = task->loss(s->graph, config, tx_arch_logits(s->graph, config, &options), 0.0f);
-    TX_TRY(tx_backward(s->graph, own ? tx_add(loss, own) : loss));
-    TX_TRY(tx_plan_create(s->graph, "train", &s->plan));
+    TX_TRY(beside_train(s, config, BLOCK, routers, 0.0f));
     return beside_begin(s);
 }
 

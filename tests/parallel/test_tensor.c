@@ -7,8 +7,6 @@
  *   test_tensor DEVICE TENSOR [ZERO_STAGE] */
 #include "api/graph/graph.h"
 #include "comm/comm.h"
-#include "models/task/causal_lm.h"
-#include "models/task/masked_lm.h"
 #include "tests/parallel/beside.h"
 
 #include <math.h>
@@ -57,26 +55,6 @@ typedef const struct tested tested;
 
 /* ---- A model and its steps ---------------------------------------------------------------------------------- */
 
-/* With `routers` they have losses of their own and drop choices, which goes by what a rank has of a batch. */
-static tx_status build(tested *t, const tx_config *config, bool routers, side *s)
-{
-    tx_tensor *own = NULL;
-    tx_arch_options options = {.size = sizeof options, .train = true};
-    if (routers) {
-        options.capacity = 1.25f;
-        options.z_loss = 0.01f;
-        options.own_loss = &own;
-    }
-    const tx_task *task = config->architecture->head == TX_HEAD_MASKED_LM ? &tx_masked_lm : &tx_causal_lm;
-    TX_TRY(tx_graph_create(s->model, &s->graph));
-    s->graph->chunk_bytes = t->rows == MANY ? 1 : s->graph->chunk_bytes;
-    s->tokens = tx_input(s->graph, "input_ids", TX_I32, TX_SHAPE(s->rows, BLOCK));
-    s->labels = tx_input(s->graph, "labels", TX_I32, TX_SHAPE(s->rows, BLOCK));
-    tx_tensor *loss = task->loss(s->graph, config, tx_arch_logits(s->graph, config, &options), t->smoothing);
-    TX_TRY(tx_backward(s->graph, own ? tx_add(loss, own) : loss));
-    return tx_plan_create(s->graph, "train", &s->plan);
-}
-
 /* `parallel` NULL: of this rank alone. */
 static tx_status make(const char *device, tested *t, const tx_config *config, bool routers, tx_comm *comm,
                       const tx_parallel_options *parallel, side *s)
@@ -86,7 +64,9 @@ static tx_status make(const char *device, tested *t, const tx_config *config, bo
     TX_TRY(tx_model_create(s->engine, &s->model));
     if (parallel)
         TX_TRY(tx_model_parallel(s->model, comm, parallel));
-    TX_TRY(build(t, config, routers, s));
+    TX_TRY(tx_graph_create(s->model, &s->graph));
+    s->graph->chunk_bytes = t->rows == MANY ? 1 : s->graph->chunk_bytes;
+    TX_TRY(beside_train(s, config, BLOCK, routers, t->smoothing));
     return beside_begin(s);
 }
 
