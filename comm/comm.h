@@ -60,7 +60,7 @@ typedef struct tx_message {
 } tx_message;
 
 /* Messages of a rank on their way at most, and their numbers, 0 to the last but one. */
-enum { TX_MESSAGES = 64, TX_MESSAGE_NUMBERS = 1 << 14 };
+enum { TX_MESSAGES = 32, TX_MESSAGE_NUMBERS = 1 << 14 };
 
 /* Shards: elements first .. next rank's first - 1 of `count`. They begin on multiples of TX_PARAM_BLOCK. */
 int64_t tx_comm_shard(int64_t count, int32_t size, int32_t rank);
