@@ -94,6 +94,20 @@ bool tx_route(tx_tensor *choices, int64_t experts, int64_t capacity, tx_routes *
 /* Rows offsets[e]..offsets[e + 1] - 1 of x [R, K] times w[e], w [E, K, N], or [E, N, K] with transpose: [R, N]. Rows
  * that no group has give 0. */
 tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, bool transpose);
+/* Rows that have come to the experts of this rank (tx_parallel_options.expert). */
+typedef struct tx_arrivals {
+    tx_tensor *offsets; /* I32 [own experts + 1]: where each own expert's rows begin, and the last one's end */
+    tx_tensor *counts;  /* of the way back; NULL: all experts are here, and no row moves */
+    int64_t rows;       /* that can come at most: what `offsets` does not reach is 0 */
+} tx_arrivals;
+/* x [N k, C], a row a place of `routes`, of which a token has `chosen` (k) and an expert takes `capacity` (0: all), to
+ * the ranks of their experts: [rows, C] in the order of own experts, ranks and places; x itself where all are here.
+ * Memory is for the worst case: all ranks' tokens choose as many of this rank's experts as they can, N min(k, own
+ * experts) rows a rank, or own experts times capacity where that is less. What is sent are the rows that there are. */
+tx_tensor *tx_to_experts(tx_tensor *x, const tx_routes *routes, int64_t chosen, int64_t capacity,
+                         tx_arrivals *arrivals);
+/* What experts gave of them back to their places: x [rows, C] -> [N k, C]. */
+tx_tensor *tx_from_experts(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals);
 /* y[n] = the sum over j of weights[n, j] x[places[n, j]]: x [N k, C], weights [N, k] -> [N, C]. */
 tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes);
 tx_tensor *tx_layer_norm(tx_tensor *x, tx_tensor *gamma, tx_tensor *beta, float eps);
@@ -104,6 +118,9 @@ tx_tensor *tx_head_norm(tx_tensor *x, tx_tensor *gamma, int32_t heads, int32_t k
 /* The ranks of a tensor group (tx_parallel_options) divide products: how many there are, 1 without, and which this is.
  */
 int32_t tx_graph_parts(const tx_graph *graph, int32_t *part);
+/* The ranks that have a chunk of each row's positions (tx_parallel_options.context): how many there are, 1 without, and
+ * which this is. Embeddings and rotary positions that are given no positions, and dropout, count from its place on. */
+int32_t tx_graph_contexts(const tx_graph *graph, int32_t *context);
 /* What they all have, read by products that each does a part of: x, whose gradient is summed over the group. */
 tx_tensor *tx_part_input(tx_tensor *x);
 /* The sum over the group of what each has made of its part. */

@@ -81,6 +81,7 @@ typedef struct tx_param_spec {
      * is of that dimension; 0: each has all of it. Of what has one or two dimensions, which are to be multiples of the
      * number of ranks; of a padded first one the last rank has the fewer rows and the more padding. */
     int32_t split;
+    bool experts; /* its first dimension are experts, of which the ranks of an expert group have as many each */
     /* The block that it is of (tx_graph_block), by which a pipeline's stages have it; 0: it is in front of them all,
      * -1: behind them. */
     int32_t block;
@@ -103,6 +104,13 @@ tx_status tx_model_store(tx_model *model, tx_dtype dtype);
  * are their copies of 16 bits, and of fp32 those that plans read so: of a model whose graphs compute in 16 bits. To be
  * said before the first is declared, and behind tx_model_parallel, for zero_stage 0 alone. The same bits. */
 tx_status tx_model_offload_weights(tx_model *model);
+/* Divides the blocks of a model's graphs (tx_graph_block) among `count` devices of this process: blocks[d] of them, one
+ * or more, are the d-th's, engines[0] being the model's own and all outliving it. Each has the parameters and states of
+ * its blocks, the first those in front of them, the last those behind and what is tied (tx_param_spec). Plans of the
+ * model run on one device after the other, and what crosses goes through the host: the bits of one device, where all
+ * are alike. For graphs without gradients. To be said before the first parameter is declared, without
+ * tx_model_parallel. */
+tx_status tx_model_divide(tx_model *model, tx_engine *const *engines, const int32_t *blocks, int32_t count);
 int32_t tx_model_param_count(const tx_model *model);
 /* Name and spec of parameter `index`, in arena order; they live as long as the model. `logical` is given here whether
  * or not the spec that the parameter was declared by gave it. */
@@ -148,6 +156,8 @@ tx_status tx_model_restore(tx_model *model, const tx_results *results);
 void tx_model_only_plan(tx_model *model);
 /* What the plans compiled so far will hold, known before a byte is allocated. */
 tx_status tx_model_memory(const tx_model *model, tx_memory *planned);
+/* That on one of the devices that the model is divided among, from 0 on. */
+tx_status tx_model_memory_on(const tx_model *model, int32_t device, tx_memory *planned);
 /* Bytes of the file that optimizer states are to lie in; 0: in none. */
 int64_t tx_model_file_bytes(const tx_model *model);
 /* Allocates everything now. Otherwise the first run, read or write does. */

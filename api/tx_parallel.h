@@ -49,6 +49,11 @@ typedef struct tx_parallel_options {
                            they read the same rows and divide parameters by tx_param_spec.split, tables by their
                            vocabulary; `comm` has those of other rows that have the same parts. With optimizers whose
                            states are numbers of one weight each. NULL: none */
+    /* The ranks of `comm` among which the experts of each layer are divided (tx_param_spec.experts), as many whole ones
+     * to each, and those of `comm` that have the same: tokens go to the ranks of their experts and back by all-to-alls
+     * (Lepikhin et al., GShard, 2020). The ranks of a group run the same plans at the same time, of as many rows each.
+     * Not with `tensor` and `whole`. NULL: none */
+    tx_comm *expert, *replicas;
     /* The ranks that have a stage each of a model whose graphs have blocks (tx_graph_block), in their order: they read
      * the same rows, and each has the parameters of its blocks, the first those in front, the last those behind and
      * what is tied (tx_param_spec). A training plan does a whole step, `micro_batches` of them (tx_plan_input,
@@ -57,6 +62,12 @@ typedef struct tx_parallel_options {
     tx_comm *pipeline;
     tx_comm *ends; /* of these the first and the last; others are in groups that nobody uses */
     int32_t blocks, micro_batches;
+    /* The ranks that have a chunk each of the positions of the same rows, in their order: inputs are those of this
+     * chunk alone, positions count from its place on, and keys and values of causal attention go round them (Liu et
+     * al., Ring Attention with Blockwise Transformers, 2023). Chunks are alike, multiples of 4 positions. `comm` has
+     * all ranks, these too: gradients and losses are sums over chunks as over rows. Without `tensor` and `pipeline`.
+     * NULL: none */
+    tx_comm *context;
     tx_pipeline_schedule schedule;
 } tx_parallel_options;
 
@@ -72,9 +83,10 @@ tx_status tx_model_synchronize(tx_model *model, bool on);
 /* Waits for what still moves between the ranks: gradients, or weights of the last update. All of them call it before
  * some read those or go. */
 tx_status tx_model_settle(tx_model *model);
-/* Whether ranks have parts of the optimizer states alone: zero_stage 1 and more, `tensor` or `pipeline`. */
+/* Whether ranks have parts of the optimizer states alone: zero_stage 1 and more, `tensor`, `expert` or `pipeline`.
+ */
 bool tx_model_spreads(const tx_model *model);
-/* Whether ranks have parts of the weights alone: zero_stage 3, `tensor` or `pipeline`. */
+/* Whether ranks have parts of the weights alone: zero_stage 3, `tensor`, `expert` or `pipeline`. */
 bool tx_model_gathers(const tx_model *model);
 /* Between `on` and its end rank 0 alone reads weights and states, whichever ranks they are spread over, while the
  * others are in tx_model_answer, which ends when it does. All fail where one has no memory for it; else answers that

@@ -77,8 +77,9 @@ typedef struct tx_attrs {
     /* Of a range, and of the rows of a table that a rank has; of updates the number in its arena of the first weight,
      * of attention that in the model of its first head, both of which key random numbers. */
     int64_t first;
-    int32_t step;    /* of a range */
-    int64_t padding; /* of a table: the row that learns nothing, counted from 1; 0: none */
+    int32_t step;        /* of a range */
+    int64_t row, column; /* of draws: numbers in the model's rows of the first one, and of an attention's first key */
+    int64_t padding;     /* of a table: the row that learns nothing, counted from 1; 0: none */
     float alpha, eps, p, scale;
     tx_rope rope;
     float beta1, beta2, momentum, weight_decay;

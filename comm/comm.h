@@ -172,6 +172,18 @@ int32_t tx_launcher_ranks(const char **variable);
 tx_status tx_comm_run(tx_comm *comm, const tx_transfer *transfer);
 /* The same for data whose wire type is their own. `root` matters to BROADCAST alone. */
 tx_status tx_comm_collect(tx_comm *comm, tx_collective kind, void *data, int64_t count, tx_dtype dtype, int32_t root);
+/* Blocks of any sizes from every rank to every other. Those of a rank lie one behind the other in the order of the
+ * ranks that they go to, and so do those that come to it, by the ranks that they are of. */
+typedef struct tx_all_to_all {
+    const void *out;          /* only read; apart from `in` */
+    const int64_t *out_count; /* elements to each rank, itself included; 0: nothing is sent */
+    void *in;
+    const int64_t *in_count; /* from each rank: what that one has as out_count of this one */
+    tx_dtype dtype;          /* F32, BF16, F16 or I32 */
+} tx_all_to_all;
+/* Every rank calls it. Messages of number 0 (begin_message) of the communicator, of which none may be on their way;
+ * what stays on the rank is copied. INVALID where a count or a type cannot be. */
+tx_status tx_comm_all_to_all(tx_comm *comm, const tx_all_to_all *all_to_all);
 /* Each rank's record of `bytes` (a multiple of 4) in records[rank] of all of them: puts everybody's there. */
 tx_status tx_comm_share(tx_comm *comm, void *records, size_t bytes);
 

@@ -65,6 +65,13 @@ tx_status tx_comm_check_message(const tx_comm *comm, const char *call, const tx_
     return tx_comm_check_pair(comm, call, m->data, m->count, m->dtype == TX_F16 ? TX_BF16 : m->dtype, m->other);
 }
 
+tx_status tx_comm_check_block(const tx_all_to_all *a, int32_t rank)
+{
+    const tx_dtype dtype = a->dtype == TX_F16 ? TX_BF16 : a->dtype;
+    TX_TRY(check_data("all_to_all", a->out, a->out_count[rank], dtype));
+    return check_data("all_to_all", a->in, a->in_count[rank], dtype);
+}
+
 tx_status tx_comm_open(int *argc, char ***argv, tx_comm **comm)
 {
     TX_NEEDS(comm, TX_INVALID);

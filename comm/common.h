@@ -13,6 +13,8 @@ tx_status tx_comm_check(const tx_comm *comm, const tx_transfer *transfer);
 tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *data, int64_t count, tx_dtype dtype,
                              int32_t other);
 
+/* And for the blocks to and from a rank of an all-to-all. */
+tx_status tx_comm_check_block(const tx_all_to_all *all_to_all, int32_t rank);
 /* And for a message, of which `call` is begun. */
 tx_status tx_comm_check_message(const tx_comm *comm, const char *call, const tx_message *message);
 

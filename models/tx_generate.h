@@ -85,6 +85,9 @@ typedef struct tx_lm_options {
      * computed again, where calls have one prompt each and no beams. Scores are then those of the whole but for
      * rounding, which depends on how a text came to be. */
     bool keep_cache;
+    /* The blocks of the model divided among devices, as txgen's --device_map; in place of `device`. NULL: on that one
+     */
+    const char *device_map;
 } tx_lm_options;
 
 /* The caller frees it. It belongs to one thread at a time. */

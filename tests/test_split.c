@@ -46,7 +46,7 @@ static int32_t owner(const tx_param_spec *s, int32_t parts, int64_t i)
 
 static void check_range(const tx_param_spec *s, int32_t part, int32_t parts, int64_t first, int64_t count)
 {
-    const tx_param_split split = tx_param_split_of(s, part, parts);
+    const tx_param_split split = tx_param_split_of(s, s->split - 1, part, parts);
     float whole[MOST], own[MOST + 1], back[MOST];
     int64_t mine = 0, before = 0;
     for (int64_t i = 0; i < first; i++)

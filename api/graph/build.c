@@ -44,6 +44,28 @@ tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpos
     return EMIT(a, .op = TX_OP_MATMUL, .attrs = attrs, .in = {a, b});
 }
 
+/* Where the tokens of x [B, T, ..] stand that are given no positions; NULL: at 0 and on. Of a chunk of longer rows: a
+ * count from its first on, for which TOKEN_POSITIONS goes over numbers that all count. All layers read the same. */
+static tx_tensor *places_of(const tx_tensor *x)
+{
+    tx_graph *graph = x->graph;
+    const int64_t first = graph->model->context * x->shape.dim[1];
+    if (first == 0 || x->shape.rank < 2 || first > INT32_MAX)
+        return NULL;
+    const tx_shape shape = TX_SHAPE(x->shape.dim[0], x->shape.dim[1]);
+    if (!graph->places || !tx_shape_equal(&graph->places->shape, &shape))
+        graph->places = tx_token_positions(tx_range(graph, shape, (int32_t)first, 0), (int32_t)first - 1);
+    return graph->places;
+}
+
+/* The number in the model of the first row of x [B, T, C] that random numbers are drawn for. */
+static int64_t first_row(const tx_tensor *x)
+{
+    if (x->graph->model->contexts > 1 && x->shape.rank != 3)
+        tx_graph_fail(x->graph, tx_fail(TX_UNSUPPORTED, "context parallelism: random numbers are drawn for [B, T, C]"));
+    return x->shape.rank == 3 ? x->graph->model->context * x->shape.dim[1] : 0;
+}
+
 tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
                                tx_tensor *positions)
 {
@@ -53,6 +75,8 @@ tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_
         return NULL;
     if (tokens && tx_parts_divide_rows(token_table))
         return tx_parts_embedding(tokens, token_table, padding, position_table, positions);
+    if (tokens && position_table && !positions)
+        positions = places_of(tokens);
     return EMIT(tokens, .op = TX_OP_EMBEDDING, .attrs = attrs, .in = {tokens, token_table, position_table, positions});
 }
 
@@ -201,11 +225,12 @@ tx_tensor *tx_scale(tx_tensor *x, float factor)
 
 tx_tensor *tx_dropout(tx_tensor *x, float p, int32_t site)
 {
-    if (p == 0.0f)
+    if (p == 0.0f || !x)
         return x;
     tx_attrs attrs = plain;
     attrs.p = p;
     attrs.site = site;
+    attrs.row = first_row(x);
     return EMIT(x, .op = TX_OP_DROPOUT, .attrs = attrs, .in = {x});
 }
 
@@ -214,6 +239,7 @@ tx_tensor *tx_noise(tx_tensor *x, float scale, int32_t site)
     tx_attrs attrs = plain;
     attrs.scale = scale;
     attrs.site = site;
+    attrs.row = x ? first_row(x) : 0;
     return EMIT(x, .op = TX_OP_NOISE, .attrs = attrs, .in = {x});
 }
 
@@ -272,7 +298,7 @@ tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_ro
     attrs.heads = heads;
     attrs.head_size = head_size;
     attrs.rope = *rope;
-    return EMIT(x, .op = TX_OP_ROTARY, .attrs = attrs, .in = {x, positions});
+    return EMIT(x, .op = TX_OP_ROTARY, .attrs = attrs, .in = {x, positions ? positions : places_of(x)});
 }
 
 tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab)

@@ -285,7 +285,7 @@ tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
     const tx_dtype stored = dtype == TX_F32 ? graph->model->stored : dtype;
     tx_status status = check_storage("state", name, dtype, &shape);
     if (status == TX_OK)
-        status = tx_model_declare_state(graph->model, name, stored, &shape, &offset);
+        status = tx_model_declare_state(graph->model, name, stored, &shape, graph->block, &offset);
     if (status != TX_OK) {
         tx_graph_fail(graph, status);
         return NULL;
@@ -442,6 +442,9 @@ tx_status tx_backward(tx_graph *graph, tx_tensor *loss)
         return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the loss depends on no parameter"));
     if (graph->planned)
         return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the graph has a plan, so it cannot change"));
+    if (graph->model->following)
+        return tx_graph_fail(graph, tx_fail(TX_UNSUPPORTED, "backward: a model that is divided among devices of one "
+                                                            "process is not trained: give each device a rank"));
     void *array = graph->loss;
     if (!grow(&array, graph->losses, &graph->loss_room, sizeof(tx_tensor *)))
         return tx_graph_fail(graph, tx_fail(TX_MEMORY, "no memory for a loss"));

@@ -41,6 +41,7 @@ typedef struct tx_node {
 
 /* Bytes of the logits of a chunk of the classifier (tx_chunk). */
 #define TX_CHUNK_BYTES (INT64_C(256) << 20)
+#define TX_CROSSINGS 8 /* most tensors of a micro-batch from a stage to the next */
 
 struct tx_graph {
     tx_model *model;
@@ -59,6 +60,10 @@ struct tx_graph {
     tx_tensor **repeated; /* [repeats, repeated_tensors], of a graph of many micro-batches (tx_repeat): NULL, or the
                              tensor that one has in place of that of micro-batch 0; NULL: it is of one alone */
     int32_t repeats, repeated_tensors;
+    tx_tensor *places; /* where the tokens of a chunk of longer rows stand, once they are asked for (build.c) */
+    /* Of a model that is divided among devices: what the next stage gets, and what this one has of the stage before,
+     * inputs; in the same order, NULL behind the last. */
+    tx_tensor *gone[TX_CROSSINGS + 1], *come[TX_CROSSINGS + 1];
     bool planned;     /* has been given to a plan: storage is shared, so nothing may be added */
     tx_status status; /* of the first failure; its message is kept below */
     char message[512];
@@ -97,6 +102,10 @@ static inline bool tx_tensor_lasts(tx_tensor *t)
            (arena == TX_ARENA_RESULT && root->offset == TX_RESULT_LOSS_SCALE * (int64_t)sizeof(float));
 }
 
+/* A copy of a graph that has no plan and no losses, for another stage of its model (copy.c): parameters and states lie
+ * where that stage has them, and tensors keep their numbers. */
+tx_status tx_graph_copy(const tx_graph *graph, tx_model *stage, tx_graph **copy);
+
 /* TX_OK, or the first failure with its message put back. */
 tx_status tx_graph_check(const tx_graph *graph);
 
@@ -130,6 +139,9 @@ tx_tensor *tx_parts_embedding(tx_tensor *tokens, tx_tensor *table, int64_t paddi
                               tx_tensor *positions);
 bool tx_parts_divide_columns(const tx_tensor *x);
 tx_tensor *tx_parts_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
+
+/* Rows on their way to experts that ranks divide, or back (op TO_EXPERTS or FROM_EXPERTS): x [.., C] -> [rows, C]. */
+tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows);
 
 /* Appends a copy of a node as it is, for ops that are not the user's; `*number` receives its number. */
 tx_status tx_graph_append(tx_graph *graph, const tx_node *node, int32_t *number);

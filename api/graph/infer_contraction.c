@@ -145,6 +145,27 @@ tx_status tx_infer_attention_grad(const tx_infer *c)
     return TX_OK;
 }
 
+tx_status tx_infer_attention_merge(const tx_infer *c)
+{
+    const tx_shape *a = &c->in[0].shape;
+    const tx_dtype asked = c->out[0].dtype == TX_DTYPE_COUNT ? TX_F32 : c->out[0].dtype;
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_float_type(c, 2));
+    TX_TRY(tx_want_rank(c, 0, 3));
+    if (c->attrs->heads < 1 || a->dim[2] % c->attrs->heads != 0 || !tx_is_float_type(asked))
+        return tx_fail(TX_INVALID, "%s: %d heads do not divide %s, or the result cannot be %s", tx_want_name(c),
+                       c->attrs->heads, TX_TEXT(*a), tx_dtype_name(asked));
+    const tx_shape lse = TX_SHAPE(a->dim[0], c->attrs->heads, a->dim[1]);
+    TX_TRY(tx_want_shape(c, 2, a));
+    for (int i = 1; i < 4; i += 2) {
+        TX_TRY(tx_want_dtype(c, i, TX_F32));
+        TX_TRY(tx_want_shape(c, i, &lse));
+    }
+    tx_give(c, 0, asked, *a);
+    tx_give(c, 1, TX_F32, lse);
+    return TX_OK;
+}
+
 static tx_status check_cache(const tx_infer *c, int64_t *head_size)
 {
     TX_TRY(tx_want_float_type(c, 0));

@@ -182,6 +182,33 @@ tx_status tx_infer_cast(const tx_infer *c)
     return TX_OK;
 }
 
+tx_status tx_infer_take_columns(const tx_infer *c)
+{
+    const tx_dtype asked = c->out[0].dtype == TX_DTYPE_COUNT ? TX_F32 : c->out[0].dtype;
+    const int64_t first = c->attrs->first, count = c->attrs->rows, last = tx_shape_last(&c->in[0].shape);
+    TX_TRY(tx_want_float_type(c, 0));
+    if (first < 0 || count < 1 || first > last - count || !tx_is_float_type(asked))
+        return tx_fail(TX_INVALID, "take_columns: %" PRId64 " from %" PRId64 " on of %s, as %s", count, first,
+                       TX_TEXT(c->in[0].shape), tx_dtype_name(asked));
+    tx_give(c, 0, asked, tx_with_last(&c->in[0].shape, count));
+    return TX_OK;
+}
+
+tx_status tx_infer_join_columns(const tx_infer *c)
+{
+    const tx_shape *a = &c->in[0].shape, *b = &c->in[1].shape;
+    const tx_dtype asked = c->out[0].dtype == TX_DTYPE_COUNT ? c->in[0].dtype : c->out[0].dtype;
+    const tx_shape alike = tx_with_last(b, tx_shape_last(a));
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_float_type(c, 1));
+    TX_TRY(tx_want_shape(c, 0, &alike));
+    if (c->attrs->rows < 1 || c->attrs->rows > tx_shape_last(a) || !tx_is_float_type(asked))
+        return tx_fail(TX_INVALID, "join_columns: %" PRId64 " columns of %s, as %s", c->attrs->rows, TX_TEXT(*a),
+                       tx_dtype_name(asked));
+    tx_give(c, 0, asked, tx_with_last(a, c->attrs->rows + tx_shape_last(b)));
+    return TX_OK;
+}
+
 tx_status tx_infer_fill(const tx_infer *c)
 {
     if (!tx_is_float_type(c->out[0].dtype))

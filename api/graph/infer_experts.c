@@ -89,6 +89,32 @@ tx_status tx_infer_combine_grad(const tx_infer *c)
     return TX_OK;
 }
 
+/* ---- Ways to other ranks ------------------------------------------------------------------------------------------ */
+
+tx_status tx_infer_share_routes(const tx_infer *c)
+{
+    TX_TRY(tx_want_dtype(c, 0, TX_I32));
+    TX_TRY(tx_want_rank(c, 0, 1));
+    if (c->attrs->rows < 1 || (c->in[0].shape.dim[0] - 1) % c->attrs->rows != 0)
+        return tx_fail(TX_INVALID, "%s: %" PRId64 " experts a rank of %" PRId64, tx_want_name(c), c->attrs->rows,
+                       c->in[0].shape.dim[0] - 1);
+    tx_give(c, 0, TX_I32, TX_SHAPE(c->attrs->rows + 1));
+    return TX_OK;
+}
+
+/* w, where it is known already, has the type of x. */
+tx_status tx_infer_move_rows(const tx_infer *c)
+{
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_rank(c, 0, 2));
+    TX_TRY(tx_want_dtype(c, 1, TX_I32));
+    TX_TRY(tx_want_rank(c, 1, 2));
+    if (tx_present(&c->out[1]))
+        c->out[1].dtype = c->in[0].dtype;
+    tx_give(c, 0, c->in[0].dtype, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[1]));
+    return TX_OK;
+}
+
 /* ---- Grouped products ---------------------------------------------------------------------------------------- */
 
 tx_status tx_infer_grouped_matmul(const tx_infer *c)

@@ -17,6 +17,13 @@ int32_t tx_graph_parts(const tx_graph *graph, int32_t *part)
     return graph->model->parts;
 }
 
+int32_t tx_graph_contexts(const tx_graph *graph, int32_t *context)
+{
+    TX_NEEDS(graph && context, 0);
+    *context = graph->model->context;
+    return graph->model->contexts;
+}
+
 tx_tensor *tx_part_input(tx_tensor *x)
 {
     tx_emit_args args = {.op = TX_OP_RESHAPE, .attrs = plain, .in = {x}};

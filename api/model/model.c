@@ -57,21 +57,30 @@ static tx_status check_packed(const char *name, const tx_param_spec *spec)
     return TX_OK;
 }
 
-/* Whether the first dimension, which is padded, is what ranks divide: a vocabulary. */
-static bool divides_padded(const tx_param_spec *spec)
+/* No parameter is divided among a tensor group and an expert group. */
+static tx_division division_of(const tx_model *model, const tx_param_spec *spec)
 {
-    return spec->split == 1 && spec->sections.count == 0 && logical_of(spec)->dim[0] < spec->shape.dim[0];
+    if (spec->experts && model->expert_parts > 1)
+        return (tx_division){0, model->expert_part, model->expert_parts};
+    if (spec->split && model->parts > 1)
+        return (tx_division){spec->split - 1, model->part, model->parts};
+    return (tx_division){.parts = 1};
+}
+
+/* Whether the first dimension, which is padded, is what ranks divide: a vocabulary. */
+static bool divides_padded(const tx_param_spec *spec, const tx_division *d)
+{
+    return d->dimension == 0 && spec->sections.count == 0 && logical_of(spec)->dim[0] < spec->shape.dim[0];
 }
 
 /* Whether a split dimension, or each section of it, can be divided among the ranks. */
-static tx_status check_split(const tx_model *model, const char *name, const tx_param_spec *spec)
+static tx_status check_split(const tx_division *d, const char *name, const tx_param_spec *spec)
 {
     const tx_param_sections *s = &spec->sections;
-    const int32_t dimension = spec->split - 1;
-    const int64_t size = logical_of(spec)->dim[dimension < 0 ? 0 : dimension];
-    const bool parted = s->count > 0 && s->dimension == dimension, padded = divides_padded(spec);
+    const int64_t size = logical_of(spec)->dim[d->dimension < 0 ? 0 : d->dimension];
+    const bool parted = s->count > 0 && s->dimension == d->dimension, padded = divides_padded(spec, d);
     int64_t first;
-    if (spec->split < 0 || spec->split > spec->shape.rank ||
+    if (d->dimension < 0 || d->dimension >= spec->shape.rank ||
         !(padded || tx_shape_equal(&spec->shape, logical_of(spec))))
         return tx_fail(TX_INVALID, "parameter %s: it has no dimension to split", name);
     if (tx_dtype_packed(spec->dtype))
@@ -79,9 +88,9 @@ static tx_status check_split(const tx_model *model, const char *name, const tx_p
                        tx_dtype_name(spec->dtype));
     for (int32_t i = 0; i < (parted ? s->count : 1); i++) {
         const int64_t part = parted ? s->size[i] : size;
-        if (padded ? tx_part_of(part, model->parts - 1, model->parts, &first) == 0 : part % model->parts != 0)
+        if (padded ? tx_part_of(part, d->parts - 1, d->parts, &first) == 0 : part % d->parts != 0)
             return tx_fail(TX_UNSUPPORTED, "parameter %s: %" PRId64 " cannot be divided among %" PRId32 " ranks", name,
-                           part, model->parts);
+                           part, d->parts);
     }
     return TX_OK;
 }
@@ -110,28 +119,28 @@ static bool same_spec(const tx_param_spec *a, const tx_param_spec *b)
                              (a->sections.count == 0 || memcmp(&a->sections, &b->sections, sizeof a->sections) == 0);
     return tx_shape_equal(&a->shape, &b->shape) && as_sections &&
            (b->logical.rank == 0 || tx_shape_equal(&a->logical, &b->logical)) && a->decay == b->decay &&
-           a->table == b->table && a->frozen == b->frozen && a->dtype == b->dtype && a->split == b->split;
+           a->table == b->table && a->frozen == b->frozen && a->dtype == b->dtype && a->split == b->split &&
+           a->experts == b->experts;
 }
 
 /* What this rank has of a parameter. */
-static tx_param_spec part_of(const tx_model *model, const tx_param_spec *whole)
+static tx_param_spec part_of(const tx_division *d, const tx_param_spec *whole)
 {
     tx_param_spec part = *whole;
-    if (model->parts == 1 || !whole->split)
+    if (d->parts == 1)
         return part;
-    const int32_t dimension = whole->split - 1;
-    if (divides_padded(whole)) { /* all ranks have as many rows in memory, so that their graphs are alike */
-        const int64_t unit = (int64_t)PADDED_ROWS * model->parts;
+    if (divides_padded(whole, d)) { /* all ranks have as many rows in memory, so that their graphs are alike */
+        const int64_t unit = (int64_t)PADDED_ROWS * d->parts;
         int64_t first;
         part.shape.dim[0] = (whole->shape.dim[0] + unit - 1) / unit * PADDED_ROWS;
         part.logical = part.shape;
-        part.logical.dim[0] = tx_part_of(whole->logical.dim[0], model->part, model->parts, &first);
+        part.logical.dim[0] = tx_part_of(whole->logical.dim[0], d->part, d->parts, &first);
         return part;
     }
-    part.shape.dim[dimension] /= model->parts;
+    part.shape.dim[d->dimension] /= d->parts;
     part.logical = part.shape;
-    for (int32_t i = 0; i < part.sections.count && part.sections.dimension == dimension; i++)
-        part.sections.size[i] /= model->parts;
+    for (int32_t i = 0; i < part.sections.count && part.sections.dimension == d->dimension; i++)
+        part.sections.size[i] /= d->parts;
     return part;
 }
 
@@ -149,7 +158,8 @@ static tx_status append_param(tx_model *model, const char *name, const tx_param_
     if (!record.name)
         return tx_fail(TX_MEMORY, "no memory for parameter %s", name);
     record.whole.logical = *logical_of(spec);
-    record.spec = part_of(model, &record.whole);
+    record.division = division_of(model, spec);
+    record.spec = part_of(&record.division, &record.whole);
     record.arena = spec->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
     const int64_t bytes = tx_dtype_bytes(spec->dtype, tx_shape_count(&record.spec.shape)),
                   align = tx_dtype_bytes(spec->dtype, TX_PARAM_BLOCK);
@@ -174,7 +184,8 @@ tx_status tx_model_store(tx_model *model, tx_dtype dtype)
         return tx_fail(TX_INVALID, "parameters are stored in F32, BF16 or F16");
     if (model->params > 0)
         return tx_fail(TX_INVALID, "parameters have been declared: their type is to be said before");
-    model->stored = dtype;
+    for (; model; model = model->following)
+        model->stored = dtype;
     return TX_OK;
 }
 
@@ -196,8 +207,9 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
         return tx_fail(TX_INVALID, "parameter %s was declared otherwise before", name);
     if (found < 0) {
         tx_status status = check_spec(name, spec, model->stored);
-        if (status == TX_OK && spec->split && model->parts > 1)
-            status = check_split(model, name, spec);
+        const tx_division division = division_of(model, spec);
+        if (status == TX_OK && division.parts > 1)
+            status = check_split(&division, name, spec);
         if (status == TX_OK && model->sealed)
             status = tx_fail(TX_INVALID,
                              "parameter %s comes too late: parameters are declared before the first one is read or "
@@ -210,10 +222,21 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
         found = model->params - 1;
     }
     *index = found;
+    return model->following && spec ? tx_model_declare(model->following, name, spec, &found) : TX_OK;
+}
+
+tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t stages)
+{
+    model->last_block = calloc((size_t)stages, sizeof *model->last_block);
+    if (!model->last_block)
+        return tx_fail(TX_MEMORY, "no memory for a list of stages");
+    model->stage = stage;
+    model->stages = stages;
     return TX_OK;
 }
 
-static tx_status append_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape, int64_t *offset)
+static tx_status append_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape, bool absent,
+                              int64_t *offset)
 {
     if (model->states == model->state_room) {
         int32_t room = model->state_room ? 2 * model->state_room : 16;
@@ -223,12 +246,13 @@ static tx_status append_state(tx_model *model, const char *name, tx_dtype dtype,
         model->state = bigger;
         model->state_room = room;
     }
-    tx_state_record record = {.name = name ? strdup(name) : NULL, .dtype = dtype, .shape = *shape};
+    tx_state_record record = {.name = name ? strdup(name) : NULL, .dtype = dtype, .shape = *shape, .absent = absent};
     if (name && !record.name)
         return tx_fail(TX_MEMORY, "no memory for state %s", name);
     tx_status status =
-        tx_arena_append(&model->arena[TX_ARENA_STATE], tx_shape_count(shape) * (int64_t)tx_dtype_size(dtype),
-                        TX_ALIGNMENT, &record.offset);
+        absent ? TX_OK
+               : tx_arena_append(&model->arena[TX_ARENA_STATE], tx_shape_count(shape) * (int64_t)tx_dtype_size(dtype),
+                                 TX_ALIGNMENT, &record.offset);
     if (status != TX_OK) {
         free(record.name);
         return status;
@@ -238,19 +262,26 @@ static tx_status append_state(tx_model *model, const char *name, tx_dtype dtype,
     return TX_OK;
 }
 
-tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape,
-                                 int64_t *offset)
+const tx_state_record *tx_model_find_state(const tx_model *model, const char *name)
 {
-    for (int32_t i = 0; i < model->states; i++) {
-        const tx_state_record *s = &model->state[i];
-        if (!s->name || strcmp(s->name, name) != 0)
-            continue;
-        if (s->dtype != dtype || !tx_shape_equal(&s->shape, shape))
-            return tx_fail(TX_INVALID, "state %s was declared otherwise before", name);
+    for (int32_t i = 0; i < model->states; i++)
+        if (model->state[i].name && strcmp(model->state[i].name, name) == 0)
+            return &model->state[i];
+    return NULL;
+}
+
+tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape,
+                                 int32_t block, int64_t *offset)
+{
+    const tx_state_record *s = tx_model_find_state(model, name);
+    int64_t elsewhere;
+    if (s && (s->dtype != dtype || !tx_shape_equal(&s->shape, shape)))
+        return tx_fail(TX_INVALID, "state %s was declared otherwise before", name);
+    if (s)
         *offset = s->offset;
-        return TX_OK;
-    }
-    return append_state(model, name, dtype, shape, offset);
+    else
+        TX_TRY(append_state(model, name, dtype, shape, tx_model_stage_of(model, block) != model->stage, offset));
+    return model->following ? tx_model_declare_state(model->following, name, dtype, shape, block, &elsewhere) : TX_OK;
 }
 
 tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS])
@@ -259,7 +290,7 @@ tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]
     model->sealed = true;
     for (int32_t c = 0; c < weights->chunks; c++) {
         tx_shape blocks = TX_SHAPE(weights->used[c] / (TX_PARAM_BLOCK * tx_model_element(model)));
-        tx_status status = append_state(model, NULL, TX_U8, &blocks, &offset[c]);
+        tx_status status = append_state(model, NULL, TX_U8, &blocks, false, &offset[c]);
         if (status != TX_OK)
             return status;
     }
@@ -310,6 +341,8 @@ tx_status tx_model_offload_weights(tx_model *model)
     TX_NEEDS(model, TX_INVALID);
     if (model->params > 0)
         return tx_fail(TX_INVALID, "parameters have been declared: where they lie is to be said before");
+    if (tx_model_is_divided(model))
+        return tx_fail(TX_UNSUPPORTED, "weights of a model that is divided among devices lie there");
     if (model->arena[TX_ARENA_WEIGHTS].space != TX_SPACE_DEVICE || model->arena[TX_ARENA_WEIGHTS].addresses ||
         model->arena[TX_ARENA_WEIGHTS_WINDOW].space == TX_SPACE_WINDOW)
         return tx_fail(TX_UNSUPPORTED, "weights that ranks exchange cannot be offloaded: take zero_stage 0");

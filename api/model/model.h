@@ -9,15 +9,22 @@
 #include "api/model/engine.h"
 #include "api/model/optimizer.h"
 
+/* How ranks divide a parameter. */
+typedef struct tx_division {
+    int32_t dimension;   /* which of the whole's */
+    int32_t part, parts; /* this rank's number among them, and how many they are; 0 of 1: it is whole */
+} tx_division;
+
 typedef struct tx_param_record {
     char *name;
     tx_param_spec spec;  /* as this rank has it: of what is split its part */
     tx_param_spec whole; /* as it was declared */
-    tx_arena_id arena;   /* WEIGHTS, or FROZEN */
-    int64_t offset;      /* address there, and of what is in WEIGHTS in GRADIENTS too */
-    bool absent;         /* other stages of the pipeline have it: it has no place here */
-    bool is_kept;        /* has a copy in arena KEPT */
-    int64_t kept;        /* its address */
+    tx_division division;
+    tx_arena_id arena; /* WEIGHTS, or FROZEN */
+    int64_t offset;    /* address there, and of what is in WEIGHTS in GRADIENTS too */
+    bool absent;       /* other stages of the pipeline have it: it has no place here */
+    bool is_kept;      /* has a copy in arena KEPT */
+    int64_t kept;      /* its address */
 } tx_param_record;
 
 typedef struct tx_state_record {
@@ -25,6 +32,7 @@ typedef struct tx_state_record {
     tx_dtype dtype;
     tx_shape shape;
     int64_t offset;
+    bool absent; /* another stage has it: it has no place here */
 } tx_state_record;
 
 /* Host memory that a device copies from, as a ring. Positions count bytes taken since the start; what lies before
@@ -72,14 +80,21 @@ struct tx_model {
     tx_parallel *parallel;       /* NULL: one rank */
     tx_controls *of_micro_batch; /* tx_model_keep_controls */
     int32_t micro_batches;
-    int32_t stage, stages, blocks; /* this rank's stage of a pipeline, and how many share the blocks */
+    int32_t stage, stages; /* of a pipeline's ranks, or of devices that the model is divided among: which this one is */
+    int32_t *last_block;   /* of each stage but the last; NULL: there is one */
+    tx_model *following;   /* the next stage, where this process has all of them (tx_model_divide) */
+    int32_t context, contexts; /* this rank's chunk of the positions of its rows, and how many there are */
     int32_t part, parts; /* this rank's number in the tensor group that parameters are split among, and its size */
+    int32_t expert_part, expert_parts; /* the same of the expert group */
 };
 
 /* Finds or declares a parameter (spec NULL: only finds). */
 tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spec *spec, int32_t *index);
+/* Finds or declares a state, which the stage of its block has. */
 tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape,
-                                 int64_t *offset);
+                                 int32_t block, int64_t *offset);
+/* The state of this name, or NULL. */
+const tx_state_record *tx_model_find_state(const tx_model *model, const char *name);
 /* Declares the optimizer's group bytes; `offset[c]` is the address of those of chunk c of the parameters. From now on
  * no parameter can be declared. */
 tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]);
@@ -118,7 +133,7 @@ static inline int64_t tx_param_blocks(int64_t count)
 /* Whether this rank has a part of a parameter alone. */
 static inline bool tx_model_splits(const tx_model *model, int32_t index)
 {
-    return model->parts > 1 && index >= 0 && index < model->params && model->param[index].whole.split > 0;
+    return index >= 0 && index < model->params && model->param[index].division.parts > 1;
 }
 
 /* How many of `size` rows rank `part` of `parts` has, and *first, where they begin: all as many, but for the last ones
@@ -130,15 +145,28 @@ static inline int64_t tx_part_of(int64_t size, int32_t part, int32_t parts, int6
     return size - *first < each ? size - *first : each;
 }
 
-/* Of a pipeline the stage that a block belongs to; 0: what is in front of the blocks, -1: behind them. */
+/* Makes `model` stage `stage` of `stages`, whose last blocks the caller fills in. */
+tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t stages);
+
+/* The stage that a block belongs to; 0: what is in front of the blocks, -1: behind them. */
 static inline int32_t tx_model_stage_of(const tx_model *model, int32_t block)
 {
     int32_t stage = 0;
-    if (block < 0)
-        return model->stages - 1;
-    while (stage < model->stages - 1 && (int64_t)model->blocks * (stage + 1) / model->stages < block)
+    while (stage < model->stages - 1 && (block < 0 || model->last_block[stage] < block))
         stage++;
     return stage;
+}
+
+/* Whether the stages are ranks of a pipeline. */
+static inline bool tx_model_has_pipeline(const tx_model *model)
+{
+    return model->stages > 1 && model->parallel;
+}
+
+/* Whether the model is divided among devices of this process. */
+static inline bool tx_model_is_divided(const tx_model *model)
+{
+    return model->stages > 1 && !model->parallel;
 }
 
 /* Whether the first stage and the last have a parameter, and this is one of them. */

@@ -23,23 +23,13 @@ static bool is_in_place(const tx_command *c)
     return x->arena == w->arena && x->chunk == w->chunk && x->offset == w->offset;
 }
 
-static tx_buffer *buffer_of(const tx_model *model, const tx_operand *o)
-{
-    return model->arena[o->arena].buffer[o->chunk];
-}
-
-static char *host_of(const tx_model *model, const tx_operand *o)
-{
-    return (char *)model->engine->backend->map(buffer_of(model, o)) + o->offset;
-}
-
 static tx_status to_window(const tx_model *model, const tx_command *c, piece p, tx_event **arrived)
 {
     const tx_engine *e = model->engine;
     const int64_t element = (int64_t)tx_dtype_size(c->in[0].dtype);
-    return e->backend->read_begin(e->context, TX_QUEUE_TRANSFER, buffer_of(model, &c->in[0]),
-                                  c->in[0].offset + p.first * element, host_of(model, &c->out[0]) + p.first * element,
-                                  p.count * element, arrived);
+    return e->backend->read_begin(e->context, TX_QUEUE_TRANSFER, tx_operand_buffer(model, &c->in[0]),
+                                  c->in[0].offset + p.first * element,
+                                  tx_operand_host(model, &c->out[0]) + p.first * element, p.count * element, arrived);
 }
 
 /* Behind the copy to the window, in the same queue; the caller orders what is computed next behind it. */
@@ -49,9 +39,9 @@ static tx_status from_window(const tx_model *model, const tx_command *c, piece p
     const int64_t element = (int64_t)tx_dtype_size(c->in[0].dtype);
     if (p.count == 0)
         return TX_OK;
-    return e->backend->write(e->context, TX_QUEUE_TRANSFER, buffer_of(model, &c->in[0]),
-                             c->in[0].offset + p.first * element, host_of(model, &c->out[0]) + p.first * element,
-                             p.count * element);
+    return e->backend->write(e->context, TX_QUEUE_TRANSFER, tx_operand_buffer(model, &c->in[0]),
+                             c->in[0].offset + p.first * element,
+                             tx_operand_host(model, &c->out[0]) + p.first * element, p.count * element);
 }
 
 /* ---- Beginning ---------------------------------------------------------------------------------------- */
@@ -61,6 +51,7 @@ static tx_status begin(const tx_model *model, tx_moving *m)
     const tx_parallel *p = model->parallel;
     const tx_command *c = &m->command;
     const int32_t owner = p->bucket[c->attrs.bucket].owner;
+    tx_comm *comm = p->bucket[c->attrs.bucket].comm;
     const bool sums = c->op == TX_OP_REDUCE_GRADIENTS, spread = tx_parallel_sharded(p) && owner < 0;
     const tx_transfer transfer = {
         .kind = sums ? (spread ? TX_REDUCE_SCATTER : TX_ALL_REDUCE) : (spread ? TX_ALL_GATHER : TX_BROADCAST),
@@ -68,10 +59,10 @@ static tx_status begin(const tx_model *model, tx_moving *m)
         .dtype = c->in[0].dtype,
         .wire = sums && p->options.half ? TX_BF16 : c->in[0].dtype,
         .bucket = c->attrs.bucket,
-        .data = host_of(model, &c->out[0]),
+        .data = tx_operand_host(model, &c->out[0]),
         .count = tx_operand_count(&c->out[0]),
     };
-    return p->comm->table->begin(p->comm, &transfer, &m->request);
+    return comm->table->begin(comm, &transfer, &m->request);
 }
 
 tx_status tx_parallel_flush(tx_model *model)
@@ -120,8 +111,9 @@ static tx_status complete(tx_model *model)
     const tx_moving oldest = p->moving[0];
     p->movings--;
     memmove(p->moving, p->moving + 1, (size_t)p->movings * sizeof *p->moving);
+    tx_comm *comm = p->bucket[oldest.command.attrs.bucket].comm;
     if (!status)
-        status = p->comm->table->wait(p->comm, oldest.request);
+        status = comm->table->wait(comm, oldest.request);
     if (oldest.command.op == TX_OP_GATHER_WEIGHTS)
         p->bucket[oldest.command.attrs.bucket].gathered = true;
     return status ? status : bring(model, &oldest.command);
@@ -151,12 +143,17 @@ tx_status tx_model_settle(tx_model *model)
 
 /* ---- Collectives --------------------------------------------------------------------------------------- */
 
-/* Where what moves lies in the window already it begins at once; else the rank's part of it is copied there first. */
+/* Where what moves lies in the window already it begins at once; else the rank's part of it is copied there first. What
+ * no other rank has stays where it is. */
 static tx_status start(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
-    const tx_bucket *b = &p->bucket[c->attrs.bucket];
+    tx_bucket *b = &p->bucket[c->attrs.bucket];
+    if (b->comm->size == 1) {
+        b->gathered = b->gathered || c->op == TX_OP_GATHER_WEIGHTS;
+        return TX_OK;
+    }
     const piece own = c->op == TX_OP_REDUCE_GRADIENTS ? (piece){0, b->count} : (piece){b->first, b->owned};
     tx_status status = wait_for(model, c->op, c->attrs.bucket);
     tx_moving m = {.command = *c, .request = -1};
@@ -179,12 +176,12 @@ static tx_status sum_over(const tx_model *model, tx_comm *group, const tx_operan
 {
     const tx_engine *e = model->engine;
     const bool in_place = w->dtype == TX_DTYPE_COUNT;
-    char *sum = host_of(model, in_place ? x : w);
+    char *sum = tx_operand_host(model, in_place ? x : w);
     TX_TRY(in_place ? e->backend->finish(e->context)
-                    : e->backend->read(e->context, buffer_of(model, x), x->offset, sum, tx_operand_bytes(x)));
+                    : e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, sum, tx_operand_bytes(x)));
     TX_TRY(tx_comm_collect(group, TX_ALL_REDUCE, sum, tx_operand_count(x), x->dtype, 0));
     return in_place ? TX_OK
-                    : e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, y), y->offset, sum,
+                    : e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, y), y->offset, sum,
                                         tx_operand_bytes(y));
 }
 
@@ -217,11 +214,12 @@ static tx_status join_losses(const tx_model *model, const tx_command *c)
     const tx_operand *labels = &c->in[TX_IN(part_loss, labels)], *losses = &c->in[TX_IN(part_loss, losses)],
                      *lse = &c->in[TX_IN(part_loss, lse)];
     const int64_t rows = tx_operand_count(losses), bytes = tx_operand_bytes(losses), count = 2 * rows * tensor->size;
-    float *all = (float *)(void *)host_of(model, &c->out[TX_OUT(part_loss, w)]), *own = all + 2 * rows * tensor->rank;
+    float *all = (float *)(void *)tx_operand_host(model, &c->out[TX_OUT(part_loss, w)]),
+          *own = all + 2 * rows * tensor->rank;
     int32_t *label = (int32_t *)(void *)(all + count);
-    TX_TRY(e->backend->read(e->context, buffer_of(model, losses), losses->offset, own, bytes));
-    TX_TRY(e->backend->read(e->context, buffer_of(model, lse), lse->offset, own + rows, bytes));
-    TX_TRY(e->backend->read(e->context, buffer_of(model, labels), labels->offset, label, bytes));
+    TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, losses), losses->offset, own, bytes));
+    TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, lse), lse->offset, own + rows, bytes));
+    TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, labels), labels->offset, label, bytes));
     memset(all, 0, (size_t)(own - all) * sizeof *all);
     memset(own + 2 * rows, 0, (size_t)(all + count - own - 2 * rows) * sizeof *all);
     /* As whole numbers, so that the others' zeros change no bit. */
@@ -229,11 +227,13 @@ static tx_status join_losses(const tx_model *model, const tx_command *c)
     join_rows(all, rows, tensor->size, label);
     losses = &c->out[TX_OUT(part_loss, all_losses)];
     lse = &c->out[TX_OUT(part_loss, all_lse)];
-    TX_TRY(e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, losses), losses->offset, all, bytes));
-    return e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, lse), lse->offset, all + rows, bytes);
+    TX_TRY(
+        e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, losses), losses->offset, all, bytes));
+    return e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, lse), lse->offset, all + rows,
+                             bytes);
 }
 
-/* ---- Messages between stages ---------------------------------------------------------------------------- */
+/* ---- Messages --------------------------------------------------------------------------------------------- */
 
 /* Those that are on their way at a time have different ones. */
 static int32_t number_of(const tx_command *c)
@@ -252,15 +252,16 @@ static tx_status begin_message(const tx_model *model, const tx_command *c)
     if (out && place == x)
         TX_TRY(e->backend->finish(e->context));
     else if (out)
-        TX_TRY(e->backend->read(e->context, buffer_of(model, x), x->offset, host_of(model, w), tx_operand_bytes(x)));
+        TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, tx_operand_host(model, w),
+                                tx_operand_bytes(x)));
     const tx_message message = {.out = out,
                                 .other = c->attrs.peer,
                                 .number = number_of(c),
-                                .data = host_of(model, place),
+                                .data = tx_operand_host(model, place),
                                 .count = tx_operand_count(place),
                                 .dtype = place->dtype};
-    tx_message_on_way begun = {c->op, c->attrs.peer, number_of(c), -1};
-    TX_TRY(p->pipeline->table->begin_message(p->pipeline, &message, &begun.request));
+    tx_message_on_way begun = {c->op, message.other, message.number, -1};
+    TX_TRY(tx_parallel_messengers(p)->table->begin_message(tx_parallel_messengers(p), &message, &begun.request));
     p->message[p->messages++] = begun;
     return TX_OK;
 }
@@ -270,20 +271,21 @@ static tx_status wait_message(const tx_model *model, const tx_command *c)
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
     const tx_op op = c->op == TX_OP_WAIT_SENT ? TX_OP_SEND : TX_OP_RECEIVE;
+    const int32_t number = number_of(c);
     int32_t i = 0;
     while (i < p->messages &&
-           !(p->message[i].op == op && p->message[i].peer == c->attrs.peer && p->message[i].number == number_of(c)))
+           !(p->message[i].op == op && p->message[i].peer == c->attrs.peer && p->message[i].number == number))
         i++;
     if (i == p->messages)
         return tx_fail(TX_INTERNAL, "a message that did not begin is waited for");
     const int32_t request = p->message[i].request;
     p->message[i] = p->message[--p->messages];
-    TX_TRY(p->pipeline->table->wait_message(p->pipeline, request));
+    TX_TRY(tx_parallel_messengers(p)->table->wait_message(tx_parallel_messengers(p), request));
     const tx_operand *w = &c->in[TX_IN(wait_received, w)], *x = &c->out[TX_OUT(wait_received, x)];
     if (op == TX_OP_SEND || is_in_place(c))
         return TX_OK;
-    TX_TRY(e->backend->write(e->context, TX_QUEUE_COMPUTE, buffer_of(model, x), x->offset, host_of(model, w),
-                             tx_operand_bytes(x)));
+    TX_TRY(e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, x), x->offset,
+                             tx_operand_host(model, w), tx_operand_bytes(x)));
     return e->backend->finish(e->context); /* the message's memory may be taken over */
 }
 
@@ -295,8 +297,8 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
     const int64_t count = tx_operand_count(&c->in[0]), bytes = tx_operand_bytes(&c->in[0]);
-    float *sum = (float *)(void *)host_of(model, &c->out[TX_OUT(reduce_results, w)]);
-    tx_buffer *results = buffer_of(model, &c->in[0]);
+    float *sum = (float *)(void *)tx_operand_host(model, &c->out[TX_OUT(reduce_results, w)]);
+    tx_buffer *results = tx_operand_buffer(model, &c->in[0]);
     tx_status status = e->backend->read(e->context, results, c->in[0].offset, sum, bytes);
     sum[count] = p->vote;
     /* A tensor group has them in common; of a pipeline's stages but the last they are left from the step before. */
@@ -323,6 +325,11 @@ tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
                         &c->out[TX_OUT(part_sum, w)]);
     case TX_OP_PART_LOSS:
         return join_losses(model, c);
+    case TX_OP_SHARE_ROUTES:
+        return tx_parallel_share_routes(model, c);
+    case TX_OP_TO_EXPERTS:
+    case TX_OP_FROM_EXPERTS:
+        return tx_parallel_move_rows(model, c);
     case TX_OP_REDUCE_RESULTS:
         return reduce_results(model, c);
     case TX_OP_SEND:

@@ -32,8 +32,22 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
                        "parallel: a pipeline of %" PRId32 " stages has as many blocks, not %" PRId32
                        ", at least one micro-batch, and a group of its ends",
                        pipeline->size, o->blocks);
-    if (model->params > 0 || model->parallel)
-        return tx_fail(TX_INVALID, "parallel: the model has parameters already, or was made parallel before");
+    const bool divides = o->expert && o->expert->size > 1;
+    if (divides && (!o->replicas || (o->tensor && o->tensor->size > 1)))
+        return tx_fail(
+            TX_UNSUPPORTED,
+            "parallel: an expert group goes with ranks that have the same experts, and without a tensor group");
+    if (divides && o->whole)
+        return tx_fail(TX_UNSUPPORTED,
+                       "parallel: an expert group has no whole parameters for this optimizer: take AdamW, "
+                       "SGD or Lion");
+    const bool context = o->context && o->context->size > 1;
+    if (context && (pipeline || divides || (o->tensor && o->tensor->size > 1)))
+        return tx_fail(TX_UNSUPPORTED,
+                       "parallel: ranks that have parts of the positions form no tensor or expert groups or stages");
+    if (model->params > 0 || model->parallel || model->following)
+        return tx_fail(TX_INVALID,
+                       "parallel: the model has parameters already, or was made parallel or divided before");
     return TX_OK;
 }
 
@@ -67,16 +81,39 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
         TX_THEN(status, agree_on_chunks(model, tensor));
     if (status)
         return status;
+    const int32_t sharers = options->expert ? options->expert->size : 1;
     tx_parallel *made = calloc(1, sizeof *made);
-    if (!made)
+    int64_t *block = sharers > 1 ? calloc(2 * (size_t)sharers, sizeof *block) : NULL;
+    if (!made || (sharers > 1 && !block)) {
+        free(made);
+        free(block);
         return tx_fail(TX_MEMORY, "parallel: out of memory");
+    }
     *made = (tx_parallel){.comm = comm, .tensor = tensor, .options = *options, .synchronize = true};
     if (options->pipeline && options->pipeline->size > 1) {
         made->pipeline = options->pipeline;
         made->ends = options->ends;
-        model->stage = made->pipeline->rank;
-        model->stages = made->pipeline->size;
-        model->blocks = options->blocks;
+        const int32_t stages = made->pipeline->size;
+        status = tx_model_set_stage(model, made->pipeline->rank, stages);
+        for (int32_t s = 0; s < stages && !status; s++)
+            model->last_block[s] = (int32_t)((int64_t)options->blocks * (s + 1) / stages);
+    }
+    if (status) {
+        free(made);
+        free(block);
+        return status;
+    }
+    if (sharers > 1) {
+        made->expert = options->expert;
+        made->block = block;
+        made->replicas = options->replicas;
+        model->expert_part = made->expert->rank;
+        model->expert_parts = made->expert->size;
+    }
+    if (options->context && options->context->size > 1) {
+        made->context = options->context;
+        model->context = made->context->rank;
+        model->contexts = made->context->size;
     }
     model->parallel = made;
     if (tensor) {
@@ -110,13 +147,15 @@ tx_status tx_model_synchronize(tx_model *model, bool on)
 bool tx_model_spreads(const tx_model *model)
 {
     TX_NEEDS(model, false);
-    return tx_parallel_sharded(model->parallel) || model->parts > 1 || model->stages > 1;
+    return tx_parallel_sharded(model->parallel) || model->parts > 1 || model->expert_parts > 1 ||
+           tx_model_has_pipeline(model);
 }
 
 bool tx_model_gathers(const tx_model *model)
 {
     TX_NEEDS(model, false);
-    return tx_parallel_gathers(model->parallel) || model->parts > 1 || model->stages > 1;
+    return tx_parallel_gathers(model->parallel) || model->parts > 1 || model->expert_parts > 1 ||
+           tx_model_has_pipeline(model);
 }
 
 uint64_t tx_model_written(const tx_model *model)
@@ -165,11 +204,12 @@ static void add_param(tx_model *model, const tx_param_record *param, bool *full)
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
     const int64_t element = tx_model_element(model);
     int64_t bytes = rounded_bytes(param), most = p->options.bucket_bytes ? p->options.bucket_bytes : BUCKET_BYTES;
+    tx_comm *comm = tx_parallel_summers(p, &param->spec);
     tx_bucket *last = p->buckets ? &p->bucket[p->buckets - 1] : NULL;
-    if (!last || *full || bytes > most ||
+    if (!last || *full || bytes > most || last->comm != comm ||
         tx_arena_chunk(weights, last->address) != tx_arena_chunk(weights, param->offset)) {
         last = &p->bucket[p->buckets++];
-        *last = (tx_bucket){.element = element};
+        *last = (tx_bucket){.comm = comm, .element = element};
     }
     last->address = param->offset;
     last->count += bytes / element;
@@ -188,8 +228,8 @@ static tx_status share_buckets(tx_parallel *p)
     for (int32_t i = 0; i < p->buckets; i++) {
         tx_bucket *b = &p->bucket[i];
         b->owner = -1;
-        b->first = tx_comm_shard(b->count, comm->size, comm->rank);
-        b->owned = tx_comm_shard(b->count, comm->size, comm->rank + 1) - b->first;
+        b->first = tx_comm_shard(b->count, b->comm->size, b->comm->rank);
+        b->owned = tx_comm_shard(b->count, b->comm->size, b->comm->rank + 1) - b->first;
         if (!p->options.whole)
             continue;
         b->owner = 0;
@@ -274,6 +314,7 @@ void tx_parallel_free(tx_model *model)
         model->engine->backend->forget(model->engine->context, p->moving[i].arrived);
     free(p->bucket);
     free(p->moving);
+    free(p->block);
     free(p);
     model->parallel = NULL;
 }

@@ -14,6 +14,7 @@
  *   stage 3    own shards        planned tensors      own shards        own shards, gathered where a plan reads them
  *
  * Of stage 3 arena WEIGHTS is addresses alone, by which buckets say what they are of; own shards lie in arena SHARDS.
+ * Buckets of experts that an expert group divides go among the ranks that have the same ones, all others among all.
  * The update's norm is a sum of the ranks' sums over their own shards, in every stage. So stages differ in no bit, but
  * for stage 2 with accumulation, which sums over ranks first and over micro-batches then. */
 #ifndef TX_API_PARALLEL_H
@@ -25,6 +26,7 @@
 
 /* Where buckets lie. Those of a model stay as the first training graph made them. */
 typedef struct tx_bucket {
+    tx_comm *comm;        /* the ranks that sum it and have shards of it */
     int64_t address;      /* of its first weight; all of it is in one chunk */
     int64_t count;        /* elements */
     int64_t element;      /* bytes of one */
@@ -41,8 +43,6 @@ typedef struct tx_moving {
     int32_t request;    /* of the communicator; -1: begun when the copy has arrived */
 } tx_moving;
 
-#define TX_CROSSINGS 8 /* most tensors of a micro-batch from a stage to the next */
-
 /* A message that a plan has begun and not waited for. */
 typedef struct tx_message_on_way {
     tx_op op; /* SEND or RECEIVE */
@@ -51,8 +51,10 @@ typedef struct tx_message_on_way {
 
 struct tx_parallel {
     tx_comm *comm;
-    tx_comm *tensor;          /* whose window arena PARTS is; NULL: none */
-    tx_comm *pipeline, *ends; /* NULL: none */
+    tx_comm *tensor;            /* whose window arena PARTS is; NULL: none */
+    tx_comm *pipeline, *ends;   /* NULL: none */
+    tx_comm *expert, *replicas; /* NULL: none; replicas: the ranks that have the same experts, perhaps this one alone */
+    tx_comm *context;           /* NULL: none */
     tx_parallel_options options;
     bool synchronize;
     uint64_t written; /* hash of all weights that were given, of which this rank kept its shards */
@@ -62,11 +64,18 @@ struct tx_parallel {
     int32_t buckets;
     int64_t results;                        /* address in EXCHANGE */
     int64_t exchanged;                      /* what a plan places in EXCHANGE lies from this address on */
-    tx_message_on_way message[TX_MESSAGES]; /* of a pipeline */
+    tx_message_on_way message[TX_MESSAGES]; /* of a pipeline, or a ring */
     int32_t messages;
     tx_moving *moving; /* in the order in which they began: at most a sum and a gathering of each bucket */
     int32_t movings;
+    int64_t *block; /* of an all-to-all of the expert group: elements to each rank, then from each */
 };
+
+/* The ranks that messages go between. */
+static inline tx_comm *tx_parallel_messengers(const tx_parallel *parallel)
+{
+    return parallel->pipeline ? parallel->pipeline : parallel->context;
+}
 
 /* Whether updates are spread over the ranks. */
 static inline bool tx_parallel_sharded(const tx_parallel *parallel)
@@ -91,6 +100,18 @@ static inline tx_comm *tx_parallel_comm_of(const tx_parallel *parallel, tx_arena
     return arena == TX_ARENA_PARTS ? parallel->tensor : parallel->comm;
 }
 
+/* The ranks among which a parameter is divided; NULL: it is whole. */
+static inline tx_comm *tx_parallel_dividers(const tx_parallel *parallel, const tx_param_spec *spec)
+{
+    return spec->experts && parallel->expert ? parallel->expert : spec->split ? parallel->tensor : NULL;
+}
+
+/* The ranks that sum a parameter's gradient. */
+static inline tx_comm *tx_parallel_summers(const tx_parallel *parallel, const tx_param_spec *spec)
+{
+    return spec->experts && parallel->expert ? parallel->replicas : parallel->comm;
+}
+
 /* Whether the weight at an address is one of a bucket's. */
 static inline bool tx_bucket_holds(const tx_bucket *b, int64_t address)
 {
@@ -101,6 +122,17 @@ static inline bool tx_bucket_holds(const tx_bucket *b, int64_t address)
 static inline int64_t tx_bucket_gradients(const tx_parallel *parallel, const tx_bucket *b)
 {
     return tx_parallel_keeps_shards(parallel) ? b->kept : b->address + b->first * b->element;
+}
+
+/* The memory that an operand of a collective lies in, and where the host sees it. */
+static inline tx_buffer *tx_operand_buffer(const tx_model *model, const tx_operand *o)
+{
+    return model->arena[o->arena].buffer[o->chunk];
+}
+
+static inline char *tx_operand_host(const tx_model *model, const tx_operand *o)
+{
+    return (char *)model->engine->backend->map(tx_operand_buffer(model, o)) + o->offset;
 }
 
 /* Makes the buckets from the parameters; the order is the caller's to change until they are placed. */
@@ -120,6 +152,9 @@ void tx_parallel_free(tx_model *model);
 /* ---- What the executor does at a collective node (exchange.c) ------------------------------------- */
 
 tx_status tx_parallel_collective(tx_model *model, const tx_command *command);
+/* SHARE_ROUTES, TO_EXPERTS and FROM_EXPERTS (experts.c); the device waits. */
+tx_status tx_parallel_share_routes(const tx_model *model, const tx_command *command);
+tx_status tx_parallel_move_rows(const tx_model *model, const tx_command *command);
 /* Begins what waits for copies from the device. */
 tx_status tx_parallel_flush(tx_model *model);
 

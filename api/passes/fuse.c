@@ -100,6 +100,7 @@ static void fuse_dropout(fusion *f, int32_t at, size_t z)
     norm->in[z] = dropout->in[0];
     norm->attrs.p = dropout->attrs.p;
     norm->attrs.site = dropout->attrs.site;
+    norm->attrs.row = dropout->attrs.row;
     tx_edit_erase(f->edit, t->producer);
     t->producer = -1;
 }

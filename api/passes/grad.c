@@ -321,6 +321,21 @@ static void grad_part_sum(const grad *c)
     c->din[0] = c->dout[0];
 }
 
+/* In the type of x, as it went. */
+static void grad_to_experts(const grad *c)
+{
+    tx_tensor *x = IN(c, to_experts, x);
+    DIN(c, to_experts, x) =
+        tx_move_rows(TX_OP_FROM_EXPERTS, as_dtype(c->dout[0], x->dtype), IN(c, to_experts, counts), x->shape.dim[0]);
+}
+
+static void grad_from_experts(const grad *c)
+{
+    tx_tensor *x = IN(c, from_experts, x);
+    DIN(c, from_experts, x) =
+        tx_move_rows(TX_OP_TO_EXPERTS, as_dtype(c->dout[0], x->dtype), IN(c, from_experts, counts), x->shape.dim[0]);
+}
+
 static void grad_none(const grad *c)
 {
     tx_graph_fail(c->graph,

@@ -18,6 +18,16 @@ tx_status tx_autodiff(tx_graph *graph);
  * next one; UNSUPPORTED where more than one does. Behind tx_autodiff, whose nodes have their blocks. */
 tx_status tx_stage(tx_graph *graph);
 
+/* A node of a message to or from rank `peer`: SEND, RECEIVE or what waits for one. The number tells those apart that
+ * are on their way between two ranks in one direction: of a pipeline that among the tensors that cross this border, of
+ * which both sides go through in the same order. */
+tx_node tx_message_node(tx_op op, tx_direction direction, int32_t peer, int32_t number, tx_tensor *in, tx_tensor *out);
+
+/* Where ranks have a chunk of each row's positions (tx_parallel_options.context): attention and its gradient become
+ * series of those of pairs of chunks, with messages. UNSUPPORTED for attention that is not causal over whole rows.
+ * Behind tx_checkpoint, so that attention which is computed again is one too. */
+tx_status tx_ring_attention(tx_graph *graph);
+
 /* With a pipeline repeats the nodes of a training graph for each micro-batch, in the order of the stage's timetable
  * (timetable.h). Behind all others. */
 tx_status tx_repeat(tx_graph *graph);

@@ -2,7 +2,8 @@
  *
  * A stage of a pipeline: of the whole model's graph, forward and backward, the nodes of this rank's blocks are left,
  * with messages where a tensor crosses from one stage to the next. What stands in front of the blocks is the first
- * stage's, what stands behind them, the loss too, the last one's. */
+ * stage's, what stands behind them, the loss too, the last one's. Where one process has all stages, each on a device,
+ * what crosses is an output of the one and an input of the next. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -59,7 +60,7 @@ static void find_stages(staging *s)
 
 static tx_status cannot_divide(const char *why)
 {
-    return tx_fail(TX_UNSUPPORTED, "a pipeline's stages cannot divide this model: %s; train it without a pipeline",
+    return tx_fail(TX_UNSUPPORTED, "stages cannot divide this model: %s; take it without a pipeline, on one device",
                    why);
 }
 
@@ -73,9 +74,7 @@ static tx_tensor *message_of(const staging *s, tx_tensor *x)
     return tx_tensor_planned(s->graph, x->dtype, x->shape, TX_ARENA_EXCHANGE);
 }
 
-/* A message is of the tensor, by its number among those that cross that border in that direction, which both sides go
- * through in the same order. */
-static tx_node node_of(tx_op op, tx_direction direction, int32_t peer, int32_t number, tx_tensor *in, tx_tensor *out)
+tx_node tx_message_node(tx_op op, tx_direction direction, int32_t peer, int32_t number, tx_tensor *in, tx_tensor *out)
 {
     tx_node node = {.op = op, .direction = direction, .attrs = {.control = -1, .peer = peer, .bucket = number}};
     node.in[0] = in;
@@ -94,30 +93,48 @@ static tx_status send(staging *s, tx_tensor *t, tx_direction direction, int32_t 
 {
     const bool back = direction != TX_FORWARD;
     const int32_t number = s->gone[back]++;
+    TX_TRY(check_crossings(number));
+    if (tx_model_is_divided(s->model)) {
+        tx_tensor_root(t)->is_output = true;
+        s->graph->gone[number] = t;
+        return TX_OK;
+    }
     tx_tensor *w = message_of(s, t);
     if (!w)
         return s->graph->status;
-    const tx_node out = node_of(TX_OP_SEND, direction, peer, number, t, w == t ? NULL : w),
-                  wait = node_of(TX_OP_WAIT_SENT, direction, peer, number, w, NULL);
-    TX_TRY(check_crossings(number));
+    const tx_node out = tx_message_node(TX_OP_SEND, direction, peer, number, t, w == t ? NULL : w),
+                  wait = tx_message_node(TX_OP_WAIT_SENT, direction, peer, number, w, NULL);
     TX_TRY(tx_edit_insert(s->edit, at, &out, NULL));
     return tx_edit_insert(s->edit, s->last[back] + 1, &wait, NULL);
 }
 
-/* What this stage has of a tensor that another makes: called for before all else, and waited for at node `at`. */
-static tx_status receive(staging *s, tx_tensor *t, tx_direction direction, int32_t peer, int32_t at, tx_tensor **here)
+/* Calls for what crosses before all else, and waits for it at node `at`. */
+static tx_status call_for(staging *s, tx_tensor *x, tx_direction direction, int32_t peer, int32_t number, int32_t at)
 {
     const bool back = direction != TX_FORWARD;
-    const int32_t number = s->come[back]++;
-    tx_tensor *x = tx_tensor_planned(s->graph, t->dtype, t->shape, TX_ARENA_PLANNED);
-    tx_tensor *w = x ? message_of(s, x) : NULL;
+    tx_tensor *w = message_of(s, x);
     if (!w)
         return s->graph->status;
-    const tx_node call = node_of(TX_OP_RECEIVE, direction, peer, number, NULL, w),
-                  wait = node_of(TX_OP_WAIT_RECEIVED, direction, peer, number, w, x);
-    TX_TRY(check_crossings(number));
+    const tx_node call = tx_message_node(TX_OP_RECEIVE, direction, peer, number, NULL, w),
+                  wait = tx_message_node(TX_OP_WAIT_RECEIVED, direction, peer, number, w, x);
     TX_TRY(tx_edit_insert(s->edit, s->first[back], &call, &w->producer));
-    TX_TRY(tx_edit_insert(s->edit, at, &wait, &x->producer));
+    return tx_edit_insert(s->edit, at, &wait, &x->producer);
+}
+
+/* What this stage has of a tensor that another makes; node `at` is the first that reads it here. */
+static tx_status receive(staging *s, tx_tensor *t, tx_direction direction, int32_t peer, int32_t at, tx_tensor **here)
+{
+    const bool divided = tx_model_is_divided(s->model);
+    const int32_t number = s->come[direction != TX_FORWARD]++;
+    TX_TRY(check_crossings(number));
+    tx_tensor *x = divided ? tx_input(s->graph, "what the device before gives", t->dtype, t->shape)
+                           : tx_tensor_planned(s->graph, t->dtype, t->shape, TX_ARENA_PLANNED);
+    if (!x)
+        return s->graph->status;
+    if (divided)
+        s->graph->come[number] = x;
+    else
+        TX_TRY(call_for(s, x, direction, peer, number, at));
     tx_edit_replace(s->edit, t, x);
     for (int32_t i = 0; i < s->graph->tensors; i++)
         if (s->graph->tensor[i]->base == t)
@@ -183,8 +200,16 @@ static void find_wanted(staging *s)
         }
 }
 
-static tx_status check_params(const staging *s, const tx_node *n)
+/* What a node that is left reads and keeps its value is to be this stage's. */
+static tx_status check_kept(const staging *s, const tx_node *n)
 {
+    for (int k = 0; k < TX_MAX_IN; k++) {
+        const tx_tensor *t = n->in[k];
+        const tx_state_record *state =
+            t && t->name && t->arena == TX_ARENA_STATE ? tx_model_find_state(s->model, t->name) : NULL;
+        if (state && state->absent)
+            return tx_fail_in(cannot_divide("another stage than its own reads it"), "state %s", t->name);
+    }
     const int32_t param = n->op == TX_OP_PARAM ? n->out[0]->param : -1;
     if (param >= 0 && s->model->param[param].absent)
         return tx_fail_in(cannot_divide("another stage than its own reads it"), "parameter %s",
@@ -227,7 +252,7 @@ static tx_status sum_tied(const staging *s, const tx_param_record *r)
     tx_tensor *w = g ? message_of(s, g) : NULL;
     if (!w)
         return s->graph->status;
-    tx_node node = node_of(TX_OP_SUM_TIED, TX_BACKWARD, 0, 0, g, g);
+    tx_node node = tx_message_node(TX_OP_SUM_TIED, TX_BACKWARD, 0, 0, g, g);
     node.out[TX_OUT(sum_tied, w)] = w == g ? NULL : w;
     return tx_edit_insert(s->edit, last + 1, &node, NULL);
 }
@@ -246,6 +271,8 @@ static tx_status cut(staging *s)
 {
     const int32_t tensors = s->graph->tensors;
     find_stages(s);
+    if (s->first[0] < 0)
+        return cannot_divide("one of them has no block");
     for (int32_t i = 0; i < tensors; i++)
         TX_TRY(cross(s, s->graph->tensor[i]));
     find_wanted(s);
@@ -255,7 +282,7 @@ static tx_status cut(staging *s)
         if (!is_kept(s, i))
             tx_edit_erase(s->edit, i);
         else
-            TX_TRY(check_params(s, &s->graph->node[i]));
+            TX_TRY(check_kept(s, &s->graph->node[i]));
     return TX_OK;
 }
 

@@ -23,7 +23,7 @@ static tx_command command_of(const tx_model *model, const tx_node *node)
 /* Whether a collective is over when the run is. */
 static bool is_of_run(tx_op op)
 {
-    return op == TX_OP_PART_SUM || op == TX_OP_PART_LOSS || (op >= TX_OP_SEND && op <= TX_OP_BEGIN_MICRO_BATCH);
+    return (op >= TX_OP_PART_SUM && op <= TX_OP_FROM_EXPERTS) || (op >= TX_OP_SEND && op <= TX_OP_BEGIN_MICRO_BATCH);
 }
 
 static tx_status make_commands(tx_plan *plan)
@@ -122,10 +122,34 @@ static tx_status create(tx_graph *graph, const char *name, bool owns_graph, tx_p
     return TX_OK;
 }
 
+/* On all devices that the model is divided among: those behind the graph's compile copies of what was recorded. */
+static tx_status create_on_all(tx_graph *graph, const char *name, bool owns_graph, tx_plan **plan)
+{
+    tx_plan *made = NULL, *following = NULL;
+    tx_status status = TX_OK;
+    if (graph->model->following) {
+        tx_graph *copy = NULL;
+        status = tx_graph_copy(graph, graph->model->following, &copy);
+        TX_THEN(status, create_on_all(copy, name, true, &following));
+        if (status && owns_graph)
+            tx_graph_free(graph);
+    }
+    TX_THEN(status, create(graph, name, owns_graph, &made));
+    if (following)
+        TX_THEN(status, tx_plan_follow(made, following));
+    if (status) {
+        tx_plan_free(following);
+        tx_plan_free(made);
+        return status;
+    }
+    *plan = made;
+    return TX_OK;
+}
+
 tx_status tx_plan_create(tx_graph *graph, const char *name, tx_plan **plan)
 {
     TX_NEEDS(graph && name && plan, TX_INVALID);
-    return create(graph, name, false, plan);
+    return create_on_all(graph, name, false, plan);
 }
 
 tx_status tx_plan_create_owned(tx_graph *graph, const char *name, tx_plan **plan)

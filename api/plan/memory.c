@@ -62,9 +62,8 @@ static tx_memory_kind kind_of(const tx_model *model, tx_arena_id arena)
     return model->arena[arena].space == TX_SPACE_PINNED ? TX_MEMORY_OFFLOADED : kind[arena];
 }
 
-tx_status tx_model_memory(const tx_model *model, tx_memory *planned)
+static tx_status memory_of(const tx_model *model, tx_memory *planned)
 {
-    TX_NEEDS(model && planned, TX_INVALID);
     tx_model sized = *model; /* the arenas' sizes only: nothing is allocated */
     tx_status status = size_arenas(&sized);
     if (status != TX_OK)
@@ -77,6 +76,29 @@ tx_status tx_model_memory(const tx_model *model, tx_memory *planned)
     m.bytes[TX_MEMORY_FUNCTIONALITY] += ring_bytes(model) + results_bytes();
     *planned = m;
     return TX_OK;
+}
+
+tx_status tx_model_memory(const tx_model *model, tx_memory *planned)
+{
+    TX_NEEDS(model && planned, TX_INVALID);
+    tx_memory sum = {0};
+    for (const tx_model *m = model; m; m = m->following) {
+        tx_memory own;
+        TX_TRY(memory_of(m, &own));
+        for (int i = 0; i < TX_MEMORY_COUNT; i++)
+            sum.bytes[i] += own.bytes[i];
+    }
+    *planned = sum;
+    return TX_OK;
+}
+
+tx_status tx_model_memory_on(const tx_model *model, int32_t device, tx_memory *planned)
+{
+    TX_NEEDS(model && planned, TX_INVALID);
+    const tx_model *m = model;
+    while (m && m->stage != device)
+        m = m->following;
+    return m ? memory_of(m, planned) : tx_fail(TX_NOT_FOUND, "the model is on no device number %d", (int)device);
 }
 
 int64_t tx_model_file_bytes(const tx_model *model)
@@ -342,8 +364,12 @@ tx_status tx_model_ready(tx_model *model)
 tx_status tx_model_allocate(tx_model *model)
 {
     TX_NEEDS(model, TX_INVALID);
-    model->sealed = true;
-    return tx_model_ready(model);
+    tx_status status = TX_OK;
+    for (; model && !status; model = model->following) {
+        model->sealed = true;
+        status = tx_model_ready(model);
+    }
+    return status;
 }
 
 /* ---- a model ---------------------------------------------------------------------------------- */
@@ -358,7 +384,7 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     for (int i = 0; i < TX_ARENA_COUNT; i++) /* a span that any device's memory fits in when it names no limit */
         m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
     m->engine = engine;
-    m->parts = m->stages = 1;
+    m->parts = m->expert_parts = m->stages = m->contexts = 1;
     m->begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
     m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
     m->controls_changed = true;
@@ -369,7 +395,8 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
 void tx_model_only_plan(tx_model *model)
 {
     TX_NEEDS(model, );
-    model->only_plans = true;
+    for (; model; model = model->following)
+        model->only_plans = true;
 }
 
 void tx_model_free(tx_model *model)
@@ -377,6 +404,7 @@ void tx_model_free(tx_model *model)
     if (!model)
         return;
     const tx_engine *e = model->engine;
+    tx_model_free(model->following);
     e->backend->finish(e->context);
     tx_plan_free(model->copies);
     for (int32_t i = 0; i < model->results_pending; i++)
@@ -397,6 +425,7 @@ void tx_model_free(tx_model *model)
     for (int32_t i = 0; i < model->states; i++)
         free(model->state[i].name);
     free(model->of_micro_batch);
+    free(model->last_block);
     free(model->param);
     free(model->state);
     free(model);

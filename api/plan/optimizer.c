@@ -325,10 +325,11 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
         place_states_away(model, meant.offload);
     if (status == TX_OK)
         status = tx_optimizer_choose(&meant, &optimizer);
-    if (status == TX_OK && (model->parts > 1 || model->stages > 1) && !tx_optimizer_divides(optimizer))
-        status =
-            tx_fail(TX_UNSUPPORTED, "this optimizer's states are of blocks or whole parameters, of which the ranks "
-                                    "of a tensor group or a pipeline have parts: take AdamW, SGD or Lion");
+    if (status == TX_OK && (model->parts > 1 || model->expert_parts > 1 || model->stages > 1) &&
+        !tx_optimizer_divides(optimizer))
+        status = tx_fail(TX_UNSUPPORTED,
+                         "this optimizer's states are of blocks or whole parameters, of which the ranks "
+                         "of a tensor group, an expert group or a pipeline have parts: take AdamW, SGD or Lion");
     if (status == TX_OK)
         status = tx_optimizer_cut(model, groups, optimizer);
     if (status == TX_OK)

@@ -37,6 +37,7 @@ void tx_plan_free(tx_plan *plan)
 {
     if (!plan)
         return;
+    tx_plan_free(plan->following);
     for (tx_plan **p = &plan->model->plans; *p; p = &(*p)->next) {
         if (*p == plan) {
             *p = plan->next;
@@ -52,6 +53,7 @@ void tx_plan_free(tx_plan *plan)
     free(plan->cut);
     free(plan->placed);
     free(plan->seconds);
+    free(plan->crossing);
     free(plan->name);
     free(plan);
 }
@@ -63,6 +65,8 @@ tx_status tx_plan_profile(tx_plan *plan, bool on)
     TX_NEEDS(plan, TX_INVALID);
     if (on && !plan->model->engine->profile)
         return tx_fail(TX_INVALID, "plan %s: the engine was not opened for profiling", plan->name);
+    if (plan->following)
+        return tx_fail(TX_UNSUPPORTED, "plan %s: it runs on several devices: profile the model on one", plan->name);
     plan->profiling = on;
     memset(plan->seconds, 0, (size_t)plan->program.length * sizeof *plan->seconds);
     return TX_OK;

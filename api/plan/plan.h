@@ -33,7 +33,9 @@ struct tx_plan {
     bool reads_kept, changes_weights; /* those that lie outside the device's memory */
     int32_t *placed;                  /* the tensors that the planner placed, by id */
     int32_t placed_count;
-    tx_ranges *ranges; /* NULL: the plan is not watched */
+    tx_ranges *ranges;  /* NULL: the plan is not watched */
+    tx_plan *following; /* of the model's next stage, where this process has all: it goes with this one */
+    void *crossing;     /* host memory for any one tensor that goes there */
     tx_plan *next;
 };
 
@@ -44,6 +46,13 @@ tx_status tx_plan_find_placed(tx_plan *plan);
 tx_status tx_plan_create_owned(tx_graph *graph, const char *name, tx_plan **plan);
 /* Where a tensor of the plan's graph lies; NULL: an absent operand. */
 tx_operand tx_plan_place(const tx_model *model, tx_tensor *tensor);
+/* tx_plan_write and tx_plan_read of this plan alone, without those of the stages that follow. */
+tx_status tx_plan_write_own(tx_plan *plan, tx_tensor *input, const void *data, size_t bytes);
+tx_status tx_plan_read_own(tx_plan *plan, tx_tensor *output, void *data, size_t bytes);
+/* Makes `following`, which it then owns, the plan of the next stage (divide.c). */
+tx_status tx_plan_follow(tx_plan *plan, tx_plan *following);
+/* Brings what crosses from this stage to the next one's plan, when this one has run (divide.c). */
+tx_status tx_plan_hand_over(tx_plan *plan);
 /* Tells the backend where the model's arenas lie. */
 tx_status tx_plan_bind(tx_plan *plan);
 

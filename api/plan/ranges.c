@@ -242,6 +242,8 @@ tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report)
     plan->ranges = NULL;
     if (!report)
         return TX_OK;
+    if (plan->following)
+        return tx_fail(TX_UNSUPPORTED, "plan %s: it runs on several devices: watch the model on one", plan->name);
     const tx_graph *graph = plan->graph;
     tx_ranges *made = calloc(1, sizeof *made);
     if (!made)

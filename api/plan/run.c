@@ -4,6 +4,7 @@
 
 #include "api/base/needs.h"
 #include "api/base/swap.h"
+#include "api/plan/layout.h"
 #include "api/plan/ranges.h"
 
 #include <inttypes.h>
@@ -31,9 +32,8 @@ static tx_status check_transfer(const tx_plan *plan, const tx_tensor *t, size_t 
     return TX_OK;
 }
 
-tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_t bytes)
+tx_status tx_plan_write_own(tx_plan *plan, tx_tensor *input, const void *data, size_t bytes)
 {
-    TX_NEEDS(plan && data, TX_INVALID);
     tx_status status = check_transfer(plan, input, bytes, input && input->is_input, "input");
     if (status == TX_OK && input->dtype == TX_I32)
         status = check_indices(input, data, tx_shape_count(&input->shape));
@@ -42,6 +42,15 @@ tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_
     if (status == TX_OK)
         status = tx_model_send(plan->model, TX_ARENA_PLANNED, input->offset, data, (int64_t)bytes);
     return status;
+}
+
+tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_t bytes)
+{
+    TX_NEEDS(plan && data, TX_INVALID);
+    TX_TRY(tx_plan_write_own(plan, input, data, bytes));
+    for (tx_plan *p = plan->following; p; p = p->following)
+        TX_TRY(tx_plan_write_own(p, p->graph->tensor[input->id], data, bytes));
+    return TX_OK;
 }
 
 tx_tensor *tx_plan_input(const tx_plan *plan, tx_tensor *input, int32_t micro_batch)
@@ -142,9 +151,8 @@ static tx_status run_cut(tx_plan *plan)
     return status == TX_OK && model->parallel && plan->cuts > 0 ? tx_parallel_flush(model) : status;
 }
 
-tx_status tx_plan_run(tx_plan *plan)
+static tx_status run_own(tx_plan *plan)
 {
-    TX_NEEDS(plan, TX_INVALID);
     tx_model *model = plan->model;
     tx_status status = tx_model_ready(model);
     if (status == TX_OK)
@@ -158,9 +166,19 @@ tx_status tx_plan_run(tx_plan *plan)
     return status == TX_OK ? TX_OK : tx_fail_in(status, "plan %s", plan->name);
 }
 
-tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t bytes)
+tx_status tx_plan_run(tx_plan *plan)
 {
-    TX_NEEDS(plan && data, TX_INVALID);
+    TX_NEEDS(plan, TX_INVALID);
+    TX_TRY(run_own(plan));
+    for (; plan->following; plan = plan->following) {
+        TX_TRY(tx_plan_hand_over(plan));
+        TX_TRY(run_own(plan->following));
+    }
+    return TX_OK;
+}
+
+tx_status tx_plan_read_own(tx_plan *plan, tx_tensor *output, void *data, size_t bytes)
+{
     bool readable = output && (tx_tensor_root(output)->is_output || output->arena != TX_ARENA_PLANNED);
     tx_status status = check_transfer(plan, output, bytes, readable, "output (see tx_output)");
     if (status == TX_OK)
@@ -174,4 +192,15 @@ tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t byte
         return status;
     return e->backend->read(e->context, plan->model->arena[place.arena].buffer[place.chunk], place.offset, data,
                             (int64_t)bytes);
+}
+
+tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t bytes)
+{
+    TX_NEEDS(plan && data, TX_INVALID);
+    if (!output || output->graph != plan->graph)
+        return tx_plan_read_own(plan, output, data, bytes);
+    const int32_t id = output->id;
+    while (plan->following && !tx_layout_places(tx_tensor_root(plan->graph->tensor[id])))
+        plan = plan->following; /* a later stage has it */
+    return tx_plan_read_own(plan, plan->graph->tensor[id], data, bytes);
 }

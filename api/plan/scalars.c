@@ -63,10 +63,11 @@ tx_status tx_model_set(tx_model *model, tx_control control, double value)
     tx_word word = {.f32 = (float)value};
     if (whole[control])
         word.u32 = (uint32_t)value;
-    if (word.u32 != model->controls.word[control].u32) {
-        model->controls.word[control] = word;
-        model->controls_changed = true;
-    }
+    for (; model; model = model->following)
+        if (word.u32 != model->controls.word[control].u32) {
+            model->controls.word[control] = word;
+            model->controls_changed = true;
+        }
     return TX_OK;
 }
 

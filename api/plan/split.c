@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which elements of a parameter a rank of a tensor group has. */
+ * Which elements of a parameter a rank of a tensor group or an expert group has. */
 #include "api/plan/split.h"
 
 #include "api/model/model.h"
 
 #include <string.h>
 
-tx_param_split tx_param_split_of(const tx_param_spec *whole, int32_t part, int32_t parts)
+tx_param_split tx_param_split_of(const tx_param_spec *whole, int32_t dimension, int32_t part, int32_t parts)
 {
     const tx_param_sections *s = &whole->sections;
-    const int32_t dimension = whole->split - 1;
     const bool parted = s->count > 0 && s->dimension == dimension;
     int64_t inner = 1, before = 0;
     for (int32_t i = dimension + 1; i < whole->logical.rank; i++)

@@ -149,7 +149,8 @@ static tx_status add_up(tx_comm *comm, float *to, int64_t count, tx_status statu
 }
 
 /* Copies what this rank's shards hold of elements of a parameter's weights; all ranks read together. */
-static tx_status copy_shards(tx_model *model, const place *p, int64_t count, const float *from, float *to)
+static tx_status copy_shards(tx_model *model, const tx_param_spec *spec, const place *p, int64_t count,
+                             const float *from, float *to)
 {
     const tx_parallel *parallel = model->parallel;
     tx_status status = TX_OK;
@@ -165,7 +166,7 @@ static tx_status copy_shards(tx_model *model, const place *p, int64_t count, con
         if (begin < end)
             status = copy(model, &kept, from ? from + at : NULL, to ? to + at : NULL, (end - begin) / b->element);
     }
-    return from ? status : add_up(parallel->comm, to, count, status);
+    return from ? status : add_up(tx_parallel_summers(parallel, spec), to, count, status);
 }
 
 /* Copies what the pieces of this rank hold; where they are shards, all ranks read together. */
@@ -183,7 +184,8 @@ static tx_status copy_state(tx_model *model, const tx_state_range *range, const 
         const place p = {TX_ARENA_OPTIMIZER, part.dtype, part.address};
         status = copy(model, &p, from ? from + part.at : NULL, to ? to + part.at : NULL, part.count);
     }
-    return from || !spread ? status : add_up(model->parallel->comm, to, range->count, status);
+    const tx_param_spec *spec = &model->param[range->param].spec;
+    return from || !spread ? status : add_up(tx_parallel_summers(model->parallel, spec), to, range->count, status);
 }
 
 /* Whether ranks have shards alone of this part, which is no state. */
@@ -195,7 +197,7 @@ static bool in_shards(const tx_model *model, tx_part part, int32_t index)
 
 bool tx_values_spread(const tx_model *model, tx_part part, int32_t index)
 {
-    if (tx_model_splits(model, index) || (model->stages > 1 && index >= 0 && index < model->params))
+    if (tx_model_splits(model, index) || (tx_model_has_pipeline(model) && index >= 0 && index < model->params))
         return true;
     if (!tx_parallel_sharded(model->parallel) || index < 0 || index >= model->params)
         return false;
@@ -215,7 +217,7 @@ static tx_status copy_own(tx_model *model, tx_part part, int32_t index, int64_t 
                     : tx_packed_read(model, &model->param[index], first, count, to);
     p.address += first * (int64_t)tx_dtype_size(p.dtype);
     if (in_shards(model, part, index))
-        return copy_shards(model, &p, count, from, to);
+        return copy_shards(model, &model->param[index].spec, &p, count, from, to);
     return copy(model, &p, from, to, count);
 }
 
@@ -223,11 +225,13 @@ static tx_status copy_own(tx_model *model, tx_part part, int32_t index, int64_t 
 static tx_status copy_split(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
                             const float *from, float *to)
 {
-    const tx_param_split split = tx_param_split_of(&model->param[index].whole, model->part, model->parts);
+    const tx_param_record *r = &model->param[index];
+    const tx_param_split split =
+        tx_param_split_of(&r->whole, r->division.dimension, r->division.part, r->division.parts);
     const int64_t begin = tx_param_split_before(&split, first),
                   own = tx_param_split_before(&split, first + count) - begin;
     float *mine = malloc((size_t)own * sizeof *mine + 1);
-    tx_status status = mine ? TX_OK : tx_fail(TX_MEMORY, "no memory for parameter %s", model->param[index].name);
+    tx_status status = mine ? TX_OK : tx_fail(TX_MEMORY, "no memory for parameter %s", r->name);
     if (from && mine)
         tx_param_split_take(&split, first, count, from, mine);
     if (own > 0)
@@ -236,7 +240,7 @@ static tx_status copy_split(tx_model *model, tx_part part, int32_t index, int64_
         memset(to, 0, (size_t)count * sizeof *to);
         if (!status)
             tx_param_split_put(&split, first, count, mine, to);
-        status = add_up(model->parallel->tensor, to, count, status);
+        status = add_up(tx_parallel_dividers(model->parallel, &r->spec), to, count, status);
     }
     free(mine);
     return status;
@@ -263,10 +267,24 @@ static tx_status copy_staged(tx_model *model, tx_part part, int32_t index, int64
     return add_up(model->parallel->pipeline, to, count, status);
 }
 
+/* The same of a model that is divided among devices: those that have a parameter are written, its own one is read. */
+static tx_status copy_divided(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                              const float *from, float *to)
+{
+    for (tx_model *m = model; m; m = m->following)
+        if (from ? !m->param[index].absent : tx_model_owns(m, index)) {
+            TX_TRY(prepare_copy(m, part, index, first, count));
+            TX_TRY(copy_own(m, part, index, first, count, from, to));
+        }
+    return TX_OK;
+}
+
 tx_status tx_values_copy(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, const float *from,
                          float *to)
 {
     TX_TRY(prepare_copy(model, part, index, first, count));
+    if (tx_model_is_divided(model))
+        return copy_divided(model, part, index, first, count, from, to);
     if (from && in_shards(model, part, index)) /* of all that was given, whatever part of it this rank has */
         model->parallel->written = tx_hash_words(model->parallel->written, from, count);
     return (model->stages > 1 ? copy_staged : copy_of_stage)(model, part, index, first, count, from, to);

@@ -181,6 +181,40 @@ void TX_CPU_NAME(attention)(const tx_cpu_call *call)
     tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.heads * tiles, attention_items);
 }
 
+/* ---- Merging ------------------------------------------------------------------------------------------- */
+
+/* Item: a row (b, t), all heads of it. */
+static void merge_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_command *c = call->command;
+    const int64_t heads = c->attrs.heads, width = tx_shape_last(&c->out[0].shape), length = c->out[0].shape.dim[1];
+    const int64_t size = width / heads;
+    const float *a_lse = call->in[1], *b_lse = call->in[3];
+    float *lse = call->out[1], a[TX_PIECE], b[TX_PIECE];
+    (void)thread;
+    for (int64_t item = first * heads; item < last * heads; item++) {
+        const int64_t row = item / heads, h = item % heads, at = (row / length * heads + h) * length + row % length;
+        const float greater = a_lse[at] > b_lse[at] ? a_lse[at] : b_lse[at];
+        const float of_a = tx_exp(a_lse[at] - greater), of_b = tx_exp(b_lse[at] - greater), sum = of_a + of_b;
+        const float share_a = of_a / sum, share_b = of_b / sum;
+        lse[at] = greater + logf(sum);
+        for (int64_t start = 0; start < size; start += TX_PIECE) {
+            const int64_t count = size - start < TX_PIECE ? size - start : TX_PIECE,
+                          from = row * width + h * size + start;
+            tx_widen(a, call->in[0], c->in[0].dtype, from, count);
+            tx_widen(b, call->in[2], c->in[2].dtype, from, count);
+            TX_SIMD for (int64_t i = 0; i < count; i++) a[i] = a[i] * share_a + b[i] * share_b;
+            tx_narrow(call->out[0], a, c->out[0].dtype, from, count);
+        }
+    }
+}
+
+void TX_CPU_NAME(attention_merge)(const tx_cpu_call *call)
+{
+    const tx_shape *o = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(o), tx_cpu_rows_grain(tx_shape_last(o)), merge_rows);
+}
+
 /* ---- Caches -------------------------------------------------------------------------------------------- */
 
 /* Fewer queries than this go row by row: a tile computes at least a vector of them. */

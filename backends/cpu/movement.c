@@ -261,6 +261,55 @@ void TX_CPU_NAME(cast)(const tx_cpu_call *call)
     tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, cast_slice);
 }
 
+/* `count` columns of a row: those of x from element `from` on become those of y from `to` on. */
+static void move_columns(const tx_cpu_call *call, int in, int64_t from, int64_t to, int64_t count, bool adds)
+{
+    const tx_dtype of_x = call->command->in[in].dtype, of_y = call->command->out[0].dtype;
+    float piece[TX_PIECE], room[TX_PIECE];
+    for (int64_t start = 0; start < count; start += TX_PIECE) {
+        const int64_t some = count - start < TX_PIECE ? count - start : TX_PIECE;
+        tx_widen(piece, call->in[in], of_x, from + start, some);
+        if (adds) {
+            const float *old = tx_run_of(call->out[0], of_y, to + start, some, room);
+            TX_SIMD for (int64_t i = 0; i < some; i++) piece[i] += old[i];
+        }
+        tx_narrow(call->out[0], piece, of_y, to + start, some);
+    }
+}
+
+static void take_columns_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const tx_attrs *attrs = &call->command->attrs;
+    const int64_t width = tx_shape_last(&call->command->in[0].shape);
+    const bool adds = tx_beta(attrs->accumulate, call->controls) != 0.0f;
+    (void)thread;
+    for (int64_t row = first; row < last; row++)
+        move_columns(call, 0, row * width + attrs->first, row * attrs->rows, attrs->rows, adds);
+}
+
+void TX_CPU_NAME(take_columns)(const tx_cpu_call *call)
+{
+    const tx_shape *y = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), take_columns_rows);
+}
+
+static void join_columns_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+{
+    const int64_t of_a = tx_shape_last(&call->command->in[0].shape), of_b = tx_shape_last(&call->command->in[1].shape);
+    const int64_t taken = call->command->attrs.rows, width = taken + of_b;
+    (void)thread;
+    for (int64_t row = first; row < last; row++) {
+        move_columns(call, 0, row * of_a, row * width, taken, false);
+        move_columns(call, 1, row * of_b, row * width + taken, of_b, false);
+    }
+}
+
+void TX_CPU_NAME(join_columns)(const tx_cpu_call *call)
+{
+    const tx_shape *y = &call->command->out[0].shape;
+    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), join_columns_rows);
+}
+
 static void copy_bytes(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     (void)thread;

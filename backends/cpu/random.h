@@ -16,8 +16,9 @@
 /* What is common to the draws of one site for one sample. */
 typedef struct tx_site {
     uint32_t key0, key1, sample, site, threshold;
-    float keep;  /* what a kept element is multiplied with: 1 / (1 - p) */
-    float scale; /* of noise */
+    uint32_t row, block; /* of the first element */
+    float keep;          /* what a kept element is multiplied with: 1 / (1 - p) */
+    float scale;         /* of noise */
 } tx_site;
 
 static inline tx_site tx_site_of(const tx_cpu_call *call, int64_t sample)
@@ -30,6 +31,8 @@ static inline tx_site tx_site_of(const tx_cpu_call *call, int64_t sample)
         .sample = word[TX_CONTROL_SAMPLE].u32 + (uint32_t)sample,
         .site = (uint32_t)attrs->site,
         .threshold = tx_dropout_threshold(attrs->p),
+        .row = (uint32_t)attrs->row,
+        .block = (uint32_t)(attrs->column / 4),
         .keep = 1.0f / (1.0f - attrs->p),
         .scale = attrs->scale,
     };
@@ -73,7 +76,7 @@ static inline void tx_draw_rounds(const tx_site *site, tx_words word[4][2])
     }
 }
 
-/* out[w][l] is word w of tx_draw for row + l row_step and block + l block_step. */
+/* out[w][l] is word w of tx_draw for row + l row_step and block + l block_step, counted from the site's own. */
 static inline void tx_draw_lanes(const tx_site *site, uint32_t plane, uint32_t row, uint32_t row_step, uint32_t block,
                                  uint32_t block_step, uint32_t out[4][TX_DRAW_LANES])
 {
@@ -81,8 +84,8 @@ static inline void tx_draw_lanes(const tx_site *site, uint32_t plane, uint32_t r
     uint64_t lane[4][TX_DRAW_LANES];
     TX_SIMD for (int l = 0; l < TX_DRAW_LANES; l++)
     {
-        lane[0][l] = (block + (uint32_t)l * block_step) | plane << 20;
-        lane[1][l] = row + (uint32_t)l * row_step;
+        lane[0][l] = (site->block + block + (uint32_t)l * block_step) | plane << 20;
+        lane[1][l] = site->row + row + (uint32_t)l * row_step;
         lane[2][l] = site->sample;
         lane[3][l] = site->site;
     }

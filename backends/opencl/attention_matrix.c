@@ -7,12 +7,13 @@
 #include <string.h>
 
 #define RATE 4.0 /* beside other units */
+#define TERMS 16 /* of a head that an instruction takes */
 
 typedef struct tx_cl_attention_matrix {
     tx_cl_attention_kernel kernel;
     const char *name, *atom;
     tx_cl_vendor vendor;
-    int lanes, atom_rows, least, most, warps, own_atoms, others;
+    int lanes, atom_lines, least, most, warps, own_atoms, others;
     bool held;
 } matrix_form;
 
@@ -68,7 +69,7 @@ static bool offers(const tx_context *context, const tx_cl_attention_job *a, tx_c
                    const matrix_form *m)
 {
     return m->kernel == kernel && tx_cl_matrix_units(context, m->vendor, m->lanes) && a->d >= m->least &&
-           a->d <= m->most && a->d % m->atom_rows == 0;
+           a->d <= m->most && a->d % TERMS == 0 && a->d % m->atom_lines == 0;
 }
 
 void tx_cl_attention_matrix_list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
@@ -81,7 +82,7 @@ void tx_cl_attention_matrix_list(const tx_context *context, const tx_cl_attentio
         const matrix_form *m = &matrix_forms[i];
         if (!offers(context, a, kernel, m))
             continue;
-        const int own = m->warps * m->own_atoms * m->atom_rows;
+        const int own = m->warps * m->own_atoms * m->atom_lines;
         char why[TX_CL_WHY] = "";
         tx_cl_attention_form f = {.rows = kernel == TX_CL_GRAD_KV ? m->others : own,
                                   .cols = kernel == TX_CL_GRAD_KV ? own : m->others,

@@ -77,8 +77,9 @@ static int64_t attend(const trial *t, const float *qkv, int32_t head, int64_t i,
     double *p = t->row, *factor = t->row + t->T, sum = 0.0;
     for (int64_t j = 0; j < keys; j++) {
         const bool hidden = j < first || j < start_of(t, i);
-        const tx_random draw = tx_draw(SEED_LO, SEED_HI, STEP, SAMPLE, (uint32_t)attrs->site,
-                                       (uint32_t)(attrs->first + head), (uint32_t)i, (uint32_t)j >> 2);
+        const tx_random draw =
+            tx_draw(SEED_LO, SEED_HI, STEP, SAMPLE, (uint32_t)attrs->site, (uint32_t)(attrs->first + head),
+                    (uint32_t)(attrs->row + i), (uint32_t)(attrs->column + j) >> 2);
         p[j] = hidden ? 0.0
                       : exp((double)attrs->scale *
                             dot(qkv + i * t->last + head * t->d, qkv + j * t->last + key * t->d, t->d));

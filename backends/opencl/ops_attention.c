@@ -90,7 +90,8 @@ static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_a
     TX_CL_OPERANDS(b, a->starts);
     TX_CL_I32(b, a->heads, a->kv_heads, a->window);
     TX_CL_F32(b, c->attrs.scale, c->attrs.p);
-    TX_CL_I32(b, c->attrs.site, (int32_t)c->attrs.first, (int32_t)first[2], (int32_t)first[1], (int32_t)first[0]);
+    TX_CL_I32(b, c->attrs.site, (int32_t)c->attrs.first, (int32_t)c->attrs.row, (int32_t)c->attrs.column);
+    TX_CL_I32(b, (int32_t)first[2], (int32_t)first[1], (int32_t)first[0]);
     tx_cl_arg_control(b);
     if (!f->matrix)
         tx_cl_arg_local(b, (size_t)f->local_bytes);
@@ -143,6 +144,20 @@ tx_status tx_cl_attention(tx_cl_builder *b, const tx_command *c)
 tx_status tx_cl_attention_cached(tx_cl_builder *b, const tx_command *c)
 {
     return forward(b, c);
+}
+
+/* A row of the kernel is a head of one. */
+tx_status tx_cl_attention_merge(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *o = &c->out[0].shape;
+    const int64_t size = tx_shape_last(o) / c->attrs.heads;
+    tx_cl_form form = tx_cl_form_of(b, c, size, false, "-DA=%s -DB=%s -DO=%s", tx_cl_storage(c->in[0].dtype),
+                                    tx_cl_storage(c->in[2].dtype), tx_cl_storage(c->out[0].dtype));
+    tx_cl_launch_columns(b, &form, "attention_merge", "attention_merge", size, tx_shape_rows(o) * c->attrs.heads);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, size, o->dim[1]);
+    TX_CL_I32(b, c->attrs.heads);
+    return b->status;
 }
 
 /* Row sums of do * o: a few items a row, so that neighbours read neighbouring quads. */

@@ -50,13 +50,18 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     tx_tensor *scores = experts->normalise ? logits : probabilities;
     tx_tensor *weights = scores ? tx_top_k(scores, experts->chosen, &choices) : NULL;
     tx_routes routes;
-    if (!weights || !tx_route(choices, experts->count, capacity_of(stack, experts, tokens), &routes))
+    const int64_t capacity = capacity_of(stack, experts, tokens);
+    if (!weights || !tx_route(choices, experts->count, capacity, &routes))
         return NULL;
     note_router(stack, experts, logits, probabilities, &routes);
-    /* The ranks of a tensor group all do all of this but for the experts, of each of which they have a part. */
+    /* The ranks of a tensor group all do all of this but for the experts, of each of which they have a part. Those of
+     * an expert group have whole ones, to which their tokens go. */
     tx_tensor *h = tx_gather(tx_part_input(rows), routes.tokens);
-    h = tx_grouped_linear(h, tx_stack_take(stack), routes.offsets, true);
-    h = tx_grouped_linear(tx_swiglu(h), tx_stack_take(stack), routes.offsets, true);
+    tx_arrivals here;
+    h = tx_to_experts(h, &routes, experts->chosen, capacity, &here);
+    h = tx_grouped_linear(h, tx_stack_take(stack), here.offsets, true);
+    h = tx_grouped_linear(tx_swiglu(h), tx_stack_take(stack), here.offsets, true);
+    h = tx_from_experts(h, &routes, &here);
     h = tx_combine(h, tx_part_input(experts->normalise ? tx_softmax(weights) : weights), &routes);
     h = tx_part_sum(h);
     return h ? tx_reshape(h, shape) : NULL;

@@ -141,6 +141,7 @@ void tx_stack_param(const tx_config *config, const tx_stack_row *rows, tx_stack_
         spec->shape.dim[0] = tx_arch_padded_vocab(config);
     }
     spec->split = row->split;
+    spec->experts = row->experts;
     set_rest(config, row, initializer_range, spec);
 }
 
@@ -153,7 +154,8 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
         return tx_fail(TX_INVALID, "options.size is %zu, expected %zu", o->size, sizeof *o);
     if (!tokens || tx_tensor_shape(tokens)->rank != 2 || tx_tensor_dtype(tokens) != TX_I32)
         return tx_fail(TX_INVALID, "the graph must have an input input_ids, I32 [B, T]");
-    int64_t tokens_in_row = tx_tensor_shape(tokens)->dim[1];
+    int32_t chunk;
+    int64_t tokens_in_row = tx_tensor_shape(tokens)->dim[1] * tx_graph_contexts(graph, &chunk);
     int64_t positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
     if (positions > c->positions)
         return tx_fail(TX_INVALID, "%" PRId64 " positions asked for, the model has %" PRId64, positions, c->positions);

@@ -26,6 +26,7 @@ typedef struct tx_stack_row {
     size_t with, without;
     int32_t split;                                      /* as tx_param_spec's */
     bool (*in)(const tx_config *config, int64_t block); /* whether a block has it; NULL: all have */
+    bool experts;                                       /* as tx_param_spec's */
     bool router;                                        /* it chooses: kept as precise as tables are */
 } tx_stack_row;
 

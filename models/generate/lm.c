@@ -49,7 +49,11 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
     TX_TRY(choose_dtype(lm, o->dtype, &lm->dtype));
     lm->generation = tx_generation_defaults(lm->config->eos_token_id);
     TX_TRY(tx_generation_read(lm->folder, &lm->generation, &reporter));
-    return tx_engine_create(&engine, &lm->engine);
+    if (o->device_map)
+        return tx_lm_open_devices(lm, o->device_map, o->threads);
+    TX_TRY(tx_engine_create(&engine, &lm->engine[0]));
+    lm->devices = 1;
+    return TX_OK;
 }
 
 tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
@@ -59,6 +63,8 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "tx_lm_open: the options' size field is %zu, expected %zu", o->size, sizeof *o);
     const char *name = o->model ? o->model : o->adapter;
+    if (o->device && o->device_map)
+        return tx_fail(TX_INVALID, "tx_lm_open: device and device_map exclude each other");
     if (!name || o->batch_size < 0)
         return tx_fail(TX_INVALID, "tx_lm_open: %s", name ? "batch_size is below 0" : "model is missing");
     tx_lm *made = calloc(1, sizeof *made);
@@ -89,7 +95,8 @@ void tx_lm_free(tx_lm *lm)
     if (!lm)
         return;
     drop(lm);
-    tx_engine_free(lm->engine);
+    for (int32_t d = 0; d < lm->devices; d++)
+        tx_engine_free(lm->engine[d]);
     tx_encoder_free(lm->encoder);
     tx_tokenizer_free(lm->tokenizer);
     tx_config_free(lm->config);
@@ -160,8 +167,12 @@ static tx_status begin_model(tx_lm *lm)
 {
     if (lm->model)
         return TX_OK;
-    TX_TRY(tx_model_create(lm->engine, &lm->model));
-    return tx_model_store(lm->model, lm->dtype);
+    TX_TRY(tx_model_create(lm->engine[0], &lm->model));
+    tx_status status = lm->devices > 1 ? tx_model_divide(lm->model, lm->engine, lm->blocks, lm->devices) : TX_OK;
+    TX_THEN(status, tx_model_store(lm->model, lm->dtype));
+    if (status)
+        drop(lm);
+    return status;
 }
 
 static tx_status load(tx_lm *lm)
@@ -213,7 +224,9 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     tx_status status = begin_model(lm);
     TX_THEN(status, tx_generator_create(lm->model, lm->config, &need, &lm->generator));
     TX_THEN(status, load(lm));
-    status = advise(status, "a smaller batch_size, fewer num_beams or shorter prompts and max_new_tokens take less");
+    status =
+        advise(status, "a smaller batch_size, fewer num_beams or shorter prompts and max_new_tokens take less, and "
+                       "device_map divides the model among devices");
     lm->compiled = need;
     if (status)
         drop(lm);

@@ -7,6 +7,9 @@
 #include "models/generate/generate.h"
 #include "models/tx_text.h"
 
+/* Devices that a model is divided among, at most. */
+enum { TX_LM_DEVICES = 16 };
+
 struct tx_lm {
     char *folder;
     char *adapter; /* the folder of one that is added to the weights, as `lora` says; NULL: none */
@@ -16,7 +19,9 @@ struct tx_lm {
     int64_t batch;  /* prompts at once */
     bool keep;      /* caches from prompt to prompt */
     tx_dtype dtype; /* of the weights on the device */
-    tx_engine *engine;
+    tx_engine *engine[TX_LM_DEVICES];
+    int32_t blocks[TX_LM_DEVICES]; /* of each, where there are several */
+    int32_t devices;
     tx_model *model;         /* NULL: nothing is compiled */
     bool loaded;             /* its weights are read */
     tx_generator *generator; /* of `model`, as `compiled` says; NULL: none */
@@ -29,6 +34,8 @@ struct tx_lm {
 tx_status tx_lm_open_tokenizer(tx_lm *lm);
 /* Chooses the folders of model and adapter, and reads the configuration (lm_adapter.c). */
 tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *options);
+/* Opens the devices that `map` names, with the blocks that it gives them: all of the model's (device_map.c). */
+tx_status tx_lm_open_devices(tx_lm *lm, const char *map, int32_t threads);
 /* Compiles the least, if nothing is compiled, and reads the weights. */
 tx_status tx_lm_load(tx_lm *lm);
 /* A generator of at least these sizes, the weights read. */

@@ -67,7 +67,8 @@ static bool compute_in_half(tx_job *j, char words[WORDS])
 static bool shrink_states(tx_job *j, char words[WORDS])
 {
     tx_optimizer_options now;
-    if (j->set.dtype || j->set.optim_args || j->tensor || tx_job_optimizer(&j->set, &now) || now.kind != TX_ADAMW)
+    if (j->set.dtype || j->set.optim_args || j->tensor || j->expert || tx_job_optimizer(&j->set, &now) ||
+        now.kind != TX_ADAMW)
         return false;
     snprintf(words, WORDS, "--optim adamw_8bit");
     return tx_option_set(&j->options, "optim", "adamw_8bit") == TX_OK;
@@ -76,7 +77,7 @@ static bool shrink_states(tx_job *j, char words[WORDS])
 /* The same answer on all ranks, which plan together. */
 static bool offload_states(tx_job *j, char words[WORDS])
 {
-    if (j->set.offload_optimizer || (j->comm->size == 1 && tx_job_in_host(j)) || j->tensor)
+    if (j->set.offload_optimizer || (j->comm->size == 1 && tx_job_in_host(j)) || j->tensor || j->expert)
         return false;
     j->set.offload_optimizer = TX_OFFLOAD_HOST;
     snprintf(words, WORDS, "--offload_optimizer cpu");
@@ -94,7 +95,7 @@ static bool offload_activations(tx_job *j, char words[WORDS])
 
 static bool spread(tx_job *j, int32_t stage, char words[WORDS])
 {
-    if (j->data->size == 1 || j->zero_stage >= stage || (j->tensor && stage > 1))
+    if (j->sums->size == 1 || j->zero_stage >= stage || (j->tensor && stage > 1))
         return false;
     j->zero_stage = stage;
     snprintf(words, WORDS, "--zero_stage %" PRId32, stage);

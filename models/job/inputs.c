@@ -69,6 +69,18 @@ static tx_status choose_config(tx_job *j)
     return status;
 }
 
+/* UNSUPPORTED where ranks are to divide experts and the model has none. */
+static tx_status check_experts(const tx_job *j)
+{
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec = {.experts = j->set.expert_parallel == 1};
+    for (int32_t i = 0; i < tx_arch_params(j->inputs.config) && !spec.experts; i++)
+        TX_TRY(tx_arch_param(j->inputs.config, i, name, &spec));
+    return spec.experts
+               ? TX_OK
+               : tx_fail(TX_UNSUPPORTED, "--expert_parallel divides experts, and this model has none: leave it out");
+}
+
 /* Whether a file needs no tokenizer; one that is not there does not. */
 static bool holds_tokens(const char *path)
 {
@@ -174,6 +186,7 @@ tx_status tx_job_open(tx_job *j)
         status = tx_job_find_data(j);
     if (!status)
         status = choose_config(j);
+    TX_THEN(status, check_experts(j));
     if (!status)
         status = choose_tokenizer(j);
     if (!status)

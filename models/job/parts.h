@@ -66,11 +66,14 @@ struct tx_job {
     tx_tensorboard *board; /* NULL: none */
     int64_t epoch_steps, steps;
     /* One of many ranks. */
-    tx_comm *comm;            /* all of them */
-    tx_comm *data, *tensor;   /* those that have other rows and the same parts of the weights; those that have the same
-                                 rows, NULL: this one alone */
-    tx_comm *pipeline, *ends; /* those that have the stages of this one's rows; of these the first and the last; NULL:
-                                 there is one stage */
+    tx_comm *comm;          /* all of them */
+    tx_comm *data, *tensor; /* those that have other rows and the same parts of the weights; those that have the same
+                               rows, NULL: this one alone */
+    tx_comm *context;       /* those that have a chunk each of the positions of this one's rows; NULL: rows are whole */
+    tx_comm *sums;          /* over which gradients are summed: `data`, or with chunks all ranks */
+    tx_comm *pipeline, *ends;   /* those that have the stages of this one's rows; of these the first and the last; NULL:
+                                   there is one stage */
+    tx_comm *expert, *replicas; /* those that divide experts, and that have the same ones; NULL: none do */
     tx_watch *watch;
     char *kept; /* warnings of a rank that is not the first, while most of its warnings are also that one's */
     bool tells; /* warnings are kept no more */
@@ -163,7 +166,8 @@ tx_status tx_job_open_data(tx_job *job);
 
 /* ---- ranks.c -------------------------------------------------------------------------------------------- */
 
-/* Makes the groups of --tensor_parallel, whose ranks follow each other, and of --pipeline_parallel, whose stages do. */
+/* Makes the groups of --tensor_parallel and --context_parallel, whose ranks follow each other, and of
+ * --pipeline_parallel, whose stages do. */
 tx_status tx_job_make_groups(tx_job *job);
 /* Ranks of a host that no launcher has bound share out its devices (device auto) and its cores. */
 tx_status tx_job_take_place(tx_job *job);

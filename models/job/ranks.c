@@ -11,19 +11,49 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* INVALID where an option of so many ranks or stages, and with others' of so many ranks in all, leaves some over. */
+static tx_status check_groups(const tx_job *j, const char *kind, int32_t asked, int32_t ranks)
+{
+    return j->comm->size % ranks == 0
+               ? TX_OK
+               : tx_fail(TX_INVALID,
+                         "--%s_parallel %" PRId32 ": %" PRId32 " ranks cannot be divided into groups of so many: "
+                         "start %" PRId32 " (mpiexec -n %" PRId32 "), or a multiple",
+                         kind, asked, j->comm->size, ranks, ranks);
+}
+
+/* Neighbours divide the experts; what is at the same place in each group has the same ones. */
+static tx_status divide_experts(tx_job *j, int32_t ranks)
+{
+    const int32_t rank = j->comm->rank;
+    TX_TRY(check_groups(j, "expert", ranks, ranks));
+    TX_TRY(tx_comm_sub(j->comm, rank / ranks, rank, &j->expert));
+    return tx_comm_sub(j->comm, rank % ranks, rank, &j->replicas);
+}
+
+/* Neighbours have the chunks of the same rows; the gradients are sums over all ranks. */
+static tx_status divide_rows(tx_job *j, int32_t chunks)
+{
+    const int32_t rank = j->comm->rank;
+    TX_TRY(check_groups(j, "context", chunks, chunks));
+    TX_TRY(tx_comm_sub(j->comm, rank / chunks, rank, &j->context));
+    return tx_comm_sub(j->comm, rank % chunks, rank, &j->data);
+}
+
 /* Of ranks (stage, row, part), the part counting fastest: neighbours share a host. */
 tx_status tx_job_make_groups(tx_job *j)
 {
     const int32_t parts = (int32_t)j->set.tensor_parallel, stages = (int32_t)j->set.pipeline_parallel;
     const int32_t rank = j->comm->rank, size = j->comm->size, times = parts * stages, of_stage = size / stages;
-    j->data = j->comm;
+    const int32_t chunks = (int32_t)j->set.context_parallel;
+    j->data = j->sums = j->comm;
+    if (chunks > 1)
+        return divide_rows(j, chunks);
+    if (j->set.expert_parallel > 1)
+        return divide_experts(j, (int32_t)j->set.expert_parallel);
     if (times == 1)
         return TX_OK;
-    if (size % times != 0)
-        return tx_fail(TX_INVALID,
-                       "--%s_parallel %" PRId32 ": %" PRId32 " ranks cannot be divided into groups of so many: "
-                       "start %" PRId32 " (mpiexec -n %" PRId32 "), or a multiple",
-                       stages > 1 ? "pipeline" : "tensor", stages > 1 ? stages : parts, size, times, times);
+    TX_TRY(check_groups(j, stages > 1 ? "pipeline" : "tensor", stages > 1 ? stages : parts, times));
     const int32_t stage = rank / of_stage, end = stage > 0 && stage < stages - 1;
     if (parts > 1)
         TX_TRY(tx_comm_sub(j->comm, rank / parts, rank, &j->tensor));
@@ -31,7 +61,9 @@ tx_status tx_job_make_groups(tx_job *j)
         TX_TRY(tx_comm_sub(j->comm, rank % of_stage, rank, &j->pipeline));
         TX_TRY(tx_comm_sub(j->pipeline, end, rank, &j->ends));
     }
-    return tx_comm_sub(j->comm, stage * parts + rank % parts, rank, &j->data);
+    TX_TRY(tx_comm_sub(j->comm, stage * parts + rank % parts, rank, &j->data));
+    j->sums = j->data;
+    return TX_OK;
 }
 
 /* ---- Devices and cores ------------------------------------------------------------------------------------------- */
@@ -217,11 +249,14 @@ tx_status tx_job_compare_devices(tx_job *j)
     if (!status && comm->size > 1)
         status = note_ranks(j, all);
     free(all);
-    if (!status && j->mixed && (j->tensor || j->pipeline))
+    if (!status && j->mixed && (j->tensor || j->pipeline || j->expert || j->context))
         status = tx_fail(TX_UNSUPPORTED,
                          "--%s_parallel: the ranks' devices differ in kind or driver, and round "
                          "differently: give all the same --device",
-                         j->tensor ? "tensor" : "pipeline");
+                         j->tensor     ? "tensor"
+                         : j->pipeline ? "pipeline"
+                         : j->expert   ? "expert"
+                                       : "context");
     j->zero_stage = (int32_t)j->set.zero_stage;
     if (j->mixed && j->zero_stage == 0) {
         j->zero_stage = 1;
@@ -334,12 +369,19 @@ void tx_job_note_shares(const tx_job *j)
     if (j->tensor)
         tx_job_note(j, "tensor  %" PRId32 " ranks compute the same rows together, %" PRId32 " groups of them",
                     j->tensor->size, j->data->size);
+    if (j->expert)
+        tx_job_note(j, "experts %" PRId32 " ranks divide those of each layer, %" PRId32 " groups of them",
+                    j->expert->size, j->replicas->size);
     if (j->pipeline)
         tx_job_note(j, "stages  %" PRId32 " of %" PRId64 " blocks, %" PRId64 " micro-batches a step, %s",
                     j->pipeline->size, j->inputs.config->layers, tx_trainer_options_of(j->trainer)->accumulation,
                     j->set.pipeline_schedule == TX_PIPELINE_GPIPE ? "gpipe" : "1f1b");
     tx_job_note(j, "shares  %s rows of a micro-batch, %" PRId64 " rows a step", j->rows_text, j->step_rows);
-    if (j->data->size == 1)
+    if (j->context)
+        tx_job_note(
+            j, "chunks  %" PRId32 " ranks have %" PRId64 " positions each of the same rows, %" PRId32 " groups of them",
+            j->context->size, j->inputs.block / j->context->size, j->data->size);
+    if (j->sums->size == 1)
         return;
     tx_job_note(j, "sums    %.1f MB of gradients in %" PRId32 " buckets, %s between hosts; ZeRO stage %" PRId32 "",
                 4e-6 * (double)elements, buckets, j->set.ddp_comm ? "bf16" : "fp32", j->zero_stage);

@@ -43,6 +43,8 @@ static const char *const own[] = {"resume_from_checkpoint",
                                   "dump_order",
                                   "tensor_parallel",
                                   "pipeline_parallel",
+                                  "expert_parallel",
+                                  "context_parallel",
                                   "pipeline_schedule",
                                   "deepspeed", /* what these said is among the others */
                                   "fsdp",

@@ -151,6 +151,8 @@ static const tx_option options[] = {
     WHOLE("ddp_check", ddp_check, 0, INT32_MAX, "compare the weights of all ranks every N steps; 0: never"),
     WHOLE("zero_stage", zero_stage, 0, 3, "1: optimizer states are spread over the ranks; 2: gradients too; 3: weights too"),
     WHOLE("tensor_parallel", tensor_parallel, 1, 1 << 16, "N ranks that follow each other compute the same rows together and divide heads, the MLP and the vocabulary among them (docs/RANKS.md)"),
+    WHOLE("expert_parallel", expert_parallel, 1, 1 << 16, "N ranks of different rows that follow each other divide the experts of each layer among them, whole ones, to which tokens go and from which they come back (docs/RANKS.md)"),
+    WHOLE("context_parallel", context_parallel, 1, 1 << 12, "N ranks that follow each other have a chunk each of the positions of the same rows, and keys and values go round them (docs/RANKS.md)"),
     WHOLE("pipeline_parallel", pipeline_parallel, 1, 1 << 12, "N stages, a rank or group of ranks each, have the model's blocks one after the other (docs/RANKS.md)"),
     CHOICE("pipeline_schedule", pipeline_schedule, pipeline_words + 1, "order in which stages do the micro-batches of a step: 1f1b keeps activations of few of them, gpipe those of all"),
     TEXT("deepspeed", deepspeed, "FILE|JSON", "a configuration of DeepSpeed: what it says is taken for options (docs/TRAINING.md)"),
@@ -222,6 +224,8 @@ tx_job_settings tx_job_defaults(void)
         .save_steps = 500,
         .tensor_parallel = 1,
         .pipeline_parallel = 1,
+        .expert_parallel = 1,
+        .context_parallel = 1,
         .device = "cpu",
         .init_scale = 65536,
         .growth_interval = 2000,
@@ -349,6 +353,21 @@ static void check_tensor_parallel(refusals *r, const tx_job_settings *set)
            "--tensor_parallel: --batch_weights takes numbers, one for each group of ranks");
 }
 
+static void check_expert_parallel(refusals *r, const tx_job_settings *set)
+{
+    if (set->expert_parallel == 1)
+        return;
+    refuse(r, set->tensor_parallel > 1 || set->pipeline_parallel > 1,
+           "--expert_parallel: leave --tensor_parallel and --pipeline_parallel out");
+    refuse(r, set->lora_rank || set->load_in_4bit,
+           "--expert_parallel trains whole models: leave --lora_r and --load_in_4bit out");
+    refuse(r, set->teacher || set->sparsity > 0,
+           "--expert_parallel: leave --teacher_model_name_or_path and --sparsity out");
+    refuse(r, set->offload_optimizer || set->activation_offloading,
+           "--expert_parallel: leave --offload_optimizer and --activation_offloading out");
+    refuse(r, set->batch_weights, "--expert_parallel: leave --batch_weights out");
+}
+
 static void check_pipeline_parallel(refusals *r, const tx_job_settings *set)
 {
     if (set->pipeline_parallel == 1)
@@ -362,6 +381,23 @@ static void check_pipeline_parallel(refusals *r, const tx_job_settings *set)
            "--pipeline_parallel: leave --offload_optimizer and --activation_offloading out");
     refuse(r, set->batch_weights, "--pipeline_parallel: leave --batch_weights out");
     refuse(r, set->debug, "--pipeline_parallel: leave --debug out");
+}
+
+static void check_context_parallel(refusals *r, const tx_job_settings *set)
+{
+    if (set->context_parallel == 1)
+        return;
+    refuse(r, set->tensor_parallel > 1 || set->pipeline_parallel > 1 || set->expert_parallel > 1,
+           "--context_parallel: leave --tensor_parallel, --pipeline_parallel and --expert_parallel out");
+    refuse(r, set->lora_rank || set->load_in_4bit,
+           "--context_parallel trains whole models: leave --lora_r and --load_in_4bit out");
+    refuse(r, set->teacher, "--context_parallel: leave --teacher_model_name_or_path out");
+    refuse(r, set->activation_offloading || set->debug,
+           "--context_parallel: leave --activation_offloading and --debug out");
+    refuse(r, set->noise > 0 || set->capacity > 0 || set->z_loss > 0,
+           "--context_parallel: leave --neftune_noise_alpha, --expert_capacity_factor and --router_z_loss_coef out");
+    refuse(r, set->batch_weights && strcmp(set->batch_weights, "auto") == 0,
+           "--context_parallel: --batch_weights takes numbers, one for each group of ranks");
 }
 
 tx_status tx_job_check(const tx_job_settings *set)
@@ -418,6 +454,8 @@ tx_status tx_job_check(const tx_job_settings *set)
     check_best(&r, set);
     check_tensor_parallel(&r, set);
     check_pipeline_parallel(&r, set);
+    check_expert_parallel(&r, set);
+    check_context_parallel(&r, set);
     check_stored(&r, set);
     refuse(&r, set->lora_rank && set->bf16_full_eval && !set->bf16 && !set->dtype,
            "--bf16_full_eval: with --lora_r it needs --bf16");

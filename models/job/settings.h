@@ -77,7 +77,8 @@ typedef struct tx_job_settings {
     double logging_steps, eval_steps, save_steps, eval_delay, stop_threshold;
     int64_t save_total_limit, stop_patience;
     /* many ranks */
-    int64_t bucket_cap, zero_stage, tensor_parallel, pipeline_parallel, global_batch, ddp_check;
+    int64_t bucket_cap, zero_stage, tensor_parallel, pipeline_parallel, expert_parallel, context_parallel, global_batch,
+        ddp_check;
     int32_t ddp_comm, overlap, pipeline_schedule; /* TX_DDP_COMM_, tx_overlap, tx_pipeline_schedule */
     const char *batch_weights;
     double comm_timeout, start_timeout;

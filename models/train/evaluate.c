@@ -27,8 +27,9 @@ static tx_status add_up(tx_comm *comm, double sums[TX_SUMS_MAX])
 /* What goes through the samples. */
 typedef struct pass {
     tx_trainer *trainer;
-    tx_comm *comm; /* NULL: one rank */
-    bool gathers;  /* ranks have shards of the weights alone: all run plans, or none does */
+    tx_comm *comm;         /* NULL: one rank */
+    int64_t group, groups; /* of ranks that do the same rows: this one's number, and how many there are */
+    bool gathers; /* ranks have shards of the weights, or some of the experts, alone: all run plans, or none does */
     const tx_samples *samples;
     tx_batch batch;
     int64_t outputs; /* numbers of a row's output; 0: they are not asked for */
@@ -51,10 +52,9 @@ static tx_status keep_outputs(pass *p, int64_t first, int64_t ranks)
 /* The ranks' batches from sample `first` on: their sums, and their outputs. */
 static tx_status do_round(pass *p, int64_t first, double sums[TX_SUMS_MAX])
 {
-    const int64_t rank = p->comm ? p->comm->rank : 0, ranks = p->comm ? p->comm->size : 1, rows = p->batch.rows;
-    const int64_t own = first + rank * rows;
+    const int64_t rows = p->batch.rows, own = first + p->group * rows;
     const tx_sample_order order = {0};
-    float *output = p->outputs ? p->round + rank * rows * p->outputs : NULL;
+    float *output = p->outputs ? p->round + p->group * rows * p->outputs : NULL;
     const bool any = own < p->samples->count;
     double of_batch[TX_SUMS_MAX] = {0};
     if (any || p->gathers) {
@@ -68,17 +68,25 @@ static tx_status do_round(pass *p, int64_t first, double sums[TX_SUMS_MAX])
         TX_TRY(add_up(p->comm, of_batch));
     for (int32_t i = 0; i < TX_SUMS_MAX; i++)
         sums[i] += of_batch[i];
-    return keep_outputs(p, first, ranks);
+    return keep_outputs(p, first, p->groups);
 }
 
 tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch, double sums[TX_SUMS_MAX],
                          float **outputs)
 {
     tx_comm *comm = tx_trainer_options_of(trainer)->comm;
-    const int64_t rows = tx_trainer_options_of(trainer)->eval_batch, ranks = comm ? comm->size : 1;
+    const tx_comm *context = tx_trainer_options_of(trainer)->parallel.context;
+    const int64_t rows = tx_trainer_options_of(trainer)->eval_batch, same = context ? context->size : 1,
+                  ranks = comm ? comm->size / same : 1;
     TX_TRY(tx_trainer_check_samples(trainer, samples));
-    pass p = {.trainer = trainer, .comm = comm, .samples = samples, .outputs = tx_trainer_outputs(trainer)};
-    p.gathers = tx_trainer_options_of(trainer)->parallel.zero_stage == 3;
+    pass p = {.trainer = trainer,
+              .comm = comm,
+              .group = comm ? comm->rank / same : 0,
+              .groups = ranks,
+              .samples = samples,
+              .outputs = tx_trainer_outputs(trainer)};
+    const tx_parallel_options *parallel = &tx_trainer_options_of(trainer)->parallel;
+    p.gathers = parallel->zero_stage == 3 || parallel->expert;
     void *memory = malloc((size_t)(rows * tx_task_row_bytes(samples->task, samples->block)));
     p.round = calloc((size_t)(ranks * rows * p.outputs) + 1, sizeof *p.round);
     p.all = calloc((size_t)(samples->count * p.outputs) + 1, sizeof *p.all);

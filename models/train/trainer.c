@@ -40,6 +40,17 @@ static int64_t length_of(const tx_trainer_options *o, int32_t which)
     return which && rounded < o->block ? rounded : o->block;
 }
 
+/* Ranks that have a chunk each of the positions of a row, and which of them this is. */
+static int64_t chunks_of(const tx_trainer_options *o)
+{
+    return o->parallel.context ? o->parallel.context->size : 1;
+}
+
+static int64_t chunk_of(const tx_trainer_options *o)
+{
+    return o->parallel.context ? o->parallel.context->rank : 0;
+}
+
 static int32_t plans_of(const tx_trainer_options *o)
 {
     return o->lengths > 1 ? o->lengths : 1;
@@ -63,6 +74,10 @@ static void build_loss(const tx_trainer *trainer, bool train, batch_plan *made)
     made->output = tx_arch_logits(made->graph, trainer->config, &options);
     made->loss = train && o->teacher ? o->task->distill(made->graph, trainer->config, made->output, &teaching)
                                      : o->task->loss(made->graph, trainer->config, made->output, o->smoothing);
+    if (own && chunks_of(o) > 1)
+        tx_graph_fail(made->graph,
+                      tx_fail(TX_UNSUPPORTED, "routers' losses go by whole rows, of which context_parallel "
+                                              "gives a rank chunks: set router_aux_loss_coef to 0"));
     made->loss = own ? tx_add(made->loss, own) : made->loss;
 }
 
@@ -77,7 +92,7 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int64_t bl
         TX_TRY(tx_graph_offload_activations(made->graph));
     for (int32_t f = 0; task->fields[f].name; f++)
         made->field[f] = tx_input(made->graph, task->fields[f].name, task->fields[f].dtype,
-                                  tx_field_shape(&task->fields[f], rows, block));
+                                  tx_field_shape(&task->fields[f], rows, block / chunks_of(&trainer->options)));
     build_loss(trainer, train, made);
     if (train)
         TX_TRY(tx_backward(made->graph, made->loss));
@@ -119,6 +134,11 @@ static tx_status check(const tx_trainer_options *o)
                        "trainer: batch %" PRId64 ", block %" PRId64 ", accumulation %" PRId64
                        " must be at least 1, evaluation batch %" PRId64 " at least 0",
                        o->batch, o->block, o->accumulation, o->eval_batch);
+    if (o->block % (4 * chunks_of(o)) != 0 && chunks_of(o) > 1)
+        return tx_fail(TX_INVALID,
+                       "context_parallel %" PRId64 ": rows of %" PRId64
+                       " positions do not make so many chunks of a multiple of 4: choose another block_size",
+                       chunks_of(o), o->block);
     if (o->rows_before < 0 || (o->all_rows && o->all_rows - o->rows_before < o->batch))
         return tx_fail(TX_INVALID, "trainer: rows %" PRId64 " to %" PRId64 " of a micro-batch of %" PRId64,
                        o->rows_before, o->rows_before + o->batch, o->all_rows);
@@ -163,7 +183,7 @@ static tx_status prepare(tx_trainer *trainer)
         trainer->padding = malloc((size_t)(o->batch * tx_task_row_bytes(o->task, o->block)));
         TX_TRY(trainer->padding ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a micro-batch"));
     }
-    if (o->lengths > 1) {
+    if (o->lengths > 1 || chunks_of(o) > 1) {
         const int64_t rows = o->batch > o->eval_batch ? o->batch : o->eval_batch;
         trainer->narrow = malloc((size_t)(rows * o->block) * sizeof(int32_t));
         TX_TRY(trainer->narrow ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows"));
@@ -299,7 +319,7 @@ void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps)
     trainer->step = steps;
 }
 
-/* The beginnings of the rows of a field, where the plan's rows are shorter. */
+/* The beginnings of the rows of a field, or this rank's chunks of them, where the plan's rows are shorter. */
 static const void *narrow(const tx_trainer *trainer, const tx_field *field, const tx_shape *shape, const void *values)
 {
     const int64_t block = trainer->options.block, length = shape->dim[1];
@@ -307,7 +327,8 @@ static const void *narrow(const tx_trainer *trainer, const tx_field *field, cons
     if (field->width != TX_FIELD_BLOCK || length == block)
         return values;
     for (int64_t r = 0; r < shape->dim[0]; r++)
-        memcpy(to + r * length, (const int32_t *)values + r * block, (size_t)length * sizeof *to);
+        memcpy(to + r * length, (const int32_t *)values + r * block + chunk_of(&trainer->options) * length,
+               (size_t)length * sizeof *to);
     return to;
 }
 
@@ -439,7 +460,7 @@ tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double
     if (output)
         TX_TRY(read_output(trainer, e, e->output, output));
     sums[TX_SUM_LOSS] += (double)mean * labels;
-    sums[TX_SUM_LABELS] += labels;
+    sums[TX_SUM_LABELS] += chunk_of(o) == 0 ? labels : 0.0; /* each chunk has its part of the loss */
     return TX_OK;
 }
 

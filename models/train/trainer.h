@@ -19,7 +19,7 @@ typedef struct tx_trainer_options {
     /* Of many ranks: rows of a micro-batch of all ranks together, and of those the ranks before this one do. 0: batch,
      * and none. */
     int64_t all_rows, rows_before;
-    tx_comm *comm; /* those that have other rows; NULL: one rank */
+    tx_comm *comm; /* those that have other rows, or other chunks of them (parallel.context); NULL: one rank */
     tx_parallel_options parallel;
     int64_t eval_batch;             /* rows of an evaluation batch; 0: no evaluation plan */
     int32_t lengths;                /* plans of so many lengths, at most TX_LENGTHS_MAX, and one memory: a batch runs by

@@ -106,6 +106,59 @@ static void fill(const fixture *f)
     }
 }
 
+/* Elements that `from` sends to `to` in an all-to-all: others for each two ranks, and none for some. */
+static int64_t block_of(int32_t from, int32_t to)
+{
+    return (from + 2 * to) % 3 == 2 ? 0 : 700 * from + 30 * to + 5;
+}
+
+/* All blocks of a rank, that it sends, or that come to it. */
+static char *blocks(const fixture *f, bool out, tx_dtype dtype, int64_t *count)
+{
+    int64_t all = 0, at = 0;
+    for (int32_t r = 0; r < f->size; r++)
+        all += count[r] = out ? block_of(f->rank, r) : block_of(r, f->rank);
+    char *data = make(all, dtype);
+    const size_t element = tx_dtype_size(dtype);
+    for (int32_t r = 0; r < f->size; at += count[r++]) {
+        const int32_t from = out ? f->rank : r, to = out ? r : f->rank;
+        char *block = make_of(from * f->size + to, 0, count[r], dtype == TX_F16 ? TX_BF16 : dtype);
+        memcpy(data + (size_t)at * element, block, (size_t)count[r] * element);
+        free(block);
+    }
+    return data;
+}
+
+void test_all_to_all(void **state)
+{
+    const fixture *f = *state;
+    static const tx_dtype types[] = {TX_F32, TX_BF16, TX_F16, TX_I32};
+    int64_t out_count[16], in_count[16];
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        const int64_t element = (int64_t)tx_dtype_size(types[i]);
+        char *out = blocks(f, true, types[i], out_count), *expected = blocks(f, false, types[i], in_count);
+        int64_t come = 0, gone = 0;
+        for (int32_t r = 0; r < f->size; r++) {
+            come += in_count[r];
+            gone += r == f->rank ? 0 : out_count[r] * element;
+        }
+        char *in = make(come, types[i]);
+        tx_comm_traffic before, after;
+        f->comm->table->traffic(f->comm, &before);
+        assert_int_equal(tx_comm_all_to_all(f->comm, &(tx_all_to_all){out, out_count, in, in_count, types[i]}), TX_OK);
+        f->comm->table->traffic(f->comm, &after);
+        assert_same(in, expected, come, types[i]);
+        assert_int_equal(after.sent - before.sent, gone);
+        free(out);
+        free(in);
+        free(expected);
+    }
+    out_count[f->rank] = in_count[f->rank] + 1;
+    float x[8] = {0};
+    assert_int_equal(tx_comm_all_to_all(f->comm, &(tx_all_to_all){x, out_count, x, in_count, TX_F32}), TX_INVALID);
+    assert_int_equal(tx_comm_all_to_all(f->comm, &(tx_all_to_all){x, in_count, x, in_count, TX_U8}), TX_INVALID);
+}
+
 void test_messages(void **state)
 {
     const fixture *f = *state;

@@ -61,5 +61,6 @@ void test_laggard_of_group(void **state);
 
 /* Of messages.c. */
 void test_messages(void **state);
+void test_all_to_all(void **state);
 
 #endif

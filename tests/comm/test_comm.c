@@ -388,7 +388,7 @@ static int run_all(fixture *f)
         cmocka_unit_test_prestate(test_pulse, f),    cmocka_unit_test_prestate(test_refusals, f),
         cmocka_unit_test_prestate(test_pairs, f),    cmocka_unit_test(test_shards),
         cmocka_unit_test_prestate(test_groups, f),   cmocka_unit_test_prestate(test_laggard_of_group, f),
-        cmocka_unit_test_prestate(test_messages, f),
+        cmocka_unit_test_prestate(test_messages, f), cmocka_unit_test_prestate(test_all_to_all, f),
     };
     if (f->size > 1)
         setenv("CMOCKA_TEST_ABORT", "1", 1); /* the others would wait for a rank that failed */

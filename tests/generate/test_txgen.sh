@@ -167,8 +167,30 @@ keep
 run 0 "" --perplexity "$work/two.txt" --max_length 40
 same "texts of a .jsonl file"
 
+# ---- blocks divided among devices ----------------------------------------------------------------------
+# divided MAP ARGUMENT...: as run, on the devices of the map
+divided()
+{
+    map=$1
+    shift
+    outcome 0 "" "$bin/txgen" --model "$work/model" --device_map "$map" --threads 2 "$@"
+}
+for arguments in "--temperature 0" "--num_beams 2" "--temperature 0.8 --seed 3"; do
+    # shellcheck disable=SC2086
+    run 0 "" --prompt "the cat" --prompt "sat" --max_new_tokens 12 $arguments
+    keep
+    # shellcheck disable=SC2086
+    divided "cpu=1,$device=1" --prompt "the cat" --prompt "sat" --max_new_tokens 12 $arguments
+    same "divided, $arguments"
+done
+for map in "cpu" "cpu=3" "cpu=1" "cpu=1,nowhere=1" "auto"; do
+    outcome 1 "$([ "$map" = "cpu=1,nowhere=1" ] && echo nowhere || echo blocks)" \
+        "$bin/txgen" --model "$work/model" --device_map "$map" --prompt a
+done
+
 # ---- errors ------------------------------------------------------------------------------------------------
 run 2 "--ids" --prompt a --ids 1
+run 2 "--device_map" --prompt a --device_map cpu=2
 run 2 "--perplexity" --perplexity "$work/text" --prompt a
 run 2 "--perplexity" --prompt a --stride 3
 run 2 "--stop" --prompt a --stop_strings b

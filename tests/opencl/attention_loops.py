@@ -78,12 +78,17 @@ def row_of(tools, texts, folder, work):
                     sum(i[1] for i in loop), count - len(loop))
 
 
+def expected(form):
+    """Operations of a warp for a step."""
+    kernel, _, _, _, rows, size, _, atoms, others, _ = form
+    return 2 * KERNELS[kernel][2] * atoms * rows * others * size
+
+
 def row_text(form, target, registers, local, done, inside, clocks, exponentials, outside):
     kernel, name, _, lanes, rows, size, warps, atoms, others, _ = form
     own = warps * atoms * rows
-    expected = 2 * KERNELS[kernel][2] * own * others * size // warps
-    if done != expected:
-        sys.exit(f"{name}, {kernel}, heads of {size} for {target}: a warp does {done} operations a step and should do {expected}")
+    if done != expected(form):
+        sys.exit(f"{name}, {kernel}, heads of {size} for {target}: a warp does {done} operations a step and should do {expected(form)}")
     return (f'TX_ATTENTION_LOOP({kernel}, "{name}", "{target}", {size}, {own}, {others}, {warps}, {lanes}, {registers}, {local}, {done}, '
             f'{inside}, {clocks:g}, {exponentials}, {outside})')
 

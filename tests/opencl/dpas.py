@@ -76,20 +76,37 @@ def local_clocks(lines, lanes):
 
 
 def is_unit(line):
-    """One that does nothing multiplies a register by itself, and to that."""
-    return "dpas." in line and not re.search(r"(r\d+):\S+ +null:\S+ +\1\b\S* +\1\b", line)
+    """One that does nothing multiplies a register by itself, and adds nothing."""
+    return "dpas." in line and not re.search(r"null:\S+ +(r\d+)\b\S* +\1\b", line)
+
+
+def loops_of(lines):
+    """(first, last) line of each range that a branch back repeats."""
+    place = {line[:-1]: i for i, line in enumerate(lines) if re.fullmatch(r"\w+:", line)}
+    return [(place[name], i) for i, line in enumerate(lines) for name in re.findall(r"\b[L_]\w+", line) if name in place and place[name] <= i]
 
 
 def inner_loop(lines):
-    """The smallest range of instructions that a branch back repeats and that holds all of the unit's."""
-    place = {line[:-1]: i for i, line in enumerate(lines) if re.fullmatch(r"\w+:", line)}
+    """The smallest loop that holds all of the unit's instructions."""
     units = [i for i, line in enumerate(lines) if is_unit(line)]
-    loops = [(place[name], i) for i, line in enumerate(lines) for name in re.findall(r"\b[L_]\w+", line)
-             if name in place and place[name] <= units[0] and i >= units[-1]]
+    loops = [(first, last) for first, last in loops_of(lines) if first <= units[0] and last >= units[-1]]
     if not loops:
         sys.exit("the inner loop cannot be found")
     first, last = max(loops)
     return lines[first:last + 1]
+
+
+def repeated(loop, expected):
+    """The loop's lines, those of loops in it that have the unit's as often as it takes to have `expected` of these."""
+    inside = [False] * len(loop)
+    for first, last in loops_of(loop):
+        if (first, last) != (0, len(loop) - 1) and any(map(is_unit, loop[first:last + 1])):
+            inside[first:last + 1] = [True] * (last + 1 - first)
+    again = [line for line, is_inside in zip(loop, inside) if is_inside]
+    once = [line for line, is_inside in zip(loop, inside) if not is_inside]
+    left = expected - sum(map(is_unit, once))
+    each = sum(map(is_unit, again))
+    return once + again * (left // each if each else 1)
 
 
 def instructions(lines):
@@ -120,11 +137,12 @@ def attention_row(ocloc, texts, folder, work):
     source, function, _ = attention_loops.KERNELS[kernel]
     program = Program(os.path.join(texts, source + ".cl"), source, attention_loops.options_of(form, atom) + REGISTERS)
     lines, number = compiled(ocloc, target, program, function, folder)
-    loop = inner_loop(lines)
+    once = inner_loop(lines)
+    loop = repeated(once, attention_loops.expected(form) // (2 * 8 * lanes * 16))
     inside = len(instructions(loop))
     return attention_loops.row_text(form, target, number("grf_count"), number("slm_size"), sum(map(is_unit, loop)) * 2 * 8 * lanes * 16,
                                     inside, local_clocks(loop, lanes), sum("math.exp" in line for line in loop),
-                                    len(instructions(lines)) - inside)
+                                    len(instructions(lines)) - len(instructions(once)))
 
 
 def main():

@@ -275,7 +275,7 @@ static void multiply(float *sum, const sixteen *a, const sixteen *b, __local uin
         vstore4(as_uint4(a->rows[i]), i, mine);
 #endif
     }
-    for (int j = 0; j < 16 / LANES; j++)
+    for (int j = 0; j < COLUMNS / LANES; j++)
         vstore8(as_uint8(b->columns[j]), j, mine + HELD);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int e = 0; e < SUMS; e++)

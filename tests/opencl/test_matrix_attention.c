@@ -96,7 +96,9 @@ int main(void)
         {"b580", TX_BF16, 64, 2, 1, true, false, 0.1f, 0, false, "intel-dpas", 3},
         {"b580", TX_F16, 48, 1, 1, false, true, 0.0f, 40, true, "intel-dpas", 3},
         {"b580", TX_BF16, 128, 1, 1, true, false, 0.0f, 0, false, "intel-dpas", 2},
-        {"a770", TX_BF16, 64, 1, 1, true, false, 0.0f, 0, false, "gpu", 3},
+        {"a770", TX_BF16, 64, 2, 1, true, false, 0.1f, 0, false, "intel-dpas", 3},
+        {"a770", TX_F16, 48, 1, 1, false, true, 0.0f, 40, true, "intel-dpas", 3},
+        {"a770", TX_BF16, 128, 1, 1, true, false, 0.1f, 0, false, "intel-dpas", 2},
     };
     const char *card = getenv("TX_TEST_CARD");
     tx_context *context;

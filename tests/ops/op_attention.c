@@ -67,9 +67,10 @@ static double kept(const tx_call *call, int64_t b, int64_t h, int64_t query, int
     if (!(call->attrs.p > 0.0f))
         return 1.0;
     const tx_word *w = call->controls.word;
-    tx_random r = tx_draw(w[TX_CONTROL_SEED_LO].u32, w[TX_CONTROL_SEED_HI].u32, w[TX_CONTROL_STEP].u32,
-                          w[TX_CONTROL_SAMPLE].u32 + (uint32_t)b, (uint32_t)call->attrs.site,
-                          (uint32_t)(call->attrs.first + h), (uint32_t)query, (uint32_t)key >> 2);
+    tx_random r =
+        tx_draw(w[TX_CONTROL_SEED_LO].u32, w[TX_CONTROL_SEED_HI].u32, w[TX_CONTROL_STEP].u32,
+                w[TX_CONTROL_SAMPLE].u32 + (uint32_t)b, (uint32_t)call->attrs.site, (uint32_t)(call->attrs.first + h),
+                (uint32_t)(call->attrs.row + query), (uint32_t)(call->attrs.column + key) >> 2);
     return r.word[key & 3] >= tx_dropout_threshold(call->attrs.p) ? 1.0 / (1.0 - (double)call->attrs.p) : 0.0;
 }
 
@@ -297,6 +298,8 @@ static tx_case *add_variant(tx_cases *list, const variant *v)
     c->attrs.p = v->p;
     c->attrs.site = 11;
     c->attrs.first = v->heads > 2 ? 9 : 0; /* heads of a model of which others have those before */
+    c->attrs.row = v->heads > 2 ? 77 : 0;  /* likewise queries, and keys */
+    c->attrs.column = v->heads > 2 ? 36 : 0;
     c->attrs.scale = 1.0f / sqrtf((float)v->size);
     return c;
 }

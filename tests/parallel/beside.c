@@ -10,6 +10,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+int beside_main(int argc, char **argv, beside_test *test)
+{
+    const char *device = argc > 1 ? argv[1] : "cpu";
+    const int32_t group = argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 2;
+    tx_comm *comm = NULL;
+    int32_t found = -1;
+    if (tx_device_find(device, &found)) {
+        printf("skipped: no device %s\n", device);
+        return 77;
+    }
+    tx_status status = tx_comm_open(&argc, &argv, &comm);
+    TX_THEN(status, test(device, comm, group, argc > 3 ? argc - 3 : 0, argv + 3));
+    if (status)
+        fprintf(stderr, "%s: %s\n", argv[0], tx_error());
+    tx_comm_close(comm);
+    return status ? 1 : 0;
+}
+
+tx_status beside_config(const char *text, tx_config **config)
+{
+    tx_json *json = NULL;
+    TX_TRY(tx_json_parse(text, strlen(text), "config", &json));
+    return tx_config_of_json(json, config);
+}
+
 tx_status beside_train(side *s, const tx_config *config, int64_t block, bool routers, float smoothing)
 {
     tx_tensor *own = NULL;
@@ -167,11 +192,39 @@ tx_status beside_carry(const side *together, const side *alone)
     return status;
 }
 
+/* ---- Steps ----------------------------------------------------------------------------------------------- */
+
+tx_status beside_steps(side *together, int32_t together_way, side *alone, int32_t alone_way, beside_backward *backward,
+                       bool gradients)
+{
+    for (int32_t number = 0; number < BESIDE_STEPS; number++) {
+        TX_TRY(backward(together, number, together_way));
+        TX_TRY(backward(alone, number, alone_way));
+        if (number == 0 && gradients) {
+            TX_TRY(tx_model_settle(together->model)); /* what other ranks sum */
+            TX_TRY(beside_gradients(together, alone));
+        }
+        TX_TRY(beside_update(together));
+        TX_TRY(beside_update(alone));
+        TX_TRY(beside_results(together, alone, number));
+    }
+    printf("%d steps: loss %.6f\n", BESIDE_STEPS, (double)alone->results.value[TX_RESULT_LOSS]);
+    return TX_OK;
+}
+
 /* ---- Memory ---------------------------------------------------------------------------------------------- */
 
-tx_status beside_memory(const side *s, int64_t weights, bool spread)
+tx_status beside_memory(const side *s, beside_share *share, int32_t part, int32_t parts, bool spread)
 {
     tx_memory planned, counted;
+    int64_t weights = 0;
+    const char *name;
+    const tx_param_spec *spec;
+    for (int32_t i = 0; i < tx_model_param_count(s->model); i++) {
+        TX_TRY(tx_model_param(s->model, i, &name, &spec));
+        weights +=
+            (share(spec, part, parts) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK * TX_PARAM_BLOCK * (int64_t)sizeof(float);
+    }
     TX_TRY(tx_model_memory(s->model, &planned));
     TX_TRY(tx_engine_memory(s->engine, &counted));
     for (int k = 0; k < TX_MEMORY_COUNT; k++)

@@ -5,6 +5,7 @@
 #ifndef TX_TESTS_PARALLEL_BESIDE_H
 #define TX_TESTS_PARALLEL_BESIDE_H
 
+#include "comm/comm.h"
 #include "models/arch/arch.h"
 
 /* A model, on the ranks together or on this one alone. */
@@ -17,6 +18,13 @@ typedef struct side {
     int32_t first, rows, all; /* of the batch: the first that the rank has, how many, and those of all ranks */
     tx_results results;
 } side;
+
+/* What a test does on the ranks of a communicator, in groups of so many; `rest` are the arguments behind these. */
+typedef tx_status beside_test(const char *device, tx_comm *comm, int32_t group, int rests, char **rest);
+/* A test's main, of the arguments DEVICE GROUP REST...; 77 where there is no such device. */
+int beside_main(int argc, char **argv, beside_test *test);
+/* The configuration that a text has; the caller frees it. */
+tx_status beside_config(const char *text, tx_config **config);
 
 /* The training plan, of rows of `block` tokens, in the graph that there is. With `routers` those of experts have losses
  * of their own and drop choices, which goes by the rows of a micro-batch that a rank has. */
@@ -34,9 +42,17 @@ tx_status beside_furthest(const side *together, const side *alone, tx_part part,
 tx_status beside_gradients(const side *together, const side *alone);
 /* The same for the results of a step. */
 tx_status beside_results(const side *together, const side *alone, int32_t number);
+/* The gradients of step `number` of a side, `way` being what the caller says of it. */
+typedef tx_status beside_backward(side *s, int32_t number, int32_t way);
+/* BESIDE_STEPS of them with their updates, of which everything is compared, but for gradients where no rank has all. */
+enum { BESIDE_STEPS = 30 };
+tx_status beside_steps(side *together, int32_t together_way, side *alone, int32_t alone_way, beside_backward *backward,
+                       bool gradients);
 /* Weights and moments go from the ranks to one and back. */
 tx_status beside_carry(const side *together, const side *alone);
-/* INTERNAL unless what is planned was taken, and of weights so many bytes, or where they are spread fewer. */
-tx_status beside_memory(const side *s, int64_t weights, bool spread);
+/* How many of a parameter's elements a rank has, `part` of `parts`. */
+typedef int64_t beside_share(const tx_param_spec *spec, int32_t part, int32_t parts);
+/* INTERNAL unless what is planned was taken, and of weights those bytes, or where they are spread fewer. */
+tx_status beside_memory(const side *s, beside_share *share, int32_t part, int32_t parts, bool spread);
 
 #endif

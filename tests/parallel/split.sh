@@ -5,19 +5,18 @@
 saves="--save_strategy steps --save_steps 6"
 evaluates="--eval_strategy steps --eval_steps 6"
 
-# alike NAME NAME [LIMIT]: 12 steps of the same losses, relative, of the same norms, within five times as much, and, if the
-# first has some, two evaluations
+# alike NAME NAME [LIMIT]: 12 steps of the same losses, relative, of the same norms, within five times as much, and, if runs
+# evaluate, two evaluations
 alike()
 {
-    for key in loss grad_norm eval_loss; do
+    keys="loss grad_norm"
+    case $from in *"$evaluates"*) keys="$keys eval_loss" ;; esac
+    for key in $keys; do
         numbers $key "$work/$1/log.jsonl" > "$work/expected"
         numbers $key "$work/$2/log.jsonl" > "$work/got"
         times=12 factor=1
         [ $key = grad_norm ] && factor=5
-        if [ $key = eval_loss ]; then
-            [ -s "$work/expected" ] || continue
-            times=2
-        fi
+        [ $key = eval_loss ] && times=2
         [ "$(wc -l < "$work/got")" -eq $times ] || fail "$2: not all of $key is in the log"
         paste "$work/expected" "$work/got" | awk -v limit="${3:-2e-6}" -v factor=$factor \
             '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= factor * limit * $1)) { print "step " NR ": " $1 " and " $2; bad = 1 } } END { exit bad }' \
@@ -35,6 +34,29 @@ divides()
     [ "$(grep -c '"weights"' "$work/$name/log.jsonl")" -eq 3 ] || fail "$way: weights were not compared"
     for file in model.safetensors optimizer.safetensors; do
         [ "$(wc -c < "$work/one/checkpoint-6/$file")" -eq "$(wc -c < "$work/$name/checkpoint-6/$file")" ] || fail "$way: $file is not whole"
+    done
+}
+
+# trains_alike ROWS: 2 and 4 ranks, alone and in groups, train as one rank does; so they do with three micro-batches of so
+# many rows and activations that are computed again, and ZeRO's stages change no bit
+trains_alike()
+{
+    # shellcheck disable=SC2086
+    split 1 1 one $saves || fail "one rank"
+    for way in 2.2 4.4 4.2; do
+        # shellcheck disable=SC2086
+        divides $way "by$way" $saves
+    done
+    split 4 2 folded --gradient_accumulation_steps 3 --per_device_train_batch_size "$1" --gradient_checkpointing \
+        --ddp_overlap yes || fail "accumulation and checkpointing"
+    alike one folded
+    for stage in 1 2 3; do
+        # shellcheck disable=SC2086
+        split 4 2 stage$stage $saves --zero_stage $stage --ddp_check 4 || fail "ZeRO's stage $stage"
+        for file in model.safetensors optimizer.safetensors; do
+            cmp -s "$work/by4.2/checkpoint-6/$file" "$work/stage$stage/checkpoint-6/$file" || fail "stage $stage: other $file"
+        done
+        same by4.2 stage$stage
     done
 }
 
@@ -58,6 +80,22 @@ hands_over()
         split "${to%.*}" "${to#*.}" on --resume_from_checkpoint || fail "$way"
         alike one on
     done
+}
+
+# llama_alike: a Llama of grouped heads and rotary positions, in the folder $work/base, trains on 4 ranks as on one, with
+# evaluations; its configuration is in $work/llama.json
+llama_alike()
+{
+    cat > "$work/llama.json" << 'EOF'
+{"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "attention_dropout": 0.1}
+EOF
+    from="--config_name $work/llama.json --train_file $work/text --block_size 32"
+    ranks 1 base --max_steps 1 --per_device_train_batch_size 12 || fail "a model to begin with"
+    from="--model_name_or_path $work/base --train_file $work/text --validation_file $work/text --block_size 32 $evaluates"
+    split 1 1 llama || fail "Llama on one rank"
+    split 4 2 llama42 || fail "Llama on 4 ranks"
+    alike llama llama42
 }
 
 # write_words: texts with labels, $work/texts.tsv, and a small BERT that reads them, in the folder $work/words

@@ -21,23 +21,7 @@ split()
     ranks "$n" "$name" --tensor_parallel "$parts" --per_device_train_batch_size $((12 * parts / n)) "$@"
 }
 
-# shellcheck disable=SC2086
-split 1 1 one $saves || fail "one rank"
-for way in 2.2 4.4 4.2; do
-    # shellcheck disable=SC2086
-    divides $way "by$way" $saves
-done
-split 4 2 folded --gradient_accumulation_steps 3 --per_device_train_batch_size 2 --gradient_checkpointing \
-    --ddp_overlap yes || fail "accumulation and checkpointing"
-alike one folded
-for stage in 1 2 3; do
-    # shellcheck disable=SC2086
-    split 4 2 stage$stage $saves --zero_stage $stage --ddp_check 4 || fail "ZeRO's stage $stage"
-    for file in model.safetensors optimizer.safetensors; do
-        cmp -s "$work/by4.2/checkpoint-6/$file" "$work/stage$stage/checkpoint-6/$file" || fail "stage $stage: other $file"
-    done
-    same by4.2 stage$stage
-done
+trains_alike 2
 split 4 2 spread --zero_stage 3 --gradient_accumulation_steps 3 --per_device_train_batch_size 2 --gradient_checkpointing || fail "stage 3, accumulation and checkpointing"
 alike one spread
 
@@ -54,17 +38,7 @@ done
 # Whatever wrote it, whoever goes on: the weights and moments to the bit, and the same steps.
 hands_over by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4
 
-# Other models, from files, with evaluations.
-cat > "$work/llama.json" << 'EOF'
-{"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
- "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "attention_dropout": 0.1}
-EOF
-from="--config_name $work/llama.json --train_file $work/text --block_size 32"
-ranks 1 base --max_steps 1 --per_device_train_batch_size 12 || fail "a model to begin with"
-from="--model_name_or_path $work/base --train_file $work/text --validation_file $work/text --block_size 32 $evaluates"
-split 1 1 llama || fail "Llama on one rank"
-split 4 2 llama42 || fail "Llama on 4 ranks"
-alike llama llama42
+llama_alike
 
 # Experts, each of which ranks divide; routers' losses, choices that are dropped, and a checkpoint that others go on from.
 cat > "$work/experts.json" << 'EOF'

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 2, TIMES = 4, BLOCK = 24, VOCAB = 97, STEPS = 30, LAYERS = 5 };
+enum { ROWS = 2, TIMES = 4, BLOCK = 24, VOCAB = 97, LAYERS = 5 };
 
 #define SIZES "\"vocab_size\": 97, "
 #define LLAMA                                                                                                       \
@@ -123,7 +123,7 @@ static tx_status make(const char *device, const tx_config *config, bool routers,
 }
 
 /* The gradients of a step: of the pipeline in one run, alone in one a micro-batch. */
-static tx_status backward(side *s, int32_t number, bool staged)
+static tx_status backward(side *s, int32_t number, int32_t staged)
 {
     enum { ALL = 2 * ROWS * TIMES * BLOCK };
     int32_t tokens[ALL], labels[ALL];
@@ -151,38 +151,14 @@ static tx_status backward(side *s, int32_t number, bool staged)
     return TX_OK;
 }
 
-static tx_status compare_steps(side *together, side *alone, bool gradients)
-{
-    for (int32_t number = 0; number < STEPS; number++) {
-        TX_TRY(backward(together, number, true));
-        TX_TRY(backward(alone, number, false));
-        if (number == 0 && gradients) /* else no rank has all of them */
-            TX_TRY(beside_gradients(together, alone));
-        TX_TRY(beside_update(together));
-        TX_TRY(beside_update(alone));
-        TX_TRY(beside_results(together, alone, number));
-    }
-    printf("30 steps: loss %.6f\n", (double)alone->results.value[TX_RESULT_LOSS]);
-    return TX_OK;
-}
-
 /* A stage has the weights of its blocks, and what is in front of them or behind. */
-static tx_status compare_memory(const side *s, int32_t stage, int32_t stages)
+static int64_t share_of(const tx_param_spec *spec, int32_t stage, int32_t stages)
 {
-    int64_t weights = 0;
-    const char *name;
-    const tx_param_spec *spec;
-    for (int32_t i = 0; i < tx_model_param_count(s->model); i++) {
-        TX_TRY(tx_model_param(s->model, i, &name, &spec));
-        const int32_t first = LAYERS * stage / stages, end = LAYERS * (stage + 1) / stages, block = spec->block;
-        const bool has = block > 0    ? block > first && block <= end
-                         : block == 0 ? stage == 0 || (spec->tied && stage == stages - 1)
-                                      : stage == stages - 1;
-        const int64_t count = tx_shape_count(&spec->shape);
-        if (has)
-            weights += (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK * TX_PARAM_BLOCK * (int64_t)sizeof(float);
-    }
-    return beside_memory(s, weights, false);
+    const int32_t first = LAYERS * stage / stages, end = LAYERS * (stage + 1) / stages, block = spec->block;
+    const bool has = block > 0    ? block > first && block <= end
+                     : block == 0 ? stage == 0 || (spec->tied && stage == stages - 1)
+                                  : stage == stages - 1;
+    return has ? tx_shape_count(&spec->shape) : 0;
 }
 
 /* ---- All of it ----------------------------------------------------------------------------------------------- */
@@ -209,18 +185,20 @@ static tx_status compare(const char *device, const tx_config *config, const grou
     TX_THEN(status, beside_furthest(&together, &alone, TX_PART_WEIGHT, -1, 1.0, &off));
     if (!status && !(off <= 0.0))
         status = tx_fail(TX_INTERNAL, "other weights to begin with");
-    TX_THEN(status, compare_steps(&together, &alone, zero_stage == 0));
+    TX_THEN(status, beside_steps(&together, 1, &alone, 0, backward, zero_stage == 0));
     TX_THEN(status, tx_model_settle(together.model));
-    TX_THEN(status, compare_memory(&together, g->pipeline->rank, g->pipeline->size));
+    TX_THEN(status, beside_memory(&together, share_of, g->pipeline->rank, g->pipeline->size, false));
     TX_THEN(status, beside_carry(&together, &alone));
     beside_free(&together);
     beside_free(&alone);
     return status;
 }
 
-static tx_status run(const char *device, tx_comm *comm, int32_t stages, tx_pipeline_schedule schedule,
-                     int32_t zero_stage)
+static tx_status run(const char *device, tx_comm *comm, int32_t stages, int rests, char **rest)
 {
+    const bool gpipe = rests > 0 && strcmp(rest[0], "gpipe") == 0;
+    const tx_pipeline_schedule schedule = gpipe ? TX_PIPELINE_GPIPE : TX_PIPELINE_1F1B;
+    const int32_t zero_stage = rests > 1 ? (int32_t)strtol(rest[1], NULL, 10) : 0;
     groups g;
     tx_status status = TX_OK;
     const int32_t of_stage = comm->size / stages, stage = comm->rank / of_stage;
@@ -229,10 +207,8 @@ static tx_status run(const char *device, tx_comm *comm, int32_t stages, tx_pipel
     TX_TRY(tx_comm_sub(g.pipeline, stage > 0 && stage < stages - 1, comm->rank, &g.ends));
     TX_TRY(tx_comm_sub(comm, stage, comm->rank, &g.data));
     for (int m = 0; m < MODELS && !status; m++) {
-        tx_json *json = NULL;
         tx_config *config = NULL;
-        status = tx_json_parse(models[m].config, strlen(models[m].config), "config", &json);
-        TX_THEN(status, tx_config_of_json(json, &config));
+        status = beside_config(models[m].config, &config);
         TX_THEN(status, compare(device, config, &g, schedule, zero_stage));
         status = tx_fail_in(status, "%s", models[m].name);
         tx_config_free(config);
@@ -242,20 +218,5 @@ static tx_status run(const char *device, tx_comm *comm, int32_t stages, tx_pipel
 
 int main(int argc, char **argv)
 {
-    const char *device = argc > 1 ? argv[1] : "cpu";
-    const int32_t stages = argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 2;
-    const bool gpipe = argc > 3 && strcmp(argv[3], "gpipe") == 0;
-    const int32_t zero_stage = argc > 4 ? (int32_t)strtol(argv[4], NULL, 10) : 0;
-    tx_comm *comm = NULL;
-    int32_t found = -1;
-    if (tx_device_find(device, &found)) {
-        printf("skipped: no device %s\n", device);
-        return 77;
-    }
-    tx_status status = tx_comm_open(&argc, &argv, &comm);
-    TX_THEN(status, run(device, comm, stages, gpipe ? TX_PIPELINE_GPIPE : TX_PIPELINE_1F1B, zero_stage));
-    if (status)
-        fprintf(stderr, "test_stages: %s\n", tx_error());
-    tx_comm_close(comm);
-    return status ? 1 : 0;
+    return beside_main(argc, argv, run);
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW = 4, MANY = 24, BLOCK = 24, VOCAB = 97, STEPS = 30, CHUNK = 256 };
+enum { FEW = 4, MANY = 24, BLOCK = 24, VOCAB = 97, CHUNK = 256 };
 
 #define SIZES "\"vocab_size\": 97, "
 #define LLAMA                                                                                                       \
@@ -71,8 +71,9 @@ static tx_status make(const char *device, tested *t, const tx_config *config, bo
 }
 
 /* The gradients of a step's rows. */
-static tx_status backward(side *s, int32_t number)
+static tx_status backward(side *s, int32_t number, int32_t way)
 {
+    (void)way;
     int32_t tokens[MANY * BLOCK], labels[MANY * BLOCK];
     const size_t bytes = (size_t)(s->rows * BLOCK) * sizeof *tokens;
     for (int32_t i = 0; i < s->all * BLOCK; i++) {
@@ -91,35 +92,13 @@ static tx_status backward(side *s, int32_t number)
     return tx_plan_run(s->plan);
 }
 
-static tx_status compare_steps(side *together, side *alone, int32_t stage)
-{
-    for (int32_t number = 0; number < STEPS; number++) {
-        TX_TRY(backward(together, number));
-        TX_TRY(backward(alone, number));
-        if (number == 0 && stage == 0) /* else no rank has all of them */
-            TX_TRY(beside_gradients(together, alone));
-        TX_TRY(beside_update(together));
-        TX_TRY(beside_update(alone));
-        TX_TRY(beside_results(together, alone, number));
-    }
-    printf("30 steps: loss %.6f\n", (double)alone->results.value[TX_RESULT_LOSS]);
-    return TX_OK;
-}
-
 /* ---- Memory -------------------------------------------------------------------------------------------------- */
 
-/* What is planned is counted, and of what is split there is a part; in stage 3 of that the rank's shards. */
-static tx_status compare_memory(const side *s, int32_t parts, int32_t stage)
+/* Of what is split there is a part. */
+static int64_t share_of(const tx_param_spec *spec, int32_t part, int32_t parts)
 {
-    int64_t weights = 0;
-    const char *name;
-    const tx_param_spec *spec;
-    for (int32_t i = 0; i < tx_model_param_count(s->model); i++) {
-        TX_TRY(tx_model_param(s->model, i, &name, &spec));
-        const int64_t count = tx_shape_count(&spec->shape) / (spec->split ? parts : 1);
-        weights += (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK * TX_PARAM_BLOCK * (int64_t)sizeof(float);
-    }
-    return beside_memory(s, weights, stage == 3);
+    (void)part;
+    return tx_shape_count(&spec->shape) / (spec->split ? parts : 1);
 }
 
 /* ---- Sums ----------------------------------------------------------------------------------------------------- */
@@ -156,17 +135,18 @@ static tx_status compare(const char *device, tested *t, const tx_config *config,
     TX_THEN(status, beside_furthest(&together, &alone, TX_PART_WEIGHT, -1, 1.0, &off));
     if (!status && !(off <= 0.0))
         status = tx_fail(TX_INTERNAL, "other weights to begin with");
-    TX_THEN(status, compare_steps(&together, &alone, stage));
+    TX_THEN(status, beside_steps(&together, 0, &alone, 0, backward, stage == 0));
     TX_THEN(status, tx_model_settle(together.model));
-    TX_THEN(status, compare_memory(&together, tensor->size, stage));
+    TX_THEN(status, beside_memory(&together, share_of, tensor->rank, tensor->size, stage == 3));
     TX_THEN(status, beside_carry(&together, &alone));
     beside_free(&together);
     beside_free(&alone);
     return status;
 }
 
-static tx_status run(const char *device, tx_comm *comm, int32_t parts, int32_t stage)
+static tx_status run(const char *device, tx_comm *comm, int32_t parts, int rests, char **rest)
 {
+    const int32_t stage = rests > 0 ? (int32_t)strtol(rest[0], NULL, 10) : 0;
     tx_comm *data = NULL, *tensor = NULL;
     tx_status status = TX_OK;
     TX_TRY(tx_comm_sub(comm, comm->rank / parts, comm->rank, &tensor));
@@ -174,10 +154,8 @@ static tx_status run(const char *device, tx_comm *comm, int32_t parts, int32_t s
     if (tensor->size != parts || data->size != comm->size / parts)
         return tx_fail(TX_INTERNAL, "groups of %d and %d ranks", (int)tensor->size, (int)data->size);
     for (int m = 0; m < MODELS && !status; m++) {
-        tx_json *json = NULL;
         tx_config *config = NULL;
-        status = tx_json_parse(models[m].config, strlen(models[m].config), "config", &json);
-        TX_THEN(status, tx_config_of_json(json, &config));
+        status = beside_config(models[m].config, &config);
         TX_THEN(status, compare(device, &models[m], config, data, tensor, stage));
         status = tx_fail_in(status, "%s", models[m].name);
         tx_config_free(config);
@@ -187,19 +165,5 @@ static tx_status run(const char *device, tx_comm *comm, int32_t parts, int32_t s
 
 int main(int argc, char **argv)
 {
-    const char *device = argc > 1 ? argv[1] : "cpu";
-    const int32_t parts = argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 2;
-    const int32_t stage = argc > 3 ? (int32_t)strtol(argv[3], NULL, 10) : 0;
-    tx_comm *comm = NULL;
-    int32_t found = -1;
-    if (tx_device_find(device, &found)) {
-        printf("skipped: no device %s\n", device);
-        return 77;
-    }
-    tx_status status = tx_comm_open(&argc, &argv, &comm);
-    TX_THEN(status, run(device, comm, parts, stage));
-    if (status)
-        fprintf(stderr, "test_tensor: %s\n", tx_error());
-    tx_comm_close(comm);
-    return status ? 1 : 0;
+    return beside_main(argc, argv, run);
 }

@@ -116,10 +116,7 @@ static void test_attention(void **state)
             for (int64_t tokens = 128; tokens <= 4096; tokens *= 2) {
                 const tx_attention_shape shape = {16, tokens, 12, 64, true};
                 tx_predicted_attention p;
-                const bool known = tx_predict_attention(card, (tx_attention_pass)pass, &shape, &p);
-                assert_int_equal(known, strcmp(card->target, "dg2") != 0); /* whose sub-groups are too narrow */
-                if (!known)
-                    continue;
+                assert_true(tx_predict_attention(card, (tx_attention_pass)pass, &shape, &p));
                 assert_true(p.seconds > before && p.seconds < INFINITY);
                 assert_true(p.tflops > 0.0 && p.tflops <= 1e-3 * card->half * card->units * card->ghz);
                 before = p.seconds;

@@ -289,22 +289,56 @@ static void test_stage_memory(void **state)
     end(&part);
 }
 
-/* What tensor groups leave of a layer, as the planner says it; of experts too, whose router is whole. */
+/* What tensor groups leave of a layer, as the planner says it, with blocks computed again or not; of experts too, whose
+ * router is whole. */
+static void check_divided(const char *name, int again)
+{
+    asked a = ask(name, 2048);
+    assert_true(a.model.tensor >= 8);
+    for (int power = 1; power < 4; power++) {
+        const double t = 1 << power, kept = 1.0 - 24.0 / 34.0 + 24.0 / 34.0 / t;
+        const tx_split_piece *whole = &a.model.layer[0][again], *part = &a.model.layer[power][again];
+        assert_near(part->bytes[TX_MEMORY_WEIGHTS] * t, whole->bytes[TX_MEMORY_WEIGHTS], 0.01);
+        assert_near(part->flops * t, whole->flops, 0.05);
+        if (!again)
+            assert_near(whole->bytes[TX_MEMORY_ACTIVATIONS] * kept, part->bytes[TX_MEMORY_ACTIVATIONS], 0.2);
+    }
+    end(&a);
+}
+
 static void test_divided(void **state)
 {
     (void)state;
-    asked dense = ask("llama-7b", 2048), experts = ask("mixtral-8x7b", 2048);
-    const tx_split_model *const model[] = {&dense.model, &experts.model};
-    for (int m = 0; m < 2; m++)
-        for (int power = 1; power < 4; power++) {
-            const double t = 1 << power, kept = 1.0 - 24.0 / 34.0 + 24.0 / 34.0 / t;
-            const tx_split_piece *whole = &model[m]->layer[0][0], *part = &model[m]->layer[power][0];
-            assert_near(part->bytes[TX_MEMORY_WEIGHTS] * t, whole->bytes[TX_MEMORY_WEIGHTS], 0.01);
-            assert_near(part->flops * t, whole->flops, 0.05);
-            assert_near(whole->bytes[TX_MEMORY_ACTIVATIONS] * kept, part->bytes[TX_MEMORY_ACTIVATIONS], 0.2);
-        }
-    end(&dense);
-    end(&experts);
+    for (int again = 0; again < 2; again++) {
+        check_divided("llama-7b", again);
+        check_divided("mixtral-8x7b", again);
+    }
+}
+
+/* A model that two ranks can divide and four cannot: its largest group is of two, and no split has a larger one. */
+static void test_indivisible(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"model_type\": \"llama\", \"vocab_size\": 512, \"hidden_size\": 64, "
+                               "\"intermediate_size\": 90, \"num_hidden_layers\": 4, \"num_attention_heads\": 8, "
+                               "\"max_position_embeddings\": 64}";
+    asked a = {.block = 64};
+    const tx_engine_options options = {.size = sizeof options, .threads = 1};
+    const tx_split_limits limits = {.devices = 16, .tokens = 4096, .zero = -1};
+    tx_split_search *search = malloc(sizeof *search);
+    tx_json *json = NULL;
+    assert_true(search);
+    assert_ok(tx_engine_create(&options, &a.engine));
+    assert_ok(tx_json_parse(text, strlen(text), "config.json", &json));
+    assert_ok(tx_config_of_json(json, &a.config));
+    assert_ok(tx_split_model_make(a.engine, a.config, a.block, &a.model));
+    assert_int_equal(a.model.tensor, 2);
+    tx_split_search_all(&a.model, &machine, &limits, search);
+    assert_true(search->all.count > 0);
+    for (int i = 0; i < search->all.count; i++)
+        assert_true(search->all.found[i].split.tensor <= 2);
+    free(search);
+    end(&a);
 }
 
 /* ---- Whatever the figures are ------------------------------------------------------------------------------- */
@@ -391,9 +425,15 @@ static void test_search(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_links),  cmocka_unit_test(test_pipelines),    cmocka_unit_test(test_uneven_pipelines),
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_stage_memory), cmocka_unit_test(test_divided),
-        cmocka_unit_test(test_order),  cmocka_unit_test(test_search),
+        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_pipelines),
+        cmocka_unit_test(test_uneven_pipelines),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_stage_memory),
+        cmocka_unit_test(test_divided),
+        cmocka_unit_test(test_indivisible),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_search),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ make_group()
 }
 make_group
 trap 'rm -rf "$work"; [ -z "$group" ] || rmdir "$group"' EXIT
-in_group() { timeout -s KILL 120 sh -c 'echo $$ > "$0/cgroup.procs" && exec "$@"' "$group" "$@"; }
+in_group() { timeout -s KILL 600 sh -c 'echo $$ > "$0/cgroup.procs" && exec "$@"' "$group" "$@"; }
 
 # ---- runs -------------------------------------------------------------------------------------------
 # refuse TEXT COMMAND...: it ends by itself with both numbers and this advice
@@ -48,7 +48,7 @@ train()
     shift
     set -- "$bin/txtrain" --train_file "$work/text" --output_dir "$work/out dir" --config_overrides "$shape" --block_size 16 \
         --threads 1 --max_steps 2 --save_strategy no "$@"
-    timeout -s KILL 120 "$@"
+    timeout -s KILL 600 "$@"
 }
 small=n_layer=2,n_embd=64,n_head=2,n_positions=64
 wide=n_layer=12,n_embd=1024,n_head=16,n_positions=64
@@ -76,7 +76,7 @@ fi
 if [ -n "$launcher" ]; then
     for device in cpu $opencl; do
         # shellcheck disable=SC2086
-        refuse "take a smaller model" timeout -s KILL 120 "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" --output_dir "$work/o" \
+        refuse "take a smaller model" timeout -s KILL 600 "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" --output_dir "$work/o" \
             --config_overrides n_layer=48,n_embd=4096,n_head=64,n_positions=16 --block_size 16 --device $device
     done
 fi

@@ -350,6 +350,8 @@ fsdp | --fsdp | holds training_args.json zero_stage.*3
 fsdp_config | --fsdp --fsdp_config {\"reshard_after_forward\":false} | holds training_args.json zero_stage.*2
 zero_stage | pair --zero_stage 1 | pair_says stage 1
 tensor_parallel | pair --tensor_parallel 2 | pair_says 2 ranks compute the same rows
+expert_parallel | pair --config_name $work/experts.json --expert_parallel 2 | pair_says 2 ranks divide those of each layer
+context_parallel | pair --context_parallel 2 | pair_says 2 ranks have [0-9]* positions each
 pipeline_parallel | pair --pipeline_parallel 2 --config_overrides n_layer=4 | pair_says 2 of 4 blocks
 pipeline_schedule | pair --pipeline_parallel 2 --config_overrides n_layer=4 --pipeline_schedule gpipe | pair_says gpipe
 global_batch_size | --global_batch_size 5 | weights_differ

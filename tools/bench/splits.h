@@ -84,6 +84,7 @@ typedef struct tx_split_piece {
 typedef struct tx_split_model {
     int64_t layers, width, kv_width, heads, kv_heads, vocab, block, experts, chosen; /* experts 0: none */
     double expert_share;                                                             /* of a layer's weights */
+    int64_t tensor; /* ranks of the largest group that the planner divides the model among */
     /* By the power of two of `tensor`, with blocks computed again or not: a layer, and what a model has besides. */
     tx_split_piece layer[TX_SPLIT_TENSOR_POWER][2], ends[TX_SPLIT_TENSOR_POWER][2];
     double buckets[2][2]; /* bytes on their way in stages 2 and 3 of ZeRO, by the same, of one tensor rank */
@@ -112,11 +113,12 @@ typedef struct tx_split_figures {
 
 /* A shape by its name (shapes.def), or as tx_bench_config finds it. The caller frees it in any case. */
 tx_status tx_split_config(const char *name, int64_t block, tx_config **config);
-/* Asks the planner for a model's pieces in bf16 with AdamW; where TX cannot divide it by `tensor` they follow from
- * those of one rank: weights and products by that number, of activations 24 parts of 34 (Korthikanti et al., Reducing
- * activation recomputation, 2022). */
+/* Asks the planner for a model's pieces in bf16 with AdamW, by tensor groups of as many ranks as it can be divided
+ * among. */
 tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, int64_t block, tx_split_model *model);
-/* Whether the engine can do it today; of pipelines 1F1B, since GPipe takes as long and more memory. */
+/* Whether the engine does it as the formulas have it; of pipelines 1F1B, since GPipe takes as long and more memory.
+ * Chunks of positions, which lie side by side, and experts, whose memory is for the worst case, are others than theirs.
+ */
 bool tx_split_is_built(const tx_split *split);
 /* The planner's memory of such a split on rank 0. */
 tx_status tx_split_plan(tx_engine *engine, const tx_config *config, int64_t block, const tx_split *split, int64_t host,

@@ -6,9 +6,8 @@
 
 #include <string.h>
 
-#define DIVIDED (24.0 / 34.0) /* of a layer's activations, what tensor groups divide */
-#define RANKS 8               /* whose buckets are looked at */
-#define FEW 2                 /* layers of the smaller plan; the larger has twice as many */
+#define RANKS 8 /* whose buckets are looked at */
+#define FEW 2   /* layers of the smaller plan; the larger has twice as many */
 
 static const struct {
     const char *name, *json;
@@ -113,18 +112,6 @@ static tx_status measure(tx_engine *engine, const tx_config *config, int64_t blo
     return TX_OK;
 }
 
-/* A layer's piece of a rank of `tensor`, from that of one that has it whole. */
-static tx_split_piece divided(const tx_split_piece *whole, double tensor)
-{
-    tx_split_piece piece = *whole;
-    for (int k = 0; k < TX_MEMORY_OFFLOADED; k++)
-        piece.bytes[k] *= k == TX_MEMORY_ACTIVATIONS ? 1.0 - DIVIDED + DIVIDED / tensor : 1.0 / tensor;
-    piece.flops /= tensor;
-    piece.moved *= 1.0 - DIVIDED + DIVIDED / tensor;
-    piece.update /= tensor;
-    return piece;
-}
-
 /* What ZeRO's buckets take beside a plan that has everything whole. */
 static tx_status measure_buckets(tx_engine *engine, const tx_config *config, tx_split_model *m)
 {
@@ -148,22 +135,18 @@ static tx_status measure_buckets(tx_engine *engine, const tx_config *config, tx_
     return status;
 }
 
+/* Groups of as many ranks as the planner can divide the model among. */
 static tx_status measure_all(tx_engine *engine, const tx_config *config, tx_split_model *m)
 {
-    for (int again = 0; again < 2; again++)
-        for (int power = 0; power < TX_SPLIT_TENSOR_POWER; power++) {
-            const int64_t tensor = INT64_C(1) << power;
-            if (m->kv_heads % tensor != 0 || m->heads % tensor != 0)
-                break;
-            tx_status status =
-                measure(engine, config, m->block, tensor, again, &m->layer[power][again], &m->ends[power][again]);
-            if (status && !power)
-                return status;
-            if (status) {
-                m->layer[power][again] = divided(&m->layer[0][again], (double)tensor);
-                m->ends[power][again] = m->ends[0][again];
-            }
-        }
+    for (int power = 0; power < TX_SPLIT_TENSOR_POWER; power++) {
+        const int64_t tensor = INT64_C(1) << power;
+        tx_status status = TX_OK;
+        for (int again = 0; again < 2 && !status; again++)
+            status = measure(engine, config, m->block, tensor, again, &m->layer[power][again], &m->ends[power][again]);
+        if (status)
+            return power && status == TX_UNSUPPORTED ? TX_OK : status;
+        m->tensor = tensor;
+    }
     return TX_OK;
 }
 

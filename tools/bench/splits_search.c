@@ -107,7 +107,7 @@ static bool divides(const tx_split_model *m, const tx_split_limits *limits, cons
 {
     return wanted(s->tensor, limits->tensor) && wanted(s->pipeline, limits->pipeline) &&
            wanted(s->context, limits->context) && limits->devices % (s->tensor * s->pipeline * s->context) == 0 &&
-           m->kv_heads % s->tensor == 0 && m->heads % s->tensor == 0 && m->layers % s->pipeline == 0 &&
+           m->layers % s->pipeline == 0 &&
            (s->context == 1 || (m->block % s->context == 0 && m->block / s->context >= SMALLEST_PART));
 }
 
@@ -115,12 +115,11 @@ void tx_split_search_all(const tx_split_model *model, const tx_split_machine *ma
                          tx_split_search *search)
 {
     const looking l = {model, machine, limits, search};
-    const int64_t most = INT64_C(1) << (TX_SPLIT_TENSOR_POWER - 1);
     *search = (tx_split_search){.least = HUGE_VAL};
     for (int axis = 0; axis < TX_SPLIT_AXES; axis++)
         search->without[axis] = NAN;
     tx_split s;
-    for (s.tensor = 1; s.tensor <= most; s.tensor *= 2)
+    for (s.tensor = 1; s.tensor <= model->tensor; s.tensor *= 2)
         for (s.pipeline = 1; s.pipeline <= LARGEST_AXIS; s.pipeline *= 2)
             for (s.context = 1; s.context <= LARGEST_AXIS; s.context *= 2) {
                 if (!divides(model, limits, &s))

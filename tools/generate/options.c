@@ -22,6 +22,8 @@ static const tx_option options[] = {
      .help = "write model and adapter as one model folder, in --dtype, and end"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "where to compute"},
+    {TX_OPTION_TEXT, "device_map", AT(device_map), .choices = "DEVICE=BLOCKS,...",
+     .help = "divide the model among devices: as in opencl:0=8,cpu=4, in this order, all blocks; in place of --device"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
      "threads of the cpu backend; 0: as many as there are cores for this process"},
     {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
@@ -138,6 +140,8 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
     bool text = s->prompt.count > 0 || s->prompts;
     if (!s->model && !s->adapter)
         return misuse("--model is missing: which model folder?");
+    if (s->device_map && tx_option_given(given, offsetof(txgen_settings, device)))
+        return misuse("--device and --device_map exclude each other");
     if (s->load_in_4bit && s->save_merged)
         return misuse("--load_in_4bit and --save_merged exclude each other: files have no 4 bits");
     if (s->double_quant && !s->load_in_4bit)

@@ -104,7 +104,8 @@ static int run(const txgen_settings *set, const tx_option_values *given)
 {
     const tx_lm_options options = {.size = sizeof options,
                                    .model = set->model,
-                                   .device = set->device,
+                                   .device = set->device_map ? NULL : set->device,
+                                   .device_map = set->device_map,
                                    .dtype = set->dtype,
                                    .threads = (int32_t)set->threads,
                                    .batch_size = set->batch_size,

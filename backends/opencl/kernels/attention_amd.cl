@@ -3,6 +3,8 @@
  * line: others are its rows, in an order by which 8 sums of a lane are of 8 neighbouring ones. So they are, as they lie, a fragment; with
  * WMMA11, whose lanes hold all terms, after an exchange between the halves of a warp. */
 
+#define OWN_ATOM ATOM_M
+#define OTHER_ATOM ATOM_N
 #define LANE_LINES 1 /* own lines in an atom's sums that a lane has */
 #define LINE_OF(e) 0
 #define OWN_OF(i, lane) ((lane) % ATOM_M)

@@ -22,7 +22,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 attention(const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global h_t *k_cache,
           long ko, const __global h_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso,
           int T, int S, const __global int *starts, long sto, int heads, int kv_heads, int window, float scale, float p,
-          int site, int plane, int first_b, int first_head, int first_tile, const __global uint *control, __local vec *pool)
+          int site, int plane, int first_row, int first_column, int first_b, int first_head, int first_tile, const __global uint *control, __local vec *pool)
 {
     TILE(q_tile, ROWS, DP);
     TILE(k_tile, COLS, DP);
@@ -49,7 +49,7 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
     const int last = q0 >= length ? 0 : CAUSAL ? min(keys, base + min(q0 + ROWS, T)) : keys;
     const __global int *const starts_of = starts + sto + b * (long)T;
     const int begin = least_key(base, q0, ROWS, T, window, starts_of) / COLS * COLS;
-    const draws drop = draws_of(control, b, site, plane + head, p);
+    const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
 
     vec acc[ROW_STEPS][DIM_STEPS][MR], sum[ROW_STEPS][MR];
     float top[ROW_STEPS][MR];

@@ -38,7 +38,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
     load_tile(k_tile, qkv + qo + key, stride, ROWS, length - k0);
     load_tile(v_tile, qkv + qo + key + (long)kv_heads * D, stride, ROWS, length - k0);
     for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        const draws drop = draws_of(control, b, site, plane + head, p);
+        const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
         for (int q0 = first; q0 < end; q0 += COLS) {
             if (STARTS && least_key(0, q0, COLS, T, window, starts_of) >= k0 + ROWS)
                 continue;

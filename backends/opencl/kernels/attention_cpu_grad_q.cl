@@ -23,7 +23,7 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
     const long query = (b * (long)T + q0) * stride + (long)head * D;
     const __global h_t *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D;
     const __global h_t *v = k + (long)kv_heads * D;
-    const draws drop = draws_of(control, b, site, plane + head, p);
+    const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
     lse += lso + stats;
     delta += deo + stats;
 

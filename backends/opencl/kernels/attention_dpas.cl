@@ -2,10 +2,12 @@
  * What attention does by the atom of matrix_dpas.cl. Own lines are columns of an atom's sums, all 16 others of one in one lane: as they lie
  * they are a fragment, and nothing is exchanged. */
 
-#define LANE_LINES (16 / LANES) /* own lines in an atom's sums that a lane has */
-#define LINE_OF(e) ((e) / 16)
-#define OWN_OF(i, lane) ((i) * LANES + (lane))
-#define OTHER_OF(e, lane) ((e) % 16)
+#define OWN_ATOM LANES
+#define OTHER_ATOM 16
+#define LANE_LINES 1 /* own lines in an atom's sums that a lane has */
+#define LINE_OF(e) 0
+#define OWN_OF(i, lane) (lane)
+#define OTHER_OF(e, lane) (e)
 #define BESIDE 16
 #define STAGES 1
 #define JOIN(operation, x)
@@ -35,14 +37,11 @@ static uint narrow_bf16(float a, float b)
 #define narrow_both TX_CAT(narrow_, AB)
 #endif
 
-/* 16 own lines of 16 terms. */
+/* Own lines of 16 terms. */
 static void load_own(fragment f, const __local ab_t *block, int line, int term, int lane, __local uint *shown)
 {
-#pragma unroll
-    for (int j = 0; j < LANE_LINES; j++) {
-        const __local uint4 *const at = (const __local uint4 *)(block + (line + OWN_OF(j, lane)) * PITCH + term);
-        f->columns[j] = as_int8((uint8)(at[0], at[1]));
-    }
+    const __local uint4 *const at = (const __local uint4 *)(block + (line + lane) * PITCH + term);
+    f->columns[0] = as_int8((uint8)(at[0], at[1]));
 }
 
 /* 16 other lines of 16 terms. */
@@ -67,12 +66,10 @@ static uint8 narrow_all(const float *sum)
                    narrow_both(sum[8], sum[9]), narrow_both(sum[10], sum[11]), narrow_both(sum[12], sum[13]), narrow_both(sum[14], sum[15]));
 }
 
-/* 16 own lines of which the 16 sums of each are the terms. */
+/* Own lines of which the 16 sums of each are the terms. */
 static void fragment_of(fragment f, const float *sum, int lane, __local uint *shown)
 {
-#pragma unroll
-    for (int j = 0; j < LANE_LINES; j++)
-        f->columns[j] = as_int8(narrow_all(sum + 16 * j));
+    f->columns[0] = as_int8(narrow_all(sum));
 }
 
 static void multiply_own(float *sum, const sixteen *own, const sixteen *other, __local uint *shown)

@@ -36,7 +36,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention(const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global h_t *k_cache,
           long ko, const __global h_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso,
           int T, int S, const __global int *starts, long sto, int heads, int kv_heads, int window, float scale, float p,
-          int site, int plane, int first_b, int first_head, int first_tile, const __global uint *control, __local float4 *pool)
+          int site, int plane, int first_row, int first_column, int first_b, int first_head, int first_tile, const __global uint *control, __local float4 *pool)
 {
     const int item = (int)get_local_id(0), tx = GRID_X(item, TX), ty = GRID_Y(item, TX);
     const int ux = GRID_X(item, UX), uy = GRID_Y(item, UX);
@@ -61,7 +61,7 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
     const int last = q0 >= length ? 0 : CAUSAL ? min(keys, base + min(q0 + ROWS, T)) : keys;
     const __global int *const starts_of = starts + sto + b * (long)T;
     const int begin = least_key(base, q0, ROWS, T, window, starts_of) / COLS * COLS;
-    const draws drop = draws_of(control, b, site, plane + head, p);
+    const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
 
     float4 acc[AR][AQ];
     /* Of the row that this item keeps the books of. A tile may hide all its keys from it. */

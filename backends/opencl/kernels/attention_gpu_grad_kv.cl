@@ -26,7 +26,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
     float4 dk[AR][AQ], dv[AR][AQ];
     EACH_OUT(m, n) dk[m][n] = dv[m][n] = 0.0f;
     for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        const draws drop = draws_of(control, b, site, plane + head, p);
+        const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
         for (int q0 = first; q0 < end; q0 += ROWS) {
             if (STARTS && least_key(0, q0, ROWS, T, window, starts_of) >= k0 + COLS)
                 continue;

@@ -20,7 +20,7 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
     const uint query = q0 * stride + head * D, key = (heads + kv_head) * D, value = key + kv_heads * D;
     const __global h_t *const x = qkv + qo + b * (long)T * stride, *const dy = d_o + doo + b * (long)T * o_stride;
     const long stats = (b * (long)heads + head) * T + q0;
-    const draws drop = draws_of(control, b, site, plane + head, p);
+    const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
 
     float4 acc[AR][AQ];
     EACH_OUT(m, n) acc[m][n] = 0.0f;

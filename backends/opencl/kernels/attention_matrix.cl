@@ -7,7 +7,7 @@
 
 /* What is known of a warp's queries. */
 typedef struct rows {
-    float top[OWN_ATOMS][LANE_LINES], total[OWN_ATOMS][LANE_LINES]; /* total: of this lane's scores */
+    factors top, total; /* total: of this lane's scores */
     int from[OWN_ATOMS][LANE_LINES], limit[OWN_ATOMS][LANE_LINES];  /* the keys that they see */
 } rows;
 
@@ -17,30 +17,28 @@ static void hide(scores *s, const rows *known, int k0, int lane)
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_SCORE(j, e)
         {
-            const int key = k0 + j * ATOM_N + OTHER_OF(e, lane), l = LINE_OF(e);
+            const int key = k0 + j * OTHER_ATOM + OTHER_OF(e, lane), l = LINE_OF(e);
             if (key >= known->limit[i][l] || (BOUNDED && key < known->from[i][l]))
                 s->of[i][j][e] = -INFINITY;
         }
 }
 
-/* Scores become probabilities, but for a factor of each row by which the output is divided in the end. */
-static void exponentials(scores *s, rows *known, outputs *out, float factor, int lane, __local uint *shown)
+/* Scores become probabilities, but for a factor of each row by which the output is divided in the end. What is summed already goes by `fade`. */
+static void exponentials(scores *s, rows *known, factors *fade, float factor, int lane, __local uint *shown)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
     {
-        float high[LANE_LINES], fade[LANE_LINES];
+        float high[LANE_LINES];
         UNROLLED for (int l = 0; l < LANE_LINES; l++) high[l] = -INFINITY;
         EACH_SCORE(j, e) high[LINE_OF(e)] = fmax(high[LINE_OF(e)], s->of[i][j][e]); /* NaN shows in the sums instead */
         UNROLLED for (int l = 0; l < LANE_LINES; l++)
         {
             JOIN(fmax, high[l])
             high[l] = fmax(known->top[i][l], high[l] * factor);
-            fade[l] = native_exp2(known->top[i][l] - high[l]);
+            (*fade)[i][l] = native_exp2(known->top[i][l] - high[l]);
             known->top[i][l] = high[l];
-            known->total[i][l] *= fade[l];
+            known->total[i][l] *= (*fade)[i][l];
         }
-        UNROLLED for (int c = 0; c < OUT_ATOMS; c++)
-            UNROLLED for (int e = 0; e < SUMS; e++) out->of[i][c][e] *= fade[LINE_OF(e)];
         EACH_SCORE(j, e)
         {
             const float w = native_exp2(fma(s->of[i][j][e], factor, -high[LINE_OF(e)]));
@@ -55,8 +53,8 @@ static void drop_scores(scores *s, const __local uchar *kept, int line, int lane
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_SCORE(j, e)
         {
-            const int query = line + i * ATOM_M + OWN_OF(LINE_OF(e), lane);
-            if (!is_kept(kept, query, j * ATOM_N + OTHER_OF(e, lane)))
+            const int query = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane);
+            if (!is_kept(kept, query, j * OTHER_ATOM + OTHER_OF(e, lane)))
                 s->of[i][j][e] = 0.0f;
         }
 }
@@ -66,7 +64,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
 attention(const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global h_t *k_cache,
           long ko, const __global h_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso,
           int T, int S, const __global int *starts, long sto, int heads, int kv_heads, int window, float scale, float p,
-          int site, int plane, int first_b, int first_head, int first_tile, const __global uint *control)
+          int site, int plane, int first_row, int first_column, int first_b, int first_head, int first_tile, const __global uint *control)
 {
     __local ab_t pool[POOL] __attribute__((aligned(128)));
     __local uchar kept[STAGES * KEPT];
@@ -75,7 +73,7 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
 #else
     __local uint *const shown = 0;
 #endif
-    const int item = (int)get_local_id(0), lane = item % LANES, line = item / LANES * (OWN_ATOMS * ATOM_M);
+    const int item = (int)get_local_id(0), lane = item % LANES, line = item / LANES * (OWN_ATOMS * OWN_ATOM);
     const int head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
     const int q0 = ((T - 1) / OWN_LINES - first_tile - (int)get_group_id(0)) * OWN_LINES;
     const uint stride = (uint)(heads + 2 * kv_heads) * D, key = (uint)(heads + head / (heads / kv_heads)) * D;
@@ -85,18 +83,19 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
     const __global int *const starts_of = starts + sto + b * (long)T;
     const int begin = least_key(0, q0, OWN_LINES, T, window, starts_of) / OTHERS * OTHERS;
     const float factor = scale * LOG2_E;
-    const draws drop = draws_of(control, b, site, plane + head, p);
+    const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
 
     own_lines own;
     rows known;
     outputs out;
     scores s;
+    factors fade;
     moving moving_k, moving_v;
     take_own(&own, pool, x + (uint)q0 * stride + head * D, stride, T - q0, line, lane, shown);
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         UNROLLED for (int l = 0; l < LANE_LINES; l++)
         {
-            const int q = min(q0 + line + i * ATOM_M + OWN_OF(l, lane), T - 1);
+            const int q = min(q0 + line + i * OWN_ATOM + OWN_OF(l, lane), T - 1);
             known.top[i][l] = -FLT_MAX;
             known.total[i][l] = 0.0f;
             known.from[i][l] = BOUNDED ? first_key(0, q, window, starts_of) : 0;
@@ -129,16 +128,16 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
         product_scores(&s, &own, here, lane, shown);
         if (BOUNDED || next > last || (CAUSAL && next > q0 + line + 1))
             hide(&s, &known, k0, lane);
-        exponentials(&s, &known, &out, factor, lane, shown);
+        exponentials(&s, &known, &fade, factor, lane, shown);
         if (DROPOUT)
             drop_scores(&s, bits, line, lane);
-        product_out(&out, &s, TURNED_IN(here + BLOCK(ALONG), TURNED), lane, shown);
+        product_out(&out, &fade, &s, TURNED_IN(here + BLOCK(ALONG), TURNED), lane, shown);
     }
 
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         UNROLLED for (int l = 0; l < LANE_LINES; l++)
         {
-            const int q = q0 + line + i * ATOM_M + OWN_OF(l, lane), dead = q >= length;
+            const int q = q0 + line + i * OWN_ATOM + OWN_OF(l, lane), dead = q >= length;
             float total = known.total[i][l];
             JOIN(ADD, total)
             if (q < T && OTHER_OF(0, lane) == 0)

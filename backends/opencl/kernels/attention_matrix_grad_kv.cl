@@ -51,7 +51,7 @@ static void slopes(scores *s, scores *t, const __local float *lse_of, const __lo
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_SCORE(j, e)
         {
-            const int other = j * ATOM_N + OTHER_OF(e, lane), own = line + i * ATOM_M + OWN_OF(LINE_OF(e), lane), key = k0 + own;
+            const int other = j * OTHER_ATOM + OTHER_OF(e, lane), own = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane), key = k0 + own;
             const int hidden = edge && (key >= length || (CAUSAL && key > q0 + other) || (BOUNDED && key < from_of[other]));
             const int is_left = DROPOUT ? is_kept(kept, other, own) : 1;
             const float w = probability(s->of[i][j][e], factor, lse_of[other], hidden);
@@ -73,7 +73,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
 #else
     __local uint *const shown = 0;
 #endif
-    const int item = (int)get_local_id(0), lane = item % LANES, line = item / LANES * (OWN_ATOMS * ATOM_M);
+    const int item = (int)get_local_id(0), lane = item % LANES, line = item / LANES * (OWN_ATOMS * OWN_ATOM);
     const int kv_head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2), group = heads / kv_heads;
     const int k0 = (first_tile + (int)get_group_id(0)) * OWN_LINES;
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D, key = (uint)(heads + kv_head) * D;
@@ -99,7 +99,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
         const int q0 = next.q0, at = stage * OTHERS;
         __local ab_t *const here = pool + OTHERS_AT + stage * (BLOCKS), *const slope_o = here + BLOCK(ALONG | TURNED);
         __local uchar *const bits = kept + stage * KEPT;
-        const draws drop = draws_of(control, b, site, plane + next.head, p);
+        const draws drop = draws_of(control, b, site, plane + next.head, p, first_row, first_column);
         if (STAGES == 1)
             barrier(CLK_LOCAL_MEM_FENCE); /* the block before is read */
         bring_end(&next.q, here, ALONG | TURNED, item);
@@ -117,8 +117,8 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
         product_scores(&s, &k, here, lane, shown);
         product_scores(&t, &v, slope_o, lane, shown);
         slopes(&s, &t, lse_of + at, delta_of + at, from_of + at, scale * LOG2_E, q0, k0, length, bits, drop.keep, line, lane);
-        product_out(&dv, &s, TURNED_IN(slope_o, ALONG | TURNED), lane, shown);
-        product_out(&dk, &t, TURNED_IN(here, ALONG | TURNED), lane, shown);
+        product_out(&dv, 0, &s, TURNED_IN(slope_o, ALONG | TURNED), lane, shown);
+        product_out(&dk, 0, &t, TURNED_IN(here, ALONG | TURNED), lane, shown);
     }
     dqkv += dqo + b * (long)T * stride + key + (uint)k0 * stride;
     store_out(&dk, scale, dqkv, stride, line, T - k0, lane);

@@ -7,7 +7,7 @@
 
 /* What is known of a warp's queries. */
 typedef struct rows {
-    float lse[OWN_ATOMS][LANE_LINES], delta[OWN_ATOMS][LANE_LINES];
+    factors lse, delta;
     int from[OWN_ATOMS][LANE_LINES], limit[OWN_ATOMS][LANE_LINES]; /* the keys that they see */
 } rows;
 
@@ -18,9 +18,9 @@ static void slopes(scores *s, const scores *t, const rows *known, float factor, 
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_SCORE(j, e)
         {
-            const int other = j * ATOM_N + OTHER_OF(e, lane), key = k0 + other, l = LINE_OF(e);
+            const int other = j * OTHER_ATOM + OTHER_OF(e, lane), key = k0 + other, l = LINE_OF(e);
             const int hidden = edge && (key >= known->limit[i][l] || (BOUNDED && key < known->from[i][l]));
-            const int is_left = DROPOUT ? is_kept(kept, line + i * ATOM_M + OWN_OF(l, lane), other) : 1;
+            const int is_left = DROPOUT ? is_kept(kept, line + i * OWN_ATOM + OWN_OF(l, lane), other) : 1;
             const float w = probability(s->of[i][j][e], factor, known->lse[i][l], hidden);
             s->of[i][j][e] = slope(w, t->of[i][j][e], known->delta[i][l], is_left, keep);
         }
@@ -37,7 +37,7 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
 #else
     __local uint *const shown = 0;
 #endif
-    const int item = (int)get_local_id(0), lane = item % LANES, line = item / LANES * (OWN_ATOMS * ATOM_M);
+    const int item = (int)get_local_id(0), lane = item % LANES, line = item / LANES * (OWN_ATOMS * OWN_ATOM);
     const int head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
     const int q0 = ((T - 1) / OWN_LINES - first_tile - (int)get_group_id(0)) * OWN_LINES;
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D, key = (uint)(heads + head / (heads / kv_heads)) * D;
@@ -48,7 +48,7 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
     const __global int *const starts_of = starts + sto + b * (long)T;
     const int begin = least_key(0, q0, OWN_LINES, T, window, starts_of) / OTHERS * OTHERS;
     const long stats = (b * (long)heads + head) * T;
-    const draws drop = draws_of(control, b, site, plane + head, p);
+    const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
 
     own_lines q, slope_o;
     rows known;
@@ -60,7 +60,7 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         UNROLLED for (int l = 0; l < LANE_LINES; l++)
         {
-            const int row = q0 + line + i * ATOM_M + OWN_OF(l, lane);
+            const int row = q0 + line + i * OWN_ATOM + OWN_OF(l, lane);
             known.lse[i][l] = row < length ? lse[lso + stats + row] * LOG2_E : INFINITY;
             known.delta[i][l] = row < length ? delta[deo + stats + row] : 0.0f;
             known.from[i][l] = BOUNDED ? first_key(0, min(row, T - 1), window, starts_of) : 0;
@@ -94,7 +94,7 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
         product_scores(&t, &slope_o, here, lane, shown);
         product_scores(&s, &q, here + BLOCK(ALONG), lane, shown);
         slopes(&s, &t, &known, scale * LOG2_E, k0, edge, bits, drop.keep, line, lane);
-        product_out(&out, &s, TURNED_IN(here + BLOCK(ALONG), ALONG | TURNED), lane, shown);
+        product_out(&out, 0, &s, TURNED_IN(here + BLOCK(ALONG), ALONG | TURNED), lane, shown);
     }
     store_out(&out, scale, dqkv + dqo + (b * (long)T + q0) * stride + head * D, stride, line, T - q0, lane);
 }

@@ -3,7 +3,7 @@
  * has OWN_LINES lines of its own, queries or with KEYS_OUT keys, and walks over the others, OTHERS at a time. A warp has OWN_ATOMS
  * atoms of own lines, so that no sum leaves it: scores, own lines by other lines, become operands of the next product where they are.
  *
- *   ATOM, EMULATED     as in gemm_matrix.cl; ATOM_M = ATOM_N divides D and OTHERS
+ *   ATOM, EMULATED     as in gemm_matrix.cl; an atom is OWN_ATOM own lines by OTHER_ATOM others, which divide D and OTHERS
  *   WARPS, OWN_ATOMS, OTHERS   the form
  *   OWN_HELD           1: a warp's own lines stay in registers; 0: in local memory
  *   KEYS_OUT           1: own lines are keys; 0: queries
@@ -31,16 +31,17 @@ typedef h_t ab_t;
 #define ALONG 1
 #define TURNED 2
 #define GROUP (LANES * WARPS)
-#define OWN_LINES (WARPS * OWN_ATOMS * ATOM_M)
-#define OTHER_ATOMS (OTHERS / ATOM_N)
-#define OUT_ATOMS (D / ATOM_N)
+#define OWN_LINES (WARPS * OWN_ATOMS * OWN_ATOM)
+#define OTHER_ATOMS (OTHERS / OTHER_ATOM)
+#define OUT_ATOMS (D / OTHER_ATOM)
 #define STEPS (D / ATOM_K)
 
 /* Beside what an atom gives products (gemm_matrix.cl):
+ *   OWN_ATOM, OTHER_ATOM   an atom's lines
  *   LANE_LINES, LINE_OF, OWN_OF   own lines of a lane in an atom's sums, which of these sum e is of, and where it lies
  *   OTHER_OF               which other line, or column of the output, sum e is of; BESIDE of them lie side by side
  *   JOIN                   joins what the lanes of an own line have
- *   load_own, load_other   fragments of ATOM_M lines and 16 terms; load_turned: of columns, lines being the terms
+ *   load_own, load_other   fragments of an atom's lines and 16 terms; load_turned: of columns, lines being the terms
  *   fragment_of            sums of each lane as an own fragment of 16 terms: 8, or all of an atom
  *   multiply_own           sums += own lines times other lines
  *   narrow_both, store_run what is stored of two sums, and storing BESIDE of them
@@ -49,6 +50,7 @@ typedef h_t ab_t;
 #include "matrix_mma.cl"
 #include "attention_mma.cl"
 #elif ATOM == DPAS8 || ATOM == DPAS16
+#define COLUMNS LANES /* the own lines, so that more or fewer of them are a matter of OWN_ATOMS alone */
 #include "matrix_dpas.cl"
 #include "attention_dpas.cl"
 #else
@@ -70,6 +72,12 @@ typedef h_t ab_t;
 #else
 #define UNROLLED _Pragma("unroll")
 #endif
+/* Of all steps at once compilers for DPAS8 load ahead more than its registers hold. */
+#if ATOM == DPAS8 && !EMULATED
+#define EACH_STEP _Pragma("unroll 2")
+#else
+#define EACH_STEP UNROLLED
+#endif
 #define ADD(a, b) ((a) + (b))
 #define EACH_OUT(i, c, e)                                                                                              \
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)                                                                       \
@@ -78,6 +86,8 @@ typedef h_t ab_t;
 #define EACH_SCORE(j, e)                                                                                               \
     UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)                                                                     \
         UNROLLED for (int e = 0; e < SUMS; e++)
+
+typedef float factors[OWN_ATOMS][LANE_LINES]; /* of a lane's own lines */
 
 /* ---- Own lines ----------------------------------------------------------------------------------------------------- */
 
@@ -97,7 +107,7 @@ static void take_own(own_lines *own, __local ab_t *block, const __global ab_t *f
     barrier(CLK_LOCAL_MEM_FENCE);
 #if OWN_HELD
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
-        UNROLLED for (int k = 0; k < STEPS; k++) load_own(own->held[i][k], block, line + i * ATOM_M, k * ATOM_K, lane, shown);
+        UNROLLED for (int k = 0; k < STEPS; k++) load_own(own->held[i][k], block, line + i * OWN_ATOM, k * ATOM_K, lane, shown);
     barrier(CLK_LOCAL_MEM_FENCE); /* the place is free */
 #else
     own->block = block + line * PITCH;
@@ -119,16 +129,16 @@ static void product_scores(scores *s, const own_lines *own, const __local ab_t *
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_SCORE(j, e) s->of[i][j][e] = 0.0f;
-    UNROLLED for (int k = 0; k < STEPS; k++)
+    EACH_STEP for (int k = 0; k < STEPS; k++)
     {
 #if !OWN_HELD
         fragment mine[OWN_ATOMS];
-        UNROLLED for (int i = 0; i < OWN_ATOMS; i++) load_own(mine[i], own->block, i * ATOM_M, k * ATOM_K, lane, shown);
+        UNROLLED for (int i = 0; i < OWN_ATOMS; i++) load_own(mine[i], own->block, i * OWN_ATOM, k * ATOM_K, lane, shown);
 #endif
         UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
         {
             fragment other;
-            load_other(other, others, j * ATOM_N, k * ATOM_K, lane, shown);
+            load_other(other, others, j * OTHER_ATOM, k * ATOM_K, lane, shown);
             UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
 #if OWN_HELD
                 multiply_own(s->of[i][j], own->held[i][k], other, shown);
@@ -139,18 +149,21 @@ static void product_scores(scores *s, const own_lines *own, const __local ab_t *
     }
 }
 
-/* out += s, in 16 bits, times other lines. */
-static void product_out(outputs *out, const scores *s, const __local ab_t *others, int lane, __local uint *shown)
+/* out = out, by `fade` if there is one, + s, in 16 bits, times other lines. Fading all of it before would take as many registers again. */
+static void product_out(outputs *out, const factors *fade, const scores *s, const __local ab_t *others, int lane, __local uint *shown)
 {
     UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
-        UNROLLED for (int part = 0; part < ATOM_N / ATOM_K; part++)
+        UNROLLED for (int part = 0; part < OTHER_ATOM / ATOM_K; part++)
     {
         fragment mine[OWN_ATOMS];
         UNROLLED for (int i = 0; i < OWN_ATOMS; i++) fragment_of(mine[i], s->of[i][j] + 8 * part, lane, shown);
         UNROLLED for (int c = 0; c < OUT_ATOMS; c++)
         {
+            if (fade && j == 0 && part == 0)
+                UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+                    UNROLLED for (int e = 0; e < SUMS; e++) out->of[i][c][e] *= (*fade)[i][LINE_OF(e)];
             fragment other;
-            load_turned(other, others, j * ATOM_N + part * ATOM_K, c * ATOM_N, lane, shown);
+            load_turned(other, others, j * OTHER_ATOM + part * ATOM_K, c * OTHER_ATOM, lane, shown);
             UNROLLED for (int i = 0; i < OWN_ATOMS; i++) multiply_own(out->of[i][c], mine[i], other, shown);
         }
     }
@@ -168,11 +181,11 @@ static void store_out(const outputs *out, float factor, __global ab_t *to, uint 
         UNROLLED for (int c = 0; c < OUT_ATOMS; c++)
             UNROLLED for (int e = 0; e < SUMS; e += BESIDE)
     {
-        const int row = line + i * ATOM_M + OWN_OF(LINE_OF(e), lane);
+        const int row = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane);
         float v[BESIDE];
         UNROLLED for (int r = 0; r < BESIDE; r++) v[r] = out->of[i][c][e + r] * factor;
         if (row < left)
-            store_run(v, to + (uint)row * stride + c * ATOM_N + OTHER_OF(e, lane));
+            store_run(v, to + (uint)row * stride + c * OTHER_ATOM + OTHER_OF(e, lane));
     }
 }
 
@@ -186,8 +199,7 @@ static void store_out(const outputs *out, float factor, __global ab_t *to, uint 
 static void draw_kept(__local uchar *kept, const draws *d, int q0, int k0, int item)
 {
     for (int i = item; i < QUERIES * KEYS / 4; i += GROUP) {
-        const tx_random r = tx_draw(d->seed_lo, d->seed_hi, d->step, d->sample, d->site, d->head, (uint)(q0 + i / (KEYS / 4)),
-                                    (uint)(k0 / 4 + i % (KEYS / 4)));
+        const tx_random r = DRAW_AT(d, (uint)(q0 + i / (KEYS / 4)), (uint)(k0 + i % (KEYS / 4) * 4));
         uint bits = 0;
         UNROLLED for (int w = 0; w < 4; w++) bits |= r.word[w] >= d->threshold ? 1u << w : 0u;
         kept[i] = (uchar)bits;

@@ -2,6 +2,8 @@
  * What attention does by the atom of matrix_mma.cl. The sums of an atom are, as they lie, a fragment of 16 terms; blocks in local memory
  * are read both ways. */
 
+#define OWN_ATOM ATOM_M
+#define OTHER_ATOM ATOM_N
 #define LANE_LINES 2 /* own lines in an atom's sums that a lane has */
 #define LINE_OF(e) ((e) % 4 / 2)
 #define OWN_OF(i, lane) ((lane) / 4 + 8 * (i))

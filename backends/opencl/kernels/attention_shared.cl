@@ -17,7 +17,7 @@
     const __global h_t *d_o, long doo, const __global h_t *qkv, long qo, const __global float *lse, long lso,      \
         const __global float *delta, long deo, const __global int *lengths, long leo, __global h_t *dqkv, long dqo,  \
         int T, const __global int *starts, long sto, int heads, int kv_heads, int window, float scale, float p,  \
-        int site, int plane, int first_b, int first_head, int first_tile, const __global uint *control
+        int site, int plane, int first_row, int first_column, int first_b, int first_head, int first_tile, const __global uint *control
 
 #ifndef WINDOW
 #define WINDOW 0

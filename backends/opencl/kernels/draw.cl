@@ -5,9 +5,10 @@
 typedef struct draws {
     uint seed_lo, seed_hi, step, sample, site, head, threshold;
     float keep;
+    uint row, column; /* of the first element */
 } draws;
 
-static draws draws_of(const __global uint *control, uint sample, int site, int head, float p)
+static draws draws_of(const __global uint *control, uint sample, int site, int head, float p, int row, int column)
 {
     draws d = {control[TX_CONTROL_SEED_LO],
                control[TX_CONTROL_SEED_HI],
@@ -16,15 +17,22 @@ static draws draws_of(const __global uint *control, uint sample, int site, int h
                (uint)site,
                (uint)head,
                tx_dropout_threshold(p),
-               1.0f / (1.0f - p)};
+               1.0f / (1.0f - p),
+               (uint)row,
+               (uint)column};
     return d;
 }
+
+/* The draw of a row and of four neighbouring columns, counted from the first element's. A function that hands on what tx_draw returns would be
+ * one that oclgrind's compiler cannot translate. */
+#define DRAW_AT(d, line, place) \
+    tx_draw((d)->seed_lo, (d)->seed_hi, (d)->step, (d)->sample, (d)->site, (d)->head, (d)->row + (line), ((d)->column + (place)) >> 2)
 
 /* Factors of columns column..column+3 of a row, which share a draw; another column than a multiple of 4 stands for the
  * last one before it. */
 static float4 draw_factors(const draws *d, uint row, uint column)
 {
-    tx_random r = tx_draw(d->seed_lo, d->seed_hi, d->step, d->sample, d->site, d->head, row, column >> 2);
+    const tx_random r = DRAW_AT(d, row, column);
     return (float4)(r.word[0] >= d->threshold ? d->keep : 0.0f, r.word[1] >= d->threshold ? d->keep : 0.0f,
                     r.word[2] >= d->threshold ? d->keep : 0.0f, r.word[3] >= d->threshold ? d->keep : 0.0f);
 }
@@ -35,7 +43,7 @@ static float4 draw_factors(const draws *d, uint row, uint column)
 static void draw_factors8(float8 factor[4], const draws *d, uint8 row, uint8 column)
 {
     const ulong low = 0xFFFFFFFFUL;
-    ulong8 c0 = convert_ulong8(column >> 2 | d->head << 20), c1 = convert_ulong8(row), c2 = d->sample, c3 = d->site;
+    ulong8 c0 = convert_ulong8((d->column + column) >> 2 | d->head << 20), c1 = convert_ulong8(d->row + row), c2 = d->sample, c3 = d->site;
     uint k0 = d->seed_lo, k1 = d->seed_hi ^ d->step * 0x85EBCA6Bu; /* as tx_draw */
     _Pragma("unroll") for (int round = 0; round < 10; round++)
     {

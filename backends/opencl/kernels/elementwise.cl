@@ -89,10 +89,10 @@ typedef TX_CAT(OUT, _t) out_t;
 
 /* Row: row of `middle` rows a sample. */
 __kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long yo, long n, long middle, float p,
-                      int site, const __global uint *control)
+                      int site, int first_row, const __global uint *control)
 {
     const long row = TX_ROW;
-    const draws d = draws_of(control, (uint)(row / middle), site, 0, p);
+    const draws d = draws_of(control, (uint)(row / middle), site, 0, p, first_row, 0);
     x += xo + row * n;
     y += yo + row * n;
     for (int r = 0; r < RUN; r += DRAWN) { /* RUN is a multiple */
@@ -110,10 +110,10 @@ __kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long y
 
 /* y = x + scale u, u in [-1, 1); rows as in dropout. */
 __kernel void noise(const __global float *x, long xo, __global float *y, long yo, long n, long middle, float scale,
-                    int site, const __global uint *control)
+                    int site, int first_row, const __global uint *control)
 {
     const long row = TX_ROW;
-    const draws d = draws_of(control, (uint)(row / middle), site, 0, 0.0f);
+    const draws d = draws_of(control, (uint)(row / middle), site, 0, 0.0f, first_row, 0);
     x += xo + row * n;
     y += yo + row * n;
     TX_EACH({
@@ -122,8 +122,7 @@ __kernel void noise(const __global float *x, long xo, __global float *y, long yo
         VSTORE_PRIVATE(v, part);
         for (int k = 0; k < VW; k++) {
             const uint column = (uint)i + (uint)k;
-            const tx_random u = tx_draw(d.seed_lo, d.seed_hi, d.step, d.sample, d.site, 0, (uint)(row % middle),
-                                        column >> 2);
+            const tx_random u = DRAW_AT(&d, (uint)(row % middle), column);
             part[k] += scale * ((float)(u.word[column & 3] >> 8) * 0x1p-23f - 1.0f);
         }
         v = VLOAD_PRIVATE(part);

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The atom of Intel's matrix units (DPAS): bf16, fp16 and, with 16 lanes where there is tf32, fp32. An instruction multiplies 8
- * rows by LANES columns; an atom of 16 x 16 sums is four of 8 lanes (DPAS8: Xe-HPG), or two of 16 (DPAS16: Xe-HPC, Xe2). A lane has the
+ * rows by LANES columns; an atom of 16 x 16 sums is four of 8 lanes (DPAS8: Xe-HPG), or two of 16 (DPAS16: Xe-HPC, Xe2); attention's has
+ * LANES columns. A lane has the
  * terms of a column of b, two in a word; of a's rows it has of each what lies at its place, where a row's terms are 32 bytes. Layouts:
  * OpenCL's registry, cl_intel_subgroup_matrix_multiply_accumulate and its _tf32. */
 
 #define LANES (ATOM == DPAS8 ? 8 : 16)
+#ifndef COLUMNS
+#define COLUMNS 16
+#endif
 #define ATOM_M 16
-#define ATOM_N 16
+#define ATOM_N COLUMNS
 #define ATOM_K (2 * PIECE)
-#define SUMS (256 / LANES)
+#define SUMS (ATOM_M * ATOM_N / LANES)
 #define ROW_OF(e, lane) ((e) % 16)
 #define COLUMN_OF(e, lane) ((e) / 16 * LANES + (lane))
 #define ROW_RUN 1
@@ -22,10 +26,10 @@ typedef short8 rows8;
 typedef float4 rows8;
 #endif
 
-/* Of 16 rows, or of 16 columns. */
+/* Of 16 rows, or of the columns. */
 typedef union sixteen {
     rows8 rows[2];
-    int8 columns[16 / LANES];
+    int8 columns[COLUMNS / LANES];
 } sixteen;
 typedef sixteen fragment[1];
 
@@ -72,7 +76,7 @@ OVERLOADED float8 MAD(rows8 a, float8 b, float8 sum);
 static void multiply(float *sum, const sixteen *a, const sixteen *b, __local uint *shown)
 {
 #pragma unroll
-    for (int j = 0; j < 16 / LANES; j++)
+    for (int j = 0; j < COLUMNS / LANES; j++)
 #pragma unroll
         for (int i = 0; i < 2; i++)
             vstore8(MAD(ROUNDED(4, a->rows[i]), ROUNDED(8, b->columns[j]), vload8(2 * j + i, sum)), 2 * j + i, sum);

@@ -321,6 +321,21 @@ __kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, 
     })
 }
 
+/* Row: `n` columns of x, whose rows have `width`, from `from` on become those of y, likewise. */
+__kernel void columns(const __global IN_T *x, long xo, __global OUT_T *y, long yo, long n, long x_width, long from,
+                      long y_width, long to, int mode, const __global uint *control)
+{
+    const int adds = tx_adds(mode, control);
+    x += xo + TX_ROW * x_width + from;
+    y += yo + TX_ROW * y_width + to;
+    TX_EACH({
+        vec v = LOAD_IN(x, i, n);
+        if (adds)
+            v += TX_CAT(tx_load_, OUT)(y, i, n);
+        STORE_OUT(v, y, i, n);
+    })
+}
+
 /* Moves words of any type, or numbers that are added. */
 __kernel void copy(const __global float *x, long xo, __global float *y, long yo, long n, int mode,
                    const __global uint *control)

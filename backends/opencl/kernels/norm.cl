@@ -36,7 +36,7 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
      long zo, __global float *kept, long ko, long n, float eps
 #if DROPS
      ,
-     long middle, float p, int site, const __global uint *control /* as DROPOUT's */
+     long middle, float p, int site, int first_row, const __global uint *control /* as DROPOUT's */
 #endif
 )
 {
@@ -47,7 +47,7 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
     z += zo + row * n;
     kept += ko + row * n;
 #if DROPS
-    const draws d = draws_of(control, (uint)(row / middle), site, 0, p);
+    const draws d = draws_of(control, (uint)(row / middle), site, 0, p, first_row, 0);
     for (long first = (long)get_local_id(0) * DRAWN * VW; first < n; first += WG * DRAWN * VW) {
         vec factor[DRAWN];
         draw_vectors(factor, &d, (uint)(row % middle), (uint)first);

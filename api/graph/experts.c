@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rows on their way to experts that the ranks of an expert group divide, and back (Lepikhin et al., GShard, 2020). */
+#include "api/graph/graph.h"
+
+#include "api/base/needs.h"
+#include "api/model/model.h"
+
+static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows)
+{
+    tx_emit_args args = {.op = op, .attrs = plain, .in = {x, counts}};
+    if (!x || !counts)
+        return NULL;
+    args.attrs.rows = rows;
+    /* By ranks lie the rows that come, or came: y of those that go to experts, x of those that come back. */
+    const int64_t moved = op == TX_OP_TO_EXPERTS ? rows : x->shape.dim[0],
+                  own = op == TX_OP_TO_EXPERTS ? x->shape.dim[0] : rows;
+    const int64_t room = moved + (x->graph->model->engine->backend->host_memory ? 0 : own);
+    args.out[TX_OUT(to_experts, w)] =
+        tx_tensor_planned(x->graph, x->dtype, TX_SHAPE(room, x->shape.dim[1]), TX_ARENA_EXCHANGE);
+    return args.out[TX_OUT(to_experts, w)] ? tx_emit(x->graph, &args) : NULL;
+}
+
+/* Tells the ranks of the group what comes. */
+static bool share_routes(const tx_routes *routes, int64_t own, tx_arrivals *arrivals)
+{
+    tx_graph *graph = routes->offsets->graph;
+    tx_emit_args args = {.op = TX_OP_SHARE_ROUTES, .attrs = plain, .in = {routes->offsets}};
+    args.attrs.rows = own;
+    arrivals->counts = tx_tensor_planned(graph, TX_I32, TX_SHAPE(3, routes->offsets->shape.dim[0]), TX_ARENA_EXCHANGE);
+    args.out[TX_OUT(share_routes, counts)] = arrivals->counts;
+    if (!arrivals->counts)
+        return false;
+    arrivals->counts->producer = graph->nodes;
+    arrivals->offsets = tx_emit(graph, &args);
+    return arrivals->offsets != NULL;
+}
+
+tx_tensor *tx_to_experts(tx_tensor *x, const tx_routes *routes, int64_t chosen, int64_t capacity, tx_arrivals *arrivals)
+{
+    TX_NEEDS(routes && arrivals && chosen > 0 && capacity >= 0, NULL);
+    if (!x)
+        return NULL;
+    const int64_t ranks = x->graph->model->expert_parts, rows = x->shape.dim[0];
+    *arrivals = (tx_arrivals){.offsets = routes->offsets, .rows = rows};
+    if (ranks == 1)
+        return x;
+    const int64_t own = (routes->offsets->shape.dim[0] - 1) / ranks;
+    const int64_t of_tokens = rows / chosen * least(chosen, own), most = capacity ? own * capacity : of_tokens;
+    arrivals->rows = ranks * least(of_tokens, most);
+    return share_routes(routes, own, arrivals) ? tx_move_rows(TX_OP_TO_EXPERTS, x, arrivals->counts, arrivals->rows)
+                                               : NULL;
+}
+
+tx_tensor *tx_from_experts(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals)
+{
+    TX_NEEDS(routes && arrivals, NULL);
+    if (!x || !arrivals->counts)
+        return x;
+    return tx_move_rows(TX_OP_FROM_EXPERTS, x, arrivals->counts, tx_shape_count(&routes->tokens->shape));
+}

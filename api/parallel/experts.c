@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the executor does with rows that go to experts of other ranks and come back. The host reads what each rank has
+ * for each expert, and all-to-alls move rows that lie together: a rank's places are sorted by expert, and so by the
+ * rank that has it. On their ranks rows are sorted anew, by expert and then by the rank that they came from. */
+#include "api/parallel/parallel.h"
+
+#include <inttypes.h>
+
+/* What is known of the rows that move (tensor counts). */
+typedef struct routed {
+    int32_t ranks, own; /* of the group; experts of each */
+    int32_t *out;       /* rows of this rank by expert */
+    int32_t *in;        /* by rank and own expert: rows that come */
+    int32_t *offset;    /* where the rows of each own expert begin, and the last one's end */
+} routed;
+
+static routed routed_of(const tx_model *model, const tx_operand *counts)
+{
+    const int32_t ranks = model->parallel->expert->size, experts = (int32_t)counts->shape.dim[1] - 1;
+    int32_t *first = (int32_t *)(void *)tx_operand_host(model, counts);
+    return (routed){ranks, experts / ranks, first, first + experts + 1, first + 2 * (experts + 1)};
+}
+
+static int64_t sum(const int32_t *count, int32_t counts)
+{
+    int64_t all = 0;
+    for (int32_t i = 0; i < counts; i++)
+        all += count[i];
+    return all;
+}
+
+tx_status tx_parallel_share_routes(const tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    const tx_parallel *p = model->parallel;
+    const tx_operand *offsets = &c->in[TX_IN(share_routes, offsets)], *own = &c->out[TX_OUT(share_routes, own_offsets)];
+    const routed r = routed_of(model, &c->out[TX_OUT(share_routes, counts)]);
+    TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, offsets), offsets->offset, r.out,
+                            tx_operand_bytes(offsets)));
+    for (int32_t i = 0; i < r.ranks * r.own; i++)
+        r.out[i] = r.out[i + 1] - r.out[i];
+    for (int32_t i = 0; i < 2 * r.ranks; i++)
+        p->block[i] = r.own;
+    TX_TRY(tx_comm_all_to_all(p->expert, &(tx_all_to_all){r.out, p->block, r.in, p->block + r.ranks, TX_I32}));
+    r.offset[0] = 0;
+    for (int32_t i = 0; i < r.own; i++) {
+        r.offset[i + 1] = r.offset[i];
+        for (int32_t rank = 0; rank < r.ranks; rank++)
+            r.offset[i + 1] += r.in[rank * r.own + i];
+    }
+    return e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, own), own->offset, r.offset,
+                             tx_operand_bytes(own));
+}
+
+/* Copies the rows of own experts, as the device has them, from or to where they lie by ranks. */
+static tx_status sort(const tx_model *model, const routed *r, const tx_operand *x, bool read, char *by_rank)
+{
+    const tx_engine *e = model->engine;
+    const int64_t row = tx_dtype_bytes(x->dtype, x->shape.dim[1]);
+    for (int32_t rank = 0; rank < r->ranks; rank++)
+        for (int32_t i = 0; i < r->own; i++) {
+            const int64_t bytes = r->in[rank * r->own + i] * row;
+            int64_t at = r->offset[i];
+            for (int32_t before = 0; before < rank; before++)
+                at += r->in[before * r->own + i];
+            if (bytes > 0)
+                TX_TRY(read ? e->backend->read(e->context, tx_operand_buffer(model, x), x->offset + at * row, by_rank,
+                                               bytes)
+                            : e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, x),
+                                                x->offset + at * row, by_rank, bytes));
+            by_rank += bytes;
+        }
+    return TX_OK;
+}
+
+/* Rows of y from `rows` on become 0. */
+static tx_status clear(const tx_model *model, const tx_operand *y, int64_t rows)
+{
+    const tx_engine *e = model->engine;
+    const int64_t row = tx_dtype_bytes(y->dtype, y->shape.dim[1]), bytes = (y->shape.dim[0] - rows) * row;
+    return bytes == 0 ? TX_OK
+                      : e->backend->fill(e->context, tx_operand_buffer(model, y), y->offset + rows * row, 0, bytes);
+}
+
+/* Elements of rows of `width` to each rank and from each, on the way to experts or back. */
+static void find_blocks(const tx_parallel *p, const routed *r, bool back, int64_t width)
+{
+    for (int32_t rank = 0; rank < r->ranks; rank++) {
+        p->block[rank + (back ? r->ranks : 0)] = width * sum(r->out + rank * r->own, r->own);
+        p->block[rank + (back ? 0 : r->ranks)] = width * sum(r->in + rank * r->own, r->own);
+    }
+}
+
+/* By ranks the rows of own experts lie in w; those of the places do in the tensor itself, where the host has its
+ * memory, else behind them. */
+tx_status tx_parallel_move_rows(const tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    const tx_parallel *p = model->parallel;
+    const bool back = c->op == TX_OP_FROM_EXPERTS, in_place = e->backend->host_memory;
+    const tx_operand *x = &c->in[TX_IN(to_experts, x)], *y = &c->out[TX_OUT(to_experts, y)];
+    const tx_operand *arrived = back ? x : y, *places = back ? y : x;
+    const routed r = routed_of(model, &c->in[TX_IN(to_experts, counts)]);
+    const int64_t width = x->shape.dim[1], come = r.offset[r.own], gone = sum(r.out, r.ranks * r.own);
+    char *by_rank = tx_operand_host(model, &c->out[TX_OUT(to_experts, w)]);
+    char *by_place = in_place ? tx_operand_host(model, places) : by_rank + tx_operand_bytes(arrived);
+    if (come > arrived->shape.dim[0] || gone > places->shape.dim[0])
+        return tx_fail(TX_INTERNAL, "%" PRId64 " rows come to experts, and there is room for %" PRId64, come,
+                       arrived->shape.dim[0]);
+    find_blocks(p, &r, back, width);
+    TX_TRY(e->backend->finish(e->context));
+    if (back)
+        TX_TRY(sort(model, &r, x, true, by_rank));
+    else if (!in_place && gone > 0)
+        TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, by_place,
+                                tx_dtype_bytes(x->dtype, gone * width)));
+    TX_TRY(tx_comm_all_to_all(p->expert, &(tx_all_to_all){back ? by_rank : by_place, p->block,
+                                                          back ? by_place : by_rank, p->block + r.ranks, x->dtype}));
+    if (!back)
+        TX_TRY(sort(model, &r, y, false, by_rank));
+    else if (!in_place && gone > 0)
+        TX_TRY(e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, y), y->offset, by_place,
+                                 tx_dtype_bytes(y->dtype, gone * width)));
+    TX_TRY(clear(model, y, back ? gone : come));
+    return e->backend->finish(e->context); /* others take the memory over */
+}

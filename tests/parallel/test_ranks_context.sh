@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Context parallelism: 2 and 4 ranks that have chunks of the positions of the same rows, alone and beside other groups,
+# train as one rank does; checkpoints hold whole models, which any other split goes on from; what does not go with it is
+# refused; a rank that dies or stops ends all.
+#   test_ranks_context.sh BIN LAUNCHER DEVICE
+set -u
+bin=$1
+launcher=$2
+device=$3
+. "${0%/*}/ranks.sh"
+. "${0%/*}/split.sh"
+from="--config_name $work/config.json --train_file $work/text --block_size 32"
+
+# split RANKS CHUNKS NAME ARGUMENT...
+split()
+{
+    n=$1 chunks=$2 name=$3
+    shift 3
+    ranks "$n" "$name" --context_parallel "$chunks" --per_device_train_batch_size $((12 * chunks / n)) "$@"
+}
+
+trains_alike 2
+
+# In 16 bits each pair of chunks is rounded before it is merged; other optimizers, and weights that are cut off.
+for way in --bf16 --fp16 "--sparsity 0.5" "--optim muon"; do
+    # shellcheck disable=SC2086
+    { split 1 1 this1 $way --overwrite_output_dir && split 4 2 this2 $way --overwrite_output_dir --ddp_check 6; } || fail "$way"
+    alike this1 this2 3e-3
+done
+
+# Whatever wrote it, whoever goes on: the weights and moments to the bit, and the same steps.
+hands_over by2.2:1.1 by4.2:1.1 one:4.2 by2.2:4.4
+
+llama_alike
+split 4 2 again42 --gradient_checkpointing || fail "Llama, activations computed again"
+alike llama again42
+
+# Experts, whose tokens are those of a chunk.
+sed 's/llama/mixtral/; s/"vocab_size": 257/"vocab_size": 257, "num_local_experts": 4/' "$work/llama.json" > "$work/experts.json"
+from="--config_name $work/experts.json --train_file $work/text --block_size 32"
+{ split 1 1 experts && split 4 2 experts42; } || fail "experts"
+alike experts experts42
+
+from="--model_name_or_path $work/base --train_file $work/text --block_size 32"
+refused "ranks cannot be divided into groups of so many" 2 4
+refused "leave --lora_r and --load_in_4bit out" 2 2 --lora_r 4
+refused "leave --tensor_parallel, --pipeline_parallel and --expert_parallel out" 4 2 --tensor_parallel 2
+refused "do not make so many chunks of a multiple of 4" 2 2 --block_size 20
+
+# A rank that dies, and one that stops while its neighbour waits for it: the run ends by itself and names it.
+command -v pgrep > /dev/null || { echo "pgrep is missing: no rank dies"; exit $((failures != 0)); }
+ends_alone "$work/config.json" --context_parallel 2
+ends

@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Expert parallelism: groups of 2 and 4 ranks, alone and beside each other, train as one rank does; checkpoints hold whole
+# tensors, and what one split wrote any other goes on from; what does not go with it is refused; a rank that dies or stops
+# ends all.
+#   test_ranks_expert.sh BIN LAUNCHER DEVICE
+set -u
+bin=$1
+launcher=$2
+device=$3
+. "${0%/*}/ranks.sh"
+. "${0%/*}/split.sh"
+cat > "$work/experts.json" << 'EOF'
+{"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4, "attention_dropout": 0.1}
+EOF
+from="--config_name $work/experts.json --train_file $work/text --block_size 32"
+
+# split RANKS PARTS NAME ARGUMENT...: all ranks have rows of their own
+split()
+{
+    n=$1 parts=$2 name=$3
+    shift 3
+    ranks "$n" "$name" --expert_parallel "$parts" --per_device_train_batch_size $((12 / n)) "$@"
+}
+
+trains_alike 1
+split 1 1 half1 --bf16 || fail "bf16 on one rank"
+split 4 2 half2 --bf16 --ddp_check 6 || fail "bf16"
+alike half1 half2 3e-3
+
+# Whatever wrote it, whoever goes on: the weights and moments to the bit, and the same steps.
+hands_over by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4
+
+# Routers' losses and choices that are dropped go by a micro-batch's rows: data parallel ranks of as many have the same.
+routers="--expert_capacity_factor 0.7 --router_z_loss_coef 0.01"
+# shellcheck disable=SC2086
+{ split 4 1 full $routers && split 4 2 full2 $routers; } || fail "a capacity"
+alike full full2
+numbers dropped "$work/full/log.jsonl" > "$work/expected"
+numbers dropped "$work/full2/log.jsonl" > "$work/got"
+{ [ "$(sort -n "$work/got" | tail -n 1)" -gt 0 ] && cmp -s "$work/expected" "$work/got"; } || fail "other numbers of choices are dropped"
+
+# Evaluations, whose last round has fewer batches than ranks.
+from="$from --validation_file $work/text $evaluates"
+{ split 1 1 eval1 && split 4 4 eval4; } || fail "evaluations"
+alike eval1 eval4
+
+refused "ranks cannot be divided into groups of so many" 2 4
+refused "leave --tensor_parallel and --pipeline_parallel out" 2 2 --tensor_parallel 2
+refused "leave --lora_r and --load_in_4bit out" 2 2 --lora_r 4
+refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
+refused "cannot be divided among 3 ranks" 3 3
+from="--config_name $work/config.json --train_file $work/text --block_size 32"
+refused "this model has none" 2 2
+
+# A rank that dies, and one that stops while its group waits for it: the run ends by itself and names it.
+command -v pgrep > /dev/null || { echo "pgrep is missing: no rank dies"; exit $((failures != 0)); }
+ends_alone "$work/experts.json" --expert_parallel 2
+ends
