@@ -97,6 +97,9 @@ void tx_lm_free(tx_lm *lm); /* NULL is fine */
 int64_t tx_lm_vocab_size(const tx_lm *lm);
 /* Tokens that it can see at once. */
 int64_t tx_lm_positions(const tx_lm *lm);
+/* The devices that have blocks of the model and how many, as tx_lm_options.device_map names them, once something is
+ * compiled; else, and on one device by `device`, "". Lives as long as `lm`; compiling anew writes it anew. */
+const char *tx_lm_device_map(const tx_lm *lm);
 /* How its folder says to generate: transformers' defaults, then generation_config.json. Lives as long as `lm`. */
 const tx_generation *tx_lm_generation(const tx_lm *lm);
 

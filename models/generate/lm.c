@@ -118,6 +118,12 @@ int64_t tx_lm_positions(const tx_lm *lm)
     return lm->config->positions;
 }
 
+const char *tx_lm_device_map(const tx_lm *lm)
+{
+    TX_NEEDS(lm, "");
+    return lm->placed;
+}
+
 const tx_generation *tx_lm_generation(const tx_lm *lm)
 {
     TX_NEEDS(lm, NULL);
@@ -163,16 +169,12 @@ tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, 
 /* ---- What is compiled ----------------------------------------------------------------------------------- */
 
 /* Building graphs declares the parameters, so plans are made between these two. */
-static tx_status begin_model(tx_lm *lm)
+static tx_status begin_model(tx_lm *lm, const tx_lm_sizes *sizes)
 {
     if (lm->model)
         return TX_OK;
-    TX_TRY(tx_model_create(lm->engine[0], &lm->model));
-    tx_status status = lm->devices > 1 ? tx_model_divide(lm->model, lm->engine, lm->blocks, lm->devices) : TX_OK;
-    TX_THEN(status, tx_model_store(lm->model, lm->dtype));
-    if (status)
-        drop(lm);
-    return status;
+    TX_TRY(tx_lm_place(lm, sizes));
+    return tx_lm_divide(lm, lm->blocks, false, &lm->model);
 }
 
 static tx_status load(tx_lm *lm)
@@ -187,7 +189,7 @@ static tx_status load(tx_lm *lm)
 tx_status tx_lm_load(tx_lm *lm)
 {
     tx_forward *pass = NULL;
-    tx_status status = begin_model(lm);
+    tx_status status = begin_model(lm, &(tx_lm_sizes){.tokens = 1});
     if (!status && !lm->loaded)
         status = tx_forward_create(lm->model, lm->config, 1, &pass);
     TX_THEN(status, load(lm));
@@ -221,7 +223,7 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     }
     if (lm->generator) /* its caches are states of the model, which keep their shapes */
         drop(lm);
-    tx_status status = begin_model(lm);
+    tx_status status = begin_model(lm, &(tx_lm_sizes){.texts = &need});
     TX_THEN(status, tx_generator_create(lm->model, lm->config, &need, &lm->generator));
     TX_THEN(status, load(lm));
     status =
@@ -263,7 +265,7 @@ tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logi
 {
     TX_NEEDS(lm && ids && logits, TX_INVALID);
     tx_forward *pass = NULL;
-    tx_status status = begin_model(lm);
+    tx_status status = begin_model(lm, &(tx_lm_sizes){.tokens = count});
     TX_THEN(status, tx_forward_create(lm->model, lm->config, count, &pass));
     TX_THEN(status, load(lm));
     TX_THEN(status, tx_forward_run(pass, ids, logits));
@@ -293,7 +295,7 @@ tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const t
     static const tx_perplexity_options defaults = {.size = sizeof defaults};
     const tx_perplexity_options o = fill_in(lm, options ? options : &defaults, count);
     tx_perplexity *perplexity = NULL;
-    tx_status status = begin_model(lm);
+    tx_status status = begin_model(lm, &(tx_lm_sizes){.windows = &o});
     TX_THEN(status, tx_perplexity_create(lm->model, lm->config, &o, &perplexity));
     TX_THEN(status, load(lm));
     TX_THEN(status, tx_perplexity_run(perplexity, ids, count, result));

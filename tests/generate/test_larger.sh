@@ -29,4 +29,7 @@ generated none --device opencl:0 && { echo "FAIL: 1 GiB has room for it"; exit 1
 grep -q "does not fit: .* opencl:0 has 1.00 GiB; .*device_map" "$work/err" || { echo "FAIL: the reason is not given"; cat "$work/err"; exit 1; }
 generated two --device_map opencl:0=10,cpu=14 || { echo "FAIL: two devices"; cat "$work/err"; exit 1; }
 cmp "$work/one" "$work/two" || { echo "FAIL: two devices generate something else"; exit 1; }
+generated two --device_map opencl:0,cpu || { echo "FAIL: as many blocks as there is room for"; cat "$work/err"; exit 1; }
+cmp "$work/one" "$work/two" || { echo "FAIL: two devices, filled, generate something else"; exit 1; }
+grep -qE "device_map opencl:0=(1[0-9]|2[0-2]),cpu=" "$work/err" || { echo "FAIL: 0.9 GiB has room for 17 blocks or so"; cat "$work/err"; exit 1; }
 echo "all good"

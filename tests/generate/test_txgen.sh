@@ -183,9 +183,18 @@ for arguments in "--temperature 0" "--num_beams 2" "--temperature 0.8 --seed 3";
     divided "cpu=1,$device=1" --prompt "the cat" --prompt "sat" --max_new_tokens 12 $arguments
     same "divided, $arguments"
 done
-for map in "cpu" "cpu=3" "cpu=1" "cpu=1,nowhere=1" "auto"; do
-    outcome 1 "$([ "$map" = "cpu=1,nowhere=1" ] && echo nowhere || echo blocks)" \
-        "$bin/txgen" --model "$work/model" --device_map "$map" --prompt a
+run 0 "" --prompt "the cat" --max_new_tokens 12
+keep
+for map in "$device" "$device,cpu" "$device=1,$device"; do # as many blocks as there is room for
+    divided "$map" --prompt "the cat" --max_new_tokens 12
+    same "divided, $map"
+    [ "$map" = "$device" ] || grep -q "^txgen: device_map [a-z:0-9]*=" "$work/err" || fail "$map: the blocks are not told"
+done
+divided auto --prompt "the cat" --max_new_tokens 2
+for map in "cpu=3" "cpu=1" "cpu=1,nowhere=1" "cpu=3,cpu" "nowhere"; do
+    wanted=blocks
+    [ "${map%nowhere*}" = "$map" ] || wanted=nowhere
+    outcome 1 "$wanted" "$bin/txgen" --model "$work/model" --device_map "$map" --prompt a
 done
 
 # ---- errors ------------------------------------------------------------------------------------------------

@@ -22,8 +22,10 @@ static const tx_option options[] = {
      .help = "write model and adapter as one model folder, in --dtype, and end"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "where to compute"},
-    {TX_OPTION_TEXT, "device_map", AT(device_map), .choices = "DEVICE=BLOCKS,...",
-     .help = "divide the model among devices: as in opencl:0=8,cpu=4, in this order, all blocks; in place of --device"},
+    {TX_OPTION_TEXT, "device_map", AT(device_map), .choices = "auto|DEVICE[=BLOCKS],...",
+     .help =
+         "divide the model among devices, in this order: as in opencl:0=8,cpu=4; without numbers, as in opencl:0,cpu, "
+         "each takes what it has room for; auto: all GPUs, then the cpu. In place of --device"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
      "threads of the cpu backend; 0: as many as there are cores for this process"},
     {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",

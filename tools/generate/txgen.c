@@ -123,6 +123,8 @@ static int run(const txgen_settings *set, const tx_option_values *given)
             status = tx_lm_open_tokenizer(lm);
         if (!status)
             status = work(set, lm, &how);
+        if (*tx_lm_device_map(lm) && strcmp(set->device_map, tx_lm_device_map(lm)) != 0)
+            tx_print_line(stderr, "txgen: device_map %s", tx_lm_device_map(lm));
     }
     tx_lm_free(lm);
     return status ? tx_complain(&txgen_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
