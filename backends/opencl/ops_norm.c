@@ -3,6 +3,7 @@
 #include "backends/opencl/ops.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- Norms ---------------------------------------------------------------------------------------------- */
 
@@ -11,6 +12,9 @@ static bool drops(const tx_command *c, const tx_operand *z)
 {
     return tx_present(z) && c->attrs.p > 0.0f;
 }
+
+/* Vectors of a row that a lane of a GPU has in registers, at most. */
+#define MOST_HELD 4
 
 /* `typed` is its operand of type H. */
 static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rms, const tx_operand *z,
@@ -21,8 +25,14 @@ static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rm
         snprintf(heads, sizeof heads, " -DHEADS=%d -DKV_HEADS=%d", c->attrs.heads, c->attrs.kv_heads);
     if (drops(c, z))
         snprintf(dropped, sizeof dropped, " -DDROPS=1 -DZ=%s", tx_cl_storage(z->dtype));
-    return tx_cl_form_of(b, c, tx_shape_last(&c->in[0].shape), true, "-DRMS=%d%s%s%s %s", rms,
-                         tx_present(z) ? " -DADDS=1" : "", dropped, heads, tx_cl_type(typed));
+    const int64_t columns = tx_shape_last(&c->in[0].shape);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true, "-DRMS=%d%s%s%s %s", rms, tx_present(z) ? " -DADDS=1" : "",
+                                    dropped, heads, tx_cl_type(typed));
+    const int64_t held = tx_cl_blocks(columns, (int64_t)form.group * form.vector);
+    const size_t used = strlen(form.options);
+    if (form.group > 1 && held <= MOST_HELD)
+        snprintf(form.options + used, sizeof form.options - used, " -DHELD=%d", (int)held);
+    return form;
 }
 
 /* layer: y, mean, rstd, sum; RMS: y, rstd, sum. */

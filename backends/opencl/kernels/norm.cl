@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Layer and RMS normalisation (RMS 1: no mean, no beta). One work-group a row; sums over rows go by blocks. ADDS 1: x + z is
- * normalised, and kept; z is added to dx. DROPS 1: z, of type Z, first goes through dropout. HEADS above 0: rows are heads of q, KV_HEADS of k and as many of v, which stay. */
+ * normalised, and kept; z is added to dx. DROPS 1: z, of type Z, first goes through dropout. HEADS above 0: rows are heads of q, KV_HEADS of k and as many of v, which stay.
+ * HELD above 0: a row has at most so many vectors a lane, which reads them once and has them in registers. */
 
 #ifndef RMS
 #define RMS 0
@@ -28,7 +29,20 @@ typedef TX_CAT(Z, _t) z_t;
 #define GAMMA_AT(row, n) (IS_K(row) && !IS_V(row) ? (n) : 0)
 #define GAMMA(i, n) (IS_V(row) ? (vec)(1.0f) : tx_load(gamma, i, n, 0.0f))
 
-#define ROW_LOOP(i, n) for (long i = (long)get_local_id(0) * VW; i < (n); i += WG * VW)
+/* The own vectors of a row, from element i on, vector k of them; what HOLD has taken from memory AGAIN gives. */
+#ifndef HELD
+#define HELD 0
+#endif
+#if HELD
+#define ROW_LOOP(k, i, n)                                                                                              \
+    _Pragma("unroll") for (int k = 0; k < HELD; k++)                                                                   \
+        for (long i = ((long)k * WG + (long)get_local_id(0)) * VW; i < (n); i = (n))
+#define AGAIN(own, k, v) own[k]
+#else
+#define ROW_LOOP(k, i, n) for (long k = 0, i = (long)get_local_id(0) * VW; i < (n); i += WG * VW, k++)
+#define AGAIN(own, k, v) (v)
+#endif
+#define HOLD(own, k, v) own[HELD ? k : 0] = (v)
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 norm(const __global float *x, long xo, const __global float *gamma, long go, const __global float *beta, long bo,
@@ -57,34 +71,45 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
         }
     }
     barrier(CLK_GLOBAL_MEM_FENCE); /* below, others may read it */
-#else
-    ROW_LOOP(i, n)
-    tx_store(tx_load(x, i, n, 0.0f) + tx_load(z, i, n, 0.0f), kept, i, n);
+    x = kept;
 #endif
-    x = kept; /* without dropout every work-item reads what it wrote itself */
 #endif
     y += yo + row * n;
     gamma += go + GAMMA_AT(row, n);
-    vec sum = 0.0f;
-    float m = 0.0f;
 #if !RMS
     beta += bo;
-    ROW_LOOP(i, n)
-    sum += tx_load(x, i, n, 0.0f);
+#endif
+    vec own[HELD ? HELD : 1];
+    vec sum = 0.0f;
+    float m = 0.0f;
+    ROW_LOOP(k, i, n)
+    {
+        vec v = tx_load(x, i, n, 0.0f);
+#if ADDS && !DROPS
+        v += tx_load(z, i, n, 0.0f);
+        tx_store(v, kept, i, n);
+#endif
+        HOLD(own, k, v);
+        sum += RMS ? v * v : v;
+    }
+#if ADDS
+    x = kept;
+#endif
+#if !RMS
     m = tx_group_sum(tx_hsum(sum), part) / (float)n;
     sum = 0.0f;
-#endif
-    ROW_LOOP(i, n)
+    ROW_LOOP(k, i, n)
     {
-        vec d = tx_load(x, i, n, m) - m;
+        vec d = AGAIN(own, k, tx_load(x, i, n, m)) - m;
         sum += d * d;
     }
+#endif
     float r = 1.0f / sqrt(tx_group_sum(tx_hsum(sum), part) / (float)n + eps);
     if (IS_V(row))
         r = 1.0f;
-    ROW_LOOP(i, n)
+    ROW_LOOP(k, i, n)
     {
-        vec v = (tx_load(x, i, n, 0.0f) - m) * r * GAMMA(i, n);
+        vec v = (AGAIN(own, k, tx_load(x, i, n, 0.0f)) - m) * r * GAMMA(i, n);
 #if !RMS
         v += tx_load(beta, i, n, 0.0f);
 #endif
@@ -154,22 +179,25 @@ norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, co
 #if !RMS
     m = mean[mo + row];
 #endif
+    vec own_g[HELD ? HELD : 1], own_d[HELD ? HELD : 1];
     vec sum_g = 0.0f, sum_gx = 0.0f;
-    ROW_LOOP(i, n)
+    ROW_LOOP(k, i, n)
     {
-        vec g = tx_load_h(dy, i, n) * GAMMA(i, n);
+        vec g = tx_load_h(dy, i, n) * GAMMA(i, n), d = tx_load(x, i, n, 0.0f) - m;
+        HOLD(own_g, k, g);
+        HOLD(own_d, k, d);
         sum_g += g;
-        sum_gx += g * (tx_load(x, i, n, 0.0f) - m);
+        sum_gx += g * d;
     }
     if (!RMS)
         mean_g = tx_group_sum(tx_hsum(sum_g), part) / (float)n;
     float mean_gx = tx_group_sum(tx_hsum(sum_gx), part) * r / (float)n;
     if (IS_V(row))
         mean_gx = 0.0f;
-    ROW_LOOP(i, n)
+    ROW_LOOP(k, i, n)
     {
-        vec g = tx_load_h(dy, i, n) * GAMMA(i, n);
-        vec xhat = (tx_load(x, i, n, 0.0f) - m) * r;
+        vec g = AGAIN(own_g, k, tx_load_h(dy, i, n) * GAMMA(i, n));
+        vec xhat = AGAIN(own_d, k, tx_load(x, i, n, 0.0f) - m) * r;
         vec v = r * (g - mean_g - xhat * mean_gx);
 #if ADDS
         v += tx_load(z + zo + row * n, i, n, 0.0f);
