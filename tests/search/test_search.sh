@@ -101,6 +101,7 @@ outcome 0 "" "$bin/txtrain" "$out/best.json" --output_dir "$work/again"
 cmp "$out/best/model.safetensors" "$work/again/model.safetensors" || fail "best.json makes another model"
 search 0 killed --search "$range" --trials 16 --parallel 2 --keep all --n_startup_trials 5 -- "$@"
 line=$(grep '^txtrain ' "$work/out")
+case "$line " in *" --save_steps 4 "*) ;; *) fail "not as it was given: $line" ;; esac
 eval "'$bin'/$line --output_dir '$work/line-again'" > /dev/null 2>&1
 cmp "$out/best/model.safetensors" "$work/line-again/model.safetensors" || fail "the command line makes another model: $line"
 [ "$(grep -c '"event": "end"' "$out/search.jsonl")" -eq 16 ] || fail "a search that was done made more trials"

@@ -53,7 +53,7 @@ tx_status tx_journal_start(tx_search *s, int32_t trial, bool resumes)
     for (int32_t i = 0; i < s->study.space.count; i++)
         tx_json_append_number(point, t->point[i]);
     tx_json_set(event, "point", point);
-    tx_json_set(event, "options", tx_trial_options(s, trial));
+    tx_json_set(event, "options", tx_trial_options(s, trial, false));
     return append(s, event);
 }
 
@@ -101,7 +101,7 @@ static tx_json *head_of(const tx_search *s)
     tx_json_set_int(head, "n_ei_candidates", study->candidates);
     tx_json_set_int(head, "grid_points", study->grid_points);
     tx_json_set(head, "search", tx_space_json(&study->space));
-    tx_json_set(head, "options", tx_trial_options(s, -1));
+    tx_json_set(head, "options", tx_trial_options(s, -1, false));
     return head;
 }
 

@@ -31,16 +31,21 @@ static void put_word(FILE *to, const char *word)
     fputc('\'', to);
 }
 
+/* Whole numbers without a point, which JSON has behind those of options that take fractions too. */
 static void put_option(FILE *to, const char *name, const tx_json *value)
 {
     const char *text = NULL;
-    char *written = NULL;
+    char *written = NULL, whole[32];
+    double number = 0.5;
     if (tx_json_type_of(value) == TX_JSON_ARRAY) {
         for (size_t i = 0; i < tx_json_size(value); i++)
             put_option(to, name, tx_json_at(value, i));
         return;
     }
-    if (tx_json_as_string(value, name, &text))
+    if (!tx_json_as_number(value, name, -1e15, 1e15, &number) && floor(number) == number) {
+        snprintf(whole, sizeof whole, "%.0f", number);
+        text = whole;
+    } else if (tx_json_as_string(value, name, &text))
         text = written = tx_json_text(value, TX_JSON_LINE);
     fprintf(to, " --%s", name);
     if (text && *text && strcmp(text, "true") != 0) {
@@ -52,7 +57,7 @@ static void put_option(FILE *to, const char *name, const tx_json *value)
 
 char *tx_search_command(const tx_search *s, int32_t trial)
 {
-    tx_json *options = tx_trial_options(s, trial);
+    tx_json *options = tx_trial_options(s, trial, true);
     char *text = NULL;
     size_t size = 0;
     FILE *to = options ? open_memstream(&text, &size) : NULL;
@@ -86,7 +91,7 @@ static tx_status link_best(const tx_search *s, int32_t best)
 
 static tx_status write_best(const tx_search *s, int32_t best)
 {
-    tx_json *options = tx_trial_options(s, best);
+    tx_json *options = tx_trial_options(s, best, true);
     tx_status status = options ? link_best(s, best) : TX_MEMORY;
     if (!status)
         status = tx_json_write(TX_PATH(s->folder, TX_SEARCH_BEST ".json"), options, TX_JSON_PRETTY);

@@ -96,13 +96,22 @@ static tx_json *given_json(const tx_option_values *options)
     return tx_option_json(options, names);
 }
 
-tx_json *tx_trial_options(const tx_search *s, int32_t trial)
+/* Trials that run beside each other share the processors. */
+static tx_status set_share(const tx_search *s, tx_option_values *options)
+{
+    const int64_t sharing = s->set->parallel * s->set->ranks, threads = tx_cores() / sharing;
+    return sharing > 1 ? suggest(options, "threads", "%" PRId64, threads > 0 ? threads : 1) : TX_OK;
+}
+
+tx_json *tx_trial_options(const tx_search *s, int32_t trial, bool shares)
 {
     tx_job_settings train;
     tx_option_values options = copy_of(s, &train);
     tx_status status = set_purpose(s, &options);
     if (!status && trial >= 0)
         status = set_point(s, &s->study.trial[trial], &options);
+    if (!status && shares)
+        status = set_share(s, &options);
     tx_json *json = status ? NULL : given_json(&options);
     tx_option_values_free(&options);
     return json;
@@ -153,7 +162,6 @@ static tx_status write_options(tx_search *s, int32_t place, int32_t trial, const
     char name[TX_TRIAL_NAME];
     tx_job_settings train;
     tx_option_values options = copy_of(s, &train);
-    const int64_t sharing = s->set->parallel * s->set->ranks, threads = tx_cores() / sharing;
     tx_status status = set_purpose(s, &options);
     if (!status)
         status = set_point(s, &s->study.trial[trial], &options);
@@ -163,8 +171,8 @@ static tx_status write_options(tx_search *s, int32_t place, int32_t trial, const
         status = tx_option_set(&options, "resume_from_checkpoint", "");
     if (!status && s->devices.count > 0)
         status = tx_option_set(&options, "device", s->devices.word[place % s->devices.count]);
-    if (!status && sharing > 1)
-        status = suggest(&options, "threads", "%" PRId64, threads > 0 ? threads : 1);
+    if (!status)
+        status = set_share(s, &options);
     tx_json *json = status ? NULL : given_json(&options);
     if (!status)
         status = json ? tx_json_write(TX_PATH(s->folder, tx_trial_name(name, trial, ".json")), json, TX_JSON_PRETTY)

@@ -69,9 +69,9 @@ tx_status tx_journal_end(tx_search *search, int32_t trial);
 
 /* "trial-N", and the suffix behind it. */
 const char *tx_trial_name(char name[TX_TRIAL_NAME], int32_t trial, const char *suffix);
-/* The options that were given, with those of the trial's point in their place (trial -1: none), as txtrain reads them
- * from a file. NULL: no memory. */
-tx_json *tx_trial_options(const tx_search *search, int32_t trial);
+/* The options that were given, with those of the trial's point in their place (trial -1: none) and, if it `shares`, its
+ * threads, on which the last bits of a model depend; as txtrain reads them from a file. NULL: no memory. */
+tx_json *tx_trial_options(const tx_search *search, int32_t trial, bool shares);
 /* Refuses options that txtrain would refuse in every trial, or that are the search's own. */
 tx_status tx_trial_check(const tx_search *search);
 /* Starts the trial at a free place, from its newest checkpoint where it has one. */
