@@ -164,7 +164,7 @@ static tx_status append_param(tx_model *model, const char *name, const tx_param_
     const int64_t bytes = tx_dtype_bytes(spec->dtype, tx_shape_count(&record.spec.shape)),
                   align = tx_dtype_bytes(spec->dtype, TX_PARAM_BLOCK);
     const int32_t stage = tx_model_stage_of(model, spec->block);
-    record.absent = stage != model->stage && !(spec->tied && model->stage == model->stages - 1);
+    record.absent = !tx_model_has_stage(model, stage) && !(spec->tied && tx_model_has_stage(model, model->stages - 1));
     tx_status status = record.absent
                            ? TX_OK
                            : tx_arena_append(&model->arena[record.arena], bytes,
@@ -225,11 +225,12 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
     return model->following && spec ? tx_model_declare(model->following, name, spec, &found) : TX_OK;
 }
 
-tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t stages)
+tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t seats, int32_t stages)
 {
     model->last_block = calloc((size_t)stages, sizeof *model->last_block);
     if (!model->last_block)
         return tx_fail(TX_MEMORY, "no memory for a list of stages");
+    model->seats = seats;
     model->stage = stage;
     model->stages = stages;
     return TX_OK;
@@ -280,7 +281,8 @@ tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dty
     if (s)
         *offset = s->offset;
     else
-        TX_TRY(append_state(model, name, dtype, shape, tx_model_stage_of(model, block) != model->stage, offset));
+        TX_TRY(append_state(model, name, dtype, shape, !tx_model_has_stage(model, tx_model_stage_of(model, block)),
+                            offset));
     return model->following ? tx_model_declare_state(model->following, name, dtype, shape, block, &elsewhere) : TX_OK;
 }
 

@@ -80,9 +80,11 @@ struct tx_model {
     tx_parallel *parallel;       /* NULL: one rank */
     tx_controls *of_micro_batch; /* tx_model_keep_controls */
     int32_t micro_batches;
-    int32_t stage, stages; /* of a pipeline's ranks, or of devices that the model is divided among: which this one is */
-    int32_t *last_block;   /* of each stage but the last; NULL: there is one */
-    tx_model *following;   /* the next stage, where this process has all of them (tx_model_divide) */
+    /* Of a pipeline's ranks, or of devices that the model is divided among: how many there are, which have the stages
+     * in turns, and which of them this is, the number of the first stage that it has. */
+    int32_t seats, stage, stages;
+    int32_t *last_block;       /* of each stage but the last; NULL: there is one */
+    tx_model *following;       /* the next stage, where this process has all of them (tx_model_divide) */
     int32_t context, contexts; /* this rank's chunk of the positions of its rows, and how many there are */
     int32_t part, parts; /* this rank's number in the tensor group that parameters are split among, and its size */
     int32_t expert_part, expert_parts; /* the same of the expert group */
@@ -145,8 +147,13 @@ static inline int64_t tx_part_of(int64_t size, int32_t part, int32_t parts, int6
     return size - *first < each ? size - *first : each;
 }
 
-/* Makes `model` stage `stage` of `stages`, whose last blocks the caller fills in. */
-tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t stages);
+/* Gives `model` the stages stage, stage + seats, .. of `stages`, whose last blocks the caller fills in. */
+tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t seats, int32_t stages);
+
+static inline bool tx_model_has_stage(const tx_model *model, int32_t stage)
+{
+    return stage % model->seats == model->stage;
+}
 
 /* The stage that a block belongs to; 0: what is in front of the blocks, -1: behind them. */
 static inline int32_t tx_model_stage_of(const tx_model *model, int32_t block)
@@ -178,7 +185,7 @@ static inline bool tx_model_ties(const tx_model *model, int32_t index)
 /* Whether a parameter is this stage's: of a tied one the first stage's. */
 static inline bool tx_model_owns(const tx_model *model, int32_t index)
 {
-    return tx_model_stage_of(model, model->param[index].spec.block) == model->stage;
+    return tx_model_has_stage(model, tx_model_stage_of(model, model->param[index].spec.block));
 }
 
 /* Writes to a place in an arena, in the order of runs; `data` is to stay until the device is finished. */

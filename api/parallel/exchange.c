@@ -236,9 +236,10 @@ static tx_status join_losses(const tx_model *model, const tx_command *c)
 /* ---- Messages --------------------------------------------------------------------------------------------- */
 
 /* Those that are on their way at a time have different ones. */
-static int32_t number_of(const tx_command *c)
+static int32_t number_of(const tx_model *model, const tx_command *c)
 {
-    return (int32_t)(((int64_t)c->attrs.micro_batch * TX_CROSSINGS + c->attrs.bucket) % TX_MESSAGE_NUMBERS);
+    const int64_t of_micro_batch = (int64_t)(model->stages / model->seats) * TX_CROSSINGS * 2;
+    return (int32_t)((c->attrs.micro_batch * of_micro_batch + c->attrs.bucket) % TX_MESSAGE_NUMBERS);
 }
 
 /* Begins one; what is sent from the device's memory is read first, and the device waited for. */
@@ -256,7 +257,7 @@ static tx_status begin_message(const tx_model *model, const tx_command *c)
                                 tx_operand_bytes(x)));
     const tx_message message = {.out = out,
                                 .other = c->attrs.peer,
-                                .number = number_of(c),
+                                .number = number_of(model, c),
                                 .data = tx_operand_host(model, place),
                                 .count = tx_operand_count(place),
                                 .dtype = place->dtype};
@@ -271,7 +272,7 @@ static tx_status wait_message(const tx_model *model, const tx_command *c)
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
     const tx_op op = c->op == TX_OP_WAIT_SENT ? TX_OP_SEND : TX_OP_RECEIVE;
-    const int32_t number = number_of(c);
+    const int32_t number = number_of(model, c);
     int32_t i = 0;
     while (i < p->messages &&
            !(p->message[i].op == op && p->message[i].peer == c->attrs.peer && p->message[i].number == number))

@@ -27,11 +27,20 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
     const tx_comm *pipeline = o->pipeline && o->pipeline->size > 1 ? o->pipeline : NULL;
     if (pipeline && o->zero_stage > 1)
         return tx_fail(TX_UNSUPPORTED, "parallel: with a pipeline zero_stage is 0 or 1, not %" PRId32, o->zero_stage);
-    if (pipeline && (o->blocks < pipeline->size || o->micro_batches < 1 || !o->ends))
+    const int32_t chunks = o->chunks > 1 ? o->chunks : 1;
+    if (pipeline && (o->schedule == TX_PIPELINE_INTERLEAVED) != (chunks > 1))
+        return tx_fail(TX_INVALID,
+                       "parallel: ranks of an interleaved pipeline, and of no other, have 2 chunks or more");
+    if (pipeline && chunks > 1 && o->micro_batches % pipeline->size != 0)
+        return tx_fail(TX_INVALID,
+                       "parallel: an interleaved pipeline of %" PRId32 " ranks takes a multiple of so many "
+                       "micro-batches, not %" PRId32,
+                       pipeline->size, o->micro_batches);
+    if (pipeline && (o->blocks < pipeline->size * chunks || o->micro_batches < 1 || !o->ends))
         return tx_fail(TX_INVALID,
                        "parallel: a pipeline of %" PRId32 " stages has as many blocks, not %" PRId32
                        ", at least one micro-batch, and a group of its ends",
-                       pipeline->size, o->blocks);
+                       pipeline->size * chunks, o->blocks);
     const bool divides = o->expert && o->expert->size > 1;
     if (divides && (!o->replicas || (o->tensor && o->tensor->size > 1)))
         return tx_fail(
@@ -93,8 +102,8 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     if (options->pipeline && options->pipeline->size > 1) {
         made->pipeline = options->pipeline;
         made->ends = options->ends;
-        const int32_t stages = made->pipeline->size;
-        status = tx_model_set_stage(model, made->pipeline->rank, stages);
+        const int32_t stages = made->pipeline->size * (options->chunks > 1 ? options->chunks : 1);
+        status = tx_model_set_stage(model, made->pipeline->rank, made->pipeline->size, stages);
         for (int32_t s = 0; s < stages && !status; s++)
             model->last_block[s] = (int32_t)((int64_t)options->blocks * (s + 1) / stages);
     }

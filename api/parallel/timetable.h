@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a stage of a pipeline does in a step, turn by turn: its part of the forward and of the backward pass of each
- * micro-batch, and the messages between the stages. A table is made for each stage; whether all of them together come
- * to their end is seen before any of them runs. */
+ * What a rank of a pipeline does in a step, turn by turn: its stages' parts of the forward and of the backward pass of
+ * each micro-batch, and the messages between the stages. A rank has the stages rank, rank + ranks, .. A table is made
+ * for each rank; whether all of them together come to their end is seen before any of them runs. */
 #ifndef TX_API_TIMETABLE_H
 #define TX_API_TIMETABLE_H
 
@@ -18,27 +18,28 @@ typedef enum tx_turn_kind {
     TX_TURN_SENT
 } tx_turn_kind;
 
-/* A turn is for one part of a micro-batch. */
+/* A turn is for one part of a micro-batch, by one of the rank's stages: `chunk` of them, from 0 on. */
 typedef struct tx_turn {
     tx_turn_kind kind;
     bool backward;
-    int32_t micro_batch;
+    int32_t chunk, micro_batch;
 } tx_turn;
 
 typedef struct tx_timetable {
-    int32_t stage, stages, micro_batches;
+    int32_t rank, ranks, chunks, micro_batches;
     tx_turn *turn;
     int32_t turns;
 } tx_timetable;
 
-/* The table of a stage; the caller frees it (tx_timetable_free). */
-tx_status tx_timetable_make(tx_pipeline_schedule schedule, int32_t stage, int32_t stages, int32_t micro_batches,
-                            tx_timetable *table);
+/* The table of a rank with so many stages; the caller frees it (tx_timetable_free). With several of them micro_batches
+ * is a multiple of the ranks. */
+tx_status tx_timetable_make(tx_pipeline_schedule schedule, int32_t rank, int32_t ranks, int32_t chunks,
+                            int32_t micro_batches, tx_timetable *table);
 void tx_timetable_free(tx_timetable *table);
-/* Goes through the tables of all stages in turns, as if each message were sent when its receiver calls for it (what
+/* Goes through the tables of all ranks in turns, as if each message were sent when its receiver calls for it (what
  * MPI_Ssend does, and no library is bound to do better): INTERNAL where one waits for ever, where a message is not sent
  * or not called for, or where a stage has not all of each micro-batch once, the backward part behind the forward one.
  */
-tx_status tx_timetable_try(const tx_timetable *table, int32_t stages);
+tx_status tx_timetable_try(const tx_timetable *table, int32_t ranks);
 
 #endif

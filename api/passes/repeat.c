@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stage's whole step as one graph: the nodes of a micro-batch, forward and backward part, stand in it once for each
- * micro-batch, in the order of the timetable. Each has tensors of its own, so that memory is taken for as many
- * micro-batches as the schedule keeps, and no more. */
+ * A rank's whole step as one graph: the nodes of a micro-batch, forward and backward part of each of its stages, stand
+ * in it once for each micro-batch, in the order of the timetable. Each has tensors of its own, so that memory is taken
+ * for as many micro-batches as the schedule keeps, and no more. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -18,6 +18,7 @@ typedef struct repeating {
     int32_t nodes, tensors; /* of a micro-batch */
     int32_t backward;       /* its first node that is not of the forward part */
     int32_t micro_batches;
+    int32_t *chunk; /* by node: of which of the rank's stages it is, from the first on */
     int32_t *times; /* by node: how often it stands in the step so far */
     int32_t *maker; /* by tensor: the node that makes it, of a micro-batch */
 } repeating;
@@ -101,6 +102,32 @@ static tx_turn_kind turn_of(const tx_node *n)
     }
 }
 
+/* The chunk of a message: of what is sent its number says it (pass `stage`), of what comes it is the same, unless it
+ * comes from the other end of the ranks. */
+static int32_t chunk_of_message(const tx_model *model, const tx_node *n)
+{
+    const int32_t from = n->attrs.bucket / (2 * TX_CROSSINGS), last = model->seats - 1;
+    const bool comes = n->op == TX_OP_RECEIVE || n->op == TX_OP_WAIT_RECEIVED, back = n->direction != TX_FORWARD;
+    const int32_t end = back ? 0 : last;
+    return comes && n->attrs.peer == end && model->stage == last - end ? from + (back ? -1 : 1) : from;
+}
+
+/* Nodes of no block go with what stands before them, which of the forward part begins with the first chunk, of the
+ * backward part with the last one. */
+static void find_chunks(const repeating *r)
+{
+    const tx_model *model = r->graph->model;
+    int32_t now = 0;
+    for (int32_t i = 0; i < r->nodes; i++) {
+        const tx_node *n = &r->graph->node[i];
+        if (i == r->backward)
+            now = model->stages / model->seats - 1;
+        if (n->block > 0)
+            now = tx_model_stage_of(model, n->block) / model->seats;
+        r->chunk[i] = turn_of(n) == TX_TURN_COMPUTE ? now : chunk_of_message(model, n);
+    }
+}
+
 /* What the ranks do once a step, when all gradients of a bucket are there: behind the last micro-batch. The sum of a
  * tied table, and what waits for that, comes when no stage waits for this one any more. */
 static bool is_at_end(const repeating *r, const tx_node *n)
@@ -133,7 +160,7 @@ static tx_status append_turn(const repeating *r, const tx_turn *t)
         const tx_node *n = &r->graph->node[i];
         const bool early = n->op == TX_OP_REDUCE_GRADIENTS && t->micro_batch < r->micro_batches - 1,
                    late = n->op == TX_OP_WAIT_WEIGHTS && t->micro_batch > 0;
-        if (turn_of(n) == t->kind && !early && !late && !is_at_end(r, n))
+        if (turn_of(n) == t->kind && r->chunk[i] == t->chunk && !early && !late && !is_at_end(r, n))
             TX_TRY(append(r, i, t->micro_batch));
     }
     return TX_OK;
@@ -153,20 +180,21 @@ static tx_status append_all(const repeating *r, const tx_timetable *table)
 
 /* ---- The pass ----------------------------------------------------------------------------------------- */
 
-/* The tables of all stages are tried on each: no rank begins what another one waits in for ever. */
+/* The tables of all ranks are tried on each: no rank begins what another one waits in for ever. */
 static tx_status make_table(const tx_model *model, tx_timetable *own)
 {
     const tx_parallel_options *o = &model->parallel->options;
-    tx_timetable *all = calloc((size_t)model->stages, sizeof *all);
+    const int32_t ranks = model->seats;
+    tx_timetable *all = calloc((size_t)ranks, sizeof *all);
     tx_status status = all ? TX_OK : tx_fail(TX_MEMORY, "no memory for timetables");
-    for (int32_t s = 0; s < model->stages && !status; s++)
-        status = tx_timetable_make(o->schedule, s, model->stages, o->micro_batches, &all[s]);
-    TX_THEN(status, tx_timetable_try(all, model->stages));
-    for (int32_t s = 0; s < model->stages && all; s++)
-        if (s != model->stage || status)
-            tx_timetable_free(&all[s]);
+    for (int32_t r = 0; r < ranks && !status; r++)
+        status = tx_timetable_make(o->schedule, r, ranks, model->stages / ranks, o->micro_batches, &all[r]);
+    TX_THEN(status, tx_timetable_try(all, ranks));
+    for (int32_t r = 0; r < ranks && all; r++)
+        if (r != model->stage || status)
+            tx_timetable_free(&all[r]);
         else
-            *own = all[s];
+            *own = all[r];
     free(all);
     return status;
 }
@@ -182,13 +210,16 @@ tx_status tx_repeat(tx_graph *graph)
     r.micro_batches = graph->repeats = graph->model->parallel->options.micro_batches;
     graph->repeated_tensors = r.tensors;
     graph->repeated = calloc((size_t)r.micro_batches * (size_t)r.tensors, sizeof(tx_tensor *));
+    r.chunk = calloc((size_t)r.nodes + 1, sizeof *r.chunk);
     r.times = calloc((size_t)r.nodes + 1, sizeof *r.times);
     r.maker = calloc((size_t)r.tensors + 1, sizeof *r.maker);
     for (int32_t i = 0; i < r.tensors && r.maker; i++)
         r.maker[i] = graph->tensor[i]->producer;
-    tx_status status = graph->repeated && r.times && r.maker
+    tx_status status = graph->repeated && r.chunk && r.times && r.maker
                            ? TX_OK
                            : tx_fail(TX_MEMORY, "no memory to repeat a graph for each micro-batch");
+    if (!status)
+        find_chunks(&r);
     TX_THEN(status, make_table(graph->model, &table));
     TX_THEN(status, tx_edit_open(graph, &r.edit));
     for (int32_t i = 0; i < r.tensors && !status; i++) /* also of inputs that this stage does not read */
@@ -200,6 +231,7 @@ tx_status tx_repeat(tx_graph *graph)
     else
         tx_edit_discard(r.edit);
     tx_timetable_free(&table);
+    free(r.chunk);
     free(r.times);
     free(r.maker);
     return status;

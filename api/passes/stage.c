@@ -2,8 +2,9 @@
  *
  * A stage of a pipeline: of the whole model's graph, forward and backward, the nodes of this rank's blocks are left,
  * with messages where a tensor crosses from one stage to the next. What stands in front of the blocks is the first
- * stage's, what stands behind them, the loss too, the last one's. Where one process has all stages, each on a device,
- * what crosses is an output of the one and an input of the next. */
+ * stage's, what stands behind them, the loss too, the last one's. Ranks that have several stages have them in turns, so
+ * that neighbours are never one rank's, and what has crossed to a rank its later stages read there too. Where one
+ * process has all stages, each on a device, what crosses is an output of the one and an input of the next. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -17,11 +18,12 @@ typedef struct staging {
     tx_graph *graph;
     const tx_model *model;
     tx_edit *edit;
-    int32_t end;               /* number of nodes before any was inserted */
-    int32_t *stage;            /* by node; ANYWHERE: wherever it is read */
-    bool *wanted;              /* by node of ANYWHERE: this stage reads it */
-    int32_t first[2], last[2]; /* of this stage's nodes, by direction: forward, and back */
-    int32_t gone[2], come[2];  /* tensors, likewise */
+    int32_t end;    /* number of nodes before any was inserted */
+    int32_t *stage; /* by node; ANYWHERE: wherever it is read */
+    bool *wanted;   /* by node of ANYWHERE: this rank reads it */
+    struct span {
+        int32_t first, last, gone; /* its nodes, -1 where it has none, and the tensors that go on from it */
+    } * span[2];                   /* of each stage, by direction: forward, and back */
 } staging;
 
 /* ---- Whose a node is ---------------------------------------------------------------------------------- */
@@ -51,9 +53,10 @@ static void find_stages(staging *s)
                       : n->block > 0             ? tx_model_stage_of(s->model, n->block)
                       : in_blocks[back] == !back ? last
                                                  : 0;
-        if (s->stage[i] == s->model->stage) {
-            s->first[back] = s->first[back] < 0 ? i : s->first[back];
-            s->last[back] = i;
+        struct span *own = s->stage[i] == ANYWHERE ? NULL : &s->span[back][s->stage[i]];
+        if (own) {
+            own->first = own->first < 0 ? i : own->first;
+            own->last = i;
         }
     }
 }
@@ -82,59 +85,60 @@ tx_node tx_message_node(tx_op op, tx_direction direction, int32_t peer, int32_t 
     return node;
 }
 
-static tx_status check_crossings(int32_t number)
+/* A tensor's way from a stage to the next. All ranks count all of them, so that both ends have the same number. */
+typedef struct hop {
+    tx_direction direction;
+    int32_t from, to; /* stages */
+    int32_t number;   /* of those from there to there */
+} hop;
+
+static tx_node node_of(const staging *s, const hop *h, tx_op op, tx_tensor *in, tx_tensor *out)
 {
-    return number < TX_CROSSINGS ? TX_OK : cannot_divide("too many tensors go from a stage to the next");
+    const int32_t peer = (op == TX_OP_SEND || op == TX_OP_WAIT_SENT ? h->to : h->from) % s->model->seats;
+    const int32_t chunk = h->from / s->model->seats, back = h->direction != TX_FORWARD;
+    return tx_message_node(op, h->direction, peer, (2 * chunk + back) * TX_CROSSINGS + h->number, in, out);
 }
 
-/* Sends a tensor from node `at` on. What goes out is waited for when all is computed, so that no stage waits here for
- * one that waits for what is computed below. */
-static tx_status send(staging *s, tx_tensor *t, tx_direction direction, int32_t peer, int32_t at)
+/* Sends a tensor from node `at` on. What goes out is waited for when all of the stage is computed, so that it does not
+ * wait here for one that waits for what is computed below. */
+static tx_status send(staging *s, tx_tensor *t, const hop *h, int32_t at)
 {
-    const bool back = direction != TX_FORWARD;
-    const int32_t number = s->gone[back]++;
-    TX_TRY(check_crossings(number));
     if (tx_model_is_divided(s->model)) {
         tx_tensor_root(t)->is_output = true;
-        s->graph->gone[number] = t;
+        s->graph->gone[h->number] = t;
         return TX_OK;
     }
     tx_tensor *w = message_of(s, t);
     if (!w)
         return s->graph->status;
-    const tx_node out = tx_message_node(TX_OP_SEND, direction, peer, number, t, w == t ? NULL : w),
-                  wait = tx_message_node(TX_OP_WAIT_SENT, direction, peer, number, w, NULL);
+    const tx_node out = node_of(s, h, TX_OP_SEND, t, w == t ? NULL : w), wait = node_of(s, h, TX_OP_WAIT_SENT, w, NULL);
     TX_TRY(tx_edit_insert(s->edit, at, &out, NULL));
-    return tx_edit_insert(s->edit, s->last[back] + 1, &wait, NULL);
+    return tx_edit_insert(s->edit, s->span[h->direction != TX_FORWARD][h->from].last + 1, &wait, NULL);
 }
 
-/* Calls for what crosses before all else, and waits for it at node `at`. */
-static tx_status call_for(staging *s, tx_tensor *x, tx_direction direction, int32_t peer, int32_t number, int32_t at)
+/* Calls for what crosses before all else of the stage, and waits for it at node `at`. */
+static tx_status call_for(staging *s, tx_tensor *x, const hop *h, int32_t at)
 {
-    const bool back = direction != TX_FORWARD;
     tx_tensor *w = message_of(s, x);
     if (!w)
         return s->graph->status;
-    const tx_node call = tx_message_node(TX_OP_RECEIVE, direction, peer, number, NULL, w),
-                  wait = tx_message_node(TX_OP_WAIT_RECEIVED, direction, peer, number, w, x);
-    TX_TRY(tx_edit_insert(s->edit, s->first[back], &call, &w->producer));
+    const tx_node call = node_of(s, h, TX_OP_RECEIVE, NULL, w), wait = node_of(s, h, TX_OP_WAIT_RECEIVED, w, x);
+    TX_TRY(tx_edit_insert(s->edit, s->span[h->direction != TX_FORWARD][h->to].first, &call, &w->producer));
     return tx_edit_insert(s->edit, at, &wait, &x->producer);
 }
 
-/* What this stage has of a tensor that another makes; node `at` is the first that reads it here. */
-static tx_status receive(staging *s, tx_tensor *t, tx_direction direction, int32_t peer, int32_t at, tx_tensor **here)
+/* What this rank has of a tensor that another makes; node `at` is the first of the stage that reads it here. */
+static tx_status receive(staging *s, tx_tensor *t, const hop *h, int32_t at, tx_tensor **here)
 {
     const bool divided = tx_model_is_divided(s->model);
-    const int32_t number = s->come[direction != TX_FORWARD]++;
-    TX_TRY(check_crossings(number));
     tx_tensor *x = divided ? tx_input(s->graph, "what the device before gives", t->dtype, t->shape)
                            : tx_tensor_planned(s->graph, t->dtype, t->shape, TX_ARENA_PLANNED);
     if (!x)
         return s->graph->status;
     if (divided)
-        s->graph->come[number] = x;
+        s->graph->come[h->number] = x;
     else
-        TX_TRY(call_for(s, x, direction, peer, number, at));
+        TX_TRY(call_for(s, x, h, at));
     tx_edit_replace(s->edit, t, x);
     for (int32_t i = 0; i < s->graph->tensors; i++)
         if (s->graph->tensor[i]->base == t)
@@ -143,53 +147,67 @@ static tx_status receive(staging *s, tx_tensor *t, tx_direction direction, int32
     return TX_OK;
 }
 
-/* The stage furthest from its own that reads a tensor, ANYWHERE where none does, and the first node by which this stage
- * does. */
-static int32_t furthest_reader(const staging *s, const tx_tensor *t, int32_t from, int32_t *at)
+/* The stage furthest from its own that reads a tensor; ANYWHERE where none does. */
+static int32_t furthest_reader(const staging *s, const tx_tensor *t, int32_t from)
 {
     int32_t count, furthest = ANYWHERE;
     const tx_use *use = tx_edit_readers(s->edit, t, &count);
     for (int32_t i = 0; i < count; i++) {
         const int32_t stage = s->stage[use[i].node];
-        if (stage == s->model->stage && *at < 0)
-            *at = use[i].node;
         if (stage != from && stage != ANYWHERE && (furthest == ANYWHERE || abs(stage - from) > abs(furthest - from)))
             furthest = stage;
     }
     return furthest;
 }
 
-/* A tensor that one stage makes and another reads goes from neighbour to neighbour, forward or back. */
+/* The first node by which a stage reads a tensor, or its first of all. */
+static int32_t first_reader(const staging *s, const tx_tensor *t, int32_t stage, bool back)
+{
+    int32_t count;
+    const tx_use *use = tx_edit_readers(s->edit, t, &count);
+    for (int32_t i = 0; i < count; i++)
+        if (s->stage[use[i].node] == stage)
+            return use[i].node;
+    return s->span[back][stage].first;
+}
+
+/* A tensor that one stage makes and another reads goes from neighbour to neighbour, forward or back, until its last
+ * reader or every rank has it. */
 static tx_status cross(staging *s, tx_tensor *t)
 {
-    const int32_t from = t->producer >= 0 ? s->stage[t->producer] : ANYWHERE, own = s->model->stage;
-    int32_t at = -1;
-    if (from == ANYWHERE || t->is_fixed)
-        return TX_OK;
-    const int32_t to = furthest_reader(s, t, from, &at);
+    const int32_t from = t->producer >= 0 ? s->stage[t->producer] : ANYWHERE;
+    const int32_t to = from == ANYWHERE || t->is_fixed ? ANYWHERE : furthest_reader(s, t, from);
     if (to == ANYWHERE)
         return TX_OK;
-    const tx_direction direction = s->graph->node[t->producer].direction;
-    const int32_t step = direction == TX_FORWARD ? 1 : -1;
+    hop h = {.direction = s->graph->node[t->producer].direction, .from = from};
+    const bool back = h.direction != TX_FORWARD;
+    const int32_t step = back ? -1 : 1;
+    int32_t at = t->producer + 1;
     if ((to - from) * step < 0)
         return cannot_divide("a stage reads what a later one makes");
-    if (own == from)
-        return send(s, t, direction, own + step, t->producer + 1);
-    if ((own - from) * step < 0 || (to - own) * step < 0)
-        return TX_OK;
-    at = at < 0 ? s->first[step < 0] : at;
-    TX_TRY(receive(s, t, direction, own - step, at, &t));
-    return own == to ? TX_OK : send(s, t, direction, own + step, at);
+    for (int32_t hops = 1; h.from != to && hops < s->model->seats; hops++, h.from = h.to) {
+        h.to = h.from + step;
+        h.number = s->span[back][h.from].gone++;
+        if (h.number == TX_CROSSINGS)
+            return cannot_divide("too many tensors go from a stage to the next");
+        if (tx_model_has_stage(s->model, h.from))
+            TX_TRY(send(s, t, &h, at));
+        if (tx_model_has_stage(s->model, h.to)) {
+            at = first_reader(s, t, h.to, back);
+            TX_TRY(receive(s, t, &h, at, &t));
+        }
+    }
+    return TX_OK;
 }
 
 /* ---- What is left ------------------------------------------------------------------------------------- */
 
 static bool is_kept(const staging *s, int32_t node)
 {
-    return s->stage[node] == ANYWHERE ? s->wanted[node] : s->stage[node] == s->model->stage;
+    return s->stage[node] == ANYWHERE ? s->wanted[node] : tx_model_has_stage(s->model, s->stage[node]);
 }
 
-/* Nodes of any stage whose results this one reads, from the last to the first. */
+/* Nodes of any stage whose results this rank reads, from the last to the first. */
 static void find_wanted(staging *s)
 {
     for (int32_t i = s->end - 1; i >= 0; i--)
@@ -271,8 +289,9 @@ static tx_status cut(staging *s)
 {
     const int32_t tensors = s->graph->tensors;
     find_stages(s);
-    if (s->first[0] < 0)
-        return cannot_divide("one of them has no block");
+    for (int32_t i = 0; i < s->model->stages; i++)
+        if (s->span[0][i].first < 0)
+            return cannot_divide("one of them has no block");
     for (int32_t i = 0; i < tensors; i++)
         TX_TRY(cross(s, s->graph->tensor[i]));
     find_wanted(s);
@@ -288,20 +307,26 @@ static tx_status cut(staging *s)
 
 tx_status tx_stage(tx_graph *graph)
 {
-    staging s = {.graph = graph, .model = graph->model, .end = graph->nodes, .first = {-1, -1}};
+    staging s = {.graph = graph, .model = graph->model, .end = graph->nodes};
+    const int32_t stages = graph->model->stages;
     bool blocks = false, params = false;
     for (int32_t i = 0; i < graph->nodes; i++) {
         blocks = blocks || graph->node[i].block > 0;
         params = params || graph->node[i].op == TX_OP_PARAM;
     }
-    if (graph->model->stages == 1 || !params) /* an update works on what the rank has */
+    if (stages == 1 || !params) /* an update works on what the rank has */
         return TX_OK;
     if (!blocks)
         return tx_fail(TX_UNSUPPORTED,
                        "a pipeline's stages have blocks of the graph (tx_graph_block), and it has none");
     s.stage = calloc((size_t)s.end + 1, sizeof *s.stage);
     s.wanted = calloc((size_t)s.end + 1, sizeof *s.wanted);
-    tx_status status = s.stage && s.wanted ? TX_OK : tx_fail(TX_MEMORY, "no memory to cut a graph into stages");
+    s.span[0] = calloc(2 * (size_t)stages, sizeof *s.span[0]);
+    tx_status status =
+        s.stage && s.wanted && s.span[0] ? TX_OK : tx_fail(TX_MEMORY, "no memory to cut a graph into stages");
+    for (int32_t i = 0; i < 2 * stages && !status; i++)
+        s.span[0][i].first = -1;
+    s.span[1] = status ? NULL : s.span[0] + stages;
     TX_THEN(status, tx_edit_open(graph, &s.edit));
     TX_THEN(status, cut(&s));
     if (!status)
@@ -310,5 +335,6 @@ tx_status tx_stage(tx_graph *graph)
         tx_edit_discard(s.edit);
     free(s.stage);
     free(s.wanted);
+    free(s.span[0]);
     return status;
 }

@@ -384,7 +384,7 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     for (int i = 0; i < TX_ARENA_COUNT; i++) /* a span that any device's memory fits in when it names no limit */
         m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
     m->engine = engine;
-    m->parts = m->expert_parts = m->stages = m->contexts = 1;
+    m->parts = m->expert_parts = m->seats = m->stages = m->contexts = 1;
     m->begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
     m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
     m->controls_changed = true;

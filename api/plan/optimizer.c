@@ -182,7 +182,8 @@ static void add_bucket(tx_graph *graph, const tx_bucket *b)
 {
     const tx_model *model = graph->model;
     const int64_t gradients = tx_bucket_gradients(model->parallel, b), begin = b->address + b->first * b->element;
-    const bool again = model->stages > 1 && model->stage == model->stages - 1; /* what is tied the first stage counts */
+    const bool again =
+        model->stages > 1 && tx_model_has_stage(model, model->stages - 1); /* the first counts what is tied */
     if (model->part == 0 && !again) {
         add_sumsq(graph, gradients, b->owned);
         return;

@@ -61,7 +61,7 @@ static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
                      .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage,
                      .whole = tx_optimizer_is_whole(optimizer.kind), .tensor = j->tensor, .pipeline = j->pipeline,
                      .ends = j->ends, .expert = j->expert, .replicas = j->replicas, .context = j->context,
-                     .schedule = (tx_pipeline_schedule)set->pipeline_schedule},
+                     .schedule = (tx_pipeline_schedule)set->pipeline_schedule, .chunks = tx_job_chunks(set)},
         .eval_batch = tx_job_evaluates(set) || set->do_predict ? set->eval_batch : 0,
         .lengths =
             j->inputs.task->of_texts && !set->pad_to_max_length && !j->pipeline && !j->expert ? TX_LENGTHS_MAX : 0,

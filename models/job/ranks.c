@@ -360,6 +360,11 @@ tx_status tx_job_split(tx_job *j)
 
 void tx_job_note_shares(const tx_job *j)
 {
+    static const char *const schedules[] = {
+#define X(name, word) word,
+        TX_PIPELINE_MAP(X)
+#undef X
+    };
     int64_t elements = 0;
     int32_t buckets = tx_model_bucket_count(j->model);
     if (j->comm->size == 1)
@@ -374,8 +379,8 @@ void tx_job_note_shares(const tx_job *j)
                     j->expert->size, j->replicas->size);
     if (j->pipeline)
         tx_job_note(j, "stages  %" PRId32 " of %" PRId64 " blocks, %" PRId64 " micro-batches a step, %s",
-                    j->pipeline->size, j->inputs.config->layers, tx_trainer_options_of(j->trainer)->accumulation,
-                    j->set.pipeline_schedule == TX_PIPELINE_GPIPE ? "gpipe" : "1f1b");
+                    j->pipeline->size * tx_job_chunks(&j->set), j->inputs.config->layers,
+                    tx_trainer_options_of(j->trainer)->accumulation, schedules[j->set.pipeline_schedule]);
     tx_job_note(j, "shares  %s rows of a micro-batch, %" PRId64 " rows a step", j->rows_text, j->step_rows);
     if (j->context)
         tx_job_note(

@@ -46,6 +46,7 @@ static const char *const own[] = {"resume_from_checkpoint",
                                   "expert_parallel",
                                   "context_parallel",
                                   "pipeline_schedule",
+                                  "pipeline_chunks",
                                   "deepspeed", /* what these said is among the others */
                                   "fsdp",
                                   "fsdp_config"};

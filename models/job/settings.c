@@ -154,7 +154,8 @@ static const tx_option options[] = {
     WHOLE("expert_parallel", expert_parallel, 1, 1 << 16, "N ranks of different rows that follow each other divide the experts of each layer among them, whole ones, to which tokens go and from which they come back (docs/RANKS.md)"),
     WHOLE("context_parallel", context_parallel, 1, 1 << 12, "N ranks that follow each other have a chunk each of the positions of the same rows, and keys and values go round them (docs/RANKS.md)"),
     WHOLE("pipeline_parallel", pipeline_parallel, 1, 1 << 12, "N stages, a rank or group of ranks each, have the model's blocks one after the other (docs/RANKS.md)"),
-    CHOICE("pipeline_schedule", pipeline_schedule, pipeline_words + 1, "order in which stages do the micro-batches of a step: 1f1b keeps activations of few of them, gpipe those of all"),
+    CHOICE("pipeline_schedule", pipeline_schedule, pipeline_words + 1, "order in which stages do the micro-batches of a step: 1f1b keeps activations of few of them, gpipe those of all, interleaved stands still less and has --pipeline_chunks stages a rank"),
+    WHOLE("pipeline_chunks", pipeline_chunks, 2, 1 << 10, "with --pipeline_schedule interleaved: stages of a rank, which follow each other in turns"),
     TEXT("deepspeed", deepspeed, "FILE|JSON", "a configuration of DeepSpeed: what it says is taken for options (docs/TRAINING.md)"),
     {TX_OPTION_OPTIONAL, "fsdp", AT(fsdp), .choices = "WORDS", .help = "as the Trainer's, by ZeRO: full_shard (which it is without a word) is zero_stage 3, shard_grad_op 2, no_shard 0; offload (docs/TRAINING.md)"},
     TEXT("fsdp_config", fsdp_config, "FILE|JSON", "a configuration of FSDP, which counts with --fsdp: what it says is taken for options"),
@@ -224,6 +225,7 @@ tx_job_settings tx_job_defaults(void)
         .save_steps = 500,
         .tensor_parallel = 1,
         .pipeline_parallel = 1,
+        .pipeline_chunks = TX_JOB_CHUNKS,
         .expert_parallel = 1,
         .context_parallel = 1,
         .device = "cpu",
@@ -368,8 +370,15 @@ static void check_expert_parallel(refusals *r, const tx_job_settings *set)
     refuse(r, set->batch_weights, "--expert_parallel: leave --batch_weights out");
 }
 
+int32_t tx_job_chunks(const tx_job_settings *set)
+{
+    return set->pipeline_schedule == TX_PIPELINE_INTERLEAVED ? (int32_t)set->pipeline_chunks : 1;
+}
+
 static void check_pipeline_parallel(refusals *r, const tx_job_settings *set)
 {
+    refuse(r, set->pipeline_schedule != TX_PIPELINE_INTERLEAVED && set->pipeline_chunks != TX_JOB_CHUNKS,
+           "--pipeline_chunks goes with --pipeline_schedule interleaved");
     if (set->pipeline_parallel == 1)
         return;
     refuse(r, set->zero_stage > 1, "--pipeline_parallel goes with --zero_stage 0 and 1");

@@ -27,6 +27,10 @@ enum { TX_DDP_COMM_MAP(X) };
 enum { TX_SAMPLING_MAP(X) };
 #undef X
 
+#define TX_JOB_CHUNKS 2 /* stages of a rank of an interleaved pipeline, unless others are asked for */
+
+#define TX_JOB_CHUNKS 2 /* stages of a rank of an interleaved pipeline, unless others are asked for */
+
 typedef struct tx_job_settings {
     /* model */
     const char *model, *config, *config_overrides, *tokenizer;
@@ -77,8 +81,8 @@ typedef struct tx_job_settings {
     double logging_steps, eval_steps, save_steps, eval_delay, stop_threshold;
     int64_t save_total_limit, stop_patience;
     /* many ranks */
-    int64_t bucket_cap, zero_stage, tensor_parallel, pipeline_parallel, expert_parallel, context_parallel, global_batch,
-        ddp_check;
+    int64_t bucket_cap, zero_stage, tensor_parallel, pipeline_parallel, pipeline_chunks, expert_parallel,
+        context_parallel, global_batch, ddp_check;
     int32_t ddp_comm, overlap, pipeline_schedule; /* TX_DDP_COMM_, tx_overlap, tx_pipeline_schedule */
     const char *batch_weights;
     double comm_timeout, start_timeout;
@@ -148,6 +152,8 @@ tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config);
 tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options);
 /* Whether weights are pruned, and whether the options say well which (pruning.c). */
 bool tx_job_prunes(const tx_job_settings *set);
+/* Stages of a pipeline's rank. */
+int32_t tx_job_chunks(const tx_job_settings *set);
 tx_status tx_job_check_pruning(const tx_job_settings *set);
 /* What gradient_checkpointing says (NULL: not given): how, and the limit of auto:BYTES, 0 where it names none. */
 tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int64_t *limit);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Pipelines: 2 and 4 stages, alone and beside each other, train as one rank does, by both schedules to the bit; checkpoints
+# Pipelines: 2 and 4 stages, alone and beside each other, train as one rank does, by 1F1B and GPipe to the bit; checkpoints
 # hold whole models, and what one split wrote any other goes on from; what does not go with it is refused; a rank that dies
 # or stops ends all. Sends wait for their receivers, so that nothing hangs together by a library's buffers.
 #   test_ranks_pipeline.sh BIN LAUNCHER DEVICE
@@ -31,6 +31,13 @@ for way in 2.2 4.4 4.2; do
 done
 split 4 4 gpipe --pipeline_schedule gpipe || fail "GPipe"
 same by4.4 gpipe
+# Several stages a rank: the same gradients, whose norm is rounded otherwise, since ranks add up those of other blocks.
+# shellcheck disable=SC2086
+split 2 2 turns $saves --gradient_accumulation_steps 6 --per_device_train_batch_size 2 --pipeline_schedule interleaved --ddp_check 4 || fail "interleaved"
+alike one turns
+split 4 2 turns4 --gradient_accumulation_steps 6 --per_device_train_batch_size 1 --pipeline_schedule interleaved \
+    --gradient_checkpointing --zero_stage 1 || fail "interleaved, with others"
+alike one turns4
 # With others: ZeRO's stage 1, groups that divide products, and activations that are computed again.
 # shellcheck disable=SC2086
 split 4 2 stage1 $saves --zero_stage 1 || fail "ZeRO's stage 1"
@@ -58,7 +65,7 @@ for bits in --bf16 --fp16 "--dtype bfloat16"; do
 done
 
 # Whatever wrote it, whoever goes on: the weights and moments to the bit, and the same steps.
-hands_over stage1:1.1 grid:1.1 by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4 by4.4:2.2
+hands_over turns:1.1 stage1:1.1 grid:1.1 by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4 by4.4:2.2
 
 # Other models: a table that is tied, one that is not, experts, and a classifier, whose texts are padded to the length of a row.
 cat > "$work/llama.json" << 'EOF'
@@ -87,6 +94,9 @@ refused "leave --lora_r and --load_in_4bit out" 2 2 --lora_r 4
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
 sed 's/"n_layer": 5/"n_layer": 1/' "$work/layers.json" > "$work/layer.json"
 refused "has as many blocks" 2 2 --config_name "$work/layer.json"
+refused "multiple of so many micro-batches, not 3" 2 2 --pipeline_schedule interleaved
+refused "pipeline of 8 stages has as many blocks, not 5" 2 2 --pipeline_schedule interleaved --pipeline_chunks 4 --gradient_accumulation_steps 2
+refused "goes with --pipeline_schedule interleaved" 2 2 --pipeline_chunks 3
 
 # A rank that dies, and one that stops while its neighbour waits for it: the run ends by itself and names it.
 command -v pgrep > /dev/null || { echo "pgrep is missing: no rank dies"; exit $((failures != 0)); }

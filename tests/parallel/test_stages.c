@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks that have a stage of a model each, beside the same model on each rank alone: the same weights to begin with,
- * every gradient, the norm, the losses of 30 steps of several micro-batches, dropout included; both schedules to the
- * bit; memory as planned, and of each stage its weights; weights and moments go to one rank and back. Wrong gradients
- * must be found, and timetables that never end. test_stages DEVICE STAGES SCHEDULE [ZERO_STAGE] */
+ * Ranks that have a stage of a model each, or two, beside the same model on each rank alone: the same weights to begin
+ * with, every gradient, the norm, the losses of 30 steps of several micro-batches, dropout included; all schedules to
+ * the bit; memory as planned, and of each rank its weights; weights and moments go to one rank and back. Wrong
+ * gradients must be found, and timetables that never end. test_stages DEVICE RANKS SCHEDULE [ZERO_STAGE] */
 #include "api/parallel/timetable.h"
 #include "comm/comm.h"
 #include "tests/parallel/beside.h"
@@ -14,6 +14,8 @@
 #include <string.h>
 
 enum { ROWS = 2, TIMES = 4, BLOCK = 24, VOCAB = 97, LAYERS = 5 };
+
+static int32_t chunks = 1; /* stages of a rank */
 
 #define SIZES "\"vocab_size\": 97, "
 #define LLAMA                                                                                                       \
@@ -39,14 +41,15 @@ enum { MODELS = sizeof models / sizeof models[0] };
 
 /* ---- Timetables ---------------------------------------------------------------------------------------------- */
 
-static tx_status make_tables(tx_pipeline_schedule schedule, int32_t stages, int32_t times, tx_timetable *table)
+static tx_status make_tables(tx_pipeline_schedule schedule, int32_t ranks, int32_t each, int32_t times,
+                             tx_timetable *table)
 {
-    for (int32_t s = 0; s < stages; s++)
-        TX_TRY(tx_timetable_make(schedule, s, stages, times, &table[s]));
+    for (int32_t r = 0; r < ranks; r++)
+        TX_TRY(tx_timetable_make(schedule, r, ranks, each, times, &table[r]));
     return TX_OK;
 }
 
-/* The most micro-batches whose forward part is over and whose backward part is not. */
+/* The most parts of micro-batches whose forward part is over and whose backward part is not. */
 static int32_t most_kept(const tx_timetable *t)
 {
     int32_t now = 0, most = 0;
@@ -82,28 +85,45 @@ static tx_status plant_faults(tx_timetable *table, int32_t stages)
     return TX_OK;
 }
 
+enum { MOST = 9 }; /* ranks */
+
+/* How many parts a rank has to keep at most. */
+static int32_t kept_by(tx_pipeline_schedule schedule, int32_t rank, int32_t ranks, int32_t each, int32_t times)
+{
+    const int32_t parts = each * times, behind = ranks - 1 - rank;
+    const int32_t few = 1 + (schedule == TX_PIPELINE_INTERLEAVED ? 2 * behind + (each - 1) * ranks : behind);
+    return schedule == TX_PIPELINE_GPIPE || few > parts ? parts : few;
+}
+
+static tx_status try_tables_of(tx_pipeline_schedule schedule, int32_t ranks, int32_t each, int32_t times)
+{
+    tx_timetable table[MOST];
+    TX_TRY(make_tables(schedule, ranks, each, times, table));
+    tx_status status = tx_timetable_try(table, ranks);
+    for (int32_t r = 0; r < ranks && !status; r++) {
+        const int32_t wanted = kept_by(schedule, r, ranks, each, times);
+        if (most_kept(&table[r]) != wanted)
+            status = tx_fail(TX_INTERNAL, "rank %d of %d keeps %d parts, not %d", (int)r, (int)ranks,
+                             (int)most_kept(&table[r]), (int)wanted);
+    }
+    if (ranks > 1 && times > 1)
+        TX_THEN(status, plant_faults(table, ranks));
+    for (int32_t r = 0; r < ranks; r++)
+        tx_timetable_free(&table[r]);
+    return tx_fail_in(status, "schedule %d, %d chunks, %d micro-batches", (int)schedule, (int)each, (int)times);
+}
+
 static tx_status try_tables(void)
 {
-    enum { MOST = 9 };
-    tx_timetable table[MOST];
-    for (int schedule = TX_PIPELINE_1F1B; schedule <= TX_PIPELINE_GPIPE; schedule++)
-        for (int32_t stages = 1; stages <= MOST; stages++)
-            for (int32_t times = 1; times <= 2 * MOST; times += times < 4 ? 1 : 5) {
-                TX_TRY(make_tables((tx_pipeline_schedule)schedule, stages, times, table));
-                tx_status status = tx_timetable_try(table, stages);
-                for (int32_t s = 0; s < stages && !status; s++) {
-                    const int32_t behind = stages - s, few = behind < times ? behind : times;
-                    const int32_t wanted = schedule == TX_PIPELINE_GPIPE ? times : few;
-                    if (most_kept(&table[s]) != wanted)
-                        status = tx_fail(TX_INTERNAL, "stage %d of %d keeps %d micro-batches, not %d", (int)s,
-                                         (int)stages, (int)most_kept(&table[s]), (int)wanted);
-                }
-                if (stages > 1 && times > 1)
-                    TX_THEN(status, plant_faults(table, stages));
-                for (int32_t s = 0; s < stages; s++)
-                    tx_timetable_free(&table[s]);
-                TX_TRY(status);
-            }
+    for (int32_t ranks = 1; ranks <= MOST; ranks++)
+        for (int32_t times = 1; times <= 2 * MOST; times += times < 4 ? 1 : 5) {
+            TX_TRY(try_tables_of(TX_PIPELINE_1F1B, ranks, 1, times));
+            TX_TRY(try_tables_of(TX_PIPELINE_GPIPE, ranks, 1, times));
+        }
+    for (int32_t ranks = 2; ranks <= MOST; ranks++)
+        for (int32_t each = 2; each <= 4; each++)
+            for (int32_t rounds = 1; rounds <= 3; rounds++)
+                TX_TRY(try_tables_of(TX_PIPELINE_INTERLEAVED, ranks, each, rounds * ranks));
     return TX_OK;
 }
 
@@ -151,13 +171,13 @@ static tx_status backward(side *s, int32_t number, int32_t staged)
     return TX_OK;
 }
 
-/* A stage has the weights of its blocks, and what is in front of them or behind. */
-static int64_t share_of(const tx_param_spec *spec, int32_t stage, int32_t stages)
+/* A rank has the weights of its stages' blocks, and what is in front of them or behind. */
+static int64_t share_of(const tx_param_spec *spec, int32_t rank, int32_t ranks)
 {
-    const int32_t first = LAYERS * stage / stages, end = LAYERS * (stage + 1) / stages, block = spec->block;
-    const bool has = block > 0    ? block > first && block <= end
-                     : block == 0 ? stage == 0 || (spec->tied && stage == stages - 1)
-                                  : stage == stages - 1;
+    const int32_t stages = ranks * chunks, block = spec->block;
+    bool has = block == 0 ? rank == 0 || (spec->tied && rank == ranks - 1) : block < 0 && rank == ranks - 1;
+    for (int32_t s = rank; s < stages; s += ranks)
+        has = has || (block > LAYERS * s / stages && block <= LAYERS * (s + 1) / stages);
     return has ? tx_shape_count(&spec->shape) : 0;
 }
 
@@ -177,6 +197,7 @@ static tx_status compare(const char *device, const tx_config *config, const grou
                                           .ends = g->ends,
                                           .blocks = LAYERS,
                                           .micro_batches = TIMES,
+                                          .chunks = chunks,
                                           .schedule = schedule};
     side together = {.rows = 2 * ROWS / g->data->size, .first = g->data->rank * ROWS}, alone = {.rows = 2 * ROWS};
     double off = (double)NAN;
@@ -196,8 +217,15 @@ static tx_status compare(const char *device, const tx_config *config, const grou
 
 static tx_status run(const char *device, tx_comm *comm, int32_t stages, int rests, char **rest)
 {
-    const bool gpipe = rests > 0 && strcmp(rest[0], "gpipe") == 0;
-    const tx_pipeline_schedule schedule = gpipe ? TX_PIPELINE_GPIPE : TX_PIPELINE_1F1B;
+    static const char *const words[] = {
+#define X(name, text) text,
+        TX_PIPELINE_MAP(X)
+#undef X
+    };
+    tx_pipeline_schedule schedule = TX_PIPELINE_1F1B;
+    while (rests > 0 && strcmp(rest[0], words[schedule]) != 0)
+        schedule++;
+    chunks = schedule == TX_PIPELINE_INTERLEAVED ? 2 : 1;
     const int32_t zero_stage = rests > 1 ? (int32_t)strtol(rest[1], NULL, 10) : 0;
     groups g;
     tx_status status = TX_OK;

@@ -228,11 +228,12 @@ static double planned(const asked *a, const tx_split *split)
 }
 
 /* Every split of data, tensor and pipeline that the engine can do, as its planner has it. */
-static void check_plans(const char *name, int64_t block, int64_t pipeline)
+static void check_plans(const char *name, int64_t block, int64_t pipeline, int64_t chunks)
 {
     asked a = ask(name, block);
     tx_split_figures f;
-    tx_split s = {.pipeline = pipeline, .expert = 1, .context = 1, .schedule = TX_SPLIT_ONE, .chunks = 1};
+    tx_split s = {.pipeline = pipeline, .expert = 1, .context = 1, .chunks = chunks};
+    s.schedule = chunks > 1 ? TX_SPLIT_INTERLEAVED : TX_SPLIT_ONE;
     s.micro = 2 * pipeline;
     for (s.tensor = 1; s.tensor <= 8 && a.model.kv_heads % s.tensor == 0; s.tensor *= 2)
         for (s.data = 1; s.data <= 64; s.data *= 8)
@@ -245,9 +246,10 @@ static void check_plans(const char *name, int64_t block, int64_t pipeline)
                     tx_split_predict(&a.model, &machine, &s, &f);
                     const double bytes = planned(&a, &s);
                     if (!(fabs(f.memory - bytes) <= 0.1 * bytes))
-                        fail_msg("%s: data %d zero %d tensor %d pipeline %d batch %d again %d: %.3g, planned %.3g",
-                                 name, (int)s.data, (int)s.zero, (int)s.tensor, (int)pipeline, (int)s.batch, s.again,
-                                 f.memory, bytes);
+                        fail_msg(
+                            "%s: data %d zero %d tensor %d pipeline %d chunks %d batch %d again %d: %.3g, planned %.3g",
+                            name, (int)s.data, (int)s.zero, (int)s.tensor, (int)pipeline, (int)chunks, (int)s.batch,
+                            s.again, f.memory, bytes);
                 }
     end(&a);
 }
@@ -256,11 +258,13 @@ static void test_memory(void **state)
 {
     (void)state;
     for (int64_t pipeline = 1; pipeline <= 4; pipeline *= 4) {
-        check_plans("gpt2-xl", 1024, pipeline);
-        check_plans("llama-7b", 2048, pipeline);
-        check_plans("llama-70b", 4096, pipeline);
-        check_plans("mixtral-8x7b", 2048, pipeline);
+        check_plans("gpt2-xl", 1024, pipeline, 1);
+        check_plans("llama-7b", 2048, pipeline, 1);
+        check_plans("llama-70b", 4096, pipeline, 1);
+        check_plans("mixtral-8x7b", 2048, pipeline, 1);
     }
+    check_plans("gpt2-xl", 1024, 4, 3);
+    check_plans("llama-7b", 2048, 4, 2);
 }
 
 /* The first of four stages is a model of a quarter of the layers, but for the head, that keeps the activations of four

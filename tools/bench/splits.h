@@ -116,8 +116,9 @@ tx_status tx_split_config(const char *name, int64_t block, tx_config **config);
 /* Asks the planner for a model's pieces in bf16 with AdamW, by tensor groups of as many ranks as it can be divided
  * among. */
 tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, int64_t block, tx_split_model *model);
-/* Whether the engine does it as the formulas have it; of pipelines 1F1B, since GPipe takes as long and more memory.
- * Chunks of positions, which lie side by side, and experts, whose memory is for the worst case, are others than theirs.
+/* Whether the engine does it as the formulas have it; of pipelines all but GPipe, which takes as long as 1F1B and more
+ * memory. Chunks of positions, which lie side by side, and experts, whose memory is for the worst case, are others than
+ * theirs.
  */
 bool tx_split_is_built(const tx_split *split);
 /* The planner's memory of such a split on rank 0. */

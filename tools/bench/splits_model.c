@@ -51,7 +51,8 @@ static tx_status foresee(tx_engine *engine, const tx_config *config, int64_t blo
     options.parallel.tensor = s->tensor > 1 ? tensor : NULL;
     options.parallel.pipeline = s->pipeline > 1 ? pipeline : NULL;
     options.parallel.ends = ends;
-    options.parallel.schedule = TX_PIPELINE_1F1B;
+    options.parallel.schedule = s->chunks > 1 ? TX_PIPELINE_INTERLEAVED : TX_PIPELINE_1F1B;
+    options.parallel.chunks = (int32_t)s->chunks;
     if (s->again)
         options.checkpointing = (tx_checkpointing){sizeof options.checkpointing, 0, INT32_MAX, 0};
     TX_THEN(status, tx_trainer_foresee(engine, config, &options, forecast));
@@ -74,7 +75,7 @@ tx_status tx_split_plan(tx_engine *engine, const tx_config *config, int64_t bloc
 
 bool tx_split_is_built(const tx_split *s)
 {
-    return s->context == 1 && s->expert == 1 && (s->pipeline == 1 || (s->schedule == TX_SPLIT_ONE && s->zero <= 1));
+    return s->context == 1 && s->expert == 1 && (s->pipeline == 1 || (s->schedule != TX_SPLIT_GPIPE && s->zero <= 1));
 }
 
 /* ---- Pieces ----------------------------------------------------------------------------------------------- */
