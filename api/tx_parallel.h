@@ -23,13 +23,13 @@ int32_t tx_comm_size_of(const tx_comm *comm);
 
 /* X(NAME, "name"): in which order a pipeline's stages do forward and backward parts of a step's micro-batches. The same
  * gradients, to the bit. */
-#define TX_PIPELINE_MAP(X)                                                                                           \
-    X(1F1B, "1f1b")   /* in turns, as soon as one can: a stage keeps activations of at most as many micro-batches as \
-                         there are stages from it on (Narayanan et al., PipeDream, 2019) */                          \
-    X(GPIPE, "gpipe") /* first all forward parts: it keeps those of all (Huang et al., GPipe, 2019) */               \
-    X(INTERLEAVED, "interleaved") /* in turns, by several stages a rank: with `chunks` of them the wait at the ends  \
-                         is a part of as many, and there are as many times the messages (Narayanan et al., Efficient \
-                         Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, 2021) */
+#define TX_PIPELINE_MAP(X)                                                                                            \
+    X(1F1B, "1f1b")   /* in turns, as soon as one can: a stage keeps activations of at most as many micro-batches as  \
+                         there are stages from it on (Narayanan et al., PipeDream, 2019) */                           \
+    X(GPIPE, "gpipe") /* first all forward parts: it keeps those of all (Huang et al., GPipe, 2019) */                \
+    X(INTERLEAVED, "interleaved") /* as 1f1b, by `chunks` stages a rank: ranks wait 1 / chunks as long at the ends of \
+                         a step, for chunks times the messages (Narayanan et al., Efficient Large-Scale Language      \
+                         Model Training on GPU Clusters Using Megatron-LM, 2021) */
 
 typedef enum tx_pipeline_schedule {
 #define X(name, text) TX_PIPELINE_##name,
@@ -65,8 +65,8 @@ typedef struct tx_parallel_options {
     tx_comm *pipeline;
     tx_comm *ends; /* of these the first and the last; others are in groups that nobody uses */
     int32_t blocks, micro_batches;
-    /* Stages of a rank, which has those rank, rank + ranks, ..: 0 or 1 but with INTERLEAVED, 2 or more with it and
-     * micro_batches a multiple of the ranks. */
+    /* Stages of a rank, which has the stages rank, rank + ranks and so on: with INTERLEAVED 2 or more, and
+     * micro_batches is a multiple of the ranks; else 0 or 1. */
     int32_t chunks;
     /* The ranks that have a chunk each of the positions of the same rows, in their order: inputs are those of this
      * chunk alone, positions count from its place on, and keys and values of causal attention go round them (Liu et

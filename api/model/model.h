@@ -80,8 +80,8 @@ struct tx_model {
     tx_parallel *parallel;       /* NULL: one rank */
     tx_controls *of_micro_batch; /* tx_model_keep_controls */
     int32_t micro_batches;
-    /* Of a pipeline's ranks, or of devices that the model is divided among: how many there are, which have the stages
-     * in turns, and which of them this is, the number of the first stage that it has. */
+    /* The ranks of a pipeline, or the devices that the model is divided among, are `seats`; this one has the stages
+     * stage, stage + seats and so on, of `stages`. */
     int32_t seats, stage, stages;
     int32_t *last_block;       /* of each stage but the last; NULL: there is one */
     tx_model *following;       /* the next stage, where this process has all of them (tx_model_divide) */
