@@ -147,6 +147,23 @@ static tx_status refuse(tx_job *j, const char *why, int64_t scratch)
     return tx_fail(TX_MEMORY, "the run does not fit: %s; %s", why, advice);
 }
 
+/* A tensor alone was too large, as the last message says. */
+static tx_status refuse_tensor(tx_job *j)
+{
+    char why[512];
+    snprintf(why, sizeof why, "%s", tx_error());
+    return refuse(j, why, 0);
+}
+
+static tx_status refuse_all(tx_job *j, const tx_fit *fit, int64_t scratch)
+{
+    char why[512];
+    tx_fit_text(fit, why, sizeof why);
+    tx_list_add(why, sizeof why, "; ", "weights, gradients and optimizer states are %.2f GiB of it",
+                tx_gib(fit->lasting));
+    return refuse(j, why, scratch);
+}
+
 /* Compiles, and refuses what does not fit. */
 static tx_status compile(tx_job *j)
 {
@@ -157,22 +174,28 @@ static tx_status compile(tx_job *j)
     tx_status status = tx_job_compile(j);
     if (!status || status == TX_MEMORY)
         status = agree(j, status);
-    if (status) {
-        snprintf(text, sizeof text, "%s", tx_error());
-        return status == TX_MEMORY ? refuse(j, text, 0) : status;
-    }
+    if (status)
+        return status == TX_MEMORY ? refuse_tensor(j) : status;
     TX_TRY(tx_model_memory(j->model, &planned));
     TX_TRY(judge(j, &planned, &fit));
-    tx_fit_text(&fit, text, sizeof text);
     if (fit.planned > fit.limit) {
-        tx_list_add(text, sizeof text, "; ", "weights, gradients and optimizer states are %.2f GiB of it",
-                    tx_gib(fit.lasting));
         TX_TRY(tx_job_foresee(j, planned.bytes[TX_MEMORY_SCRATCH], &forecast));
-        return refuse(j, text, tx_memory_total(&planned) - tx_memory_total(&forecast.memory));
+        return refuse_all(j, &fit, tx_memory_total(&planned) - tx_memory_total(&forecast.memory));
     }
+    tx_fit_text(&fit, text, sizeof text);
     if (j->set.dry_run)
         tx_job_note(j, "memory  fits: %s", text);
     return TX_OK;
+}
+
+/* Compiles what fits but for the scratch memory of kernels, which may be built for minutes before that is known. */
+static tx_status foresee_and_compile(tx_job *j)
+{
+    tx_fit fit;
+    tx_status status = tx_job_forecast_fit(j, 0, &fit);
+    if (status)
+        return status == TX_MEMORY ? refuse_tensor(j) : status;
+    return fit.planned > fit.limit ? refuse_all(j, &fit, 0) : compile(j);
 }
 
 /* Compiles for `rows` in a micro-batch of a rank, `times` as many of these, where there is memory for that. */
@@ -192,7 +215,7 @@ tx_status tx_job_compile_to_fit(tx_job *j)
 {
     const int64_t batch = j->set.batch, times = j->set.accumulation;
     if (!j->set.find_batch)
-        return compile(j);
+        return foresee_and_compile(j);
     tx_status status = TX_MEMORY;
     for (int64_t part = 1; part <= batch && status == TX_MEMORY; part++)
         if (batch % part == 0)
