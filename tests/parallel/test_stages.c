@@ -97,7 +97,7 @@ static int32_t kept_by(tx_pipeline_schedule schedule, int32_t rank, int32_t rank
 
 static tx_status try_tables_of(tx_pipeline_schedule schedule, int32_t ranks, int32_t each, int32_t times)
 {
-    tx_timetable table[MOST];
+    tx_timetable table[MOST] = {0};
     TX_TRY(make_tables(schedule, ranks, each, times, table));
     tx_status status = tx_timetable_try(table, ranks);
     for (int32_t r = 0; r < ranks && !status; r++) {
