@@ -4,7 +4,7 @@ conformance suite and of GPT-2 124M, with clang for AMD (gfx90a) and NVIDIA (sm_
 SPIR-V for Intel and for CPUs; where Intel's ocloc is (Debian: intel-opencl-icd), also to machine code of DG2 and PVC; what
 GPT-2 takes also for older NVIDIA and the other matrix units of AMD. (registers.py compiles that for the rest.)
 
-    compile_targets.py KERNEL_TEXTS [--quick]     --quick: of the suite's forms a third for each device, which differ
+    compile_targets.py KERNEL_TEXTS [--quick]     --quick: of the suite's forms a sixth for each device, which differ
 
 No extension of OpenCL C is on, so what uses double precision, halves in arithmetic or sub-groups does not compile; nor does
 SPIR-V need any of their capabilities, but for DPAS those of sub-groups. Exit status 77: no such compiler here."""
@@ -73,7 +73,7 @@ def compile_by_ocloc(tools, target, program, folder):
 def main():
     if len(sys.argv) != 2 and sys.argv[2:] != ["--quick"]:
         sys.exit(__doc__)
-    step = 3 if sys.argv[2:] else 1
+    step = 6 if sys.argv[2:] else 1
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(folder, sys.argv[1])

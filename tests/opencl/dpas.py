@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 import attention_loops
-from loops import ADDED, FIELDS, FORMS, TRANSPOSES, keep, wants_record
+from loops import ADDED, FIELDS, FORMS, TRANSPOSES, keep, wants
 from targets import Program, Programs, parallel, run, skip
 
 TABLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/bench")
@@ -146,7 +146,7 @@ def attention_row(ocloc, texts, folder, work):
 
 
 def main():
-    wants_record(__doc__)
+    wants("--record", __doc__)
     ocloc = shutil.which("ocloc")
     if not ocloc:
         skip("no ocloc")
