@@ -93,15 +93,37 @@ random()
     drawn=$((seed / 65536 % $1))
 }
 
+# divided WAY: how long runs divide the model from here on; "": not at all
+sizes=n_layer=6,n_embd=96
+split=
+divided()
+{
+    case $1 in
+    "") ;;
+    zero) split="--zero_stage 3" ;;
+    tensor | context) split="--${1}_parallel 2" ;;
+    expert)
+        split="--expert_parallel 2"
+        sizes=num_hidden_layers=6,hidden_size=96
+        echo '{"model_type": "mixtral", "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64,
+            "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' > "$work/config.json"
+        ;;
+    pipeline) split="--pipeline_parallel 2 --gradient_accumulation_steps 2" ;;
+    interleaved) split="--pipeline_parallel 2 --gradient_accumulation_steps 2 --pipeline_schedule interleaved" ;;
+    *) fail "no way to divide a model: $1" ;;
+    esac
+}
+
 # long_run FOLDER LAUNCHER...: 200 steps with checkpoints into FOLDER, under the launcher, to be disturbed
 long_run()
 {
     folder=$1
     shift
+    # shellcheck disable=SC2086
     "$@" "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" \
-        --config_overrides n_layer=6,n_embd=96 --block_size 32 --threads 1 --seed 3 --max_steps 200 --learning_rate 1e-3 \
+        --config_overrides "$sizes" --block_size 32 --threads 1 --seed 3 --max_steps 200 --learning_rate 1e-3 \
         --logging_strategy no --ddp_overlap no --device "$device" --per_device_train_batch_size 4 --save_strategy steps \
-        --save_steps 20 --save_total_limit 2 --comm_timeout 3 --output_dir "$folder"
+        --save_steps 20 --save_total_limit 2 --comm_timeout 3 $split --output_dir "$folder"
 }
 
 # await_moment FOLDER: a random step of the first three quarters of a long run into FOLDER

@@ -3,14 +3,15 @@
 # The cable between two hosts is cut at a moment that nobody chose: the job ends by itself, not 0, with a line that names the
 # rank that is out of reach; under txlaunch it goes on when the cable is joined, and ends with the weights of the run that
 # nothing happened to.
-#   test_ranks_cut.sh BIN LAUNCHER DEVICE [TIMES]
+#   test_ranks_cut.sh BIN LAUNCHER DEVICE [WAY [TIMES]]      WAY: how the model is divided, see ranks.sh
 set -u
 bin=$1
 launcher=$2
 device=$3
-times=${4:-1}
+times=${5:-1}
 . "${0%/*}/ranks.sh"
 . "${0%/*}/../hosts.sh"
+divided "${4:-}"
 
 long_run "$work/whole" on_hosts 1 > "$work/out" 2> "$work/err" || fail "the unbroken run"
 

@@ -2,22 +2,29 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ranks that die or stop at moments that nobody chose: the job ends by itself, not 0, with one line that names the rank;
 # under txlaunch it ends with the weights of the run that nothing happened to.
-#   test_ranks_failures.sh BIN LAUNCHER DEVICE [TIMES]
+#   test_ranks_failures.sh BIN LAUNCHER DEVICE [WAY [TIMES]]      WAY: how the model is divided, see ranks.sh
 set -u
 bin=$1
 launcher=$2
 device=$3
-times=${4:-2}
+times=${5:-2}
 . "${0%/*}/ranks.sh"
+divided "${4:-}"
 command -v pgrep > /dev/null || { echo "skipped: pgrep is missing: apt-get install procps"; exit 77; }
 
 long_run "$work/whole" timeout -s KILL 300 "$launcher" -n 2 > "$work/out" 2> "$work/err" || fail "the unbroken run"
+
+# Processes of the run into FOLDER
+of()
+{
+    pgrep -f "^$bin/txtrain .*--output_dir $1\$|^$bin/txtrain .*--output_dir $1 "
+}
 
 # strike SIGNAL FOLDER: to a random rank of the run into FOLDER, at a random step
 strike()
 {
     await_moment "$2"
-    pids=$(pgrep -f "^$bin/txtrain .*--output_dir $2\$|^$bin/txtrain .*--output_dir $2 ")
+    pids=$(of "$2")
     [ "$(echo "$pids" | wc -w)" -ge 2 ] || return 1
     random 2
     victim=$(echo "$pids" | sed -n "$((drawn + 1))p")
@@ -38,6 +45,7 @@ while [ $i -lt "$times" ]; do
         [ $struck -eq 0 ] || fail "$signal: the run was over"
         { [ $status -ne 0 ] && [ $status -ne 137 ]; } || fail "$signal: the launcher ended with $status"
         [ $signal = KILL ] || [ "$(grep -c "^txtrain: rank [01] on " "$work/err")" -eq 1 ] || fail "$signal: no line, or several"
+        [ -z "$(of "$folder")" ] || fail "$signal: ranks are left"
         # Under txlaunch it goes on.
         folder=$work/again$i$signal
         long_run "$folder" timeout -s KILL 200 "$bin/txlaunch" --launcher "$launcher" -n 2 --max_restarts 2 \
@@ -50,6 +58,7 @@ while [ $i -lt "$times" ]; do
         [ $struck -eq 0 ] || fail "$signal: the run was over"
         [ $status -eq 0 ] || fail "$signal: txlaunch ended with $status"
         grep -q "rank [01] on" "$work/err" || fail "$signal: txlaunch names no rank"
+        [ -z "$(of "$folder")" ] || fail "$signal: txlaunch leaves ranks"
         cmp -s "$work/whole/model.safetensors" "$folder/model.safetensors" || fail "$signal: other weights"
         rm -rf "$folder" "$work/alone$i$signal"
     done
@@ -64,7 +73,7 @@ while [ $i -lt $((2 * times)) ]; do
     pid=$!
     victims=
     until [ "$(echo "$victims" | wc -w)" -ge 2 ] || ! kill -0 $pid; do
-        victims=$(pgrep -f "^$bin/txtrain .*--output_dir $folder\$")
+        victims=$(of "$folder")
     done
     random 15
     sleep "$(printf 0.%02d "$drawn")"
