@@ -67,6 +67,7 @@ struct tx_context {
     tx_cl_capabilities can;
     tx_cl_limits limits;
     tx_cl_claims claims;       /* the known-answer test finds out (check.c) */
+    bool coarse_exp2;          /* native_exp2 has not nearly the bits of exp2 (check.c) */
     tx_cl_claims spill_claims; /* whether the driver tells what kernels spill (builder.c) */
     int64_t spilled;           /* bytes an item of the worst kernel since it was set to 0 */
     tx_device_info info;

@@ -87,8 +87,8 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
             for (int i = 0; i < TX; i++)
                 high = fmax(high, scores[item * LP + i]);
             top_of[item] = high;
-            fade_of[item] = native_exp2(top - high);
-            total *= native_exp2(top - high);
+            fade_of[item] = EXP2(top - high);
+            total *= EXP2(top - high);
             top = high;
         }
         BARRIER;
@@ -98,7 +98,7 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
             float4 sum = 0.0f;
             UNROLL for (int n = 0; n < SQ; n++)
             {
-                float4 w = native_exp2(s[m][n] - row_top);
+                float4 w = EXP2(s[m][n] - row_top);
                 sum += w;
                 if (DROPOUT)
                     w *= draw_factors(&drop, q0 + ROW(m), k0 + COL(n));

@@ -26,7 +26,7 @@ static void slopes(float4 s[MR][SQ], __local float *tile, const __local float *l
     EACH_SCORE(m, n)
     {
         __local float *const place = tile + PLACE(m, n);
-        float4 w = native_exp2(fma(s[m][n], (float4)scale, (float4)-lse_of[ROW(m)])), slope = LOCAL4(place), kept;
+        float4 w = EXP2(fma(s[m][n], (float4)scale, (float4)-lse_of[ROW(m)])), slope = LOCAL4(place), kept;
         if (edge) {
             const int seen = CAUSAL ? min(limit, reach + DOWN(m)) : limit;
             w = 4 * TX * n + (int4)(0, 1, 2, 3) < seen ? w : (float4)0.0f;

@@ -35,13 +35,13 @@ static void exponentials(scores *s, rows *known, factors *fade, float factor, in
         {
             JOIN(fmax, high[l])
             high[l] = fmax(known->top[i][l], high[l] * factor);
-            (*fade)[i][l] = native_exp2(known->top[i][l] - high[l]);
+            (*fade)[i][l] = EXP2(known->top[i][l] - high[l]);
             known->top[i][l] = high[l];
             known->total[i][l] *= (*fade)[i][l];
         }
         EACH_SCORE(j, e)
         {
-            const float w = native_exp2(fma(s->of[i][j][e], factor, -high[LINE_OF(e)]));
+            const float w = EXP2(fma(s->of[i][j][e], factor, -high[LINE_OF(e)]));
             known->total[i][LINE_OF(e)] += w;
             s->of[i][j][e] = w;
         }

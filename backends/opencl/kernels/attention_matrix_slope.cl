@@ -6,7 +6,7 @@
  * of the scaled score. lse in powers of 2. */
 static float probability(float s, float factor, float lse, int hidden)
 {
-    return hidden ? 0.0f : native_exp2(fma(s, factor, -lse));
+    return hidden ? 0.0f : EXP2(fma(s, factor, -lse));
 }
 
 static float slope(float w, float t, float delta, int is_left, float keep)

@@ -4,6 +4,7 @@
  *   D        head size; DP is D rounded up to whole vectors, the rest zero
  *   CAUSAL, LENGTHS, DROPOUT, CACHED   0 or 1
  *   WINDOW, STARTS                     the same; 0 where not given
+ *   EXP2                               native_exp2 where not given
  *
  * What takes long goes by several launches, whose work-groups are numbered from first_tile, first_head and first_b on. */
 
@@ -24,6 +25,9 @@
 #endif
 #ifndef STARTS
 #define STARTS 0
+#endif
+#ifndef EXP2
+#define EXP2 native_exp2
 #endif
 #define BOUNDED (WINDOW || STARTS)
 #define LOWEST (BOUNDED ? -FLT_MAX : -INFINITY) /* where bounded, a tile may hide all its keys from a query */
