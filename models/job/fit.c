@@ -111,7 +111,7 @@ static tx_status judge(tx_job *j, const tx_memory *planned, tx_fit *fit)
     return status;
 }
 
-/* TX_MEMORY on all ranks where it is that on one. */
+/* A failure on all ranks where one has it. */
 static tx_status agree(tx_job *j, tx_status mine)
 {
     tx_status *all = calloc((size_t)j->comm->size, sizeof *all);
@@ -121,7 +121,9 @@ static tx_status agree(tx_job *j, tx_status mine)
     tx_status status = tx_comm_share(j->comm, all, sizeof *all);
     for (int32_t r = 0; r < j->comm->size && !status && !mine; r++)
         if (all[r])
-            status = tx_fail(TX_MEMORY, "rank %" PRId32 " has a tensor that its device has no room for", r);
+            status = tx_fail(all[r], "rank %" PRId32 "%s", r,
+                             all[r] == TX_MEMORY ? " has a tensor that its device has no room for"
+                                                 : " cannot plan its part, as it says");
     free(all);
     return status ? status : mine;
 }
@@ -131,12 +133,18 @@ tx_status tx_job_forecast_fit(tx_job *j, int64_t scratch, tx_fit *fit)
     tx_trainer_forecast forecast;
     tx_status status = tx_job_split(j);
     TX_THEN(status, tx_job_foresee(j, scratch, &forecast));
-    if (!status || status == TX_MEMORY)
-        status = agree(j, status);
-    if (status)
-        return status;
+    TX_TRY(agree(j, status));
     forecast.memory.bytes[TX_MEMORY_SCRATCH] += scratch;
     return judge(j, &forecast.memory, fit);
+}
+
+tx_status tx_job_memory_share(tx_job *j, double *bytes)
+{
+    const tx_memory none = {{0}};
+    tx_fit fit;
+    TX_TRY(judge(j, &none, &fit));
+    *bytes = (double)fit.limit / (double)fit.ranks;
+    return TX_OK;
 }
 
 /* `why` it does not fit, and what would. */

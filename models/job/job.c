@@ -191,6 +191,10 @@ static tx_status read_inputs(tx_job *j)
 static tx_status prepare(tx_job *j)
 {
     tx_status status = read_inputs(j);
+    if (!status && j->set.parallel == TX_JOB_PARALLEL_AUTO) {
+        status = tx_job_open_device(j);
+        TX_THEN(status, tx_job_choose_split(j));
+    }
     if (!status)
         status = tx_job_split(j);
     if (!status)

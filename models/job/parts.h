@@ -176,6 +176,9 @@ int32_t tx_job_threads(const tx_job *job);
 /* Once the device is open: where ranks have different kinds, each weight is updated by one of them alone, since
  * devices differ in rounding; notes who is where. */
 tx_status tx_job_compare_devices(tx_job *job);
+/* With --parallel auto: once the device is open, chooses the groups, or those that the run that goes on had. All ranks
+ * call it. */
+tx_status tx_job_choose_split(tx_job *job);
 /* Which rows of a step, and of a micro-batch, this rank does. */
 tx_status tx_job_split(tx_job *job);
 /* Notes how the work is shared out, where there is anybody to share with. */
@@ -199,8 +202,10 @@ tx_status tx_job_agree_on_run(tx_job *job, const tx_json *made);
  * so that the rows of a step stay. All ranks call it. */
 tx_status tx_job_compile_to_fit(tx_job *job);
 /* What the run's plans would take by its options as they are now, with so many bytes of scratch, without compiling them
- * for good. All ranks call it. TX_MEMORY: a device of one of them has no room for a tensor. */
+ * for good. All ranks call it. A failure of one is one of all; TX_MEMORY: a device has no room for a tensor. */
 tx_status tx_job_forecast_fit(tx_job *job, int64_t scratch, tx_fit *fit);
+/* The least that a rank has of the memory that it shares with others. All ranks call it. */
+tx_status tx_job_memory_share(tx_job *job, double *bytes);
 
 /* ---- kernels.c ------------------------------------------------------------------------------------------ */
 
@@ -219,8 +224,10 @@ tx_status tx_job_advise(tx_job *job, int64_t scratch, char *text, size_t size);
 /* Whether its device is the cpu, whose memory is the host's. */
 bool tx_job_in_host(const tx_job *job);
 
-/* Opens the device; what a checkpoint's run had chosen by measuring is chosen again. */
+/* Opens the device, once; what a checkpoint's run had chosen by measuring is chosen again. */
 tx_status tx_job_open_device(tx_job *job);
+/* What the trainer is to be, but for checkpointing. */
+tx_status tx_job_trainer_options(const tx_job *job, tx_trainer_options *options);
 /* Compiles the plans, in place of those that there are. */
 tx_status tx_job_compile(tx_job *job);
 /* What they will take, but for scratch: `scratch` bytes, which a limit to --gradient_checkpointing holds too. TX_MEMORY

@@ -40,7 +40,7 @@ static tx_offload_place offload_place(const tx_job *j)
     return place == TX_OFFLOAD_HOST && tx_job_in_host(j) ? TX_OFFLOAD_NONE : place;
 }
 
-static tx_status make_trainer(const tx_job *j, tx_trainer_options *trainer)
+tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer)
 {
     const tx_job_settings *set = &j->set;
     const bool narrow = set->dtype != 0, stored = narrow && !j->inputs.config->lora;
@@ -103,7 +103,7 @@ tx_status tx_job_foresee(tx_job *j, int64_t scratch, tx_trainer_forecast *foreca
 {
     tx_trainer_options trainer;
     int64_t limit;
-    TX_TRY(make_trainer(j, &trainer));
+    TX_TRY(tx_job_trainer_options(j, &trainer));
     TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit));
     if (limit)
         TX_TRY(tx_job_choose_checkpointing(j, &trainer, limit, scratch));
@@ -139,7 +139,7 @@ tx_status tx_job_compile(tx_job *j)
     tx_trainer_forecast kept;
     tx_memory planned;
     int64_t limit;
-    TX_TRY(make_trainer(j, &trainer));
+    TX_TRY(tx_job_trainer_options(j, &trainer));
     TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit));
     TX_TRY(make_plans(j, &trainer));
     if (limit) {
@@ -175,6 +175,8 @@ tx_status tx_job_open_device(tx_job *j)
                                 .profile = set->profile,
                                 .tf32 = tf32,
                                 .report = &j->compiling};
+    if (j->engine)
+        return TX_OK;
     j->compiling = (tx_reporter){j->report.warn, j, on_compiling};
     tx_status status = tx_engine_create(&engine, &j->engine);
     if (status)

@@ -47,6 +47,7 @@ tx_status tx_job_make_groups(tx_job *j)
     const int32_t rank = j->comm->rank, size = j->comm->size, times = parts * stages, of_stage = size / stages;
     const int32_t chunks = (int32_t)j->set.context_parallel;
     j->data = j->sums = j->comm;
+    j->tensor = j->pipeline = j->ends = j->expert = j->replicas = j->context = NULL;
     if (chunks > 1)
         return divide_rows(j, chunks);
     if (j->set.expert_parallel > 1)
@@ -300,7 +301,7 @@ static tx_status check_product(const tx_job *j)
 {
     const tx_option *times = tx_option_find(&tx_job_table, "gradient_accumulation_steps");
     const int64_t made = j->all_rows * j->set.accumulation;
-    if (!j->set.deepspeed || !j->set.global_batch || made == j->step_rows ||
+    if (!j->set.deepspeed || !j->set.global_batch || made == j->step_rows || j->set.parallel == TX_JOB_PARALLEL_AUTO ||
         !tx_option_given(&j->options, times->offset))
         return TX_OK;
     return tx_fail(TX_INVALID,

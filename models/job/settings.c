@@ -150,6 +150,7 @@ static const tx_option options[] = {
     CHOICE("ddp_overlap", overlap, "auto|yes|no", "sum gradients while the backward pass goes on; auto: where that proves faster"),
     WHOLE("ddp_check", ddp_check, 0, INT32_MAX, "compare the weights of all ranks every N steps; 0: never"),
     WHOLE("zero_stage", zero_stage, 0, 3, "1: optimizer states are spread over the ranks; 2: gradients too; 3: weights too"),
+    CHOICE("parallel", parallel, "given|auto", "auto: of --zero_stage, --tensor_parallel and --pipeline_parallel those that are not given are chosen, for the least predicted time of a step in the memory that there is, and the run says why"),
     WHOLE("tensor_parallel", tensor_parallel, 1, 1 << 16, "N ranks that follow each other compute the same rows together and divide heads, the MLP and the vocabulary among them (docs/RANKS.md)"),
     WHOLE("expert_parallel", expert_parallel, 1, 1 << 16, "N ranks of different rows that follow each other divide the experts of each layer among them, whole ones, to which tokens go and from which they come back (docs/RANKS.md)"),
     WHOLE("context_parallel", context_parallel, 1, 1 << 12, "N ranks that follow each other have a chunk each of the positions of the same rows, and keys and values go round them (docs/RANKS.md)"),
@@ -465,6 +466,8 @@ tx_status tx_job_check(const tx_job_settings *set)
     check_pipeline_parallel(&r, set);
     check_expert_parallel(&r, set);
     check_context_parallel(&r, set);
+    refuse(&r, set->parallel == TX_JOB_PARALLEL_AUTO && (set->expert_parallel > 1 || set->context_parallel > 1),
+           "--parallel auto: leave --expert_parallel and --context_parallel out");
     check_stored(&r, set);
     refuse(&r, set->lora_rank && set->bf16_full_eval && !set->bf16 && !set->dtype,
            "--bf16_full_eval: with --lora_r it needs --bf16");

@@ -29,7 +29,7 @@ enum { TX_SAMPLING_MAP(X) };
 
 #define TX_JOB_CHUNKS 2 /* stages of a rank of an interleaved pipeline, unless others are asked for */
 
-#define TX_JOB_CHUNKS 2 /* stages of a rank of an interleaved pipeline, unless others are asked for */
+enum { TX_JOB_PARALLEL_GIVEN, TX_JOB_PARALLEL_AUTO };
 
 typedef struct tx_job_settings {
     /* model */
@@ -83,6 +83,7 @@ typedef struct tx_job_settings {
     /* many ranks */
     int64_t bucket_cap, zero_stage, tensor_parallel, pipeline_parallel, pipeline_chunks, expert_parallel,
         context_parallel, global_batch, ddp_check;
+    int32_t parallel;                             /* TX_JOB_PARALLEL_ */
     int32_t ddp_comm, overlap, pipeline_schedule; /* TX_DDP_COMM_, tx_overlap, tx_pipeline_schedule */
     const char *batch_weights;
     double comm_timeout, start_timeout;

@@ -3,7 +3,7 @@
  *
  *   split_formula sum|exchange RANKS BYTES LATENCY RATE
  *   split_formula pipeline STAGES BYTES LATENCY RATE MICRO SECONDS     seconds of a forward pass; backward takes two */
-#include "tools/bench/splits.h"
+#include "models/split/split.h"
 
 #include <stdio.h>
 #include <stdlib.h>

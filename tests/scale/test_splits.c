@@ -8,8 +8,9 @@
 
 #include <cmocka.h>
 
+#include "models/split/split.h"
 #include "tests/scratch.h"
-#include "tools/bench/splits.h"
+#include "tools/bench/training.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -201,16 +202,24 @@ typedef struct asked {
     tx_engine *engine;
     tx_config *config;
     tx_split_model model;
-    int64_t block;
+    tx_trainer_options base;
 } asked;
+
+static tx_trainer_options base_of(const tx_config *config, int64_t block)
+{
+    tx_trainer_options base = tx_bench_trainer_options(config, 1, block);
+    base.autocast = TX_BF16;
+    return base;
+}
 
 static asked ask(const char *name, int64_t block)
 {
     const tx_engine_options options = {.size = sizeof options, .threads = 1};
-    asked a = {.block = block};
+    asked a = {0};
     assert_ok(tx_engine_create(&options, &a.engine));
-    assert_ok(tx_split_config(name, block, &a.config));
-    assert_ok(tx_split_model_make(a.engine, a.config, block, &a.model));
+    assert_ok(tx_bench_published(name, block, &a.config));
+    a.base = base_of(a.config, block);
+    assert_ok(tx_split_model_make(a.engine, a.config, &a.base, &a.model));
     return a;
 }
 
@@ -223,7 +232,7 @@ static void end(asked *a)
 static double planned(const asked *a, const tx_split *split)
 {
     tx_memory memory;
-    assert_ok(tx_split_plan(a->engine, a->config, a->block, split, machine.host, &memory));
+    assert_ok(tx_split_plan(a->engine, a->config, &a->base, split, machine.host, &memory));
     return (double)tx_memory_total(&memory);
 }
 
@@ -279,7 +288,7 @@ static void test_stage_memory(void **state)
     tx_memory memory;
     tx_split_predict(&a.model, &machine, &s, &f);
     a.config->layers = 8;
-    assert_ok(tx_split_plan(a.engine, a.config, a.block, &whole, machine.host, &memory));
+    assert_ok(tx_split_plan(a.engine, a.config, &a.base, &whole, machine.host, &memory));
     const double table = 32000.0 * 4096.0;
     assert_near(f.bytes[TX_MEMORY_WEIGHTS] + 4.0 * table, (double)memory.bytes[TX_MEMORY_WEIGHTS], 0.001);
     assert_near(f.bytes[TX_MEMORY_OPTIMIZER] + 8.0 * table, (double)memory.bytes[TX_MEMORY_OPTIMIZER], 0.001);
@@ -326,16 +335,17 @@ static void test_indivisible(void **state)
     static const char text[] = "{\"model_type\": \"llama\", \"vocab_size\": 512, \"hidden_size\": 64, "
                                "\"intermediate_size\": 90, \"num_hidden_layers\": 4, \"num_attention_heads\": 8, "
                                "\"max_position_embeddings\": 64}";
-    asked a = {.block = 64};
+    asked a = {0};
     const tx_engine_options options = {.size = sizeof options, .threads = 1};
-    const tx_split_limits limits = {.devices = 16, .tokens = 4096, .zero = -1};
+    const tx_split_limits limits = {.devices = 16, .tokens = 4096, .zero = -1, .again = -1};
     tx_split_search *search = malloc(sizeof *search);
     tx_json *json = NULL;
     assert_true(search);
     assert_ok(tx_engine_create(&options, &a.engine));
     assert_ok(tx_json_parse(text, strlen(text), "config.json", &json));
     assert_ok(tx_config_of_json(json, &a.config));
-    assert_ok(tx_split_model_make(a.engine, a.config, a.block, &a.model));
+    a.base = base_of(a.config, 64);
+    assert_ok(tx_split_model_make(a.engine, a.config, &a.base, &a.model));
     assert_int_equal(a.model.tensor, 2);
     tx_split_search_all(&a.model, &machine, &limits, search);
     assert_true(search->all.count > 0);
@@ -398,7 +408,7 @@ static void test_search(void **state)
     (void)state;
     asked a = ask("llama-7b", 4096);
     tx_split_search *search = malloc(sizeof *search), *one = malloc(sizeof *one);
-    tx_split_limits limits = {.devices = 64, .tokens = 1 << 22, .zero = -1};
+    tx_split_limits limits = {.devices = 64, .tokens = 1 << 22, .zero = -1, .again = -1};
     assert_true(search && one);
     tx_split_search_all(&a.model, &machine, &limits, search);
     assert_int_equal(search->all.count, TX_SPLIT_MOST);
@@ -417,7 +427,7 @@ static void test_search(void **state)
     }
     assert_near(search->all.found[0].figures.seconds, least, 0.0);
     assert_near(search->without[TX_SPLIT_A_PIPELINE], without, 0.0);
-    limits = (tx_split_limits){.devices = 64, .tokens = 1 << 22, .tensor = 2, .zero = -1};
+    limits = (tx_split_limits){.devices = 64, .tokens = 1 << 22, .tensor = 2, .zero = -1, .again = -1};
     tx_split_search_all(&a.model, &machine, &limits, one);
     assert_true(isnan(one->without[TX_SPLIT_A_TENSOR]) && one->without[TX_SPLIT_A_ZERO] > 0.0);
     assert_true(search->built.count > 0 && tx_split_is_built(&search->built.found[0].split));

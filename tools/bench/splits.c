@@ -1,236 +1,280 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The model of divided training: time and memory of one split. The formulas are in the header. */
-#include "tools/bench/splits.h"
+ * txbench splits: the fastest ways to divide a model among many devices. The formulas are in the header. */
+#include "models/split/split.h"
+
+#include "api/base/message.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/predict.h"
+#include "tools/bench/training.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#define HALF_BYTES 2.0     /* of a number that leaves a stage, or goes to an expert, or round the ring */
-#define FULL_BYTES 4.0     /* of one that is summed */
-#define FORWARD 3.0        /* passes of as much work as the forward one: it and twice as much backward */
-#define BACK_ATTENTION 2.5 /* times the forward pass */
+#define FEWEST 8
+#define MOST 4096
 
-/* ---- Links ------------------------------------------------------------------------------------------------ */
+typedef struct settings {
+    const char *config, *card;
+    int64_t block, tokens, devices, top, host;
+    int64_t tensor, pipeline, expert, context, batch, zero;
+    double memory_gb, tflops, inside_gbyte, inside_us, outside_gbyte, outside_us;
+    bool json;
+} settings;
 
-/* Of a group's ranks, how many share a host. */
-static double near_ones(const tx_split_machine *m, int64_t stride, int64_t ranks)
+/* clang-format off */
+static const tx_option options[] = {
+    {TX_OPTION_TEXT, "config", AT(config), .choices = "FILE|NAME",
+     .help = "llama-7b, llama-70b, mixtral-8x7b, gpt2-xl and its like, a config.json or a folder with one"},
+    {TX_OPTION_INTEGER, "block", AT(block), 0, 1 << 24, "N", "tokens a row; 0: the model's positions, at most 4096"},
+    {TX_OPTION_INTEGER, "tokens", AT(tokens), 1, 1e12, "N", "of a step of all devices"},
+    {TX_OPTION_INTEGER, "devices", AT(devices), 0, 1 << 20, "N", "0: 8, 16 and so on to 4096"},
+    {TX_OPTION_INTEGER, "top", AT(top), 1, TX_SPLIT_MOST, "N", "so many of the fastest for each number of devices"},
+    {TX_OPTION_INTEGER, "tensor", AT(tensor), 0, 1 << 20, "N", "looks at this alone: ranks that divide each layer; 0: any"},
+    {TX_OPTION_INTEGER, "pipeline", AT(pipeline), 0, 1 << 20, "N", "the same of stages"},
+    {TX_OPTION_INTEGER, "expert", AT(expert), 0, 1 << 20, "N", "of ranks that divide the experts"},
+    {TX_OPTION_INTEGER, "context", AT(context), 0, 1 << 20, "N", "of ranks that divide a row"},
+    {TX_OPTION_INTEGER, "zero", AT(zero), -1, 3, "N", "of stages of ZeRO; -1: any"},
+    {TX_OPTION_INTEGER, "batch", AT(batch), 0, 1 << 20, "N", "of rows a micro-batch, 1 to 8"},
+    {TX_OPTION_TEXT, "card", AT(card), .choices = "h200|a100|mi300x|rtx4090|rtx5090", .help = "each device, with its host (tools/bench/hosts.def); what follows is its own where it is 0"},
+    {TX_OPTION_REAL, "tflops", AT(tflops), 0, 1e6, "X", "TFLOP/s of bf16 products that it reaches"},
+    {TX_OPTION_REAL, "memory_gb", AT(memory_gb), 0, 1e6, "X", "GB of its memory, of which a plan may take 95 %"},
+    {TX_OPTION_INTEGER, "host", AT(host), 0, 1 << 20, "N", "devices a host"},
+    {TX_OPTION_REAL, "inside_gbyte", AT(inside_gbyte), 0, 1e6, "X", "GB/s each way between devices of a host, of which data get 80 %; TX sums in the host's memory: txbench comm measures its rate"},
+    {TX_OPTION_REAL, "inside_us", AT(inside_us), 0, 1e6, "X", "latency there"},
+    {TX_OPTION_REAL, "outside_gbyte", AT(outside_gbyte), 0, 1e6, "X", "GB/s each way of a device to other hosts"},
+    {TX_OPTION_REAL, "outside_us", AT(outside_us), 0, 1e6, "X", "latency there"},
+    TX_BENCH_JSON(AT),
+};
+/* clang-format on */
+
+static const settings defaults = {.config = "llama-7b", .card = "h200", .tokens = 1 << 22, .top = 1, .zero = -1};
+
+/* ---- Machines --------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *card;
+    double memory;
+    int64_t host;
+    double inside, inside_us, outside, outside_us;
+} hosts[] = {
+#define TX_HOST(card, memory, host, inside, inside_us, outside, outside_us) \
+    {#card, memory, host, inside, inside_us, outside, outside_us},
+#include "tools/bench/hosts.def"
+};
+enum { HOSTS = sizeof hosts / sizeof hosts[0] };
+
+static double or_own(double given, double own)
 {
-    const int64_t near = m->host / stride;
-    return (double)(near < 1 ? 1 : near < ranks ? near : ranks);
+    return given > 0.0 ? given : own;
 }
 
-double tx_split_sum(const tx_split_machine *m, int64_t stride, int64_t ranks, double bytes)
+static tx_status find_machine(const settings *set, tx_split_machine *machine)
 {
-    const double near = near_ones(m, stride, ranks), hosts = ceil((double)ranks / near);
-    return 2.0 * (ceil(log2(near)) * m->inside.latency + (near - 1.0) / near * bytes / m->inside.rate) +
-           2.0 * (ceil(log2(hosts)) * m->outside.latency + (hosts - 1.0) / hosts * bytes / near / m->outside.rate);
-}
-
-double tx_split_exchange(const tx_split_machine *m, int64_t stride, int64_t ranks, double bytes)
-{
-    const double near = near_ones(m, stride, ranks), n = (double)ranks, part = bytes / n;
-    return (near - 1.0) * (m->inside.latency + part / m->inside.rate) +
-           (n - near) * (m->outside.latency + part / m->outside.rate);
-}
-
-double tx_split_hop(const tx_split_machine *m, int64_t stride, int64_t ranks, double bytes)
-{
-    const tx_split_link *link = stride * ranks <= m->host ? &m->inside : &m->outside;
-    return ranks > 1 ? link->latency + bytes / link->rate : 0.0;
-}
-
-/* ---- Pipeline --------------------------------------------------------------------------------------------- */
-
-double tx_split_pipeline(int64_t stages, int64_t chunks, int64_t micro, double each, double last)
-{
-    return (double)micro * last + (double)(stages - 1) / (double)chunks * each;
-}
-
-double tx_split_held(const tx_split *s)
-{
-    const double p = (double)s->pipeline, v = (double)s->chunks, m = (double)s->micro;
-    if (s->schedule == TX_SPLIT_GPIPE)
-        return m;
-    return fmin(m, s->schedule == TX_SPLIT_ONE ? p : p + (p - 1.0) / v);
-}
-
-/* ---- Time ------------------------------------------------------------------------------------------------- */
-
-typedef struct costs {
-    const tx_split_model *model;
-    const tx_split_machine *machine;
-    const tx_split *split;
-    const tx_split_piece *layer, *ends;
-    double layers; /* of a stage */
-    double rows;   /* of a micro-batch, parts of rows counted as such */
-    double tokens;
-} costs;
-
-static costs costs_of(const tx_split_model *model, const tx_split_machine *machine, const tx_split *s)
-{
-    int power = 0;
-    while (INT64_C(1) << power < s->tensor)
-        power++;
-    const double rows = (double)s->batch / (double)s->context;
-    return (costs){model,
-                   machine,
-                   s,
-                   &model->layer[power][s->again],
-                   &model->ends[power][s->again],
-                   (double)model->layers / (double)s->pipeline,
-                   rows,
-                   rows * (double)model->block};
-}
-
-static double compute_of(const costs *c, const tx_split_piece *piece)
-{
-    return c->rows * (piece->flops / c->machine->rate + piece->moved / c->machine->moving);
-}
-
-/* What a stage waits for its tensor group in a micro-batch: in its layers, and for embedding and classifier. */
-static double tensor_of(const costs *c)
-{
-    const double bytes = FULL_BYTES * c->tokens * (double)c->model->width;
-    const double sums = 4.0 * c->layers + 2.0 / (double)c->split->pipeline;
-    return sums * tx_split_sum(c->machine, 1, c->split->tensor, bytes);
-}
-
-/* The same for the next keys and values. */
-static double context_of(const costs *c)
-{
-    const double hops = (double)(c->split->context - 1), parts = (double)(c->split->tensor * c->split->context);
-    const double bytes = 2.0 * HALF_BYTES * c->tokens * (double)c->model->kv_width / (double)c->split->tensor;
-    const double hop = tx_split_hop(c->machine, c->split->tensor, c->split->context, bytes);
-    /* Half of the pairs of queries and keys, twice (scores and values), two operations each. */
-    const double attention = 2.0 * (double)c->split->batch * pow((double)c->model->block, 2.0) *
-                             (double)c->model->width / parts / (double)c->split->context / c->machine->rate;
-    const double forward = fmax(hop - attention, 0.0), backward = fmax(2.0 * hop - BACK_ATTENTION * attention, 0.0);
-    return hops * (forward * (c->split->again ? 2.0 : 1.0) + backward);
-}
-
-/* The same for its tokens on their way to experts and back. */
-static double expert_of(const costs *c)
-{
-    const double bytes = HALF_BYTES * c->tokens * (double)(c->model->width * c->model->chosen);
-    const double times = c->split->again ? 6.0 : 4.0;
-    return c->model->experts ? times * tx_split_exchange(c->machine, c->split->tensor, c->split->expert, bytes) : 0.0;
-}
-
-/* What a stage sends in a micro-batch, both ways. */
-static double sending_of(const costs *c)
-{
-    const tx_split *s = c->split;
-    const double bytes = HALF_BYTES * c->tokens * (double)c->model->width;
-    return 2.0 * (double)s->chunks * tx_split_hop(c->machine, s->tensor * s->context * s->data, s->pipeline, bytes);
-}
-
-/* Of what a stage's `bytes` of layers and `ends` are, the share of a rank among which experts are divided. */
-static double kept_share(const costs *c)
-{
-    return 1.0 - c->model->expert_share + c->model->expert_share / (double)c->split->expert;
-}
-
-/* Copies of the token table in what a model has beside its layers: 1 where embedding and head are one. */
-static double tables(const costs *c)
-{
-    const double table = FULL_BYTES * (double)(c->model->vocab * c->model->width) / (double)c->split->tensor;
-    return fmax(1.0, floor(c->ends->bytes[TX_MEMORY_WEIGHTS] / table + 0.25));
-}
-
-/* Of the ends, what one stage has. */
-static double ends_share(const costs *c)
-{
-    return c->split->pipeline > 1 ? 1.0 / tables(c) : 1.0;
-}
-
-/* Seconds of a sum of all gradients of a stage. */
-static double sum_gradients(const costs *c)
-{
-    const tx_split *s = c->split;
-    const int64_t ranks = s->data * s->context;
-    const double layers = c->layers * c->layer->bytes[TX_MEMORY_GRADIENTS], share = c->model->expert_share;
-    const double dense = (1.0 - share) * layers + ends_share(c) * c->ends->bytes[TX_MEMORY_GRADIENTS];
-    return tx_split_sum(c->machine, s->tensor, ranks, dense) +
-           (share > 0.0
-                ? tx_split_sum(c->machine, s->tensor * s->expert, ranks / s->expert, share * layers / (double)s->expert)
-                : 0.0);
-}
-
-/* What a step waits for that: `stage` seconds are computed in a micro-batch. */
-static double data_of(const costs *c, double stage)
-{
-    const double sum = sum_gradients(c), half = 0.5 * sum, micro = (double)c->split->micro, last = 1.0 / c->layers;
-    const double backward = stage * (c->split->again ? 3.0 / 4.0 : 2.0 / FORWARD);
-    if (c->split->data * c->split->context == 1)
-        return 0.0;
-    if (c->split->zero == 0)
-        return fmax(sum - backward, sum * last);
-    if (c->split->zero == 1)
-        return fmax(half - backward, half * last) + half;
-    if (c->split->zero == 2)
-        return micro * fmax(half - backward, half * last) + half;
-    return micro * fmax(3.0 * half - stage, 3.0 * half * last);
-}
-
-static double update_of(const costs *c)
-{
-    const double bytes = c->layers * kept_share(c) * c->layer->update + ends_share(c) * c->ends->update;
-    const double ranks = c->split->zero > 0 ? (double)(c->split->data * c->split->context) : 1.0;
-    return bytes / ranks / c->machine->moving;
-}
-
-/* ---- Memory ----------------------------------------------------------------------------------------------- */
-
-/* A stage that holds the activations of so many micro-batches. */
-static double fill_stage(const costs *c, double held, double bytes[TX_MEMORY_COUNT])
-{
-    static const struct {
-        tx_memory_kind kind;
-        int32_t zero; /* the first stage of ZeRO that divides it */
-    } states[] = {{TX_MEMORY_WEIGHTS, 3}, {TX_MEMORY_COPIES, 4}, {TX_MEMORY_GRADIENTS, 2}, {TX_MEMORY_OPTIMIZER, 1}};
-    const double ranks = (double)(c->split->data * c->split->context), ends = ends_share(c);
-    double total = 0.0;
-    for (int k = 0; k < TX_MEMORY_OFFLOADED; k++)
-        bytes[k] = c->ends->bytes[k] * c->rows;
-    bytes[TX_MEMORY_CACHE] = c->ends->bytes[TX_MEMORY_CACHE] + c->layers * c->layer->bytes[TX_MEMORY_CACHE];
-    bytes[TX_MEMORY_ACTIVATIONS] += c->layers * held * c->layer->bytes[TX_MEMORY_ACTIVATIONS] * c->rows;
-    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
-        const double layers = c->layers * c->layer->bytes[states[i].kind], rest = ends * c->ends->bytes[states[i].kind];
-        const bool divided = c->split->zero >= states[i].zero && ranks > 1.0;
-        bytes[states[i].kind] = divided ? (layers + rest) / ranks : layers * kept_share(c) + rest;
+    const tx_card *card = NULL;
+    int h = 0;
+    while (h < HOSTS && strcmp(hosts[h].card, set->card) != 0)
+        h++;
+    for (int i = 0; (card = tx_card_at(i)) != NULL && strcmp(card->id, set->card) != 0;)
+        i++;
+    if (h == HOSTS || !card) {
+        char known[256] = "";
+        for (h = 0; h < HOSTS; h++)
+            tx_list_add(known, sizeof known, ", ", "%s", hosts[h].card);
+        return tx_fail(TX_INVALID, "--card: \"%s\" is none of %s", set->card, known);
     }
-    if (c->split->zero >= 2 && ranks > 1.0)
-        bytes[TX_MEMORY_EXCHANGE] +=
-            c->model->buckets[c->split->zero - 2][c->split->again] * kept_share(c) / (double)c->split->tensor;
-    if (c->split->zero == 3 && ranks > 1.0) /* they are made where they are read */
-        bytes[TX_MEMORY_COPIES] = 0.0;
-    for (int k = 0; k < TX_MEMORY_OFFLOADED; k++)
-        total += bytes[k];
-    return total;
+    const double rate = 1e12 * or_own(set->tflops, card->aim);
+    *machine = (tx_split_machine){
+        .peak = fmax(rate, 1e9 * card->units * card->ghz * card->half),
+        .rate = rate,
+        .moving = 1e9 * card->memory,
+        .memory = 1e9 * or_own(set->memory_gb, hosts[h].memory),
+        .host = set->host ? set->host : hosts[h].host,
+        .inside = {TX_SPLIT_GOODPUT * 1e9 * or_own(set->inside_gbyte, hosts[h].inside),
+                   1e-6 * or_own(set->inside_us, hosts[h].inside_us)},
+        .outside = {TX_SPLIT_GOODPUT * 1e9 * or_own(set->outside_gbyte, hosts[h].outside),
+                    1e-6 * or_own(set->outside_us, hosts[h].outside_us)},
+    };
+    return TX_OK;
 }
 
-void tx_split_predict(const tx_split_model *model, const tx_split_machine *machine, const tx_split *s,
-                      tx_split_figures *f)
+/* What is reckoned with. */
+static tx_json *machine_json(const tx_split_machine *m)
 {
-    const costs c = costs_of(model, machine, s);
-    const double micro = (double)s->micro, layer = compute_of(&c, c.layer), ends = compute_of(&c, c.ends);
-    const double waits[] = {tensor_of(&c), c.layers * context_of(&c), c.layers * expert_of(&c), sending_of(&c)};
-    const double waiting = waits[0] + waits[1] + waits[2] + waits[3], each = c.layers * layer + waiting;
-    const double all = tx_split_pipeline(s->pipeline, s->chunks, s->micro, each, each + ends);
-    const double others = micro * ends * (1.0 - 1.0 / (double)s->pipeline); /* what these wait for the head */
-    const double mean = micro * (c.layers * layer + ends / (double)s->pipeline);
-    *f = (tx_split_figures){.term = {[TX_SPLIT_T_COMPUTE] = mean,
-                                     [TX_SPLIT_T_BUBBLE] = all - micro * (each + ends) + others,
-                                     [TX_SPLIT_T_TENSOR] = micro * waits[0],
-                                     [TX_SPLIT_T_CONTEXT] = micro * waits[1],
-                                     [TX_SPLIT_T_EXPERT] = micro * waits[2],
-                                     [TX_SPLIT_T_PIPELINE] = micro * waits[3],
-                                     [TX_SPLIT_T_DATA] = data_of(&c, c.layers * layer),
-                                     [TX_SPLIT_T_UPDATE] = update_of(&c)}};
-    for (int t = 0; t < TX_SPLIT_TERMS; t++)
-        f->seconds += f->term[t];
-    f->memory = fill_stage(&c, tx_split_held(s), f->bytes);
-    const double flops = ((double)model->layers * model->layer[0][0].flops + model->ends[0][0].flops) *
-                         (double)(s->batch * s->micro * s->data);
-    f->mfu = flops / f->seconds / machine->peak / (double)(s->data * s->tensor * s->pipeline * s->context);
+    tx_json *json = tx_json_object();
+    tx_json_set_number(json, "peak_tflops", 1e-12 * m->peak);
+    tx_json_set_number(json, "product_tflops", 1e-12 * m->rate);
+    tx_json_set_number(json, "memory_gbyte_per_second", 1e-9 * m->moving);
+    tx_json_set_number(json, "memory_gb", 1e-9 * m->memory);
+    tx_json_set_int(json, "devices_a_host", m->host);
+    tx_json_set_number(json, "inside_gbyte_per_second", 1e-9 * m->inside.rate);
+    tx_json_set_number(json, "inside_us", 1e6 * m->inside.latency);
+    tx_json_set_number(json, "outside_gbyte_per_second", 1e-9 * m->outside.rate);
+    tx_json_set_number(json, "outside_us", 1e6 * m->outside.latency);
+    return json;
 }
+
+/* ---- Rows ------------------------------------------------------------------------------------------------- */
+
+/* What the split would cost without each thing that it has. */
+static void tell_why(const tx_split_search *search, const tx_split_found *best, char why[256])
+{
+    static const char *const words[] = {
+#define X(name, word) word,
+        TX_SPLIT_AXIS_MAP(X)
+#undef X
+    };
+    *why = '\0';
+    for (int axis = 0; axis < TX_SPLIT_AXES; axis++) {
+        const double slower = 100.0 * (search->without[axis] / best->figures.seconds - 1.0);
+        if (tx_split_lacks(&best->split, axis) || isnan(slower))
+            continue;
+        if (isfinite(slower))
+            tx_list_add(why, 256, ", ", "without %s %+.0f %%", words[axis], slower);
+        else
+            tx_list_add(why, 256, ", ", "without %s nothing fits", words[axis]);
+    }
+}
+
+static tx_json *row_json(const settings *set, int64_t devices, const tx_split_found *one, double memory)
+{
+    static const char *const schedules[] = {
+#define X(name, word) word,
+        TX_SPLIT_SCHEDULE_MAP(X)
+#undef X
+    };
+    static const char *const terms[] = {
+#define X(name, word) word "_ms",
+        TX_SPLIT_TERM_MAP(X)
+#undef X
+    };
+    const tx_split *s = &one->split;
+    tx_json *row = tx_json_object();
+    tx_json_set_int(row, "devices", devices);
+    tx_json_set_int(row, "data", s->data);
+    tx_json_set_int(row, "zero", s->zero);
+    tx_json_set_int(row, "tensor", s->tensor);
+    tx_json_set_int(row, "pipeline", s->pipeline);
+    tx_json_set_string(row, "schedule", s->pipeline > 1 ? schedules[s->schedule] : "-");
+    tx_json_set_int(row, "chunks", s->chunks);
+    tx_json_set_int(row, "expert", s->expert);
+    tx_json_set_int(row, "context", s->context);
+    tx_json_set_int(row, "batch", s->batch);
+    tx_json_set_int(row, "micro", s->micro);
+    tx_json_set_bool(row, "checkpointing", s->again);
+    tx_json_set_number(row, "step_ms", round(1e5 * one->figures.seconds) / 1e2);
+    for (int t = 0; t < TX_SPLIT_TERMS; t++)
+        tx_json_set_number(row, terms[t], round(1e5 * one->figures.term[t]) / 1e2);
+    tx_json_set_number(row, "memory_gb", round(1e-7 * memory) / 1e2);
+    tx_json_set_number(row, "mfu", round(1e4 * one->figures.mfu) / 1e4);
+    tx_json_set_int(row, "tokens_per_second", (int64_t)((double)set->tokens / one->figures.seconds));
+    return row;
+}
+
+typedef struct report {
+    const settings *set;
+    const tx_config *config;
+    const tx_split_machine *machine;
+    tx_engine *engine;
+    int64_t block;
+    tx_trainer_options base;
+    tx_json *best, *built;
+    char none[256]; /* numbers of devices that nothing fits */
+} report;
+
+/* The fastest that the engine can do and whose plan fits. */
+static tx_status add_built(const report *r, int64_t devices, const tx_split_search *search)
+{
+    int32_t added = 0;
+    for (int32_t i = 0; i < search->built.count && added < r->set->top; i++) {
+        const tx_split_found *one = &search->built.found[i];
+        tx_memory memory;
+        TX_TRY(tx_split_plan(r->engine, r->config, &r->base, &one->split, r->machine->host, &memory));
+        const double bytes = (double)tx_memory_total(&memory);
+        if (bytes > TX_SPLIT_MEMORY * r->machine->memory)
+            continue;
+        tx_json_append(r->built, row_json(r->set, devices, one, bytes));
+        added++;
+    }
+    return TX_OK;
+}
+
+static tx_status look(report *r, const tx_split_model *model, int64_t devices)
+{
+    const settings *set = r->set;
+    const tx_split_limits limits = {devices,       set->tokens,        set->tensor,
+                                    set->pipeline, set->expert,        set->context,
+                                    set->batch,    (int32_t)set->zero, -1};
+    tx_split_search search;
+    tx_split_search_all(model, r->machine, &limits, &search);
+    for (int32_t i = 0; i < search.all.count && i < set->top; i++) {
+        char why[256];
+        tx_json *row = row_json(set, devices, &search.all.found[i], search.all.found[i].figures.memory);
+        tell_why(&search, &search.all.found[i], why);
+        tx_json_set_string(row, "why", why);
+        tx_json_append(r->best, row);
+    }
+    if (!search.all.count && set->devices)
+        return isfinite(search.least)
+                   ? tx_fail(TX_MEMORY, "no such split fits: the smallest takes %.1f GB of a device's %.1f",
+                             1e-9 * search.least, 1e-9 * TX_SPLIT_MEMORY * r->machine->memory)
+                   : tx_fail(TX_INVALID, "no such split: layers, heads and rows of a step (%d) must be multiples",
+                             (int)(set->tokens / r->block));
+    if (!search.all.count)
+        tx_list_add(r->none, sizeof r->none, ", ", "%d", (int)devices);
+    return add_built(r, devices, &search);
+}
+
+static tx_status look_at_all(report *r)
+{
+    tx_split_model model;
+    const tx_engine_options engine = {.size = sizeof engine, .threads = 1};
+    TX_TRY(tx_engine_create(&engine, &r->engine));
+    TX_TRY(tx_split_model_make(r->engine, r->config, &r->base, &model));
+    const int64_t first = r->set->devices ? r->set->devices : FEWEST, last = r->set->devices ? first : MOST;
+    for (int64_t devices = first; devices <= last; devices *= 2)
+        TX_TRY(look(r, &model, devices));
+    return TX_OK;
+}
+
+static tx_status run(const void *settings_, char *const *argv)
+{
+    const settings *set = settings_;
+    tx_split_machine machine;
+    tx_config *config = NULL;
+    (void)argv;
+    TX_TRY(find_machine(set, &machine));
+    report r = {.set = set, .machine = &machine, .best = tx_json_array(), .built = tx_json_array()};
+    tx_status status = tx_bench_published(set->config, set->block, &config);
+    if (!status) {
+        r.config = config;
+        r.block = set->block ? set->block : config->positions < 4096 ? config->positions : 4096;
+        r.base = tx_bench_trainer_options(config, 1, r.block);
+        r.base.autocast = TX_BF16;
+        status = look_at_all(&r);
+    }
+    tx_engine_free(r.engine);
+    tx_config_free(config);
+    if (status) {
+        tx_json_free(r.best);
+        tx_json_free(r.built);
+        return status;
+    }
+    tx_json *all = tx_bench_figures(&tx_bench_splits.program, set);
+    tx_json_set_string(all, "measured", "nothing: formulas, over what the planner says and what is said of cards");
+    tx_json_set(all, "machine", machine_json(&machine));
+    tx_json_set_int(all, "rows", set->tokens / r.block);
+    tx_json_set_string(all, "nothing_fits", *r.none ? r.none : "-");
+    tx_json_set(all, "best", r.best);
+    tx_json_set(all, "built", r.built);
+    return tx_bench_print(all, set->json, NULL);
+}
+
+TX_BENCH_COMMAND(splits, "",
+                 "Predicts steps, memory and pipeline bubbles of training on 8 to 4096 devices for every split, data "
+                 "(ZeRO 0 to 3) x "
+                 "tensor x pipeline\nx expert x context, and names the fastest that fits (models/split/split.h has the "
+                 "formulas). The "
+                 "first table has all splits, its\nmemory by formula, and what would be slower; the second those that "
+                 "TX can do today, "
+                 "with their plans' memory. bf16, AdamW.");

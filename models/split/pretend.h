@@ -2,8 +2,8 @@
  *
  * A communicator of ranks that are not there, for plans alone (tx_model_only_plan): all ranks are taken to be alike.
  * Every transfer but the comparing of records fails. */
-#ifndef TX_TOOLS_BENCH_PRETEND_H
-#define TX_TOOLS_BENCH_PRETEND_H
+#ifndef TX_MODELS_PRETEND_H
+#define TX_MODELS_PRETEND_H
 
 #include "tx.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model of training that is divided in all ways at once: what a step takes, what a device has to hold, and which
- * split is the fastest that fits. Nothing of it is measured. What a layer and the rest of a model hold, compute and
- * move the engine's planner says, of plans of 2 and 4 layers; what follows from the split, the formulas below.
+ * split is the fastest that fits. What a layer and the rest of a model hold, compute and move the engine's planner
+ * says, of plans of 2 and 4 layers; what follows from the split, the formulas below. Of the machine all is given, or
+ * the ranks of a run measure it (machine.c).
  *
  * Ranks. data x tensor x pipeline x context devices, in this order from the innermost: tensor, context, data, pipeline
  * (Megatron-LM's): a group whose ranks lie so near each other is within a host. Experts are divided among `expert` of
@@ -36,11 +37,10 @@
  * Update: what the optimizer reads and writes at the memory's rate, of a rank's shard.
  *
  * Compute: products at the card's rate, what else is read and written at its memory's. */
-#ifndef TX_TOOLS_SPLITS_H
-#define TX_TOOLS_SPLITS_H
+#ifndef TX_MODELS_SPLIT_H
+#define TX_MODELS_SPLIT_H
 
-#include "models/arch/arch.h"
-#include "tx.h"
+#include "models/train/trainer.h"
 
 #define TX_SPLIT_GOODPUT 0.8    /* of line rates that data get, an estimate */
 #define TX_SPLIT_MEMORY 0.95    /* of a device's memory that a plan may take */
@@ -109,23 +109,21 @@ typedef struct tx_split_figures {
     double mfu;                            /* operations of the model, nothing twice, over the devices' peaks */
 } tx_split_figures;
 
-/* ---- splits_model.c: what the planner says ----------------------------------------------------------------- */
+/* ---- plan.c: what the planner says ------------------------------------------------------------------------------ */
 
-/* A shape by its name (shapes.def), or as tx_bench_config finds it. The caller frees it in any case. */
-tx_status tx_split_config(const char *name, int64_t block, tx_config **config);
-/* Asks the planner for a model's pieces in bf16 with AdamW, by tensor groups of as many ranks as it can be divided
- * among. */
-tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, int64_t block, tx_split_model *model);
+/* Asks the planner for a model's pieces, by tensor groups of as many ranks as it can be divided among. `base` has all
+ * that a split does not decide: block, types, optimizer. */
+tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
+                              tx_split_model *model);
 /* Whether the engine does it as the formulas have it; of pipelines all but GPipe, which takes as long as 1F1B and more
  * memory. Chunks of positions, which lie side by side, and experts, whose memory is for the worst case, are others than
- * theirs.
- */
+ * theirs. */
 bool tx_split_is_built(const tx_split *split);
 /* The planner's memory of such a split on rank 0. */
-tx_status tx_split_plan(tx_engine *engine, const tx_config *config, int64_t block, const tx_split *split, int64_t host,
-                        tx_memory *memory);
+tx_status tx_split_plan(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
+                        const tx_split *split, int64_t host, tx_memory *memory);
 
-/* ---- splits.c: what follows from the split ------------------------------------------------------------------ */
+/* ---- predict.c: what follows from the split ---------------------------------------------------------------------- */
 
 /* Seconds in which `ranks`, each `stride` from the next, sum `bytes`; in which each sends all of them `bytes` together;
  * in which each sends its neighbour so many. */
@@ -140,13 +138,13 @@ double tx_split_held(const tx_split *split);
 void tx_split_predict(const tx_split_model *model, const tx_split_machine *machine, const tx_split *split,
                       tx_split_figures *figures);
 
-/* ---- splits_search.c: which is the fastest ------------------------------------------------------------------- */
+/* ---- search.c: which is the fastest ----------------------------------------------------------------------------- */
 
-/* What is looked at; 0 (`zero`: -1) is any. */
+/* What is looked at; 0 (`zero`, `again`: -1) is any. */
 typedef struct tx_split_limits {
     int64_t devices, tokens; /* all devices; of a step */
     int64_t tensor, pipeline, expert, context, batch;
-    int32_t zero;
+    int32_t zero, again;
 } tx_split_limits;
 
 /* X(NAME, "word"): what a split can do without */
@@ -182,9 +180,16 @@ typedef struct tx_split_search {
 
 /* Whether a split does without an axis. */
 bool tx_split_lacks(const tx_split *split, int axis);
-/* Looks at all powers of two for each axis, micro-batches of 1 to 8 rows, schedules with 1, 2 and 4 chunks a stage.
- * Steps have as many rows as tokens / block. */
+/* Looks at all powers of two for each axis, micro-batches of 1 to 8 rows or those that are wanted, schedules with 1, 2
+ * and 4 chunks a stage. Steps have as many rows as tokens / block. */
 void tx_split_search_all(const tx_split_model *model, const tx_split_machine *machine, const tx_split_limits *limits,
                          tx_split_search *search);
+
+/* ---- machine.c: what the ranks of a run measure ------------------------------------------------------------------ */
+
+/* Rates of this device and of the links between all ranks of `comm`, the slowest of each: products that read
+ * `products`, an array that is scaled, sums. All but `memory`. All ranks call it and get the same. Takes about a
+ * second. */
+tx_status tx_split_measure(tx_engine *engine, tx_comm *comm, tx_dtype products, tx_split_machine *machine);
 
 #endif

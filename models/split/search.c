@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The search for the fastest split that fits. */
-#include "tools/bench/splits.h"
+#include "models/split/split.h"
 
 #include <math.h>
 #include <string.h>
@@ -69,6 +69,8 @@ static void consider(const looking *l, const tx_split *split)
 static void schedules(const looking *l, tx_split s)
 {
     for (int again = 0; again < 2; again++) {
+        if (l->limits->again >= 0 && l->limits->again != again)
+            continue;
         s.again = again;
         s.chunks = 1;
         s.schedule = TX_SPLIT_ONE;
@@ -92,11 +94,12 @@ static bool wanted(int64_t value, int64_t limit)
 static void batches(const looking *l, tx_split s)
 {
     const int64_t rows = l->limits->tokens / l->model->block;
-    for (s.batch = 1; s.batch <= LARGEST_BATCH; s.batch *= 2) {
+    const int64_t least = l->limits->batch ? l->limits->batch : 1, most = l->limits->batch ? least : LARGEST_BATCH;
+    for (s.batch = least; s.batch <= most; s.batch *= 2) {
         s.micro = rows / (s.data * s.batch);
-        if (s.micro * s.data * s.batch != rows || s.micro < 1 || !wanted(s.batch, l->limits->batch))
+        if (s.micro * s.data * s.batch != rows || s.micro < 1)
             continue;
-        for (s.zero = 0; s.zero < 4 && (s.zero == 0 || s.data * s.context > 1); s.zero++)
+        for (s.zero = 0; s.zero < 4 && (s.zero == 0 || s.data * s.context > 1 || s.zero == l->limits->zero); s.zero++)
             if (l->limits->zero < 0 || s.zero == l->limits->zero)
                 schedules(l, s);
     }
@@ -118,7 +121,7 @@ void tx_split_search_all(const tx_split_model *model, const tx_split_machine *ma
     *search = (tx_split_search){.least = HUGE_VAL};
     for (int axis = 0; axis < TX_SPLIT_AXES; axis++)
         search->without[axis] = NAN;
-    tx_split s;
+    tx_split s = {.chunks = 1};
     for (s.tensor = 1; s.tensor <= model->tensor; s.tensor *= 2)
         for (s.pipeline = 1; s.pipeline <= LARGEST_AXIS; s.pipeline *= 2)
             for (s.context = 1; s.context <= LARGEST_AXIS; s.context *= 2) {

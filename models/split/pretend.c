@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A communicator of ranks that are not there. */
-#include "tools/bench/pretend.h"
+#include "models/split/pretend.h"
 
 #include "comm/comm.h"
 

@@ -1,60 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the planner says of a model, for the model of divided training. */
-#include "tools/bench/pretend.h"
-#include "tools/bench/splits.h"
-#include "tools/bench/training.h"
+#include "models/split/pretend.h"
+#include "models/split/split.h"
 
 #include <string.h>
 
 #define RANKS 8 /* whose buckets are looked at */
 #define FEW 2   /* layers of the smaller plan; the larger has twice as many */
 
-static const struct {
-    const char *name, *json;
-} shapes[] = {
-#define TX_PUBLISHED(name, json) {name, json},
-#include "tools/bench/shapes.def"
-};
-
-tx_status tx_split_config(const char *name, int64_t block, tx_config **config)
-{
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        if (strcmp(name, shapes[i].name) == 0) {
-            tx_json *json = NULL;
-            TX_TRY(tx_json_parse(shapes[i].json, strlen(shapes[i].json), name, &json));
-            TX_TRY(tx_config_of_json(json, config));
-            return block <= (*config)->positions
-                       ? TX_OK
-                       : tx_fail(TX_INVALID, "--block: %s has %d positions", name, (int)(*config)->positions);
-        }
-    return tx_bench_config(name, block, config);
-}
-
 /* ---- Plans ------------------------------------------------------------------------------------------------ */
 
-/* A plan of rank 0 in bf16. Of a pipeline that is the first stage, which keeps activations of as many micro-batches as
+/* A plan of rank 0. Of a pipeline that is the first stage, which keeps activations of as many micro-batches as
  * there are stages, however many a step has. */
-static tx_status foresee(tx_engine *engine, const tx_config *config, int64_t block, const tx_split *s, int64_t host,
-                         tx_trainer_forecast *forecast)
+static tx_status foresee(tx_engine *engine, const tx_config *config, const tx_trainer_options *base, const tx_split *s,
+                         int64_t host, tx_trainer_forecast *forecast)
 {
     tx_comm *data = NULL, *tensor = NULL, *pipeline = NULL, *ends = NULL;
-    tx_trainer_options options = tx_bench_trainer_options(config, s->batch, block);
+    tx_trainer_options options = *base;
     tx_status status = tx_pretend_open((int32_t)s->data, (int32_t)host, &data);
     TX_THEN(status, tx_pretend_open((int32_t)s->tensor, (int32_t)host, &tensor));
     TX_THEN(status, tx_pretend_open((int32_t)s->pipeline, (int32_t)host, &pipeline));
     TX_THEN(status, tx_pretend_open(2, (int32_t)host, &ends));
+    options.batch = s->batch;
     options.all_rows = s->batch * s->data;
+    options.rows_before = 0;
     options.accumulation = s->pipeline > 1 && s->micro > 2 * s->pipeline ? 2 * s->pipeline : s->micro;
-    options.autocast = TX_BF16;
     options.comm = data;
     options.parallel.zero_stage = s->zero;
     options.parallel.tensor = s->tensor > 1 ? tensor : NULL;
     options.parallel.pipeline = s->pipeline > 1 ? pipeline : NULL;
     options.parallel.ends = ends;
+    options.parallel.context = options.parallel.expert = options.parallel.replicas = NULL;
     options.parallel.schedule = s->chunks > 1 ? TX_PIPELINE_INTERLEAVED : TX_PIPELINE_1F1B;
     options.parallel.chunks = (int32_t)s->chunks;
-    if (s->again)
-        options.checkpointing = (tx_checkpointing){sizeof options.checkpointing, 0, INT32_MAX, 0};
+    options.checkpointing =
+        s->again ? (tx_checkpointing){sizeof options.checkpointing, 0, INT32_MAX, 0} : (tx_checkpointing){0};
     TX_THEN(status, tx_trainer_foresee(engine, config, &options, forecast));
     tx_pretend_close(ends);
     tx_pretend_close(pipeline);
@@ -63,11 +43,11 @@ static tx_status foresee(tx_engine *engine, const tx_config *config, int64_t blo
     return status;
 }
 
-tx_status tx_split_plan(tx_engine *engine, const tx_config *config, int64_t block, const tx_split *split, int64_t host,
-                        tx_memory *memory)
+tx_status tx_split_plan(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
+                        const tx_split *split, int64_t host, tx_memory *memory)
 {
     tx_trainer_forecast forecast;
-    tx_status status = foresee(engine, config, block, split, host, &forecast);
+    tx_status status = foresee(engine, config, base, split, host, &forecast);
     if (!status)
         *memory = forecast.memory;
     return status;
@@ -85,8 +65,8 @@ static double per_layer(double few, double many)
     return (many - few) / FEW;
 }
 
-static tx_status measure(tx_engine *engine, const tx_config *config, int64_t block, int64_t tensor, bool again,
-                         tx_split_piece *layer, tx_split_piece *ends)
+static tx_status measure(tx_engine *engine, const tx_config *config, const tx_trainer_options *base, int64_t tensor,
+                         bool again, tx_split_piece *layer, tx_split_piece *ends)
 {
     const tx_split split = {1, tensor, 1, 1, 1, 0, TX_SPLIT_ONE, 1, 1, 1, again};
     tx_trainer_forecast f[2];
@@ -95,7 +75,7 @@ static tx_status measure(tx_engine *engine, const tx_config *config, int64_t blo
     tx_status status = TX_OK;
     for (int i = 0; i < 2 && !status; i++) {
         copy->layers = FEW << i;
-        status = foresee(engine, copy, block, &split, tensor, &f[i]);
+        status = foresee(engine, copy, base, &split, tensor, &f[i]);
     }
     tx_config_free(copy);
     if (status)
@@ -114,7 +94,8 @@ static tx_status measure(tx_engine *engine, const tx_config *config, int64_t blo
 }
 
 /* What ZeRO's buckets take beside a plan that has everything whole. */
-static tx_status measure_buckets(tx_engine *engine, const tx_config *config, tx_split_model *m)
+static tx_status measure_buckets(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
+                                 tx_split_model *m)
 {
     tx_config *copy = NULL;
     TX_TRY(tx_config_copy(config, &copy));
@@ -124,7 +105,7 @@ static tx_status measure_buckets(tx_engine *engine, const tx_config *config, tx_
         for (int32_t zero = 1; zero < 4 && !status; zero++) {
             const tx_split split = {RANKS, 1, 1, 1, 1, zero, TX_SPLIT_ONE, 1, 1, 1, again};
             tx_trainer_forecast f;
-            status = foresee(engine, copy, m->block, &split, RANKS, &f);
+            status = foresee(engine, copy, base, &split, RANKS, &f);
             const double bytes =
                 status ? 0.0
                        : (double)(f.memory.bytes[TX_MEMORY_EXCHANGE] + f.memory.bytes[TX_MEMORY_ACTIVATIONS] +
@@ -137,13 +118,14 @@ static tx_status measure_buckets(tx_engine *engine, const tx_config *config, tx_
 }
 
 /* Groups of as many ranks as the planner can divide the model among. */
-static tx_status measure_all(tx_engine *engine, const tx_config *config, tx_split_model *m)
+static tx_status measure_all(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
+                             tx_split_model *m)
 {
     for (int power = 0; power < TX_SPLIT_TENSOR_POWER; power++) {
         const int64_t tensor = INT64_C(1) << power;
         tx_status status = TX_OK;
         for (int again = 0; again < 2 && !status; again++)
-            status = measure(engine, config, m->block, tensor, again, &m->layer[power][again], &m->ends[power][again]);
+            status = measure(engine, config, base, tensor, again, &m->layer[power][again], &m->ends[power][again]);
         if (status)
             return power && status == TX_UNSUPPORTED ? TX_OK : status;
         m->tensor = tensor;
@@ -183,7 +165,8 @@ static tx_status share_of_experts(const tx_config *config, tx_split_model *m)
     return TX_OK;
 }
 
-tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, int64_t block, tx_split_model *model)
+tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
+                              tx_split_model *model)
 {
     tx_json *json = NULL;
     TX_TRY(tx_config_json(config, &json));
@@ -192,13 +175,13 @@ tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, int64_
                               .heads = config->heads,
                               .kv_heads = KEY(json, config->heads, "num_key_value_heads"),
                               .vocab = tx_arch_padded_vocab(config),
-                              .block = block,
+                              .block = base->block,
                               .experts = KEY(json, 0, "num_local_experts", "num_experts"),
                               .chosen = KEY(json, 1, "num_experts_per_tok")};
     model->kv_width = model->kv_heads * KEY(json, config->width / config->heads, "head_dim");
     tx_json_free(json);
     if (model->experts)
         TX_TRY(share_of_experts(config, model));
-    TX_TRY(measure_buckets(engine, config, model));
-    return measure_all(engine, config, model);
+    TX_TRY(measure_buckets(engine, config, base, model));
+    return measure_all(engine, config, base, model);
 }

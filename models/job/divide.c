@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * --parallel auto: how ranks divide a model among them, by what they measure, the planner and a model of a step. */
+#include "models/job/fit.h"
+#include "models/job/parts.h"
+#include "models/options/bytes.h"
+#include "models/split/split.h"
+
+#include "api/base/file.h"
+#include "api/base/message.h"
+#include "models/files/folder.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LENIENT 1.25 /* times the memory that there is: what the model of a step takes to fit; plans decide */
+#define HARDLY 1.05  /* times the fastest: what predictions cannot tell apart */
+#define ARGUMENTS_LIMIT (1 << 24)
+
+static bool given(const tx_job *j, const char *name)
+{
+    return tx_option_given(&j->options, tx_option_find(&tx_job_table, name)->offset);
+}
+
+static void take(tx_job *j, const tx_split *s)
+{
+    j->set.tensor_parallel = s->tensor;
+    j->set.pipeline_parallel = s->pipeline;
+    j->set.pipeline_schedule = s->chunks > 1 ? TX_PIPELINE_INTERLEAVED : TX_PIPELINE_1F1B;
+    j->set.pipeline_chunks = s->chunks > 1 ? s->chunks : TX_JOB_CHUNKS;
+    j->set.zero_stage = j->zero_stage = s->zero;
+}
+
+/* ---- As the run began -------------------------------------------------------------------------------------------- */
+
+/* What the checkpoint's run had chosen for as many ranks: what is measured may choose otherwise, and other splits round
+ * otherwise. */
+static bool find_before(const tx_job *j, tx_split *s)
+{
+    tx_json *then = NULL;
+    const char *parallel = "", *schedule = "";
+    int64_t data = 0, zero = 0;
+    *s = (tx_split){.chunks = 1};
+    if (!j->inputs.checkpoint || tx_json_get_int(j->inputs.state.run, "world_size", 1, INT32_MAX, &data) ||
+        tx_json_read(TX_PATH(j->inputs.checkpoint, TX_JOB_ARGUMENTS), ARGUMENTS_LIMIT, &then))
+        return false;
+    const bool found = !tx_json_get_string(then, "parallel", &parallel) && strcmp(parallel, "auto") == 0 &&
+                       !tx_json_get_int(then, "tensor_parallel", 1, INT32_MAX, &s->tensor) &&
+                       !tx_json_get_int(then, "pipeline_parallel", 1, INT32_MAX, &s->pipeline) &&
+                       !tx_json_get_int(then, "zero_stage", 0, 3, &zero) &&
+                       !tx_json_get_string(then, "pipeline_schedule", &schedule) &&
+                       data * s->tensor * s->pipeline == j->comm->size;
+    if (found && strcmp(schedule, "interleaved") == 0 &&
+        tx_json_get_int(then, "pipeline_chunks", 2, INT32_MAX, &s->chunks))
+        s->chunks = TX_JOB_CHUNKS;
+    s->data = data;
+    s->zero = (int32_t)zero;
+    tx_json_free(then);
+    return found && (!given(j, "tensor_parallel") || s->tensor == j->set.tensor_parallel) &&
+           (!given(j, "pipeline_parallel") || s->pipeline == j->set.pipeline_parallel) &&
+           (!given(j, "zero_stage") || s->zero == j->set.zero_stage);
+}
+
+/* ---- Choice -------------------------------------------------------------------------------------------------------- */
+
+static void describe(const tx_split *s, char *text, size_t size)
+{
+    char stages[48] = "";
+    if (s->chunks > 1)
+        snprintf(stages, sizeof stages, " (interleaved %" PRId64 ")", s->chunks);
+    snprintf(text, size, "data %" PRId64 " x tensor %" PRId64 " x pipeline %" PRId64 "%s, ZeRO %" PRId32, s->data,
+             s->tensor, s->pipeline, stages, s->zero);
+}
+
+/* Adds what else there was, and how much longer or shorter a step of it is predicted to be. */
+static void add_other(const tx_split_found *found, const tx_split_found *other, const char *but, char *text,
+                      size_t size)
+{
+    char split[160];
+    describe(&other->split, split, sizeof split);
+    tx_list_add(text, size, "; ", "%s %+.1f %%%s", split,
+                100.0 * (other->figures.seconds / found->figures.seconds - 1.0), but);
+}
+
+/* `fastest` of those that fit; `larger` does not, and is faster, or NULL. */
+static void note(const tx_job *j, const tx_split_found *found, const tx_split_found *fastest,
+                 const tx_split_found *larger, const tx_fit *fit)
+{
+    static const char *const words[] = {
+#define X(name, word) word,
+        TX_SPLIT_TERM_MAP(X)
+#undef X
+    };
+    char split[160], terms[256] = "", why[1024];
+    describe(&found->split, split, sizeof split);
+    for (int t = 0; t < TX_SPLIT_TERMS; t++)
+        if (found->figures.term[t] >= 0.005 * found->figures.seconds)
+            tx_list_add(terms, sizeof terms, ", ", "%s %.3g", words[t], 1e3 * found->figures.term[t]);
+    tx_fit_text(fit, why, sizeof why);
+    if (found != fastest)
+        add_other(found, fastest, "", why, sizeof why);
+    if (larger)
+        add_other(found, larger, ", which does not fit", why, sizeof why);
+    tx_job_note(j, "split   %s: predicted %.3g ms a step (%s); %s", split, 1e3 * found->figures.seconds, terms, why);
+}
+
+static void note_machine(const tx_job *j, const tx_split_machine *m)
+{
+    char links[160] = "";
+    if (isfinite(m->inside.rate))
+        tx_list_add(links, sizeof links, ", ", "%.3g GB/s and %.0f us between ranks of a host", 1e-9 * m->inside.rate,
+                    1e6 * m->inside.latency);
+    if (isfinite(m->outside.rate))
+        tx_list_add(links, sizeof links, ", ", "%.3g GB/s and %.0f us between hosts", 1e-9 * m->outside.rate,
+                    1e6 * m->outside.latency);
+    tx_job_note(j, "rates   %.3g TFLOP/s of products a rank, %.3g GB/s of its memory, %s", 1e-12 * m->rate,
+                1e-9 * m->moving, links);
+}
+
+typedef enum verdict { GOES_NOT, TOO_LARGE, FITS } verdict;
+
+/* Whether the engine can do it and all ranks have the memory. */
+static tx_status try_split(tx_job *j, const tx_split *s, verdict *is, tx_fit *fit)
+{
+    *is = GOES_NOT;
+    take(j, s);
+    if (tx_job_check(&j->set))
+        return TX_OK;
+    TX_TRY(tx_job_make_groups(j));
+    const tx_status status = tx_job_forecast_fit(j, 0, fit);
+    if (status == TX_MEMORY || (!status && fit->planned > fit->limit))
+        *is = TOO_LARGE;
+    else if (!status)
+        *is = FITS;
+    return status == TX_MEMORY || status == TX_UNSUPPORTED || status == TX_INVALID ? TX_OK : status;
+}
+
+/* What was looked at is too large even by the model of a step, or does not go up. */
+static tx_status find_nothing(const tx_job *j, const tx_split_search *search)
+{
+    if (isfinite(search->least))
+        return tx_fail(TX_MEMORY,
+                       "--parallel auto: no split of %" PRId32 " ranks fits: the smallest takes about %.2f GiB a rank",
+                       j->comm->size, tx_gib((int64_t)search->least));
+    return tx_fail(TX_INVALID,
+                   "--parallel auto: no split of %" PRId32 " ranks has what is given: the %" PRId64
+                   " layers, the heads and the %" PRId64
+                   " rows of a step must be multiples of what they are divided by",
+                   j->comm->size, j->inputs.config->layers, j->step_rows);
+}
+
+/* How much a split asks of whoever has to understand the run. */
+static int32_t parts_of(const tx_split *s)
+{
+    return s->zero + (s->tensor > 1 ? 4 : 0) + (s->pipeline > 1 ? 4 : 0) + (s->chunks > 1);
+}
+
+/* The simplest of those that fit and take hardly longer than the fastest of them. Where the plans of none fit, the run
+ * has the fastest and is refused by what that takes. */
+static tx_status choose(tx_job *j, const tx_split_search *search)
+{
+    const tx_split_found *fastest = NULL, *best = NULL, *larger = NULL;
+    tx_fit fit, fit_of_best = {0};
+    for (int32_t i = 0; i < search->built.count; i++) {
+        const tx_split_found *one = &search->built.found[i];
+        verdict is = GOES_NOT;
+        if (best && one->figures.seconds > HARDLY * fastest->figures.seconds)
+            break;
+        if (!best || parts_of(&one->split) < parts_of(&best->split))
+            TX_TRY(try_split(j, &one->split, &is, &fit));
+        if (is == TOO_LARGE && !larger && !best)
+            larger = one;
+        if (is != FITS)
+            continue;
+        fastest = fastest ? fastest : one;
+        best = one;
+        fit_of_best = fit;
+    }
+    if (!search->built.count)
+        return find_nothing(j, search);
+    if (!best && !larger)
+        return tx_fail(TX_UNSUPPORTED, "--parallel auto: no split goes with the other options; of the last: %s",
+                       tx_error());
+    if (best)
+        note(j, best, fastest, larger, &fit_of_best);
+    take(j, best ? &best->split : &larger->split);
+    return tx_job_make_groups(j);
+}
+
+/* Of ranks that divide blocks: as given, else any; devices that round differently divide none. */
+static int64_t wanted(const tx_job *j, const char *option, int64_t value)
+{
+    return given(j, option) ? value : j->mixed ? 1 : 0;
+}
+
+static tx_status make_search(tx_job *j, tx_split_search *search)
+{
+    tx_split_model model;
+    tx_split_machine machine;
+    tx_trainer_options base;
+    tx_checkpointing checkpointing;
+    int64_t limit;
+    TX_TRY(tx_job_split(j));
+    TX_TRY(tx_job_trainer_options(j, &base));
+    TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &checkpointing, &limit));
+    TX_TRY(tx_split_measure(j->engine, j->comm, base.autocast, &machine));
+    TX_TRY(tx_job_memory_share(j, &machine.memory));
+    note_machine(j, &machine);
+    machine.memory *= limit ? HUGE_VAL : LENIENT; /* `auto` fits what is computed again to the memory */
+    TX_TRY(tx_split_model_make(j->engine, j->inputs.config, &base, &model));
+    const int64_t each = j->set.batch * j->comm->size;
+    const tx_split_limits limits = {
+        .devices = j->comm->size,
+        .tokens = (j->step_rows + each - 1) / each * each * j->inputs.block,
+        .tensor = wanted(j, "tensor_parallel", j->set.tensor_parallel),
+        .pipeline = wanted(j, "pipeline_parallel", j->set.pipeline_parallel),
+        .expert = 1,
+        .context = 1,
+        .batch = j->set.batch,
+        .zero = given(j, "zero_stage") ? (int32_t)j->set.zero_stage : -1,
+        .again = checkpointing.whole > 0 || checkpointing.cheap > 0,
+    };
+    tx_split_search_all(&model, &machine, &limits, search);
+    return TX_OK;
+}
+
+tx_status tx_job_choose_split(tx_job *j)
+{
+    tx_split before;
+    char text[160];
+    if (j->comm->size == 1)
+        return TX_OK;
+    if (!j->set.global_batch) /* of a step, whoever does the rows */
+        j->set.global_batch = j->set.batch * j->set.accumulation * j->comm->size;
+    if (find_before(j, &before)) {
+        describe(&before, text, sizeof text);
+        tx_job_note(j, "split   %s, as the run began", text);
+        take(j, &before);
+        return tx_job_make_groups(j);
+    }
+    tx_split_search *search = malloc(sizeof *search);
+    if (!search)
+        return tx_fail(TX_MEMORY, "no memory to look for a split");
+    tx_status status = make_search(j, search);
+    TX_THEN(status, choose(j, search));
+    free(search);
+    return status;
+}

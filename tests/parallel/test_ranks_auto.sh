@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# --parallel auto: whatever it chooses trains as one rank does, keeps what is given, is kept by who goes on, and fits a
+# memory that data parallelism alone does not fit.
+#   test_ranks_auto.sh BIN LAUNCHER DEVICE
+set -u
+bin=$1
+launcher=$2
+device=$3
+. "${0%/*}/ranks.sh"
+. "${0%/*}/split.sh"
+sed 's/"n_head": 2/"n_head": 4/' "$work/config.json" > "$work/heads.json"
+from="--config_name $work/heads.json --train_file $work/text --block_size 32"
+
+# divided NAME ARGUMENT...: 4 ranks of 12 rows a step; leaves in $chosen what was chosen
+divided()
+{
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    ranks 4 "$name" --parallel auto --per_device_train_batch_size 3 $saves "$@" || fail "$name"
+    chosen=$(sed -n 's/^split   \(data [^,]*\), ZeRO.*/\1/p' "$work/out")
+    [ -n "$chosen" ] || fail "$name: nothing is said of the choice"
+}
+
+# shellcheck disable=SC2086
+ranks 1 one --per_device_train_batch_size 12 $saves || fail "one rank"
+divided any
+grep -q "^split .*: predicted [0-9.]* ms a step (compute [0-9.]*.*GiB are planned by 4 ranks" "$work/out" || fail "it is not said why"
+alike one any
+
+# Who goes on has the same split, on as many ranks, and the same bits.
+go_on any on
+divided on --resume_from_checkpoint
+grep -q "^split .*, as the run began" "$work/out" || fail "another choice when it goes on"
+same any on
+go_on any on
+ranks 2 on --parallel auto --per_device_train_batch_size 3 --resume_from_checkpoint || fail "4 ranks to 2"
+alike one on
+
+# What is given stays.
+sed -i 's/"n_layer": 3/"n_layer": 4/' "$work/heads.json"
+# shellcheck disable=SC2086
+ranks 1 one --per_device_train_batch_size 12 $saves --overwrite_output_dir || fail "one rank, 4 layers"
+divided given --tensor_parallel 2 --pipeline_parallel 2 --zero_stage 1
+[ "$chosen" = "data 1 x tensor 2 x pipeline 2" ] || fail "chosen: $chosen"
+alike one given
+for way in 2:tensor 4:pipeline; do
+    divided half "--${way#*:}_parallel" "${way%:*}" --overwrite_output_dir
+    case $chosen in *"${way#*:} ${way%:*}"*) ;; *) fail "$way: $chosen" ;; esac
+done
+
+for why in "leave --expert_parallel and --context_parallel out:--context_parallel 2" "no split:--pipeline_parallel 4 --config_overrides n_layer=3"; do
+    # shellcheck disable=SC2086
+    ranks 4 refused --parallel auto --per_device_train_batch_size 3 ${why#*:} && fail "not refused: $why"
+    grep -q -e "${why%%:*}" "$work/err" || fail "another reason than: $why"
+done
+
+# A device of 1 GiB that ranks share: 38 million parameters on each of 4 do not fit.
+if "$bin/txtrain" --list_devices | grep -q "^opencl"; then
+    device=opencl
+    export POCL_MEMORY_LIMIT=1
+    echo '{"model_type": "gpt2", "n_layer": 12, "n_head": 8, "n_embd": 512, "n_positions": 64, "vocab_size": 257}' > "$work/wide.json"
+    from="--config_name $work/wide.json --train_file $work/text --block_size 64 --dry_run"
+    ranks 4 data --per_device_train_batch_size 1 && fail "data parallelism fits"
+    grep -q "does not fit" "$work/err" || fail "another reason than memory"
+    ranks 4 fits --per_device_train_batch_size 1 --parallel auto || fail "no split fits"
+    grep -q "^split .*, which does not fit" "$work/out" || fail "it is not said what does not fit"
+fi
+
+ends
