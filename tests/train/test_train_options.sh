@@ -349,6 +349,7 @@ deepspeed | --deepspeed $work/ds.json | holds training_args.json adam_beta2.*0.5
 fsdp | --fsdp | holds training_args.json zero_stage.*3
 fsdp_config | --fsdp --fsdp_config {\"reshard_after_forward\":false} | holds training_args.json zero_stage.*2
 zero_stage | pair --zero_stage 1 | pair_says stage 1
+parallel | pair --parallel auto | pair_says predicted
 tensor_parallel | pair --tensor_parallel 2 | pair_says 2 ranks compute the same rows
 expert_parallel | pair --config_name $work/experts.json --expert_parallel 2 | pair_says 2 ranks divide those of each layer
 context_parallel | pair --context_parallel 2 | pair_says 2 ranks have [0-9]* positions each
