@@ -104,6 +104,11 @@ tx_status tx_model_store(tx_model *model, tx_dtype dtype);
  * are their copies of 16 bits, and of fp32 those that plans read so: of a model whose graphs compute in 16 bits. To be
  * said before the first is declared, and behind tx_model_parallel, for zero_stage 0 alone. The same bits. */
 tx_status tx_model_offload_weights(tx_model *model);
+/* All parameters lie in the host's memory, of models that train few of many those that are frozen alone. Graphs fetch
+ * what a block reads while the block before is computed, in each pass once more, so that two blocks' are on the device
+ * at a time, and updates bring weights there piece by piece. The same bits. To be said before the first parameter is
+ * declared, and behind tx_model_parallel, for zero_stage 0 and 3 (the rank's shards) unless frozen ones alone do. */
+tx_status tx_model_offload_params(tx_model *model, bool frozen_alone);
 /* Divides the blocks of a model's graphs (tx_graph_block) among `count` devices of this process: blocks[d] of them, one
  * or more, are the d-th's, engines[0] being the model's own and all outliving it. Each has the parameters and states of
  * its blocks, the first those in front of them, the last those behind and what is tied (tx_param_spec). Plans of the

@@ -338,17 +338,44 @@ tx_status tx_model_keep(tx_model *model, int32_t index, int64_t *address)
     return TX_OK;
 }
 
-tx_status tx_model_offload_weights(tx_model *model)
+/* Whether it can be said now where parameters lie. */
+static tx_status may_offload(const tx_model *model)
 {
-    TX_NEEDS(model, TX_INVALID);
     if (model->params > 0)
         return tx_fail(TX_INVALID, "parameters have been declared: where they lie is to be said before");
     if (tx_model_is_divided(model))
         return tx_fail(TX_UNSUPPORTED, "weights of a model that is divided among devices lie there");
-    if (model->arena[TX_ARENA_WEIGHTS].space != TX_SPACE_DEVICE || model->arena[TX_ARENA_WEIGHTS].addresses ||
-        model->arena[TX_ARENA_WEIGHTS_WINDOW].space == TX_SPACE_WINDOW)
+    return TX_OK;
+}
+
+static bool is_exchanged(const tx_model *model)
+{
+    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
+    return weights->space != TX_SPACE_DEVICE || model->arena[TX_ARENA_WEIGHTS_WINDOW].space == TX_SPACE_WINDOW;
+}
+
+tx_status tx_model_offload_weights(tx_model *model)
+{
+    TX_NEEDS(model, TX_INVALID);
+    TX_TRY(may_offload(model));
+    if (is_exchanged(model) || model->arena[TX_ARENA_WEIGHTS].addresses)
         return tx_fail(TX_UNSUPPORTED, "weights that ranks exchange cannot be offloaded: take zero_stage 0");
     model->arena[TX_ARENA_WEIGHTS].space = TX_SPACE_PINNED;
+    return TX_OK;
+}
+
+tx_status tx_model_offload_params(tx_model *model, bool frozen_alone)
+{
+    TX_NEEDS(model, TX_INVALID);
+    TX_TRY(may_offload(model));
+    tx_arena *arena = model->arena;
+    if (!frozen_alone && arena[TX_ARENA_WEIGHTS].addresses)
+        arena[TX_ARENA_SHARDS].space = TX_SPACE_PINNED;
+    else if (!frozen_alone && is_exchanged(model))
+        return tx_fail(TX_UNSUPPORTED, "whole weights that ranks exchange cannot be offloaded: take zero_stage 0 or 3");
+    else if (!frozen_alone)
+        arena[TX_ARENA_WEIGHTS].space = arena[TX_ARENA_HALF].space = TX_SPACE_PINNED;
+    arena[TX_ARENA_FROZEN].space = TX_SPACE_PINNED;
     return TX_OK;
 }
 

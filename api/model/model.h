@@ -63,6 +63,7 @@ struct tx_model {
     tx_plan *copies;    /* makes these; NULL: not made yet */
     int64_t casting[2]; /* where in KEPT it brings weights that lie outside the device's memory; bytes of one: */
     int64_t casting_bytes;
+    int64_t casted[2];       /* and where it makes their copies, where these lie there too */
     tx_optimizer *optimizer; /* once it is made */
     tx_arena arena[TX_ARENA_COUNT];
     struct tx_swap *swap; /* what arena OPTIMIZER is where it lies in a file; NULL: not made yet */
@@ -118,6 +119,12 @@ static inline bool tx_model_keeps_copies(const tx_model *model)
 static inline bool tx_model_weights_away(const tx_model *model)
 {
     return model->arena[TX_ARENA_WEIGHTS].space == TX_SPACE_PINNED;
+}
+
+/* Whether graphs fetch parameters before they read them (tx_model_offload_params). */
+static inline bool tx_model_fetches(const tx_model *model)
+{
+    return model->arena[TX_ARENA_FROZEN].space == TX_SPACE_PINNED;
 }
 
 /* Bytes of an element of arenas WEIGHTS and GRADIENTS. */

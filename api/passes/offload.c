@@ -19,8 +19,8 @@
 /* Places of states in host memory on their way: one is read, one copied to the device, one put back, one written. */
 #define SLOTS 4
 
-/* The states that a node updates, and the weights. */
-#define MOST (TX_MAX_OPTIMIZER_STATES + 1)
+/* The states that a node updates, the weights, and their copies of 16 bits. */
+#define MOST (TX_MAX_OPTIMIZER_STATES + 2)
 
 /* What a node reads from outside: where it lies, in host memory on its way from and to a file, and on the device; and
  * whether the node writes it. */
@@ -46,6 +46,12 @@ static bool is_away(const tx_graph *graph, const tx_tensor *t)
     return t && t->is_fixed && !t->base && (space == TX_SPACE_PINNED || space == TX_SPACE_FILE);
 }
 
+/* Copies of 16 bits are written by updates, and not read. */
+static bool is_made(const tx_tensor *away)
+{
+    return away->arena == TX_ARENA_HALF;
+}
+
 /* The tensor that nodes read and write becomes one of the planner's; another one is what lies outside. */
 static tx_status bring_here(const offloading *o, tx_tensor *here, visit *v)
 {
@@ -58,6 +64,8 @@ static tx_status bring_here(const offloading *o, tx_tensor *here, visit *v)
     here->offset = 0;
     v->away[v->states] = away;
     v->here[v->states] = here;
+    if (is_made(away))
+        here->producer = v->node;
     for (int k = 0; k < TX_MAX_OUT; k++)
         v->written[v->states] = v->written[v->states] || n->out[k] == here;
     v->states++;
@@ -128,7 +136,7 @@ static tx_status move(const offloading *o, int32_t at, tx_op op, int32_t number)
                               .attrs = {.control = -1, .alpha = 1.0f},
                               .in = {in ? outer : inner},
                               .out = {in ? inner : outer}};
-        if (inner && (in || v->written[k]))
+        if (inner && (in ? !is_made(v->away[k]) : v->written[k]))
             TX_TRY(tx_edit_insert(o->edit, at, &node, op == TX_OP_FETCH ? &inner->producer : NULL));
     }
     return TX_OK;
@@ -183,11 +191,11 @@ static tx_status read_kept(tx_graph *graph)
 tx_status tx_offload(tx_graph *graph)
 {
     const tx_memory_space space = graph->model->arena[TX_ARENA_OPTIMIZER].space;
-    const bool weights = tx_model_weights_away(graph->model);
+    const bool weights = tx_model_weights_away(graph->model), fetched = tx_model_fetches(graph->model);
     offloading o = {.graph = graph, .end = graph->nodes};
     if (graph->direction != TX_UPDATE)
-        return weights ? read_kept(graph) : TX_OK;
-    if (space == TX_SPACE_DEVICE && !weights)
+        return weights && !fetched ? read_kept(graph) : TX_OK;
+    if (space == TX_SPACE_DEVICE && !weights && !fetched)
         return TX_OK;
     o.visit = calloc((size_t)graph->nodes + 1, sizeof *o.visit);
     tx_status status = o.visit ? tx_edit_open(graph, &o.edit) : tx_fail(TX_MEMORY, "no memory to offload states");

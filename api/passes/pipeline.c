@@ -4,9 +4,8 @@
  * api/graph/edit.h; behind the last one api/plan/layout.c gives every tensor its place and compile.c makes the
  * commands.
  *
- *     record -> autocast -> autodiff -> stage -> checkpoint -> ring attention -> shard -> gather -> offload -> chunk ->
- * fuse -> repeat
- *         -> offload activations -> layout -> commands
+ *     record -> autocast -> autodiff -> stage -> checkpoint -> ring attention -> shard -> gather -> offload
+ *         -> chunk -> fuse -> repeat -> offload activations -> fetch weights -> layout -> commands
  */
 #include "api/passes/passes.h"
 
@@ -28,6 +27,7 @@ static tx_status (*const passes[])(tx_graph *graph) = {
     tx_fuse,                /* element-wise ops into the products and norms beside them */
     tx_repeat,              /* of a pipeline's stage the micro-batches of a step */
     tx_offload_activations, /* what blocks keep for the backward pass, to the host's memory and back */
+    tx_fetch_weights,       /* parameters that lie in the host's memory, before they are read */
 };
 
 tx_status tx_pipeline(tx_graph *graph)

@@ -15,6 +15,11 @@ static bool by_bucket(const tx_model *model)
     return tx_parallel_sharded(model->parallel) && model->parallel->buckets > 0;
 }
 
+static bool copies_away(const tx_model *model)
+{
+    return model->arena[TX_ARENA_HALF].space == TX_SPACE_PINNED;
+}
+
 /* Elements of a chunk that are cast at a time: what comes from outside the device's memory, by pieces. */
 static int64_t range_elements(const tx_model *model)
 {
@@ -81,18 +86,24 @@ static void add_fetch(tx_graph *graph, int32_t range)
 static void add_cast(tx_graph *graph, int32_t range)
 {
     const tx_model *model = graph->model;
-    tx_emit_args cast = {.op = TX_OP_CAST, .attrs = plain, .dtype = &model->half};
+    tx_emit_args cast = {.op = TX_OP_CAST, .attrs = plain, .dtype = &model->half},
+                 put_back = {.op = TX_OP_PUT_BACK, .attrs = plain};
     const tx_tensor *weights = weights_of(graph, range, false);
     cast.in[0] = weights_of(graph, range, true);
     if (!weights || !cast.in[0])
         return;
-    cast.out[0] = tx_tensor_fixed(graph, model->half, weights->shape, TX_ARENA_HALF,
-                                  tx_model_half_address(model, weights->offset));
+    put_back.out[0] = cast.out[0] = tx_tensor_fixed(graph, model->half, weights->shape, TX_ARENA_HALF,
+                                                    tx_model_half_address(model, weights->offset));
+    if (copies_away(model))
+        put_back.in[0] = cast.out[0] =
+            tx_tensor_fixed(graph, model->half, weights->shape, TX_ARENA_KEPT, model->casted[range % 2]);
     if (tx_model_weights_away(model))
         tx_emit(graph, &(tx_emit_args){.op = TX_OP_WAIT_COPIES, .attrs = plain});
     add_fetch(graph, range + 1);
     if (cast.out[0])
         tx_emit(graph, &cast);
+    if (put_back.in[0])
+        tx_emit(graph, &put_back);
 }
 
 tx_status tx_copies_reserve(tx_model *model)
@@ -104,8 +115,11 @@ tx_status tx_copies_reserve(tx_model *model)
         find_range(model, i, &address, &count);
         most = count * (int64_t)sizeof(float) > most ? count * (int64_t)sizeof(float) : most;
     }
-    for (int i = 0; i < 2 && model->casting_bytes < most; i++)
+    for (int i = 0; i < 2 && model->casting_bytes < most; i++) {
         TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], most, TX_ALIGNMENT, &model->casting[i]));
+        if (copies_away(model))
+            TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], most / 2, TX_ALIGNMENT, &model->casted[i]));
+    }
     model->casting_bytes = most > model->casting_bytes ? most : model->casting_bytes;
     return TX_OK;
 }

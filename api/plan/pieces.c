@@ -18,7 +18,8 @@ static int64_t most_elements(const tx_model *model, const tx_optimizer *o)
 {
     const int64_t chunk = model->arena[TX_ARENA_OPTIMIZER].chunk_bytes / (int64_t)sizeof(float);
     const int64_t most = chunk / TX_PARAM_BLOCK * TX_PARAM_BLOCK, moved = tx_offload_elements(o);
-    return o->options.offload && moved < most ? moved : most;
+    const bool away = o->options.offload || tx_model_fetches(model);
+    return away && moved < most ? moved : most;
 }
 
 /* The piece ends with the last element of its range or begins a new one. */

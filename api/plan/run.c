@@ -103,11 +103,13 @@ static tx_status move_file(const tx_model *model, const tx_command *c)
 }
 
 /* Behind what was computed so far, beside what follows; of what comes from a file when that has been read. */
-static tx_status copy_state(const tx_model *model, const tx_command *c)
+static tx_status copy_state(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     const tx_operand *x = &c->in[0], *y = &c->out[0];
     tx_buffer *from = model->arena[x->arena].buffer[x->chunk], *to = model->arena[y->arena].buffer[y->chunk];
+    if (x->arena == TX_ARENA_HALF) /* of weights that have been written from elsewhere */
+        TX_TRY(tx_copies_renew(model));
     if (x->arena == TX_ARENA_STAGING)
         TX_TRY(tx_swap_wait(model->swap, (char *)e->backend->map(from) + x->offset, tx_operand_bytes(x)));
     TX_TRY(tx_order(e->backend, e->context, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER));

@@ -88,6 +88,8 @@ tx_status tx_lm_divide(const tx_lm *lm, const int32_t blocks[TX_LM_DEVICES], boo
         tx_model_only_plan(made);
     tx_status status = count > 1 ? tx_model_divide(made, engine, of, count) : TX_OK;
     TX_THEN(status, tx_model_store(made, lm->dtype));
+    if (lm->offload_params)
+        TX_THEN(status, tx_model_offload_params(made, false));
     if (status)
         tx_model_free(made);
     else

@@ -53,6 +53,9 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
         return tx_lm_open_devices(lm, o->device_map, o->threads);
     TX_TRY(tx_engine_create(&engine, &lm->engine[0]));
     lm->devices = 1;
+    lm->offload_params = o->offload_params && strcmp(tx_engine_device(lm->engine[0])->id, "cpu") != 0;
+    if (o->offload_params && !lm->offload_params && o->warn)
+        o->warn(o->context, "the cpu's memory is the host's: to offload weights changes nothing");
     return TX_OK;
 }
 
@@ -65,6 +68,8 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
     const char *name = o->model ? o->model : o->adapter;
     if (o->device && o->device_map)
         return tx_fail(TX_INVALID, "tx_lm_open: device and device_map exclude each other");
+    if (o->offload_params && o->device_map)
+        return tx_fail(TX_INVALID, "tx_lm_open: offload_params and device_map exclude each other");
     if (!name || o->batch_size < 0)
         return tx_fail(TX_INVALID, "tx_lm_open: %s", name ? "batch_size is below 0" : "model is missing");
     tx_lm *made = calloc(1, sizeof *made);
@@ -226,9 +231,9 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     tx_status status = begin_model(lm, &(tx_lm_sizes){.texts = &need});
     TX_THEN(status, tx_generator_create(lm->model, lm->config, &need, &lm->generator));
     TX_THEN(status, load(lm));
-    status =
-        advise(status, "a smaller batch_size, fewer num_beams or shorter prompts and max_new_tokens take less, and "
-                       "device_map divides the model among devices");
+    status = advise(status,
+                    "a smaller batch_size, fewer num_beams or shorter prompts and max_new_tokens take less, and "
+                    "device_map divides the model among devices, offload_param keeps its weights in the host's memory");
     lm->compiled = need;
     if (status)
         drop(lm);

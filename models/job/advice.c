@@ -93,6 +93,17 @@ static bool offload_activations(tx_job *j, char words[WORDS])
     return true;
 }
 
+/* Whole weights that ranks exchange stay. */
+static bool offload_params(tx_job *j, char words[WORDS])
+{
+    const bool exchanged = j->sums->size > 1 && j->zero_stage > 0 && j->zero_stage < 3 && !j->inputs.config->lora;
+    if (j->set.offload_param || (j->comm->size == 1 && tx_job_in_host(j)) || exchanged)
+        return false;
+    j->set.offload_param = TX_OFFLOAD_HOST;
+    snprintf(words, WORDS, "--offload_param cpu");
+    return true;
+}
+
 static bool spread(tx_job *j, int32_t stage, char words[WORDS])
 {
     if (j->sums->size == 1 || j->zero_stage >= stage || (j->tensor && stage > 1))
@@ -148,7 +159,7 @@ static bool pack(tx_job *j, char words[WORDS])
 /* The first that follow each other may be taken several times. */
 static remedy *const remedies[] = {
     halve_batch,         halve_eval_batch, checkpoint,     compute_in_half, shrink_states, offload_states,
-    offload_activations, spread_states,    spread_weights, adapt,           pack};
+    offload_activations, spread_states,    spread_weights, offload_params,  adapt,         pack};
 enum { REMEDIES = sizeof remedies / sizeof remedies[0], REPEATED = 2 };
 
 /* Whether the run fits by the options as they are. */

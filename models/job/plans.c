@@ -3,6 +3,7 @@
 #include "models/job/parts.h"
 
 #include "api/base/file.h"
+#include "api/base/message.h"
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
 #include "models/options/bytes.h"
@@ -74,6 +75,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer)
         .loss_scale = set->fp16 ? set->init_scale : 0.0,
         .growth_interval = set->fp16 ? set->growth_interval : 0,
         .offload_activations = set->activation_offloading && !tx_job_in_host(j),
+        .offload_params = set->offload_param && !tx_job_in_host(j),
         .optimizer = optimizer,
         .watch = set->debug ? &j->report : NULL,
         .noise = (float)set->noise,
@@ -110,25 +112,36 @@ tx_status tx_job_foresee(tx_job *j, int64_t scratch, tx_trainer_forecast *foreca
     return tx_trainer_foresee(j->engine, j->inputs.config, &trainer, forecast);
 }
 
+/* Adds `what` to the text where it is away. */
+static void add_away(bool is_away, const char *what, char *text, size_t size)
+{
+    if (is_away)
+        tx_list_add(text, size, ", ", "%s", what);
+}
+
 static tx_status note_offload(tx_job *j)
 {
     const tx_trainer_options *options = tx_trainer_options_of(j->trainer);
-    const bool states = offload_place(j) == TX_OFFLOAD_HOST, activations = options->offload_activations;
+    const bool file = offload_place(j) == TX_OFFLOAD_FILE;
+    char host[160] = "", asked[120] = "";
     tx_memory planned;
     TX_TRY(tx_model_memory(j->model, &planned));
-    const double host = tx_gib(planned.bytes[TX_MEMORY_OFFLOADED]), file = tx_gib(tx_model_file_bytes(j->model));
-    if (offload_place(j) == TX_OFFLOAD_FILE)
-        tx_job_note(
-            j, "offload %.2f GiB of optimizer states are kept in a file in %s, and go by %.2f GiB of host memory%s",
-            file, j->set.nvme_path, host, activations ? ", with activations" : "");
-    else if (states || activations)
-        tx_job_note(j, "offload %.2f GiB of %s%s%s%s are kept in the host's memory", host,
-                    states ? "optimizer states" : "",
-                    states && tx_trainer_offloads_weights(options) ? " and fp32 weights" : "",
-                    states && activations ? " and " : "", activations ? "activations" : "");
-    if (tx_job_in_host(j) && (j->set.offload_optimizer == (int32_t)TX_OFFLOAD_HOST || j->set.activation_offloading))
-        tx_job_note(j, "offload the cpu's memory is the host's: %s changes nothing",
-                    j->set.activation_offloading ? "--activation_offloading" : "--offload_optimizer cpu");
+    add_away(offload_place(j) == TX_OFFLOAD_HOST, "optimizer states", host, sizeof host);
+    add_away(options->offload_params, j->inputs.config->lora ? "weights of the base" : "weights", host, sizeof host);
+    add_away(!options->offload_params && tx_trainer_offloads_weights(options), "fp32 weights", host, sizeof host);
+    add_away(options->offload_activations, "activations", host, sizeof host);
+    if (file)
+        tx_job_note(j, "offload %.2f GiB of optimizer states are kept in a file in %s",
+                    tx_gib(tx_model_file_bytes(j->model)), j->set.nvme_path);
+    if (file || *host)
+        tx_job_note(j, "offload %.2f GiB of %s%s%s are kept in the host's memory",
+                    tx_gib(planned.bytes[TX_MEMORY_OFFLOADED]), host, file && *host ? ", " : "",
+                    file ? "what goes to the file and back" : "");
+    add_away(j->set.offload_optimizer == (int32_t)TX_OFFLOAD_HOST, "--offload_optimizer cpu", asked, sizeof asked);
+    add_away(j->set.offload_param, "--offload_param cpu", asked, sizeof asked);
+    add_away(j->set.activation_offloading, "--activation_offloading", asked, sizeof asked);
+    if (tx_job_in_host(j) && *asked)
+        tx_job_note(j, "offload the cpu's memory is the host's: %s changes nothing", asked);
     return TX_OK;
 }
 

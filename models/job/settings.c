@@ -94,6 +94,7 @@ static const tx_option options[] = {
     REAL("warmup_ratio", warmup_ratio, 0, 1, "the same as a share of the run; counts where warmup_steps is 0"),
     TX_JOB_OPTIMIZER_ROWS(AT),
     CHOICE("offload_optimizer", offload_optimizer, "none|cpu|nvme", "where the optimizer's states are kept; cpu: in the host's memory, with the fp32 weights of mixed precision, from where each step brings them to the device and back; nvme: in a file in nvme_path"),
+    CHOICE("offload_param", offload_param, "none|cpu", "where weights are kept, of an adapter's run those of its base; cpu: in the host's memory, with their copies of 16 bits, from where each layer's are brought to the device while the layer before is computed"),
     FLAG("activation_offloading", activation_offloading, "what the backward pass needs of a layer waits for it in the host's memory: slower, where the device has little of its own"),
     TEXT("nvme_path", nvme_path, "DIR", "a folder on a fast disk of this host, for offload_optimizer nvme; nothing stays there"),
     REAL("neftune_noise_alpha", noise, 0, 1e6, "add noise to the embeddings in training, drawn evenly from +-X / sqrt(tokens * width); 0: none"),

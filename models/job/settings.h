@@ -60,7 +60,7 @@ typedef struct tx_job_settings {
     int32_t schedule;           /* tx_schedule_kind; TX_SCHEDULE_COUNT is another name of WSD */
     int32_t optim;              /* place among the names of optimizers: tx_job_optimizer */
     const char *optim_args;
-    int32_t offload_optimizer; /* tx_offload_place */
+    int32_t offload_optimizer, offload_param; /* tx_offload_place */
     const char *nvme_path;
     const char *schedule_settings;
     /* adapter */

@@ -173,7 +173,9 @@ static tx_status prepare(tx_trainer *trainer)
         parallel.micro_batches = (int32_t)o->accumulation;
         TX_TRY(tx_model_parallel(trainer->model, o->comm, &parallel));
     }
-    if (tx_trainer_offloads_weights(o))
+    if (o->offload_params)
+        TX_TRY(tx_model_offload_params(trainer->model, trainer->config->lora != NULL));
+    else if (tx_trainer_offloads_weights(o))
         TX_TRY(tx_model_offload_weights(trainer->model));
     TX_TRY(build_all(trainer, true, o->batch, trainer->train));
     TX_TRY(tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update));

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A model that is larger than a device's memory generates where a second device has some of its blocks, the same as on one
-# that has room for it. PoCL's memory is said to be 1 GiB.
+# A model that is larger than a device's memory generates where a second device has some of its blocks, or its weights lie
+# in the host's memory, the same as on one that has room for it. PoCL's memory is said to be 1 GiB.
 #   test_larger.sh BIN
 set -u
 bin=$1
@@ -26,10 +26,12 @@ generated()
 
 generated one --device cpu || { echo "FAIL: cpu"; exit 1; }
 generated none --device opencl:0 && { echo "FAIL: 1 GiB has room for it"; exit 1; }
-grep -q "does not fit: .* opencl:0 has 1.00 GiB; .*device_map" "$work/err" || { echo "FAIL: the reason is not given"; cat "$work/err"; exit 1; }
+grep -q "does not fit: .* opencl:0 has 1.00 GiB; .*device_map.*offload_param" "$work/err" || { echo "FAIL: the reason is not given"; cat "$work/err"; exit 1; }
 generated two --device_map opencl:0=10,cpu=14 || { echo "FAIL: two devices"; cat "$work/err"; exit 1; }
 cmp "$work/one" "$work/two" || { echo "FAIL: two devices generate something else"; exit 1; }
 generated two --device_map opencl:0,cpu || { echo "FAIL: as many blocks as there is room for"; cat "$work/err"; exit 1; }
 cmp "$work/one" "$work/two" || { echo "FAIL: two devices, filled, generate something else"; exit 1; }
 grep -qE "device_map opencl:0=(1[0-9]|2[0-2]),cpu=" "$work/err" || { echo "FAIL: 0.9 GiB has room for 17 blocks or so"; cat "$work/err"; exit 1; }
+generated away --device opencl:0 --offload_param cpu || { echo "FAIL: weights in the host's memory"; cat "$work/err"; exit 1; }
+cmp "$work/one" "$work/away" || { echo "FAIL: weights in the host's memory generate something else"; exit 1; }
 echo "all good"

@@ -67,6 +67,21 @@ fi
 run both --activation_offloading --offload_optimizer cpu --gradient_checkpointing || fail "the run with states and activations there"
 same both
 
+# So do weights, alone and with all else.
+run params --offload_param cpu --profile || fail "the run with weights in the host's memory"
+same params
+if [ "$device" = cpu ]; then
+    grep -q "^offload .*--offload_param cpu changes nothing" "$work/out" || fail "not told that nothing changes"
+else
+    grep -q "^offload .* of weights are kept in the host's memory" "$work/out" || fail "not told where weights are"
+    awk '/^  offloaded / { away = $2 > 0 && $2 == $NF } /^  16-bit copies / { left = $NF } END { exit !(away && left == 0) }' "$work/out" || fail "weights are not where they were planned"
+fi
+run all --offload_param cpu --activation_offloading --offload_optimizer cpu --gradient_checkpointing --save_total_limit 2 ||
+    fail "the run with all of it there"
+same all
+run onto --offload_param cpu --resume_from_checkpoint "$work/kept/checkpoint-3" || fail "goes on with weights there"
+same onto
+
 # In a file, which has no name and leaves nothing.
 disk=$work/disk
 mkdir "$disk"

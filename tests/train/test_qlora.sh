@@ -72,6 +72,9 @@ rm -r "$work/resumed/checkpoint-8" "$work/resumed/adapter_model.safetensors"
 "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/resumed" > "$work/out" 2> "$work/err" || fail "resumed"
 grep -q "NF4_DOUBLE" "$work/out" "$work/err" || fail "resumed in another type"
 cmp -s "$work/whole/adapter_model.safetensors" "$work/resumed/adapter_model.safetensors" || fail "resumed to another adapter"
+adapt away --max_steps 8 --save_strategy steps --save_steps 4 --load_in_4bit --bnb_4bit_use_double_quant --gradient_checkpointing \
+    --offload_param cpu
+cmp -s "$work/whole/adapter_model.safetensors" "$work/away/adapter_model.safetensors" || fail "another adapter with the base in the host's memory"
 
 # Text is nearly as likely as with the base's own weights.
 perplexity()
@@ -93,6 +96,13 @@ outcome 0 "" "$bin/txtrain" --dry_run --config_name "$work/7b.json" --lora_r 16 
     --gradient_checkpointing --block_size 512 --per_device_train_batch_size 1 --device "$device"
 awk '$1 == "total" && $2 > 3e9 && $2 < 8 * 2 ^ 30 { fits = 1 } END { exit !fits }' "$work/out" ||
     fail "7B: $(grep total "$work/out")"
+# In 16 bits where a device has two of its layers at a time.
+if [ "$device" != cpu ]; then
+    outcome 0 "" "$bin/txtrain" --dry_run --config_name "$work/7b.json" --lora_r 16 --dtype bfloat16 --offload_param cpu \
+        --gradient_checkpointing --block_size 512 --per_device_train_batch_size 1 --device "$device"
+    awk '$1 == "total" { here = $2 } $1 == "offloaded" { away = $2 } END { exit !(here < 1.5e9 && away > 13e9) }' "$work/out" ||
+        fail "7B: $(grep "total\|offloaded" "$work/out")"
+fi
 
 outcome 1 "needs --lora_r" train refused --model_name_or_path "$work/base" --load_in_4bit
 outcome 2 "nf4" train refused --model_name_or_path "$work/base" --lora_r 4 --load_in_4bit --bnb_4bit_quant_type fp4

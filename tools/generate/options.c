@@ -26,6 +26,8 @@ static const tx_option options[] = {
      .help =
          "divide the model among devices, in this order: as in opencl:0=8,cpu=4; without numbers, as in opencl:0,cpu, "
          "each takes what it has room for; auto: all GPUs, then the cpu. In place of --device"},
+    {TX_OPTION_CHOICE, "offload_param", AT(offload_param), .choices = "none|cpu",
+     .help = "cpu: the weights lie in the host's memory, from where each layer's come to the device for every pass"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
      "threads of the cpu backend; 0: as many as there are cores for this process"},
     {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
@@ -144,6 +146,8 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
         return misuse("--model is missing: which model folder?");
     if (s->device_map && tx_option_given(given, offsetof(txgen_settings, device)))
         return misuse("--device and --device_map exclude each other");
+    if (s->device_map && s->offload_param)
+        return misuse("--offload_param and --device_map exclude each other");
     if (s->load_in_4bit && s->save_merged)
         return misuse("--load_in_4bit and --save_merged exclude each other: files have no 4 bits");
     if (s->double_quant && !s->load_in_4bit)

@@ -106,6 +106,7 @@ static int run(const txgen_settings *set, const tx_option_values *given)
                                    .model = set->model,
                                    .device = set->device_map ? NULL : set->device,
                                    .device_map = set->device_map,
+                                   .offload_params = set->offload_param,
                                    .dtype = set->dtype,
                                    .threads = (int32_t)set->threads,
                                    .batch_size = set->batch_size,

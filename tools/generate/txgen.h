@@ -19,7 +19,7 @@ typedef struct txgen_settings {
     int64_t threads, batch_size, stride, max_length;
     int64_t max_new_tokens, min_new_tokens, top_k, num_beams, seed;
     double temperature, top_p, repetition_penalty, length_penalty;
-    int32_t early_stopping;
+    int32_t early_stopping, offload_param;
     bool do_sample, chat;
 } txgen_settings;
 

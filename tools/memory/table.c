@@ -68,6 +68,7 @@ static tx_status foresee(const tx_mem_table *t, tx_mem_precision precision, int 
         .stored = precisions[precision].stored,
         .autocast = precisions[precision].autocast,
         .checkpointing = ways[way].how,
+        .offload_params = t->offload_params,
         .optimizer = {.size = sizeof options.optimizer,
                       .kind = optimizers[optimizer].kind,
                       .beta1 = 0.9f,

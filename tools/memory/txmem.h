@@ -49,6 +49,7 @@ typedef struct tx_mem_table {
     const tx_config *config;
     int64_t block, memory; /* tokens of a row; bytes that there are */
     tx_offload_place offload;
+    bool offload_params;
     uint32_t optimizers; /* a bit for each name of optimizers.def */
     tx_mem_rates rates;
     tx_mem_row *row;
