@@ -136,6 +136,9 @@ static int narrow(size_t group, const course *usual)
     return wrong != NULL;
 }
 
+/* Programs that the first thread builds: what a driver's native functions are worth is asked when it is opened. */
+enum { PROBES = 1 };
+
 static int build_beside(const course *usual)
 {
     course now;
@@ -147,7 +150,7 @@ static int build_beside(const course *usual)
     const long all = stand_in.calls[STAND_IN_BUILD], beside = stand_in.beside;
     const bool same =
         memcmp(now.loss, usual->loss, sizeof now.loss) == 0 && memcmp(now.norm, usual->norm, sizeof now.norm) == 0;
-    const bool good = same && beside == all && all > 10 && told > 0;
+    const bool good = same && beside == all - PROBES && all > 10 && told > 0;
     printf("%s  %ld of %ld programs built beside the first thread, told %ld times, %s bits\n", good ? "ok" : "FAIL",
            beside, all, told, same ? "the same" : "other");
     return good ? 0 : 1;
