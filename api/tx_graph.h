@@ -125,6 +125,13 @@ int32_t tx_graph_contexts(const tx_graph *graph, int32_t *context);
 tx_tensor *tx_part_input(tx_tensor *x);
 /* The sum over the group of what each has made of its part. */
 tx_tensor *tx_part_sum(tx_tensor *x);
+/* The same for what lies between products, [B, T, C]: where each rank has a chunk of the positions there
+ * (tx_parallel_options.sequence) the chunks of all, and of the sum the own one, [B, T / parts, C]. */
+bool tx_graph_sequence(const tx_graph *graph);
+tx_tensor *tx_part_gather(tx_tensor *x);
+tx_tensor *tx_part_scatter(tx_tensor *x);
+/* A parameter that is read between products: where ranks have chunks its gradient is summed over them. */
+tx_tensor *tx_part_param(tx_tensor *param);
 tx_tensor *tx_softmax(tx_tensor *x); /* over the last dimension */
 tx_tensor *tx_gelu(tx_tensor *x, bool exact);
 tx_tensor *tx_silu(tx_tensor *x);

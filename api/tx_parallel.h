@@ -52,6 +52,9 @@ typedef struct tx_parallel_options {
                            they read the same rows and divide parameters by tx_param_spec.split, tables by their
                            vocabulary; `comm` has those of other rows that have the same parts. With optimizers whose
                            states are numbers of one weight each. NULL: none */
+    bool sequence;      /* of a tensor group: what lies between its products, sums, norms and dropout, each rank has for
+                           its chunk of the positions, and gathers before it multiplies (Korthikanti et al., Reducing
+                           Activation Recomputation in Large Transformer Models, 2022). Rows are multiples of its size */
     /* The ranks of `comm` among which the experts of each layer are divided (tx_param_spec.experts), as many whole ones
      * to each, and those of `comm` that have the same: tokens go to the ranks of their experts and back by all-to-alls
      * (Lepikhin et al., GShard, 2020). The ranks of a group run the same plans at the same time, of as many rows each.

@@ -63,7 +63,9 @@ static int64_t first_row(const tx_tensor *x)
 {
     if (x->graph->model->contexts > 1 && x->shape.rank != 3)
         tx_graph_fail(x->graph, tx_fail(TX_UNSUPPORTED, "context parallelism: random numbers are drawn for [B, T, C]"));
-    return x->shape.rank == 3 ? x->graph->model->context * x->shape.dim[1] : 0;
+    const tx_model *model = x->graph->model;
+    const int64_t before = model->context + (model->sequence ? model->part : 0);
+    return x->shape.rank == 3 ? before * x->shape.dim[1] : 0;
 }
 
 tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,

@@ -182,6 +182,19 @@ tx_status tx_infer_cast(const tx_infer *c)
     return TX_OK;
 }
 
+tx_status tx_infer_part_rows(const tx_infer *c)
+{
+    const tx_shape *x = &c->in[0].shape, *y = &c->out[0].shape;
+    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want_rank(c, 0, 3));
+    if (y->rank != 3 || y->dim[0] != x->dim[0] || y->dim[1] < 1 || y->dim[2] != x->dim[2])
+        return tx_fail(TX_INVALID, "%s: %s of %s", tx_want_name(c), TX_TEXT(*y), TX_TEXT(*x));
+    if (tx_present(&c->out[1]))
+        c->out[1].dtype = c->in[0].dtype;
+    tx_give(c, 0, c->in[0].dtype, *y);
+    return TX_OK;
+}
+
 tx_status tx_infer_take_columns(const tx_infer *c)
 {
     const tx_dtype asked = c->out[0].dtype == TX_DTYPE_COUNT ? TX_F32 : c->out[0].dtype;

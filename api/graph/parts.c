@@ -17,6 +17,12 @@ int32_t tx_graph_parts(const tx_graph *graph, int32_t *part)
     return graph->model->parts;
 }
 
+bool tx_graph_sequence(const tx_graph *graph)
+{
+    TX_NEEDS(graph, false);
+    return graph->model->sequence;
+}
+
 int32_t tx_graph_contexts(const tx_graph *graph, int32_t *context)
 {
     TX_NEEDS(graph && context, 0);
@@ -41,6 +47,45 @@ tx_tensor *tx_part_sum(tx_tensor *x)
     tx_emit_args args = {.op = TX_OP_PART_SUM, .attrs = plain, .in = {x}};
     args.out[TX_OUT(part_sum, w)] = tx_tensor_planned(x->graph, x->dtype, x->shape, TX_ARENA_PARTS);
     return args.out[TX_OUT(part_sum, w)] ? tx_emit(x->graph, &args) : NULL;
+}
+
+/* What a rank has of `chunks` chunks, in the window. */
+static tx_tensor *move_rows(tx_tensor *x, tx_op op, int64_t tokens)
+{
+    tx_graph *graph = x->graph;
+    const tx_shape shape = TX_SHAPE(x->shape.dim[0], tokens, x->shape.dim[2]);
+    const int64_t least = tokens < x->shape.dim[1] ? tokens : x->shape.dim[1], parts = graph->model->parts;
+    const int64_t blocks = tx_param_blocks(x->shape.dim[0] * least * x->shape.dim[2]);
+    tx_emit_args args = {.op = op, .attrs = plain, .in = {x}, .shape = &shape};
+    args.out[TX_OUT(part_scatter, w)] =
+        tx_tensor_planned(graph, x->dtype, TX_SHAPE(parts * blocks * TX_PARAM_BLOCK), TX_ARENA_PARTS);
+    return args.out[TX_OUT(part_scatter, w)] ? tx_emit(graph, &args) : NULL;
+}
+
+tx_tensor *tx_part_gather(tx_tensor *x)
+{
+    if (!x || !x->graph->model->sequence)
+        return tx_part_input(x);
+    return move_rows(x, TX_OP_PART_GATHER, x->shape.dim[1] * x->graph->model->parts);
+}
+
+tx_tensor *tx_part_scatter(tx_tensor *x)
+{
+    if (!x || !x->graph->model->sequence)
+        return tx_part_sum(x);
+    const int64_t parts = x->graph->model->parts;
+    if (x->shape.rank == 3 && x->shape.dim[1] % parts == 0)
+        return move_rows(x, TX_OP_PART_SCATTER, x->shape.dim[1] / parts);
+    tx_graph_fail(x->graph,
+                  tx_fail(TX_UNSUPPORTED,
+                          "sequence parallelism: %" PRId64 " positions cannot be divided among %" PRId64 " ranks",
+                          x->shape.dim[1], parts));
+    return NULL;
+}
+
+tx_tensor *tx_part_param(tx_tensor *param)
+{
+    return param && param->graph->model->sequence ? tx_part_input(param) : param;
 }
 
 /* ---- Tables ------------------------------------------------------------------------------------------- */
@@ -73,10 +118,16 @@ static tx_tensor *own_indices(tx_tensor *indices, const tx_param_spec *whole, in
 /* Adds rows of a table of positions, 0 and on or those that are named: x [B, T, C]. */
 static tx_tensor *add_positions(tx_tensor *x, tx_tensor *table, tx_tensor *positions)
 {
+    if (x && table && positions && x->graph->model->sequence)
+        tx_graph_fail(x->graph,
+                      tx_fail(TX_UNSUPPORTED, "sequence parallelism: tokens that have positions of their own"));
     if (!x || !table || positions)
         return table ? tx_add(x, tx_embedding(positions, table, NULL, NULL)) : x;
     const int64_t rows = x->shape.dim[0], tokens = x->shape.dim[1], row = tokens * x->shape.dim[2];
-    tx_tensor *places = tx_embedding(tx_range(x->graph, TX_SHAPE(1, tokens), 0, 1), table, NULL, NULL);
+    const tx_model *model = x->graph->model;
+    const int32_t first = model->sequence ? model->part * (int32_t)tokens : 0;
+    tx_tensor *places =
+        tx_embedding(tx_range(x->graph, TX_SHAPE(1, tokens), first, 1), tx_part_param(table), NULL, NULL);
     places = places ? tx_broadcast(tx_reshape(places, TX_SHAPE(row)), TX_SHAPE(rows, row), TX_AXIS_ROWS) : NULL;
     return tx_add(x, places ? tx_reshape(places, x->shape) : NULL);
 }
@@ -91,7 +142,7 @@ tx_tensor *tx_parts_embedding(tx_tensor *tokens, tx_tensor *table, int64_t paddi
     const int64_t own = padding - of_tokens.attrs.first;
     args.attrs.padding = own >= 0 && own < of_tokens.attrs.rows ? own + 1 : 0;
     tx_tensor *x = args.in[TX_IN(embedding, tokens)] ? tx_emit(tokens->graph, &args) : NULL;
-    return add_positions(tx_part_sum(x), position_table, positions);
+    return add_positions(tx_part_scatter(x), position_table, positions);
 }
 
 /* ---- Losses -------------------------------------------------------------------------------------------- */

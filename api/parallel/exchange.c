@@ -324,6 +324,9 @@ tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
     case TX_OP_PART_SUM:
         return sum_over(model, p->tensor, &c->in[TX_IN(part_sum, x)], &c->out[TX_OUT(part_sum, y)],
                         &c->out[TX_OUT(part_sum, w)]);
+    case TX_OP_PART_SCATTER:
+    case TX_OP_PART_GATHER:
+        return tx_parallel_part_rows(model, c);
     case TX_OP_PART_LOSS:
         return join_losses(model, c);
     case TX_OP_SHARE_ROUTES:

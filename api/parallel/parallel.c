@@ -128,6 +128,7 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     if (tensor) {
         model->part = tensor->rank;
         model->parts = tensor->size;
+        model->sequence = options->sequence;
         model->arena[TX_ARENA_PARTS].space = TX_SPACE_WINDOW;
     }
     if (tensor || made->pipeline || comm->size > 1)

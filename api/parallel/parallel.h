@@ -155,6 +155,8 @@ tx_status tx_parallel_collective(tx_model *model, const tx_command *command);
 /* SHARE_ROUTES, TO_EXPERTS and FROM_EXPERTS (experts.c); the device waits. */
 tx_status tx_parallel_share_routes(const tx_model *model, const tx_command *command);
 tx_status tx_parallel_move_rows(const tx_model *model, const tx_command *command);
+/* PART_SCATTER and PART_GATHER (sequence.c). */
+tx_status tx_parallel_part_rows(const tx_model *model, const tx_command *command);
 /* Begins what waits for copies from the device. */
 tx_status tx_parallel_flush(tx_model *model);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Gradient checkpointing. A segment is a run of blocks. Of what its forward nodes make, the backward pass reads copies
- * that are made again from the segment's own beginning, or, of cheap ops alone, from what is kept within it. Random
- * numbers depend on the place in the model (rng.h), so a dropout that is computed again is the same dropout. */
+ * that are made again from the segment's own beginning, or, of cheap ops alone, from what is kept within it. Ranks that
+ * have chunks of the positions keep these alone, and gather them again. Random numbers depend on the place in the model
+ * (rng.h), so a dropout that is computed again is the same dropout. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -10,7 +11,7 @@
 
 #include <stdlib.h>
 
-typedef enum keeping { KEEP_ALL, KEEP_DEAR, KEEP_NONE } keeping;
+typedef enum keeping { KEEP_ALL, KEEP_CHUNKS, KEEP_DEAR, KEEP_NONE } keeping;
 
 typedef struct checkpointing {
     tx_graph *graph;
@@ -37,7 +38,8 @@ static int32_t segment_of(const checkpointing *c, int32_t node)
 static keeping keeping_of(const checkpointing *c, int32_t segment)
 {
     const tx_checkpointing *o = &c->graph->checkpointing;
-    return segment < o->whole ? KEEP_NONE : segment < o->cheap ? KEEP_DEAR : KEEP_ALL;
+    const keeping least = c->graph->model->sequence ? KEEP_CHUNKS : KEEP_ALL;
+    return segment < o->whole ? KEEP_NONE : segment < o->cheap ? KEEP_DEAR : least;
 }
 
 /* Whether an op costs little beside the products: each result element takes a few operations. */
@@ -48,6 +50,13 @@ static bool is_cheap(const tx_node *n)
            n->op == TX_OP_CAST || n->op == TX_OP_RESHAPE;
 }
 
+/* What is gathered before a product, and made of a chunk for that. */
+static bool is_of_chunks(const tx_node *n)
+{
+    return n->op == TX_OP_PART_GATHER || n->op == TX_OP_LAYER_NORM || n->op == TX_OP_RMS_NORM || n->op == TX_OP_CAST ||
+           n->op == TX_OP_RESHAPE;
+}
+
 /* A node that gives the same results whenever it runs, and does nothing else. */
 static bool is_repeatable(const tx_node *n)
 {
@@ -56,7 +65,8 @@ static bool is_repeatable(const tx_node *n)
             return false;
     for (int k = 0; k < TX_MAX_OUT; k++) {
         const tx_tensor *root = n->out[k] ? tx_tensor_root(n->out[k]) : NULL;
-        if (root && (root->arena != TX_ARENA_PLANNED || root->is_fixed))
+        const bool in_window = root && root->arena == TX_ARENA_PARTS && n->op == TX_OP_PART_GATHER;
+        if (root && ((root->arena != TX_ARENA_PLANNED && !in_window) || root->is_fixed))
             return false;
     }
     return n->attrs.accumulate == TX_STORE;
@@ -91,7 +101,8 @@ static void judge_node(checkpointing *c, int32_t node)
     const tx_node *n = &c->graph->node[node];
     const int32_t segment = segment_of(c, node);
     const keeping level = segment < 0 ? KEEP_ALL : keeping_of(c, segment);
-    bool again = level != KEEP_ALL && is_repeatable(n) && (level == KEEP_NONE || is_cheap(n));
+    const bool may = level == KEEP_NONE || (level == KEEP_DEAR && is_cheap(n)) || is_of_chunks(n);
+    bool again = level != KEEP_ALL && is_repeatable(n) && may;
     for (int k = 0; k < TX_MAX_IN; k++)
         again = again && (!n->in[k] || is_there(c, n->in[k], level));
     c->again[node] = again;
@@ -140,7 +151,7 @@ static int32_t find_wanted(checkpointing *c, int32_t segment, int32_t end)
 /* A tensor like `t`, made by node `producer`. */
 static tx_tensor *copy_of(checkpointing *c, tx_tensor *t, int32_t producer)
 {
-    tx_tensor *copy = tx_tensor_planned(c->graph, t->dtype, t->shape, TX_ARENA_PLANNED);
+    tx_tensor *copy = tx_tensor_planned(c->graph, t->dtype, t->shape, t->arena);
     if (!copy)
         return NULL;
     copy->producer = producer;
@@ -209,8 +220,9 @@ static tx_status count_blocks(checkpointing *c)
         c->blocks = g->node[i].block > c->blocks ? g->node[i].block : c->blocks;
     const int32_t asked = g->checkpointing.segments;
     c->segments = asked > 0 && asked < c->blocks ? asked : c->blocks;
-    return c->blocks ? TX_OK
-                     : tx_fail(TX_UNSUPPORTED, "checkpointing: the model's graph does not say what its blocks are");
+    return c->blocks || !g->checkpointing.size
+               ? TX_OK
+               : tx_fail(TX_UNSUPPORTED, "checkpointing: the model's graph does not say what its blocks are");
 }
 
 static bool has_backward(const tx_graph *g)
@@ -222,7 +234,7 @@ tx_status tx_checkpoint(tx_graph *graph)
 {
     const tx_checkpointing *o = &graph->checkpointing;
     checkpointing c = {.graph = graph};
-    if ((o->whole == 0 && o->cheap == 0) || !has_backward(graph))
+    if ((o->whole == 0 && o->cheap == 0 && !graph->model->sequence) || !has_backward(graph))
         return TX_OK;
     tx_status status = count_blocks(&c);
     if (status)

@@ -321,6 +321,16 @@ static void grad_part_sum(const grad *c)
     c->din[0] = c->dout[0];
 }
 
+static void grad_part_scatter(const grad *c)
+{
+    c->din[0] = tx_part_gather(c->dout[0]);
+}
+
+static void grad_part_gather(const grad *c)
+{
+    c->din[0] = tx_part_scatter(as_dtype(c->dout[0], TX_F32));
+}
+
 /* In the type of x, as it went. */
 static void grad_to_experts(const grad *c)
 {

@@ -40,6 +40,8 @@ static void note_router(tx_stack *stack, const tx_experts *e, tx_tensor *logits,
 
 tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *experts)
 {
+    if (x && tx_graph_sequence(stack->graph))
+        tx_graph_fail(stack->graph, tx_fail(TX_UNSUPPORTED, "sequence parallelism is for models without experts"));
     if (!x)
         return NULL;
     const tx_shape shape = *tx_tensor_shape(x);

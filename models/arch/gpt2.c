@@ -137,7 +137,7 @@ static tx_status param(const tx_config *config, int32_t index, char name[TX_ARCH
 
 static tx_tensor *layer_norm(tx_stack *b, tx_tensor *x)
 {
-    tx_tensor *gamma = tx_stack_take(b), *beta = tx_stack_take(b);
+    tx_tensor *gamma = tx_part_param(tx_stack_take(b)), *beta = tx_part_param(tx_stack_take(b));
     return tx_layer_norm(x, gamma, beta, (float)tx_gpt2_of(b->config)->layer_norm_epsilon);
 }
 
@@ -193,7 +193,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     tx_tensor *x = tx_stack_dropout(&b, tx_stack_embed(&b, wte, wpe), tx_gpt2_of(config)->embd_pdrop);
     x = tx_stack_blocks(&b, x, transformer_block);
     x = tx_stack_rows(&b, x); /* the norm works row by row: the others need not be normalised */
-    return tx_linear(tx_part_input(layer_norm(&b, x)), wte, NULL, true);
+    return tx_linear(tx_part_gather(layer_norm(&b, x)), wte, NULL, true);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */

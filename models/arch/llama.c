@@ -191,7 +191,7 @@ static int64_t idle(const tx_config *config)
 
 static tx_tensor *norm(tx_stack *b, tx_tensor *x)
 {
-    return tx_rms_norm(x, tx_stack_take(b), (float)llama_of(b->config)->rms_norm_eps);
+    return tx_rms_norm(x, tx_part_param(tx_stack_take(b)), (float)llama_of(b->config)->rms_norm_eps);
 }
 
 /* x [B, T, C] -> [B, T, heads * size] */
@@ -261,7 +261,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)));
     const tx_experts experts = experts_of(llama_of(config));
     tx_stack_router_loss(&b, &experts, llama_of(config)->router_aux_loss_coef);
-    return tx_linear(tx_part_input(x), llama_of(config)->tie_word_embeddings ? embedding : tx_stack_take(&b), NULL,
+    return tx_linear(tx_part_gather(x), llama_of(config)->tie_word_embeddings ? embedding : tx_stack_take(&b), NULL,
                      true);
 }
 

@@ -159,6 +159,8 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
     int64_t positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
     if (positions > c->positions)
         return tx_fail(TX_INVALID, "%" PRId64 " positions asked for, the model has %" PRId64, positions, c->positions);
+    if (tx_graph_sequence(graph) && c->architecture->head != TX_HEAD_CAUSAL_LM)
+        return tx_fail(TX_UNSUPPORTED, "sequence parallelism is for causal language models");
     if (o->cache > 0 && c->architecture->head != TX_HEAD_CAUSAL_LM)
         return tx_fail(TX_UNSUPPORTED, "%s continues no texts", c->architecture->class_name);
     if (o->cache > 0 && (tx_find_input(graph, "attention_starts") || tx_find_input(graph, "position_ids")))
@@ -216,12 +218,12 @@ tx_tensor *tx_stack_linear(tx_stack *stack, tx_tensor *x, bool biased)
     const bool by_outputs = split == (stack->config->architecture->inputs_first ? 2 : 1),
                by_inputs = split && !by_outputs;
     tx_tensor *weight = tx_stack_take(stack), *bias = biased ? tx_stack_take(stack) : NULL;
-    tx_tensor *y = tx_lora_linear(stack->graph, stack->config, stack->options, index, by_outputs ? tx_part_input(x) : x,
-                                  weight, by_inputs ? NULL : bias);
+    tx_tensor *y = tx_lora_linear(stack->graph, stack->config, stack->options, index,
+                                  by_outputs ? tx_part_gather(x) : x, weight, by_inputs ? NULL : bias);
     if (!by_inputs)
         return y;
-    y = tx_part_sum(y);
-    return y && bias ? tx_add(y, tx_broadcast(bias, *tx_tensor_shape(y), TX_AXIS_ROWS)) : y;
+    y = tx_part_scatter(y);
+    return y && bias ? tx_add(y, tx_broadcast(tx_part_param(bias), *tx_tensor_shape(y), TX_AXIS_ROWS)) : y;
 }
 
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table)
@@ -280,5 +282,7 @@ tx_tensor *tx_stack_rows(const tx_stack *stack, tx_tensor *x)
     tx_tensor *rows = tx_find_input(stack->graph, "rows");
     if (!rows || !x)
         return x;
+    if (tx_graph_sequence(stack->graph))
+        tx_graph_fail(stack->graph, tx_fail(TX_UNSUPPORTED, "sequence parallelism: rows that are chosen"));
     return tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(tx_tensor_shape(x)), stack->config->width)), rows);
 }

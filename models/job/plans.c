@@ -60,8 +60,9 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer)
         .comm = j->sums,
         .parallel = {sizeof(tx_parallel_options), .bucket_bytes = set->bucket_cap << 20,
                      .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage,
-                     .whole = tx_optimizer_is_whole(optimizer.kind), .tensor = j->tensor, .pipeline = j->pipeline,
-                     .ends = j->ends, .expert = j->expert, .replicas = j->replicas, .context = j->context,
+                     .whole = tx_optimizer_is_whole(optimizer.kind), .tensor = j->tensor,
+                     .sequence = set->sequence_parallel, .pipeline = j->pipeline, .ends = j->ends, .expert = j->expert,
+                     .replicas = j->replicas, .context = j->context,
                      .schedule = (tx_pipeline_schedule)set->pipeline_schedule, .chunks = tx_job_chunks(set)},
         .eval_batch = tx_job_evaluates(set) || set->do_predict ? set->eval_batch : 0,
         .lengths =

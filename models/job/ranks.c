@@ -373,8 +373,9 @@ void tx_job_note_shares(const tx_job *j)
     for (int32_t i = 0; i < buckets; i++)
         elements += tx_model_bucket_elements(j->model, i);
     if (j->tensor)
-        tx_job_note(j, "tensor  %" PRId32 " ranks compute the same rows together, %" PRId32 " groups of them",
-                    j->tensor->size, j->data->size);
+        tx_job_note(j, "tensor  %" PRId32 " ranks compute the same rows together%s, %" PRId32 " groups of them",
+                    j->tensor->size, j->set.sequence_parallel ? ", between products a chunk of the positions each" : "",
+                    j->data->size);
     if (j->expert)
         tx_job_note(j, "experts %" PRId32 " ranks divide those of each layer, %" PRId32 " groups of them",
                     j->expert->size, j->replicas->size);

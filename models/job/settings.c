@@ -153,6 +153,7 @@ static const tx_option options[] = {
     WHOLE("zero_stage", zero_stage, 0, 3, "1: optimizer states are spread over the ranks; 2: gradients too; 3: weights too"),
     CHOICE("parallel", parallel, "given|auto", "auto: of --zero_stage, --tensor_parallel and --pipeline_parallel those that are not given are chosen, for the least predicted time of a step in the memory that there is, and the run says why"),
     WHOLE("tensor_parallel", tensor_parallel, 1, 1 << 16, "N ranks that follow each other compute the same rows together and divide heads, the MLP and the vocabulary among them (docs/RANKS.md)"),
+    FLAG("sequence_parallel", sequence_parallel, "with tensor_parallel: what lies between products, norms and dropout, is divided among the N ranks by positions, and so is what the backward pass keeps of it"),
     WHOLE("expert_parallel", expert_parallel, 1, 1 << 16, "N ranks of different rows that follow each other divide the experts of each layer among them, whole ones, to which tokens go and from which they come back (docs/RANKS.md)"),
     WHOLE("context_parallel", context_parallel, 1, 1 << 12, "N ranks that follow each other have a chunk each of the positions of the same rows, and keys and values go round them (docs/RANKS.md)"),
     WHOLE("pipeline_parallel", pipeline_parallel, 1, 1 << 12, "N stages, a rank or group of ranks each, have the model's blocks one after the other (docs/RANKS.md)"),
@@ -357,6 +358,16 @@ static void check_tensor_parallel(refusals *r, const tx_job_settings *set)
            "--tensor_parallel: --batch_weights takes numbers, one for each group of ranks");
 }
 
+static void check_sequence_parallel(refusals *r, const tx_job_settings *set)
+{
+    if (!set->sequence_parallel)
+        return;
+    refuse(r, set->tensor_parallel == 1 && set->parallel != TX_JOB_PARALLEL_AUTO,
+           "--sequence_parallel is for the ranks of a group: give --tensor_parallel 2 or more");
+    refuse(r, set->activation_offloading || set->debug,
+           "--sequence_parallel: leave --activation_offloading and --debug out");
+}
+
 static void check_expert_parallel(refusals *r, const tx_job_settings *set)
 {
     if (set->expert_parallel == 1)
@@ -466,6 +477,7 @@ tx_status tx_job_check(const tx_job_settings *set)
     check_tensor_parallel(&r, set);
     check_pipeline_parallel(&r, set);
     check_expert_parallel(&r, set);
+    check_sequence_parallel(&r, set);
     check_context_parallel(&r, set);
     refuse(&r, set->parallel == TX_JOB_PARALLEL_AUTO && (set->expert_parallel > 1 || set->context_parallel > 1),
            "--parallel auto: leave --expert_parallel and --context_parallel out");

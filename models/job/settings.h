@@ -93,7 +93,7 @@ typedef struct tx_job_settings {
     const char *checkpointing, *memory_plot;
     int32_t dtype; /* 0: float32, 1: bfloat16 */
     int32_t debug; /* 0: none, 1: underflow_overflow */
-    bool find_batch, activation_offloading;
+    bool find_batch, activation_offloading, sequence_parallel;
     double init_scale;
     int64_t growth_interval;
     bool use_cpu, bf16, fp16, bf16_full_eval, fp16_full_eval, tf32, no_tf32, list_devices, dry_run, profile;

@@ -38,17 +38,25 @@ static const struct tested {
                      what tokens weigh their experts by, and behind and before an expert of all tokens */
     int32_t rows; /* of a batch: MANY have the classifier by chunks */
     float smoothing;
+    int32_t behind; /* sums of parameters behind and before the layers, where ranks have chunks of the positions: of
+                       each one that is read between products in a layer there is a sum; 0: they have all positions */
 } models[] = {
-    {"gpt2", GPT2, 4, FEW, 0.0f},
-    {"gpt2 by chunks", GPT2, 4, MANY, 0.1f},
-    {"llama", "{\"model_type\": \"llama\", " LLAMA "\"attention_bias\": true, \"mlp_bias\": true}", 4, FEW, 0.1f},
-    {"qwen3", "{\"model_type\": \"qwen3\", " LLAMA "\"head_dim\": 8, \"tie_word_embeddings\": true}", 5, FEW, 0.0f},
-    {"mixtral", "{\"model_type\": \"mixtral\", " EXPERTS "\"sliding_window\": null}", 5, FEW, 0.0f},
-    {"qwen2_moe", "{\"model_type\": \"qwen2_moe\", " QWEN "}", 7, MANY, 0.0f},
-    {"bert", "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " BERT "32}", 4, FEW, 0.0f},
+    {"gpt2", GPT2, 4, FEW, 0.0f, 0},
+    {"gpt2 by chunks", GPT2, 4, MANY, 0.1f, 0},
+    {"gpt2 by positions", GPT2, 6, FEW, 0.0f, 3},
+    {"gpt2 by chunks and positions", GPT2, 6, MANY, 0.1f, 3},
+    {"llama by positions", "{\"model_type\": \"llama\", " LLAMA "\"attention_bias\": true, \"mlp_bias\": true}", 4, FEW,
+     0.0f, 1},
+    {"qwen3 by positions", "{\"model_type\": \"qwen3\", " LLAMA "\"head_dim\": 8, \"tie_word_embeddings\": true}", 3,
+     FEW, 0.0f, 1},
+    {"llama", "{\"model_type\": \"llama\", " LLAMA "\"attention_bias\": true, \"mlp_bias\": true}", 4, FEW, 0.1f, 0},
+    {"qwen3", "{\"model_type\": \"qwen3\", " LLAMA "\"head_dim\": 8, \"tie_word_embeddings\": true}", 5, FEW, 0.0f, 0},
+    {"mixtral", "{\"model_type\": \"mixtral\", " EXPERTS "\"sliding_window\": null}", 5, FEW, 0.0f, 0},
+    {"qwen2_moe", "{\"model_type\": \"qwen2_moe\", " QWEN "}", 7, MANY, 0.0f, 0},
+    {"bert", "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " BERT "32}", 4, FEW, 0.0f, 0},
     {"roberta",
      "{\"model_type\": \"roberta\", \"architectures\": [\"RobertaForMaskedLM\"], \"pad_token_id\": 60, " BERT "96}", 4,
-     FEW, 0.0f},
+     FEW, 0.0f, 0},
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 typedef const struct tested tested;
@@ -103,7 +111,8 @@ static int64_t share_of(const tx_param_spec *spec, int32_t part, int32_t parts)
 
 /* ---- Sums ----------------------------------------------------------------------------------------------------- */
 
-/* Two more are those of the tokens' rows, and of the gradient before the classifier. Each chunk's losses are joined. */
+/* Two more are those of the tokens' rows, and of the gradient before the classifier, if not by positions. Each chunk's
+ * losses are joined. */
 static tx_status count_sums(const side *s, int32_t wanted, int32_t joins)
 {
     int32_t found = 0;
@@ -123,14 +132,17 @@ static tx_status count_sums(const side *s, int32_t wanted, int32_t joins)
 static tx_status compare(const char *device, tested *t, const tx_config *config, tx_comm *data, tx_comm *tensor,
                          int32_t stage)
 {
-    const tx_parallel_options parallel = {
-        .size = sizeof parallel, .bucket_bytes = 20000, .zero_stage = stage, .tensor = tensor};
+    const tx_parallel_options parallel = {.size = sizeof parallel,
+                                          .bucket_bytes = 20000,
+                                          .zero_stage = stage,
+                                          .tensor = tensor,
+                                          .sequence = t->behind > 0};
     const int32_t own = t->rows / data->size, joins = t->rows == MANY ? (own * BLOCK + CHUNK - 1) / CHUNK : 1;
     side together = {.rows = own, .first = data->rank * own, .all = t->rows}, alone = {.rows = t->rows, .all = t->rows};
     double off = (double)NAN;
     tx_status status = make(device, t, config, data->size == 1, data, &parallel, &together);
     TX_THEN(status, make(device, t, config, data->size == 1, NULL, NULL, &alone));
-    TX_THEN(status, count_sums(&together, (int32_t)config->layers * t->sums + 2, joins));
+    TX_THEN(status, count_sums(&together, (int32_t)config->layers * t->sums + (t->behind ? t->behind : 2), joins));
     TX_THEN(status, count_sums(&alone, 0, 0));
     TX_THEN(status, beside_furthest(&together, &alone, TX_PART_WEIGHT, -1, 1.0, &off));
     if (!status && !(off <= 0.0))

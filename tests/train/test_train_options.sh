@@ -352,6 +352,7 @@ fsdp_config | --fsdp --fsdp_config {\"reshard_after_forward\":false} | holds tra
 zero_stage | pair --zero_stage 1 | pair_says stage 1
 parallel | pair --parallel auto | pair_says predicted
 tensor_parallel | pair --tensor_parallel 2 | pair_says 2 ranks compute the same rows
+sequence_parallel | pair --tensor_parallel 2 --sequence_parallel | pair_says a chunk of the positions
 expert_parallel | pair --config_name $work/experts.json --expert_parallel 2 | pair_says 2 ranks divide those of each layer
 context_parallel | pair --context_parallel 2 | pair_says 2 ranks have [0-9]* positions each
 pipeline_parallel | pair --pipeline_parallel 2 --config_overrides n_layer=4 | pair_says 2 of 4 blocks

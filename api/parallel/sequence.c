@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the executor does where the ranks of a tensor group have chunks of the positions between products. Memory of the
+ * whole has the samples one behind the other, of each the ranks' chunks; in the window they lie by rank, as shards do.
+ * The host moves the pieces, one a sample and rank. */
+#include "api/parallel/parallel.h"
+
+typedef struct chunks {
+    tx_comm *group;
+    int64_t pieces, bytes; /* of the whole; of one piece */
+    int64_t room;          /* bytes of a rank in the window */
+    char *window;
+} chunks;
+
+static chunks chunks_of(const tx_model *model, const tx_operand *own, const tx_operand *w)
+{
+    tx_comm *group = model->parallel->tensor;
+    const int64_t samples = own->shape.dim[0];
+    return (chunks){.group = group,
+                    .pieces = samples * group->size,
+                    .bytes = tx_operand_bytes(own) / samples,
+                    .room = tx_operand_bytes(w) / group->size,
+                    .window = tx_operand_host(model, w)};
+}
+
+static char *place(const chunks *c, int64_t piece)
+{
+    return c->window + piece % c->group->size * c->room + piece / c->group->size * c->bytes;
+}
+
+static tx_status exchange(const chunks *c, tx_collective kind, const tx_operand *w)
+{
+    const tx_dtype dtype = w->dtype == TX_F16 ? TX_BF16 : w->dtype; /* of what is gathered the bits alone */
+    return tx_comm_collect(c->group, kind, c->window, tx_operand_count(w), dtype, 0);
+}
+
+/* The device waits, here as with other sums. */
+static tx_status scatter(const tx_model *model, const tx_operand *x, const tx_operand *y, const tx_operand *w)
+{
+    const tx_engine *e = model->engine;
+    const chunks c = chunks_of(model, y, w);
+    for (int64_t i = 0; i < c.pieces; i++)
+        TX_TRY(
+            e->backend->read(e->context, tx_operand_buffer(model, x), x->offset + i * c.bytes, place(&c, i), c.bytes));
+    TX_TRY(exchange(&c, TX_REDUCE_SCATTER, w));
+    return e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, y), y->offset,
+                             place(&c, c.group->rank), tx_operand_bytes(y));
+}
+
+static tx_status gather(const tx_model *model, const tx_operand *x, const tx_operand *y, const tx_operand *w)
+{
+    const tx_engine *e = model->engine;
+    const chunks c = chunks_of(model, x, w);
+    TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, place(&c, c.group->rank),
+                            tx_operand_bytes(x)));
+    TX_TRY(exchange(&c, TX_ALL_GATHER, w));
+    for (int64_t i = 0; i < c.pieces; i++)
+        TX_TRY(e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, y), y->offset + i * c.bytes,
+                                 place(&c, i), c.bytes));
+    return TX_OK;
+}
+
+tx_status tx_parallel_part_rows(const tx_model *model, const tx_command *c)
+{
+    const tx_operand *x = &c->in[TX_IN(part_scatter, x)], *y = &c->out[TX_OUT(part_scatter, y)],
+                     *w = &c->out[TX_OUT(part_scatter, w)];
+    return c->op == TX_OP_PART_SCATTER ? scatter(model, x, y, w) : gather(model, x, y, w);
+}
