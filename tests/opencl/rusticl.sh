@@ -21,7 +21,7 @@ if [ "$(id -u)" != 0 ]; then
     exit 77
 fi
 if [ ! -f "$folder/complete" ]; then
-    command -v debootstrap > /dev/null &&
+    command -v debootstrap > /dev/null && mkdir -p "$folder" &&
         debootstrap --variant=minbase --include="$packages" bookworm "$folder" > "$folder.log" 2>&1 &&
         touch "$folder/complete"
 fi
