@@ -118,8 +118,9 @@ tx_tensor *tx_head_norm(tx_tensor *x, tx_tensor *gamma, int32_t heads, int32_t k
 /* The ranks of a tensor group (tx_parallel_options) divide products: how many there are, 1 without, and which this is.
  */
 int32_t tx_graph_parts(const tx_graph *graph, int32_t *part);
-/* The ranks that have a chunk of each row's positions (tx_parallel_options.context): how many there are, 1 without, and
- * which this is. Embeddings and rotary positions that are given no positions, and dropout, count from its place on. */
+/* The ranks that have two chunks of each row's positions (tx_parallel_options.context): how many there are, 1 without,
+ * and which this is. Embeddings and rotary positions that are given no positions, and dropout, count from the chunks'
+ * places on. */
 int32_t tx_graph_contexts(const tx_graph *graph, int32_t *context);
 /* What they all have, read by products that each does a part of: x, whose gradient is summed over the group. */
 tx_tensor *tx_part_input(tx_tensor *x);

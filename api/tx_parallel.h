@@ -71,10 +71,11 @@ typedef struct tx_parallel_options {
     /* Stages of a rank, which has the stages rank, rank + ranks and so on: with INTERLEAVED 2 or more, and
      * micro_batches is a multiple of the ranks; else 0 or 1. */
     int32_t chunks;
-    /* The ranks that have a chunk each of the positions of the same rows, in their order: inputs are those of this
-     * chunk alone, positions count from its place on, and keys and values of causal attention go round them (Liu et
-     * al., Ring Attention with Blockwise Transformers, 2023). Chunks are alike, multiples of 4 positions. `comm` has
-     * all ranks, these too: gradients and losses are sums over chunks as over rows. Without `tensor` and `pipeline`.
+    /* The N ranks that have a part each of the positions of the same rows: of 2 N chunks rank r has r and 2 N - 1 - r,
+     * so that causal attention is as much for all. Inputs are those of its chunks alone, the later one behind the
+     * earlier; positions count from the chunks' places on, and ranks send keys and values to those that need them (Liu
+     * et al., Ring Attention with Blockwise Transformers, 2023). Chunks are alike, multiples of 4 positions. `comm` has
+     * all ranks, these too: gradients and losses are sums over them as over rows. Without `tensor` and `pipeline`.
      * NULL: none */
     tx_comm *context;
     tx_pipeline_schedule schedule;

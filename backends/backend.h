@@ -79,12 +79,19 @@ typedef struct tx_attrs {
     int64_t first;
     int32_t step;        /* of a range */
     int64_t row, column; /* of draws: numbers in the model's rows of the first one, and of an attention's first key */
+    int64_t gap;         /* rows of the model that lie between the first half of a sample's rows and the second */
     int64_t padding;     /* of a table: the row that learns nothing, counted from 1; 0: none */
     float alpha, eps, p, scale;
     tx_rope rope;
     float beta1, beta2, momentum, weight_decay;
     bool nesterov, relative_step, scale_parameter, warmup_init; /* of updates */
 } tx_attrs;
+
+/* After how many numbers a range begins again. */
+static inline int64_t tx_range_period(const tx_attrs *attrs, int64_t count)
+{
+    return attrs->rows > 0 ? attrs->rows : count;
+}
 
 /* Which part of gamma row `row` of an RMS norm takes: 0, or with heads that of q 0, of k 1; -1: v, which stays. */
 static inline int64_t tx_norm_part(const tx_attrs *attrs, int64_t row)

@@ -44,28 +44,40 @@ tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpos
     return EMIT(a, .op = TX_OP_MATMUL, .attrs = attrs, .in = {a, b});
 }
 
-/* Where the tokens of x [B, T, ..] stand that are given no positions; NULL: at 0 and on. Of a chunk of longer rows: a
- * count from its first on, for which TOKEN_POSITIONS goes over numbers that all count. All layers read the same. */
+/* Of `length` positions of a row that a rank has, the later half is a chunk of its own, whose place among all 2 N is as
+ * far from the last one's as that of the first is from 0: how many positions of others lie between the two. */
+static int64_t gap_of(const tx_model *model, int64_t length)
+{
+    return (model->contexts - 1 - model->context) * length;
+}
+
+/* Where the tokens of x [B, T, ..] stand that are given no positions; NULL: at 0 and on. All layers read the same. */
 static tx_tensor *places_of(const tx_tensor *x)
 {
     tx_graph *graph = x->graph;
-    const int64_t first = graph->model->context * x->shape.dim[1];
-    if (first == 0 || x->shape.rank < 2 || first > INT32_MAX)
+    if (graph->model->contexts == 1 || x->shape.rank < 2)
         return NULL;
     const tx_shape shape = TX_SHAPE(x->shape.dim[0], x->shape.dim[1]);
+    tx_emit_args range = {.op = TX_OP_RANGE, .attrs = plain, .shape = &shape};
+    range.attrs.first = graph->model->context * (shape.dim[1] / 2);
+    range.attrs.step = 1;
+    range.attrs.rows = shape.dim[1];
+    range.attrs.gap = gap_of(graph->model, shape.dim[1]);
     if (!graph->places || !tx_shape_equal(&graph->places->shape, &shape))
-        graph->places = tx_token_positions(tx_range(graph, shape, (int32_t)first, 0), (int32_t)first - 1);
+        graph->places = tx_emit(graph, &range);
     return graph->places;
 }
 
-/* The number in the model of the first row of x [B, T, C] that random numbers are drawn for. */
-static int64_t first_row(const tx_tensor *x)
+/* The numbers in the model of the rows of x [B, T, C] that random numbers are drawn for. */
+static void number_rows(const tx_tensor *x, tx_attrs *attrs)
 {
-    if (x->graph->model->contexts > 1 && x->shape.rank != 3)
-        tx_graph_fail(x->graph, tx_fail(TX_UNSUPPORTED, "context parallelism: random numbers are drawn for [B, T, C]"));
     const tx_model *model = x->graph->model;
-    const int64_t before = model->context + (model->sequence ? model->part : 0);
-    return x->shape.rank == 3 ? before * x->shape.dim[1] : 0;
+    if (model->contexts > 1 && x->shape.rank != 3)
+        tx_graph_fail(x->graph, tx_fail(TX_UNSUPPORTED, "context parallelism: random numbers are drawn for [B, T, C]"));
+    if (x->shape.rank != 3)
+        return;
+    attrs->row = model->sequence ? model->part * x->shape.dim[1] : model->context * (x->shape.dim[1] / 2);
+    attrs->gap = gap_of(model, x->shape.dim[1]);
 }
 
 tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
@@ -232,7 +244,7 @@ tx_tensor *tx_dropout(tx_tensor *x, float p, int32_t site)
     tx_attrs attrs = plain;
     attrs.p = p;
     attrs.site = site;
-    attrs.row = first_row(x);
+    number_rows(x, &attrs);
     return EMIT(x, .op = TX_OP_DROPOUT, .attrs = attrs, .in = {x});
 }
 
@@ -241,7 +253,8 @@ tx_tensor *tx_noise(tx_tensor *x, float scale, int32_t site)
     tx_attrs attrs = plain;
     attrs.scale = scale;
     attrs.site = site;
-    attrs.row = x ? first_row(x) : 0;
+    if (x)
+        number_rows(x, &attrs);
     return EMIT(x, .op = TX_OP_NOISE, .attrs = attrs, .in = {x});
 }
 

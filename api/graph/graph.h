@@ -60,7 +60,7 @@ struct tx_graph {
     tx_tensor **repeated; /* [repeats, repeated_tensors], of a graph of many micro-batches (tx_repeat): NULL, or the
                              tensor that one has in place of that of micro-batch 0; NULL: it is of one alone */
     int32_t repeats, repeated_tensors;
-    tx_tensor *places; /* where the tokens of a chunk of longer rows stand, once they are asked for (build.c) */
+    tx_tensor *places; /* where the tokens of chunks of longer rows stand, once they are asked for (build.c) */
     /* Of a model that is divided among devices: what the next stage gets, and what this one has of the stage before,
      * inputs; in the same order, NULL behind the last. */
     tx_tensor *gone[TX_CROSSINGS + 1], *come[TX_CROSSINGS + 1];

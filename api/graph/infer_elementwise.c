@@ -232,10 +232,11 @@ tx_status tx_infer_fill(const tx_infer *c)
 /* The last one has to be a number of 32 bits. */
 tx_status tx_infer_range(const tx_infer *c)
 {
-    const int64_t last = tx_shape_count(&c->out[0].shape) - 1;
+    const int64_t last = tx_range_period(c->attrs, tx_shape_count(&c->out[0].shape)) - 1;
     int64_t way, end;
     if (__builtin_mul_overflow(last, (int64_t)c->attrs->step, &way) ||
-        __builtin_add_overflow(way, (int64_t)c->attrs->first, &end) || end < INT32_MIN || end > INT32_MAX)
+        __builtin_add_overflow(way, (int64_t)c->attrs->first, &end) ||
+        __builtin_add_overflow(end, c->attrs->gap, &end) || end < INT32_MIN || end > INT32_MAX)
         return tx_fail(TX_INVALID, "range: %s numbers from %" PRId64 " on, %d apart, do not fit 32 bits",
                        TX_TEXT(c->out[0].shape), c->attrs->first, c->attrs->step);
     c->out[0].dtype = TX_I32;

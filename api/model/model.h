@@ -86,7 +86,7 @@ struct tx_model {
     int32_t seats, stage, stages;
     int32_t *last_block;       /* of each stage but the last; NULL: there is one */
     tx_model *following;       /* the next stage, where this process has all of them (tx_model_divide) */
-    int32_t context, contexts; /* this rank's chunk of the positions of its rows, and how many there are */
+    int32_t context, contexts; /* of the ranks that have chunks of the positions of the same rows, this one */
     int32_t part, parts; /* this rank's number in the tensor group that parameters are split among, and its size */
     bool sequence;       /* between products it has a chunk of the positions (tx_parallel_options) */
     int32_t expert_part, expert_parts; /* the same of the expert group */

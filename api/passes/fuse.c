@@ -101,6 +101,7 @@ static void fuse_dropout(fusion *f, int32_t at, size_t z)
     norm->attrs.p = dropout->attrs.p;
     norm->attrs.site = dropout->attrs.site;
     norm->attrs.row = dropout->attrs.row;
+    norm->attrs.gap = dropout->attrs.gap;
     tx_edit_erase(f->edit, t->producer);
     t->producer = -1;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Context parallelism: ranks that share rows have a chunk of positions each, and keys and values go round them (Liu et
- * al., Ring Attention with Blockwise Transformers, 2023). Each node of attention, and of its gradient, becomes a
- * series: attention of this rank's queries to its own chunk, which is causal, then to each chunk before it, nearest
- * first, which all of them see. Outputs are merged by their log-sum-exps. The gradient takes the merged output and
- * log-sum-exp, so that what each pair of chunks gives is exact; gradients of keys and values go back the way these
- * came, from the last rank to the chunk's own, each rank adding its part in fp32. Chunks follow one another, so the
- * last rank has as many pairs as there are ranks, and the first has one. */
+ * Context parallelism: ranks that share rows have two chunks of each row's positions, and attention needs the keys and
+ * values of others (Liu et al., Ring Attention with Blockwise Transformers, 2023). A row has 2 N chunks for N ranks, of
+ * which rank r has r and 2 N - 1 - r (zigzag): each rank then has 2 N + 1 pairs of a chunk of queries and one of keys
+ * at or before it, two of them causal. Each node of attention, and of its gradient, becomes a series: pairs within the
+ * rank, then those with the chunks of the rank before it, and so on round the ring. Each rank sends its own chunks to
+ * those that have queries behind them. Outputs are merged by their log-sum-exps. The gradient takes the merged output
+ * and log-sum-exp, so that what each pair gives is exact; each rank's part of the gradients of keys and values goes to
+ * the rank whose these are, which adds them up in fp32, in the order in which it asked round. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -14,13 +15,14 @@
 
 #include <inttypes.h>
 
-/* A message between neighbours: the tensor, and where it lies on its way. */
+/* A message between two ranks: the tensor, and where it lies on its way. Those of a rank to another that are on their
+ * way at a time have different numbers: 0 and 1 keys and values of a chunk, 2 and 3 their gradients. */
 typedef struct message {
     tx_tensor *x, *w;
-    int32_t peer, chunk;
+    int32_t peer, number;
 } message;
 
-/* The node that is replaced, and how wide its parts are. */
+/* The node that is replaced, how wide its parts are, and what it reads. Chunk 0 is the earlier one of a rank's. */
 typedef struct ring {
     tx_graph *graph;
     tx_node node;
@@ -28,6 +30,7 @@ typedef struct ring {
     int64_t length;          /* of a chunk */
     int64_t queries, others; /* columns of q, and of k | v */
     tx_tensor *qkv;
+    tx_tensor *own[2], *kv[2]; /* q | k | v of a chunk, and k | v alone */
 } ring;
 
 static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
@@ -36,27 +39,27 @@ static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 
 static void append(const ring *r, tx_op op, const message *m, tx_tensor *in, tx_tensor *out)
 {
-    tx_node node = tx_message_node(op, r->node.direction, m->peer, m->chunk, in, out);
-    int32_t number = 0;
+    tx_node node = tx_message_node(op, r->node.direction, m->peer, m->number, in, out);
+    int32_t at = 0;
     node.block = r->node.block;
-    if (!r->graph->status && !tx_graph_append(r->graph, &node, &number) && out)
-        out->producer = out->producer < 0 ? number : out->producer;
+    if (!r->graph->status && !tx_graph_append(r->graph, &node, &at) && out)
+        out->producer = out->producer < 0 ? at : out->producer;
 }
 
 /* Where the device has memory of its own, messages lie in the host's: windows are alike on all ranks, and these are
  * not. */
-static message message_of(const ring *r, tx_tensor *x, int32_t peer, int32_t chunk)
+static message message_of(const ring *r, tx_tensor *x, int32_t peer, int32_t number)
 {
     const bool host = r->graph->model->engine->backend->host_memory;
     tx_tensor *w = !x || host ? x : tx_tensor_planned(r->graph, x->dtype, x->shape, TX_ARENA_AWAY);
     if (w && !host)
         r->graph->model->arena[TX_ARENA_AWAY].space = TX_SPACE_PINNED;
-    return (message){x, w, peer, chunk};
+    return (message){x, w, peer, number};
 }
 
-static message send(const ring *r, tx_tensor *x, int32_t peer, int32_t chunk)
+static message send(const ring *r, tx_tensor *x, int32_t peer, int32_t number)
 {
-    const message m = message_of(r, x, peer, chunk);
+    const message m = message_of(r, x, peer, number);
     append(r, TX_OP_SEND, &m, m.x, m.w == m.x ? NULL : m.w);
     return m;
 }
@@ -67,33 +70,22 @@ static void wait_sent(const ring *r, const message *m)
         append(r, TX_OP_WAIT_SENT, m, m->w, NULL);
 }
 
-static message call(const ring *r, tx_dtype dtype, int32_t peer, int32_t chunk)
+static message call(const ring *r, tx_dtype dtype, int32_t peer, int32_t number)
 {
-    const tx_shape *qkv = &r->qkv->shape;
-    const tx_shape shape = TX_SHAPE(qkv->dim[0], qkv->dim[1], r->others);
-    const message m = message_of(r, tx_tensor_planned(r->graph, dtype, shape, TX_ARENA_PLANNED), peer, chunk);
+    const tx_shape shape = TX_SHAPE(r->qkv->shape.dim[0], r->length, r->others);
+    const message m = message_of(r, tx_tensor_planned(r->graph, dtype, shape, TX_ARENA_PLANNED), peer, number);
     append(r, TX_OP_RECEIVE, &m, NULL, m.w);
     return m;
 }
 
 static tx_tensor *wait_received(const ring *r, const message *m)
 {
-    append(r, TX_OP_WAIT_RECEIVED, m, m->w, m->x);
+    if (m->x)
+        append(r, TX_OP_WAIT_RECEIVED, m, m->w, m->x);
     return m->x;
 }
 
 /* ---- Nodes -------------------------------------------------------------------------------------------- */
-
-/* Emits a node whose outputs, where given, are those of the one that is replaced. */
-static tx_tensor *emit(const ring *r, tx_emit_args *args)
-{
-    tx_tensor *y = tx_emit(r->graph, args);
-    for (int k = 0; y && k < TX_MAX_OUT; k++)
-        for (int was = 0; args->out[k] && was < TX_MAX_OUT; was++)
-            if (args->out[k] == r->node.out[was])
-                args->out[k]->producer = r->graph->nodes - 1;
-    return y;
-}
 
 /* Columns of x in fp32, or added to `to`, or, of another type, as they are. */
 static tx_tensor *take(const ring *r, tx_tensor *x, int64_t first, int64_t count, tx_dtype dtype, tx_tensor *to)
@@ -102,115 +94,251 @@ static tx_tensor *take(const ring *r, tx_tensor *x, int64_t first, int64_t count
     args.attrs.first = first;
     args.attrs.rows = count;
     args.attrs.accumulate = to ? TX_ADD : TX_STORE;
-    return x ? emit(r, &args) : NULL;
+    return x ? tx_emit(r->graph, &args) : NULL;
 }
 
-/* q of `a` beside keys and values, or their gradients. */
-static tx_tensor *join(const ring *r, tx_tensor *a, tx_tensor *b, tx_tensor *to)
+/* The first `columns` of a, and b behind them, as `dtype`, or in `to`. */
+static tx_tensor *join(const ring *r, tx_tensor *a, int64_t columns, tx_tensor *b, tx_dtype dtype, tx_tensor *to)
 {
-    tx_emit_args args = {.op = TX_OP_JOIN_COLUMNS, .attrs = plain, .in = {a, b}, .dtype = &r->qkv->dtype, .out = {to}};
-    args.attrs.rows = r->queries;
-    return a && b ? emit(r, &args) : NULL;
+    tx_emit_args args = {.op = TX_OP_JOIN_COLUMNS, .attrs = plain, .in = {a, b}, .dtype = &dtype, .out = {to}};
+    args.attrs.rows = columns;
+    return a && b ? tx_emit(r->graph, &args) : NULL;
 }
 
-/* Attributes of attention to the chunk `steps` before the rank's own. */
-static tx_attrs attrs_of(const ring *r, int32_t steps)
+/* x [B, T, C] as [B, T C], whose columns are a sample's rows. */
+static tx_tensor *by_sample(tx_tensor *x)
 {
+    return x ? tx_tensor_view(x, 0, TX_SHAPE(x->shape.dim[0], x->shape.dim[1] * x->shape.dim[2])) : NULL;
+}
+
+/* The rows of a chunk of x [B, T, C]. */
+static tx_tensor *chunk_of(const ring *r, tx_tensor *x, int chunk)
+{
+    const int64_t width = x->shape.dim[2], count = r->length * width;
+    tx_tensor *y = take(r, by_sample(x), chunk * count, count, x->dtype, NULL);
+    return y ? tx_tensor_view(y, 0, TX_SHAPE(x->shape.dim[0], r->length, width)) : NULL;
+}
+
+/* Output `out` of the node that is replaced is made by the last node. */
+static void made(const ring *r, tx_tensor *out)
+{
+    if (out && !r->graph->status)
+        out->producer = r->graph->nodes - 1;
+}
+
+/* Puts the rows of both chunks into an output of the node that is replaced. */
+static void join_chunks(const ring *r, tx_tensor *const chunk[2], tx_tensor *out)
+{
+    tx_tensor *a = by_sample(chunk[0]), *b = by_sample(chunk[1]), *to = by_sample(out);
+    if (a && b && to)
+        join(r, a, tx_shape_last(&a->shape), b, out->dtype, to);
+    made(r, out);
+}
+
+/* ---- Pairs ------------------------------------------------------------------------------------------- */
+
+/* The place among all chunks of a row of one that a rank has. */
+static int32_t place_of(const ring *r, int32_t rank, int chunk)
+{
+    return chunk == 0 ? rank : 2 * r->size - 1 - rank;
+}
+
+/* Whether a rank has queries, those of its later chunk at least, that see chunk `key` of another. */
+static bool needs(const ring *r, int32_t rank, int32_t other, int key)
+{
+    return place_of(r, other, key) <= place_of(r, rank, 1);
+}
+
+static bool sees(const ring *r, int query, int32_t other, int key)
+{
+    return place_of(r, other, key) <= place_of(r, r->rank, query);
+}
+
+static int32_t behind(const ring *r, int32_t steps)
+{
+    return (r->rank - steps + r->size) % r->size;
+}
+
+static int32_t ahead(const ring *r, int32_t steps)
+{
+    return (r->rank + steps) % r->size;
+}
+
+/* q of one chunk beside k and v of another. */
+static tx_tensor *pack(const ring *r, int query, int32_t other, int key, tx_tensor *kv)
+{
+    const bool same = place_of(r, other, key) == place_of(r, r->rank, query);
+    return same ? r->own[query] : join(r, r->own[query], r->queries, kv, r->qkv->dtype, NULL);
+}
+
+static tx_attrs attrs_of(const ring *r, int query, int32_t other, int key)
+{
+    const int32_t row = place_of(r, r->rank, query), column = place_of(r, other, key);
     tx_attrs attrs = r->node.attrs;
-    attrs.causal = steps == 0;
-    attrs.row = r->rank * r->length;
-    attrs.column = (r->rank - steps) * r->length;
+    attrs.causal = row == column;
+    attrs.row = row * r->length;
+    attrs.column = column * r->length;
     return attrs;
 }
 
-/* Keys and values on their way round the ring. Step s has those of the chunk s before the rank's own: it calls for the
- * next ones and sends its own on before it computes, and waits behind that. */
+/* Keys and values of the rank `steps` before this one. While it computes with these, it calls for the next ones and
+ * sends its own to the rank that then has a use for them, and waits behind that. */
 typedef struct turn {
-    tx_tensor *pair; /* packed q | k | v that attention is of; NULL on failure, which the graph keeps */
-    message gone, next;
+    tx_tensor *kv[2]; /* NULL: not needed, or failure, which the graph keeps */
+    message gone[2], next[2];
 } turn;
 
-static turn begin_turn(const ring *r, int32_t steps, tx_tensor *kv)
+static void begin_turn(const ring *r, int32_t steps, turn *t)
 {
-    const int32_t chunk = r->rank - steps;
-    turn t = {.pair = steps == 0 ? r->qkv : NULL};
-    if (chunk > 0)
-        t.next = call(r, r->qkv->dtype, r->rank - 1, chunk - 1);
-    if (r->rank < r->size - 1 && !kv)
-        kv = take(r, r->qkv, r->queries, r->others, r->qkv->dtype, NULL);
-    if (r->rank < r->size - 1)
-        t.gone = send(r, kv, r->rank + 1, chunk);
-    if (steps > 0)
-        t.pair = join(r, r->qkv, kv, NULL);
-    return t;
+    const int32_t from = behind(r, steps + 1), to = ahead(r, steps + 1);
+    for (int k = 0; k < 2; k++) {
+        t->next[k] = t->gone[k] = (message){0};
+        if (steps + 1 < r->size && needs(r, r->rank, from, k))
+            t->next[k] = call(r, r->qkv->dtype, from, k);
+        if (steps + 1 < r->size && needs(r, to, r->rank, k))
+            t->gone[k] = send(r, r->kv[k], to, k);
+    }
 }
 
-/* What the next step is of; NULL: there is none. */
-static tx_tensor *end_turn(const ring *r, const turn *t)
+static void end_turn(const ring *r, turn *t)
 {
-    wait_sent(r, &t->gone);
-    return t->next.x ? wait_received(r, &t->next) : NULL;
+    for (int k = 0; k < 2; k++) {
+        wait_sent(r, &t->gone[k]);
+        t->kv[k] = wait_received(r, &t->next[k]);
+    }
+}
+
+static turn first_turn(ring *r)
+{
+    for (int k = 0; k < 2; k++) {
+        r->own[k] = chunk_of(r, r->qkv, k);
+        r->kv[k] = take(r, r->own[k], r->queries, r->others, r->qkv->dtype, NULL);
+    }
+    return (turn){.kv = {r->kv[0], r->kv[1]}};
 }
 
 /* ---- The series --------------------------------------------------------------------------------------- */
 
-static void attend(const ring *r)
+/* Outputs of a chunk of queries, merged as far as they go. */
+typedef struct merged {
+    tx_tensor *o, *lse;
+} merged;
+
+static void attend_pair(const ring *r, const turn *t, int32_t other, int query, int key, merged *m)
 {
-    tx_tensor *o = r->node.out[TX_OUT(attention, o)], *lse = r->node.out[TX_OUT(attention, lse)], *kv = NULL;
-    tx_tensor *merged = NULL, *merged_lse = NULL;
-    for (int32_t s = 0; s <= r->rank && !r->graph->status; s++) {
-        const bool last = s == r->rank;
-        const turn t = begin_turn(r, s, kv);
-        tx_emit_args of_pair = {.op = TX_OP_ATTENTION, .attrs = attrs_of(r, s), .in = {t.pair}};
-        if (last && s == 0) {
-            of_pair.out[TX_OUT(attention, o)] = o;
-            of_pair.out[TX_OUT(attention, lse)] = lse;
-        }
-        if (t.pair)
-            emit(r, &of_pair);
-        tx_emit_args merge = {.op = TX_OP_ATTENTION_MERGE,
-                              .attrs = r->node.attrs,
-                              .in = {merged, merged_lse, of_pair.out[0], of_pair.out[1]},
-                              .dtype = last ? &o->dtype : NULL,
-                              .out = {last ? o : NULL, last ? lse : NULL}};
-        if (s > 0)
-            emit(r, &merge);
-        merged = s > 0 ? merge.out[0] : of_pair.out[0];
-        merged_lse = s > 0 ? merge.out[1] : of_pair.out[1];
-        kv = end_turn(r, &t);
+    tx_emit_args pair = {
+        .op = TX_OP_ATTENTION, .attrs = attrs_of(r, query, other, key), .in = {pack(r, query, other, key, t->kv[key])}};
+    if (!pair.in[0] || !tx_emit(r->graph, &pair))
+        return;
+    tx_tensor *o = pair.out[TX_OUT(attention, o)], *lse = pair.out[TX_OUT(attention, lse)];
+    tx_emit_args merge = {.op = TX_OP_ATTENTION_MERGE, .attrs = r->node.attrs, .in = {m->o, m->lse, o, lse}};
+    if (m->o && tx_emit(r->graph, &merge)) {
+        o = merge.out[TX_OUT(attention_merge, o)];
+        lse = merge.out[TX_OUT(attention_merge, lse)];
+    }
+    *m = (merged){o, lse};
+}
+
+static void attend(ring *r)
+{
+    tx_tensor *lse = r->node.out[TX_OUT(attention, lse)];
+    merged m[2] = {{0}};
+    turn t = first_turn(r);
+    for (int32_t s = 0; s < r->size && !r->graph->status; s++) {
+        begin_turn(r, s, &t);
+        for (int key = 0; key < 2; key++)
+            for (int query = 0; query < 2; query++)
+                if (sees(r, query, behind(r, s), key))
+                    attend_pair(r, &t, behind(r, s), query, key, &m[query]);
+        end_turn(r, &t);
+    }
+    join_chunks(r, (tx_tensor *[]){m[0].o, m[1].o}, r->node.out[TX_OUT(attention, o)]);
+    join(r, m[0].lse, r->length, m[1].lse, TX_F32, lse);
+    made(r, lse);
+}
+
+/* What the gradient reads of each chunk of queries, and gradients as far as they are summed. */
+typedef struct gradients {
+    tx_tensor *d_o[2], *o[2], *lse[2];
+    tx_tensor *dq[2], *dkv[2]; /* of queries, and of the keys and values of the turn */
+} gradients;
+
+static void differentiate_pair(const ring *r, const turn *t, int32_t other, int query, int key, gradients *g)
+{
+    tx_emit_args pair = {.op = TX_OP_ATTENTION_GRAD,
+                         .attrs = attrs_of(r, query, other, key),
+                         .in = {g->d_o[query], pack(r, query, other, key, t->kv[key]), g->o[query], g->lse[query]}};
+    tx_tensor *d = pair.in[0] && pair.in[1] && pair.in[2] && pair.in[3] ? tx_emit(r->graph, &pair) : NULL;
+    g->dq[query] = take(r, d, 0, r->queries, TX_F32, g->dq[query]);
+    g->dkv[key] = take(r, d, r->queries, r->others, TX_F32, g->dkv[key]);
+}
+
+/* Gradients of keys and values on their way to the rank whose these are. They arrive while the next turn computes. */
+typedef struct parcels {
+    message gone[2], come[2];
+} parcels;
+
+static void call_parcels(const ring *r, int32_t steps, parcels *p)
+{
+    for (int k = 0; k < 2; k++)
+        if (steps > 0 && needs(r, ahead(r, steps), r->rank, k))
+            p->come[k] = call(r, TX_F32, ahead(r, steps), 2 + k);
+}
+
+static void send_parcels(const ring *r, int32_t steps, tx_tensor *const dkv[2], parcels *p)
+{
+    for (int k = 0; k < 2; k++)
+        if (steps > 0 && dkv[k])
+            p->gone[k] = send(r, dkv[k], behind(r, steps), 2 + k);
+}
+
+/* Adds what has come to `sum`. */
+static void open_parcels(const ring *r, const parcels *p, tx_tensor *const sum[2])
+{
+    for (int k = 0; k < 2; k++) {
+        take(r, wait_received(r, &p->come[k]), 0, r->others, TX_F32, sum[k]);
+        wait_sent(r, &p->gone[k]);
     }
 }
 
-/* Gradients of a chunk's keys and values: what the ranks behind this one have, and its part of it. */
-static tx_tensor *add_others(const ring *r, tx_tensor *dpair, const message *come)
+static gradients read_gradients(const ring *r)
 {
-    tx_tensor *sum = come->x ? wait_received(r, come) : NULL;
-    return take(r, dpair, r->queries, r->others, TX_F32, sum);
+    tx_tensor *const *in = r->node.in;
+    gradients g = {.dq = {NULL, NULL}};
+    for (int k = 0; k < 2; k++) {
+        g.d_o[k] = chunk_of(r, in[TX_IN(attention_grad, d_o)], k);
+        g.o[k] = chunk_of(r, in[TX_IN(attention_grad, o)], k);
+        g.lse[k] = take(r, in[TX_IN(attention_grad, lse)], k * r->length, r->length, TX_F32, NULL);
+    }
+    return g;
 }
 
-static void differentiate(const ring *r)
+static void differentiate(ring *r)
 {
-    tx_tensor *const *in = r->node.in, *kv = NULL, *dq = NULL, *own = NULL;
-    for (int32_t s = 0; s <= r->rank && !r->graph->status; s++) {
-        const int32_t chunk = r->rank - s;
-        const turn t = begin_turn(r, s, kv);
-        const message come = r->rank < r->size - 1 ? call(r, TX_F32, r->rank + 1, chunk) : (message){0};
-        message gone = {0};
-        tx_emit_args of_pair = {.op = TX_OP_ATTENTION_GRAD,
-                                .attrs = attrs_of(r, s),
-                                .in = {in[TX_IN(attention_grad, d_o)], t.pair, in[TX_IN(attention_grad, o)],
-                                       in[TX_IN(attention_grad, lse)]}};
-        tx_tensor *dpair = t.pair ? emit(r, &of_pair) : NULL;
-        dq = r->rank == 0 ? dpair : take(r, dpair, 0, r->queries, TX_F32, dq);
-        tx_tensor *dkv = add_others(r, dpair, &come);
-        if (s == 0)
-            own = dkv;
-        else
-            gone = send(r, dkv, r->rank - 1, chunk);
-        kv = end_turn(r, &t);
-        wait_sent(r, &gone);
+    gradients g = read_gradients(r);
+    tx_tensor *sum[2] = {NULL, NULL}, *dqkv[2];
+    turn t = first_turn(r);
+    parcels before = {.gone = {{0}}};
+    for (int32_t s = 0; s < r->size && !r->graph->status; s++) {
+        parcels now = {.gone = {{0}}};
+        begin_turn(r, s, &t);
+        call_parcels(r, s, &now);
+        g.dkv[0] = g.dkv[1] = NULL;
+        for (int key = 0; key < 2; key++)
+            for (int query = 0; query < 2; query++)
+                if (sees(r, query, behind(r, s), key))
+                    differentiate_pair(r, &t, behind(r, s), query, key, &g);
+        send_parcels(r, s, g.dkv, &now);
+        open_parcels(r, &before, sum);
+        for (int k = 0; k < 2 && s == 0; k++)
+            sum[k] = g.dkv[k];
+        end_turn(r, &t);
+        before = now;
     }
-    join(r, dq, own, r->node.out[TX_OUT(attention_grad, dqkv)]);
+    open_parcels(r, &before, sum);
+    for (int k = 0; k < 2; k++)
+        dqkv[k] = join(r, g.dq[k], r->queries, sum[k], r->qkv->dtype, NULL);
+    join_chunks(r, dqkv, r->node.out[TX_OUT(attention_grad, dqkv)]);
 }
 
 /* ---- The pass ----------------------------------------------------------------------------------------- */
@@ -231,8 +359,9 @@ static tx_status check(const tx_node *n, int packed)
         return tx_fail(TX_UNSUPPORTED,
                        "context parallelism divides causal attention over whole rows: no models that see both sides, "
                        "no sliding windows, no rows with padding or several samples; train it without");
-    if (n->in[packed]->shape.dim[1] % 4 != 0)
-        return tx_fail(TX_UNSUPPORTED, "context parallelism: chunks of %" PRId64 " positions are no multiples of 4",
+    if (n->in[packed]->shape.dim[1] % 8 != 0)
+        return tx_fail(TX_UNSUPPORTED,
+                       "context parallelism: %" PRId64 " positions are no two chunks of a multiple of 4",
                        n->in[packed]->shape.dim[1]);
     return TX_OK;
 }
@@ -245,7 +374,7 @@ static tx_status replace(tx_graph *graph, tx_edit *edit, int32_t at)
     TX_TRY(check(&graph->node[at], packed));
     ring r = {.graph = graph, .node = graph->node[at], .rank = model->context, .size = model->contexts};
     r.qkv = r.node.in[packed];
-    r.length = r.qkv->shape.dim[1];
+    r.length = r.qkv->shape.dim[1] / 2;
     const int64_t size = r.qkv->shape.dim[2] / (r.node.attrs.heads + 2 * (int64_t)r.node.attrs.kv_heads);
     r.queries = r.node.attrs.heads * size;
     r.others = 2 * r.node.attrs.kv_heads * size;

@@ -28,7 +28,7 @@ static void drawn_rows(const tx_cpu_call *call, int64_t first, int64_t last, int
             float from[TX_DRAW_COLUMNS], to[TX_DRAW_COLUMNS];
             const float *x = tx_run_of(call->in[0], call->command->in[0].dtype, at, count, from);
             float *y = tx_run_to(call->out[0], type, at, to);
-            (noise ? noise_chunk : tx_drop)(&site, (uint32_t)(row % rows), column, count, x, y);
+            (noise ? noise_chunk : tx_drop)(&site, tx_drawn_row(call, row, rows), column, count, x, y);
             tx_run_put(call->out[0], y, type, at, count);
         }
     }

@@ -348,10 +348,13 @@ void TX_CPU_NAME(fill)(const tx_cpu_call *call)
 static void range_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_attrs *attrs = &call->command->attrs;
+    const int64_t period = tx_range_period(attrs, tx_operand_count(&call->command->out[0]));
     int32_t *y = call->out[0];
     (void)thread;
-    for (int64_t i = first; i < last; i++)
-        y[i] = (int32_t)(attrs->first + i * attrs->step);
+    for (int64_t i = first; i < last; i++) {
+        const int64_t place = i % period;
+        y[i] = (int32_t)(attrs->first + place * attrs->step + (place < period / 2 ? 0 : attrs->gap));
+    }
 }
 
 void TX_CPU_NAME(range)(const tx_cpu_call *call)

@@ -14,7 +14,7 @@ static void add_dropped(const tx_cpu_call *call, int z, int64_t row, const float
         const int64_t count = width - at < TX_DRAW_COLUMNS ? width - at : TX_DRAW_COLUMNS;
         float wide[TX_DRAW_COLUMNS], left[TX_DRAW_COLUMNS];
         const float *other = tx_run_of(call->in[z], operand->dtype, row * width + at, count, wide);
-        tx_drop(&site, (uint32_t)(row % rows), at, count, other, left);
+        tx_drop(&site, tx_drawn_row(call, row, rows), at, count, other, left);
         TX_SIMD for (int64_t i = 0; i < count; i++) sum[at + i] = x[at + i] + left[i];
     }
 }

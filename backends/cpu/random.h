@@ -38,6 +38,13 @@ static inline tx_site tx_site_of(const tx_cpu_call *call, int64_t sample)
     };
 }
 
+/* The number, counted from the site's, of row `row` of an operand that has `rows` a sample. */
+static inline uint32_t tx_drawn_row(const tx_cpu_call *call, int64_t row, int64_t rows)
+{
+    const int64_t place = row % rows;
+    return (uint32_t)(place + (place < rows / 2 ? 0 : call->command->attrs.gap));
+}
+
 /* Words in the halves of 64 bits, as many as one vector register holds, and the product of the low halves. Compilers
  * find this instruction in loops over integers sometimes only, and take three products else. */
 #if defined __AVX512F__

@@ -168,7 +168,7 @@ static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel
     launch(b, c, kernel, types, tx_shape_last(x), rows);
     TX_CL_I64(b, x->rank > 1 ? rows / x->dim[0] : rows);
     TX_CL_F32(b, number);
-    TX_CL_I32(b, c->attrs.site, (int32_t)c->attrs.row);
+    TX_CL_I32(b, c->attrs.site, (int32_t)c->attrs.row, (int32_t)c->attrs.gap);
     tx_cl_arg_control(b);
     return b->status;
 }

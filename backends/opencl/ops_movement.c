@@ -259,7 +259,7 @@ tx_status tx_cl_range(tx_cl_builder *b, const tx_command *c)
     int64_t n = tx_operand_count(&c->out[0]);
     move(b, c, "range", TX_F32, TX_F32, n, 1);
     TX_CL_OPERANDS(b, &c->out[0]);
-    TX_CL_I64(b, n);
-    TX_CL_I32(b, (int32_t)c->attrs.first, c->attrs.step);
+    TX_CL_I64(b, n, tx_range_period(&c->attrs, n));
+    TX_CL_I32(b, (int32_t)c->attrs.first, c->attrs.step, (int32_t)c->attrs.gap);
     return b->status;
 }

@@ -49,7 +49,7 @@ static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
     if (drops(c, z)) {
         TX_CL_I64(b, x->rank > 1 ? tx_shape_rows(x) / x->dim[0] : 1);
         TX_CL_F32(b, c->attrs.p);
-        TX_CL_I32(b, c->attrs.site, (int32_t)c->attrs.row);
+        TX_CL_I32(b, c->attrs.site, (int32_t)c->attrs.row, (int32_t)c->attrs.gap);
         tx_cl_arg_control(b);
     }
     return b->status;

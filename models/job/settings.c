@@ -155,7 +155,7 @@ static const tx_option options[] = {
     WHOLE("tensor_parallel", tensor_parallel, 1, 1 << 16, "N ranks that follow each other compute the same rows together and divide heads, the MLP and the vocabulary among them (docs/RANKS.md)"),
     FLAG("sequence_parallel", sequence_parallel, "with tensor_parallel: what lies between products, norms and dropout, is divided among the N ranks by positions, and so is what the backward pass keeps of it"),
     WHOLE("expert_parallel", expert_parallel, 1, 1 << 16, "N ranks of different rows that follow each other divide the experts of each layer among them, whole ones, to which tokens go and from which they come back (docs/RANKS.md)"),
-    WHOLE("context_parallel", context_parallel, 1, 1 << 12, "N ranks that follow each other have a chunk each of the positions of the same rows, and keys and values go round them (docs/RANKS.md)"),
+    WHOLE("context_parallel", context_parallel, 1, 1 << 12, "N ranks that follow each other have two chunks each of the positions of the same rows, and send each other keys and values (docs/RANKS.md)"),
     WHOLE("pipeline_parallel", pipeline_parallel, 1, 1 << 12, "N stages, a rank or group of ranks each, have the model's blocks one after the other (docs/RANKS.md)"),
     CHOICE("pipeline_schedule", pipeline_schedule, pipeline_words + 1, "order in which stages do the micro-batches of a step: 1f1b keeps activations of few of them, gpipe those of all, interleaved stands still less and has --pipeline_chunks stages a rank"),
     WHOLE("pipeline_chunks", pipeline_chunks, 2, 1 << 10, "with --pipeline_schedule interleaved: stages of a rank, which follow each other in turns"),

@@ -24,7 +24,7 @@
  *
  * Context: c-1 hops of a layer's keys and values forward, of them and their gradients backward, beside the attention of
  * a block of keys; what takes longer than that is waited for (Liu, Zaharia and Abbeel, Ring attention, 2023; ranks have
- * early and late parts of a row, so that all have as much to do).
+ * an early chunk of a row and a late one, so that all have as much to do. The rank that sends most sends both in each).
  *
  * Expert: two exchanges of all with all a layer forward and two backward: tokens x width x chosen experts in 16 bits,
  * (e-1)/e of it leaves a rank (Lepikhin et al., GShard, 2020); tokens go to all experts alike.
@@ -116,8 +116,7 @@ typedef struct tx_split_figures {
 tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
                               tx_split_model *model);
 /* Whether the engine does it as the formulas have it; of pipelines all but GPipe, which takes as long as 1F1B and more
- * memory. Chunks of positions, which lie side by side, and experts, whose memory is for the worst case, are others than
- * theirs. */
+ * memory. Experts, whose memory is for the worst case, are others than theirs; of context the planner is not asked. */
 bool tx_split_is_built(const tx_split *split);
 /* The planner's memory of such a split on rank 0. */
 tx_status tx_split_plan(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,

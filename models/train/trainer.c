@@ -40,7 +40,7 @@ static int64_t length_of(const tx_trainer_options *o, int32_t which)
     return which && rounded < o->block ? rounded : o->block;
 }
 
-/* Ranks that have a chunk each of the positions of a row, and which of them this is. */
+/* Ranks that have a part each of the positions of a row, and which of them this is. */
 static int64_t chunks_of(const tx_trainer_options *o)
 {
     return o->parallel.context ? o->parallel.context->size : 1;
@@ -134,11 +134,11 @@ static tx_status check(const tx_trainer_options *o)
                        "trainer: batch %" PRId64 ", block %" PRId64 ", accumulation %" PRId64
                        " must be at least 1, evaluation batch %" PRId64 " at least 0",
                        o->batch, o->block, o->accumulation, o->eval_batch);
-    if (o->block % (4 * chunks_of(o)) != 0 && chunks_of(o) > 1)
+    if (o->block % (8 * chunks_of(o)) != 0 && chunks_of(o) > 1)
         return tx_fail(TX_INVALID,
-                       "context_parallel %" PRId64 ": rows of %" PRId64
-                       " positions do not make so many chunks of a multiple of 4: choose another block_size",
-                       chunks_of(o), o->block);
+                       "context_parallel %" PRId64 ": rows of %" PRId64 " positions do not make %" PRId64
+                       " chunks of a multiple of 4: choose another block_size",
+                       chunks_of(o), o->block, 2 * chunks_of(o));
     if (o->rows_before < 0 || (o->all_rows && o->all_rows - o->rows_before < o->batch))
         return tx_fail(TX_INVALID, "trainer: rows %" PRId64 " to %" PRId64 " of a micro-batch of %" PRId64,
                        o->rows_before, o->rows_before + o->batch, o->all_rows);
@@ -321,16 +321,21 @@ void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps)
     trainer->step = steps;
 }
 
-/* The beginnings of the rows of a field, or this rank's chunks of them, where the plan's rows are shorter. */
+/* The beginnings of the rows of a field, or of the 2 N chunks that N ranks have of them this rank's two, where the
+ * plan's rows are shorter. */
 static const void *narrow(const tx_trainer *trainer, const tx_field *field, const tx_shape *shape, const void *values)
 {
-    const int64_t block = trainer->options.block, length = shape->dim[1];
+    const tx_trainer_options *o = &trainer->options;
+    const int64_t block = o->block, length = shape->dim[1], half = length / 2;
+    const int64_t first = chunk_of(o) * half, second = (2 * chunks_of(o) - 1 - chunk_of(o)) * half;
     int32_t *to = trainer->narrow; /* both types of fields have 4 bytes */
     if (field->width != TX_FIELD_BLOCK || length == block)
         return values;
-    for (int64_t r = 0; r < shape->dim[0]; r++)
-        memcpy(to + r * length, (const int32_t *)values + r * block + chunk_of(&trainer->options) * length,
-               (size_t)length * sizeof *to);
+    for (int64_t r = 0; r < shape->dim[0]; r++) {
+        const int32_t *row = (const int32_t *)values + r * block;
+        memcpy(to + r * length, row + first, (size_t)half * sizeof *to);
+        memcpy(to + r * length + half, row + second, (size_t)(length - half) * sizeof *to);
+    }
     return to;
 }
 
@@ -462,7 +467,7 @@ tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double
     if (output)
         TX_TRY(read_output(trainer, e, e->output, output));
     sums[TX_SUM_LOSS] += (double)mean * labels;
-    sums[TX_SUM_LABELS] += chunk_of(o) == 0 ? labels : 0.0; /* each chunk has its part of the loss */
+    sums[TX_SUM_LABELS] += chunk_of(o) == 0 ? labels : 0.0; /* each rank has its part of the loss */
     return TX_OK;
 }
 

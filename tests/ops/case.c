@@ -261,6 +261,7 @@ uint32_t tx_call_draw(const tx_call *call, int in, int64_t i)
     int64_t columns = tx_shape_last(s), rows = tx_shape_rows(s) / (s->rank > 1 ? s->dim[0] : 1);
     uint32_t column = (uint32_t)(i % columns), row = (uint32_t)(i / columns % rows);
     uint32_t sample = w[TX_CONTROL_SAMPLE].u32 + (uint32_t)(i / columns / rows);
+    row += row < (uint32_t)(rows / 2) ? 0 : (uint32_t)call->attrs.gap;
     tx_random r = tx_draw(w[TX_CONTROL_SEED_LO].u32, w[TX_CONTROL_SEED_HI].u32, w[TX_CONTROL_STEP].u32, sample,
                           (uint32_t)call->attrs.site, 0, (uint32_t)call->attrs.row + row, column >> 2);
     return r.word[column & 3];

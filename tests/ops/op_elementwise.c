@@ -329,7 +329,8 @@ static void dropout_cases(tx_cases *list)
         tx_case *c = &list->item[list->count - 1];
         c->attrs.p = p[i & 3];
         c->attrs.site = 7 + i;
-        c->attrs.row = i % 3 * 100; /* of a model whose rows before it others have */
+        c->attrs.row = i % 3 * 100; /* of a model whose rows before it others have, */
+        c->attrs.gap = i % 2 * 60;  /* and those between its halves */
         c->flags |= TX_CASE_ZEROS;
         if (c->flags & TX_CASE_BENCH)
             continue;

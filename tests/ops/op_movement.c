@@ -428,8 +428,12 @@ static void fill_cases(tx_cases *list)
 
 static void range_reference(tx_call *call)
 {
-    for (int64_t i = 0; i < call->out[0].count; i++)
-        tx_array_put(&call->out[0], i, (double)call->attrs.first + (double)i * (double)call->attrs.step, 0.0);
+    const tx_attrs *attrs = &call->attrs;
+    const int64_t count = call->out[0].count, period = attrs->rows > 0 ? attrs->rows : count;
+    for (int64_t i = 0; i < count; i++) {
+        const double later = i % period >= period / 2 ? (double)attrs->gap : 0.0;
+        tx_array_put(&call->out[0], i, (double)attrs->first + (double)(i % period * attrs->step) + later, 0.0);
+    }
 }
 
 static void range_outputs(tx_call *call)
@@ -447,6 +451,10 @@ static void range_cases(tx_cases *list)
         c->attrs.first = s - 3;
         c->attrs.step = s % 4 == 3 ? 0 : 2 - 7 * (s % 2);
         c->flags = TX_CASE_ZEROS | (s == count ? TX_CASE_BENCH : 0u);
+        c = tx_case_copy(list, ", again and again");
+        c->flags = TX_CASE_ZEROS;
+        c->attrs.rows = 6;
+        c->attrs.gap = 100;
     }
 }
 

@@ -272,6 +272,7 @@ static void forward_cases(tx_cases *list, bool beta)
         c->attrs.p = 0.3f;
         c->attrs.site = 5;
         c->attrs.row = (int64_t)i * 40;
+        c->attrs.gap = (int64_t)i * 24;
         c->controls.word[TX_CONTROL_STEP].u32 = 9 + (uint32_t)i;
         tx_case_copy(list, " of 16 bits")->in[beta ? 3 : 2].dtype = i % 2 ? TX_F16 : TX_BF16;
     }

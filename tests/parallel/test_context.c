@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks that have a chunk each of the positions of the same rows, beside the same model on each rank alone: every
+ * Ranks that have two chunks each of the positions of the same rows, beside the same model on each rank alone: every
  * gradient, the norm, the losses of 30 steps, dropout included; what the model takes is what was planned, and the
- * activations of a chunk are fewer; messages are as many bytes as keys, values and their gradients have; weights and
- * moments go to one rank and back. And wrong gradients, which must be found.
- *   test_context DEVICE CHUNKS [ZERO_STAGE] */
+ * activations of chunks are fewer; attention is as much work for each; messages are as many bytes as the keys, values
+ * and gradients that others need; weights and moments go to one rank and back. And wrong gradients, which must be
+ * found. test_context DEVICE RANKS [ZERO_STAGE] */
 #include "api/graph/graph.h"
+#include "api/graph/op.h"
 #include "api/model/model.h"
+#include "api/plan/plan.h"
 #include "comm/comm.h"
 #include "tests/parallel/beside.h"
 
@@ -15,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 4, BLOCK = 48, VOCAB = 97, LAYERS = 2, WIDTH = 32 };
+enum { ROWS = 4, BLOCK = 64, VOCAB = 97, LAYERS = 2, WIDTH = 32 };
 
 #define SIZES "\"vocab_size\": 97, "
 #define LLAMA                                                                                                       \
@@ -56,16 +58,18 @@ static tx_status make(const char *device, tested *t, const tx_config *config, tx
     return beside_begin(s);
 }
 
-/* The gradients of a step's rows, or of a chunk of them. */
-static tx_status backward(side *s, int32_t number, int32_t chunk)
+/* The gradients of a step's rows, or of the two chunks of them that rank `rank` of a group has. */
+static tx_status backward(side *s, int32_t number, int32_t rank)
 {
-    const int32_t length = (int32_t)tx_tensor_shape(s->tokens)->dim[1], first = chunk * length;
+    const int32_t length = (int32_t)tx_tensor_shape(s->tokens)->dim[1], half = length / 2;
+    const int32_t first = rank * half, second = (2 * (BLOCK / length) - 1 - rank) * half;
     int32_t tokens[ROWS * BLOCK], labels[ROWS * BLOCK], counted = 0, put = 0;
     for (int32_t i = 0; i < s->all * BLOCK; i++) {
         const int32_t token = (i * i * 7 + i * number + 31 * number) % VOCAB, row = i / BLOCK, place = i % BLOCK;
         const int32_t label = i % 11 == 0 ? TX_IGNORE_LABEL : (token * 3 + 1) % VOCAB;
         counted += label != TX_IGNORE_LABEL;
-        if (row < s->first || row >= s->first + s->rows || place < first || place >= first + length)
+        const bool here = (place >= first && place < first + half) || (place >= second && place < second + half);
+        if (row < s->first || row >= s->first + s->rows || !here)
             continue;
         tokens[put] = token;
         labels[put++] = label;
@@ -80,21 +84,43 @@ static tx_status backward(side *s, int32_t number, int32_t chunk)
 
 /* ---- Messages ------------------------------------------------------------------------------------------------- */
 
-/* A chunk's keys and values go to all ranks behind it, in the forward pass and where it is computed again, and in the
- * backward pass, from which as many gradients come back. What this rank sends of a layer: on to the next one of its own
- * chunk and of those before it, and back gradients of those. */
+/* Keys and values of a rank's first chunk go to all others, those of its second to the ranks before it, whose second
+ * chunks are later: in the forward pass, where it is computed again, and in the backward pass, from which each rank
+ * returns as many gradients as it got keys and values. */
 static tx_status count_messages(const side *s, tested *t, int32_t length, const tx_comm *context)
 {
     int64_t sent = 0;
-    const int64_t bytes = (int64_t)s->rows * length * t->keys * (int64_t)sizeof(float);
-    const int64_t on = context->rank < context->size - 1 ? context->rank + 1 : 0, passes = t->segments ? 3 : 2;
+    const int64_t bytes = (int64_t)s->rows * (length / 2) * t->keys * (int64_t)sizeof(float),
+                  others = context->size - 1;
+    const int64_t on = others + context->rank, back = others + others - context->rank, passes = t->segments ? 3 : 2;
     for (int32_t i = 0; i < s->graph->nodes; i++)
         if (s->graph->node[i].op == TX_OP_SEND)
             sent += tx_tensor_bytes(s->graph->node[i].in[0]);
-    const int64_t wanted = LAYERS * bytes * (passes * on + context->rank);
+    const int64_t wanted = LAYERS * bytes * (passes * on + back);
     return sent == wanted
                ? TX_OK
                : tx_fail(TX_INTERNAL, "%lld bytes of messages, not %lld", (long long)sent, (long long)wanted);
+}
+
+/* Multiply-adds of attention, forward and backward: as many for each rank of a group as for any other. */
+static tx_status count_work(const side *s, tx_comm *context)
+{
+    float flops[8] = {0};
+    if (context->size > 8)
+        return tx_fail(TX_UNSUPPORTED, "at most 8 chunks");
+    for (int32_t i = 0; i < s->plan->program.length; i++) {
+        const tx_command *c = &s->plan->program.commands[i];
+        double work = 0.0, bytes;
+        if (c->op == TX_OP_ATTENTION || c->op == TX_OP_ATTENTION_GRAD)
+            tx_op_work(c, &work, &bytes);
+        flops[context->rank] += (float)work;
+    }
+    TX_TRY(tx_comm_collect(context, TX_ALL_REDUCE, flops, 8, TX_F32, 0));
+    for (int32_t r = 0; r < context->size; r++)
+        if (!(flops[r] > 0.0f && flops[r] == flops[0]))
+            return tx_fail(TX_INTERNAL, "%g multiply-adds of attention, of rank %d %g", (double)flops[0], (int)r,
+                           (double)flops[r]);
+    return TX_OK;
 }
 
 static int64_t share_of(const tx_param_spec *spec, int32_t part, int32_t parts)
@@ -126,6 +152,7 @@ static tx_status compare(const char *device, tested *t, const tx_config *config,
     tx_status status = make(device, t, config, comm, &parallel, length, &together);
     TX_THEN(status, make(device, t, config, NULL, NULL, BLOCK, &alone));
     TX_THEN(status, count_messages(&together, t, length, context));
+    TX_THEN(status, count_work(&together, context));
     TX_THEN(status, beside_steps(&together, context->rank, &alone, 0, backward, stage == 0));
     TX_THEN(status, tx_model_settle(together.model));
     TX_THEN(status, compare_memory(&together, &alone, comm, stage));

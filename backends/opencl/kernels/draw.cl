@@ -23,6 +23,13 @@ static draws draws_of(const __global uint *control, uint sample, int site, int h
     return d;
 }
 
+/* The number, counted from the first, of row `row` of those that have `middle` a sample, `gap` others between its halves. */
+static uint drawn_row(long row, long middle, int gap)
+{
+    const long place = row % middle;
+    return (uint)(place + (place < middle / 2 ? 0 : gap));
+}
+
 /* The draw of a row and of four neighbouring columns, counted from the first element's. A function that hands on what tx_draw returns would be
  * one that oclgrind's compiler cannot translate. */
 #define DRAW_AT(d, line, place) \

@@ -89,7 +89,7 @@ typedef TX_CAT(OUT, _t) out_t;
 
 /* Row: row of `middle` rows a sample. */
 __kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long yo, long n, long middle, float p,
-                      int site, int first_row, const __global uint *control)
+                      int site, int first_row, int gap, const __global uint *control)
 {
     const long row = TX_ROW;
     const draws d = draws_of(control, (uint)(row / middle), site, 0, p, first_row, 0);
@@ -100,7 +100,7 @@ __kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long y
         if (first >= n)
             break;
         vec factor[DRAWN];
-        draw_vectors(factor, &d, (uint)(row % middle), (uint)first);
+        draw_vectors(factor, &d, drawn_row(row, middle, gap), (uint)first);
         for (int k = 0; k < DRAWN && first + k * VW < n; k++) {
             const long i = first + k * VW;
             TX_CAT(tx_store_, OUT)(drop(TX_CAT(tx_load_, IN)(x, i, n), factor[k]), y, i, n);
@@ -110,7 +110,7 @@ __kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long y
 
 /* y = x + scale u, u in [-1, 1); rows as in dropout. */
 __kernel void noise(const __global float *x, long xo, __global float *y, long yo, long n, long middle, float scale,
-                    int site, int first_row, const __global uint *control)
+                    int site, int first_row, int gap, const __global uint *control)
 {
     const long row = TX_ROW;
     const draws d = draws_of(control, (uint)(row / middle), site, 0, 0.0f, first_row, 0);
@@ -122,7 +122,7 @@ __kernel void noise(const __global float *x, long xo, __global float *y, long yo
         VSTORE_PRIVATE(v, part);
         for (int k = 0; k < VW; k++) {
             const uint column = (uint)i + (uint)k;
-            const tx_random u = DRAW_AT(&d, (uint)(row % middle), column);
+            const tx_random u = DRAW_AT(&d, drawn_row(row, middle, gap), column);
             part[k] += scale * ((float)(u.word[column & 3] >> 8) * 0x1p-23f - 1.0f);
         }
         v = VLOAD_PRIVATE(part);

@@ -367,11 +367,13 @@ __kernel void fill(__global OUT_T *y, long yo, long n, float value)
     TX_EACH({ STORE_OUT((vec)value, y, i, n); })
 }
 
-__kernel void range(__global int *y, long yo, long n, int first, int step)
+__kernel void range(__global int *y, long yo, long n, long period, int first, int step, int gap)
 {
     y += yo;
     TX_EACH({
-        for (long k = i; k < i + VW && k < n; k++)
-            y[k] = first + (int)k * step;
+        for (long k = i; k < i + VW && k < n; k++) {
+            const long place = k % period;
+            y[k] = first + (int)place * step + (place < period / 2 ? 0 : gap);
+        }
     })
 }

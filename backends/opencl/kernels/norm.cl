@@ -50,7 +50,7 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
      long zo, __global float *kept, long ko, long n, float eps
 #if DROPS
      ,
-     long middle, float p, int site, int first_row, const __global uint *control /* as DROPOUT's */
+     long middle, float p, int site, int first_row, int gap, const __global uint *control /* as DROPOUT's */
 #endif
 )
 {
@@ -64,7 +64,7 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
     const draws d = draws_of(control, (uint)(row / middle), site, 0, p, first_row, 0);
     for (long first = (long)get_local_id(0) * DRAWN * VW; first < n; first += WG * DRAWN * VW) {
         vec factor[DRAWN];
-        draw_vectors(factor, &d, (uint)(row % middle), (uint)first);
+        draw_vectors(factor, &d, drawn_row(row, middle, gap), (uint)first);
         for (int k = 0; k < DRAWN && first + k * VW < n; k++) {
             const long i = first + k * VW;
             tx_store(tx_load(x, i, n, 0.0f) + drop(TX_CAT(tx_load_, Z)(z, i, n), factor[k]), kept, i, n);
