@@ -69,7 +69,7 @@ struct tx_job {
     tx_comm *comm;          /* all of them */
     tx_comm *data, *tensor; /* those that have other rows and the same parts of the weights; those that have the same
                                rows, NULL: this one alone */
-    tx_comm *context;       /* those that have a chunk each of the positions of this one's rows; NULL: rows are whole */
+    tx_comm *context;       /* those that have chunks of the positions of this one's rows; NULL: rows are whole */
     tx_comm *sums;          /* over which gradients are summed: `data`, or with chunks all ranks */
     tx_comm *pipeline, *ends;   /* those that have the stages of this one's rows; of these the first and the last; NULL:
                                    there is one stage */
