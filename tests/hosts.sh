@@ -44,13 +44,15 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.5
 done
 
-# Called as ssh would be: [OPTION...] HOST COMMAND...; a host whose cable is cut is not reached.
+# Called as ssh would be: [OPTION...] HOST COMMAND...; a host whose cable is cut is not reached. What runs there begins with the
+# commands in $work/second.
+: > "$work/second"
 cat > "$work/launch" << EOF
 #!/bin/sh
 while :; do case \$1 in -*) shift ;; *) break ;; esac; done
 shift
 ip -n $host_a link show $cable | grep -q 'state UP' || exit 255
-exec ip netns exec $host_b unshare --uts sh -c 'hostname $host_b; eval "exec \$*"' $host_b "\$@"
+exec ip netns exec $host_b unshare --uts sh -c 'hostname $host_b; . $work/second; eval "exec \$*"' $host_b "\$@"
 EOF
 # The launcher with what messages between namespaces need: they must not go through shared memory.
 cat > "$work/mpiexec" << EOF

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the tests of programs begin with: a folder $work that goes at the end, and the count $failures. Sourced.
 # shellcheck shell=sh
+set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failures=0
@@ -32,6 +33,13 @@ fail()
     echo "FAIL: $*"
     sed 's/^/    /' "$work/out" "$work/err" 2> /dev/null
     failures=$((failures + 1))
+}
+
+# verdict [TEXT]: the end of a test, which fails where anything did
+verdict()
+{
+    [ $failures -eq 0 ] && echo "all good${1:-}"
+    exit $((failures != 0))
 }
 
 # outcome STATUS TEXT COMMAND...: its exit status, which is left in $status, and a text in what it prints ("": any) to

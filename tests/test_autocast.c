@@ -271,7 +271,6 @@ static void copies_follow(bool before, tx_optimizer_kind kind)
 
 static void copies_follow_weights(void **state)
 {
-    (void)state;
     for (int kind = 0; kind < TX_OPTIMIZER_KINDS; kind++)
         for (int before = 0; before < 2; before++)
             copies_follow(before, (tx_optimizer_kind)kind);
@@ -344,13 +343,11 @@ static void compare_gradients(tx_dtype dtype, float scale, double most)
 
 static void gradients_of_bf16(void **state)
 {
-    (void)state;
     compare_gradients(TX_BF16, 1.0f, 0.02);
 }
 
 static void gradients_of_fp16(void **state)
 {
-    (void)state;
     compare_gradients(TX_F16, 1024.0f, 0.003);
 }
 

@@ -26,7 +26,6 @@ static const char *device = "cpu";
 
 static void test_sizes(void **state)
 {
-    (void)state;
     static const known_size known[] = {
         {"{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"]}", 109483778},
         {"{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"]}", 109514298},
@@ -41,7 +40,6 @@ static void test_sizes(void **state)
 
 static void test_keys(void **state)
 {
-    (void)state;
     static const char *const bad[][2] = {
         {"{\"model_type\": \"bert\", \"hidden_act\": \"relu\"}", "hidden_act"},
         {"{\"model_type\": \"bert\", \"is_decoder\": true}", "is_decoder"},
@@ -64,7 +62,6 @@ static void test_keys(void **state)
 /* RoBERTa's positions begin behind the padding's, whatever the keys are changed to, and the file keeps its rows. */
 static void test_positions(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
     size_t size;
     tx_config *config;
@@ -84,7 +81,6 @@ static void test_positions(void **state)
 /* A head of another kind is told apart from what files hold, and written with its labels. */
 static void test_heads(void **state)
 {
-    (void)state;
     static const char *const names[] = {"no", "perhaps", "yes"};
     char *folder = make_scratch(), *path = tx_path_join(folder, "config.json");
     tx_config *config, *back;
@@ -223,7 +219,6 @@ static void expect_loss_and_gradients(side *s, double loss, const double *norms,
 
 static void test_classifier(void **state)
 {
-    (void)state;
     const int32_t labels[BATCH] = {2, 0, 1};
     float logits[BATCH * 3];
     side s = open_side("BertForSequenceClassification");
@@ -238,7 +233,6 @@ static void test_classifier(void **state)
 /* Of the positions that a row uses, every eleventh logit. */
 static void test_masked(void **state)
 {
-    (void)state;
     static const int32_t lengths[BATCH] = {7, 1, 4};
     int32_t labels[BATCH * BLOCK], counted = 0;
     static float logits[BATCH * BLOCK * TX_VOCAB_MULTIPLE];
@@ -319,7 +313,6 @@ static double step_of(int32_t lengths, int64_t longest, int64_t *runs, int64_t *
  * of all plans lie in the same place, and only what a plan's own kernels work with may differ. */
 static void test_lengths(void **state)
 {
-    (void)state;
     int64_t runs, memory, same_memory;
     const double whole = step_of(0, SHORT, &runs, &memory);
     assert_int_equal(runs, 1);

@@ -144,7 +144,6 @@ static void train(tx_dtype dtype, tx_checkpointing options, bool away, outcome *
 
 static void same_bits(void **state)
 {
-    (void)state;
     static outcome without, with;
     const tx_checkpointing ways[] = {checkpointing(0, ALL, 0), checkpointing(2, ALL, 0),    checkpointing(3, 2, 3),
                                      checkpointing(0, 0, ALL), checkpointing(0, 1, LAYERS), checkpointing(1, 1, 0)};
@@ -168,7 +167,6 @@ static void same_bits(void **state)
 /* What blocks keep waits in the host's memory: three of the four's is not on the device between the passes. */
 static void put_away(void **state)
 {
-    (void)state;
     static outcome without, with;
     for (int way = 0; way < 4; way++) {
         const tx_dtype dtype = way & 1 ? TX_BF16 : TX_F32;
@@ -234,7 +232,6 @@ static void cheap_ops(void **state)
 /* A third of the planned activations of GPT-2 124M at 4 rows of 1024 tokens would do. */
 static void gpt2_124m(void **state)
 {
-    (void)state;
     int64_t all[2], kept[2];
     for (int with = 0; with < 2; with++) {
         fixture *f;

@@ -17,7 +17,6 @@
 /* Reads a configuration from a text. */
 static void test_presets(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         int64_t params;
@@ -35,7 +34,6 @@ static void test_presets(void **state)
 
 static void test_params(void **state)
 {
-    (void)state;
     char name[TX_ARCH_NAME];
     tx_config *config = NULL;
     tx_param_spec spec;
@@ -65,7 +63,6 @@ static void test_params(void **state)
 
 static void test_defaults(void **state)
 {
-    (void)state;
     tx_config *config = NULL, *preset = NULL;
     assert_ok(tx_config_preset("gpt2", &preset));
     assert_ok(read_text("{}", &config));
@@ -85,7 +82,6 @@ static void test_defaults(void **state)
 
 static void test_refusals(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         tx_status status;
@@ -132,7 +128,6 @@ static const char example[] =
 
 static void test_rewriting(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
     size_t size;
     tx_config *config = NULL, *back = NULL;
@@ -167,7 +162,6 @@ static void test_rewriting(void **state)
 /* The second names of keys, and the type of the weights under both its names: what is written agrees with itself. */
 static void test_second_names(void **state)
 {
-    (void)state;
     static const char second[] = "{\"hidden_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 2,"
                                  "\"max_position_embeddings\": 128, \"n_layer\": 2, \"n_ctx\": 7,"
                                  "\"torch_dtype\": \"float16\", \"dtype\": \"bfloat16\"}";
@@ -199,7 +193,6 @@ static void test_second_names(void **state)
 /* Whatever is done to the text: an error with a message, or a configuration that passes its checks. */
 static void test_mutations(void **state)
 {
-    (void)state;
     uint64_t random = 7;
     char text[4 * sizeof example];
     int accepted = 0;

@@ -49,7 +49,6 @@ static void place(const char *root, const char *name)
 
 static void nothing_there(void **state)
 {
-    (void)state;
     char *root = make_scratch();
     tx_load_drivers(root, look);
     assert_string_equal(folder, "");
@@ -59,7 +58,6 @@ static void nothing_there(void **state)
 /* The usual place of each goes before others; both vendors are shown; then all is as it was. */
 static void found(void **state)
 {
-    (void)state;
     char *root = make_scratch(), wanted[8192];
     struct stat info;
     place(root, "/usr/lib64/libnvidia-opencl.so.1");
@@ -80,7 +78,6 @@ static void found(void **state)
 /* What the user or the system names goes before: the loader is left alone. */
 static void told(void **state)
 {
-    (void)state;
     static const char *const variables[] = {"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH"};
     char *root = make_scratch();
     place(root, "/opt/rocm/lib/libamdocl64.so");

@@ -219,7 +219,6 @@ static void compare(fixture *f, layer *l, const char *what)
 /* Published models, and of Mixtral 8x7B what a token comes to. */
 static void test_sizes(void **state)
 {
-    (void)state;
     static const known_size known[] = {
         {"{\"model_type\": \"mixtral\"}", 46702792704},   /* 8x7B: transformers' defaults */
         {"{\"model_type\": \"qwen2_moe\"}", 14315784192}, /* Qwen1.5-MoE-A2.7B: the same */

@@ -270,7 +270,6 @@ static void values(void **state)
 /* The device goes by its backend, its id, and a part of its name in any case. */
 static void names_of_devices(void **state)
 {
-    (void)state;
     int32_t index = -1, found = -1;
     tx_device_info info;
     char name[sizeof info.name + 16];
@@ -406,7 +405,6 @@ static void states_survive_growth(void **state)
 static void states_survive_lack_of_memory(void **state)
 {
 #if defined(__SANITIZE_ADDRESS__)
-    (void)state;
     skip();
 #else
     fixture *f = *state;

@@ -21,7 +21,6 @@
 
 static void test_sizes(void **state)
 {
-    (void)state;
     static const known_size known[] = {
         {"{\"model_type\": \"llama\"}", 6738415616}, /* 7B: transformers' defaults */
         {"{\"model_type\": \"llama\", \"hidden_size\": 2048, \"intermediate_size\": 5632, \"num_hidden_layers\": 22, "
@@ -41,7 +40,6 @@ static void test_sizes(void **state)
 /* As transformers 5.23's ROPE_INIT_FUNCTIONS give them for heads of 128. */
 static void test_frequencies(void **state)
 {
-    (void)state;
     static const int32_t pairs[] = {0, 1, 20, 31, 32, 40, 63};
     static const struct {
         const char *text;
@@ -82,7 +80,6 @@ static void test_frequencies(void **state)
 
 static void test_keys(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
     size_t size;
     tx_config *config = NULL;
@@ -184,7 +181,6 @@ static void test_pieces(void **state)
 static bool emit(void *context, int64_t row, int32_t id)
 {
     int32_t **next = context;
-    (void)row;
     assert_int_equal(id, *(*next)++);
     return true;
 }
@@ -216,7 +212,6 @@ static void test_text(void **state)
 /* Texts begin with the token that the model was trained to see there. */
 static void test_begin(void **state)
 {
-    (void)state;
     char *folder = test_data("models/stories260K");
     tx_tokenizer *tokenizer;
     tx_encoder *encoder;

@@ -45,7 +45,6 @@ static void codes_are_those_of_bitsandbytes(void **state)
         0x31, 0x0E, 0xC8, 0x72, 0x1F, 0xDA, 0x74, 0x10, 0xEC, 0x95, 0x31, 0xFE, 0xB7, 0x42, 0x0E, 0xDA,
         0x63, 0x10, 0xEC, 0x85, 0x21, 0xFD, 0xA7, 0x41, 0x0E, 0xC9, 0x53, 0x1F, 0xDB, 0x74, 0x20, 0xED,
     };
-    (void)state;
     uint8_t codes[64];
     float x[128], absmax[2];
     for (int i = 0; i < 128; i++)
@@ -59,7 +58,6 @@ static void codes_are_those_of_bitsandbytes(void **state)
 /* What is not finite is seen, and zeros stay zeros. */
 static void odd_blocks(void **state)
 {
-    (void)state;
     uint8_t codes[32];
     float x[64] = {0}, absmax;
     tx_nf4_quantize(x, 1, codes, &absmax);
@@ -302,7 +300,6 @@ static void compare_gradients(void **state, tx_dtype type, tx_dtype computed, in
     const int64_t count = rows * WIDTH;
     float *mine = malloc((size_t)count * sizeof *mine), *copys = malloc((size_t)count * sizeof *copys);
     float *w = numbers(INNER * WIDTH, 0.1f), *v = numbers(INNER * OUT, 0.1f);
-    (void)state;
     assert_non_null(mine);
     assert_non_null(copys);
     /* Both graphs declare their parameters before the first is written. */

@@ -122,7 +122,6 @@ static tx_traffic traffic(void)
 /* A copy to the host sees what was computed before it. */
 static void test_copy_follows_programs(void **state)
 {
-    (void)state;
     work w;
     open_work(&w);
     for (int i = 1; i <= 5; i++) {
@@ -143,7 +142,6 @@ static void test_copy_follows_programs(void **state)
 /* What is computed sees what was copied to the device before it, but not what is copied there behind it. */
 static void test_programs_follow_copy(void **state)
 {
-    (void)state;
     work w;
     open_work(&w);
     float *next = malloc((size_t)BYTES), *y = malloc((size_t)BYTES);
@@ -172,7 +170,6 @@ static void test_programs_follow_copy(void **state)
 /* An event is a point, not all that comes later: one that was passed long ago holds nobody up, whoever awaits it. */
 static void test_event_is_a_point(void **state)
 {
-    (void)state;
     work w;
     open_work(&w);
     tx_event *point[2] = {NULL, NULL};
@@ -198,7 +195,6 @@ static void test_event_is_a_point(void **state)
 /* More copies than a queue may hold, two to each place: the second one stays. */
 static void test_copies_keep_their_order(void **state)
 {
-    (void)state;
     enum { COPIES = 2000, PLACES = COPIES / 2 };
     static int32_t value[COPIES], got[PLACES];
     tx_buffer *large = NULL, *buffer = NULL, *other = NULL;
@@ -234,7 +230,6 @@ static void test_copies_keep_their_order(void **state)
 /* Products give the same bits while copies go on, and the copies arrive whole. */
 static void test_copies_beside_products(void **state)
 {
-    (void)state;
     const size_t size = SIDE * SIDE * sizeof(float);
     float *alone = malloc(size), *beside = malloc(size);
     assert_non_null(alone);
@@ -271,7 +266,6 @@ static void test_copies_beside_products(void **state)
 /* A call that begins a copy does not wait for its end: in one of some tries at least, it is seen to be under way. */
 static void test_begin_does_not_wait(void **state)
 {
-    (void)state;
     work w;
     open_work(&w);
     assert_ok(be->fill(context, w.chunk[3], 0, 1, BYTES));
@@ -328,7 +322,6 @@ static void many_events(int count)
 
 static void test_many_events(void **state)
 {
-    (void)state;
     enum { EVENTS = 40000, LEAST = 100 }; /* an event takes more bytes than LEAST */
     many_events(1000);
     const long before = resident_pages();
@@ -343,7 +336,6 @@ static void test_many_events(void **state)
 /* A copy that is refused is no event and no copy, and the queue goes on. */
 static void test_refused_copies(void **state)
 {
-    (void)state;
     tx_buffer *buffer = NULL, *other = NULL;
     char data[16] = "fifteen letters", back[16] = "";
     assert_ok(be->allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, 16, &buffer));
@@ -369,7 +361,6 @@ static void test_refused_copies(void **state)
 
 static void test_spaces(void **state)
 {
-    (void)state;
     enum { SPACES = 3, SIZE = 1000 };
     static const tx_memory_space space[SPACES] = {TX_SPACE_DEVICE, TX_SPACE_PINNED, TX_SPACE_HOST};
     tx_buffer *from[SPACES], *to[SPACES];

@@ -20,7 +20,6 @@ static char told[1 << 16];
 
 static void hear(void *context, const char *line)
 {
-    (void)context;
     assert_null(strchr(line, '\n'));
     snprintf(told + strlen(told), sizeof told - strlen(told), "%s\n", line);
 }

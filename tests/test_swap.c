@@ -51,7 +51,6 @@ static void any_range(void **state)
 {
     static const int64_t range[][2] = {{0, BYTES},          {1, 1}, {4095, 2}, {512, 3 << 20}, {(1 << 20) - 7, 14},
                                        {BYTES - 5000, 5000}};
-    (void)state;
     char *folder = make_scratch(), *model = calloc(1, BYTES), *data = malloc(BYTES);
     tx_swap *swap = NULL;
     assert_non_null(model);
@@ -89,7 +88,6 @@ static void failures(void **state)
                 {WRITE_FULL, true, "cannot write bytes 0 to 8192 of a file there: No space left on device"},
                 {WRITE_SHORT, true, "Input/output error"}};
     static char data[8192];
-    (void)state;
     char *folder = make_scratch();
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         tx_swap *swap = NULL;
@@ -107,7 +105,6 @@ static void failures(void **state)
 
 static void no_room(void **state)
 {
-    (void)state;
     char *folder = make_scratch();
     tx_swap *swap = NULL;
     struct rlimit before, few;

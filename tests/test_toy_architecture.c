@@ -44,7 +44,6 @@ static const tx_preset presets[] = {{"toy", ""}, {.name = NULL}};
 
 static tx_status check(const tx_config *config)
 {
-    (void)config;
     return TX_OK;
 }
 
@@ -52,7 +51,6 @@ static const char *const names[] = {"table", "inner.weight", "inner.bias", "oute
 
 static int32_t params(const tx_config *config)
 {
-    (void)config;
     return sizeof names / sizeof names[0];
 }
 
@@ -94,7 +92,6 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
 
 static void same_name(const tx_config *config, const char *tensor, char name[TX_WEIGHTS_NAME])
 {
-    (void)config;
     snprintf(name, TX_WEIGHTS_NAME, "%s", tensor);
 }
 
@@ -157,7 +154,6 @@ typedef struct written {
 static bool emit(void *context, int64_t row, int32_t id)
 {
     written *w = context;
-    (void)row;
     w->id[w->count++] = id;
     return true;
 }
@@ -181,7 +177,6 @@ static void generate(tx_model *model, const tx_config *config)
 
 static void test_toy(void **state)
 {
-    (void)state;
     char *folder = make_scratch();
     char *path = tx_path_join(folder, "config.json");
     const tx_engine_options on = {.size = sizeof on, .threads = 1};

@@ -54,7 +54,6 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 {
     const text *t = (const text *)samples->data + number;
     int32_t *ids = to->field[INPUT_IDS];
-    (void)epoch;
     memcpy(ids, t->letter, (size_t)t->length * sizeof *ids);
     tx_field_pad(&fields[INPUT_IDS], ids + t->length, samples->block - t->length);
     *(int32_t *)to->field[LENGTHS] = t->length;
@@ -64,7 +63,6 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 
 static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
 {
-    (void)config;
     return tx_mean_loss(tx_cross_entropy_smoothed(output, tx_find_input(graph, "labels"), CLASSES, smoothing));
 }
 
@@ -110,7 +108,6 @@ static tx_tensor *param(tx_graph *graph, const char *name, tx_shape shape)
 /* What all positions gather from the letters of their text, side by side. */
 static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
-    (void)config;
     (void)options;
     const tx_attention_options attention = {.size = sizeof attention, .heads = 1, .kv_heads = 1};
     tx_tensor *ids = tx_find_input(graph, "input_ids"), *lengths = tx_find_input(graph, "attention_lengths");
@@ -172,7 +169,6 @@ static void keep(void *context, const tx_run_evaluation *e)
 
 static tx_status write_nothing(void *context, const char *folder)
 {
-    (void)context;
     (void)folder;
     return TX_OK;
 }

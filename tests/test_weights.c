@@ -63,7 +63,6 @@ static void declare_four(fixture *f)
 
 static void same_name(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
-    (void)context;
     snprintf(param, TX_WEIGHTS_NAME, "%s", strcmp(tensor, "known") == 0 ? "" : tensor);
 }
 

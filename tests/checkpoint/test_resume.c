@@ -220,7 +220,6 @@ static void compare_state(const tx_st_file *file, tx_model *model, int32_t param
 
 static void states_have_their_names(void **state)
 {
-    (void)state;
     for (int o = 0; o < OPTIMIZERS; o++) {
         char *folder = make_scratch(), *path = TX_PATH(folder, "optimizer.safetensors");
         tiny t;

@@ -3,7 +3,6 @@
 # The communicator on two hosts of one rank and of two (tests/hosts.sh).
 #
 #   test_hosts.sh LAUNCHER TEST_COMM
-set -u
 . "${0%/*}/../program.sh"
 launcher=$1
 test_comm=$2

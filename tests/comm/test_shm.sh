@@ -4,7 +4,6 @@
 # cannot be made is an error on all ranks that says what to do. Root mounts a /dev/shm of its own for it.
 #
 #   test_shm.sh LAUNCHER TEST_COMM
-set -u
 . "${0%/*}/../program.sh"
 mpirun=${0%/*}/mpirun.sh
 launcher=$1

@@ -194,7 +194,6 @@ static void steps_of_an_epoch(void **state)
 /* Samples as they lie, and the last micro-batch left out where it is not full: 13 blocks by 2 are 6 micro-batches. */
 static void in_order_without_the_rest(void **state)
 {
-    (void)state;
     tx_dataset *dataset = make_dataset(13);
     const tx_samples samples = tx_causal_lm_samples(dataset);
     tx_loader_options options = options_of(2, 4, 0, NULL);

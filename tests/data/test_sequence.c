@@ -35,7 +35,6 @@ static void expect_cell(const tx_table *table, int64_t row, const char *column, 
 
 static void test_formats(void **state)
 {
-    (void)state;
     static const char *const files[][2] = {
         {"a.csv", "\xEF\xBB\xBFlabel,text\r\n1,\"a, \"\"b\"\"\nc\"\r\n\r\n2.5,\n"},
         {"a.tsv", "label\ttext\n1\ta, \"b\"\n2.5\t\n"},
@@ -63,7 +62,6 @@ static void test_formats(void **state)
 
 static void test_faults(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *text, *words;
         tx_status status;
@@ -140,7 +138,6 @@ static const tx_sequence_task *find_task(const char *name)
 /* The longer text loses first, then both; as tokenizers' longest_first. */
 static void test_rows(void **state)
 {
-    (void)state;
     static const struct {
         int32_t ids[7], types[7], length, label;
     } wanted[] = {
@@ -177,7 +174,6 @@ static void test_rows(void **state)
 
 static void test_labels(void **state)
 {
-    (void)state;
     bench b = open_bench();
     tx_samples samples;
     const tx_sequence_task *any = &tx_sequence_classification;
@@ -222,7 +218,6 @@ static double metric(const tx_task *task, const char *name, const double sums[TX
 
 static void test_metrics(void **state)
 {
-    (void)state;
     int32_t label[] = {1, 0, 1, 1, 0, TX_IGNORE_LABEL, 1, 0};
     const float logits[][2] = {{0, 1}, {0, 1}, {1, 0}, {0, 1}, {1, 0}, {1, 0}, {0, 1}, {1, 0}};
     float target[] = {1, 2.5f, 2.5f, 4, 0.5f, 9, 3, 5};

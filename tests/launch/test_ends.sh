@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # How attempts end, and what txlaunch makes of it. test_ends.sh TXLAUNCH RANK LAUNCHER(empty: built without MPI)
-set -u
 . "${0%/*}/common.sh"
 
 run 0 whole -n 2 --

@@ -46,7 +46,6 @@ static void expect_command(tx_launch_family family, const tx_launch_hosts *hosts
 
 static void command_lines(void **state)
 {
-    (void)state;
     const tx_launch_hosts none = {0};
     tx_launch_host two[] = {
         {.name = "h1", .slots = 2}, {.name = "h2", .slots = 1, .gone = true}, {.name = "h3", .slots = 2}};
@@ -81,7 +80,6 @@ static void command_lines(void **state)
 
 static void families(void **state)
 {
-    (void)state;
     assert_int_equal(tx_launch_family_of("HYDRA build details:\n Version: 4.0.2"), TX_LAUNCH_HYDRA);
     assert_int_equal(tx_launch_family_of("mpiexec.openmpi (OpenRTE) 4.1.4"), TX_LAUNCH_OPENMPI);
     assert_int_equal(tx_launch_family_of("mpirun (Open MPI) 5.0.3"), TX_LAUNCH_OPENMPI);
@@ -107,7 +105,6 @@ static const char *hosts_of(const char *list, const char *file, int32_t ranks)
 
 static void hosts_from_a_list(void **state)
 {
-    (void)state;
     assert_string_equal(hosts_of(NULL, NULL, 4), "");
     assert_string_equal(hosts_of("a,b", NULL, 4), "a:2 b:2");
     assert_string_equal(hosts_of("a,b,c", NULL, 5), "a:2 b:2 c:1");
@@ -145,7 +142,6 @@ static void hosts_from_a_file(void **state)
 
 static void ranks_of_hosts(void **state)
 {
-    (void)state;
     tx_launch_host three[] = {{.name = "a", .slots = 2}, {.name = "b", .slots = 2}, {.name = "c", .slots = 1}};
     tx_launch_hosts hosts = {.host = three, .count = 3};
     assert_int_equal(tx_launch_hosts_room(&hosts, 4), 4);
@@ -257,7 +253,6 @@ static void own_checkpoints_are_found(void **state)
 /* Lines as MPICH's and Open MPI's launchers mark them; others are the launcher's own. */
 static void marks(void **state)
 {
-    (void)state;
     static const struct {
         const char *line, *text;
         int32_t rank;

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ranks that are killed or stopped from outside, and signals to txlaunch. Nothing may be left behind.
 # test_signals.sh TXLAUNCH RANK LAUNCHER(empty: built without MPI)
-set -u
 . "${0%/*}/common.sh"
 
 run 0 whole -n 2 -- --steps 60

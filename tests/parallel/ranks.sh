@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of many ranks share: a text, a model, runs and their comparison. Sourced, with $bin, $launcher and $device.
+# What the tests of many ranks share: a text, a model, runs and their comparison. Sourced, with $device, by tests that are given BIN
+# and LAUNCHER.
 # shellcheck shell=sh disable=SC2154
+bin=$1
+launcher=$2
 . "${0%/*}/../program.sh"
 [ "$device" = mixed ] && device=opencl && mixed=yes || mixed=no
 need_device

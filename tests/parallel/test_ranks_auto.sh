@@ -3,9 +3,6 @@
 # --parallel auto: whatever it chooses trains as one rank does, keeps what is given, is kept by who goes on, and fits a
 # memory that data parallelism alone does not fit.
 #   test_ranks_auto.sh BIN LAUNCHER DEVICE
-set -u
-bin=$1
-launcher=$2
 device=$3
 . "${0%/*}/ranks.sh"
 . "${0%/*}/split.sh"

@@ -4,9 +4,6 @@
 # or asked to end. Every run ends by itself within the limit and five seconds, with 0 only if its model is there and that of
 # the undisturbed run, and leaves no process and no shared memory.
 #   test_ranks_chaos.sh BIN LAUNCHER [RUNS [SEED]]
-set -u
-bin=$1
-launcher=$2
 runs=${3:-}
 runs=${runs:-12}
 device=cpu
@@ -98,5 +95,4 @@ done
 echo "$struck of $runs runs were struck, $behind of them behind MPI's end"
 [ $behind -le $((1 + runs / 10)) ] || fail "too many were struck behind MPI's end"
 [ $struck -gt 0 ] || fail "no run was struck"
-[ $failures -eq 0 ] && echo "all good"
-exit $((failures != 0))
+verdict

@@ -3,11 +3,7 @@
 # The cores of ranks: they share out what all of them alike may use, which is a container's or a job's; a launcher's
 # binding stays.
 #   test_ranks_cores.sh BIN LAUNCHER SHIM
-set -u
-bin=$1
-launcher=$2
 shim=${3:-}
-# shellcheck disable=SC2034
 device=cpu
 . "${0%/*}/ranks.sh"
 "$launcher" --version | grep -q HYDRA || { echo "skipped: $launcher binds otherwise than MPICH's"; exit 77; }
@@ -47,5 +43,4 @@ cores "1 1" -bind-to "user:$two,$one"
 cores "1 1" -bind-to "user:$two,$two"
 [ -z "$shim" ] || cores "1 1" env LD_PRELOAD="$shim" TX_SHIM=online:8
 
-[ $failures -eq 0 ] && echo "all good"
-exit $((failures != 0))
+verdict

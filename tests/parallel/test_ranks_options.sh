@@ -3,9 +3,6 @@
 # Each option of txtrain in turn is another one on rank 1: the run is refused at once and both values are named, but for
 # the options of which each rank may have its own.
 #   test_ranks_options.sh BIN LAUNCHER
-set -u
-bin=$1
-launcher=$2
 device=cpu
 . "${0%/*}/ranks.sh"
 
@@ -80,5 +77,4 @@ for last in --bogus --list_devices --help "--learning_rate nonsense"; do
     grep -q "^txtrain: rank 1 on .* status [02]" "$work/err" || fail "$last: not told"
 done
 
-[ $failures -eq 0 ] && echo "all good"
-exit $((failures != 0))
+verdict

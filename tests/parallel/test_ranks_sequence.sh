@@ -4,9 +4,6 @@
 # less memory than without; checkpoints hold whole tensors, and what one split wrote any other goes on from; what does not go
 # with it is refused.
 #   test_ranks_sequence.sh BIN LAUNCHER DEVICE
-set -u
-bin=$1
-launcher=$2
 device=$3
 . "${0%/*}/ranks.sh"
 . "${0%/*}/split.sh"

@@ -49,5 +49,4 @@ for case in near:5 one:2 far:4; do
     done
 done
 
-[ $failures -eq 0 ] && echo "all good"
-exit $((failures != 0))
+verdict

@@ -164,7 +164,6 @@ static const tx_json *check_rows(const tx_json *all, const char *what, size_t le
 
 static void test_copy(void **state)
 {
-    (void)state;
     tx_json *all = figures("copy", "");
     check_head(all, "copy");
     const tx_json *rows = member(all, "rows", TX_JSON_ARRAY);
@@ -201,7 +200,6 @@ static void test_copy(void **state)
 
 static void test_gemm_shape(void **state)
 {
-    (void)state;
     static const char *const dtypes[][2] = {{"fp32", "F32"}, {"bf16", "BF16"}};
     for (int d = 0; d < 2; d++) {
         char words[256];
@@ -221,7 +219,6 @@ static void test_gemm_shape(void **state)
 /* Each weight matrix is multiplied once in the forward and twice in the backward pass. */
 static void test_gemm_step(void **state)
 {
-    (void)state;
     const double tokens = 2 * 16, width = 32, layers = 3, padded = 384;
     tx_json *all = figures("gemm", "--model config.json --batch 2 --block 16");
     const tx_json *rows = check_rows(all, "gemm", 8), *step = member(all, "step", TX_JSON_OBJECT);
@@ -248,7 +245,6 @@ static void test_gemm_step(void **state)
 
 static void test_attention(void **state)
 {
-    (void)state;
     for (int window = -1; window < 8; window += window < 0 ? 1 : 7) { /* -1: not causal; 0: none */
         char words[256];
         snprintf(words, sizeof words,
@@ -270,7 +266,6 @@ static void test_attention(void **state)
 
 static void test_ops(void **state)
 {
-    (void)state;
     tx_json *all = figures("ops", "--op gelu");
     const tx_json *rows = check_rows(all, "ops", 1);
     assert_string_equal(text(tx_json_at(rows, 0), "op"), "gelu");
@@ -315,7 +310,6 @@ static void check_page(const char *page, const tx_json *printed)
 /* The page holds the JSON that was printed, ends where a page ends, and needs nothing from elsewhere. */
 static void test_page(void **state)
 {
-    (void)state;
     static const struct {
         const char *what, *arguments;
         size_t points;
@@ -350,7 +344,6 @@ static void test_page(void **state)
 
 static void test_mistakes(void **state)
 {
-    (void)state;
     refuses(2, "copy --largest 0", "must lie between");
     refuses(2, "copy --html page.html", "--html");
     refuses(2, "gemm --m", "the value is missing");

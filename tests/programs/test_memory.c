@@ -88,7 +88,6 @@ static void expect(const tx_json *plan, const char *kind, int64_t wanted)
 /* Every parameter is a whole number of blocks of 256, so nothing is rounded. */
 static void weights_and_states(void **state)
 {
-    (void)state;
     tx_json *all = ask("--model gpt2 --memory 8GiB --json", 0);
     const int64_t n = (int64_t)VOCAB * WIDTH + 1024 * WIDTH + LAYERS * layer + 2 * WIDTH;
     const struct {
@@ -128,7 +127,6 @@ static void weights_and_states(void **state)
  * for which they hold those of at most 16 bytes a weight. */
 static void in_24_gib(void **state)
 {
-    (void)state;
     static const char text[] =
         "{\"model_type\": \"llama\", \"hidden_size\": 4096, \"intermediate_size\": 11008, \"num_hidden_layers\": 32, "
         "\"num_attention_heads\": 32, \"vocab_size\": 32000, \"max_position_embeddings\": 2048, "
@@ -172,7 +170,6 @@ static void in_24_gib(void **state)
  * logits become their gradient at once. Dropouts keep nothing. */
 static void activations(void **state)
 {
-    (void)state;
     tx_json *all = ask("--model gpt2 --memory 8GiB --optim sgd --json", 0);
     const int64_t rest = 2 * WIDTH + 2, block = (1 + 3 + 1 + 1 + 1 + 4 + 4 + 1) * WIDTH + HEADS + 2 * 2;
     const int64_t cheap = (1 + 1 + 4) * WIDTH + 2 * 2;
@@ -187,7 +184,6 @@ static void activations(void **state)
 /* To the byte. */
 static void what_fits(void **state)
 {
-    (void)state;
     char arguments[256];
     tx_json *all = ask("--model gpt2 --memory 1TiB --optim sgd --json", 0);
     const int64_t total = bytes_of(plan_of(all, "fp32", "none", "sgd", 4), "total");
@@ -205,7 +201,6 @@ static void what_fits(void **state)
 /* A step takes the time of its products, and of all else at the rate of a copy. */
 static void step_time(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *path = tx_path_join(folder, "rates"), arguments[512];
     double seconds[2] = {0};
     for (int faster = 0; faster < 2; faster++) {
@@ -230,7 +225,6 @@ static void step_time(void **state)
 
 static void refused(void **state)
 {
-    (void)state;
     ask("", 2);
     ask("--model no-such-model", 1);
     ask("--model gpt2 --memory lots", 1);
@@ -243,7 +237,6 @@ static void refused(void **state)
  * that on a crowded machine. */
 static void in_a_second(void **state)
 {
-    (void)state;
     struct rusage before, after;
     getrusage(RUSAGE_CHILDREN, &before);
     tx_json_free(ask("--model gpt2-xl --memory 80GiB --json", 0));

@@ -109,7 +109,6 @@ static void bad(const tx_cli *cli, int wanted, const char *line, const char *tex
 
 static void test_values(void **state)
 {
-    (void)state;
     settings set;
     good(&program, &set, "--do-train --max_steps=1e2 --learning-rate 2.5e-3 --output_dir d --lr_scheduler_type cosine");
     assert_true(set.train);
@@ -135,7 +134,6 @@ static void test_values(void **state)
 
 static void test_given(void **state)
 {
-    (void)state;
     settings set;
     good(&program, &set, "--max_steps 7 --do_train=false");
     assert_true(given(offsetof(settings, steps)) && given(offsetof(settings, train)));
@@ -146,7 +144,6 @@ static void test_given(void **state)
 
 static void test_spellings(void **state)
 {
-    (void)state;
     settings set;
     good(&program, &set, "-o a --do_train");
     assert_string_equal(set.output, "a");
@@ -163,7 +160,6 @@ static void test_spellings(void **state)
 /* As a program that links the library sets them. */
 static void test_by_name(void **state)
 {
-    (void)state;
     settings set = {.steps = 7};
     tx_option_values v = tx_options_values(&program, &set);
     char text[] = "folder";
@@ -188,7 +184,6 @@ static void test_by_name(void **state)
 
 static void test_several(void **state)
 {
-    (void)state;
     settings set;
     good(&program, &set, "--report_to tensorboard all --do_train");
     assert_int_equal(set.report, 6);
@@ -221,7 +216,6 @@ static void test_several(void **state)
 
 static void test_mistakes(void **state)
 {
-    (void)state;
     bad(&program, TX_EXIT_USAGE, "--max_step 1", "did you mean --max_steps?");
     bad(&program, TX_EXIT_USAGE, "--zzzzzzzzzz", "--zzzzzzzzzz: unknown option; --help lists all");
     bad(&program, TX_EXIT_USAGE, "--max_steps 1.5", "--max_steps 1.5: not a whole number");
@@ -245,7 +239,6 @@ static void test_mistakes(void **state)
 
 static void test_foreign(void **state)
 {
-    (void)state;
     settings set;
     bad(&program, TX_EXIT_USAGE, "--fp16", "use fp32");
     bad(&program, TX_EXIT_USAGE, "--fp16 True", "use fp32");
@@ -270,7 +263,6 @@ static void with_file(char *folder, const char *text, char line[512], const char
 
 static void test_file(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), line[512];
     settings set;
     with_file(folder,
@@ -302,7 +294,6 @@ static void test_file(void **state)
 
 static void test_file_mistakes(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), line[512];
     static const struct {
         const char *text, *message;
@@ -342,7 +333,6 @@ static void test_file_mistakes(void **state)
 
 static void test_bytes(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         int64_t bytes;

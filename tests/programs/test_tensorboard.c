@@ -12,7 +12,6 @@ static char last_warning[1024];
 
 static void on_warning(void *context, const char *message)
 {
-    (void)context;
     warnings++;
     snprintf(last_warning, sizeof last_warning, "%s", message);
 }

@@ -3,23 +3,8 @@
 # txbench scale from the outside: given and measured compute, errors.
 #
 #   bench_scale.sh TXBENCH
-set -u
-txbench=$1
-. "${0%/*}/../program.sh"
-
-# expect STATUS TEXT ARGUMENT...: the exit status, and a text in what was printed; errors are one line.
-expect()
-{
-    wanted=$1
-    text=$2
-    shift 2
-    outcome "$wanted" "$text" "$txbench" scale "$@"
-    if [ "$wanted" -eq 0 ]; then
-        [ ! -s "$work/err" ] || fail "$*: complains"
-    else
-        [ "$(wc -l < "$work/err")" -eq 1 ] && [ ! -s "$work/out" ] || fail "$*: not one line of error alone"
-    fi
-}
+subcommand=scale
+. "${0%/*}/expect.sh"
 
 # rows: the table's rows of one algorithm each, "ranks" by "ranks"
 rows()
@@ -63,5 +48,4 @@ expect 2 "did you mean --latency_us" --latency 3
 expect 1 "more than the model's 1024 positions" --step_ms 1 --block 1025
 expect 1 "no published model" --step_ms 1 --config nothing
 
-[ $failures -eq 0 ] && echo "all good"
-exit $((failures != 0))
+verdict

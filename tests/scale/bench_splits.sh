@@ -3,23 +3,8 @@
 # txbench splits from the outside: the shapes, what is asked for, what the card has, errors.
 #
 #   bench_splits.sh TXBENCH
-set -u
-txbench=$1
-. "${0%/*}/../program.sh"
-
-# expect STATUS TEXT ARGUMENT...: the exit status, and a text in what was printed; errors are one line.
-expect()
-{
-    wanted=$1
-    text=$2
-    shift 2
-    outcome "$wanted" "$text" "$txbench" splits "$@"
-    if [ "$wanted" -eq 0 ]; then
-        [ ! -s "$work/err" ] || fail "$*: complains"
-    else
-        [ "$(wc -l < "$work/err")" -eq 1 ] && [ ! -s "$work/out" ] || fail "$*: not one line of error alone"
-    fi
-}
+subcommand=splits
+. "${0%/*}/expect.sh"
 
 # table NAME: its rows in the JSON that was printed, one a line
 table()
@@ -66,5 +51,4 @@ expect 1 '--card: "b580" is none of h200, a100' --card b580
 expect 1 "no published model" --config nothing
 expect 1 "llama-7b has 4096 positions" --block 8192
 expect 2 "must lie between" --zero 4
-[ $failures -eq 0 ] && echo "all good"
-exit $((failures != 0))
+verdict

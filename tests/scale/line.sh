@@ -6,7 +6,6 @@
 # Arguments behind RATE go to txtrain.
 #   line.sh BIN LAUNCHER [ROUNDS [STEPS [RATE [ARGUMENT...]]]]
 # shellcheck disable=SC2034,SC2154
-set -u
 bin=$1
 launcher=$2
 rounds=${3:-3}

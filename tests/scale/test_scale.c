@@ -69,7 +69,6 @@ static double rounded(double value)
 
 static void test_table(void **state)
 {
-    (void)state;
     tx_scale_bucket bucket[20];
     const tx_scale_schedule s = even_schedule(bucket, 0.3);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -91,7 +90,6 @@ static void test_table(void **state)
 
 static void test_table_without_overlap(void **state)
 {
-    (void)state;
     tx_scale_bucket bucket[20];
     const int64_t ranks[] = {8, 64, 1024};
     const double after[] = {0.80, 0.78, 0.77}, longer[] = {0.90, 0.83, 0.82};
@@ -108,7 +106,6 @@ static void test_table_without_overlap(void **state)
 
 static void test_sums(void **state)
 {
-    (void)state;
     tx_scale_link link = {.latency = 1.0, .rate = 2.0, .gap = 0.0, .host_ranks = 1, .local_rate = 8.0};
     const tx_scale_bucket b = {0.0, 48, 48};
     assert_near(tx_scale_sum(&link, TX_RING, 6, &b), 10.0 * (1.0 + 4.0));
@@ -131,7 +128,6 @@ static void test_sums(void **state)
 /* The second bucket waits for the first, the third for its gradients, and what is left over for the end. */
 static void test_overlap(void **state)
 {
-    (void)state;
     tx_scale_bucket bucket[] = {{4.0, 8, 8}, {5.0, 4, 4}, {12.0, 6, 6}};
     const tx_scale_schedule s = {12.0, bucket, 3};
     const tx_scale_link link = {.latency = 0.0, .rate = 2.0, .host_ranks = 1};
@@ -183,7 +179,6 @@ static void check_buckets(const tx_scale_schedule *s, int64_t cap)
 
 static void test_buckets(void **state)
 {
-    (void)state;
     const int64_t block = (12 * 768 * 768 + 13 * 768) * 4;
     tx_scale_schedule s = make(0, 1, false);
     check_buckets(&s, 25 << 20);
@@ -212,7 +207,6 @@ static void test_buckets(void **state)
 
 static void test_accumulation(void **state)
 {
-    (void)state;
     tx_scale_schedule one = make(0, 1, false), four = make(0, 4, true);
     assert_int_equal(four.count, one.count);
     assert_near(four.seconds, 0.3);
@@ -246,7 +240,6 @@ static void check_order(const tx_scale_schedule *s, int algorithm, double gbit)
 
 static void test_order(void **state)
 {
-    (void)state;
     tx_scale_schedule s = make(0, 1, false);
     for (int a = 0; a < TX_SCALE_ALGORITHMS; a++)
         for (double gbit = 1.0; gbit < 1000.0; gbit *= 10.0)

@@ -34,7 +34,6 @@ static const tx_split_machine machine = {.peak = 1e15,
 
 static void test_links(void **state)
 {
-    (void)state;
     const tx_split_machine m = {.host = 4, .inside = {8.0, 1.0}, .outside = {2.0, 10.0}};
     assert_near(tx_split_sum(&m, 1, 1, 64), 0.0, 0.0);
     assert_near(tx_split_sum(&m, 1, 4, 64), 2.0 * (2.0 + 0.75 * 8.0), 1e-12);
@@ -164,7 +163,6 @@ enum { PIPELINES = sizeof pipelines / sizeof pipelines[0] };
 /* Stages alike: the formula to the last digit, and the activations that the first stage holds. */
 static void test_pipelines(void **state)
 {
-    (void)state;
     for (int i = 0; i < PIPELINES; i++) {
         simulation s = make(pipelines[i].schedule, pipelines[i].stages, pipelines[i].chunks, pipelines[i].micro);
         simulate(&s);
@@ -180,7 +178,6 @@ static void test_pipelines(void **state)
  * not the slowest stage's work, within 10 %. */
 static void test_uneven_pipelines(void **state)
 {
-    (void)state;
     for (int i = 0; i < PIPELINES; i++) {
         simulation s = make(pipelines[i].schedule, pipelines[i].stages, pipelines[i].chunks, pipelines[i].micro);
         const int last = s.stages * s.chunks - 1;
@@ -265,7 +262,6 @@ static void check_plans(const char *name, int64_t block, int64_t pipeline, int64
 
 static void test_memory(void **state)
 {
-    (void)state;
     for (int64_t pipeline = 1; pipeline <= 4; pipeline *= 4) {
         check_plans("gpt2-xl", 1024, pipeline, 1);
         check_plans("llama-7b", 2048, pipeline, 1);
@@ -280,7 +276,6 @@ static void test_memory(void **state)
  * micro-batches as of one four times as large; a context rank has a part of each row. */
 static void test_stage_memory(void **state)
 {
-    (void)state;
     asked a = ask("llama-7b", 2048), part = ask("llama-7b", 512);
     tx_split s = {1, 1, 4, 1, 1, 0, TX_SPLIT_ONE, 1, 1, 8, false},
              whole = {1, 1, 1, 1, 1, 0, TX_SPLIT_ONE, 1, 4, 1, false};
@@ -321,7 +316,6 @@ static void check_divided(const char *name, int again)
 
 static void test_divided(void **state)
 {
-    (void)state;
     for (int again = 0; again < 2; again++) {
         check_divided("llama-7b", again);
         check_divided("mixtral-8x7b", again);
@@ -331,7 +325,6 @@ static void test_divided(void **state)
 /* A model that two ranks can divide and four cannot: its largest group is of two, and no split has a larger one. */
 static void test_indivisible(void **state)
 {
-    (void)state;
     static const char text[] = "{\"model_type\": \"llama\", \"vocab_size\": 512, \"hidden_size\": 64, "
                                "\"intermediate_size\": 90, \"num_hidden_layers\": 4, \"num_attention_heads\": 8, "
                                "\"max_position_embeddings\": 64}";
@@ -375,7 +368,6 @@ static double seconds_of(const asked *a, const tx_split *s, double *memory)
 /* One device's step is its products and bytes; dividing it further never holds more of it a device. */
 static void test_order(void **state)
 {
-    (void)state;
     asked a = ask("mixtral-8x7b", 4096);
     double memory, before;
     tx_split s = {1, 1, 1, 1, 1, 0, TX_SPLIT_ONE, 1, 1, 64, false};
@@ -405,7 +397,6 @@ static void test_order(void **state)
 /* The search finds what looking at each by itself finds, in order, and what lacks an axis. */
 static void test_search(void **state)
 {
-    (void)state;
     asked a = ask("llama-7b", 4096);
     tx_split_search *search = malloc(sizeof *search), *one = malloc(sizeof *one);
     tx_split_limits limits = {.devices = 64, .tokens = 1 << 22, .zero = -1, .again = -1};

@@ -37,7 +37,6 @@ static void check_default(const tx_space *space)
 /* One text, several, a file, and the name of Trainer's space. */
 static void test_forms(void **state)
 {
-    (void)state;
     static const char file[] = "{\"learning_rate\": \"loguniform:1e-6:1e-4\", \"num_train_epochs\": \"int:1:5\", "
                                "\"seed\": \"int:1:40\", \"per_device_train_batch_size\": [4, 8, 16, \"32\", 64]}";
     char *folder = make_scratch(), *path = tx_path_join(folder, "space.json");
@@ -64,7 +63,6 @@ static void test_forms(void **state)
 
 static void test_mistakes(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *says;
     } mistakes[] = {

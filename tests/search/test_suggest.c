@@ -58,7 +58,6 @@ static double best_of(tx_method method, uint64_t seed, bool greater)
  * 48 times. */
 static void test_tpe_beats_random(void **state)
 {
-    (void)state;
     double sum[2] = {0.0, 0.0};
     int wins = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -76,7 +75,6 @@ static void test_tpe_beats_random(void **state)
 /* The direction changes no suggestion. */
 static void test_direction(void **state)
 {
-    (void)state;
     const double least = best_of(TX_METHOD_TPE, 3, false), most = best_of(TX_METHOD_TPE, 3, true);
     assert_memory_equal(&least, &most, sizeof least);
 }
@@ -84,7 +82,6 @@ static void test_direction(void **state)
 /* Every suggestion lies in its range, on a step where there are steps, and repeats with the seed alone. */
 static void test_ranges(void **state)
 {
-    (void)state;
     static const char text[] = "learning_rate=loguniform:1e-5:1e-2,weight_decay=uniform:0:0.3:0.1,seed=int:3:11:4,"
                                "max_steps=logint:1:1000,optim=choice:sgd,adamw_torch";
     tx_study one, two;
@@ -119,7 +116,6 @@ static void test_ranges(void **state)
 
 static void test_grid(void **state)
 {
-    (void)state;
     tx_study study;
     double point[TX_SPACE_MOST], before = 0.0;
     open_study(&study, TX_METHOD_GRID, 0,
@@ -162,7 +158,6 @@ static uint32_t halve(const double *values, int32_t count, int64_t factor)
 
 static void test_halving(void **state)
 {
-    (void)state;
     /* The first goes on, then whoever is the best so far; from the eighth on, with 4, the second best too. */
     assert_int_equal(halve((double[]){5, 6, 4, 7}, 4, 4), 5);
     assert_int_equal(halve((double[]){1, 2, 3, 4, 5, 6, 7, 1.5}, 8, 4), 1 | 128);
@@ -173,7 +168,6 @@ static void test_halving(void **state)
 
 static void test_importance(void **state)
 {
-    (void)state;
     tx_study study;
     tx_importance importance[TX_SPACE_MOST];
     open_study(&study, TX_METHOD_RANDOM, 1, landscape);

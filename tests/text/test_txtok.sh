@@ -3,7 +3,6 @@
 # txtok from the outside.
 #
 #   test_txtok.sh TXTOK
-set -u
 txtok=$1
 . "${0%/*}/../program.sh"
 

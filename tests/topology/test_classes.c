@@ -12,7 +12,6 @@
 /* A pair of every class, with and without links, in hwloc's words. */
 static void every_class(void **state)
 {
-    (void)state;
     static const char *const wanted[][4] = {
         {"nvml0", "nvml1", "PIX", "NV2"},  {"nvml0", "nvml2", "PXB", "NV1"},   {"nvml1", "nvml2", "PXB", "PXB"},
         {"nvml0", "rsmi0", "PHB", "PHB"},  {"rsmi0", "rsmi1", "NODE", "XG"},   {"nvml0", "rsmi1", "NODE", "NODE"},
@@ -41,7 +40,6 @@ static void every_class(void **state)
 /* PIX is at most one bridge on either side. */
 static void bridges_count(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "bridges.xml");
     assert_cell(t, "nvml0", "nvml1", false, "PXB");
     assert_true(tx_topo_pair_of(t, 0, 1)->bridges_a == 1 && tx_topo_pair_of(t, 0, 1)->bridges_b == 2);
@@ -53,7 +51,6 @@ static void bridges_count(void **state)
 
 static void what_is_near(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "classes.xml");
     const tx_topo_device *gpu = &t->devices[tx_topo_find(t, "GPU0")], *far = &t->devices[tx_topo_find(t, "GPU7")];
     assert_string_equal(gpu->cpus, "0-3");
@@ -79,7 +76,6 @@ static void what_is_near(void **state)
 
 static void the_way(void **state)
 {
-    (void)state;
     static const char *const wanted[] = {"0000:03:00.0", "0000:02:01.0", "0000:01:00.0", "0000:02:03.0",
                                          "0000:05:00.0", "0000:06:01.0", "0000:07:00.0"};
     tx_topology *t = read_topology(FIXTURES "classes.xml");
@@ -103,7 +99,6 @@ static void the_way(void **state)
 /* A system that hides what is near; switches inside packages; GPU memory as a NUMA node. */
 static void guesses(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "unplaced.xml");
     assert_cell(t, "rsmi0", "rsmi2", true, "SYS");
     assert_cell(t, "rsmi0", "rsmi1", true, "PXB");
@@ -122,7 +117,6 @@ static void guesses(void **state)
 
 static void finds(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "classes.xml");
     assert_int_equal(tx_topo_find(t, "gpu2"), 2);
     assert_int_equal(tx_topo_find(t, "07:00.0"), 2);
@@ -137,7 +131,6 @@ static void finds(void **state)
 
 static void sets(void **state)
 {
-    (void)state;
     static const char *const good[] = {"", "0", "0-3", "0-7,64-71", "1,3,5", "0-1,3"};
     static const char *const bad[] = {"-", "1-", "3-1", "1,,2", "1,", ",1", "2,1", "a", "1 2", "0-99999999", "1-2-3"};
     int32_t *numbers = NULL, count = 0;
@@ -154,7 +147,6 @@ static void sets(void **state)
 
 static void rates(void **state)
 {
-    (void)state;
     tx_topo_pcie link = {.speed = 8, .speed_max = 16, .width = 8, .width_max = 16, .rate = 1};
     assert_true(tx_topo_pcie_rate(&link, false) > 7.87 && tx_topo_pcie_rate(&link, false) < 7.88);
     assert_true(tx_topo_pcie_rate(&link, true) > 31.50 && tx_topo_pcie_rate(&link, true) < 31.51);

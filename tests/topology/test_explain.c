@@ -55,7 +55,6 @@ static void expect_rate(const tx_topology *t, const char *a, const char *b, tx_t
 
 static void rates(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "classes.xml");
     expect_rate(t, "GPU0", "GPU1", TX_TOPO_LIMIT_LINKS, 40);
     expect_rate(t, "GPU0", "GPU2", TX_TOPO_LIMIT_LINKS, 20);
@@ -83,7 +82,6 @@ static void rates(void **state)
 
 static void words(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "classes.xml");
     SAYS(t, "GPU0,GPU2", "NV1 ", "a bonded set of 1 NVLinks, 25.0 GB/s one way", "PXB ", "up    0000:03:00.0   GPU0",
          "up    0000:02:01.0", "top   0000:01:00.0", "both ways meet here", "down  0000:02:03.0",
@@ -112,7 +110,6 @@ static void words(void **state)
 /* Links below their maximum, and IOMMU groups. */
 static void advice(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "classes.xml");
     tx_topo_node *gpu0 = &t->nodes[t->devices[0].node], *gpu1 = &t->nodes[t->devices[1].node];
     gpu0->link = (tx_topo_pcie){.speed = 8, .speed_max = 16, .width = 8, .width_max = 16};
@@ -141,7 +138,6 @@ static tx_topology *recorded(const char *name)
 
 static void machines(void **state)
 {
-    (void)state;
     tx_topology *t = recorded("topo/01-dgx2h-16xV100-nvswitch.xml");
     SAYS(t, "GPU0,GPU15", "a bonded set of 6 NVLinks, through switches, 150.0 GB/s", "SYS ", "0000:2b:00.0",
          "Package 0", "machine", "Package 1", "0000:e7:00.0", "5 on the side of GPU0, 5 on the side of GPU15",
@@ -163,7 +159,6 @@ static void machines(void **state)
 
 static void pasted(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "matrix.txt");
     SAYS(t, "GPU0,GPU1", "by matrix-file", "NUMA node", "What limits it: not known");
     tx_topology_free(t);

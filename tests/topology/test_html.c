@@ -91,7 +91,6 @@ static void check(const tx_topology *t)
 
 static void fixtures(void **state)
 {
-    (void)state;
     static const char *const names[] = {"classes.xml", "unplaced.xml", "twin.nccl.xml", "matrix.txt"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[512];
@@ -104,7 +103,6 @@ static void fixtures(void **state)
 
 static void words(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "classes.xml");
     t->devices[0].name = "<script>alert(\"1\" & 2)</script>";
     t->host = "a<b";
@@ -121,7 +119,6 @@ static void words(void **state)
 
 static void measured(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "classes.xml");
     tx_topo_copy *copies = calloc(3, sizeof *copies);
     assert_non_null(copies);
@@ -154,7 +151,6 @@ static void measured(void **state)
 
 static void machines(void **state)
 {
-    (void)state;
     static const char *const names[] = {"01-dgx2h-16xV100-nvswitch", "13-tioga-8xMI250X-xgmi",
                                         "15-tuolumne-12xMI300A-tpx", "18-westmere-3xM2050-2ioh"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

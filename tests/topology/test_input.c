@@ -14,7 +14,6 @@
 
 static void pasted_as_printed(void **state)
 {
-    (void)state;
     tx_topology *t = read_good("\t\x1b[4mGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
                                "GPU0\t X \tNV12\tPXB\tPXB\t0-63\t0\t\tN/A\n"
                                "GPU1\tNV12\t X \tPIX\tSYS\t64-127\t1\t\t2\n"
@@ -37,7 +36,6 @@ static void pasted_as_printed(void **state)
 /* Spaces for tabs, SOC for SYS, NICs by their devices, DCGM's PSB, no affinity, text around. */
 static void pasted_variants(void **state)
 {
-    (void)state;
     tx_topology *t = read_good("$ nvidia-smi topo -m\r\n        GPU0    GPU1    mlx5_0  CPU Affinity\r\n"
                                "GPU0     X      SOC     PHB     0-11,24-35\r\nGPU1    SOC      X      PSB     N/A\r\n"
                                "mlx5_0  PHB     PSB      X \r\n\r\nLegend:\r\n");
@@ -61,7 +59,6 @@ static void pasted_variants(void **state)
 
 static void pasted_broken(void **state)
 {
-    (void)state;
     static const char *const files[][2] = {
         {"hello\n", "neither hwloc's XML, NCCL's XML nor"},
         {"\tGPU0\tGPU1\n", "ends after 0 of 2 rows"},
@@ -81,7 +78,6 @@ static void pasted_broken(void **state)
 
 static void broken_files(void **state)
 {
-    (void)state;
     char *text = NULL, *folder = make_scratch();
     size_t size = 0;
     tx_topology *t = NULL;
@@ -114,7 +110,6 @@ static void broken_files(void **state)
 /* One more device than is read, and as many as are, in all three forms. */
 static void too_many(void **state)
 {
-    (void)state;
     const size_t room = 64 << 20;
     char *text = malloc(room);
     assert_non_null(text);
@@ -140,7 +135,6 @@ static void too_many(void **state)
 
 static void too_many_in_hwloc(void **state)
 {
-    (void)state;
     char *text = NULL, *more = NULL;
     size_t size = 0, used = 0, room = 8 << 20;
     assert_ok(tx_file_read(FIXTURES "twin.xml", 1 << 20, &text, &size));
@@ -160,7 +154,6 @@ static void too_many_in_hwloc(void **state)
 
 static void exports(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *path = tx_path_join(folder, "out.xml");
     tx_topology *t = read_topology(FIXTURES "classes.xml"), *nccl = read_topology(FIXTURES "twin.nccl.xml");
     assert_ok(tx_topology_export(t, path));

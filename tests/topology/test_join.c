@@ -37,7 +37,6 @@ static tx_topology *joined(const char *fixture, const char *root, const tx_topo_
 
 static void by_address(void **state)
 {
-    (void)state;
     const tx_topo_cl_device devices[] = {
         AT(0, 0, 0x04, 0), AT(0, 1, 0x03, 0), AT(1, 0, 0x03, 0), AT(2, 0, 0x81, 0), AT(2, 1, 0x81, 0),
     };
@@ -55,7 +54,6 @@ static void by_address(void **state)
 /* The server's display controller counts when OpenCL has it; a function that has more devices than hwloc lists. */
 static void vouched_for(void **state)
 {
-    (void)state;
     tx_topo_cl_device devices[] = {AT(0, 0, 0x00, 0), AT(0, 1, 0x11, 0), AT(0, 2, 0x11, 0)};
     devices[0].slot = 0x1f;
     tx_topology *t = joined("classes.xml", NULL, devices, 3);
@@ -69,7 +67,6 @@ static void vouched_for(void **state)
 /* AMD's drivers tell no domain: alone it is sure, in several domains it goes by the order of the list. */
 static void without_domain(void **state)
 {
-    (void)state;
     tx_topo_cl_device device = AT(0, 0, 0x11, 0);
     device.has_domain = false;
     tx_topology *t = joined("classes.xml", NULL, &device, 1);
@@ -107,7 +104,6 @@ static void without_domain(void **state)
 
 static void without_address(void **state)
 {
-    (void)state;
     /* The PCI device id, where one GPU has it. */
     const tx_topo_cl_device id = WITHOUT_BUS(0x10de, 0x2342, "GH200");
     tx_topology *t = joined("unplaced.xml", NULL, &id, 1);
@@ -134,7 +130,6 @@ static void without_address(void **state)
 
 static void by_uuid(void **state)
 {
-    (void)state;
     char *root = make_scratch(), *folder = tx_path_join(root, "proc/driver/nvidia/gpus/0000:07:00.0");
     const char *text = "Model: Tesla\nGPU UUID: \t GPU-00112233-4455-6677-8899-aabbccddeeff\n";
     assert_ok(tx_folder_create(folder));
@@ -151,7 +146,6 @@ static void by_uuid(void **state)
 
 static void cpu_devices(void **state)
 {
-    (void)state;
     const tx_topo_cl_device devices[] = {
         {.platform = 0, .device = 0, .engine = 0, .cpu = true, .name = "PoCL", .memory = 4096, .vendor_id = 0x8086},
         {.platform = 1, .device = 0, .engine = 1, .cpu = true, .name = "Other"},

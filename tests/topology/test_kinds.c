@@ -45,7 +45,6 @@ static tx_topo_device *device(tx_topology *t, const char *label)
 /* Names, bus ids, idle links and a little less memory make no other kind. */
 static void alike(void **state)
 {
-    (void)state;
     tx_topology *a = fixture(), *b = fixture();
     b->host = "node7";
     device(b, "NIC0")->system = "mlx5_9";
@@ -60,7 +59,6 @@ static void alike(void **state)
 
 static void unlike(void **state)
 {
-    (void)state;
     tx_topology *a = fixture(), *b = fixture();
     a->nodes[device(a, "GPU0")->node].link.width = 16;
     b->nodes[device(b, "GPU0")->node].link.width = 8;
@@ -82,7 +80,6 @@ static void unlike(void **state)
 
 static void missing(void **state)
 {
-    (void)state;
     tx_topology *a = fixture(), *b = fixture();
     b->device_count--; /* NIC1, the last */
     b->nics--;
@@ -95,7 +92,6 @@ static void missing(void **state)
 /* Lines beyond the twentieth are counted. */
 static void many(void **state)
 {
-    (void)state;
     tx_topology *a = fixture(), *b = fixture();
     for (int64_t i = 0; i < (int64_t)b->device_count * b->device_count; i++)
         b->pairs[i].class_ = TX_TOPO_LOC;
@@ -109,7 +105,6 @@ static void many(void **state)
 /* The most common kind first, whoever comes first; who failed is of none. */
 static void kinds(void **state)
 {
-    (void)state;
     char *text = NULL;
     size_t size = 0;
     static const char *const names[] = {"n0", "n1", "n2", "n3"};

@@ -37,7 +37,6 @@ static tx_topology *live_as(const char *variable, const char *mode)
 
 static void nvml_direct(void **state)
 {
-    (void)state;
     tx_topology *t = live_as("FAKE_NVML", "");
     assert_cell(t, "GPU0", "GPU1", true, "NV2");
     assert_cell(t, "GPU0", "GPU2", true, "NV1");
@@ -54,7 +53,6 @@ static void nvml_direct(void **state)
 
 static void nvml_switch(void **state)
 {
-    (void)state;
     tx_topology *t = live_as("FAKE_NVML", "switch");
     assert_cell(t, "GPU0", "GPU1", true, "NV6");
     assert_cell(t, "GPU0", "GPU2", true, "NV4");
@@ -70,7 +68,6 @@ static void nvml_switch(void **state)
 /* A failure is a question mark and a note; links that the other end tells stay; so does the rest of the matrix. */
 static void nvml_fails(void **state)
 {
-    (void)state;
     tx_topology *t = live_as("FAKE_NVML", "lost");
     assert_cell(t, "GPU0", "GPU1", true, "NV2");
     assert_cell(t, "GPU1", "GPU2", true, "?");
@@ -87,7 +84,6 @@ static void nvml_fails(void **state)
 
 static void nvml_differs(void **state)
 {
-    (void)state;
     tx_topology *t = live_as("FAKE_NVML", "differ"), *again = NULL;
     assert_cell(t, "GPU1", "GPU2", false, "SYS");
     assert_true(has_note(t, "nvml says SYS of GPU1 and GPU2, where the PCI tree says PXB"));
@@ -108,7 +104,6 @@ static void nvml_differs(void **state)
 /* The oldest library: its missing functions are missed quietly. */
 static void nvml_old(void **state)
 {
-    (void)state;
     tx_topology *t = live("classes.xml", "/nowhere", true);
     assert_int_equal(t->gpus, 8);
     assert_cell(t, "GPU1", "GPU2", true, "PXB");
@@ -120,7 +115,6 @@ static void nvml_old(void **state)
 
 static void rsmi(void **state)
 {
-    (void)state;
     tx_topology *t = live_as("FAKE_RSMI", "");
     assert_cell(t, "rsmi0", "rsmi1", true, "XG4");
     const tx_topo_pair *pair = tx_topo_pair_of(t, 3, 4), *back = tx_topo_pair_of(t, 4, 3);
@@ -140,7 +134,6 @@ static void rsmi(void **state)
 
 static void level_zero(void **state)
 {
-    (void)state;
     tx_topology *t = live_as("FAKE_NVML", "");
     assert_cell(t, "ze0.1", "ze1", true, "XL16");
     assert_cell(t, "ze0.0", "ze1", true, "PHB");
@@ -175,7 +168,6 @@ static void put_link(const char *root, const char *path, const char *target)
 
 static void pci_facts(void **state)
 {
-    (void)state;
     char *root = make_scratch();
     put(root, PCI "03:00.0/current_link_speed", "2.5 GT/s PCIe\n");
     put(root, PCI "03:00.0/current_link_width", "8\n");
@@ -203,7 +195,6 @@ static void pci_facts(void **state)
 /* A hive of three, listed in another order than bus ids (21, 05, 08): four links, one, and none between 08 and 21. */
 static void hive(void **state)
 {
-    (void)state;
     static const char *const members[] = {"21:00.0", "05:00.0", "08:00.0"};
     static const char *const rows[] = {"00 04 00\n", "04 00 01\n", "00 01 00\n"};
     char *root = make_scratch(), path[128], target[64];
@@ -230,7 +221,6 @@ static void hive(void **state)
 /* The same rows without the list of members: bus ids give the order, and a note says so. */
 static void hive_guessed(void **state)
 {
-    (void)state;
     char *root = make_scratch();
     put(root, PCI "05:00.0/xgmi_num_links", "00 02 01");
     put(root, PCI "08:00.0/xgmi_num_links", "02 00 00");
@@ -248,7 +238,6 @@ static void hive_guessed(void **state)
 
 static void kfd(void **state)
 {
-    (void)state;
     char *root = make_scratch();
     put(root, KFD "0/gpu_id", "0\n");
     put(root, KFD "0/properties", "cpu_cores_count 8\nsimd_count 0\nlocation_id 0\ndomain 0\n");
@@ -277,7 +266,6 @@ static void kfd(void **state)
 /* What only the vendors' libraries tell of links is in the file as well: its cells are those of the live run. */
 static void exported(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *path = tx_path_join(folder, "out.xml");
     tx_topology *t = live_as("FAKE_NVML", "switch"); /* the fixture says NV2 and PXB */
     assert_ok(tx_topology_export(t, path));

@@ -110,7 +110,6 @@ static void check_matrix(const tx_topology *t, char *text, bool links)
 
 static void equals_expected(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < MACHINES; i++) {
         char name[128], *path = NULL, *text = NULL;
         size_t size = 0;
@@ -134,7 +133,6 @@ static void equals_expected(void **state)
 
 static void reads_nvidia_layout(void **state)
 {
-    (void)state;
     need_machines();
     char *folder = make_scratch();
     for (size_t i = 0; i < MACHINES * 2; i++) {
@@ -162,7 +160,6 @@ static void reads_nvidia_layout(void **state)
 /* NCCL's form tells all but links whose number is not known. */
 static void reads_nccl_form(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < MACHINES; i++) {
         char *path = NULL, cell[16], other[16];
         tx_topology *t = machine(i, &path), *again = NULL;
@@ -184,7 +181,6 @@ static void reads_nccl_form(void **state)
 
 static void json_is_whole(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < MACHINES; i++) {
         char *path = NULL;
         tx_topology *t = machine(i, &path), *again = NULL;
@@ -239,7 +235,6 @@ static char *without_bridges(const char *text)
 
 static void misses_bridges(void **state)
 {
-    (void)state;
     need_machines();
     char *folder = make_scratch(), *text = NULL, *path = NULL;
     size_t size = 0;
@@ -264,7 +259,6 @@ static void misses_bridges(void **state)
 
 static void notes_nothing_false(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < MACHINES; i++) {
         char *path = NULL;
         tx_topology *t = machine(i, &path);

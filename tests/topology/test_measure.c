@@ -59,7 +59,6 @@ static void assert_measured(const tx_topology *t, const tx_topo_copy *c)
 
 static void complete(void **state)
 {
-    (void)state;
     int32_t calls = 0, nodes = 0, devices = 0;
     tx_topology *t = live(), *again = NULL;
     tx_topo_measure_options how = {.size = sizeof how, .bytes_max = 1 << 20, .go_on = counted, .context = &calls};
@@ -94,7 +93,6 @@ static void complete(void **state)
 
 static bool after_one(void *context, const tx_topology *t, const tx_topo_copy *next, int32_t done, int32_t count)
 {
-    (void)context;
     (void)t;
     (void)next;
     (void)count;
@@ -103,7 +101,6 @@ static bool after_one(void *context, const tx_topology *t, const tx_topo_copy *n
 
 static void partial(void **state)
 {
-    (void)state;
     char *text = NULL;
     size_t size = 0;
     tx_topology *t = live();
@@ -127,7 +124,6 @@ static void partial(void **state)
 /* A node whose CPUs are not there, or cannot be used, is told, and the thread gets its own CPUs back. */
 static void bound(void **state)
 {
-    (void)state;
     char *before = NULL, *after = NULL;
     tx_topology *t = live();
     tx_topo_measure_options how = {.size = sizeof how, .bytes_max = 4096, .go_on = after_one};
@@ -150,7 +146,6 @@ static void bound(void **state)
 /* PoCL hides hwloc's plugins once it runs; a file and the machine read the same before and after. */
 static void after_opencl(void **state)
 {
-    (void)state;
     setenv("HWLOC_PLUGINS_PATH", "/dev/null", 1);
     tx_topology *t = read_topology(FIXTURES "classes.xml");
     assert_string_equal(getenv("HWLOC_PLUGINS_PATH"), "/dev/null");
@@ -160,7 +155,6 @@ static void after_opencl(void **state)
 
 static void refused(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "classes.xml");
     tx_topo_measure_options how = {.size = 1};
     assert_refused(tx_topo_measure(t, NULL), TX_INVALID, "not of the machine that runs");
@@ -219,7 +213,6 @@ static tx_topology *made_up(void)
 
 static void distances(void **state)
 {
-    (void)state;
     static const int order[] = {NV2, PIX, PXB, NODE, SYS};
     tx_topology *t = made_up();
     for (int i = 0; i + 1 < 5; i++)
@@ -234,7 +227,6 @@ static void distances(void **state)
 
 static void pointed_out(void **state)
 {
-    (void)state;
     char *text = NULL;
     size_t size = 0;
     tx_topology *t = made_up();
@@ -270,7 +262,6 @@ static void pointed_out(void **state)
 
 static void broken_json(void **state)
 {
-    (void)state;
     static const char *const edits[][2] = {{"\"from\": 0, \"to\": 1", "\"from\": 0, \"to\": 0"},
                                            {"\"from\": 0, \"to\": 1", "\"from\": 0, \"to\": 10"},
                                            {"\"from\": 0, \"to\": 1", "\"from\": 0, \"to\": null"},

@@ -13,7 +13,6 @@
 
 static void nccl_equals_twin(void **state)
 {
-    (void)state;
     tx_topology *nccl = read_topology(FIXTURES "twin.nccl.xml"), *hwloc = read_topology(FIXTURES "twin.xml");
     for (int k = 0; k < 2; k++) {
         char *a = printed(tx_txtopo_nvidia, nccl, k), *b = printed(tx_txtopo_nvidia, hwloc, k);
@@ -36,7 +35,6 @@ static void nccl_equals_twin(void **state)
 
 static void nccl_switches_and_partitions(void **state)
 {
-    (void)state;
     tx_topology *t = read_good("<system><cpu numaid='0' affinity='ff'>" SWITCHED("01", "6") SWITCHED(
         "02", "4") "<pci busid='0000:03:00.0' class='0x120000' vendor='0x1002'><gpu dev='2' gcn='gfx942'>"
                    "<xgmi target='0000:04:00.0' count='2' tclass='0x120000'/></gpu><gpu dev='3'/></pci>"
@@ -55,7 +53,6 @@ static void nccl_switches_and_partitions(void **state)
  * nothing is lost. */
 static void nccl_odd_names(void **state)
 {
-    (void)state;
     tx_topology *again = NULL,
                 *t = read_good("<system><cpu numaid='0'><nic><net name='a\xC2\x80'/><net name='a\xC2\x81'/><net "
                                "name='\xC3\xA9 '/><net name='\xC3\xA9'/></nic>"
@@ -76,7 +73,6 @@ static void nccl_odd_names(void **state)
 /* Files that are handed to NCCL: functions by their class alone, Ethernet that does RDMA among them. */
 static void nccl_by_class(void **state)
 {
-    (void)state;
     tx_topology *t = read_good("<system version='1'><cpu numaid='0' affinity='ff'>"
                                "<pci busid='ffff:ff:01.0' class='0x060400' link_speed='8 GT/s' link_width='16'>"
                                "<pci busid='0000:10:1c.0' class='0x030200' link_speed='8 GT/s' link_width='16'/>"
@@ -93,7 +89,6 @@ static void nccl_by_class(void **state)
 /* Hosts joined by NVLink in one file: the same numbers and bus ids again. */
 static void nccl_hosts(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "hosts.nccl.xml");
     assert_int_equal(t->gpus, 4);
     assert_int_equal(t->numa_count, 2);
@@ -108,7 +103,6 @@ static void nccl_hosts(void **state)
 /* The structures of published files: GPUs and Ethernet NICs of one switch are PIX. */
 static void nccl_published(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "p4d.nccl.xml");
     assert_true(t->gpus == 8 && t->nics == 4);
     assert_cell(t, "GPU0", "GPU1", true, "PIX");
@@ -144,7 +138,6 @@ static void nccl_published(void **state)
 /* NICs are numbered as nvidia-smi does, by name; two devices of one function are of one card. */
 static void nccl_nics(void **state)
 {
-    (void)state;
     tx_topology *t = read_good("<system><cpu numaid='0'><pci busid='0000:01:00.0' class='0x020700'><nic>"
                                "<net name='mlx5_10'/><net name='mlx5_2'/></nic></pci>"
                                "<pci busid='0000:02:00.0' class='0x020700'><nic><net name='mlx5_0'/></nic></pci>"
@@ -159,7 +152,6 @@ static void nccl_nics(void **state)
 
 static void nccl_broken(void **state)
 {
-    (void)state;
     static const char *const files[][2] = {
         {"<system>", "line 1: no element found"},
         {"<system a='1'", "line 1: unclosed token"},
@@ -194,7 +186,6 @@ static void nccl_broken(void **state)
 /* Every file comes back as the same matrix, and as the same file. */
 static void written_again(void **state)
 {
-    (void)state;
     static const char *const files[] = {"twin.nccl.xml", "p4d.nccl.xml", "oci.nccl.xml", "hosts.nccl.xml", "twin.xml"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char path[512];
@@ -226,7 +217,6 @@ static void written_again(void **state)
 /* What is written of each kind, and what is left out. */
 static void written_words(void **state)
 {
-    (void)state;
     tx_topology *again = NULL, *t = read_topology(FIXTURES "twin.nccl.xml");
     char *text = as_nccl(t, &again);
     assert_non_null(strstr(text, "<system version=\"1\">\n  <cpu numaid=\"0\" affinity=\"0000000f\" arch=\"x86_64\" "
@@ -291,7 +281,6 @@ static void written_words(void **state)
 /* NCCL's parser takes one space between attributes, no tabs, and values of at most 253 characters. */
 static void written_for_its_parser(void **state)
 {
-    (void)state;
     char file[2048] = "<system><cpu numaid='0' affinity='";
     for (int i = 0; i < 64; i++)
         strcat(file, i ? ",ffffffff" : "ffffffff");
@@ -316,7 +305,6 @@ static void written_for_its_parser(void **state)
 /* This machine: its NUMA nodes, its GPUs and NICs. */
 static void written_live(void **state)
 {
-    (void)state;
     tx_topology *t = NULL, *again = NULL;
     int32_t nodes = 0;
     assert_ok(tx_topology_live(NULL, &t));

@@ -4,7 +4,6 @@
 # what the CSV says.
 #
 #   test_parsers.sh TXTOPO SOURCE-FOLDER
-set -u
 txtopo=$1
 fixtures=$2/tests/topology/fixtures
 . "${0%/*}/../program.sh"

@@ -97,7 +97,6 @@ static void expect(const tx_topology *t, const tx_topo_place *place, const char 
 
 static void recorded(void **state)
 {
-    (void)state;
     static const struct {
         const char *name;
         const char *devices[4], *cpus[4], *nodes[4];
@@ -143,7 +142,6 @@ static void recorded(void **state)
 
 static void gpus(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "classes.xml");
     /* Two tiles of one card, and their NUMA node's two cores. */
     tx_placement *p = place(t, 2);
@@ -172,7 +170,6 @@ static void gpus(void **state)
 
 static void no_cores_known(void **state)
 {
-    (void)state;
     tx_placement *p = NULL;
     tx_topology *t = read_topology(FIXTURES "twin.nccl.xml");
     assert_refused(tx_placement_make(t, 2, &p), TX_UNSUPPORTED, "does not tell which cores");
@@ -218,7 +215,6 @@ static void add_device(host *h, tx_topo_device_kind kind, const char *cpus, cons
 
 static void without_gpus(void **state)
 {
-    (void)state;
     host h;
     const int32_t two[] = {4, 4}, odd[] = {6, 2};
     make_host(&h, two, 2);
@@ -261,7 +257,6 @@ static void without_gpus(void **state)
 /* Affinities that overlap: who may have few cores has them, the others leave them. */
 static void overlapping(void **state)
 {
-    (void)state;
     host h;
     const int32_t one[] = {8};
     make_host(&h, one, 1);
@@ -277,7 +272,6 @@ static void overlapping(void **state)
 /* A process that may not use the cores near a GPU; a GPU whose place is not known. */
 static void restricted(void **state)
 {
-    (void)state;
     host h;
     const int32_t one[] = {4};
     make_host(&h, one, 1);
@@ -297,7 +291,6 @@ static void restricted(void **state)
 /* Some of the GPUs: the worst pair counts first, then all pairs. */
 static void nearest(void **state)
 {
-    (void)state;
     host h;
     const int32_t one[] = {8};
     make_host(&h, one, 1);
@@ -321,7 +314,6 @@ static void nearest(void **state)
 /* A container's or a job's cores are shared out, and no others. */
 static void confined(void **state)
 {
-    (void)state;
     host h;
     const int32_t two[] = {4, 4};
     make_host(&h, two, 2);
@@ -338,7 +330,6 @@ static void confined(void **state)
 
 static void lines(void **state)
 {
-    (void)state;
     static const char *const wanted[] = {
         "   2  cores   -       cpu        4      4-7,12-15  1            -\n",
         "Note: ranks have 2 to 4 cores",

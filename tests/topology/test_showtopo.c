@@ -18,7 +18,6 @@
 /* Two pairs joined by XGMI, one over another GPU; the pairs on NUMA nodes of their own. */
 static void whole(void **state)
 {
-    (void)state;
     tx_topology *t = read_topology(FIXTURES "showtopo.txt");
     assert_int_equal(t->device_count, 4);
     assert_int_equal(t->gpus, 4);
@@ -45,7 +44,6 @@ static void whole(void **state)
 /* PCIe alone, on one NUMA node and on two. */
 static void pcie(void **state)
 {
-    (void)state;
     tx_topology *t = read_good(WEIGHTS ROWS("40", "40") HOPS ROWS("2", "2") TYPES ROWS("PCIE", "PCIE"));
     assert_cell(t, "GPU0", "GPU1", true, "NODE");
     assert_true(has_note(t, "NODE may be PIX, PXB or PHB"));
@@ -60,7 +58,6 @@ static void pcie(void **state)
 /* NUMA nodes without tables of hops, in the two spellings; -1 is none. */
 static void numa(void **state)
 {
-    (void)state;
     tx_topology *t = read_good(TYPES ROWS("PCIE", "PCIE") "== Numa Nodes ==\nGPU[0]\t\t: (Topology) Numa Node: 0\n"
                                                           "GPU[0]\t\t: (Topology) Numa Affinity: 3\n"
                                                           "GPU[1]\t\t: (Topology) Numa Node: 1\n");
@@ -82,7 +79,6 @@ static void numa(void **state)
 /* Around the tables what terminals show: prompts, warnings, colours, ends of lines; GPUs that were chosen by number. */
 static void variants(void **state)
 {
-    (void)state;
     tx_topology *t =
         read_good("$ rocm-smi --showtopo\r\n\x1b[1m=== Link Type between two GPUs ===\x1b[0m\r\n"
                   "ERROR: GPU[6]\t: Cannot read Link Type: Not supported on this machine\r\n"
@@ -107,7 +103,6 @@ static void variants(void **state)
 
 static void broken(void **state)
 {
-    (void)state;
     static const char *const files[][2] = {
         {WEIGHTS ROWS("15", "15"), "has no table \"Link Type between two GPUs\""},
         {"what is between two GPUs\n", "has no table \"Link Type"},

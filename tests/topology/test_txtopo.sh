@@ -3,7 +3,6 @@
 # txtopo from the outside: forms, options, this machine with and without OpenCL, errors.
 #
 #   test_txtopo.sh TXTOPO SOURCE-FOLDER OPENCL(yes or no)
-set -u
 txtopo=$1
 fixtures=$2/tests/topology/fixtures
 opencl=$3

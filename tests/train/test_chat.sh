@@ -4,13 +4,7 @@
 # evaluation, rows of several lengths, packed rows; a run that goes on from a checkpoint; ranks.
 #
 #   test_chat.sh BIN-FOLDER LAUNCHER DEVICE     LAUNCHER "": no ranks
-set -u
-bin=$1
-launcher=$2
-device=$3
-. "${0%/*}/../program.sh"
-
-need_device
+. "${0%/*}/../device.sh"
 
 mkdir "$work/model"
 cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/model"
@@ -133,5 +127,4 @@ for packing in false true; do
 done
 outcome 1 "chat_template" run onfalse --resume_from_checkpoint --chat_template zephyr --max_steps 30
 
-[ $failures -eq 0 ] && echo "all good"
-exit $((failures != 0))
+verdict

@@ -4,7 +4,6 @@
 # cannot do, and what the command line says otherwise, is refused, all of it in one line.
 #
 #   test_configuration.sh BIN-FOLDER
-set -u
 bin=$1
 . "${0%/*}/../program.sh"
 write_small_config 1 16 32

@@ -4,13 +4,8 @@
 # ranks do with every ZeRO stage; classifiers; what cannot teach is refused.
 #
 #   test_distillation.sh BIN-FOLDER LAUNCHER DEVICE    LAUNCHER "": this build has none
-set -u
-bin=$1
-launcher=$2
-device=$3
-. "${0%/*}/../program.sh"
+. "${0%/*}/../device.sh"
 
-need_device
 write_small_text 40
 
 # run FOLDER ARGUMENT...: a small model from the large one

@@ -4,7 +4,6 @@
 # shorter, odd names.
 #
 #   test_files.sh BIN-FOLDER
-set -u
 bin=$1
 . "${0%/*}/../program.sh"
 
@@ -127,5 +126,4 @@ expect 1 "OMP_NUM_THREADS" txtrain --train_file "$work/text" --config_name \
     "$work/config.json" --block_size 16 --device cpu --max_steps 1 --output_dir "$work/omp"
 train 0 "" omp --train_file "$work/text" --max_steps 1
 
-[ $failures -eq 0 ] && echo "all good"
-exit $((failures != 0))
+verdict

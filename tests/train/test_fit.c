@@ -111,7 +111,6 @@ static int64_t planned_with(const char *text, const char *checkpointing)
 /* As little is computed again as meets the limit, and the backend then holds what was planned, to the byte. */
 static void limit(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *text = tx_path_join(folder, "text"), line[4096], option[64];
     memset(line, 'x', sizeof line);
     assert_ok(tx_file_write(text, line, sizeof line));

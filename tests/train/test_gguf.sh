@@ -4,7 +4,6 @@
 # what cannot be read is refused in one line.
 #
 #   test_gguf.sh BIN-FOLDER DEVICE
-set -u
 bin=$1
 device=$2
 . "${0%/*}/../program.sh"
@@ -54,5 +53,4 @@ for bad in none cut; do
     outcome 1 "$bad.gguf" "$bin/txgen" --model "$work/$bad.gguf" --prompt "the "
 done
 
-[ $failures -eq 0 ] && echo "all good on $device"
-exit $((failures != 0))
+verdict " on $device"

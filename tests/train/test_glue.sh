@@ -4,13 +4,7 @@
 # evaluation alone; rows of several lengths; regression; a run that goes on from a checkpoint, and ranks.
 #
 #   test_glue.sh BIN-FOLDER LAUNCHER DEVICE     LAUNCHER "": no ranks
-set -u
-bin=$1
-launcher=$2
-device=$3
-. "${0%/*}/../program.sh"
-
-need_device
+. "${0%/*}/../device.sh"
 
 # A model without weights of its own head, and a WordPiece over a few words.
 mkdir "$work/model"
@@ -164,5 +158,4 @@ outcome 1 "which task" glue x --config_name "$work/model" --train_file "$work/tr
 { head -n 3 "$work/train.tsv"; echo "perhaps	the cat	a dog"; } > "$work/bad.tsv"
 outcome 1 "row 3" glue x $new --train_file "$work/bad.tsv"
 }
-[ $failures -eq 0 ] && echo "all good"
-exit $((failures != 0))
+verdict

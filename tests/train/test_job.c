@@ -232,7 +232,6 @@ static void refusals(void **state)
 /* What --optim_args may not say; each run would be refused for want of data too. */
 static void optimizer_refusals(void **state)
 {
-    (void)state;
     static const struct {
         const char *optim, *arguments, *says;
     } cases[] = {

@@ -4,13 +4,8 @@
 # ranks spread the states, memory as planned, a base that must not change, and text from adapter and merged model alike.
 #
 #   test_lora.sh BIN-FOLDER LAUNCHER DEVICE      (no many ranks where LAUNCHER is empty)
-set -u
-bin=$1
-launcher=$2
-device=$3
-. "${0%/*}/../program.sh"
+. "${0%/*}/../device.sh"
 
-need_device
 write_small_text 60
 cat > "$work/config.json" << 'END'
 {"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 48, "intermediate_size": 80, "num_attention_heads": 4,
@@ -127,5 +122,4 @@ cmp -s "$work/applied" "$work/plain" && fail "the adapter changes nothing"
 outcome 1 "is the model itself" "$bin/txgen" --adapter "$work/best" --save_merged "$work/base"
 cmp -s "$work/base/model.safetensors" "$work/base.before" || fail "the base has changed"
 
-[ $failures -eq 0 ] && echo "all good on $device"
-exit $((failures != 0))
+verdict " on $device"

@@ -4,13 +4,8 @@
 # run that goes on from a checkpoint; rows of several lengths; ranks.
 #
 #   test_masked.sh BIN-FOLDER LAUNCHER DEVICE     LAUNCHER "": no ranks
-set -u
-bin=$1
-launcher=$2
-device=$3
-. "${0%/*}/../program.sh"
+. "${0%/*}/../device.sh"
 
-need_device
 mkdir "$work/model"
 cat > "$work/model/config.json" << 'END'
 {"model_type": "bert", "architectures": ["BertForMaskedLM"], "vocab_size": 12, "hidden_size": 24, "num_hidden_layers": 2,
@@ -107,5 +102,4 @@ outcome 1 "is for masked language modelling" masks none --config_name "$work/con
 sed 's/MASK/NONE/' "$work/model/tokenizer.json" > "$work/tokenizer.json" && mv "$work/tokenizer.json" "$work/model"
 outcome 1 "no mask token" masks none
 
-[ $failures -eq 0 ] && echo "all good on $device"
-exit $((failures != 0))
+verdict " on $device"

@@ -4,7 +4,6 @@
 # that go on to the byte, what a model of 7B would take, text of weights of 4 bits, and refusals.
 #
 #   test_qlora.sh BIN-FOLDER DEVICE
-set -u
 bin=$1
 device=$2
 . "${0%/*}/../program.sh"
@@ -115,5 +114,4 @@ sed 's/384/380/' "$work/config.json" > "$work/odd.json"
 outcome 1 "multiples of 64" "$bin/txtrain" --dry_run --config_name "$work/odd.json" --lora_r 4 --load_in_4bit --device "$device"
 outcome 2 "needs --lora_r" "$bin/txmem" --model "$work/7b.json" --load_in_4bit
 
-[ $failures -eq 0 ] && echo "all good on $device"
-exit $((failures != 0))
+verdict " on $device"

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Signals to a run: what ends it does so behind a checkpoint with one line, and SIGUSR1 asks for a checkpoint.
 #   test_signals.sh BIN [LAUNCHER]
-set -u
 # Under nohup, say, this shell ignores SIGHUP, and so would what it starts.
 [ -n "${heeds_hup:-}" ] || exec env --default-signal=HUP heeds_hup=yes sh "$0" "$@"
 bin=$1
@@ -111,5 +110,4 @@ if [ -n "$launcher" ] && command -v "$launcher" > /dev/null && command -v pgrep 
     checkpoint many || fail "SIGUSR1 to a rank of two: no checkpoint"
 fi
 
-[ $failures -eq 0 ] && echo "all good"
-exit $((failures != 0))
+verdict

@@ -4,13 +4,8 @@
 # without, a resumed run ends with the same bytes, as two ranks do with every ZeRO stage; what cannot be pruned is refused.
 #
 #   test_sparsity.sh BIN-FOLDER LAUNCHER DEVICE    LAUNCHER "": this build has none
-set -u
-bin=$1
-launcher=$2
-device=$3
-. "${0%/*}/../program.sh"
+. "${0%/*}/../device.sh"
 
-need_device
 write_small_text 40
 write_small_config 2 32 24 0.1
 start=

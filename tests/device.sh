@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests of txtrain on a device begin with, which are given BIN-FOLDER LAUNCHER DEVICE (LAUNCHER "": no ranks). Sourced.
+# shellcheck shell=sh
+bin=$1
+launcher=$2
+device=$3
+. "${0%/*}/../program.sh"
+need_device
