@@ -38,7 +38,9 @@ static tx_status wrong(const char *what, int64_t i, double got, double expected,
                    (long long)i, got, expected, fabs(got - expected), tolerance);
 }
 
-tx_status tx_check_values(const char *what, const tx_array *expected, double length, const double *got, double *worst)
+/* Compares values of one storage type with the reference; updates *worst. `length` is the longest sum. */
+static tx_status check_values(const char *what, const tx_array *expected, double length, const double *got,
+                              double *worst)
 {
     double error2 = 0.0, size2 = 0.0, expected2 = 0.0;
     for (int64_t i = 0; i < expected->count; i++) {
@@ -70,7 +72,8 @@ tx_status tx_check_values(const char *what, const tx_array *expected, double len
     return TX_OK;
 }
 
-tx_status tx_check_reference(const tx_call *call, uint32_t flags)
+/* Is the result of the reference worth comparing with? Not when it is mostly zero, constant, NaN or open. */
+static tx_status check_reference(const tx_call *call, uint32_t flags)
 {
     for (int32_t o = 0; o < TX_MAX_OUT; o++) {
         const tx_array *y = &call->out[o];
@@ -112,7 +115,7 @@ static tx_status compare_results(const tx_rig *rig, const tx_call *call, double 
                          .count = TX_RESULT_COUNT,
                          .value = (double *)call->result,
                          .magnitude = (double *)call->result_magnitude};
-    return tx_check_values("results", &expected, 1.0, got, worst);
+    return check_values("results", &expected, 1.0, got, worst);
 }
 
 /* `call` after its reference has run. */
@@ -129,7 +132,7 @@ static tx_status compare(const tx_rig *rig, const tx_call *call, double *worst)
         if (!got)
             return tx_fail(TX_MEMORY, "conformance: no memory for a result");
         tx_number_decode(expected->dtype, tx_rig_output(rig, o), expected->count, got);
-        status = tx_check_values(what, expected, length_of(call), got, worst);
+        status = check_values(what, expected, length_of(call), got, worst);
         free(got);
     }
     if (!status && call->op == TX_OP_CLIP_NORM)
@@ -220,7 +223,7 @@ static tx_status both_calls(tx_op op, const tx_case *c, tx_call *call, tx_call *
     if (!status)
         status = tx_call_reference(reference);
     if (!status)
-        status = tx_check_reference(reference, c->flags);
+        status = check_reference(reference, c->flags);
     if (status) {
         tx_call_free(call);
         tx_call_free(reference);

@@ -15,10 +15,6 @@ typedef struct tx_outcome {
     char failure[1024]; /* why it did not pass */
 } tx_outcome;
 
-/* Is the result of the reference worth comparing with? Not when it is mostly zero, constant, NaN or open. */
-tx_status tx_check_reference(const tx_call *call, uint32_t flags);
-/* Compares `count` values of one storage type with the reference; updates *worst. `length` is the longest sum. */
-tx_status tx_check_values(const char *what, const tx_array *expected, double length, const double *got, double *worst);
 /* Runs one case in all ways: twice from other garbage, with other inputs, in place. Never fails itself. */
 void tx_check_case(const tx_target *target, tx_op op, const tx_case *c, tx_outcome *outcome);
 /* Runs one case on two contexts and compares bit by bit. */

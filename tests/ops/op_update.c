@@ -5,7 +5,8 @@
 #include <float.h>
 #include <math.h>
 
-bool tx_update_decays(const tx_call *call, int64_t i)
+/* Whether weight decay applies to an element of a range. */
+static bool decays(const tx_call *call, int64_t i)
 {
     return (int64_t)call->in[2].value[i / TX_PARAM_BLOCK] & 1;
 }
@@ -47,7 +48,7 @@ static void sgd_reference(tx_call *call)
     double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
     for (int64_t i = 0; i < call->in[0].count; i++) {
         double p = call->in[0].value[i], g = factor * call->in[1].value[i], size = fabs(g);
-        if (tx_update_decays(call, i)) {
+        if (decays(call, i)) {
             g += (double)call->attrs.weight_decay * p;
             size += fabs((double)call->attrs.weight_decay * p);
         }
@@ -80,7 +81,7 @@ tx_adam_step tx_update_adamw(const tx_call *call, int64_t i, double old_m, doubl
     double p = call->in[0].value[i], g = factor * call->in[1].value[i];
     double m = beta1 * old_m + (1.0 - beta1) * g, v = beta2 * old_v + (1.0 - beta2) * g * g;
     double m_size = fabs(beta1 * old_m) + fabs((1.0 - beta1) * g);
-    double kept = tx_update_decays(call, i) ? p * (1.0 - rate * (double)a->weight_decay) : p;
+    double kept = decays(call, i) ? p * (1.0 - rate * (double)a->weight_decay) : p;
     double step = rate / correction1 / (sqrt(v) / sqrt(correction2) + (double)a->eps);
     /* 1 - beta^t loses the digits that beta^t shares with 1, and so does 1 - beta for v. */
     double grow = 1.0 + 1.0 / correction1 + 1.0 / correction2;
@@ -133,7 +134,7 @@ static void lion_reference(tx_call *call)
         double p = call->in[0].value[i], g = factor * call->in[1].value[i], m = call->in[3].value[i];
         double sum = beta1 * m + (1.0 - beta1) * g, size = fabs(beta1 * m) + fabs((1.0 - beta1) * g);
         double sign = sum > 0.0 ? 1.0 : sum < 0.0 ? -1.0 : 0.0;
-        double kept = tx_update_decays(call, i) ? p * (1.0 - rate * (double)a->weight_decay) : p;
+        double kept = decays(call, i) ? p * (1.0 - rate * (double)a->weight_decay) : p;
         tx_array_put(&call->out[0], i, kept - rate * sign, fabs(sum) < 1e-6 * size ? (double)INFINITY : fabs(p) + rate);
         tx_array_put(&call->out[1], i, beta2 * m + (1.0 - beta2) * g, fabs(beta2 * m) + fabs((1.0 - beta2) * g));
     }

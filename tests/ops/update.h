@@ -5,8 +5,6 @@
 
 #include "tests/ops/case.h"
 
-/* Whether weight decay applies to an element of a range. */
-bool tx_update_decays(const tx_call *call, int64_t i);
 /* Copies input i to output o unchanged: what an update with a gradient that is not finite does. */
 void tx_update_keep(tx_call *call, int32_t o, int32_t i);
 /* A case over a range of n elements: weights, gradients, groups. */

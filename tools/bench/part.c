@@ -32,7 +32,8 @@ static size_t path_length(const char *at)
     return strncmp(at, "/dev/", 5) == 0 ? 0 : strcspn(at, " \t\n\"'\\,;:()<>=|");
 }
 
-void tx_part_hide_paths(char *text)
+/* Takes paths of the machine out of a text, which gets no longer; those below /dev/ stay. */
+static void hide_paths(char *text)
 {
     static const char shown[] = "(path)";
     char *to = text;
@@ -99,7 +100,7 @@ static tx_status add_part(tx_json *parts, const char *name, char *output, const 
                           tx_part_state *state, char message[MESSAGE])
 {
     tx_json *figures = NULL;
-    tx_part_hide_paths(output);
+    hide_paths(output);
     const bool readable = *output && !tx_json_parse(output, strlen(output), "figures", &figures);
     if (*state == TX_PART_OK && !readable) {
         *state = TX_PART_FAILED;
@@ -122,14 +123,14 @@ tx_status tx_part_run(tx_json *parts, const char *name, const tx_command_line *c
     tx_process process = {0};
     tx_status status = output && errors ? TX_OK : tx_fail(TX_IO, "no temporary file: %s", strerror(errno));
     tx_command_line_text(command, text, sizeof text);
-    tx_part_hide_paths(text);
+    hide_paths(text);
     if (!status) {
         const tx_child_spawning how = {.output = fileno(output), .errors = fileno(errors)};
         const tx_status started = tx_process_start(command, &how, &process);
         const bool stopped = !started && wait_for(&process, seconds);
         char *said = started ? strdup(tx_error()) : tx_process_text(errors), *printed = tx_process_text(output);
         if (said && printed) {
-            tx_part_hide_paths(said);
+            hide_paths(said);
             *state = TX_PART_FAILED;
             if (started)
                 snprintf(message, sizeof message, "%s", said);

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-void tx_train_clear(const tx_train_progress *progress)
+/* Removes the progress line. */
+static void clear(const tx_train_progress *progress)
 {
     if (progress->line)
         fputs("\r\033[K", stderr);
@@ -20,13 +21,13 @@ void tx_train_clear(const tx_train_progress *progress)
 
 static void on_warning(void *context, const char *message)
 {
-    tx_train_clear(context);
+    clear(context);
     tx_print_line(stderr, "txtrain: warning: %s", message);
 }
 
 static void on_note(void *context, const char *line)
 {
-    tx_train_clear(context);
+    clear(context);
     puts(line);
     fflush(stdout);
 }
@@ -62,7 +63,7 @@ static void on_log(void *context, const tx_run_step *s, double loss)
     p->logged = s->step;
     p->steps++;
     p->told = tx_now();
-    tx_train_clear(p);
+    clear(p);
     printf("step %" PRId64 "/%" PRId64 "  epoch %.3f  loss %.4f  grad norm %.3f  rate %.3g  ", s->step, s->steps,
            s->epoch, loss, fabs(s->grad_norm), s->learning_rate);
     if (s->loss_scale > 0)
@@ -74,7 +75,7 @@ static void on_log(void *context, const tx_run_step *s, double loss)
 /* The metrics, which stand before the figures of speed. */
 static void on_evaluation(void *context, int64_t step, const tx_figure *metrics, int32_t count)
 {
-    tx_train_clear(context);
+    clear(context);
     printf("step %" PRId64 "  eval ", step);
     for (int32_t i = 0; i < count && strcmp(metrics[i].name, "eval_runtime") != 0; i++)
         printf("%s%s %.*f", i ? "  " : "", metrics[i].name + (strncmp(metrics[i].name, "eval_", 5) == 0 ? 5 : 0),
@@ -85,7 +86,7 @@ static void on_evaluation(void *context, int64_t step, const tx_figure *metrics,
 
 static void on_saved(void *context, const char *folder)
 {
-    tx_train_clear(context);
+    clear(context);
     tx_print_line(stdout, "saved   %s", folder);
     fflush(stdout);
 }
@@ -130,7 +131,7 @@ static void on_results(void *context, const char *split, const tx_figure *metric
 {
     const tx_train_progress *p = context;
     int width = 0;
-    tx_train_clear(p);
+    clear(p);
     if (p->job->set.profile && strcmp(split, "train") == 0)
         print_account(p->job);
     for (int32_t i = 0; i < count; i++)

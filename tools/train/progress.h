@@ -16,7 +16,5 @@ typedef struct tx_train_progress {
 
 /* Prints what a run tells; its context is the progress. `begin`, `stop` and `save` are left to the program. */
 tx_job_listener tx_train_listener(tx_train_progress *progress);
-/* Removes the progress line. */
-void tx_train_clear(const tx_train_progress *progress);
 
 #endif
