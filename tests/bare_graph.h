@@ -5,13 +5,7 @@
 
 #include "api/model/model.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
+#include "tests/unit.h"
 
 typedef struct bare_graph {
     tx_engine engine;
@@ -21,7 +15,6 @@ typedef struct bare_graph {
 
 static inline tx_status bare_finish(tx_context *context)
 {
-    (void)context;
     return TX_OK;
 }
 

@@ -9,13 +9,11 @@
 #include "backends/cpu/gemm_parts.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit.h"
 
 #define GUARD 64 /* elements before and after a result, bytes after the scratch */
 

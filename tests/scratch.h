@@ -5,15 +5,9 @@
 #ifndef TX_TESTS_SCRATCH_H
 #define TX_TESTS_SCRATCH_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "api/base/file.h"
 #include "models/files/folder.h"
+#include "tests/unit.h"
 #include "tx.h"
 
 #include <dirent.h>
@@ -21,9 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* cmocka gives every test a state, which few need. */
-#pragma GCC diagnostic ignored "-Wunused-parameter"
 
 /* Asserts success and shows the message of a failure. */
 #define assert_ok(call)                            \

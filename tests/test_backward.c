@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gradients of graphs that use a parameter, or name a loss, more than once; with accumulation, too.
  *   test_backward DEVICE */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/device_model.h"
 

@@ -4,13 +4,6 @@
  * both heads as transformers computes them (bert_golden.h). tests/transformers/bert.py compares more.
  *
  *     test_bert [DEVICE]      exit status 77: there is no such device */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/arch/bert.h"
 #include "models/arch/labels.h"
 #include "models/task/sequence.h"

@@ -3,12 +3,7 @@
  * txcheck file from the outside: the line and the exit status for each kind of file and folder, good and bad.
  *
  *     test_check_file TXCHECK */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit.h"
 
 #include "api/base/json.h"
 #include "models/arch/arch.h"
@@ -105,7 +100,6 @@ static void save_model(const char *folder, int64_t vocab, bool tokenizer)
 
 static void test_model(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *config = tx_path_join(folder, "config.json"), *text;
     char *weights = tx_path_join(folder, "model.safetensors");
     size_t size;
@@ -151,7 +145,6 @@ static void test_model(void **state)
 
 static void test_weights(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *single = tx_path_join(folder, "model.safetensors");
     char *shard = tx_path_join(folder, "model-00001-of-00001.safetensors");
     save_model(folder, 257, false);
@@ -193,7 +186,6 @@ static void test_weights(void **state)
 
 static void test_others(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *pipe = tx_path_join(folder, "pipe.safetensors");
     expect(folder, "none", "no such file or folder");
     expect_path(folder, "not a folder that TX knows");
@@ -231,7 +223,6 @@ static void test_others(void **state)
 
 static void test_checkpoint(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *made = tx_path_join(folder, "checkpoint-3");
     tx_checkpoint *checkpoint;
     assert_ok(tx_checkpoint_begin(folder, 3, &checkpoint));
@@ -255,7 +246,6 @@ static void test_checkpoint(void **state)
 /* Several paths: a line each, in order; one that is bad decides. */
 static void test_several(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), paths[1024], output[4096], wanted[1024];
     put_text(folder, "a b.bin", "abcd");
     put_text(folder, "c.bin", "abc");
@@ -283,7 +273,6 @@ static double seconds(void)
 
 static void test_cases(void **state)
 {
-    (void)state;
     char *folder = test_data("safetensors_cases"), *list = tx_path_join(folder, "cases.json"), output[8192];
     tx_json *cases;
     int judged = 0;

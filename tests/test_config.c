@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * GPT-2's config.json: presets, defaults, refusals by name, rewriting, mutations; and the list of parameters. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/arch/gpt2.h"
 #include "tests/config_text.h"
 

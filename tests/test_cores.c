@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Processors: those that the process may run on, and the limits of its control groups. */
 #define _GNU_SOURCE /* sched_setaffinity */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit.h"
 
 #include "api/base/cores.h"
 #include "api/base/file.h"
@@ -47,7 +42,6 @@ static const struct {
 
 static void limits_of_groups(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *root = make_scratch(), *groups = tx_path_join(root, "groups");
         assert_ok(tx_file_write(groups, cases[i].groups, strlen(cases[i].groups)));
@@ -70,7 +64,6 @@ static void limits_of_groups(void **state)
 
 static void processors_of_the_process(void **state)
 {
-    (void)state;
     cpu_set_t all, one;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     assert_int_equal(tx_cores_allowed(), CPU_COUNT(&all));
@@ -88,7 +81,6 @@ static void processors_of_the_process(void **state)
 /* What the files under a root say of other programs, and what the environment says of other ranks. */
 static void sharing(void **state)
 {
-    (void)state;
     static const struct {
         const char *pressure, *stat; /* NULL: there is no such file */
         int32_t threads;

@@ -2,12 +2,7 @@
  * The cpu backend by its table: memory and its account, refusals, and the same bits whatever the number of threads.
  * Calls of oneDNN and of pthread_create that fail: the linker sends TX's to the ones here (--wrap).
  * What the kernels compute is the conformance suite's business. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit.h"
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -33,7 +28,6 @@ static tx_context *open_cpu(int32_t threads)
 
 static void memory_is_counted_and_zero(void **state)
 {
-    (void)state;
     static const int64_t sizes[] = {1, 513, (2 << 20) - 1, (5 << 20) + 3};
     tx_context *context = open_cpu(1);
     tx_buffer *buffer[4];
@@ -63,7 +57,6 @@ static void memory_is_counted_and_zero(void **state)
 
 static void bad_calls_are_refused(void **state)
 {
-    (void)state;
     tx_context *context = open_cpu(0), *none = NULL;
     tx_buffer *buffer, *more = NULL;
     char data[8] = "abcdefg", back[8] = {0};
@@ -108,7 +101,6 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 
 static void a_missing_thread_is_told(void **state)
 {
-    (void)state;
     tx_context *context = open_cpu(1);
     tx_buffer *buffer;
     char data[8] = "abcdefg", back[8] = "";
@@ -176,7 +168,6 @@ static tx_operand place(int64_t *used, tx_dtype dtype, tx_shape shape)
 
 static void bad_programs_are_refused(void **state)
 {
-    (void)state;
     int64_t used = 0;
     const tx_operand qkv = place(&used, TX_F32, TX_SHAPE(1, 3, 12)), k = place(&used, TX_F32, TX_SHAPE(1, 4, 4));
     const tx_operand v = place(&used, TX_F32, TX_SHAPE(1, 4, 4)), at = place(&used, TX_I32, TX_SHAPE(1));
@@ -276,7 +267,6 @@ static void fill_inputs(char *arena, const tx_command *command)
 
 static void bits_do_not_depend_on_threads(void **state)
 {
-    (void)state;
     static const int32_t threads[] = {1, 2, 3, 7};
     tx_command command[COMMANDS];
     const int64_t bytes = mixed_program(command);
@@ -304,7 +294,6 @@ static void bits_do_not_depend_on_threads(void **state)
 /* NaN in, NaN out: nothing may hide a number that went wrong. */
 static void nan_is_not_lost(void **state)
 {
-    (void)state;
     int64_t used = 0;
     const tx_operand x = place(&used, TX_F32, TX_SHAPE(2, 70)), y = place(&used, TX_F32, TX_SHAPE(2, 70));
     const tx_operand one = place(&used, TX_F32, TX_SHAPE(1)), work = place(&used, TX_F32, TX_SHAPE(1));
@@ -416,7 +405,6 @@ static void graph_close(tx_softmax_of_product *p)
 
 static void failed_products_end_the_plan(void **state)
 {
-    (void)state;
     tx_softmax_of_product p;
     tx_plan *plan = NULL;
     float x[ROWS * DEPTH], before[ROWS * COLUMNS], after[ROWS * COLUMNS];
@@ -444,7 +432,6 @@ static void failed_products_end_the_plan(void **state)
 /* Some of oneDNN's kernels keep the stack pointer where no handler may write. */
 static void signals_wait_for_the_command(void **state)
 {
-    (void)state;
     tx_softmax_of_product p;
     tx_plan *plan = NULL;
     const float x[ROWS * DEPTH] = {0};
@@ -465,7 +452,6 @@ static void signals_wait_for_the_command(void **state)
 
 static void products_that_cannot_be_made_are_told(void **state)
 {
-    (void)state;
     tx_softmax_of_product p;
     tx_plan *plan = NULL;
     graph_open(&p);

@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * OpenCL drivers that no .icd names: what the loader is shown while it looks, and that nothing is left behind. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "api/base/drivers.h"
 #include "tests/scratch.h"
 

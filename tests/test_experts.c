@@ -3,13 +3,6 @@
  * A layer of experts and the losses of its router against a dense reference in double precision, whose gradients are
  * finite differences: with and without a capacity, where all tokens go one way, where scores are equal, where they are
  * NaN. tests/transformers/experts.py compares whole models. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/arch/experts.h"
 #include "tests/config_text.h"
 #include "tests/device_model.h"

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Files and JSON: atomic writes, limits, strictness, messages. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit.h"
 
 #include "api/base/json.h"
 #include "api/base/message.h"
@@ -20,7 +15,6 @@
 
 static void test_write_and_read(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *path = tx_path_join(folder, "a file"), *data;
     size_t size;
     assert_ok(tx_file_write(path, "first\0half", 10));
@@ -42,7 +36,6 @@ static void test_write_and_read(void **state)
 /* Only regular files are opened, and no one waits for the others. */
 static void test_what_is_no_file(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *file = tx_path_join(folder, "file"), *link = tx_path_join(folder, "link"),
          *pipe = tx_path_join(folder, "pipe"), *data;
     int descriptor = -1;
@@ -80,7 +73,6 @@ static void test_what_is_no_file(void **state)
 /* What names and files hold reaches no terminal. */
 static void test_escape(void **state)
 {
-    (void)state;
     char safe[100], small[8];
     tx_escape("a\nb\t\r\x1b[1m\x7f \xc2\x9b\xc3\xa9\x9b\\", safe, sizeof safe);
     assert_string_equal(safe, "a\\nb \\r\\x1b[1m\\x7f \\u009b\xc3\xa9\x9b\\");
@@ -94,7 +86,6 @@ static void test_escape(void **state)
 
 static void test_discard(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *path = tx_path_join(folder, "kept"), *data;
     size_t size;
     tx_file *file;
@@ -114,7 +105,6 @@ static void test_discard(void **state)
 
 static void test_failures_leave_nothing(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *path = tx_path_join(folder, "no/such/file"), *taken = tx_path_join(folder, "taken");
     assert_refused(tx_file_write(path, "x", 1), TX_NOT_FOUND, path);
     assert_ok(tx_folder_create(taken));
@@ -128,7 +118,6 @@ static void test_failures_leave_nothing(void **state)
 /* A write that stops half way (the file-size limit stands for a full disk): the old file stays whole. */
 static void test_no_room(void **state)
 {
-    (void)state;
     enum { SIZE = 100000, LIMIT = 4096 };
     char *folder = make_scratch(), *path = tx_path_join(folder, "kept"), *data, *big = calloc(1, SIZE);
     size_t size;
@@ -153,7 +142,6 @@ static void test_no_room(void **state)
 
 static void test_folders(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *deep = tx_path_join(folder, "a/b \xc3\xa9/c/");
     assert_ok(tx_folder_create(deep));
     assert_ok(tx_folder_create(deep));
@@ -178,7 +166,6 @@ static tx_status parse(const char *text, tx_json **json)
 
 static void test_json_refuses(void **state)
 {
-    (void)state;
     static const char *const bad[] = {"",
                                       "{",
                                       "{} {}",
@@ -215,7 +202,6 @@ static void test_json_refuses(void **state)
 
 static void test_json_getters(void **state)
 {
-    (void)state;
     tx_json *json, *member;
     int64_t i = 7;
     double d = 7;
@@ -253,7 +239,6 @@ static void test_json_getters(void **state)
 /* Integers beyond int64 are read as numbers, and as nothing else; those within stay what they are. */
 static void test_json_long_integers(void **state)
 {
-    (void)state;
     static const char text[] =
         "{\"a\":1000000000000000019884624838656,\"b\":9223372036854775808,\"c\":9223372036854775807,"
         "\"d\":-99999999999999999999,\"1\\\"11111111111111111111\":1.5,"
@@ -291,7 +276,6 @@ static void test_json_long_integers(void **state)
 
 static void test_json_writing(void **state)
 {
-    (void)state;
     tx_json *json = tx_json_object(), *array = tx_json_array();
     assert_ok(tx_json_append_number(array, 0.1));
     assert_ok(tx_json_append_string(array, "\"\xc3\xa9\""));

@@ -2,12 +2,7 @@
  *
  * GPT-2: the graph that is built, decoding with caches, and weights from and to folders, with the faults that
  * such a folder can have. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit.h"
 
 #include "models/arch/gpt2.h"
 #include "models/files/safetensors.h"

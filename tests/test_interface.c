@@ -3,13 +3,6 @@
  *
  *     test_interface               what depends on no device
  *     test_interface DEVICE        what does; exit status 77: there is no such device */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/device_model.h"
 
 #include <math.h>

@@ -2,13 +2,6 @@
  *
  * The Llama family: sizes of published models, scalings of rotary positions, keys that are kept or refused, sections
  * that files hold apart, and a trained model's text. tests/transformers/llama.py compares logits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "backends/rope.h"
 #include "models/arch/llama.h"
 #include "models/arch/rope.h"

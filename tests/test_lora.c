@@ -2,13 +2,6 @@
  *
  * Adapters: their gradients against those of the weights that they amount to, what is frozen, memory, names of modules,
  * peft's folder. tests/transformers/lora.py compares with peft. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/arch/lora.h"
 #include "tests/config_text.h"
 #include "tests/device_model.h"

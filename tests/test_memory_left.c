@@ -2,15 +2,9 @@
  * Memory that a host and control groups still have, from files of both versions that a test wrote. */
 #include "api/base/memory_left.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/scratch.h"
 

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Frozen matrices in 4 bits: codes, what is stored and read back, what may be written and declared, and gradients that
  * go through them beside those through a copy of what they stand for. test_nf4 DEVICE */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "api/base/half.h"
 #include "api/base/nf4.h"

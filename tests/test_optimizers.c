@@ -5,13 +5,10 @@
 #include "tests/optimizer_reference.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit.h"
 
 #define OPTIONS(kind_) .size = sizeof(tx_optimizer_options), .kind = TX_##kind_
 #define ADAM .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f
@@ -61,7 +58,6 @@ static void reference_is_theirs(void **state)
 {
     static const double start[4] = {1.0, -0.5, 0.25, 2.0};
     static const double g[3][4] = {{0.1, -0.2, 0.3, -0.4}, {0.3, 0.1, -0.2, 0.05}, {-0.25, 0.5, 0.1, 0.2}};
-    (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
         tx_reference r;
         assert_true(tx_reference_create(&r, vectors[i].rows, vectors[i].columns, start));

@@ -2,13 +2,6 @@
  *
  * Two samples side by side in one row, each of whose positions sees its own sample alone, give the loss and the
  * gradients of the two by themselves. Starts and positions that do not fit are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/config_text.h"
 #include "tests/device_model.h"
 

@@ -4,13 +4,6 @@
  * beside each other, events and copies leave nothing behind; and the spaces of memory.
  *
  *     test_queues cpu|opencl      exit status 77: there is no such device */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/ops/conformance.h"
 #include "tests/scratch.h"
 

@@ -2,13 +2,10 @@
  * Which elements of a parameter each rank of a tensor group has, beside the same said element by element. */
 #include "api/plan/split.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h> /* needs some of the above before it */
+#include "tests/unit.h" /* needs some of the above before it */
 
 enum { MOST = 400 };
 
@@ -72,7 +69,6 @@ static void check_range(const tx_param_spec *s, int32_t part, int32_t parts, int
 
 static void test_ranges(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof specs / sizeof specs[0]; k++) {
         const int64_t count = tx_shape_count(&specs[k].logical);
         for (int32_t parts = 1; parts <= 4; parts *= 2)

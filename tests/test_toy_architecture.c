@@ -5,12 +5,7 @@
  *
  * The model guesses the next token from this one alone: logits = W2 gelu(W1 e + b1) + b2, e the token's row of a table.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "models/arch/gpt2.h"
 #include "models/generate/generate.h"

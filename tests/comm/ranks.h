@@ -7,13 +7,10 @@
 
 #include "comm/comm.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h> /* needs some of the above before it */
+#include "tests/unit.h" /* needs some of the above before it */
 
 /* Where data lie: in memory of the rank's own, or in a window. */
 typedef enum place { PRIVATE, WINDOW, WINDOW_ODD, PLACES } place;

@@ -2,12 +2,7 @@
  * Who waits for whom among ranks that see each other's marks. */
 #include "comm/group.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit.h"
 
 enum { RANKS = 4 };
 
@@ -31,7 +26,6 @@ static void make(fixture *f)
 
 static void a_chain_ends_at_whom_all_wait_for(void **state)
 {
-    (void)state;
     fixture f;
     make(&f);
     assert_int_equal(tx_group_laggard(&f.group[0]), -1);
@@ -46,7 +40,6 @@ static void a_chain_ends_at_whom_all_wait_for(void **state)
 
 static void a_chain_that_comes_back_ends_before_its_beginning(void **state)
 {
-    (void)state;
     fixture f;
     make(&f);
     tx_group_wait_for(&f.group[0], 3);

@@ -2,13 +2,6 @@
  *
  * Masked language modelling: rows of blocks and of lines, what is never drawn, the shares of what is, and that draws
  * depend on seed, epoch and sample alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/arch/find.h"
 #include "models/task/masked_lm.h"
 #include "tests/scratch.h"

@@ -2,13 +2,6 @@
  *
  * Texts with labels: the formats of their files, cutting, labels, rows of a batch, and metrics against values of
  * NumPy's corrcoef, of ranks for Spearman's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/arch/find.h"
 #include "models/arch/labels.h"
 #include "models/task/sequence.h"

@@ -5,15 +5,11 @@
 
 #include "comm/watch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "tests/unit.h"
 
 /* What the other ranks are made to be. */
 typedef enum other { UNHEARD, SILENT, BUSY, WAITING } other;

@@ -2,16 +2,13 @@
  * The lines of heartbeats: what is printed reads back the same, and bad lines are refused. */
 #include "comm/beat.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit.h"
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 
@@ -22,7 +19,6 @@ static bool parse(const char *line, tx_beat *beat)
 
 static void every_kind_reads_back(void **state)
 {
-    (void)state;
     const tx_beat all[] = {
         {.kind = TX_BEAT_HELLO, .rank = 3, .size = 4, .pid = 77, .token = TOKEN, .host = "node-1"},
         {.kind = TX_BEAT_STEP, .step = -1},
@@ -57,7 +53,6 @@ static void every_kind_reads_back(void **state)
 
 static void text_stays_one_line(void **state)
 {
-    (void)state;
     tx_beat beat = {.kind = TX_BEAT_FAILED, .status = 1}, read;
     memset(beat.text, 'x', sizeof beat.text - 1);
     beat.text[3] = '\n';
@@ -72,7 +67,6 @@ static void text_stays_one_line(void **state)
 
 static void bad_lines_are_refused(void **state)
 {
-    (void)state;
     static const char *const bad[] = {
         "",
         " ",
@@ -129,7 +123,6 @@ static void bad_lines_are_refused(void **state)
 /* Any bytes: no crash, and what is taken prints to a line that is taken again. */
 static void random_lines(void **state)
 {
-    (void)state;
     static const char *const words[] = {"hello ", "step ", "wait ", "saved ", "lost ", "failed ", "done", TOKEN,
                                         " ",      "1",     "-1",    "9",      "x",     "\n",      "\x01"};
     uint32_t seed = 1;
@@ -155,7 +148,6 @@ static void random_lines(void **state)
 
 static void bad_places_are_refused(void **state)
 {
-    (void)state;
     static const char *const bad[] = {
         "",        ":", "::", "127.0.0.1", "127.0.0.1:5", "127.0.0.1:5:short", "a.b:5:" TOKEN, "127.0.0.1:port:" TOKEN,
         "5:" TOKEN};
@@ -171,7 +163,6 @@ static void bad_places_are_refused(void **state)
 /* A launcher that does not read must not hold up a rank, and no line is cut in two. */
 static void a_slow_launcher(void **state)
 {
-    (void)state;
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     tx_beat saved = {.kind = TX_BEAT_SAVED};

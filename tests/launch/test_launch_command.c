@@ -2,16 +2,11 @@
  * The launcher's command line, hosts, and what is found of the output folder. */
 #include "tools/launch/txlaunch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tests/scratch.h"
 

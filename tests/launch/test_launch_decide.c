@@ -2,14 +2,11 @@
  * Whether txlaunch starts again, case by case, and what it says. */
 #include "tools/launch/txlaunch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit.h"
 
 /* Rank 1 died after step 41; mpiexec ended with status 9. */
 static const tx_launch_outcome death = {
@@ -31,7 +28,6 @@ static tx_launch_decision decide(tx_launch_outcome outcome, tx_launch_history *h
 
 static void success_needs_the_word_and_the_status(void **state)
 {
-    (void)state;
     tx_launch_outcome o = {
         .sign = {.kind = TX_LAUNCH_ENDED}, .done = true, .reported = true, .step = 9, .exited = true};
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_SUCCESS);
@@ -57,7 +53,6 @@ static void success_needs_the_word_and_the_status(void **state)
 
 static void failures_start_again(void **state)
 {
-    (void)state;
     tx_launch_history history = {0};
     tx_launch_outcome o = death;
     for (int i = 0; i < 3; i++) {
@@ -81,7 +76,6 @@ static void failures_start_again(void **state)
 
 static void a_signal_stops(void **state)
 {
-    (void)state;
     tx_launch_outcome o = death;
     o.caught = SIGTERM;
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_STOPPED);
@@ -101,7 +95,6 @@ static void a_signal_stops(void **state)
 
 static void what_a_restart_does_not_help(void **state)
 {
-    (void)state;
     tx_launch_outcome o = death;
     o.sign = (tx_launch_sign){.kind = TX_LAUNCH_FAILED, .rank = 0, .status = 1, .text = "no such file"};
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_RESTART); /* in the midst of the run */
@@ -117,7 +110,6 @@ static void what_a_restart_does_not_help(void **state)
 /* A death is one at any time. */
 static void deaths_before_the_first_step(void **state)
 {
-    (void)state;
     tx_launch_history history = {0};
     tx_launch_outcome o = {.sign = {.kind = TX_LAUNCH_ENDED, .rank = -1}, .step = -1, .exited = true, .status = 9};
     assert_int_equal(decide(o, &history).verdict, TX_LAUNCH_RESTART); /* before any report */
@@ -132,7 +124,6 @@ static void deaths_before_the_first_step(void **state)
 
 static void the_launcher_itself(void **state)
 {
-    (void)state;
     tx_launch_outcome o = {
         .sign = {.kind = TX_LAUNCH_LEFT, .rank = -1}, .reported = true, .step = 41, .exited = true, .status = 255};
     char line[800];
@@ -146,7 +137,6 @@ static void the_launcher_itself(void **state)
 
 static void three_times_the_same(void **state)
 {
-    (void)state;
     tx_launch_history history = {0};
     assert_int_equal(decide(death, &history).verdict, TX_LAUNCH_RESTART);
     assert_int_equal(decide(death, &history).verdict, TX_LAUNCH_RESTART);
@@ -186,7 +176,6 @@ static void three_times_the_same(void **state)
 
 static void it_is_said_in_one_line(void **state)
 {
-    (void)state;
     const tx_launch_rank here = death.who;
     tx_launch_rank mute = here, awaited = here;
     mute.step = -1;

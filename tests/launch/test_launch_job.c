@@ -2,14 +2,11 @@
  * What txlaunch makes of what ranks tell, and of their silence: the first sign of a failure, and who gave it. */
 #include "tools/launch/txlaunch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit.h"
 
 #define HEART 30.0
 #define START 120.0
@@ -46,7 +43,6 @@ static tx_launch_job running(void)
 
 static void the_first_that_closed_died(void **state)
 {
-    (void)state;
     tx_launch_job job = running();
     tx_launch_job_close(&job, 2);
     tx_launch_job_close(&job, 0);
@@ -60,7 +56,6 @@ static void the_first_that_closed_died(void **state)
 
 static void who_spoke_did_not_die(void **state)
 {
-    (void)state;
     tx_launch_job job = running();
     assert_true(hear(&job, 3, (tx_beat){.kind = TX_BEAT_FAILED, .status = 1, .text = "no disk"}, 11.0));
     tx_launch_job_close(&job, 3);
@@ -84,7 +79,6 @@ static void who_spoke_did_not_die(void **state)
 
 static void who_is_done_may_leave(void **state)
 {
-    (void)state;
     tx_launch_job job = running();
     for (int32_t r = 3; r >= 0; r--) {
         assert_false(tx_launch_job_done(&job));
@@ -99,7 +93,6 @@ static void who_is_done_may_leave(void **state)
 
 static void the_longest_silence_is_late(void **state)
 {
-    (void)state;
     tx_launch_job job = running();
     for (int32_t r = 0; r < 4; r++)
         step(&job, r, 11, r == 2 ? 11.0 : r == 1 ? 12.0 : 40.0);
@@ -115,7 +108,6 @@ static void the_longest_silence_is_late(void **state)
 
 static void what_txlaunch_slept_through_is_forgiven(void **state)
 {
-    (void)state;
     tx_launch_job job = running();
     tx_launch_job_forgive(&job, 100.0);
     tx_launch_job_look(&job, 130.0, HEART, START);
@@ -125,7 +117,6 @@ static void what_txlaunch_slept_through_is_forgiven(void **state)
 
 static void who_never_came_is_absent(void **state)
 {
-    (void)state;
     tx_launch_job job;
     assert_int_equal(tx_launch_job_start(&job, 4, 0.0), TX_OK);
     for (int32_t r = 0; r < 3; r++)
@@ -144,7 +135,6 @@ static void who_never_came_is_absent(void **state)
 
 static void nonsense_is_refused(void **state)
 {
-    (void)state;
     tx_launch_job job;
     assert_int_equal(tx_launch_job_start(&job, 2, 0.0), TX_OK);
     assert_false(step(&job, 0, 5, 1.0)); /* before the hello */
@@ -163,7 +153,6 @@ static void nonsense_is_refused(void **state)
 
 static void steps_and_how_well_they_are_known(void **state)
 {
-    (void)state;
     tx_launch_job job = running();
     assert_int_equal(tx_launch_job_first(&job)->step, 10);
     assert_int_equal(tx_launch_job_first(&job)->stride, 0);

@@ -4,16 +4,13 @@
 #include "api/base/clock.h"
 #include "tools/launch/txlaunch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit.h"
 
 typedef struct setting {
     tx_launch_server *server;
@@ -83,7 +80,6 @@ static void expect_dropped(setting *s, int link)
 
 static void ranks_join_and_tell(void **state)
 {
-    (void)state;
     setting s = begin(2);
     int link[2] = {join_as(&s, 0), join_as(&s, 1)};
     say(link[0], "step 1\nstep 2\nst");
@@ -105,7 +101,6 @@ static void ranks_join_and_tell(void **state)
 
 static void strangers_are_dropped(void **state)
 {
-    (void)state;
     setting s = begin(2);
     char line[3000];
     static const char *const bad[] = {"GET / HTTP/1.1\r\n\r\n", "\n", "step 1\n",
@@ -126,7 +121,6 @@ static void strangers_are_dropped(void **state)
 
 static void bad_lines_of_a_rank_are_left_out(void **state)
 {
-    (void)state;
     setting s = begin(1);
     int link = join_as(&s, 0), second = join(&s);
     char line[5000];
@@ -150,7 +144,6 @@ static void bad_lines_of_a_rank_are_left_out(void **state)
 /* More strangers than there is room for do not keep the ranks out for ever, nor crash anything. */
 static void a_crowd(void **state)
 {
-    (void)state;
     setting s = begin(1);
     int crowd[100];
     for (int i = 0; i < 100; i++)
@@ -169,7 +162,6 @@ static void a_crowd(void **state)
 /* All is noticed at once, long after it happened; each has said something before. */
 static void closes_are_in_order(void **state)
 {
-    (void)state;
     for (int first = 0; first < 8; first++) {
         setting s = begin(8);
         int link[8];
@@ -195,7 +187,6 @@ static void closes_are_in_order(void **state)
 /* Ranks of an attempt before have another token and no connection any more. */
 static void attempts_do_not_mix(void **state)
 {
-    (void)state;
     setting s = begin(1);
     char old[sizeof s.place];
     snprintf(old, sizeof old, "%s", s.place);
@@ -217,7 +208,6 @@ static void attempts_do_not_mix(void **state)
 
 static void addresses(void **state)
 {
-    (void)state;
     tx_launch_server *server = NULL;
     const tx_launch_hosts none = {0};
     char place[128];

@@ -7,13 +7,11 @@
 #include "tests/ops/case.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit.h"
 
 /* ---- Finite differences -------------------------------------------------------------------------- */
 
@@ -112,7 +110,6 @@ static bool small(const tx_case *c)
 
 static void test_gradients(void **state)
 {
-    (void)state;
     tx_cases *list = calloc(1, sizeof *list);
     assert_non_null(list);
     for (int op = 0; op < TX_OP_KERNELS; op++) {
@@ -170,7 +167,6 @@ static tx_case case_of(tx_spec first)
 
 static void test_reduce_broadcast(void **state)
 {
-    (void)state;
     tx_shape x = TX_SHAPE(3, 4, 5), y[] = {TX_SHAPE(1), TX_SHAPE(3, 4), TX_SHAPE(5)};
     for (int axis = 0; axis < 3; axis++) {
         tx_case reduce = case_of(tx_spec_real(x)), broadcast = case_of(tx_spec_real(y[axis]));
@@ -183,7 +179,6 @@ static void test_reduce_broadcast(void **state)
 
 static void test_self_adjoint(void **state)
 {
-    (void)state;
     tx_case turn = case_of(tx_spec_real(TX_SHAPE(2, 7, 30)));
     turn.attrs.heads = 3;
     turn.attrs.head_size = 6;
@@ -200,7 +195,6 @@ static void test_self_adjoint(void **state)
 
 static void test_gather_scatter(void **state)
 {
-    (void)state;
     tx_spec indices = tx_spec_of(TX_I32, TX_SHAPE(2, 9), TX_FILL_SPARSE, 0.0, 6.0);
     tx_case gather = case_of(tx_spec_real(TX_SHAPE(6, 4))), scatter = case_of(indices);
     gather.in[1] = indices;
@@ -222,7 +216,6 @@ static void test_gather_scatter(void **state)
 /* Vectors published with Random123 (kat_vectors, philox4x32 10). */
 static void test_philox(void **state)
 {
-    (void)state;
     static const uint32_t vectors[][10] = {
         {0, 0, 0, 0, 0, 0, 0x6627E8D5u, 0xE169C58Du, 0xBC57AC4Cu, 0x9B00DBD8u},
         {0xFFFFFFFFu, 0xFFFFFFFFu, 0xFFFFFFFFu, 0xFFFFFFFFu, 0xFFFFFFFFu, 0xFFFFFFFFu, 0x408F276Du, 0x41C83B0Eu,
@@ -264,7 +257,6 @@ static void check_about(float x)
 /* All 16-bit numbers, to the bit, with what lies halfway to the next, and fp32 numbers all over the range. */
 static void test_numbers(void **state)
 {
-    (void)state;
     for (uint32_t bits = 0; bits < 65536; bits++) {
         const uint16_t h = (uint16_t)bits;
         const float b32 = tx_bf16_to_f32(h), f32 = tx_f16_to_f32(h);

@@ -3,14 +3,11 @@
  * has them. */
 #include "models/train/pace.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h> /* needs some of the above before it */
+#include "tests/unit.h" /* needs some of the above before it */
 
 static void expect_shares(int64_t rows, int32_t ranks, const double *weight, const int64_t *expected)
 {
@@ -22,7 +19,6 @@ static void expect_shares(int64_t rows, int32_t ranks, const double *weight, con
 
 static void shares(void **state)
 {
-    (void)state;
     expect_shares(4, 2, (double[]){3, 1}, (int64_t[]){3, 1});
     expect_shares(12, 2, (double[]){1, 1}, (int64_t[]){6, 6});
     expect_shares(10, 3, (double[]){1, 1, 1}, (int64_t[]){4, 3, 3});

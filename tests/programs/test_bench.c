@@ -4,13 +4,6 @@
  * holds them whole, and what they refuse. How fast anything is decides nothing here.
  *
  *     test_bench TXBENCH DEVICE */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "api/base/json.h"
 #include "tests/scratch.h"
 

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txmem's table beside arithmetic by hand, its limits, and how long it takes.
  *   test_memory TXMEM */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "api/base/json.h"
 #include "tests/scratch.h"
 

@@ -4,12 +4,6 @@
 #include "tools/cli/options.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "tests/scratch.h"
 

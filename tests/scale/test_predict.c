@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The model of products on cards that are not here: what has to hold whatever the figures are, and where it says that
  * the kernels reach what they aim at. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit.h"
 
 #include "tools/bench/predict.h"
 
@@ -26,7 +21,6 @@ static const tx_card *card_of(const char *id)
 /* No rate is above the units' own, what is larger takes longer, and no more comes from memory than from the cache. */
 static void test_bounds(void **state)
 {
-    (void)state;
     const tx_card *card;
     for (int i = 0; (card = tx_card_at(i)) != NULL; i++)
         for (int type = 0; type < TX_OPERAND_KINDS; type++)
@@ -50,7 +44,6 @@ static void test_bounds(void **state)
 /* Few tiles leave units without work, and few terms leave beginnings uncovered. */
 static void test_small(void **state)
 {
-    (void)state;
     const tx_card *card = card_of("h200");
     const tx_predicted large = tx_predict_product(card, TX_IN_BF16, false, false, 8192, 8192, 8192, TX_EPILOGUE_NONE);
     const tx_predicted tiles = tx_predict_product(card, TX_IN_BF16, false, false, 256, 256, 512, TX_EPILOGUE_NONE);
@@ -65,7 +58,6 @@ static void test_small(void **state)
 /* GELU and its slope take time where results are stored, and on cards that wait for the cache no more than a half. */
 static void test_epilogues(void **state)
 {
-    (void)state;
     static const tx_epilogue epilogues[] = {TX_EPILOGUE_GELU, TX_EPILOGUE_GELU_GRAD};
     const tx_card *card = card_of("h200");
     for (int i = 0; i < 2; i++) {
@@ -81,7 +73,6 @@ static void test_epilogues(void **state)
  * is more than three times so. */
 static void test_aims(void **state)
 {
-    (void)state;
     static const char *const reaching[] = {"h200", "a100", "mi300x", "rx7900xtx"};
     for (size_t i = 0; i < sizeof reaching / sizeof reaching[0]; i++) {
         const tx_card *card = card_of(reaching[i]);
@@ -107,7 +98,6 @@ static void test_aims(void **state)
  * TFLOP/s forward and 200 backward. */
 static void test_attention(void **state)
 {
-    (void)state;
     const tx_card *card;
     double seconds[TX_ATTENTION_GRAD_KV + 1] = {0.0};
     for (int i = 0; (card = tx_card_at(i)) != NULL; i++)

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The model of data-parallel training: against figures computed elsewhere and by hand, the engine's buckets and when
  * they are ready, and what must hold whatever the figures are. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "comm/comm.h"
 #include "tests/scratch.h"
 #include "tools/bench/scale.h"

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The model of divided training: links by hand, pipelines against schedules that are carried out, memory against the
  * engine's planner, and what must hold whatever the figures are. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "models/split/split.h"
 #include "tests/scratch.h"
 #include "tools/bench/training.h"

@@ -2,13 +2,6 @@
  * Reads mutated copies of a file: each ends in a topology or in one line, whatever hwloc does with it.
  *
  *   mutate FILE COUNT [SEED] */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/topology/helper.h"
 
 #include <inttypes.h>

@@ -2,13 +2,6 @@
  * Runs a fuzz target over files, as they are, cut off at many places, and mutated.
  *
  *   PROGRAM FILE... */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/scratch.h"
 #include "tests/topology/fuzz.h"
 

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What drivers of each vendor tell of their OpenCL devices, and which of it is taken: the linker sends the calls of
  * OpenCL here, where each made-up device answers as its vendor's drivers do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit.h"
 
 #include "backends/opencl/cl.h"
 #include "comm/topology/sources.h"
@@ -114,7 +109,6 @@ static void assert_place(const tx_topo_cl_device *d, bool domain_known, uint32_t
 
 static void places(void **state)
 {
-    (void)state;
     tx_topo_cl_device *d = NULL;
     int32_t count = 0;
     assert_int_equal(tx_topo_cl_list(&d, &count), TX_OK);

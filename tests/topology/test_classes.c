@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Every class and link on made-up machines, what is near a device, the way between two, and asking. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/topology/helper.h"
 
 /* A pair of every class, with and without links, in hwloc's words. */

@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Rates to expect, and the way between two devices in words. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "comm/topology/rates.h"
 #include "tests/topology/helper.h"
 

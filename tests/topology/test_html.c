@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The page: every element closed, every cell and device in it, nothing from the network, text escaped, and what was
  * measured. How it looks is for eyes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/topology/helper.h"
 
 static char *page_of(const tx_topology *t)

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Files: pasted matrices in the forms that are met, exports, and everything broken.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/topology/helper.h"
 
 /* ---- Pasted matrices ----------------------------------------------------------------------------------- */

@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which PCI function an OpenCL device is: every way that drivers tell it, and when they tell nothing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "comm/topology/sources.h"
 #include "tests/topology/helper.h"
 

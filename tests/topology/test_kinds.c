@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which hosts count as alike, and what is said of the others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/topology/helper.h"
 
 /* What differs, allocated. */

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a live run collects: made-up vendors' libraries (found by LD_LIBRARY_PATH) and a made-up sysfs, on the tree of a
  * fixture that hwloc is told to take for this machine. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/topology/helper.h"
 
 #include <sys/stat.h>

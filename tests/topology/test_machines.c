@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Recorded machines: both matrices equal the expected files cell by cell; what --nvidia prints of them reads back as
  * the same matrix; their JSON makes an equal topology; their bridges taken away are missed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/topology/helper.h"
 
 static const char *const machines[] = {"01-dgx2h-16xV100-nvswitch", "04-power9-lassen-4xV100",

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Measured copies: complete on this machine, whatever it is, with rates that are numbers (how high they are decides
  * nothing); stopped; in JSON; and what is pointed out, on made-up rates. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "comm/topology/copy.h"
 #include "comm/topology/measure.h"
 #include "comm/topology/placement.h"

@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * NCCL's topology XML: read beside its hwloc twin, in published structures and broken; written, and read again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/topology/helper.h"
 
 /* ---- Reading ------------------------------------------------------------------------------------------ */

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Placements: cores and memory local to each rank's GPU, no core twice, hyperthreads together, even shares; hosts
  * without GPUs; more ranks than cores or GPUs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "comm/topology/placement.h"
 #include "tests/topology/helper.h"
 

@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Text of rocm-smi --showtopo: the forms of ROCm 4 to 6, tables that are missing, and damage. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/topology/helper.h"
 
 #define HEAD "       GPU0         GPU1         \n"
