@@ -63,6 +63,7 @@ typedef struct tx_param_sections {
     int32_t count;     /* 0: it has none */
     int32_t dimension; /* of a parameter of rank 1 to 3 */
     int64_t size[TX_MAX_SECTIONS];
+    int64_t unit; /* ranks divide sections by whole runs of so many, heads; 0: by any. See tx_param_spec.split */
 } tx_param_sections;
 
 typedef struct tx_param_spec {
@@ -79,7 +80,9 @@ typedef struct tx_param_spec {
     tx_param_sections sections;
     /* 1 + the dimension that ranks of a tensor group (tx_parallel_options) divide, of each section by itself, where it
      * is of that dimension; 0: each has all of it. Of what has one or two dimensions, which are to be multiples of the
-     * number of ranks; of a padded first one the last rank has the fewer rows and the more padding. */
+     * number of ranks; of a padded first one the last rank has the fewer rows and the more padding. A section of the
+     * first dimension may have fewer units than there are ranks, which are then a multiple of them: as many neighbours
+     * have the same unit, and training plans sum its gradient over them. */
     int32_t split;
     bool experts; /* its first dimension are experts, of which the ranks of an expert group have as many each */
     /* The block that it is of (tx_graph_block), by which a pipeline's stages have it; 0: it is in front of them all,

@@ -141,8 +141,8 @@ static void gradients_of_casts(void **state)
 static void sections(void **state)
 {
     fixture *f = *state;
-    const tx_param_spec columns = {.shape = TX_SHAPE(2, 6), .sections = {3, 1, {3, 1, 2}}};
-    const tx_param_spec rows = {.shape = TX_SHAPE(8, 2), .logical = TX_SHAPE(6, 2), .sections = {2, 0, {4, 2}}};
+    const tx_param_spec columns = {.shape = TX_SHAPE(2, 6), .sections = {3, 1, {3, 1, 2}, 0}};
+    const tx_param_spec rows = {.shape = TX_SHAPE(8, 2), .logical = TX_SHAPE(6, 2), .sections = {2, 0, {4, 2}, 0}};
     const float part[3][8] = {{1, 2, 3, 7, 8, 9}, {4, 10}, {5, 6, 11, 12}},
                 part2[2][8] = {{1, 2, 3, 4, 5, 6, 7, 8}, {9, 10, 11, 12}};
     float whole[12], wanted[12], back[8];
@@ -169,10 +169,10 @@ static void sections_that_are_none(void **state)
 {
     fixture *f = *state;
     const tx_param_spec bad[] = {
-        {.shape = TX_SHAPE(2, 6), .sections = {3, 1, {3, 1, 1}}},
-        {.shape = TX_SHAPE(2, 6), .sections = {2, 2, {3, 3}}},
-        {.shape = TX_SHAPE(2, 6), .sections = {2, 1, {7, -1}}},
-        {.shape = TX_SHAPE(8, 2), .logical = TX_SHAPE(6, 2), .sections = {2, 0, {4, 4}}},
+        {.shape = TX_SHAPE(2, 6), .sections = {3, 1, {3, 1, 1}, 0}},
+        {.shape = TX_SHAPE(2, 6), .sections = {2, 2, {3, 3}, 0}},
+        {.shape = TX_SHAPE(2, 6), .sections = {2, 1, {7, -1}, 0}},
+        {.shape = TX_SHAPE(8, 2), .logical = TX_SHAPE(6, 2), .sections = {2, 0, {4, 4}, 0}},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tx_graph_free(f->graph);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which elements of a parameter each rank of a tensor group has, beside the same said element by element. */
-#include "api/plan/split.h"
+#include "api/model/split.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,21 +11,23 @@ enum { MOST = 400 };
 
 static const tx_param_spec specs[] = {
     {.logical = {1, {12}}, .split = 1},
-    {.logical = {1, {24}}, .split = 1, .sections = {3, 0, {12, 8, 4}}},
+    {.logical = {1, {24}}, .split = 1, .sections = {3, 0, {12, 8, 4}, 0}},
     {.logical = {2, {12, 5}}, .split = 1},
     {.logical = {2, {5, 12}}, .split = 2},
-    {.logical = {2, {16, 3}}, .split = 1, .sections = {3, 0, {8, 4, 4}}},
-    {.logical = {2, {3, 20}}, .split = 2, .sections = {2, 1, {8, 12}}},
-    {.logical = {2, {4, 8}}, .split = 2, .sections = {2, 0, {3, 1}}}, /* of the other dimension */
+    {.logical = {2, {16, 3}}, .split = 1, .sections = {3, 0, {8, 4, 4}, 0}},
+    {.logical = {2, {3, 20}}, .split = 2, .sections = {2, 1, {8, 12}, 0}},
+    {.logical = {2, {4, 8}}, .split = 2, .sections = {2, 0, {3, 1}, 0}}, /* of the other dimension */
     {.logical = {1, {13}}, .shape = {1, {16}}, .split = 1},
     {.logical = {2, {10, 3}}, .shape = {2, {16, 3}}, .split = 1},
-    {.logical = {3, {3, 8, 4}}, .split = 2, .sections = {2, 1, {4, 4}}},
+    {.logical = {3, {3, 8, 4}}, .split = 2, .sections = {2, 1, {4, 4}, 0}},
     {.logical = {3, {3, 5, 4}}, .split = 3},
+    {.logical = {1, {20}}, .split = 1, .sections = {3, 0, {16, 2, 2}, 2}},    /* keys and values of one head, */
+    {.logical = {2, {24, 3}}, .split = 1, .sections = {3, 0, {16, 4, 4}, 2}}, /* and of two */
 };
 
-/* The rank that has element i: by its place in its section of the split dimension. Of what cannot be divided evenly
- * the last ones have fewer. */
-static int32_t owner(const tx_param_spec *s, int32_t parts, int64_t i)
+/* The ranks that have element i, the first and how many: by its place in its section of the split dimension. Of what
+ * cannot be divided evenly the last ones have fewer, and of few units several ranks have the same. */
+static int32_t owners(const tx_param_spec *s, int32_t parts, int64_t i, int32_t *first)
 {
     const int32_t dimension = s->split - 1;
     int64_t inner = 1, size = s->logical.dim[dimension];
@@ -38,7 +40,19 @@ static int32_t owner(const tx_param_spec *s, int32_t parts, int64_t i)
             break;
         at -= size;
     }
-    return (int32_t)(at / ((size + parts - 1) / parts));
+    const int64_t units = s->sections.unit ? size / s->sections.unit : size;
+    if (s->sections.unit && units < parts) {
+        *first = (int32_t)(at / s->sections.unit * parts / units);
+        return (int32_t)(parts / units);
+    }
+    *first = (int32_t)(at / ((size + parts - 1) / parts));
+    return 1;
+}
+
+static bool has(const tx_param_spec *s, int32_t part, int32_t parts, int64_t i)
+{
+    int32_t first, count = owners(s, parts, i, &first);
+    return part >= first && part < first + count;
 }
 
 static void check_range(const tx_param_spec *s, int32_t part, int32_t parts, int64_t first, int64_t count)
@@ -47,11 +61,11 @@ static void check_range(const tx_param_spec *s, int32_t part, int32_t parts, int
     float whole[MOST], own[MOST + 1], back[MOST];
     int64_t mine = 0, before = 0;
     for (int64_t i = 0; i < first; i++)
-        before += owner(s, parts, i) == part;
+        before += has(s, part, parts, i);
     for (int64_t i = 0; i < count; i++) {
         whole[i] = (float)(first + i + 1);
         back[i] = 0.0f;
-        mine += owner(s, parts, first + i) == part;
+        mine += has(s, part, parts, first + i);
     }
     assert_int_equal(tx_param_split_before(&split, first), before);
     assert_int_equal(tx_param_split_before(&split, first + count), before + mine);
@@ -60,9 +74,10 @@ static void check_range(const tx_param_spec *s, int32_t part, int32_t parts, int
     assert_true(own[mine] == -1.0f);
     tx_param_split_put(&split, first, count, own, back);
     for (int64_t i = 0, k = 0; i < count; i++) {
-        const bool has = owner(s, parts, first + i) == part;
-        assert_true(back[i] == (has ? whole[i] : 0.0f));
-        if (has)
+        int32_t puts; /* one rank for all that have it */
+        owners(s, parts, first + i, &puts);
+        assert_true(back[i] == (part == puts ? whole[i] : 0.0f));
+        if (has(s, part, parts, first + i))
             assert_true(own[k++] == whole[i]);
     }
 }

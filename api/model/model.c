@@ -25,11 +25,11 @@ static bool has_good_sections(const tx_param_spec *spec)
     if (s->count == 0)
         return true;
     if (s->count < 0 || s->count > TX_MAX_SECTIONS || s->dimension < 0 || s->dimension >= spec->shape.rank ||
-        spec->shape.rank > 3)
+        spec->shape.rank > 3 || s->unit < 0)
         return false;
     int64_t sum = 0;
     for (int32_t i = 0; i < s->count; i++) {
-        if (s->size[i] < 1)
+        if (s->size[i] < 1 || (s->unit > 0 && s->size[i] % s->unit != 0))
             return false;
         sum += s->size[i];
     }
@@ -73,6 +73,12 @@ static bool divides_padded(const tx_param_spec *spec, const tx_division *d)
     return d->dimension == 0 && spec->sections.count == 0 && logical_of(spec)->dim[0] < spec->shape.dim[0];
 }
 
+/* Whether so many units can be divided among the ranks, or, `few` being allowed, the ranks among them. */
+static bool can_divide(int64_t units, int32_t parts, bool few)
+{
+    return units % parts == 0 || (few && parts % units == 0);
+}
+
 /* Whether a split dimension, or each section of it, can be divided among the ranks. */
 static tx_status check_split(const tx_division *d, const char *name, const tx_param_spec *spec)
 {
@@ -87,8 +93,10 @@ static tx_status check_split(const tx_division *d, const char *name, const tx_pa
         return tx_fail(TX_UNSUPPORTED, "parameter %s: what is stored in %s cannot be divided among ranks", name,
                        tx_dtype_name(spec->dtype));
     for (int32_t i = 0; i < (parted ? s->count : 1); i++) {
-        const int64_t part = parted ? s->size[i] : size;
-        if (padded ? tx_part_of(part, d->parts - 1, d->parts, &first) == 0 : part % d->parts != 0)
+        const bool whole = parted && s->unit > 0;
+        const int64_t part = !parted ? size : whole ? s->size[i] / s->unit : s->size[i];
+        if (padded ? tx_part_of(part, d->parts - 1, d->parts, &first) == 0
+                   : !can_divide(part, d->parts, whole && d->dimension == 0))
             return tx_fail(TX_UNSUPPORTED, "parameter %s: %" PRId64 " cannot be divided among %" PRId32 " ranks", name,
                            part, d->parts);
     }
@@ -137,10 +145,13 @@ static tx_param_spec part_of(const tx_division *d, const tx_param_spec *whole)
         part.logical.dim[0] = tx_part_of(whole->logical.dim[0], d->part, d->parts, &first);
         return part;
     }
-    part.shape.dim[d->dimension] /= d->parts;
+    int64_t *size = &part.shape.dim[d->dimension], sum = 0;
+    for (int32_t i = 0; i < part.sections.count && part.sections.dimension == d->dimension; i++) {
+        part.sections.size[i] /= d->parts / tx_part_replicas(&whole->sections, i, d->parts);
+        sum += part.sections.size[i];
+    }
+    *size = sum ? sum : *size / d->parts;
     part.logical = part.shape;
-    for (int32_t i = 0; i < part.sections.count && part.sections.dimension == d->dimension; i++)
-        part.sections.size[i] /= d->parts;
     return part;
 }
 

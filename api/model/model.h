@@ -155,6 +155,13 @@ static inline int64_t tx_part_of(int64_t size, int32_t part, int32_t parts, int6
     return size - *first < each ? size - *first : each;
 }
 
+/* How many ranks have the same of a section, which has fewer units than there are ranks; 1: it is divided among all. */
+static inline int32_t tx_part_replicas(const tx_param_sections *sections, int32_t section, int32_t parts)
+{
+    const int64_t units = sections->unit > 0 ? sections->size[section] / sections->unit : parts;
+    return units < parts ? (int32_t)(parts / units) : 1;
+}
+
 /* Gives `model` the stages stage, stage + seats, .. of `stages`, whose last blocks the caller fills in. */
 tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t seats, int32_t stages);
 

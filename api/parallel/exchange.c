@@ -185,6 +185,20 @@ static tx_status sum_over(const tx_model *model, tx_comm *group, const tx_operan
                                         tx_operand_bytes(y));
 }
 
+/* Each that several ranks have has its place in the window, where the others' zeros change no bit: all get the same
+ * sums, in the order of the ranks. The device waits. */
+static tx_status sum_replicas(const tx_model *model, const tx_command *c)
+{
+    const tx_engine *e = model->engine;
+    const tx_operand *x = &c->in[TX_IN(sum_replicas, x)], *w = &c->out[TX_OUT(sum_replicas, w)];
+    const int64_t bytes = tx_operand_bytes(x);
+    char *all = tx_operand_host(model, w), *own = all + c->attrs.first * (int64_t)tx_dtype_size(x->dtype);
+    memset(all, 0, (size_t)tx_operand_bytes(w));
+    TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, own, bytes));
+    TX_TRY(tx_comm_collect(model->parallel->tensor, TX_ALL_REDUCE, all, tx_operand_count(w), w->dtype, 0));
+    return e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, x), x->offset, own, bytes);
+}
+
 /* What CROSS_ENTROPY gives of the columns of each rank becomes that of all: the maxima and the sums of exponentials are
  * exchanged as the ranks' log-sum-exps. In: of each rank the losses of `rows` rows and then their log-sum-exps; out:
  * those of all columns, in the place of the first rank's. What a rank's log-sum-exp is above its loss is its part of
@@ -324,6 +338,8 @@ tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
     case TX_OP_PART_SUM:
         return sum_over(model, p->tensor, &c->in[TX_IN(part_sum, x)], &c->out[TX_OUT(part_sum, y)],
                         &c->out[TX_OUT(part_sum, w)]);
+    case TX_OP_SUM_REPLICAS:
+        return sum_replicas(model, c);
     case TX_OP_PART_SCATTER:
     case TX_OP_PART_GATHER:
         return tx_parallel_part_rows(model, c);

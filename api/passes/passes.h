@@ -51,6 +51,12 @@ tx_status tx_chunk(tx_graph *graph, int64_t bytes);
  * The same bits where the backend does one after the other. TX_FUSE=0 in the environment: nothing. Behind tx_chunk. */
 tx_status tx_fuse(tx_graph *graph);
 
+/* Of parameters of which several ranks of a tensor group have the same (tx_param_spec.split), keys and values of fewer
+ * heads than ranks, each makes a gradient by its own queries: inserts a sum over these ranks behind the last node that
+ * writes it. What the product's input gets is a sum over the group anyway, of which each rank's share is of its own
+ * queries alone. Before tx_shard, for which it is one more node that writes to a bucket. */
+tx_status tx_sum_replicas(tx_graph *graph);
+
 /* For a model that many ranks train: inserts collective nodes behind the nodes that fill a bucket of gradients, and
  * before those that first read a bucket of weights. With zero_stage 2 gradients are written to planned tensors, and
  * what the rank keeps of them is added to arena GRADIENTS. */

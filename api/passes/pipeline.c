@@ -4,8 +4,8 @@
  * api/graph/edit.h; behind the last one api/plan/layout.c gives every tensor its place and compile.c makes the
  * commands.
  *
- *     record -> autocast -> autodiff -> stage -> checkpoint -> ring attention -> shard -> gather -> offload
- *         -> chunk -> fuse -> repeat -> offload activations -> fetch weights -> layout -> commands
+ *     record -> autocast -> autodiff -> stage -> checkpoint -> ring attention -> replicas -> shard -> gather
+ *         -> offload -> chunk -> fuse -> repeat -> offload activations -> fetch weights -> layout -> commands
  */
 #include "api/passes/passes.h"
 
@@ -20,6 +20,7 @@ static tx_status (*const passes[])(tx_graph *graph) = {
     tx_stage,               /* of a pipeline's stage what its rank computes */
     tx_checkpoint,          /* what the backward pass computes again instead of keeping it */
     tx_ring_attention,      /* attention of which ranks have parts of the positions */
+    tx_sum_replicas,        /* gradients of what several ranks of a tensor group have */
     tx_shard,               /* sums over the ranks, as soon as a bucket of gradients is full */
     tx_gather_weights,      /* weights of which each rank has its shard, before they are read */
     tx_offload,             /* optimizer states that lie outside the device's memory, around their updates */

@@ -158,7 +158,8 @@ static tx_status append_turn(const repeating *r, const tx_turn *t)
         TX_TRY(append_pass(r, t->backward, t->micro_batch));
     for (int32_t i = first; i < end; i++) {
         const tx_node *n = &r->graph->node[i];
-        const bool early = n->op == TX_OP_REDUCE_GRADIENTS && t->micro_batch < r->micro_batches - 1,
+        const bool sums = n->op == TX_OP_REDUCE_GRADIENTS || n->op == TX_OP_SUM_REPLICAS,
+                   early = sums && t->micro_batch < r->micro_batches - 1,
                    late = n->op == TX_OP_WAIT_WEIGHTS && t->micro_batch > 0;
         if (turn_of(n) == t->kind && r->chunk[i] == t->chunk && !early && !late && !is_at_end(r, n))
             TX_TRY(append(r, i, t->micro_batch));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The update plan: global gradient norm, clip factor, and the optimizer over the flat arenas. */
 #include "api/base/needs.h"
+#include "api/model/split.h"
 #include "api/parallel/parallel.h"
 #include "api/plan/muon.h"
 #include "api/plan/pieces.h"
@@ -176,26 +177,35 @@ static void reduce_results(tx_graph *graph)
         tx_emit(graph, &args);
 }
 
+/* Of a parameter what this rank is the first to have, as far as it is of its shard of the bucket. */
+static void add_param(tx_graph *graph, const tx_bucket *b, const tx_param_record *r)
+{
+    const int64_t gradients = tx_bucket_gradients(graph->model->parallel, b);
+    const int64_t begin = b->address + b->first * b->element, own = begin + b->owned * b->element;
+    tx_param_stretch s;
+    for (int32_t run = 0; tx_param_stretch_at(r, &run, &s);) {
+        const int64_t first = r->offset + s.first * b->element, end = first + s.count * b->element;
+        const int64_t from = first > begin ? first : begin, to = end < own ? end : own;
+        if (s.replica == 0 && from < to)
+            add_sumsq(graph, gradients + from - begin, (to - from) / b->element);
+    }
+}
+
 /* This rank's shard of a bucket. Of what all ranks of a tensor group have the first one counts, the others what they
  * have parts of; what two stages have one of them counts. */
 static void add_bucket(tx_graph *graph, const tx_bucket *b)
 {
     const tx_model *model = graph->model;
-    const int64_t gradients = tx_bucket_gradients(model->parallel, b), begin = b->address + b->first * b->element;
     const bool again =
         model->stages > 1 && tx_model_has_stage(model, model->stages - 1); /* the first counts what is tied */
     if (model->part == 0 && !again) {
-        add_sumsq(graph, gradients, b->owned);
+        add_sumsq(graph, tx_bucket_gradients(model->parallel, b), b->owned);
         return;
     }
     for (int32_t i = 0; i < model->params; i++) {
-        const tx_param_record *r = &model->param[i];
-        const int64_t end = r->offset + tx_shape_count(&r->spec.shape) * b->element;
-        const int64_t own = begin + b->owned * b->element, from = r->offset > begin ? r->offset : begin;
-        const int64_t to = end < own ? end : own;
         const bool counts = (model->part == 0 || tx_model_splits(model, i)) && tx_model_owns(model, i);
-        if (counts && r->arena == TX_ARENA_WEIGHTS && from < to)
-            add_sumsq(graph, gradients + from - begin, (to - from) / b->element);
+        if (counts && model->param[i].arena == TX_ARENA_WEIGHTS)
+            add_param(graph, b, &model->param[i]);
     }
 }
 

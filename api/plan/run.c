@@ -82,7 +82,8 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
 /* Gradients stay where they are until the last micro-batch of a step, but for those that find no room. */
 static bool skips(const tx_parallel *parallel, const tx_cut *cut)
 {
-    return parallel && !parallel->synchronize && cut->command.op == TX_OP_REDUCE_GRADIENTS &&
+    const tx_op op = cut->command.op;
+    return parallel && !parallel->synchronize && (op == TX_OP_REDUCE_GRADIENTS || op == TX_OP_SUM_REPLICAS) &&
            !tx_parallel_keeps_shards(parallel);
 }
 

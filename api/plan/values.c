@@ -2,10 +2,10 @@
  * Elements of parameters, their gradients and their optimizer states, between the arenas and the host. */
 #include "api/plan/values.h"
 
+#include "api/model/split.h"
 #include "api/parallel/parallel.h"
 #include "api/plan/packed.h"
 #include "api/plan/pieces.h"
-#include "api/plan/split.h"
 
 #include "api/base/half.h"
 #include "api/base/hash.h"

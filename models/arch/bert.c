@@ -202,7 +202,7 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
 {
     const bert_config *c = bert_of(config);
     if (extent == QKV)
-        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}};
+        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, 0};
     return extent == POSITIONS ? c->max_position_embeddings
            : extent == TYPES   ? c->type_vocab_size
            : extent == QKV     ? 3 * config->width

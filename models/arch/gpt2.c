@@ -114,7 +114,7 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
 {
     const int64_t inner = tx_gpt2_of(config)->n_inner;
     if (extent == QKV)
-        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}};
+        *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, 0};
     return extent == POSITIONS ? config->positions
            : extent == QKV     ? 3 * config->width
            : inner             ? inner

@@ -126,7 +126,7 @@ static const tx_stack_row rows[] = {
 /* gate | up of this inner width. */
 static int64_t gate_and_up(int64_t inner, int32_t dimension, tx_param_sections *sections)
 {
-    *sections = (tx_param_sections){2, dimension, {inner, inner}};
+    *sections = (tx_param_sections){2, dimension, {inner, inner}, 0};
     return 2 * inner;
 }
 
@@ -136,10 +136,10 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
     const int64_t heads = config->heads * head_size(c), of_kv = kv_heads(c) * head_size(c);
     switch (extent) {
     case QKV:
-        *sections = (tx_param_sections){3, dimension, {heads, of_kv, of_kv}};
+        *sections = (tx_param_sections){3, dimension, {heads, of_kv, of_kv}, head_size(c)};
         return heads + 2 * of_kv;
     case QK_HEAD:
-        *sections = (tx_param_sections){2, dimension, {head_size(c), head_size(c)}};
+        *sections = (tx_param_sections){2, dimension, {head_size(c), head_size(c)}, 0};
         return 2 * head_size(c);
     case GATE_UP:
         return gate_and_up(c->intermediate_size, dimension, sections);
@@ -199,7 +199,7 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const llama_config *c = llama_of(b->config);
     const int32_t heads = tx_stack_share(b, c->base.heads, "num_attention_heads"), size = (int32_t)head_size(c);
-    const int32_t of_kv = tx_stack_share(b, kv_heads(c), "num_key_value_heads");
+    const int32_t of_kv = tx_stack_share_kv(b, kv_heads(c), "num_key_value_heads");
     const int64_t row = tx_tensor_shape(b->tokens)->dim[1], length = b->options->cache > row ? b->options->cache : row;
     const tx_rope rope = tx_rope_of(&c->rope, size, length);
     tx_attention_options options = {.heads = heads, .kv_heads = of_kv, .window = (int32_t)window_of(c, layer)};

@@ -204,6 +204,11 @@ int32_t tx_stack_share(tx_stack *stack, int64_t heads, const char *what)
     return (int32_t)(heads / stack->parts);
 }
 
+int32_t tx_stack_share_kv(tx_stack *stack, int64_t heads, const char *what)
+{
+    return stack->parts % heads == 0 ? 1 : tx_stack_share(stack, heads, what);
+}
+
 /* The dimension of a parameter that is split, counted from 1; 0: none, or there is one rank. */
 static int32_t split_of(const tx_stack *stack, int32_t index)
 {

@@ -64,6 +64,9 @@ tx_tensor *tx_stack_take(tx_stack *stack);
 /* How many of so many heads this rank has, where ranks divide them; `what` calls them in the message of a number that
  * cannot be divided. */
 int32_t tx_stack_share(tx_stack *stack, int64_t heads, const char *what);
+/* The same of heads of keys and values, of which there may be fewer than ranks: each then has one, and as many
+ * neighbours, whose queries read it, have the same. */
+int32_t tx_stack_share_kv(tx_stack *stack, int64_t heads, const char *what);
 /* A linear layer by the next parameters, x [.., in] -> [.., out], with what an adapter adds to it; NULL on error. One
  * whose outputs are split gives this rank's part of them, one whose inputs are takes that and gives the whole. */
 tx_tensor *tx_stack_linear(tx_stack *stack, tx_tensor *x, bool biased);

@@ -99,7 +99,8 @@ static double tensor_of(const costs *c)
 static double context_of(const costs *c)
 {
     const double hops = (double)(c->split->context - 1), parts = (double)(c->split->tensor * c->split->context);
-    const double bytes = 2.0 * HALF_BYTES * c->tokens * (double)c->model->kv_width / (double)c->split->tensor;
+    const double bytes = 2.0 * HALF_BYTES * c->tokens * (double)c->model->kv_width /
+                         (double)(c->split->tensor < c->model->kv_heads ? c->split->tensor : c->model->kv_heads);
     const double hop = tx_split_hop(c->machine, c->split->tensor, c->split->context, bytes);
     /* Half of the pairs of queries and keys, twice (scores and values), two operations each. */
     const double attention = 2.0 * (double)c->split->batch * pow((double)c->model->block, 2.0) *

@@ -6,6 +6,7 @@
  * gradients, which must be found.
  *   test_tensor DEVICE TENSOR [ZERO_STAGE] */
 #include "api/graph/graph.h"
+#include "api/model/split.h"
 #include "comm/comm.h"
 #include "tests/parallel/beside.h"
 
@@ -20,6 +21,11 @@ enum { FEW = 4, MANY = 24, BLOCK = 24, VOCAB = 97, CHUNK = 256 };
 #define LLAMA                                                                                                       \
     SIZES "\"hidden_size\": 32, \"num_hidden_layers\": 2, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, " \
           "\"intermediate_size\": 24, \"attention_dropout\": 0.1, \"max_position_embeddings\": 32, "
+/* Fewer heads of keys and values than ranks, of four: ranks have the same ones. */
+#define SHARED(kv_heads)                                                                                   \
+    SIZES "\"hidden_size\": 32, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "                    \
+          "\"num_key_value_heads\": " kv_heads ", \"intermediate_size\": 24, \"attention_dropout\": 0.1, " \
+          "\"max_position_embeddings\": 32"
 #define GPT2 "{\"model_type\": \"gpt2\", " SIZES "\"n_layer\": 2, \"n_head\": 4, \"n_embd\": 32, \"n_positions\": 32}"
 #define BERT                                                                                                       \
     SIZES "\"hidden_size\": 32, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 48, " \
@@ -51,6 +57,12 @@ static const struct tested {
      FEW, 0.0f, 1},
     {"llama", "{\"model_type\": \"llama\", " LLAMA "\"attention_bias\": true, \"mlp_bias\": true}", 4, FEW, 0.1f, 0},
     {"qwen3", "{\"model_type\": \"qwen3\", " LLAMA "\"head_dim\": 8, \"tie_word_embeddings\": true}", 5, FEW, 0.0f, 0},
+    {"llama of one head of keys", "{\"model_type\": \"llama\", " SHARED("1") "}", 4, FEW, 0.0f, 0},
+    {"qwen2 of one", "{\"model_type\": \"qwen2\", " SHARED("1") "}", 4, FEW, 0.0f, 0},
+    {"qwen2 of two", "{\"model_type\": \"qwen2\", " SHARED("2") "}", 4, MANY, 0.0f, 0},
+    {"qwen3 of one", "{\"model_type\": \"qwen3\", " SHARED("1") ", \"head_dim\": 12}", 5, FEW, 0.0f, 0},
+    {"qwen3 of two by positions", "{\"model_type\": \"qwen3\", " SHARED("2") ", \"head_dim\": 8}", 3, FEW, 0.0f, 1},
+    {"qwen2 of one by positions", "{\"model_type\": \"qwen2\", " SHARED("1") "}", 2, FEW, 0.0f, 1},
     {"mixtral", "{\"model_type\": \"mixtral\", " EXPERTS "\"sliding_window\": null}", 5, FEW, 0.0f, 0},
     {"qwen2_moe", "{\"model_type\": \"qwen2_moe\", " QWEN "}", 7, MANY, 0.0f, 0},
     {"bert", "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], " BERT "32}", 4, FEW, 0.0f, 0},
@@ -102,29 +114,75 @@ static tx_status backward(side *s, int32_t number, int32_t way)
 
 /* ---- Memory -------------------------------------------------------------------------------------------------- */
 
-/* Of what is split there is a part. */
+/* Of what is split there is a part, of heads of keys and values one at least. */
 static int64_t share_of(const tx_param_spec *spec, int32_t part, int32_t parts)
 {
     (void)part;
-    return tx_shape_count(&spec->shape) / (spec->split ? parts : 1);
+    const tx_param_sections *s = &spec->sections;
+    const int64_t count = tx_shape_count(&spec->shape) / (spec->split ? parts : 1);
+    if (!spec->split || !s->unit)
+        return count;
+    int64_t rows = 0;
+    for (int32_t i = 0; i < s->count; i++)
+        rows += s->size[i] / parts > s->unit ? s->size[i] / parts : s->unit;
+    return count * parts / spec->shape.dim[0] * rows;
 }
 
 /* ---- Sums ----------------------------------------------------------------------------------------------------- */
 
 /* Two more are those of the tokens' rows, and of the gradient before the classifier, if not by positions. Each chunk's
- * losses are joined. */
+ * losses are joined, and each parameter with fewer heads of keys than ranks has a sum over those that have the same. */
 static tx_status count_sums(const side *s, int32_t wanted, int32_t joins)
 {
-    int32_t found = 0;
+    int32_t found = 0, replicas = 0;
     for (int32_t i = 0; i < tx_plan_node_count(s->plan); i++) {
         tx_plan_node node;
         TX_TRY(tx_plan_node_at(s->plan, i, &node));
         found += strcmp(node.op, "part_sum") == 0;
         joins -= strcmp(node.op, "part_loss") == 0;
+        replicas += strcmp(node.op, "sum_replicas") == 0;
     }
+    for (int32_t i = 0, part; i < tx_model_param_count(s->model); i++) {
+        const char *name;
+        const tx_param_spec *spec;
+        TX_TRY(tx_model_param(s->model, i, &name, &spec));
+        const tx_param_sections *of = &spec->sections; /* the last: values */
+        replicas -= of->unit && of->size[of->count - 1] / of->unit < tx_graph_parts(s->graph, &part);
+    }
+    if (replicas != 0)
+        return tx_fail(TX_INTERNAL, "%d sums of replicas too many", (int)replicas);
     if (joins != 0)
         return tx_fail(TX_INTERNAL, "%d joins of losses are missing", (int)joins);
     return found == wanted ? TX_OK : tx_fail(TX_INTERNAL, "%d sums, not %d", (int)found, (int)wanted);
+}
+
+/* ---- Replicas -------------------------------------------------------------------------------------------------- */
+
+/* What a rank has of a parameter, beside what the first of those has that have the same; to the bit. */
+static tx_status compare_own(const side *s, int32_t index, float *whole, float *taken, float *own)
+{
+    const tx_param_record *r = &s->model->param[index];
+    const tx_division *d = &r->division;
+    const tx_param_split split = tx_param_split_of(&r->whole, d->dimension, d->part, d->parts);
+    const int64_t count = tx_shape_count(&r->whole.logical), mine = tx_param_split_before(&split, count);
+    TX_TRY(tx_model_read(s->model, TX_PART_WEIGHT, index, whole));
+    tx_param_split_take(&split, 0, count, whole, taken);
+    TX_TRY(tx_model_read_at(s->model, r->arena, r->offset, own, mine * (int64_t)sizeof *own));
+    return memcmp(taken, own, (size_t)mine * sizeof *own) == 0
+               ? TX_OK
+               : tx_fail(TX_INTERNAL, "%s: ranks that have the same have other numbers", r->name);
+}
+
+static tx_status compare_replicas(const side *s)
+{
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < s->model->params && !status; i++) {
+        const size_t count = (size_t)tx_shape_count(&s->model->param[i].whole.shape);
+        float *numbers = malloc(3 * count * sizeof *numbers);
+        status = numbers ? compare_own(s, i, numbers, numbers + count, numbers + 2 * count) : TX_MEMORY;
+        free(numbers);
+    }
+    return status;
 }
 
 /* ---- All of it ------------------------------------------------------------------------------------------------ */
@@ -149,6 +207,8 @@ static tx_status compare(const char *device, tested *t, const tx_config *config,
         status = tx_fail(TX_INTERNAL, "other weights to begin with");
     TX_THEN(status, beside_steps(&together, 0, &alone, 0, backward, stage == 0));
     TX_THEN(status, tx_model_settle(together.model));
+    if (stage < 3 || data->size == 1) /* else it has shards alone */
+        TX_THEN(status, compare_replicas(&together));
     TX_THEN(status, beside_memory(&together, share_of, tensor->rank, tensor->size, stage == 3));
     TX_THEN(status, beside_carry(&together, &alone));
     beside_free(&together);

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Gradients of what several ranks of a tensor group have of a parameter. */
+#include "api/passes/passes.h"
+
+#include "api/graph/edit.h"
+#include "api/model/split.h"
+
+/* The last node that writes to the gradient of a parameter; -1: none does. */
+static int32_t last_writer(const tx_graph *graph, const tx_param_record *r)
+{
+    int32_t last = -1;
+    for (int32_t i = 0; i < graph->nodes; i++)
+        for (int k = 0; k < TX_MAX_OUT; k++) {
+            const tx_tensor *t = graph->node[i].out[k] ? tx_tensor_root(graph->node[i].out[k]) : NULL;
+            last = t && t->arena == TX_ARENA_GRADIENTS && t->offset == r->offset ? i : last;
+        }
+    return last;
+}
+
+/* Ranks that have the same are neighbours: this one's place among those of all is by the neighbours before it. */
+static tx_status insert_sum(tx_graph *graph, tx_edit *edit, int32_t at, const tx_param_record *r,
+                            const tx_param_stretch *s)
+{
+    const tx_model *model = graph->model;
+    const int64_t places = model->parts / s->replicas;
+    tx_node node = {.op = TX_OP_SUM_REPLICAS,
+                    .direction = TX_BACKWARD,
+                    .block = graph->node[at].block,
+                    .attrs = {.control = -1, .first = model->part / s->replicas * s->count}};
+    tx_tensor *x = tx_tensor_fixed(graph, model->stored, TX_SHAPE(s->count), TX_ARENA_GRADIENTS,
+                                   r->offset + s->first * tx_model_element(model));
+    tx_tensor *w = tx_tensor_planned(graph, model->stored, TX_SHAPE(places * s->count), TX_ARENA_PARTS);
+    node.in[TX_IN(sum_replicas, x)] = node.out[TX_OUT(sum_replicas, y)] = x;
+    node.out[TX_OUT(sum_replicas, w)] = w;
+    return x && w ? tx_edit_insert(edit, at + 1, &node, NULL) : graph->status;
+}
+
+static tx_status sum_param(tx_graph *graph, tx_edit *edit, const tx_param_record *r)
+{
+    tx_param_stretch s;
+    const int32_t at = r->arena == TX_ARENA_WEIGHTS && !r->absent ? last_writer(graph, r) : -1;
+    for (int32_t run = 0; at >= 0 && tx_param_stretch_at(r, &run, &s);)
+        if (s.replicas > 1)
+            TX_TRY(insert_sum(graph, edit, at, r, &s));
+    return TX_OK;
+}
+
+tx_status tx_sum_replicas(tx_graph *graph)
+{
+    const tx_model *model = graph->model;
+    tx_edit *edit = NULL;
+    if (model->parts == 1 || graph->direction == TX_UPDATE)
+        return TX_OK;
+    tx_status status = tx_edit_open(graph, &edit);
+    for (int32_t i = 0; i < model->params && !status; i++)
+        if (tx_model_splits(model, i))
+            status = sum_param(graph, edit, &model->param[i]);
+    if (!status)
+        return tx_edit_commit(edit);
+    tx_edit_discard(edit);
+    return status;
+}
