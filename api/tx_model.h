@@ -107,11 +107,17 @@ tx_status tx_model_store(tx_model *model, tx_dtype dtype);
  * are their copies of 16 bits, and of fp32 those that plans read so: of a model whose graphs compute in 16 bits. To be
  * said before the first is declared, and behind tx_model_parallel, for zero_stage 0 alone. The same bits. */
 tx_status tx_model_offload_weights(tx_model *model);
-/* All parameters lie in the host's memory, of models that train few of many those that are frozen alone. Graphs fetch
- * what a block reads while the block before is computed, in each pass once more, so that two blocks' are on the device
- * at a time, and updates bring weights there piece by piece. The same bits. To be said before the first parameter is
- * declared, and behind tx_model_parallel, for zero_stage 0 and 3 (the rank's shards) unless frozen ones alone do. */
-tx_status tx_model_offload_params(tx_model *model, bool frozen_alone);
+/* Where what a step needs lies: in the device's memory; or in the host's, from where it is brought to the device and
+ * back piece by piece, with the same bits (where the device's memory is the host's that saves nothing); or so in a file
+ * without a name, which goes with the model. */
+typedef enum tx_offload_place { TX_OFFLOAD_NONE, TX_OFFLOAD_HOST, TX_OFFLOAD_FILE } tx_offload_place;
+/* All parameters lie in the host's memory, or in a file without a name in `folder`, which outlives the model; of models
+ * that train few of many those that are frozen alone. Graphs fetch what a block reads while the block before is
+ * computed, in each pass once more, so that two blocks' are on the device at a time (by a file two in the host's
+ * memory, too, unless the device's is that), and updates bring weights there piece by piece. The same bits. To be said
+ * before the first parameter is declared, and behind tx_model_parallel, for zero_stage 0 and 3 (the rank's shards)
+ * unless frozen ones alone do. A model has one file: that of its optimizer's states is in the same folder. */
+tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const char *folder, bool frozen_alone);
 /* Divides the blocks of a model's graphs (tx_graph_block) among `count` devices of this process: blocks[d] of them, one
  * or more, are the d-th's, engines[0] being the model's own and all outliving it. Each has the parameters and states of
  * its blocks, the first those in front of them, the last those behind and what is tied (tx_param_spec). Plans of the
@@ -166,7 +172,7 @@ void tx_model_only_plan(tx_model *model);
 tx_status tx_model_memory(const tx_model *model, tx_memory *planned);
 /* That on one of the devices that the model is divided among, from 0 on. */
 tx_status tx_model_memory_on(const tx_model *model, int32_t device, tx_memory *planned);
-/* Bytes of the file that optimizer states are to lie in; 0: in none. */
+/* Bytes of the file that parameters, or optimizer states, are to lie in; 0: there is none. */
 int64_t tx_model_file_bytes(const tx_model *model);
 /* Allocates everything now. Otherwise the first run, read or write does. */
 tx_status tx_model_allocate(tx_model *model);

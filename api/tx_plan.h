@@ -23,10 +23,7 @@ typedef enum tx_optimizer_kind {
     TX_MUON,               /* of matrices but tables; AdamW of the rest */
     TX_OPTIMIZER_KINDS
 } tx_optimizer_kind;
-/* Where an optimizer's states lie: with the weights; or in the host's memory, from where each step brings them to the
- * device and back piece by piece, with the same bits (where the device's memory is the host's that saves nothing); or
- * so in a file without a name, which goes with the model. */
-typedef enum tx_offload_place { TX_OFFLOAD_NONE, TX_OFFLOAD_HOST, TX_OFFLOAD_FILE } tx_offload_place;
+
 typedef struct tx_optimizer_options {
     size_t size; /* sizeof(tx_optimizer_options) */
     tx_optimizer_kind kind;

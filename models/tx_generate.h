@@ -88,7 +88,9 @@ typedef struct tx_lm_options {
     /* The blocks of the model divided among devices, as txgen's --device_map; in place of `device`. NULL: on that one
      */
     const char *device_map;
-    bool offload_params; /* weights lie in the host's memory: see tx_model_offload_params. Not with device_map */
+    /* Weights lie in the host's memory, or in a file in a folder: see tx_model_offload_params. Not with device_map */
+    tx_offload_place offload_params;
+    const char *offload_folder;
 } tx_lm_options;
 
 /* The caller frees it. It belongs to one thread at a time. */

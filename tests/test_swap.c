@@ -46,6 +46,19 @@ static void fill(char *data, size_t size, unsigned seed)
     }
 }
 
+/* Transfers of different memory that meet in a block, or in bytes, are in the order in which they began. */
+static void neighbours(tx_swap *swap, char *model, char *data)
+{
+    enum { STEP = 1000, STEPS = 400 };
+    fill(model, STEP * STEPS, 99);
+    memcpy(data, model, STEP * STEPS);
+    for (int64_t i = 0; i < STEPS; i++)
+        assert_ok(tx_swap_begin(swap, true, i * STEP, data + i * STEP, STEP));
+    assert_ok(tx_swap_begin(swap, false, 0, data + (1 << 20), STEP * STEPS));
+    assert_ok(tx_swap_wait(swap, data, BYTES));
+    assert_memory_equal(data + (1 << 20), model, STEP * STEPS);
+}
+
 /* Ranges that begin and end within blocks, over parts, and at the file's end. */
 static void any_range(void **state)
 {
@@ -53,9 +66,14 @@ static void any_range(void **state)
                                        {BYTES - 5000, 5000}};
     char *folder = make_scratch(), *model = calloc(1, BYTES), *data = malloc(BYTES);
     tx_swap *swap = NULL;
+    int64_t at;
     assert_non_null(model);
     assert_non_null(data);
-    assert_ok(tx_swap_create(folder, BYTES, &swap));
+    assert_ok(tx_swap_create(folder, &swap));
+    assert_ok(tx_swap_reserve(swap, BYTES - 4096, &at));
+    assert_int_equal(at, 0);
+    assert_ok(tx_swap_reserve(swap, 4095, &at));
+    assert_int_equal(at, BYTES - 4096);
     for (size_t r = 0; r < sizeof range / sizeof range[0]; r++) {
         assert_ok(tx_swap_begin(swap, false, 0, data, BYTES));
         assert_ok(tx_swap_wait(swap, data, BYTES));
@@ -67,6 +85,7 @@ static void any_range(void **state)
         assert_ok(tx_swap_wait(swap, data, BYTES));
         assert_memory_equal(data, model, 100);
     }
+    neighbours(swap, model, data);
     assert_int_equal(rmdir(folder) == 0 || errno == ENOTEMPTY, true);
     assert_false(tx_file_exists(folder)); /* nothing had a name there */
     assert_int_equal(tx_swap_begin(swap, true, BYTES - 1, data, 4096), TX_INTERNAL);
@@ -91,7 +110,9 @@ static void failures(void **state)
     char *folder = make_scratch();
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         tx_swap *swap = NULL;
-        assert_ok(tx_swap_create(folder, sizeof data, &swap));
+        int64_t at;
+        assert_ok(tx_swap_create(folder, &swap));
+        assert_ok(tx_swap_reserve(swap, sizeof data, &at));
         wanted = rows[r].fault;
         assert_ok(tx_swap_begin(swap, rows[r].out, 0, data, sizeof data));
         assert_refused(tx_swap_wait(swap, data, sizeof data), TX_IO, rows[r].text);
@@ -108,14 +129,18 @@ static void no_room(void **state)
     char *folder = make_scratch();
     tx_swap *swap = NULL;
     struct rlimit before, few;
+    int64_t at;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     few = before;
     few.rlim_cur = 8192;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
-    assert_refused(tx_swap_create(folder, 1 << 20, &swap), TX_IO, "cannot reserve");
+    assert_ok(tx_swap_create(folder, &swap));
+    assert_refused(tx_swap_reserve(swap, 1 << 20, &at), TX_IO, "cannot reserve");
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    assert_refused(tx_swap_create(TX_PATH(folder, "none"), 1, &swap), TX_NOT_FOUND, "none");
+    tx_swap_free(swap);
+    swap = NULL;
+    assert_refused(tx_swap_create(TX_PATH(folder, "none"), &swap), TX_NOT_FOUND, "none");
     assert_null(swap);
     remove_scratch(folder);
 }

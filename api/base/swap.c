@@ -43,6 +43,12 @@ struct tx_swap {
     char error[256]; /* of the first failure */
 };
 
+/* The block that byte `at` lies in. */
+static int64_t begin_of(int64_t at)
+{
+    return at / TX_SWAP_BLOCK * TX_SWAP_BLOCK;
+}
+
 /* ---- A part -------------------------------------------------------------------------------------------------- */
 
 /* One system call for blocks first .. first + bytes; 0, or errno. What moves less than that has failed, too. */
@@ -58,9 +64,14 @@ static int move(int file, bool out, int64_t first, void *block, int64_t bytes)
 /* Bytes at .. end by whole blocks; of those that are written in part the rest stays. */
 static int move_part(int file, bool out, int64_t at, int64_t end, char *memory, char *block)
 {
-    const int64_t first = at / TX_SWAP_BLOCK * TX_SWAP_BLOCK;
-    const int64_t bytes = (end - first + TX_SWAP_BLOCK - 1) / TX_SWAP_BLOCK * TX_SWAP_BLOCK;
-    int error = !out || first < at || first + bytes > end ? move(file, false, first, block, bytes) : 0;
+    const int64_t first = begin_of(at), last = begin_of(end - 1), bytes = last + TX_SWAP_BLOCK - first;
+    int error = 0;
+    if (!out)
+        error = move(file, false, first, block, bytes);
+    if (out && first < at)
+        error = move(file, false, first, block, TX_SWAP_BLOCK);
+    if (out && !error && last + TX_SWAP_BLOCK > end && (last > first || first == at))
+        error = move(file, false, last, block + (last - first), TX_SWAP_BLOCK);
     if (out && !error) {
         memcpy(block + (at - first), memory, (size_t)(end - at));
         error = move(file, true, first, block, bytes);
@@ -129,22 +140,30 @@ static void *serve(void *argument)
 
 /* ---- Transfers --------------------------------------------------------------------------------------------------- */
 
-static bool moves(const tx_swap *s, const void *memory, int64_t bytes)
+static bool same_memory(const transfer *t, const void *memory, int64_t bytes)
 {
     const char *begin = memory;
-    for (int32_t i = 0; i < s->transfers; i++) {
-        const transfer *t = &s->transfer[i];
-        if (t->memory < begin + bytes && begin < t->memory + (t->end - t->at))
-            return true;
-    }
-    return false;
+    return t->memory < begin + bytes && begin < t->memory + (t->end - t->at);
 }
 
-/* The mutex is held. */
-static tx_status settle(tx_swap *s, const void *memory, int64_t bytes)
+/* Whether one of two transfers writes what the other moves; of blocks that two write in part both write all. */
+static bool same_file(const transfer *a, const transfer *b)
 {
-    while (moves(s, memory, bytes))
-        pthread_cond_wait(&s->fewer, &s->mutex);
+    if (a->out && b->out)
+        return begin_of(a->at) < b->end && begin_of(b->at) < a->end;
+    return (a->out || b->out) && a->at < b->end && b->at < a->end;
+}
+
+/* Waits for what moves that memory, and what is not to move beside `next`, where there is one. The mutex is held. */
+static tx_status settle(tx_swap *s, const void *memory, int64_t bytes, const transfer *next)
+{
+    for (int32_t i = 0; i < s->transfers; i++) {
+        const transfer *t = &s->transfer[i];
+        if (same_memory(t, memory, bytes) || (next && same_file(t, next))) {
+            pthread_cond_wait(&s->fewer, &s->mutex);
+            i = -1;
+        }
+    }
     return *s->error ? tx_fail(TX_IO, "%s", s->error) : TX_OK;
 }
 
@@ -154,12 +173,14 @@ tx_status tx_swap_begin(tx_swap *s, bool out, int64_t at, void *memory, int64_t 
         return tx_fail(TX_INTERNAL, "bytes %" PRId64 " to %" PRId64 " of a file of %" PRId64, at, at + bytes, s->bytes);
     if (bytes == 0)
         return TX_OK;
+    transfer t = {.out = out, .at = at, .end = at + bytes, .given = at, .left = bytes, .memory = memory};
     pthread_mutex_lock(&s->mutex);
-    tx_status status = settle(s, memory, bytes);
+    tx_status status = settle(s, memory, bytes, &t);
     while (status == TX_OK && s->transfers == ROOM)
         pthread_cond_wait(&s->fewer, &s->mutex);
     if (status == TX_OK) {
-        s->transfer[s->transfers++] = (transfer){s->begun++, out, at, at + bytes, at, bytes, memory};
+        t.number = s->begun++;
+        s->transfer[s->transfers++] = t;
         pthread_cond_broadcast(&s->more);
     }
     pthread_mutex_unlock(&s->mutex);
@@ -169,7 +190,7 @@ tx_status tx_swap_begin(tx_swap *s, bool out, int64_t at, void *memory, int64_t 
 tx_status tx_swap_wait(tx_swap *s, const void *memory, int64_t bytes)
 {
     pthread_mutex_lock(&s->mutex);
-    tx_status status = settle(s, memory, bytes);
+    tx_status status = settle(s, memory, bytes, NULL);
     pthread_mutex_unlock(&s->mutex);
     return status;
 }
@@ -193,35 +214,37 @@ static int open_file(const char *folder)
     return file;
 }
 
-static tx_status reserve(tx_swap *s, const char *folder)
+tx_status tx_swap_reserve(tx_swap *s, int64_t bytes, int64_t *at)
 {
     const double gib = (double)((int64_t)1 << 30);
-    s->file = open_file(folder);
-    if (s->file < 0)
-        return tx_file_fail(folder, "keep a file there");
-    const int error = posix_fallocate(s->file, 0, s->bytes);
-    return error ? tx_fail(TX_IO, "%s: cannot reserve %.2f GiB there: %s", folder, (double)s->bytes / gib,
-                           strerror(error))
-                 : TX_OK;
+    const int64_t blocks = tx_swap_blocks(bytes);
+    const int error = blocks ? posix_fallocate(s->file, s->bytes, blocks) : 0;
+    if (error)
+        return tx_fail(TX_IO, "%s: cannot reserve %.2f GiB there: %s", s->folder, (double)blocks / gib,
+                       strerror(error));
+    *at = s->bytes;
+    s->bytes += blocks;
+    return TX_OK;
 }
 
-tx_status tx_swap_create(const char *folder, int64_t bytes, tx_swap **swap)
+tx_status tx_swap_create(const char *folder, tx_swap **swap)
 {
     tx_swap *s = calloc(1, sizeof *s);
     if (!s)
-        return tx_fail(TX_MEMORY, "no memory for a file of states");
-    s->file = -1;
-    s->bytes = (bytes + TX_SWAP_BLOCK - 1) / TX_SWAP_BLOCK * TX_SWAP_BLOCK;
+        return tx_fail(TX_MEMORY, "no memory for a file");
     s->folder = strdup(folder);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->more, NULL);
     pthread_cond_init(&s->fewer, NULL);
-    tx_status status = s->folder ? reserve(s, folder) : tx_fail(TX_MEMORY, "no memory for a file of states");
+    s->file = s->folder ? open_file(folder) : -1;
+    tx_status status = !s->folder    ? tx_fail(TX_MEMORY, "no memory for a file")
+                       : s->file < 0 ? tx_file_fail(folder, "keep a file there")
+                                     : TX_OK;
     while (status == TX_OK && s->threads < THREADS) {
         if (tx_thread_start(&s->thread[s->threads], serve, s))
             s->threads++;
         else
-            status = tx_fail(TX_MEMORY, "cannot start a thread that moves states: %s", strerror(errno));
+            status = tx_fail(TX_MEMORY, "cannot start a thread that moves what lies in a file: %s", strerror(errno));
     }
     if (status == TX_OK)
         *swap = s;

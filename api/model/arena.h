@@ -14,8 +14,9 @@ typedef struct tx_arena {
     bool addresses;      /* has no memory: others say by its addresses what they hold of it */
     int64_t chunk_bytes; /* span of a chunk's addresses */
     int32_t chunks;
-    int64_t used[TX_MAX_CHUNKS]; /* bytes used in each chunk */
-    int64_t held[TX_MAX_CHUNKS]; /* bytes allocated for each chunk */
+    int64_t used[TX_MAX_CHUNKS];  /* bytes used in each chunk */
+    int64_t held[TX_MAX_CHUNKS];  /* bytes allocated for each chunk */
+    int64_t filed[TX_MAX_CHUNKS]; /* where each lies in the model's file, of TX_SPACE_FILE */
     tx_buffer *buffer[TX_MAX_CHUNKS];
 } tx_arena;
 
@@ -38,10 +39,16 @@ static inline int64_t tx_arena_end(const tx_arena *arena)
     return arena->chunks > 0 ? (arena->chunks - 1) * arena->chunk_bytes + arena->used[arena->chunks - 1] : 0;
 }
 
-/* Bytes that a chunk is to have. */
+/* Whether it lies outside the device's memory. */
+static inline bool tx_arena_is_away(const tx_arena *arena)
+{
+    return arena->space == TX_SPACE_PINNED || arena->space == TX_SPACE_FILE;
+}
+
+/* Bytes of memory that a chunk is to have. */
 static inline int64_t tx_arena_wanted(const tx_arena *arena, int32_t chunk)
 {
-    return arena->addresses ? 0 : arena->used[chunk];
+    return arena->addresses || arena->space == TX_SPACE_FILE ? 0 : arena->used[chunk];
 }
 
 static inline int32_t tx_arena_chunk(const tx_arena *arena, int64_t address)

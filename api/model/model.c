@@ -375,18 +375,40 @@ tx_status tx_model_offload_weights(tx_model *model)
     return TX_OK;
 }
 
-tx_status tx_model_offload_params(tx_model *model, bool frozen_alone)
+tx_status tx_model_file_arena(tx_model *model, tx_arena_id arena, const char *folder)
+{
+    if (model->folder && strcmp(model->folder, folder) != 0)
+        return tx_fail(TX_INVALID, "a model has one file, which is in %s: it cannot be in %s, too", model->folder,
+                       folder);
+    model->folder = folder;
+    model->arena[arena].space = TX_SPACE_FILE;
+    model->arena[TX_ARENA_STAGING].space = TX_SPACE_PINNED;
+    return TX_OK;
+}
+
+tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const char *folder, bool frozen_alone)
 {
     TX_NEEDS(model, TX_INVALID);
     TX_TRY(may_offload(model));
-    tx_arena *arena = model->arena;
-    if (!frozen_alone && arena[TX_ARENA_WEIGHTS].addresses)
-        arena[TX_ARENA_SHARDS].space = TX_SPACE_PINNED;
-    else if (!frozen_alone && is_exchanged(model))
+    if (place != TX_OFFLOAD_HOST && place != TX_OFFLOAD_FILE)
+        return tx_fail(TX_INVALID, "parameters are offloaded to no place %d", (int)place);
+    if (place == TX_OFFLOAD_FILE && !folder)
+        return tx_fail(TX_INVALID, "a file of parameters needs a folder");
+    tx_arena_id away[3] = {TX_ARENA_FROZEN};
+    int count = 1;
+    if (!frozen_alone && model->arena[TX_ARENA_WEIGHTS].addresses) {
+        away[count++] = TX_ARENA_SHARDS;
+    } else if (!frozen_alone && is_exchanged(model)) {
         return tx_fail(TX_UNSUPPORTED, "whole weights that ranks exchange cannot be offloaded: take zero_stage 0 or 3");
-    else if (!frozen_alone)
-        arena[TX_ARENA_WEIGHTS].space = arena[TX_ARENA_HALF].space = TX_SPACE_PINNED;
-    arena[TX_ARENA_FROZEN].space = TX_SPACE_PINNED;
+    } else if (!frozen_alone) {
+        away[count++] = TX_ARENA_WEIGHTS;
+        away[count++] = TX_ARENA_HALF;
+    }
+    for (int i = 0; i < count; i++)
+        if (place == TX_OFFLOAD_FILE)
+            TX_TRY(tx_model_file_arena(model, away[i], folder));
+        else
+            model->arena[away[i]].space = TX_SPACE_PINNED;
     return TX_OK;
 }
 
@@ -398,16 +420,23 @@ int64_t tx_model_half_address(const tx_model *model, int64_t weights)
 
 /* ---- Places in arenas ----------------------------------------------------------------------------------- */
 
+/* Moves bytes to a place of an arena in the file (`out`), or back, and waits. */
+static tx_status move_filed(const tx_model *model, const tx_arena *arena, bool out, int64_t address, void *data,
+                            int64_t bytes)
+{
+    const int64_t at = arena->filed[tx_arena_chunk(arena, address)] + address % arena->chunk_bytes;
+    TX_TRY(tx_swap_begin(model->swap, out, at, data, bytes));
+    return tx_swap_wait(model->swap, data, bytes);
+}
+
 tx_status tx_model_write_at(tx_model *model, tx_arena_id id, int64_t address, const void *data, int64_t bytes)
 {
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
     model->half_stale = model->half_stale || id == TX_ARENA_WEIGHTS;
     model->kept_stale = model->kept_stale || id == TX_ARENA_WEIGHTS;
-    if (arena->space == TX_SPACE_FILE) {
-        TX_TRY(tx_swap_begin(model->swap, true, address, (void *)(uintptr_t)data, bytes));
-        return tx_swap_wait(model->swap, data, bytes);
-    }
+    if (arena->space == TX_SPACE_FILE)
+        return move_filed(model, arena, true, address, (void *)(uintptr_t)data, bytes);
     return e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, address)],
                              address % arena->chunk_bytes, data, bytes);
 }
@@ -416,10 +445,8 @@ tx_status tx_model_read_at(tx_model *model, tx_arena_id id, int64_t address, voi
 {
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
-    if (arena->space == TX_SPACE_FILE) {
-        TX_TRY(tx_swap_begin(model->swap, false, address, data, bytes));
-        return tx_swap_wait(model->swap, data, bytes);
-    }
+    if (arena->space == TX_SPACE_FILE)
+        return move_filed(model, arena, false, address, data, bytes);
     return e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, address)], address % arena->chunk_bytes,
                             data, bytes);
 }

@@ -66,7 +66,8 @@ struct tx_model {
     int64_t casted[2];       /* and where it makes their copies, where these lie there too */
     tx_optimizer *optimizer; /* once it is made */
     tx_arena arena[TX_ARENA_COUNT];
-    struct tx_swap *swap; /* what arena OPTIMIZER is where it lies in a file; NULL: not made yet */
+    const char *folder;   /* of the file that arenas lie in; NULL: none does */
+    struct tx_swap *swap; /* the file; NULL: not made yet */
     int64_t saved;        /* bytes of arena PLANNED that forward keeps for backward, in the plan that keeps most */
     tx_plan *plans;       /* linked list */
     tx_controls controls;
@@ -103,6 +104,9 @@ const tx_state_record *tx_model_find_state(const tx_model *model, const char *na
  * no parameter can be declared. */
 tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]);
 
+/* An arena is to lie in the model's file, in this folder, which outlives the model. */
+tx_status tx_model_file_arena(tx_model *model, tx_arena_id arena, const char *folder);
+
 /* Gives a parameter whose weights lie outside the device's memory a place in arena KEPT; tells its address. */
 tx_status tx_model_keep(tx_model *model, int32_t index, int64_t *address);
 
@@ -119,13 +123,13 @@ static inline bool tx_model_keeps_copies(const tx_model *model)
 /* Whether the weights lie outside the device's memory. */
 static inline bool tx_model_weights_away(const tx_model *model)
 {
-    return model->arena[TX_ARENA_WEIGHTS].space == TX_SPACE_PINNED;
+    return tx_arena_is_away(&model->arena[TX_ARENA_WEIGHTS]);
 }
 
 /* Whether graphs fetch parameters before they read them (tx_model_offload_params). */
 static inline bool tx_model_fetches(const tx_model *model)
 {
-    return model->arena[TX_ARENA_FROZEN].space == TX_SPACE_PINNED;
+    return tx_arena_is_away(&model->arena[TX_ARENA_FROZEN]);
 }
 
 /* Bytes of an element of arenas WEIGHTS and GRADIENTS. */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parameters that lie in the host's memory (Rajbhandari et al., ZeRO-Infinity, 2021). What nodes read of them comes
- * from planned tensors, which are filled while the stretch before is computed, and whose memory is free behind the last
- * node that reads them. A stretch is nodes in a row of one block and one direction:
+ * Parameters that lie in the host's memory, or in a file (Rajbhandari et al., ZeRO-Infinity, 2021). What nodes read of
+ * them comes from planned tensors, which are filled while the stretch before is computed, and whose memory is free
+ * behind the last node that reads them. A stretch is nodes in a row of one block and one direction:
  *
  *     compute      block 1    block 2    block 3
- *     transfers    fetch 2    fetch 3    ..
+ *     transfers    fetch 2    fetch 3    fetch 4
+ *     file         read 3     read 4     ..
  *
+ * Where the device's memory is the host's, what is read from the file is there, so that block 2 is read beside block 1.
  * Copies are bits, so results are those without. */
 #include "api/passes/passes.h"
 
@@ -30,9 +32,10 @@ typedef struct reading {
     int32_t node, operand, weight;
 } reading;
 
-/* Weights that lie side by side: how they lie in the host's memory, and on the device. */
+/* Weights that lie side by side: how they lie outside, in host memory on their way from a file to a device with its
+ * own, and on the device. */
 typedef struct transfer {
-    tx_tensor *away, *here;
+    tx_tensor *away, *staged, *here;
     int32_t stretch;
 } transfer;
 
@@ -44,8 +47,10 @@ typedef struct fetching {
     weight *weight;
     reading *reading;
     transfer *transfer;
+    int32_t *begin; /* of a stretch the first transfer */
     int32_t stretches, weights, readings, transfers;
-    int32_t *latest; /* by tensor: the last of its weights; -1: none yet */
+    bool file, direct; /* they are read from the file; to where they are needed */
+    int32_t *latest;   /* by tensor: the last of its weights; -1: none yet */
 } fetching;
 
 /* ---- What is read when ---------------------------------------------------------------------------------- */
@@ -54,7 +59,7 @@ static bool is_away(const tx_graph *graph, const tx_tensor *root)
 {
     const bool of_params = root && (root->arena == TX_ARENA_WEIGHTS || root->arena == TX_ARENA_SHARDS ||
                                     root->arena == TX_ARENA_FROZEN || root->arena == TX_ARENA_HALF);
-    return of_params && graph->model->arena[root->arena].space == TX_SPACE_PINNED;
+    return of_params && tx_arena_is_away(&graph->model->arena[root->arena]);
 }
 
 /* What the stretch before has read is still here. */
@@ -119,10 +124,12 @@ static tx_status add_transfer(fetching *f, weight *const *order, int32_t count)
     t->stretch = order[0]->first;
     t->away = tx_tensor_fixed(f->graph, first->dtype, shape, first->arena, first->offset);
     t->here = tx_tensor_planned(f->graph, first->dtype, shape, TX_ARENA_PLANNED);
+    if (f->file && !f->direct)
+        t->staged = tx_tensor_planned(f->graph, first->dtype, shape, TX_ARENA_STAGING);
     for (int32_t i = 0; i < count; i++)
         order[i]->transfer = f->transfers;
     f->transfers++;
-    return t->away && t->here ? TX_OK : f->graph->status;
+    return f->graph->status;
 }
 
 static tx_status find_transfers(fetching *f)
@@ -136,8 +143,11 @@ static tx_status find_transfers(fetching *f)
     for (int32_t i = 0, next; i < f->weights && !status; i = next) {
         for (next = i + 1; next < f->weights && goes_along(f->graph, order[i], order[next - 1], order[next]); next++)
             ;
+        f->begin[order[i]->first + 1] = f->transfers + 1;
         status = add_transfer(f, order + i, next - i);
     }
+    for (int32_t s = 1; s <= f->stretches; s++) /* of those that need nothing anew, too */
+        f->begin[s] = f->begin[s] > f->begin[s - 1] ? f->begin[s] : f->begin[s - 1];
     free(order);
     return status;
 }
@@ -145,35 +155,52 @@ static tx_status find_transfers(fetching *f)
 /* ---- Nodes and operands ----------------------------------------------------------------------------------- */
 
 /* Before the first node of stretch `at`, behind what was inserted there earlier. */
-static tx_status insert(const fetching *f, int32_t at, tx_op op, const transfer *t)
+static tx_status insert(const fetching *f, int32_t at, tx_op op, tx_tensor *in, tx_tensor *out)
 {
     const tx_node *like = &f->graph->node[f->start[at]];
     const tx_node node = {.op = op,
                           .direction = like->direction,
                           .block = like->block,
                           .attrs = {.control = -1, .alpha = 1.0f},
-                          .in = {t ? t->away : NULL},
-                          .out = {t ? t->here : NULL}};
-    return tx_edit_insert(f->edit, f->start[at], &node, t ? &t->here->producer : NULL);
+                          .in = {in},
+                          .out = {out}};
+    return tx_edit_insert(f->edit, f->start[at], &node, out ? &out->producer : NULL);
 }
 
-/* Begins the copies for a stretch where stretch `at` begins; they are in the order of stretches. */
-static tx_status fetch(const fetching *f, int32_t at, int32_t stretch, int32_t *next)
+/* Where stretch `at` begins: reads what stretch `of` needs from the file, copies it to the device, or waits for it. */
+static tx_status move(const fetching *f, int32_t at, int32_t of, tx_op op)
 {
-    for (; *next < f->transfers && f->transfer[*next].stretch == stretch; ++*next)
-        TX_TRY(insert(f, at, TX_OP_FETCH, &f->transfer[*next]));
+    if (of >= f->stretches)
+        return TX_OK;
+    for (int32_t i = f->begin[of]; i < f->begin[of + 1]; i++) {
+        const transfer *t = &f->transfer[i];
+        tx_tensor *read = f->direct ? t->here : t->staged;
+        if (op == TX_OP_READ_FILE)
+            TX_TRY(insert(f, at, op, t->away, read));
+        else if (op == TX_OP_FETCH)
+            TX_TRY(insert(f, at, op, f->file ? t->staged : t->away, t->here));
+        else
+            TX_TRY(insert(f, at, op, t->here, NULL));
+    }
     return TX_OK;
 }
 
 static tx_status insert_all(const fetching *f)
 {
-    int32_t next = 0;
-    if (f->stretches > 0)
-        TX_TRY(fetch(f, 0, 0, &next));
+    const int32_t ahead = f->direct ? 1 : 2;
+    for (int32_t s = 0; s < ahead && f->file && f->stretches > 0; s++)
+        TX_TRY(move(f, 0, s, TX_OP_READ_FILE));
+    if (!f->direct && f->stretches > 0)
+        TX_TRY(move(f, 0, 0, TX_OP_FETCH));
     for (int32_t s = 0; s < f->stretches; s++) {
-        if (next > 0 && f->transfer[next - 1].stretch == s)
-            TX_TRY(insert(f, s, TX_OP_WAIT_COPIES, NULL));
-        TX_TRY(fetch(f, s, s + 1, &next));
+        if (f->direct)
+            TX_TRY(move(f, s, s, TX_OP_WAIT_FILE));
+        else if (f->begin[s] < f->begin[s + 1])
+            TX_TRY(insert(f, s, TX_OP_WAIT_COPIES, NULL, NULL));
+        if (f->file)
+            TX_TRY(move(f, s, s + ahead, TX_OP_READ_FILE));
+        if (!f->direct)
+            TX_TRY(move(f, s, s + 1, TX_OP_FETCH));
     }
     return TX_OK;
 }
@@ -200,8 +227,9 @@ static tx_status prepare(fetching *f)
     f->weight = calloc(most, sizeof *f->weight);
     f->reading = calloc(most, sizeof *f->reading);
     f->transfer = calloc(most, sizeof *f->transfer);
+    f->begin = calloc((size_t)f->end + 2, sizeof *f->begin);
     f->latest = malloc(tensors * sizeof *f->latest);
-    if (!f->start || !f->weight || !f->reading || !f->transfer || !f->latest)
+    if (!f->begin || !f->start || !f->weight || !f->reading || !f->transfer || !f->latest)
         return tx_fail(TX_MEMORY, "no memory to fetch parameters");
     for (size_t i = 0; i < tensors; i++)
         f->latest[i] = -1;
@@ -220,7 +248,11 @@ static tx_status change(fetching *f)
 
 tx_status tx_fetch_weights(tx_graph *graph)
 {
-    fetching f = {.graph = graph, .end = graph->nodes};
+    const bool file = graph->model->arena[TX_ARENA_FROZEN].space == TX_SPACE_FILE;
+    fetching f = {.graph = graph,
+                  .end = graph->nodes,
+                  .file = file,
+                  .direct = file && graph->model->engine->backend->host_memory};
     if (graph->direction == TX_UPDATE || !tx_model_fetches(graph->model))
         return TX_OK;
     tx_status status = prepare(&f);
@@ -233,6 +265,7 @@ tx_status tx_fetch_weights(tx_graph *graph)
     free(f.weight);
     free(f.reading);
     free(f.transfer);
+    free(f.begin);
     free(f.latest);
     return status;
 }

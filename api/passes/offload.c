@@ -42,8 +42,7 @@ typedef struct offloading {
 
 static bool is_away(const tx_graph *graph, const tx_tensor *t)
 {
-    const tx_memory_space space = t ? graph->model->arena[t->arena].space : TX_SPACE_DEVICE;
-    return t && t->is_fixed && !t->base && (space == TX_SPACE_PINNED || space == TX_SPACE_FILE);
+    return t && t->is_fixed && !t->base && tx_arena_is_away(&graph->model->arena[t->arena]);
 }
 
 /* Copies of 16 bits are written by updates, and not read. */
@@ -85,24 +84,31 @@ static tx_status find_visits(offloading *o)
     return TX_OK;
 }
 
+static bool in_file(const offloading *o, const tx_tensor *away)
+{
+    return o->graph->model->arena[away->arena].space == TX_SPACE_FILE;
+}
+
 /* Each slot has room for any of the states with that number. */
 static tx_status stage(const offloading *o)
 {
-    tx_arena *arena = &o->graph->model->arena[TX_ARENA_STAGING];
+    tx_arena *arena = &o->graph->model->arena[TX_ARENA_STAGING], need = {.chunk_bytes = arena->chunk_bytes};
     int64_t most[MOST] = {0}, address[SLOTS][MOST];
     for (int32_t i = 0; i < o->visits; i++)
         for (int32_t k = 0; k < o->visit[i].states; k++) {
-            const int64_t bytes = tx_tensor_bytes(o->visit[i].away[k]);
+            const tx_tensor *away = o->visit[i].away[k];
+            const int64_t bytes = in_file(o, away) ? tx_tensor_bytes(away) : 0;
             most[k] = bytes > most[k] ? bytes : most[k];
         }
     for (int32_t s = 0; s < SLOTS && s < o->visits; s++)
         for (int32_t k = 0; k < MOST; k++)
             if (most[k] > 0)
-                TX_TRY(tx_arena_append(arena, most[k], TX_SWAP_BLOCK, &address[s][k]));
+                TX_TRY(tx_arena_append(&need, most[k], TX_SWAP_BLOCK, &address[s][k]));
+    tx_arena_cover(arena, &need);
     for (int32_t i = 0; i < o->visits; i++)
         for (int32_t k = 0; k < o->visit[i].states; k++) {
             const tx_tensor *away = o->visit[i].away[k];
-            if (away->arena != TX_ARENA_OPTIMIZER)
+            if (!in_file(o, away))
                 continue;
             tx_tensor *staged =
                 tx_tensor_fixed(o->graph, away->dtype, away->shape, TX_ARENA_STAGING, address[i % SLOTS][k]);
@@ -190,18 +196,17 @@ static tx_status read_kept(tx_graph *graph)
 
 tx_status tx_offload(tx_graph *graph)
 {
-    const tx_memory_space space = graph->model->arena[TX_ARENA_OPTIMIZER].space;
+    const bool states = tx_arena_is_away(&graph->model->arena[TX_ARENA_OPTIMIZER]);
     const bool weights = tx_model_weights_away(graph->model), fetched = tx_model_fetches(graph->model);
     offloading o = {.graph = graph, .end = graph->nodes};
     if (graph->direction != TX_UPDATE)
         return weights && !fetched ? read_kept(graph) : TX_OK;
-    if (space == TX_SPACE_DEVICE && !weights && !fetched)
+    if (!states && !weights && !fetched)
         return TX_OK;
     o.visit = calloc((size_t)graph->nodes + 1, sizeof *o.visit);
     tx_status status = o.visit ? tx_edit_open(graph, &o.edit) : tx_fail(TX_MEMORY, "no memory to offload states");
     TX_THEN(status, find_visits(&o));
-    if (space == TX_SPACE_FILE)
-        TX_THEN(status, stage(&o));
+    TX_THEN(status, stage(&o));
     TX_THEN(status, insert_all(&o));
     if (status == TX_OK)
         status = tx_edit_commit(o.edit);

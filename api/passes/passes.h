@@ -77,7 +77,7 @@ tx_status tx_offload(tx_graph *graph);
  * Behind all that changes who reads what. */
 tx_status tx_offload_activations(tx_graph *graph);
 
-/* Parameters that lie in the host's memory (tx_model_offload_params) are fetched into planned tensors while the block
+/* Parameters that lie in the host's memory or a file (tx_model_offload_params) come to planned tensors while the block
  * before is computed, which nodes read in their place. The last pass: nodes are in their order. */
 tx_status tx_fetch_weights(tx_graph *graph);
 

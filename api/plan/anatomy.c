@@ -13,7 +13,8 @@ tx_status tx_plan_find_placed(tx_plan *plan)
     if (!plan->placed)
         return tx_fail(TX_MEMORY, "no memory for a plan");
     for (int32_t i = 0; i < g->tensors; i++)
-        if (tx_layout_places(g->tensor[i]) && g->tensor[i]->arena != TX_ARENA_AWAY)
+        if (tx_layout_places(g->tensor[i]) && g->tensor[i]->arena != TX_ARENA_AWAY &&
+            g->tensor[i]->arena != TX_ARENA_STAGING)
             plan->placed[plan->placed_count++] = i;
     return TX_OK;
 }

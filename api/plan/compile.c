@@ -65,6 +65,7 @@ static tx_status compile(tx_plan *plan)
     tx_model *model = plan->model;
     tx_layout layout = {.planned.chunk_bytes = model->arena[TX_ARENA_PLANNED].chunk_bytes,
                         .away.chunk_bytes = model->arena[TX_ARENA_AWAY].chunk_bytes,
+                        .staging.chunk_bytes = model->arena[TX_ARENA_STAGING].chunk_bytes,
                         .exchange.chunk_bytes = model->arena[TX_ARENA_EXCHANGE].chunk_bytes,
                         .parts.chunk_bytes = model->arena[TX_ARENA_PARTS].chunk_bytes};
     int64_t scratch = 0;
@@ -88,6 +89,7 @@ static tx_status compile(tx_plan *plan)
     tx_arena_cover(&model->arena[TX_ARENA_SCRATCH], &need);
     tx_arena_cover(&model->arena[TX_ARENA_PLANNED], &layout.planned);
     tx_arena_cover(&model->arena[TX_ARENA_AWAY], &layout.away);
+    tx_arena_cover(&model->arena[TX_ARENA_STAGING], &layout.staging);
     tx_arena_cover(&model->arena[TX_ARENA_EXCHANGE], &layout.exchange);
     tx_arena_cover(&model->arena[TX_ARENA_PARTS], &layout.parts);
     if (layout.saved > model->saved)

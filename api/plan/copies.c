@@ -4,8 +4,11 @@
  * elsewhere (files, other ranks, an optimizer whose kernel does not write copies) they are cast before the next program
  * runs, by a plan of one cast a bucket, or a chunk where no rank has shards. So a weight is cast once a step, however
  * many passes read it. */
+#include "api/base/half.h"
 #include "api/parallel/parallel.h"
 #include "api/plan/plan.h"
+
+#include <stdlib.h>
 
 static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 
@@ -13,6 +16,12 @@ static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 static bool by_bucket(const tx_model *model)
 {
     return tx_parallel_sharded(model->parallel) && model->parallel->buckets > 0;
+}
+
+/* Copies that lie in the file are made by the host, which moves them there. */
+static bool in_file(const tx_model *model)
+{
+    return model->arena[TX_ARENA_HALF].space == TX_SPACE_FILE;
 }
 
 static bool copies_away(const tx_model *model)
@@ -109,7 +118,7 @@ static void add_cast(tx_graph *graph, int32_t range)
 tx_status tx_copies_reserve(tx_model *model)
 {
     int64_t address, count, most = 0;
-    if (!tx_model_keeps_copies(model) || !tx_model_weights_away(model))
+    if (!tx_model_keeps_copies(model) || !tx_model_weights_away(model) || in_file(model))
         return TX_OK;
     for (int32_t i = 0; i < count_ranges(model); i++) {
         find_range(model, i, &address, &count);
@@ -139,7 +148,7 @@ static bool is_current(const tx_model *model)
 tx_status tx_copies_make(tx_model *model)
 {
     tx_graph *graph = NULL;
-    if (!tx_model_keeps_copies(model) || is_current(model))
+    if (!tx_model_keeps_copies(model) || in_file(model) || is_current(model))
         return TX_OK;
     tx_plan_free(model->copies);
     model->copies = NULL;
@@ -153,6 +162,30 @@ tx_status tx_copies_make(tx_model *model)
     return tx_plan_create_owned(graph, "copies", &model->copies);
 }
 
+static tx_status copy_in_file(tx_model *model, int32_t range, float *weights, uint16_t *copies)
+{
+    int64_t address, count;
+    find_range(model, range, &address, &count);
+    TX_TRY(tx_model_read_at(model, TX_ARENA_WEIGHTS, address, weights, count * (int64_t)sizeof *weights));
+    for (int64_t i = 0; i < count; i++)
+        copies[i] = model->half == TX_BF16 ? tx_f32_to_bf16(weights[i]) : tx_f32_to_f16(weights[i]);
+    return tx_model_write_at(model, TX_ARENA_HALF, tx_model_half_address(model, address), copies,
+                             count * (int64_t)sizeof *copies);
+}
+
+static tx_status copy_all_in_file(tx_model *model)
+{
+    const size_t room = (size_t)range_elements(model);
+    float *weights = malloc(room * sizeof *weights);
+    uint16_t *copies = malloc(room * sizeof *copies);
+    tx_status status = weights && copies ? TX_OK : tx_fail(TX_MEMORY, "no memory to make copies of weights");
+    for (int32_t i = 0; i < count_ranges(model) && status == TX_OK; i++)
+        status = copy_in_file(model, i, weights, copies);
+    free(weights);
+    free(copies);
+    return status;
+}
+
 tx_status tx_copies_renew(tx_model *model)
 {
     const tx_plan *plan = model->copies;
@@ -161,7 +194,8 @@ tx_status tx_copies_renew(tx_model *model)
     if (!tx_model_keeps_copies(model))
         return TX_OK;
     if (tx_model_weights_away(model)) {
-        status = model->half_stale ? tx_plan_run(model->copies) : TX_OK;
+        if (model->half_stale)
+            status = in_file(model) ? copy_all_in_file(model) : tx_plan_run(model->copies);
         model->half_stale = model->half_stale && status != TX_OK;
         return status;
     }

@@ -162,6 +162,7 @@ tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout)
     tx_status status = place_all(graph, TX_ARENA_PLANNED, 0, &layout->planned);
     layout->saved = saved_bytes(graph);
     TX_THEN(status, place_all(graph, TX_ARENA_AWAY, 0, &layout->away));
+    TX_THEN(status, place_all(graph, TX_ARENA_STAGING, 0, &layout->staging));
     TX_THEN(status, place_all(graph, TX_ARENA_EXCHANGE, layout->exchanged, &layout->exchange));
     TX_THEN(status, place_all(graph, TX_ARENA_PARTS, 0, &layout->parts));
     return status;

@@ -8,22 +8,22 @@
 
 /* What the tensors of a graph that are placed by their lifetimes take. */
 typedef struct tx_layout {
-    tx_arena planned, away, exchange, parts; /* sizes of the chunks; no buffers */
-    int64_t exchanged;                       /* what lies in EXCHANGE below this address is not the planner's */
-    int64_t saved;                           /* bytes of `planned` kept by the forward pass for the backward pass */
+    tx_arena planned, away, staging, exchange, parts; /* sizes of the chunks; no buffers */
+    int64_t exchanged; /* what lies in EXCHANGE below this address is not the planner's */
+    int64_t saved;     /* bytes of `planned` kept by the forward pass for the backward pass */
 } tx_layout;
 
-/* Gives every tensor of arenas PLANNED, AWAY, EXCHANGE and PARTS that is not fixed its address: lifetimes first, in
- * place where ops.def allows it, then the largest tensors at the lowest free address (greedy by size: Pisarchyk and
- * Lee, Efficient memory management for deep neural net inference, 2020). No tensor straddles a chunk, whose spans the
- * caller sets in `layout`, as `exchanged`. */
+/* Gives every tensor of arenas PLANNED, AWAY, STAGING, EXCHANGE and PARTS that is not fixed its address: lifetimes
+ * first, in place where ops.def allows it, then the largest tensors at the lowest free address (greedy by size:
+ * Pisarchyk and Lee, Efficient memory management for deep neural net inference, 2020). No tensor straddles a chunk,
+ * whose spans the caller sets in `layout`, as `exchanged`. */
 tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout);
 
 /* Whether the planner gave the tensor its place, in one of these arenas. */
 static inline bool tx_layout_places(const tx_tensor *t)
 {
-    const bool placed = t->arena == TX_ARENA_PLANNED || t->arena == TX_ARENA_AWAY || t->arena == TX_ARENA_EXCHANGE ||
-                        t->arena == TX_ARENA_PARTS;
+    const bool placed = t->arena == TX_ARENA_PLANNED || t->arena == TX_ARENA_AWAY || t->arena == TX_ARENA_STAGING ||
+                        t->arena == TX_ARENA_EXCHANGE || t->arena == TX_ARENA_PARTS;
     return !t->base && placed && !t->is_fixed && t->first >= 0;
 }
 

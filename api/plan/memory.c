@@ -104,8 +104,14 @@ tx_status tx_model_memory_on(const tx_model *model, int32_t device, tx_memory *p
 int64_t tx_model_file_bytes(const tx_model *model)
 {
     TX_NEEDS(model, 0);
-    const tx_arena *states = &model->arena[TX_ARENA_OPTIMIZER];
-    return states->space == TX_SPACE_FILE ? tx_arena_end(states) : 0;
+    tx_model sized = *model;
+    int64_t bytes = 0;
+    if (!model->folder || size_arenas(&sized) != TX_OK)
+        return 0;
+    for (int i = 0; i < TX_ARENA_COUNT; i++)
+        for (int32_t c = 0; c < sized.arena[i].chunks; c++)
+            bytes += sized.arena[i].space == TX_SPACE_FILE ? tx_swap_blocks(sized.arena[i].used[c]) : 0;
+    return bytes;
 }
 
 /* ---- allocation ----------------------------------------------------------------------------- */
@@ -184,6 +190,8 @@ static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
     tx_buffer *larger = NULL;
     tx_status status =
         arena->space == TX_SPACE_WINDOW ? tx_model_settle(model) : TX_OK; /* nothing moves that lies in it */
+    if (status == TX_OK && model->swap && arena->held[c] > 0 && e->backend->map(arena->buffer[c]))
+        status = tx_swap_wait(model->swap, e->backend->map(arena->buffer[c]), arena->held[c]);
     if (status == TX_OK && !keep)
         status = release_chunk(e, arena, c);
     if (status == TX_OK)
@@ -305,6 +313,26 @@ static tx_status check_room(const tx_model *model)
     return TX_OK;
 }
 
+/* Room in the file, all of zeros. What is in it has its size from the beginning. */
+static tx_status reserve_files(tx_model *model)
+{
+    if (model->folder && !model->swap)
+        TX_TRY(tx_swap_create(model->folder, &model->swap));
+    for (int i = 0; i < TX_ARENA_COUNT; i++) {
+        tx_arena *arena = &model->arena[i];
+        for (int32_t c = 0; c < arena->chunks && arena->space == TX_SPACE_FILE; c++) {
+            if (arena->used[c] <= arena->held[c])
+                continue;
+            if (arena->held[c] > 0)
+                return tx_fail(TX_INTERNAL, "what lies in a file grows");
+            TX_TRY(tx_swap_reserve(model->swap, arena->used[c], &arena->filed[c]));
+            arena->held[c] = arena->used[c];
+            model->half_stale = model->half_stale || i == TX_ARENA_HALF;
+        }
+    }
+    return TX_OK;
+}
+
 static tx_status allocate_arenas(tx_model *model, bool *moved)
 {
     TX_TRY(check_room(model));
@@ -335,6 +363,8 @@ tx_status tx_model_ready(tx_model *model)
     if (status == TX_OK)
         status = size_arenas(model);
     if (status == TX_OK)
+        status = reserve_files(model);
+    if (status == TX_OK)
         status = allocate_arenas(model, &moved);
     /* At once, for what follows may fail and be tried again. */
     for (tx_plan *p = model->plans; p && moved; p = p->next)
@@ -345,8 +375,6 @@ tx_status tx_model_ready(tx_model *model)
         if (status == TX_OK)
             model->ring = (tx_ring){.buffer = model->ring.buffer, .bytes = ring_bytes(model)};
     }
-    if (status == TX_OK && tx_model_file_bytes(model) > 0 && !model->swap)
-        status = tx_swap_create(model->optimizer->options.offload_folder, tx_model_file_bytes(model), &model->swap);
     if (status == TX_OK && !model->results)
         status = grow_host(model, &model->results, results_bytes());
     if (status == TX_OK && !model->results_written)
@@ -407,6 +435,7 @@ void tx_model_free(tx_model *model)
     tx_model_free(model->following);
     e->backend->finish(e->context);
     tx_plan_free(model->copies);
+    tx_swap_free(model->swap); /* what moves, moves memory of these */
     for (int32_t i = 0; i < model->results_pending; i++)
         e->backend->forget(e->context, model->reading[(model->results_first + i) % TX_RESULTS_PENDING]);
     for (int i = 0; i < TX_ARENA_COUNT; i++)
@@ -417,7 +446,6 @@ void tx_model_free(tx_model *model)
         e->backend->release(e->context, model->ring.buffer);
     if (model->results)
         e->backend->release(e->context, model->results);
-    tx_swap_free(model->swap);
     tx_parallel_free(model);
     tx_optimizer_free(model->optimizer);
     for (int32_t i = 0; i < model->params; i++)

@@ -309,15 +309,15 @@ static tx_optimizer_options as_stored(const tx_model *model, const tx_optimizer_
 }
 
 /* A file has no limit on one piece. */
-static void place_states_away(tx_model *model, tx_offload_place place)
+static tx_status place_states_away(tx_model *model, const tx_optimizer_options *o)
 {
-    static const tx_memory_space space[] = {TX_SPACE_DEVICE, TX_SPACE_PINNED, TX_SPACE_FILE};
     tx_arena *states = &model->arena[TX_ARENA_OPTIMIZER];
-    states->space = space[place];
-    states->addresses = place == TX_OFFLOAD_FILE;
-    if (states->addresses)
-        states->chunk_bytes = INT64_C(1) << 46;
-    model->arena[TX_ARENA_STAGING].space = TX_SPACE_PINNED;
+    if (o->offload == TX_OFFLOAD_HOST)
+        states->space = TX_SPACE_PINNED;
+    if (o->offload != TX_OFFLOAD_FILE)
+        return TX_OK;
+    states->chunk_bytes = INT64_C(1) << 46;
+    return tx_model_file_arena(model, TX_ARENA_OPTIMIZER, o->offload_folder);
 }
 
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan)
@@ -333,7 +333,7 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
         status = tx_model_declare_groups(model, groups);
     const tx_optimizer_options meant = status == TX_OK ? as_stored(model, options) : (tx_optimizer_options){0};
     if (status == TX_OK)
-        place_states_away(model, meant.offload);
+        status = place_states_away(model, &meant);
     if (status == TX_OK)
         status = tx_optimizer_choose(&meant, &optimizer);
     if (status == TX_OK && (model->parts > 1 || model->expert_parts > 1 || model->stages > 1) &&

@@ -28,7 +28,8 @@ tx_status tx_plan_bind(tx_plan *plan)
     tx_bindings bindings;
     for (int i = 0; i < TX_ARENA_COUNT; i++) {
         const tx_arena *arena = &plan->model->arena[i];
-        bindings.arena[i] = (tx_extent){arena->addresses ? 0 : arena->chunks, arena->buffer};
+        bindings.arena[i] =
+            (tx_extent){arena->addresses || arena->space == TX_SPACE_FILE ? 0 : arena->chunks, arena->buffer};
     }
     return plan->model->engine->backend->bind(plan->executable, &bindings);
 }

@@ -103,16 +103,13 @@ static void add_numbers(range *r, tx_dtype dtype, const void *data, int64_t coun
 
 static tx_status measure(const tx_plan *plan, tx_tensor *t)
 {
-    const tx_model *model = plan->model;
-    const tx_engine *e = model->engine;
     tx_ranges *w = plan->ranges;
     range r = {.known = true, .least = INFINITY};
     const int64_t bytes = tx_tensor_bytes(t), size = (int64_t)tx_dtype_size(t->dtype);
-    const tx_operand place = tx_plan_place(model, t);
+    const tx_arena_id arena = tx_tensor_root(t)->arena;
     for (int64_t at = 0; at < bytes; at += SLICE) {
         const int64_t now = bytes - at < SLICE ? bytes - at : SLICE;
-        TX_TRY(e->backend->read(e->context, model->arena[place.arena].buffer[place.chunk], place.offset + at, w->slice,
-                                now));
+        TX_TRY(tx_model_read_at(plan->model, arena, tx_tensor_address(t) + at, w->slice, now));
         add_numbers(&r, t->dtype, w->slice, now / size);
     }
     w->now[t->id] = r;

@@ -87,20 +87,22 @@ static bool skips(const tx_parallel *parallel, const tx_cut *cut)
            !tx_parallel_keeps_shards(parallel);
 }
 
-/* Begins a transfer between a file and host memory, of which both have whole blocks. */
-static tx_status move_file(const tx_model *model, const tx_command *c)
+/* Begins a transfer between the file and host memory; that of arena STAGING when the device has copied what is there.
+ */
+static tx_status move_file(tx_model *model, const tx_command *c)
 {
     const bool out = c->op == TX_OP_WRITE_FILE;
     const tx_engine *e = model->engine;
     const tx_operand *file = out ? &c->out[0] : &c->in[0], *memory = out ? &c->in[0] : &c->out[0];
-    const int64_t bytes = (tx_operand_bytes(file) + TX_SWAP_BLOCK - 1) / TX_SWAP_BLOCK * TX_SWAP_BLOCK;
     tx_event *copied = NULL;
-    if (out) {
+    if (file->arena == TX_ARENA_HALF && !out) /* of weights that have been written from elsewhere */
+        TX_TRY(tx_copies_renew(model));
+    if (memory->arena == TX_ARENA_STAGING) {
         TX_TRY(e->backend->mark(e->context, TX_QUEUE_TRANSFER, &copied));
         TX_TRY(e->backend->wait(e->context, copied));
     }
-    char *at = (char *)e->backend->map(model->arena[memory->arena].buffer[memory->chunk]) + memory->offset;
-    return tx_swap_begin(model->swap, out, file->offset, at, bytes);
+    return tx_swap_begin(model->swap, out, model->arena[file->arena].filed[file->chunk] + file->offset,
+                         tx_operand_host(model, memory), tx_operand_bytes(file));
 }
 
 /* Behind what was computed so far, beside what follows; of what comes from a file when that has been read. */
@@ -112,7 +114,7 @@ static tx_status copy_state(tx_model *model, const tx_command *c)
     if (x->arena == TX_ARENA_HALF) /* of weights that have been written from elsewhere */
         TX_TRY(tx_copies_renew(model));
     if (x->arena == TX_ARENA_STAGING)
-        TX_TRY(tx_swap_wait(model->swap, (char *)e->backend->map(from) + x->offset, tx_operand_bytes(x)));
+        TX_TRY(tx_swap_wait(model->swap, tx_operand_host(model, x), tx_operand_bytes(x)));
     TX_TRY(tx_order(e->backend, e->context, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER));
     return e->backend->copy(e->context, TX_QUEUE_TRANSFER, from, x->offset, to, y->offset, tx_operand_bytes(x));
 }
@@ -124,6 +126,8 @@ static tx_status do_cut(tx_model *model, const tx_command *c)
     case TX_OP_READ_FILE:
     case TX_OP_WRITE_FILE:
         return move_file(model, c);
+    case TX_OP_WAIT_FILE:
+        return tx_swap_wait(model->swap, tx_operand_host(model, &c->in[0]), tx_operand_bytes(&c->in[0]));
     case TX_OP_FETCH:
     case TX_OP_PUT_BACK:
         return copy_state(model, c);
@@ -188,12 +192,10 @@ tx_status tx_plan_read_own(tx_plan *plan, tx_tensor *output, void *data, size_t 
         status = tx_model_ready(plan->model);
     if (status != TX_OK)
         return status;
-    tx_operand place = tx_plan_place(plan->model, output);
-    const tx_engine *e = plan->model->engine;
     status = tx_model_settle(plan->model);
     if (status != TX_OK)
         return status;
-    return e->backend->read(e->context, plan->model->arena[place.arena].buffer[place.chunk], place.offset, data,
+    return tx_model_read_at(plan->model, tx_tensor_root(output)->arena, tx_tensor_address(output), data,
                             (int64_t)bytes);
 }
 

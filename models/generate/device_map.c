@@ -89,7 +89,7 @@ tx_status tx_lm_divide(const tx_lm *lm, const int32_t blocks[TX_LM_DEVICES], boo
     tx_status status = count > 1 ? tx_model_divide(made, engine, of, count) : TX_OK;
     TX_THEN(status, tx_model_store(made, lm->dtype));
     if (lm->offload_params)
-        TX_THEN(status, tx_model_offload_params(made, false));
+        TX_THEN(status, tx_model_offload_params(made, lm->offload_params, lm->offload_folder, false));
     if (status)
         tx_model_free(made);
     else

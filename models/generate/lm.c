@@ -53,7 +53,11 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
         return tx_lm_open_devices(lm, o->device_map, o->threads);
     TX_TRY(tx_engine_create(&engine, &lm->engine[0]));
     lm->devices = 1;
-    lm->offload_params = o->offload_params && strcmp(tx_engine_device(lm->engine[0])->id, "cpu") != 0;
+    const bool in_host = strcmp(tx_engine_device(lm->engine[0])->id, "cpu") == 0;
+    lm->offload_params = o->offload_params == TX_OFFLOAD_HOST && in_host ? TX_OFFLOAD_NONE : o->offload_params;
+    lm->offload_folder = o->offload_folder ? strdup(o->offload_folder) : NULL;
+    if (o->offload_folder && !lm->offload_folder)
+        return tx_fail(TX_MEMORY, "%s: out of memory", lm->folder);
     if (o->offload_params && !lm->offload_params && o->warn)
         o->warn(o->context, "the cpu's memory is the host's: to offload weights changes nothing");
     return TX_OK;
@@ -107,6 +111,7 @@ void tx_lm_free(tx_lm *lm)
     tx_config_free(lm->config);
     tx_lora_free(lm->lora);
     free(lm->adapter);
+    free(lm->offload_folder);
     free(lm->folder);
     free(lm);
 }
@@ -231,9 +236,10 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     tx_status status = begin_model(lm, &(tx_lm_sizes){.texts = &need});
     TX_THEN(status, tx_generator_create(lm->model, lm->config, &need, &lm->generator));
     TX_THEN(status, load(lm));
-    status = advise(status,
-                    "a smaller batch_size, fewer num_beams or shorter prompts and max_new_tokens take less, and "
-                    "device_map divides the model among devices, offload_param keeps its weights in the host's memory");
+    status = advise(
+        status,
+        "a smaller batch_size, fewer num_beams or shorter prompts and max_new_tokens take less, and "
+        "device_map divides the model among devices, offload_param keeps its weights in the host's memory or a file");
     lm->compiled = need;
     if (status)
         drop(lm);

@@ -18,8 +18,9 @@ struct tx_lm {
     tx_generation generation;
     int64_t batch; /* prompts at once */
     bool keep;     /* caches from prompt to prompt */
-    bool offload_params;
-    tx_dtype dtype; /* of the weights on the device */
+    tx_offload_place offload_params;
+    char *offload_folder; /* NULL: none */
+    tx_dtype dtype;       /* of the weights on the device */
     tx_engine *engine[TX_LM_DEVICES];
     int32_t asked[TX_LM_DEVICES];  /* blocks that each is to have, where there are several; 0: what it can take */
     int32_t blocks[TX_LM_DEVICES]; /* that each has in what is compiled; 0: it is left out */

@@ -74,14 +74,26 @@ static bool shrink_states(tx_job *j, char words[WORDS])
     return tx_option_set(&j->options, "optim", "adamw_8bit") == TX_OK;
 }
 
-/* The same answer on all ranks, which plan together. */
+/* Where memory is to be had outside the device's: a file where the user has named a folder, or the host's, which is the
+ * device's where one rank computes there. The same answer on all ranks, which plan together. */
+static tx_offload_place place_away(const tx_job *j)
+{
+    const bool in_host = j->comm->size == 1 && tx_job_in_host(j);
+    return j->set.nvme_path ? TX_OFFLOAD_FILE : in_host ? TX_OFFLOAD_NONE : TX_OFFLOAD_HOST;
+}
+
+static bool offload(int32_t *place, tx_offload_place to, const char *option, char words[WORDS])
+{
+    if (*place >= (int32_t)to)
+        return false;
+    *place = (int32_t)to;
+    snprintf(words, WORDS, "--%s %s", option, to == TX_OFFLOAD_FILE ? "nvme" : "cpu");
+    return true;
+}
+
 static bool offload_states(tx_job *j, char words[WORDS])
 {
-    if (j->set.offload_optimizer || (j->comm->size == 1 && tx_job_in_host(j)) || j->tensor || j->expert)
-        return false;
-    j->set.offload_optimizer = TX_OFFLOAD_HOST;
-    snprintf(words, WORDS, "--offload_optimizer cpu");
-    return true;
+    return !j->tensor && !j->expert && offload(&j->set.offload_optimizer, place_away(j), "offload_optimizer", words);
 }
 
 static bool offload_activations(tx_job *j, char words[WORDS])
@@ -97,11 +109,7 @@ static bool offload_activations(tx_job *j, char words[WORDS])
 static bool offload_params(tx_job *j, char words[WORDS])
 {
     const bool exchanged = j->sums->size > 1 && j->zero_stage > 0 && j->zero_stage < 3 && !j->inputs.config->lora;
-    if (j->set.offload_param || (j->comm->size == 1 && tx_job_in_host(j)) || exchanged)
-        return false;
-    j->set.offload_param = TX_OFFLOAD_HOST;
-    snprintf(words, WORDS, "--offload_param cpu");
-    return true;
+    return !exchanged && offload(&j->set.offload_param, place_away(j), "offload_param", words);
 }
 
 static bool spread(tx_job *j, int32_t stage, char words[WORDS])

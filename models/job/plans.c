@@ -35,9 +35,10 @@ bool tx_job_in_host(const tx_job *j)
     return strcmp(tx_engine_device(j->engine)->id, "cpu") == 0;
 }
 
-static tx_offload_place offload_place(const tx_job *j)
+/* Where what was asked to lie at a place does. */
+static tx_offload_place offload_place(const tx_job *j, int32_t asked)
 {
-    const tx_offload_place place = (tx_offload_place)j->set.offload_optimizer;
+    const tx_offload_place place = (tx_offload_place)asked;
     return place == TX_OFFLOAD_HOST && tx_job_in_host(j) ? TX_OFFLOAD_NONE : place;
 }
 
@@ -47,7 +48,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer)
     const bool narrow = set->dtype != 0, stored = narrow && !j->inputs.config->lora;
     tx_optimizer_options optimizer;
     TX_TRY(tx_job_optimizer(set, &optimizer));
-    optimizer.offload = offload_place(j);
+    optimizer.offload = offload_place(j, set->offload_optimizer);
     optimizer.offload_folder = set->nvme_path;
     *trainer = (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
@@ -76,7 +77,8 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer)
         .loss_scale = set->fp16 ? set->init_scale : 0.0,
         .growth_interval = set->fp16 ? set->growth_interval : 0,
         .offload_activations = set->activation_offloading && !tx_job_in_host(j),
-        .offload_params = set->offload_param && !tx_job_in_host(j),
+        .offload_params = offload_place(j, set->offload_param),
+        .offload_folder = set->nvme_path,
         .optimizer = optimizer,
         .watch = set->debug ? &j->report : NULL,
         .noise = (float)set->noise,
@@ -123,23 +125,26 @@ static void add_away(bool is_away, const char *what, char *text, size_t size)
 static tx_status note_offload(tx_job *j)
 {
     const tx_trainer_options *options = tx_trainer_options_of(j->trainer);
-    const bool file = offload_place(j) == TX_OFFLOAD_FILE;
-    char host[160] = "", asked[120] = "";
+    const tx_offload_place states = options->optimizer.offload, weights = options->offload_params;
+    const char *const base = j->inputs.config->lora ? "weights of the base" : "weights";
+    char host[160] = "", file[80] = "", asked[120] = "";
     tx_memory planned;
     TX_TRY(tx_model_memory(j->model, &planned));
-    add_away(offload_place(j) == TX_OFFLOAD_HOST, "optimizer states", host, sizeof host);
-    add_away(options->offload_params, j->inputs.config->lora ? "weights of the base" : "weights", host, sizeof host);
-    add_away(!options->offload_params && tx_trainer_offloads_weights(options), "fp32 weights", host, sizeof host);
+    add_away(states == TX_OFFLOAD_HOST, "optimizer states", host, sizeof host);
+    add_away(weights == TX_OFFLOAD_HOST, base, host, sizeof host);
+    add_away(!weights && tx_trainer_offloads_weights(options), "fp32 weights", host, sizeof host);
     add_away(options->offload_activations, "activations", host, sizeof host);
-    if (file)
-        tx_job_note(j, "offload %.2f GiB of optimizer states are kept in a file in %s",
-                    tx_gib(tx_model_file_bytes(j->model)), j->set.nvme_path);
-    if (file || *host)
-        tx_job_note(j, "offload %.2f GiB of %s%s%s are kept in the host's memory",
-                    tx_gib(planned.bytes[TX_MEMORY_OFFLOADED]), host, file && *host ? ", " : "",
-                    file ? "what goes to the file and back" : "");
+    add_away(states == TX_OFFLOAD_FILE, "optimizer states", file, sizeof file);
+    add_away(weights == TX_OFFLOAD_FILE, base, file, sizeof file);
+    if (*file)
+        tx_job_note(j, "offload %.2f GiB of %s are kept in a file in %s", tx_gib(tx_model_file_bytes(j->model)), file,
+                    j->set.nvme_path);
+    add_away(*file && planned.bytes[TX_MEMORY_OFFLOADED], "what goes to the file and back", host, sizeof host);
+    if (*host)
+        tx_job_note(j, "offload %.2f GiB of %s are kept in the host's memory",
+                    tx_gib(planned.bytes[TX_MEMORY_OFFLOADED]), host);
     add_away(j->set.offload_optimizer == (int32_t)TX_OFFLOAD_HOST, "--offload_optimizer cpu", asked, sizeof asked);
-    add_away(j->set.offload_param, "--offload_param cpu", asked, sizeof asked);
+    add_away(j->set.offload_param == (int32_t)TX_OFFLOAD_HOST, "--offload_param cpu", asked, sizeof asked);
     add_away(j->set.activation_offloading, "--activation_offloading", asked, sizeof asked);
     if (tx_job_in_host(j) && *asked)
         tx_job_note(j, "offload the cpu's memory is the host's: %s changes nothing", asked);

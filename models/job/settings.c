@@ -94,9 +94,9 @@ static const tx_option options[] = {
     REAL("warmup_ratio", warmup_ratio, 0, 1, "the same as a share of the run; counts where warmup_steps is 0"),
     TX_JOB_OPTIMIZER_ROWS(AT),
     CHOICE("offload_optimizer", offload_optimizer, "none|cpu|nvme", "where the optimizer's states are kept; cpu: in the host's memory, with the fp32 weights of mixed precision, from where each step brings them to the device and back; nvme: in a file in nvme_path"),
-    CHOICE("offload_param", offload_param, "none|cpu", "where weights are kept, of an adapter's run those of its base; cpu: in the host's memory, with their copies of 16 bits, from where each layer's are brought to the device while the layer before is computed"),
+    CHOICE("offload_param", offload_param, "none|cpu|nvme", "where weights are kept, of an adapter's run those of its base; cpu: in the host's memory, with their copies of 16 bits, from where each layer's are brought to the device while the layer before is computed; nvme: so in a file in nvme_path, on the cpu, too"),
     FLAG("activation_offloading", activation_offloading, "what the backward pass needs of a layer waits for it in the host's memory: slower, where the device has little of its own"),
-    TEXT("nvme_path", nvme_path, "DIR", "a folder on a fast disk of this host, for offload_optimizer nvme; nothing stays there"),
+    TEXT("nvme_path", nvme_path, "DIR", "a folder on a fast disk of this host, for offload_optimizer nvme and offload_param nvme; nothing stays there"),
     REAL("neftune_noise_alpha", noise, 0, 1e6, "add noise to the embeddings in training, drawn evenly from +-X / sqrt(tokens * width); 0: none"),
     REAL("label_smoothing_factor", smoothing, 0, 0.9999999, "spread this share of each label over the whole vocabulary"),
     REAL("router_z_loss_coef", z_loss, 0, 1e6, "of models with experts: add this times the mean square of the log-sum-exp of their routers' scores to the loss; 0: nothing"),
@@ -454,6 +454,8 @@ tx_status tx_job_check(const tx_job_settings *set)
     check_steps(&r, "warmup_steps", set->warmup_steps);
     refuse(&r, set->offload_optimizer == TX_OFFLOAD_FILE && !set->nvme_path,
            "--offload_optimizer nvme needs --nvme_path: a folder on a fast disk of this host");
+    refuse(&r, set->offload_param == TX_OFFLOAD_FILE && !set->nvme_path,
+           "--offload_param nvme needs --nvme_path: a folder on a fast disk of this host");
     refuse(&r, set->model && set->config, "--model_name_or_path and --config_name exclude each other");
     refuse(&r, set->model && set->config_overrides,
            "--config_overrides is for new weights: it cannot change the model of --model_name_or_path");

@@ -174,7 +174,8 @@ static tx_status prepare(tx_trainer *trainer)
         TX_TRY(tx_model_parallel(trainer->model, o->comm, &parallel));
     }
     if (o->offload_params)
-        TX_TRY(tx_model_offload_params(trainer->model, trainer->config->lora != NULL));
+        TX_TRY(tx_model_offload_params(trainer->model, o->offload_params, o->offload_folder,
+                                       trainer->config->lora != NULL));
     else if (tx_trainer_offloads_weights(o))
         TX_TRY(tx_model_offload_weights(trainer->model));
     TX_TRY(build_all(trainer, true, o->batch, trainer->train));

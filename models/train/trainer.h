@@ -33,11 +33,12 @@ typedef struct tx_trainer_options {
     int64_t growth_interval;        /* updates in a row after which it doubles; 0: it never changes */
     tx_checkpointing checkpointing; /* of training; size 0: none */
     bool offload_activations;       /* of training: see tx_graph_offload_activations */
-    bool offload_params;            /* of an adapter's run the base's alone: see tx_model_offload_params */
-    const tx_reporter *watch;       /* who is told where training's numbers are not finite (tx_plan_watch); or NULL */
-    float noise;                    /* on embeddings: see tx_arch_noise */
-    float capacity, z_loss;         /* of experts and their routers: see tx_arch_options */
-    float smoothing;                /* of the labels: see tx_cross_entropy_smoothed */
+    tx_offload_place offload_params; /* of an adapter's run the base's alone: see tx_model_offload_params */
+    const char *offload_folder;      /* of that file; outlives the model */
+    const tx_reporter *watch;        /* who is told where training's numbers are not finite (tx_plan_watch); or NULL */
+    float noise;                     /* on embeddings: see tx_arch_noise */
+    float capacity, z_loss;          /* of experts and their routers: see tx_arch_options */
+    float smoothing;                 /* of the labels: see tx_cross_entropy_smoothed */
     const tx_config *teacher; /* of a frozen model in the graphs of training, whose `teacher` is set; NULL: none */
     float temperature, alpha; /* of the distillation from it: see tx_distillation */
     tx_optimizer_options optimizer;

@@ -26,8 +26,12 @@ static const tx_option options[] = {
      .help =
          "divide the model among devices, in this order: as in opencl:0=8,cpu=4; without numbers, as in opencl:0,cpu, "
          "each takes what it has room for; auto: all GPUs, then the cpu. In place of --device"},
-    {TX_OPTION_CHOICE, "offload_param", AT(offload_param), .choices = "none|cpu",
-     .help = "cpu: the weights lie in the host's memory, from where each layer's come to the device for every pass"},
+    {TX_OPTION_CHOICE, "offload_param", AT(offload_param), .choices = "none|cpu|nvme",
+     .help =
+         "cpu: the weights lie in the host's memory, from where each layer's come to the device for every pass; nvme: "
+         "so in a file in nvme_path, for models larger than memory"},
+    {TX_OPTION_TEXT, "nvme_path", AT(nvme_path), .choices = "DIR",
+     .help = "a folder on a fast disk of this host, for offload_param nvme; nothing stays there"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
      "threads of the cpu backend; 0: as many as there are cores for this process"},
     {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
@@ -148,6 +152,8 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
         return misuse("--device and --device_map exclude each other");
     if (s->device_map && s->offload_param)
         return misuse("--offload_param and --device_map exclude each other");
+    if (s->offload_param == TX_OFFLOAD_FILE && !s->nvme_path)
+        return misuse("--offload_param nvme needs --nvme_path: a folder on a fast disk of this host");
     if (s->load_in_4bit && s->save_merged)
         return misuse("--load_in_4bit and --save_merged exclude each other: files have no 4 bits");
     if (s->double_quant && !s->load_in_4bit)

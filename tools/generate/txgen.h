@@ -13,7 +13,7 @@ enum { TXGEN_STOPS = 64 };
 
 typedef struct txgen_settings {
     const char *model, *adapter, *save_merged, *device, *device_map, *dtype, *prompts, *logits, *perplexity,
-        *chat_template, *system;
+        *chat_template, *system, *nvme_path;
     bool load_in_4bit, double_quant;
     tx_words prompt, ids, stop;
     int64_t threads, batch_size, stride, max_length;

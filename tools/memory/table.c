@@ -76,6 +76,7 @@ static tx_status foresee(const tx_mem_table *t, tx_mem_precision precision, int 
                       .eps = 1e-8f,
                       .offload = t->offload,
                       .offload_folder = ""},
+        .offload_folder = "",
     };
     return tx_trainer_foresee(t->engine, t->config, &options, forecast);
 }

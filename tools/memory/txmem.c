@@ -40,7 +40,7 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "block_size", AT(block), 0, 1 << 24, "N", "tokens in a row; 0: the model's positions, at most 1024"},
     {TX_OPTION_LIST, "optim", AT(optimizers), .choices = optimizer_words + 1, .help = "optimizers; else one of each kind"},
     {TX_OPTION_CHOICE, "offload_optimizer", AT(offload_optimizer), .choices = "none|cpu|nvme", .help = "the optimizer's states are not in this memory, but in the host's, or in a file"},
-    {TX_OPTION_CHOICE, "offload_param", AT(offload_param), .choices = "none|cpu", .help = "weights are in the host's memory, but for two layers' at a time"},
+    {TX_OPTION_CHOICE, "offload_param", AT(offload_param), .choices = "none|cpu|nvme", .help = "weights are in the host's memory, or in a file, but for two layers' at a time"},
     {TX_OPTION_INTEGER, "lora_r", AT(lora_rank), 0, 1 << 16, "N", "of an adapter of this rank, the model being frozen; 0: all is trained"},
     {TX_OPTION_TEXT, "lora_target_modules", AT(lora_targets), .choices = "NAME,...|all-linear",
      .help = "modules that get one; otherwise those that peft takes"},
@@ -221,7 +221,7 @@ static tx_status run(const settings *set, tx_mem_table *t)
         status = find_memory(set, tx_engine_device(t->engine), &t->memory);
     t->block = set->block ? set->block : t->config->positions < 1024 ? t->config->positions : 1024;
     t->offload = (tx_offload_place)set->offload_optimizer;
-    t->offload_params = set->offload_param;
+    t->offload_params = (tx_offload_place)set->offload_param;
     t->optimizers = set->optimizers ? set->optimizers : tx_mem_all_optimizers();
     if (!status)
         status = tx_mem_fill(t);

@@ -48,8 +48,7 @@ typedef struct tx_mem_table {
     tx_engine *engine;
     const tx_config *config;
     int64_t block, memory; /* tokens of a row; bytes that there are */
-    tx_offload_place offload;
-    bool offload_params;
+    tx_offload_place offload, offload_params;
     uint32_t optimizers; /* a bit for each name of optimizers.def */
     tx_mem_rates rates;
     tx_mem_row *row;
