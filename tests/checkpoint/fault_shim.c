@@ -32,13 +32,13 @@
 #define EXPORT __attribute__((visibility("default")))
 #define DESCRIPTORS 1024
 
-typedef enum fault_mode { NONE, KILL, EIO_ONCE, READ_ONLY, SHORT_ONCE, FULL } fault_mode;
+typedef enum fault_mode { NONE, KILL, EIO_ONCE, READ_ONLY, SHORT_ONCE, FULL, UNREADABLE } fault_mode;
 
 static struct {
     bool ready;
     char folder[PATH_MAX];
     fault_mode mode;
-    long at, calls, bytes;
+    long at, calls, bytes, reads;
     int log;
     char *path[DESCRIPTORS]; /* of descriptors that lead into the folder */
     int handle[DESCRIPTORS], handles;
@@ -47,7 +47,7 @@ static struct {
 
 static void set_up(void)
 {
-    static const char *const names[] = {"none", "kill", "eio", "readonly", "short", "full"};
+    static const char *const names[] = {"none", "kill", "eio", "readonly", "short", "full", "unreadable"};
     if (shim.ready)
         return;
     shim.ready = true;
@@ -285,6 +285,23 @@ EXPORT ssize_t pwrite(int descriptor, const void *data, size_t size, off_t at)
     if (done > 0)
         note('W', shim.handle[descriptor], at, data, (size_t)done);
     return done;
+}
+
+/* Several threads read at a time. */
+EXPORT ssize_t pread(int descriptor, void *data, size_t size, off_t at)
+{
+    set_up();
+    if (shim.mode == UNREADABLE && is_tracked(descriptor) &&
+        __atomic_add_fetch(&shim.reads, 1, __ATOMIC_RELAXED) == shim.at) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_pread64, descriptor, data, size, at);
+}
+
+EXPORT ssize_t pread64(int descriptor, void *data, size_t size, off_t at)
+{
+    return pread(descriptor, data, size, at);
 }
 
 EXPORT ssize_t pwrite64(int descriptor, const void *data, size_t size, off_t at)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A model that is larger than a device's memory generates where a second device has some of its blocks, or its weights lie
-# in the host's memory, the same as on one that has room for it. PoCL's memory is said to be 1 GiB.
+# in the host's memory, or in a file, the same as on one that has room for it. PoCL's memory is said to be 1 GiB.
 #   test_larger.sh BIN
 set -u
 bin=$1
@@ -34,4 +34,11 @@ cmp "$work/one" "$work/two" || { echo "FAIL: two devices, filled, generate somet
 grep -qE "device_map opencl:0=(1[0-9]|2[0-2]),cpu=" "$work/err" || { echo "FAIL: 0.9 GiB has room for 17 blocks or so"; cat "$work/err"; exit 1; }
 generated away --device opencl:0 --offload_param cpu || { echo "FAIL: weights in the host's memory"; cat "$work/err"; exit 1; }
 cmp "$work/one" "$work/away" || { echo "FAIL: weights in the host's memory generate something else"; exit 1; }
+mkdir "$work/disk"
+for device in opencl:0 cpu; do
+    generated filed --device $device --offload_param nvme --nvme_path "$work/disk" || { echo "FAIL: weights in a file, $device"; cat "$work/err"; exit 1; }
+    cmp "$work/one" "$work/filed" || { echo "FAIL: weights in a file generate something else, $device"; exit 1; }
+done
+generated none --offload_param nvme && { echo "FAIL: a file in no folder"; exit 1; }
+grep -q "needs --nvme_path" "$work/err" || { echo "FAIL: not told that it needs a folder"; exit 1; }
 echo "all good"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranks whose weights lie in the host's memory train to the bits of those whose weights lie on the device, however they
+# Ranks whose weights lie in the host's memory, or in a file of each, train to the bits of those whose weights lie on the device, however they
 # divide the model; what they exchange whole stays on the device.
 #   test_ranks_offload.sh BIN LAUNCHER DEVICE
 set -u
@@ -12,7 +12,18 @@ device=$3
 echo '{"model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2,
     "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' > "$work/experts.json"
 gpt2=$from
+mkdir "$work/disk"
 experts="--config_name $work/experts.json --train_file $work/text --block_size 32"
+
+# filed NAME ARGUMENT...: and in a file of each rank
+filed()
+{
+    name=$1
+    shift
+    ranks 2 "$name.filed" --gradient_accumulation_steps 2 --offload_param nvme --nvme_path "$work/disk" "$@" || fail "$name: in a file"
+    grep -q "^offload .*weights.* are kept in a file" "$work/out" || fail "$name: not told of the file"
+    same "$name" "$name.filed"
+}
 
 # away NAME ARGUMENT...: the same weights with theirs there
 away()
@@ -23,6 +34,7 @@ away()
     ranks 2 "$name.away" --gradient_accumulation_steps 2 --offload_param cpu "$@" || fail "$name: in the host's memory"
     grep -q "^offload .*weights.* in the host's memory" "$work/out" || fail "$name: not told where weights are"
     same "$name" "$name.away"
+    filed "$name" "$@"
 }
 
 away data --bf16 --ddp_check 4
@@ -34,6 +46,7 @@ away chunks --context_parallel 2
 from=$experts
 away experts --expert_parallel 2 --bf16
 from=$gpt2
+[ -z "$(ls -A "$work/disk")" ] || fail "something is left on the disk"
 for stage in 1 2; do
     ranks 2 refused --zero_stage $stage --offload_param cpu && fail "stage $stage: not refused"
     grep -q "take zero_stage 0 or 3" "$work/err" || fail "stage $stage: not told why"

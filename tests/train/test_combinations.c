@@ -234,9 +234,12 @@ static tx_status run(const combination *c, snapshot *cut, snapshot *end)
     tx_trainer *trainer = NULL;
     const tx_config *config = configs[c->model];
     tx_trainer_options options = options_of(c);
-    if (cut->count > 0) /* in the host's memory, or in a file */
+    if (cut->count >
+        0) /* in the host's memory, or in a file, with the weights where ranks do not exchange them whole */
         options.optimizer.offload = c->accumulation > 1 ? TX_OFFLOAD_FILE : TX_OFFLOAD_HOST;
-    options.optimizer.offload_folder = ".";
+    if (c->stage == 0 || c->stage == 3)
+        options.offload_params = options.optimizer.offload;
+    options.optimizer.offload_folder = options.offload_folder = ".";
     options.optimizer.offload_elements = 1000; /* several pieces a matrix, and no whole number of blocks */
     tx_status status = tx_model_create(engine, &model);
     TX_THEN(status, tx_trainer_create(model, config, &options, &trainer));

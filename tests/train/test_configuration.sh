@@ -23,7 +23,7 @@ cat > "$work/all.json" << 'END'
  "optimizer": {"type": "Adam", "params": {"lr": 0.01, "betas": [0.8, 0.95], "eps": 1e-7, "weight_decay": 0.1}},
  "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_type": "linear", "warmup_num_steps": 2, "total_num_steps": 5}},
  "bf16": {"enabled": true}, "fp16": {"enabled": false, "loss_scale": 128, "hysteresis": 2},
- "zero_optimization": {"stage": 2, "overlap_comm": true, "offload_param": {"device": "none", "pin_memory": true},
+ "zero_optimization": {"stage": 2, "overlap_comm": true, "offload_param": {"device": "nvme", "nvme_path": "WORK", "pin_memory": true},
  "offload_optimizer": {"device": "nvme", "nvme_path": "WORK", "pin_memory": true, "buffer_count": 4}}}
 END
 sed "s|WORK|$work|" "$work/all.json" > "$work/copy" && mv "$work/copy" "$work/all.json"
@@ -33,7 +33,7 @@ outcome 0 "" run ours --global_batch_size 8 --per_device_train_batch_size 4 --ma
     --max_steps 5 --bf16 --zero_stage 2
 cmp -s "$work/theirs/model.safetensors" "$work/ours/model.safetensors" || fail "the weights differ"
 for option in '"zero_stage": 2' '"bf16": true' '"max_grad_norm": 0.5' '"adam_beta2": 0.95' '"adam_epsilon": 1e-7' \
-    '"offload_optimizer": "nvme"' "\"nvme_path\": \"$work\""; do
+    '"offload_optimizer": "nvme"' '"offload_param": "nvme"' "\"nvme_path\": \"$work\""; do
     grep -qF "$option" "$work/theirs/training_args.json" || fail "not taken over: $option"
 done
 

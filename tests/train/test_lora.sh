@@ -66,6 +66,9 @@ for how in 2 auto; do
 done
 adapt away --lora_target_modules "q_proj, v_proj" --offload_param cpu
 same whole away
+mkdir "$work/disk"
+adapt filed --lora_target_modules "q_proj, v_proj" --offload_param nvme --nvme_path "$work/disk"
+same whole filed
 adapt halves --per_device_train_batch_size 2 --gradient_accumulation_steps 2
 awk -v a="$(last whole)" -v b="$(last halves)" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' ||
     fail "accumulation: $(last halves) in place of $(last whole)"

@@ -92,6 +92,23 @@ same unfiled
 outcome 1 "$work/nowhere: cannot keep a file there" run none --offload_optimizer nvme --nvme_path "$work/nowhere"
 outcome 2 "needs --nvme_path" run none --offload_optimizer nvme
 
+# So do weights, with their copies of 16 bits, or without any, alone and with the states.
+run weights --offload_param nvme --nvme_path "$disk" --profile || fail "the run with its weights in a file"
+same weights
+grep -q "^offload .* of weights are kept in a file in $disk" "$work/out" || fail "not told of the weights' file"
+awk '/^  offloaded / { away = $2 > 0 && $2 == $NF } /^  (weights|16-bit copies) / { left += $NF } END { exit !(away && left == 0) }' \
+    "$work/out" || fail "weights are not where they were planned"
+run whole --offload_param nvme --offload_optimizer nvme --nvme_path "$disk" --gradient_checkpointing --save_total_limit 2 ||
+    fail "the run with all in a file"
+same whole
+run taken --offload_param nvme --nvme_path "$disk" --resume_from_checkpoint "$work/kept/checkpoint-3" || fail "goes on with weights in a file"
+same taken
+run wide --bf16 0 || fail "the run in fp32"
+run wide_filed --bf16 0 --offload_param nvme --nvme_path "$disk" || fail "the run in fp32 with weights in a file"
+cmp -s "$work/wide/model.safetensors" "$work/wide_filed/model.safetensors" || fail "fp32: weights differ"
+outcome 1 "$work/nowhere: cannot keep a file there" run none --offload_param nvme --nvme_path "$work/nowhere"
+outcome 2 "--offload_param nvme needs --nvme_path" run none --offload_param nvme
+
 # faulty FOLDER MODE AT ARGUMENT...: a run whose calls on the disk go wrong; a step writes moments of two kinds, 92 KiB each
 faulty()
 {
@@ -114,6 +131,15 @@ if [ "$shim" != none ]; then
         run $folder --offload_optimizer nvme --nvme_path "$disk" --resume_from_checkpoint || fail "$folder: goes on"
         same $folder
     done
+fi
+# So it is where a weight cannot be read in step 5.
+if [ "$shim" != none ]; then
+    faulty unread unreadable 600 --offload_param nvme && fail "goes on with a weight that it cannot read"
+    [ "$(wc -l < "$work/err")" -eq 1 ] && grep -q "$disk: cannot read bytes .* of a file there: Input/output error" "$work/err" ||
+        fail "a weight that cannot be read is not told in a line"
+    [ -d "$work/unread/checkpoint-3" ] && [ ! -d "$work/unread/checkpoint-6" ] || fail "unread: not after step 3"
+    run unread --offload_param nvme --nvme_path "$disk" --resume_from_checkpoint || fail "unread: goes on"
+    same unread
 fi
 [ -z "$(ls -A "$disk")" ] || fail "something is left on the disk"
 

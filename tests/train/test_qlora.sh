@@ -74,6 +74,9 @@ cmp -s "$work/whole/adapter_model.safetensors" "$work/resumed/adapter_model.safe
 adapt away --max_steps 8 --save_strategy steps --save_steps 4 --load_in_4bit --bnb_4bit_use_double_quant --gradient_checkpointing \
     --offload_param cpu
 cmp -s "$work/whole/adapter_model.safetensors" "$work/away/adapter_model.safetensors" || fail "another adapter with the base in the host's memory"
+mkdir "$work/disk"
+adapt filed --max_steps 8 --save_strategy steps --save_steps 4 --load_in_4bit --bnb_4bit_use_double_quant --offload_param nvme --nvme_path "$work/disk"
+cmp -s "$work/whole/adapter_model.safetensors" "$work/filed/adapter_model.safetensors" || fail "another adapter with the base in a file"
 
 # Text is nearly as likely as with the base's own weights.
 perplexity()

@@ -310,6 +310,7 @@ optim | --optim muon | weights_differ
 optim_args | --optim adamw_anyprecision --optim_args momentum_dtype=bfloat16,variance_dtype=bfloat16 | weights_differ
 offload_optimizer | --offload_optimizer cpu | says --offload_optimizer cpu changes nothing
 offload_param | --offload_param cpu | says --offload_param cpu changes nothing
+offload_param | --offload_param nvme --nvme_path $work/home | says of weights are kept in a file in $work/home
 activation_offloading | --activation_offloading | says --activation_offloading changes nothing
 nvme_path | --offload_optimizer nvme --nvme_path $work/home | says kept in a file in $work/home
 sparsity | --sparsity 0.5 | says 1536 of 3072 weights are 0, 50.00 %
