@@ -236,11 +236,13 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
     return model->following && spec ? tx_model_declare(model->following, name, spec, &found) : TX_OK;
 }
 
-tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t seats, int32_t stages)
+tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t seats, int32_t stages, const int32_t *blocks)
 {
     model->last_block = calloc((size_t)stages, sizeof *model->last_block);
     if (!model->last_block)
         return tx_fail(TX_MEMORY, "no memory for a list of stages");
+    for (int32_t s = 0; s < stages; s++)
+        model->last_block[s] = (s > 0 ? model->last_block[s - 1] : 0) + blocks[s];
     model->seats = seats;
     model->stage = stage;
     model->stages = stages;

@@ -166,8 +166,8 @@ static inline int32_t tx_part_replicas(const tx_param_sections *sections, int32_
     return units < parts ? (int32_t)(parts / units) : 1;
 }
 
-/* Gives `model` the stages stage, stage + seats, .. of `stages`, whose last blocks the caller fills in. */
-tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t seats, int32_t stages);
+/* Gives `model` the stages stage, stage + seats, .. of `stages`, which have so many blocks each. */
+tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t seats, int32_t stages, const int32_t *blocks);
 
 static inline bool tx_model_has_stage(const tx_model *model, int32_t stage)
 {

@@ -38,9 +38,7 @@ tx_status tx_model_divide(tx_model *model, tx_engine *const *engines, const int3
             last->stored = model->stored;
             last->only_plans = model->only_plans;
         }
-        TX_THEN(status, tx_model_set_stage(last, d, count, count));
-        for (int32_t s = 0; s < count - 1 && !status; s++)
-            last->last_block[s] = s == 0 ? blocks[0] : last->last_block[s - 1] + blocks[s];
+        TX_THEN(status, tx_model_set_stage(last, d, count, count, blocks));
     }
     return status;
 }

@@ -144,8 +144,8 @@ static tx_status find_nothing(const tx_job *j, const tx_split_search *search)
                        "--parallel auto: no split of %" PRId32 " ranks fits: the smallest takes about %.2f GiB a rank",
                        j->comm->size, tx_gib((int64_t)search->least));
     return tx_fail(TX_INVALID,
-                   "--parallel auto: no split of %" PRId32 " ranks has what is given: the %" PRId64
-                   " layers, the heads and the %" PRId64
+                   "--parallel auto: no split of %" PRId32 " ranks has what is given: stages take one of the %" PRId64
+                   " layers or more, and the heads and the %" PRId64
                    " rows of a step must be multiples of what they are divided by",
                    j->comm->size, j->inputs.config->layers, j->step_rows);
 }
@@ -207,6 +207,7 @@ static tx_status make_search(tx_job *j, tx_split_search *search)
     TX_TRY(tx_split_measure(j->engine, j->comm, base.autocast, &machine));
     TX_TRY(tx_job_memory_share(j, &machine.memory));
     note_machine(j, &machine);
+    machine.room = TX_SPLIT_MEMORY * (double)j->own_memory;
     machine.memory *= limit ? HUGE_VAL : LENIENT; /* `auto` fits what is computed again to the memory */
     TX_TRY(tx_split_model_make(j->engine, j->inputs.config, &base, &model));
     const int64_t each = j->set.batch * j->comm->size;

@@ -132,6 +132,7 @@ tx_status tx_job_forecast_fit(tx_job *j, int64_t scratch, tx_fit *fit)
 {
     tx_trainer_forecast forecast;
     tx_status status = tx_job_split(j);
+    TX_THEN(status, tx_job_place_blocks(j));
     TX_THEN(status, tx_job_foresee(j, scratch, &forecast));
     TX_TRY(agree(j, status));
     forecast.memory.bytes[TX_MEMORY_SCRATCH] += scratch;

@@ -37,6 +37,7 @@ void tx_job_free(tx_job *j)
     tx_engine_free(j->engine);
     tx_job_release(&j->inputs);
     free(j->rows_text);
+    free(j->stage_blocks);
     free(j->kept);
     free(j->told);
     free(j->inherited);

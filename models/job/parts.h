@@ -73,6 +73,9 @@ struct tx_job {
     tx_comm *sums;          /* over which gradients are summed: `data`, or with chunks all ranks */
     tx_comm *pipeline, *ends;   /* those that have the stages of this one's rows; of these the first and the last; NULL:
                                    there is one stage */
+    int32_t *stage_blocks;      /* how many each stage has; NULL: there is one */
+    double slowest;             /* of the work of all, the share of the rank that has most */
+    int64_t own_memory;         /* bytes that each rank's device has of its own at least; 0: the host's, or unknown */
     tx_comm *expert, *replicas; /* those that divide experts, and that have the same ones; NULL: none do */
     tx_watch *watch;
     char *kept; /* warnings of a rank that is not the first, while most of its warnings are also that one's */
@@ -183,6 +186,14 @@ tx_status tx_job_choose_split(tx_job *job);
 tx_status tx_job_split(tx_job *job);
 /* Notes how the work is shared out, where there is anybody to share with. */
 void tx_job_note_shares(const tx_job *job);
+
+/* ---- stages.c ------------------------------------------------------------------------------------------- */
+
+/* Which blocks the stages of a pipeline have, by --pipeline_partition, the device being open and the rows shared out.
+ * It follows from model and options, so that all ranks and a run that goes on find the same. */
+tx_status tx_job_place_blocks(tx_job *job);
+/* Notes it. */
+void tx_job_note_stages(const tx_job *job);
 
 /* ---- agree.c -------------------------------------------------------------------------------------------- */
 

@@ -64,7 +64,8 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer)
                      .whole = tx_optimizer_is_whole(optimizer.kind), .tensor = j->tensor,
                      .sequence = set->sequence_parallel, .pipeline = j->pipeline, .ends = j->ends, .expert = j->expert,
                      .replicas = j->replicas, .context = j->context,
-                     .schedule = (tx_pipeline_schedule)set->pipeline_schedule, .chunks = tx_job_chunks(set)},
+                     .schedule = (tx_pipeline_schedule)set->pipeline_schedule, .chunks = tx_job_chunks(set),
+                     .stage_blocks = j->stage_blocks},
         .eval_batch = tx_job_evaluates(set) || set->do_predict ? set->eval_batch : 0,
         .lengths =
             j->inputs.task->of_texts && !set->pad_to_max_length && !j->pipeline && !j->expert ? TX_LENGTHS_MAX : 0,

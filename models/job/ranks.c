@@ -148,6 +148,7 @@ int32_t tx_job_threads(const tx_job *j)
 typedef struct identity {
     char id[32], name[128], driver[128];
     int32_t threads;
+    int64_t memory; /* of its own; 0: the host's, or unknown */
 } identity;
 
 /* How a rank's device is tied to those of the first ranks, MOST_LINKS of them or the first alone. */
@@ -232,6 +233,19 @@ static tx_status note_ranks(const tx_job *j, const identity *all)
     return TX_OK;
 }
 
+/* Ranks that have one device share its memory. */
+static int64_t find_own_memory(const tx_comm *comm, const identity *all)
+{
+    int64_t least = all[0].memory;
+    for (int32_t r = 0; r < comm->size; r++) {
+        int64_t sharers = 0;
+        for (int32_t other = 0; other < comm->size; other++)
+            sharers += comm->ranks[other].host == comm->ranks[r].host && strcmp(all[other].id, all[r].id) == 0;
+        least = all[r].memory / sharers < least ? all[r].memory / sharers : least;
+    }
+    return least;
+}
+
 tx_status tx_job_compare_devices(tx_job *j)
 {
     const tx_comm *comm = j->comm;
@@ -244,7 +258,10 @@ tx_status tx_job_compare_devices(tx_job *j)
     snprintf(mine->name, sizeof mine->name, "%s", device->name);
     snprintf(mine->driver, sizeof mine->driver, "%s", device->driver);
     mine->threads = tx_job_threads(j);
+    mine->memory = device->type == TX_DEVICE_CPU ? 0 : device->memory;
     tx_status status = tx_comm_share(j->comm, all, sizeof *all);
+    if (!status)
+        j->own_memory = find_own_memory(comm, all);
     for (int32_t r = 1; r < comm->size && !status; r++)
         j->mixed |= strcmp(all[r].name, all[0].name) != 0 || strcmp(all[r].driver, all[0].driver) != 0;
     if (!status && comm->size > 1)
@@ -361,11 +378,6 @@ tx_status tx_job_split(tx_job *j)
 
 void tx_job_note_shares(const tx_job *j)
 {
-    static const char *const schedules[] = {
-#define X(name, word) word,
-        TX_PIPELINE_MAP(X)
-#undef X
-    };
     int64_t elements = 0;
     int32_t buckets = tx_model_bucket_count(j->model);
     if (j->comm->size == 1)
@@ -380,9 +392,7 @@ void tx_job_note_shares(const tx_job *j)
         tx_job_note(j, "experts %" PRId32 " ranks divide those of each layer, %" PRId32 " groups of them",
                     j->expert->size, j->replicas->size);
     if (j->pipeline)
-        tx_job_note(j, "stages  %" PRId32 " of %" PRId64 " blocks, %" PRId64 " micro-batches a step, %s",
-                    j->pipeline->size * tx_job_chunks(&j->set), j->inputs.config->layers,
-                    tx_trainer_options_of(j->trainer)->accumulation, schedules[j->set.pipeline_schedule]);
+        tx_job_note_stages(j);
     tx_job_note(j, "shares  %s rows of a micro-batch, %" PRId64 " rows a step", j->rows_text, j->step_rows);
     if (j->context)
         tx_job_note(

@@ -49,6 +49,7 @@ static const char *const own[] = {"resume_from_checkpoint",
                                   "context_parallel",
                                   "pipeline_schedule",
                                   "pipeline_chunks",
+                                  "pipeline_partition",
                                   "deepspeed", /* what these said is among the others */
                                   "fsdp",
                                   "fsdp_config"};

@@ -158,6 +158,7 @@ static const tx_option options[] = {
     WHOLE("context_parallel", context_parallel, 1, 1 << 12, "N ranks that follow each other have two chunks each of the positions of the same rows, and send each other keys and values (docs/RANKS.md)"),
     WHOLE("pipeline_parallel", pipeline_parallel, 1, 1 << 12, "N stages, a rank or group of ranks each, have the model's blocks one after the other (docs/RANKS.md)"),
     CHOICE("pipeline_schedule", pipeline_schedule, pipeline_words + 1, "order in which stages do the micro-batches of a step: 1f1b keeps activations of few of them, gpipe those of all, interleaved stands still less and has --pipeline_chunks stages a rank"),
+    TEXT("pipeline_partition", pipeline_partition, "auto|even|N,N,...", "how many blocks each stage has: auto, so that the slowest stage takes the least time, the classifier being work of the last one; even, as many each; or N, stage by stage (default auto)"),
     WHOLE("pipeline_chunks", pipeline_chunks, 2, 1 << 10, "with --pipeline_schedule interleaved: stages of a rank, which follow each other in turns"),
     TEXT("deepspeed", deepspeed, "FILE|JSON", "a configuration of DeepSpeed: what it says is taken for options (docs/TRAINING.md)"),
     {TX_OPTION_OPTIONAL, "fsdp", AT(fsdp), .choices = "WORDS", .help = "as the Trainer's, by ZeRO: full_shard (which it is without a word) is zero_stage 3, shard_grad_op 2, no_shard 0; offload (docs/TRAINING.md)"},
@@ -392,6 +393,8 @@ static void check_pipeline_parallel(refusals *r, const tx_job_settings *set)
 {
     refuse(r, set->pipeline_schedule != TX_PIPELINE_INTERLEAVED && set->pipeline_chunks != TX_JOB_CHUNKS,
            "--pipeline_chunks goes with --pipeline_schedule interleaved");
+    refuse(r, set->pipeline_partition && (set->pipeline_parallel == 1 || set->parallel == TX_JOB_PARALLEL_AUTO),
+           "--pipeline_partition goes with --pipeline_parallel 2 or more, and without --parallel auto");
     if (set->pipeline_parallel == 1)
         return;
     refuse(r, set->zero_stage > 1, "--pipeline_parallel goes with --zero_stage 0 and 1");

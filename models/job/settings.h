@@ -85,6 +85,7 @@ typedef struct tx_job_settings {
         context_parallel, global_batch, ddp_check;
     int32_t parallel;                             /* TX_JOB_PARALLEL_ */
     int32_t ddp_comm, overlap, pipeline_schedule; /* TX_DDP_COMM_, tx_overlap, tx_pipeline_schedule */
+    const char *pipeline_partition;               /* NULL: auto */
     const char *batch_weights;
     double comm_timeout, start_timeout;
     /* device */

@@ -13,7 +13,7 @@
 /* A plan of rank 0. Of a pipeline that is the first stage, which keeps activations of as many micro-batches as
  * there are stages, however many a step has. */
 static tx_status foresee(tx_engine *engine, const tx_config *config, const tx_trainer_options *base, const tx_split *s,
-                         int64_t host, tx_trainer_forecast *forecast)
+                         const int32_t *stage_blocks, int64_t host, tx_trainer_forecast *forecast)
 {
     tx_comm *data = NULL, *tensor = NULL, *pipeline = NULL, *ends = NULL;
     tx_trainer_options options = *base;
@@ -33,6 +33,7 @@ static tx_status foresee(tx_engine *engine, const tx_config *config, const tx_tr
     options.parallel.context = options.parallel.expert = options.parallel.replicas = NULL;
     options.parallel.schedule = s->chunks > 1 ? TX_PIPELINE_INTERLEAVED : TX_PIPELINE_1F1B;
     options.parallel.chunks = (int32_t)s->chunks;
+    options.parallel.stage_blocks = stage_blocks;
     options.checkpointing =
         s->again ? (tx_checkpointing){sizeof options.checkpointing, 0, INT32_MAX, 0} : (tx_checkpointing){0};
     TX_THEN(status, tx_trainer_foresee(engine, config, &options, forecast));
@@ -44,10 +45,13 @@ static tx_status foresee(tx_engine *engine, const tx_config *config, const tx_tr
 }
 
 tx_status tx_split_plan(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
-                        const tx_split *split, int64_t host, tx_memory *memory)
+                        const tx_split_model *model, const tx_split_machine *machine, const tx_split *split,
+                        tx_memory *memory)
 {
+    int32_t blocks[TX_SPLIT_STAGES];
     tx_trainer_forecast forecast;
-    tx_status status = foresee(engine, config, base, split, host, &forecast);
+    tx_split_stages(model, split, machine->room, blocks);
+    tx_status status = foresee(engine, config, base, split, blocks, machine->host, &forecast);
     if (!status)
         *memory = forecast.memory;
     return status;
@@ -75,7 +79,7 @@ static tx_status measure(tx_engine *engine, const tx_config *config, const tx_tr
     tx_status status = TX_OK;
     for (int i = 0; i < 2 && !status; i++) {
         copy->layers = FEW << i;
-        status = foresee(engine, copy, base, &split, tensor, &f[i]);
+        status = foresee(engine, copy, base, &split, NULL, tensor, &f[i]);
     }
     tx_config_free(copy);
     if (status)
@@ -105,7 +109,7 @@ static tx_status measure_buckets(tx_engine *engine, const tx_config *config, con
         for (int32_t zero = 1; zero < 4 && !status; zero++) {
             const tx_split split = {RANKS, 1, 1, 1, 1, zero, TX_SPLIT_ONE, 1, 1, 1, again};
             tx_trainer_forecast f;
-            status = foresee(engine, copy, base, &split, RANKS, &f);
+            status = foresee(engine, copy, base, &split, NULL, RANKS, &f);
             const double bytes =
                 status ? 0.0
                        : (double)(f.memory.bytes[TX_MEMORY_EXCHANGE] + f.memory.bytes[TX_MEMORY_ACTIVATIONS] +
@@ -165,8 +169,7 @@ static tx_status share_of_experts(const tx_config *config, tx_split_model *m)
     return TX_OK;
 }
 
-tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
-                              tx_split_model *model)
+static tx_status find_shape(const tx_config *config, const tx_trainer_options *base, tx_split_model *model)
 {
     tx_json *json = NULL;
     TX_TRY(tx_config_json(config, &json));
@@ -180,8 +183,23 @@ tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, const 
                               .chosen = KEY(json, 1, "num_experts_per_tok")};
     model->kv_width = model->kv_heads * KEY(json, config->width / config->heads, "head_dim");
     tx_json_free(json);
-    if (model->experts)
-        TX_TRY(share_of_experts(config, model));
+    return model->experts ? share_of_experts(config, model) : TX_OK;
+}
+
+tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
+                              tx_split_model *model)
+{
+    TX_TRY(find_shape(config, base, model));
     TX_TRY(measure_buckets(engine, config, base, model));
     return measure_all(engine, config, base, model);
+}
+
+tx_status tx_split_model_of(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
+                            const tx_split *split, tx_split_model *model)
+{
+    const int power = tx_split_power(split->tensor);
+    TX_TRY(find_shape(config, base, model));
+    model->tensor = split->tensor;
+    return measure(engine, config, base, split->tensor, split->again, &model->layer[power][split->again],
+                   &model->ends[power][split->again]);
 }

@@ -41,17 +41,17 @@ double tx_split_hop(const tx_split_machine *m, int64_t stride, int64_t ranks, do
 
 /* ---- Pipeline --------------------------------------------------------------------------------------------- */
 
-double tx_split_pipeline(int64_t stages, int64_t chunks, int64_t micro, double each, double last)
+double tx_split_pipeline(int64_t stages, int64_t chunks, int64_t micro, double each, double slowest)
 {
-    return (double)micro * last + (double)(stages - 1) / (double)chunks * each;
+    return (double)micro * slowest + (double)(stages - 1) / (double)chunks * each;
 }
 
-double tx_split_held(const tx_split *s)
+double tx_split_held(const tx_split *s, int64_t rank)
 {
-    const double p = (double)s->pipeline, v = (double)s->chunks, m = (double)s->micro;
+    const double p = (double)s->pipeline, v = (double)s->chunks, m = (double)s->micro, r = (double)rank;
     if (s->schedule == TX_SPLIT_GPIPE)
         return m;
-    return fmin(m, s->schedule == TX_SPLIT_ONE ? p : p + (p - 1.0) / v);
+    return fmin(m, s->schedule == TX_SPLIT_ONE ? p - r : p + (p - 1.0 - 2.0 * r) / v);
 }
 
 /* ---- Time ------------------------------------------------------------------------------------------------- */
@@ -61,25 +61,25 @@ typedef struct costs {
     const tx_split_machine *machine;
     const tx_split *split;
     const tx_split_piece *layer, *ends;
-    double layers; /* of a stage */
+    double layers; /* of a rank in the mean */
+    double most;   /* of the one that has most */
     double rows;   /* of a micro-batch, parts of rows counted as such */
     double tokens;
+    int32_t blocks[TX_SPLIT_STAGES]; /* of each stage, once they are divided */
 } costs;
 
 static costs costs_of(const tx_split_model *model, const tx_split_machine *machine, const tx_split *s)
 {
-    int power = 0;
-    while (INT64_C(1) << power < s->tensor)
-        power++;
+    const int power = tx_split_power(s->tensor);
     const double rows = (double)s->batch / (double)s->context;
-    return (costs){model,
-                   machine,
-                   s,
-                   &model->layer[power][s->again],
-                   &model->ends[power][s->again],
-                   (double)model->layers / (double)s->pipeline,
-                   rows,
-                   rows * (double)model->block};
+    return (costs){.model = model,
+                   .machine = machine,
+                   .split = s,
+                   .layer = &model->layer[power][s->again],
+                   .ends = &model->ends[power][s->again],
+                   .layers = (double)model->layers / (double)s->pipeline,
+                   .rows = rows,
+                   .tokens = rows * (double)model->block};
 }
 
 static double compute_of(const costs *c, const tx_split_piece *piece)
@@ -87,15 +87,13 @@ static double compute_of(const costs *c, const tx_split_piece *piece)
     return c->rows * (piece->flops / c->machine->rate + piece->moved / c->machine->moving);
 }
 
-/* What a stage waits for its tensor group in a micro-batch: in its layers, and for embedding and classifier. */
+/* What a stage waits for its tensor group to sum what a micro-batch's tokens are. */
 static double tensor_of(const costs *c)
 {
-    const double bytes = FULL_BYTES * c->tokens * (double)c->model->width;
-    const double sums = 4.0 * c->layers + 2.0 / (double)c->split->pipeline;
-    return sums * tx_split_sum(c->machine, 1, c->split->tensor, bytes);
+    return tx_split_sum(c->machine, 1, c->split->tensor, FULL_BYTES * c->tokens * (double)c->model->width);
 }
 
-/* The same for the next keys and values. */
+/* What a layer waits for the next keys and values. */
 static double context_of(const costs *c)
 {
     const double hops = (double)(c->split->context - 1), parts = (double)(c->split->tensor * c->split->context);
@@ -109,7 +107,7 @@ static double context_of(const costs *c)
     return hops * (forward * (c->split->again ? 2.0 : 1.0) + backward);
 }
 
-/* The same for its tokens on their way to experts and back. */
+/* What a layer waits for its tokens on their way to experts and back. */
 static double expert_of(const costs *c)
 {
     const double bytes = HALF_BYTES * c->tokens * (double)(c->model->width * c->model->chosen);
@@ -144,12 +142,12 @@ static double ends_share(const costs *c)
     return c->split->pipeline > 1 ? 1.0 / tables(c) : 1.0;
 }
 
-/* Seconds of a sum of all gradients of a stage. */
+/* Seconds of a sum of all gradients of the stage that has most. */
 static double sum_gradients(const costs *c)
 {
     const tx_split *s = c->split;
     const int64_t ranks = s->data * s->context;
-    const double layers = c->layers * c->layer->bytes[TX_MEMORY_GRADIENTS], share = c->model->expert_share;
+    const double layers = c->most * c->layer->bytes[TX_MEMORY_GRADIENTS], share = c->model->expert_share;
     const double dense = (1.0 - share) * layers + ends_share(c) * c->ends->bytes[TX_MEMORY_GRADIENTS];
     return tx_split_sum(c->machine, s->tensor, ranks, dense) +
            (share > 0.0
@@ -160,7 +158,7 @@ static double sum_gradients(const costs *c)
 /* What a step waits for that: `stage` seconds are computed in a micro-batch. */
 static double data_of(const costs *c, double stage)
 {
-    const double sum = sum_gradients(c), half = 0.5 * sum, micro = (double)c->split->micro, last = 1.0 / c->layers;
+    const double sum = sum_gradients(c), half = 0.5 * sum, micro = (double)c->split->micro, last = 1.0 / c->most;
     const double backward = stage * (c->split->again ? 3.0 / 4.0 : 2.0 / FORWARD);
     if (c->split->data * c->split->context == 1)
         return 0.0;
@@ -175,28 +173,34 @@ static double data_of(const costs *c, double stage)
 
 static double update_of(const costs *c)
 {
-    const double bytes = c->layers * kept_share(c) * c->layer->update + ends_share(c) * c->ends->update;
+    const double bytes = c->most * kept_share(c) * c->layer->update + ends_share(c) * c->ends->update;
     const double ranks = c->split->zero > 0 ? (double)(c->split->data * c->split->context) : 1.0;
     return bytes / ranks / c->machine->moving;
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------------------- */
 
-/* A stage that holds the activations of so many micro-batches. */
-static double fill_stage(const costs *c, double held, double bytes[TX_MEMORY_COUNT])
+static bool is_end(const tx_split *s, int64_t rank)
+{
+    return rank == 0 || rank == s->pipeline - 1;
+}
+
+/* A rank of the pipeline that has so many blocks. What only the ends compute takes no more than any has for its own. */
+static double fill_rank(const costs *c, int64_t rank, double blocks, double bytes[TX_MEMORY_COUNT])
 {
     static const struct {
         tx_memory_kind kind;
         int32_t zero; /* the first stage of ZeRO that divides it */
     } states[] = {{TX_MEMORY_WEIGHTS, 3}, {TX_MEMORY_COPIES, 4}, {TX_MEMORY_GRADIENTS, 2}, {TX_MEMORY_OPTIMIZER, 1}};
-    const double ranks = (double)(c->split->data * c->split->context), ends = ends_share(c);
+    const double ranks = (double)(c->split->data * c->split->context), held = tx_split_held(c->split, rank);
+    const double ends = is_end(c->split, rank) ? ends_share(c) : 0.0;
     double total = 0.0;
     for (int k = 0; k < TX_MEMORY_OFFLOADED; k++)
         bytes[k] = c->ends->bytes[k] * c->rows;
-    bytes[TX_MEMORY_CACHE] = c->ends->bytes[TX_MEMORY_CACHE] + c->layers * c->layer->bytes[TX_MEMORY_CACHE];
-    bytes[TX_MEMORY_ACTIVATIONS] += c->layers * held * c->layer->bytes[TX_MEMORY_ACTIVATIONS] * c->rows;
+    bytes[TX_MEMORY_CACHE] = c->ends->bytes[TX_MEMORY_CACHE] + blocks * c->layer->bytes[TX_MEMORY_CACHE];
+    bytes[TX_MEMORY_ACTIVATIONS] += blocks * held * c->layer->bytes[TX_MEMORY_ACTIVATIONS] * c->rows;
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
-        const double layers = c->layers * c->layer->bytes[states[i].kind], rest = ends * c->ends->bytes[states[i].kind];
+        const double layers = blocks * c->layer->bytes[states[i].kind], rest = ends * c->ends->bytes[states[i].kind];
         const bool divided = c->split->zero >= states[i].zero && ranks > 1.0;
         bytes[states[i].kind] = divided ? (layers + rest) / ranks : layers * kept_share(c) + rest;
     }
@@ -210,27 +214,128 @@ static double fill_stage(const costs *c, double held, double bytes[TX_MEMORY_COU
     return total;
 }
 
+/* ---- Stages ----------------------------------------------------------------------------------------------- */
+
+static double work_of(const tx_split_piece *piece)
+{
+    return fmax(piece->flops + TX_SPLIT_BALANCE * piece->moved, 0.0);
+}
+
+/* Blocks of all stages of a rank. */
+static int32_t blocks_of(const tx_split *s, const int32_t *stages, int64_t rank)
+{
+    int32_t sum = 0;
+    for (int64_t v = 0; v < s->chunks; v++)
+        sum += stages[v * s->pipeline + rank];
+    return sum;
+}
+
+/* The embeddings are looked up: next to a block that is nothing, and all the work of the ends is the last stage's. */
+static tx_split_load load_of(const costs *c, int64_t rank)
+{
+    double bytes[TX_MEMORY_COUNT];
+    const double none = fill_rank(c, rank, 0.0, bytes), one = fill_rank(c, rank, 1.0, bytes);
+    return (tx_split_load){rank == c->split->pipeline - 1 ? work_of(c->ends) : 0.0, work_of(c->layer), none,
+                           one - none};
+}
+
+/* First among ranks, whose sums are what takes time; then a rank's among its stages, the last of which has the head. */
+static void divide_blocks(const costs *c, double room, int32_t *stages)
+{
+    const tx_split *s = c->split;
+    const int32_t ranks = (int32_t)s->pipeline, chunks = (int32_t)s->chunks;
+    tx_split_load load[TX_SPLIT_STAGES] = {{0}};
+    int32_t of_rank[TX_SPLIT_STAGES], of_chunk[TX_SPLIT_STAGES];
+    for (int32_t r = 0; r < ranks; r++)
+        load[r] = load_of(c, r);
+    tx_split_share(load, ranks, chunks, (int32_t)c->model->layers, room, of_rank);
+    for (int32_t r = 0; r < ranks; r++) {
+        for (int32_t v = 0; v < chunks; v++)
+            load[v] = (tx_split_load){r == ranks - 1 && v == chunks - 1 ? work_of(c->ends) : 0.0, work_of(c->layer),
+                                      0.0, 0.0};
+        tx_split_share(load, chunks, 1, of_rank[r], 0.0, of_chunk);
+        for (int32_t v = 0; v < chunks; v++)
+            stages[v * ranks + r] = of_chunk[v];
+    }
+}
+
+void tx_split_stages(const tx_split_model *model, const tx_split *split, double room, int32_t *blocks)
+{
+    const costs c = costs_of(model, NULL, split);
+    divide_blocks(&c, room, blocks);
+}
+
+double tx_split_slowest(const tx_split_model *model, const tx_split *split, const int32_t *blocks)
+{
+    const costs c = costs_of(model, NULL, split);
+    double most = 0.0, all = 0.0;
+    for (int64_t r = 0; r < split->pipeline; r++) {
+        const double work =
+            blocks_of(split, blocks, r) * work_of(c.layer) + (r == split->pipeline - 1 ? work_of(c.ends) : 0.0);
+        most = fmax(most, work);
+        all += work;
+    }
+    return most / all;
+}
+
+/* ---- A step ----------------------------------------------------------------------------------------------- */
+
+/* Seconds of a micro-batch on all ranks of the pipeline together, and on the slowest; `block` of one block, `rest` of
+ * what every rank has beside its blocks, `ends` of what the last one has. */
+static double add_up(const costs *c, double block, double rest, double ends, double *slowest)
+{
+    double all = 0.0;
+    *slowest = 0.0;
+    for (int64_t r = 0; r < c->split->pipeline; r++) {
+        const double one =
+            blocks_of(c->split, c->blocks, r) * block + rest + (r == c->split->pipeline - 1 ? ends : 0.0);
+        *slowest = fmax(*slowest, one);
+        all += one;
+    }
+    return all;
+}
+
+/* Of the rank that holds most. */
+static double fill_most(const costs *c, double bytes[TX_MEMORY_COUNT])
+{
+    double most = 0.0;
+    for (int64_t r = 0; r < c->split->pipeline; r++) {
+        double of_rank[TX_MEMORY_COUNT] = {0};
+        const double total = fill_rank(c, r, blocks_of(c->split, c->blocks, r), of_rank);
+        if (total > most)
+            memcpy(bytes, of_rank, sizeof of_rank);
+        most = fmax(most, total);
+    }
+    return most;
+}
+
 void tx_split_predict(const tx_split_model *model, const tx_split_machine *machine, const tx_split *s,
                       tx_split_figures *f)
 {
-    const costs c = costs_of(model, machine, s);
-    const double micro = (double)s->micro, layer = compute_of(&c, c.layer), ends = compute_of(&c, c.ends);
-    const double waits[] = {tensor_of(&c), c.layers * context_of(&c), c.layers * expert_of(&c), sending_of(&c)};
-    const double waiting = waits[0] + waits[1] + waits[2] + waits[3], each = c.layers * layer + waiting;
-    const double all = tx_split_pipeline(s->pipeline, s->chunks, s->micro, each, each + ends);
-    const double others = micro * ends * (1.0 - 1.0 / (double)s->pipeline); /* what these wait for the head */
-    const double mean = micro * (c.layers * layer + ends / (double)s->pipeline);
-    *f = (tx_split_figures){.term = {[TX_SPLIT_T_COMPUTE] = mean,
-                                     [TX_SPLIT_T_BUBBLE] = all - micro * (each + ends) + others,
-                                     [TX_SPLIT_T_TENSOR] = micro * waits[0],
-                                     [TX_SPLIT_T_CONTEXT] = micro * waits[1],
-                                     [TX_SPLIT_T_EXPERT] = micro * waits[2],
-                                     [TX_SPLIT_T_PIPELINE] = micro * waits[3],
-                                     [TX_SPLIT_T_DATA] = data_of(&c, c.layers * layer),
-                                     [TX_SPLIT_T_UPDATE] = update_of(&c)}};
+    costs c = costs_of(model, machine, s);
+    divide_blocks(&c, machine->room, c.blocks);
+    for (int64_t r = 0; r < s->pipeline; r++)
+        c.most = fmax(c.most, blocks_of(s, c.blocks, r));
+    const double p = (double)s->pipeline, micro = (double)s->micro;
+    const double layer = compute_of(&c, c.layer), ends = compute_of(&c, c.ends);
+    const double sum = tensor_of(&c), context = context_of(&c), expert = expert_of(&c), sending = sending_of(&c);
+    const double sums = 4.0 * c.layers + 2.0 / p; /* in the layers, for embedding and classifier */
+    double slowest;
+    const double together = add_up(&c, layer + 4.0 * sum + context + expert, 2.0 / p * sum + sending, ends, &slowest);
+    const double each = p > 1.0 ? (together - slowest) / (p - 1.0) : 0.0;
+    *f = (tx_split_figures){
+        .term = {[TX_SPLIT_T_COMPUTE] = micro * (c.layers * layer + ends / p),
+                 [TX_SPLIT_T_BUBBLE] =
+                     tx_split_pipeline(s->pipeline, s->chunks, s->micro, each, slowest) - micro * together / p,
+                 [TX_SPLIT_T_TENSOR] = micro * sums * sum,
+                 [TX_SPLIT_T_CONTEXT] = micro * c.layers * context,
+                 [TX_SPLIT_T_EXPERT] = micro * c.layers * expert,
+                 [TX_SPLIT_T_PIPELINE] = micro * sending,
+                 [TX_SPLIT_T_DATA] = data_of(&c, c.most * layer),
+                 [TX_SPLIT_T_UPDATE] = update_of(&c)}};
     for (int t = 0; t < TX_SPLIT_TERMS; t++)
         f->seconds += f->term[t];
-    f->memory = fill_stage(&c, tx_split_held(s), f->bytes);
+    f->memory = fill_most(&c, f->bytes);
     const double flops = ((double)model->layers * model->layer[0][0].flops + model->ends[0][0].flops) *
                          (double)(s->batch * s->micro * s->data);
     f->mfu = flops / f->seconds / machine->peak / (double)(s->data * s->tensor * s->pipeline * s->context);

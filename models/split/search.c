@@ -110,7 +110,7 @@ static bool divides(const tx_split_model *m, const tx_split_limits *limits, cons
 {
     return wanted(s->tensor, limits->tensor) && wanted(s->pipeline, limits->pipeline) &&
            wanted(s->context, limits->context) && limits->devices % (s->tensor * s->pipeline * s->context) == 0 &&
-           m->layers % s->pipeline == 0 &&
+           m->layers >= s->pipeline && s->pipeline <= TX_SPLIT_STAGES &&
            (s->context == 1 || (m->block % s->context == 0 && m->block / s->context >= SMALLEST_PART));
 }
 

@@ -17,10 +17,16 @@
  * each for embedding and classifier; nothing is computed meanwhile (Shoeybi et al., Megatron-LM, 2019).
  *
  * Pipeline: m micro-batches through p stages of v chunks each take (m + (p-1) / v) times one micro-batch of a stage, or
- * with the last stage's head m times that of the last and (p-1) / v of the others (Narayanan et al., Efficient
- * large-scale language model training on GPU clusters, SC 2021: the bubble is (p-1) / (v m)). A stage sends tokens x
- * width numbers in 16 bits v times each way a micro-batch, and computes nothing meanwhile. It holds activations of m
- * micro-batches with GPipe (Huang et al., 2019), of p with 1F1B, of p + (p-1) / v interleaved.
+ * of unequal ones m times that of the slowest and 1 / v that of the others together (Narayanan et al., Efficient
+ * large-scale language model training on GPU clusters, SC 2021: the bubble is (p-1) / (v m)); a rank's chunks that are
+ * unequal among themselves cost up to a tenth more, so the search interleaves equal ones, but for the head. A stage
+ * sends tokens x width numbers in 16 bits v times each way a micro-batch, and computes nothing meanwhile. It holds
+ * activations of m micro-batches with GPipe (Huang et al., 2019); stage s, from 0 on, of p - s with 1F1B, of p + (p-1 -
+ * 2 s) / v interleaved.
+ *
+ * Stages: the last one has the head, and as many blocks less as keep the slowest stage's work the least; among equals
+ * the one whose largest memory is least (stages.c). Work is operations, and bytes at TX_SPLIT_BALANCE, so that it is a
+ * function of model and options alone, which all ranks and a run that goes on find alike.
  *
  * Context: c-1 hops of a layer's keys and values forward, of them and their gradients backward, beside the attention of
  * a block of keys; what takes longer than that is waited for (Liu, Zaharia and Abbeel, Ring attention, 2023; ranks have
@@ -45,6 +51,8 @@
 #define TX_SPLIT_GOODPUT 0.8    /* of line rates that data get, an estimate */
 #define TX_SPLIT_MEMORY 0.95    /* of a device's memory that a plan may take */
 #define TX_SPLIT_TENSOR_POWER 5 /* tensor is a power of two below two to the power of this */
+#define TX_SPLIT_BALANCE 50.0   /* operations that a device does while it moves a byte: CPUs 20, GPUs to 200 */
+#define TX_SPLIT_STAGES 1024    /* of all ranks of a pipeline, at most */
 
 typedef struct tx_split_link {
     double rate, latency; /* bytes a second each way, seconds a message */
@@ -54,6 +62,7 @@ typedef struct tx_split_link {
 typedef struct tx_split_machine {
     double peak, rate, moving; /* flop/s of its matrix units and of products; bytes/s of its memory */
     double memory;             /* bytes */
+    double room;               /* bytes that the stages of a pipeline are divided to keep below; 0: not known */
     int64_t host;              /* devices a host */
     tx_split_link inside, outside;
 } tx_split_machine;
@@ -90,6 +99,15 @@ typedef struct tx_split_model {
     double buckets[2][2]; /* bytes on their way in stages 2 and 3 of ZeRO, by the same, of one tensor rank */
 } tx_split_model;
 
+/* Where the pieces of a tensor group of so many ranks stand. */
+static inline int tx_split_power(int64_t tensor)
+{
+    int power = 0;
+    while (power < TX_SPLIT_TENSOR_POWER - 1 && INT64_C(1) << power < tensor)
+        power++;
+    return power;
+}
+
 /* X(NAME, "word"): seconds of a step; `bubble` is what stages wait for each other */
 #define TX_SPLIT_TERM_MAP(X) \
     X(COMPUTE, "compute")    \
@@ -115,12 +133,17 @@ typedef struct tx_split_figures {
  * that a split does not decide: block, types, optimizer. */
 tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
                               tx_split_model *model);
+/* The same for one split without experts, contexts and stages 2 and 3 of ZeRO alone; its tensor groups are of any
+ * size. */
+tx_status tx_split_model_of(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
+                            const tx_split *split, tx_split_model *model);
 /* Whether the engine does it as the formulas have it; of pipelines all but GPipe, which takes as long as 1F1B and more
  * memory. Experts, whose memory is for the worst case, are others than theirs; of context the planner is not asked. */
 bool tx_split_is_built(const tx_split *split);
 /* The planner's memory of such a split on rank 0. */
 tx_status tx_split_plan(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
-                        const tx_split *split, int64_t host, tx_memory *memory);
+                        const tx_split_model *model, const tx_split_machine *machine, const tx_split *split,
+                        tx_memory *memory);
 
 /* ---- predict.c: what follows from the split ---------------------------------------------------------------------- */
 
@@ -129,13 +152,30 @@ tx_status tx_split_plan(tx_engine *engine, const tx_config *config, const tx_tra
 double tx_split_sum(const tx_split_machine *machine, int64_t stride, int64_t ranks, double bytes);
 double tx_split_exchange(const tx_split_machine *machine, int64_t stride, int64_t ranks, double bytes);
 double tx_split_hop(const tx_split_machine *machine, int64_t stride, int64_t ranks, double bytes);
-/* Seconds of m micro-batches on `stages` of v chunks, of which one of a stage takes `each` and of the last `last`,
- * which is no less. */
-double tx_split_pipeline(int64_t stages, int64_t chunks, int64_t micro, double each, double last);
-/* Micro-batches whose activations the first stage holds. */
-double tx_split_held(const tx_split *split);
+/* Seconds of m micro-batches on `stages` of v chunks, of which one takes the slowest stage `slowest` and the others
+ * `each` in the mean. */
+double tx_split_pipeline(int64_t stages, int64_t chunks, int64_t micro, double each, double slowest);
+/* Micro-batches whose activations a rank of the pipeline holds, the first one being 0. */
+double tx_split_held(const tx_split *split, int64_t rank);
+/* How many blocks each stage has, pipeline x chunks of them in the model's order; there are as many blocks. */
+void tx_split_stages(const tx_split_model *model, const tx_split *split, double room, int32_t *blocks);
+/* Which share of the work of a pipeline the rank has that has most, by the blocks of each stage. */
+double tx_split_slowest(const tx_split_model *model, const tx_split *split, const int32_t *blocks);
 void tx_split_predict(const tx_split_model *model, const tx_split_machine *machine, const tx_split *split,
                       tx_split_figures *figures);
+
+/* ---- stages.c: who has how many blocks ---------------------------------------------------------------------------- */
+
+/* What a rank computes and holds whatever it has, and with each block. */
+typedef struct tx_split_load {
+    double work, each_work, bytes, each_bytes;
+} tx_split_load;
+
+/* Divides `all` blocks among ranks, `fewest` or more to each: the largest work is the least that there is with nobody
+ * above `room` bytes (0: not known), and of such divisions the largest bytes are. Where somebody is above whatever is
+ * done, the least of the largest bytes takes its place. */
+void tx_split_share(const tx_split_load *load, int32_t ranks, int32_t fewest, int32_t all, double room,
+                    int32_t *blocks);
 
 /* ---- search.c: which is the fastest ----------------------------------------------------------------------------- */
 

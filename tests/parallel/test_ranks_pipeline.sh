@@ -29,7 +29,7 @@ for way in 2.2 4.4 4.2; do
     # shellcheck disable=SC2086
     divides $way "by$way" $saves
 done
-split 4 4 gpipe --pipeline_schedule gpipe || fail "GPipe"
+split 4 4 gpipe --pipeline_schedule gpipe --pipeline_partition 1,1,2,1 || fail "GPipe"
 same by4.4 gpipe
 # Several stages a rank: the same gradients, whose norm is rounded otherwise, since ranks add up those of other blocks.
 # shellcheck disable=SC2086
@@ -38,6 +38,20 @@ alike one turns
 split 4 2 turns4 --gradient_accumulation_steps 6 --per_device_train_batch_size 1 --pipeline_schedule interleaved \
     --gradient_checkpointing --zero_stage 1 || fail "interleaved, with others"
 alike one turns4
+# Stages that have as many blocks as is said.
+for way in auto even 3,2 1,4; do
+    # shellcheck disable=SC2086
+    split 2 2 "cut$way" $saves --pipeline_partition $way || fail "--pipeline_partition $way"
+    cat "$work/out" "$work/err" > "$work/said$way"
+    alike one "cut$way"
+done
+same by2.2 cutauto
+for way in even:2,3 3,2:3,2 1,4:1,4; do
+    grep -q "stages  ${way#*:} of 5 blocks" "$work/said${way%:*}" || fail "$way: $(grep stages "$work/said${way%:*}")"
+done
+split 2 2 cuts --gradient_accumulation_steps 6 --per_device_train_batch_size 2 --pipeline_schedule interleaved \
+    --pipeline_partition 1,1,1,2 || fail "--pipeline_partition 1,1,1,2"
+alike one cuts
 # With others: ZeRO's stage 1, groups that divide products, and activations that are computed again.
 # shellcheck disable=SC2086
 split 4 2 stage1 $saves --zero_stage 1 || fail "ZeRO's stage 1"
@@ -65,7 +79,7 @@ for bits in --bf16 --fp16 "--dtype bfloat16"; do
 done
 
 # Whatever wrote it, whoever goes on: the weights and moments to the bit, and the same steps.
-hands_over turns:1.1 stage1:1.1 grid:1.1 by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4 by4.4:2.2
+hands_over turns:1.1 stage1:1.1 grid:1.1 by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4 by4.4:2.2 cut1,4:2.2
 
 # Other models: a table that is tied, one that is not, experts, and a classifier, whose texts are padded to the length of a row.
 cat > "$work/llama.json" << 'EOF'
@@ -96,6 +110,11 @@ sed 's/"n_layer": 5/"n_layer": 1/' "$work/layers.json" > "$work/layer.json"
 refused "has as many blocks" 2 2 --config_name "$work/layer.json"
 refused "multiple of so many micro-batches, not 3" 2 2 --pipeline_schedule interleaved
 refused "pipeline of 8 stages has as many blocks, not 5" 2 2 --pipeline_schedule interleaved --pipeline_chunks 4 --gradient_accumulation_steps 2
+for list in 5 2,2 3,3 2,2,1 5,0 6,-1 2,3x odd; do
+    refused "2 numbers of blocks, 1 or more, with commas between them, that make 5" 2 2 --pipeline_partition $list
+done
+refused "goes with --pipeline_parallel 2 or more" 2 1 --pipeline_partition even
+refused "and without --parallel auto" 2 2 --pipeline_partition even --parallel auto
 refused "goes with --pipeline_schedule interleaved" 2 2 --pipeline_chunks 3
 
 # A rank that dies, and one that stops while its neighbour waits for it: the run ends by itself and names it.

@@ -3,7 +3,8 @@
  * Ranks that have a stage of a model each, or two, beside the same model on each rank alone: the same weights to begin
  * with, every gradient, the norm, the losses of 30 steps of several micro-batches, dropout included; all schedules to
  * the bit; memory as planned, and of each rank its weights; weights and moments go to one rank and back. Wrong
- * gradients must be found, and timetables that never end. test_stages DEVICE RANKS SCHEDULE [ZERO_STAGE] */
+ * gradients must be found, and timetables that never end. test_stages DEVICE RANKS SCHEDULE [ZERO_STAGE
+ * [BLOCKS,BLOCKS,...]], how many each stage has; otherwise they are as even as can be. */
 #include "api/parallel/timetable.h"
 #include "comm/comm.h"
 #include "tests/parallel/beside.h"
@@ -15,7 +16,8 @@
 
 enum { ROWS = 2, TIMES = 4, BLOCK = 24, VOCAB = 97, LAYERS = 5 };
 
-static int32_t chunks = 1; /* stages of a rank */
+static int32_t chunks = 1;       /* stages of a rank */
+static int32_t of_stage[LAYERS]; /* blocks of each stage */
 
 #define SIZES "\"vocab_size\": 97, "
 #define LLAMA                                                                                                       \
@@ -176,8 +178,8 @@ static int64_t share_of(const tx_param_spec *spec, int32_t rank, int32_t ranks)
 {
     const int32_t stages = ranks * chunks, block = spec->block;
     bool has = block == 0 ? rank == 0 || (spec->tied && rank == ranks - 1) : block < 0 && rank == ranks - 1;
-    for (int32_t s = rank; s < stages; s += ranks)
-        has = has || (block > LAYERS * s / stages && block <= LAYERS * (s + 1) / stages);
+    for (int32_t s = 0, first = 0; s < stages; first += of_stage[s++])
+        has = has || (s % ranks == rank && block > first && block <= first + of_stage[s]);
     return has ? tx_shape_count(&spec->shape) : 0;
 }
 
@@ -188,7 +190,7 @@ typedef struct groups {
 } groups;
 
 static tx_status compare(const char *device, const tx_config *config, const groups *g, tx_pipeline_schedule schedule,
-                         int32_t zero_stage)
+                         int32_t zero_stage, bool are_given)
 {
     const tx_parallel_options parallel = {.size = sizeof parallel,
                                           .bucket_bytes = 20000,
@@ -196,6 +198,7 @@ static tx_status compare(const char *device, const tx_config *config, const grou
                                           .pipeline = g->pipeline,
                                           .ends = g->ends,
                                           .blocks = LAYERS,
+                                          .stage_blocks = are_given ? of_stage : NULL,
                                           .micro_batches = TIMES,
                                           .chunks = chunks,
                                           .schedule = schedule};
@@ -215,6 +218,43 @@ static tx_status compare(const char *device, const tx_config *config, const grou
     return status;
 }
 
+/* As the list says; NULL: as the engine does where nothing is said. */
+static tx_status find_blocks(int32_t stages, char *list)
+{
+    for (int32_t s = 0; s < stages && s < LAYERS; s++) {
+        of_stage[s] = list ? (int32_t)strtol(list, &list, 10) : LAYERS * (s + 1) / stages - LAYERS * s / stages;
+        list += list && *list == ',';
+    }
+    return stages <= LAYERS && !(list && *list) ? TX_OK : tx_fail(TX_INVALID, "test_stages: a number for each stage");
+}
+
+/* What does not make the model is refused, before anything is exchanged. */
+static tx_status try_wrong_blocks(const char *device, const groups *g)
+{
+    static const char *const says[] = {"takes 1 or more", "blocks, the model"};
+    int32_t wrong[LAYERS] = {LAYERS};
+    const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
+    const tx_parallel_options parallel = {.size = sizeof parallel,
+                                          .pipeline = g->pipeline,
+                                          .ends = g->ends,
+                                          .blocks = LAYERS,
+                                          .stage_blocks = wrong,
+                                          .micro_batches = TIMES};
+    tx_engine *engine = NULL;
+    tx_model *model = NULL;
+    TX_TRY(tx_engine_create(&options, &engine));
+    tx_status status = tx_model_create(engine, &model);
+    for (int i = 0; i < 2 && !status; i++) {
+        if (tx_model_parallel(model, g->data, &parallel) != TX_INVALID || !strstr(tx_error(), says[i]))
+            status = tx_fail(TX_INTERNAL, "wrong blocks of stages were taken: %s", tx_error());
+        for (int32_t s = 0; s < LAYERS; s++)
+            wrong[s] = LAYERS;
+    }
+    tx_model_free(model);
+    tx_engine_free(engine);
+    return status;
+}
+
 static tx_status run(const char *device, tx_comm *comm, int32_t stages, int rests, char **rest)
 {
     static const char *const words[] = {
@@ -229,15 +269,17 @@ static tx_status run(const char *device, tx_comm *comm, int32_t stages, int rest
     const int32_t zero_stage = rests > 1 ? (int32_t)strtol(rest[1], NULL, 10) : 0;
     groups g;
     tx_status status = TX_OK;
-    const int32_t of_stage = comm->size / stages, stage = comm->rank / of_stage;
+    const int32_t ranks = comm->size / stages, stage = comm->rank / ranks;
     TX_TRY(try_tables());
-    TX_TRY(tx_comm_sub(comm, comm->rank % of_stage, comm->rank, &g.pipeline));
+    TX_TRY(find_blocks(stages * chunks, rests > 2 ? rest[2] : NULL));
+    TX_TRY(tx_comm_sub(comm, comm->rank % ranks, comm->rank, &g.pipeline));
     TX_TRY(tx_comm_sub(g.pipeline, stage > 0 && stage < stages - 1, comm->rank, &g.ends));
     TX_TRY(tx_comm_sub(comm, stage, comm->rank, &g.data));
+    TX_THEN(status, try_wrong_blocks(device, &g));
     for (int m = 0; m < MODELS && !status; m++) {
         tx_config *config = NULL;
         status = beside_config(models[m].config, &config);
-        TX_THEN(status, compare(device, config, &g, schedule, zero_stage));
+        TX_THEN(status, compare(device, config, &g, schedule, zero_stage, rests > 2));
         status = tx_fail_in(status, "%s", models[m].name);
         tx_config_free(config);
     }

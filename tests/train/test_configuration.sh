@@ -53,10 +53,10 @@ grep -qF '"init_scale": 256' "$work/auto/training_args.json" || fail "auto: the 
 
 cat > "$work/bad.json" << 'END'
 {"optimizer": {"type": "OneBitAdam", "params": {"cuda_aware": false}}, "zero_optimization": {"stage3_new": 1},
- "pipeline": {"stages": 2}, "gradient_clipping": "much", "zero": {}, "train_batch_size": 8, "gradient_accumulation_steps": 3}
+ "pipeline": {"partition": "type:layer"}, "gradient_clipping": "much", "zero": {}, "train_batch_size": 8, "gradient_accumulation_steps": 3}
 END
 outcome 2 "optimizer.type: OneBitAdam is none of Adam, AdamW, Lion" run bad --max_steps 2 --deepspeed "$work/bad.json"
-for text in "optimizer.params.cuda_aware: no key" "zero_optimization.stage3_new: no key" "pipeline: --pipeline_parallel" \
+for text in "optimizer.params.cuda_aware: no key" "zero_optimization.stage3_new: no key" "pipeline.partition: type:layer is none of best, parameters, uniform" \
     "gradient_clipping: max_grad_norm much" "zero: no key"; do
     grep -qF "$text" "$work/err" || fail "bad: does not say $text"
 done

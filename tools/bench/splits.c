@@ -89,6 +89,7 @@ static tx_status find_machine(const settings *set, tx_split_machine *machine)
         .rate = rate,
         .moving = 1e9 * card->memory,
         .memory = 1e9 * or_own(set->memory_gb, hosts[h].memory),
+        .room = TX_SPLIT_MEMORY * 1e9 * or_own(set->memory_gb, hosts[h].memory),
         .host = set->host ? set->host : hosts[h].host,
         .inside = {TX_SPLIT_GOODPUT * 1e9 * or_own(set->inside_gbyte, hosts[h].inside),
                    1e-6 * or_own(set->inside_us, hosts[h].inside_us)},
@@ -183,13 +184,13 @@ typedef struct report {
 } report;
 
 /* The fastest that the engine can do and whose plan fits. */
-static tx_status add_built(const report *r, int64_t devices, const tx_split_search *search)
+static tx_status add_built(const report *r, const tx_split_model *model, int64_t devices, const tx_split_search *search)
 {
     int32_t added = 0;
     for (int32_t i = 0; i < search->built.count && added < r->set->top; i++) {
         const tx_split_found *one = &search->built.found[i];
         tx_memory memory;
-        TX_TRY(tx_split_plan(r->engine, r->config, &r->base, &one->split, r->machine->host, &memory));
+        TX_TRY(tx_split_plan(r->engine, r->config, &r->base, model, r->machine, &one->split, &memory));
         const double bytes = (double)tx_memory_total(&memory);
         if (bytes > TX_SPLIT_MEMORY * r->machine->memory)
             continue;
@@ -218,11 +219,13 @@ static tx_status look(report *r, const tx_split_model *model, int64_t devices)
         return isfinite(search.least)
                    ? tx_fail(TX_MEMORY, "no such split fits: the smallest takes %.1f GB of a device's %.1f",
                              1e-9 * search.least, 1e-9 * TX_SPLIT_MEMORY * r->machine->memory)
-                   : tx_fail(TX_INVALID, "no such split: layers, heads and rows of a step (%d) must be multiples",
+                   : tx_fail(TX_INVALID,
+                             "no such split: stages take a layer each or more; heads and rows of a step (%d) must be "
+                             "multiples",
                              (int)(set->tokens / r->block));
     if (!search.all.count)
         tx_list_add(r->none, sizeof r->none, ", ", "%d", (int)devices);
-    return add_built(r, devices, &search);
+    return add_built(r, model, devices, &search);
 }
 
 static tx_status look_at_all(report *r)
