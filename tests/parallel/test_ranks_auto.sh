@@ -40,7 +40,7 @@ sed -i 's/"n_layer": 3/"n_layer": 4/' "$work/heads.json"
 # shellcheck disable=SC2086
 ranks 1 one --per_device_train_batch_size 12 $saves --overwrite_output_dir || fail "one rank, 4 layers"
 divided given --tensor_parallel 2 --pipeline_parallel 2 --zero_stage 1
-[ "$chosen" = "data 1 x tensor 2 x pipeline 2" ] || fail "chosen: $chosen"
+case $chosen in "data 1 x tensor 2 x pipeline 2"*) ;; *) fail "chosen: $chosen" ;; esac # whatever the schedule
 alike one given
 for way in 2:tensor 4:pipeline; do
     divided half "--${way#*:}_parallel" "${way%:*}" --overwrite_output_dir

@@ -355,10 +355,10 @@ tensor_parallel | pair --tensor_parallel 2 | pair_says 2 ranks compute the same 
 sequence_parallel | pair --tensor_parallel 2 --sequence_parallel | pair_says a chunk of the positions
 expert_parallel | pair --config_name $work/experts.json --expert_parallel 2 | pair_says 2 ranks divide those of each layer
 context_parallel | pair --context_parallel 2 | pair_says 2 ranks have [0-9]* positions each
-pipeline_parallel | pair --pipeline_parallel 2 --config_overrides n_layer=4 | pair_says 2,2 of 4 blocks
+pipeline_parallel | pair --pipeline_parallel 2 --config_overrides n_layer=4 | pair_says 3,1 of 4 blocks
 pipeline_schedule | pair --pipeline_parallel 2 --config_overrides n_layer=4 --pipeline_schedule gpipe | pair_says gpipe
 pipeline_chunks | pair --pipeline_parallel 2 --config_overrides n_layer=6 --gradient_accumulation_steps 2 --pipeline_schedule interleaved --pipeline_chunks 3 | pair_says 1,1,1,1,1,1 of 6 blocks
-pipeline_partition | pair --pipeline_parallel 2 --config_overrides n_layer=4 --pipeline_partition 3,1 | pair_says 3,1 of 4 blocks
+pipeline_partition | pair --pipeline_parallel 2 --config_overrides n_layer=4 --pipeline_partition even | pair_says 2,2 of 4 blocks
 global_batch_size | --global_batch_size 5 | weights_differ
 batch_weights | pair --batch_weights 3,1 | pair_says 3,1 rows
 start_timeout | late --start_timeout 1 | pair_fails waited for all ranks to start for 1 s
