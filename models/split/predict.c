@@ -216,9 +216,22 @@ static double fill_rank(const costs *c, int64_t rank, double blocks, double byte
 
 /* ---- Stages ----------------------------------------------------------------------------------------------- */
 
-static double work_of(const tx_split_piece *piece)
+/* Of a row, with so many sums over a tensor group. */
+static double work_of(const costs *c, const tx_split_piece *piece, double sums)
 {
-    return fmax(piece->flops + TX_SPLIT_BALANCE * piece->moved, 0.0);
+    const double ranks = (double)c->split->tensor;
+    const double summed = 2.0 * (ranks - 1.0) / ranks * FULL_BYTES * (double)(c->model->block * c->model->width);
+    return fmax(piece->flops + TX_SPLIT_BALANCE * piece->moved, 0.0) + TX_SPLIT_SUMMING * sums * summed;
+}
+
+static double work_of_block(const costs *c)
+{
+    return work_of(c, c->layer, 4.0);
+}
+
+static double work_of_head(const costs *c)
+{
+    return work_of(c, c->ends, 1.0);
 }
 
 /* Blocks of all stages of a rank. */
@@ -235,8 +248,7 @@ static tx_split_load load_of(const costs *c, int64_t rank)
 {
     double bytes[TX_MEMORY_COUNT];
     const double none = fill_rank(c, rank, 0.0, bytes), one = fill_rank(c, rank, 1.0, bytes);
-    return (tx_split_load){rank == c->split->pipeline - 1 ? work_of(c->ends) : 0.0, work_of(c->layer), none,
-                           one - none};
+    return (tx_split_load){rank == c->split->pipeline - 1 ? work_of_head(c) : 0.0, work_of_block(c), none, one - none};
 }
 
 /* First among ranks, whose sums are what takes time; then a rank's among its stages, the last of which has the head. */
@@ -251,8 +263,8 @@ static void divide_blocks(const costs *c, double room, int32_t *stages)
     tx_split_share(load, ranks, chunks, (int32_t)c->model->layers, room, of_rank);
     for (int32_t r = 0; r < ranks; r++) {
         for (int32_t v = 0; v < chunks; v++)
-            load[v] = (tx_split_load){r == ranks - 1 && v == chunks - 1 ? work_of(c->ends) : 0.0, work_of(c->layer),
-                                      0.0, 0.0};
+            load[v] =
+                (tx_split_load){r == ranks - 1 && v == chunks - 1 ? work_of_head(c) : 0.0, work_of_block(c), 0.0, 0.0};
         tx_split_share(load, chunks, 1, of_rank[r], 0.0, of_chunk);
         for (int32_t v = 0; v < chunks; v++)
             stages[v * ranks + r] = of_chunk[v];
@@ -271,7 +283,7 @@ double tx_split_slowest(const tx_split_model *model, const tx_split *split, cons
     double most = 0.0, all = 0.0;
     for (int64_t r = 0; r < split->pipeline; r++) {
         const double work =
-            blocks_of(split, blocks, r) * work_of(c.layer) + (r == split->pipeline - 1 ? work_of(c.ends) : 0.0);
+            blocks_of(split, blocks, r) * work_of_block(&c) + (r == split->pipeline - 1 ? work_of_head(&c) : 0.0);
         most = fmax(most, work);
         all += work;
     }

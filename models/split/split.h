@@ -25,8 +25,9 @@
  * 2 s) / v interleaved.
  *
  * Stages: the last one has the head, and as many blocks less as keep the slowest stage's work the least; among equals
- * the one whose largest memory is least (stages.c). Work is operations, and bytes at TX_SPLIT_BALANCE, so that it is a
- * function of model and options alone, which all ranks and a run that goes on find alike.
+ * the one whose largest memory is least (stages.c). Work is operations, and bytes at TX_SPLIT_BALANCE and
+ * TX_SPLIT_SUMMING, so that it is a function of model and options alone, which all ranks and a run that goes on find
+ * alike.
  *
  * Context: c-1 hops of a layer's keys and values forward, of them and their gradients backward, beside the attention of
  * a block of keys; what takes longer than that is waited for (Liu, Zaharia and Abbeel, Ring attention, 2023; ranks have
@@ -52,6 +53,7 @@
 #define TX_SPLIT_MEMORY 0.95    /* of a device's memory that a plan may take */
 #define TX_SPLIT_TENSOR_POWER 5 /* tensor is a power of two below two to the power of this */
 #define TX_SPLIT_BALANCE 50.0   /* operations that a device does while it moves a byte: CPUs 20, GPUs to 200 */
+#define TX_SPLIT_SUMMING 1000.0 /* the same while a tensor group sums a byte: cores 25, GPUs 300 to 1500 */
 #define TX_SPLIT_STAGES 1024    /* of all ranks of a pipeline, at most */
 
 typedef struct tx_split_link {

@@ -130,10 +130,10 @@ static void test_by_hand(void **state)
 
 /* ---- Of models ---------------------------------------------------------------------------------------------- */
 
-static tx_split pipeline_of(int64_t stages, int64_t chunks)
+static tx_split pipeline_of(int64_t stages, int64_t chunks, int64_t tensor)
 {
     return (tx_split){.data = 1,
-                      .tensor = 1,
+                      .tensor = tensor,
                       .pipeline = stages,
                       .expert = 1,
                       .context = 1,
@@ -145,13 +145,13 @@ static tx_split pipeline_of(int64_t stages, int64_t chunks)
 
 /* All divisions of a model's blocks among two ranks: of none has the slowest rank less work than the chosen one's. The
  * last one has at least so many blocks `fewer`. */
-static void check_model(const char *name, int64_t block, int32_t fewer)
+static void check_model(const char *name, int64_t block, int64_t tensor, int32_t fewer)
 {
     const tx_engine_options options = {.size = sizeof options, .threads = 1};
     tx_engine *engine = NULL;
     tx_config *config = NULL;
     tx_split_model model;
-    tx_split split = pipeline_of(2, 1);
+    tx_split split = pipeline_of(2, 1, tensor);
     int32_t blocks[64];
     assert_ok(tx_engine_create(&options, &engine));
     assert_ok(tx_bench_published(name, block, &config));
@@ -165,14 +165,14 @@ static void check_model(const char *name, int64_t block, int32_t fewer)
     for (int32_t first = 1; first < layers; first++)
         assert_true(chosen <= tx_split_slowest(&model, &split, (const int32_t[]){first, layers - first}));
     /* In turns: ranks are as even as they were, and the last stage has the fewest blocks. */
-    split = pipeline_of(2, 2);
+    split = pipeline_of(2, 2, tensor);
     tx_split_stages(&model, &split, 0.0, blocks);
     assert_int_equal(blocks[0] + blocks[1] + blocks[2] + blocks[3], layers);
     assert_true(blocks[3] <= blocks[1]);
     const double turns = tx_split_slowest(&model, &split, blocks);
     assert_true(fabs(turns - chosen) <= 1e-12);
     /* As many stages as blocks. */
-    split = pipeline_of(layers, 1);
+    split = pipeline_of(layers, 1, tensor);
     tx_split_stages(&model, &split, 0.0, blocks);
     for (int32_t s = 0; s < layers; s++)
         assert_int_equal(blocks[s], 1);
@@ -183,10 +183,11 @@ static void check_model(const char *name, int64_t block, int32_t fewer)
 static void test_models(void **state)
 {
     (void)state;
-    check_model("gpt2", 128, 4);
-    check_model("gpt2-xl", 128, 2);
-    check_model("llama-7b", 256, 0);
-    check_model("mixtral-8x7b", 256, 0);
+    check_model("gpt2", 128, 1, 4);
+    check_model("gpt2", 128, 2, 2);
+    check_model("gpt2-xl", 128, 1, 2);
+    check_model("llama-7b", 256, 4, 0);
+    check_model("mixtral-8x7b", 256, 1, 0);
 }
 
 int main(void)
