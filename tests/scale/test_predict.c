@@ -83,6 +83,14 @@ static void test_aims(void **state)
     assert_true(
         tx_predict_product(card_of("h200"), TX_IN_BF16, false, false, 4096, 4096, 4096, TX_EPILOGUE_NONE).tflops >=
         600.0);
+    for (int64_t size = 4096; size <= 8192; size *= 2) /* what is without wgmma */
+        for (int transposes = 0; transposes < 3; transposes++) {
+            const tx_predicted p =
+                tx_predict_provider(card_of("h200"), "nvidia-mma-128x256", TX_IN_BF16, transposes == 2, transposes == 1,
+                                    size, size, size, TX_EPILOGUE_NONE);
+            print_message("h200 %s: %.0f TFLOP/s, bound by %s\n", p.provider, p.tflops, p.bound);
+            assert_true(p.tflops >= 450.0 && p.tflops <= 613.0); /* measured in a loop of registers: 612 */
+        }
     assert_string_equal(
         tx_predict_product(card_of("a100"), TX_IN_FP32, false, false, 8192, 8192, 8192, TX_EPILOGUE_NONE).provider,
         "nvidia-mma-3xtf32");

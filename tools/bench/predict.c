@@ -144,15 +144,16 @@ static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operand
     return p;
 }
 
-/* By the loops of a type, in as many parts as is best; INFINITY seconds where the card has none of it. */
-static tx_predicted best_of_loops(const tx_card *card, tx_operands operands, tx_operands type, const char *transposes,
-                                  int64_t m, int64_t n, int64_t k, tx_epilogue epilogue)
+/* By the loops of a type, or of those a provider's, in as many parts as is best; INFINITY seconds where the card has
+ * none of it. */
+static tx_predicted best_of_loops(const tx_card *card, const char *provider, tx_operands operands, tx_operands type,
+                                  const char *transposes, int64_t m, int64_t n, int64_t k, tx_epilogue epilogue)
 {
     tx_predicted best = {.seconds = INFINITY};
     for (int i = 0; i < LOOPS; i++) {
         const loop *l = &loops[i];
         if (strcmp(l->target, card->target) != 0 || strcmp(l->type, type_names[type]) != 0 ||
-            strcmp(l->transposes, transposes) != 0)
+            strcmp(l->transposes, transposes) != 0 || (provider && strcmp(l->provider, provider) != 0))
             continue;
         for (int64_t parts = 1; parts <= MOST_PARTS && (parts == 1 || parts * LEAST_PART <= k); parts++) {
             const tx_predicted p = predict_parts(card, l, operands, (double)m, (double)n, (double)k, epilogue, parts);
@@ -162,15 +163,25 @@ static tx_predicted best_of_loops(const tx_card *card, tx_operands operands, tx_
     return best;
 }
 
+static const char *transposes_of(bool trans_a, bool trans_b)
+{
+    return trans_a ? "10" : trans_b ? "01" : "00"; /* both: as the first */
+}
+
+tx_predicted tx_predict_provider(const tx_card *card, const char *provider, tx_operands operands, bool trans_a,
+                                 bool trans_b, int64_t m, int64_t n, int64_t k, tx_epilogue epilogue)
+{
+    return best_of_loops(card, provider, operands, operands, transposes_of(trans_a, trans_b), m, n, k, epilogue);
+}
+
 tx_predicted tx_predict_product(const tx_card *card, tx_operands operands, bool trans_a, bool trans_b, int64_t m,
                                 int64_t n, int64_t k, tx_epilogue epilogue)
 {
     const double flops = 2.0 * (double)m * (double)n * (double)k, simt = 1e9 * card->ghz * card->units * card->simt;
     const double assumed = flops / (ASSUMED * simt);
-    const char transposes[] = {trans_a ? '1' : '0', trans_b && !trans_a ? '1' : '0', '\0'}; /* both: as the first */
-    tx_predicted p = best_of_loops(card, operands, operands, transposes, m, n, k, epilogue);
+    tx_predicted p = tx_predict_provider(card, NULL, operands, trans_a, trans_b, m, n, k, epilogue);
     if (!(p.seconds < INFINITY)) /* by kernels for fp32, which widen what they read */
-        p = best_of_loops(card, operands, TX_IN_FP32, transposes, m, n, k, epilogue);
+        p = best_of_loops(card, NULL, operands, TX_IN_FP32, transposes_of(trans_a, trans_b), m, n, k, epilogue);
     if (!(p.seconds < INFINITY))
         p = (tx_predicted){.seconds = assumed,
                            .tflops = 1e-12 * flops / assumed,
@@ -275,7 +286,7 @@ static double device_seconds(const step *s)
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
 typedef struct settings {
-    const char *config, *card, *device;
+    const char *config, *card, *provider, *device;
     int64_t batch, block, size, threads;
     bool json;
 } settings;
@@ -285,6 +296,8 @@ static const tx_option options[] = {
     TX_BENCH_BATCH(AT),
     {TX_OPTION_TEXT, "card", AT(card), .choices = "NAME",
      .help = "of cards.def: h200, a100, mi300x, ...; all where it is not given"},
+    {TX_OPTION_TEXT, "provider", AT(provider), .choices = "NAME",
+     .help = "products by this provider alone, as nvidia-mma-128x256, and nothing else; not given: by the fastest"},
     {TX_OPTION_INTEGER, "size", AT(size), 1, 1 << 24, "N", "of square products"},
     TX_BENCH_DEVICE(AT),
     TX_BENCH_JSON(AT),
@@ -296,8 +309,14 @@ static void add_products(const settings *set, const tx_card *card, tx_json *all)
 {
     for (int operands = 0; operands < TX_OPERAND_KINDS; operands++)
         for (int transposes = 0; transposes < 3 && (operands != TX_IN_TF32 || card->tf32 > 0.0); transposes++) {
-            const tx_predicted p = tx_predict_product(card, (tx_operands)operands, transposes == 2, transposes == 1,
-                                                      set->size, set->size, set->size, TX_EPILOGUE_NONE);
+            const bool trans_a = transposes == 2, trans_b = transposes == 1;
+            const int64_t n = set->size;
+            const tx_predicted p = set->provider ? tx_predict_provider(card, set->provider, (tx_operands)operands,
+                                                                       trans_a, trans_b, n, n, n, TX_EPILOGUE_NONE)
+                                                 : tx_predict_product(card, (tx_operands)operands, trans_a, trans_b, n,
+                                                                      n, n, TX_EPILOGUE_NONE);
+            if (!(p.seconds < INFINITY))
+                continue;
             tx_json *one = tx_json_object();
             tx_json_set_string(one, "card", card->id);
             tx_json_set_string(one, "type", type_names[operands]);
@@ -392,6 +411,14 @@ static tx_status check_card(const char *id)
     return tx_fail(TX_INVALID, "--card: \"%s\" is none of %s", id, known);
 }
 
+static tx_status check_provider(const char *name)
+{
+    for (int i = 0; i < LOOPS; i++)
+        if (!name || strcmp(name, loops[i].provider) == 0)
+            return TX_OK;
+    return tx_fail(TX_INVALID, "--provider: no loop of \"%s\" is counted; `txbench predict` names the fastest", name);
+}
+
 static tx_status run(const void *settings_, char *const *argv)
 {
     const settings *set = settings_;
@@ -399,15 +426,19 @@ static tx_status run(const void *settings_, char *const *argv)
     const tx_card *card;
     (void)argv;
     TX_TRY(check_card(set->card));
+    TX_TRY(check_provider(set->provider));
     tx_json *products = tx_json_array(), *attention = tx_json_array(), *steps = tx_json_array();
     for (int i = 0; (card = tx_card_at(i)) != NULL; i++)
         if (!set->card || strcmp(set->card, card->id) == 0) {
             add_products(set, card, products);
-            add_attention(set, card, attention);
+            if (!set->provider)
+                add_attention(set, card, attention);
         }
     tx_status status = tx_bench_config(set->config, set->block, &config);
-    TX_THEN(status, predict_steps(set, config, TX_F32, steps));
-    TX_THEN(status, predict_steps(set, config, TX_BF16, steps));
+    if (!set->provider) {
+        TX_THEN(status, predict_steps(set, config, TX_F32, steps));
+        TX_THEN(status, predict_steps(set, config, TX_BF16, steps));
+    }
     tx_config_free(config);
     if (status) {
         tx_json_free(products);

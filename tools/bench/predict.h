@@ -58,6 +58,9 @@ typedef struct tx_predicted {
  * `operands`. Without counted loops half of the other units' peak is assumed, and the provider is "not counted". */
 tx_predicted tx_predict_product(const tx_card *card, tx_operands operands, bool trans_a, bool trans_b, int64_t m,
                                 int64_t n, int64_t k, tx_epilogue epilogue);
+/* The same by this provider, NULL: by the fastest; INFINITY seconds where no loop of it is counted for the card. */
+tx_predicted tx_predict_provider(const tx_card *card, const char *provider, tx_operands operands, bool trans_a,
+                                 bool trans_b, int64_t m, int64_t n, int64_t k, tx_epilogue epilogue);
 
 /* Clocks of a work-group's first blocks on their way, and of its last results: an estimate. */
 #define TX_WAIT_CLOCKS 1500.0
