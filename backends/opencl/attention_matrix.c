@@ -14,7 +14,7 @@ typedef struct tx_cl_attention_matrix {
     const char *name, *atom;
     tx_cl_vendor vendor;
     int lanes, atom_lines, least, most, warps, own_atoms, others;
-    bool held;
+    bool held, paired;
 } matrix_form;
 
 static const matrix_form matrix_forms[] = {
@@ -43,7 +43,8 @@ static int64_t local_bytes(const matrix_form *m, int64_t own, int64_t d, bool dr
                                               : 2 * block_of(m, d, true, true));
     const int64_t elements = !m->held ? own_blocks * own_block + blocks : own_block > blocks ? own_block : blocks;
     const int64_t kept = stages * (dropout ? own * m->others / 4 : 4);
-    return 2 * elements + kept + (m->kernel == TX_CL_GRAD_KV ? 12 * stages * m->others : 0);
+    const int64_t passed = m->paired ? 4 * own * m->others : 0;
+    return 2 * elements + kept + passed + (m->kernel == TX_CL_GRAD_KV ? 12 * stages * m->others : 0);
 }
 
 /* Whether all that is moved by pieces of 16 bytes is aligned for them. */
@@ -82,7 +83,7 @@ void tx_cl_attention_matrix_list(const tx_context *context, const tx_cl_attentio
         const matrix_form *m = &matrix_forms[i];
         if (!offers(context, a, kernel, m))
             continue;
-        const int own = m->warps * m->own_atoms * m->atom_lines;
+        const int own = m->warps * m->own_atoms * m->atom_lines / (m->paired ? 2 : 1);
         char why[TX_CL_WHY] = "";
         tx_cl_attention_form f = {.rows = kernel == TX_CL_GRAD_KV ? m->others : own,
                                   .cols = kernel == TX_CL_GRAD_KV ? own : m->others,
@@ -111,7 +112,7 @@ void tx_cl_attention_matrix_options(const tx_context *context, const tx_cl_atten
                                     size_t size)
 {
     const matrix_form *m = form->matrix;
-    snprintf(text, size, "-DVW=4 -DEMULATED=0 -DATOM=%s -DWARPS=%d -DOWN_ATOMS=%d -DOTHERS=%d -DOWN_HELD=%d%s",
+    snprintf(text, size, "-DVW=4 -DEMULATED=0 -DATOM=%s -DWARPS=%d -DOWN_ATOMS=%d -DOTHERS=%d -DOWN_HELD=%d%s%s",
              tx_cl_matrix_atom(context, m->atom), m->warps, m->own_atoms, m->others, m->held,
-             tx_cl_matrix_build(m->vendor));
+             m->paired ? " -DPAIRED=1" : "", tx_cl_matrix_build(m->vendor));
 }

@@ -42,22 +42,23 @@ def amd(lanes):
 
 
 def forms(atoms):
-    """Of these atoms: (kernel, name, atom, lanes, rows of an atom, head size, warps, atoms of a warp, other lines, whether own lines are held)"""
+    """Of these atoms: (kernel, name, atom, lanes, rows of an atom, head size, warps, atoms of a warp, other lines, whether own lines are held,
+    warps that share own lines)"""
     with open(FORMS) as file:
         text = file.read()
     found = set()
     for words in re.findall(r"^TX_ATTENTION_MATRIX\((.*)\)$", text, flags=re.M):
-        kernel, name, atom, _, lanes, rows, least, most, warps, own, others, held = [word.strip().strip('"') for word in words.split(",")]
+        kernel, name, atom, _, lanes, rows, least, most, warps, own, others, held, paired = [word.strip().strip('"') for word in words.split(",")]
         for size in SIZES:
             if atom in atoms and int(least) <= size <= int(most) and (kernel, atom, size) not in found:
                 found.add((kernel, atom, size))
-                yield kernel, name, atom, int(lanes), int(rows), size, int(warps), int(own), int(others), int(held == "true")
+                yield kernel, name, atom, int(lanes), int(rows), size, int(warps), int(own), int(others), int(held == "true"), 1 + (paired == "true")
 
 
 def options_of(form, unit):
-    _, _, _, _, _, size, warps, atoms, others, held = form
+    _, _, _, _, _, size, warps, atoms, others, held, sharing = form
     return (f"-DH=bf16 -DD={size} -DCAUSAL=1 -DLENGTHS=0 -DDROPOUT=0 -DCACHED=0 -DVW=4 -DEMULATED=0 -DATOM={unit} -DWARPS={warps} "
-            f"-DOWN_ATOMS={atoms} -DOTHERS={others} -DOWN_HELD={held}")
+            f"-DOWN_ATOMS={atoms} -DOTHERS={others} -DOWN_HELD={held}" + " -DPAIRED=1" * (sharing - 1))
 
 
 def row_of(tools, texts, folder, work):
@@ -80,13 +81,13 @@ def row_of(tools, texts, folder, work):
 
 def expected(form):
     """Operations of a warp for a step."""
-    kernel, _, _, _, rows, size, _, atoms, others, _ = form
-    return 2 * KERNELS[kernel][2] * atoms * rows * others * size
+    kernel, _, _, _, rows, size, _, atoms, others, _, sharing = form
+    return 2 * KERNELS[kernel][2] * atoms * rows * others * size // sharing
 
 
 def row_text(form, target, registers, local, done, inside, clocks, exponentials, outside):
-    kernel, name, _, lanes, rows, size, warps, atoms, others, _ = form
-    own = warps * atoms * rows
+    kernel, name, _, lanes, rows, size, warps, atoms, others, _, sharing = form
+    own = warps * atoms * rows // sharing
     if done != expected(form):
         sys.exit(f"{name}, {kernel}, heads of {size} for {target}: a warp does {done} operations a step and should do {expected(form)}")
     return (f'TX_ATTENTION_LOOP({kernel}, "{name}", "{target}", {size}, {own}, {others}, {warps}, {lanes}, {registers}, {local}, {done}, '

@@ -95,10 +95,12 @@ int main(void)
         {"rx9070", TX_F16, 64, 1, 1, true, false, 0.0f, 40, true, "amd-wmma", 3},
         {"b580", TX_BF16, 64, 2, 1, true, false, 0.1f, 0, false, "intel-dpas", 3},
         {"b580", TX_F16, 48, 1, 1, false, true, 0.0f, 40, true, "intel-dpas", 3},
-        {"b580", TX_BF16, 128, 1, 1, true, false, 0.0f, 0, false, "intel-dpas", 2},
+        {"b580", TX_BF16, 128, 2, 1, true, false, 0.1f, 0, false, "intel-dpas", 3},
+        {"b580", TX_F16, 96, 1, 1, false, true, 0.0f, 40, true, "intel-dpas", 3},
         {"a770", TX_BF16, 64, 2, 1, true, false, 0.1f, 0, false, "intel-dpas", 3},
         {"a770", TX_F16, 48, 1, 1, false, true, 0.0f, 40, true, "intel-dpas", 3},
-        {"a770", TX_BF16, 128, 1, 1, true, false, 0.1f, 0, false, "intel-dpas", 2},
+        {"a770", TX_BF16, 128, 2, 1, true, false, 0.1f, 0, false, "intel-dpas", 3},
+        {"a770", TX_F16, 96, 1, 1, false, true, 0.0f, 40, true, "intel-dpas", 3},
     };
     const char *card = getenv("TX_TEST_CARD");
     tx_context *context;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gradients of attention's keys and values by matrix units: a work-group holds OWN_LINES keys and walks over the queries of all heads that read
- * them, so that nothing is added up across work-groups. */
+ * them, so that nothing is added up across work-groups.
+ *
+ * PAIRED: two warps share their keys, where the registers of one do not hold both gradients. The first has scores and the gradient of values, the
+ * second the gradients of probabilities and that of keys; probabilities pass from one to the other by local memory. So no product is computed twice. */
 #define KEYS_OUT 1
 #define OWN_BLOCKS 2
 #define BLOCKS (2 * BLOCK(ALONG | TURNED)) /* queries, gradients of the output */
@@ -43,6 +46,38 @@ static void begin_turn(turn *now, int number, const walk *w, __local ab_t *block
     }
 }
 
+#if PAIRED
+/* Four sums of each lane lie side by side, and behind them those of the next lane. */
+#define PASSED_AT(i, j, e) ((((line / OWN_ATOM + i) * OTHER_ATOMS + j) * (SUMS / 4) + e / 4) * LANES + lane)
+
+/* The first warp's s become the probabilities after dropout, but for its factor; the second's, which are the gradients of these, those of the
+ * scaled scores. */
+static void slopes(scores *s, int second, __local float *passed, const __local float *lse_of, const __local float *delta_of,
+                   const __local int *from_of, float factor, int q0, int k0, int length, const __local uchar *kept, float keep, int line, int lane)
+{
+    const int edge = BOUNDED || k0 + OWN_LINES > length || (CAUSAL && k0 + OWN_LINES > q0 + 1);
+    UNROLLED for (int i = 0; i < OWN_ATOMS && !second; i++)
+    {
+        EACH_SCORE(j, e)
+        {
+            const int other = j * OTHER_ATOM + OTHER_OF(e, lane), own = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane), key = k0 + own;
+            const int hidden = edge && (key >= length || (CAUSAL && key > q0 + other) || (BOUNDED && key < from_of[other]));
+            s->of[i][j][e] = probability(s->of[i][j][e], factor, lse_of[other], hidden);
+        }
+        UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
+            UNROLLED for (int e = 0; e < SUMS; e += 4) vstore4(vload4(0, s->of[i][j] + e), PASSED_AT(i, j, e), passed);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+        EACH_SCORE(j, e)
+        {
+            const int other = j * OTHER_ATOM + OTHER_OF(e, lane), own = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane);
+            const int is_left = DROPOUT ? is_kept(kept, other, own) : 1;
+            const float w = passed[PASSED_AT(i, j, e) * 4 + e % 4];
+            s->of[i][j][e] = second ? slope(w, s->of[i][j][e], delta_of[other], is_left, keep) : is_left ? w : 0.0f;
+        }
+}
+#else
 /* s become the probabilities after dropout, but for its factor, and t, the gradients of these, those of the scaled scores. */
 static void slopes(scores *s, scores *t, const __local float *lse_of, const __local float *delta_of, const __local int *from_of, float factor,
                    int q0, int k0, int length, const __local uchar *kept, float keep, int line, int lane)
@@ -59,6 +94,7 @@ static void slopes(scores *s, scores *t, const __local float *lse_of, const __lo
             s->of[i][j][e] = is_left ? w : 0.0f;
         }
 }
+#endif
 
 /* Dimension 0: tiles of keys, from the first, which most queries see when causal; 1: key head; 2: b from `first_b` on. */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
@@ -68,12 +104,16 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
     __local uchar kept[STAGES * KEPT];
     __local float lse_of[STAGES * OTHERS], delta_of[STAGES * OTHERS];
     __local int from_of[STAGES * OTHERS];
+#if PAIRED
+    __local float passed[OWN_LINES * OTHERS] __attribute__((aligned(16)));
+#endif
 #if EMULATED
     __local uint shown[GROUP * SHOWN];
 #else
     __local uint *const shown = 0;
 #endif
-    const int item = (int)get_local_id(0), lane = item % LANES, line = item / LANES * (OWN_ATOMS * OWN_ATOM);
+    const int item = (int)get_local_id(0), lane = item % LANES, warp = item / LANES, second = PAIRED && warp >= OWN_WARPS;
+    const int line = (second ? warp - OWN_WARPS : warp) * (OWN_ATOMS * OWN_ATOM);
     const int kv_head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2), group = heads / kv_heads;
     const int k0 = (first_tile + (int)get_group_id(0)) * OWN_LINES;
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D, key = (uint)(heads + kv_head) * D;
@@ -86,13 +126,20 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
                     starts + sto + b * (long)T, stride, o_stride, first, tiles, tiles * group, kv_head * group, k0, T, length, window};
 
     own_lines k, v;
-    outputs dk, dv;
-    scores s, t;
+    scores s;
     turn next;
     take_own(&k, pool + OWN_AT(0), x + key + (uint)k0 * stride, stride, length - k0, line, lane, shown);
     take_own(&v, pool + OWN_AT(1), x + key + kv_heads * D + (uint)k0 * stride, stride, length - k0, line, lane, shown);
+#if PAIRED
+    const own_lines own = {second ? v.block : k.block};
+    outputs mine;
+    clear(&mine);
+#else
+    outputs dk, dv;
+    scores t;
     clear(&dk);
     clear(&dv);
+#endif
     int stage = 0;
     begin_turn(&next, 0, &w, pool + OTHERS_AT, item);
     while (next.number < w.turns) {
@@ -114,13 +161,23 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
         barrier(CLK_LOCAL_MEM_FENCE);
         stage = (stage + 1) % STAGES;
         begin_turn(&next, next.number + 1, &w, pool + OTHERS_AT + stage * (BLOCKS), item);
+#if PAIRED
+        product_scores(&s, &own, second ? slope_o : here, lane, shown);
+        slopes(&s, second, passed, lse_of + at, delta_of + at, from_of + at, scale * LOG2_E, q0, k0, length, bits, drop.keep, line, lane);
+        product_out(&mine, 0, &s, TURNED_IN(second ? here : slope_o, ALONG | TURNED), lane, shown);
+#else
         product_scores(&s, &k, here, lane, shown);
         product_scores(&t, &v, slope_o, lane, shown);
         slopes(&s, &t, lse_of + at, delta_of + at, from_of + at, scale * LOG2_E, q0, k0, length, bits, drop.keep, line, lane);
         product_out(&dv, 0, &s, TURNED_IN(slope_o, ALONG | TURNED), lane, shown);
         product_out(&dk, 0, &t, TURNED_IN(here, ALONG | TURNED), lane, shown);
+#endif
     }
     dqkv += dqo + b * (long)T * stride + key + (uint)k0 * stride;
+#if PAIRED
+    store_out(&mine, second ? scale : DROPOUT ? 1.0f / (1.0f - p) : 1.0f, dqkv + (second ? 0 : kv_heads * D), stride, line, T - k0, lane);
+#else
     store_out(&dk, scale, dqkv, stride, line, T - k0, lane);
     store_out(&dv, DROPOUT ? 1.0f / (1.0f - p) : 1.0f, dqkv + kv_heads * D, stride, line, T - k0, lane);
+#endif
 }

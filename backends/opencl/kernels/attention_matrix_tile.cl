@@ -7,6 +7,7 @@
  *   WARPS, OWN_ATOMS, OTHERS   the form
  *   OWN_HELD           1: a warp's own lines stay in registers; 0: in local memory
  *   KEYS_OUT           1: own lines are keys; 0: queries
+ *   PAIRED             1: two warps have the same own lines, and an output each (attention_matrix_grad_kv.cl); 0 where not given
  *   OWN_BLOCKS         of own lines: 1, or 2
  *   BLOCKS             elements of a step's blocks of other lines */
 #define MMA 1
@@ -26,12 +27,16 @@ typedef h_t ab_t;
 #define LOG2_E 1.44269504f /* exponentials are powers of 2, which hardware has: e^x = 2^(x log2 e) */
 #define LN_2 0.693147181f
 
+#ifndef PAIRED
+#define PAIRED 0
+#endif
 #define PIECES (D / PIECE)
 #define PITCH (D + PIECE)
 #define ALONG 1
 #define TURNED 2
 #define GROUP (LANES * WARPS)
-#define OWN_LINES (WARPS * OWN_ATOMS * OWN_ATOM)
+#define OWN_WARPS (WARPS / (PAIRED ? 2 : 1))
+#define OWN_LINES (OWN_WARPS * OWN_ATOMS * OWN_ATOM)
 #define OTHER_ATOMS (OTHERS / OTHER_ATOM)
 #define OUT_ATOMS (D / OTHER_ATOM)
 #define STEPS (D / ATOM_K)
