@@ -70,6 +70,7 @@ typedef struct tx_attrs {
     int32_t heads, kv_heads, head_size;
     int32_t window; /* of attention: keys that a query sees at most; 0: any number */
     int32_t site;
+    int32_t packing;           /* of a gathering: a number of model->parallel's counted from 1; 0: a whole bucket */
     int32_t bucket;            /* of a collective; of a message its number among those of a micro-batch */
     int32_t peer, micro_batch; /* of a message; the latter of all nodes of many micro-batches */
     int32_t control;           /* a tx_control, or -1 */

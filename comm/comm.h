@@ -20,7 +20,7 @@
 
 #include "tx.h"
 
-#define TX_COMM_VERSION 5
+#define TX_COMM_VERSION 6
 
 /* X(NAME, "name") */
 #define TX_COLLECTIVE_MAP(X)                                                                          \
@@ -47,6 +47,9 @@ typedef struct tx_transfer {
     int32_t bucket; /* what messages call it; -1: none */
     void *data;     /* in a window at the same place on all ranks, or outside windows on all */
     int64_t count;  /* elements; may pass 2^31 */
+    /* Of ALL_GATHER: by rank, and one more, where its shard begins; all ranks give the same numbers, which belong to
+     * the transfer as its data do. NULL: tx_comm_shard's. */
+    const int64_t *shard;
 } tx_transfer;
 
 /* What one rank sends to another, which calls for it. Two ranks know it by its number: messages of one number arrive in

@@ -173,7 +173,7 @@ tx_status tx_exchange_barrier(tx_exchange *e)
 /* Chunk k of an owner's piece. */
 static tx_piece chunk_of(const tx_exchange *e, int32_t owner, int64_t k)
 {
-    tx_piece p = tx_layout_piece(e->layout, e->transfer->kind, e->transfer->count, owner);
+    tx_piece p = tx_layout_piece(e->layout, e->transfer, owner);
     if (e->layout->groups == 1) /* nothing is sent: one chunk */
         return p;
     int64_t at = k * e->chunk;
@@ -440,7 +440,7 @@ static int64_t chunks(const tx_exchange *e)
         return 1;
     int64_t longest = 0;
     for (int32_t r = 0; r < e->layout->size; r++) {
-        int64_t count = tx_layout_piece(e->layout, e->transfer->kind, e->transfer->count, r).count;
+        int64_t count = tx_layout_piece(e->layout, e->transfer, r).count;
         longest = count > longest ? count : longest;
     }
     return (longest + e->chunk - 1) / e->chunk;

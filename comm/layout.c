@@ -77,12 +77,15 @@ static tx_piece shard(int64_t count, int32_t size, int32_t index)
     return (tx_piece){first, tx_comm_shard(count, size, index + 1) - first};
 }
 
-tx_piece tx_layout_piece(const tx_layout *layout, tx_collective kind, int64_t count, int32_t owner)
+tx_piece tx_layout_piece(const tx_layout *layout, const tx_transfer *transfer, int32_t owner)
 {
-    if (kind == TX_REDUCE_SCATTER || kind == TX_ALL_GATHER)
-        return shard(count, layout->size, owner);
+    const int64_t *begin = transfer->shard;
+    if (transfer->kind == TX_ALL_GATHER && begin)
+        return (tx_piece){begin[owner], begin[owner + 1] - begin[owner]};
+    if (transfer->kind == TX_REDUCE_SCATTER || transfer->kind == TX_ALL_GATHER)
+        return shard(transfer->count, layout->size, owner);
     int32_t group = layout->group[owner];
-    tx_piece whole = shard(count, layout->groups, group);
+    tx_piece whole = shard(transfer->count, layout->groups, group);
     tx_piece part = shard(whole.count, members(layout, group), layout->place[owner]);
     return (tx_piece){whole.first + part.first, part.count};
 }

@@ -42,8 +42,9 @@ typedef struct tx_piece {
     int64_t first, count; /* elements */
 } tx_piece;
 
-/* The piece of `owner`: its shard (tx_comm_shard) where the transfer speaks of shards; else groups get equal parts, so
- * that their links do, and their ranks equal parts of that. Pieces begin on multiples of TX_PARAM_BLOCK. */
-tx_piece tx_layout_piece(const tx_layout *layout, tx_collective kind, int64_t count, int32_t owner);
+/* The piece of `owner`: its shard where the transfer speaks of shards; else groups get equal parts, so that their links
+ * do, and their ranks equal parts of that. Pieces begin on multiples of TX_PARAM_BLOCK, unless the transfer says where
+ * shards do. */
+tx_piece tx_layout_piece(const tx_layout *layout, const tx_transfer *transfer, int32_t owner);
 
 #endif

@@ -400,6 +400,7 @@ tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const
     int count = 1;
     if (!frozen_alone && model->arena[TX_ARENA_WEIGHTS].addresses) {
         away[count++] = TX_ARENA_SHARDS;
+        away[count++] = TX_ARENA_HALF;
     } else if (!frozen_alone && is_exchanged(model)) {
         return tx_fail(TX_UNSUPPORTED, "whole weights that ranks exchange cannot be offloaded: take zero_stage 0 or 3");
     } else if (!frozen_alone) {
@@ -435,7 +436,7 @@ tx_status tx_model_write_at(tx_model *model, tx_arena_id id, int64_t address, co
 {
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
-    model->half_stale = model->half_stale || id == TX_ARENA_WEIGHTS;
+    model->half_stale = model->half_stale || id == TX_ARENA_WEIGHTS || id == TX_ARENA_SHARDS;
     model->kept_stale = model->kept_stale || id == TX_ARENA_WEIGHTS;
     if (arena->space == TX_SPACE_FILE)
         return move_filed(model, arena, true, address, (void *)(uintptr_t)data, bytes);

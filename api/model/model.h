@@ -114,16 +114,16 @@ tx_status tx_model_keep(tx_model *model, int32_t index, int64_t *address);
  */
 int64_t tx_model_half_address(const tx_model *model, int64_t weights);
 
-/* Whether arena HALF holds copies of the weights; where these are gathered for each use, so are the copies made. */
+/* Whether arena HALF holds copies of the weights that this rank has. */
 static inline bool tx_model_keeps_copies(const tx_model *model)
 {
-    return model->half != TX_F32 && !model->arena[TX_ARENA_WEIGHTS].addresses;
+    return model->half != TX_F32;
 }
 
 /* Whether the weights lie outside the device's memory. */
 static inline bool tx_model_weights_away(const tx_model *model)
 {
-    return tx_arena_is_away(&model->arena[TX_ARENA_WEIGHTS]);
+    return tx_arena_is_away(&model->arena[TX_ARENA_WEIGHTS]) || tx_arena_is_away(&model->arena[TX_ARENA_SHARDS]);
 }
 
 /* Whether graphs fetch parameters before they read them (tx_model_offload_params). */

@@ -16,6 +16,14 @@ typedef struct piece {
     int64_t first, count;
 } piece;
 
+/* What moves at a command: a bucket, or a packing of it. */
+static tx_packing moved_by(const tx_parallel *p, const tx_command *c)
+{
+    const tx_bucket *b = &p->bucket[c->attrs.bucket];
+    return c->attrs.packing ? p->packing[c->attrs.packing - 1]
+                            : (tx_packing){.count = b->count, .first = b->first, .owned = b->owned};
+}
+
 /* Whether the ranks exchange the device's memory itself. */
 static bool is_in_place(const tx_command *c)
 {
@@ -53,14 +61,16 @@ static tx_status begin(const tx_model *model, tx_moving *m)
     const int32_t owner = p->bucket[c->attrs.bucket].owner;
     tx_comm *comm = p->bucket[c->attrs.bucket].comm;
     const bool sums = c->op == TX_OP_REDUCE_GRADIENTS, spread = tx_parallel_sharded(p) && owner < 0;
+    const tx_dtype dtype = c->in[0].dtype == TX_F16 ? TX_BF16 : c->in[0].dtype; /* of weights: bits alone move */
     const tx_transfer transfer = {
         .kind = sums ? (spread ? TX_REDUCE_SCATTER : TX_ALL_REDUCE) : (spread ? TX_ALL_GATHER : TX_BROADCAST),
         .root = owner,
-        .dtype = c->in[0].dtype,
-        .wire = sums && p->options.half ? TX_BF16 : c->in[0].dtype,
+        .dtype = dtype,
+        .wire = sums && p->options.half ? TX_BF16 : dtype,
         .bucket = c->attrs.bucket,
         .data = tx_operand_host(model, &c->out[0]),
         .count = tx_operand_count(&c->out[0]),
+        .shard = moved_by(p, c).shard,
     };
     return comm->table->begin(comm, &transfer, &m->request);
 }
@@ -87,9 +97,9 @@ tx_status tx_parallel_flush(tx_model *model)
 static tx_status bring(const tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
-    const tx_bucket *b = &model->parallel->bucket[c->attrs.bucket];
-    const piece all = {0, b->count}, own = {b->first, b->owned}, before = {0, b->first},
-                behind = {b->first + b->owned, b->count - b->first - b->owned};
+    const tx_packing m = moved_by(model->parallel, c);
+    const piece all = {0, m.count}, own = {m.first, m.owned}, before = {0, m.first},
+                behind = {m.first + m.owned, m.count - m.first - m.owned};
     tx_status status = TX_OK;
     if (is_in_place(c))
         return TX_OK;
@@ -119,12 +129,19 @@ static tx_status complete(tx_model *model)
     return status ? status : bring(model, &oldest.command);
 }
 
-/* Waits until no transfer of this op and bucket is outstanding. */
-static tx_status wait_for(tx_model *model, tx_op op, int32_t bucket)
+/* Whether a transfer is the one that a command begins or waits for. */
+static bool is_of(const tx_moving *m, tx_op op, const tx_command *c)
+{
+    const tx_attrs *a = &m->command.attrs;
+    return m->command.op == op && a->bucket == c->attrs.bucket && a->packing == c->attrs.packing;
+}
+
+/* Waits until no transfer of this op and the command's bucket, or packing of it, is outstanding. */
+static tx_status wait_for(tx_model *model, tx_op op, const tx_command *c)
 {
     tx_parallel *p = model->parallel;
     int32_t found = p->movings - 1;
-    while (found >= 0 && (p->moving[found].command.op != op || p->moving[found].command.attrs.bucket != bucket))
+    while (found >= 0 && !is_of(&p->moving[found], op, c))
         found--;
     tx_status status = TX_OK;
     for (; found >= 0 && !status; found--)
@@ -154,8 +171,9 @@ static tx_status start(tx_model *model, const tx_command *c)
         b->gathered = b->gathered || c->op == TX_OP_GATHER_WEIGHTS;
         return TX_OK;
     }
-    const piece own = c->op == TX_OP_REDUCE_GRADIENTS ? (piece){0, b->count} : (piece){b->first, b->owned};
-    tx_status status = wait_for(model, c->op, c->attrs.bucket);
+    const tx_packing packing = moved_by(p, c);
+    const piece own = c->op == TX_OP_REDUCE_GRADIENTS ? (piece){0, b->count} : (piece){packing.first, packing.owned};
+    tx_status status = wait_for(model, c->op, c);
     tx_moving m = {.command = *c, .request = -1};
     if (!status && is_in_place(c))
         status = begin(model, &m);
@@ -373,9 +391,9 @@ tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
     case TX_OP_GATHER_WEIGHTS:
         return start(model, c);
     case TX_OP_WAIT_GRADIENTS:
-        return wait_for(model, TX_OP_REDUCE_GRADIENTS, c->attrs.bucket);
+        return wait_for(model, TX_OP_REDUCE_GRADIENTS, c);
     case TX_OP_WAIT_WEIGHTS:
-        return wait_for(model, TX_OP_GATHER_WEIGHTS, c->attrs.bucket);
+        return wait_for(model, TX_OP_GATHER_WEIGHTS, c);
     default:
         return tx_fail(TX_INTERNAL, "%s is no collective", tx_op_info_of(c->op)->name);
     }

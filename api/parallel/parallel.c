@@ -288,7 +288,7 @@ tx_status tx_parallel_make_buckets(tx_model *model)
     tx_parallel *p = model->parallel;
     model->sealed = true;
     p->bucket = calloc((size_t)model->params, sizeof *p->bucket);
-    p->moving = calloc(2 * (size_t)model->params, sizeof *p->moving);
+    p->moving = calloc(3 * (size_t)model->params, sizeof *p->moving);
     if (!p->bucket || !p->moving)
         return tx_fail(TX_MEMORY, "no memory for the list of buckets");
     bool full = false;
@@ -332,6 +332,39 @@ int32_t tx_parallel_bucket_at(const tx_parallel *parallel, int64_t address)
     return -1;
 }
 
+/* ---- Packings --------------------------------------------------------------------------------------- */
+
+int64_t tx_parallel_packed(const tx_bucket_range *range, int32_t ranges, int64_t element)
+{
+    int64_t before = 0;
+    for (int32_t i = 0; i < ranges && range[i].begin < element; i++)
+        before += (range[i].end < element ? range[i].end : element) - range[i].begin;
+    return before;
+}
+
+tx_status tx_parallel_pack(tx_model *model, int32_t bucket, const tx_bucket_range *range, int32_t ranges,
+                           int32_t *number)
+{
+    tx_parallel *p = model->parallel;
+    const tx_bucket *b = &p->bucket[bucket];
+    tx_packing *more = realloc(p->packing, (size_t)(p->packings + 1) * sizeof *more);
+    int64_t *shard = more ? calloc((size_t)b->comm->size + 1, sizeof *shard) : NULL;
+    p->packing = more ? more : p->packing;
+    if (!shard)
+        return tx_fail(TX_MEMORY, "no memory for the list of what is gathered");
+    for (int32_t r = 0; r <= b->comm->size; r++)
+        shard[r] = tx_parallel_packed(range, ranges, tx_comm_shard(b->count, b->comm->size, r));
+    const int64_t first = tx_parallel_packed(range, ranges, b->first);
+    more[p->packings++] = (tx_packing){.count = tx_parallel_packed(range, ranges, b->count),
+                                       .first = first,
+                                       .owned = tx_parallel_packed(range, ranges, b->first + b->owned) - first,
+                                       .shard = shard};
+    *number = p->packings;
+    return TX_OK;
+}
+
+/* ---- Tensors ---------------------------------------------------------------------------------------- */
+
 tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket)
 {
     const tx_bucket *b = &graph->model->parallel->bucket[bucket];
@@ -352,6 +385,9 @@ void tx_parallel_free(tx_model *model)
         return;
     for (int32_t i = 0; i < p->movings; i++)
         model->engine->backend->forget(model->engine->context, p->moving[i].arrived);
+    for (int32_t i = 0; i < p->packings; i++)
+        free(p->packing[i].shard);
+    free(p->packing);
     free(p->bucket);
     free(p->moving);
     free(p->block);

@@ -13,10 +13,11 @@
  *   stage 2    own shards        planned tensors      own shards        gathered after an update
  *   stage 3    own shards        planned tensors      own shards        own shards, gathered where a plan reads them
  *
- * Of stage 3 arena WEIGHTS is addresses alone, by which buckets say what they are of; own shards lie in arena SHARDS.
- * Buckets of experts that an expert group divides go among the ranks that have the same ones, all others among all.
- * The update's norm is a sum of the ranks' sums over their own shards, in every stage. So stages differ in no bit, but
- * for stage 2 with accumulation, which sums over ranks first and over micro-batches then. */
+ * Of stage 3 arena WEIGHTS is addresses alone, by which buckets say what they are of; own shards lie in arena SHARDS,
+ * and their copies of 16 bits in HALF, as in SHARDS. Buckets of experts that an expert group divides go among the ranks
+ * that have the same ones, all others among all. The update's norm is a sum of the ranks' sums over their own shards,
+ * in every stage. So stages differ in no bit, but for stage 2 with accumulation, which sums over ranks first and over
+ * micro-batches then. */
 #ifndef TX_API_PARALLEL_H
 #define TX_API_PARALLEL_H
 
@@ -35,6 +36,17 @@ typedef struct tx_bucket {
     int64_t kept;         /* stages 2 and 3: address in GRADIENTS, and SHARDS, of the own shard */
     int32_t owner;        /* where buckets are whole: the rank that has it; -1: each has a shard */
 } tx_bucket;
+
+/* Ranges of a bucket, one behind the other, as plans gather them; each rank has those that lie in its shard. */
+typedef struct tx_packing {
+    int64_t count, first, owned; /* elements of all, and of this rank's part */
+    int64_t *shard;              /* by rank, and one more: where its part begins */
+} tx_packing;
+
+/* Elements begin .. end - 1 of a bucket. */
+typedef struct tx_bucket_range {
+    int64_t begin, end;
+} tx_bucket_range;
 
 /* A transfer that a plan has begun and nobody has waited for yet. */
 typedef struct tx_moving {
@@ -66,7 +78,9 @@ struct tx_parallel {
     int64_t exchanged;                      /* what a plan places in EXCHANGE lies from this address on */
     tx_message_on_way message[TX_MESSAGES]; /* of a pipeline, or a ring */
     int32_t messages;
-    tx_moving *moving; /* in the order in which they began: at most a sum and a gathering of each bucket */
+    tx_packing *packing;
+    int32_t packings;
+    tx_moving *moving; /* in the order in which they began: at most a sum and two gatherings of each bucket */
     int32_t movings;
     int64_t *block; /* of an all-to-all of the expert group: elements to each rank, then from each */
 };
@@ -92,6 +106,12 @@ static inline bool tx_parallel_keeps_shards(const tx_parallel *parallel)
 static inline bool tx_parallel_gathers(const tx_parallel *parallel)
 {
     return parallel && parallel->options.zero_stage == 3;
+}
+
+/* Where the weights lie that this rank keeps. */
+static inline tx_arena_id tx_parallel_weights(const tx_parallel *parallel)
+{
+    return tx_parallel_gathers(parallel) ? TX_ARENA_SHARDS : TX_ARENA_WEIGHTS;
 }
 
 /* The ranks that have an arena as a window in common. */
@@ -143,6 +163,12 @@ tx_status tx_parallel_place_buckets(tx_model *model);
 tx_status tx_parallel_need_buckets(tx_model *model);
 /* The bucket that holds the weight at an address; -1: none. */
 int32_t tx_parallel_bucket_at(const tx_parallel *parallel, int64_t address);
+/* A packing of ranges of a bucket, which ascend and begin and end on multiples of TX_PARAM_BLOCK. Gives its number,
+ * counted from 1; the model keeps it. */
+tx_status tx_parallel_pack(tx_model *model, int32_t bucket, const tx_bucket_range *range, int32_t ranges,
+                           int32_t *number);
+/* Elements of the ranges that lie before an element of the bucket. */
+int64_t tx_parallel_packed(const tx_bucket_range *range, int32_t ranges, int64_t element);
 /* The gradients (stages 0 and 1) or weights of a bucket on the device, and where the ranks exchange them. NULL on
  * failure, which the graph keeps. */
 tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gathering weights of which every rank has its shard (ZeRO's stage 3). What a node reads of a bucket comes from a
- * planned tensor, which is filled before the first node that reads it and goes behind the last; memory for it is found
- * as for any other. While the nodes that read one bucket are computed the next is on its way. */
+ * Gathering weights of which every rank has its shard (ZeRO's stage 3). What nodes read of a bucket comes from planned
+ * tensors, one of weights as they are stored and one of their copies of 16 bits, which are filled before the first node
+ * that reads them and go behind the last; memory for them is found as for any other. While the nodes that read one
+ * bucket are computed the next is on its way. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -14,17 +15,24 @@
  * them in turns, and the backward pass begins with what the forward pass read last. */
 #define KEPT 2
 
-/* A bucket as nodes first .. last read it. */
+/* What nodes read of a bucket in one form. */
+typedef struct form {
+    int32_t packing;  /* 0: nothing */
+    tx_tensor *x, *w; /* on the device, and where the ranks exchange it */
+} form;
+
+/* A bucket as nodes first .. last read it: its weights as they are stored, and their copies of 16 bits. */
 typedef struct gathering {
     int32_t bucket, first, last;
-    tx_tensor *x, *w; /* all of its weights on the device, and where the ranks exchange them */
+    form form[2];
 } gathering;
 
 /* An operand that is a weight. */
 typedef struct reading {
     int32_t node, operand, gathering;
-    tx_tensor *weight; /* as it is stored */
-    bool copy;         /* its copy of 16 bits is read */
+    const tx_tensor *weight; /* as it is stored */
+    bool copy;               /* its copy of 16 bits is read */
+    int64_t at;              /* element of what is gathered in that form at which the weight begins */
 } reading;
 
 typedef struct gathers {
@@ -35,16 +43,16 @@ typedef struct gathers {
     gathering *gathering;
     reading *reading;
     int32_t gatherings, readings;
-    int32_t *latest;     /* by bucket: its last gathering; -1: none yet */
-    int32_t *since;      /* by bucket: gatherings that there were when it was last read */
-    tx_tensor **copy;    /* by tensor, of weights: the copy of 16 bits */
-    int32_t *copied_for; /* by tensor: the gathering that it was made of */
+    tx_bucket_range *range; /* of the form that is being inserted */
+    int32_t ranges;
+    int32_t *latest; /* by bucket: its last gathering; -1: none yet */
+    int32_t *since;  /* by bucket: gatherings that there were when it was last read */
 } gathers;
 
 /* ---- What is read when ---------------------------------------------------------------------------------- */
 
 /* The weight that an operand is, or is the copy of; NULL: it is none. */
-static tx_tensor *weight_of(const gathers *g, tx_tensor *t, bool *copy)
+static const tx_tensor *weight_of(const gathers *g, tx_tensor *t, bool *copy)
 {
     tx_tensor *root = t ? tx_tensor_root(t) : NULL;
     *copy = root && root->arena == TX_ARENA_HALF;
@@ -72,23 +80,61 @@ static void find_readings(gathers *g)
         const tx_node *node = &g->graph->node[n];
         for (int k = 0; k < TX_MAX_IN && node->op != TX_OP_COPY_OF_PARAM && node->op != TX_OP_RESHAPE; k++) {
             bool copy;
-            tx_tensor *weight = weight_of(g, node->in[k], &copy);
+            const tx_tensor *weight = weight_of(g, node->in[k], &copy);
             if (!weight)
                 continue;
             const int32_t bucket = tx_parallel_bucket_at(g->parallel, weight->offset);
-            g->reading[g->readings++] = (reading){n, k, gathering_for(g, bucket, n), weight, copy};
+            g->reading[g->readings++] = (reading){n, k, gathering_for(g, bucket, n), weight, copy, 0};
         }
     }
 }
 
+/* ---- What goes along -------------------------------------------------------------------------------------- */
+
+static int by_begin(const void *a, const void *b)
+{
+    const tx_bucket_range *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static tx_bucket_range range_of(const tx_bucket *b, const tx_tensor *weight)
+{
+    const int64_t begin = (weight->offset - b->address) / b->element;
+    return (tx_bucket_range){begin, begin + tx_param_blocks(tx_shape_count(&weight->shape)) * TX_PARAM_BLOCK};
+}
+
+/* The ranges of a bucket that a gathering's nodes read in a form; neighbours are one. */
+static void find_ranges(gathers *g, int32_t number, int copy)
+{
+    const tx_bucket *b = &g->parallel->bucket[g->gathering[number].bucket];
+    int32_t found = 0;
+    for (int32_t i = 0; i < g->readings; i++)
+        if (g->reading[i].gathering == number && g->reading[i].copy == copy)
+            g->range[found++] = range_of(b, g->reading[i].weight);
+    qsort(g->range, (size_t)found, sizeof *g->range, by_begin);
+    g->ranges = 0;
+    for (int32_t i = 0; i < found; i++) {
+        tx_bucket_range *last = g->ranges ? &g->range[g->ranges - 1] : NULL;
+        if (!last || g->range[i].begin > last->end)
+            g->range[g->ranges++] = g->range[i];
+        else if (g->range[i].end > last->end)
+            last->end = g->range[i].end;
+    }
+    for (int32_t i = 0; i < g->readings; i++)
+        if (g->reading[i].gathering == number && g->reading[i].copy == copy)
+            g->reading[i].at = tx_parallel_packed(g->range, g->ranges, range_of(b, g->reading[i].weight).begin);
+}
+
 /* ---- Nodes ------------------------------------------------------------------------------------------------ */
 
-/* Before node `at` of direction and block of node `like`, behind what was inserted there earlier. */
-static tx_status insert(const gathers *g, int32_t at, int32_t like, tx_op op, int32_t bucket, tx_tensor *in,
+/* Before node `at`, of its direction and block, behind what was inserted there earlier. */
+static tx_status insert(const gathers *g, int32_t at, int32_t like, tx_op op, tx_attrs attrs, tx_tensor *in,
                         tx_tensor *out)
 {
     tx_node node = {.op = op, .direction = g->graph->node[like].direction, .block = g->graph->node[like].block};
-    node.attrs = (tx_attrs){.control = -1, .alpha = 1.0f, .bucket = bucket};
+    node.attrs = attrs;
+    node.attrs.control = -1;
+    node.attrs.alpha = 1.0f;
     node.in[0] = in;
     node.out[0] = out;
     if (!out)
@@ -96,83 +142,93 @@ static tx_status insert(const gathers *g, int32_t at, int32_t like, tx_op op, in
     return tx_edit_insert(g->edit, at, &node, &out->producer);
 }
 
-/* The own shard goes to its place among the others, which are asked for, before node `at`. Memory where ranks exchange
- * is taken for as long by those whose device has its own as by the others, so that all place it alike. */
-static tx_status begin(const gathers *g, gathering *one, int32_t at)
+static tx_attrs attrs_of(const gathering *one, const form *f)
 {
-    tx_graph *graph = g->graph;
-    const tx_dtype dtype = graph->model->stored;
-    const tx_bucket *b = &g->parallel->bucket[one->bucket];
-    const bool in_place = graph->model->engine->backend->host_memory;
-    one->w = tx_tensor_planned(graph, dtype, TX_SHAPE(b->count), TX_ARENA_EXCHANGE);
-    one->x = in_place ? one->w : tx_tensor_planned(graph, dtype, TX_SHAPE(b->count), TX_ARENA_PLANNED);
-    if (!one->w || !one->x)
-        return graph->status;
-    TX_TRY(insert(g, at, at, TX_OP_RESERVE, 0, NULL, one->w));
-    if (b->owned > 0) {
-        tx_tensor *own = tx_tensor_fixed(graph, dtype, TX_SHAPE(b->owned), TX_ARENA_SHARDS, b->kept);
-        TX_TRY(own ? insert(g, at, at, TX_OP_COPY, 0, own, tx_tensor_view(one->x, b->first, own->shape))
-                   : graph->status);
-    }
-    TX_TRY(insert(g, at, at, TX_OP_GATHER_WEIGHTS, one->bucket, one->x, one->w));
-    return insert(g, one->last + 1, one->last, TX_OP_RESERVE, 0, NULL, one->w);
+    return (tx_attrs){.bucket = one->bucket, .packing = f->packing};
 }
 
-static tx_status insert_gatherings(const gathers *g)
+/* What this rank's shard has of the ranges goes to its place among the others'. */
+static tx_status put_own(const gathers *g, const gathering *one, int copy, int32_t at)
 {
-    if (g->gatherings > 0)
-        TX_TRY(begin(g, &g->gathering[0], g->gathering[0].first));
+    const tx_bucket *b = &g->parallel->bucket[one->bucket];
+    const tx_model *model = g->graph->model;
+    for (int32_t i = 0; i < g->ranges; i++) {
+        const tx_bucket_range *r = &g->range[i];
+        const int64_t begin = r->begin > b->first ? r->begin : b->first,
+                      end = r->end < b->first + b->owned ? r->end : b->first + b->owned,
+                      stored = b->kept + (begin - b->first) * b->element;
+        if (begin >= end)
+            continue;
+        tx_tensor *x = one->form[copy].x, *own = tx_tensor_fixed(g->graph, x->dtype, TX_SHAPE(end - begin),
+                                                                 copy ? TX_ARENA_HALF : TX_ARENA_SHARDS,
+                                                                 copy ? tx_model_half_address(model, stored) : stored);
+        if (!own)
+            return g->graph->status;
+        TX_TRY(insert(g, at, at, TX_OP_COPY, (tx_attrs){0}, own,
+                      tx_tensor_view(x, tx_parallel_packed(g->range, g->ranges, begin), own->shape)));
+    }
+    return TX_OK;
+}
+
+/* One form of a gathering is asked for before node `at`. Memory where ranks exchange is taken for as long by those
+ * whose device has its own as by the others, so that all place it alike. */
+static tx_status begin_form(gathers *g, int32_t number, int copy, int32_t at)
+{
+    tx_graph *graph = g->graph;
+    gathering *one = &g->gathering[number];
+    form *f = &one->form[copy];
+    const tx_dtype dtype = copy ? graph->model->half : graph->model->stored;
+    find_ranges(g, number, copy);
+    if (g->ranges == 0)
+        return TX_OK;
+    TX_TRY(tx_parallel_pack(graph->model, one->bucket, g->range, g->ranges, &f->packing));
+    const tx_shape shape = TX_SHAPE(g->parallel->packing[f->packing - 1].count);
+    f->w = tx_tensor_planned(graph, dtype, shape, TX_ARENA_EXCHANGE);
+    f->x = graph->model->engine->backend->host_memory ? f->w : tx_tensor_planned(graph, dtype, shape, TX_ARENA_PLANNED);
+    if (!f->w || !f->x)
+        return graph->status;
+    TX_TRY(insert(g, at, at, TX_OP_RESERVE, (tx_attrs){0}, NULL, f->w));
+    TX_TRY(put_own(g, one, copy, at));
+    TX_TRY(insert(g, at, at, TX_OP_GATHER_WEIGHTS, attrs_of(one, f), f->x, f->w));
+    return insert(g, one->last + 1, one->last, TX_OP_RESERVE, (tx_attrs){0}, NULL, f->w);
+}
+
+static tx_status begin(gathers *g, int32_t number, int32_t at)
+{
+    for (int copy = 0; copy < 2 && number < g->gatherings; copy++)
+        TX_TRY(begin_form(g, number, copy, at));
+    return TX_OK;
+}
+
+static tx_status insert_gatherings(gathers *g)
+{
+    TX_TRY(begin(g, 0, g->gathering[0].first));
     for (int32_t i = 0; i < g->gatherings; i++) {
         const gathering *one = &g->gathering[i];
-        TX_TRY(insert(g, one->first, one->first, TX_OP_WAIT_WEIGHTS, one->bucket, one->w, one->x));
-        if (i + 1 < g->gatherings)
-            TX_TRY(begin(g, &g->gathering[i + 1], one->first));
+        for (int copy = 0; copy < 2; copy++) {
+            const form *f = &one->form[copy];
+            if (f->packing)
+                TX_TRY(insert(g, one->first, one->first, TX_OP_WAIT_WEIGHTS, attrs_of(one, f), f->w, f->x));
+        }
+        TX_TRY(begin(g, i + 1, one->first));
     }
     return TX_OK;
 }
 
 /* ---- Operands --------------------------------------------------------------------------------------------- */
 
-/* Elements from the beginning of the bucket. */
-static tx_tensor *gathered(const gathers *g, const reading *r, int64_t within, const tx_shape *shape)
-{
-    const gathering *one = &g->gathering[r->gathering];
-    const tx_bucket *b = &g->parallel->bucket[one->bucket];
-    return tx_tensor_view(one->x, (r->weight->offset - b->address) / b->element + within, *shape);
-}
-
-/* The copy of 16 bits of all of a weight, which the first that reads it in a gathering has made. */
-static tx_tensor *copy_of(const gathers *g, const reading *r, tx_dtype dtype)
-{
-    const int32_t id = r->weight->id;
-    if (g->copied_for[id] == r->gathering)
-        return g->copy[id];
-    tx_tensor *x = gathered(g, r, 0, &r->weight->shape),
-              *y = x ? tx_tensor_planned(g->graph, dtype, x->shape, TX_ARENA_PLANNED) : NULL;
-    if (!y || insert(g, r->node, r->node, TX_OP_CAST, 0, x, y))
-        return NULL;
-    g->copied_for[id] = r->gathering;
-    return g->copy[id] = y;
-}
-
+/* The operand becomes the same elements of what was gathered. */
 static tx_status read_gathered(const gathers *g, const reading *r)
 {
-    const tx_tensor *t = g->graph->node[r->node].in[r->operand];
-    const tx_tensor *root = tx_tensor_root((tx_tensor *)(uintptr_t)t);
-    const int64_t within = (tx_tensor_address(t) - root->offset) / (int64_t)tx_dtype_size(t->dtype);
-    tx_tensor *copy = r->copy ? copy_of(g, r, t->dtype) : NULL, *now;
-    if (r->copy && !copy)
-        return g->graph->status;
-    if (r->copy)
-        now = t == root ? copy : tx_tensor_view(copy, within, t->shape);
-    else
-        now = gathered(g, r, within, &t->shape);
+    tx_tensor **operand = &g->graph->node[r->node].in[r->operand], *root = tx_tensor_root(*operand);
+    const int64_t within = (tx_tensor_address(*operand) - root->offset) / (int64_t)tx_dtype_size((*operand)->dtype);
+    tx_tensor *now = tx_tensor_view(g->gathering[r->gathering].form[r->copy].x, r->at + within, (*operand)->shape);
     if (now)
-        g->graph->node[r->node].in[r->operand] = now;
+        *operand = now;
     return now ? TX_OK : g->graph->status;
 }
 
-/* Nobody reads the copies in arena HALF any more, which there is not. */
+/* Nobody reads the copies of whole weights any more, of which arena HALF has shards. */
 static void erase_copies(const gathers *g)
 {
     bool copy;
@@ -185,20 +241,17 @@ static void erase_copies(const gathers *g)
 
 static tx_status prepare(gathers *g)
 {
-    const size_t buckets = (size_t)g->parallel->buckets + 1, tensors = (size_t)g->graph->tensors + 1;
+    const size_t buckets = (size_t)g->parallel->buckets + 1;
     const size_t most = (size_t)g->end * TX_MAX_IN + 1;
     g->gathering = calloc(most, sizeof *g->gathering);
     g->reading = calloc(most, sizeof *g->reading);
     g->latest = malloc(buckets * sizeof *g->latest);
     g->since = calloc(buckets, sizeof *g->since);
-    g->copy = calloc(tensors, sizeof *g->copy);
-    g->copied_for = malloc(tensors * sizeof *g->copied_for);
-    if (!g->gathering || !g->reading || !g->latest || !g->since || !g->copy || !g->copied_for)
+    g->range = calloc(most, sizeof *g->range);
+    if (!g->gathering || !g->reading || !g->latest || !g->since || !g->range)
         return tx_fail(TX_MEMORY, "no memory for the list of what is gathered");
     for (size_t i = 0; i < buckets; i++)
         g->latest[i] = -1;
-    for (size_t i = 0; i < tensors; i++)
-        g->copied_for[i] = -1;
     return tx_edit_open(g->graph, &g->edit);
 }
 
@@ -229,7 +282,6 @@ tx_status tx_gather_weights(tx_graph *graph)
     free(g.reading);
     free(g.latest);
     free(g.since);
-    free(g.copy);
-    free(g.copied_for);
+    free(g.range);
     return status;
 }

@@ -38,7 +38,8 @@ static tx_status make_commands(tx_plan *plan)
     plan->settles = true;
     for (int32_t i = 0; i < graph->nodes; i++) {
         const tx_node *n = &graph->node[i];
-        plan->reads_copies = plan->reads_copies || n->op == TX_OP_COPY_OF_PARAM;
+        for (int k = 0; k < TX_MAX_IN && graph->direction != TX_UPDATE; k++)
+            plan->reads_copies = plan->reads_copies || (n->in[k] && tx_tensor_root(n->in[k])->arena == TX_ARENA_HALF);
         for (int k = 0; k < TX_MAX_IN && tx_model_weights_away(plan->model); k++)
             plan->reads_kept = plan->reads_kept || (n->in[k] && tx_tensor_root(n->in[k])->arena == TX_ARENA_KEPT);
         plan->settles = plan->settles && (!tx_op_cuts(n->op) || is_of_run(n->op));

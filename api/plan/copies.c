@@ -2,7 +2,7 @@
  *
  * Keeping arena HALF true. The update writes the 16-bit copy of a weight beside the weight; where weights come from
  * elsewhere (files, other ranks, an optimizer whose kernel does not write copies) they are cast before the next program
- * runs, by a plan of one cast a bucket, or a chunk where no rank has shards. So a weight is cast once a step, however
+ * runs, by a plan of one cast a bucket where ranks gather these, else a chunk. So a weight is cast once a step, however
  * many passes read it. */
 #include "api/base/half.h"
 #include "api/parallel/parallel.h"
@@ -12,10 +12,17 @@
 
 static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 
-/* The ranges are those of buckets where ranks gather these. */
+/* The ranges are those of buckets where ranks gather these after an update. */
 static bool by_bucket(const tx_model *model)
 {
-    return tx_parallel_sharded(model->parallel) && model->parallel->buckets > 0;
+    const tx_parallel *p = model->parallel;
+    return tx_parallel_sharded(p) && !tx_parallel_gathers(p) && p->buckets > 0;
+}
+
+/* The weights that copies are of. */
+static const tx_arena *arena_of(const tx_model *model)
+{
+    return &model->arena[tx_parallel_weights(model->parallel)];
 }
 
 /* Copies that lie in the file are made by the host, which moves them there. */
@@ -32,21 +39,21 @@ static bool copies_away(const tx_model *model)
 /* Elements of a chunk that are cast at a time: what comes from outside the device's memory, by pieces. */
 static int64_t range_elements(const tx_model *model)
 {
-    const int64_t all = model->arena[TX_ARENA_WEIGHTS].chunk_bytes / (int64_t)sizeof(float),
+    const int64_t all = arena_of(model)->chunk_bytes / (int64_t)sizeof(float),
                   piece = tx_offload_elements(model->optimizer);
     return tx_model_weights_away(model) && piece < all ? piece : all;
 }
 
 static int32_t ranges_of(const tx_model *model, int32_t chunk)
 {
-    const int64_t elements = model->arena[TX_ARENA_WEIGHTS].used[chunk] / (int64_t)sizeof(float);
+    const int64_t elements = arena_of(model)->used[chunk] / (int64_t)sizeof(float);
     return (int32_t)((elements + range_elements(model) - 1) / range_elements(model));
 }
 
 static int32_t count_ranges(const tx_model *model)
 {
     int32_t count = 0;
-    for (int32_t c = 0; c < model->arena[TX_ARENA_WEIGHTS].chunks; c++)
+    for (int32_t c = 0; c < arena_of(model)->chunks; c++)
         count += ranges_of(model, c);
     return by_bucket(model) ? model->parallel->buckets : count;
 }
@@ -54,7 +61,7 @@ static int32_t count_ranges(const tx_model *model)
 /* Where the range lies, and its elements. */
 static void find_range(const tx_model *model, int32_t range, int64_t *address, int64_t *count)
 {
-    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
+    const tx_arena *weights = arena_of(model);
     int32_t chunk = 0;
     for (; range >= ranges_of(model, chunk); chunk++)
         range -= ranges_of(model, chunk);
@@ -75,7 +82,8 @@ static tx_tensor *weights_of(tx_graph *graph, int32_t range, bool here)
         find_range(model, range, &address, &count);
     }
     const bool brought = here && tx_model_weights_away(model);
-    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(count), brought ? TX_ARENA_KEPT : TX_ARENA_WEIGHTS,
+    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(count),
+                           brought ? TX_ARENA_KEPT : tx_parallel_weights(model->parallel),
                            brought ? model->casting[range % 2] : address);
 }
 
@@ -138,8 +146,8 @@ static bool is_current(const tx_model *model)
 {
     const tx_plan *plan = model->copies;
     int64_t weights = 0, copied = 0;
-    for (int32_t c = 0; c < model->arena[TX_ARENA_WEIGHTS].chunks; c++)
-        weights += model->arena[TX_ARENA_WEIGHTS].used[c] / (int64_t)sizeof(float);
+    for (int32_t c = 0; c < arena_of(model)->chunks; c++)
+        weights += arena_of(model)->used[c] / (int64_t)sizeof(float);
     for (int32_t i = 0; plan && i < plan->program.length; i++)
         copied += tx_operand_count(&plan->commands[i].in[0]);
     return plan && plan->program.length == count_ranges(model) && copied == weights;
@@ -166,7 +174,8 @@ static tx_status copy_in_file(tx_model *model, int32_t range, float *weights, ui
 {
     int64_t address, count;
     find_range(model, range, &address, &count);
-    TX_TRY(tx_model_read_at(model, TX_ARENA_WEIGHTS, address, weights, count * (int64_t)sizeof *weights));
+    TX_TRY(tx_model_read_at(model, tx_parallel_weights(model->parallel), address, weights,
+                            count * (int64_t)sizeof *weights));
     for (int64_t i = 0; i < count; i++)
         copies[i] = model->half == TX_BF16 ? tx_f32_to_bf16(weights[i]) : tx_f32_to_f16(weights[i]);
     return tx_model_write_at(model, TX_ARENA_HALF, tx_model_half_address(model, address), copies,

@@ -30,8 +30,9 @@ static tx_status size_arenas(tx_model *model)
     if (model->has_gradients && arena[TX_ARENA_GRADIENTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS_WINDOW], weights);
     tx_status status = tx_copies_reserve(model);
-    for (int32_t c = 0; c < weights->chunks && tx_model_keeps_copies(model) && status == TX_OK; c++)
-        status = tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, weights->used[c] / 2);
+    const tx_arena *own = &arena[tx_parallel_weights(parallel)];
+    for (int32_t c = 0; c < own->chunks && tx_model_keeps_copies(model) && status == TX_OK; c++)
+        status = tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, own->used[c] / 2);
     if (status == TX_OK)
         status = tx_arena_use(&arena[TX_ARENA_CONTROL], 0, tx_aligned(TX_CONTROL_BYTES));
     if (status == TX_OK)

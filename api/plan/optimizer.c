@@ -20,9 +20,9 @@ static tx_shape shape_of(const tx_graph *graph, const tx_optimizer_piece *piece)
  * that are spread lies as its gradients do. */
 static tx_tensor *weights_of(tx_graph *graph, const tx_optimizer_piece *piece, tx_shape shape)
 {
-    const bool spread = tx_parallel_gathers(graph->model->parallel);
-    return tx_tensor_fixed(graph, graph->model->stored, shape, spread ? TX_ARENA_SHARDS : TX_ARENA_WEIGHTS,
-                           spread ? piece->gradients : piece->address);
+    const tx_parallel *p = graph->model->parallel;
+    return tx_tensor_fixed(graph, graph->model->stored, shape, tx_parallel_weights(p),
+                           tx_parallel_gathers(p) ? piece->gradients : piece->address);
 }
 
 static tx_tensor *gradients_of(tx_graph *graph, const tx_optimizer_piece *piece, tx_shape shape)
@@ -88,13 +88,17 @@ static int32_t copy_operand(const tx_optimizer_form *form)
     return operand < tx_op_info_of(form->op)->inputs ? operand : 0;
 }
 
-/* Updates that spread over the ranks are gathered, and cast when they are. Where one form cannot write copies, all are
- * cast. */
+/* Weights that are gathered after the update are cast when they have been. */
+static bool casts_gathered(const tx_model *model)
+{
+    return tx_parallel_sharded(model->parallel) && !tx_parallel_gathers(model->parallel);
+}
+
+/* Where one form cannot write copies, all are cast. */
 static bool writes_copies(const tx_model *model)
 {
     const tx_optimizer_form *form = model->optimizer->form;
-    return model->half != TX_F32 && copy_operand(&form[0]) && copy_operand(&form[1]) &&
-           !tx_parallel_sharded(model->parallel);
+    return model->half != TX_F32 && copy_operand(&form[0]) && copy_operand(&form[1]) && !casts_gathered(model);
 }
 
 static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
@@ -109,11 +113,11 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
     args.in[TX_IN(adamw, groups)] = tx_tensor_fixed(graph, TX_U8, TX_SHAPE(blocks), TX_ARENA_STATE, piece->groups);
     for (int32_t k = 0; k < form->states; k++)
         args.in[TX_IN(adamw, m) + (size_t)k] = args.out[TX_OUT(adamw, m) + (size_t)k] = state_operand(graph, piece, k);
-    if (writes_copies(graph->model)) { /* as output behind the states, too */
+    if (writes_copies(graph->model) && args.in[TX_IN(adamw, p)]) { /* as output behind the states, too */
         const int32_t copy = copy_operand(form);
         args.in[copy] = args.out[copy - 2] =
             tx_tensor_fixed(graph, graph->model->half, TX_SHAPE(piece->count), TX_ARENA_HALF,
-                            tx_model_half_address(graph->model, piece->address));
+                            tx_model_half_address(graph->model, args.in[TX_IN(adamw, p)]->offset));
     }
     if (form->op == TX_OP_MUON)
         tx_emit_muon(graph, &args, &graph->model->optimizer->options);
@@ -357,6 +361,6 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
     if (status == TX_OK)
         (*plan)->changes_weights = true;
     if (status == TX_OK)
-        (*plan)->leaves_copies = !writes_copies(model) && !tx_parallel_sharded(model->parallel);
+        (*plan)->leaves_copies = !writes_copies(model) && !casts_gathered(model);
     return status;
 }

@@ -191,7 +191,7 @@ static double fill_rank(const costs *c, int64_t rank, double blocks, double byte
     static const struct {
         tx_memory_kind kind;
         int32_t zero; /* the first stage of ZeRO that divides it */
-    } states[] = {{TX_MEMORY_WEIGHTS, 3}, {TX_MEMORY_COPIES, 4}, {TX_MEMORY_GRADIENTS, 2}, {TX_MEMORY_OPTIMIZER, 1}};
+    } states[] = {{TX_MEMORY_WEIGHTS, 3}, {TX_MEMORY_COPIES, 3}, {TX_MEMORY_GRADIENTS, 2}, {TX_MEMORY_OPTIMIZER, 1}};
     const double ranks = (double)(c->split->data * c->split->context), held = tx_split_held(c->split, rank);
     const double ends = is_end(c->split, rank) ? ends_share(c) : 0.0;
     double total = 0.0;
@@ -207,8 +207,6 @@ static double fill_rank(const costs *c, int64_t rank, double blocks, double byte
     if (c->split->zero >= 2 && ranks > 1.0)
         bytes[TX_MEMORY_EXCHANGE] +=
             c->model->buckets[c->split->zero - 2][c->split->again] * kept_share(c) / (double)c->split->tensor;
-    if (c->split->zero == 3 && ranks > 1.0) /* they are made where they are read */
-        bytes[TX_MEMORY_COPIES] = 0.0;
     for (int k = 0; k < TX_MEMORY_OFFLOADED; k++)
         total += bytes[k];
     return total;

@@ -80,7 +80,9 @@ static void test_pieces(void **state)
                     for (int32_t g = 0; g < l->groups; g++) /* all_reduce: by groups; shards: by ranks */
                         for (int32_t i = l->start[g]; i < l->start[g + 1]; i++) {
                             int32_t owner = sums ? l->member[i] : i;
-                            tx_piece p = tx_layout_piece(l, sums ? TX_ALL_REDUCE : TX_REDUCE_SCATTER, counts[c], owner);
+                            const tx_transfer t = {.kind = sums ? TX_ALL_REDUCE : TX_REDUCE_SCATTER,
+                                                   .count = counts[c]};
+                            tx_piece p = tx_layout_piece(l, &t, owner);
                             assert_int_equal(p.first, at);
                             assert_true(p.count >= 0 && (p.first % TX_PARAM_BLOCK == 0 || p.count == 0));
                             at += p.count;

@@ -70,7 +70,7 @@ ranks 4 pairs --per_device_train_batch_size 3 --zero_stage 1 || fail "two groups
 same n4.0 pairs
 unset TX_COMM_SHM
 
-# Mixed precision: the 16-bit copies are made of weights that have been gathered.
+# Mixed precision: the 16-bit copies are made of weights that have been gathered; in stage 3 they are what is gathered.
 for stage in 0 1 2 3; do
     ranks 2 "bf16.$stage" --bf16 --per_device_train_batch_size 6 --zero_stage $stage --ddp_check 5 || fail "bf16, stage $stage"
     same bf16.0 "bf16.$stage"
@@ -84,6 +84,17 @@ done
 ranks 2 again16 --bf16 --per_device_train_batch_size 3 --gradient_accumulation_steps 2 --gradient_checkpointing 2 ||
     fail "bf16, checkpointing"
 same sum16.0 again16
+for way in "" --gradient_checkpointing; do # stage 2 has whole copies, stage 3 gathers them
+    for stage in 2 3; do
+        # shellcheck disable=SC2086
+        ranks 2 "sum16.$stage" --bf16 --per_device_train_batch_size 3 --gradient_accumulation_steps 2 --zero_stage $stage \
+            --validation_split_percentage 30 --eval_strategy steps --eval_steps 6 --ddp_overlap yes --ddp_bucket_cap_mb 1 $way ||
+            fail "bf16, accumulation, stage $stage $way"
+    done
+    same sum16.2 sum16.3
+    [ "$(numbers eval_loss "$work/sum16.2/log.jsonl")" = "$(numbers eval_loss "$work/sum16.3/log.jsonl")" ] ||
+        fail "bf16, stages 2 and 3 evaluate differently"
+done
 
 # In fp16 all ranks leave out the same steps, and go on with the same scale.
 for stage in 0 1 2 3; do
