@@ -87,12 +87,12 @@ same sum16.0 again16
 for way in "" --gradient_checkpointing; do # stage 2 has whole copies, stage 3 gathers them
     for stage in 2 3; do
         # shellcheck disable=SC2086
-        ranks 2 "sum16.$stage" --bf16 --per_device_train_batch_size 3 --gradient_accumulation_steps 2 --zero_stage $stage \
+        ranks 2 "sum16.$stage$way" --bf16 --per_device_train_batch_size 3 --gradient_accumulation_steps 2 --zero_stage $stage \
             --validation_split_percentage 30 --eval_strategy steps --eval_steps 6 --ddp_overlap yes --ddp_bucket_cap_mb 1 $way ||
             fail "bf16, accumulation, stage $stage $way"
     done
-    same sum16.2 sum16.3
-    [ "$(numbers eval_loss "$work/sum16.2/log.jsonl")" = "$(numbers eval_loss "$work/sum16.3/log.jsonl")" ] ||
+    same "sum16.2$way" "sum16.3$way"
+    [ "$(numbers eval_loss "$work/sum16.2$way/log.jsonl")" = "$(numbers eval_loss "$work/sum16.3$way/log.jsonl")" ] ||
         fail "bf16, stages 2 and 3 evaluate differently"
 done
 
