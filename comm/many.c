@@ -292,10 +292,12 @@ static uint64_t mix(uint64_t digest, uint64_t value)
 }
 
 /* What all ranks of the group must agree on. */
-static uint64_t digest_of(const tx_transfer *t, int64_t offset)
+static uint64_t digest_of(const tx_transfer *t, int32_t ranks, int64_t offset)
 {
     uint64_t digest = mix(mix(0, (uint64_t)t->kind), (uint64_t)t->dtype);
     digest = mix(mix(digest, (uint64_t)t->wire), t->kind == TX_BROADCAST ? (uint64_t)t->root : 0);
+    for (int32_t r = 0; t->shard && r <= ranks; r++)
+        digest = mix(digest, (uint64_t)t->shard[r]);
     return mix(mix(digest, (uint64_t)t->count), (uint64_t)offset);
 }
 
@@ -304,7 +306,7 @@ static tx_status make_in_window(many *c, const tx_transfer *t, const tx_window *
     const int64_t offset = (char *)t->data - w->segment[w->place];
     for (int32_t i = 0; i < w->members; i++)
         c->segment[i] = w->segment[i] + offset;
-    TX_TRY(tx_group_meet(&c->together.group, digest_of(t, offset)));
+    TX_TRY(tx_group_meet(&c->together.group, digest_of(t, c->base.size, offset)));
     TX_TRY(tx_exchange_run(c->together.exchange, t, c->segment, &c->made));
     tx_group_barrier(&c->together.group);
     return TX_OK;

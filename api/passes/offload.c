@@ -128,7 +128,8 @@ static const visit *visit_of(const offloading *o, int32_t number)
     return number >= 0 && number < o->visits ? &o->visit[number] : &none;
 }
 
-/* Moves the states of a visit one way: to the device, or away from it. */
+/* Moves the states of a visit one way: to the device, or away from it. What is written and not read goes to its place
+ * in host memory when what lay there before has been written to the file. */
 static tx_status move(const offloading *o, int32_t at, tx_op op, int32_t number)
 {
     const visit *v = visit_of(o, number);
@@ -137,12 +138,16 @@ static tx_status move(const offloading *o, int32_t at, tx_op op, int32_t number)
     for (int32_t k = 0; k < v->states; k++) {
         tx_tensor *outer = file || !v->staged[k] ? v->away[k] : v->staged[k];
         tx_tensor *inner = file ? v->staged[k] : v->here[k];
+        const bool made = is_made(v->away[k]);
         const tx_node node = {.op = op,
                               .direction = TX_UPDATE,
                               .attrs = {.control = -1, .alpha = 1.0f},
                               .in = {in ? outer : inner},
-                              .out = {in ? inner : outer}};
-        if (inner && (in ? !is_made(v->away[k]) : v->written[k]))
+                              .out = {in ? inner : outer}},
+                      wait = {.op = TX_OP_WAIT_FILE, .direction = TX_UPDATE, .attrs = node.attrs, .in = {inner}};
+        if (inner && made && op == TX_OP_READ_FILE)
+            TX_TRY(tx_edit_insert(o->edit, at, &wait, NULL));
+        if (inner && (in ? !made : v->written[k]))
             TX_TRY(tx_edit_insert(o->edit, at, &node, op == TX_OP_FETCH ? &inner->producer : NULL));
     }
     return TX_OK;

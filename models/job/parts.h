@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A whole run in progress, for the files that make it go:
- *   settings.c  its options; configuration.c: those that a configuration of others says
+ *   settings.c  its options; refusals.c: which exclude each other; configuration.c: those that others' files say;
+ *               stages.c: which blocks a pipeline's stages have
  *   resume.c    the checkpoint that it goes on from; changes.c: what differs from that one's run
  *   inputs.c    what else it starts from: configuration, tokenizer; data.c: task and data; adapter.c: one that is
  *               trained in place of the model; pruning.c: which weights are 0 and stay so
@@ -66,16 +67,16 @@ struct tx_job {
     tx_tensorboard *board; /* NULL: none */
     int64_t epoch_steps, steps;
     /* One of many ranks. */
-    tx_comm *comm;          /* all of them */
-    tx_comm *data, *tensor; /* those that have other rows and the same parts of the weights; those that have the same
-                               rows, NULL: this one alone */
-    tx_comm *context;       /* those that have chunks of the positions of this one's rows; NULL: rows are whole */
-    tx_comm *sums;          /* over which gradients are summed: `data`, or with chunks all ranks */
-    tx_comm *pipeline, *ends;   /* those that have the stages of this one's rows; of these the first and the last; NULL:
-                                   there is one stage */
-    int32_t *stage_blocks;      /* how many each stage has; NULL: there is one */
-    double slowest;             /* of the work of all, the share of the rank that has most */
-    int64_t own_memory;         /* bytes that each rank's device has of its own at least; 0: the host's, or unknown */
+    tx_comm *comm;            /* all of them */
+    tx_comm *data, *tensor;   /* those that have other rows and the same parts of the weights; those that have the same
+                                 rows, NULL: this one alone */
+    tx_comm *context;         /* those that have chunks of the positions of this one's rows; NULL: rows are whole */
+    tx_comm *sums;            /* over which gradients are summed: `data`, or with chunks all ranks */
+    tx_comm *pipeline, *ends; /* those that have the stages of this one's rows; of these the first and the last; NULL:
+                                 there is one stage */
+    int32_t *stage_blocks;    /* how many each stage has; NULL: there is one */
+    double slowest;           /* of the work of all, the share of the rank that has most */
+    int64_t own_memory;       /* bytes that each rank's device has of its own at least; 0: the host's, or unknown */
     tx_comm *expert, *replicas; /* those that divide experts, and that have the same ones; NULL: none do */
     tx_watch *watch;
     char *kept; /* warnings of a rank that is not the first, while most of its warnings are also that one's */

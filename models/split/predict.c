@@ -168,7 +168,9 @@ static double data_of(const costs *c, double stage)
         return fmax(half - backward, half * last) + half;
     if (c->split->zero == 2)
         return micro * fmax(half - backward, half * last) + half;
-    return micro * fmax(3.0 * half - stage, 3.0 * half * last);
+    const double gathers = 2.0 * (c->layer->bytes[TX_MEMORY_COPIES] > 0.0 ? HALF_BYTES / FULL_BYTES : 1.0);
+    const double moved = (1.0 + gathers) * half;
+    return micro * fmax(moved - stage, moved * last);
 }
 
 static double update_of(const costs *c)

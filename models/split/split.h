@@ -38,8 +38,9 @@
  *
  * Data: gradients in fp32, ZeRO (Rajbhandari et al., 2020): stages 0 and 1 sum once a step beside the last
  * micro-batch's backward pass, 2 scatters each micro-batch's sum beside its backward pass, 3 also gathers weights twice
- * a micro-batch beside all of it. Stages 1 and 2 gather weights at the end of a step. The last layer's part has nothing
- * beside it. Gradients of experts go to data x context / expert ranks.
+ * a micro-batch beside all of it, their copies of 16 bits where products read these. Stages 1 and 2 gather weights at
+ * the end of a step. The last layer's part has nothing beside it. Gradients of experts go to data x context / expert
+ * ranks.
  *
  * Update: what the optimizer reads and writes at the memory's rate, of a rank's shard.
  *

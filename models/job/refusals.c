@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which of a run's options exclude or need each other. */
+#include "models/job/settings.h"
+
+#include "api/base/message.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+/* All that is wrong, with "; " between. */
+typedef struct refusals {
+    char text[3072];
+} refusals;
+
+static void refuse(refusals *r, bool wrong, const char *format, ...) TX_PRINTF(3, 4);
+
+static void refuse(refusals *r, bool wrong, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (wrong)
+        tx_list_vadd(r->text, sizeof r->text, "; ", format, args);
+    va_end(args);
+}
+
+static void check_steps(refusals *r, const char *name, double value)
+{
+    refuse(r, value >= 1 && value != floor(value), "--%s %g: a whole number of steps, or a share of the run below 1",
+           name, value);
+}
+
+/* As the Trainer asks: what is evaluated must be saved. */
+static void check_best(refusals *r, const tx_job_settings *set)
+{
+    const double every = set->eval_steps > 0 ? set->eval_steps : set->logging_steps;
+    const bool same = set->evaluation && (set->saving == set->evaluation || set->saving == TX_STRATEGY_BEST);
+    const bool fits = every > 0 && fmod(set->save_steps, every) == 0;
+    refuse(r, set->load_best && !same,
+           "--load_best_model_at_end needs --eval_strategy and --save_strategy to be the same (steps or epoch), or "
+           "--save_strategy best");
+    refuse(r, set->load_best && same && set->saving == TX_STRATEGY_STEPS && !fits,
+           "--load_best_model_at_end: save_steps %g must be a multiple of eval_steps %g", set->save_steps, every);
+    refuse(r, set->saving == TX_STRATEGY_BEST && !set->evaluation,
+           "--save_strategy best needs --eval_strategy steps or epoch");
+}
+
+/* What weights of 16 bits go with. */
+static void check_stored(refusals *r, const tx_job_settings *set)
+{
+    tx_optimizer_options o;
+    if (!set->dtype)
+        return;
+    refuse(r, set->fp16 || set->fp16_full_eval,
+           "--dtype bfloat16 computes in bf16: leave --fp16 and --fp16_full_eval out");
+    refuse(r,
+           !set->lora_rank && tx_job_optimizer(set, &o) == TX_OK && o.kind != TX_ADAMW &&
+               o.kind != TX_ADAMW_ANYPRECISION,
+           "--dtype bfloat16: weights of 16 bits are updated by AdamW alone: --optim adamw_torch (rounds "
+           "stochastically) or adamw_anyprecision");
+}
+
+static void check_4bit(refusals *r, const tx_job_settings *set)
+{
+    const int32_t computes = set->bf16 || set->dtype ? 2 : set->fp16 ? 3 : 1; /* among the words of the option */
+    static const char *const with[] = {"", "without --bf16 and --fp16", "with --bf16", "with --fp16"};
+    refuse(r, set->bnb_type != 0,
+           "--bnb_4bit_quant_type fp4: TX has nf4, whose values suit weights better: leave the option out");
+    refuse(r, (set->double_quant || set->bnb_compute) && !set->load_in_4bit,
+           "--bnb_4bit_use_double_quant and --bnb_4bit_compute_dtype need --load_in_4bit");
+    refuse(r, set->bnb_compute && set->bnb_compute != computes,
+           "--bnb_4bit_compute_dtype: a run computes in one type: that one %s", with[set->bnb_compute]);
+}
+
+/* What ranks that have parts of weights alone cannot do. */
+static void check_tensor_parallel(refusals *r, const tx_job_settings *set)
+{
+    if (set->tensor_parallel == 1)
+        return;
+    refuse(r, set->lora_rank || set->load_in_4bit,
+           "--tensor_parallel trains whole models: leave --lora_r and "
+           "--load_in_4bit out");
+    refuse(r, set->teacher || tx_job_prunes(set),
+           "--tensor_parallel: leave --teacher_model_name_or_path and "
+           "--sparsity out");
+    refuse(r, set->offload_optimizer, "--tensor_parallel: leave --offload_optimizer out");
+    refuse(r, set->batch_weights && strcmp(set->batch_weights, "auto") == 0,
+           "--tensor_parallel: --batch_weights takes numbers, one for each group of ranks");
+}
+
+static void check_sequence_parallel(refusals *r, const tx_job_settings *set)
+{
+    if (!set->sequence_parallel)
+        return;
+    refuse(r, set->tensor_parallel == 1 && set->parallel != TX_JOB_PARALLEL_AUTO,
+           "--sequence_parallel is for the ranks of a group: give --tensor_parallel 2 or more");
+    refuse(r, set->activation_offloading || set->debug,
+           "--sequence_parallel: leave --activation_offloading and --debug out");
+}
+
+static void check_expert_parallel(refusals *r, const tx_job_settings *set)
+{
+    if (set->expert_parallel == 1)
+        return;
+    refuse(r, set->tensor_parallel > 1 || set->pipeline_parallel > 1,
+           "--expert_parallel: leave --tensor_parallel and --pipeline_parallel out");
+    refuse(r, set->lora_rank || set->load_in_4bit,
+           "--expert_parallel trains whole models: leave --lora_r and --load_in_4bit out");
+    refuse(r, set->teacher || set->sparsity > 0,
+           "--expert_parallel: leave --teacher_model_name_or_path and --sparsity out");
+    refuse(r, set->offload_optimizer || set->activation_offloading,
+           "--expert_parallel: leave --offload_optimizer and --activation_offloading out");
+    refuse(r, set->batch_weights, "--expert_parallel: leave --batch_weights out");
+}
+
+static void check_pipeline_parallel(refusals *r, const tx_job_settings *set)
+{
+    refuse(r, set->pipeline_schedule != TX_PIPELINE_INTERLEAVED && set->pipeline_chunks != TX_JOB_CHUNKS,
+           "--pipeline_chunks goes with --pipeline_schedule interleaved");
+    refuse(r, set->pipeline_partition && (set->pipeline_parallel == 1 || set->parallel == TX_JOB_PARALLEL_AUTO),
+           "--pipeline_partition goes with --pipeline_parallel 2 or more, and without --parallel auto");
+    if (set->pipeline_parallel == 1)
+        return;
+    refuse(r, set->zero_stage > 1, "--pipeline_parallel goes with --zero_stage 0 and 1");
+    refuse(r, set->lora_rank || set->load_in_4bit,
+           "--pipeline_parallel trains whole models: leave --lora_r and --load_in_4bit out");
+    refuse(r, set->teacher || tx_job_prunes(set),
+           "--pipeline_parallel: leave --teacher_model_name_or_path and --sparsity out");
+    refuse(r, set->offload_optimizer || set->activation_offloading,
+           "--pipeline_parallel: leave --offload_optimizer and --activation_offloading out");
+    refuse(r, set->batch_weights, "--pipeline_parallel: leave --batch_weights out");
+    refuse(r, set->debug, "--pipeline_parallel: leave --debug out");
+}
+
+static void check_context_parallel(refusals *r, const tx_job_settings *set)
+{
+    if (set->context_parallel == 1)
+        return;
+    refuse(r, set->tensor_parallel > 1 || set->pipeline_parallel > 1 || set->expert_parallel > 1,
+           "--context_parallel: leave --tensor_parallel, --pipeline_parallel and --expert_parallel out");
+    refuse(r, set->lora_rank || set->load_in_4bit,
+           "--context_parallel trains whole models: leave --lora_r and --load_in_4bit out");
+    refuse(r, set->teacher, "--context_parallel: leave --teacher_model_name_or_path out");
+    refuse(r, set->activation_offloading || set->debug,
+           "--context_parallel: leave --activation_offloading and --debug out");
+    refuse(r, set->noise > 0 || set->capacity > 0 || set->z_loss > 0,
+           "--context_parallel: leave --neftune_noise_alpha, --expert_capacity_factor and --router_z_loss_coef out");
+    refuse(r, set->batch_weights && strcmp(set->batch_weights, "auto") == 0,
+           "--context_parallel: --batch_weights takes numbers, one for each group of ranks");
+}
+
+static void check_checkpointing(refusals *r, const tx_job_settings *set)
+{
+    tx_checkpointing ignored;
+    int64_t limit;
+    if (tx_job_read_checkpointing(set->checkpointing, &ignored, &limit))
+        refuse(r, true, "%s", tx_error());
+    else
+        refuse(r, limit && set->find_batch,
+               "--auto_find_batch_size and --gradient_checkpointing auto:BYTES exclude each other: one adapts the "
+               "batch to the memory, the other the memory to the batch");
+}
+
+/* What a run does when. */
+static void check_course(refusals *r, const tx_job_settings *set)
+{
+    const tx_schedule schedule = {.kind = (tx_schedule_kind)set->schedule};
+    refuse(r, tx_schedule_adapts(&schedule) && !set->evaluation,
+           "--lr_scheduler_type %s follows the evaluations: it needs --eval_strategy steps or epoch",
+           tx_schedule_name(schedule.kind));
+    refuse(r, !set->dry_run && set->do_predict && !set->test_file,
+           "--test_file is missing: of which text shall it predict the labels?");
+    refuse(r, set->test_file && !set->do_predict, "--test_file needs --do_predict");
+    refuse(r, set->stop_patience && !set->evaluation, "--early_stopping_patience needs --eval_strategy steps or epoch");
+    refuse(r, set->use_cpu && strcmp(set->device, "cpu") != 0, "--use_cpu and --device %s exclude each other",
+           set->device);
+    refuse(r, set->list_devices, "--list_devices is what a program does instead of a run");
+    check_steps(r, "logging_steps", set->logging_steps);
+    check_steps(r, "eval_steps", set->eval_steps);
+    check_steps(r, "save_steps", set->save_steps);
+    check_steps(r, "warmup_steps", set->warmup_steps);
+}
+
+/* What it starts from, and where it keeps what it makes. */
+static void check_inputs(refusals *r, const tx_job_settings *set)
+{
+    const bool data = set->train_file || set->dataset;
+    refuse(r, set->offload_optimizer == TX_OFFLOAD_FILE && !set->nvme_path,
+           "--offload_optimizer nvme needs --nvme_path: a folder on a fast disk of this host");
+    refuse(r, set->offload_param == TX_OFFLOAD_FILE && !set->nvme_path,
+           "--offload_param nvme needs --nvme_path: a folder on a fast disk of this host");
+    refuse(r, set->model && set->config, "--model_name_or_path and --config_name exclude each other");
+    refuse(r, set->model && set->config_overrides,
+           "--config_overrides is for new weights: it cannot change the model of --model_name_or_path");
+    refuse(r, set->train_file && set->dataset, "--train_file and --dataset_name exclude each other");
+    refuse(r, set->dataset_config && !set->dataset, "--dataset_config_name needs --dataset_name");
+    refuse(r, set->max_steps == 0, "--max_steps 0: give at least 1 step, or leave it out for epochs");
+    refuse(r, set->overwrite && set->resume, "--overwrite_output_dir and --resume_from_checkpoint exclude each other");
+    refuse(r, !set->dry_run && tx_job_trains(set) && !data,
+           "--train_file or --dataset_name is missing: which text shall it learn?");
+    refuse(r, !set->dry_run && tx_job_evaluates(set) && !data && !set->validation_file,
+           "--validation_file or --dataset_name is missing: on which text shall it evaluate?");
+    refuse(r, !set->dry_run && !set->output_dir, "--output_dir is missing: where shall the model go?");
+}
+
+static void check_methods(refusals *r, const tx_job_settings *set)
+{
+    refuse(r, set->bf16_full_eval && set->fp16_full_eval, "--bf16_full_eval and --fp16_full_eval exclude each other");
+    refuse(r, set->teacher && set->smoothing > 0,
+           "--teacher_model_name_or_path and --label_smoothing_factor exclude each other");
+    refuse(r, tx_job_check_pruning(set) != TX_OK, "--mask_structure: %s", tx_error());
+    refuse(r, tx_job_prunes(set) && set->lora_rank,
+           "--sparsity and --lora_r exclude each other: frozen weights are not trained");
+    refuse(r, set->bf16 && set->fp16, "--bf16 and --fp16 exclude each other");
+}
+
+tx_status tx_job_check(const tx_job_settings *set)
+{
+    refusals r = {""};
+    tx_optimizer_options optimizer;
+    check_checkpointing(&r, set);
+    check_course(&r, set);
+    check_inputs(&r, set);
+    check_methods(&r, set);
+    check_best(&r, set);
+    check_tensor_parallel(&r, set);
+    check_pipeline_parallel(&r, set);
+    check_expert_parallel(&r, set);
+    check_sequence_parallel(&r, set);
+    check_context_parallel(&r, set);
+    refuse(&r, set->parallel == TX_JOB_PARALLEL_AUTO && (set->expert_parallel > 1 || set->context_parallel > 1),
+           "--parallel auto: leave --expert_parallel and --context_parallel out");
+    check_stored(&r, set);
+    refuse(&r, set->lora_rank && set->bf16_full_eval && !set->bf16 && !set->dtype,
+           "--bf16_full_eval: with --lora_r it needs --bf16");
+    refuse(&r, set->lora_rank && set->fp16_full_eval && !set->fp16, "--fp16_full_eval: with --lora_r it needs --fp16");
+    check_4bit(&r, set);
+    refuse(&r, tx_job_optimizer(set, &optimizer) != TX_OK, "--optim_args: %s", tx_error());
+    return *r.text ? tx_fail(TX_INVALID, "%s", r.text) : TX_OK;
+}
