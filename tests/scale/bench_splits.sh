@@ -29,7 +29,7 @@ for shape in gpt2-xl llama-7b llama-70b mixtral-8x7b; do
         fail "$shape: a row does not add up"
 done
 expect 0 '"nothing_fits": "8"' --config llama-70b --json
-expect 0 "without pipeline +" --config llama-70b --devices 64
+expect 0 "without pipeline +" --config llama-70b --devices 4096
 expect 0 '"why": "without zero +' --config llama-70b --devices 64 --pipeline 8 --context 4 --json
 expect 0 '"memory_gb": 80.0' --card a100 --devices 8 --json
 expect 0 '"devices_a_host": 4, "inside_gbyte_per_second": 16.0' --devices 8 --host 4 --inside_gbyte 20 --json
