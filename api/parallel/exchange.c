@@ -204,15 +204,17 @@ static tx_status sum_over(const tx_model *model, tx_comm *group, const tx_operan
 }
 
 /* Each that several ranks have has its place in the window, where the others' zeros change no bit: all get the same
- * sums, in the order of the ranks. The device waits. */
+ * sums, in the order of the ranks. The device waits; once it is read from, what was on its way from the window has
+ * arrived. */
 static tx_status sum_replicas(const tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     const tx_operand *x = &c->in[TX_IN(sum_replicas, x)], *w = &c->out[TX_OUT(sum_replicas, w)];
-    const int64_t bytes = tx_operand_bytes(x);
-    char *all = tx_operand_host(model, w), *own = all + c->attrs.first * (int64_t)tx_dtype_size(x->dtype);
-    memset(all, 0, (size_t)tx_operand_bytes(w));
+    const int64_t bytes = tx_operand_bytes(x), before = c->attrs.first * (int64_t)tx_dtype_size(x->dtype);
+    char *all = tx_operand_host(model, w), *own = all + before;
     TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, own, bytes));
+    memset(all, 0, (size_t)before);
+    memset(own + bytes, 0, (size_t)(tx_operand_bytes(w) - before - bytes));
     TX_TRY(tx_comm_collect(model->parallel->tensor, TX_ALL_REDUCE, all, tx_operand_count(w), w->dtype, 0));
     return e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, x), x->offset, own, bytes);
 }
