@@ -28,14 +28,14 @@ train()
     shift
     "$bin/txtrain" --train_file "$work/tokens.bin" --config_name gpt2 --block_size 256 --per_device_train_batch_size 1 \
         --gradient_accumulation_steps 4 --seed 3 --max_steps "$steps" --save_strategy no --logging_strategy no \
-        --output_dir "$work/$name" --overwrite_output_dir "$@" > "$work/out" 2> "$work/err"
+        --output_dir "$work/$name" "$@" > "$work/out" 2> "$work/err"
 }
 
 # limited COMMAND...: in the group
 limited() { (sh -c "echo \$PPID > $group/cgroup.procs" && "$@"); }
 
-# times NAME FILE: seconds of the steps but the first two
-times()
+# seconds_of NAME FILE: seconds of the steps but the first two
+seconds_of()
 {
     sed -n 's/.*"tokens": \([0-9]*\),.*"tokens_per_second": \([-+.0-9e]*\).*/\1 \2/p' "$work/$1/log.jsonl" |
         awk 'NR > 2 { print ($1 - before) / $2 } { before = $1 }' >> "$2"
@@ -58,10 +58,10 @@ limited train refused && fail "trains in 2 GiB without the disk"
 cat "$work/err"
 i=0
 while [ $i -lt "$rounds" ]; do
-    train free || { fail "without a limit"; exit 1; }
-    times free "$work/free_times"
-    limited train disk --offload_optimizer nvme --nvme_path "$disk" || { cat "$work/err"; fail "with the disk"; exit 1; }
-    times disk "$work/disk_times"
+    train free --overwrite_output_dir || { fail "without a limit"; exit 1; }
+    seconds_of free "$work/free_times"
+    limited train disk --overwrite_output_dir --offload_optimizer nvme --nvme_path "$disk" || { cat "$work/err"; fail "with the disk"; exit 1; }
+    seconds_of disk "$work/disk_times"
     moves if=/dev/zero of="$disk/file" oflag=direct conv=fsync >> "$work/write_times"
     moves if="$disk/file" of=/dev/null iflag=direct >> "$work/read_times"
     rm "$disk/file"
