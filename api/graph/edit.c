@@ -115,6 +115,16 @@ bool tx_edit_is_erased(const tx_edit *e, int32_t node)
     return node < e->known && e->link[node].erased;
 }
 
+bool tx_edit_writes_gradient(const tx_node *node, int64_t address)
+{
+    bool writes = false;
+    for (int k = 0; k < TX_MAX_OUT; k++) {
+        const tx_tensor *t = node->out[k] ? tx_tensor_root(node->out[k]) : NULL;
+        writes = writes || (t && t->arena == TX_ARENA_GRADIENTS && t->offset == address);
+    }
+    return writes;
+}
+
 int32_t tx_edit_next(tx_edit *e, int32_t node)
 {
     return node == TX_EDIT_END ? e->first : e->link[node].behind;

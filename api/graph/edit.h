@@ -32,6 +32,9 @@ bool tx_edit_is_erased(const tx_edit *edit, int32_t node);
 /* The node that follows, TX_EDIT_END where none does; of TX_EDIT_END the first. */
 int32_t tx_edit_next(tx_edit *edit, int32_t node);
 
+/* Whether a node writes to the gradient that begins at an address of arena GRADIENTS. */
+bool tx_edit_writes_gradient(const tx_node *node, int64_t address);
+
 /* Every use of `old` by the nodes that the edit found becomes one of `new`. */
 void tx_edit_replace(tx_edit *edit, const tx_tensor *old, tx_tensor *new);
 /* Puts a copy of `node` before node `at` of those that the edit found, behind the last where `at` is their number or

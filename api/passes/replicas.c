@@ -10,17 +10,16 @@ static int32_t last_writer(const tx_graph *graph, const tx_param_record *r)
 {
     int32_t last = -1;
     for (int32_t i = 0; i < graph->nodes; i++)
-        for (int k = 0; k < TX_MAX_OUT; k++) {
-            const tx_tensor *t = graph->node[i].out[k] ? tx_tensor_root(graph->node[i].out[k]) : NULL;
-            last = t && t->arena == TX_ARENA_GRADIENTS && t->offset == r->offset ? i : last;
-        }
+        last = tx_edit_writes_gradient(&graph->node[i], r->offset) ? i : last;
     return last;
 }
 
 /* Ranks that have the same are neighbours: this one's place among those of all is by the neighbours before it. */
-static tx_status insert_sum(tx_graph *graph, tx_edit *edit, int32_t at, const tx_param_record *r,
-                            const tx_param_stretch *s)
+static tx_status insert_sum(tx_graph *graph, tx_edit *edit, const tx_param_record *r, const tx_param_stretch *s)
 {
+    const int32_t at = last_writer(graph, r);
+    if (at < 0)
+        return TX_OK;
     const tx_model *model = graph->model;
     const int64_t places = model->parts / s->replicas;
     tx_node node = {.op = TX_OP_SUM_REPLICAS,
@@ -38,10 +37,10 @@ static tx_status insert_sum(tx_graph *graph, tx_edit *edit, int32_t at, const tx
 static tx_status sum_param(tx_graph *graph, tx_edit *edit, const tx_param_record *r)
 {
     tx_param_stretch s;
-    const int32_t at = r->arena == TX_ARENA_WEIGHTS && !r->absent ? last_writer(graph, r) : -1;
-    for (int32_t run = 0; at >= 0 && tx_param_stretch_at(r, &run, &s);)
+    const bool trained = r->arena == TX_ARENA_WEIGHTS && !r->absent;
+    for (int32_t run = 0; trained && tx_param_stretch_at(r, &run, &s);)
         if (s.replicas > 1)
-            TX_TRY(insert_sum(graph, edit, at, r, &s));
+            TX_TRY(insert_sum(graph, edit, r, &s));
     return TX_OK;
 }
 

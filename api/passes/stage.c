@@ -244,10 +244,7 @@ static void store_first(const staging *s)
             const tx_tensor *t = g->node[i].out[k] ? tx_tensor_root(g->node[i].out[k]) : NULL;
             bool first = t && t->arena == TX_ARENA_GRADIENTS && g->node[i].attrs.accumulate == TX_ADD;
             for (int32_t before = 0; before < i && first; before++)
-                for (int b = 0; b < TX_MAX_OUT && is_kept(s, before); b++) {
-                    const tx_tensor *o = g->node[before].out[b] ? tx_tensor_root(g->node[before].out[b]) : NULL;
-                    first = first && !(o && o->arena == TX_ARENA_GRADIENTS && o->offset == t->offset);
-                }
+                first = !is_kept(s, before) || !tx_edit_writes_gradient(&g->node[before], t->offset);
             if (first)
                 g->node[i].attrs.accumulate = TX_ADD_CONTROL;
         }
@@ -260,10 +257,7 @@ static tx_status sum_tied(const staging *s, const tx_param_record *r)
 {
     int32_t last = -1;
     for (int32_t i = 0; i < s->end; i++)
-        for (int k = 0; k < TX_MAX_OUT && is_kept(s, i); k++) {
-            const tx_tensor *t = s->graph->node[i].out[k] ? tx_tensor_root(s->graph->node[i].out[k]) : NULL;
-            last = t && t->arena == TX_ARENA_GRADIENTS && t->offset == r->offset ? i : last;
-        }
+        last = is_kept(s, i) && tx_edit_writes_gradient(&s->graph->node[i], r->offset) ? i : last;
     if (last < 0)
         return TX_OK;
     tx_tensor *g = tx_tensor_fixed(s->graph, s->model->stored, r->spec.shape, TX_ARENA_GRADIENTS, r->offset);
