@@ -253,6 +253,92 @@ static void test_instruction_sets(void **state)
     unsetenv("TX_CPU_VARIANT");
 }
 
+static double rms_error(const product *p)
+{
+    const tx_gemm *s = &p->spec.shape;
+    double squares = 0;
+    for (int64_t i = 0; i < s->m * s->n; i++) {
+        double sum = 0;
+        for (int64_t q = 0; q < s->k; q++)
+            sum += p->wide_a[i / s->n * s->lda + q] * p->wide_b[q * s->ldb + i % s->n];
+        const double error = get(c_of(p), TX_F32, i) - sum;
+        squares += error * error;
+    }
+    return sqrt(squares / (double)(s->m * s->n));
+}
+
+/* fp32 on matrix units: whole blocks and parts of them in each direction, more rows and terms than are taken at once,
+ * whatever number of threads the same bits, and errors no larger than oneDNN's. */
+static void test_matrix_units(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{128, 128, 128}, {97, 133, 71}, {2100, 65, 48}, {96, 100, 1100}, {64, 300, 50}};
+    tx_cpu_gemm_spec spec = dense(100, 120, 5000, false, false);
+    if (!tx_gemm_amx_takes(&spec))
+        skip();
+    expect_variant(&spec, "amx");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int t = 0; t < 16; t++) {
+            tx_cpu_gemm_spec other = dense(shapes[i][0], shapes[i][1], shapes[i][2], (t & 1) != 0, (t & 2) != 0);
+            other.bias = (t & 4) != 0;
+            other.adds = (t & 8) != 0;
+            other.threads = 1 + t % 5;
+            expect_variant(&other, "amx");
+            check(&other, other.adds);
+        }
+    product p = product_create(&spec);
+    const size_t bytes = (size_t)p.c_count * sizeof(float);
+    float *first = malloc(bytes), *scratch = aligned_alloc(64, 1 << 24);
+    assert_true(first && scratch);
+    for (p.spec.threads = 1; p.spec.threads <= 7; p.spec.threads++) {
+        run(&p, false);
+        if (p.spec.threads == 1)
+            memcpy(first, c_of(&p), bytes);
+        assert_memory_equal(first, c_of(&p), bytes);
+    }
+    const double error = rms_error(&p);
+    tx_gemm_dnnl *other = NULL;
+    int64_t other_bytes = 0;
+    char variant[TX_GEMM_VARIANT];
+    assert_int_equal(tx_gemm_dnnl_create(&spec, &other, &other_bytes, variant), TX_OK);
+    assert_true(other_bytes <= 1 << 24);
+    const tx_gemm_call call = {.a = p.a, .b = p.b, .c = c_of(&p), .scratch = scratch};
+    assert_int_equal(tx_gemm_dnnl_run(other, &call), TX_OK);
+    const double others = rms_error(&p);
+    print_message("rms errors: %g on matrix units, %g by %s\n", error, others, variant);
+    assert_true(error <= others);
+    tx_gemm_dnnl_destroy(other);
+    free(first);
+    free(scratch);
+    product_free(&p);
+}
+
+/* A number that is not finite gives none that is; large and small ones of fp32 keep all their bits. */
+static void test_matrix_units_range(void **state)
+{
+    (void)state;
+    static const float numbers[] = {INFINITY, -INFINITY, NAN, 3.4028234e38f, 2e-31f};
+    tx_cpu_gemm_spec spec = dense(100, 100, 64, false, false);
+    if (!tx_gemm_amx_takes(&spec))
+        skip();
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        product p = product_create(&spec);
+        memset(p.a, 0, (size_t)p.a_count * sizeof(float));
+        for (int64_t j = 0; j < p.b_count; j++)
+            ((float *)p.b)[j] = 0.75f;
+        ((float *)p.a)[7 * 64 + 5] = numbers[i];
+        run(&p, false);
+        for (int64_t j = 0; j < p.c_count; j++) {
+            const double found = get(c_of(&p), TX_F32, j), wanted = 0.75 * (double)numbers[i];
+            if (j / 100 != 7           ? found != 0.0
+                : isfinite(numbers[i]) ? !(fabs(found - wanted) <= 0x1p-23 * fabs(wanted))
+                                       : isfinite(found))
+                fail_msg("%g gives %g", (double)numbers[i], found);
+        }
+        product_free(&p);
+    }
+}
+
 /* What the second run is for: if oneDNN took these products, nothing above would have been widened. */
 static void test_declined(void **state)
 {
@@ -274,12 +360,19 @@ static void test_declined(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),    cmocka_unit_test(test_large),
-        cmocka_unit_test(test_long_sums), cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_threads),   cmocka_unit_test(test_few_rows),
-        cmocka_unit_test(test_nan),       cmocka_unit_test(test_optional),
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_instruction_sets),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_long_sums),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_optional),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_instruction_sets),
         cmocka_unit_test(test_declined),
+        cmocka_unit_test(test_matrix_units),
+        cmocka_unit_test(test_matrix_units_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ set(homes
     "^(cstdio|exception|string|unordered_map)$|^backends/opencl/clblast_tune\\.cpp$"
     "^(dnnl|oneapi/)|^backends/cpu/"
     "^omp\\.h$|^backends/cpu/"
-    "^immintrin\\.h$|^backends/cpu/(random|nf4)\\.h$"
+    "^immintrin\\.h$|^backends/cpu/((random|nf4)\\.h|gemm_amx\\.c)$"
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^smpi/|^tests/scale/smpi(_splits)?\\.c$"
     "^hwloc|^comm/topology/hwloc"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks what is asked of a matrix product and chooses who runs it: TX's own loops for few rows, oneDNN for the rest.
- * What oneDNN declines, and bf16 on CPUs without instructions for it, where it is slower than in fp32, it gets with
- * operands that are widened to fp32 in scratch. There are also the sums that are narrowed to 16 bits at the end: of
- * these products, and of those over a long k, which oneDNN gets in pieces. */
+ * Checks what is asked of a matrix product and chooses who runs it: TX's own loops for few rows, matrix units for
+ * fp32 where they are, oneDNN for the rest. What oneDNN declines, and bf16 on CPUs without instructions for it, where
+ * it is slower than in fp32, it gets with operands that are widened to fp32 in scratch. There are also the sums that
+ * are narrowed to 16 bits at the end: of these products, and of those over a long k, which oneDNN gets in pieces. */
 #include "gemm.h"
 
 #include "gemm_parts.h"
@@ -18,6 +18,7 @@ struct tx_cpu_gemm {
     tx_cpu_gemm_spec spec;
     tx_gemm_dnnl *product;  /* NULL: few rows, or packed */
     tx_gemm_packed *packed; /* NULL: b is not, or rows are few */
+    bool amx;               /* on matrix units, in parts of bf16 */
     bool indirect, widened;
     int64_t a_bytes, b_bytes, sum_bytes; /* of scratch, where indirect: widened a and b, and sums */
     char variant[TX_GEMM_VARIANT];
@@ -103,6 +104,10 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
         snprintf(g->variant, sizeof g->variant, "few rows %s", spec->rows->name);
     } else if (spec->packed != TX_F32) {
         status = tx_gemm_packed_create(&g->spec, &g->packed, &bytes, g->variant);
+    } else if (tx_gemm_amx_takes(&g->spec)) {
+        g->amx = true;
+        bytes = tx_gemm_amx_scratch(&g->spec);
+        snprintf(g->variant, sizeof g->variant, "amx, 3 parts of bf16");
     } else {
         if (!tx_cpu_gemm_native(spec->type))
             status = TX_UNSUPPORTED;
@@ -167,6 +172,8 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
     tx_status status = TX_OK;
     if (gemm->packed)
         status = tx_gemm_packed_run(gemm->packed, &call);
+    else if (gemm->amx)
+        tx_gemm_amx_run(spec, &call);
     else if (!gemm->product)
         spec->rows->multiply(spec, &call);
     else if (!gemm->indirect)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrix products of the CPU backend: c[i] = op(a[i]) op(b[i]) + bias + beta c[i], i < batch, prepared once and
- * run many times. oneDNN does the work, in fp32 where it declines the types; few rows are TX's own. All operands are
- * row-major; op(a) is m x k, op(b) is k x n, sums are fp32. */
+ * run many times. oneDNN does the work, in fp32 where it declines the types; few rows, and fp32 on AMX, are TX's
+ * own. All operands are row-major; op(a) is m x k, op(b) is k x n, sums are fp32. */
 #ifndef TX_CPU_GEMM_H
 #define TX_CPU_GEMM_H
 

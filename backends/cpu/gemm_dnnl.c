@@ -383,9 +383,15 @@ bool tx_cpu_gemm_native(tx_dtype type)
     return wanted && ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
 }
 
+bool tx_gemm_dnnl_amx(void)
+{
+    const unsigned wanted = (unsigned)dnnl_cpu_isa_avx512_core_amx;
+    return ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
+}
+
 void tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY])
 {
     const dnnl_version_t *v = dnnl_version();
-    snprintf(text, TX_CPU_GEMM_LIBRARY, "onednn %d.%d.%d isa %x", v->major, v->minor, v->patch,
-             (unsigned)dnnl_get_effective_cpu_isa());
+    snprintf(text, TX_CPU_GEMM_LIBRARY, "onednn %d.%d.%d isa %x%s", v->major, v->minor, v->patch,
+             (unsigned)dnnl_get_effective_cpu_isa(), tx_gemm_amx_here() ? ", fp32 by amx" : "");
 }

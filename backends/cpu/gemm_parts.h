@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What gemm.c makes products of: oneDNN's, and loops over rows that are compiled once for each instruction set. */
+ * What gemm.c makes products of: oneDNN's, those of fp32 on matrix units, and loops over rows that are compiled once
+ * for each instruction set. */
 #ifndef TX_CPU_GEMM_PARTS_H
 #define TX_CPU_GEMM_PARTS_H
 
@@ -62,6 +63,14 @@ tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, tx_gemm_dnnl **produ
                               char variant[TX_GEMM_VARIANT]);
 tx_status tx_gemm_dnnl_run(const tx_gemm_dnnl *product, const tx_gemm_call *call);
 void tx_gemm_dnnl_destroy(tx_gemm_dnnl *product);
+bool tx_gemm_dnnl_amx(void); /* whether it may use matrix units of bf16 (ONEDNN_MAX_CPU_ISA can forbid it) */
+
+/* ---- gemm_amx.c ------------------------------------------------------------------------------- */
+
+bool tx_gemm_amx_here(void); /* whether the processor has the units, and the system lets this process use them */
+bool tx_gemm_amx_takes(const tx_cpu_gemm_spec *spec);      /* whether they are here and pay for this product */
+int64_t tx_gemm_amx_scratch(const tx_cpu_gemm_spec *spec); /* bytes that a run needs */
+void tx_gemm_amx_run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call);
 
 /* ---- gemm_packed.c ---------------------------------------------------------------------------- */
 

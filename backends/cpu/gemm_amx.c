@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Products of fp32 on the matrix units of x86 processors (AMX), which multiply bf16: every number is the sum of three
+ * of bf16, exactly, and of the nine products of parts the six that reach fp32 are taken, as in Henry, Tang and
+ * Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations" (2019).
+ * A unit adds 32 products before it adds to the sum of fp32, so that fewer roundings meet a long sum than with a
+ * multiply-add for each. Parts below the smallest normal number count as zero, so numbers below 2e-31 lose bits; what
+ * is not finite gives what is not finite.
+ *
+ * k goes in chunks. Of each, all threads split op(a) into tiles that they share; then each takes panels of columns,
+ * splits its panel of op(b) into tiles that stay in its cache, and multiplies blocks of 32 x 32. A sum's order depends
+ * on k alone. */
+#include "gemm_parts.h"
+
+#ifdef __AMX_BF16__
+#include <immintrin.h>
+#include <omp.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PARTS 3
+#define SIDE 16                       /* rows of a tile, and numbers of fp32 in one */
+#define DEPTH 32                      /* numbers of bf16 in a row of a tile: terms of a sum */
+#define TILE (SIDE * DEPTH)           /* numbers of bf16 in a tile */
+#define BLOCK (2 * SIDE)              /* rows or columns that are multiplied at once */
+#define LINE 32                       /* numbers of bf16 in a line of a cache */
+#define BLOCK_SIZE (2 * PARTS * TILE) /* numbers of bf16 in DEPTH terms of a block's lines */
+#define CHUNK 16                      /* times DEPTH terms: of a chunk of k */
+#define SHARED_BLOCKS 64              /* of a at a time */
+#define PANEL_BLOCKS 8                /* of b, at most: stay in the second cache */
+#define LEAST 48                      /* of m, n, k and m n / (m + n): found by measuring */
+
+/* op(a) or op(b): lines are rows of op(a) or columns of op(b), each `depth` long. */
+typedef struct operand {
+    const float *data;
+    int64_t ld, lines, depth;
+    bool by_lines;      /* a line's numbers are neighbours, else the lines' */
+    bool lines_in_rows; /* a tile's rows are lines, else terms */
+} operand;
+
+/* How the work of a run is shared out. */
+typedef struct grid {
+    int64_t panel, panels; /* blocks of columns in one, and how many */
+    int64_t parts;         /* of the shared blocks of rows: shared out, too, where panels are few */
+    int64_t shared, steps; /* blocks of rows, and times DEPTH terms, at a time, at most */
+} grid;
+
+static int64_t share(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+static int64_t least(int64_t x, int64_t y)
+{
+    return x < y ? x : y;
+}
+
+static grid grid_of(const tx_cpu_gemm_spec *spec)
+{
+    const tx_gemm *s = &spec->shape;
+    const int64_t blocks = share(s->n, BLOCK);
+    int64_t panels = share(blocks, PANEL_BLOCKS);
+    panels = least(share(panels, spec->threads) * spec->threads, blocks);
+    grid g = {.panel = share(blocks, panels), .shared = least(share(s->m, BLOCK), SHARED_BLOCKS)};
+    g.panels = share(blocks, g.panel);
+    g.parts = least(g.panels < spec->threads ? spec->threads / g.panels : 1, g.shared);
+    g.steps = least(share(s->k, DEPTH), CHUNK);
+    return g;
+}
+
+/* ---- Splitting ------------------------------------------------------------------------------------ */
+
+static inline void transpose(__m512 r[SIDE])
+{
+    __m512 t[SIDE];
+    for (int i = 0; i < SIDE; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < SIDE; i += 4)
+        for (int j = 0; j < 2; j++) {
+            const __m512d low = _mm512_castps_pd(t[i + j]), high = _mm512_castps_pd(t[i + j + 2]);
+            r[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+            r[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+        }
+    for (int j = 0; j < 4; j++) { /* r[4 i + j] has column j of four of rows 4 i ... 4 i + 3 in each quarter */
+        const __m512 even = _mm512_shuffle_f32x4(r[j], r[4 + j], 0x88),
+                     odd = _mm512_shuffle_f32x4(r[j], r[4 + j], 0xdd),
+                     even2 = _mm512_shuffle_f32x4(r[8 + j], r[12 + j], 0x88),
+                     odd2 = _mm512_shuffle_f32x4(r[8 + j], r[12 + j], 0xdd);
+        t[j] = _mm512_shuffle_f32x4(even, even2, 0x88);
+        t[4 + j] = _mm512_shuffle_f32x4(odd, odd2, 0x88);
+        t[8 + j] = _mm512_shuffle_f32x4(even, even2, 0xdd);
+        t[12 + j] = _mm512_shuffle_f32x4(odd, odd2, 0xdd);
+    }
+    memcpy(r, t, sizeof t);
+}
+
+static inline __mmask16 mask_of(int64_t columns)
+{
+    return columns >= SIDE ? 0xffff : columns > 0 ? (__mmask16)((1 << columns) - 1) : 0;
+}
+
+/* to = SIDE rows of a tile, of SIDE numbers from this line and term on; zeros beyond the ends. */
+static inline void fetch(const operand *o, int64_t line, int64_t term, __m512 to[SIDE])
+{
+    const int64_t row = o->by_lines ? line : term, column = o->by_lines ? term : line;
+    const int64_t rows = (o->by_lines ? o->lines : o->depth) - row,
+                  columns = (o->by_lines ? o->depth : o->lines) - column;
+    const __mmask16 mask = mask_of(columns);
+    for (int i = 0; i < SIDE; i++)
+        to[i] = i < rows ? _mm512_maskz_loadu_ps(mask, o->data + (row + i) * o->ld + column) : _mm512_setzero_ps();
+    if (o->by_lines != o->lines_in_rows)
+        transpose(to);
+}
+
+/* A row of a tile for each part: pairs of x[i] and y[i]. The first part is kept finite, and rounding what is left of
+ * a number may go either way, so that parts have signs of their own. */
+static inline void split(__m512 x, __m512 y, uint16_t *to)
+{
+    static const uint16_t pairs[DEPTH] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                          8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    const __m512 most = _mm512_castsi512_ps(_mm512_set1_epi32(0x7f7f0000)); /* of bf16 */
+    const __m512i order = _mm512_loadu_si512(pairs), high = _mm512_set1_epi32((int)0xffff0000);
+    __m512 first_x = _mm512_max_ps(-most, _mm512_min_ps(most, x)),
+           first_y = _mm512_max_ps(-most, _mm512_min_ps(most, y));
+    for (int part = 0; part < PARTS; part++) {
+        const __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(part ? y : first_y, part ? x : first_x);
+        const __m512i pair = _mm512_permutexvar_epi16(order, rounded);
+        _mm512_store_si512(to + part * TILE, pair);
+        x -= _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
+        y -= _mm512_castsi512_ps(_mm512_and_si512(pair, high));
+    }
+}
+
+/* to [2, PARTS, TILE] = the parts of DEPTH terms of a block's lines. */
+static inline void split_step(const operand *o, int64_t line, int64_t term, uint16_t *to)
+{
+    for (int64_t half = 0; half < 2; half++, to += PARTS * TILE) {
+        __m512 x[SIDE], y[SIDE];
+        fetch(o, line + half * SIDE, term, x);
+        fetch(o, line + half * SIDE, term + SIDE, y);
+        for (int i = 0; i < SIDE; i++)
+            split(x[i], y[i], to + i * DEPTH);
+    }
+}
+
+/* Blocks of neighbouring lines, from a line and a term on, as [blocks, steps, 2, PARTS, TILE]. */
+typedef struct parts {
+    const operand *from;
+    int64_t line, term, blocks, steps;
+    uint16_t *to;
+} parts;
+
+/* Item i of blocks x steps: items that follow each other read what lies side by side. */
+static inline void split_item(const parts *p, int64_t i)
+{
+    const bool by_lines = p->from->by_lines;
+    const int64_t block = by_lines ? i / p->steps : i % p->blocks, step = by_lines ? i % p->steps : i / p->blocks;
+    split_step(p->from, p->line + block * BLOCK, p->term + step * DEPTH,
+               p->to + (block * p->steps + step) * BLOCK_SIZE);
+}
+
+/* ---- Multiplying ---------------------------------------------------------------------------------- */
+
+/* Tiles 0 to 3 are sums, 4 and 5 of a, 6 and 7 of b, all of 16 rows of 64 bytes. */
+static const struct {
+    uint8_t palette, start, reserved[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+} tiles __attribute__((aligned(64))) = {
+    .palette = 1, .bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+
+#define LOAD_A(part)                            \
+    _tile_loadd(4, a + (part)*TILE, 2 * DEPTH); \
+    _tile_loadd(5, a + (PARTS + (part)) * TILE, 2 * DEPTH)
+#define LOAD_B(part)                            \
+    _tile_loadd(6, b + (part)*TILE, 2 * DEPTH); \
+    _tile_loadd(7, b + (PARTS + (part)) * TILE, 2 * DEPTH)
+#define MULTIPLY             \
+    _tile_dpbf16ps(0, 4, 6); \
+    _tile_dpbf16ps(1, 4, 7); \
+    _tile_dpbf16ps(2, 5, 6); \
+    _tile_dpbf16ps(3, 5, 7)
+
+/* Adds `steps` times DEPTH terms to the tiles of sums, and in each asks for `ahead` lines of `next`. */
+static inline void multiply_block(const uint16_t *a, const uint16_t *b, int64_t steps, const uint16_t *next,
+                                  int64_t ahead)
+{
+    for (int64_t step = 0; step < steps; step++, a += BLOCK_SIZE, b += BLOCK_SIZE) {
+        for (int64_t i = 0; i < ahead; i++, next += LINE)
+            _mm_prefetch((const char *)next, _MM_HINT_T1);
+        LOAD_A(2);
+        LOAD_B(0);
+        MULTIPLY;
+        LOAD_A(1);
+        MULTIPLY;
+        LOAD_B(1);
+        MULTIPLY;
+        LOAD_A(0);
+        MULTIPLY;
+        LOAD_B(2);
+        MULTIPLY;
+        LOAD_B(0);
+        MULTIPLY;
+    }
+}
+
+/* A block of the result: where it is whole the tiles are read and written in place, else through `edge`. */
+typedef struct block {
+    float *c;
+    int64_t ld, rows, columns; /* those to the ends of the result, which may be more than the block's */
+    bool whole;
+    float edge[BLOCK * BLOCK] __attribute__((aligned(64)));
+} block;
+
+/* edge = what the sums begin with: what c holds, with `add`, and the bias (NULL: none) of the block's columns. */
+static void begin_edge(block *o, const float *bias, bool add)
+{
+    for (int64_t i = 0; i < BLOCK; i++)
+        for (int64_t j = 0; j < BLOCK; j += SIDE) {
+            const __mmask16 mask = i < o->rows ? mask_of(o->columns - j) : 0;
+            __m512 first = add ? _mm512_maskz_loadu_ps(mask, o->c + i * o->ld + j) : _mm512_setzero_ps();
+            if (bias)
+                first += _mm512_maskz_loadu_ps(mask, bias + j);
+            _mm512_store_ps(o->edge + i * BLOCK + j, first);
+        }
+}
+
+static void end_edge(const block *o)
+{
+    for (int64_t i = 0; i < least(o->rows, BLOCK); i++)
+        for (int64_t j = 0; j < least(o->columns, BLOCK); j += SIDE)
+            _mm512_mask_storeu_ps(o->c + i * o->ld + j, mask_of(o->columns - j),
+                                  _mm512_load_ps(o->edge + i * BLOCK + j));
+}
+
+#define EACH_SUM(DO, from, ld)                                 \
+    DO(0, from, (size_t)(ld) * sizeof(float));                 \
+    DO(1, (from) + SIDE, (size_t)(ld) * sizeof(float));        \
+    DO(2, (from) + SIDE * (ld), (size_t)(ld) * sizeof(float)); \
+    DO(3, (from) + SIDE * (ld) + SIDE, (size_t)(ld) * sizeof(float))
+
+/* The tiles of sums begin with what c holds, where `add`, and the bias of the block's columns (NULL: none). */
+static void begin_block(block *o, const float *bias, bool add)
+{
+    if (!add && !bias) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    } else if (o->whole && !bias) {
+        EACH_SUM(_tile_loadd, o->c, o->ld);
+    } else {
+        begin_edge(o, bias, add);
+        EACH_SUM(_tile_loadd, o->edge, BLOCK);
+    }
+}
+
+static void end_block(block *o)
+{
+    if (o->whole) {
+        EACH_SUM(_tile_stored, o->c, o->ld);
+    } else {
+        EACH_SUM(_tile_stored, o->edge, BLOCK);
+        end_edge(o);
+    }
+}
+
+/* ---- A product -------------------------------------------------------------------------------------- */
+
+/* One product of the batch. */
+typedef struct product {
+    operand a, b;
+    tx_gemm_call call;
+    int64_t ldc;
+    grid grid;
+} product;
+
+/* The blocks of rows of `part`, of a chunk's, times a panel. */
+static void multiply_panel(const product *p, int64_t part, const parts *a, const parts *b)
+{
+    const int64_t last = a->blocks * (part + 1) / p->grid.parts, size = a->steps * BLOCK_SIZE;
+    const int64_t ahead = share(BLOCK_SIZE / LINE, b->blocks);
+    const bool begins = a->term == 0;
+    for (int64_t i = a->blocks * part / p->grid.parts; i < last; i++)
+        for (int64_t j = 0; j < b->blocks; j++) {
+            const int64_t row = a->line + i * BLOCK, column = b->line + j * BLOCK;
+            const uint16_t *lines = a->to + i * size;
+            block o = {.c = (float *)p->call.c + row * p->ldc + column, .ld = p->ldc};
+            o.rows = p->a.lines - row;
+            o.columns = p->b.lines - column;
+            o.whole = o.rows >= BLOCK && o.columns >= BLOCK;
+            begin_block(&o, begins && p->call.bias ? p->call.bias + column : NULL, !begins || p->call.add);
+            multiply_block(lines, b->to + j * size, a->steps, lines + size + j * ahead * a->steps * LINE,
+                           i + 1 < last ? ahead : 0);
+            end_block(&o);
+        }
+}
+
+/* All rows of `a` times all columns, by all threads of a team, each of which has `own` for its panel. */
+static void run_chunk(const product *p, const parts *a, uint16_t *own)
+{
+    const grid *g = &p->grid;
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < a->blocks * a->steps; i++)
+        split_item(a, i);
+    parts b = {.from = &p->b, .line = -1, .term = a->term, .steps = a->steps, .to = own};
+#pragma omp for schedule(dynamic)
+    for (int64_t item = 0; item < g->panels * g->parts; item++) {
+        const int64_t first = item / g->parts * g->panel * BLOCK;
+        if (b.line != first) {
+            b.line = first;
+            b.blocks = least(share(p->b.lines - first, BLOCK), g->panel);
+            for (int64_t i = 0; i < b.blocks * b.steps; i++)
+                split_item(&b, i);
+        }
+        multiply_panel(p, item % g->parts, a, &b);
+    }
+}
+
+static void run_one(const product *p, const tx_cpu_gemm_spec *spec)
+{
+    const grid *g = &p->grid;
+    uint16_t *shared = p->call.scratch, *panels = shared + g->shared * g->steps * BLOCK_SIZE;
+#pragma omp parallel num_threads(spec->threads)
+    {
+        parts a = {.from = &p->a, .to = shared};
+        _tile_loadconfig(&tiles);
+        for (a.line = 0; a.line < p->a.lines; a.line += SHARED_BLOCKS * BLOCK)
+            for (a.term = 0; a.term < p->a.depth; a.term += CHUNK * DEPTH) {
+                a.blocks = least(share(p->a.lines - a.line, BLOCK), SHARED_BLOCKS);
+                a.steps = least(share(p->a.depth - a.term, DEPTH), CHUNK);
+                run_chunk(p, &a, panels + omp_get_thread_num() * g->panel * g->steps * BLOCK_SIZE);
+            }
+        _tile_release();
+    }
+}
+
+bool tx_gemm_amx_here(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* of Linux's arch_prctl */
+    return tx_gemm_dnnl_amx() && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+bool tx_gemm_amx_takes(const tx_cpu_gemm_spec *spec)
+{
+    const tx_gemm *s = &spec->shape;
+    /* Splitting takes (m + n) k steps and saves a part of m n k. */
+    const bool pays = s->k >= LEAST && s->m >= LEAST && s->n >= LEAST && s->m * s->n >= LEAST * (s->m + s->n);
+    return pays && spec->type == TX_F32 && tx_gemm_amx_here();
+}
+
+int64_t tx_gemm_amx_scratch(const tx_cpu_gemm_spec *spec)
+{
+    const grid g = grid_of(spec);
+    return (g.shared + spec->threads * g.panel) * g.steps * BLOCK_SIZE * 2;
+}
+
+void tx_gemm_amx_run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
+{
+    const tx_gemm *s = &spec->shape;
+    for (int64_t i = 0; i < s->batch; i++) {
+        product p = {.a = {(const float *)call->a + i * s->stride_a, s->lda, s->m, s->k, !spec->trans_a, true},
+                     .b = {(const float *)call->b + i * s->stride_b, s->ldb, s->n, s->k, spec->trans_b, false},
+                     .call = *call,
+                     .ldc = s->ldc,
+                     .grid = grid_of(spec)};
+        p.call.c = (float *)call->c + i * s->stride_c;
+        run_one(&p, spec);
+    }
+}
+
+#else
+
+bool tx_gemm_amx_here(void)
+{
+    return false;
+}
+
+bool tx_gemm_amx_takes(const tx_cpu_gemm_spec *spec)
+{
+    (void)spec;
+    return false;
+}
+
+int64_t tx_gemm_amx_scratch(const tx_cpu_gemm_spec *spec)
+{
+    (void)spec;
+    return 0;
+}
+
+void tx_gemm_amx_run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
+{
+    (void)spec;
+    (void)call;
+}
+#endif
