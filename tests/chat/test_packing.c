@@ -8,7 +8,7 @@
 #include "models/arch/find.h"
 #include "models/task/instruction.h"
 #include "models/train/trainer.h"
-#include "tests/config_text.h"
+#include "tests/arch/config_text.h"
 #include "tests/gradients.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
  *
  *     test_divided DEVICE: the second of three devices, between cpus */
 #include "models/generate/generate.h"
-#include "tests/config_text.h"
+#include "tests/arch/config_text.h"
 
 #include <math.h>
 

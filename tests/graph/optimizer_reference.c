@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The optimizers in double precision. */
-#include "tests/optimizer_reference.h"
+#include "tests/graph/optimizer_reference.h"
 
 #include <math.h>
 #include <stdlib.h>

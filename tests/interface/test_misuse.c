@@ -76,7 +76,7 @@ static bool told(tx_status status)
     {                                              \
         return make(t) && told(name(__VA_ARGS__)); \
     }
-#include "tests/misuse.def"
+#include "tests/interface/misuse.def"
 #undef STATUS
 #undef POINTER
 #undef VALUE
@@ -92,7 +92,7 @@ static const struct row {
 #define VALUE(name, ...) {#name, call_##name},
 #define VOID(name, ...) {#name, call_##name},
 #define LIVE(name, number, ...) {#name "(" #__VA_ARGS__ ")", live_##name##_##number},
-#include "tests/misuse.def"
+#include "tests/interface/misuse.def"
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 

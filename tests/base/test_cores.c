@@ -6,7 +6,7 @@
 #include "api/base/cores.h"
 #include "api/base/file.h"
 #include "models/files/folder.h"
-#include "scratch.h"
+#include "tests/scratch.h"
 
 #include <sched.h>
 

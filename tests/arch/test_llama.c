@@ -7,7 +7,7 @@
 #include "models/arch/rope.h"
 #include "models/generate/generate.h"
 #include "models/tx_text.h"
-#include "tests/config_text.h"
+#include "tests/arch/config_text.h"
 #include "tests/device_model.h"
 
 #include <math.h>

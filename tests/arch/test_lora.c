@@ -3,7 +3,7 @@
  * Adapters: their gradients against those of the weights that they amount to, what is frozen, memory, names of modules,
  * peft's folder. tests/transformers/lora.py compares with peft. */
 #include "models/arch/lora.h"
-#include "tests/config_text.h"
+#include "tests/arch/config_text.h"
 #include "tests/device_model.h"
 
 #include <math.h>

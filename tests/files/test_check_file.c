@@ -9,7 +9,7 @@
 #include "models/arch/arch.h"
 #include "models/files/checkpoint.h"
 #include "models/tx_text.h"
-#include "scratch.h"
+#include "tests/scratch.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>

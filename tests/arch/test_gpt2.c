@@ -8,7 +8,7 @@
 #include "models/files/safetensors.h"
 #include "models/files/weights.h"
 #include "models/task/causal_lm.h"
-#include "scratch.h"
+#include "tests/scratch.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
  *
  * Two samples side by side in one row, each of whose positions sees its own sample alone, give the loss and the
  * gradients of the two by themselves. Starts and positions that do not fit are refused. */
-#include "tests/config_text.h"
+#include "tests/arch/config_text.h"
 #include "tests/device_model.h"
 
 #include <math.h>

@@ -8,8 +8,8 @@
 #include "models/arch/labels.h"
 #include "models/task/sequence.h"
 #include "models/train/trainer.h"
-#include "tests/bert_golden.h"
-#include "tests/config_text.h"
+#include "tests/arch/bert_golden.h"
+#include "tests/arch/config_text.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  *   test_prune DEVICE */
 #include "models/arch/prune.h"
 
-#include "tests/config_text.h"
+#include "tests/arch/config_text.h"
 #include "tests/device_model.h"
 
 #include <math.h>

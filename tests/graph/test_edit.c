@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Changing a graph: uses, insertions, moves and erasures, and what a tensor knows of its producer afterwards. */
 #include "api/graph/edit.h"
-#include "tests/bare_graph.h"
+#include "tests/graph/bare_graph.h"
 
 #include <stdlib.h>
 

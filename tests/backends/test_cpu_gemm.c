@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Matrix products of the CPU backend against a naive double-precision product. ctest runs it twice: ONEDNN_MAX_CPU_ISA
  * is AVX2 the second time, for which oneDNN declines all types of 16 bits. */
-#include "tests/cpu_product.h"
+#include "tests/backends/cpu_product.h"
 
 static const struct {
     tx_dtype type, result;

@@ -2,7 +2,7 @@
  * The graph without a device: validation, differentiation, and the memory plan. */
 #include "api/passes/passes.h"
 #include "api/plan/layout.h"
-#include "tests/bare_graph.h"
+#include "tests/graph/bare_graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>

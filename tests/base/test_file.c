@@ -4,7 +4,7 @@
 
 #include "api/base/json.h"
 #include "api/base/message.h"
-#include "scratch.h"
+#include "tests/scratch.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -4,7 +4,7 @@
  * finite differences: with and without a capacity, where all tokens go one way, where scores are equal, where they are
  * NaN. tests/transformers/experts.py compares whole models. */
 #include "models/arch/experts.h"
-#include "tests/config_text.h"
+#include "tests/arch/config_text.h"
 #include "tests/device_model.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * Every optimizer of optimizers.def: the first ten updates of parameters of several shapes against double precision
  * (optimizer_reference.c), and that against what PyTorch, transformers and bitsandbytes make of four numbers.
  *   test_optimizers DEVICE */
-#include "tests/optimizer_reference.h"
+#include "tests/graph/optimizer_reference.h"
 
 #include <math.h>
 #include <stdlib.h>
