@@ -79,6 +79,16 @@ static bool fails(int kind, const char *name)
         return fails(kind, #name) ? fault.code : real arguments; \
     }
 
+/* A call that waits does so even where it fails: the caller may then free what the device was to write to, and this
+ * device, unlike one that is lost, goes on writing. */
+#define WAITS(name, parameters, arguments)              \
+    EXPORT cl_int CL_API_CALL name parameters           \
+    {                                                   \
+        REAL(name)                                      \
+        const cl_int code = real arguments;             \
+        return fails(QUEUE, #name) ? fault.code : code; \
+    }
+
 #define RELEASES(name, type, change)            \
     EXPORT cl_int CL_API_CALL name(type object) \
     {                                           \
@@ -114,9 +124,9 @@ DOES(BUILD, clBuildProgram,
      (program, count, devices, options, notify, data))
 DOES(OBJECT, clSetKernelArg, (cl_kernel kernel, cl_uint index, size_t size, const void *value),
      (kernel, index, size, value))
-DOES(QUEUE, clFinish, (cl_command_queue queue), (queue))
+WAITS(clFinish, (cl_command_queue queue), (queue))
 DOES(QUEUE, clFlush, (cl_command_queue queue), (queue))
-DOES(QUEUE, clWaitForEvents, (cl_uint count, const cl_event *events), (count, events))
+WAITS(clWaitForEvents, (cl_uint count, const cl_event *events), (count, events))
 DOES(MEMORY, clEnqueueMigrateMemObjects,
      (cl_command_queue queue, cl_uint objects, const cl_mem *memory, cl_mem_migration_flags flags, cl_uint count,
       const cl_event *wait, cl_event *event),
