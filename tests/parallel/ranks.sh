@@ -107,9 +107,9 @@ divided()
     tensor | context) split="--${1}_parallel 2" ;;
     expert)
         split="--expert_parallel 2"
-        sizes=num_hidden_layers=6,hidden_size=96
-        echo '{"model_type": "mixtral", "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64,
-            "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' > "$work/config.json"
+        sizes=num_hidden_layers=6
+        echo '{"model_type": "mixtral", "hidden_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "intermediate_size": 64, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' > "$work/config.json"
         ;;
     pipeline) split="--pipeline_parallel 2 --gradient_accumulation_steps 2" ;;
     interleaved) split="--pipeline_parallel 2 --gradient_accumulation_steps 2 --pipeline_schedule interleaved" ;;
