@@ -21,7 +21,7 @@ typedef struct side {
 
 /* What a test does on the ranks of a communicator, in groups of so many; `rest` are the arguments behind these. */
 typedef tx_status beside_test(const char *device, tx_comm *comm, int32_t group, int rests, char **rest);
-/* A test's main, of the arguments DEVICE GROUP REST...; 77 where there is no such device. */
+/* A test's main, of the arguments DEVICE GROUP REST...; 77 where there is no such device, or for `mixed` no OpenCL. */
 int beside_main(int argc, char **argv, beside_test *test);
 /* The configuration that a text has; the caller frees it. */
 tx_status beside_config(const char *text, tx_config **config);
@@ -38,10 +38,6 @@ tx_status beside_update(side *s);
  */
 tx_status beside_furthest(const side *together, const side *alone, tx_part part, int32_t wrong, double factor,
                           double *most);
-/* INTERNAL unless all gradients are those of one rank, and wrong ones are found. */
-tx_status beside_gradients(const side *together, const side *alone);
-/* The same for the results of a step. */
-tx_status beside_results(const side *together, const side *alone, int32_t number);
 /* The gradients of step `number` of a side, `way` being what the caller says of it. */
 typedef tx_status beside_backward(side *s, int32_t number, int32_t way);
 /* BESIDE_STEPS of them with their updates, of which everything is compared, but for gradients where no rank has all. */

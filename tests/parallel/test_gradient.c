@@ -4,10 +4,11 @@
  * batch on one rank, dropout included. The rank with three rows has its classifier in chunks, the whole batch has not.
  * The model has graphs of two lengths, of which either is run beside the other.
  * With 16 bits stage 3 moves 2 bytes of a weight that products read.
- *   test_gradient [DEVICE|mixed [ZERO_STAGE [bf16]]]      mixed: rank 0 on the cpu, rank 1 on OpenCL */
+ *   test_gradient DEVICE|mixed ZERO_STAGE [bf16]      mixed: rank 0 on the cpu, rank 1 on OpenCL */
 #include "api/passes/passes.h"
 #include "comm/comm.h"
 #include "models/task/causal_lm.h"
+#include "tests/parallel/beside.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,13 +27,13 @@ typedef struct length {
     tx_tensor *tokens, *labels;
 } length;
 
-typedef struct side {
+typedef struct trained {
     tx_model *model;
     tx_dtype dtype; /* that products read */
     length length[2];
     tx_plan *update;
     tx_results results;
-} side;
+} trained;
 
 /* Row r has labels at its first block - 5 r tokens. */
 static int64_t fill(int32_t block, int32_t *tokens, int32_t *labels)
@@ -72,7 +73,7 @@ static tx_status set_scalars(tx_model *model, int64_t first, int64_t counted)
 }
 
 /* A step of one length with rows first .. first + rows - 1. */
-static tx_status step(side *s, int used, int64_t first, int64_t rows)
+static tx_status step(trained *s, int used, int64_t first, int64_t rows)
 {
     const length *l = &s->length[used];
     int32_t tokens[ROWS * BLOCK], labels[ROWS * BLOCK];
@@ -89,7 +90,8 @@ static tx_status step(side *s, int used, int64_t first, int64_t rows)
 }
 
 /* A model with graphs of two lengths; `comm` NULL: of this rank alone. */
-static tx_status make(tx_engine *engine, tx_comm *comm, int32_t stage, const tx_config *config, int64_t rows, side *s)
+static tx_status make(tx_engine *engine, tx_comm *comm, int32_t stage, const tx_config *config, int64_t rows,
+                      trained *s)
 {
     const tx_parallel_options options = {.size = sizeof options, .bucket_bytes = 20000, .zero_stage = stage};
     const tx_optimizer_options sgd = {.size = sizeof sgd, .kind = TX_SGD};
@@ -104,7 +106,7 @@ static tx_status make(tx_engine *engine, tx_comm *comm, int32_t stage, const tx_
     return tx_optimizer_create(s->model, &sgd, &s->update);
 }
 
-static int32_t chunks_of(const side *s)
+static int32_t chunks_of(const trained *s)
 {
     int32_t found = 0;
     for (int32_t i = 0; i < s->length[0].graph->nodes; i++)
@@ -147,7 +149,7 @@ static tx_status check_way(tx_engine *engine, bool own_memory)
     return TX_OK;
 }
 
-static void discard(side *s)
+static void discard(trained *s)
 {
     tx_plan_free(s->update);
     for (int i = 0; i < 2; i++) {
@@ -178,7 +180,7 @@ static int64_t gathered_bytes(const char *name, const tx_param_spec *spec, tx_dt
 }
 
 /* Of two ranks each moves half of the gradients, and half of the weights once, or in stage 3 what the passes read. */
-static tx_status check_bytes(const side *s, int32_t stage, double bytes)
+static tx_status check_bytes(const trained *s, int32_t stage, double bytes)
 {
     const double slack = 4096;
     int64_t most = 0;
@@ -195,7 +197,7 @@ static tx_status check_bytes(const side *s, int32_t stage, double bytes)
 }
 
 /* A step of one length on all ranks beside that of the whole batch on this one. */
-static tx_status compare(side *shared, side *whole, int used, int32_t stage, tx_comm *comm)
+static tx_status compare(trained *shared, trained *whole, int used, int32_t stage, tx_comm *comm)
 {
     const int32_t rank = comm->rank;
     double off = (double)NAN;
@@ -214,8 +216,8 @@ static tx_status compare(side *shared, side *whole, int used, int32_t stage, tx_
                : tx_fail(TX_INTERNAL, "other gradients than those of the whole batch");
 }
 
-static tx_status run(tx_engine *engine, tx_comm *comm, int32_t stage, const tx_config *config, side *shared,
-                     side *whole)
+static tx_status compare_both(tx_engine *engine, tx_comm *comm, int32_t stage, const tx_config *config, trained *shared,
+                              trained *whole)
 {
     if (comm->size != 2)
         return tx_fail(TX_INVALID, "two ranks are wanted");
@@ -228,39 +230,30 @@ static tx_status run(tx_engine *engine, tx_comm *comm, int32_t stage, const tx_c
     return TX_OK;
 }
 
-int main(int argc, char **argv)
+static tx_status run(const char *device, tx_comm *comm, int32_t stage, int rests, char **rest)
 {
-    const char *device = argc > 1 ? argv[1] : "cpu";
-    tx_config *config = NULL;
-    tx_comm *comm = NULL;
-    tx_engine *engine = NULL;
-    side shared = {.dtype = argc > 3 && strcmp(argv[3], "bf16") == 0 ? TX_BF16 : TX_F32},
-         whole = {.dtype = shared.dtype};
-    const int32_t stage = argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 0;
-    tx_status status = tx_comm_open(&argc, &argv, &comm);
-    if (!status && strcmp(device, "mixed") == 0)
+    if (strcmp(device, "mixed") == 0)
         device = comm->rank == 0 ? "cpu" : "opencl";
     const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
-    if (!status)
-        status = tx_engine_create(&options, &engine);
-    if (status == TX_NOT_FOUND) {
-        printf("skipped: no device %s\n", device);
-        return 77;
-    }
-    if (!status)
-        status = tx_config_preset("gpt2", &config);
-    if (!status)
-        status = tx_config_override(config, "n_layer=3,n_head=2,n_embd=32,n_positions=200,vocab_size=1997");
-    if (!status)
-        status = run(engine, comm, stage, config, &shared, &whole);
-    if (!status)
-        status = check_way(engine, strcmp(device, "cpu") != 0);
+    tx_config *config = NULL;
+    tx_engine *engine = NULL;
+    trained shared = {.dtype = rests > 0 && strcmp(rest[0], "bf16") == 0 ? TX_BF16 : TX_F32},
+            whole = {.dtype = shared.dtype};
+    tx_status status = tx_engine_create(&options, &engine);
+    TX_THEN(status, tx_config_preset("gpt2", &config));
+    TX_THEN(status, tx_config_override(config, "n_layer=3,n_head=2,n_embd=32,n_positions=200,vocab_size=1997"));
+    TX_THEN(status, compare_both(engine, comm, stage, config, &shared, &whole));
+    TX_THEN(status, check_way(engine, strcmp(device, "cpu") != 0));
     if (status)
-        fprintf(stderr, "test_gradient: %s\n", tx_error());
+        return status; /* the rank leaves */
     discard(&shared);
     discard(&whole);
     tx_engine_free(engine);
-    tx_comm_close(comm);
     tx_config_free(config);
-    return status ? 1 : 0;
+    return TX_OK;
+}
+
+int main(int argc, char **argv)
+{
+    return beside_main(argc, argv, run);
 }
