@@ -68,8 +68,8 @@ typedef struct tx_parallel_options {
     tx_comm *pipeline;
     tx_comm *ends; /* of these the first and the last; others are in groups that nobody uses */
     int32_t blocks, micro_batches;
-    const int32_t *stage_blocks; /* how many of them each stage has, in the model's order, 1 or more; NULL: as even as
-                                    can be. Read while the model is made parallel */
+    const int32_t *stage_blocks; /* how many of them each stage has, in the model's order, 1 or more. Read while the
+                                    model is made parallel */
     /* Stages of a rank, which has the stages rank, rank + ranks and so on: with INTERLEAVED 2 or more, and
      * micro_batches is a multiple of the ranks; else 0 or 1. */
     int32_t chunks;

@@ -20,6 +20,8 @@
 static tx_status check_stages(const tx_parallel_options *o, int32_t stages)
 {
     int64_t sum = 0;
+    if (!o->stage_blocks)
+        return tx_fail(TX_INVALID, "parallel: a pipeline needs the blocks of each stage");
     for (int32_t s = 0; s < stages; s++) {
         if (o->stage_blocks[s] < 1)
             return tx_fail(TX_INVALID, "parallel: stage %" PRId32 " has %" PRId32 " blocks: it takes 1 or more", s + 1,
@@ -56,7 +58,7 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
                        "parallel: a pipeline of %" PRId32 " stages has as many blocks, not %" PRId32
                        ", at least one micro-batch, and a group of its ends",
                        pipeline->size * chunks, o->blocks);
-    if (pipeline && o->stage_blocks)
+    if (pipeline)
         TX_TRY(check_stages(o, pipeline->size * chunks));
     const bool divides = o->expert && o->expert->size > 1;
     if (divides && (!o->replicas || (o->tensor && o->tensor->size > 1)))
@@ -97,21 +99,6 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     return status;
 }
 
-/* The rank's stages, with their blocks. */
-static tx_status join_pipeline(tx_model *model, const tx_parallel_options *o)
-{
-    const int32_t ranks = o->pipeline->size, stages = ranks * (o->chunks > 1 ? o->chunks : 1);
-    if (o->stage_blocks)
-        return tx_model_set_stage(model, o->pipeline->rank, ranks, stages, o->stage_blocks);
-    int32_t *even = calloc((size_t)stages, sizeof *even);
-    tx_status status = even ? TX_OK : tx_fail(TX_MEMORY, "parallel: out of memory");
-    for (int64_t s = 0; s < stages && !status; s++)
-        even[s] = (int32_t)(o->blocks * (s + 1) / stages - o->blocks * s / stages);
-    TX_THEN(status, tx_model_set_stage(model, o->pipeline->rank, ranks, stages, even));
-    free(even);
-    return status;
-}
-
 tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_options *options)
 {
     TX_NEEDS(model && comm && options, TX_INVALID);
@@ -135,7 +122,8 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     if (options->pipeline && options->pipeline->size > 1) {
         made->pipeline = options->pipeline;
         made->ends = options->ends;
-        status = join_pipeline(model, options);
+        const int32_t ranks = options->pipeline->size, stages = ranks * (options->chunks > 1 ? options->chunks : 1);
+        status = tx_model_set_stage(model, options->pipeline->rank, ranks, stages, options->stage_blocks);
     }
     if (status) {
         free(made);

@@ -16,7 +16,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { TIMES = 8, BLOCK = 8, VOCAB = 97, STEPS = 3, FORWARD = 40, BACKWARD = 80 }; /* the last two in milliseconds */
+enum {
+    LAYERS = 8,
+    TIMES = 8,
+    BLOCK = 8,
+    VOCAB = 97,
+    STEPS = 3,
+    FORWARD = 40,
+    BACKWARD = 80
+}; /* the last two in milliseconds */
 
 static const char config_text[] = "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_layer\": 8, \"n_head\": 2, "
                                   "\"n_embd\": 16, \"n_positions\": 8}";
@@ -194,15 +202,19 @@ static tx_status run(const char *device, tx_comm *comm, int32_t ranks, int rests
     size_t schedule = 0;
     while (rests > 0 && schedule < schedules && strcmp(rest[0], words[schedule]) != 0)
         schedule++;
-    if (rests < 1 || schedule == schedules || comm->size != ranks || ranks > 8)
+    if (rests < 1 || schedule == schedules || comm->size != ranks || ranks > LAYERS / 2)
         return tx_fail(TX_INVALID, "test_bubble DEVICE RANKS SCHEDULE [sleep]");
     const int32_t chunks = schedule == TX_PIPELINE_INTERLEAVED ? 2 : 1;
+    int32_t of_stage[LAYERS];
     tx_parallel_options parallel = {.size = sizeof parallel,
                                     .bucket_bytes = 20000,
-                                    .blocks = 8,
+                                    .blocks = LAYERS,
+                                    .stage_blocks = of_stage,
                                     .micro_batches = TIMES,
                                     .chunks = chunks,
                                     .schedule = (tx_pipeline_schedule)schedule};
+    for (int32_t stage = 0; stage < ranks * chunks; stage++)
+        of_stage[stage] = LAYERS / (ranks * chunks);
     side s = {.rows = 1};
     tx_comm *data = NULL;
     tx_config *config = NULL;

@@ -190,7 +190,7 @@ typedef struct groups {
 } groups;
 
 static tx_status compare(const char *device, const tx_config *config, const groups *g, tx_pipeline_schedule schedule,
-                         int32_t zero_stage, bool are_given)
+                         int32_t zero_stage)
 {
     const tx_parallel_options parallel = {.size = sizeof parallel,
                                           .bucket_bytes = 20000,
@@ -198,7 +198,7 @@ static tx_status compare(const char *device, const tx_config *config, const grou
                                           .pipeline = g->pipeline,
                                           .ends = g->ends,
                                           .blocks = LAYERS,
-                                          .stage_blocks = are_given ? of_stage : NULL,
+                                          .stage_blocks = of_stage,
                                           .micro_batches = TIMES,
                                           .chunks = chunks,
                                           .schedule = schedule};
@@ -218,7 +218,7 @@ static tx_status compare(const char *device, const tx_config *config, const grou
     return status;
 }
 
-/* As the list says; NULL: as the engine does where nothing is said. */
+/* As the list says; NULL: as even as can be. */
 static tx_status find_blocks(int32_t stages, char *list)
 {
     for (int32_t s = 0; s < stages && s < LAYERS; s++) {
@@ -231,20 +231,21 @@ static tx_status find_blocks(int32_t stages, char *list)
 /* What does not make the model is refused, before anything is exchanged. */
 static tx_status try_wrong_blocks(const char *device, const groups *g)
 {
-    static const char *const says[] = {"takes 1 or more", "blocks, the model"};
+    static const char *const says[] = {"takes 1 or more", "blocks, the model", "needs the blocks of each stage"};
     int32_t wrong[LAYERS] = {LAYERS};
     const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
-    const tx_parallel_options parallel = {.size = sizeof parallel,
-                                          .pipeline = g->pipeline,
-                                          .ends = g->ends,
-                                          .blocks = LAYERS,
-                                          .stage_blocks = wrong,
-                                          .micro_batches = TIMES};
+    tx_parallel_options parallel = {.size = sizeof parallel,
+                                    .pipeline = g->pipeline,
+                                    .ends = g->ends,
+                                    .blocks = LAYERS,
+                                    .stage_blocks = wrong,
+                                    .micro_batches = TIMES};
     tx_engine *engine = NULL;
     tx_model *model = NULL;
     TX_TRY(tx_engine_create(&options, &engine));
     tx_status status = tx_model_create(engine, &model);
-    for (int i = 0; i < 2 && !status; i++) {
+    for (int i = 0; i < 3 && !status; i++) {
+        parallel.stage_blocks = i < 2 ? wrong : NULL;
         if (tx_model_parallel(model, g->data, &parallel) != TX_INVALID || !strstr(tx_error(), says[i]))
             status = tx_fail(TX_INTERNAL, "wrong blocks of stages were taken: %s", tx_error());
         for (int32_t s = 0; s < LAYERS; s++)
@@ -279,7 +280,7 @@ static tx_status run(const char *device, tx_comm *comm, int32_t stages, int rest
     for (int m = 0; m < MODELS && !status; m++) {
         tx_config *config = NULL;
         status = beside_config(models[m].config, &config);
-        TX_THEN(status, compare(device, config, &g, schedule, zero_stage, rests > 2));
+        TX_THEN(status, compare(device, config, &g, schedule, zero_stage));
         status = tx_fail_in(status, "%s", models[m].name);
         tx_config_free(config);
     }
