@@ -69,8 +69,20 @@ static tx_status describe(const tx_config *config, int64_t batch, int64_t block,
     return status;
 }
 
-tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch, int64_t block, int64_t threads,
-                        const tx_json *method, tx_peer **peer)
+/* Ends the program. NULL is fine. */
+static void stop(tx_peer *peer)
+{
+    if (!peer)
+        return;
+    tx_child_end(&peer->child); /* it ends with its input */
+    free(peer);
+}
+
+/* Starts tools/bench/peer_torch.py with the interpreter in $TX_PYTHON (python3 where it is not set) and waits until its
+ * model is ready. It is to "train" or to "generate", with `batch` rows of `block` tokens. threads 0: all that the
+ * process may use. `method`: how it trains, as the script describes it; or NULL. */
+static tx_status start(const char *task, const tx_config *config, int64_t batch, int64_t block, int64_t threads,
+                       const tx_json *method, tx_peer **peer)
 {
     const char *python = getenv("TX_PYTHON");
     char interpreter[1024], script[4096], word[16];
@@ -86,7 +98,7 @@ tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch
     TX_THEN(status, expect(made, "ready ", made->name, sizeof made->name));
     free(text);
     if (status)
-        tx_peer_stop(made);
+        stop(made);
     else
         *peer = made;
     return status;
@@ -101,14 +113,6 @@ tx_status tx_peer_run(tx_peer *peer, int64_t steps, tx_peer_time *time)
     time->clock = strtod(rest, &end);
     time->processor = strtod(end, &last);
     return last != end && time->clock > 0.0 ? TX_OK : tx_fail(TX_FORMAT, "%s: no times in \"%s\"", SCRIPT, rest);
-}
-
-void tx_peer_stop(tx_peer *peer)
-{
-    if (!peer)
-        return;
-    tx_child_end(&peer->child); /* it ends with its input */
-    free(peer);
 }
 
 /* ---- Pairs ---------------------------------------------------------------------------------------------- */
@@ -176,7 +180,7 @@ static tx_status work(const tx_pairs_task *task, const tx_cli *program, tx_pairs
     TX_TRY(tx_bench_config(set->config, set->block, &p->config));
     TX_TRY(task->open(p));
     if (set->peer == TX_PEER_TORCH) {
-        TX_TRY(tx_peer_start(task->name, p->config, set->batch, set->block, set->threads, p->method, &p->peer));
+        TX_TRY(start(task->name, p->config, set->batch, set->block, set->threads, p->method, &p->peer));
         p->peer_name = p->peer->name;
     }
     TX_TRY(measure(task, p));
@@ -188,7 +192,7 @@ tx_status tx_pairs_run(const tx_pairs_task *task, const tx_cli *program, const t
     pairs->set = set;
     pairs->begin = tx_now();
     const tx_status status = work(task, program, pairs);
-    tx_peer_stop(pairs->peer);
+    stop(pairs->peer);
     return status;
 }
 

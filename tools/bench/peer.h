@@ -10,20 +10,12 @@
 
 typedef struct tx_peer tx_peer;
 
-/* Starts tools/bench/peer_torch.py with the interpreter in $TX_PYTHON (python3 where it is not set) and waits until its
- * model is ready. It is to "train" or to "generate", with `batch` rows of `block` tokens. threads 0: all that the
- * process may use. `method`: how it trains, as the script describes it; or NULL. */
-tx_status tx_peer_start(const char *task, const tx_config *config, int64_t batch, int64_t block, int64_t threads,
-                        const tx_json *method, tx_peer **peer);
-
 /* Seconds by the clock, and of all the processors that the process had. */
 typedef struct tx_peer_time {
     double clock, processor;
 } tx_peer_time;
 /* Trains for `steps` steps, or generates as many tokens a row, and waits for that. */
 tx_status tx_peer_run(tx_peer *peer, int64_t steps, tx_peer_time *time);
-/* Ends the program. NULL is fine. */
-void tx_peer_stop(tx_peer *peer);
 
 /* ---- Pairs: what txbench train and generate share ------------------------------------------------------------ */
 
