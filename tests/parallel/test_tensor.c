@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ranks that divide products among them, beside the same model on each rank alone: the same weights to begin with,
- * every gradient, the norm, the losses of 30 steps, dropout included; what the model takes is what was planned, and the
- * parts of the weights are as large as they are to be; weights and moments go to one rank and back. And two wrong
- * gradients, which must be found.
+ * every gradient, the norm, the losses of 30 steps, dropout included; ranks that have the same heads of keys and values
+ * have the same weights and moments, to the bit; what the model takes is what was planned, and the parts of the weights
+ * are as large as they are to be; weights and moments go to one rank and back. And two wrong gradients and a wrong
+ * moment, which must be found.
  *   test_tensor DEVICE TENSOR [ZERO_STAGE] */
 #include "api/graph/graph.h"
 #include "api/model/split.h"
+#include "api/plan/pieces.h"
 #include "comm/comm.h"
 #include "tests/parallel/beside.h"
 
@@ -130,6 +132,13 @@ static int64_t share_of(const tx_param_spec *spec, int32_t part, int32_t parts)
 
 /* ---- Sums ----------------------------------------------------------------------------------------------------- */
 
+/* Whether ranks of the group have the same heads of keys and values of a parameter, the last of its sections. */
+static bool has_replicas(const tx_param_spec *whole, int32_t parts)
+{
+    const tx_param_sections *of = &whole->sections;
+    return of->unit && of->size[of->count - 1] / of->unit < parts;
+}
+
 /* Two more are those of the tokens' rows, and of the gradient before the classifier, if not by positions. Each chunk's
  * losses are joined, and each parameter with fewer heads of keys than ranks has a sum over those that have the same. */
 static tx_status count_sums(const side *s, int32_t wanted, int32_t joins)
@@ -146,8 +155,7 @@ static tx_status count_sums(const side *s, int32_t wanted, int32_t joins)
         const char *name;
         const tx_param_spec *spec;
         TX_TRY(tx_model_param(s->model, i, &name, &spec));
-        const tx_param_sections *of = &spec->sections; /* the last: values */
-        replicas -= of->unit && of->size[of->count - 1] / of->unit < tx_graph_parts(s->graph, &part);
+        replicas -= has_replicas(spec, tx_graph_parts(s->graph, &part));
     }
     if (replicas != 0)
         return tx_fail(TX_INTERNAL, "%d sums of replicas too many", (int)replicas);
@@ -158,31 +166,82 @@ static tx_status count_sums(const side *s, int32_t wanted, int32_t joins)
 
 /* ---- Replicas -------------------------------------------------------------------------------------------------- */
 
-/* What a rank has of a parameter, beside what the first of those has that have the same; to the bit. */
-static tx_status compare_own(const side *s, int32_t index, float *whole, float *taken, float *own)
+/* What this rank holds of a part of a parameter: of its weights all, of its moments what ZeRO leaves it. */
+static tx_status read_own(const side *s, tx_part part, int32_t index, int64_t count, float *own)
+{
+    const tx_param_record *r = &s->model->param[index];
+    const tx_optimizer *o = s->model->optimizer;
+    const tx_state_range range = {index, (int32_t)part - TX_PART_STATE, 0, count};
+    tx_state_part held;
+    if (part == TX_PART_WEIGHT)
+        return tx_model_read_at(s->model, r->arena, r->offset, own, count * (int64_t)sizeof *own);
+    for (int32_t i = 0; i < o->pieces; i++)
+        if (tx_optimizer_part_of(s->model, &o->piece[i], &range, &held))
+            TX_TRY(tx_model_read_at(s->model, TX_ARENA_OPTIMIZER, held.address, own + held.at,
+                                    held.count * (int64_t)sizeof *own));
+    return TX_OK;
+}
+
+/* That beside what the first of those has that have the same, which is what checkpoints hold; to the bit. */
+static tx_status compare_own(const side *s, tx_part part, int32_t index, float *whole, float *taken, float *own)
 {
     const tx_param_record *r = &s->model->param[index];
     const tx_division *d = &r->division;
     const tx_param_split split = tx_param_split_of(&r->whole, d->dimension, d->part, d->parts);
     const int64_t count = tx_shape_count(&r->whole.logical), mine = tx_param_split_before(&split, count);
-    TX_TRY(tx_model_read(s->model, TX_PART_WEIGHT, index, whole));
+    TX_TRY(tx_model_read(s->model, part, index, whole));
     tx_param_split_take(&split, 0, count, whole, taken);
-    TX_TRY(tx_model_read_at(s->model, r->arena, r->offset, own, mine * (int64_t)sizeof *own));
+    memcpy(own, taken, (size_t)mine * sizeof *own);
+    TX_TRY(read_own(s, part, index, mine, own));
     return memcmp(taken, own, (size_t)mine * sizeof *own) == 0
                ? TX_OK
-               : tx_fail(TX_INTERNAL, "%s: ranks that have the same have other numbers", r->name);
+               : tx_fail(TX_INTERNAL, "%s, part %d: ranks that have the same have other numbers", r->name, (int)part);
 }
 
-static tx_status compare_replicas(const side *s)
+static tx_status compare_part(const side *s, tx_part part, int32_t index)
 {
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < s->model->params && !status; i++) {
-        const size_t count = (size_t)tx_shape_count(&s->model->param[i].whole.shape);
-        float *numbers = malloc(3 * count * sizeof *numbers);
-        status = numbers ? compare_own(s, i, numbers, numbers + count, numbers + 2 * count) : TX_MEMORY;
-        free(numbers);
-    }
+    const size_t count = (size_t)tx_shape_count(&s->model->param[index].whole.shape);
+    float *numbers = malloc(3 * count * sizeof *numbers);
+    const tx_status status =
+        numbers ? compare_own(s, part, index, numbers, numbers + count, numbers + 2 * count) : TX_MEMORY;
+    free(numbers);
     return status;
+}
+
+/* `shards`: of weights the ranks have no more. */
+static tx_status compare_replicas(const side *s, bool shards)
+{
+    for (int32_t i = 0; i < s->model->params; i++)
+        for (int part = shards ? TX_PART_STATE : TX_PART_WEIGHT; part <= TX_PART_STATE + 1; part++)
+            if (part != TX_PART_GRADIENT)
+                TX_TRY(compare_part(s, (tx_part)part, i));
+    return TX_OK;
+}
+
+/* The last value's moment becomes another on the last rank alone, where others have the same: that is found there. */
+static tx_status plant_moment(const side *s, int32_t index, const tx_comm *tensor)
+{
+    const tx_part part = (tx_part)(TX_PART_STATE + 1);
+    const bool last = tensor->rank == tensor->size - 1;
+    const tx_optimizer *o = s->model->optimizer;
+    const int64_t count = tx_shape_count(&s->model->param[index].spec.shape);
+    const tx_state_range range = {index, 1, count - 1, 1};
+    const float other = 7.0f;
+    tx_state_part held;
+    for (int32_t i = 0; i < o->pieces && last; i++)
+        if (tx_optimizer_part_of(s->model, &o->piece[i], &range, &held))
+            TX_TRY(tx_model_write_at(s->model, TX_ARENA_OPTIMIZER, held.address, &other, sizeof other));
+    return compare_part(s, part, index) == (last ? TX_INTERNAL : TX_OK)
+               ? TX_OK
+               : tx_fail(TX_INTERNAL, "%s: another moment was not found", s->model->param[index].name);
+}
+
+static tx_status plant_moments(const side *s, const tx_comm *tensor)
+{
+    for (int32_t i = 0; i < s->model->params; i++)
+        if (has_replicas(&s->model->param[i].whole, tensor->size))
+            TX_TRY(plant_moment(s, i, tensor));
+    return TX_OK;
 }
 
 /* ---- All of it ------------------------------------------------------------------------------------------------ */
@@ -207,10 +266,11 @@ static tx_status compare(const char *device, tested *t, const tx_config *config,
         status = tx_fail(TX_INTERNAL, "other weights to begin with");
     TX_THEN(status, beside_steps(&together, 0, &alone, 0, backward, stage == 0));
     TX_THEN(status, tx_model_settle(together.model));
-    if (stage < 3 || data->size == 1) /* else it has shards alone */
-        TX_THEN(status, compare_replicas(&together));
+    TX_THEN(status, compare_replicas(&together, stage == 3 && data->size > 1));
     TX_THEN(status, beside_memory(&together, share_of, tensor->rank, tensor->size, stage == 3));
     TX_THEN(status, beside_carry(&together, &alone));
+    if (stage == 0)
+        TX_THEN(status, plant_moments(&together, tensor));
     beside_free(&together);
     beside_free(&alone);
     return status;
