@@ -200,7 +200,9 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     const llama_config *c = llama_of(b->config);
     const int32_t heads = tx_stack_share(b, c->base.heads, "num_attention_heads"), size = (int32_t)head_size(c);
     const int32_t of_kv = tx_stack_share_kv(b, kv_heads(c), "num_key_value_heads");
-    const int64_t row = tx_tensor_shape(b->tokens)->dim[1], length = b->options->cache > row ? b->options->cache : row;
+    int32_t context;
+    const int64_t row = tx_tensor_shape(b->tokens)->dim[1] * tx_graph_contexts(b->graph, &context);
+    const int64_t length = b->options->cache > row ? b->options->cache : row;
     const tx_rope rope = tx_rope_of(&c->rope, size, length);
     tx_attention_options options = {.heads = heads, .kv_heads = of_kv, .window = (int32_t)window_of(c, layer)};
     tx_tensor *qkv = tx_stack_linear(b, x, c->qkv_bias);

@@ -16,7 +16,7 @@ static const char *const activations[] = {"silu"};
 /* What all of them have. The bounds keep all products of sizes within int64. */
 #define COMMON_KEYS                                                                                                \
     {BASE(vocab_size, vocab_size), TX_KEY_INT, .min = 1, .max = 1 << 30},                                          \
-        {BASE(max_position_embeddings, positions), TX_KEY_INT, .min = 1, .max = 1 << 24},                          \
+        {KEY(max_position_embeddings), TX_KEY_INT, .min = 1, .max = 1 << 24},                                      \
         {BASE(hidden_size, width), TX_KEY_INT, .min = 1, .max = 1 << 20},                                          \
         {BASE(num_hidden_layers, layers), TX_KEY_INT, .min = 1, .max = TX_LLAMA_LAYERS},                           \
         {BASE(num_attention_heads, heads), TX_KEY_INT, .min = 1, .max = 1 << 16},                                  \
@@ -97,12 +97,12 @@ const tx_config_key tx_qwen3_moe_keys[] = {
 #define SIZES(row, vocab, positions_, width_, layers_, heads_, bos, eos) \
     .base = {.architecture = &(row),                                     \
              .vocab_size = (vocab),                                      \
-             .positions = (positions_),                                  \
              .width = (width_),                                          \
              .layers = (layers_),                                        \
              .heads = (heads_),                                          \
              .bos_token_id = (bos),                                      \
-             .eos_token_id = (eos)}
+             .eos_token_id = (eos)},                                     \
+    .max_position_embeddings = (positions_)
 #define REST(inner, heads_of_kv, eps, theta_)                                                  \
     .intermediate_size = (inner), .num_key_value_heads = (heads_of_kv), .rms_norm_eps = (eps), \
     .initializer_range = 0.02, .rope = {.theta = (theta_), .factor = 1, .attention = 1}
@@ -176,7 +176,8 @@ tx_status tx_llama_read(const tx_json *json, tx_config *config)
     llama_config *c = (llama_config *)config;
     if (row != &tx_qwen2_moe)
         c->qkv_bias = c->attention_bias || row == &tx_qwen2;
-    TX_TRY(tx_rope_read(json, config->positions, &c->rope));
+    TX_TRY(tx_rope_read(json, c->max_position_embeddings, &c->rope));
+    config->positions = tx_rope_positions(&c->rope, c->max_position_embeddings);
     if (c->qwen_names)
         TX_TRY(read_dense_layers(json, c));
     return row == &tx_qwen2 || row == &tx_qwen3 || c->qwen_names ? check_layer_types(json, c) : TX_OK;

@@ -13,6 +13,7 @@
 /* The keys of config.json under their own names. */
 typedef struct llama_config {
     tx_config base;
+    int64_t max_position_embeddings; /* base.positions, but for what tx_rope_positions stretches */
     int64_t intermediate_size;
     int64_t num_key_value_heads; /* 0: as many as there are heads (null in the file) */
     int64_t head_dim;            /* 0: hidden_size / heads */

@@ -174,10 +174,25 @@ static void proportional(const tx_rope_config *rope, int64_t size, tx_rope *made
         made->divisor[i] = i < turned ? (float)rope->factor : INFINITY;
 }
 
+int64_t tx_rope_positions(tx_rope_config *rope, int64_t positions)
+{
+    if (rope->type != TX_ROPE_DYNAMIC)
+        return positions;
+    rope->original = (double)positions; /* as there, whatever original_max_position_embeddings says */
+    return (int64_t)fmin((double)positions * rope->factor, INT32_MAX);
+}
+
+/* The base with which the slowest pair turns by `grown` times slower and the first as ever (NTK-aware scaling); one pair
+ * alone does not see it. */
+static double stretched(const tx_rope_config *rope, int64_t size, int64_t length)
+{
+    const double grown = rope->factor * (double)length / rope->original - (rope->factor - 1);
+    return grown > 1 && size > 2 ? rope->theta * pow(grown, (double)size / (double)(size - 2)) : rope->theta;
+}
+
 tx_rope tx_rope_of(const tx_rope_config *rope, int64_t size, int64_t length)
 {
-    tx_rope made = TX_ROPE((float)rope->theta);
-    /* "dynamic" changes nothing within the length that the configuration gives, and there is nothing beyond. */
+    tx_rope made = TX_ROPE((float)(rope->type == TX_ROPE_DYNAMIC ? stretched(rope, size, length) : rope->theta));
     if (rope->type == TX_ROPE_DEFAULT || rope->type == TX_ROPE_DYNAMIC)
         return made;
     made.factor = (float)rope->factor;

@@ -36,6 +36,12 @@ llama_alike
 split 4 2 again42 --gradient_checkpointing || fail "Llama, activations computed again"
 alike llama again42
 
+# Rotary positions that depend on the length of a row are those of the whole one.
+sed 's/"max_position_embeddings": 32/"max_position_embeddings": 16, "rope_scaling": {"type": "dynamic", "factor": 2}/' "$work/llama.json" > "$work/longer.json"
+from="--config_name $work/longer.json --train_file $work/text --block_size 32"
+{ split 1 1 longer && split 4 2 longer42; } || fail "rows beyond the original positions"
+alike longer longer42
+
 # Experts, whose tokens are those of a chunk.
 sed 's/llama/mixtral/; s/"vocab_size": 257/"vocab_size": 257, "num_local_experts": 4/' "$work/llama.json" > "$work/experts.json"
 from="--config_name $work/experts.json --train_file $work/text --block_size 32"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the Llama family with transformers: logits of random weights for every key that changes them and every scaling
-of rotary positions beyond the original length, folders written by TX read by transformers, and gradients where keys are bounded by windows.
+of rotary positions beyond the original length, their gradients, and folders written by TX read by transformers.
 
     llama.py MODEL_LOGITS [DEVICE]      exit status 77: transformers is not installed
 """
@@ -37,6 +37,10 @@ VARIANTS = {
     "epsilon, theta": (LlamaConfig, dict(rms_norm_eps=1e-2, rope_parameters=dict(rope_type="default", rope_theta=5e5))),
     "linear": (LlamaConfig, dict(rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=3.0))),
     "dynamic": (LlamaConfig, dict(rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, factor=3.0))),
+    "dynamic, beyond": (LlamaConfig, dict(max_position_embeddings=16, rope_parameters=dict(
+        rope_type="dynamic", rope_theta=1e4, factor=1.5))),
+    "dynamic, far beyond": (LlamaConfig, dict(max_position_embeddings=8, head_dim=4, rope_parameters=dict(
+        rope_type="dynamic", rope_theta=5e3, factor=9.0))),
     "llama3": (LlamaConfig, dict(head_dim=32, rope_parameters=dict(
         rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
         original_max_position_embeddings=8))),
@@ -120,7 +124,7 @@ def main():
             model = make_model(kind(**{**BASE, **changes}))
             model.save_pretrained(folder)
             compare(name, model, folder, program, device)
-            if "window" in name and changes["sliding_window"] > 1:  # of one key the scores have no gradient
+            if changes.get("sliding_window") != 1:  # of one key the scores have no gradient
                 gradients(name, model, folder, program, device)
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(LlamaConfig(**BASE)).to(torch.bfloat16)
