@@ -17,7 +17,9 @@
 #define REVISION_BYTES 256
 /* A repository's name on the hub is no longer. */
 #define NAME_BYTES 96
-/* What it is made of. */
+/* What TX reads of datasets. */
+#define ENDINGS ".txt, .raw, .tokens, .jsonl, .json, .csv, .tsv, .bin"
+/* What a name is made of. */
 #define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 /* What is looked for, and what came of it. */
@@ -298,22 +300,21 @@ tx_status tx_hub_dataset(const char *name, const char *config, char **folder)
     put(path, "%s%s%s", name, config ? "/" : "", config ? config : "");
     tx_status status = consider(&s, path, folder);
     if (status == TX_NOT_FOUND)
-        return tx_fail(TX_NOT_FOUND,
-                       "%s: no folder with a file train, validation or test that TX reads (.txt, .raw, "
-                       ".tokens, .jsonl, .bin)",
+        return tx_fail(TX_NOT_FOUND, "%s: no folder with a file train, validation or test that TX reads (" ENDINGS ")",
                        path);
     return status;
 }
 
 /* ---- Splits ---------------------------------------------------------------------------------------------- */
 
-static const char *const endings[] = {".txt", ".raw", ".tokens", ".jsonl", ".bin"};
+static const char *const endings[] = {".txt", ".raw", ".tokens", ".jsonl", ".json", ".csv", ".tsv", ".bin"};
 
 /* What the splits are called; the first is the name in messages. */
-static const char *const stems[][3] = {
+#define STEMS 5
+static const char *const stems[][STEMS] = {
     [TX_SPLIT_TRAIN] = {"train"},
-    [TX_SPLIT_VALIDATION] = {"validation", "valid", "val"},
-    [TX_SPLIT_TEST] = {"test"},
+    [TX_SPLIT_VALIDATION] = {"validation", "valid", "val", "dev", "validation_matched"},
+    [TX_SPLIT_TEST] = {"test", "test_matched"},
 };
 
 /* Whether `name` is a stem of the split with an ending, alone or behind a prefix. */
@@ -328,7 +329,7 @@ static bool is_split(const char *name, tx_split split)
     if (!ending)
         return false;
     length -= ending;
-    for (size_t i = 0; i < 3 && stems[split][i]; i++) {
+    for (size_t i = 0; i < STEMS && stems[split][i]; i++) {
         size_t size = strlen(stems[split][i]);
         if (length >= size && strncmp(name + length - size, stems[split][i], size) == 0 &&
             (length == size || strchr("._-", name[length - size - 1])))
@@ -357,9 +358,8 @@ tx_status tx_hub_split(const char *folder, tx_split split, char **path)
         found = name;
     }
     if (!status && !found)
-        status =
-            tx_fail(TX_NOT_FOUND, "%s: no %s file (%s with the ending .txt, .raw, .tokens, .jsonl or .bin)", folder,
-                    stems[split][0], split == TX_SPLIT_VALIDATION ? "validation, valid or val" : stems[split][0]);
+        status = tx_fail(TX_NOT_FOUND, "%s: no %s file (%s with the ending " ENDINGS ")", folder, stems[split][0],
+                         split == TX_SPLIT_VALIDATION ? "validation, valid, val or dev" : stems[split][0]);
     TX_THEN(status, copy(TX_PATH(folder, found), path));
     tx_names_free(&names);
     return status;

@@ -19,9 +19,10 @@ tx_status tx_hub_model(const char *name, char **folder);
 tx_status tx_hub_dataset(const char *name, const char *config, char **folder);
 
 typedef enum tx_split { TX_SPLIT_TRAIN, TX_SPLIT_VALIDATION, TX_SPLIT_TEST } tx_split;
-/* The file of a split in a dataset's folder: train, validation (also valid, val) or test with the ending .txt, .raw,
- * .tokens, .jsonl or .bin, also behind a prefix that ends in one of "._-", as in wiki.train.raw. TX_NOT_FOUND where
- * there is none, TX_INVALID where several could be meant. The caller frees `*path`. */
+/* The file of a split in a dataset's folder: train, validation (also valid, val, dev, validation_matched) or test (also
+ * test_matched) with the ending .txt, .raw, .tokens, .jsonl, .json, .csv, .tsv or .bin, also behind a prefix that ends
+ * in one of "._-", as in wiki.train.raw. TX_NOT_FOUND where there is none, TX_INVALID where several could be meant. The
+ * caller frees `*path`. */
 tx_status tx_hub_split(const char *folder, tx_split split, char **path);
 
 #endif

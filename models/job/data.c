@@ -16,22 +16,35 @@
 
 /* Tokens of a conversation, as TRL's max_length, and of a row of masked language modelling, as run_mlm's, at most. */
 #define USUAL_LENGTH 1024
+/* The name of GLUE's data on Hugging Face's hub. */
+#define GLUE "nyu-mll/glue"
 
 /* ---- Where the data are ------------------------------------------------------------------------------------- */
+
+/* The folder of the dataset; none where files are given alone. */
+static tx_status find_folder(const tx_job_settings *set, char **folder)
+{
+    if (tx_job_takes_glue(set))
+        return set->dry_run ? TX_OK : tx_hub_dataset(GLUE, tx_job_named_task(set)->name, folder);
+    return set->dataset ? tx_hub_dataset(set->dataset, set->dataset_config, folder) : TX_OK;
+}
 
 tx_status tx_job_find_data(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
     tx_job_inputs *in = &j->inputs;
+    const bool evaluates = tx_job_evaluates(set);
     char *folder = NULL;
-    tx_status status = TX_OK;
-    if (set->train_file)
+    tx_status status = find_folder(set, &folder);
+    if (!status && set->train_file)
         status = tx_job_copy(set->train_file, &in->train_path);
-    if (!status && set->dataset)
-        status = tx_hub_dataset(set->dataset, set->dataset_config, &folder);
-    if (!status && folder && (tx_job_trains(set) || !set->validation_file))
+    if (!status && folder && (tx_job_trains(set) || (evaluates && !set->validation_file)))
         status = tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path);
-    if (!status && tx_job_evaluates(set)) {
+    if (!status && set->do_predict && set->test_file)
+        status = tx_job_copy(set->test_file, &in->test_path);
+    else if (!status && set->do_predict && folder)
+        status = tx_hub_split(folder, TX_SPLIT_TEST, &in->test_path);
+    if (!status && evaluates) {
         if (set->validation_file)
             status = tx_job_copy(set->validation_file, &in->validation_path);
         else if (folder)
@@ -205,7 +218,7 @@ tx_status tx_job_open_data(tx_job *j)
         status = open_samples(j, in->train_path, TX_DATA_TRAIN, &in->train);
     if (!status && in->validation_path)
         status = open_samples(j, in->validation_path, TX_DATA_VALIDATION, &in->validation);
-    if (!status && j->set.do_predict && j->set.test_file)
-        status = open_samples(j, j->set.test_file, TX_DATA_TEST, &in->test);
+    if (!status && in->test_path)
+        status = open_samples(j, in->test_path, TX_DATA_TEST, &in->test);
     return status ? status : tx_job_metric(&j->set, in->task, &in->metric);
 }

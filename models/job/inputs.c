@@ -215,6 +215,7 @@ void tx_job_release(tx_job_inputs *inputs)
     tx_run_state_free(&inputs->state);
     free(inputs->generation);
     free(inputs->train_path);
+    free(inputs->test_path);
     free(inputs->validation_path);
     free(inputs->model_folder);
     free(inputs->adapter_folder);

@@ -43,13 +43,13 @@ typedef struct tx_job_inputs {
     tx_config *teacher;                  /* its configuration */
     char teacher_digest[TX_DIGEST_TEXT]; /* of its weights, once they are read; empty: there is none */
     char *generation; /* the text of the model's generation_config.json, which goes along; NULL: none */
-    char *train_path, *validation_path; /* NULL: none */
-    const tx_task *task;                /* what the model is trained for */
-    const tx_metric *metric;            /* what the best evaluation is best in */
-    bool shared;                        /* the validation data are a part of the training file */
-    tx_tokenizer *tokenizer;            /* NULL: none is known, and the data are tokens */
-    int64_t block;                      /* positions of a row */
-    tx_samples train, validation, test; /* count 0: none */
+    char *train_path, *validation_path, *test_path; /* NULL: none */
+    const tx_task *task;                            /* what the model is trained for */
+    const tx_metric *metric;                        /* what the best evaluation is best in */
+    bool shared;                                    /* the validation data are a part of the training file */
+    tx_tokenizer *tokenizer;                        /* NULL: none is known, and the data are tokens */
+    int64_t block;                                  /* positions of a row */
+    tx_samples train, validation, test;             /* count 0: none */
 } tx_job_inputs;
 
 struct tx_job {

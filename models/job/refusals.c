@@ -168,8 +168,8 @@ static void check_course(refusals *r, const tx_job_settings *set)
     refuse(r, tx_schedule_adapts(&schedule) && !set->evaluation,
            "--lr_scheduler_type %s follows the evaluations: it needs --eval_strategy steps or epoch",
            tx_schedule_name(schedule.kind));
-    refuse(r, !set->dry_run && set->do_predict && !set->test_file,
-           "--test_file is missing: of which text shall it predict the labels?");
+    refuse(r, !set->dry_run && set->do_predict && !set->test_file && !set->dataset && !tx_job_takes_glue(set),
+           "--test_file or --dataset_name is missing: of which text shall it predict the labels?");
     refuse(r, set->test_file && !set->do_predict, "--test_file needs --do_predict");
     refuse(r, set->stop_patience && !set->evaluation, "--early_stopping_patience needs --eval_strategy steps or epoch");
     refuse(r, set->use_cpu && strcmp(set->device, "cpu") != 0, "--use_cpu and --device %s exclude each other",
@@ -184,7 +184,7 @@ static void check_course(refusals *r, const tx_job_settings *set)
 /* What it starts from, and where it keeps what it makes. */
 static void check_inputs(refusals *r, const tx_job_settings *set)
 {
-    const bool data = set->train_file || set->dataset;
+    const bool data = set->train_file || set->dataset || tx_job_takes_glue(set);
     refuse(r, set->offload_optimizer == TX_OFFLOAD_FILE && !set->nvme_path,
            "--offload_optimizer nvme needs --nvme_path: a folder on a fast disk of this host");
     refuse(r, set->offload_param == TX_OFFLOAD_FILE && !set->nvme_path,

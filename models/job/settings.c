@@ -52,7 +52,7 @@ static const tx_option options[] = {
     TEXT("train_file", train_file, "FILE", "what to train on: .txt, .raw, .tokens, .jsonl ({\"text\": ...}) or .bin (tokens)"),
     TEXT("validation_file", validation_file, "FILE", "what to evaluate on"),
     CHOICE("task_name", task, task_words, "a task of GLUE: files are .csv, .tsv or .jsonl with its columns, or sentence1 and sentence2, or sentence, and label; instruction: conversations; auto: what the model is for, and what a .jsonl file has"),
-    TEXT("test_file", test_file, "FILE", "what to predict the labels of"),
+    TEXT("test_file", test_file, "FILE", "what to predict the labels of, where it is not the test split of dataset_name"),
     WHOLE("max_seq_length", max_seq_length, 1, 1 << 24, "tokens of a text or a pair with a label, special ones included, or of a conversation (1024 unless given); what is longer is cut"),
     FLAG("pad_to_max_length", pad_to_max_length, "rows are all of max_seq_length; else a batch is as long as its longest row, rounded up to one of 8 lengths, as those of conversations unless given or packed"),
     TEXT("chat_template", chat_template, "NAME|FILE", "how conversations become text: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a .json file (docs/TRAINING.md); otherwise the model's own"),
@@ -79,7 +79,7 @@ static const tx_option options[] = {
     {TX_OPTION_HEADING, .help = "training (defaults as the Hugging Face Trainer's)"},
     FLAG("do_train", do_train, "train; implied when neither --do_eval nor --do_predict is given"),
     FLAG("do_eval", do_eval, "evaluate at the end; implied by --eval_strategy and --validation_file"),
-    FLAG("do_predict", do_predict, "write the labels of test_file that the model predicts to output_dir/predict_results_TASK.txt"),
+    FLAG("do_predict", do_predict, "write the labels of the test data that the model predicts to output_dir/predict_results_TASK.txt"),
     WHOLE("per_device_train_batch_size", batch, 1, 1 << 20, "blocks in a micro-batch of one rank"),
     WHOLE("per_device_eval_batch_size", eval_batch, 1, 1 << 20, "blocks in an evaluation batch"),
     FLAG("auto_find_batch_size", find_batch, "where that many do not fit in memory, take the largest part that does, and as many more micro-batches"),
@@ -243,6 +243,13 @@ const tx_task *tx_job_named_task(const tx_job_settings *set)
     for (int32_t i = 1; i < set->task && t->task.name; i++)
         t++;
     return t->task.name ? &t->task : set->packing ? &tx_instruction_packed : &tx_instruction;
+}
+
+bool tx_job_takes_glue(const tx_job_settings *set)
+{
+    const tx_task *task = tx_job_named_task(set);
+    const bool files = set->train_file || set->validation_file || set->test_file || set->dataset;
+    return task && task->head == TX_HEAD_SEQUENCE_CLASSIFICATION && !files;
 }
 
 uint64_t tx_job_data_seed(const tx_job_settings *set)

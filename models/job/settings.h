@@ -163,6 +163,8 @@ tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int
 tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const tx_metric **metric);
 /* The task that task_name names; NULL: none is named. */
 const tx_task *tx_job_named_task(const tx_job_settings *set);
+/* Whether a task of GLUE is named and no data are: then these are GLUE's own of that task, as run_glue has it. */
+bool tx_job_takes_glue(const tx_job_settings *set);
 /* The seed of the order of samples. */
 uint64_t tx_job_data_seed(const tx_job_settings *set);
 /* Refuses what contradicts itself or is missing. */

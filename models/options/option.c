@@ -148,6 +148,12 @@ int tx_option_truth(const char *word)
     return -1;
 }
 
+bool tx_option_is_list(const tx_option *option)
+{
+    const bool words = option->kind == TX_OPTION_TEXT && option->choices && strstr(option->choices, ",...");
+    return words || option->kind == TX_OPTION_LIST;
+}
+
 /* Place of the choice that is the first `length` bytes of `value`, or -1. */
 static int find_choice(const char *choices, const char *value, size_t length)
 {
@@ -315,6 +321,9 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
         value = "none"; /* as an empty list of transformers' */
     if (!*value && option->kind != TX_OPTION_OPTIONAL && option->kind != TX_OPTION_LIST)
         return tx_fail(TX_INVALID, "%s%s%s: the value is empty", PLACE(file, option->name));
+    if (tx_option_is_list(option) && strlen(value) >= TX_OPTION_LIST_TEXT - 1)
+        return tx_fail(TX_INVALID, "%s%s%s: a list of more than %d bytes", PLACE(file, option->name),
+                       TX_OPTION_LIST_TEXT);
     switch (option->kind) {
     case TX_OPTION_INTEGER:
     case TX_OPTION_REAL:

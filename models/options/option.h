@@ -49,6 +49,7 @@ typedef struct tx_option_table {
 } tx_option_table;
 
 #define TX_OPTIONS_MOST 320
+#define TX_OPTION_LIST_TEXT 4096 /* room for a list */
 
 /* A table's struct, which begins with its defaults, and what is known of its values. */
 typedef struct tx_option_values {
@@ -63,6 +64,10 @@ static inline bool tx_option_has_value(const tx_option *option)
 {
     return option->kind != TX_OPTION_HEADING && option->kind != TX_OPTION_FOREIGN;
 }
+
+/* Whether it takes several values, with commas between them: a LIST, or a TEXT of "NAME,...". A command line and a file
+ * may also give them one by one, as transformers' HfArgumentParser takes a list. */
+bool tx_option_is_list(const tx_option *option);
 
 /* Frees what the values point to. */
 void tx_option_values_free(tx_option_values *values);

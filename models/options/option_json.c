@@ -76,7 +76,7 @@ static tx_status store_scalar(tx_option_values *to, const char *file, const tx_o
 /* The choices of an array, with commas between them; of one choice an array of one. */
 static tx_status store_choices(tx_option_values *to, const char *file, const tx_option *option, const tx_json *json)
 {
-    char text[256] = "", number[NUMBER_TEXT];
+    char text[TX_OPTION_LIST_TEXT] = "", number[NUMBER_TEXT];
     for (size_t i = 0; i < tx_json_size(json); i++) {
         const char *word = scalar(tx_json_at(json, i), number);
         tx_list_add(text, sizeof text, ",", "%s", word ? word : "");
@@ -115,7 +115,7 @@ tx_status tx_option_read_member(tx_option_values *to, const char *file, const ch
     if (type == TX_JSON_ARRAY && option->kind == TX_OPTION_OPTIONAL && tx_json_size(value) == 0)
         return TX_OK;
     if (type == TX_JSON_ARRAY &&
-        (option->kind == TX_OPTION_LIST || option->kind == TX_OPTION_CHOICE || option->kind == TX_OPTION_OPTIONAL))
+        (tx_option_is_list(option) || option->kind == TX_OPTION_CHOICE || option->kind == TX_OPTION_OPTIONAL))
         return store_choices(to, file, option, value);
     if (type != TX_JSON_ARRAY || option->kind != TX_OPTION_WORDS)
         return store_scalar(to, file, option, value);

@@ -88,6 +88,17 @@ static void test_keys(void **state)
     assert_null(strstr(text, "10000.0"));
     free(text);
     tx_config_free(config);
+    assert_ok(read_text("{\"model_type\": \"llama\", \"max_position_embeddings\": 512, \"rope_scaling\": {\"type\": "
+                        "\"dynamic\", \"factor\": 4}}",
+                        &config));
+    assert_int_equal(config->positions, 2048);
+    assert_ok(tx_config_override(config, "max_position_embeddings=300"));
+    assert_int_equal(config->positions, 1200);
+    assert_ok(tx_config_write(config, TX_F32, path));
+    assert_ok(tx_file_read(path, 4096, &text, &size));
+    assert_non_null(strstr(text, "\"max_position_embeddings\": 300"));
+    free(text);
+    tx_config_free(config);
     assert_refused(read_text("{\"model_type\": \"llama\", \"hidden_act\": \"gelu\"}", &config), TX_UNSUPPORTED,
                    "hidden_act");
     assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": "

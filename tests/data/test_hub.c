@@ -288,6 +288,15 @@ static void splits(void **state)
     put("s3/valid.txt", "");
     assert_refused(tx_hub_split("s3", TX_SPLIT_VALIDATION, &found), TX_INVALID,
                    "s3: both valid.txt and validation.jsonl could be the validation file");
+    put("s5/dev.tsv", ""); /* GLUE's own files, and what its dataset is saved as */
+    put("s5/test_matched.jsonl", "");
+    expect_split("s5", TX_SPLIT_VALIDATION, "s5/dev.tsv");
+    expect_split("s5", TX_SPLIT_TEST, "s5/test_matched.jsonl");
+    put("s6/validation_matched.jsonl", "");
+    put("s6/validation_mismatched.jsonl", "");
+    put("s6/train.json", "");
+    expect_split("s6", TX_SPLIT_VALIDATION, "s6/validation_matched.jsonl");
+    expect_split("s6", TX_SPLIT_TRAIN, "s6/train.json");
     assert_refused(tx_hub_split("s4", TX_SPLIT_TRAIN, &found), TX_NOT_FOUND, "s4");
     assert_refused(tx_hub_split("s3/valid.txt", TX_SPLIT_TRAIN, &found), TX_IO, "s3/valid.txt");
     assert_null(found);

@@ -11,7 +11,7 @@ typedef struct settings {
     bool train;
     int64_t steps;
     double rate;
-    const char *output, *resume, *more;
+    const char *output, *resume, *more, *modules;
     int32_t schedule;
     uint32_t report;
     tx_words stop, between, files;
@@ -28,6 +28,7 @@ static const tx_option options[] = {
     {TX_OPTION_CHOICE, "lr_scheduler_type", AT(schedule), .choices = "linear|cosine", .help = "schedule"},
     {TX_OPTION_LIST, "report_to", AT(report), .choices = "none|tensorboard|all", .help = "report"},
     {TX_OPTION_TEXT, "kwargs", AT(more), .choices = "JSON", .help = "more"},
+    {TX_OPTION_TEXT, "modules", AT(modules), .choices = "NAME,...|all", .help = "modules"},
     {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT", .help = "stop"},
     {TX_OPTION_WORDS, "between", AT(between), .most = 2, .choices = "A B", .help = "two"},
     {TX_OPTION_FOREIGN, "fp16", .choices = "false", .help = "use fp32"},
@@ -167,10 +168,10 @@ static void test_by_name(void **state)
     assert_refused(tx_option_set(&v, "max_steps", "x"), TX_INVALID, "not a whole number");
     tx_json *json = tx_option_json(&v, NULL);
     char *line = tx_json_text(json, TX_JSON_LINE);
-    assert_string_equal(line,
-                        "{\"do_train\": false, \"max_steps\": 7, \"learning_rate\": 0.0, \"output_dir\": \"folder\", "
-                        "\"resume_from_checkpoint\": null, \"lr_scheduler_type\": \"linear\", \"report_to\": "
-                        "\"tensorboard,all\", \"kwargs\": null, \"stop\": [\"a\"], \"between\": []}");
+    assert_string_equal(
+        line, "{\"do_train\": false, \"max_steps\": 7, \"learning_rate\": 0.0, \"output_dir\": \"folder\", "
+              "\"resume_from_checkpoint\": null, \"lr_scheduler_type\": \"linear\", \"report_to\": "
+              "\"tensorboard,all\", \"kwargs\": null, \"modules\": null, \"stop\": [\"a\"], \"between\": []}");
     free(line);
     tx_json_free(json);
     tx_option_values_free(&v);
@@ -184,6 +185,11 @@ static void test_several(void **state)
     assert_true(set.train);
     good(&program, &set, "--report_to=none --report_to tensorboard,all");
     assert_int_equal(set.report, 6);
+    good(&program, &set, "--modules q_proj k_proj o_proj --do_train");
+    assert_string_equal(set.modules, "q_proj,k_proj,o_proj");
+    assert_true(set.train);
+    good(&program, &set, "--modules q_proj,k_proj -o a");
+    assert_string_equal(set.modules, "q_proj,k_proj");
     good(&program, &set, "--stop a --stop b --stop=c --stop d --stop e");
     assert_int_equal(set.stop.count, 5);
     for (int i = 0; i < 5; i++)
@@ -264,7 +270,7 @@ static void test_file(void **state)
               "\"resume_from_checkpoint\": true, \"lr_scheduler_type\": \"cosine\", \"report_to\": [\"tensorboard\"], "
               "\"stop\": [\"x y\", \"z\"], \"fp16\": false, \"fsdp\": [], \"smoothing\": 0.0, "
               "\"workers\": [1, 2], \"accelerator\": {\"fp16\": false, \"workers\": {\"a\": 1}}, "
-              "\"kwargs\": {\"a\": [1]}}",
+              "\"kwargs\": {\"a\": [1]}, \"modules\": [\"q_proj\", \"v_proj\"]}",
               line, "--max_steps 30 --stop w");
     good(&program, &set, line);
     assert_true(set.train && set.steps == 30 && set.schedule == 1 && set.report == 2);
@@ -272,6 +278,7 @@ static void test_file(void **state)
     assert_string_equal(set.output, "a b");
     assert_string_equal(set.resume, "");
     assert_string_equal(set.more, "{\"a\": [1]}");
+    assert_string_equal(set.modules, "q_proj,v_proj");
     assert_int_equal(set.stop.count, 3);
     assert_string_equal(set.stop.word[0], "x y");
     assert_string_equal(set.stop.word[2], "w");

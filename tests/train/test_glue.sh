@@ -44,6 +44,8 @@ awk -F'\t' 'NR > 1 { gsub(/"/, "\\\"", $3); print "{\"sentence1\": \"" $2 "\", \
     ($1 ? "equivalent" : "not_equivalent") "\"}" }' "$work/train.tsv" > "$work/train.jsonl"
 head -n 41 "$work/train.tsv" > "$work/dev.tsv"
 cut -f 2,3 "$work/dev.tsv" > "$work/test.tsv"
+mkdir "$work/dataset"
+cp "$work/train.tsv" "$work/dev.tsv" "$work/test.tsv" "$work/dataset"
 
 # glue FOLDER ARGUMENT...
 glue()
@@ -83,6 +85,17 @@ for format in csv jsonl; do
     glue $format $new --train_file "$work/train.$format" || fail "$format"
     same whole $format
 done
+
+# A folder as a dataset, with GLUE's names of files, and without any: the dataset of the task, as run_glue takes it.
+mkdir -p "$work/home/datasets/nyu-mll/glue"
+cp -r "$work/dataset" "$work/home/datasets/nyu-mll/glue/mrpc"
+for way in "--dataset_name $work/dataset" ""; do
+    TX_HOME=$work/home glue data $new $way --overwrite_output_dir --do_train --do_eval --do_predict || fail "data: $way"
+    same whole data
+    cmp -s "$work/data/predict_results_mrpc.txt" "$work/whole/predict_results_mrpc.txt" || fail "data: other predictions: $way"
+done
+glue none --config_name "$work/model" --task_name cola --do_train && fail "data that are nowhere"
+grep -q "nyu-mll/glue/cola: no such dataset here; to fetch it" "$work/err" || fail "data that are nowhere: $(cat "$work/err")"
 
 # Evaluation and prediction alone, without task_name: the model knows its labels.
 glue alone --model_name_or_path "$work/whole" --validation_file "$work/dev.tsv" --test_file "$work/test.tsv" --do_eval \

@@ -49,21 +49,21 @@ static bool is_name(const tx_cli *program, const tx_option_values *v, const char
            find_spelling(program, v, argument);
 }
 
-/* How many values of a LIST or of WORDS stand together at argv[at..]. */
+/* How many values of a list or of WORDS stand together at argv[at..]. */
 static int count_values(const tx_option *option, int argc, char *const *argv, int at)
 {
     const bool words = option->kind == TX_OPTION_WORDS && option->most > 1;
-    const int most = option->kind == TX_OPTION_LIST ? argc : words ? (int)option->most : 1;
+    const int most = tx_option_is_list(option) ? argc : words ? (int)option->most : 1;
     int count = 1;
     while (count < most && at + count < argc && argv[at + count][0] != '-')
         count++;
     return count;
 }
 
-/* The values of a LIST, with commas between them. */
+/* The values of a list, with commas between them. */
 static tx_status store_list(tx_option_values *v, const tx_option *option, char *const *argv, int count)
 {
-    char text[512] = "";
+    char text[TX_OPTION_LIST_TEXT] = "";
     for (int i = 0; i < count; i++)
         tx_list_add(text, sizeof text, ",", "%s", argv[i]);
     return tx_option_store(v, NULL, option, text);
@@ -88,9 +88,9 @@ static int take_values(const tx_cli *program, tx_option_values *v, const tx_opti
         return tx_complain(program, TX_EXIT_USAGE, "%s: the value is missing%s", argv[*at],
                            next ? "; one that begins with -- is given after =" : "");
     const int count = count_values(option, argc, argv, *at + 1);
-    if (option->kind == TX_OPTION_LIST)
+    if (tx_option_is_list(option))
         status = store_list(v, option, argv + *at + 1, count);
-    for (int i = 1; i <= count && option->kind != TX_OPTION_LIST && !status; i++)
+    for (int i = 1; i <= count && !tx_option_is_list(option) && !status; i++)
         status = tx_option_store(v, NULL, option, argv[*at + i]);
     *at += count;
     return judge(program, status);

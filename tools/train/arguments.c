@@ -19,6 +19,9 @@ tx_cli tx_train_arguments(void)
                                             {"--resume", "resume_from_checkpoint"},
                                             {"--max_length", "max_seq_length"},
                                             {"--chat_template_path", "chat_template"},
+                                            {"--dataset_config", "dataset_config_name"},
+                                            {"--dataset_num_proc", "preprocessing_num_workers"},
+                                            {"--use_bnb_nested_quant", "bnb_4bit_use_double_quant"},
                                             {"-o", "output_dir"}};
     return (tx_cli){
         .name = "txtrain",
