@@ -92,7 +92,9 @@ static tx_status find_ends(tx_chat *chat)
     TX_TRY(find_text(chat, t->end, &chat->eos, &chat->eos_size));
     return t->end >= 0 || !uses(&chat->template, "{eos}")
                ? TX_OK
-               : tx_fail(TX_INVALID, "chat template %s ends answers with eos_token, which the tokenizer does not name",
+               : tx_fail(TX_INVALID,
+                         "chat template %s ends answers with eos_token, which the tokenizer does not name: name it in "
+                         "tokenizer_config.json, or take another --chat_template",
                          chat->template.name);
 }
 

@@ -80,6 +80,9 @@ printf '{"prompt": "greet the dog"}\n{"instruction": "greet the cat"}\n' | chat 
 [ "$(grep -c '"content": "hi \(cat\|dog\)"}\]}$' "$work/out")" -eq 2 ] || fail "answers to prompts"
 chat --prompts "$work/ask.jsonl" --system "Be kind" | grep -qc '^{"messages": \[{"role": "system", "content": "Be kind"}, ' ||
     fail "what the system says"
+# Tokens that are parts of characters only: U+FFFD stands for them in JSON.
+echo '{"prompt": "greet the dog"}' | chat --prompts - --do_sample --temperature 100 -n 40 > "$work/out" || fail "an answer that is no UTF-8: $(cat "$work/err")"
+grep -q "$(printf '\357\277\275')" "$work/out" && iconv -f UTF-8 -t UTF-16 "$work/out" > "$work/wide" || fail "an answer that is no UTF-8"
 # When all is full the oldest goes, which is told; what is too long by itself is not answered.
 awk 'BEGIN { for (i = 0; i < 6; i++) print "greet the dog" }' | chat > "$work/out"
 [ "$(wc -l < "$work/out")" -eq 6 ] && grep -q "oldest 1 turns" "$work/err" || fail "a conversation that is too long"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Answers to many conversations. */
 #include "models/generate/lm.h"
+#include "models/text/utf8.h"
 #include "tools/generate/txgen.h"
 
 #include "api/base/file.h"
@@ -143,9 +144,15 @@ static tx_status write_answer(waiting *w, int64_t index)
     if (!object) {
         fwrite(c->answer.data, 1, c->answer.size, stdout);
     } else {
-        const tx_chat_message m = {.role = TX_CHAT_ASSISTANT, .text = c->answer.data, .size = c->answer.size};
-        TX_TRY(tx_json_get(object, "messages", TX_JSON_ARRAY, &list));
-        TX_TRY(add_message(list, &m));
+        char *whole = NULL; /* tokens may be parts of characters */
+        tx_chat_message m = {.role = TX_CHAT_ASSISTANT};
+        tx_status status = tx_json_get(object, "messages", TX_JSON_ARRAY, &list);
+        TX_THEN(status, tx_utf8_replace(c->answer.data, c->answer.size, &whole, &m.size));
+        m.text = whole;
+        TX_THEN(status, add_message(list, &m));
+        free(whole);
+        if (status)
+            return status;
         char *text = tx_json_text(object, TX_JSON_LINE);
         if (!text)
             return TX_MEMORY;
