@@ -45,6 +45,7 @@ for model in "$work/config.json" gpt2; do
     [ "$(say --adapter "$work/adapter" --model "$work/base")" = "$(cat "$work/out")" ] || fail "$model: another adapter"
 done
 
+outcome 1 "txgen --adapter $work/adapter --save_merged" "$bin/txconvert" "$work/adapter" --outfile "$work/none.gguf"
 head -c 3000 "$work/base.gguf" > "$work/cut.gguf"
 for bad in none cut; do
     outcome 1 "$bad.gguf" "$bin/txtrain" --train_file "$work/text" --output_dir "$work/none" \

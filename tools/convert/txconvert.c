@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txconvert: model folders to GGUF files, and back. */
 #include "models/arch/gguf.h"
+#include "models/arch/lora.h"
 #include "models/files/hub.h"
 #include "tools/cli/options.h"
 
@@ -21,6 +22,8 @@ static const tx_option options[] = {
      .help = "type of the matrices in it; q8_0 in GGUF files alone. f32 holds every value as it was"},
 };
 
+static const tx_spelling spellings[] = {{"--outfile", "to"}}; /* as llama.cpp's script has it */
+
 static const settings defaults = {.type = TX_GGUF_F32};
 
 static const tx_cli program = {
@@ -32,6 +35,8 @@ static const tx_cli program = {
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
+    .spellings = spellings,
+    .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0]),
     .operand = "MODEL",
     .operands = offsetof(settings, from),
     .operands_least = 1,
@@ -40,8 +45,12 @@ static const tx_cli program = {
 
 static tx_status export(const settings *set)
 {
+    const char *from = set->from.word[0];
     char *folder;
-    TX_TRY(tx_hub_model(set->from.word[0], &folder));
+    if (tx_lora_is_folder(from))
+        return tx_fail(TX_UNSUPPORTED, "%s: an adapter; make a model of it first: txgen --adapter %s --save_merged DIR",
+                       from, from);
+    TX_TRY(tx_hub_model(from, &folder));
     const tx_status status = tx_gguf_export(folder, set->to, (tx_gguf_dtype)set->type, NULL);
     free(folder);
     return status;
