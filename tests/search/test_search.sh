@@ -187,6 +187,9 @@ search 0 highest --search learning_rate=choice:1e-2,1e-6 --method grid --metric 
 if [ -n "$mpi" ] && command -v "$mpi" > /dev/null; then
     search 0 ranks --search "learning_rate=choice:1e-3,1e-2" --method grid --ranks 2 -- "$@" --global_batch_size 4 --per_device_train_batch_size 2
     [ "$(ends "$out" | grep -c ' complete ')" -eq 2 ] || fail "trials of two ranks did not come to their end"
+    line=$(grep '^txlaunch -n 2 -- txtrain ' "$work/out") || fail "the command line does not start two ranks"
+    (PATH=$bin:$PATH && eval "$line --output_dir '$work/ranks-again'") > /dev/null 2>&1
+    cmp "$out/best/model.safetensors" "$work/ranks-again/model.safetensors" || fail "the command line of two ranks makes another model: $line"
     no_process
 fi
 

@@ -7,6 +7,7 @@
 #include "tools/cli/output.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,8 @@ char *tx_search_command(const tx_search *s, int32_t trial)
     size_t size = 0;
     FILE *to = options ? open_memstream(&text, &size) : NULL;
     if (to) {
+        if (s->set->ranks > 1)
+            fprintf(to, "txlaunch -n %" PRId64 " -- ", s->set->ranks);
         fputs("txtrain", to);
         for (void *i = tx_json_first(options); i; i = tx_json_next(options, i))
             put_option(to, tx_json_key(i), tx_json_value(i));
