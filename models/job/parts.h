@@ -71,7 +71,7 @@ struct tx_job {
     tx_comm *data, *tensor;   /* those that have other rows and the same parts of the weights; those that have the same
                                  rows, NULL: this one alone */
     tx_comm *context;         /* those that have chunks of the positions of this one's rows; NULL: rows are whole */
-    tx_comm *sums;            /* over which gradients are summed: `data`, or with chunks all ranks */
+    tx_comm *sums;            /* over which gradients are summed: `data`, and of chunks those that have others */
     tx_comm *pipeline, *ends; /* those that have the stages of this one's rows; of these the first and the last; NULL:
                                  there is one stage */
     int32_t *stage_blocks;    /* how many each stage has; NULL: there is one */
@@ -170,8 +170,8 @@ tx_status tx_job_open_data(tx_job *job);
 
 /* ---- ranks.c -------------------------------------------------------------------------------------------- */
 
-/* Makes the groups of --tensor_parallel and --context_parallel, whose ranks follow each other, and of
- * --pipeline_parallel, whose stages do. */
+/* Makes the groups of --tensor_parallel, whose ranks follow each other, of --context_parallel and --expert_parallel,
+ * whose ranks do among those of a stage that have the same part, and of --pipeline_parallel, whose stages do. */
 tx_status tx_job_make_groups(tx_job *job);
 /* Ranks of a host that no launcher has bound share out its devices (device auto) and its cores. */
 tx_status tx_job_take_place(tx_job *job);

@@ -12,59 +12,49 @@
 #include <string.h>
 
 /* INVALID where an option of so many ranks or stages, and with others' of so many ranks in all, leaves some over. */
-static tx_status check_groups(const tx_job *j, const char *kind, int32_t asked, int32_t ranks)
+static tx_status check_groups(const tx_job *j, const char *kind, int64_t asked, int32_t ranks)
 {
     return j->comm->size % ranks == 0
                ? TX_OK
                : tx_fail(TX_INVALID,
-                         "--%s_parallel %" PRId32 ": %" PRId32 " ranks cannot be divided into groups of so many: "
+                         "--%s_parallel %" PRId64 ": %" PRId32 " ranks cannot be divided into groups of so many: "
                          "start %" PRId32 " (mpiexec -n %" PRId32 "), or a multiple",
                          kind, asked, j->comm->size, ranks, ranks);
 }
 
-/* Neighbours divide the experts; what is at the same place in each group has the same ones. */
-static tx_status divide_experts(tx_job *j, int32_t ranks)
+/* Neighbours among the ranks of `all` are a group, and those at the same place in each another. */
+static tx_status part(tx_comm *all, int32_t ranks, tx_comm **group, tx_comm **others)
 {
-    const int32_t rank = j->comm->rank;
-    TX_TRY(check_groups(j, "expert", ranks, ranks));
-    TX_TRY(tx_comm_sub(j->comm, rank / ranks, rank, &j->expert));
-    return tx_comm_sub(j->comm, rank % ranks, rank, &j->replicas);
+    TX_TRY(tx_comm_sub(all, all->rank / ranks, all->rank, group));
+    return tx_comm_sub(all, all->rank % ranks, all->rank, others);
 }
 
-/* Neighbours have the chunks of the same rows; the gradients are sums over all ranks. */
-static tx_status divide_rows(tx_job *j, int32_t chunks)
-{
-    const int32_t rank = j->comm->rank;
-    TX_TRY(check_groups(j, "context", chunks, chunks));
-    TX_TRY(tx_comm_sub(j->comm, rank / chunks, rank, &j->context));
-    return tx_comm_sub(j->comm, rank % chunks, rank, &j->data);
-}
-
-/* Of ranks (stage, row, part), the part counting fastest: neighbours share a host. */
+/* Of ranks (stage, row, part), the part counting fastest: neighbours share a host. The rows of a stage and part are
+ * those whose gradients are summed; neighbours among these divide positions, and experts. */
 tx_status tx_job_make_groups(tx_job *j)
 {
-    const int32_t parts = (int32_t)j->set.tensor_parallel, stages = (int32_t)j->set.pipeline_parallel;
-    const int32_t rank = j->comm->rank, size = j->comm->size, times = parts * stages, of_stage = size / stages;
-    const int32_t chunks = (int32_t)j->set.context_parallel;
+    const tx_job_settings *set = &j->set;
+    const int32_t parts = (int32_t)set->tensor_parallel, stages = (int32_t)set->pipeline_parallel,
+                  chunks = (int32_t)set->context_parallel, experts = (int32_t)set->expert_parallel;
+    const int32_t rank = j->comm->rank, times = parts * stages;
     j->data = j->sums = j->comm;
     j->tensor = j->pipeline = j->ends = j->expert = j->replicas = j->context = NULL;
-    if (chunks > 1)
-        return divide_rows(j, chunks);
-    if (j->set.expert_parallel > 1)
-        return divide_experts(j, (int32_t)j->set.expert_parallel);
-    if (times == 1)
-        return TX_OK;
     TX_TRY(check_groups(j, stages > 1 ? "pipeline" : "tensor", stages > 1 ? stages : parts, times));
-    const int32_t stage = rank / of_stage, end = stage > 0 && stage < stages - 1;
+    TX_TRY(check_groups(j, "context", chunks, times * chunks));
+    TX_TRY(check_groups(j, "expert", experts, times * experts));
+    const int32_t of_stage = j->comm->size / stages, stage = rank / of_stage, end = stage > 0 && stage < stages - 1;
     if (parts > 1)
         TX_TRY(tx_comm_sub(j->comm, rank / parts, rank, &j->tensor));
     if (stages > 1) {
         TX_TRY(tx_comm_sub(j->comm, rank % of_stage, rank, &j->pipeline));
         TX_TRY(tx_comm_sub(j->pipeline, end, rank, &j->ends));
     }
-    TX_TRY(tx_comm_sub(j->comm, stage * parts + rank % parts, rank, &j->data));
-    j->sums = j->data;
-    return TX_OK;
+    if (times > 1)
+        TX_TRY(tx_comm_sub(j->comm, stage * parts + rank % parts, rank, &j->sums));
+    j->data = j->sums;
+    if (chunks > 1)
+        TX_TRY(part(j->sums, chunks, &j->context, &j->data));
+    return experts > 1 ? part(j->sums, experts, &j->expert, &j->replicas) : TX_OK;
 }
 
 /* ---- Devices and cores ------------------------------------------------------------------------------------------- */

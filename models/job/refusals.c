@@ -102,8 +102,7 @@ static void check_expert_parallel(refusals *r, const tx_job_settings *set)
 {
     if (set->expert_parallel == 1)
         return;
-    refuse(r, set->tensor_parallel > 1 || set->pipeline_parallel > 1,
-           "--expert_parallel: leave --tensor_parallel and --pipeline_parallel out");
+    refuse(r, set->tensor_parallel > 1, "--expert_parallel: leave --tensor_parallel out");
     refuse(r, set->lora_rank || set->load_in_4bit,
            "--expert_parallel trains whole models: leave --lora_r and --load_in_4bit out");
     refuse(r, set->teacher || set->sparsity > 0,

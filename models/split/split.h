@@ -136,8 +136,7 @@ typedef struct tx_split_figures {
  * that a split does not decide: block, types, optimizer. */
 tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
                               tx_split_model *model);
-/* The same for one split without experts, contexts and stages 2 and 3 of ZeRO alone; its tensor groups are of any
- * size. */
+/* The same for one split alone, without stages 2 and 3 of ZeRO; its tensor groups are of any size. */
 tx_status tx_split_model_of(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
                             const tx_split *split, tx_split_model *model);
 /* Whether the engine does it as the formulas have it; of pipelines all but GPipe, which takes as long as 1F1B and more

@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Groups of several kinds at once train as one rank does, evaluations included; checkpoints hold whole models, and what one
+# split wrote any other goes on from; what does not go together is refused. Sends wait for their receivers.
+#   test_ranks_groups.sh BIN LAUNCHER DEVICE
+set -u
+bin=$1
+launcher=$2
+device=$3
+. "${0%/*}/ranks.sh"
+. "${0%/*}/split.sh"
+export TX_COMM_SYNCHRONOUS=1
+cat > "$work/experts.json" << 'EOF'
+{"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4, "attention_dropout": 0.1}
+EOF
+from="--config_name $work/experts.json --train_file $work/text --validation_file $work/text --block_size 32 $evaluates"
+
+# split RANKS WAY NAME ARGUMENT...: 12 rows a step, in 3 micro-batches; of WAY each letter is a kind of groups of two
+split()
+{
+    n=$1 kinds=$2 name=$3 same=1 of=
+    shift 3
+    case $kinds in *e*) of="$of --expert_parallel 2" ;; esac
+    case $kinds in *t*) of="$of --tensor_parallel 2" same=$((2 * same)) ;; esac
+    case $kinds in *c*) of="$of --context_parallel 2" same=$((2 * same)) ;; esac
+    case $kinds in *p*) of="$of --pipeline_parallel 2" same=$((2 * same)) ;; esac
+    # shellcheck disable=SC2086
+    ranks "$n" "$name" $of --gradient_accumulation_steps 3 --per_device_train_batch_size $((4 * same / n)) "$@"
+}
+
+# all_of RANKS WAY: alone, and with what goes with it; whatever wrote a checkpoint, whoever goes on
+all_of()
+{
+    # shellcheck disable=SC2086
+    divides "$1.$2" "by$2" $saves
+    split "$1" "$2" "again$2" --zero_stage 1 --gradient_checkpointing --ddp_overlap yes || fail "$2, with others"
+    alike one "again$2"
+    split "$1" "$2" "half$2" --bf16 || fail "$2, bf16"
+    alike half "half$2" 6e-3 # where roundings differ, so may the experts that a token is given to
+    hands_over "by$2:1.1" "one:$1.$2"
+}
+
+# shellcheck disable=SC2086
+split 1 1 one $saves || fail "one rank"
+split 1 1 half --bf16 || fail "bf16 on one rank"
+all_of 4 ep
+split 4 ep turns --pipeline_schedule interleaved --gradient_accumulation_steps 6 --per_device_train_batch_size 1 || fail "interleaved"
+alike one turns
+ends
