@@ -3,6 +3,7 @@
 #include "comm/group.h"
 
 #include "api/base/clock.h"
+#include "comm/message.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -29,6 +30,7 @@ bool tx_patience_pause(tx_patience *p)
 {
     if (++p->tries < SPINS)
         return false;
+    tx_messages_move_on();
     if (p->tries == SPINS)
         p->began = tx_now();
     if (p->tries % BURST != 0 && p->waited >= GRACE)

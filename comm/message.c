@@ -11,9 +11,12 @@ typedef struct passing {
     tx_message message;
     int64_t bytes, at; /* those before `at` have been given to the transport */
     bool over;
+    tx_status status; /* what went wrong while something else was waited for; told when this is */
 } passing;
 
 struct tx_messages {
+    tx_messages *next; /* of those of which this thread has begun some */
+    int32_t begun;
     tx_transport *transport;
     tx_group *group;
     int32_t first;
@@ -21,6 +24,10 @@ struct tx_messages {
     tx_patience patience;
     passing passing[TX_MESSAGE_SLOTS];
 };
+
+/* A thread that waits for anything moves on what it has begun, for the rank at the other end may be the one that all
+ * wait for. */
+static _Thread_local tx_messages *of_thread;
 
 tx_status tx_messages_create(tx_transport *transport, tx_group *group, int32_t first, int64_t piece,
                              tx_messages **messages)
@@ -36,8 +43,19 @@ tx_status tx_messages_create(tx_transport *transport, tx_group *group, int32_t f
     return TX_OK;
 }
 
+/* Takes it off this thread's list. */
+static void leave(const tx_messages *messages)
+{
+    tx_messages **at = &of_thread;
+    while (*at && *at != messages)
+        at = &(*at)->next;
+    if (*at)
+        *at = messages->next;
+}
+
 void tx_messages_free(tx_messages *messages)
 {
+    leave(messages);
     free(messages);
 }
 
@@ -62,7 +80,15 @@ tx_status tx_messages_begin(tx_messages *m, const tx_message *message, int32_t *
         return tx_fail(TX_INVALID, "%d messages are outstanding: wait for one first", TX_MESSAGE_SLOTS);
     m->passing[free_one] =
         (passing){.begun = true, .message = *message, .bytes = message->count * (int64_t)tx_dtype_size(message->dtype)};
-    TX_TRY(start_piece(m, free_one));
+    tx_status status = start_piece(m, free_one);
+    if (status) {
+        m->passing[free_one].begun = false;
+        return status;
+    }
+    if (m->begun++ == 0) {
+        m->next = of_thread;
+        of_thread = m;
+    }
     *request = free_one;
     return TX_OK;
 }
@@ -83,12 +109,14 @@ static tx_status move(tx_messages *m, int32_t request)
     return TX_OK;
 }
 
-static tx_status move_all(tx_messages *m)
+void tx_messages_move_on(void)
 {
-    for (int32_t i = 0; i < TX_MESSAGE_SLOTS; i++)
-        if (m->passing[i].begun)
-            TX_TRY(move(m, i));
-    return TX_OK;
+    for (tx_messages *m = of_thread; m; m = m->next)
+        for (int32_t i = 0; i < TX_MESSAGE_SLOTS; i++) {
+            passing *p = &m->passing[i];
+            if (p->begun && !p->over && !p->status)
+                p->status = move(m, i);
+        }
 }
 
 tx_status tx_messages_wait(tx_messages *m, int32_t request)
@@ -98,8 +126,7 @@ tx_status tx_messages_wait(tx_messages *m, int32_t request)
     passing *p = &m->passing[request];
     bool told = false;
     tx_patience_begin(&m->patience);
-    tx_status status;
-    while (!(status = move_all(m)) && !p->over)
+    for (tx_messages_move_on(); !p->over && !p->status; tx_messages_move_on())
         if (tx_patience_pause(&m->patience)) {
             tx_group_wait_for(m->group, p->message.other);
             told = true;
@@ -107,5 +134,7 @@ tx_status tx_messages_wait(tx_messages *m, int32_t request)
     if (told)
         tx_group_wait_for(m->group, -1);
     p->begun = false;
-    return status;
+    if (--m->begun == 0)
+        leave(m);
+    return p->status;
 }

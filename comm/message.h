@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages from one rank to another that have begun. They go by pieces, and whoever waits for one moves all of them on:
- * two ranks that have begun to send to each other and then wait to receive both get on. */
+ * Messages from one rank to another that have begun. They go by pieces, and a thread that waits for anything moves all
+ * on that it has begun: two ranks that have begun to send to each other and then wait to receive both get on. */
 #ifndef TX_COMM_MESSAGE_H
 #define TX_COMM_MESSAGE_H
 
@@ -20,6 +20,8 @@ tx_status tx_messages_create(tx_transport *transport, tx_group *group, int32_t f
 void tx_messages_free(tx_messages *messages);
 /* Begins one that is valid (tx_comm_check_message). */
 tx_status tx_messages_begin(tx_messages *messages, const tx_message *message, int32_t *request);
+/* Those that this thread has begun, of all communicators, as far as they go. */
+void tx_messages_move_on(void);
 tx_status tx_messages_wait(tx_messages *messages, int32_t request);
 
 #endif
