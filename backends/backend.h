@@ -73,6 +73,7 @@ typedef struct tx_attrs {
     int32_t packing;           /* of a gathering: a number of model->parallel's counted from 1; 0: a whole bucket */
     int32_t bucket;            /* of a collective; of a message its number among those of a micro-batch */
     int32_t peer, micro_batch; /* of a message; the latter of all nodes of many micro-batches */
+    bool around;               /* of a message: round a context group, and not from stage to stage */
     int32_t control;           /* a tx_control, or -1 */
     int64_t vocab, rows;
     /* Of a range, and of the rows of a table that a rank has; of updates the number in its arena of the first weight,

@@ -269,6 +269,12 @@ static tx_status join_losses(const tx_model *model, const tx_command *c)
 
 /* ---- Messages --------------------------------------------------------------------------------------------- */
 
+/* The ranks that it goes between. */
+static tx_comm *messengers_of(const tx_parallel *p, const tx_command *c)
+{
+    return c->attrs.around ? p->context : p->pipeline;
+}
+
 /* Those that are on their way at a time have different ones. */
 static int32_t number_of(const tx_model *model, const tx_command *c)
 {
@@ -295,8 +301,8 @@ static tx_status begin_message(const tx_model *model, const tx_command *c)
                                 .data = tx_operand_host(model, place),
                                 .count = tx_operand_count(place),
                                 .dtype = place->dtype};
-    tx_message_on_way begun = {c->op, message.other, message.number, -1};
-    TX_TRY(tx_parallel_messengers(p)->table->begin_message(tx_parallel_messengers(p), &message, &begun.request));
+    tx_message_on_way begun = {messengers_of(p, c), c->op, message.other, message.number, -1};
+    TX_TRY(begun.comm->table->begin_message(begun.comm, &message, &begun.request));
     p->message[p->messages++] = begun;
     return TX_OK;
 }
@@ -307,15 +313,16 @@ static tx_status wait_message(const tx_model *model, const tx_command *c)
     tx_parallel *p = model->parallel;
     const tx_op op = c->op == TX_OP_WAIT_SENT ? TX_OP_SEND : TX_OP_RECEIVE;
     const int32_t number = number_of(model, c);
+    tx_comm *comm = messengers_of(p, c);
     int32_t i = 0;
-    while (i < p->messages &&
-           !(p->message[i].op == op && p->message[i].peer == c->attrs.peer && p->message[i].number == number))
+    while (i < p->messages && !(p->message[i].comm == comm && p->message[i].op == op &&
+                                p->message[i].peer == c->attrs.peer && p->message[i].number == number))
         i++;
     if (i == p->messages)
         return tx_fail(TX_INTERNAL, "a message that did not begin is waited for");
     const int32_t request = p->message[i].request;
     p->message[i] = p->message[--p->messages];
-    TX_TRY(tx_parallel_messengers(p)->table->wait_message(tx_parallel_messengers(p), request));
+    TX_TRY(comm->table->wait_message(comm, request));
     const tx_operand *w = &c->in[TX_IN(wait_received, w)], *x = &c->out[TX_OUT(wait_received, x)];
     if (op == TX_OP_SEND || is_in_place(c))
         return TX_OK;

@@ -57,6 +57,7 @@ typedef struct tx_moving {
 
 /* A message that a plan has begun and not waited for. */
 typedef struct tx_message_on_way {
+    tx_comm *comm;
     tx_op op; /* SEND or RECEIVE */
     int32_t peer, number, request;
 } tx_message_on_way;
@@ -74,9 +75,9 @@ struct tx_parallel {
     float vote, votes;
     tx_bucket *bucket; /* in the order in which the first graph fills them */
     int32_t buckets;
-    int64_t results;                        /* address in EXCHANGE */
-    int64_t exchanged;                      /* what a plan places in EXCHANGE lies from this address on */
-    tx_message_on_way message[TX_MESSAGES]; /* of a pipeline, or a ring */
+    int64_t results;                            /* address in EXCHANGE */
+    int64_t exchanged;                          /* what a plan places in EXCHANGE lies from this address on */
+    tx_message_on_way message[2 * TX_MESSAGES]; /* of a pipeline, and of a ring */
     int32_t messages;
     tx_packing *packing;
     int32_t packings;
@@ -84,12 +85,6 @@ struct tx_parallel {
     int32_t movings;
     int64_t *block; /* of an all-to-all of the expert group: elements to each rank, then from each */
 };
-
-/* The ranks that messages go between. */
-static inline tx_comm *tx_parallel_messengers(const tx_parallel *parallel)
-{
-    return parallel->pipeline ? parallel->pipeline : parallel->context;
-}
 
 /* Whether updates are spread over the ranks. */
 static inline bool tx_parallel_sharded(const tx_parallel *parallel)

@@ -29,8 +29,8 @@ typedef struct repeating {
 static bool is_own(tx_tensor *t)
 {
     const tx_tensor *root = tx_tensor_root(t);
-    return !root->is_fixed &&
-           (root->arena == TX_ARENA_PLANNED || root->arena == TX_ARENA_EXCHANGE || root->arena == TX_ARENA_PARTS);
+    return !root->is_fixed && (root->arena == TX_ARENA_PLANNED || root->arena == TX_ARENA_AWAY ||
+                               root->arena == TX_ARENA_EXCHANGE || root->arena == TX_ARENA_PARTS);
 }
 
 /* The tensor as micro-batch `m` has it; NULL on failure, which the graph keeps. */
@@ -85,9 +85,11 @@ static tx_status append(const repeating *r, int32_t i, int32_t m)
     return TX_OK;
 }
 
-/* Which turn a node is for. */
+/* Which turn a node is for. Messages within a stage are of what it computes. */
 static tx_turn_kind turn_of(const tx_node *n)
 {
+    if (n->attrs.around)
+        return TX_TURN_COMPUTE;
     switch (n->op) {
     case TX_OP_RECEIVE:
         return TX_TURN_RECEIVE;

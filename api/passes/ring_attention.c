@@ -42,6 +42,7 @@ static void append(const ring *r, tx_op op, const message *m, tx_tensor *in, tx_
     tx_node node = tx_message_node(op, r->node.direction, m->peer, m->number, in, out);
     int32_t at = 0;
     node.block = r->node.block;
+    node.attrs.around = true;
     if (!r->graph->status && !tx_graph_append(r->graph, &node, &at) && out)
         out->producer = out->producer < 0 ? at : out->producer;
 }

@@ -28,10 +28,12 @@ typedef struct staging {
 
 /* ---- Whose a node is ---------------------------------------------------------------------------------- */
 
-/* Whether a node makes what it makes of parameters and inputs alone, at no cost: each stage that reads it has it. */
+/* Whether a node makes what it makes of nothing, or of parameters and inputs alone, at no cost: each stage that reads
+ * it has it. */
 static bool is_anywhere(const staging *s, const tx_node *n)
 {
-    if (n->op != TX_OP_PARAM && n->op != TX_OP_COPY_OF_PARAM && n->op != TX_OP_CAST && n->op != TX_OP_RESHAPE)
+    if (n->op != TX_OP_PARAM && n->op != TX_OP_COPY_OF_PARAM && n->op != TX_OP_CAST && n->op != TX_OP_RESHAPE &&
+        n->op != TX_OP_RANGE)
         return false;
     for (int k = 0; k < TX_MAX_IN; k++) {
         const tx_tensor *t = n->in[k];

@@ -14,7 +14,7 @@ cat > "$work/experts.json" << 'EOF'
 {"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
  "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4, "attention_dropout": 0.1}
 EOF
-from="--config_name $work/experts.json --train_file $work/text --validation_file $work/text --block_size 32 $evaluates"
+sed 's/"n_layer": 3/"n_layer": 4/' "$work/config.json" > "$work/layers.json"
 
 # split RANKS WAY NAME ARGUMENT...: 12 rows a step, in 3 micro-batches; of WAY each letter is a kind of groups of two
 split()
@@ -29,6 +29,17 @@ split()
     ranks "$n" "$name" $of --gradient_accumulation_steps 3 --per_device_train_batch_size $((4 * same / n)) "$@"
 }
 
+# model FILE LIMIT: what trains from here on, on one rank in fp32 and in bf16, which is compared by this limit
+model()
+{
+    from="--config_name $work/$1 --train_file $work/text --validation_file $work/text --block_size 32 $evaluates"
+    rounding=$2
+    rm -rf "${work:?}/one" "$work/half"
+    # shellcheck disable=SC2086
+    split 1 1 one $saves || fail "$1 on one rank"
+    split 1 1 half --bf16 || fail "$1, bf16 on one rank"
+}
+
 # all_of RANKS WAY: alone, and with what goes with it; whatever wrote a checkpoint, whoever goes on
 all_of()
 {
@@ -37,14 +48,18 @@ all_of()
     split "$1" "$2" "again$2" --zero_stage 1 --gradient_checkpointing --ddp_overlap yes || fail "$2, with others"
     alike one "again$2"
     split "$1" "$2" "half$2" --bf16 || fail "$2, bf16"
-    alike half "half$2" 6e-3 # where roundings differ, so may the experts that a token is given to
+    alike half "half$2" "$rounding"
     hands_over "by$2:1.1" "one:$1.$2"
 }
 
-# shellcheck disable=SC2086
-split 1 1 one $saves || fail "one rank"
-split 1 1 half --bf16 || fail "bf16 on one rank"
+# Where roundings differ, so may the experts that a token is given to.
+model experts.json 6e-3
 all_of 4 ep
 split 4 ep turns --pipeline_schedule interleaved --gradient_accumulation_steps 6 --per_device_train_batch_size 1 || fail "interleaved"
 alike one turns
+
+model layers.json 3e-3
+all_of 4 cp
+split 4 cp back --pipeline_schedule gpipe --gradient_checkpointing || fail "gpipe"
+alike one back
 ends
