@@ -77,7 +77,7 @@ typedef struct tx_parallel_options {
      * so that causal attention is as much for all. Inputs are those of its chunks alone, the later one behind the
      * earlier; positions count from the chunks' places on, and ranks send keys and values to those that need them (Liu
      * et al., Ring Attention with Blockwise Transformers, 2023). Chunks are alike, multiples of 4 positions. `comm` has
-     * all ranks, these too: gradients and losses are sums over them as over rows. Without `tensor` and `expert`.
+     * all ranks, these too: gradients and losses are sums over them as over rows. Without `sequence` and `expert`.
      * NULL: none */
     tx_comm *context;
     tx_pipeline_schedule schedule;

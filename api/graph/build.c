@@ -87,10 +87,10 @@ tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_
     attrs.padding = padding < 0 ? 0 : padding + 1;
     if (!token_table)
         return NULL;
-    if (tokens && tx_parts_divide_rows(token_table))
-        return tx_parts_embedding(tokens, token_table, padding, position_table, positions);
     if (tokens && position_table && !positions)
         positions = places_of(tokens);
+    if (tokens && tx_parts_divide_rows(token_table))
+        return tx_parts_embedding(tokens, token_table, padding, position_table, positions);
     return EMIT(tokens, .op = TX_OP_EMBEDDING, .attrs = attrs, .in = {tokens, token_table, position_table, positions});
 }
 

@@ -70,9 +70,10 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
                        "parallel: an expert group has no whole parameters for this optimizer: take AdamW, "
                        "SGD or Lion");
     const bool context = o->context && o->context->size > 1;
-    if (context && (divides || (o->tensor && o->tensor->size > 1)))
+    if (context && (divides || o->sequence))
         return tx_fail(TX_UNSUPPORTED,
-                       "parallel: ranks that have parts of the positions form no tensor or expert groups");
+                       "parallel: ranks that have parts of the positions form no expert groups, and do not divide them "
+                       "again (sequence)");
     if (model->params > 0 || model->parallel || model->following)
         return tx_fail(TX_INVALID,
                        "parallel: the model has parameters already, or was made parallel or divided before");

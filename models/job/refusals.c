@@ -135,8 +135,9 @@ static void check_context_parallel(refusals *r, const tx_job_settings *set)
 {
     if (set->context_parallel == 1)
         return;
-    refuse(r, set->tensor_parallel > 1 || set->expert_parallel > 1,
-           "--context_parallel: leave --tensor_parallel and --expert_parallel out");
+    refuse(r, set->expert_parallel > 1, "--context_parallel: leave --expert_parallel out");
+    refuse(r, set->sequence_parallel,
+           "--context_parallel: leave --sequence_parallel out, which would divide the positions of chunks again");
     refuse(r, set->lora_rank || set->load_in_4bit,
            "--context_parallel trains whole models: leave --lora_r and --load_in_4bit out");
     refuse(r, set->teacher, "--context_parallel: leave --teacher_model_name_or_path out");

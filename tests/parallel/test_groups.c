@@ -132,6 +132,17 @@ static tx_status backward(side *s, int32_t number, int32_t together)
 
 /* ---- Memory -------------------------------------------------------------------------------------------------- */
 
+/* The tensor group's part, of heads of keys and values one at least. */
+static int64_t part_of(const tx_param_spec *spec)
+{
+    const tx_param_sections *s = &spec->sections;
+    const int64_t count = tx_shape_count(&spec->shape), parts = spec->split ? ways.tensor : 1;
+    int64_t rows = 0;
+    for (int32_t i = 0; i < s->count; i++)
+        rows += s->size[i] / parts > s->unit ? s->size[i] / parts : s->unit;
+    return s->unit ? count / spec->shape.dim[0] * rows : count / parts;
+}
+
 /* Whole experts go to the ranks of an expert group, parts of what is split to those of a tensor group, blocks to the
  * stages, which are as even as can be. */
 static int64_t share_of(const tx_param_spec *spec, int32_t rank, int32_t ranks)
@@ -141,8 +152,7 @@ static int64_t share_of(const tx_param_spec *spec, int32_t rank, int32_t ranks)
     for (int32_t s = 0; s < stages; s++)
         has =
             has || (s % ranks == rank && spec->block > LAYERS * s / stages && spec->block <= LAYERS * (s + 1) / stages);
-    const int32_t parts = (spec->split ? ways.tensor : 1) * (spec->experts ? ways.expert : 1);
-    return has ? tx_shape_count(&spec->shape) / parts : 0;
+    return has ? part_of(spec) / (spec->experts ? ways.expert : 1) : 0;
 }
 
 /* ---- Faults --------------------------------------------------------------------------------------------------- */

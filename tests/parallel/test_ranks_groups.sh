@@ -62,4 +62,7 @@ model layers.json 3e-3
 all_of 4 cp
 split 4 cp back --pipeline_schedule gpipe --gradient_checkpointing || fail "gpipe"
 alike one back
+all_of 4 ct
+split 8 ctp three || fail "three kinds"
+alike one three
 ends
