@@ -158,8 +158,7 @@ static bool near(float x, float y, double limit)
     return fabs((double)x - (double)y) <= limit * fabs((double)y);
 }
 
-/* The same for the results of a step. */
-static tx_status compare_results(const side *together, const side *alone, int32_t number)
+tx_status beside_results(const side *together, const side *alone, int32_t number)
 {
     const float *x = together->results.value, *y = alone->results.value;
     if (!(x[TX_RESULT_DROPPED] == y[TX_RESULT_DROPPED]))
@@ -220,7 +219,7 @@ tx_status beside_steps(side *together, int32_t together_way, side *alone, int32_
         }
         TX_TRY(beside_update(together));
         TX_TRY(beside_update(alone));
-        TX_TRY(compare_results(together, alone, number));
+        TX_TRY(beside_results(together, alone, number));
     }
     printf("%d steps: loss %.6f\n", BESIDE_STEPS, (double)alone->results.value[TX_RESULT_LOSS]);
     return TX_OK;

@@ -38,6 +38,8 @@ tx_status beside_update(side *s);
  */
 tx_status beside_furthest(const side *together, const side *alone, tx_part part, int32_t wrong, double factor,
                           double *most);
+/* INTERNAL unless the results of step `number` are those of one rank. */
+tx_status beside_results(const side *together, const side *alone, int32_t number);
 /* The gradients of step `number` of a side, `way` being what the caller says of it. */
 typedef tx_status beside_backward(side *s, int32_t number, int32_t way);
 /* BESIDE_STEPS of them with their updates, of which everything is compared, but for gradients where no rank has all. */

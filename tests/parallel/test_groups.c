@@ -53,10 +53,17 @@ static struct groups {
 
 /* ---- A model and its steps ---------------------------------------------------------------------------------- */
 
+/* Those of the stages before this one, which are as even as can be. */
+static int32_t blocks_before(int32_t stage, int32_t stages)
+{
+    return LAYERS * stage / stages;
+}
+
 /* `sums` NULL: of this rank alone. */
 static tx_status make(const char *device, tested *t, const tx_config *config, tx_comm *sums, tx_comm *replicas, side *s)
 {
     const tx_engine_options engine = {.size = sizeof engine, .device = device, .threads = 1};
+    int32_t of_stage[LAYERS];
     const tx_parallel_options parallel = {.size = sizeof parallel,
                                           .bucket_bytes = 20000,
                                           .zero_stage = ways.zero,
@@ -67,9 +74,13 @@ static tx_status make(const char *device, tested *t, const tx_config *config, tx
                                           .pipeline = groups.pipeline,
                                           .ends = groups.ends,
                                           .blocks = LAYERS,
+                                          .stage_blocks = of_stage,
                                           .micro_batches = TIMES,
                                           .chunks = ways.chunks,
                                           .schedule = ways.schedule};
+    for (int32_t stage = 0; stage < ways.stages * ways.chunks; stage++)
+        of_stage[stage] =
+            blocks_before(stage + 1, ways.stages * ways.chunks) - blocks_before(stage, ways.stages * ways.chunks);
     TX_TRY(tx_engine_create(&engine, &s->engine));
     TX_TRY(tx_model_create(s->engine, &s->model));
     if (sums)
@@ -149,9 +160,8 @@ static int64_t share_of(const tx_param_spec *spec, int32_t rank, int32_t ranks)
 {
     const int32_t stages = ranks * ways.chunks;
     bool has = spec->block == 0 ? rank == 0 || (spec->tied && rank == ranks - 1) : spec->block < 0 && rank == ranks - 1;
-    for (int32_t s = 0; s < stages; s++)
-        has =
-            has || (s % ranks == rank && spec->block > LAYERS * s / stages && spec->block <= LAYERS * (s + 1) / stages);
+    for (int32_t s = rank; s < stages; s += ranks)
+        has = has || (spec->block > blocks_before(s, stages) && spec->block <= blocks_before(s + 1, stages));
     return has ? part_of(spec) / (spec->experts ? ways.expert : 1) : 0;
 }
 
