@@ -24,9 +24,8 @@ start()
         --output_dir "$out" "$@" > "$work/out" 2> "$work/err" &
     waiting=$!
     launched=
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
+    while [ -z "$launched" ] && kill -0 "$waiting" 2> /dev/null; do
         launched=$(ps -o pid= --ppid "$waiting" | head -n 1 | tr -d ' ')
-        [ -z "$launched" ] || break
         sleep 0.1
     done
 }
@@ -74,10 +73,11 @@ final()
     sed -n 's/^final //p' "$work/out"
 }
 
-# wait_for_step STEP: waits until a checkpoint of that step or a later one is there
+# wait_for_step STEP: waits until a checkpoint of that step or a later one is there; a run that is to be there still, however
+# slow the machine, hangs at a step behind it
 wait_for_step()
 {
-    for _ in $(seq 200); do
+    while kill -0 "$waiting" 2> /dev/null; do
         for folder in "$out"/checkpoint-*; do
             [ "${folder##*-}" != '*' ] && [ "${folder##*-}" -ge "$1" ] && return 0
         done

@@ -103,18 +103,20 @@ done
 says "from checkpoint-10"
 
 # The launcher is killed, or a stranger's connection ends it, which is not taken for the death of a rank.
-start bereft -n 2 -- --steps 60
+start bereft -n 2 -- --fault hang:1:13
 wait_for_step 7 # the first checkpoint is told by then
 kill -s KILL "$(pgrep -o -P "$launched")"
+: > "$out/fault" # it does not hang again
 finish 0
 says "${mpi##*/} ended"
 says "from checkpoint-"
 restarts 1
 if "$mpi" --version | grep -q HYDRA && command -v python3 > /dev/null && command -v ss > /dev/null; then
-    start knocked -n 2 -- --steps 60
+    start knocked -n 2 -- --fault hang:1:13
     wait_for_step 7
     port=$(ss -Hltnp | sed -n "s/^.*:\([0-9]*\) .*pid=$(pgrep -o -P "$launched"),.*/\1/p")
     python3 -c "import socket; socket.create_connection(('127.0.0.1', $port)).close()"
+    : > "$out/fault"
     finish 0
     says "${mpi##*/} ended"
     restarts 1

@@ -7,19 +7,20 @@
 run 0 whole -n 2 -- --steps 60
 whole=$(final)
 
-# strike SIGNAL RANK SECONDS
+# strike SIGNAL RANK SECONDS: so long after a checkpoint came, or where the rank hangs by then; it does not hang again
 strike()
 {
     wait_for_step 5
     sleep "$3"
     kill -s "$1" "$(cat "$out/pid-$2")" || fail "rank $2 is gone"
+    : > "$out/fault"
 }
 
 moments=$(awk -v seed=$$ 'BEGIN { srand(seed); for (i = 0; i < 5; i++) printf "%.2f ", 0.9 * rand() }')
 echo "moments: $moments"
 which=0
 for moment in $moments; do
-    start "kill$which" -n 2 -- --steps 60
+    start "kill$which" -n 2 -- --steps 60 --fault "hang:$((which % 2)):60"
     strike KILL $((which % 2)) "$moment"
     finish 0
     says "rank $((which % 2)) on $(uname -n) (pid "
@@ -30,7 +31,7 @@ for moment in $moments; do
 done
 
 for r in 0 1; do
-    start "stop$r" -n 2 -- --steps 60
+    start "stop$r" -n 2 -- --steps 60 --fault "hang:$r:60"
     strike STOP $r 0.3
     finish 0
     says "rank $r on $(uname -n) (pid "
@@ -42,7 +43,7 @@ done
 # Without txlaunch: the watch of a rank that waits ends the job, and one line names the rank that does not answer.
 for r in 1 0; do
     out=$work/watch$r
-    timeout -k 5 60 "$mpi" -n 3 "$rank" --output_dir "$out" --steps 600 --timeout 2 > "$work/out" 2> "$work/err" &
+    timeout -k 5 60 "$mpi" -n 3 "$rank" --output_dir "$out" --steps 6000 --timeout 2 > "$work/out" 2> "$work/err" &
     waiting=$!
     strike STOP $r 0.2
     finish 17 9 25 1 # MPICH makes one status of those of all ranks, which it killed, or takes 1
@@ -52,7 +53,7 @@ done
 
 # SIGTERM and SIGINT: the ranks save and end; what they wrote is gone on from.
 for signal in TERM INT; do
-    start "ask$signal" -n 2 -- --steps 600
+    start "ask$signal" -n 2 -- --steps 6000
     wait_for_step 5
     kill -s $signal "$launched"
     [ $signal = TERM ] && finish 143 || finish 130
@@ -64,16 +65,15 @@ last=0
 for folder in "$out"/checkpoint-*; do
     [ "${folder##*-}" -le "$last" ] || last=${folder##*-}
 done
-run 0 askINT -n 2 -- --steps 60 --resume_from_checkpoint
+run 0 askINT -n 2 -- --steps $((last + 20)) --resume_from_checkpoint
 grep -q "^resumed after step $last" "$work/out" || fail "it does not go on from step $last"
 
 # A second signal ends everything at once, here ranks that hang.
 start twice -n 2 -- --fault hang:1:8
 wait_for_step 5
-sleep 0.5
-kill -s TERM "$launched"
-sleep 0.5
-kill -s TERM "$launched"
+while kill -s TERM "$launched" 2> /dev/null; do
+    sleep 0.5
+done
 finish 143
 
 # txlaunch itself is killed: the launcher is told to end.
