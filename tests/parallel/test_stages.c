@@ -14,10 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 2, TIMES = 4, BLOCK = 24, VOCAB = 97, LAYERS = 5 };
+enum { ROWS = 2, TIMES = 4, BLOCK = 24, VOCAB = 97, LAYERS = 5, MOST_LAYERS = 8 };
 
-static int32_t chunks = 1;       /* stages of a rank */
-static int32_t of_stage[LAYERS]; /* blocks of each stage */
+static int32_t chunks = 1;            /* stages of a rank */
+static int32_t layers = LAYERS;       /* of the models; MOST_LAYERS where there are more stages */
+static int32_t of_stage[MOST_LAYERS]; /* blocks of each stage */
 
 #define SIZES "\"vocab_size\": 97, "
 #define LLAMA                                                                                                       \
@@ -197,7 +198,7 @@ static tx_status compare(const char *device, const tx_config *config, const grou
                                           .zero_stage = zero_stage,
                                           .pipeline = g->pipeline,
                                           .ends = g->ends,
-                                          .blocks = LAYERS,
+                                          .blocks = layers,
                                           .stage_blocks = of_stage,
                                           .micro_batches = TIMES,
                                           .chunks = chunks,
@@ -221,23 +222,24 @@ static tx_status compare(const char *device, const tx_config *config, const grou
 /* As the list says; NULL: as even as can be. */
 static tx_status find_blocks(int32_t stages, char *list)
 {
-    for (int32_t s = 0; s < stages && s < LAYERS; s++) {
-        of_stage[s] = list ? (int32_t)strtol(list, &list, 10) : LAYERS * (s + 1) / stages - LAYERS * s / stages;
+    layers = stages > LAYERS ? MOST_LAYERS : LAYERS;
+    for (int32_t s = 0; s < stages && s < layers; s++) {
+        of_stage[s] = list ? (int32_t)strtol(list, &list, 10) : layers * (s + 1) / stages - layers * s / stages;
         list += list && *list == ',';
     }
-    return stages <= LAYERS && !(list && *list) ? TX_OK : tx_fail(TX_INVALID, "test_stages: a number for each stage");
+    return stages <= layers && !(list && *list) ? TX_OK : tx_fail(TX_INVALID, "test_stages: a number for each stage");
 }
 
 /* What does not make the model is refused, before anything is exchanged. */
 static tx_status try_wrong_blocks(const char *device, const groups *g)
 {
     static const char *const says[] = {"takes 1 or more", "blocks, the model", "needs the blocks of each stage"};
-    int32_t wrong[LAYERS] = {LAYERS};
+    int32_t wrong[MOST_LAYERS] = {layers};
     const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
     tx_parallel_options parallel = {.size = sizeof parallel,
                                     .pipeline = g->pipeline,
                                     .ends = g->ends,
-                                    .blocks = LAYERS,
+                                    .blocks = layers,
                                     .stage_blocks = wrong,
                                     .micro_batches = TIMES};
     tx_engine *engine = NULL;
@@ -248,8 +250,8 @@ static tx_status try_wrong_blocks(const char *device, const groups *g)
         parallel.stage_blocks = i < 2 ? wrong : NULL;
         if (tx_model_parallel(model, g->data, &parallel) != TX_INVALID || !strstr(tx_error(), says[i]))
             status = tx_fail(TX_INTERNAL, "wrong blocks of stages were taken: %s", tx_error());
-        for (int32_t s = 0; s < LAYERS; s++)
-            wrong[s] = LAYERS;
+        for (int32_t s = 0; s < layers; s++)
+            wrong[s] = layers;
     }
     tx_model_free(model);
     tx_engine_free(engine);
@@ -280,6 +282,8 @@ static tx_status run(const char *device, tx_comm *comm, int32_t stages, int rest
     for (int m = 0; m < MODELS && !status; m++) {
         tx_config *config = NULL;
         status = beside_config(models[m].config, &config);
+        if (!status)
+            config->layers = layers;
         TX_THEN(status, compare(device, config, &g, schedule, zero_stage));
         status = tx_fail_in(status, "%s", models[m].name);
         tx_config_free(config);
