@@ -114,6 +114,8 @@ tx_status tx_job_choose_adapter(tx_job *j)
     tx_lora made;
     if (in->lora && !in->checkpoint)
         TX_TRY(take_settings(j, in->lora));
+    if (!j->set.lora_rank && j->set.use_peft)
+        return tx_fail(TX_INVALID, "--use_peft needs --lora_r: of which rank? TRL's default is 16");
     if (!j->set.lora_rank)
         return j->set.load_in_4bit ? tx_fail(TX_INVALID, "--load_in_4bit needs --lora_r: what is stored in 4 bits does "
                                                          "not learn, an adapter beside it does")

@@ -115,6 +115,7 @@ static const tx_option options[] = {
     WHOLE("max_bad_steps", max_bad_steps, 1, INT32_MAX, "end after N steps in a row whose loss or gradient is not finite"),
     {TX_OPTION_HEADING, .help = "adapter (names as in peft)"},
     TX_JOB_LORA_ROWS(AT),
+    FLAG("use_peft", use_peft, "as TRL's scripts have it: refuse to train the whole model, should --lora_r be missing"),
     TX_JOB_4BIT_ROWS(AT),
     {TX_OPTION_HEADING, .help = "run"},
     TEXT("output_dir", output_dir, "DIR", "where model, log.jsonl and checkpoints go"),

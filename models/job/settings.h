@@ -65,6 +65,7 @@ typedef struct tx_job_settings {
     const char *schedule_settings;
     /* adapter */
     int64_t lora_rank; /* 0: none */
+    bool use_peft;
     double lora_alpha, lora_dropout;
     const char *lora_targets, *lora_saved;
     bool use_rslora, use_dora;

@@ -275,6 +275,8 @@ lora_dropout | adapt --lora_dropout 0.5 | adapter_differs
 lora_target_modules | adapt --lora_target_modules c_fc | adapter_differs
 lora_modules_to_save | adapt --lora_modules_to_save ln_f | holds adapter_config.json ln_f
 use_rslora | adapt --use_rslora | adapter_differs
+use_peft | adapt --use_peft | has adapter_config.json
+use_peft | --use_peft | says --use_peft needs --lora_r
 use_dora | adapt --use_dora | holds adapter_config.json use_dora.*true
 load_in_4bit | packs --load_in_4bit | says those of the blocks in NF4
 load_in_4bit | --load_in_4bit | says needs --lora_r
