@@ -60,8 +60,9 @@ static tx_status refuse_others(const tx_json *json)
     return TX_OK;
 }
 
-/* A list of names, or "all-linear", as text with commas; what is null or absent stays NULL. */
-static tx_status read_names(const tx_json *json, const char *key, char **names)
+/* A list of names but for `left_out` (or NULL), or "all-linear", as text with commas; what is null, absent or empty
+ * stays NULL. */
+static tx_status read_names(const tx_json *json, const char *key, const char *left_out, char **names)
 {
     const tx_json *value = tx_json_find(json, key);
     const size_t room = (size_t)1 << 16;
@@ -81,16 +82,25 @@ static tx_status read_names(const tx_json *json, const char *key, char **names)
         tx_list_add(made, room, ",", "%s", text);
     for (size_t i = 0; !is_text && i < tx_json_size(value) && !status; i++) {
         status = tx_json_as_string(tx_json_at(value, i), key, &text);
-        if (!status)
+        if (!status && !(left_out && strcmp(text, left_out) == 0))
             tx_list_add(made, room, ",", "%s", text);
     }
     if (!status && strlen(made) == room - 1)
         status = tx_fail(TX_UNSUPPORTED, "%s: names of more than %zu bytes", key, room - 1);
-    if (status)
+    if (status || !*made)
         free(made);
     else
         *names = made;
     return status;
+}
+
+/* Of a classifier peft saves what the head of any model is called, "classifier" and "score", and passes over the name
+ * that the model lacks; of TX's models none has the latter. */
+static const char *foreign_head(const tx_json *json)
+{
+    const char *task = "";
+    const bool named = tx_json_has(json, "task_type") && tx_json_get_string(json, "task_type", &task) == TX_OK;
+    return named && strcmp(task, "SEQ_CLS") == 0 ? "score" : NULL;
 }
 
 static tx_status read_config(const tx_json *json, tx_lora *lora)
@@ -105,8 +115,8 @@ static tx_status read_config(const tx_json *json, tx_lora *lora)
         TX_TRY(tx_json_get_bool(json, "use_rslora", &lora->rank_stabilised));
     if (tx_json_has(json, "use_dora"))
         TX_TRY(tx_json_get_bool(json, "use_dora", &lora->dora));
-    TX_TRY(read_names(json, "target_modules", &lora->targets));
-    TX_TRY(read_names(json, "modules_to_save", &lora->saved));
+    TX_TRY(read_names(json, "target_modules", NULL, &lora->targets));
+    TX_TRY(read_names(json, "modules_to_save", foreign_head(json), &lora->saved));
     if (!lora->targets)
         return tx_fail(TX_FORMAT, "target_modules is missing");
     if (tx_json_has(json, "base_model_name_or_path"))

@@ -395,6 +395,13 @@ static void folders(void **state)
     tx_lora_free(lora);
     config->lora->saved[0] = 'N'; /* the file has a tensor more than this adapter */
     assert_refused(tx_lora_load(f->model, config, folder, NULL), TX_FORMAT, "unexpected base_model.model.model.norm");
+    /* As peft writes a classifier's: of two heads the model has one. */
+    static const char heads[] = "{\"peft_type\": \"LORA\", \"task_type\": \"SEQ_CLS\", \"r\": 2, \"lora_alpha\": 1, "
+                                "\"target_modules\": [\"query\"], \"modules_to_save\": [\"classifier\", \"score\"]}";
+    assert_ok(tx_file_write(TX_PATH(folder, TX_LORA_CONFIG), heads, sizeof heads - 1));
+    assert_ok(tx_lora_read(folder, &lora));
+    assert_string_equal(lora->saved, "classifier");
+    tx_lora_free(lora);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_ok(tx_file_write(TX_PATH(folder, TX_LORA_CONFIG), rows[i].text, strlen(rows[i].text)));
         assert_refused(tx_lora_read(folder, &lora), rows[i].status, rows[i].said);

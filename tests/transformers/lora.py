@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains adapters beside peft: from a folder that peft wrote, on the same blocks. Compares losses, the adapter at the end
+"""Trains adapters beside peft: from a folder that peft wrote, on the same blocks, or pairs of texts with labels. Compares losses, the adapter at the end
 as peft loads it, and the logits of txgen with the adapter and of the merged model.
 
     lora.py TXTRAIN TXGEN DEVICE      exit status 77: peft is not installed, or there is no such device
@@ -16,6 +16,7 @@ try:
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model
     from safetensors.torch import load_file
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     from transformers import (AutoModelForCausalLM, AutoModelForSequenceClassification, BertConfig, GPT2Config,
                               LlamaConfig, Qwen2Config, Qwen3Config)
 except ImportError as error:
@@ -28,6 +29,9 @@ FAMILY = dict(vocab_size=257, max_position_embeddings=32, hidden_size=36, interm
               num_attention_heads=6, num_key_value_heads=2, bos_token_id=256, eos_token_id=256)
 GPT2 = GPT2Config(vocab_size=257, n_positions=32, n_embd=36, n_layer=2, n_head=3, embd_pdrop=0.0, attn_pdrop=0.0,
                   resid_pdrop=0.0, bos_token_id=256, eos_token_id=256)
+BERT = BertConfig(vocab_size=257, max_position_embeddings=32, hidden_size=36, intermediate_size=55, num_hidden_layers=2,
+                  num_attention_heads=6, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=0)
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "a", "cat", "dog", "bird", "saw", "fish", "and", "##s"]
 # Configuration, and what LoraConfig is given.
 CASES = {
     "gpt2": (GPT2, {}),
@@ -40,6 +44,9 @@ CASES = {
     "llama-odd": (LlamaConfig(**FAMILY), dict(target_modules=["k_proj", "up_proj", "o_proj"])),
     "qwen2": (Qwen2Config(**FAMILY, tie_word_embeddings=True), dict(r=5, lora_alpha=5)),
     "qwen3": (Qwen3Config(**FAMILY, head_dim=8), dict(target_modules=["q_proj", "k_proj", "v_proj"])),
+    "bert": (BERT, {}),
+    "bert-all": (BERT, dict(target_modules="all-linear", use_rslora=True)),
+    "bert-dora": (BERT, dict(target_modules=["query", "output.dense"], use_dora=True)),
 }
 
 
@@ -49,13 +56,27 @@ def run(*command):
         sys.exit(f"FAIL: {' '.join(command)}: {done.stderr}")
 
 
+def classifies(config):
+    return isinstance(config, BertConfig)
+
+
+def kind(config):
+    return AutoModelForSequenceClassification if classifies(config) else AutoModelForCausalLM
+
+
+def load(config, folder):
+    return kind(config).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+
+
 def make(folder, config, settings):
     """The model, and an adapter of it whose B are not zero, so that all gradients count from the first step on."""
     torch.manual_seed(1)
-    AutoModelForCausalLM.from_config(config).save_pretrained(f"{folder}/model")
-    model = AutoModelForCausalLM.from_pretrained(f"{folder}/model", attn_implementation="eager", dtype=torch.float32)
-    model.loss_type = "ForCausalLM"
-    arguments = dict(dict(r=4, lora_alpha=16, task_type="CAUSAL_LM"), **settings)
+    kind(config).from_config(config).save_pretrained(f"{folder}/model")
+    model = load(config, f"{folder}/model")
+    if not classifies(config):
+        model.loss_type = "ForCausalLM"
+    task = "SEQ_CLS" if classifies(config) else "CAUSAL_LM"
+    arguments = dict(dict(r=4, lora_alpha=16, task_type=task), **settings)
     model = get_peft_model(model, LoraConfig(**arguments))
     for name, weight in model.named_parameters():
         if "lora_B" in name:
@@ -70,19 +91,54 @@ def write_text(path):
             file.write(f"line {i}: the {('cat', 'dog', 'bird')[i * i % 3]} saw {i % 7} fish\n")
 
 
+def write_pairs(folder):
+    """Pairs of several lengths, of which one learns whether they speak of the same animal, and a tokenizer of their words."""
+    made = Tokenizer(models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1",
+                                                        [("[CLS]", 2), ("[SEP]", 3)])
+    made.add_special_tokens(WORDS[:4])
+    made.save(f"{folder}/model/tokenizer.json")
+    with open(f"{folder}/texts.tsv", "w", encoding="utf-8") as file:
+        file.write("label\tsentence1\tsentence2\n")
+        for i in range(150):
+            one, two = (WORDS[6 + k % 3] for k in (i, i * i % 5))
+            file.write(f"{int(one == two)}\tthe {one}{' and a fish' * (i % 4)}\ta {two} saw cats\n")
+    return made
+
+
+def data(folder, config):
+    """What txtrain is told, and what a model is given of a list of samples."""
+    if classifies(config):
+        tokenizer = write_pairs(folder)
+        with open(f"{folder}/texts.tsv", encoding="utf-8") as file:
+            lines = [line.rstrip("\n").split("\t") for line in file][1:]
+        tokenizer.enable_padding(length=BLOCK)
+        rows = tokenizer.encode_batch([tuple(line[1:]) for line in lines])
+        given = dict(input_ids=torch.tensor([r.ids for r in rows]), token_type_ids=torch.tensor([r.type_ids for r in rows]),
+                     attention_mask=torch.tensor([r.attention_mask for r in rows]),
+                     labels=torch.tensor([int(line[0]) for line in lines]))
+        told = ("--train_file", f"{folder}/texts.tsv", "--task_name", "mrpc", "--max_seq_length", str(BLOCK))
+    else:
+        write_text(f"{folder}/text.txt")
+        with open(f"{folder}/text.txt", "rb") as file:
+            ids = torch.tensor(list(file.read()))
+        rows = ids[:len(ids) // BLOCK * BLOCK].reshape(-1, BLOCK)
+        given = dict(input_ids=rows, labels=rows)
+        told = ("--train_file", f"{folder}/text.txt", "--block_size", str(BLOCK))
+    return told, lambda order: {key: value[order] for key, value in given.items()}
+
+
 def train_ours(program, folder, device, out, *more):
-    run(program, "--model_name_or_path", f"{folder}/begin", "--train_file", f"{folder}/text.txt", "--block_size",
-        str(BLOCK), "--output_dir", f"{folder}/{out}", "--max_steps", str(STEPS), "--learning_rate", str(RATE),
+    run(program, "--model_name_or_path", f"{folder}/begin", "--output_dir", f"{folder}/{out}", "--max_steps", str(STEPS), "--learning_rate", str(RATE),
         "--lr_scheduler_type", "constant", "--per_device_train_batch_size", str(BATCH), "--dump_order",
         f"{folder}/order", "--save_strategy", "no", "--device", device, *more)
     with open(f"{folder}/{out}/log.jsonl", encoding="utf-8") as file:
         return [json.loads(line)["loss"] for line in file if '"loss"' in line][:STEPS]
 
 
-def train_theirs(folder, model):
-    with open(f"{folder}/text.txt", "rb") as file:
-        data = torch.tensor(list(file.read()))
-    rows = data[:len(data) // BLOCK * BLOCK].reshape(-1, BLOCK)
+def train_theirs(folder, model, batch):
     with open(f"{folder}/order", encoding="utf-8") as file:
         order = [int(line.split()[1]) for line in file]
     weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -90,8 +146,7 @@ def train_theirs(folder, model):
     model.train()
     losses = []
     for step in range(STEPS):
-        batch = rows[order[step * BATCH:(step + 1) * BATCH]]
-        loss = model(input_ids=batch, labels=batch).loss
+        loss = model(**batch(order[step * BATCH:(step + 1) * BATCH])).loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
@@ -107,10 +162,10 @@ def greatest(a, b):
 def compare(name, programs, folder, device, config, settings):
     txtrain, txgen = programs
     model = make(folder, config, settings)
-    write_text(f"{folder}/text.txt")
+    told, batch = data(folder, config)
     before = open(f"{folder}/model/model.safetensors", "rb").read()
-    ours = train_ours(txtrain, folder, device, "out")
-    theirs = train_theirs(folder, model)
+    ours = train_ours(txtrain, folder, device, "out", *told)
+    theirs = train_theirs(folder, model, batch)
     off = max((abs(a - b) for a, b in zip(ours, theirs)), default=float("nan"))
     check(len(ours) == STEPS and off <= LOSS, f"{name}: losses differ by {off}: {ours[-1:]} and {theirs[-1:]}")
     check(before == open(f"{folder}/model/model.safetensors", "rb").read(), f"{name}: the model's file has changed")
@@ -122,8 +177,7 @@ def compare(name, programs, folder, device, config, settings):
     check(weights <= WEIGHTS, f"{name}: adapters differ by {weights}")
 
     # The folder loads in peft, and everybody's logits are the same.
-    base = AutoModelForCausalLM.from_pretrained(f"{folder}/model", attn_implementation="eager", dtype=torch.float32)
-    loaded = PeftModel.from_pretrained(base, f"{folder}/out").eval()
+    loaded = PeftModel.from_pretrained(load(config, f"{folder}/model"), f"{folder}/out").eval()
     ids = torch.arange(3, 3 + BLOCK)[None] * 7 % 257
     text = " ".join(str(i) for i in ids[0].tolist())
     with torch.no_grad():
@@ -131,7 +185,7 @@ def compare(name, programs, folder, device, config, settings):
     run(txgen, "--adapter", f"{folder}/out", "--device", device, "--ids", text, "--logits", f"{folder}/logits")
     applied = greatest(load_file(f"{folder}/logits")["logits"], wanted)
     run(txgen, "--adapter", f"{folder}/out", "--save_merged", f"{folder}/merged")
-    merged = AutoModelForCausalLM.from_pretrained(f"{folder}/merged", attn_implementation="eager", dtype=torch.float32)
+    merged = load(config, f"{folder}/merged")
     with torch.no_grad():
         joined = greatest(merged.eval()(input_ids=ids).logits, loaded.merge_and_unload()(input_ids=ids).logits)
     check(applied <= LOGITS and joined <= LOGITS, f"{name}: logits differ by {applied}, merged ones by {joined}")
