@@ -58,7 +58,8 @@ typedef struct tx_parallel_options {
     /* The ranks of `comm` among which the experts of each layer are divided (tx_param_spec.experts), as many whole ones
      * to each, and those of `comm` that have the same: tokens go to the ranks of their experts and back by all-to-alls
      * (Lepikhin et al., GShard, 2020). The ranks of a group run the same plans at the same time, of as many rows each.
-     * Not with `tensor` and `whole`. NULL: none */
+     * With `tensor` each has its part of every one of them (Megatron-LM's division). Not with `sequence` and `whole`.
+     * NULL: none */
     tx_comm *expert, *replicas;
     /* The ranks that have a stage each of a model whose graphs have blocks (tx_graph_block), in their order: they read
      * the same rows, and each has the parameters of its blocks, the first those in front, the last those behind and
@@ -77,7 +78,7 @@ typedef struct tx_parallel_options {
      * so that causal attention is as much for all. Inputs are those of its chunks alone, the later one behind the
      * earlier; positions count from the chunks' places on, and ranks send keys and values to those that need them (Liu
      * et al., Ring Attention with Blockwise Transformers, 2023). Chunks are alike, multiples of 4 positions. `comm` has
-     * all ranks, these too: gradients and losses are sums over them as over rows. Without `sequence` and `expert`.
+     * all ranks, these too: gradients and losses are sums over them as over rows. Without `sequence`.
      * NULL: none */
     tx_comm *context;
     tx_pipeline_schedule schedule;

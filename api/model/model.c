@@ -57,14 +57,16 @@ static tx_status check_packed(const char *name, const tx_param_spec *spec)
     return TX_OK;
 }
 
-/* No parameter is divided among a tensor group and an expert group. */
 static tx_division division_of(const tx_model *model, const tx_param_spec *spec)
 {
-    if (spec->experts && model->expert_parts > 1)
-        return (tx_division){0, model->expert_part, model->expert_parts};
-    if (spec->split && model->parts > 1)
-        return (tx_division){spec->split - 1, model->part, model->parts};
-    return (tx_division){.parts = 1};
+    return spec->split && model->parts > 1 ? (tx_division){spec->split - 1, model->part, model->parts}
+                                           : (tx_division){.parts = 1};
+}
+
+static tx_division experts_of(const tx_model *model, const tx_param_spec *spec)
+{
+    return spec->experts && model->expert_parts > 1 ? (tx_division){0, model->expert_part, model->expert_parts}
+                                                    : (tx_division){.parts = 1};
 }
 
 /* Whether the first dimension, which is padded, is what ranks divide: a vocabulary. */
@@ -113,6 +115,8 @@ static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtyp
         return tx_fail(TX_INVALID, "parameter %s: only the first dimension may be padded", name);
     if (!has_good_sections(spec))
         return tx_fail(TX_INVALID, "parameter %s: its sections do not make up one of its dimensions", name);
+    if (spec->experts && spec->split == 1)
+        return tx_fail(TX_INVALID, "parameter %s: its first dimension, experts, is no other group's to split", name);
     if (tx_dtype_packed(spec->dtype) && spec->frozen)
         return check_packed(name, spec);
     if (!spec->frozen && spec->dtype != stored)
@@ -169,8 +173,10 @@ static tx_status append_param(tx_model *model, const char *name, const tx_param_
     if (!record.name)
         return tx_fail(TX_MEMORY, "no memory for parameter %s", name);
     record.whole.logical = *logical_of(spec);
+    record.experts = experts_of(model, spec);
     record.division = division_of(model, spec);
-    record.spec = part_of(&record.division, &record.whole);
+    const tx_param_spec own_experts = part_of(&record.experts, &record.whole);
+    record.spec = part_of(&record.division, &own_experts);
     record.arena = spec->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
     const int64_t bytes = tx_dtype_bytes(spec->dtype, tx_shape_count(&record.spec.shape)),
                   align = tx_dtype_bytes(spec->dtype, TX_PARAM_BLOCK);
@@ -218,9 +224,10 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
         return tx_fail(TX_INVALID, "parameter %s was declared otherwise before", name);
     if (found < 0) {
         tx_status status = check_spec(name, spec, model->stored);
-        const tx_division division = division_of(model, spec);
-        if (status == TX_OK && division.parts > 1)
-            status = check_split(&division, name, spec);
+        const tx_division divisions[] = {experts_of(model, spec), division_of(model, spec)};
+        for (int i = 0; i < 2 && status == TX_OK; i++)
+            if (divisions[i].parts > 1)
+                status = check_split(&divisions[i], name, spec);
         if (status == TX_OK && model->sealed)
             status = tx_fail(TX_INVALID,
                              "parameter %s comes too late: parameters are declared before the first one is read or "

@@ -9,7 +9,7 @@
 #include "api/model/engine.h"
 #include "api/model/optimizer.h"
 
-/* How ranks divide a parameter. */
+/* How ranks of a group divide a parameter. */
 typedef struct tx_division {
     int32_t dimension;   /* which of the whole's */
     int32_t part, parts; /* this rank's number among them, and how many they are; 0 of 1: it is whole */
@@ -17,14 +17,15 @@ typedef struct tx_division {
 
 typedef struct tx_param_record {
     char *name;
-    tx_param_spec spec;  /* as this rank has it: of what is split its part */
-    tx_param_spec whole; /* as it was declared */
-    tx_division division;
-    tx_arena_id arena; /* WEIGHTS, or FROZEN */
-    int64_t offset;    /* address there, and of what is in WEIGHTS in GRADIENTS too */
-    bool absent;       /* other stages of the pipeline have it: it has no place here */
-    bool is_kept;      /* has a copy in arena KEPT */
-    int64_t kept;      /* its address */
+    tx_param_spec spec;   /* as this rank has it: of what is split its part */
+    tx_param_spec whole;  /* as it was declared */
+    tx_division experts;  /* of an expert group: the first dimension */
+    tx_division division; /* of a tensor group: another one, where both do */
+    tx_arena_id arena;    /* WEIGHTS, or FROZEN */
+    int64_t offset;       /* address there, and of what is in WEIGHTS in GRADIENTS too */
+    bool absent;          /* other stages of the pipeline have it: it has no place here */
+    bool is_kept;         /* has a copy in arena KEPT */
+    int64_t kept;         /* its address */
 } tx_param_record;
 
 typedef struct tx_state_record {
@@ -147,7 +148,8 @@ static inline int64_t tx_param_blocks(int64_t count)
 /* Whether this rank has a part of a parameter alone. */
 static inline bool tx_model_splits(const tx_model *model, int32_t index)
 {
-    return index >= 0 && index < model->params && model->param[index].division.parts > 1;
+    return index >= 0 && index < model->params &&
+           (model->param[index].division.parts > 1 || model->param[index].experts.parts > 1);
 }
 
 /* How many of `size` rows rank `part` of `parts` has, and *first, where they begin: all as many, but for the last ones

@@ -11,7 +11,9 @@ tx_param_split tx_param_split_of(const tx_param_spec *whole, int32_t dimension, 
     int64_t inner = 1, before = 0;
     for (int32_t i = dimension + 1; i < whole->logical.rank; i++)
         inner *= whole->logical.dim[i];
-    tx_param_split split = {.row = whole->logical.dim[dimension] * inner, .runs = parted ? s->count : 1};
+    tx_param_split split = {.row = whole->logical.dim[dimension] * inner,
+                            .runs = parted ? s->count : 1,
+                            .end = tx_shape_count(&whole->logical)};
     for (int32_t i = 0; i < split.runs; i++) {
         const int64_t size = parted ? s->size[i] : whole->logical.dim[dimension];
         const int32_t replicas = parted ? tx_part_replicas(s, i, parts) : 1;
@@ -25,7 +27,18 @@ tx_param_split tx_param_split_of(const tx_param_spec *whole, int32_t dimension, 
     return split;
 }
 
-int64_t tx_param_split_before(const tx_param_split *split, int64_t end)
+tx_param_split tx_param_own(const tx_param_record *param)
+{
+    const tx_division *d = &param->division, *e = &param->experts;
+    tx_param_split split = tx_param_split_of(&param->whole, d->dimension, d->part, d->parts);
+    const int64_t share = split.end / e->parts;
+    split.begin = e->part * share;
+    split.end = split.begin + share;
+    return split;
+}
+
+/* How many of those before number `end` are in the rank's runs, of whichever expert. */
+static int64_t in_runs(const tx_param_split *split, int64_t end)
 {
     const int64_t rows = end / split->row, rest = end % split->row;
     int64_t own = 0;
@@ -36,10 +49,18 @@ int64_t tx_param_split_before(const tx_param_split *split, int64_t end)
     return own;
 }
 
+int64_t tx_param_split_before(const tx_param_split *split, int64_t end)
+{
+    const int64_t last = end < split->end ? end : split->end;
+    return last <= split->begin ? 0 : in_runs(split, last) - in_runs(split, split->begin);
+}
+
 /* The rank's next run among elements at .. end - 1 of the whole: which, where it begins, and how many these are; 0:
  * there is none. */
 static int64_t next_run(const tx_param_split *split, int64_t at, int64_t end, int32_t *run, int64_t *begin)
 {
+    at = at > split->begin ? at : split->begin;
+    end = end < split->end ? end : split->end;
     int64_t row = at / split->row * split->row;
     *run = 0;
     while (*run < split->runs && at >= row + split->first[*run] + split->count[*run])
@@ -77,8 +98,7 @@ void tx_param_split_put(const tx_param_split *split, int64_t first, int64_t coun
 /* Replicas are of sections of the first dimension, each of which is one run. */
 bool tx_param_stretch_at(const tx_param_record *param, int32_t *run, tx_param_stretch *stretch)
 {
-    const tx_division *d = &param->division;
-    const tx_param_split split = tx_param_split_of(&param->whole, d->dimension, d->part, d->parts);
+    const tx_param_split split = tx_param_own(param);
     bool replicated = false;
     for (int32_t i = 0; i < split.runs; i++)
         replicated = replicated || split.replicas[i] > 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A parameter that the ranks of a tensor group or an expert group divide: which elements of the whole a rank has. It
- * has the same run of each section of the split dimension, and its own array holds them in the order of the whole. Of
- * a section of fewer units than ranks neighbours have the same run, replicas. */
+ * A parameter that the ranks of a tensor group, an expert group or both divide: which elements of the whole a rank has.
+ * It has the same run of each section of the split dimension, and its own array holds them in the order of the whole.
+ * Of a section of fewer units than ranks neighbours have the same run, replicas. */
 #ifndef TX_API_SPLIT_H
 #define TX_API_SPLIT_H
 
@@ -13,6 +13,7 @@ typedef struct tx_param_split {
     int64_t row;
     int32_t runs;
     int64_t first[TX_MAX_SECTIONS], count[TX_MAX_SECTIONS]; /* elements */
+    int64_t begin, end;                                     /* of the whole: none before or behind is the rank's */
     int32_t replicas[TX_MAX_SECTIONS],
         replica[TX_MAX_SECTIONS]; /* ranks that have the run, this one's number of them */
 } tx_param_split;
@@ -25,6 +26,8 @@ typedef struct tx_param_stretch {
 
 /* `whole` has a dimension that can be divided among `parts` ranks. */
 tx_param_split tx_param_split_of(const tx_param_spec *whole, int32_t dimension, int32_t part, int32_t parts);
+/* What this rank has of a parameter: of its experts its part. */
+tx_param_split tx_param_own(const tx_param_record *param);
 /* How many of the elements before number `end` of the whole are the rank's. */
 int64_t tx_param_split_before(const tx_param_split *split, int64_t end);
 /* Of elements first .. first + count - 1 of the whole those of the rank, side by side: from `whole`, or to it, where

@@ -61,19 +61,17 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
     if (pipeline)
         TX_TRY(check_stages(o, pipeline->size * chunks));
     const bool divides = o->expert && o->expert->size > 1;
-    if (divides && (!o->replicas || (o->tensor && o->tensor->size > 1)))
-        return tx_fail(
-            TX_UNSUPPORTED,
-            "parallel: an expert group goes with ranks that have the same experts, and without a tensor group");
+    if (divides && !o->replicas)
+        return tx_fail(TX_INVALID, "parallel: an expert group goes with ranks that have the same experts");
     if (divides && o->whole)
         return tx_fail(TX_UNSUPPORTED,
                        "parallel: an expert group has no whole parameters for this optimizer: take AdamW, "
                        "SGD or Lion");
     const bool context = o->context && o->context->size > 1;
     if (context && (divides || o->sequence))
-        return tx_fail(TX_UNSUPPORTED,
-                       "parallel: ranks that have parts of the positions form no expert groups, and do not divide them "
-                       "again (sequence)");
+        return tx_fail(
+            TX_UNSUPPORTED,
+            "parallel: a tensor group does not divide the positions (sequence) of chunks of a context group");
     if (model->params > 0 || model->parallel || model->following)
         return tx_fail(TX_INVALID,
                        "parallel: the model has parameters already, or was made parallel or divided before");

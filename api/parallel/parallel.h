@@ -115,12 +115,6 @@ static inline tx_comm *tx_parallel_comm_of(const tx_parallel *parallel, tx_arena
     return arena == TX_ARENA_PARTS ? parallel->tensor : parallel->comm;
 }
 
-/* The ranks among which a parameter is divided; NULL: it is whole. */
-static inline tx_comm *tx_parallel_dividers(const tx_parallel *parallel, const tx_param_spec *spec)
-{
-    return spec->experts && parallel->expert ? parallel->expert : spec->split ? parallel->tensor : NULL;
-}
-
 /* The ranks that sum a parameter's gradient. */
 static inline tx_comm *tx_parallel_summers(const tx_parallel *parallel, const tx_param_spec *spec)
 {

@@ -52,7 +52,7 @@ tx_status tx_sum_replicas(tx_graph *graph)
         return TX_OK;
     tx_status status = tx_edit_open(graph, &edit);
     for (int32_t i = 0; i < model->params && !status; i++)
-        if (tx_model_splits(model, i))
+        if (model->param[i].division.parts > 1)
             status = sum_param(graph, edit, &model->param[i]);
     if (!status)
         return tx_edit_commit(edit);

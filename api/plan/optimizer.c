@@ -207,7 +207,7 @@ static void add_bucket(tx_graph *graph, const tx_bucket *b)
         return;
     }
     for (int32_t i = 0; i < model->params; i++) {
-        const bool counts = (model->part == 0 || tx_model_splits(model, i)) && tx_model_owns(model, i);
+        const bool counts = (model->part == 0 || model->param[i].division.parts > 1) && tx_model_owns(model, i);
         if (counts && model->param[i].arena == TX_ARENA_WEIGHTS)
             add_param(graph, b, &model->param[i]);
     }

@@ -221,13 +221,12 @@ static tx_status copy_own(tx_model *model, tx_part part, int32_t index, int64_t 
     return copy(model, &p, from, to, count);
 }
 
-/* What this rank has of elements of a parameter that is split; all ranks of the group read together. */
+/* What this rank has of elements of a parameter that is split; all ranks of its groups read together. */
 static tx_status copy_split(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
                             const float *from, float *to)
 {
     const tx_param_record *r = &model->param[index];
-    const tx_param_split split =
-        tx_param_split_of(&r->whole, r->division.dimension, r->division.part, r->division.parts);
+    const tx_param_split split = tx_param_own(r);
     const int64_t begin = tx_param_split_before(&split, first),
                   own = tx_param_split_before(&split, first + count) - begin;
     float *mine = malloc((size_t)own * sizeof *mine + 1);
@@ -240,7 +239,10 @@ static tx_status copy_split(tx_model *model, tx_part part, int32_t index, int64_
         memset(to, 0, (size_t)count * sizeof *to);
         if (!status)
             tx_param_split_put(&split, first, count, mine, to);
-        status = add_up(tx_parallel_dividers(model->parallel, &r->spec), to, count, status);
+        if (r->division.parts > 1)
+            status = add_up(model->parallel->tensor, to, count, status);
+        if (r->experts.parts > 1)
+            status = add_up(model->parallel->expert, to, count, status);
     }
     free(mine);
     return status;

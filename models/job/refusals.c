@@ -102,7 +102,8 @@ static void check_expert_parallel(refusals *r, const tx_job_settings *set)
 {
     if (set->expert_parallel == 1)
         return;
-    refuse(r, set->tensor_parallel > 1, "--expert_parallel: leave --tensor_parallel out");
+    refuse(r, set->sequence_parallel,
+           "--expert_parallel: leave --sequence_parallel out, which is for models without experts");
     refuse(r, set->lora_rank || set->load_in_4bit,
            "--expert_parallel trains whole models: leave --lora_r and --load_in_4bit out");
     refuse(r, set->teacher || set->sparsity > 0,
@@ -135,7 +136,6 @@ static void check_context_parallel(refusals *r, const tx_job_settings *set)
 {
     if (set->context_parallel == 1)
         return;
-    refuse(r, set->expert_parallel > 1, "--context_parallel: leave --expert_parallel out");
     refuse(r, set->sequence_parallel,
            "--context_parallel: leave --sequence_parallel out, which would divide the positions of chunks again");
     refuse(r, set->lora_rank || set->load_in_4bit,

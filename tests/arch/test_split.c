@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which elements of a parameter each rank of a tensor group has, beside the same said element by element. */
+ * Which elements of a parameter each rank of a tensor group has, or of an expert group, or of both, beside the same
+ * said element by element. */
 #include "api/model/split.h"
 
 #include <stdlib.h>
@@ -49,23 +50,25 @@ static int32_t owners(const tx_param_spec *s, int32_t parts, int64_t i, int32_t 
     return 1;
 }
 
-static bool has(const tx_param_spec *s, int32_t part, int32_t parts, int64_t i)
+/* A rank's numbers in its groups: `division` of a tensor group, `experts` of one of experts. */
+static bool has(const tx_param_record *r, int64_t i)
 {
-    int32_t first, count = owners(s, parts, i, &first);
-    return part >= first && part < first + count;
+    int32_t first, count = owners(&r->whole, r->division.parts, i, &first);
+    const bool expert = i / (tx_shape_count(&r->whole.logical) / r->experts.parts) == r->experts.part;
+    return expert && r->division.part >= first && r->division.part < first + count;
 }
 
-static void check_range(const tx_param_spec *s, int32_t part, int32_t parts, int64_t first, int64_t count)
+static void check_range(const tx_param_record *r, int64_t first, int64_t count)
 {
-    const tx_param_split split = tx_param_split_of(s, s->split - 1, part, parts);
+    const tx_param_split split = tx_param_own(r);
     float whole[MOST], own[MOST + 1], back[MOST];
     int64_t mine = 0, before = 0;
     for (int64_t i = 0; i < first; i++)
-        before += has(s, part, parts, i);
+        before += has(r, i);
     for (int64_t i = 0; i < count; i++) {
         whole[i] = (float)(first + i + 1);
         back[i] = 0.0f;
-        mine += has(s, part, parts, first + i);
+        mine += has(r, first + i);
     }
     assert_int_equal(tx_param_split_before(&split, first), before);
     assert_int_equal(tx_param_split_before(&split, first + count), before + mine);
@@ -75,27 +78,51 @@ static void check_range(const tx_param_spec *s, int32_t part, int32_t parts, int
     tx_param_split_put(&split, first, count, own, back);
     for (int64_t i = 0, k = 0; i < count; i++) {
         int32_t puts; /* one rank for all that have it */
-        owners(s, parts, first + i, &puts);
-        assert_true(back[i] == (part == puts ? whole[i] : 0.0f));
-        if (has(s, part, parts, first + i))
+        owners(&r->whole, r->division.parts, first + i, &puts);
+        assert_true(back[i] == (has(r, first + i) && r->division.part == puts ? whole[i] : 0.0f));
+        if (has(r, first + i))
             assert_true(own[k++] == whole[i]);
     }
 }
 
+static void check_ranges(const tx_param_record *r)
+{
+    const int64_t count = tx_shape_count(&r->whole.logical);
+    for (int64_t first = 0; first < count; first++)
+        for (int64_t end = first; end <= count; end++)
+            check_range(r, first, end - first);
+}
+
+/* Every rank of `parts`, and of `experts` groups of these. */
+static void check_spec(const tx_param_spec *s, int32_t parts, int32_t experts)
+{
+    tx_param_record r = {.whole = *s, .division = {s->split - 1, 0, parts}, .experts = {0, 0, experts}};
+    for (r.experts.part = 0; r.experts.part < experts; r.experts.part++)
+        for (r.division.part = 0; r.division.part < parts; r.division.part++)
+            check_ranges(&r);
+}
+
 static void test_ranges(void **state)
 {
-    for (size_t k = 0; k < sizeof specs / sizeof specs[0]; k++) {
-        const int64_t count = tx_shape_count(&specs[k].logical);
+    for (size_t k = 0; k < sizeof specs / sizeof specs[0]; k++)
         for (int32_t parts = 1; parts <= 4; parts *= 2)
-            for (int32_t part = 0; part < parts; part++)
-                for (int64_t first = 0; first < count; first++)
-                    for (int64_t end = first; end <= count; end++)
-                        check_range(&specs[k], part, parts, first, end - first);
-    }
+            check_spec(&specs[k], parts, 1);
+}
+
+static void test_experts(void **state)
+{
+    static const tx_param_spec of_experts[] = {
+        {.logical = {3, {4, 8, 3}}, .split = 2, .sections = {2, 1, {4, 4}, 0}},
+        {.logical = {3, {4, 3, 4}}, .split = 3},
+    };
+    for (size_t k = 0; k < sizeof of_experts / sizeof of_experts[0]; k++)
+        for (int32_t parts = 1; parts <= 4; parts *= 2)
+            for (int32_t experts = 1; experts <= 4; experts *= 2)
+                check_spec(&of_experts[k], parts, experts);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranges)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranges), cmocka_unit_test(test_experts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

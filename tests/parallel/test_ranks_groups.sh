@@ -57,6 +57,9 @@ model experts.json 6e-3
 all_of 4 ep
 split 4 ep turns --pipeline_schedule interleaved --gradient_accumulation_steps 6 --per_device_train_batch_size 1 || fail "interleaved"
 alike one turns
+all_of 4 et
+split 8 etp parts || fail "experts, parts and stages"
+alike one parts
 
 model layers.json 3e-3
 all_of 4 cp
