@@ -109,10 +109,11 @@ static inline int64_t tx_norm_part(const tx_attrs *attrs, int64_t row)
 /* Where memory comes from. X(NAME, memory kind) */
 #define TX_ARENA_MAP(X)                                                                                            \
     X(WEIGHTS, WEIGHTS)                                                                                            \
-    X(FROZEN, WEIGHTS) /* parameters that never change, in types of their own */                                   \
-    X(KEPT, WEIGHTS)   /* of WEIGHTS that lie outside the device's memory what plans read as it is */              \
-    X(SHARDS, WEIGHTS) /* this rank's shards of WEIGHTS, where no rank has all of it */                            \
-    X(HALF, COPIES)    /* 16-bit copies of WEIGHTS, in its order */                                                \
+    X(FROZEN, WEIGHTS)        /* parameters that never change, in types of their own */                            \
+    X(FROZEN_SHARDS, WEIGHTS) /* this rank's shards of FROZEN, where no rank has all of it */                      \
+    X(KEPT, WEIGHTS)          /* of WEIGHTS that lie outside the device's memory what plans read as it is */       \
+    X(SHARDS, WEIGHTS)        /* this rank's shards of WEIGHTS, where no rank has all of it */                     \
+    X(HALF, COPIES)           /* 16-bit copies of WEIGHTS, in its order */                                         \
     X(GRADIENTS, GRADIENTS)                                                                                        \
     X(OPTIMIZER, OPTIMIZER)                                                                                        \
     X(STAGING, OFFLOADED)       /* host memory by which what lies in a file goes to the device and back */         \

@@ -159,6 +159,14 @@ static tx_param_spec part_of(const tx_division *d, const tx_param_spec *whole)
     return part;
 }
 
+/* Of what ranks divide, words: its shards are whole blocks of them, whatever its type. */
+static int64_t alignment_of(const tx_model *model, const tx_param_spec *spec)
+{
+    if (spec->frozen && model->arena[TX_ARENA_FROZEN].addresses)
+        return tx_dtype_bytes(TX_I32, TX_PARAM_BLOCK);
+    return tx_dtype_packed(spec->dtype) ? TX_ALIGNMENT : tx_dtype_bytes(spec->dtype, TX_PARAM_BLOCK);
+}
+
 static tx_status append_param(tx_model *model, const char *name, const tx_param_spec *spec)
 {
     if (model->params == model->param_room) {
@@ -178,14 +186,12 @@ static tx_status append_param(tx_model *model, const char *name, const tx_param_
     const tx_param_spec own_experts = part_of(&record.experts, &record.whole);
     record.spec = part_of(&record.division, &own_experts);
     record.arena = spec->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
-    const int64_t bytes = tx_dtype_bytes(spec->dtype, tx_shape_count(&record.spec.shape)),
-                  align = tx_dtype_bytes(spec->dtype, TX_PARAM_BLOCK);
+    const int64_t bytes = tx_dtype_bytes(spec->dtype, tx_shape_count(&record.spec.shape));
     const int32_t stage = tx_model_stage_of(model, spec->block);
     record.absent = !tx_model_has_stage(model, stage) && !(spec->tied && tx_model_has_stage(model, model->stages - 1));
-    tx_status status = record.absent
-                           ? TX_OK
-                           : tx_arena_append(&model->arena[record.arena], bytes,
-                                             tx_dtype_packed(spec->dtype) ? TX_ALIGNMENT : align, &record.offset);
+    tx_status status =
+        record.absent ? TX_OK
+                      : tx_arena_append(&model->arena[record.arena], bytes, alignment_of(model, spec), &record.offset);
     if (status != TX_OK) {
         free(record.name);
         return tx_fail_in(status, "parameter %s", name);
@@ -403,7 +409,7 @@ tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const
         return tx_fail(TX_INVALID, "parameters are offloaded to no place %d", (int)place);
     if (place == TX_OFFLOAD_FILE && !folder)
         return tx_fail(TX_INVALID, "a file of parameters needs a folder");
-    tx_arena_id away[3] = {TX_ARENA_FROZEN};
+    tx_arena_id away[3] = {tx_model_frozen(model)};
     int count = 1;
     if (!frozen_alone && model->arena[TX_ARENA_WEIGHTS].addresses) {
         away[count++] = TX_ARENA_SHARDS;

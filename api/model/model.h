@@ -127,10 +127,16 @@ static inline bool tx_model_weights_away(const tx_model *model)
     return tx_arena_is_away(&model->arena[TX_ARENA_WEIGHTS]) || tx_arena_is_away(&model->arena[TX_ARENA_SHARDS]);
 }
 
+/* Where the frozen parameters lie that this rank has: its shards, or all. */
+static inline tx_arena_id tx_model_frozen(const tx_model *model)
+{
+    return model->arena[TX_ARENA_FROZEN].addresses ? TX_ARENA_FROZEN_SHARDS : TX_ARENA_FROZEN;
+}
+
 /* Whether graphs fetch parameters before they read them (tx_model_offload_params). */
 static inline bool tx_model_fetches(const tx_model *model)
 {
-    return tx_arena_is_away(&model->arena[TX_ARENA_FROZEN]);
+    return tx_arena_is_away(&model->arena[tx_model_frozen(model)]);
 }
 
 /* Bytes of an element of arenas WEIGHTS and GRADIENTS. */

@@ -90,9 +90,10 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     for (int32_t r = 1; r < comm->size; r++)
         least = bytes[r] < least ? bytes[r] : least;
     free(bytes);
-    static const tx_arena_id alike[] = {TX_ARENA_WEIGHTS,   TX_ARENA_SHARDS,           TX_ARENA_HALF,
-                                        TX_ARENA_GRADIENTS, TX_ARENA_OPTIMIZER,        TX_ARENA_WEIGHTS_WINDOW,
-                                        TX_ARENA_EXCHANGE,  TX_ARENA_GRADIENTS_WINDOW, TX_ARENA_PARTS};
+    static const tx_arena_id alike[] = {TX_ARENA_FROZEN,           TX_ARENA_FROZEN_SHARDS,  TX_ARENA_WEIGHTS,
+                                        TX_ARENA_SHARDS,           TX_ARENA_HALF,           TX_ARENA_GRADIENTS,
+                                        TX_ARENA_OPTIMIZER,        TX_ARENA_WEIGHTS_WINDOW, TX_ARENA_EXCHANGE,
+                                        TX_ARENA_GRADIENTS_WINDOW, TX_ARENA_PARTS};
     for (size_t i = 0; i < sizeof alike / sizeof alike[0] && !status; i++)
         model->arena[alike[i]].chunk_bytes = least;
     return status;
@@ -155,7 +156,7 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
         return TX_OK;
     }
     const bool in_place = model->engine->backend->host_memory;
-    model->arena[TX_ARENA_WEIGHTS].addresses = tx_parallel_gathers(made);
+    model->arena[TX_ARENA_WEIGHTS].addresses = model->arena[TX_ARENA_FROZEN].addresses = tx_parallel_gathers(made);
     if (!tx_parallel_keeps_shards(made))
         model->arena[in_place ? TX_ARENA_GRADIENTS : TX_ARENA_GRADIENTS_WINDOW].space = TX_SPACE_WINDOW;
     if (tx_parallel_sharded(made) && !tx_parallel_gathers(made))
@@ -218,46 +219,58 @@ int64_t tx_model_bucket_elements(const tx_model *model, int32_t index)
 
 /* ---- Buckets ---------------------------------------------------------------------------------------- */
 
-static int64_t rounded_bytes(const tx_param_record *param)
-{
-    return tx_param_blocks(tx_shape_count(&param->spec.shape)) * TX_PARAM_BLOCK *
-           (int64_t)tx_dtype_size(param->spec.dtype);
-}
-
-/* The lowest bucket takes one more parameter, or a new one begins. */
-static void add_param(tx_model *model, const tx_param_record *param, bool *full)
+/* The lowest of `buckets` buckets of an arena takes one more parameter, or a new one begins. */
+static void add_param(const tx_model *model, const tx_param_record *param, tx_bucket *bucket, int32_t *buckets,
+                      bool *full)
 {
     tx_parallel *p = model->parallel;
-    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
-    const int64_t element = tx_model_element(model);
-    int64_t bytes = rounded_bytes(param), most = p->options.bucket_bytes ? p->options.bucket_bytes : BUCKET_BYTES;
+    const tx_arena *arena = &model->arena[param->arena];
+    const bool frozen = param->arena == TX_ARENA_FROZEN;
+    const tx_dtype dtype = frozen ? TX_I32 : model->stored;
     tx_comm *comm = tx_parallel_summers(p, &param->spec);
-    tx_bucket *last = p->buckets ? &p->bucket[p->buckets - 1] : NULL;
-    if (!last || *full || bytes > most || last->comm != comm ||
-        tx_arena_chunk(weights, last->address) != tx_arena_chunk(weights, param->offset)) {
-        last = &p->bucket[p->buckets++];
-        *last = (tx_bucket){.comm = comm, .element = element};
+    const tx_bucket empty = {
+        .comm = comm, .arena = param->arena, .dtype = dtype, .element = (int64_t)tx_dtype_size(dtype)};
+    const int64_t count =
+        tx_bucket_elements(&empty, tx_dtype_bytes(param->spec.dtype, tx_shape_count(&param->spec.shape)));
+    int64_t most = p->options.bucket_bytes ? p->options.bucket_bytes : BUCKET_BYTES;
+    tx_bucket *last = *buckets ? &bucket[*buckets - 1] : NULL;
+    if (!last || *full || count * empty.element > most || last->comm != comm ||
+        tx_arena_chunk(arena, last->address) != tx_arena_chunk(arena, param->offset)) {
+        last = &bucket[(*buckets)++];
+        *last = empty;
     }
     last->address = param->offset;
-    last->count += bytes / element;
-    if (p->buckets == 1 && !p->options.bucket_bytes)
+    last->count += count;
+    if (*buckets == 1 && !frozen && !p->options.bucket_bytes)
         most = FIRST_BUCKET_BYTES;
-    *full = last->count * element >= most;
+    *full = last->count * last->element >= most;
 }
 
-/* Each rank has a shard of each bucket; or, of whole ones, those that come when it has least. */
+/* Makes the buckets of an arena; tells how many they are. */
+static int32_t add_params(const tx_model *model, tx_arena_id arena, tx_bucket *bucket)
+{
+    int32_t buckets = 0;
+    bool full = false;
+    for (int32_t i = model->params - 1; i >= 0; i--) /* the backward pass comes from the end */
+        if (model->param[i].arena == arena && !model->param[i].absent)
+            add_param(model, &model->param[i], bucket, &buckets, &full);
+    return buckets;
+}
+
+/* Each rank has a shard of each bucket; or, of whole ones, which are to be updated, those that come when it has least.
+ */
 static tx_status share_buckets(tx_parallel *p)
 {
     const tx_comm *comm = p->comm;
     int64_t *load = calloc((size_t)comm->size, sizeof *load);
     if (!load)
         return tx_fail(TX_MEMORY, "no memory for the ranks' shares");
-    for (int32_t i = 0; i < p->buckets; i++) {
+    for (int32_t i = 0; i < p->buckets + p->frozen; i++) {
         tx_bucket *b = &p->bucket[i];
         b->owner = -1;
         b->first = tx_comm_shard(b->count, b->comm->size, b->comm->rank);
         b->owned = tx_comm_shard(b->count, b->comm->size, b->comm->rank + 1) - b->first;
-        if (!p->options.whole)
+        if (!p->options.whole || b->arena == TX_ARENA_FROZEN)
             continue;
         b->owner = 0;
         for (int32_t r = 1; r < comm->size; r++)
@@ -274,30 +287,27 @@ tx_status tx_parallel_make_buckets(tx_model *model)
 {
     tx_parallel *p = model->parallel;
     model->sealed = true;
-    p->bucket = calloc((size_t)model->params, sizeof *p->bucket);
-    p->moving = calloc(3 * (size_t)model->params, sizeof *p->moving);
+    p->bucket = calloc((size_t)model->params + 1, sizeof *p->bucket);
+    p->moving = calloc(3 * (size_t)model->params + 1, sizeof *p->moving);
     if (!p->bucket || !p->moving)
         return tx_fail(TX_MEMORY, "no memory for the list of buckets");
-    bool full = false;
-    for (int32_t i = model->params - 1; i >= 0; i--) /* the backward pass comes from the end */
-        if (!model->param[i].spec.frozen && !model->param[i].absent)
-            add_param(model, &model->param[i], &full);
+    p->buckets = add_params(model, TX_ARENA_WEIGHTS, p->bucket);
+    p->frozen = tx_parallel_gathers(p) ? add_params(model, TX_ARENA_FROZEN, p->bucket + p->buckets) : 0;
     return share_buckets(p);
 }
 
 tx_status tx_parallel_place_buckets(tx_model *model)
 {
     tx_parallel *p = model->parallel;
-    const int64_t element = tx_model_element(model), align = TX_PARAM_BLOCK * element;
-    tx_arena *exchange = &model->arena[TX_ARENA_EXCHANGE],
-             *kept = &model->arena[tx_parallel_gathers(p) ? TX_ARENA_SHARDS : TX_ARENA_GRADIENTS];
+    tx_arena *exchange = &model->arena[TX_ARENA_EXCHANGE];
     tx_status status = TX_OK;
     if (p->comm->size > 1 || p->tensor || p->pipeline)
         status = tx_arena_append(exchange, RESULTS_BYTES, TX_ALIGNMENT, &p->results);
-    for (int32_t i = 0; i < p->buckets && !status; i++) {
+    for (int32_t i = 0; i < p->buckets + p->frozen && !status; i++) {
         tx_bucket *b = &p->bucket[i];
         if (tx_parallel_keeps_shards(p) && b->owned > 0)
-            status = tx_arena_append(kept, b->owned * element, align, &b->kept);
+            status = tx_arena_append(&model->arena[tx_bucket_keeper(p, b)], b->owned * b->element,
+                                     TX_PARAM_BLOCK * b->element, &b->kept);
     }
     p->exchanged = tx_arena_end(exchange);
     return status;
@@ -305,16 +315,16 @@ tx_status tx_parallel_place_buckets(tx_model *model)
 
 tx_status tx_parallel_need_buckets(tx_model *model)
 {
-    if (model->parallel->buckets > 0)
+    if (model->parallel->bucket)
         return TX_OK;
     TX_TRY(tx_parallel_make_buckets(model));
     return tx_parallel_place_buckets(model);
 }
 
-int32_t tx_parallel_bucket_at(const tx_parallel *parallel, int64_t address)
+int32_t tx_parallel_bucket_at(const tx_parallel *parallel, tx_arena_id arena, int64_t address)
 {
-    for (int32_t i = 0; i < parallel->buckets; i++)
-        if (tx_bucket_holds(&parallel->bucket[i], address))
+    for (int32_t i = 0; i < parallel->buckets + parallel->frozen; i++)
+        if (parallel->bucket[i].arena == arena && tx_bucket_holds(&parallel->bucket[i], address))
             return i;
     return -1;
 }

@@ -14,10 +14,12 @@
  *   stage 3    own shards        planned tensors      own shards        own shards, gathered where a plan reads them
  *
  * Of stage 3 arena WEIGHTS is addresses alone, by which buckets say what they are of; own shards lie in arena SHARDS,
- * and their copies of 16 bits in HALF, as in SHARDS. Buckets of experts that an expert group divides go among the ranks
- * that have the same ones, all others among all. The update's norm is a sum of the ranks' sums over their own shards,
- * in every stage. So stages differ in no bit, but for stage 2 with accumulation, which sums over ranks first and over
- * micro-batches then. */
+ * and their copies of 16 bits in HALF, as in SHARDS. So is FROZEN, with own shards in FROZEN_SHARDS. What it holds is
+ * of many types, of 4 bits with their scales too, but never changes: its buckets are of words of 4 bytes, which are cut
+ * and gathered as they lie, and only what is whole again is read as what it is. Buckets of experts that an expert group
+ * divides go among the ranks that have the same ones, all others among all. The update's norm is a sum of the ranks'
+ * sums over their own shards, in every stage. So stages differ in no bit, but for stage 2 with accumulation, which sums
+ * over ranks first and over micro-batches then. */
 #ifndef TX_API_PARALLEL_H
 #define TX_API_PARALLEL_H
 
@@ -28,12 +30,14 @@
 /* Where buckets lie. Those of a model stay as the first training graph made them. */
 typedef struct tx_bucket {
     tx_comm *comm;        /* the ranks that sum it and have shards of it */
+    tx_arena_id arena;    /* WEIGHTS, or FROZEN */
+    tx_dtype dtype;       /* of its elements: the stored type, or, of FROZEN, I32 */
     int64_t address;      /* of its first weight; all of it is in one chunk */
     int64_t count;        /* elements */
     int64_t element;      /* bytes of one */
     int64_t first, owned; /* this rank's shard: elements of the bucket */
     bool gathered;        /* stages 1 and 2: since its weights were last copied to arena HALF */
-    int64_t kept;         /* stages 2 and 3: address in GRADIENTS, and SHARDS, of the own shard */
+    int64_t kept;         /* stages 2 and 3: address in GRADIENTS, and SHARDS or FROZEN_SHARDS, of the own shard */
     int32_t owner;        /* where buckets are whole: the rank that has it; -1: each has a shard */
 } tx_bucket;
 
@@ -73,10 +77,10 @@ struct tx_parallel {
     uint64_t written; /* hash of all weights that were given, of which this rank kept its shards */
     bool asks;        /* this rank reads what is spread while the others answer (plan/access.c) */
     float vote, votes;
-    tx_bucket *bucket; /* in the order in which the first graph fills them */
-    int32_t buckets;
-    int64_t results;                            /* address in EXCHANGE */
-    int64_t exchanged;                          /* what a plan places in EXCHANGE lies from this address on */
+    tx_bucket *bucket;       /* those that have gradients in the order in which the first graph fills them */
+    int32_t buckets, frozen; /* so many of them, and in stage 3 behind them so many of arena FROZEN */
+    int64_t results;         /* address in EXCHANGE */
+    int64_t exchanged;       /* what a plan places in EXCHANGE lies from this address on */
     tx_message_on_way message[2 * TX_MESSAGES]; /* of a pipeline, and of a ring */
     int32_t messages;
     tx_packing *packing;
@@ -107,6 +111,19 @@ static inline bool tx_parallel_gathers(const tx_parallel *parallel)
 static inline tx_arena_id tx_parallel_weights(const tx_parallel *parallel)
 {
     return tx_parallel_gathers(parallel) ? TX_ARENA_SHARDS : TX_ARENA_WEIGHTS;
+}
+
+/* Where a rank keeps its shard of a bucket. */
+static inline tx_arena_id tx_bucket_keeper(const tx_parallel *parallel, const tx_bucket *b)
+{
+    return b->arena == TX_ARENA_FROZEN ? TX_ARENA_FROZEN_SHARDS
+                                       : (tx_parallel_gathers(parallel) ? TX_ARENA_SHARDS : TX_ARENA_GRADIENTS);
+}
+
+/* Elements of a bucket, whole blocks, that so many bytes of it take. */
+static inline int64_t tx_bucket_elements(const tx_bucket *b, int64_t bytes)
+{
+    return tx_param_blocks((bytes + b->element - 1) / b->element) * TX_PARAM_BLOCK;
 }
 
 /* The ranks that have an arena as a window in common. */
@@ -150,8 +167,8 @@ tx_status tx_parallel_make_buckets(tx_model *model);
 tx_status tx_parallel_place_buckets(tx_model *model);
 /* Both, in the order of the parameters, where that has not been done: what reads or writes weights that are parted. */
 tx_status tx_parallel_need_buckets(tx_model *model);
-/* The bucket that holds the weight at an address; -1: none. */
-int32_t tx_parallel_bucket_at(const tx_parallel *parallel, int64_t address);
+/* The bucket that holds the weight at an address of WEIGHTS, or FROZEN; -1: none. */
+int32_t tx_parallel_bucket_at(const tx_parallel *parallel, tx_arena_id arena, int64_t address);
 /* A packing of ranges of a bucket, which ascend and begin and end on multiples of TX_PARAM_BLOCK. Gives its number,
  * counted from 1; the model keeps it. */
 tx_status tx_parallel_pack(tx_model *model, int32_t bucket, const tx_bucket_range *range, int32_t ranges,

@@ -57,8 +57,9 @@ typedef struct fetching {
 
 static bool is_away(const tx_graph *graph, const tx_tensor *root)
 {
-    const bool of_params = root && (root->arena == TX_ARENA_WEIGHTS || root->arena == TX_ARENA_SHARDS ||
-                                    root->arena == TX_ARENA_FROZEN || root->arena == TX_ARENA_HALF);
+    const bool of_params =
+        root && (root->arena == TX_ARENA_WEIGHTS || root->arena == TX_ARENA_SHARDS || root->arena == TX_ARENA_FROZEN ||
+                 root->arena == TX_ARENA_FROZEN_SHARDS || root->arena == TX_ARENA_HALF);
     return of_params && tx_arena_is_away(&graph->model->arena[root->arena]);
 }
 
@@ -248,7 +249,7 @@ static tx_status change(fetching *f)
 
 tx_status tx_fetch_weights(tx_graph *graph)
 {
-    const bool file = graph->model->arena[TX_ARENA_FROZEN].space == TX_SPACE_FILE;
+    const bool file = graph->model->arena[tx_model_frozen(graph->model)].space == TX_SPACE_FILE;
     fetching f = {.graph = graph,
                   .end = graph->nodes,
                   .file = file,

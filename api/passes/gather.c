@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gathering weights of which every rank has its shard (ZeRO's stage 3). What nodes read of a bucket comes from planned
- * tensors, one of weights as they are stored and one of their copies of 16 bits, which are filled before the first node
- * that reads them and go behind the last; memory for them is found as for any other. While the nodes that read one
- * bucket are computed the next is on its way. */
+ * Gathering weights of which every rank has its shard (ZeRO's stage 3), frozen ones too. What nodes read of a bucket
+ * comes from planned tensors, one of weights as they are stored and one of their copies of 16 bits, which are filled
+ * before the first node that reads them and go behind the last; memory for them is found as for any other. While the
+ * nodes that read one bucket are computed the next is on its way. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -58,7 +58,7 @@ static const tx_tensor *weight_of(const gathers *g, tx_tensor *t, bool *copy)
     *copy = root && root->arena == TX_ARENA_HALF;
     if (*copy)
         root = tx_tensor_root(g->graph->node[root->producer].in[0]);
-    return root && root->arena == TX_ARENA_WEIGHTS ? root : NULL;
+    return root && (root->arena == TX_ARENA_WEIGHTS || root->arena == TX_ARENA_FROZEN) ? root : NULL;
 }
 
 /* The gathering that node `at` reads a bucket from: the last one, while it is kept, or a new one. */
@@ -83,7 +83,7 @@ static void find_readings(gathers *g)
             const tx_tensor *weight = weight_of(g, node->in[k], &copy);
             if (!weight)
                 continue;
-            const int32_t bucket = tx_parallel_bucket_at(g->parallel, weight->offset);
+            const int32_t bucket = tx_parallel_bucket_at(g->parallel, weight->arena, weight->offset);
             g->reading[g->readings++] = (reading){n, k, gathering_for(g, bucket, n), weight, copy, 0};
         }
     }
@@ -100,7 +100,7 @@ static int by_begin(const void *a, const void *b)
 static tx_bucket_range range_of(const tx_bucket *b, const tx_tensor *weight)
 {
     const int64_t begin = (weight->offset - b->address) / b->element;
-    return (tx_bucket_range){begin, begin + tx_param_blocks(tx_shape_count(&weight->shape)) * TX_PARAM_BLOCK};
+    return (tx_bucket_range){begin, begin + tx_bucket_elements(b, tx_tensor_bytes(weight))};
 }
 
 /* The ranges of a bucket that a gathering's nodes read in a form; neighbours are one. */
@@ -159,9 +159,10 @@ static tx_status put_own(const gathers *g, const gathering *one, int copy, int32
                       stored = b->kept + (begin - b->first) * b->element;
         if (begin >= end)
             continue;
-        tx_tensor *x = one->form[copy].x, *own = tx_tensor_fixed(g->graph, x->dtype, TX_SHAPE(end - begin),
-                                                                 copy ? TX_ARENA_HALF : TX_ARENA_SHARDS,
-                                                                 copy ? tx_model_half_address(model, stored) : stored);
+        tx_tensor *x = one->form[copy].x,
+                  *own = tx_tensor_fixed(g->graph, x->dtype, TX_SHAPE(end - begin),
+                                         copy ? TX_ARENA_HALF : tx_bucket_keeper(g->parallel, b),
+                                         copy ? tx_model_half_address(model, stored) : stored);
         if (!own)
             return g->graph->status;
         TX_TRY(insert(g, at, at, TX_OP_COPY, (tx_attrs){0}, own,
@@ -177,7 +178,7 @@ static tx_status begin_form(gathers *g, int32_t number, int copy, int32_t at)
     tx_graph *graph = g->graph;
     gathering *one = &g->gathering[number];
     form *f = &one->form[copy];
-    const tx_dtype dtype = copy ? graph->model->half : graph->model->stored;
+    const tx_dtype dtype = copy ? graph->model->half : g->parallel->bucket[one->bucket].dtype;
     find_ranges(g, number, copy);
     if (g->ranges == 0)
         return TX_OK;
@@ -217,15 +218,17 @@ static tx_status insert_gatherings(gathers *g)
 
 /* ---- Operands --------------------------------------------------------------------------------------------- */
 
-/* The operand becomes the same elements of what was gathered. */
+/* The operand becomes the same bytes of what was gathered, in its own type, which words of frozen weights have not. */
 static tx_status read_gathered(const gathers *g, const reading *r)
 {
-    tx_tensor **operand = &g->graph->node[r->node].in[r->operand], *root = tx_tensor_root(*operand);
-    const int64_t within = (tx_tensor_address(*operand) - root->offset) / (int64_t)tx_dtype_size((*operand)->dtype);
-    tx_tensor *now = tx_tensor_view(g->gathering[r->gathering].form[r->copy].x, r->at + within, (*operand)->shape);
-    if (now)
-        *operand = now;
-    return now ? TX_OK : g->graph->status;
+    tx_tensor **operand = &g->graph->node[r->node].in[r->operand], *was = *operand;
+    tx_tensor *now = tx_tensor_view(g->gathering[r->gathering].form[r->copy].x, r->at, was->shape);
+    if (!now)
+        return g->graph->status;
+    now->dtype = was->dtype;
+    now->within += tx_tensor_address(was) - tx_tensor_root(was)->offset;
+    *operand = now;
+    return TX_OK;
 }
 
 /* Nobody reads the copies of whole weights any more, of which arena HALF has shards. */
@@ -241,7 +244,7 @@ static void erase_copies(const gathers *g)
 
 static tx_status prepare(gathers *g)
 {
-    const size_t buckets = (size_t)g->parallel->buckets + 1;
+    const size_t buckets = (size_t)g->parallel->buckets + (size_t)g->parallel->frozen + 1;
     const size_t most = (size_t)g->end * TX_MAX_IN + 1;
     g->gathering = calloc(most, sizeof *g->gathering);
     g->reading = calloc(most, sizeof *g->reading);

@@ -34,7 +34,7 @@ typedef struct sharding {
 static int32_t bucket_of(const sharding *s, tx_tensor *t)
 {
     const tx_tensor *root = t ? tx_tensor_root(t) : NULL;
-    return root && root->arena == TX_ARENA_GRADIENTS ? tx_parallel_bucket_at(s->parallel, root->offset) : -1;
+    return root && root->arena == TX_ARENA_GRADIENTS ? tx_parallel_bucket_at(s->parallel, TX_ARENA_WEIGHTS, root->offset) : -1;
 }
 
 static void find_writers(sharding *s)
@@ -274,7 +274,7 @@ tx_status tx_shard(tx_graph *graph)
     sharding s = {.graph = graph, .parallel = graph->model->parallel, .end = graph->nodes};
     if (!s.parallel || !has_backward(graph))
         return TX_OK;
-    tx_status status = s.parallel->buckets == 0 ? make_buckets(&s) : TX_OK;
+    tx_status status = s.parallel->bucket ? TX_OK : make_buckets(&s);
     if (status || s.parallel->comm->size == 1)
         return status;
     status = find_fillings(&s);

@@ -4,6 +4,7 @@
 
 #include "api/base/nf4.h"
 #include "api/base/thread.h"
+#include "api/plan/stored.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -41,8 +42,14 @@ static tx_status open_slice(tx_model *model, const tx_param_record *param, slice
 static tx_status move(const slice *s, bool out, int64_t at, void *data, int64_t bytes)
 {
     const int64_t address = s->param->offset + at;
-    return out ? tx_model_write_at(s->model, s->param->arena, address, data, bytes)
-               : tx_model_read_at(s->model, s->param->arena, address, data, bytes);
+    return out ? tx_stored_write(s->model, s->param->arena, address, data, bytes)
+               : tx_stored_read(s->model, s->param->arena, address, data, bytes);
+}
+
+/* The first failure; what comes behind one is moved all the same, as ranks that have shards move it together. */
+static tx_status first_of(tx_status status, tx_status next)
+{
+    return status ? status : next;
 }
 
 /* Moves what there is of blocks first .. first + blocks - 1, which with double quantisation begin a group. */
@@ -50,13 +57,13 @@ static tx_status move_slice(slice *s, bool out, int64_t first, int64_t blocks)
 {
     const int64_t n = s->elements, group = first / TX_NF4_GROUP,
                   groups = (blocks + TX_NF4_GROUP - 1) / TX_NF4_GROUP * (int64_t)sizeof(float[2]);
-    TX_TRY(move(s, out, first * TX_NF4_BLOCK / 2, s->codes, blocks * TX_NF4_BLOCK / 2));
+    tx_status status = move(s, out, first * TX_NF4_BLOCK / 2, s->codes, blocks * TX_NF4_BLOCK / 2);
     if (!s->twice)
-        return move(s, out, tx_nf4_absmax_at(n) + first * (int64_t)sizeof(float), s->absmax,
-                    blocks * (int64_t)sizeof(float));
-    TX_TRY(move(s, out, tx_nf4_map_at(n), s->map, (int64_t)sizeof s->map));
-    TX_TRY(move(s, out, tx_nf4_groups_at(n) + group * (int64_t)sizeof(float[2]), s->groups, groups));
-    return move(s, out, tx_nf4_codes_at(n) + first, s->absmax_codes, blocks);
+        return first_of(status, move(s, out, tx_nf4_absmax_at(n) + first * (int64_t)sizeof(float), s->absmax,
+                                     blocks * (int64_t)sizeof(float)));
+    status = first_of(status, move(s, out, tx_nf4_map_at(n), s->map, (int64_t)sizeof s->map));
+    status = first_of(status, move(s, out, tx_nf4_groups_at(n) + group * (int64_t)sizeof(float[2]), s->groups, groups));
+    return first_of(status, move(s, out, tx_nf4_codes_at(n) + first, s->absmax_codes, blocks));
 }
 
 /* ---- Quantising ----------------------------------------------------------------------------------------- */
@@ -129,12 +136,12 @@ tx_status tx_packed_read(tx_model *model, const tx_param_record *param, int64_t 
     TX_TRY(open_slice(model, param, &s));
     const int64_t end = first + count, last = (end + TX_NF4_BLOCK - 1) / TX_NF4_BLOCK;
     tx_status status = TX_OK;
-    for (int64_t at = first / TX_NF4_BLOCK / TX_NF4_GROUP * TX_NF4_GROUP; at < last && !status; at += SLICE) {
+    for (int64_t at = first / TX_NF4_BLOCK / TX_NF4_GROUP * TX_NF4_GROUP; at < last; at += SLICE) {
         const int64_t blocks = last - at < SLICE ? last - at : SLICE, begin = at * TX_NF4_BLOCK;
         const int64_t from = first > begin ? first : begin, stop = begin + blocks * TX_NF4_BLOCK;
-        status = move_slice(s, false, at, blocks);
+        status = first_of(status, move_slice(s, false, at, blocks));
         if (status)
-            break;
+            continue;
         if (s->twice)
             tx_nf4_expand(s->absmax_codes, s->groups, s->map, blocks, s->absmax);
         tx_nf4_dequantize(s->codes, s->absmax, blocks, s->values);

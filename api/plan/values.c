@@ -6,6 +6,7 @@
 #include "api/parallel/parallel.h"
 #include "api/plan/packed.h"
 #include "api/plan/pieces.h"
+#include "api/plan/stored.h"
 
 #include "api/base/half.h"
 #include "api/base/hash.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements that are converted at once. */
+/* Elements that are converted at once: whole words. */
 #define SLICE (INT64_C(1) << 20)
 
 /* Where elements of a part of a parameter lie. */
@@ -76,13 +77,13 @@ static tx_status prepare_copy(tx_model *model, tx_part part, int32_t index, int6
 static tx_status write_stored(tx_model *model, const place *p, const void *data, int64_t count)
 {
     const tx_engine *e = model->engine;
-    tx_status status = tx_model_write_at(model, p->arena, p->address, data, count * (int64_t)tx_dtype_size(p->dtype));
+    tx_status status = tx_stored_write(model, p->arena, p->address, data, count * (int64_t)tx_dtype_size(p->dtype));
     return status == TX_OK ? e->backend->finish(e->context) : status;
 }
 
 static tx_status read_stored(tx_model *model, const place *p, void *data, int64_t count)
 {
-    return tx_model_read_at(model, p->arena, p->address, data, count * (int64_t)tx_dtype_size(p->dtype));
+    return tx_stored_read(model, p->arena, p->address, data, count * (int64_t)tx_dtype_size(p->dtype));
 }
 
 /* ---- In other types ----------------------------------------------------------------------------------- */
@@ -109,19 +110,21 @@ static void widen(tx_dtype dtype, const void *from, float *to, int64_t count)
             to[i] = dtype == TX_BF16 ? tx_bf16_to_f32(half[i]) : tx_f16_to_f32(half[i]);
 }
 
-/* Converts slice by slice; one of `from` and `to` is NULL. */
+/* Converts slice by slice; one of `from` and `to` is NULL. What comes behind a failure is moved all the same, as ranks
+ * that have shards move it together. */
 static tx_status convert(tx_model *model, place p, const float *from, float *to, int64_t count)
 {
     const int64_t size = (int64_t)tx_dtype_size(p.dtype);
-    void *slice = malloc((size_t)((count < SLICE ? count : SLICE) * size) + 1);
+    void *slice = malloc((size_t)((count < SLICE ? count : SLICE) * size) + sizeof(int32_t));
     if (!slice)
         return tx_fail(TX_MEMORY, "no memory to convert a parameter");
     tx_status status = TX_OK;
-    for (int64_t first = 0; first < count && status == TX_OK; first += SLICE) {
+    for (int64_t first = 0; first < count; first += SLICE) {
         const int64_t n = count - first < SLICE ? count - first : SLICE;
         if (from)
             narrow(p.dtype, from + first, slice, n);
-        status = from ? write_stored(model, &p, slice, n) : read_stored(model, &p, slice, n);
+        const tx_status moved = from ? write_stored(model, &p, slice, n) : read_stored(model, &p, slice, n);
+        status = status ? status : moved;
         if (to && status == TX_OK)
             widen(p.dtype, slice, to + first, n);
         p.address += n * size;
@@ -140,35 +143,6 @@ static tx_status copy(tx_model *model, const place *p, const float *from, float 
 
 /* ---- Elements ----------------------------------------------------------------------------------------- */
 
-/* What the ranks have read of their shards, put together as whole numbers: the others' zeros change no bit. One that
- * has failed takes part all the same. */
-static tx_status add_up(tx_comm *comm, float *to, int64_t count, tx_status status)
-{
-    tx_status added = tx_comm_collect(comm, TX_ALL_REDUCE, to, count, TX_I32, 0);
-    return status ? status : added;
-}
-
-/* Copies what this rank's shards hold of elements of a parameter's weights; all ranks read together. */
-static tx_status copy_shards(tx_model *model, const tx_param_spec *spec, const place *p, int64_t count,
-                             const float *from, float *to)
-{
-    const tx_parallel *parallel = model->parallel;
-    tx_status status = TX_OK;
-    if (to)
-        memset(to, 0, (size_t)count * sizeof *to);
-    for (int32_t i = 0; i < parallel->buckets && status == TX_OK; i++) {
-        const tx_bucket *b = &parallel->bucket[i];
-        const int64_t own = b->address + b->first * b->element, stop = p->address + count * b->element;
-        const int64_t begin = own > p->address ? own : p->address;
-        const int64_t end = own + b->owned * b->element < stop ? own + b->owned * b->element : stop;
-        const place kept = {TX_ARENA_SHARDS, p->dtype, b->kept + begin - own};
-        const int64_t at = (begin - p->address) / b->element;
-        if (begin < end)
-            status = copy(model, &kept, from ? from + at : NULL, to ? to + at : NULL, (end - begin) / b->element);
-    }
-    return from ? status : add_up(tx_parallel_summers(parallel, spec), to, count, status);
-}
-
 /* Copies what the pieces of this rank hold; where they are shards, all ranks read together. */
 static tx_status copy_state(tx_model *model, const tx_state_range *range, const float *from, float *to)
 {
@@ -185,14 +159,14 @@ static tx_status copy_state(tx_model *model, const tx_state_range *range, const 
         status = copy(model, &p, from ? from + part.at : NULL, to ? to + part.at : NULL, part.count);
     }
     const tx_param_spec *spec = &model->param[range->param].spec;
-    return from || !spread ? status : add_up(tx_parallel_summers(model->parallel, spec), to, range->count, status);
+    return from || !spread ? status
+                           : tx_stored_add_up(tx_parallel_summers(model->parallel, spec), to, range->count, status);
 }
 
 /* Whether ranks have shards alone of this part, which is no state. */
 static bool in_shards(const tx_model *model, tx_part part, int32_t index)
 {
-    return part == TX_PART_WEIGHT && tx_parallel_gathers(model->parallel) &&
-           model->param[index].arena == TX_ARENA_WEIGHTS;
+    return part == TX_PART_WEIGHT && model->arena[model->param[index].arena].addresses;
 }
 
 bool tx_values_spread(const tx_model *model, tx_part part, int32_t index)
@@ -216,8 +190,6 @@ static tx_status copy_own(tx_model *model, tx_part part, int32_t index, int64_t 
         return from ? tx_packed_write(model, &model->param[index], first, count, from)
                     : tx_packed_read(model, &model->param[index], first, count, to);
     p.address += first * (int64_t)tx_dtype_size(p.dtype);
-    if (in_shards(model, part, index))
-        return copy_shards(model, &model->param[index].spec, &p, count, from, to);
     return copy(model, &p, from, to, count);
 }
 
@@ -240,9 +212,9 @@ static tx_status copy_split(tx_model *model, tx_part part, int32_t index, int64_
         if (!status)
             tx_param_split_put(&split, first, count, mine, to);
         if (r->division.parts > 1)
-            status = add_up(model->parallel->tensor, to, count, status);
+            status = tx_stored_add_up(model->parallel->tensor, to, count, status);
         if (r->experts.parts > 1)
-            status = add_up(model->parallel->expert, to, count, status);
+            status = tx_stored_add_up(model->parallel->expert, to, count, status);
     }
     free(mine);
     return status;
@@ -266,7 +238,7 @@ static tx_status copy_staged(tx_model *model, tx_part part, int32_t index, int64
         status = copy_of_stage(model, part, index, first, count, NULL, to);
     else
         memset(to, 0, (size_t)count * sizeof *to);
-    return add_up(model->parallel->pipeline, to, count, status);
+    return tx_stored_add_up(model->parallel->pipeline, to, count, status);
 }
 
 /* The same of a model that is divided among devices: those that have a parameter are written, its own one is read. */
