@@ -62,9 +62,9 @@ tx_status tx_sum_replicas(tx_graph *graph);
  * what the rank keeps of them is added to arena GRADIENTS. */
 tx_status tx_shard(tx_graph *graph);
 
-/* With zero_stage 3 every bucket of weights is gathered into a planned tensor before the nodes that read it, the next
- * one while these are computed, and goes behind them; where the same is read later it is gathered again. Copies of 16
- * bits are cast from what was gathered. Plans for evaluation gather alike. */
+/* With zero_stage 3 every bucket of weights, frozen ones too, is gathered into a planned tensor before the nodes that
+ * read it, the next one while these are computed, and goes behind them; where the same is read later it is gathered
+ * again. Copies of 16 bits are gathered as such. Plans for evaluation gather alike. */
 tx_status tx_gather_weights(tx_graph *graph);
 
 /* Where the optimizer's states, or the weights, lie outside the device's memory, nodes of updates work on planned

@@ -3,10 +3,12 @@
  * What the backend's allocation calls hold on each rank is what ZeRO promises (Rajbhandari et al., 2020, section 5),
  * for GPT-2 124M in fp32: 4 bytes a parameter of weights (stage 3: 4/N), 4 of gradients (stages 2 and 3: 4/N), 8/N of
  * AdamW's moments (stage 0: 8), and what other optimizers keep; in mixed precision 2 more of copies (stage 3: 2/N); and
- * it is what the planner said.
+ * it is what the planner said. Of an adapter the same holds for what is trained, and of its base each rank has all, in
+ * stage 3 1/N.
  *
- *   test_zero_memory STAGE [DEVICE [OPTIMIZER]] */
+ *   test_zero_memory STAGE [DEVICE [OPTIMIZER [BASE]]]      BASE: BF16, NF4, NF4_DOUBLE */
 #include "models/arch/arch.h"
+#include "models/arch/lora.h"
 #include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 
@@ -69,15 +71,44 @@ static tx_status make(tx_engine *engine, tx_comm *comm, const tx_config *config,
     return tx_model_allocate(*model);
 }
 
+/* An adapter of the model's attention; of no base there is none. */
+static tx_status adapt(tx_config *config, const char *base)
+{
+    const tx_lora lora = {.rank = 8, .alpha = 8, .stored = TX_BF16, .targets = (char *)(uintptr_t) "c_attn"};
+    if (!base)
+        return TX_OK;
+    for (int d = 0; d < TX_DTYPE_COUNT; d++)
+        if (tx_dtype_packed((tx_dtype)d) && strcmp(tx_dtype_name((tx_dtype)d), base) == 0)
+            config->packed = (tx_dtype)d;
+    if (config->packed == TX_F32 && strcmp(base, "BF16") != 0)
+        return tx_fail(TX_INVALID, "there is no base in %s", base);
+    return tx_lora_copy(&lora, &config->lora);
+}
+
+/* Parameters that are trained, and bytes of those that are frozen. */
+static tx_status count(const tx_model *model, double *trained, double *frozen)
+{
+    *trained = *frozen = 0.0;
+    for (int32_t i = 0; i < tx_model_param_count(model); i++) {
+        const char *name;
+        const tx_param_spec *spec;
+        TX_TRY(tx_model_param(model, i, &name, &spec));
+        const int64_t elements = tx_shape_count(&spec->shape);
+        *trained += spec->frozen ? 0.0 : (double)elements;
+        *frozen += spec->frozen ? (double)tx_dtype_bytes(spec->dtype, elements) : 0.0;
+    }
+    return TX_OK;
+}
+
 /* Within 2 percent of the formula, and to the byte what was planned. */
-static int judge(const tx_memory *planned, const tx_memory *counted, double params, int32_t stage, int32_t ranks,
-                 double weight, double copy, double state)
+static int judge(const tx_memory *planned, const tx_memory *counted, double params, double frozen, int32_t stage,
+                 int32_t ranks, double weight, double copy, double state)
 {
     const double n = ranks;
     const struct {
         tx_memory_kind kind;
         double bytes;
-    } formula[] = {{TX_MEMORY_WEIGHTS, stage == 3 ? weight * params / n : weight * params},
+    } formula[] = {{TX_MEMORY_WEIGHTS, (weight * params + frozen) / (stage == 3 ? n : 1.0)},
                    {TX_MEMORY_COPIES, stage == 3 ? copy * params / n : copy * params},
                    {TX_MEMORY_GRADIENTS, stage >= 2 ? weight * params / n : weight * params},
                    {TX_MEMORY_OPTIMIZER, stage > 0 ? state * params / n : state * params}};
@@ -116,14 +147,16 @@ int main(int argc, char **argv)
     tx_trainer *trainer = NULL;
     tx_config *config = NULL;
     tx_memory planned, counted;
-    if (tx_comm_open(&argc, &argv, &comm) || tx_config_preset("gpt2", &config) || tx_engine_create(&options, &engine) ||
+    double trained, frozen;
+    if (tx_comm_open(&argc, &argv, &comm) || tx_config_preset("gpt2", &config) ||
+        adapt(config, argc > 4 ? argv[4] : NULL) || tx_engine_create(&options, &engine) ||
         make(engine, comm, config, stage, optimizer, &model, &trainer) || tx_model_memory(model, &planned) ||
-        tx_engine_memory(engine, &counted)) {
+        tx_engine_memory(engine, &counted) || count(model, &trained, &frozen)) {
         fprintf(stderr, "test_zero_memory: %s\n", tx_error());
         return 1;
     }
     int failed =
-        judge(&planned, &counted, (double)tx_arch_param_count(config), stage, tx_comm_size_of(comm),
+        judge(&planned, &counted, trained, frozen, stage, tx_comm_size_of(comm),
               (double)tx_dtype_size(optimizers[optimizer].stored),
               optimizers[optimizer].read != optimizers[optimizer].stored ? 2.0 : 0.0, optimizers[optimizer].bytes);
     tx_trainer_free(trainer);

@@ -172,6 +172,32 @@ static void activations(void **state)
     tx_json_free(all);
 }
 
+/* What each of four ranks has in stage 3, whole blocks of each bucket; frozen bases too. */
+static void of_ranks(void **state)
+{
+    const char *const adapters[] = {"", "--lora_r 8", "--lora_r 8 --load_in_4bit",
+                                    "--lora_r 8 --load_in_4bit --bnb_4bit_use_double_quant"};
+    const char *const divided[] = {"weights", "gradients", "16-bit copies", "optimizer states"};
+    char arguments[512];
+    for (size_t a = 0; a < sizeof adapters / sizeof adapters[0]; a++) {
+        tx_json *all[2];
+        const tx_json *plan[2];
+        for (int many = 0; many < 2; many++) {
+            snprintf(arguments, sizeof arguments, "--model gpt2 --memory 8GiB --optim adamw_torch_fused %s %s --json",
+                     adapters[a], many ? "--ranks 4 --zero_stage 3" : "");
+            all[many] = ask(arguments, 0);
+            plan[many] = plan_of(all[many], "bf16", "blocks", "adamw_torch_fused", 1);
+        }
+        for (size_t d = 0; d < sizeof divided / sizeof divided[0]; d++) {
+            const double whole = (double)bytes_of(plan[0], divided[d]), own = (double)bytes_of(plan[1], divided[d]);
+            if (!(fabs(4.0 * own / whole - 1.0) < 0.01))
+                fail_msg("gpt2 %s: %s: %.0f bytes of %.0f", adapters[a], divided[d], own, whole);
+        }
+        tx_json_free(all[0]);
+        tx_json_free(all[1]);
+    }
+}
+
 /* ---- Limits ------------------------------------------------------------------------------------------------- */
 
 /* To the byte. */
@@ -221,6 +247,7 @@ static void refused(void **state)
     ask("", 2);
     ask("--model no-such-model", 1);
     ask("--model gpt2 --memory lots", 1);
+    ask("--model gpt2 --memory 8GiB --zero_stage 3", 2);
     ask("--model gpt2 --memory 0", 1);
     ask("--model gpt2 --memory 8GiB --block_size 2000", 1);
     ask("--model gpt2 --memory 8GiB --rates /nowhere", 1);
@@ -242,9 +269,13 @@ static void in_a_second(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_and_states), cmocka_unit_test(in_24_gib),
-                                       cmocka_unit_test(activations),        cmocka_unit_test(what_fits),
-                                       cmocka_unit_test(step_time),          cmocka_unit_test(refused),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_and_states),
+                                       cmocka_unit_test(in_24_gib),
+                                       cmocka_unit_test(of_ranks),
+                                       cmocka_unit_test(activations),
+                                       cmocka_unit_test(what_fits),
+                                       cmocka_unit_test(step_time),
+                                       cmocka_unit_test(refused),
                                        cmocka_unit_test(in_a_second)};
     txmem = argc > 1 ? argv[1] : "txmem";
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include "models/arch/find.h"
 #include "models/arch/lora.h"
 #include "models/options/bytes.h"
+#include "models/split/pretend.h"
 #include "tools/cli/options.h"
 
 #include <inttypes.h>
@@ -20,7 +21,7 @@
 
 typedef struct settings {
     const char *model, *memory, *device, *rates, *lora_targets;
-    int64_t block, lora_rank;
+    int64_t block, lora_rank, ranks, zero_stage;
     uint32_t optimizers;
     int32_t offload_optimizer, offload_param;
     bool json, load_in_4bit, double_quant;
@@ -46,13 +47,15 @@ static const tx_option options[] = {
      .help = "modules that get one; otherwise those that peft takes"},
     {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit), .help = "with --lora_r: the frozen matrices of the blocks are in 4 bits"},
     {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant), .help = "and their scales in 8 bits"},
+    {TX_OPTION_INTEGER, "ranks", AT(ranks), 1, 1 << 16, "N", "what each of so many ranks has, with rows of its own (1)"},
+    {TX_OPTION_INTEGER, "zero_stage", AT(zero_stage), 0, 3, "N", "with --ranks: what is divided among them, as txtrain's"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu", .help = "whose plans are made"},
     {TX_OPTION_TEXT, "rates", AT(rates), .choices = "FILE",
      .help = "what txbench ops --json printed on a device: tells how long a step would take there at best"},
     {TX_OPTION_FLAG, "json", AT(json), .help = "print the table as one JSON object"},
 };
 /* clang-format on */
-static const settings defaults = {.device = "cpu"};
+static const settings defaults = {.device = "cpu", .ranks = 1};
 
 static const tx_cli program = {
     .name = "txmem",
@@ -222,6 +225,9 @@ static tx_status run(const settings *set, tx_mem_table *t)
     t->block = set->block ? set->block : t->config->positions < 1024 ? t->config->positions : 1024;
     t->offload = (tx_offload_place)set->offload_optimizer;
     t->offload_params = (tx_offload_place)set->offload_param;
+    t->zero_stage = (int32_t)set->zero_stage;
+    if (!status && set->ranks > 1)
+        status = tx_pretend_open((int32_t)set->ranks, (int32_t)set->ranks, &t->comm);
     t->optimizers = set->optimizers ? set->optimizers : tx_mem_all_optimizers();
     if (!status)
         status = tx_mem_fill(t);
@@ -244,6 +250,8 @@ int main(int argc, char **argv)
     if ((set.load_in_4bit && !set.lora_rank) || (set.double_quant && !set.load_in_4bit))
         return tx_complain(&program, TX_EXIT_USAGE,
                            "--load_in_4bit needs --lora_r, --bnb_4bit_use_double_quant needs both");
+    if (set.zero_stage && set.ranks == 1)
+        return tx_complain(&program, TX_EXIT_USAGE, "--zero_stage needs --ranks: how many divide the model?");
     tx_config *config = NULL;
     tx_mem_table table = {0};
     tx_status status = tx_config_find(set.model, &config);
@@ -255,6 +263,7 @@ int main(int argc, char **argv)
     if (!status && (fflush(stdout) || ferror(stdout)))
         status = tx_fail(TX_IO, "standard output: cannot write");
     free(table.row);
+    tx_pretend_close(table.comm);
     tx_engine_free(table.engine);
     tx_config_free(config);
     return status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;

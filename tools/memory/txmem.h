@@ -49,6 +49,8 @@ typedef struct tx_mem_table {
     const tx_config *config;
     int64_t block, memory; /* tokens of a row; bytes that there are */
     tx_offload_place offload, offload_params;
+    tx_comm *comm; /* ranks that the model is divided among by this stage of ZeRO; NULL: one */
+    int32_t zero_stage;
     uint32_t optimizers; /* a bit for each name of optimizers.def */
     tx_mem_rates rates;
     tx_mem_row *row;
