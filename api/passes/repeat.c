@@ -139,7 +139,8 @@ static bool is_at_end(const repeating *r, const tx_node *n)
         return true;
     for (int32_t i = 0; i < r->nodes && n->op == TX_OP_REDUCE_GRADIENTS; i++) {
         const tx_node *tied = &r->graph->node[i];
-        if (tied->op == TX_OP_SUM_TIED && tx_parallel_bucket_at(p, TX_ARENA_WEIGHTS, tied->in[0]->offset) == n->attrs.bucket)
+        if (tied->op == TX_OP_SUM_TIED &&
+            tx_parallel_bucket_at(p, TX_ARENA_WEIGHTS, tied->in[0]->offset) == n->attrs.bucket)
             return true;
     }
     return false;

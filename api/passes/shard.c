@@ -34,7 +34,9 @@ typedef struct sharding {
 static int32_t bucket_of(const sharding *s, tx_tensor *t)
 {
     const tx_tensor *root = t ? tx_tensor_root(t) : NULL;
-    return root && root->arena == TX_ARENA_GRADIENTS ? tx_parallel_bucket_at(s->parallel, TX_ARENA_WEIGHTS, root->offset) : -1;
+    return root && root->arena == TX_ARENA_GRADIENTS
+               ? tx_parallel_bucket_at(s->parallel, TX_ARENA_WEIGHTS, root->offset)
+               : -1;
 }
 
 static void find_writers(sharding *s)

@@ -182,8 +182,8 @@ int64_t tx_rope_positions(tx_rope_config *rope, int64_t positions)
     return (int64_t)fmin((double)positions * rope->factor, INT32_MAX);
 }
 
-/* The base with which the slowest pair turns by `grown` times slower and the first as ever (NTK-aware scaling); one pair
- * alone does not see it. */
+/* The base with which the slowest pair turns by `grown` times slower and the first as ever (NTK-aware scaling); one
+ * pair alone does not see it. */
 static double stretched(const tx_rope_config *rope, int64_t size, int64_t length)
 {
     const double grown = rope->factor * (double)length / rope->original - (rope->factor - 1);
