@@ -68,7 +68,7 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
                        "parallel: an expert group has no whole parameters for this optimizer: take AdamW, "
                        "SGD or Lion");
     const bool context = o->context && o->context->size > 1;
-    if (context && (divides || o->sequence))
+    if (context && o->sequence)
         return tx_fail(
             TX_UNSUPPORTED,
             "parallel: a tensor group does not divide the positions (sequence) of chunks of a context group");

@@ -213,7 +213,7 @@ typedef struct tx_split_list {
 } tx_split_list;
 
 typedef struct tx_split_search {
-    tx_split_list all, built;      /* built: of those that the engine can do today */
+    tx_split_list all, built;      /* built: of those that tx_split_is_built says */
     double without[TX_SPLIT_AXES]; /* seconds of the fastest that does without; infinite: none fits; NaN: none was
                                       looked at */
     double least;                  /* bytes of the smallest, whether it fits or not */

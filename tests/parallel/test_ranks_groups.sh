@@ -29,15 +29,15 @@ split()
     ranks "$n" "$name" $of --gradient_accumulation_steps 3 --per_device_train_batch_size $((4 * same / n)) "$@"
 }
 
-# model FILE LIMIT: what trains from here on, on one rank in fp32 and in bf16, which is compared by this limit
+bits="--bf16 --learning_rate 1e-3"
+# model FILE: what trains from here on, on one rank in fp32, and in bf16 by steps so small that roundings do not grow
 model()
 {
     from="--config_name $work/$1 --train_file $work/text --validation_file $work/text --block_size 32 $evaluates"
-    rounding=$2
     rm -rf "${work:?}/one" "$work/half"
     # shellcheck disable=SC2086
-    split 1 1 one $saves || fail "$1 on one rank"
-    split 1 1 half --bf16 || fail "$1, bf16 on one rank"
+    split 1 1 one $saves || fail "one rank"
+    split 1 1 half $bits || fail "bf16 on one rank"
 }
 
 # all_of RANKS WAY: alone, and with what goes with it; whatever wrote a checkpoint, whoever goes on
@@ -47,21 +47,22 @@ all_of()
     divides "$1.$2" "by$2" $saves
     split "$1" "$2" "again$2" --zero_stage 1 --gradient_checkpointing --ddp_overlap yes || fail "$2, with others"
     alike one "again$2"
-    split "$1" "$2" "half$2" --bf16 || fail "$2, bf16"
-    alike half "half$2" "$rounding"
+    # shellcheck disable=SC2086
+    split "$1" "$2" "half$2" $bits || fail "$2, bf16"
+    alike half "half$2" 3e-3
     hands_over "by$2:1.1" "one:$1.$2"
 }
 
-# Where roundings differ, so may the experts that a token is given to.
-model experts.json 6e-3
+model experts.json
 all_of 4 ep
 split 4 ep turns --pipeline_schedule interleaved --gradient_accumulation_steps 6 --per_device_train_batch_size 1 || fail "interleaved"
 alike one turns
 all_of 4 et
 split 8 etp parts || fail "experts, parts and stages"
 alike one parts
+all_of 4 ec
 
-model layers.json 3e-3
+model layers.json
 all_of 4 cp
 split 4 cp back --pipeline_schedule gpipe --gradient_checkpointing || fail "gpipe"
 alike one back

@@ -278,6 +278,6 @@ TX_BENCH_COMMAND(splits, "",
                  "(ZeRO 0 to 3) x "
                  "tensor x pipeline\nx expert x context, and names the fastest that fits (models/split/split.h has the "
                  "formulas). The "
-                 "first table has all splits, its\nmemory by formula, and what would be slower; the second those that "
-                 "TX can do today, "
+                 "first table has all splits, its\nmemory by formula, and what would be slower; the second those "
+                 "without experts and contexts that TX can do, "
                  "with their plans' memory. bf16, AdamW.");
