@@ -49,7 +49,9 @@ static void tell_pace(tx_running *r, const tx_pace_news *news, int64_t step)
     }
     if (!news->looked)
         return;
-    const int slowest = (int)(news->slowest * (r->comm->size / r->data->size));
+    /* Who tells is the first rank of its tensor group, in stage 0. */
+    const tx_comm *tensor = tx_trainer_options_of(r->trainer)->parallel.tensor;
+    const int slowest = (int)(news->slowest * (tensor ? tensor->size : 1));
     tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"slowest_rank\": %d, \"seconds\": %.6f, \"median_seconds\": %.6f}",
                 step, slowest, news->seconds, news->median);
     if (r->speaks && news->seconds > TX_PACE_SLOW * news->median)
