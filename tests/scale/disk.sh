@@ -16,6 +16,7 @@ two=$(sed -n 's/^0::/\/sys\/fs\/cgroup/p' /proc/self/cgroup)
 group=${one:-$two}/tx$$
 mkdir "$group" 2> /dev/null || { echo "skipped: no control group can be made"; exit 77; }
 trap 'rmdir "$group"; rm -rf "$work" "$disk/tx$$"' EXIT
+trap 'exit 1' INT TERM
 mkdir "$disk/tx$$" || exit 1
 disk=$disk/tx$$
 echo 2147483648 > "$group/memory.limit_in_bytes" 2> /dev/null || echo 2147483648 > "$group/memory.max" || exit 1
