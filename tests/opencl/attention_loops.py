@@ -41,23 +41,23 @@ def amd(lanes):
     return kind
 
 
-def forms(atoms):
-    """Of these atoms: (kernel, name, atom, lanes, rows of an atom, head size, warps, atoms of a warp, other lines, whether own lines are held,
-    warps that share own lines)"""
+def forms(atoms, sizes=SIZES):
+    """The preferred of these atoms: (kernel, name, atom, lanes, rows of an atom, head size, warps, atoms of a warp, other lines, whether own
+    lines are held, warps that share own lines)"""
     with open(FORMS) as file:
         text = file.read()
     found = set()
     for words in re.findall(r"^TX_ATTENTION_MATRIX\((.*)\)$", text, flags=re.M):
         kernel, name, atom, _, lanes, rows, least, most, warps, own, others, held, paired = [word.strip().strip('"') for word in words.split(",")]
-        for size in SIZES:
+        for size in sizes:
             if atom in atoms and int(least) <= size <= int(most) and (kernel, atom, size) not in found:
                 found.add((kernel, atom, size))
                 yield kernel, name, atom, int(lanes), int(rows), size, int(warps), int(own), int(others), int(held == "true"), 1 + (paired == "true")
 
 
-def options_of(form, unit):
+def options_of(form, unit, stored="bf16", features="-DLENGTHS=0 -DDROPOUT=0"):
     _, _, _, _, _, size, warps, atoms, others, held, sharing = form
-    return (f"-DH=bf16 -DD={size} -DCAUSAL=1 -DLENGTHS=0 -DDROPOUT=0 -DCACHED=0 -DVW=4 -DEMULATED=0 -DATOM={unit} -DWARPS={warps} "
+    return (f"-DH={stored} -DD={size} -DCAUSAL=1 {features} -DCACHED=0 -DVW=4 -DEMULATED=0 -DATOM={unit} -DWARPS={warps} "
             f"-DOWN_ATOMS={atoms} -DOTHERS={others} -DOWN_HELD={held}" + " -DPAIRED=1" * (sharing - 1))
 
 

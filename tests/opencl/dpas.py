@@ -6,9 +6,10 @@ anew or compares with.
     dpas.py KERNEL_TEXTS [--record]
 
 Every form of Intel's in backends/opencl/matrix.def is compiled in the types that it takes, in three transposes and with each epilogue;
-of attention's, the preferred, as attention_loops.py does: no register is spilled, and no array lies in memory. On DG2 the compiler begins each row of DPAS by one that does nothing; these count as
-instructions alone. A difference is an error where the compiler is that of the record. Exit status 77: no ocloc that has a disassembler,
-or one of before 2023, which leaves loops over registers rolled."""
+of attention_matrix.def in both types, for several sizes of heads, with nothing, dropout, and all that it may have besides: no register is
+spilled, and no array lies in memory. Recorded is what attention_loops.py records of others. On DG2 the compiler begins each row of DPAS by
+one that does nothing; these count as instructions alone. A difference is an error where the compiler is that of the record. Exit status 77:
+no ocloc that has a disassembler, or one of before 2023, which leaves loops over registers rolled."""
 import os
 import re
 import shutil
@@ -24,6 +25,8 @@ TARGETS = {"DPAS8": ("dg2",), "DPAS16": ("bmg", "pvc")}
 ATTENTION_TARGETS = {"DPAS8": ("dg2",), "DPAS16": ("bmg",)}
 REGISTERS = " -cl-intel-256-GRF-per-thread"
 EPILOGUES = ("",) + tuple(f" -DEPILOGUE={e} -DEXACT={exact}" for e, exact in ((1, 0), (1, 1), (2, 0), (2, 1), (3, 0)))
+HEADS = (64, 80, 96, 128)
+FEATURES = ("-DLENGTHS=0 -DDROPOUT=0", "-DLENGTHS=0 -DDROPOUT=1", "-DLENGTHS=1 -DDROPOUT=1 -DWINDOW=1 -DSTARTS=1")
 STORED = {"bf16": "bf16", "fp16": "f16", "tf32": "f32"}
 
 
@@ -145,6 +148,16 @@ def attention_row(ocloc, texts, folder, work):
                                     len(instructions(lines)) - len(instructions(once)))
 
 
+def attention_forms():
+    """What every form of attention is compiled as: (source, function, target, options)"""
+    for form in attention_loops.forms(TARGETS, HEADS):
+        source, function, _ = attention_loops.KERNELS[form[0]]
+        for target in TARGETS[form[2]]:
+            for stored in ("bf16", "f16"):
+                for features in FEATURES:
+                    yield source, function, target, attention_loops.options_of(form, form[2], stored, features) + REGISTERS
+
+
 def main():
     wants("--record", __doc__)
     ocloc = shutil.which("ocloc")
@@ -163,6 +176,7 @@ def main():
         products = sorted(row for row, one in zip(rows, work) if not one[-1] and one[2] != "fp16")
         attention = sorted(parallel(lambda one: attention_row(ocloc, texts, folder, one),
                                     [(form, target) for form in attention_loops.forms(ATTENTION_TARGETS) for target in ATTENTION_TARGETS[form[2]]]))
+        parallel(lambda one: compiled(ocloc, one[2], Program(os.path.join(texts, one[0] + ".cl"), one[0], one[3]), one[1], folder), attention_forms())
     version = "ocloc " + re.search(r"[\d.]+\d", version)[0]
     keep(__doc__, os.path.join(TABLES, "loops_intel.def"), FIELDS, products, version)
     keep(__doc__, os.path.join(TABLES, "attention_loops_intel.def"), attention_loops.FIELDS, attention, version)

@@ -51,11 +51,11 @@ static void exponentials(scores *s, rows *known, factors *fade, float factor, in
 static void drop_scores(scores *s, const __local uchar *kept, int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
-        EACH_SCORE(j, e)
+        EACH_RUN(j, first)
         {
-            const int query = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane);
-            if (!is_kept(kept, query, j * OTHER_ATOM + OTHER_OF(e, lane)))
-                s->of[i][j][e] = 0.0f;
+            kept_run run;
+            read_kept(&run, kept, line + i * OWN_ATOM + OWN_OF(LINE_OF(first), lane), j * OTHER_ATOM + OTHER_OF(first, lane));
+            UNROLLED for (int r = 0; r < BESIDE; r++) s->of[i][j][first + r] = IS_KEPT(run, r) ? s->of[i][j][first + r] : 0.0f;
         }
 }
 
@@ -67,13 +67,14 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
           int site, int plane, int first_row, int first_column, int first_b, int first_head, int first_tile, const __global uint *control)
 {
     __local ab_t pool[POOL] __attribute__((aligned(128)));
-    __local uchar kept[STAGES * KEPT];
+    __local uchar kept[STAGES * KEPT] __attribute__((aligned(16)));
 #if EMULATED
     __local uint shown[GROUP * SHOWN];
 #else
     __local uint *const shown = 0;
 #endif
-    const int item = (int)get_local_id(0), lane = item % LANES, line = item / LANES * (OWN_ATOMS * OWN_ATOM);
+    int item = (int)get_local_id(0), lane = item % LANES;
+    const int line = item / LANES * (OWN_ATOMS * OWN_ATOM);
     const int head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
     const int q0 = ((T - 1) / OWN_LINES - first_tile - (int)get_group_id(0)) * OWN_LINES;
     const uint stride = (uint)(heads + 2 * kv_heads) * D, key = (uint)(heads + head / (heads / kv_heads)) * D;
@@ -109,6 +110,8 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
         bring_begin(&moving_v, block + BLOCK(ALONG), values + (uint)begin * stride, stride, OTHERS, last - begin, item);
     }
     for (int k0 = begin; k0 < last; k0 += OTHERS) {
+        item = IN_STEP(item, k0, T);
+        lane = item % LANES;
         if (STAGES == 1)
             barrier(CLK_LOCAL_MEM_FENCE); /* the block before is read */
         bring_end(&moving_k, block, ALONG, item);

@@ -46,6 +46,15 @@ static void begin_turn(turn *now, int number, const walk *w, __local ab_t *block
     }
 }
 
+/* The probability of score e of an own line `own`. */
+static float probability_of(const scores *s, int i, int j, int e, int own, const __local float *lse_of, const __local int *from_of, float factor,
+                            int q0, int k0, int length, int edge, int lane)
+{
+    const int other = j * OTHER_ATOM + OTHER_OF(e, lane), key = k0 + own;
+    const int hidden = edge && (key >= length || (CAUSAL && key > q0 + other) || (BOUNDED && key < from_of[other]));
+    return probability(s->of[i][j][e], factor, lse_of[other], hidden);
+}
+
 #if PAIRED
 /* Four sums of each lane lie side by side, and behind them those of the next lane. */
 #define PASSED_AT(i, j, e) ((((line / OWN_ATOM + i) * OTHER_ATOMS + j) * (SUMS / 4) + e / 4) * LANES + lane)
@@ -58,23 +67,31 @@ static void slopes(scores *s, int second, __local float *passed, const __local f
     const int edge = BOUNDED || k0 + OWN_LINES > length || (CAUSAL && k0 + OWN_LINES > q0 + 1);
     UNROLLED for (int i = 0; i < OWN_ATOMS && !second; i++)
     {
-        EACH_SCORE(j, e)
-        {
-            const int other = j * OTHER_ATOM + OTHER_OF(e, lane), own = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane), key = k0 + own;
-            const int hidden = edge && (key >= length || (CAUSAL && key > q0 + other) || (BOUNDED && key < from_of[other]));
-            s->of[i][j][e] = probability(s->of[i][j][e], factor, lse_of[other], hidden);
-        }
+        EACH_SCORE(j, e) s->of[i][j][e] = probability_of(s, i, j, e, line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane), lse_of, from_of, factor,
+                                                         q0, k0, length, edge, lane);
         UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
             UNROLLED for (int e = 0; e < SUMS; e += 4) vstore4(vload4(0, s->of[i][j] + e), PASSED_AT(i, j, e), passed);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
-        EACH_SCORE(j, e)
+        EACH_RUN(j, first)
         {
-            const int other = j * OTHER_ATOM + OTHER_OF(e, lane), own = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane);
-            const int is_left = DROPOUT ? is_kept(kept, other, own) : 1;
-            const float w = passed[PASSED_AT(i, j, e) * 4 + e % 4];
-            s->of[i][j][e] = second ? slope(w, s->of[i][j][e], delta_of[other], is_left, keep) : is_left ? w : 0.0f;
+            const int other = j * OTHER_ATOM + OTHER_OF(first, lane);
+            kept_run run;
+            if (DROPOUT)
+                read_kept(&run, kept, line + i * OWN_ATOM + OWN_OF(LINE_OF(first), lane), other);
+            UNROLLED for (int q = 0; q < BESIDE; q += 4)
+            {
+                float w[4], d[4];
+                vstore4(vload4(PASSED_AT(i, j, (first + q)), passed), 0, w);
+                vstore4(vload4(0, delta_of + other + q), 0, d);
+                UNROLLED for (int r = 0; r < 4; r++)
+                {
+                    const int is_left = DROPOUT ? IS_KEPT(run, q + r) : 1;
+                    float *const it = &s->of[i][j][first + q + r];
+                    *it = second ? slope(w[r], *it, d[r], is_left, keep) : is_left ? w[r] : 0.0f;
+                }
+            }
         }
 }
 #else
@@ -84,14 +101,19 @@ static void slopes(scores *s, scores *t, const __local float *lse_of, const __lo
 {
     const int edge = BOUNDED || k0 + OWN_LINES > length || (CAUSAL && k0 + OWN_LINES > q0 + 1);
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
-        EACH_SCORE(j, e)
+        EACH_RUN(j, first)
         {
-            const int other = j * OTHER_ATOM + OTHER_OF(e, lane), own = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane), key = k0 + own;
-            const int hidden = edge && (key >= length || (CAUSAL && key > q0 + other) || (BOUNDED && key < from_of[other]));
-            const int is_left = DROPOUT ? is_kept(kept, other, own) : 1;
-            const float w = probability(s->of[i][j][e], factor, lse_of[other], hidden);
-            t->of[i][j][e] = slope(w, t->of[i][j][e], delta_of[other], is_left, keep);
-            s->of[i][j][e] = is_left ? w : 0.0f;
+            const int own = line + i * OWN_ATOM + OWN_OF(LINE_OF(first), lane);
+            kept_run run;
+            if (DROPOUT)
+                read_kept(&run, kept, own, j * OTHER_ATOM + OTHER_OF(first, lane));
+            UNROLLED for (int r = 0; r < BESIDE; r++)
+            {
+                const int e = first + r, is_left = DROPOUT ? IS_KEPT(run, r) : 1;
+                const float w = probability_of(s, i, j, e, own, lse_of, from_of, factor, q0, k0, length, edge, lane);
+                t->of[i][j][e] = slope(w, t->of[i][j][e], delta_of[j * OTHER_ATOM + OTHER_OF(e, lane)], is_left, keep);
+                s->of[i][j][e] = is_left ? w : 0.0f;
+            }
         }
 }
 #endif
@@ -101,7 +123,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
 attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
 {
     __local ab_t pool[POOL] __attribute__((aligned(128)));
-    __local uchar kept[STAGES * KEPT];
+    __local uchar kept[STAGES * KEPT] __attribute__((aligned(16)));
     __local float lse_of[STAGES * OTHERS], delta_of[STAGES * OTHERS];
     __local int from_of[STAGES * OTHERS];
 #if PAIRED
@@ -112,7 +134,8 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
 #else
     __local uint *const shown = 0;
 #endif
-    const int item = (int)get_local_id(0), lane = item % LANES, warp = item / LANES, second = PAIRED && warp >= OWN_WARPS;
+    int item = (int)get_local_id(0), lane = item % LANES;
+    const int warp = item / LANES, second = PAIRED && warp >= OWN_WARPS;
     const int line = (second ? warp - OWN_WARPS : warp) * (OWN_ATOMS * OWN_ATOM);
     const int kv_head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2), group = heads / kv_heads;
     const int k0 = (first_tile + (int)get_group_id(0)) * OWN_LINES;
@@ -146,6 +169,8 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
         const int q0 = next.q0, at = stage * OTHERS;
         __local ab_t *const here = pool + OTHERS_AT + stage * (BLOCKS), *const slope_o = here + BLOCK(ALONG | TURNED);
         __local uchar *const bits = kept + stage * KEPT;
+        item = IN_STEP(item, q0, T);
+        lane = item % LANES;
         const draws drop = draws_of(control, b, site, plane + next.head, p, first_row, first_column);
         if (STAGES == 1)
             barrier(CLK_LOCAL_MEM_FENCE); /* the block before is read */

@@ -16,13 +16,19 @@ static void slopes(scores *s, const scores *t, const rows *known, float factor, 
                    int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
-        EACH_SCORE(j, e)
+        EACH_RUN(j, first)
         {
-            const int other = j * OTHER_ATOM + OTHER_OF(e, lane), key = k0 + other, l = LINE_OF(e);
-            const int hidden = edge && (key >= known->limit[i][l] || (BOUNDED && key < known->from[i][l]));
-            const int is_left = DROPOUT ? is_kept(kept, line + i * OWN_ATOM + OWN_OF(l, lane), other) : 1;
-            const float w = probability(s->of[i][j][e], factor, known->lse[i][l], hidden);
-            s->of[i][j][e] = slope(w, t->of[i][j][e], known->delta[i][l], is_left, keep);
+            const int l = LINE_OF(first);
+            kept_run run;
+            if (DROPOUT)
+                read_kept(&run, kept, line + i * OWN_ATOM + OWN_OF(l, lane), j * OTHER_ATOM + OTHER_OF(first, lane));
+            UNROLLED for (int r = 0; r < BESIDE; r++)
+            {
+                const int e = first + r, key = k0 + j * OTHER_ATOM + OTHER_OF(e, lane);
+                const int hidden = edge && (key >= known->limit[i][l] || (BOUNDED && key < known->from[i][l]));
+                const float w = probability(s->of[i][j][e], factor, known->lse[i][l], hidden);
+                s->of[i][j][e] = slope(w, t->of[i][j][e], known->delta[i][l], DROPOUT ? IS_KEPT(run, r) : 1, keep);
+            }
         }
 }
 
@@ -31,13 +37,14 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
 attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
 {
     __local ab_t pool[POOL] __attribute__((aligned(128)));
-    __local uchar kept[STAGES * KEPT];
+    __local uchar kept[STAGES * KEPT] __attribute__((aligned(16)));
 #if EMULATED
     __local uint shown[GROUP * SHOWN];
 #else
     __local uint *const shown = 0;
 #endif
-    const int item = (int)get_local_id(0), lane = item % LANES, line = item / LANES * (OWN_ATOMS * OWN_ATOM);
+    int item = (int)get_local_id(0), lane = item % LANES;
+    const int line = item / LANES * (OWN_ATOMS * OWN_ATOM);
     const int head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
     const int q0 = ((T - 1) / OWN_LINES - first_tile - (int)get_group_id(0)) * OWN_LINES;
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D, key = (uint)(heads + head / (heads / kv_heads)) * D;
@@ -74,6 +81,8 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
         bring_begin(&moving_k, block + BLOCK(ALONG), keys + (uint)begin * stride, stride, OTHERS, last - begin, item);
     }
     for (int k0 = begin; k0 < last; k0 += OTHERS) {
+        item = IN_STEP(item, k0, T);
+        lane = item % LANES;
         if (STAGES == 1)
             barrier(CLK_LOCAL_MEM_FENCE); /* the block before is read */
         bring_end(&moving_v, block, ALONG, item);

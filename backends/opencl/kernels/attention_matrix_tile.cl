@@ -77,11 +77,23 @@ typedef h_t ab_t;
 #else
 #define UNROLLED _Pragma("unroll")
 #endif
-/* Of all steps at once compilers for DPAS8 load ahead more than its registers hold. */
-#if ATOM == DPAS8 && !EMULATED
+/* Intel's compilers compute what depends on a work-item's number alone before the loop over other lines, more addresses than these atoms leave
+ * registers for. So in a step the number depends on that too: by bits that are 0, as sizes are not below it. */
+#if ATOM == DPAS8 || ATOM == DPAS16
+#define IN_STEP(item, step, size) (((item) | ((step) & (size) >> 31)) & (GROUP - 1))
+#else
+#define IN_STEP(item, step, size) (item)
+#endif
+/* Nor do registers hold what these load ahead of all steps of large heads, or with 8 lanes of any, and what they draw at once. */
+#if (ATOM == DPAS8 || (ATOM == DPAS16 && D > 64)) && !EMULATED
 #define EACH_STEP _Pragma("unroll 2")
 #else
 #define EACH_STEP UNROLLED
+#endif
+#if (ATOM == DPAS8 || ATOM == DPAS16) && !EMULATED
+#define EACH_DRAW _Pragma("unroll 1")
+#else
+#define EACH_DRAW
 #endif
 #define ADD(a, b) ((a) + (b))
 #define EACH_OUT(i, c, e)                                                                                              \
@@ -91,6 +103,11 @@ typedef h_t ab_t;
 #define EACH_SCORE(j, e)                                                                                               \
     UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)                                                                     \
         UNROLLED for (int e = 0; e < SUMS; e++)
+
+/* Runs of sums that are of neighbouring others, and of an own line. */
+#define EACH_RUN(j, first)                                                                                             \
+    UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)                                                                     \
+        UNROLLED for (int first = 0; first < SUMS; first += BESIDE)
 
 typedef float factors[OWN_ATOMS][LANE_LINES]; /* of a lane's own lines */
 
@@ -199,19 +216,41 @@ static void store_out(const outputs *out, float factor, __global ab_t *to, uint 
 #define QUERIES (KEYS_OUT ? OTHERS : OWN_LINES)
 #define KEYS (KEYS_OUT ? OWN_LINES : OTHERS)
 #define KEPT (DROPOUT ? QUERIES * KEYS / 4 : 4) /* bytes of a tile: a bit for each of four neighbouring keys */
+/* Those of an own line are side by side. */
+#define KEPT_AT(query, key) (KEYS_OUT ? (key) / 4 * QUERIES + (query) : (query) * (KEYS / 4) + (key) / 4)
 
 /* Which scores of a tile dropout keeps. Each draw is made once, by any work-item. */
 static void draw_kept(__local uchar *kept, const draws *d, int q0, int k0, int item)
 {
-    for (int i = item; i < QUERIES * KEYS / 4; i += GROUP) {
-        const tx_random r = DRAW_AT(d, (uint)(q0 + i / (KEYS / 4)), (uint)(k0 + i % (KEYS / 4) * 4));
+    EACH_DRAW for (int i = item; i < QUERIES * KEYS / 4; i += GROUP) {
+        const int query = KEYS_OUT ? i % QUERIES : i / (KEYS / 4), key = (KEYS_OUT ? i / QUERIES : i % (KEYS / 4)) * 4;
+        const tx_random r = DRAW_AT(d, (uint)(q0 + query), (uint)(k0 + key));
         uint bits = 0;
         UNROLLED for (int w = 0; w < 4; w++) bits |= r.word[w] >= d->threshold ? 1u << w : 0u;
-        kept[i] = (uchar)bits;
+        kept[KEPT_AT(query, key)] = (uchar)bits;
     }
 }
 
-static int is_kept(const __local uchar *kept, int query, int key)
+/* Of BESIDE scores of an own line, of which the first is of `other`. */
+typedef struct kept_run {
+    uint word[KEYS_OUT && BESIDE > 4 ? BESIDE / 4 : 1];
+} kept_run;
+
+static void read_kept(kept_run *run, const __local uchar *kept, int own, int other)
 {
-    return kept[query * (KEYS / 4) + key / 4] >> key % 4 & 1;
+    const __local uchar *const at = kept + (KEYS_OUT ? KEPT_AT(other, own) : KEPT_AT(own, other));
+#if KEYS_OUT && BESIDE == 2
+    run->word[0] = *(const __local ushort *)at >> own % 4;
+#elif KEYS_OUT
+    UNROLLED for (int i = 0; i < BESIDE / 4; i++) run->word[i] = ((const __local uint *)at)[i] >> own % 4;
+#elif BESIDE == 2
+    run->word[0] = *at >> other % 4;
+#elif BESIDE == 8
+    run->word[0] = *(const __local ushort *)at;
+#else
+    run->word[0] = *(const __local uint *)at;
+#endif
 }
+
+/* Whether its score r is kept. */
+#define IS_KEPT(run, r) ((run).word[KEYS_OUT ? (r) / 4 : 0] >> (KEYS_OUT ? (r) % 4 * 8 : (r) / 4 * 8 + (r) % 4) & 1)
