@@ -99,7 +99,8 @@ static inline void transpose(__m512 r[SIDE])
 
 static inline __mmask16 mask_of(int64_t columns)
 {
-    return columns >= SIDE ? 0xffff : columns > 0 ? (__mmask16)((1 << columns) - 1) : 0;
+    const int64_t own = columns < 0 ? 0 : least(columns, SIDE);
+    return (__mmask16)((1 << own) - 1);
 }
 
 /* to = SIDE rows of a tile, of SIDE numbers from this line and term on; zeros beyond the ends. */
