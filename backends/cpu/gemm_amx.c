@@ -362,12 +362,13 @@ int64_t tx_gemm_amx_scratch(const tx_cpu_gemm_spec *spec)
 void tx_gemm_amx_run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
 {
     const tx_gemm *s = &spec->shape;
+    const grid g = grid_of(spec);
     for (int64_t i = 0; i < s->batch; i++) {
         product p = {.a = {(const float *)call->a + i * s->stride_a, s->lda, s->m, s->k, !spec->trans_a, true},
                      .b = {(const float *)call->b + i * s->stride_b, s->ldb, s->n, s->k, spec->trans_b, false},
                      .call = *call,
                      .ldc = s->ldc,
-                     .grid = grid_of(spec)};
+                     .grid = g};
         p.call.c = (float *)call->c + i * s->stride_c;
         run_one(&p, spec);
     }

@@ -106,6 +106,8 @@ static tx_status read_scaling(const tx_json *json, const tx_json *top, int64_t p
         status = tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: heads that rotate in part are not implemented");
     if (!status && rope->type != TX_ROPE_DEFAULT && !(rope->high > rope->low))
         status = tx_fail(TX_INVALID, "rope_parameters: the high factor must be above the low one");
+    if (rope->type == TX_ROPE_DYNAMIC) /* as transformers, whatever original_max_position_embeddings says */
+        rope->original = (double)positions;
     return status ? status : read_attention(json, rope);
 }
 
@@ -174,12 +176,9 @@ static void proportional(const tx_rope_config *rope, int64_t size, tx_rope *made
         made->divisor[i] = i < turned ? (float)rope->factor : INFINITY;
 }
 
-int64_t tx_rope_positions(tx_rope_config *rope, int64_t positions)
+int64_t tx_rope_positions(const tx_rope_config *rope, int64_t positions)
 {
-    if (rope->type != TX_ROPE_DYNAMIC)
-        return positions;
-    rope->original = (double)positions; /* as there, whatever original_max_position_embeddings says */
-    return (int64_t)fmin((double)positions * rope->factor, INT32_MAX);
+    return rope->type == TX_ROPE_DYNAMIC ? (int64_t)fmin((double)positions * rope->factor, INT32_MAX) : positions;
 }
 
 /* The base with which the slowest pair turns by `grown` times slower and the first as ever (NTK-aware scaling); one

@@ -37,7 +37,7 @@ tx_status tx_rope_write(const tx_rope_config *rope, tx_json *json);
 /* INVALID where heads of `size` elements have other pairs than there are factors. */
 tx_status tx_rope_check(const tx_rope_config *rope, int64_t size);
 /* How long texts may be where config.json gives `positions`: "dynamic" stretches these by its factor. */
-int64_t tx_rope_positions(tx_rope_config *rope, int64_t positions);
+int64_t tx_rope_positions(const tx_rope_config *rope, int64_t positions);
 /* What tx_rotary takes, for heads of `size` elements and texts, or caches, of at most `length` positions: "longrope"
  * has its long factors, and "dynamic" its larger base, where these are more than the original ones, as transformers
  * for a text of so many. */

@@ -17,10 +17,16 @@
 #define REVISION_BYTES 256
 /* A repository's name on the hub is no longer. */
 #define NAME_BYTES 96
-/* What TX reads of datasets. */
-#define ENDINGS ".txt, .raw, .tokens, .jsonl, .json, .csv, .tsv, .bin"
-/* What a name is made of. */
+/* What it is made of. */
 #define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+/* What TX reads of datasets. X(ending) for each, as a list's first one and as the others */
+#define ENDINGS(FIRST, X) FIRST(txt) X(raw) X(tokens) X(jsonl) X(json) X(csv) X(tsv) X(bin)
+#define ENDING(name) "." #name,
+#define SAID_FIRST(name) "." #name
+#define SAID(name) ", ." #name
+#define SAID_ENDINGS ENDINGS(SAID_FIRST, SAID)
+static const char *const endings[] = {ENDINGS(ENDING, ENDING)};
 
 /* What is looked for, and what came of it. */
 typedef struct search {
@@ -300,14 +306,12 @@ tx_status tx_hub_dataset(const char *name, const char *config, char **folder)
     put(path, "%s%s%s", name, config ? "/" : "", config ? config : "");
     tx_status status = consider(&s, path, folder);
     if (status == TX_NOT_FOUND)
-        return tx_fail(TX_NOT_FOUND, "%s: no folder with a file train, validation or test that TX reads (" ENDINGS ")",
-                       path);
+        return tx_fail(TX_NOT_FOUND,
+                       "%s: no folder with a file train, validation or test that TX reads (" SAID_ENDINGS ")", path);
     return status;
 }
 
 /* ---- Splits ---------------------------------------------------------------------------------------------- */
-
-static const char *const endings[] = {".txt", ".raw", ".tokens", ".jsonl", ".json", ".csv", ".tsv", ".bin"};
 
 /* What the splits are called; the first is the name in messages. */
 #define STEMS 5
@@ -358,7 +362,7 @@ tx_status tx_hub_split(const char *folder, tx_split split, char **path)
         found = name;
     }
     if (!status && !found)
-        status = tx_fail(TX_NOT_FOUND, "%s: no %s file (%s with the ending " ENDINGS ")", folder, stems[split][0],
+        status = tx_fail(TX_NOT_FOUND, "%s: no %s file (%s with the ending " SAID_ENDINGS ")", folder, stems[split][0],
                          split == TX_SPLIT_VALIDATION ? "validation, valid, val or dev" : stems[split][0]);
     TX_THEN(status, copy(TX_PATH(folder, found), path));
     tx_names_free(&names);
