@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS = 3, SMALLEST = 512, SUMMED = 1 << 20, SCALED = 1 << 24 };
+enum { RUNS = 3, SMALLEST = 512, SUMMED = 1 << 22, SCALED = 1 << 24 };
 #define ENOUGH 5e-3 /* seconds of a product, beside which its start counts for little */
 
 /* ---- The device ------------------------------------------------------------------------------------------------ */
