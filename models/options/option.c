@@ -154,13 +154,13 @@ bool tx_option_is_list(const tx_option *option)
     return words || option->kind == TX_OPTION_LIST;
 }
 
-/* Place of the choice that is the first `length` bytes of `value`, or -1. */
+/* Place of the choice that is the first `length` bytes of `value`, in large letters or small, or -1. */
 static int find_choice(const char *choices, const char *value, size_t length)
 {
     int index = 0;
     for (const char *at = choices;; index++) {
         const size_t size = tx_choice_length(at);
-        if (length == size && memcmp(at, value, size) == 0)
+        if (length == size && strncasecmp(at, value, size) == 0)
             return index;
         if (!at[size])
             return -1;

@@ -27,6 +27,9 @@ ATOMS = {"MMA": (("sm_90",), MMA["bf16"]), "MFMA": (("gfx90a", "gfx942"), MFMA["
 KERNELS = {"FORWARD": ("attention_matrix", "attention", 2), "GRAD_Q": ("attention_matrix_grad_q", "attention_grad_q", 3),
            "GRAD_KV": ("attention_matrix_grad_kv", "attention_grad_kv", 4)}
 SIZES = (64, 128)
+# What attention_spills.py and dpas.py compile besides.
+HEADS = (64, 80, 96, 128)
+FEATURES = ("-DLENGTHS=0 -DDROPOUT=0", "-DLENGTHS=0 -DDROPOUT=1", "-DLENGTHS=1 -DDROPOUT=1 -DWINDOW=1 -DSTARTS=1")
 
 
 def nvidia(what, width):
@@ -61,12 +64,18 @@ def options_of(form, unit, stored="bf16", features="-DLENGTHS=0 -DDROPOUT=0"):
             f"-DOWN_ATOMS={atoms} -DOTHERS={others} -DOWN_HELD={held}" + " -DPAIRED=1" * (sharing - 1))
 
 
-def row_of(tools, texts, folder, work):
-    form, target = work
-    kernel, _, atom, lanes = form[:4]
+def program_of(texts, form, target, *options):
+    """The program and its kernel's name."""
+    kernel, _, atom = form[:3]
     source, function, _ = KERNELS[kernel]
     unit = {"WMMA": "WMMA12" if target == "gfx1201" else "WMMA11"}.get(atom, atom)
-    program = Program(os.path.join(texts, source + ".cl"), source, options_of(form, unit))
+    return Program(os.path.join(texts, source + ".cl"), source, options_of(form, unit, *options)), function
+
+
+def row_of(tools, texts, folder, work):
+    form, target = work
+    atom, lanes = form[2:4]
+    program, function = program_of(texts, form, target)
     loops, count, path = machine_loops(tools, target, program, function, folder, amd(lanes) if target in AMD else nvidia)
     if target in AMD:
         registers, _, spills, scratch, local = read_amd(path)[function]

@@ -25,8 +25,6 @@ TARGETS = {"DPAS8": ("dg2",), "DPAS16": ("bmg", "pvc")}
 ATTENTION_TARGETS = {"DPAS8": ("dg2",), "DPAS16": ("bmg",)}
 REGISTERS = " -cl-intel-256-GRF-per-thread"
 EPILOGUES = ("",) + tuple(f" -DEPILOGUE={e} -DEXACT={exact}" for e, exact in ((1, 0), (1, 1), (2, 0), (2, 1), (3, 0)))
-HEADS = (64, 80, 96, 128)
-FEATURES = ("-DLENGTHS=0 -DDROPOUT=0", "-DLENGTHS=0 -DDROPOUT=1", "-DLENGTHS=1 -DDROPOUT=1 -DWINDOW=1 -DSTARTS=1")
 STORED = {"bf16": "bf16", "fp16": "f16", "tf32": "f32"}
 
 
@@ -150,11 +148,11 @@ def attention_row(ocloc, texts, folder, work):
 
 def attention_forms():
     """What every form of attention is compiled as: (source, function, target, options)"""
-    for form in attention_loops.forms(TARGETS, HEADS):
+    for form in attention_loops.forms(TARGETS, attention_loops.HEADS):
         source, function, _ = attention_loops.KERNELS[form[0]]
         for target in TARGETS[form[2]]:
             for stored in ("bf16", "f16"):
-                for features in FEATURES:
+                for features in attention_loops.FEATURES:
                     yield source, function, target, attention_loops.options_of(form, form[2], stored, features) + REGISTERS
 
 

@@ -105,7 +105,7 @@ static void bad(const tx_cli *cli, int wanted, const char *line, const char *tex
 static void test_values(void **state)
 {
     settings set;
-    good(&program, &set, "--do-train --max_steps=1e2 --learning-rate 2.5e-3 --output_dir d --lr_scheduler_type cosine");
+    good(&program, &set, "--do-train --max_steps=1e2 --learning-rate 2.5e-3 --output_dir d --lr_scheduler_type Cosine");
     assert_true(set.train);
     assert_int_equal(set.steps, 100);
     assert_true(fabs(set.rate - 2.5e-3) < 1e-15);

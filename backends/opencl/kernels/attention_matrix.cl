@@ -8,20 +8,8 @@
 /* What is known of a warp's queries. */
 typedef struct rows {
     factors top, total; /* total: of this lane's scores */
-    int from[OWN_ATOMS][LANE_LINES], limit[OWN_ATOMS][LANE_LINES];  /* the keys that they see */
+    bounds from;
 } rows;
-
-/* Hides what no query sees: keys are counted from k0 on. */
-static void hide(scores *s, const rows *known, int k0, int lane)
-{
-    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
-        EACH_SCORE(j, e)
-        {
-            const int key = k0 + j * OTHER_ATOM + OTHER_OF(e, lane), l = LINE_OF(e);
-            if (key >= known->limit[i][l] || (BOUNDED && key < known->from[i][l]))
-                s->of[i][j][e] = -INFINITY;
-        }
-}
 
 /* Scores become probabilities, but for a factor of each row by which the output is divided in the end. What is summed already goes by `fade`. */
 static void exponentials(scores *s, rows *known, factors *fade, float factor, int lane, __local uint *shown)
@@ -100,7 +88,6 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
             known.top[i][l] = -FLT_MAX;
             known.total[i][l] = 0.0f;
             known.from[i][l] = BOUNDED ? first_key(0, q, window, starts_of) : 0;
-            known.limit[i][l] = CAUSAL ? min(last, q + 1) : last;
         }
     clear(&out);
     int stage = 0;
@@ -129,8 +116,8 @@ attention(const __global h_t *qkv, long qo, const __global int *lengths, long le
             bring_begin(&moving_v, block + BLOCK(ALONG), values + (uint)next * stride, stride, OTHERS, last - next, item);
         }
         product_scores(&s, &own, here, lane, shown);
-        if (BOUNDED || next > last || (CAUSAL && next > q0 + line + 1))
-            hide(&s, &known, k0, lane);
+        if (HIDES_ALL || IS_EDGE(next, last, q0 + line) || begins_behind(&known.from, k0))
+            hide(&s, &known.from, q0 + line, k0, last, lane);
         exponentials(&s, &known, &fade, factor, lane, shown);
         if (DROPOUT)
             drop_scores(&s, bits, line, lane);

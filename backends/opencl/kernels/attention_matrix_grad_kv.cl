@@ -20,7 +20,7 @@ typedef struct walk {
 
 /* One turn: its number, and what is on its way to local memory. */
 typedef struct turn {
-    int number, head, q0, from;
+    int number, head, q0;
     float lse, delta; /* of one query, lse in powers of 2 */
     moving q, dy;
 } turn;
@@ -42,17 +42,35 @@ static void begin_turn(turn *now, int number, const walk *w, __local ab_t *block
     if (item < OTHERS) {
         now->lse = q < w->length ? w->lse[now->head * (long)w->T + q] * LOG2_E : INFINITY;
         now->delta = q < w->length ? w->delta[now->head * (long)w->T + q] : 0.0f;
-        now->from = BOUNDED ? first_key(0, min(q, w->T - 1), w->window, w->starts) : 0;
     }
 }
 
-/* The probability of score e of an own line `own`. */
-static float probability_of(const scores *s, int i, int j, int e, int own, const __local float *lse_of, const __local int *from_of, float factor,
-                            int q0, int k0, int length, int edge, int lane)
+/* A block of queries and keys: who sees whom. */
+typedef struct sights {
+    const __local int *from; /* of each query, the first key that it sees */
+    int q0, k0, length;
+} sights;
+
+/* Score s of a query and a key, so far behind the first ones; hidden where it does not see it. */
+static float seen(float s, const sights *of, int query, int key)
 {
-    const int other = j * OTHER_ATOM + OTHER_OF(e, lane), key = k0 + own;
-    const int hidden = edge && (key >= length || (CAUSAL && key > q0 + other) || (BOUNDED && key < from_of[other]));
-    return probability(s->of[i][j][e], factor, lse_of[other], hidden);
+    const int at = of->k0 + key, from = BOUNDED ? of->from[query] : 0, until = CAUSAL ? min(of->length, of->q0 + query + 1) : of->length;
+    return ((at < from) | (at >= until)) ? -INFINITY : s;
+}
+
+/* The same of all scores of a warp, whose keys begin with `line`. */
+static void hide(scores *s, const sights *of, int line, int lane)
+{
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+        EACH_SCORE(j, e)
+            s->of[i][j][e] = seen(s->of[i][j][e], of, j * OTHER_ATOM + OTHER_OF(e, lane), line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane));
+}
+
+/* The probability of a score of a warp whose keys begin with `line`. */
+static float probability_of(const scores *s, int i, int j, int e, const sights *of, const __local float *lse_of, float factor, int line, int lane)
+{
+    const int query = j * OTHER_ATOM + OTHER_OF(e, lane), key = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane);
+    return probability(BOUNDED ? seen(s->of[i][j][e], of, query, key) : s->of[i][j][e], factor, lse_of[query]);
 }
 
 #if PAIRED
@@ -61,14 +79,12 @@ static float probability_of(const scores *s, int i, int j, int e, int own, const
 
 /* The first warp's s become the probabilities after dropout, but for its factor; the second's, which are the gradients of these, those of the
  * scaled scores. */
-static void slopes(scores *s, int second, __local float *passed, const __local float *lse_of, const __local float *delta_of,
-                   const __local int *from_of, float factor, int q0, int k0, int length, const __local uchar *kept, float keep, int line, int lane)
+static void slopes(scores *s, int second, __local float *passed, const sights *of, const __local float *lse_of, const __local float *delta_of,
+                   float factor, const __local uchar *kept, float keep, int line, int lane)
 {
-    const int edge = BOUNDED || k0 + OWN_LINES > length || (CAUSAL && k0 + OWN_LINES > q0 + 1);
     UNROLLED for (int i = 0; i < OWN_ATOMS && !second; i++)
     {
-        EACH_SCORE(j, e) s->of[i][j][e] = probability_of(s, i, j, e, line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane), lse_of, from_of, factor,
-                                                         q0, k0, length, edge, lane);
+        EACH_SCORE(j, e) s->of[i][j][e] = probability_of(s, i, j, e, of, lse_of, factor, line, lane);
         UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
             UNROLLED for (int e = 0; e < SUMS; e += 4) vstore4(vload4(0, s->of[i][j] + e), PASSED_AT(i, j, e), passed);
     }
@@ -96,21 +112,19 @@ static void slopes(scores *s, int second, __local float *passed, const __local f
 }
 #else
 /* s become the probabilities after dropout, but for its factor, and t, the gradients of these, those of the scaled scores. */
-static void slopes(scores *s, scores *t, const __local float *lse_of, const __local float *delta_of, const __local int *from_of, float factor,
-                   int q0, int k0, int length, const __local uchar *kept, float keep, int line, int lane)
+static void slopes(scores *s, scores *t, const sights *of, const __local float *lse_of, const __local float *delta_of, float factor,
+                   const __local uchar *kept, float keep, int line, int lane)
 {
-    const int edge = BOUNDED || k0 + OWN_LINES > length || (CAUSAL && k0 + OWN_LINES > q0 + 1);
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_RUN(j, first)
         {
-            const int own = line + i * OWN_ATOM + OWN_OF(LINE_OF(first), lane);
             kept_run run;
             if (DROPOUT)
-                read_kept(&run, kept, own, j * OTHER_ATOM + OTHER_OF(first, lane));
+                read_kept(&run, kept, line + i * OWN_ATOM + OWN_OF(LINE_OF(first), lane), j * OTHER_ATOM + OTHER_OF(first, lane));
             UNROLLED for (int r = 0; r < BESIDE; r++)
             {
                 const int e = first + r, is_left = DROPOUT ? IS_KEPT(run, r) : 1;
-                const float w = probability_of(s, i, j, e, own, lse_of, from_of, factor, q0, k0, length, edge, lane);
+                const float w = probability_of(s, i, j, e, of, lse_of, factor, line, lane);
                 t->of[i][j][e] = slope(w, t->of[i][j][e], delta_of[j * OTHER_ATOM + OTHER_OF(e, lane)], is_left, keep);
                 s->of[i][j][e] = is_left ? w : 0.0f;
             }
@@ -169,6 +183,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
         const int q0 = next.q0, at = stage * OTHERS;
         __local ab_t *const here = pool + OTHERS_AT + stage * (BLOCKS), *const slope_o = here + BLOCK(ALONG | TURNED);
         __local uchar *const bits = kept + stage * KEPT;
+        const sights of = {from_of + at, q0, k0, length};
         item = IN_STEP(item, q0, T);
         lane = item % LANES;
         const draws drop = draws_of(control, b, site, plane + next.head, p, first_row, first_column);
@@ -179,7 +194,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
         if (item < OTHERS) {
             lse_of[at + item] = next.lse;
             delta_of[at + item] = next.delta;
-            from_of[at + item] = next.from;
+            from_of[at + item] = BOUNDED ? first_key(0, min(q0 + item, T - 1), window, w.starts) : 0;
         }
         if (DROPOUT)
             draw_kept(bits, &drop, q0, k0, item);
@@ -188,12 +203,16 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
         begin_turn(&next, next.number + 1, &w, pool + OTHERS_AT + stage * (BLOCKS), item);
 #if PAIRED
         product_scores(&s, &own, second ? slope_o : here, lane, shown);
-        slopes(&s, second, passed, lse_of + at, delta_of + at, from_of + at, scale * LOG2_E, q0, k0, length, bits, drop.keep, line, lane);
+        if (!BOUNDED && !second && (HIDES_ALL || IS_EDGE(k0 + OWN_LINES, length, q0)))
+            hide(&s, &of, line, lane);
+        slopes(&s, second, passed, &of, lse_of + at, delta_of + at, scale * LOG2_E, bits, drop.keep, line, lane);
         product_out(&mine, 0, &s, TURNED_IN(second ? here : slope_o, ALONG | TURNED), lane, shown);
 #else
         product_scores(&s, &k, here, lane, shown);
         product_scores(&t, &v, slope_o, lane, shown);
-        slopes(&s, &t, lse_of + at, delta_of + at, from_of + at, scale * LOG2_E, q0, k0, length, bits, drop.keep, line, lane);
+        if (!BOUNDED && (HIDES_ALL || IS_EDGE(k0 + OWN_LINES, length, q0)))
+            hide(&s, &of, line, lane);
+        slopes(&s, &t, &of, lse_of + at, delta_of + at, scale * LOG2_E, bits, drop.keep, line, lane);
         product_out(&dv, 0, &s, TURNED_IN(slope_o, ALONG | TURNED), lane, shown);
         product_out(&dk, 0, &t, TURNED_IN(here, ALONG | TURNED), lane, shown);
 #endif

@@ -8,12 +8,11 @@
 /* What is known of a warp's queries. */
 typedef struct rows {
     factors lse, delta;
-    int from[OWN_ATOMS][LANE_LINES], limit[OWN_ATOMS][LANE_LINES]; /* the keys that they see */
+    bounds from;
 } rows;
 
 /* s becomes the gradient of the scaled scores; t is that of the probabilities. */
-static void slopes(scores *s, const scores *t, const rows *known, float factor, int k0, int edge, const __local uchar *kept, float keep,
-                   int line, int lane)
+static void slopes(scores *s, const scores *t, const rows *known, float factor, const __local uchar *kept, float keep, int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_RUN(j, first)
@@ -24,9 +23,8 @@ static void slopes(scores *s, const scores *t, const rows *known, float factor, 
                 read_kept(&run, kept, line + i * OWN_ATOM + OWN_OF(l, lane), j * OTHER_ATOM + OTHER_OF(first, lane));
             UNROLLED for (int r = 0; r < BESIDE; r++)
             {
-                const int e = first + r, key = k0 + j * OTHER_ATOM + OTHER_OF(e, lane);
-                const int hidden = edge && (key >= known->limit[i][l] || (BOUNDED && key < known->from[i][l]));
-                const float w = probability(s->of[i][j][e], factor, known->lse[i][l], hidden);
+                const int e = first + r;
+                const float w = probability(s->of[i][j][e], factor, known->lse[i][l]);
                 s->of[i][j][e] = slope(w, t->of[i][j][e], known->delta[i][l], DROPOUT ? IS_KEPT(run, r) : 1, keep);
             }
         }
@@ -71,7 +69,6 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
             known.lse[i][l] = row < length ? lse[lso + stats + row] * LOG2_E : INFINITY;
             known.delta[i][l] = row < length ? delta[deo + stats + row] : 0.0f;
             known.from[i][l] = BOUNDED ? first_key(0, min(row, T - 1), window, starts_of) : 0;
-            known.limit[i][l] = CAUSAL ? min(last, row + 1) : last;
         }
     clear(&out);
     int stage = 0;
@@ -99,10 +96,11 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
             bring_begin(&moving_v, block, values + (uint)next * stride, stride, OTHERS, last - next, item);
             bring_begin(&moving_k, block + BLOCK(ALONG), keys + (uint)next * stride, stride, OTHERS, last - next, item);
         }
-        const int edge = BOUNDED || next > last || (CAUSAL && next > q0 + line + 1);
         product_scores(&t, &slope_o, here, lane, shown);
         product_scores(&s, &q, here + BLOCK(ALONG), lane, shown);
-        slopes(&s, &t, &known, scale * LOG2_E, k0, edge, bits, drop.keep, line, lane);
+        if (HIDES_ALL || IS_EDGE(next, last, q0 + line) || begins_behind(&known.from, k0))
+            hide(&s, &known.from, q0 + line, k0, last, lane);
+        slopes(&s, &t, &known, scale * LOG2_E, bits, drop.keep, line, lane);
         product_out(&out, 0, &s, TURNED_IN(here + BLOCK(ALONG), ALONG | TURNED), lane, shown);
     }
     store_out(&out, scale, dqkv + dqo + (b * (long)T + q0) * stride + head * D, stride, line, T - q0, lane);

@@ -2,11 +2,11 @@
  * What both gradients of attention do with scores by matrix units. */
 #include "attention_matrix_tile.cl"
 
-/* From a score s to its probability w, which is 0 where it is hidden, and from the gradient t of what dropout leaves of that to the gradient
- * of the scaled score. lse in powers of 2. */
-static float probability(float s, float factor, float lse, int hidden)
+/* From a score s to its probability w, and from the gradient t of what dropout leaves of that to the gradient of the scaled score. lse in powers
+ * of 2. The factor of the scores is positive. */
+static float probability(float s, float factor, float lse)
 {
-    return hidden ? 0.0f : EXP2(fma(s, factor, -lse));
+    return EXP2(fma(s, factor, -lse));
 }
 
 static float slope(float w, float t, float delta, int is_left, float keep)

@@ -62,6 +62,10 @@ typedef h_t ab_t;
 #include "matrix_amd.cl"
 #include "attention_amd.cl"
 #endif
+/* Two waves of a SIMD unit have 256 registers each. */
+#if ATOM == MFMA && D <= 64 && !BOUNDED && !EMULATED
+#define SUB_GROUP __attribute__((amdgpu_waves_per_eu(2)))
+#endif
 #ifndef SUB_GROUP
 #define SUB_GROUP
 #endif
@@ -210,6 +214,38 @@ static void store_out(const outputs *out, float factor, __global ab_t *to, uint 
             store_run(v, to + (uint)row * stride + c * OTHER_ATOM + OTHER_OF(e, lane));
     }
 }
+
+/* ---- Masks --------------------------------------------------------------------------------------------------------- */
+
+/* All steps hide scores where a branch that depends on it costs registers, which AMD's compiler then spills. */
+#define HIDES_ALL ((ATOM == MFMA && D > 64) || ATOM == WMMA11 || ATOM == WMMA12)
+/* Whether keys up to `end`, of `keys`, are hidden from queries from q0 on, but for bounds. */
+#define IS_EDGE(end, keys, q0) ((end) > (keys) || (CAUSAL && (end) > (q0) + 1))
+
+#if !KEYS_OUT
+typedef int bounds[OWN_ATOMS][LANE_LINES]; /* of a lane's own lines: the first key that they see */
+
+/* Whether any of a lane's lines begins to see behind k0. */
+static int begins_behind(const bounds *from, int k0)
+{
+    int most = 0;
+    UNROLLED for (int i = 0; i < OWN_ATOMS && BOUNDED; i++)
+        UNROLLED for (int l = 0; l < LANE_LINES; l++) most = max(most, (*from)[i][l]);
+    return most > k0;
+}
+
+/* Hides from a warp's queries, from q0 on, the keys from k0 on that they do not see; there are `keys`. */
+static void hide(scores *s, const bounds *from, int q0, int k0, int keys, int lane)
+{
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+        EACH_SCORE(j, e)
+        {
+            const int key = k0 + j * OTHER_ATOM + OTHER_OF(e, lane), l = LINE_OF(e);
+            const int until = CAUSAL ? min(keys, q0 + i * OWN_ATOM + OWN_OF(l, lane) + 1) : keys;
+            s->of[i][j][e] = ((key >= until) | (BOUNDED && key < (*from)[i][l])) ? -INFINITY : s->of[i][j][e];
+        }
+}
+#endif
 
 /* ---- Dropout --------------------------------------------------------------------------------------------------------- */
 
