@@ -29,37 +29,40 @@ static tx_status find_folder(const tx_job_settings *set, char **folder)
     return set->dataset ? tx_hub_dataset(set->dataset, set->dataset_config, folder) : TX_OK;
 }
 
+/* What is evaluated on; where nobody names it, a part of what there is to train on. */
+static tx_status find_validation(const tx_job_settings *set, const char *folder, tx_job_inputs *in)
+{
+    if (set->validation_file)
+        return tx_job_copy(set->validation_file, &in->validation_path);
+    if (!folder && !in->train_path) /* a dry run without data */
+        return TX_OK;
+    tx_status status = folder ? tx_hub_split(folder, TX_SPLIT_VALIDATION, &in->validation_path) : TX_NOT_FOUND;
+    if (status != TX_NOT_FOUND)
+        return status;
+    if (folder && !in->train_path)
+        TX_TRY(tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path));
+    if (set->validation_split <= 0)
+        return tx_fail(TX_INVALID, "no validation data: give --validation_file, or --validation_split_percentage");
+    in->shared = true;
+    return tx_job_copy(in->train_path, &in->validation_path);
+}
+
 tx_status tx_job_find_data(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
     tx_job_inputs *in = &j->inputs;
-    const bool evaluates = tx_job_evaluates(set);
     char *folder = NULL;
     tx_status status = find_folder(set, &folder);
     if (!status && set->train_file)
         status = tx_job_copy(set->train_file, &in->train_path);
-    if (!status && folder && (tx_job_trains(set) || (evaluates && !set->validation_file)))
+    if (!status && folder && tx_job_trains(set))
         status = tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path);
     if (!status && set->do_predict && set->test_file)
         status = tx_job_copy(set->test_file, &in->test_path);
     else if (!status && set->do_predict && folder)
         status = tx_hub_split(folder, TX_SPLIT_TEST, &in->test_path);
-    if (!status && evaluates) {
-        if (set->validation_file)
-            status = tx_job_copy(set->validation_file, &in->validation_path);
-        else if (folder)
-            status = tx_hub_split(folder, TX_SPLIT_VALIDATION, &in->validation_path);
-        in->shared = !status && !in->validation_path;
-        if (status == TX_NOT_FOUND && in->train_path) {
-            status = TX_OK;
-            in->shared = true;
-        }
-        if (in->shared && set->validation_split <= 0)
-            status =
-                tx_fail(TX_INVALID, "no validation data: give --validation_file, or --validation_split_percentage");
-        if (!status && in->shared)
-            status = tx_job_copy(in->train_path, &in->validation_path);
-    }
+    if (!status && tx_job_evaluates(set))
+        status = find_validation(set, folder, in);
     free(folder);
     return status;
 }

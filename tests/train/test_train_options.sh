@@ -432,6 +432,15 @@ cp "$work/other" "$work/home/datasets/wikitext/wikitext-2-raw-v1/wiki.valid.raw"
     fail "the line of the guide"
 [ -s "$work/test-clm/checkpoint-200/model.safetensors" ] && [ -s "$work/test-clm/train_results.json" ] ||
     fail "the line of the guide left no checkpoint or no results"
+# What is only evaluated has nothing to train on, and memory is planned without data.
+rm "$work/home/datasets/wikitext/wikitext-2-raw-v1/wiki.train.raw"
+"$bin/txtrain" --model_name_or_path gpt2 --dataset_name wikitext --dataset_config_name wikitext-2-raw-v1 --do_eval \
+    --output_dir "$work/evaluated" > "$work/out" 2> "$work/err" && [ -s "$work/evaluated/eval_results.json" ] ||
+    fail "an evaluation of a dataset without a training split"
+for what in "--do_train --do_eval" --do_eval "--do_train --eval_strategy epoch"; do
+    # shellcheck disable=SC2086
+    outcome 0 "memory  fits: " "$bin/txtrain" --config_name "$work/config.json" --output_dir "$work/planned" $what --dry_run
+done
 "$bin/txtrain" --model_name_or_path nobody/nothing --train_file "$work/text" --output_dir "$work/n" > "$work/out" \
     2> "$work/err" && fail "a model that is nowhere"
 grep -q "nobody/nothing" "$work/err" || fail "no command that would fetch the model"
