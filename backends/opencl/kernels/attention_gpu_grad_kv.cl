@@ -26,7 +26,6 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
     float4 dk[AR][AQ], dv[AR][AQ];
     EACH_OUT(m, n) dk[m][n] = dv[m][n] = 0.0f;
     for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
         for (int q0 = first; q0 < end; q0 += ROWS) {
             if (STARTS && least_key(0, q0, ROWS, T, window, starts_of) >= k0 + COLS)
                 continue;
@@ -37,6 +36,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
             bring_stats(lse + lso + stats, delta + deo + stats, length - q0, lse_of, delta_of);
             EACH_SCORE(m, n) LOCAL4(scores + 4 * ty * LP + 4 * tx + PLACE(m, n)) = s[m][n];
             product_scores(x, query, stride, length - q0, x, key, stride, length - k0, stage, s, tx, ty);
+            const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
             fetch_terms(dy, slope, o_stride, length - q0, held);
             slopes(s, scores, lse_of, delta_of, q0, k0, length, T, window, starts_of, scale * LOG2_E, &drop, tx, ty);
             BARRIER;

@@ -34,7 +34,6 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
         product_scores(x, query, stride, length - q0, x, at, stride, last - k0, stage, s, tx, ty);
         fetch_terms(x, at, stride, last - k0, held);
         slopes(s, scores, lse_of, delta_of, q0, k0, last, T, window, starts_of, scale * LOG2_E, &drop, tx, ty);
-        EACH_SCORE(m, n) LOCAL4(scores + 4 * ty * LP + 4 * tx + PLACE(m, n)) = s[m][n];
         BARRIER;
         product_out(scores, x, at, stride, min(COLS, last - k0), stage, held, acc, ux, uy);
     }

@@ -14,8 +14,8 @@ static void bring_stats(const __global float *lse, const __global float *delta, 
 }
 
 /* From scores s (not yet scaled) and the gradients of their probabilities, which lie in `tile`, to the gradients of the
- * scaled scores in s and the probabilities after dropout in `tile`. An item touches its own places only. Keys from
- * `last` on are masked, and those before a query's first. */
+ * scaled scores in s, and in `tile` what is multiplied first: the probabilities after dropout with KEYS_OUT, else the
+ * same gradients. An item touches its own places only. Keys from `last` on are masked, and those before a query's first. */
 static void slopes(float4 s[MR][SQ], __local float *tile, const __local float *lse_of, const __local float *delta_of,
                    int q0, int k0, int last, int T, int window, const __global int *starts, float scale,
                    const draws *drop, int tx, int ty)
@@ -42,6 +42,6 @@ static void slopes(float4 s[MR][SQ], __local float *tile, const __local float *l
             slope *= factor;
         }
         s[m][n] = w * (slope - delta_of[ROW(m)]);
-        LOCAL4(place) = kept;
+        LOCAL4(place) = KEYS_OUT ? kept : s[m][n];
     }
 }
