@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Threads move blocks between memory and a file. A transfer goes by parts, several of which are on their way at a time,
- * through memory of each thread's that suits the disk. */
+ * Threads move blocks between memory and a file. A transfer goes by parts, several of which are on their way at a time:
+ * whole blocks of memory directly, others through memory of each thread's that suits the disk. */
 #define _GNU_SOURCE /* O_DIRECT, O_TMPFILE */
 #include "api/base/swap.h"
 
@@ -62,7 +62,7 @@ static int move(int file, bool out, int64_t first, void *block, int64_t bytes)
 }
 
 /* Bytes at .. end by whole blocks; of those that are written in part the rest stays. */
-static int move_part(int file, bool out, int64_t at, int64_t end, char *memory, char *block)
+static int move_through(int file, bool out, int64_t at, int64_t end, char *memory, char *block)
 {
     const int64_t first = begin_of(at), last = begin_of(end - 1), bytes = last + TX_SWAP_BLOCK - first;
     int error = 0;
@@ -79,6 +79,14 @@ static int move_part(int file, bool out, int64_t at, int64_t end, char *memory, 
         memcpy(memory, block + (at - first), (size_t)(end - at));
     }
     return error;
+}
+
+/* Memory that a device's driver has given may be out of the disk's reach (EFAULT), though not out of the threads'. */
+static int move_part(int file, bool out, int64_t at, int64_t end, char *memory, char *block)
+{
+    const bool whole = at % TX_SWAP_BLOCK == 0 && end % TX_SWAP_BLOCK == 0 && (uintptr_t)memory % TX_SWAP_BLOCK == 0;
+    const int error = whole ? move(file, out, at, memory, end - at) : EFAULT;
+    return error == EFAULT ? move_through(file, out, at, end, memory, block) : error;
 }
 
 /* ---- Threads --------------------------------------------------------------------------------------------------- */

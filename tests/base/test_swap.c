@@ -19,9 +19,19 @@ ssize_t __wrap_pwrite(int file, const void *data, size_t size, off_t at);
 
 typedef enum fault { NONE, READ_ERROR, READ_SHORT, WRITE_FULL, WRITE_SHORT } fault;
 static _Atomic fault wanted;
+static _Atomic(const char *) forbidden; /* memory that the disk does not reach */
+
+static bool is_forbidden(const void *data)
+{
+    const char *at = data, *begin = forbidden;
+    errno = EFAULT;
+    return begin && at >= begin && at < begin + BYTES;
+}
 
 ssize_t __wrap_pread(int file, void *data, size_t size, off_t at)
 {
+    if (is_forbidden(data))
+        return -1;
     if (wanted == READ_ERROR) {
         errno = EIO;
         return -1;
@@ -31,6 +41,8 @@ ssize_t __wrap_pread(int file, void *data, size_t size, off_t at)
 
 ssize_t __wrap_pwrite(int file, const void *data, size_t size, off_t at)
 {
+    if (is_forbidden(data))
+        return -1;
     if (wanted == WRITE_FULL) {
         errno = ENOSPC;
         return -1;
@@ -59,16 +71,17 @@ static void neighbours(tx_swap *swap, char *model, char *data)
     assert_memory_equal(data + (1 << 20), model, STEP * STEPS);
 }
 
-/* Ranges that begin and end within blocks, over parts, and at the file's end. */
-static void any_range(void **state)
+/* Ranges that begin and end within blocks, over parts, and at the file's end; the first is of whole blocks. */
+static void check_ranges(bool within_reach)
 {
     static const int64_t range[][2] = {{0, BYTES},          {1, 1}, {4095, 2}, {512, 3 << 20}, {(1 << 20) - 7, 14},
                                        {BYTES - 5000, 5000}};
-    char *folder = make_scratch(), *model = calloc(1, BYTES), *data = malloc(BYTES);
+    char *folder = make_scratch(), *model = calloc(1, BYTES), *data = aligned_alloc(TX_SWAP_BLOCK, BYTES);
     tx_swap *swap = NULL;
     int64_t at;
     assert_non_null(model);
     assert_non_null(data);
+    forbidden = within_reach ? NULL : data;
     assert_ok(tx_swap_create(folder, &swap));
     assert_ok(tx_swap_reserve(swap, BYTES - 4096, &at));
     assert_int_equal(at, 0);
@@ -90,9 +103,16 @@ static void any_range(void **state)
     assert_false(tx_file_exists(folder)); /* nothing had a name there */
     assert_int_equal(tx_swap_begin(swap, true, BYTES - 1, data, 4096), TX_INTERNAL);
     tx_swap_free(swap);
+    forbidden = NULL;
     free(model);
     free(data);
     free(folder);
+}
+
+static void any_range(void **state)
+{
+    check_ranges(true);
+    check_ranges(false);
 }
 
 /* A failure is told with the folder and its reason by all that follow. */
