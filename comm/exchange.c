@@ -133,7 +133,8 @@ int64_t tx_exchange_message(const tx_exchange *exchange)
 
 /* ---- Waiting ---------------------------------------------------------------------------------------------- */
 
-tx_status tx_exchange_wait(tx_exchange *e, int32_t first, int32_t count)
+/* For the messages in these slots. */
+static tx_status wait_for(tx_exchange *e, int32_t first, int32_t count)
 {
     int32_t missing = -1;
     bool told = false;
@@ -163,7 +164,7 @@ tx_status tx_exchange_barrier(tx_exchange *e)
         TX_TRY(tx_transport_receive(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++));
         TX_TRY(tx_transport_send(e->transport, &nothing, 0, other, TX_TAG_BARRIER, slot++));
     }
-    TX_TRY(tx_exchange_wait(e, 0, slot));
+    TX_TRY(wait_for(e, 0, slot));
     tx_group_barrier(e->group);
     return TX_OK;
 }
@@ -389,7 +390,7 @@ static tx_status finish(tx_exchange *e, int64_t k)
     if (p.count == 0)
         return TX_OK;
     if (e->layout->groups > 1)
-        TX_TRY(tx_exchange_wait(e, first, others(e)));
+        TX_TRY(wait_for(e, first, others(e)));
     make_result(e, k, p);
     const void *from = is_rounded(e) ? e->lane[k % LANES].result : data_of(e, e->group->place, p);
     for (int32_t g = 0; g < e->layout->groups; g++)
@@ -404,7 +405,7 @@ static tx_status settle(tx_exchange *e, int64_t k)
 {
     if (e->layout->groups == 1)
         return TX_OK;
-    TX_TRY(tx_exchange_wait(e, slot_of(e, k) + others(e), lane_slots(e) - others(e)));
+    TX_TRY(wait_for(e, slot_of(e, k) + others(e), lane_slots(e) - others(e)));
     for (int32_t i = 0; i < e->pieces && e->spreads; i++) {
         const tx_piece p = chunk_of(e, e->piece[i], k);
         if (!is_rounded(e)) {

@@ -33,7 +33,4 @@ tx_status tx_exchange_run(tx_exchange *exchange, const tx_transfer *transfer, ch
 /* A barrier of all ranks. */
 tx_status tx_exchange_barrier(tx_exchange *exchange);
 
-/* Waits for the messages in these slots. (Of use to whoever sends outside transfers.) */
-tx_status tx_exchange_wait(tx_exchange *exchange, int32_t first, int32_t count);
-
 #endif

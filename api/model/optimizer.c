@@ -144,7 +144,8 @@ int64_t tx_state_count(const tx_optimizer_state *state, const tx_param_spec *spe
     }
 }
 
-tx_shape tx_state_shape(const tx_optimizer_state *state, const tx_param_spec *spec)
+/* The logical one. */
+static tx_shape shape_of_state(const tx_optimizer_state *state, const tx_param_spec *spec)
 {
     if (state->per == TX_PER_WEIGHT)
         return spec->logical;
@@ -173,7 +174,7 @@ tx_status tx_model_state(const tx_model *model, int32_t index, int32_t k, tx_sta
     if (k < 0 || k >= tx_model_states(model, index))
         return tx_fail(TX_NOT_FOUND, "the model's optimizer has no state number %d of parameter %d", k, index);
     const tx_optimizer_state *state = &form_of(model, index)->state[k];
-    *info = (tx_state_info){state->name, state->dtype, tx_state_shape(state, &model->param[index].whole),
+    *info = (tx_state_info){state->name, state->dtype, shape_of_state(state, &model->param[index].whole),
                             state->never_negative};
     return TX_OK;
 }
@@ -185,7 +186,7 @@ int64_t tx_model_state_bytes(const tx_model *model)
     for (int32_t p = 0; p < model->params; p++)
         for (int32_t k = 0; k < tx_model_states(model, p); k++) {
             const tx_optimizer_state *state = &form_of(model, p)->state[k];
-            const tx_shape shape = tx_state_shape(state, &model->param[p].whole);
+            const tx_shape shape = shape_of_state(state, &model->param[p].whole);
             bytes += tx_shape_count(&shape) * (int64_t)tx_dtype_size(state->dtype);
         }
     return bytes;

@@ -57,8 +57,6 @@ const tx_optimizer_form *tx_optimizer_form_of(const tx_optimizer *optimizer, con
 bool tx_optimizer_keeps_zeros(const tx_optimizer *optimizer, const tx_param_spec *spec);
 /* Whether parts of a parameter can be updated by themselves: each weight has its own states. */
 bool tx_optimizer_divides(const tx_optimizer *optimizer);
-/* A state of a parameter, logical shape. */
-tx_shape tx_state_shape(const tx_optimizer_state *state, const tx_param_spec *spec);
 /* Numbers of a state for so many elements of the parameter of that spec: its rows or columns, or so many or their
  * blocks. */
 int64_t tx_state_count(const tx_optimizer_state *state, const tx_param_spec *spec, int64_t elements);

@@ -39,7 +39,7 @@ static void temporary_of(int64_t step, int kind, long pid, char name[TX_CHECKPOI
     snprintf(name, TX_CHECKPOINT_NAME, "." TX_CHECKPOINT_PREFIX "%" PRId64 ".%s-%ld", step, kind_text[kind], pid);
 }
 
-void tx_checkpoint_temporary(int64_t step, tx_checkpoint_kind kind, char name[TX_CHECKPOINT_NAME])
+static void name_temporary(int64_t step, tx_checkpoint_kind kind, char name[TX_CHECKPOINT_NAME])
 {
     temporary_of(step, (int)kind, (long)getpid(), name);
 }
@@ -95,7 +95,7 @@ static tx_status rename_in(const char *folder, const char *from, const char *to)
 tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t step)
 {
     char going[TX_CHECKPOINT_NAME];
-    tx_checkpoint_temporary(step, TX_CHECKPOINT_GOING, going);
+    name_temporary(step, TX_CHECKPOINT_GOING, going);
     TX_TRY(tx_folder_remove(folder, going)); /* of a removal that failed before */
     TX_TRY(rename_in(folder, name, going));
     TX_TRY(tx_folder_flush(folder));
@@ -165,7 +165,7 @@ tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoin
     if (!made)
         return tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
     made->step = step;
-    tx_checkpoint_temporary(step, TX_CHECKPOINT_MAKING, made->making);
+    name_temporary(step, TX_CHECKPOINT_MAKING, made->making);
     made->output_dir = strdup(output_dir);
     tx_path_in(made->folder, output_dir, made->making);
     made->expected = tx_json_object();
@@ -246,7 +246,7 @@ tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint)
     TX_NEEDS(checkpoint, TX_INVALID);
     char name[TX_CHECKPOINT_NAME], aside[TX_CHECKPOINT_NAME];
     tx_checkpoint_name(checkpoint->step, name);
-    tx_checkpoint_temporary(checkpoint->step, TX_CHECKPOINT_ASIDE, aside);
+    name_temporary(checkpoint->step, TX_CHECKPOINT_ASIDE, aside);
     bool left = false;
     /* This reads all that was flushed, before it takes the place of another. One reading does: the weights are held
      * against memory where they are written, the optimizer's states against the digest of what was written, and the

@@ -31,7 +31,6 @@ typedef enum tx_checkpoint_kind {
 char *tx_checkpoint_name(int64_t step, char name[TX_CHECKPOINT_NAME]);
 /* The path of a checkpoint, in memory that lasts as long as the block in which it is asked for. */
 #define TX_CHECKPOINT_PATH(folder, step) TX_PATH(folder, tx_checkpoint_name(step, (char[TX_CHECKPOINT_NAME]){0}))
-void tx_checkpoint_temporary(int64_t step, tx_checkpoint_kind kind, char name[TX_CHECKPOINT_NAME]);
 /* Whether a name is a temporary one, of any process. */
 bool tx_checkpoint_is_temporary(const char *name, int64_t *step, tx_checkpoint_kind *kind);
 

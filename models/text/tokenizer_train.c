@@ -24,7 +24,7 @@ static bool same_word(const void *counts, uint32_t number, const void *wanted)
     return there->size == k->size && memcmp(c->bytes.data + there->at, k->word, k->size) == 0;
 }
 
-tx_status tx_counts_add(tx_counts *counts, const char *word, size_t size)
+static tx_status add_word(tx_counts *counts, const char *word, size_t size)
 {
     const uint64_t hash = tx_hash_bytes(word, size);
     const uint32_t number = tx_index_find(&counts->index, hash, same_word, counts, &(key){word, size});
@@ -41,7 +41,7 @@ tx_status tx_counts_add(tx_counts *counts, const char *word, size_t size)
     return TX_OK;
 }
 
-void tx_counts_free(tx_counts *counts)
+static void free_counts(tx_counts *counts)
 {
     free(counts->word);
     free(counts->bytes.data);
@@ -59,7 +59,7 @@ struct tx_tokenizer_trainer {
 static tx_status count_word(void *context, const char *word, size_t size)
 {
     tx_tokenizer_trainer *trainer = context;
-    return tx_counts_add(&trainer->counts, word, size);
+    return add_word(&trainer->counts, word, size);
 }
 
 tx_status tx_tokenizer_trainer_create(tx_tokenizer_trainer **trainer)
@@ -83,7 +83,7 @@ void tx_tokenizer_trainer_free(tx_tokenizer_trainer *trainer)
         return;
     tx_cutter_free(trainer->cutter);
     tx_steps_free(&trainer->pre_tokenizer);
-    tx_counts_free(&trainer->counts);
+    free_counts(&trainer->counts);
     free(trainer);
 }
 

@@ -20,9 +20,6 @@ typedef struct tx_counts {
     tx_index index; /* of the words */
 } tx_counts;
 
-tx_status tx_counts_add(tx_counts *counts, const char *word, size_t size);
-void tx_counts_free(tx_counts *counts);
-
 /* Learns merges until the vocabulary, whose bytes have ids, has `size` tokens, or no pair occurs `least` times. */
 tx_status tx_learn_merges(const tx_counts *counts, int64_t size, int64_t least, tx_vocab *vocab, tx_merges *merges);
 
