@@ -23,7 +23,7 @@ adamw_8bit(__global float *p, long po, const __global float *g, long go, const _
            float beta2, float log1, float log2, float eps, float decay, const __global uint *control,
            const __global float *result)
 {
-    __local float part[WG];
+    __local float part_m[WG], part_v[WG]; /* two: PoCL 3.1 gives one that both maxima go through to all threads at once */
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
     const long block = get_group_id(0), first = block * PARAM_BLOCK;
@@ -43,8 +43,8 @@ adamw_8bit(__global float *p, long po, const __global float *g, long go, const _
         most_m = tx_max1(most_m, fabs(now.m));
         most_v = tx_max1(most_v, now.v);
     }
-    most_m = tx_group_max(most_m, part);
-    most_v = tx_group_max(most_v, part);
+    most_m = tx_group_max(most_m, part_m);
+    most_v = tx_group_max(most_v, part_v);
     for (int i = (int)get_local_id(0); i < count; i += WG) {
         const moments now = new_moments(m[i], v[i], of_m, of_v, g[i] * factor, beta1, beta2);
         p[i] = p[i] * keep - step * now.m / (sqrt(now.v) / root + eps);
