@@ -74,6 +74,17 @@ static tx_status tell(const tx_faults *faults, const char *path)
 
 /* ---- Matching -------------------------------------------------------------------------------------- */
 
+static bool may_lack(const tx_weights_names *names, const tx_weights_piece *piece)
+{
+    return names->may_lack && names->may_lack(names->context, piece->name);
+}
+
+static bool has_shape(const tx_st_tensor *t, const tx_shape *wanted)
+{
+    const tx_shape shape = tx_st_shape(t);
+    return t->rank <= TX_MAX_RANK && tx_shape_equal(&shape, wanted);
+}
+
 static void check_tensor(const tx_st_tensor *t, const tx_shape *wanted, tx_faults *faults)
 {
     char have[96], want[96], detail[256];
@@ -111,13 +122,13 @@ static void assign(const tx_weights *w, const tx_weights_piece *pieces, const tx
             add_fault(faults, FAULT_UNEXPECTED, t->name, "");
         } else if (source[piece] >= 0) {
             add_fault(faults, FAULT_TWICE, t->name, "");
-        } else {
+        } else if (has_shape(t, &pieces[piece].shape) || !may_lack(names, &pieces[piece])) {
             source[piece] = i;
             check_tensor(t, &pieces[piece].shape, faults);
         }
     }
     for (int32_t p = 0; p < count; p++)
-        if (source[p] < 0 && !(names->may_lack && names->may_lack(names->context, pieces[p].name)))
+        if (source[p] < 0 && !may_lack(names, &pieces[p]))
             add_fault(faults, FAULT_MISSING, pieces[p].name, "");
 }
 
@@ -184,7 +195,7 @@ static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, 
     return status;
 }
 
-/* Names what the file lacks and the model begins anew. */
+/* Names what the model begins anew. */
 static void tell_new(const tx_weights *w, const tx_weights_piece *pieces, const int32_t *source, int32_t count,
                      const tx_load_options *options)
 {
@@ -193,7 +204,8 @@ static void tell_new(const tx_weights *w, const tx_weights_piece *pieces, const 
         if (source[p] < 0)
             tx_list_add(names, sizeof names, ", ", "%s", pieces[p].name);
     if (names[0] && options)
-        tx_tell(options->report, "%s has not %s: these begin as new weights", tx_weights_path(w), names);
+        tx_tell(options->report, "%s lacks %s, or has them in another shape: these begin as new weights",
+                tx_weights_path(w), names);
 }
 
 static tx_status read_pieces(const tx_weights *w, const tx_weights_piece *pieces, int32_t count,

@@ -162,6 +162,20 @@ static tx_status open_teacher(tx_job *j)
     return check_teacher(in);
 }
 
+/* `labels`: of the model's files. */
+static tx_status settle_head(tx_job *j, int64_t labels)
+{
+    tx_job_inputs *in = &j->inputs;
+    if (!in->model_folder || in->config->new_head || in->config->labels == labels)
+        return TX_OK;
+    in->config->new_head = j->set.new_head;
+    return j->set.new_head ? TX_OK
+                           : tx_fail(TX_INVALID,
+                                     "%s: labels are %" PRId64 ", those of the data %" PRId64
+                                     ": with --ignore_mismatched_sizes its head begins anew",
+                                     in->model_folder, labels, in->config->labels);
+}
+
 static void note_model(const tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -198,8 +212,10 @@ tx_status tx_job_open(tx_job *j)
     if (status)
         return status;
     note_model(j);
+    const int64_t labels = j->inputs.config->labels;
     status = tx_job_open_data(j);
-    return status ? status : open_teacher(j); /* the data may decide the labels */
+    TX_THEN(status, settle_head(j, labels)); /* the data may decide the labels */
+    return status ? status : open_teacher(j);
 }
 
 void tx_job_release(tx_job_inputs *inputs)

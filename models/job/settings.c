@@ -48,6 +48,7 @@ static const tx_option options[] = {
     TEXT("config_overrides", config_overrides, "K=V,...", "change keys of a new model's configuration: n_layer=4,n_embd=64"),
     TEXT("tokenizer_name", tokenizer, "DIR|NAME", "the tokenizer, where it is not the model's own; with none at all the bytes are the tokens"),
     FLAG("allow_nonfinite_weights", allow_nonfinite, "load weights that hold NaN or infinity"),
+    FLAG("ignore_mismatched_sizes", new_head, "of a classifier that has another number of labels than the data the head begins as new weights; otherwise it is refused"),
     {TX_OPTION_HEADING, .help = "data"},
     TEXT("train_file", train_file, "FILE", "what to train on: .txt, .raw, .tokens, .jsonl ({\"text\": ...}) or .bin (tokens)"),
     TEXT("validation_file", validation_file, "FILE", "what to evaluate on"),

@@ -35,7 +35,7 @@ typedef struct tx_job_settings {
     /* model */
     const char *model, *config, *config_overrides, *tokenizer;
     const char *teacher, *deepspeed, *fsdp, *fsdp_config;
-    bool allow_nonfinite;
+    bool allow_nonfinite, new_head;
     /* data */
     const char *train_file, *validation_file, *test_file, *dataset, *dataset_config;
     int32_t task; /* 0: as model and data say; else place in tx_glue + 1, behind them instruction data */

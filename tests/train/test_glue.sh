@@ -139,6 +139,17 @@ glue names --config_name "$work/config.json" --tokenizer_name "$work/model" --ma
     --train_file "$work/names.jsonl" || fail "labels by any names"
 grep -q '"0": "no"' "$work/names/config.json" || fail "names of labels are not in the configuration"
 
+# A classifier of other labels: its head alone begins anew, where that was asked for.
+other="--model_name_or_path $work/whole --task_name mnli --train_file $work/train.tsv --max_steps 2 --save_strategy no --learning_rate 0"
+outcome 1 "labels are 2, those of the data 3: with --ignore_mismatched_sizes" glue other $other
+glue other $other --ignore_mismatched_sizes || fail "a head of other labels"
+grep -q "lacks classifier.weight, classifier.bias, or has them in another shape" "$work/err" || fail "a new head is not told of"
+grep -q '"2": "contradiction"' "$work/other/config.json" || fail "a new head has not the labels of the data"
+tail -c 40968 "$work/whole/model.safetensors" | head -c 40768 > "$work/a.kept" # all but (2 * 24 + 2) * 4 bytes, which lie last
+tail -c 41068 "$work/other/model.safetensors" | head -c 40768 | cmp -s - "$work/a.kept" || fail "more than the head is new"
+glue again --model_name_or_path "$work/other" $other --ignore_mismatched_sizes || fail "a head of the same labels"
+same other again
+
 # A classifier learns from another one's scores; a regression cannot.
 glue taught $new --train_file "$work/train.tsv" --teacher_model_name_or_path "$work/whole" || fail "from a teacher"
 cmp -s "$work/whole/model.safetensors" "$work/taught/model.safetensors" && fail "the teacher changed nothing"

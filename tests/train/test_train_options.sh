@@ -212,6 +212,8 @@ cp -r "$work/base/." "$work/home/models/tiny"
 adapt || fail "the run of an adapter"
 mv "$work/r/adapter_model.safetensors" "$work/adapter"
 rm -r "$work/r"
+glue --task_name sst2 || fail "the run of a classifier"
+mv "$work/r" "$work/sst2"
 run saved --save_strategy steps --save_steps 3 || fail "the run with checkpoints"
 { head -c 8 "$work/base/model.safetensors"; tail -c +9 "$work/base/model.safetensors"; } > "$work/copy"
 size=$(wc -c < "$work/copy")
@@ -230,6 +232,7 @@ config_name | --config_name gpt2 --block_size 8 --dry_run --tokenizer_name tiny 
 config_overrides | --config_overrides n_layer=2,n_head=4 | holds config.json n_layer.*2
 tokenizer_name | --tokenizer_name tiny | says 257
 allow_nonfinite_weights | bare --train_file $work/text --output_dir $work/r --model_name_or_path $work/nan --allow_nonfinite_weights --max_bad_steps 9 | logged loss.*NaN
+ignore_mismatched_sizes | short --train_file $work/texts.csv --model_name_or_path $work/sst2 --task_name mnli --output_dir $work/r --ignore_mismatched_sizes | says lacks classifier.weight, classifier.bias
 train_file | --train_file $work/other | weights_differ
 validation_file | --validation_file $work/text --do_train --do_eval | has eval_results.json
 dataset_name | bare --config_name $work/config.json --output_dir $work/r --dataset_name pets/small | says pets/small/train.txt
@@ -400,7 +403,7 @@ while IFS='|' read -r option arguments wanted; do
     # shellcheck disable=SC2086
     set -- $arguments
     case $1 in
-    bare | glue | talk | adapt | packs | pair | late) "$@" ;;
+    bare | short | glue | talk | adapt | packs | pair | late) "$@" ;;
     *) run r "$@" ;;
     esac
     # shellcheck disable=SC2086
