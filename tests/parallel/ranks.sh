@@ -19,8 +19,9 @@ cat > "$work/config.json" << 'EOF'
 {"model_type": "gpt2", "n_layer": 3, "n_head": 2, "n_embd": 32, "n_positions": 32, "vocab_size": 257}
 EOF
 
-# What runs train; a test may have others.
+# What runs train, and at which rate; a test may have others.
 from="--config_name $work/config.json --train_file $work/text --block_size 32"
+rate=1e-2
 
 # write_texts: texts of several lengths with labels, $work/texts.tsv
 write_texts()
@@ -54,7 +55,7 @@ ranks()
     folder=$work/$2
     shift 2
     # shellcheck disable=SC2086
-    set -- $from --threads 1 --seed 3 --max_steps 12 --learning_rate 1e-2 --save_strategy no --logging_strategy no \
+    set -- $from --threads 1 --seed 3 --max_steps 12 --learning_rate $rate --save_strategy no --logging_strategy no \
         --ddp_overlap no --output_dir "$folder" "$@"
     if [ "$mixed" = yes ] && [ "$n" -gt 1 ]; then
         timeout -s KILL 120 "$launcher" -n $((n / 2)) "$bin/txtrain" "$@" --device cpu : -n $((n - n / 2)) \
