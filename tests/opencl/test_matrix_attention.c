@@ -62,14 +62,16 @@ static bool prove_forms(tx_context *context, const attention_proof *t, tx_cl_att
     tx_cl_attention_forms forms;
     tx_status status = tx_cl_attention_list(context, &job, kernel, &forms);
     bool good = !status && strncmp(forms.form[0].name, t->expected, strlen(t->expected)) == 0;
+    const char *failed = "";
     for (int i = 0; !status && i < forms.count && forms.form[i].matrix; i++) {
         status = tx_cl_attention_trial(context, &job, kernel, &forms.form[i]);
+        failed = status ? forms.form[i].name : failed;
         good = good && !status;
     }
-    printf("%s  %s, attention's kernel %d: %s, heads of %d, %d of %d%s%s%s%s%s: %s\n", good ? "ok" : "FAIL", t->card,
-           (int)kernel, tx_dtype_name(t->type), t->d, t->heads, t->kv_heads, t->causal ? ", causal" : "",
+    printf("%s  %s, attention's kernel %d: %s, heads of %d, %d of %d%s%s%s%s%s: %s%s%s\n", good ? "ok" : "FAIL",
+           t->card, (int)kernel, tx_dtype_name(t->type), t->d, t->heads, t->kv_heads, t->causal ? ", causal" : "",
            t->lengths ? ", lengths" : "", t->p > 0.0f ? ", dropout" : "", t->window ? ", window" : "",
-           t->starts ? ", starts" : "", status ? tx_error() : forms.form[0].name);
+           t->starts ? ", starts" : "", failed, status ? ": " : "", status ? tx_error() : forms.form[0].name);
     fflush(stdout);
     return good;
 }

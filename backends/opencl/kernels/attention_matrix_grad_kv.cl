@@ -21,7 +21,7 @@ typedef struct walk {
 /* One turn: its number, and what is on its way to local memory. */
 typedef struct turn {
     int number, head, q0;
-    float lse, delta; /* of one query, lse in powers of 2 */
+    float minus_lse, delta; /* of one query, lse in powers of 2 */
     moving q, dy;
 } turn;
 
@@ -40,7 +40,7 @@ static void begin_turn(turn *now, int number, const walk *w, __local ab_t *block
     bring_begin(&now->q, block, w->x + (uint)now->q0 * w->stride + now->head * D, w->stride, OTHERS, left, item);
     bring_begin(&now->dy, block + BLOCK(ALONG | TURNED), w->dy + (uint)now->q0 * w->o_stride + now->head * D, w->o_stride, OTHERS, left, item);
     if (item < OTHERS) {
-        now->lse = q < w->length ? w->lse[now->head * (long)w->T + q] * LOG2_E : INFINITY;
+        now->minus_lse = q < w->length ? w->lse[now->head * (long)w->T + q] * -LOG2_E : -INFINITY;
         now->delta = q < w->length ? w->delta[now->head * (long)w->T + q] : 0.0f;
     }
 }
@@ -67,10 +67,11 @@ static void hide(scores *s, const sights *of, int line, int lane)
 }
 
 /* The probability of a score of a warp whose keys begin with `line`. */
-static float probability_of(const scores *s, int i, int j, int e, const sights *of, const __local float *lse_of, float factor, int line, int lane)
+static float probability_of(const scores *s, int i, int j, int e, const sights *of, const __local float *minus_lse_of, float factor, int line,
+                            int lane)
 {
     const int query = j * OTHER_ATOM + OTHER_OF(e, lane), key = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane);
-    return probability(BOUNDED ? seen(s->of[i][j][e], of, query, key) : s->of[i][j][e], factor, lse_of[query]);
+    return probability(BOUNDED ? seen(s->of[i][j][e], of, query, key) : s->of[i][j][e], factor, minus_lse_of[query]);
 }
 
 #if PAIRED
@@ -79,12 +80,12 @@ static float probability_of(const scores *s, int i, int j, int e, const sights *
 
 /* The first warp's s become the probabilities after dropout, but for its factor; the second's, which are the gradients of these, those of the
  * scaled scores. */
-static void slopes(scores *s, int second, __local float *passed, const sights *of, const __local float *lse_of, const __local float *delta_of,
+static void slopes(scores *s, int second, __local float *passed, const sights *of, const __local float *minus_lse_of, const __local float *delta_of,
                    float factor, const __local uchar *kept, float keep, int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS && !second; i++)
     {
-        EACH_SCORE(j, e) s->of[i][j][e] = probability_of(s, i, j, e, of, lse_of, factor, line, lane);
+        EACH_SCORE(j, e) s->of[i][j][e] = probability_of(s, i, j, e, of, minus_lse_of, factor, line, lane);
         UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
             UNROLLED for (int e = 0; e < SUMS; e += 4) vstore4(vload4(0, s->of[i][j] + e), PASSED_AT(i, j, e), passed);
     }
@@ -112,7 +113,7 @@ static void slopes(scores *s, int second, __local float *passed, const sights *o
 }
 #else
 /* s become the probabilities after dropout, but for its factor, and t, the gradients of these, those of the scaled scores. */
-static void slopes(scores *s, scores *t, const sights *of, const __local float *lse_of, const __local float *delta_of, float factor,
+static void slopes(scores *s, scores *t, const sights *of, const __local float *minus_lse_of, const __local float *delta_of, float factor,
                    const __local uchar *kept, float keep, int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
@@ -124,7 +125,7 @@ static void slopes(scores *s, scores *t, const sights *of, const __local float *
             UNROLLED for (int r = 0; r < BESIDE; r++)
             {
                 const int e = first + r, is_left = DROPOUT ? IS_KEPT(run, r) : 1;
-                const float w = probability_of(s, i, j, e, of, lse_of, factor, line, lane);
+                const float w = probability_of(s, i, j, e, of, minus_lse_of, factor, line, lane);
                 t->of[i][j][e] = slope(w, t->of[i][j][e], delta_of[j * OTHER_ATOM + OTHER_OF(e, lane)], is_left, keep);
                 s->of[i][j][e] = is_left ? w : 0.0f;
             }
@@ -138,7 +139,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
 {
     __local ab_t pool[POOL] __attribute__((aligned(128)));
     __local uchar kept[STAGES * KEPT] __attribute__((aligned(16)));
-    __local float lse_of[STAGES * OTHERS], delta_of[STAGES * OTHERS];
+    __local float minus_lse_of[STAGES * OTHERS], delta_of[STAGES * OTHERS];
     __local int from_of[STAGES * OTHERS];
 #if PAIRED
     __local float passed[OWN_LINES * OTHERS] __attribute__((aligned(16)));
@@ -192,7 +193,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
         bring_end(&next.q, here, ALONG | TURNED, item);
         bring_end(&next.dy, slope_o, ALONG | TURNED, item);
         if (item < OTHERS) {
-            lse_of[at + item] = next.lse;
+            minus_lse_of[at + item] = next.minus_lse;
             delta_of[at + item] = next.delta;
             from_of[at + item] = BOUNDED ? first_key(0, min(q0 + item, T - 1), window, w.starts) : 0;
         }
@@ -205,14 +206,14 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
         product_scores(&s, &own, second ? slope_o : here, lane, shown);
         if (!BOUNDED && !second && (HIDES_ALL || IS_EDGE(k0 + OWN_LINES, length, q0)))
             hide(&s, &of, line, lane);
-        slopes(&s, second, passed, &of, lse_of + at, delta_of + at, scale * LOG2_E, bits, drop.keep, line, lane);
+        slopes(&s, second, passed, &of, minus_lse_of + at, delta_of + at, scale * LOG2_E, bits, drop.keep, line, lane);
         product_out(&mine, 0, &s, TURNED_IN(second ? here : slope_o, ALONG | TURNED), lane, shown);
 #else
         product_scores(&s, &k, here, lane, shown);
         product_scores(&t, &v, slope_o, lane, shown);
         if (!BOUNDED && (HIDES_ALL || IS_EDGE(k0 + OWN_LINES, length, q0)))
             hide(&s, &of, line, lane);
-        slopes(&s, &t, &of, lse_of + at, delta_of + at, scale * LOG2_E, bits, drop.keep, line, lane);
+        slopes(&s, &t, &of, minus_lse_of + at, delta_of + at, scale * LOG2_E, bits, drop.keep, line, lane);
         product_out(&dv, 0, &s, TURNED_IN(slope_o, ALONG | TURNED), lane, shown);
         product_out(&dk, 0, &t, TURNED_IN(here, ALONG | TURNED), lane, shown);
 #endif

@@ -7,7 +7,7 @@
 
 /* What is known of a warp's queries. */
 typedef struct rows {
-    factors lse, delta;
+    factors minus_lse, delta;
     bounds from;
 } rows;
 
@@ -24,7 +24,7 @@ static void slopes(scores *s, const scores *t, const rows *known, float factor, 
             UNROLLED for (int r = 0; r < BESIDE; r++)
             {
                 const int e = first + r;
-                const float w = probability(s->of[i][j][e], factor, known->lse[i][l]);
+                const float w = probability(s->of[i][j][e], factor, known->minus_lse[i][l]);
                 s->of[i][j][e] = slope(w, t->of[i][j][e], known->delta[i][l], DROPOUT ? IS_KEPT(run, r) : 1, keep);
             }
         }
@@ -66,7 +66,7 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
         UNROLLED for (int l = 0; l < LANE_LINES; l++)
         {
             const int row = q0 + line + i * OWN_ATOM + OWN_OF(l, lane);
-            known.lse[i][l] = row < length ? lse[lso + stats + row] * LOG2_E : INFINITY;
+            known.minus_lse[i][l] = row < length ? lse[lso + stats + row] * -LOG2_E : -INFINITY;
             known.delta[i][l] = row < length ? delta[deo + stats + row] : 0.0f;
             known.from[i][l] = BOUNDED ? first_key(0, min(row, T - 1), window, starts_of) : 0;
         }

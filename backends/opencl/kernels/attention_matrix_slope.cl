@@ -2,11 +2,12 @@
  * What both gradients of attention do with scores by matrix units. */
 #include "attention_matrix_tile.cl"
 
-/* From a score s to its probability w, and from the gradient t of what dropout leaves of that to the gradient of the scaled score. lse in powers
- * of 2. The factor of the scores is positive. */
-static float probability(float s, float factor, float lse)
+/* From a score s to its probability w, and from the gradient t of what dropout leaves of that to the gradient of the scaled score. lse is in powers
+ * of 2, and negative from where it is read: Intel's runtime for CPUs takes the sign of one work-item's before the loop for all. The factor of the
+ * scores is positive. */
+static float probability(float s, float factor, float minus_lse)
 {
-    return EXP2(fma(s, factor, -lse));
+    return EXP2(fma(s, factor, minus_lse));
 }
 
 static float slope(float w, float t, float delta, int is_left, float keep)
