@@ -28,6 +28,7 @@ typedef struct tx_config {
     int64_t labels;                     /* of a classifier; 1: a number is to be guessed */
     int64_t bos_token_id, eos_token_id; /* -1: none */
     bool new_head;                      /* the weights are of another head: what this one has besides is new */
+    bool other_head_shape;              /* and what a new head has in another shape than theirs is new, too */
     tx_json *source;                    /* the file it was read from, whose other keys are kept; or NULL */
     /* NF4 or NF4_DOUBLE: stores frozen matrices of blocks so, without an adapter all; F32: none. */
     tx_dtype packed;

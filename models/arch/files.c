@@ -102,10 +102,10 @@ tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *fol
     status = open_weights(folder, &weights);
     if (status)
         return status;
+    const tx_weights_names names = {rename_tensor, config, may_lack, is_elsewhere, config->other_head_shape};
     status = check_values(config, weights);
     if (!status)
-        status = tx_weights_load(weights, model, &(tx_weights_names){rename_tensor, config, may_lack, is_elsewhere},
-                                 options);
+        status = tx_weights_load(weights, model, &names, options);
     tx_weights_close(weights);
     return status;
 }
@@ -142,8 +142,9 @@ tx_status tx_arch_check(const tx_config *config, const char *folder)
                         : tx_fail(TX_MEMORY, "%s: no memory for the list of parameters", folder));
     if (!status)
         status = check_values(config, weights);
+    const tx_weights_names names = {rename_tensor, config, may_lack, NULL, config->other_head_shape};
     if (!status)
-        status = tx_weights_check(weights, pieces, count, &(tx_weights_names){rename_tensor, config, may_lack, NULL});
+        status = tx_weights_check(weights, pieces, count, &names);
     free(pieces);
     tx_weights_close(weights);
     return status;

@@ -52,11 +52,11 @@ bool tx_weights_of_teacher(const char *param);
 typedef struct tx_weights_names {
     void (*rename)(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME]);
     const void *context;
-    /* Whether the file may lack a piece of this name, or have it in another shape: it then stays as it is. NULL: it may
-     * not. */
+    /* Whether the file may lack a piece of this name: it then stays as it is. NULL: it may not. */
     bool (*may_lack)(const void *context, const char *piece);
     /* Whether a parameter of the model is of another file, so that it stays as it is; NULL: none is. */
     bool (*is_elsewhere)(const void *context, const char *param);
+    bool other_shape_lacks; /* a file that has what it may lack in another shape lacks it */
 } tx_weights_names;
 
 typedef struct tx_load_options {

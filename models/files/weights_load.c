@@ -85,6 +85,12 @@ static bool has_shape(const tx_st_tensor *t, const tx_shape *wanted)
     return t->rank <= TX_MAX_RANK && tx_shape_equal(&shape, wanted);
 }
 
+/* Whether the file may do without this tensor, which has not the shape that is wanted. */
+static bool may_drop(const tx_st_tensor *t, const tx_weights_piece *wanted, const tx_weights_names *names)
+{
+    return names->other_shape_lacks && may_lack(names, wanted) && !has_shape(t, &wanted->shape);
+}
+
 static void check_tensor(const tx_st_tensor *t, const tx_shape *wanted, tx_faults *faults)
 {
     char have[96], want[96], detail[256];
@@ -92,7 +98,7 @@ static void check_tensor(const tx_st_tensor *t, const tx_shape *wanted, tx_fault
     if (t->rank > TX_MAX_RANK) {
         snprintf(detail, sizeof detail, " (of %" PRId32 " dimensions)", t->rank);
         add_fault(faults, FAULT_SHAPE, t->name, detail);
-    } else if (!tx_shape_equal(&shape, wanted)) {
+    } else if (!has_shape(t, wanted)) {
         bool turned =
             shape.rank == 2 && wanted->rank == 2 && shape.dim[0] == wanted->dim[1] && shape.dim[1] == wanted->dim[0];
         snprintf(detail, sizeof detail, " (%s, the configuration asks for %s%s)",
@@ -122,7 +128,7 @@ static void assign(const tx_weights *w, const tx_weights_piece *pieces, const tx
             add_fault(faults, FAULT_UNEXPECTED, t->name, "");
         } else if (source[piece] >= 0) {
             add_fault(faults, FAULT_TWICE, t->name, "");
-        } else if (has_shape(t, &pieces[piece].shape) || !may_lack(names, &pieces[piece])) {
+        } else if (!may_drop(t, &pieces[piece], names)) {
             source[piece] = i;
             check_tensor(t, &pieces[piece].shape, faults);
         }

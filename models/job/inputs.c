@@ -166,14 +166,18 @@ static tx_status open_teacher(tx_job *j)
 static tx_status settle_head(tx_job *j, int64_t labels)
 {
     tx_job_inputs *in = &j->inputs;
-    if (!in->model_folder || in->config->new_head || in->config->labels == labels)
+    tx_config *c = in->config;
+    if (!in->model_folder)
         return TX_OK;
-    in->config->new_head = j->set.new_head;
-    return j->set.new_head ? TX_OK
-                           : tx_fail(TX_INVALID,
-                                     "%s: labels are %" PRId64 ", those of the data %" PRId64
-                                     ": with --ignore_mismatched_sizes its head begins anew",
-                                     in->model_folder, labels, in->config->labels);
+    const bool fits = c->new_head || c->labels == labels;
+    c->other_head_shape = j->set.new_head && !in->checkpoint;
+    c->new_head = c->new_head || (!fits && c->other_head_shape);
+    if (fits || c->new_head)
+        return TX_OK;
+    return tx_fail(TX_INVALID, "%s: labels are %" PRId64 ", those of the data %" PRId64 ": %s", in->model_folder,
+                   labels, c->labels,
+                   in->checkpoint ? "a run goes on with the labels that it began with"
+                                  : "with --ignore_mismatched_sizes its head begins anew");
 }
 
 static void note_model(const tx_job *j)

@@ -150,6 +150,17 @@ tail -c 41068 "$work/other/model.safetensors" | head -c 40768 | cmp -s - "$work/
 glue again --model_name_or_path "$work/other" $other --ignore_mismatched_sizes || fail "a head of the same labels"
 same other again
 
+# Nor is a head of another shape lost where another task's weights have one.
+cp -r "$work/whole" "$work/masked"
+sed -i 's/BertForSequenceClassification/BertForMaskedLM/' "$work/masked/config.json"
+glue head $other --model_name_or_path "$work/masked" && fail "a head of another shape is lost"
+grep -q "wrong shape classifier.weight" "$work/err" || fail "a head of another shape is not told of"
+glue head $other --model_name_or_path "$work/masked" --ignore_mismatched_sizes || fail "a head of another task"
+same other head
+glue further $other --max_steps 1 --save_strategy steps --save_steps 1 --ignore_mismatched_sizes || fail "a run with a checkpoint"
+outcome 1 "labels are 3, those of the data 2: a run goes on with the labels that it began with" \
+    glue further $other --task_name mrpc --resume_from_checkpoint "$work/further/checkpoint-1" --ignore_mismatched_sizes
+
 # A classifier learns from another one's scores; a regression cannot.
 glue taught $new --train_file "$work/train.tsv" --teacher_model_name_or_path "$work/whole" || fail "from a teacher"
 cmp -s "$work/whole/model.safetensors" "$work/taught/model.safetensors" && fail "the teacher changed nothing"
