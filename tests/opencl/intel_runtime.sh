@@ -33,15 +33,28 @@ fi
 OCL_ICD_VENDORS=$folder/vendors
 LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export OCL_ICD_VENDORS LD_LIBRARY_PATH
-for variant in cpu gpu; do
-    TX_OCL_VARIANT=$variant TX_GEMM=portable TX_GEMM_TUNE=0 "$bin/txcheck" ops --device opencl --quick || exit $?
-done
+
+ops()
+{
+    TX_OCL_VARIANT=$1 TX_GEMM=portable TX_GEMM_TUNE=0 "$bin/txcheck" ops --device opencl --quick
+}
+
 # The compiler dies of what its vectoriser makes of products by the units of NVIDIA and AMD, and which attention it takes depends on the CPU: it
 # stays off, so that all machines run the same.
-export CL_CONFIG_CPU_VECTORIZER_MODE=1
-for maker in nvidia amd intel; do
-    "$bin/test_stand_in" products $maker || exit $?
-done
-for card in h200 mi300x rx7900xtx rx9070 a770 b580; do
-    LD_PRELOAD=$bin/../tests/opencl/libstand_in_card.so TX_TEST_CARD=$card "$bin/test_matrix_attention" || exit $?
-done
+units()
+{
+    export CL_CONFIG_CPU_VECTORIZER_MODE=1
+    for maker in nvidia amd intel; do
+        "$bin/test_stand_in" products $maker || return 1
+    done
+    for card in h200 mi300x rx7900xtx rx9070 a770 b580; do
+        LD_PRELOAD=$bin/../tests/opencl/libstand_in_card.so TX_TEST_CARD=$card "$bin/test_matrix_attention" || return 1
+    done
+}
+
+# Its compiler takes a core, and most of the time.
+ops cpu &
+ops gpu && units
+status=$?
+wait $! || status=$?
+exit $status
