@@ -52,9 +52,9 @@ units()
     done
 }
 
-# Its compiler takes a core, and most of the time.
-ops cpu &
-ops gpu && units
+# Its compiler takes a core, longest of all for kernels of GPUs.
+ops gpu &
+ops cpu && units
 status=$?
 wait $! || status=$?
 exit $status
