@@ -78,6 +78,11 @@ static bool is_elsewhere(const void *context, const char *param)
     return config->teacher != tx_weights_of_teacher(param) || (config->lora && tx_lora_adds(param));
 }
 
+static tx_weights_names names_of(const tx_config *config)
+{
+    return (tx_weights_names){rename_tensor, config, may_lack, is_elsewhere, config->other_head_shape};
+}
+
 /* The graph that was built must be the one that the configuration describes. */
 static tx_status check_model(const tx_model *model, const tx_config *config)
 {
@@ -102,7 +107,7 @@ tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *fol
     status = open_weights(folder, &weights);
     if (status)
         return status;
-    const tx_weights_names names = {rename_tensor, config, may_lack, is_elsewhere, config->other_head_shape};
+    const tx_weights_names names = names_of(config);
     status = check_values(config, weights);
     if (!status)
         status = tx_weights_load(weights, model, &names, options);
@@ -142,7 +147,7 @@ tx_status tx_arch_check(const tx_config *config, const char *folder)
                         : tx_fail(TX_MEMORY, "%s: no memory for the list of parameters", folder));
     if (!status)
         status = check_values(config, weights);
-    const tx_weights_names names = {rename_tensor, config, may_lack, NULL, config->other_head_shape};
+    const tx_weights_names names = names_of(config);
     if (!status)
         status = tx_weights_check(weights, pieces, count, &names);
     free(pieces);

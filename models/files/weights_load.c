@@ -85,8 +85,8 @@ static bool has_shape(const tx_st_tensor *t, const tx_shape *wanted)
     return t->rank <= TX_MAX_RANK && tx_shape_equal(&shape, wanted);
 }
 
-/* Whether the file may do without this tensor, which has not the shape that is wanted. */
-static bool may_drop(const tx_st_tensor *t, const tx_weights_piece *wanted, const tx_weights_names *names)
+/* Whether a tensor counts as lacking, for its shape. */
+static bool is_dropped(const tx_st_tensor *t, const tx_weights_piece *wanted, const tx_weights_names *names)
 {
     return names->other_shape_lacks && may_lack(names, wanted) && !has_shape(t, &wanted->shape);
 }
@@ -128,7 +128,7 @@ static void assign(const tx_weights *w, const tx_weights_piece *pieces, const tx
             add_fault(faults, FAULT_UNEXPECTED, t->name, "");
         } else if (source[piece] >= 0) {
             add_fault(faults, FAULT_TWICE, t->name, "");
-        } else if (!may_drop(t, &pieces[piece], names)) {
+        } else if (!is_dropped(t, &pieces[piece], names)) {
             source[piece] = i;
             check_tensor(t, &pieces[piece].shape, faults);
         }

@@ -169,10 +169,9 @@ static tx_status settle_head(tx_job *j, int64_t labels)
     tx_config *c = in->config;
     if (!in->model_folder)
         return TX_OK;
-    const bool fits = c->new_head || c->labels == labels;
     c->other_head_shape = j->set.new_head && !in->checkpoint;
-    c->new_head = c->new_head || (!fits && c->other_head_shape);
-    if (fits || c->new_head)
+    c->new_head = c->new_head || (c->labels != labels && c->other_head_shape);
+    if (c->new_head || c->labels == labels)
         return TX_OK;
     return tx_fail(TX_INVALID, "%s: labels are %" PRId64 ", those of the data %" PRId64 ": %s", in->model_folder,
                    labels, c->labels,

@@ -52,7 +52,7 @@ units()
     done
 }
 
-# Its compiler takes a core, longest of all for kernels of GPUs.
+# The compiler uses one core, and takes longest for the kernels for GPUs.
 ops gpu &
 ops cpu && units
 status=$?

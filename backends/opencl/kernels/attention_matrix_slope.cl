@@ -3,8 +3,8 @@
 #include "attention_matrix_tile.cl"
 
 /* From a score s to its probability w, and from the gradient t of what dropout leaves of that to the gradient of the scaled score. lse is in powers
- * of 2, and negative from where it is read: Intel's runtime for CPUs takes the sign of one work-item's before the loop for all. The factor of the
- * scores is positive. */
+ * of 2, and negated where it is read: were it negated here, Intel's compiler for CPUs would do that before the loop, and give all work-items that of
+ * one. The factor of the scores is positive. */
 static float probability(float s, float factor, float minus_lse)
 {
     return EXP2(fma(s, factor, minus_lse));
