@@ -20,18 +20,37 @@ static _Noreturn void leave(tx_comm *comm)
     _exit(1);
 }
 
+/* Runs the test on one case, whose numbers and words stand between colons. */
+static tx_status run_case(const char *device, tx_comm *comm, const char *text, beside_test *test)
+{
+    enum { MOST = 8 };
+    char *word[MOST], *copy = strdup(text), *rest = NULL;
+    int words = 0;
+    if (!copy)
+        return tx_fail(TX_MEMORY, "out of memory");
+    if (comm->rank == 0)
+        printf("case %s\n", text);
+    for (char *w = strtok_r(copy, ":", &rest); w && words < MOST; w = strtok_r(NULL, ":", &rest))
+        word[words++] = w;
+    const tx_status status = words == 0 ? tx_fail(TX_INVALID, "a case has at least one number")
+                                        : test(device, comm, (int32_t)strtol(word[0], NULL, 10), words - 1, word + 1);
+    free(copy);
+    return tx_fail_in(status, "case %s", text);
+}
+
 int beside_main(int argc, char **argv, beside_test *test)
 {
     const char *device = argc > 1 ? argv[1] : "cpu";
-    const int32_t group = argc > 2 ? (int32_t)strtol(argv[2], NULL, 10) : 2;
     tx_comm *comm = NULL;
     int32_t found = -1;
     if (tx_device_find(strcmp(device, "mixed") == 0 ? "opencl" : device, &found)) {
         printf("skipped: no device %s\n", device);
         return 77;
     }
-    tx_status status = tx_comm_open(&argc, &argv, &comm);
-    TX_THEN(status, test(device, comm, group, argc > 3 ? argc - 3 : 0, argv + 3));
+    tx_status status = argc > 2 ? TX_OK : tx_fail(TX_INVALID, "name a device and at least one case");
+    TX_THEN(status, tx_comm_open(&argc, &argv, &comm));
+    for (int i = 2; i < argc && !status; i++)
+        status = run_case(device, comm, argv[i], test);
     if (status) {
         fprintf(stderr, "%s: %s\n", argv[0], tx_error());
         leave(comm);

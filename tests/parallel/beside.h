@@ -19,9 +19,10 @@ typedef struct side {
     tx_results results;
 } side;
 
-/* What a test does on the ranks of a communicator, in groups of so many; `rest` are the arguments behind these. */
+/* Tests one case on the ranks of a communicator. `group` is the case's first number, `rest` holds its other words. */
 typedef tx_status beside_test(const char *device, tx_comm *comm, int32_t group, int rests, char **rest);
-/* A test's main, of the arguments DEVICE GROUP REST...; 77 where there is no such device, or for `mixed` no OpenCL. */
+/* The main function of a test, with the arguments DEVICE CASE...; a case is GROUP[:WORD...]. One start of the ranks runs
+ * all cases in turn. Returns 77 if the device is missing; `mixed` needs OpenCL. */
 int beside_main(int argc, char **argv, beside_test *test);
 /* The configuration that a text has; the caller frees it. */
 tx_status beside_config(const char *text, tx_config **config);

@@ -5,7 +5,7 @@
  * stay. A step then lasts what Narayanan et al. (Megatron-LM, SC 2021) say: (m + (p - 1) / v) (f + b) for m
  * micro-batches, p ranks of v stages each, and parts of f forward and b backward on a rank, exactly, since no machine's
  * time goes in. With `sleep` ranks sleep for those times, and what the machine's clock says is printed beside it.
- *   test_bubble DEVICE RANKS SCHEDULE [sleep] */
+ *   test_bubble DEVICE RANKS:SCHEDULE[:sleep]... */
 #include "api/graph/graph.h"
 #include "comm/comm.h"
 #include "tests/parallel/beside.h"
@@ -203,7 +203,7 @@ static tx_status run(const char *device, tx_comm *comm, int32_t ranks, int rests
     while (rests > 0 && schedule < schedules && strcmp(rest[0], words[schedule]) != 0)
         schedule++;
     if (rests < 1 || schedule == schedules || comm->size != ranks || ranks > LAYERS / 2)
-        return tx_fail(TX_INVALID, "test_bubble DEVICE RANKS SCHEDULE [sleep]");
+        return tx_fail(TX_INVALID, "test_bubble DEVICE RANKS:SCHEDULE[:sleep]...");
     const int32_t chunks = schedule == TX_PIPELINE_INTERLEAVED ? 2 : 1;
     int32_t of_stage[LAYERS];
     tx_parallel_options parallel = {.size = sizeof parallel,

@@ -4,7 +4,7 @@
  * gradient, the norm, the losses of 30 steps, dropout included; what the model takes is what was planned, and the
  * activations of chunks are fewer; attention is as much work for each; messages are as many bytes as the keys, values
  * and gradients that others need; weights and moments go to one rank and back. And wrong gradients, which must be
- * found. test_context DEVICE RANKS [ZERO_STAGE] */
+ * found. test_context DEVICE RANKS[:ZERO_STAGE]... */
 #include "api/graph/graph.h"
 #include "api/graph/op.h"
 #include "api/model/model.h"

@@ -3,7 +3,7 @@
  * Adapters whose frozen base ranks divide (ZeRO's stage 3), beside the same ranks with all of it each: the same losses,
  * norms and weights to the bit, what is frozen included; a base in fp32, bf16 and 4 bits; memory as planned, of which
  * each has its part. A shard in which words have changed places (of 4 bits: scales) and one that is not gathered are
- * found. test_frozen DEVICE ZERO_STAGE */
+ * found. test_frozen DEVICE ZERO_STAGE... */
 #include "api/parallel/parallel.h"
 #include "backends/nf4.h"
 #include "models/arch/lora.h"

@@ -4,7 +4,7 @@
  * batch on one rank, dropout included. The rank with three rows has its classifier in chunks, the whole batch has not.
  * The model has graphs of two lengths, of which either is run beside the other.
  * With 16 bits stage 3 moves 2 bytes of a weight that products read.
- *   test_gradient DEVICE|mixed ZERO_STAGE [bf16]      mixed: rank 0 on the cpu, rank 1 on OpenCL */
+ *   test_gradient DEVICE|mixed ZERO_STAGE[:bf16]...  mixed: rank 0 on the cpu, rank 1 on OpenCL */
 #include "api/passes/passes.h"
 #include "comm/comm.h"
 #include "models/task/causal_lm.h"

@@ -5,7 +5,7 @@
  * micro-batches, dropout, routers' losses and choices that are dropped included; memory as planned, and of each rank
  * its part of the weights; weights and moments go to one rank and back. Gradients that are summed over the wrong ranks
  * must be found, and a loss that counts twice.
- *   test_groups DEVICE TENSOR CONTEXT EXPERT STAGES [ZERO_STAGE [SCHEDULE]] */
+ *   test_groups DEVICE TENSOR:CONTEXT:EXPERT:STAGES[:ZERO_STAGE[:SCHEDULE]]... */
 #include "comm/comm.h"
 #include "tests/parallel/beside.h"
 
@@ -46,7 +46,7 @@ typedef const struct tested tested;
 static struct ways {
     int32_t tensor, context, expert, stages, chunks, zero; /* chunks: stages of a rank */
     tx_pipeline_schedule schedule;
-} ways = {1, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B};
+} ways;
 static struct groups {
     tx_comm *tensor, *pipeline, *ends, *sums, *context, *data, *expert, *replicas;
 } groups;
@@ -235,7 +235,7 @@ static tx_status run(const char *device, tx_comm *comm, int32_t tensor, int rest
 {
     int32_t *const sizes[] = {&ways.context, &ways.expert, &ways.stages, &ways.zero};
     tx_status status = TX_OK;
-    ways.tensor = tensor;
+    ways = (struct ways){tensor, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B};
     for (int i = 0; i < 4 && i < rests; i++)
         *sizes[i] = (int32_t)strtol(rest[i], NULL, 10);
     if (rests > 4 && strcmp(rest[4], "interleaved") == 0) {

@@ -5,7 +5,7 @@
  * have the same weights and moments, to the bit; what the model takes is what was planned, and the parts of the weights
  * are as large as they are to be; weights and moments go to one rank and back. And two wrong gradients and a wrong
  * moment, which must be found.
- *   test_tensor DEVICE TENSOR [ZERO_STAGE] */
+ *   test_tensor DEVICE TENSOR[:ZERO_STAGE]... */
 #include "api/graph/graph.h"
 #include "api/model/split.h"
 #include "api/plan/pieces.h"
