@@ -118,7 +118,7 @@ static int run_ops(const char *variant, const char *limits)
     if (status)
         return printf("%s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
     watch(target.context);
-    const tx_conformance_options how = {.quick = true};
+    const tx_conformance_options how = {.every = 4};
     int failures = 0;
     for (int op = 0; op < TX_OP_KERNELS; op++) {
         tx_verdict v = {0};

@@ -91,7 +91,7 @@ static bool left_out(const tx_case *c, const tx_conformance_options *options, in
         elements += c->in[i].dtype != TX_DTYPE_COUNT ? tx_shape_count(&c->in[i].shape) : 0;
     if (c->flags & TX_CASE_BENCH)
         return !options->peer || elements > 8000000;
-    return (options->quick && index % 4 != 0) || (options->small && elements > SMALL);
+    return (options->every && index % options->every != options->turn) || (options->small && elements > SMALL);
 }
 
 tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conformance_options *options,

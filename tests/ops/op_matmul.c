@@ -193,7 +193,7 @@ static void add_epilogues(tx_cases *list, tx_dtype dtype, tx_dtype out)
 
 /* Weights of 4 bits, as linear layers and the gradients of their inputs read them: rows around those that count as few,
  * rows of one block and of an odd number of blocks, more blocks than share a scale, results added and with epilogues.
- * Types change by four cases, so that --quick has both. */
+ * The types change every four cases, so that --every 4 has both. */
 static void add_packed(tx_cases *list, tx_dtype dtype, tx_dtype out)
 {
     static const int64_t sizes[][3] = {{1, 64, 64},     {8, 192, 128},  {9, 128, 192}, {3, 704, 64},

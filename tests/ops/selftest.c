@@ -54,7 +54,7 @@ static tx_status try_none(reporter report, void *user, bool *all)
 {
     tx_target target = {.backend = &tx_backend_mock};
     tx_status status = tx_mock_open(TX_FAULT_NONE, &target.context);
-    tx_conformance_options options = {.quick = true};
+    tx_conformance_options options = {.every = 4};
     for (int op = 0; op < TX_OP_KERNELS && !status; op++) {
         tx_verdict verdict;
         status = tx_conformance_op(&target, (tx_op)op, &options, &verdict);

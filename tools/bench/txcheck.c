@@ -19,9 +19,9 @@
 typedef struct settings {
     const char *device, *op;
     tx_words operands;
-    int64_t threads;
+    int64_t threads, every, turn;
     double seconds;
-    bool quick, small, verbose, json;
+    bool small, verbose, json;
 } settings;
 
 #define AT(field) offsetof(settings, field)
@@ -30,7 +30,8 @@ static const tx_option options[] = {
      .help = "where to compute"},
     {TX_OPTION_TEXT, "op", AT(op), .choices = "NAME", .help = "this op only, named as in api/ops.def (ops, threads)"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all there are, or 3 for threads"},
-    {TX_OPTION_FLAG, "quick", AT(quick), .help = "every fourth case (ops, threads)"},
+    {TX_OPTION_INTEGER, "every", AT(every), 1, 1000, "N", "only every Nth case (ops, threads)"},
+    {TX_OPTION_INTEGER, "turn", AT(turn), 0, 999, "K", "start at case K, below N (with --every)"},
     {TX_OPTION_FLAG, "small", AT(small), .help = "only cases small enough for a simulator (ops)"},
     {TX_OPTION_REAL, "seconds", AT(seconds), 0, 1e6, "X", "no op but the first is begun after so many (ops, threads)"},
     {TX_OPTION_FLAG, "verbose", AT(verbose), .help = "a line a case"},
@@ -164,8 +165,10 @@ static int judge_ops(const settings *o, const tx_target *target, const tx_confor
 
 static int run_ops(const settings *o, const tx_target *target)
 {
-    const tx_conformance_options how = {
-        .quick = o->quick, .small = o->small, .progress = o->verbose ? print_case : NULL};
+    const tx_conformance_options how = {.every = (int32_t)o->every,
+                                        .turn = (int32_t)o->turn,
+                                        .small = o->small,
+                                        .progress = o->verbose ? print_case : NULL};
     return judge_ops(o, target, &how);
 }
 
@@ -189,7 +192,10 @@ static int run_threads(const settings *o, const tx_target *target)
     int status = open_target(o, o->threads > 1 ? o->threads : 3, &peer);
     if (status)
         return status;
-    const tx_conformance_options how = {.quick = o->quick, .peer = &peer, .progress = o->verbose ? print_case : NULL};
+    const tx_conformance_options how = {.every = (int32_t)o->every,
+                                        .turn = (int32_t)o->turn,
+                                        .peer = &peer,
+                                        .progress = o->verbose ? print_case : NULL};
     status = judge_ops(o, target, &how);
     tx_target_close(&peer);
     return status;
@@ -279,7 +285,7 @@ static int (*const runs[])(const settings *o, const tx_target *target) = {run_op
 
 int main(int argc, char **argv)
 {
-    settings o = {.device = "cpu", .seconds = 1e6};
+    settings o = {.device = "cpu", .seconds = 1e6, .every = 1};
     int32_t command;
     tx_target target;
     int result = tx_options_command(&program, argc, argv, &o, &command);
@@ -293,6 +299,8 @@ int main(int argc, char **argv)
     if (o.operands.count && !onnx)
         return tx_complain(&program, TX_EXIT_USAGE, "%s: %s takes options only", o.operands.word[0],
                            commands[command].name);
+    if (o.turn >= o.every)
+        return usage("--turn is below --every");
     if (o.json && runs[command] != run_ops && runs[command] != run_threads)
         return usage("--json is for ops and threads");
     if (onnx && !o.operands.count)

@@ -43,5 +43,5 @@ emulated()
 emulated "$bin/test_amd_products" $units , portable-tile-128x128x8 f32 , portable-tile-64x128x8 f32 || exit $?
 emulated "$bin/test_matrix_attention" || exit $?
 for op in "$@"; do
-    emulated "$bin/txcheck" ops --device opencl --op "$op" --quick --small || exit $?
+    emulated "$bin/txcheck" ops --device opencl --op "$op" --every 4 --small || exit $?
 done
