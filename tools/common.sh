@@ -14,12 +14,13 @@ die()
     exit 1
 }
 
-# Scratch files live in one folder, which goes when the script ends, however it ends; so does the process $background.
+# Scratch files live in one folder. It is removed when the script ends, and the processes in $background are ended.
 make_scratch()
 {
     background=
     scratch=$(mktemp -d "${TMPDIR:-/tmp}/tx-$program.XXXXXX") || die "cannot make a temporary folder in ${TMPDIR:-/tmp}"
-    trap '[ -z "$background" ] || kill "$background" 2> /dev/null; rm -rf "$scratch"' EXIT
+    # shellcheck disable=SC2086 # a list of numbers
+    trap '[ -z "$background" ] || kill $background 2> /dev/null; rm -rf "$scratch"' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
 }

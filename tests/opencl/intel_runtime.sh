@@ -36,7 +36,7 @@ export OCL_ICD_VENDORS LD_LIBRARY_PATH
 
 ops()
 {
-    TX_OCL_VARIANT=$1 TX_GEMM=portable TX_GEMM_TUNE=0 "$bin/txcheck" ops --device opencl --quick
+    TX_OCL_VARIANT=$1 TX_GEMM=portable TX_GEMM_TUNE=0 "$bin/txcheck" ops --device opencl --every 4
 }
 
 # The compiler dies of what its vectoriser makes of products by the units of NVIDIA and AMD, and which attention it takes depends on the CPU: it
