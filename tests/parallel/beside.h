@@ -21,8 +21,8 @@ typedef struct side {
 
 /* Tests one case on the ranks of a communicator. `group` is the case's first number, `rest` holds its other words. */
 typedef tx_status beside_test(const char *device, tx_comm *comm, int32_t group, int rests, char **rest);
-/* The main function of a test, with the arguments DEVICE CASE...; a case is GROUP[:WORD...]. One start of the ranks runs
- * all cases in turn. Returns 77 if the device is missing; `mixed` needs OpenCL. */
+/* The main function of a test, with the arguments DEVICE CASE...; a case is GROUP[:WORD...]. One start of the ranks
+ * runs all cases in turn. Returns 77 if the device is missing; `mixed` needs OpenCL. */
 int beside_main(int argc, char **argv, beside_test *test);
 /* The configuration that a text has; the caller frees it. */
 tx_status beside_config(const char *text, tx_config **config);

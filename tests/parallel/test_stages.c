@@ -4,7 +4,8 @@
  * with, every gradient, the norm, the losses of 30 steps of several micro-batches, dropout included; all schedules to
  * the bit; memory as planned, and of each rank its weights; weights and moments go to one rank and back. Wrong
  * gradients must be found, and timetables that never end. test_stages DEVICE
- * RANKS:SCHEDULE[:ZERO_STAGE[:BLOCKS,BLOCKS,...]]...; BLOCKS is a number for each stage, as even as can be by default. */
+ * RANKS:SCHEDULE[:ZERO_STAGE[:BLOCKS,BLOCKS,...]]...; BLOCKS is a number for each stage, as even as can be by default.
+ */
 #include "api/parallel/timetable.h"
 #include "comm/comm.h"
 #include "tests/parallel/beside.h"
