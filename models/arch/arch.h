@@ -26,6 +26,7 @@ typedef struct tx_config {
     const tx_architecture *architecture;
     int64_t vocab_size, positions, width, layers, heads;
     int64_t labels;                     /* of a classifier; 1: a number is to be guessed */
+    bool named_labels;                  /* training data have them by their names: a number is none */
     int64_t bos_token_id, eos_token_id; /* -1: none */
     bool new_head;                      /* the weights are of another head: what this one has besides is new */
     bool other_head_shape;              /* and what a new head has in another shape than theirs is new, too */

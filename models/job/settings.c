@@ -70,7 +70,7 @@ static const tx_option options[] = {
     WHOLE("max_train_samples", max_train_samples, 0, INT32_MAX, "use the first N blocks; 0: all"),
     WHOLE("max_eval_samples", max_eval_samples, 0, INT32_MAX, "evaluate on the first N blocks; 0: all"),
     WHOLE("max_predict_samples", max_predict_samples, 0, INT32_MAX, "predict the first N samples; 0: all"),
-    WHOLE("skip_bad", skip_bad, 0, INT32_MAX, "leave out up to N broken lines of a .jsonl file"),
+    WHOLE("skip_bad", skip_bad, 0, INT32_MAX, "leave out up to N broken lines of a .jsonl file, and rows of a table that are broken or lack a label"),
     WHOLE("preprocessing_num_workers", tokenize_threads, 0, 1024, "threads that tokenise; 0: as many as processors"),
     WHOLE("dataloader_num_workers", workers, 0, 256, "threads that prepare batches while the device works; 0: none"),
     FLAG("dataloader_pin_memory", pin, "lock the batches in memory, so that devices read them faster"),

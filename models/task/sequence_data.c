@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of texts with labels: columns, labels, tokens. */
+ * Files of texts with labels: columns, rows, tokens. */
 #include "models/task/sequence.h"
 
-#include "models/arch/labels.h"
 #include "models/files/digest.h"
 #include "models/text/hash.h"
 #include "models/text/table.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +18,11 @@ typedef struct reading {
     const tx_data_options *options;
     tx_table table;
     int32_t first, second, label; /* columns; -1: none */
-    int64_t begin, end;           /* rows that are used */
+    int64_t begin, end;           /* the part of the file */
+    int64_t count, *row;          /* rows of it that are used */
+    const char **label_text;      /* [count] */
+    tx_label_index labels;
+    int64_t bad, first_bad; /* rows left out, the number of the first */
     tx_encoder *encoder;
     tx_ids texts[2]; /* of one sample */
 } reading;
@@ -56,141 +58,39 @@ static tx_status find_columns(reading *r)
     return r->begin < r->end ? TX_OK : tx_fail(TX_INVALID, "the part that is asked for has no rows");
 }
 
-/* ---- Labels --------------------------------------------------------------------------------------------- */
+/* ---- Rows ----------------------------------------------------------------------------------------------- */
 
-static bool read_number(const char *text, double *value)
+/* A row that cannot be used: counted and left out, as far as --skip_bad lets it. */
+static tx_status leave_out(reading *r, int64_t row, tx_status status)
 {
-    char *end;
-    *value = strtod(text, &end);
-    return end != text && *end == '\0' && isfinite(*value);
+    if (status != TX_FORMAT || r->bad + r->table.bad >= r->options->skip_bad)
+        return tx_fail_in(status, "row %" PRId64, row + 1);
+    r->first_bad = r->bad++ ? r->first_bad : row + 1;
+    return TX_OK;
 }
 
-static bool read_whole(const char *text, int64_t *value)
+/* Finds the rows that are used, and the texts of their labels. */
+static tx_status choose_rows(reading *r)
 {
-    char *end;
-    errno = 0;
-    *value = strtoll(text, &end, 10);
-    return end != text && *end == '\0' && !errno;
-}
-
-/* Whole numbers by their value, before all others by their bytes. */
-static int by_label(const void *left, const void *right)
-{
-    const char *a = *(const char *const *)left, *b = *(const char *const *)right;
-    int64_t x, y;
-    const bool whole_a = read_whole(a, &x), whole_b = read_whole(b, &y);
-    if (whole_a && whole_b && x != y)
-        return x < y ? -1 : 1;
-    return whole_a != whole_b ? whole_b - whole_a : strcmp(a, b);
-}
-
-static const char *label_at(const reading *r, int64_t row)
-{
-    size_t size;
-    return tx_table_text(&r->table, row, r->label, &size);
-}
-
-/* Whether all labels are numbers, and some have a fraction or an exponent. */
-static bool are_numbers(const reading *r)
-{
-    bool broken = false;
-    for (int64_t i = r->begin; i < r->end; i++) {
-        double number;
-        int64_t whole;
-        if (!read_number(label_at(r, i), &number))
-            return false;
-        broken = broken || !read_whole(label_at(r, i), &whole);
+    const size_t most = (size_t)(r->end - r->begin);
+    r->row = malloc(most * sizeof *r->row);
+    r->label_text = malloc(most * sizeof *r->label_text);
+    if (!r->row || !r->label_text)
+        return tx_fail(TX_MEMORY, "no memory for %zu rows", most);
+    for (int64_t row = r->begin; row < r->end; row++) {
+        size_t size = 0;
+        const char *text = tx_table_text(&r->table, row, r->label < 0 ? r->first : r->label, &size);
+        if (!text) /* the table has left it out */
+            continue;
+        const tx_status status = r->label < 0 ? TX_OK : tx_label_check(text, size);
+        if (status) {
+            TX_TRY(leave_out(r, row, status));
+            continue;
+        }
+        r->label_text[r->count] = text;
+        r->row[r->count++] = row;
     }
-    return broken;
-}
-
-static bool has_labels(const tx_config *config, const char *const *names, int64_t count)
-{
-    bool same = config->labels == count;
-    for (int64_t i = 0; i < count && same; i++) {
-        const char *name = tx_label_name(config, i);
-        same = name && strcmp(name, names[i]) == 0;
-    }
-    return same;
-}
-
-/* The place of a label among the model's: by its name, else by its number; -1: it is none. */
-static int64_t find_label(const tx_config *config, const char *text)
-{
-    int64_t number;
-    for (int64_t i = 0; i < config->labels; i++) {
-        const char *name = tx_label_name(config, i);
-        if (name && strcmp(name, text) == 0)
-            return i;
-    }
-    return read_whole(text, &number) && number >= 0 && number < config->labels ? number : -1;
-}
-
-/* Whether the model has names of its own for all labels of the data. */
-static bool knows_labels(const reading *r)
-{
-    const tx_config *config = r->options->config;
-    bool knows = !config->new_head && tx_label_name(config, 0);
-    for (int64_t i = r->begin; i < r->end && knows; i++)
-        knows = find_label(config, label_at(r, i)) >= 0;
-    return knows;
-}
-
-/* The distinct labels of the data in their order become the model's. */
-static tx_status take_labels(const reading *r)
-{
-    const size_t rows = (size_t)(r->end - r->begin);
-    const char **names = malloc(rows * sizeof *names);
-    int64_t count = 0;
-    if (!names)
-        return tx_fail(TX_MEMORY, "no memory for %zu labels", rows);
-    for (size_t i = 0; i < rows; i++)
-        names[i] = label_at(r, r->begin + (int64_t)i);
-    qsort(names, rows, sizeof *names, by_label);
-    for (size_t i = 0; i < rows; i++)
-        if (count == 0 || strcmp(names[i], names[count - 1]) != 0)
-            names[count++] = names[i];
-    tx_status status = count < 2 || count > TX_LABELS_MOST
-                           ? tx_fail(TX_FORMAT, "%" PRId64 " different labels are not 2 to %d", count, TX_LABELS_MOST)
-                       : has_labels(r->options->config, names, count) ? TX_OK
-                                                                      : tx_labels_set(r->options->config, names, count);
-    free(names);
-    return status;
-}
-
-/* The labels of the model: those of the task, else, where it is trained, those of the data. */
-static tx_status settle_labels(const reading *r)
-{
-    tx_config *config = r->options->config;
-    const tx_sequence_task *t = r->task;
-    const bool trains = r->options->split == TX_DATA_TRAIN;
-    const bool numbers = t->labels ? !t->labels[0] : trains && are_numbers(r);
-    if (t->labels && !trains && config->labels != t->label_count)
-        return tx_fail(TX_INVALID, "%s has %" PRId64 " labels, the model %" PRId64, t->task.name, t->label_count,
-                       config->labels);
-    if (numbers)
-        return config->labels == 1 ? TX_OK : tx_labels_set(config, NULL, 1);
-    if (t->labels)
-        return has_labels(config, t->labels, t->label_count) ? TX_OK : tx_labels_set(config, t->labels, t->label_count);
-    return !trains || knows_labels(r) ? TX_OK : take_labels(r);
-}
-
-/* The label of a row, and its number. */
-static tx_status read_label(const reading *r, int64_t row, int32_t *label, float *target)
-{
-    const tx_config *config = r->options->config;
-    const char *text = r->label < 0 ? NULL : label_at(r, row);
-    double number = 0.0;
-    *label = TX_IGNORE_LABEL;
-    *target = 0.0f;
-    if (!text)
-        return TX_OK;
-    if (config->labels == 1 && !read_number(text, &number))
-        return tx_fail(TX_FORMAT, "label: \"%.40s\" is no number", text);
-    *label = config->labels == 1 ? 0 : (int32_t)find_label(config, text);
-    *target = (float)number;
-    return *label >= 0 ? TX_OK
-                       : tx_fail(TX_FORMAT, "label: \"%.40s\" is none of the model's %" PRId64, text, config->labels);
+    return r->count ? TX_OK : tx_fail(TX_FORMAT, "no row has a label");
 }
 
 /* ---- Tokens ----------------------------------------------------------------------------------------------- */
@@ -219,7 +119,7 @@ static tx_status encode(reading *r, int64_t row, int32_t column, tx_ids *ids)
     return tx_encoder_run(r->encoder, text, size, true, ids);
 }
 
-/* Adds a sample of the row to the data. `special`: tokens that the tokenizer adds. */
+/* Adds a sample of the row, which has its label, to the data. `special`: tokens that the tokenizer adds. */
 static tx_status add_sample(reading *r, int64_t row, size_t special, tx_sequence_data *d)
 {
     const tx_data_options *o = r->options;
@@ -237,7 +137,6 @@ static tx_status add_sample(reading *r, int64_t row, size_t special, tx_sequence
         if (d->ids.id[i] >= o->config->vocab_size)
             return tx_fail(TX_INVALID, "the tokenizer's id %" PRId32 " is not in the model's vocabulary of %" PRId64,
                            d->ids.id[i], o->config->vocab_size);
-    TX_TRY(read_label(r, row, &d->label[d->count], &d->target[d->count]));
     d->count++;
     return TX_OK;
 }
@@ -273,7 +172,7 @@ static tx_status write_digest(const tx_sequence_data *d, const tx_config *config
 
 static tx_status read_samples(reading *r, tx_sequence_data *d)
 {
-    const size_t rows = (size_t)(r->end - r->begin);
+    const size_t rows = (size_t)r->count;
     size_t special = 0;
     d->end = malloc(rows * sizeof *d->end);
     d->label = malloc(rows * sizeof *d->label);
@@ -281,15 +180,35 @@ static tx_status read_samples(reading *r, tx_sequence_data *d)
     if (!d->end || !d->label || !d->target)
         return tx_fail(TX_MEMORY, "no memory for %zu samples", rows);
     TX_TRY(count_special(r, &special));
-    for (int64_t row = r->begin; row < r->end; row++)
-        TX_TRY(tx_fail_in(add_sample(r, row, special, d), "row %" PRId64, row + 1));
-    return write_digest(d, r->options->config, d->digest);
+    for (int64_t i = 0; i < r->count; i++) {
+        int32_t *label = &d->label[d->count];
+        float *target = &d->target[d->count];
+        *label = TX_IGNORE_LABEL;
+        *target = 0.0f;
+        const tx_status status =
+            r->label < 0 ? TX_OK : tx_label_read(r->options->config, &r->labels, r->label_text[i], label, target);
+        TX_TRY(status ? leave_out(r, r->row[i], status)
+                      : tx_fail_in(add_sample(r, r->row[i], special, d), "row %" PRId64, r->row[i] + 1));
+    }
+    return d->count ? write_digest(d, r->options->config, d->digest) : tx_fail(TX_FORMAT, "no row has a label");
+}
+
+static void tell_bad(const reading *r, const char *path)
+{
+    const tx_table *t = &r->table;
+    const int64_t first = !r->bad || (t->bad && t->first_bad < r->first_bad) ? t->first_bad : r->first_bad;
+    if (r->bad + t->bad)
+        tx_tell(&r->options->report,
+                "%.800s: %" PRId64 " rows that are malformed or lack a label are left out, the first is row %" PRId64,
+                path, r->bad + t->bad, first);
 }
 
 static tx_status read_all(reading *r, tx_sequence_data *d)
 {
     TX_TRY(find_columns(r));
-    TX_TRY(settle_labels(r));
+    TX_TRY(choose_rows(r));
+    if (r->label >= 0)
+        TX_TRY(tx_labels_settle(r->task, r->options, r->label_text, r->count, &r->labels));
     TX_TRY(tx_encoder_create(r->options->tokenizer, &r->encoder));
     return read_samples(r, d);
 }
@@ -313,10 +232,15 @@ tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_
         return options->tokenizer ? tx_fail(TX_MEMORY, "%s: out of memory", path)
                                   : tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
     }
-    tx_status status = tx_table_open(path, &r.table);
+    tx_status status = tx_table_open(path, options->skip_bad, &r.table);
     if (!status)
         status = tx_fail_in(read_all(&r, d), "%s", path);
+    if (!status)
+        tell_bad(&r, path);
     tx_table_close(&r.table);
+    tx_label_index_free(&r.labels);
+    free(r.row);
+    free(r.label_text);
     tx_encoder_free(r.encoder);
     free(r.texts[0].id);
     free(r.texts[1].id);

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #define COLUMNS_MOST 4096
+/* `at` of the cells of a row that was left out. */
+#define LEFT_OUT SIZE_MAX
 
 /* ---- Making ------------------------------------------------------------------------------------------ */
 
@@ -39,6 +41,21 @@ static tx_status add_cell(tx_table *t, const char *text, size_t size)
     return end_cell(t, begin);
 }
 
+/* Ends a row that is malformed: all of its cells say that it was left out, if that many rows may be. */
+static tx_status leave_out(tx_table *t, tx_status status)
+{
+    if (status != TX_FORMAT || !t->columns || t->bad >= t->skip_bad)
+        return status;
+    t->rows++;
+    t->first_bad = t->bad++ ? t->first_bad : t->rows;
+    t->cells = (size_t)(t->rows * t->columns);
+    TX_TRY(
+        tx_array_reserve(&t->cell, &t->cells_room, t->cells + (size_t)t->columns, sizeof *t->cell, "cells of a table"));
+    for (int32_t c = 0; c < t->columns; c++)
+        t->cell[t->cells++] = (tx_cell){LEFT_OUT, 0};
+    return TX_OK;
+}
+
 /* Ends a row of `count` cells; the first one has the names. */
 static tx_status end_row(tx_table *t, int64_t count)
 {
@@ -48,10 +65,11 @@ static tx_status end_row(tx_table *t, int64_t count)
         t->columns = (int32_t)count;
         return TX_OK;
     }
+    if (count != t->columns)
+        return leave_out(t, tx_fail(TX_FORMAT, "row %" PRId64 ": %" PRId64 " fields, the first row has %" PRId32,
+                                    t->rows + 1, count, t->columns));
     t->rows++;
-    return count == t->columns ? TX_OK
-                               : tx_fail(TX_FORMAT, "row %" PRId64 ": %" PRId64 " fields, the first row has %" PRId32,
-                                         t->rows, count, t->columns);
+    return TX_OK;
 }
 
 /* ---- .csv and .tsv ----------------------------------------------------------------------------------- */
@@ -166,8 +184,7 @@ static tx_status read_objects(tx_table *t, const char *text, size_t size)
         if (json)
             status = add_object(t, json);
         tx_json_free(json);
-        if (status)
-            return tx_fail_in(status, "row %" PRId64, t->rows + 1);
+        TX_TRY(leave_out(t, tx_fail_in(status, "row %" PRId64, t->rows + 1)));
         at = next;
     }
     return TX_OK;
@@ -197,9 +214,9 @@ static tx_status read_text(tx_table *t, const char *path)
     return status || t->rows ? status : tx_fail(TX_FORMAT, "has no rows");
 }
 
-tx_status tx_table_open(const char *path, tx_table *table)
+tx_status tx_table_open(const char *path, int64_t skip_bad, tx_table *table)
 {
-    *table = (tx_table){.path = strdup(path)};
+    *table = (tx_table){.path = strdup(path), .skip_bad = skip_bad};
     tx_status status = table->path ? read_text(table, path) : tx_fail(TX_MEMORY, "out of memory");
     if (status)
         tx_table_close(table);
@@ -216,8 +233,9 @@ void tx_table_close(tx_table *table)
 
 int32_t tx_table_column(const tx_table *table, const char *name)
 {
+    const size_t size = strlen(name);
     for (int32_t c = 0; c < table->columns; c++)
-        if (strcmp(table->bytes + table->cell[c].at, name) == 0)
+        if (table->cell[c].size == size && memcmp(table->bytes + table->cell[c].at, name, size) == 0)
             return c;
     return -1;
 }
@@ -226,5 +244,5 @@ const char *tx_table_text(const tx_table *table, int64_t row, int32_t column, si
 {
     const tx_cell *cell = &table->cell[(row + 1) * table->columns + column];
     *size = cell->size;
-    return table->bytes + cell->at;
+    return cell->at == LEFT_OUT ? NULL : table->bytes + cell->at;
 }

@@ -39,7 +39,7 @@ static void test_formats(void **state)
     for (int i = 0; i < 3; i++) {
         char *path = write_file(folder, files[i][0], files[i][1]);
         tx_table table;
-        assert_ok(tx_table_open(path, &table));
+        assert_ok(tx_table_open(path, 0, &table));
         assert_int_equal(table.rows, 2);
         assert_int_equal(table.columns, 2);
         expect_cell(&table, 0, "label", "1");
@@ -72,7 +72,7 @@ static void test_faults(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char *path = write_file(folder, bad[i].name, bad[i].text);
         tx_table table;
-        assert_refused(tx_table_open(path, &table), bad[i].status, bad[i].words);
+        assert_refused(tx_table_open(path, 0, &table), bad[i].status, bad[i].words);
         assert_null(table.bytes);
         free(path);
     }
@@ -86,7 +86,15 @@ typedef struct bench {
     char *folder;
     tx_config *config;
     tx_tokenizer *tokenizer;
+    int64_t skip_bad;
+    char told[512];
 } bench;
+
+static void listen(void *context, const char *message)
+{
+    bench *b = context;
+    snprintf(b->told, sizeof b->told, "%s", message);
+}
 
 static bench open_bench(void)
 {
@@ -112,8 +120,14 @@ static tx_status open_text(bench *b, const tx_sequence_task *task, const char *n
                            tx_data_split split, tx_samples *samples)
 {
     char *path = write_file(b->folder, name, text);
-    const tx_data_options options = {
-        .split = split, .config = b->config, .tokenizer = b->tokenizer, .block = 7, .to = 100.0};
+    const tx_data_options options = {.split = split,
+                                     .config = b->config,
+                                     .tokenizer = b->tokenizer,
+                                     .block = 7,
+                                     .to = 100.0,
+                                     .skip_bad = b->skip_bad,
+                                     .report = {.warn = listen, .context = b}};
+    b->told[0] = '\0';
     tx_status status = tx_sequence_open(&task->task, path, &options, samples);
     free(path);
     return status;
@@ -196,6 +210,97 @@ static void test_labels(void **state)
     close_bench(&b);
 }
 
+/* A label is a name or a number: what is neither is refused by its row, in files of all forms, or left out. */
+static void test_bad_labels(void **state)
+{
+    static const struct {
+        const char *name, *text, *words;
+    } bad[] = {
+        {"a.csv", "sentence,label\na,0\nb,\nc,1\n", "a.csv: row 2: label is empty"},
+        {"a.csv", "sentence,label\na,0\nb,\" \"\nc,1\n", "a.csv: row 2: label is empty"},
+        {"a.tsv", "sentence\tlabel\na\t0.5\nb\t\nc\t1.5\n", "a.tsv: row 2: label is empty"},
+        {"a.tsv", "sentence\tlabel\na\t0.5\nb\t?\nc\t1.5\n", "a.tsv: row 2: label: \"?\" is no number"},
+        {"a.csv", "sentence,label\na,0\nb,nan\nc,1\n", "a.csv: row 2: label: \"nan\""},
+        {"a.jsonl",
+         "{\"sentence\": \"a\", \"label\": 0}\n\n{\"sentence\": \"b\", \"label\": null}\n{\"sentence\": \"c\", "
+         "\"label\": 1}",
+         "a.jsonl: row 2: label is empty"},
+        {"a.json",
+         "{\"sentence\": \"a\", \"label\": \"x\"}\n{\"sentence\": \"b\", \"label\": \"\"}\n{\"sentence\": \"c\", "
+         "\"label\": \"y\"}",
+         "a.json: row 2: label is empty"},
+        {"a.jsonl",
+         "{\"sentence\": \"a\", \"label\": 0}\n{\"sentence\": \"b\", \"label\": [1, 0]}\n{\"sentence\": \"c\", "
+         "\"label\": 1}",
+         "a.jsonl: row 2: label: [1, 0] is a list"},
+        {"a.csv", "sentence,label\na,x\nb,\"['x', 'y']\"\nc,y\n", "a.csv: row 2: label: ['x', 'y'] is a list"},
+        {"a.jsonl",
+         "{\"sentence\": \"a\", \"label\": 0}\n{\"sentence\": \"b\", \"label\": {\"x\": 1}}\n{\"sentence\": \"c\", "
+         "\"label\": 1}",
+         "a.jsonl: row 2: label: {\"x\": 1} is an object"},
+        {"a.csv", "sentence,label\na,0\nb\nc,1\n", "a.csv: row 2: 1 fields"},
+        {"a.jsonl", "{\"sentence\": \"a\", \"label\": 0}\n{\"sentence\": \"b\"}\n{\"sentence\": \"c\", \"label\": 1}",
+         "a.jsonl: row 2: label is missing"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        bench b = open_bench();
+        tx_samples samples;
+        const tx_sequence_task *any = &tx_sequence_classification;
+        assert_refused(open_text(&b, any, bad[i].name, bad[i].text, TX_DATA_TRAIN, &samples), TX_FORMAT, bad[i].words);
+        b.skip_bad = 1;
+        assert_ok(open_text(&b, any, bad[i].name, bad[i].text, TX_DATA_TRAIN, &samples));
+        assert_int_equal(samples.count, 2);
+        assert_int_equal(b.config->labels, strstr(bad[i].text, "0.5") ? 1 : 2);
+        assert_non_null(strstr(b.told, "1 rows that are malformed or lack a label are left out, the first is row 2"));
+        tx_sequence_close(&samples);
+        close_bench(&b);
+    }
+}
+
+/* Later data have their labels as the training data have them: run_glue.py ends with a KeyError for any other. */
+static void test_labels_of_later_data(void **state)
+{
+    static const struct {
+        const char *train, *later, *words;
+        int32_t label;
+    } cases[] = {
+        {"a,0\nb,3\nc,7\n", "a,3\nb,1\n", "row 2: label: \"1\" is none of the model's 3", 0},
+        {"a,neg\nb,pos\n", "a,1\n", "row 1: label: \"1\" is none of the model's 2", 0},
+        {"a,false\nb,true\n", "a,0\n", "row 1: label: \"0\" is none of the model's 2", 0},
+        {"a,0.5\nb,1\n", "a,x\n", "row 1: label: \"x\" is no number", 0},
+        {"a,0.5\nb,1\n", "a,\n", "row 1: label is empty", 0},
+        {"a,neg\nb,pos\n", "a,pos\n", NULL, 1},
+    };
+    const tx_sequence_task *any = &tx_sequence_classification;
+    char text[64];
+    tx_samples samples;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bench b = open_bench();
+        snprintf(text, sizeof text, "sentence,label\n%s", cases[i].train);
+        assert_ok(open_text(&b, any, "a.csv", text, TX_DATA_TRAIN, &samples));
+        tx_sequence_close(&samples);
+        snprintf(text, sizeof text, "sentence,label\n%s", cases[i].later);
+        const tx_status status = open_text(&b, any, "b.csv", text, TX_DATA_VALIDATION, &samples);
+        if (cases[i].words) {
+            assert_refused(status, TX_FORMAT, cases[i].words);
+        } else {
+            assert_ok(status);
+            assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], cases[i].label);
+            tx_sequence_close(&samples);
+        }
+        close_bench(&b);
+    }
+    /* Evaluation of a model that has names: by these or by numbers, not both. */
+    bench b = open_bench();
+    assert_ok(tx_labels_set(b.config, (const char *const[]){"neg", "pos"}, 2));
+    assert_ok(open_text(&b, any, "c.csv", "sentence,label\na,1\nb,0\n", TX_DATA_VALIDATION, &samples));
+    assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], 1);
+    tx_sequence_close(&samples);
+    assert_refused(open_text(&b, any, "d.csv", "sentence,label\na,neg\nb,0\n", TX_DATA_VALIDATION, &samples), TX_FORMAT,
+                   "row 2: label: \"0\" is none of the model's 2");
+    close_bench(&b);
+}
+
 /* ---- Metrics -------------------------------------------------------------------------------------------- */
 
 static double metric(const tx_task *task, const char *name, const double sums[TX_SUMS_MAX])
@@ -240,8 +345,13 @@ static void test_metrics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formats), cmocka_unit_test(test_faults),  cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_labels),  cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_bad_labels),
+        cmocka_unit_test(test_labels_of_later_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,5 +192,9 @@ outcome 1 "continues no texts" "$bin/txgen" --model "$work/whole" --device "$dev
 outcome 1 "which task" glue x --config_name "$work/model" --train_file "$work/train.tsv"
 { head -n 3 "$work/train.tsv"; echo "perhaps	the cat	a dog"; } > "$work/bad.tsv"
 outcome 1 "row 3" glue x $new --train_file "$work/bad.tsv"
+sed '4s/^./\t/; 4s/\t\t/\t/' "$work/dev.tsv" > "$work/dataset/dev.tsv"
+outcome 1 "dev.tsv: row 3: label is empty" glue x $new --dataset_name "$work/dataset" --do_train --do_eval
+outcome 0 "dev.tsv: 1 rows that are malformed or lack a label are left out, the first is row 3" \
+    glue skipped $new --max_steps 1 --dataset_name "$work/dataset" --do_train --do_eval --skip_bad 1
 }
 verdict

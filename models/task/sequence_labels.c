@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Labels of texts: which texts can be one, which of them a model has, and the number of each. */
+#include "models/task/sequence.h"
+
+#include "models/arch/labels.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- Texts ------------------------------------------------------------------------------------------------ */
+
+static bool read_number(const char *text, double *value)
+{
+    char *end;
+    *value = strtod(text, &end);
+    return end != text && *end == '\0' && isfinite(*value);
+}
+
+static bool read_whole(const char *text, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    return end != text && *end == '\0' && !errno;
+}
+
+tx_status tx_label_check(const char *text, size_t size)
+{
+    while (size && isspace((unsigned char)*text)) {
+        text++;
+        size--;
+    }
+    while (size && isspace((unsigned char)text[size - 1]))
+        size--;
+    const char last = size ? text[size - 1] : '\0';
+    if (size == 0)
+        return tx_fail(TX_FORMAT, "label is empty");
+    if (memchr(text, '\0', size))
+        return tx_fail(TX_FORMAT, "label: \"%.40s\" is followed by a NUL", text);
+    if (size == 3 && strncasecmp(text, "nan", 3) == 0)
+        return tx_fail(TX_FORMAT, "label: \"%.3s\" stands for a value that is missing", text);
+    if ((*text == '[' && last == ']') || (*text == '{' && last == '}'))
+        return tx_fail(TX_FORMAT, "label: %.40s is %s: TX learns one label a text, a name or a number", text,
+                       *text == '[' ? "a list" : "an object");
+    return TX_OK;
+}
+
+/* Whole numbers by their value, before all others by their bytes. */
+static int by_label(const void *left, const void *right)
+{
+    const char *a = *(const char *const *)left, *b = *(const char *const *)right;
+    int64_t x, y;
+    const bool whole_a = read_whole(a, &x), whole_b = read_whole(b, &y);
+    if (whole_a && whole_b && x != y)
+        return x < y ? -1 : 1;
+    return whole_a != whole_b ? whole_b - whole_a : strcmp(a, b);
+}
+
+/* Whether some label is a number with a fraction or an exponent. */
+static bool has_fraction(const char *const *texts, int64_t count)
+{
+    bool has = false;
+    for (int64_t i = 0; i < count && !has; i++) {
+        double number;
+        int64_t whole;
+        has = read_number(texts[i], &number) && !read_whole(texts[i], &whole);
+    }
+    return has;
+}
+
+/* ---- The model's ------------------------------------------------------------------------------------------ */
+
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(((const tx_label_entry *)left)->name, ((const tx_label_entry *)right)->name);
+}
+
+/* The model's labels by their names. */
+static tx_status index_labels(const tx_config *config, tx_label_index *index)
+{
+    tx_label_index made = {.labels = config->labels};
+    made.at = calloc((size_t)config->labels, sizeof *made.at);
+    if (!made.at)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " labels", config->labels);
+    for (int64_t i = 0; i < config->labels; i++) {
+        const char *name = tx_label_name(config, i);
+        int64_t number;
+        made.only_names = made.only_names || (name && read_whole(name, &number));
+        if (name)
+            made.at[made.count++] = (tx_label_entry){name, (int32_t)i};
+    }
+    qsort(made.at, (size_t)made.count, sizeof *made.at, by_name);
+    tx_label_index_free(index);
+    *index = made;
+    return TX_OK;
+}
+
+void tx_label_index_free(tx_label_index *index)
+{
+    free(index->at);
+    *index = (tx_label_index){0};
+}
+
+static int32_t find_name(const tx_label_index *index, const char *text)
+{
+    const tx_label_entry wanted = {.name = text}, *found = NULL;
+    if (index->count)
+        found = bsearch(&wanted, index->at, (size_t)index->count, sizeof wanted, by_name);
+    return found ? found->label : -1;
+}
+
+int32_t tx_label_find(const tx_label_index *index, const char *text)
+{
+    const int32_t label = find_name(index, text);
+    int64_t number;
+    if (label >= 0 || index->only_names || !read_whole(text, &number))
+        return label;
+    return number >= 0 && number < index->labels ? (int32_t)number : -1;
+}
+
+/* How many of the texts are names of labels. */
+static int64_t count_names(const tx_label_index *index, const char *const *texts, int64_t count)
+{
+    int64_t names = 0;
+    for (int64_t i = 0; i < count; i++)
+        names += find_name(index, texts[i]) >= 0;
+    return names;
+}
+
+/* Whether the model has names of its own for all labels of the data. */
+static bool knows_labels(const tx_label_index *index, const char *const *texts, int64_t count)
+{
+    bool knows = index->count > 0;
+    for (int64_t i = 0; i < count && knows; i++)
+        knows = tx_label_find(index, texts[i]) >= 0;
+    return knows;
+}
+
+static bool has_labels(const tx_config *config, const char *const *names, int64_t count)
+{
+    bool same = config->labels == count;
+    for (int64_t i = 0; i < count && same; i++) {
+        const char *name = tx_label_name(config, i);
+        same = name && strcmp(name, names[i]) == 0;
+    }
+    return same;
+}
+
+/* The distinct labels of the data in their order become the model's. */
+static tx_status take_labels(tx_config *config, const char *const *texts, int64_t rows)
+{
+    const char **names = malloc((size_t)rows * sizeof *names);
+    int64_t count = 0;
+    if (!names)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " labels", rows);
+    memcpy(names, texts, (size_t)rows * sizeof *names);
+    qsort(names, (size_t)rows, sizeof *names, by_label);
+    for (int64_t i = 0; i < rows; i++)
+        if (count == 0 || strcmp(names[i], names[count - 1]) != 0)
+            names[count++] = names[i];
+    tx_status status = count < 2 || count > TX_LABELS_MOST
+                           ? tx_fail(TX_FORMAT, "%" PRId64 " different labels are not 2 to %d", count, TX_LABELS_MOST)
+                       : has_labels(config, names, count) ? TX_OK
+                                                          : tx_labels_set(config, names, count);
+    free(names);
+    return status;
+}
+
+/* Labels of no task that is known. Names and numbers of labels do not mix: training data that have names leave no
+ * numbers to later data. */
+static tx_status settle_any(const tx_data_options *o, const char *const *texts, int64_t count, tx_label_index *index)
+{
+    tx_config *config = o->config;
+    const bool trains = o->split == TX_DATA_TRAIN;
+    const bool named = count_names(index, texts, count) > 0;
+    if (trains && !config->new_head && knows_labels(index, texts, count))
+        config->named_labels = named;
+    else if (trains && has_fraction(texts, count))
+        return config->labels == 1 ? TX_OK : tx_labels_set(config, NULL, 1);
+    else if (trains) {
+        TX_TRY(take_labels(config, texts, count));
+        config->named_labels = true;
+    }
+    if (trains)
+        TX_TRY(index_labels(config, index));
+    index->only_names = index->only_names || config->named_labels || named;
+    return TX_OK;
+}
+
+tx_status tx_labels_settle(const tx_sequence_task *t, const tx_data_options *o, const char *const *texts, int64_t count,
+                           tx_label_index *index)
+{
+    tx_config *config = o->config;
+    const bool trains = o->split == TX_DATA_TRAIN;
+    if (t->labels && !trains && config->labels != t->label_count)
+        return tx_fail(TX_INVALID, "%s has %" PRId64 " labels, the model %" PRId64, t->task.name, t->label_count,
+                       config->labels);
+    if (t->labels && !t->labels[0])
+        TX_TRY(config->labels == 1 ? TX_OK : tx_labels_set(config, NULL, 1));
+    else if (t->labels && !has_labels(config, t->labels, t->label_count))
+        TX_TRY(tx_labels_set(config, t->labels, t->label_count));
+    TX_TRY(index_labels(config, index));
+    return t->labels ? TX_OK : settle_any(o, texts, count, index);
+}
+
+tx_status tx_label_read(const tx_config *config, const tx_label_index *index, const char *text, int32_t *label,
+                        float *target)
+{
+    double number = 0.0;
+    if (config->labels == 1 && !read_number(text, &number))
+        return tx_fail(TX_FORMAT, "label: \"%.40s\" is no number, and the labels are numbers", text);
+    *label = config->labels == 1 ? 0 : tx_label_find(index, text);
+    *target = (float)number;
+    return *label >= 0 ? TX_OK
+                       : tx_fail(TX_FORMAT, "label: \"%.40s\" is none of the model's %" PRId64, text, config->labels);
+}
