@@ -2,8 +2,13 @@
  * From texts of conversations to ids, and which of these are learnt. */
 #include "models/chat/chat.h"
 
+#include "models/text/bpe.h"
+
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- Beginnings of a text -------------------------------------------------------------------------------------
+ * For a text that its normalizer changes. */
 
 /* How many of `ids` the beginning of the text up to byte `at` settles. `whole`: it ends where the last of them does. */
 static tx_status settled(tx_encoder *encoder, const tx_chat_text *text, const tx_marks *marks, size_t at,
@@ -34,8 +39,90 @@ static tx_status mark(tx_encoder *encoder, const tx_chat_text *text, const tx_ma
     return TX_OK;
 }
 
-static tx_status mark_all(tx_encoder *encoder, const tx_chat_text *text, const tx_marks *marks, const tx_ids *ids,
-                          tx_ids *learnt)
+/* ---- Places of ids ---------------------------------------------------------------------------------------- */
+
+/* Bytes that an unknown token may stand for. */
+#define UNKNOWN_MOST 4096
+
+static bool begins(const char *text, size_t size, const char *piece, size_t piece_size)
+{
+    return piece_size <= size && memcmp(text, piece, piece_size) == 0;
+}
+
+/* Whether a text begins with a piece, of which it has `*taken` bytes: a tokenizer may put a blank before the piece. */
+static bool take(const char *text, size_t left, const char *piece, size_t size, size_t *taken)
+{
+    const size_t blank = size > 0 && *piece == ' ' && !begins(text, left, piece, size);
+    *taken = size - blank;
+    return begins(text, left, piece + blank, size - blank);
+}
+
+/* Finds the byte at which each id begins, and the end behind the last. False if the ids are of another text. */
+static bool place(const tx_tokenizer *tokenizer, const tx_chat_text *text, const tx_ids *ids, size_t *begin)
+{
+    const char *bytes = text->bytes.data, *piece;
+    size_t at = 0, size, taken;
+    bool unknown = false;
+    for (size_t i = 0; i < ids->count; i++) {
+        if (tx_tokenizer_piece(tokenizer, ids->id[i], false, &piece, &size))
+            return false;
+        begin[i] = at;
+        if (ids->id[i] == tokenizer->unk) {
+            unknown = true;
+            continue;
+        }
+        const size_t end = text->bytes.size, most = unknown && end - at > UNKNOWN_MOST ? at + UNKNOWN_MOST : end;
+        while (!take(bytes + at, end - at, piece, size, &taken)) {
+            if (at == most || !(unknown || (bytes[at] && strchr(" \t\r\n", bytes[at]))))
+                return false;
+            at++;
+        }
+        begin[i] = at; /* what was left out belongs to the id before */
+        at += taken;
+        unknown = false;
+    }
+    begin[ids->count] = text->bytes.size;
+    return unknown || at == text->bytes.size;
+}
+
+/* The text as the normalizer makes it, part by part. */
+static tx_status normalize(const tx_tokenizer *tokenizer, const tx_chat_text *text, tx_chat_text *normal)
+{
+    tx_buffer scratch[2] = {{0}};
+    tx_matcher *matcher = NULL;
+    TX_TRY(tx_matcher_create(&matcher));
+    tx_matcher_begin(matcher, text->bytes.size);
+    tx_status status =
+        tx_array_reserve(&normal->part, &normal->room[0], text->parts, sizeof *normal->part, "parts of a text");
+    for (size_t i = 0; i < text->parts && !status; i++) {
+        const size_t begin = i ? text->part[i - 1].end : 0;
+        const char *bytes = text->bytes.data + begin;
+        size_t size = text->part[i].end - begin;
+        status = tx_normalizer_run(&tokenizer->normalizer, matcher, scratch, &bytes, &size);
+        tx_buffer_add(&normal->bytes, bytes, size);
+        TX_THEN(status, normal->bytes.status);
+        normal->part[normal->parts++] = (tx_text_part){normal->bytes.size, text->part[i].frame};
+    }
+    tx_matcher_free(matcher);
+    free(scratch[0].data);
+    free(scratch[1].data);
+    return status;
+}
+
+/* Marks the ids of bytes first..end-1, from id `*next` on, which goes with it. An id without bytes belongs to those
+ * that follow. */
+static void mark_placed(const size_t *begin, size_t count, size_t first, size_t end, size_t *next, int32_t *learnt)
+{
+    while (*next < count && begin[*next + 1] <= first && begin[*next] < first)
+        ++*next;
+    for (size_t i = *next; i < count && begin[i] < end; i++)
+        learnt[i] = 1;
+}
+
+/* ---- All ------------------------------------------------------------------------------------------------- */
+
+static tx_status mark_all(const tx_chat *chat, tx_encoder *encoder, const tx_chat_text *text, const tx_marks *marks,
+                          const tx_ids *ids, tx_ids *learnt)
 {
     tx_ids scratch = {0};
     tx_status status = TX_OK;
@@ -44,15 +131,32 @@ static tx_status mark_all(tx_encoder *encoder, const tx_chat_text *text, const t
     learnt->count = ids->count;
     if (ids->count)
         memset(learnt->id, 0, ids->count * sizeof *learnt->id);
+    size_t *places = malloc((ids->count + 1) * sizeof *places), next = 0;
+    if (!places)
+        return tx_fail(TX_MEMORY, "no memory for the places of %zu ids", ids->count);
+    tx_chat_text normal = {0};
+    const tx_chat_text *of = text;
+    bool placed = place(chat->tokenizer, text, ids, places);
+    if (!placed && chat->tokenizer->normalizer.count) {
+        status = normalize(chat->tokenizer, text, &normal);
+        of = &normal;
+        placed = !status && place(chat->tokenizer, &normal, ids, places);
+    }
     for (size_t i = 0; i < text->parts && !status;) {
-        const size_t begin = i ? text->part[i - 1].end : 0;
-        const bool answer = text->answer[i];
-        while (i < text->parts && text->answer[i] == answer)
+        const size_t first = i;
+        while (i < text->parts && text->answer[i] == text->answer[first])
             i++;
-        const size_t end = text->part[i - 1].end;
-        if (answer && end > begin)
+        const tx_chat_text *t = placed ? of : text;
+        const size_t begin = first ? t->part[first - 1].end : 0, end = t->part[i - 1].end;
+        if (!text->answer[first] || end == begin)
+            continue;
+        if (placed)
+            mark_placed(places, ids->count, begin, end, &next, learnt->id);
+        else
             status = mark(encoder, text, marks, begin, end, ids, &scratch, learnt->id);
     }
+    tx_chat_text_free(&normal);
+    free(places);
     free(scratch.id);
     return status;
 }
@@ -67,5 +171,5 @@ tx_status tx_chat_encode(const tx_chat *chat, tx_encoder *encoder, const tx_chat
                             .kept_count = chat->kept.count};
     ids->count = 0;
     TX_TRY(tx_encoder_marked(encoder, text->bytes.data ? text->bytes.data : "", text->bytes.size, &marks, ids));
-    return learnt ? mark_all(encoder, text, &marks, ids, learnt) : TX_OK;
+    return learnt ? mark_all(chat, encoder, text, &marks, ids, learnt) : TX_OK;
 }

@@ -79,8 +79,8 @@ static void strip(tx_chat_text *t, size_t mark)
     if (begin > mark)
         memmove(t->bytes.data + mark, bytes + begin, end - begin);
     t->bytes.size = mark + end - begin;
-    for (size_t i = 0; i < t->parts; i++) {
-        size_t *at = &t->part[i].end;
+    for (size_t i = t->parts; i > 0 && t->part[i - 1].end > mark; i--) {
+        size_t *at = &t->part[i - 1].end;
         const size_t kept = *at < end ? *at : end;
         *at = kept <= mark ? kept : kept < begin ? mark : mark + kept - begin;
     }

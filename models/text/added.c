@@ -205,9 +205,14 @@ static bool lets(const tx_marks *marks, const tx_added *added, const char *begin
         kept = kept || marks->kept[i] == added->id;
     if (!kept || at >= all)
         return !kept;
-    size_t part = 0;
-    while (marks->part[part].end <= at)
-        part++;
+    size_t part = 0, high = marks->parts - 1; /* the first that ends behind the place */
+    while (part < high) {
+        const size_t middle = part + (high - part) / 2;
+        if (marks->part[middle].end <= at)
+            part = middle + 1;
+        else
+            high = middle;
+    }
     while (marks->part[part].frame && marks->part[part].end < at + size)
         part++;
     return marks->part[part].frame;

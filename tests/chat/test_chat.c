@@ -6,6 +6,8 @@
 #include "api/base/json.h"
 #include "models/chat/chat.h"
 
+#include <time.h>
+
 #define GOLDEN TX_SOURCE_DIR "/tests/chat/golden"
 
 /* A template, a tokenizer, and what they make of an object. */
@@ -156,6 +158,45 @@ static void test_normalized_tokens_are_refused(void **state)
     remove_scratch(folder);
 }
 
+/* ---- Many turns --------------------------------------------------------------------------------------- */
+
+/* The time of a conversation grows with its length, not with the square of it: 16,000 turns took minutes. `said` is a
+ * text that the tokenizer's normalizer may change. */
+static void check_many(const char *folder, const char *name, const char *said, size_t learnt)
+{
+    enum { TURNS = 16000 };
+    talk t;
+    open_talk(&t, folder, name);
+    for (int i = 0; i < TURNS; i++)
+        assert_ok(
+            tx_conversation_add(&t.conversation, &(tx_chat_message){.role = i % 2 ? TX_CHAT_ASSISTANT : TX_CHAT_USER,
+                                                                    .text = said,
+                                                                    .size = strlen(said),
+                                                                    .learnt = i % 2}));
+    const clock_t begin = clock();
+    assert_ok(tx_chat_render(t.chat, &t.conversation, false, &t.text));
+    assert_ok(tx_chat_encode(t.chat, t.encoder, &t.text, &t.ids, &t.learnt));
+    assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 20.0);
+    assert_int_equal(count_id(&t.learnt, 1), learnt * TURNS / 2);
+    close_talk(&t);
+}
+
+static void test_many_turns(void **state)
+{
+    char *folder = make_scratch(), *path = tx_path_join(folder, "tokenizer.json");
+    tx_json *json, *form = tx_json_object();
+    check_many(GOLDEN, "chatml", "y", 2); /* y<|im_end|> */
+    check_many(GOLDEN, "llama2", "y", 4); /* " y </s>", the blanks by themselves */
+    assert_ok(tx_json_read(GOLDEN "/tokenizer.json", 1 << 24, &json));
+    assert_ok(tx_json_set_string(form, "type", "NFC"));
+    assert_ok(tx_json_set(json, "normalizer", form));
+    assert_ok(tx_json_write(path, json, TX_JSON_LINE));
+    check_many(folder, "chatml", "e\xCC\x81", 3); /* two bytes in NFC */
+    tx_json_free(json);
+    free(path);
+    remove_scratch(folder);
+}
+
 /* ---- Forms of data ------------------------------------------------------------------------------------ */
 
 static void test_forms(void **state)
@@ -280,7 +321,7 @@ int main(void)
         cmocka_unit_test(test_golden),       cmocka_unit_test(test_said_tokens_are_text),
         cmocka_unit_test(test_forms),        cmocka_unit_test(test_normalized_tokens_are_refused),
         cmocka_unit_test(test_refused_data), cmocka_unit_test(test_custom),
-        cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_unknown),      cmocka_unit_test(test_many_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
