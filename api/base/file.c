@@ -158,6 +158,21 @@ tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *siz
     return status;
 }
 
+tx_status tx_file_read_text(const char *path, int64_t limit, char **text, size_t *size)
+{
+    char *read;
+    size_t bytes;
+    TX_TRY(tx_file_read(path, limit, &read, &bytes));
+    const size_t length = strlen(read);
+    if (length < bytes) {
+        free(read);
+        return tx_fail(TX_FORMAT, "%s: byte %zu is NUL: this is no text file", path, length + 1);
+    }
+    *text = read;
+    *size = bytes;
+    return TX_OK;
+}
+
 tx_status tx_file_read_input(char **data, size_t *size)
 {
     return read_all(STDIN_FILENO, "standard input", INPUT_ROOM, INT64_MAX, data, size);

@@ -25,7 +25,10 @@ tx_status tx_file_read_at(int descriptor, const char *path, int64_t at, void *da
  * one is TX_NOT_FOUND. The caller frees `*data`. */
 tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *size);
 
-/* The same for standard input, whatever its length. */
+/* The same for a file that is used as a string: TX_FORMAT also if it holds a NUL. */
+tx_status tx_file_read_text(const char *path, int64_t limit, char **text, size_t *size);
+
+/* tx_file_read for standard input, whatever its length. */
 tx_status tx_file_read_input(char **data, size_t *size);
 
 /* Whether something lies at `path` (a file, folder or what a link points to). */

@@ -230,6 +230,8 @@ tx_status tx_json_as_string(const tx_json *json, const char *what, const char **
 {
     if (!json_is_string(json))
         return fail_value(what, type_names[TX_JSON_STRING], json);
+    if (strlen(json_string_value(json)) < json_string_length(json))
+        return fail_value(what, "a string without U+0000", json);
     *value = json_string_value(json);
     return TX_OK;
 }
@@ -280,12 +282,13 @@ tx_status tx_json_get_string(const tx_json *object, const char *key, const char 
 
 tx_status tx_json_get_text(const tx_json *object, const char *key, const char **value, size_t *size)
 {
-    const char *found;
-    tx_status status = tx_json_get_string(object, key, &found);
-    if (status)
-        return status;
-    *value = found;
-    *size = json_string_length(json_object_get(object, key));
+    const tx_json *found = member(object, key);
+    if (!found)
+        return TX_NOT_FOUND;
+    if (!json_is_string(found))
+        return fail_value(key, type_names[TX_JSON_STRING], found);
+    *value = json_string_value(found);
+    *size = json_string_length(found);
     return TX_OK;
 }
 

@@ -29,7 +29,7 @@ static tx_status read_jinja(tx_chat *chat, const char *path)
 {
     char *text = NULL;
     size_t size;
-    TX_TRY(tx_file_read(path, FILE_LIMIT, &text, &size));
+    TX_TRY(tx_file_read_text(path, FILE_LIMIT, &text, &size));
     tx_status status = tx_fail_in(tx_chat_jinja_read(text, size, &chat->template, &chat->json), "%s", path);
     free(text);
     return status;

@@ -13,6 +13,7 @@ const char *const tx_chat_roles[] = {
 void tx_conversation_free(tx_conversation *conversation)
 {
     free(conversation->message);
+    free(conversation->ignored.data);
     *conversation = (tx_conversation){0};
 }
 
@@ -38,6 +39,92 @@ tx_chat_form tx_chat_form_of(const tx_json *object)
     return tx_json_has(object, "instruction") ? TX_CHAT_INSTRUCTION : TX_CHAT_FORMS;
 }
 
+/* ---- Keys ------------------------------------------------------------------------------------------------- */
+
+/* Keys that templates of published models render, and those here do not. */
+static const struct {
+    const char *key;
+    bool of_object; /* also beside the messages */
+} unrendered[] = {
+    {"tool_calls", true}, {"tools", true},     {"functions", true},  {"function_call", true},
+    {"documents", true},  {"image", true},     {"images", true},     {"audio", true},
+    {"audios", true},     {"video", true},     {"videos", true},     {"reasoning_content", false},
+    {"reasoning", false}, {"thinking", false}, {"tool_plan", false}, {"history", true},
+};
+
+/* Whether a value says nothing: null, false, "", [] or {}. */
+static bool is_nothing(const tx_json *value)
+{
+    bool flag = true;
+    const char *text;
+    switch (tx_json_type_of(value)) {
+    case TX_JSON_NULL:
+        return true;
+    case TX_JSON_BOOL:
+        return tx_json_as_bool(value, "", &flag) == TX_OK && !flag;
+    case TX_JSON_STRING:
+        return tx_json_as_string(value, "", &text) == TX_OK && !*text;
+    case TX_JSON_ARRAY:
+    case TX_JSON_OBJECT:
+        return tx_json_size(value) == 0;
+    default:
+        return false;
+    }
+}
+
+/* Notes a key once, as long as there is room. */
+static void note_ignored(tx_conversation *c, const char *key)
+{
+    tx_buffer *b = &c->ignored;
+    const size_t size = strlen(key);
+    for (const char *at = b->data, *end = at + b->size; at && at < end; at = strstr(at, ", ") + 2)
+        if (strncmp(at, key, size) == 0 && at[size] == ',')
+            return;
+    if (b->size + size + 2 > TX_CHAT_IGNORED)
+        return;
+    tx_buffer_add(b, key, size);
+    tx_buffer_add(b, ", ", 3); /* its NUL stays behind the end */
+    b->size -= !b->status;
+}
+
+/* Looks at the keys that are none of `read`, which NULL ends. */
+static tx_status check_keys(const tx_json *object, const char *const *read, bool is_message, tx_conversation *c)
+{
+    for (void *i = tx_json_first(object); i; i = tx_json_next(object, i)) {
+        const char *key = tx_json_key(i);
+        const char *const *known = read;
+        while (*known && strcmp(*known, key) != 0)
+            known++;
+        if (*known || is_nothing(tx_json_value(i)))
+            continue;
+        for (size_t k = 0; k < sizeof unrendered / sizeof unrendered[0]; k++)
+            if (strcmp(unrendered[k].key, key) == 0 && (is_message || unrendered[k].of_object))
+                return tx_fail(TX_FORMAT,
+                               "%s: TX does not render it: leave the line out, or write it as text into content", key);
+        note_ignored(c, key);
+    }
+    return c->ignored.status;
+}
+
+tx_status tx_chat_foreign(const tx_json *object)
+{
+    static const char form[] =
+        "TX reads {\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, {\"role\": \"assistant\", "
+        "\"content\": \"...\"}]}";
+    static const char *const talks[] = {"conversations", "conversation", "dialog", "dialogue", "turns"};
+    for (size_t i = 0; i < sizeof talks / sizeof talks[0]; i++)
+        if (tx_json_has(object, talks[i]))
+            return tx_fail(TX_FORMAT, "%s (as ShareGPT has it) is a key that TX does not know: %s", talks[i], form);
+    if (tx_json_has(object, "chosen") || tx_json_has(object, "rejected"))
+        return tx_fail(TX_FORMAT,
+                       "chosen and rejected are preferences, from which TX does not learn: %s, or "
+                       "{\"prompt\": \"...\", \"completion\": \"...\"}",
+                       form);
+    return TX_OK;
+}
+
+/* ---- Reading ---------------------------------------------------------------------------------------------- */
+
 static tx_status read_role(const tx_json *object, tx_chat_role *role)
 {
     const char *name;
@@ -53,12 +140,14 @@ static tx_status read_role(const tx_json *object, tx_chat_role *role)
 /* Appends the messages of the list `key`. */
 static tx_status read_list(const tx_json *object, const char *key, bool learnt, tx_conversation *c)
 {
+    static const char *const of_message[] = {"role", "content", NULL};
     tx_json *list;
     TX_TRY(tx_json_get(object, key, TX_JSON_ARRAY, &list));
     for (size_t i = 0; i < tx_json_size(list); i++) {
         const tx_json *item = tx_json_at(list, i);
         tx_chat_message m = {.learnt = learnt};
         tx_status status = tx_json_type_of(item) == TX_JSON_OBJECT ? TX_OK : tx_fail(TX_FORMAT, "expected an object");
+        TX_THEN(status, check_keys(item, of_message, true, c));
         TX_THEN(status, read_role(item, &m.role));
         TX_THEN(status, tx_json_get_text(item, "content", &m.text, &m.size));
         if (status)
@@ -101,9 +190,16 @@ tx_status tx_conversation_read(const tx_json *object, bool answered, tx_conversa
     if (tx_json_type_of(object) != TX_JSON_OBJECT)
         return tx_fail(TX_FORMAT, "expected an object");
     c->form = tx_chat_form_of(object);
+    static const char *const keys[][4] = {[TX_CHAT_MESSAGES] = {"messages"},
+                                          [TX_CHAT_PAIR] = {"prompt", "completion"},
+                                          [TX_CHAT_PLAIN] = {"prompt", "completion"},
+                                          [TX_CHAT_INSTRUCTION] = {"instruction", "output", "input"}};
+    if (c->form == TX_CHAT_FORMS || (c->form != TX_CHAT_MESSAGES && !tx_json_has(object, keys[c->form][1])))
+        TX_TRY(tx_chat_foreign(object));
     if (c->form == TX_CHAT_FORMS)
         return tx_fail(TX_FORMAT, "it has none of the keys messages, prompt and instruction");
-    tx_status status = read_form(object, answered, c);
+    tx_status status = check_keys(object, keys[c->form], false, c);
+    TX_THEN(status, read_form(object, answered, c));
     if (status) /* a key that is missing is a fault of the file's form */
         return status == TX_NOT_FOUND ? TX_FORMAT : status;
     return c->count ? TX_OK : tx_fail(TX_FORMAT, "there are no messages");

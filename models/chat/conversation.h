@@ -5,6 +5,7 @@
 #define TX_CHAT_CONVERSATION_H
 
 #include "api/base/json.h"
+#include "models/text/buffer.h"
 
 typedef enum tx_chat_role { TX_CHAT_SYSTEM, TX_CHAT_USER, TX_CHAT_ASSISTANT } tx_chat_role;
 extern const char *const tx_chat_roles[]; /* their names */
@@ -32,12 +33,18 @@ typedef struct tx_conversation {
     tx_chat_message *message;
     size_t count, room;
     tx_chat_form form;
+    tx_buffer ignored; /* keys of all objects read that nothing reads, ", " after each; at most TX_CHAT_IGNORED bytes */
 } tx_conversation;
+
+#define TX_CHAT_IGNORED 200
 
 /* Which form an object has by its keys; TX_CHAT_FORMS: none. */
 tx_chat_form tx_chat_form_of(const tx_json *object);
+/* Refuses an object that trains in a form that TX does not have: ShareGPT's, preferences. */
+tx_status tx_chat_foreign(const tx_json *object);
 /* Reads an object in the place of what the conversation held. With `answered` it must have its completion or output.
- * The texts live as long as the object; TX_FORMAT says what is wrong with it. */
+ * The texts live as long as the object; TX_FORMAT says what is wrong with it. So do keys that hold a part of the
+ * conversation that no template here renders (tool calls, tools, images). Other keys are noted as ignored. */
 tx_status tx_conversation_read(const tx_json *object, bool answered, tx_conversation *conversation);
 /* Appends a turn. */
 tx_status tx_conversation_add(tx_conversation *conversation, const tx_chat_message *message);

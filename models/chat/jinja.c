@@ -178,6 +178,8 @@ tx_status tx_chat_jinja_read(const char *text, size_t size, tx_chat_template *ma
 {
     char digest[TX_DIGEST_TEXT];
     *json = NULL;
+    if (memchr(text, '\0', size))
+        return tx_fail(TX_FORMAT, "the chat template holds a NUL: it is no text");
     while (size && strchr(" \n\r\t", text[size - 1]))
         size--;
     if (size > strlen(COMMENT) && strncmp(text, COMMENT, strlen(COMMENT)) == 0)

@@ -76,21 +76,24 @@ static bool holds_columns(const char *path)
     return length > 4 && (strcmp(path + length - 4, ".csv") == 0 || strcmp(path + length - 4, ".tsv") == 0);
 }
 
-/* NULL: that has to be said. */
-static const tx_task *usual_task(const tx_job *j)
+/* NULL if that has to be said. */
+static tx_status usual_task(const tx_job *j, const tx_task **task)
 {
-    const tx_job_inputs *in = &j->inputs;
-    const tx_config *config = in->config;
-    const char *path = in->train_path ? in->train_path : in->validation_path;
-    if (config->architecture->head == TX_HEAD_CAUSAL_LM && path && tx_instruction_is(path))
-        return j->set.packing ? &tx_instruction_packed : &tx_instruction;
-    if (config->architecture->head == TX_HEAD_MASKED_LM && path && holds_columns(path))
-        return NULL;
     static const tx_task *const tasks[] = {&tx_causal_lm, &tx_masked_lm, &tx_sequence_classification.task, NULL};
-    for (const tx_task *const *t = tasks; *t; t++)
-        if ((*t)->head == config->architecture->head)
-            return *t;
-    return NULL;
+    const tx_job_inputs *in = &j->inputs;
+    const tx_head head = in->config->architecture->head;
+    const char *path = in->train_path ? in->train_path : in->validation_path;
+    bool instructs = false;
+    *task = NULL;
+    if (head == TX_HEAD_CAUSAL_LM && path)
+        TX_TRY(tx_instruction_find(path, &instructs));
+    if (instructs)
+        *task = j->set.packing ? &tx_instruction_packed : &tx_instruction;
+    if (instructs || (head == TX_HEAD_MASKED_LM && path && holds_columns(path)))
+        return TX_OK;
+    for (const tx_task *const *t = tasks; *t && !*task; t++)
+        *task = (*t)->head == head ? *t : NULL;
+    return TX_OK;
 }
 
 static bool is_given(const tx_job *j, const char *name)
@@ -121,7 +124,8 @@ static tx_status suit_task(tx_job *j)
     if (instructs && !is_given(j, "pad_to_max_length") && !j->inherited)
         j->set.pad_to_max_length = j->set.packing;
     if (!instructs)
-        TX_TRY(refuse_others(j, of_instructions, "instruction data"));
+        TX_TRY(
+            refuse_others(j, of_instructions, "instruction data, whose objects have messages, prompt or instruction"));
     return masks ? TX_OK : refuse_others(j, of_masked, tx_masked_lm.name);
 }
 
@@ -157,7 +161,9 @@ tx_status tx_job_choose_task(tx_job *j)
     const tx_task *named = tx_job_named_task(&j->set);
     if (named)
         TX_TRY(tx_config_set_head(in->config, named->head));
-    in->task = named ? named : usual_task(j);
+    in->task = named;
+    if (!named)
+        TX_TRY(usual_task(j, &in->task));
     if (!in->task)
         return tx_fail(TX_UNSUPPORTED, "TX does not train a %s on texts with labels: which task? Give --task_name",
                        in->config->architecture->class_name);

@@ -41,7 +41,7 @@ static tx_status read_generation(tx_job_inputs *in)
     char *path = tx_path_join(in->model_folder, TX_JOB_GENERATION);
     tx_status status = path ? TX_OK : TX_MEMORY;
     if (!status && tx_file_exists(path))
-        status = tx_file_read(path, limit, &in->generation, &size);
+        status = tx_file_read_text(path, limit, &in->generation, &size);
     free(path);
     return status;
 }

@@ -21,8 +21,9 @@ enum {
 
 extern const tx_task tx_instruction, tx_instruction_packed;
 
-/* Whether the first object of a .jsonl or .json file is one of instruction data; false also where it cannot be read. */
-bool tx_instruction_is(const char *path);
+/* Whether the first object of a .jsonl or .json file is one of instruction data (instruction_kind.c); false also if it
+ * cannot be read. TX_FORMAT if it is one that TX cannot learn from, such as ShareGPT's. */
+tx_status tx_instruction_find(const char *path, bool *is);
 
 /* ---- Data (instruction_data.c) ------------------------------------------------------------------------- */
 

@@ -4,7 +4,6 @@
 
 #include "api/base/file.h"
 #include "models/array.h"
-#include "models/files/data_file.h"
 #include "models/text/bpe.h"
 
 #include <inttypes.h>
@@ -12,9 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Bytes of a file that are looked at to know its kind. */
-#define PEEK (1 << 20)
 
 /* ---- Objects of a file ----------------------------------------------------------------------------------- */
 
@@ -78,35 +74,6 @@ static tx_status read_object(const objects *o, size_t number, tx_json **own, con
     TX_TRY(tx_json_parse_line(o->text + o->lines[number].at, o->lines[number].size, "JSON", own));
     *object = *own;
     return TX_OK;
-}
-
-static bool ends(const char *path, const char *suffix)
-{
-    const size_t length = strlen(path), of_suffix = strlen(suffix);
-    return length > of_suffix && strcmp(path + length - of_suffix, suffix) == 0;
-}
-
-bool tx_instruction_is(const char *path)
-{
-    char *text = NULL;
-    tx_json *json = NULL;
-    tx_data_file file;
-    bool is = false;
-    if ((!ends(path, ".jsonl") && !ends(path, ".json")) || tx_data_file_open(path, &file))
-        return false;
-    const int64_t whole = file.size, size = whole < PEEK ? whole : PEEK;
-    text = malloc((size_t)size + 1);
-    if (text && tx_data_file_read(&file, 0, text, (size_t)size) == TX_OK) {
-        text[size] = '\0';
-        const size_t begin = strspn(text, "\xEF\xBB\xBF \t\r\n[");
-        size_t used;
-        if (tx_json_parse_prefix(text + begin, (size_t)size - begin, path, &json, &used) == TX_OK)
-            is = tx_json_type_of(json) == TX_JSON_OBJECT && tx_chat_form_of(json) != TX_CHAT_FORMS;
-    }
-    tx_json_free(json);
-    free(text);
-    tx_data_file_close(&file);
-    return is;
 }
 
 /* ---- Samples -------------------------------------------------------------------------------------------- */
@@ -239,6 +206,9 @@ static tx_status choose_part(reading *r)
 static void tell_counts(const reading *r)
 {
     const tx_reporter *report = &r->options->report;
+    const tx_buffer *ignored = &r->conversation.ignored;
+    if (ignored->size)
+        tx_tell(report, "%.800s: keys that are not read: %.*s", r->path, (int)ignored->size - 2, ignored->data);
     if (r->bad)
         tx_tell(report, "%.800s: %" PRId64 " malformed %s left out, the first is %s %" PRId64, r->path, r->bad,
                 r->objects.array ? "elements are" : "lines are", r->objects.array ? "element" : "line",

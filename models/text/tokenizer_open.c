@@ -30,8 +30,8 @@ static const char *const names[TX_SOURCES] = {
 /* A file that need not be there. */
 static tx_status read_source(tx_tokenizer *t, int source, const char *path)
 {
-    return tx_file_exists(path) ? tx_file_read(path, FILE_LIMIT, &t->source[source].data, &t->source[source].size)
-                                : TX_OK;
+    tx_source *s = &t->source[source];
+    return tx_file_exists(path) ? tx_file_read_text(path, FILE_LIMIT, &s->data, &s->size) : TX_OK;
 }
 
 /* What lies in a folder; `first` is the first of the files that are asked for. */

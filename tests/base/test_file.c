@@ -24,6 +24,11 @@ static void test_write_and_read(void **state)
     assert_string_equal(data, "second");
     free(data);
     assert_refused(tx_file_read(path, 5, &data, &size), TX_FORMAT, "larger than the 5");
+    assert_ok(tx_file_read_text(path, 6, &data, &size));
+    assert_int_equal(size, 6);
+    free(data);
+    assert_ok(tx_file_write(path, "first\0half", 10));
+    assert_refused(tx_file_read_text(path, 10, &data, &size), TX_FORMAT, "byte 6 is NUL: this is no text file");
     assert_int_equal(count_entries(folder), 1);
     free(path);
     path = tx_path_join(folder, "none");

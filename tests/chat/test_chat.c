@@ -197,6 +197,44 @@ static void test_many_turns(void **state)
     remove_scratch(folder);
 }
 
+/* ---- Files that are no text --------------------------------------------------------------------------- */
+
+/* A template that TX wrote and that bytes follow after a NUL was compared beyond its end. */
+static void test_template_with_nul(void **state)
+{
+    static const char *const files[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"};
+    enum { SIZE = 1 << 20 };
+    char *folder = make_scratch(), *text = NULL, *longer = calloc(1, SIZE);
+    tx_tokenizer *tokenizer = NULL;
+    tx_chat *chat = NULL;
+    tx_json *json = NULL;
+    tx_chat_template found;
+    size_t size;
+    assert_ok(tx_chat_jinja_write(tx_chat_template_find("chatml"), &text));
+    assert_true(strlen(text) < SIZE);
+    memset(longer, 'x', SIZE);
+    memcpy(longer, text, strlen(text) + 1);
+    assert_refused(tx_chat_jinja_read(longer, SIZE, &found, &json), TX_FORMAT, "NUL");
+    assert_ok(tx_file_write(TX_PATH(folder, "a.jinja"), longer, SIZE));
+    assert_ok(tx_tokenizer_open(GOLDEN, &tokenizer));
+    assert_refused(tx_chat_create(TX_PATH(folder, "a.jinja"), tokenizer, NULL, &chat), TX_FORMAT, "a.jinja: byte");
+    tx_tokenizer_free(tokenizer);
+    free(text);
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 2; k++) {
+            assert_ok(tx_file_read(TX_PATH(GOLDEN, files[k]), SIZE, &text, &size));
+            assert_ok(tx_file_write(TX_PATH(folder, files[k]), text, size + (i == k))); /* one has its NUL */
+            free(text);
+        }
+        if (i == 2)
+            assert_ok(tx_file_write(TX_PATH(folder, files[i]), longer, SIZE));
+        assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, files[i]);
+        assert_non_null(strstr(tx_error(), "is NUL: this is no text file"));
+    }
+    free(longer);
+    remove_scratch(folder);
+}
+
 /* ---- Forms of data ------------------------------------------------------------------------------------ */
 
 static void test_forms(void **state)
@@ -241,6 +279,7 @@ static void test_refused_data(void **state)
         {"zephyr", "{\"messages\": []}", "messages"},
         {"zephyr", "{\"messages\": 1}", "messages"},
         {"zephyr", "{\"messages\": [1]}", "message 1"},
+        {"zephyr", "{\"messages\": [{\"role\": \"user\\u0000x\", \"content\": \"a\"}]}", "role"},
         {"zephyr", "{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}", "tool"},
         {"zephyr", "{\"messages\": [{\"role\": \"user\"}]}", "content"},
         {"zephyr", "{\"messages\": [{\"role\": \"user\", \"content\": 1}]}", "content"},
@@ -318,10 +357,15 @@ static void test_unknown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),       cmocka_unit_test(test_said_tokens_are_text),
-        cmocka_unit_test(test_forms),        cmocka_unit_test(test_normalized_tokens_are_refused),
-        cmocka_unit_test(test_refused_data), cmocka_unit_test(test_custom),
-        cmocka_unit_test(test_unknown),      cmocka_unit_test(test_many_turns),
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_said_tokens_are_text),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_normalized_tokens_are_refused),
+        cmocka_unit_test(test_refused_data),
+        cmocka_unit_test(test_custom),
+        cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_many_turns),
+        cmocka_unit_test(test_template_with_nul),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,6 +186,20 @@ static void test_faults(void **state)
         {"[{\"prompt\": \"a\", \"completion\": \"b\"}, {\"completion\": \"b\"}]", "element 2: it has none of the keys"},
         {"{\"text\": \"a\"}", "line 1: it has none of the keys"},
         {"{\"messages\": [" TURN("tool", "a") "]}", "line 1: messages: message 1: role: \"tool\""},
+        /* Parts of a conversation that would be dropped. */
+        {"{\"messages\": [" TURN("user", "a") ", {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{}]}]}",
+         "line 1: messages: message 2: tool_calls: TX does not render it"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"function_call\": {\"name\": \"f\"}}]}",
+         "message 1: function_call"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": []}]}", "message 1: content"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}]}]}",
+         "message 1: content"},
+        {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"messages\": [" TURN("user", "a") "], \"tools\": [{}]}",
+         "line 2: tools: TX does not render it"},
+        {"{\"prompt\": [" TURN("user", "a") "], \"completion\": [{\"role\": \"assistant\", \"content\": \"b\", "
+                                            "\"reasoning_content\": \"c\"}]}",
+         "line 1: completion: message 1: reasoning_content"},
+        {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"c\", \"d\"]]}", "line 1: history"},
     };
     reader r;
     begin(&r);
@@ -199,6 +213,15 @@ static void test_faults(void **state)
     assert_int_equal(r.samples.count, 1);
     assert_non_null(strstr(r.told, "1 malformed lines are left out, the first is line 2"));
     assert_refused(read_text(&r, "{\"prompt\": \"a\", \"completion\": \"b\"}\n1\n2\n"), TX_FORMAT, "line 3");
+    /* Keys that no template reads are told of once. */
+    r.options.skip_bad = 0;
+    assert_ok(read_text(
+        &r, "{\"prompt\": \"a\", \"completion\": \"b\", \"id\": 1, \"tools\": []}\n"
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"name\": \"x\", \"tool_calls\": null}, " TURN(
+                "assistant", "b") "], \"id\": 2, \"chosen\": \"c\"}"));
+    assert_int_equal(r.samples.count, 2);
+    assert_non_null(strstr(r.told, "a.jsonl: keys that are not read: id, chosen, name"));
+    assert_null(strstr(r.told, "name,"));
     r.config->vocab_size = 300;
     assert_refused(read_text(&r, bad[4].text), TX_INVALID, "vocabulary of 300");
     finish(&r);
@@ -236,15 +259,46 @@ static void test_kind(void **state)
                  {"{\"text\": \"prompt\"}", false},
                  {"[1]", false},
                  {"", false},
-                 {"{\"prompt\"", false}};
+                 {"{\"prompt\"", false},
+                 {"{\"messages\": null, \"text\": \"a\"}", false},
+                 {"{\"text\": \"a, \\\"prompt\\\": 1\", \"x\": {\"prompt\": [\"messages\"]}}", false},
+                 {"{\"text\": [\"prompt\", {}], \"conversations\": []}", false},
+                 {"\xEF\xBB\xBF\n{\"id\": {\"a\": [1]}, \"messages\" : []}", true}};
+    static const char *const foreign[] = {
+        "{\"id\": 1, \"conversations\": [{\"from\": \"human\", \"value\": \"a\"}]}",
+        "[{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}]",
+        "{\"chosen\": [{\"role\": \"user\", \"content\": \"a\"}], \"rejected\": []}",
+    };
+    bool is = false;
     reader r;
     begin(&r);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_ok(tx_file_write(r.path, cases[i].text, strlen(cases[i].text)));
-        assert_int_equal(tx_instruction_is(r.path), cases[i].is);
+        assert_ok(tx_instruction_find(r.path, &is));
+        assert_int_equal(is, cases[i].is);
     }
-    assert_false(tx_instruction_is("none.jsonl"));
-    assert_false(tx_instruction_is("none.txt"));
+    /* A first line of any length is known, whichever key comes last. */
+    for (int i = 0; i < 2; i++) {
+        enum { SIZE = 3 << 20 };
+        char *text = malloc(SIZE + 100);
+        int used = sprintf(text, i ? "{\"text\": \"" : "[{\"messages\": [{\"role\": \"user\", \"content\": \"");
+        memset(text + used, 'x', SIZE - (size_t)used);
+        strcpy(text + SIZE, i ? "\", \"prompt\": \"\"}" : "\"}]}]");
+        assert_ok(tx_file_write(r.path, text, strlen(text)));
+        assert_ok(tx_instruction_find(r.path, &is));
+        assert_true(is);
+        free(text);
+    }
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
+        assert_ok(tx_file_write(r.path, foreign[i], strlen(foreign[i])));
+        if (!strstr(foreign[i], "prompt")) /* reading finds out */
+            assert_refused(tx_instruction_find(r.path, &is), TX_FORMAT, "TX reads {\"messages\": [{\"role\"");
+        assert_refused(read_text(&r, foreign[i]), TX_FORMAT, "TX reads {\"messages\": [{\"role\"");
+    }
+    assert_ok(tx_instruction_find("none.jsonl", &is));
+    assert_false(is);
+    assert_ok(tx_instruction_find("none.txt", &is));
+    assert_false(is);
     finish(&r);
 }
 

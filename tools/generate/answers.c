@@ -20,6 +20,7 @@ typedef struct waiting {
     tx_json **object; /* of a line; NULL: a --prompt */
     tx_lm_prompt *prompt;
     size_t count, room[2];
+    tx_conversation read; /* the last line */
     tx_status status;
 } waiting;
 
@@ -50,6 +51,7 @@ static void release(waiting *w)
     }
     free(w->prompt);
     free(w->object);
+    tx_conversation_free(&w->read);
 }
 
 /* ---- Reading --------------------------------------------------------------------------------------------- */
@@ -68,15 +70,15 @@ static tx_status add_message(tx_json *list, const tx_chat_message *m)
 static tx_status add_line(waiting *w, const char *line, size_t size)
 {
     tx_json *object = NULL, *list = tx_json_array(), *made = tx_json_object();
-    tx_conversation read = {0}, said = {0};
+    tx_conversation *read = &w->read, said = {0};
     tx_status status = tx_json_set(made, "messages", list);
     TX_THEN(status, tx_json_parse_line(line, size, "JSON", &object));
-    TX_THEN(status, tx_conversation_read(object, false, &read));
-    if (!status && (read.count == 0 || read.message[0].role != TX_CHAT_SYSTEM))
+    TX_THEN(status, tx_conversation_read(object, false, read));
+    if (!status && (read->count == 0 || read->message[0].role != TX_CHAT_SYSTEM))
         status = txgen_chat_begin(w->chat, &said);
-    const bool answered = read.count && read.message[read.count - 1].role == TX_CHAT_ASSISTANT;
-    for (size_t i = 0; i < read.count - answered && !status; i++)
-        status = tx_conversation_add(&said, &read.message[i]);
+    const bool answered = read->count && read->message[read->count - 1].role == TX_CHAT_ASSISTANT;
+    for (size_t i = 0; i < read->count - answered && !status; i++)
+        status = tx_conversation_add(&said, &read->message[i]);
     if (!status && said.count == 0)
         status = tx_fail(TX_FORMAT, "there is nothing to answer");
     for (size_t i = 0; i < said.count && !status; i++)
@@ -85,7 +87,6 @@ static tx_status add_line(waiting *w, const char *line, size_t size)
         tx_json_free(made);
     else
         status = add(w, made, &said);
-    tx_conversation_free(&read);
     tx_conversation_free(&said);
     tx_json_free(object);
     return status;
@@ -106,6 +107,10 @@ static tx_status add_lines(waiting *w, const char *path)
         at = next;
     }
     free(text);
+    const tx_buffer *ignored = &w->read.ignored;
+    if (ignored->size)
+        tx_print_line(stderr, "txgen: warning: %s: keys that are not read: %.*s", path, (int)ignored->size - 2,
+                      ignored->data);
     return status || w->count ? status : tx_fail(TX_INVALID, "%s: it holds no conversation", path);
 }
 

@@ -104,7 +104,7 @@ tx_status tx_launch_hosts_read(const char *list, const char *file, int32_t ranks
     if (!file && !list)
         return TX_OK;
     if (file)
-        TX_TRY(tx_file_read(file, FILE_LIMIT, &text, &size));
+        TX_TRY(tx_file_read_text(file, FILE_LIMIT, &text, &size));
     else if (!(text = strdup(list)))
         return tx_fail(TX_MEMORY, "--hosts: out of memory");
     tx_status status = read_hosts(file, text, file ? size : strlen(text), ranks, &made);
