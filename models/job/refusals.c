@@ -3,6 +3,7 @@
 #include "models/job/settings.h"
 
 #include "api/base/message.h"
+#include "models/text/utf8.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -203,6 +204,22 @@ static void check_inputs(refusals *r, const tx_job_settings *set)
     refuse(r, !set->dry_run && !set->output_dir, "--output_dir is missing: where shall the model go?");
 }
 
+/* What a run writes has its texts in JSON: one that is not UTF-8 would be noticed when the first checkpoint is saved.
+ */
+static void check_texts(refusals *r, const tx_job_settings *set)
+{
+    for (int32_t i = 0; i < tx_job_table.count; i++) {
+        const tx_option *o = &tx_job_table.option[i];
+        const bool has = o->kind == TX_OPTION_TEXT || o->kind == TX_OPTION_OPTIONAL;
+        const char *text = has ? *(const char *const *)((const char *)set + o->offset) : NULL;
+        const size_t size = text ? strlen(text) : 0, good = tx_utf8_prefix(text, size);
+        refuse(
+            r, good < size,
+            "--%s: byte %zu of its value is not UTF-8, as the JSON files of a run must be: rename the file or folder",
+            o->name, good + 1);
+    }
+}
+
 static void check_methods(refusals *r, const tx_job_settings *set)
 {
     refuse(r, set->bf16_full_eval && set->fp16_full_eval, "--bf16_full_eval and --fp16_full_eval exclude each other");
@@ -221,6 +238,7 @@ tx_status tx_job_check(const tx_job_settings *set)
     check_checkpointing(&r, set);
     check_course(&r, set);
     check_inputs(&r, set);
+    check_texts(&r, set);
     check_methods(&r, set);
     check_best(&r, set);
     check_tensor_parallel(&r, set);

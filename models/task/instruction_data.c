@@ -5,6 +5,7 @@
 #include "api/base/file.h"
 #include "models/array.h"
 #include "models/text/bpe.h"
+#include "models/text/lines.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -50,10 +51,9 @@ static tx_status index_lines(objects *o, size_t begin, size_t size)
 
 static tx_status open_objects(const char *path, objects *o)
 {
-    static const char mark[] = "\xEF\xBB\xBF";
-    size_t size;
+    size_t size, begin;
     TX_TRY(tx_file_read(path, INT64_MAX, &o->text, &size));
-    const size_t begin = size >= 3 && memcmp(o->text, mark, 3) == 0 ? 3 : 0;
+    TX_TRY(tx_text_begin(o->text, size, false, &begin));
     if (o->text[begin + strspn(o->text + begin, " \t\r\n")] == '[') {
         TX_TRY(tx_json_parse_line(o->text + begin, size - begin, "JSON", &o->array));
         o->count = tx_json_size(o->array);

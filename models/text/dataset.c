@@ -3,6 +3,7 @@
 #include "models/tx_text.h"
 
 #include "api/base/needs.h"
+#include "models/text/lines.h"
 #include "models/text/tokens.h"
 
 #include <inttypes.h>
@@ -57,28 +58,12 @@ static tx_status kind_of(const char *path, file_kind *kind)
 /* Refuses contents that are certainly something else. */
 static tx_status check_contents(const tx_data_file *file, file_kind kind)
 {
-    static const struct {
-        const char *mark, *what;
-        bool may_be_tokens; /* too short to be told from tokens */
-    } others[] = {
-        {"PAR1", "a Parquet file: convert it to .jsonl", false},
-        {"ARROW1", "an Arrow file: convert it to .jsonl", false},
-        {"PK\3\4", "a zip archive (or PyTorch's pickle in one): unpack it", false},
-        {"\x28\xB5\x2F\xFD", "compressed by zstd: unpack it", false},
-        {"\xFD\x37zXZ", "compressed by xz: unpack it", false},
-        {"\x1F\x8B\x08", "compressed by gzip: unpack it", true},
-        {"version https://git-lfs", "a pointer of Git LFS, not the file itself: fetch that with `git lfs pull`", false},
-    };
-    char begin[32] = {0};
-    const int64_t size = file->size, room = sizeof begin;
+    char begin[TX_TEXT_BEGIN];
+    size_t size = file->size < TX_TEXT_BEGIN ? (size_t)file->size : TX_TEXT_BEGIN, at;
     if (size == 0)
         return tx_fail(TX_FORMAT, "%s: the file is empty; give a text to train on", file->path);
-    TX_TRY(tx_data_file_read(file, 0, begin, (size_t)(size < room ? size : room)));
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (memcmp(begin, others[i].mark, strlen(others[i].mark)) == 0 &&
-            !(others[i].may_be_tokens && kind == FILE_BIN))
-            return tx_fail(TX_FORMAT, "%s: %s", file->path, others[i].what);
-    return TX_OK;
+    TX_TRY(tx_data_file_read(file, 0, begin, size));
+    return tx_fail_in(tx_text_begin(begin, size, kind == FILE_BIN, &at), "%s", file->path);
 }
 
 static tx_status check_options(const char *path, const tx_dataset_options *o)

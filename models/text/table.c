@@ -5,6 +5,7 @@
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/array.h"
+#include "models/text/lines.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -200,16 +201,16 @@ static bool ends(const char *path, const char *suffix)
 
 static tx_status read_text(tx_table *t, const char *path)
 {
-    static const char mark[] = "\xEF\xBB\xBF";
     const bool tsv = ends(path, ".tsv"), json = ends(path, ".jsonl") || ends(path, ".json");
     char *text = NULL;
-    size_t size;
+    size_t size, begin = 0;
     if (!tsv && !json && !ends(path, ".csv"))
         return tx_fail(TX_INVALID, "expected a file that ends with .csv, .tsv or .jsonl");
     TX_TRY(tx_file_read(path, INT64_MAX, &text, &size));
-    const size_t begin = size >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
-    tx_status status = json ? read_objects(t, text + begin, size - begin)
-                            : read_fields(t, text + begin, size - begin, tsv ? '\t' : ',');
+    tx_status status = tx_text_begin(text, size, false, &begin);
+    if (!status)
+        status = json ? read_objects(t, text + begin, size - begin)
+                      : read_fields(t, text + begin, size - begin, tsv ? '\t' : ',');
     free(text);
     return status || t->rows ? status : tx_fail(TX_FORMAT, "has no rows");
 }

@@ -169,6 +169,71 @@ static void files_refused(void **state)
     assert_null(dataset);
 }
 
+/* A text in UTF-16 or UTF-32, without a mark; `shift` moves ASCII letters to another script. */
+static size_t write_wide(char *to, int32_t width, bool big, uint32_t shift)
+{
+    static const char said[] = "some words of a text\nand another line of it, 1 or 2\n";
+    size_t used = 0;
+    for (int k = 0; k < 8; k++)
+        for (const char *at = said; *at; at++) {
+            const uint32_t code = *at >= 'a' ? (uint32_t)*at - 'a' + shift : (uint32_t)*at;
+            for (int32_t i = 0; i < width; i++)
+                to[used++] = (char)(code >> 8 * (big ? width - 1 - i : i));
+        }
+    return used;
+}
+
+/* Files are known by what they are, whatever their names; texts in other encodings of bytes stay texts. */
+static void what_is_no_text(void **state)
+{
+    static const struct {
+        const char *begin;
+        size_t at, size;
+        const char *what;
+    } others[] = {
+        {"%PDF-1.7\n", 0, 9, "a.txt: not text, but a PDF: extract its text"},
+        {"PK\3\4\x14\0", 0, 6, "a zip archive"},
+        {"BZh91AY&SY", 0, 10, "compressed by bzip2"},
+        {"ustar  \0", 257, 8, "a tar archive"},
+        {"\x89PNG\r\n\x1A\n", 0, 8, "a PNG image"},
+        {"\xFF\xD8\xFF\xE0", 0, 4, "a JPEG image"},
+        {"RIFF\0\1\0\0WEBPVP8 ", 0, 16, "a WebP image"},
+        {"\x7F"
+         "ELF\2\1\1",
+         0, 7, "an ELF program"},
+        {"SQLite format 3", 0, 16, "an SQLite database"},
+        {"\xFF\xFE"
+         "a\0b\0",
+         0, 6, "text in UTF-16"},
+        {"\xFE\xFF\0a\0b", 0, 6, "text in UTF-16"},
+        {"\xFF\xFE\0\0a\0\0\0", 0, 8, "text in UTF-32"},
+    };
+    static const uint32_t scripts[] = {'a', 0x3B1, 0x430, 0x915, 0xE01, 0x4E00, 0xAC00};
+    static const char *const texts[] = {"caf\xE9 na\xEFve",  "a\0b c",       "MZ BM II*",
+                                        "Convert WEBP",      "PDF %PDF-1.4", "\xC6\xFC\xCE\xC4\xCA\xE9 a",
+                                        "\x1B[31mred\x1B[0m"};
+    tx_dataset_options options = plain_options(bytes, 4, NULL);
+    char text[4096];
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        memset(text, 'x', sizeof text);
+        memcpy(text + others[i].at, others[i].begin, others[i].size);
+        expect_refused("a.txt", text, sizeof text, &options, TX_FORMAT, others[i].what);
+    }
+    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
+        for (int big = 0; big < 2; big++) {
+            size_t size = write_wide(text, 2, big, scripts[i]);
+            expect_refused("a.txt", text, size, &options, TX_FORMAT, big ? "text in UTF-16BE" : "text in UTF-16LE");
+            size = write_wide(text, 4, big, scripts[i]);
+            expect_refused("a.txt", text, size, &options, TX_FORMAT, big ? "text in UTF-32BE" : "text in UTF-32LE");
+        }
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const size_t length = i == 1 ? 5 : strlen(texts[i]);
+        for (size_t k = 0; k < sizeof text; k++)
+            text[k] = texts[i][k % length];
+        tx_dataset_free(open_text("a.txt", text, sizeof text, &options));
+    }
+}
+
 static void options_refused(void **state)
 {
     const tx_dataset_options good = plain_options(bytes, 4, NULL);
@@ -348,6 +413,7 @@ int main(void)
         cmocka_unit_test(lines_of_text),
         cmocka_unit_test(special_tokens),
         cmocka_unit_test(wide_ids),
+        cmocka_unit_test(what_is_no_text),
         cmocka_unit_test(files_refused),
         cmocka_unit_test(options_refused),
         cmocka_unit_test(ids_outside_the_vocabulary),

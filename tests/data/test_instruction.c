@@ -181,6 +181,7 @@ static void test_faults(void **state)
         {"", "no samples"},
         {"\n \n", "no samples"},
         {"[]", "no samples"},
+        {"\xFE\xFF{", "a.jsonl: text in UTF-16"},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n\n{\"prompt\": \"a\"}\n", "line 3: completion"},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\"\n", "line 2: JSON"},
         {"[{\"prompt\": \"a\", \"completion\": \"b\"}, {\"completion\": \"b\"}]", "element 2: it has none of the keys"},

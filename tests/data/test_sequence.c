@@ -62,6 +62,11 @@ static void test_faults(void **state)
         {"a.csv", "a,b\n1,2\n3\n", "row 2: 1 fields, the first row has 2", TX_FORMAT},
         {"a.csv", "a,b\n1,\"2\n", "row 1: a quote that does not end", TX_FORMAT},
         {"a.tsv", "a\tb\n", "has no rows", TX_FORMAT},
+        {"a.tsv",
+         "\xFF\xFE"
+         "a",
+         "a.tsv: text in UTF-16", TX_FORMAT},
+        {"a.csv", "PK\3\4", "a.csv: not text, but a zip archive", TX_FORMAT},
         {"a.tsv", "", "has no rows", TX_FORMAT},
         {"a.jsonl", "{\"a\": 1}\n{\"b\": 1}\n", "row 2: a is missing", TX_FORMAT},
         {"a.jsonl", "[1]\n", "row 1: expected an object", TX_FORMAT},

@@ -120,6 +120,27 @@ train 0 'a\x1b[31m\nb' odd --train_file "$odd" --max_steps 1
 ! grep -q "$(printf '\033')" "$work/out" "$work/err" || fail "a name reaches the terminal as it is"
 outcome 1 'a\x1b[31m\nb: ' "$bin/txcheck" file "$odd"
 
+# A name that is not UTF-8 would fit into none of the files that a run writes.
+latin=$(printf 'caf\351')
+cp "$work/text" "$work/$latin"
+train 2 "--train_file: byte $((${#work} + 5)) of its value is not UTF-8" a --train_file "$work/$latin"
+train 2 "--validation_file: byte" a --train_file "$work/text" --validation_file "$work/$latin" --do_eval
+train 2 "--output_dir: byte" "$latin" --train_file "$work/text"
+[ ! -e "$work/$latin/checkpoint-1" ] || fail "a run with an output folder that is not UTF-8 has begun"
+expect 2 "--config_name: byte" txtrain --config_name "$work/$latin" --train_file "$work/text" --output_dir "$work/a"
+
+# ---- what is no text, and a byte order mark ------------------------------------------------------------
+{ printf '%%PDF-1.7\n'; cat "$work/text"; } > "$work/book.txt"
+train 1 "book.txt: not text, but a PDF" a --train_file "$work/book.txt"
+train 0 "" small --train_file "$work/text" --max_steps 1
+expect 1 "book.txt: not text, but a PDF" txgen --model "$work/small" --perplexity "$work/book.txt"
+expect 1 "book.txt: not text, but a PDF" txgen --model "$work/small" --prompts "$work/book.txt"
+expect 1 "book.txt: not text, but a PDF" txgen --model "$work/small" --chat --chat_template chatml --prompts "$work/book.txt"
+expect 1 "book.txt: not text, but a PDF" txtok train --tokenizer "$work/learned" "$work/book.txt"
+"$bin/txgen" --model "$work/small" --device cpu --perplexity "$work/text" > "$work/plain" 2> "$work/err"
+{ printf '\357\273\277'; cat "$work/text"; } > "$work/marked"
+outcome 0 "$(cat "$work/plain")" "$bin/txgen" --model "$work/small" --device cpu --perplexity "$work/marked"
+
 OMP_NUM_THREADS=100000
 export OMP_NUM_THREADS
 expect 1 "OMP_NUM_THREADS" txtrain --train_file "$work/text" --config_name \

@@ -4,15 +4,11 @@
 #include "models/text/utf8.h"
 #include "tools/generate/txgen.h"
 
-#include "api/base/file.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FILE_LIMIT (INT64_C(1) << 32)
 
 /* Conversations that wait for answers. */
 typedef struct waiting {
@@ -97,7 +93,7 @@ static tx_status add_lines(waiting *w, const char *path)
     char *text = NULL;
     size_t size;
     int64_t number = 1;
-    TX_TRY(strcmp(path, "-") == 0 ? tx_file_read_input(&text, &size) : tx_file_read(path, FILE_LIMIT, &text, &size));
+    TX_TRY(txgen_read_file(path, &text, &size));
     tx_status status = TX_OK;
     for (size_t at = 0; at < size && !status; number++) {
         const char *newline = memchr(text + at, '\n', size - at);

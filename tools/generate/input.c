@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 #include "api/base/json.h"
+#include "models/text/lines.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -132,9 +133,19 @@ static tx_status add_text(void *prompts, const char *text, size_t size)
     return TX_OK;
 }
 
-static tx_status read_file(const char *path, char **text, size_t *size)
+tx_status txgen_read_file(const char *path, char **text, size_t *size)
 {
-    return strcmp(path, "-") == 0 ? tx_file_read_input(text, size) : tx_file_read(path, FILE_LIMIT, text, size);
+    size_t begin = 0;
+    TX_TRY(strcmp(path, "-") == 0 ? tx_file_read_input(text, size) : tx_file_read(path, FILE_LIMIT, text, size));
+    const tx_status status = tx_text_begin(*text, *size, false, &begin);
+    if (status) {
+        free(*text);
+        *text = NULL;
+        return tx_fail_in(status, "%s", path);
+    }
+    *size -= begin;
+    memmove(*text, *text + begin, *size + 1);
+    return TX_OK;
 }
 
 tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prompts)
@@ -150,7 +161,7 @@ tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prom
     char *text = NULL;
     size_t size = 0;
     const char *path = set->prompts ? set->prompts : "-";
-    status = read_file(path, &text, &size);
+    status = txgen_read_file(path, &text, &size);
     if (!status)
         status = set->prompts ? each_line(path, text, size, add_text, prompts) : add_text(prompts, text, size);
     free(text);
@@ -180,7 +191,7 @@ tx_status txgen_read_text(const char *path, char **text, size_t *size)
 {
     char *data = NULL;
     size_t count = 0;
-    tx_status status = read_file(path, &data, &count);
+    tx_status status = txgen_read_file(path, &data, &count);
     if (status || !is_json_lines(path)) {
         *text = data;
         *size = count;

@@ -2,6 +2,7 @@
  * txtok: texts to ids and back with a tokenizer's folder, and training a tokenizer. */
 #include "api/base/file.h"
 #include "api/base/json.h"
+#include "models/text/lines.h"
 #include "models/text/utf8.h"
 #include "models/tx_text.h"
 #include "tools/cli/options.h"
@@ -139,10 +140,12 @@ static tx_status each_line(job *j, const char *text, size_t size, bool json, tx_
 static tx_status each_text(job *j, const char *file, bool lines, tx_text_task task)
 {
     char *text;
-    size_t size;
+    size_t size, at = 0;
     TX_TRY(file ? tx_file_read(file, INT64_MAX, &text, &size) : tx_file_read_input(&text, &size));
-    const tx_status status =
-        lines || j->set->jsonl ? each_line(j, text, size, j->set->jsonl, task) : task(j, text, size, false);
+    tx_status status = tx_text_begin(text, size, false, &at);
+    if (!status)
+        status = lines || j->set->jsonl ? each_line(j, text + at, size - at, j->set->jsonl, task)
+                                        : task(j, text + at, size - at, false);
     free(text);
     return status ? tx_fail_in(status, "%s", file ? file : "standard input") : TX_OK;
 }
