@@ -44,7 +44,7 @@ tx_chat_form tx_chat_form_of(const tx_json *object)
 /* Keys that templates of published models render, and those here do not. */
 static const struct {
     const char *key;
-    bool of_object; /* also beside the messages */
+    bool of_object; /* also in the object that holds the messages */
 } unrendered[] = {
     {"tool_calls", true}, {"tools", true},     {"functions", true},  {"function_call", true},
     {"documents", true},  {"image", true},     {"images", true},     {"audio", true},
@@ -83,7 +83,7 @@ static void note_ignored(tx_conversation *c, const char *key)
     if (b->size + size + 2 > TX_CHAT_IGNORED)
         return;
     tx_buffer_add(b, key, size);
-    tx_buffer_add(b, ", ", 3); /* its NUL stays behind the end */
+    tx_buffer_add(b, ", ", 3); /* the NUL is not counted */
     b->size -= !b->status;
 }
 

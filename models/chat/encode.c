@@ -57,7 +57,7 @@ static bool take(const char *text, size_t left, const char *piece, size_t size, 
     return begins(text, left, piece + blank, size - blank);
 }
 
-/* Finds the byte at which each id begins, and the end behind the last. False if the ids are of another text. */
+/* Finds the byte at which each id begins, and the end after the last. False if the ids are of another text. */
 static bool place(const tx_tokenizer *tokenizer, const tx_chat_text *text, const tx_ids *ids, size_t *begin)
 {
     const char *bytes = text->bytes.data, *piece;
@@ -77,7 +77,7 @@ static bool place(const tx_tokenizer *tokenizer, const tx_chat_text *text, const
                 return false;
             at++;
         }
-        begin[i] = at; /* what was left out belongs to the id before */
+        begin[i] = at; /* skipped bytes belong to the id before */
         at += taken;
         unknown = false;
     }

@@ -205,7 +205,7 @@ static bool lets(const tx_marks *marks, const tx_added *added, const char *begin
         kept = kept || marks->kept[i] == added->id;
     if (!kept || at >= all)
         return !kept;
-    size_t part = 0, high = marks->parts - 1; /* the first that ends behind the place */
+    size_t part = 0, high = marks->parts - 1; /* the first that ends after the place */
     while (part < high) {
         const size_t middle = part + (high - part) / 2;
         if (marks->part[middle].end <= at)

@@ -106,8 +106,8 @@ static size_t count_odd(const char *text, size_t size)
     return odd;
 }
 
-/* What the units of two bytes say: units that have one zero, beside it a character of ASCII, an end of line or blank.
- */
+/* Counts of the units of two bytes: those with one zero, and among these the ones whose other byte is in ASCII, or is a
+ * blank or end of line. */
 typedef struct units {
     size_t half[2]; /* by the place of the zero: LE has it last */
     size_t ascii, blank[2], empty;

@@ -25,9 +25,9 @@ tx_status tx_lines_count(const tx_data_file *file, int64_t end, int64_t *count);
 /* The place after the first \n at or behind `from`, the file's end where there is none. */
 tx_status tx_lines_after(const tx_data_file *file, int64_t from, int64_t *place);
 
-/* Refuses what begins as a PDF, an archive, an image or another file that is no text in UTF-8; TX_FORMAT says what it
- * is. `text` is the whole file or its first TX_TEXT_BEGIN bytes, `tokens`: it may be a file of tokens. Sets where the
- * text begins: after a byte order mark. */
+/* Refuses a PDF, an archive, an image and other files that are no text in UTF-8, by their first bytes: TX_FORMAT names
+ * the kind of file. `text` is the whole file or its first TX_TEXT_BEGIN bytes, `tokens`: it may be a file of tokens.
+ * Sets the place of the text's first byte, which is after a byte order mark. */
 tx_status tx_text_begin(const char *text, size_t size, bool tokens, size_t *begin);
 #define TX_TEXT_BEGIN 4096
 

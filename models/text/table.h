@@ -24,7 +24,7 @@ typedef struct tx_table {
 } tx_table;
 
 /* TX_FORMAT says which row is no row of such a file, counted from 1 without that of the names, or that there is none;
- * TX_INVALID where the name's ending is of another kind. `skip_bad` malformed rows are left out. Leaves {0} on failure.
+ * TX_INVALID: the name's ending is of another kind. `skip_bad` malformed rows are left out. Leaves {0} on failure.
  */
 tx_status tx_table_open(const char *path, int64_t skip_bad, tx_table *table);
 void tx_table_close(tx_table *table); /* {0} is fine */

@@ -181,12 +181,12 @@ static void test_faults(void **state)
         {"", "no samples"},
         {"\n \n", "no samples"},
         {"[]", "no samples"},
-        {"\xFE\xFF{", "a.jsonl: text in UTF-16"},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n\n{\"prompt\": \"a\"}\n", "line 3: completion"},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\"\n", "line 2: JSON"},
         {"[{\"prompt\": \"a\", \"completion\": \"b\"}, {\"completion\": \"b\"}]", "element 2: it has none of the keys"},
         {"{\"text\": \"a\"}", "line 1: it has none of the keys"},
         {"{\"messages\": [" TURN("tool", "a") "]}", "line 1: messages: message 1: role: \"tool\""},
+        {"\xFE\xFF{", "a.jsonl: text in UTF-16"},
         /* Parts of a conversation that would be dropped. */
         {"{\"messages\": [" TURN("user", "a") ", {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{}]}]}",
          "line 1: messages: message 2: tool_calls: TX does not render it"},

@@ -45,7 +45,7 @@ void txgen_prompts_free(txgen_prompts *prompts);
 tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prompts);
 /* Asks for a line, without its end; false where there is none any more. Begin with NULL and 0; the caller frees. */
 bool txgen_ask(char **line, size_t *room, size_t *length);
-/* All of a text file, "-" being standard input, without a byte order mark; what is no text is refused. The caller frees
+/* All of a text file, "-" being standard input, without a byte order mark; other files are refused. The caller frees
  * `*text`. */
 tx_status txgen_read_file(const char *path, char **text, size_t *size);
 /* The same; of a .jsonl file its texts, with an empty line between two. The caller frees `*text`. */
