@@ -5,6 +5,7 @@
 #include "api/base/file.h"
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
+#include "models/text/utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -128,6 +129,12 @@ tx_status tx_job_choose_adapter(tx_job *j)
     made.base = in->lora ? in->lora->base : (char *)(uintptr_t)j->set.model;
     if (!in->lora && made.base && tx_file_exists(made.base) && realpath(made.base, path))
         made.base = path; /* wherever the next run is started */
+    const size_t length = made.base ? strlen(made.base) : 0;
+    if (tx_utf8_prefix(made.base, length) < length)
+        return tx_fail(TX_INVALID,
+                       "--model_name_or_path: the path of %s is not UTF-8, as adapter_config.json, which "
+                       "names it, must be: rename its folders",
+                       j->set.model);
     TX_TRY(tx_lora_check(&made, in->config));
     if (j->set.load_in_4bit && made.dora)
         return tx_fail(TX_UNSUPPORTED,

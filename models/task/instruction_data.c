@@ -42,7 +42,7 @@ static tx_status index_lines(objects *o, size_t begin, size_t size)
         const char *newline = memchr(o->text + at, '\n', size - at);
         const size_t next = newline ? (size_t)(newline - o->text) + 1 : size;
         TX_TRY(tx_array_reserve(&o->lines, &o->room, o->count + 1, sizeof *o->lines, "lines"));
-        if (strspn(o->text + at, " \t\r\n") < next - at)
+        if (!tx_line_is_blank(o->text + at, next - at))
             o->lines[o->count++] = (line){at, next - at, number};
         at = next;
     }

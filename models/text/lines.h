@@ -31,6 +31,16 @@ tx_status tx_lines_after(const tx_data_file *file, int64_t from, int64_t *place)
 tx_status tx_text_begin(const char *text, size_t size, bool tokens, size_t *begin);
 #define TX_TEXT_BEGIN 4096
 
+/* Whether a line has only white space. */
+static inline bool tx_line_is_blank(const char *line, size_t size)
+{
+    while (size && (*line == ' ' || *line == '\t' || *line == '\r' || *line == '\n')) {
+        line++;
+        size--;
+    }
+    return size == 0;
+}
+
 /* The text of the line {"text": ..., ...}, to the letter as strict as tx_json_parse_line; TX_FORMAT says what is wrong.
  * A long text is spelled out within the line, which is changed where it succeeds, and not copied. `where` starts the
  * messages. `*text` lives as long as the line and `*json`, which the caller frees. */

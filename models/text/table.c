@@ -179,9 +179,9 @@ static tx_status read_objects(tx_table *t, const char *text, size_t size)
 {
     for (const char *at = text, *end = text + size; at < end;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at)), *next = newline ? newline + 1 : end;
-        const size_t length = (size_t)(next - at), blanks = strspn(at, " \t\r\n");
+        const size_t length = (size_t)(next - at);
         tx_json *json = NULL;
-        tx_status status = blanks >= length ? TX_OK : tx_json_parse_line(at, length, "JSON", &json);
+        tx_status status = tx_line_is_blank(at, length) ? TX_OK : tx_json_parse_line(at, length, "JSON", &json);
         if (json)
             status = add_object(t, json);
         tx_json_free(json);

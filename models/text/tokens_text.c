@@ -107,21 +107,13 @@ static tx_status note_bad(part *p, char *line, size_t size)
     return TX_OK;
 }
 
-static bool is_blank(const char *line, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r')
-            return false;
-    return true;
-}
-
 static tx_status add_json(part *p, char *line, size_t size)
 {
     tx_json *json;
     const char *text;
     size_t length;
     size -= line[size - 1] == '\n';
-    if (is_blank(line, size))
+    if (tx_line_is_blank(line, size))
         return TX_OK;
     tx_status status = tx_jsonl_text(line, size, p->path, &json, &text, &length);
     if (status == TX_FORMAT)

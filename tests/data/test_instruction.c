@@ -278,6 +278,14 @@ static void test_kind(void **state)
         assert_ok(tx_instruction_find(r.path, &is));
         assert_int_equal(is, cases[i].is);
     }
+    /* Blank lines take time by their number and not by its square. */
+    enum { BLANKS = 4 << 20 };
+    char *blank = malloc(BLANKS + 64);
+    memset(blank, '\n', BLANKS);
+    strcpy(blank + BLANKS, "{\"prompt\": \"a\", \"completion\": \"b\"}");
+    assert_ok(read_text(&r, blank));
+    assert_int_equal(r.samples.count, 1);
+    free(blank);
     /* A first line of any length is known, whichever key comes last. */
     for (int i = 0; i < 2; i++) {
         enum { SIZE = 3 << 20 };

@@ -139,6 +139,12 @@ expect 1 "book.txt: not text, but a PDF" txgen --model "$work/small" --chat --ch
 expect 1 "book.txt: not text, but a PDF" txtok train --tokenizer "$work/learned" "$work/book.txt"
 "$bin/txgen" --model "$work/small" --device cpu --perplexity "$work/text" > "$work/plain" 2> "$work/err"
 { printf '\357\273\277'; cat "$work/text"; } > "$work/marked"
+mkdir "$work/$latin.d"
+cp -r "$work/small" "$work/$latin.d/small"
+cd "$work/$latin.d" || exit 1
+expect 1 "--model_name_or_path: the path of small is not UTF-8" txtrain --model_name_or_path small --lora_r 2 \
+    --train_file "$work/text" --block_size 16 --device cpu --threads 1 --max_steps 1 --output_dir "$work/lora"
+cd - > /dev/null || exit 1
 outcome 0 "$(cat "$work/plain")" "$bin/txgen" --model "$work/small" --device cpu --perplexity "$work/marked"
 
 OMP_NUM_THREADS=100000

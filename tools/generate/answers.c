@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Answers to many conversations. */
 #include "models/generate/lm.h"
+#include "models/text/lines.h"
 #include "models/text/utf8.h"
 #include "tools/generate/txgen.h"
 
@@ -98,7 +99,7 @@ static tx_status add_lines(waiting *w, const char *path)
     for (size_t at = 0; at < size && !status; number++) {
         const char *newline = memchr(text + at, '\n', size - at);
         const size_t next = newline ? (size_t)(newline - text) + 1 : size;
-        if (strspn(text + at, " \t\r\n") < next - at)
+        if (!tx_line_is_blank(text + at, next - at))
             status = tx_fail_in(add_line(w, text + at, next - at), "%s: line %" PRId64, path, number);
         at = next;
     }

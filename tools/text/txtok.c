@@ -112,22 +112,13 @@ typedef struct job {
 /* What a command does with one text; with `line`, that is one of JSON Lines. */
 typedef tx_status (*tx_text_task)(job *j, const char *text, size_t size, bool line);
 
-static bool is_blank(const char *text, size_t size)
-{
-    while (size && strchr(" \t\r\n", *text) && *text) {
-        text++;
-        size--;
-    }
-    return size == 0;
-}
-
 /* Calls `task` for each line, its end included. JSON Lines may have blank ones between them. */
 static tx_status each_line(job *j, const char *text, size_t size, bool json, tx_text_task task)
 {
     int64_t number = 1;
     for (const char *at = text, *end = text + size; at < end; number++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at)), *next = newline ? newline + 1 : end;
-        const bool skipped = json && is_blank(at, (size_t)(next - at));
+        const bool skipped = json && tx_line_is_blank(at, (size_t)(next - at));
         const tx_status status = skipped ? TX_OK : task(j, at, (size_t)(next - at), json);
         if (status)
             return tx_fail_in(status, "line %" PRId64, number);
