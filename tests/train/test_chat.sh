@@ -52,6 +52,20 @@ head -c 7 "$work/learnt/chat_template.jinja" | grep -q '{#- tx ' || fail "no cha
 [ -n "$(numbers eval_loss "$work/learnt/eval_results.json")" ] || fail "no eval_loss"
 awk -v loss="$(numbers eval_loss "$work/learnt/eval_results.json")" 'BEGIN { exit !(loss < 0.05) }' || fail "nothing is learnt"
 
+# Parts of a conversation that no template renders, and other forms of data, by line and key; other keys are told of.
+echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [{}]}]}' > "$work/tools.jsonl"
+echo '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}' > "$work/sharegpt.jsonl"
+sed 's/"content"/"name": "x", &/' "$work/dev.jsonl" > "$work/named.jsonl"
+tools="tools.jsonl: line 1: messages: message 2: tool_calls"
+outcome 1 "$tools" run none --chat_template chatml --train_file "$work/tools.jsonl"
+outcome 1 "$tools" "$bin/txgen" --device "$device" --model "$work/learnt" --chat --prompts "$work/tools.jsonl"
+for template in "" "--chat_template chatml"; do
+    # shellcheck disable=SC2086
+    outcome 1 'conversations (as ShareGPT has it) is a key that TX does not know: TX reads {"messages"' run none $template \
+        --train_file "$work/sharegpt.jsonl"
+done
+outcome 0 "named.jsonl: keys that are not read: name" run named --chat_template chatml --train_file "$work/named.jsonl" --max_steps 1
+
 # The model answers, with the template that it was saved with, and in one conversation.
 chat()
 {
