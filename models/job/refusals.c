@@ -204,8 +204,7 @@ static void check_inputs(refusals *r, const tx_job_settings *set)
     refuse(r, !set->dry_run && !set->output_dir, "--output_dir is missing: where shall the model go?");
 }
 
-/* What a run writes has its texts in JSON: one that is not UTF-8 would be noticed when the first checkpoint is saved.
- */
+/* A run writes its options to JSON files: a text that is not UTF-8 would fail when the first checkpoint is saved. */
 static void check_texts(refusals *r, const tx_job_settings *set)
 {
     for (int32_t i = 0; i < tx_job_table.count; i++) {

@@ -75,7 +75,7 @@ static tx_status read_keys(scan *s, tx_json *keys)
         else if (c == ':' && depth == 1 && *key) {
             const int value = next_but(s, blanks);
             if (value != 'n' && value >= 0 && tx_json_set_bool(keys, key, true) == TX_MEMORY)
-                return TX_MEMORY; /* a key that is not UTF-8 is none that is known */
+                return TX_MEMORY;  /* a key that is not UTF-8 is none that is known */
             s->next -= value >= 0; /* it is read again */
             *key = '\0';
             names = false;

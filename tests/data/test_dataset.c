@@ -183,7 +183,7 @@ static size_t write_wide(char *to, int32_t width, bool big, uint32_t shift)
     return used;
 }
 
-/* Files are known by what they are, whatever their names; texts in other encodings of bytes stay texts. */
+/* Files of other kinds are known by their first bytes, whatever their names; texts in other encodings stay texts. */
 static void what_is_no_text(void **state)
 {
     static const struct {

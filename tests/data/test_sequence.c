@@ -215,7 +215,7 @@ static void test_labels(void **state)
     close_bench(&b);
 }
 
-/* A label is a name or a number: what is neither is refused by its row, in files of all forms, or left out. */
+/* A label is a name or a number: any other is refused by its row, in files of all forms, or left out. */
 static void test_bad_labels(void **state)
 {
     static const struct {
