@@ -156,9 +156,9 @@ tx_status tx_lm_logits_shape(const tx_lm *lm, int64_t count, tx_shape *shape);
  * what stands there, of a classifier those of the labels of the whole text. */
 tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logits);
 
-/* Perplexity of a text longer than the model's positions goes by windows that overlap, as in Hugging Face's guide
- * "Perplexity of fixed-length models": window i holds max_length tokens from i * stride on; of each only the tokens
- * that no earlier window held are scored. */
+/* Perplexity of a text longer than the model's positions uses overlapping windows: window i holds max_length tokens
+ * from i * stride on. Each window scores the tokens that no earlier window held, except a token without context at the
+ * window's start. Each scored token has equal weight. */
 typedef struct tx_perplexity_options {
     size_t size;        /* sizeof(tx_perplexity_options) */
     int64_t max_length; /* of a window; 0: the model's positions */

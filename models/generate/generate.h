@@ -22,10 +22,10 @@ tx_status tx_forward_run(tx_forward *forward, const int32_t *ids, float *logits)
 
 /* ---- Perplexity ------------------------------------------------------------------------------------ */
 
-/* Of a text longer than the model's context, by windows that overlap, as Hugging Face's guide "Perplexity of
- * fixed-length models" computes it: window i holds max_length tokens from i * stride on; of each only the tokens that
- * no earlier window held are scored. As in the guide, the mean loss of a window weighs by the number of those tokens
- * less one, and the perplexity is exp of the mean. */
+/* Perplexity over overlapping windows: window i holds max_length tokens from i * stride on. Each token is scored once,
+ * in the first window that holds it after another token, and all scored tokens have equal weight. The perplexity is exp
+ * of their mean loss. (Hugging Face's guide "Perplexity of fixed-length models" weights a window by one token too few.)
+ */
 typedef struct tx_perplexity tx_perplexity;
 
 /* Create it before the weights are loaded, free it before the model. */

@@ -102,18 +102,15 @@ static void fill_row(const tx_perplexity *p, const int32_t *ids, const window *w
     }
 }
 
-/* Mean loss over the labels of a row; 0 where there is none. */
-static double row_mean(const tx_perplexity *p, int64_t row)
+/* Adds the losses of a row's labels, and their number. */
+static void add_row(const tx_perplexity *p, int64_t row, tx_perplexity_result *result)
 {
     const int64_t length = p->options.max_length;
-    double sum = 0.0;
-    int64_t counted = 0;
     for (int64_t i = row * length; i < (row + 1) * length; i++)
         if (p->label[i] != TX_IGNORE_LABEL) {
-            sum += (double)p->loss[i];
-            counted++;
+            result->loss += (double)p->loss[i];
+            result->tokens++;
         }
-    return counted ? sum / (double)counted : 0.0;
 }
 
 static tx_status run_rows(const tx_perplexity *p)
@@ -130,32 +127,23 @@ tx_status tx_perplexity_run(tx_perplexity *perplexity, const int32_t *ids, int64
     const tx_perplexity *p = perplexity;
     if (count < 2)
         return tx_fail(TX_INVALID, "perplexity: %" PRId64 " tokens: a text has at least 2", count);
-    tx_status status = tx_check_ids(ids, count, p->vocab);
-    int64_t *weight = status ? NULL : malloc((size_t)p->options.batch * sizeof *weight);
-    if (!status && !weight)
-        return tx_fail(TX_MEMORY, "perplexity: out of memory");
+    TX_TRY(tx_check_ids(ids, count, p->vocab));
     tx_perplexity_result r = {0};
     window w = {0}, none = {0};
-    for (bool more = true; more && !status;) {
+    for (bool more = true; more;) {
         int64_t rows = 0;
         while (rows < p->options.batch && (more = next_window(p, count, r.windows, &w))) {
-            fill_row(p, ids, &w, rows);
-            weight[rows++] = w.scored - 1;
+            fill_row(p, ids, &w, rows++);
             r.windows++;
         }
         for (int64_t row = rows; row < p->options.batch; row++)
             fill_row(p, ids, &none, row);
         if (rows > 0)
-            status = run_rows(p);
-        for (int64_t row = 0; row < rows && !status; row++) {
-            r.loss += weight[row] > 0 ? row_mean(p, row) * (double)weight[row] : 0.0;
-            r.tokens += weight[row];
-        }
+            TX_TRY(run_rows(p));
+        for (int64_t row = 0; row < rows; row++)
+            add_row(p, row, &r);
     }
-    free(weight);
-    if (status)
-        return status;
-    r.loss = r.tokens > 0 ? r.loss / (double)r.tokens : 0.0;
+    r.loss /= (double)r.tokens;
     r.perplexity = exp(r.loss);
     *result = r;
     return TX_OK;

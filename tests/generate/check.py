@@ -122,7 +122,7 @@ def check_texts(program, name, model, folder, device, longest):
 
 
 def check_perplexity(program, name, model, folder, device, text):
-    """The loop of the guide "Perplexity of fixed-length models"."""
+    """The windows of the guide "Perplexity of fixed-length models", each scored token with equal weight."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(text)
@@ -134,14 +134,11 @@ def check_perplexity(program, name, model, folder, device, text):
                 end_loc = min(begin_loc + max_length, seq_len)
                 trg_len = end_loc - prev_end_loc
                 window = input_ids[:, begin_loc:end_loc]
-                target_ids = window.clone()
-                target_ids[:, :-trg_len] = -100
                 with torch.no_grad():
-                    neg_log_likelihood = model(window, labels=target_ids).loss.item()
-                num_loss_tokens = (target_ids != -100).sum().item() - target_ids.size(0)
-                if num_loss_tokens:
-                    nll_sum += neg_log_likelihood * num_loss_tokens
-                n_tokens += num_loss_tokens
+                    logits = model(window).logits[0, :-1]
+                losses = torch.nn.functional.cross_entropy(logits, window[0, 1:], reduction="none")[-trg_len:]
+                nll_sum += losses.double().sum().item()
+                n_tokens += losses.numel()
                 prev_end_loc = end_loc
                 if end_loc == seq_len:
                     break

@@ -381,14 +381,12 @@ static void perplexity_follows_its_definition(void **state)
     double sum = 0.0;
     int64_t tokens = 0, windows = 0, before = 0;
     for (int64_t begin = 0; before < COUNT; begin += STRIDE, windows++) {
-        int64_t end = begin + WINDOW < COUNT ? begin + WINDOW : COUNT, scored = end - before, labels = 0;
+        const int64_t end = begin + WINDOW < COUNT ? begin + WINDOW : COUNT,
+                      first = before > begin ? before : begin + 1;
         int32_t ids[WINDOW] = {0};
-        double mean = 0.0;
         memcpy(ids, f->ids[0] + begin, (size_t)(end - begin) * sizeof ids[0]);
-        for (int64_t t = end - scored > begin ? end - scored : begin + 1; t < end; t++, labels++)
-            mean -= log_probability(forward, ids, t - begin, VOCAB, WINDOW);
-        sum += mean / (double)labels * (double)(scored - 1);
-        tokens += scored - 1;
+        for (int64_t t = first; t < end; t++, tokens++)
+            sum -= log_probability(forward, ids, t - begin, VOCAB, WINDOW);
         before = end;
     }
     for (int i = 0; i < 2; i++) {
@@ -397,6 +395,7 @@ static void perplexity_follows_its_definition(void **state)
         assert_true(fabs(result.loss - sum / (double)tokens) <= 1e-5 * sum / (double)tokens);
         assert_true(fabs(result.perplexity - exp(result.loss)) <= 1e-12 * result.perplexity);
         assert_int_equal(result.tokens, tokens);
+        assert_int_equal(result.tokens, COUNT - 1); /* each token after the first once */
         assert_int_equal(result.windows, windows);
         assert_refused(tx_perplexity_run(one[i], f->ids[0], 1, &result), TX_INVALID, "at least 2");
         tx_perplexity_free(one[i]);
