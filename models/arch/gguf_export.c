@@ -74,8 +74,10 @@ static tx_status check_fixed(const exporting *e)
 
 static tx_status read_rope(exporting *e)
 {
+    int64_t positions; /* before scaling, unlike the configuration's */
     e->rope = (tx_rope_config){.theta = 1e4, .factor = 1, .attention = 1};
-    TX_TRY(tx_rope_read(e->json, e->config->positions, &e->rope));
+    TX_TRY(tx_json_get_int(e->json, "max_position_embeddings", 1, INT32_MAX, &positions));
+    TX_TRY(tx_rope_read(e->json, positions, &e->rope));
     const double usual = 0.1 * log(e->rope.factor) + 1;
     if (e->rope.type == TX_ROPE_LONGROPE || e->rope.type == TX_ROPE_PROPORTIONAL)
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: longrope and proportional are not written to GGUF files");

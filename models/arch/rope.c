@@ -106,8 +106,6 @@ static tx_status read_scaling(const tx_json *json, const tx_json *top, int64_t p
         status = tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: heads that rotate in part are not implemented");
     if (!status && rope->type != TX_ROPE_DEFAULT && !(rope->high > rope->low))
         status = tx_fail(TX_INVALID, "rope_parameters: the high factor must be above the low one");
-    if (rope->type == TX_ROPE_DYNAMIC) /* as transformers, whatever original_max_position_embeddings says */
-        rope->original = (double)positions;
     return status ? status : read_attention(json, rope);
 }
 
@@ -115,17 +113,17 @@ tx_status tx_rope_read(const tx_json *json, int64_t positions, tx_rope_config *r
 {
     const char *key = tx_json_has(json, "rope_scaling") ? "rope_scaling" : "rope_parameters";
     tx_json *scaling;
-    tx_status status = read_number(json, "rope_theta", 1, &rope->theta);
-    if (status || !tx_json_has(json, key))
-        return status;
-    status = tx_json_get(json, key, TX_JSON_OBJECT, &scaling);
-    if (!status)
-        status = read_number(scaling, "rope_theta", 1, &rope->theta);
-    if (!status)
-        status = read_type(scaling, &rope->type);
-    if (!status)
-        status = read_scaling(scaling, json, positions, rope);
-    return status ? tx_fail_in(status, "%s", key) : TX_OK;
+    TX_TRY(read_number(json, "rope_theta", 1, &rope->theta));
+    if (tx_json_has(json, key)) {
+        tx_status status = tx_json_get(json, key, TX_JSON_OBJECT, &scaling);
+        TX_THEN(status, read_number(scaling, "rope_theta", 1, &rope->theta));
+        TX_THEN(status, read_type(scaling, &rope->type));
+        TX_THEN(status, read_scaling(scaling, json, positions, rope));
+        TX_TRY(tx_fail_in(status, "%s", key));
+    }
+    if (rope->type == TX_ROPE_DYNAMIC) /* as transformers, whatever original_max_position_embeddings says */
+        rope->original = (double)positions;
+    return TX_OK;
 }
 
 tx_status tx_rope_write(const tx_rope_config *rope, tx_json *json)
@@ -178,7 +176,8 @@ static void proportional(const tx_rope_config *rope, int64_t size, tx_rope *made
 
 int64_t tx_rope_positions(const tx_rope_config *rope, int64_t positions)
 {
-    return rope->type == TX_ROPE_DYNAMIC ? (int64_t)fmin((double)positions * rope->factor, INT32_MAX) : positions;
+    const double scaled = rope->type == TX_ROPE_DEFAULT ? 0 : rope->original * rope->factor;
+    return (int64_t)fmin(fmax((double)positions, scaled), INT32_MAX);
 }
 
 /* The base with which the slowest pair turns by `grown` times slower and the first as ever (NTK-aware scaling); one

@@ -36,7 +36,9 @@ tx_status tx_rope_read(const tx_json *json, int64_t positions, tx_rope_config *r
 tx_status tx_rope_write(const tx_rope_config *rope, tx_json *json);
 /* INVALID where heads of `size` elements have other pairs than there are factors. */
 tx_status tx_rope_check(const tx_rope_config *rope, int64_t size);
-/* How long texts may be where config.json gives `positions`: "dynamic" stretches these by its factor. */
+/* The longest text of a model whose max_position_embeddings is `positions`: scaling stretches the original length by
+ * its factor. (Published files have in max_position_embeddings either the length before scaling or the one after it.)
+ */
 int64_t tx_rope_positions(const tx_rope_config *rope, int64_t positions);
 /* What tx_rotary takes, for heads of `size` elements and texts, or caches, of at most `length` positions: "longrope"
  * has its long factors, and "dynamic" its larger base, where these are more than the original ones, as transformers

@@ -71,6 +71,46 @@ static void test_frequencies(void **state)
     }
 }
 
+/* The longest texts, as the recipes of published models mean them: Qwen2.5's card for yarn, Vicuna's files for linear,
+ * Llama 3.1's and Phi-3's, whose max_position_embeddings is the longest text. */
+static void test_positions(void **state)
+{
+    static const struct {
+        const char *rest;
+        int64_t positions;
+    } known[] = {
+        {"32768, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 32768}",
+         131072},
+        {"131072, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 32768}",
+         131072},
+        {"32768, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2.5}", 81920},
+        {"4096, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}", 16384},
+        {"16384, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"original_max_position_embeddings\": 4096}",
+         16384},
+        {"512, \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4, \"original_max_position_embeddings\": 256}",
+         2048},
+        {"131072, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+         "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192}",
+         131072},
+        {"64, \"head_dim\": 4, \"original_max_position_embeddings\": 16, \"rope_scaling\": {\"type\": \"longrope\", "
+         "\"short_factor\": [1, 1], \"long_factor\": [1, 2]}",
+         64},
+        {"16, \"head_dim\": 4, \"rope_scaling\": {\"type\": \"longrope\", \"factor\": 4, \"short_factor\": [1, 1], "
+         "\"long_factor\": [1, 2]}",
+         64},
+        {"512, \"rope_scaling\": {\"rope_type\": \"default\", \"factor\": 4}", 512},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        char text[512];
+        tx_config *config = NULL;
+        snprintf(text, sizeof text, "{\"model_type\": \"llama\", \"max_position_embeddings\": %s}", known[i].rest);
+        assert_ok(read_text(text, &config));
+        if (config->positions != known[i].positions)
+            fail_msg("row %zu: %d positions", i, (int)config->positions);
+        tx_config_free(config);
+    }
+}
+
 static void test_keys(void **state)
 {
     char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
@@ -240,6 +280,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_frequencies),
+        cmocka_unit_test(test_positions),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_begin),
         cmocka_unit_test_setup_teardown(test_pieces, set_up, tear_down),

@@ -53,6 +53,9 @@ VARIANTS = {
     "proportional": (LlamaConfig, dict(head_dim=32, rope_parameters=dict(
         rope_type="proportional", rope_theta=1e4, factor=3.0, partial_rotary_factor=0.5))),
     "yarn": (LlamaConfig, dict(head_dim=32, rope_parameters=YARN)),
+    "yarn, beyond": (Qwen2Config, dict(max_position_embeddings=8, rope_parameters=dict(YARN, factor=8.0))),
+    "linear, beyond": (LlamaConfig, dict(max_position_embeddings=8, rope_parameters=dict(
+        rope_type="linear", rope_theta=1e4, factor=8.0))),
     "yarn, its temperatures and ends": (LlamaConfig, dict(head_dim=32, rope_parameters=dict(
         YARN, mscale=0.7, mscale_all_dim=1.3, beta_fast=3.0, beta_slow=0.5, truncate=False))),
     "mistral": (MistralConfig, dict(sliding_window=None)),
