@@ -31,7 +31,7 @@ TX_API_BEGIN
  * num_beams finished ones; only where none can. */
 typedef enum tx_early_stopping { TX_EARLY_FALSE, TX_EARLY_TRUE, TX_EARLY_NEVER } tx_early_stopping;
 
-#define TX_GENERATION_EOS 8
+#define TX_GENERATION_EOS 32
 
 /* Names, meanings and defaults as in transformers' GenerationConfig. Begin with a copy of tx_lm_generation's. */
 typedef struct tx_generation {

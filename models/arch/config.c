@@ -125,7 +125,7 @@ static tx_status read_choice(const tx_json *json, const tx_config_key *key, tx_c
     return tx_fail(TX_UNSUPPORTED, "%s: \"%.40s\" is not one of %s", key->name, name, list);
 }
 
-/* The first of a list: a model may have several ids that end a text, all of which its generation_config.json has. */
+/* The first of a list: a model may have several ids that end a text (tx_generation_of_config reads all of them). */
 static const tx_json *first_of(const tx_json *json, const tx_config_key *key)
 {
     tx_json *list;

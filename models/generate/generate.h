@@ -71,6 +71,8 @@ tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, in
 
 /* transformers' defaults; eos_token_id is that of the model (-1: none). */
 tx_generation tx_generation_defaults(int64_t eos_token_id);
+/* The same with all ids in config.json's eos_token_id, which may be a list. */
+tx_status tx_generation_of_config(const tx_config *config, tx_generation *generation);
 /* Overwrites what generation_config.json of the folder says, if there is one, by the names of the fields; seed and
  * stop_strings are the caller's. Keys that would change the text in a way that TX does not have are reported; others
  * (pad_token_id, use_cache

@@ -136,6 +136,15 @@ static tx_status read_fields(const tx_json *json, tx_generation *g)
     return tx_generation_check(g);
 }
 
+tx_status tx_generation_of_config(const tx_config *config, tx_generation *generation)
+{
+    tx_generation made = tx_generation_defaults(config->eos_token_id);
+    if (config->source)
+        TX_TRY(tx_fail_in(get_ends(config->source, &made), "config.json"));
+    *generation = made;
+    return TX_OK;
+}
+
 tx_status tx_generation_read(const char *folder, tx_generation *generation, const tx_reporter *reporter)
 {
     char path[TX_PATH_ROOM];
@@ -151,6 +160,8 @@ tx_status tx_generation_read(const char *folder, tx_generation *generation, cons
     if (status == TX_OK && json) {
         *generation = read;
         report_unknown(json, path, reporter);
+        if (!tx_json_has(json, "eos_token_id") && read.eos_count)
+            tx_tell(reporter, "%.400s: names no eos_token_id: texts end at those of config.json", path);
     }
     tx_json_free(json);
     return status;

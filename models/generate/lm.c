@@ -47,8 +47,8 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
     const tx_engine_options engine = {.size = sizeof engine, .device = o->device, .threads = o->threads};
     TX_TRY(tx_lm_find(lm, o));
     TX_TRY(choose_dtype(lm, o->dtype, &lm->dtype));
-    lm->generation = tx_generation_defaults(lm->config->eos_token_id);
-    TX_TRY(tx_generation_read(lm->folder, &lm->generation, &reporter));
+    TX_TRY(tx_generation_of_config(lm->config, &lm->generation));
+    TX_TRY(tx_generation_read(tx_lm_generation_folder(lm), &lm->generation, &reporter));
     if (o->device_map)
         return tx_lm_open_devices(lm, o->device_map, o->threads);
     TX_TRY(tx_engine_create(&engine, &lm->engine[0]));

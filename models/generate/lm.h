@@ -45,6 +45,8 @@ typedef struct tx_lm_sizes {
 tx_status tx_lm_open_tokenizer(tx_lm *lm);
 /* Chooses the folders of model and adapter, and reads the configuration (lm_adapter.c). */
 tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *options);
+/* The folder whose generation_config.json applies: the adapter's if that has one, else the model's. */
+const char *tx_lm_generation_folder(const tx_lm *lm);
 /* Opens the devices that `map` names, with the blocks that it gives them (device_map.c). */
 tx_status tx_lm_open_devices(tx_lm *lm, const char *map, int32_t threads);
 /* Chooses the blocks of each device for plans of these sizes. */

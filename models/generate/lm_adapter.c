@@ -50,6 +50,11 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
     return lm->adapter ? tx_lora_adapted_config(lm->adapter, &lm->config) : TX_OK;
 }
 
+const char *tx_lm_generation_folder(const tx_lm *lm)
+{
+    return lm->adapter && tx_file_exists(TX_PATH(lm->adapter, GENERATION)) ? lm->adapter : lm->folder;
+}
+
 tx_status tx_lm_save(tx_lm *lm, const char *folder)
 {
     TX_NEEDS(lm && folder, TX_INVALID);
@@ -65,5 +70,5 @@ tx_status tx_lm_save(tx_lm *lm, const char *folder)
     TX_TRY(tx_arch_save(lm->model, lm->config, folder));
     if (lm->tokenizer)
         TX_TRY(tx_tokenizer_save(lm->tokenizer, folder, lm->config->positions));
-    return tx_folder_copy_file(lm->folder, folder, GENERATION, GENERATION_LIMIT);
+    return tx_folder_copy_file(tx_lm_generation_folder(lm), folder, GENERATION, GENERATION_LIMIT);
 }

@@ -5,8 +5,10 @@ sequences, and perplexity with a stride.
     check.py TXGEN MODELS DEVICE      MODELS: a folder with trained models to use beside random ones; exit status 77: no
                                       transformers
 """
+import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -121,6 +123,28 @@ def check_texts(program, name, model, folder, device, longest):
             compare(f"{name}, 4 beams, early_stopping {early}, length_penalty {penalty}", want, got)
 
 
+def check_ends(program, name, model, folder, device):
+    """Several ids in config.json, and no generation_config.json."""
+    prompts = prompts_of(model.config.vocab_size, 40)[2:6]
+    texts = theirs(model, prompts, eos_token_id=None)
+    ends = [model.config.eos_token_id, texts[0][9], texts[1][5], texts[2][20]]
+    with tempfile.TemporaryDirectory() as copy:
+        shutil.copytree(folder, copy, dirs_exist_ok=True)
+        os.remove(os.path.join(copy, "generation_config.json"))
+        with open(os.path.join(copy, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        config["eos_token_id"] = ends
+        with open(os.path.join(copy, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        loaded = AutoModelForCausalLM.from_pretrained(copy)
+        want = []
+        for prompt in prompts:
+            with torch.no_grad():
+                out = loaded.generate(torch.tensor([prompt]), max_new_tokens=NEW, do_sample=False, pad_token_id=0)
+            want.append(out[0, len(prompt):].tolist())
+        compare(f"{name}, ends {ends} in config.json", want, ours(program, copy, device, prompts, 4))
+
+
 def check_perplexity(program, name, model, folder, device, text):
     """The windows of the guide "Perplexity of fixed-length models", each scored token with equal weight."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -171,6 +195,7 @@ def main():
             model = random_model(config, made)
             check_texts(program, f"random {name}", model, made, device, 330)
             check_logits(program, f"random {name}", model, made, device)
+            check_ends(program, f"random {name}", model, made, device)
     for name in ("tiny_gpt2_bytes", "stories260K"):
         folder = os.path.join(models, name)
         if os.path.isdir(folder):

@@ -2,7 +2,7 @@
  * Whole characters of texts in the making, stop strings, and generation_config.json. */
 #include "models/generate/generate.h"
 #include "models/generate/stream.h"
-#include "tests/scratch.h"
+#include "tests/arch/config_text.h"
 
 /* ---- Whole characters ---------------------------------------------------------------------------- */
 
@@ -137,7 +137,8 @@ static void configuration_of_a_folder(void **state)
     assert_true(g.eos_count == 1 && g.eos_token_id[0] == 2);
     assert_non_null(strstr(warning, "no_repeat_ngram_size"));
     assert_ok(read_config(folder, "{\"no_repeat_ngram_size\": 0, \"early_stopping\": true}", &g, warning));
-    assert_string_equal(warning, "");
+    assert_non_null(strstr(warning, "names no eos_token_id"));
+    assert_int_equal(g.eos_token_id[0], 50256);
     assert_ok(read_config(folder, "{\"max_length\": 20}", &g, warning));
     assert_true(tx_generation_limit(&g, 2) == 18 && tx_generation_limit(&g, 20) == 0);
     assert_ok(read_config(folder, "{\"max_length\": 20, \"max_new_tokens\": 5}", &g, warning));
@@ -153,7 +154,9 @@ static void configuration_of_a_folder(void **state)
         {"{\"repetition_penalty\": 0}", "repetition_penalty", TX_INVALID},
         {"{\"early_stopping\": \"soon\"}", "early_stopping", TX_FORMAT},
         {"{\"eos_token_id\": [1, \"a\"]}", "eos_token_id", TX_FORMAT},
-        {"{\"eos_token_id\": [1, 2, 3, 4, 5, 6, 7, 8, 9]}", "9 ids", TX_UNSUPPORTED},
+        {"{\"eos_token_id\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, "
+         "25, 26, 27, 28, 29, 30, 31, 32, 33]}",
+         "33 ids", TX_UNSUPPORTED},
         {"{\"num_beams\": 4, \"do_sample\": true}", "num_beams", TX_UNSUPPORTED},
         {"{\"num_beams\": ", "generation_config.json", TX_FORMAT},
     };
@@ -165,13 +168,43 @@ static void configuration_of_a_folder(void **state)
     remove_scratch(folder);
 }
 
+/* Llama 3.1's config.json has several ids; without a generation_config.json each of them ends a text. */
+static void ends_in_config(void **state)
+{
+    static const struct {
+        const char *ids;
+        int32_t count, id[3];
+    } known[] = {{"[128001, 128008, 128009]", 3, {128001, 128008, 128009}},
+                 {"[128001]", 1, {128001}},
+                 {"7", 1, {7}},
+                 {"null", 0, {0}}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        char text[128];
+        tx_config *config = NULL;
+        tx_generation g;
+        snprintf(text, sizeof text, "{\"model_type\": \"llama\", \"vocab_size\": 128256, \"eos_token_id\": %s}",
+                 known[i].ids);
+        assert_ok(read_text(text, &config));
+        assert_ok(tx_generation_of_config(config, &g));
+        assert_int_equal(g.eos_count, known[i].count);
+        for (int32_t k = 0; k < g.eos_count; k++)
+            assert_int_equal(g.eos_token_id[k], known[i].id[k]);
+        tx_config_free(config);
+    }
+    tx_config *config = NULL;
+    tx_generation g;
+    assert_ok(read_text("{\"model_type\": \"gpt2\"}", &config)); /* no key: transformers' default */
+    assert_ok(tx_generation_of_config(config, &g));
+    assert_true(g.eos_count == 1 && g.eos_token_id[0] == 50256);
+    tx_config_free(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(characters_come_whole),
-        cmocka_unit_test(nothing_waits_that_is_whole),
-        cmocka_unit_test(stop_strings),
-        cmocka_unit_test(configuration_of_a_folder),
+        cmocka_unit_test(characters_come_whole), cmocka_unit_test(nothing_waits_that_is_whole),
+        cmocka_unit_test(stop_strings),          cmocka_unit_test(configuration_of_a_folder),
+        cmocka_unit_test(ends_in_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,6 +109,15 @@ run 0 "" --ids "116 104 101"
 echo '{"top_p": 2}' > "$work/model/generation_config.json"
 run 1 "top_p" --prompt a
 rm "$work/model/generation_config.json"
+# A list of ids in config.json: each ends a text.
+run 0 "" --ids "116 104 101" --max_new_tokens 5
+end=$(awk '{ print $2 }' "$work/out")
+cp "$work/model/config.json" "$work/kept_config"
+sed -i "s/\"eos_token_id\": [0-9]*/\"eos_token_id\": [256, $end]/" "$work/model/config.json"
+run 0 "" --ids "116 104 101" --max_new_tokens 5
+[ "$(awk '{ print $NF }' "$work/out")" = "$end" ] && [ "$(wc -w < "$work/out")" -le 2 ] ||
+    fail "an id in a list of eos_token_id does not end a text"
+mv "$work/kept_config" "$work/model/config.json"
 run 0 "" --prompt "the cat" --num_beams 3 --max_new_tokens 10 --early_stopping never --length_penalty 0.5
 keep
 run 0 "" --prompt "the cat" --prompt "sat" --num_beams 3 --max_new_tokens 10 --early_stopping never \
