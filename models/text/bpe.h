@@ -182,7 +182,17 @@ typedef struct tx_source {
     size_t size;
 } tx_source;
 
-#define TX_SOURCES 7
+/* The files of a folder that make up its tokenizer. */
+typedef enum tx_tokenizer_file {
+    TX_TOKENIZER_JSON,
+    TX_TOKENIZER_CONFIG,
+    TX_TOKENIZER_VOCAB,
+    TX_TOKENIZER_MERGES,
+    TX_TOKENIZER_ADDED,
+    TX_TOKENIZER_SPECIAL,
+    TX_TOKENIZER_TEMPLATE,
+    TX_SOURCES
+} tx_tokenizer_file;
 
 struct tx_tokenizer {
     tx_steps normalizer, pre_tokenizer, decoder;
@@ -204,8 +214,9 @@ struct tx_tokenizer {
     char *piece;        /* what ids add to a text, one after the other; NULL: their bytes */
     size_t *piece_at;   /* where that of an id begins; and one more */
     int32_t begin, end; /* bos_token and eos_token, -1: none */
+    bool amended;       /* tokenizer_config.json and the like add tokens or flags to tokenizer.json's */
     char digest[TX_DIGEST_TEXT];
-    tx_source source[TX_SOURCES]; /* none of a tokenizer that was made here */
+    tx_source source[TX_SOURCES]; /* by tx_tokenizer_file; none of a tokenizer that was made here */
 };
 
 tx_status tx_tokenizer_new(tx_tokenizer **tokenizer);
@@ -227,12 +238,24 @@ tx_status tx_bpe_read_vocab(tx_tokenizer *tokenizer, const tx_json *vocab);
 /* Reads the merge of two words, which the vocabulary names. */
 tx_status tx_bpe_read_merge(tx_tokenizer *tokenizer, const tx_json *vocab, const char *left, size_t left_size,
                             const char *right, size_t right_size);
-/* Reads one added token from an object of its text and flags. `vocab` tells which words the model has. */
-tx_status tx_bpe_read_added(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *token, int64_t id);
-/* The token that tokenizer_config.json (NULL: there is none) gives a role, "bos_token": a text, or an object that holds
- * one; NULL where it names none. */
+/* Adds a token with the flags of `flags`. `vocab` holds the words of the model. With id -1 it gets the id that Hugging
+ * Face's tokenizers give it: its word's, or the next one. */
+tx_status tx_bpe_add(tx_tokenizer *tokenizer, const tx_json *vocab, const char *text, const tx_added *flags,
+                     int64_t id);
+/* Reads tokenizer.json; `*vocab` is the part of it that holds the words. */
+tx_status tx_tokenizer_read(tx_tokenizer *tokenizer, const tx_json *json, tx_json **vocab);
+
+/* ---- tokenizer_config.json and its companions (tokenizer_config.c) --------------------------------------- */
+
+/* tokenizer_config.json together with special_tokens_map.json, as transformers reads them; NULL if there is neither.
+ * The caller frees it. */
+tx_status tx_tokenizer_config(const tx_tokenizer *t, tx_json **config);
+/* The text of the token that the configuration (which may be NULL) gives a role, "bos_token"; NULL if it is empty or
+ * not named. */
 tx_status tx_tokenizer_role(const tx_json *config, const char *role, const char **text);
-/* Reads tokenizer.json. */
-tx_status tx_tokenizer_read(tx_tokenizer *tokenizer, const tx_json *json);
+/* Sets bos_token and eos_token. */
+tx_status tx_tokenizer_find_ends(tx_tokenizer *t, const tx_json *config);
+/* Adds the tokens of the configuration and of added_tokens.json, and changes the flags of those that are there. */
+tx_status tx_tokenizer_add_config(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *config);
 
 #endif

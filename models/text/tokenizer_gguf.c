@@ -199,17 +199,11 @@ static tx_status put_special(const tx_tokenizer *t, const tx_json *config, const
 
 static tx_status put_files(const tx_tokenizer *t, const tx_json *config, tx_gguf_writer *w)
 {
-    const char *template = NULL;
-    size_t size = 0;
-    for (int i = 0; i < TX_SOURCES; i++) {
-        const tx_source *source = &t->source[i];
-        if (source->data && strcmp(source->name, "tokenizer.json") == 0)
-            tx_gguf_put_string(w, "tokenizer.huggingface.json", source->data, source->size);
-        if (source->data && strcmp(source->name, "chat_template.jinja") == 0) {
-            template = source->data;
-            size = source->size;
-        }
-    }
+    const tx_source *json = &t->source[TX_TOKENIZER_JSON], *file = &t->source[TX_TOKENIZER_TEMPLATE];
+    const char *template = file->data;
+    size_t size = file->size;
+    if (json->data && !t->amended) /* else the tokens say more than that file */
+        tx_gguf_put_string(w, "tokenizer.huggingface.json", json->data, json->size);
     if (!template && config && tx_json_has(config, "chat_template") &&
         tx_json_get_text(config, "chat_template", &template, &size))
         return TX_OK; /* a list of several by name: none of them is the model's one */
@@ -248,11 +242,7 @@ tx_status tx_tokenizer_put_gguf(const tx_tokenizer *tokenizer, const tx_gguf_ids
 {
     tx_json *config = NULL;
     tx_status status = put_model(tokenizer, ids->vocab, writer);
-    for (int i = 0; i < TX_SOURCES && !status; i++) {
-        const tx_source *source = &tokenizer->source[i];
-        if (source->data && strcmp(source->name, "tokenizer_config.json") == 0)
-            status = tx_json_parse(source->data, source->size, source->name, &config);
-    }
+    TX_THEN(status, tx_tokenizer_config(tokenizer, &config));
     TX_THEN(status, put_special(tokenizer, config, ids, writer));
     TX_THEN(status, put_files(tokenizer, config, writer));
     tx_json_free(config);

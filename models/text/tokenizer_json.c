@@ -66,17 +66,28 @@ static tx_status place_added(tx_tokenizer *tokenizer, const tx_json *vocab, cons
     return tx_vocab_put(words, id, TX_TOKEN_FOREIGN, text, strlen(text));
 }
 
-tx_status tx_bpe_read_added(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *token, int64_t id)
+tx_status tx_bpe_add(tx_tokenizer *tokenizer, const tx_json *vocab, const char *text, const tx_added *flags, int64_t id)
+{
+    tx_added added = *flags;
+    const int32_t word = tx_vocab_id(vocab, text);
+    added.id = id >= 0 ? (int32_t)id : word >= 0 ? word : next_added(tokenizer, vocab);
+    TX_TRY(place_added(tokenizer, vocab, text, added.id));
+    return tx_tokenizer_add(tokenizer, &added, text);
+}
+
+/* An object of a token's text and flags. */
+static tx_status read_added(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *token)
 {
     const char *text;
-    tx_added added = {.id = (int32_t)id};
+    int64_t id;
+    tx_added added = {0};
+    TX_TRY(tx_json_get_int(token, "id", 0, TX_VOCAB_LIMIT - 1, &id));
     TX_TRY(tx_json_get_string(token, "content", &text));
     tx_status status = TX_OK;
 #define X(flag) TX_THEN(status, tx_json_get_bool(token, #flag, &added.flag));
     TX_ADDED_FLAGS(X)
 #undef X
-    TX_THEN(status, place_added(tokenizer, vocab, text, added.id));
-    TX_THEN(status, tx_tokenizer_add(tokenizer, &added, text));
+    TX_THEN(status, tx_bpe_add(tokenizer, vocab, text, &added, id));
     return tx_fail_in(status, "%.64s", text);
 }
 
@@ -86,12 +97,8 @@ static tx_status read_all_added(tx_tokenizer *tokenizer, const tx_json *vocab, c
     tx_status status = tx_json_get(json, "added_tokens", TX_JSON_ARRAY, &list);
     if (status == TX_NOT_FOUND)
         return TX_OK;
-    for (size_t i = 0; !status && i < tx_json_size(list); i++) {
-        int64_t id;
-        status = tx_json_get_int(tx_json_at(list, i), "id", 0, TX_VOCAB_LIMIT - 1, &id);
-        TX_THEN(status, tx_bpe_read_added(tokenizer, vocab, tx_json_at(list, i), id));
-        status = tx_fail_in(status, "added_tokens[%zu]", i);
-    }
+    for (size_t i = 0; !status && i < tx_json_size(list); i++)
+        status = tx_fail_in(read_added(tokenizer, vocab, tx_json_at(list, i)), "added_tokens[%zu]", i);
     return status;
 }
 
@@ -124,9 +131,9 @@ static tx_status read_decoder(tx_tokenizer *t, const tx_json *json)
     return TX_OK;
 }
 
-tx_status tx_tokenizer_read(tx_tokenizer *tokenizer, const tx_json *json)
+tx_status tx_tokenizer_read(tx_tokenizer *tokenizer, const tx_json *json, tx_json **vocab)
 {
-    tx_json *model, *part, *vocab = NULL;
+    tx_json *model, *part;
     TX_TRY(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
     /* First: another type explains the rest. */
     TX_TRY(tx_fail_in(find_model(tokenizer, model), "model"));
@@ -138,6 +145,6 @@ tx_status tx_tokenizer_read(tx_tokenizer *tokenizer, const tx_json *json)
     TX_TRY(tx_fail_in(tx_post_processor_read(&tokenizer->post_processor, part), "post_processor"));
     TX_TRY(get_part(json, "decoder", &part));
     TX_TRY(tx_fail_in(read_decoder(tokenizer, part), "decoder"));
-    TX_TRY(tx_fail_in(read_model(tokenizer, model, &vocab), "model"));
-    return read_all_added(tokenizer, vocab, json);
+    TX_TRY(tx_fail_in(read_model(tokenizer, model, vocab), "model"));
+    return read_all_added(tokenizer, *vocab, json);
 }

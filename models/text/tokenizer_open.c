@@ -15,16 +15,14 @@
 
 #define FILE_LIMIT ((int64_t)256 << 20)
 
-enum { TOKENIZER, CONFIG, VOCAB, MERGES, ADDED, SPECIAL, TEMPLATE };
-
 static const char *const names[TX_SOURCES] = {
-    [TOKENIZER] = "tokenizer.json",
-    [CONFIG] = "tokenizer_config.json",
-    [VOCAB] = "vocab.json",
-    [MERGES] = "merges.txt",
-    [ADDED] = "added_tokens.json",
-    [SPECIAL] = "special_tokens_map.json",
-    [TEMPLATE] = "chat_template.jinja",
+    [TX_TOKENIZER_JSON] = "tokenizer.json",
+    [TX_TOKENIZER_CONFIG] = "tokenizer_config.json",
+    [TX_TOKENIZER_VOCAB] = "vocab.json",
+    [TX_TOKENIZER_MERGES] = "merges.txt",
+    [TX_TOKENIZER_ADDED] = "added_tokens.json",
+    [TX_TOKENIZER_SPECIAL] = "special_tokens_map.json",
+    [TX_TOKENIZER_TEMPLATE] = "chat_template.jinja",
 };
 
 /* A file that need not be there. */
@@ -39,7 +37,8 @@ static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 {
     for (int i = first; i < TX_SOURCES; i++)
         TX_TRY(read_source(t, i, TX_PATH(folder, names[i])));
-    if (!t->source[TOKENIZER].data && !(t->source[VOCAB].data && t->source[MERGES].data))
+    if (!t->source[TX_TOKENIZER_JSON].data &&
+        !(t->source[TX_TOKENIZER_VOCAB].data && t->source[TX_TOKENIZER_MERGES].data))
         return tx_fail(TX_NOT_FOUND, "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder);
     return TX_OK;
 }
@@ -50,43 +49,20 @@ static tx_status read_sources(tx_tokenizer *t, const char *path)
 {
     struct stat info;
     if (stat(path, &info) != 0 || S_ISDIR(info.st_mode))
-        return read_folder(t, path, TOKENIZER);
+        return read_folder(t, path, TX_TOKENIZER_JSON);
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    bool pair = strcmp(name, names[VOCAB]) == 0 || strcmp(name, names[MERGES]) == 0;
-    if (!pair && strcmp(name, names[TOKENIZER]) != 0)
-        return read_source(t, TOKENIZER, path);
+    bool pair = strcmp(name, names[TX_TOKENIZER_VOCAB]) == 0 || strcmp(name, names[TX_TOKENIZER_MERGES]) == 0;
+    if (!pair && strcmp(name, names[TX_TOKENIZER_JSON]) != 0)
+        return read_source(t, TX_TOKENIZER_JSON, path);
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     if (!folder)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    tx_status status = read_folder(t, folder, pair ? CONFIG : TOKENIZER);
+    tx_status status = read_folder(t, folder, pair ? TX_TOKENIZER_CONFIG : TX_TOKENIZER_JSON);
     free(folder);
     return status;
 }
 
-/* ---- tokenizer_config.json ------------------------------------------------------------------------- */
-
-tx_status tx_tokenizer_role(const tx_json *config, const char *role, const char **text)
-{
-    tx_json *object;
-    *text = NULL;
-    if (!config || !tx_json_has(config, role))
-        return TX_OK;
-    if (!tx_json_get(config, role, TX_JSON_OBJECT, &object))
-        return tx_json_get_string(object, "content", text);
-    return tx_json_get_string(config, role, text);
-}
-
-static tx_status find_ends(tx_tokenizer *t, const tx_json *config)
-{
-    const char *text;
-    TX_TRY(tx_tokenizer_role(config, "bos_token", &text));
-    t->begin = text ? tx_tokenizer_find(t, text) : -1;
-    TX_TRY(tx_tokenizer_role(config, "eos_token", &text));
-    t->end = tx_tokenizer_find(t, text ? text : TX_END_OF_TEXT);
-    if (text && t->end < 0)
-        return tx_fail(TX_FORMAT, "eos_token %.40s is not in the vocabulary", text);
-    return TX_OK;
-}
+/* ---- The chat template ------------------------------------------------------------------------------- */
 
 /* The template of a list of {"name", "template"} that is called default, or the text itself. */
 static tx_status read_chat(const tx_json *config, char **text, size_t *size)
@@ -108,7 +84,7 @@ static tx_status read_chat(const tx_json *config, char **text, size_t *size)
 
 tx_status tx_tokenizer_chat(const tx_tokenizer *t, char **text, size_t *size)
 {
-    const tx_source *file = &t->source[TEMPLATE], *source = &t->source[CONFIG];
+    const tx_source *file = &t->source[TX_TOKENIZER_TEMPLATE], *source = &t->source[TX_TOKENIZER_CONFIG];
     tx_json *config = NULL;
     *text = NULL;
     *size = file->size;
@@ -118,10 +94,10 @@ tx_status tx_tokenizer_chat(const tx_tokenizer *t, char **text, size_t *size)
     }
     if (!source->data)
         return TX_OK;
-    TX_TRY(tx_json_parse(source->data, source->size, names[CONFIG], &config));
+    TX_TRY(tx_json_parse(source->data, source->size, names[TX_TOKENIZER_CONFIG], &config));
     tx_status status = TX_OK;
     if (tx_json_has(config, "chat_template"))
-        status = tx_fail_in(read_chat(config, text, size), "%s: chat_template", names[CONFIG]);
+        status = tx_fail_in(read_chat(config, text, size), "%s: chat_template", names[TX_TOKENIZER_CONFIG]);
     tx_json_free(config);
     return status;
 }
@@ -137,7 +113,7 @@ static size_t line_length(const char *at, const char *end)
 /* A merge a line; lines that begin with #version are none. */
 static tx_status read_merges(tx_tokenizer *t, const tx_json *vocab)
 {
-    const char *at = t->source[MERGES].data, *end = at + t->source[MERGES].size;
+    const char *at = t->source[TX_TOKENIZER_MERGES].data, *end = at + t->source[TX_TOKENIZER_MERGES].size;
     for (int64_t line = 1; at < end; line++) {
         size_t whole = line_length(at, end), length = whole;
         if (length && at[length - 1] == '\r')
@@ -151,34 +127,6 @@ static tx_status read_merges(tx_tokenizer *t, const tx_json *vocab)
                               line));
         }
         at += whole + (at + whole < end);
-    }
-    return TX_OK;
-}
-
-/* Tokens that tokenizer_config.json adds, with their flags, and those that it gives a role. */
-static tx_status read_config_tokens(tx_tokenizer *t, const tx_json *vocab, const tx_json *config)
-{
-    static const char *const roles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                        "pad_token", "cls_token", "mask_token"};
-    tx_json *decoder = NULL;
-    if (config && tx_json_has(config, "added_tokens_decoder"))
-        TX_TRY(tx_json_get(config, "added_tokens_decoder", TX_JSON_OBJECT, &decoder));
-    for (void *i = decoder ? tx_json_first(decoder) : NULL; i; i = tx_json_next(decoder, i)) {
-        char *rest;
-        long long id = strtoll(tx_json_key(i), &rest, 10);
-        if (*rest || id < 0 || id >= TX_VOCAB_LIMIT)
-            return tx_fail(TX_FORMAT, "added_tokens_decoder: %.40s is not an id", tx_json_key(i));
-        TX_TRY(tx_fail_in(tx_bpe_read_added(t, vocab, tx_json_value(i), id), "added_tokens_decoder"));
-    }
-    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
-        const char *text;
-        TX_TRY(tx_tokenizer_role(config, roles[i], &text));
-        const int32_t id = text ? tx_tokenizer_find(t, text) : -1;
-        if (text && id < 0)
-            return tx_fail(TX_UNSUPPORTED, "%s %.40s is not in vocab.json: save the tokenizer as tokenizer.json",
-                           roles[i], text);
-        if (text && !t->vocab.token[id].added)
-            TX_TRY(tx_tokenizer_add_special(t, text, id));
     }
     return TX_OK;
 }
@@ -201,14 +149,35 @@ static tx_status read_roberta(tx_tokenizer *t)
     return tx_post_processor_roberta(&t->post_processor, id[BEGIN], id[END]);
 }
 
-static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
+/* Roles that GPT-2's class gives a token if the file does not name them; flags that mean another post-processor. */
+static tx_status read_class(tx_json *config)
+{
+    static const char *const defaults[] = {"bos_token", "eos_token", "unk_token"};
+    static const char *const refused[] = {"add_bos_token", "add_eos_token"};
+    const char *name = "";
+    bool flag = false;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        TX_TRY(tx_step_flag(config, refused[i], false, &flag));
+        if (flag)
+            return tx_fail(TX_UNSUPPORTED, "%s with vocab.json: save the tokenizer as tokenizer.json", refused[i]);
+    }
+    if (tx_json_has(config, "tokenizer_class"))
+        TX_TRY(tx_json_get_string(config, "tokenizer_class", &name));
+    for (size_t i = 0; i < sizeof defaults / sizeof defaults[0] && strncmp(name, "GPT2Tokenizer", 13) == 0; i++)
+        if (!tx_json_find(config, defaults[i]))
+            TX_TRY(tx_json_set_string(config, defaults[i], TX_END_OF_TEXT));
+    return TX_OK;
+}
+
+static tx_status read_pair(tx_tokenizer *t, tx_json *config)
 {
     tx_json *vocab;
     bool prefix = false;
     t->bytes = true;
-    if (t->source[ADDED].data)
-        return tx_fail(TX_UNSUPPORTED, "added_tokens.json is not supported: save the tokenizer as tokenizer.json");
-    TX_TRY(tx_json_parse(t->source[VOCAB].data, t->source[VOCAB].size, names[VOCAB], &vocab));
+    if (config)
+        TX_TRY(tx_fail_in(read_class(config), "%s", names[TX_TOKENIZER_CONFIG]));
+    TX_TRY(tx_json_parse(t->source[TX_TOKENIZER_VOCAB].data, t->source[TX_TOKENIZER_VOCAB].size,
+                         names[TX_TOKENIZER_VOCAB], &vocab));
     tx_status status = TX_OK;
     if (tx_json_type_of(vocab) != TX_JSON_OBJECT)
         status = tx_fail(TX_FORMAT, "vocab.json: expected an object");
@@ -217,7 +186,7 @@ static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
     if (!status && config)
         status = tx_step_flag(config, "add_prefix_space", false, &prefix);
     TX_THEN(status, tx_pre_tokenizer_gpt2(&t->pre_tokenizer, prefix));
-    TX_THEN(status, read_config_tokens(t, vocab, config));
+    TX_THEN(status, tx_tokenizer_add_config(t, vocab, config));
     TX_THEN(status, read_roberta(t));
     int32_t end = status ? -1 : tx_tokenizer_find(t, TX_END_OF_TEXT);
     if (end >= 0 && !t->vocab.token[end].added)
@@ -228,25 +197,27 @@ static tx_status read_pair(tx_tokenizer *t, const tx_json *config)
 
 /* ---- All together ------------------------------------------------------------------------------------ */
 
-static tx_status read_tokenizer(tx_tokenizer *t)
+/* With the tokens that the configuration adds. */
+static tx_status read_tokenizer(tx_tokenizer *t, const tx_json *config)
 {
-    tx_json *json;
-    TX_TRY(tx_json_parse(t->source[TOKENIZER].data, t->source[TOKENIZER].size, names[TOKENIZER], &json));
-    tx_status status = tx_tokenizer_read(t, json);
+    const tx_source *source = &t->source[TX_TOKENIZER_JSON];
+    tx_json *json, *vocab;
+    TX_TRY(tx_json_parse(source->data, source->size, source->name, &json));
+    tx_status status = tx_fail_in(tx_tokenizer_read(t, json, &vocab), "%s", source->name);
+    if (!status)
+        status = tx_fail_in(tx_tokenizer_add_config(t, vocab, config), "%s", names[TX_TOKENIZER_CONFIG]);
     tx_json_free(json);
-    return tx_fail_in(status, "%s", names[TOKENIZER]);
+    return status;
 }
 
 static tx_status read_all(tx_tokenizer *t)
 {
     tx_json *config = NULL;
-    tx_status status = TX_OK;
-    if (t->source[CONFIG].data)
-        status = tx_json_parse(t->source[CONFIG].data, t->source[CONFIG].size, names[CONFIG], &config);
-    TX_THEN(status, t->source[TOKENIZER].data ? read_tokenizer(t) : read_pair(t, config));
+    TX_TRY(tx_tokenizer_config(t, &config));
+    tx_status status = t->source[TX_TOKENIZER_JSON].data ? read_tokenizer(t, config) : read_pair(t, config);
     TX_THEN(status, tx_tokenizer_seal(t));
     if (!status)
-        status = tx_fail_in(find_ends(t, config), "%s", names[CONFIG]);
+        status = tx_fail_in(tx_tokenizer_find_ends(t, config), "%s", names[TX_TOKENIZER_CONFIG]);
     tx_json_free(config);
     return status;
 }
@@ -254,14 +225,14 @@ static tx_status read_all(tx_tokenizer *t)
 /* What a GGUF file has in the place of the folder's files. */
 static tx_status read_gguf(tx_tokenizer *t, const tx_gguf_file *file)
 {
-    tx_source *tokens = &t->source[TOKENIZER], *config = &t->source[CONFIG];
+    tx_source *tokens = &t->source[TX_TOKENIZER_JSON], *config = &t->source[TX_TOKENIZER_CONFIG];
     tx_json *json = NULL;
     TX_TRY(tx_gguf_tokenizer_text(file, &tokens->data, &tokens->size));
-    TX_TRY(read_tokenizer(t));
+    TX_TRY(read_tokenizer(t, NULL));
     TX_TRY(tx_tokenizer_seal(t));
     TX_TRY(tx_gguf_tokenizer_config(file, t, &config->data, &config->size));
-    TX_TRY(tx_json_parse(config->data, config->size, names[CONFIG], &json));
-    const tx_status status = tx_fail_in(find_ends(t, json), "%s", names[CONFIG]);
+    TX_TRY(tx_json_parse(config->data, config->size, names[TX_TOKENIZER_CONFIG], &json));
+    const tx_status status = tx_fail_in(tx_tokenizer_find_ends(t, json), "%s", names[TX_TOKENIZER_CONFIG]);
     tx_json_free(json);
     return status;
 }

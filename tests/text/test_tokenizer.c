@@ -199,8 +199,67 @@ static void test_pair(void **state)
     EXPECT_IDS(pair, "the!", true, tx_tokenizer_find(pair, " the"), 1);
     tx_tokenizer_free(pair);
     write_in(folder, "tokenizer_config.json", "{\"pad_token\": \"[PAD]\"}");
-    assert_refused(tx_tokenizer_open(folder, &pair), TX_UNSUPPORTED, "pad_token [PAD] is not in vocab.json");
+    write_in(folder, "added_tokens.json", "{\"[TOOL]\": 263}");
+    assert_ok(tx_tokenizer_open(folder, &pair));
+    EXPECT_IDS(pair, "[PAD]![TOOL]", true, 264, 1, 263);
+    tx_tokenizer_free(pair);
+    write_in(folder, "tokenizer_config.json", "{\"add_bos_token\": true}");
+    assert_refused(tx_tokenizer_open(folder, &pair), TX_UNSUPPORTED, "add_bos_token with vocab.json");
     remove_scratch(folder);
+}
+
+/* ---- tokens of tokenizer_config.json and its companions -------------------------------------------------- */
+
+/* The ids are those of transformers 5.24's AutoTokenizer for the same files. "!" is 1, the first new id is 263. */
+static void test_config_tokens(void **state)
+{
+    static const struct {
+        const char *config, *map, *added, *text, *ids;
+    } cases[] = {
+        {"{\"added_tokens_decoder\": {\"263\": {\"content\": \"<tool>\", \"special\": true}}, "
+         "\"additional_special_tokens\": [\"<extra>\"], \"pad_token\": \"<pad>\"}",
+         NULL, NULL, "!<tool>!<extra>!<pad>", "1 263 1 265 1 264"},
+        /* The numbers are an order, no ids. */
+        {"{\"added_tokens_decoder\": {\"900\": {\"content\": \"<tool>\"}, \"7\": {\"content\": \"<extra>\"}}}", NULL,
+         NULL, "<tool><extra>", "264 263"},
+        /* Flags of tokens that tokenizer.json has, too: both take the spaces. */
+        {"{\"added_tokens_decoder\": {\"0\": {\"content\": \"<|endoftext|>\", \"special\": true, \"lstrip\": true, "
+         "\"rstrip\": true}}}",
+         NULL, NULL, "! <|endoftext|> !", "1 0 1"},
+        /* Roles in their order, those of the model after them; an object has flags. */
+        {"{\"image_token\": \"<img>\", \"mask_token\": {\"__type\": \"AddedToken\", \"content\": \"<mask>\", "
+         "\"lstrip\": true}, "
+         "\"bos_token\": \"<s>\", \"extra_special_tokens\": {\"tool_token\": \"<tool>\"}}",
+         NULL, NULL, "<s>! <mask><img><tool>", "263 1 264 265 266"},
+        /* special_tokens_map.json wins unless there is an added_tokens_decoder. */
+        {"{\"eos_token\": \"<old>\"}", "{\"eos_token\": \"<new>\", \"additional_special_tokens\": [\"<x>\"]}", NULL,
+         "<new><x>", "263 264"},
+        {"{\"eos_token\": \"<old>\", \"added_tokens_decoder\": {}}", "{\"pad_token\": \"!\"}", NULL, "<old>!!",
+         "263 1 1"},
+        {NULL, "{\"pad_token\": \"<pad>\"}", NULL, "!<pad>", "1 263"},
+        /* added_tokens.json, in the order of its ids; an id of tokenizer.json's tokens is not added. */
+        {NULL, NULL, "{\"<b>\": 264, \"<a>\": 263, \"<c>\": 0}", "<a><b>", "263 264"},
+        {"{\"added_tokens_decoder\": {}}", NULL, "{\"!!\": 263}", "!!", "1 1"},
+        {"{\"pad_token\": null, \"unk_token\": \"\", \"additional_special_tokens\": []}", NULL, NULL, "!", "1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *folder = small_folder(), found[256] = "";
+        const char *const files[][2] = {{"tokenizer_config.json", cases[i].config},
+                                        {"special_tokens_map.json", cases[i].map},
+                                        {"added_tokens.json", cases[i].added}};
+        for (size_t k = 0; k < 3; k++)
+            write_in(folder, files[k][0], files[k][1] ? files[k][1] : "{}");
+        tx_ids ids;
+        tx_tokenizer *t = open_tokenizer(folder);
+        encode(t, cases[i].text, strlen(cases[i].text), true, &ids);
+        for (size_t k = 0; k < ids.count; k++)
+            snprintf(found + strlen(found), sizeof found - strlen(found), "%s%d", k ? " " : "", (int)ids.id[k]);
+        if (strcmp(found, cases[i].ids) != 0)
+            fail_msg("case %zu: %s, transformers has %s", i, found, cases[i].ids);
+        free(ids.id);
+        tx_tokenizer_free(t);
+        remove_scratch(folder);
+    }
 }
 
 /* ---- added tokens ------------------------------------------------------------------------------------ */
@@ -378,9 +437,11 @@ static void test_files_of_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small),       cmocka_unit_test(test_equal_files), cmocka_unit_test(test_splitters),
-        cmocka_unit_test(test_holes),       cmocka_unit_test(test_pair),        cmocka_unit_test(test_added),
-        cmocka_unit_test(test_save_copies), cmocka_unit_test(test_bytes),       cmocka_unit_test(test_files_of_others),
+        cmocka_unit_test(test_small),      cmocka_unit_test(test_equal_files),
+        cmocka_unit_test(test_splitters),  cmocka_unit_test(test_holes),
+        cmocka_unit_test(test_pair),       cmocka_unit_test(test_config_tokens),
+        cmocka_unit_test(test_added),      cmocka_unit_test(test_save_copies),
+        cmocka_unit_test(test_bytes),      cmocka_unit_test(test_files_of_others),
         cmocka_unit_test(test_many_added),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

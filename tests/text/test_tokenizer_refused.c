@@ -107,10 +107,27 @@ static void test_refused_files(void **state)
     remove_scratch(folder);
 
     folder = small_folder();
-    write_in(folder, "tokenizer_config.json", "{\"eos_token\": \"<gone>\"}");
-    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "eos_token <gone> is not in the vocabulary");
-    write_in(folder, "tokenizer_config.json", "{\"eos_token\": 7}");
-    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "eos_token: expected a string");
+    static const char *const bad[][2] = {
+        {"{\"eos_token\": 7}", "eos_token: "},
+        {"{\"eos_token\": {\"lstrip\": true}}", "eos_token: content is missing"},
+        {"{\"added_tokens_decoder\": {\"x\": {\"content\": \"<a>\"}}}", "added_tokens_decoder: x is not an id"},
+        {"{\"added_tokens_decoder\": {\"9\": {\"content\": \"<a>\", \"lstrip\": 1}}}",
+         "added_tokens_decoder: 9: lstrip"},
+        {"{\"added_tokens_decoder\": []}", "added_tokens_decoder: expected an object"},
+        {"{\"extra_special_tokens\": [7]}", "extra_special_tokens[0]: "},
+        {"{\"extra_special_tokens\": \"<a>\"}", "extra_special_tokens: expected a list"},
+        {"[]", "tokenizer_config.json: expected an object"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        write_in(folder, "tokenizer_config.json", bad[i][0]);
+        assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, bad[i][1]);
+        assert_non_null(strstr(tx_error(), "tokenizer_config.json"));
+    }
+    write_in(folder, "tokenizer_config.json", "{\"split_special_tokens\": true}");
+    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_UNSUPPORTED, "split_special_tokens");
+    write_in(folder, "tokenizer_config.json", "{}");
+    write_in(folder, "added_tokens.json", "{\"<a>\": \"9\"}");
+    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "added_tokens.json: <a>: expected an integer");
     assert_null(tokenizer);
     remove_scratch(folder);
 }
