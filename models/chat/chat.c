@@ -181,6 +181,25 @@ void tx_chat_free(tx_chat *chat)
     free(chat);
 }
 
+int32_t tx_chat_end_token(const tx_chat *chat, bool *keeps_eos)
+{
+    const int32_t id = chat->end_id;
+    *keeps_eos = id != chat->tokenizer->end && uses(&chat->template, "{eos}");
+    return id >= 0 && chat->tokenizer->vocab.token[id].added ? id : -1;
+}
+
+tx_status tx_chat_replaces(const tx_chat *chat, bool *replaces)
+{
+    char *own = NULL, *text = NULL;
+    size_t size;
+    TX_TRY(tx_tokenizer_chat(chat->tokenizer, &own, &size));
+    const tx_status status = own ? tx_chat_jinja_write(&chat->template, &text) : TX_OK;
+    *replaces = own && text && strcmp(own, text) != 0;
+    free(own);
+    free(text);
+    return status;
+}
+
 tx_status tx_chat_save(const tx_chat *chat, const char *folder)
 {
     char *path = tx_path_join(folder, "chat_template.jinja"), *text = NULL;

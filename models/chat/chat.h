@@ -29,6 +29,11 @@ typedef struct tx_chat {
  * token of its own. The tokenizer must outlive it. The caller frees. */
 tx_status tx_chat_create(const char *name, const tx_tokenizer *tokenizer, const tx_reporter *report, tx_chat **chat);
 void tx_chat_free(tx_chat *chat); /* NULL is fine */
+/* The added token that ends an answer; -1: a plain word, or several tokens, end it. `*keeps_eos`: the template has
+ * eos_token in another place. */
+int32_t tx_chat_end_token(const tx_chat *chat, bool *keeps_eos);
+/* Whether the tokenizer's folder has another template than this one. */
+tx_status tx_chat_replaces(const tx_chat *chat, bool *replaces);
 /* Writes the template as chat_template.jinja into a model's folder. */
 tx_status tx_chat_save(const tx_chat *chat, const char *folder);
 

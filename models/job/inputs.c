@@ -5,6 +5,7 @@
 #include "api/base/file.h"
 #include "models/arch/find.h"
 #include "models/arch/lora.h"
+#include "models/files/folder.h"
 #include "models/files/hub.h"
 
 #include <inttypes.h>
@@ -38,7 +39,8 @@ static tx_status read_generation(tx_job_inputs *in)
 {
     const int64_t limit = 1 << 24;
     size_t size;
-    char *path = tx_path_join(in->model_folder, TX_JOB_GENERATION);
+    const bool adapts = in->adapter_folder && tx_file_exists(TX_PATH(in->adapter_folder, TX_JOB_GENERATION));
+    char *path = tx_path_join(adapts ? in->adapter_folder : in->model_folder, TX_JOB_GENERATION);
     tx_status status = path ? TX_OK : TX_MEMORY;
     if (!status && tx_file_exists(path))
         status = tx_file_read_text(path, limit, &in->generation, &size);
@@ -218,6 +220,7 @@ tx_status tx_job_open(tx_job *j)
     const int64_t labels = j->inputs.config->labels;
     status = tx_job_open_data(j);
     TX_THEN(status, settle_head(j, labels)); /* the data may decide the labels */
+    TX_THEN(status, tx_job_choose_end(j));
     return status ? status : open_teacher(j);
 }
 

@@ -166,6 +166,8 @@ tx_status tx_job_find_data(tx_job *job);
  * long rows are. */
 tx_status tx_job_choose_task(tx_job *job);
 /* Reads the data; they decide between tasks that have the same head. */
+/* Makes the token that ends answers an end of texts in the files that are written (ending.c). */
+tx_status tx_job_choose_end(tx_job *job);
 tx_status tx_job_open_data(tx_job *job);
 
 /* ---- ranks.c -------------------------------------------------------------------------------------------- */

@@ -64,11 +64,11 @@ static tx_status packed_row(const tx_samples *samples, int64_t number, uint64_t 
     return TX_OK;
 }
 
-#define ROW(title, list, function)                                                                   \
-    {                                                                                                \
-        .name = title, .head = TX_HEAD_CAUSAL_LM, .of_texts = true, .open = tx_instruction_open,     \
-        .close = tx_instruction_close, .save = tx_instruction_save, .fields = list, .row = function, \
-        .loss = tx_causal_lm_loss, .distill = tx_task_distill, .metrics = tx_causal_lm_metrics       \
+#define ROW(title, list, function)                                                                              \
+    {                                                                                                           \
+        .name = title, .head = TX_HEAD_CAUSAL_LM, .of_texts = true, .open = tx_instruction_open,                \
+        .close = tx_instruction_close, .save = tx_instruction_save, .end = tx_instruction_end, .fields = list,  \
+        .row = function, .loss = tx_causal_lm_loss, .distill = tx_task_distill, .metrics = tx_causal_lm_metrics \
     }
 
 const tx_task tx_instruction = ROW("instruction data", fields, row);

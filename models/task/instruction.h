@@ -35,6 +35,7 @@ typedef struct tx_instruction_data {
     int64_t *order; /* [count]: the samples row after row; NULL: each is a row */
     int64_t *last;  /* [rows]: where the samples of a row end in `order` */
     tx_chat *chat;  /* NULL: none was needed */
+    int32_t eos;    /* eos_token's id, which ends texts without a template; -1: none */
     char digest[65];
 } tx_instruction_data;
 
@@ -43,6 +44,9 @@ tx_status tx_instruction_open(const tx_task *task, const char *path, const tx_da
 void tx_instruction_close(const tx_samples *samples);
 /* The chat template goes into a model's folder, unless it came from there. */
 tx_status tx_instruction_save(const tx_samples *samples, const char *folder);
+
+/* The token that ends an answer: the template's, or eos_token. */
+tx_text_end tx_instruction_end(const tx_samples *samples);
 
 /* ---- Packing (packing.c) ------------------------------------------------------------------------------- */
 

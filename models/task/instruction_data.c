@@ -110,6 +110,13 @@ static tx_status need_chat(reading *r, tx_instruction_data *d)
     if (d->chat)
         return TX_OK;
     tx_status status = tx_chat_create(o->chat_template, o->tokenizer, &o->report, &d->chat);
+    bool replaces = false;
+    if (!status && o->chat_template && o->split == TX_DATA_TRAIN)
+        status = tx_chat_replaces(d->chat, &replaces);
+    if (replaces)
+        tx_tell(&o->report,
+                "--chat_template %s replaces the model's own chat template, also in the folders that are written",
+                o->chat_template);
     if (status == TX_NOT_FOUND && !o->chat_template && r->conversation.form == TX_CHAT_INSTRUCTION)
         status = tx_chat_create("alpaca", o->tokenizer, &o->report, &d->chat);
     return status;
@@ -244,6 +251,7 @@ static tx_status read_all(reading *r, const tx_task *task, tx_instruction_data *
     TX_TRY(open_objects(r->path, &r->objects));
     TX_TRY(choose_part(r));
     r->plain.tokenizer = o->tokenizer;
+    d->eos = tx_tokenizer_end(o->tokenizer);
     if (tx_tokenizer_end(o->tokenizer) >= 0)
         TX_TRY(
             tx_tokenizer_piece(o->tokenizer, tx_tokenizer_end(o->tokenizer), false, &r->plain.eos, &r->plain.eos_size));
@@ -305,6 +313,15 @@ tx_status tx_instruction_open(const tx_task *task, const char *path, const tx_da
 void tx_instruction_close(const tx_samples *samples)
 {
     free_data((void *)(uintptr_t)samples->data);
+}
+
+tx_text_end tx_instruction_end(const tx_samples *samples)
+{
+    const tx_instruction_data *d = samples->data;
+    tx_text_end end = {.id = d->eos};
+    if (d->chat)
+        end.id = tx_chat_end_token(d->chat, &end.keeps_eos);
+    return end;
 }
 
 tx_status tx_instruction_save(const tx_samples *samples, const char *folder)

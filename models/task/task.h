@@ -90,6 +90,12 @@ tx_tensor *tx_task_distill(tx_graph *graph, const tx_config *config, tx_tensor *
 /* Room for what is predicted of a sample, in words. */
 #define TX_PREDICTION 128
 
+/* The token that ends the texts that a model learns to write; id -1: there is none. */
+typedef struct tx_text_end {
+    int32_t id;
+    bool keeps_eos; /* the texts hold eos_token in another place, so that this must stay the token that it is */
+} tx_text_end;
+
 struct tx_task {
     const char *name;
     tx_head head;  /* of the models that it is for */
@@ -99,6 +105,7 @@ struct tx_task {
     void (*close)(const tx_samples *samples);
     /* Writes to a model's folder what a program needs of the training data, once all else is there; NULL: nothing. */
     tx_status (*save)(const tx_samples *samples, const char *folder);
+    tx_text_end (*end)(const tx_samples *samples); /* NULL: texts have no end of their own */
     /* NULL in the name behind the last. The labels are in "labels": those of I32 that are TX_IGNORE_LABEL, and those of
      * F32 that are NaN, do not count. */
     const tx_field *fields;

@@ -128,6 +128,36 @@ static tx_status save_copies(const tx_tokenizer *t, const char *folder)
     return TX_OK;
 }
 
+/* Sets eos_token in a file of the folder, which may not be there yet. */
+static tx_status set_end_in(tx_source *source, const char *text)
+{
+    tx_json *json = NULL;
+    if (source->data)
+        TX_TRY(tx_json_parse(source->data, source->size, source->name, &json));
+    else
+        json = tx_json_object();
+    const tx_status status = tx_json_set_string(json, "eos_token", text);
+    char *made = status ? NULL : tx_json_text(json, TX_JSON_PRETTY);
+    tx_json_free(json);
+    if (!made)
+        return status ? status : TX_MEMORY;
+    free(source->data);
+    source->data = made;
+    source->size = strlen(made);
+    return TX_OK;
+}
+
+tx_status tx_tokenizer_set_end(tx_tokenizer *tokenizer, int32_t id)
+{
+    const char *text = tokenizer->vocab.bytes.data + tokenizer->vocab.token[id].at;
+    tokenizer->end = id;
+    if (!tokenizer->source[TX_TOKENIZER_JSON].name) /* made here: its files are not written yet */
+        return TX_OK;
+    TX_TRY(set_end_in(&tokenizer->source[TX_TOKENIZER_CONFIG], text));
+    return tokenizer->source[TX_TOKENIZER_SPECIAL].data ? set_end_in(&tokenizer->source[TX_TOKENIZER_SPECIAL], text)
+                                                        : TX_OK;
+}
+
 tx_status tx_tokenizer_save(const tx_tokenizer *tokenizer, const char *folder, int64_t model_max_length)
 {
     TX_NEEDS(tokenizer && folder, TX_INVALID);

@@ -115,6 +115,12 @@ def main():
             total, count = loss_of(AutoModelForCausalLM.from_pretrained(output), samples)
         near([evaluated], [(total / count).item()], "eval_loss")
         saved = AutoTokenizer.from_pretrained(output)
+        # As TRL's SFTTrainer sets them with eos_token="<|im_end|>".
+        trained = AutoModelForCausalLM.from_pretrained(output)
+        end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+        check(saved.eos_token == "<|im_end|>" and trained.config.eos_token_id == end and
+              trained.generation_config.eos_token_id == [end, config.eos_token_id],
+              f"ends: {saved.eos_token}, {trained.config.eos_token_id}, {trained.generation_config.eos_token_id}")
         for talk in conversations():
             check(saved.apply_chat_template(talk, return_dict=False, add_generation_prompt=True) ==
                   tokenizer.apply_chat_template(talk, chat_template=CHATML, return_dict=False,

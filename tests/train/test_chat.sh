@@ -49,6 +49,34 @@ near()
 outcome 1 "--chat_template" run none --max_steps 1
 run learnt --chat_template chatml --max_steps 300 --save_strategy no --validation_file "$work/dev.jsonl" || fail "training"
 head -c 7 "$work/learnt/chat_template.jinja" | grep -q '{#- tx ' || fail "no chat template is saved"
+# What ends answers ends texts in other programs, too: the files say it as TRL's SFTTrainer writes them with --eos_token
+# '<|im_end|>' (token 334; config.json had 2).
+tr -d ' \n' < "$work/learnt/generation_config.json" | grep -q '"eos_token_id":\[334,2\]' || fail "generation_config.json: $(cat "$work/learnt/generation_config.json")"
+grep -q '"eos_token_id": 334' "$work/learnt/config.json" || fail "config.json has the former eos_token_id"
+grep -q '"eos_token": "<|im_end|>"' "$work/learnt/tokenizer_config.json" || fail "the tokenizer has the former eos_token"
+"$bin/txgen" --device "$device" --threads 1 --model "$work/learnt" -n 20 --prompt "<|im_start|>user
+greet the dog<|im_end|>
+<|im_start|>assistant
+" > "$work/out" 2> "$work/err"
+[ "$(tail -n 1 "$work/out")" = "hi dog" ] || fail "a text does not end with the answer: $(cat "$work/out" "$work/err")"
+# The token is an end already: nothing changes. Another template takes the model's place in a line of its own.
+"$bin/txtrain" --device "$device" --threads 1 --disable_tqdm --model_name_or_path "$work/learnt" --train_file "$work/dev.jsonl" \
+    --max_steps 1 --save_strategy no --output_dir "$work/further" > "$work/out" 2> "$work/err" || fail "training further"
+cmp -s "$work/learnt/generation_config.json" "$work/further/generation_config.json" || fail "generation_config.json changes again"
+! grep -q "replaces" "$work/out" "$work/err" || fail "a template that stays is said to be replaced"
+"$bin/txtrain" --device "$device" --threads 1 --disable_tqdm --model_name_or_path "$work/learnt" --train_file "$work/dev.jsonl" \
+    --chat_template zephyr --max_steps 1 --save_strategy no --overwrite_output_dir --output_dir "$work/further" > "$work/out" 2>&1
+grep -q "zephyr replaces the model's own chat template" "$work/out" || fail "a template is replaced without a word"
+# An adapter's folder says it, too.
+"$bin/txtrain" --device "$device" --threads 1 --disable_tqdm --config_name "$work/model" --train_file "$work/dev.jsonl" --max_steps 1 \
+    --chat_template chatml --save_strategy no --output_dir "$work/base" > "$work/out" 2>&1
+rm "$work/base/chat_template.jinja"
+sed -i 's/334/2/' "$work/base/generation_config.json" "$work/base/config.json"
+"$bin/txtrain" --device "$device" --threads 1 --disable_tqdm --model_name_or_path "$work/base" --train_file "$work/dev.jsonl" --max_steps 1 \
+    --chat_template chatml --lora_r 2 --save_strategy no --output_dir "$work/adapter" > "$work/out" 2>&1
+grep -q 334 "$work/adapter/generation_config.json" || fail "an adapter has no eos_token_id of its own"
+"$bin/txgen" --device "$device" --threads 1 --adapter "$work/adapter" --save_merged "$work/merged" > "$work/out" 2>&1
+cmp -s "$work/adapter/generation_config.json" "$work/merged/generation_config.json" || fail "--save_merged has the base's generation_config.json"
 [ -n "$(numbers eval_loss "$work/learnt/eval_results.json")" ] || fail "no eval_loss"
 awk -v loss="$(numbers eval_loss "$work/learnt/eval_results.json")" 'BEGIN { exit !(loss < 0.05) }' || fail "nothing is learnt"
 

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The token that ends answers in the files that a run writes, so that other programs stop there:
+ * generation_config.json, config.json and the tokenizer's files get it as TRL's --eos_token writes it. */
+#include "models/job/parts.h"
+#include "models/text/bpe.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ENDS "eos_token_id"
+
+/* Whether eos_token_id, a number or a list, holds an id. */
+static bool holds(const tx_json *ends, int64_t id)
+{
+    const bool list = tx_json_type_of(ends) == TX_JSON_ARRAY;
+    for (size_t i = 0; i < (list ? tx_json_size(ends) : 1); i++) {
+        int64_t one;
+        if (!tx_json_as_int(list ? tx_json_at(ends, i) : ends, ENDS, 0, INT32_MAX, &one) && one == id)
+            return true;
+    }
+    return false;
+}
+
+/* The model's generation_config.json, or what transformers makes of its config.json if it has none. */
+static tx_status read_generation(const tx_job_inputs *in, tx_json **json)
+{
+    const tx_config *config = in->config;
+    const tx_json *ends = config->source ? tx_json_find(config->source, ENDS) : NULL;
+    if (in->generation)
+        return tx_json_parse(in->generation, strlen(in->generation), TX_JOB_GENERATION, json);
+    *json = tx_json_object();
+    tx_status status = config->bos_token_id < 0 ? TX_OK : tx_json_set_int(*json, "bos_token_id", config->bos_token_id);
+    if (!status && ends)
+        status = tx_json_set(*json, ENDS, tx_json_copy(ends));
+    else if (!status && config->eos_token_id >= 0)
+        status = tx_json_set_int(*json, ENDS, config->eos_token_id);
+    return status;
+}
+
+/* The list of an id and those that are there. */
+static tx_status add_end(tx_json *json, int64_t id)
+{
+    const tx_json *ends = tx_json_has(json, ENDS) ? tx_json_find(json, ENDS) : NULL;
+    tx_json *list = tx_json_array();
+    tx_status status = tx_json_append_int(list, id);
+    const bool several = ends && tx_json_type_of(ends) == TX_JSON_ARRAY;
+    for (size_t i = 0; ends && !status && i < (several ? tx_json_size(ends) : 1); i++)
+        status = tx_json_append(list, tx_json_copy(several ? tx_json_at(ends, i) : ends));
+    if (!status)
+        return tx_json_set(json, ENDS, list);
+    tx_json_free(list);
+    return status;
+}
+
+static tx_status set_end(tx_job *j, const tx_text_end *end, tx_json *json)
+{
+    tx_job_inputs *in = &j->inputs;
+    const char *bytes;
+    size_t size;
+    TX_TRY(add_end(json, end->id));
+    char *text = tx_json_text(json, TX_JSON_PRETTY);
+    if (!text)
+        return TX_MEMORY;
+    free(in->generation);
+    in->generation = text;
+    in->config->eos_token_id = end->id;
+    if (!end->keeps_eos)
+        TX_TRY(tx_tokenizer_set_end(in->tokenizer, end->id));
+    TX_TRY(tx_tokenizer_piece(in->tokenizer, end->id, false, &bytes, &size));
+    tx_job_note(j, "end     %.*s ends answers: the model's files are written with it as eos_token", (int)size, bytes);
+    return TX_OK;
+}
+
+tx_status tx_job_choose_end(tx_job *j)
+{
+    const tx_job_inputs *in = &j->inputs;
+    tx_json *json = NULL;
+    if (!in->train.count || !in->task->end)
+        return TX_OK;
+    const tx_text_end end = in->task->end(&in->train);
+    if (end.id < 0)
+        return TX_OK;
+    tx_status status = read_generation(in, &json);
+    if (!status && !(tx_json_has(json, ENDS) && holds(tx_json_find(json, ENDS), end.id)))
+        status = set_end(j, &end, json);
+    tx_json_free(json);
+    return status;
+}
