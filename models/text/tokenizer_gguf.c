@@ -10,47 +10,12 @@
 
 #define LOWER_BAR "\xe2\x96\x81"
 
-const tx_gguf_split tx_gguf_splits[] = {
-    {"gpt-2", NULL, false, false},
-    {"llama-bpe",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
-     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
-     "|\\s+(?!\\S)|\\s+",
-     false, true},
-    {"qwen2",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
-     "|\\s+(?!\\S)|\\s+",
-     true, false},
-    {.name = NULL},
-};
-
 static bool is_kind(const tx_step *step, const char *name)
 {
     return strcmp(step->kind->name, name) == 0;
 }
 
 /* ---- Kinds ------------------------------------------------------------------------------------------- */
-
-/* llama.cpp's name for how a byte-level tokenizer splits. It normalizes nothing; NFC, which Qwen2's asks for, changes
- * no text that is composed already, and its convert script takes it so. */
-static tx_status find_split(const tx_tokenizer *t, const char **name)
-{
-    const tx_steps *pre = &t->pre_tokenizer, *normalizer = &t->normalizer;
-    const tx_step *last = &pre->at[pre->count - 1];
-    const char *regex = pre->count == 2 && is_kind(&pre->at[0], "Split") && pre->at[0].mode == TX_SPLIT_ISOLATED &&
-                                !pre->at[0].invert && !last->regex.code
-                            ? pre->at[0].regex.pattern
-                            : NULL;
-    if (normalizer->count > 1 || (normalizer->count == 1 && !is_kind(&normalizer->at[0], "NFC")) || last->mark)
-        return tx_fail(TX_UNSUPPORTED, "tokenizer: a normalizer, or a space before the text, which llama.cpp has not");
-    for (const tx_gguf_split *split = tx_gguf_splits; split->name; split++)
-        if (split->regex ? regex && strcmp(split->regex, regex) == 0 : pre->count == 1 && last->regex.code) {
-            *name = split->name;
-            return TX_OK;
-        }
-    return tx_fail(TX_UNSUPPORTED, "tokenizer: its pre_tokenizer is none that llama.cpp is known to have: gpt-2's, "
-                                   "Llama 3's and Qwen2's are");
-}
 
 /* Of a SentencePiece tokenizer: whether a text gets a blank before it. */
 static tx_status find_prefix(const tx_tokenizer *t, bool *prefix)
@@ -225,7 +190,7 @@ static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer 
     if (tx_tokenizer_size(t) > vocab)
         return tx_fail(TX_INVALID, "the tokenizer has %" PRId64 " ids, the model %" PRId64, tx_tokenizer_size(t),
                        vocab);
-    TX_TRY(t->bytes ? find_split(t, &split) : find_prefix(t, &prefix));
+    TX_TRY(t->bytes ? tx_gguf_find_split(t, &split) : find_prefix(t, &prefix));
     tx_gguf_put_string(w, "tokenizer.ggml.model", model, strlen(model));
     tx_gguf_put_string(w, "tokenizer.ggml.pre", split, strlen(split));
     TX_TRY(put_tokens(t, &letters, vocab, w));

@@ -43,11 +43,18 @@ typedef enum tx_gguf_token {
 #undef X
 } tx_gguf_token;
 
-/* How byte-level tokenizers split, by llama.cpp's names; a NULL ends the table. */
+#define TX_GGUF_REGEXES 5
+
+/* How byte-level tokenizers split, by llama.cpp's names. */
 typedef struct tx_gguf_split {
-    const char *name, *regex; /* regex NULL: ByteLevel's own */
-    bool nfc, whole_words;    /* what tokenizer.json of these models says besides: normalizer, ignore_merges */
+    const char *name;
+    const char *regex[TX_GGUF_REGEXES]; /* of the steps before ByteLevel, in order */
+    bool own;                           /* ByteLevel splits by its own regular expression at the end */
+    bool nfc, whole_words;              /* tokenizer.json of these models has this normalizer, and ignore_merges */
 } tx_gguf_split;
-extern const tx_gguf_split tx_gguf_splits[];
+/* The split of a name in a file; NULL if TX does not know it. */
+const tx_gguf_split *tx_gguf_split_of(const char *name);
+/* llama.cpp's name for how a byte-level tokenizer splits (tokenizer_gguf_split.c). */
+tx_status tx_gguf_find_split(const tx_tokenizer *t, const char **name);
 
 #endif

@@ -50,10 +50,8 @@ static const char no_strip[] =
     "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", \"pattern\": {\"String\": \"\xe2\x96\x81\"},"
     " \"content\": \" \"}, {\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}";
 static const char nfc[] = "{\"type\": \"NFC\"}";
-static const char splits[] =
-    "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\"},"
-    " \"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", \"add_prefix_space\": false,"
-    " \"trim_offsets\": true, \"use_regex\": false}]}";
+static const char split_frame[] = "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\"}, \"behavior\": \"Isolated\","
+                                  " \"invert\": false}";
 
 static tx_status set_parsed(tx_json *json, const char *key, const char *text, size_t size)
 {
@@ -292,23 +290,39 @@ static tx_status add_post_processor(const reading *r, tx_json *json)
     return TX_OK;
 }
 
+/* A Sequence of Splits and the ByteLevel that is there. */
+static tx_status add_splits(const tx_gguf_split *split, tx_json *json)
+{
+    tx_json *bytes, *pre = tx_json_object(), *list, *step, *pattern;
+    TX_TRY(tx_json_get(json, "pre_tokenizer", TX_JSON_OBJECT, &bytes));
+    bytes = tx_json_copy(bytes);
+    tx_status status = tx_json_set_bool(bytes, "use_regex", split->own);
+    TX_TRY(tx_json_set(json, "pre_tokenizer", pre)); /* the file's before it is filled: nothing is left to free */
+    TX_THEN(status, tx_json_set_string(pre, "type", "Sequence"));
+    TX_THEN(status, tx_json_set(pre, "pretokenizers", list = tx_json_array()));
+    for (int i = 0; i < TX_GGUF_REGEXES && split->regex[i] && !status; i++) {
+        status = tx_json_parse(split_frame, sizeof split_frame - 1, "Split", &step);
+        TX_THEN(status, tx_json_append(list, step));
+        TX_THEN(status, tx_json_get(step, "pattern", TX_JSON_OBJECT, &pattern));
+        TX_THEN(status, tx_json_set_string(pattern, "Regex", split->regex[i]));
+    }
+    if (status)
+        tx_json_free(bytes);
+    return status ? status : tx_json_append(list, bytes);
+}
+
 static tx_status add_parts(const reading *r, tx_json *json, tx_json *model)
 {
-    tx_json *pre, *list, *pattern;
     if (!r->split && !r->prefix) {
         TX_TRY(set_parsed(json, "normalizer", no_prefix, sizeof no_prefix - 1));
         return set_parsed(json, "decoder", no_strip, sizeof no_strip - 1);
     }
-    if (!r->split || !r->split->regex)
+    if (!r->split)
         return TX_OK;
     if (r->split->nfc)
         TX_TRY(set_parsed(json, "normalizer", nfc, sizeof nfc - 1));
     TX_TRY(tx_json_set_bool(model, "ignore_merges", r->split->whole_words));
-    TX_TRY(set_parsed(json, "pre_tokenizer", splits, sizeof splits - 1));
-    TX_TRY(tx_json_get(json, "pre_tokenizer", TX_JSON_OBJECT, &pre));
-    TX_TRY(tx_json_get(pre, "pretokenizers", TX_JSON_ARRAY, &list));
-    TX_TRY(tx_json_get(tx_json_at(list, 0), "pattern", TX_JSON_OBJECT, &pattern));
-    return tx_json_set_string(pattern, "Regex", r->split->regex);
+    return r->split->regex[0] ? add_splits(r->split, json) : TX_OK;
 }
 
 static tx_status fill(reading *r, tx_json *json)
@@ -333,9 +347,8 @@ static tx_status find_kind(reading *r)
     status = status == TX_NOT_FOUND ? TX_OK : status;
     const bool bytes = strcmp(model, "gpt2") == 0;
     r->prefix = true;
-    for (const tx_gguf_split *split = tx_gguf_splits; split->name && bytes && !r->split; split++)
-        if (!pre || strcmp(pre, "default") == 0 || strcmp(split->name, pre) == 0)
-            r->split = split;
+    if (bytes)
+        r->split = tx_gguf_split_of(pre && strcmp(pre, "default") != 0 ? pre : "gpt-2");
     if (!status && (bytes ? !r->split : strcmp(model, "llama") != 0))
         status = tx_fail(TX_UNSUPPORTED, "a tokenizer of model \"%.40s\" and splitter \"%.40s\" is not implemented",
                          model, pre ? pre : "");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokenizers as files: what is refused. */
+ * Tokenizers as files: refusals, and llama.cpp's names of pre-tokenizers in GGUF files. */
+#include "models/text/tokenizer_gguf.h"
 #include "tests/text/folders.h"
 
 /* The place of a value in tokenizer.json, another value, and how it is refused. */
@@ -132,11 +133,93 @@ static void test_refused_files(void **state)
     remove_scratch(folder);
 }
 
+/* ---- GGUF files: llama.cpp's names of pre-tokenizers --------------------------------------------------- */
+
+#define PART(regex) \
+    "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" regex "\"}, \"behavior\": \"Isolated\", \"invert\": false}, "
+#define BYTES(own) "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": " own "}"
+#define PARTS(...) "{\"type\": \"Sequence\", \"pretokenizers\": [" __VA_ARGS__ "]}"
+#define DIGITS "{\"type\": \"Digits\", \"individual_digits\": true}, "
+#define UPPER "[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]"
+#define LOWER "[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]"
+#define LINES "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
+
+/* Writes a file of the folder's tokenizer and no tensors that count. */
+static tx_status write_gguf(const char *folder, const char *path)
+{
+    const tx_gguf_tensor tensor = {"one", TX_GGUF_F32, 1, {1}};
+    tx_gguf_writer *writer;
+    tx_tokenizer *tokenizer = open_tokenizer(folder);
+    assert_ok(tx_gguf_create(&writer));
+    const tx_status status = tx_tokenizer_put_gguf(tokenizer, &(tx_gguf_ids){263, -1, 0}, writer);
+    tx_tokenizer_free(tokenizer);
+    if (status) {
+        tx_gguf_discard(writer);
+        return status;
+    }
+    assert_ok(tx_gguf_begin(writer, path, &tensor, 1));
+    assert_ok(tx_gguf_append(writer, &(float){0}, sizeof(float)));
+    return tx_gguf_commit(writer);
+}
+
+/* Names as llama.cpp's convert script gives them to SmolLM, DeepSeek-Coder, Qwen3.5, Mistral Nemo and GPT-2. */
+static void test_gguf_names(void **state)
+{
+    static const struct {
+        const char *pre_tokenizer, *name;
+    } known[] = {
+        {PARTS(DIGITS BYTES("true")), "smollm"},
+        {PARTS(PART("\\\\p{N}") BYTES("true")), "smollm"},
+        {PARTS(PART("[\\r\\n]") PART("\\\\s?\\\\p{L}+") PART("\\\\s?\\\\p{P}+")
+                   PART("[\\u4e00-\\u9fa5\\u0800-\\u4e00\\uac00-\\ud7ff]+") DIGITS BYTES("false")),
+         "deepseek-coder"},
+        {PARTS(PART("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{L}\\\\p{M}]+|\\\\p{N}| "
+                    "?[^\\\\s\\\\p{L}\\\\p{M}\\\\p{N}]+[\\\\r\\\\n]*|" LINES) BYTES("false")),
+         "qwen35"},
+        {PARTS(PART("[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?" UPPER "*" LOWER "+|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?" UPPER "+" LOWER
+                    "*|\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|" LINES) BYTES("false")),
+         "tekken"},
+        {BYTES("true"), "gpt-2"},
+    };
+    char *folder = small_folder(), *file = TX_PATH(folder, "model.gguf");
+    write_in(folder, "tokenizer_config.json", "{\"eos_token\": \"!\"}"); /* so the file holds no tokenizer.json */
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        change(folder, "pre_tokenizer", known[i].pre_tokenizer);
+        assert_ok(write_gguf(folder, file));
+        tx_gguf_file *opened;
+        char *name;
+        assert_ok(tx_gguf_open(file, &opened));
+        assert_ok(tx_gguf_get_string(opened, "tokenizer.ggml.pre", &name, NULL));
+        assert_string_equal(name, known[i].name);
+        assert_false(tx_gguf_has(opened, "tokenizer.huggingface.json"));
+        free(name);
+        tx_gguf_close(opened);
+        tx_tokenizer *one = open_tokenizer(folder), *other = open_tokenizer(file);
+        static const char text[] = "the hen, THE then 12345 others!\r\n\n  then/\n \xE6\x97\xA5 don't";
+        tx_ids ids[2];
+        encode(one, text, sizeof text - 1, true, &ids[0]);
+        encode(other, text, sizeof text - 1, true, &ids[1]);
+        assert_int_equal(ids[0].count, ids[1].count);
+        assert_memory_equal(ids[0].id, ids[1].id, ids[0].count * sizeof *ids[0].id);
+        free(ids[0].id);
+        free(ids[1].id);
+        tx_tokenizer_free(one);
+        tx_tokenizer_free(other);
+    }
+    change(folder, "pre_tokenizer", PARTS(PART("[aeiou]") BYTES("false")));
+    assert_refused(write_gguf(folder, file), TX_UNSUPPORTED, "(Split [aeiou], ByteLevel)");
+    assert_non_null(strstr(tx_error(), "convert_hf_to_gguf.py"));
+    assert_null(tx_gguf_split_of("no name"));
+    assert_string_equal(tx_gguf_split_of("starcoder")->name, "smollm");
+    remove_scratch(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_refused_files),
+        cmocka_unit_test(test_gguf_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

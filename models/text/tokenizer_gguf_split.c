@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * How byte-level tokenizers split a text into words, under llama.cpp's names. */
+#include "models/text/bpe.h"
+#include "models/text/tokenizer_gguf.h"
+
+#include "api/base/message.h"
+
+#include <string.h>
+
+/* The regular expressions are those of tokenizer.json in the models that the names stand for. */
+#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define LETTERS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+#define LINES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define REST " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" LINES
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CASES(after) \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" after "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" after "|"
+#define REST_SLASH " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" LINES
+#define LLAMA3 CONTRACTIONS "|" LETTERS "|\\p{N}{1,3}|" REST
+#define QWEN2 CONTRACTIONS "|" LETTERS "|\\p{N}|" REST
+#define HAN "[一-龥ࠀ-一가-\xed\x9f\xbf]+"
+
+static const tx_gguf_split splits[] = {
+    {.name = "gpt-2", .own = true},
+    {.name = "smollm", .regex = {"\\p{N}"}, .own = true},
+    {.name = "llama-bpe", .regex = {LLAMA3}, .whole_words = true},
+    {.name = "qwen2", .regex = {QWEN2}, .nfc = true},
+    {.name = "qwen35",
+     .regex = {CONTRACTIONS
+               "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" LINES},
+     .nfc = true},
+    {.name = "tekken", .regex = {CASES("") "\\p{N}|" REST_SLASH}, .whole_words = true},
+    {.name = "gpt-4o", .regex = {CASES(CONTRACTIONS "?") "\\p{N}{1,3}|" REST_SLASH}},
+    {.name = "deepseek-coder", .regex = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", HAN, "\\p{N}"}},
+    {.name = "deepseek-v3",
+     .regex = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+               "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+               " ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINES}},
+};
+#define SPLITS (sizeof splits / sizeof splits[0])
+
+/* Other names that files of other programs have. */
+static const char *const aliases[][2] = {
+    {"olmo", "gpt-2"},
+    {"mpt", "gpt-2"},
+    {"starcoder", "smollm"},
+    {"refact", "smollm"},
+    {"command-r", "smollm"},
+    {"codeshell", "smollm"},
+    {"exaone", "smollm"},
+    {"llama3", "llama-bpe"},
+    {"llama-v3", "llama-bpe"},
+    {"falcon3", "llama-bpe"},
+    {"pixtral", "llama-bpe"},
+    {"stablelm2", "qwen2"},
+    {"deepseek-r1-qwen", "qwen2"},
+};
+
+const tx_gguf_split *tx_gguf_split_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++)
+        if (strcmp(aliases[i][0], name) == 0)
+            name = aliases[i][1];
+    for (size_t i = 0; i < SPLITS; i++)
+        if (strcmp(splits[i].name, name) == 0)
+            return &splits[i];
+    return NULL;
+}
+
+static bool is_kind(const tx_step *step, const char *name)
+{
+    return strcmp(step->kind->name, name) == 0;
+}
+
+/* Whether a regular expression of a file is the table's: files write line ends as they are, or escaped. */
+static bool is_same(const char *known, const char *pattern)
+{
+    for (; *known && *pattern; known++, pattern++) {
+        const bool end = known[0] == '\\' && (known[1] == 'r' || known[1] == 'n');
+        if (end && *pattern == (known[1] == 'r' ? '\r' : '\n'))
+            known++;
+        else if (*known != *pattern)
+            return false;
+    }
+    return !*known && !*pattern;
+}
+
+/* Whether the step before ByteLevel splits by the table's regular expression, each match a word. */
+static bool splits_by(const tx_step *step, const char *known)
+{
+    return known && step->regex.code && !step->invert && !step->mark && step->mode == TX_SPLIT_ISOLATED &&
+           is_same(known, step->regex.pattern);
+}
+
+static bool is_split(const tx_steps *pre, const tx_gguf_split *split)
+{
+    const int32_t last = pre->count - 1;
+    bool same = split->own == (pre->at[last].regex.code != NULL) && last <= TX_GGUF_REGEXES;
+    for (int32_t i = 0; i < last && same; i++)
+        same = splits_by(&pre->at[i], split->regex[i]);
+    return same && (last == TX_GGUF_REGEXES || !split->regex[last]);
+}
+
+/* llama.cpp normalizes nothing. NFC, which Qwen2's tokenizer asks for, changes no text that is composed already, and
+ * the convert script accepts it. */
+tx_status tx_gguf_find_split(const tx_tokenizer *t, const char **name)
+{
+    const tx_steps *pre = &t->pre_tokenizer, *normalizer = &t->normalizer;
+    char steps[512] = "", names[256] = "";
+    if (normalizer->count > 1 || (normalizer->count == 1 && !is_kind(&normalizer->at[0], "NFC")) ||
+        pre->at[pre->count - 1].mark)
+        return tx_fail(TX_UNSUPPORTED, "tokenizer: a normalizer, or a space before the text, which llama.cpp has not");
+    for (size_t i = 0; i < SPLITS; i++) {
+        if (is_split(pre, &splits[i])) {
+            *name = splits[i].name;
+            return TX_OK;
+        }
+        tx_list_add(names, sizeof names, ", ", "%s", splits[i].name);
+    }
+    for (int32_t i = 0; i < pre->count; i++) {
+        const bool shown = is_kind(&pre->at[i], "Split");
+        tx_list_add(steps, sizeof steps, ", ", "%s%s%.60s", pre->at[i].kind->name, shown ? " " : "",
+                    shown ? pre->at[i].regex.pattern : "");
+    }
+    return tx_fail(
+        TX_UNSUPPORTED,
+        "tokenizer: its pre_tokenizer (%s) is none of those that TX knows by llama.cpp's names (%s): convert "
+        "the folder with llama.cpp's convert_hf_to_gguf.py",
+        steps, names);
+}
