@@ -4,8 +4,11 @@
 
 #include "api/base/file.h"
 #include "models/arch/gguf.h"
+#include "models/files/checkpoint.h"
+#include "models/files/folder.h"
 #include "models/tx_text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,10 +16,13 @@ tx_status tx_config_of_folder(const char *folder, tx_config **config)
 {
     if (tx_gguf_is_name(folder))
         return tx_config_of_gguf(folder, config);
-    char *path = tx_path_join(folder, "config.json");
-    tx_status status = path ? tx_config_read(path, config) : TX_MEMORY;
-    free(path);
-    return status;
+    char path[TX_PATH_ROOM];
+    int64_t step;
+    tx_path_in(path, folder, "config.json");
+    if (!tx_file_exists(path) && tx_is_folder(folder) && !tx_checkpoint_latest(folder, &step) && step >= 0)
+        return tx_fail(TX_NOT_FOUND, "%s: holds no model, only checkpoints: name the newest, %s/checkpoint-%" PRId64,
+                       folder, folder, step);
+    return tx_config_read(path, config);
 }
 
 tx_status tx_config_find(const char *name, tx_config **config)

@@ -170,7 +170,7 @@ static void check_course(refusals *r, const tx_job_settings *set)
            "--lr_scheduler_type %s follows the evaluations: it needs --eval_strategy steps or epoch",
            tx_schedule_name(schedule.kind));
     refuse(r, !set->dry_run && set->do_predict && !set->test_file && !set->dataset && !tx_job_takes_glue(set),
-           "--test_file or --dataset_name is missing: of which text shall it predict the labels?");
+           "--test_file or --dataset_name is missing: give the text to predict labels of");
     refuse(r, set->test_file && !set->do_predict, "--test_file needs --do_predict");
     refuse(r, set->stop_patience && !set->evaluation, "--early_stopping_patience needs --eval_strategy steps or epoch");
     refuse(r, set->use_cpu && strcmp(set->device, "cpu") != 0, "--use_cpu and --device %s exclude each other",
@@ -198,10 +198,10 @@ static void check_inputs(refusals *r, const tx_job_settings *set)
     refuse(r, set->max_steps == 0, "--max_steps 0: give at least 1 step, or leave it out for epochs");
     refuse(r, set->overwrite && set->resume, "--overwrite_output_dir and --resume_from_checkpoint exclude each other");
     refuse(r, !set->dry_run && tx_job_trains(set) && !data,
-           "--train_file or --dataset_name is missing: which text shall it learn?");
+           "--train_file or --dataset_name is missing: give the text to train on");
     refuse(r, !set->dry_run && tx_job_evaluates(set) && !data && !set->validation_file,
-           "--validation_file or --dataset_name is missing: on which text shall it evaluate?");
-    refuse(r, !set->dry_run && !set->output_dir, "--output_dir is missing: where shall the model go?");
+           "--validation_file or --dataset_name is missing: give the text to evaluate on");
+    refuse(r, !set->dry_run && !set->output_dir, "--output_dir is missing: give the folder for the model");
 }
 
 /* A run writes its options to JSON files: a text that is not UTF-8 would fail when the first checkpoint is saved. */

@@ -162,6 +162,11 @@ cmp -s "$work/auto" "$work/bfloat16" || fail "--dtype auto is not the type of co
 run 1 "float32, bfloat16, float16 or auto" --prompt "the cat" --dtype int8
 mv "$work/kept_config" "$work/model/config.json"
 
+# ---- a folder of a run that is not done -----------------------------------------------------------------
+mkdir -p "$work/run/checkpoint-5" "$work/run/checkpoint-20"
+outcome 1 "$work/run/checkpoint-20" "$bin/txgen" --model "$work/run" --device "$device" --prompt a
+outcome 1 "config.json" "$bin/txgen" --model "$work/run/checkpoint-20" --device "$device" --prompt a
+
 # ---- perplexity -----------------------------------------------------------------------------------------
 run 0 "" --perplexity "$work/text" --max_length 40 --stride 20 --batch_size 1
 keep
