@@ -86,6 +86,18 @@ static tx_status read_bert(tx_step *step, const tx_json *json)
     return tx_step_flag(json, "strip_accents", false, &step->flag[ACCENTS]);
 }
 
+tx_status tx_normalizer_follow_bert(tx_steps *steps, const tx_json *config)
+{
+    tx_step *step = &steps->at[0];
+    if (steps->count != 1 || step->kind->read != read_bert)
+        return TX_OK;
+    step->flag[LOWER] = step->flag[CHINESE] = step->flag[CLEAN] = true;
+    TX_TRY(tx_step_flag(config, "do_lower_case", false, &step->flag[LOWER]));
+    TX_TRY(tx_step_flag(config, "tokenize_chinese_chars", false, &step->flag[CHINESE]));
+    step->flag[ACCENTS] = step->flag[LOWER];
+    return tx_step_flag(config, "strip_accents", false, &step->flag[ACCENTS]);
+}
+
 /* The ranges of Hugging Face's tokenizers, whose 2B920 was meant to be 2B820. */
 static bool is_chinese(uint32_t code)
 {

@@ -86,6 +86,9 @@ void tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *t
 
 /* `json` may be NULL: no steps. */
 tx_status tx_normalizer_read(tx_steps *steps, const tx_json *json);
+/* Gives a BertNormalizer the options of tokenizer_config.json, as transformers' BertTokenizer does, whatever
+ * tokenizer.json says. */
+tx_status tx_normalizer_follow_bert(tx_steps *steps, const tx_json *config);
 /* Makes a text of whole characters what the steps make of it, one after the other; it then lies in `scratch`.
  * The matcher has begun. */
 tx_status tx_normalizer_run(const tx_steps *steps, tx_matcher *matcher, tx_buffer scratch[2], const char **text,

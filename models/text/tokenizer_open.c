@@ -197,6 +197,20 @@ static tx_status read_pair(tx_tokenizer *t, tx_json *config)
 
 /* ---- All together ------------------------------------------------------------------------------------ */
 
+/* Options that transformers' classes take from tokenizer_config.json even if tokenizer.json contradicts it. */
+static tx_status follow_class(tx_tokenizer *t, const tx_json *config)
+{
+    const char *name = "";
+    if (tx_json_has(config, "tokenizer_class"))
+        TX_TRY(tx_json_get_string(config, "tokenizer_class", &name));
+    if (strncmp(name, "BertTokenizer", 13) == 0 || (!*name && tx_json_has(config, "do_lower_case")))
+        TX_TRY(tx_normalizer_follow_bert(&t->normalizer, config));
+    const bool spaced = strncmp(name, "GPT2Tokenizer", 13) == 0 || strncmp(name, "RobertaTokenizer", 16) == 0;
+    return spaced && t->bytes
+               ? tx_step_flag(config, "add_prefix_space", false, &t->pre_tokenizer.at[t->pre_tokenizer.count - 1].mark)
+               : TX_OK;
+}
+
 /* With the tokens that the configuration adds. */
 static tx_status read_tokenizer(tx_tokenizer *t, const tx_json *config)
 {
@@ -204,6 +218,8 @@ static tx_status read_tokenizer(tx_tokenizer *t, const tx_json *config)
     tx_json *json, *vocab;
     TX_TRY(tx_json_parse(source->data, source->size, source->name, &json));
     tx_status status = tx_fail_in(tx_tokenizer_read(t, json, &vocab), "%s", source->name);
+    if (!status && config)
+        status = tx_fail_in(follow_class(t, config), "%s", names[TX_TOKENIZER_CONFIG]);
     if (!status)
         status = tx_fail_in(tx_tokenizer_add_config(t, vocab, config), "%s", names[TX_TOKENIZER_CONFIG]);
     tx_json_free(json);

@@ -262,6 +262,46 @@ static void test_config_tokens(void **state)
     }
 }
 
+/* transformers' classes follow tokenizer_config.json if tokenizer.json contradicts it; PreTrainedTokenizerFast does
+ * not. Words are 1 hello, 2 Hello, 3 cafe, 4 caf\u00e9. */
+static void test_config_contradicts(void **state)
+{
+    static const char bert[] = "{\"added_tokens\": [], \"normalizer\": {\"type\": \"BertNormalizer\", \"clean_text\": "
+                               "true, \"handle_chinese_chars\": true, "
+                               "\"strip_accents\": null, \"lowercase\": true}, \"pre_tokenizer\": {\"type\": "
+                               "\"BertPreTokenizer\"}, \"decoder\": {\"type\": "
+                               "\"WordPiece\", \"prefix\": \"##\", \"cleanup\": true}, \"model\": {\"type\": "
+                               "\"WordPiece\", \"unk_token\": \"[UNK]\", "
+                               "\"continuing_subword_prefix\": \"##\", \"max_input_chars_per_word\": 100, \"vocab\": "
+                               "{\"[UNK]\": 0, \"hello\": 1, "
+                               "\"Hello\": 2, \"cafe\": 3, \"caf\\u00e9\": 4}}}";
+    static const struct {
+        const char *config;
+        int32_t ids[2];
+    } cases[] = {
+        {"{}", {1, 3}},
+        {"{\"tokenizer_class\": \"BertTokenizer\", \"do_lower_case\": false}", {2, 4}},
+        {"{\"do_lower_case\": false}", {2, 4}},
+        {"{\"tokenizer_class\": \"BertTokenizer\", \"strip_accents\": false}", {1, 4}},
+        {"{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"do_lower_case\": false}", {1, 3}},
+    };
+    char *folder = make_scratch();
+    write_in(folder, "tokenizer.json", bert);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_in(folder, "tokenizer_config.json", cases[i].config);
+        tx_tokenizer *t = open_tokenizer(folder);
+        EXPECT_IDS(t, "Hello caf\xC3\xA9", true, cases[i].ids[0], cases[i].ids[1]);
+        tx_tokenizer_free(t);
+    }
+    remove_scratch(folder);
+    folder = small_folder();
+    write_in(folder, "tokenizer_config.json", "{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_prefix_space\": true}");
+    tx_tokenizer *t = open_tokenizer(folder);
+    EXPECT_IDS(t, "the!", true, tx_tokenizer_find(t, " the"), 1);
+    tx_tokenizer_free(t);
+    remove_scratch(folder);
+}
+
 /* ---- added tokens ------------------------------------------------------------------------------------ */
 
 /* An added token, its flags in the order of the file. */
@@ -437,11 +477,17 @@ static void test_files_of_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small),      cmocka_unit_test(test_equal_files),
-        cmocka_unit_test(test_splitters),  cmocka_unit_test(test_holes),
-        cmocka_unit_test(test_pair),       cmocka_unit_test(test_config_tokens),
-        cmocka_unit_test(test_added),      cmocka_unit_test(test_save_copies),
-        cmocka_unit_test(test_bytes),      cmocka_unit_test(test_files_of_others),
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_equal_files),
+        cmocka_unit_test(test_splitters),
+        cmocka_unit_test(test_holes),
+        cmocka_unit_test(test_pair),
+        cmocka_unit_test(test_config_tokens),
+        cmocka_unit_test(test_config_contradicts),
+        cmocka_unit_test(test_added),
+        cmocka_unit_test(test_save_copies),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_files_of_others),
         cmocka_unit_test(test_many_added),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
