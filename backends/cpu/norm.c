@@ -48,8 +48,8 @@ static void add_row(const tx_cpu_call *call, int z, int64_t row, int64_t width)
 /* A row of dy as fp32; of 16 bits in the thread's part of the scratch memory. */
 static const float *gradient_row(const tx_cpu_call *call, int64_t row, int64_t width, int32_t thread)
 {
-    return tx_run_of(call->in[0], call->command->in[0].dtype, row * width, width,
-                     (float *)call->scratch + thread * width);
+    float *piece = call->scratch ? (float *)call->scratch + thread * width : NULL;
+    return tx_run_of(call->in[0], call->command->in[0].dtype, row * width, width, piece);
 }
 
 /* ---- Layer norm ---------------------------------------------------------------------------------- */
@@ -164,7 +164,7 @@ static void rms_norm_rows(const tx_cpu_call *call, int64_t first, int64_t last, 
         }
         for (int64_t at = 0, count; at < width; at += count) {
             count = tx_run_length(type, width - at);
-            const float *xs = x + at, *g = gamma + at;
+            const float *xs = x + at, *g = gamma ? gamma + at : NULL;
             float *y = tx_run_to(call->out[0], type, row * width + at, piece);
             if (gamma) {
                 TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = xs[i] * rstd * g[i];

@@ -77,7 +77,8 @@ static void say_commands(const tx_cli *program, const style *s)
 static void say_options(const tx_cli *program, const tx_option *options, int32_t count, const void *values,
                         const style *s)
 {
-    for (const tx_option *option = options; option < options + count; option++) {
+    for (int32_t i = 0; i < count; i++) {
+        const tx_option *option = &options[i];
         char name[128], standard[256];
         if (option->kind == TX_OPTION_HEADING) {
             s->heading(option->help);

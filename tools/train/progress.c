@@ -112,14 +112,13 @@ static void print_account(const tx_job *j)
 static void print_metric(const tx_figure *m, int width)
 {
     char text[64] = "nan";
-    const int64_t seconds = isfinite(m->value) ? (int64_t)m->value : 0;
     if (!isfinite(m->value))
         ;
     else if (m->digits == 0)
-        snprintf(text, sizeof text, "%" PRId64, (int64_t)m->value);
+        snprintf(text, sizeof text, "%.0f", m->value);
     else if (strstr(m->name, "_runtime"))
-        snprintf(text, sizeof text, "%" PRId64 ":%02d:%05.2f", seconds / 3600, (int)(seconds / 60 % 60),
-                 m->value - (double)(seconds / 60 * 60));
+        snprintf(text, sizeof text, "%.0f:%02d:%05.2f", floor(m->value / 3600), (int)fmod(m->value / 60, 60),
+                 fmod(m->value, 60));
     else if (strcmp(m->name, "total_flos") == 0)
         snprintf(text, sizeof text, "%.0fGF", m->value / 1e9);
     else
