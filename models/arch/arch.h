@@ -122,6 +122,8 @@ tx_tensor *tx_arch_noise(tx_tensor *x, const tx_arch_options *options);
  * Accepts published files as the architecture says. With a new head, what the file lacks of it stays as it is
  * (tx_model_init). */
 tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options);
+/* Opens the files that tx_arch_load reads. */
+tx_status tx_arch_open_weights(const char *folder, tx_weights **weights);
 /* Whether tx_arch_load would take the weights, all values included, without a model. */
 tx_status tx_arch_check(const tx_config *config, const char *folder);
 /* Writes config.json and model.safetensors (or shards, where it is over TX_WEIGHTS_SHARD bytes), as transformers'

@@ -43,7 +43,7 @@ tx_status tx_arch_check_tied(const tx_weights *weights, const char *head, const 
     return TX_OK;
 }
 
-static tx_status open_weights(const char *folder, tx_weights **weights)
+tx_status tx_arch_open_weights(const char *folder, tx_weights **weights)
 {
     return tx_gguf_is_name(folder) ? tx_gguf_weights(folder, weights) : tx_weights_open(folder, weights);
 }
@@ -104,7 +104,7 @@ tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *fol
     if (status)
         return status;
     tx_weights *weights;
-    status = open_weights(folder, &weights);
+    status = tx_arch_open_weights(folder, &weights);
     if (status)
         return status;
     const tx_weights_names names = names_of(config);
@@ -136,7 +136,7 @@ tx_status tx_arch_check(const tx_config *config, const char *folder)
     tx_status status = tx_config_check(config);
     tx_weights *weights = NULL;
     if (!status)
-        status = open_weights(folder, &weights);
+        status = tx_arch_open_weights(folder, &weights);
     if (status)
         return status;
     int32_t params = tx_arch_params(config), count = 0;

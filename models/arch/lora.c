@@ -79,6 +79,17 @@ static bool lies_in(const char *module, const char *word, size_t length)
     return false;
 }
 
+/* Whether the name of the module, or of one that it is a part of, ends with the word, as peft finds modules to save. */
+static bool has_end(const char *module, const char *word, size_t length)
+{
+    for (const char *end = module; *end; end += *end == '.') {
+        end += strcspn(end, ".");
+        if ((size_t)(end - module) >= length && strncmp(end - length, word, length) == 0)
+            return true;
+    }
+    return false;
+}
+
 typedef bool fits(const char *module, const char *word, size_t length);
 
 static bool is_listed(const char *list, const char *module, fits *fit)
@@ -100,7 +111,7 @@ static int32_t modules_in(const char *param, const tx_param_spec *spec, tx_weigh
 
 static bool is_saved(const tx_lora *lora, const char *module)
 {
-    return is_listed(lora->saved, module, lies_in);
+    return is_listed(lora->saved, module, has_end);
 }
 
 bool tx_lora_saves(const tx_lora *lora, const char *name)
@@ -135,6 +146,11 @@ static bool is_linear(const tx_config *config, int32_t index, const char *name, 
                             strncmp(next, name, module) == 0 && strcmp(next + module, BIAS) == 0);
 }
 
+static bool is_target(const tx_lora *lora, const char *module)
+{
+    return strcmp(lora->targets, TX_LORA_ALL) == 0 || is_listed(lora->targets, module, ends_with);
+}
+
 tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32_t index, tx_lora_modules *modules)
 {
     char name[TX_ARCH_NAME];
@@ -148,8 +164,7 @@ tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32
     modules->divided = pieces > 1;
     for (int32_t i = 0; i < pieces; i++) {
         const char *module = piece[i].name;
-        if (is_saved(lora, module) ||
-            (strcmp(lora->targets, TX_LORA_ALL) != 0 && !is_listed(lora->targets, module, ends_with)))
+        if (is_saved(lora, module) || !is_target(lora, module))
             continue;
         tx_list_add(modules->joint, sizeof modules->joint, "|", "%s",
                     modules->count ? strrchr(module, '.') + 1 : module);
@@ -169,23 +184,31 @@ static void add_name(char *list, size_t size, const char *module)
         tx_list_add(list, size, ", ", "%s", last);
 }
 
-/* Whether a module of the model fits the word; adds the last parts of their names to the list. */
-static tx_status find_module(const tx_config *config, const char *word, size_t length, bool saves, char *list,
-                             size_t size, bool *found)
+/* The modules of a model that a word of a list fits. */
+typedef struct found {
+    bool adapts; /* a linear layer of its blocks */
+    bool is;     /* any module */
+    char list[512];
+} found;
+
+static tx_status find_module(const tx_config *config, const char *word, size_t length, bool saves, found *f)
 {
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
     tx_weights_piece piece[TX_MAX_SECTIONS];
-    *found = false;
+    *f = (found){0};
     for (int32_t p = 0; p < tx_arch_params(config); p++) {
         TX_TRY(tx_arch_param(config, p, name, &spec));
-        const int32_t pieces = saves || is_linear(config, p, name, &spec) ? modules_in(name, &spec, piece) : 0;
+        const bool linear = is_linear(config, p, name, &spec);
+        const int32_t pieces = modules_in(name, &spec, piece);
         int32_t fitting = 0;
         for (int32_t i = 0; i < pieces; i++) {
-            add_name(list, size, piece[i].name);
-            fitting += (saves ? lies_in : ends_with)(piece[i].name, word, length);
+            if (saves || linear)
+                add_name(f->list, sizeof f->list, piece[i].name);
+            fitting += (saves ? has_end : ends_with)(piece[i].name, word, length);
         }
-        *found = *found || fitting;
+        f->is = f->is || fitting;
+        f->adapts = f->adapts || (fitting && linear);
         if (saves && fitting && fitting < pieces)
             return tx_fail(TX_UNSUPPORTED,
                            "module to save %.*s: TX trains it as one with the others of %s: save all of them",
@@ -194,16 +217,64 @@ static tx_status find_module(const tx_config *config, const char *word, size_t l
     return TX_OK;
 }
 
+/* Whether the word names an output head that is the embedding: files may have its weight, the model has not. */
+static bool is_tied_head(const tx_config *config, const char *word, size_t length)
+{
+    char tensor[TX_WEIGHTS_NAME], param[TX_WEIGHTS_NAME] = "";
+    if (config->architecture->head != TX_HEAD_CAUSAL_LM)
+        return false;
+    snprintf(tensor, sizeof tensor, "%.*s" WEIGHT, (int)length, word);
+    config->architecture->rename(config, tensor, param);
+    return param[0] == '\0';
+}
+
+static tx_status refuse_tied(const char *word, size_t length)
+{
+    return tx_fail(
+        TX_UNSUPPORTED,
+        "module to save %.*s: the output head of this model is its embedding (tie_word_embeddings), which TX "
+        "cannot train whole together with an adapter: leave it out",
+        (int)length, word);
+}
+
+static tx_status check_word(const tx_config *config, const char *word, size_t length, bool saves)
+{
+    found f;
+    TX_TRY(find_module(config, word, length, saves, &f));
+    if (saves ? f.is : f.adapts)
+        return TX_OK;
+    if (is_tied_head(config, word, length) && saves)
+        return refuse_tied(word, length);
+    if (f.is || is_tied_head(config, word, length))
+        return tx_fail(TX_UNSUPPORTED, "target module %.*s: TX adapts only the linear layers of the blocks: %s%s",
+                       (int)length, word, f.list, f.is ? "; modules to save are trained whole" : "");
+    return tx_fail(TX_INVALID, "%s %.*s: a %s has no such module: there are %s",
+                   saves ? "module to save" : "target module", (int)length, word, config->architecture->type, f.list);
+}
+
 static tx_status check_names(const tx_config *config, const char *names, bool saves)
 {
-    for (size_t length; names && (length = first_name(&names)) > 0; names += length) {
-        char list[512] = "";
-        bool found;
-        TX_TRY(find_module(config, names, length, saves, list, sizeof list, &found));
-        if (!found)
-            return tx_fail(TX_INVALID, "%s %.*s: a %s has no such module: there are %s",
-                           saves ? "module to save" : "target module", (int)length, names, config->architecture->type,
-                           list);
+    for (size_t length; names && (length = first_name(&names)) > 0; names += length)
+        TX_TRY(check_word(config, names, length, saves));
+    return TX_OK;
+}
+
+/* peft puts an adapter on a target module that ends as a module to save does, and saves a copy of both. */
+static tx_status check_overlap(const tx_lora *lora, const tx_config *config)
+{
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec;
+    tx_weights_piece piece[TX_MAX_SECTIONS];
+    for (int32_t p = 0; p < tx_arch_params(config); p++) {
+        TX_TRY(tx_arch_param(config, p, name, &spec));
+        const int32_t pieces = is_linear(config, p, name, &spec) ? modules_in(name, &spec, piece) : 0;
+        for (int32_t i = 0; i < pieces; i++)
+            if (is_saved(lora, piece[i].name) && is_target(lora, piece[i].name) &&
+                !is_listed(lora->saved, piece[i].name, lies_in))
+                return tx_fail(TX_UNSUPPORTED,
+                               "modules to save %s: %s is a target module and ends so: give the full names of modules "
+                               "to save",
+                               lora->saved, piece[i].name);
     }
     return TX_OK;
 }
@@ -234,18 +305,26 @@ static tx_status check_tied(const tx_lora *lora, const tx_config *config)
         }
     }
     if (count == 1 && config->architecture->head != TX_HEAD_SEQUENCE_CLASSIFICATION && tx_lora_saves(lora, tied))
-        return tx_fail(TX_UNSUPPORTED,
-                       "module to save: %s is the output head as well, and peft's files cannot say that one matrix is "
-                       "both: leave it out",
-                       tied);
+        return refuse_tied(tied, strlen(tied) - strlen(WEIGHT));
+    return TX_OK;
+}
+
+static tx_status check_task(const tx_lora *lora, const tx_config *config)
+{
+    const bool classifies = config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION;
+    if (lora->task && (strcmp(lora->task, TX_LORA_CLASSES) == 0) != classifies)
+        return tx_fail(TX_INVALID, "task_type: the adapter is of a %s, the model is a %s",
+                       classifies ? "language model" : "classifier", config->architecture->class_name);
     return TX_OK;
 }
 
 tx_status tx_lora_check(const tx_lora *lora, const tx_config *config)
 {
+    TX_TRY(check_task(lora, config));
     if (strcmp(lora->targets, TX_LORA_ALL) != 0)
         TX_TRY(check_names(config, lora->targets, false));
     TX_TRY(check_names(config, lora->saved, true));
+    TX_TRY(check_overlap(lora, config));
     TX_TRY(check_experts(lora, config));
     return check_tied(lora, config);
 }

@@ -20,6 +20,9 @@
 #define TX_LORA_WEIGHTS "adapter_model.safetensors"
 /* What peft puts before the names of the adapted model's tensors. */
 #define TX_LORA_PREFIX "base_model.model."
+/* peft's task_type of language models and of classifiers. */
+#define TX_LORA_TEXTS "CAUSAL_LM"
+#define TX_LORA_CLASSES "SEQ_CLS"
 /* The names of modules that mean every linear layer in the blocks, and those outside that are not the output. */
 #define TX_LORA_ALL "all-linear"
 
@@ -30,8 +33,9 @@ struct tx_lora {
     bool rank_stabilised; /* scale alpha / sqrt(rank) (Kalajdzievski, rsLoRA, 2023); else alpha / rank */
     tx_dtype stored;      /* of frozen matrices: F32, or what graphs compute in */
     char *targets;        /* last parts of modules' names with commas between, or TX_LORA_ALL */
-    char *saved;          /* modules that are trained whole, likewise; NULL: none */
+    char *saved;          /* modules that are trained whole, by the ends of their names. NULL if there are none */
     char *base;           /* the model that is adapted, as it was named; NULL: it has no name */
+    const char *task; /* TX_LORA_TEXTS or TX_LORA_CLASSES, as the adapter's file names it. NULL if it names neither */
 };
 
 /* A copy, texts included. */
@@ -39,8 +43,8 @@ tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy);
 void tx_lora_free(tx_lora *lora); /* NULL is fine */
 double tx_lora_scale(const tx_lora *lora);
 
-/* Refuses names of modules that the configuration's architecture has not, telling those that there are, and modules to
- * save that cannot be. */
+/* Refuses names of modules that the configuration's architecture does not have, and lists its modules; modules to save
+ * that cannot be; and an adapter of a classifier for a language model, or the other way round. */
 tx_status tx_lora_check(const tx_lora *lora, const tx_config *config);
 
 /* What the adapter makes of a parameter: frozen, and in which type. `name` and `spec` as tx_arch_param gives them. */
@@ -75,22 +79,31 @@ tx_status tx_lora_squares(const tx_model *model, const tx_weights_piece *piece, 
 
 /* Whether the folder holds an adapter. */
 bool tx_lora_is_folder(const char *folder);
-/* Reads adapter_config.json; what changes the mathematics and is not implemented is refused by name. The caller frees.
- */
+/* Reads adapter_config.json (lora_config.c). Obeys every key, or refuses it by name. The caller frees. */
 tx_status tx_lora_read(const char *folder, tx_lora **lora);
 /* The folder of the model that an adapter in `folder` is of: by its name (tx_hub_model), or beside the adapter. The
  * caller frees `*base`. */
 tx_status tx_lora_find_base(const tx_lora *lora, const char *folder, char **base);
-/* Takes the configuration that lies beside the adapter, where there is one (peft writes none), in place of its model's:
- * what was trained may have another head. */
+/* Replaces the model's configuration by the one in the adapter's folder, if that has one (peft writes none): the head
+ * may differ. Refuses the configuration of another model. */
 tx_status tx_lora_adapted_config(const char *folder, tx_config **config);
 /* Reads A, B and modules to save into a model that was built with the configuration's adapter; `options` may be NULL.
  */
 tx_status tx_lora_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options);
 /* Writes adapter_config.json and adapter_model.safetensors. */
 tx_status tx_lora_save(tx_model *model, const tx_config *config, const char *folder);
-/* Adds the adapter in `folder` to the weights of a model without one, which `config` describes, and takes modules to
- * save over. */
-tx_status tx_lora_merge(tx_model *model, const tx_config *config, const tx_lora *lora, const char *folder);
+/* Writes adapter_config.json. */
+tx_status tx_lora_write(const tx_config *config, const char *path);
+/* A tx_weights_names.rename for peft's names. */
+void tx_lora_rename(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME]);
+
+/* ---- Merging (lora_merge.c) ------------------------------------------------------------------------------- */
+
+/* Refuses an adapter whose modules or tensors do not fit the configuration, or that holds NaN or infinity. */
+tx_status tx_lora_check_files(const tx_lora *lora, const tx_config *config, const char *folder);
+/* Adds the adapter in `folder` to the weights of a model without one, which `config` describes, and replaces modules to
+ * save. Reads the weights of adapted modules from the base's files again, so that each sum is rounded once. */
+tx_status tx_lora_merge(tx_model *model, const tx_config *config, const tx_lora *lora, const char *folder,
+                        const char *base);
 
 #endif

@@ -14,30 +14,97 @@ typedef struct merge {
     tx_model *model;
     const tx_config *config;
     const tx_lora *lora;
-    tx_weights *weights;
-    int32_t used;  /* tensors of the file */
-    float *buffer; /* TX_WEIGHTS_CHUNK */
+    tx_weights *weights, *base; /* files of the adapter and of the model */
+    float *buffer;              /* TX_WEIGHTS_CHUNK */
 } merge;
 
-/* Finds a tensor by its name behind the prefix, and holds it against its shape. */
-static tx_status find(merge *m, const char *name, const tx_shape *shape, int32_t *index)
+/* ---- Files ------------------------------------------------------------------------------------------------- */
+
+/* Appends the tensors that the adapter has for parameter `index`; with `piece` NULL it only counts them. */
+static tx_status list_param(const tx_lora *lora, const tx_config *config, int32_t index, tx_weights_piece *piece,
+                            int32_t *count)
 {
-    char wanted[TX_WEIGHTS_NAME + sizeof TX_LORA_PREFIX], here[96], there[96];
-    snprintf(wanted, sizeof wanted, TX_LORA_PREFIX "%s", name);
-    for (int32_t i = 0; i < tx_weights_count(m->weights); i++) {
-        const tx_st_tensor *t = tx_weights_tensor_at(m->weights, i);
-        const tx_shape found = tx_st_shape(t);
-        if (strcmp(t->name, wanted) != 0)
-            continue;
-        if (t->rank > TX_MAX_RANK || !tx_shape_equal(&found, shape))
-            return tx_fail(TX_FORMAT, "%s: %s is %s, should be %s: is the adapter of another model?",
-                           tx_weights_path(m->weights), wanted, tx_shape_text(&found, there, sizeof there),
-                           tx_shape_text(shape, here, sizeof here));
-        *index = i;
-        m->used++;
-        return TX_OK;
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec;
+    tx_lora_modules modules;
+    tx_weights_piece own[TX_MAX_SECTIONS];
+    TX_TRY(tx_arch_param(config, index, name, &spec));
+    TX_TRY(tx_lora_modules_of(lora, config, index, &modules));
+    const int32_t pieces = tx_weights_pieces(name, &spec, index, TX_MAX_SECTIONS, own);
+    const bool inputs_first = config->architecture->inputs_first;
+    for (int32_t i = 0; i < modules.count; i++) {
+        const tx_shape *weight = &own[modules.section[i]].shape;
+        const int64_t in = weight->dim[inputs_first ? 0 : 1], out = weight->dim[inputs_first ? 1 : 0];
+        const struct {
+            const char *name;
+            tx_shape shape;
+        } parts[] = {{"lora_A.weight", TX_SHAPE(lora->rank, in)},
+                     {"lora_B.weight", TX_SHAPE(out, lora->rank)},
+                     {TX_LORA_MAGNITUDE, TX_SHAPE(out)}};
+        for (int p = 0; p < (lora->dora ? 3 : 2); p++, ++*count)
+            if (piece) {
+                piece[*count] = (tx_weights_piece){.shape = parts[p].shape, .param = index};
+                snprintf(piece[*count].name, TX_WEIGHTS_NAME, "%.230s.%s", modules.name[i], parts[p].name);
+            }
     }
-    return tx_fail(TX_FORMAT, "%s: has no tensor %s", tx_weights_path(m->weights), wanted);
+    for (int32_t i = 0; i < pieces && tx_lora_saves(lora, name); i++, ++*count)
+        if (piece)
+            piece[*count] = own[i];
+    return TX_OK;
+}
+
+static tx_status list_all(const tx_lora *lora, const tx_config *config, tx_weights_piece *piece, int32_t *count)
+{
+    *count = 0;
+    for (int32_t i = 0; i < tx_arch_params(config); i++)
+        TX_TRY(list_param(lora, config, i, piece, count));
+    return TX_OK;
+}
+
+tx_status tx_lora_check_files(const tx_lora *lora, const tx_config *config, const char *folder)
+{
+    const tx_weights_names names = {.rename = tx_lora_rename, .context = lora};
+    tx_weights *weights = NULL;
+    tx_weights_piece *piece = NULL;
+    int32_t count;
+    TX_TRY(tx_fail_in(tx_lora_check(lora, config), "%s", folder));
+    TX_TRY(list_all(lora, config, NULL, &count));
+    TX_TRY(tx_weights_open(TX_PATH(folder, TX_LORA_WEIGHTS), &weights));
+    tx_status status = (piece = malloc(((size_t)count + 1) * sizeof *piece))
+                           ? list_all(lora, config, piece, &count)
+                           : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", folder);
+    TX_THEN(status, tx_weights_check(weights, piece, count, &names));
+    free(piece);
+    tx_weights_close(weights);
+    return status;
+}
+
+/* Finds a tensor of the adapter or of the model, whose file has it under a name that `rename` changes to `name`. */
+static tx_status find(const tx_weights *weights, const tx_weights_names *names, const char *name, const tx_shape *shape,
+                      int32_t *index)
+{
+    char own[TX_WEIGHTS_NAME];
+    for (int32_t i = 0; i < tx_weights_count(weights); i++) {
+        const tx_st_tensor *t = tx_weights_tensor_at(weights, i);
+        const tx_shape found = tx_st_shape(t);
+        names->rename(names->context, t->name, own);
+        if (strcmp(own, name) == 0 && t->rank <= TX_MAX_RANK && tx_shape_equal(&found, shape)) {
+            *index = i;
+            return TX_OK;
+        }
+    }
+    return tx_fail(TX_FORMAT, "%s: has no tensor %s of the model's shape", tx_weights_path(weights), name);
+}
+
+static void rename_base(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
+{
+    const tx_config *config = context;
+    config->architecture->rename(config, tensor, param);
+}
+
+static tx_status find_own(const merge *m, const char *name, const tx_shape *shape, int32_t *index)
+{
+    return find(m->weights, &(tx_weights_names){.rename = tx_lora_rename}, name, shape, index);
 }
 
 /* Reads a whole tensor; the caller frees. */
@@ -46,12 +113,14 @@ static tx_status read_whole(merge *m, const char *module, const char *part, tx_s
     char name[TX_WEIGHTS_NAME];
     int32_t index;
     snprintf(name, sizeof name, "%.230s.%s", module, part);
-    TX_TRY(find(m, name, &shape, &index));
+    TX_TRY(find_own(m, name, &shape, &index));
     const int64_t count = tx_shape_count(&shape);
     *data = malloc((size_t)count * sizeof **data);
     return *data ? tx_weights_read_f32(m->weights, index, 0, count, *data)
                  : tx_fail(TX_MEMORY, "%s: no memory for a tensor", tx_weights_path(m->weights));
 }
+
+/* ---- Sums -------------------------------------------------------------------------------------------------- */
 
 /* Rows first .. first + rows - 1 of `weight`, `columns` wide, += scale times left^T right, where left [rank, all rows]
  * has its rank elements of row i at left[i * row_step + k * rank_step], and right alike for columns. */
@@ -73,54 +142,72 @@ static void add_rows(const factors *f, float *weight, int64_t first, int64_t row
         }
 }
 
-/* Adds to the rows of a parameter from element `first` on. */
-static tx_status add_product(merge *m, const factors *f, int32_t param, int64_t first, int64_t rows, int64_t columns)
+/* A use of `rows` rows of W + scale B A, from row `first` on. */
+typedef tx_status use_rows(merge *m, const tx_weights_piece *piece, double *outputs, int64_t first, int64_t rows);
+
+/* Hands all rows of the sum to `use`, in fp32. */
+static tx_status go_through(merge *m, const factors *f, const tx_weights_piece *piece, double *outputs, use_rows *use)
 {
-    const int64_t most = TX_WEIGHTS_CHUNK / columns;
+    const tx_weights_names names = {.rename = rename_base, .context = m->config};
+    const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1], most = TX_WEIGHTS_CHUNK / columns;
+    int32_t index;
     if (most < 1)
         return tx_fail(TX_UNSUPPORTED, "rows of %" PRId64 " weights are too long to be merged", columns);
+    TX_TRY(find(m->base, &names, piece->name, &piece->shape, &index));
     for (int64_t row = 0; row < rows; row += most) {
-        const int64_t now = rows - row < most ? rows - row : most, at = first + row * columns;
-        TX_TRY(tx_model_read_range(m->model, TX_PART_WEIGHT, param, at, now * columns, m->buffer));
+        const int64_t now = rows - row < most ? rows - row : most;
+        TX_TRY(tx_weights_read_f32(m->base, index, row * columns, now * columns, m->buffer));
         add_rows(f, m->buffer, row, now, columns);
-        TX_TRY(tx_model_write_range(m->model, TX_PART_WEIGHT, param, at, now * columns, m->buffer));
+        TX_TRY(use(m, piece, outputs, row, now));
     }
     return TX_OK;
 }
 
-/* Weights of each output, o, times factor[o]. */
-static tx_status scale_outputs(merge *m, const tx_weights_piece *piece, const double *factor)
+/* Adds to outputs[o] the squares of the weights of output o. */
+static tx_status add_squares(merge *m, const tx_weights_piece *piece, double *outputs, int64_t first, int64_t rows)
 {
-    const bool inputs_first = m->config->architecture->inputs_first;
-    const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1], most = TX_WEIGHTS_CHUNK / columns;
-    for (int64_t row = 0; row < rows; row += most) {
-        const int64_t now = rows - row < most ? rows - row : most, at = piece->first + row * columns;
-        TX_TRY(tx_model_read_range(m->model, TX_PART_WEIGHT, piece->param, at, now * columns, m->buffer));
-        for (int64_t i = 0; i < now * columns; i++)
-            m->buffer[i] = (float)((double)m->buffer[i] * factor[inputs_first ? i % columns : row + i / columns]);
-        TX_TRY(tx_model_write_range(m->model, TX_PART_WEIGHT, piece->param, at, now * columns, m->buffer));
-    }
+    const int64_t columns = piece->shape.dim[1];
+    for (int64_t i = 0; i < rows * columns; i++)
+        outputs[m->config->architecture->inputs_first ? i % columns : first + i / columns] +=
+            (double)m->buffer[i] * (double)m->buffer[i];
     return TX_OK;
 }
 
-/* Gives the outputs of a module their magnitudes, of which B A has been added. */
-static tx_status set_magnitudes(merge *m, const char *module, const tx_weights_piece *piece, int64_t out)
+/* Writes the rows; with `outputs`, the weights of output o times outputs[o]. */
+static tx_status write_rows(merge *m, const tx_weights_piece *piece, double *outputs, int64_t first, int64_t rows)
+{
+    const int64_t columns = piece->shape.dim[1];
+    for (int64_t i = 0; i < rows * columns; i++) {
+        if (outputs)
+            m->buffer[i] = (float)((double)m->buffer[i] *
+                                   outputs[m->config->architecture->inputs_first ? i % columns : first + i / columns]);
+        if (!isfinite(m->buffer[i]))
+            return tx_fail(TX_FORMAT, "%s: with the adapter, %s holds NaN or infinity", tx_weights_path(m->weights),
+                           piece->name);
+    }
+    return tx_model_write_range(m->model, TX_PART_WEIGHT, piece->param, piece->first + first * columns, rows * columns,
+                                m->buffer);
+}
+
+/* DoRA: gives each output of W + scale B A its magnitude as norm. */
+static tx_status merge_magnitudes(merge *m, const factors *f, const char *module, const tx_weights_piece *piece,
+                                  int64_t out)
 {
     float *magnitude = NULL;
     double *factor = calloc((size_t)out, sizeof *factor);
     tx_status status = factor ? read_whole(m, module, TX_LORA_MAGNITUDE, TX_SHAPE(out), &magnitude)
                               : tx_fail(TX_MEMORY, "%s: no memory for its magnitudes", module);
-    TX_THEN(status, tx_lora_squares(m->model, piece, m->config->architecture->inputs_first, factor));
+    TX_THEN(status, go_through(m, f, piece, factor, add_squares));
     for (int64_t o = 0; o < out && !status; o++)
         factor[o] = (double)magnitude[o] / sqrt(factor[o]);
-    TX_THEN(status, scale_outputs(m, piece, factor));
+    TX_THEN(status, go_through(m, f, piece, factor, write_rows));
     free(magnitude);
     free(factor);
     return status;
 }
 
-/* One module, whose weight is `piece` of the parameter. */
-static tx_status merge_module(merge *m, const char *module, int32_t param, const tx_weights_piece *piece)
+/* One module, whose weight is `piece` of a parameter. */
+static tx_status merge_module(merge *m, const char *module, const tx_weights_piece *piece)
 {
     const bool inputs_first = m->config->architecture->inputs_first;
     const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1], rank = m->lora->rank;
@@ -128,22 +215,22 @@ static tx_status merge_module(merge *m, const char *module, int32_t param, const
     float *a = NULL, *b = NULL;
     tx_status status = read_whole(m, module, "lora_A.weight", TX_SHAPE(rank, in), &a);
     TX_THEN(status, read_whole(m, module, "lora_B.weight", TX_SHAPE(out, rank), &b));
-    if (!status) {
-        /* A is read along its columns, B along its rows. */
-        const factors of_outputs = {b, a, rank, 1, 1, in, rank, (float)tx_lora_scale(m->lora)};
-        const factors of_inputs = {a, b, 1, in, rank, 1, rank, (float)tx_lora_scale(m->lora)};
-        status = add_product(m, inputs_first ? &of_inputs : &of_outputs, param, piece->first, rows, columns);
-    }
+    /* A is read along its columns, B along its rows. */
+    const factors of_outputs = {b, a, rank, 1, 1, in, rank, (float)tx_lora_scale(m->lora)};
+    const factors of_inputs = {a, b, 1, in, rank, 1, rank, (float)tx_lora_scale(m->lora)};
+    const factors *f = inputs_first ? &of_inputs : &of_outputs;
+    TX_THEN(status,
+            m->lora->dora ? merge_magnitudes(m, f, module, piece, out) : go_through(m, f, piece, NULL, write_rows));
     free(a);
     free(b);
-    return status || !m->lora->dora ? status : set_magnitudes(m, module, piece, out);
+    return status;
 }
 
 /* Takes a piece of a module to save over. */
 static tx_status replace(merge *m, const tx_weights_piece *piece, int32_t param)
 {
     int32_t index;
-    TX_TRY(find(m, piece->name, &piece->shape, &index));
+    TX_TRY(find_own(m, piece->name, &piece->shape, &index));
     const int64_t count = tx_shape_count(&piece->shape);
     for (int64_t at = 0; at < count; at += TX_WEIGHTS_CHUNK) {
         const int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
@@ -165,7 +252,7 @@ static tx_status merge_param(merge *m, int32_t index)
     TX_TRY(tx_model_find(m->model, name, &param));
     const int32_t pieces = tx_weights_pieces(name, &spec, param, TX_MAX_SECTIONS, piece);
     for (int32_t i = 0; i < modules.count; i++)
-        TX_TRY(merge_module(m, modules.name[i], param, &piece[modules.section[i]]));
+        TX_TRY(merge_module(m, modules.name[i], &piece[modules.section[i]]));
     for (int32_t i = 0; i < pieces && tx_lora_saves(m->lora, name); i++)
         TX_TRY(replace(m, &piece[i], param));
     return TX_OK;
@@ -175,20 +262,20 @@ static tx_status merge_all(merge *m)
 {
     for (int32_t i = 0; i < tx_arch_params(m->config); i++)
         TX_TRY(merge_param(m, i));
-    if (m->used != tx_weights_count(m->weights))
-        return tx_fail(TX_FORMAT, "%s: holds %" PRId32 " tensors, of which its configuration asks for %" PRId32,
-                       tx_weights_path(m->weights), tx_weights_count(m->weights), m->used);
     return TX_OK;
 }
 
-tx_status tx_lora_merge(tx_model *model, const tx_config *config, const tx_lora *lora, const char *folder)
+tx_status tx_lora_merge(tx_model *model, const tx_config *config, const tx_lora *lora, const char *folder,
+                        const char *base)
 {
     merge m = {.model = model, .config = config, .lora = lora};
-    TX_TRY(tx_lora_check(lora, config));
     TX_TRY(tx_weights_open(TX_PATH(folder, TX_LORA_WEIGHTS), &m.weights));
-    m.buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *m.buffer);
-    tx_status status = m.buffer ? merge_all(&m) : tx_fail(TX_MEMORY, "%s: no memory to merge it", folder);
+    tx_status status = tx_arch_open_weights(base, &m.base);
+    TX_THEN(status, (m.buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *m.buffer))
+                        ? merge_all(&m)
+                        : tx_fail(TX_MEMORY, "%s: no memory to merge it", folder));
     free(m.buffer);
+    tx_weights_close(m.base);
     tx_weights_close(m.weights);
     return status;
 }

@@ -147,12 +147,16 @@ tx_status tx_lm_open_tokenizer(tx_lm *lm)
     if (lm->encoder)
         return TX_OK;
     tx_tokenizer *made = NULL;
-    tx_status status = lm->adapter ? tx_tokenizer_open(lm->adapter, &made) : TX_NOT_FOUND;
-    if (status == TX_NOT_FOUND)
-        status = tx_tokenizer_open(lm->folder, &made);
+    const char *folder = lm->adapter ? lm->adapter : lm->folder;
+    tx_status status = tx_tokenizer_open(folder, &made);
+    if (status == TX_NOT_FOUND && lm->adapter)
+        status = tx_tokenizer_open(folder = lm->folder, &made);
     if (!status && tx_tokenizer_size(made) > lm->config->vocab_size)
-        status = tx_fail(TX_INVALID, "%s: the tokenizer has %" PRId64 " ids, the model %" PRId64, lm->folder,
-                         tx_tokenizer_size(made), lm->config->vocab_size);
+        status = tx_fail(TX_INVALID,
+                         "%s: the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64
+                         ": put the tokenizer of this model into the folder, or enlarge the model by transformers' "
+                         "resize_token_embeddings",
+                         folder, tx_tokenizer_size(made), lm->config->vocab_size);
     TX_THEN(status, tx_encoder_create(made, &lm->encoder));
     if (status)
         tx_tokenizer_free(made);
@@ -187,11 +191,21 @@ static tx_status begin_model(tx_lm *lm, const tx_lm_sizes *sizes)
     return tx_lm_divide(lm, lm->blocks, false, &lm->model);
 }
 
+/* While the model is read, its configuration has the adapter: the files may lack a head that the adapter saves. */
+static tx_status load_adapted(tx_lm *lm)
+{
+    TX_TRY(tx_lora_check_files(lm->lora, lm->config, lm->adapter));
+    lm->config->lora = lm->lora;
+    const tx_status status = tx_arch_load(lm->model, lm->config, lm->folder, NULL);
+    lm->config->lora = NULL;
+    return status ? status : tx_lora_merge(lm->model, lm->config, lm->lora, lm->adapter, lm->folder);
+}
+
 static tx_status load(tx_lm *lm)
 {
-    tx_status status = lm->loaded ? TX_OK : tx_arch_load(lm->model, lm->config, lm->folder, NULL);
-    if (!status && !lm->loaded && lm->lora)
-        status = tx_lora_merge(lm->model, lm->config, lm->lora, lm->adapter);
+    const tx_status status = lm->loaded ? TX_OK
+                             : lm->lora ? load_adapted(lm)
+                                        : tx_arch_load(lm->model, lm->config, lm->folder, NULL);
     lm->loaded = status == TX_OK;
     return status;
 }

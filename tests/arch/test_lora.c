@@ -13,8 +13,10 @@
 #define TOKENS 5
 #define SIZES \
     "\"vocab_size\": 40, \"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"max_position_embeddings\": 16"
-static const char llama[] = "{\"model_type\": \"llama\", " SIZES ", \"hidden_size\": 12, \"intermediate_size\": 10, "
-                            "\"num_key_value_heads\": 1}";
+#define LLAMA(width, more)                                                                                \
+    "{\"model_type\": \"llama\", " SIZES ", \"hidden_size\": " width ", \"intermediate_size\": 10, " more \
+    "\"num_key_value_heads\": 1}"
+static const char llama[] = LLAMA("12", "");
 static const char gpt2[] = "{\"model_type\": \"gpt2\", " SIZES ", \"hidden_size\": 12, \"resid_pdrop\": 0, "
                            "\"attn_pdrop\": 0, \"embd_pdrop\": 0}";
 static const char bert[] = "{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], " SIZES
@@ -183,7 +185,7 @@ static void check_gradients(fixture *f, const char *text, const char *targets, c
 {
     fixture *merged;
     tx_config *config = adapted(text, targets, NULL), *plain;
-    char *folder = make_scratch();
+    char *folder = make_scratch(), *base = make_scratch();
     tx_lora *lora;
     assert_int_equal(set_up((void **)&merged), 0);
     assert_ok(read_text(text, &plain));
@@ -191,9 +193,11 @@ static void check_gradients(fixture *f, const char *text, const char *targets, c
     build(merged, plain, true);
     draw_b(f);
     copy_base(f, merged);
+    assert_ok(tx_arch_save(merged->model, plain, base));
     assert_ok(tx_lora_save(f->model, config, folder));
     assert_ok(tx_lora_read(folder, &lora));
-    assert_ok(tx_lora_merge(merged->model, plain, lora, folder));
+    assert_ok(tx_lora_check_files(lora, plain, folder));
+    assert_ok(tx_lora_merge(merged->model, plain, lora, folder, base));
     const float loss = run(f);
     assert_near("loss", 0, (double)loss, (double)run(merged));
     for (int i = 0; i < count; i++)
@@ -202,6 +206,7 @@ static void check_gradients(fixture *f, const char *text, const char *targets, c
     tx_config_free(config);
     tx_config_free(plain);
     remove_scratch(folder);
+    remove_scratch(base);
     tear_down((void **)&merged);
 }
 
@@ -255,7 +260,7 @@ static void only_the_adapter_is_trained(void **state)
         assert_ok(tx_model_param(f->model, i, &name, &spec));
         after = part_of(f, TX_PART_WEIGHT, name, &count);
         const bool is_trained =
-            strstr(name, ".lora_") || strcmp(name, "model.norm.weight") == 0 || strcmp(name, "lm_head.weight") == 0;
+            strstr(name, ".lora_") || strstr(name, "norm.weight") || strcmp(name, "lm_head.weight") == 0;
         assert_true(spec->frozen != is_trained);
         assert_true((memcmp(before[i], after, (size_t)count * sizeof *after) != 0) == is_trained);
         assert_int_equal(tx_model_read(f->model, TX_PART_GRADIENT, i, after), is_trained ? TX_OK : TX_NOT_FOUND);
@@ -301,7 +306,7 @@ static void magnitudes(void **state)
     for (int k = 0; k < 4; k++) {
         fixture *f, *other;
         tx_config *config = adapted(models[k / 2], targets[k / 2], NULL), *plain;
-        char *folder = make_scratch();
+        char *folder = make_scratch(), *saved = make_scratch();
         config->lora->dora = true;
         config->lora->dropout = k % 2 ? 0.5 : 0;
         assert_int_equal(set_up((void **)&f), 0);
@@ -317,7 +322,8 @@ static void magnitudes(void **state)
         assert_ok(tx_plan_run(f->update));
         config->lora->dropout = 0;
         assert_ok(tx_lora_save(f->model, config, folder));
-        assert_ok(tx_lora_merge(other->model, plain, config->lora, folder));
+        assert_ok(tx_arch_save(other->model, plain, saved));
+        assert_ok(tx_lora_merge(other->model, plain, config->lora, folder, saved));
         const float merged = evaluate(other, loss);
         assert_true(fabsf(merged - base) > 1e-3f);
         if (k % 2 == 0)
@@ -325,6 +331,7 @@ static void magnitudes(void **state)
         tx_config_free(config);
         tx_config_free(plain);
         remove_scratch(folder);
+        remove_scratch(saved);
         tear_down((void **)&other);
         tear_down((void **)&f);
     }
@@ -341,14 +348,22 @@ static void names_of_modules(void **state)
         {llama, "q_prj", NULL, "q_prj: a llama has no such module: there are q_proj, k_proj, v_proj, o_proj",
          TX_INVALID},
         {llama, "proj", NULL, "target module proj", TX_INVALID},
-        {llama, "embed_tokens", NULL, "target module embed_tokens", TX_INVALID},
+        {llama, "embed_tokens", NULL,
+         "target module embed_tokens: TX adapts only the linear layers of the blocks: q_proj", TX_UNSUPPORTED},
+        {llama, "q_proj,lm_head", NULL, "target module lm_head: TX adapts only the linear layers", TX_UNSUPPORTED},
+        {llama, "q_proj", "self_attn", NULL, TX_OK},
+        {llama, "q_proj", "layers.0.mlp,layernorm", NULL, TX_OK},
+        {llama, "q_proj", "proj", "modules to save proj: model.layers.0.self_attn.q_proj is a target module",
+         TX_UNSUPPORTED},
+        {gpt2, "c_attn", "lm_head", "tie_word_embeddings", TX_UNSUPPORTED},
+        {gpt2, "lm_head", NULL, "target module lm_head: TX adapts only the linear layers", TX_UNSUPPORTED},
         {llama, "q_proj", "k_proj", "module to save k_proj", TX_UNSUPPORTED},
         {llama, "q_proj", "classifier", "module to save classifier", TX_INVALID},
         {gpt2, "c_proj", "ln_f", NULL, TX_OK},
-        {gpt2, "c_attn", "wte", "is the output head as well", TX_UNSUPPORTED},
+        {gpt2, "c_attn", "wte", "tie_word_embeddings", TX_UNSUPPORTED},
         {bert, "query,value", "classifier", NULL, TX_OK},
         {bert, "pooler.dense", "classifier", NULL, TX_OK},
-        {bert, "word_embeddings", "classifier", "target module word_embeddings", TX_INVALID},
+        {bert, "word_embeddings", "classifier", "target module word_embeddings", TX_UNSUPPORTED},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tx_config *config = adapted(rows[i].config, rows[i].targets, rows[i].saved);
@@ -359,23 +374,38 @@ static void names_of_modules(void **state)
     }
 }
 
-/* adapter_config.json comes back as it was written, and what is not implemented is refused by its key. */
+/* adapter_config.json with more keys. */
+static void write_keys(const char *folder, const char *keys)
+{
+    char text[512];
+    snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 1, %s}", keys);
+    assert_ok(tx_file_write(TX_PATH(folder, TX_LORA_CONFIG), text, strlen(text)));
+}
+
+#define TARGETS "\"target_modules\": [\"q_proj\"], "
+
+/* adapter_config.json comes back as it was written, and each key is obeyed or refused by its name. */
 static void folders(void **state)
 {
     static const struct {
-        const char *text, *said;
+        const char *keys, *said; /* said is NULL if the file is valid */
         tx_status status;
     } rows[] = {
-        {"{\"peft_type\": \"IA3\", \"r\": 2}", "peft_type", TX_UNSUPPORTED},
-        {"{\"r\": 2}", "peft_type", TX_FORMAT},
-        {"{\"peft_type\": \"LORA\", \"r\": 0, \"lora_alpha\": 1}", "r", TX_FORMAT},
-        {"{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 1}", "target_modules is missing", TX_FORMAT},
-        {"{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 1, \"target_modules\": \".*q\"}", "a pattern",
-         TX_UNSUPPORTED},
-        {"{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 1, \"target_modules\": [3]}", "target_modules",
-         TX_FORMAT},
-        {"{\"peft_type\": \"LORA\", \"bias\": \"all\"}", "bias", TX_UNSUPPORTED},
-        {"{\"peft_type\": \"LORA\", \"rank_pattern\": {\"q_proj\": 4}}", "rank_pattern", TX_UNSUPPORTED},
+        {"\"peft_version\": \"0.21.2\"", "target_modules is missing", TX_FORMAT},
+        {"\"target_modules\": \".*q\"", "a pattern", TX_UNSUPPORTED},
+        {"\"target_modules\": [3]", "target_modules", TX_FORMAT},
+        {TARGETS "\"bias\": \"all\"", "bias", TX_UNSUPPORTED},
+        {TARGETS "\"rank_pattern\": {\"q_proj\": 4}", "rank_pattern", TX_UNSUPPORTED},
+        {TARGETS "\"layers_to_transform\": 0", "layers_to_transform", TX_UNSUPPORTED},
+        {TARGETS "\"velora_config\": {}", "velora_config", TX_UNSUPPORTED},
+        {TARGETS "\"a_later_key\": 1", "a_later_key", TX_UNSUPPORTED},
+        {TARGETS "\"init_lora_weights\": \"pissa_niter_4\"", "init_lora_weights: \"pissa_niter_4\"", TX_UNSUPPORTED},
+        {TARGETS "\"init_lora_weights\": \"olora\"", "init_lora_weights: \"olora\"", TX_UNSUPPORTED},
+        {TARGETS "\"revision\": \"v2\"", "revision", TX_UNSUPPORTED},
+        {TARGETS "\"revision\": \"main\", \"a_later_key\": {}, \"another\": false", NULL, TX_OK},
+        {TARGETS "\"init_lora_weights\": \"gaussian\", \"layers_to_transform\": []", NULL, TX_OK},
+        {TARGETS "\"init_lora_weights\": false, \"eva_config\": {\"rho\": 2.0}", NULL, TX_OK},
+        {TARGETS "\"ensure_weight_tying\": true, \"megatron_core\": \"megatron.core\"", NULL, TX_OK},
     };
     fixture *f = *state;
     char *folder = make_scratch();
@@ -393,20 +423,55 @@ static void folders(void **state)
     assert_string_equal(lora->saved, "norm");
     assert_string_equal(lora->base, "somebody/model");
     tx_lora_free(lora);
-    config->lora->saved[0] = 'N'; /* the file has a tensor more than this adapter */
-    assert_refused(tx_lora_load(f->model, config, folder, NULL), TX_FORMAT, "unexpected base_model.model.model.norm");
+    config->lora->saved[0] = 'N'; /* the file has tensors that this adapter lacks */
+    assert_refused(tx_lora_load(f->model, config, folder, NULL), TX_FORMAT,
+                   "unexpected base_model.model.model.layers.0.input_layernorm.weight");
     /* As peft writes a classifier's: of two heads the model has one. */
-    static const char heads[] = "{\"peft_type\": \"LORA\", \"task_type\": \"SEQ_CLS\", \"r\": 2, \"lora_alpha\": 1, "
-                                "\"target_modules\": [\"query\"], \"modules_to_save\": [\"classifier\", \"score\"]}";
-    assert_ok(tx_file_write(TX_PATH(folder, TX_LORA_CONFIG), heads, sizeof heads - 1));
+    write_keys(folder, "\"task_type\": \"SEQ_CLS\", \"target_modules\": [\"query\"], "
+                       "\"modules_to_save\": [\"classifier\", \"score\"]");
     assert_ok(tx_lora_read(folder, &lora));
     assert_string_equal(lora->saved, "classifier");
+    assert_refused(tx_lora_check(lora, config), TX_INVALID, "the adapter is of a classifier");
     tx_lora_free(lora);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        assert_ok(tx_file_write(TX_PATH(folder, TX_LORA_CONFIG), rows[i].text, strlen(rows[i].text)));
-        assert_refused(tx_lora_read(folder, &lora), rows[i].status, rows[i].said);
+        write_keys(folder, rows[i].keys);
+        if (rows[i].said)
+            assert_refused(tx_lora_read(folder, &lora), rows[i].status, rows[i].said);
+        else
+            assert_ok(tx_lora_read(folder, &lora));
+        if (!rows[i].said)
+            tx_lora_free(lora);
+    }
+    static const char *const others[] = {"{\"peft_type\": \"IA3\", \"r\": 2}", "{\"r\": 2}"};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(tx_file_write(TX_PATH(folder, TX_LORA_CONFIG), others[i], strlen(others[i])));
+        assert_refused(tx_lora_read(folder, &lora), i ? TX_FORMAT : TX_UNSUPPORTED, "peft_type");
     }
     tx_config_free(config);
+    remove_scratch(folder);
+}
+
+/* The adapter's folder may have a configuration of its own, of the same model. */
+static void other_models(void **state)
+{
+    static const struct {
+        const char *beside, *said;
+    } rows[] = {{gpt2, "the adapter is of a gpt2, the model is a llama"},
+                {LLAMA("24", ""), "hidden_size"},
+                {LLAMA("12", "\"rope_theta\": 5e5, "), "the rotary embedding"},
+                {LLAMA("12", "\"eos_token_id\": 7, \"attention_dropout\": 0, "), NULL}};
+    char *folder = make_scratch();
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tx_config *config;
+        assert_ok(read_text(llama, &config));
+        assert_ok(tx_file_write(TX_PATH(folder, "config.json"), rows[i].beside, strlen(rows[i].beside)));
+        if (rows[i].said)
+            assert_refused(tx_lora_adapted_config(folder, &config), TX_INVALID, rows[i].said);
+        else
+            assert_ok(tx_lora_adapted_config(folder, &config));
+        tx_config_free(config);
+    }
     remove_scratch(folder);
 }
 
@@ -417,10 +482,15 @@ int main(int argc, char **argv)
         return missing;
 #define LORA(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        LORA(gradients_of_sections),     LORA(gradients_of_one_section),
-        LORA(gradients_of_inputs_first), LORA(only_the_adapter_is_trained),
-        LORA(dropout_in_training),       LORA(magnitudes),
-        LORA(names_of_modules),          LORA(folders),
+        LORA(gradients_of_sections),
+        LORA(gradients_of_one_section),
+        LORA(gradients_of_inputs_first),
+        LORA(only_the_adapter_is_trained),
+        LORA(dropout_in_training),
+        LORA(magnitudes),
+        LORA(names_of_modules),
+        LORA(folders),
+        LORA(other_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

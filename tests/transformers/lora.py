@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains adapters beside peft: from a folder that peft wrote, on the same blocks, or pairs of texts with labels. Compares losses, the adapter at the end
-as peft loads it, and the logits of txgen with the adapter and of the merged model.
+as peft loads it, and the logits of txgen with the adapter and of the merged model. Adapters of every setting of peft's give peft's logits or are refused by
+the name of the setting.
 
     lora.py TXTRAIN TXGEN DEVICE      exit status 77: peft is not installed, or there is no such device
 """
@@ -15,7 +16,7 @@ from checks import check, status
 try:
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model
-    from safetensors.torch import load_file
+    from safetensors.torch import load_file, save_file
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     from transformers import (AutoModelForCausalLM, AutoModelForSequenceClassification, BertConfig, GPT2Config,
                               LlamaConfig, Qwen2Config, Qwen3Config)
@@ -38,7 +39,7 @@ CASES = {
     "gpt2-more": (GPT2, dict(target_modules=["c_attn", "mlp.c_proj"], modules_to_save=["ln_f"], use_rslora=True)),
     "gpt2-all": (GPT2, dict(target_modules="all-linear")),
     "llama": (LlamaConfig(**FAMILY), {}),
-    "llama-all": (LlamaConfig(**FAMILY, attention_bias=True), dict(target_modules="all-linear", modules_to_save=["lm_head"])),
+    "llama-all": (LlamaConfig(**FAMILY, attention_bias=True), dict(target_modules="all-linear", modules_to_save=["norm", "lm_head"])),
     "gpt2-dora": (GPT2, dict(target_modules="all-linear", use_dora=True)),
     "llama-dora": (LlamaConfig(**FAMILY, attention_bias=True), dict(target_modules=["q_proj", "v_proj", "up_proj", "o_proj"], use_dora=True)),
     "llama-odd": (LlamaConfig(**FAMILY), dict(target_modules=["k_proj", "up_proj", "o_proj"])),
@@ -48,6 +49,26 @@ CASES = {
     "bert-all": (BERT, dict(target_modules="all-linear", use_rslora=True)),
     "bert-dora": (BERT, dict(target_modules=["query", "output.dense"], use_dora=True)),
 }
+# Settings of adapters of a Llama, which TX obeys, or refuses by this name.
+SETTINGS = [
+    (dict(init_lora_weights="gaussian"), None),
+    (dict(init_lora_weights=False), None),
+    (dict(init_lora_weights="orthogonal", fan_in_fan_out=True), None),
+    (dict(init_lora_weights="lora_ga"), None),
+    (dict(modules_to_save=["tokens", "layers.0.mlp"], use_rslora=True), None),
+    (dict(modules_to_save=["self_attn"], target_modules=["q_proj", "down_proj"]), None),
+    (dict(modules_to_save=["layernorm"], ensure_weight_tying=True), None),
+    (dict(init_lora_weights="pissa"), "init_lora_weights"),
+    (dict(init_lora_weights="olora"), "init_lora_weights"),
+    (dict(init_lora_weights="mica"), "init_lora_weights"),
+    (dict(layers_to_transform=0), "layers_to_transform"),
+    (dict(alpha_pattern={"q_proj": 2}), "alpha_pattern"),
+    (dict(layer_replication=[(0, 2), (1, 2)]), "layer_replication"),
+    (dict(exclude_modules=["layers.0.self_attn.q_proj"]), "exclude_modules"),
+    (dict(trainable_token_indices=[1, 2]), "trainable_token_indices"),
+    (dict(alora_invocation_tokens=[5, 6]), "alora_invocation_tokens"),
+    (dict(target_modules=["q_proj", "lm_head"]), "target module lm_head"),
+]
 
 
 def run(*command):
@@ -192,6 +213,49 @@ def compare(name, programs, folder, device, config, settings):
     print(f"{name}: losses {off:.1e}, adapters {weights:.1e}, logits {applied:.1e}, merged {joined:.1e}")
 
 
+def fails(word, *command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    check(done.returncode == 1 and word in done.stderr, f"{' '.join(command)}: {done.returncode}, {done.stderr}, not {word}")
+
+
+def compare_settings(txgen, folder):
+    config = LlamaConfig(**FAMILY)
+    torch.manual_seed(2)
+    AutoModelForCausalLM.from_config(config).save_pretrained(f"{folder}/model")
+    ids = torch.arange(3, 20)[None]
+    adapt = (txgen, "--model", f"{folder}/model", "--ids", " ".join(map(str, ids[0].tolist())), "--logits", f"{folder}/logits", "--adapter")
+    for i, (settings, key) in enumerate(SETTINGS):
+        arguments = dict(dict(r=4, lora_alpha=8, task_type="CAUSAL_LM", target_modules=["q_proj", "v_proj"]), **settings)
+        model = get_peft_model(load(config, f"{folder}/model"), LoraConfig(**arguments))
+        for weight in model.parameters():
+            weight.data += 0.05 * weight.requires_grad * torch.randn_like(weight)
+        model.save_pretrained(f"{folder}/{i}")
+        if key:
+            fails(key, *adapt, f"{folder}/{i}")
+            continue
+        run(*adapt, f"{folder}/{i}")
+        with torch.no_grad():
+            wanted = PeftModel.from_pretrained(load(config, f"{folder}/model"), f"{folder}/{i}").eval()(input_ids=ids).logits
+        off = greatest(load_file(f"{folder}/logits")["logits"], wanted)
+        check(off <= LOGITS, f"{settings}: logits differ by {off}")
+    compare_merged(txgen, folder, config, adapt)
+
+
+def compare_merged(txgen, folder, config, adapt):
+    """A sum in 16 bits is the one of fp32, rounded once, except for sums in another order."""
+    run(txgen, "--model", f"{folder}/model", "--adapter", f"{folder}/0", "--save_merged", f"{folder}/bf16", "--dtype", "bfloat16")
+    wanted = PeftModel.from_pretrained(load(config, f"{folder}/model"), f"{folder}/0").merge_and_unload().to(torch.bfloat16).state_dict()
+    ours = load_file(f"{folder}/bf16/model.safetensors")
+    off = sum((ours[name].to(torch.bfloat16) != wanted[name]).sum().item() for name in ours)
+    check(set(ours) == set(wanted) and off <= 10, f"merged in bf16: {off} weights differ")
+
+    weights = load_file(f"{folder}/0/adapter_model.safetensors")
+    name = sorted(weights)[-1]
+    weights[name][0, 0] = float("nan")
+    save_file(weights, f"{folder}/0/adapter_model.safetensors")
+    fails(name, *adapt, f"{folder}/0")
+
+
 def main():
     *programs, device = sys.argv[1:]
     listed = subprocess.run([programs[0], "--list-devices"], capture_output=True, text=True, check=True).stdout
@@ -201,6 +265,9 @@ def main():
     for name, (config, settings) in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
             compare(name, programs, folder, device, config, settings)
+    if device == "cpu":
+        with tempfile.TemporaryDirectory() as folder:
+            compare_settings(programs[1], folder)
     return status()
 
 

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * adapter_config.json of peft's folders. */
+#include "models/arch/lora.h"
+
+#include "api/base/file.h"
+#include "api/base/message.h"
+#include "models/files/folder.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONFIG_LIMIT ((int64_t)16 << 20)
+
+/* ---- Reading ------------------------------------------------------------------------- */
+
+/* X(KEY, IS_ANY): keys whose value TX checks itself, and keys whose value does not change the output of a saved
+ * adapter. Any other key must have an empty value, whether TX knows it or not. */
+#define READ_KEYS(X)     \
+    X(peft_type)         \
+    X(task_type)         \
+    X(r)                 \
+    X(lora_alpha)        \
+    X(lora_dropout)      \
+    X(target_modules)    \
+    X(modules_to_save)   \
+    X(use_rslora)        \
+    X(use_dora)          \
+    X(init_lora_weights) \
+    X(revision)          \
+    X(base_model_name_or_path)
+/* peft corrects fan_in_fan_out by the type of the layer. The configurations only say how the adapter began. */
+#define FREE_KEYS(X)       \
+    X(auto_mapping)        \
+    X(peft_version)        \
+    X(inference_mode)      \
+    X(fan_in_fan_out)      \
+    X(megatron_core)       \
+    X(runtime_config)      \
+    X(qalora_group_size)   \
+    X(ensure_weight_tying) \
+    X(loftq_config)        \
+    X(eva_config)          \
+    X(corda_config)        \
+    X(lora_ga_config)
+#define KEY_NAME(key) #key,
+static const char *const known_keys[] = {READ_KEYS(KEY_NAME) FREE_KEYS(KEY_NAME) NULL};
+/* peft takes {} for these as their default settings, not as none. */
+static const char *const variant_keys[] = {"velora_config", "monteclora_config", "kasa_config",
+                                           "use_bdlora",    "arrow_config",      NULL};
+/* Values of init_lora_weights, besides true and false, that leave the weights of the base as they are, and all of the
+ * adapter trainable. */
+static const char *const plain_inits[] = {"gaussian", "eva", "orthogonal", "lora_ga", NULL};
+
+static bool is_one_of(const char *text, const char *const *list)
+{
+    while (*list && strcmp(*list, text) != 0)
+        list++;
+    return *list != NULL;
+}
+
+/* Whether a value is null, false, "none" or empty. */
+static bool is_nothing(const char *key, const tx_json *value)
+{
+    bool flag;
+    const char *text;
+    switch (tx_json_type_of(value)) {
+    case TX_JSON_NULL:
+        return true;
+    case TX_JSON_BOOL:
+        return tx_json_as_bool(value, key, &flag) == TX_OK && !flag;
+    case TX_JSON_STRING:
+        return tx_json_as_string(value, key, &text) == TX_OK && (!*text || strcmp(text, "none") == 0);
+    case TX_JSON_OBJECT:
+        return tx_json_size(value) == 0 && !is_one_of(key, variant_keys);
+    default:
+        return tx_json_type_of(value) == TX_JSON_ARRAY && tx_json_size(value) == 0;
+    }
+}
+
+static tx_status refuse_others(const tx_json *json)
+{
+    const char *type = "";
+    TX_TRY(tx_json_get_string(json, "peft_type", &type));
+    if (strcmp(type, "LORA") != 0)
+        return tx_fail(TX_UNSUPPORTED, "peft_type: \"%.40s\": TX knows adapters of the type LORA", type);
+    for (void *i = tx_json_first(json); i; i = tx_json_next(json, i))
+        if (!is_one_of(tx_json_key(i), known_keys) && !is_nothing(tx_json_key(i), tx_json_value(i)))
+            return tx_fail(TX_UNSUPPORTED, "%.60s: TX does not implement adapters with this setting", tx_json_key(i));
+    return TX_OK;
+}
+
+/* Some initialisations change the base's weights whenever peft loads the adapter (PiSSA, OLoRA, CorDA, LoftQ), MiCA
+ * freezes a part of the adapter. */
+static tx_status check_init(const tx_json *json)
+{
+    const char *text = "";
+    const tx_json *value = tx_json_find(json, "init_lora_weights");
+    if (!value || tx_json_type_of(value) == TX_JSON_BOOL || tx_json_type_of(value) == TX_JSON_NULL)
+        return TX_OK;
+    TX_TRY(tx_json_as_string(value, "init_lora_weights", &text));
+    return is_one_of(text, plain_inits)
+               ? TX_OK
+               : tx_fail(
+                     TX_UNSUPPORTED,
+                     "init_lora_weights: \"%.40s\": TX does not change the base for an adapter as peft does: save it "
+                     "from peft with save_pretrained(..., path_initial_model_for_weight_conversion=...), or save "
+                     "the merged model",
+                     text);
+}
+
+/* A model that is found by its name is what refs/main names. */
+static tx_status check_revision(const tx_json *json, const char *base)
+{
+    const char *revision = "main";
+    const tx_json *value = tx_json_find(json, "revision");
+    if (!value || is_nothing("revision", value) || (base && tx_file_exists(base)))
+        return TX_OK;
+    TX_TRY(tx_json_as_string(value, "revision", &revision));
+    return strcmp(revision, "main") == 0
+               ? TX_OK
+               : tx_fail(
+                     TX_UNSUPPORTED,
+                     "revision: \"%.60s\": TX finds only the revision main by a name: write the folder of the model "
+                     "as base_model_name_or_path",
+                     revision);
+}
+
+/* Reads a list of names without `left_out` (may be NULL), or "all-linear", as text with commas. `*names` stays NULL if
+ * the value is null, absent or empty. */
+static tx_status read_names(const tx_json *json, const char *key, const char *left_out, char **names)
+{
+    const tx_json *value = tx_json_find(json, key);
+    const size_t room = (size_t)1 << 16;
+    const char *text;
+    if (!value || tx_json_type_of(value) == TX_JSON_NULL)
+        return TX_OK;
+    const bool is_text = tx_json_type_of(value) == TX_JSON_STRING;
+    if (is_text && (tx_json_as_string(value, key, &text) || strcmp(text, TX_LORA_ALL) != 0))
+        return tx_fail(TX_UNSUPPORTED, "%s: a pattern: give a list of modules' names, or \"" TX_LORA_ALL "\"", key);
+    if (!is_text && tx_json_type_of(value) != TX_JSON_ARRAY)
+        return tx_fail(TX_FORMAT, "%s is no list of names", key);
+    if (!is_text && tx_json_size(value) == 0)
+        return TX_OK;
+    char *made = calloc(1, room);
+    tx_status status = made ? TX_OK : tx_fail(TX_MEMORY, "no memory for the names of %s", key);
+    if (!status && is_text)
+        tx_list_add(made, room, ",", "%s", text);
+    for (size_t i = 0; !is_text && i < tx_json_size(value) && !status; i++) {
+        status = tx_json_as_string(tx_json_at(value, i), key, &text);
+        if (!status && !(left_out && strcmp(text, left_out) == 0))
+            tx_list_add(made, room, ",", "%s", text);
+    }
+    if (!status && strlen(made) == room - 1)
+        status = tx_fail(TX_UNSUPPORTED, "%s: names of more than %zu bytes", key, room - 1);
+    if (status || !*made)
+        free(made);
+    else
+        *names = made;
+    return status;
+}
+
+/* The task_type, if it is one that TX writes. */
+static const char *task_of_file(const tx_json *json)
+{
+    const char *task = "";
+    if (!tx_json_has(json, "task_type") || tx_json_get_string(json, "task_type", &task))
+        return NULL;
+    return strcmp(task, TX_LORA_CLASSES) == 0 ? TX_LORA_CLASSES
+           : strcmp(task, TX_LORA_TEXTS) == 0 ? TX_LORA_TEXTS
+                                              : NULL;
+}
+
+static tx_status read_config(const tx_json *json, tx_lora *lora)
+{
+    const char *base = NULL;
+    TX_TRY(refuse_others(json));
+    TX_TRY(check_init(json));
+    TX_TRY(tx_json_get_int(json, "r", 1, 1 << 16, &lora->rank));
+    TX_TRY(tx_json_get_number(json, "lora_alpha", 0, 1e6, &lora->alpha));
+    if (tx_json_has(json, "lora_dropout"))
+        TX_TRY(tx_json_get_number(json, "lora_dropout", 0, 0.999, &lora->dropout));
+    if (tx_json_has(json, "use_rslora"))
+        TX_TRY(tx_json_get_bool(json, "use_rslora", &lora->rank_stabilised));
+    if (tx_json_has(json, "use_dora"))
+        TX_TRY(tx_json_get_bool(json, "use_dora", &lora->dora));
+    TX_TRY(read_names(json, "target_modules", NULL, &lora->targets));
+    /* For a classifier peft always names "classifier" and "score". No model of TX has the latter. */
+    lora->task = task_of_file(json);
+    const bool classifies = lora->task && strcmp(lora->task, TX_LORA_CLASSES) == 0;
+    TX_TRY(read_names(json, "modules_to_save", classifies ? "score" : NULL, &lora->saved));
+    if (!lora->targets)
+        return tx_fail(TX_FORMAT, "target_modules is missing");
+    if (tx_json_has(json, "base_model_name_or_path"))
+        TX_TRY(tx_json_get_string(json, "base_model_name_or_path", &base));
+    TX_TRY(check_revision(json, base));
+    lora->base = base && *base ? strdup(base) : NULL;
+    return base && *base && !lora->base ? tx_fail(TX_MEMORY, "no memory for an adapter") : TX_OK;
+}
+
+tx_status tx_lora_read(const char *folder, tx_lora **lora)
+{
+    const char *path = TX_PATH(folder, TX_LORA_CONFIG);
+    tx_json *json = NULL;
+    tx_lora *made = calloc(1, sizeof *made);
+    tx_status status =
+        made ? tx_json_read(path, CONFIG_LIMIT, &json) : tx_fail(TX_MEMORY, "%s: no memory for an adapter", path);
+    if (!status) {
+        status = read_config(json, made);
+        status = tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s", path);
+    }
+    tx_json_free(json);
+    if (status)
+        tx_lora_free(made);
+    else
+        *lora = made;
+    return status;
+}
+
+/* ---- Writing ---------------------------------------------------------------------- */
+
+static tx_status set_names(tx_json *json, const char *key, const char *names)
+{
+    if (names && strcmp(names, TX_LORA_ALL) == 0)
+        return tx_json_set_string(json, key, names);
+    tx_json *list = names ? tx_json_array() : NULL;
+    tx_status status = names ? TX_OK : tx_json_set_null(json, key);
+    for (size_t length; names && !status; names += length) {
+        char name[TX_WEIGHTS_NAME];
+        names += strspn(names, ", ");
+        length = strcspn(names, ", ");
+        if (length == 0)
+            break;
+        snprintf(name, sizeof name, "%.*s", (int)length, names);
+        status = tx_json_append_string(list, name);
+    }
+    if (status || !list) {
+        tx_json_free(list);
+        return status;
+    }
+    return tx_json_set(json, key, list);
+}
+
+static const char *task_of(const tx_config *config)
+{
+    static const char *const tasks[] = {
+        [TX_HEAD_CAUSAL_LM] = TX_LORA_TEXTS, [TX_HEAD_SEQUENCE_CLASSIFICATION] = TX_LORA_CLASSES};
+    return config->architecture->head == TX_HEAD_MASKED_LM ? NULL : tasks[config->architecture->head];
+}
+
+/* peft's alpha is a whole number. */
+static tx_status set_alpha(tx_json *json, double alpha)
+{
+    return alpha == floor(alpha) ? tx_json_set_int(json, "lora_alpha", (int64_t)alpha)
+                                 : tx_json_set_number(json, "lora_alpha", alpha);
+}
+
+static tx_status fill_config(tx_json *json, const tx_config *config)
+{
+    const tx_lora *lora = config->lora;
+    TX_TRY(tx_json_set_string(json, "peft_type", "LORA"));
+    TX_TRY(task_of(config) ? tx_json_set_string(json, "task_type", task_of(config))
+                           : tx_json_set_null(json, "task_type"));
+    TX_TRY(lora->base ? tx_json_set_string(json, "base_model_name_or_path", lora->base)
+                      : tx_json_set_null(json, "base_model_name_or_path"));
+    TX_TRY(tx_json_set_int(json, "r", lora->rank));
+    TX_TRY(set_alpha(json, lora->alpha));
+    TX_TRY(tx_json_set_number(json, "lora_dropout", lora->dropout));
+    TX_TRY(set_names(json, "target_modules", lora->targets));
+    TX_TRY(set_names(json, "modules_to_save", lora->saved));
+    TX_TRY(tx_json_set_bool(json, "use_rslora", lora->rank_stabilised));
+    TX_TRY(tx_json_set_bool(json, "use_dora", lora->dora));
+    TX_TRY(tx_json_set_string(json, "bias", "none"));
+    TX_TRY(tx_json_set_bool(json, "fan_in_fan_out", config->architecture->inputs_first));
+    TX_TRY(tx_json_set_bool(json, "init_lora_weights", true));
+    return tx_json_set_bool(json, "inference_mode", true);
+}
+
+tx_status tx_lora_write(const tx_config *config, const char *path)
+{
+    tx_json *json = tx_json_object();
+    tx_status status = json ? fill_config(json, config) : TX_MEMORY;
+    TX_THEN(status, tx_json_write(path, json, TX_JSON_PRETTY));
+    tx_json_free(json);
+    return status;
+}
