@@ -12,10 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What an adapter that is there has said already. */
-static const char *const of_adapter[] = {
-    "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "use_rslora", "lora_modules_to_save", NULL};
-
 /* ---- Choosing ---------------------------------------------------------------------------------------------- */
 
 tx_status tx_job_open_adapter(tx_job *j)
@@ -29,14 +25,44 @@ tx_status tx_job_open_adapter(tx_job *j)
     return tx_lora_find_base(in->lora, in->adapter_folder, &in->model_folder);
 }
 
-/* An adapter that is there says itself what it is. */
+/* Whether two lists are the same except for blanks. NULL is an empty list. */
+static bool same_names(const char *a, const char *b)
+{
+    a = a ? a : "";
+    b = b ? b : "";
+    for (;; a++, b++) {
+        a += strspn(a, " ");
+        b += strspn(b, " ");
+        if (*a != *b || !*a)
+            return *a == *b;
+    }
+}
+
+/* Options of an adapter that exists may only repeat its settings. */
+static tx_status check_given(const tx_job *j, const tx_lora *lora)
+{
+    const tx_job_settings *set = &j->set;
+    const struct {
+        const char *name;
+        bool same;
+    } options[] = {{"lora_r", set->lora_rank == lora->rank},
+                   {"lora_alpha", set->lora_alpha == lora->alpha},
+                   {"lora_dropout", set->lora_dropout == lora->dropout},
+                   {"lora_target_modules", same_names(set->lora_targets, lora->targets)},
+                   {"lora_modules_to_save", same_names(set->lora_saved, lora->saved)},
+                   {"use_rslora", set->use_rslora == lora->rank_stabilised},
+                   {"use_dora", set->use_dora == lora->dora}};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (!options[i].same && tx_option_given(&j->options, tx_option_find(&tx_job_table, options[i].name)->offset))
+            return tx_fail(TX_INVALID, "--%s: the adapter in %s has another value, and keeps it: leave the option out",
+                           options[i].name, j->inputs.adapter_folder);
+    return TX_OK;
+}
+
 static tx_status take_settings(tx_job *j, const tx_lora *lora)
 {
     char number[64];
-    for (const char *const *name = of_adapter; *name; name++)
-        if (tx_option_given(&j->options, tx_option_find(&tx_job_table, *name)->offset))
-            return tx_fail(TX_INVALID, "--%s: %s holds an adapter, which says that itself: leave the option out", *name,
-                           j->inputs.adapter_folder);
+    TX_TRY(check_given(j, lora));
     snprintf(number, sizeof number, "%" PRId64, lora->rank);
     TX_TRY(tx_option_set(&j->options, "lora_r", number));
     snprintf(number, sizeof number, "%.17g", lora->alpha);
@@ -48,19 +74,6 @@ static tx_status take_settings(tx_job *j, const tx_lora *lora)
         TX_TRY(tx_option_set(&j->options, "lora_modules_to_save", lora->saved));
     TX_TRY(tx_option_set(&j->options, "use_dora", lora->dora ? "true" : "false"));
     return tx_option_set(&j->options, "use_rslora", lora->rank_stabilised ? "true" : "false");
-}
-
-/* Whether two lists are the same but for blanks; NULL: an empty one. */
-static bool same_names(const char *a, const char *b)
-{
-    a = a ? a : "";
-    b = b ? b : "";
-    for (;; a++, b++) {
-        a += strspn(a, " ");
-        b += strspn(b, " ");
-        if (*a != *b || !*a)
-            return *a == *b;
-    }
 }
 
 static tx_status check_resumed(const tx_job *j, const tx_lora *made)
@@ -81,12 +94,13 @@ static tx_status check_resumed(const tx_job *j, const tx_lora *made)
     return TX_OK;
 }
 
-/* Target modules as given, else those that peft takes for the architecture. */
-static tx_status settings_of(const tx_job_settings *set, const tx_config *config, tx_lora *lora)
+/* Modules as given, else those of the adapter that exists (or NULL), else those that peft takes for the architecture.
+ */
+static tx_status settings_of(const tx_job_settings *set, const tx_config *config, const tx_lora *had, tx_lora *lora)
 {
     const tx_architecture *row = config->architecture;
     const char *targets = set->lora_targets ? set->lora_targets : row->lora_targets;
-    const char *saved = set->lora_saved ? set->lora_saved : row->lora_saved;
+    const char *saved = set->lora_saved ? set->lora_saved : had ? had->saved : row->lora_saved;
     if (!targets)
         return tx_fail(TX_INVALID, "--lora_target_modules is missing: which modules of a %s?", row->type);
     *lora = (tx_lora){.rank = set->lora_rank,
@@ -95,17 +109,31 @@ static tx_status settings_of(const tx_job_settings *set, const tx_config *config
                       .dora = set->use_dora,
                       .rank_stabilised = set->use_rslora,
                       .targets = (char *)(uintptr_t)targets,
-                      .saved = (char *)(uintptr_t)saved};
+                      .saved = (char *)(uintptr_t)saved,
+                      .task = had ? had->task : NULL};
     return TX_OK;
 }
 
 tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config)
 {
     tx_lora made;
-    TX_TRY(settings_of(set, config, &made));
+    TX_TRY(settings_of(set, config, NULL, &made));
     TX_TRY(tx_lora_check(&made, config));
     made.stored = set->bf16 || set->dtype ? TX_BF16 : set->fp16 ? TX_F16 : TX_F32;
     return tx_lora_copy(&made, &config->lora);
+}
+
+/* Without an adapter its other options have no effect. */
+static tx_status check_unused(const tx_job_settings *set)
+{
+    const char *name = set->lora_targets                                 ? "lora_target_modules"
+                       : set->lora_saved                                 ? "lora_modules_to_save"
+                       : set->use_dora                                   ? "use_dora"
+                       : set->use_rslora                                 ? "use_rslora"
+                       : set->lora_dropout > 0                           ? "lora_dropout"
+                       : set->lora_alpha != tx_job_defaults().lora_alpha ? "lora_alpha"
+                                                                         : NULL;
+    return name ? tx_fail(TX_INVALID, "--%s needs --lora_r, the rank of the adapter", name) : TX_OK;
 }
 
 tx_status tx_job_choose_adapter(tx_job *j)
@@ -118,12 +146,14 @@ tx_status tx_job_choose_adapter(tx_job *j)
     if (!j->set.lora_rank && j->set.use_peft)
         return tx_fail(TX_INVALID, "--use_peft needs --lora_r: of which rank? TRL's default is 16");
     if (!j->set.lora_rank)
+        TX_TRY(check_unused(&j->set));
+    if (!j->set.lora_rank)
         return j->set.load_in_4bit ? tx_fail(TX_INVALID, "--load_in_4bit needs --lora_r: what is stored in 4 bits does "
                                                          "not learn, an adapter beside it does")
                                    : TX_OK;
     if (!in->model_folder && !j->set.dry_run)
         return tx_fail(TX_INVALID, "--lora_r needs --model_name_or_path: an adapter of which model?");
-    TX_TRY(settings_of(&j->set, in->config, &made));
+    TX_TRY(settings_of(&j->set, in->config, in->lora, &made));
     if (in->checkpoint)
         TX_TRY(check_resumed(j, &made));
     made.base = in->lora ? in->lora->base : (char *)(uintptr_t)j->set.model;

@@ -97,9 +97,14 @@ fi
 train further --model_name_or_path "$work/whole" || fail "an adapter trained further"
 grep -q '"lora_alpha": 16' "$work/further/adapter_config.json" || fail "an adapter trained further has lost its alpha"
 outcome 1 "leave the option out" train refused --model_name_or_path "$work/whole" --lora_r 8
+outcome 1 "--use_dora: the adapter" train refused --model_name_or_path "$work/whole" --use_dora
+outcome 1 "--lora_dropout: the adapter" train refused --model_name_or_path "$work/whole" --lora_dropout 0.2
+outcome 0 "" train repeated --model_name_or_path "$work/whole" --lora_r 4 --lora_alpha 16 --use_dora false --dry_run
+outcome 1 "--use_dora needs --lora_r" train refused --model_name_or_path "$work/base" --use_dora
 adapt best --lora_target_modules all-linear --lora_modules_to_save norm --eval_strategy steps --eval_steps 6 \
     --validation_file "$work/text" --load_best_model_at_end
 grep -q '"norm"' "$work/best/adapter_config.json" || fail "adapter_config.json has no modules_to_save"
+grep -aq input_layernorm.weight "$work/best/adapter_model.safetensors" || fail "a module to save is not saved"
 
 # Refusals.
 outcome 1 "there are q_proj, k_proj" train refused --model_name_or_path "$work/base" --lora_r 4 --lora_target_modules q
@@ -122,6 +127,9 @@ generate --model "$work/merged" > "$work/joined"
 generate --model "$work/base" > "$work/plain"
 cmp -s "$work/applied" "$work/joined" && cmp -s "$work/applied" "$work/named" || fail "other text of the merged model"
 cmp -s "$work/applied" "$work/plain" && fail "the adapter changes nothing"
+cp -r "$work/best" "$work/foreign"
+echo '{"model_type": "gpt2"}' > "$work/foreign/config.json"
+outcome 1 "the adapter is of a gpt2, the model is a llama" "$bin/txgen" --model "$work/foreign" --ids "1 2" -n 2
 outcome 1 "is the model itself" "$bin/txgen" --adapter "$work/best" --save_merged "$work/base"
 cmp -s "$work/base/model.safetensors" "$work/base.before" || fail "the base has changed"
 
