@@ -252,16 +252,35 @@ static tx_status choose(const tx_json *json, const tx_architecture **architectur
     return TX_OK;
 }
 
+/* The class that the file names, else the one that TX reads it as. */
+static const char *class_of(const tx_config *config)
+{
+    tx_json *list;
+    const char *name = config->architecture->class_name;
+    if (config->source && !tx_json_get(config->source, "architectures", TX_JSON_ARRAY, &list) && tx_json_size(list) > 0)
+        (void)tx_json_as_string(tx_json_at(list, 0), "architectures", &name);
+    return name;
+}
+
 tx_status tx_config_set_head(tx_config *config, tx_head head)
 {
+    static const char *const heads[] = {[TX_HEAD_CAUSAL_LM] = "causal language models",
+                                        [TX_HEAD_MASKED_LM] = "masked language models",
+                                        [TX_HEAD_SEQUENCE_CLASSIFICATION] = "classifiers"};
     const tx_architecture *has = config->architecture;
-    for (const tx_architecture *const *a = tx_architectures; *a; a++)
-        if (strcmp((*a)->type, has->type) == 0 && (*a)->head == head) {
+    char types[256] = "";
+    for (const tx_architecture *const *a = tx_architectures; *a; a++) {
+        if ((*a)->head != head)
+            continue;
+        if (strcmp((*a)->type, has->type) == 0) {
             config->new_head = config->new_head || *a != has;
             config->architecture = *a;
             return TX_OK;
         }
-    return tx_fail(TX_UNSUPPORTED, "%s: TX has no head of this kind for a %s", has->class_name, has->type);
+        tx_list_add(types, sizeof types, ", ", "%s", (*a)->type);
+    }
+    return tx_fail(TX_UNSUPPORTED, "%.80s: TX has no %s of the type %s, only of %s", class_of(config), heads[head],
+                   has->type, types);
 }
 
 /* The default beginning and end of a text are ids of the published vocabulary. */

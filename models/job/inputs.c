@@ -126,7 +126,10 @@ static tx_status choose_tokenizer(tx_job *j)
     }
     free(folder);
     if (!status && in->tokenizer && tx_tokenizer_size(in->tokenizer) > in->config->vocab_size)
-        status = tx_fail(TX_INVALID, "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64,
+        status = tx_fail(TX_INVALID,
+                         "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64
+                         ": give the tokenizer of this model (--tokenizer_name), or enlarge the model by transformers' "
+                         "resize_token_embeddings",
                          tx_tokenizer_size(in->tokenizer), in->config->vocab_size);
     return status;
 }

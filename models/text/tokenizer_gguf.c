@@ -188,8 +188,11 @@ static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer 
     if (t->model != tx_model_bpe())
         return tx_fail(TX_UNSUPPORTED, "tokenizer: of type %s, not BPE", t->model->name);
     if (tx_tokenizer_size(t) > vocab)
-        return tx_fail(TX_INVALID, "the tokenizer has %" PRId64 " ids, the model %" PRId64, tx_tokenizer_size(t),
-                       vocab);
+        return tx_fail(TX_INVALID,
+                       "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64
+                       ": put the tokenizer of this model into its folder, or enlarge the model by transformers' "
+                       "resize_token_embeddings",
+                       tx_tokenizer_size(t), vocab);
     TX_TRY(t->bytes ? tx_gguf_find_split(t, &split) : find_prefix(t, &prefix));
     tx_gguf_put_string(w, "tokenizer.ggml.model", model, strlen(model));
     tx_gguf_put_string(w, "tokenizer.ggml.pre", split, strlen(split));
