@@ -79,6 +79,12 @@ static bool lies_in(const char *module, const char *word, size_t length)
     return false;
 }
 
+static bool is_suffix(const char *module, const char *word, size_t length)
+{
+    const size_t all = strlen(module);
+    return all >= length && strncmp(module + all - length, word, length) == 0;
+}
+
 /* Whether the name of the module, or of one that it is a part of, ends with the word, as peft finds modules to save. */
 static bool has_end(const char *module, const char *word, size_t length)
 {
@@ -168,7 +174,7 @@ tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32
             continue;
         tx_list_add(modules->joint, sizeof modules->joint, "|", "%s",
                     modules->count ? strrchr(module, '.') + 1 : module);
-        snprintf(modules->name[modules->count], TX_WEIGHTS_NAME, "%s", module);
+        memcpy(modules->name[modules->count], module, TX_WEIGHTS_NAME);
         modules->section[modules->count++] = i;
     }
     return TX_OK;
@@ -237,17 +243,39 @@ static tx_status refuse_tied(const char *word, size_t length)
         (int)length, word);
 }
 
+/* The module whose matrix is embedding and output head at once, or "". */
+static tx_status find_tied(const tx_config *config, char tied[TX_ARCH_NAME])
+{
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec;
+    int32_t count = 0;
+    *tied = '\0';
+    for (int32_t p = 0; p < tx_arch_params(config); p++) {
+        TX_TRY(tx_arch_param(config, p, name, &spec));
+        if (spec.shape.rank == 2 && spec.logical.rank == 2) {
+            snprintf(tied, TX_ARCH_NAME, "%.*s", (int)(strrchr(name, '.') - name), name);
+            count++;
+        }
+    }
+    if (count != 1 || config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION)
+        *tied = '\0';
+    return TX_OK;
+}
+
 static tx_status check_word(const tx_config *config, const char *word, size_t length, bool saves)
 {
     found f;
+    char tied[TX_ARCH_NAME];
     TX_TRY(find_module(config, word, length, saves, &f));
+    TX_TRY(find_tied(config, tied));
     if (saves ? f.is : f.adapts)
         return TX_OK;
     if (is_tied_head(config, word, length) && saves)
         return refuse_tied(word, length);
+    const bool can_save = f.is && !(*tied && ends_with(tied, word, length));
     if (f.is || is_tied_head(config, word, length))
         return tx_fail(TX_UNSUPPORTED, "target module %.*s: TX adapts only the linear layers of the blocks: %s%s",
-                       (int)length, word, f.list, f.is ? "; modules to save are trained whole" : "");
+                       (int)length, word, f.list, can_save ? "; modules to save are trained whole" : "");
     return tx_fail(TX_INVALID, "%s %.*s: a %s has no such module: there are %s",
                    saves ? "module to save" : "target module", (int)length, word, config->architecture->type, f.list);
 }
@@ -259,22 +287,53 @@ static tx_status check_names(const tx_config *config, const char *names, bool sa
     return TX_OK;
 }
 
-/* peft puts an adapter on a target module that ends as a module to save does, and saves a copy of both. */
+/* peft refuses an adapter without a module, too. */
+static tx_status check_some(const tx_lora *lora, const tx_config *config)
+{
+    tx_lora_modules modules = {0};
+    for (int32_t p = 0; p < tx_arch_params(config) && !modules.count; p++)
+        TX_TRY(tx_lora_modules_of(lora, config, p, &modules));
+    return modules.count ? TX_OK
+                         : tx_fail(TX_INVALID, "target modules %s%s%s: no module gets an adapter", lora->targets,
+                                   lora->saved ? " without modules to save " : "", lora->saved ? lora->saved : "");
+}
+
+/* How many modules to save the module lies in, itself included. */
+static int32_t saved_levels(const tx_lora *lora, const char *module)
+{
+    int32_t levels = 0;
+    for (const char *end = module; *end;) {
+        char outer[TX_WEIGHTS_NAME];
+        end += *end == '.';
+        end += strcspn(end, ".");
+        snprintf(outer, sizeof outer, "%.*s", (int)(end - module), module);
+        levels += is_listed(lora->saved, outer, is_suffix);
+    }
+    return levels;
+}
+
+/* peft cannot load a module to save inside another one, or with an adapter on it. */
 static tx_status check_overlap(const tx_lora *lora, const tx_config *config)
 {
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
     tx_weights_piece piece[TX_MAX_SECTIONS];
-    for (int32_t p = 0; p < tx_arch_params(config); p++) {
+    for (int32_t p = 0; p < tx_arch_params(config) && lora->saved; p++) {
         TX_TRY(tx_arch_param(config, p, name, &spec));
-        const int32_t pieces = is_linear(config, p, name, &spec) ? modules_in(name, &spec, piece) : 0;
-        for (int32_t i = 0; i < pieces; i++)
-            if (is_saved(lora, piece[i].name) && is_target(lora, piece[i].name) &&
-                !is_listed(lora->saved, piece[i].name, lies_in))
+        const bool linear = is_linear(config, p, name, &spec);
+        const int32_t pieces = modules_in(name, &spec, piece);
+        for (int32_t i = 0; i < pieces; i++) {
+            const char *module = piece[i].name;
+            if (saved_levels(lora, module) > 1)
+                return tx_fail(TX_UNSUPPORTED,
+                               "modules to save %s: %s is in two of them, one inside the other: give their full names",
+                               lora->saved, module);
+            if (linear && is_saved(lora, module) && is_target(lora, module) && !is_listed(lora->saved, module, lies_in))
                 return tx_fail(TX_UNSUPPORTED,
                                "modules to save %s: %s is a target module and ends so: give the full names of modules "
                                "to save",
-                               lora->saved, piece[i].name);
+                               lora->saved, module);
+        }
     }
     return TX_OK;
 }
@@ -291,22 +350,11 @@ static tx_status check_experts(const tx_lora *lora, const tx_config *config)
     return TX_OK;
 }
 
-/* A vocabulary's matrix that is embedding and output head at once. */
 static tx_status check_tied(const tx_lora *lora, const tx_config *config)
 {
-    char name[TX_ARCH_NAME], tied[TX_ARCH_NAME] = "";
-    tx_param_spec spec;
-    int32_t count = 0;
-    for (int32_t p = 0; p < tx_arch_params(config); p++) {
-        TX_TRY(tx_arch_param(config, p, name, &spec));
-        if (spec.shape.rank == 2 && spec.logical.rank == 2) {
-            snprintf(tied, sizeof tied, "%s", name);
-            count++;
-        }
-    }
-    if (count == 1 && config->architecture->head != TX_HEAD_SEQUENCE_CLASSIFICATION && tx_lora_saves(lora, tied))
-        return refuse_tied(tied, strlen(tied) - strlen(WEIGHT));
-    return TX_OK;
+    char tied[TX_ARCH_NAME];
+    TX_TRY(find_tied(config, tied));
+    return *tied && is_saved(lora, tied) ? refuse_tied(tied, strlen(tied)) : TX_OK;
 }
 
 static tx_status check_task(const tx_lora *lora, const tx_config *config)
@@ -325,6 +373,7 @@ tx_status tx_lora_check(const tx_lora *lora, const tx_config *config)
         TX_TRY(check_names(config, lora->targets, false));
     TX_TRY(check_names(config, lora->saved, true));
     TX_TRY(check_overlap(lora, config));
+    TX_TRY(check_some(lora, config));
     TX_TRY(check_experts(lora, config));
     return check_tied(lora, config);
 }
