@@ -100,17 +100,17 @@ static tx_status check_init(const tx_json *json)
     if (!value || tx_json_type_of(value) == TX_JSON_BOOL || tx_json_type_of(value) == TX_JSON_NULL)
         return TX_OK;
     TX_TRY(tx_json_as_string(value, "init_lora_weights", &text));
-    return is_one_of(text, plain_inits)
-               ? TX_OK
-               : tx_fail(
-                     TX_UNSUPPORTED,
-                     "init_lora_weights: \"%.40s\": TX does not change the base for an adapter as peft does: save it "
-                     "from peft with save_pretrained(..., path_initial_model_for_weight_conversion=...), or save "
-                     "the merged model",
-                     text);
+    if (is_one_of(text, plain_inits))
+        return TX_OK;
+    return tx_fail(
+        TX_UNSUPPORTED,
+        "init_lora_weights: \"%.40s\" changes the base or freezes a part of the adapter, which TX does not do: "
+        "convert the adapter in peft by save_pretrained(..., path_initial_model_for_weight_conversion=...), "
+        "or save the merged model",
+        text);
 }
 
-/* A model that is found by its name is what refs/main names. */
+/* A name finds the revision main of a model. */
 static tx_status check_revision(const tx_json *json, const char *base)
 {
     const char *revision = "main";
