@@ -15,37 +15,16 @@
 
 /* ---- Reading ------------------------------------------------------------------------- */
 
-/* X(KEY, IS_ANY): keys whose value TX checks itself, and keys whose value does not change the output of a saved
- * adapter. Any other key must have an empty value, whether TX knows it or not. */
-#define READ_KEYS(X)     \
-    X(peft_type)         \
-    X(task_type)         \
-    X(r)                 \
-    X(lora_alpha)        \
-    X(lora_dropout)      \
-    X(target_modules)    \
-    X(modules_to_save)   \
-    X(use_rslora)        \
-    X(use_dora)          \
-    X(init_lora_weights) \
-    X(revision)          \
-    X(base_model_name_or_path)
-/* peft corrects fan_in_fan_out by the type of the layer. The configurations only say how the adapter began. */
-#define FREE_KEYS(X)       \
-    X(auto_mapping)        \
-    X(peft_version)        \
-    X(inference_mode)      \
-    X(fan_in_fan_out)      \
-    X(megatron_core)       \
-    X(runtime_config)      \
-    X(qalora_group_size)   \
-    X(ensure_weight_tying) \
-    X(loftq_config)        \
-    X(eva_config)          \
-    X(corda_config)        \
-    X(lora_ga_config)
-#define KEY_NAME(key) #key,
-static const char *const known_keys[] = {READ_KEYS(KEY_NAME) FREE_KEYS(KEY_NAME) NULL};
+/* Keys whose value TX reads and checks, then keys whose value does not change the output of a saved adapter: peft
+ * corrects fan_in_fan_out by the type of the layer, and the last ones only say how the adapter began. Any other key
+ * must have an empty value, whether TX knows it or not. */
+/* clang-format off */
+static const char *const known_keys[] = {
+    "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "modules_to_save", "use_rslora",
+    "use_dora", "init_lora_weights", "revision", "base_model_name_or_path",
+    "auto_mapping", "peft_version", "inference_mode", "fan_in_fan_out", "megatron_core", "runtime_config",
+    "qalora_group_size", "ensure_weight_tying", "loftq_config", "eva_config", "corda_config", "lora_ga_config", NULL};
+/* clang-format on */
 /* peft takes {} for these as their default settings, not as none. */
 static const char *const variant_keys[] = {"velora_config", "monteclora_config", "kasa_config",
                                            "use_bdlora",    "arrow_config",      NULL};
