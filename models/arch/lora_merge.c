@@ -177,13 +177,15 @@ static tx_status add_squares(merge *m, const tx_weights_piece *piece, double *ou
 static tx_status write_rows(merge *m, const tx_weights_piece *piece, double *outputs, int64_t first, int64_t rows)
 {
     const int64_t columns = piece->shape.dim[1];
+    const float limit = tx_weights_limit(m->model, piece->param);
     for (int64_t i = 0; i < rows * columns; i++) {
         if (outputs)
             m->buffer[i] = (float)((double)m->buffer[i] *
                                    outputs[m->config->architecture->inputs_first ? i % columns : first + i / columns]);
-        if (!isfinite(m->buffer[i]))
-            return tx_fail(TX_FORMAT, "%s: with the adapter, %s holds NaN or infinity", tx_weights_path(m->weights),
-                           piece->name);
+        if (!(fabsf(m->buffer[i]) < limit))
+            return tx_fail(TX_FORMAT, "%s: with the adapter, %s holds %g%s", tx_weights_path(m->weights), piece->name,
+                           (double)m->buffer[i],
+                           isfinite(m->buffer[i]) ? ", too large for float16: use bfloat16 or float32" : "");
     }
     return tx_model_write_range(m->model, TX_PART_WEIGHT, piece->param, piece->first + first * columns, rows * columns,
                                 m->buffer);

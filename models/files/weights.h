@@ -73,6 +73,10 @@ typedef struct tx_load_options {
 tx_status tx_weights_load(const tx_weights *weights, tx_model *model, const tx_weights_names *names,
                           const tx_load_options *options);
 
+/* Absolute values of a parameter must be less than this: infinity, or less for one that is stored in float16. `model`
+ * may be NULL. */
+float tx_weights_limit(const tx_model *model, int32_t param);
+
 /* What a file holds as one tensor: a parameter, or one of its sections where its name has one name for each of them
  * between bars ("self_attn.q_proj|k_proj|v_proj.weight"); such sections divide the first dimension. Where the name has
  * a star, the first dimension counts what files hold apart by its number there ("experts.*.w1|w3.weight"), of each of

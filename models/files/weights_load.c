@@ -161,16 +161,25 @@ static tx_status match(const tx_weights *w, const tx_weights_piece *pieces, int3
 
 /* ---- Data -------------------------------------------------------------------------------------------- */
 
-/* Looks at elements first .. first + count - 1 of a tensor. */
-static tx_status check_finite(const tx_weights *w, int32_t index, int64_t first, int64_t count, const float *data)
+float tx_weights_limit(const tx_model *model, int32_t param)
+{
+    const char *name;
+    const tx_param_spec *spec;
+    const bool known = model && tx_model_param(model, param, &name, &spec) == TX_OK;
+    return known && spec->dtype == TX_F16 ? 65520.0f : INFINITY;
+}
+
+/* Looks at elements first .. first + count - 1 of a tensor, whose absolute values must be less than `limit`. */
+static tx_status check_values(const tx_weights *w, int32_t index, int64_t first, int64_t count, const float *data,
+                              float limit)
 {
     const tx_st_tensor *t = tx_weights_tensor_at(w, index);
     for (int64_t i = 0; i < count; i++)
-        if (!isfinite(data[i]))
-            return tx_fail(TX_FORMAT,
-                           "%s: tensor %s (%s) holds %f at element %" PRId64
-                           ": such weights are refused unless allow_nonfinite is asked for",
-                           tx_weights_path(w), t->name, tx_st_dtype_name(t->dtype), (double)data[i], first + i);
+        if (!(fabsf(data[i]) < limit))
+            return tx_fail(TX_FORMAT, "%s: tensor %s (%s) holds %f at element %" PRId64 ": %s", tx_weights_path(w),
+                           t->name, tx_st_dtype_name(t->dtype), (double)data[i], first + i,
+                           isfinite(data[i]) ? "too large for float16: use bfloat16 or float32"
+                                             : "such weights are refused unless allow_nonfinite is asked for");
     return TX_OK;
 }
 
@@ -189,7 +198,7 @@ static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, 
             int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
             status = tx_weights_read_f32(w, source[p], at, now, buffer);
             if (!status && !(options && options->allow_nonfinite))
-                status = check_finite(w, source[p], at, now, buffer);
+                status = check_values(w, source[p], at, now, buffer, tx_weights_limit(model, piece->param));
             if (!status && options && options->digest)
                 status = tx_digest_add(options->digest, buffer, (size_t)now * sizeof *buffer);
             if (!status && model)

@@ -251,9 +251,14 @@ def compare_merged(txgen, folder, config, adapt):
 
     weights = load_file(f"{folder}/0/adapter_model.safetensors")
     name = sorted(weights)[-1]
-    weights[name][0, 0] = float("nan")
-    save_file(weights, f"{folder}/0/adapter_model.safetensors")
-    fails(name, *adapt, f"{folder}/0")
+    for value, word, more in ((float("nan"), name, ()), (3e6, "too large for float16", ("--dtype", "float16"))):
+        weights[name][:] = value
+        save_file(weights, f"{folder}/0/adapter_model.safetensors")
+        fails(word, *adapt, f"{folder}/0", *more)
+    weights = load_file(f"{folder}/model/model.safetensors")
+    weights["lm_head.weight"][0, 0] = 1e5
+    save_file(weights, f"{folder}/model/model.safetensors")
+    fails("lm_head.weight (F32) holds 100000", *adapt[:-1], "--dtype", "float16")
 
 
 def main():
