@@ -72,8 +72,6 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
 
 /* Draws the adapter of a model whose own weights are there: magnitudes begin as the norms of these. */
 tx_status tx_lora_init(tx_model *model, const tx_config *config, uint64_t seed);
-/* Adds to `sums` [out] the squares of the weights that go to each output of a module, `piece` of a parameter. */
-tx_status tx_lora_squares(const tx_model *model, const tx_weights_piece *piece, bool inputs_first, double *sums);
 
 /* ---- Files (lora_files.c), as peft reads and writes them -------------------------------------------------- */
 

@@ -6,9 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* tx_lora_squares by so many elements at a time at most, whole rows. */
-static tx_status add_squares(const tx_model *model, const tx_weights_piece *piece, bool inputs_first, float *buffer,
-                             double *sums)
+/* Adds to `sums` [out] the squares of the weights of each output of a module, `piece` of a parameter, some rows at a
+ * time. */
+static tx_status add_rows(const tx_model *model, const tx_weights_piece *piece, bool inputs_first, float *buffer,
+                          double *sums)
 {
     const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1], most = TX_WEIGHTS_CHUNK / columns;
     if (most < 1)
@@ -23,10 +24,10 @@ static tx_status add_squares(const tx_model *model, const tx_weights_piece *piec
     return TX_OK;
 }
 
-tx_status tx_lora_squares(const tx_model *model, const tx_weights_piece *piece, bool inputs_first, double *sums)
+static tx_status add_squares(const tx_model *model, const tx_weights_piece *piece, bool inputs_first, double *sums)
 {
     float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
-    tx_status status = buffer ? add_squares(model, piece, inputs_first, buffer, sums)
+    tx_status status = buffer ? add_rows(model, piece, inputs_first, buffer, sums)
                               : tx_fail(TX_MEMORY, "%s: no memory for a part of it", piece->name);
     free(buffer);
     return status;
@@ -42,7 +43,7 @@ static tx_status begin_magnitudes(tx_model *model, const char *module, const tx_
     TX_TRY(tx_model_find(model, name, &index));
     double *sums = calloc((size_t)out, sizeof *sums);
     float *norms = malloc((size_t)out * sizeof *norms);
-    tx_status status = sums && norms ? tx_lora_squares(model, piece, inputs_first, sums)
+    tx_status status = sums && norms ? add_squares(model, piece, inputs_first, sums)
                                      : tx_fail(TX_MEMORY, "%s: no memory for its magnitudes", module);
     for (int64_t o = 0; o < out && !status; o++)
         norms[o] = (float)sqrt(sums[o]);
