@@ -21,7 +21,7 @@
 struct tx_file {
     int descriptor;
     char *path;      /* final name */
-    char *temporary; /* name until then */
+    char *temporary; /* name until then; NULL if the file is written directly */
 };
 
 tx_status tx_file_fail(const char *path, const char *doing)
@@ -284,21 +284,88 @@ static tx_status open_temporary(tx_file *file)
     return tx_file_fail(file->path, "create a temporary file beside it");
 }
 
-tx_status tx_file_create(const char *path, tx_file **file)
+/* Pass the descriptor of a file that is written directly, which this takes over; -1 for one that is replaced. */
+static tx_status create(const char *path, int direct, tx_file **file)
 {
     tx_file *made = calloc(1, sizeof *made);
-    if (!made)
-        return tx_fail(TX_MEMORY, "%s: no memory to write it", path);
-    made->path = strdup(path);
-    made->temporary = malloc(strlen(path) + TEMPORARY_SUFFIX);
-    tx_status status =
-        made->path && made->temporary ? open_temporary(made) : tx_fail(TX_MEMORY, "%s: no memory to write it", path);
+    tx_status status = TX_OK;
+    if (made) {
+        made->descriptor = direct;
+        made->path = strdup(path);
+        made->temporary = direct < 0 ? malloc(strlen(path) + TEMPORARY_SUFFIX) : NULL;
+    }
+    if (!made || !made->path || (direct < 0 && !made->temporary))
+        status = tx_fail(TX_MEMORY, "%s: no memory to write it", path);
+    else if (direct < 0)
+        status = open_temporary(made);
     if (status) {
-        file_free(made);
+        if (direct >= 0)
+            close(direct);
+        if (made)
+            file_free(made);
         return status;
     }
     *file = made;
     return TX_OK;
+}
+
+tx_status tx_file_create(const char *path, tx_file **file)
+{
+    struct stat info;
+    if (lstat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode))
+        return fail_kind(path, info.st_mode);
+    return create(path, -1, file);
+}
+
+char *tx_file_target(const char *path)
+{
+    struct stat info;
+    char *target = NULL;
+    /* /dev/stdout may lead to a pipe, which has no path. */
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode))
+        target = realpath(path, NULL);
+    if (!target && !(target = strdup(path)))
+        tx_fail(TX_MEMORY, "%s: no memory for the name", path);
+    return target;
+}
+
+/* Makes an empty file at the end of a link that leads to nothing. */
+static tx_status make_target(const char *path)
+{
+    const int made = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (made < 0)
+        return tx_file_fail(path, "make the file that the link leads to");
+    close(made);
+    return TX_OK;
+}
+
+/* A descriptor of standard output or error if that is the same file; else -1. */
+static int shared_output(const struct stat *info)
+{
+    struct stat own;
+    for (int i = STDOUT_FILENO; i <= STDERR_FILENO; i++)
+        if (fstat(i, &own) == 0 && own.st_dev == info->st_dev && own.st_ino == info->st_ino)
+            return fcntl(i, F_DUPFD_CLOEXEC, 0);
+    return -1;
+}
+
+tx_status tx_file_create_output(const char *path, tx_file **file)
+{
+    struct stat info;
+    int direct = -1;
+    if (stat(path, &info) != 0 && lstat(path, &info) == 0)
+        TX_TRY(make_target(path));
+    const bool there = stat(path, &info) == 0;
+    if (there && (S_ISDIR(info.st_mode) || S_ISSOCK(info.st_mode)))
+        return fail_kind(path, info.st_mode);
+    if (there)
+        direct = shared_output(&info);
+    if (there && direct < 0 && !S_ISREG(info.st_mode) && (direct = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC)) < 0)
+        return tx_file_fail(path, "open for writing");
+    char *target = tx_file_target(path);
+    const tx_status status = target ? create(target, direct, file) : TX_MEMORY;
+    free(target);
+    return status;
 }
 
 tx_status tx_file_append(tx_file *file, const void *data, size_t size)
@@ -319,18 +386,21 @@ tx_status tx_file_append(tx_file *file, const void *data, size_t size)
 tx_status tx_file_commit(tx_file *file)
 {
     tx_status status = TX_OK;
-    if (fsync(file->descriptor) != 0)
+    /* EINVAL, EROFS: a pipe or a device that cannot be flushed. */
+    if (fsync(file->descriptor) != 0 && (file->temporary || (errno != EINVAL && errno != EROFS)))
         status = tx_file_fail(file->path, "flush to disk");
     /* Who reads it back reads the disk and not memory, where the system can do so. */
     (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_DONTNEED);
     if (close(file->descriptor) != 0 && !status)
         status = tx_file_fail(file->path, "close");
-    if (!status && rename(file->temporary, file->path) != 0)
-        status = tx_file_fail(file->path, "give the finished file its name");
-    if (status)
-        unlink(file->temporary);
-    else
-        status = flush_name(file->path);
+    if (file->temporary) {
+        if (!status && rename(file->temporary, file->path) != 0)
+            status = tx_file_fail(file->path, "give the finished file its name");
+        if (status)
+            unlink(file->temporary);
+        else
+            status = flush_name(file->path);
+    }
     file_free(file);
     return status;
 }
@@ -340,20 +410,31 @@ void tx_file_discard(tx_file *file)
     if (!file)
         return;
     close(file->descriptor);
-    unlink(file->temporary);
+    if (file->temporary)
+        unlink(file->temporary);
     file_free(file);
 }
 
-tx_status tx_file_write(const char *path, const void *data, size_t size)
+static tx_status fill(tx_file *file, const void *data, size_t size)
 {
-    tx_file *file;
-    tx_status status = tx_file_create(path, &file);
-    if (status)
-        return status;
-    status = tx_file_append(file, data, size);
+    const tx_status status = tx_file_append(file, data, size);
     if (status) {
         tx_file_discard(file);
         return status;
     }
     return tx_file_commit(file);
+}
+
+tx_status tx_file_write(const char *path, const void *data, size_t size)
+{
+    tx_file *file;
+    TX_TRY(tx_file_create(path, &file));
+    return fill(file, data, size);
+}
+
+tx_status tx_file_write_output(const char *path, const void *data, size_t size)
+{
+    tx_file *file;
+    TX_TRY(tx_file_create_output(path, &file));
+    return fill(file, data, size);
 }

@@ -47,7 +47,16 @@ char *tx_path_join(const char *folder, const char *name);
  * tx_file_commit after it has been flushed to disk. What was at `path` stays whole until then. */
 typedef struct tx_file tx_file;
 
+/* For names that TX chooses, as in the folder of a model. A symbolic link is replaced and its target stays as it is: it
+ * may belong to a cache of models. TX_FORMAT refuses a folder, a pipe, a socket and a device. */
 tx_status tx_file_create(const char *path, tx_file **file);
+/* For names that a user gives. A symbolic link stays and its target is written, as by a shell's redirection. A regular
+ * file is replaced as a whole. A pipe, a device and the file that is standard output or error are written directly: the
+ * call waits until the pipe has a reader, and data stay written after a failure. TX_FORMAT refuses a folder and a
+ * socket. */
+tx_status tx_file_create_output(const char *path, tx_file **file);
+/* The path of the file that such a name leads to; the caller frees it. NULL when out of memory (the message is set). */
+char *tx_file_target(const char *path);
 tx_status tx_file_append(tx_file *file, const void *data, size_t size);
 /* Flushes the file to disk, renames it and flushes the folder. Frees `file` whatever the outcome; after a
  * failure nothing temporary is left behind. */
@@ -55,7 +64,8 @@ tx_status tx_file_commit(tx_file *file);
 /* Removes the temporary file and frees `file` (NULL is fine). Keeps the thread's error message. */
 void tx_file_discard(tx_file *file);
 
-/* The three above for data that is all there. */
+/* Create, append and commit in one call. */
 tx_status tx_file_write(const char *path, const void *data, size_t size);
+tx_status tx_file_write_output(const char *path, const void *data, size_t size);
 
 #endif

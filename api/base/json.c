@@ -479,14 +479,25 @@ char *tx_json_text(const tx_json *json, tx_json_form form)
     }
 }
 
-tx_status tx_json_write(const char *path, const tx_json *json, tx_json_form form)
+static tx_status write_text(const char *path, const tx_json *json, tx_json_form form,
+                            tx_status (*write)(const char *, const void *, size_t))
 {
     char *text = tx_json_text(json, form);
     if (!text)
         return tx_fail_in(TX_MEMORY, "%s", path);
     size_t size = strlen(text);
-    text[size] = '\n'; /* in place of the NUL */
-    tx_status status = tx_file_write(path, text, size + 1);
+    text[size] = '\n'; /* instead of the NUL */
+    tx_status status = write(path, text, size + 1);
     free(text);
     return status;
+}
+
+tx_status tx_json_write(const char *path, const tx_json *json, tx_json_form form)
+{
+    return write_text(path, json, form, tx_file_write);
+}
+
+tx_status tx_json_write_output(const char *path, const tx_json *json, tx_json_form form)
+{
+    return write_text(path, json, form, tx_file_write_output);
 }

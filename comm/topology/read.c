@@ -176,7 +176,7 @@ tx_status tx_topology_export(const tx_topology *topology, const char *path)
         free(text);
     }
     if (!status)
-        status = tx_file_write(path, out, strlen(out));
+        status = tx_file_write_output(path, out, strlen(out));
     free(out);
     return status;
 }

@@ -30,7 +30,9 @@ typedef struct tx_output_lock tx_output_lock;
 tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock);
 void tx_output_lock_release(tx_output_lock *lock);
 
-/* Fails, naming both numbers, where the file system of `folder` has less than `bytes` free. */
+/* Fails, with both numbers, if the file system of `folder` has less than `bytes` free. TX_DISK_FULL is
+ * part of the message. */
+#define TX_DISK_FULL "make room or choose another folder"
 tx_status tx_disk_check(const char *folder, int64_t bytes);
 
 /* ---- Which there are (see tx_train.h, too) -------------------------------------------------------------- */

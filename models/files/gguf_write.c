@@ -156,7 +156,7 @@ static tx_status write_header(tx_gguf_writer *w, const char *path, const tx_gguf
     tx_buffer_add(&header, w->values.data, w->values.size);
     add_tensors(tensors, count, &header);
     tx_status status = w->values.status ? w->values.status : header.status;
-    TX_THEN(status, tx_file_create(path, &w->file));
+    TX_THEN(status, tx_file_create_output(path, &w->file));
     TX_THEN(status, tx_file_append(w->file, header.data, header.size));
     TX_THEN(status, pad(w->file, (int64_t)header.size));
     free(header.data);

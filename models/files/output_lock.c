@@ -148,8 +148,8 @@ tx_status tx_disk_check(const char *folder, int64_t bytes)
     const int64_t available = (int64_t)(blocks * unit);
     if (available < bytes)
         return tx_fail(TX_IO,
-                       "%s: needs %" PRId64 " bytes, the disk has %" PRId64 " free: make room or choose another folder",
-                       folder, bytes, available);
+                       "%s: needs %" PRId64 " bytes, the disk has %" PRId64 " free: " TX_DISK_FULL, folder, bytes,
+                       available);
     return TX_OK;
 }
 

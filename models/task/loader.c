@@ -339,7 +339,7 @@ tx_status tx_loader_dump_order(const tx_samples *samples, const tx_loader_option
     size_t used = 0;
     tx_file *file;
     TX_TRY(check(samples, options, steps));
-    TX_TRY(tx_file_create(path, &file));
+    TX_TRY(tx_file_create_output(path, &file));
     tx_status status = TX_OK;
     course c = plan_course(samples, options);
     for (int64_t step = 0; step < steps && !status; step++) {

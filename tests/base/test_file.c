@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 static void test_write_and_read(void **state)
@@ -75,6 +76,100 @@ static void test_what_is_no_file(void **state)
     remove_scratch(folder);
 }
 
+static void assert_holds(const char *path, const char *text)
+{
+    char *data;
+    size_t size;
+    assert_ok(tx_file_read(path, 100, &data, &size));
+    assert_string_equal(data, text);
+    free(data);
+}
+
+static bool is_kind(const char *path, mode_t kind)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && (info.st_mode & S_IFMT) == kind;
+}
+
+/* Links: a name of the user's is followed, a name of TX's is replaced. */
+static void test_output_links(void **state)
+{
+    char *folder = make_scratch(), *file = tx_path_join(folder, "file"), *link = tx_path_join(folder, "link"),
+         *loose = tx_path_join(folder, "loose"), *made = tx_path_join(folder, "made");
+    assert_ok(tx_file_write_output(file, "first", 5));
+    assert_int_equal(symlink("file", link), 0);
+    assert_ok(tx_file_write_output(link, "second", 6));
+    assert_true(is_kind(link, S_IFLNK));
+    assert_holds(file, "second");
+    assert_int_equal(symlink("made", loose), 0);
+    assert_ok(tx_file_write_output(loose, "third", 5));
+    assert_true(is_kind(loose, S_IFLNK));
+    assert_holds(made, "third");
+    assert_ok(tx_file_write(link, "own", 3));
+    assert_true(is_kind(link, S_IFREG));
+    assert_holds(link, "own");
+    assert_holds(file, "second");
+    assert_int_equal(count_entries(folder), 4);
+    assert_refused(tx_file_write_output(folder, "x", 1), TX_FORMAT, "a folder, where a regular file should be");
+    free(file);
+    free(link);
+    free(loose);
+    free(made);
+    remove_scratch(folder);
+}
+
+/* Pipes and devices stay; a name of the user's is written, a name of TX's refused. */
+static void test_output_is_no_file(void **state)
+{
+    char *folder = make_scratch(), *pipe = tx_path_join(folder, "pipe"), *device = tx_path_join(folder, "device"),
+         *link = tx_path_join(folder, "link"), got[8] = "";
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    const int reader = open(pipe, O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    assert_ok(tx_file_write_output(pipe, "text", 4));
+    assert_int_equal(read(reader, got, sizeof got), 4);
+    assert_string_equal(got, "text");
+    assert_refused(tx_file_write(pipe, "text", 4), TX_FORMAT, "pipe: a pipe, where a regular file should be");
+    assert_true(is_kind(pipe, S_IFIFO));
+    close(reader);
+    if (mknod(device, S_IFCHR | 0600, makedev(1, 3)) == 0) { /* as root: another node of /dev/null's */
+        tx_file *file = NULL;
+        assert_int_equal(symlink("device", link), 0);
+        assert_ok(tx_file_write_output(device, "text", 4));
+        assert_ok(tx_file_write_output(link, "text", 4));
+        assert_ok(tx_file_create_output(device, &file));
+        tx_file_discard(file);
+        assert_refused(tx_file_write(device, "text", 4), TX_FORMAT, "a device, where");
+        assert_true(is_kind(device, S_IFCHR) && is_kind(link, S_IFLNK));
+    }
+    free(pipe);
+    free(device);
+    free(link);
+    remove_scratch(folder);
+}
+
+/* The file that is standard output gets the text after what is there already. */
+static void test_output_is_standard_output(void **state)
+{
+    char *folder = make_scratch(), *path = tx_path_join(folder, "file");
+    const int kept = dup(STDOUT_FILENO), file = open(path, O_WRONLY | O_CREAT, 0600);
+    assert_true(kept >= 0 && file >= 0);
+    fflush(stdout);
+    dup2(file, STDOUT_FILENO);
+    const bool before = write(STDOUT_FILENO, "one ", 4) == 4;
+    const tx_status status = tx_file_write_output("/dev/stdout", "two", 3);
+    const bool after = write(STDOUT_FILENO, " three", 6) == 6;
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+    close(file);
+    assert_ok(status);
+    assert_true(before && after);
+    assert_holds(path, "one two three");
+    assert_true(is_kind("/dev/stdout", S_IFLNK));
+    free(path);
+    remove_scratch(folder);
+}
+
 /* What names and files hold reaches no terminal. */
 static void test_escape(void **state)
 {
@@ -113,7 +208,7 @@ static void test_failures_leave_nothing(void **state)
     char *folder = make_scratch(), *path = tx_path_join(folder, "no/such/file"), *taken = tx_path_join(folder, "taken");
     assert_refused(tx_file_write(path, "x", 1), TX_NOT_FOUND, path);
     assert_ok(tx_folder_create(taken));
-    assert_refused(tx_file_write(taken, "x", 1), TX_IO, taken); /* rename onto a folder fails */
+    assert_refused(tx_file_write(taken, "x", 1), TX_FORMAT, taken);
     assert_int_equal(count_entries(folder), 1);
     free(path);
     free(taken);
@@ -324,6 +419,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_write_and_read),
         cmocka_unit_test(test_what_is_no_file),
+        cmocka_unit_test(test_output_links),
+        cmocka_unit_test(test_output_is_no_file),
+        cmocka_unit_test(test_output_is_standard_output),
         cmocka_unit_test(test_escape),
         cmocka_unit_test(test_discard),
         cmocka_unit_test(test_failures_leave_nothing),

@@ -179,6 +179,36 @@ search 1 hopeless --search block_size=choice:4096,8192 seed=int:1:40 --method ra
 [ "$(ends "$out" | grep -c ' failed ')" -eq 5 ] || fail "it did not give up after five trials"
 says "none of 5 trials"
 
+# A full disk ends the search; with room the same command goes on, also from a journal that calls the trial failed. No
+# link and no pipe gets a trial's output.
+search 0 room --search learning_rate=choice:1e-3,1e-2 --method grid --keep all -- "$@"
+cp -r "$out" "$work/ample"
+sed -i '/"trial": 1/{/"event": "end"/s/"state": "complete", "value": [^,]*/"state": "failed", "message": "disk full: No space left on device"/}' \
+    "$out/search.jsonl"
+search 0 room --search learning_rate=choice:1e-3,1e-2 --method grid --keep all -- "$@"
+[ "$(ends "$out" | grep -c ' complete ')" -eq 2 ] || fail "a trial that lacked disk space was not run again"
+cmp "$out/trial-1/model.safetensors" "$work/ample/trial-1/model.safetensors" || fail "run again, a trial has another model"
+mkdir "$work/disk"
+# shellcheck disable=SC2016
+if [ "$(id -u)" -eq 0 ] && unshare --mount true 2> /dev/null; then
+    unshare --mount sh -c 'disk=$1; bin=$2; shift 2; mount -t tmpfs -o size=200k tmpfs "$disk"
+        "$bin/txsearch" --output_dir "$disk/out" "$@" > "$disk.first" 2>&1; echo status $? >> "$disk.first"
+        mount -o remount,size=10m "$disk"; "$bin/txsearch" --output_dir "$disk/out" "$@" > "$disk.second" 2>&1; echo status $? >> "$disk.second"' \
+        full "$work/disk" "$bin" --search learning_rate=choice:1e-3,1e-2 --method grid -- "$@"
+    grep -q "the same command continues" "$work/disk.first" && grep -q "status 1" "$work/disk.first" || fail "$(cat "$work/disk.first")"
+    grep -q "status 0" "$work/disk.second" || fail "a search does not go on after a full disk: $(cat "$work/disk.second")"
+fi
+out=$work/room
+echo precious > "$work/target"
+for kind in link pipe; do
+    rm -f "$out/trial-0.log"
+    sed -i '1!d' "$out/search.jsonl"
+    [ $kind = pipe ] && mkfifo "$out/trial-0.log" || ln -s ../target "$out/trial-0.log"
+    search 1 room --search learning_rate=choice:1e-3,1e-2 --method grid --keep all -- "$@"
+    says "trial-0.log: a $kind"
+done
+[ "$(cat "$work/target")" = precious ] || fail "a trial's log has been written through a link"
+
 # Another metric and direction: the highest loss of training.
 search 0 highest --search learning_rate=choice:1e-2,1e-6 --method grid --metric train_loss --direction maximize -- "$@"
 [ "$(readlink "$out/best")" = trial-1 ] || fail "the highest train_loss is not that of the lowest rate"

@@ -71,6 +71,36 @@ mkdir "$work/locked"
 mkfifo "$work/locked/.lock"
 train 1 "locked/.lock: a pipe" locked --train_file "$work/text" --max_steps 2 --overwrite_output_dir
 
+# Programs write to an output that is a pipe or a link; the pipe and the link stay.
+# written NAME COMMAND...: runs it twice, with @ for a pipe and a link; both bring the text that cat reads
+written()
+{
+    name=$1
+    shift
+    mkfifo "$work/out-pipe"
+    echo old > "$work/out-target"
+    ln -s out-target "$work/out-link"
+    cat "$work/out-pipe" > "$work/piped" &
+    reader=$!
+    for to in out-pipe out-link; do
+        # shellcheck disable=SC2046,SC2001
+        "$@" $(echo "$name" | sed "s|@|$work/$to|") > "$work/out" 2> "$work/err" || fail "$* $name to $to"
+    done
+    kill $reader 2> /dev/null
+    wait $reader 2> /dev/null
+    [ -p "$work/out-pipe" ] && [ -L "$work/out-link" ] || fail "$* $name: the pipe or the link is replaced"
+    [ -s "$work/out-target" ] && cmp -s "$work/piped" "$work/out-target" || fail "$* $name: pipe and link differ"
+    rm -f "$work"/out-*
+}
+written "-o @" "$bin/txplot" "$work/b"
+written "--html @" "$bin/txtopo"
+# shellcheck disable=SC2086
+written "--dump_order @" "$bin/txtrain" $common --train_file "$work/text" --max_steps 1 --output_dir "$work/orders" --overwrite_output_dir
+# shellcheck disable=SC2086
+written "--memory_plot @" "$bin/txtrain" $common --train_file "$work/text" --max_steps 1 --output_dir "$work/planned" --dry_run
+mkfifo "$work/logits"
+expect 1 "logits: a pipe" txgen --model "$work/b" --ids "1 2" --device cpu --logits "$work/logits"
+
 # ---- data that become shorter while they are in use -------------------------------------------------
 # shrink FOLDER FILE DATA ARGUMENT...: trains on DATA until FILE is cut, then goes on from where that ended
 shrink()

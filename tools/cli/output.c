@@ -37,7 +37,7 @@ tx_status tx_page_write(const char *path, const unsigned char *page, const tx_js
         if (fflush(stdout) || ferror(stdout))
             status = tx_fail(TX_IO, "standard output: cannot write");
     } else if (!status) {
-        status = tx_file_write(path, text, size);
+        status = tx_file_write_output(path, text, size);
     }
     free(text);
     free(json);

@@ -2,6 +2,7 @@
  * txgen: continues texts with a model folder, writes the logits of a sequence of ids, or measures perplexity. */
 #include "tools/generate/txgen.h"
 
+#include "api/base/file.h"
 #include "models/files/safetensors.h"
 #include "models/generate/lm.h"
 #include "tools/cli/waiting.h"
@@ -19,7 +20,9 @@ static tx_status write_logits(const char *path, const float *logits, const tx_sh
     tx_st_tensor tensor = {.name = "logits", .dtype = TX_ST_F32, .rank = shape->rank};
     memcpy(tensor.dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
     tx_st_writer *writer = NULL;
-    tx_status status = tx_st_create(path, &tensor, 1, NULL, &writer);
+    char *target = tx_file_target(path);
+    tx_status status = target ? tx_st_create(target, &tensor, 1, NULL, &writer) : TX_MEMORY;
+    free(target);
     if (status)
         return status;
     status = tx_st_append(writer, logits, (size_t)tx_st_bytes(&tensor));

@@ -37,7 +37,7 @@ int32_t tx_launch_logs_rank(const char *line, const char **text)
     return -1;
 }
 
-/* The log of a rank, opened to be written behind what it has. */
+/* Opens the log of a rank to append to it. A link, a pipe and a device are refused. */
 static tx_status open_log(const char *folder, int32_t rank, FILE **file)
 {
     char name[32];
@@ -45,8 +45,12 @@ static tx_status open_log(const char *folder, int32_t rank, FILE **file)
     char *path = tx_path_join(folder, name);
     if (!path)
         return TX_MEMORY;
-    *file = fopen(path, "ae");
-    const tx_status status = *file ? TX_OK : tx_file_fail(path, "write it");
+    int descriptor = -1;
+    tx_status status = tx_file_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, &descriptor, NULL);
+    if (!status && !(*file = fdopen(descriptor, "a"))) {
+        status = tx_file_fail(path, "write it");
+        close(descriptor);
+    }
     free(path);
     return status;
 }

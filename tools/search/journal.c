@@ -189,6 +189,10 @@ static tx_status read_end(const tx_json *event, tx_trial *t)
     TX_TRY(tx_json_get_number(event, "seconds", 0.0, DBL_MAX, &t->seconds));
     if (tx_json_has(event, "message"))
         TX_TRY(tx_json_get_string(event, "message", &message));
+    if (message && t->state == TX_TRIAL_FAILED && tx_trial_lacks_disk(message)) {
+        t->state = TX_TRIAL_RUNNING; /* the trial is run again */
+        return TX_OK;
+    }
     if (message && !(t->message = strdup(message)))
         return tx_fail(TX_MEMORY, "no memory for the journal");
     if (tx_json_has(event, "metrics"))

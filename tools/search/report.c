@@ -82,10 +82,14 @@ static tx_status link_best(const tx_search *s, int32_t best)
 {
     char name[TX_TRIAL_NAME], now[TX_TRIAL_NAME] = "";
     const char *path = TX_PATH(s->folder, TX_SEARCH_BEST), *temporary = TX_PATH(s->folder, "." TX_SEARCH_BEST);
+    errno = 0;
     const ssize_t length = readlink(path, now, sizeof now - 1);
+    const bool other = errno == EINVAL;
     tx_trial_name(name, best, "");
     if (length > 0 && strcmp(now, name) == 0)
         return TX_OK;
+    if (other)
+        return tx_fail(TX_IO, "%s: not a link; move it away: the link to the best trial gets this name", path);
     errno = 0;
     if ((unlink(temporary) != 0 && errno != ENOENT) || symlink(name, temporary) != 0 || rename(temporary, path) != 0)
         return tx_file_fail(path, "make the link");

@@ -8,6 +8,8 @@
 #include "api/base/message.h"
 #include "models/files/folder.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <float.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -223,6 +225,18 @@ static tx_status spawn(tx_search *s, int32_t place, int32_t trial)
     return status;
 }
 
+/* The file of a trial's output, empty. A link is refused: its target would be emptied. */
+static tx_status open_log(const char *path, FILE **log)
+{
+    int descriptor = -1;
+    TX_TRY(tx_file_open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, &descriptor, NULL));
+    *log = fdopen(descriptor, "w+");
+    if (*log)
+        return TX_OK;
+    close(descriptor);
+    return tx_file_fail(path, "write");
+}
+
 tx_status tx_trial_start(tx_search *s, int32_t place, int32_t trial)
 {
     char name[TX_TRIAL_NAME], log[TX_TRIAL_NAME];
@@ -237,8 +251,8 @@ tx_status tx_trial_start(tx_search *s, int32_t place, int32_t trial)
     tx_status status = write_options(s, place, trial, folder, resumes);
     if (!status)
         status = tx_journal_start(s, trial, resumes);
-    if (!status && !(p->output = fopen(TX_PATH(s->folder, tx_trial_name(log, trial, ".log")), "w+e")))
-        status = tx_file_fail(log, "write");
+    if (!status)
+        status = open_log(TX_PATH(s->folder, tx_trial_name(log, trial, ".log")), &p->output);
     if (!status)
         status = spawn(s, place, trial);
     if (status) {
@@ -288,9 +302,15 @@ tx_status tx_trial_follow(tx_search *s, tx_search_place *p)
     ssize_t length;
     tx_status status = TX_OK;
     snprintf(name, sizeof name, "trial-%" PRId32 "/" TX_RUN_LOG, p->trial);
-    FILE *file = s->study.rung > 0 && !s->study.trial[p->trial].stops ? fopen(TX_PATH(s->folder, name), "re") : NULL;
-    if (!file)
+    int descriptor = -1;
+    if (s->study.rung <= 0 || s->study.trial[p->trial].stops ||
+        tx_file_open(TX_PATH(s->folder, name), O_RDONLY, &descriptor, NULL))
         return TX_OK;
+    FILE *file = fdopen(descriptor, "r");
+    if (!file) {
+        close(descriptor);
+        return TX_OK;
+    }
     if (fseek(file, 0, SEEK_END) == 0 && ftell(file) < p->read)
         p->read = 0; /* it began anew */
     if (fseek(file, (long)p->read, SEEK_SET) == 0)
@@ -368,14 +388,25 @@ static void judge(const tx_search *s, tx_search_place *p, tx_trial *t, bool well
     }
 }
 
+bool tx_trial_lacks_disk(const char *said)
+{
+    return strstr(said, TX_DISK_FULL) || strstr(said, strerror(ENOSPC)) || strstr(said, strerror(EDQUOT));
+}
+
 tx_status tx_trial_end(tx_search *s, tx_search_place *p, bool interrupted)
 {
     char message[1024] = "", *said = tx_process_text(p->output);
+    const bool full = said && tx_trial_lacks_disk(said);
     tx_trial *t = &s->study.trial[p->trial];
     tx_status status = tx_trial_follow(s, p);
     const bool well = tx_process_well(&p->process, said ? tx_process_complaint(said) : "", message, sizeof message);
     t->seconds = p->process.seconds;
-    if (!status && (well || t->stops || !interrupted)) {
+    if (!status && full && !well && !t->stops && !interrupted)
+        status = tx_fail(TX_IO,
+                         "trial %" PRId32 ": %s; the same command continues the search with this trial once there is "
+                         "room",
+                         p->trial, *message ? message : "the disk is full");
+    else if (!status && (well || t->stops || !interrupted)) {
         judge(s, p, t, well, message);
         status = tx_journal_end(s, p->trial);
     }

@@ -78,9 +78,11 @@ tx_status tx_trial_check(const tx_search *search);
 tx_status tx_trial_start(tx_search *search, int32_t place, int32_t trial);
 /* Looks at what has come into the trial's log: whether it reached rungs, and goes on. */
 tx_status tx_trial_follow(tx_search *search, tx_search_place *place);
-/* Takes in what came of one that has ended, and frees its place. With `interrupted` one that did not end well is left
- * to be gone on with. */
+/* Records the outcome of a trial that has ended, and frees its place. With `interrupted` a trial that failed stays
+ * unfinished and is continued later. So does a trial that failed because the disk was full: TX_IO ends the search. */
 tx_status tx_trial_end(tx_search *search, tx_search_place *place, bool interrupted);
+/* True if the output of a trial that failed says that the disk was full. */
+bool tx_trial_lacks_disk(const char *said);
 /* Asks the trial to save and end; again, or with `at_once`: ends it. */
 void tx_trial_ask(const tx_search *search, tx_search_place *place, bool at_once);
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define EXIT_INTERRUPTED 130 /* as a shell says that Ctrl-C ended a program */
@@ -149,7 +150,7 @@ static tx_status write_to(const char *path, tx_status (*print)(FILE *, const tx_
     if (fclose(out) && !status)
         status = tx_fail(TX_MEMORY, "out of memory");
     if (!status)
-        status = tx_file_write(path, text, size);
+        status = tx_file_write_output(path, text, size);
     else
         tx_fail_in(status, "%s", path);
     free(text);
@@ -158,10 +159,13 @@ static tx_status write_to(const char *path, tx_status (*print)(FILE *, const tx_
 
 static tx_status write_nccl(const tx_topology *topology, const char *path)
 {
+    struct stat info;
     tx_topology *again = NULL;
     if (topology->origin == TX_TOPO_ORIGIN_PASTED)
         return tx_fail(TX_UNSUPPORTED, "%s: a matrix tells no PCI tree, which NCCL's file is made of", path);
     TX_TRY(write_to(path, tx_txtopo_nccl, topology));
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) /* a pipe or a device is not read back */
+        return TX_OK;
     TX_TRY(tx_topology_read(path, &again));
     tx_txtopo_nccl_lost(stdout, topology, again);
     tx_topology_free(again);
