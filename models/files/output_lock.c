@@ -147,9 +147,8 @@ tx_status tx_disk_check(const char *folder, int64_t bytes)
     const uint64_t blocks = info.f_bavail < most ? info.f_bavail : most;
     const int64_t available = (int64_t)(blocks * unit);
     if (available < bytes)
-        return tx_fail(TX_IO,
-                       "%s: needs %" PRId64 " bytes, the disk has %" PRId64 " free: " TX_DISK_FULL, folder, bytes,
-                       available);
+        return tx_fail(TX_IO, "%s: needs %" PRId64 " bytes, the disk has %" PRId64 " free: " TX_DISK_FULL, folder,
+                       bytes, available);
     return TX_OK;
 }
 

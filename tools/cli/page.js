@@ -36,7 +36,7 @@ function makeTable(section, columns, rows, made) {
             for (const c of columns) {
                 const value = c.value(row), cell = element("td", c.text ? {class: "text"} : c.share ? {class: "share"} : {}, line,
                     value === undefined ? "–" : c.show ? c.show(value) : value);
-                if (c.share) cell.style.setProperty("--share", `${Math.min(100, 100 * value)}%`);
+                if (c.share && value !== undefined) cell.style.setProperty("--share", `${Math.min(100, 100 * value)}%`);
             }
         }
     }
