@@ -39,6 +39,15 @@ answers()
     [[ $got == $wanted ]] || fail "$*: \"$got\" where \"$wanted\" was expected"
 }
 
+# unwritable PROGRAM OPTION...: ends with 1 and a line about its standard output
+unwritable()
+{
+    "$bin/$1" "${@:2}" > /dev/full 2> "$scratch/complaints"
+    status=$?
+    [ $status -eq 1 ] || fail "$*: status $status on a full standard output"
+    grep -q "^$1: standard output: cannot write" "$scratch/complaints" || fail "$*: $(cat "$scratch/complaints")"
+}
+
 for program in "$@"; do
     "$bin/$program" --completion bash > "$scratch/script" || fail "$program --completion bash"
     # shellcheck disable=SC1090,SC1091
@@ -53,8 +62,25 @@ for program in "$@"; do
         grep -q "$program  *- " "$scratch/text" || fail "$program: no description in the manual page"
     fi
     "$bin/$program" --completion zsh 2> /dev/null && fail "$program: a shell that is not known"
-    "$bin/$program" --help > /dev/full 2> /dev/null && fail "$program: a full disk goes unseen"
+    for option in --help --version --man "--completion bash"; do
+        # shellcheck disable=SC2086
+        unwritable "$program" $option
+    done
 done
+
+# Tables, too.
+printf '%s\n' '{"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 32, "vocab_size": 257}' > "$scratch/config.json"
+printf '%s\n' '{"step": 1, "loss": 1}' > "$scratch/log.jsonl"
+unwritable txtrain --list-devices
+unwritable txcheck file "$scratch/config.json"
+unwritable txcheck ops --op gelu --quick --small
+unwritable txmem --model gpt2
+unwritable txplot "$scratch/log.jsonl" -o "$scratch/page.html"
+unwritable txplot "$scratch/log.jsonl" -o -
+unwritable txtopo
+unwritable txtune --show
+unwritable txbench predict --help
+unwritable txlaunch --help
 
 answers "--lr_scheduler_type " txtrain --lr-scheduler-t
 answers "linear cosine *" txtrain --lr_scheduler_type ""

@@ -195,7 +195,9 @@ if [ "$(id -u)" -eq 0 ] && unshare --mount true 2> /dev/null; then
         "$bin/txsearch" --output_dir "$disk/out" "$@" > "$disk.first" 2>&1; echo status $? >> "$disk.first"
         mount -o remount,size=10m "$disk"; "$bin/txsearch" --output_dir "$disk/out" "$@" > "$disk.second" 2>&1; echo status $? >> "$disk.second"' \
         full "$work/disk" "$bin" --search learning_rate=choice:1e-3,1e-2 --method grid -- "$@"
-    grep -q "the same command continues" "$work/disk.first" && grep -q "status 1" "$work/disk.first" || fail "$(cat "$work/disk.first")"
+    for text in "the same command continues" "status 1"; do
+        grep -q "$text" "$work/disk.first" || fail "a full disk: $(cat "$work/disk.first")"
+    done
     grep -q "status 0" "$work/disk.second" || fail "a search does not go on after a full disk: $(cat "$work/disk.second")"
 fi
 out=$work/room

@@ -41,5 +41,5 @@ int main(int argc, char **argv)
     if (result == TX_GO_ON)
         result = run->run(settings, argv + 1) ? tx_complain(&run->program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
     free(settings);
-    return result;
+    return tx_end(&program, result);
 }

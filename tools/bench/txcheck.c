@@ -283,7 +283,7 @@ static int run_selftest(const settings *o, const tx_target *target)
 static int (*const runs[])(const settings *o, const tx_target *target) = {run_ops, run_threads, run_autodiff, run_onnx,
                                                                           run_selftest};
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     settings o = {.device = "cpu", .seconds = 1e6, .every = 1};
     int32_t command;
@@ -313,4 +313,9 @@ int main(int argc, char **argv)
     result = runs[command](&o, &target);
     tx_target_close(&target);
     return result;
+}
+
+int main(int argc, char **argv)
+{
+    return tx_end(&program, run(argc, argv));
 }

@@ -156,5 +156,5 @@ int main(int argc, char **argv)
     int result = tx_options_parse(&program, argc, argv, &set);
     if (result != TX_GO_ON)
         return result;
-    return run(&set) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    return tx_end(&program, run(&set) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0);
 }

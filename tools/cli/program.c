@@ -4,7 +4,9 @@
 
 #include "api/base/message.h"
 
+#include <errno.h>
 #include <stdarg.h>
+#include <string.h>
 
 /* Longer lines are cut off. */
 #define LINE 8192
@@ -29,4 +31,14 @@ int tx_complain(const tx_cli *program, int status, const char *format, ...)
     va_end(args);
     tx_print_line(stderr, "%s: %s", program->name, text);
     return status;
+}
+
+int tx_end(const tx_cli *program, int status)
+{
+    errno = 0;
+    const bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (status || written)
+        return status;
+    return tx_complain(program, TX_EXIT_FAILURE, "standard output: cannot write%s%s", errno ? ": " : "",
+                       errno ? strerror(errno) : "");
 }

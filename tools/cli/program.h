@@ -42,6 +42,10 @@ void tx_print_line(FILE *to, const char *format, ...) TX_PRINTF(2, 3);
 /* Prints "program: message" on stderr and returns `status`. */
 int tx_complain(const tx_cli *program, int status, const char *format, ...) TX_PRINTF(3, 4);
 
+/* Every program ends by this call. Returns `status`; or TX_EXIT_FAILURE, with a message, if the program succeeded but
+ * its standard output could not be written. */
+int tx_end(const tx_cli *program, int status);
+
 /* Answers --help, -h, --version, --man and --completion bash where argv asks for one, from the table alone; TX_GO_ON
  * where it does not. `values` holds the defaults, or is NULL. (usage.c) */
 int tx_usage_answer(const tx_cli *program, int argc, char *const *argv, const void *values);

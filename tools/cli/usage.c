@@ -321,8 +321,7 @@ int tx_usage_answer(const tx_cli *program, int argc, char *const *argv, const vo
             return tx_complain(program, TX_EXIT_USAGE, "--completion %s: there is one for bash", shell);
         else
             continue;
-        return fflush(stdout) || ferror(stdout) ? tx_complain(program, TX_EXIT_FAILURE, "standard output: cannot write")
-                                                : 0;
+        return tx_end(program, 0);
     }
     return TX_GO_ON;
 }

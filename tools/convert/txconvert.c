@@ -83,5 +83,5 @@ int main(int argc, char **argv)
     if (convert(&set))
         return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
     tx_print_line(stdout, "%s: written", set.to);
-    return fflush(stdout) ? TX_EXIT_FAILURE : 0;
+    return tx_end(&program, 0);
 }

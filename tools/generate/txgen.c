@@ -145,5 +145,5 @@ int main(int argc, char **argv)
     if (result == TX_GO_ON)
         result = run(&set, &given);
     tx_option_values_free(&given);
-    return result;
+    return tx_end(&txgen_program, result);
 }

@@ -324,5 +324,5 @@ int main(int argc, char **argv)
     tx_launch_server_close(l.next.server);
     tx_launch_hosts_free(&l.next.hosts);
     tx_launch_output_free(&l.output);
-    return status;
+    return tx_end(&program, status);
 }

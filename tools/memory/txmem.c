@@ -260,11 +260,9 @@ int main(int argc, char **argv)
     table.config = config;
     if (!status)
         status = run(&set, &table);
-    if (!status && (fflush(stdout) || ferror(stdout)))
-        status = tx_fail(TX_IO, "standard output: cannot write");
     free(table.row);
     tx_pretend_close(table.comm);
     tx_engine_free(table.engine);
     tx_config_free(config);
-    return status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    return tx_end(&program, status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0);
 }

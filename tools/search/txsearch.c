@@ -209,5 +209,5 @@ int main(int argc, char **argv)
     tx_option_values_free(&s.options);
     tx_option_values_free(&s.words);
     free(s.place);
-    return status;
+    return tx_end(&program, status);
 }

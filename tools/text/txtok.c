@@ -349,7 +349,5 @@ int main(int argc, char **argv)
     free(j.part[0].id);
     free(j.part[1].id);
     free(j.types.id);
-    if (!status && (fflush(stdout) || ferror(stdout)))
-        status = tx_fail(TX_IO, "standard output: cannot write: %s", strerror(errno));
-    return status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    return tx_end(&program, status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0);
 }

@@ -269,12 +269,10 @@ static int run(const settings *s, int *argc, char ***argv)
     if (s->measure)
         catch_interrupt();
     tx_status status = s->mpi ? tx_txtopo_mpi(stdout, &many, argc, argv) : run_here(s, &partial);
-    bool written = !fflush(stdout) && !ferror(stdout);
     if (status)
         return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
-    if (!written)
-        return tx_complain(&program, TX_EXIT_FAILURE, "standard output: cannot be written");
-    return partial ? EXIT_INTERRUPTED : 0;
+    const int ending = tx_end(&program, 0);
+    return ending || !partial ? ending : EXIT_INTERRUPTED;
 }
 
 int main(int argc, char **argv)

@@ -266,5 +266,5 @@ int main(int argc, char **argv)
     if (!status && strcmp(set.output, "-") != 0)
         tx_print_line(stdout, "%s: %d run%s", set.output, (int)set.runs.count, set.runs.count > 1 ? "s" : "");
     tx_json_free(all);
-    return status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    return tx_end(&program, status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0);
 }

@@ -184,7 +184,7 @@ int main(int argc, char **argv)
     if (ending == TX_GO_ON)
         tx_wait_passively(argv, (int32_t)job->set.threads);
     if (ending == TX_GO_ON)
-        return leave(job, run(&program, job));
+        return tx_end(&program, leave(job, run(&program, job)));
     tx_job_refuse(job, ending);
-    return leave(job, ending);
+    return tx_end(&program, leave(job, ending));
 }
