@@ -6,8 +6,10 @@
 #include "tests/unit.h"
 
 #include "api/base/json.h"
-#include "models/arch/arch.h"
+#include "models/arch/gguf.h"
+#include "models/arch/lora.h"
 #include "models/files/checkpoint.h"
+#include "models/files/safetensors.h"
 #include "models/tx_text.h"
 #include "tests/scratch.h"
 
@@ -221,6 +223,113 @@ static void test_others(void **state)
     remove_scratch(folder);
 }
 
+/* Data as txtrain takes them, by the keys of their first line or row. */
+static void test_samples(void **state)
+{
+#define USER "{\"role\": \"user\", \"content\": \"a\"}"
+#define ASSISTANT "{\"role\": \"assistant\", \"content\": \"b\"}"
+    static const struct {
+        const char *name, *text, *verdict;
+    } files[] = {
+        {"m.jsonl", "{\"messages\": [" USER ", " ASSISTANT "]}\n", "ok"},
+        {"m.json", "[{\"messages\": [" USER ", " ASSISTANT "]}]", "ok"},
+        {"p.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n", "ok"},
+        {"l.json", "{\"prompt\": [" USER "], \"completion\": [" ASSISTANT "]}\n", "ok"},
+        {"i.jsonl", "{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}\n", "ok"},
+        {"s.jsonl", "{\"sentence\": \"a\", \"label\": 0}\n{\"sentence\": \"b\", \"label\": 1}\n", "ok"},
+        {"r.jsonl", "{\"sentence\": \"a\", \"label\": 0.5}\n{\"sentence\": \"b\", \"label\": 1}\n", "ok"},
+        {"n.jsonl", "{\"premise\": \"a\", \"hypothesis\": \"b\", \"label\": \"neutral\"}\n", "ok"},
+        {"t.tsv", "sentence\tlabel\na\t1\nb\t0\n", "ok"},
+        {"c.csv", "sentence1,sentence2,label\na,b,x\nb,c,y\n", "ok"},
+        {"t.txt", "a text\n", "ok"},
+        {"m.jsonl", "{\"messages\": [" USER "]}\n{\"messages\": [{\"role\": \"usr\"}]}\n",
+         "line 2: messages: message 1"},
+        {"p.jsonl", "{\"prompt\": \"a\"}\n", "line 1: completion is missing"},
+        {"i.jsonl", "{\"instruction\": \"a\"}\n", "line 1: output is missing"},
+        {"t.tsv", "sentence\tlabel\na\n", "row 1"},
+        {"c.csv", "words,label\na,1\n", "names no column sentence"},
+        {"x.jsonl", "{\"words\": \"a\"}\n", "line 1: text is missing"},
+    };
+    char *folder = make_scratch();
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        put_text(folder, files[i].name, files[i].text);
+        expect(folder, files[i].name, files[i].verdict);
+    }
+    remove_scratch(folder);
+}
+
+static void save_matrices(const char *folder, int64_t rank)
+{
+    const float zeros[64] = {0};
+    const tx_st_tensor tensor[] = {
+        {.name = TX_LORA_PREFIX "h.0.attn.c_attn.lora_A.weight", .dtype = TX_ST_F32, .rank = 2, .dim = {rank, 8}},
+        {.name = TX_LORA_PREFIX "h.0.attn.c_attn.lora_B.weight", .dtype = TX_ST_F32, .rank = 2, .dim = {8, rank}}};
+    char *path = tx_path_join(folder, TX_LORA_WEIGHTS);
+    tx_st_writer *writer;
+    assert_ok(tx_st_create(path, tensor, 2, NULL, &writer));
+    for (int i = 0; i < 2; i++)
+        assert_ok(tx_st_append(writer, zeros, (size_t)tx_st_bytes(&tensor[i])));
+    assert_ok(tx_st_commit(writer));
+    free(path);
+}
+
+static void test_adapter(void **state)
+{
+    char *folder = make_scratch();
+    put_text(folder, TX_LORA_CONFIG,
+             "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 8, \"target_modules\": [\"c_attn\"], "
+             "\"fan_in_fan_out\": true}");
+    expect(folder, TX_LORA_CONFIG, "ok");
+    expect_path(folder, TX_LORA_WEIGHTS ": no such file");
+    save_matrices(folder, 4);
+    expect_path(folder, "ok");
+    save_matrices(folder, 2);
+    expect_path(folder, "is no matrix of rank 4");
+    put_text(folder, TX_LORA_CONFIG, "{\"peft_type\": \"IA3\"}");
+    expect_path(folder, "IA3");
+    expect(folder, TX_LORA_CONFIG, "IA3");
+    remove_scratch(folder);
+}
+
+static void test_gguf(void **state)
+{
+    char *folder = make_scratch(), *path = tx_path_join(folder, "a.gguf"), *data;
+    char *model = test_data("models/stories260K");
+    size_t size;
+    assert_ok(tx_gguf_export(model, path, TX_GGUF_F32, NULL));
+    expect(folder, "a.gguf", "ok");
+    assert_ok(tx_file_read(path, 1 << 24, &data, &size));
+    put(folder, "b.gguf", data, size / 2);
+    expect(folder, "b.gguf", "cut off");
+    put(folder, "b.bin2", data, size);
+    expect(folder, "b.bin2", "ends with .gguf");
+    free(data);
+    free(model);
+    free(path);
+    remove_scratch(folder);
+}
+
+/* A name that leads nowhere is a part that is missing, whatever else is there. */
+static void test_links(void **state)
+{
+    static const char *const names[] = {"config.json", "model.safetensors", "tokenizer.json"};
+    char *folder = make_scratch();
+    save_model(folder, 257, true);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path = tx_path_join(folder, names[i]), *away = tx_path_join(folder, "away");
+        assert_int_equal(rename(path, away), 0);
+        assert_int_equal(symlink("nowhere", path), 0);
+        expect_path(folder, "is a link to a file that is not there");
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(symlink("away", path), 0);
+        expect_path(folder, "ok");
+        assert_int_equal(rename(away, path), 0);
+        free(path);
+        free(away);
+    }
+    remove_scratch(folder);
+}
+
 static void test_checkpoint(void **state)
 {
     char *folder = make_scratch(), *made = tx_path_join(folder, "checkpoint-3");
@@ -306,8 +415,10 @@ static void test_cases(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model),      cmocka_unit_test(test_weights), cmocka_unit_test(test_others),
-        cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_several), cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_model),   cmocka_unit_test(test_weights),    cmocka_unit_test(test_others),
+        cmocka_unit_test(test_samples), cmocka_unit_test(test_adapter),    cmocka_unit_test(test_gguf),
+        cmocka_unit_test(test_links),   cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_several),
+        cmocka_unit_test(test_cases),
     };
     if (argc != 2)
         return fprintf(stderr, "usage: test_check_file TXCHECK\n"), 2;

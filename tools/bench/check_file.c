@@ -5,8 +5,11 @@
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "api/base/message.h"
-#include "models/arch/arch.h"
+#include "models/arch/gguf.h"
+#include "models/arch/lora.h"
 #include "models/files/checkpoint.h"
+#include "models/files/folder.h"
+#include "models/task/instruction.h"
 #include "models/tx_text.h"
 #include "tools/cli/output.h"
 
@@ -29,9 +32,10 @@ const tx_cli tx_check_file_program = {
     .name = "txcheck",
     .usage = "txcheck file PATH...",
     .about =
-        "Judges files and folders: weights (.safetensors, shards by their index, folders), config.json, "
-        "tokenizers, tokens (.bin), texts (.jsonl), checkpoints, whole models. Prints a line for each, \"PATH: ok\" "
-        "or \"PATH: reason\".\nExit status: 0 all are good, 1 some are not, 2 wrong usage.",
+        "Judges files and folders: weights (.safetensors, shards by their index, folders), GGUF files, config.json, "
+        "tokenizers, tokens (.bin), texts and conversations (.txt, .jsonl, .json), texts with labels (.csv, .tsv, "
+        ".jsonl), adapters, checkpoints, whole models. Prints a line for each, \"PATH: ok\" or \"PATH: reason\".\nExit "
+        "status: 0 all are good, 1 some are not, 2 wrong usage.",
     .operand = "FILE|DIR",
     .operands = offsetof(settings, paths),
     .operands_least = 1,
@@ -55,21 +59,6 @@ JUDGE(weights, tx_weights, tx_weights_open, tx_weights_close)
 JUDGE(config, tx_config, tx_config_read, tx_config_free)
 JUDGE(tokenizer, tx_tokenizer, tx_tokenizer_open, tx_tokenizer_free)
 
-static tx_status judge_dataset(const char *path)
-{
-    tx_tokenizer *bytes;
-    tx_dataset *dataset;
-    TX_TRY(tx_tokenizer_bytes(&bytes));
-    /* Any id may be meant: which vocabulary the tokens belong to cannot be told from the file. */
-    tx_dataset_options options = {
-        .size = sizeof options, .tokenizer = bytes, .vocab = INT32_MAX, .block = 2, .to = 100, .threads = 1};
-    tx_status status = tx_dataset_open(path, &options, &dataset);
-    if (!status)
-        tx_dataset_free(dataset);
-    tx_tokenizer_free(bytes);
-    return status;
-}
-
 /* Files beside a model of which TX reads some keys, or none. */
 static tx_status judge_object(const char *path)
 {
@@ -88,6 +77,40 @@ static char *folder_of(const char *path)
     if (!folder)
         tx_fail(TX_MEMORY, "%s: no memory for the name", path);
     return folder;
+}
+
+static tx_status check_tokenizer(const char *folder, const tx_config *config)
+{
+    tx_tokenizer *tokenizer;
+    TX_TRY(tx_tokenizer_open(folder, &tokenizer));
+    int64_t size = tx_tokenizer_size(tokenizer);
+    tx_tokenizer_free(tokenizer);
+    if (config && size > config->vocab_size)
+        return tx_fail(TX_FORMAT, "%s: the tokenizer has %" PRId64 " ids, the model's vocabulary only %" PRId64, folder,
+                       size, config->vocab_size);
+    return TX_OK;
+}
+
+/* A whole model: configuration, weights and tokenizer. */
+static tx_status judge_gguf(const char *path)
+{
+    tx_config *config = NULL;
+    tx_status status = tx_config_of_gguf(path, &config);
+    TX_THEN(status, tx_arch_check(config, path));
+    TX_THEN(status, check_tokenizer(path, config));
+    tx_config_free(config);
+    return status;
+}
+
+/* The configuration alone: the base, which the adapter is for, need not be on this machine. */
+static tx_status judge_adapter_config(const char *path)
+{
+    char *folder = folder_of(path);
+    tx_lora *lora = NULL;
+    const tx_status status = folder ? tx_lora_read(folder, &lora) : TX_MEMORY;
+    tx_lora_free(lora);
+    free(folder);
+    return status;
 }
 
 static tx_status judge_manifest(const char *path)
@@ -109,17 +132,26 @@ static const struct {
     {".safetensors", false, judge_weights},
     {".index.json", false, judge_weights},
     {"config.json", true, judge_config},
+    {TX_LORA_CONFIG, true, judge_adapter_config},
+    {".gguf", false, judge_gguf},
     {"tokenizer.json", false, judge_tokenizer},
     {"vocab.json", true, judge_tokenizer},
+    {"vocab.txt", true, judge_tokenizer},
     {"merges.txt", true, judge_tokenizer},
     {TX_CHECKPOINT_MANIFEST, true, judge_manifest},
     {"generation_config.json", true, judge_object},
     {"tokenizer_config.json", false, judge_object},
     {"special_tokens_map.json", true, judge_object},
     {"trainer_state.json", true, judge_object},
+    {"training_args.json", true, judge_object},
+    {"_results.json", false, judge_object},
+    {"added_tokens.json", true, judge_object},
     {"pytorch_model.bin", true, judge_weights}, /* whose reader says what to do with it */
-    {".bin", false, judge_dataset},
-    {".jsonl", false, judge_dataset},
+    {".bin", false, tx_check_text},
+    {".txt", false, tx_check_text},
+    {".jsonl", false, tx_check_lines},
+    {".csv", false, tx_check_table},
+    {".tsv", false, tx_check_table},
 };
 
 static judge *by_name(const char *path)
@@ -175,10 +207,15 @@ static tx_status judge_content(const char *path)
     /* A header of less than 16 MB, and the brace that it begins with. */
     if (size >= wanted && begin[8] == '{' && !begin[7] && !begin[6] && !begin[5] && !begin[4] && !begin[3])
         return judge_weights(path);
+    if (begin[0] == 'G' && memcmp(begin, "GGUF", 4) == 0)
+        return tx_fail(TX_UNSUPPORTED, "%s: a GGUF file: give it a name that ends with .gguf", path);
+    if (begin[0] == '[' || (begin[0] == '{' && tx_instruction_is(path)))
+        return tx_check_lines(path);
     if (begin[0] == '{')
         return judge_json(path);
     return tx_fail(TX_UNSUPPORTED,
-                   "%s: none of the kinds that are judged: weights, config.json, tokenizers, .bin, .jsonl, manifests",
+                   "%s: none of the kinds that are judged: weights, .gguf, config.json, tokenizers, .bin, .txt, "
+                   ".jsonl, .csv, .tsv, adapters, manifests",
                    path);
 }
 
@@ -190,18 +227,6 @@ static bool holds(const char *folder, const char *name)
     bool there = path && tx_file_exists(path);
     free(path);
     return there;
-}
-
-static tx_status check_tokenizer(const char *folder, const tx_config *config)
-{
-    tx_tokenizer *tokenizer;
-    TX_TRY(tx_tokenizer_open(folder, &tokenizer));
-    int64_t size = tx_tokenizer_size(tokenizer);
-    tx_tokenizer_free(tokenizer);
-    if (config && size > config->vocab_size)
-        return tx_fail(TX_FORMAT, "%s: the tokenizer has %" PRId64 " ids, the model's vocabulary only %" PRId64, folder,
-                       size, config->vocab_size);
-    return TX_OK;
 }
 
 /* The configuration, the weights for it, and the tokenizer if there is one. */
@@ -220,12 +245,54 @@ static tx_status judge_model(const char *folder, bool tokenizer)
     return status;
 }
 
+/* A link of Hugging Face's cache, say, to a file that was removed. */
+static tx_status check_links(const char *folder)
+{
+    tx_names list = {0};
+    tx_status status = tx_folder_list(folder, &list);
+    for (size_t i = 0; !status && i < list.count; i++)
+        if (!holds(folder, list.name[i]))
+            status = tx_fail(TX_NOT_FOUND, "%s: %s is a link to a file that is not there", folder, list.name[i]);
+    tx_names_free(&list);
+    return status;
+}
+
+/* Configuration and matrices of an adapter. The base is not judged. */
+static tx_status judge_adapter(const char *folder)
+{
+    tx_lora *lora = NULL;
+    tx_weights *weights = NULL;
+    char *path = tx_path_join(folder, TX_LORA_WEIGHTS);
+    tx_status status = path ? tx_lora_read(folder, &lora) : TX_MEMORY;
+    TX_THEN(status, tx_weights_open(path, &weights));
+    int32_t matrices = 0;
+    for (int32_t i = 0; !status && i < tx_weights_count(weights); i++) {
+        const tx_st_tensor *t = tx_weights_tensor_at(weights, i);
+        const bool a = strstr(t->name, ".lora_A."), b = strstr(t->name, ".lora_B.");
+        if (!a && !b)
+            continue;
+        matrices++;
+        if (t->rank != 2 || t->dim[b] != lora->rank)
+            status = tx_fail(TX_FORMAT, "%s: %s is no matrix of rank %" PRId64 ", which " TX_LORA_CONFIG " has as r",
+                             folder, t->name, lora->rank);
+    }
+    if (!status && !matrices)
+        status = tx_fail(TX_FORMAT, "%s: holds no matrix lora_A or lora_B", path);
+    tx_weights_close(weights);
+    tx_lora_free(lora);
+    free(path);
+    return status;
+}
+
 static tx_status judge_folder(const char *folder)
 {
+    TX_TRY(check_links(folder));
     bool manifest = holds(folder, TX_CHECKPOINT_MANIFEST) || tx_checkpoint_step(folder) >= 0;
     bool tokenizer = holds(folder, "tokenizer.json") || holds(folder, "vocab.json") || holds(folder, "merges.txt");
     if (manifest)
         TX_TRY(tx_checkpoint_verify(folder, NULL));
+    if (tx_lora_is_folder(folder))
+        return judge_adapter(folder);
     if (holds(folder, "config.json"))
         return judge_model(folder, tokenizer);
     const tx_status status = judge_weights(folder);

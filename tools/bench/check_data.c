@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txcheck file: texts, conversations and texts with labels, read as txtrain reads them. */
+#include "tools/bench/check_file.h"
+
+#include "models/task/instruction.h"
+#include "models/task/sequence.h"
+#include "models/text/table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LENGTH 512 /* tokens of a row; more are cut off */
+
+/* Opens the file as data of the task. The tokenizer of bytes and a small model serve for any. */
+static tx_status judge_task(const tx_task *task, const char *path)
+{
+    static const char text[] =
+        "{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], \"vocab_size\": 300, "
+        "\"hidden_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": 1, \"intermediate_size\": 8}";
+    tx_json *json = NULL;
+    tx_config *config = NULL;
+    tx_tokenizer *bytes = NULL;
+    tx_samples samples;
+    tx_status status = tx_json_parse(text, sizeof text - 1, "config", &json);
+    TX_THEN(status, tx_config_of_json(json, &config));
+    TX_THEN(status, tx_tokenizer_bytes(&bytes));
+    const tx_data_options options = {.config = config,
+                                     .tokenizer = bytes,
+                                     .block = LENGTH,
+                                     .to = 100,
+                                     .threads = 1,
+                                     .chat_template = task == &tx_instruction ? "chatml" : NULL};
+    TX_THEN(status, task->open(task, path, &options, &samples));
+    if (!status)
+        task->close(&samples);
+    tx_tokenizer_free(bytes);
+    tx_config_free(config);
+    return status;
+}
+
+static bool has_columns(const tx_table *table, const char *first, const char *second)
+{
+    return tx_table_column(table, first) >= 0 && (!second || tx_table_column(table, second) >= 0);
+}
+
+/* The task whose columns the table has: any labels for the usual names, else one of GLUE's. NULL: none. */
+static const tx_task *task_of(const char *path)
+{
+    tx_table table;
+    const tx_task *task = NULL;
+    if (tx_table_open(path, &table))
+        return NULL;
+    if (has_columns(&table, "sentence", NULL) || has_columns(&table, "sentence1", "sentence2"))
+        task = &tx_sequence_classification.task;
+    for (const tx_sequence_task *t = tx_glue; t->task.name && !task; t++)
+        if (has_columns(&table, t->first, t->second))
+            task = &t->task;
+    tx_table_close(&table);
+    return task;
+}
+
+tx_status tx_check_table(const char *path)
+{
+    tx_table table;
+    TX_TRY(tx_table_open(path, &table));
+    tx_table_close(&table);
+    const tx_task *task = task_of(path);
+    return judge_task(task ? task : &tx_sequence_classification.task, path);
+}
+
+tx_status tx_check_text(const char *path)
+{
+    tx_tokenizer *bytes;
+    tx_dataset *dataset;
+    TX_TRY(tx_tokenizer_bytes(&bytes));
+    /* Any id may be meant: which vocabulary the tokens belong to cannot be told from the file. */
+    tx_dataset_options options = {
+        .size = sizeof options, .tokenizer = bytes, .vocab = INT32_MAX, .block = 2, .to = 100, .threads = 1};
+    tx_status status = tx_dataset_open(path, &options, &dataset);
+    if (!status)
+        tx_dataset_free(dataset);
+    tx_tokenizer_free(bytes);
+    return status;
+}
+
+tx_status tx_check_lines(const char *path)
+{
+    char reason[1024];
+    if (tx_instruction_is(path))
+        return judge_task(&tx_instruction, path);
+    const tx_status status = tx_check_text(path);
+    if (status != TX_FORMAT)
+        return status;
+    snprintf(reason, sizeof reason, "%s", tx_error()); /* the table's reader leaves another */
+    const tx_task *task = task_of(path);
+    return task ? judge_task(task, path) : tx_fail(status, "%s", reason);
+}
