@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What all ranks must have in common before they train together: the first difference ends the run, and is named. Ranks
  * that differ would wait for each other in different places, or train different models. */
+#include "api/base/build_id.h"
 #include "api/base/file.h"
 #include "api/base/hash.h"
 #include "models/files/checkpoint.h"
@@ -118,12 +119,15 @@ tx_status tx_job_agree_on_options(tx_job *j, int ending)
                                       "disable_tqdm",
                                       "list_devices",
                                       NULL};
-    fact *facts = calloc(MOST, sizeof *facts), version = make_fact("TX", TX_VERSION);
+    char build[TX_BUILD_ID];
+    tx_build_id(build);
+    const fact builds[] = {make_fact("TX", TX_VERSION), make_fact("TX build", build)};
+    fact *facts = calloc(MOST, sizeof *facts);
     int32_t count = 0;
     tx_json *options = tx_job_arguments(&j->set, NULL);
     tx_status status = compare_endings(j->comm, facts && options ? ending : FAILED);
     if (!status)
-        status = compare(j->comm, &version, 1);
+        status = compare(j->comm, builds, (int32_t)(sizeof builds / sizeof builds[0]));
     if (!status)
         status = add_members(facts, &count, options, own);
     if (!status)

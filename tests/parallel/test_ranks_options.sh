@@ -68,6 +68,15 @@ while read -r name old; do
         fail "$name $value on rank 1: not told"
 done < "$work/options"
 
+# Another build of the same version.
+if command -v objcopy > /dev/null; then
+    objcopy -R .note.gnu.build-id "$bin/txtrain" "$work/other-build"
+    timeout -s KILL 60 "$launcher" -n 1 "$bin/txtrain" "$@" : -n 1 "$work/other-build" "$@" > "$work/out" 2> "$work/err"
+    status=$?
+    { [ $status -ne 0 ] && [ $status -ne 137 ]; } || fail "another build on rank 1: status $status"
+    grep -q "^txtrain: rank 1 on .* has TX build unknown, rank 0 has TX build [0-9a-f]\{16\}" "$work/err" || fail "another build: not told"
+fi
+
 # What a rank ends by before it trains, the others learn.
 for last in --bogus --list_devices --help "--learning_rate nonsense"; do
     # shellcheck disable=SC2086
