@@ -30,8 +30,6 @@ typedef struct tx_term {
  * wraps round. Where `out` is a term's data it is the same element for element. One term is copied or converted. */
 void tx_comm_sum(const tx_term *term, int32_t terms, void *const *out, int32_t outs, int64_t count, tx_dtype dtype);
 
-/* Which of the ranks that a launcher started this process is; -1 where no launcher says so. */
-int32_t tx_launcher_rank(void);
 /* UNSUPPORTED when the launcher started many ranks and this process sees itself alone: each of them would
  * train the whole model and write the same files. `advice` says how to start it; `with_line`: it ends with the
  * launcher's name, and the rest of the command line follows. */

@@ -209,3 +209,16 @@ bool tx_watch_judge(tx_watch *w, int *status, char *why, size_t room)
     }
     return true;
 }
+
+void tx_watch_doing(tx_watch *w, char *text, size_t size)
+{
+    *text = '\0';
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->lock);
+    if (!w->over && w->phase == TX_WATCH_TRAINING && w->step > 0)
+        snprintf(text, size, "%s, step %" PRId64, phases[w->phase], w->step);
+    else if (!w->over)
+        snprintf(text, size, "%s%s%s", phases[w->phase], *w->detail ? ", " : "", w->detail);
+    pthread_mutex_unlock(&w->lock);
+}

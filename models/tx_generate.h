@@ -91,6 +91,9 @@ typedef struct tx_lm_options {
     /* Weights lie in the host's memory, or in a file in a folder: see tx_model_offload_params. Not with device_map */
     tx_offload_place offload_params;
     const char *offload_folder;
+    /* As tx_reporter's, with the same `context`: kernels that are compiled, weights that are read. Any call may call
+     * it, from any thread. NULL: nobody listens. */
+    void (*progress)(void *context, const char *what, int64_t done, int64_t total);
 } tx_lm_options;
 
 /* The caller frees it. It belongs to one thread at a time. */

@@ -39,7 +39,7 @@ set(directions
     "^tools/text/|^(api/|models/|tools/(cli|text)/|${comm_public}$)"
     "^tools/topology/|^(api/|models/|tools/(cli|topology)/|${comm_public}$)"
     "^tools/train/|^(api/|models/|tools/(cli|train)/|${comm_public}$)"
-    "^tools/cli/|^(api/|models/|tools/cli/)"
+    "^tools/cli/|^(api/|models/|tools/cli/|${comm_public}$)"
     "^tests/|^(api/|models/|tools/|tests/|backends/|comm/)")
 
 # "header|the only files that include it".

@@ -30,7 +30,8 @@ static tx_status open_device(tx_lm *lm, char *text, int32_t threads)
         return tx_fail(TX_INVALID, "device_map: more than %d devices", (int)TX_LM_DEVICES);
     if (number)
         *number = '\0';
-    const tx_engine_options engine = {.size = sizeof engine, .device = text, .threads = threads};
+    const tx_engine_options engine = {
+        .size = sizeof engine, .device = text, .threads = threads, .report = &lm->progress};
     TX_TRY(tx_engine_create(&engine, &lm->engine[lm->devices]));
     lm->asked[lm->devices++] = (int32_t)blocks;
     return TX_OK;

@@ -44,7 +44,9 @@ static tx_status choose_dtype(const tx_lm *lm, const char *word, tx_dtype *dtype
 static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
 {
     const tx_reporter reporter = {.warn = o->warn, .context = o->context};
-    const tx_engine_options engine = {.size = sizeof engine, .device = o->device, .threads = o->threads};
+    lm->progress = (tx_reporter){.context = o->context, .progress = o->progress};
+    const tx_engine_options engine = {
+        .size = sizeof engine, .device = o->device, .threads = o->threads, .report = &lm->progress};
     TX_TRY(tx_lm_find(lm, o));
     TX_TRY(choose_dtype(lm, o->dtype, &lm->dtype));
     TX_TRY(tx_generation_of_config(lm->config, &lm->generation));
@@ -192,20 +194,21 @@ static tx_status begin_model(tx_lm *lm, const tx_lm_sizes *sizes)
 }
 
 /* While the model is read, its configuration has the adapter: the files may lack a head that the adapter saves. */
-static tx_status load_adapted(tx_lm *lm)
+static tx_status load_adapted(tx_lm *lm, const tx_load_options *how)
 {
     TX_TRY(tx_lora_check_files(lm->lora, lm->config, lm->adapter));
     lm->config->lora = lm->lora;
-    const tx_status status = tx_arch_load(lm->model, lm->config, lm->folder, NULL);
+    const tx_status status = tx_arch_load(lm->model, lm->config, lm->folder, how);
     lm->config->lora = NULL;
     return status ? status : tx_lora_merge(lm->model, lm->config, lm->lora, lm->adapter, lm->folder);
 }
 
 static tx_status load(tx_lm *lm)
 {
+    const tx_load_options how = {.size = sizeof how, .report = &lm->progress};
     const tx_status status = lm->loaded ? TX_OK
-                             : lm->lora ? load_adapted(lm)
-                                        : tx_arch_load(lm->model, lm->config, lm->folder, NULL);
+                             : lm->lora ? load_adapted(lm, &how)
+                                        : tx_arch_load(lm->model, lm->config, lm->folder, &how);
     lm->loaded = status == TX_OK;
     return status;
 }

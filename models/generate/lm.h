@@ -12,7 +12,8 @@ enum { TX_LM_DEVICES = 16 };
 
 struct tx_lm {
     char *folder;
-    char *adapter; /* the folder of one that is added to the weights, as `lora` says; NULL: none */
+    tx_reporter progress; /* of what is compiled and read */
+    char *adapter;        /* the folder of one that is added to the weights, as `lora` says; NULL: none */
     tx_lora *lora;
     tx_config *config;
     tx_generation generation;

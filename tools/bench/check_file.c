@@ -324,11 +324,13 @@ int tx_check_file(int argc, char *const *argv)
     if (result != TX_GO_ON)
         return result;
     result = 0;
+    tx_alive *alive = tx_alive_start(&tx_check_file_program, stderr, "reading");
     for (int32_t i = 0; i < set.paths.count; i++) {
         const char *reason = "ok";
         char path[4096];
         tx_escape(set.paths.word[i], path, sizeof path); /* as in the message */
         const size_t length = strlen(path);
+        tx_alive_doing(alive, "reading %s", path);
         if (judge_path(set.paths.word[i])) {
             result = TX_EXIT_FAILURE;
             /* Most messages begin with the path. */
@@ -338,6 +340,8 @@ int tx_check_file(int argc, char *const *argv)
         }
         printf("%s: %s\n", path, reason);
         fflush(stdout);
+        tx_alive_told(alive);
     }
+    tx_alive_stop(alive);
     return result;
 }

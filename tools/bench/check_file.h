@@ -3,6 +3,7 @@
 #ifndef TX_TOOLS_CHECK_FILE_H
 #define TX_TOOLS_CHECK_FILE_H
 
+#include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 
 extern const tx_cli tx_check_file_program;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench: runs one of its commands. */
 #include "tools/bench/bench.h"
+#include "tools/cli/alive.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -38,8 +39,10 @@ int main(int argc, char **argv)
     memcpy(settings, run->program.values, run->settings);
     signal(SIGPIPE, SIG_IGN); /* a peer that ended is an error message, not the end of this program */
     result = tx_options_parse(&run->program, argc - 1, argv + 1, settings);
+    tx_alive *alive = result == TX_GO_ON ? tx_alive_start(&program, stderr, "measuring") : NULL;
     if (result == TX_GO_ON)
         result = run->run(settings, argv + 1) ? tx_complain(&run->program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    tx_alive_stop(alive);
     free(settings);
     return tx_end(&program, result);
 }

@@ -22,6 +22,7 @@ typedef struct settings {
     int64_t threads, every, turn;
     double seconds;
     bool small, verbose, json;
+    tx_alive *alive;
 } settings;
 
 #define AT(field) offsetof(settings, field)
@@ -128,12 +129,15 @@ static int judge_each(const settings *o, const tx_target *target, const tx_confo
             continue;
         }
         tx_verdict verdict;
+        tx_alive_doing(o->alive, "checking %s", name);
         if (tx_conformance_op(target, (tx_op)op, how, &verdict))
             return failed();
         if (o->json)
             tx_json_append(all->rows, verdict_json(&verdict));
         else
             print_verdict(&verdict);
+        if (!o->json)
+            tx_alive_told(o->alive);
         all->cases += verdict.cases;
         all->passed += verdict.passed;
         all->ops++;
@@ -287,7 +291,7 @@ static int run(int argc, char **argv)
 {
     settings o = {.device = "cpu", .seconds = 1e6, .every = 1};
     int32_t command;
-    tx_target target;
+    tx_target target = {0};
     int result = tx_options_command(&program, argc, argv, &o, &command);
     if (result == TX_GO_ON && commands[command].program)
         return tx_check_file(argc - 1, argv + 1);
@@ -305,13 +309,14 @@ static int run(int argc, char **argv)
         return usage("--json is for ops and threads");
     if (onnx && !o.operands.count)
         return usage("onnx wants the folder of the cases");
-    if (self)
-        return run_selftest(&o, NULL);
-    result = open_target(&o, runs[command] == run_threads ? 1 : o.threads, &target);
-    if (result)
-        return result;
-    result = runs[command](&o, &target);
-    tx_target_close(&target);
+    o.alive = tx_alive_start(&program, stderr, "checking");
+    result = self ? 0 : open_target(&o, runs[command] == run_threads ? 1 : o.threads, &target);
+    if (!result) {
+        result = runs[command](&o, &target);
+        if (!self)
+            tx_target_close(&target);
+    }
+    tx_alive_stop(o.alive);
     return result;
 }
 

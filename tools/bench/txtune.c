@@ -4,6 +4,7 @@
 #include "models/arch/find.h"
 #include "tools/bench/training.h"
 
+#include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 
 #include <fcntl.h>
@@ -58,11 +59,13 @@ static const tx_cli program = {
 typedef struct bar {
     double seconds;
     bool terminal;
+    tx_alive *alive;
 } bar;
 
 static void on_progress(void *user, const char *what, double spent)
 {
     const bar *b = user;
+    tx_alive_told(b->alive);
     if (!b->terminal) {
         fprintf(stderr, "%6.1f s  %s\n", spent, what);
         return;
@@ -127,7 +130,8 @@ static tx_status compile(const settings *set, const tx_engine_options *engine, t
 
 static tx_status run(const settings *set)
 {
-    bar progress = {set->seconds, isatty(STDERR_FILENO)};
+    tx_alive *alive = tx_alive_start(&program, stderr, "compiling");
+    bar progress = {set->seconds, isatty(STDERR_FILENO), alive};
     const tx_tune_options tune = {sizeof tune, set->seconds, on_progress, &progress};
     const tx_engine_options open = {
         .size = sizeof open, .device = set->device, .tf32 = set->tf32, .tune = set->show ? NULL : &tune};
@@ -143,6 +147,7 @@ static tx_status run(const settings *set)
         if (progress.terminal)
             fprintf(stderr, "\r\033[K");
     }
+    tx_alive_stop(alive);
     if (!status)
         status = show(training.engine);
     tx_bench_training_close(&training);

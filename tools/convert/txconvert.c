@@ -3,6 +3,7 @@
 #include "models/arch/gguf.h"
 #include "models/arch/lora.h"
 #include "models/files/hub.h"
+#include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 
 #include <stdio.h>
@@ -43,7 +44,7 @@ static const tx_cli program = {
     .operands_most = 1,
 };
 
-static tx_status export(const settings *set)
+static tx_status export(const settings *set, const tx_reporter *report)
 {
     const char *from = set->from.word[0];
     char *folder;
@@ -51,25 +52,25 @@ static tx_status export(const settings *set)
         return tx_fail(TX_UNSUPPORTED, "%s: an adapter; make a model of it first: txgen --adapter %s --save_merged DIR",
                        from, from);
     TX_TRY(tx_hub_model(from, &folder));
-    const tx_status status = tx_gguf_export(folder, set->to, (tx_gguf_dtype)set->type, NULL);
+    const tx_status status = tx_gguf_export(folder, set->to, (tx_gguf_dtype)set->type, report);
     free(folder);
     return status;
 }
 
-static tx_status convert(const settings *set)
+static tx_status convert(const settings *set, const tx_reporter *report)
 {
     const char *from = set->from.word[0];
     if (tx_gguf_is_name(from) == tx_gguf_is_name(set->to))
         return tx_fail(TX_INVALID, "one of %s and --to %s must be a file whose name ends with .gguf", from, set->to);
     if (tx_gguf_is_name(set->to))
-        return export(set);
+        return export(set, report);
     if (set->type == TX_GGUF_Q8_0)
         return tx_fail(TX_INVALID, "--outtype q8_0: safetensors have no such type: f32, f16 or bf16");
     return tx_gguf_import(from, set->to,
                           set->type == TX_GGUF_F16    ? TX_F16
                           : set->type == TX_GGUF_BF16 ? TX_BF16
                                                       : TX_F32,
-                          NULL);
+                          report);
 }
 
 int main(int argc, char **argv)
@@ -80,7 +81,10 @@ int main(int argc, char **argv)
         return result;
     if (!set.to)
         return tx_complain(&program, TX_EXIT_USAGE, "--to is missing: which file or folder is to be written?");
-    if (convert(&set))
+    tx_alive *alive = tx_alive_start(&program, stderr, "converting");
+    const tx_status status = convert(&set, &(tx_reporter){.context = alive, .progress = tx_alive_progress});
+    tx_alive_stop(alive);
+    if (status)
         return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
     tx_print_line(stdout, "%s: written", set.to);
     return tx_end(&program, 0);

@@ -127,7 +127,7 @@ static tx_status add_prompt(waiting *w, const char *text)
 static void on_begin(void *context, int64_t index)
 {
     waiting *w = context;
-    (void)index;
+    tx_alive_doing(w->chat->alive, "answering conversation %" PRId64 " of %zu", index + 1, w->count);
     tx_buffer_clear(&w->chat->answer);
 }
 

@@ -77,6 +77,7 @@ static size_t held_back(const txgen_chat *c)
 
 static void show(txgen_chat *c, size_t upto)
 {
+    tx_alive_told(c->alive);
     if (c->streams && upto > c->shown) {
         fwrite(c->answer.data + c->shown, 1, upto - c->shown, stdout);
         c->shown = upto;
@@ -239,7 +240,7 @@ static tx_status converse(txgen_chat *c)
     size_t room = 0, length;
     tx_status status = tx_lm_reserve(c->lm, 1, &c->how);
     TX_THEN(status, txgen_chat_begin(c, &conversation));
-    while (!status && txgen_ask(&line, &room, &length)) {
+    while (!status && txgen_ask(c->alive, &line, &room, &length)) {
         if (strcmp(line, "/exit") == 0)
             break;
         if (strcmp(line, "/reset") == 0)
@@ -257,7 +258,7 @@ static tx_status converse(txgen_chat *c)
 tx_status txgen_run_chat(const txgen_settings *set, tx_lm *lm, const tx_generation *how)
 {
     const tx_reporter report = {.warn = warn};
-    txgen_chat c = {.lm = lm, .how = *how, .system = set->system};
+    txgen_chat c = {.lm = lm, .how = *how, .system = set->system, .alive = set->alive};
     TX_TRY(tx_chat_create(set->chat_template, lm->tokenizer, &report, &c.chat));
     tx_status status = add_end(&c);
     if (!status)

@@ -13,10 +13,12 @@
 
 #define FILE_LIMIT (INT64_C(1) << 32)
 
-bool txgen_ask(char **line, size_t *room, size_t *length)
+bool txgen_ask(tx_alive *alive, char **line, size_t *room, size_t *length)
 {
+    tx_alive_doing(alive, "%s", "");
     fputs("> ", stderr);
     const ssize_t got = getline(line, room, stdin);
+    tx_alive_doing(alive, "computing an answer");
     *length = got > 0 ? (size_t)got : 0;
     while (*length > 0 && ((*line)[*length - 1] == '\n' || (*line)[*length - 1] == '\r'))
         (*line)[--*length] = '\0';

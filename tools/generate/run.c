@@ -11,6 +11,7 @@
 
 /* What is shown on standard output. */
 typedef struct display {
+    tx_alive *alive;
     const tx_lm_prompt *prompts;
     bool first; /* token of a text */
     int error;  /* why standard output cannot be written; 0: it can */
@@ -18,6 +19,7 @@ typedef struct display {
 
 static void flush(display *d)
 {
+    tx_alive_told(d->alive);
     if (!d->error && (fflush(stdout) || ferror(stdout)))
         d->error = errno ? errno : EIO;
 }
@@ -26,6 +28,7 @@ static void begin(void *context, int64_t index)
 {
     display *d = context;
     const tx_lm_prompt *prompt = &d->prompts[index];
+    tx_alive_doing(d->alive, "generating");
     d->first = true;
     if (index > 0 && prompt->text)
         putchar('\n'); /* an empty line between texts */
@@ -72,9 +75,9 @@ static void report(void *context, int64_t tokens, double seconds)
 }
 
 /* Ids are shown as ids. */
-static tx_status show(tx_lm *lm, const tx_generation *how, const tx_lm_prompt *prompts, int64_t count)
+static tx_status show(tx_lm *lm, tx_alive *alive, const tx_generation *how, const tx_lm_prompt *prompts, int64_t count)
 {
-    display d = {.prompts = prompts};
+    display d = {.alive = alive, .prompts = prompts};
     const bool ids = count > 0 && !prompts[0].text;
     const tx_lm_listener listener = {.size = sizeof listener,
                                      .context = &d,
@@ -99,14 +102,14 @@ static void tell_limit(const tx_lm *lm, const tx_generation *how)
                 how->max_length);
 }
 
-tx_status txgen_run(tx_lm *lm, const tx_generation *how, const txgen_prompts *prompts)
+tx_status txgen_run(tx_lm *lm, tx_alive *alive, const tx_generation *how, const txgen_prompts *prompts)
 {
     tell_limit(lm, how);
-    return show(lm, how, prompts->prompt, prompts->count);
+    return show(lm, alive, how, prompts->prompt, prompts->count);
 }
 
 /* Continues one line that was typed. */
-static tx_status answer(tx_lm *lm, const tx_generation *how, const char *line, size_t size)
+static tx_status answer(tx_lm *lm, tx_alive *alive, const tx_generation *how, const char *line, size_t size)
 {
     const bool limited = tx_lm_is_limited(lm, how);
     const int64_t context = limited ? how->max_length : tx_lm_positions(lm);
@@ -124,10 +127,10 @@ static tx_status answer(tx_lm *lm, const tx_generation *how, const char *line, s
     }
     if (here.max_new_tokens > context - count)
         here.max_new_tokens = context - count;
-    return show(lm, &here, &(tx_lm_prompt){.text = line, .size = size}, 1);
+    return show(lm, alive, &here, &(tx_lm_prompt){.text = line, .size = size}, 1);
 }
 
-tx_status txgen_talk(tx_lm *lm, const tx_generation *how)
+tx_status txgen_talk(tx_lm *lm, tx_alive *alive, const tx_generation *how)
 {
     tx_status status = tx_lm_reserve(lm, 1, how);
     if (status)
@@ -135,9 +138,9 @@ tx_status txgen_talk(tx_lm *lm, const tx_generation *how)
     tell_limit(lm, how);
     char *line = NULL;
     size_t room = 0, length;
-    while (!status && txgen_ask(&line, &room, &length))
+    while (!status && txgen_ask(alive, &line, &room, &length))
         if (length > 0)
-            status = answer(lm, how, line, length);
+            status = answer(lm, alive, how, line, length);
     fputc('\n', stderr);
     free(line);
     return status;

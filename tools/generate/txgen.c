@@ -62,6 +62,7 @@ static tx_status run_perplexity(const txgen_settings *set, tx_lm *lm)
     if (!status)
         status = tx_lm_encode(lm, text, size, &ids, &count);
     free(text);
+    tx_alive_doing(set->alive, "measuring perplexity");
     if (!status)
         status = tx_lm_perplexity(lm, ids, count, &options, &result);
     free(ids);
@@ -88,17 +89,19 @@ static bool is_talk(const txgen_settings *set)
 static tx_status work(const txgen_settings *set, tx_lm *lm, const tx_generation *how)
 {
     if (set->save_merged)
+        tx_alive_doing(set->alive, "merging and saving");
+    if (set->save_merged)
         return tx_lm_save(lm, set->save_merged);
     if (set->perplexity)
         return run_perplexity(set, lm);
     if (set->chat)
         return txgen_run_chat(set, lm, how);
     if (is_talk(set))
-        return txgen_talk(lm, how);
+        return txgen_talk(lm, set->alive, how);
     txgen_prompts prompts = {0};
     tx_status status = txgen_read_prompts(set, &prompts);
     if (!status)
-        status = set->logits ? run_logits(set, lm, prompts.prompt) : txgen_run(lm, how, &prompts);
+        status = set->logits ? run_logits(set, lm, prompts.prompt) : txgen_run(lm, set->alive, how, &prompts);
     txgen_prompts_free(&prompts);
     return status;
 }
@@ -118,7 +121,9 @@ static int run(const txgen_settings *set, const tx_option_values *given)
                                    .load_in_4bit = set->load_in_4bit,
                                    .double_quant = set->double_quant,
                                    .keep_cache = set->chat,
-                                   .warn = warn};
+                                   .warn = warn,
+                                   .progress = tx_alive_progress,
+                                   .context = set->alive};
     tx_lm *lm = NULL;
     tx_status status = tx_lm_open(&options, &lm);
     if (!status) {
@@ -142,8 +147,11 @@ int main(int argc, char **argv)
     int result = txgen_parse(argc, argv, &set, &given);
     if (result == TX_GO_ON)
         tx_wait_passively(argv, (int32_t)set.threads);
-    if (result == TX_GO_ON)
+    if (result == TX_GO_ON) {
+        set.alive = tx_alive_start(&txgen_program, stderr, "loading the model");
         result = run(&set, &given);
+        tx_alive_stop(set.alive);
+    }
     tx_option_values_free(&given);
     return tx_end(&txgen_program, result);
 }

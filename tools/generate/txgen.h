@@ -6,6 +6,7 @@
 
 #include "models/chat/chat.h"
 #include "models/tx_generate.h"
+#include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 
 /* Strings that end a text, at most, in a conversation. */
@@ -21,6 +22,7 @@ typedef struct txgen_settings {
     double temperature, top_p, repetition_penalty, length_penalty;
     int32_t early_stopping, offload_param;
     bool do_sample, chat;
+    tx_alive *alive; /* prints progress; NULL: nobody does */
 } txgen_settings;
 
 extern const tx_cli txgen_program;
@@ -44,7 +46,7 @@ void txgen_prompts_free(txgen_prompts *prompts);
 /* Those of --ids; or of --prompt and --prompts, or standard input. */
 tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prompts);
 /* Asks for a line, without its end; false where there is none any more. Begin with NULL and 0; the caller frees. */
-bool txgen_ask(char **line, size_t *room, size_t *length);
+bool txgen_ask(tx_alive *alive, char **line, size_t *room, size_t *length);
 /* All of a text file, "-" being standard input, without a byte order mark; other files are refused. The caller frees
  * `*text`. */
 tx_status txgen_read_file(const char *path, char **text, size_t *size);
@@ -54,9 +56,9 @@ tx_status txgen_read_text(const char *path, char **text, size_t *size);
 /* ---- run.c ------------------------------------------------------------------------------------------- */
 
 /* Continues the prompts. */
-tx_status txgen_run(tx_lm *lm, const tx_generation *how, const txgen_prompts *prompts);
+tx_status txgen_run(tx_lm *lm, tx_alive *alive, const tx_generation *how, const txgen_prompts *prompts);
 /* Continues each line that the user types. */
-tx_status txgen_talk(tx_lm *lm, const tx_generation *how);
+tx_status txgen_talk(tx_lm *lm, tx_alive *alive, const tx_generation *how);
 
 /* ---- chat.c ------------------------------------------------------------------------------------------ */
 
@@ -67,10 +69,11 @@ typedef struct txgen_chat {
     tx_generation how;
     const char *stop[TXGEN_STOPS]; /* those of `how` and, where it is no token, what ends an answer */
     const char *system;            /* NULL: what the template says */
-    bool streams;                  /* answers are shown as they grow */
-    tx_buffer answer;              /* the one that grows; */
-    size_t shown;                  /* so many bytes of it are shown */
-    int error;                     /* why standard output cannot be written; 0: it can */
+    tx_alive *alive;
+    bool streams;     /* answers are shown as they grow */
+    tx_buffer answer; /* the one that grows; */
+    size_t shown;     /* so many bytes of it are shown */
+    int error;        /* why standard output cannot be written; 0: it can */
 } txgen_chat;
 
 /* A conversation, or answers to what the options name. */

@@ -7,6 +7,7 @@
 #include "models/arch/lora.h"
 #include "models/options/bytes.h"
 #include "models/split/pretend.h"
+#include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 
 #include <inttypes.h>
@@ -254,12 +255,14 @@ int main(int argc, char **argv)
         return tx_complain(&program, TX_EXIT_USAGE, "--zero_stage needs --ranks: how many divide the model?");
     tx_config *config = NULL;
     tx_mem_table table = {0};
+    tx_alive *alive = tx_alive_start(&program, stderr, "planning");
     tx_status status = tx_config_find(set.model, &config);
     if (!status && set.lora_rank)
         status = adapt(&set, config);
     table.config = config;
     if (!status)
         status = run(&set, &table);
+    tx_alive_stop(alive);
     free(table.row);
     tx_pretend_close(table.comm);
     tx_engine_free(table.engine);

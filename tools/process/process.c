@@ -112,6 +112,8 @@ const char *tx_process_complaint(char *text)
     bool own = false;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         const char *colon = strncmp(line, "tx", 2) == 0 ? strstr(line, ": ") : NULL;
+        if (colon && strncmp(colon, ": still ", 8) == 0) /* progress */
+            continue;
         if (colon || (!own && strcspn(line, "abcdefghijklmnopqrstuvwxyz") < strlen(line)))
             last = colon ? colon + 2 : line;
         own |= colon != NULL;

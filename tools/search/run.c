@@ -30,6 +30,7 @@ static void print_trial(const tx_search *s, int32_t trial)
     tx_print_line(stdout, "trial %-4" PRId32 " %-8s %s %s%s%s", trial, tx_trial_state_word(t->state), value, options,
                   t->message ? "  " : "", t->message ? t->message : "");
     fflush(stdout);
+    tx_alive_told(s->alive);
 }
 
 /* ---- Trials ---------------------------------------------------------------------------------------------------- */
@@ -87,8 +88,10 @@ static tx_status fill_places(tx_search *s, int32_t *from)
         if (s->place[i].trial >= 0 || is_hopeless(&s->study))
             continue;
         TX_TRY(next_trial(s, from, &trial));
-        if (trial >= 0)
+        if (trial >= 0) {
             TX_TRY(tx_trial_start(s, i, trial));
+            tx_alive_doing(s->alive, "running trial %" PRId32 " of %" PRId32, trial, s->trials);
+        }
     }
     return TX_OK;
 }

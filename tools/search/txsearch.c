@@ -201,8 +201,11 @@ int main(int argc, char **argv)
         status = read_command(&s);
     if (status == TX_GO_ON && settle(&s))
         status = tx_complain(&program, TX_EXIT_USAGE, "%s", tx_error());
-    if (status == TX_GO_ON)
+    if (status == TX_GO_ON) {
+        s.alive = tx_alive_start(&program, stdout, "preparing");
         status = search(&s);
+        tx_alive_stop(s.alive);
+    }
     tx_journal_close(&s);
     tx_output_lock_release(s.lock);
     tx_study_free(&s.study);

@@ -10,6 +10,7 @@
 
 #include "models/files/checkpoint.h"
 #include "models/job/settings.h"
+#include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tools/process/process.h"
 #include "tools/search/study.h"
@@ -50,6 +51,7 @@ typedef struct tx_search {
     sigset_t mask; /* of signals, for the trials */
     tx_search_place *place;
     int32_t trials; /* to be made */
+    tx_alive *alive;
 } tx_search;
 
 /* ---- What happened (journal.c) ------------------------------------------------------------------------------- */

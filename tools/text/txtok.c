@@ -5,6 +5,7 @@
 #include "models/text/lines.h"
 #include "models/text/utf8.h"
 #include "models/tx_text.h"
+#include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct settings {
     const char *tokenizer;
@@ -341,7 +343,11 @@ int main(int argc, char **argv)
     if (!set.tokenizer)
         return tx_complain(&program, TX_EXIT_USAGE, "--tokenizer is missing: which folder?");
     job j = {.set = &set};
+    /* Nothing is printed while the user types. */
+    const bool typed = set.files.count == 0 && isatty(STDIN_FILENO);
+    tx_alive *alive = typed ? NULL : tx_alive_start(&program, stderr, "working on texts");
     tx_status status = run(&j, command);
+    tx_alive_stop(alive);
     tx_encoder_free(j.encoder);
     tx_tokenizer_trainer_free(j.trainer);
     tx_tokenizer_free(j.tokenizer);

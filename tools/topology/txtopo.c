@@ -3,6 +3,7 @@
 #include "tools/topology/txtopo.h"
 #include "api/base/file.h"
 #include "comm/topology/measure.h"
+#include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 
 #include <signal.h>
@@ -268,7 +269,9 @@ static int run(const settings *s, int *argc, char ***argv)
     const tx_txtopo_many many = {!s->pci, isatty(STDOUT_FILENO), s->measure, stopped, &partial};
     if (s->measure)
         catch_interrupt();
+    tx_alive *alive = tx_alive_start(&program, stderr, s->measure ? "measuring" : "looking for devices");
     tx_status status = s->mpi ? tx_txtopo_mpi(stdout, &many, argc, argv) : run_here(s, &partial);
+    tx_alive_stop(alive);
     if (status)
         return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
     const int ending = tx_end(&program, 0);

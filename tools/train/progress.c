@@ -12,11 +12,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Removes the progress line. */
+/* Removes the progress line: another one is printed now. */
 static void clear(const tx_train_progress *progress)
 {
     if (progress->line)
         fputs("\r\033[K", stderr);
+    tx_alive_told(progress->alive);
 }
 
 static void on_warning(void *context, const char *message)
@@ -32,17 +33,18 @@ static void on_note(void *context, const char *line)
     fflush(stdout);
 }
 
-/* Where no progress line is drawn: the first step, and one every TELL_SECONDS; not where a line of the log has just
+/* Where no progress line is drawn: the first step, and one every TELL_SECONDS; not if a line of the log has just
  * been printed. */
 static void tell_step(tx_train_progress *p, const tx_run_step *s)
 {
-    enum { TELL_SECONDS = 30 };
+    enum { TELL_SECONDS = 9 };
     const double now = tx_now();
     if (p->steps++ > 0 && now - p->told < TELL_SECONDS)
         return;
     printf("step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s\n", s->step, s->steps, s->loss,
            s->tokens_per_second);
     fflush(stdout);
+    tx_alive_told(p->alive);
     p->told = now;
 }
 
@@ -52,6 +54,8 @@ static void on_step(void *context, const tx_run_step *s)
     const int64_t left = (int64_t)s->seconds_left;
     if (!p->line && p->logged != s->step)
         tell_step(p, s);
+    if (p->line)
+        tx_alive_told(p->alive);
     if (p->line)
         fprintf(stderr, "\r\033[Kstep %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s  %" PRId64 ":%02d:%02d left",
                 s->step, s->steps, s->loss, s->tokens_per_second, left / 3600, (int)(left / 60 % 60), (int)(left % 60));

@@ -5,6 +5,7 @@
 #define TX_TOOLS_TRAIN_PROGRESS_H
 
 #include "models/job/parts.h"
+#include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 
 typedef struct tx_train_progress {
@@ -12,6 +13,7 @@ typedef struct tx_train_progress {
     bool line;             /* a progress line is drawn */
     int64_t steps, logged; /* told of; the last one that a line of the log was printed for */
     double told;           /* when a line was printed last */
+    tx_alive *alive;       /* prints if nothing else does; NULL: no thread */
 } tx_train_progress;
 
 /* Prints what a run tells; its context is the progress. `begin`, `stop` and `save` are left to the program. */

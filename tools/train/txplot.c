@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txplot: draws loss, learning rate, gradient norm and speed of training runs as one HTML page. */
 #include "api/base/json.h"
+#include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"
 #include "tools/train/history.h"
@@ -253,6 +254,7 @@ int main(int argc, char **argv)
     int result = tx_options_parse(&program, argc, argv, &set);
     if (result != TX_GO_ON)
         return result;
+    tx_alive *alive = tx_alive_start(&program, stderr, "reading logs");
     tx_json *all = tx_json_object();
     tx_status status = tx_json_set_string(all, "version", TX_VERSION);
     if (!status)
@@ -266,5 +268,6 @@ int main(int argc, char **argv)
     if (!status && strcmp(set.output, "-") != 0)
         tx_print_line(stdout, "%s: %d run%s", set.output, (int)set.runs.count, set.runs.count > 1 ? "s" : "");
     tx_json_free(all);
+    tx_alive_stop(alive);
     return tx_end(&program, status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0);
 }

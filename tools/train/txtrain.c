@@ -119,9 +119,17 @@ static tx_status show_memory(const tx_job *j)
     return status || !j->set.memory_plot ? status : tx_memory_plot(j, j->set.memory_plot);
 }
 
-static int run(const tx_cli *program, tx_job *j)
+/* For the thread that prints progress. */
+static void tell_doing(void *watch, char *text, size_t size)
+{
+    tx_watch_doing(watch, text, size);
+}
+
+static int run(const tx_cli *program, tx_job *j, tx_alive *alive)
 {
     tx_status status = tx_job_join(j);
+    if (!status)
+        tx_alive_ask(alive, tell_doing, j->watch);
     catch_early_signals(); /* MPICH took SIGUSR1 for itself */
     if (!status)
         status = tx_job_run(j);
@@ -141,6 +149,15 @@ static int run(const tx_cli *program, tx_job *j)
                     j->set.only_model ? "the model alone is saved (save_only_model)"
                                       : "go on with --resume_from_checkpoint");
     return stopped ? 128 + stopped : 0;
+}
+
+static int run_alive(const tx_cli *program, tx_job *j, tx_train_progress *progress)
+{
+    progress->alive = tx_alive_start(program, stdout, "starting");
+    const int result = run(program, j, progress->alive);
+    tx_alive_stop(progress->alive);
+    progress->alive = NULL;
+    return result;
 }
 
 /* After a failure of its own a rank of many leaves at once: the others may be waiting for it, and are ended by the
@@ -184,7 +201,7 @@ int main(int argc, char **argv)
     if (ending == TX_GO_ON)
         tx_wait_passively(argv, (int32_t)job->set.threads);
     if (ending == TX_GO_ON)
-        return tx_end(&program, leave(job, run(&program, job)));
+        return tx_end(&program, leave(job, run_alive(&program, job, &progress)));
     tx_job_refuse(job, ending);
     return tx_end(&program, leave(job, ending));
 }
