@@ -25,12 +25,34 @@ make_scratch()
     trap 'exit 143' TERM
 }
 
-# Runs a command quietly; where it fails, its last lines are shown and the script ends with the reason in $1.
+# Prints a line after a second and then every nine: the time, and the last line of the log.
+follow_log()
+{
+    pause=1
+    spent=0
+    while sleep "$pause" > /dev/null 2>&1; do
+        spent=$((spent + pause))
+        pause=9
+        say "  $spent s  $(tail -c 300 "$scratch/log" | tr '\r' '\n' | sed -n '$p' | cut -c 1-90)"
+    done
+}
+
+# Runs a command and keeps its output in a log, of which the last line is shown from time to time. If the command fails,
+# its last lines are shown and the script ends with the reason in $1.
 quietly()
 {
     reason=$1
     shift
-    "$@" > "$scratch/log" 2>&1 && return
+    : > "$scratch/log"
+    follow_log &
+    follower=$!
+    background="$background $follower"
+    "$@" > "$scratch/log" 2>&1
+    quiet_status=$?
+    kill $follower
+    wait $follower 2> /dev/null
+    background=${background% *}
+    [ $quiet_status -ne 0 ] || return 0
     tail -n 25 "$scratch/log" >&2
     die "$reason"
 }

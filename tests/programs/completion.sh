@@ -73,7 +73,7 @@ printf '%s\n' '{"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "
 printf '%s\n' '{"step": 1, "loss": 1}' > "$scratch/log.jsonl"
 unwritable txtrain --list-devices
 unwritable txcheck file "$scratch/config.json"
-unwritable txcheck ops --op gelu --quick --small
+unwritable txcheck ops --op gelu --every 4 --small
 unwritable txmem --model gpt2
 unwritable txplot "$scratch/log.jsonl" -o "$scratch/page.html"
 unwritable txplot "$scratch/log.jsonl" -o -
