@@ -37,6 +37,13 @@ grep -q "^resumed after step 10 with 2 ranks" "$work/logs/rank-0.log" || fail "r
 [ -f "$work/logs/rank-1.log" ] || fail "rank 1 has no log"
 run 1 unlogged -n 2 --log_dir "$work/none/logs" --
 says "cannot make it"
+# Neither the target of a link nor a pipe becomes a log.
+mkdir "$work/linked"
+echo precious > "$work/target"
+ln -s ../target "$work/linked/rank-1.log"
+run 1 linked -n 2 --log_dir "$work/linked" --
+[ "$(cat "$work/target")" = precious ] || fail "a log has been written through a link"
+says "rank-1.log: a link"
 
 # A rank that hangs is told by the watch; heartbeats go on.
 start hangs -n 2 -- --fault hang:1:13 --timeout 2
