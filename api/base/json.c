@@ -479,8 +479,7 @@ char *tx_json_text(const tx_json *json, tx_json_form form)
     }
 }
 
-static tx_status write_text(const char *path, const tx_json *json, tx_json_form form,
-                            tx_status (*write)(const char *, const void *, size_t))
+tx_status tx_json_write_by(tx_json_writer *write, const char *path, const tx_json *json, tx_json_form form)
 {
     char *text = tx_json_text(json, form);
     if (!text)
@@ -494,10 +493,5 @@ static tx_status write_text(const char *path, const tx_json *json, tx_json_form 
 
 tx_status tx_json_write(const char *path, const tx_json *json, tx_json_form form)
 {
-    return write_text(path, json, form, tx_file_write);
-}
-
-tx_status tx_json_write_output(const char *path, const tx_json *json, tx_json_form form)
-{
-    return write_text(path, json, form, tx_file_write_output);
+    return tx_json_write_by(tx_file_write, path, json, form);
 }

@@ -104,8 +104,10 @@ typedef enum tx_json_form { TX_JSON_LINE, TX_JSON_PRETTY, TX_JSON_SORTED } tx_js
 /* The text, numbers in the fewest digits that read back the same; NULL when out of memory (the message is
  * set). The caller frees it. */
 char *tx_json_text(const tx_json *json, tx_json_form form);
-/* Writes the text and a newline, atomically (tx_file_write; tx_file_write_output for a name that a user gives). */
+/* Writes the text and a newline, atomically (tx_file_write). */
 tx_status tx_json_write(const char *path, const tx_json *json, tx_json_form form);
-tx_status tx_json_write_output(const char *path, const tx_json *json, tx_json_form form);
+/* The same by another function: tx_file_write_output for a name that a user gives. */
+typedef tx_status tx_json_writer(const char *path, const void *data, size_t size);
+tx_status tx_json_write_by(tx_json_writer *write, const char *path, const tx_json *json, tx_json_form form);
 
 #endif

@@ -48,7 +48,7 @@ static const tx_task *task_of(const char *path)
 {
     tx_table table;
     const tx_task *task = NULL;
-    if (tx_table_open(path, &table))
+    if (tx_table_open(path, 0, &table))
         return NULL;
     if (has_columns(&table, "sentence", NULL) || has_columns(&table, "sentence1", "sentence2"))
         task = &tx_sequence_classification.task;
@@ -62,7 +62,7 @@ static const tx_task *task_of(const char *path)
 tx_status tx_check_table(const char *path)
 {
     tx_table table;
-    TX_TRY(tx_table_open(path, &table));
+    TX_TRY(tx_table_open(path, 0, &table));
     tx_table_close(&table);
     const tx_task *task = task_of(path);
     return judge_task(task ? task : &tx_sequence_classification.task, path);
@@ -86,7 +86,9 @@ tx_status tx_check_text(const char *path)
 tx_status tx_check_lines(const char *path)
 {
     char reason[1024];
-    if (tx_instruction_is(path))
+    bool instructs = false;
+    TX_TRY(tx_instruction_find(path, &instructs));
+    if (instructs)
         return judge_task(&tx_instruction, path);
     const tx_status status = tx_check_text(path);
     if (status != TX_FORMAT)

@@ -209,7 +209,10 @@ static tx_status judge_content(const char *path)
         return judge_weights(path);
     if (begin[0] == 'G' && memcmp(begin, "GGUF", 4) == 0)
         return tx_fail(TX_UNSUPPORTED, "%s: a GGUF file: give it a name that ends with .gguf", path);
-    if (begin[0] == '[' || (begin[0] == '{' && tx_instruction_is(path)))
+    bool instructs = false;
+    if (begin[0] == '{')
+        TX_TRY(tx_instruction_find(path, &instructs));
+    if (begin[0] == '[' || instructs)
         return tx_check_lines(path);
     if (begin[0] == '{')
         return judge_json(path);

@@ -2,6 +2,7 @@
  * txbench report: all that can be measured of a device in some minutes, part by part, in a file to send; and several
  * such files on one page. */
 #include "api/base/clock.h"
+#include "api/base/file.h"
 #include "api/base/message.h"
 #include "models/files/folder.h"
 #include "tools/bench/bench.h"
@@ -101,7 +102,7 @@ static tx_status write_report(const report *r, bool complete)
     tx_json_set_bool(r->all, "complete", complete);
     tx_json_set_number(r->all, "seconds", spent(r));
     snprintf(path, sizeof path, "%s.json", r->set->output);
-    TX_TRY(tx_json_write_output(path, r->all, TX_JSON_PRETTY));
+    TX_TRY(tx_json_write_by(tx_file_write_output, path, r->all, TX_JSON_PRETTY));
     tx_json *reports = tx_json_array();
     TX_TRY(tx_json_append(reports, tx_json_copy(r->all)));
     return write_page(r->set->output, reports);

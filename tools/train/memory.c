@@ -2,6 +2,7 @@
  * Tables and a page of memory. */
 #include "tools/train/memory.h"
 
+#include "api/base/file.h"
 #include "tools/cli/output.h"
 
 #include <inttypes.h>
@@ -223,7 +224,7 @@ tx_status tx_memory_plot(const tx_job *j, const char *path)
     tx_json *all = tx_json_object();
     tx_status status = collect(j, all);
     if (!status && length > end && strcmp(path + length - end, ending) == 0)
-        status = tx_json_write_output(path, all, TX_JSON_LINE);
+        status = tx_json_write_by(tx_file_write_output, path, all, TX_JSON_LINE);
     else if (!status)
         status = tx_page_write(path, tx_memory_page, all);
     tx_json_free(all);
