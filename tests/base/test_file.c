@@ -147,7 +147,7 @@ static void test_output_is_no_file(void **state)
     remove_scratch(folder);
 }
 
-/* The file that is standard output gets the text after what is there already. */
+/* The file that is standard output gets the text after its earlier contents. */
 static void test_output_is_standard_output(void **state)
 {
     char *folder = make_scratch(), *path = tx_path_join(folder, "file");

@@ -179,7 +179,7 @@ search 1 hopeless --search block_size=choice:4096,8192 seed=int:1:40 --method ra
 [ "$(ends "$out" | grep -c ' failed ')" -eq 5 ] || fail "it did not give up after five trials"
 says "none of 5 trials"
 
-# A full disk ends the search; with room the same command goes on, also from a journal that calls the trial failed. No
+# A full disk ends the search; with room the same command continues it, also from a journal that calls the trial failed. No
 # link and no pipe gets a trial's output.
 search 0 room --search learning_rate=choice:1e-3,1e-2 --method grid --keep all -- "$@"
 cp -r "$out" "$work/ample"

@@ -43,7 +43,8 @@ static bool has_columns(const tx_table *table, const char *first, const char *se
     return tx_table_column(table, first) >= 0 && (!second || tx_table_column(table, second) >= 0);
 }
 
-/* The task whose columns the table has: any labels for the usual names, else one of GLUE's. NULL: none. */
+/* The task whose columns the table has: any labels for the usual names, else one of GLUE's. Returns NULL if there is
+ * none. */
 static const tx_task *task_of(const char *path)
 {
     tx_table table;

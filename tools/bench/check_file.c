@@ -102,7 +102,7 @@ static tx_status judge_gguf(const char *path)
     return status;
 }
 
-/* The configuration alone: the base, which the adapter is for, need not be on this machine. */
+/* Judges only the configuration: the base, which the adapter is for, need not be on this machine. */
 static tx_status judge_adapter_config(const char *path)
 {
     char *folder = folder_of(path);
