@@ -46,6 +46,25 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     return TX_OK;
 }
 
+static int64_t length_of(const tx_instruction_data *d, int64_t sample)
+{
+    return d->end[sample] - (sample ? d->end[sample - 1] : 0);
+}
+
+static int64_t row_length(const tx_samples *samples, int64_t number)
+{
+    return length_of(samples->data, number);
+}
+
+static int64_t packed_row_length(const tx_samples *samples, int64_t number)
+{
+    const tx_instruction_data *d = samples->data;
+    int64_t sum = 0;
+    for (int64_t i = number ? d->last[number - 1] : 0; i < d->last[number]; i++)
+        sum += length_of(d, d->order[i]);
+    return sum;
+}
+
 static tx_status packed_row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_instruction_data *d = samples->data;
@@ -64,12 +83,13 @@ static tx_status packed_row(const tx_samples *samples, int64_t number, uint64_t 
     return TX_OK;
 }
 
-#define ROW(title, list, function)                                                                              \
-    {                                                                                                           \
-        .name = title, .head = TX_HEAD_CAUSAL_LM, .of_texts = true, .open = tx_instruction_open,                \
-        .close = tx_instruction_close, .save = tx_instruction_save, .end = tx_instruction_end, .fields = list,  \
-        .row = function, .loss = tx_causal_lm_loss, .distill = tx_task_distill, .metrics = tx_causal_lm_metrics \
+#define ROW(title, list, function, size)                                                                       \
+    {                                                                                                          \
+        .name = title, .head = TX_HEAD_CAUSAL_LM, .of_texts = true, .open = tx_instruction_open,               \
+        .close = tx_instruction_close, .save = tx_instruction_save, .end = tx_instruction_end, .fields = list, \
+        .row = function, .length = size, .loss = tx_causal_lm_loss, .distill = tx_task_distill,                \
+        .metrics = tx_causal_lm_metrics                                                                        \
     }
 
-const tx_task tx_instruction = ROW("instruction data", fields, row);
-const tx_task tx_instruction_packed = ROW("instruction data, packed", packed_fields, packed_row);
+const tx_task tx_instruction = ROW("instruction data", fields, row, row_length);
+const tx_task tx_instruction_packed = ROW("instruction data, packed", packed_fields, packed_row, packed_row_length);

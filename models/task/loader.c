@@ -5,6 +5,7 @@
 #include "api/base/clock.h"
 #include "api/base/file.h"
 #include "api/base/thread.h"
+#include "models/task/grouping.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,6 +26,7 @@ typedef struct course {
     int64_t first, rows;                                  /* of a micro-batch: what is prepared */
     bool in_order;
     uint64_t seed;
+    tx_grouping *grouping; /* NULL: rows are not grouped by length */
 } course;
 
 /* One buffer of the ring. */
@@ -122,9 +124,11 @@ static tx_step_batch describe(const course *c, int64_t step)
     };
 }
 
-static tx_sample_order order_of(const course *c, int64_t epoch)
+/* The sample at a place of the epoch. */
+static int64_t sample_at(const course *c, int64_t epoch, int64_t place)
 {
-    return (tx_sample_order){.shuffle = !c->in_order, .seed = c->seed, .epoch = (uint64_t)epoch};
+    const tx_sample_order order = {.shuffle = !c->in_order, .seed = c->seed, .epoch = (uint64_t)epoch};
+    return c->grouping ? tx_grouping_at(c->grouping, &order, place) : tx_sample_order_at(&order, c->samples, place);
 }
 
 /* Makes the rows of one micro-batch and counts their labels. Those of other ranks are made for their labels alone;
@@ -133,7 +137,7 @@ static tx_status prepare_rows(const tx_loader *l, const slot *s, tx_step_batch *
 {
     const course *c = &l->course;
     const tx_samples *samples = &l->samples;
-    const tx_sample_order order = order_of(c, b->epoch);
+    const tx_sample_order as_it_lies = {.epoch = (uint64_t)b->epoch};
     tx_status status = TX_OK;
     for (int64_t r = 0; r < c->batch && !status; r++) {
         const int64_t at = micro * c->batch + r, own = r - c->first;
@@ -141,7 +145,8 @@ static tx_status prepare_rows(const tx_loader *l, const slot *s, tx_step_batch *
         const tx_batch row = tx_batch_part(samples->task, samples->block, &s->room,
                                            is_own ? micro * c->rows + own : s->room.rows - 1, 1);
         if (at < b->rows || is_own)
-            status = tx_samples_rows(samples, &order, at < b->rows ? b->first + at : c->samples, &row);
+            status = tx_samples_rows(samples, &as_it_lies,
+                                     at < b->rows ? sample_at(c, b->epoch, b->first + at) : c->samples, &row);
         if (at < b->rows && !status) {
             const int64_t longest = tx_batch_longest(samples->task, &row);
             b->labels += tx_batch_labels(samples->task, samples->block, &row);
@@ -272,6 +277,8 @@ tx_status tx_loader_create(const tx_samples *samples, const tx_loader_options *o
         .freed = PTHREAD_COND_INITIALIZER,
     };
     tx_status status = allocate(made, options);
+    if (!status && options->by_length)
+        status = tx_grouping_create(samples, options->step_rows, &made->course.grouping);
     if (status) {
         tx_loader_free(made);
         return status;
@@ -293,6 +300,7 @@ void tx_loader_free(tx_loader *loader)
     pthread_cond_destroy(&loader->freed);
     if (loader->locked)
         munlock(loader->memory, loader->memory_size);
+    tx_grouping_free(loader->course.grouping);
     free(loader->memory);
     free(loader->workers);
     free(loader->slots);
@@ -340,14 +348,13 @@ tx_status tx_loader_dump_order(const tx_samples *samples, const tx_loader_option
     tx_file *file;
     TX_TRY(check(samples, options, steps));
     TX_TRY(tx_file_create_output(path, &file));
-    tx_status status = TX_OK;
     course c = plan_course(samples, options);
+    tx_status status = options->by_length ? tx_grouping_create(samples, c.step_rows, &c.grouping) : TX_OK;
     for (int64_t step = 0; step < steps && !status; step++) {
         tx_step_batch b = describe(&c, step);
-        tx_sample_order order = order_of(&c, b.epoch);
         for (int64_t row = 0; row < b.rows && !status; row++) {
             used += (size_t)snprintf(text + used, LINE, "%" PRId64 " %" PRId64 "\n", b.epoch,
-                                     tx_sample_order_at(&order, c.samples, b.first + row));
+                                     sample_at(&c, b.epoch, b.first + row));
             if (used > ROOM - LINE) {
                 status = tx_file_append(file, text, used);
                 used = 0;
@@ -355,6 +362,7 @@ tx_status tx_loader_dump_order(const tx_samples *samples, const tx_loader_option
         }
     }
     TX_THEN(status, tx_file_append(file, text, used));
+    tx_grouping_free(c.grouping);
     if (status) {
         tx_file_discard(file);
         return status;

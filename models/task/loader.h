@@ -15,6 +15,7 @@ typedef struct tx_loader_options {
     int64_t first, rows; /* which of them are prepared: those of this rank; rows 0: all */
     bool drop_last;      /* leave out an epoch's last micro-batch where it is not full */
     bool in_order;       /* samples as they lie, in each epoch */
+    bool by_length;      /* rows of similar length in the same step (grouping.h) */
     uint64_t seed;       /* of the order */
     int32_t workers; /* threads; 0: the batch is prepared when it is asked for. Where the system refuses some it goes
                         on with fewer, or none, and that is told once */

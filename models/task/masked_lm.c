@@ -104,6 +104,13 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     return TX_OK;
 }
 
+static int64_t row_length(const tx_samples *samples, int64_t number)
+{
+    const masked_data *d = samples->data;
+    const int64_t whole = tx_dataset_length(d->dataset, number);
+    return whole < d->block ? whole : d->block;
+}
+
 /* ---- Data ------------------------------------------------------------------------------------------------ */
 
 static tx_status find_mask(const tx_tokenizer *tokenizer, int32_t *mask)
@@ -205,6 +212,7 @@ const tx_task tx_masked_lm = {
     .close = close_data,
     .fields = fields,
     .row = row,
+    .length = row_length,
     .loss = tx_causal_lm_loss,
     .distill = tx_task_distill,
     .metrics = tx_causal_lm_metrics,

@@ -44,6 +44,12 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     return TX_OK;
 }
 
+static int64_t row_length(const tx_samples *samples, int64_t number)
+{
+    const tx_sequence_data *d = samples->data;
+    return d->end[number] - (number ? d->end[number - 1] : 0);
+}
+
 static tx_tensor *class_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
 {
     return tx_mean_loss(tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), config->labels, smoothing));
@@ -89,6 +95,7 @@ static void tell_number(const tx_config *config, const float *output, char text[
              .open = tx_sequence_open,                             \
              .close = tx_sequence_close,                           \
              .row = row,                                           \
+             .length = row_length,                                 \
              .loss = formula,                                      \
              .distill = taught,                                    \
              .measure = measured,                                  \

@@ -218,6 +218,7 @@ tx_status tx_running_load(tx_running *r, int64_t step)
                                 .rows = t->batch,
                                 .drop_last = o->drop_last,
                                 .in_order = o->in_order,
+                                .by_length = o->by_length,
                                 .seed = o->data_seed,
                                 .workers = o->workers,
                                 .pin = o->pin,

@@ -64,12 +64,12 @@ typedef struct tx_run_listener {
 } tx_run_listener;
 
 typedef struct tx_run_options {
-    size_t size;                  /* sizeof(tx_run_options) */
-    tx_samples train, validation; /* of the trainer's task; validation.count 0: no evaluation */
-    tx_schedule schedule;         /* its total_steps is the length of the run */
-    tx_run_facts facts;           /* of the state's file */
-    uint64_t data_seed;           /* of the order of samples */
-    bool in_order, drop_last;     /* see tx_loader_options */
+    size_t size;                         /* sizeof(tx_run_options) */
+    tx_samples train, validation;        /* of the trainer's task; validation.count 0: no evaluation */
+    tx_schedule schedule;                /* its total_steps is the length of the run */
+    tx_run_facts facts;                  /* of the state's file */
+    uint64_t data_seed;                  /* of the order of samples */
+    bool in_order, by_length, drop_last; /* see tx_loader_options */
     tx_overlap overlap;  /* of many ranks, as the next two: whether gradients are summed during the backward pass */
     bool balance;        /* share micro-batches out by the ranks' speed, measured in the first steps */
     tx_watch *watch;     /* told of every step and checkpoint; NULL: none */

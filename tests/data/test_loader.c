@@ -217,6 +217,43 @@ static void in_order_without_the_rest(void **state)
     tx_dataset_free(dataset);
 }
 
+static int64_t some_length(const tx_samples *samples, int64_t number)
+{
+    (void)samples;
+    return number * 7 % 11;
+}
+
+/* The samples of two epochs as transformers 5.24's get_length_grouped_indices gives them for these lengths and steps of
+ * two rows, with TX's shuffle instead of torch.randperm. */
+static void rows_of_like_length(void **state)
+{
+    enum { BLOCKS = 23, STEPS = 12 };
+    static const int64_t wanted[2][BLOCKS] = {
+        {3, 15, 5, 0, 20, 9, 16, 8, 17, 12, 7, 2, 6, 1, 10, 19, 4, 18, 13, 22, 14, 21, 11},
+        {14, 12, 18, 10, 20, 9, 21, 11, 17, 6, 2, 0, 3, 1, 15, 8, 4, 7, 16, 22, 13, 5, 19}};
+    tx_dataset *dataset = make_dataset(BLOCKS);
+    tx_samples samples = tx_causal_lm_samples(dataset);
+    tx_task task = *samples.task;
+    tx_loader *loader = NULL;
+    tx_loader_options options = options_of(1, 2, 0, NULL);
+    options.by_length = true;
+    assert_refused(tx_loader_create(&samples, &options, 0, &loader), TX_INVALID, "all rows have one length");
+    task.length = some_length;
+    samples.task = &task;
+    for (options.workers = 0; options.workers < 5; options.workers += 2) {
+        assert_ok(tx_loader_create(&samples, &options, options.workers, &loader));
+        for (int64_t step = options.workers; step < 2 * STEPS; step++) {
+            const tx_step_batch *b = NULL;
+            assert_ok(tx_loader_next(loader, &b));
+            for (int64_t row = 0; row < b->rows; row++)
+                assert_int_equal(((const int32_t *)b->batch.field[0])[row * BLOCK],
+                                 wanted[step / STEPS][step % STEPS * 2 + row]);
+        }
+        tx_loader_free(loader);
+    }
+    tx_dataset_free(dataset);
+}
+
 static void options_refused(void **state)
 {
     tx_dataset *dataset = make_dataset(13);
@@ -313,6 +350,7 @@ int main(void)
         cmocka_unit_test(steps_of_an_epoch),
         cmocka_unit_test(options_refused),
         cmocka_unit_test(in_order_without_the_rest),
+        cmocka_unit_test(rows_of_like_length),
         cmocka_unit_test(pinned),
         cmocka_unit_test(order_as_text),
     };
