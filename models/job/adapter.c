@@ -53,7 +53,7 @@ static tx_status check_given(const tx_job *j, const tx_lora *lora)
                    {"use_rslora", set->use_rslora == lora->rank_stabilised},
                    {"use_dora", set->use_dora == lora->dora}};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        if (!options[i].same && tx_option_given(&j->options, tx_option_find(&tx_job_table, options[i].name)->offset))
+        if (!options[i].same && tx_option_asked(&j->options, tx_option_find(&tx_job_table, options[i].name)->offset))
             return tx_fail(TX_INVALID, "--%s: the adapter in %s has another value, and keeps it: leave the option out",
                            options[i].name, j->inputs.adapter_folder);
     return TX_OK;

@@ -118,18 +118,14 @@ static void tell(reading *r, const char *path, const char *what)
 /* The value of an option as text, which the caller frees. */
 static char *value_of(const tx_job *j, const char *option)
 {
-    tx_json *json = tx_job_arguments(&j->set, (const char *const[]){option, NULL});
-    void *member = json ? tx_json_first(json) : NULL;
-    char *text = member ? tx_json_text(tx_json_value(member), TX_JSON_LINE) : NULL;
-    tx_json_free(json);
-    return text;
+    return tx_option_text(&j->options, tx_option_find(&tx_job_table, option));
 }
 
 static void set(reading *r, const char *path, const char *option, const tx_json *value)
 {
     tx_job *j = r->job;
     char place[PATH_ROOM], why[256];
-    const bool given = tx_option_given(&j->options, tx_option_find(&tx_job_table, option)->offset);
+    const bool given = tx_option_asked(&j->options, tx_option_find(&tx_job_table, option)->offset);
     char *before = value_of(j, option);
     snprintf(place, sizeof place, "%s", path);
     if (tx_option_read_member(&j->options, place, option, value)) {
@@ -261,7 +257,7 @@ static void conclude(reading *r)
         const known_key *other = row->kind == ABSENT ? find(r, row->to, strlen(row->to)) : NULL;
         if (other && r->seen[other - r->rows] && !r->seen[row - r->rows])
             tell(r, row->path, row->text);
-        if (row->kind == DEFAULT && !tx_option_given(&r->job->options, tx_option_find(&tx_job_table, row->to)->offset))
+        if (row->kind == DEFAULT && !tx_option_asked(&r->job->options, tx_option_find(&tx_job_table, row->to)->offset))
             set_word(r, row->to, row, row->text);
     }
 }

@@ -101,11 +101,25 @@ static bool is_given(const tx_job *j, const char *name)
     return tx_option_given(&j->options, tx_option_find(&tx_job_table, name)->offset);
 }
 
+/* Whether an option asks for something else than its default. */
+static bool is_changed(const tx_job *j, const char *name)
+{
+    const tx_job_settings defaults = tx_job_defaults();
+    const tx_option *option = tx_option_find(&tx_job_table, name);
+    char *now = tx_option_text(&j->options, option);
+    char *usual =
+        tx_option_text(&(tx_option_values){.table = tx_job_table, .values = (void *)(uintptr_t)&defaults}, option);
+    const bool changed = now && usual && strcmp(now, usual) != 0;
+    free(now);
+    free(usual);
+    return changed;
+}
+
 /* Options of some tasks alone. */
 static tx_status refuse_others(const tx_job *j, const char *const *names, const char *what)
 {
     for (; *names; names++)
-        if (is_given(j, *names))
+        if (is_changed(j, *names))
             return tx_fail(TX_INVALID, "--%s is for %s; this is %s", *names, what, j->inputs.task->name);
     return TX_OK;
 }
@@ -135,15 +149,11 @@ static tx_status choose_block(tx_job *j)
     tx_job_inputs *in = &j->inputs;
     const int64_t positions = in->config->positions;
     const char *const other = in->task->of_texts ? "block_size" : "max_seq_length";
-    if (is_given(j, other))
+    if (is_changed(j, other))
         return tx_fail(TX_INVALID, "--%s: the length of %s is --%s", other,
                        in->task->of_texts ? "texts and conversations" : "blocks of text",
                        in->task->of_texts ? "max_seq_length" : "block_size");
     in->block = in->task->of_texts ? set->max_seq_length : set->block ? set->block : 1024;
-    if (in->task->of_texts && set->sampling == TX_SAMPLING_BY_LENGTH)
-        return tx_fail(TX_UNSUPPORTED,
-                       "--train_sampling_strategy group_by_length: texts are not sorted by length; --pad_to_max_length "
-                       "false makes batches of short texts short");
     if (in->block > positions && set->block && !in->task->of_texts)
         return tx_fail(TX_INVALID, "block_size %" PRId64 " is more than the model's %" PRId64 " positions", in->block,
                        positions);
@@ -153,6 +163,12 @@ static tx_status choose_block(tx_job *j)
                 in->block, positions);
     in->block = in->block < positions ? in->block : positions;
     return in->block < 2 ? tx_fail(TX_INVALID, "block_size must be 2 or more: a label is the token after") : TX_OK;
+}
+
+bool tx_job_groups(const tx_job *j)
+{
+    const tx_task *task = j->inputs.task;
+    return j->set.sampling == TX_SAMPLING_BY_LENGTH && task->length && !j->set.pad_to_max_length;
 }
 
 tx_status tx_job_choose_task(tx_job *j)

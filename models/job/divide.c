@@ -20,7 +20,7 @@
 
 static bool given(const tx_job *j, const char *name)
 {
-    return tx_option_given(&j->options, tx_option_find(&tx_job_table, name)->offset);
+    return tx_option_asked(&j->options, tx_option_find(&tx_job_table, name)->offset);
 }
 
 static void take(tx_job *j, const tx_split *s)

@@ -165,6 +165,10 @@ tx_status tx_job_find_data(tx_job *job);
 /* What the model is trained for, as task_name and the configuration say, which gets the head that this needs; and how
  * long rows are. */
 tx_status tx_job_choose_task(tx_job *job);
+/* Whether rows of similar length share a step: with --train_sampling_strategy group_by_length, if rows differ in
+ * length.
+ */
+bool tx_job_groups(const tx_job *job);
 /* Reads the data; they decide between tasks that have the same head. */
 /* Makes the token that ends answers an end of texts in the files that are written (ending.c). */
 tx_status tx_job_choose_end(tx_job *job);

@@ -267,6 +267,7 @@ tx_status tx_job_dump_order(const tx_job *j)
                                 .batch = j->all_rows,
                                 .drop_last = j->set.drop_last,
                                 .in_order = j->set.sampling == TX_SAMPLING_SEQUENTIAL,
+                                .by_length = tx_job_groups(j),
                                 .seed = tx_job_data_seed(&j->set),
                                 .report = j->report};
     return tx_loader_dump_order(&j->inputs.train, &loader, j->steps, j->set.dump_order);
@@ -394,6 +395,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .validation = set->evaluation || set->eval_first ? j->inputs.validation : (tx_samples){.task = j->inputs.task},
         .data_seed = tx_job_data_seed(set),
         .in_order = set->sampling == TX_SAMPLING_SEQUENTIAL,
+        .by_length = tx_job_groups(j),
         .drop_last = set->drop_last,
         .step_rows = j->step_rows,
         .overlap = (tx_overlap)set->overlap,

@@ -79,7 +79,7 @@ static void leave_out(const tx_job *j, const char *left_out[OWN + RIVALS + 1])
     for (; count < OWN; count++)
         left_out[count] = own[count];
     for (int i = 0; i < RIVALS; i++)
-        if (tx_option_given(&j->options, tx_option_find(&tx_job_table, rivals[i][0])->offset))
+        if (tx_option_asked(&j->options, tx_option_find(&tx_job_table, rivals[i][0])->offset))
             left_out[count++] = rivals[i][1];
     left_out[count] = NULL;
 }
@@ -123,10 +123,22 @@ static tx_status inherit_all(tx_job *j)
     return status;
 }
 
+/* transformers has had two names for the same order of samples. */
+static tx_status settle_sampling(tx_job *j)
+{
+    if (!j->set.by_length)
+        return TX_OK;
+    if (tx_option_asked(&j->options, offsetof(tx_job_settings, sampling)) && j->set.sampling != TX_SAMPLING_BY_LENGTH)
+        return tx_fail(TX_INVALID, "--group_by_length and --train_sampling_strategy exclude each other: leave one out");
+    TX_TRY(tx_option_set(&j->options, "group_by_length", "false"));
+    return tx_option_set(&j->options, "train_sampling_strategy", "group_by_length");
+}
+
 tx_status tx_job_settle(tx_job *j)
 {
     if (j->settled)
         return TX_OK;
+    TX_TRY(settle_sampling(j));
     TX_TRY(tx_job_read_configurations(j));
     TX_TRY(inherit_all(j));
     TX_TRY(tx_job_check(&j->set));

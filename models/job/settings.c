@@ -75,7 +75,8 @@ static const tx_option options[] = {
     WHOLE("dataloader_num_workers", workers, 0, 256, "threads that prepare batches while the device works; 0: none"),
     FLAG("dataloader_pin_memory", pin, "lock the batches in memory, so that devices read them faster"),
     FLAG("dataloader_drop_last", drop_last, "leave out an epoch's last micro-batch where it would not be full"),
-    CHOICE("train_sampling_strategy", sampling, sampling_words + 1, "the order of blocks: drawn anew in each epoch, or as they lie in the file; since all blocks have one length, group_by_length is random"),
+    CHOICE("train_sampling_strategy", sampling, sampling_words + 1, "the order of blocks: drawn anew in each epoch, or as they lie in the file; group_by_length: rows of similar length in the same step, as the Trainer has it, which saves padding with --pad_to_max_length false; blocks are all of one length"),
+    FLAG("group_by_length", by_length, "the same as --train_sampling_strategy group_by_length"),
     TEXT("dump_order", dump_order, "FILE", "write the epoch and block of every sample, in the order of training"),
     {TX_OPTION_HEADING, .help = "training (defaults as the Hugging Face Trainer's)"},
     FLAG("do_train", do_train, "train; implied when neither --do_eval nor --do_predict is given"),
@@ -193,7 +194,27 @@ static const tx_option options[] = {
 /* clang-format on */
 #undef AT
 
-const tx_option_table tx_job_table = {options, sizeof options / sizeof options[0]};
+static const tx_spelling spellings[] = {{"--lr", "learning_rate"},
+                                        {"--epochs", "num_train_epochs"},
+                                        {"--steps", "max_steps"},
+                                        {"--batch_size", "per_device_train_batch_size"},
+                                        {"--bs", "per_device_train_batch_size"},
+                                        {"--grad_accum", "gradient_accumulation_steps"},
+                                        {"--grad_clip", "max_grad_norm"},
+                                        {"--warmup", "warmup_steps"},
+                                        {"--wd", "weight_decay"},
+                                        {"--model", "model_name_or_path"},
+                                        {"--resume", "resume_from_checkpoint"},
+                                        {"--max_length", "max_seq_length"},
+                                        {"--chat_template_path", "chat_template"},
+                                        {"--dataset_config", "dataset_config_name"},
+                                        {"--dataset_num_proc", "preprocessing_num_workers"},
+                                        {"--use_bnb_nested_quant", "bnb_4bit_use_double_quant"},
+                                        {"--activation_checkpointing", "gradient_checkpointing"},
+                                        {"-o", "output_dir"}};
+
+const tx_option_table tx_job_table = {options, sizeof options / sizeof options[0], spellings,
+                                      sizeof spellings / sizeof spellings[0]};
 _Static_assert(sizeof options / sizeof options[0] <= TX_OPTIONS_MOST, "as many options as can be marked as given");
 
 tx_job_settings tx_job_defaults(void)

@@ -47,7 +47,8 @@ typedef struct tx_job_settings {
     double validation_split;
     int64_t block, group_texts, max_train_samples, max_eval_samples, tokenize_threads, skip_bad, workers;
     bool pin, drop_last;
-    int32_t sampling; /* TX_SAMPLING_; blocks are all of one length: BY_LENGTH is RANDOM */
+    int32_t sampling; /* TX_SAMPLING_ */
+    bool by_length;   /* another name of sampling BY_LENGTH, until the options are settled */
     const char *dump_order;
     /* training */
     bool do_train, do_eval, do_predict;

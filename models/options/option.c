@@ -47,12 +47,22 @@ void tx_option_values_free(tx_option_values *values)
     }
 }
 
-bool tx_option_given(const tx_option_values *values, size_t offset)
+static tx_option_source source_of(const tx_option_values *values, size_t offset)
 {
     for (int32_t i = 0; i < values->table.count; i++)
         if (tx_option_has_value(&values->table.option[i]) && values->table.option[i].offset == offset)
-            return values->given[i / 64] >> i % 64 & 1;
-    return false;
+            return (tx_option_source)values->source[i];
+    return TX_OPTION_UNSET;
+}
+
+bool tx_option_given(const tx_option_values *values, size_t offset)
+{
+    return source_of(values, offset) != TX_OPTION_UNSET;
+}
+
+bool tx_option_asked(const tx_option_values *values, size_t offset)
+{
+    return source_of(values, offset) > TX_OPTION_REPEATED;
 }
 
 /* ---- names ------------------------------------------------------------------------------------ */
@@ -126,7 +136,12 @@ tx_status tx_option_unknown(const tx_option_table *table, const char *file, cons
 const tx_option *tx_option_find(const tx_option_table *table, const char *name)
 {
     char spelled[NAME_MOST + 1];
-    for (int32_t i = 0; i < table->count && spell(name, spelled); i++)
+    if (!spell(name, spelled))
+        return NULL;
+    for (int32_t i = 0; i < table->spelling_count; i++)
+        if (strncmp(table->spelling[i].spelled, "--", 2) == 0 && strcmp(table->spelling[i].spelled + 2, spelled) == 0)
+            return tx_option_find(table, table->spelling[i].name);
+    for (int32_t i = 0; i < table->count; i++)
         if (table->option[i].name && strcmp(table->option[i].name, spelled) == 0)
             return &table->option[i];
     return NULL;
@@ -350,7 +365,7 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
         break;
     }
     if (!status)
-        to->given[index / 64] |= UINT64_C(1) << index % 64;
+        to->source[index] = TX_OPTION_SET;
     return status;
 }
 

@@ -43,20 +43,35 @@ typedef struct tx_option {
     const char *help; /* of a FOREIGN one what to use, or what TX does */
 } tx_option;
 
+/* Another way to spell an option. A name with two dashes, "--lr", also holds in a file of options; "-n" does not. */
+typedef struct tx_spelling {
+    const char *spelled, *name;
+} tx_spelling;
+
 typedef struct tx_option_table {
     const tx_option *option;
     int32_t count; /* at most TX_OPTIONS_MOST */
+    const tx_spelling *spelling;
+    int32_t spelling_count;
 } tx_option_table;
 
 #define TX_OPTIONS_MOST 320
 #define TX_OPTION_LIST_TEXT 4096 /* room for a list */
 
+/* How an option came by its value. A file of options repeats many defaults, which nobody asked for. */
+typedef enum tx_option_source {
+    TX_OPTION_UNSET,
+    TX_OPTION_REPEATED, /* a file gave the default */
+    TX_OPTION_FROM_FILE,
+    TX_OPTION_SET
+} tx_option_source;
+
 /* A table's struct, which begins with its defaults, and what is known of its values. */
 typedef struct tx_option_values {
     tx_option_table table;
     void *values;
-    uint64_t given[TX_OPTIONS_MOST / 64]; /* a bit for each option that was set */
-    struct tx_option_kept *kept;          /* what the values point to */
+    uint8_t source[TX_OPTIONS_MOST]; /* a tx_option_source for each option */
+    struct tx_option_kept *kept;     /* what the values point to */
 } tx_option_values;
 
 /* Whether it is one of TX's, with a value in the struct. */
@@ -73,6 +88,8 @@ bool tx_option_is_list(const tx_option *option);
 void tx_option_values_free(tx_option_values *values);
 /* Whether the option with its value at that offset was set. */
 bool tx_option_given(const tx_option_values *values, size_t offset);
+/* The same, except if a file only repeats the default. */
+bool tx_option_asked(const tx_option_values *values, size_t offset);
 
 /* Sets an option by its name to what the text says; the text is copied. TX_INVALID: there
  * is none of that name (the nearest is told), or the value is none of its values; TX_UNSUPPORTED: an option of others,
@@ -89,10 +106,12 @@ tx_status tx_option_inherit(tx_option_values *to, const char *path, const char *
 /* Options with their values, as a file of options holds them: all of them, or those of `names` (ended by NULL) alone.
  * NULL when out of memory. */
 tx_json *tx_option_json(const tx_option_values *from, const char *const *names);
+/* One value as JSON, which the caller frees; NULL when out of memory. */
+char *tx_option_text(const tx_option_values *from, const tx_option *option);
 
 /* ---- Parts, for who reads a command line or a file ----------------------------------------------------- */
 
-/* The option of that name, which a value after = may follow; NULL: there is none. */
+/* The option of that name or spelling, which a value after = may follow. NULL if there is none. */
 const tx_option *tx_option_find(const tx_option_table *table, const char *name);
 /* `file`: where the value stands, for messages; NULL: nowhere but on a command line. The value is copied. */
 tx_status tx_option_store(tx_option_values *to, const char *file, const tx_option *option, const char *value);

@@ -104,10 +104,10 @@ tx_status tx_option_read_member(tx_option_values *to, const char *file, const ch
 {
     const tx_option *option = tx_option_find(&to->table, key);
     const tx_json_type type = tx_json_type_of(value);
-    if (!option)
-        return tx_option_unknown(&to->table, file, key);
     if (type == TX_JSON_NULL)
         return TX_OK;
+    if (!option)
+        return tx_option_unknown(&to->table, file, key);
     if (option->kind == TX_OPTION_FOREIGN)
         return read_foreign(to, file, option, value);
     if (type == TX_JSON_OBJECT && option->choices && strstr(option->choices, "JSON"))
@@ -140,6 +140,29 @@ static bool is_free(const tx_option_values *to, const char *key, const char *con
     return !option || (!tx_option_given(to, option->offset) && !is_named(option->name, left_out));
 }
 
+/* Sets one option of a file, which may give it under several names, and marks whether that is its default. */
+static tx_status read_own(tx_option_values *to, const char *path, const char *key, const tx_json *value)
+{
+    const tx_option *option = tx_option_find(&to->table, key);
+    uint8_t *source = option ? &to->source[option - to->table.option] : NULL;
+    if (!option || !tx_option_has_value(option))
+        return tx_option_read_member(to, path, key, value);
+    const uint8_t had = *source;
+    char *before = tx_option_text(to, option);
+    tx_status status = before ? tx_option_read_member(to, path, key, value) : TX_MEMORY;
+    char *after = status ? NULL : tx_option_text(to, option);
+    const bool same = after && strcmp(before, after) == 0;
+    if (!status && *source == TX_OPTION_SET) {
+        *source = same && had <= TX_OPTION_REPEATED ? TX_OPTION_REPEATED : TX_OPTION_FROM_FILE;
+        if (had != TX_OPTION_UNSET && !same && option->kind != TX_OPTION_WORDS)
+            status = tx_fail(TX_INVALID, "%s: %s: given twice, as %.100s and %.100s: give one of them", path, key,
+                             before, after ? after : "");
+    }
+    free(before);
+    free(after);
+    return status;
+}
+
 static tx_status read_members(tx_option_values *to, const char *path, bool inherited, const char *const *left_out)
 {
     tx_json *json = NULL;
@@ -150,7 +173,7 @@ static tx_status read_members(tx_option_values *to, const char *path, bool inher
     for (void *i = status ? NULL : tx_json_first(json); i; i = tx_json_next(json, i)) {
         if (inherited && !is_free(to, tx_json_key(i), left_out))
             continue;
-        const tx_status one = tx_option_read_member(to, path, tx_json_key(i), tx_json_value(i));
+        const tx_status one = read_own(to, path, tx_json_key(i), tx_json_value(i));
         if (one)
             tx_list_add(refused, sizeof refused, "; ", "%s", tx_error());
         status = one ? one : status;
@@ -166,10 +189,10 @@ tx_status tx_option_read(tx_option_values *to, const char *path)
 
 tx_status tx_option_inherit(tx_option_values *to, const char *path, const char *const *left_out)
 {
-    uint64_t given[sizeof to->given / sizeof to->given[0]];
-    memcpy(given, to->given, sizeof given);
+    uint8_t source[sizeof to->source];
+    memcpy(source, to->source, sizeof source);
     tx_status status = read_members(to, path, true, left_out);
-    memcpy(to->given, given, sizeof given);
+    memcpy(to->source, source, sizeof source);
     return status;
 }
 
@@ -239,4 +262,13 @@ tx_json *tx_option_json(const tx_option_values *from, const char *const *names)
         }
     }
     return json;
+}
+
+char *tx_option_text(const tx_option_values *from, const tx_option *option)
+{
+    tx_json *json = tx_option_json(from, (const char *const[]){option->name, NULL});
+    void *member = json ? tx_json_first(json) : NULL;
+    char *text = member ? tx_json_text(tx_json_value(member), TX_JSON_LINE) : NULL;
+    tx_json_free(json);
+    return text;
 }

@@ -65,4 +65,24 @@ arguments["accelerator_config"]["split_batches"] = True
 arguments["push_to_hub"] = True
 for name in ("split_batches", "push_to_hub"):
     assert f"{name}: an option of transformers" in complaint(arguments), complaint(arguments)
+
+# TRL's SFTConfig, if it is installed. to_dict() writes a placeholder for every token.
+try:
+    from trl import SFTConfig
+except ImportError:
+    SFTConfig = TrainingArguments
+config = object.__new__(SFTConfig)
+for field in dataclasses.fields(SFTConfig):
+    setattr(config, field.name, default(field))
+config.output_dir, config.model_init_kwargs = "out", None
+trl = config.to_dict()
+trl.update(accelerator_config=None, report_to=[], eos_token="<EOS_TOKEN>", pad_token="<PAD_TOKEN>", bf16=True)
+missing = [name for name in trl if name not in known and complaint({name: 1}).count("unknown option")]
+assert not missing, f"not in {table}: {missing}"
+assert not complaint(trl), complaint(trl)
+# Names of the command line hold in a file; null asks for nothing; one option under two names is refused if they differ.
+assert not complaint({"lr": 1e-3, "max-length": 9, "dataset_num_proc": 2, "no_such_option": None})
+assert "given twice" in complaint({"max_length": 9, "max_seq_length": 8})
+assert not complaint({"max_length": 9, "max_seq_length": 9})
+assert "no_such_option" in complaint({"no_such_option": 0})
 print(f"{len(fields)} options of TrainingArguments and {len(run_clm)} of run_clm.py, all in the table; their defaults are accepted")

@@ -47,6 +47,17 @@ static void print_own(FILE *to, const tx_json *defaults)
     }
 }
 
+static void print_spellings(FILE *to)
+{
+    fputs("\n## Other names\n\nNames with two dashes also hold in a file of options.\n\n| name | option |\n|---|---|\n",
+          to);
+    for (int32_t i = 0; i < tx_job_table.spelling_count; i++) {
+        const char *spelled = tx_job_table.spelling[i].spelled;
+        fprintf(to, "| `%s` | `%s` |\n", strncmp(spelled, "--", 2) == 0 ? spelled + 2 : spelled,
+                tx_job_table.spelling[i].name);
+    }
+}
+
 static void print_foreign(FILE *to)
 {
     fputs("\n## Options of transformers that TX does not have\n\n"
@@ -94,6 +105,7 @@ static char *make_table(void)
           "training_args.json is one, may come first:\n`txtrain args.json --max_steps 100`.\n",
           to);
     print_own(to, json);
+    print_spellings(to);
     print_foreign(to);
     tx_json_free(json);
     fclose(to);

@@ -11,7 +11,7 @@ typedef struct settings {
     bool train;
     int64_t steps;
     double rate;
-    const char *output, *resume, *more, *modules;
+    const char *output, *resume, *more, *modules, *log;
     int32_t schedule;
     uint32_t report;
     tx_words stop, between, files;
@@ -30,6 +30,7 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "kwargs", AT(more), .choices = "JSON", .help = "more"},
     {TX_OPTION_TEXT, "modules", AT(modules), .choices = "NAME,...|all", .help = "modules"},
     {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT", .help = "stop"},
+    {TX_OPTION_TEXT, "log", AT(log), .choices = "FILE", .help = "log"},
     {TX_OPTION_WORDS, "between", AT(between), .most = 2, .choices = "A B", .help = "two"},
     {TX_OPTION_FOREIGN, "fp16", .choices = "false", .help = "use fp32"},
     {TX_OPTION_FOREIGN, "fsdp", .help = "do not"},
@@ -102,6 +103,15 @@ static void bad(const tx_cli *cli, int wanted, const char *line, const char *tex
         fail_msg("%s: status %d, %s", line, status, message);
 }
 
+/* Accepted, and this is said of it. */
+static void told(settings *set, const char *line, const char *text)
+{
+    char message[1024];
+    int status = parse(&program, set, line, message);
+    if (status != TX_GO_ON || !strstr(message, text))
+        fail_msg("%s: status %d, %s", line, status, message);
+}
+
 static void test_values(void **state)
 {
     settings set;
@@ -114,7 +124,7 @@ static void test_values(void **state)
     assert_null(set.resume);
     good(&program, &set, "--do_train True --max_steps -1");
     assert_true(set.train && set.steps == -1);
-    good(&program, &set, "--do_train --do_train false --max_steps 10.0");
+    told(&set, "--do_train --do_train false --max_steps 10.0", "--do_train is given twice: false counts, and not true");
     assert_true(!set.train && set.steps == 10);
     good(&program, &set, "--do_train=no");
     assert_false(set.train);
@@ -169,9 +179,10 @@ static void test_by_name(void **state)
     tx_json *json = tx_option_json(&v, NULL);
     char *line = tx_json_text(json, TX_JSON_LINE);
     assert_string_equal(
-        line, "{\"do_train\": false, \"max_steps\": 7, \"learning_rate\": 0.0, \"output_dir\": \"folder\", "
-              "\"resume_from_checkpoint\": null, \"lr_scheduler_type\": \"linear\", \"report_to\": "
-              "\"tensorboard,all\", \"kwargs\": null, \"modules\": null, \"stop\": [\"a\"], \"between\": []}");
+        line,
+        "{\"do_train\": false, \"max_steps\": 7, \"learning_rate\": 0.0, \"output_dir\": \"folder\", "
+        "\"resume_from_checkpoint\": null, \"lr_scheduler_type\": \"linear\", \"report_to\": "
+        "\"tensorboard,all\", \"kwargs\": null, \"modules\": null, \"stop\": [\"a\"], \"log\": null, \"between\": []}");
     free(line);
     tx_json_free(json);
     tx_option_values_free(&v);
@@ -183,8 +194,10 @@ static void test_several(void **state)
     good(&program, &set, "--report_to tensorboard all --do_train");
     assert_int_equal(set.report, 6);
     assert_true(set.train);
-    good(&program, &set, "--report_to=none --report_to tensorboard,all");
+    told(&set, "--report_to=none --report_to tensorboard,all", "\"tensorboard,all\" counts, and not \"none\"");
     assert_int_equal(set.report, 6);
+    good(&program, &set, "--max_steps 5 --max_steps 5 --log a --log=a -o a --to a");
+    bad(&program, TX_EXIT_USAGE, "--log a --log b", "--log is given twice, as \"a\" and \"b\": give one file");
     good(&program, &set, "--modules q_proj k_proj o_proj --do_train");
     assert_string_equal(set.modules, "q_proj,k_proj,o_proj");
     assert_true(set.train);
@@ -289,7 +302,14 @@ static void test_file(void **state)
     good(&program, &set, line);
     assert_true(!set.train && set.steps == 12 && !set.output && !set.resume && set.report == 6);
     assert_true(fabs(set.rate - 1e-3) < 1e-15);
-
+    /* A default in a file is given, and nobody asked for it. */
+    with_file(folder, "{\"max_steps\": 7, \"learning_rate\": 0.25, \"to\": \"a\", \"gone\": null}", line, "");
+    good(&program, &set, line);
+    assert_true(given(offsetof(settings, steps)) && !tx_option_asked(&values, offsetof(settings, steps)));
+    assert_true(tx_option_asked(&values, offsetof(settings, rate)) && !strcmp(set.output, "a"));
+    with_file(folder, "{\"max_steps\": 7}", line, "--max_steps 7");
+    good(&program, &set, line);
+    assert_true(tx_option_asked(&values, offsetof(settings, steps)));
     remove_scratch(folder);
 }
 
@@ -320,6 +340,7 @@ static void test_file_mistakes(void **state)
         {"{\"accelerator\": {\"gear\": 1}}", "args.json: gear: unknown option", TX_EXIT_USAGE},
         {"{\"accelerator\": \"a file\"}", "args.json: accelerator: an option", TX_EXIT_USAGE},
         {"[]", "args.json: must hold one object", TX_EXIT_USAGE},
+        {"{\"output_dir\": \"a\", \"to\": \"b\"}", "args.json: to: given twice, as \"a\" and \"b\"", TX_EXIT_USAGE},
         {"{\"max_steps\": 1, \"max_steps\": 2}", "duplicate", TX_EXIT_FAILURE},
         {"{\"max_steps\": NaN}", "args.json", TX_EXIT_FAILURE},
         {"", "args.json", TX_EXIT_FAILURE},

@@ -5,13 +5,15 @@
 #include "api/base/message.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the command line ------------------------------------------------------------------------------ */
 
 tx_option_values tx_options_values(const tx_cli *program, void *values)
 {
-    return (tx_option_values){.table = {program->options, program->count}, .values = values};
+    return (tx_option_values){.table = {program->options, program->count, program->spellings, program->spelling_count},
+                              .values = values};
 }
 
 /* Ends with what the library said, if it said something. */
@@ -96,7 +98,37 @@ static int take_values(const tx_cli *program, tx_option_values *v, const tx_opti
     return judge(program, status);
 }
 
+/* The last of several values on a command line counts, which is told. A second file is refused: it would replace the
+ * first, and not be read after it. `before`: the value until now. */
+static int judge_again(const tx_cli *program, const tx_option_values *v, const tx_option *option, const char *before)
+{
+    char *now = tx_option_text(v, option);
+    int status = TX_GO_ON;
+    if (now && strcmp(now, before) != 0 && option->choices && strcmp(option->choices, "FILE") == 0)
+        status = tx_complain(program, TX_EXIT_USAGE, "--%s is given twice, as %s and %s: give one file", option->name,
+                             before, now);
+    else if (now && strcmp(now, before) != 0)
+        tx_complain(program, 0, "--%s is given twice: %s counts, and not %s", option->name, now, before);
+    free(now);
+    return status;
+}
+
 /* Reads the option argv[*at] and the values after it; *at ends at the last argument read. */
+static int parse_known(const tx_cli *program, tx_option_values *v, const tx_option *option, int argc, char *const *argv,
+                       int *at)
+{
+    const char *value = strchr(argv[*at], '=');
+    const bool again = tx_option_has_value(option) && option->kind != TX_OPTION_WORDS &&
+                       v->source[option - v->table.option] == TX_OPTION_SET;
+    char *before = again ? tx_option_text(v, option) : NULL;
+    int status = value ? judge(program, tx_option_store(v, NULL, option, value + 1))
+                       : take_values(program, v, option, argc, argv, at);
+    if (before && status == TX_GO_ON)
+        status = judge_again(program, v, option, before);
+    free(before);
+    return status;
+}
+
 static int parse_option(const tx_cli *program, tx_option_values *v, int argc, char *const *argv, int *at)
 {
     const char *argument = argv[*at], *value = strchr(argument, '=');
@@ -104,8 +136,7 @@ static int parse_option(const tx_cli *program, tx_option_values *v, int argc, ch
     const tx_option *option = find_spelling(program, v, argument);
     option = option ? option : tx_option_find(&v->table, name);
     if (option)
-        return value ? judge(program, tx_option_store(v, NULL, option, value + 1))
-                     : take_values(program, v, option, argc, argv, at);
+        return parse_known(program, v, option, argc, argv, at);
     if (!value && *at + 1 < argc && argv[*at + 1][0] != '-')
         ++*at; /* its value */
     return judge(program, tx_option_unknown(&v->table, NULL, name));

@@ -14,11 +14,6 @@ typedef struct tx_cli_command {
     const struct tx_cli *program; /* its own options; NULL: those of the program */
 } tx_cli_command;
 
-/* Another way to spell an option, dashes included: "-n" or "--lr". */
-typedef struct tx_spelling {
-    const char *spelled, *name;
-} tx_spelling;
-
 typedef struct tx_cli {
     const char *name, *usage, *about;
     const tx_option *options;

@@ -92,7 +92,7 @@ static tx_json *given_json(const tx_option_values *options)
     const char *names[TX_OPTIONS_MOST + 1];
     int32_t count = 0;
     for (int32_t i = 0; i < options->table.count; i++)
-        if (options->given[i / 64] >> i % 64 & 1)
+        if (options->source[i] != TX_OPTION_UNSET)
             names[count++] = options->table.option[i].name;
     names[count] = NULL;
     return tx_option_json(options, names);
@@ -126,7 +126,7 @@ tx_status tx_trial_check(const tx_search *s)
     tx_option_values options = copy_of(s, &train);
     tx_status status = TX_OK;
     for (size_t i = 0; i < sizeof own / sizeof own[0] && !status; i++)
-        if (tx_option_given(&s->options, tx_option_find(&tx_job_table, own[i])->offset))
+        if (tx_option_asked(&s->options, tx_option_find(&tx_job_table, own[i])->offset))
             status = tx_fail(TX_INVALID, "--%s: each trial has its own: leave it out behind --", own[i]);
     for (int32_t i = 0; i < s->study.space.count && !status; i++) {
         const tx_dimension *d = &s->study.space.dimension[i];
@@ -134,7 +134,7 @@ tx_status tx_trial_check(const tx_search *s)
         for (size_t o = 0; o < sizeof own / sizeof own[0] && !status; o++)
             if (strcmp(d->name, own[o]) == 0)
                 status = tx_fail(TX_INVALID, "--search %s: each trial has its own", d->name);
-        if (!status && tx_option_given(&s->options, tx_option_find(&tx_job_table, d->name)->offset))
+        if (!status && tx_option_asked(&s->options, tx_option_find(&tx_job_table, d->name)->offset))
             status = tx_fail(TX_INVALID, "--search %s: leave it out behind --", d->name);
     }
     if (!status)
