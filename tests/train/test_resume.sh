@@ -19,7 +19,7 @@ run()
 {
     folder=$1
     shift
-    "$bin/txtrain" --train_file "$work/text" --validation_file "$work/text" --config_name "$work/config.json" \
+    "$bin/txtrain" --train_file "${data:-$work/text}" --validation_file "$work/text" --config_name "$work/config.json" \
         --block_size 20 --device "$device" --threads 2 --learning_rate 1e-2 --per_device_train_batch_size 3 \
         --gradient_accumulation_steps 2 --max_steps 45 --warmup_steps 4 --lr_scheduler_type cosine --eval_strategy steps \
         --eval_steps 10 --logging_steps 7 --save_total_limit 0 --output_dir "$work/$folder" "$@" \
@@ -83,7 +83,9 @@ compare signal "resumed after a signal"
 # Other data, and another batch, are refused; another rate is told.
 mkdir "$work/other"
 head -c 2400 "$work/text" > "$work/text2"
-run other --resume_from_checkpoint "$work/moved 21" --train_file "$work/text2" && fail "other data were taken"
+data=$work/text2
+run other --resume_from_checkpoint "$work/moved 21" && fail "other data were taken"
+data=
 grep -q "data" "$work/err" || fail "the message does not name the data"
 run other --resume_from_checkpoint "$work/moved 21" --gradient_accumulation_steps 3 && fail "another batch was taken"
 grep -q "a step had 6 blocks and has 9" "$work/err" || fail "the message does not name the batch"

@@ -78,7 +78,13 @@ packs()
 # A small GPT-2 over bytes on conversations, which need no more than its 24 positions
 talk()
 {
-    short --train_file "$work/talk.jsonl" --config_name "$work/config.json" --output_dir "$work/r" "$@"
+    short --train_file "$work/${form:-talk}.jsonl" --config_name "$work/config.json" --output_dir "$work/r" "$@"
+}
+
+# The same on messages
+messages()
+{
+    form=messages talk "$@"
 }
 
 # The same as two ranks
@@ -174,7 +180,7 @@ draws_progress()
 # More is learnt than what is usual.
 learns_more()
 {
-    cp "$work/r/log.jsonl" "$work/b" && rm -rf "$work/r" && talk --chat_template "$work/form.json" "$@" || return 1
+    cp "$work/r/log.jsonl" "$work/b" && rm -rf "$work/r" && "$1" --chat_template "$work/form.json" || return 1
     [ "$(numbers loss "$work/b" | head -n 1)" != "$(numbers loss "$work/r/log.jsonl" | head -n 1)" ]
 }
 # evaluations_are STEP...: those of log.jsonl
@@ -233,7 +239,7 @@ config_overrides | --config_overrides n_layer=2,n_head=4 | holds config.json n_l
 tokenizer_name | --tokenizer_name tiny | says 257
 allow_nonfinite_weights | bare --train_file $work/text --output_dir $work/r --model_name_or_path $work/nan --allow_nonfinite_weights --max_bad_steps 9 | logged loss.*NaN
 ignore_mismatched_sizes | short --train_file $work/texts.csv --model_name_or_path $work/sst2 --task_name mnli --output_dir $work/r --ignore_mismatched_sizes | says lacks classifier.weight, classifier.bias
-train_file | --train_file $work/other | weights_differ
+train_file | bare --config_name $work/config.json --output_dir $work/r --train_file $work/other | weights_differ
 validation_file | --validation_file $work/text --do_train --do_eval | has eval_results.json
 dataset_name | bare --config_name $work/config.json --output_dir $work/r --dataset_name pets/small | says pets/small/train.txt
 dataset_config_name | bare --config_name $work/config.json --output_dir $work/r --dataset_name pets --dataset_config_name small --do_train --do_eval | says small/validation.txt
@@ -242,8 +248,8 @@ block_size | --block_size 12 | says blocks of 12
 group_texts | --group_texts 3 | weights_differ
 max_train_samples | --max_train_samples 9 | says 9 blocks
 max_eval_samples | --do_train --do_eval --validation_file $work/other --max_eval_samples 4 | holds eval_results.json eval_samples.*4
-skip_bad | --train_file $work/lines.jsonl --skip_bad 1 | says malformed
-preprocessing_num_workers | --train_file $work/big --preprocessing_num_workers 3 | counted pthread_create 2
+skip_bad | bare --config_name $work/config.json --output_dir $work/r --train_file $work/lines.jsonl --skip_bad 1 | says malformed
+preprocessing_num_workers | bare --config_name $work/config.json --output_dir $work/r --train_file $work/big --preprocessing_num_workers 3 | counted pthread_create 2
 dataloader_num_workers | --preprocessing_num_workers 1 --dataloader_num_workers 2 | counted pthread_create 2
 dataloader_pin_memory | --dataloader_pin_memory false | counted mlock 0
 dump_order | --dump_order $work/r.order | steps_are 6
@@ -264,8 +270,8 @@ pad_to_max_length | glue --task_name sst2 --pad_to_max_length false | holds trai
 max_seq_length | talk --chat_template $work/form.json --max_seq_length 20 | says samples of at most 20
 chat_template | talk --chat_template $work/form.json | has chat_template.jinja
 chat_template | --chat_template chatml | says is for instruction data
-completion_only_loss | talk --chat_template $work/form.json --completion_only_loss false | learns_more
-assistant_only_loss | talk --train_file $work/messages.jsonl --chat_template $work/form.json --assistant_only_loss false | learns_more --train_file $work/messages.jsonl
+completion_only_loss | talk --chat_template $work/form.json --completion_only_loss false | learns_more talk
+assistant_only_loss | messages --chat_template $work/form.json --assistant_only_loss false | learns_more messages
 mlm_probability | --mlm_probability 0.2 | says is for masked language modelling
 line_by_line | --line_by_line | says is for masked language modelling
 packing | talk --chat_template $work/form.json --packing | says 2 rows of at most 24
@@ -403,7 +409,7 @@ while IFS='|' read -r option arguments wanted; do
     # shellcheck disable=SC2086
     set -- $arguments
     case $1 in
-    bare | short | glue | talk | adapt | packs | pair | late) "$@" ;;
+    bare | short | glue | talk | messages | adapt | packs | pair | late) "$@" ;;
     *) run r "$@" ;;
     esac
     # shellcheck disable=SC2086
