@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The best weights, and what a run lacks at its end. */
+ * The best weights, what a run lacks at its end, and whether it had ended before. */
 #include "models/job/parts.h"
 
 #include "api/base/file.h"
 #include "api/base/message.h"
+#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define STATE_LIMIT ((int64_t)1 << 30)
 
 void tx_job_lack(tx_job *j, const char *format, ...)
 {
@@ -58,11 +61,33 @@ static void tell_best(const tx_job *j, const char *best)
                     state->best_step, metric, state->best);
 }
 
+/* An evaluation that is not a number is never the best. */
+static void lack_best(tx_job *j)
+{
+    char every[64];
+    int64_t evaluations = 0;
+    for (size_t i = 0; i < tx_json_size(j->inputs.state.history); i++) {
+        const tx_json *entry = tx_json_at(j->inputs.state.history, i);
+        int64_t step = 0;
+        evaluations += tx_json_has(entry, "eval_runtime") && !tx_json_get_int(entry, "step", 1, INT64_MAX, &step);
+    }
+    snprintf(every, sizeof every, "in %" PRId64 " of %" PRId64 " evaluations", evaluations, evaluations);
+    tx_job_lack(j, "%s: there is no best evaluation: %s%s%s; the last weights are kept",
+                j->set.load_best ? "load_best_model_at_end" : "save_strategy best",
+                evaluations ? j->inputs.metric->name : "none was made after a step",
+                evaluations ? " was not a number " : "",
+                !evaluations       ? ""
+                : evaluations == 1 ? "in the only evaluation"
+                                   : every);
+}
+
 tx_status tx_job_load_best(tx_job *j)
 {
     best_load load = {.job = j};
     bool replaced = false;
-    if (!j->set.load_best || j->inputs.state.best_step < 0)
+    if (!j->inputs.state.has_best && (j->set.load_best || j->set.saving == TX_STRATEGY_BEST))
+        lack_best(j);
+    if (!j->set.load_best || !j->inputs.state.has_best)
         return TX_OK;
     tx_status status = tx_run_replace_weights(j->model, j->comm, load_best, &load, &replaced);
     if (!status && replaced)
@@ -71,4 +96,48 @@ tx_status tx_job_load_best(tx_job *j)
         tx_job_lack(j, "the best checkpoint cannot be loaded, the last weights are kept: %.500s", tx_error());
     free(load.folder);
     return status;
+}
+
+/* ---- Runs that had ended ------------------------------------------------------------------------------------ */
+
+bool tx_job_is_over(const tx_job *j)
+{
+    const tx_job_inputs *in = &j->inputs;
+    const bool stopped = j->set.stop_patience && in->state.stale >= j->set.stop_patience;
+    return in->checkpoint && in->train.count && (in->state.step >= j->steps || stopped);
+}
+
+static bool is_written(const tx_job *j)
+{
+    tx_json *state = NULL;
+    int64_t step = -1;
+    if (!tx_file_exists(TX_PATH(j->set.output_dir, TX_JOB_TRAIN_RESULTS)) ||
+        tx_json_read(TX_PATH(j->set.output_dir, TX_TRAINER_STATE), STATE_LIMIT, &state) ||
+        tx_json_get_int(state, "global_step", 0, INT64_MAX, &step))
+        step = -1;
+    tx_json_free(state);
+    return step >= 0 && step >= j->inputs.state.step;
+}
+
+tx_status tx_job_is_written(const tx_job *j, bool *written)
+{
+    int32_t *answer = calloc((size_t)j->comm->size, sizeof *answer);
+    if (!answer)
+        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    answer[j->comm->rank] = tx_job_leads(j) && is_written(j);
+    const tx_status status = tx_comm_share(j->comm, answer, sizeof *answer);
+    *written = answer[0];
+    free(answer);
+    return status;
+}
+
+bool tx_job_asks_to_evaluate(const tx_job *j)
+{
+    static const size_t of_evaluation[] = {offsetof(tx_job_settings, do_eval), offsetof(tx_job_settings, do_predict),
+                                           offsetof(tx_job_settings, validation_file),
+                                           offsetof(tx_job_settings, test_file)};
+    bool asks = false;
+    for (size_t i = 0; i < sizeof of_evaluation / sizeof of_evaluation[0]; i++)
+        asks = asks || tx_option_asked(&j->options, of_evaluation[i]);
+    return asks;
 }

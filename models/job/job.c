@@ -249,8 +249,8 @@ static tx_status resume(tx_job *j)
     if (!status && in->checkpoint)
         status = tx_job_agree_with_checkpoint(j, made);
     if (!status && in->checkpoint)
-        status =
-            tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint, tx_job_leads(j) ? j->set.output_dir : NULL);
+        status = tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint,
+                               tx_job_leads(j) && !tx_job_is_over(j) ? j->set.output_dir : NULL);
     if (!status && in->checkpoint)
         tx_job_look_for_best(j);
     if (status) {
@@ -265,7 +265,6 @@ static tx_status resume(tx_job *j)
 /* All that can fail before the first step. */
 static tx_status begin(tx_job *j, tx_run_options *run)
 {
-    const tx_run_state *state = &j->inputs.state;
     tx_status status = tx_job_make_run(j, run);
     if (!status)
         status = resume(j);
@@ -275,9 +274,6 @@ static tx_status begin(tx_job *j, tx_run_options *run)
         status = tx_job_dump_order(j);
     if (status)
         return status;
-    if (state->step >= j->steps)
-        tx_job_note(j, "the checkpoint is at step %" PRId64 " of %" PRId64 ": nothing is left to train", state->step,
-                    j->steps);
     if (j->listener.begin)
         j->listener.begin(j->listener.context);
     status = tx_job_share_warnings(j);
@@ -320,11 +316,35 @@ static tx_status end(tx_job *j, const tx_run_options *run)
     return tx_job_report_training(j);
 }
 
+/* A run that had ended leaves its files as they are, and evaluates only if that is asked for again. If its end was cut
+ * short the model is written now. */
+static tx_status end_again(tx_job *j, const tx_run_options *run)
+{
+    const tx_job_inputs *in = &j->inputs;
+    const char *folder = j->set.output_dir;
+    bool written = false;
+    TX_TRY(tx_job_is_written(j, &written));
+    j->rests = written && !tx_job_asks_to_evaluate(j);
+    tx_job_note(j, "already complete: %s is after step %" PRId64 " of %" PRId64 "%s; %s %s", in->checkpoint,
+                in->state.step, j->steps, in->state.step < j->steps ? ", where early stopping ended the run" : "",
+                j->rests  ? "nothing changes in"
+                : written ? "only its evaluations change in"
+                          : "the model is written to",
+                folder);
+    tx_status status = j->rests ? TX_OK : tx_job_load_best(j);
+    if (written || status)
+        return status;
+    TX_THEN(status, write_together(j, folder));
+    return status || !tx_job_leads(j) ? status : tx_run_state_write_trainer(&in->state, &run->facts, folder, folder);
+}
+
 static tx_status train(tx_job *j)
 {
     const tx_run_summary *s = &j->summary;
     tx_run_options run;
     tx_status status = begin(j, &run);
+    if (!status && tx_job_is_over(j))
+        return end_again(j, &run);
     if (!status)
         status = tx_run(j->engine, j->model, j->trainer, &run, &j->inputs.state, &j->summary);
     if (status)
@@ -351,15 +371,15 @@ static tx_status work(tx_job *j)
     tx_status status = j->lock ? TX_OK : tx_job_open_output(j);
     if (!status)
         status = load_weights(j);
-    if (!status)
+    if (!status && !tx_job_is_over(j))
         status = tx_job_open_events(j);
     if (!status && j->inputs.train.count)
         status = train(j);
     if (status || j->summary.stopped)
         return status;
-    if (j->inputs.validation.count)
+    if (j->inputs.validation.count && !j->rests)
         status = evaluate(j);
-    if (!status && j->inputs.test.count)
+    if (!status && j->inputs.test.count && !j->rests)
         status = tx_job_predict(j);
     if (!status)
         status = tx_job_write_card(j);

@@ -28,6 +28,7 @@
 #define TX_JOB_RESULTS 32
 /* In each folder of a model: the options of its run. */
 #define TX_JOB_ARGUMENTS "training_args.json"
+#define TX_JOB_TRAIN_RESULTS "train_results.json" /* the last file of a whole run */
 #define TX_JOB_GENERATION "generation_config.json"
 
 /* What a run starts from. */
@@ -97,6 +98,7 @@ struct tx_job {
     tx_run_summary summary;
     tx_figure results[TX_JOB_RESULTS];
     int32_t result_count;
+    bool rests;       /* the run had ended before: nothing is evaluated or written */
     bool complete;    /* all that could be done is done, on all ranks alike */
     char lacks[1400]; /* what could not; empty: nothing */
 };
@@ -285,6 +287,13 @@ void tx_job_look_for_best(const tx_job *job);
 /* Ends with the best weights where that is asked for; where they cannot be had the last ones stay, and the job lacks
  * something. All ranks call it. */
 tx_status tx_job_load_best(tx_job *job);
+/* Whether the checkpoint that the run resumes from is the last one: all steps are done, or early stopping ended them.
+ */
+bool tx_job_is_over(const tx_job *job);
+/* Whether the folder holds the model and the results of a run that got as far as the checkpoint. Rank 0 decides. */
+tx_status tx_job_is_written(const tx_job *job, bool *written);
+/* Whether evaluations or predictions are asked for, other than by the options that the run inherits. */
+bool tx_job_asks_to_evaluate(const tx_job *job);
 /* Adds a line's part to what the job lacks. */
 void tx_job_lack(tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
 

@@ -5,6 +5,7 @@
 
 #include "api/base/file.h"
 #include "models/arch/lora.h"
+#include "models/files/folder.h"
 #include "models/train/card.h"
 
 #include <inttypes.h>
@@ -27,6 +28,8 @@ tx_status tx_job_open_output(tx_job *j)
         status = tx_output_lock_take(folder, &j->lock);
     if (!status && j->set.overwrite)
         status = tx_checkpoint_clear(folder, &j->report);
+    if (!status && j->set.overwrite)
+        remove(TX_PATH(folder, TX_JOB_TRAIN_RESULTS));
     return status;
 }
 
@@ -211,6 +214,9 @@ static tx_status set_hyperparameters(tx_json *facts, const tx_job_settings *set)
 tx_status tx_job_write_card(const tx_job *j)
 {
     const tx_job_settings *set = &j->set;
+    /* A run that trains nothing leaves the card of one that did. */
+    if (!j->summary.steps && tx_job_leads(j) && tx_file_exists(TX_PATH(set->output_dir, TX_JOB_TRAIN_RESULTS)))
+        return TX_OK;
     tx_json *facts = tx_json_object();
     const char *data = set->dataset ? set->dataset : set->train_file ? set->train_file : set->validation_file;
     tx_status status = facts ? TX_OK : TX_MEMORY;

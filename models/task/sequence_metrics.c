@@ -63,19 +63,23 @@ static void rank(double *values, ranked *room, int64_t count)
     }
 }
 
+/* NaN if all values of one side are equal. */
 static double correlation(const double *x, const double *y, int64_t count)
 {
+    bool x_differs = false, y_differs = false; /* the sums below can be above 0 by rounding */
     double mean_x = 0.0, mean_y = 0.0, xx = 0.0, yy = 0.0, xy = 0.0;
     for (int64_t i = 0; i < count; i++) {
         mean_x += x[i] / (double)count;
         mean_y += y[i] / (double)count;
     }
     for (int64_t i = 0; i < count; i++) {
+        x_differs = x_differs || x[i] > x[0] || x[i] < x[0];
+        y_differs = y_differs || y[i] > y[0] || y[i] < y[0];
         xx += (x[i] - mean_x) * (x[i] - mean_x);
         yy += (y[i] - mean_y) * (y[i] - mean_y);
         xy += (x[i] - mean_x) * (y[i] - mean_y);
     }
-    return xy / sqrt(xx * yy);
+    return x_differs && y_differs ? xy / sqrt(xx * yy) : (double)NAN;
 }
 
 void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs, int64_t columns,

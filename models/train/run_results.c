@@ -98,7 +98,8 @@ bool tx_running_judge(tx_running *r, const tx_run_evaluation *e)
     const bool greater = o->greater_is_better == TX_GREATER_AUTO ? e->metrics[which].greater_is_better
                                                                  : o->greater_is_better == TX_GREATER_TRUE;
     const double value = e->value[which], gain = greater ? value - state->best : state->best - value;
-    state->stale = !state->has_best || (gain > 0.0 && gain > o->stop_threshold) ? 0 : state->stale + 1;
+    const bool better = state->has_best ? gain > 0.0 && gain > o->stop_threshold : !isnan(value);
+    state->stale = better ? 0 : state->stale + 1;
     r->enough = o->stop_patience && state->stale >= o->stop_patience;
     if (r->enough && o->listener.note) {
         char line[160];

@@ -74,4 +74,28 @@ run 1 "best checkpoint" 12 3 other --resume_from_checkpoint
 grep -q "warning: .*/kept/checkpoint-4: " "$work/err" || fail "not said at the start"
 ends_with other/checkpoint-12/model.safetensors other
 ended other 12
+
+# An evaluation that is never a number, here a correlation with equal labels, has no best: that is an error in the end, and
+# early stopping counts it as none that is better.
+mkdir "$work/bert"
+echo '{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
+ "max_position_embeddings": 64, "vocab_size": 257}' > "$work/bert/config.json"
+{ echo "sentence,label"; awk '{ print $0 "," NR % 2 + 0.5 }' "$work/text"; } > "$work/train.csv"
+{ echo "sentence,label"; awk '{ print $0 ",1.3" }' "$work/text"; } > "$work/equal.csv"
+# never STATUS TEXT ARGUMENT...
+never()
+{
+    wanted=$1
+    text=$2
+    shift 2
+    outcome "$wanted" "$text" "$bin/txtrain" --train_file "$work/train.csv" --validation_file "$work/equal.csv" --task_name stsb \
+        --config_name "$work/bert" --max_seq_length 32 --threads 1 --max_steps 8 --eval_strategy steps --eval_steps 2 \
+        --metric_for_best_model pearson --output_dir never --overwrite_output_dir "$@"
+}
+never 1 "eval_pearson was not a number in 4 of 4 evaluations; the last weights are kept" --save_steps 2 --load_best_model_at_end
+ends_with never/checkpoint-8/model.safetensors never
+ended never 8
+never 1 "save_strategy best: there is no best evaluation" --save_strategy best
+never 0 "early stopping after step 6: 3 evaluations without a better eval_pearson" --early_stopping_patience 3 --save_strategy no
+never 1 "none was made after a step" --save_steps 2 --load_best_model_at_end --eval_delay 50
 verdict

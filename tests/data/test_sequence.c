@@ -341,6 +341,10 @@ static void test_metrics(void **state)
     NEAR(stsb, "spearmanr", SPEARMAN);
     NEAR(stsb, "combined_score", 0.5 * (PEARSON + SPEARMAN));
     NEAR(&tx_sequence_regression.task, "mse", 0.4642857143);
+    for (int i = 0; i < 8; i++) /* SciPy's pearsonr and spearmanr are nan for a constant */
+        target[i] = 0.1f;
+    tx_sequence_measure_numbers(&samples, guess, 1, sums);
+    assert_true(isnan(metric(stsb, "pearson", sums)) && isnan(metric(stsb, "spearmanr", sums)));
     d.label = label;
     samples.count = 1; /* of one label alone */
     tx_sequence_measure(&samples, logits[0], 2, sums);

@@ -44,7 +44,38 @@ early="--max_steps 20 --learning_rate 0 --validation_file $work/text2 --eval_str
 outcome 0 "early stopping after step 5: 4 evaluations without a better eval_loss" go early $early --early_stopping_patience 4
 ended "$work/early" 5
 outcome 0 "early stopping after step 5: 4 evaluations" "$bin/txtrain" --output_dir "$work/early2" \
-    --resume_from_checkpoint "$work/early/checkpoint-4"
+    --resume_from_checkpoint "$work/early/checkpoint-4" --save_steps 5
+
+# ---- a run that had ended ------------------------------------------------------------------------------
+# files FOLDER: their digests
+files() { (cd "$1" && find . -type f ! -name .lock -exec cksum {} + | sort); }
+# rests TEXT FOLDER COMMAND...: says that it is complete, and changes nothing there
+rests()
+{
+    text=$1
+    folder=$2
+    shift 2
+    files "$folder" > "$work/before"
+    outcome 0 "already complete: $text" "$@" --output_dir "$folder" --resume_from_checkpoint
+    files "$folder" | cmp -s - "$work/before" || fail "$*: files of $folder have changed"
+}
+rests "$work/whole/checkpoint-6 is after step 6 of 6; nothing changes" "$work/whole" "$bin/txtrain"
+rests "$work/whole/checkpoint-6 is after step 6 of 3" "$work/whole" "$bin/txtrain" --max_steps 3
+rests "$work/whole/checkpoint-6 is after step 6 of" "$work/whole" "$bin/txtrain" --num_train_epochs 0.1
+rests "$work/early2/checkpoint-5 is after step 5 of 20, where early stopping" "$work/early2" "$bin/txtrain"
+[ -z "$launcher" ] || rests "$work/whole/checkpoint-6 is after step 6 of 6" "$work/whole" "$launcher" -n 2 "$bin/txtrain"
+# An evaluation is made again if that is asked for; what training left stays.
+files "$work/early" | grep -v "eval_results\|all_results" > "$work/before"
+rm "$work/early/eval_results.json"
+outcome 0 "eval_loss" "$bin/txtrain" --output_dir "$work/early" --resume_from_checkpoint --do_eval
+files "$work/early" | grep -v "eval_results\|all_results" | cmp -s - "$work/before" || fail "an evaluation changes what training left"
+[ -s "$work/early/eval_results.json" ] || fail "no evaluation of a run that had ended"
+# Its end was cut short: the model is written, and no results that are none.
+cp -r "$work/early2" "$work/cut"
+rm "$work/cut/train_results.json" "$work/cut/model.safetensors"
+outcome 0 "the model is written to $work/cut" "$bin/txtrain" --output_dir "$work/cut" --resume_from_checkpoint
+cmp -s "$work/cut/model.safetensors" "$work/early2/model.safetensors" || fail "another model than that of the whole run"
+
 # shellcheck disable=SC2086
 outcome 2 "--early_stopping_patience needs --eval_strategy" go r --early_stopping_patience 4
 outcome 1 "there are loss and perplexity" go r --metric_for_best_model accuracy
