@@ -25,6 +25,10 @@ static const char *const of_data[] = {
 static const char *const of_split[] = {
     "validation_file", "validation_split_percentage", "do_eval", "eval_strategy", "eval_on_start", NULL};
 
+/* These are in the checkpoint, whatever the options say. */
+static const char *const of_checkpoint[] = {"model_name_or_path", "config_name", "config_overrides",
+                                            "tokenizer_name",     "init_scale",  NULL};
+
 /* Clauses with ", " between. */
 typedef struct clauses {
     char text[1024];
@@ -84,10 +88,25 @@ static void explain_data(const tx_job *j, clauses *c)
     tx_json_free(now);
 }
 
+/* Adds options that differ from those of the checkpoint's run, and do not count. */
+static void add_kept(const tx_job *j, clauses *c)
+{
+    tx_json *then = NULL, *now = tx_job_arguments(&j->set, NULL);
+    if (tx_json_read(TX_PATH(j->inputs.checkpoint, TX_JOB_ARGUMENTS), ARGUMENTS_LIMIT, &then))
+        then = NULL;
+    for (const char *const *name = of_checkpoint; *name; name++) {
+        const bool scales = strcmp(*name, "init_scale") != 0 || j->inputs.state.loss_scale > 0;
+        if (scales && tx_option_asked(&j->options, tx_option_find(&tx_job_table, *name)->offset))
+            add_change(c, then, now, *name);
+    }
+    tx_json_free(then);
+    tx_json_free(now);
+}
+
 tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
 {
     const tx_json *then = j->inputs.state.run;
-    clauses refused = {""}, told = {""}, digests = {""};
+    clauses refused = {""}, told = {""}, digests = {""}, kept = {""};
     char message[1200];
     for (void *i = tx_json_first(made); i; i = tx_json_next(made, i)) {
         const char *key = tx_json_key(i);
@@ -103,6 +122,10 @@ tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
                        j->inputs.checkpoint, refused.text, j->inputs.checkpoint);
     snprintf(message, sizeof message, "the run goes on with other options than before: %s", told.text);
     if (*told.text)
+        tx_report(&j->report, message);
+    add_kept(j, &kept);
+    snprintf(message, sizeof message, "the run goes on with what its checkpoint has: %s", kept.text);
+    if (*kept.text)
         tx_report(&j->report, message);
     return TX_OK;
 }

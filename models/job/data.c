@@ -101,25 +101,11 @@ static bool is_given(const tx_job *j, const char *name)
     return tx_option_given(&j->options, tx_option_find(&tx_job_table, name)->offset);
 }
 
-/* Whether an option asks for something else than its default. */
-static bool is_changed(const tx_job *j, const char *name)
-{
-    const tx_job_settings defaults = tx_job_defaults();
-    const tx_option *option = tx_option_find(&tx_job_table, name);
-    char *now = tx_option_text(&j->options, option);
-    char *usual =
-        tx_option_text(&(tx_option_values){.table = tx_job_table, .values = (void *)(uintptr_t)&defaults}, option);
-    const bool changed = now && usual && strcmp(now, usual) != 0;
-    free(now);
-    free(usual);
-    return changed;
-}
-
 /* Options of some tasks alone. */
 static tx_status refuse_others(const tx_job *j, const char *const *names, const char *what)
 {
     for (; *names; names++)
-        if (is_changed(j, *names))
+        if (tx_job_differs(j, *names))
             return tx_fail(TX_INVALID, "--%s is for %s; this is %s", *names, what, j->inputs.task->name);
     return TX_OK;
 }
@@ -149,7 +135,7 @@ static tx_status choose_block(tx_job *j)
     tx_job_inputs *in = &j->inputs;
     const int64_t positions = in->config->positions;
     const char *const other = in->task->of_texts ? "block_size" : "max_seq_length";
-    if (is_changed(j, other))
+    if (tx_job_differs(j, other))
         return tx_fail(TX_INVALID, "--%s: the length of %s is --%s", other,
                        in->task->of_texts ? "texts and conversations" : "blocks of text",
                        in->task->of_texts ? "max_seq_length" : "block_size");

@@ -210,6 +210,7 @@ static tx_status prepare(tx_job *j)
     if (!status) {
         tx_job_note_adapter(j);
         tx_job_note_shares(j);
+        tx_job_tell_idle(j);
     }
     return status;
 }

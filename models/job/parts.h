@@ -10,6 +10,7 @@
  *   plans.c     from options to engine, trainer and run; fit.c: whether there is memory for them; advice.c: what
  *               would take less; checkpointing.c: what is computed again so that there is
  *   kernels.c   which kernels ranks on devices alike compute by
+ *   idle.c      options that change nothing
  *   best.c      the best weights at the end
  *   results.c   the output folder, and what is left there
  *   listen.c    what is told to whom
@@ -159,6 +160,13 @@ tx_status tx_job_read_configurations(tx_job *job);
 tx_status tx_job_choose_pruning(const tx_job *job);
 /* Prunes the weights that the run starts with, if it is to, and notes it; those of a checkpoint are so already. */
 tx_status tx_job_prune(const tx_job *job);
+
+/* ---- idle.c --------------------------------------------------------------------------------------------- */
+
+/* Whether an option has another value than its default. */
+bool tx_job_differs(const tx_job *job, const char *name);
+/* Warns of options that were asked for and change nothing in this run. All inputs must be open. */
+void tx_job_tell_idle(const tx_job *job);
 
 /* ---- data.c --------------------------------------------------------------------------------------------- */
 

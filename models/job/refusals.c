@@ -107,8 +107,7 @@ static void check_expert_parallel(refusals *r, const tx_job_settings *set)
            "--expert_parallel: leave --sequence_parallel out, which is for models without experts");
     refuse(r, set->lora_rank || set->load_in_4bit,
            "--expert_parallel trains whole models: leave --lora_r and --load_in_4bit out");
-    refuse(r, set->teacher || set->sparsity > 0,
-           "--expert_parallel: leave --teacher_model_name_or_path and --sparsity out");
+    refuse(r, set->teacher, "--expert_parallel: leave --teacher_model_name_or_path out");
     refuse(r, set->offload_optimizer || set->activation_offloading,
            "--expert_parallel: leave --offload_optimizer and --activation_offloading out");
     refuse(r, set->batch_weights, "--expert_parallel: leave --batch_weights out");

@@ -26,6 +26,11 @@ split 1 1 half1 --bf16 || fail "bf16 on one rank"
 split 4 2 half2 --bf16 --ddp_check 6 || fail "bf16"
 alike half1 half2 3e-3
 
+# What is pruned are matrices outside of the experts.
+{ split 1 1 pruned1 --sparsity 0.5 && split 4 2 pruned2 --sparsity 0.5; } || fail "a pruned model"
+alike pruned1 pruned2
+split 4 2 pruned4 --mask_structure 2:4 || fail "a model pruned by groups"
+
 # Whatever wrote it, whoever goes on: the weights and moments to the bit, and the same steps.
 hands_over by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4
 

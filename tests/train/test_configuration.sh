@@ -37,6 +37,10 @@ for option in '"zero_stage": 2' '"bf16": true' '"max_grad_norm": 0.5' '"adam_bet
     grep -qF "$option" "$work/theirs/training_args.json" || fail "not taken over: $option"
 done
 
+# The options that a run writes make the same run.
+outcome 0 "" "$bin/txtrain" "$work/theirs/training_args.json" --output_dir "$work/again"
+cmp -s "$work/theirs/model.safetensors" "$work/again/model.safetensors" || fail "training_args.json makes another run"
+
 # As transformers' documentation has it: the command line fills in what is "auto".
 cat > "$work/auto.json" << 'END'
 {"fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 500, "initial_scale_power": 8, "hysteresis": 2},

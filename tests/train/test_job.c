@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whole runs by the library: what the listener is told, an end on demand and going on, refusals. */
-#include "models/tx_train.h"
+#include "models/job/parts.h"
 #include "tests/scratch.h"
 
 #include <math.h>
@@ -257,9 +257,146 @@ static void optimizer_refusals(void **state)
     }
 }
 
+/* ---- training_args.json ---------------------------------------------------------------------------------- */
+
+/* A run of each task, "NAME VALUE" by "|"; @ is the scratch folder. */
+static const char *const runs[] = {
+    "train_file @/text.txt|config_overrides n_layer=1,n_embd=16,n_head=2,n_positions=32|block_size 16",
+    "train_file @/talk.jsonl|config_overrides n_layer=1,n_embd=16,n_head=2,n_positions=32|chat_template @/form.json",
+    "train_file @/talk.jsonl|config_overrides n_layer=1,n_embd=16,n_head=2,n_positions=32|chat_template "
+    "@/form.json|packing true",
+    "train_file @/text.txt|config_name @/bert",
+    "train_file @/rows.csv|config_name @/bert|task_name sst2",
+    "train_file @/rows.csv|config_name @/bert|task_name stsb|pad_to_max_length "
+    "false",
+};
+
+static void write_inputs(const char *folder)
+{
+    static const char *const files[][2] = {
+        {"text.txt", "a line of a text\nand another a text, a text that is longer than the first a text text\nand a "
+                     "third text\na text\na text\n"},
+        {"rows.csv", "sentence,label\na text,1\nanother text,0\na third,1\na fourth one,0\n"},
+        {"form.json", "{\"user_before\": \"U\", \"prompt\": \"A\", \"end\": \"{eos}\"}"},
+        {"talk.jsonl", "{\"prompt\": [{\"role\": \"user\", \"content\": \"one\"}], \"completion\": [{\"role\": "
+                       "\"assistant\", \"content\": \"a b c\"}]}\n"},
+        {"bert/tokenizer.json",
+         "{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": {\"type\": "
+         "\"BertPreTokenizer\"}, \"post_processor\": null, \"decoder\": {\"type\": \"WordPiece\", \"prefix\": \"##\", "
+         "\"cleanup\": true}, \"model\": {\"type\": \"WordPiece\", \"unk_token\": \"[UNK]\", "
+         "\"continuing_subword_prefix\": \"##\", \"max_input_chars_per_word\": 100, \"vocab\": {\"[UNK]\": 0, "
+         "\"[MASK]\": 1, \"a\": 2, \"text\": 3}}}"},
+        {"bert/config.json",
+         "{\"model_type\": \"bert\", \"vocab_size\": 4, \"num_hidden_layers\": 1, \"hidden_size\": 16, "
+         "\"intermediate_size\": 16, \"num_attention_heads\": 2, \"max_position_embeddings\": 24}"},
+    };
+    assert_ok(tx_folder_create(TX_PATH(folder, "bert")));
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        assert_ok(tx_file_write(TX_PATH(folder, files[i][0]), files[i][1], strlen(files[i][1])));
+}
+
+static tx_job *begin_run(const char *folder, const char *options)
+{
+    char text[1024] = "", *rest = text;
+    for (const char *at = options; *at; at++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%.*s", *at == '@' ? 999 : 1, *at == '@' ? folder : at);
+    }
+    tx_job *job = NULL;
+    assert_ok(tx_job_create(&job));
+    for (char *one; (one = strtok_r(rest, "|", &rest));) {
+        char *value = strchr(one, ' ');
+        *value++ = '\0';
+        assert_ok(tx_job_set(job, one, value));
+    }
+    set(job, folder, "output_dir", "out");
+    return job;
+}
+
+/* Another value than the job has. */
+static void other_value(const tx_job *job, const tx_option *o, char value[64])
+{
+    const void *at = (const char *)&job->set + o->offset;
+    const char *choice = o->choices;
+    const int64_t whole = *(const int64_t *)at;
+    const double real = *(const double *)at, most = o->most < o->least + 1 ? o->most : o->least + 1;
+    int32_t next = *(const int32_t *)at + 1;
+    switch (o->kind) {
+    case TX_OPTION_FLAG:
+        snprintf(value, 64, "%s", *(const bool *)at ? "false" : "true");
+        break;
+    case TX_OPTION_INTEGER:
+        snprintf(value, 64, "%.0f", (double)(whole + 1) <= o->most ? (double)(whole + 1) : o->least);
+        break;
+    case TX_OPTION_REAL:
+        snprintf(value, 64, "%.17g", o->least + (most - o->least) * (fabs(real - 0.5) < 1e-9 ? 0.25 : 0.5));
+        break;
+    case TX_OPTION_CHOICE:
+    case TX_OPTION_LIST:
+        for (; next > 0 && o->kind == TX_OPTION_CHOICE; next--)
+            choice = choice[tx_choice_length(choice)] ? choice + tx_choice_length(choice) + 1 : o->choices;
+        snprintf(value, 64, "%.*s", (int)tx_choice_length(choice), choice);
+        break;
+    default:
+        snprintf(value, 64, "%s", o->kind == TX_OPTION_OPTIONAL ? "" : strstr(o->choices, "JSON") ? "{}" : "other");
+    }
+}
+
+/* Settles and opens the inputs; what it says, "" where all is well. The caller frees the options after that. */
+static char *open_run(tx_job *job, char message[2048])
+{
+    tx_status status = tx_job_settle(job);
+    TX_THEN(status, tx_job_open(job));
+    snprintf(message, 2048, "%s", status ? tx_error() : "");
+    tx_json *json = tx_job_arguments(&job->set, NULL);
+    char *text = tx_json_text(json, TX_JSON_PRETTY);
+    assert_non_null(text);
+    tx_json_free(json);
+    return text;
+}
+
+/* The options that a run writes make the same run: it says the same, and writes the same. */
+static void comes_back(const char *folder, tx_job *job, const char *name, const char *value)
+{
+    char said[2][2048], *text[2];
+    tx_job *again = NULL;
+    text[0] = open_run(job, said[0]);
+    FILE *file = fopen(TX_PATH(folder, "args.json"), "w"); /* a thousand times: it need not reach the disk */
+    assert_true(file && fputs(text[0], file) >= 0 && fclose(file) == 0);
+    assert_ok(tx_job_create(&again));
+    if (tx_job_read(again, TX_PATH(folder, "args.json")))
+        fail_msg("%s %s: %s", name, value, tx_error());
+    text[1] = open_run(again, said[1]);
+    if (strcmp(said[0], said[1]) != 0 || strcmp(text[0], text[1]) != 0 || (!*name && *said[0]))
+        fail_msg("%s %s: \"%s\", then \"%s\"", name, value, said[0], said[1]);
+    free(text[0]);
+    free(text[1]);
+    tx_job_free(again);
+    tx_job_free(job);
+}
+
+static void options_come_back(void **state)
+{
+    char *folder = make_scratch(), value[64];
+    write_inputs(folder);
+    for (size_t r = 0; r < sizeof runs / sizeof runs[0]; r++) {
+        comes_back(folder, begin_run(folder, runs[r]), "", "");
+        for (int32_t i = 0; i < tx_job_table.count; i++) {
+            const tx_option *o = &tx_job_table.option[i];
+            if (!tx_option_has_value(o))
+                continue;
+            tx_job *job = begin_run(folder, runs[r]);
+            other_value(job, o, value);
+            assert_ok(tx_job_set(job, o->name, value));
+            comes_back(folder, job, o->name, value);
+        }
+    }
+    remove_scratch(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(stop_and_go_on), cmocka_unit_test(refusals),
-                                       cmocka_unit_test(optimizer_refusals)};
+                                       cmocka_unit_test(optimizer_refusals), cmocka_unit_test(options_come_back)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

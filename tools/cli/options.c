@@ -108,7 +108,7 @@ static int judge_again(const tx_cli *program, const tx_option_values *v, const t
         status = tx_complain(program, TX_EXIT_USAGE, "--%s is given twice, as %s and %s: give one file", option->name,
                              before, now);
     else if (now && strcmp(now, before) != 0)
-        tx_complain(program, 0, "--%s is given twice: %s counts, and not %s", option->name, now, before);
+        tx_complain(program, 0, "warning: --%s is given twice: %s counts, and not %s", option->name, now, before);
     free(now);
     return status;
 }
