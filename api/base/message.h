@@ -6,6 +6,8 @@
 
 #include "tx.h"
 
+#include "api/base/message.h"
+
 #include <stdarg.h>
 
 /* Writes `text` as one line without effect on a terminal: control characters as \n, \x1b and so on, a tab
@@ -15,5 +17,11 @@ void tx_escape(const char *text, char *safe, size_t size);
  * is cut off. */
 void tx_list_add(char *list, size_t size, const char *between, const char *format, ...) TX_PRINTF(4, 5);
 void tx_list_vadd(char *list, size_t size, const char *between, const char *format, va_list args);
+
+/* The end of a noun after its number: "1 step", "2 steps". */
+static inline const char *tx_s(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a run's backward pass computes again: as the option says, or as little as meets a limit. */
 #include "models/job/parts.h"
+
+#include "api/base/message.h"
 #include "models/options/bytes.h"
 
 #include <inttypes.h>
@@ -127,9 +129,9 @@ void tx_job_note_checkpointing(const tx_job *j)
         snprintf(more, sizeof more, ", and norms and activations of %" PRId32, cheap - whole);
     if (whole || cheap)
         tx_job_note(j,
-                    "again   the backward pass computes %" PRId32 " of %" PRId64 " segments again%s: %.1f %% more "
+                    "again   the backward pass computes %" PRId32 " of %" PRId64 " segment%s again%s: %.1f %% more "
                     "operations a step",
-                    whole, segments, more, 100.0 * again / step);
+                    whole, segments, tx_s(segments), more, 100.0 * again / step);
     else if (j->set.checkpointing)
         tx_job_note(j, "again   the backward pass computes nothing again");
 }

@@ -4,6 +4,7 @@
 
 #include "api/base/cores.h"
 #include "api/base/file.h"
+#include "api/base/message.h"
 #include "models/files/hub.h"
 #include "models/task/causal_lm.h"
 #include "models/task/instruction.h"
@@ -212,12 +213,12 @@ static tx_status open_samples(tx_job *j, const char *path, tx_data_split split, 
     if (status)
         return status;
     in->task = samples->task;
-    tx_job_note(j, "%s %s: %" PRId64 " tokens, %" PRId64 " %s %" PRId64, names[split], path, samples->tokens,
-                samples->count,
-                in->task == &tx_instruction_packed ? "rows of at most"
-                : in->task->of_texts               ? "samples of at most"
-                                                   : "blocks of",
-                in->block);
+    tx_job_note(j, "%s %s: %" PRId64 " token%s, %" PRId64 " %s%s of %s%" PRId64, names[split], path, samples->tokens,
+                tx_s(samples->tokens), samples->count,
+                in->task == &tx_instruction_packed ? "row"
+                : in->task->of_texts               ? "sample"
+                                                   : "block",
+                tx_s(samples->count), in->task->of_texts ? "at most " : "", in->block);
     return TX_OK;
 }
 

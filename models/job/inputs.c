@@ -3,6 +3,7 @@
 #include "models/job/parts.h"
 
 #include "api/base/file.h"
+#include "api/base/message.h"
 #include "models/arch/find.h"
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
@@ -190,12 +191,12 @@ static void note_model(const tx_job *j)
     const tx_job_inputs *in = &j->inputs;
     const tx_config *c = in->config;
     tx_job_note(j,
-                "model   %s: %" PRId64 " layers, %" PRId64 " heads, width %" PRId64 ", vocabulary %" PRId64 ", %" PRId64
-                " parameters, %s",
+                "model   %s: %" PRId64 " layer%s, %" PRId64 " head%s, width %" PRId64 ", vocabulary %" PRId64
+                ", %" PRId64 " parameters, %s",
                 in->model_folder ? in->model_folder
                 : set->config    ? set->config
                                  : "small byte GPT-2 (choose another with --model_name_or_path or --config_name)",
-                c->layers, c->heads, c->width, c->vocab_size, tx_arch_param_count(c),
+                c->layers, tx_s(c->layers), c->heads, tx_s(c->heads), c->width, c->vocab_size, tx_arch_param_count(c),
                 in->model_folder ? "weights from its files" : "new weights");
 }
 

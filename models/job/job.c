@@ -3,6 +3,7 @@
 #include "models/job/parts.h"
 
 #include "api/base/file.h"
+#include "api/base/message.h"
 #include "api/base/needs.h"
 #include "models/arch/lora.h"
 
@@ -161,7 +162,8 @@ static tx_status count_steps(tx_job *j)
     if (!(steps <= (double)UINT32_MAX))
         return tx_fail(TX_INVALID, "%.0f steps are more than can be counted; set max_steps", steps);
     j->steps = (int64_t)steps;
-    tx_job_note(j, "plan    %" PRId64 " steps an epoch, %" PRId64 " steps in all", j->epoch_steps, j->steps);
+    tx_job_note(j, "plan    %" PRId64 " step%s an epoch, %" PRId64 " step%s in all", j->epoch_steps,
+                tx_s(j->epoch_steps), j->steps, tx_s(j->steps));
     return TX_OK;
 }
 
@@ -351,10 +353,10 @@ static tx_status train(tx_job *j)
     if (status)
         return status;
     tx_job_note(j,
-                "trained %" PRId64 " steps, %" PRId64 " tokens, %.1f s, %.0f tokens/s, waited %.1f s for data, last "
+                "trained %" PRId64 " step%s, %" PRId64 " token%s, %.1f s, %.0f tokens/s, waited %.1f s for data, last "
                 "loss %.4f",
-                s->steps, s->tokens, s->seconds, s->seconds > 0 ? (double)s->tokens / s->seconds : 0.0, s->waited,
-                s->loss);
+                s->steps, tx_s(s->steps), s->tokens, tx_s(s->tokens), s->seconds,
+                s->seconds > 0 ? (double)s->tokens / s->seconds : 0.0, s->waited, s->loss);
     return s->stopped ? TX_OK : end(j, &run);
 }
 

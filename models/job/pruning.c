@@ -65,9 +65,9 @@ tx_status tx_job_prune(const tx_job *j)
         return TX_OK;
     TX_TRY(read_pruning(&j->set, &pruning));
     TX_TRY(tx_prune(j->model, j->inputs.config, &pruning, &pruned));
-    tx_job_note(
-        j, "sparse  %" PRId64 " matrices of the blocks: %" PRId64 " of %" PRId64 " weights are 0, %.2f %%; they stay 0",
-        pruned.matrices, pruned.zeros, pruned.weights,
-        pruned.weights ? 100.0 * (double)pruned.zeros / (double)pruned.weights : 0.0);
+    tx_job_note(j,
+                "sparse  %" PRId64 " %s of the blocks: %" PRId64 " of %" PRId64 " weights are 0, %.2f %%; they stay 0",
+                pruned.matrices, pruned.matrices == 1 ? "matrix" : "matrices", pruned.zeros, pruned.weights,
+                pruned.weights ? 100.0 * (double)pruned.zeros / (double)pruned.weights : 0.0);
     return TX_OK;
 }

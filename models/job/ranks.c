@@ -4,6 +4,7 @@
 
 #include "api/base/cores.h"
 #include "api/base/hash.h"
+#include "api/base/message.h"
 #include "comm/topology/placement.h"
 
 #include <inttypes.h>
@@ -375,21 +376,23 @@ void tx_job_note_shares(const tx_job *j)
     for (int32_t i = 0; i < buckets; i++)
         elements += tx_model_bucket_elements(j->model, i);
     if (j->tensor)
-        tx_job_note(j, "tensor  %" PRId32 " ranks compute the same rows together%s, %" PRId32 " groups of them",
+        tx_job_note(j, "tensor  %" PRId32 " ranks compute the same rows together%s, %" PRId32 " group%s of them",
                     j->tensor->size, j->set.sequence_parallel ? ", between products a chunk of the positions each" : "",
-                    j->data->size);
+                    j->data->size, tx_s(j->data->size));
     if (j->expert)
-        tx_job_note(j, "experts %" PRId32 " ranks divide those of each layer, %" PRId32 " groups of them",
-                    j->expert->size, j->replicas->size);
+        tx_job_note(j, "experts %" PRId32 " ranks divide those of each layer, %" PRId32 " group%s of them",
+                    j->expert->size, j->replicas->size, tx_s(j->replicas->size));
     if (j->pipeline)
         tx_job_note_stages(j);
-    tx_job_note(j, "shares  %s rows of a micro-batch, %" PRId64 " rows a step", j->rows_text, j->step_rows);
+    tx_job_note(j, "shares  %s rows of a micro-batch, %" PRId64 " row%s a step", j->rows_text, j->step_rows,
+                tx_s(j->step_rows));
     if (j->context)
-        tx_job_note(
-            j, "chunks  %" PRId32 " ranks have %" PRId64 " positions each of the same rows, %" PRId32 " groups of them",
-            j->context->size, j->inputs.block / j->context->size, j->data->size);
+        tx_job_note(j,
+                    "chunks  %" PRId32 " ranks have %" PRId64 " positions each of the same rows, %" PRId32
+                    " group%s of them",
+                    j->context->size, j->inputs.block / j->context->size, j->data->size, tx_s(j->data->size));
     if (j->sums->size == 1)
         return;
-    tx_job_note(j, "sums    %.1f MB of gradients in %" PRId32 " buckets, %s between hosts; ZeRO stage %" PRId32 "",
-                4e-6 * (double)elements, buckets, j->set.ddp_comm ? "bf16" : "fp32", j->zero_stage);
+    tx_job_note(j, "sums    %.1f MB of gradients in %" PRId32 " bucket%s, %s between hosts; ZeRO stage %" PRId32 "",
+                4e-6 * (double)elements, buckets, tx_s(buckets), j->set.ddp_comm ? "bf16" : "fp32", j->zero_stage);
 }

@@ -4,6 +4,7 @@
 #include "models/job/parts.h"
 
 #include "api/base/file.h"
+#include "api/base/message.h"
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
 #include "models/train/card.h"
@@ -191,7 +192,7 @@ tx_status tx_job_predict(tx_job *j)
     if (!status && tx_job_leads(j))
         status = write_predictions(j, path, outputs);
     if (!status)
-        tx_job_note(j, "predict %s: %" PRId64 " samples", path, j->inputs.test.count);
+        tx_job_note(j, "predict %s: %" PRId64 " sample%s", path, j->inputs.test.count, tx_s(j->inputs.test.count));
     free(path);
     free(outputs);
     return status;

@@ -114,8 +114,9 @@ void tx_job_note_stages(const tx_job *j)
     for (int32_t s = 0; s < j->pipeline->size * tx_job_chunks(&j->set); s++)
         tx_list_add(list, sizeof list, ",", "%" PRId32, j->stage_blocks[s]);
     tx_job_note(j,
-                "stages  %s of %" PRId64 " blocks, %" PRId64 " micro-batches a step, %s; the slowest rank is predicted "
+                "stages  %s of %" PRId64 " blocks, %" PRId64 " micro-batch%s a step, %s; the slowest rank is predicted "
                 "to have %.1f %% of a step's work, even would be %.1f %%",
                 list, j->inputs.config->layers, tx_trainer_options_of(j->trainer)->accumulation,
-                schedules[j->set.pipeline_schedule], 100.0 * j->slowest, 100.0 / j->pipeline->size);
+                tx_trainer_options_of(j->trainer)->accumulation == 1 ? "" : "es", schedules[j->set.pipeline_schedule],
+                100.0 * j->slowest, 100.0 / j->pipeline->size);
 }

@@ -3,6 +3,7 @@
 #include "models/train/running.h"
 
 #include "api/base/clock.h"
+#include "api/base/message.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -104,8 +105,8 @@ bool tx_running_judge(tx_running *r, const tx_run_evaluation *e)
     if (r->enough && o->listener.note) {
         char line[160];
         snprintf(line, sizeof line,
-                 "early stopping after step %" PRId64 ": %" PRId64 " evaluations without a better %s", state->step,
-                 state->stale, e->metrics[which].name);
+                 "early stopping after step %" PRId64 ": %" PRId64 " evaluation%s without a better %s", state->step,
+                 state->stale, tx_s(state->stale), e->metrics[which].name);
         o->listener.note(o->listener.context, line);
     }
     if (tx_schedule_adapts(&o->schedule))

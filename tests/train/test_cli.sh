@@ -36,6 +36,8 @@ expect 2 "--learning_rate" txtrain --learning_rate fast
 expect 2 "--learning_rate" txtrain --learning_rate nan
 expect 2 "--adam_beta1" txtrain --adam_beta1=1.5
 expect 2 "linear|cosine|" txtrain --lr-scheduler-type steep
+outcome 2 "usage: txtrain" "$bin/txtrain"
+[ "$(wc -l < "$work/err")" -eq 5 ] || fail "the usage is not five lines"
 expect 2 "--train_file" txtrain --output_dir "$work/none"
 expect 2 "--output_dir" txtrain --train_file "$work/text"
 expect 2 "--config_name" txtrain --model_name_or_path a --config-name b

@@ -128,7 +128,10 @@ finds_a_batch()
     [ $# -eq 2 ] && [ $(($1 * $2)) -eq $((1048576 * 3)) ] && [ "$1" -lt 1048576 ]
 }
 plots_memory() { grep -q '"peak_node":' "$work/memory.html" && ! grep -q '@DATA@' "$work/memory.html"; }
-computes_again() { says computes 1 of 1 segments again && weights_kept; }
+grouping_changes_nothing() { says group_by_length: rows are all of one length && weights_kept; }
+# The last sample is the longest of three.
+begins_with_the_longest() { [ "$(grep -c ' 2$' "$work/lengths") $(sed -n '1p;4p' "$work/lengths" | tr '\n' ' ')" = "2 0 2 1 2 " ]; }
+computes_again() { says computes 1 of 1 segment again && weights_kept; }
 weights_kept() { ! differs model.safetensors; }
 # The same training; evaluations give other numbers, within 0.1 %.
 evaluates_otherwise()
@@ -258,7 +261,9 @@ do_eval | --do_eval --validation_file $work/other | lacks train_results.json
 per_device_train_batch_size | --per_device_train_batch_size 3 | weights_differ
 dataloader_drop_last | --max_steps -1 --num_train_epochs 1 --per_device_train_batch_size 4 --dataloader_drop_last | steps_are 27
 train_sampling_strategy | --train_sampling_strategy sequential | weights_differ
-train_sampling_strategy | --train_sampling_strategy group_by_length | weights_kept
+train_sampling_strategy | --train_sampling_strategy group_by_length | grouping_changes_nothing
+group_by_length | talk --chat_template $work/form.json --max_steps -1 --num_train_epochs 2 --group_by_length --per_device_train_batch_size 1 --dump_order $work/lengths | begins_with_the_longest
+group_by_length | --group_by_length --train_sampling_strategy sequential | says --group_by_length and --train_sampling_strategy exclude each other
 optim_args | --optim_args beta1=0.5,eps=1e-4 | weights_differ
 task_name | glue --task_name sst2 | holds config.json BertForSequenceClassification
 test_file | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv | has predict_results_sst2.txt
@@ -334,6 +339,7 @@ adam_epsilon | --adam_epsilon 1e-3 | weights_differ
 max_grad_norm | --max_grad_norm 0.01 | weights_differ
 num_train_epochs | --max_steps -1 --num_train_epochs 0.2 | steps_are 12
 max_steps | --max_steps 4 | steps_are 4
+max_steps | --max_steps 1 | says trained 1 step, 
 seed | --seed 7 | weights_differ
 data_seed | --data_seed 7 | weights_differ
 max_bad_steps | --adam_epsilon 0 --max_bad_steps 2 --max_steps 20 | says 2 times

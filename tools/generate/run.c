@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Texts as txgen shows them: as they grow, the speed at the end. */
+#include "api/base/message.h"
 #include "models/generate/lm.h"
 #include "tools/generate/txgen.h"
 
@@ -70,7 +71,7 @@ static void report(void *context, int64_t tokens, double seconds)
 {
     const display *d = context;
     if (!d->error)
-        fprintf(stderr, "txgen: %" PRId64 " tokens, %.2f s, %.1f tokens/s\n", tokens, seconds,
+        fprintf(stderr, "txgen: %" PRId64 " token%s, %.2f s, %.1f tokens/s\n", tokens, tx_s(tokens), seconds,
                 seconds > 0.0 ? (double)tokens / seconds : 0.0);
 }
 

@@ -78,8 +78,8 @@ void tx_launch_decide(const tx_launch_outcome *o, int64_t max_restarts, tx_launc
                  "the same failure %" PRId32 " times %s: starting again does not help", h->same,
                  o->step >= 0 ? "after the same step" : "before the first step");
     else if (h->restarts >= max_restarts)
-        snprintf(decision->reason, sizeof decision->reason, "%" PRId64 " restarts were allowed (--max_restarts)",
-                 max_restarts);
+        snprintf(decision->reason, sizeof decision->reason, "%" PRId64 " %s allowed (--max_restarts)", max_restarts,
+                 max_restarts == 1 ? "restart was" : "restarts were");
     else {
         decision->verdict = TX_LAUNCH_RESTART;
         decision->wait = h->restarts < 5 ? (double)(1 << h->restarts) : 30.0;

@@ -2,6 +2,7 @@
  * txlaunch: starts a job of several ranks by mpiexec, and starts it again from its newest checkpoint when a rank dies.
  */
 #include "tools/launch/txlaunch.h"
+#include "api/base/message.h"
 #include "models/files/checkpoint.h"
 #include "tools/process/child.h"
 
@@ -245,16 +246,16 @@ static bool conclude(launch *l, const tx_launch_outcome *outcome, int *result)
         wait_for(decision.wait, &l->next.open);
         return true;
     case TX_LAUNCH_SUCCESS:
-        say("complete after %" PRId64 " restarts%s", before,
+        say("complete after %" PRId64 " restart%s%s", before, tx_s(before),
             outcome->exited ? "" : "; the ranks did not end by themselves and were ended");
         break;
     case TX_LAUNCH_STOPPED:
-        say("stopped by a signal after %" PRId64 " restarts and step %" PRId64 "; the command goes on with "
+        say("stopped by a signal after %" PRId64 " restart%s and step %" PRId64 "; the command goes on with "
             "--resume_from_checkpoint",
-            before, outcome->step);
+            before, tx_s(before), outcome->step);
         break;
     default:
-        say("%s; given up after %" PRId64 " restarts: %s", line, before, decision.reason);
+        say("%s; given up after %" PRId64 " restart%s: %s", line, before, tx_s(before), decision.reason);
     }
     return false;
 }
@@ -287,7 +288,8 @@ static int supervise(launch *l)
     while (attempt(l, &start, &result)) {
         look_at_hosts(&l->next);
         if (caught) {
-            say("stopped by a signal after %" PRId64 " restarts, before the next one", l->history.restarts - 1);
+            say("stopped by a signal after %" PRId64 " restart%s, before the next one", l->history.restarts - 1,
+                tx_s(l->history.restarts - 1));
             return 128 + (int)caught;
         }
         next_start(l, &start, from, sizeof from);

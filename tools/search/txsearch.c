@@ -2,6 +2,8 @@
  * txsearch: finds good settings by trials of txtrain. */
 #include "tools/search/txsearch.h"
 
+#include "api/base/message.h"
+
 #include "tools/train/arguments.h"
 
 #include <inttypes.h>
@@ -175,7 +177,7 @@ static int search(tx_search *s)
     if (!status)
         status = tx_journal_open(s);
     if (!status && s->study.count > 0)
-        tx_print_line(stdout, "%s: going on with %" PRId32 " trials", s->folder, s->study.count);
+        tx_print_line(stdout, "%s: going on with %" PRId32 " trial%s", s->folder, s->study.count, tx_s(s->study.count));
     if (!status)
         status = tx_search_run(s, &caught);
     if (status)
@@ -188,8 +190,8 @@ static int search(tx_search *s)
     if (tx_study_best(&s->study) >= 0)
         return 0;
     const char *why = s->study.count > 0 ? s->study.trial[s->study.count - 1].message : NULL;
-    return tx_complain(&program, TX_EXIT_FAILURE, "none of %" PRId32 " trials came to its end%s%s", s->study.count,
-                       why ? "; the last one: " : "", why ? why : "");
+    return tx_complain(&program, TX_EXIT_FAILURE, "none of %" PRId32 " trial%s came to its end%s%s", s->study.count,
+                       tx_s(s->study.count), why ? "; the last one: " : "", why ? why : "");
 }
 
 int main(int argc, char **argv)

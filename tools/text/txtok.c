@@ -2,6 +2,7 @@
  * txtok: texts to ids and back with a tokenizer's folder, and training a tokenizer. */
 #include "api/base/file.h"
 #include "api/base/json.h"
+#include "api/base/message.h"
 #include "models/text/lines.h"
 #include "models/text/utf8.h"
 #include "models/tx_text.h"
@@ -312,7 +313,8 @@ static tx_status train(job *j)
         TX_TRY(each_text(j, set->files.count ? set->files.word[i] : NULL, true, add_text));
     TX_TRY(tx_tokenizer_trainer_finish(j->trainer, set->vocab, set->least, &j->tokenizer));
     TX_TRY(tx_tokenizer_save(j->tokenizer, set->tokenizer, set->model_max_length));
-    tx_print_line(stdout, "%s: %" PRId64 " tokens", set->tokenizer, tx_tokenizer_size(j->tokenizer));
+    tx_print_line(stdout, "%s: %" PRId64 " token%s", set->tokenizer, tx_tokenizer_size(j->tokenizer),
+                  tx_s(tx_tokenizer_size(j->tokenizer)));
     return TX_OK;
 }
 

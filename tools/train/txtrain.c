@@ -175,6 +175,19 @@ static int leave(tx_job *j, int result)
     return result;
 }
 
+/* The answer to a command line without arguments. */
+static int show_usage(const tx_cli *program)
+{
+    fprintf(stderr,
+            "usage: %s\n"
+            "Example, which trains a small GPT-2 on the bytes of a text and writes it to the folder out:\n"
+            "    txtrain --train_file text.txt --output_dir out --max_steps 200\n"
+            "To train a model of your own further, add --model_name_or_path DIR.\n"
+            "txtrain --help lists all options.\n",
+            program->usage);
+    return TX_EXIT_USAGE;
+}
+
 /* A rank of many that its options end tells the others, which wait for it within MPI. */
 int main(int argc, char **argv)
 {
@@ -189,7 +202,7 @@ int main(int argc, char **argv)
     listener.stop = asked_to_stop;
     listener.save = asked_to_save;
     tx_job_listen(job, &listener);
-    int ending = tx_options_read(&program, argc, argv, &job->options);
+    int ending = argc > 1 ? tx_options_read(&program, argc, argv, &job->options) : show_usage(&program);
     progress.line = !job->set.no_progress && isatty(STDERR_FILENO);
     if (ending == TX_GO_ON && job->set.list_devices)
         ending = tx_print_devices(stdout) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
