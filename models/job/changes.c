@@ -124,7 +124,7 @@ tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
     if (*told.text)
         tx_report(&j->report, message);
     add_kept(j, &kept);
-    snprintf(message, sizeof message, "the run goes on with what its checkpoint has: %s", kept.text);
+    snprintf(message, sizeof message, "these options are those of the checkpoint, whatever is given: %s", kept.text);
     if (*kept.text)
         tx_report(&j->report, message);
     return TX_OK;

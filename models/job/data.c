@@ -114,8 +114,7 @@ static tx_status refuse_others(const tx_job *j, const char *const *names, const 
 /* What is usual for the task; the run's arguments tell it. */
 static tx_status suit_task(tx_job *j)
 {
-    static const char *const of_instructions[] = {"chat_template", "packing", "completion_only_loss",
-                                                  "assistant_only_loss", NULL};
+    static const char *const of_instructions[] = {"chat_template", "packing", NULL};
     static const char *const of_masked[] = {"mlm_probability", "line_by_line", NULL};
     const tx_task *task = j->inputs.task;
     const bool instructs = task == &tx_instruction || task == &tx_instruction_packed, masks = task == &tx_masked_lm;
@@ -136,7 +135,8 @@ static tx_status choose_block(tx_job *j)
     tx_job_inputs *in = &j->inputs;
     const int64_t positions = in->config->positions;
     const char *const other = in->task->of_texts ? "block_size" : "max_seq_length";
-    if (tx_job_differs(j, other))
+    if (tx_job_differs(j, other) &&
+        tx_option_from(&j->options, tx_option_find(&tx_job_table, other)->offset) == TX_OPTION_SET)
         return tx_fail(TX_INVALID, "--%s: the length of %s is --%s", other,
                        in->task->of_texts ? "texts and conversations" : "blocks of text",
                        in->task->of_texts ? "max_seq_length" : "block_size");

@@ -327,6 +327,7 @@ static tx_status end_again(tx_job *j, const tx_run_options *run)
     const char *folder = j->set.output_dir;
     bool written = false;
     TX_TRY(tx_job_is_written(j, &written));
+    j->summary = (tx_run_summary){.loss = (double)NAN, .mean_loss = (double)NAN};
     j->rests = written && !tx_job_asks_to_evaluate(j);
     tx_job_note(j, "already complete: %s is after step %" PRId64 " of %" PRId64 "%s; %s %s", in->checkpoint,
                 in->state.step, j->steps, in->state.step < j->steps ? ", where early stopping ended the run" : "",
@@ -334,11 +335,9 @@ static tx_status end_again(tx_job *j, const tx_run_options *run)
                 : written ? "only its evaluations change in"
                           : "the model is written to",
                 folder);
-    tx_status status = j->rests ? TX_OK : tx_job_load_best(j);
-    if (written || status)
-        return status;
-    TX_THEN(status, write_together(j, folder));
-    return status || !tx_job_leads(j) ? status : tx_run_state_write_trainer(&in->state, &run->facts, folder, folder);
+    if (!written)
+        return end(j, run);
+    return j->rests ? TX_OK : tx_job_load_best(j);
 }
 
 static tx_status train(tx_job *j)

@@ -134,21 +134,32 @@ static void training_figures(const tx_job *j, tx_figure figures[TRAINING])
     memcpy(figures, made, sizeof made);
 }
 
+/* Leaves out the figures that a call without steps has not; how many there are. */
+static int32_t keep_known(const tx_job *j, tx_figure *figures, int32_t count)
+{
+    int32_t known = 0;
+    for (int32_t i = 0; i < count; i++)
+        if (j->summary.steps || isfinite(figures[i].value))
+            figures[known++] = figures[i];
+    return known;
+}
+
 tx_status tx_job_log_training(tx_job *j)
 {
     tx_figure figures[TRAINING];
     training_figures(j, figures);
-    return tx_run_state_log(&j->inputs.state, figures, TRAINED);
+    return tx_run_state_log(&j->inputs.state, figures, keep_known(j, figures, TRAINED));
 }
 
 tx_status tx_job_report_training(tx_job *j)
 {
     tx_figure figures[TRAINING];
     training_figures(j, figures);
-    qsort(figures, TRAINING, sizeof figures[0], by_name);
-    for (int32_t i = 0; i < TRAINING; i++)
+    const int32_t count = keep_known(j, figures, TRAINING);
+    qsort(figures, (size_t)count, sizeof figures[0], by_name);
+    for (int32_t i = 0; i < count; i++)
         tx_job_add_point(j, figures[i].name, j->inputs.state.step, figures[i].value);
-    return report(j, "train", figures, TRAINING);
+    return report(j, "train", figures, count);
 }
 
 tx_status tx_job_report_evaluation(tx_job *j, const tx_run_evaluation *e)

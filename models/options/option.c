@@ -47,7 +47,7 @@ void tx_option_values_free(tx_option_values *values)
     }
 }
 
-static tx_option_source source_of(const tx_option_values *values, size_t offset)
+tx_option_source tx_option_from(const tx_option_values *values, size_t offset)
 {
     for (int32_t i = 0; i < values->table.count; i++)
         if (tx_option_has_value(&values->table.option[i]) && values->table.option[i].offset == offset)
@@ -57,12 +57,12 @@ static tx_option_source source_of(const tx_option_values *values, size_t offset)
 
 bool tx_option_given(const tx_option_values *values, size_t offset)
 {
-    return source_of(values, offset) != TX_OPTION_UNSET;
+    return tx_option_from(values, offset) != TX_OPTION_UNSET;
 }
 
 bool tx_option_asked(const tx_option_values *values, size_t offset)
 {
-    return source_of(values, offset) > TX_OPTION_REPEATED;
+    return tx_option_from(values, offset) > TX_OPTION_REPEATED;
 }
 
 /* ---- names ------------------------------------------------------------------------------------ */

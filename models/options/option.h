@@ -71,7 +71,7 @@ typedef struct tx_option_values {
     tx_option_table table;
     void *values;
     uint8_t source[TX_OPTIONS_MOST]; /* a tx_option_source for each option */
-    struct tx_option_kept *kept;     /* what the values point to */
+    struct tx_option_kept *kept;     /* memory of the values */
 } tx_option_values;
 
 /* Whether it is one of TX's, with a value in the struct. */
@@ -88,7 +88,9 @@ bool tx_option_is_list(const tx_option *option);
 void tx_option_values_free(tx_option_values *values);
 /* Whether the option with its value at that offset was set. */
 bool tx_option_given(const tx_option_values *values, size_t offset);
-/* The same, except if a file only repeats the default. */
+/* Where its value is from. */
+tx_option_source tx_option_from(const tx_option_values *values, size_t offset);
+/* Whether it was set, except if a file only repeats the default. */
 bool tx_option_asked(const tx_option_values *values, size_t offset);
 
 /* Sets an option by its name to what the text says; the text is copied. TX_INVALID: there

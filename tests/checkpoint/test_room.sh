@@ -67,7 +67,7 @@ ended "$work/disk/run" 14
 disk "$two"
 run 0 "" --max_steps 10 --save_total_limit 1
 ended "$work/disk/run" 10
-grep -q "warning" "$work/err" && fail "no room for one checkpoint after the other"
+grep -q "was not written" "$work/err" && fail "no room for one checkpoint after the other"
 
 umount "$work/disk"
 verdict

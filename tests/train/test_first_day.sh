@@ -75,6 +75,8 @@ cp -r "$work/early2" "$work/cut"
 rm "$work/cut/train_results.json" "$work/cut/model.safetensors"
 outcome 0 "the model is written to $work/cut" "$bin/txtrain" --output_dir "$work/cut" --resume_from_checkpoint
 cmp -s "$work/cut/model.safetensors" "$work/early2/model.safetensors" || fail "another model than that of the whole run"
+grep -q "null" "$work/cut/train_results.json" && fail "results of no training"
+rests "$work/cut/checkpoint-5 is after step 5" "$work/cut" "$bin/txtrain"
 
 # shellcheck disable=SC2086
 outcome 2 "--early_stopping_patience needs --eval_strategy" go r --early_stopping_patience 4
