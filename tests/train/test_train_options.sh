@@ -128,6 +128,25 @@ finds_a_batch()
     [ $# -eq 2 ] && [ $(($1 * $2)) -eq $((1048576 * 3)) ] && [ "$1" -lt 1048576 ]
 }
 plots_memory() { grep -q '"peak_node":' "$work/memory.html" && ! grep -q '@DATA@' "$work/memory.html"; }
+# Options of methods that the run has not are named, each with its reason.
+names_the_idle()
+{
+    for text in "--distill_alpha (only with --teacher_model_name_or_path)" "--lora_alpha (only with --lora_r)" \
+        "--router_z_loss_coef (the model has no experts)" "--init_scale, --growth_interval (only with --fp16)" \
+        "--nvme_path (only with --offload" "--adam_beta1 (the optimizer has none)" "--zero_stage (the run has one rank)" \
+        "--eval_steps (only with --eval_strategy steps)" "--run_name (only with --report_to tensorboard)" \
+        "--pad_to_max_length (blocks are all of one length)" "--validation_file (nothing is evaluated)"; do
+        says "$text" || return 1
+    done
+}
+# The run goes on with the scale that it had, and says so; another interval counts, and is told.
+tells_other_scales()
+{
+    "$bin/txtrain" --resume_from_checkpoint "$work/r/checkpoint-3" --output_dir "$work/r/on" --init_scale 32 --growth_interval 9 \
+        > "$work/out" 2> "$work/err" && says growth_interval was 2000 and is 9 now &&
+        says those of the checkpoint, whatever is given: init_scale was 64.0 and is 32.0 now &&
+        grep -q '"loss_scale":.64' "$work/r/on/log.jsonl"
+}
 grouping_changes_nothing() { says group_by_length: rows are all of one length && weights_kept; }
 # The last sample is the longest of three.
 begins_with_the_longest() { [ "$(grep -c ' 2$' "$work/lengths") $(sed -n '1p;4p' "$work/lengths" | tr '\n' ' ')" = "2 0 2 1 2 " ]; }
@@ -392,6 +411,8 @@ fp16 | --fp16 true | logged \"loss_scale\":.65536
 bf16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --bf16_full_eval | evaluates_otherwise
 fp16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --fp16_full_eval | evaluates_otherwise
 init_scale | --fp16 --init_scale 64 | logged \"loss_scale\":.64
+growth_interval | --fp16 --init_scale 64 --save_strategy steps --save_steps 3 | tells_other_scales
+growth_interval | --dry_run --distill_alpha 0.1 --lora_alpha 3 --router_z_loss_coef 1 --init_scale 64 --growth_interval 3 --nvme_path x --optim sgd --adam_beta1 0.3 --zero_stage 2 --eval_steps 3 --run_name x --pad_to_max_length false --validation_file $work/other | names_the_idle
 growth_interval | --fp16 --growth_interval 2 | logged \"loss_scale\":.131072
 tf32 | --tf32 true | says no units for it that TX uses
 no_tf32 | --tf32 true --no_tf32 | does_not_say tf32
