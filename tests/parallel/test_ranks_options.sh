@@ -63,6 +63,7 @@ while read -r name old; do
     esac
     [ $status -ne 0 ] || fail "$name $value on rank 1: trained together"
     [ $took -le 10 ] || fail "$name $value on rank 1: refused after $took s"
+    [ "$name" != group_by_length ] || name=train_sampling_strategy # whose other name it is
     # What the values say of each other is told as by a rank alone.
     grep -q "^txtrain: rank 1 on .* $name .*rank 0 \|^txtrain: rank 1 on .* status 2" "$work/err" ||
         fail "$name $value on rank 1: not told"
