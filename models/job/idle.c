@@ -98,8 +98,6 @@ static void add_of_training(const tx_job *j, char *text, size_t size)
     const bool to_file = set->offload_optimizer == TX_OFFLOAD_FILE || set->offload_param == TX_OFFLOAD_FILE;
     const idle_options rows[] = {
         {"distill_temperature distill_alpha", "only with --teacher_model_name_or_path", !set->teacher},
-        {"lora_alpha lora_dropout lora_target_modules lora_modules_to_save use_dora use_rslora", "only with --lora_r",
-         !set->lora_rank},
         {"router_z_loss_coef expert_capacity_factor", "the model has no experts", dense},
         {"init_scale growth_interval", "only with --fp16", !set->fp16},
         {"nvme_path", "only with --offload_optimizer nvme or --offload_param nvme", !to_file},

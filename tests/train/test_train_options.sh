@@ -131,7 +131,7 @@ plots_memory() { grep -q '"peak_node":' "$work/memory.html" && ! grep -q '@DATA@
 # Options of methods that the run has not are named, each with its reason.
 names_the_idle()
 {
-    for text in "--distill_alpha (only with --teacher_model_name_or_path)" "--lora_alpha (only with --lora_r)" \
+    for text in "--distill_alpha (only with --teacher_model_name_or_path)" \
         "--router_z_loss_coef (the model has no experts)" "--init_scale, --growth_interval (only with --fp16)" \
         "--nvme_path (only with --offload" "--adam_beta1 (the optimizer has none)" "--zero_stage (the run has one rank)" \
         "--eval_steps (only with --eval_strategy steps)" "--run_name (only with --report_to tensorboard)" \
@@ -412,7 +412,7 @@ bf16_full_eval | --validation_file $work/other --eval_strategy steps --eval_step
 fp16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --fp16_full_eval | evaluates_otherwise
 init_scale | --fp16 --init_scale 64 | logged \"loss_scale\":.64
 growth_interval | --fp16 --init_scale 64 --save_strategy steps --save_steps 3 | tells_other_scales
-growth_interval | --dry_run --distill_alpha 0.1 --lora_alpha 3 --router_z_loss_coef 1 --init_scale 64 --growth_interval 3 --nvme_path x --optim sgd --adam_beta1 0.3 --zero_stage 2 --eval_steps 3 --run_name x --pad_to_max_length false --validation_file $work/other | names_the_idle
+growth_interval | --dry_run --distill_alpha 0.1 --router_z_loss_coef 1 --init_scale 64 --growth_interval 3 --nvme_path x --optim sgd --adam_beta1 0.3 --zero_stage 2 --eval_steps 3 --run_name x --pad_to_max_length false --validation_file $work/other | names_the_idle
 growth_interval | --fp16 --growth_interval 2 | logged \"loss_scale\":.131072
 tf32 | --tf32 true | says no units for it that TX uses
 no_tf32 | --tf32 true --no_tf32 | does_not_say tf32
