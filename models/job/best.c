@@ -35,6 +35,26 @@ void tx_job_look_for_best(const tx_job *j)
     free(best);
 }
 
+/* Whether the member is in both objects and differs. */
+static bool has_changed(const tx_json *then, const tx_json *now, const char *key)
+{
+    const char *before = NULL, *after = NULL;
+    return tx_json_has(then, key) && !tx_json_get_string(then, key, &before) && !tx_json_get_string(now, key, &after) &&
+           strcmp(before, after) != 0;
+}
+
+void tx_job_judge_anew(tx_job *j, const tx_json *made)
+{
+    tx_run_state *state = &j->inputs.state;
+    if (!has_changed(state->run, made, "metric_for_best_model") && !has_changed(state->run, made, "greater_is_better"))
+        return;
+    free(state->best_checkpoint);
+    state->best_checkpoint = NULL;
+    state->has_best = false;
+    state->best_step = -1;
+    state->stale = 0;
+}
+
 typedef struct best_load {
     const tx_job *job;
     char *folder;

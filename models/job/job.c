@@ -252,6 +252,8 @@ static tx_status resume(tx_job *j)
     if (!status && in->checkpoint)
         status = tx_job_agree_with_checkpoint(j, made);
     if (!status && in->checkpoint)
+        tx_job_judge_anew(j, made);
+    if (!status && in->checkpoint)
         status = tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint,
                                tx_job_leads(j) && !tx_job_is_over(j) ? j->set.output_dir : NULL);
     if (!status && in->checkpoint)

@@ -295,6 +295,8 @@ void tx_job_look_for_best(const tx_job *job);
 /* Ends with the best weights where that is asked for; where they cannot be had the last ones stay, and the job lacks
  * something. All ranks call it. */
 tx_status tx_job_load_best(tx_job *job);
+/* Forgets the best evaluation of the checkpoint's run if this one, which `made` describes, judges by another metric. */
+void tx_job_judge_anew(tx_job *job, const tx_json *made);
 /* Whether the checkpoint that the run resumes from is the last one: all steps are done, or early stopping ended them.
  */
 bool tx_job_is_over(const tx_job *job);

@@ -280,7 +280,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
                                         "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
                                         "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
                                         "optim", "optim_args", "label_smoothing_factor", "router_z_loss_coef", "expert_capacity_factor", "teacher_model_name_or_path", "distill_temperature", "distill_alpha", "sparsity", "mask_structure", "neftune_noise_alpha", "train_sampling_strategy",
-                                        "dataloader_drop_last", "seed", "batch_weights", "growth_interval", "metric_for_best_model", "greater_is_better", "ddp_bucket_cap_mb", "ddp_comm", "dtype", "bf16", "fp16", "tf32",
+                                        "dataloader_drop_last", "seed", "batch_weights", "growth_interval", "greater_is_better", "ddp_bucket_cap_mb", "ddp_comm", "dtype", "bf16", "fp16", "tf32",
                                         "no_tf32",
                                         "task_name", "pad_to_max_length", "packing", "lora_dropout", "load_in_4bit",
                                         "bnb_4bit_use_double_quant",
@@ -293,6 +293,8 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     if (!status)
         status = tx_json_set_string(json, "tokenizer",
                                     j->inputs.tokenizer ? tx_tokenizer_digest(j->inputs.tokenizer) : "none");
+    if (!status)
+        status = tx_json_set_string(json, "metric_for_best_model", j->inputs.metric->name);
     if (!status)
         status = tx_json_set_string(json, "base_model", j->inputs.base_digest);
     if (!status)

@@ -46,6 +46,12 @@ cp first/checkpoint-4/model.safetensors "$best"
 grep -q '"best_model_checkpoint": *"first/checkpoint-4"' first/checkpoint-4/trainer_state.json ||
     fail "best_model_checkpoint is not what transformers writes"
 
+# Values of another metric are not compared with the best loss.
+cp -r first metric
+run 0 'metric_for_best_model was "eval_loss" and is "perplexity" now' 6 1e-2 metric --resume_from_checkpoint \
+    --metric_for_best_model perplexity
+grep -q '"best_model_checkpoint": *"metric/checkpoint-6"' metric/trainer_state.json || fail "the best of another metric stays"
+
 # The folder is moved, and the run goes on from another working directory; with such a rate nothing gets better.
 mkdir away
 mv first away/moved
