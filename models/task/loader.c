@@ -26,7 +26,7 @@ typedef struct course {
     int64_t first, rows;                                  /* of a micro-batch: what is prepared */
     bool in_order;
     uint64_t seed;
-    tx_grouping *grouping; /* NULL: rows are not grouped by length */
+    tx_grouping *grouping; /* NULL without by_length */
 } course;
 
 /* One buffer of the ring. */

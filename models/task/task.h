@@ -112,7 +112,7 @@ struct tx_task {
     /* Makes sample `number` (from 0) the only row of a batch, every value of each field. What a task draws it draws
      * anew in each epoch, of evaluations 0. Threads call it at once. */
     tx_status (*row)(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *row);
-    /* The positions that sample `number` uses of its row. NULL: all rows have one length. */
+    /* The positions that sample `number` uses of its row. It is NULL if all rows have one length. */
     int64_t (*length)(const tx_samples *samples, int64_t number);
     /* Scalar loss of an architecture's output in a graph that has the fields as inputs: mean over the labels by control
      * INVERSE_LABELS. `smoothing` is that of tx_cross_entropy_smoothed. NULL on error. */
