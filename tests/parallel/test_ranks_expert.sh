@@ -26,7 +26,7 @@ split 1 1 half1 --bf16 || fail "bf16 on one rank"
 split 4 2 half2 --bf16 --ddp_check 6 || fail "bf16"
 alike half1 half2 3e-3
 
-# What is pruned are matrices outside of the experts.
+# Only matrices outside of the experts are pruned.
 { split 1 1 pruned1 --sparsity 0.5 && split 4 2 pruned2 --sparsity 0.5; } || fail "a pruned model"
 alike pruned1 pruned2
 split 4 2 pruned4 --mask_structure 2:4 || fail "a model pruned by groups"

@@ -33,7 +33,7 @@ run()
     folder=$1
     shift
     "$bin/txtrain" --device "$device" --threads 1 --disable_tqdm --logging_strategy no --config_name "$work/model" \
-        --train_file "$work/train.jsonl" --per_device_train_batch_size 4 --learning_rate 1e-2 --max_seq_length 64 \
+        --train_file "$work/${data:-train}.jsonl" --per_device_train_batch_size 4 --learning_rate 1e-2 --max_seq_length 64 \
         --output_dir "$work/$folder" "$@" > "$work/out" 2> "$work/err"
 }
 same()
@@ -85,14 +85,17 @@ echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "con
 echo '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}' > "$work/sharegpt.jsonl"
 sed 's/"content"/"name": "x", &/' "$work/dev.jsonl" > "$work/named.jsonl"
 tools="tools.jsonl: line 1: messages: message 2: tool_calls"
-outcome 1 "$tools" run none --chat_template chatml --train_file "$work/tools.jsonl"
+data=tools
+outcome 1 "$tools" run none --chat_template chatml
 outcome 1 "$tools" "$bin/txgen" --device "$device" --model "$work/learnt" --chat --prompts "$work/tools.jsonl"
+data=sharegpt
 for template in "" "--chat_template chatml"; do
     # shellcheck disable=SC2086
-    outcome 1 'conversations (as ShareGPT has it) is a key that TX does not know: TX reads {"messages"' run none $template \
-        --train_file "$work/sharegpt.jsonl"
+    outcome 1 'conversations (as ShareGPT has it) is a key that TX does not know: TX reads {"messages"' run none $template
 done
-outcome 0 "named.jsonl: keys that are not read: name" run named --chat_template chatml --train_file "$work/named.jsonl" --max_steps 1
+data=named
+outcome 0 "named.jsonl: keys that are not read: name" run named --chat_template chatml --max_steps 1
+data=
 
 # The model answers, with the template that it was saved with, and in one conversation.
 chat()

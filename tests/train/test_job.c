@@ -342,7 +342,8 @@ static void other_value(const tx_job *job, const tx_option *o, char value[64])
     }
 }
 
-/* Settles and opens the inputs; what it says, "" where all is well. The caller frees the options after that. */
+/* Settles the options and opens the inputs; the message is empty if that succeeds. Returns the options, which the
+ * caller frees. */
 static char *open_run(tx_job *job, char message[2048])
 {
     tx_status status = tx_job_settle(job);
