@@ -194,24 +194,24 @@ static const tx_option options[] = {
 /* clang-format on */
 #undef AT
 
-static const tx_spelling spellings[] = {{"--lr", "learning_rate"},
-                                        {"--epochs", "num_train_epochs"},
-                                        {"--steps", "max_steps"},
-                                        {"--batch_size", "per_device_train_batch_size"},
-                                        {"--bs", "per_device_train_batch_size"},
-                                        {"--grad_accum", "gradient_accumulation_steps"},
-                                        {"--grad_clip", "max_grad_norm"},
-                                        {"--warmup", "warmup_steps"},
-                                        {"--wd", "weight_decay"},
-                                        {"--model", "model_name_or_path"},
-                                        {"--resume", "resume_from_checkpoint"},
-                                        {"--max_length", "max_seq_length"},
-                                        {"--chat_template_path", "chat_template"},
-                                        {"--dataset_config", "dataset_config_name"},
-                                        {"--dataset_num_proc", "preprocessing_num_workers"},
-                                        {"--use_bnb_nested_quant", "bnb_4bit_use_double_quant"},
-                                        {"--activation_checkpointing", "gradient_checkpointing"},
-                                        {"-o", "output_dir"}};
+static const tx_option_spelling spellings[] = {{"--lr", "learning_rate"},
+                                               {"--epochs", "num_train_epochs"},
+                                               {"--steps", "max_steps"},
+                                               {"--batch_size", "per_device_train_batch_size"},
+                                               {"--bs", "per_device_train_batch_size"},
+                                               {"--grad_accum", "gradient_accumulation_steps"},
+                                               {"--grad_clip", "max_grad_norm"},
+                                               {"--warmup", "warmup_steps"},
+                                               {"--wd", "weight_decay"},
+                                               {"--model", "model_name_or_path"},
+                                               {"--resume", "resume_from_checkpoint"},
+                                               {"--max_length", "max_seq_length"},
+                                               {"--chat_template_path", "chat_template"},
+                                               {"--dataset_config", "dataset_config_name"},
+                                               {"--dataset_num_proc", "preprocessing_num_workers"},
+                                               {"--use_bnb_nested_quant", "bnb_4bit_use_double_quant"},
+                                               {"--activation_checkpointing", "gradient_checkpointing"},
+                                               {"-o", "output_dir"}};
 
 const tx_option_table tx_job_table = {options, sizeof options / sizeof options[0], spellings,
                                       sizeof spellings / sizeof spellings[0]};

@@ -44,14 +44,14 @@ typedef struct tx_option {
 } tx_option;
 
 /* Another way to spell an option. A name with two dashes, "--lr", also holds in a file of options; "-n" does not. */
-typedef struct tx_spelling {
+typedef struct tx_option_spelling {
     const char *spelled, *name;
-} tx_spelling;
+} tx_option_spelling;
 
 typedef struct tx_option_table {
     const tx_option *option;
     int32_t count; /* at most TX_OPTIONS_MOST */
-    const tx_spelling *spelling;
+    const tx_option_spelling *spelling;
     int32_t spelling_count;
 } tx_option_table;
 

@@ -40,7 +40,7 @@ static const tx_option options[] = {
     {TX_OPTION_FOREIGN, "harmless", .choices = "*", .help = ""},
 };
 
-static const tx_spelling spellings[] = {{"-o", "output_dir"}, {"-out", "output_dir"}, {"--to", "output_dir"}};
+static const tx_option_spelling spellings[] = {{"-o", "output_dir"}, {"-out", "output_dir"}, {"--to", "output_dir"}};
 
 #define TABLE                                                                              \
     .name = "prog", .usage = "prog [options]", .about = "Does. More.", .options = options, \

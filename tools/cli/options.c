@@ -28,7 +28,7 @@ static const tx_option *find_spelling(const tx_cli *program, const tx_option_val
 {
     const size_t length = strcspn(argument, "=");
     for (int32_t i = 0; i < program->spelling_count; i++) {
-        const tx_spelling *s = &program->spellings[i];
+        const tx_option_spelling *s = &program->spellings[i];
         size_t same = 0; /* - is taken for _, but for the dashes in front */
         while (same < length &&
                (argument[same] == s->spelled[same] || (argument[same] == '-' && s->spelled[same] == '_')))

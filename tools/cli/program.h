@@ -19,7 +19,7 @@ typedef struct tx_cli {
     const tx_option *options;
     int32_t count;
     const void *values; /* the defaults, where `program` is a command's: the manual page shows them */
-    const tx_spelling *spellings;
+    const tx_option_spelling *spellings;
     int32_t spelling_count;
     const tx_cli_command *commands;
     int32_t command_count;

@@ -23,7 +23,7 @@ static const tx_option options[] = {
      .help = "type of the matrices in it; q8_0 in GGUF files alone. f32 holds every value as it was"},
 };
 
-static const tx_spelling spellings[] = {{"--outfile", "to"}}; /* as llama.cpp's script has it */
+static const tx_option_spelling spellings[] = {{"--outfile", "to"}}; /* as llama.cpp's script has it */
 
 static const settings defaults = {.type = TX_GGUF_F32};
 

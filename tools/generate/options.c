@@ -102,11 +102,11 @@ static const tx_option options[] = {
 #undef FOREIGN
 #undef AT
 
-static const tx_spelling spellings[] = {{"-m", "model"},
-                                        {"-p", "prompt"},
-                                        {"-n", "max_new_tokens"},
-                                        {"--temp", "temperature"},
-                                        {"--max_tokens", "max_new_tokens"}};
+static const tx_option_spelling spellings[] = {{"-m", "model"},
+                                               {"-p", "prompt"},
+                                               {"-n", "max_new_tokens"},
+                                               {"--temp", "temperature"},
+                                               {"--max_tokens", "max_new_tokens"}};
 
 static const txgen_settings defaults = {.device = "cpu",
                                         .dtype = "float32",

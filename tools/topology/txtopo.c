@@ -68,7 +68,7 @@ static const tx_option options[] = {
 };
 
 /* As nvidia-smi spells them. */
-static const tx_spelling spellings[] = {{"-m", "matrix"}, {"-mp", "pci"}, {"-p2p", "p2p"}};
+static const tx_option_spelling spellings[] = {{"-m", "matrix"}, {"-mp", "pci"}, {"-p2p", "p2p"}};
 
 /* The legend, for the help: a line a word of topology.h; the two words for no link are not among them. */
 #define CLASS_LINE(name, cell, legend) "\n  " cell ": " legend
