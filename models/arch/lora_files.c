@@ -36,11 +36,18 @@ static bool may_differ(const char *key)
     return strstr(key, "token_id") || strstr(key, "drop") || strcmp(key, "initializer_range") == 0;
 }
 
-/* Numbers may have been rounded to fp32 in a GGUF file. */
+/* Numbers may have been rounded to fp32 in a GGUF file, which also holds the value that null stands for. Shapes, which
+ * such values decide, are compared with the tensors. */
 static bool same_value(const tx_config_key *key, const tx_config *one, const tx_config *other)
 {
     const char *a = (const char *)one + key->offset, *b = (const char *)other + key->offset;
     double x, y;
+    int64_t whole[2];
+    if (key->kind == TX_KEY_INT_OR_NULL) {
+        memcpy(&whole[0], a, sizeof whole[0]);
+        memcpy(&whole[1], b, sizeof whole[1]);
+        return whole[0] == whole[1] || whole[0] == key->null || whole[1] == key->null;
+    }
     if (key->kind != TX_KEY_NUMBER)
         return memcmp(a, b,
                       key->kind == TX_KEY_BOOL     ? sizeof(bool)
