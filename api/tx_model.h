@@ -85,6 +85,9 @@ typedef struct tx_param_spec {
      * have the same unit, and training plans sum its gradient over them. */
     int32_t split;
     bool experts; /* its first dimension are experts, of which the ranks of an expert group have as many each */
+    /* Files hold each section of its rows, and each expert, as a tensor of its own. Optimizers that work on whole
+     * parameters then update each of these tensors by itself. */
+    bool apart;
     /* The block that it is of (tx_graph_block), by which a pipeline's stages have it; 0: it is in front of them all,
      * -1: behind them. */
     int32_t block;

@@ -115,6 +115,8 @@ static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtyp
         return tx_fail(TX_INVALID, "parameter %s: only the first dimension may be padded", name);
     if (!has_good_sections(spec))
         return tx_fail(TX_INVALID, "parameter %s: its sections do not make up one of its dimensions", name);
+    if (spec->apart && spec->sections.count > 0 && spec->sections.dimension != (spec->experts ? 1 : 0))
+        return tx_fail(TX_INVALID, "parameter %s: files hold only sections of rows apart", name);
     if (spec->experts && spec->split == 1)
         return tx_fail(TX_INVALID, "parameter %s: its first dimension, experts, is no other group's to split", name);
     if (tx_dtype_packed(spec->dtype) && spec->frozen)
@@ -132,7 +134,7 @@ static bool same_spec(const tx_param_spec *a, const tx_param_spec *b)
     return tx_shape_equal(&a->shape, &b->shape) && as_sections &&
            (b->logical.rank == 0 || tx_shape_equal(&a->logical, &b->logical)) && a->decay == b->decay &&
            a->table == b->table && a->frozen == b->frozen && a->dtype == b->dtype && a->split == b->split &&
-           a->experts == b->experts;
+           a->experts == b->experts && a->apart == b->apart;
 }
 
 /* What this rank has of a parameter. */

@@ -5,6 +5,35 @@
 #include "api/base/needs.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* ---- Tensors --------------------------------------------------------------------------------------- */
+
+static int32_t sections_of(const tx_param_spec *spec)
+{
+    return spec->apart && spec->sections.count > 0 ? spec->sections.count : 1;
+}
+
+int32_t tx_param_tensors(const tx_param_spec *spec)
+{
+    return sections_of(spec) * (spec->apart && spec->experts ? (int32_t)spec->logical.dim[0] : 1);
+}
+
+tx_param_tensor tx_param_tensor_of(const tx_param_spec *spec, int32_t number)
+{
+    const int32_t sections = sections_of(spec), section = number % sections;
+    const int64_t of_experts = number / sections;
+    tx_shape shape = spec->logical;
+    if (spec->apart && spec->experts)
+        memmove(shape.dim, shape.dim + 1, (size_t)--shape.rank * sizeof shape.dim[0]);
+    const int64_t all = tx_shape_count(&shape), row = all / shape.dim[0];
+    int64_t first = of_experts * all;
+    for (int32_t i = 0; i < section; i++)
+        first += spec->sections.size[i] * row;
+    if (sections > 1)
+        shape.dim[0] = spec->sections.size[section];
+    return (tx_param_tensor){first, shape};
+}
 
 /* ---- What the rows name -------------------------------------------------------------------------- */
 
@@ -20,7 +49,7 @@ static bool with_kahan(const tx_optimizer_options *options)
 
 static bool is_matrix(const tx_param_spec *spec)
 {
-    return spec->logical.rank == 2;
+    return tx_param_tensor_of(spec, 0).shape.rank == 2;
 }
 
 static bool is_hidden_matrix(const tx_param_spec *spec)
@@ -28,10 +57,15 @@ static bool is_hidden_matrix(const tx_param_spec *spec)
     return is_matrix(spec) && !spec->table;
 }
 
-/* What bitsandbytes (0.50) keeps in 8 bits. */
+/* What bitsandbytes (0.50) keeps in 8 bits; if it does so with only some tensors of a parameter, none is. */
 static bool is_large(const tx_param_spec *spec)
 {
-    return !spec->table && tx_shape_count(&spec->logical) >= 4096;
+    bool large = !spec->table;
+    for (int32_t i = 0; i < sections_of(spec) && large; i++) {
+        const tx_param_tensor t = tx_param_tensor_of(spec, i);
+        large = tx_shape_count(&t.shape) >= 4096;
+    }
+    return large;
 }
 
 typedef enum form_id {
@@ -109,7 +143,7 @@ const tx_optimizer_form *tx_optimizer_form_of(const tx_optimizer *optimizer, con
 
 bool tx_optimizer_keeps_zeros(const tx_optimizer *optimizer, const tx_param_spec *spec)
 {
-    return optimizer && optimizer->options.keep_zeros && is_hidden_matrix(spec);
+    return optimizer && optimizer->options.keep_zeros && spec->logical.rank == 2 && !spec->table;
 }
 
 bool tx_optimizer_is_whole(tx_optimizer_kind kind)
@@ -129,27 +163,33 @@ bool tx_optimizer_divides(const tx_optimizer *optimizer)
 
 /* ---- States ---------------------------------------------------------------------------------------- */
 
-int64_t tx_state_count(const tx_optimizer_state *state, const tx_param_spec *spec, int64_t elements)
+int64_t tx_state_count(const tx_optimizer_state *state, const tx_shape *shape, int64_t elements)
 {
     const int64_t width = state->width ? state->width : 1;
     switch (state->per) {
     case TX_PER_BLOCK:
         return tx_param_blocks(elements) * width;
     case TX_PER_ROW:
-        return spec->logical.dim[0] * width;
+        return shape->dim[0] * width;
     case TX_PER_COLUMN:
-        return spec->logical.dim[1] * width;
+        return shape->dim[1] * width;
     default:
         return elements * width;
     }
 }
 
-/* The logical one. */
+/* The logical one; numbers of columns are a row for each tensor. */
 static tx_shape shape_of_state(const tx_optimizer_state *state, const tx_param_spec *spec)
 {
+    const int64_t elements = tx_shape_count(&spec->logical);
+    const int32_t tensors = tx_param_tensors(spec);
+    tx_shape rows = tx_param_tensor_of(spec, 0).shape; /* of all tensors */
     if (state->per == TX_PER_WEIGHT)
         return spec->logical;
-    const int64_t count = tx_state_count(state, spec, tx_shape_count(&spec->logical));
+    rows.dim[0] = elements / (tx_shape_count(&rows) / rows.dim[0]);
+    const int64_t count = tx_state_count(state, &rows, elements);
+    if (state->per == TX_PER_COLUMN && tensors > 1)
+        return TX_SHAPE(tensors, count);
     return state->width > 1 ? TX_SHAPE(count / state->width, state->width) : TX_SHAPE(count);
 }
 

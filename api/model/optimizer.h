@@ -24,16 +24,24 @@ typedef struct tx_optimizer_state {
 
 typedef struct tx_optimizer_form {
     tx_op op;
-    bool whole; /* a node works on a whole parameter, whose shape it knows; else on any range of blocks */
+    bool whole; /* a node works on a whole tensor, whose shape it knows; else on any range of blocks */
     tx_optimizer_state state[TX_MAX_OPTIMIZER_STATES];
     int32_t states; /* with the options of the optimizer */
 } tx_optimizer_form;
 
-/* Parameters of one form side by side, or this rank's part of them; of a whole form one parameter. */
+/* A tensor of files: a parameter, or a section of it or of one of its experts (tx_param_spec.apart). */
+typedef struct tx_param_tensor {
+    int64_t first; /* element of the parameter that it begins at */
+    tx_shape shape;
+} tx_param_tensor;
+
+/* Parameters of one form side by side, or this rank's part of them; of a whole form one tensor of a parameter. */
 typedef struct tx_optimizer_piece {
     const tx_optimizer_form *form;
     int32_t param;                          /* the first that it has a part of */
-    int64_t address, count;                 /* in WEIGHTS; elements, whole blocks */
+    int32_t tensor;                         /* of a whole form: its number in the parameter */
+    tx_shape shape;                         /* of a whole form: the tensor's; else [count] */
+    int64_t address, count;                 /* in WEIGHTS; elements, of no whole form whole blocks */
     int64_t gradients, groups;              /* addresses of its gradients and group bytes */
     int64_t state[TX_MAX_OPTIMIZER_STATES]; /* addresses in OPTIMIZER */
 } tx_optimizer_piece;
@@ -57,8 +65,10 @@ const tx_optimizer_form *tx_optimizer_form_of(const tx_optimizer *optimizer, con
 bool tx_optimizer_keeps_zeros(const tx_optimizer *optimizer, const tx_param_spec *spec);
 /* Whether parts of a parameter can be updated by themselves: each weight has its own states. */
 bool tx_optimizer_divides(const tx_optimizer *optimizer);
-/* Numbers of a state for so many elements of the parameter of that spec: its rows or columns, or so many or their
- * blocks. */
-int64_t tx_state_count(const tx_optimizer_state *state, const tx_param_spec *spec, int64_t elements);
+/* The tensors of a parameter, and one of them by its number; `spec` says its logical shape. */
+int32_t tx_param_tensors(const tx_param_spec *spec);
+tx_param_tensor tx_param_tensor_of(const tx_param_spec *spec, int32_t number);
+/* Numbers of a state for so many elements of that shape: its rows or columns, or so many or their blocks. */
+int64_t tx_state_count(const tx_optimizer_state *state, const tx_shape *shape, int64_t elements);
 
 #endif

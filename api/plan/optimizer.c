@@ -11,13 +11,8 @@ static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 
 /* ---- Nodes ------------------------------------------------------------------------------------- */
 
-static tx_shape shape_of(const tx_graph *graph, const tx_optimizer_piece *piece)
-{
-    return piece->form->whole ? graph->model->param[piece->param].spec.logical : TX_SHAPE(piece->count);
-}
-
-/* What a node of a piece reads and writes: a range of the arenas, or the parameter. What this rank keeps of weights
- * that are spread lies as its gradients do. */
+/* A node of a piece reads and writes a range of the arenas, or a tensor. This rank's shard of weights lies as its
+ * gradients do. */
 static tx_tensor *weights_of(tx_graph *graph, const tx_optimizer_piece *piece, tx_shape shape)
 {
     const tx_parallel *p = graph->model->parallel;
@@ -34,10 +29,8 @@ static tx_tensor *gradients_of(tx_graph *graph, const tx_optimizer_piece *piece,
 static tx_tensor *state_operand(tx_graph *graph, const tx_optimizer_piece *piece, int32_t k)
 {
     const tx_optimizer_state *state = &piece->form->state[k];
-    const tx_param_spec *spec = &graph->model->param[piece->param].spec;
-    const int64_t elements = piece->form->whole ? tx_shape_count(&spec->logical) : piece->count;
-    return tx_tensor_fixed(graph, state->dtype, TX_SHAPE(tx_state_count(state, spec, elements)), TX_ARENA_OPTIMIZER,
-                           piece->state[k]);
+    return tx_tensor_fixed(graph, state->dtype, TX_SHAPE(tx_state_count(state, &piece->shape, piece->count)),
+                           TX_ARENA_OPTIMIZER, piece->state[k]);
 }
 
 /* Result GRAD_SUMSQ gains the sum over gradients. */
@@ -108,8 +101,8 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
     const int64_t blocks = form->whole ? 1 : piece->count / TX_PARAM_BLOCK;
     args.attrs.first = piece->address / tx_model_element(graph->model);
     /* p, g, groups, states and p, states are what all rows of optimizers.def have. */
-    args.in[TX_IN(adamw, p)] = args.out[TX_OUT(adamw, p)] = weights_of(graph, piece, shape_of(graph, piece));
-    args.in[TX_IN(adamw, g)] = gradients_of(graph, piece, shape_of(graph, piece));
+    args.in[TX_IN(adamw, p)] = args.out[TX_OUT(adamw, p)] = weights_of(graph, piece, piece->shape);
+    args.in[TX_IN(adamw, g)] = gradients_of(graph, piece, piece->shape);
     args.in[TX_IN(adamw, groups)] = tx_tensor_fixed(graph, TX_U8, TX_SHAPE(blocks), TX_ARENA_STATE, piece->groups);
     for (int32_t k = 0; k < form->states; k++)
         args.in[TX_IN(adamw, m) + (size_t)k] = args.out[TX_OUT(adamw, m) + (size_t)k] = state_operand(graph, piece, k);
@@ -125,14 +118,14 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
         tx_emit(graph, &args);
 }
 
-/* Gradients of what is pruned, before the norm sees them; pieces of one whole parameter that keeps no zeros need
- * nothing. */
+/* Gradients of pruned weights, before the norm sees them; pieces of one tensor of a parameter that keeps no zeros
+ * need nothing. */
 static void mask_gradients(tx_graph *graph)
 {
     const tx_optimizer *o = graph->model->optimizer;
     for (int32_t i = 0; i < o->pieces && o->options.keep_zeros; i++) {
         const tx_optimizer_piece *piece = &o->piece[i];
-        const tx_shape count = TX_SHAPE(piece->count), blocks = TX_SHAPE(piece->count / TX_PARAM_BLOCK);
+        const tx_shape count = TX_SHAPE(piece->count), blocks = TX_SHAPE(tx_param_blocks(piece->count));
         if (piece->form->whole && !tx_optimizer_keeps_zeros(o, &graph->model->param[piece->param].spec))
             continue;
         tx_emit_args args = {.op = TX_OP_MASK_GRADIENT, .attrs = plain};

@@ -33,6 +33,7 @@ static tx_status add_part(const tx_model *model, tx_optimizer *o, const tx_optim
                          last->groups + last->count / TX_PARAM_BLOCK == part->groups;
     if (goes_on) {
         last->count += part->count;
+        last->shape = TX_SHAPE(last->count);
         return TX_OK;
     }
     tx_optimizer_piece *more = realloc(o->piece, (size_t)(o->pieces + 1) * sizeof *more);
@@ -43,22 +44,44 @@ static tx_status add_part(const tx_model *model, tx_optimizer *o, const tx_optim
     return TX_OK;
 }
 
+/* The piece of this shape that begins at an address of the span. */
+static tx_optimizer_piece piece_at(const tx_model *model, const tx_optimizer *o, const span *s, int32_t param,
+                                   int64_t address, tx_shape shape)
+{
+    const int64_t before = address - s->begin;
+    return (tx_optimizer_piece){.form = tx_optimizer_form_of(o, &model->param[param].spec),
+                                .param = param,
+                                .shape = shape,
+                                .address = address,
+                                .count = tx_shape_count(&shape),
+                                .gradients = s->gradients + before,
+                                .groups = s->groups + before / (TX_PARAM_BLOCK * tx_model_element(model))};
+}
+
+/* A piece for each tensor of a parameter. */
+static tx_status add_tensors(const tx_model *model, tx_optimizer *o, const span *s, int32_t param)
+{
+    const tx_param_record *r = &model->param[param];
+    for (int32_t i = 0; i < tx_param_tensors(&r->spec); i++) {
+        const tx_param_tensor t = tx_param_tensor_of(&r->spec, i);
+        tx_optimizer_piece piece = piece_at(model, o, s, param, r->offset + t.first * tx_model_element(model), t.shape);
+        piece.tensor = i;
+        TX_TRY(add_part(model, o, &piece));
+    }
+    return TX_OK;
+}
+
 /* Elements begin .. end, addresses, of a parameter: as many parts as pieces need. */
 static tx_status cut_param(const tx_model *model, tx_optimizer *o, const span *s, int32_t param, int64_t begin,
                            int64_t end)
 {
-    const tx_optimizer_form *form = tx_optimizer_form_of(o, &model->param[param].spec);
-    const int64_t element = tx_model_element(model);
-    const int64_t most = form->whole ? end - begin : most_elements(model, o) * element;
+    const int64_t element = tx_model_element(model), most = most_elements(model, o) * element;
+    if (tx_optimizer_form_of(o, &model->param[param].spec)->whole)
+        return add_tensors(model, o, s, param);
     for (int64_t at = begin; at < end; at += most) {
-        const int64_t before = at - s->begin, bytes = end - at < most ? end - at : most;
-        TX_TRY(add_part(model, o,
-                        &(tx_optimizer_piece){.form = form,
-                                              .param = param,
-                                              .address = at,
-                                              .count = bytes / element,
-                                              .gradients = s->gradients + before,
-                                              .groups = s->groups + before / (TX_PARAM_BLOCK * element)}));
+        const int64_t bytes = end - at < most ? end - at : most;
+        const tx_optimizer_piece piece = piece_at(model, o, s, param, at, TX_SHAPE(bytes / element));
+        TX_TRY(add_part(model, o, &piece));
     }
     return TX_OK;
 }
@@ -107,7 +130,7 @@ static tx_status place_states(tx_model *model, tx_optimizer *o)
             const tx_optimizer_state *state = &piece->form->state[k];
             if (k >= piece->form->states)
                 continue;
-            const int64_t count = tx_state_count(state, &model->param[piece->param].spec, piece->count);
+            const int64_t count = tx_state_count(state, &piece->shape, piece->count);
             status = tx_arena_append(arena, count * (int64_t)tx_dtype_size(state->dtype), align, &piece->state[k]);
         }
     return status;
@@ -129,15 +152,22 @@ tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer 
 
 /* ---- A parameter's part of a piece -------------------------------------------------------------------- */
 
-/* Numbers of the state before the parameter, in the piece; below 0 where it began in another one. */
+/* Numbers of the state before the parameter, in the piece; below 0 if it begins in another one. */
 static int64_t numbers_before(const tx_optimizer_state *state, const tx_optimizer_piece *piece,
                               const tx_param_record *r)
 {
     const int64_t weights = (r->offset - piece->address) / (int64_t)tx_dtype_size(r->spec.dtype);
     const int64_t width = state->width ? state->width : 1;
-    if (state->per == TX_PER_BLOCK)
+    switch (state->per) {
+    case TX_PER_BLOCK:
         return weights / TX_PARAM_BLOCK * width;
-    return state->per == TX_PER_WEIGHT ? weights * width : 0;
+    case TX_PER_ROW:
+        return weights / piece->shape.dim[1] * width;
+    case TX_PER_COLUMN:
+        return -piece->tensor * piece->shape.dim[1] * width;
+    default:
+        return weights * width;
+    }
 }
 
 bool tx_optimizer_part_of(const tx_model *model, const tx_optimizer_piece *piece, const tx_state_range *range,
@@ -151,7 +181,7 @@ bool tx_optimizer_part_of(const tx_model *model, const tx_optimizer_piece *piece
         return false;
     const tx_optimizer_state *state = &piece->form->state[range->k];
     const int64_t before = numbers_before(state, piece, r) + range->first;
-    const int64_t held = tx_state_count(state, &model->param[piece->param].spec, piece->count);
+    const int64_t held = tx_state_count(state, &piece->shape, piece->count);
     const int64_t begin = before > 0 ? before : 0, end = before + range->count < held ? before + range->count : held;
     if (begin >= end)
         return false;

@@ -34,7 +34,8 @@ static tx_tensor *take_a(const layer *l)
     tx_param_spec spec = {.shape = TX_SHAPE(m->count * l->lora->rank, l->in),
                           .init = TX_INIT_UNIFORM,
                           .scale = (float)(1.0 / sqrt((double)l->in)),
-                          .decay = true};
+                          .decay = true,
+                          .apart = m->count > 1};
     for (int32_t i = 0; i < m->count && m->count > 1; i++)
         spec.sections.size[spec.sections.count++] = l->lora->rank;
     return take(l, m->joint, "lora_A.weight", &spec);

@@ -142,6 +142,7 @@ void tx_stack_param(const tx_config *config, const tx_stack_row *rows, tx_stack_
     }
     spec->split = row->split;
     spec->experts = row->experts;
+    spec->apart = strpbrk(row->name, "|*") != NULL;
     set_rest(config, row, initializer_range, spec);
 }
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The Llama family: sizes of published models, scalings of rotary positions, keys that are kept or refused, sections
- * that files hold apart, and a trained model's text. tests/transformers/llama.py compares logits. */
+ * that files hold apart, and a trained model's text. tests/transformers/llama.py compares logits. Updates of tensors
+ * that files hold apart, also of other architectures. */
 #include "backends/rope.h"
 #include "models/arch/llama.h"
 #include "models/arch/rope.h"
 #include "models/generate/generate.h"
 #include "models/tx_text.h"
 #include "tests/arch/config_text.h"
+#include "tests/arch/update_golden.h"
 #include "tests/device_model.h"
 
 #include <math.h>
@@ -221,6 +223,153 @@ static void test_pieces(void **state)
     remove_scratch(folder);
 }
 
+/* ---- Updates ------------------------------------------------------------------------------------------- */
+
+enum { BATCH = 2, BLOCK = 7, MOST_TENSORS = 40, MOST_ELEMENTS = 600 };
+
+#define FAMILY(type)                                                                                      \
+    "{\"model_type\": \"" type "\", \"vocab_size\": 23, \"hidden_size\": 16, \"intermediate_size\": 18, " \
+    "\"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "                  \
+    "\"max_position_embeddings\": 9"
+#define GOLDEN(model) updates_##model, sizeof updates_##model / sizeof updates_##model[0]
+static const struct {
+    const char *config;
+    const double (*rows)[4];
+    size_t count;
+    int updates;
+} updated[] = {
+    {FAMILY("llama") "}", GOLDEN(llama), 3},
+    {FAMILY("qwen2") ", \"tie_word_embeddings\": true}", GOLDEN(qwen2), 3},
+    {FAMILY("qwen3") ", \"head_dim\": 6}", GOLDEN(qwen3), 3},
+    {"{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], \"vocab_size\": 23, \"hidden_size\": 15, "
+     "\"num_hidden_layers\": 1, \"num_attention_heads\": 3, \"intermediate_size\": 19, "
+     "\"max_position_embeddings\": 9}",
+     GOLDEN(bert), 3},
+    {"{\"model_type\": \"gpt2\", \"vocab_size\": 23, \"n_positions\": 9, \"n_embd\": 12, \"n_layer\": 1, "
+     "\"n_head\": 2}",
+     GOLDEN(gpt2), 1},
+    {FAMILY("mixtral") ", \"num_local_experts\": 3, \"num_experts_per_tok\": 2}", GOLDEN(mixtral), 3},
+    {FAMILY("qwen2_moe") ", \"num_experts\": 3, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 10, "
+                         "\"shared_expert_intermediate_size\": 14}",
+     GOLDEN(qwen2_moe), 3},
+};
+
+/* Elements of a tensor as update_golden.py has them; how many. */
+static int64_t begin_tensor(const tx_weights_piece *piece, float values[MOST_ELEMENTS])
+{
+    const int64_t count = tx_shape_count(&piece->shape);
+    const bool norm = strstr(piece->name, "norm") || strstr(piece->name, "Norm") || strstr(piece->name, "ln_");
+    int sum = 0;
+    for (const char *c = piece->name; *c; c++)
+        sum += *c;
+    assert_true(count <= MOST_ELEMENTS);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (float)(0.2 * sin(0.7 * (double)i + sum) + (norm && strstr(piece->name, "weight") ? 1.0 : 0.0));
+    return count;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const tx_weights_piece *)a)->name, ((const tx_weights_piece *)b)->name);
+}
+
+/* The tensors of files in the order of their names; how many. */
+static size_t list_tensors(tx_model *model, tx_weights_piece *list)
+{
+    int32_t count = 0;
+    for (int32_t p = 0; p < tx_model_param_count(model); p++) {
+        const char *name;
+        const tx_param_spec *spec;
+        assert_ok(tx_model_param(model, p, &name, &spec));
+        count += tx_weights_pieces(name, spec, p, MOST_TENSORS - count, list + count);
+    }
+    qsort(list, (size_t)count, sizeof *list, by_name);
+    return (size_t)count;
+}
+
+static void update(fixture *f, const tx_config *config, const tx_optimizer_options *options, int updates)
+{
+    int32_t ids[BATCH * BLOCK], labels[BATCH * BLOCK];
+    for (int32_t i = 0; i < BATCH * BLOCK; i++) {
+        ids[i] = 1 + i * 5 % 22;
+        labels[i] = (i * 7 + 3) % 23;
+    }
+    tx_tensor *of_ids = tx_input(f->graph, "input_ids", TX_I32, TX_SHAPE(BATCH, BLOCK));
+    tx_tensor *of_labels = tx_input(f->graph, "labels", TX_I32, TX_SHAPE(BATCH, BLOCK));
+    tx_tensor *loss = tx_cross_entropy(tx_arch_logits(f->graph, config, NULL), of_labels, tx_arch_columns(config));
+    tx_weights_piece list[MOST_TENSORS];
+    float values[MOST_ELEMENTS];
+    assert_ok(tx_backward(f->graph, tx_mean_loss(loss)));
+    assert_ok(tx_plan_create(f->graph, "train", &f->plan));
+    assert_ok(tx_optimizer_create(f->model, options, &f->update));
+    assert_ok(tx_model_init(f->model, 1));
+    for (size_t i = list_tensors(f->model, list); i-- > 0;) {
+        const int64_t count = begin_tensor(&list[i], values);
+        assert_ok(tx_model_write_range(f->model, TX_PART_WEIGHT, list[i].param, list[i].first, count, values));
+    }
+    assert_ok(tx_model_set(f->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (BATCH * BLOCK)));
+    assert_ok(tx_model_set(f->model, TX_CONTROL_LEARNING_RATE, 0.02));
+    assert_ok(tx_plan_write(f->plan, of_ids, ids, sizeof ids));
+    assert_ok(tx_plan_write(f->plan, of_labels, labels, sizeof labels));
+    for (int i = 0; i < updates; i++) {
+        assert_ok(tx_plan_run(f->plan));
+        assert_ok(tx_plan_run(f->update));
+    }
+}
+
+static void compare_tensor(tx_model *model, const tx_weights_piece *piece, const double wanted[2])
+{
+    float before[MOST_ELEMENTS], after[MOST_ELEMENTS];
+    double squares = 0.0, product = 0.0;
+    const int64_t count = begin_tensor(piece, before);
+    assert_ok(tx_model_read_range(model, TX_PART_WEIGHT, piece->param, piece->first, count, after));
+    for (int64_t i = 0; i < count; i++) {
+        const double change = (double)after[i] - (double)before[i];
+        squares += change * change;
+        product += change * cos(1.3 * (double)i);
+    }
+    const double error = fmax(fabs(sqrt(squares) - wanted[0]), fabs(product - wanted[1])) / wanted[0];
+    if (!(error <= 2e-4))
+        fail_msg("%s: change %.9g, %.9g, the others' is %.9g, %.9g", piece->name, sqrt(squares), product, wanted[0],
+                 wanted[1]);
+}
+
+/* The gradients of the biases of BERT's and GPT-2's keys are 0 except for roundings. */
+static bool is_rounding(const char *name)
+{
+    return strstr(name, "key.bias") || strstr(name, "c_attn.bias");
+}
+
+/* Optimizers update each tensor of the file by itself: q, k and v are three, GPT-2's c_attn is one, an expert has its
+ * own. */
+static void test_updates(void **state)
+{
+    static const tx_optimizer_options options[] = {
+        {.size = sizeof *options, .kind = TX_ADAFACTOR, .weight_decay = 0.1f},
+        {sizeof *options, TX_MUON, 0.9f, 0.999f, 1e-8f, .momentum = 0.95f, .nesterov = true, .weight_decay = 0.1f},
+    };
+    for (size_t m = 0; m < sizeof updated / sizeof updated[0]; m++)
+        for (int o = 0; o < 2; o++) {
+            tx_config *config;
+            void *made;
+            tx_weights_piece list[MOST_TENSORS];
+            assert_ok(read_text(updated[m].config, &config));
+            assert_int_equal(set_up(&made), 0);
+            fixture *f = made;
+            update(f, config, &options[o], updated[m].updates);
+            size_t row = 0;
+            const size_t count = list_tensors(f->model, list);
+            for (size_t i = 0; i < count; i++)
+                if (!is_rounding(list[i].name))
+                    compare_tensor(f->model, &list[i], updated[m].rows[row++] + 2 * o);
+            assert_int_equal(row, updated[m].count);
+            tear_down(&made);
+            tx_config_free(config);
+        }
+}
+
+/* ---- Texts --------------------------------------------------------------------------------------------- */
+
 /* Greedy ids of a trained model, as transformers' generate gives them. */
 static bool emit(void *context, int64_t row, int32_t id)
 {
@@ -284,6 +433,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_begin),
         cmocka_unit_test_setup_teardown(test_pieces, set_up, tear_down),
+        cmocka_unit_test(test_updates),
         cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
     };
     return status ? status : cmocka_run_group_tests(tests, NULL, NULL);
