@@ -77,6 +77,12 @@ static int larger_first(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
+static int earlier_first(const void *a, const void *b)
+{
+    const tx_tensor *x = *(tx_tensor *const *)a, *y = *(tx_tensor *const *)b;
+    return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : (x->id > y->id) - (x->id < y->id);
+}
+
 static int64_t aligned(const tx_tensor *t)
 {
     return tx_aligned(tx_tensor_bytes(t));
@@ -134,7 +140,16 @@ static int64_t saved_bytes(const tx_graph *graph)
     return saved;
 }
 
-/* Places the tensors of one arena. */
+/* How many of the tensors, earlier ones first, end before the others begin: places do not depend on those. */
+static int32_t run_of(tx_tensor *const *tensor, int32_t count)
+{
+    int32_t last = tensor[0]->last, run = 1;
+    for (; run < count && tensor[run]->first <= last; run++)
+        last = tensor[run]->last > last ? tensor[run]->last : last;
+    return run;
+}
+
+/* Places the tensors of one arena, the larger ones of each run first. */
 static tx_status place_all(const tx_graph *graph, tx_arena_id id, int64_t least, tx_arena *arena)
 {
     size_t room = (size_t)graph->tensors + 1;
@@ -145,10 +160,15 @@ static tx_status place_all(const tx_graph *graph, tx_arena_id id, int64_t least,
         if (is_placed_in(graph->tensor[i], id))
             planned[count++] = graph->tensor[i];
     if (count > 0)
-        qsort(planned, (size_t)count, sizeof *planned, larger_first);
-    for (int32_t i = 0; i < count && status == TX_OK; i++) {
-        place(by_address, i, planned[i], least, arena->chunk_bytes);
-        status = tx_arena_use(arena, planned[i]->offset, aligned(planned[i]));
+        qsort(planned, (size_t)count, sizeof *planned, earlier_first);
+    for (int32_t begin = 0, run; begin < count && status == TX_OK; begin += run) {
+        tx_tensor **first = planned + begin;
+        run = run_of(first, count - begin);
+        qsort(first, (size_t)run, sizeof *first, larger_first);
+        for (int32_t i = 0; i < run && status == TX_OK; i++) {
+            place(by_address, i, first[i], least, arena->chunk_bytes);
+            status = tx_arena_use(arena, first[i]->offset, aligned(first[i]));
+        }
     }
     free(planned);
     free(by_address);
