@@ -75,18 +75,26 @@ static void reference_is_theirs(void **state)
 
 static const struct {
     const char *name;
-    int64_t rows, columns;
+    int64_t rows, columns; /* of all experts */
     bool table;
-} params[] = {{"table", 70, 64, true}, {"wide", 65, 96, false}, {"tall", 100, 47, false}, {"bias", 300, 0, false}};
-enum { PARAMS = sizeof params / sizeof params[0], UPDATES = 10 };
+    int32_t experts, sections; /* 0 for none; each is a tensor of its own in files */
+    int64_t size[3];
+} params[] = {{"table", 70, 64, .table = true},
+              {"wide", 65, 96, .table = false},
+              {"tall", 100, 47, .table = false},
+              {"bias", 300, 0, .table = false},
+              {"sections", 91, 47, false, 0, 3, {40, 30, 21}},
+              {"section_bias", 301, 0, false, 0, 3, {170, 100, 31}},
+              {"experts", 120, 33, false, 3, 2, {25, 15}}};
+enum { PARAMS = sizeof params / sizeof params[0], OF_ROWS = 4, UPDATES = 10, TENSORS = 6 };
 
 /* Of every kind at least one; limits are of the greatest and the mean square error, in learning rates: where numbers
  * are kept in few bits, a rounding that goes the other way moves a weight by a part of a step. */
 static const struct {
     tx_optimizer_options options;
     double most, mean;
-    int32_t states[PARAMS];
-    const char *name; /* of the first state of `wide` */
+    int32_t states[OF_ROWS]; /* of the first parameters */
+    const char *name;        /* of the first state of `wide` */
 } rows[] = {
     {{OPTIONS(SGD), .weight_decay = 0.1f}, 1e-4, 2e-5, {0}, NULL},
     {{OPTIONS(SGD), .momentum = 0.9f, .weight_decay = 0.1f}, 2e-4, 4e-5, {1, 1, 1, 1}, "exp_avg"},
@@ -122,12 +130,42 @@ typedef struct fixture {
     tx_graph *graph;
     tx_plan *train, *update;
     tx_tensor *x[PARAMS];
-    tx_reference reference[PARAMS];
+    tx_reference reference[PARAMS][TENSORS];
 } fixture;
 
 static int64_t count_of(int p)
 {
     return params[p].rows * (params[p].columns ? params[p].columns : 1);
+}
+
+static int tensors_of(int p)
+{
+    return (params[p].experts ? params[p].experts : 1) * (params[p].sections ? params[p].sections : 1);
+}
+
+/* Rows of a tensor, and the number of its first element. */
+static int64_t rows_of(int p, int tensor, int64_t *first)
+{
+    const int sections = params[p].sections ? params[p].sections : 1;
+    int64_t before = tensor / sections * (params[p].experts ? params[p].rows / params[p].experts : 0);
+    for (int i = 0; i < tensor % sections; i++)
+        before += params[p].size[i];
+    *first = before * (params[p].columns ? params[p].columns : 1);
+    return params[p].sections ? params[p].size[tensor % sections] : params[p].rows;
+}
+
+static tx_param_spec spec_of(int p)
+{
+    const int64_t columns = params[p].columns, experts = params[p].experts;
+    const tx_shape matrix = columns ? TX_SHAPE(params[p].rows, columns) : TX_SHAPE(params[p].rows);
+    tx_param_spec spec = {.shape = experts ? TX_SHAPE(experts, params[p].rows / experts, columns) : matrix,
+                          .decay = columns > 0,
+                          .table = params[p].table,
+                          .experts = experts > 0,
+                          .sections = {params[p].sections, experts > 0},
+                          .apart = params[p].sections > 0};
+    memcpy(spec.sections.size, params[p].size, sizeof params[p].size);
+    return spec;
 }
 
 /* Numbers in -1 .. 1. */
@@ -152,10 +190,8 @@ static void build(fixture *f, const tx_optimizer_options *options, uint64_t *see
     assert_int_equal(tx_model_create(f->engine, &f->model), TX_OK);
     assert_int_equal(tx_graph_create(f->model, &f->graph), TX_OK);
     for (int p = 0; p < PARAMS; p++) {
-        const tx_shape shape =
-            params[p].columns ? TX_SHAPE(params[p].rows, params[p].columns) : TX_SHAPE(params[p].rows);
-        const tx_param_spec spec = {.shape = shape, .decay = p != 3, .table = params[p].table};
-        f->x[p] = tx_input(f->graph, params[p].name, TX_F32, shape);
+        const tx_param_spec spec = spec_of(p);
+        f->x[p] = tx_input(f->graph, params[p].name, TX_F32, spec.shape);
         tx_tensor *one =
             tx_reduce(tx_mul(f->x[p], tx_param(f->graph, params[p].name, &spec)), TX_REDUCE_SUM, TX_AXIS_ALL);
         sum = sum ? tx_add(sum, one) : one;
@@ -169,16 +205,22 @@ static void build(fixture *f, const tx_optimizer_options *options, uint64_t *see
         draw(seed, 0.5, start, count_of(p));
         widen(start, wide, count_of(p));
         assert_int_equal(tx_model_write(f->model, TX_PART_WEIGHT, p, start), TX_OK);
-        assert_true(tx_reference_create(&f->reference[p], params[p].rows, params[p].columns, wide));
-        f->reference[p].decays = p != 3;
-        f->reference[p].table = params[p].table;
+        for (int k = 0; k < tensors_of(p); k++) {
+            int64_t first;
+            tx_reference *r = &f->reference[p][k];
+            const int64_t rows_there = rows_of(p, k, &first);
+            assert_true(tx_reference_create(r, rows_there, params[p].columns, wide + first));
+            r->decays = params[p].columns > 0;
+            r->table = params[p].table;
+        }
     }
 }
 
 static void let_go(fixture *f)
 {
     for (int p = 0; p < PARAMS; p++)
-        tx_reference_free(&f->reference[p]);
+        for (int k = 0; k < tensors_of(p); k++)
+            tx_reference_free(&f->reference[p][k]);
     tx_plan_free(f->update);
     tx_plan_free(f->train);
     tx_graph_free(f->graph);
@@ -216,7 +258,11 @@ static void step(fixture *f, const tx_optimizer_options *o, double rate, int64_t
             g[i] = (float)(0.002 * sin((double)i)) + 0.1f * g[i];
         widen(g, wide, count_of(p));
         assert_int_equal(tx_plan_write(f->train, f->x[p], g, (size_t)count_of(p) * sizeof *g), TX_OK);
-        tx_reference_update(&f->reference[p], o, rate, t, wide, 4096);
+        for (int k = 0; k < tensors_of(p); k++) {
+            int64_t first;
+            rows_of(p, k, &first);
+            tx_reference_update(&f->reference[p][k], o, rate, t, wide + first, 4096);
+        }
     }
     assert_int_equal(tx_plan_run(f->train), TX_OK);
     assert_int_equal(tx_plan_run(f->update), TX_OK);
@@ -228,10 +274,14 @@ static void compare(fixture *f, size_t row, double rate)
         float got[100 * 96];
         double most = 0.0, squares = 0.0;
         assert_int_equal(tx_model_read(f->model, TX_PART_WEIGHT, p, got), TX_OK);
-        for (int64_t i = 0; i < count_of(p); i++) {
-            const double error = fabs((double)got[i] - f->reference[p].p[i]) / rate;
-            most = error <= most ? most : error; /* NaN stays */
-            squares += error * error;
+        for (int k = 0; k < tensors_of(p); k++) {
+            int64_t first;
+            const int64_t count = rows_of(p, k, &first) * (params[p].columns ? params[p].columns : 1);
+            for (int64_t i = 0; i < count; i++) {
+                const double error = fabs((double)got[first + i] - f->reference[p][k].p[i]) / rate;
+                most = error <= most ? most : error; /* NaN stays */
+                squares += error * error;
+            }
         }
         const double mean = sqrt(squares / (double)count_of(p));
         if (!(most <= rows[row].most && mean <= rows[row].mean))
@@ -239,11 +289,35 @@ static void compare(fixture *f, size_t row, double rate)
     }
 }
 
+/* Numbers of rows, or columns, that Adafactor keeps of each tensor. */
+static void compare_sums(fixture *f, int p, int state, tx_shape shape)
+{
+    float got[200];
+    tx_state_info info;
+    int64_t at = 0;
+    assert_int_equal(tx_model_state(f->model, p, state, &info), TX_OK);
+    assert_true(tx_shape_equal(&info.shape, &shape));
+    assert_int_equal(tx_model_read(f->model, (tx_part)(TX_PART_STATE + state), p, got), TX_OK);
+    for (int k = 0; k < tensors_of(p); k++) {
+        const tx_reference *r = &f->reference[p][k];
+        const double *wanted = state ? r->c : r->v;
+        for (int64_t i = 0; i < (state ? r->columns : r->rows); i++, at++)
+            if (!(fabs((double)got[at] / wanted[i] - 1.0) <= 1e-5))
+                fail_msg("%s: number %d of state %d is %g, not %g", params[p].name, (int)at, state, (double)got[at],
+                         wanted[i]);
+    }
+    assert_int_equal(at, tx_shape_count(&shape));
+}
+
 static void check_states(fixture *f, size_t row)
 {
     tx_state_info info;
-    for (int p = 0; p < PARAMS; p++)
+    for (int p = 0; p < OF_ROWS; p++)
         assert_int_equal(tx_model_states(f->model, p), rows[row].states[p]);
+    for (int p = OF_ROWS; p < PARAMS; p++) { /* no tensor of these is large enough for 8 bits */
+        const bool large = rows[row].options.kind == TX_ADAMW_8BIT;
+        assert_int_equal(tx_model_states(f->model, p), rows[row].states[params[p].columns && !large ? 1 : 3]);
+    }
     if (!rows[row].name)
         return;
     assert_int_equal(tx_model_state(f->model, 1, 0, &info), TX_OK);
@@ -265,6 +339,12 @@ static void ten_updates(void **state)
         for (int64_t t = 1; t <= UPDATES; t++)
             step(f, o, rate, t, &seed);
         compare(f, row, rate);
+        if (o->kind == TX_ADAFACTOR) {
+            compare_sums(f, 4, 0, TX_SHAPE(91));
+            compare_sums(f, 4, 1, TX_SHAPE(3, 47));
+            compare_sums(f, 6, 0, TX_SHAPE(120));
+            compare_sums(f, 6, 1, TX_SHAPE(6, 33));
+        }
         let_go(f);
     }
     assert_int_equal(seen, (1u << TX_OPTIMIZER_KINDS) - 1);
