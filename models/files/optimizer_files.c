@@ -145,8 +145,11 @@ static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
                            tx_st_dtype_name(found->dtype), tx_st_dtype_name(wanted->dtype));
         if (found->rank != wanted->rank ||
             memcmp(found->dim, wanted->dim, (size_t)wanted->rank * sizeof wanted->dim[0]) != 0)
-            return tx_fail(TX_FORMAT, "%s: tensor %s is %s, the model's is %s", tx_st_path(file), wanted->name,
-                           tx_shape_text(&other, there, sizeof there), tx_shape_text(&shape, here, sizeof here));
+            return tx_fail(TX_FORMAT,
+                           "%s: tensor %s is %s, the model's is %s: another model's or version's optimizer wrote it; "
+                           "start a new run from the checkpoint's weights",
+                           tx_st_path(file), wanted->name, tx_shape_text(&other, there, sizeof there),
+                           tx_shape_text(&shape, here, sizeof here));
     }
     if (tx_st_count(file) != s->count)
         return tx_fail(TX_FORMAT, "%s: has %d tensors, the optimizer of this model keeps %d", tx_st_path(file),

@@ -23,7 +23,11 @@ enum {
 
 static tx_tensor *linear(tx_graph *g, tx_tensor *x, const char *weight, const char *bias, int64_t in, int64_t out)
 {
-    const tx_param_spec w = {.shape = TX_SHAPE(in, out), .init = TX_INIT_NORMAL, .scale = 0.2f, .decay = true};
+    tx_param_spec w = {.shape = TX_SHAPE(in, out), .init = TX_INIT_NORMAL, .scale = 0.2f, .decay = true};
+    if (in == HIDDEN) { /* two tensors in files */
+        w.sections = (tx_param_sections){2, 0, {100, HIDDEN - 100}, 0};
+        w.apart = true;
+    }
     const tx_param_spec b = {.shape = TX_SHAPE(out), .init = TX_INIT_ZERO};
     return tx_linear(x, tx_param(g, weight, &w), tx_param(g, bias, &b), false);
 }

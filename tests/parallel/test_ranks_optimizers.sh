@@ -6,11 +6,21 @@
 device=$3
 . "${0%/*}/ranks.sh"
 
+# A model whose files hold q, k and v, gate and up, and experts apart.
+cat > "$work/apart.json" << 'EOF'
+{"model_type": "qwen2_moe", "num_hidden_layers": 2, "hidden_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 10, "shared_expert_intermediate_size": 14,
+ "max_position_embeddings": 32, "vocab_size": 257}
+EOF
+gpt2=$from
+
 # Of 64 columns, so that adamw_8bit has 8 bits to keep. What rounds or takes signs goes other ways after other sums.
 limit=1e-3
 rate=3e-3
-while read -r name optim arguments <&3; do
-    set -- --config_overrides n_embd=64,n_layer=2 --ddp_bucket_cap_mb 1 --learning_rate $rate --optim "$optim"
+while read -r name model optim arguments <&3; do
+    from="--config_name $work/apart.json --train_file $work/text --block_size 32"
+    [ "$model" = gpt2 ] && from="$gpt2 --config_overrides n_embd=64,n_layer=2"
+    set -- --ddp_bucket_cap_mb 1 --learning_rate $rate --optim "$optim"
     [ -n "$arguments" ] && set -- "$@" --optim_args "$arguments"
     ranks 1 "$name.one" "$@" --per_device_train_batch_size 6 || fail "$name: one rank"
     for stage in 0 1 2 3; do
@@ -24,12 +34,12 @@ while read -r name optim arguments <&3; do
         --offload_optimizer cpu --resume_from_checkpoint "$work/$name.1/checkpoint-5" || fail "$name: goes on in stage 2"
     same "$name.0" "$name.on"
 done 3<< 'END'
-nesterov sgd momentum=0.9,nesterov=True
-adafactor adafactor
-relative adafactor relative_step=True,scale_parameter=True
-adamw_8bit adamw_8bit
-anyprecision adamw_anyprecision momentum_dtype=bfloat16,use_kahan_summation=True
-muon muon
+nesterov gpt2 sgd momentum=0.9,nesterov=True
+adafactor apart adafactor
+relative gpt2 adafactor relative_step=True,scale_parameter=True
+adamw_8bit gpt2 adamw_8bit
+anyprecision gpt2 adamw_anyprecision momentum_dtype=bfloat16,use_kahan_summation=True
+muon apart muon
 END
 
 verdict
