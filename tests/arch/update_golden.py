@@ -115,14 +115,19 @@ def updates(config, kind):
             for name, change in changes.items()}
 
 
-print("""/* SPDX-License-Identifier: Apache-2.0
+def main():
+    print("""/* SPDX-License-Identifier: Apache-2.0
  * Made by update_golden.py: by how much optimizers change the tensors of files. */
 /* clang-format off */""")
-for model, config in MODELS.items():
-    adafactor, muon = updates(config, "adafactor"), updates(config, "muon")
-    print(f"static const double updates_{model}[][4] = {{")
-    for name in sorted(adafactor):
-        if not name.endswith(("key.bias", "c_attn.bias")):
-            print("    {" + ", ".join(f"{x:.9g}" for x in adafactor[name] + muon[name]) + "},")
-    print("};")
-print("/* clang-format on */")
+    for model, config in MODELS.items():
+        adafactor, muon = updates(config, "adafactor"), updates(config, "muon")
+        print(f"static const double updates_{model}[][4] = {{")
+        for name in sorted(adafactor):
+            if not name.endswith(("key.bias", "c_attn.bias")):
+                print("    {" + ", ".join(f"{x:.9g}" for x in adafactor[name] + muon[name]) + "},")
+        print("};")
+    print("/* clang-format on */")
+
+
+if __name__ == "__main__":
+    main()
