@@ -37,7 +37,7 @@ static const struct {
      {TX_ST_BF16, TX_ST_F32, TX_ST_BF16}},
     {{OF(MUON), 0.9f, 0.95f, 1e-8f, 0.95f, .nesterov = true}, 1, {"momentum_buffer"}, {TX_ST_F32}},
 };
-enum { ADAM, MOMENTUM, PLAIN, ADAFACTOR = 4, OPTIMIZERS = sizeof optimizers / sizeof optimizers[0] };
+enum { ADAM, MOMENTUM, PLAIN, OPTIMIZERS = sizeof optimizers / sizeof optimizers[0] };
 
 static void create(int optimizer, const char *choices, tiny *t)
 {
@@ -298,7 +298,7 @@ static void other_states_are_refused(void **state)
     assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "is I32, should be F32");
     write_states(path, good, 10, TX_ST_F32, 64); /* with its padding */
     assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT,
-                   "table.exp_avg is [64, 24], the model's is [50, 24]");
+                   "table.exp_avg is [64, 24], the model's is [50, 24]: another model's or version's optimizer");
     assert_ok(tx_optimizer_save(plain.model, path, NULL));
     assert_ok(tx_optimizer_load(plain.model, path));
     assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "has no tensor");
@@ -309,34 +309,6 @@ static void other_states_are_refused(void **state)
     tiny_free(&plain);
     tiny_free(&momentum);
     tiny_free(&adam);
-    remove_scratch(folder);
-}
-
-/* Versions before wrote sums of columns of all tensors of a parameter together. */
-static void joint_sums_are_refused(void **state)
-{
-    static const tx_st_tensor old[] = {
-        {.name = "table.exp_avg_sq_row", .dtype = TX_ST_F32, .rank = 1, .dim = {50}},
-        {.name = "table.exp_avg_sq_col", .dtype = TX_ST_F32, .rank = 1, .dim = {24}},
-        {.name = "up.weight.exp_avg_sq_row", .dtype = TX_ST_F32, .rank = 1, .dim = {24}},
-        {.name = "up.weight.exp_avg_sq_col", .dtype = TX_ST_F32, .rank = 1, .dim = {172}},
-        {.name = "up.bias.exp_avg_sq", .dtype = TX_ST_F32, .rank = 1, .dim = {172}},
-        {.name = "down.weight.exp_avg_sq_row", .dtype = TX_ST_F32, .rank = 1, .dim = {172}},
-        {.name = "down.weight.exp_avg_sq_col", .dtype = TX_ST_F32, .rank = 1, .dim = {24}},
-        {.name = "down.bias.exp_avg_sq", .dtype = TX_ST_F32, .rank = 1, .dim = {24}},
-    };
-    static const char zeros[172 * 4];
-    char *folder = make_scratch(), *path = TX_PATH(folder, "optimizer.safetensors");
-    tx_st_writer *writer = NULL;
-    tiny t;
-    create(ADAFACTOR, NULL, &t);
-    assert_ok(tx_st_create(path, old, sizeof old / sizeof old[0], NULL, &writer));
-    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
-        assert_ok(tx_st_append(writer, zeros, (size_t)tx_st_bytes(&old[i])));
-    assert_ok(tx_st_commit(writer));
-    assert_refused(tx_optimizer_load(t.model, path), TX_FORMAT,
-                   "down.weight.exp_avg_sq_col is [24], the model's is [2, 24]: another model's or version's");
-    tiny_free(&t);
     remove_scratch(folder);
 }
 
@@ -504,7 +476,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(results_go_on),
         cmocka_unit_test(states_have_their_names),
         cmocka_unit_test(other_states_are_refused),
-        cmocka_unit_test(joint_sums_are_refused),
         cmocka_unit_test(impossible_states_are_refused),
         cmocka_unit_test(choices_are_made_again),
     };
