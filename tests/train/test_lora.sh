@@ -49,6 +49,11 @@ last()
 train base --config_name "$work/config.json" --save_strategy no || fail "the base"
 cp "$work/base/model.safetensors" "$work/base.before"
 
+# The A of q and of v are a tensor each in the adapter's file: Adafactor has sums of columns of each.
+adapt sums --lora_target_modules q_proj,v_proj --optim adafactor
+grep -aq 'q_proj|v_proj.lora_A.weight.exp_avg_sq_col": {[^}]*"shape": \[2, 48\]' "$work/sums/checkpoint-12/optimizer.safetensors" ||
+    fail "adafactor takes two A as one"
+
 adapt whole --lora_target_modules "q_proj, v_proj"
 [ -e "$work/whole/checkpoint-6/model.safetensors" ] && fail "a checkpoint holds the base"
 [ "$(wc -c < "$work/whole/adapter_model.safetensors")" -lt 20000 ] || fail "the adapter is not small"
