@@ -88,9 +88,11 @@ typedef struct tx_routes {
     tx_tensor *offsets; /* [experts + 1]: where each expert's places begin, and the last one's end */
     tx_tensor *counts;  /* F32 [experts]: choices of each expert, dropped ones included; no gradient */
 } tx_routes;
-/* choices I32 [N, k], below `experts`. An expert takes `capacity` choices (0: all): first choices before second ones,
- * and of these those of earlier tokens first. False on failure, which the graph keeps. */
-bool tx_route(tx_tensor *choices, int64_t experts, int64_t capacity, tx_routes *routes);
+/* choices I32 [N, k], below `experts`; ids I32 [N]: a token whose id is below 0 is padding and chooses no expert; pass
+ * NULL if none is. With a capacity above 0 an expert takes at most ceil(capacity times an even share of the choices):
+ * first choices before second ones, and of these those of earlier tokens first. False on failure, which the graph
+ * keeps. */
+bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacity, tx_routes *routes);
 /* Rows offsets[e]..offsets[e + 1] - 1 of x [R, K] times w[e], w [E, K, N], or [E, N, K] with transpose: [R, N]. Rows
  * that no group has give 0. */
 tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, bool transpose);
@@ -100,12 +102,11 @@ typedef struct tx_arrivals {
     tx_tensor *counts;  /* of the way back; NULL: all experts are here, and no row moves */
     int64_t rows;       /* that can come at most: what `offsets` does not reach is 0 */
 } tx_arrivals;
-/* x [N k, C], a row a place of `routes`, of which a token has `chosen` (k) and an expert takes `capacity` (0: all), to
+/* x [N k, C], a row a place of `routes`, of which a token has `chosen` (k), `capacity` as tx_route had it, to
  * the ranks of their experts: [rows, C] in the order of own experts, ranks and places; x itself where all are here.
  * Memory is for the worst case: all ranks' tokens choose as many of this rank's experts as they can, N min(k, own
- * experts) rows a rank, or own experts times capacity where that is less. What is sent are the rows that there are. */
-tx_tensor *tx_to_experts(tx_tensor *x, const tx_routes *routes, int64_t chosen, int64_t capacity,
-                         tx_arrivals *arrivals);
+ * experts) rows a rank, or what own experts take at most if that is less. What is sent are the rows that there are. */
+tx_tensor *tx_to_experts(tx_tensor *x, const tx_routes *routes, int64_t chosen, float capacity, tx_arrivals *arrivals);
 /* What experts gave of them back to their places: x [rows, C] -> [N k, C]. */
 tx_tensor *tx_from_experts(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals);
 /* y[n] = the sum over j of weights[n, j] x[places[n, j]]: x [N k, C], weights [N, k] -> [N, C]. */
@@ -144,7 +145,7 @@ tx_tensor *tx_mul(tx_tensor *a, tx_tensor *b);
 tx_tensor *tx_scale(tx_tensor *x, float factor);
 /* `site` numbers the place in the model: the same (seed, step, sample, site, element) gives the same draw. */
 tx_tensor *tx_dropout(tx_tensor *x, float p, int32_t site);
-/* Adds numbers drawn evenly from [-scale, scale). */
+/* Adds numbers drawn evenly from [-scale, scale), times control NOISE. */
 tx_tensor *tx_noise(tx_tensor *x, float scale, int32_t site);
 
 typedef struct tx_attention_options {
@@ -209,6 +210,9 @@ tx_tensor *tx_mean_loss(tx_tensor *losses);
 
 /* `loss` times control LABEL_SHARE: what a mean over a micro-batch counts for in that of the global batch. */
 tx_tensor *tx_share_loss(tx_tensor *loss);
+/* A mean over the positions of a micro-batch, to which padding has added 0, as the mean over its tokens: `mean` times
+ * control POSITIONS_PER_TOKEN. */
+tx_tensor *tx_mean_of_tokens(tx_tensor *mean);
 
 /* Adds x, one F32 number, to result DROPPED, over all micro-batches of a step and all ranks; at most once a graph. */
 tx_status tx_add_to_result(tx_tensor *x, tx_result result);

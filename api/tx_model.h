@@ -12,9 +12,14 @@ typedef struct tx_model tx_model;
 /* Scalars that the host sets between runs; they live in one small device buffer. X(NAME, type) */
 #define TX_CONTROL_MAP(X)                                                                                            \
     X(LEARNING_RATE, f32)                                                                                            \
-    X(ACCUMULATE, f32)      /* 0 for the first micro-batch of an optimizer step, 1 for the others */                 \
-    X(INVERSE_LABELS, f32)  /* 1 / counted labels of the whole global batch */                                       \
-    X(LABEL_SHARE, f32)     /* the micro-batch's labels / those of the whole global batch */                         \
+    X(HELD_RATE, f32)      /* takes its place once result SKIPPED has come to HOLD_FROM, so that a schedule can wait \
+                              for updates that are left out before the host knows of them */                         \
+    X(HOLD_FROM, u32)      /* 0: never */                                                                            \
+    X(ACCUMULATE, f32)     /* 0 for the first micro-batch of an optimizer step, 1 for the others */                  \
+    X(INVERSE_LABELS, f32) /* 1 / counted labels of the whole global batch */                                        \
+    X(LABEL_SHARE, f32)    /* the micro-batch's labels / those of the whole global batch */                          \
+    X(POSITIONS_PER_TOKEN, f32) /* positions of the micro-batch / those that are no padding */                       \
+    X(NOISE, f32)               /* what tx_noise adds is multiplied with this: 1 unless set */                       \
     X(GROWTH_INTERVAL, f32) /* of the loss scale: it doubles after so many updates in a row, and halves where one is \
                                left out; 0: it stays */                                                              \
     X(MAX_GRAD_NORM, f32)   /* gradients are scaled down to this global norm; 0: never */                            \

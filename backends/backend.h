@@ -17,6 +17,8 @@
 
 #include "tx.h"
 
+#include <math.h>
+
 #define TX_BACKEND_VERSION 7
 
 /* ---- Ops ----------------------------------------------------------------------------------- */
@@ -93,6 +95,27 @@ typedef struct tx_attrs {
 static inline int64_t tx_range_period(const tx_attrs *attrs, int64_t count)
 {
     return attrs->rows > 0 ? attrs->rows : count;
+}
+
+/* A factor as mantissa / 2^shift, exactly; 0 if it is not above 0. */
+static inline int64_t tx_factor_mantissa(float factor, int32_t *shift)
+{
+    int exponent = 0;
+    const float part = factor > 0.0f ? frexpf(factor, &exponent) : 0.0f;
+    *shift = 24 - exponent;
+    return (int64_t)ldexpf(part, 24);
+}
+
+/* ceil(factor choices / experts), exactly, and at most all choices; all of them if the factor is 0. */
+static inline int64_t tx_expert_capacity(float factor, int64_t choices, int64_t experts)
+{
+    int32_t shift;
+    const int64_t mantissa = tx_factor_mantissa(factor, &shift);
+    const int64_t even = (mantissa * choices + experts - 1) / experts;
+    if (mantissa == 0 || shift < 1)
+        return choices;
+    const int64_t most = shift < 62 ? (even + ((int64_t)1 << shift) - 1) >> shift : even > 0;
+    return most < choices ? most : choices;
 }
 
 /* Which part of gamma row `row` of an RMS norm takes: 0, or with heads that of q 0, of k 1; -1: v, which stays. */

@@ -171,7 +171,8 @@ typedef struct tx_batches_options {
     int32_t workers; /* threads that prepare batches ahead; 0: none */
 } tx_batches_options;
 
-/* Where the data of an epoch end within a batch its last rows are padding: token 0, every label TX_IGNORE_LABEL. */
+/* Where the data of an epoch end within a batch its last rows are padding: token -1 (tx_embedding gives 0), every label
+ * TX_IGNORE_LABEL. */
 typedef struct tx_token_batch {
     int64_t number, epoch;    /* from 0 */
     int64_t rows;             /* that are no padding */

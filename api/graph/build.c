@@ -128,12 +128,12 @@ tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices)
     return y;
 }
 
-bool tx_route(tx_tensor *choices, int64_t experts, int64_t capacity, tx_routes *routes)
+bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacity, tx_routes *routes)
 {
     TX_NEEDS(choices && routes, false);
-    tx_emit_args args = {.op = TX_OP_ROUTE, .attrs = plain, .in = {choices}};
+    tx_emit_args args = {.op = TX_OP_ROUTE, .attrs = plain, .in = {choices, ids}};
     args.attrs.rows = experts;
-    args.attrs.first = capacity;
+    args.attrs.scale = capacity;
     if (!tx_emit(choices->graph, &args))
         return false;
     *routes = (tx_routes){args.out[TX_OUT(route, tokens)], args.out[TX_OUT(route, places)],
@@ -383,6 +383,13 @@ tx_tensor *tx_share_loss(tx_tensor *loss)
     tx_attrs attrs = plain;
     attrs.control = TX_CONTROL_LABEL_SHARE;
     return EMIT(loss, .op = TX_OP_SCALE, .attrs = attrs, .in = {loss});
+}
+
+tx_tensor *tx_mean_of_tokens(tx_tensor *mean)
+{
+    tx_attrs attrs = plain;
+    attrs.control = TX_CONTROL_POSITIONS_PER_TOKEN;
+    return EMIT(mean, .op = TX_OP_SCALE, .attrs = attrs, .in = {mean});
 }
 
 tx_status tx_add_to_result(tx_tensor *x, tx_result result)

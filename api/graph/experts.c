@@ -42,18 +42,18 @@ static bool share_routes(const tx_routes *routes, int64_t own, tx_arrivals *arri
     return arrivals->offsets != NULL;
 }
 
-tx_tensor *tx_to_experts(tx_tensor *x, const tx_routes *routes, int64_t chosen, int64_t capacity, tx_arrivals *arrivals)
+tx_tensor *tx_to_experts(tx_tensor *x, const tx_routes *routes, int64_t chosen, float capacity, tx_arrivals *arrivals)
 {
-    TX_NEEDS(routes && arrivals && chosen > 0 && capacity >= 0, NULL);
+    TX_NEEDS(routes && arrivals && chosen > 0 && capacity >= 0.0f, NULL);
     if (!x)
         return NULL;
     const int64_t ranks = x->graph->model->expert_parts, rows = x->shape.dim[0];
     *arrivals = (tx_arrivals){.offsets = routes->offsets, .rows = rows};
     if (ranks == 1)
         return x;
-    const int64_t own = (routes->offsets->shape.dim[0] - 1) / ranks;
-    const int64_t of_tokens = rows / chosen * least(chosen, own), most = capacity ? own * capacity : of_tokens;
-    arrivals->rows = ranks * least(of_tokens, most);
+    const int64_t experts = routes->offsets->shape.dim[0] - 1, own = experts / ranks;
+    const int64_t of_tokens = rows / chosen * least(chosen, own);
+    arrivals->rows = ranks * least(of_tokens, own * tx_expert_capacity(capacity, rows, experts));
     return share_routes(routes, own, arrivals) ? tx_move_rows(TX_OP_TO_EXPERTS, x, arrivals->counts, arrivals->rows)
                                                : NULL;
 }

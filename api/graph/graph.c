@@ -344,7 +344,7 @@ static void narrow_indices(const tx_node *n)
 {
     switch (n->op) {
     case TX_OP_EMBEDDING:
-        narrow(n->in[TX_IN(embedding, tokens)], 0, DIM(embedding, table, 0), false);
+        narrow(n->in[TX_IN(embedding, tokens)], -1, DIM(embedding, table, 0), false);
         narrow_places(n->in[TX_IN(embedding, positions)], n->in[TX_IN(embedding, position_table)],
                       DIM(embedding, tokens, 1));
         break;
@@ -364,7 +364,7 @@ static void narrow_indices(const tx_node *n)
         narrow(n->in[TX_IN(scatter_add, indices)], INT32_MIN, n->attrs.rows, true);
         break;
     case TX_OP_PART_INDICES:
-        narrow(n->in[TX_IN(part_indices, indices)], 0, n->attrs.vocab, n->attrs.keeps);
+        narrow(n->in[TX_IN(part_indices, indices)], n->attrs.keeps ? 0 : -1, n->attrs.vocab, n->attrs.keeps);
         break;
     case TX_OP_CROSS_ENTROPY:
         narrow(n->in[TX_IN(cross_entropy, labels)], 0, n->attrs.vocab, true);

@@ -3,6 +3,7 @@
 #include "api/graph/infer.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 /* Above this whole numbers in fp32 are not exact, in which choices are counted. */
 #define MOST_CHOICES (1 << 24)
@@ -45,9 +46,11 @@ tx_status tx_infer_route(const tx_infer *c)
     const int64_t count = tx_shape_count(choices), experts = c->attrs->rows;
     TX_TRY(tx_want_dtype(c, 0, TX_I32));
     TX_TRY(tx_want_rank(c, 0, 2));
-    if (experts < 1 || experts > MOST_CHOICES || c->attrs->first < 0)
-        return tx_fail(TX_INVALID, "%s: %" PRId64 " experts of a capacity of %" PRId64, tx_want_name(c), experts,
-                       c->attrs->first);
+    if (experts < 1 || experts > MOST_CHOICES || !(c->attrs->scale >= 0.0f && isfinite(c->attrs->scale)))
+        return tx_fail(TX_INVALID, "%s: %" PRId64 " experts with a capacity factor of %g", tx_want_name(c), experts,
+                       (double)c->attrs->scale);
+    if (tx_present(&c->in[1]))
+        TX_TRY(want_index(c, 1, &TX_SHAPE(choices->dim[0])));
     if (count > MOST_CHOICES)
         return tx_fail(TX_UNSUPPORTED, "%s: %s are more than %d choices: take a smaller batch", tx_want_name(c),
                        TX_TEXT(*choices), MOST_CHOICES);

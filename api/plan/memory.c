@@ -416,6 +416,8 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     m->parts = m->expert_parts = m->seats = m->stages = m->contexts = 1;
     m->begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
     m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
+    m->controls.word[TX_CONTROL_POSITIONS_PER_TOKEN].f32 = 1.0f;
+    m->controls.word[TX_CONTROL_NOISE].f32 = 1.0f;
     m->controls_changed = true;
     *model = m;
     return TX_OK;

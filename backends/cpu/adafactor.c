@@ -137,7 +137,7 @@ static void choose_rate(const tx_cpu_call *call, const parts *w)
     const tx_attrs *attrs = &call->command->attrs;
     const double t = (double)call->results[TX_RESULT_UPDATES];
     const double most = attrs->warmup_init ? 1e-6 * t : 1e-2;
-    double rate = (double)call->controls->word[TX_CONTROL_LEARNING_RATE].f32;
+    double rate = tx_update_rate(call);
     float squares_u, squares_p;
     TX_SUM(squares_u, i, w->lines, w->u[i]);
     TX_SUM(squares_p, i, w->lines, w->p[i]);

@@ -78,14 +78,18 @@ void TX_CPU_NAME(top_k_grad)(const tx_cpu_call *call)
 void TX_CPU_NAME(route)(const tx_cpu_call *call)
 {
     const tx_shape *shape = &call->command->in[0].shape;
-    const int64_t n = shape->dim[0], k = shape->dim[1], experts = call->command->attrs.rows,
-                  capacity = call->command->attrs.first > 0 ? call->command->attrs.first : n * k;
-    const int32_t *choices = call->in[0];
+    const int64_t n = shape->dim[0], k = shape->dim[1], experts = call->command->attrs.rows;
+    const int32_t *choices = call->in[0], *ids = call->in[1];
+    int64_t chosen = 0;
     int32_t *tokens = call->out[0], *places = call->out[1], *offsets = call->out[2], *next = call->scratch;
     float *counts = call->out[3];
     memset(next, 0, (size_t)experts * sizeof *next);
     for (int64_t i = 0; i < n * k; i++)
-        next[choices[i]]++;
+        if (!ids || ids[i / k] >= 0) {
+            next[choices[i]]++;
+            chosen++;
+        }
+    const int64_t capacity = tx_expert_capacity(call->command->attrs.scale, chosen, experts);
     offsets[0] = 0;
     for (int64_t e = 0; e < experts; e++) {
         const int64_t kept = next[e] < capacity ? next[e] : capacity;
@@ -98,7 +102,7 @@ void TX_CPU_NAME(route)(const tx_cpu_call *call)
     for (int64_t j = 0; j < k; j++)
         for (int64_t i = j; i < n * k; i += k) {
             const int32_t e = choices[i];
-            places[i] = next[e] < offsets[e + 1] ? next[e]++ : -1;
+            places[i] = (!ids || ids[i / k] >= 0) && next[e] < offsets[e + 1] ? next[e]++ : -1;
             if (places[i] >= 0)
                 tokens[places[i]] = (int32_t)(i / k);
         }

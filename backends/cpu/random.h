@@ -34,7 +34,7 @@ static inline tx_site tx_site_of(const tx_cpu_call *call, int64_t sample)
         .row = (uint32_t)attrs->row,
         .block = (uint32_t)(attrs->column / 4),
         .keep = 1.0f / (1.0f - attrs->p),
-        .scale = attrs->scale,
+        .scale = attrs->scale * word[TX_CONTROL_NOISE].f32,
     };
 }
 

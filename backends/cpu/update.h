@@ -20,10 +20,18 @@ typedef struct tx_step {
     float step, root; /* AdamW's rate, and root of its second moment, for its step */
 } tx_step;
 
+static inline double tx_update_rate(const tx_cpu_call *call)
+{
+    const tx_word *word = call->controls->word;
+    const uint32_t from = word[TX_CONTROL_HOLD_FROM].u32;
+    const bool holds = from && call->results[TX_RESULT_SKIPPED] >= (float)from;
+    return (double)word[holds ? TX_CONTROL_HELD_RATE : TX_CONTROL_LEARNING_RATE].f32;
+}
+
 static inline tx_step tx_step_of(const tx_cpu_call *call)
 {
     const tx_attrs *attrs = &call->command->attrs;
-    const double rate = (double)call->controls->word[TX_CONTROL_LEARNING_RATE].f32;
+    const double rate = tx_update_rate(call);
     const double t = (double)call->results[TX_RESULT_UPDATES];
     return (tx_step){
         .attrs = attrs,

@@ -36,13 +36,15 @@ tx_status tx_cl_route(tx_cl_builder *b, const tx_command *c)
     const tx_shape *choices = &c->in[0].shape;
     const int32_t n = (int32_t)choices->dim[0], k = (int32_t)choices->dim[1], experts = (int32_t)c->attrs.rows;
     const tx_cl_form form = tx_cl_form_of(b, c, tx_shape_count(choices), true, "");
-    const bool bounded = c->attrs.first > 0 && c->attrs.first < INT32_MAX;
+    const int32_t with_ids = tx_present(&c->in[1]);
+    int32_t shift;
+    const int32_t mantissa = (int32_t)tx_factor_mantissa(c->attrs.scale, &shift);
     tx_cl_launch_rows(b, &form, SOURCE, "route_count", experts);
-    TX_CL_OPERANDS(b, &c->in[0], &c->out[3]);
-    TX_CL_I32(b, n, k);
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->out[3]);
+    TX_CL_I32(b, n, k, with_ids);
     tx_cl_launch_rows(b, &form, SOURCE, "route", experts);
     tx_cl_arg_all(b, c);
-    TX_CL_I32(b, n, k, experts, bounded ? (int32_t)c->attrs.first : INT32_MAX);
+    TX_CL_I32(b, n, k, with_ids, experts, mantissa, shift);
     return b->status;
 }
 

@@ -78,13 +78,15 @@ double tx_arch_flops(const tx_config *config)
     return 6.0 * (double)(tx_arch_param_count(config) - embeddings - idle);
 }
 
-tx_tensor *tx_arch_noise(tx_tensor *x, const tx_arch_options *options)
+tx_tensor *tx_arch_noise(tx_graph *graph, tx_tensor *x, const tx_arch_options *options)
 {
     const int32_t site = INT32_MAX; /* apart from the model's own */
     if (!x || !options->train || options->noise <= 0.0f)
         return x;
-    const tx_shape *shape = tx_tensor_shape(x);
-    return tx_noise(x, options->noise / sqrtf((float)(shape->dim[1] * shape->dim[2])), site);
+    const tx_shape *tokens = tx_tensor_shape(tx_find_input(graph, "input_ids")), *shape = tx_tensor_shape(x);
+    int32_t chunk; /* a rank may have a part of the positions of a row */
+    const int64_t row = tokens->dim[1] * tx_graph_contexts(graph, &chunk) * shape->dim[2];
+    return tx_noise(x, options->noise / sqrtf((float)row), site);
 }
 
 tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)

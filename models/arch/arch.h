@@ -98,7 +98,7 @@ typedef struct tx_arch_options {
 
 /* The logits of a graph's inputs, which the architecture looks for by their names. A language model takes
  *
- *     input_ids          I32 [B, T]: tokens
+ *     input_ids          I32 [B, T]: tokens; one below 0 is padding, whose embedding is 0
  *     attention_lengths  I32 [B]: keys from lengths[b] on are masked. Without it none are
  *     attention_starts   I32 [B, T], without caches: the first position that each sees. Without it 0. For samples side
  * by side in a row: where the sample begins that the position belongs to position_ids       I32 [B, T], without caches:
@@ -114,7 +114,7 @@ typedef struct tx_arch_options {
 tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 /* For an architecture: adds to embeddings x [B, T, C] what a row's own numbers, drawn evenly from +-noise / sqrt(T C),
  * give (Jain et al., NEFTune, 2023); x itself where there is none. */
-tx_tensor *tx_arch_noise(tx_tensor *x, const tx_arch_options *options);
+tx_tensor *tx_arch_noise(tx_graph *graph, tx_tensor *x, const tx_arch_options *options);
 
 /* ---- Files (files.c) --------------------------------------------------------------------------------- */
 

@@ -2,40 +2,45 @@
  * Layers of experts. */
 #include "models/arch/experts.h"
 
-#include <math.h>
-
 static tx_tensor *add_up(tx_tensor *sum, tx_tensor *x)
 {
     return sum ? tx_add(sum, x) : x;
 }
 
-/* Choices that an expert takes; 0: all. */
-static int64_t capacity_of(const tx_stack *stack, const tx_experts *e, int64_t tokens)
+/* x [N, ..] with rows of 0 for padding, whose ids [N] are below 0. */
+static tx_tensor *without_padding(tx_stack *stack, tx_tensor *x, tx_tensor *ids)
 {
-    const double even = (double)(tokens * e->chosen) / (double)e->count;
-    return (int64_t)ceil((double)stack->options->capacity * even);
+    tx_tensor *ones = tx_fill(stack->graph, TX_SHAPE(stack->config->vocab_size, 1), 1.0f);
+    tx_tensor *kept = tx_gather(ones, ids);
+    if (!kept || !x)
+        return NULL;
+    kept = tx_reshape(kept, TX_SHAPE(tx_shape_count(tx_tensor_shape(ids))));
+    return tx_mul(x, tx_tensor_shape(x)->rank == 1 ? kept : tx_broadcast(kept, *tx_tensor_shape(x), TX_AXIS_LAST));
 }
 
 /* Adds the layer to the sums of routers, as far as they are asked for. */
 static void note_router(tx_stack *stack, const tx_experts *e, tx_tensor *logits, tx_tensor *probabilities,
-                        const tx_routes *routes)
+                        tx_tensor *ids, const tx_routes *routes)
 {
     stack->routers.rows += tx_tensor_shape(logits)->dim[0];
     if (stack->options->capacity > 0.0f) { /* a row of nothing for each place that has no token */
         tx_tensor *ones = tx_fill(stack->graph, TX_SHAPE(tx_tensor_shape(logits)->dim[0], 1), 1.0f);
         stack->routers.kept =
             add_up(stack->routers.kept, tx_reduce(tx_gather(ones, routes->tokens), TX_REDUCE_SUM, TX_AXIS_ALL));
+        stack->routers.all = add_up(stack->routers.all, tx_reduce(routes->counts, TX_REDUCE_SUM, TX_AXIS_ALL));
     }
     if (!stack->options->own_loss)
         return;
     if (e->balance) {
+        tx_tensor *real = without_padding(stack, probabilities, ids);
         stack->routers.counts = add_up(stack->routers.counts, routes->counts);
         stack->routers.probabilities =
-            add_up(stack->routers.probabilities, tx_reduce(probabilities, TX_REDUCE_SUM, TX_AXIS_ROWS));
+            add_up(stack->routers.probabilities, tx_reduce(real, TX_REDUCE_SUM, TX_AXIS_ROWS));
     }
-    if (stack->options->z_loss > 0.0f)
-        stack->routers.squares =
-            add_up(stack->routers.squares, tx_reduce(tx_log_sum_exp(logits), TX_REDUCE_SUMSQ, TX_AXIS_ALL));
+    if (stack->options->z_loss > 0.0f) {
+        tx_tensor *real = without_padding(stack, tx_log_sum_exp(logits), ids);
+        stack->routers.squares = add_up(stack->routers.squares, tx_reduce(real, TX_REDUCE_SUMSQ, TX_AXIS_ALL));
+    }
 }
 
 tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *experts)
@@ -52,10 +57,11 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     tx_tensor *scores = experts->normalise ? logits : probabilities;
     tx_tensor *weights = scores ? tx_top_k(scores, experts->chosen, &choices) : NULL;
     tx_routes routes;
-    const int64_t capacity = capacity_of(stack, experts, tokens);
-    if (!weights || !tx_route(choices, experts->count, capacity, &routes))
+    const float capacity = stack->options->capacity;
+    tx_tensor *ids = tx_reshape(stack->tokens, TX_SHAPE(tokens));
+    if (!weights || !ids || !tx_route(choices, ids, experts->count, capacity, &routes))
         return NULL;
-    note_router(stack, experts, logits, probabilities, &routes);
+    note_router(stack, experts, logits, probabilities, ids, &routes);
     /* The ranks of a tensor group all do all of this but for the experts, of each of which they have a part. Those of
      * an expert group have whole ones, to which their tokens go. */
     tx_tensor *h = tx_gather(tx_part_input(rows), routes.tokens);
@@ -73,18 +79,17 @@ void tx_stack_router_loss(tx_stack *stack, const tx_experts *experts, double bal
 {
     const double rows = (double)stack->routers.rows;
     tx_tensor *loss = NULL;
-    if (stack->routers.kept) {
-        tx_tensor *all = tx_fill(stack->graph, TX_SHAPE(1), (float)(rows * (double)experts->chosen));
-        tx_add_to_result(tx_add(all, tx_scale(stack->routers.kept, -1.0f)), TX_RESULT_DROPPED);
-    }
+    if (stack->routers.kept)
+        tx_add_to_result(tx_add(stack->routers.all, tx_scale(stack->routers.kept, -1.0f)), TX_RESULT_DROPPED);
     if (!stack->options->own_loss)
         return;
     if (stack->routers.counts) {
         tx_tensor *products = tx_mul(stack->routers.probabilities, stack->routers.counts);
         const double factor = balance * (double)experts->count / (rows * rows);
         loss = tx_scale(tx_reduce(products, TX_REDUCE_SUM, TX_AXIS_ALL), (float)factor);
+        loss = tx_mean_of_tokens(tx_mean_of_tokens(loss));
     }
     if (stack->routers.squares)
-        loss = add_up(loss, tx_scale(stack->routers.squares, stack->options->z_loss / (float)rows));
+        loss = add_up(loss, tx_mean_of_tokens(tx_scale(stack->routers.squares, stack->options->z_loss / (float)rows)));
     *stack->options->own_loss = loss ? tx_share_loss(loss) : NULL;
 }

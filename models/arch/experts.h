@@ -20,7 +20,7 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
 /* What options->own_loss receives once all layers are there: `balance` times E times the sum over experts of the share
  * of the choices and tokens f and the mean probability P, f and P over all layers (transformers'
  * load_balancing_loss_func; even routes give the number of a token's experts), plus options->z_loss times the mean
- * square of log-sum-exp. */
+ * square of log-sum-exp. Tokens whose id is below 0 are padding: they choose no expert and count in no mean. */
 void tx_stack_router_loss(tx_stack *stack, const tx_experts *experts, double balance);
 
 #endif

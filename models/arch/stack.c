@@ -234,7 +234,8 @@ tx_tensor *tx_stack_linear(tx_stack *stack, tx_tensor *x, bool biased)
 
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table)
 {
-    return tx_arch_noise(tx_embedding_padded(stack->tokens, table, stack->padding, position_table,
+    return tx_arch_noise(stack->graph,
+                         tx_embedding_padded(stack->tokens, table, stack->padding, position_table,
                                              position_table ? stack->positions : NULL),
                          stack->options);
 }

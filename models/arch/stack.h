@@ -52,7 +52,7 @@ typedef struct tx_stack {
     int32_t part, parts; /* tx_graph_parts */
     /* Sums over the blocks' routers, for their losses (experts.h); NULL: none so far. */
     struct {
-        tx_tensor *counts, *probabilities, *squares, *kept;
+        tx_tensor *counts, *probabilities, *squares, *kept, *all;
         int64_t rows;
     } routers;
 } tx_stack;

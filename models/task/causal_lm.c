@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const tx_field fields[] = {
-    [TX_CAUSAL_LM_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_CAUSAL_LM_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN},
     [TX_CAUSAL_LM_LABELS] = {"labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL},
     {.name = NULL},
 };

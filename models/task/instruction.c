@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-#define FIELDS                                                                                \
-    [TX_INSTRUCTION_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},         \
-    [TX_INSTRUCTION_LABELS] = {"labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL}, \
+#define FIELDS                                                                                  \
+    [TX_INSTRUCTION_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN}, \
+    [TX_INSTRUCTION_LABELS] = {"labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL},   \
     [TX_INSTRUCTION_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1}
 
 static const tx_field fields[] = {FIELDS, {.name = NULL}};

@@ -149,6 +149,7 @@ static tx_status prepare_rows(const tx_loader *l, const slot *s, tx_step_batch *
                                      at < b->rows ? sample_at(c, b->epoch, b->first + at) : c->samples, &row);
         if (at < b->rows && !status) {
             const int64_t longest = tx_batch_longest(samples->task, &row);
+            b->tokens += tx_batch_tokens(samples->task, samples->block, &row);
             b->labels += tx_batch_labels(samples->task, samples->block, &row);
             b->batch.longest = longest > b->batch.longest ? longest : b->batch.longest;
         }

@@ -31,6 +31,7 @@ typedef struct tx_step_batch {
     int64_t micro_batches;
     int64_t first;  /* place of its first row in the epoch's order */
     int64_t rows;   /* real ones, of all ranks */
+    int64_t tokens; /* of these rows, without padding */
     int64_t labels; /* that count, over all these rows */
     tx_batch batch; /* micro_batches * options.rows rows: what this rank is to do; `longest` is of all ranks' rows */
     double waited;  /* seconds the caller had to wait for it; without threads, those of preparing it */

@@ -82,6 +82,31 @@ int64_t tx_batch_longest(const tx_task *task, const tx_batch *batch)
     return longest;
 }
 
+/* The field of this name; -1: there is none. */
+static int32_t find(const tx_task *task, const char *name)
+{
+    for (int32_t f = 0; task->fields[f].name; f++)
+        if (strcmp(task->fields[f].name, name) == 0)
+            return f;
+    return -1;
+}
+
+int64_t tx_batch_tokens(const tx_task *task, int64_t block, const tx_batch *batch)
+{
+    const int32_t at_lengths = find(task, TX_FIELD_LENGTHS), at_ids = find(task, "input_ids");
+    const int32_t *lengths = at_lengths < 0 ? NULL : batch->field[at_lengths];
+    const bool has_ids =
+        at_ids >= 0 && task->fields[at_ids].width == TX_FIELD_BLOCK && task->fields[at_ids].dtype == TX_I32;
+    int64_t tokens = 0;
+    for (int64_t r = 0; r < batch->rows; r++) {
+        const int32_t *ids = has_ids ? (const int32_t *)batch->field[at_ids] + r * block : NULL;
+        const int64_t used = lengths ? lengths[r] : block;
+        for (int64_t t = 0; t < used; t++)
+            tokens += !ids || ids[t] != TX_NO_TOKEN;
+    }
+    return tokens;
+}
+
 /* In 32 bits, which vectorises. */
 static int32_t count(const tx_field *field, const void *values, int32_t number)
 {

@@ -20,6 +20,9 @@ enum { TX_FIELDS_MAX = 8, TX_SUMS_MAX = 8, TX_METRICS_MAX = 8 };
 /* The field, I32 of one value a row, that tells how many positions of the row are used. */
 #define TX_FIELD_LENGTHS "attention_lengths"
 
+/* The padding of input_ids in causal tasks. Its embedding is 0, and it chooses no expert. */
+#define TX_NO_TOKEN (-1)
+
 typedef struct tx_field {
     const char *name; /* transformers' where it has one; the input of this name of a plan gets the field */
     tx_dtype dtype;   /* I32 or F32 */
@@ -145,6 +148,8 @@ tx_batch tx_batch_of(const tx_task *task, int64_t block, int64_t rows, void *mem
 tx_batch tx_batch_part(const tx_task *task, int64_t block, const tx_batch *batch, int64_t first, int64_t rows);
 /* The most positions that a row of the batch uses; 0: the task has no such field. */
 int64_t tx_batch_longest(const tx_task *task, const tx_batch *batch);
+/* Tokens: positions that their row uses and that are not TX_NO_TOKEN. */
+int64_t tx_batch_tokens(const tx_task *task, int64_t block, const tx_batch *batch);
 /* Labels that count. */
 int64_t tx_batch_labels(const tx_task *task, int64_t block, const tx_batch *batch);
 

@@ -4,6 +4,7 @@
  * finite differences: with and without a capacity, where all tokens go one way, where scores are equal, where they are
  * NaN. tests/transformers/experts.py compares whole models. */
 #include "models/arch/experts.h"
+#include "models/task/task.h"
 #include "tests/arch/config_text.h"
 #include "tests/device_model.h"
 
@@ -26,6 +27,7 @@ typedef struct layer {
     tx_experts experts;
     float capacity, z_loss;
     double balance;
+    int padding;                                   /* so many of the last tokens */
     double part[PARTS][LARGEST], of_output[N * C]; /* the gradient of what it gives */
     int choice[N][MOST], dropped;
     bool is_kept[N][MOST];
@@ -71,7 +73,7 @@ static double score(const layer *l, int n, double logit[E])
 /* Whom each token chooses: an expert stands behind those of higher scores, and of equal ones those of lower numbers. */
 static void choose(layer *l)
 {
-    const int k = (int)l->experts.chosen, room = (int)ceil((double)l->capacity * N * k / E);
+    const int k = (int)l->experts.chosen, room = (int)ceil((double)l->capacity * (N - l->padding) * k / E);
     int taken[E] = {0};
     for (int n = 0; n < N; n++) {
         double logit[E];
@@ -87,17 +89,17 @@ static void choose(layer *l)
     l->dropped = 0;
     for (int j = 0; j < k; j++)
         for (int n = 0; n < N; n++) {
-            l->is_kept[n][j] = l->capacity <= 0.0f || taken[l->choice[n][j]]++ < room;
-            l->dropped += !l->is_kept[n][j];
+            l->is_kept[n][j] = n < N - l->padding && (l->capacity <= 0.0f || taken[l->choice[n][j]]++ < room);
+            l->dropped += n < N - l->padding && !l->is_kept[n][j];
         }
 }
 
 /* The sum of the outputs times their gradients, and the losses of the router. */
 static double reference(const layer *l)
 {
-    const int k = (int)l->experts.chosen;
+    const int k = (int)l->experts.chosen, tokens = N - l->padding;
     double loss = 0.0, counts[E] = {0}, probabilities[E] = {0}, squares = 0.0;
-    for (int n = 0; n < N; n++) {
+    for (int n = 0; n < tokens; n++) {
         double logit[E], chosen = 0.0;
         const double lse = score(l, n, logit);
         for (int j = 0; j < k; j++)
@@ -113,8 +115,8 @@ static double reference(const layer *l)
         squares += lse * lse;
     }
     for (int e = 0; e < E; e++)
-        loss += l->balance * E * (counts[e] / N) * (probabilities[e] / N);
-    return loss + (double)l->z_loss * squares / N;
+        loss += l->balance * E * (counts[e] / tokens) * (probabilities[e] / tokens);
+    return loss + (double)l->z_loss * squares / tokens;
 }
 
 /* ---- The device ---------------------------------------------------------------------------------------------- */
@@ -146,10 +148,11 @@ static void run_layer(fixture *f, const layer *l, tx_dtype dtype, float y[N * C]
     const tx_param_spec x = {.shape = TX_SHAPE(2, N / 2, C), .init = TX_INIT_ZERO};
     float buffer[LARGEST];
     tx_results results;
-    int32_t index;
+    int32_t index, ids[N];
     assert_ok(tx_graph_autocast(f->graph, dtype));
     assert_ok(read_text(text, &config));
     tx_stack stack = {.graph = f->graph, .config = config, .options = &options, .next_param = 5};
+    stack.tokens = tx_input(f->graph, "input_ids", TX_I32, TX_SHAPE(2, N / 2));
     tx_tensor *out = tx_output(tx_stack_experts(&stack, tx_param(f->graph, "x", &x), &l->experts));
     tx_tensor *sum = tx_reduce(tx_mul(out, of_output), TX_REDUCE_SUM, TX_AXIS_ALL);
     tx_stack_router_loss(&stack, &l->experts, l->balance);
@@ -163,7 +166,11 @@ static void run_layer(fixture *f, const layer *l, tx_dtype dtype, float y[N * C]
     }
     write_floats(l->of_output, N * C, buffer);
     assert_ok(tx_plan_write(f->plan, of_output, buffer, N * C * sizeof(float)));
+    for (int n = 0; n < N; n++)
+        ids[n] = n < N - l->padding ? n : TX_NO_TOKEN;
+    assert_ok(tx_plan_write(f->plan, stack.tokens, ids, sizeof ids));
     assert_ok(tx_model_set(f->model, TX_CONTROL_LABEL_SHARE, 1.0));
+    assert_ok(tx_model_set(f->model, TX_CONTROL_POSITIONS_PER_TOKEN, (double)N / (N - l->padding)));
     assert_ok(tx_plan_run(f->plan));
     assert_ok(tx_plan_read(f->plan, out, y, N * C * sizeof(float)));
     assert_ok(tx_model_fetch(f->model));
@@ -232,6 +239,8 @@ static const layer setups[] = {
     {.experts = {E, 2, true, true}, .balance = 0.5, .capacity = 0.75f},
     {.experts = {E, 2, false, false}, .capacity = 1.25f},
     {.experts = {E, 1, false, true}, .balance = 0.5, .capacity = 0.3f},
+    {.experts = {E, 2, true, true}, .balance = 0.5, .z_loss = 0.1f, .padding = 5},
+    {.experts = {E, 2, false, true}, .balance = 0.5, .z_loss = 0.1f, .capacity = 0.75f, .padding = 3},
 };
 
 static void test_reference(void **state)

@@ -36,7 +36,7 @@ static void blocks_and_labels(void **state)
     tx_sample_order order = {0};
     int32_t tokens[12], labels[12];
     assert_ok(read_rows(dataset, &order, 0, 3, tokens, labels));
-    const int32_t want_tokens[12] = {'a', 'b', 'c', 'd', 255, 0, 'g', 'h', 0, 0, 0, 0};
+    const int32_t want_tokens[12] = {'a', 'b', 'c', 'd', 255, 0, 'g', 'h', -1, -1, -1, -1};
     const int32_t want_labels[12] = {'b', 'c', 'd', -100, 0, 'g', 'h', -100, -100, -100, -100, -100};
     assert_memory_equal(tokens, want_tokens, sizeof tokens);
     assert_memory_equal(labels, want_labels, sizeof labels);

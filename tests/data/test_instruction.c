@@ -96,7 +96,7 @@ static void expect_row(const reader *r, int64_t number, const char *text, const 
     assert_string_equal(made, learnt);
     free(made);
     for (int32_t t = used; t < BLOCK; t++)
-        assert_int_equal(id[t], 0);
+        assert_int_equal(id[t], TX_NO_TOKEN);
 }
 
 #define TURN(role, text) "{\"role\": \"" role "\", \"content\": \"" text "\"}"

@@ -65,7 +65,7 @@ static void expect_batch(const tx_step_batch *b, int64_t step, int64_t blocks, i
             int64_t block = place < blocks ? tx_sample_order_at(&order, blocks, place) : -1;
             rows += block >= 0;
             for (int64_t t = 0; t < BLOCK; t++) {
-                assert_int_equal(tokens[t], block < 0 ? 0 : block + t);
+                assert_int_equal(tokens[t], block < 0 ? TX_NO_TOKEN : block + t);
                 assert_int_equal(labels[t], block < 0 || t + 1 == BLOCK ? TX_IGNORE_LABEL : block + t + 1);
             }
         }
@@ -75,6 +75,7 @@ static void expect_batch(const tx_step_batch *b, int64_t step, int64_t blocks, i
     assert_int_equal(b->micro_batches, micros);
     assert_int_equal(b->batch.rows, micros * batch);
     assert_int_equal(b->rows, rows);
+    assert_int_equal(b->tokens, rows * BLOCK);
     assert_int_equal(b->labels, rows * (BLOCK - 1));
     assert_true(fabs(b->passed - ((double)epoch + (double)(micro + micros) / (double)of_epoch)) < 1e-12);
     assert_true(b->waited >= 0.0 && b->waited < 60.0);
@@ -149,13 +150,14 @@ static void shares_of_ranks(void **state)
                 tx_sample_order order = {.shuffle = true, .seed = SEED, .epoch = (uint64_t)step / 3};
                 int64_t left = BLOCKS - step % 3 * STEP, rows = left < STEP ? left : STEP;
                 assert_int_equal(b->rows, rows);
+                assert_int_equal(b->tokens, rows * BLOCK);
                 assert_int_equal(b->labels, rows * (BLOCK - 1));
                 assert_int_equal(b->micro_batches, (rows + micro - 1) / micro);
                 const int32_t *tokens = b->batch.field[0], *labels = b->batch.field[1];
                 for (int64_t i = 0; i < b->batch.rows; i++) {
                     int64_t row = i / options.rows * micro + first + i % options.rows;
                     int64_t block = row < rows ? tx_sample_order_at(&order, BLOCKS, step % 3 * STEP + row) : -1;
-                    assert_int_equal(tokens[i * BLOCK + 1], block < 0 ? 0 : block + 1);
+                    assert_int_equal(tokens[i * BLOCK + 1], block < 0 ? TX_NO_TOKEN : block + 1);
                     assert_int_equal(labels[i * BLOCK], block < 0 ? TX_IGNORE_LABEL : block + 1);
                 }
             }

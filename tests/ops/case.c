@@ -41,6 +41,7 @@ tx_case *tx_case_add(tx_cases *list, const char *format, ...)
     c->attrs.control = -1;
     c->controls.word[TX_CONTROL_LEARNING_RATE].f32 = 0.01f;
     c->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f / 7.0f;
+    c->controls.word[TX_CONTROL_NOISE].f32 = 1.5f;
     c->controls.word[TX_CONTROL_MAX_GRAD_NORM].f32 = 1.0f;
     c->controls.word[TX_CONTROL_SEED_LO].u32 = 0x12345678u;
     c->controls.word[TX_CONTROL_SEED_HI].u32 = 0x9ABCDEF0u;

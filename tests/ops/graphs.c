@@ -285,14 +285,14 @@ static tx_tensor *log_sum_exp(tx_builder *b)
 }
 
 /* A layer of five experts, of which each of nine tokens takes two; with a capacity some choices are dropped. */
-static tx_tensor *experts(tx_builder *b, int64_t capacity)
+static tx_tensor *experts(tx_builder *b, float capacity)
 {
     enum { N = 9, C = 6, E = 5, K = 2, F = 4 };
     tx_tensor *x = real(b, "x", TX_SHAPE(N, C)), *choices;
     tx_tensor *weights =
         tx_softmax(tx_top_k(tx_linear_full(x, real(b, "router", TX_SHAPE(E, C)), NULL, true), K, &choices));
     tx_routes routes;
-    if (!tx_route(choices, E, capacity, &routes))
+    if (!tx_route(choices, NULL, E, capacity, &routes))
         return NULL;
     tx_tensor *h =
         tx_grouped_linear(tx_gather(x, routes.tokens), real(b, "up", TX_SHAPE(E, 2 * F, C)), routes.offsets, true);

@@ -134,7 +134,8 @@ static void scale_reference(tx_call *call)
 static void noise_reference(tx_call *call)
 {
     for (int64_t i = 0; i < call->out[0].count; i++) {
-        double x = call->in[0].value[i], scale = (double)call->attrs.scale;
+        double x = call->in[0].value[i],
+               scale = (double)(call->attrs.scale * call->controls.word[TX_CONTROL_NOISE].f32);
         tx_array_put(&call->out[0], i, x + scale * ((double)(tx_call_draw(call, 0, i) >> 8) / 8388608.0 - 1.0),
                      fabs(x) + scale);
     }

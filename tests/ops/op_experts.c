@@ -99,20 +99,24 @@ static void route_reference(tx_call *call)
 {
     const tx_array *choices = &call->in[0];
     const int64_t k = tx_array_last(choices), tokens = choices->count / k;
+    const double *ids = call->in[1].count ? call->in[1].value : NULL;
     int64_t place = 0;
+    double all = 0.0;
     for (int64_t i = 0; i < choices->count; i++) {
         tx_array_put(&call->out[0], i, -1.0, 0.0);
         tx_array_put(&call->out[1], i, -1.0, 0.0);
+        all += !ids || ids[i / k] >= 0.0;
     }
+    const double most = ceil((double)call->attrs.scale * all / (double)call->attrs.rows);
     for (int64_t e = 0; e < call->attrs.rows; e++) {
         int64_t chosen = 0;
         tx_array_put(&call->out[2], e, (double)place, 0.0);
         for (int64_t j = 0; j < k; j++)
             for (int64_t n = 0; n < tokens; n++) {
-                if (choices->value[n * k + j] != (double)e)
+                if (choices->value[n * k + j] != (double)e || (ids && ids[n] < 0.0))
                     continue;
                 chosen++;
-                if (call->attrs.first > 0 && chosen > call->attrs.first)
+                if (call->attrs.scale > 0.0f && (double)chosen > most)
                     continue;
                 call->out[0].value[place] = (double)n;
                 call->out[1].value[n * k + j] = (double)place++;
@@ -132,19 +136,28 @@ static void route_outputs(tx_call *call)
 
 static void route_cases(tx_cases *list)
 {
-    static const int64_t sizes[][5] = {/* tokens, k, experts, of these chosen, capacity */
-                                       {1, 1, 1, 1, 0},     {5, 2, 4, 4, 0},      {17, 2, 8, 8, 3},
-                                       {16, 2, 8, 1, 0},    {16, 2, 8, 1, 5},     {33, 3, 5, 2, 20},
-                                       {300, 4, 60, 60, 0}, {300, 4, 60, 60, 19}, {257, 8, 128, 9, 1},
-                                       {64, 1, 3, 3, 1000}, {8192, 2, 8, 8, 0}};
+    static const struct {
+        int64_t tokens, k, experts, chosen; /* of the experts */
+        float capacity;                     /* times an even share; 0 if all are kept */
+        bool padded;
+    } sizes[] = {
+        {1, 1, 1, 1, 0.0f, false},     {5, 2, 4, 4, 0.0f, false},        {5, 2, 4, 4, 0.0f, true},
+        {17, 2, 8, 8, 0.7f, false},    {16, 2, 8, 1, 0.0f, false},       {16, 2, 8, 1, 1.25f, true},
+        {33, 3, 5, 2, 1.0f, false},    {33, 3, 5, 2, 1.0f, true},        {300, 4, 60, 60, 0.0f, false},
+        {300, 4, 60, 60, 0.95f, true}, {257, 8, 128, 9, 0x1p-70f, true}, {64, 1, 3, 3, 1e6f, true},
+        {8192, 2, 8, 8, 0.0f, false},  {1, 2, 3, 3, 1.0f, true},
+    };
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
-        const int64_t *n = sizes[s];
-        tx_case *c = tx_case_add(list, "[%lld, %lld] to %lld of %lld, at most %lld", (long long)n[0], (long long)n[1],
-                                 (long long)n[3], (long long)n[2], (long long)n[4]);
-        c->in[0] = tx_spec_of(TX_I32, TX_SHAPE(n[0], n[1]), TX_FILL_INDEX, 0.0, (double)n[3]);
-        c->attrs.rows = n[2];
-        c->attrs.first = n[4];
-        c->flags = TX_CASE_ZEROS | (n[0] == 8192 ? TX_CASE_BENCH : 0u);
+        const int64_t n = sizes[s].tokens, k = sizes[s].k;
+        tx_case *c = tx_case_add(list, "[%lld, %lld] to %lld of %lld, %g times an even share%s", (long long)n,
+                                 (long long)k, (long long)sizes[s].chosen, (long long)sizes[s].experts,
+                                 (double)sizes[s].capacity, sizes[s].padded ? ", padding" : "");
+        c->in[0] = tx_spec_of(TX_I32, TX_SHAPE(n, k), TX_FILL_INDEX, 0.0, (double)sizes[s].chosen);
+        if (sizes[s].padded)
+            c->in[1] = tx_spec_of(TX_I32, TX_SHAPE(n), TX_FILL_INDEX, -2.0, 3.0);
+        c->attrs.rows = sizes[s].experts;
+        c->attrs.scale = sizes[s].capacity;
+        c->flags = TX_CASE_ZEROS | (n == 8192 ? TX_CASE_BENCH : 0u);
     }
     tx_case_chunks(list);
 }

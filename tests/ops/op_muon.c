@@ -52,7 +52,7 @@ static void momentum_cases(tx_cases *list)
 
 static void muon_reference(tx_call *call)
 {
-    const double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32;
+    const double rate = tx_update_rate_of(call);
     const bool decays = (int64_t)call->in[2].value[0] & 1, zeros_stay = (int64_t)call->in[2].value[0] & 2;
     if (call->result[TX_RESULT_FINITE] == 0.0) {
         tx_update_keep(call, 0, 0);

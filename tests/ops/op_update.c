@@ -45,7 +45,7 @@ static void sgd_reference(tx_call *call)
         put_copy(call, 2, 4);
         return;
     }
-    double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
+    double rate = tx_update_rate_of(call), factor = call->result[TX_RESULT_GRAD_FACTOR];
     for (int64_t i = 0; i < call->in[0].count; i++) {
         double p = call->in[0].value[i], g = factor * call->in[1].value[i], size = fabs(g);
         if (decays(call, i)) {
@@ -75,7 +75,7 @@ static void sgd_outputs(tx_call *call)
 tx_adam_step tx_update_adamw(const tx_call *call, int64_t i, double old_m, double old_v)
 {
     const tx_attrs *a = &call->attrs;
-    double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
+    double rate = tx_update_rate_of(call), factor = call->result[TX_RESULT_GRAD_FACTOR];
     double t = call->result[TX_RESULT_UPDATES], beta1 = a->beta1, beta2 = a->beta2;
     double correction1 = 1.0 - pow(beta1, t), correction2 = 1.0 - pow(beta2, t);
     double p = call->in[0].value[i], g = factor * call->in[1].value[i];
@@ -128,7 +128,7 @@ static void lion_reference(tx_call *call)
         put_copy(call, 2, 4);
         return;
     }
-    double rate = call->controls.word[TX_CONTROL_LEARNING_RATE].f32, factor = call->result[TX_RESULT_GRAD_FACTOR];
+    double rate = tx_update_rate_of(call), factor = call->result[TX_RESULT_GRAD_FACTOR];
     double beta1 = a->beta1, beta2 = a->beta2;
     for (int64_t i = 0; i < call->in[0].count; i++) {
         double p = call->in[0].value[i], g = factor * call->in[1].value[i], m = call->in[3].value[i];
@@ -191,6 +191,10 @@ tx_case *tx_update_case(tx_cases *list, int64_t n)
     c->in[2].arena = TX_ARENA_STATE;
     c->attrs.weight_decay = 0.1f;
     c->controls.word[TX_CONTROL_LEARNING_RATE].f32 = 0.05f;
+    c->controls.word[TX_CONTROL_HELD_RATE].f32 = 0.035f;
+    c->controls.word[TX_CONTROL_HOLD_FROM].u32 =
+        n % 3 ? 4 : 0; /* by then so many updates are left out, or more, or less */
+    c->result[TX_RESULT_SKIPPED] = (float)(3 + n % 3);
     c->flags = n > 1000000 ? TX_CASE_BENCH : 0u;
     return c;
 }

@@ -177,7 +177,7 @@ static void rates_of(const tx_call *call, double u, double p, double *rate, doub
 {
     const tx_attrs *a = &call->attrs;
     const double t = call->result[TX_RESULT_UPDATES], most = a->warmup_init ? 1e-6 * t : 1e-2;
-    double r = call->controls.word[TX_CONTROL_LEARNING_RATE].f32;
+    double r = tx_update_rate_of(call);
     if (a->relative_step)
         r = fmin(most, 1.0 / sqrt(t));
     if (a->scale_parameter)

@@ -14,6 +14,15 @@ void tx_update_state(tx_case *c, int32_t i, tx_spec spec);
 /* The last case with a gradient that is not finite: the norm said so, and nothing may change. */
 void tx_update_skipped(tx_cases *list);
 
+/* The rate of an update. */
+static inline double tx_update_rate_of(const tx_call *call)
+{
+    const tx_word *word = call->controls.word;
+    const bool holds =
+        word[TX_CONTROL_HOLD_FROM].u32 && call->result[TX_RESULT_SKIPPED] >= word[TX_CONTROL_HOLD_FROM].u32;
+    return (double)word[holds ? TX_CONTROL_HELD_RATE : TX_CONTROL_LEARNING_RATE].f32;
+}
+
 /* AdamW of one element. */
 typedef struct tx_adam_step {
     double m, v, p;

@@ -144,7 +144,7 @@ adafactor_rate(const __global uchar *groups, long gro, __global float *work, lon
     work += wo + squares;
     const float u = sqrt(sum_of(work, lines, part) / (float)all), p = sqrt(sum_of(work + lines, lines, part) / (float)all);
     const float t = result[TX_RESULT_UPDATES];
-    float rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    float rate = tx_update_rate(control, result);
     if (relative)
         rate = fmin(warmup ? 1e-6f * t : 1e-2f, 1.0f / sqrt(t));
     if (scales)

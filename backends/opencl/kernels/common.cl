@@ -207,6 +207,14 @@ static int tx_adds(int mode, const __global uint *control)
     return mode == 1;
 }
 
+/* The rate of updates, as the controls say. */
+static float tx_update_rate(const __global uint *control, const __global float *result)
+{
+    const uint from = control[TX_CONTROL_HOLD_FROM];
+    const int holds = from && result[TX_RESULT_SKIPPED] >= (float)from;
+    return as_float(control[holds ? TX_CONTROL_HELD_RATE : TX_CONTROL_LEARNING_RATE]);
+}
+
 /* A position, kept within 0..most. */
 static long tx_position(int position, long most)
 {

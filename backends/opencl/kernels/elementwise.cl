@@ -108,12 +108,13 @@ __kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long y
     }
 }
 
-/* y = x + scale u, u in [-1, 1); rows as in dropout. */
+/* y = x + scale times control NOISE u, u in [-1, 1); rows as in dropout. */
 __kernel void noise(const __global float *x, long xo, __global float *y, long yo, long n, long middle, float scale,
                     int site, int first_row, int gap, const __global uint *control)
 {
     const long row = TX_ROW;
     const draws d = draws_of(control, (uint)(row / middle), site, 0, 0.0f, first_row, 0);
+    const float most = scale * as_float(control[TX_CONTROL_NOISE]);
     x += xo + row * n;
     y += yo + row * n;
     TX_EACH({
@@ -123,7 +124,7 @@ __kernel void noise(const __global float *x, long xo, __global float *y, long yo
         for (int k = 0; k < VW; k++) {
             const uint column = (uint)i + (uint)k;
             const tx_random u = DRAW_AT(&d, drawn_row(row, middle, gap), column);
-            part[k] += scale * ((float)(u.word[column & 3] >> 8) * 0x1p-23f - 1.0f);
+            part[k] += most * ((float)(u.word[column & 3] >> 8) * 0x1p-23f - 1.0f);
         }
         v = VLOAD_PRIVATE(part);
         tx_store(v, y, i, n);

@@ -53,6 +53,8 @@ __kernel void top_k_grad(const __global float *dy, long dyo, const __global int 
 
 /* Choice number q in the order of ROUTE: that of token q % n. */
 #define CHOICE(q) ((q) % n * k + (q) / n)
+/* Whether choice i is expert e; padding, whose id is below 0, chooses none. */
+#define CHOSE(i, e) (choices[i] == (e) && (!with_ids || ids[(i) / k] >= 0))
 
 /* How many choices before this work-item's share are the expert's, or (all) how many there are. */
 static int count_before(int own, int all, __local int *part)
@@ -68,39 +70,58 @@ static int count_before(int own, int all, __local int *part)
 }
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-route_count(const __global int *choices, long co, __global float *counts, long no, int n, int k)
+route_count(const __global int *choices, long co, const __global int *ids, long io, __global float *counts, long no, int n,
+            int k, int with_ids)
 {
     __local int part[WG];
     const int e = get_group_id(0);
     int own = 0;
     choices += co;
+    ids += io;
     for (int i = get_local_id(0); i < n * k; i += WG)
-        own += choices[i] == e;
+        own += CHOSE(i, e);
     own = count_before(own, 1, part);
     if (get_local_id(0) == 0)
         counts[no + e] = (float)own;
 }
 
+/* tx_expert_capacity of a factor of mantissa / 2^shift, which is 0 if an expert takes all of its choices. */
+static int capacity_of(const __global float *counts, int experts, int mantissa, int shift)
+{
+    long chosen = 0;
+    for (int i = 0; i < experts; i++)
+        chosen += (int)counts[i];
+    if (mantissa == 0 || shift < 1)
+        return (int)chosen;
+    const long even = (mantissa * chosen + experts - 1) / experts;
+    return (int)min(chosen, shift < 62 ? (even + (1L << shift) - 1) >> shift : (long)(even > 0));
+}
+
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-route(const __global int *choices, long co, __global int *tokens, long to, __global int *places, long po,
-      __global int *offsets, long oo, const __global float *counts, long no, int n, int k, int experts, int capacity)
+route(const __global int *choices, long co, const __global int *ids, long io, __global int *tokens, long to,
+      __global int *places, long po, __global int *offsets, long oo, const __global float *counts, long no, int n, int k,
+      int with_ids, int experts, int mantissa, int shift)
 {
     __local int part[WG];
     const int e = get_group_id(0), l = get_local_id(0), all = n * k, share = (all + WG - 1) / WG;
     const int first = min(l * share, all), last = min(first + share, all);
     choices += co;
+    ids += io;
     tokens += to;
     places += po;
     counts += no;
     int begin = 0, own = 0;
+    const int capacity = capacity_of(counts, experts, mantissa, shift);
     for (int i = 0; i < e; i++)
         begin += min((int)counts[i], capacity);
     const int end = begin + min((int)counts[e], capacity);
     for (int q = first; q < last; q++)
-        own += choices[CHOICE(q)] == e;
+        own += CHOSE(CHOICE(q), e);
     int place = begin + count_before(own, 0, part);
     for (int q = first; q < last; q++) {
-        if (choices[CHOICE(q)] != e)
+        if (with_ids && ids[q % n] < 0 && e == 0)
+            places[CHOICE(q)] = -1;
+        if (!CHOSE(CHOICE(q), e))
             continue;
         places[CHOICE(q)] = place < end ? place : -1;
         if (place < end)

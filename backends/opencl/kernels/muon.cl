@@ -27,7 +27,7 @@ __kernel void muon(__global float *p, long po, const __global float *x, long xo,
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
-    const float rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    const float rate = tx_update_rate(control, result);
     const float keep = groups[gro] & 1 ? 1.0f - rate * decay : 1.0f;
     const int zeros_stay = groups[gro] & 2;
     p += po;

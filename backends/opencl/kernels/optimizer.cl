@@ -28,7 +28,7 @@ __kernel void sgd(__global float *p, long po, const __global float *g, long go, 
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
-    float factor = result[TX_RESULT_GRAD_FACTOR], rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    float factor = result[TX_RESULT_GRAD_FACTOR], rate = tx_update_rate(control, result);
     p += po;
     g += go;
     v += vo;
@@ -55,7 +55,7 @@ __kernel void adamw(__global float *p, long po, const __global float *g, long go
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
-    float factor = result[TX_RESULT_GRAD_FACTOR], rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    float factor = result[TX_RESULT_GRAD_FACTOR], rate = tx_update_rate(control, result);
     float t = result[TX_RESULT_UPDATES];
     float step = rate / -expm1(t * log1), inverse_root = 1.0f / sqrt(-expm1(t * log2));
     float rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
@@ -80,7 +80,7 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
-    float factor = result[TX_RESULT_GRAD_FACTOR], rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    float factor = result[TX_RESULT_GRAD_FACTOR], rate = tx_update_rate(control, result);
     p += po;
     g += go;
     m += mo;
@@ -143,7 +143,7 @@ __kernel void adamw_anyprecision(__global TX_CAT(P, _t) *p, long po, const __glo
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
-    float factor = result[TX_RESULT_GRAD_FACTOR], rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    float factor = result[TX_RESULT_GRAD_FACTOR], rate = tx_update_rate(control, result);
     float t = result[TX_RESULT_UPDATES];
     float step = rate / -expm1(t * log1), inverse_root = 1.0f / sqrt(-expm1(t * log2));
     p += po;

@@ -28,7 +28,7 @@ adamw_8bit(__global float *p, long po, const __global float *g, long go, const _
         return;
     const long block = get_group_id(0), first = block * PARAM_BLOCK;
     const int count = (int)min((long)PARAM_BLOCK, n - first);
-    const float factor = result[TX_RESULT_GRAD_FACTOR], rate = as_float(control[TX_CONTROL_LEARNING_RATE]);
+    const float factor = result[TX_RESULT_GRAD_FACTOR], rate = tx_update_rate(control, result);
     const float t = result[TX_RESULT_UPDATES], step = rate / -expm1(t * log1), root = sqrt(-expm1(t * log2));
     const float keep = groups[gro + block] & 1 ? 1.0f - rate * decay : 1.0f;
     p += po + first;
