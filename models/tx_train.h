@@ -26,10 +26,11 @@ typedef struct tx_run_step {
     double loss;         /* mean over the step's labels */
     double grad_norm;    /* before clipping */
     double learning_rate;
-    int64_t tokens; /* positions of the rows read so far, padding rows left out */
-    double tokens_per_second;
-    double loss_scale; /* of the next step, in fp16; 0: losses are not scaled */
-    int64_t skipped;   /* updates left out so far, because a gradient was not finite */
+    int64_t tokens;           /* read so far, without padding */
+    int64_t padded_tokens;    /* the same with what rows are padded with */
+    double tokens_per_second; /* without padding */
+    double loss_scale;        /* of the next step, in fp16; 0: losses are not scaled */
+    int64_t skipped;          /* updates left out so far, because a gradient was not finite */
     int64_t dropped; /* choices of experts that the step dropped, in all layers and ranks, where there is a capacity */
     double waited;   /* seconds in which the device had no data to work on */
     double seconds_left; /* of the whole run, estimated */

@@ -353,10 +353,13 @@ static tx_status train(tx_job *j)
         status = tx_run(j->engine, j->model, j->trainer, &run, &j->inputs.state, &j->summary);
     if (status)
         return status;
+    char padded[64] = "";
+    if (s->padded_tokens != s->tokens)
+        snprintf(padded, sizeof padded, " (%" PRId64 " with padding)", s->padded_tokens);
     tx_job_note(j,
-                "trained %" PRId64 " step%s, %" PRId64 " token%s, %.1f s, %.0f tokens/s, waited %.1f s for data, last "
-                "loss %.4f",
-                s->steps, tx_s(s->steps), s->tokens, tx_s(s->tokens), s->seconds,
+                "trained %" PRId64 " step%s, %" PRId64 " token%s%s, %.1f s, %.0f tokens/s, waited %.1f s for data, "
+                "last loss %.4f",
+                s->steps, tx_s(s->steps), s->tokens, tx_s(s->tokens), padded, s->seconds,
                 s->seconds > 0 ? (double)s->tokens / s->seconds : 0.0, s->waited, s->loss);
     return s->stopped ? TX_OK : end(j, &run);
 }

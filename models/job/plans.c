@@ -67,8 +67,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer)
                      .schedule = (tx_pipeline_schedule)set->pipeline_schedule, .chunks = tx_job_chunks(set),
                      .stage_blocks = j->stage_blocks},
         .eval_batch = tx_job_evaluates(set) || set->do_predict ? set->eval_batch : 0,
-        .lengths =
-            j->inputs.task->of_texts && !set->pad_to_max_length && !j->pipeline && !j->expert ? TX_LENGTHS_MAX : 0,
+        .lengths = j->inputs.task->of_texts && !set->pad_to_max_length ? TX_LENGTHS_MAX : 0,
         .max_grad_norm = set->max_grad_norm,
         .seed = (uint64_t)set->seed,
         .stored = half(stored, false),

@@ -116,20 +116,22 @@ static int by_name(const void *left, const void *right)
 }
 
 /* What has come of training: TRAINED figures that the history has too, then others. */
-enum { TRAINED = 5, TRAINING = TRAINED + 2 };
+enum { TRAINED = 5, TRAINING = TRAINED + 5 };
 
 static void training_figures(const tx_job *j, tx_figure figures[TRAINING])
 {
     const tx_run_summary *s = &j->summary;
-    const double samples = (double)s->tokens / (double)j->inputs.block;
     const tx_figure made[TRAINING] = {
         {"train_runtime", s->wall, 4},
-        {"train_samples_per_second", samples / s->wall, 3},
+        {"train_samples_per_second", (double)s->samples / s->wall, 3},
         {"train_steps_per_second", (double)s->steps / s->wall, 3},
         {"total_flos", j->inputs.state.flops, -1},
         {"train_loss", s->mean_loss, -1},
         {"epoch", j->inputs.state.epoch, -1},
         {"train_samples", (double)j->inputs.train.count, 0},
+        {"train_tokens_per_second", (double)s->tokens / s->wall, 3},
+        {"num_input_tokens_seen", (double)j->inputs.state.tokens, 0},
+        {"num_padded_tokens_seen", (double)j->inputs.state.padded_tokens, 0},
     };
     memcpy(figures, made, sizeof made);
 }

@@ -99,6 +99,16 @@ static tx_status after(tx_running *r, const tx_pending *p)
 
 /* ---- A step ------------------------------------------------------------------------------------------ */
 
+/* The rate of a step, and the one if the step before, whose results are still to come, leaves its update out. */
+static void find_rates(const tx_running *r, int64_t step, double rates[2])
+{
+    const tx_schedule *s = &r->options->schedule;
+    const int64_t place = step - r->state->held;
+    const bool follows = tx_schedule_adapts(s) && r->state->schedule.rate > 0.0;
+    rates[0] = follows ? r->state->schedule.rate : tx_schedule_rate(s, place);
+    rates[1] = follows ? rates[0] : tx_schedule_rate(s, place > 0 ? place - 1 : 0);
+}
+
 /* Gives the next batch to the device. */
 static tx_status give(tx_running *r, tx_pending *given)
 {
@@ -109,19 +119,25 @@ static tx_status give(tx_running *r, tx_pending *given)
     r->unread = status != TX_OK;
     if (status)
         return status;
-    const bool follows = tx_schedule_adapts(&o->schedule) && r->state->schedule.rate > 0.0;
-    const double rate = follows ? r->state->schedule.rate : tx_schedule_rate(&o->schedule, b->step);
-    status = tx_trainer_step(r->trainer, &b->batch, b->labels, rate);
+    double rates[2];
+    find_rates(r, b->step, rates);
+    if (tx_running_holds(r))
+        status = tx_trainer_hold(r->trainer, rates[1], r->state->skipped);
+    TX_THEN(status, tx_trainer_step(r->trainer, &b->batch, b->labels, rates[0]));
     int64_t step = b->step + 1;
     *given = (tx_pending){
         .any = true,
         .ends_epoch = step % r->epoch_steps == 0 || step == o->schedule.total_steps,
         .step = step,
         .epoch = b->passed,
-        .rate = rate,
+        .rate = rates[0],
+        .held_rate = rates[1],
+        .skipped = r->state->skipped,
         .waited = b->waited,
         .seconds = tx_now() - begin,
-        .tokens = b->rows * o->train.block,
+        .rows = b->rows,
+        .tokens = b->tokens,
+        .padded_tokens = b->rows * tx_trainer_positions(r->trainer, &b->batch),
     };
     return status;
 }

@@ -104,14 +104,15 @@ typedef struct tx_run_options {
 } tx_run_options;
 
 typedef struct tx_run_summary {
-    int64_t steps;    /* done by this call */
-    int64_t tokens;   /* read by this call, padding left out */
-    double seconds;   /* of the steps, evaluation left out */
-    double wall;      /* of everything */
-    double loss;      /* of the last step */
-    double mean_loss; /* over the steps of this call */
-    double waited;    /* seconds for data */
-    int stopped;      /* what listener.stop returned; 0: the run went to its end */
+    int64_t steps;                 /* done by this call */
+    int64_t samples;               /* read by this call */
+    int64_t tokens, padded_tokens; /* of these, without padding and with it */
+    double seconds;                /* of the steps, evaluation left out */
+    double wall;                   /* of everything */
+    double loss;                   /* of the last step */
+    double mean_loss;              /* over the steps of this call */
+    double waited;                 /* seconds for data */
+    int stopped;                   /* what listener.stop returned; 0: the run went to its end */
     /* Checkpoints that could not be written, the same number on all ranks; the last one's step, and why. */
     int64_t unsaved;
     char unsaved_why[600];

@@ -20,9 +20,10 @@ static void write_step(tx_running *r, const tx_run_step *s)
         snprintf(dropped, sizeof dropped, "\"dropped\": %" PRId64 ", ", s->dropped);
     tx_log_line(&r->log,
                 "{\"step\": %" PRId64 ", \"epoch\": %s, \"loss\": %s, \"grad_norm\": %s, \"learning_rate\": %s, "
-                "%s%s\"tokens\": %" PRId64 ", \"tokens_per_second\": %s, \"waited\": %s}",
+                "%s%s\"tokens\": %" PRId64 ", \"padded_tokens\": %" PRId64
+                ", \"tokens_per_second\": %s, \"waited\": %s}",
                 s->step, tx_log_number(s->epoch, n[0]), tx_log_number(s->loss, n[1]), tx_log_number(s->grad_norm, n[2]),
-                tx_log_number(s->learning_rate, n[3]), scale, dropped, s->tokens,
+                tx_log_number(s->learning_rate, n[3]), scale, dropped, s->tokens, s->padded_tokens,
                 tx_log_number(s->tokens_per_second, n[4]), tx_log_number(s->waited, n[5]));
 }
 
@@ -120,6 +121,11 @@ bool tx_running_due(tx_strategy strategy, int64_t every, const tx_pending *p)
            (strategy == TX_STRATEGY_EPOCH && p->ends_epoch);
 }
 
+bool tx_running_holds(const tx_running *r)
+{
+    return tx_trainer_options_of(r->trainer)->loss_scale > 0.0;
+}
+
 /* Enters a step's results into state and summary. */
 static void account(tx_running *r, const tx_pending *p, const tx_results *results, double seconds)
 {
@@ -129,15 +135,19 @@ static void account(tx_running *r, const tx_pending *p, const tx_results *result
     state->step = p->step;
     state->epoch = p->epoch;
     state->tokens += p->tokens;
-    state->flops += r->options->flops_per_token * (double)p->tokens;
+    state->padded_tokens += p->padded_tokens;
+    state->flops += r->options->flops_per_token * (double)p->padded_tokens;
     state->loss_sum += loss;
     state->updates = (int64_t)results->value[TX_RESULT_UPDATES];
-    state->skipped = (int64_t)results->value[TX_RESULT_SKIPPED];
-    state->loss_scale =
-        tx_trainer_options_of(r->trainer)->loss_scale > 0 ? (double)results->value[TX_RESULT_LOSS_SCALE] : 0.0;
+    const int64_t skipped = (int64_t)results->value[TX_RESULT_SKIPPED];
+    state->held += tx_running_holds(r) ? skipped - state->skipped : 0;
+    state->skipped = skipped;
+    state->loss_scale = tx_running_holds(r) ? (double)results->value[TX_RESULT_LOSS_SCALE] : 0.0;
     state->scale_steps = (int64_t)results->value[TX_RESULT_SCALE_STEPS];
     sum->steps++;
     sum->tokens += p->tokens;
+    sum->padded_tokens += p->padded_tokens;
+    sum->samples += p->rows;
     sum->seconds += seconds;
     sum->waited += p->waited;
     sum->loss = loss;
@@ -161,6 +171,7 @@ tx_status tx_running_take(tx_running *r)
     /* The time of a step is what the host spends in giving it plus what it waits for the results: that holds for a
      * backend that works while it is called and for one that works on its own. */
     double seconds = p.seconds + (tx_now() - begin);
+    const bool held = tx_running_holds(r) && r->state->skipped > p.skipped;
     account(r, &p, &results, seconds);
     const tx_run_options *o = r->options;
     int64_t left = o->schedule.total_steps - p.step;
@@ -170,11 +181,12 @@ tx_status tx_running_take(tx_running *r)
         .epoch = p.epoch,
         .loss = r->summary->loss,
         .grad_norm = (double)results.value[TX_RESULT_GRAD_NORM],
-        .learning_rate = p.rate,
+        .learning_rate = held ? p.held_rate : p.rate,
         .loss_scale = r->state->loss_scale,
         .skipped = r->state->skipped,
         .dropped = (int64_t)results.value[TX_RESULT_DROPPED],
         .tokens = r->state->tokens,
+        .padded_tokens = r->state->padded_tokens,
         .tokens_per_second = seconds > 0.0 ? (double)p.tokens / seconds : 0.0,
         .waited = p.waited,
         .seconds_left =

@@ -13,8 +13,9 @@
 typedef struct tx_pending {
     bool any, ends_epoch;
     int64_t step;
-    double epoch, rate, waited, seconds; /* seconds: the host's share of the step */
-    int64_t tokens;
+    double epoch, rate, held_rate, waited, seconds; /* seconds: the host's share of the step */
+    int64_t skipped; /* updates left out as far as was known; if there were more by then, the rate is held_rate */
+    int64_t rows, tokens, padded_tokens;
 } tx_pending;
 
 typedef struct tx_running {
@@ -43,6 +44,8 @@ typedef struct tx_running {
 
 /* Takes the results of the pending step, waiting for the device if need be, and reports them. */
 tx_status tx_running_take(tx_running *r);
+/* Whether the schedule waits for updates that are left out: with a loss scale, as transformers' Trainer does. */
+bool tx_running_holds(const tx_running *r);
 /* Writes an evaluation to log and history. */
 tx_status tx_running_evaluated(tx_running *r, const tx_run_evaluation *evaluation);
 /* Whether it is the best so far; and whether it is one too many that is not (`enough`). */

@@ -141,6 +141,8 @@ static tx_status fill_run(tx_json *json, const tx_run_state *s)
     COUNTER_MAP(X)
 #undef X
     TX_TRY(tx_json_set_int(json, "stale", s->stale));
+    TX_TRY(tx_json_set_int(json, "padded_tokens", s->padded_tokens));
+    TX_TRY(tx_json_set_int(json, "held", s->held));
     TX_TRY(tx_json_set_number(json, "epoch", s->epoch));
     TX_TRY(tx_json_set_number(json, "flops", s->flops));
     TX_TRY(set_number(json, "loss_sum", s->loss_sum));
@@ -228,6 +230,11 @@ static tx_status read_run(const tx_json *json, const char *folder, const char *o
 #undef X
     if (tx_json_has(json, "stale")) /* 0.1 wrote none */
         TX_TRY(tx_json_get_int(json, "stale", 0, MOST, &s->stale));
+    s->padded_tokens = s->tokens; /* earlier versions counted padding as tokens */
+    if (tx_json_has(json, "padded_tokens"))
+        TX_TRY(tx_json_get_int(json, "padded_tokens", 0, MOST, &s->padded_tokens));
+    if (tx_json_has(json, "held")) /* earlier versions did not wait */
+        TX_TRY(tx_json_get_int(json, "held", 0, s->skipped, &s->held));
     TX_TRY(tx_json_get_number(json, "epoch", 0, 1e18, &s->epoch));
     TX_TRY(tx_json_get_number(json, "flops", 0, 1e300, &s->flops));
     s->loss_sum = (double)NAN;

@@ -19,12 +19,14 @@
 typedef struct tx_run_state {
     int64_t step;               /* optimizer steps done */
     double epoch;               /* passed through so far */
-    int64_t tokens;             /* read so far, padding left out */
+    int64_t tokens;             /* read so far, without padding */
+    int64_t padded_tokens;      /* the same with what rows are padded with */
     double flops;               /* of transformers' count, 6 per token and parameter outside the embeddings */
     double loss_sum;            /* of the steps since the last entry of the history */
     int64_t logged;             /* step of that entry */
     int64_t bad;                /* steps in a row whose loss or gradient was not finite */
     int64_t skipped;            /* updates left out, in all */
+    int64_t held;               /* of these, with a loss scale: steps that the schedule waited */
     int64_t updates;            /* made: Adam's t */
     double loss_scale;          /* of the next step; 0: losses are not scaled */
     int64_t scale_steps;        /* updates in a row since it changed */

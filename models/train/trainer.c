@@ -4,8 +4,8 @@
 
 #include "comm/comm.h"
 
-#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,9 +51,10 @@ static int64_t chunk_of(const tx_trainer_options *o)
     return o->parallel.context ? o->parallel.context->rank : 0;
 }
 
+/* Stages have one plan, and the ranks of an expert group run the same one. */
 static int32_t plans_of(const tx_trainer_options *o)
 {
-    return o->lengths > 1 ? o->lengths : 1;
+    return o->lengths > 1 && !o->parallel.pipeline && !o->parallel.expert ? o->lengths : 1;
 }
 
 /* Evaluations know no teacher: its loss is that of the task alone. */
@@ -121,41 +122,6 @@ static tx_status build_all(tx_trainer *trainer, bool train, int64_t rows, batch_
     return TX_OK;
 }
 
-static tx_status check(const tx_trainer_options *o)
-{
-    if (o->size != sizeof *o)
-        return tx_fail(TX_INVALID, "trainer: the options' size field is %zu, expected %zu", o->size, sizeof *o);
-    if (!o->task)
-        return tx_fail(TX_INVALID, "trainer: no task");
-    if (o->lengths < 0 || o->lengths > TX_LENGTHS_MAX)
-        return tx_fail(TX_INVALID, "trainer: %" PRId32 " lengths; 0 to %d are possible", o->lengths, TX_LENGTHS_MAX);
-    if (o->batch < 1 || o->block < 1 || o->accumulation < 1 || o->eval_batch < 0)
-        return tx_fail(TX_INVALID,
-                       "trainer: batch %" PRId64 ", block %" PRId64 ", accumulation %" PRId64
-                       " must be at least 1, evaluation batch %" PRId64 " at least 0",
-                       o->batch, o->block, o->accumulation, o->eval_batch);
-    if (o->block % (8 * chunks_of(o)) != 0 && chunks_of(o) > 1)
-        return tx_fail(TX_INVALID,
-                       "context_parallel %" PRId64 ": rows of %" PRId64 " positions do not make %" PRId64
-                       " chunks of a multiple of 4: choose another block_size",
-                       chunks_of(o), o->block, 2 * chunks_of(o));
-    if (o->rows_before < 0 || (o->all_rows && o->all_rows - o->rows_before < o->batch))
-        return tx_fail(TX_INVALID, "trainer: rows %" PRId64 " to %" PRId64 " of a micro-batch of %" PRId64,
-                       o->rows_before, o->rows_before + o->batch, o->all_rows);
-    if (!(o->loss_scale >= 0.0 && o->loss_scale <= (double)FLT_MAX) || o->growth_interval < 0)
-        return tx_fail(TX_INVALID, "trainer: loss scale %g, growth interval %" PRId64 " must not be negative",
-                       o->loss_scale, o->growth_interval);
-    if (!(o->max_grad_norm >= 0.0))
-        return tx_fail(TX_INVALID, "trainer: max_grad_norm %g must be 0 (off) or more", o->max_grad_norm);
-    return TX_OK;
-}
-
-bool tx_trainer_offloads_weights(const tx_trainer_options *o)
-{
-    const bool exchanged = o->comm && o->comm->size > 1 && o->parallel.zero_stage > 0;
-    return o->optimizer.offload == TX_OFFLOAD_HOST && o->autocast != TX_F32 && o->stored == TX_F32 && !exchanged;
-}
-
 /* Whether a run of the training plan is a whole step, by stages. */
 static bool is_staged(const tx_trainer *trainer)
 {
@@ -186,7 +152,7 @@ static tx_status prepare(tx_trainer *trainer)
         trainer->padding = malloc((size_t)(o->batch * tx_task_row_bytes(o->task, o->block)));
         TX_TRY(trainer->padding ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a micro-batch"));
     }
-    if (o->lengths > 1 || chunks_of(o) > 1) {
+    if (plans_of(o) > 1 || chunks_of(o) > 1) {
         const int64_t rows = o->batch > o->eval_batch ? o->batch : o->eval_batch;
         trainer->narrow = malloc((size_t)(rows * o->block) * sizeof(int32_t));
         TX_TRY(trainer->narrow ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows"));
@@ -200,7 +166,7 @@ static tx_status prepare(tx_trainer *trainer)
 tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,
                             tx_trainer **trainer)
 {
-    TX_TRY(check(options));
+    TX_TRY(tx_trainer_check(options));
     tx_trainer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "trainer: out of memory");
@@ -265,7 +231,7 @@ tx_status tx_trainer_share(tx_trainer *trainer, int64_t batch, int64_t rows_befo
     tx_trainer_options changed = trainer->options;
     changed.batch = batch;
     changed.rows_before = rows_before;
-    tx_status status = check(&changed);
+    tx_status status = tx_trainer_check(&changed);
     if (status || batch == trainer->options.batch) {
         trainer->options = status ? trainer->options : changed;
         return status;
@@ -353,15 +319,38 @@ static tx_status write_fields(tx_trainer *trainer, const batch_plan *plan, const
     return TX_OK;
 }
 
-/* Gives a batch to the shortest plan that its rows fit, which has as many rows, and runs it. */
-static tx_status run_batch(tx_trainer *trainer, batch_plan plans[TX_LENGTHS_MAX], const tx_batch *batch,
-                           batch_plan **ran)
+/* The shortest plan that the rows of a batch fit. */
+static int32_t plan_for(const tx_trainer_options *o, const tx_batch *batch)
 {
-    const tx_trainer_options *o = &trainer->options;
     int32_t which = 0;
     while (batch->longest && which + 1 < plans_of(o) && length_of(o, which + 1) >= batch->longest)
         which++;
-    batch_plan *plan = *ran = &plans[which];
+    return which;
+}
+
+int64_t tx_trainer_positions(const tx_trainer *trainer, const tx_batch *batch)
+{
+    return length_of(&trainer->options, plan_for(&trainer->options, batch));
+}
+
+/* Sets the controls that depend on the padding of a batch: positions per token; and noise on embeddings as if no row of
+ * the plan were longer than the longest row. */
+static tx_status tell_padding(const tx_trainer *trainer, const tx_batch *batch)
+{
+    const tx_trainer_options *o = &trainer->options;
+    const int64_t tokens = tx_batch_tokens(o->task, o->block, batch), length = tx_trainer_positions(trainer, batch);
+    const double positions = (double)(batch->rows * length);
+    const double longest = (double)(o->lengths > 1 && batch->longest ? batch->longest : length);
+    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_NOISE, sqrt((double)length / longest)));
+    return tx_model_set(trainer->model, TX_CONTROL_POSITIONS_PER_TOKEN, tokens ? positions / (double)tokens : 0.0);
+}
+
+/* Gives a batch to its plan, which has as many rows, and runs it. */
+static tx_status run_batch(tx_trainer *trainer, batch_plan plans[TX_LENGTHS_MAX], const tx_batch *batch,
+                           batch_plan **ran)
+{
+    batch_plan *plan = *ran = &plans[plan_for(&trainer->options, batch)];
+    TX_TRY(tell_padding(trainer, batch));
     TX_TRY(write_fields(trainer, plan, batch, 0));
     TX_TRY(tx_plan_run(plan->plan));
     plan->runs++;
@@ -389,6 +378,7 @@ static tx_status run_stages(tx_trainer *trainer, const tx_batch *batch, int64_t 
         const tx_batch micro =
             i < micro_batches ? tx_batch_part(o->task, o->block, batch, i * o->batch, o->batch) : padding;
         TX_TRY(begin_micro_batch(trainer, i, &micro, labels));
+        TX_TRY(tell_padding(trainer, &micro));
         TX_TRY(tx_model_keep_controls(trainer->model, (int32_t)i));
         TX_TRY(write_fields(trainer, &trainer->train[0], &micro, (int32_t)i));
     }
@@ -427,6 +417,12 @@ tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t la
     trainer->updates++;
     trainer->step++;
     return status ? status : tx_model_fetch(trainer->model);
+}
+
+tx_status tx_trainer_hold(tx_trainer *trainer, double rate, int64_t skipped)
+{
+    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_HELD_RATE, rate));
+    return tx_model_set(trainer->model, TX_CONTROL_HOLD_FROM, (double)(skipped + 1));
 }
 
 tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results)

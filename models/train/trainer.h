@@ -46,6 +46,8 @@ typedef struct tx_trainer_options {
 
 typedef struct tx_trainer tx_trainer;
 
+/* Fails if one of the options is out of range. */
+tx_status tx_trainer_check(const tx_trainer_options *options);
 /* Declares the parameters in `model` and compiles the plans; allocates nothing on the device. `config` must
  * live as long as the trainer, which the caller frees before the model. */
 tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,
@@ -73,6 +75,11 @@ tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *
  * the device and asks for its results; tx_trainer_results takes them, oldest first, and should be called one step
  * later, so that the device never waits for the host. */
 tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t labels, double learning_rate);
+/* If more updates than `skipped` have been left out when the next step makes its update, it uses this rate, so that a
+ * schedule can wait for a step whose results the host does not have yet. */
+tx_status tx_trainer_hold(tx_trainer *trainer, double rate, int64_t skipped);
+/* Positions of a row of the batch as training computes it, padding included. */
+int64_t tx_trainer_positions(const tx_trainer *trainer, const tx_batch *batch);
 /* Takes the results of the oldest step not yet taken; waits for the device if need be. */
 tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results);
 

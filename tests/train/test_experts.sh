@@ -80,6 +80,39 @@ train half --config_name "$work/mixtral.json" --expert_capacity_factor 0.5
 numbers dropped "$work/half/log.jsonl" | awk -v all=$((4 * 24 * 2 * 2)) '{ n++; if ($1 * 3 < all || $1 > all) bad = 1 }
     END { exit !(n == 8 && !bad) }' || fail "dropped: $(numbers dropped "$work/half/log.jsonl" | tr '\n' ' ')"
 
+# Padding chooses no expert and counts in no loss: neither in short rows nor in the rows that a batch lacks.
+cat > "$work/talk.jsonl" << 'END'
+{"prompt": "abc", "completion": "defghi"}
+{"prompt": "the cat", "completion": "sat on the mat"}
+{"prompt": "x", "completion": "y"}
+END
+# pads FOLDER LENGTH ROWS ARGUMENT...
+pads()
+{
+    folder=$1 length=$2 rows=$3
+    shift 3
+    "$bin/txtrain" --train_file "$work/talk.jsonl" --config_name "$work/mixtral.json" --device "$device" --threads 1 --learning_rate 1e-2 \
+        --router_z_loss_coef 0.3 --expert_capacity_factor 0.7 --max_steps 8 --logging_strategy no --save_strategy no \
+        --train_sampling_strategy sequential --max_seq_length "$length" --per_device_train_batch_size "$rows" \
+        --output_dir "$work/$folder" "$@" > "$work/out" 2> "$work/err" || fail "$folder"
+}
+pads rows 32 3
+pads wide 32 3 --pad_to_max_length
+pads lacks 28 8 --pad_to_max_length
+for folder in wide lacks; do
+    near $folder rows 2e-6
+    numbers dropped "$work/$folder/log.jsonl" > "$work/got"
+    numbers dropped "$work/rows/log.jsonl" | cmp -s - "$work/got" || fail "$folder: padding takes the room of experts"
+done
+tokens=$(sed -n 's/^train .*: \([0-9]*\) tokens.*/\1/p' "$work/out")
+for folder in rows wide lacks; do
+    [ "$(numbers tokens "$work/$folder/log.jsonl" | tail -n 1)" -eq $((8 * tokens)) ] || fail "$folder: padding counts as tokens"
+done
+[ "$(numbers padded_tokens "$work/wide/log.jsonl" | tail -n 1)" -eq $((8 * 3 * 32)) ] || fail "padded_tokens"
+[ "$(numbers padded_tokens "$work/lacks/log.jsonl" | tail -n 1)" -eq $((8 * 3 * 28)) ] || fail "padded_tokens of rows that are there"
+grep -q "^trained 8 steps, $((8 * tokens)) tokens ($((8 * 3 * 28)) with padding)" "$work/out" || fail "the last line counts other tokens"
+[ "$(numbers num_input_tokens_seen "$work/lacks/trainer_state.json")" -eq $((8 * tokens)) ] || fail "num_input_tokens_seen"
+
 # Two ranks: the same in every stage, and what one rank has; of what is dropped the sum.
 if [ -n "$launcher" ] && command -v "$launcher" > /dev/null; then
     run="$launcher -n 2"

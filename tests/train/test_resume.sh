@@ -122,8 +122,16 @@ paste "$work/scales" "$work/skipped" | awk -v scale=1e10 '
       scale = $1; skipped = $2 }
     END { exit !(NR == 45 && !bad && drops == skipped && drops >= 3 && grown >= 1) }' ||
     { cat "$work/scales" "$work/skipped"; fail "scales and skipped steps in fp16"; }
+# As transformers' Trainer: `if not self.accelerator.optimizer_step_was_skipped: self.lr_scheduler.step()`.
+numbers learning_rate "$work/fp32/log.jsonl" > "$work/rates"
+numbers learning_rate "$work/whole/log.jsonl" | paste "$work/rates" - "$work/skipped" | awk '
+    { rate[NR] = $1; if ($2 != rate[NR - skipped]) bad = 1; skipped = $3 }
+    END { exit !(NR == 45 && !bad) }' || fail "the schedule runs on in skipped steps"
 cmp -s "$work/whole/checkpoint-1/model.safetensors" "$work/whole/checkpoint-2/model.safetensors" ||
     fail "a skipped step changes weights"
+# The device chooses the right rate also if the host learns of a skipped step after it has given the next one.
+run late --fp16 --init_scale 1e10 --growth_interval 11 --save_steps 45 || fail "a run in fp16 without checkpoints in between"
+cmp -s "$work/late/model.safetensors" "$work/whole/model.safetensors" || fail "the rate depends on when the host learns of skipped steps"
 cmp -s "$work/whole/checkpoint-1/optimizer.safetensors" "$work/whole/checkpoint-2/optimizer.safetensors" ||
     fail "a skipped step changes moments"
 for k in 2 21 30; do

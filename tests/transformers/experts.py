@@ -134,6 +134,39 @@ def train(name, kind, keys, program, device):
     print(f"{name}: losses of {STEPS} steps within {worst:.1e}, {theirs[0]:.3f} -> {theirs[-1]:.3f}")
 
 
+def padded(name, kind, keys, program, device):
+    """The loss of a padded batch and its gradient norm, with what balances the experts: transformers has an attention mask."""
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_config(kind(**keys)).train()
+    pairs = [("abc", "defg"), ("the cat sat on", " the mat"), ("x", "y"), ("line 3: the dog", " saw 6 fish")]
+    rows = [(list(p.encode()), list(c.encode()) + [256]) for p, c in pairs]
+    width = max(len(p) + len(c) for p, c in rows)
+    ids = torch.tensor([p + c + [0] * (width - len(p) - len(c)) for p, c in rows])
+    labels = torch.tensor([[-100] * len(p) + c + [-100] * (width - len(p) - len(c)) for p, c in rows])
+    mask = torch.tensor([[1] * (len(p) + len(c)) + [0] * (width - len(p) - len(c)) for p, c in rows])
+    loss = model(ids, attention_mask=mask, labels=labels).loss
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(f"{folder}/model")
+        with open(f"{folder}/pairs.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"prompt": p, "completion": c}) + "\n" for p, c in pairs)
+        for extra in ([], ["--pad_to_max_length"], ["--per_device_train_batch_size", "7"]):
+            done = subprocess.run(
+                [program, "--model_name_or_path", f"{folder}/model", "--train_file", f"{folder}/pairs.jsonl", "--output_dir",
+                 f"{folder}/run", "--overwrite_output_dir", "--max_seq_length", "44", "--per_device_train_batch_size", "4",
+                 "--max_steps", "1", "--train_sampling_strategy", "sequential", "--save_strategy", "no", "--device", device, *extra],
+                capture_output=True, text=True, check=False)
+            check(done.returncode == 0, f"{name}: padded: {done.stderr.strip()}")
+            if done.returncode:
+                return
+            with open(f"{folder}/run/log.jsonl", encoding="utf-8") as file:
+                ours = json.loads(file.readline())
+            check(abs(ours["loss"] - loss.item()) <= 2e-6 * loss.item() and abs(ours["grad_norm"] - norm) <= 1e-4 * norm,
+                  f"{name}: padded {extra}: loss {ours['loss']}, norm {ours['grad_norm']}, not {loss.item()}, {norm}")
+    print(f"{name}: a padded batch has loss {loss.item():.6f}, norm {norm:.5f}")
+
+
 def main():
     program, trainer, device = *sys.argv[1:3], (sys.argv[3:] or ["cpu"])[0]
     for name, (kind, keys) in VARIANTS.items():
@@ -143,7 +176,9 @@ def main():
             compare(name, model, folder, program, device)
             gradients(name, model, folder, program, device)
         if "balanced" in name:
-            train(name, kind, dict(keys, vocab_size=257, bos_token_id=256, eos_token_id=256, router_aux_loss_coef=0.02), trainer, device)
+            of_bytes = dict(keys, vocab_size=257, bos_token_id=256, eos_token_id=256)
+            train(name, kind, dict(of_bytes, router_aux_loss_coef=0.02), trainer, device)
+            padded(name, kind, of_bytes, trainer, device)
     return status()
 
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The options of a trainer: their bounds, and what follows from several of them. */
+#include "models/train/trainer.h"
+
+#include "comm/comm.h"
+
+#include <float.h>
+#include <inttypes.h>
+
+tx_status tx_trainer_check(const tx_trainer_options *o)
+{
+    const int64_t chunks = o->parallel.context ? o->parallel.context->size : 1;
+    if (o->size != sizeof *o)
+        return tx_fail(TX_INVALID, "trainer: the options' size field is %zu, expected %zu", o->size, sizeof *o);
+    if (!o->task)
+        return tx_fail(TX_INVALID, "trainer: no task");
+    if (o->lengths < 0 || o->lengths > TX_LENGTHS_MAX)
+        return tx_fail(TX_INVALID, "trainer: %" PRId32 " lengths; 0 to %d are possible", o->lengths, TX_LENGTHS_MAX);
+    if (o->batch < 1 || o->block < 1 || o->accumulation < 1 || o->eval_batch < 0)
+        return tx_fail(TX_INVALID,
+                       "trainer: batch %" PRId64 ", block %" PRId64 ", accumulation %" PRId64
+                       " must be at least 1, evaluation batch %" PRId64 " at least 0",
+                       o->batch, o->block, o->accumulation, o->eval_batch);
+    if (o->block % (8 * chunks) != 0 && chunks > 1)
+        return tx_fail(TX_INVALID,
+                       "context_parallel %" PRId64 ": rows of %" PRId64 " positions do not make %" PRId64
+                       " chunks of a multiple of 4: choose another block_size",
+                       chunks, o->block, 2 * chunks);
+    if (o->rows_before < 0 || (o->all_rows && o->all_rows - o->rows_before < o->batch))
+        return tx_fail(TX_INVALID, "trainer: rows %" PRId64 " to %" PRId64 " of a micro-batch of %" PRId64,
+                       o->rows_before, o->rows_before + o->batch, o->all_rows);
+    if (!(o->loss_scale >= 0.0 && o->loss_scale <= (double)FLT_MAX) || o->growth_interval < 0)
+        return tx_fail(TX_INVALID, "trainer: loss scale %g, growth interval %" PRId64 " must not be negative",
+                       o->loss_scale, o->growth_interval);
+    if (!(o->max_grad_norm >= 0.0))
+        return tx_fail(TX_INVALID, "trainer: max_grad_norm %g must be 0 (off) or more", o->max_grad_norm);
+    return TX_OK;
+}
+
+bool tx_trainer_offloads_weights(const tx_trainer_options *o)
+{
+    const bool exchanged = o->comm && o->comm->size > 1 && o->parallel.zero_stage > 0;
+    return o->optimizer.offload == TX_OFFLOAD_HOST && o->autocast != TX_F32 && o->stored == TX_F32 && !exchanged;
+}
