@@ -120,7 +120,7 @@ static tx_status read_devices(tx_search *s)
 {
     static const tx_option row[] = {{TX_OPTION_WORDS, "devices", 0, .choices = "DEVICE"}};
     char word[256];
-    s->words = (tx_option_values){.table = {row, 1}, .values = &s->devices};
+    s->words = (tx_option_values){.table = {.option = row, .count = 1}, .values = &s->devices};
     for (const char *at = s->set->devices; at; at = strchr(at, ','), at += at ? 1 : 0) {
         snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
         TX_TRY(tx_option_set(&s->words, "devices", word));
