@@ -162,7 +162,7 @@ static tx_param_spec spec_of(int p)
                           .decay = columns > 0,
                           .table = params[p].table,
                           .experts = experts > 0,
-                          .sections = {params[p].sections, experts > 0},
+                          .sections = {.count = params[p].sections, .dimension = experts > 0},
                           .apart = params[p].sections > 0};
     memcpy(spec.sections.size, params[p].size, sizeof params[p].size);
     return spec;
