@@ -427,14 +427,10 @@ int main(int argc, char **argv)
 {
     const int status = take_device(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_frequencies),
-        cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_begin),
-        cmocka_unit_test_setup_teardown(test_pieces, set_up, tear_down),
-        cmocka_unit_test(test_updates),
-        cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
+        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_frequencies),
+        cmocka_unit_test(test_positions), cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_begin),     cmocka_unit_test_setup_teardown(test_pieces, set_up, tear_down),
+        cmocka_unit_test(test_updates),   cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
     };
     return status ? status : cmocka_run_group_tests(tests, NULL, NULL);
 }

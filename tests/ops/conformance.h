@@ -32,8 +32,9 @@ typedef struct tx_verdict {
 } tx_verdict;
 
 typedef struct tx_conformance_options {
-    int32_t every, turn;   /* only the cases whose number leaves `turn` when divided by `every`; all cases if `every` is 0 */
-    bool small;            /* only cases that a simulator, which takes minutes for a million products, can do */
+    int32_t every,
+        turn;   /* only the cases whose number leaves `turn` when divided by `every`; all cases if `every` is 0 */
+    bool small; /* only cases that a simulator, which takes minutes for a million products, can do */
     const tx_target *peer; /* not NULL: instead of the reference, compare bit by bit with this target */
     /* Called after each case (may be NULL). `failure` is NULL when it passed. */
     void (*progress)(void *user, const char *op, const char *label, double worst, const char *failure);
