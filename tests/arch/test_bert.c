@@ -81,7 +81,7 @@ static void test_heads(void **state)
         read_text("{\"model_type\": \"bert\", \"architectures\": [\"BertForPreTraining\"], \"more\": 7}", &config));
     assert_ptr_equal(config->architecture, &tx_bert_masked_lm);
     assert_int_equal(tx_arch_columns(config), 30522);
-    assert_refused(tx_config_set_head(config, TX_HEAD_CAUSAL_LM), TX_UNSUPPORTED, "BertForMaskedLM");
+    assert_refused(tx_config_set_head(config, TX_HEAD_CAUSAL_LM), TX_UNSUPPORTED, "BertForPreTraining");
     assert_ok(tx_config_set_head(config, TX_HEAD_MASKED_LM));
     assert_false(config->new_head);
     assert_ok(tx_config_set_head(config, TX_HEAD_SEQUENCE_CLASSIFICATION));

@@ -169,7 +169,7 @@ static void test_failed_save(void **state)
     assert_int_equal(unlink(second), 0);
     assert_ok(tx_folder_create(second)); /* which no file can replace */
     assert_ok(tx_file_write(in, "x", 1));
-    assert_refused(tx_weights_save(f->model, f->folder, 108), TX_IO, second);
+    assert_refused(tx_weights_save(f->model, f->folder, 108), TX_FORMAT, second);
     assert_false(there(f, INDEX));
     assert_refused(load(f, f->folder, NULL), TX_NOT_FOUND, "holds neither");
 }
