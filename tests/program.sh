@@ -5,6 +5,7 @@ set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failures=0
+export TX_PROGRESS=0 # its lines depend on the machine's speed
 # Open MPI refuses root and more ranks than cores unless told; versions 4 and 5 read different names.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
     PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
@@ -51,7 +52,6 @@ outcome()
     shift 2
     "$@" > "$work/out" 2> "$work/err"
     status=$?
-    sed -i '/^tx[a-z]*: still /d' "$work/err" # progress of a slow machine
     [ $status -eq "$wanted" ] || fail "$* ($text): status $status, expected $wanted"
     [ -z "$text" ] || grep -qF -- "$text" "$work/out" "$work/err" || fail "$*: does not say \"$text\""
 }

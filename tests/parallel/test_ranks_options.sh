@@ -70,7 +70,7 @@ while read -r name old; do
 done < "$work/options"
 
 # A rank that waits for another one says so.
-timeout -s KILL 60 "$launcher" -n 1 "$bin/txtrain" "$@" : -n 1 sh -c 'sleep 2.5; exec "$@"' later "$bin/txtrain" "$@" > "$work/out" 2> "$work/err"
+TX_PROGRESS=1 timeout -s KILL 60 "$launcher" -n 1 "$bin/txtrain" "$@" : -n 1 sh -c 'sleep 2.5; exec "$@"' later "$bin/txtrain" "$@" > "$work/out" 2> "$work/err"
 grep -q "^txtrain: still .*, 2 s$" "$work/out" || fail "rank 0 is silent while it waits"
 
 # Another build of the same version.

@@ -95,7 +95,7 @@ answers "none torch clblast " txbench train --peer ""
 answers "--repeats " txbench ops --r
 
 # A program that is silent for two seconds prints its present action in a line of its own.
-(sleep 2 && echo text) | txtok train --tokenizer "$scratch/tokenizer" > "$scratch/said" 2> "$scratch/complaints" || fail "txtok train"
+(sleep 2 && echo text) | TX_PROGRESS=1 txtok train --tokenizer "$scratch/tokenizer" > "$scratch/said" 2> "$scratch/complaints" || fail "txtok train"
 [ "$(grep -c "^txtok: still working on texts, [12] s$" "$scratch/complaints")" -eq 1 ] || fail "txtok is silent: $(cat -v "$scratch/complaints")"
 
 [ $failures -eq 0 ] && echo "all good"

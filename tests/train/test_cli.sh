@@ -106,7 +106,7 @@ awk '$1 == "total" { total++; if ($2 != $NF) exit 1 }
 awk '$1 == "total" { print $2 }' "$work/out" > "$work/total"
 [ "$(grep -c '"loss"' "$work/a/log.jsonl")" -eq 12 ] || fail "log.jsonl does not have 12 lines with a loss"
 [ "$(grep -c '"eval_loss".*"perplexity"' "$work/a/log.jsonl")" -eq 3 ] || fail "not 3 evaluations"
-grep -q '^{"step": 1, "epoch": .*"loss": .*"grad_norm": .*"learning_rate": 0, "tokens": 120, "tokens_per_second": ' \
+grep -q '^{"step": 1, "epoch": .*"loss": .*"grad_norm": .*"learning_rate": 0, "tokens": 120, "padded_tokens": 120, "tokens_per_second": ' \
     "$work/a/log.jsonl" || fail "the first line of log.jsonl"
 ended "$work/a" 12
 for file in config.json tokenizer.json; do

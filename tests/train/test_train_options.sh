@@ -164,7 +164,7 @@ logged() { grep -q -- "$*" "$work/r/log.jsonl"; }
 has() { for file in "$work"/r/$1; do [ -e "$file" ] && return 0; done; return 1; }
 lacks() { ! has "$1"; }
 holds() { grep -q -- "$2" "$work/r/$1"; }
-# Calls that the preloaded library counted; one thread prints progress
+# Calls that the preloaded library counted
 counted() { [ -z "$shim" ] || grep -q "calls of $1: $2\$" "$work/err"; }
 one_batch_a_sample()
 {
@@ -271,8 +271,8 @@ group_texts | --group_texts 3 | weights_differ
 max_train_samples | --max_train_samples 9 | says 9 blocks
 max_eval_samples | --do_train --do_eval --validation_file $work/other --max_eval_samples 4 | holds eval_results.json eval_samples.*4
 skip_bad | bare --config_name $work/config.json --output_dir $work/r --train_file $work/lines.jsonl --skip_bad 1 | says malformed
-preprocessing_num_workers | bare --config_name $work/config.json --output_dir $work/r --train_file $work/big --preprocessing_num_workers 3 | counted pthread_create 3
-dataloader_num_workers | --preprocessing_num_workers 1 --dataloader_num_workers 2 | counted pthread_create 3
+preprocessing_num_workers | bare --config_name $work/config.json --output_dir $work/r --train_file $work/big --preprocessing_num_workers 3 | counted pthread_create 2
+dataloader_num_workers | --preprocessing_num_workers 1 --dataloader_num_workers 2 | counted pthread_create 2
 dataloader_pin_memory | --dataloader_pin_memory false | counted mlock 0
 dump_order | --dump_order $work/r.order | steps_are 6
 do_train | --do_train | lacks eval_results.json
@@ -400,7 +400,7 @@ batch_weights | pair --batch_weights 3,1 | pair_says 3,1 rows
 start_timeout | late --start_timeout 1 | pair_fails waited for all ranks to start for 1 s
 comm_timeout | --comm_timeout 0.001 --config_overrides n_embd=512,n_positions=512 --block_size 512 --per_device_train_batch_size 8 | times_out
 device | --device $other | says $other:
-threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 2
+threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 1
 gradient_checkpointing | --gradient_checkpointing | computes_again
 gradient_checkpointing | bare $work/again.json --train_file $work/text --config_name $work/config.json --output_dir $work/r | computes_again
 gradient_checkpointing | --dry_run --gradient_checkpointing auto:1KiB --max_steps 6 | says the limit is 1024 bytes

@@ -83,7 +83,9 @@ static void *run(void *argument)
 tx_alive *tx_alive_start(const tx_cli *program, FILE *to, const char *doing)
 {
     pthread_condattr_t clock;
-    tx_alive *a = tx_launcher_rank() > 0 ? NULL : calloc(1, sizeof *a);
+    const char *wish = getenv("TX_PROGRESS");
+    const bool quiet = (wish && strcmp(wish, "0") == 0) || tx_launcher_rank() > 0;
+    tx_alive *a = quiet ? NULL : calloc(1, sizeof *a);
     if (!a)
         return NULL;
     a->program = program->name;

@@ -2,7 +2,7 @@
  *
  * Progress of programs that are silent for long: a thread prints a line of its own, "txgen: still loading m, 12 s", two
  * seconds after the start and ten seconds after every other line, at the latest. Lines end with a newline on terminals,
- * too. Only the first rank of a job prints.
+ * too. Only the first rank of a job prints; with TX_PROGRESS=0 in the environment none does.
  *
  * All functions take NULL. Any thread may call all but _start and _stop. */
 #ifndef TX_TOOLS_ALIVE_H
