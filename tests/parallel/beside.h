@@ -44,7 +44,7 @@ tx_status beside_results(const side *together, const side *alone, int32_t number
 /* The gradients of step `number` of a side, `way` being what the caller says of it. */
 typedef tx_status beside_backward(side *s, int32_t number, int32_t way);
 /* BESIDE_STEPS of them with their updates, of which everything is compared, but for gradients where no rank has all. */
-enum { BESIDE_STEPS = 30 };
+enum { BESIDE_STEPS = 12 };
 tx_status beside_steps(side *together, int32_t together_way, side *alone, int32_t alone_way, beside_backward *backward,
                        bool gradients);
 /* Weights and moments go from the ranks to one and back. */

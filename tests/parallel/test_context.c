@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ranks that have two chunks each of the positions of the same rows, beside the same model on each rank alone: every
- * gradient, the norm, the losses of 30 steps, dropout included; what the model takes is what was planned, and the
+ * gradient, the norm, the losses of 12 steps, dropout included; what the model takes is what was planned, and the
  * activations of chunks are fewer; attention is as much work for each; messages are as many bytes as the keys, values
  * and gradients that others need; weights and moments go to one rank and back. And wrong gradients, which must be
  * found. test_context DEVICE RANKS[:ZERO_STAGE]... */

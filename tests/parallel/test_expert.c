@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ranks that divide experts, beside the same model on each rank alone, which does the rows of one rank after the other:
- * the same weights to begin with, every gradient, the norm, the losses of 30 steps, dropout, routers' losses and
+ * the same weights to begin with, every gradient, the norm, the losses of 12 steps, dropout, routers' losses and
  * choices that are dropped included; memory as planned; weights and moments go to one rank and back; and where all
  * tokens choose the same experts, the bytes that all-to-alls send, to the byte. test_expert DEVICE
  * EXPERT[:ZERO_STAGE]...

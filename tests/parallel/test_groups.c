@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ranks that form several kinds of groups at once, beside the same model on each rank alone, which does the rows of one
- * group after the other: the same weights to begin with, every gradient, the norm, the losses of 30 steps of two
+ * group after the other: the same weights to begin with, every gradient, the norm, the losses of 12 steps of two
  * micro-batches, dropout, routers' losses and choices that are dropped included; memory as planned, and of each rank
  * its part of the weights; weights and moments go to one rank and back. Gradients that are summed over the wrong ranks
  * must be found, and a loss that counts twice.

@@ -124,7 +124,9 @@ numbers loss_scale "$work/sums.2/log.jsonl" | cmp -s - "$work/scales" || fail "f
 # A tied embedding, whose bucket is filled by the first gradient and the last. The text as tokens of 16 bits fills a bucket's
 # worth of vocabulary.
 cp "$work/text" "$work/text.bin"
-tied="--train_file $work/text.bin --config_overrides vocab_size=32768,n_layer=6,n_embd=64 --per_device_train_batch_size 2
+plain=$from
+from="--config_name $work/config.json --train_file $work/text.bin --block_size 32"
+tied="--config_overrides vocab_size=32768,n_layer=6,n_embd=64 --per_device_train_batch_size 2
     --ddp_bucket_cap_mb 1"
 # shellcheck disable=SC2086
 {
@@ -144,6 +146,7 @@ tied="--train_file $work/text.bin --config_overrides vocab_size=32768,n_layer=6,
     ranks 2 weighed1 $tied --batch_weights 3,1 --zero_stage 1 || fail "a tied embedding, uneven shares, stage 1"
     same weighed weighed1
 }
+from=$plain
 
 # Uneven shares, and a global batch that the micro-batches do not fill.
 ranks 2 uneven --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --batch_weights 3,1 || fail "uneven shares"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ranks that have a stage of a model each, or two, beside the same model on each rank alone: the same weights to begin
- * with, every gradient, the norm, the losses of 30 steps of several micro-batches, dropout included; all schedules to
+ * with, every gradient, the norm, the losses of 12 steps of several micro-batches, dropout included; all schedules to
  * the bit; memory as planned, and of each rank its weights; weights and moments go to one rank and back. Wrong
  * gradients must be found, and timetables that never end. test_stages DEVICE
  * RANKS:SCHEDULE[:ZERO_STAGE[:BLOCKS,BLOCKS,...]]...; BLOCKS is a number for each stage, as even as can be by default.

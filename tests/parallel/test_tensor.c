@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ranks that divide products among them, beside the same model on each rank alone: the same weights to begin with,
- * every gradient, the norm, the losses of 30 steps, dropout included; ranks that have the same heads of keys and values
+ * every gradient, the norm, the losses of 12 steps, dropout included; ranks that have the same heads of keys and values
  * have the same weights and moments, to the bit; what the model takes is what was planned, and the parts of the weights
  * are as large as they are to be; weights and moments go to one rank and back. And two wrong gradients and a wrong
  * moment, which must be found.

@@ -3,6 +3,7 @@
 #include "tools/cli/options.h"
 
 #include "api/base/message.h"
+#include "comm/comm.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -98,8 +99,8 @@ static int take_values(const tx_cli *program, tx_option_values *v, const tx_opti
     return judge(program, status);
 }
 
-/* The last of several values on a command line counts, which is told. A second file is refused: it would replace the
- * first, and not be read after it. `before`: the value until now. */
+/* The last of several values on a command line counts, and the first rank of a job says so. A second file is refused,
+ * since it would replace the first. `before` is the value until now. */
 static int judge_again(const tx_cli *program, const tx_option_values *v, const tx_option *option, const char *before)
 {
     char *now = tx_option_text(v, option);
@@ -107,7 +108,7 @@ static int judge_again(const tx_cli *program, const tx_option_values *v, const t
     if (now && strcmp(now, before) != 0 && option->choices && strcmp(option->choices, "FILE") == 0)
         status = tx_complain(program, TX_EXIT_USAGE, "--%s is given twice, as %s and %s: give one file", option->name,
                              before, now);
-    else if (now && strcmp(now, before) != 0)
+    else if (now && strcmp(now, before) != 0 && tx_launcher_rank() <= 0)
         tx_complain(program, 0, "warning: --%s is given twice: %s counts, and not %s", option->name, now, before);
     free(now);
     return status;
