@@ -90,7 +90,10 @@ static tx_status usual_task(const tx_job *j, const tx_task **task)
         TX_TRY(tx_instruction_find(path, &instructs));
     if (instructs)
         *task = j->set.packing ? &tx_instruction_packed : &tx_instruction;
-    if (instructs || (head == TX_HEAD_MASKED_LM && path && holds_columns(path)))
+    const bool labelled = head == TX_HEAD_MASKED_LM && path && holds_columns(path);
+    if (labelled && tx_job_trains(&j->set)) /* a base encoder gets a new head, with the labels of the data */
+        *task = &tx_sequence_classification.task;
+    if (instructs || labelled)
         return TX_OK;
     for (const tx_task *const *t = tasks; *t && !*task; t++)
         *task = (*t)->head == head ? *t : NULL;
@@ -162,14 +165,13 @@ tx_status tx_job_choose_task(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
     const tx_task *named = tx_job_named_task(&j->set);
-    if (named)
-        TX_TRY(tx_config_set_head(in->config, named->head));
     in->task = named;
     if (!named)
         TX_TRY(usual_task(j, &in->task));
     if (!in->task)
-        return tx_fail(TX_UNSUPPORTED, "TX does not train a %s on texts with labels: which task? Give --task_name",
+        return tx_fail(TX_UNSUPPORTED, "a %s has no labels, and nothing is trained: give a classifier, or --do_train",
                        in->config->architecture->class_name);
+    TX_TRY(tx_config_set_head(in->config, in->task->head));
     if (j->set.do_predict && !in->task->tell)
         return tx_fail(TX_INVALID, "--do_predict: %s predicts no labels; txgen makes text", in->task->name);
     TX_TRY(suit_task(j));

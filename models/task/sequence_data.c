@@ -199,8 +199,8 @@ static void tell_bad(const reading *r, const char *path)
     const int64_t first = !r->bad || (t->bad && t->first_bad < r->first_bad) ? t->first_bad : r->first_bad;
     if (r->bad + t->bad)
         tx_tell(&r->options->report,
-                "%.800s: %" PRId64 " rows that are malformed or lack a label are left out, the first is row %" PRId64,
-                path, r->bad + t->bad, first);
+                "%.800s: %" PRId64 " malformed or unlabelled %s left out, the first is row %" PRId64, path,
+                r->bad + t->bad, r->bad + t->bad == 1 ? "row is" : "rows are", first);
 }
 
 static tx_status read_all(reading *r, tx_sequence_data *d)

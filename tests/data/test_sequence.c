@@ -256,7 +256,7 @@ static void test_bad_labels(void **state)
         assert_ok(open_text(&b, any, bad[i].name, bad[i].text, TX_DATA_TRAIN, &samples));
         assert_int_equal(samples.count, 2);
         assert_int_equal(b.config->labels, strstr(bad[i].text, "0.5") ? 1 : 2);
-        assert_non_null(strstr(b.told, "1 rows that are malformed or lack a label are left out, the first is row 2"));
+        assert_non_null(strstr(b.told, "1 malformed or unlabelled row is left out, the first is row 2"));
         tx_sequence_close(&samples);
         close_bench(&b);
     }

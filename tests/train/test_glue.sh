@@ -97,6 +97,11 @@ done
 glue none --config_name "$work/model" --task_name cola --do_train && fail "data that are nowhere"
 grep -q "nyu-mll/glue/cola: no such dataset here; to fetch it" "$work/err" || fail "data that are nowhere: $(cat "$work/err")"
 
+# Without task_name a base encoder gets a new head, with the labels of the data.
+sed 's/^0\t/no\t/; s/^1\t/yes\t/' "$work/train.tsv" > "$work/own.tsv"
+glue own --config_name "$work/model" --train_file "$work/own.tsv" --max_steps 1 --save_strategy no || fail "own labels"
+grep -q '"1": "yes"' "$work/own/config.json" && grep -q BertForSequenceClassification "$work/own/config.json" || fail "own labels: another head"
+
 # Evaluation and prediction alone, without task_name: the model knows its labels.
 glue alone --model_name_or_path "$work/whole" --validation_file "$work/dev.tsv" --test_file "$work/test.tsv" --do_eval \
     --do_predict --per_device_eval_batch_size 5 || fail "evaluation alone"
@@ -195,12 +200,12 @@ outcome 1 "GPT2ForSequenceClassification: TX has no classifiers of the type gpt2
 sed 's/"vocab_size": 23/"vocab_size": 22/' "$work/model/config.json" > "$work/fewer.json"
 outcome 1 "the tokenizer has 23 ids, the model's vocab_size is 22: give the tokenizer of this model (--tokenizer_name)" \
     glue x --config_name "$work/fewer.json" --tokenizer_name "$work/model" --task_name mrpc --train_file "$work/train.tsv"
-outcome 1 "which task" glue x --config_name "$work/model" --train_file "$work/train.tsv"
+outcome 1 "nothing is trained" glue x --config_name "$work/model" --validation_file "$work/dev.tsv" --do_eval
 { head -n 3 "$work/train.tsv"; echo "perhaps	the cat	a dog"; } > "$work/bad.tsv"
 outcome 1 "row 3" glue x $new --train_file "$work/bad.tsv"
 sed '4s/^./\t/; 4s/\t\t/\t/' "$work/dev.tsv" > "$work/dataset/dev.tsv"
 outcome 1 "dev.tsv: row 3: label is empty" glue x $new --dataset_name "$work/dataset" --do_train --do_eval
-outcome 0 "dev.tsv: 1 rows that are malformed or lack a label are left out, the first is row 3" \
+outcome 0 "dev.tsv: 1 malformed or unlabelled row is left out, the first is row 3" \
     glue skipped $new --max_steps 1 --dataset_name "$work/dataset" --do_train --do_eval --skip_bad 1
 }
 verdict

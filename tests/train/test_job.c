@@ -318,9 +318,16 @@ static void other_value(const tx_job *job, const tx_option *o, char value[64])
 {
     const void *at = (const char *)&job->set + o->offset;
     const char *choice = o->choices;
-    const int64_t whole = *(const int64_t *)at;
-    const double real = *(const double *)at, most = o->most < o->least + 1 ? o->most : o->least + 1;
-    int32_t next = *(const int32_t *)at + 1;
+    const double most = o->most < o->least + 1 ? o->most : o->least + 1;
+    int64_t whole = 0;
+    double real = 0.0;
+    int32_t next = 0;
+    if (o->kind == TX_OPTION_INTEGER)
+        whole = *(const int64_t *)at;
+    else if (o->kind == TX_OPTION_REAL)
+        real = *(const double *)at;
+    else if (o->kind == TX_OPTION_CHOICE)
+        next = *(const int32_t *)at + 1;
     switch (o->kind) {
     case TX_OPTION_FLAG:
         snprintf(value, 64, "%s", *(const bool *)at ? "false" : "true");
