@@ -92,7 +92,7 @@ typedef struct tx_lm_options {
     tx_offload_place offload_params;
     const char *offload_folder;
     /* As tx_reporter's, with the same `context`: kernels that are compiled, weights that are read. Any call may call
-     * it, from any thread. NULL: nobody listens. */
+     * it, from any thread. It may be NULL. */
     void (*progress)(void *context, const char *what, int64_t done, int64_t total);
 } tx_lm_options;
 

@@ -108,7 +108,7 @@ struct tx_task {
     void (*close)(const tx_samples *samples);
     /* Writes to a model's folder what a program needs of the training data, once all else is there; NULL: nothing. */
     tx_status (*save)(const tx_samples *samples, const char *folder);
-    tx_text_end (*end)(const tx_samples *samples); /* NULL: texts have no end of their own */
+    tx_text_end (*end)(const tx_samples *samples); /* may be NULL if texts have no end of their own */
     /* NULL in the name behind the last. The labels are in "labels": those of I32 that are TX_IGNORE_LABEL, and those of
      * F32 that are NaN, do not count. */
     const tx_field *fields;

@@ -159,7 +159,7 @@ train 2 "--output_dir: byte" "$latin" --train_file "$work/text"
 [ ! -e "$work/$latin/checkpoint-1" ] || fail "a run with an output folder that is not UTF-8 has begun"
 expect 2 "--config_name: byte" txtrain --config_name "$work/$latin" --train_file "$work/text" --output_dir "$work/a"
 
-# ---- what is no text, and a byte order mark ------------------------------------------------------------
+# ---- files that are no text, and a byte order mark ------------------------------------------------------------
 { printf '%%PDF-1.7\n'; cat "$work/text"; } > "$work/book.txt"
 train 1 "book.txt: not text, but a PDF" a --train_file "$work/book.txt"
 train 0 "" small --train_file "$work/text" --max_steps 1

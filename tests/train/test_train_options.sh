@@ -139,7 +139,7 @@ names_the_idle()
         says "$text" || return 1
     done
 }
-# The run goes on with the scale that it had, and says so; another interval counts, and is told.
+# The run keeps its loss scale and says so; a changed interval counts and is reported.
 tells_other_scales()
 {
     "$bin/txtrain" --resume_from_checkpoint "$work/r/checkpoint-3" --output_dir "$work/r/on" --init_scale 32 --growth_interval 9 \

@@ -22,7 +22,7 @@ typedef struct txgen_settings {
     double temperature, top_p, repetition_penalty, length_penalty;
     int32_t early_stopping, offload_param;
     bool do_sample, chat;
-    tx_alive *alive; /* prints progress; NULL: nobody does */
+    tx_alive *alive; /* prints progress; may be NULL */
 } txgen_settings;
 
 extern const tx_cli txgen_program;
@@ -73,7 +73,7 @@ typedef struct txgen_chat {
     bool streams;     /* answers are shown as they grow */
     tx_buffer answer; /* the one that grows; */
     size_t shown;     /* so many bytes of it are shown */
-    int error;        /* why standard output cannot be written; 0: it can */
+    int error;        /* errno of a failed write to standard output, else 0 */
 } txgen_chat;
 
 /* A conversation, or answers to what the options name. */
