@@ -76,12 +76,12 @@ def train(model, samples):
     return losses
 
 
-def run(folder, output, *options):
-    done = subprocess.run([sys.argv[1], "--model_name_or_path", folder, "--train_file", folder + "/train.jsonl",
+def run(folder, output, data, *options):
+    done = subprocess.run([sys.argv[1], "--model_name_or_path", folder, "--train_file", data,
                            "--output_dir", output, "--max_length", str(LENGTH), "--disable_tqdm", "--save_strategy", "no",
                            "--per_device_train_batch_size", str(ROWS), "--max_steps", str(STEPS), "--learning_rate",
                            str(RATE), "--lr_scheduler_type", "constant", "--train_sampling_strategy", "sequential",
-                           "--validation_file", folder + "/train.jsonl", "--overwrite_output_dir", *options],
+                           "--validation_file", data, "--overwrite_output_dir", *options],
                           capture_output=True, text=True, check=False)
     check(done.returncode == 0, done.stderr)
     with open(output + "/log.jsonl", encoding="utf-8") as file:
@@ -103,13 +103,14 @@ def main():
                              num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
                              tie_word_embeddings=False)
         LlamaForCausalLM(config).save_pretrained(folder)
-        with open(folder + "/train.jsonl", "w", encoding="utf-8") as file:
+        data = folder + "/train.jsonl"
+        with open(data, "w", encoding="utf-8") as file:
             for talk in conversations():
                 file.write(json.dumps({"messages": talk}) + "\n")
         samples = [sample(tokenizer, talk) for talk in conversations()]
         check(any(len(ids) == LENGTH for ids, _ in samples), "no conversation is cut")
         model = AutoModelForCausalLM.from_pretrained(folder)
-        ours, evaluated = run(folder, output, "--chat_template", "chatml")
+        ours, evaluated = run(folder, output, data, "--chat_template", "chatml")
         near(ours, train(model, samples), "losses of training")
         with torch.no_grad():
             total, count = loss_of(AutoModelForCausalLM.from_pretrained(output), samples)
@@ -127,8 +128,7 @@ def main():
                                                 add_generation_prompt=True), f"the saved template: {talk}")
         # The template is known by the folder now; packed samples give the same.
         for packing in ("false", "true"):
-            _, again = run(output, output + "/again", "--do_eval", "--packing", packing, "--train_file",
-                           folder + "/train.jsonl", "--validation_file", folder + "/train.jsonl", "--learning_rate", "0",
+            _, again = run(output, output + "/again", data, "--do_eval", "--packing", packing, "--learning_rate", "0",
                            "--do_train")
             near([again], [evaluated], f"eval_loss, packing {packing}", 1e-5)
         print(f"{STEPS} steps, {count} labels, eval_loss {evaluated}")
