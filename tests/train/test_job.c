@@ -4,6 +4,7 @@
 #include "tests/scratch.h"
 
 #include <math.h>
+#include <unistd.h>
 
 enum { STEPS = 4, STOP_AFTER = 2, WHY = 7 };
 
@@ -391,6 +392,7 @@ static void options_come_back(void **state)
 {
     char *folder = make_scratch(), value[64];
     write_inputs(folder);
+    assert_int_equal(chdir(folder), 0); /* in which relative names of folders are made */
     for (size_t r = 0; r < sizeof runs / sizeof runs[0]; r++) {
         comes_back(folder, begin_run(folder, runs[r]), "", "");
         for (int32_t i = 0; i < tx_job_table.count; i++) {
@@ -403,6 +405,7 @@ static void options_come_back(void **state)
             comes_back(folder, job, o->name, value);
         }
     }
+    assert_int_equal(chdir("/"), 0);
     remove_scratch(folder);
 }
 
