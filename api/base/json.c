@@ -282,11 +282,8 @@ tx_status tx_json_get_string(const tx_json *object, const char *key, const char 
 
 tx_status tx_json_get_text(const tx_json *object, const char *key, const char **value, size_t *size)
 {
-    const tx_json *found = member(object, key);
-    if (!found)
-        return TX_NOT_FOUND;
-    if (!json_is_string(found))
-        return fail_value(key, type_names[TX_JSON_STRING], found);
+    tx_json *found;
+    TX_TRY(tx_json_get(object, key, TX_JSON_STRING, &found));
     *value = json_string_value(found);
     *size = json_string_length(found);
     return TX_OK;
@@ -301,6 +298,12 @@ bool tx_json_has(const tx_json *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return value && !json_is_null(value);
+}
+
+bool tx_json_is_empty(const tx_json *json)
+{
+    const bool says = json_is_number(json) || json_is_true(json); /* other scalars have no size and no length */
+    return !says && tx_json_size(json) == 0 && json_string_length(json) == 0;
 }
 
 size_t tx_json_size(const tx_json *json)

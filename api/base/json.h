@@ -59,6 +59,8 @@ tx_status tx_json_get_text(const tx_json *object, const char *key, const char **
 tx_json *tx_json_find(const tx_json *object, const char *key);
 /* Whether the key is there and is not null. */
 bool tx_json_has(const tx_json *object, const char *key);
+/* Whether a value is null, false, "", [] or {}. */
+bool tx_json_is_empty(const tx_json *json);
 
 /* Values by themselves (elements of arrays, members met by iteration); `what` starts the messages. */
 tx_status tx_json_as_bool(const tx_json *json, const char *what, bool *value);

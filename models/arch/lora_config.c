@@ -39,23 +39,13 @@ static bool is_one_of(const char *text, const char *const *list)
     return *list != NULL;
 }
 
-/* Whether a value is null, false, "none" or empty. */
+/* Whether a value is empty or "none". */
 static bool is_nothing(const char *key, const tx_json *value)
 {
-    bool flag;
     const char *text;
-    switch (tx_json_type_of(value)) {
-    case TX_JSON_NULL:
+    if (tx_json_type_of(value) == TX_JSON_STRING && !tx_json_as_string(value, key, &text) && strcmp(text, "none") == 0)
         return true;
-    case TX_JSON_BOOL:
-        return tx_json_as_bool(value, key, &flag) == TX_OK && !flag;
-    case TX_JSON_STRING:
-        return tx_json_as_string(value, key, &text) == TX_OK && (!*text || strcmp(text, "none") == 0);
-    case TX_JSON_OBJECT:
-        return tx_json_size(value) == 0 && !is_one_of(key, variant_keys);
-    default:
-        return tx_json_type_of(value) == TX_JSON_ARRAY && tx_json_size(value) == 0;
-    }
+    return tx_json_is_empty(value) && !(tx_json_type_of(value) == TX_JSON_OBJECT && is_one_of(key, variant_keys));
 }
 
 static tx_status refuse_others(const tx_json *json)

@@ -52,26 +52,6 @@ static const struct {
     {"reasoning", false}, {"thinking", false}, {"tool_plan", false}, {"history", true},
 };
 
-/* Whether a value says nothing: null, false, "", [] or {}. */
-static bool is_nothing(const tx_json *value)
-{
-    bool flag = true;
-    const char *text;
-    switch (tx_json_type_of(value)) {
-    case TX_JSON_NULL:
-        return true;
-    case TX_JSON_BOOL:
-        return tx_json_as_bool(value, "", &flag) == TX_OK && !flag;
-    case TX_JSON_STRING:
-        return tx_json_as_string(value, "", &text) == TX_OK && !*text;
-    case TX_JSON_ARRAY:
-    case TX_JSON_OBJECT:
-        return tx_json_size(value) == 0;
-    default:
-        return false;
-    }
-}
-
 /* Notes a key once, as long as there is room. */
 static void note_ignored(tx_conversation *c, const char *key)
 {
@@ -95,7 +75,7 @@ static tx_status check_keys(const tx_json *object, const char *const *read, bool
         const char *const *known = read;
         while (*known && strcmp(*known, key) != 0)
             known++;
-        if (*known || is_nothing(tx_json_value(i)))
+        if (*known || tx_json_is_empty(tx_json_value(i)))
             continue;
         for (size_t k = 0; k < sizeof unrendered / sizeof unrendered[0]; k++)
             if (strcmp(unrendered[k].key, key) == 0 && (is_message || unrendered[k].of_object))
