@@ -67,10 +67,10 @@ other()
     run "$other_name" "$other_ranks" "$work/$model.json" text 10 --block_size 32 --per_device_train_batch_size 2 "$@"
 }
 
-two="--gradient_accumulation_steps 2"
+set -- --gradient_accumulation_steps 2
 for device in cpu opencl; do
     tiny "$device" 1 --device $device
-    tiny "$device-accumulation" 1 --device $device $two
+    tiny "$device-accumulation" 1 --device $device "$@"
     tiny "$device-bf16-checkpointing" 1 --device $device --bf16 --gradient_checkpointing
     tiny "$device-offload" 1 --device $device --offload_optimizer cpu --offload_param cpu
     tiny "$device-offload-file" 1 --device $device --offload_optimizer nvme --offload_param nvme --nvme_path "$work/file"
@@ -79,7 +79,7 @@ for device in cpu opencl; do
         tiny "$device-zero-$stage" 2 --device $device --zero_stage $stage
     done
     tiny "$device-zero-3-bf16-offload" 2 --device $device --zero_stage 3 --bf16 --offload_param cpu --offload_optimizer cpu
-    tiny "$device-pipeline" 2 --device $device --pipeline_parallel 2 $two
+    tiny "$device-pipeline" 2 --device $device --pipeline_parallel 2 "$@"
     tiny "$device-tensor" 2 --device $device --tensor_parallel 2
     tiny "$device-tensor-sequence" 2 --device $device --tensor_parallel 2 --sequence_parallel
     tiny "$device-context" 2 --device $device --context_parallel 2
