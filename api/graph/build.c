@@ -48,18 +48,18 @@ tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpos
  * far from the last one's as that of the first is from 0: how many positions of others lie between the two. */
 static int64_t gap_of(const tx_model *model, int64_t length)
 {
-    return (model->contexts - 1 - model->context) * length;
+    return (model->mesh.context.size - 1 - model->mesh.context.rank) * length;
 }
 
 /* Where the tokens of x [B, T, ..] stand that are given no positions; NULL: at 0 and on. All layers read the same. */
 static tx_tensor *places_of(const tx_tensor *x)
 {
     tx_graph *graph = x->graph;
-    if (graph->model->contexts == 1 || x->shape.rank < 2)
+    if (graph->model->mesh.context.size == 1 || x->shape.rank < 2)
         return NULL;
     const tx_shape shape = TX_SHAPE(x->shape.dim[0], x->shape.dim[1]);
     tx_emit_args range = {.op = TX_OP_RANGE, .attrs = plain, .shape = &shape};
-    range.attrs.first = graph->model->context * (shape.dim[1] / 2);
+    range.attrs.first = graph->model->mesh.context.rank * (shape.dim[1] / 2);
     range.attrs.step = 1;
     range.attrs.rows = shape.dim[1];
     range.attrs.gap = gap_of(graph->model, shape.dim[1]);
@@ -72,11 +72,12 @@ static tx_tensor *places_of(const tx_tensor *x)
 static void number_rows(const tx_tensor *x, tx_attrs *attrs)
 {
     const tx_model *model = x->graph->model;
-    if (model->contexts > 1 && x->shape.rank != 3)
+    if (model->mesh.context.size > 1 && x->shape.rank != 3)
         tx_graph_fail(x->graph, tx_fail(TX_UNSUPPORTED, "context parallelism: random numbers are drawn for [B, T, C]"));
     if (x->shape.rank != 3)
         return;
-    attrs->row = model->sequence ? model->part * x->shape.dim[1] : model->context * (x->shape.dim[1] / 2);
+    attrs->row = model->mesh.sequence ? model->mesh.tensor.rank * x->shape.dim[1]
+                                      : model->mesh.context.rank * (x->shape.dim[1] / 2);
     attrs->gap = gap_of(model, x->shape.dim[1]);
 }
 

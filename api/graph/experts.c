@@ -47,7 +47,7 @@ tx_tensor *tx_to_experts(tx_tensor *x, const tx_routes *routes, int64_t chosen, 
     TX_NEEDS(routes && arrivals && chosen > 0 && capacity >= 0.0f, NULL);
     if (!x)
         return NULL;
-    const int64_t ranks = x->graph->model->expert_parts, rows = x->shape.dim[0];
+    const int64_t ranks = x->graph->model->mesh.expert.size, rows = x->shape.dim[0];
     *arrivals = (tx_arrivals){.offsets = routes->offsets, .rows = rows};
     if (ranks == 1)
         return x;

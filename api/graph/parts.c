@@ -13,28 +13,28 @@ static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 int32_t tx_graph_parts(const tx_graph *graph, int32_t *part)
 {
     TX_NEEDS(graph && part, 0);
-    *part = graph->model->part;
-    return graph->model->parts;
+    *part = graph->model->mesh.tensor.rank;
+    return graph->model->mesh.tensor.size;
 }
 
 bool tx_graph_sequence(const tx_graph *graph)
 {
     TX_NEEDS(graph, false);
-    return graph->model->sequence;
+    return graph->model->mesh.sequence;
 }
 
 int32_t tx_graph_contexts(const tx_graph *graph, int32_t *context)
 {
     TX_NEEDS(graph && context, 0);
-    *context = graph->model->context;
-    return graph->model->contexts;
+    *context = graph->model->mesh.context.rank;
+    return graph->model->mesh.context.size;
 }
 
 tx_tensor *tx_part_input(tx_tensor *x)
 {
     tx_emit_args args = {.op = TX_OP_RESHAPE, .attrs = plain, .in = {x}};
     args.attrs.summed = true;
-    if (!x || x->graph->model->parts == 1)
+    if (!x || x->graph->model->mesh.tensor.size == 1)
         return x;
     args.shape = &x->shape;
     return tx_emit(x->graph, &args);
@@ -42,7 +42,7 @@ tx_tensor *tx_part_input(tx_tensor *x)
 
 tx_tensor *tx_part_sum(tx_tensor *x)
 {
-    if (!x || x->graph->model->parts == 1)
+    if (!x || x->graph->model->mesh.tensor.size == 1)
         return x;
     tx_emit_args args = {.op = TX_OP_PART_SUM, .attrs = plain, .in = {x}};
     args.out[TX_OUT(part_sum, w)] = tx_tensor_planned(x->graph, x->dtype, x->shape, TX_ARENA_PARTS);
@@ -54,7 +54,7 @@ static tx_tensor *move_rows(tx_tensor *x, tx_op op, int64_t tokens)
 {
     tx_graph *graph = x->graph;
     const tx_shape shape = TX_SHAPE(x->shape.dim[0], tokens, x->shape.dim[2]);
-    const int64_t least = tokens < x->shape.dim[1] ? tokens : x->shape.dim[1], parts = graph->model->parts;
+    const int64_t least = tokens < x->shape.dim[1] ? tokens : x->shape.dim[1], parts = graph->model->mesh.tensor.size;
     const int64_t blocks = tx_param_blocks(x->shape.dim[0] * least * x->shape.dim[2]);
     tx_emit_args args = {.op = op, .attrs = plain, .in = {x}, .shape = &shape};
     args.out[TX_OUT(part_scatter, w)] =
@@ -64,16 +64,16 @@ static tx_tensor *move_rows(tx_tensor *x, tx_op op, int64_t tokens)
 
 tx_tensor *tx_part_gather(tx_tensor *x)
 {
-    if (!x || !x->graph->model->sequence)
+    if (!x || !x->graph->model->mesh.sequence)
         return tx_part_input(x);
-    return move_rows(x, TX_OP_PART_GATHER, x->shape.dim[1] * x->graph->model->parts);
+    return move_rows(x, TX_OP_PART_GATHER, x->shape.dim[1] * x->graph->model->mesh.tensor.size);
 }
 
 tx_tensor *tx_part_scatter(tx_tensor *x)
 {
-    if (!x || !x->graph->model->sequence)
+    if (!x || !x->graph->model->mesh.sequence)
         return tx_part_sum(x);
-    const int64_t parts = x->graph->model->parts;
+    const int64_t parts = x->graph->model->mesh.tensor.size;
     if (x->shape.rank == 3 && x->shape.dim[1] % parts == 0)
         return move_rows(x, TX_OP_PART_SCATTER, x->shape.dim[1] / parts);
     tx_graph_fail(x->graph,
@@ -85,7 +85,7 @@ tx_tensor *tx_part_scatter(tx_tensor *x)
 
 tx_tensor *tx_part_param(tx_tensor *param)
 {
-    return param && param->graph->model->sequence ? tx_part_input(param) : param;
+    return param && param->graph->model->mesh.sequence ? tx_part_input(param) : param;
 }
 
 /* ---- Tables ------------------------------------------------------------------------------------------- */
@@ -109,7 +109,8 @@ static tx_tensor *own_indices(tx_tensor *indices, const tx_param_spec *whole, in
 {
     const tx_model *model = indices->graph->model;
     *args = (tx_emit_args){.op = TX_OP_PART_INDICES, .attrs = plain, .in = {indices}};
-    args->attrs.rows = tx_part_of(whole->logical.dim[0], model->part, model->parts, &args->attrs.first);
+    args->attrs.rows =
+        tx_part_of(whole->logical.dim[0], model->mesh.tensor.rank, model->mesh.tensor.size, &args->attrs.first);
     args->attrs.vocab = all;
     args->attrs.keeps = labels;
     return tx_emit(indices->graph, args);
@@ -118,14 +119,14 @@ static tx_tensor *own_indices(tx_tensor *indices, const tx_param_spec *whole, in
 /* Adds rows of a table of positions, 0 and on or those that are named: x [B, T, C]. */
 static tx_tensor *add_positions(tx_tensor *x, tx_tensor *table, tx_tensor *positions)
 {
-    if (x && table && positions && x->graph->model->sequence)
+    if (x && table && positions && x->graph->model->mesh.sequence)
         tx_graph_fail(x->graph,
                       tx_fail(TX_UNSUPPORTED, "sequence parallelism: tokens that have positions of their own"));
     if (!x || !table || positions)
         return table ? tx_add(x, tx_embedding(positions, table, NULL, NULL)) : x;
     const int64_t rows = x->shape.dim[0], tokens = x->shape.dim[1], row = tokens * x->shape.dim[2];
     const tx_model *model = x->graph->model;
-    const int32_t first = model->sequence ? model->part * (int32_t)tokens : 0;
+    const int32_t first = model->mesh.sequence ? model->mesh.tensor.rank * (int32_t)tokens : 0;
     tx_tensor *places =
         tx_embedding(tx_range(x->graph, TX_SHAPE(1, tokens), first, 1), tx_part_param(table), NULL, NULL);
     places = places ? tx_broadcast(tx_reshape(places, TX_SHAPE(row)), TX_SHAPE(rows, row), TX_AXIS_ROWS) : NULL;
@@ -179,7 +180,7 @@ tx_tensor *tx_parts_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t 
     if (!labels || !tx_emit(graph, &own))
         return NULL;
     tx_emit_args all = {.op = TX_OP_PART_LOSS, .attrs = own.attrs};
-    const int64_t numbers = 2 * (int64_t)graph->model->parts + 1;
+    const int64_t numbers = 2 * (int64_t)graph->model->mesh.tensor.size + 1;
     all.in[TX_IN(part_loss, logits)] = logits;
     all.in[TX_IN(part_loss, labels)] = labels;
     all.in[TX_IN(part_loss, losses)] = own.out[TX_OUT(cross_entropy, losses)];

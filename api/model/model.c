@@ -59,14 +59,16 @@ static tx_status check_packed(const char *name, const tx_param_spec *spec)
 
 static tx_division division_of(const tx_model *model, const tx_param_spec *spec)
 {
-    return spec->split && model->parts > 1 ? (tx_division){spec->split - 1, model->part, model->parts}
-                                           : (tx_division){.parts = 1};
+    return spec->split && model->mesh.tensor.size > 1
+               ? (tx_division){spec->split - 1, model->mesh.tensor.rank, model->mesh.tensor.size}
+               : (tx_division){.parts = 1};
 }
 
 static tx_division experts_of(const tx_model *model, const tx_param_spec *spec)
 {
-    return spec->experts && model->expert_parts > 1 ? (tx_division){0, model->expert_part, model->expert_parts}
-                                                    : (tx_division){.parts = 1};
+    return spec->experts && model->mesh.expert.size > 1
+               ? (tx_division){0, model->mesh.expert.rank, model->mesh.expert.size}
+               : (tx_division){.parts = 1};
 }
 
 /* Whether the first dimension, which is padded, is what ranks divide: a vocabulary. */
@@ -190,7 +192,8 @@ static tx_status append_param(tx_model *model, const char *name, const tx_param_
     record.arena = spec->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
     const int64_t bytes = tx_dtype_bytes(spec->dtype, tx_shape_count(&record.spec.shape));
     const int32_t stage = tx_model_stage_of(model, spec->block);
-    record.absent = !tx_model_has_stage(model, stage) && !(spec->tied && tx_model_has_stage(model, model->stages - 1));
+    record.absent =
+        !tx_model_has_stage(model, stage) && !(spec->tied && tx_model_has_stage(model, model->mesh.stages - 1));
     tx_status status =
         record.absent ? TX_OK
                       : tx_arena_append(&model->arena[record.arena], bytes, alignment_of(model, spec), &record.offset);
@@ -251,16 +254,15 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
     return model->following && spec ? tx_model_declare(model->following, name, spec, &found) : TX_OK;
 }
 
-tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t seats, int32_t stages, const int32_t *blocks)
+tx_status tx_model_set_stage(tx_model *model, tx_mesh_axis axis, int32_t stages, const int32_t *blocks)
 {
-    model->last_block = calloc((size_t)stages, sizeof *model->last_block);
-    if (!model->last_block)
+    model->mesh.last_block = calloc((size_t)stages, sizeof *model->mesh.last_block);
+    if (!model->mesh.last_block)
         return tx_fail(TX_MEMORY, "no memory for a list of stages");
     for (int32_t s = 0; s < stages; s++)
-        model->last_block[s] = (s > 0 ? model->last_block[s - 1] : 0) + blocks[s];
-    model->seats = seats;
-    model->stage = stage;
-    model->stages = stages;
+        model->mesh.last_block[s] = (s > 0 ? model->mesh.last_block[s - 1] : 0) + blocks[s];
+    model->mesh.pipeline = axis;
+    model->mesh.stages = stages;
     return TX_OK;
 }
 

@@ -7,6 +7,7 @@
 
 #include "api/model/arena.h"
 #include "api/model/engine.h"
+#include "api/model/mesh.h"
 #include "api/model/optimizer.h"
 
 /* How ranks of a group divide a parameter. */
@@ -83,15 +84,8 @@ struct tx_model {
     tx_parallel *parallel;       /* NULL: one rank */
     tx_controls *of_micro_batch; /* tx_model_keep_controls */
     int32_t micro_batches;
-    /* The ranks of a pipeline, or the devices that the model is divided among, are `seats`; this one has the stages
-     * stage, stage + seats and so on, of `stages`. */
-    int32_t seats, stage, stages;
-    int32_t *last_block;       /* of each stage but the last; NULL: there is one */
-    tx_model *following;       /* the next stage, where this process has all of them (tx_model_divide) */
-    int32_t context, contexts; /* of the ranks that have chunks of the positions of the same rows, this one */
-    int32_t part, parts; /* this rank's number in the tensor group that parameters are split among, and its size */
-    bool sequence;       /* between products it has a chunk of the positions (tx_parallel_options) */
-    int32_t expert_part, expert_parts; /* the same of the expert group */
+    tx_mesh mesh;
+    tx_model *following; /* the model of the next pipeline stage, if this process has all stages (tx_model_divide) */
 };
 
 /* Finds or declares a parameter (spec NULL: only finds). */
@@ -174,19 +168,20 @@ static inline int32_t tx_part_replicas(const tx_param_sections *sections, int32_
     return units < parts ? (int32_t)(parts / units) : 1;
 }
 
-/* Gives `model` the stages stage, stage + seats, .. of `stages`, which have so many blocks each. */
-tx_status tx_model_set_stage(tx_model *model, int32_t stage, int32_t seats, int32_t stages, const int32_t *blocks);
+/* Divides the blocks among `stages` pipeline stages, which have so many blocks each; `axis` says which are this rank's.
+ */
+tx_status tx_model_set_stage(tx_model *model, tx_mesh_axis axis, int32_t stages, const int32_t *blocks);
 
 static inline bool tx_model_has_stage(const tx_model *model, int32_t stage)
 {
-    return stage % model->seats == model->stage;
+    return stage % model->mesh.pipeline.size == model->mesh.pipeline.rank;
 }
 
 /* The stage that a block belongs to; 0: what is in front of the blocks, -1: behind them. */
 static inline int32_t tx_model_stage_of(const tx_model *model, int32_t block)
 {
     int32_t stage = 0;
-    while (stage < model->stages - 1 && (block < 0 || model->last_block[stage] < block))
+    while (stage < model->mesh.stages - 1 && (block < 0 || model->mesh.last_block[stage] < block))
         stage++;
     return stage;
 }
@@ -194,19 +189,19 @@ static inline int32_t tx_model_stage_of(const tx_model *model, int32_t block)
 /* Whether the stages are ranks of a pipeline. */
 static inline bool tx_model_has_pipeline(const tx_model *model)
 {
-    return model->stages > 1 && model->parallel;
+    return model->mesh.stages > 1 && model->parallel;
 }
 
 /* Whether the model is divided among devices of this process. */
 static inline bool tx_model_is_divided(const tx_model *model)
 {
-    return model->stages > 1 && !model->parallel;
+    return model->mesh.stages > 1 && !model->parallel;
 }
 
 /* Whether the first stage and the last have a parameter, and this is one of them. */
 static inline bool tx_model_ties(const tx_model *model, int32_t index)
 {
-    return model->stages > 1 && model->param[index].spec.tied && !model->param[index].absent;
+    return model->mesh.stages > 1 && model->param[index].spec.tied && !model->param[index].absent;
 }
 
 /* Whether a parameter is this stage's: of a tied one the first stage's. */

@@ -215,7 +215,7 @@ static tx_status sum_replicas(const tx_model *model, const tx_command *c)
     TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, own, bytes));
     memset(all, 0, (size_t)before);
     memset(own + bytes, 0, (size_t)(tx_operand_bytes(w) - before - bytes));
-    TX_TRY(tx_comm_collect(model->parallel->tensor, TX_ALL_REDUCE, all, tx_operand_count(w), w->dtype, 0));
+    TX_TRY(tx_comm_collect(model->mesh.tensor.comm, TX_ALL_REDUCE, all, tx_operand_count(w), w->dtype, 0));
     return e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, x), x->offset, own, bytes);
 }
 
@@ -244,7 +244,7 @@ static void join_rows(float *number, int64_t rows, int32_t ranks, const int32_t 
 static tx_status join_losses(const tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
-    const tx_comm *tensor = model->parallel->tensor;
+    const tx_mesh_axis *tensor = &model->mesh.tensor;
     const tx_operand *labels = &c->in[TX_IN(part_loss, labels)], *losses = &c->in[TX_IN(part_loss, losses)],
                      *lse = &c->in[TX_IN(part_loss, lse)];
     const int64_t rows = tx_operand_count(losses), bytes = tx_operand_bytes(losses), count = 2 * rows * tensor->size;
@@ -257,7 +257,7 @@ static tx_status join_losses(const tx_model *model, const tx_command *c)
     memset(all, 0, (size_t)(own - all) * sizeof *all);
     memset(own + 2 * rows, 0, (size_t)(all + count - own - 2 * rows) * sizeof *all);
     /* As whole numbers, so that the others' zeros change no bit. */
-    TX_TRY(tx_comm_collect(model->parallel->tensor, TX_ALL_REDUCE, all, count, TX_I32, 0));
+    TX_TRY(tx_comm_collect(model->mesh.tensor.comm, TX_ALL_REDUCE, all, count, TX_I32, 0));
     join_rows(all, rows, tensor->size, label);
     losses = &c->out[TX_OUT(part_loss, all_losses)];
     lse = &c->out[TX_OUT(part_loss, all_lse)];
@@ -270,15 +270,15 @@ static tx_status join_losses(const tx_model *model, const tx_command *c)
 /* ---- Messages --------------------------------------------------------------------------------------------- */
 
 /* The ranks that it goes between. */
-static tx_comm *messengers_of(const tx_parallel *p, const tx_command *c)
+static tx_comm *messengers_of(const tx_mesh *mesh, const tx_command *c)
 {
-    return c->attrs.around ? p->context : p->pipeline;
+    return c->attrs.around ? mesh->context.comm : mesh->pipeline.comm;
 }
 
 /* Those that are on their way at a time have different ones. */
 static int32_t number_of(const tx_model *model, const tx_command *c)
 {
-    const int64_t of_micro_batch = (int64_t)(model->stages / model->seats) * TX_CROSSINGS * 2;
+    const int64_t of_micro_batch = (int64_t)(model->mesh.stages / model->mesh.pipeline.size) * TX_CROSSINGS * 2;
     return (int32_t)((c->attrs.micro_batch * of_micro_batch + c->attrs.bucket) % TX_MESSAGE_NUMBERS);
 }
 
@@ -301,7 +301,7 @@ static tx_status begin_message(const tx_model *model, const tx_command *c)
                                 .data = tx_operand_host(model, place),
                                 .count = tx_operand_count(place),
                                 .dtype = place->dtype};
-    tx_message_on_way begun = {messengers_of(p, c), c->op, message.other, message.number, -1};
+    tx_message_on_way begun = {messengers_of(&model->mesh, c), c->op, message.other, message.number, -1};
     TX_TRY(begun.comm->table->begin_message(begun.comm, &message, &begun.request));
     p->message[p->messages++] = begun;
     return TX_OK;
@@ -313,7 +313,7 @@ static tx_status wait_message(const tx_model *model, const tx_command *c)
     tx_parallel *p = model->parallel;
     const tx_op op = c->op == TX_OP_WAIT_SENT ? TX_OP_SEND : TX_OP_RECEIVE;
     const int32_t number = number_of(model, c);
-    tx_comm *comm = messengers_of(p, c);
+    tx_comm *comm = messengers_of(&model->mesh, c);
     int32_t i = 0;
     while (i < p->messages && !(p->message[i].comm == comm && p->message[i].op == op &&
                                 p->message[i].peer == c->attrs.peer && p->message[i].number == number))
@@ -337,6 +337,7 @@ static tx_status wait_message(const tx_model *model, const tx_command *c)
 static tx_status reduce_results(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
+    const tx_mesh *mesh = &model->mesh;
     tx_parallel *p = model->parallel;
     const int64_t count = tx_operand_count(&c->in[0]), bytes = tx_operand_bytes(&c->in[0]);
     float *sum = (float *)(void *)tx_operand_host(model, &c->out[TX_OUT(reduce_results, w)]);
@@ -344,9 +345,9 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
     tx_status status = e->backend->read(e->context, results, c->in[0].offset, sum, bytes);
     sum[count] = p->vote;
     /* A tensor group has them in common; of a pipeline's stages but the last they are left from the step before. */
-    if ((p->tensor && p->tensor->rank > 0) || (p->pipeline && p->pipeline->rank < p->pipeline->size - 1))
+    if (mesh->tensor.rank > 0 || mesh->pipeline.rank < mesh->pipeline.size - 1)
         sum[TX_RESULT_LOSS] = sum[TX_RESULT_DROPPED] = 0.0f;
-    tx_comm *const groups[] = {p->comm, p->tensor, p->pipeline};
+    tx_comm *const groups[] = {mesh->data.comm, mesh->tensor.comm, mesh->pipeline.comm};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
             TX_THEN(status, tx_comm_collect(groups[i], TX_ALL_REDUCE, sum, count + 1, TX_F32, 0));
@@ -356,14 +357,15 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
 
 tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
 {
+    const tx_mesh *mesh = &model->mesh;
     tx_parallel *p = model->parallel;
-    if (p->comm->size == 1 && !p->tensor && !p->pipeline) {
+    if (tx_mesh_is_one_rank(mesh)) {
         p->votes = p->vote;
         return TX_OK;
     }
     switch (c->op) {
     case TX_OP_PART_SUM:
-        return sum_over(model, p->tensor, &c->in[TX_IN(part_sum, x)], &c->out[TX_OUT(part_sum, y)],
+        return sum_over(model, mesh->tensor.comm, &c->in[TX_IN(part_sum, x)], &c->out[TX_OUT(part_sum, y)],
                         &c->out[TX_OUT(part_sum, w)]);
     case TX_OP_SUM_REPLICAS:
         return sum_replicas(model, c);
@@ -386,14 +388,14 @@ tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
     case TX_OP_WAIT_RECEIVED:
         return wait_message(model, c);
     case TX_OP_SUM_TIED: /* of the first stage's table and the last's */
-        return sum_over(model, p->ends, &c->in[TX_IN(sum_tied, x)], &c->out[TX_OUT(sum_tied, y)],
+        return sum_over(model, mesh->ends, &c->in[TX_IN(sum_tied, x)], &c->out[TX_OUT(sum_tied, y)],
                         &c->out[TX_OUT(sum_tied, w)]);
     case TX_OP_BEGIN_MICRO_BATCH:
         return tx_model_begin_micro_batch(model, c->attrs.micro_batch);
     default:
         break;
     }
-    if (p->comm->size == 1) /* it has all rows */
+    if (mesh->data.size == 1) /* it has all rows */
         return TX_OK;
     switch (c->op) {
     case TX_OP_REDUCE_GRADIENTS:

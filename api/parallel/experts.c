@@ -16,7 +16,7 @@ typedef struct routed {
 
 static routed routed_of(const tx_model *model, const tx_operand *counts)
 {
-    const int32_t ranks = model->parallel->expert->size, experts = (int32_t)counts->shape.dim[1] - 1;
+    const int32_t ranks = model->mesh.expert.size, experts = (int32_t)counts->shape.dim[1] - 1;
     int32_t *first = (int32_t *)(void *)tx_operand_host(model, counts);
     return (routed){ranks, experts / ranks, first, first + experts + 1, first + 2 * (experts + 1)};
 }
@@ -41,7 +41,8 @@ tx_status tx_parallel_share_routes(const tx_model *model, const tx_command *c)
         r.out[i] = r.out[i + 1] - r.out[i];
     for (int32_t i = 0; i < 2 * r.ranks; i++)
         p->block[i] = r.own;
-    TX_TRY(tx_comm_all_to_all(p->expert, &(tx_all_to_all){r.out, p->block, r.in, p->block + r.ranks, TX_I32}));
+    TX_TRY(tx_comm_all_to_all(model->mesh.expert.comm,
+                              &(tx_all_to_all){r.out, p->block, r.in, p->block + r.ranks, TX_I32}));
     r.offset[0] = 0;
     for (int32_t i = 0; i < r.own; i++) {
         r.offset[i + 1] = r.offset[i];
@@ -114,8 +115,9 @@ tx_status tx_parallel_move_rows(const tx_model *model, const tx_command *c)
     else if (!in_place && gone > 0)
         TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, by_place,
                                 tx_dtype_bytes(x->dtype, gone * width)));
-    TX_TRY(tx_comm_all_to_all(p->expert, &(tx_all_to_all){back ? by_rank : by_place, p->block,
-                                                          back ? by_place : by_rank, p->block + r.ranks, x->dtype}));
+    TX_TRY(tx_comm_all_to_all(model->mesh.expert.comm,
+                              &(tx_all_to_all){back ? by_rank : by_place, p->block, back ? by_place : by_rank,
+                                               p->block + r.ranks, x->dtype}));
     if (!back)
         TX_TRY(sort(model, &r, y, false, by_rank));
     else if (!in_place && gone > 0)

@@ -99,68 +99,65 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     return status;
 }
 
+/* The mesh that the options describe. */
+static tx_status set_mesh(tx_model *model, tx_comm *comm, const tx_parallel_options *options)
+{
+    const tx_mesh_axis pipeline = tx_mesh_along(options->pipeline);
+    tx_mesh *mesh = &model->mesh;
+    if (pipeline.size > 1)
+        TX_TRY(tx_model_set_stage(model, pipeline, pipeline.size * (options->chunks > 1 ? options->chunks : 1),
+                                  options->stage_blocks));
+    mesh->data = (tx_mesh_axis){comm->rank, comm->size, comm};
+    mesh->tensor = tx_mesh_along(options->tensor);
+    mesh->context = tx_mesh_along(options->context);
+    mesh->expert = tx_mesh_along(options->expert);
+    mesh->replicas = mesh->expert.comm ? options->replicas : NULL;
+    mesh->ends = mesh->pipeline.comm ? options->ends : NULL;
+    mesh->sequence = mesh->tensor.comm && options->sequence;
+    return TX_OK;
+}
+
+/* Arenas through which the ranks exchange data are windows; arenas of which each rank has shards are addresses only. */
+static void set_spaces(tx_model *model)
+{
+    const tx_parallel *p = model->parallel;
+    const bool in_place = model->engine->backend->host_memory;
+    if (model->mesh.tensor.comm)
+        model->arena[TX_ARENA_PARTS].space = TX_SPACE_WINDOW;
+    if (!tx_mesh_is_one_rank(&model->mesh))
+        model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;
+    if (model->mesh.data.size == 1)
+        return;
+    model->arena[TX_ARENA_WEIGHTS].addresses = model->arena[TX_ARENA_FROZEN].addresses = tx_parallel_gathers(p);
+    if (!tx_parallel_keeps_shards(p))
+        model->arena[in_place ? TX_ARENA_GRADIENTS : TX_ARENA_GRADIENTS_WINDOW].space = TX_SPACE_WINDOW;
+    if (tx_parallel_sharded(p) && !tx_parallel_gathers(p))
+        model->arena[in_place ? TX_ARENA_WEIGHTS : TX_ARENA_WEIGHTS_WINDOW].space = TX_SPACE_WINDOW;
+}
+
 tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_options *options)
 {
     TX_NEEDS(model && comm && options, TX_INVALID);
-    tx_status status = check_options(model, options);
-    tx_comm *tensor = !status && options->tensor && options->tensor->size > 1 ? options->tensor : NULL;
-    TX_THEN(status, agree_on_chunks(model, comm));
-    if (tensor)
-        TX_THEN(status, agree_on_chunks(model, tensor));
-    if (status)
-        return status;
-    const int32_t sharers = options->expert ? options->expert->size : 1;
+    TX_TRY(check_options(model, options));
+    TX_TRY(agree_on_chunks(model, comm));
+    if (tx_mesh_along(options->tensor).comm)
+        TX_TRY(agree_on_chunks(model, options->tensor));
+    const int32_t experts = tx_mesh_along(options->expert).size;
     tx_parallel *made = calloc(1, sizeof *made);
-    int64_t *block = sharers > 1 ? calloc(2 * (size_t)sharers, sizeof *block) : NULL;
-    if (!made || (sharers > 1 && !block)) {
-        free(made);
-        free(block);
-        return tx_fail(TX_MEMORY, "parallel: out of memory");
-    }
-    *made = (tx_parallel){.comm = comm, .tensor = tensor, .options = *options, .synchronize = true};
-    made->options.stage_blocks = NULL; /* the caller's, and read now */
-    if (options->pipeline && options->pipeline->size > 1) {
-        made->pipeline = options->pipeline;
-        made->ends = options->ends;
-        const int32_t ranks = options->pipeline->size, stages = ranks * (options->chunks > 1 ? options->chunks : 1);
-        status = tx_model_set_stage(model, options->pipeline->rank, ranks, stages, options->stage_blocks);
-    }
+    int64_t *block = calloc(2 * (size_t)experts, sizeof *block);
+    tx_status status = made && block ? TX_OK : tx_fail(TX_MEMORY, "parallel: out of memory");
+    TX_THEN(status, set_mesh(model, comm, options));
     if (status) {
         free(made);
         free(block);
         return status;
     }
-    if (sharers > 1) {
-        made->expert = options->expert;
-        made->block = block;
-        made->replicas = options->replicas;
-        model->expert_part = made->expert->rank;
-        model->expert_parts = made->expert->size;
-    }
-    if (options->context && options->context->size > 1) {
-        made->context = options->context;
-        model->context = made->context->rank;
-        model->contexts = made->context->size;
-    }
-    model->parallel = made;
-    if (tensor) {
-        model->part = tensor->rank;
-        model->parts = tensor->size;
-        model->sequence = options->sequence;
-        model->arena[TX_ARENA_PARTS].space = TX_SPACE_WINDOW;
-    }
-    if (tensor || made->pipeline || comm->size > 1)
-        model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;
-    if (comm->size == 1) {
+    *made = (tx_parallel){.options = *options, .synchronize = true, .block = block};
+    made->options.stage_blocks = NULL; /* the caller's, and read now */
+    if (comm->size == 1)
         made->options.zero_stage = 0; /* its shards are all there is */
-        return TX_OK;
-    }
-    const bool in_place = model->engine->backend->host_memory;
-    model->arena[TX_ARENA_WEIGHTS].addresses = model->arena[TX_ARENA_FROZEN].addresses = tx_parallel_gathers(made);
-    if (!tx_parallel_keeps_shards(made))
-        model->arena[in_place ? TX_ARENA_GRADIENTS : TX_ARENA_GRADIENTS_WINDOW].space = TX_SPACE_WINDOW;
-    if (tx_parallel_sharded(made) && !tx_parallel_gathers(made))
-        model->arena[in_place ? TX_ARENA_WEIGHTS : TX_ARENA_WEIGHTS_WINDOW].space = TX_SPACE_WINDOW;
+    model->parallel = made;
+    set_spaces(model);
     return TX_OK;
 }
 
@@ -175,14 +172,14 @@ tx_status tx_model_synchronize(tx_model *model, bool on)
 bool tx_model_spreads(const tx_model *model)
 {
     TX_NEEDS(model, false);
-    return tx_parallel_sharded(model->parallel) || model->parts > 1 || model->expert_parts > 1 ||
+    return tx_parallel_sharded(model->parallel) || model->mesh.tensor.size > 1 || model->mesh.expert.size > 1 ||
            tx_model_has_pipeline(model);
 }
 
 bool tx_model_gathers(const tx_model *model)
 {
     TX_NEEDS(model, false);
-    return tx_parallel_gathers(model->parallel) || model->parts > 1 || model->expert_parts > 1 ||
+    return tx_parallel_gathers(model->parallel) || model->mesh.tensor.size > 1 || model->mesh.expert.size > 1 ||
            tx_model_has_pipeline(model);
 }
 
@@ -227,7 +224,7 @@ static void add_param(const tx_model *model, const tx_param_record *param, tx_bu
     const tx_arena *arena = &model->arena[param->arena];
     const bool frozen = param->arena == TX_ARENA_FROZEN;
     const tx_dtype dtype = frozen ? TX_I32 : model->stored;
-    tx_comm *comm = tx_parallel_summers(p, &param->spec);
+    tx_comm *comm = tx_parallel_summers(model, &param->spec);
     const tx_bucket empty = {
         .comm = comm, .arena = param->arena, .dtype = dtype, .element = (int64_t)tx_dtype_size(dtype)};
     const int64_t count =
@@ -259,10 +256,9 @@ static int32_t add_params(const tx_model *model, tx_arena_id arena, tx_bucket *b
 
 /* Each rank has a shard of each bucket; or, of whole ones, which are to be updated, those that come when it has least.
  */
-static tx_status share_buckets(tx_parallel *p)
+static tx_status share_buckets(const tx_mesh_axis *data, tx_parallel *p)
 {
-    const tx_comm *comm = p->comm;
-    int64_t *load = calloc((size_t)comm->size, sizeof *load);
+    int64_t *load = calloc((size_t)data->size, sizeof *load);
     if (!load)
         return tx_fail(TX_MEMORY, "no memory for the ranks' shares");
     for (int32_t i = 0; i < p->buckets + p->frozen; i++) {
@@ -273,11 +269,11 @@ static tx_status share_buckets(tx_parallel *p)
         if (!p->options.whole || b->arena == TX_ARENA_FROZEN)
             continue;
         b->owner = 0;
-        for (int32_t r = 1; r < comm->size; r++)
+        for (int32_t r = 1; r < data->size; r++)
             b->owner = load[r] < load[b->owner] ? r : b->owner;
         load[b->owner] += b->count;
         b->first = 0;
-        b->owned = b->owner == comm->rank ? b->count : 0;
+        b->owned = b->owner == data->rank ? b->count : 0;
     }
     free(load);
     return TX_OK;
@@ -293,7 +289,7 @@ tx_status tx_parallel_make_buckets(tx_model *model)
         return tx_fail(TX_MEMORY, "no memory for the list of buckets");
     p->buckets = add_params(model, TX_ARENA_WEIGHTS, p->bucket);
     p->frozen = tx_parallel_gathers(p) ? add_params(model, TX_ARENA_FROZEN, p->bucket + p->buckets) : 0;
-    return share_buckets(p);
+    return share_buckets(&model->mesh.data, p);
 }
 
 tx_status tx_parallel_place_buckets(tx_model *model)
@@ -301,7 +297,7 @@ tx_status tx_parallel_place_buckets(tx_model *model)
     tx_parallel *p = model->parallel;
     tx_arena *exchange = &model->arena[TX_ARENA_EXCHANGE];
     tx_status status = TX_OK;
-    if (p->comm->size > 1 || p->tensor || p->pipeline)
+    if (!tx_mesh_is_one_rank(&model->mesh))
         status = tx_arena_append(exchange, RESULTS_BYTES, TX_ALIGNMENT, &p->results);
     for (int32_t i = 0; i < p->buckets + p->frozen && !status; i++) {
         tx_bucket *b = &p->bucket[i];

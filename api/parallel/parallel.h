@@ -67,11 +67,6 @@ typedef struct tx_message_on_way {
 } tx_message_on_way;
 
 struct tx_parallel {
-    tx_comm *comm;
-    tx_comm *tensor;            /* whose window arena PARTS is; NULL: none */
-    tx_comm *pipeline, *ends;   /* NULL: none */
-    tx_comm *expert, *replicas; /* NULL: none; replicas: the ranks that have the same experts, perhaps this one alone */
-    tx_comm *context;           /* NULL: none */
     tx_parallel_options options;
     bool synchronize;
     uint64_t written; /* hash of all weights that were given, of which this rank kept its shards */
@@ -127,15 +122,15 @@ static inline int64_t tx_bucket_elements(const tx_bucket *b, int64_t bytes)
 }
 
 /* The ranks that have an arena as a window in common. */
-static inline tx_comm *tx_parallel_comm_of(const tx_parallel *parallel, tx_arena_id arena)
+static inline tx_comm *tx_parallel_comm_of(const tx_model *model, tx_arena_id arena)
 {
-    return arena == TX_ARENA_PARTS ? parallel->tensor : parallel->comm;
+    return arena == TX_ARENA_PARTS ? model->mesh.tensor.comm : model->mesh.data.comm;
 }
 
 /* The ranks that sum a parameter's gradient. */
-static inline tx_comm *tx_parallel_summers(const tx_parallel *parallel, const tx_param_spec *spec)
+static inline tx_comm *tx_parallel_summers(const tx_model *model, const tx_param_spec *spec)
 {
-    return spec->experts && parallel->expert ? parallel->replicas : parallel->comm;
+    return spec->experts && model->mesh.replicas ? model->mesh.replicas : model->mesh.data.comm;
 }
 
 /* Whether the weight at an address is one of a bucket's. */

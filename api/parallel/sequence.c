@@ -13,7 +13,7 @@ typedef struct chunks {
 
 static chunks chunks_of(const tx_model *model, const tx_operand *own, const tx_operand *w)
 {
-    tx_comm *group = model->parallel->tensor;
+    tx_comm *group = model->mesh.tensor.comm;
     const int64_t samples = own->shape.dim[0];
     return (chunks){.group = group,
                     .pieces = samples * group->size,

@@ -38,7 +38,7 @@ static int32_t segment_of(const checkpointing *c, int32_t node)
 static keeping keeping_of(const checkpointing *c, int32_t segment)
 {
     const tx_checkpointing *o = &c->graph->checkpointing;
-    const keeping least = c->graph->model->sequence ? KEEP_CHUNKS : KEEP_ALL;
+    const keeping least = c->graph->model->mesh.sequence ? KEEP_CHUNKS : KEEP_ALL;
     return segment < o->whole ? KEEP_NONE : segment < o->cheap ? KEEP_DEAR : least;
 }
 
@@ -234,7 +234,7 @@ tx_status tx_checkpoint(tx_graph *graph)
 {
     const tx_checkpointing *o = &graph->checkpointing;
     checkpointing c = {.graph = graph};
-    if ((o->whole == 0 && o->cheap == 0 && !graph->model->sequence) || !has_backward(graph))
+    if ((o->whole == 0 && o->cheap == 0 && !graph->model->mesh.sequence) || !has_backward(graph))
         return TX_OK;
     tx_status status = count_blocks(&c);
     if (status)

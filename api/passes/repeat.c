@@ -108,10 +108,10 @@ static tx_turn_kind turn_of(const tx_node *n)
  * comes from the other end of the ranks. */
 static int32_t chunk_of_message(const tx_model *model, const tx_node *n)
 {
-    const int32_t from = n->attrs.bucket / (2 * TX_CROSSINGS), last = model->seats - 1;
+    const int32_t from = n->attrs.bucket / (2 * TX_CROSSINGS), last = model->mesh.pipeline.size - 1;
     const bool comes = n->op == TX_OP_RECEIVE || n->op == TX_OP_WAIT_RECEIVED, back = n->direction != TX_FORWARD;
     const int32_t end = back ? 0 : last;
-    return comes && n->attrs.peer == end && model->stage == last - end ? from + (back ? -1 : 1) : from;
+    return comes && n->attrs.peer == end && model->mesh.pipeline.rank == last - end ? from + (back ? -1 : 1) : from;
 }
 
 /* Nodes of no block go with what stands before them, which of the forward part begins with the first chunk, of the
@@ -123,9 +123,9 @@ static void find_chunks(const repeating *r)
     for (int32_t i = 0; i < r->nodes; i++) {
         const tx_node *n = &r->graph->node[i];
         if (i == r->backward)
-            now = model->stages / model->seats - 1;
+            now = model->mesh.stages / model->mesh.pipeline.size - 1;
         if (n->block > 0)
-            now = tx_model_stage_of(model, n->block) / model->seats;
+            now = tx_model_stage_of(model, n->block) / model->mesh.pipeline.size;
         r->chunk[i] = turn_of(n) == TX_TURN_COMPUTE ? now : chunk_of_message(model, n);
     }
 }
@@ -188,14 +188,14 @@ static tx_status append_all(const repeating *r, const tx_timetable *table)
 static tx_status make_table(const tx_model *model, tx_timetable *own)
 {
     const tx_parallel_options *o = &model->parallel->options;
-    const int32_t ranks = model->seats;
+    const int32_t ranks = model->mesh.pipeline.size;
     tx_timetable *all = calloc((size_t)ranks, sizeof *all);
     tx_status status = all ? TX_OK : tx_fail(TX_MEMORY, "no memory for timetables");
     for (int32_t r = 0; r < ranks && !status; r++)
-        status = tx_timetable_make(o->schedule, r, ranks, model->stages / ranks, o->micro_batches, &all[r]);
+        status = tx_timetable_make(o->schedule, r, ranks, model->mesh.stages / ranks, o->micro_batches, &all[r]);
     TX_THEN(status, tx_timetable_try(all, ranks));
     for (int32_t r = 0; r < ranks && all; r++)
-        if (r != model->stage || status)
+        if (r != model->mesh.pipeline.rank || status)
             tx_timetable_free(&all[r]);
         else
             *own = all[r];
@@ -209,7 +209,7 @@ tx_status tx_repeat(tx_graph *graph)
     repeating r = {.graph = graph, .nodes = graph->nodes, .tensors = graph->tensors};
     while (r.backward < r.nodes && graph->node[r.backward].direction == TX_FORWARD)
         r.backward++;
-    if (graph->model->stages == 1 || r.backward == r.nodes || graph->node[r.backward].direction == TX_UPDATE)
+    if (graph->model->mesh.stages == 1 || r.backward == r.nodes || graph->node[r.backward].direction == TX_UPDATE)
         return TX_OK;
     r.micro_batches = graph->repeats = graph->model->parallel->options.micro_batches;
     graph->repeated_tensors = r.tensors;

@@ -21,11 +21,11 @@ static tx_status insert_sum(tx_graph *graph, tx_edit *edit, const tx_param_recor
     if (at < 0)
         return TX_OK;
     const tx_model *model = graph->model;
-    const int64_t places = model->parts / s->replicas;
+    const int64_t places = model->mesh.tensor.size / s->replicas;
     tx_node node = {.op = TX_OP_SUM_REPLICAS,
                     .direction = TX_BACKWARD,
                     .block = graph->node[at].block,
-                    .attrs = {.control = -1, .first = model->part / s->replicas * s->count}};
+                    .attrs = {.control = -1, .first = model->mesh.tensor.rank / s->replicas * s->count}};
     tx_tensor *x = tx_tensor_fixed(graph, model->stored, TX_SHAPE(s->count), TX_ARENA_GRADIENTS,
                                    r->offset + s->first * tx_model_element(model));
     tx_tensor *w = tx_tensor_planned(graph, model->stored, TX_SHAPE(places * s->count), TX_ARENA_PARTS);
@@ -48,7 +48,7 @@ tx_status tx_sum_replicas(tx_graph *graph)
 {
     const tx_model *model = graph->model;
     tx_edit *edit = NULL;
-    if (model->parts == 1 || graph->direction == TX_UPDATE)
+    if (model->mesh.tensor.size == 1 || graph->direction == TX_UPDATE)
         return TX_OK;
     tx_status status = tx_edit_open(graph, &edit);
     for (int32_t i = 0; i < model->params && !status; i++)

@@ -373,7 +373,8 @@ static tx_status replace(tx_graph *graph, tx_edit *edit, int32_t at)
     const tx_model *model = graph->model;
     const int packed = packed_of(graph->node[at].op);
     TX_TRY(check(&graph->node[at], packed));
-    ring r = {.graph = graph, .node = graph->node[at], .rank = model->context, .size = model->contexts};
+    ring r = {
+        .graph = graph, .node = graph->node[at], .rank = model->mesh.context.rank, .size = model->mesh.context.size};
     r.qkv = r.node.in[packed];
     r.length = r.qkv->shape.dim[1] / 2;
     const int64_t size = r.qkv->shape.dim[2] / (r.node.attrs.heads + 2 * (int64_t)r.node.attrs.kv_heads);
@@ -398,7 +399,7 @@ tx_status tx_ring_attention(tx_graph *graph)
 {
     const int32_t end = graph->nodes;
     tx_edit *edit;
-    if (graph->model->contexts == 1)
+    if (graph->model->mesh.context.size == 1)
         return TX_OK;
     tx_status status = tx_edit_open(graph, &edit);
     if (status)

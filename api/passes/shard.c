@@ -277,7 +277,7 @@ tx_status tx_shard(tx_graph *graph)
     if (!s.parallel || !has_backward(graph))
         return TX_OK;
     tx_status status = s.parallel->bucket ? TX_OK : make_buckets(&s);
-    if (status || s.parallel->comm->size == 1)
+    if (status || graph->model->mesh.data.size == 1)
         return status;
     status = find_fillings(&s);
     if (!status)

@@ -45,7 +45,7 @@ static bool is_anywhere(const staging *s, const tx_node *n)
 
 static void find_stages(staging *s)
 {
-    const int32_t last = s->model->stages - 1;
+    const int32_t last = s->model->mesh.stages - 1;
     bool in_blocks[2] = {false, false}; /* forward, and else */
     for (int32_t i = 0; i < s->end; i++) {
         const tx_node *n = &s->graph->node[i];
@@ -96,8 +96,8 @@ typedef struct hop {
 
 static tx_node node_of(const staging *s, const hop *h, tx_op op, tx_tensor *in, tx_tensor *out)
 {
-    const int32_t peer = (op == TX_OP_SEND || op == TX_OP_WAIT_SENT ? h->to : h->from) % s->model->seats;
-    const int32_t chunk = h->from / s->model->seats, back = h->direction != TX_FORWARD;
+    const int32_t peer = (op == TX_OP_SEND || op == TX_OP_WAIT_SENT ? h->to : h->from) % s->model->mesh.pipeline.size;
+    const int32_t chunk = h->from / s->model->mesh.pipeline.size, back = h->direction != TX_FORWARD;
     return tx_message_node(op, h->direction, peer, (2 * chunk + back) * TX_CROSSINGS + h->number, in, out);
 }
 
@@ -187,7 +187,7 @@ static tx_status cross(staging *s, tx_tensor *t)
     int32_t at = t->producer + 1;
     if ((to - from) * step < 0)
         return cannot_divide("a stage reads what a later one makes");
-    for (int32_t hops = 1; h.from != to && hops < s->model->seats; hops++, h.from = h.to) {
+    for (int32_t hops = 1; h.from != to && hops < s->model->mesh.pipeline.size; hops++, h.from = h.to) {
         h.to = h.from + step;
         h.number = s->span[back][h.from].gone++;
         if (h.number == TX_CROSSINGS)
@@ -285,7 +285,7 @@ static tx_status cut(staging *s)
 {
     const int32_t tensors = s->graph->tensors;
     find_stages(s);
-    for (int32_t i = 0; i < s->model->stages; i++)
+    for (int32_t i = 0; i < s->model->mesh.stages; i++)
         if (s->span[0][i].first < 0)
             return cannot_divide("one of them has no block");
     for (int32_t i = 0; i < tensors; i++)
@@ -304,7 +304,7 @@ static tx_status cut(staging *s)
 tx_status tx_stage(tx_graph *graph)
 {
     staging s = {.graph = graph, .model = graph->model, .end = graph->nodes};
-    const int32_t stages = graph->model->stages;
+    const int32_t stages = graph->model->mesh.stages;
     bool blocks = false, params = false;
     for (int32_t i = 0; i < graph->nodes; i++) {
         blocks = blocks || graph->node[i].block > 0;

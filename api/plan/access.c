@@ -22,31 +22,32 @@ typedef struct question {
 
 /* To all ranks: to those of rank 0's tensor group, from each of these to the others of its part, and from these to the
  * other stages. */
-static tx_status pass_on(const tx_parallel *p, question *q)
+static tx_status pass_on(const tx_mesh *mesh, question *q)
 {
     const int64_t words = (int64_t)(sizeof *q / sizeof(int32_t));
-    if (p->tensor)
-        TX_TRY(tx_comm_collect(p->tensor, TX_BROADCAST, q, words, TX_I32, 0));
-    TX_TRY(tx_comm_collect(p->comm, TX_BROADCAST, q, words, TX_I32, 0));
-    return p->pipeline ? tx_comm_collect(p->pipeline, TX_BROADCAST, q, words, TX_I32, 0) : TX_OK;
+    tx_comm *const axes[] = {mesh->tensor.comm, mesh->data.comm, mesh->pipeline.comm};
+    for (int i = 0; i < 3; i++)
+        if (axes[i])
+            TX_TRY(tx_comm_collect(axes[i], TX_BROADCAST, q, words, TX_I32, 0));
+    return TX_OK;
 }
 
 /* Nobody begins unless all can. */
 static tx_status meet(tx_model *model, tx_status own)
 {
-    const tx_parallel *p = model->parallel;
-    const int32_t size = p->comm->size;
+    const tx_mesh *mesh = &model->mesh;
+    const int32_t size = mesh->data.size;
     int32_t *all = calloc((size_t)size, sizeof *all), lack = own != TX_OK;
     if (!all)
         return tx_fail(TX_MEMORY, "no memory for a list of the ranks");
-    all[p->comm->rank] = lack;
-    tx_status status = tx_comm_share(p->comm, all, sizeof *all);
+    all[mesh->data.rank] = lack;
+    tx_status status = tx_comm_share(mesh->data.comm, all, sizeof *all);
     for (int32_t r = 0; r < size && !status && !own; r++)
         if (all[r])
             status = tx_fail(TX_MEMORY, "rank %" PRId32 " has no memory to read what is spread over the ranks",
-                             r * model->parts + model->part);
+                             r * mesh->tensor.size + mesh->tensor.rank);
     free(all);
-    tx_comm *const others[] = {p->tensor, p->pipeline};
+    tx_comm *const others[] = {mesh->tensor.comm, mesh->pipeline.comm};
     for (int i = 0; i < 2; i++) {
         if (!others[i])
             continue;
@@ -69,7 +70,7 @@ tx_status tx_model_ask(tx_model *model, bool on)
         return TX_OK;
     if (!on) {
         p->asks = false;
-        return pass_on(p, &none);
+        return pass_on(&model->mesh, &none);
     }
     TX_TRY(tx_model_settle(model));
     TX_TRY(meet(model, TX_OK));
@@ -80,7 +81,6 @@ tx_status tx_model_ask(tx_model *model, bool on)
 tx_status tx_model_answer(tx_model *model)
 {
     TX_NEEDS(model, TX_INVALID);
-    const tx_parallel *p = model->parallel;
     if (!tx_model_spreads(model))
         return TX_OK;
     TX_TRY(tx_model_settle(model));
@@ -88,7 +88,7 @@ tx_status tx_model_answer(tx_model *model)
     tx_status status = meet(model, answer ? TX_OK : tx_fail(TX_MEMORY, "no memory to answer what rank 0 reads")), read;
     question q = {0};
     for (bool more = status == TX_OK; more;) {
-        read = pass_on(p, &q);
+        read = pass_on(&model->mesh, &q);
         more = !read && q.param >= 0;
         if (more)
             read = tx_values_copy(model, (tx_part)q.part, q.param, q.first, q.count, NULL, answer);
@@ -114,7 +114,7 @@ tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int6
         return tx_values_copy(model, part, index, first, count, NULL, data);
     for (int64_t at = 0; at < count; at += MOST) {
         question q = {first + at, count - at < MOST ? count - at : MOST, (int32_t)part, index};
-        TX_TRY(pass_on(model->parallel, &q));
+        TX_TRY(pass_on(&model->mesh, &q));
         TX_TRY(tx_values_copy(model, part, index, q.first, q.count, NULL, data + at));
     }
     return TX_OK;

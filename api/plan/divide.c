@@ -12,7 +12,7 @@
 
 static tx_status check(const tx_model *model, tx_engine *const *engines, const int32_t *blocks, int32_t count)
 {
-    if (model->params > 0 || model->parallel || model->stages > 1)
+    if (model->params > 0 || model->parallel || model->mesh.stages > 1)
         return tx_fail(TX_INVALID, "divide: the model has parameters already, or was made parallel or divided before");
     if (count < 1 || engines[0] != model->engine)
         return tx_fail(TX_INVALID, "divide: the first of %d devices is to be the model's", (int)count);
@@ -38,7 +38,7 @@ tx_status tx_model_divide(tx_model *model, tx_engine *const *engines, const int3
             last->stored = model->stored;
             last->only_plans = model->only_plans;
         }
-        TX_THEN(status, tx_model_set_stage(last, d, count, count, blocks));
+        TX_THEN(status, tx_model_set_stage(last, (tx_mesh_axis){.rank = d, .size = count}, count, blocks));
     }
     return status;
 }

@@ -97,7 +97,7 @@ tx_status tx_model_memory_on(const tx_model *model, int32_t device, tx_memory *p
 {
     TX_NEEDS(model && planned, TX_INVALID);
     const tx_model *m = model;
-    while (m && m->stage != device)
+    while (m && m->mesh.pipeline.rank != device)
         m = m->following;
     return m ? memory_of(m, planned) : tx_fail(TX_NOT_FOUND, "the model is on no device number %d", (int)device);
 }
@@ -175,7 +175,7 @@ static tx_status take_chunk(tx_model *model, tx_arena_id id, int32_t c, tx_buffe
     const tx_arena *arena = &model->arena[id];
     if (arena->space != TX_SPACE_WINDOW)
         return e->backend->allocate(e->context, kind_of(model, id), arena->space, arena->used[c], buffer);
-    tx_comm *comm = tx_parallel_comm_of(model->parallel, id);
+    tx_comm *comm = tx_parallel_comm_of(model, id);
     void *memory = NULL;
     tx_status status = comm->table->window(comm, arena->used[c], &memory);
     return status ? status : e->backend->adopt(e->context, kind_of(model, id), memory, arena->used[c], buffer);
@@ -413,7 +413,7 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     for (int i = 0; i < TX_ARENA_COUNT; i++) /* a span that any device's memory fits in when it names no limit */
         m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
     m->engine = engine;
-    m->parts = m->expert_parts = m->seats = m->stages = m->contexts = 1;
+    m->mesh = tx_mesh_whole();
     m->begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
     m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
     m->controls.word[TX_CONTROL_POSITIONS_PER_TOKEN].f32 = 1.0f;
@@ -456,7 +456,7 @@ void tx_model_free(tx_model *model)
     for (int32_t i = 0; i < model->states; i++)
         free(model->state[i].name);
     free(model->of_micro_batch);
-    free(model->last_block);
+    free(model->mesh.last_block);
     free(model->param);
     free(model->state);
     free(model);

@@ -194,13 +194,14 @@ static void add_bucket(tx_graph *graph, const tx_bucket *b)
 {
     const tx_model *model = graph->model;
     const bool again =
-        model->stages > 1 && tx_model_has_stage(model, model->stages - 1); /* the first counts what is tied */
-    if (model->part == 0 && !again) {
+        model->mesh.stages > 1 && tx_model_has_stage(model, model->mesh.stages - 1); /* the first counts what is tied */
+    if (model->mesh.tensor.rank == 0 && !again) {
         add_sumsq(graph, tx_bucket_gradients(model->parallel, b), b->owned);
         return;
     }
     for (int32_t i = 0; i < model->params; i++) {
-        const bool counts = (model->part == 0 || model->param[i].division.parts > 1) && tx_model_owns(model, i);
+        const bool counts =
+            (model->mesh.tensor.rank == 0 || model->param[i].division.parts > 1) && tx_model_owns(model, i);
         if (counts && model->param[i].arena == TX_ARENA_WEIGHTS)
             add_param(graph, b, &model->param[i]);
     }
@@ -333,7 +334,7 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
         status = place_states_away(model, &meant);
     if (status == TX_OK)
         status = tx_optimizer_choose(&meant, &optimizer);
-    if (status == TX_OK && (model->parts > 1 || model->expert_parts > 1 || model->stages > 1) &&
+    if (status == TX_OK && (model->mesh.tensor.size > 1 || model->mesh.expert.size > 1 || model->mesh.stages > 1) &&
         !tx_optimizer_divides(optimizer))
         status = tx_fail(TX_UNSUPPORTED,
                          "this optimizer's states are of blocks or whole parameters, of which the ranks "

@@ -159,8 +159,7 @@ static tx_status copy_state(tx_model *model, const tx_state_range *range, const 
         status = copy(model, &p, from ? from + part.at : NULL, to ? to + part.at : NULL, part.count);
     }
     const tx_param_spec *spec = &model->param[range->param].spec;
-    return from || !spread ? status
-                           : tx_stored_add_up(tx_parallel_summers(model->parallel, spec), to, range->count, status);
+    return from || !spread ? status : tx_stored_add_up(tx_parallel_summers(model, spec), to, range->count, status);
 }
 
 /* Whether ranks have shards alone of this part, which is no state. */
@@ -212,9 +211,9 @@ static tx_status copy_split(tx_model *model, tx_part part, int32_t index, int64_
         if (!status)
             tx_param_split_put(&split, first, count, mine, to);
         if (r->division.parts > 1)
-            status = tx_stored_add_up(model->parallel->tensor, to, count, status);
+            status = tx_stored_add_up(model->mesh.tensor.comm, to, count, status);
         if (r->experts.parts > 1)
-            status = tx_stored_add_up(model->parallel->expert, to, count, status);
+            status = tx_stored_add_up(model->mesh.expert.comm, to, count, status);
     }
     free(mine);
     return status;
@@ -238,7 +237,7 @@ static tx_status copy_staged(tx_model *model, tx_part part, int32_t index, int64
         status = copy_of_stage(model, part, index, first, count, NULL, to);
     else
         memset(to, 0, (size_t)count * sizeof *to);
-    return tx_stored_add_up(model->parallel->pipeline, to, count, status);
+    return tx_stored_add_up(model->mesh.pipeline.comm, to, count, status);
 }
 
 /* The same of a model that is divided among devices: those that have a parameter are written, its own one is read. */
@@ -261,5 +260,5 @@ tx_status tx_values_copy(tx_model *model, tx_part part, int32_t index, int64_t f
         return copy_divided(model, part, index, first, count, from, to);
     if (from && in_shards(model, part, index)) /* of all that was given, whatever part of it this rank has */
         model->parallel->written = tx_hash_words(model->parallel->written, from, count);
-    return (model->stages > 1 ? copy_staged : copy_of_stage)(model, part, index, first, count, from, to);
+    return (model->mesh.stages > 1 ? copy_staged : copy_of_stage)(model, part, index, first, count, from, to);
 }

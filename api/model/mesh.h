@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The device mesh: how the ranks that train a model divide its work, one axis for each kind of parallelism. Two ranks
+ * are in the same communicator of an axis if they differ in no other coordinate. */
+#ifndef TX_API_MESH_H
+#define TX_API_MESH_H
+
+#include "backends/backend.h"
+#include "comm/comm.h"
+
+typedef struct tx_mesh_axis {
+    int32_t rank, size; /* this rank's coordinate; 0 of 1 if the axis divides nothing */
+    tx_comm *comm;      /* NULL if the axis divides nothing, and between devices of one process */
+} tx_mesh_axis;
+
+typedef struct tx_mesh {
+    tx_mesh_axis data;     /* batch rows; ZeRO shards. Its communicator exists in every parallel model */
+    tx_mesh_axis tensor;   /* each weight matrix (tx_param_spec.split) */
+    tx_mesh_axis context;  /* the positions of a row: rank r of N has chunks r and 2 N - 1 - r */
+    tx_mesh_axis expert;   /* the experts of each layer; a part of the data axis */
+    tx_mesh_axis pipeline; /* the blocks: rank r of N has the stages r, r + N, ... */
+    tx_comm *replicas;     /* the data-parallel ranks with the same experts; NULL without an expert axis */
+    tx_comm *ends;         /* the first and the last rank of the pipeline, which share tied parameters */
+    bool sequence;         /* the tensor axis also divides the positions of activations between products */
+    int32_t stages;        /* of the pipeline, over all ranks */
+    int32_t *last_block;   /* the last block of each stage; NULL if there is one stage */
+} tx_mesh;
+
+/* A mesh that divides nothing. */
+static inline tx_mesh tx_mesh_whole(void)
+{
+    const tx_mesh_axis whole = {.size = 1};
+    return (tx_mesh){.data = whole, .tensor = whole, .context = whole, .expert = whole, .pipeline = whole, .stages = 1};
+}
+
+/* Whether no axis divides anything among processes. */
+static inline bool tx_mesh_is_one_rank(const tx_mesh *mesh)
+{
+    return mesh->data.size == 1 && !mesh->tensor.comm && !mesh->pipeline.comm;
+}
+
+/* An axis along a communicator; nothing is divided if that is NULL or has one rank. */
+static inline tx_mesh_axis tx_mesh_along(tx_comm *comm)
+{
+    return comm && comm->size > 1 ? (tx_mesh_axis){comm->rank, comm->size, comm} : (tx_mesh_axis){.size = 1};
+}
+
+#endif
