@@ -453,8 +453,8 @@ tx_status tx_model_write_at(tx_model *model, tx_arena_id id, int64_t address, co
 {
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
-    model->half_stale = model->half_stale || id == TX_ARENA_WEIGHTS || id == TX_ARENA_SHARDS;
-    model->kept_stale = model->kept_stale || id == TX_ARENA_WEIGHTS;
+    model->copies.half_stale = model->copies.half_stale || id == TX_ARENA_WEIGHTS || id == TX_ARENA_SHARDS;
+    model->copies.kept_stale = model->copies.kept_stale || id == TX_ARENA_WEIGHTS;
     if (arena->space == TX_SPACE_FILE)
         return move_filed(model, arena, true, address, (void *)(uintptr_t)data, bytes);
     return e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, address)],

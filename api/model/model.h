@@ -50,6 +50,26 @@ typedef struct tx_ring {
 
 typedef struct tx_parallel tx_parallel;
 
+/* Copies of the weights on the device (plan/copies.c): of 16 bits in arena HALF, and as they are stored in arena KEPT.
+ */
+typedef struct tx_weight_copies {
+    tx_dtype dtype;              /* of arena HALF; F32 if no graph reads copies */
+    bool half_stale, kept_stale; /* weights have changed since HALF and KEPT were written */
+    tx_plan *plan;               /* makes the copies of HALF; NULL before the first time */
+    int64_t casting[2];          /* places in KEPT for offloaded weights that the plan casts, */
+    int64_t casting_bytes;       /* bytes of each, */
+    int64_t casted[2];           /* and places of the results if HALF is offloaded too */
+} tx_weight_copies;
+
+/* Results on their way to the host. */
+typedef struct tx_result_queue {
+    tx_buffer *buffer; /* TX_RESULTS_PENDING copies of arena RESULT */
+    tx_event *reading[TX_RESULTS_PENDING];
+    int32_t first, pending;
+    tx_results begin; /* initial values */
+    bool written;     /* `begin` has been written to the device */
+} tx_result_queue;
+
 struct tx_model {
     tx_engine *engine;
     tx_param_record *param;
@@ -57,15 +77,9 @@ struct tx_model {
     tx_state_record *state;
     int32_t states, state_room;
     bool has_gradients, sealed, groups_written;
-    bool only_plans;    /* tx_model_only_plan */
-    tx_dtype stored;    /* of parameters that are declared in F32 (tx_model_store) */
-    tx_dtype half;      /* type of arena HALF; F32: no graph reads copies */
-    bool kept_stale;    /* weights have changed, and their copies in arena KEPT have not */
-    bool half_stale;    /* weights have changed, and their copies in arena HALF have not */
-    tx_plan *copies;    /* makes these; NULL: not made yet */
-    int64_t casting[2]; /* where in KEPT it brings weights that lie outside the device's memory; bytes of one: */
-    int64_t casting_bytes;
-    int64_t casted[2];       /* and where it makes their copies, where these lie there too */
+    bool only_plans; /* tx_model_only_plan */
+    tx_dtype stored; /* of parameters that are declared in F32 (tx_model_store) */
+    tx_weight_copies copies;
     tx_optimizer *optimizer; /* once it is made */
     tx_arena arena[TX_ARENA_COUNT];
     const char *folder;   /* of the file that arenas lie in; NULL: none does */
@@ -76,11 +90,7 @@ struct tx_model {
     bool controls_changed;
     tx_ring ring;
     int64_t input_bytes; /* of the plan with the most */
-    tx_buffer *results;  /* TX_RESULTS_PENDING copies of arena RESULT */
-    tx_event *reading[TX_RESULTS_PENDING];
-    int32_t results_first, results_pending;
-    tx_results begin; /* what the results are to begin with */
-    bool results_written;
+    tx_result_queue results;
     tx_parallel *parallel;       /* NULL: one rank */
     tx_controls *of_micro_batch; /* tx_model_keep_controls */
     int32_t micro_batches;
@@ -112,7 +122,7 @@ int64_t tx_model_half_address(const tx_model *model, int64_t weights);
 /* Whether arena HALF holds copies of the weights that this rank has. */
 static inline bool tx_model_keeps_copies(const tx_model *model)
 {
-    return model->half != TX_F32;
+    return model->copies.dtype != TX_F32;
 }
 
 /* Whether the weights lie outside the device's memory. */

@@ -102,13 +102,14 @@ static tx_tensor *copy_of(casting *c, tx_tensor *t, tx_dtype dtype, int32_t at)
         return c->copy[t->id];
     tx_model *model = graph->model;
     tx_emit_args cast = {.op = TX_OP_CAST, .attrs = {.control = -1}, .in = {t}, .dtype = &dtype};
-    if (t->arena == TX_ARENA_WEIGHTS && t->dtype == TX_F32 && (model->half == TX_F32 || model->half == dtype)) {
+    if (t->arena == TX_ARENA_WEIGHTS && t->dtype == TX_F32 &&
+        (model->copies.dtype == TX_F32 || model->copies.dtype == dtype)) {
         const int64_t address = tx_model_half_address(model, t->offset);
         cast.op = TX_OP_COPY_OF_PARAM;
         cast.out[0] = tx_tensor_fixed(graph, dtype, t->shape, TX_ARENA_HALF, address);
         if (!cast.out[0])
             return NULL;
-        model->half = dtype;
+        model->copies.dtype = dtype;
         cast.out[0]->producer = graph->nodes;
         cast.out[0]->requires_grad = t->requires_grad;
     }

@@ -178,7 +178,7 @@ static tx_status begin_form(gathers *g, int32_t number, int copy, int32_t at)
     tx_graph *graph = g->graph;
     gathering *one = &g->gathering[number];
     form *f = &one->form[copy];
-    const tx_dtype dtype = copy ? graph->model->half : g->parallel->bucket[one->bucket].dtype;
+    const tx_dtype dtype = copy ? graph->model->copies.dtype : g->parallel->bucket[one->bucket].dtype;
     find_ranges(g, number, copy);
     if (g->ranges == 0)
         return TX_OK;

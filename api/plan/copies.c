@@ -84,7 +84,7 @@ static tx_tensor *weights_of(tx_graph *graph, int32_t range, bool here)
     const bool brought = here && tx_model_weights_away(model);
     return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(count),
                            brought ? TX_ARENA_KEPT : tx_parallel_weights(model->parallel),
-                           brought ? model->casting[range % 2] : address);
+                           brought ? model->copies.casting[range % 2] : address);
 }
 
 /* Nothing where the weights are on the device. Not into tensors of the planner's: what was written to plans lies there.
@@ -103,17 +103,17 @@ static void add_fetch(tx_graph *graph, int32_t range)
 static void add_cast(tx_graph *graph, int32_t range)
 {
     const tx_model *model = graph->model;
-    tx_emit_args cast = {.op = TX_OP_CAST, .attrs = plain, .dtype = &model->half},
+    tx_emit_args cast = {.op = TX_OP_CAST, .attrs = plain, .dtype = &model->copies.dtype},
                  put_back = {.op = TX_OP_PUT_BACK, .attrs = plain};
     const tx_tensor *weights = weights_of(graph, range, false);
     cast.in[0] = weights_of(graph, range, true);
     if (!weights || !cast.in[0])
         return;
-    put_back.out[0] = cast.out[0] = tx_tensor_fixed(graph, model->half, weights->shape, TX_ARENA_HALF,
+    put_back.out[0] = cast.out[0] = tx_tensor_fixed(graph, model->copies.dtype, weights->shape, TX_ARENA_HALF,
                                                     tx_model_half_address(model, weights->offset));
     if (copies_away(model))
         put_back.in[0] = cast.out[0] =
-            tx_tensor_fixed(graph, model->half, weights->shape, TX_ARENA_KEPT, model->casted[range % 2]);
+            tx_tensor_fixed(graph, model->copies.dtype, weights->shape, TX_ARENA_KEPT, model->copies.casted[range % 2]);
     if (tx_model_weights_away(model))
         tx_emit(graph, &(tx_emit_args){.op = TX_OP_WAIT_COPIES, .attrs = plain});
     add_fetch(graph, range + 1);
@@ -132,19 +132,19 @@ tx_status tx_copies_reserve(tx_model *model)
         find_range(model, i, &address, &count);
         most = count * (int64_t)sizeof(float) > most ? count * (int64_t)sizeof(float) : most;
     }
-    for (int i = 0; i < 2 && model->casting_bytes < most; i++) {
-        TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], most, TX_ALIGNMENT, &model->casting[i]));
+    for (int i = 0; i < 2 && model->copies.casting_bytes < most; i++) {
+        TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], most, TX_ALIGNMENT, &model->copies.casting[i]));
         if (copies_away(model))
-            TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], most / 2, TX_ALIGNMENT, &model->casted[i]));
+            TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], most / 2, TX_ALIGNMENT, &model->copies.casted[i]));
     }
-    model->casting_bytes = most > model->casting_bytes ? most : model->casting_bytes;
+    model->copies.casting_bytes = most > model->copies.casting_bytes ? most : model->copies.casting_bytes;
     return TX_OK;
 }
 
 /* Whether the plan is of the weights as they are: parameters may have been declared since, or buckets made. */
 static bool is_current(const tx_model *model)
 {
-    const tx_plan *plan = model->copies;
+    const tx_plan *plan = model->copies.plan;
     int64_t weights = 0, copied = 0;
     for (int32_t c = 0; c < arena_of(model)->chunks; c++)
         weights += arena_of(model)->used[c] / (int64_t)sizeof(float);
@@ -158,16 +158,16 @@ tx_status tx_copies_make(tx_model *model)
     tx_graph *graph = NULL;
     if (!tx_model_keeps_copies(model) || in_file(model) || is_current(model))
         return TX_OK;
-    tx_plan_free(model->copies);
-    model->copies = NULL;
-    model->half_stale = true;
+    tx_plan_free(model->copies.plan);
+    model->copies.plan = NULL;
+    model->copies.half_stale = true;
     TX_TRY(tx_copies_reserve(model));
     TX_TRY(tx_graph_create(model, &graph));
     graph->direction = TX_UPDATE;
     add_fetch(graph, 0);
     for (int32_t i = 0; i < count_ranges(model); i++)
         add_cast(graph, i);
-    return tx_plan_create_owned(graph, "copies", &model->copies);
+    return tx_plan_create_owned(graph, "copies", &model->copies.plan);
 }
 
 static tx_status copy_in_file(tx_model *model, int32_t range, float *weights, uint16_t *copies)
@@ -177,7 +177,7 @@ static tx_status copy_in_file(tx_model *model, int32_t range, float *weights, ui
     TX_TRY(tx_model_read_at(model, tx_parallel_weights(model->parallel), address, weights,
                             count * (int64_t)sizeof *weights));
     for (int64_t i = 0; i < count; i++)
-        copies[i] = model->half == TX_BF16 ? tx_f32_to_bf16(weights[i]) : tx_f32_to_f16(weights[i]);
+        copies[i] = model->copies.dtype == TX_BF16 ? tx_f32_to_bf16(weights[i]) : tx_f32_to_f16(weights[i]);
     return tx_model_write_at(model, TX_ARENA_HALF, tx_model_half_address(model, address), copies,
                              count * (int64_t)sizeof *copies);
 }
@@ -197,25 +197,25 @@ static tx_status copy_all_in_file(tx_model *model)
 
 tx_status tx_copies_renew(tx_model *model)
 {
-    const tx_plan *plan = model->copies;
+    const tx_plan *plan = model->copies.plan;
     tx_parallel *p = model->parallel;
     tx_status status = TX_OK;
     if (!tx_model_keeps_copies(model))
         return TX_OK;
     if (tx_model_weights_away(model)) {
-        if (model->half_stale)
-            status = in_file(model) ? copy_all_in_file(model) : tx_plan_run(model->copies);
-        model->half_stale = model->half_stale && status != TX_OK;
+        if (model->copies.half_stale)
+            status = in_file(model) ? copy_all_in_file(model) : tx_plan_run(model->copies.plan);
+        model->copies.half_stale = model->copies.half_stale && status != TX_OK;
         return status;
     }
     for (int32_t i = 0; i < plan->program.length && status == TX_OK; i++) {
         const bool gathered = by_bucket(model) && p->bucket[i].gathered;
-        if (model->half_stale || gathered)
+        if (model->copies.half_stale || gathered)
             status = model->engine->backend->run(plan->executable, i, 1, &model->controls, NULL);
         if (gathered)
             p->bucket[i].gathered = false;
     }
-    model->half_stale = model->half_stale && status != TX_OK;
+    model->copies.half_stale = model->copies.half_stale && status != TX_OK;
     return status;
 }
 
@@ -224,7 +224,7 @@ tx_status tx_kept_renew(tx_model *model)
     const tx_engine *e = model->engine;
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS], *kept = &model->arena[TX_ARENA_KEPT];
     tx_status status = TX_OK;
-    for (int32_t i = 0; i < model->params && model->kept_stale && status == TX_OK; i++) {
+    for (int32_t i = 0; i < model->params && model->copies.kept_stale && status == TX_OK; i++) {
         const tx_param_record *r = &model->param[i];
         if (r->is_kept)
             status = e->backend->copy(e->context, TX_QUEUE_COMPUTE, weights->buffer[tx_arena_chunk(weights, r->offset)],
@@ -232,6 +232,6 @@ tx_status tx_kept_renew(tx_model *model)
                                       r->kept % kept->chunk_bytes,
                                       tx_dtype_bytes(r->spec.dtype, tx_shape_count(&r->spec.shape)));
     }
-    model->kept_stale = model->kept_stale && status != TX_OK;
+    model->copies.kept_stale = model->copies.kept_stale && status != TX_OK;
     return status;
 }

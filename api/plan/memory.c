@@ -278,10 +278,10 @@ static tx_status write_groups(tx_model *model)
 static tx_status write_results(tx_model *model)
 {
     const tx_engine *e = model->engine;
-    tx_status status = tx_model_write_at(model, TX_ARENA_RESULT, 0, &model->begin, TX_RESULT_BYTES);
+    tx_status status = tx_model_write_at(model, TX_ARENA_RESULT, 0, &model->results.begin, TX_RESULT_BYTES);
     if (status == TX_OK)
         status = e->backend->finish(e->context); /* `begin` may change */
-    model->results_written = status == TX_OK;
+    model->results.written = status == TX_OK;
     return status;
 }
 
@@ -328,7 +328,7 @@ static tx_status reserve_files(tx_model *model)
                 return tx_fail(TX_INTERNAL, "what lies in a file grows");
             TX_TRY(tx_swap_reserve(model->swap, arena->used[c], &arena->filed[c]));
             arena->held[c] = arena->used[c];
-            model->half_stale = model->half_stale || i == TX_ARENA_HALF;
+            model->copies.half_stale = model->copies.half_stale || i == TX_ARENA_HALF;
         }
     }
     return TX_OK;
@@ -343,8 +343,8 @@ static tx_status allocate_arenas(tx_model *model, bool *moved)
             if (tx_arena_wanted(&model->arena[i], c) <= model->arena[i].held[c])
                 continue;
             *moved = true;
-            model->half_stale = model->half_stale || id == TX_ARENA_HALF;
-            model->kept_stale = model->kept_stale || id == TX_ARENA_KEPT;
+            model->copies.half_stale = model->copies.half_stale || id == TX_ARENA_HALF;
+            model->copies.kept_stale = model->copies.kept_stale || id == TX_ARENA_KEPT;
             tx_status status = id == TX_ARENA_PLANNED ? grow_planned(model, c) : grow_chunk(model, id, c);
             if (status != TX_OK)
                 return tx_fail_in(status, "%s", tx_memory_name(kind_of(model, (tx_arena_id)i)));
@@ -376,9 +376,9 @@ tx_status tx_model_ready(tx_model *model)
         if (status == TX_OK)
             model->ring = (tx_ring){.buffer = model->ring.buffer, .bytes = ring_bytes(model)};
     }
-    if (status == TX_OK && !model->results)
-        status = grow_host(model, &model->results, results_bytes());
-    if (status == TX_OK && !model->results_written)
+    if (status == TX_OK && !model->results.buffer)
+        status = grow_host(model, &model->results.buffer, results_bytes());
+    if (status == TX_OK && !model->results.written)
         status = write_results(model);
     if (status == TX_OK && !model->groups_written)
         status = write_groups(model);
@@ -414,7 +414,7 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
         m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
     m->engine = engine;
     m->mesh = tx_mesh_whole();
-    m->begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
+    m->results.begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
     m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
     m->controls.word[TX_CONTROL_POSITIONS_PER_TOKEN].f32 = 1.0f;
     m->controls.word[TX_CONTROL_NOISE].f32 = 1.0f;
@@ -437,18 +437,18 @@ void tx_model_free(tx_model *model)
     const tx_engine *e = model->engine;
     tx_model_free(model->following);
     e->backend->finish(e->context);
-    tx_plan_free(model->copies);
+    tx_plan_free(model->copies.plan);
     tx_swap_free(model->swap); /* what moves, moves memory of these */
-    for (int32_t i = 0; i < model->results_pending; i++)
-        e->backend->forget(e->context, model->reading[(model->results_first + i) % TX_RESULTS_PENDING]);
+    for (int32_t i = 0; i < model->results.pending; i++)
+        e->backend->forget(e->context, model->results.reading[(model->results.first + i) % TX_RESULTS_PENDING]);
     for (int i = 0; i < TX_ARENA_COUNT; i++)
         for (int32_t c = 0; c < TX_MAX_CHUNKS; c++)
             if (model->arena[i].buffer[c])
                 e->backend->release(e->context, model->arena[i].buffer[c]);
     if (model->ring.buffer)
         e->backend->release(e->context, model->ring.buffer);
-    if (model->results)
-        e->backend->release(e->context, model->results);
+    if (model->results.buffer)
+        e->backend->release(e->context, model->results.buffer);
     tx_parallel_free(model);
     tx_optimizer_free(model->optimizer);
     for (int32_t i = 0; i < model->params; i++)

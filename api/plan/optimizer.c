@@ -91,7 +91,7 @@ static bool casts_gathered(const tx_model *model)
 static bool writes_copies(const tx_model *model)
 {
     const tx_optimizer_form *form = model->optimizer->form;
-    return model->half != TX_F32 && copy_operand(&form[0]) && copy_operand(&form[1]) && !casts_gathered(model);
+    return model->copies.dtype != TX_F32 && copy_operand(&form[0]) && copy_operand(&form[1]) && !casts_gathered(model);
 }
 
 static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
@@ -109,7 +109,7 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
     if (writes_copies(graph->model) && args.in[TX_IN(adamw, p)]) { /* as output behind the states, too */
         const int32_t copy = copy_operand(form);
         args.in[copy] = args.out[copy - 2] =
-            tx_tensor_fixed(graph, graph->model->half, TX_SHAPE(piece->count), TX_ARENA_HALF,
+            tx_tensor_fixed(graph, graph->model->copies.dtype, TX_SHAPE(piece->count), TX_ARENA_HALF,
                             tx_model_half_address(graph->model, args.in[TX_IN(adamw, p)]->offset));
     }
     if (form->op == TX_OP_MUON)

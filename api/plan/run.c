@@ -168,8 +168,8 @@ static tx_status run_own(tx_plan *plan)
         status = tx_model_settle(model);
     if (status == TX_OK)
         status = run_cut(plan);
-    model->half_stale = model->half_stale || plan->leaves_copies;
-    model->kept_stale = model->kept_stale || plan->changes_weights;
+    model->copies.half_stale = model->copies.half_stale || plan->leaves_copies;
+    model->copies.kept_stale = model->copies.kept_stale || plan->changes_weights;
     return status == TX_OK ? TX_OK : tx_fail_in(status, "plan %s", plan->name);
 }
 

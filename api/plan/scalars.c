@@ -122,15 +122,15 @@ tx_status tx_model_fetch(tx_model *model)
     tx_status status = tx_model_ready(model);
     if (status != TX_OK)
         return status;
-    if (model->results_pending == TX_RESULTS_PENDING)
+    if (model->results.pending == TX_RESULTS_PENDING)
         return tx_fail(TX_INVALID, "%d copies of the results are outstanding: take one first", TX_RESULTS_PENDING);
-    int32_t slot = (model->results_first + model->results_pending) % TX_RESULTS_PENDING;
-    void *to = (char *)e->backend->map(model->results) + slot * tx_aligned(TX_RESULT_BYTES);
+    int32_t slot = (model->results.first + model->results.pending) % TX_RESULTS_PENDING;
+    void *to = (char *)e->backend->map(model->results.buffer) + slot * tx_aligned(TX_RESULT_BYTES);
     status = e->backend->read_begin(e->context, TX_QUEUE_COMPUTE, model->arena[TX_ARENA_RESULT].buffer[0], 0, to,
-                                    TX_RESULT_BYTES, &model->reading[slot]);
+                                    TX_RESULT_BYTES, &model->results.reading[slot]);
     if (status == TX_OK) {
         model->ring.mark[slot] = model->ring.taken;
-        model->results_pending++;
+        model->results.pending++;
     }
     return status;
 }
@@ -139,15 +139,17 @@ tx_status tx_model_results(tx_model *model, tx_results *results)
 {
     TX_NEEDS(model && results, TX_INVALID);
     const tx_engine *e = model->engine;
-    if (model->results_pending == 0)
+    if (model->results.pending == 0)
         return tx_fail(TX_INVALID, "no copy of the results was asked for");
-    int32_t slot = model->results_first;
-    tx_status status = e->backend->wait(e->context, model->reading[slot]); /* which ends the event in any case */
-    model->results_first = (slot + 1) % TX_RESULTS_PENDING;
-    model->results_pending--;
+    int32_t slot = model->results.first;
+    tx_status status =
+        e->backend->wait(e->context, model->results.reading[slot]); /* which ends the event in any case */
+    model->results.first = (slot + 1) % TX_RESULTS_PENDING;
+    model->results.pending--;
     if (status != TX_OK)
         return status;
-    memcpy(results, (char *)e->backend->map(model->results) + slot * tx_aligned(TX_RESULT_BYTES), sizeof *results);
+    memcpy(results, (char *)e->backend->map(model->results.buffer) + slot * tx_aligned(TX_RESULT_BYTES),
+           sizeof *results);
     if (model->ring.mark[slot] > model->ring.freed)
         model->ring.freed = model->ring.mark[slot];
     return TX_OK;
@@ -161,11 +163,11 @@ tx_status tx_model_restore(tx_model *model, const tx_results *results)
     const float scale = results->value[TX_RESULT_LOSS_SCALE];
     if (!(scale >= 0.0f && isfinite(scale)))
         return tx_fail(TX_INVALID, "a loss scale of %g: it has to be a number above 0", (double)scale);
-    model->begin = (tx_results){{0}};
+    model->results.begin = (tx_results){{0}};
     for (size_t i = 0; i < sizeof lasting / sizeof lasting[0]; i++)
-        model->begin.value[lasting[i]] = results->value[lasting[i]];
+        model->results.begin.value[lasting[i]] = results->value[lasting[i]];
     if (scale == 0.0f)
-        model->begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
-    model->results_written = false;
+        model->results.begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
+    model->results.written = false;
     return TX_OK;
 }
