@@ -63,32 +63,42 @@ typedef enum tx_epilogue {
 typedef struct tx_attrs {
     bool trans_a, trans_b, flat, full;
     bool summed; /* of a reshape */
-    bool causal, exact, inverse;
+    bool exact, inverse;
     tx_accumulate accumulate;
     tx_epilogue epilogue;
     bool keeps;
     tx_reduction reduction;
     tx_axis axis;
-    int32_t heads, kv_heads, head_size;
-    int32_t window; /* of attention: keys that a query sees at most; 0: any number */
-    int32_t site;
-    int32_t packing;           /* of a gathering: a number of model->parallel's counted from 1; 0: a whole bucket */
-    int32_t bucket;            /* of a collective; of a message its number among those of a micro-batch */
-    int32_t peer, micro_batch; /* of a message; the latter of all nodes of many micro-batches */
-    bool around;               /* of a message: round a context group, and not from stage to stage */
-    int32_t control;           /* a tx_control, or -1 */
+    struct {
+        int32_t heads, kv_heads, head_size;
+        int32_t window; /* keys that a query sees at most; 0: any number */
+        bool causal;
+    } attention;
+    struct {
+        float p;
+        int32_t site;
+        int64_t row, column; /* numbers in the model's rows of the first one, and of an attention's first key */
+    } draw;
+    struct {
+        int32_t bucket;            /* of a collective; of a message its number among those of a micro-batch */
+        int32_t packing;           /* of a gathering: a number of model->parallel's counted from 1; 0: a whole bucket */
+        int32_t peer, micro_batch; /* of a message; the latter of all nodes of many micro-batches */
+        bool around;               /* of a message: round a context group, and not from stage to stage */
+    } exchange;
+    struct {
+        float beta1, beta2, momentum, weight_decay;
+        bool nesterov, relative_step, scale_parameter, warmup_init;
+    } update;
+    int32_t control; /* a tx_control, or -1 */
     int64_t vocab, rows;
     /* Of a range, and of the rows of a table that a rank has; of updates the number in its arena of the first weight,
      * of attention that in the model of its first head, both of which key random numbers. */
     int64_t first;
-    int32_t step;        /* of a range */
-    int64_t row, column; /* of draws: numbers in the model's rows of the first one, and of an attention's first key */
-    int64_t gap;         /* rows of the model that lie between the first half of a sample's rows and the second */
-    int64_t padding;     /* of a table: the row that learns nothing, counted from 1; 0: none */
-    float alpha, eps, p, scale;
+    int32_t step;    /* of a range */
+    int64_t gap;     /* rows of the model that lie between the first half of a sample's rows and the second */
+    int64_t padding; /* of a table: the row that learns nothing, counted from 1; 0: none */
+    float alpha, eps, scale, smoothing;
     tx_rope rope;
-    float beta1, beta2, momentum, weight_decay;
-    bool nesterov, relative_step, scale_parameter, warmup_init; /* of updates */
 } tx_attrs;
 
 /* After how many numbers a range begins again. */
@@ -121,10 +131,12 @@ static inline int64_t tx_expert_capacity(float factor, int64_t choices, int64_t 
 /* Which part of gamma row `row` of an RMS norm takes: 0, or with heads that of q 0, of k 1; -1: v, which stays. */
 static inline int64_t tx_norm_part(const tx_attrs *attrs, int64_t row)
 {
-    if (attrs->heads == 0)
+    if (attrs->attention.heads == 0)
         return 0;
-    const int64_t head = row % (attrs->heads + 2 * (int64_t)attrs->kv_heads);
-    return head < attrs->heads ? 0 : head < attrs->heads + (int64_t)attrs->kv_heads ? 1 : -1;
+    const int64_t head = row % (attrs->attention.heads + 2 * (int64_t)attrs->attention.kv_heads);
+    return head < attrs->attention.heads                                        ? 0
+           : head < attrs->attention.heads + (int64_t)attrs->attention.kv_heads ? 1
+                                                                                : -1;
 }
 
 /* ---- Programs -------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@
 static inline float tx_rope_frequency(const tx_attrs *attrs, int32_t pair)
 {
     const tx_rope *r = &attrs->rope;
-    const float exponent = (float)(2 * pair) / (float)attrs->head_size;
+    const float exponent = (float)(2 * pair) / (float)attrs->attention.head_size;
     const float power = (float)pow((double)r->theta, (double)exponent);
     const double frequency = (double)(1.0f / (r->divisor[pair] > 0.0f ? r->divisor[pair] * power : power));
     const double ramp = (double)r->ramp + (double)r->ramp_pair * pair + (double)r->ramp_frequency * frequency;

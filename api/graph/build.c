@@ -76,8 +76,8 @@ static void number_rows(const tx_tensor *x, tx_attrs *attrs)
         tx_graph_fail(x->graph, tx_fail(TX_UNSUPPORTED, "context parallelism: random numbers are drawn for [B, T, C]"));
     if (x->shape.rank != 3)
         return;
-    attrs->row = model->mesh.sequence ? model->mesh.tensor.rank * x->shape.dim[1]
-                                      : model->mesh.context.rank * (x->shape.dim[1] / 2);
+    attrs->draw.row = model->mesh.sequence ? model->mesh.tensor.rank * x->shape.dim[1]
+                                           : model->mesh.context.rank * (x->shape.dim[1] / 2);
     attrs->gap = gap_of(model, x->shape.dim[1]);
 }
 
@@ -174,8 +174,8 @@ tx_tensor *tx_head_norm(tx_tensor *x, tx_tensor *gamma, int32_t heads, int32_t k
 {
     TX_NEEDS(x && gamma, NULL);
     tx_attrs attrs = plain;
-    attrs.heads = heads;
-    attrs.kv_heads = kv_heads;
+    attrs.attention.heads = heads;
+    attrs.attention.kv_heads = kv_heads;
     attrs.eps = eps;
     const int64_t all = (int64_t)heads + 2 * (int64_t)kv_heads, last = tx_shape_last(&x->shape);
     char shape[96];
@@ -243,8 +243,8 @@ tx_tensor *tx_dropout(tx_tensor *x, float p, int32_t site)
     if (p == 0.0f || !x)
         return x;
     tx_attrs attrs = plain;
-    attrs.p = p;
-    attrs.site = site;
+    attrs.draw.p = p;
+    attrs.draw.site = site;
     number_rows(x, &attrs);
     return EMIT(x, .op = TX_OP_DROPOUT, .attrs = attrs, .in = {x});
 }
@@ -253,7 +253,7 @@ tx_tensor *tx_noise(tx_tensor *x, float scale, int32_t site)
 {
     tx_attrs attrs = plain;
     attrs.scale = scale;
-    attrs.site = site;
+    attrs.draw.site = site;
     if (x)
         number_rows(x, &attrs);
     return EMIT(x, .op = TX_OP_NOISE, .attrs = attrs, .in = {x});
@@ -264,13 +264,13 @@ static tx_attrs attention_attrs(const tx_tensor *qkv, const tx_attention_options
     tx_attrs attrs = plain;
     int64_t parts = o->heads + 2 * (int64_t)o->kv_heads;
     int64_t head_size = parts > 0 ? tx_shape_last(&qkv->shape) / parts : 1;
-    attrs.heads = o->heads;
-    attrs.kv_heads = o->kv_heads;
-    attrs.causal = o->causal;
+    attrs.attention.heads = o->heads;
+    attrs.attention.kv_heads = o->kv_heads;
+    attrs.attention.causal = o->causal;
     attrs.scale = o->scale != 0.0f ? o->scale : 1.0f / sqrtf((float)head_size);
-    attrs.p = o->dropout;
-    attrs.site = o->site;
-    attrs.window = o->window;
+    attrs.draw.p = o->dropout;
+    attrs.draw.site = o->site;
+    attrs.attention.window = o->window;
     attrs.first = o->first_head;
     return attrs;
 }
@@ -311,8 +311,8 @@ tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_ro
 {
     TX_NEEDS(x && rope, NULL);
     tx_attrs attrs = plain;
-    attrs.heads = heads;
-    attrs.head_size = head_size;
+    attrs.attention.heads = heads;
+    attrs.attention.head_size = head_size;
     attrs.rope = *rope;
     return EMIT(x, .op = TX_OP_ROTARY, .attrs = attrs, .in = {x, positions ? positions : places_of(x)});
 }
@@ -326,7 +326,7 @@ tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64
 {
     tx_attrs attrs = plain;
     attrs.vocab = vocab;
-    attrs.p = smoothing;
+    attrs.smoothing = smoothing;
     if (logits && !(smoothing >= 0.0f && smoothing < 1.0f)) {
         tx_graph_fail(logits->graph, tx_fail(TX_INVALID, "cross_entropy: smoothing %g must be at least 0 and below 1",
                                              (double)smoothing));
@@ -345,7 +345,7 @@ tx_tensor *tx_log_sum_exp(tx_tensor *x)
     tx_tensor *mean = tx_reduce(x, TX_REDUCE_MEAN, TX_AXIS_LAST);
     tx_tensor *labels = mean ? tx_range(x->graph, mean->shape, 0, 0) : NULL;
     attrs.vocab = tx_shape_last(&x->shape);
-    attrs.p = 1.0f;
+    attrs.smoothing = 1.0f;
     return labels ? tx_add(EMIT(x, .op = TX_OP_CROSS_ENTROPY, .attrs = attrs, .in = {x, labels}), mean) : NULL;
 }
 

@@ -87,16 +87,17 @@ static tx_status check_qkv(const tx_infer *c, int i, int64_t *head_size)
 {
     const tx_attrs *a = c->attrs;
     TX_TRY(tx_want_rank(c, i, 3));
-    if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads != 0)
-        return tx_fail(TX_INVALID, "%s: %d heads cannot share %d key heads", tx_want_name(c), a->heads, a->kv_heads);
-    int64_t parts = a->heads + 2 * (int64_t)a->kv_heads, last = tx_shape_last(&c->in[i].shape);
+    if (a->attention.heads < 1 || a->attention.kv_heads < 1 || a->attention.heads % a->attention.kv_heads != 0)
+        return tx_fail(TX_INVALID, "%s: %d heads cannot share %d key heads", tx_want_name(c), a->attention.heads,
+                       a->attention.kv_heads);
+    int64_t parts = a->attention.heads + 2 * (int64_t)a->attention.kv_heads, last = tx_shape_last(&c->in[i].shape);
     if (last % parts != 0)
         return tx_fail(TX_INVALID, "%s: the last dimension of %s is no multiple of %" PRId64 " heads", tx_want_name(c),
                        TX_TEXT(c->in[i].shape), parts);
-    if (!(a->p >= 0.0f && a->p < 1.0f))
-        return tx_fail(TX_INVALID, "%s: dropout %g is not in [0, 1)", tx_want_name(c), (double)a->p);
-    if (a->window < 0)
-        return tx_fail(TX_INVALID, "%s: a window of %d keys", tx_want_name(c), a->window);
+    if (!(a->draw.p >= 0.0f && a->draw.p < 1.0f))
+        return tx_fail(TX_INVALID, "%s: dropout %g is not in [0, 1)", tx_want_name(c), (double)a->draw.p);
+    if (a->attention.window < 0)
+        return tx_fail(TX_INVALID, "%s: a window of %d keys", tx_want_name(c), a->attention.window);
     *head_size = last / parts;
     return TX_OK;
 }
@@ -109,7 +110,7 @@ static tx_status check_bounds(const tx_infer *c, int lengths, const tx_shape *qk
     TX_TRY(tx_want_shape(c, lengths, &TX_SHAPE(qkv->dim[0])));
     TX_TRY(tx_want_dtype(c, starts, TX_I32));
     TX_TRY(tx_want_shape(c, starts, &TX_SHAPE(qkv->dim[0], qkv->dim[1])));
-    if (!c->attrs->causal && (c->attrs->window > 0 || tx_present(&c->in[starts])))
+    if (!c->attrs->attention.causal && (c->attrs->attention.window > 0 || tx_present(&c->in[starts])))
         return tx_fail(TX_INVALID, "%s: a window and starts are for causal attention", tx_want_name(c));
     return TX_OK;
 }
@@ -121,8 +122,8 @@ tx_status tx_infer_attention(const tx_infer *c)
     TX_TRY(check_qkv(c, 0, &d));
     int64_t batch = c->in[0].shape.dim[0], time = c->in[0].shape.dim[1];
     TX_TRY(check_bounds(c, TX_IN(attention, lengths), &c->in[0].shape));
-    tx_give(c, 0, c->in[0].dtype, TX_SHAPE(batch, time, c->attrs->heads * d));
-    tx_give(c, 1, TX_F32, TX_SHAPE(batch, c->attrs->heads, time));
+    tx_give(c, 0, c->in[0].dtype, TX_SHAPE(batch, time, c->attrs->attention.heads * d));
+    tx_give(c, 1, TX_F32, TX_SHAPE(batch, c->attrs->attention.heads, time));
     return TX_OK;
 }
 
@@ -135,7 +136,8 @@ tx_status tx_infer_attention_grad(const tx_infer *c)
     TX_TRY(tx_want_dtype(c, 3, TX_F32));
     TX_TRY(check_qkv(c, 1, &d));
     int64_t batch = c->in[1].shape.dim[0], time = c->in[1].shape.dim[1];
-    tx_shape o = TX_SHAPE(batch, time, c->attrs->heads * d), lse = TX_SHAPE(batch, c->attrs->heads, time);
+    tx_shape o = TX_SHAPE(batch, time, c->attrs->attention.heads * d),
+             lse = TX_SHAPE(batch, c->attrs->attention.heads, time);
     TX_TRY(tx_want_shape(c, 0, &o));
     TX_TRY(tx_want_shape(c, 2, &o));
     TX_TRY(tx_want_shape(c, 3, &lse));
@@ -152,10 +154,10 @@ tx_status tx_infer_attention_merge(const tx_infer *c)
     TX_TRY(tx_want_float_type(c, 0));
     TX_TRY(tx_want_float_type(c, 2));
     TX_TRY(tx_want_rank(c, 0, 3));
-    if (c->attrs->heads < 1 || a->dim[2] % c->attrs->heads != 0 || !tx_is_float_type(asked))
+    if (c->attrs->attention.heads < 1 || a->dim[2] % c->attrs->attention.heads != 0 || !tx_is_float_type(asked))
         return tx_fail(TX_INVALID, "%s: %d heads do not divide %s, or the result cannot be %s", tx_want_name(c),
-                       c->attrs->heads, TX_TEXT(*a), tx_dtype_name(asked));
-    const tx_shape lse = TX_SHAPE(a->dim[0], c->attrs->heads, a->dim[1]);
+                       c->attrs->attention.heads, TX_TEXT(*a), tx_dtype_name(asked));
+    const tx_shape lse = TX_SHAPE(a->dim[0], c->attrs->attention.heads, a->dim[1]);
     TX_TRY(tx_want_shape(c, 2, a));
     for (int i = 1; i < 4; i += 2) {
         TX_TRY(tx_want_dtype(c, i, TX_F32));
@@ -175,7 +177,7 @@ static tx_status check_cache(const tx_infer *c, int64_t *head_size)
     const tx_shape *cache = &c->in[1].shape;
     TX_TRY(tx_want_rank(c, 1, 3));
     TX_TRY(tx_want_positions(c, 3, c->in[0].shape.dim[0]));
-    if (cache->dim[0] != c->in[0].shape.dim[0] || cache->dim[2] != c->attrs->kv_heads * *head_size ||
+    if (cache->dim[0] != c->in[0].shape.dim[0] || cache->dim[2] != c->attrs->attention.kv_heads * *head_size ||
         cache->dim[1] < c->in[0].shape.dim[1])
         return tx_fail(TX_INVALID, "%s: the cache %s does not fit %s", tx_want_name(c), TX_TEXT(*cache),
                        TX_TEXT(c->in[0].shape));
@@ -186,7 +188,7 @@ tx_status tx_infer_attention_cached(const tx_infer *c)
 {
     int64_t d = 0;
     TX_TRY(check_cache(c, &d));
-    tx_give(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, c->attrs->heads * d));
+    tx_give(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, c->attrs->attention.heads * d));
     return TX_OK;
 }
 

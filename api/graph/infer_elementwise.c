@@ -25,8 +25,8 @@ tx_status tx_infer_dropout(const tx_infer *c)
     TX_TRY(tx_want_float_type(c, 0));
     if (!tx_is_float_type(asked))
         return tx_fail(TX_INVALID, "%s: the result cannot be %s", tx_want_name(c), tx_dtype_name(asked));
-    if (!(c->attrs->p >= 0.0f && c->attrs->p < 1.0f))
-        return tx_fail(TX_INVALID, "dropout: %g is not in [0, 1)", (double)c->attrs->p);
+    if (!(c->attrs->draw.p >= 0.0f && c->attrs->draw.p < 1.0f))
+        return tx_fail(TX_INVALID, "dropout: %g is not in [0, 1)", (double)c->attrs->draw.p);
     tx_give(c, 0, asked, c->in[0].shape);
     return TX_OK;
 }
@@ -76,11 +76,12 @@ tx_status tx_infer_rotary(const tx_infer *c)
     TX_TRY(tx_want_rank(c, 0, 3));
     TX_TRY(tx_want_places(c, 1, c->in[0].shape.dim[0], c->in[0].shape.dim[1]));
     int64_t last = tx_shape_last(&c->in[0].shape);
-    if (a->head_size < 2 || a->head_size % 2 != 0 || last % a->head_size != 0 || a->heads < 0 ||
-        a->head_size > TX_MAX_ROTARY || a->heads > last / a->head_size || !(a->rope.theta > 0.0f) ||
-        !(a->rope.factor > 0.0f))
+    if (a->attention.head_size < 2 || a->attention.head_size % 2 != 0 || last % a->attention.head_size != 0 ||
+        a->attention.heads < 0 || a->attention.head_size > TX_MAX_ROTARY ||
+        a->attention.heads > last / a->attention.head_size || !(a->rope.theta > 0.0f) || !(a->rope.factor > 0.0f))
         return tx_fail(TX_INVALID, "rotary: %d heads of size %d (even, at most %d) with theta %g do not fit %s",
-                       a->heads, a->head_size, TX_MAX_ROTARY, (double)a->rope.theta, TX_TEXT(c->in[0].shape));
+                       a->attention.heads, a->attention.head_size, TX_MAX_ROTARY, (double)a->rope.theta,
+                       TX_TEXT(c->in[0].shape));
     tx_give(c, 0, TX_F32, c->in[0].shape);
     return TX_OK;
 }

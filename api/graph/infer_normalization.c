@@ -12,9 +12,9 @@ static tx_status check_norm(const tx_infer *c, int x, int first, int last)
     for (int i = 0; i < (x > 0 ? TX_MAX_IN : last + 1); i++)
         TX_TRY(i < x ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
     const tx_shape *rows = &c->in[x].shape;
-    const tx_shape channels = TX_SHAPE(tx_shape_last(rows) * (c->attrs->heads ? 2 : 1));
-    const int64_t heads = (int64_t)c->attrs->heads + 2 * (int64_t)c->attrs->kv_heads;
-    if (c->attrs->heads && (rows->rank < 2 || rows->dim[rows->rank - 2] != heads))
+    const tx_shape channels = TX_SHAPE(tx_shape_last(rows) * (c->attrs->attention.heads ? 2 : 1));
+    const int64_t heads = (int64_t)c->attrs->attention.heads + 2 * (int64_t)c->attrs->attention.kv_heads;
+    if (c->attrs->attention.heads && (rows->rank < 2 || rows->dim[rows->rank - 2] != heads))
         return tx_fail(TX_INVALID, "%s: %s has not %" PRId64 " heads", tx_want_name(c), TX_TEXT(*rows), heads);
     for (int i = first; i <= last; i++)
         TX_TRY(tx_want_shape(c, i, &channels));
@@ -24,9 +24,9 @@ static tx_status check_norm(const tx_infer *c, int x, int first, int last)
 /* Operand i, a summand of what is normalised, which dropout may come before, and where the sum goes. */
 static tx_status infer_summand(const tx_infer *c, int i, int out)
 {
-    TX_TRY(out >= 0 && c->attrs->p > 0.0f ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
-    if (!(c->attrs->p >= 0.0f && c->attrs->p < 1.0f))
-        return tx_fail(TX_INVALID, "%s: dropout %g is not in [0, 1)", tx_want_name(c), (double)c->attrs->p);
+    TX_TRY(out >= 0 && c->attrs->draw.p > 0.0f ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
+    if (!(c->attrs->draw.p >= 0.0f && c->attrs->draw.p < 1.0f))
+        return tx_fail(TX_INVALID, "%s: dropout %g is not in [0, 1)", tx_want_name(c), (double)c->attrs->draw.p);
     TX_TRY(tx_want_shape(c, i, &c->in[0].shape));
     if (out >= 0 && tx_present(&c->in[i]))
         tx_give(c, out, TX_F32, c->in[0].shape);
@@ -88,7 +88,7 @@ tx_status tx_infer_rms_norm_grad(const tx_infer *c)
     TX_TRY(tx_want_shape(c, 3, &TX_SHAPE(rows)));
     TX_TRY(infer_summand(c, 4, -1));
     tx_give(c, 0, TX_F32, *x);
-    const int64_t channels = last * (c->attrs->heads ? 2 : 1);
+    const int64_t channels = last * (c->attrs->attention.heads ? 2 : 1);
     tx_give(c, 1, TX_F32, TX_SHAPE(channels));
     tx_give(c, 2, TX_F32, TX_SHAPE(tx_row_blocks(rows), channels));
     return TX_OK;
@@ -97,8 +97,9 @@ tx_status tx_infer_rms_norm_grad(const tx_infer *c)
 static tx_status check_vocab(const tx_infer *c)
 {
     int64_t columns = tx_shape_last(&c->in[0].shape);
-    if (!(c->attrs->p >= 0.0f && c->attrs->p <= 1.0f))
-        return tx_fail(TX_INVALID, "%s: smoothing %g must be from 0 to 1", tx_want_name(c), (double)c->attrs->p);
+    if (!(c->attrs->smoothing >= 0.0f && c->attrs->smoothing <= 1.0f))
+        return tx_fail(TX_INVALID, "%s: smoothing %g must be from 0 to 1", tx_want_name(c),
+                       (double)c->attrs->smoothing);
     if (c->attrs->rows && c->attrs->rows < c->attrs->vocab)
         return tx_fail(TX_INVALID, "%s: %" PRId64 " columns are more than all %" PRId64, tx_want_name(c),
                        c->attrs->vocab, c->attrs->rows);

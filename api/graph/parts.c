@@ -174,7 +174,7 @@ tx_tensor *tx_parts_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t 
     labels = own_indices(labels, whole, vocab, true, &of_labels);
     own.attrs.vocab = of_labels.attrs.rows;
     own.attrs.rows = vocab;
-    own.attrs.p = smoothing;
+    own.attrs.smoothing = smoothing;
     own.in[TX_IN(cross_entropy, logits)] = logits;
     own.in[TX_IN(cross_entropy, labels)] = labels;
     if (!labels || !tx_emit(graph, &own))

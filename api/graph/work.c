@@ -9,21 +9,22 @@
 static double attention_pairs(const tx_command *c, const tx_shape *qkv)
 {
     double batch = (double)qkv->dim[0], time = (double)qkv->dim[1];
-    double window = c->attrs.window > 0 && c->attrs.window < time ? c->attrs.window : time;
-    double seen = c->attrs.causal ? window * (window + 1) / 2 + (time - window) * window : time * time;
-    return batch * c->attrs.heads * seen;
+    double window =
+        c->attrs.attention.window > 0 && c->attrs.attention.window < time ? c->attrs.attention.window : time;
+    double seen = c->attrs.attention.causal ? window * (window + 1) / 2 + (time - window) * window : time * time;
+    return batch * c->attrs.attention.heads * seen;
 }
 
 /* Rows of a cache that `time` queries of a sample look at; how much of it is in use is not known here: all of it. */
 static double cached_rows(const tx_command *c)
 {
     double rows = (double)c->in[1].shape.dim[1], time = (double)c->in[0].shape.dim[1];
-    return c->attrs.window > 0 ? fmin(rows, c->attrs.window + time - 1) : rows;
+    return c->attrs.attention.window > 0 ? fmin(rows, c->attrs.attention.window + time - 1) : rows;
 }
 
 static double head_size(const tx_command *c, const tx_shape *qkv)
 {
-    return (double)tx_shape_last(qkv) / (c->attrs.heads + 2 * c->attrs.kv_heads);
+    return (double)tx_shape_last(qkv) / (c->attrs.attention.heads + 2 * c->attrs.attention.kv_heads);
 }
 
 static double flops_of(const tx_command *c)
@@ -43,8 +44,8 @@ static double flops_of(const tx_command *c)
     case TX_OP_ATTENTION_GRAD: /* scores again, and four products */
         return 10.0 * attention_pairs(c, &c->in[1].shape) * head_size(c, &c->in[1].shape);
     case TX_OP_ATTENTION_CACHED: { /* a query sees no more than the window */
-        double seen = c->attrs.window > 0 ? fmin(cached_rows(c), c->attrs.window) : cached_rows(c);
-        return 4.0 * (double)c->in[0].shape.dim[0] * (double)c->in[0].shape.dim[1] * seen * c->attrs.heads *
+        double seen = c->attrs.attention.window > 0 ? fmin(cached_rows(c), c->attrs.attention.window) : cached_rows(c);
+        return 4.0 * (double)c->in[0].shape.dim[0] * (double)c->in[0].shape.dim[1] * seen * c->attrs.attention.heads *
                head_size(c, &c->in[0].shape);
     }
     default: { /* one a result element: these ops are bound by memory */
@@ -69,8 +70,8 @@ static double bytes_of(const tx_command *c)
     if (c->op == TX_OP_SCATTER_ADD && c->attrs.accumulate == TX_ADD) /* only rows that are named are touched */
         return (double)tx_operand_bytes(&c->in[0]) + 3.0 * (double)tx_operand_bytes(&c->in[1]);
     if (c->op == TX_OP_KV_APPEND) /* keys and values are read and written; of the caches nothing else is touched */
-        return 4.0 * c->attrs.kv_heads * head_size(c, &c->in[0].shape) * (double)tx_shape_rows(&c->in[0].shape) *
-               (double)sizeof(float);
+        return 4.0 * c->attrs.attention.kv_heads * head_size(c, &c->in[0].shape) *
+               (double)tx_shape_rows(&c->in[0].shape) * (double)sizeof(float);
     for (int i = 0; i < TX_MAX_IN; i++) {
         bool unread = (c->op == TX_OP_EMBEDDING && i > 0) || (c->op == TX_OP_GATHER && i == 0) || is_copy(c, i);
         bool cache = c->op == TX_OP_ATTENTION_CACHED && (i == 1 || i == 2);

@@ -19,9 +19,9 @@ typedef struct piece {
 /* What moves at a command: a bucket, or a packing of it. */
 static tx_packing moved_by(const tx_parallel *p, const tx_command *c)
 {
-    const tx_bucket *b = &p->bucket[c->attrs.bucket];
-    return c->attrs.packing ? p->packing[c->attrs.packing - 1]
-                            : (tx_packing){.count = b->count, .first = b->first, .owned = b->owned};
+    const tx_bucket *b = &p->bucket[c->attrs.exchange.bucket];
+    return c->attrs.exchange.packing ? p->packing[c->attrs.exchange.packing - 1]
+                                     : (tx_packing){.count = b->count, .first = b->first, .owned = b->owned};
 }
 
 /* Whether the ranks exchange the device's memory itself. */
@@ -58,8 +58,8 @@ static tx_status begin(const tx_model *model, tx_moving *m)
 {
     const tx_parallel *p = model->parallel;
     const tx_command *c = &m->command;
-    const int32_t owner = p->bucket[c->attrs.bucket].owner;
-    tx_comm *comm = p->bucket[c->attrs.bucket].comm;
+    const int32_t owner = p->bucket[c->attrs.exchange.bucket].owner;
+    tx_comm *comm = p->bucket[c->attrs.exchange.bucket].comm;
     const bool sums = c->op == TX_OP_REDUCE_GRADIENTS, spread = tx_parallel_sharded(p) && owner < 0;
     const tx_dtype dtype = c->in[0].dtype == TX_F16 ? TX_BF16 : c->in[0].dtype; /* of weights: bits alone move */
     const tx_transfer transfer = {
@@ -67,7 +67,7 @@ static tx_status begin(const tx_model *model, tx_moving *m)
         .root = owner,
         .dtype = dtype,
         .wire = sums && p->options.half ? TX_BF16 : dtype,
-        .bucket = c->attrs.bucket,
+        .bucket = c->attrs.exchange.bucket,
         .data = tx_operand_host(model, &c->out[0]),
         .count = tx_operand_count(&c->out[0]),
         .shard = moved_by(p, c).shard,
@@ -121,11 +121,11 @@ static tx_status complete(tx_model *model)
     const tx_moving oldest = p->moving[0];
     p->movings--;
     memmove(p->moving, p->moving + 1, (size_t)p->movings * sizeof *p->moving);
-    tx_comm *comm = p->bucket[oldest.command.attrs.bucket].comm;
+    tx_comm *comm = p->bucket[oldest.command.attrs.exchange.bucket].comm;
     if (!status)
         status = comm->table->wait(comm, oldest.request);
     if (oldest.command.op == TX_OP_GATHER_WEIGHTS)
-        p->bucket[oldest.command.attrs.bucket].gathered = true;
+        p->bucket[oldest.command.attrs.exchange.bucket].gathered = true;
     return status ? status : bring(model, &oldest.command);
 }
 
@@ -133,7 +133,8 @@ static tx_status complete(tx_model *model)
 static bool is_of(const tx_moving *m, tx_op op, const tx_command *c)
 {
     const tx_attrs *a = &m->command.attrs;
-    return m->command.op == op && a->bucket == c->attrs.bucket && a->packing == c->attrs.packing;
+    return m->command.op == op && a->exchange.bucket == c->attrs.exchange.bucket &&
+           a->exchange.packing == c->attrs.exchange.packing;
 }
 
 /* Waits until no transfer of this op and the command's bucket, or packing of it, is outstanding. */
@@ -166,7 +167,7 @@ static tx_status start(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
-    tx_bucket *b = &p->bucket[c->attrs.bucket];
+    tx_bucket *b = &p->bucket[c->attrs.exchange.bucket];
     if (b->comm->size == 1) {
         b->gathered = b->gathered || c->op == TX_OP_GATHER_WEIGHTS;
         return TX_OK;
@@ -272,14 +273,14 @@ static tx_status join_losses(const tx_model *model, const tx_command *c)
 /* The ranks that it goes between. */
 static tx_comm *messengers_of(const tx_mesh *mesh, const tx_command *c)
 {
-    return c->attrs.around ? mesh->context.comm : mesh->pipeline.comm;
+    return c->attrs.exchange.around ? mesh->context.comm : mesh->pipeline.comm;
 }
 
 /* Those that are on their way at a time have different ones. */
 static int32_t number_of(const tx_model *model, const tx_command *c)
 {
     const int64_t of_micro_batch = (int64_t)(model->mesh.stages / model->mesh.pipeline.size) * TX_CROSSINGS * 2;
-    return (int32_t)((c->attrs.micro_batch * of_micro_batch + c->attrs.bucket) % TX_MESSAGE_NUMBERS);
+    return (int32_t)((c->attrs.exchange.micro_batch * of_micro_batch + c->attrs.exchange.bucket) % TX_MESSAGE_NUMBERS);
 }
 
 /* Begins one; what is sent from the device's memory is read first, and the device waited for. */
@@ -296,7 +297,7 @@ static tx_status begin_message(const tx_model *model, const tx_command *c)
         TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, tx_operand_host(model, w),
                                 tx_operand_bytes(x)));
     const tx_message message = {.out = out,
-                                .other = c->attrs.peer,
+                                .other = c->attrs.exchange.peer,
                                 .number = number_of(model, c),
                                 .data = tx_operand_host(model, place),
                                 .count = tx_operand_count(place),
@@ -316,7 +317,7 @@ static tx_status wait_message(const tx_model *model, const tx_command *c)
     tx_comm *comm = messengers_of(&model->mesh, c);
     int32_t i = 0;
     while (i < p->messages && !(p->message[i].comm == comm && p->message[i].op == op &&
-                                p->message[i].peer == c->attrs.peer && p->message[i].number == number))
+                                p->message[i].peer == c->attrs.exchange.peer && p->message[i].number == number))
         i++;
     if (i == p->messages)
         return tx_fail(TX_INTERNAL, "a message that did not begin is waited for");
@@ -391,7 +392,7 @@ tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
         return sum_over(model, mesh->ends, &c->in[TX_IN(sum_tied, x)], &c->out[TX_OUT(sum_tied, y)],
                         &c->out[TX_OUT(sum_tied, w)]);
     case TX_OP_BEGIN_MICRO_BATCH:
-        return tx_model_begin_micro_batch(model, c->attrs.micro_batch);
+        return tx_model_begin_micro_batch(model, c->attrs.exchange.micro_batch);
     default:
         break;
     }

@@ -98,9 +98,9 @@ static void fuse_dropout(fusion *f, int32_t at, size_t z)
     if (!is_lasting(dropout->in[0]))
         return;
     norm->in[z] = dropout->in[0];
-    norm->attrs.p = dropout->attrs.p;
-    norm->attrs.site = dropout->attrs.site;
-    norm->attrs.row = dropout->attrs.row;
+    norm->attrs.draw.p = dropout->attrs.draw.p;
+    norm->attrs.draw.site = dropout->attrs.draw.site;
+    norm->attrs.draw.row = dropout->attrs.draw.row;
     norm->attrs.gap = dropout->attrs.gap;
     tx_edit_erase(f->edit, t->producer);
     t->producer = -1;

@@ -144,7 +144,7 @@ static tx_status insert(const gathers *g, int32_t at, int32_t like, tx_op op, tx
 
 static tx_attrs attrs_of(const gathering *one, const form *f)
 {
-    return (tx_attrs){.bucket = one->bucket, .packing = f->packing};
+    return (tx_attrs){.exchange.bucket = one->bucket, .exchange.packing = f->packing};
 }
 
 /* What this rank's shard has of the ranges goes to its place among the others'. */

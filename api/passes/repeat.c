@@ -65,7 +65,7 @@ static tx_status append(const repeating *r, int32_t i, int32_t m)
 {
     tx_node node = r->graph->node[i];
     int32_t number;
-    node.attrs.micro_batch = m;
+    node.attrs.exchange.micro_batch = m;
     if (node.attrs.accumulate == TX_ADD_CONTROL) /* results, and gradients of parameters */
         node.attrs.accumulate = r->times[i] ? TX_ADD : TX_STORE;
     r->times[i]++;
@@ -88,7 +88,7 @@ static tx_status append(const repeating *r, int32_t i, int32_t m)
 /* Which turn a node is for. Messages within a stage are of what it computes. */
 static tx_turn_kind turn_of(const tx_node *n)
 {
-    if (n->attrs.around)
+    if (n->attrs.exchange.around)
         return TX_TURN_COMPUTE;
     switch (n->op) {
     case TX_OP_RECEIVE:
@@ -108,10 +108,11 @@ static tx_turn_kind turn_of(const tx_node *n)
  * comes from the other end of the ranks. */
 static int32_t chunk_of_message(const tx_model *model, const tx_node *n)
 {
-    const int32_t from = n->attrs.bucket / (2 * TX_CROSSINGS), last = model->mesh.pipeline.size - 1;
+    const int32_t from = n->attrs.exchange.bucket / (2 * TX_CROSSINGS), last = model->mesh.pipeline.size - 1;
     const bool comes = n->op == TX_OP_RECEIVE || n->op == TX_OP_WAIT_RECEIVED, back = n->direction != TX_FORWARD;
     const int32_t end = back ? 0 : last;
-    return comes && n->attrs.peer == end && model->mesh.pipeline.rank == last - end ? from + (back ? -1 : 1) : from;
+    return comes && n->attrs.exchange.peer == end && model->mesh.pipeline.rank == last - end ? from + (back ? -1 : 1)
+                                                                                             : from;
 }
 
 /* Nodes of no block go with what stands before them, which of the forward part begins with the first chunk, of the
@@ -140,7 +141,7 @@ static bool is_at_end(const repeating *r, const tx_node *n)
     for (int32_t i = 0; i < r->nodes && n->op == TX_OP_REDUCE_GRADIENTS; i++) {
         const tx_node *tied = &r->graph->node[i];
         if (tied->op == TX_OP_SUM_TIED &&
-            tx_parallel_bucket_at(p, TX_ARENA_WEIGHTS, tied->in[0]->offset) == n->attrs.bucket)
+            tx_parallel_bucket_at(p, TX_ARENA_WEIGHTS, tied->in[0]->offset) == n->attrs.exchange.bucket)
             return true;
     }
     return false;
@@ -150,7 +151,7 @@ static tx_status append_pass(const repeating *r, bool backward, int32_t m)
 {
     const tx_node pass = {.op = TX_OP_BEGIN_MICRO_BATCH,
                           .direction = backward ? TX_BACKWARD : TX_FORWARD,
-                          .attrs = {.control = -1, .micro_batch = m}};
+                          .attrs = {.control = -1, .exchange.micro_batch = m}};
     return tx_edit_insert(r->edit, TX_EDIT_END, &pass, NULL);
 }
 

@@ -42,7 +42,7 @@ static void append(const ring *r, tx_op op, const message *m, tx_tensor *in, tx_
     tx_node node = tx_message_node(op, r->node.direction, m->peer, m->number, in, out);
     int32_t at = 0;
     node.block = r->node.block;
-    node.attrs.around = true;
+    node.attrs.exchange.around = true;
     if (!r->graph->status && !tx_graph_append(r->graph, &node, &at) && out)
         out->producer = out->producer < 0 ? at : out->producer;
 }
@@ -176,9 +176,9 @@ static tx_attrs attrs_of(const ring *r, int query, int32_t other, int key)
 {
     const int32_t row = place_of(r, r->rank, query), column = place_of(r, other, key);
     tx_attrs attrs = r->node.attrs;
-    attrs.causal = row == column;
-    attrs.row = row * r->length;
-    attrs.column = column * r->length;
+    attrs.attention.causal = row == column;
+    attrs.draw.row = row * r->length;
+    attrs.draw.column = column * r->length;
     return attrs;
 }
 
@@ -356,7 +356,7 @@ static tx_status check(const tx_node *n, int packed)
 {
     const bool bounded = n->in[packed == 0 ? TX_IN(attention, lengths) : TX_IN(attention_grad, lengths)] ||
                          n->in[packed == 0 ? TX_IN(attention, starts) : TX_IN(attention_grad, starts)];
-    if (!n->attrs.causal || n->attrs.window > 0 || bounded)
+    if (!n->attrs.attention.causal || n->attrs.attention.window > 0 || bounded)
         return tx_fail(TX_UNSUPPORTED,
                        "context parallelism divides causal attention over whole rows: no models that see both sides, "
                        "no sliding windows, no rows with padding or several samples; train it without");
@@ -377,9 +377,10 @@ static tx_status replace(tx_graph *graph, tx_edit *edit, int32_t at)
         .graph = graph, .node = graph->node[at], .rank = model->mesh.context.rank, .size = model->mesh.context.size};
     r.qkv = r.node.in[packed];
     r.length = r.qkv->shape.dim[1] / 2;
-    const int64_t size = r.qkv->shape.dim[2] / (r.node.attrs.heads + 2 * (int64_t)r.node.attrs.kv_heads);
-    r.queries = r.node.attrs.heads * size;
-    r.others = 2 * r.node.attrs.kv_heads * size;
+    const int64_t size =
+        r.qkv->shape.dim[2] / (r.node.attrs.attention.heads + 2 * (int64_t)r.node.attrs.attention.kv_heads);
+    r.queries = r.node.attrs.attention.heads * size;
+    r.others = 2 * r.node.attrs.attention.kv_heads * size;
     const int32_t first = graph->nodes;
     graph->direction = r.node.direction;
     graph->block = r.node.block;

@@ -101,7 +101,7 @@ static tx_status insert_collective(const sharding *s, int32_t at, tx_op op, int3
                                    tx_tensor *out)
 {
     tx_node node = {.op = op, .direction = op == TX_OP_WAIT_WEIGHTS ? TX_FORWARD : TX_BACKWARD};
-    node.attrs.bucket = bucket;
+    node.attrs.exchange.bucket = bucket;
     node.in[0] = in;
     node.out[0] = out;
     return in && out ? tx_edit_insert(s->edit, at, &node, NULL) : s->graph->status;

@@ -81,7 +81,8 @@ static tx_tensor *message_of(const staging *s, tx_tensor *x)
 
 tx_node tx_message_node(tx_op op, tx_direction direction, int32_t peer, int32_t number, tx_tensor *in, tx_tensor *out)
 {
-    tx_node node = {.op = op, .direction = direction, .attrs = {.control = -1, .peer = peer, .bucket = number}};
+    tx_node node = {
+        .op = op, .direction = direction, .attrs = {.control = -1, .exchange.peer = peer, .exchange.bucket = number}};
     node.in[0] = in;
     node.out[0] = out;
     return node;

@@ -60,15 +60,15 @@ static void clear_sumsq(tx_graph *graph)
 static tx_attrs attrs_of(const tx_optimizer_options *o)
 {
     tx_attrs attrs = plain;
-    attrs.beta1 = o->beta1;
-    attrs.beta2 = o->beta2;
+    attrs.update.beta1 = o->beta1;
+    attrs.update.beta2 = o->beta2;
     attrs.eps = o->eps;
-    attrs.momentum = o->momentum;
-    attrs.weight_decay = o->weight_decay;
-    attrs.nesterov = o->nesterov;
-    attrs.relative_step = o->relative_step;
-    attrs.scale_parameter = o->scale_parameter;
-    attrs.warmup_init = o->warmup_init;
+    attrs.update.momentum = o->momentum;
+    attrs.update.weight_decay = o->weight_decay;
+    attrs.update.nesterov = o->nesterov;
+    attrs.update.relative_step = o->relative_step;
+    attrs.update.scale_parameter = o->scale_parameter;
+    attrs.update.warmup_init = o->warmup_init;
     return attrs;
 }
 
@@ -140,7 +140,7 @@ static void mask_gradients(tx_graph *graph)
 static void add_collective(tx_graph *graph, tx_op op, int32_t bucket, tx_tensor *in, tx_tensor *out)
 {
     tx_emit_args args = {.op = op, .attrs = plain, .in = {in}, .out = {out}};
-    args.attrs.bucket = bucket;
+    args.attrs.exchange.bucket = bucket;
     if (in && out)
         tx_emit(graph, &args);
 }

@@ -136,19 +136,19 @@ static void choose_rate(const tx_cpu_call *call, const parts *w)
 {
     const tx_attrs *attrs = &call->command->attrs;
     const double t = (double)call->results[TX_RESULT_UPDATES];
-    const double most = attrs->warmup_init ? 1e-6 * t : 1e-2;
+    const double most = attrs->update.warmup_init ? 1e-6 * t : 1e-2;
     double rate = tx_update_rate(call);
     float squares_u, squares_p;
     TX_SUM(squares_u, i, w->lines, w->u[i]);
     TX_SUM(squares_p, i, w->lines, w->p[i]);
     const double u = sqrt((double)squares_u / (double)w->all), p = sqrt((double)squares_p / (double)w->all);
-    if (attrs->relative_step)
+    if (attrs->update.relative_step)
         rate = most < 1.0 / sqrt(t) ? most : 1.0 / sqrt(t);
-    if (attrs->scale_parameter)
+    if (attrs->update.scale_parameter)
         rate *= p > LEAST ? p : LEAST;
     const uint8_t *groups = call->in[2];
     w->number[FACTOR] = (float)(rate / (u > 1.0 ? u : 1.0));
-    w->number[KEEP] = groups[0] & TX_DECAY ? (float)(1.0 - rate * (double)attrs->weight_decay) : 1.0f;
+    w->number[KEEP] = groups[0] & TX_DECAY ? (float)(1.0 - rate * (double)attrs->update.weight_decay) : 1.0f;
 }
 
 void TX_CPU_NAME(adafactor)(const tx_cpu_call *call)

@@ -137,7 +137,8 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
 {
     const tx_attrs *attrs = &call->command->attrs;
     const tx_shape *qkv = &call->command->in[0].shape;
-    const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->heads, kv_heads = attrs->kv_heads;
+    const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->attention.heads,
+                  kv_heads = attrs->attention.kv_heads;
     const int64_t size = width / (heads + 2 * kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
     const int64_t unit = (int64_t)tx_dtype_size(call->command->in[0].dtype);
     tx_forward *forward = call->command->in[0].dtype == TX_F32 ? forward_stored : forward_wide;
@@ -159,8 +160,8 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
             .size = size,
             .queries = length,
             .keys = valid,
-            .causal = attrs->causal,
-            .window = attrs->window,
+            .causal = attrs->attention.causal,
+            .window = attrs->attention.window,
             .starts = starts ? starts + b * length : NULL,
             .plane = (uint32_t)(h + attrs->first),
         };
@@ -178,7 +179,7 @@ void TX_CPU_NAME(attention)(const tx_cpu_call *call)
 {
     const tx_shape *qkv = &call->command->in[0].shape;
     const int64_t tiles = (qkv->dim[1] + TX_TILE - 1) / TX_TILE;
-    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.heads * tiles, attention_items);
+    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.attention.heads * tiles, attention_items);
 }
 
 /* ---- Merging ------------------------------------------------------------------------------------------- */
@@ -187,7 +188,8 @@ void TX_CPU_NAME(attention)(const tx_cpu_call *call)
 static void merge_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_command *c = call->command;
-    const int64_t heads = c->attrs.heads, width = tx_shape_last(&c->out[0].shape), length = c->out[0].shape.dim[1];
+    const int64_t heads = c->attrs.attention.heads, width = tx_shape_last(&c->out[0].shape),
+                  length = c->out[0].shape.dim[1];
     const int64_t size = width / heads;
     const float *a_lse = call->in[1], *b_lse = call->in[3];
     float *lse = call->out[1], a[TX_PIECE], b[TX_PIECE];
@@ -286,7 +288,8 @@ static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, i
     const tx_dtype type = call->command->in[0].dtype;
     const tx_attrs *attrs = &call->command->attrs;
     const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->in[1].shape;
-    const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->heads, kv_heads = attrs->kv_heads;
+    const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->attention.heads,
+                  kv_heads = attrs->attention.kv_heads;
     const int64_t size = width / (heads + 2 * kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
     for (int64_t item = first; item < last; item++) {
         const int64_t query = item % tiles * TX_TILE, h = item / tiles % heads, b = item / tiles / heads;
@@ -304,7 +307,7 @@ static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, i
             .keys = start + length,
             .offset = start,
             .causal = true,
-            .window = attrs->window,
+            .window = attrs->attention.window,
         };
         const tx_site site = {.threshold = 0};
         const tx_packed place = {.q = (b * length + query) * width + h * size,
@@ -330,5 +333,5 @@ void TX_CPU_NAME(attention_cached)(const tx_cpu_call *call)
 {
     const tx_shape *qkv = &call->command->in[0].shape;
     const int64_t tiles = (qkv->dim[1] + TX_TILE - 1) / TX_TILE;
-    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.heads * tiles, cached_items);
+    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.attention.heads * tiles, cached_items);
 }

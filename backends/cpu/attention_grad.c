@@ -106,8 +106,9 @@ static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, i
     const int64_t length = g->length, width = g->row, size = g->size, b = g->b, h = g->group * g->shared + i;
     const int64_t valid = tx_tile_valid(call->in[4], b, length), out_row = g->out_row;
     const int32_t *starts = call->in[5];
-    const float *dout = g->dout + i * size, *lse = (const float *)call->in[3] + (b * attrs->heads + h) * length;
-    float *dq = g->dqkv + g->q + i * size, *delta = (float *)call->out[1] + (b * attrs->heads + h) * length;
+    const float *dout = g->dout + i * size,
+                *lse = (const float *)call->in[3] + (b * attrs->attention.heads + h) * length;
+    float *dq = g->dqkv + g->q + i * size, *delta = (float *)call->out[1] + (b * attrs->attention.heads + h) * length;
     const tx_head head = {
         .q = g->qkv + g->q + i * size,
         .k = g->qkv + g->k,
@@ -117,8 +118,8 @@ static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, i
         .size = size,
         .queries = length,
         .keys = valid,
-        .causal = attrs->causal,
-        .window = attrs->window,
+        .causal = attrs->attention.causal,
+        .window = attrs->attention.window,
         .starts = starts ? starts + b * length : NULL,
         .plane = (uint32_t)(h + attrs->first),
     };
@@ -188,12 +189,12 @@ static void attention_grad_items(const tx_cpu_call *call, int64_t first, int64_t
 {
     const tx_attrs *attrs = &call->command->attrs;
     const tx_operand *qkv = &call->command->in[1];
-    const int64_t length = qkv->shape.dim[1], width = qkv->shape.dim[2], heads = attrs->heads;
-    const int64_t size = width / (heads + 2 * attrs->kv_heads), shared = heads / attrs->kv_heads;
+    const int64_t length = qkv->shape.dim[1], width = qkv->shape.dim[2], heads = attrs->attention.heads;
+    const int64_t size = width / (heads + 2 * attrs->attention.kv_heads), shared = heads / attrs->attention.kv_heads;
     const int64_t bytes = tx_cpu_scratch(call->command, call->threads) / call->threads;
     tx_backward_space *space = (tx_backward_space *)(void *)((char *)call->scratch + thread * bytes);
     for (int64_t item = first; item < last; item++) {
-        const int64_t group = item % attrs->kv_heads, b = item / attrs->kv_heads;
+        const int64_t group = item % attrs->attention.kv_heads, b = item / attrs->attention.kv_heads;
         const tx_backward_group g = {
             .b = b,
             .group = group,
@@ -203,7 +204,7 @@ static void attention_grad_items(const tx_cpu_call *call, int64_t first, int64_t
             .row = width,
             .q = group * shared * size,
             .k = (heads + group) * size,
-            .v = (heads + attrs->kv_heads + group) * size,
+            .v = (heads + attrs->attention.kv_heads + group) * size,
             .out_row = heads * size,
         };
         if (qkv->dtype == TX_F32)
@@ -216,5 +217,5 @@ static void attention_grad_items(const tx_cpu_call *call, int64_t first, int64_t
 void TX_CPU_NAME(attention_grad)(const tx_cpu_call *call)
 {
     const tx_shape *qkv = &call->command->in[1].shape;
-    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.kv_heads, attention_grad_items);
+    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.attention.kv_heads, attention_grad_items);
 }

@@ -54,7 +54,7 @@ tx_status tx_cpu_self_test(const tx_cpu_kernels *kernels)
         {TX_OP_GELU, 3, {{-1.0f, 0.5f, 2.0f}}, {-0.15865525f, 0.34573123f, 1.95449974f}, {.exact = true}},
         {TX_OP_GELU, 3, {{-1.0f, 0.5f, 2.0f}}, {-0.15880801f, 0.34571400f, 1.95459769f}, {0}},
         {TX_OP_ADD, 3, {{1.0f, 2.0f, 3.0f}, {0.5f, -2.0f, 4.0f}}, {1.5f, 0.0f, 7.0f}, {0}},
-        {TX_OP_DROPOUT, 4, {{0.3f, 0.3f, 0.3f, 0.3f}}, {0.0f, 1.0f, 1.0f, 0.0f}, {.p = 0.7f}},
+        {TX_OP_DROPOUT, 4, {{0.3f, 0.3f, 0.3f, 0.3f}}, {0.0f, 1.0f, 1.0f, 0.0f}, {.draw.p = 0.7f}},
     };
     for (size_t i = 0; i < sizeof check / sizeof check[0]; i++)
         if (!holds(kernels, &check[i]))

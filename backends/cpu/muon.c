@@ -5,7 +5,7 @@
 static void momentum_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
 {
     const tx_attrs *attrs = &call->command->attrs;
-    const float momentum = attrs->momentum, rest = (float)(1.0 - (double)momentum);
+    const float momentum = attrs->update.momentum, rest = (float)(1.0 - (double)momentum);
     const float factor = call->results[TX_RESULT_GRAD_FACTOR], *restrict g = call->in[0];
     float *restrict b = call->out[0], *restrict u = call->out[1];
     (void)thread;
@@ -13,7 +13,7 @@ static void momentum_slice(const tx_cpu_call *call, int64_t first, int64_t last,
     {
         const float d = g[i] * factor;
         b[i] += (d - b[i]) * rest;
-        u[i] = attrs->nesterov ? d + momentum * (b[i] - d) : b[i];
+        u[i] = attrs->update.nesterov ? d + momentum * (b[i] - d) : b[i];
     }
 }
 

@@ -26,7 +26,7 @@ static const float *norm_row(const tx_cpu_call *call, int z, int out, int64_t ro
     if (!call->in[z])
         return x;
     float *sum = (float *)call->out[out] + row * width;
-    if (call->command->attrs.p > 0.0f) {
+    if (call->command->attrs.draw.p > 0.0f) {
         add_dropped(call, z, row, x, sum);
         return sum;
     }

@@ -66,12 +66,12 @@ void TX_CPU_NAME(mask_gradient)(const tx_cpu_call *call)
 
 static void sgd_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count)
 {
-    const float decay = decays ? s->attrs->weight_decay : 0.0f, momentum = s->attrs->momentum;
+    const float decay = decays ? s->attrs->update.weight_decay : 0.0f, momentum = s->attrs->update.momentum;
     const float rate = s->rate, factor = s->factor, *g = (const float *)call->in[1] + at;
     float *p = (float *)call->out[0] + at, *v = call->out[1] ? (float *)call->out[1] + at : NULL;
     if (!v) {
         TX_SIMD for (int64_t i = 0; i < count; i++) p[i] -= rate * (g[i] * factor + decay * p[i]);
-    } else if (s->attrs->nesterov) {
+    } else if (s->attrs->update.nesterov) {
         TX_SIMD for (int64_t i = 0; i < count; i++)
         {
             const float d = g[i] * factor + decay * p[i];

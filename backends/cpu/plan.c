@@ -24,11 +24,11 @@ static int64_t attention_scratch(const tx_command *command)
     const tx_attrs *attrs = &command->attrs;
     const bool grad = command->op == TX_OP_ATTENTION_GRAD;
     const tx_operand *qkv = &command->in[grad ? TX_IN(attention_grad, qkv) : TX_IN(attention, qkv)];
-    const int64_t size = tx_shape_last(&qkv->shape) / (attrs->heads + 2 * attrs->kv_heads),
+    const int64_t size = tx_shape_last(&qkv->shape) / (attrs->attention.heads + 2 * attrs->attention.kv_heads),
                   length = command->op == TX_OP_ATTENTION_CACHED ? command->in[1].shape.dim[1] : qkv->shape.dim[1];
     if (grad)
         return tx_cpu_attention_grad_scratch(size) +
-               tx_cpu_attention_grad_wide(qkv->dtype, length, size, attrs->heads / attrs->kv_heads);
+               tx_cpu_attention_grad_wide(qkv->dtype, length, size, attrs->attention.heads / attrs->attention.kv_heads);
     return tx_cpu_attention_scratch(size) + tx_cpu_attention_wide(qkv->dtype, length, size);
 }
 
@@ -45,7 +45,7 @@ int64_t tx_cpu_scratch(const tx_command *command, int32_t threads)
         return command->in[0].dtype == TX_F32 ? 0
                                               : threads * tx_shape_last(&command->in[0].shape) * (int64_t)sizeof(float);
     case TX_OP_ROTARY:
-        return threads * attrs->head_size * (int64_t)sizeof(float);
+        return threads * attrs->attention.head_size * (int64_t)sizeof(float);
     case TX_OP_ROUTE:
         return attrs->rows * (int64_t)sizeof(int32_t);
     case TX_OP_KV_REORDER:

@@ -29,11 +29,11 @@ static inline tx_site tx_site_of(const tx_cpu_call *call, int64_t sample)
         .key0 = word[TX_CONTROL_SEED_LO].u32,
         .key1 = word[TX_CONTROL_SEED_HI].u32 ^ (word[TX_CONTROL_STEP].u32 * 0x85EBCA6Bu), /* as tx_draw */
         .sample = word[TX_CONTROL_SAMPLE].u32 + (uint32_t)sample,
-        .site = (uint32_t)attrs->site,
-        .threshold = tx_dropout_threshold(attrs->p),
-        .row = (uint32_t)attrs->row,
-        .block = (uint32_t)(attrs->column / 4),
-        .keep = 1.0f / (1.0f - attrs->p),
+        .site = (uint32_t)attrs->draw.site,
+        .threshold = tx_dropout_threshold(attrs->draw.p),
+        .row = (uint32_t)attrs->draw.row,
+        .block = (uint32_t)(attrs->draw.column / 4),
+        .keep = 1.0f / (1.0f - attrs->draw.p),
         .scale = attrs->scale * word[TX_CONTROL_NOISE].f32,
     };
 }

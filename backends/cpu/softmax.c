@@ -111,7 +111,7 @@ static float loss_of_row(const tx_cpu_call *call, int64_t row, int32_t label, fl
 {
     const int64_t at = row * tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
     const tx_dtype type = call->command->in[0].dtype;
-    const float smoothing = call->command->attrs.p;
+    const float smoothing = call->command->attrs.smoothing;
     *lse = log_sum_exp(call->in[0], type, at, vocab, 1.0f);
     if (label == TX_IGNORE_LABEL)
         return 0.0f;
@@ -160,7 +160,7 @@ static void gradient_of_row(const tx_cpu_call *call, int64_t row, int32_t label,
     const int64_t width = tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
     const tx_dtype type = call->command->out[0].dtype;
     const size_t size = tx_dtype_size(type);
-    const float smoothing = call->command->attrs.p, share = smoothing / (float)all_columns(call);
+    const float smoothing = call->command->attrs.smoothing, share = smoothing / (float)all_columns(call);
     char *dx = (char *)call->out[0] + (size_t)(row * width) * size;
     if (label == TX_IGNORE_LABEL) {
         memset(dx, 0, (size_t)width * size);

@@ -37,13 +37,13 @@ static inline tx_step tx_step_of(const tx_cpu_call *call)
         .attrs = attrs,
         .rate = (float)rate,
         .factor = call->results[TX_RESULT_GRAD_FACTOR],
-        .keep = (float)(1.0 - rate * (double)attrs->weight_decay),
-        .weight1 = (float)(1.0 - (double)attrs->beta1),
-        .beta1 = attrs->beta1,
-        .weight2 = (float)(1.0 - (double)attrs->beta2),
-        .beta2 = attrs->beta2,
-        .step = (float)(rate / (1.0 - pow((double)attrs->beta1, t))),
-        .root = (float)sqrt(1.0 - pow((double)attrs->beta2, t)),
+        .keep = (float)(1.0 - rate * (double)attrs->update.weight_decay),
+        .weight1 = (float)(1.0 - (double)attrs->update.beta1),
+        .beta1 = attrs->update.beta1,
+        .weight2 = (float)(1.0 - (double)attrs->update.beta2),
+        .beta2 = attrs->update.beta2,
+        .step = (float)(rate / (1.0 - pow((double)attrs->update.beta1, t))),
+        .root = (float)sqrt(1.0 - pow((double)attrs->update.beta2, t)),
     };
 }
 

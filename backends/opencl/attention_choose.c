@@ -94,9 +94,9 @@ static void describe(const subject *s, tx_cl_question *q)
     }
     const bool forward = s->kernel == TX_CL_FORWARD, lengths = tx_present(&a->command->in[forward ? 1 : 4]);
     snprintf(q->key, sizeof q->key, "%s d%d %d/%d b%d t%d%s%s%s%s%s%s%s", tx_cl_attention_keys[s->kernel], a->d,
-             a->heads, a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), attrs->causal ? " causal" : "",
-             lengths ? " lengths" : "", window, a->starts ? " starts" : "", attrs->p > 0.0f ? " dropout" : "",
-             typed(s) ? " " : "", typed(s) ? tx_cl_storage(a->type) : "");
+             a->heads, a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T),
+             attrs->attention.causal ? " causal" : "", lengths ? " lengths" : "", window, a->starts ? " starts" : "",
+             attrs->draw.p > 0.0f ? " dropout" : "", typed(s) ? " " : "", typed(s) ? tx_cl_storage(a->type) : "");
     q->proven = (int)strlen(q->key);
     tx_command c;
     cut(s, &c);

@@ -88,7 +88,7 @@ void tx_cl_attention_matrix_list(const tx_context *context, const tx_cl_attentio
         tx_cl_attention_form f = {.rows = kernel == TX_CL_GRAD_KV ? m->others : own,
                                   .cols = kernel == TX_CL_GRAD_KV ? own : m->others,
                                   .group = m->warps * m->lanes,
-                                  .local_bytes = local_bytes(m, own, a->d, attrs->p > 0.0f),
+                                  .local_bytes = local_bytes(m, own, a->d, attrs->draw.p > 0.0f),
                                   .matrix = m};
         snprintf(f.name, sizeof f.name, "%s", m->name);
         f.share = suits(context, a, m, &f, why);

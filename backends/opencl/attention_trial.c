@@ -71,21 +71,22 @@ static int64_t start_of(const trial *t, int64_t i)
 static int64_t attend(const trial *t, const float *qkv, int32_t head, int64_t i, double *lse)
 {
     const tx_attrs *attrs = &t->solo.command.attrs;
-    const int64_t keys = i >= t->length ? 0 : attrs->causal ? i + 1 : t->length;
-    const int64_t first = attrs->window > 0 && i >= attrs->window ? i - attrs->window + 1 : 0;
+    const int64_t keys = i >= t->length ? 0 : attrs->attention.causal ? i + 1 : t->length;
+    const int64_t first =
+        attrs->attention.window > 0 && i >= attrs->attention.window ? i - attrs->attention.window + 1 : 0;
     const int32_t key = t->heads + head / (t->heads / t->kv_heads);
     double *p = t->row, *factor = t->row + t->T, sum = 0.0;
     for (int64_t j = 0; j < keys; j++) {
         const bool hidden = j < first || j < start_of(t, i);
         const tx_random draw =
-            tx_draw(SEED_LO, SEED_HI, STEP, SAMPLE, (uint32_t)attrs->site, (uint32_t)(attrs->first + head),
-                    (uint32_t)(attrs->row + i), (uint32_t)(attrs->column + j) >> 2);
+            tx_draw(SEED_LO, SEED_HI, STEP, SAMPLE, (uint32_t)attrs->draw.site, (uint32_t)(attrs->first + head),
+                    (uint32_t)(attrs->draw.row + i), (uint32_t)(attrs->draw.column + j) >> 2);
         p[j] = hidden ? 0.0
                       : exp((double)attrs->scale *
                             dot(qkv + i * t->last + head * t->d, qkv + j * t->last + key * t->d, t->d));
-        factor[j] = attrs->p <= 0.0f                                     ? 1.0
-                    : draw.word[j & 3] >= tx_dropout_threshold(attrs->p) ? 1.0 / (1.0 - (double)attrs->p)
-                                                                         : 0.0;
+        factor[j] = attrs->draw.p <= 0.0f                                     ? 1.0
+                    : draw.word[j & 3] >= tx_dropout_threshold(attrs->draw.p) ? 1.0 / (1.0 - (double)attrs->draw.p)
+                                                                              : 0.0;
         sum += p[j];
     }
     for (int64_t j = 0; j < keys; j++)
@@ -143,8 +144,8 @@ static void lay_out_cached(trial *t, const tx_cl_attention_job *a, const tx_cl_a
     const tx_operand cache = {.dtype = TX_F32, .shape = TX_SHAPE(1, t->T, t->kv_heads * t->d)};
     t->first = t->T - queries - 2;
     t->length = t->T;
-    c->attrs.causal = true;
-    c->attrs.p = 0.0f;
+    c->attrs.attention.causal = true;
+    c->attrs.draw.p = 0.0f;
     c->in[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1, queries, t->last)};
     c->in[1] = c->in[2] = cache;
     c->in[3] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(1)};
@@ -164,9 +165,10 @@ static void lay_out(trial *t, const tx_cl_attention_job *a, const tx_cl_attentio
     t->d = a->d;
     t->last = (t->heads + 2 * t->kv_heads) * t->d;
     *c = tx_cl_solo_command(a->command->op, &a->command->attrs);
-    c->attrs.heads = t->heads;
-    c->attrs.kv_heads = t->kv_heads;
-    c->attrs.window = a->command->attrs.window > 0 ? (int32_t)tile / 2 + 3 : 0; /* tiles are passed over */
+    c->attrs.attention.heads = t->heads;
+    c->attrs.attention.kv_heads = t->kv_heads;
+    c->attrs.attention.window =
+        a->command->attrs.attention.window > 0 ? (int32_t)tile / 2 + 3 : 0; /* tiles are passed over */
     t->sample = t->T;
     t->cached = a->cached;
     if (a->cached) {

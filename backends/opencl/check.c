@@ -64,8 +64,8 @@ static void expect_dropout(const check *c, const float *x, double *y)
     for (int64_t i = 0; i < tx_shape_count(&c->in); i++) {
         uint32_t column = (uint32_t)(i % n), line = (uint32_t)(i / n % middle), sample = (uint32_t)(i / n / middle);
         tx_random random = tx_draw(SEED_LO, SEED_HI, STEP, SAMPLE + sample, SITE, 0, line, column >> 2);
-        bool keep = random.word[column & 3] >= tx_dropout_threshold(c->attrs.p);
-        y[i] = keep ? (double)x[i] / (1.0 - (double)c->attrs.p) : 0.0;
+        bool keep = random.word[column & 3] >= tx_dropout_threshold(c->attrs.draw.p);
+        y[i] = keep ? (double)x[i] / (1.0 - (double)c->attrs.draw.p) : 0.0;
     }
 }
 
@@ -75,7 +75,13 @@ static const check checks[] = {
     {TX_OP_SCALE, {1, {1003}}, {1, {1003}}, {0}, {.alpha = 2, .control = -1}, 0, expect_scale},
     {TX_OP_REDUCE, {1, {1003}}, {1, {1}}, {1, {1}}, {.alpha = 1, .control = -1}, TOLERANCE, expect_sum},
     {TX_OP_SOFTMAX, {2, {7, 37}}, {2, {7, 37}}, {0}, {0}, TOLERANCE, expect_softmax},
-    {TX_OP_DROPOUT, {3, {3, 5, 33}}, {3, {3, 5, 33}}, {0}, {.p = 0.25f, .site = SITE}, TOLERANCE, expect_dropout},
+    {TX_OP_DROPOUT,
+     {3, {3, 5, 33}},
+     {3, {3, 5, 33}},
+     {0},
+     {.draw.p = 0.25f, .draw.site = SITE},
+     TOLERANCE,
+     expect_dropout},
 };
 
 #define MOST 4096 /* elements of every shape above, at most */

@@ -12,8 +12,8 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
     const tx_shape *shape = &qkv->shape;
     const bool cached = c->op == TX_OP_ATTENTION_CACHED;
     tx_cl_attention_job a = {.command = c,
-                             .heads = c->attrs.heads,
-                             .kv_heads = c->attrs.kv_heads,
+                             .heads = c->attrs.attention.heads,
+                             .kv_heads = c->attrs.attention.kv_heads,
                              .last = tx_shape_last(shape),
                              .cached = cached};
     a.cpu = b->context->limits.cpu;
@@ -21,12 +21,12 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
     a.T = shape->dim[shape->rank - 2];
     a.B = tx_shape_rows(shape) / a.T;
     a.S = cached ? c->in[1].shape.dim[c->in[1].shape.rank - 2] : a.T;
-    a.window = (int32_t)tx_cl_least(c->attrs.window, a.S);
+    a.window = (int32_t)tx_cl_least(c->attrs.attention.window, a.S);
     a.starts = !cached && tx_present(&lengths[1]) ? &lengths[1] : NULL;
     a.d = (int32_t)(a.last / (a.heads + 2 * a.kv_heads));
     snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d%s%s%s %s", a.d,
-             c->attrs.causal || cached, !cached && tx_present(lengths), c->attrs.p > 0.0f && !cached, cached,
-             a.window > 0 ? " -DWINDOW=1" : "", a.starts ? " -DSTARTS=1" : "",
+             c->attrs.attention.causal || cached, !cached && tx_present(lengths), c->attrs.draw.p > 0.0f && !cached,
+             cached, a.window > 0 ? " -DWINDOW=1" : "", a.starts ? " -DSTARTS=1" : "",
              b->context->coarse_exp2 ? " -DEXP2=exp2" : "", tx_cl_type(qkv));
     return a;
 }
@@ -69,7 +69,8 @@ static void share_out(tx_context *context, const tx_cl_attention_job *a, const i
     const double row = work / (double)whole[2], head = row / (double)whole[1];
     share[2] = tx_cl_share(context, whole[2], work);
     share[1] = share[2] > 1 ? whole[1] : tx_cl_share(context, whole[1], row);
-    share[0] = share[1] > 1 ? whole[0] : tx_cl_share(context, whole[0], a->command->attrs.causal ? 2.0 * head : head);
+    share[0] = share[1] > 1 ? whole[0]
+                            : tx_cl_share(context, whole[0], a->command->attrs.attention.causal ? 2.0 * head : head);
 }
 
 /* One launch of a form, of `share` work-groups from `first` on. */
@@ -90,8 +91,9 @@ static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_a
     kernels[kernel].operands(b, c, a);
     TX_CL_OPERANDS(b, a->starts);
     TX_CL_I32(b, a->heads, a->kv_heads, a->window);
-    TX_CL_F32(b, c->attrs.scale, c->attrs.p);
-    TX_CL_I32(b, c->attrs.site, (int32_t)c->attrs.first, (int32_t)c->attrs.row, (int32_t)c->attrs.column);
+    TX_CL_F32(b, c->attrs.scale, c->attrs.draw.p);
+    TX_CL_I32(b, c->attrs.draw.site, (int32_t)c->attrs.first, (int32_t)c->attrs.draw.row,
+              (int32_t)c->attrs.draw.column);
     TX_CL_I32(b, (int32_t)first[2], (int32_t)first[1], (int32_t)first[0]);
     tx_cl_arg_control(b);
     if (!f->matrix)
@@ -110,7 +112,8 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
     if (status != TX_OK)
         return status;
     const double keys = (double)(a->window > 0 ? tx_cl_least(a->window + f.cols, a->S) : a->S);
-    const double scores = (double)(a->B * a->heads * a->T) * keys * (c->attrs.causal && !a->window ? 0.5 : 1.0);
+    const double scores =
+        (double)(a->B * a->heads * a->T) * keys * (c->attrs.attention.causal && !a->window ? 0.5 : 1.0);
     const int64_t whole[3] = {tx_cl_blocks(a->T, kernel == TX_CL_GRAD_KV && !f.cpu ? f.cols : f.rows),
                               kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads, a->B};
     int64_t share[3], first[3], part[3];
@@ -151,13 +154,14 @@ tx_status tx_cl_attention_cached(tx_cl_builder *b, const tx_command *c)
 tx_status tx_cl_attention_merge(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *o = &c->out[0].shape;
-    const int64_t size = tx_shape_last(o) / c->attrs.heads;
+    const int64_t size = tx_shape_last(o) / c->attrs.attention.heads;
     tx_cl_form form = tx_cl_form_of(b, c, size, false, "-DA=%s -DB=%s -DO=%s", tx_cl_storage(c->in[0].dtype),
                                     tx_cl_storage(c->in[2].dtype), tx_cl_storage(c->out[0].dtype));
-    tx_cl_launch_columns(b, &form, "attention_merge", "attention_merge", size, tx_shape_rows(o) * c->attrs.heads);
+    tx_cl_launch_columns(b, &form, "attention_merge", "attention_merge", size,
+                         tx_shape_rows(o) * c->attrs.attention.heads);
     tx_cl_arg_all(b, c);
     TX_CL_I64(b, size, o->dim[1]);
-    TX_CL_I32(b, c->attrs.heads);
+    TX_CL_I32(b, c->attrs.attention.heads);
     return b->status;
 }
 

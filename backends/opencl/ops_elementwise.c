@@ -168,14 +168,14 @@ static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel
     launch(b, c, kernel, types, tx_shape_last(x), rows);
     TX_CL_I64(b, x->rank > 1 ? rows / x->dim[0] : rows);
     TX_CL_F32(b, number);
-    TX_CL_I32(b, c->attrs.site, (int32_t)c->attrs.row, (int32_t)c->attrs.gap);
+    TX_CL_I32(b, c->attrs.draw.site, (int32_t)c->attrs.draw.row, (int32_t)c->attrs.gap);
     tx_cl_arg_control(b);
     return b->status;
 }
 
 tx_status tx_cl_dropout(tx_cl_builder *b, const tx_command *c)
 {
-    return drawn(b, c, "dropout", c->attrs.p);
+    return drawn(b, c, "dropout", c->attrs.draw.p);
 }
 
 tx_status tx_cl_noise(tx_cl_builder *b, const tx_command *c)
@@ -186,7 +186,7 @@ tx_status tx_cl_noise(tx_cl_builder *b, const tx_command *c)
 tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *x = &c->in[0].shape;
-    int32_t half = c->attrs.head_size / 2;
+    int32_t half = c->attrs.attention.head_size / 2;
     tx_cl_form form = {.vector = 1, .run = b->context->limits.cpu ? half : 1, .group = tx_cl_group(b->context, 32)};
     float frequency[TX_MAX_ROTARY / 2] = {0};
     for (int32_t i = 0; i < half; i++)
@@ -195,7 +195,7 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
     tx_cl_launch_columns(b, &form, "elementwise", "rotary", half, tx_shape_rows(x));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[0]);
     TX_CL_I64(b, tx_shape_last(x));
-    TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.heads, c->attrs.head_size);
+    TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.attention.heads, c->attrs.attention.head_size);
     tx_cl_arg_values(b, sizeof frequency, 1, frequency);
     TX_CL_F32(b, c->attrs.rope.magnitude);
     TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]) ? c->in[1].shape.rank : 0);

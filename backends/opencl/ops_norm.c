@@ -10,7 +10,7 @@
 /* Whether dropout comes before what is added. */
 static bool drops(const tx_command *c, const tx_operand *z)
 {
-    return tx_present(z) && c->attrs.p > 0.0f;
+    return tx_present(z) && c->attrs.draw.p > 0.0f;
 }
 
 /* Vectors of a row that a lane of a GPU has in registers, at most. */
@@ -21,8 +21,9 @@ static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rm
                             const tx_operand *typed)
 {
     char heads[64] = "", dropped[32] = "";
-    if (c->attrs.heads)
-        snprintf(heads, sizeof heads, " -DHEADS=%d -DKV_HEADS=%d", c->attrs.heads, c->attrs.kv_heads);
+    if (c->attrs.attention.heads)
+        snprintf(heads, sizeof heads, " -DHEADS=%d -DKV_HEADS=%d", c->attrs.attention.heads,
+                 c->attrs.attention.kv_heads);
     if (drops(c, z))
         snprintf(dropped, sizeof dropped, " -DDROPS=1 -DZ=%s", tx_cl_storage(z->dtype));
     const int64_t columns = tx_shape_last(&c->in[0].shape);
@@ -48,8 +49,8 @@ static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
     TX_CL_F32(b, c->attrs.eps);
     if (drops(c, z)) {
         TX_CL_I64(b, x->rank > 1 ? tx_shape_rows(x) / x->dim[0] : 1);
-        TX_CL_F32(b, c->attrs.p);
-        TX_CL_I32(b, c->attrs.site, (int32_t)c->attrs.row, (int32_t)c->attrs.gap);
+        TX_CL_F32(b, c->attrs.draw.p);
+        TX_CL_I32(b, c->attrs.draw.site, (int32_t)c->attrs.draw.row, (int32_t)c->attrs.gap);
         tx_cl_arg_control(b);
     }
     return b->status;
@@ -145,7 +146,7 @@ static void by_logits(tx_cl_builder *b, const tx_command *c, const char *kernel)
 static tx_status cross_entropy(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
     by_logits(b, c, kernel);
-    TX_CL_F32(b, c->attrs.p);
+    TX_CL_F32(b, c->attrs.smoothing);
     TX_CL_I64(b, c->attrs.rows ? c->attrs.rows : c->attrs.vocab);
     TX_CL_I32(b, c->attrs.rows != 0);
     return b->status;

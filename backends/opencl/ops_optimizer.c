@@ -33,16 +33,16 @@ static tx_status finish_arguments(tx_cl_builder *b)
 tx_status tx_cl_sgd(tx_cl_builder *b, const tx_command *c)
 {
     update(b, c, "sgd");
-    TX_CL_F32(b, c->attrs.momentum, c->attrs.weight_decay);
-    TX_CL_I32(b, tx_present(&c->in[3]), c->attrs.nesterov);
+    TX_CL_F32(b, c->attrs.update.momentum, c->attrs.update.weight_decay);
+    TX_CL_I32(b, tx_present(&c->in[3]), c->attrs.update.nesterov);
     return finish_arguments(b);
 }
 
 /* What AdamW's kernels take behind n. */
 static void adam_arguments(tx_cl_builder *b, const tx_attrs *a)
 {
-    TX_CL_F32(b, a->beta1, a->beta2, (float)log((double)a->beta1), (float)log((double)a->beta2), a->eps,
-              a->weight_decay);
+    TX_CL_F32(b, a->update.beta1, a->update.beta2, (float)log((double)a->update.beta1),
+              (float)log((double)a->update.beta2), a->eps, a->update.weight_decay);
 }
 
 tx_status tx_cl_adamw(tx_cl_builder *b, const tx_command *c)
@@ -88,7 +88,7 @@ tx_status tx_cl_adamw_8bit(tx_cl_builder *b, const tx_command *c)
 tx_status tx_cl_lion(tx_cl_builder *b, const tx_command *c)
 {
     update(b, c, "lion");
-    TX_CL_F32(b, c->attrs.beta1, c->attrs.beta2, c->attrs.weight_decay);
+    TX_CL_F32(b, c->attrs.update.beta1, c->attrs.update.beta2, c->attrs.update.weight_decay);
     return finish_arguments(b);
 }
 
@@ -120,8 +120,8 @@ static void choose_rate(tx_cl_builder *b, const tx_command *c, const tx_operand 
     tx_cl_launch_rows(b, &form, "adafactor", "adafactor_rate", 1);
     TX_CL_OPERANDS(b, &c->in[2], work);
     TX_CL_I64(b, squares, lines, tx_operand_count(&c->in[0]));
-    TX_CL_F32(b, c->attrs.weight_decay);
-    TX_CL_I32(b, c->attrs.relative_step, c->attrs.warmup_init, c->attrs.scale_parameter);
+    TX_CL_F32(b, c->attrs.update.weight_decay);
+    TX_CL_I32(b, c->attrs.update.relative_step, c->attrs.update.warmup_init, c->attrs.update.scale_parameter);
     finish_arguments(b);
 }
 
@@ -205,8 +205,8 @@ tx_status tx_cl_muon_momentum(tx_cl_builder *b, const tx_command *c)
     const int64_t n = muon_kernel(b, c, "muon_momentum");
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->out[1]);
     TX_CL_I64(b, n);
-    TX_CL_F32(b, c->attrs.momentum);
-    TX_CL_I32(b, c->attrs.nesterov);
+    TX_CL_F32(b, c->attrs.update.momentum);
+    TX_CL_I32(b, c->attrs.update.nesterov);
     tx_cl_arg_result(b);
     return b->status;
 }
@@ -216,7 +216,7 @@ tx_status tx_cl_muon(tx_cl_builder *b, const tx_command *c)
     const int64_t n = muon_kernel(b, c, "muon");
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2]);
     TX_CL_I64(b, n);
-    TX_CL_F32(b, c->attrs.weight_decay, c->attrs.scale);
+    TX_CL_F32(b, c->attrs.update.weight_decay, c->attrs.scale);
     return finish_arguments(b);
 }
 

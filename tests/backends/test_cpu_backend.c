@@ -174,7 +174,7 @@ static void bad_programs_are_refused(void **state)
     const tx_operand o = place(&used, TX_F32, TX_SHAPE(1, 3, 4));
     const tx_command command = {
         .op = TX_OP_ATTENTION_CACHED,
-        .attrs = {.heads = 1, .kv_heads = 1, .scale = 0.5f},
+        .attrs = {.attention.heads = 1, .attention.kv_heads = 1, .scale = 0.5f},
         .in = {qkv, k, v, at, ABSENT, ABSENT},
         .out = {o, ABSENT, ABSENT, ABSENT},
     };
@@ -201,12 +201,12 @@ enum { B = 3, T = 150, HEADS = 4, KV_HEADS = 2, SIZE = 24, WIDTH = HEADS * SIZE,
 static int64_t mixed_program(tx_command command[COMMANDS])
 {
     int64_t used = 0;
-    const tx_attrs a = {.heads = HEADS,
-                        .kv_heads = KV_HEADS,
-                        .causal = true,
+    const tx_attrs a = {.attention.heads = HEADS,
+                        .attention.kv_heads = KV_HEADS,
+                        .attention.causal = true,
                         .scale = 0.2f,
-                        .p = 0.25f,
-                        .site = 3,
+                        .draw.p = 0.25f,
+                        .draw.site = 3,
                         .eps = 1e-5f,
                         .alpha = 1.0f,
                         .control = -1,

@@ -57,7 +57,7 @@ static void count(const tx_graph *g, outcome *out)
         out->kept += n->op == TX_OP_MATMUL && n->out[1];
         out->layer_norms += n->op == TX_OP_LAYER_NORM && n->in[3] && n->out[3];
         out->rms_norms += n->op == TX_OP_RMS_NORM && n->in[2] && n->out[2];
-        out->dropouts += n->op == TX_OP_LAYER_NORM && n->attrs.p > 0.0f && n->attrs.site == 3;
+        out->dropouts += n->op == TX_OP_LAYER_NORM && n->attrs.draw.p > 0.0f && n->attrs.draw.site == 3;
         out->layer_norm_gradients += n->op == TX_OP_LAYER_NORM_GRAD && n->in[5];
     }
 }

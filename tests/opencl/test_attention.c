@@ -45,11 +45,11 @@ static tx_command command_of(const shape *s, bool backward)
     const tx_operand qkv = f32(TX_SHAPE(s->B, s->T, width)), o = f32(TX_SHAPE(s->B, s->T, s->heads * s->d)),
                      lse = f32(TX_SHAPE(s->B, s->heads, s->T)), gradient[] = {o, qkv, o, lse};
     tx_command c = {.op = backward ? TX_OP_ATTENTION_GRAD : TX_OP_ATTENTION,
-                    .attrs = {.heads = s->heads,
-                              .kv_heads = s->kv_heads,
-                              .causal = s->causal,
-                              .window = s->window,
-                              .p = s->p,
+                    .attrs = {.attention.heads = s->heads,
+                              .attention.kv_heads = s->kv_heads,
+                              .attention.causal = s->causal,
+                              .attention.window = s->window,
+                              .draw.p = s->p,
                               .scale = (float)(1.0 / sqrt((double)s->d))}};
     for (int i = 0; i < TX_MAX_IN; i++)
         c.in[i].dtype = TX_DTYPE_COUNT;

@@ -352,7 +352,8 @@ static void test_stands_aside(void **state)
     assert_int_equal(setenv("TX_OCL_VARIANT", "gpu", 1), 0);
     for (int small = 0; small < 2; small++) {
         tx_context *context = open_limited(small ? "local=16384" : "");
-        tx_command command = {.op = TX_OP_ATTENTION, .attrs = {.heads = 1, .kv_heads = 1, .scale = 0.125f}};
+        tx_command command = {.op = TX_OP_ATTENTION,
+                              .attrs = {.attention.heads = 1, .attention.kv_heads = 1, .scale = 0.125f}};
         for (int i = 0; i < TX_MAX_IN; i++)
             command.in[i].dtype = TX_DTYPE_COUNT;
         for (int i = 0; i < TX_MAX_OUT; i++)

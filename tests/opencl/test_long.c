@@ -148,7 +148,8 @@ static bool cut_attention(bool backward, int64_t batch, double work, long expect
 {
     enum { TOKENS = 40, HEADS = 2, D = 16 };
     const struct tx_cl_forced forced = {TX_CL_ATTENTION, "gpu-8x16-8"};
-    const tx_attrs attrs = {.control = -1, .heads = HEADS, .kv_heads = HEADS, .causal = true, .scale = 0.25f};
+    const tx_attrs attrs = {
+        .control = -1, .attention.heads = HEADS, .attention.kv_heads = HEADS, .attention.causal = true, .scale = 0.25f};
     const tx_operand qkv = operand(TX_F32, TX_SHAPE(batch, TOKENS, 3 * HEADS * D)),
                      o = operand(TX_F32, TX_SHAPE(batch, TOKENS, HEADS * D)),
                      sums = operand(TX_F32, TX_SHAPE(batch, HEADS, TOKENS));

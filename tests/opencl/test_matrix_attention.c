@@ -33,11 +33,11 @@ static tx_command attention_of(const attention_proof *t, bool backward)
     const tx_operand absent = {.dtype = TX_DTYPE_COUNT}, lengths = {.dtype = TX_I32, .shape = TX_SHAPE(1)},
                      starts = {.dtype = TX_I32, .shape = TX_SHAPE(1, 1024)};
     tx_command c = {.op = backward ? TX_OP_ATTENTION_GRAD : TX_OP_ATTENTION,
-                    .attrs = {.heads = t->heads,
-                              .kv_heads = t->kv_heads,
-                              .causal = t->causal,
-                              .window = t->window,
-                              .p = t->p,
+                    .attrs = {.attention.heads = t->heads,
+                              .attention.kv_heads = t->kv_heads,
+                              .attention.causal = t->causal,
+                              .attention.window = t->window,
+                              .draw.p = t->p,
                               .scale = 1.0f / sqrtf((float)t->d)}};
     const int32_t behind = backward ? 4 : 1;
     for (int i = 0; i < TX_MAX_IN; i++)

@@ -142,8 +142,9 @@ static bool print_attention(FILE *out, tx_context *context, int32_t d, tx_dtype 
 {
     const int32_t heads = 768 / d;
     const tx_operand qkv = {.dtype = type, .shape = TX_SHAPE(16, 1024, 3 * 768)}, o = matrix(type, false, 16384, 768);
-    tx_command c = {.op = TX_OP_ATTENTION_GRAD,
-                    .attrs = {.heads = heads, .kv_heads = heads, .causal = true, .scale = 0.125f}};
+    tx_command c = {
+        .op = TX_OP_ATTENTION_GRAD,
+        .attrs = {.attention.heads = heads, .attention.kv_heads = heads, .attention.causal = true, .scale = 0.125f}};
     for (int i = 0; i < TX_MAX_IN; i++)
         c.in[i].dtype = TX_DTYPE_COUNT;
     for (int i = 0; i < TX_MAX_OUT; i++)
@@ -424,7 +425,7 @@ static tx_status choose_both(tx_context *context, const char **tile, tx_cl_atten
 {
     const product p = {"", 4096, 3072, 1024, false, false, 0};
     const float scale = 0.125f;
-    tx_command c = {.op = TX_OP_ATTENTION, .attrs = {.heads = 12, .kv_heads = 12, .scale = scale}};
+    tx_command c = {.op = TX_OP_ATTENTION, .attrs = {.attention.heads = 12, .attention.kv_heads = 12, .scale = scale}};
     const tx_cl_attention_job job = {
         .command = &c, .B = 16, .T = 1024, .S = 1024, .last = 3 * 768, .heads = 12, .kv_heads = 12, .d = 64};
     char note[160] = "";

@@ -264,14 +264,14 @@ uint32_t tx_call_draw(const tx_call *call, int in, int64_t i)
     uint32_t sample = w[TX_CONTROL_SAMPLE].u32 + (uint32_t)(i / columns / rows);
     row += row < (uint32_t)(rows / 2) ? 0 : (uint32_t)call->attrs.gap;
     tx_random r = tx_draw(w[TX_CONTROL_SEED_LO].u32, w[TX_CONTROL_SEED_HI].u32, w[TX_CONTROL_STEP].u32, sample,
-                          (uint32_t)call->attrs.site, 0, (uint32_t)call->attrs.row + row, column >> 2);
+                          (uint32_t)call->attrs.draw.site, 0, (uint32_t)call->attrs.draw.row + row, column >> 2);
     return r.word[column & 3];
 }
 
 double tx_call_dropped(const tx_call *call, int in, int64_t i)
 {
-    const bool keeps = tx_call_draw(call, in, i) >= tx_dropout_threshold(call->attrs.p);
-    return keeps ? 1.0 / (1.0 - (double)call->attrs.p) * call->in[in].value[i] : 0.0;
+    const bool keeps = tx_call_draw(call, in, i) >= tx_dropout_threshold(call->attrs.draw.p);
+    return keeps ? 1.0 / (1.0 - (double)call->attrs.draw.p) * call->in[in].value[i] : 0.0;
 }
 
 tx_status tx_call_outputs(tx_call *call)

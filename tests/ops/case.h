@@ -170,7 +170,7 @@ tx_status tx_call_of_case(tx_op op, const tx_case *c, bool derive, tx_call *call
 tx_status tx_call_outputs(tx_call *call);
 /* The factor of output o's old contents in this call: 0 or 1. */
 double tx_call_beta(const tx_call *call, int32_t o);
-/* What is drawn at attrs.site for element i of operand `in`, and what dropout makes of that element. */
+/* What is drawn at attrs.draw.site for element i of operand `in`, and what dropout makes of that element. */
 uint32_t tx_call_draw(const tx_call *call, int in, int64_t i);
 double tx_call_dropped(const tx_call *call, int in, int64_t i);
 

@@ -103,9 +103,9 @@ tx_status tx_onnx_attention(tx_onnx_case *c)
     if (view[0].time > time)
         return tx_onnx_cannot("more queries than keys");
     tx_call call = tx_onnx_begin(TX_OP_ATTENTION);
-    call.attrs.heads = (int32_t)view[0].heads;
-    call.attrs.kv_heads = (int32_t)view[1].heads;
-    call.attrs.causal = tx_onnx_number(c, "is_causal", 0.0) != 0.0;
+    call.attrs.attention.heads = (int32_t)view[0].heads;
+    call.attrs.attention.kv_heads = (int32_t)view[1].heads;
+    call.attrs.attention.causal = tx_onnx_number(c, "is_causal", 0.0) != 0.0;
     call.attrs.scale = (float)tx_onnx_number(c, "scale", 1.0 / sqrt((double)view[0].size));
     call.in[0] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(batch, time, parts * size)};
     if (tx_array_allocate(&call.in[0], false))
@@ -182,8 +182,8 @@ tx_status tx_onnx_momentum(tx_onnx_case *c)
     tx_status status = TX_OK;
     for (int32_t i = 0; !status && listed(c, 3, 0, i, false); i++) {
         tx_call call = update_of(TX_OP_SGD, c, listed(c, 3, 0, i, false), listed(c, 3, 1, i, false));
-        call.attrs.momentum = (float)tx_onnx_number(c, "alpha", 0.0);
-        call.attrs.weight_decay = (float)tx_onnx_number(c, "norm_coefficient", 0.0);
+        call.attrs.update.momentum = (float)tx_onnx_number(c, "alpha", 0.0);
+        call.attrs.update.weight_decay = (float)tx_onnx_number(c, "norm_coefficient", 0.0);
         call.in[3] = tx_onnx_whole(listed(c, 3, 2, i, false));
         status = tx_onnx_call(c, &call);
         for (int32_t o = 0; o < 2 && !status; o++)
@@ -218,8 +218,8 @@ tx_status tx_onnx_adam(tx_onnx_case *c)
         tx_call call = update_of(TX_OP_ADAMW, c, p, g);
         memcpy(call.in[1].value, sum.out[0].value, (size_t)p->count * sizeof(double));
         tx_call_free(&sum);
-        call.attrs.beta1 = (float)tx_onnx_number(c, "alpha", 0.9);
-        call.attrs.beta2 = (float)tx_onnx_number(c, "beta", 0.999);
+        call.attrs.update.beta1 = (float)tx_onnx_number(c, "alpha", 0.9);
+        call.attrs.update.beta2 = (float)tx_onnx_number(c, "beta", 0.999);
         call.attrs.eps = (float)tx_onnx_number(c, "epsilon", 0.0);
         call.result[TX_RESULT_UPDATES] = 1e6;
         call.in[3] = tx_onnx_whole(listed(c, 4, 2, i, false));

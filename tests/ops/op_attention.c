@@ -19,8 +19,8 @@ static layout layout_of(const tx_array *qkv, const tx_attrs *attrs)
 {
     layout l = {.batch = qkv->shape.dim[0],
                 .time = qkv->shape.dim[1],
-                .heads = attrs->heads,
-                .kv_heads = attrs->kv_heads,
+                .heads = attrs->attention.heads,
+                .kv_heads = attrs->attention.kv_heads,
                 .row = qkv->shape.dim[2],
                 .scale = attrs->scale};
     l.size = l.row / (l.heads + 2 * l.kv_heads);
@@ -46,7 +46,7 @@ static int64_t value_at(const layout *l, int64_t b, int64_t t, int64_t h)
 static int64_t first_seen(const tx_call *call, const tx_array *starts, const layout *l, int64_t b, int64_t t,
                           int64_t place)
 {
-    double first = call->attrs.window > 0 ? (double)(place - call->attrs.window + 1) : 0.0;
+    double first = call->attrs.attention.window > 0 ? (double)(place - call->attrs.attention.window + 1) : 0.0;
     if (starts && tx_array_present(starts))
         first = fmax(first, starts->value[b * l->time + t]);
     return (int64_t)fmin(fmax(first, 0.0), (double)place);
@@ -58,20 +58,20 @@ static int64_t keys_seen(const tx_call *call, const tx_array *lengths, const lay
     int64_t length = tx_array_present(lengths) ? (int64_t)lengths->value[b] : l->time;
     if (t >= length)
         return 0;
-    return call->attrs.causal && t + 1 < length ? t + 1 : length;
+    return call->attrs.attention.causal && t + 1 < length ? t + 1 : length;
 }
 
 /* Factor of a probability under dropout: 0 or 1 / (1 - p). */
 static double kept(const tx_call *call, int64_t b, int64_t h, int64_t query, int64_t key)
 {
-    if (!(call->attrs.p > 0.0f))
+    if (!(call->attrs.draw.p > 0.0f))
         return 1.0;
     const tx_word *w = call->controls.word;
-    tx_random r =
-        tx_draw(w[TX_CONTROL_SEED_LO].u32, w[TX_CONTROL_SEED_HI].u32, w[TX_CONTROL_STEP].u32,
-                w[TX_CONTROL_SAMPLE].u32 + (uint32_t)b, (uint32_t)call->attrs.site, (uint32_t)(call->attrs.first + h),
-                (uint32_t)(call->attrs.row + query), (uint32_t)(call->attrs.column + key) >> 2);
-    return r.word[key & 3] >= tx_dropout_threshold(call->attrs.p) ? 1.0 / (1.0 - (double)call->attrs.p) : 0.0;
+    tx_random r = tx_draw(w[TX_CONTROL_SEED_LO].u32, w[TX_CONTROL_SEED_HI].u32, w[TX_CONTROL_STEP].u32,
+                          w[TX_CONTROL_SAMPLE].u32 + (uint32_t)b, (uint32_t)call->attrs.draw.site,
+                          (uint32_t)(call->attrs.first + h), (uint32_t)(call->attrs.draw.row + query),
+                          (uint32_t)(call->attrs.draw.column + key) >> 2);
+    return r.word[key & 3] >= tx_dropout_threshold(call->attrs.draw.p) ? 1.0 / (1.0 - (double)call->attrs.draw.p) : 0.0;
 }
 
 static double dot(const double *a, const double *b, int64_t n, double *magnitude)
@@ -292,14 +292,14 @@ static tx_case *add_variant(tx_cases *list, const variant *v)
 {
     tx_case *c = tx_case_add(list, "b%d t%d h%d/%d d%d%s%s%s", v->batch, v->time, v->heads, v->kv_heads, v->size,
                              v->causal ? " causal" : "", v->lengths ? " lengths" : "", v->p > 0.0f ? " dropout" : "");
-    c->attrs.heads = v->heads;
-    c->attrs.kv_heads = v->kv_heads;
-    c->attrs.causal = v->causal;
-    c->attrs.p = v->p;
-    c->attrs.site = 11;
-    c->attrs.first = v->heads > 2 ? 9 : 0; /* heads of a model of which others have those before */
-    c->attrs.row = v->heads > 2 ? 77 : 0;  /* likewise queries, and keys */
-    c->attrs.column = v->heads > 2 ? 36 : 0;
+    c->attrs.attention.heads = v->heads;
+    c->attrs.attention.kv_heads = v->kv_heads;
+    c->attrs.attention.causal = v->causal;
+    c->attrs.draw.p = v->p;
+    c->attrs.draw.site = 11;
+    c->attrs.first = v->heads > 2 ? 9 : 0;     /* heads of a model of which others have those before */
+    c->attrs.draw.row = v->heads > 2 ? 77 : 0; /* likewise queries, and keys */
+    c->attrs.draw.column = v->heads > 2 ? 36 : 0;
     c->attrs.scale = 1.0f / sqrtf((float)v->size);
     return c;
 }
@@ -331,7 +331,7 @@ static void bound(tx_case *c, size_t i, int32_t starts)
     const size_t length = strlen(c->label);
     snprintf(c->label + length, sizeof c->label - length, " window %d%s", bounded[i].window,
              bounded[i].starts ? " starts" : "");
-    c->attrs.window = bounded[i].window;
+    c->attrs.attention.window = bounded[i].window;
     c->flags |= bounded[i].window == 1 ? TX_CASE_ZEROS : 0u; /* one key, as where there is one token */
     if (bounded[i].starts)
         c->in[starts] = tx_spec_of(TX_I32, TX_SHAPE(v->batch, v->time), TX_FILL_STARTS, 0.0, v->time);
@@ -428,7 +428,7 @@ static void attention_cached_cases(tx_cases *list)
         c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
         c->in[0].dtype = c->in[1].dtype = c->in[2].dtype = types[k / count];
         c->in[3] = tx_spec_positions(v->batch, cached[i].first, cached[i].last);
-        c->attrs.window = cached[i].window;
+        c->attrs.attention.window = cached[i].window;
         c->flags |= i == count - 1 ? TX_CASE_BENCH : 0u;
     }
 }

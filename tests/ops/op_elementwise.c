@@ -161,7 +161,7 @@ static void dropout_reference(tx_call *call)
 static double rotary_frequency(const tx_attrs *attrs, int64_t pair)
 {
     const tx_rope *r = &attrs->rope;
-    double exponent = (double)(float)(2.0 * (double)pair / (double)attrs->head_size);
+    double exponent = (double)(float)(2.0 * (double)pair / (double)attrs->attention.head_size);
     double power = (double)(float)pow((double)r->theta, exponent);
     double divisor = r->divisor[pair] != 0.0f ? (double)r->divisor[pair] : 1.0;
     double f = (double)(float)(1.0 / (double)(float)(divisor * power));
@@ -173,10 +173,10 @@ static double rotary_frequency(const tx_attrs *attrs, int64_t pair)
 static void rotary_reference(tx_call *call)
 {
     const tx_array *x = &call->in[0];
-    int64_t d = call->attrs.head_size, time = x->shape.dim[1], row = x->shape.dim[2];
+    int64_t d = call->attrs.attention.head_size, time = x->shape.dim[1], row = x->shape.dim[2];
     for (int64_t i = 0; i < x->count; i++) {
         int64_t column = i % row, head = column / d, at = column % d, pair = at % (d / 2);
-        if (head >= call->attrs.heads) {
+        if (head >= call->attrs.attention.heads) {
             tx_array_put(&call->out[0], i, x->value[i], 0.0);
             continue;
         }
@@ -318,7 +318,7 @@ static void noise_cases(tx_cases *list)
     for (int32_t i = 0; plain_case(list, i, 1, -1.0, 1.0); i++) {
         tx_case *c = &list->item[list->count - 1];
         c->attrs.scale = 0.25f * (float)(i & 3);
-        c->attrs.site = 7 + i;
+        c->attrs.draw.site = 7 + i;
         c->controls.word[TX_CONTROL_STEP].u32 = (uint32_t)i;
     }
 }
@@ -328,10 +328,10 @@ static void dropout_cases(tx_cases *list)
     static const float p[] = {0.1f, 0.5f, 0.0f, 0.9f};
     for (int32_t i = 0; plain_case(list, i, 1, 1.0, 3.0); i++) {
         tx_case *c = &list->item[list->count - 1];
-        c->attrs.p = p[i & 3];
-        c->attrs.site = 7 + i;
-        c->attrs.row = i % 3 * 100; /* of a model whose rows before it others have, */
-        c->attrs.gap = i % 2 * 60;  /* and those between its halves */
+        c->attrs.draw.p = p[i & 3];
+        c->attrs.draw.site = 7 + i;
+        c->attrs.draw.row = i % 3 * 100; /* of a model whose rows before it others have, */
+        c->attrs.gap = i % 2 * 60;       /* and those between its halves */
         c->flags |= TX_CASE_ZEROS;
         if (c->flags & TX_CASE_BENCH)
             continue;
@@ -343,7 +343,7 @@ static void dropout_cases(tx_cases *list)
     }
     plain_case(list, 8, 1, 1.0, 3.0);
     tx_case *c = &list->item[list->count - 1];
-    c->attrs.p = 0.3f;
+    c->attrs.draw.p = 0.3f;
     c->controls.word[TX_CONTROL_SEED_HI].u32 = 0xFFFFFFFFu;
     c->controls.word[TX_CONTROL_STEP].u32 = 123456789u;
     c->controls.word[TX_CONTROL_SAMPLE].u32 = 0xFFFFFFFFu; /* wraps within the batch */
@@ -376,8 +376,8 @@ static void rotary_cases(tx_cases *list)
         tx_case *c = tx_case_add(list, "b%d t%d h%d/%d d%d theta %g%s%s", r[i].batch, r[i].time, r[i].heads, r[i].all,
                                  r[i].size, (double)r[i].rope.theta, r[i].inverse ? " inverse" : "",
                                  r[i].position < 0 ? "" : " at positions");
-        c->attrs.heads = r[i].heads;
-        c->attrs.head_size = r[i].size;
+        c->attrs.attention.heads = r[i].heads;
+        c->attrs.attention.head_size = r[i].size;
         c->attrs.rope = r[i].rope;
         c->attrs.inverse = r[i].inverse;
         c->in[0] = tx_spec_real(TX_SHAPE(r[i].batch, r[i].time, r[i].all * r[i].size));

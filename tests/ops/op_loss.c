@@ -102,7 +102,7 @@ static double loss_of_row(const tx_call *call, int64_t r, double label, double *
 {
     const tx_array *x = &call->in[0];
     const int64_t vocab = call->attrs.vocab;
-    const double *row = x->value + r * tx_array_last(x), p = (double)call->attrs.p;
+    const double *row = x->value + r * tx_array_last(x), p = (double)call->attrs.smoothing;
     double mean = 0.0, sizes = 0.0;
     *lse = log_sum_exp(row, vocab);
     for (int64_t i = 0; i < vocab; i++) {
@@ -146,7 +146,7 @@ static void put_gradient(tx_call *call, int64_t i, double label, double lse, dou
         tx_array_put(&call->out[0], i, 0.0, 0.0);
         return;
     }
-    double p = exp(x->value[i] - lse), smoothing = (double)call->attrs.p;
+    double p = exp(x->value[i] - lse), smoothing = (double)call->attrs.smoothing;
     double hot = ((double)column == label ? 1.0 - smoothing : 0.0) + smoothing / all_columns(call);
     tx_array_put(&call->out[0], i, (p - hot) * dloss, (p * (1.0 + fabs(x->value[i]) + fabs(lse)) + hot) * fabs(dloss));
 }
@@ -194,7 +194,7 @@ static tx_case *add_loss(tx_cases *list, size_t i)
     tx_case *c = tx_case_add(list, "%s vocab %lld", tx_shape_text(&losses[i].logits, text, sizeof text),
                              (long long)losses[i].vocab);
     c->attrs.vocab = losses[i].vocab;
-    c->attrs.p = i % 2 ? 0.1f : 0.0f; /* every other one is smoothed */
+    c->attrs.smoothing = i % 2 ? 0.1f : 0.0f; /* every other one is smoothed */
     c->in[0] = tx_spec_of(TX_F32, losses[i].logits, TX_FILL_PADDED, -6.0, 6.0);
     c->in[1] = tx_spec_of(TX_I32, rows, TX_FILL_LABELS, 0.0, (double)losses[i].vocab);
     if (tx_shape_count(&losses[i].logits) > 1000000)
@@ -333,7 +333,7 @@ static tx_case *add_distillation(tx_cases *list, size_t i)
 {
     static const float alphas[] = {0.5f, 0.0f, 0.9f, 1.0f}, temperatures[] = {2.0f, 1.0f, 4.0f, 0.5f};
     tx_case *c = add_loss(list, i);
-    c->attrs.p = 0.0f;
+    c->attrs.smoothing = 0.0f;
     c->attrs.alpha = alphas[i % 4];
     c->attrs.scale = temperatures[i / 2 % 4];
     return c;

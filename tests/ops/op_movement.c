@@ -297,8 +297,8 @@ static void kv_append_cases(tx_cases *list)
         const int64_t *n = sizes[s];
         tx_case *c = tx_case_add(list, "b%lld t%lld s%lld h%lld/%lld d%lld at %lld", (long long)n[0], (long long)n[1],
                                  (long long)n[2], (long long)n[3], (long long)n[4], (long long)n[5], (long long)n[6]);
-        c->attrs.heads = (int32_t)n[3];
-        c->attrs.kv_heads = (int32_t)n[4];
+        c->attrs.attention.heads = (int32_t)n[3];
+        c->attrs.attention.kv_heads = (int32_t)n[4];
         c->in[0] = tx_spec_real(TX_SHAPE(n[0], n[1], (n[3] + 2 * n[4]) * n[5]));
         c->in[3] = tx_spec_positions(n[0], n[6] % 2 ? -1 : 0, n[6]);
         c->in[1] = c->in[2] = tx_spec_real(TX_SHAPE(n[0], n[2], n[4] * n[5]));

@@ -9,16 +9,16 @@ enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
 static void momentum_reference(tx_call *call)
 {
-    const double momentum = call->attrs.momentum, factor = call->result[TX_RESULT_GRAD_FACTOR];
+    const double momentum = call->attrs.update.momentum, factor = call->result[TX_RESULT_GRAD_FACTOR];
     const bool finite = call->result[TX_RESULT_FINITE] != 0.0;
     for (int64_t i = 0; i < call->in[0].count; i++) {
         const double g = factor * call->in[0].value[i], old = call->in[1].value[i];
         const double b = old + (g - old) * (1.0 - momentum), size = fabs(g) + fabs(old);
         tx_array_put(&call->out[0], i, finite ? b : old, finite ? size : 0.0);
         tx_array_put(&call->out[1], i,
-                     !finite                ? 0.0
-                     : call->attrs.nesterov ? g + momentum * (b - g)
-                                            : b,
+                     !finite                       ? 0.0
+                     : call->attrs.update.nesterov ? g + momentum * (b - g)
+                                                   : b,
                      finite ? 2.0 * size : 0.0);
     }
 }
@@ -37,8 +37,8 @@ static void momentum_cases(tx_cases *list)
         c->in[0] = tx_spec_real(TX_SHAPE(shapes[s][0], shapes[s][1]));
         c->in[0].arena = TX_ARENA_GRADIENTS;
         tx_update_state(c, 1, tx_spec_real(TX_SHAPE(n)));
-        c->attrs.momentum = 0.95f;
-        c->attrs.nesterov = s & 1;
+        c->attrs.update.momentum = 0.95f;
+        c->attrs.update.nesterov = s & 1;
         c->flags = n > 1000000 ? TX_CASE_BENCH : 0u;
         if (s == 3) {
             tx_case *skipped = tx_case_copy(list, ", not finite");
@@ -60,7 +60,7 @@ static void muon_reference(tx_call *call)
     }
     for (int64_t i = 0; i < call->in[0].count; i++) {
         const double p = call->in[0].value[i], step = rate * (double)call->attrs.scale * call->in[1].value[i];
-        const double kept = decays ? p * (1.0 - rate * (double)call->attrs.weight_decay) : p;
+        const double kept = decays ? p * (1.0 - rate * (double)call->attrs.update.weight_decay) : p;
         if (zeros_stay && p == 0.0)
             tx_array_put(&call->out[0], i, 0.0, 0.0);
         else

@@ -20,7 +20,7 @@ static const double *normalised(tx_call *call, int z, int out)
     if (!tx_array_present(&call->in[z]))
         return x->value;
     for (int64_t i = 0; i < x->count; i++) {
-        const double other = call->attrs.p > 0.0f ? tx_call_dropped(call, z, i) : call->in[z].value[i];
+        const double other = call->attrs.draw.p > 0.0f ? tx_call_dropped(call, z, i) : call->in[z].value[i];
         /* fp32 as the contract has it: the sum is rounded before it is normalised */
         tx_array_put(&call->out[out], i, tx_number_round(TX_F32, x->value[i] + other), fabs(x->value[i]) + fabs(other));
     }
@@ -31,7 +31,7 @@ static const double *normalised(tx_call *call, int z, int out)
  * sum, in which values can cancel. */
 static double size_of(const tx_call *call, int sum, int64_t i, double value)
 {
-    return call->attrs.p > 0.0f ? call->out[sum].magnitude[i] : fabs(value);
+    return call->attrs.draw.p > 0.0f ? call->out[sum].magnitude[i] : fabs(value);
 }
 
 static void give_sum(tx_call *call, int z, int out)
@@ -140,7 +140,7 @@ static void layer_norm_grad_outputs(tx_call *call)
 /* Where the gamma of row r begins: heads are q | k | v, of which v (-1) is not normalised. */
 static int64_t gamma_at(const tx_attrs *attrs, int64_t r, int64_t n)
 {
-    const int64_t heads = attrs->heads, of_kv = attrs->kv_heads;
+    const int64_t heads = attrs->attention.heads, of_kv = attrs->attention.kv_heads;
     if (heads == 0 || r % (heads + 2 * of_kv) < heads)
         return 0;
     return r % (heads + 2 * of_kv) < heads + of_kv ? n : -1;
@@ -240,8 +240,8 @@ static tx_case *add_forward(tx_cases *list, tx_shape x, bool beta)
 /* Of the case's x: heads q | k | v, with a gamma of q and one of k. */
 static void make_heads(tx_case *c, int32_t heads, int32_t kv_heads, int gamma)
 {
-    c->attrs.heads = heads;
-    c->attrs.kv_heads = kv_heads;
+    c->attrs.attention.heads = heads;
+    c->attrs.attention.kv_heads = kv_heads;
     c->in[gamma].shape.dim[0] *= 2;
     snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " %d heads, %d of keys", heads, kv_heads);
 }
@@ -269,9 +269,9 @@ static void forward_cases(tx_cases *list, bool beta)
         c->in[beta ? 3 : 2] = tx_spec_real(shapes[with[i]]);
         snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " and a sum");
         c = tx_case_copy(list, " after dropout");
-        c->attrs.p = 0.3f;
-        c->attrs.site = 5;
-        c->attrs.row = (int64_t)i * 40;
+        c->attrs.draw.p = 0.3f;
+        c->attrs.draw.site = 5;
+        c->attrs.draw.row = (int64_t)i * 40;
         c->attrs.gap = (int64_t)i * 24;
         c->controls.word[TX_CONTROL_STEP].u32 = 9 + (uint32_t)i;
         tx_case_copy(list, " of 16 bits")->in[beta ? 3 : 2].dtype = i % 2 ? TX_F16 : TX_BF16;

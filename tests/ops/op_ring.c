@@ -100,7 +100,8 @@ const tx_descriptor tx_descriptor_join_columns = {
 static void merge_reference(tx_call *call)
 {
     const tx_array *a = &call->in[0], *b = &call->in[2];
-    const int64_t heads = call->attrs.heads, width = tx_array_last(a), time = a->shape.dim[1], size = width / heads;
+    const int64_t heads = call->attrs.attention.heads, width = tx_array_last(a), time = a->shape.dim[1],
+                  size = width / heads;
     for (int64_t i = 0; i < a->count; i++) {
         const int64_t row = i / width, h = i % width / size, at = (row / time * heads + h) * time + row % time;
         const double x = call->in[1].value[at], y = call->in[3].value[at], top = fmax(x, y);
@@ -140,7 +141,7 @@ static void merge_cases(tx_cases *list)
             c->in[0].dtype = floats[t % 3];
             c->in[2].dtype = floats[t * 2 % 3];
             c->out_dtype = t == 3 ? TX_DTYPE_COUNT : floats[t];
-            c->attrs.heads = (int32_t)n[2];
+            c->attrs.attention.heads = (int32_t)n[2];
             c->flags = s == SIZES - 1 ? TX_CASE_BENCH : 0u;
         }
 }

@@ -49,15 +49,15 @@ static void sgd_reference(tx_call *call)
     for (int64_t i = 0; i < call->in[0].count; i++) {
         double p = call->in[0].value[i], g = factor * call->in[1].value[i], size = fabs(g);
         if (decays(call, i)) {
-            g += (double)call->attrs.weight_decay * p;
-            size += fabs((double)call->attrs.weight_decay * p);
+            g += (double)call->attrs.update.weight_decay * p;
+            size += fabs((double)call->attrs.update.weight_decay * p);
         }
         if (has_momentum) {
-            double momentum = call->attrs.momentum, old = momentum * call->in[3].value[i], v = g + old;
+            double momentum = call->attrs.update.momentum, old = momentum * call->in[3].value[i], v = g + old;
             double v_size = size + fabs(old);
             tx_array_put(&call->out[1], i, v, v_size);
-            g = call->attrs.nesterov ? g + momentum * v : v;
-            size = call->attrs.nesterov ? size + momentum * v_size : v_size;
+            g = call->attrs.update.nesterov ? g + momentum * v : v;
+            size = call->attrs.update.nesterov ? size + momentum * v_size : v_size;
         }
         tx_array_put(&call->out[0], i, p - rate * g, fabs(p) + rate * size);
     }
@@ -76,12 +76,12 @@ tx_adam_step tx_update_adamw(const tx_call *call, int64_t i, double old_m, doubl
 {
     const tx_attrs *a = &call->attrs;
     double rate = tx_update_rate_of(call), factor = call->result[TX_RESULT_GRAD_FACTOR];
-    double t = call->result[TX_RESULT_UPDATES], beta1 = a->beta1, beta2 = a->beta2;
+    double t = call->result[TX_RESULT_UPDATES], beta1 = a->update.beta1, beta2 = a->update.beta2;
     double correction1 = 1.0 - pow(beta1, t), correction2 = 1.0 - pow(beta2, t);
     double p = call->in[0].value[i], g = factor * call->in[1].value[i];
     double m = beta1 * old_m + (1.0 - beta1) * g, v = beta2 * old_v + (1.0 - beta2) * g * g;
     double m_size = fabs(beta1 * old_m) + fabs((1.0 - beta1) * g);
-    double kept = decays(call, i) ? p * (1.0 - rate * (double)a->weight_decay) : p;
+    double kept = decays(call, i) ? p * (1.0 - rate * (double)a->update.weight_decay) : p;
     double step = rate / correction1 / (sqrt(v) / sqrt(correction2) + (double)a->eps);
     /* 1 - beta^t loses the digits that beta^t shares with 1, and so does 1 - beta for v. */
     double grow = 1.0 + 1.0 / correction1 + 1.0 / correction2;
@@ -129,12 +129,12 @@ static void lion_reference(tx_call *call)
         return;
     }
     double rate = tx_update_rate_of(call), factor = call->result[TX_RESULT_GRAD_FACTOR];
-    double beta1 = a->beta1, beta2 = a->beta2;
+    double beta1 = a->update.beta1, beta2 = a->update.beta2;
     for (int64_t i = 0; i < call->in[0].count; i++) {
         double p = call->in[0].value[i], g = factor * call->in[1].value[i], m = call->in[3].value[i];
         double sum = beta1 * m + (1.0 - beta1) * g, size = fabs(beta1 * m) + fabs((1.0 - beta1) * g);
         double sign = sum > 0.0 ? 1.0 : sum < 0.0 ? -1.0 : 0.0;
-        double kept = decays(call, i) ? p * (1.0 - rate * (double)a->weight_decay) : p;
+        double kept = decays(call, i) ? p * (1.0 - rate * (double)a->update.weight_decay) : p;
         tx_array_put(&call->out[0], i, kept - rate * sign, fabs(sum) < 1e-6 * size ? (double)INFINITY : fabs(p) + rate);
         tx_array_put(&call->out[1], i, beta2 * m + (1.0 - beta2) * g, fabs(beta2 * m) + fabs((1.0 - beta2) * g));
     }
@@ -189,7 +189,7 @@ tx_case *tx_update_case(tx_cases *list, int64_t n)
     /* bit 1 is for MASK_GRADIENT alone */
     c->in[2] = tx_spec_of(TX_U8, TX_SHAPE((n + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK), TX_FILL_INDEX, 0.0, 4.0);
     c->in[2].arena = TX_ARENA_STATE;
-    c->attrs.weight_decay = 0.1f;
+    c->attrs.update.weight_decay = 0.1f;
     c->controls.word[TX_CONTROL_LEARNING_RATE].f32 = 0.05f;
     c->controls.word[TX_CONTROL_HELD_RATE].f32 = 0.035f;
     c->controls.word[TX_CONTROL_HOLD_FROM].u32 =
@@ -228,9 +228,9 @@ static void sgd_cases(tx_cases *list)
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (int momentum = 0; momentum < 3; momentum++) {
             tx_case *c = tx_update_case(list, sizes[s]);
-            c->attrs.nesterov = momentum == 2;
+            c->attrs.update.nesterov = momentum == 2;
             if (momentum) {
-                c->attrs.momentum = 0.9f;
+                c->attrs.update.momentum = 0.9f;
                 c->in[3] = tx_spec_real(c->in[0].shape);
                 c->in[3].arena = TX_ARENA_OPTIMIZER;
             }
@@ -246,8 +246,8 @@ static void adamw_cases(tx_cases *list)
     static const float updates[] = {1.0f, 2.0f, 7.0f, 100.0f, 5000.0f, 1.0f, 3.0f};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         tx_case *c = tx_update_case(list, sizes[s]);
-        c->attrs.beta1 = 0.9f;
-        c->attrs.beta2 = s & 1 ? 0.999f : 0.95f;
+        c->attrs.update.beta1 = 0.9f;
+        c->attrs.update.beta2 = s & 1 ? 0.999f : 0.95f;
         c->attrs.eps = 1e-8f;
         c->result[TX_RESULT_UPDATES] = updates[s];
         c->in[3] = tx_spec_real(c->in[0].shape);
@@ -259,7 +259,7 @@ static void adamw_cases(tx_cases *list)
             tx_update_skipped(list);
     }
     tx_case *c = tx_update_case(list, sizes[3]); /* the first step, from moments of zero */
-    c->attrs = (tx_attrs){.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .control = -1};
+    c->attrs = (tx_attrs){.update.beta1 = 0.9f, .update.beta2 = 0.999f, .eps = 1e-8f, .control = -1};
     c->in[3] = tx_spec_of(TX_F32, c->in[0].shape, TX_FILL_UNIFORM, 0.0, 0.0);
     c->in[4] = c->in[3];
     c->in[3].arena = c->in[4].arena = TX_ARENA_OPTIMIZER;
@@ -269,8 +269,8 @@ static void lion_cases(tx_cases *list)
 {
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         tx_case *c = tx_update_case(list, sizes[s]);
-        c->attrs.beta1 = 0.9f;
-        c->attrs.beta2 = s & 1 ? 0.99f : 0.95f;
+        c->attrs.update.beta1 = 0.9f;
+        c->attrs.update.beta2 = s & 1 ? 0.99f : 0.95f;
         c->in[3] = tx_spec_real(c->in[0].shape);
         c->in[3].arena = TX_ARENA_OPTIMIZER;
         if (sizes[s] < 1000000)
@@ -279,7 +279,7 @@ static void lion_cases(tx_cases *list)
             tx_update_skipped(list);
     }
     tx_case *c = tx_update_case(list, sizes[3]); /* nothing but decay moves what has no gradient yet, as padding */
-    c->attrs.beta1 = c->attrs.beta2 = 0.9f;
+    c->attrs.update.beta1 = c->attrs.update.beta2 = 0.9f;
     c->in[1] = c->in[3] = tx_spec_of(TX_F32, c->in[0].shape, TX_FILL_UNIFORM, 0.0, 0.0);
     c->in[1].arena = TX_ARENA_GRADIENTS;
     c->in[3].arena = TX_ARENA_OPTIMIZER;

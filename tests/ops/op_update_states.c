@@ -11,8 +11,8 @@ enum { SIZES = sizeof sizes / sizeof sizes[0] };
 static void adam_attrs(tx_case *c, size_t s)
 {
     static const float updates[SIZES] = {1.0f, 2.0f, 7.0f, 100.0f, 5000.0f, 1.0f, 3.0f};
-    c->attrs.beta1 = 0.9f;
-    c->attrs.beta2 = s & 1 ? 0.999f : 0.95f;
+    c->attrs.update.beta1 = 0.9f;
+    c->attrs.update.beta2 = s & 1 ? 0.999f : 0.95f;
     c->attrs.eps = 1e-8f;
     c->result[TX_RESULT_UPDATES] = updates[s];
 }
@@ -176,13 +176,13 @@ static void adamw_8bit_cases(tx_cases *list)
 static void rates_of(const tx_call *call, double u, double p, double *rate, double *keep)
 {
     const tx_attrs *a = &call->attrs;
-    const double t = call->result[TX_RESULT_UPDATES], most = a->warmup_init ? 1e-6 * t : 1e-2;
+    const double t = call->result[TX_RESULT_UPDATES], most = a->update.warmup_init ? 1e-6 * t : 1e-2;
     double r = tx_update_rate_of(call);
-    if (a->relative_step)
+    if (a->update.relative_step)
         r = fmin(most, 1.0 / sqrt(t));
-    if (a->scale_parameter)
+    if (a->update.scale_parameter)
         r *= fmax(1e-3, p);
-    *keep = (int64_t)call->in[2].value[0] & 1 ? 1.0 - r * (double)a->weight_decay : 1.0;
+    *keep = (int64_t)call->in[2].value[0] & 1 ? 1.0 - r * (double)a->update.weight_decay : 1.0;
     *rate = r / fmax(1.0, u);
 }
 
@@ -257,8 +257,8 @@ static double adafactor_length(const tx_call *call)
 static void adafactor_attrs(tx_case *c, int32_t number)
 {
     static const float updates[] = {1.0f, 2.0f, 30.0f, 5000.0f};
-    c->attrs.relative_step = c->attrs.scale_parameter = number % 3 > 0;
-    c->attrs.warmup_init = number % 3 == 2;
+    c->attrs.update.relative_step = c->attrs.update.scale_parameter = number % 3 > 0;
+    c->attrs.update.warmup_init = number % 3 == 2;
     c->result[TX_RESULT_UPDATES] = updates[number % 4];
     c->in[2] = tx_spec_of(TX_U8, TX_SHAPE(1), TX_FILL_INDEX, number & 1, (number & 1) + 1.0);
     c->in[2].arena = TX_ARENA_STATE;

@@ -180,15 +180,15 @@ static void test_reduce_broadcast(void **state)
 static void test_self_adjoint(void **state)
 {
     tx_case turn = case_of(tx_spec_real(TX_SHAPE(2, 7, 30)));
-    turn.attrs.heads = 3;
-    turn.attrs.head_size = 6;
+    turn.attrs.attention.heads = 3;
+    turn.attrs.attention.head_size = 6;
     turn.attrs.rope = (tx_rope)TX_ROPE(100.0f);
     tx_case back = turn;
     back.attrs.inverse = true;
     back.salt = 1;
     check_adjoint(TX_OP_ROTARY, &turn, 0, TX_OP_ROTARY, &back, 0);
     tx_case drop = case_of(tx_spec_real(TX_SHAPE(3, 5, 9))), same = drop;
-    drop.attrs.p = same.attrs.p = 0.4f;
+    drop.attrs.draw.p = same.attrs.draw.p = 0.4f;
     same.salt = 1;
     check_adjoint(TX_OP_DROPOUT, &drop, 0, TX_OP_DROPOUT, &same, 0);
 }

@@ -106,8 +106,8 @@ static void leave_out(side *s, int32_t bucket)
     tx_parallel *p = s->model->parallel;
     for (int32_t n = 0; n < s->graph->nodes; n++) {
         const tx_node *node = &s->graph->node[n];
-        if (node->op == TX_OP_GATHER_WEIGHTS && node->attrs.bucket == bucket)
-            p->packing[node->attrs.packing - 1].shard[1] = 0;
+        if (node->op == TX_OP_GATHER_WEIGHTS && node->attrs.exchange.bucket == bucket)
+            p->packing[node->attrs.exchange.packing - 1].shard[1] = 0;
     }
 }
 

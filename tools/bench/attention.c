@@ -47,9 +47,9 @@ void tx_bench_attention_command(int64_t batch, int64_t block, int64_t heads, int
     tx_command c = {
         .op = backward ? TX_OP_ATTENTION_GRAD : TX_OP_ATTENTION,
         .direction = backward ? TX_BACKWARD : TX_FORWARD,
-        .attrs = {.heads = (int32_t)heads,
-                  .kv_heads = (int32_t)kv_heads,
-                  .causal = causal,
+        .attrs = {.attention.heads = (int32_t)heads,
+                  .attention.kv_heads = (int32_t)kv_heads,
+                  .attention.causal = causal,
                   .control = -1,
                   .scale = (float)(1.0 / sqrt((double)head_size))},
     };
@@ -72,12 +72,12 @@ static tx_status measure_block(tx_roofline *report, const settings *set, int64_t
         tx_command c;
         tx_bench_attention_command(set->batch, block, set->heads, kv_heads, set->head_size, set->causal,
                                    (tx_dtype)set->dtype, backward == 1, &c);
-        c.attrs.window = (int32_t)set->window;
+        c.attrs.attention.window = (int32_t)set->window;
         char label[96], window[24] = "";
         if (set->window)
             snprintf(window, sizeof window, " window %" PRId64, set->window);
         snprintf(label, sizeof label, "b%" PRId64 " t%" PRId64 " h%" PRId64 "/%d d%" PRId64 "%s%s %s", set->batch,
-                 block, set->heads, c.attrs.kv_heads, set->head_size, set->causal ? " causal" : "", window,
+                 block, set->heads, c.attrs.attention.kv_heads, set->head_size, set->causal ? " causal" : "", window,
                  tx_dtype_name((tx_dtype)set->dtype));
         TX_TRY(tx_roofline_time(report, &c, name, name, label, 0));
     }

@@ -230,14 +230,15 @@ static double attention_seconds(const tx_card *card, const tx_command *c, double
     const tx_operand *qkv = &c->in[backward ? 1 : 0];
     const tx_attention_shape shape = {.batch = qkv->shape.dim[0],
                                       .tokens = qkv->shape.dim[1],
-                                      .heads = c->attrs.heads,
-                                      .size = tx_shape_last(&qkv->shape) / (c->attrs.heads + 2 * c->attrs.kv_heads),
-                                      .causal = c->attrs.causal};
+                                      .heads = c->attrs.attention.heads,
+                                      .size = tx_shape_last(&qkv->shape) /
+                                              (c->attrs.attention.heads + 2 * c->attrs.attention.kv_heads),
+                                      .causal = c->attrs.attention.causal};
     double seconds = 0.0;
     for (int pass = backward ? TX_ATTENTION_GRAD_Q : TX_ATTENTION_FORWARD;
          pass <= (backward ? TX_ATTENTION_GRAD_KV : 0); pass++) {
         tx_predicted_attention p;
-        if (qkv->dtype != TX_BF16 || c->attrs.window ||
+        if (qkv->dtype != TX_BF16 || c->attrs.attention.window ||
             !tx_predict_attention(card, (tx_attention_pass)pass, &shape, &p))
             return flops / (1e9 * ATTENTION_SHARE * card->ghz * card->units * card->simt);
         seconds += p.seconds + (pass == TX_ATTENTION_GRAD_Q ? LAUNCH_GAP : 0.0);
