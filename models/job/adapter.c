@@ -43,19 +43,19 @@ static tx_status check_given(const tx_job *j, const tx_lora *lora)
 {
     const tx_job_settings *set = &j->set;
     const struct {
-        const char *name;
+        size_t at;
         bool same;
-    } options[] = {{"lora_r", set->lora_rank == lora->rank},
-                   {"lora_alpha", set->lora_alpha == lora->alpha},
-                   {"lora_dropout", set->lora_dropout == lora->dropout},
-                   {"lora_target_modules", same_names(set->lora_targets, lora->targets)},
-                   {"lora_modules_to_save", same_names(set->lora_saved, lora->saved)},
-                   {"use_rslora", set->use_rslora == lora->rank_stabilised},
-                   {"use_dora", set->use_dora == lora->dora}};
+    } options[] = {{TX_JOB_AT(lora_rank), set->lora_rank == lora->rank},
+                   {TX_JOB_AT(lora_alpha), set->lora_alpha == lora->alpha},
+                   {TX_JOB_AT(lora_dropout), set->lora_dropout == lora->dropout},
+                   {TX_JOB_AT(lora_targets), same_names(set->lora_targets, lora->targets)},
+                   {TX_JOB_AT(lora_saved), same_names(set->lora_saved, lora->saved)},
+                   {TX_JOB_AT(use_rslora), set->use_rslora == lora->rank_stabilised},
+                   {TX_JOB_AT(use_dora), set->use_dora == lora->dora}};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        if (!options[i].same && tx_option_asked(&j->options, tx_option_find(&tx_job_table, options[i].name)->offset))
+        if (!options[i].same && tx_option_asked(&j->options, options[i].at))
             return tx_fail(TX_INVALID, "--%s: the adapter in %s has another value, and keeps it: leave the option out",
-                           options[i].name, j->inputs.adapter_folder);
+                           tx_option_at(&tx_job_table, options[i].at)->name, j->inputs.adapter_folder);
     return TX_OK;
 }
 
@@ -64,16 +64,16 @@ static tx_status take_settings(tx_job *j, const tx_lora *lora)
     char number[64];
     TX_TRY(check_given(j, lora));
     snprintf(number, sizeof number, "%" PRId64, lora->rank);
-    TX_TRY(tx_option_set(&j->options, "lora_r", number));
+    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(lora_rank), number));
     snprintf(number, sizeof number, "%.17g", lora->alpha);
-    TX_TRY(tx_option_set(&j->options, "lora_alpha", number));
+    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(lora_alpha), number));
     snprintf(number, sizeof number, "%.17g", lora->dropout);
-    TX_TRY(tx_option_set(&j->options, "lora_dropout", number));
-    TX_TRY(tx_option_set(&j->options, "lora_target_modules", lora->targets));
+    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(lora_dropout), number));
+    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(lora_targets), lora->targets));
     if (lora->saved)
-        TX_TRY(tx_option_set(&j->options, "lora_modules_to_save", lora->saved));
-    TX_TRY(tx_option_set(&j->options, "use_dora", lora->dora ? "true" : "false"));
-    return tx_option_set(&j->options, "use_rslora", lora->rank_stabilised ? "true" : "false");
+        TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(lora_saved), lora->saved));
+    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(use_dora), lora->dora ? "true" : "false"));
+    return tx_option_set_at(&j->options, TX_JOB_AT(use_rslora), lora->rank_stabilised ? "true" : "false");
 }
 
 static tx_status check_resumed(const tx_job *j, const tx_lora *made)
@@ -126,14 +126,10 @@ tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config)
 /* Without an adapter its other options have no effect. */
 static tx_status check_unused(const tx_job_settings *set)
 {
-    const char *name = set->lora_targets                                 ? "lora_target_modules"
-                       : set->lora_saved                                 ? "lora_modules_to_save"
-                       : set->use_dora                                   ? "use_dora"
-                       : set->use_rslora                                 ? "use_rslora"
-                       : set->lora_dropout > 0                           ? "lora_dropout"
-                       : set->lora_alpha != tx_job_defaults().lora_alpha ? "lora_alpha"
-                                                                         : NULL;
-    return name ? tx_fail(TX_INVALID, "--%s needs --lora_r, the rank of the adapter", name) : TX_OK;
+    for (int32_t i = 0; i < tx_job_table.count; i++)
+        if ((tx_job_traits(&tx_job_table.option[i]) & TX_ADAPTER) && tx_job_in_use(set, &tx_job_table.option[i]))
+            return tx_fail(TX_INVALID, "--%s needs --lora_r, the rank of the adapter", tx_job_table.option[i].name);
+    return TX_OK;
 }
 
 tx_status tx_job_choose_adapter(tx_job *j)

@@ -71,7 +71,7 @@ static bool shrink_states(tx_job *j, char words[WORDS])
         now.kind != TX_ADAMW)
         return false;
     snprintf(words, WORDS, "--optim adamw_8bit");
-    return tx_option_set(&j->options, "optim", "adamw_8bit") == TX_OK;
+    return tx_option_set_at(&j->options, TX_JOB_AT(optim), "adamw_8bit") == TX_OK;
 }
 
 /* Where memory is to be had outside the device's: a file where the user has named a folder, or the host's, which is the

@@ -76,17 +76,13 @@ static tx_status compare_all(tx_comm *comm, const fact *facts, int32_t count)
     return status ? status : compare(comm, facts, count);
 }
 
-static tx_status add_members(fact *facts, int32_t *count, const tx_json *json, const char *const *left_out)
+/* Adds all members except `left_out`, which may be NULL. */
+static tx_status add_members(fact *facts, int32_t *count, const tx_json *json, const char *left_out)
 {
-    tx_status status = TX_OK;
-    for (void *i = tx_json_first(json); i && !status; i = tx_json_next(json, i)) {
-        const char *const *name = left_out;
-        while (*name && strcmp(*name, tx_json_key(i)) != 0)
-            name++;
-        if (!*name)
-            status = add_fact(facts, count, tx_json_key(i), tx_json_value(i));
-    }
-    return status;
+    for (void *i = tx_json_first(json); i; i = tx_json_next(json, i))
+        if (!left_out || strcmp(left_out, tx_json_key(i)) != 0)
+            TX_TRY(add_fact(facts, count, tx_json_key(i), tx_json_value(i)));
+    return TX_OK;
 }
 
 /* ---- Options ------------------------------------------------------------------------------------------------------ */
@@ -110,26 +106,17 @@ static tx_status compare_endings(tx_comm *comm, int ending)
 
 tx_status tx_job_agree_on_options(tx_job *j, int ending)
 {
-    /* What each rank may have its own of. */
-    static const char *const own[] = {"device",
-                                      "threads",
-                                      "preprocessing_num_workers",
-                                      "dataloader_num_workers",
-                                      "dataloader_pin_memory",
-                                      "disable_tqdm",
-                                      "list_devices",
-                                      NULL};
     char build[TX_BUILD_ID];
     tx_build_id(build);
     const fact builds[] = {make_fact("TX", TX_VERSION), make_fact("TX build", build)};
     fact *facts = calloc(MOST, sizeof *facts);
     int32_t count = 0;
-    tx_json *options = tx_job_arguments(&j->set, NULL);
+    tx_json *options = tx_job_arguments(&j->set, 0, TX_RANK);
     tx_status status = compare_endings(j->comm, facts && options ? ending : FAILED);
     if (!status)
         status = compare(j->comm, builds, (int32_t)(sizeof builds / sizeof builds[0]));
     if (!status)
-        status = add_members(facts, &count, options, own);
+        status = add_members(facts, &count, options, NULL);
     if (!status)
         status = compare_all(j->comm, facts, count);
     tx_json_free(options);
@@ -165,7 +152,6 @@ static tx_status add_checkpoint(fact *facts, int32_t *count, const tx_job_inputs
 
 tx_status tx_job_agree_on_inputs(tx_job *j)
 {
-    static const char *const none[] = {NULL};
     const tx_job_inputs *in = &j->inputs;
     fact *facts = calloc(MOST, sizeof *facts);
     int32_t count = 0;
@@ -174,7 +160,7 @@ tx_status tx_job_agree_on_inputs(tx_job *j)
     if (!status)
         status = tx_config_json(in->config, &config);
     if (!status)
-        status = add_members(facts, &count, config, none);
+        status = add_members(facts, &count, config, NULL);
     if (!status) {
         facts[count++] = make_fact("tokenizer", in->tokenizer ? tx_tokenizer_digest(in->tokenizer) : "none");
         facts[count++] = make_fact("data", in->train.count ? in->train.digest : "none");
@@ -189,11 +175,10 @@ tx_status tx_job_agree_on_inputs(tx_job *j)
 
 tx_status tx_job_agree_on_run(tx_job *j, const tx_json *made)
 {
-    static const char *const own[] = {"device", NULL};
     fact *facts = calloc(MOST, sizeof *facts);
     int32_t count = 0;
     tx_status status =
-        facts ? add_members(facts, &count, made, own) : tx_fail(TX_MEMORY, "no memory to compare the ranks");
+        facts ? add_members(facts, &count, made, "device") : tx_fail(TX_MEMORY, "no memory to compare the ranks");
     if (!status)
         status = compare_all(j->comm, facts, count);
     free(facts);

@@ -153,11 +153,9 @@ tx_status tx_job_is_written(const tx_job *j, bool *written)
 
 bool tx_job_asks_to_evaluate(const tx_job *j)
 {
-    static const size_t of_evaluation[] = {offsetof(tx_job_settings, do_eval), offsetof(tx_job_settings, do_predict),
-                                           offsetof(tx_job_settings, validation_file),
-                                           offsetof(tx_job_settings, test_file)};
     bool asks = false;
-    for (size_t i = 0; i < sizeof of_evaluation / sizeof of_evaluation[0]; i++)
-        asks = asks || tx_option_asked(&j->options, of_evaluation[i]);
+    for (int32_t i = 0; i < tx_job_table.count; i++)
+        asks = asks || ((tx_job_traits(&tx_job_table.option[i]) & TX_EVALUATION) &&
+                        tx_option_asked(&j->options, tx_job_table.option[i].offset));
     return asks;
 }

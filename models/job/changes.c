@@ -12,22 +12,16 @@
 
 #define ARGUMENTS_LIMIT (1 << 24)
 
-/* Of tx_job_describe's members these decide which data a step reads. "data" and "tokenizer" do too: they are digests,
- * which the options below explain. */
-static const char *const decisive[] = {
-    "block_size",           "global_batch", "data_seed",     "train_sampling_strategy",
-    "dataloader_drop_last", "base_model",   "teacher_model", NULL};
-static const char *const of_data[] = {
-    "train_file",          "dataset_name", "dataset_config_name", "tokenizer_name", "group_texts",
-    "max_train_samples",   "skip_bad",     "max_seq_length",      "chat_template",  "completion_only_loss",
-    "assistant_only_loss", "packing",      "mlm_probability",     "line_by_line",   NULL};
-/* Without a file of its own an evaluation takes the first texts of the training file. */
-static const char *const of_split[] = {
-    "validation_file", "validation_split_percentage", "do_eval", "eval_strategy", "eval_on_start", NULL};
-
-/* These are in the checkpoint, whatever the options say. */
-static const char *const of_checkpoint[] = {"model_name_or_path", "config_name", "config_overrides",
-                                            "tokenizer_name",     "init_scale",  NULL};
+/* Whether a member of tx_job_describe decides which data a step reads, and is no digest that options explain. */
+static bool is_decisive(const char *name)
+{
+    static const char *const computed[] = {"global_batch", "base_model", "teacher_model"};
+    const tx_option *option = tx_option_find(&tx_job_table, name);
+    for (size_t i = 0; i < sizeof computed / sizeof computed[0]; i++)
+        if (strcmp(computed[i], name) == 0)
+            return true;
+    return option && (tx_job_traits(option) & TX_ORDER);
+}
 
 /* Clauses with ", " between. */
 typedef struct clauses {
@@ -35,13 +29,6 @@ typedef struct clauses {
 } clauses;
 
 #define ADD(c, ...) tx_list_add((c)->text, sizeof(c)->text, ", ", __VA_ARGS__)
-
-static bool is_among(const char *name, const char *const *names)
-{
-    while (*names && strcmp(*names, name) != 0)
-        names++;
-    return *names != NULL;
-}
 
 /* The member as text; the caller frees. NULL: there is none, or no memory. */
 static char *text_of(const tx_json *object, const char *key)
@@ -64,21 +51,23 @@ static bool add_change(clauses *c, const tx_json *then, const tx_json *now, cons
     return differs;
 }
 
-static bool add_changes(clauses *c, const tx_json *then, const tx_json *now, const char *const *keys)
+/* Adds the options that have a trait and differ; whether there are any. */
+static bool add_changes(clauses *c, const tx_json *then, const tx_json *now, tx_job_trait trait)
 {
     bool any = false;
-    for (; *keys; keys++)
-        any = add_change(c, then, now, *keys) || any;
+    for (int32_t i = 0; i < tx_job_table.count; i++)
+        if (tx_job_traits(&tx_job_table.option[i]) & trait)
+            any = add_change(c, then, now, tx_job_table.option[i].name) || any;
     return any;
 }
 
 /* Why the training data, or the tokenizer, are not those of the checkpoint's run. */
 static void explain_data(const tx_job *j, clauses *c)
 {
-    tx_json *then = NULL, *now = tx_job_arguments(&j->set, NULL);
+    tx_json *then = NULL, *now = tx_job_arguments(&j->set, 0, 0);
     if (tx_json_read(TX_PATH(j->inputs.checkpoint, TX_JOB_ARGUMENTS), ARGUMENTS_LIMIT, &then))
         then = NULL;
-    const bool options = add_changes(c, then, now, of_data), split = add_changes(c, then, now, of_split);
+    const bool options = add_changes(c, then, now, TX_DATA), split = add_changes(c, then, now, TX_SPLIT);
     if (split)
         ADD(c, "and without a validation_file an evaluation takes the first texts of the training file, which shifts "
                "its blocks");
@@ -91,13 +80,14 @@ static void explain_data(const tx_job *j, clauses *c)
 /* Adds options that differ from those of the checkpoint's run, and do not count. */
 static void add_kept(const tx_job *j, clauses *c)
 {
-    tx_json *then = NULL, *now = tx_job_arguments(&j->set, NULL);
+    tx_json *then = NULL, *now = tx_job_arguments(&j->set, 0, 0);
     if (tx_json_read(TX_PATH(j->inputs.checkpoint, TX_JOB_ARGUMENTS), ARGUMENTS_LIMIT, &then))
         then = NULL;
-    for (const char *const *name = of_checkpoint; *name; name++) {
-        const bool scales = strcmp(*name, "init_scale") != 0 || j->inputs.state.loss_scale > 0;
-        if (scales && tx_option_asked(&j->options, tx_option_find(&tx_job_table, *name)->offset))
-            add_change(c, then, now, *name);
+    for (int32_t i = 0; i < tx_job_table.count; i++) {
+        const tx_option *o = &tx_job_table.option[i];
+        const bool scales = o->offset != offsetof(tx_job_settings, init_scale) || j->inputs.state.loss_scale > 0;
+        if ((tx_job_traits(o) & TX_STORED) && scales && tx_option_asked(&j->options, o->offset))
+            add_change(c, then, now, o->name);
     }
     tx_json_free(then);
     tx_json_free(now);
@@ -111,7 +101,7 @@ tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
     for (void *i = tx_json_first(made); i; i = tx_json_next(made, i)) {
         const char *key = tx_json_key(i);
         const bool digest = strcmp(key, "data") == 0 || strcmp(key, "tokenizer") == 0;
-        add_change(digest ? &digests : is_among(key, decisive) ? &refused : &told, then, made, key);
+        add_change(digest ? &digests : is_decisive(key) ? &refused : &told, then, made, key);
     }
     if (*digests.text)
         explain_data(j, &refused);
@@ -132,7 +122,7 @@ tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
 
 /* ---- Another checkpoint than the newest ---------------------------------------------------------------- */
 
-tx_status tx_job_check_inherited(const tx_job *j, const char *from, const char *const *left_out)
+tx_status tx_job_check_inherited(const tx_job *j, const char *from, const tx_option_marks *left_out)
 {
     const char *chosen = j->inputs.checkpoint;
     const char *const path[2] = {TX_PATH(from, TX_JOB_ARGUMENTS), TX_PATH(chosen, TX_JOB_ARGUMENTS)};
@@ -146,7 +136,7 @@ tx_status tx_job_check_inherited(const tx_job *j, const char *from, const char *
     }
     for (void *i = right && !status ? tx_json_first(right) : NULL; i; i = tx_json_next(right, i)) {
         const tx_option *option = tx_option_find(&tx_job_table, tx_json_key(i));
-        if (option && !is_among(option->name, left_out) && !tx_option_given(&j->options, option->offset))
+        if (option && !left_out->mark[option - tx_job_table.option] && !tx_option_given(&j->options, option->offset))
             add_change(&c, taken, right, option->name);
     }
     if (!status && *c.text)

@@ -100,36 +100,29 @@ static tx_status usual_task(const tx_job *j, const tx_task **task)
     return TX_OK;
 }
 
-static bool is_given(const tx_job *j, const char *name)
+/* Refuses options that belong to another kind of task. */
+static tx_status refuse_others(const tx_job *j, tx_job_trait trait, const char *what)
 {
-    return tx_option_given(&j->options, tx_option_find(&tx_job_table, name)->offset);
-}
-
-/* Options of some tasks alone. */
-static tx_status refuse_others(const tx_job *j, const char *const *names, const char *what)
-{
-    for (; *names; names++)
-        if (tx_job_differs(j, *names))
-            return tx_fail(TX_INVALID, "--%s is for %s; this is %s", *names, what, j->inputs.task->name);
+    for (int32_t i = 0; i < tx_job_table.count; i++)
+        if ((tx_job_traits(&tx_job_table.option[i]) & trait) && tx_job_in_use(&j->set, &tx_job_table.option[i]))
+            return tx_fail(TX_INVALID, "--%s is for %s; this is %s", tx_job_table.option[i].name, what,
+                           j->inputs.task->name);
     return TX_OK;
 }
 
 /* What is usual for the task; the run's arguments tell it. */
 static tx_status suit_task(tx_job *j)
 {
-    static const char *const of_instructions[] = {"chat_template", "packing", NULL};
-    static const char *const of_masked[] = {"mlm_probability", "line_by_line", NULL};
     const tx_task *task = j->inputs.task;
     const bool instructs = task == &tx_instruction || task == &tx_instruction_packed, masks = task == &tx_masked_lm;
     const int64_t positions = j->inputs.config->positions;
-    if ((instructs || masks) && !is_given(j, "max_seq_length") && !j->inherited)
+    if ((instructs || masks) && !tx_option_given(&j->options, TX_JOB_AT(max_seq_length)) && !j->inherited)
         j->set.max_seq_length = positions < USUAL_LENGTH ? positions : USUAL_LENGTH;
-    if (instructs && !is_given(j, "pad_to_max_length") && !j->inherited)
+    if (instructs && !tx_option_given(&j->options, TX_JOB_AT(pad_to_max_length)) && !j->inherited)
         j->set.pad_to_max_length = j->set.packing;
     if (!instructs)
-        TX_TRY(
-            refuse_others(j, of_instructions, "instruction data, whose objects have messages, prompt or instruction"));
-    return masks ? TX_OK : refuse_others(j, of_masked, tx_masked_lm.name);
+        TX_TRY(refuse_others(j, TX_TALK, "instruction data, whose objects have messages, prompt or instruction"));
+    return masks ? TX_OK : refuse_others(j, TX_MASKED, tx_masked_lm.name);
 }
 
 static tx_status choose_block(tx_job *j)
@@ -137,12 +130,12 @@ static tx_status choose_block(tx_job *j)
     const tx_job_settings *set = &j->set;
     tx_job_inputs *in = &j->inputs;
     const int64_t positions = in->config->positions;
-    const char *const other = in->task->of_texts ? "block_size" : "max_seq_length";
-    if (tx_job_differs(j, other) &&
-        tx_option_from(&j->options, tx_option_find(&tx_job_table, other)->offset) == TX_OPTION_SET)
-        return tx_fail(TX_INVALID, "--%s: the length of %s is --%s", other,
+    const size_t blocks = TX_JOB_AT(block), texts = TX_JOB_AT(max_seq_length);
+    const tx_option *other = tx_option_at(&tx_job_table, in->task->of_texts ? blocks : texts);
+    if (tx_job_in_use(&j->set, other) && tx_option_from(&j->options, other->offset) == TX_OPTION_SET)
+        return tx_fail(TX_INVALID, "--%s: the length of %s is --%s", other->name,
                        in->task->of_texts ? "texts and conversations" : "blocks of text",
-                       in->task->of_texts ? "max_seq_length" : "block_size");
+                       tx_option_at(&tx_job_table, in->task->of_texts ? texts : blocks)->name);
     in->block = in->task->of_texts ? set->max_seq_length : set->block ? set->block : 1024;
     if (in->block > positions && set->block && !in->task->of_texts)
         return tx_fail(TX_INVALID, "block_size %" PRId64 " is more than the model's %" PRId64 " positions", in->block,

@@ -18,9 +18,9 @@
 #define HARDLY 1.05  /* times the fastest: what predictions cannot tell apart */
 #define ARGUMENTS_LIMIT (1 << 24)
 
-static bool given(const tx_job *j, const char *name)
+static bool given(const tx_job *j, size_t at)
 {
-    return tx_option_asked(&j->options, tx_option_find(&tx_job_table, name)->offset);
+    return tx_option_asked(&j->options, at);
 }
 
 static void take(tx_job *j, const tx_split *s)
@@ -57,9 +57,9 @@ static bool find_before(const tx_job *j, tx_split *s)
     s->data = data;
     s->zero = (int32_t)zero;
     tx_json_free(then);
-    return found && (!given(j, "tensor_parallel") || s->tensor == j->set.tensor_parallel) &&
-           (!given(j, "pipeline_parallel") || s->pipeline == j->set.pipeline_parallel) &&
-           (!given(j, "zero_stage") || s->zero == j->set.zero_stage);
+    return found && (!given(j, TX_JOB_AT(tensor_parallel)) || s->tensor == j->set.tensor_parallel) &&
+           (!given(j, TX_JOB_AT(pipeline_parallel)) || s->pipeline == j->set.pipeline_parallel) &&
+           (!given(j, TX_JOB_AT(zero_stage)) || s->zero == j->set.zero_stage);
 }
 
 /* ---- Choice -------------------------------------------------------------------------------------------------------- */
@@ -189,9 +189,9 @@ static tx_status choose(tx_job *j, const tx_split_search *search)
 }
 
 /* Of ranks that divide blocks: as given, else any; devices that round differently divide none. */
-static int64_t wanted(const tx_job *j, const char *option, int64_t value)
+static int64_t wanted(const tx_job *j, size_t at, int64_t value)
 {
-    return given(j, option) ? value : j->mixed ? 1 : 0;
+    return given(j, at) ? value : j->mixed ? 1 : 0;
 }
 
 static tx_status make_search(tx_job *j, tx_split_search *search)
@@ -214,12 +214,12 @@ static tx_status make_search(tx_job *j, tx_split_search *search)
     const tx_split_limits limits = {
         .devices = j->comm->size,
         .tokens = (j->step_rows + each - 1) / each * each * j->inputs.block,
-        .tensor = wanted(j, "tensor_parallel", j->set.tensor_parallel),
-        .pipeline = wanted(j, "pipeline_parallel", j->set.pipeline_parallel),
+        .tensor = wanted(j, TX_JOB_AT(tensor_parallel), j->set.tensor_parallel),
+        .pipeline = wanted(j, TX_JOB_AT(pipeline_parallel), j->set.pipeline_parallel),
         .expert = 1,
         .context = 1,
         .batch = j->set.batch,
-        .zero = given(j, "zero_stage") ? (int32_t)j->set.zero_stage : -1,
+        .zero = given(j, TX_JOB_AT(zero_stage)) ? (int32_t)j->set.zero_stage : -1,
         .again = checkpointing.whole > 0 || checkpointing.cheap > 0,
     };
     tx_split_search_all(&model, &machine, &limits, search);

@@ -125,8 +125,8 @@ tx_status tx_job_choose_checkpoint(tx_job *job);
  * step reads must be the same (INVALID says what differs, option by option); the rest is told. */
 tx_status tx_job_agree_with_checkpoint(const tx_job *job, const tx_json *made);
 /* Where options were inherited `from` a checkpoint that proved to be damaged, and those of the one that was chosen in
- * its place differ: INVALID. `left_out`: options that are not inherited, NULL behind the last. */
-tx_status tx_job_check_inherited(const tx_job *job, const char *from, const char *const *left_out);
+ * its place differ: INVALID. `left_out` marks options that are not inherited. */
+tx_status tx_job_check_inherited(const tx_job *job, const char *from, const tx_option_marks *left_out);
 
 /* ---- inputs.c ------------------------------------------------------------------------------------------- */
 
@@ -163,8 +163,6 @@ tx_status tx_job_prune(const tx_job *job);
 
 /* ---- idle.c --------------------------------------------------------------------------------------------- */
 
-/* Whether an option has another value than its default. */
-bool tx_job_differs(const tx_job *job, const char *name);
 /* Warns of options that were asked for and change nothing in this run. All inputs must be open. */
 void tx_job_tell_idle(const tx_job *job);
 

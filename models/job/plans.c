@@ -222,7 +222,7 @@ tx_status tx_job_open_device(tx_job *j)
 
 static tx_status write_arguments(const tx_job *j, const char *folder)
 {
-    tx_json *json = tx_job_arguments(&j->set, NULL);
+    tx_json *json = tx_job_arguments(&j->set, 0, 0);
     char *path = tx_path_join(folder, TX_JOB_ARGUMENTS);
     tx_status status = json && path ? tx_json_write(path, json, TX_JSON_PRETTY) : TX_MEMORY;
     free(path);
@@ -274,18 +274,7 @@ tx_status tx_job_dump_order(const tx_job *j)
 
 tx_status tx_job_describe(const tx_job *j, tx_json **made)
 {
-    /* clang-format off */
-    static const char *const names[] = {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate",
-                                        "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
-                                        "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-                                        "optim", "optim_args", "label_smoothing_factor", "router_z_loss_coef", "expert_capacity_factor", "teacher_model_name_or_path", "distill_temperature", "distill_alpha", "sparsity", "mask_structure", "neftune_noise_alpha", "train_sampling_strategy",
-                                        "dataloader_drop_last", "seed", "batch_weights", "growth_interval", "greater_is_better", "ddp_bucket_cap_mb", "ddp_comm", "dtype", "bf16", "fp16", "tf32",
-                                        "no_tf32",
-                                        "task_name", "pad_to_max_length", "packing", "lora_dropout", "load_in_4bit",
-                                        "bnb_4bit_use_double_quant",
-                                        NULL};
-    /* clang-format on */
-    tx_json *json = tx_job_arguments(&j->set, names);
+    tx_json *json = tx_job_arguments(&j->set, TX_RECIPE, 0);
     tx_status status = json ? TX_OK : TX_MEMORY;
     if (!status)
         status = tx_json_set_string(json, "data", j->inputs.train.digest);

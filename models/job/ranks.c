@@ -307,10 +307,9 @@ static int64_t wanted_rows(const tx_job *j)
 /* DeepSpeed's three sizes of a batch, where its file says all of them. */
 static tx_status check_product(const tx_job *j)
 {
-    const tx_option *times = tx_option_find(&tx_job_table, "gradient_accumulation_steps");
     const int64_t made = j->all_rows * j->set.accumulation;
     if (!j->set.deepspeed || !j->set.global_batch || made == j->step_rows || j->set.parallel == TX_JOB_PARALLEL_AUTO ||
-        !tx_option_asked(&j->options, times->offset))
+        !tx_option_asked(&j->options, TX_JOB_AT(accumulation)))
         return TX_OK;
     return tx_fail(TX_INVALID,
                    "--deepspeed: train_batch_size %" PRId64 " is not train_micro_batch_size_per_gpu %" PRId64

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which of a run's options exclude or need each other. */
+ * Checks of a run's options that depend on certain values; relations.def has those between two options. */
 #include "models/job/settings.h"
 
 #include "api/base/message.h"
@@ -46,18 +46,13 @@ static void check_best(refusals *r, const tx_job_settings *set)
            "--save_strategy best needs --eval_strategy steps or epoch");
 }
 
-/* What weights of 16 bits go with. */
 static void check_stored(refusals *r, const tx_job_settings *set)
 {
     tx_optimizer_options o;
-    if (!set->dtype)
+    if (!set->dtype || set->lora_rank || tx_job_optimizer(set, &o) != TX_OK)
         return;
-    refuse(r, set->fp16 || set->fp16_full_eval,
-           "--dtype bfloat16 computes in bf16: leave --fp16 and --fp16_full_eval out");
-    refuse(r,
-           !set->lora_rank && tx_job_optimizer(set, &o) == TX_OK && o.kind != TX_ADAMW &&
-               o.kind != TX_ADAMW_ANYPRECISION,
-           "--dtype bfloat16: weights of 16 bits are updated by AdamW alone: --optim adamw_torch (rounds "
+    refuse(r, o.kind != TX_ADAMW && o.kind != TX_ADAMW_ANYPRECISION,
+           "--dtype bfloat16: weights of 16 bits are updated only by AdamW: --optim adamw_torch (rounds "
            "stochastically) or adamw_anyprecision");
 }
 
@@ -67,86 +62,25 @@ static void check_4bit(refusals *r, const tx_job_settings *set)
     static const char *const with[] = {"", "without --bf16 and --fp16", "with --bf16", "with --fp16"};
     refuse(r, set->bnb_type != 0,
            "--bnb_4bit_quant_type fp4: TX has nf4, whose values suit weights better: leave the option out");
-    refuse(r, (set->double_quant || set->bnb_compute) && !set->load_in_4bit,
-           "--bnb_4bit_use_double_quant and --bnb_4bit_compute_dtype need --load_in_4bit");
-    refuse(r, set->bnb_compute && set->bnb_compute != computes,
+    refuse(r, set->load_in_4bit && set->bnb_compute && set->bnb_compute != computes,
            "--bnb_4bit_compute_dtype: a run computes in one type: that one %s", with[set->bnb_compute]);
 }
 
-/* What ranks that have parts of weights alone cannot do. */
-static void check_tensor_parallel(refusals *r, const tx_job_settings *set)
+/* Values of the options of ranks. */
+static void check_ranks(refusals *r, const tx_job_settings *set)
 {
-    if (set->tensor_parallel == 1)
-        return;
-    refuse(r, set->lora_rank || set->load_in_4bit,
-           "--tensor_parallel trains whole models: leave --lora_r and "
-           "--load_in_4bit out");
-    refuse(r, set->teacher || tx_job_prunes(set),
-           "--tensor_parallel: leave --teacher_model_name_or_path and "
-           "--sparsity out");
-    refuse(r, set->offload_optimizer, "--tensor_parallel: leave --offload_optimizer out");
-    refuse(r, set->batch_weights && strcmp(set->batch_weights, "auto") == 0,
-           "--tensor_parallel: --batch_weights takes numbers, one for each group of ranks");
-}
-
-static void check_sequence_parallel(refusals *r, const tx_job_settings *set)
-{
-    if (!set->sequence_parallel)
-        return;
-    refuse(r, set->tensor_parallel == 1 && set->parallel != TX_JOB_PARALLEL_AUTO,
+    const bool automatic = set->parallel == TX_JOB_PARALLEL_AUTO;
+    refuse(r,
+           (set->tensor_parallel > 1 || set->context_parallel > 1) && set->batch_weights &&
+               strcmp(set->batch_weights, "auto") == 0,
+           "--batch_weights takes numbers with --tensor_parallel and --context_parallel, one for each group of ranks");
+    refuse(r, set->sequence_parallel && set->tensor_parallel == 1 && !automatic,
            "--sequence_parallel is for the ranks of a group: give --tensor_parallel 2 or more");
-    refuse(r, set->activation_offloading || set->debug,
-           "--sequence_parallel: leave --activation_offloading and --debug out");
-}
-
-static void check_expert_parallel(refusals *r, const tx_job_settings *set)
-{
-    if (set->expert_parallel == 1)
-        return;
-    refuse(r, set->sequence_parallel,
-           "--expert_parallel: leave --sequence_parallel out, which is for models without experts");
-    refuse(r, set->lora_rank || set->load_in_4bit,
-           "--expert_parallel trains whole models: leave --lora_r and --load_in_4bit out");
-    refuse(r, set->teacher, "--expert_parallel: leave --teacher_model_name_or_path out");
-    refuse(r, set->offload_optimizer || set->activation_offloading,
-           "--expert_parallel: leave --offload_optimizer and --activation_offloading out");
-    refuse(r, set->batch_weights, "--expert_parallel: leave --batch_weights out");
-}
-
-static void check_pipeline_parallel(refusals *r, const tx_job_settings *set)
-{
     refuse(r, set->pipeline_schedule != TX_PIPELINE_INTERLEAVED && set->pipeline_chunks != TX_JOB_CHUNKS,
-           "--pipeline_chunks goes with --pipeline_schedule interleaved");
-    refuse(r, set->pipeline_partition && (set->pipeline_parallel == 1 || set->parallel == TX_JOB_PARALLEL_AUTO),
-           "--pipeline_partition goes with --pipeline_parallel 2 or more, and without --parallel auto");
-    if (set->pipeline_parallel == 1)
-        return;
-    refuse(r, set->zero_stage > 1, "--pipeline_parallel goes with --zero_stage 0 and 1");
-    refuse(r, set->lora_rank || set->load_in_4bit,
-           "--pipeline_parallel trains whole models: leave --lora_r and --load_in_4bit out");
-    refuse(r, set->teacher || tx_job_prunes(set),
-           "--pipeline_parallel: leave --teacher_model_name_or_path and --sparsity out");
-    refuse(r, set->offload_optimizer || set->activation_offloading,
-           "--pipeline_parallel: leave --offload_optimizer and --activation_offloading out");
-    refuse(r, set->batch_weights, "--pipeline_parallel: leave --batch_weights out");
-    refuse(r, set->debug, "--pipeline_parallel: leave --debug out");
-}
-
-static void check_context_parallel(refusals *r, const tx_job_settings *set)
-{
-    if (set->context_parallel == 1)
-        return;
-    refuse(r, set->sequence_parallel,
-           "--context_parallel: leave --sequence_parallel out, which would divide the positions of chunks again");
-    refuse(r, set->lora_rank || set->load_in_4bit,
-           "--context_parallel trains whole models: leave --lora_r and --load_in_4bit out");
-    refuse(r, set->teacher, "--context_parallel: leave --teacher_model_name_or_path out");
-    refuse(r, set->activation_offloading || set->debug,
-           "--context_parallel: leave --activation_offloading and --debug out");
-    refuse(r, set->noise > 0 || set->capacity > 0 || set->z_loss > 0,
-           "--context_parallel: leave --neftune_noise_alpha, --expert_capacity_factor and --router_z_loss_coef out");
-    refuse(r, set->batch_weights && strcmp(set->batch_weights, "auto") == 0,
-           "--context_parallel: --batch_weights takes numbers, one for each group of ranks");
+           "--pipeline_chunks needs --pipeline_schedule interleaved");
+    refuse(r, set->pipeline_partition && set->pipeline_parallel == 1 && !automatic,
+           "--pipeline_partition needs --pipeline_parallel 2 or more");
+    refuse(r, set->pipeline_parallel > 1 && set->zero_stage > 1, "--pipeline_parallel needs --zero_stage 0 or 1");
 }
 
 static void check_checkpointing(refusals *r, const tx_job_settings *set)
@@ -170,10 +104,6 @@ static void check_course(refusals *r, const tx_job_settings *set)
            tx_schedule_name(schedule.kind));
     refuse(r, !set->dry_run && set->do_predict && !set->test_file && !set->dataset && !tx_job_takes_glue(set),
            "--test_file or --dataset_name is missing: give the text to predict labels of");
-    refuse(r, set->test_file && !set->do_predict, "--test_file needs --do_predict");
-    refuse(r, set->stop_patience && !set->evaluation, "--early_stopping_patience needs --eval_strategy steps or epoch");
-    refuse(r, set->use_cpu && strcmp(set->device, "cpu") != 0, "--use_cpu and --device %s exclude each other",
-           set->device);
     refuse(r, set->list_devices, "--list_devices is what a program does instead of a run");
     check_steps(r, "logging_steps", set->logging_steps);
     check_steps(r, "eval_steps", set->eval_steps);
@@ -189,13 +119,7 @@ static void check_inputs(refusals *r, const tx_job_settings *set)
            "--offload_optimizer nvme needs --nvme_path: a folder on a fast disk of this host");
     refuse(r, set->offload_param == TX_OFFLOAD_FILE && !set->nvme_path,
            "--offload_param nvme needs --nvme_path: a folder on a fast disk of this host");
-    refuse(r, set->model && set->config, "--model_name_or_path and --config_name exclude each other");
-    refuse(r, set->model && set->config_overrides,
-           "--config_overrides is for new weights: it cannot change the model of --model_name_or_path");
-    refuse(r, set->train_file && set->dataset, "--train_file and --dataset_name exclude each other");
-    refuse(r, set->dataset_config && !set->dataset, "--dataset_config_name needs --dataset_name");
     refuse(r, set->max_steps == 0, "--max_steps 0: give at least 1 step, or leave it out for epochs");
-    refuse(r, set->overwrite && set->resume, "--overwrite_output_dir and --resume_from_checkpoint exclude each other");
     refuse(r, !set->dry_run && tx_job_trains(set) && !data,
            "--train_file or --dataset_name is missing: give the text to train on");
     refuse(r, !set->dry_run && tx_job_evaluates(set) && !data && !set->validation_file,
@@ -218,39 +142,23 @@ static void check_texts(refusals *r, const tx_job_settings *set)
     }
 }
 
-static void check_methods(refusals *r, const tx_job_settings *set)
-{
-    refuse(r, set->bf16_full_eval && set->fp16_full_eval, "--bf16_full_eval and --fp16_full_eval exclude each other");
-    refuse(r, set->teacher && set->smoothing > 0,
-           "--teacher_model_name_or_path and --label_smoothing_factor exclude each other");
-    refuse(r, tx_job_check_pruning(set) != TX_OK, "--mask_structure: %s", tx_error());
-    refuse(r, tx_job_prunes(set) && set->lora_rank,
-           "--sparsity and --lora_r exclude each other: frozen weights are not trained");
-    refuse(r, set->bf16 && set->fp16, "--bf16 and --fp16 exclude each other");
-}
-
 tx_status tx_job_check(const tx_job_settings *set)
 {
     refusals r = {""};
     tx_optimizer_options optimizer;
+    tx_job_check_relations(set, r.text, sizeof r.text);
     check_checkpointing(&r, set);
     check_course(&r, set);
     check_inputs(&r, set);
     check_texts(&r, set);
-    check_methods(&r, set);
     check_best(&r, set);
-    check_tensor_parallel(&r, set);
-    check_pipeline_parallel(&r, set);
-    check_expert_parallel(&r, set);
-    check_sequence_parallel(&r, set);
-    check_context_parallel(&r, set);
-    refuse(&r, set->parallel == TX_JOB_PARALLEL_AUTO && (set->expert_parallel > 1 || set->context_parallel > 1),
-           "--parallel auto: leave --expert_parallel and --context_parallel out");
+    check_ranks(&r, set);
     check_stored(&r, set);
+    check_4bit(&r, set);
     refuse(&r, set->lora_rank && set->bf16_full_eval && !set->bf16 && !set->dtype,
            "--bf16_full_eval: with --lora_r it needs --bf16");
     refuse(&r, set->lora_rank && set->fp16_full_eval && !set->fp16, "--fp16_full_eval: with --lora_r it needs --fp16");
-    check_4bit(&r, set);
+    refuse(&r, tx_job_check_pruning(set) != TX_OK, "--mask_structure: %s", tx_error());
     refuse(&r, tx_job_optimizer(set, &optimizer) != TX_OK, "--optim_args: %s", tx_error());
     return *r.text ? tx_fail(TX_INVALID, "%s", r.text) : TX_OK;
 }

@@ -213,18 +213,6 @@ tx_status tx_job_predict(tx_job *j)
 
 /* ---- Card ------------------------------------------------------------------------------------------------------- */
 
-/* The options that decide what was learned. */
-static tx_status set_hyperparameters(tx_json *facts, const tx_job_settings *set)
-{
-    /* clang-format off */
-    static const char *const names[] = {"learning_rate", "per_device_train_batch_size", "per_device_eval_batch_size",
-                                        "gradient_accumulation_steps", "seed", "optim", "adam_beta1", "adam_beta2",
-                                        "adam_epsilon", "weight_decay", "max_grad_norm", "lr_scheduler_type",
-                                        "warmup_steps", "warmup_ratio", "num_train_epochs", "max_steps", NULL};
-    /* clang-format on */
-    return tx_json_set(facts, "hyperparameters", tx_job_arguments(set, names));
-}
-
 tx_status tx_job_write_card(const tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -248,7 +236,7 @@ tx_status tx_job_write_card(const tx_job *j)
     if (!status)
         status = tx_json_set_string(facts, "device", tx_engine_device(j->engine)->name);
     if (!status)
-        status = set_hyperparameters(facts, set);
+        status = tx_json_set(facts, "hyperparameters", tx_job_arguments(set, TX_CARD, 0));
     if (!status)
         status = tx_json_set(facts, "results", metrics_json(j->results, j->result_count));
     if (!status)

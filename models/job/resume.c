@@ -31,67 +31,27 @@ static char *find_newest(const char *output_dir)
     return tx_path_join(output_dir, name);
 }
 
-/* What a run has of its own: whoever goes on says it again. */
-static const char *const own[] = {"resume_from_checkpoint",
-                                  "output_dir",
-                                  "overwrite_output_dir",
-                                  "logging_dir",
-                                  "list_devices",
-                                  "dry_run",
-                                  "profile",
-                                  "memory_plot",
-                                  "dump_order",
-                                  "parallel",
-                                  "tensor_parallel",
-                                  "sequence_parallel",
-                                  "pipeline_parallel",
-                                  "expert_parallel",
-                                  "context_parallel",
-                                  "pipeline_schedule",
-                                  "pipeline_chunks",
-                                  "pipeline_partition",
-                                  "deepspeed", /* what these said is among the others */
-                                  "fsdp",
-                                  "fsdp_config"};
-/* Of these one stands in the place of the other. */
-static const char *const rivals[][2] = {{"num_train_epochs", "max_steps"},
-                                        {"max_steps", "num_train_epochs"},
-                                        {"train_file", "dataset_name"},
-                                        {"train_file", "dataset_config_name"},
-                                        {"dataset_name", "train_file"},
-                                        {"model_name_or_path", "config_name"},
-                                        {"model_name_or_path", "config_overrides"},
-                                        {"config_name", "model_name_or_path"},
-                                        {"config_overrides", "model_name_or_path"},
-                                        {"warmup_ratio", "warmup_steps"},
-                                        {"gradient_accumulation_steps", "global_batch_size"},
-                                        {"tf32", "no_tf32"},
-                                        {"bf16", "fp16"},
-                                        {"fp16", "bf16"},
-                                        {"bf16_full_eval", "fp16_full_eval"},
-                                        {"fp16_full_eval", "bf16_full_eval"}};
-enum { OWN = sizeof own / sizeof own[0], RIVALS = sizeof rivals / sizeof rivals[0] };
-
-/* What is not inherited, NULL behind the last. */
-static void leave_out(const tx_job *j, const char *left_out[OWN + RIVALS + 1])
+/* Marks the options that are not inherited: those of each run itself, and the rivals of those that were given. */
+static tx_option_marks left_out_of(const tx_job *j)
 {
-    int count = 0;
-    for (; count < OWN; count++)
-        left_out[count] = own[count];
-    for (int i = 0; i < RIVALS; i++)
-        if (tx_option_asked(&j->options, tx_option_find(&tx_job_table, rivals[i][0])->offset))
-            left_out[count++] = rivals[i][1];
-    left_out[count] = NULL;
+    int32_t count;
+    const tx_job_relation *r = tx_job_relations(&count);
+    tx_option_marks left_out = {{false}};
+    for (int32_t i = 0; i < tx_job_table.count; i++)
+        left_out.mark[i] = tx_job_traits(&tx_job_table.option[i]) & TX_OWN;
+    for (int32_t i = 0; i < count; i++)
+        if (r[i].kind == TX_JOB_RIVAL && tx_option_asked(&j->options, r[i].a))
+            left_out.mark[tx_option_at(&tx_job_table, r[i].b) - tx_job_table.option] = true;
+    return left_out;
 }
 
 static tx_status inherit(tx_job *j, const char *checkpoint)
 {
-    const char *left_out[OWN + RIVALS + 1];
+    const tx_option_marks left_out = left_out_of(j);
     char *path = tx_path_join(checkpoint, TX_JOB_ARGUMENTS);
     tx_status status = path ? TX_OK : TX_MEMORY;
-    leave_out(j, left_out);
     if (!status && tx_file_exists(path)) { /* where it is missing so is more, which is told by who reads it */
-        status = tx_option_inherit(&j->options, path, left_out);
+        status = tx_option_inherit(&j->options, path, &left_out);
         j->inherited = status ? NULL : strdup(checkpoint);
     }
     free(path);
@@ -104,7 +64,7 @@ static tx_status set_output(tx_job *j, const char *checkpoint)
     char *real = realpath(checkpoint, NULL), *slash = real ? strrchr(real, '/') : NULL;
     if (slash)
         slash[slash == real] = '\0';
-    tx_status status = slash ? tx_option_set(&j->options, "output_dir", real) : TX_OK;
+    tx_status status = slash ? tx_option_set_at(&j->options, TX_JOB_AT(output_dir), real) : TX_OK;
     free(real);
     return status;
 }
@@ -130,8 +90,8 @@ static tx_status settle_sampling(tx_job *j)
         return TX_OK;
     if (tx_option_asked(&j->options, offsetof(tx_job_settings, sampling)) && j->set.sampling != TX_SAMPLING_BY_LENGTH)
         return tx_fail(TX_INVALID, "--group_by_length and --train_sampling_strategy exclude each other: leave one out");
-    TX_TRY(tx_option_set(&j->options, "group_by_length", "false"));
-    return tx_option_set(&j->options, "train_sampling_strategy", "group_by_length");
+    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(by_length), "false"));
+    return tx_option_set_at(&j->options, TX_JOB_AT(sampling), "group_by_length");
 }
 
 tx_status tx_job_settle(tx_job *j)
@@ -196,7 +156,8 @@ static tx_status look_at(const char *folder)
 
 static tx_status choose_newest(tx_job *j)
 {
-    const char *folder = j->set.output_dir, *left_out[OWN + RIVALS + 1];
+    const char *folder = j->set.output_dir;
+    const tx_option_marks left_out = left_out_of(j);
     char *newest = find_newest(folder);
     tx_status status = TX_OK;
     if (!newest)
@@ -209,9 +170,8 @@ static tx_status choose_newest(tx_job *j)
         status = look_at(newest);
     if (!status)
         status = look_at(j->inputs.checkpoint);
-    leave_out(j, left_out);
     if (!status && j->inherited && strcmp(j->inherited, j->inputs.checkpoint) != 0)
-        status = tx_job_check_inherited(j, j->inherited, left_out);
+        status = tx_job_check_inherited(j, j->inherited, &left_out);
     free(newest);
     return status;
 }

@@ -47,12 +47,18 @@ void tx_option_values_free(tx_option_values *values)
     }
 }
 
+const tx_option *tx_option_at(const tx_option_table *table, size_t offset)
+{
+    for (int32_t i = 0; i < table->count; i++)
+        if (tx_option_has_value(&table->option[i]) && table->option[i].offset == offset)
+            return &table->option[i];
+    return NULL;
+}
+
 tx_option_source tx_option_from(const tx_option_values *values, size_t offset)
 {
-    for (int32_t i = 0; i < values->table.count; i++)
-        if (tx_option_has_value(&values->table.option[i]) && values->table.option[i].offset == offset)
-            return (tx_option_source)values->source[i];
-    return TX_OPTION_UNSET;
+    const tx_option *option = tx_option_at(&values->table, offset);
+    return option ? (tx_option_source)values->source[option - values->table.option] : TX_OPTION_UNSET;
 }
 
 bool tx_option_given(const tx_option_values *values, size_t offset)
@@ -373,4 +379,9 @@ tx_status tx_option_set(tx_option_values *to, const char *name, const char *valu
 {
     const tx_option *option = tx_option_find(&to->table, name);
     return option ? tx_option_store(to, NULL, option, value) : tx_option_unknown(&to->table, NULL, name);
+}
+
+tx_status tx_option_set_at(tx_option_values *to, size_t offset, const char *value)
+{
+    return tx_option_store(to, NULL, tx_option_at(&to->table, offset), value);
 }

@@ -53,7 +53,13 @@ typedef struct tx_option_table {
     int32_t count; /* at most TX_OPTIONS_MOST */
     const tx_option_spelling *spelling;
     int32_t spelling_count;
+    const uint32_t *traits; /* of each option: bits of the table's own, lists that it belongs to; may be NULL */
 } tx_option_table;
+
+static inline uint32_t tx_option_traits(const tx_option_table *table, const tx_option *option)
+{
+    return table->traits ? table->traits[option - table->option] : 0;
+}
 
 #define TX_OPTIONS_MOST 320
 #define TX_OPTION_LIST_TEXT 4096 /* room for a list */
@@ -74,6 +80,11 @@ typedef struct tx_option_values {
     struct tx_option_kept *kept;     /* memory of the values */
 } tx_option_values;
 
+/* A mark for each option of a table. */
+typedef struct tx_option_marks {
+    bool mark[TX_OPTIONS_MOST];
+} tx_option_marks;
+
 /* Whether it is one of TX's, with a value in the struct. */
 static inline bool tx_option_has_value(const tx_option *option)
 {
@@ -84,6 +95,8 @@ static inline bool tx_option_has_value(const tx_option *option)
  * may also give them one by one, as transformers' HfArgumentParser takes a list. */
 bool tx_option_is_list(const tx_option *option);
 
+/* The option whose value is at an offset in the struct; never NULL for the offset of a member that an option sets. */
+const tx_option *tx_option_at(const tx_option_table *table, size_t offset);
 /* Frees what the values point to. */
 void tx_option_values_free(tx_option_values *values);
 /* Whether the option with its value at that offset was set. */
@@ -97,17 +110,20 @@ bool tx_option_asked(const tx_option_values *values, size_t offset);
  * is none of that name (the nearest is told), or the value is none of its values; TX_UNSUPPORTED: an option of others,
  * with a value that TX has nothing for. */
 tx_status tx_option_set(tx_option_values *to, const char *name, const char *value);
+/* The same for the option whose value is at an offset. */
+tx_status tx_option_set_at(tx_option_values *to, size_t offset, const char *value);
 /* Sets all options of a JSON file, {"learning_rate": 5e-5, ...}, as transformers' HfArgumentParser reads it; null
  * leaves an option as it is. */
 tx_status tx_option_read(tx_option_values *to, const char *path);
 /* Sets one option from such a file; `file` stands before messages. */
 tx_status tx_option_read_member(tx_option_values *to, const char *file, const char *name, const tx_json *value);
-/* The same for options that were not given, and are not given by this; those of `left_out` (ended by NULL) stay as they
- * are. */
-tx_status tx_option_inherit(tx_option_values *to, const char *path, const char *const *left_out);
-/* Options with their values, as a file of options holds them: all of them, or those of `names` (ended by NULL) alone.
- * NULL when out of memory. */
-tx_json *tx_option_json(const tx_option_values *from, const char *const *names);
+/* The same for options that were not given, and are not given by this. Those marked in `left_out` stay as they are. */
+tx_status tx_option_inherit(tx_option_values *to, const char *path, const tx_option_marks *left_out);
+/* Options with their values, as a file of options holds them: those that have one of the traits `with` (0: all of them)
+ * and none of the traits `without`. NULL if out of memory. */
+tx_json *tx_option_json(const tx_option_values *from, uint32_t with, uint32_t without);
+/* The same of all that have been set, other than by defaults. */
+tx_json *tx_option_json_given(const tx_option_values *from);
 /* One value as JSON, which the caller frees; NULL when out of memory. */
 char *tx_option_text(const tx_option_values *from, const tx_option *option);
 

@@ -125,19 +125,11 @@ tx_status tx_option_read_member(tx_option_values *to, const char *file, const ch
     return status;
 }
 
-static bool is_named(const char *name, const char *const *names)
-{
-    for (; names && *names; names++)
-        if (strcmp(*names, name) == 0)
-            return true;
-    return false;
-}
-
 /* Whether what is inherited may set this one. */
-static bool is_free(const tx_option_values *to, const char *key, const char *const *left_out)
+static bool is_free(const tx_option_values *to, const char *key, const tx_option_marks *left_out)
 {
     const tx_option *option = tx_option_find(&to->table, key);
-    return !option || (!tx_option_given(to, option->offset) && !is_named(option->name, left_out));
+    return !option || (!tx_option_given(to, option->offset) && !left_out->mark[option - to->table.option]);
 }
 
 /* Sets one option of a file, which may give it under several names, and marks whether that is its default. */
@@ -163,7 +155,7 @@ static tx_status read_own(tx_option_values *to, const char *path, const char *ke
     return status;
 }
 
-static tx_status read_members(tx_option_values *to, const char *path, bool inherited, const char *const *left_out)
+static tx_status read_members(tx_option_values *to, const char *path, bool inherited, const tx_option_marks *left_out)
 {
     tx_json *json = NULL;
     tx_status status = tx_json_read(path, FILE_LIMIT, &json);
@@ -187,7 +179,7 @@ tx_status tx_option_read(tx_option_values *to, const char *path)
     return read_members(to, path, false, NULL);
 }
 
-tx_status tx_option_inherit(tx_option_values *to, const char *path, const char *const *left_out)
+tx_status tx_option_inherit(tx_option_values *to, const char *path, const tx_option_marks *left_out)
 {
     uint8_t source[sizeof to->source];
     memcpy(source, to->source, sizeof source);
@@ -250,13 +242,27 @@ static tx_status write_value(tx_json *json, const tx_option *o, const void *at)
     return TX_OK;
 }
 
-tx_json *tx_option_json(const tx_option_values *from, const char *const *names)
+tx_json *tx_option_json(const tx_option_values *from, uint32_t with, uint32_t without)
 {
     tx_json *json = tx_json_object();
     for (int32_t i = 0; i < from->table.count && json; i++) {
         const tx_option *o = &from->table.option[i];
-        if (tx_option_has_value(o) && (!names || is_named(o->name, names)) &&
-            write_value(json, o, (const char *)from->values + o->offset)) {
+        const uint32_t traits = tx_option_traits(&from->table, o);
+        const bool wanted = (with == 0 || (traits & with)) && !(traits & without);
+        if (tx_option_has_value(o) && wanted && write_value(json, o, (const char *)from->values + o->offset)) {
+            tx_json_free(json);
+            json = NULL;
+        }
+    }
+    return json;
+}
+
+tx_json *tx_option_json_given(const tx_option_values *from)
+{
+    tx_json *json = tx_json_object();
+    for (int32_t i = 0; i < from->table.count && json; i++) {
+        const tx_option *o = &from->table.option[i];
+        if (from->source[i] != TX_OPTION_UNSET && write_value(json, o, (const char *)from->values + o->offset)) {
             tx_json_free(json);
             json = NULL;
         }
@@ -266,8 +272,9 @@ tx_json *tx_option_json(const tx_option_values *from, const char *const *names)
 
 char *tx_option_text(const tx_option_values *from, const tx_option *option)
 {
-    tx_json *json = tx_option_json(from, (const char *const[]){option->name, NULL});
-    void *member = json ? tx_json_first(json) : NULL;
+    tx_json *json = tx_json_object();
+    const tx_status status = json ? write_value(json, option, (const char *)from->values + option->offset) : TX_MEMORY;
+    void *member = status ? NULL : tx_json_first(json);
     char *text = member ? tx_json_text(tx_json_value(member), TX_JSON_LINE) : NULL;
     tx_json_free(json);
     return text;

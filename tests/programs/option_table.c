@@ -93,7 +93,7 @@ static char *make_table(void)
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
     const tx_job_settings defaults = tx_job_defaults();
-    tx_json *json = tx_job_arguments(&defaults, NULL);
+    tx_json *json = tx_job_arguments(&defaults, 0, 0);
     if (!to || !json)
         return NULL;
     fputs("# Options of txtrain\n\n"

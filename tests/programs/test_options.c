@@ -176,7 +176,7 @@ static void test_by_name(void **state)
     assert_refused(tx_option_set(&v, "fp16", "true"), TX_UNSUPPORTED, "use fp32");
     assert_refused(tx_option_set(&v, "max_step", "1"), TX_INVALID, "did you mean --max_steps?");
     assert_refused(tx_option_set(&v, "max_steps", "x"), TX_INVALID, "not a whole number");
-    tx_json *json = tx_option_json(&v, NULL);
+    tx_json *json = tx_option_json(&v, 0, 0);
     char *line = tx_json_text(json, TX_JSON_LINE);
     assert_string_equal(
         line,

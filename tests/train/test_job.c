@@ -357,7 +357,7 @@ static char *open_run(tx_job *job, char message[2048])
     tx_status status = tx_job_settle(job);
     TX_THEN(status, tx_job_open(job));
     snprintf(message, 2048, "%s", status ? tx_error() : "");
-    tx_json *json = tx_job_arguments(&job->set, NULL);
+    tx_json *json = tx_job_arguments(&job->set, 0, 0);
     char *text = tx_json_text(json, TX_JSON_PRETTY);
     assert_non_null(text);
     tx_json_free(json);

@@ -13,7 +13,7 @@
 tx_json *tx_bench_figures(const tx_cli *program, const void *values)
 {
     const tx_option_values all = tx_options_values(program, (void *)values); /* which are read alone */
-    return tx_option_json(&all, NULL);
+    return tx_option_json(&all, 0, 0);
 }
 
 void tx_bench_set_series(tx_json *object, const char *key, const double *value, int64_t count)

@@ -33,12 +33,11 @@ static const tx_option options[] = {
     TX_BENCH_DEVICE(PAIRS),
     TX_BENCH_JSON(PAIRS),
     {TX_OPTION_HEADING, .help = "The method, as txtrain has it"},
-    TX_JOB_ACCUMULATION_ROW(JOB),
-    TX_JOB_CHECKPOINTING_ROW(JOB),
-    TX_JOB_HALF_ROWS(JOB),
-    TX_JOB_TF32_ROW(JOB),
-    TX_JOB_OPTIMIZER_ROWS(JOB),
-    TX_JOB_LORA_ROWS(JOB),
+#define METHOD(...) {__VA_ARGS__},
+#define RUN(...)
+#define OPTION(kind, type, name, member, initial, group, traits, least, most, choices, help) \
+    group(TX_OPTION_##kind, #name, JOB(member), least, most, choices, help)
+#include "models/job/options.def"
 };
 
 /* Of what has no option here, txtrain's defaults. */

@@ -28,16 +28,6 @@ const char *tx_trial_name(char name[TX_TRIAL_NAME], int32_t trial, const char *s
 
 /* ---- Options --------------------------------------------------------------------------------------------------- */
 
-/* What each trial has of its own. */
-static const char *const own[] = {"output_dir",
-                                  "overwrite_output_dir",
-                                  "resume_from_checkpoint",
-                                  "logging_dir",
-                                  "list_devices",
-                                  "dry_run",
-                                  "memory_plot",
-                                  "dump_order"};
-
 /* A copy of the options, for a trial to change; `train` is room for it. */
 static tx_option_values copy_of(const tx_search *s, tx_job_settings *train)
 {
@@ -59,50 +49,38 @@ static tx_status set_point(const tx_search *s, const tx_trial *t, tx_option_valu
 }
 
 /* Sets an option that was not given. */
-static tx_status suggest(tx_option_values *options, const char *name, const char *format, ...) TX_PRINTF(3, 4);
+static tx_status suggest(tx_option_values *options, size_t at, const char *format, ...) TX_PRINTF(3, 4);
 
-static tx_status suggest(tx_option_values *options, const char *name, const char *format, ...)
+static tx_status suggest(tx_option_values *options, size_t at, const char *format, ...)
 {
     char text[64];
     va_list args;
-    if (tx_option_given(options, tx_option_find(&options->table, name)->offset))
+    if (tx_option_given(options, at))
         return TX_OK;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return tx_option_set(options, name, text);
+    return tx_option_set_at(options, at, text);
 }
 
 /* What a search cannot do without: it trains, and evaluates where the metric is one of evaluation, at each rung too. */
 static tx_status set_purpose(const tx_search *s, tx_option_values *options)
 {
-    TX_TRY(tx_option_set(options, "do_train", "true"));
+    TX_TRY(tx_option_set_at(options, TX_JOB_AT(do_train), "true"));
     if (strncmp(s->metric, "train_", 6) != 0)
-        TX_TRY(tx_option_set(options, "do_eval", "true"));
+        TX_TRY(tx_option_set_at(options, TX_JOB_AT(do_eval), "true"));
     if (s->study.rung > 0) {
-        TX_TRY(suggest(options, "eval_strategy", "steps"));
-        TX_TRY(suggest(options, "eval_steps", "%" PRId64, s->study.rung));
+        TX_TRY(suggest(options, TX_JOB_AT(evaluation), "steps"));
+        TX_TRY(suggest(options, TX_JOB_AT(eval_steps), "%" PRId64, s->study.rung));
     }
-    return suggest(options, "save_total_limit", "1");
-}
-
-/* All that were given or set. */
-static tx_json *given_json(const tx_option_values *options)
-{
-    const char *names[TX_OPTIONS_MOST + 1];
-    int32_t count = 0;
-    for (int32_t i = 0; i < options->table.count; i++)
-        if (options->source[i] != TX_OPTION_UNSET)
-            names[count++] = options->table.option[i].name;
-    names[count] = NULL;
-    return tx_option_json(options, names);
+    return suggest(options, TX_JOB_AT(save_total_limit), "1");
 }
 
 /* Trials that run beside each other share the processors. */
 static tx_status set_share(const tx_search *s, tx_option_values *options)
 {
     const int64_t sharing = s->set->parallel * s->set->ranks, threads = tx_cores() / sharing;
-    return sharing > 1 ? suggest(options, "threads", "%" PRId64, threads > 0 ? threads : 1) : TX_OK;
+    return sharing > 1 ? suggest(options, TX_JOB_AT(threads), "%" PRId64, threads > 0 ? threads : 1) : TX_OK;
 }
 
 tx_json *tx_trial_options(const tx_search *s, int32_t trial, bool shares)
@@ -114,7 +92,7 @@ tx_json *tx_trial_options(const tx_search *s, int32_t trial, bool shares)
         status = set_point(s, &s->study.trial[trial], &options);
     if (!status && shares)
         status = set_share(s, &options);
-    tx_json *json = status ? NULL : given_json(&options);
+    tx_json *json = status ? NULL : tx_option_json_given(&options);
     tx_option_values_free(&options);
     return json;
 }
@@ -125,16 +103,18 @@ tx_status tx_trial_check(const tx_search *s)
     tx_trial first = {.attempts = 0};
     tx_option_values options = copy_of(s, &train);
     tx_status status = TX_OK;
-    for (size_t i = 0; i < sizeof own / sizeof own[0] && !status; i++)
-        if (tx_option_asked(&s->options, tx_option_find(&tx_job_table, own[i])->offset))
-            status = tx_fail(TX_INVALID, "--%s: each trial has its own: leave it out behind --", own[i]);
+    for (int32_t i = 0; i < tx_job_table.count && !status; i++)
+        if ((tx_job_traits(&tx_job_table.option[i]) & TX_TRIAL) &&
+            tx_option_asked(&s->options, tx_job_table.option[i].offset))
+            status =
+                tx_fail(TX_INVALID, "--%s: each trial has its own: leave it out after --", tx_job_table.option[i].name);
     for (int32_t i = 0; i < s->study.space.count && !status; i++) {
         const tx_dimension *d = &s->study.space.dimension[i];
+        const tx_option *option = tx_option_find(&tx_job_table, d->name);
         first.point[i] = d->low;
-        for (size_t o = 0; o < sizeof own / sizeof own[0] && !status; o++)
-            if (strcmp(d->name, own[o]) == 0)
-                status = tx_fail(TX_INVALID, "--search %s: each trial has its own", d->name);
-        if (!status && tx_option_asked(&s->options, tx_option_find(&tx_job_table, d->name)->offset))
+        if (tx_job_traits(option) & TX_TRIAL)
+            status = tx_fail(TX_INVALID, "--search %s: each trial has its own", d->name);
+        if (!status && tx_option_asked(&s->options, option->offset))
             status = tx_fail(TX_INVALID, "--search %s: leave it out behind --", d->name);
     }
     if (!status)
@@ -142,7 +122,7 @@ tx_status tx_trial_check(const tx_search *s)
     if (!status)
         status = set_point(s, &first, &options);
     if (!status)
-        status = tx_option_set(&options, "output_dir", s->folder);
+        status = tx_option_set_at(&options, TX_JOB_AT(output_dir), s->folder);
     if (!status)
         status = tx_job_check(&train);
     tx_option_values_free(&options);
@@ -168,14 +148,14 @@ static tx_status write_options(tx_search *s, int32_t place, int32_t trial, const
     if (!status)
         status = set_point(s, &s->study.trial[trial], &options);
     if (!status)
-        status = tx_option_set(&options, "output_dir", folder);
+        status = tx_option_set_at(&options, TX_JOB_AT(output_dir), folder);
     if (!status && resumes)
-        status = tx_option_set(&options, "resume_from_checkpoint", "");
+        status = tx_option_set_at(&options, TX_JOB_AT(resume), "");
     if (!status && s->devices.count > 0)
-        status = tx_option_set(&options, "device", s->devices.word[place % s->devices.count]);
+        status = tx_option_set_at(&options, TX_JOB_AT(device), s->devices.word[place % s->devices.count]);
     if (!status)
         status = set_share(s, &options);
-    tx_json *json = status ? NULL : given_json(&options);
+    tx_json *json = status ? NULL : tx_option_json_given(&options);
     if (!status)
         status = json ? tx_json_write(TX_PATH(s->folder, tx_trial_name(name, trial, ".json")), json, TX_JSON_PRETTY)
                       : TX_MEMORY;
