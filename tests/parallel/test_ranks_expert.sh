@@ -49,8 +49,8 @@ from="$from --validation_file $work/text $evaluates"
 alike eval1 eval4
 
 refused "ranks cannot be divided into groups of so many" 2 4
-refused "--expert_parallel: leave --sequence_parallel out" 4 2 --tensor_parallel 2 --sequence_parallel
-refused "leave --lora_r and --load_in_4bit out" 2 2 --lora_r 4
+refused "--expert_parallel and --sequence_parallel exclude each other" 4 2 --tensor_parallel 2 --sequence_parallel
+refused "--expert_parallel and --lora_r exclude each other" 2 2 --lora_r 4
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
 refused "cannot be divided among 3 ranks" 3 3
 from="--config_name $work/config.json --train_file $work/text --block_size 32"

@@ -106,8 +106,8 @@ alike bert bert2
 
 from="--config_name $work/layers.json --train_file $work/text --block_size 32"
 refused "ranks cannot be divided into groups of so many" 2 4
-refused "goes with --zero_stage 0 and 1" 2 2 --zero_stage 2
-refused "leave --lora_r and --load_in_4bit out" 2 2 --lora_r 4
+refused "needs --zero_stage 0 or 1" 2 2 --zero_stage 2
+refused "--pipeline_parallel and --lora_r exclude each other" 2 2 --lora_r 4
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
 sed 's/"n_layer": 5/"n_layer": 1/' "$work/layers.json" > "$work/layer.json"
 refused "has as many blocks" 2 2 --config_name "$work/layer.json"
@@ -116,9 +116,9 @@ refused "pipeline of 8 stages has as many blocks, not 5" 2 2 --pipeline_schedule
 for list in 5 2,2 3,3 2,2,1 5,0 6,-1 2,3x odd; do
     refused "2 numbers of blocks, 1 or more, with commas between them, that make 5" 2 2 --pipeline_partition $list
 done
-refused "goes with --pipeline_parallel 2 or more" 2 1 --pipeline_partition even
-refused "and without --parallel auto" 2 2 --pipeline_partition even --parallel auto
-refused "goes with --pipeline_schedule interleaved" 2 2 --pipeline_chunks 3
+refused "needs --pipeline_parallel 2 or more" 2 1 --pipeline_partition even
+refused "--pipeline_partition and --parallel exclude each other" 2 2 --pipeline_partition even --parallel auto
+refused "needs --pipeline_schedule interleaved" 2 2 --pipeline_chunks 3
 
 # A rank that dies, and one that stops while its neighbour waits for it: the run ends by itself and names it.
 command -v pgrep > /dev/null || { echo "pgrep is missing: no rank dies"; exit $((failures != 0)); }

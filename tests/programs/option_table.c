@@ -47,6 +47,20 @@ static void print_own(FILE *to, const tx_json *defaults)
     }
 }
 
+static void print_relations(FILE *to)
+{
+    int32_t count;
+    const tx_job_relation *r = tx_job_relations(&count);
+    fputs("\n## Options that exclude or need each other\n\nAn option is in use if its value differs from its default. "
+          "A run that breaks a row ends before it begins.\n\n| option | | option | why |\n|---|---|---|---|\n",
+          to);
+    for (int32_t i = 0; i < count; i++)
+        if (r[i].kind != TX_JOB_RIVAL)
+            fprintf(to, "| `%s` | %s | `%s` | %s |\n", tx_option_at(&tx_job_table, r[i].a)->name,
+                    r[i].kind == TX_JOB_NEEDS ? "needs" : "excludes", tx_option_at(&tx_job_table, r[i].b)->name,
+                    r[i].why);
+}
+
 static void print_spellings(FILE *to)
 {
     fputs("\n## Other names\n\nNames with two dashes also hold in a file of options.\n\n| name | option |\n|---|---|\n",
@@ -105,6 +119,7 @@ static char *make_table(void)
           "training_args.json is one, may come first:\n`txtrain args.json --max_steps 100`.\n",
           to);
     print_own(to, json);
+    print_relations(to);
     print_spellings(to);
     print_foreign(to);
     tx_json_free(json);
