@@ -93,7 +93,8 @@ static bool offload(int32_t *place, tx_offload_place to, const char *option, cha
 
 static bool offload_states(tx_job *j, char words[WORDS])
 {
-    return !j->tensor && !j->expert && offload(&j->set.offload_optimizer, place_away(j), "offload_optimizer", words);
+    return !j->tensor && !j->expert &&
+           offload(&j->set.offload_optimizer, place_away(j), TX_JOB_NAME(offload_optimizer), words);
 }
 
 static bool offload_activations(tx_job *j, char words[WORDS])
@@ -109,7 +110,7 @@ static bool offload_activations(tx_job *j, char words[WORDS])
 static bool offload_params(tx_job *j, char words[WORDS])
 {
     const bool exchanged = j->sums->size > 1 && j->zero_stage > 0 && j->zero_stage < 3 && !j->inputs.config->lora;
-    return !exchanged && offload(&j->set.offload_param, place_away(j), "offload_param", words);
+    return !exchanged && offload(&j->set.offload_param, place_away(j), TX_JOB_NAME(offload_param), words);
 }
 
 static bool spread(tx_job *j, int32_t stage, char words[WORDS])

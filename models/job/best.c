@@ -46,7 +46,7 @@ static bool has_changed(const tx_json *then, const tx_json *now, const char *key
 void tx_job_judge_anew(tx_job *j, const tx_json *made)
 {
     tx_run_state *state = &j->inputs.state;
-    if (!has_changed(state->run, made, "metric_for_best_model") && !has_changed(state->run, made, "greater_is_better"))
+    if (!has_changed(state->run, made, TX_JOB_NAME(metric)) && !has_changed(state->run, made, TX_JOB_NAME(greater)))
         return;
     free(state->best_checkpoint);
     state->best_checkpoint = NULL;
@@ -93,7 +93,7 @@ static void lack_best(tx_job *j)
     }
     snprintf(every, sizeof every, "in %" PRId64 " of %" PRId64 " evaluations", evaluations, evaluations);
     tx_job_lack(j, "%s: there is no best evaluation: %s%s%s; the last weights are kept",
-                j->set.load_best ? "load_best_model_at_end" : "save_strategy best",
+                j->set.load_best ? TX_JOB_NAME(load_best) : "save_strategy best",
                 evaluations ? j->inputs.metric->name : "none was made after a step",
                 evaluations ? " was not a number " : "",
                 !evaluations       ? ""

@@ -42,13 +42,13 @@ typedef struct known_key {
     const char *text; /* the words, the advice, what the user is told, or the value */
 } known_key;
 
-#define SET(path, option) {path, SET, option, NULL},
-#define WORD(path, option, words) {path, WORD, option, words},
-#define POWER(path, option) {path, POWER, option, NULL},
+#define SET(path, option) {path, SET, TX_JOB_SPELL(option), NULL},
+#define WORD(path, option, words) {path, WORD, TX_JOB_SPELL(option), words},
+#define POWER(path, option) {path, POWER, TX_JOB_SPELL(option), NULL},
 #define SAME(path, values, advice) {path, SAME, values, advice},
 #define TOLD(path, values, text) {path, TOLD, values, text},
 #define ABSENT(path, other, text) {path, ABSENT, other, text},
-#define DEFAULT(option, value) {"", DEFAULT, option, value},
+#define DEFAULT(option, value) {"", DEFAULT, TX_JOB_SPELL(option), value},
 static const known_key deepspeed_rows[] = {
 #include "models/job/deepspeed.def"
 };

@@ -45,14 +45,14 @@ static bool find_before(const tx_job *j, tx_split *s)
     if (!j->inputs.checkpoint || tx_json_get_int(j->inputs.state.run, "world_size", 1, INT32_MAX, &data) ||
         tx_json_read(TX_PATH(j->inputs.checkpoint, TX_JOB_ARGUMENTS), ARGUMENTS_LIMIT, &then))
         return false;
-    const bool found = !tx_json_get_string(then, "parallel", &parallel) && strcmp(parallel, "auto") == 0 &&
-                       !tx_json_get_int(then, "tensor_parallel", 1, INT32_MAX, &s->tensor) &&
-                       !tx_json_get_int(then, "pipeline_parallel", 1, INT32_MAX, &s->pipeline) &&
-                       !tx_json_get_int(then, "zero_stage", 0, 3, &zero) &&
-                       !tx_json_get_string(then, "pipeline_schedule", &schedule) &&
+    const bool found = !tx_json_get_string(then, TX_JOB_NAME(parallel), &parallel) && strcmp(parallel, "auto") == 0 &&
+                       !tx_json_get_int(then, TX_JOB_NAME(tensor_parallel), 1, INT32_MAX, &s->tensor) &&
+                       !tx_json_get_int(then, TX_JOB_NAME(pipeline_parallel), 1, INT32_MAX, &s->pipeline) &&
+                       !tx_json_get_int(then, TX_JOB_NAME(zero_stage), 0, 3, &zero) &&
+                       !tx_json_get_string(then, TX_JOB_NAME(pipeline_schedule), &schedule) &&
                        data * s->tensor * s->pipeline == j->comm->size;
     if (found && strcmp(schedule, "interleaved") == 0 &&
-        tx_json_get_int(then, "pipeline_chunks", 2, INT32_MAX, &s->chunks))
+        tx_json_get_int(then, TX_JOB_NAME(pipeline_chunks), 2, INT32_MAX, &s->chunks))
         s->chunks = TX_JOB_CHUNKS;
     s->data = data;
     s->zero = (int32_t)zero;

@@ -282,7 +282,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
         status = tx_json_set_string(json, "tokenizer",
                                     j->inputs.tokenizer ? tx_tokenizer_digest(j->inputs.tokenizer) : "none");
     if (!status)
-        status = tx_json_set_string(json, "metric_for_best_model", j->inputs.metric->name);
+        status = tx_json_set_string(json, TX_JOB_NAME(metric), j->inputs.metric->name);
     if (!status)
         status = tx_json_set_string(json, "base_model", j->inputs.base_digest);
     if (!status)
@@ -290,17 +290,17 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     if (!status)
         status = tx_json_set_string(json, "device", tx_engine_device(j->engine)->name);
     if (!status)
-        status = tx_json_set_int(json, "block_size", j->inputs.block);
+        status = tx_json_set_int(json, TX_JOB_NAME(block), j->inputs.block);
     if (!status)
         status = tx_json_set_int(json, "global_batch", j->step_rows);
     if (!status)
         status = tx_json_set_int(json, "world_size", j->data->size);
     if (!status)
-        status = tx_json_set_int(json, "zero_stage", j->zero_stage);
+        status = tx_json_set_int(json, TX_JOB_NAME(zero_stage), j->zero_stage);
     if (!status)
         status = tx_json_set_string(json, TX_RUN_ROWS, j->rows_text);
     if (!status)
-        status = tx_json_set_int(json, "data_seed", (int64_t)tx_job_data_seed(&j->set));
+        status = tx_json_set_int(json, TX_JOB_NAME(data_seed), (int64_t)tx_job_data_seed(&j->set));
     if (!status)
         status = tx_json_set_int(json, "steps", j->steps);
     if (status) {

@@ -30,10 +30,10 @@ static tx_status check_resumed(const tx_job *j)
     const tx_job_settings *set = &j->set;
     double sparsity = 0;
     const char *structure = "";
-    if (tx_json_has(j->inputs.state.run, "sparsity"))
-        TX_TRY(tx_json_get_number(j->inputs.state.run, "sparsity", 0, 1, &sparsity));
-    if (tx_json_has(j->inputs.state.run, "mask_structure"))
-        TX_TRY(tx_json_get_string(j->inputs.state.run, "mask_structure", &structure));
+    if (tx_json_has(j->inputs.state.run, TX_JOB_NAME(sparsity)))
+        TX_TRY(tx_json_get_number(j->inputs.state.run, TX_JOB_NAME(sparsity), 0, 1, &sparsity));
+    if (tx_json_has(j->inputs.state.run, TX_JOB_NAME(mask_structure)))
+        TX_TRY(tx_json_get_string(j->inputs.state.run, TX_JOB_NAME(mask_structure), &structure));
     if (sparsity == set->sparsity && strcmp(structure, set->mask_structure ? set->mask_structure : "") == 0)
         return TX_OK;
     return tx_fail(

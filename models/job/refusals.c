@@ -105,10 +105,10 @@ static void check_course(refusals *r, const tx_job_settings *set)
     refuse(r, !set->dry_run && set->do_predict && !set->test_file && !set->dataset && !tx_job_takes_glue(set),
            "--test_file or --dataset_name is missing: give the text to predict labels of");
     refuse(r, set->list_devices, "--list_devices is what a program does instead of a run");
-    check_steps(r, "logging_steps", set->logging_steps);
-    check_steps(r, "eval_steps", set->eval_steps);
-    check_steps(r, "save_steps", set->save_steps);
-    check_steps(r, "warmup_steps", set->warmup_steps);
+    check_steps(r, TX_JOB_NAME(logging_steps), set->logging_steps);
+    check_steps(r, TX_JOB_NAME(eval_steps), set->eval_steps);
+    check_steps(r, TX_JOB_NAME(save_steps), set->save_steps);
+    check_steps(r, TX_JOB_NAME(warmup_steps), set->warmup_steps);
 }
 
 /* What it starts from, and where it keeps what it makes. */

@@ -196,7 +196,7 @@ tx_status tx_job_choose_checkpoint(tx_job *j)
     if (!status)
         status = tx_run_state_read(in->checkpoint, j->set.output_dir, &in->state);
     if (status)
-        return tx_fail_in(status, "resume_from_checkpoint");
+        return tx_fail_in(status, "%s", TX_JOB_NAME(resume));
     tx_job_note(j, "resume  %s: after step %" PRId64 "%s", in->checkpoint, in->state.step,
                 j->inherited ? ", with its options where none are given" : "");
     return TX_OK;

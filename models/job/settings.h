@@ -67,6 +67,17 @@ static inline uint32_t tx_job_traits(const tx_option *option)
 /* Where the value of an option is, by which its row is found: AT(zero_stage). */
 #define TX_JOB_AT(member) offsetof(tx_job_settings, member)
 
+/* The name of an option, by its member. */
+#define TX_JOB_NAME(member) (tx_option_at(&tx_job_table, TX_JOB_AT(member))->name)
+
+/* A name as it is in the table: a name without an option does not compile. */
+enum {
+#define OPTION(kind, type, name, ...) TX_JOB_HAS_##name,
+#include "models/job/options.def"
+    TX_JOB_OPTIONS
+};
+#define TX_JOB_SPELL(name) (#name + 0 * TX_JOB_HAS_##name)
+
 /* How two options go together (relations.def). */
 typedef enum tx_job_relation_kind { TX_JOB_EXCLUDES, TX_JOB_NEEDS, TX_JOB_RIVAL } tx_job_relation_kind;
 
