@@ -75,7 +75,7 @@ outcome 2 "must hold one object" run bad --max_steps 2 --deepspeed "$work/bad.js
 echo '{"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}, "tensor_parallel": {"autotp_size": 0},
     "optimizer": {"type": "sgd", "params": {"lr": 0.1}}, "scheduler": {"type": "WarmupCosineLR", "params": {"warmup_type": "linear"}}}' \
     > "$work/new.json"
-outcome 2 "--dtype bfloat16: weights of 16 bits are updated by AdamW alone" run new --max_steps 2 --deepspeed "$work/new.json"
+outcome 2 "--dtype bfloat16: weights of 16 bits are updated only by AdamW" run new --max_steps 2 --deepspeed "$work/new.json"
 sed 's/"bf16_master_weights_and_grads": true/"bf16_master_weights_and_grads": false/' "$work/new.json" > "$work/copy"
 outcome 0 "" run new --max_steps 2 --deepspeed "$work/copy"
 for option in '"optim": "sgd"' '"dtype": "float32"' '"tensor_parallel": 1' '"lr_scheduler_type": "cosine"'; do
