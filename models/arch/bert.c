@@ -158,36 +158,55 @@ static tx_status check(const tx_config *config)
 /* Sizes that a dimension can have. */
 enum { VOCAB = TX_EXTENT_VOCAB, WIDTH = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_OWN, TYPES, QKV, INNER, LABELS };
 
+/* Slots of parameters; that of a bias follows its weight's. */
+enum {
+    WORD_TABLE,
+    POSITION_TABLE,
+    TYPE_TABLE,
+    EMBED_NORM,
+    QKV_PROJ = EMBED_NORM + 2,
+    O_PROJ = QKV_PROJ + 2,
+    ATTN_NORM = O_PROJ + 2,
+    UP_PROJ = ATTN_NORM + 2,
+    DOWN_PROJ = UP_PROJ + 2,
+    MLP_NORM = DOWN_PROJ + 2,
+    HEAD_DENSE = MLP_NORM + 2,
+    HEAD_NORM = HEAD_DENSE + 2,
+    HEAD_OUT = HEAD_NORM + 2,
+    HEAD_BIAS = HEAD_OUT + 2
+};
+
 /* Names between bars are those of the sections in files. */
-#define ENCODER(prefix)                                                                               \
-    {prefix WORDS, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL, .split = 1},                               \
-        {prefix "embeddings.position_embeddings.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL}, \
-        {prefix "embeddings.token_type_embeddings.weight", {TYPES, WIDTH}, .draw = TX_DRAW_NORMAL},   \
-        NORM(prefix "embeddings.LayerNorm."),                                                         \
-        LINEAR(prefix "encoder.layer.%d.attention.self.query|key|value.", QKV, WIDTH, 1, 1),          \
-        LINEAR(prefix "encoder.layer.%d.attention.output.dense.", WIDTH, WIDTH, 2, 0),                \
-        NORM(prefix "encoder.layer.%d.attention.output.LayerNorm."),                                  \
-        LINEAR(prefix "encoder.layer.%d.intermediate.dense.", INNER, WIDTH, 1, 1),                    \
-        LINEAR(prefix "encoder.layer.%d.output.dense.", WIDTH, INNER, 2, 0),                          \
-        NORM(prefix "encoder.layer.%d.output.LayerNorm.")
-#define LINEAR(name, out, in, of_weight, of_bias)                           \
-    {name "weight", {out, in}, .draw = TX_DRAW_NORMAL, .split = of_weight}, \
-    {                                                                       \
-        name "bias", {out}, .draw = TX_DRAW_ZERO, .split = of_bias          \
+#define ENCODER(prefix)                                                                                               \
+    {WORD_TABLE, prefix WORDS, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL, .split = 1},                                   \
+        {POSITION_TABLE, prefix "embeddings.position_embeddings.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL}, \
+        {TYPE_TABLE, prefix "embeddings.token_type_embeddings.weight", {TYPES, WIDTH}, .draw = TX_DRAW_NORMAL},       \
+        NORM(EMBED_NORM, prefix "embeddings.LayerNorm."),                                                             \
+        LINEAR(QKV_PROJ, prefix "encoder.layer.%d.attention.self.query|key|value.", QKV, WIDTH, 1, 1),                \
+        LINEAR(O_PROJ, prefix "encoder.layer.%d.attention.output.dense.", WIDTH, WIDTH, 2, 0),                        \
+        NORM(ATTN_NORM, prefix "encoder.layer.%d.attention.output.LayerNorm."),                                       \
+        LINEAR(UP_PROJ, prefix "encoder.layer.%d.intermediate.dense.", INNER, WIDTH, 1, 1),                           \
+        LINEAR(DOWN_PROJ, prefix "encoder.layer.%d.output.dense.", WIDTH, INNER, 2, 0),                               \
+        NORM(MLP_NORM, prefix "encoder.layer.%d.output.LayerNorm.")
+#define LINEAR(slot, name, out, in, of_weight, of_bias)                           \
+    {slot, name "weight", {out, in}, .draw = TX_DRAW_NORMAL, .split = of_weight}, \
+    {                                                                             \
+        (slot) + 1, name "bias", {out}, .draw = TX_DRAW_ZERO, .split = of_bias    \
     }
-#define NORM(name)                                 \
-    {name "weight", {WIDTH}, .draw = TX_DRAW_ONE}, \
-    {                                              \
-        name "bias", {WIDTH}, .draw = TX_DRAW_ZERO \
+#define NORM(slot, name)                                       \
+    {slot, name "weight", {WIDTH}, .draw = TX_DRAW_ONE},       \
+    {                                                          \
+        (slot) + 1, name "bias", {WIDTH}, .draw = TX_DRAW_ZERO \
     }
-#define MASKED(prefix, dense, norm, head)                                             \
-    {                                                                                 \
-        ENCODER(prefix), LINEAR(dense, WIDTH, WIDTH, 0, 0), NORM(norm),               \
-            {head "bias", {VOCAB}, .draw = TX_DRAW_ZERO, .split = 1}, {.name = NULL}, \
+#define MASKED(prefix, dense, norm, head)                                                        \
+    {                                                                                            \
+        ENCODER(prefix), LINEAR(HEAD_DENSE, dense, WIDTH, WIDTH, 0, 0), NORM(HEAD_NORM, norm),   \
+            {HEAD_BIAS, head "bias", {VOCAB}, .draw = TX_DRAW_ZERO, .split = 1}, {.name = NULL}, \
     }
-#define CLASSIFICATION(prefix, dense, out)                                                                    \
-    {                                                                                                         \
-        ENCODER(prefix), LINEAR(dense, WIDTH, WIDTH, 0, 0), LINEAR(out, LABELS, WIDTH, 0, 0), {.name = NULL}, \
+#define CLASSIFICATION(prefix, dense, out)                                                                          \
+    {                                                                                                               \
+        ENCODER(prefix), LINEAR(HEAD_DENSE, dense, WIDTH, WIDTH, 0, 0), LINEAR(HEAD_OUT, out, LABELS, WIDTH, 0, 0), \
+            {.name = NULL},                                                                                         \
     }
 
 static const tx_stack_row bert_masked[] =
@@ -236,10 +255,15 @@ static int64_t embeddings(const tx_config *config)
 
 /* ---- Graph ----------------------------------------------------------------------------------------- */
 
-static tx_tensor *layer_norm(tx_stack *b, tx_tensor *x)
+static tx_tensor *layer_norm(const tx_stack *b, tx_tensor *x, int32_t slot)
 {
-    tx_tensor *gamma = tx_stack_take(b), *beta = tx_stack_take(b);
+    tx_tensor *gamma = tx_stack_weight(b, slot), *beta = tx_stack_weight(b, slot + 1);
     return tx_layer_norm(x, gamma, beta, (float)bert_of(b->config)->layer_norm_eps);
+}
+
+static tx_tensor *linear(const tx_stack *b, tx_tensor *x, int32_t slot)
+{
+    return tx_stack_linear(b, x, slot, slot + 1);
 }
 
 static tx_tensor *activation(int32_t act, tx_tensor *x)
@@ -259,8 +283,8 @@ static tx_tensor *embed(tx_stack *b, tx_tensor **words)
 {
     const bert_config *c = bert_of(b->config);
     b->padding = c->pad_token_id;
-    *words = tx_stack_take(b);
-    tx_tensor *places = tx_stack_take(b), *x;
+    *words = tx_stack_weight(b, WORD_TABLE);
+    tx_tensor *places = tx_stack_weight(b, POSITION_TABLE), *x;
     if (c->kind->counts_tokens) {
         tx_tensor *positions = b->positions ? b->positions : tx_token_positions(b->tokens, (int32_t)b->padding);
         x = tx_stack_embed(b, *words, NULL);
@@ -268,8 +292,8 @@ static tx_tensor *embed(tx_stack *b, tx_tensor **words)
     } else {
         x = tx_stack_embed(b, *words, places);
     }
-    x = tx_add(x, tx_embedding(token_types(b), tx_stack_take(b), NULL, NULL));
-    return tx_stack_dropout(b, layer_norm(b, x), c->hidden_dropout_prob);
+    x = tx_add(x, tx_embedding(token_types(b), tx_stack_weight(b, TYPE_TABLE), NULL, NULL));
+    return tx_stack_dropout(b, layer_norm(b, x, EMBED_NORM), c->hidden_dropout_prob);
 }
 
 /* Of each row the first position, [CLS] or <s>: x [B, T, C] -> [B, C]. */
@@ -290,16 +314,16 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     const bool decides = b->config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION;
     const int32_t heads = tx_stack_share(b, c->base.heads, "num_attention_heads");
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
-    tx_tensor *h = tx_stack_linear(b, x, true); /* query | key | value */
+    tx_tensor *h = linear(b, x, QKV_PROJ); /* query | key | value */
     h = tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
     if (decides && layer + 1 == b->config->layers) {
         h = first_of(b, h);
         x = first_of(b, x);
     }
-    h = tx_stack_linear(b, h, true);
-    x = layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x));
-    h = tx_stack_linear(b, activation(c->hidden_act, tx_stack_linear(b, x, true)), true);
-    return layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x));
+    h = linear(b, h, O_PROJ);
+    x = layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x), ATTN_NORM);
+    h = linear(b, activation(c->hidden_act, linear(b, x, UP_PROJ)), DOWN_PROJ);
+    return layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x), MLP_NORM);
 }
 
 static tx_tensor *masked_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
@@ -307,12 +331,12 @@ static tx_tensor *masked_logits(tx_graph *graph, const tx_config *config, const 
     const bert_config *c = bert_of(config);
     tx_stack b;
     tx_tensor *words;
-    if (tx_stack_open(graph, config, options, &b))
+    if (tx_stack_open(graph, config, options, rows_of(config), &b))
         return NULL;
     tx_tensor *x = tx_stack_blocks(&b, embed(&b, &words), transformer_block);
-    x = tx_stack_linear(&b, tx_stack_rows(&b, x), true);
-    x = layer_norm(&b, activation(c->kind->exact_gelu ? ACT_GELU : c->hidden_act, x));
-    return tx_linear(tx_part_input(x), words, tx_stack_take(&b), true);
+    x = linear(&b, tx_stack_rows(&b, x), HEAD_DENSE);
+    x = layer_norm(&b, activation(c->kind->exact_gelu ? ACT_GELU : c->hidden_act, x), HEAD_NORM);
+    return tx_linear(tx_part_input(x), words, tx_stack_weight(&b, HEAD_BIAS), true);
 }
 
 /* [B, labels] */
@@ -322,13 +346,13 @@ static tx_tensor *classification_logits(tx_graph *graph, const tx_config *config
     const double dropout = c->classifier_dropout < 0.0 ? c->hidden_dropout_prob : c->classifier_dropout;
     tx_stack b;
     tx_tensor *words;
-    if (tx_stack_open(graph, config, options, &b))
+    if (tx_stack_open(graph, config, options, rows_of(config), &b))
         return NULL;
     tx_tensor *x = tx_stack_blocks(&b, embed(&b, &words), transformer_block);
     if (c->kind->drops_first)
         x = tx_stack_dropout(&b, x, dropout);
-    x = tx_tanh(tx_stack_linear(&b, x, true));
-    return tx_stack_linear(&b, tx_stack_dropout(&b, x, dropout), true);
+    x = tx_tanh(linear(&b, x, HEAD_DENSE));
+    return linear(&b, tx_stack_dropout(&b, x, dropout), HEAD_OUT);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */

@@ -52,7 +52,8 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     const tx_shape shape = *tx_tensor_shape(x);
     const int64_t tokens = tx_shape_rows(&shape);
     tx_tensor *rows = tx_reshape(x, TX_SHAPE(tokens, tx_shape_last(&shape))), *choices = NULL;
-    tx_tensor *logits = tx_linear_full(rows, tx_stack_take(stack), NULL, true), *probabilities = tx_softmax(logits);
+    tx_tensor *logits = tx_linear_full(rows, tx_stack_weight(stack, experts->router), NULL, true),
+              *probabilities = tx_softmax(logits);
     /* The softmax of the chosen logits is that of all, made to sum up to 1. */
     tx_tensor *scores = experts->normalise ? logits : probabilities;
     tx_tensor *weights = scores ? tx_top_k(scores, experts->chosen, &choices) : NULL;
@@ -67,8 +68,8 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     tx_tensor *h = tx_gather(tx_part_input(rows), routes.tokens);
     tx_arrivals here;
     h = tx_to_experts(h, &routes, experts->chosen, capacity, &here);
-    h = tx_grouped_linear(h, tx_stack_take(stack), here.offsets, true);
-    h = tx_grouped_linear(tx_swiglu(h), tx_stack_take(stack), here.offsets, true);
+    h = tx_grouped_linear(h, tx_stack_weight(stack, experts->gate_up), here.offsets, true);
+    h = tx_grouped_linear(tx_swiglu(h), tx_stack_weight(stack, experts->down), here.offsets, true);
     h = tx_from_experts(h, &routes, &here);
     h = tx_combine(h, tx_part_input(experts->normalise ? tx_softmax(weights) : weights), &routes);
     h = tx_part_sum(h);

@@ -9,13 +9,13 @@
 #include "models/arch/stack.h"
 
 typedef struct tx_experts {
-    int64_t count, chosen; /* experts, and of these a token's */
-    bool normalise;        /* a token's weights are made to sum up to 1 */
-    bool balance;          /* the layer's part in the loss that balances experts is noted */
+    int64_t count, chosen;         /* experts, and of these a token's */
+    bool normalise;                /* a token's weights are made to sum up to 1 */
+    bool balance;                  /* the layer's part in the loss that balances experts is noted */
+    int32_t router, gate_up, down; /* slots of the parameters [E, C], [E, 2 F, C] and [E, C, F] */
 } tx_experts;
 
-/* By the next three parameters, router [E, C], gate | up [E, 2 F, C] and down [E, C, F]: x [B, T, C] -> [B, T, C]. Of
- * equal scores the expert of the lower number is taken. NULL on error. */
+/* x [B, T, C] -> [B, T, C]. Of equal scores the expert of the lower number is taken. NULL on error. */
 tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *experts);
 /* What options->own_loss receives once all layers are there: `balance` times E times the sum over experts of the share
  * of the choices and tokens f and the mean probability P, f and P over all layers (transformers'

@@ -90,23 +90,43 @@ static tx_status check(const tx_config *c)
 /* Sizes that a dimension can have. */
 enum { VOCAB = TX_EXTENT_VOCAB, EMBD = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_OWN, QKV, INNER };
 
+/* Slots of parameters. */
+enum {
+    WTE,
+    WPE,
+    LN_1,
+    LN_1_BIAS,
+    ATTN,
+    ATTN_BIAS,
+    ATTN_PROJ,
+    ATTN_PROJ_BIAS,
+    LN_2,
+    LN_2_BIAS,
+    FC,
+    FC_BIAS,
+    FC_PROJ,
+    FC_PROJ_BIAS,
+    LN_F,
+    LN_F_BIAS
+};
+
 static const tx_stack_row rows[] = {
-    {PREFIX "wte.weight", {VOCAB, EMBD}, .draw = TX_DRAW_NORMAL, .split = 1},
-    {PREFIX "wpe.weight", {POSITIONS, EMBD}, .draw = TX_DRAW_NORMAL},
-    {PREFIX "h.%d.ln_1.weight", {EMBD}, .draw = TX_DRAW_ONE},
-    {PREFIX "h.%d.ln_1.bias", {EMBD}, .draw = TX_DRAW_ZERO},
-    {PREFIX "h.%d.attn.c_attn.weight", {EMBD, QKV}, .draw = TX_DRAW_NORMAL, .split = 2},
-    {PREFIX "h.%d.attn.c_attn.bias", {QKV}, .draw = TX_DRAW_ZERO, .split = 1},
-    {PREFIX "h.%d.attn.c_proj.weight", {EMBD, EMBD}, .draw = TX_DRAW_RESIDUAL, .split = 1},
-    {PREFIX "h.%d.attn.c_proj.bias", {EMBD}, .draw = TX_DRAW_ZERO},
-    {PREFIX "h.%d.ln_2.weight", {EMBD}, .draw = TX_DRAW_ONE},
-    {PREFIX "h.%d.ln_2.bias", {EMBD}, .draw = TX_DRAW_ZERO},
-    {PREFIX "h.%d.mlp.c_fc.weight", {EMBD, INNER}, .draw = TX_DRAW_NORMAL, .split = 2},
-    {PREFIX "h.%d.mlp.c_fc.bias", {INNER}, .draw = TX_DRAW_ZERO, .split = 1},
-    {PREFIX "h.%d.mlp.c_proj.weight", {INNER, EMBD}, .draw = TX_DRAW_RESIDUAL, .split = 1},
-    {PREFIX "h.%d.mlp.c_proj.bias", {EMBD}, .draw = TX_DRAW_ZERO},
-    {PREFIX "ln_f.weight", {EMBD}, .draw = TX_DRAW_ONE},
-    {PREFIX "ln_f.bias", {EMBD}, .draw = TX_DRAW_ZERO},
+    {WTE, PREFIX "wte.weight", {VOCAB, EMBD}, .draw = TX_DRAW_NORMAL, .split = 1},
+    {WPE, PREFIX "wpe.weight", {POSITIONS, EMBD}, .draw = TX_DRAW_NORMAL},
+    {LN_1, PREFIX "h.%d.ln_1.weight", {EMBD}, .draw = TX_DRAW_ONE},
+    {LN_1_BIAS, PREFIX "h.%d.ln_1.bias", {EMBD}, .draw = TX_DRAW_ZERO},
+    {ATTN, PREFIX "h.%d.attn.c_attn.weight", {EMBD, QKV}, .draw = TX_DRAW_NORMAL, .split = 2},
+    {ATTN_BIAS, PREFIX "h.%d.attn.c_attn.bias", {QKV}, .draw = TX_DRAW_ZERO, .split = 1},
+    {ATTN_PROJ, PREFIX "h.%d.attn.c_proj.weight", {EMBD, EMBD}, .draw = TX_DRAW_RESIDUAL, .split = 1},
+    {ATTN_PROJ_BIAS, PREFIX "h.%d.attn.c_proj.bias", {EMBD}, .draw = TX_DRAW_ZERO},
+    {LN_2, PREFIX "h.%d.ln_2.weight", {EMBD}, .draw = TX_DRAW_ONE},
+    {LN_2_BIAS, PREFIX "h.%d.ln_2.bias", {EMBD}, .draw = TX_DRAW_ZERO},
+    {FC, PREFIX "h.%d.mlp.c_fc.weight", {EMBD, INNER}, .draw = TX_DRAW_NORMAL, .split = 2},
+    {FC_BIAS, PREFIX "h.%d.mlp.c_fc.bias", {INNER}, .draw = TX_DRAW_ZERO, .split = 1},
+    {FC_PROJ, PREFIX "h.%d.mlp.c_proj.weight", {INNER, EMBD}, .draw = TX_DRAW_RESIDUAL, .split = 1},
+    {FC_PROJ_BIAS, PREFIX "h.%d.mlp.c_proj.bias", {EMBD}, .draw = TX_DRAW_ZERO},
+    {LN_F, PREFIX "ln_f.weight", {EMBD}, .draw = TX_DRAW_ONE},
+    {LN_F_BIAS, PREFIX "ln_f.bias", {EMBD}, .draw = TX_DRAW_ZERO},
     {.name = NULL},
 };
 
@@ -135,9 +155,9 @@ static tx_status param(const tx_config *config, int32_t index, char name[TX_ARCH
 
 /* ---- Graph ----------------------------------------------------------------------------------------- */
 
-static tx_tensor *layer_norm(tx_stack *b, tx_tensor *x)
+static tx_tensor *layer_norm(const tx_stack *b, tx_tensor *x, int32_t weight, int32_t bias)
 {
-    tx_tensor *gamma = tx_part_param(tx_stack_take(b)), *beta = tx_part_param(tx_stack_take(b));
+    tx_tensor *gamma = tx_part_param(tx_stack_weight(b, weight)), *beta = tx_part_param(tx_stack_weight(b, bias));
     return tx_layer_norm(x, gamma, beta, (float)tx_gpt2_of(b->config)->layer_norm_epsilon);
 }
 
@@ -176,24 +196,24 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *qkv, int64_t layer)
 static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const double dropped = tx_gpt2_of(b->config)->resid_pdrop;
-    tx_tensor *h = tx_stack_linear(b, layer_norm(b, x), true); /* q | k | v */
-    h = tx_stack_linear(b, attention(b, h, layer), true);
+    tx_tensor *h = tx_stack_linear(b, layer_norm(b, x, LN_1, LN_1_BIAS), ATTN, ATTN_BIAS); /* q | k | v */
+    h = tx_stack_linear(b, attention(b, h, layer), ATTN_PROJ, ATTN_PROJ_BIAS);
     x = tx_add(x, tx_stack_dropout(b, h, dropped));
-    h = activation(b, tx_stack_linear(b, layer_norm(b, x), true));
-    h = tx_stack_linear(b, h, true);
+    h = activation(b, tx_stack_linear(b, layer_norm(b, x, LN_2, LN_2_BIAS), FC, FC_BIAS));
+    h = tx_stack_linear(b, h, FC_PROJ, FC_PROJ_BIAS);
     return tx_add(x, tx_stack_dropout(b, h, dropped));
 }
 
 static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
     tx_stack b;
-    if (tx_stack_open(graph, config, options, &b))
+    if (tx_stack_open(graph, config, options, rows, &b))
         return NULL;
-    tx_tensor *wte = tx_stack_take(&b), *wpe = tx_stack_take(&b);
+    tx_tensor *wte = tx_stack_weight(&b, WTE), *wpe = tx_stack_weight(&b, WPE);
     tx_tensor *x = tx_stack_dropout(&b, tx_stack_embed(&b, wte, wpe), tx_gpt2_of(config)->embd_pdrop);
     x = tx_stack_blocks(&b, x, transformer_block);
     x = tx_stack_rows(&b, x); /* the norm works row by row: the others need not be normalised */
-    return tx_linear(tx_part_gather(layer_norm(&b, x)), wte, NULL, true);
+    return tx_linear(tx_part_gather(layer_norm(&b, x, LN_F, LN_F_BIAS)), wte, NULL, true);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */

@@ -38,88 +38,148 @@ enum {
     ONE
 };
 
+/* Slots of parameters. */
+enum {
+    EMBED,
+    INPUT_NORM,
+    QKV_PROJ,
+    QKV_BIAS,
+    HEAD_NORM,
+    O_PROJ,
+    O_BIAS,
+    POST_NORM,
+    ROUTER,
+    EXPERTS_GATE_UP,
+    EXPERTS_DOWN,
+    SHARED_GATE_UP_PROJ,
+    SHARED_DOWN_PROJ,
+    SHARED_GATE,
+    GATE_UP_PROJ,
+    DOWN_PROJ,
+    GATE_UP_BIAS,
+    DOWN_BIAS,
+    FINAL_NORM,
+    LM_HEAD,
+    NO_BIAS
+};
+
 /* The model has it in all layers where the flag is set; or in those of experts alone, or in the others. */
 #define IF(flag) .with = offsetof(llama_config, flag)
 #define WHERE(layers, flag) IF(flag), .in = (layers)
 
 /* Names between bars are those of the sections in files; a star is the number of an expert. */
 static const tx_stack_row rows[] = {
-    {EMBEDDING, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL, .split = 1},
-    {LAYER "input_layernorm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
-    {LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .draw = TX_DRAW_NORMAL, .split = 1},
-    {LAYER "self_attn.q_proj|k_proj|v_proj.bias",
+    {EMBED, EMBEDDING, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL, .split = 1},
+    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
+    {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .draw = TX_DRAW_NORMAL, .split = 1},
+    {QKV_BIAS,
+     LAYER "self_attn.q_proj|k_proj|v_proj.bias",
      {QKV},
      .draw = TX_DRAW_ZERO,
      .with = offsetof(llama_config, qkv_bias),
      .split = 1},
-    {LAYER "self_attn.q_norm|k_norm.weight",
+    {HEAD_NORM,
+     LAYER "self_attn.q_norm|k_norm.weight",
      {QK_HEAD},
      .draw = TX_DRAW_ONE,
      .with = offsetof(llama_config, head_norms)},
-    {LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .draw = TX_DRAW_NORMAL, .split = 2},
-    {LAYER "self_attn.o_proj.bias", {WIDTH}, .draw = TX_DRAW_ZERO, .with = offsetof(llama_config, attention_bias)},
-    {LAYER "post_attention_layernorm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
-    {MIXTRAL "gate.weight", {EXPERTS, WIDTH}, .draw = TX_DRAW_NORMAL, .router = true, IF(mixtral_names)},
-    {MIXTRAL "experts.*.w1|w3.weight",
+    {O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .draw = TX_DRAW_NORMAL, .split = 2},
+    {O_BIAS,
+     LAYER "self_attn.o_proj.bias",
+     {WIDTH},
+     .draw = TX_DRAW_ZERO,
+     .with = offsetof(llama_config, attention_bias)},
+    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
+    {ROUTER, MIXTRAL "gate.weight", {EXPERTS, WIDTH}, .draw = TX_DRAW_NORMAL, .router = true, IF(mixtral_names)},
+    {EXPERTS_GATE_UP,
+     MIXTRAL "experts.*.w1|w3.weight",
      {EXPERTS, EXPERT_GATE_UP, WIDTH},
      .draw = TX_DRAW_NORMAL,
      IF(mixtral_names),
      .split = 2,
      .experts = true},
-    {MIXTRAL "experts.*.w2.weight",
+    {EXPERTS_DOWN,
+     MIXTRAL "experts.*.w2.weight",
      {EXPERTS, WIDTH, EXPERT_INNER},
      .draw = TX_DRAW_NORMAL,
      IF(mixtral_names),
      .split = 3,
      .experts = true},
-    {LAYER "mlp.gate.weight", {EXPERTS, WIDTH}, .draw = TX_DRAW_NORMAL, .router = true, WHERE(is_sparse, qwen_names)},
-    {LAYER "mlp.experts.*.gate_proj|up_proj.weight",
+    {ROUTER,
+     LAYER "mlp.gate.weight",
+     {EXPERTS, WIDTH},
+     .draw = TX_DRAW_NORMAL,
+     .router = true,
+     WHERE(is_sparse, qwen_names)},
+    {EXPERTS_GATE_UP,
+     LAYER "mlp.experts.*.gate_proj|up_proj.weight",
      {EXPERTS, EXPERT_GATE_UP, WIDTH},
      .draw = TX_DRAW_NORMAL,
      WHERE(is_sparse, qwen_names),
      .split = 2,
      .experts = true},
-    {LAYER "mlp.experts.*.down_proj.weight",
+    {EXPERTS_DOWN,
+     LAYER "mlp.experts.*.down_proj.weight",
      {EXPERTS, WIDTH, EXPERT_INNER},
      .draw = TX_DRAW_NORMAL,
      WHERE(is_sparse, qwen_names),
      .split = 3,
      .experts = true},
-    {LAYER "mlp.shared_expert.gate_proj|up_proj.weight",
+    {SHARED_GATE_UP_PROJ,
+     LAYER "mlp.shared_expert.gate_proj|up_proj.weight",
      {SHARED_GATE_UP, WIDTH},
      .draw = TX_DRAW_NORMAL,
      WHERE(is_sparse, shared_expert),
      .split = 1},
-    {LAYER "mlp.shared_expert.down_proj.weight",
+    {SHARED_DOWN_PROJ,
+     LAYER "mlp.shared_expert.down_proj.weight",
      {WIDTH, SHARED_INNER},
      .draw = TX_DRAW_NORMAL,
      WHERE(is_sparse, shared_expert),
      .split = 2},
-    {LAYER "mlp.shared_expert_gate.weight", {ONE, WIDTH}, .draw = TX_DRAW_NORMAL, WHERE(is_sparse, shared_expert)},
-    {LAYER "mlp.gate_proj|up_proj.weight",
+    {SHARED_GATE,
+     LAYER "mlp.shared_expert_gate.weight",
+     {ONE, WIDTH},
+     .draw = TX_DRAW_NORMAL,
+     WHERE(is_sparse, shared_expert)},
+    {GATE_UP_PROJ,
+     LAYER "mlp.gate_proj|up_proj.weight",
      {GATE_UP, WIDTH},
      .draw = TX_DRAW_NORMAL,
      WHERE(is_dense, qwen_names),
      .split = 1},
-    {LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .draw = TX_DRAW_NORMAL, WHERE(is_dense, qwen_names), .split = 2},
-    {LAYER "mlp.gate_proj|up_proj.weight",
+    {DOWN_PROJ,
+     LAYER "mlp.down_proj.weight",
+     {WIDTH, INNER},
+     .draw = TX_DRAW_NORMAL,
+     WHERE(is_dense, qwen_names),
+     .split = 2},
+    {GATE_UP_PROJ,
+     LAYER "mlp.gate_proj|up_proj.weight",
      {GATE_UP, WIDTH},
      .draw = TX_DRAW_NORMAL,
      .without = offsetof(llama_config, has_experts),
      .split = 1},
-    {LAYER "mlp.gate_proj|up_proj.bias",
+    {GATE_UP_BIAS,
+     LAYER "mlp.gate_proj|up_proj.bias",
      {GATE_UP},
      .draw = TX_DRAW_ZERO,
      .with = offsetof(llama_config, mlp_bias),
      .split = 1},
-    {LAYER "mlp.down_proj.weight",
+    {DOWN_PROJ,
+     LAYER "mlp.down_proj.weight",
      {WIDTH, INNER},
      .draw = TX_DRAW_NORMAL,
      .without = offsetof(llama_config, has_experts),
      .split = 2},
-    {LAYER "mlp.down_proj.bias", {WIDTH}, .draw = TX_DRAW_ZERO, .with = offsetof(llama_config, mlp_bias)},
-    {"model.norm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
-    {HEAD, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL, .without = offsetof(llama_config, tie_word_embeddings), .split = 1},
+    {DOWN_BIAS, LAYER "mlp.down_proj.bias", {WIDTH}, .draw = TX_DRAW_ZERO, .with = offsetof(llama_config, mlp_bias)},
+    {FINAL_NORM, "model.norm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
+    {LM_HEAD,
+     HEAD,
+     {VOCAB, WIDTH},
+     .draw = TX_DRAW_NORMAL,
+     .without = offsetof(llama_config, tie_word_embeddings),
+     .split = 1},
     {.name = NULL},
 };
 
@@ -189,9 +249,9 @@ static int64_t idle(const tx_config *config)
 
 /* ---- Graph ------------------------------------------------------------------------------------------- */
 
-static tx_tensor *norm(tx_stack *b, tx_tensor *x)
+static tx_tensor *norm(const tx_stack *b, tx_tensor *x, int32_t weight)
 {
-    return tx_rms_norm(x, tx_part_param(tx_stack_take(b)), (float)llama_of(b->config)->rms_norm_eps);
+    return tx_rms_norm(x, tx_part_param(tx_stack_weight(b, weight)), (float)llama_of(b->config)->rms_norm_eps);
 }
 
 /* x [B, T, C] -> [B, T, heads * size] */
@@ -205,16 +265,23 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     const int64_t length = b->options->cache > row ? b->options->cache : row;
     const tx_rope rope = tx_rope_of(&c->rope, size, length);
     tx_attention_options options = {.heads = heads, .kv_heads = of_kv, .window = (int32_t)window_of(c, layer)};
-    tx_tensor *qkv = tx_stack_linear(b, x, c->qkv_bias);
+    tx_tensor *qkv = tx_stack_linear(b, x, QKV_PROJ, QKV_BIAS);
     if (c->head_norms)
-        qkv = tx_head_norm(qkv, tx_part_input(tx_stack_take(b)), heads, of_kv, (float)c->rms_norm_eps);
+        qkv = tx_head_norm(qkv, tx_part_input(tx_stack_weight(b, HEAD_NORM)), heads, of_kv, (float)c->rms_norm_eps);
     qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions);
     return tx_stack_attention(b, qkv, layer, &options, c->attention_dropout);
 }
 
-static tx_tensor *mlp(tx_stack *b, tx_tensor *x, bool biased)
+static tx_tensor *mlp(const tx_stack *b, tx_tensor *x)
 {
-    return tx_stack_linear(b, tx_swiglu(tx_stack_linear(b, x, biased)), biased);
+    return tx_stack_linear(b, tx_swiglu(tx_stack_linear(b, x, GATE_UP_PROJ, GATE_UP_BIAS)), DOWN_PROJ, DOWN_BIAS);
+}
+
+/* The expert that all tokens go to. */
+static tx_tensor *shared_mlp(const tx_stack *b, tx_tensor *x)
+{
+    return tx_stack_linear(b, tx_swiglu(tx_stack_linear(b, x, SHARED_GATE_UP_PROJ, NO_BIAS)), SHARED_DOWN_PROJ,
+                           NO_BIAS);
 }
 
 /* 1 / (1 + e^-x), as (1 + tanh(x / 2)) / 2. */
@@ -226,7 +293,13 @@ static tx_tensor *sigmoid(tx_stack *b, tx_tensor *x)
 
 static tx_experts experts_of(const llama_config *c)
 {
-    return (tx_experts){c->num_experts, c->num_experts_per_tok, c->norm_topk_prob, c->output_router_logits};
+    return (tx_experts){.count = c->num_experts,
+                        .chosen = c->num_experts_per_tok,
+                        .normalise = c->norm_topk_prob,
+                        .balance = c->output_router_logits,
+                        .router = ROUTER,
+                        .gate_up = EXPERTS_GATE_UP,
+                        .down = EXPERTS_DOWN};
 }
 
 /* The experts, and one for all tokens, times its own gate. */
@@ -238,7 +311,7 @@ static tx_tensor *sparse_mlp(tx_stack *b, tx_tensor *x)
     if (!c->shared_expert || !y)
         return y;
     const tx_shape shape = *tx_tensor_shape(x);
-    tx_tensor *shared = mlp(b, x, false), *gate = sigmoid(b, tx_stack_linear(b, x, false));
+    tx_tensor *shared = shared_mlp(b, x), *gate = sigmoid(b, tx_stack_linear(b, x, SHARED_GATE, NO_BIAS));
     gate = gate ? tx_reshape(gate, TX_SHAPE(shape.dim[0], shape.dim[1])) : NULL;
     return tx_add(y, tx_mul(shared, tx_broadcast(gate, shape, TX_AXIS_LAST)));
 }
@@ -246,25 +319,24 @@ static tx_tensor *sparse_mlp(tx_stack *b, tx_tensor *x)
 /* x [B, T, C] -> [B, T, C] */
 static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
-    const llama_config *c = llama_of(b->config);
-    tx_tensor *h = attention(b, norm(b, x), layer);
-    x = tx_add(x, tx_stack_linear(b, h, c->attention_bias));
-    h = norm(b, x);
-    return tx_add(x, is_sparse(b->config, layer) ? sparse_mlp(b, h) : mlp(b, h, c->mlp_bias));
+    tx_tensor *h = attention(b, norm(b, x, INPUT_NORM), layer);
+    x = tx_add(x, tx_stack_linear(b, h, O_PROJ, O_BIAS));
+    h = norm(b, x, POST_NORM);
+    return tx_add(x, is_sparse(b->config, layer) ? sparse_mlp(b, h) : mlp(b, h));
 }
 
 static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
     tx_stack b;
-    if (tx_stack_open(graph, config, options, &b))
+    if (tx_stack_open(graph, config, options, rows, &b))
         return NULL;
-    tx_tensor *embedding = tx_stack_take(&b);
+    tx_tensor *embedding = tx_stack_weight(&b, EMBED);
     tx_tensor *x = tx_stack_embed(&b, embedding, NULL);
-    x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)));
+    x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)), FINAL_NORM);
     const tx_experts experts = experts_of(llama_of(config));
     tx_stack_router_loss(&b, &experts, llama_of(config)->router_aux_loss_coef);
-    return tx_linear(tx_part_gather(x), llama_of(config)->tie_word_embeddings ? embedding : tx_stack_take(&b), NULL,
-                     true);
+    return tx_linear(tx_part_gather(x),
+                     llama_of(config)->tie_word_embeddings ? embedding : tx_stack_weight(&b, LM_HEAD), NULL, true);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */

@@ -175,7 +175,8 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
     return tx_config_check(c);
 }
 
-tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_options *options, tx_stack *stack)
+tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_options *options,
+                        const tx_stack_row *rows, tx_stack *stack)
 {
     tx_status status = check_call(graph, config, options);
     if (status)
@@ -183,6 +184,7 @@ tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_
     *stack = (tx_stack){.graph = graph,
                         .config = config,
                         .options = options,
+                        .rows = rows,
                         .tokens = tx_find_input(graph, "input_ids"),
                         .padding = -1,
                         .positions = tx_find_input(graph, options->cache > 0 ? "positions" : "position_ids")};
@@ -190,11 +192,40 @@ tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_
     return TX_OK;
 }
 
-tx_tensor *tx_stack_take(tx_stack *stack)
+/* The number of the parameter of a slot; -1 if the model, or the current block, has none. */
+static int32_t index_of(const tx_stack *s, int32_t slot)
+{
+    int32_t index = 0;
+    const tx_stack_row *end;
+    for (const tx_stack_row *part = s->rows; part->name; part = end) {
+        end = part_of(s->config, part, 0).end;
+        const int64_t blocks = is_in_block(part) ? s->config->layers : 1;
+        for (int64_t block = 0; block < blocks; block++)
+            for (const tx_stack_row *row = part; row < end; row++) {
+                const bool there = is_there(s->config, row, block);
+                if (there && row->slot == slot && (blocks == 1 || block == s->block))
+                    return index;
+                index += there;
+            }
+    }
+    return -1;
+}
+
+static tx_tensor *param_at(const tx_stack *stack, int32_t index)
 {
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
-    return tx_arch_param(stack->config, stack->next_param++, name, &spec) ? NULL : tx_param(stack->graph, name, &spec);
+    return tx_arch_param(stack->config, index, name, &spec) ? NULL : tx_param(stack->graph, name, &spec);
+}
+
+tx_tensor *tx_stack_weight(const tx_stack *stack, int32_t slot)
+{
+    const int32_t index = index_of(stack, slot);
+    if (index >= 0)
+        return param_at(stack, index);
+    tx_graph_fail(stack->graph,
+                  tx_fail(TX_INTERNAL, "%s has no weight in slot %" PRId32, stack->config->architecture->type, slot));
+    return NULL;
 }
 
 int32_t tx_stack_share(tx_stack *stack, int64_t heads, const char *what)
@@ -218,12 +249,13 @@ static int32_t split_of(const tx_stack *stack, int32_t index)
     return stack->parts > 1 && !tx_arch_param(stack->config, index, name, &spec) ? spec.split : 0;
 }
 
-tx_tensor *tx_stack_linear(tx_stack *stack, tx_tensor *x, bool biased)
+tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight_slot, int32_t bias_slot)
 {
-    const int32_t index = stack->next_param, split = split_of(stack, index);
+    const int32_t index = index_of(stack, weight_slot), of_bias = index_of(stack, bias_slot);
+    const int32_t split = split_of(stack, index);
     const bool by_outputs = split == (stack->config->architecture->inputs_first ? 2 : 1),
                by_inputs = split && !by_outputs;
-    tx_tensor *weight = tx_stack_take(stack), *bias = biased ? tx_stack_take(stack) : NULL;
+    tx_tensor *weight = tx_stack_weight(stack, weight_slot), *bias = of_bias < 0 ? NULL : param_at(stack, of_bias);
     tx_tensor *y = tx_lora_linear(stack->graph, stack->config, stack->options, index,
                                   by_outputs ? tx_part_gather(x) : x, weight, by_inputs ? NULL : bias);
     if (!by_inputs)
@@ -278,6 +310,7 @@ tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block)
     for (int64_t i = 0; i < stack->config->layers; i++) {
         if (!stack->config->teacher) /* nothing of it is computed again */
             tx_graph_block(stack->graph, (int32_t)i + 1);
+        stack->block = i;
         x = block(stack, x, i);
     }
     tx_graph_block(stack->graph, 0);

@@ -18,6 +18,7 @@ typedef enum tx_stack_draw {
 enum { TX_EXTENT_NONE, TX_EXTENT_VOCAB, TX_EXTENT_WIDTH, TX_EXTENT_OWN };
 
 typedef struct tx_stack_row {
+    int32_t slot; /* by which the builder of the graph names it. Rows that exclude each other may have the same */
     /* With "%d", once in every block, where the block's number stands there; such rows are neighbours. */
     const char *name;
     int32_t extent[3]; /* sizes, by their numbers; TX_EXTENT_NONE: no dimension */
@@ -40,14 +41,15 @@ typedef int64_t tx_stack_extent(const tx_config *config, int32_t extent, int32_t
 void tx_stack_param(const tx_config *config, const tx_stack_row *rows, tx_stack_extent *extent_of,
                     double initializer_range, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
 
-/* Parameters are taken in the order of tx_arch_param, so that the arena is in layer order. */
+/* Builders name parameters by their slots. The first use declares them, so that the arena is in layer order. */
 typedef struct tx_stack {
     tx_graph *graph;
     const tx_config *config;
     const tx_arch_options *options;
     tx_tensor *tokens, *positions; /* inputs of the graph; the latter NULL where rows begin at 0 */
     int64_t padding;               /* a row of the tokens' table that learns nothing; -1: none */
-    int32_t next_param;
+    const tx_stack_row *rows;
+    int64_t block;       /* whose parameters slots of blocks mean */
     int32_t next_site;   /* of dropout */
     int32_t part, parts; /* tx_graph_parts */
     /* Sums over the blocks' routers, for their losses (experts.h); NULL: none so far. */
@@ -58,18 +60,20 @@ typedef struct tx_stack {
 } tx_stack;
 
 /* Checks the configuration, the options and the graph's inputs, and begins. */
-tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_options *options, tx_stack *stack);
-/* The next parameter; NULL on error. */
-tx_tensor *tx_stack_take(tx_stack *stack);
+tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_options *options,
+                        const tx_stack_row *rows, tx_stack *stack);
+/* The parameter of a slot, of the current block if it is in blocks; NULL on error. */
+tx_tensor *tx_stack_weight(const tx_stack *stack, int32_t slot);
 /* How many of so many heads this rank has, where ranks divide them; `what` calls them in the message of a number that
  * cannot be divided. */
 int32_t tx_stack_share(tx_stack *stack, int64_t heads, const char *what);
 /* The same of heads of keys and values, of which there may be fewer than ranks: each then has one, and as many
  * neighbours, whose queries read it, have the same. */
 int32_t tx_stack_share_kv(tx_stack *stack, int64_t heads, const char *what);
-/* A linear layer by the next parameters, x [.., in] -> [.., out], with what an adapter adds to it; NULL on error. One
- * whose outputs are split gives this rank's part of them, one whose inputs are takes that and gives the whole. */
-tx_tensor *tx_stack_linear(tx_stack *stack, tx_tensor *x, bool biased);
+/* A linear layer, x [.., in] -> [.., out], with what an adapter adds to it; NULL on error. The bias is added if the
+ * model has one. A layer whose outputs are split gives this rank's part of them, one whose inputs are split takes that
+ * and gives the whole. */
+tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight, int32_t bias);
 /* The tokens' rows of a table, and of one of positions (NULL: none), with the noise that training asks for. */
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table);
 /* Dropout when training. A site has its number whether it drops or not: the draws of the others do not depend on it. */
