@@ -137,6 +137,18 @@ static void write_floats(const double *from, int count, float *to)
         to[i] = (float)from[i];
 }
 
+/* The model's parameters up to those of experts, the only ones that have slots here. */
+enum { OTHER, OF_ROUTER, OF_GATE_UP, OF_DOWN };
+static const tx_stack_row rows[] = {{.slot = OTHER, .name = "embed"},
+                                    {.slot = OTHER, .name = "%d.input_norm"},
+                                    {.slot = OTHER, .name = "%d.qkv"},
+                                    {.slot = OTHER, .name = "%d.o"},
+                                    {.slot = OTHER, .name = "%d.post_norm"},
+                                    {.slot = OF_ROUTER, .name = "%d.router"},
+                                    {.slot = OF_GATE_UP, .name = "%d.gate_up"},
+                                    {.slot = OF_DOWN, .name = "%d.down"},
+                                    {.name = NULL}};
+
 /* Runs the layer forward and backward in this type; the output goes to y, and what was dropped is held against the
  * reference. */
 static void run_layer(fixture *f, const layer *l, tx_dtype dtype, float y[N * C], double *loss)
@@ -151,9 +163,13 @@ static void run_layer(fixture *f, const layer *l, tx_dtype dtype, float y[N * C]
     int32_t index, ids[N];
     assert_ok(tx_graph_autocast(f->graph, dtype));
     assert_ok(read_text(text, &config));
-    tx_stack stack = {.graph = f->graph, .config = config, .options = &options, .next_param = 5};
+    tx_stack stack = {.graph = f->graph, .config = config, .options = &options, .rows = rows};
+    tx_experts experts = l->experts;
+    experts.router = OF_ROUTER;
+    experts.gate_up = OF_GATE_UP;
+    experts.down = OF_DOWN;
     stack.tokens = tx_input(f->graph, "input_ids", TX_I32, TX_SHAPE(2, N / 2));
-    tx_tensor *out = tx_output(tx_stack_experts(&stack, tx_param(f->graph, "x", &x), &l->experts));
+    tx_tensor *out = tx_output(tx_stack_experts(&stack, tx_param(f->graph, "x", &x), &experts));
     tx_tensor *sum = tx_reduce(tx_mul(out, of_output), TX_REDUCE_SUM, TX_AXIS_ALL);
     tx_stack_router_loss(&stack, &l->experts, l->balance);
     assert_true((own != NULL) == (l->experts.balance || l->z_loss > 0.0f));
