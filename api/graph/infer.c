@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Shape inference: every operand of every op is validated here, once, above the backends. The rules are in the files
- * of their class. */
+ * What inference rules share. */
 #include "api/graph/infer.h"
 
 const char *tx_want_name(const tx_infer *c)
@@ -100,62 +98,5 @@ tx_shape tx_with_last(const tx_shape *shape, int64_t last)
 tx_status tx_infer_none(const tx_infer *c)
 {
     (void)c;
-    return TX_OK;
-}
-
-/* ---- dispatch ------------------------------------------------------------------------------ */
-
-static tx_status (*const rules[TX_OP_COUNT])(const tx_infer *) = {
-#define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, rule, grad, in, out) \
-    [TX_OP_##NAME] = tx_infer_##rule,
-#define TX_VIRTUAL TX_OP
-#include "ops.def"
-};
-
-bool tx_shape_possible(const tx_shape *shape)
-{
-    bool good = shape->rank >= 1 && shape->rank <= TX_MAX_RANK;
-    int64_t count = 1;
-    for (int32_t i = 0; good && i < shape->rank; i++) {
-        good = shape->dim[i] >= 1 && shape->dim[i] <= INT64_MAX / 16 / count;
-        count *= good ? shape->dim[i] : 1;
-    }
-    return good;
-}
-
-static tx_status check_dims(const tx_infer *c, const tx_operand *o, const char *side, int i)
-{
-    if (tx_shape_possible(&o->shape))
-        return TX_OK;
-    return tx_fail(TX_INVALID, "%s: %s %d has an impossible shape %s", tx_want_name(c), side, i, TX_TEXT(o->shape));
-}
-
-tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MAX_IN], tx_operand out[TX_MAX_OUT])
-{
-    const tx_op_info *info = tx_op_info_of(op);
-    tx_operand result[TX_MAX_OUT];
-    for (int i = 0; i < TX_MAX_OUT; i++)
-        result[i] = out[i];
-    tx_infer c = {op, attrs, in, result};
-    for (int i = 0; i < TX_MAX_IN; i++) {
-        bool present = i < info->inputs && tx_present(&in[i]);
-        if (i < info->inputs_min && !present)
-            return tx_fail(TX_INVALID, "%s: input %d is missing", info->name, i);
-        if (present)
-            TX_TRY(check_dims(&c, &in[i], "input", i));
-        if (present && tx_dtype_packed(in[i].dtype) && (op != TX_OP_MATMUL || i != TX_IN(matmul, b)))
-            return tx_fail(TX_INVALID, "%s: input %d is %s, which products alone read, as their second operand",
-                           info->name, i, tx_dtype_name(in[i].dtype));
-    }
-    if (result[0].shape.rank != 0) /* given for ops that do not know it */
-        TX_TRY(check_dims(&c, &result[0], "output", 0));
-    TX_TRY(rules[op](&c));
-    for (int i = 0; i < info->outputs; i++)
-        if (tx_present(&result[i]))
-            TX_TRY(check_dims(&c, &result[i], "output", i));
-    for (int i = 0; i < TX_MAX_OUT; i++) {
-        out[i].dtype = i < info->outputs ? result[i].dtype : TX_DTYPE_COUNT;
-        out[i].shape = result[i].shape;
-    }
     return TX_OK;
 }

@@ -230,7 +230,5 @@ tx_status tx_model_send(tx_model *model, tx_arena_id arena, int64_t address, con
 tx_status tx_model_send_controls(tx_model *model);
 /* The controls are those of a micro-batch (tx_model_keep_controls) for what runs next. */
 tx_status tx_model_begin_micro_batch(tx_model *model, int32_t micro_batch);
-/* Allocates what is missing and binds all plans again where something moved. */
-tx_status tx_model_ready(tx_model *model);
 
 #endif

@@ -102,6 +102,12 @@ static inline bool tx_parallel_gathers(const tx_parallel *parallel)
     return parallel && parallel->options.zero_stage == 3;
 }
 
+/* Whether weights are gathered after an update, bucket by bucket: their copies are cast when they have been. */
+static inline bool tx_parallel_gathers_updates(const tx_parallel *parallel)
+{
+    return tx_parallel_sharded(parallel) && !tx_parallel_gathers(parallel);
+}
+
 /* Where the weights lie that this rank keeps. */
 static inline tx_arena_id tx_parallel_weights(const tx_parallel *parallel)
 {

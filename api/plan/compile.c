@@ -125,6 +125,19 @@ static tx_status create(tx_graph *graph, const char *name, bool owns_graph, tx_p
     return TX_OK;
 }
 
+/* Makes `following`, which it then owns, the plan of the next stage. */
+static tx_status follow(tx_plan *plan, tx_plan *following)
+{
+    int64_t most = 0;
+    for (int32_t i = 0; plan->graph->gone[i]; i++)
+        most = tx_tensor_bytes(plan->graph->gone[i]) > most ? tx_tensor_bytes(plan->graph->gone[i]) : most;
+    plan->crossing = malloc((size_t)most + 1);
+    if (!plan->crossing)
+        return tx_fail(TX_MEMORY, "no memory for what goes from a device to the next");
+    plan->following = following;
+    return TX_OK;
+}
+
 /* On all devices that the model is divided among: those behind the graph's compile copies of what was recorded. */
 static tx_status create_on_all(tx_graph *graph, const char *name, bool owns_graph, tx_plan **plan)
 {
@@ -139,7 +152,7 @@ static tx_status create_on_all(tx_graph *graph, const char *name, bool owns_grap
     }
     TX_THEN(status, create(graph, name, owns_graph, &made));
     if (following)
-        TX_THEN(status, tx_plan_follow(made, following));
+        TX_THEN(status, follow(made, following));
     if (status) {
         tx_plan_free(following);
         tx_plan_free(made);

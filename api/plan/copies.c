@@ -15,8 +15,7 @@ static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 /* The ranges are those of buckets where ranks gather these after an update. */
 static bool by_bucket(const tx_model *model)
 {
-    const tx_parallel *p = model->parallel;
-    return tx_parallel_sharded(p) && !tx_parallel_gathers(p) && p->buckets > 0;
+    return tx_parallel_gathers_updates(model->parallel) && model->parallel->buckets > 0;
 }
 
 /* The weights that copies are of. */
@@ -195,31 +194,16 @@ static tx_status copy_all_in_file(tx_model *model)
     return status;
 }
 
-tx_status tx_copies_renew(tx_model *model)
+static tx_status renew_away(tx_model *model)
 {
-    const tx_plan *plan = model->copies.plan;
-    tx_parallel *p = model->parallel;
-    tx_status status = TX_OK;
-    if (!tx_model_keeps_copies(model))
+    if (!model->copies.half_stale)
         return TX_OK;
-    if (tx_model_weights_away(model)) {
-        if (model->copies.half_stale)
-            status = in_file(model) ? copy_all_in_file(model) : tx_plan_run(model->copies.plan);
-        model->copies.half_stale = model->copies.half_stale && status != TX_OK;
-        return status;
-    }
-    for (int32_t i = 0; i < plan->program.length && status == TX_OK; i++) {
-        const bool gathered = by_bucket(model) && p->bucket[i].gathered;
-        if (model->copies.half_stale || gathered)
-            status = model->engine->backend->run(plan->executable, i, 1, &model->controls, NULL);
-        if (gathered)
-            p->bucket[i].gathered = false;
-    }
-    model->copies.half_stale = model->copies.half_stale && status != TX_OK;
+    tx_status status = in_file(model) ? copy_all_in_file(model) : tx_plan_execute(model->copies.plan);
+    model->copies.half_stale = status != TX_OK;
     return status;
 }
 
-tx_status tx_kept_renew(tx_model *model)
+static tx_status renew_kept(tx_model *model)
 {
     const tx_engine *e = model->engine;
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS], *kept = &model->arena[TX_ARENA_KEPT];
@@ -234,4 +218,12 @@ tx_status tx_kept_renew(tx_model *model)
     }
     model->copies.kept_stale = model->copies.kept_stale && status != TX_OK;
     return status;
+}
+
+tx_status tx_copies_renew(const tx_plan *plan)
+{
+    tx_model *model = plan->model;
+    if (plan->reads_copies && tx_model_keeps_copies(model) && tx_model_weights_away(model))
+        TX_TRY(renew_away(model));
+    return plan->reads_kept ? renew_kept(model) : TX_OK;
 }

@@ -2,7 +2,7 @@
  * Drawing a model's parameters. */
 #include "api/base/hash.h"
 #include "api/base/needs.h"
-#include "api/model/model.h"
+#include "api/plan/plan.h"
 
 #include "backends/rng.h"
 

@@ -81,17 +81,12 @@ static int32_t copy_operand(const tx_optimizer_form *form)
     return operand < tx_op_info_of(form->op)->inputs ? operand : 0;
 }
 
-/* Weights that are gathered after the update are cast when they have been. */
-static bool casts_gathered(const tx_model *model)
-{
-    return tx_parallel_sharded(model->parallel) && !tx_parallel_gathers(model->parallel);
-}
-
 /* Where one form cannot write copies, all are cast. */
 static bool writes_copies(const tx_model *model)
 {
     const tx_optimizer_form *form = model->optimizer->form;
-    return model->copies.dtype != TX_F32 && copy_operand(&form[0]) && copy_operand(&form[1]) && !casts_gathered(model);
+    return model->copies.dtype != TX_F32 && copy_operand(&form[0]) && copy_operand(&form[1]) &&
+           !tx_parallel_gathers_updates(model->parallel);
 }
 
 static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
@@ -355,6 +350,6 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
     if (status == TX_OK)
         (*plan)->changes_weights = true;
     if (status == TX_OK)
-        (*plan)->leaves_copies = !writes_copies(model) && !casts_gathered(model);
+        (*plan)->leaves_copies = !writes_copies(model) && !tx_parallel_gathers_updates(model->parallel);
     return status;
 }

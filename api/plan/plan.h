@@ -46,13 +46,9 @@ tx_status tx_plan_find_placed(tx_plan *plan);
 tx_status tx_plan_create_owned(tx_graph *graph, const char *name, tx_plan **plan);
 /* Where a tensor of the plan's graph lies; NULL: an absent operand. */
 tx_operand tx_plan_place(const tx_model *model, tx_tensor *tensor);
-/* tx_plan_write and tx_plan_read of this plan alone, without those of the stages that follow. */
-tx_status tx_plan_write_own(tx_plan *plan, tx_tensor *input, const void *data, size_t bytes);
-tx_status tx_plan_read_own(tx_plan *plan, tx_tensor *output, void *data, size_t bytes);
-/* Makes `following`, which it then owns, the plan of the next stage (divide.c). */
-tx_status tx_plan_follow(tx_plan *plan, tx_plan *following);
-/* Brings what crosses from this stage to the next one's plan, when this one has run (divide.c). */
-tx_status tx_plan_hand_over(tx_plan *plan);
+/* Runs the plan's commands, and between them the cuts (execute.c). The model is ready, and its copies of weights outside
+ * the device's memory are true. */
+tx_status tx_plan_execute(tx_plan *plan);
 /* Tells the backend where the model's arenas lie. */
 tx_status tx_plan_bind(tx_plan *plan);
 
@@ -60,9 +56,10 @@ tx_status tx_plan_bind(tx_plan *plan);
 tx_status tx_copies_reserve(tx_model *model);
 /* Makes the plan that casts weights to arena HALF, where there is one. */
 tx_status tx_copies_make(tx_model *model);
-/* Casts what has changed: before every program that reads copies. */
-tx_status tx_copies_renew(tx_model *model);
-/* The same for what is in arena KEPT. */
-tx_status tx_kept_renew(tx_model *model);
+/* Makes the copies true that the plan reads of weights outside the device's memory. */
+tx_status tx_copies_renew(const tx_plan *plan);
+
+/* memory.c. Allocates what is missing and binds all plans again where something moved. */
+tx_status tx_model_ready(tx_model *model);
 
 #endif

@@ -4,7 +4,7 @@
 #ifndef TX_API_VALUES_H
 #define TX_API_VALUES_H
 
-#include "api/model/model.h"
+#include "api/plan/plan.h"
 
 /* The shape of a part; fails, naming it, where there is none. */
 tx_status tx_values_shape(const tx_model *model, tx_part part, int32_t index, tx_shape *shape);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The small copies of every step: inputs through a ring of host memory, controls, results. */
+ * The small copies of every step: inputs through a ring of host memory, and controls. */
 #include "api/model/model.h"
 
 #include "api/base/needs.h"
@@ -42,7 +42,7 @@ tx_status tx_model_send(tx_model *model, tx_arena_id id, int64_t address, const 
     return tx_model_write_at(model, id, address, data, bytes);
 }
 
-/* ---- controls and results -------------------------------------------------------------------- */
+/* ---- controls -------------------------------------------------------------------------------- */
 
 tx_status tx_model_set(tx_model *model, tx_control control, double value)
 {
@@ -113,61 +113,4 @@ tx_status tx_model_send_controls(tx_model *model)
     tx_status status = tx_model_send(model, TX_ARENA_CONTROL, 0, &model->controls, TX_CONTROL_BYTES);
     model->controls_changed = status != TX_OK;
     return status;
-}
-
-tx_status tx_model_fetch(tx_model *model)
-{
-    TX_NEEDS(model, TX_INVALID);
-    const tx_engine *e = model->engine;
-    tx_status status = tx_model_ready(model);
-    if (status != TX_OK)
-        return status;
-    if (model->results.pending == TX_RESULTS_PENDING)
-        return tx_fail(TX_INVALID, "%d copies of the results are outstanding: take one first", TX_RESULTS_PENDING);
-    int32_t slot = (model->results.first + model->results.pending) % TX_RESULTS_PENDING;
-    void *to = (char *)e->backend->map(model->results.buffer) + slot * tx_aligned(TX_RESULT_BYTES);
-    status = e->backend->read_begin(e->context, TX_QUEUE_COMPUTE, model->arena[TX_ARENA_RESULT].buffer[0], 0, to,
-                                    TX_RESULT_BYTES, &model->results.reading[slot]);
-    if (status == TX_OK) {
-        model->ring.mark[slot] = model->ring.taken;
-        model->results.pending++;
-    }
-    return status;
-}
-
-tx_status tx_model_results(tx_model *model, tx_results *results)
-{
-    TX_NEEDS(model && results, TX_INVALID);
-    const tx_engine *e = model->engine;
-    if (model->results.pending == 0)
-        return tx_fail(TX_INVALID, "no copy of the results was asked for");
-    int32_t slot = model->results.first;
-    tx_status status =
-        e->backend->wait(e->context, model->results.reading[slot]); /* which ends the event in any case */
-    model->results.first = (slot + 1) % TX_RESULTS_PENDING;
-    model->results.pending--;
-    if (status != TX_OK)
-        return status;
-    memcpy(results, (char *)e->backend->map(model->results.buffer) + slot * tx_aligned(TX_RESULT_BYTES),
-           sizeof *results);
-    if (model->ring.mark[slot] > model->ring.freed)
-        model->ring.freed = model->ring.mark[slot];
-    return TX_OK;
-}
-
-tx_status tx_model_restore(tx_model *model, const tx_results *results)
-{
-    TX_NEEDS(model && results, TX_INVALID);
-    static const tx_result lasting[] = {TX_RESULT_UPDATES, TX_RESULT_SKIPPED, TX_RESULT_LOSS_SCALE,
-                                        TX_RESULT_SCALE_STEPS};
-    const float scale = results->value[TX_RESULT_LOSS_SCALE];
-    if (!(scale >= 0.0f && isfinite(scale)))
-        return tx_fail(TX_INVALID, "a loss scale of %g: it has to be a number above 0", (double)scale);
-    model->results.begin = (tx_results){{0}};
-    for (size_t i = 0; i < sizeof lasting / sizeof lasting[0]; i++)
-        model->results.begin.value[lasting[i]] = results->value[lasting[i]];
-    if (scale == 0.0f)
-        model->results.begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
-    model->results.written = false;
-    return TX_OK;
 }
