@@ -152,9 +152,6 @@ tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *dat
 tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
                                const float *data);
 tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data);
-/* The same for a section of it (tx_param_sections), as if it were a parameter by itself. */
-tx_status tx_model_write_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *data);
-tx_status tx_model_read_section(tx_model *model, tx_part part, int32_t index, int32_t section, float *data);
 
 /* Sets a scalar for the runs that follow. Values of u32 controls are whole numbers. */
 tx_status tx_model_set(tx_model *model, tx_control control, double value);

@@ -96,9 +96,6 @@ tx_status tx_model_synchronize(tx_model *model, bool on);
 /* Waits for what still moves between the ranks: gradients, or weights of the last update. All of them call it before
  * some read those or go. */
 tx_status tx_model_settle(tx_model *model);
-/* Whether ranks have parts of the optimizer states alone: zero_stage 1 and more, `tensor`, `expert` or `pipeline`.
- */
-bool tx_model_spreads(const tx_model *model);
 /* Whether ranks have parts of the weights alone: zero_stage 3, `tensor`, `expert` or `pipeline`. */
 bool tx_model_gathers(const tx_model *model);
 /* Between `on` and its end rank 0 alone reads weights and states, whichever ranks they are spread over, while the

@@ -292,7 +292,6 @@ typedef struct tx_event tx_event;
 typedef enum tx_memory_space {
     TX_SPACE_DEVICE, /* the device's own; programs use no other */
     TX_SPACE_PINNED, /* the host's, where a device copies to and from by itself, fast and beside all else */
-    TX_SPACE_HOST,   /* the host's, as malloc gives it: as much as there is, but a copy may wait for its queue */
     TX_SPACE_WINDOW, /* what the ranks of a host share: the communicator gives it, a backend adopts it */
     TX_SPACE_FILE    /* the engine's file: no memory, and nothing that a backend knows */
 } tx_memory_space;

@@ -169,13 +169,6 @@ tx_status tx_model_synchronize(tx_model *model, bool on)
     return TX_OK;
 }
 
-bool tx_model_spreads(const tx_model *model)
-{
-    TX_NEEDS(model, false);
-    return tx_parallel_sharded(model->parallel) || model->mesh.tensor.size > 1 || model->mesh.expert.size > 1 ||
-           tx_model_has_pipeline(model);
-}
-
 bool tx_model_gathers(const tx_model *model)
 {
     TX_NEEDS(model, false);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading and writing parameters, their gradients and their optimizer states: whole, ranges and sections of them. What
+ * Reading and writing parameters, their gradients and their optimizer states: whole and ranges of them. What
  * is spread over the ranks all read together, or rank 0 asks for it and the others answer. */
 #include "api/parallel/parallel.h"
 #include "api/plan/values.h"
@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- Asking and answering ------------------------------------------------------------------------------ */
 
@@ -30,6 +29,12 @@ static tx_status pass_on(const tx_mesh *mesh, question *q)
         if (axes[i])
             TX_TRY(tx_comm_collect(axes[i], TX_BROADCAST, q, words, TX_I32, 0));
     return TX_OK;
+}
+
+/* Whether ranks have parts of the weights or of the optimizer states. */
+static bool spreads(const tx_model *model)
+{
+    return tx_parallel_sharded(model->parallel) || tx_model_gathers(model);
 }
 
 /* Nobody begins unless all can. */
@@ -66,7 +71,7 @@ tx_status tx_model_ask(tx_model *model, bool on)
     TX_NEEDS(model, TX_INVALID);
     tx_parallel *p = model->parallel;
     question none = {.param = -1};
-    if (!tx_model_spreads(model) || p->asks == on)
+    if (!spreads(model) || p->asks == on)
         return TX_OK;
     if (!on) {
         p->asks = false;
@@ -81,7 +86,7 @@ tx_status tx_model_ask(tx_model *model, bool on)
 tx_status tx_model_answer(tx_model *model)
 {
     TX_NEEDS(model, TX_INVALID);
-    if (!tx_model_spreads(model))
+    if (!spreads(model))
         return TX_OK;
     TX_TRY(tx_model_settle(model));
     float *answer = malloc((size_t)MOST * sizeof *answer);
@@ -137,79 +142,4 @@ tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *dat
 {
     TX_NEEDS(model && data, TX_INVALID);
     return tx_model_read_range(model, part, index, 0, elements_of(model, part, index), data);
-}
-
-/* ---- Sections ------------------------------------------------------------------------------------------ */
-
-/* A section as rows of a parameter that is seen as rows of `stride` elements: the first is at `first`, `width` of each
- * belong to it. */
-typedef struct section_rows {
-    int64_t rows, first, width, stride;
-} section_rows;
-
-static tx_status find_section(const tx_model *model, int32_t index, int32_t section, section_rows *found)
-{
-    const tx_param_spec *spec = index >= 0 && index < model->params ? &model->param[index].whole : NULL;
-    if (!spec || section < 0 || section >= spec->sections.count)
-        return tx_fail(TX_NOT_FOUND, "the model has no section %d of a parameter number %d", section, index);
-    const tx_param_sections *s = &spec->sections;
-    int64_t before = 0, rows = 1, inner = 1;
-    for (int32_t i = 0; i < section; i++)
-        before += s->size[i];
-    for (int32_t i = 0; i < spec->logical.rank; i++)
-        if (i != s->dimension)
-            *(i < s->dimension ? &rows : &inner) *= spec->logical.dim[i];
-    *found = (section_rows){rows, before * inner, s->size[section] * inner, spec->logical.dim[s->dimension] * inner};
-    return TX_OK;
-}
-
-/* Copies a section from `from` into the parameter, or, where that is NULL, from the parameter to `to`; through a copy
- * of the whole parameter where the section's elements do not lie together. */
-static tx_status copy_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *from,
-                              float *to)
-{
-    section_rows s = {0};
-    tx_shape shape;
-    tx_status status = find_section(model, index, section, &s);
-    if (status == TX_OK)
-        status = tx_values_shape(model, part, index, &shape);
-    if (status != TX_OK)
-        return status;
-    if (!tx_shape_equal(&shape, &model->param[index].whole.logical))
-        return tx_fail(TX_UNSUPPORTED, "parameter %s: a state of another shape has no sections",
-                       model->param[index].name);
-    if (from && s.rows > 1 && tx_dtype_packed(model->param[index].whole.dtype))
-        return tx_fail(TX_UNSUPPORTED, "parameter %s: columns of what is stored in %s cannot be written by themselves",
-                       model->param[index].name, tx_dtype_name(model->param[index].whole.dtype));
-    if (s.rows == 1)
-        return from ? tx_model_write_range(model, part, index, s.first, s.width, from)
-                    : tx_model_read_range(model, part, index, s.first, s.width, to);
-    const size_t width = (size_t)s.width * sizeof(float);
-    float *whole = malloc((size_t)elements_of(model, part, index) * sizeof *whole);
-    if (!whole)
-        return tx_fail(TX_MEMORY, "no memory for parameter %s", model->param[index].name);
-    status = tx_model_read(model, part, index, whole);
-    for (int64_t r = 0; r < s.rows && status == TX_OK; r++) {
-        float *row = whole + s.first + r * s.stride;
-        if (from)
-            memcpy(row, from + r * s.width, width);
-        else
-            memcpy(to + r * s.width, row, width);
-    }
-    if (from && status == TX_OK)
-        status = tx_model_write(model, part, index, whole);
-    free(whole);
-    return status;
-}
-
-tx_status tx_model_write_section(tx_model *model, tx_part part, int32_t index, int32_t section, const float *data)
-{
-    TX_NEEDS(model && data, TX_INVALID);
-    return copy_section(model, part, index, section, data, NULL);
-}
-
-tx_status tx_model_read_section(tx_model *model, tx_part part, int32_t index, int32_t section, float *data)
-{
-    TX_NEEDS(model && data, TX_INVALID);
-    return copy_section(model, part, index, section, NULL, data);
 }

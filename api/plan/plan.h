@@ -46,8 +46,8 @@ tx_status tx_plan_find_placed(tx_plan *plan);
 tx_status tx_plan_create_owned(tx_graph *graph, const char *name, tx_plan **plan);
 /* Where a tensor of the plan's graph lies; NULL: an absent operand. */
 tx_operand tx_plan_place(const tx_model *model, tx_tensor *tensor);
-/* Runs the plan's commands, and between them the cuts (execute.c). The model is ready, and its copies of weights outside
- * the device's memory are true. */
+/* Runs the plan's commands, and between them the cuts (execute.c). The model is ready, and its copies of weights
+ * outside the device's memory are true. */
 tx_status tx_plan_execute(tx_plan *plan);
 /* Tells the backend where the model's arenas lie. */
 tx_status tx_plan_bind(tx_plan *plan);

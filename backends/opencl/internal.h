@@ -22,8 +22,8 @@
 #include "backends/opencl/cl.h"
 
 struct tx_buffer {
-    cl_mem memory; /* NULL in TX_SPACE_HOST */
-    void *mapped;  /* the host's address: for as long as the buffer lives; NULL in TX_SPACE_DEVICE */
+    cl_mem memory;
+    void *mapped; /* the host's address: for as long as the buffer lives; NULL in TX_SPACE_DEVICE */
     tx_memory_kind kind;
     int64_t bytes;
 };

@@ -41,19 +41,12 @@ static tx_status make_memory(tx_context *context, bool pinned, void *adopted, tx
     return status;
 }
 
-static tx_status make_host_memory(tx_buffer *buffer)
-{
-    const size_t bytes = ((size_t)buffer->bytes + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
-    buffer->mapped = aligned_alloc(TX_ALIGNMENT, bytes);
-    return buffer->mapped ? TX_OK : tx_fail(TX_MEMORY, "the system refused it");
-}
-
 static tx_status make_buffer(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
                              void *adopted, tx_buffer **out)
 {
     if (bytes <= 0)
         return tx_fail(TX_INVALID, "an allocation of %" PRId64 " bytes", bytes);
-    if (space != TX_SPACE_HOST && bytes > context->limits.max_allocation)
+    if (bytes > context->limits.max_allocation)
         return tx_fail(TX_MEMORY, "it gives at most %" PRId64 " bytes in one allocation, %" PRId64 " were asked for",
                        context->limits.max_allocation, bytes);
     tx_buffer *buffer = calloc(1, sizeof *buffer);
@@ -61,8 +54,7 @@ static tx_status make_buffer(tx_context *context, tx_memory_kind kind, tx_memory
         return tx_fail(TX_MEMORY, "out of host memory");
     buffer->kind = kind;
     buffer->bytes = bytes;
-    tx_status status = space == TX_SPACE_HOST ? make_host_memory(buffer)
-                                              : make_memory(context, space == TX_SPACE_PINNED, adopted, buffer);
+    tx_status status = make_memory(context, space == TX_SPACE_PINNED, adopted, buffer);
     if (status != TX_OK) {
         free(buffer);
         return tx_fail_in(status, "%" PRId64 " bytes of %s for %s", bytes,
@@ -90,13 +82,10 @@ void tx_cl_release(tx_context *context, tx_buffer *buffer)
     if (!buffer)
         return;
     clFinish(context->transfer);
-    if (buffer->memory && buffer->mapped)
+    if (buffer->mapped)
         clEnqueueUnmapMemObject(context->compute, buffer->memory, buffer->mapped, 0, NULL, NULL);
     clFinish(context->compute);
-    if (buffer->memory)
-        clReleaseMemObject(buffer->memory);
-    else
-        free(buffer->mapped);
+    clReleaseMemObject(buffer->memory);
     context->held.bytes[buffer->kind] -= buffer->bytes;
     free(buffer);
 }

@@ -104,7 +104,7 @@ static void a_missing_thread_is_told(void **state)
     tx_context *context = open_cpu(1);
     tx_buffer *buffer;
     char data[8] = "abcdefg", back[8] = "";
-    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_HOST, 8, &buffer), TX_OK);
+    assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_PINNED, 8, &buffer), TX_OK);
     no_threads = true;
     assert_int_equal(cpu->write(context, TX_QUEUE_TRANSFER, buffer, 0, data, 8), TX_MEMORY);
     assert_non_null(strstr(tx_error(), "cannot start the thread of the transfer queue"));

@@ -138,33 +138,6 @@ static void gradients_of_casts(void **state)
     assert_ok(tx_plan_run(f->plan));
 }
 
-static void sections(void **state)
-{
-    fixture *f = *state;
-    const tx_param_spec columns = {.shape = TX_SHAPE(2, 6), .sections = {3, 1, {3, 1, 2}, 0}};
-    const tx_param_spec rows = {.shape = TX_SHAPE(8, 2), .logical = TX_SHAPE(6, 2), .sections = {2, 0, {4, 2}, 0}};
-    const float part[3][8] = {{1, 2, 3, 7, 8, 9}, {4, 10}, {5, 6, 11, 12}},
-                part2[2][8] = {{1, 2, 3, 4, 5, 6, 7, 8}, {9, 10, 11, 12}};
-    float whole[12], wanted[12], back[8];
-    for (int i = 0; i < 12; i++)
-        wanted[i] = (float)(i + 1);
-    assert_non_null(tx_param(f->graph, "columns", &columns));
-    assert_non_null(tx_param(f->graph, "rows", &rows));
-    for (int i = 2; i >= 0; i--)
-        assert_ok(tx_model_write_section(f->model, TX_PART_WEIGHT, 0, i, part[i]));
-    for (int i = 1; i >= 0; i--)
-        assert_ok(tx_model_write_section(f->model, TX_PART_WEIGHT, 1, i, part2[i]));
-    for (int i = 0; i < 2; i++) {
-        assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, i, whole));
-        assert_memory_equal(whole, wanted, sizeof whole);
-    }
-    assert_ok(tx_model_read_section(f->model, TX_PART_WEIGHT, 0, 2, back));
-    assert_memory_equal(back, part[2], 4 * sizeof *back);
-    assert_ok(tx_model_read_section(f->model, TX_PART_WEIGHT, 1, 1, back));
-    assert_memory_equal(back, part2[1], 4 * sizeof *back);
-    assert_int_equal(tx_model_read_section(f->model, TX_PART_WEIGHT, 1, 2, back), TX_NOT_FOUND);
-}
-
 static void sections_that_are_none(void **state)
 {
     fixture *f = *state;
@@ -194,8 +167,10 @@ int main(int argc, char **argv)
         return missing;
 #define PARAMS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        PARAMS(frozen_in_16_bits), PARAMS(values_in_16_bits),      PARAMS(gradients_of_casts),
-        PARAMS(sections),          PARAMS(sections_that_are_none),
+        PARAMS(frozen_in_16_bits),
+        PARAMS(values_in_16_bits),
+        PARAMS(gradients_of_casts),
+        PARAMS(sections_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
