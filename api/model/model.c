@@ -10,14 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A part of a padded dimension has a multiple of so many rows, as kernels of matrix products like it. */
-#define PADDED_ROWS 16
-
-static const tx_shape *logical_of(const tx_param_spec *spec)
-{
-    return spec->logical.rank == 0 ? &spec->shape : &spec->logical;
-}
-
 /* Whether the sections, where there are any, make up their dimension. */
 static bool has_good_sections(const tx_param_spec *spec)
 {
@@ -33,7 +25,7 @@ static bool has_good_sections(const tx_param_spec *spec)
             return false;
         sum += s->size[i];
     }
-    return sum == logical_of(spec)->dim[s->dimension];
+    return sum == spec->logical.dim[s->dimension];
 }
 
 /* Rows, and the sections that files may hold apart, are to be whole units. */
@@ -71,45 +63,9 @@ static tx_division experts_of(const tx_model *model, const tx_param_spec *spec)
                : (tx_division){.parts = 1};
 }
 
-/* Whether the first dimension, which is padded, is what ranks divide: a vocabulary. */
-static bool divides_padded(const tx_param_spec *spec, const tx_division *d)
-{
-    return d->dimension == 0 && spec->sections.count == 0 && logical_of(spec)->dim[0] < spec->shape.dim[0];
-}
-
-/* Whether so many units can be divided among the ranks, or, `few` being allowed, the ranks among them. */
-static bool can_divide(int64_t units, int32_t parts, bool few)
-{
-    return units % parts == 0 || (few && parts % units == 0);
-}
-
-/* Whether a split dimension, or each section of it, can be divided among the ranks. */
-static tx_status check_split(const tx_division *d, const char *name, const tx_param_spec *spec)
-{
-    const tx_param_sections *s = &spec->sections;
-    const int64_t size = logical_of(spec)->dim[d->dimension < 0 ? 0 : d->dimension];
-    const bool parted = s->count > 0 && s->dimension == d->dimension, padded = divides_padded(spec, d);
-    int64_t first;
-    if (d->dimension < 0 || d->dimension >= spec->shape.rank ||
-        !(padded || tx_shape_equal(&spec->shape, logical_of(spec))))
-        return tx_fail(TX_INVALID, "parameter %s: it has no dimension to split", name);
-    if (tx_dtype_packed(spec->dtype))
-        return tx_fail(TX_UNSUPPORTED, "parameter %s: what is stored in %s cannot be divided among ranks", name,
-                       tx_dtype_name(spec->dtype));
-    for (int32_t i = 0; i < (parted ? s->count : 1); i++) {
-        const bool whole = parted && s->unit > 0;
-        const int64_t part = !parted ? size : whole ? s->size[i] / s->unit : s->size[i];
-        if (padded ? tx_part_of(part, d->parts - 1, d->parts, &first) == 0
-                   : !can_divide(part, d->parts, whole && d->dimension == 0))
-            return tx_fail(TX_UNSUPPORTED, "parameter %s: %" PRId64 " cannot be divided among %" PRId32 " ranks", name,
-                           part, d->parts);
-    }
-    return TX_OK;
-}
-
 static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtype stored)
 {
-    const tx_shape *s = &spec->shape, *l = logical_of(spec);
+    const tx_shape *s = &spec->shape, *l = &spec->logical;
     bool good = l->rank == s->rank && l->dim[0] >= 1 && l->dim[0] <= s->dim[0];
     for (int32_t i = 1; good && i < l->rank; i++)
         good = l->dim[i] == s->dim[i];
@@ -139,30 +95,6 @@ static bool same_spec(const tx_param_spec *a, const tx_param_spec *b)
            a->experts == b->experts && a->apart == b->apart;
 }
 
-/* What this rank has of a parameter. */
-static tx_param_spec part_of(const tx_division *d, const tx_param_spec *whole)
-{
-    tx_param_spec part = *whole;
-    if (d->parts == 1)
-        return part;
-    if (divides_padded(whole, d)) { /* all ranks have as many rows in memory, so that their graphs are alike */
-        const int64_t unit = (int64_t)PADDED_ROWS * d->parts;
-        int64_t first;
-        part.shape.dim[0] = (whole->shape.dim[0] + unit - 1) / unit * PADDED_ROWS;
-        part.logical = part.shape;
-        part.logical.dim[0] = tx_part_of(whole->logical.dim[0], d->part, d->parts, &first);
-        return part;
-    }
-    int64_t *size = &part.shape.dim[d->dimension], sum = 0;
-    for (int32_t i = 0; i < part.sections.count && part.sections.dimension == d->dimension; i++) {
-        part.sections.size[i] /= d->parts / tx_part_replicas(&whole->sections, i, d->parts);
-        sum += part.sections.size[i];
-    }
-    *size = sum ? sum : *size / d->parts;
-    part.logical = part.shape;
-    return part;
-}
-
 /* Of what ranks divide, words: its shards are whole blocks of them, whatever its type. */
 static int64_t alignment_of(const tx_model *model, const tx_param_spec *spec)
 {
@@ -171,37 +103,49 @@ static int64_t alignment_of(const tx_model *model, const tx_param_spec *spec)
     return tx_dtype_packed(spec->dtype) ? TX_ALIGNMENT : tx_dtype_bytes(spec->dtype, TX_PARAM_BLOCK);
 }
 
-static tx_status append_param(tx_model *model, const char *name, const tx_param_spec *spec)
+/* Gives the own array its place in its arena, and in arena GRADIENTS if it is trained. */
+static tx_status place_param(tx_model *model, tx_param_record *r)
 {
+    const int64_t count = tx_shape_count(&r->spec.shape), bytes = tx_dtype_bytes(r->spec.dtype, count);
+    TX_TRY(tx_arena_append(&model->arena[r->arena], bytes, alignment_of(model, &r->spec), &r->offset));
+    tx_holding h = {model->params, TX_PART_WEIGHT, r->arena, r->offset, 0, bytes};
+    if (r->spec.frozen)
+        return tx_own_add(model, &h);
+    h.bytes = tx_dtype_bytes(r->spec.dtype, tx_param_blocks(count) * TX_PARAM_BLOCK);
+    TX_TRY(tx_own_add(model, &h));
+    h.part = TX_PART_GRADIENT;
+    h.arena = TX_ARENA_GRADIENTS;
+    return tx_own_add(model, &h);
+}
+
+/* Appends a record of all but its own part. */
+static tx_status append_param(tx_model *model, tx_param_record *record)
+{
+    const tx_param_spec *whole = &record->whole;
+    const int32_t stage = tx_model_stage_of(model, whole->block), holdings = model->holdings;
     if (model->params == model->param_room) {
         int32_t room = model->param_room ? 2 * model->param_room : 64;
         tx_param_record *bigger = realloc(model->param, (size_t)room * sizeof *bigger);
         if (!bigger)
-            return tx_fail(TX_MEMORY, "no memory for parameter %s", name);
+            return tx_fail(TX_MEMORY, "no memory for parameter %s", record->name);
         model->param = bigger;
         model->param_room = room;
     }
-    tx_param_record record = {.name = strdup(name), .whole = *spec};
-    if (!record.name)
+    const char *name = record->name;
+    record->name = strdup(name);
+    if (!record->name)
         return tx_fail(TX_MEMORY, "no memory for parameter %s", name);
-    record.whole.logical = *logical_of(spec);
-    record.experts = experts_of(model, spec);
-    record.division = division_of(model, spec);
-    const tx_param_spec own_experts = part_of(&record.experts, &record.whole);
-    record.spec = part_of(&record.division, &own_experts);
-    record.arena = spec->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
-    const int64_t bytes = tx_dtype_bytes(spec->dtype, tx_shape_count(&record.spec.shape));
-    const int32_t stage = tx_model_stage_of(model, spec->block);
-    record.absent =
-        !tx_model_has_stage(model, stage) && !(spec->tied && tx_model_has_stage(model, model->mesh.stages - 1));
-    tx_status status =
-        record.absent ? TX_OK
-                      : tx_arena_append(&model->arena[record.arena], bytes, alignment_of(model, spec), &record.offset);
+    tx_own_divide(record);
+    record->arena = whole->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
+    record->absent =
+        !tx_model_has_stage(model, stage) && !(whole->tied && tx_model_has_stage(model, model->mesh.stages - 1));
+    const tx_status status = record->absent ? TX_OK : place_param(model, record);
     if (status != TX_OK) {
-        free(record.name);
+        model->holdings = holdings;
+        free(record->name);
         return tx_fail_in(status, "parameter %s", name);
     }
-    model->param[model->params++] = record;
+    model->param[model->params++] = *record;
     return TX_OK;
 }
 
@@ -215,6 +159,25 @@ tx_status tx_model_store(tx_model *model, tx_dtype dtype)
     for (; model; model = model->following)
         model->stored = dtype;
     return TX_OK;
+}
+
+/* Declares a parameter that there is not yet. */
+static tx_status declare_new(tx_model *model, const char *name, const tx_param_spec *spec)
+{
+    tx_param_record record = {.name = (char *)(uintptr_t)name,
+                              .whole = *spec,
+                              .experts = experts_of(model, spec),
+                              .division = division_of(model, spec)};
+    if (spec->logical.rank == 0)
+        record.whole.logical = spec->shape;
+    TX_TRY(check_spec(name, &record.whole, model->stored));
+    TX_TRY(tx_own_check(&record));
+    if (model->sealed)
+        return tx_fail(TX_INVALID,
+                       "parameter %s comes too late: parameters are declared before the first one is read or "
+                       "written and before the optimizer is made",
+                       name);
+    return append_param(model, &record);
 }
 
 tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spec *spec, int32_t *index)
@@ -234,20 +197,7 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
     if (found >= 0 && spec && !same_spec(&model->param[found].whole, spec))
         return tx_fail(TX_INVALID, "parameter %s was declared otherwise before", name);
     if (found < 0) {
-        tx_status status = check_spec(name, spec, model->stored);
-        const tx_division divisions[] = {experts_of(model, spec), division_of(model, spec)};
-        for (int i = 0; i < 2 && status == TX_OK; i++)
-            if (divisions[i].parts > 1)
-                status = check_split(&divisions[i], name, spec);
-        if (status == TX_OK && model->sealed)
-            status = tx_fail(TX_INVALID,
-                             "parameter %s comes too late: parameters are declared before the first one is read or "
-                             "written and before the optimizer is made",
-                             name);
-        if (status == TX_OK)
-            status = append_param(model, name, spec);
-        if (status != TX_OK)
-            return status;
+        TX_TRY(declare_new(model, name, spec));
         found = model->params - 1;
     }
     *index = found;

@@ -9,25 +9,23 @@
 #include "api/model/engine.h"
 #include "api/model/mesh.h"
 #include "api/model/optimizer.h"
+#include "api/model/own.h"
 
-/* How ranks of a group divide a parameter. */
-typedef struct tx_division {
-    int32_t dimension;   /* which of the whole's */
-    int32_t part, parts; /* this rank's number among them, and how many they are; 0 of 1: it is whole */
-} tx_division;
-
-typedef struct tx_param_record {
+struct tx_param_record {
     char *name;
-    tx_param_spec spec;   /* as this rank has it: of what is split its part */
+    tx_param_spec spec;   /* of this rank's own array */
     tx_param_spec whole;  /* as it was declared */
     tx_division experts;  /* of an expert group: the first dimension */
     tx_division division; /* of a tensor group: another one, where both do */
-    tx_arena_id arena;    /* WEIGHTS, or FROZEN */
-    int64_t offset;       /* address there, and of what is in WEIGHTS in GRADIENTS too */
-    bool absent;          /* other stages of the pipeline have it: it has no place here */
-    bool is_kept;         /* has a copy in arena KEPT */
-    int64_t kept;         /* its address */
-} tx_param_record;
+    tx_param_run run[TX_MAX_SECTIONS];
+    int32_t runs;
+    int64_t own_step;  /* elements of the own array from a run to the next time of it */
+    tx_arena_id arena; /* WEIGHTS, or FROZEN */
+    int64_t offset;    /* address there, and of what is in WEIGHTS in GRADIENTS too */
+    bool absent;       /* other stages of the pipeline have it: it has no place here */
+    bool is_kept;      /* has a copy in arena KEPT */
+    int64_t kept;      /* its address */
+};
 
 typedef struct tx_state_record {
     char *name; /* NULL: group bytes of a chunk of the parameters */
@@ -74,6 +72,8 @@ struct tx_model {
     tx_engine *engine;
     tx_param_record *param;
     int32_t params, param_room;
+    tx_holding *holding; /* the table of ownership (own.h) */
+    int32_t holdings, holding_room;
     tx_state_record *state;
     int32_t states, state_room;
     bool has_gradients, sealed, groups_written;
@@ -169,13 +169,6 @@ static inline int64_t tx_part_of(int64_t size, int32_t part, int32_t parts, int6
     const int64_t each = (size + parts - 1) / parts;
     *first = part * each < size ? part * each : size;
     return size - *first < each ? size - *first : each;
-}
-
-/* How many ranks have the same of a section, which has fewer units than there are ranks; 1: it is divided among all. */
-static inline int32_t tx_part_replicas(const tx_param_sections *sections, int32_t section, int32_t parts)
-{
-    const int64_t units = sections->unit > 0 ? sections->size[section] / sections->unit : parts;
-    return units < parts ? (int32_t)(parts / units) : 1;
 }
 
 /* Divides the blocks among `stages` pipeline stages, which have so many blocks each; `axis` says which are this rank's.

@@ -285,6 +285,26 @@ tx_status tx_parallel_make_buckets(tx_model *model)
     return share_buckets(&model->mesh.data, p);
 }
 
+/* Shrinks holdings of the bucket's parameters to this rank's shard, of the parts that the ranks have shards of. */
+static void shrink_holdings(tx_model *model, const tx_bucket *b)
+{
+    const tx_parallel *p = model->parallel;
+    const int64_t shard = b->address + b->first * b->element, last = shard + b->owned * b->element;
+    for (int32_t i = 0; i < model->holdings; i++) {
+        tx_holding *h = &model->holding[i];
+        const tx_param_record *r = &model->param[h->param];
+        const bool weights = h->part == TX_PART_WEIGHT;
+        if (r->arena != b->arena || !tx_bucket_holds(b, r->offset) || (weights && !tx_parallel_gathers(p)))
+            continue;
+        const int64_t begin = r->offset > shard ? r->offset : shard, stop = r->offset + h->bytes,
+                      end = stop < last ? stop : last;
+        h->at = begin - r->offset;
+        h->bytes = begin < end ? end - begin : 0;
+        h->arena = weights ? tx_bucket_keeper(p, b) : TX_ARENA_GRADIENTS;
+        h->address = tx_parallel_keeps_shards(p) ? b->kept + begin - shard : begin;
+    }
+}
+
 tx_status tx_parallel_place_buckets(tx_model *model)
 {
     tx_parallel *p = model->parallel;
@@ -297,6 +317,8 @@ tx_status tx_parallel_place_buckets(tx_model *model)
         if (tx_parallel_keeps_shards(p) && b->owned > 0)
             status = tx_arena_append(&model->arena[tx_bucket_keeper(p, b)], b->owned * b->element,
                                      TX_PARAM_BLOCK * b->element, &b->kept);
+        if (tx_parallel_sharded(p))
+            shrink_holdings(model, b);
     }
     p->exchanged = tx_arena_end(exchange);
     return status;

@@ -70,7 +70,7 @@ struct tx_parallel {
     tx_parallel_options options;
     bool synchronize;
     uint64_t written; /* hash of all weights that were given, of which this rank kept its shards */
-    bool asks;        /* this rank reads what is spread while the others answer (plan/access.c) */
+    bool asks;        /* this rank reads what is spread while the others answer (plan/values.c) */
     float vote, votes;
     tx_bucket *bucket;       /* those that have gradients in the order in which the first graph fills them */
     int32_t buckets, frozen; /* so many of them, and in stage 3 behind them so many of arena FROZEN */

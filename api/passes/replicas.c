@@ -3,7 +3,7 @@
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
-#include "api/model/split.h"
+#include "api/model/model.h"
 
 /* The last node that writes to the gradient of a parameter; -1: none does. */
 static int32_t last_writer(const tx_graph *graph, const tx_param_record *r)
@@ -15,7 +15,7 @@ static int32_t last_writer(const tx_graph *graph, const tx_param_record *r)
 }
 
 /* Ranks that have the same are neighbours: this one's place among those of all is by the neighbours before it. */
-static tx_status insert_sum(tx_graph *graph, tx_edit *edit, const tx_param_record *r, const tx_param_stretch *s)
+static tx_status insert_sum(tx_graph *graph, tx_edit *edit, const tx_param_record *r, const tx_param_run *s)
 {
     const int32_t at = last_writer(graph, r);
     if (at < 0)
@@ -27,7 +27,7 @@ static tx_status insert_sum(tx_graph *graph, tx_edit *edit, const tx_param_recor
                     .block = graph->node[at].block,
                     .attrs = {.control = -1, .first = model->mesh.tensor.rank / s->replicas * s->count}};
     tx_tensor *x = tx_tensor_fixed(graph, model->stored, TX_SHAPE(s->count), TX_ARENA_GRADIENTS,
-                                   r->offset + s->first * tx_model_element(model));
+                                   r->offset + s->own * tx_model_element(model));
     tx_tensor *w = tx_tensor_planned(graph, model->stored, TX_SHAPE(places * s->count), TX_ARENA_PARTS);
     node.in[TX_IN(sum_replicas, x)] = node.out[TX_OUT(sum_replicas, y)] = x;
     node.out[TX_OUT(sum_replicas, w)] = w;
@@ -36,9 +36,9 @@ static tx_status insert_sum(tx_graph *graph, tx_edit *edit, const tx_param_recor
 
 static tx_status sum_param(tx_graph *graph, tx_edit *edit, const tx_param_record *r)
 {
-    tx_param_stretch s;
+    tx_param_run s;
     const bool trained = r->arena == TX_ARENA_WEIGHTS && !r->absent;
-    for (int32_t run = 0; trained && tx_param_stretch_at(r, &run, &s);)
+    for (int32_t run = 0; trained && tx_own_stretch(r, &run, &s);)
         if (s.replicas > 1)
             TX_TRY(insert_sum(graph, edit, r, &s));
     return TX_OK;

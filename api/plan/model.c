@@ -65,6 +65,7 @@ void tx_model_free(tx_model *model)
     free(model->of_micro_batch);
     free(model->mesh.last_block);
     free(model->param);
+    free(model->holding);
     free(model->state);
     free(model);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The update plan: global gradient norm, clip factor, and the optimizer over the flat arenas. */
 #include "api/base/needs.h"
-#include "api/model/split.h"
 #include "api/parallel/parallel.h"
 #include "api/plan/muon.h"
 #include "api/plan/pieces.h"
@@ -169,14 +168,14 @@ static void reduce_results(tx_graph *graph)
         tx_emit(graph, &args);
 }
 
-/* Of a parameter what this rank is the first to have, as far as it is of its shard of the bucket. */
+/* The stretches of a parameter of which this rank is the first replica, as far as its shard of the bucket has them. */
 static void add_param(tx_graph *graph, const tx_bucket *b, const tx_param_record *r)
 {
     const int64_t gradients = tx_bucket_gradients(graph->model->parallel, b);
     const int64_t begin = b->address + b->first * b->element, own = begin + b->owned * b->element;
-    tx_param_stretch s;
-    for (int32_t run = 0; tx_param_stretch_at(r, &run, &s);) {
-        const int64_t first = r->offset + s.first * b->element, end = first + s.count * b->element;
+    tx_param_run s;
+    for (int32_t run = 0; tx_own_stretch(r, &run, &s);) {
+        const int64_t first = r->offset + s.own * b->element, end = first + s.count * b->element;
         const int64_t from = first > begin ? first : begin, to = end < own ? end : own;
         if (s.replica == 0 && from < to)
             add_sumsq(graph, gradients + from - begin, (to - from) / b->element);
@@ -222,7 +221,6 @@ static void add_norm(tx_graph *graph)
     tx_emit(graph, &(tx_emit_args){.op = TX_OP_CLIP_NORM, .attrs = plain});
 }
 
-/* Whether a piece lies in a bucket. */
 /* The pieces in their order; a sharded bucket moves when the last of its own has been updated. */
 static void add_updates(tx_graph *graph)
 {

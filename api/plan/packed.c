@@ -16,7 +16,7 @@
 /* A slice on the host, and where its parameter lies. */
 typedef struct slice {
     tx_model *model;
-    const tx_param_record *param;
+    int32_t param;
     bool twice;
     int64_t elements; /* of the parameter */
     uint8_t codes[SLICE * TX_NF4_BLOCK / 2], absmax_codes[SLICE];
@@ -24,13 +24,14 @@ typedef struct slice {
     float values[SLICE * TX_NF4_BLOCK];
 } slice;
 
-static tx_status open_slice(tx_model *model, const tx_param_record *param, slice **opened)
+static tx_status open_slice(tx_model *model, int32_t index, slice **opened)
 {
+    const tx_param_record *param = &model->param[index];
     slice *s = malloc(sizeof *s);
     if (!s)
         return tx_fail(TX_MEMORY, "no memory to convert parameter %s", param->name);
     s->model = model;
-    s->param = param;
+    s->param = index;
     s->twice = param->spec.dtype == TX_NF4_DOUBLE;
     s->elements = tx_shape_count(&param->spec.shape);
     tx_nf4_make_map(s->map);
@@ -38,12 +39,10 @@ static tx_status open_slice(tx_model *model, const tx_param_record *param, slice
     return TX_OK;
 }
 
-/* Moves bytes between the host and the place `at` bytes behind the parameter's beginning. */
 static tx_status move(const slice *s, bool out, int64_t at, void *data, int64_t bytes)
 {
-    const int64_t address = s->param->offset + at;
-    return out ? tx_stored_write(s->model, s->param->arena, address, data, bytes)
-               : tx_stored_read(s->model, s->param->arena, address, data, bytes);
+    return out ? tx_stored_write(s->model, TX_PART_WEIGHT, s->param, at, data, bytes)
+               : tx_stored_read(s->model, TX_PART_WEIGHT, s->param, at, data, bytes);
 }
 
 /* The first failure; what comes behind one is moved all the same, as ranks that have shards move it together. */
@@ -107,9 +106,9 @@ static void quantize_all(slice *s, const float *data, int64_t blocks)
             pthread_join(part[i].thread, NULL);
 }
 
-tx_status tx_packed_write(tx_model *model, const tx_param_record *param, int64_t first, int64_t count,
-                          const float *data)
+tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count, const float *data)
 {
+    const tx_param_record *param = &model->param[index];
     const tx_engine *e = model->engine;
     slice *s = NULL;
     const int64_t unit = tx_nf4_unit(param->spec.dtype == TX_NF4_DOUBLE), end = first + count;
@@ -118,7 +117,7 @@ tx_status tx_packed_write(tx_model *model, const tx_param_record *param, int64_t
                        "parameter %s is stored in %s, which is written by whole units of %" PRId64
                        " elements: elements %" PRId64 " to %" PRId64 " are none",
                        param->name, tx_dtype_name(param->spec.dtype), unit, first, end - 1);
-    TX_TRY(open_slice(model, param, &s));
+    TX_TRY(open_slice(model, index, &s));
     tx_status status = TX_OK;
     for (int64_t at = first / TX_NF4_BLOCK; at < end / TX_NF4_BLOCK && !status; at += SLICE) {
         const int64_t left = end / TX_NF4_BLOCK - at, blocks = left < SLICE ? left : SLICE;
@@ -130,10 +129,10 @@ tx_status tx_packed_write(tx_model *model, const tx_param_record *param, int64_t
     return status;
 }
 
-tx_status tx_packed_read(tx_model *model, const tx_param_record *param, int64_t first, int64_t count, float *data)
+tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data)
 {
     slice *s = NULL;
-    TX_TRY(open_slice(model, param, &s));
+    TX_TRY(open_slice(model, index, &s));
     const int64_t end = first + count, last = (end + TX_NF4_BLOCK - 1) / TX_NF4_BLOCK;
     tx_status status = TX_OK;
     for (int64_t at = first / TX_NF4_BLOCK / TX_NF4_GROUP * TX_NF4_GROUP; at < last; at += SLICE) {

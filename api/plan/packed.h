@@ -7,8 +7,7 @@
 
 /* Elements first .. first + count - 1, within the parameter: what is written begins and ends at whole units
  * (tx_nf4_unit) or at the end. The model is ready (tx_model_ready). */
-tx_status tx_packed_write(tx_model *model, const tx_param_record *param, int64_t first, int64_t count,
-                          const float *data);
-tx_status tx_packed_read(tx_model *model, const tx_param_record *param, int64_t first, int64_t count, float *data);
+tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count, const float *data);
+tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data);
 
 #endif

@@ -7,12 +7,6 @@
 
 #include <stdlib.h>
 
-/* Weights that this rank updates: a chunk, or its part of a bucket. */
-typedef struct span {
-    int64_t begin, end; /* addresses */
-    int64_t gradients, groups;
-} span;
-
 /* Elements of a range that a piece may have: no state outgrows an allocation, also of F32. */
 static int64_t most_elements(const tx_model *model, const tx_optimizer *o)
 {
@@ -44,78 +38,42 @@ static tx_status add_part(const tx_model *model, tx_optimizer *o, const tx_optim
     return TX_OK;
 }
 
-/* The piece of this shape that begins at an address of the span. */
-static tx_optimizer_piece piece_at(const tx_model *model, const tx_optimizer *o, const span *s, int32_t param,
-                                   int64_t address, tx_shape shape)
-{
-    const int64_t before = address - s->begin;
-    return (tx_optimizer_piece){.form = tx_optimizer_form_of(o, &model->param[param].spec),
-                                .param = param,
-                                .shape = shape,
-                                .address = address,
-                                .count = tx_shape_count(&shape),
-                                .gradients = s->gradients + before,
-                                .groups = s->groups + before / (TX_PARAM_BLOCK * tx_model_element(model))};
-}
-
-/* A piece for each tensor of a parameter. */
-static tx_status add_tensors(const tx_model *model, tx_optimizer *o, const span *s, int32_t param)
-{
-    const tx_param_record *r = &model->param[param];
-    for (int32_t i = 0; i < tx_param_tensors(&r->spec); i++) {
-        const tx_param_tensor t = tx_param_tensor_of(&r->spec, i);
-        tx_optimizer_piece piece = piece_at(model, o, s, param, r->offset + t.first * tx_model_element(model), t.shape);
-        piece.tensor = i;
-        TX_TRY(add_part(model, o, &piece));
-    }
-    return TX_OK;
-}
-
-/* Elements begin .. end, addresses, of a parameter: as many parts as pieces need. */
-static tx_status cut_param(const tx_model *model, tx_optimizer *o, const span *s, int32_t param, int64_t begin,
-                           int64_t end)
-{
-    const int64_t element = tx_model_element(model), most = most_elements(model, o) * element;
-    if (tx_optimizer_form_of(o, &model->param[param].spec)->whole)
-        return add_tensors(model, o, s, param);
-    for (int64_t at = begin; at < end; at += most) {
-        const int64_t bytes = end - at < most ? end - at : most;
-        const tx_optimizer_piece piece = piece_at(model, o, s, param, at, TX_SHAPE(bytes / element));
-        TX_TRY(add_part(model, o, &piece));
-    }
-    return TX_OK;
-}
-
-static tx_status cut(const tx_model *model, tx_optimizer *o, const span *s)
-{
-    const int64_t element = tx_model_element(model);
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < model->params && status == TX_OK; i++) {
-        const tx_param_record *r = &model->param[i];
-        const int64_t stop = r->offset + tx_param_blocks(tx_shape_count(&r->spec.shape)) * TX_PARAM_BLOCK * element;
-        const int64_t begin = r->offset > s->begin ? r->offset : s->begin, end = stop < s->end ? stop : s->end;
-        if (!r->absent && r->arena == TX_ARENA_WEIGHTS && begin < end)
-            status = cut_param(model, o, s, i, begin, end);
-    }
-    return status;
-}
-
-/* A sharded update begins with the lowest layers, which the next forward pass needs first. */
-static tx_status cut_shards(const tx_model *model, const int64_t *groups, tx_optimizer *o)
+/* The piece of this shape whose gradients begin `at` bytes after those of a holding. */
+static tx_status add_piece(const tx_model *model, tx_optimizer *o, const int64_t *groups, const tx_holding *h,
+                           int64_t at, int32_t tensor, tx_shape shape)
 {
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
-    const tx_parallel *p = model->parallel;
-    const int64_t element = tx_model_element(model);
-    tx_status status = TX_OK;
-    for (int32_t i = p->buckets - 1; i >= 0 && status == TX_OK; i--) {
-        const tx_bucket *b = &p->bucket[i];
-        const int64_t begin = b->address + b->first * element;
-        const int64_t block = begin % weights->chunk_bytes / (TX_PARAM_BLOCK * element);
-        status = cut(model, o,
-                     &(span){begin, begin + b->owned * element, tx_bucket_gradients(p, b),
-                             groups[tx_arena_chunk(weights, begin)] + block});
+    const tx_param_record *r = &model->param[h->param];
+    const int64_t address = r->offset + h->at + at, block = TX_PARAM_BLOCK * tx_model_element(model);
+    const int32_t chunk = tx_arena_chunk(weights, address);
+    return add_part(model, o,
+                    &(tx_optimizer_piece){.form = tx_optimizer_form_of(o, &r->spec),
+                                          .param = h->param,
+                                          .tensor = tensor,
+                                          .shape = shape,
+                                          .address = address,
+                                          .count = tx_shape_count(&shape),
+                                          .gradients = h->address + at,
+                                          .groups = groups[chunk] + address % weights->chunk_bytes / block});
+}
+
+/* A piece for each tensor of a parameter, or as many as its bytes need. */
+static tx_status cut(const tx_model *model, tx_optimizer *o, const int64_t *groups, const tx_holding *h)
+{
+    const tx_param_spec *spec = &model->param[h->param].spec;
+    const int64_t element = tx_model_element(model), most = most_elements(model, o) * element;
+    if (!tx_optimizer_form_of(o, spec)->whole) {
+        for (int64_t at = 0; at < h->bytes; at += most) {
+            const int64_t bytes = h->bytes - at < most ? h->bytes - at : most;
+            TX_TRY(add_piece(model, o, groups, h, at, 0, TX_SHAPE(bytes / element)));
+        }
+        return TX_OK;
     }
-    return status;
+    for (int32_t i = 0; i < tx_param_tensors(spec) && h->bytes > 0; i++) {
+        const tx_param_tensor t = tx_param_tensor_of(spec, i);
+        TX_TRY(add_piece(model, o, groups, h, t.first * element, i, t.shape));
+    }
+    return TX_OK;
 }
 
 /* State after state, each with its pieces in their order. */
@@ -136,56 +94,67 @@ static tx_status place_states(tx_model *model, tx_optimizer *o)
     return status;
 }
 
-tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer *optimizer)
+/* Numbers of a state for so many elements of a piece. */
+static int64_t numbers_of(const tx_optimizer_state *state, const tx_optimizer_piece *piece, int64_t elements)
 {
-    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
-    tx_status status = TX_OK;
-    if (tx_parallel_sharded(model->parallel))
-        status = cut_shards(model, groups, optimizer);
-    else
-        for (int32_t c = 0; c < weights->chunks && status == TX_OK; c++) {
-            const int64_t begin = c * weights->chunk_bytes;
-            status = cut(model, optimizer, &(span){begin, begin + weights->used[c], begin, groups[c]});
-        }
-    return status == TX_OK ? place_states(model, optimizer) : status;
-}
-
-/* ---- A parameter's part of a piece -------------------------------------------------------------------- */
-
-/* Numbers of the state before the parameter, in the piece; below 0 if it begins in another one. */
-static int64_t numbers_before(const tx_optimizer_state *state, const tx_optimizer_piece *piece,
-                              const tx_param_record *r)
-{
-    const int64_t weights = (r->offset - piece->address) / (int64_t)tx_dtype_size(r->spec.dtype);
     const int64_t width = state->width ? state->width : 1;
     switch (state->per) {
     case TX_PER_BLOCK:
-        return weights / TX_PARAM_BLOCK * width;
+        return elements / TX_PARAM_BLOCK * width;
     case TX_PER_ROW:
-        return weights / piece->shape.dim[1] * width;
+        return elements / piece->shape.dim[1] * width;
     case TX_PER_COLUMN:
-        return -piece->tensor * piece->shape.dim[1] * width;
+        return elements / piece->shape.dim[0] * width;
     default:
-        return weights * width;
+        return elements * width;
     }
 }
 
-bool tx_optimizer_part_of(const tx_model *model, const tx_optimizer_piece *piece, const tx_state_range *range,
-                          tx_state_part *part)
+/* Holdings of the states of a piece, of each parameter that it has gradients of. */
+static tx_status hold_states(tx_model *model, const tx_optimizer_piece *piece, const tx_holding *gradients)
 {
-    const tx_param_record *r = &model->param[range->param];
-    const int64_t element = tx_model_element(model);
-    const int64_t stop = r->offset + tx_param_blocks(tx_shape_count(&r->spec.shape)) * TX_PARAM_BLOCK * element;
-    if (range->k >= piece->form->states || r->offset >= piece->address + piece->count * element ||
-        stop <= piece->address)
-        return false;
-    const tx_optimizer_state *state = &piece->form->state[range->k];
-    const int64_t before = numbers_before(state, piece, r) + range->first;
-    const int64_t held = tx_state_count(state, &piece->shape, piece->count);
-    const int64_t begin = before > 0 ? before : 0, end = before + range->count < held ? before + range->count : held;
+    const int64_t element = tx_model_element(model), last = piece->gradients + piece->count * element,
+                  stop = gradients->address + gradients->bytes,
+                  begin = gradients->address > piece->gradients ? gradients->address : piece->gradients,
+                  end = stop < last ? stop : last;
     if (begin >= end)
-        return false;
-    *part = (tx_state_part){begin - before, end - begin, state->dtype,
-                            piece->state[range->k] + begin * (int64_t)tx_dtype_size(state->dtype)};
-    return true;
+        return TX_OK;
+    const int64_t first = (gradients->at + begin - gradients->address) / element, count = (end - begin) / element,
+                  before = (begin - piece->gradients) / element;
+    for (int32_t k = 0; k < piece->form->states; k++) {
+        const tx_optimizer_state *state = &piece->form->state[k];
+        const int64_t size = (int64_t)tx_dtype_size(state->dtype), bytes = numbers_of(state, piece, count) * size;
+        const int64_t at = numbers_of(state, piece, first) * size;
+        const tx_holding held = {.param = gradients->param,
+                                 .part = (tx_part)(TX_PART_STATE + k),
+                                 .arena = TX_ARENA_OPTIMIZER,
+                                 .address = piece->state[k] + numbers_of(state, piece, before) * size,
+                                 .at = state->per == TX_PER_COLUMN ? piece->tensor * bytes : at,
+                                 .bytes = bytes};
+        TX_TRY(tx_own_add(model, &held));
+    }
+    return TX_OK;
+}
+
+/* A sharded update begins with the lowest layers, which the next forward pass needs first. */
+tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer *optimizer)
+{
+    const tx_parallel *p = model->parallel;
+    const bool sharded = tx_parallel_sharded(p);
+    const int32_t holdings = model->holdings;
+    for (int32_t b = sharded ? p->buckets - 1 : 0; b >= 0; b--)
+        for (int32_t i = 0; i < holdings; i++) {
+            const tx_holding *h = &model->holding[i];
+            if (h->part == TX_PART_GRADIENT &&
+                (!sharded || tx_bucket_holds(&p->bucket[b], model->param[h->param].offset)))
+                TX_TRY(cut(model, optimizer, groups, h));
+        }
+    TX_TRY(place_states(model, optimizer));
+    for (int32_t k = 0; k < optimizer->pieces; k++)
+        for (int32_t i = 0; i < holdings; i++) {
+            const tx_holding gradients = model->holding[i]; /* the table may move */
+            if (gradients.part == TX_PART_GRADIENT)
+                TX_TRY(hold_states(model, &optimizer->piece[k], &gradients));
+        }
+    return TX_OK;
 }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Bytes of arenas, as they are stored, between the host and where they lie: in one piece, or of WEIGHTS and FROZEN of
- * which ranks have shards (ZeRO's stage 3) in these. */
+ * Bytes of this rank's own array of a parameter, or of a state of it, between the host and the holdings (own.h). */
 #ifndef TX_API_STORED_H
 #define TX_API_STORED_H
 
 #include "api/model/model.h"
 #include "comm/comm.h"
 
-/* Writes bytes of one parameter, or state; of what ranks have shards of what lies in this rank's. As tx_model_write_at.
- */
-tx_status tx_stored_write(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);
-/* Reads them, which of shards all ranks do together; `data` has room for whole words of 4 bytes. */
-tx_status tx_stored_read(tx_model *model, tx_arena_id arena, int64_t address, void *data, int64_t bytes);
+/* The ranks that have shards of a part; NULL if this rank has all of it. */
+tx_comm *tx_stored_sharers(const tx_model *model, tx_part part, int32_t index);
+/* Writes the bytes that this rank holds, as tx_model_write_at. */
+tx_status tx_stored_write(tx_model *model, tx_part part, int32_t index, int64_t at, const void *data, int64_t bytes);
+/* Reads bytes; all ranks that have shards of the part do it together. `data` has room for whole words of 4 bytes. */
+tx_status tx_stored_read(tx_model *model, tx_part part, int32_t index, int64_t at, void *data, int64_t bytes);
 
-/* What the ranks have read of their parts, put together as words: the others' zeros change no bit. One that has failed
- * takes part all the same. */
+/* Sums words over the ranks, each of which only one rank has read: the zeros of the others change no bit. A rank that
+ * has failed takes part all the same. */
 tx_status tx_stored_add_up(tx_comm *comm, void *to, int64_t words, tx_status status);
 
 #endif

@@ -1,58 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Elements of parameters, their gradients and their optimizer states, between the arenas and the host. */
-#include "api/plan/values.h"
-
-#include "api/model/split.h"
+ * Reading and writing parameters, their gradients and their optimizer states: whole and ranges of them, by the table of
+ * ownership (own.h). All ranks read a spread value together, or rank 0 asks for it and the others answer. */
 #include "api/parallel/parallel.h"
 #include "api/plan/packed.h"
-#include "api/plan/pieces.h"
+#include "api/plan/plan.h"
 #include "api/plan/stored.h"
 
 #include "api/base/half.h"
 #include "api/base/hash.h"
+#include "api/base/needs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements that are converted at once: whole words. */
+/* Elements that are converted, or asked for, at once: whole words. */
 #define SLICE (INT64_C(1) << 20)
 
-/* Where elements of a part of a parameter lie. */
-typedef struct place {
-    tx_arena_id arena;
-    tx_dtype dtype;
-    int64_t address;
-} place;
-
-static tx_status part_place(const tx_model *model, tx_part part, int32_t index, place *p)
-{
-    const tx_param_record *r = &model->param[index];
-    if (part == TX_PART_GRADIENT && !model->has_gradients)
-        return tx_fail(TX_NOT_FOUND, "the model has no gradients");
-    if (part == TX_PART_GRADIENT && tx_parallel_sharded(model->parallel))
-        return tx_fail(TX_NOT_FOUND, "no rank has all gradients: they are spread (zero_stage %d)",
-                       (int)model->parallel->options.zero_stage);
-    *p = (place){part == TX_PART_WEIGHT ? r->arena : TX_ARENA_GRADIENTS, r->spec.dtype, r->offset};
-    return TX_OK;
-}
-
-tx_status tx_values_shape(const tx_model *model, tx_part part, int32_t index, tx_shape *shape)
+/* The shape of a part; fails, naming it, if there is none. */
+static tx_status shape_of(const tx_model *model, tx_part part, int32_t index, tx_shape *shape)
 {
     if (index < 0 || index >= model->params)
         return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
     if (part != TX_PART_WEIGHT && model->param[index].spec.frozen)
         return tx_fail(TX_NOT_FOUND, "parameter %s is frozen: it has no gradient and no optimizer state",
                        model->param[index].name);
-    if (part < TX_PART_STATE) {
-        *shape = model->param[index].whole.logical;
+    *shape = model->param[index].whole.logical;
+    if (part < TX_PART_STATE)
         return TX_OK;
-    }
     tx_state_info info;
-    tx_status status = tx_model_state(model, index, (int32_t)part - TX_PART_STATE, &info);
-    if (status == TX_OK)
-        *shape = info.shape;
-    return status;
+    TX_TRY(tx_model_state(model, index, (int32_t)part - TX_PART_STATE, &info));
+    *shape = info.shape;
+    return TX_OK;
 }
 
 /* Makes the model ready for a copy of elements of a part. */
@@ -60,33 +39,23 @@ static tx_status prepare_copy(tx_model *model, tx_part part, int32_t index, int6
 {
     tx_shape shape;
     model->sealed = true;
-    tx_status status = tx_values_shape(model, part, index, &shape);
-    if (status != TX_OK)
-        return status;
+    TX_TRY(shape_of(model, part, index, &shape));
     const int64_t elements = tx_shape_count(&shape);
     if (first < 0 || count < 0 || first > elements || count > elements - first)
         return tx_fail(TX_INVALID,
                        "parameter %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on were asked for",
                        model->param[index].name, elements, count, first);
-    status = tx_model_ready(model);
-    return status == TX_OK ? tx_model_settle(model) : status;
+    TX_TRY(tx_model_ready(model));
+    TX_TRY(tx_model_settle(model));
+    if (part == TX_PART_GRADIENT && !model->has_gradients)
+        return tx_fail(TX_NOT_FOUND, "the model has no gradients");
+    if (part == TX_PART_GRADIENT && tx_parallel_sharded(model->parallel))
+        return tx_fail(TX_NOT_FOUND, "no rank has all gradients: they are spread (zero_stage %d)",
+                       (int)model->parallel->options.zero_stage);
+    return TX_OK;
 }
 
-/* ---- As stored ---------------------------------------------------------------------------------------- */
-
-static tx_status write_stored(tx_model *model, const place *p, const void *data, int64_t count)
-{
-    const tx_engine *e = model->engine;
-    tx_status status = tx_stored_write(model, p->arena, p->address, data, count * (int64_t)tx_dtype_size(p->dtype));
-    return status == TX_OK ? e->backend->finish(e->context) : status;
-}
-
-static tx_status read_stored(tx_model *model, const place *p, void *data, int64_t count)
-{
-    return tx_stored_read(model, p->arena, p->address, data, count * (int64_t)tx_dtype_size(p->dtype));
-}
-
-/* ---- In other types ----------------------------------------------------------------------------------- */
+/* ---- The own array ------------------------------------------------------------------------------------ */
 
 static void narrow(tx_dtype dtype, const float *from, void *to, int64_t count)
 {
@@ -110,106 +79,81 @@ static void widen(tx_dtype dtype, const void *from, float *to, int64_t count)
             to[i] = dtype == TX_BF16 ? tx_bf16_to_f32(half[i]) : tx_f16_to_f32(half[i]);
 }
 
-/* Converts slice by slice; one of `from` and `to` is NULL. What comes behind a failure is moved all the same, as ranks
- * that have shards move it together. */
-static tx_status convert(tx_model *model, place p, const float *from, float *to, int64_t count)
+/* Moves numbers of a part as they are stored. One of `from` and `to` is NULL, as in all that follows. */
+static tx_status move(tx_model *model, tx_part part, int32_t index, int64_t at, const void *from, void *to,
+                      int64_t bytes)
 {
-    const int64_t size = (int64_t)tx_dtype_size(p.dtype);
+    const tx_engine *e = model->engine;
+    if (to)
+        return tx_stored_read(model, part, index, at, to, bytes);
+    TX_TRY(tx_stored_write(model, part, index, at, from, bytes));
+    return e->backend->finish(e->context);
+}
+
+/* Converts slice by slice. Slices after a failure are moved all the same, as ranks that have shards move them together.
+ */
+static tx_status convert(tx_model *model, tx_part part, int32_t index, tx_dtype dtype, int64_t first, int64_t count,
+                         const float *from, float *to)
+{
+    const int64_t size = (int64_t)tx_dtype_size(dtype);
     void *slice = malloc((size_t)((count < SLICE ? count : SLICE) * size) + sizeof(int32_t));
     if (!slice)
         return tx_fail(TX_MEMORY, "no memory to convert a parameter");
     tx_status status = TX_OK;
-    for (int64_t first = 0; first < count; first += SLICE) {
-        const int64_t n = count - first < SLICE ? count - first : SLICE;
+    for (int64_t i = 0; i < count; i += SLICE) {
+        const int64_t n = count - i < SLICE ? count - i : SLICE;
         if (from)
-            narrow(p.dtype, from + first, slice, n);
-        const tx_status moved = from ? write_stored(model, &p, slice, n) : read_stored(model, &p, slice, n);
+            narrow(dtype, from + i, slice, n);
+        const tx_status moved =
+            move(model, part, index, (first + i) * size, from ? slice : NULL, from ? NULL : slice, n * size);
         status = status ? status : moved;
         if (to && status == TX_OK)
-            widen(p.dtype, slice, to + first, n);
-        p.address += n * size;
+            widen(dtype, slice, to + i, n);
     }
     free(slice);
     return status;
 }
 
-/* One of `from` and `to` is NULL. */
-static tx_status copy(tx_model *model, const place *p, const float *from, float *to, int64_t count)
-{
-    if (p->dtype != TX_F32)
-        return convert(model, *p, from, to, count);
-    return from ? write_stored(model, p, from, count) : read_stored(model, p, to, count);
-}
-
-/* ---- Elements ----------------------------------------------------------------------------------------- */
-
-/* Copies what the pieces of this rank hold; where they are shards, all ranks read together. */
-static tx_status copy_state(tx_model *model, const tx_state_range *range, const float *from, float *to)
-{
-    const tx_optimizer *o = model->optimizer;
-    const bool spread = tx_parallel_sharded(model->parallel);
-    tx_status status = TX_OK;
-    if (to && spread)
-        memset(to, 0, (size_t)range->count * sizeof *to);
-    for (int32_t i = 0; i < o->pieces && status == TX_OK; i++) {
-        tx_state_part part;
-        if (!tx_optimizer_part_of(model, &o->piece[i], range, &part))
-            continue;
-        const place p = {TX_ARENA_OPTIMIZER, part.dtype, part.address};
-        status = copy(model, &p, from ? from + part.at : NULL, to ? to + part.at : NULL, part.count);
-    }
-    const tx_param_spec *spec = &model->param[range->param].spec;
-    return from || !spread ? status : tx_stored_add_up(tx_parallel_summers(model, spec), to, range->count, status);
-}
-
-/* Whether ranks have shards alone of this part, which is no state. */
-static bool in_shards(const tx_model *model, tx_part part, int32_t index)
-{
-    return part == TX_PART_WEIGHT && model->arena[model->param[index].arena].addresses;
-}
-
-bool tx_values_spread(const tx_model *model, tx_part part, int32_t index)
-{
-    if (tx_model_splits(model, index) || (tx_model_has_pipeline(model) && index >= 0 && index < model->params))
-        return true;
-    if (!tx_parallel_sharded(model->parallel) || index < 0 || index >= model->params)
-        return false;
-    return part >= TX_PART_STATE || in_shards(model, part, index);
-}
-
-/* Elements as this rank has them. */
 static tx_status copy_own(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, const float *from,
                           float *to)
 {
-    place p = {0};
+    const int64_t word = (int64_t)sizeof(float);
+    tx_state_info info = {.dtype = model->param[index].spec.dtype};
     if (part >= TX_PART_STATE)
-        return copy_state(model, &(tx_state_range){index, (int32_t)part - TX_PART_STATE, first, count}, from, to);
-    TX_TRY(part_place(model, part, index, &p));
-    if (tx_dtype_packed(p.dtype))
-        return from ? tx_packed_write(model, &model->param[index], first, count, from)
-                    : tx_packed_read(model, &model->param[index], first, count, to);
-    p.address += first * (int64_t)tx_dtype_size(p.dtype);
-    return copy(model, &p, from, to, count);
+        TX_TRY(tx_model_state(model, index, (int32_t)part - TX_PART_STATE, &info));
+    if (tx_dtype_packed(info.dtype))
+        return from ? tx_packed_write(model, index, first, count, from)
+                    : tx_packed_read(model, index, first, count, to);
+    if (info.dtype != TX_F32)
+        return convert(model, part, index, info.dtype, first, count, from, to);
+    return move(model, part, index, first * word, from, to, count * word);
 }
 
-/* What this rank has of elements of a parameter that is split; all ranks of its groups read together. */
-static tx_status copy_split(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
-                            const float *from, float *to)
+/* ---- The whole ---------------------------------------------------------------------------------------- */
+
+/* Whether ranks have parts of it: all read it together. */
+static bool is_spread(const tx_model *model, tx_part part, int32_t index)
+{
+    return index >= 0 && index < model->params &&
+           (tx_model_splits(model, index) || tx_model_has_pipeline(model) || tx_stored_sharers(model, part, index));
+}
+
+/* This rank's runs of a parameter that its groups divide; all ranks of these read together. */
+static tx_status copy_runs(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                           const float *from, float *to)
 {
     const tx_param_record *r = &model->param[index];
-    const tx_param_split split = tx_param_own(r);
-    const int64_t begin = tx_param_split_before(&split, first),
-                  own = tx_param_split_before(&split, first + count) - begin;
+    const int64_t begin = tx_own_before(r, first), own = tx_own_before(r, first + count) - begin;
     float *mine = malloc((size_t)own * sizeof *mine + 1);
     tx_status status = mine ? TX_OK : tx_fail(TX_MEMORY, "no memory for parameter %s", r->name);
     if (from && mine)
-        tx_param_split_take(&split, first, count, from, mine);
+        tx_own_take(r, first, count, from, mine);
     if (own > 0)
         TX_THEN(status, copy_own(model, part, index, begin, own, from ? mine : NULL, from ? NULL : mine));
     if (to) {
         memset(to, 0, (size_t)count * sizeof *to);
         if (!status)
-            tx_param_split_put(&split, first, count, mine, to);
+            tx_own_put(r, first, count, mine, to);
         if (r->division.parts > 1)
             status = tx_stored_add_up(model->mesh.tensor.comm, to, count, status);
         if (r->experts.parts > 1)
@@ -219,46 +163,155 @@ static tx_status copy_split(tx_model *model, tx_part part, int32_t index, int64_
     return status;
 }
 
-static tx_status copy_of_stage(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
-                               const float *from, float *to)
-{
-    return (tx_model_splits(model, index) ? copy_split : copy_own)(model, part, index, first, count, from, to);
-}
-
-/* The same of a pipeline: the stage that owns a parameter reads it, all stages together; those that have it write it.
- */
-static tx_status copy_staged(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+/* Each stage that has a parameter writes it, and its own stage reads it: a device of this process, or a rank of a
+ * pipeline, of which all ranks read together. */
+static tx_status copy_values(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
                              const float *from, float *to)
 {
     tx_status status = TX_OK;
-    if (from)
-        return model->param[index].absent ? TX_OK : copy_of_stage(model, part, index, first, count, from, NULL);
-    if (tx_model_owns(model, index))
-        status = copy_of_stage(model, part, index, first, count, NULL, to);
-    else
+    TX_TRY(prepare_copy(model, part, index, first, count));
+    if (from && part == TX_PART_WEIGHT && tx_stored_sharers(model, part, index)) /* all, whatever this rank has of it */
+        model->parallel->written = tx_hash_words(model->parallel->written, from, count);
+    if (to && tx_model_has_pipeline(model))
         memset(to, 0, (size_t)count * sizeof *to);
-    return tx_stored_add_up(model->mesh.pipeline.comm, to, count, status);
+    for (tx_model *m = model; m && !status; m = m->following) {
+        if (from ? m->param[index].absent : !tx_model_owns(m, index))
+            continue;
+        if (m != model)
+            status = prepare_copy(m, part, index, first, count);
+        TX_THEN(status, (tx_model_splits(m, index) ? copy_runs : copy_own)(m, part, index, first, count, from, to));
+    }
+    return to && tx_model_has_pipeline(model) ? tx_stored_add_up(model->mesh.pipeline.comm, to, count, status) : status;
 }
 
-/* The same of a model that is divided among devices: those that have a parameter are written, its own one is read. */
-static tx_status copy_divided(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
-                              const float *from, float *to)
+/* ---- Asking and answering ------------------------------------------------------------------------------ */
+
+typedef struct question {
+    int64_t first, count;
+    int32_t part, param; /* -1: there is no further question */
+} question;
+
+/* To all ranks: to those of rank 0's tensor group, from each of these to the others of its part, and from these to the
+ * other stages. */
+static tx_status pass_on(const tx_mesh *mesh, question *q)
 {
-    for (tx_model *m = model; m; m = m->following)
-        if (from ? !m->param[index].absent : tx_model_owns(m, index)) {
-            TX_TRY(prepare_copy(m, part, index, first, count));
-            TX_TRY(copy_own(m, part, index, first, count, from, to));
-        }
+    const int64_t words = (int64_t)(sizeof *q / sizeof(int32_t));
+    tx_comm *const axes[] = {mesh->tensor.comm, mesh->data.comm, mesh->pipeline.comm};
+    for (int i = 0; i < 3; i++)
+        if (axes[i])
+            TX_TRY(tx_comm_collect(axes[i], TX_BROADCAST, q, words, TX_I32, 0));
     return TX_OK;
 }
 
-tx_status tx_values_copy(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, const float *from,
-                         float *to)
+/* Whether ranks have parts of the weights or of the optimizer states. */
+static bool spreads(const tx_model *model)
 {
-    TX_TRY(prepare_copy(model, part, index, first, count));
-    if (tx_model_is_divided(model))
-        return copy_divided(model, part, index, first, count, from, to);
-    if (from && in_shards(model, part, index)) /* of all that was given, whatever part of it this rank has */
-        model->parallel->written = tx_hash_words(model->parallel->written, from, count);
-    return (model->mesh.stages > 1 ? copy_staged : copy_of_stage)(model, part, index, first, count, from, to);
+    return tx_parallel_sharded(model->parallel) || tx_model_gathers(model);
+}
+
+/* Nobody begins unless all can. */
+static tx_status meet(tx_model *model, tx_status own)
+{
+    const tx_mesh *mesh = &model->mesh;
+    const int32_t size = mesh->data.size;
+    int32_t *all = calloc((size_t)size, sizeof *all), lack = own != TX_OK;
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory for a list of the ranks");
+    all[mesh->data.rank] = lack;
+    tx_status status = tx_comm_share(mesh->data.comm, all, sizeof *all);
+    for (int32_t r = 0; r < size && !status && !own; r++)
+        if (all[r])
+            status = tx_fail(TX_MEMORY, "rank %" PRId32 " has no memory to read what is spread over the ranks",
+                             r * mesh->tensor.size + mesh->tensor.rank);
+    free(all);
+    tx_comm *const others[] = {mesh->tensor.comm, mesh->pipeline.comm};
+    for (int i = 0; i < 2; i++) {
+        if (!others[i])
+            continue;
+        lack = own || status;
+        const tx_status told = tx_comm_collect(others[i], TX_ALL_REDUCE, &lack, 1, TX_I32, 0);
+        if (!own && !status)
+            status = told   ? told
+                     : lack ? tx_fail(TX_MEMORY, "a rank has no memory to read what the ranks have parts of")
+                            : TX_OK;
+    }
+    return own ? own : status;
+}
+
+tx_status tx_model_ask(tx_model *model, bool on)
+{
+    TX_NEEDS(model, TX_INVALID);
+    tx_parallel *p = model->parallel;
+    question none = {.param = -1};
+    if (!spreads(model) || p->asks == on)
+        return TX_OK;
+    if (!on) {
+        p->asks = false;
+        return pass_on(&model->mesh, &none);
+    }
+    TX_TRY(tx_model_settle(model));
+    TX_TRY(meet(model, TX_OK));
+    p->asks = true;
+    return TX_OK;
+}
+
+tx_status tx_model_answer(tx_model *model)
+{
+    TX_NEEDS(model, TX_INVALID);
+    if (!spreads(model))
+        return TX_OK;
+    TX_TRY(tx_model_settle(model));
+    float *answer = malloc((size_t)SLICE * sizeof *answer);
+    tx_status status = meet(model, answer ? TX_OK : tx_fail(TX_MEMORY, "no memory to answer what rank 0 reads")), read;
+    question q = {0};
+    for (bool more = status == TX_OK; more;) {
+        read = pass_on(&model->mesh, &q);
+        more = !read && q.param >= 0;
+        if (more)
+            read = copy_values(model, (tx_part)q.part, q.param, q.first, q.count, NULL, answer);
+        status = status ? status : read;
+    }
+    free(answer);
+    return status;
+}
+
+/* ---- Ranges -------------------------------------------------------------------------------------------- */
+
+tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+                               const float *data)
+{
+    TX_NEEDS(model && data, TX_INVALID);
+    return copy_values(model, part, index, first, count, data, NULL);
+}
+
+tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data)
+{
+    TX_NEEDS(model && data, TX_INVALID);
+    if (!is_spread(model, part, index) || !model->parallel->asks)
+        return copy_values(model, part, index, first, count, NULL, data);
+    for (int64_t at = 0; at < count; at += SLICE) {
+        question q = {first + at, count - at < SLICE ? count - at : SLICE, (int32_t)part, index};
+        TX_TRY(pass_on(&model->mesh, &q));
+        TX_TRY(copy_values(model, part, index, q.first, q.count, NULL, data + at));
+    }
+    return TX_OK;
+}
+
+/* Elements of a part; 0 for one that there is not, which the copy then refuses. */
+static int64_t elements_of(const tx_model *model, tx_part part, int32_t index)
+{
+    tx_shape shape;
+    return shape_of(model, part, index, &shape) == TX_OK ? tx_shape_count(&shape) : 0;
+}
+
+tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data)
+{
+    TX_NEEDS(model && data, TX_INVALID);
+    return tx_model_write_range(model, part, index, 0, elements_of(model, part, index), data);
+}
+
+tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data)
+{
+    TX_NEEDS(model && data, TX_INVALID);
+    return tx_model_read_range(model, part, index, 0, elements_of(model, part, index), data);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which elements of a parameter each rank of a tensor group has, or of an expert group, or of both, beside the same
  * said element by element. */
-#include "api/model/split.h"
+#include "api/model/model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,6 @@ static bool has(const tx_param_record *r, int64_t i)
 
 static void check_range(const tx_param_record *r, int64_t first, int64_t count)
 {
-    const tx_param_split split = tx_param_own(r);
     float whole[MOST], own[MOST + 1], back[MOST];
     int64_t mine = 0, before = 0;
     for (int64_t i = 0; i < first; i++)
@@ -70,12 +69,12 @@ static void check_range(const tx_param_record *r, int64_t first, int64_t count)
         back[i] = 0.0f;
         mine += has(r, first + i);
     }
-    assert_int_equal(tx_param_split_before(&split, first), before);
-    assert_int_equal(tx_param_split_before(&split, first + count), before + mine);
+    assert_int_equal(tx_own_before(r, first), before);
+    assert_int_equal(tx_own_before(r, first + count), before + mine);
     own[mine] = -1.0f;
-    tx_param_split_take(&split, first, count, whole, own);
+    tx_own_take(r, first, count, whole, own);
     assert_true(own[mine] == -1.0f);
-    tx_param_split_put(&split, first, count, own, back);
+    tx_own_put(r, first, count, own, back);
     for (int64_t i = 0, k = 0; i < count; i++) {
         int32_t puts; /* one rank for all that have it */
         owners(&r->whole, r->division.parts, first + i, &puts);
@@ -98,8 +97,10 @@ static void check_spec(const tx_param_spec *s, int32_t parts, int32_t experts)
 {
     tx_param_record r = {.whole = *s, .division = {s->split - 1, 0, parts}, .experts = {0, 0, experts}};
     for (r.experts.part = 0; r.experts.part < experts; r.experts.part++)
-        for (r.division.part = 0; r.division.part < parts; r.division.part++)
+        for (r.division.part = 0; r.division.part < parts; r.division.part++) {
+            tx_own_divide(&r);
             check_ranges(&r);
+        }
 }
 
 static void test_ranges(void **state)

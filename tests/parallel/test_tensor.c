@@ -7,8 +7,7 @@
  * moment, which must be found.
  *   test_tensor DEVICE TENSOR[:ZERO_STAGE]... */
 #include "api/graph/graph.h"
-#include "api/model/split.h"
-#include "api/plan/pieces.h"
+#include "api/model/model.h"
 #include "comm/comm.h"
 #include "tests/parallel/beside.h"
 
@@ -169,16 +168,13 @@ static tx_status count_sums(const side *s, int32_t wanted, int32_t joins)
 /* What this rank holds of a part of a parameter: of its weights all, of its moments what ZeRO leaves it. */
 static tx_status read_own(const side *s, tx_part part, int32_t index, int64_t count, float *own)
 {
-    const tx_param_record *r = &s->model->param[index];
-    const tx_optimizer *o = s->model->optimizer;
-    const tx_state_range range = {index, (int32_t)part - TX_PART_STATE, 0, count};
-    tx_state_part held;
-    if (part == TX_PART_WEIGHT)
-        return tx_model_read_at(s->model, r->arena, r->offset, own, count * (int64_t)sizeof *own);
-    for (int32_t i = 0; i < o->pieces; i++)
-        if (tx_optimizer_part_of(s->model, &o->piece[i], &range, &held))
-            TX_TRY(tx_model_read_at(s->model, TX_ARENA_OPTIMIZER, held.address, own + held.at,
-                                    held.count * (int64_t)sizeof *own));
+    const int64_t bytes = count * (int64_t)sizeof *own;
+    for (int32_t i = 0; i < s->model->holdings; i++) {
+        const tx_holding *h = &s->model->holding[i];
+        const int64_t end = h->at + h->bytes < bytes ? h->at + h->bytes : bytes;
+        if (h->param == index && h->part == part && h->at < end)
+            TX_TRY(tx_model_read_at(s->model, h->arena, h->address, (char *)own + h->at, end - h->at));
+    }
     return TX_OK;
 }
 
@@ -186,11 +182,9 @@ static tx_status read_own(const side *s, tx_part part, int32_t index, int64_t co
 static tx_status compare_own(const side *s, tx_part part, int32_t index, float *whole, float *taken, float *own)
 {
     const tx_param_record *r = &s->model->param[index];
-    const tx_division *d = &r->division;
-    const tx_param_split split = tx_param_split_of(&r->whole, d->dimension, d->part, d->parts);
-    const int64_t count = tx_shape_count(&r->whole.logical), mine = tx_param_split_before(&split, count);
+    const int64_t count = tx_shape_count(&r->whole.logical), mine = tx_own_before(r, count);
     TX_TRY(tx_model_read(s->model, part, index, whole));
-    tx_param_split_take(&split, 0, count, whole, taken);
+    tx_own_take(r, 0, count, whole, taken);
     memcpy(own, taken, (size_t)mine * sizeof *own);
     TX_TRY(read_own(s, part, index, mine, own));
     return memcmp(taken, own, (size_t)mine * sizeof *own) == 0
@@ -223,14 +217,13 @@ static tx_status plant_moment(const side *s, int32_t index, const tx_comm *tenso
 {
     const tx_part part = (tx_part)(TX_PART_STATE + 1);
     const bool last = tensor->rank == tensor->size - 1;
-    const tx_optimizer *o = s->model->optimizer;
-    const int64_t count = tx_shape_count(&s->model->param[index].spec.shape);
-    const tx_state_range range = {index, 1, count - 1, 1};
+    const int64_t at = (tx_shape_count(&s->model->param[index].spec.shape) - 1) * (int64_t)sizeof(float);
     const float other = 7.0f;
-    tx_state_part held;
-    for (int32_t i = 0; i < o->pieces && last; i++)
-        if (tx_optimizer_part_of(s->model, &o->piece[i], &range, &held))
-            TX_TRY(tx_model_write_at(s->model, TX_ARENA_OPTIMIZER, held.address, &other, sizeof other));
+    for (int32_t i = 0; i < s->model->holdings && last; i++) {
+        const tx_holding *h = &s->model->holding[i];
+        if (h->param == index && h->part == part && at >= h->at && at < h->at + h->bytes)
+            TX_TRY(tx_model_write_at(s->model, h->arena, h->address + at - h->at, &other, sizeof other));
+    }
     return compare_part(s, part, index) == (last ? TX_INTERNAL : TX_OK)
                ? TX_OK
                : tx_fail(TX_INTERNAL, "%s: another moment was not found", s->model->param[index].name);

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * This rank's part of each parameter. */
+#include "api/model/model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A part of a padded dimension has a multiple of so many rows, as kernels of matrix products like it. */
+#define PADDED_ROWS 16
+
+/* ---- Divisions ------------------------------------------------------------------------------------------ */
+
+/* Whether the ranks divide the first dimension, which is padded: a vocabulary. */
+static bool divides_padded(const tx_param_spec *spec, const tx_division *d)
+{
+    return d->parts > 1 && d->dimension == 0 && spec->sections.count == 0 && spec->logical.dim[0] < spec->shape.dim[0];
+}
+
+/* Whether the ranks divide each section by itself. */
+static bool divides_sections(const tx_param_spec *spec, const tx_division *d)
+{
+    return d->parts > 1 && spec->sections.count > 0 && spec->sections.dimension == d->dimension;
+}
+
+/* Whether so many units can be divided among the ranks, or, `few` being allowed, the ranks among them. */
+static bool can_divide(int64_t units, int32_t parts, bool few)
+{
+    return units % parts == 0 || (few && parts % units == 0);
+}
+
+static tx_status check_division(const tx_division *d, const char *name, const tx_param_spec *spec)
+{
+    const tx_param_sections *s = &spec->sections;
+    if (d->parts == 1)
+        return TX_OK;
+    const int64_t size = spec->logical.dim[d->dimension < 0 ? 0 : d->dimension];
+    const bool sections = divides_sections(spec, d), padded = divides_padded(spec, d);
+    int64_t first;
+    if (d->dimension < 0 || d->dimension >= spec->shape.rank ||
+        !(padded || tx_shape_equal(&spec->shape, &spec->logical)))
+        return tx_fail(TX_INVALID, "parameter %s: it has no dimension to split", name);
+    if (tx_dtype_packed(spec->dtype))
+        return tx_fail(TX_UNSUPPORTED, "parameter %s: what is stored in %s cannot be divided among ranks", name,
+                       tx_dtype_name(spec->dtype));
+    for (int32_t i = 0; i < (sections ? s->count : 1); i++) {
+        const bool units = sections && s->unit > 0;
+        const int64_t part = !sections ? size : units ? s->size[i] / s->unit : s->size[i];
+        if (padded ? tx_part_of(part, d->parts - 1, d->parts, &first) == 0
+                   : !can_divide(part, d->parts, units && d->dimension == 0))
+            return tx_fail(TX_UNSUPPORTED, "parameter %s: %" PRId64 " cannot be divided among %" PRId32 " ranks", name,
+                           part, d->parts);
+    }
+    return TX_OK;
+}
+
+tx_status tx_own_check(const tx_param_record *record)
+{
+    TX_TRY(check_division(&record->experts, record->name, &record->whole));
+    return check_division(&record->division, record->name, &record->whole);
+}
+
+/* ---- Runs ----------------------------------------------------------------------------------------------- */
+
+/* How many ranks have the same of a section, which has fewer units than there are ranks; 1: it is divided among all. */
+static int32_t replicas_of(const tx_param_sections *sections, int32_t section, int32_t parts)
+{
+    const int64_t units = sections->unit > 0 ? sections->size[section] / sections->unit : parts;
+    return units < parts ? (int32_t)(parts / units) : 1;
+}
+
+static void find_runs(tx_param_record *record)
+{
+    const tx_param_spec *whole = &record->whole;
+    const tx_division *d = &record->division, *e = &record->experts;
+    const bool sections = divides_sections(whole, d);
+    const int64_t share = tx_shape_count(&whole->logical) / e->parts;
+    int64_t row = share, inner = 1, before = 0, own = 0;
+    for (int32_t i = d->dimension + 1; i < whole->logical.rank && d->parts > 1; i++)
+        inner *= whole->logical.dim[i];
+    if (d->parts > 1)
+        row = whole->logical.dim[d->dimension] * inner;
+    record->runs = sections ? whole->sections.count : 1;
+    for (int32_t i = 0; i < record->runs; i++) {
+        const int64_t size = sections ? whole->sections.size[i] : row / inner;
+        const int32_t replicas = sections ? replicas_of(&whole->sections, i, d->parts) : 1;
+        int64_t first;
+        const int64_t count = tx_part_of(size, d->part / replicas, d->parts / replicas, &first);
+        record->run[i] = (tx_param_run){.first = e->part * share + before + first * inner,
+                                        .count = count * inner,
+                                        .step = row,
+                                        .times = share / row,
+                                        .own = own,
+                                        .replicas = replicas,
+                                        .replica = d->part % replicas};
+        before += size * inner;
+        own += count * inner;
+    }
+    record->own_step = own;
+}
+
+void tx_own_divide(tx_param_record *record)
+{
+    const tx_param_spec *whole = &record->whole;
+    const tx_division *d = &record->division;
+    tx_param_spec *spec = &record->spec;
+    find_runs(record);
+    *spec = *whole;
+    if (d->parts == 1 && record->experts.parts == 1)
+        return;
+    spec->logical.dim[0] /= record->experts.parts;
+    if (d->parts > 1) {
+        const int64_t inner = record->run[0].step / whole->logical.dim[d->dimension];
+        for (int32_t i = 0; i < record->runs && divides_sections(whole, d); i++)
+            spec->sections.size[i] = record->run[i].count / inner;
+        spec->logical.dim[d->dimension] = record->own_step / inner;
+    }
+    spec->shape = spec->logical;
+    if (divides_padded(whole, d)) { /* all ranks have as many rows in memory, so that their graphs are alike */
+        const int64_t unit = (int64_t)PADDED_ROWS * d->parts;
+        spec->shape.dim[0] = (whole->shape.dim[0] + unit - 1) / unit * PADDED_ROWS;
+    }
+}
+
+int64_t tx_own_before(const tx_param_record *record, int64_t end)
+{
+    int64_t own = 0;
+    for (int32_t i = 0; i < record->runs; i++) {
+        const tx_param_run *run = &record->run[i];
+        const int64_t past = end > run->first ? end - run->first : 0, times = past / run->step,
+                      rest = past % run->step < run->count ? past % run->step : run->count;
+        own += times < run->times ? times * run->count + rest : run->times * run->count;
+    }
+    return own;
+}
+
+static void copy_runs(const tx_param_record *record, int64_t first, int64_t count, float *own, float *whole, bool put)
+{
+    const int64_t before = tx_own_before(record, first), end = first + count;
+    for (int32_t i = 0; i < record->runs; i++) {
+        const tx_param_run *run = &record->run[i];
+        if (put && run->replica > 0)
+            continue;
+        for (int64_t k = first > run->first ? (first - run->first) / run->step : 0; k < run->times; k++) {
+            const int64_t at = run->first + k * run->step, begin = at > first ? at : first,
+                          stop = at + run->count < end ? at + run->count : end;
+            if (at >= end)
+                break;
+            if (begin >= stop)
+                continue;
+            float *mine = own + (k * record->own_step + run->own + begin - at - before), *all = whole + (begin - first);
+            memcpy(put ? all : mine, put ? mine : all, (size_t)(stop - begin) * sizeof *all);
+        }
+    }
+}
+
+void tx_own_take(const tx_param_record *record, int64_t first, int64_t count, const float *whole, float *own)
+{
+    copy_runs(record, first, count, own, (float *)(uintptr_t)whole, false);
+}
+
+void tx_own_put(const tx_param_record *record, int64_t first, int64_t count, const float *own, float *whole)
+{
+    copy_runs(record, first, count, (float *)(uintptr_t)own, whole, true);
+}
+
+bool tx_own_stretch(const tx_param_record *record, int32_t *run, tx_param_run *stretch)
+{
+    if (*run >= record->runs)
+        return false;
+    *stretch = record->run[*run];
+    while (*run < record->runs && record->run[*run].replicas == stretch->replicas)
+        ++*run;
+    const int64_t end = *run < record->runs ? record->run[*run].own : tx_shape_count(&record->spec.shape);
+    stretch->count = end - stretch->own;
+    return true;
+}
+
+/* ---- Holdings ------------------------------------------------------------------------------------------- */
+
+tx_status tx_own_add(tx_model *model, const tx_holding *holding)
+{
+    if (model->holdings == model->holding_room) {
+        const int32_t room = model->holding_room ? 2 * model->holding_room : 64;
+        tx_holding *bigger = realloc(model->holding, (size_t)room * sizeof *bigger);
+        if (!bigger)
+            return tx_fail(TX_MEMORY, "no memory for the table of ownership");
+        model->holding = bigger;
+        model->holding_room = room;
+    }
+    model->holding[model->holdings++] = *holding;
+    return TX_OK;
+}
