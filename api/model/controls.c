@@ -19,9 +19,7 @@ static tx_status take_piece(tx_model *model, int64_t bytes, void **piece)
     if (at + wanted > s->bytes)
         s->taken += s->bytes - at;
     if (s->taken + wanted - s->freed > s->bytes) {
-        tx_status status = e->backend->finish(e->context);
-        if (status != TX_OK)
-            return status;
+        TX_TRY(e->backend->finish(e->context));
         s->freed = s->taken;
     }
     *piece = (char *)e->backend->map(s->buffer) + s->taken % s->bytes;
@@ -33,9 +31,7 @@ tx_status tx_model_send(tx_model *model, tx_arena_id id, int64_t address, const 
 {
     if (!model->engine->backend->host_memory) {
         void *piece = NULL;
-        tx_status status = take_piece(model, bytes, &piece);
-        if (status != TX_OK)
-            return status;
+        TX_TRY(take_piece(model, bytes, &piece));
         memcpy(piece, data, (size_t)bytes);
         data = piece;
     }

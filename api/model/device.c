@@ -16,9 +16,7 @@ tx_status tx_device_locate(int32_t index, const tx_backend **backend, int32_t *l
     int32_t left = index;
     for (int32_t i = 0; i < backends && left >= 0; i++) {
         int32_t count = 0;
-        tx_status status = all[i]->device_count(&count);
-        if (status != TX_OK)
-            return status;
+        TX_TRY(all[i]->device_count(&count));
         if (left < count) {
             *backend = all[i];
             *local = left;
@@ -36,9 +34,7 @@ tx_status tx_device_count(int32_t *count)
     const tx_backend *const *all = tx_backends(&backends);
     for (int32_t i = 0; i < backends; i++) {
         int32_t of_backend = 0;
-        tx_status status = all[i]->device_count(&of_backend);
-        if (status != TX_OK)
-            return status;
+        TX_TRY(all[i]->device_count(&of_backend));
         total += of_backend;
     }
     *count = total;

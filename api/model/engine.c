@@ -28,8 +28,7 @@ tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine)
     if (status == TX_OK && e->backend->version != TX_BACKEND_VERSION)
         status = tx_fail(TX_INTERNAL, "backend %s has version %u, wanted %u", e->backend->name, e->backend->version,
                          TX_BACKEND_VERSION);
-    if (status == TX_OK)
-        status = e->backend->device_info(local, &e->device);
+    TX_THEN(status, e->backend->device_info(local, &e->device));
     if (status == TX_OK) {
         tx_open_options open = {.threads = options->threads,
                                 .profile = options->profile,

@@ -272,9 +272,7 @@ tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]
     model->sealed = true;
     for (int32_t c = 0; c < weights->chunks; c++) {
         tx_shape blocks = TX_SHAPE(weights->used[c] / (TX_PARAM_BLOCK * tx_model_element(model)));
-        tx_status status = append_state(model, NULL, TX_U8, &blocks, false, &offset[c]);
-        if (status != TX_OK)
-            return status;
+        TX_TRY(append_state(model, NULL, TX_U8, &blocks, false, &offset[c]));
     }
     return TX_OK;
 }

@@ -107,8 +107,7 @@ static tx_status bring(const tx_model *model, const tx_command *c)
         status = from_window(model, c, tx_parallel_sharded(model->parallel) ? own : all);
     else {
         status = from_window(model, c, before);
-        if (!status)
-            status = from_window(model, c, behind);
+        TX_THEN(status, from_window(model, c, behind));
     }
     return status ? status : tx_order(e->backend, e->context, TX_QUEUE_TRANSFER, TX_QUEUE_COMPUTE);
 }
@@ -122,8 +121,7 @@ static tx_status complete(tx_model *model)
     p->movings--;
     memmove(p->moving, p->moving + 1, (size_t)p->movings * sizeof *p->moving);
     tx_comm *comm = p->bucket[oldest.command.attrs.exchange.bucket].comm;
-    if (!status)
-        status = comm->table->wait(comm, oldest.request);
+    TX_THEN(status, comm->table->wait(comm, oldest.request));
     if (oldest.command.op == TX_OP_GATHER_WEIGHTS)
         p->bucket[oldest.command.attrs.exchange.bucket].gathered = true;
     return status ? status : bring(model, &oldest.command);

@@ -226,8 +226,7 @@ tx_status tx_timetable_try(const tx_timetable *table, int32_t ranks)
         for (int32_t m = 0; m < table[r].micro_batches; m++)
             for (int32_t c = 0; c < table[r].chunks && !status; c++)
                 status = check_parts(&table[r], c, m);
-    if (!status)
-        status = go_through(&t);
+    TX_THEN(status, go_through(&t));
     free(t.done);
     return status;
 }

@@ -64,35 +64,24 @@ static int64_t input_bytes(const tx_graph *graph)
 static tx_status compile(tx_plan *plan)
 {
     tx_model *model = plan->model;
-    tx_layout layout = {.planned.chunk_bytes = model->arena[TX_ARENA_PLANNED].chunk_bytes,
-                        .away.chunk_bytes = model->arena[TX_ARENA_AWAY].chunk_bytes,
-                        .staging.chunk_bytes = model->arena[TX_ARENA_STAGING].chunk_bytes,
-                        .exchange.chunk_bytes = model->arena[TX_ARENA_EXCHANGE].chunk_bytes,
-                        .parts.chunk_bytes = model->arena[TX_ARENA_PARTS].chunk_bytes};
+    const tx_engine *e = model->engine;
+    tx_layout layout = {0};
     int64_t scratch = 0;
-    tx_status status = tx_pipeline(plan->graph);
+    for (int i = 0; i < TX_LAYOUT_ARENAS; i++)
+        layout.arena[i].chunk_bytes = model->arena[tx_layout_arena[i]].chunk_bytes;
+    TX_TRY(tx_pipeline(plan->graph));
     layout.exchanged = model->parallel ? model->parallel->exchanged : 0;
-    if (status == TX_OK)
-        status = tx_plan_layout(plan->graph, &layout);
-    if (status == TX_OK)
-        status = tx_plan_find_placed(plan);
-    if (status == TX_OK)
-        status = make_commands(plan);
-    if (status == TX_OK && !model->only_plans)
-        status = model->engine->backend->prepare(model->engine->context, &plan->program, &plan->executable, &scratch);
-    if (status != TX_OK)
-        return status;
+    TX_TRY(tx_plan_layout(plan->graph, &layout));
+    TX_TRY(tx_plan_find_placed(plan));
+    TX_TRY(make_commands(plan));
+    if (!model->only_plans)
+        TX_TRY(e->backend->prepare(e->context, &plan->program, &plan->executable, &scratch));
     tx_arena need = {.chunk_bytes = model->arena[TX_ARENA_SCRATCH].chunk_bytes};
     if (scratch > 0)
-        status = tx_arena_use(&need, 0, scratch);
-    if (status != TX_OK)
-        return status;
+        TX_TRY(tx_arena_use(&need, 0, scratch));
     tx_arena_cover(&model->arena[TX_ARENA_SCRATCH], &need);
-    tx_arena_cover(&model->arena[TX_ARENA_PLANNED], &layout.planned);
-    tx_arena_cover(&model->arena[TX_ARENA_AWAY], &layout.away);
-    tx_arena_cover(&model->arena[TX_ARENA_STAGING], &layout.staging);
-    tx_arena_cover(&model->arena[TX_ARENA_EXCHANGE], &layout.exchange);
-    tx_arena_cover(&model->arena[TX_ARENA_PARTS], &layout.parts);
+    for (int i = 0; i < TX_LAYOUT_ARENAS; i++)
+        tx_arena_cover(&model->arena[tx_layout_arena[i]], &layout.arena[i]);
     if (layout.saved > model->saved)
         model->saved = layout.saved;
     int64_t inputs = input_bytes(plan->graph);

@@ -96,18 +96,15 @@ static tx_status do_cut(tx_model *model, const tx_command *c)
 tx_status tx_plan_execute(tx_plan *plan)
 {
     tx_model *model = plan->model;
-    tx_status status = TX_OK;
     int32_t done = 0;
-    for (int32_t i = 0; i < plan->cuts && status == TX_OK; i++) {
+    for (int32_t i = 0; i < plan->cuts; i++) {
         const tx_cut *cut = &plan->cut[i];
         if (skips(model->parallel, cut))
             continue;
-        status = run_commands(plan, done, cut->at);
+        TX_TRY(run_commands(plan, done, cut->at));
+        TX_TRY(do_cut(model, &cut->command));
         done = cut->at;
-        if (status == TX_OK)
-            status = do_cut(model, &cut->command);
     }
-    if (status == TX_OK)
-        status = run_commands(plan, done, plan->program.length);
-    return status == TX_OK && model->parallel && plan->cuts > 0 ? tx_parallel_flush(model) : status;
+    TX_TRY(run_commands(plan, done, plan->program.length));
+    return model->parallel && plan->cuts > 0 ? tx_parallel_flush(model) : TX_OK;
 }

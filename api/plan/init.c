@@ -2,7 +2,7 @@
  * Drawing a model's parameters. */
 #include "api/base/hash.h"
 #include "api/base/needs.h"
-#include "api/plan/plan.h"
+#include "api/model/model.h"
 
 #include "backends/rng.h"
 
@@ -42,9 +42,7 @@ static tx_status init_param(tx_model *model, int32_t index, uint64_t seed, float
                 for (int64_t k = i; k < i + 4; k++)
                     slice[k] = p->spec.init == TX_INIT_ONE ? 1.0f : 0.0f;
         }
-        tx_status status = tx_model_write_range(model, TX_PART_WEIGHT, index, first, n, slice);
-        if (status != TX_OK)
-            return status;
+        TX_TRY(tx_model_write_range(model, TX_PART_WEIGHT, index, first, n, slice));
     }
     return TX_OK;
 }
@@ -53,11 +51,8 @@ static tx_status init_param(tx_model *model, int32_t index, uint64_t seed, float
 static tx_status init_params(tx_model *model, int32_t first, int32_t end, uint64_t seed)
 {
     const int64_t room = 1 << 16;
-    model->sealed = true;
-    tx_status status = tx_model_ready(model);
     float *slice = malloc((size_t)(room + 4) * sizeof *slice);
-    if (status == TX_OK && !slice)
-        status = tx_fail(TX_MEMORY, "no memory to draw parameters");
+    tx_status status = slice ? TX_OK : tx_fail(TX_MEMORY, "no memory to draw parameters");
     for (int32_t i = first; i < end && status == TX_OK; i++)
         status = init_param(model, i, seed, slice, room);
     free(slice);

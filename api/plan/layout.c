@@ -5,6 +5,17 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+const tx_arena_id tx_layout_arena[TX_LAYOUT_ARENAS] = {TX_ARENA_PLANNED, TX_ARENA_AWAY, TX_ARENA_STAGING,
+                                                       TX_ARENA_EXCHANGE, TX_ARENA_PARTS};
+
+bool tx_layout_places(const tx_tensor *t)
+{
+    bool placed = false;
+    for (int i = 0; i < TX_LAYOUT_ARENAS; i++)
+        placed = placed || t->arena == tx_layout_arena[i];
+    return !t->base && placed && !t->is_fixed && t->first >= 0;
+}
+
 /* Extends the lifetime of a tensor's storage to node `at`. */
 static void use(tx_tensor *t, int32_t at)
 {
@@ -179,11 +190,10 @@ tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout)
 {
     find_lifetimes(graph);
     reuse_in_place(graph);
-    tx_status status = place_all(graph, TX_ARENA_PLANNED, 0, &layout->planned);
     layout->saved = saved_bytes(graph);
-    TX_THEN(status, place_all(graph, TX_ARENA_AWAY, 0, &layout->away));
-    TX_THEN(status, place_all(graph, TX_ARENA_STAGING, 0, &layout->staging));
-    TX_THEN(status, place_all(graph, TX_ARENA_EXCHANGE, layout->exchanged, &layout->exchange));
-    TX_THEN(status, place_all(graph, TX_ARENA_PARTS, 0, &layout->parts));
-    return status;
+    for (int i = 0; i < TX_LAYOUT_ARENAS; i++) {
+        const tx_arena_id id = tx_layout_arena[i];
+        TX_TRY(place_all(graph, id, id == TX_ARENA_EXCHANGE ? layout->exchanged : 0, &layout->arena[i]));
+    }
+    return TX_OK;
 }

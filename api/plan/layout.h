@@ -6,26 +6,25 @@
 #include "api/graph/graph.h"
 #include "api/model/arena.h"
 
-/* What the tensors of a graph that are placed by their lifetimes take. */
+/* The arenas of tensors that are placed by their lifetimes: PLANNED first, AWAY, STAGING, EXCHANGE and PARTS. */
+#define TX_LAYOUT_ARENAS 5
+extern const tx_arena_id tx_layout_arena[TX_LAYOUT_ARENAS];
+
+/* What these tensors of a graph take. */
 typedef struct tx_layout {
-    tx_arena planned, away, staging, exchange, parts; /* sizes of the chunks; no buffers */
-    int64_t exchanged; /* what lies in EXCHANGE below this address is not the planner's */
-    int64_t saved;     /* bytes of `planned` kept by the forward pass for the backward pass */
+    tx_arena arena[TX_LAYOUT_ARENAS]; /* sizes of the chunks; no buffers */
+    int64_t exchanged;                /* what lies in EXCHANGE below this address is not the planner's */
+    int64_t saved;                    /* bytes of PLANNED kept by the forward pass for the backward pass */
 } tx_layout;
 
-/* Gives every tensor of arenas PLANNED, AWAY, STAGING, EXCHANGE and PARTS that is not fixed its address: lifetimes
+/* Gives every tensor of these arenas that is not fixed its address: lifetimes
  * first, in place where ops.def allows it, then the largest tensors at the lowest free address (greedy by size:
  * Pisarchyk and Lee, Efficient memory management for deep neural net inference, 2020). No tensor straddles a chunk,
  * whose spans the caller sets in `layout`, as `exchanged`. */
 tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout);
 
 /* Whether the planner gave the tensor its place, in one of these arenas. */
-static inline bool tx_layout_places(const tx_tensor *t)
-{
-    const bool placed = t->arena == TX_ARENA_PLANNED || t->arena == TX_ARENA_AWAY || t->arena == TX_ARENA_STAGING ||
-                        t->arena == TX_ARENA_EXCHANGE || t->arena == TX_ARENA_PARTS;
-    return !t->base && placed && !t->is_fixed && t->first >= 0;
-}
+bool tx_layout_places(const tx_tensor *tensor);
 
 /* The first node of the backward pass; the number of nodes where there is none. */
 int32_t tx_layout_backward(const tx_graph *graph);

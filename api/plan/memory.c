@@ -29,15 +29,12 @@ static tx_status size_arenas(tx_model *model)
         tx_arena_cover(&arena[TX_ARENA_WEIGHTS_WINDOW], weights);
     if (model->has_gradients && arena[TX_ARENA_GRADIENTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS_WINDOW], weights);
-    tx_status status = tx_copies_reserve(model);
+    TX_TRY(tx_copies_reserve(model));
     const tx_arena *own = &arena[tx_parallel_weights(parallel)];
-    for (int32_t c = 0; c < own->chunks && tx_model_keeps_copies(model) && status == TX_OK; c++)
-        status = tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, own->used[c] / 2);
-    if (status == TX_OK)
-        status = tx_arena_use(&arena[TX_ARENA_CONTROL], 0, tx_aligned(TX_CONTROL_BYTES));
-    if (status == TX_OK)
-        status = tx_arena_use(&arena[TX_ARENA_RESULT], 0, tx_aligned(TX_RESULT_BYTES));
-    return status;
+    for (int32_t c = 0; c < own->chunks && tx_model_keeps_copies(model); c++)
+        TX_TRY(tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, own->used[c] / 2));
+    TX_TRY(tx_arena_use(&arena[TX_ARENA_CONTROL], 0, tx_aligned(TX_CONTROL_BYTES)));
+    return tx_arena_use(&arena[TX_ARENA_RESULT], 0, tx_aligned(TX_RESULT_BYTES));
 }
 
 static int64_t ring_bytes(const tx_model *model)
@@ -66,10 +63,8 @@ static tx_memory_kind kind_of(const tx_model *model, tx_arena_id arena)
 static tx_status memory_of(const tx_model *model, tx_memory *planned)
 {
     tx_model sized = *model; /* the arenas' sizes only: nothing is allocated */
-    tx_status status = size_arenas(&sized);
-    if (status != TX_OK)
-        return status;
     tx_memory m = {0};
+    TX_TRY(size_arenas(&sized));
     for (int i = 0; i < TX_ARENA_COUNT; i++)
         m.bytes[kind_of(&sized, (tx_arena_id)i)] += tx_arena_bytes(&sized.arena[i]);
     m.bytes[TX_MEMORY_TEMPORARY] = m.bytes[TX_MEMORY_ACTIVATIONS] - model->saved;
@@ -121,9 +116,7 @@ static tx_status release_chunk(const tx_engine *e, tx_arena *arena, int32_t c)
 {
     if (!arena->buffer[c])
         return TX_OK;
-    tx_status status = e->backend->finish(e->context);
-    if (status != TX_OK)
-        return status;
+    TX_TRY(e->backend->finish(e->context));
     e->backend->release(e->context, arena->buffer[c]);
     arena->buffer[c] = NULL;
     arena->held[c] = 0;
@@ -189,23 +182,20 @@ static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
     tx_arena *arena = &model->arena[id];
     const bool keep = id != TX_ARENA_PLANNED && id != TX_ARENA_SCRATCH;
     tx_buffer *larger = NULL;
-    tx_status status =
-        arena->space == TX_SPACE_WINDOW ? tx_model_settle(model) : TX_OK; /* nothing moves that lies in it */
-    if (status == TX_OK && model->swap && arena->held[c] > 0 && e->backend->map(arena->buffer[c]))
-        status = tx_swap_wait(model->swap, e->backend->map(arena->buffer[c]), arena->held[c]);
-    if (status == TX_OK && !keep)
-        status = release_chunk(e, arena, c);
-    if (status == TX_OK)
-        status = take_chunk(model, id, c, &larger);
-    if (status != TX_OK)
-        return status;
+    if (arena->space == TX_SPACE_WINDOW) /* nothing moves that lies in it */
+        TX_TRY(tx_model_settle(model));
+    if (model->swap && arena->held[c] > 0 && e->backend->map(arena->buffer[c]))
+        TX_TRY(tx_swap_wait(model->swap, e->backend->map(arena->buffer[c]), arena->held[c]));
+    if (!keep)
+        TX_TRY(release_chunk(e, arena, c));
+    TX_TRY(take_chunk(model, id, c, &larger));
     const int64_t old = arena->held[c];
+    tx_status status = TX_OK;
     if (old > 0)
         status = e->backend->copy(e->context, TX_QUEUE_COMPUTE, arena->buffer[c], 0, larger, 0, old);
-    if (status == TX_OK && keep && old < arena->used[c])
-        status = e->backend->fill(e->context, larger, old, 0, arena->used[c] - old);
-    if (status == TX_OK)
-        status = release_chunk(e, arena, c);
+    if (keep && old < arena->used[c])
+        TX_THEN(status, e->backend->fill(e->context, larger, old, 0, arena->used[c] - old));
+    TX_THEN(status, release_chunk(e, arena, c));
     if (status != TX_OK) {
         e->backend->release(e->context, larger);
         return status;
@@ -220,10 +210,8 @@ static tx_status grow_planned(tx_model *model, int32_t c)
     const int64_t held = model->arena[TX_ARENA_PLANNED].held[c];
     kept_inputs kept = {0};
     tx_status status = keep_inputs(model, c, &kept);
-    if (status == TX_OK)
-        status = grow_chunk(model, TX_ARENA_PLANNED, c);
-    if (status == TX_OK) /* the addresses are the same in the larger chunk */
-        status = move_inputs(model, c, held, kept.data, false, &kept.bytes);
+    TX_THEN(status, grow_chunk(model, TX_ARENA_PLANNED, c));
+    TX_THEN(status, move_inputs(model, c, held, kept.data, false, &kept.bytes)); /* to the same addresses */
     free(kept.data);
     return status;
 }
@@ -232,9 +220,7 @@ static tx_status grow_host(tx_model *model, tx_buffer **buffer, int64_t bytes)
 {
     const tx_engine *e = model->engine;
     if (*buffer) {
-        tx_status status = e->backend->finish(e->context);
-        if (status != TX_OK)
-            return status;
+        TX_TRY(e->backend->finish(e->context));
         e->backend->release(e->context, *buffer);
         *buffer = NULL;
     }
@@ -264,11 +250,9 @@ static tx_status write_groups(tx_model *model)
                 memset(bytes + first, group, (size_t)count);
         }
         tx_status status = tx_model_write_at(model, TX_ARENA_STATE, s->offset, bytes, blocks);
-        if (status == TX_OK)
-            status = e->backend->finish(e->context);
+        TX_THEN(status, e->backend->finish(e->context));
         free(bytes);
-        if (status != TX_OK)
-            return status;
+        TX_TRY(status);
         chunk++;
         model->groups_written = true;
     }
@@ -278,11 +262,10 @@ static tx_status write_groups(tx_model *model)
 static tx_status write_results(tx_model *model)
 {
     const tx_engine *e = model->engine;
-    tx_status status = tx_model_write_at(model, TX_ARENA_RESULT, 0, &model->results.begin, TX_RESULT_BYTES);
-    if (status == TX_OK)
-        status = e->backend->finish(e->context); /* `begin` may change */
-    model->results.written = status == TX_OK;
-    return status;
+    TX_TRY(tx_model_write_at(model, TX_ARENA_RESULT, 0, &model->results.begin, TX_RESULT_BYTES));
+    TX_TRY(e->backend->finish(e->context)); /* `begin` may change */
+    model->results.written = true;
+    return TX_OK;
 }
 
 /* Refuses, before the first byte of it is taken, what the device or the host has no room for: drivers fail in the
@@ -358,36 +341,33 @@ tx_status tx_model_ready(tx_model *model)
     bool moved = false;
     if (model->only_plans)
         return tx_fail(TX_INVALID, "the model was made for its plans alone (tx_model_only_plan): it has no memory");
-    tx_status status = tx_parallel_gathers(model->parallel) ? tx_parallel_need_buckets(model) : TX_OK;
-    if (status == TX_OK)
-        status = tx_copies_make(model);
-    if (status == TX_OK)
-        status = size_arenas(model);
-    if (status == TX_OK)
-        status = reserve_files(model);
-    if (status == TX_OK)
-        status = allocate_arenas(model, &moved);
+    if (tx_parallel_gathers(model->parallel))
+        TX_TRY(tx_parallel_need_buckets(model));
+    TX_TRY(tx_copies_make(model));
+    TX_TRY(size_arenas(model));
+    TX_TRY(reserve_files(model));
+    const tx_status status = allocate_arenas(model, &moved);
     /* At once, for what follows may fail and be tried again. */
     for (tx_plan *p = model->plans; p && moved; p = p->next)
         p->bound = false;
     model->controls_changed = model->controls_changed || moved;
-    if (status == TX_OK && ring_bytes(model) > model->ring.bytes) {
-        status = grow_host(model, &model->ring.buffer, ring_bytes(model));
-        if (status == TX_OK)
-            model->ring = (tx_ring){.buffer = model->ring.buffer, .bytes = ring_bytes(model)};
+    TX_TRY(status);
+    if (ring_bytes(model) > model->ring.bytes) {
+        TX_TRY(grow_host(model, &model->ring.buffer, ring_bytes(model)));
+        model->ring = (tx_ring){.buffer = model->ring.buffer, .bytes = ring_bytes(model)};
     }
-    if (status == TX_OK && !model->results.buffer)
-        status = grow_host(model, &model->results.buffer, results_bytes());
-    if (status == TX_OK && !model->results.written)
-        status = write_results(model);
-    if (status == TX_OK && !model->groups_written)
-        status = write_groups(model);
-    for (tx_plan *p = model->plans; p && status == TX_OK; p = p->next) {
+    if (!model->results.buffer)
+        TX_TRY(grow_host(model, &model->results.buffer, results_bytes()));
+    if (!model->results.written)
+        TX_TRY(write_results(model));
+    if (!model->groups_written)
+        TX_TRY(write_groups(model));
+    for (tx_plan *p = model->plans; p; p = p->next) {
         if (!p->bound)
-            status = tx_plan_bind(p);
-        p->bound = status == TX_OK;
+            TX_TRY(tx_plan_bind(p));
+        p->bound = true;
     }
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_model_allocate(tx_model *model)

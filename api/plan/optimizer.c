@@ -311,43 +311,44 @@ static tx_status place_states_away(tx_model *model, const tx_optimizer_options *
     return tx_model_file_arena(model, TX_ARENA_OPTIMIZER, o->offload_folder);
 }
 
+/* Chooses the optimizer and gives its states their places. */
+static tx_status make_optimizer(tx_model *model, const tx_optimizer_options *options, const int64_t *groups,
+                                tx_optimizer **optimizer)
+{
+    const tx_mesh *mesh = &model->mesh;
+    const tx_optimizer_options meant = as_stored(model, options);
+    TX_TRY(place_states_away(model, &meant));
+    TX_TRY(tx_optimizer_choose(&meant, optimizer));
+    if ((mesh->tensor.size > 1 || mesh->expert.size > 1 || mesh->stages > 1) && !tx_optimizer_divides(*optimizer))
+        return tx_fail(TX_UNSUPPORTED,
+                       "this optimizer's states are of blocks or whole parameters, of which the ranks "
+                       "of a tensor group, an expert group or a pipeline have parts: take AdamW, SGD or Lion");
+    return tx_optimizer_cut(model, groups, *optimizer);
+}
+
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan)
 {
     TX_NEEDS(model && options && plan, TX_INVALID);
     tx_graph *graph = NULL;
     tx_optimizer *optimizer = NULL;
     int64_t groups[TX_MAX_CHUNKS];
-    tx_status status = check_options(options);
-    if (status == TX_OK)
-        status = check_model(model, options);
-    if (status == TX_OK)
-        status = tx_model_declare_groups(model, groups);
-    const tx_optimizer_options meant = status == TX_OK ? as_stored(model, options) : (tx_optimizer_options){0};
-    if (status == TX_OK)
-        status = place_states_away(model, &meant);
-    if (status == TX_OK)
-        status = tx_optimizer_choose(&meant, &optimizer);
-    if (status == TX_OK && (model->mesh.tensor.size > 1 || model->mesh.expert.size > 1 || model->mesh.stages > 1) &&
-        !tx_optimizer_divides(optimizer))
-        status = tx_fail(TX_UNSUPPORTED,
-                         "this optimizer's states are of blocks or whole parameters, of which the ranks "
-                         "of a tensor group, an expert group or a pipeline have parts: take AdamW, SGD or Lion");
-    if (status == TX_OK)
-        status = tx_optimizer_cut(model, groups, optimizer);
-    if (status == TX_OK)
-        status = tx_graph_create(model, &graph);
+    const int32_t holdings = model->holdings;
+    TX_TRY(check_options(options));
+    TX_TRY(check_model(model, options));
+    TX_TRY(tx_model_declare_groups(model, groups));
+    tx_status status = make_optimizer(model, options, groups, &optimizer);
+    TX_THEN(status, tx_graph_create(model, &graph));
     if (status != TX_OK) {
         tx_optimizer_free(optimizer);
+        model->holdings = holdings;
         return status;
     }
     model->optimizer = optimizer;
     graph->direction = TX_UPDATE;
     add_norm(graph);
     add_updates(graph);
-    status = tx_plan_create_owned(graph, "update", plan);
-    if (status == TX_OK)
-        (*plan)->changes_weights = true;
-    if (status == TX_OK)
-        (*plan)->leaves_copies = !writes_copies(model) && !tx_parallel_gathers_updates(model->parallel);
-    return status;
+    TX_TRY(tx_plan_create_owned(graph, "update", plan));
+    (*plan)->changes_weights = true;
+    (*plan)->leaves_copies = !writes_copies(model) && !tx_parallel_gathers_updates(model->parallel);
+    return TX_OK;
 }

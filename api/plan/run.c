@@ -35,14 +35,11 @@ static tx_status check_transfer(const tx_plan *plan, const tx_tensor *t, size_t 
 
 static tx_status write_own(tx_plan *plan, tx_tensor *input, const void *data, size_t bytes)
 {
-    tx_status status = check_transfer(plan, input, bytes, input && input->is_input, "input");
-    if (status == TX_OK && input->dtype == TX_I32)
-        status = check_indices(input, data, tx_shape_count(&input->shape));
-    if (status == TX_OK)
-        status = tx_model_ready(plan->model);
-    if (status == TX_OK)
-        status = tx_model_send(plan->model, TX_ARENA_PLANNED, input->offset, data, (int64_t)bytes);
-    return status;
+    TX_TRY(check_transfer(plan, input, bytes, input && input->is_input, "input"));
+    if (input->dtype == TX_I32)
+        TX_TRY(check_indices(input, data, tx_shape_count(&input->shape)));
+    TX_TRY(tx_model_ready(plan->model));
+    return tx_model_send(plan->model, TX_ARENA_PLANNED, input->offset, data, (int64_t)bytes);
 }
 
 tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_t bytes)
@@ -68,14 +65,11 @@ static tx_status run_own(tx_plan *plan)
 {
     tx_model *model = plan->model;
     tx_status status = tx_model_ready(model);
-    if (status == TX_OK)
-        status = tx_model_send_controls(model);
-    if (status == TX_OK && plan->settles)
-        status = tx_model_settle(model);
-    if (status == TX_OK)
-        status = tx_copies_renew(plan);
-    if (status == TX_OK)
-        status = tx_plan_execute(plan);
+    TX_THEN(status, tx_model_send_controls(model));
+    if (plan->settles)
+        TX_THEN(status, tx_model_settle(model));
+    TX_THEN(status, tx_copies_renew(plan));
+    TX_THEN(status, tx_plan_execute(plan));
     model->copies.half_stale = model->copies.half_stale || plan->leaves_copies;
     model->copies.kept_stale = model->copies.kept_stale || plan->changes_weights;
     return status == TX_OK ? TX_OK : tx_fail_in(status, "plan %s", plan->name);
@@ -84,14 +78,9 @@ static tx_status run_own(tx_plan *plan)
 static tx_status read_own(tx_plan *plan, tx_tensor *output, void *data, size_t bytes)
 {
     bool readable = output && (tx_tensor_root(output)->is_output || output->arena != TX_ARENA_PLANNED);
-    tx_status status = check_transfer(plan, output, bytes, readable, "output (see tx_output)");
-    if (status == TX_OK)
-        status = tx_model_ready(plan->model);
-    if (status != TX_OK)
-        return status;
-    status = tx_model_settle(plan->model);
-    if (status != TX_OK)
-        return status;
+    TX_TRY(check_transfer(plan, output, bytes, readable, "output (see tx_output)"));
+    TX_TRY(tx_model_ready(plan->model));
+    TX_TRY(tx_model_settle(plan->model));
     return tx_model_read_at(plan->model, tx_tensor_root(output)->arena, tx_tensor_address(output), data,
                             (int64_t)bytes);
 }
@@ -137,20 +126,16 @@ tx_status tx_model_fetch(tx_model *model)
 {
     TX_NEEDS(model, TX_INVALID);
     const tx_engine *e = model->engine;
-    tx_status status = tx_model_ready(model);
-    if (status != TX_OK)
-        return status;
+    TX_TRY(tx_model_ready(model));
     if (model->results.pending == TX_RESULTS_PENDING)
         return tx_fail(TX_INVALID, "%d copies of the results are outstanding: take one first", TX_RESULTS_PENDING);
     int32_t slot = (model->results.first + model->results.pending) % TX_RESULTS_PENDING;
     void *to = (char *)e->backend->map(model->results.buffer) + slot * tx_aligned(TX_RESULT_BYTES);
-    status = e->backend->read_begin(e->context, TX_QUEUE_COMPUTE, model->arena[TX_ARENA_RESULT].buffer[0], 0, to,
-                                    TX_RESULT_BYTES, &model->results.reading[slot]);
-    if (status == TX_OK) {
-        model->ring.mark[slot] = model->ring.taken;
-        model->results.pending++;
-    }
-    return status;
+    TX_TRY(e->backend->read_begin(e->context, TX_QUEUE_COMPUTE, model->arena[TX_ARENA_RESULT].buffer[0], 0, to,
+                                  TX_RESULT_BYTES, &model->results.reading[slot]));
+    model->ring.mark[slot] = model->ring.taken;
+    model->results.pending++;
+    return TX_OK;
 }
 
 tx_status tx_model_results(tx_model *model, tx_results *results)
@@ -164,8 +149,7 @@ tx_status tx_model_results(tx_model *model, tx_results *results)
         e->backend->wait(e->context, model->results.reading[slot]); /* which ends the event in any case */
     model->results.first = (slot + 1) % TX_RESULTS_PENDING;
     model->results.pending--;
-    if (status != TX_OK)
-        return status;
+    TX_TRY(status);
     memcpy(results, (char *)e->backend->map(model->results.buffer) + slot * tx_aligned(TX_RESULT_BYTES),
            sizeof *results);
     if (model->ring.mark[slot] > model->ring.freed)
