@@ -207,12 +207,11 @@ static inline int64_t tx_operand_bytes(const tx_operand *o)
     return tx_dtype_bytes(o->dtype, tx_shape_count(&o->shape));
 }
 
-/* The product that a MATMUL command asks for: c[i] = op(a[i]) op(b[i]), i < batch; op(a) is m x k, op(b)
+/* The product that a MATMUL command asks for (tx_gemm_of): c[i] = op(a[i]) op(b[i]), i < batch; op(a) is m x k, op(b)
  * k x n; strides in elements, 0 where one operand serves the whole batch. */
 typedef struct tx_gemm {
     int64_t batch, m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c;
 } tx_gemm;
-tx_gemm tx_gemm_of(const tx_attrs *attrs, const tx_shape *a, const tx_shape *b);
 
 /* Sums over rows and over everything go by blocks of a size that depends on the count alone: enough for GPUs of
  * hundreds of units, and each begins at a multiple of 16 bytes where the first does. */

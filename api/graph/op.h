@@ -36,6 +36,9 @@ bool tx_shape_possible(const tx_shape *shape);
  * read by fill, reshape and broadcast, which take their shape from there. */
 tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MAX_IN], tx_operand out[TX_MAX_OUT]);
 
+/* The product of a MATMUL command with operands of these shapes. */
+tx_gemm tx_gemm_of(const tx_attrs *attrs, const tx_shape *a, const tx_shape *b);
+
 /* Floating-point operations (a multiply-add is two), and bytes that have to be read and written at least. */
 void tx_op_work(const tx_command *command, double *flops, double *bytes);
 

@@ -2,6 +2,8 @@
  * Op MATMUL, by the provider that gemm_choose.c takes. */
 #include "backends/opencl/gemm.h"
 
+#include "api/graph/op.h"
+
 #include <stdio.h>
 
 /* The product without its epilogue, and behind it the op that this stands for. */

@@ -8,6 +8,7 @@
  *     test_stand_in spills            what spills makes room for the next form
  *
  * Exit status 77: there is no OpenCL device. */
+#include "api/graph/op.h"
 #include "backends/opencl/attention.h"
 #include "backends/opencl/gemm.h"
 #include "backends/opencl/internal.h"

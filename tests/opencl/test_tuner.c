@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "api/graph/op.h"
 #include "backends/opencl/gemm.h"
 #include "backends/opencl/internal.h"
 #include "tests/scratch.h"
