@@ -228,7 +228,6 @@ tx_tensor *tx_log_sum_exp(tx_tensor *x);
 /* x as a constant: nothing that is made of it has a part in the gradient of x. */
 tx_tensor *tx_detach(tx_tensor *x);
 tx_tensor *tx_cast(tx_tensor *x, tx_dtype dtype);
-tx_tensor *tx_copy(tx_tensor *x);
 tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value);
 /* I32: first, first + step, ..., for the operands of tx_embedding and tx_gather that name rows. */
 tx_tensor *tx_range(tx_graph *graph, tx_shape shape, int32_t first, int32_t step);

@@ -9,10 +9,10 @@
 cmake_minimum_required(VERSION 3.25)
 
 set(max_function 60)
-set(max_total 39900)
+set(max_total 39800)
 
 # What still breaks a rule: files that call in a circle, headers' functions and long functions. Rows are removed, none added.
-set(known_circles "api/graph/(build|graph|parts|infer[a-z_]*)" "api/parallel/exchange"
+set(known_circles "api/graph/infer[a-z_]*" "api/parallel/exchange"
     "api/plan/(compile|copies|divide|memory|run|scalars)" "backends/cpu/gemm_(amx|dnnl)"
     "backends/opencl/(attention_choose|attention_trial|builder|compile|gemm[a-z_]*|ops_[a-z]*|plan|run|solo)")
 set(known_elsewhere api/model/model.h)

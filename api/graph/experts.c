@@ -5,8 +5,6 @@
 #include "api/base/needs.h"
 #include "api/model/model.h"
 
-static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
-
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -14,10 +12,9 @@ static int64_t least(int64_t a, int64_t b)
 
 tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows)
 {
-    tx_emit_args args = {.op = op, .attrs = plain, .in = {x, counts}};
+    tx_emit_args args = {.op = op, .attrs = TX_ATTRS(.rows = rows), .in = {x, counts}};
     if (!x || !counts)
         return NULL;
-    args.attrs.rows = rows;
     /* By ranks lie the rows that come, or came: y of those that go to experts, x of those that come back. */
     const int64_t moved = op == TX_OP_TO_EXPERTS ? rows : x->shape.dim[0],
                   own = op == TX_OP_TO_EXPERTS ? x->shape.dim[0] : rows;
@@ -31,8 +28,7 @@ tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows)
 static bool share_routes(const tx_routes *routes, int64_t own, tx_arrivals *arrivals)
 {
     tx_graph *graph = routes->offsets->graph;
-    tx_emit_args args = {.op = TX_OP_SHARE_ROUTES, .attrs = plain, .in = {routes->offsets}};
-    args.attrs.rows = own;
+    tx_emit_args args = {.op = TX_OP_SHARE_ROUTES, .attrs = TX_ATTRS(.rows = own), .in = {routes->offsets}};
     arrivals->counts = tx_tensor_planned(graph, TX_I32, TX_SHAPE(3, routes->offsets->shape.dim[0]), TX_ARENA_EXCHANGE);
     args.out[TX_OUT(share_routes, counts)] = arrivals->counts;
     if (!arrivals->counts)

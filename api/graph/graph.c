@@ -173,8 +173,7 @@ static tx_tensor *tensor_named(tx_tensor *t, const char *name)
     t->name = strdup(name);
     if (t->name)
         return t;
-    tx_graph_fail(t->graph, tx_fail(TX_MEMORY, "no memory for a name"));
-    return NULL;
+    return tx_graph_refuse(t->graph, tx_fail(TX_MEMORY, "no memory for a name"));
 }
 
 const tx_shape *tx_tensor_shape(const tx_tensor *tensor)
@@ -209,10 +208,8 @@ tx_tensor *tx_input(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
     if (graph->status != TX_OK)
         return NULL;
     tx_status status = check_storage("input", name, dtype, &shape);
-    if (status != TX_OK) {
-        tx_graph_fail(graph, status);
-        return NULL;
-    }
+    if (status != TX_OK)
+        return tx_graph_refuse(graph, status);
     tx_tensor *t = tensor_named(tensor_new(graph, dtype, shape), name);
     if (t)
         t->is_input = true;
@@ -258,10 +255,8 @@ tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec
     tx_status status = spec ? check_storage("parameter", name, spec->dtype, &spec->shape) : TX_OK;
     if (status == TX_OK)
         status = tx_model_declare(graph->model, name, spec, &index);
-    if (status != TX_OK) {
-        tx_graph_fail(graph, status);
-        return NULL;
-    }
+    if (status != TX_OK)
+        return tx_graph_refuse(graph, status);
     return param_node(graph, index);
 }
 
@@ -286,24 +281,10 @@ tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
     tx_status status = check_storage("state", name, dtype, &shape);
     if (status == TX_OK)
         status = tx_model_declare_state(graph->model, name, stored, &shape, graph->block, &offset);
-    if (status != TX_OK) {
-        tx_graph_fail(graph, status);
-        return NULL;
-    }
+    if (status != TX_OK)
+        return tx_graph_refuse(graph, status);
     tx_tensor *t = find_state(graph, name);
     return t ? t : tensor_named(tx_tensor_fixed(graph, dtype, shape, TX_ARENA_STATE, offset), name);
-}
-
-tx_tensor *tx_output(tx_tensor *tensor)
-{
-    if (!tensor || tensor->graph->planned)
-        return tensor;
-    if (tx_parts_divide_columns(tensor)) {
-        tx_graph_fail(tensor->graph, tx_fail(TX_UNSUPPORTED, "logits are no output where ranks divide the vocabulary"));
-        return NULL;
-    }
-    tx_tensor_root(tensor)->is_output = true;
-    return tensor;
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -384,10 +365,8 @@ static void narrow_indices(const tx_node *n)
 static tx_node *node_new(tx_graph *graph)
 {
     void *array = graph->node;
-    if (!grow(&array, graph->nodes, &graph->node_room, sizeof *graph->node)) {
-        tx_graph_fail(graph, tx_fail(TX_MEMORY, "no memory for a node"));
-        return NULL;
-    }
+    if (!grow(&array, graph->nodes, &graph->node_room, sizeof *graph->node))
+        return tx_graph_refuse(graph, tx_fail(TX_MEMORY, "no memory for a node"));
     graph->node = array;
     tx_node *n = &graph->node[graph->nodes];
     memset(n, 0, sizeof *n);
@@ -458,19 +437,15 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args)
 {
     if (graph->status != TX_OK)
         return NULL;
-    if (graph->planned) {
-        tx_graph_fail(graph, tx_fail(TX_INVALID, "%s: the graph has a plan, so it cannot change: make another",
-                                     tx_op_info_of(args->op)->name));
-        return NULL;
-    }
+    if (graph->planned)
+        return tx_graph_refuse(graph, tx_fail(TX_INVALID, "%s: the graph has a plan, so it cannot change: make another",
+                                              tx_op_info_of(args->op)->name));
     tx_operand in[TX_MAX_IN], out[TX_MAX_OUT];
     for (int i = 0; i < TX_MAX_IN; i++) {
         in[i] = operand_of(args->in[i]);
-        if (args->in[i] && args->in[i]->graph != graph) {
-            tx_graph_fail(
+        if (args->in[i] && args->in[i]->graph != graph)
+            return tx_graph_refuse(
                 graph, tx_fail(TX_INVALID, "%s: input %d belongs to another graph", tx_op_info_of(args->op)->name, i));
-            return NULL;
-        }
     }
     for (int i = 0; i < TX_MAX_OUT; i++)
         out[i] = (tx_operand){.dtype = TX_DTYPE_COUNT, .shape = {.rank = 1, .dim = {1}}};
@@ -479,10 +454,8 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args)
     if (args->shape)
         out[0].shape = *args->shape;
     tx_status status = tx_op_infer(args->op, &args->attrs, in, out);
-    if (status != TX_OK) {
-        tx_graph_fail(graph, status);
-        return NULL;
-    }
+    if (status != TX_OK)
+        return tx_graph_refuse(graph, status);
     tx_node *n = node_new(graph);
     if (!n || !make_outputs(graph, args, out))
         return NULL;

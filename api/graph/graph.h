@@ -30,6 +30,11 @@ struct tx_tensor {
     int32_t first, last; /* lifetime in nodes, of storage that is planned */
 };
 
+/* Attributes of a node: no control word, a factor of 1, and what is named. */
+#define TX_ATTRS(...) ((tx_attrs){.control = -1, .alpha = 1.0f, __VA_ARGS__})
+/* Attributes of a node that needs none: no control word, a factor of 1. */
+#define TX_PLAIN ((tx_attrs){.control = -1, .alpha = 1.0f})
+
 typedef struct tx_node {
     tx_op op;
     tx_direction direction;
@@ -106,6 +111,13 @@ static inline bool tx_tensor_lasts(tx_tensor *t)
  * where that stage has them, and tensors keep their numbers. */
 tx_status tx_graph_copy(const tx_graph *graph, tx_model *stage, tx_graph **copy);
 
+/* Keeps a failure as tx_graph_fail does, for functions that return NULL then. */
+static inline void *tx_graph_refuse(tx_graph *graph, tx_status status)
+{
+    tx_graph_fail(graph, status);
+    return NULL;
+}
+
 /* TX_OK, or the first failure with its message put back. */
 tx_status tx_graph_check(const tx_graph *graph);
 
@@ -122,6 +134,10 @@ typedef struct tx_emit_args {
 /* Validates and appends a node; the node's outputs go to `args->out`. Returns output 0 (NULL on failure, which the
  * graph keeps). */
 tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
+/* Emits an op by name for the graph of `first`. NULL is an earlier failure, which the graph has. */
+#define TX_EMIT(first, NAME, attributes, ...)                                                                         \
+    ((first) ? tx_emit((first)->graph, &(tx_emit_args){.op = TX_OP_##NAME, .attrs = attributes, .in = {__VA_ARGS__}}) \
+             : NULL)
 
 /* A tensor on fixed storage (arena address `offset`), not made by a node. */
 tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset);
@@ -131,14 +147,6 @@ tx_tensor *tx_tensor_planned(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx
 tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape);
 /* The scalar `result` of the model as a tensor [1]. */
 tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result);
-
-/* Where ranks divide them (parts.c): whether `table` is this rank's rows of one, and the sum of what the ranks have of
- * the tokens' rows; whether the columns of `x` are products with such rows, and the loss of logits that are. */
-bool tx_parts_divide_rows(const tx_tensor *table);
-tx_tensor *tx_parts_embedding(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
-                              tx_tensor *positions);
-bool tx_parts_divide_columns(const tx_tensor *x);
-tx_tensor *tx_parts_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
 
 /* Rows on their way to experts that ranks divide, or back (op TO_EXPERTS or FROM_EXPERTS): x [.., C] -> [rows, C]. */
 tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows);

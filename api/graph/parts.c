@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the ranks of a tensor group put together: sums, rows of tables that they divide, and the loss of logits whose
- * columns they divide (Shoeybi et al., Megatron-LM, 2019, section 3). */
+ * Operations on what ranks have parts of: sums over a tensor group, tables whose rows it divides, losses of logits
+ * whose columns it divides (Shoeybi et al., Megatron-LM, 2019, section 3), and positions that a context group divides.
+ */
 #include "api/graph/graph.h"
 
 #include "api/base/needs.h"
 #include "api/model/model.h"
 
 #include <inttypes.h>
-
-static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
 
 int32_t tx_graph_parts(const tx_graph *graph, int32_t *part)
 {
@@ -32,19 +31,17 @@ int32_t tx_graph_contexts(const tx_graph *graph, int32_t *context)
 
 tx_tensor *tx_part_input(tx_tensor *x)
 {
-    tx_emit_args args = {.op = TX_OP_RESHAPE, .attrs = plain, .in = {x}};
-    args.attrs.summed = true;
+    const tx_attrs attrs = TX_ATTRS(.summed = true);
     if (!x || x->graph->model->mesh.tensor.size == 1)
         return x;
-    args.shape = &x->shape;
-    return tx_emit(x->graph, &args);
+    return tx_emit(x->graph, &(tx_emit_args){.op = TX_OP_RESHAPE, .attrs = attrs, .in = {x}, .shape = &x->shape});
 }
 
 tx_tensor *tx_part_sum(tx_tensor *x)
 {
     if (!x || x->graph->model->mesh.tensor.size == 1)
         return x;
-    tx_emit_args args = {.op = TX_OP_PART_SUM, .attrs = plain, .in = {x}};
+    tx_emit_args args = {.op = TX_OP_PART_SUM, .attrs = TX_PLAIN, .in = {x}};
     args.out[TX_OUT(part_sum, w)] = tx_tensor_planned(x->graph, x->dtype, x->shape, TX_ARENA_PARTS);
     return args.out[TX_OUT(part_sum, w)] ? tx_emit(x->graph, &args) : NULL;
 }
@@ -56,7 +53,7 @@ static tx_tensor *move_rows(tx_tensor *x, tx_op op, int64_t tokens)
     const tx_shape shape = TX_SHAPE(x->shape.dim[0], tokens, x->shape.dim[2]);
     const int64_t least = tokens < x->shape.dim[1] ? tokens : x->shape.dim[1], parts = graph->model->mesh.tensor.size;
     const int64_t blocks = tx_param_blocks(x->shape.dim[0] * least * x->shape.dim[2]);
-    tx_emit_args args = {.op = op, .attrs = plain, .in = {x}, .shape = &shape};
+    tx_emit_args args = {.op = op, .attrs = TX_PLAIN, .in = {x}, .shape = &shape};
     args.out[TX_OUT(part_scatter, w)] =
         tx_tensor_planned(graph, x->dtype, TX_SHAPE(parts * blocks * TX_PARAM_BLOCK), TX_ARENA_PARTS);
     return args.out[TX_OUT(part_scatter, w)] ? tx_emit(graph, &args) : NULL;
@@ -76,16 +73,41 @@ tx_tensor *tx_part_scatter(tx_tensor *x)
     const int64_t parts = x->graph->model->mesh.tensor.size;
     if (x->shape.rank == 3 && x->shape.dim[1] % parts == 0)
         return move_rows(x, TX_OP_PART_SCATTER, x->shape.dim[1] / parts);
-    tx_graph_fail(x->graph,
-                  tx_fail(TX_UNSUPPORTED,
-                          "sequence parallelism: %" PRId64 " positions cannot be divided among %" PRId64 " ranks",
-                          x->shape.dim[1], parts));
-    return NULL;
+    return tx_graph_refuse(x->graph, tx_fail(TX_UNSUPPORTED,
+                                             "sequence parallelism: %" PRId64
+                                             " positions cannot be divided among %" PRId64 " ranks",
+                                             x->shape.dim[1], parts));
 }
 
 tx_tensor *tx_part_param(tx_tensor *param)
 {
     return param && param->graph->model->mesh.sequence ? tx_part_input(param) : param;
+}
+
+/* ---- Positions ---------------------------------------------------------------------------------------- */
+
+/* Where the tokens of x [B, T, ..] stand that are given no positions; NULL: at 0 and on. All layers read the same. */
+static tx_tensor *places_of(const tx_tensor *x)
+{
+    tx_graph *graph = x->graph;
+    const tx_mesh *mesh = &graph->model->mesh;
+    if (mesh->context.size == 1 || x->shape.rank < 2)
+        return NULL;
+    const int64_t length = x->shape.dim[1];
+    const tx_shape shape = TX_SHAPE(x->shape.dim[0], length);
+    tx_emit_args range = {.op = TX_OP_RANGE, .shape = &shape};
+    range.attrs = TX_ATTRS(.first = mesh->context.rank * (length / 2), .step = 1, .rows = length,
+                           .gap = tx_mesh_gap(mesh, length));
+    if (!graph->places || !tx_shape_equal(&graph->places->shape, &shape))
+        graph->places = tx_emit(graph, &range);
+    return graph->places;
+}
+
+tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions)
+{
+    TX_NEEDS(x && rope, NULL);
+    const tx_attrs attrs = TX_ATTRS(.attention.heads = heads, .attention.head_size = head_size, .rope = *rope);
+    return TX_EMIT(x, ROTARY, attrs, x, positions ? positions : places_of(x));
 }
 
 /* ---- Tables ------------------------------------------------------------------------------------------- */
@@ -98,22 +120,22 @@ static const tx_param_spec *divided_rows(const tx_tensor *x)
     return whole && whole->split == 1 ? whole : NULL;
 }
 
-bool tx_parts_divide_rows(const tx_tensor *table)
-{
-    return divided_rows(table) != NULL;
-}
-
 /* Indices of rows of a parameter, of `all` rows, as this rank has them: what it has not is below 0. */
 static tx_tensor *own_indices(tx_tensor *indices, const tx_param_spec *whole, int64_t all, bool labels,
                               tx_emit_args *args)
 {
     const tx_model *model = indices->graph->model;
-    *args = (tx_emit_args){.op = TX_OP_PART_INDICES, .attrs = plain, .in = {indices}};
+    *args = (tx_emit_args){.op = TX_OP_PART_INDICES, .attrs = TX_PLAIN, .in = {indices}};
     args->attrs.rows =
         tx_part_of(whole->logical.dim[0], model->mesh.tensor.rank, model->mesh.tensor.size, &args->attrs.first);
     args->attrs.vocab = all;
     args->attrs.keeps = labels;
     return tx_emit(indices->graph, args);
+}
+
+static tx_tensor *embed(tx_tensor *tokens, tx_tensor *table)
+{
+    return TX_EMIT(tokens, EMBEDDING, TX_PLAIN, tokens, table);
 }
 
 /* Adds rows of a table of positions, 0 and on or those that are named: x [B, T, C]. */
@@ -123,27 +145,44 @@ static tx_tensor *add_positions(tx_tensor *x, tx_tensor *table, tx_tensor *posit
         tx_graph_fail(x->graph,
                       tx_fail(TX_UNSUPPORTED, "sequence parallelism: tokens that have positions of their own"));
     if (!x || !table || positions)
-        return table ? tx_add(x, tx_embedding(positions, table, NULL, NULL)) : x;
+        return table ? tx_add(x, embed(positions, table)) : x;
     const int64_t rows = x->shape.dim[0], tokens = x->shape.dim[1], row = tokens * x->shape.dim[2];
     const tx_model *model = x->graph->model;
     const int32_t first = model->mesh.sequence ? model->mesh.tensor.rank * (int32_t)tokens : 0;
-    tx_tensor *places =
-        tx_embedding(tx_range(x->graph, TX_SHAPE(1, tokens), first, 1), tx_part_param(table), NULL, NULL);
-    places = places ? tx_broadcast(tx_reshape(places, TX_SHAPE(row)), TX_SHAPE(rows, row), TX_AXIS_ROWS) : NULL;
-    return tx_add(x, places ? tx_reshape(places, x->shape) : NULL);
+    tx_tensor *places = embed(tx_range(x->graph, TX_SHAPE(1, tokens), first, 1), tx_part_param(table));
+    places = tx_broadcast(tx_reshape(places, TX_SHAPE(row)), TX_SHAPE(rows, row), TX_AXIS_ROWS);
+    return tx_add(x, tx_reshape(places, x->shape));
 }
 
-tx_tensor *tx_parts_embedding(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
+/* Each rank gives the rows that it has, and they are summed. */
+static tx_tensor *embed_parts(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
                               tx_tensor *positions)
 {
     const tx_param_spec *whole = divided_rows(table);
-    tx_emit_args of_tokens, args = {.op = TX_OP_EMBEDDING, .attrs = plain};
-    args.in[TX_IN(embedding, tokens)] = own_indices(tokens, whole, whole->shape.dim[0], false, &of_tokens);
-    args.in[TX_IN(embedding, table)] = table;
+    tx_emit_args of_tokens;
+    tx_tensor *indices = own_indices(tokens, whole, whole->shape.dim[0], false, &of_tokens);
     const int64_t own = padding - of_tokens.attrs.first;
-    args.attrs.padding = own >= 0 && own < of_tokens.attrs.rows ? own + 1 : 0;
-    tx_tensor *x = args.in[TX_IN(embedding, tokens)] ? tx_emit(tokens->graph, &args) : NULL;
+    const tx_attrs attrs = TX_ATTRS(.padding = own >= 0 && own < of_tokens.attrs.rows ? own + 1 : 0);
+    tx_tensor *x = TX_EMIT(indices, EMBEDDING, attrs, indices, table);
     return add_positions(tx_part_scatter(x), position_table, positions);
+}
+
+tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
+                               tx_tensor *positions)
+{
+    const tx_attrs attrs = TX_ATTRS(.padding = padding < 0 ? 0 : padding + 1);
+    if (!tokens || !token_table)
+        return NULL;
+    if (position_table && !positions)
+        positions = places_of(tokens);
+    if (divided_rows(token_table))
+        return embed_parts(tokens, token_table, padding, position_table, positions);
+    return TX_EMIT(tokens, EMBEDDING, attrs, tokens, token_table, position_table, positions);
+}
+
+tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions)
+{
+    return tx_embedding_padded(tokens, token_table, -1, position_table, positions);
 }
 
 /* ---- Losses -------------------------------------------------------------------------------------------- */
@@ -155,37 +194,63 @@ static const tx_param_spec *divided_columns(const tx_tensor *x)
     return n && n->op == TX_OP_MATMUL && n->attrs.trans_b ? divided_rows(n->in[TX_IN(matmul, b)]) : NULL;
 }
 
-bool tx_parts_divide_columns(const tx_tensor *x)
+tx_tensor *tx_output(tx_tensor *tensor)
 {
-    return divided_columns(x) != NULL;
+    if (!tensor || tensor->graph->planned)
+        return tensor;
+    if (divided_columns(tensor))
+        return tx_graph_refuse(tensor->graph,
+                               tx_fail(TX_UNSUPPORTED, "logits are no output where ranks divide the vocabulary"));
+    tx_tensor_root(tensor)->is_output = true;
+    return tensor;
 }
 
-tx_tensor *tx_parts_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)
+/* The loss of each rank's own columns, from which the ranks make that of all. */
+static tx_tensor *loss_of_parts(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)
 {
     tx_graph *graph = logits->graph;
     const tx_param_spec *whole = divided_columns(logits);
-    if (vocab != whole->logical.dim[0]) {
-        tx_graph_fail(graph,
-                      tx_fail(TX_INVALID, "cross_entropy: a vocabulary of %" PRId64 ", and ranks divide %" PRId64,
-                              vocab, whole->logical.dim[0]));
-        return NULL;
-    }
-    tx_emit_args of_labels, own = {.op = TX_OP_CROSS_ENTROPY, .attrs = plain};
+    const int64_t numbers = 2 * (int64_t)graph->model->mesh.tensor.size + 1;
+    if (vocab != whole->logical.dim[0])
+        return tx_graph_refuse(graph, tx_fail(TX_INVALID,
+                                              "cross_entropy: a vocabulary of %" PRId64 ", and ranks divide %" PRId64,
+                                              vocab, whole->logical.dim[0]));
+    tx_emit_args of_labels;
     labels = own_indices(labels, whole, vocab, true, &of_labels);
-    own.attrs.vocab = of_labels.attrs.rows;
-    own.attrs.rows = vocab;
-    own.attrs.smoothing = smoothing;
-    own.in[TX_IN(cross_entropy, logits)] = logits;
-    own.in[TX_IN(cross_entropy, labels)] = labels;
+    const tx_attrs attrs = TX_ATTRS(.vocab = of_labels.attrs.rows, .rows = vocab, .smoothing = smoothing);
+    tx_emit_args own = {.op = TX_OP_CROSS_ENTROPY, .attrs = attrs, .in = {logits, labels}};
     if (!labels || !tx_emit(graph, &own))
         return NULL;
-    tx_emit_args all = {.op = TX_OP_PART_LOSS, .attrs = own.attrs};
-    const int64_t numbers = 2 * (int64_t)graph->model->mesh.tensor.size + 1;
-    all.in[TX_IN(part_loss, logits)] = logits;
-    all.in[TX_IN(part_loss, labels)] = labels;
-    all.in[TX_IN(part_loss, losses)] = own.out[TX_OUT(cross_entropy, losses)];
-    all.in[TX_IN(part_loss, lse)] = own.out[TX_OUT(cross_entropy, lse)];
+    tx_emit_args all = {.op = TX_OP_PART_LOSS, .attrs = attrs, .in = {logits, labels, own.out[0], own.out[1]}};
     all.out[TX_OUT(part_loss, w)] =
         tx_tensor_planned(graph, TX_F32, TX_SHAPE(numbers * tx_shape_count(&labels->shape)), TX_ARENA_PARTS);
     return all.out[TX_OUT(part_loss, w)] ? tx_emit(graph, &all) : NULL;
+}
+
+tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)
+{
+    const tx_attrs attrs = TX_ATTRS(.vocab = vocab, .smoothing = smoothing);
+    if (logits && !(smoothing >= 0.0f && smoothing < 1.0f))
+        return tx_graph_refuse(
+            logits->graph,
+            tx_fail(TX_INVALID, "cross_entropy: smoothing %g must be at least 0 and below 1", (double)smoothing));
+    if (logits && labels && divided_columns(logits))
+        return loss_of_parts(logits, labels, vocab, smoothing);
+    return TX_EMIT(logits, CROSS_ENTROPY, attrs, logits, labels);
+}
+
+tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab)
+{
+    return tx_cross_entropy_smoothed(logits, labels, vocab, 0.0f);
+}
+
+tx_tensor *tx_distillation(tx_tensor *logits, tx_tensor *teacher, tx_tensor *labels, int64_t vocab, float temperature,
+                           float alpha)
+{
+    const tx_attrs attrs = {.control = -1, .alpha = alpha, .vocab = vocab, .scale = temperature};
+    if (logits && divided_columns(logits))
+        return tx_graph_refuse(logits->graph,
+                               tx_fail(TX_UNSUPPORTED, "distillation: ranks divide the vocabulary: leave out the "
+                                                       "teacher or --tensor_parallel"));
+    return TX_EMIT(logits, DISTILLATION, attrs, logits, teacher, labels);
 }

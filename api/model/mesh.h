@@ -39,6 +39,14 @@ static inline bool tx_mesh_is_one_rank(const tx_mesh *mesh)
     return mesh->data.size == 1 && !mesh->tensor.comm && !mesh->pipeline.comm;
 }
 
+/* Of `length` positions of a row that a rank of the context axis has, the later half is a chunk of its own, which is as
+ * far from the end of the row as the first half from its beginning: how many positions of others lie between the two.
+ */
+static inline int64_t tx_mesh_gap(const tx_mesh *mesh, int64_t length)
+{
+    return (mesh->context.size - 1 - mesh->context.rank) * length;
+}
+
 /* An axis along a communicator; nothing is divided if that is NULL or has one rank. */
 static inline tx_mesh_axis tx_mesh_along(tx_comm *comm)
 {

@@ -305,11 +305,6 @@ static void grad_cast(const grad *c)
     c->din[0] = tx_cast(c->dout[0], c->node->in[0]->dtype);
 }
 
-static void grad_copy(const grad *c)
-{
-    c->din[0] = c->dout[0];
-}
-
 static void grad_reshape(const grad *c)
 {
     tx_tensor *d = c->node->attrs.summed ? tx_part_sum(as_dtype(c->dout[0], TX_F32)) : c->dout[0];
