@@ -45,7 +45,6 @@ typedef enum tx_op {
     struct tx_out_##name {                                                                     \
         char TX_NAMES_ out;                                                                    \
     };
-#define TX_VIRTUAL TX_OP
 #include "ops.def"
 
 /* How an output that "adds" (ops.def) is written. */

@@ -16,7 +16,6 @@ typedef struct tx_infer {
 
 #define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, rule, grad, in, out) \
     tx_status tx_infer_##rule(const tx_infer *c);
-#define TX_VIRTUAL TX_OP
 #include "ops.def"
 
 /* "[4, 128]", for a message in the same statement. */

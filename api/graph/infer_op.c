@@ -7,7 +7,6 @@
 static tx_status (*const rules[TX_OP_COUNT])(const tx_infer *) = {
 #define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, rule, grad, in, out) \
     [TX_OP_##NAME] = tx_infer_##rule,
-#define TX_VIRTUAL TX_OP
 #include "ops.def"
 };
 

@@ -10,10 +10,14 @@
 /* What mixed precision makes of an op: column CAST of ops.def. */
 typedef enum tx_cast_rule { TX_CAST_FULL, TX_CAST_HALF, TX_CAST_ROUND, TX_CAST_ANY, TX_CAST_STORED } tx_cast_rule;
 
+/* What an op runs on: the kind of its row in ops.def, and column RUNS. */
+typedef enum tx_op_place { TX_ON_NOTHING, TX_ON_DEVICE, TX_ON_HOST, TX_ON_HOST_IN_RUN } tx_op_place;
+
 typedef struct tx_op_info {
     const char *name;
     tx_op_class op_class;
     tx_cast_rule cast;
+    tx_op_place place;
     int32_t inputs_min, inputs, outputs;
     int32_t in_place; /* input that output 0 may lie on, or -1 */
     uint32_t adds;    /* bit i: output i takes attrs.accumulate */
@@ -24,7 +28,7 @@ const tx_op_info *tx_op_info_of(tx_op op);
 /* Whether the executor does it, between what the device is given. */
 static inline bool tx_op_cuts(tx_op op)
 {
-    return tx_op_info_of(op)->op_class == TX_COLLECTIVE || (op >= TX_OP_READ_FILE && op <= TX_OP_WAIT_COPIES);
+    return tx_op_info_of(op)->place >= TX_ON_HOST;
 }
 
 /* Whether a shape has 1 to TX_MAX_RANK dimensions of at least 1, and no more elements than can be counted in bytes. */

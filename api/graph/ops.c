@@ -3,16 +3,17 @@
 #include "api/graph/op.h"
 
 static const tx_op_info table[TX_OP_COUNT] = {
-#define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, infer, grad, in, out) \
-    [TX_OP_##NAME] = {#name, TX_##CLASS, TX_CAST_##CAST, min, n_in, n_out, in_place, adds},
-#define TX_VIRTUAL TX_OP
+#define ROW(RUNS, NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, infer, grad, in, out) \
+    [TX_OP_##NAME] = {#name, TX_##CLASS, TX_CAST_##CAST, TX_ON_##RUNS, min, n_in, n_out, in_place, adds},
+#define TX_OP(...) ROW(DEVICE, __VA_ARGS__)
+#define TX_VIRTUAL(...) ROW(NOTHING, __VA_ARGS__)
+#define TX_HOST(RUNS, host, ...) ROW(RUNS, __VA_ARGS__)
 #include "ops.def"
 };
 
 #define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, infer, grad, in, out)                   \
     _Static_assert(n_in == 0 || n_in == sizeof(struct tx_in_##name), #name ": as many inputs as names of them"); \
     _Static_assert(n_out == 0 || n_out == sizeof(struct tx_out_##name), #name ": as many outputs as names");
-#define TX_VIRTUAL TX_OP
 #include "ops.def"
 
 const tx_op_info *tx_op_info_of(tx_op op)

@@ -161,7 +161,7 @@ tx_status tx_model_settle(tx_model *model)
 
 /* Where what moves lies in the window already it begins at once; else the rank's part of it is copied there first. What
  * no other rank has stays where it is. */
-static tx_status start(tx_model *model, const tx_command *c)
+tx_status tx_host_begin_transfer(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
@@ -186,12 +186,19 @@ static tx_status start(tx_model *model, const tx_command *c)
     return status;
 }
 
-/* Sums x over the ranks of a group into y, in the window, or, where the host reads the device's memory, in x itself,
- * which y is then; the device waits. */
-static tx_status sum_over(const tx_model *model, tx_comm *group, const tx_operand *x, const tx_operand *y,
-                          const tx_operand *w)
+tx_status tx_host_wait_transfer(tx_model *model, const tx_command *c)
+{
+    return wait_for(model, c->op == TX_OP_WAIT_GRADIENTS ? TX_OP_REDUCE_GRADIENTS : TX_OP_GATHER_WEIGHTS, c);
+}
+
+/* Sums x over the tensor group into y, in the window, or, where the host reads the device's memory, in x itself, which
+ * y is then; tied gradients over the first stage's rank and the last's. The device waits. */
+tx_status tx_host_sum(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
+    const tx_operand *x = &c->in[TX_IN(part_sum, x)], *y = &c->out[TX_OUT(part_sum, y)],
+                     *w = &c->out[TX_OUT(part_sum, w)];
+    tx_comm *group = c->op == TX_OP_SUM_TIED ? model->mesh.ends : model->mesh.tensor.comm;
     const bool in_place = w->dtype == TX_DTYPE_COUNT;
     char *sum = tx_operand_host(model, in_place ? x : w);
     TX_TRY(in_place ? e->backend->finish(e->context)
@@ -205,7 +212,7 @@ static tx_status sum_over(const tx_model *model, tx_comm *group, const tx_operan
 /* Each that several ranks have has its place in the window, where the others' zeros change no bit: all get the same
  * sums, in the order of the ranks. The device waits; once it is read from, what was on its way from the window has
  * arrived. */
-static tx_status sum_replicas(const tx_model *model, const tx_command *c)
+tx_status tx_host_sum_replicas(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     const tx_operand *x = &c->in[TX_IN(sum_replicas, x)], *w = &c->out[TX_OUT(sum_replicas, w)];
@@ -240,7 +247,7 @@ static void join_rows(float *number, int64_t rows, int32_t ranks, const int32_t 
 }
 
 /* Every rank joins the same numbers in the same order; the device waits. */
-static tx_status join_losses(const tx_model *model, const tx_command *c)
+tx_status tx_host_join_losses(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     const tx_mesh_axis *tensor = &model->mesh.tensor;
@@ -282,7 +289,7 @@ static int32_t number_of(const tx_model *model, const tx_command *c)
 }
 
 /* Begins one; what is sent from the device's memory is read first, and the device waited for. */
-static tx_status begin_message(const tx_model *model, const tx_command *c)
+tx_status tx_host_begin_message(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
@@ -306,7 +313,7 @@ static tx_status begin_message(const tx_model *model, const tx_command *c)
     return TX_OK;
 }
 
-static tx_status wait_message(const tx_model *model, const tx_command *c)
+tx_status tx_host_wait_message(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
@@ -333,11 +340,14 @@ static tx_status wait_message(const tx_model *model, const tx_command *c)
 /* ---- Results ---------------------------------------------------------------------------------------------- */
 
 /* The vote goes with the results. */
-static tx_status reduce_results(tx_model *model, const tx_command *c)
+tx_status tx_host_reduce_results(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     const tx_mesh *mesh = &model->mesh;
     tx_parallel *p = model->parallel;
+    p->votes = p->vote;
+    if (tx_mesh_is_one_rank(mesh))
+        return TX_OK;
     const int64_t count = tx_operand_count(&c->in[0]), bytes = tx_operand_bytes(&c->in[0]);
     float *sum = (float *)(void *)tx_operand_host(model, &c->out[TX_OUT(reduce_results, w)]);
     tx_buffer *results = tx_operand_buffer(model, &c->in[0]);
@@ -354,57 +364,7 @@ static tx_status reduce_results(tx_model *model, const tx_command *c)
     return status ? status : e->backend->write(e->context, TX_QUEUE_COMPUTE, results, c->in[0].offset, sum, bytes);
 }
 
-tx_status tx_parallel_collective(tx_model *model, const tx_command *c)
+tx_status tx_host_begin_micro_batch(tx_model *model, const tx_command *c)
 {
-    const tx_mesh *mesh = &model->mesh;
-    tx_parallel *p = model->parallel;
-    if (tx_mesh_is_one_rank(mesh)) {
-        p->votes = p->vote;
-        return TX_OK;
-    }
-    switch (c->op) {
-    case TX_OP_PART_SUM:
-        return sum_over(model, mesh->tensor.comm, &c->in[TX_IN(part_sum, x)], &c->out[TX_OUT(part_sum, y)],
-                        &c->out[TX_OUT(part_sum, w)]);
-    case TX_OP_SUM_REPLICAS:
-        return sum_replicas(model, c);
-    case TX_OP_PART_SCATTER:
-    case TX_OP_PART_GATHER:
-        return tx_parallel_part_rows(model, c);
-    case TX_OP_PART_LOSS:
-        return join_losses(model, c);
-    case TX_OP_SHARE_ROUTES:
-        return tx_parallel_share_routes(model, c);
-    case TX_OP_TO_EXPERTS:
-    case TX_OP_FROM_EXPERTS:
-        return tx_parallel_move_rows(model, c);
-    case TX_OP_REDUCE_RESULTS:
-        return reduce_results(model, c);
-    case TX_OP_SEND:
-    case TX_OP_RECEIVE:
-        return begin_message(model, c);
-    case TX_OP_WAIT_SENT:
-    case TX_OP_WAIT_RECEIVED:
-        return wait_message(model, c);
-    case TX_OP_SUM_TIED: /* of the first stage's table and the last's */
-        return sum_over(model, mesh->ends, &c->in[TX_IN(sum_tied, x)], &c->out[TX_OUT(sum_tied, y)],
-                        &c->out[TX_OUT(sum_tied, w)]);
-    case TX_OP_BEGIN_MICRO_BATCH:
-        return tx_model_begin_micro_batch(model, c->attrs.exchange.micro_batch);
-    default:
-        break;
-    }
-    if (mesh->data.size == 1) /* it has all rows */
-        return TX_OK;
-    switch (c->op) {
-    case TX_OP_REDUCE_GRADIENTS:
-    case TX_OP_GATHER_WEIGHTS:
-        return start(model, c);
-    case TX_OP_WAIT_GRADIENTS:
-        return wait_for(model, TX_OP_REDUCE_GRADIENTS, c);
-    case TX_OP_WAIT_WEIGHTS:
-        return wait_for(model, TX_OP_GATHER_WEIGHTS, c);
-    default:
-        return tx_fail(TX_INTERNAL, "%s is no collective", tx_op_info_of(c->op)->name);
-    }
+    return tx_model_begin_micro_batch(model, c->attrs.exchange.micro_batch);
 }

@@ -29,7 +29,7 @@ static int64_t sum(const int32_t *count, int32_t counts)
     return all;
 }
 
-tx_status tx_parallel_share_routes(const tx_model *model, const tx_command *c)
+tx_status tx_host_share_routes(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     const tx_parallel *p = model->parallel;
@@ -94,7 +94,7 @@ static void find_blocks(const tx_parallel *p, const routed *r, bool back, int64_
 
 /* By ranks the rows of own experts lie in w; those of the places do in the tensor itself, where the host has its
  * memory, else behind them. */
-tx_status tx_parallel_move_rows(const tx_model *model, const tx_command *c)
+tx_status tx_host_move_rows(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     const tx_parallel *p = model->parallel;

@@ -182,14 +182,13 @@ tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket
 tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t bucket);
 void tx_parallel_free(tx_model *model);
 
-/* ---- What the executor does at a collective node (exchange.c) ------------------------------------- */
+/* ---- What the executor does itself ------------------------------------------------------------------ */
 
-tx_status tx_parallel_collective(tx_model *model, const tx_command *command);
-/* SHARE_ROUTES, TO_EXPERTS and FROM_EXPERTS (experts.c); the device waits. */
-tx_status tx_parallel_share_routes(const tx_model *model, const tx_command *command);
-tx_status tx_parallel_move_rows(const tx_model *model, const tx_command *command);
-/* PART_SCATTER and PART_GATHER (sequence.c). */
-tx_status tx_parallel_part_rows(const tx_model *model, const tx_command *command);
+#define TX_OP(...)
+#define TX_VIRTUAL(...)
+#define TX_HOST(RUNS, host, ...) tx_status tx_host_##host(tx_model *model, const tx_command *command);
+#include "ops.def"
+
 /* Begins what waits for copies from the device. */
 tx_status tx_parallel_flush(tx_model *model);
 

@@ -59,7 +59,7 @@ static tx_status gather(const tx_model *model, const tx_operand *x, const tx_ope
     return TX_OK;
 }
 
-tx_status tx_parallel_part_rows(const tx_model *model, const tx_command *c)
+tx_status tx_host_part_rows(tx_model *model, const tx_command *c)
 {
     const tx_operand *x = &c->in[TX_IN(part_scatter, x)], *y = &c->out[TX_OUT(part_scatter, y)],
                      *w = &c->out[TX_OUT(part_scatter, w)];

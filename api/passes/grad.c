@@ -351,7 +351,6 @@ static void grad_none(const grad *c)
 static void (*const rules[TX_OP_COUNT])(const grad *) = {
 #define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, infer, rule, in, out) \
     [TX_OP_##NAME] = grad_##rule,
-#define TX_VIRTUAL TX_OP
 #include "ops.def"
 };
 

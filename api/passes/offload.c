@@ -92,7 +92,7 @@ static tx_status find_visits(offloading *o)
     for (int32_t n = 0; n < o->end; n++) {
         visit *v = &o->visit[o->visits];
         v->node = n;
-        for (int k = 0; k < TX_MAX_IN && o->graph->node[n].op < TX_OP_KERNELS; k++)
+        for (int k = 0; k < TX_MAX_IN && tx_op_info_of(o->graph->node[n].op)->place == TX_ON_DEVICE; k++)
             if (is_away(o->graph, o->graph->node[n].in[k]))
                 TX_TRY(bring_here(o, o->graph->node[n].in[k], v));
         o->visits += v->states > 0;
@@ -228,7 +228,7 @@ static tx_status insert_all(const offloading *o)
 static tx_status read_kept(tx_graph *graph)
 {
     for (int32_t n = 0; n < graph->nodes; n++)
-        for (int k = 0; k < TX_MAX_IN && graph->node[n].op < TX_OP_KERNELS; k++) {
+        for (int k = 0; k < TX_MAX_IN && tx_op_info_of(graph->node[n].op)->place == TX_ON_DEVICE; k++) {
             tx_tensor *root = graph->node[n].in[k] ? tx_tensor_root(graph->node[n].in[k]) : NULL;
             if (!root || root->arena != TX_ARENA_WEIGHTS)
                 continue;

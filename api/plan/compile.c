@@ -20,12 +20,6 @@ static tx_command command_of(const tx_model *model, const tx_node *node)
     return c;
 }
 
-/* Whether a collective is over when the run is. */
-static bool is_of_run(tx_op op)
-{
-    return (op >= TX_OP_PART_SUM && op <= TX_OP_FROM_EXPERTS) || (op >= TX_OP_SEND && op <= TX_OP_BEGIN_MICRO_BATCH);
-}
-
 static tx_status make_commands(tx_plan *plan)
 {
     const tx_graph *graph = plan->graph;
@@ -42,10 +36,11 @@ static tx_status make_commands(tx_plan *plan)
             plan->reads_copies = plan->reads_copies || (n->in[k] && tx_tensor_root(n->in[k])->arena == TX_ARENA_HALF);
         for (int k = 0; k < TX_MAX_IN && tx_model_weights_away(plan->model); k++)
             plan->reads_kept = plan->reads_kept || (n->in[k] && tx_tensor_root(n->in[k])->arena == TX_ARENA_KEPT);
-        plan->settles = plan->settles && (!tx_op_cuts(n->op) || is_of_run(n->op));
+        const tx_op_place place = tx_op_info_of(n->op)->place;
+        plan->settles = plan->settles && place != TX_ON_HOST;
         if (tx_op_cuts(n->op))
             plan->cut[plan->cuts++] = (tx_cut){length, command_of(plan->model, n)};
-        else if (n->op < TX_OP_KERNELS)
+        else if (place == TX_ON_DEVICE)
             plan->commands[length++] = command_of(plan->model, n);
     }
     plan->program = (tx_program){.length = length, .commands = plan->commands};

@@ -39,7 +39,6 @@ struct tx_ranges {
 static const char *const operand_names[TX_OP_COUNT][2] = {
 #define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, infer, grad, in, out) \
     [TX_OP_##NAME] = {#in, #out},
-#define TX_VIRTUAL TX_OP
 #include "ops.def"
 };
 
@@ -256,7 +255,7 @@ tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report)
         return tx_fail(TX_MEMORY, "no memory to watch a plan");
     }
     for (int32_t i = 0, command = 0; i < graph->nodes; i++) /* as make_commands has them (compile.c) */
-        if (graph->node[i].op < TX_OP_KERNELS)
+        if (tx_op_info_of(graph->node[i].op)->place == TX_ON_DEVICE)
             made->node[command++] = i;
     plan->ranges = made;
     return TX_OK;
