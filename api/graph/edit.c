@@ -2,6 +2,7 @@
  * Changing a graph: a list of its nodes in their order, and the uses of each tensor. */
 #include "api/graph/edit.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 /* A node's neighbours in the order; TX_EDIT_END at the ends. */
@@ -10,8 +11,16 @@ typedef struct link {
     bool erased;
 } link;
 
+/* Memory of the edit or its pass. */
+typedef struct block {
+    struct block *next;
+    max_align_t data[];
+} block;
+
 struct tx_edit {
     tx_graph *graph;
+    tx_status status; /* of the allocations */
+    block *blocks;
     link *link;              /* by node */
     int32_t known, room;     /* nodes that the list holds */
     int32_t first, last;     /* of the list */
@@ -20,6 +29,25 @@ struct tx_edit {
     tx_use *use;
     bool *viewed;
 };
+
+/* ---- Memory --------------------------------------------------------------------------------------------- */
+
+void *tx_edit_alloc(tx_edit *e, size_t count, size_t size)
+{
+    block *made = count <= (SIZE_MAX - sizeof *made) / size ? calloc(1, sizeof *made + count * size) : NULL;
+    if (!made) {
+        e->status = tx_fail(TX_MEMORY, "no memory to change a graph of %d nodes", (int)e->graph->nodes);
+        return NULL;
+    }
+    made->next = e->blocks;
+    e->blocks = made;
+    return made->data;
+}
+
+tx_status tx_edit_check(const tx_edit *e)
+{
+    return e->status ? e->status : e->graph->status;
+}
 
 /* ---- The order --------------------------------------------------------------------------------------- */
 
@@ -74,17 +102,16 @@ static void count_uses(tx_edit *e)
 static tx_status find_uses(tx_edit *e)
 {
     const tx_graph *g = e->graph;
-    e->begin = calloc((size_t)e->tensors + 1, sizeof *e->begin);
-    e->viewed = calloc((size_t)e->tensors + 1, sizeof *e->viewed);
-    if (!e->begin || !e->viewed)
-        return tx_fail(TX_MEMORY, "no memory for the uses of %d tensors", (int)e->tensors);
+    const size_t tensors = (size_t)e->tensors + 1;
+    e->begin = tx_edit_alloc(e, tensors, sizeof *e->begin);
+    e->viewed = tx_edit_alloc(e, tensors, sizeof *e->viewed);
+    int32_t *filled = tx_edit_alloc(e, tensors, sizeof *filled);
+    if (e->status)
+        return e->status;
     count_uses(e);
-    e->use = malloc(((size_t)e->begin[e->tensors] + 1) * sizeof *e->use);
-    int32_t *filled = calloc((size_t)e->tensors + 1, sizeof *filled);
-    if (!e->use || !filled) {
-        free(filled);
-        return tx_fail(TX_MEMORY, "no memory for the uses of %d tensors", (int)e->tensors);
-    }
+    e->use = tx_edit_alloc(e, (size_t)e->begin[e->tensors], sizeof *e->use);
+    if (e->status)
+        return e->status;
     for (int32_t i = 0; i < g->nodes; i++)
         for (int k = 0; k < TX_MAX_IN; k++)
             if (g->node[i].in[k]) {
@@ -94,7 +121,6 @@ static tx_status find_uses(tx_edit *e)
     for (int32_t t = 0; t < e->tensors; t++)
         if (g->tensor[t]->base)
             e->viewed[t] = e->viewed[g->tensor[t]->base->id] = true;
-    free(filled);
     return TX_OK;
 }
 
@@ -155,9 +181,10 @@ void tx_edit_discard(tx_edit *e)
     if (!e)
         return;
     free(e->link);
-    free(e->begin);
-    free(e->use);
-    free(e->viewed);
+    for (block *next, *b = e->blocks; b; b = next) {
+        next = b->next;
+        free(b);
+    }
     free(e);
 }
 
@@ -165,9 +192,9 @@ tx_status tx_edit_commit(tx_edit *e)
 {
     tx_graph *g = e->graph;
     tx_status status = learn(e);
-    tx_node *nodes = status ? NULL : malloc(((size_t)g->nodes + 1) * sizeof *nodes);
-    int32_t *moved = nodes ? malloc(((size_t)g->nodes + 1) * sizeof *moved) : NULL, count = 0;
-    if (!moved) {
+    int32_t *moved = tx_edit_alloc(e, (size_t)g->nodes + 1, sizeof *moved), count = 0;
+    tx_node *nodes = malloc(((size_t)g->nodes + 1) * sizeof *nodes);
+    if (status || !moved || !nodes) {
         free(nodes);
         tx_edit_discard(e);
         return tx_fail(TX_MEMORY, "no memory to change a graph");
@@ -182,12 +209,22 @@ tx_status tx_edit_commit(tx_edit *e)
         if (g->tensor[i]->producer >= 0)
             g->tensor[i]->producer = moved[g->tensor[i]->producer];
     free(g->node);
-    free(moved);
     g->node_room = g->nodes + 1;
     g->node = nodes;
     g->nodes = count;
     tx_edit_discard(e);
     return TX_OK;
+}
+
+tx_status tx_edit_run(tx_graph *graph, tx_status (*change)(tx_edit *edit, void *state), void *state)
+{
+    tx_edit *edit = NULL;
+    TX_TRY(tx_edit_open(graph, &edit));
+    const tx_status status = change(edit, state);
+    if (status == TX_OK)
+        return tx_edit_commit(edit);
+    tx_edit_discard(edit);
+    return status;
 }
 
 /* ---- Changes --------------------------------------------------------------------------------------------- */
@@ -213,6 +250,14 @@ tx_status tx_edit_insert(tx_edit *e, int32_t at, const tx_node *node, int32_t *n
     if (number)
         *number = made;
     return TX_OK;
+}
+
+tx_status tx_edit_insert_op(tx_edit *e, int32_t at, int32_t like, tx_op op, tx_tensor *in, tx_tensor *out)
+{
+    const tx_node *of = &e->graph->node[like];
+    const tx_node node = {
+        .op = op, .direction = of->direction, .block = of->block, .attrs = TX_PLAIN, .in = {in}, .out = {out}};
+    return tx_edit_insert(e, at, &node, out ? &out->producer : NULL);
 }
 
 void tx_edit_move(tx_edit *e, int32_t node, int32_t at)

@@ -18,11 +18,20 @@ typedef struct tx_use {
 
 #define TX_EDIT_END (-1) /* in the place of a node: behind the last */
 
+/* Runs a pass: opens an edit, calls `change`, and commits the edit if that returned TX_OK. `state` is the pass's own.
+ */
+tx_status tx_edit_run(tx_graph *graph, tx_status (*change)(tx_edit *edit, void *state), void *state);
+
 tx_status tx_edit_open(tx_graph *graph, tx_edit **edit);
-/* Takes the new order over; the graph's nodes are numbered anew. Frees the edit whatever the outcome. */
+/* Applies the new order; the graph's nodes are numbered anew. Frees the edit whatever the outcome. */
 tx_status tx_edit_commit(tx_edit *edit);
-/* Forgets the order, for a pass that failed: the graph is then of no use but to be freed. NULL is fine. */
+/* Drops the edit of a pass that failed; the graph can then only be freed. NULL is fine. */
 void tx_edit_discard(tx_edit *edit);
+
+/* Memory of `count` elements, all 0, which is freed with the edit. NULL on failure, which tx_edit_check returns. */
+void *tx_edit_alloc(tx_edit *edit, size_t count, size_t size);
+/* TX_OK, or the failure of an allocation or of the graph. */
+tx_status tx_edit_check(const tx_edit *edit);
 
 /* The uses of a tensor by the nodes that the edit found, in their order then; what was inserted is not among them. */
 const tx_use *tx_edit_readers(const tx_edit *edit, const tx_tensor *tensor, int32_t *count);
@@ -41,6 +50,9 @@ void tx_edit_replace(tx_edit *edit, const tx_tensor *old, tx_tensor *new);
  * TX_EDIT_END; what is inserted there later stands behind it. `*number` (or NULL) receives its number, which an
  * output's producer is to be: the caller sets that. */
 tx_status tx_edit_insert(tx_edit *edit, int32_t at, const tx_node *node, int32_t *number);
+/* Inserts an op with plain attributes. It has the direction and the block of node `like` and produces `out`. Pass NULL
+ * for `in` or `out` if the op has none. */
+tx_status tx_edit_insert_op(tx_edit *edit, int32_t at, int32_t like, tx_op op, tx_tensor *in, tx_tensor *out);
 /* Brings a node before node `at`. */
 void tx_edit_move(tx_edit *edit, int32_t node, int32_t at);
 /* Nobody may read what it alone makes. */

@@ -101,7 +101,7 @@ static tx_tensor *copy_of(casting *c, tx_tensor *t, tx_dtype dtype, int32_t at)
     if (c->copy[t->id])
         return c->copy[t->id];
     tx_model *model = graph->model;
-    tx_emit_args cast = {.op = TX_OP_CAST, .attrs = {.control = -1}, .in = {t}, .dtype = &dtype};
+    tx_emit_args cast = {.op = TX_OP_CAST, .attrs = TX_PLAIN, .in = {t}, .dtype = &dtype};
     if (t->arena == TX_ARENA_WEIGHTS && t->dtype == TX_F32 &&
         (model->copies.dtype == TX_F32 || model->copies.dtype == dtype)) {
         const int64_t address = tx_model_half_address(model, t->offset);
@@ -164,24 +164,24 @@ static void narrow_stored(casting *c)
     }
 }
 
+static tx_status change(tx_edit *edit, void *state)
+{
+    casting *c = state;
+    const int32_t recorded = c->graph->nodes;
+    const size_t tensors = (size_t)c->graph->tensors;
+    c->edit = edit;
+    c->narrowed = tx_edit_alloc(edit, tensors, sizeof *c->narrowed);
+    c->copy = tx_edit_alloc(edit, tensors, sizeof *c->copy);
+    TX_TRY(tx_edit_check(edit));
+    narrow_stored(c);
+    for (int32_t i = 0; i < recorded; i++)
+        TX_TRY(cast_node(c, i));
+    return TX_OK;
+}
+
 tx_status tx_autocast(tx_graph *graph)
 {
     if (graph->autocast == TX_F32 || graph->direction == TX_UPDATE)
         return TX_OK;
-    const size_t tensors = (size_t)graph->tensors + 1;
-    casting c = {
-        .graph = graph, .narrowed = calloc(tensors, sizeof *c.narrowed), .copy = calloc(tensors, sizeof *c.copy)};
-    tx_status status = c.narrowed && c.copy ? tx_edit_open(graph, &c.edit) : tx_fail(TX_MEMORY, "no memory for casts");
-    const int32_t recorded = graph->nodes;
-    if (!status)
-        narrow_stored(&c);
-    for (int32_t i = 0; i < recorded && !status; i++)
-        status = cast_node(&c, i);
-    if (!status)
-        status = tx_edit_commit(c.edit);
-    else
-        tx_edit_discard(c.edit);
-    free(c.narrowed);
-    free(c.copy);
-    return status;
+    return tx_edit_run(graph, change, &(casting){.graph = graph});
 }

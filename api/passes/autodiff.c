@@ -16,8 +16,6 @@ typedef struct autodiff {
     bool *written;        /* parameters whose slice holds a contribution of this graph, by id */
 } autodiff;
 
-static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
-
 static tx_accumulate mode_of(const autodiff *a, const tx_tensor *param)
 {
     return a->written[param->id] ? TX_ADD : TX_ADD_CONTROL;
@@ -75,7 +73,7 @@ static void to_slice(autodiff *a, tx_tensor *param, tx_tensor *d, bool directly)
         root->is_fixed = true;
         root->offset = param->offset;
     } else {
-        tx_emit_args copy = {.op = TX_OP_COPY, .attrs = plain, .in = {d}};
+        tx_emit_args copy = {.op = TX_OP_COPY, .attrs = TX_PLAIN, .in = {d}};
         copy.attrs.accumulate = mode;
         copy.out[0] = tx_tensor_fixed(a->graph, TX_F32, param->shape, TX_ARENA_GRADIENTS, param->offset);
         if (copy.out[0])
@@ -162,7 +160,7 @@ static tx_status differentiate(autodiff *a, int32_t index)
 /* The gradient that the losses start with: result LOSS_SCALE. */
 static tx_tensor *seed(tx_graph *graph, const tx_tensor *loss)
 {
-    tx_emit_args args = {.op = TX_OP_BROADCAST, .attrs = plain, .shape = &loss->shape};
+    tx_emit_args args = {.op = TX_OP_BROADCAST, .attrs = TX_PLAIN, .shape = &loss->shape};
     args.attrs.axis = TX_AXIS_ALL;
     args.in[TX_IN(broadcast, x)] = tx_tensor_result(graph, TX_RESULT_LOSS_SCALE);
     return args.in[TX_IN(broadcast, x)] ? tx_emit(graph, &args) : NULL;
@@ -172,7 +170,7 @@ static tx_tensor *seed(tx_graph *graph, const tx_tensor *loss)
 static void add_to_result(tx_graph *graph, tx_tensor *loss, bool first)
 {
     tx_emit_args copy = {
-        .op = TX_OP_COPY, .attrs = plain, .in = {loss}, .out = {tx_tensor_result(graph, TX_RESULT_LOSS)}};
+        .op = TX_OP_COPY, .attrs = TX_PLAIN, .in = {loss}, .out = {tx_tensor_result(graph, TX_RESULT_LOSS)}};
     copy.attrs.accumulate = first ? TX_ADD_CONTROL : TX_ADD;
     if (copy.out[0])
         tx_emit(graph, &copy);

@@ -9,8 +9,6 @@
 #include "api/graph/edit.h"
 #include "api/model/model.h"
 
-#include <stdlib.h>
-
 typedef enum keeping { KEEP_ALL, KEEP_CHUNKS, KEEP_DEAR, KEEP_NONE } keeping;
 
 typedef struct checkpointing {
@@ -196,21 +194,29 @@ static tx_status repeat(checkpointing *c, int32_t node, int32_t at)
 
 /* ---- The pass ----------------------------------------------------------------------------------------------- */
 
-static tx_status insert_all(checkpointing *c)
+static tx_status change(tx_edit *edit, void *state)
 {
+    checkpointing *c = state;
     const int32_t end = c->graph->nodes;
-    tx_status status = TX_OK;
+    const size_t tensors = (size_t)c->graph->tensors, nodes = (size_t)end;
+    c->edit = edit;
+    c->kept = tx_edit_alloc(edit, tensors, sizeof *c->kept);
+    c->saved = tx_edit_alloc(edit, tensors, sizeof *c->saved);
+    c->again = tx_edit_alloc(edit, nodes, sizeof *c->again);
+    c->wanted = tx_edit_alloc(edit, nodes, sizeof *c->wanted);
+    c->copy = tx_edit_alloc(edit, tensors, sizeof *c->copy);
+    TX_TRY(tx_edit_check(edit));
     for (int32_t i = 0; i < end; i++)
         look_at_reader(c, i);
     for (int32_t i = 0; i < end; i++)
         judge_node(c, i);
-    for (int32_t s = 0; s < c->segments && !status; s++) {
+    for (int32_t s = 0; s < c->segments; s++) {
         const int32_t at = find_wanted(c, s, end);
-        for (int32_t i = 0; i < end && !status; i++)
+        for (int32_t i = 0; i < end; i++)
             if (c->wanted[i] && segment_of(c, i) == s)
-                status = repeat(c, i, at);
+                TX_TRY(repeat(c, i, at));
     }
-    return status;
+    return TX_OK;
 }
 
 static tx_status count_blocks(checkpointing *c)
@@ -236,27 +242,6 @@ tx_status tx_checkpoint(tx_graph *graph)
     checkpointing c = {.graph = graph};
     if ((o->whole == 0 && o->cheap == 0 && !graph->model->mesh.sequence) || !has_backward(graph))
         return TX_OK;
-    tx_status status = count_blocks(&c);
-    if (status)
-        return status;
-    const size_t tensors = (size_t)graph->tensors, nodes = (size_t)graph->nodes;
-    c.kept = calloc(tensors, sizeof *c.kept);
-    c.saved = calloc(tensors, sizeof *c.saved);
-    c.again = calloc(nodes, sizeof *c.again);
-    c.wanted = calloc(nodes, sizeof *c.wanted);
-    c.copy = calloc(tensors, sizeof(tx_tensor *));
-    status = c.kept && c.saved && c.again && c.wanted && c.copy ? tx_edit_open(graph, &c.edit)
-                                                                : tx_fail(TX_MEMORY, "no memory for checkpointing");
-    if (!status)
-        status = insert_all(&c);
-    if (!status)
-        status = tx_edit_commit(c.edit);
-    else
-        tx_edit_discard(c.edit);
-    free(c.kept);
-    free(c.saved);
-    free(c.again);
-    free(c.wanted);
-    free(c.copy);
-    return status;
+    TX_TRY(count_blocks(&c));
+    return tx_edit_run(graph, change, &c);
 }

@@ -39,6 +39,9 @@ typedef struct classifier {
     int32_t inners;
     tx_tensor *lse; /* what the gradient takes from the loss; NULL: nothing */
     bool has_gradient;
+    int32_t loss;  /* the node CROSS_ENTROPY or DISTILLATION */
+    int64_t bytes; /* of a chunk's logits, at most */
+    bool split;
     int64_t rows;
     bool *early; /* by node: what else has to come before the first chunk */
 } classifier;
@@ -367,40 +370,32 @@ static bool is_together(const classifier *c)
     return c->member[c->members - 1].node - c->member[0].node == c->members - 1;
 }
 
-/* Splits the classifier of node `loss`, where that can be done. */
-static tx_status chunk_one(classifier *c, int32_t loss, int64_t bytes, bool *done)
+/* Splits the classifier of node `loss` if its nodes and its size allow it. */
+static tx_status chunk_one(tx_edit *edit, void *state)
 {
-    if (!find_members(c, loss) || !others_give_way(c))
+    classifier *c = state;
+    c->edit = edit;
+    if (!find_members(c, c->loss) || !others_give_way(c))
         return TX_OK;
-    const int64_t most = most_rows(c->graph, c->graph->node[loss].in[0], bytes);
+    const int64_t most = most_rows(c->graph, c->graph->node[c->loss].in[0], c->bytes);
     /* One that fits into a chunk is brought together, so that loss and gradient can become one node (tx_fuse). */
     if (c->rows <= most && (!c->has_gradient || is_together(c)))
         return TX_OK;
-    c->early = calloc((size_t)c->graph->nodes, sizeof *c->early);
-    if (!c->early)
-        return tx_fail(TX_MEMORY, "no memory for the classifier's chunks");
-    *done = find_early(c);
-    tx_status status = *done ? split(c, most) : TX_OK;
-    free(c->early);
-    return status;
+    c->early = tx_edit_alloc(edit, (size_t)c->graph->nodes, sizeof *c->early);
+    TX_TRY(tx_edit_check(edit));
+    c->split = find_early(c);
+    return c->split ? split(c, most) : TX_OK;
 }
 
 tx_status tx_chunk(tx_graph *graph, int64_t bytes)
 {
-    tx_status status = TX_OK;
-    bool done = false;
-    for (int32_t i = 0; i < graph->nodes && !status; i = done ? 0 : i + 1) {
-        classifier c = {.graph = graph};
-        done = false;
+    for (int32_t i = 0; i < graph->nodes; i++) {
+        classifier c = {.graph = graph, .loss = i, .bytes = bytes};
         if (graph->node[i].op != TX_OP_CROSS_ENTROPY && graph->node[i].op != TX_OP_DISTILLATION)
             continue;
-        status = tx_edit_open(graph, &c.edit);
-        if (!status)
-            status = chunk_one(&c, i, bytes, &done);
-        if (!status && done)
-            status = tx_edit_commit(c.edit);
-        else
-            tx_edit_discard(c.edit);
+        TX_TRY(tx_edit_run(graph, chunk_one, &c));
+        if (c.split)
+            i = -1; /* the nodes have new numbers */
     }
-    return status;
+    return TX_OK;
 }

@@ -223,16 +223,17 @@ static void fuse_node(fusion *f, int32_t at)
     }
 }
 
+static tx_status change(tx_edit *edit, void *state)
+{
+    fusion *f = state;
+    f->edit = edit;
+    for (int32_t i = 0; i < f->graph->nodes; i++)
+        fuse_node(f, i);
+    return TX_OK;
+}
+
 tx_status tx_fuse(tx_graph *graph)
 {
     const char *wish = getenv("TX_FUSE");
-    fusion f = {.graph = graph};
-    if (wish && strcmp(wish, "0") == 0)
-        return TX_OK;
-    tx_status status = tx_edit_open(graph, &f.edit);
-    if (status)
-        return status;
-    for (int32_t i = 0; i < graph->nodes; i++)
-        fuse_node(&f, i);
-    return tx_edit_commit(f.edit);
+    return wish && strcmp(wish, "0") == 0 ? TX_OK : tx_edit_run(graph, change, &(fusion){.graph = graph});
 }

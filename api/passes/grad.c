@@ -17,8 +17,6 @@ typedef struct grad {
 #define DIN(c, op, name) ((c)->din[TX_IN(op, name)])
 #define EMIT(c, ...) tx_emit((c)->graph, &(tx_emit_args){__VA_ARGS__})
 
-static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
-
 static tx_tensor *as_shape(tx_tensor *t, const tx_shape *shape)
 {
     return !t || tx_shape_equal(&t->shape, shape) ? t : tx_reshape(t, *shape);
@@ -31,7 +29,7 @@ static tx_tensor *as_dtype(tx_tensor *t, tx_dtype dtype)
 
 static tx_tensor *product(const grad *c, tx_tensor *a, bool trans_a, tx_tensor *b, bool trans_b, tx_dtype dtype)
 {
-    tx_attrs attrs = plain;
+    tx_attrs attrs = TX_PLAIN;
     attrs.trans_a = trans_a;
     attrs.trans_b = trans_b;
     attrs.flat = c->node->attrs.flat;
@@ -41,7 +39,7 @@ static tx_tensor *product(const grad *c, tx_tensor *a, bool trans_a, tx_tensor *
 /* In fp32, whatever x is. */
 static tx_tensor *sum_rows(const grad *c, tx_tensor *x)
 {
-    tx_attrs attrs = plain;
+    tx_attrs attrs = TX_PLAIN;
     attrs.axis = TX_AXIS_ROWS;
     return EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {x});
 }
@@ -81,10 +79,10 @@ static void grad_grouped_matmul(const grad *c)
     tx_tensor *x = IN(c, grouped_matmul, x), *w = IN(c, grouped_matmul, w), *dy = as_dtype(c->dout[0], x->dtype);
     tx_tensor *offsets = IN(c, grouped_matmul, offsets);
     const bool is_turned = c->node->attrs.trans_b;
-    tx_attrs turned = plain;
+    tx_attrs turned = TX_PLAIN;
     turned.trans_b = !is_turned;
     if (WANT(c, grouped_matmul, w).need)
-        DIN(c, grouped_matmul, w) = EMIT(c, .op = TX_OP_GROUPED_MATMUL_GRAD, .attrs = plain,
+        DIN(c, grouped_matmul, w) = EMIT(c, .op = TX_OP_GROUPED_MATMUL_GRAD, .attrs = TX_PLAIN,
                                          .in = {is_turned ? dy : x, is_turned ? x : dy, offsets});
     if (WANT(c, grouped_matmul, x).need)
         DIN(c, grouped_matmul, x) = EMIT(c, .op = TX_OP_GROUPED_MATMUL, .attrs = turned, .in = {dy, w, offsets},
@@ -122,7 +120,7 @@ static void grad_rms_norm(const grad *c)
 
 static void grad_softmax(const grad *c)
 {
-    c->din[0] = EMIT(c, .op = TX_OP_SOFTMAX_GRAD, .attrs = plain, .in = {c->dout[0], c->node->out[0]});
+    c->din[0] = EMIT(c, .op = TX_OP_SOFTMAX_GRAD, .attrs = TX_PLAIN, .in = {c->dout[0], c->node->out[0]});
 }
 
 static void grad_cross_entropy(const grad *c)
@@ -148,7 +146,7 @@ static void grad_distillation(const grad *c)
 
 static tx_tensor *broadcast(const grad *c, tx_tensor *small, const tx_attrs *like, const tx_shape *shape)
 {
-    tx_attrs attrs = plain;
+    tx_attrs attrs = TX_PLAIN;
     attrs.axis = like->axis;
     attrs.control = like->control;
     attrs.alpha = like->alpha;
@@ -188,7 +186,7 @@ static void grad_silu(const grad *c)
 
 static void grad_tanh(const grad *c)
 {
-    c->din[0] = EMIT(c, .op = TX_OP_TANH_GRAD, .attrs = plain, .in = {c->dout[0], c->node->out[0]});
+    c->din[0] = EMIT(c, .op = TX_OP_TANH_GRAD, .attrs = TX_PLAIN, .in = {c->dout[0], c->node->out[0]});
 }
 
 /* dy times -y^3 / 2. */
@@ -265,7 +263,7 @@ static void grad_embedding(const grad *c)
         DIN(c, embedding, position_table) =
             tx_scatter_add(positions, c->dout[0], IN(c, embedding, position_table)->shape.dim[0]);
     } else if (of_positions) {
-        tx_attrs attrs = plain;
+        tx_attrs attrs = TX_PLAIN;
         attrs.rows = IN(c, embedding, position_table)->shape.dim[0];
         DIN(c, embedding, position_table) = EMIT(c, .op = TX_OP_POSITION_GRAD, .attrs = attrs, .in = {c->dout[0]});
     }
@@ -284,7 +282,7 @@ static void grad_scatter_add(const grad *c)
 
 static void grad_top_k(const grad *c)
 {
-    tx_attrs attrs = plain;
+    tx_attrs attrs = TX_PLAIN;
     attrs.rows = tx_shape_last(&IN(c, top_k, x)->shape);
     DIN(c, top_k, x) = EMIT(c, .op = TX_OP_TOP_K_GRAD, .attrs = attrs, .in = {c->dout[0], OUT(c, top_k, indices)});
 }
@@ -293,7 +291,7 @@ static void grad_combine(const grad *c)
 {
     tx_emit_args args = {
         .op = TX_OP_COMBINE_GRAD,
-        .attrs = plain,
+        .attrs = TX_PLAIN,
         .in = {c->dout[0], IN(c, combine, x), IN(c, combine, weights), IN(c, combine, places), IN(c, combine, tokens)}};
     tx_emit(c->graph, &args);
     DIN(c, combine, x) = args.out[TX_OUT(combine_grad, dx)];

@@ -18,6 +18,7 @@ typedef struct repeating {
     int32_t nodes, tensors; /* of a micro-batch */
     int32_t backward;       /* its first node that is not of the forward part */
     int32_t micro_batches;
+    tx_timetable table;
     int32_t *chunk; /* by node: of which of the rank's stages it is, from the first on */
     int32_t *times; /* by node: how often it stands in the step so far */
     int32_t *maker; /* by tensor: the node that makes it, of a micro-batch */
@@ -171,10 +172,10 @@ static tx_status append_turn(const repeating *r, const tx_turn *t)
     return TX_OK;
 }
 
-static tx_status append_all(const repeating *r, const tx_timetable *table)
+static tx_status append_all(const repeating *r)
 {
-    for (int32_t i = 0; i < table->turns; i++)
-        TX_TRY(append_turn(r, &table->turn[i]));
+    for (int32_t i = 0; i < r->table.turns; i++)
+        TX_TRY(append_turn(r, &r->table.turn[i]));
     for (int32_t i = 0; i < r->nodes; i++)
         if (is_at_end(r, &r->graph->node[i]))
             TX_TRY(append(r, i, r->micro_batches - 1));
@@ -204,40 +205,41 @@ static tx_status make_table(const tx_model *model, tx_timetable *own)
     return status;
 }
 
+static tx_status change(tx_edit *edit, void *state)
+{
+    repeating *r = state;
+    tx_graph *graph = r->graph;
+    const size_t nodes = (size_t)r->nodes, tensors = (size_t)r->tensors;
+    r->edit = edit;
+    r->chunk = tx_edit_alloc(edit, nodes, sizeof *r->chunk);
+    r->times = tx_edit_alloc(edit, nodes, sizeof *r->times);
+    r->maker = tx_edit_alloc(edit, tensors, sizeof *r->maker);
+    TX_TRY(tx_edit_check(edit));
+    graph->repeats = r->micro_batches;
+    graph->repeated_tensors = r->tensors;
+    graph->repeated = calloc((size_t)r->micro_batches * tensors, sizeof(tx_tensor *));
+    if (!graph->repeated)
+        return tx_fail(TX_MEMORY, "no memory to repeat a graph for each micro-batch");
+    for (int32_t i = 0; i < r->tensors; i++)
+        r->maker[i] = graph->tensor[i]->producer;
+    find_chunks(r);
+    TX_TRY(make_table(graph->model, &r->table));
+    for (int32_t i = 0; i < r->tensors; i++) /* also of inputs that this stage does not read */
+        for (int32_t m = 1; m < r->micro_batches && graph->tensor[i]->is_input; m++)
+            if (!tensor_of(r, graph->tensor[i], m))
+                return graph->status;
+    return append_all(r);
+}
+
 tx_status tx_repeat(tx_graph *graph)
 {
-    tx_timetable table = {0};
     repeating r = {.graph = graph, .nodes = graph->nodes, .tensors = graph->tensors};
     while (r.backward < r.nodes && graph->node[r.backward].direction == TX_FORWARD)
         r.backward++;
     if (graph->model->mesh.stages == 1 || r.backward == r.nodes || graph->node[r.backward].direction == TX_UPDATE)
         return TX_OK;
-    r.micro_batches = graph->repeats = graph->model->parallel->options.micro_batches;
-    graph->repeated_tensors = r.tensors;
-    graph->repeated = calloc((size_t)r.micro_batches * (size_t)r.tensors, sizeof(tx_tensor *));
-    r.chunk = calloc((size_t)r.nodes + 1, sizeof *r.chunk);
-    r.times = calloc((size_t)r.nodes + 1, sizeof *r.times);
-    r.maker = calloc((size_t)r.tensors + 1, sizeof *r.maker);
-    for (int32_t i = 0; i < r.tensors && r.maker; i++)
-        r.maker[i] = graph->tensor[i]->producer;
-    tx_status status = graph->repeated && r.chunk && r.times && r.maker
-                           ? TX_OK
-                           : tx_fail(TX_MEMORY, "no memory to repeat a graph for each micro-batch");
-    if (!status)
-        find_chunks(&r);
-    TX_THEN(status, make_table(graph->model, &table));
-    TX_THEN(status, tx_edit_open(graph, &r.edit));
-    for (int32_t i = 0; i < r.tensors && !status; i++) /* also of inputs that this stage does not read */
-        for (int32_t m = 1; m < r.micro_batches && graph->tensor[i]->is_input && !status; m++)
-            status = tensor_of(&r, graph->tensor[i], m) ? TX_OK : graph->status;
-    TX_THEN(status, append_all(&r, &table));
-    if (!status)
-        status = tx_edit_commit(r.edit);
-    else
-        tx_edit_discard(r.edit);
-    tx_timetable_free(&table);
-    free(r.chunk);
-    free(r.times);
-    free(r.maker);
+    r.micro_batches = graph->model->parallel->options.micro_batches;
+    const tx_status status = tx_edit_run(graph, change, &r);
+    tx_timetable_free(&r.table);
     return status;
 }

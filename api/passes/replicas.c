@@ -44,18 +44,19 @@ static tx_status sum_param(tx_graph *graph, tx_edit *edit, const tx_param_record
     return TX_OK;
 }
 
+static tx_status change(tx_edit *edit, void *state)
+{
+    tx_graph *graph = state;
+    const tx_model *model = graph->model;
+    for (int32_t i = 0; i < model->params; i++)
+        if (model->param[i].division.parts > 1)
+            TX_TRY(sum_param(graph, edit, &model->param[i]));
+    return TX_OK;
+}
+
 tx_status tx_sum_replicas(tx_graph *graph)
 {
-    const tx_model *model = graph->model;
-    tx_edit *edit = NULL;
-    if (model->mesh.tensor.size == 1 || graph->direction == TX_UPDATE)
+    if (graph->model->mesh.tensor.size == 1 || graph->direction == TX_UPDATE)
         return TX_OK;
-    tx_status status = tx_edit_open(graph, &edit);
-    for (int32_t i = 0; i < model->params && !status; i++)
-        if (model->param[i].division.parts > 1)
-            status = sum_param(graph, edit, &model->param[i]);
-    if (!status)
-        return tx_edit_commit(edit);
-    tx_edit_discard(edit);
-    return status;
+    return tx_edit_run(graph, change, graph);
 }

@@ -33,8 +33,6 @@ typedef struct ring {
     tx_tensor *own[2], *kv[2]; /* q | k | v of a chunk, and k | v alone */
 } ring;
 
-static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
-
 /* ---- Messages ----------------------------------------------------------------------------------------- */
 
 static void append(const ring *r, tx_op op, const message *m, tx_tensor *in, tx_tensor *out)
@@ -91,7 +89,7 @@ static tx_tensor *wait_received(const ring *r, const message *m)
 /* Columns of x in fp32, or added to `to`, or, of another type, as they are. */
 static tx_tensor *take(const ring *r, tx_tensor *x, int64_t first, int64_t count, tx_dtype dtype, tx_tensor *to)
 {
-    tx_emit_args args = {.op = TX_OP_TAKE_COLUMNS, .attrs = plain, .in = {x}, .dtype = &dtype, .out = {to}};
+    tx_emit_args args = {.op = TX_OP_TAKE_COLUMNS, .attrs = TX_PLAIN, .in = {x}, .dtype = &dtype, .out = {to}};
     args.attrs.first = first;
     args.attrs.rows = count;
     args.attrs.accumulate = to ? TX_ADD : TX_STORE;
@@ -101,7 +99,7 @@ static tx_tensor *take(const ring *r, tx_tensor *x, int64_t first, int64_t count
 /* The first `columns` of a, and b behind them, as `dtype`, or in `to`. */
 static tx_tensor *join(const ring *r, tx_tensor *a, int64_t columns, tx_tensor *b, tx_dtype dtype, tx_tensor *to)
 {
-    tx_emit_args args = {.op = TX_OP_JOIN_COLUMNS, .attrs = plain, .in = {a, b}, .dtype = &dtype, .out = {to}};
+    tx_emit_args args = {.op = TX_OP_JOIN_COLUMNS, .attrs = TX_PLAIN, .in = {a, b}, .dtype = &dtype, .out = {to}};
     args.attrs.rows = columns;
     return a && b ? tx_emit(r->graph, &args) : NULL;
 }
@@ -396,20 +394,17 @@ static tx_status replace(tx_graph *graph, tx_edit *edit, int32_t at)
     return graph->status;
 }
 
+static tx_status change(tx_edit *edit, void *state)
+{
+    tx_graph *graph = state;
+    const int32_t end = graph->nodes;
+    for (int32_t i = 0; i < end; i++)
+        if (packed_of(graph->node[i].op) >= 0)
+            TX_TRY(replace(graph, edit, i));
+    return TX_OK;
+}
+
 tx_status tx_ring_attention(tx_graph *graph)
 {
-    const int32_t end = graph->nodes;
-    tx_edit *edit;
-    if (graph->model->mesh.context.size == 1)
-        return TX_OK;
-    tx_status status = tx_edit_open(graph, &edit);
-    if (status)
-        return status;
-    for (int32_t i = 0; i < end && !status; i++)
-        if (packed_of(graph->node[i].op) >= 0)
-            status = replace(graph, edit, i);
-    if (!status)
-        return tx_edit_commit(edit);
-    tx_edit_discard(edit);
-    return status;
+    return graph->model->mesh.context.size == 1 ? TX_OK : tx_edit_run(graph, change, graph);
 }

@@ -87,9 +87,8 @@ static tx_status make_buckets(sharding *s)
 static tx_status find_fillings(sharding *s)
 {
     tx_parallel *p = s->parallel;
-    s->filling = calloc((size_t)p->buckets + 1, sizeof *s->filling);
-    if (!s->filling)
-        return tx_fail(TX_MEMORY, "no memory for the list of buckets");
+    s->filling = tx_edit_alloc(s->edit, (size_t)p->buckets, sizeof *s->filling);
+    TX_TRY(tx_edit_check(s->edit));
     find_writers(s);
     qsort(s->filling, (size_t)p->buckets, sizeof *s->filling, by_ready);
     return TX_OK;
@@ -197,9 +196,8 @@ static tx_status clear_gaps(const sharding *s, const filling *f)
 static tx_status find_written(sharding *s)
 {
     const tx_model *model = s->graph->model;
-    s->written = calloc((size_t)model->params + 1, sizeof *s->written);
-    if (!s->written)
-        return tx_fail(TX_MEMORY, "no memory for a list of parameters");
+    s->written = tx_edit_alloc(s->edit, (size_t)model->params, sizeof *s->written);
+    TX_TRY(tx_edit_check(s->edit));
     for (int32_t n = 0; n < s->end; n++)
         for (int k = 0; k < TX_MAX_OUT; k++) {
             tx_tensor *t = s->graph->node[n].out[k];
@@ -228,39 +226,41 @@ static tx_status keep_shard(const sharding *s, int32_t at, const filling *f)
 
 static tx_status make_tensors(sharding *s)
 {
-    tx_status status = find_written(s);
-    if (!status)
-        store_gradients(s);
-    for (int32_t i = 0; i < s->parallel->buckets && !status; i++) {
-        status = write_to_tensor(s, &s->filling[i]);
-        if (!status)
-            status = clear_gaps(s, &s->filling[i]);
+    TX_TRY(find_written(s));
+    store_gradients(s);
+    for (int32_t i = 0; i < s->parallel->buckets; i++) {
+        TX_TRY(write_to_tensor(s, &s->filling[i]));
+        TX_TRY(clear_gaps(s, &s->filling[i]));
     }
-    return status;
+    return TX_OK;
 }
 
 /* ---- The pass ----------------------------------------------------------------------------------------- */
 
-static tx_status insert_all(sharding *s)
+static tx_status change(tx_edit *edit, void *state)
 {
+    sharding *s = state;
     const tx_parallel *p = s->parallel;
     const bool keeps_shards = tx_parallel_keeps_shards(p);
-    tx_status status = keeps_shards ? make_tensors(s) : TX_OK;
-    for (int32_t i = 0; i < p->buckets && !status; i++) {
+    s->edit = edit;
+    TX_TRY(find_fillings(s));
+    if (keeps_shards)
+        TX_TRY(make_tensors(s));
+    for (int32_t i = 0; i < p->buckets; i++) {
         filling *f = &s->filling[i];
         if (!keeps_shards) {
             f->x = tx_parallel_tensor(s->graph, TX_ARENA_GRADIENTS, f->bucket);
             f->w = tx_parallel_exchanged(s->graph, TX_ARENA_GRADIENTS, f->bucket);
         }
-        status = insert_collective(s, f->ready + 1, TX_OP_REDUCE_GRADIENTS, f->bucket, f->x, f->w);
-        if (!status && tx_parallel_sharded(p) && !tx_parallel_gathers(p))
-            status = wait_for_weights(s, f->bucket);
+        TX_TRY(insert_collective(s, f->ready + 1, TX_OP_REDUCE_GRADIENTS, f->bucket, f->x, f->w));
+        if (tx_parallel_sharded(p) && !tx_parallel_gathers(p))
+            TX_TRY(wait_for_weights(s, f->bucket));
     }
-    for (int32_t i = 0; i < p->buckets && !status && keeps_shards; i++) {
+    for (int32_t i = 0; i < p->buckets && keeps_shards; i++) {
         const int32_t later = i + IN_FLIGHT;
-        status = keep_shard(s, later < p->buckets ? s->filling[later].ready + 1 : s->end, &s->filling[i]);
+        TX_TRY(keep_shard(s, later < p->buckets ? s->filling[later].ready + 1 : s->end, &s->filling[i]));
     }
-    return status;
+    return TX_OK;
 }
 
 static bool has_backward(const tx_graph *graph)
@@ -276,19 +276,7 @@ tx_status tx_shard(tx_graph *graph)
     sharding s = {.graph = graph, .parallel = graph->model->parallel, .end = graph->nodes};
     if (!s.parallel || !has_backward(graph))
         return TX_OK;
-    tx_status status = s.parallel->bucket ? TX_OK : make_buckets(&s);
-    if (status || graph->model->mesh.data.size == 1)
-        return status;
-    status = find_fillings(&s);
-    if (!status)
-        status = tx_edit_open(graph, &s.edit);
-    if (!status)
-        status = insert_all(&s);
-    if (!status)
-        status = tx_edit_commit(s.edit);
-    else
-        tx_edit_discard(s.edit);
-    free(s.filling);
-    free(s.written);
-    return status;
+    if (!s.parallel->bucket)
+        TX_TRY(make_buckets(&s));
+    return graph->model->mesh.data.size == 1 ? TX_OK : tx_edit_run(graph, change, &s);
 }

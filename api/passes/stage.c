@@ -282,11 +282,20 @@ static tx_status sum_all_tied(const staging *s)
 
 /* ---- The pass ----------------------------------------------------------------------------------------- */
 
-static tx_status cut(staging *s)
+static tx_status change(tx_edit *edit, void *state)
 {
-    const int32_t tensors = s->graph->tensors;
+    staging *s = state;
+    const int32_t tensors = s->graph->tensors, stages = s->model->mesh.stages;
+    s->edit = edit;
+    s->stage = tx_edit_alloc(edit, (size_t)s->end, sizeof *s->stage);
+    s->wanted = tx_edit_alloc(edit, (size_t)s->end, sizeof *s->wanted);
+    for (int back = 0; back < 2; back++)
+        s->span[back] = tx_edit_alloc(edit, (size_t)stages, sizeof *s->span[back]);
+    TX_TRY(tx_edit_check(edit));
+    for (int32_t i = 0; i < stages; i++)
+        s->span[0][i].first = s->span[1][i].first = -1;
     find_stages(s);
-    for (int32_t i = 0; i < s->model->mesh.stages; i++)
+    for (int32_t i = 0; i < stages; i++)
         if (s->span[0][i].first < 0)
             return cannot_divide("one of them has no block");
     for (int32_t i = 0; i < tensors; i++)
@@ -305,33 +314,15 @@ static tx_status cut(staging *s)
 tx_status tx_stage(tx_graph *graph)
 {
     staging s = {.graph = graph, .model = graph->model, .end = graph->nodes};
-    const int32_t stages = graph->model->mesh.stages;
     bool blocks = false, params = false;
     for (int32_t i = 0; i < graph->nodes; i++) {
         blocks = blocks || graph->node[i].block > 0;
         params = params || graph->node[i].op == TX_OP_PARAM;
     }
-    if (stages == 1 || !params) /* an update works on what the rank has */
+    if (graph->model->mesh.stages == 1 || !params) /* an update works on what the rank has */
         return TX_OK;
     if (!blocks)
         return tx_fail(TX_UNSUPPORTED,
                        "a pipeline's stages have blocks of the graph (tx_graph_block), and it has none");
-    s.stage = calloc((size_t)s.end + 1, sizeof *s.stage);
-    s.wanted = calloc((size_t)s.end + 1, sizeof *s.wanted);
-    s.span[0] = calloc(2 * (size_t)stages, sizeof *s.span[0]);
-    tx_status status =
-        s.stage && s.wanted && s.span[0] ? TX_OK : tx_fail(TX_MEMORY, "no memory to cut a graph into stages");
-    for (int32_t i = 0; i < 2 * stages && !status; i++)
-        s.span[0][i].first = -1;
-    s.span[1] = status ? NULL : s.span[0] + stages;
-    TX_THEN(status, tx_edit_open(graph, &s.edit));
-    TX_THEN(status, cut(&s));
-    if (!status)
-        status = tx_edit_commit(s.edit);
-    else
-        tx_edit_discard(s.edit);
-    free(s.stage);
-    free(s.wanted);
-    free(s.span[0]);
-    return status;
+    return tx_edit_run(graph, change, &s);
 }

@@ -108,6 +108,32 @@ static void many_insertions_grow_the_list(void **state)
     assert_int_equal(f->graph->node[500].op, TX_OP_GELU);
 }
 
+/* A pass that inserts a node and then returns the status that it was given. */
+typedef struct trial {
+    tx_status status;
+    int32_t *memory;
+} trial;
+
+static tx_status try_edit(tx_edit *edit, void *state)
+{
+    trial *t = state;
+    t->memory = tx_edit_alloc(edit, 3, sizeof *t->memory);
+    TX_TRY(tx_edit_check(edit));
+    assert_true(t->memory[0] == 0 && t->memory[2] == 0);
+    TX_TRY(tx_edit_insert_op(edit, 1, 0, TX_OP_COPY, NULL, NULL));
+    return t->status;
+}
+
+static void a_run_commits_unless_the_pass_fails(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(tx_edit_run(f->graph, try_edit, &(trial){.status = TX_OK}), TX_OK);
+    expect_ops(f, 4, (const tx_op[]){TX_OP_GELU, TX_OP_COPY, TX_OP_SOFTMAX, TX_OP_ADD});
+    assert_true(f->graph->node[1].attrs.control == -1 && f->graph->node[1].attrs.alpha == 1.0f);
+    assert_int_equal(tx_edit_run(f->graph, try_edit, &(trial){.status = TX_MEMORY}), TX_MEMORY);
+    assert_int_equal(f->graph->node[4].op, TX_OP_COPY); /* no new order */
+}
+
 static void what_is_emitted_stands_at_the_end_until_it_is_moved(void **state)
 {
     fixture *f = *state;
@@ -154,6 +180,7 @@ int main(void)
         EDIT(views_are_known),
         EDIT(what_is_inserted_at_one_place_keeps_its_order),
         EDIT(many_insertions_grow_the_list),
+        EDIT(a_run_commits_unless_the_pass_fails),
         EDIT(what_is_emitted_stands_at_the_end_until_it_is_moved),
         EDIT(moves_to_both_ends),
         EDIT(all_nodes_may_go),
