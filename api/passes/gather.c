@@ -6,47 +6,47 @@
  * nodes that read one bucket are computed the next is on its way. */
 #include "api/passes/passes.h"
 
-#include "api/graph/edit.h"
 #include "api/parallel/parallel.h"
+#include "api/passes/residency.h"
 
 #include <stdlib.h>
 
-/* A bucket stays gathered until so many others have been since it was last read: layers that two buckets share read
- * them in turns, and the backward pass begins with what the forward pass read last. */
-#define KEPT 2
+/* A bucket stays resident until so many others have been gathered since it was last read: layers that two buckets
+ * share read them in turns, and the backward pass begins with what the forward pass read last. */
+#define WINDOW 2
 
-/* What nodes read of a bucket in one form. */
-typedef struct form {
-    int32_t packing;  /* 0: nothing */
-    tx_tensor *x, *w; /* on the device, and where the ranks exchange it */
-} form;
+static const tx_step steps[] = {{TX_OP_WAIT_WEIGHTS, 0}, {TX_OP_GATHER_WEIGHTS, 1}};
 
-/* A bucket as nodes first .. last read it: its weights as they are stored, and their copies of 16 bits. */
+/* A visit: the bucket, its last reader, and its pieces by form: weights as they are stored, and their 16-bit copies. */
 typedef struct gathering {
-    int32_t bucket, first, last;
-    form form[2];
+    int32_t bucket, last, piece[2];
 } gathering;
 
-/* An operand that is a weight. */
+/* An operand that is a weight, or its 16-bit copy. */
 typedef struct reading {
-    int32_t node, operand, gathering;
+    tx_use use;
+    int32_t visit;
+    bool copy;
     const tx_tensor *weight; /* as it is stored */
-    bool copy;               /* its copy of 16 bits is read */
-    int64_t at;              /* element of what is gathered in that form at which the weight begins */
 } reading;
 
+/* What a piece has of its bucket. */
+typedef struct ranges {
+    tx_bucket_range *range;
+    int32_t count;
+    bool copy;
+} ranges;
+
 typedef struct gathers {
-    tx_graph *graph;
+    tx_residency r; /* the first member */
     const tx_parallel *parallel;
-    tx_edit *edit;
-    int32_t end; /* number of nodes before any was inserted */
-    gathering *gathering;
+    gathering *gathering; /* by visit */
+    ranges *ranges;       /* by piece */
     reading *reading;
-    int32_t gatherings, readings;
-    tx_bucket_range *range; /* of the form that is being inserted */
-    int32_t ranges;
-    int32_t *latest; /* by bucket: its last gathering; -1: none yet */
-    int32_t *since;  /* by bucket: gatherings that there were when it was last read */
+    int32_t readings;
+    tx_bucket_range *range; /* room for the next piece */
+    int32_t *latest;        /* by bucket: its last visit; -1: none yet */
+    int32_t *since;         /* by bucket: visits that there were when it was last read */
 } gathers;
 
 /* ---- What is read when ---------------------------------------------------------------------------------- */
@@ -57,34 +57,36 @@ static const tx_tensor *weight_of(const gathers *g, tx_tensor *t, bool *copy)
     tx_tensor *root = t ? tx_tensor_root(t) : NULL;
     *copy = root && root->arena == TX_ARENA_HALF;
     if (*copy)
-        root = tx_tensor_root(g->graph->node[root->producer].in[0]);
+        root = tx_tensor_root(g->r.graph->node[root->producer].in[0]);
     return root && (root->arena == TX_ARENA_WEIGHTS || root->arena == TX_ARENA_FROZEN) ? root : NULL;
 }
 
-/* The gathering that node `at` reads a bucket from: the last one, while it is kept, or a new one. */
-static int32_t gathering_for(gathers *g, int32_t bucket, int32_t at)
+/* The visit in which node `at` reads a bucket: the last one, while that is resident, or a new one. */
+static int32_t visit_for(gathers *g, int32_t bucket, int32_t at)
 {
+    tx_residency *r = &g->r;
     const int32_t latest = g->latest[bucket];
-    if (latest < 0 || g->gatherings - g->since[bucket] > KEPT) {
-        g->latest[bucket] = g->gatherings;
-        g->gathering[g->gatherings++] = (gathering){.bucket = bucket, .first = at};
+    if (latest < 0 || r->visits - g->since[bucket] > WINDOW) {
+        g->latest[bucket] = r->visits;
+        g->gathering[r->visits].bucket = bucket;
+        r->visit[r->visits++].node = at;
     }
-    g->since[bucket] = g->gatherings;
+    g->since[bucket] = r->visits;
     g->gathering[g->latest[bucket]].last = at;
     return g->latest[bucket];
 }
 
 static void find_readings(gathers *g)
 {
-    for (int32_t n = 0; n < g->end; n++) {
-        const tx_node *node = &g->graph->node[n];
+    for (int32_t n = 0; n < g->r.end; n++) {
+        const tx_node *node = &g->r.graph->node[n];
         for (int k = 0; k < TX_MAX_IN && node->op != TX_OP_COPY_OF_PARAM && node->op != TX_OP_RESHAPE; k++) {
             bool copy;
             const tx_tensor *weight = weight_of(g, node->in[k], &copy);
             if (!weight)
                 continue;
             const int32_t bucket = tx_parallel_bucket_at(g->parallel, weight->arena, weight->offset);
-            g->reading[g->readings++] = (reading){n, k, gathering_for(g, bucket, n), weight, copy, 0};
+            g->reading[g->readings++] = (reading){{n, k}, visit_for(g, bucket, n), copy, weight};
         }
     }
 }
@@ -103,165 +105,134 @@ static tx_bucket_range range_of(const tx_bucket *b, const tx_tensor *weight)
     return (tx_bucket_range){begin, begin + tx_bucket_elements(b, tx_tensor_bytes(weight))};
 }
 
-/* The ranges of a bucket that a gathering's nodes read in a form; neighbours are one. */
-static void find_ranges(gathers *g, int32_t number, int copy)
+/* The ranges of a bucket that a visit's nodes read in a form; neighbours are one. */
+static ranges find_ranges(const gathers *g, int32_t visit, bool copy)
 {
-    const tx_bucket *b = &g->parallel->bucket[g->gathering[number].bucket];
+    const tx_bucket *b = &g->parallel->bucket[g->gathering[visit].bucket];
+    ranges f = {.range = g->range, .copy = copy};
     int32_t found = 0;
     for (int32_t i = 0; i < g->readings; i++)
-        if (g->reading[i].gathering == number && g->reading[i].copy == copy)
-            g->range[found++] = range_of(b, g->reading[i].weight);
-    qsort(g->range, (size_t)found, sizeof *g->range, by_begin);
-    g->ranges = 0;
+        if (g->reading[i].visit == visit && g->reading[i].copy == copy)
+            f.range[found++] = range_of(b, g->reading[i].weight);
+    qsort(f.range, (size_t)found, sizeof *f.range, by_begin);
     for (int32_t i = 0; i < found; i++) {
-        tx_bucket_range *last = g->ranges ? &g->range[g->ranges - 1] : NULL;
-        if (!last || g->range[i].begin > last->end)
-            g->range[g->ranges++] = g->range[i];
-        else if (g->range[i].end > last->end)
-            last->end = g->range[i].end;
+        tx_bucket_range *last = f.count ? &f.range[f.count - 1] : NULL;
+        if (!last || f.range[i].begin > last->end)
+            f.range[f.count++] = f.range[i];
+        else if (f.range[i].end > last->end)
+            last->end = f.range[i].end;
     }
-    for (int32_t i = 0; i < g->readings; i++)
-        if (g->reading[i].gathering == number && g->reading[i].copy == copy)
-            g->reading[i].at = tx_parallel_packed(g->range, g->ranges, range_of(b, g->reading[i].weight).begin);
+    return f;
+}
+
+/* Memory where ranks exchange is taken for as long by those whose device has its own as by the others, so that all
+ * place it alike. */
+static tx_status add_piece(gathers *g, int32_t visit, bool copy)
+{
+    tx_graph *graph = g->r.graph;
+    gathering *one = &g->gathering[visit];
+    const ranges f = find_ranges(g, visit, copy);
+    const tx_dtype dtype = copy ? graph->model->copies.dtype : g->parallel->bucket[one->bucket].dtype;
+    if (f.count == 0)
+        return TX_OK;
+    tx_piece *p = &g->r.piece[g->r.pieces];
+    p->bucket = one->bucket;
+    TX_TRY(tx_parallel_pack(graph->model, p->bucket, f.range, f.count, &p->packing));
+    const tx_shape shape = TX_SHAPE(g->parallel->packing[p->packing - 1].count);
+    p->staged = tx_tensor_planned(graph, dtype, shape, TX_ARENA_EXCHANGE);
+    p->here = graph->model->engine->backend->host_memory ? p->staged
+                                                         : tx_tensor_planned(graph, dtype, shape, TX_ARENA_PLANNED);
+    TX_TRY(graph->status);
+    g->range += f.count;
+    g->ranges[g->r.pieces] = f;
+    one->piece[copy] = g->r.pieces++;
+    return tx_edit_insert_op(g->r.edit, one->last + 1, one->last, TX_OP_RESERVE, NULL, p->staged);
+}
+
+static tx_status add_pieces(gathers *g)
+{
+    tx_residency *r = &g->r;
+    for (int32_t i = 0; i < r->visits; i++) {
+        r->visit[i].piece = r->pieces;
+        TX_TRY(add_piece(g, i, false));
+        TX_TRY(add_piece(g, i, true));
+    }
+    r->visit[r->visits] = (tx_visit){r->end, r->pieces};
+    return TX_OK;
 }
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------ */
 
-/* Before node `at`, of its direction and block, behind what was inserted there earlier. */
-static tx_status insert(const gathers *g, int32_t at, int32_t like, tx_op op, tx_attrs attrs, tx_tensor *in,
-                        tx_tensor *out)
-{
-    tx_node node = {.op = op, .direction = g->graph->node[like].direction, .block = g->graph->node[like].block};
-    node.attrs = attrs;
-    node.attrs.control = -1;
-    node.attrs.alpha = 1.0f;
-    node.in[0] = in;
-    node.out[0] = out;
-    if (!out)
-        return g->graph->status;
-    return tx_edit_insert(g->edit, at, &node, &out->producer);
-}
-
-static tx_attrs attrs_of(const gathering *one, const form *f)
-{
-    return (tx_attrs){.exchange.bucket = one->bucket, .exchange.packing = f->packing};
-}
-
 /* What this rank's shard has of the ranges goes to its place among the others'. */
-static tx_status put_own(const gathers *g, const gathering *one, int copy, int32_t at)
+static tx_status put_own(const gathers *g, const tx_piece *p, int32_t at)
 {
-    const tx_bucket *b = &g->parallel->bucket[one->bucket];
-    const tx_model *model = g->graph->model;
-    for (int32_t i = 0; i < g->ranges; i++) {
-        const tx_bucket_range *r = &g->range[i];
+    tx_graph *graph = g->r.graph;
+    const tx_bucket *b = &g->parallel->bucket[p->bucket];
+    const ranges *f = &g->ranges[p - g->r.piece];
+    for (int32_t i = 0; i < f->count; i++) {
+        const tx_bucket_range *r = &f->range[i];
         const int64_t begin = r->begin > b->first ? r->begin : b->first,
                       end = r->end < b->first + b->owned ? r->end : b->first + b->owned,
                       stored = b->kept + (begin - b->first) * b->element;
         if (begin >= end)
             continue;
-        tx_tensor *x = one->form[copy].x,
-                  *own = tx_tensor_fixed(g->graph, x->dtype, TX_SHAPE(end - begin),
-                                         copy ? TX_ARENA_HALF : tx_bucket_keeper(g->parallel, b),
-                                         copy ? tx_model_half_address(model, stored) : stored);
-        if (!own)
-            return g->graph->status;
-        TX_TRY(insert(g, at, at, TX_OP_COPY, (tx_attrs){0}, own,
-                      tx_tensor_view(x, tx_parallel_packed(g->range, g->ranges, begin), own->shape)));
+        const tx_shape shape = TX_SHAPE(end - begin);
+        tx_tensor *own =
+            tx_tensor_fixed(graph, p->here->dtype, shape, f->copy ? TX_ARENA_HALF : tx_bucket_keeper(g->parallel, b),
+                            f->copy ? tx_model_half_address(graph->model, stored) : stored);
+        tx_tensor *among = tx_tensor_view(p->here, tx_parallel_packed(f->range, f->count, begin), shape);
+        TX_TRY(graph->status);
+        TX_TRY(tx_edit_insert_op(g->r.edit, at, at, TX_OP_COPY, own, among));
     }
     return TX_OK;
 }
 
-/* One form of a gathering is asked for before node `at`. Memory where ranks exchange is taken for as long by those
- * whose device has its own as by the others, so that all place it alike. */
-static tx_status begin_form(gathers *g, int32_t number, int copy, int32_t at)
+static tx_status gather(const tx_residency *r, const tx_piece *p, int32_t at)
 {
-    tx_graph *graph = g->graph;
-    gathering *one = &g->gathering[number];
-    form *f = &one->form[copy];
-    const tx_dtype dtype = copy ? graph->model->copies.dtype : g->parallel->bucket[one->bucket].dtype;
-    find_ranges(g, number, copy);
-    if (g->ranges == 0)
-        return TX_OK;
-    TX_TRY(tx_parallel_pack(graph->model, one->bucket, g->range, g->ranges, &f->packing));
-    const tx_shape shape = TX_SHAPE(g->parallel->packing[f->packing - 1].count);
-    f->w = tx_tensor_planned(graph, dtype, shape, TX_ARENA_EXCHANGE);
-    f->x = graph->model->engine->backend->host_memory ? f->w : tx_tensor_planned(graph, dtype, shape, TX_ARENA_PLANNED);
-    if (!f->w || !f->x)
-        return graph->status;
-    TX_TRY(insert(g, at, at, TX_OP_RESERVE, (tx_attrs){0}, NULL, f->w));
-    TX_TRY(put_own(g, one, copy, at));
-    TX_TRY(insert(g, at, at, TX_OP_GATHER_WEIGHTS, attrs_of(one, f), f->x, f->w));
-    return insert(g, one->last + 1, one->last, TX_OP_RESERVE, (tx_attrs){0}, NULL, f->w);
+    TX_TRY(tx_edit_insert_op(r->edit, at, at, TX_OP_RESERVE, NULL, p->staged));
+    TX_TRY(put_own((const gathers *)r, p, at));
+    return tx_residency_move(r, p, at, TX_OP_GATHER_WEIGHTS, p->here, p->staged);
 }
-
-static tx_status begin(gathers *g, int32_t number, int32_t at)
-{
-    for (int copy = 0; copy < 2 && number < g->gatherings; copy++)
-        TX_TRY(begin_form(g, number, copy, at));
-    return TX_OK;
-}
-
-static tx_status insert_gatherings(gathers *g)
-{
-    TX_TRY(begin(g, 0, g->gathering[0].first));
-    for (int32_t i = 0; i < g->gatherings; i++) {
-        const gathering *one = &g->gathering[i];
-        for (int copy = 0; copy < 2; copy++) {
-            const form *f = &one->form[copy];
-            if (f->packing)
-                TX_TRY(insert(g, one->first, one->first, TX_OP_WAIT_WEIGHTS, attrs_of(one, f), f->w, f->x));
-        }
-        TX_TRY(begin(g, i + 1, one->first));
-    }
-    return TX_OK;
-}
-
-/* ---- Operands --------------------------------------------------------------------------------------------- */
 
 /* The operand becomes the same bytes of what was gathered, in its own type, which words of frozen weights have not. */
 static tx_status read_gathered(const gathers *g, const reading *r)
 {
-    tx_tensor **operand = &g->graph->node[r->node].in[r->operand], *was = *operand;
-    tx_tensor *now = tx_tensor_view(g->gathering[r->gathering].form[r->copy].x, r->at, was->shape);
-    if (!now)
-        return g->graph->status;
-    now->dtype = was->dtype;
-    now->within += tx_tensor_address(was) - tx_tensor_root(was)->offset;
-    *operand = now;
-    return TX_OK;
+    tx_tensor *was = g->r.graph->node[r->use.node].in[r->use.operand];
+    const gathering *one = &g->gathering[r->visit];
+    const tx_piece *p = &g->r.piece[one->piece[r->copy]];
+    const ranges *f = &g->ranges[one->piece[r->copy]];
+    const tx_bucket_range range = range_of(&g->parallel->bucket[one->bucket], r->weight);
+    const int64_t begin = tx_parallel_packed(f->range, f->count, range.begin) * (int64_t)tx_dtype_size(p->here->dtype);
+    return tx_residency_read(&g->r, r->use, p->here, begin + tx_tensor_address(was) - tx_tensor_root(was)->offset);
 }
 
 /* Nobody reads the copies of whole weights any more, of which arena HALF has shards. */
 static void erase_copies(const gathers *g)
 {
     bool copy;
-    for (int32_t n = 0; n < g->end; n++)
-        if (g->graph->node[n].op == TX_OP_COPY_OF_PARAM && weight_of(g, g->graph->node[n].in[0], &copy))
-            tx_edit_erase(g->edit, n);
+    for (int32_t n = 0; n < g->r.end; n++)
+        if (g->r.graph->node[n].op == TX_OP_COPY_OF_PARAM && weight_of(g, g->r.graph->node[n].in[0], &copy))
+            tx_edit_erase(g->r.edit, n);
 }
 
 /* ---- The pass --------------------------------------------------------------------------------------------- */
 
-static tx_status prepare(gathers *g)
+static tx_status change(tx_edit *edit, void *state)
 {
-    const size_t buckets = (size_t)g->parallel->buckets + (size_t)g->parallel->frozen + 1;
-    const size_t most = (size_t)g->end * TX_MAX_IN + 1;
-    g->gathering = calloc(most, sizeof *g->gathering);
-    g->reading = calloc(most, sizeof *g->reading);
-    g->latest = malloc(buckets * sizeof *g->latest);
-    g->since = calloc(buckets, sizeof *g->since);
-    g->range = calloc(most, sizeof *g->range);
-    if (!g->gathering || !g->reading || !g->latest || !g->since || !g->range)
-        return tx_fail(TX_MEMORY, "no memory for the list of what is gathered");
-    for (size_t i = 0; i < buckets; i++)
+    gathers *g = state;
+    const int32_t buckets = g->parallel->buckets + g->parallel->frozen, most = g->r.graph->nodes * TX_MAX_IN;
+    g->gathering = tx_edit_alloc(edit, (size_t)most, sizeof *g->gathering);
+    g->ranges = tx_edit_alloc(edit, (size_t)most, sizeof *g->ranges);
+    g->reading = tx_edit_alloc(edit, (size_t)most, sizeof *g->reading);
+    g->range = tx_edit_alloc(edit, (size_t)most, sizeof *g->range);
+    g->latest = tx_edit_alloc(edit, (size_t)buckets, sizeof *g->latest);
+    g->since = tx_edit_alloc(edit, (size_t)buckets, sizeof *g->since);
+    TX_TRY(tx_residency_open(&g->r, edit, most, most));
+    for (int32_t i = 0; i < buckets; i++)
         g->latest[i] = -1;
-    return tx_edit_open(g->graph, &g->edit);
-}
-
-static tx_status change(gathers *g)
-{
     find_readings(g);
-    TX_TRY(insert_gatherings(g));
+    TX_TRY(add_pieces(g));
+    TX_TRY(tx_residency_insert(&g->r));
     for (int32_t i = 0; i < g->readings; i++)
         TX_TRY(read_gathered(g, &g->reading[i]));
     erase_copies(g);
@@ -270,21 +241,10 @@ static tx_status change(gathers *g)
 
 tx_status tx_gather_weights(tx_graph *graph)
 {
-    gathers g = {.graph = graph, .parallel = graph->model->parallel, .end = graph->nodes};
+    gathers g = {.r = {.graph = graph, .step = steps, .steps = 2, .gather = gather},
+                 .parallel = graph->model->parallel};
     if (!tx_parallel_gathers(g.parallel) || graph->direction == TX_UPDATE)
         return TX_OK;
     TX_TRY(tx_parallel_need_buckets(graph->model));
-    tx_status status = prepare(&g);
-    if (!status)
-        status = change(&g);
-    if (!status)
-        status = tx_edit_commit(g.edit);
-    else
-        tx_edit_discard(g.edit);
-    free(g.gathering);
-    free(g.reading);
-    free(g.latest);
-    free(g.since);
-    free(g.range);
-    return status;
+    return tx_edit_run(graph, change, &g);
 }

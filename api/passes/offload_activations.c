@@ -10,10 +10,8 @@
  * The last block's are needed at once, and stay. Copies are bits, so results are those without. */
 #include "api/passes/passes.h"
 
-#include "api/graph/edit.h"
 #include "api/model/model.h"
-
-#include <stdlib.h>
+#include "api/passes/residency.h"
 
 /* What takes less than this part of the largest stays: a copy would cost more than it frees. */
 #define LEAST_PART 64
@@ -29,11 +27,11 @@ typedef struct usage {
     tx_tensor *back;  /* what the backward pass reads; NULL: the tensor itself */
 } usage;
 
+static const tx_step steps[] = {{TX_OP_WAIT_COPIES, 0}, {TX_OP_FETCH, 1}};
+
 typedef struct offloading {
-    tx_graph *graph;
-    tx_edit *edit;
-    int32_t end;     /* number of nodes before any was inserted */
-    int32_t tensors; /* and of tensors */
+    tx_residency r;  /* visits are blocks, in the order of the backward pass */
+    int32_t tensors; /* when the edit was opened */
     int32_t blocks;
     int32_t turn; /* the first node that is not of the forward pass */
     usage *use;
@@ -49,13 +47,13 @@ static bool is_planned(const tx_tensor *root)
 
 static void look_at(offloading *o, int32_t n, tx_tensor *operand, bool writes)
 {
-    const tx_node *node = &o->graph->node[n];
+    const tx_node *node = &o->r.graph->node[n];
     const tx_tensor *root = operand ? tx_tensor_root(operand) : NULL;
     if (!root || !is_planned(root))
         return;
     usage *u = &o->use[root->id];
     if (node->direction == TX_FORWARD) {
-        u->stays = u->stays || u->backward < o->end || (tx_op_cuts(node->op) && node->op != TX_OP_PART_SUM);
+        u->stays = u->stays || u->backward < o->r.end || (tx_op_cuts(node->op) && node->op != TX_OP_PART_SUM);
         u->forward = n;
     } else {
         u->stays = u->stays || (writes && node->op != TX_OP_RESHAPE);
@@ -66,14 +64,14 @@ static void look_at(offloading *o, int32_t n, tx_tensor *operand, bool writes)
 static void look_at_all(offloading *o)
 {
     for (int32_t i = 0; i < o->tensors; i++)
-        o->use[i] = (usage){.forward = -1, .backward = o->end};
+        o->use[i] = (usage){.forward = -1, .backward = o->r.end};
     for (int32_t b = 0; b < o->blocks + MARGIN; b++)
-        o->first[0][b] = o->first[1][b] = o->end;
+        o->first[0][b] = o->first[1][b] = o->r.end;
     o->turn = 0;
-    while (o->turn < o->end && o->graph->node[o->turn].direction == TX_FORWARD)
+    while (o->turn < o->r.end && o->r.graph->node[o->turn].direction == TX_FORWARD)
         o->turn++;
-    for (int32_t n = 0; n < o->end; n++) {
-        const tx_node *node = &o->graph->node[n];
+    for (int32_t n = 0; n < o->r.end; n++) {
+        const tx_node *node = &o->r.graph->node[n];
         int32_t *first = &o->first[node->direction != TX_FORWARD][node->block];
         *first = n < *first ? n : *first;
         for (int k = 0; k < TX_MAX_IN; k++)
@@ -87,9 +85,9 @@ static void look_at_all(offloading *o)
 static int32_t block_of(const offloading *o, int32_t tensor)
 {
     const usage *u = &o->use[tensor];
-    if (u->stays || u->forward < 0 || u->forward >= o->turn || u->backward == o->end)
+    if (u->stays || u->forward < 0 || u->forward >= o->turn || u->backward == o->r.end)
         return 0;
-    const int32_t block = o->graph->node[u->backward].block, done = o->graph->node[u->forward].block;
+    const int32_t block = o->r.graph->node[u->backward].block, done = o->r.graph->node[u->forward].block;
     if (done < 1 || done > block || block == o->blocks)
         return 0;
     const bool in_order = u->forward < o->first[0][done + 2] && o->first[1][block + 1] <= o->first[1][block];
@@ -100,7 +98,7 @@ static int64_t largest(const offloading *o)
 {
     int64_t most = 0;
     for (int32_t i = 0; i < o->tensors; i++) {
-        const int64_t bytes = block_of(o, i) > 0 ? tx_tensor_bytes(o->graph->tensor[i]) : 0;
+        const int64_t bytes = block_of(o, i) > 0 ? tx_tensor_bytes(o->r.graph->tensor[i]) : 0;
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -108,47 +106,30 @@ static int64_t largest(const offloading *o)
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------ */
 
-/* Before node `at`, behind what was inserted there earlier. */
-static tx_status insert(const offloading *o, int32_t at, tx_op op, tx_direction direction, int32_t block, tx_tensor *in,
-                        tx_tensor *out)
-{
-    const tx_node node = {.op = op,
-                          .direction = direction,
-                          .block = block,
-                          .attrs = {.control = -1, .alpha = 1.0f},
-                          .in = {in},
-                          .out = {out}};
-    return tx_edit_insert(o->edit, at, &node, out ? &out->producer : NULL);
-}
-
-/* Puts a tensor away, and fetches it. */
-static tx_status go(const offloading *o, int32_t tensor, int32_t block)
+/* Puts a tensor away behind its last forward use; a visit fetches it. */
+static tx_status add_piece(offloading *o, int32_t tensor)
 {
     usage *u = &o->use[tensor];
-    tx_tensor *here = o->graph->tensor[tensor];
-    tx_tensor *away = tx_tensor_planned(o->graph, here->dtype, here->shape, TX_ARENA_AWAY);
-    u->back = away ? tx_tensor_planned(o->graph, here->dtype, here->shape, TX_ARENA_PLANNED) : NULL;
-    if (!u->back)
-        return o->graph->status;
-    TX_TRY(insert(o, u->forward + 1, TX_OP_PUT_BACK, TX_FORWARD, o->graph->node[u->forward].block, here, away));
-    return insert(o, o->first[1][block + 1], TX_OP_FETCH, TX_BACKWARD, block, away, u->back);
+    tx_graph *graph = o->r.graph;
+    tx_tensor *here = graph->tensor[tensor];
+    tx_tensor *away = tx_tensor_planned(graph, here->dtype, here->shape, TX_ARENA_AWAY);
+    u->back = away ? tx_tensor_planned(graph, here->dtype, here->shape, TX_ARENA_PLANNED) : NULL;
+    TX_TRY(graph->status);
+    o->r.piece[o->r.pieces++] = (tx_piece){.away = away, .here = u->back, .loads = true};
+    return tx_edit_insert_op(o->r.edit, u->forward + 1, u->forward, TX_OP_PUT_BACK, here, away);
 }
 
-/* In the order of the backward pass: a block's first node waits for what came, and then the next block's is fetched. */
-static tx_status go_all(const offloading *o)
+static tx_status add_pieces(offloading *o)
 {
     const int64_t least = (largest(o) + LEAST_PART - 1) / LEAST_PART;
-    bool came = false;
-    for (int32_t block = o->blocks - 1; block >= 0; block--) {
-        if (came)
-            TX_TRY(insert(o, o->first[1][block + 1], TX_OP_WAIT_COPIES, TX_BACKWARD, block + 1, NULL, NULL));
-        came = false;
-        for (int32_t i = 0; i < o->tensors && block > 0; i++)
-            if (block_of(o, i) == block && tx_tensor_bytes(o->graph->tensor[i]) >= least) {
-                TX_TRY(go(o, i, block));
-                came = true;
-            }
+    tx_residency *r = &o->r;
+    for (int32_t block = o->blocks; block > 0; block--) {
+        r->visit[r->visits++] = (tx_visit){o->first[1][block], r->pieces};
+        for (int32_t i = 0; i < o->tensors; i++)
+            if (block_of(o, i) == block && tx_tensor_bytes(r->graph->tensor[i]) >= least)
+                TX_TRY(add_piece(o, i));
     }
+    r->visit[r->visits] = (tx_visit){r->end, r->pieces};
     return TX_OK;
 }
 
@@ -156,88 +137,58 @@ static tx_status go_all(const offloading *o)
 static tx_status let_go(const offloading *o, int32_t done)
 {
     const int32_t behind = o->first[0][done + 2], at = behind < o->turn ? behind : o->turn;
-    tx_node node = {.op = TX_OP_WAIT_COPIES, .block = done, .attrs = {.control = -1, .alpha = 1.0f}};
+    tx_node node = {.op = TX_OP_WAIT_COPIES, .block = done, .attrs = TX_PLAIN};
     int32_t inputs = 0;
     for (int32_t i = 0; i < o->tensors; i++)
-        if (o->use[i].back && o->graph->node[o->use[i].forward].block == done) {
-            node.in[inputs++] = o->graph->tensor[i];
+        if (o->use[i].back && o->r.graph->node[o->use[i].forward].block == done) {
+            node.in[inputs++] = o->r.graph->tensor[i];
             if (inputs == tx_op_info_of(node.op)->inputs) {
-                TX_TRY(tx_edit_insert(o->edit, at, &node, NULL));
+                TX_TRY(tx_edit_insert(o->r.edit, at, &node, NULL));
                 inputs = 0;
             }
         }
     for (int32_t k = inputs; k < TX_MAX_IN; k++)
         node.in[k] = NULL;
-    return inputs > 0 ? tx_edit_insert(o->edit, at, &node, NULL) : TX_OK;
-}
-
-/* ---- Operands --------------------------------------------------------------------------------------------- */
-
-/* The same elements of what came back; NULL on failure. */
-static tx_tensor *back_of(tx_tensor *t, tx_tensor *root, tx_tensor *back)
-{
-    const int64_t within = tx_tensor_address(t) - root->offset;
-    return t == root ? back : tx_tensor_view(back, within / (int64_t)tx_dtype_size(t->dtype), t->shape);
-}
-
-static tx_status read_back(const offloading *o, int32_t n)
-{
-    tx_node *node = &o->graph->node[n];
-    for (int k = 0; k < TX_MAX_IN; k++) {
-        tx_tensor *root = node->in[k] ? tx_tensor_root(node->in[k]) : NULL;
-        tx_tensor *back = root && root->id < o->tensors ? o->use[root->id].back : NULL;
-        tx_tensor *now = back ? back_of(node->in[k], root, back) : NULL;
-        if (!back)
-            continue;
-        if (!now)
-            return o->graph->status;
-        node->in[k] = now;
-        if (node->op == TX_OP_RESHAPE)
-            node->out[0]->base = now;
-    }
-    return TX_OK;
+    return inputs > 0 ? tx_edit_insert(o->r.edit, at, &node, NULL) : TX_OK;
 }
 
 /* ---- The pass --------------------------------------------------------------------------------------------- */
 
-static tx_status prepare(offloading *o)
+/* The backward pass reads what came back. */
+static tx_status read_back(const offloading *o)
 {
-    for (int32_t n = 0; n < o->end; n++)
-        o->blocks = o->graph->node[n].block > o->blocks ? o->graph->node[n].block : o->blocks;
-    const size_t blocks = (size_t)o->blocks + MARGIN;
-    o->use = calloc((size_t)o->tensors + 1, sizeof *o->use);
-    for (int i = 0; i < 2; i++)
-        o->first[i] = calloc(blocks, sizeof **o->first);
-    if (!o->use || !o->first[0] || !o->first[1])
-        return tx_fail(TX_MEMORY, "no memory to offload activations");
-    return tx_edit_open(o->graph, &o->edit);
+    for (int32_t n = o->turn; n < o->r.end; n++)
+        for (int k = 0; k < TX_MAX_IN; k++) {
+            tx_tensor *t = o->r.graph->node[n].in[k], *root = t ? tx_tensor_root(t) : NULL;
+            tx_tensor *back = root && root->id < o->tensors ? o->use[root->id].back : NULL;
+            if (back)
+                TX_TRY(tx_residency_read(&o->r, (tx_use){n, k}, back, tx_tensor_address(t) - root->offset));
+        }
+    return TX_OK;
 }
 
-static tx_status change(offloading *o)
+static tx_status change(tx_edit *edit, void *state)
 {
+    offloading *o = state;
+    for (int32_t n = 0; n < o->r.graph->nodes; n++)
+        o->blocks = o->r.graph->node[n].block > o->blocks ? o->r.graph->node[n].block : o->blocks;
+    o->use = tx_edit_alloc(edit, (size_t)o->tensors, sizeof *o->use);
+    for (int i = 0; i < 2; i++)
+        o->first[i] = tx_edit_alloc(edit, (size_t)o->blocks + MARGIN, sizeof **o->first);
+    TX_TRY(tx_residency_open(&o->r, edit, o->blocks, o->tensors));
     look_at_all(o);
-    TX_TRY(go_all(o));
+    TX_TRY(add_pieces(o));
+    TX_TRY(tx_residency_insert(&o->r));
     for (int32_t block = 1; block < o->blocks; block++)
         TX_TRY(let_go(o, block));
-    for (int32_t n = o->turn; n < o->end; n++)
-        TX_TRY(read_back(o, n));
-    return TX_OK;
+    return read_back(o);
 }
 
 tx_status tx_offload_activations(tx_graph *graph)
 {
-    offloading o = {.graph = graph, .end = graph->nodes, .tensors = graph->tensors};
     if (!graph->offloads)
         return TX_OK;
     graph->model->arena[TX_ARENA_AWAY].space = TX_SPACE_PINNED;
-    tx_status status = prepare(&o);
-    TX_THEN(status, change(&o));
-    if (status == TX_OK)
-        status = tx_edit_commit(o.edit);
-    else
-        tx_edit_discard(o.edit);
-    free(o.use);
-    free(o.first[0]);
-    free(o.first[1]);
-    return status;
+    offloading o = {.r = {.graph = graph, .step = steps, .steps = 2}, .tensors = graph->tensors};
+    return tx_edit_run(graph, change, &o);
 }

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Four passes keep tensors away from the device while no node uses them: in host memory, in a file, or in the shards of
+ * other ranks (gather, fetch_weights, offload, offload_activations). Each pass finds the visits and describes the steps
+ * that make their pieces resident. residency.c inserts the steps so that transfers overlap with computation:
+ *
+ *     visit        1             2             3
+ *     steps        wait 1        wait 2        wait 3
+ *                  prefetch 2    prefetch 3    ..
+ */
+#ifndef TX_API_RESIDENCY_H
+#define TX_API_RESIDENCY_H
+
+#include "api/graph/edit.h"
+
+/* A tensor, or neighbours that move together. */
+typedef struct tx_piece {
+    tx_tensor *away;         /* where it is kept */
+    tx_tensor *staged;       /* in host memory, between a file or other ranks and the device; NULL if it needs none */
+    tx_tensor *here;         /* what nodes use; `staged` itself if the device shares the host's memory */
+    bool loads, stores;      /* the visit needs its old value; the visit changes it */
+    int32_t bucket, packing; /* of a collective */
+} tx_piece;
+
+/* Nodes that need the same pieces: those up to the next visit's first piece. */
+typedef struct tx_visit {
+    int32_t node; /* the first node */
+    int32_t piece;
+} tx_visit;
+
+/* At each visit `op` is inserted for the pieces of the visit `ahead` places later: before the visit's node, or after it
+ * for PUT_BACK. */
+typedef struct tx_step {
+    tx_op op;
+    int32_t ahead;
+} tx_step;
+
+typedef struct tx_residency tx_residency;
+struct tx_residency {
+    tx_graph *graph;
+    tx_edit *edit;
+    int32_t end; /* number of nodes before any was inserted */
+    const tx_step *step;
+    int32_t steps;
+    tx_visit *visit; /* behind the last one stands an empty visit at `end` */
+    tx_piece *piece;
+    int32_t visits, pieces;
+    int32_t start; /* the first files are read before this node */
+    /* Step GATHER_WEIGHTS. */
+    tx_status (*gather)(const tx_residency *r, const tx_piece *piece, int32_t at);
+};
+
+/* Takes the edit, and memory for `visits` visits and `pieces` pieces from it. */
+tx_status tx_residency_open(tx_residency *r, tx_edit *edit, int32_t visits, int32_t pieces);
+/* Inserts all steps. */
+tx_status tx_residency_insert(const tx_residency *r);
+/* Inserts one op of a piece before node `at`. */
+tx_status tx_residency_move(const tx_residency *r, const tx_piece *piece, int32_t at, tx_op op, tx_tensor *in,
+                            tx_tensor *out);
+/* The operand becomes a view of `here` from byte `within` on. */
+tx_status tx_residency_read(const tx_residency *r, tx_use use, tx_tensor *here, int64_t within);
+
+#endif
