@@ -118,11 +118,6 @@ static void grad_rms_norm(const grad *c)
     DIN(c, rms_norm, gamma) = args.out[TX_OUT(rms_norm_grad, dgamma)];
 }
 
-static void grad_softmax(const grad *c)
-{
-    c->din[0] = EMIT(c, .op = TX_OP_SOFTMAX_GRAD, .attrs = TX_PLAIN, .in = {c->dout[0], c->node->out[0]});
-}
-
 static void grad_cross_entropy(const grad *c)
 {
     DIN(c, cross_entropy, logits) = EMIT(
@@ -168,25 +163,20 @@ static void grad_reduce(const grad *c)
     c->din[0] = d && c->node->attrs.reduction == TX_REDUCE_SUMSQ ? tx_mul(d, x) : d;
 }
 
-/* Ops whose gradient is op_GRAD(dy, x). */
-static void grad_of_input(const grad *c, tx_op op)
+/* Ops whose gradient is an op of dy and x. */
+static void grad_of_input(const grad *c)
 {
+    const tx_op op = c->node->op == TX_OP_GELU   ? TX_OP_GELU_GRAD
+                     : c->node->op == TX_OP_SILU ? TX_OP_SILU_GRAD
+                                                 : TX_OP_SWIGLU_GRAD;
     c->din[0] = EMIT(c, .op = op, .attrs = c->node->attrs, .in = {c->dout[0], c->node->in[0]});
 }
 
-static void grad_gelu(const grad *c)
+/* Ops whose gradient is an op of dy and y. */
+static void grad_of_output(const grad *c)
 {
-    grad_of_input(c, TX_OP_GELU_GRAD);
-}
-
-static void grad_silu(const grad *c)
-{
-    grad_of_input(c, TX_OP_SILU_GRAD);
-}
-
-static void grad_tanh(const grad *c)
-{
-    c->din[0] = EMIT(c, .op = TX_OP_TANH_GRAD, .attrs = TX_PLAIN, .in = {c->dout[0], c->node->out[0]});
+    const tx_op op = c->node->op == TX_OP_TANH ? TX_OP_TANH_GRAD : TX_OP_SOFTMAX_GRAD;
+    c->din[0] = EMIT(c, .op = op, .attrs = TX_PLAIN, .in = {c->dout[0], c->node->out[0]});
 }
 
 /* dy times -y^3 / 2. */
@@ -202,11 +192,6 @@ static void grad_broadcast(const grad *c)
     tx_attrs attrs = c->node->attrs;
     attrs.reduction = TX_REDUCE_SUM;
     c->din[0] = EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {c->dout[0]});
-}
-
-static void grad_swiglu(const grad *c)
-{
-    grad_of_input(c, TX_OP_SWIGLU_GRAD);
 }
 
 static void grad_add(const grad *c)
@@ -231,11 +216,6 @@ static void grad_dropout(const grad *c)
 {
     DIN(c, dropout, x) =
         EMIT(c, .op = TX_OP_DROPOUT, .attrs = c->node->attrs, .in = {c->dout[0]}, .dtype = &WANT(c, dropout, x).dtype);
-}
-
-static void grad_noise(const grad *c)
-{
-    DIN(c, noise, x) = c->dout[0];
 }
 
 static void grad_rotary(const grad *c)
@@ -309,11 +289,6 @@ static void grad_reshape(const grad *c)
     c->din[0] = d ? tx_reshape(d, c->node->in[0]->shape) : NULL;
 }
 
-static void grad_part_sum(const grad *c)
-{
-    c->din[0] = c->dout[0];
-}
-
 static void grad_part_scatter(const grad *c)
 {
     c->din[0] = tx_part_gather(c->dout[0]);
@@ -324,19 +299,12 @@ static void grad_part_gather(const grad *c)
     c->din[0] = tx_part_scatter(as_dtype(c->dout[0], TX_F32));
 }
 
-/* In the type of x, as it went. */
-static void grad_to_experts(const grad *c)
+/* Rows return in the type of x. */
+static void grad_move_rows(const grad *c)
 {
-    tx_tensor *x = IN(c, to_experts, x);
-    DIN(c, to_experts, x) =
-        tx_move_rows(TX_OP_FROM_EXPERTS, as_dtype(c->dout[0], x->dtype), IN(c, to_experts, counts), x->shape.dim[0]);
-}
-
-static void grad_from_experts(const grad *c)
-{
-    tx_tensor *x = IN(c, from_experts, x);
-    DIN(c, from_experts, x) =
-        tx_move_rows(TX_OP_TO_EXPERTS, as_dtype(c->dout[0], x->dtype), IN(c, from_experts, counts), x->shape.dim[0]);
+    const tx_op back = c->node->op == TX_OP_TO_EXPERTS ? TX_OP_FROM_EXPERTS : TX_OP_TO_EXPERTS;
+    tx_tensor *x = c->node->in[0], *counts = c->node->in[1];
+    c->din[0] = tx_move_rows(back, as_dtype(c->dout[0], x->dtype), counts, x->shape.dim[0]);
 }
 
 static void grad_none(const grad *c)
