@@ -145,7 +145,7 @@ bool tx_edit_writes_gradient(const tx_node *node, int64_t address)
 {
     bool writes = false;
     for (int k = 0; k < TX_MAX_OUT; k++) {
-        const tx_tensor *t = node->out[k] ? tx_tensor_root(node->out[k]) : NULL;
+        const tx_tensor *t = tx_tensor_root(node->out[k]);
         writes = writes || (t && t->arena == TX_ARENA_GRADIENTS && t->offset == address);
     }
     return writes;

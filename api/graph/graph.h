@@ -74,9 +74,10 @@ struct tx_graph {
     char message[512];
 };
 
+/* NULL for NULL. */
 static inline tx_tensor *tx_tensor_root(tx_tensor *t)
 {
-    while (t->base)
+    while (t && t->base)
         t = t->base;
     return t;
 }

@@ -62,7 +62,7 @@ static bool is_repeatable(const tx_node *n)
         if (n->in[k] && !tx_tensor_lasts(n->in[k]))
             return false;
     for (int k = 0; k < TX_MAX_OUT; k++) {
-        const tx_tensor *root = n->out[k] ? tx_tensor_root(n->out[k]) : NULL;
+        const tx_tensor *root = tx_tensor_root(n->out[k]);
         const bool in_window = root && root->arena == TX_ARENA_PARTS && n->op == TX_OP_PART_GATHER;
         if (root && ((root->arena != TX_ARENA_PLANNED && !in_window) || root->is_fixed))
             return false;
@@ -76,7 +76,7 @@ static void look_at_reader(checkpointing *c, int32_t node)
 {
     const tx_node *n = &c->graph->node[node];
     for (int k = 0; k < TX_MAX_IN; k++) {
-        const tx_tensor *root = n->in[k] ? tx_tensor_root(n->in[k]) : NULL;
+        const tx_tensor *root = tx_tensor_root(n->in[k]);
         if (!root)
             continue;
         if (n->direction == TX_BACKWARD)

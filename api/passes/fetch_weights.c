@@ -42,8 +42,7 @@ typedef struct fetching {
     weight *weight;
     reading *reading;
     int32_t weights, readings;
-    int32_t *latest; /* by tensor: the last of its weights; -1: none yet */
-    weight **order;  /* as they come */
+    weight **order; /* as they come */
 } fetching;
 
 /* ---- What is read when ---------------------------------------------------------------------------------- */
@@ -56,17 +55,19 @@ static bool is_away(const tx_graph *graph, const tx_tensor *root)
     return of_params && tx_arena_is_away(&graph->model->arena[root->arena]);
 }
 
-/* What the stretch before has read is still resident. */
+/* A weight that the stretch before has read is still resident. */
 static int32_t weight_for(fetching *f, tx_tensor *root)
 {
     const int32_t stretch = f->r.visits - 1;
-    int32_t *latest = &f->latest[root->id];
-    if (*latest < 0 || stretch - f->weight[*latest].last > 1) {
-        *latest = f->weights;
-        f->weight[f->weights++] = (weight){.root = root, .first = stretch};
+    int32_t w = f->weights - 1;
+    while (w >= 0 && f->weight[w].root != root)
+        w--;
+    if (w < 0 || stretch - f->weight[w].last > 1) {
+        w = f->weights++;
+        f->weight[w] = (weight){.root = root, .first = stretch};
     }
-    f->weight[*latest].last = stretch;
-    return *latest;
+    f->weight[w].last = stretch;
+    return w;
 }
 
 static void find_readings(fetching *f)
@@ -76,7 +77,7 @@ static void find_readings(fetching *f)
     for (int32_t n = 0; n < f->r.end; n++) {
         const tx_node *node = &graph->node[n];
         for (int k = 0; k < TX_MAX_IN && node->op != TX_OP_COPY_OF_PARAM && node->op != TX_OP_RESHAPE; k++) {
-            tx_tensor *root = node->in[k] ? tx_tensor_root(node->in[k]) : NULL;
+            tx_tensor *root = tx_tensor_root(node->in[k]);
             if (!is_away(graph, root))
                 continue;
             if (!before || node->block != before->block || node->direction != before->direction)
@@ -165,14 +166,11 @@ static tx_status read_here(const fetching *f, const reading *r)
 static tx_status change(tx_edit *edit, void *state)
 {
     fetching *f = state;
-    const int32_t nodes = f->r.graph->nodes, most = nodes * TX_MAX_IN, tensors = f->r.graph->tensors;
+    const int32_t nodes = f->r.graph->nodes, most = nodes * TX_MAX_IN;
     f->weight = tx_edit_alloc(edit, (size_t)most, sizeof *f->weight);
     f->order = tx_edit_alloc(edit, (size_t)most, sizeof *f->order);
     f->reading = tx_edit_alloc(edit, (size_t)most, sizeof *f->reading);
-    f->latest = tx_edit_alloc(edit, (size_t)tensors, sizeof *f->latest);
     TX_TRY(tx_residency_open(&f->r, edit, nodes, most));
-    for (int32_t i = 0; i < tensors; i++)
-        f->latest[i] = -1;
     find_readings(f);
     TX_TRY(add_pieces(f));
     TX_TRY(tx_residency_insert(&f->r));

@@ -17,9 +17,12 @@
 
 static const tx_step steps[] = {{TX_OP_WAIT_WEIGHTS, 0}, {TX_OP_GATHER_WEIGHTS, 1}};
 
-/* A visit: the bucket, its last reader, and its pieces by form: weights as they are stored, and their 16-bit copies. */
+/* A visit of a bucket. */
 typedef struct gathering {
-    int32_t bucket, last, piece[2];
+    int32_t bucket;
+    int32_t last;     /* the last node that reads it */
+    int32_t since;    /* number of visits at that node */
+    int32_t piece[2]; /* its weights as they are stored, and their 16-bit copies */
 } gathering;
 
 /* An operand that is a weight, or its 16-bit copy. */
@@ -30,7 +33,7 @@ typedef struct reading {
     const tx_tensor *weight; /* as it is stored */
 } reading;
 
-/* What a piece has of its bucket. */
+/* The part of its bucket that a piece has. */
 typedef struct ranges {
     tx_bucket_range *range;
     int32_t count;
@@ -45,8 +48,6 @@ typedef struct gathers {
     reading *reading;
     int32_t readings;
     tx_bucket_range *range; /* room for the next piece */
-    int32_t *latest;        /* by bucket: its last visit; -1: none yet */
-    int32_t *since;         /* by bucket: visits that there were when it was last read */
 } gathers;
 
 /* ---- What is read when ---------------------------------------------------------------------------------- */
@@ -54,7 +55,7 @@ typedef struct gathers {
 /* The weight that an operand is, or is the copy of; NULL: it is none. */
 static const tx_tensor *weight_of(const gathers *g, tx_tensor *t, bool *copy)
 {
-    tx_tensor *root = t ? tx_tensor_root(t) : NULL;
+    tx_tensor *root = tx_tensor_root(t);
     *copy = root && root->arena == TX_ARENA_HALF;
     if (*copy)
         root = tx_tensor_root(g->r.graph->node[root->producer].in[0]);
@@ -65,15 +66,17 @@ static const tx_tensor *weight_of(const gathers *g, tx_tensor *t, bool *copy)
 static int32_t visit_for(gathers *g, int32_t bucket, int32_t at)
 {
     tx_residency *r = &g->r;
-    const int32_t latest = g->latest[bucket];
-    if (latest < 0 || r->visits - g->since[bucket] > WINDOW) {
-        g->latest[bucket] = r->visits;
-        g->gathering[r->visits].bucket = bucket;
-        r->visit[r->visits++].node = at;
+    int32_t visit = r->visits - 1;
+    while (visit >= 0 && g->gathering[visit].bucket != bucket)
+        visit--;
+    if (visit < 0 || r->visits - g->gathering[visit].since > WINDOW) {
+        visit = r->visits++;
+        g->gathering[visit].bucket = bucket;
+        r->visit[visit].node = at;
     }
-    g->since[bucket] = r->visits;
-    g->gathering[g->latest[bucket]].last = at;
-    return g->latest[bucket];
+    g->gathering[visit].since = r->visits;
+    g->gathering[visit].last = at;
+    return visit;
 }
 
 static void find_readings(gathers *g)
@@ -220,16 +223,12 @@ static void erase_copies(const gathers *g)
 static tx_status change(tx_edit *edit, void *state)
 {
     gathers *g = state;
-    const int32_t buckets = g->parallel->buckets + g->parallel->frozen, most = g->r.graph->nodes * TX_MAX_IN;
+    const int32_t most = g->r.graph->nodes * TX_MAX_IN;
     g->gathering = tx_edit_alloc(edit, (size_t)most, sizeof *g->gathering);
     g->ranges = tx_edit_alloc(edit, (size_t)most, sizeof *g->ranges);
     g->reading = tx_edit_alloc(edit, (size_t)most, sizeof *g->reading);
     g->range = tx_edit_alloc(edit, (size_t)most, sizeof *g->range);
-    g->latest = tx_edit_alloc(edit, (size_t)buckets, sizeof *g->latest);
-    g->since = tx_edit_alloc(edit, (size_t)buckets, sizeof *g->since);
     TX_TRY(tx_residency_open(&g->r, edit, most, most));
-    for (int32_t i = 0; i < buckets; i++)
-        g->latest[i] = -1;
     find_readings(g);
     TX_TRY(add_pieces(g));
     TX_TRY(tx_residency_insert(&g->r));

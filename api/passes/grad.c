@@ -163,6 +163,12 @@ static void grad_reduce(const grad *c)
     c->din[0] = d && c->node->attrs.reduction == TX_REDUCE_SUMSQ ? tx_mul(d, x) : d;
 }
 
+/* Ops whose gradient is dy itself. */
+static void grad_copy(const grad *c)
+{
+    c->din[0] = c->dout[0];
+}
+
 /* Ops whose gradient is an op of dy and x. */
 static void grad_of_input(const grad *c)
 {

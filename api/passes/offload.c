@@ -116,7 +116,7 @@ static tx_status read_kept(tx_graph *graph)
 {
     for (int32_t n = 0; n < graph->nodes; n++)
         for (int k = 0; k < TX_MAX_IN && tx_op_info_of(graph->node[n].op)->place == TX_ON_DEVICE; k++) {
-            tx_tensor *root = graph->node[n].in[k] ? tx_tensor_root(graph->node[n].in[k]) : NULL;
+            tx_tensor *root = tx_tensor_root(graph->node[n].in[k]);
             if (!root || root->arena != TX_ARENA_WEIGHTS)
                 continue;
             TX_TRY(tx_model_keep(graph->model, root->param, &root->offset));

@@ -48,7 +48,7 @@ static bool is_planned(const tx_tensor *root)
 static void look_at(offloading *o, int32_t n, tx_tensor *operand, bool writes)
 {
     const tx_node *node = &o->r.graph->node[n];
-    const tx_tensor *root = operand ? tx_tensor_root(operand) : NULL;
+    const tx_tensor *root = tx_tensor_root(operand);
     if (!root || !is_planned(root))
         return;
     usage *u = &o->use[root->id];
@@ -159,7 +159,7 @@ static tx_status read_back(const offloading *o)
 {
     for (int32_t n = o->turn; n < o->r.end; n++)
         for (int k = 0; k < TX_MAX_IN; k++) {
-            tx_tensor *t = o->r.graph->node[n].in[k], *root = t ? tx_tensor_root(t) : NULL;
+            tx_tensor *t = o->r.graph->node[n].in[k], *root = tx_tensor_root(t);
             tx_tensor *back = root && root->id < o->tensors ? o->use[root->id].back : NULL;
             if (back)
                 TX_TRY(tx_residency_read(&o->r, (tx_use){n, k}, back, tx_tensor_address(t) - root->offset));

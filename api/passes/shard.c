@@ -33,7 +33,7 @@ typedef struct sharding {
 /* The bucket that a tensor's gradients lie in; -1: it is no gradient. */
 static int32_t bucket_of(const sharding *s, tx_tensor *t)
 {
-    const tx_tensor *root = t ? tx_tensor_root(t) : NULL;
+    const tx_tensor *root = tx_tensor_root(t);
     return root && root->arena == TX_ARENA_GRADIENTS
                ? tx_parallel_bucket_at(s->parallel, TX_ARENA_WEIGHTS, root->offset)
                : -1;
@@ -198,15 +198,9 @@ static tx_status find_written(sharding *s)
     const tx_model *model = s->graph->model;
     s->written = tx_edit_alloc(s->edit, (size_t)model->params, sizeof *s->written);
     TX_TRY(tx_edit_check(s->edit));
-    for (int32_t n = 0; n < s->end; n++)
-        for (int k = 0; k < TX_MAX_OUT; k++) {
-            tx_tensor *t = s->graph->node[n].out[k];
-            if (bucket_of(s, t) < 0)
-                continue;
-            const int64_t offset = tx_tensor_root(t)->offset;
-            for (int32_t i = 0; i < model->params; i++)
-                s->written[i] = s->written[i] || (!model->param[i].spec.frozen && model->param[i].offset == offset);
-        }
+    for (int32_t i = 0; i < model->params; i++)
+        for (int32_t n = 0; n < s->end && !s->written[i]; n++)
+            s->written[i] = tx_edit_writes_gradient(&s->graph->node[n], model->param[i].offset);
     return TX_OK;
 }
 
