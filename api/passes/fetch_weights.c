@@ -153,7 +153,7 @@ static tx_status add_pieces(fetching *f)
     return TX_OK;
 }
 
-/* The operand becomes the same elements of what was fetched. */
+/* The operand becomes the same elements of the fetched piece. */
 static tx_status read_here(const fetching *f, const reading *r)
 {
     const tx_piece *p = &f->r.piece[f->weight[r->weight].piece];

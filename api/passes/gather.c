@@ -128,8 +128,8 @@ static ranges find_ranges(const gathers *g, int32_t visit, bool copy)
     return f;
 }
 
-/* Memory where ranks exchange is taken for as long by those whose device has its own as by the others, so that all
- * place it alike. */
+/* Ranks whose device has its own memory reserve the exchange memory for as long as the others, so that all ranks place
+ * it alike. */
 static tx_status add_piece(gathers *g, int32_t visit, bool copy)
 {
     tx_graph *graph = g->r.graph;
@@ -197,7 +197,8 @@ static tx_status gather(const tx_residency *r, const tx_piece *p, int32_t at)
     return tx_residency_move(r, p, at, TX_OP_GATHER_WEIGHTS, p->here, p->staged);
 }
 
-/* The operand becomes the same bytes of what was gathered, in its own type, which words of frozen weights have not. */
+/* The operand becomes the same bytes of the gathered piece. It keeps its type, which the words of frozen weights have
+ * not. */
 static tx_status read_gathered(const gathers *g, const reading *r)
 {
     tx_tensor *was = g->r.graph->node[r->use.node].in[r->use.operand];

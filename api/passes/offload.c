@@ -40,8 +40,8 @@ static bool in_file(const tx_residency *r, const tx_tensor *away)
     return r->graph->model->arena[away->arena].space == TX_SPACE_FILE;
 }
 
-/* The tensor that node `n` reads and writes becomes one of the planner's, or of a slot; another one is what lies
- * outside. What comes from the file to a device whose memory is the host's is computed on where it arrives. */
+/* The tensor that node `n` reads and writes becomes one that the planner places, or one in a slot if it comes from a
+ * file and the device shares the host's memory. A new tensor has the old address. */
 static tx_status add_piece(tx_residency *r, int32_t n, tx_tensor *here)
 {
     const tx_node *node = &r->graph->node[n];

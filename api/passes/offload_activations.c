@@ -106,7 +106,7 @@ static int64_t largest(const offloading *o)
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------ */
 
-/* Puts a tensor away behind its last forward use; a visit fetches it. */
+/* A tensor leaves the device after its last forward use, and a visit fetches it. */
 static tx_status add_piece(offloading *o, int32_t tensor)
 {
     usage *u = &o->use[tensor];
@@ -154,7 +154,7 @@ static tx_status let_go(const offloading *o, int32_t done)
 
 /* ---- The pass --------------------------------------------------------------------------------------------- */
 
-/* The backward pass reads what came back. */
+/* The backward pass reads the fetched tensors. */
 static tx_status read_back(const offloading *o)
 {
     for (int32_t n = o->turn; n < o->r.end; n++)

@@ -25,7 +25,7 @@ tx_status tx_residency_move(const tx_residency *r, const tx_piece *piece, int32_
     return tx_edit_insert(r->edit, at, &node, out ? &out->producer : NULL);
 }
 
-/* Inserts what a step does to a piece, if anything. */
+/* Inserts a step's op for a piece that needs it. */
 static tx_status insert_piece(const tx_residency *r, const tx_piece *p, int32_t at, tx_op op)
 {
     const bool copied = p->staged != p->here;
@@ -52,7 +52,9 @@ static tx_status insert_piece(const tx_residency *r, const tx_piece *p, int32_t 
     }
 }
 
-/* From here on a visit's fetched pieces are on the device, and the memory of what the visit before stored is free. */
+/* From here on the visit's fetched pieces are on the device, and the memory of stored pieces of the visit before is
+ * free.
+ */
 static tx_status wait_for_copies(const tx_residency *r, int32_t visit)
 {
     const int32_t begin = r->visit[visit].piece, end = visit < r->visits ? r->visit[visit + 1].piece : begin;
@@ -67,7 +69,7 @@ static tx_status wait_for_copies(const tx_residency *r, int32_t visit)
     return begin < end || stored > 0 ? tx_edit_insert(r->edit, r->visit[visit].node, &node, NULL) : TX_OK;
 }
 
-/* Inserts a step at a visit. Visits below 0 are where the pieces of the first ones are prefetched. */
+/* Inserts a step at a visit. Visits below 0 prefetch the pieces of the first ones. */
 static tx_status insert_step(const tx_residency *r, const tx_step *s, int32_t visit)
 {
     const int32_t of = visit + s->ahead;

@@ -15,7 +15,7 @@
 
 /* A tensor, or neighbours that move together. */
 typedef struct tx_piece {
-    tx_tensor *away;         /* where it is kept */
+    tx_tensor *away;         /* its storage: host memory, a file or shards */
     tx_tensor *staged;       /* in host memory, between a file or other ranks and the device; NULL if it needs none */
     tx_tensor *here;         /* what nodes use; `staged` itself if the device shares the host's memory */
     bool loads, stores;      /* the visit needs its old value; the visit changes it */
@@ -42,7 +42,7 @@ struct tx_residency {
     int32_t end; /* number of nodes before any was inserted */
     const tx_step *step;
     int32_t steps;
-    tx_visit *visit; /* behind the last one stands an empty visit at `end` */
+    tx_visit *visit; /* an empty visit at `end` follows the last one */
     tx_piece *piece;
     int32_t visits, pieces;
     int32_t start; /* the first files are read before this node */
