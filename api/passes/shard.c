@@ -8,6 +8,7 @@
 #include "api/parallel/parallel.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A bucket's memory is free again when so many later ones are full (stages 2 and 3). */
 #define IN_FLIGHT 2
@@ -60,30 +61,6 @@ static int by_ready(const void *left, const void *right)
     return a->ready != b->ready ? (a->ready > b->ready) - (a->ready < b->ready) : a->bucket - b->bucket;
 }
 
-/* The first graph makes the buckets, and their order. */
-static tx_status make_buckets(sharding *s)
-{
-    tx_parallel *p = s->parallel;
-    tx_status status = tx_parallel_make_buckets(s->graph->model);
-    tx_bucket *bucket = status ? NULL : calloc((size_t)p->buckets, sizeof *bucket);
-    filling *order = bucket ? calloc((size_t)p->buckets, sizeof *order) : NULL;
-    if (!order) {
-        free(bucket);
-        return status ? status : tx_fail(TX_MEMORY, "no memory for the list of buckets");
-    }
-    s->filling = order;
-    find_writers(s);
-    qsort(order, (size_t)p->buckets, sizeof *order, by_ready);
-    for (int32_t i = 0; i < p->buckets; i++)
-        bucket[i] = p->bucket[order[i].bucket];
-    for (int32_t i = 0; i < p->buckets; i++)
-        p->bucket[i] = bucket[i];
-    free(bucket);
-    free(order);
-    s->filling = NULL;
-    return tx_parallel_place_buckets(s->graph->model);
-}
-
 static tx_status find_fillings(sharding *s)
 {
     tx_parallel *p = s->parallel;
@@ -92,6 +69,20 @@ static tx_status find_fillings(sharding *s)
     find_writers(s);
     qsort(s->filling, (size_t)p->buckets, sizeof *s->filling, by_ready);
     return TX_OK;
+}
+
+/* The first graph makes the buckets, and their order. */
+static tx_status make_buckets(sharding *s)
+{
+    tx_parallel *p = s->parallel;
+    TX_TRY(tx_parallel_make_buckets(s->graph->model));
+    TX_TRY(find_fillings(s));
+    tx_bucket *made = tx_edit_alloc(s->edit, (size_t)p->buckets, sizeof *made);
+    TX_TRY(tx_edit_check(s->edit));
+    memcpy(made, p->bucket, (size_t)p->buckets * sizeof *made);
+    for (int32_t i = 0; i < p->buckets; i++)
+        p->bucket[i] = made[s->filling[i].bucket];
+    return tx_parallel_place_buckets(s->graph->model);
 }
 
 /* ---- Nodes ---------------------------------------------------------------------------------------------- */
@@ -182,15 +173,14 @@ static tx_status clear_gaps(const sharding *s, const filling *f)
 {
     const tx_model *model = s->graph->model;
     const tx_bucket *b = &s->parallel->bucket[f->bucket];
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < model->params && !status; i++) {
+    for (int32_t i = 0; i < model->params; i++) {
         const int64_t offset = model->param[i].offset, count = tx_shape_count(&model->param[i].spec.shape);
         if (model->param[i].spec.frozen || !tx_bucket_holds(b, offset))
             continue;
         const int64_t first = (offset - b->address) / b->element, written = s->written[i] ? count : 0;
-        status = clear_gap(s, f, first + written, tx_param_blocks(count) * TX_PARAM_BLOCK - written);
+        TX_TRY(clear_gap(s, f, first + written, tx_param_blocks(count) * TX_PARAM_BLOCK - written));
     }
-    return status;
+    return TX_OK;
 }
 
 static tx_status find_written(sharding *s)
@@ -208,9 +198,9 @@ static tx_status find_written(sharding *s)
 static tx_status keep_shard(const sharding *s, int32_t at, const filling *f)
 {
     const tx_bucket *b = &s->parallel->bucket[f->bucket];
-    tx_status status = insert_collective(s, at, TX_OP_WAIT_GRADIENTS, f->bucket, f->w, f->x);
-    if (status || b->owned == 0)
-        return status;
+    TX_TRY(insert_collective(s, at, TX_OP_WAIT_GRADIENTS, f->bucket, f->w, f->x));
+    if (b->owned == 0)
+        return TX_OK;
     tx_node copy = {.op = TX_OP_COPY, .direction = TX_BACKWARD};
     copy.attrs = (tx_attrs){.control = -1, .alpha = 1.0f, .accumulate = TX_ADD_CONTROL};
     copy.in[0] = tx_tensor_view(f->x, b->first, TX_SHAPE(b->owned));
@@ -237,6 +227,10 @@ static tx_status change(tx_edit *edit, void *state)
     const tx_parallel *p = s->parallel;
     const bool keeps_shards = tx_parallel_keeps_shards(p);
     s->edit = edit;
+    if (!p->bucket)
+        TX_TRY(make_buckets(s));
+    if (s->graph->model->mesh.data.size == 1)
+        return TX_OK;
     TX_TRY(find_fillings(s));
     if (keeps_shards)
         TX_TRY(make_tensors(s));
@@ -268,9 +262,6 @@ static bool has_backward(const tx_graph *graph)
 tx_status tx_shard(tx_graph *graph)
 {
     sharding s = {.graph = graph, .parallel = graph->model->parallel, .end = graph->nodes};
-    if (!s.parallel || !has_backward(graph))
-        return TX_OK;
-    if (!s.parallel->bucket)
-        TX_TRY(make_buckets(&s));
-    return graph->model->mesh.data.size == 1 ? TX_OK : tx_edit_run(graph, change, &s);
+    const bool sums = s.parallel && has_backward(graph);
+    return sums ? tx_edit_run(graph, change, &s) : TX_OK;
 }
