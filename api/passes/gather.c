@@ -6,7 +6,6 @@
  * nodes that read one bucket are computed the next is on its way. */
 #include "api/passes/passes.h"
 
-#include "api/parallel/parallel.h"
 #include "api/passes/residency.h"
 
 #include <stdlib.h>
@@ -33,18 +32,10 @@ typedef struct reading {
     const tx_tensor *weight; /* as it is stored */
 } reading;
 
-/* The part of its bucket that a piece has. */
-typedef struct ranges {
-    tx_bucket_range *range;
-    int32_t count;
-    bool copy;
-} ranges;
-
 typedef struct gathers {
-    tx_residency r; /* the first member */
+    tx_residency r;
     const tx_parallel *parallel;
     gathering *gathering; /* by visit */
-    ranges *ranges;       /* by piece */
     reading *reading;
     int32_t readings;
     tx_bucket_range *range; /* room for the next piece */
@@ -108,24 +99,22 @@ static tx_bucket_range range_of(const tx_bucket *b, const tx_tensor *weight)
     return (tx_bucket_range){begin, begin + tx_bucket_elements(b, tx_tensor_bytes(weight))};
 }
 
-/* The ranges of a bucket that a visit's nodes read in a form; neighbours are one. */
-static ranges find_ranges(const gathers *g, int32_t visit, bool copy)
+/* The ranges of a piece that a visit's nodes read; neighbours are one. */
+static void find_ranges(const gathers *g, int32_t visit, tx_piece *p)
 {
-    const tx_bucket *b = &g->parallel->bucket[g->gathering[visit].bucket];
-    ranges f = {.range = g->range, .copy = copy};
+    tx_bucket_range *range = p->range = g->range;
     int32_t found = 0;
     for (int32_t i = 0; i < g->readings; i++)
-        if (g->reading[i].visit == visit && g->reading[i].copy == copy)
-            f.range[found++] = range_of(b, g->reading[i].weight);
-    qsort(f.range, (size_t)found, sizeof *f.range, by_begin);
+        if (g->reading[i].visit == visit && g->reading[i].copy == p->copies)
+            range[found++] = range_of(&g->parallel->bucket[p->bucket], g->reading[i].weight);
+    qsort(range, (size_t)found, sizeof *range, by_begin);
     for (int32_t i = 0; i < found; i++) {
-        tx_bucket_range *last = f.count ? &f.range[f.count - 1] : NULL;
-        if (!last || f.range[i].begin > last->end)
-            f.range[f.count++] = f.range[i];
-        else if (f.range[i].end > last->end)
-            last->end = f.range[i].end;
+        tx_bucket_range *last = p->ranges ? &range[p->ranges - 1] : NULL;
+        if (!last || range[i].begin > last->end)
+            range[p->ranges++] = range[i];
+        else if (range[i].end > last->end)
+            last->end = range[i].end;
     }
-    return f;
 }
 
 /* Ranks whose device has its own memory reserve the exchange memory for as long as the others, so that all ranks place
@@ -134,20 +123,20 @@ static tx_status add_piece(gathers *g, int32_t visit, bool copy)
 {
     tx_graph *graph = g->r.graph;
     gathering *one = &g->gathering[visit];
-    const ranges f = find_ranges(g, visit, copy);
-    const tx_dtype dtype = copy ? graph->model->copies.dtype : g->parallel->bucket[one->bucket].dtype;
-    if (f.count == 0)
-        return TX_OK;
     tx_piece *p = &g->r.piece[g->r.pieces];
     p->bucket = one->bucket;
-    TX_TRY(tx_parallel_pack(graph->model, p->bucket, f.range, f.count, &p->packing));
+    p->copies = copy;
+    find_ranges(g, visit, p);
+    if (p->ranges == 0)
+        return TX_OK;
+    TX_TRY(tx_parallel_pack(graph->model, p->bucket, p->range, p->ranges, &p->packing));
+    const tx_dtype dtype = copy ? graph->model->copies.dtype : g->parallel->bucket[p->bucket].dtype;
     const tx_shape shape = TX_SHAPE(g->parallel->packing[p->packing - 1].count);
     p->staged = tx_tensor_planned(graph, dtype, shape, TX_ARENA_EXCHANGE);
     p->here = graph->model->engine->backend->host_memory ? p->staged
                                                          : tx_tensor_planned(graph, dtype, shape, TX_ARENA_PLANNED);
     TX_TRY(graph->status);
-    g->range += f.count;
-    g->ranges[g->r.pieces] = f;
+    g->range += p->ranges;
     one->piece[copy] = g->r.pieces++;
     return tx_edit_insert_op(g->r.edit, one->last + 1, one->last, TX_OP_RESERVE, NULL, p->staged);
 }
@@ -166,14 +155,14 @@ static tx_status add_pieces(gathers *g)
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------ */
 
-/* What this rank's shard has of the ranges goes to its place among the others'. */
-static tx_status put_own(const gathers *g, const tx_piece *p, int32_t at)
+/* The part of the ranges that this rank's shard has goes to its place among the others'. */
+static tx_status put_own(const tx_residency *to, const tx_piece *p, int32_t at)
 {
-    tx_graph *graph = g->r.graph;
-    const tx_bucket *b = &g->parallel->bucket[p->bucket];
-    const ranges *f = &g->ranges[p - g->r.piece];
-    for (int32_t i = 0; i < f->count; i++) {
-        const tx_bucket_range *r = &f->range[i];
+    tx_graph *graph = to->graph;
+    const tx_parallel *parallel = graph->model->parallel;
+    const tx_bucket *b = &parallel->bucket[p->bucket];
+    for (int32_t i = 0; i < p->ranges; i++) {
+        const tx_bucket_range *r = &p->range[i];
         const int64_t begin = r->begin > b->first ? r->begin : b->first,
                       end = r->end < b->first + b->owned ? r->end : b->first + b->owned,
                       stored = b->kept + (begin - b->first) * b->element;
@@ -181,11 +170,11 @@ static tx_status put_own(const gathers *g, const tx_piece *p, int32_t at)
             continue;
         const tx_shape shape = TX_SHAPE(end - begin);
         tx_tensor *own =
-            tx_tensor_fixed(graph, p->here->dtype, shape, f->copy ? TX_ARENA_HALF : tx_bucket_keeper(g->parallel, b),
-                            f->copy ? tx_model_half_address(graph->model, stored) : stored);
-        tx_tensor *among = tx_tensor_view(p->here, tx_parallel_packed(f->range, f->count, begin), shape);
+            tx_tensor_fixed(graph, p->here->dtype, shape, p->copies ? TX_ARENA_HALF : tx_bucket_keeper(parallel, b),
+                            p->copies ? tx_model_half_address(graph->model, stored) : stored);
+        tx_tensor *among = tx_tensor_view(p->here, tx_parallel_packed(p->range, p->ranges, begin), shape);
         TX_TRY(graph->status);
-        TX_TRY(tx_edit_insert_op(g->r.edit, at, at, TX_OP_COPY, own, among));
+        TX_TRY(tx_edit_insert_op(to->edit, at, at, TX_OP_COPY, own, among));
     }
     return TX_OK;
 }
@@ -193,7 +182,7 @@ static tx_status put_own(const gathers *g, const tx_piece *p, int32_t at)
 static tx_status gather(const tx_residency *r, const tx_piece *p, int32_t at)
 {
     TX_TRY(tx_edit_insert_op(r->edit, at, at, TX_OP_RESERVE, NULL, p->staged));
-    TX_TRY(put_own((const gathers *)r, p, at));
+    TX_TRY(put_own(r, p, at));
     return tx_residency_move(r, p, at, TX_OP_GATHER_WEIGHTS, p->here, p->staged);
 }
 
@@ -204,9 +193,8 @@ static tx_status read_gathered(const gathers *g, const reading *r)
     tx_tensor *was = g->r.graph->node[r->use.node].in[r->use.operand];
     const gathering *one = &g->gathering[r->visit];
     const tx_piece *p = &g->r.piece[one->piece[r->copy]];
-    const ranges *f = &g->ranges[one->piece[r->copy]];
     const tx_bucket_range range = range_of(&g->parallel->bucket[one->bucket], r->weight);
-    const int64_t begin = tx_parallel_packed(f->range, f->count, range.begin) * (int64_t)tx_dtype_size(p->here->dtype);
+    const int64_t begin = tx_parallel_packed(p->range, p->ranges, range.begin) * (int64_t)tx_dtype_size(p->here->dtype);
     return tx_residency_read(&g->r, r->use, p->here, begin + tx_tensor_address(was) - tx_tensor_root(was)->offset);
 }
 
@@ -226,7 +214,6 @@ static tx_status change(tx_edit *edit, void *state)
     gathers *g = state;
     const int32_t most = g->r.graph->nodes * TX_MAX_IN;
     g->gathering = tx_edit_alloc(edit, (size_t)most, sizeof *g->gathering);
-    g->ranges = tx_edit_alloc(edit, (size_t)most, sizeof *g->ranges);
     g->reading = tx_edit_alloc(edit, (size_t)most, sizeof *g->reading);
     g->range = tx_edit_alloc(edit, (size_t)most, sizeof *g->range);
     TX_TRY(tx_residency_open(&g->r, edit, most, most));

@@ -12,14 +12,18 @@
 #define TX_API_RESIDENCY_H
 
 #include "api/graph/edit.h"
+#include "api/parallel/parallel.h"
 
 /* A tensor, or neighbours that move together. */
 typedef struct tx_piece {
-    tx_tensor *away;         /* its storage: host memory, a file or shards */
-    tx_tensor *staged;       /* in host memory, between a file or other ranks and the device; NULL if it needs none */
-    tx_tensor *here;         /* what nodes use; `staged` itself if the device shares the host's memory */
-    bool loads, stores;      /* the visit needs its old value; the visit changes it */
-    int32_t bucket, packing; /* of a collective */
+    tx_tensor *away;    /* its storage: host memory, a file or shards */
+    tx_tensor *staged;  /* in host memory, between a file or other ranks and the device; NULL if it needs none */
+    tx_tensor *here;    /* what nodes use; `staged` itself if the device shares the host's memory */
+    bool loads, stores; /* the visit needs its old value; the visit changes it */
+    /* A gathered piece packs ranges of its bucket, of the stored weights or of their 16-bit copies. */
+    int32_t bucket, packing, ranges;
+    tx_bucket_range *range;
+    bool copies;
 } tx_piece;
 
 /* Nodes that need the same pieces: those up to the next visit's first piece. */
