@@ -38,12 +38,11 @@ static parts parts_of(const tx_cpu_call *call)
 /* ---- A matrix's sums --------------------------------------------------------------------------------- */
 
 /* r of blocks of rows, and their sums by columns. */
-static void sum_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void sum_blocks(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const parts w = parts_of(call);
     const int64_t block = tx_block_size(w.lines, TX_ROW_BLOCK);
     float *r = call->out[1];
-    (void)thread;
     for (int64_t b = first; b < last; b++) {
         const int64_t end = (b + 1) * block < w.lines ? (b + 1) * block : w.lines;
         float *restrict column = w.columns + b * w.length;
@@ -58,22 +57,20 @@ static void sum_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int
     }
 }
 
-static void fold_columns(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void fold_columns(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const parts w = parts_of(call);
     float *c = call->out[2];
-    (void)thread;
     TX_SIMD for (int64_t i = first; i < last; i++) c[i] *= w.beta;
     tx_cpu_fold_blocks(w.columns, tx_row_blocks(w.lines), w.length, first, last, (1.0f - w.beta) / (float)w.lines, 1.0f,
                        c);
     TX_SIMD for (int64_t i = first; i < last; i++) w.columns[i] = 1.0f / sqrtf(c[i]);
 }
 
-static void measure_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void measure_rows(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const parts w = parts_of(call);
     const float *r = call->out[1], mean = w.number[MEAN];
-    (void)thread;
     for (int64_t row = first; row < last; row++) {
         const float *g = (const float *)call->in[1] + row * w.length, *p = (const float *)call->out[0] + row * w.length;
         float sum;
@@ -83,11 +80,10 @@ static void measure_rows(const tx_cpu_call *call, int64_t first, int64_t last, i
     }
 }
 
-static void update_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void update_rows(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const parts w = parts_of(call);
     const float *r = call->out[1], keep = w.number[KEEP];
-    (void)thread;
     for (int64_t row = first; row < last; row++) {
         const float *restrict g = (const float *)call->in[1] + row * w.length;
         const float rate = w.number[FACTOR] * sqrtf(w.number[MEAN] / r[row]) * w.factor;
@@ -103,10 +99,9 @@ static int64_t line_end(const parts *w, int64_t line)
     return (line + 1) * w->length < w->all ? (line + 1) * w->length : w->all;
 }
 
-static void measure_lines(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void measure_lines(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const parts w = parts_of(call);
-    (void)thread;
     for (int64_t line = first; line < last; line++) {
         const int64_t at = line * w.length, count = line_end(&w, line) - at;
         const float *g = (const float *)call->in[1] + at, *p = (const float *)call->out[0] + at;
@@ -118,14 +113,13 @@ static void measure_lines(const tx_cpu_call *call, int64_t first, int64_t last, 
     }
 }
 
-static void update_lines(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void update_lines(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const parts w = parts_of(call);
     const float rate = w.number[FACTOR] * w.factor, keep = w.number[KEEP];
     const int64_t end = line_end(&w, last - 1);
     const float *restrict g = call->in[1], *restrict v = call->out[1];
     float *restrict p = call->out[0];
-    (void)thread;
     TX_SIMD for (int64_t i = first * w.length; i < end; i++) p[i] = p[i] * keep - rate * (g[i] / sqrtf(v[i]));
 }
 

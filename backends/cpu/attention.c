@@ -82,12 +82,6 @@ static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_
     }
 }
 
-static tx_forward_space *space_of(const tx_cpu_call *call, int32_t thread)
-{
-    const int64_t bytes = tx_cpu_scratch(call->command, call->threads) / call->threads;
-    return (tx_forward_space *)(void *)((char *)call->scratch + thread * bytes);
-}
-
 /* ---- Packed q | k | v -------------------------------------------------------------------------------- */
 
 /* Where a head's parts and a tile of its result begin, in elements of qkv and of o, and how far rows are apart. */
@@ -133,7 +127,7 @@ typedef void tx_forward(const tx_cpu_call *call, const tx_packed *at, tx_head *h
                         int64_t queries, float *lse, tx_forward_space *space);
 
 /* Item: (sample, head, tile of queries), tiles innermost. */
-static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_attrs *attrs = &call->command->attrs;
     const tx_shape *qkv = &call->command->in[0].shape;
@@ -167,7 +161,7 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
         };
         const tx_site site = tx_site_of(call, b);
         if (seen > query)
-            forward(call, &at, &head, &site, query, seen - query, lse, space_of(call, thread));
+            forward(call, &at, &head, &site, query, seen - query, lse, call->scratch);
         for (int64_t t = seen - query; t < end - query; t++) {
             memset((char *)call->out[0] + (at.o + t * at.o_row) * unit, 0, (size_t)(size * unit));
             lse[t] = 0.0f;
@@ -184,37 +178,27 @@ void TX_CPU_NAME(attention)(const tx_cpu_call *call)
 
 /* ---- Merging ------------------------------------------------------------------------------------------- */
 
-/* Item: a row (b, t), all heads of it. */
-static void merge_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+/* All heads of a row (b, t). */
+TX_ROWS(attention_merge, out[0])
 {
     const tx_command *c = call->command;
-    const int64_t heads = c->attrs.attention.heads, width = tx_shape_last(&c->out[0].shape),
-                  length = c->out[0].shape.dim[1];
-    const int64_t size = width / heads;
+    const int64_t heads = c->attrs.attention.heads, length = c->out[0].shape.dim[1], size = width / heads;
     const float *a_lse = call->in[1], *b_lse = call->in[3];
     float *lse = call->out[1], a[TX_PIECE], b[TX_PIECE];
-    (void)thread;
-    for (int64_t item = first * heads; item < last * heads; item++) {
-        const int64_t row = item / heads, h = item % heads, at = (row / length * heads + h) * length + row % length;
+    for (int64_t h = 0; h < heads; h++) {
+        const int64_t at = (row / length * heads + h) * length + row % length;
         const float greater = a_lse[at] > b_lse[at] ? a_lse[at] : b_lse[at];
         const float of_a = tx_exp(a_lse[at] - greater), of_b = tx_exp(b_lse[at] - greater), sum = of_a + of_b;
         const float share_a = of_a / sum, share_b = of_b / sum;
         lse[at] = greater + logf(sum);
         for (int64_t start = 0; start < size; start += TX_PIECE) {
-            const int64_t count = size - start < TX_PIECE ? size - start : TX_PIECE,
-                          from = row * width + h * size + start;
+            const int64_t count = tx_least(size - start, TX_PIECE), from = row * width + h * size + start;
             tx_widen(a, call->in[0], c->in[0].dtype, from, count);
             tx_widen(b, call->in[2], c->in[2].dtype, from, count);
             TX_SIMD for (int64_t i = 0; i < count; i++) a[i] = a[i] * share_a + b[i] * share_b;
             tx_narrow(call->out[0], a, c->out[0].dtype, from, count);
         }
     }
-}
-
-void TX_CPU_NAME(attention_merge)(const tx_cpu_call *call)
-{
-    const tx_shape *o = &call->command->out[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(o), tx_cpu_rows_grain(tx_shape_last(o)), merge_rows);
 }
 
 /* ---- Caches -------------------------------------------------------------------------------------------- */
@@ -283,7 +267,7 @@ static float *widen_cached(const tx_cpu_call *call, tx_head *head, const tx_pack
     return copy + call->command->in[1].shape.dim[1] * row;
 }
 
-static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_dtype type = call->command->in[0].dtype;
     const tx_attrs *attrs = &call->command->attrs;
@@ -316,7 +300,7 @@ static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last, i
                                  .row = width,
                                  .o = (b * length + query) * heads * size + h * size,
                                  .o_row = heads * size};
-        tx_forward_space *space = space_of(call, thread);
+        tx_forward_space *space = call->scratch;
         const bool wide = type != TX_F32;
         float *o = wide ? widen_cached(call, &head, &place, query, queries, space) : (float *)call->out[0] + place.o;
         const int64_t o_row = wide ? size : place.o_row;

@@ -185,14 +185,12 @@ static void backward_wide(const tx_cpu_call *call, const tx_backward_group *stor
 }
 
 /* Item: (sample, key head). */
-static void attention_grad_items(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void attention_grad_items(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_attrs *attrs = &call->command->attrs;
     const tx_operand *qkv = &call->command->in[1];
     const int64_t length = qkv->shape.dim[1], width = qkv->shape.dim[2], heads = attrs->attention.heads;
     const int64_t size = width / (heads + 2 * attrs->attention.kv_heads), shared = heads / attrs->attention.kv_heads;
-    const int64_t bytes = tx_cpu_scratch(call->command, call->threads) / call->threads;
-    tx_backward_space *space = (tx_backward_space *)(void *)((char *)call->scratch + thread * bytes);
     for (int64_t item = first; item < last; item++) {
         const int64_t group = item % attrs->attention.kv_heads, b = item / attrs->attention.kv_heads;
         const tx_backward_group g = {
@@ -208,9 +206,9 @@ static void attention_grad_items(const tx_cpu_call *call, int64_t first, int64_t
             .out_row = heads * size,
         };
         if (qkv->dtype == TX_F32)
-            backward_in_place(call, &g, space);
+            backward_in_place(call, &g, call->scratch);
         else
-            backward_wide(call, &g, space);
+            backward_wide(call, &g, call->scratch);
     }
 }
 

@@ -17,8 +17,9 @@ typedef struct tx_cpu_call {
     const void *in[TX_MAX_IN]; /* NULL where absent */
     void *out[TX_MAX_OUT];
     const tx_controls *controls;
-    float *results; /* arena RESULT; NULL where the program was bound without */
-    void *scratch;  /* shared by all commands of a program, one at a time */
+    float *results;        /* arena RESULT; NULL where the program was bound without */
+    void *scratch;         /* arena SCRATCH; in a body its thread's part of it */
+    int64_t scratch_bytes; /* of a thread's part */
     int32_t threads;
     tx_cpu_gemm *gemm;       /* of a MATMUL */
     tx_cpu_grouped *grouped; /* of a product by groups */
@@ -36,9 +37,6 @@ typedef struct tx_cpu_kernels {
 #define TX_CPU_JOIN_(name, variant) tx_cpu_##name##_##variant
 #define TX_CPU_JOIN(name, variant) TX_CPU_JOIN_(name, variant)
 #define TX_CPU_NAME(name) TX_CPU_JOIN(name, TX_CPU_VARIANT)
-
-/* Bytes of scratch that a command needs (matrix products tell it themselves). */
-int64_t tx_cpu_scratch(const tx_command *command, int32_t threads);
 
 #define TX_TILE 64 /* queries, and keys, in a tile of attention */
 
@@ -69,14 +67,19 @@ static inline int64_t tx_cpu_attention_grad_wide(tx_dtype type, int64_t length, 
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 
-/* Works on items first..last-1; `thread` is below call->threads and no two bodies run with the same one at a time. */
-typedef void tx_cpu_body(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread);
+/* Works on items first..last-1. */
+typedef void tx_cpu_body(const tx_cpu_call *call, int64_t first, int64_t last);
 
 /* Splits `count` items into one contiguous slice a thread, of a multiple of `grain` items; what is not more than
  * `grain` stays on the calling thread. */
 void tx_cpu_slices(const tx_cpu_call *call, int64_t count, int64_t grain, tx_cpu_body *body);
 /* Gives out `count` items one by one: for few items of uneven cost. */
 void tx_cpu_tasks(const tx_cpu_call *call, int64_t count, tx_cpu_body *body);
+
+static inline int64_t tx_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 /* Elements below which a second thread does not pay. */
 #define TX_CPU_GRAIN 8192

@@ -13,31 +13,20 @@ static void noise_chunk(const tx_site *site, uint32_t row, int64_t column, int64
 }
 
 /* Dropout and noise: `call`'s op does one chunk after the other. */
-static void drawn_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+TX_COSTLY_ROWS(dropout, out[0], 4 * width)
 {
-    const tx_shape *shape = &call->command->out[0].shape;
-    const int64_t width = tx_shape_last(shape), rows = tx_rows_per_sample(shape);
+    const int64_t rows = tx_rows_per_sample(&call->command->out[0].shape);
     const bool noise = call->command->op == TX_OP_NOISE;
     const tx_dtype type = call->command->out[0].dtype;
-    (void)thread;
-    for (int64_t row = first; row < last; row++) {
-        const tx_site site = tx_site_of(call, row / rows);
-        for (int64_t column = 0; column < width; column += TX_DRAW_COLUMNS) {
-            const int64_t count = width - column < TX_DRAW_COLUMNS ? width - column : TX_DRAW_COLUMNS,
-                          at = row * width + column;
-            float from[TX_DRAW_COLUMNS], to[TX_DRAW_COLUMNS];
-            const float *x = tx_run_of(call->in[0], call->command->in[0].dtype, at, count, from);
-            float *y = tx_run_to(call->out[0], type, at, to);
-            (noise ? noise_chunk : tx_drop)(&site, tx_drawn_row(call, row, rows), column, count, x, y);
-            tx_run_put(call->out[0], y, type, at, count);
-        }
+    const tx_site site = tx_site_of(call, row / rows);
+    for (int64_t column = 0; column < width; column += TX_DRAW_COLUMNS) {
+        const int64_t count = tx_least(width - column, TX_DRAW_COLUMNS), at = row * width + column;
+        float from[TX_DRAW_COLUMNS], to[TX_DRAW_COLUMNS];
+        const float *x = tx_run_of(call->in[0], call->command->in[0].dtype, at, count, from);
+        float *y = tx_run_to(call->out[0], type, at, to);
+        (noise ? noise_chunk : tx_drop)(&site, tx_drawn_row(call, row, rows), column, count, x, y);
+        tx_run_put(call->out[0], y, type, at, count);
     }
-}
-
-void TX_CPU_NAME(dropout)(const tx_cpu_call *call)
-{
-    const tx_shape *shape = &call->command->out[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(shape), tx_cpu_rows_grain(4 * tx_shape_last(shape)), drawn_rows);
 }
 
 void TX_CPU_NAME(noise)(const tx_cpu_call *call)
@@ -69,13 +58,13 @@ static void rotary_angles(const tx_attrs *attrs, const float *frequency, int64_t
 }
 
 /* Items are tokens of a sample, so that the angles of a position serve the whole batch where all stand at the same. */
-static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_attrs *attrs = &call->command->attrs;
     const tx_shape *shape = &call->command->out[0].shape;
     const int64_t batch = shape->dim[0], length = shape->dim[1], width = shape->dim[2];
     const int64_t size = attrs->attention.head_size, half = size / 2, turned = attrs->attention.heads * size;
-    float *cosine = (float *)call->scratch + thread * size, *sine = cosine + half, frequency[TX_MAX_ROTARY / 2];
+    float *cosine = call->scratch, *sine = cosine + half, frequency[TX_MAX_ROTARY / 2];
     for (int32_t i = 0; i < half; i++)
         frequency[i] = tx_rope_frequency(attrs, i);
     for (int64_t t = first; t < last; t++) {

@@ -21,15 +21,10 @@ static inline void map_slice(const tx_cpu_call *call, int64_t first, int64_t las
 }
 
 /* Defines the kernel of `name` by its tx_map, name_map. */
-#define TX_MAPPED(name)                                                                            \
-    static void name##_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread) \
-    {                                                                                              \
-        (void)thread;                                                                              \
-        map_slice(call, first, last, name##_map);                                                  \
-    }                                                                                              \
-    void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                \
-    {                                                                                              \
-        tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, name##_slice); \
+#define TX_MAPPED(name)                           \
+    TX_ELEMENTS(name)                             \
+    {                                             \
+        map_slice(call, first, last, name##_map); \
     }
 
 /* The same, and the map: y[i] = term, an expression of a[i] and b[i]; `setup` runs before. */
@@ -119,18 +114,16 @@ TX_MAP_KERNEL(tanh_grad, , a[i] * (1.0f - b[i] * b[i]))
 TX_MAP_KERNEL(add, , a[i] + b[i])
 TX_MAP_KERNEL(mul, , a[i] * b[i])
 TX_MAP_KERNEL(scale, const float alpha = tx_cpu_factor(call), a[i] * alpha)
+TX_MAP_KERNEL(blend, const tx_attrs t = call->command->attrs, t.alpha *a[i] + t.scale * b[i])
 
 /* ---- SwiGLU ------------------------------------------------------------------------------------ */
 
-static void swiglu_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+TX_ROWS(swiglu, out[0])
 {
-    const int64_t width = tx_shape_last(&call->command->out[0].shape);
     const tx_dtype type = call->command->out[0].dtype;
     float gates[TX_PIECE], ups[TX_PIECE], results[TX_PIECE];
-    (void)thread;
-    for (int64_t at = first * width, count; at < last * width; at += count) {
-        const int64_t row = at / width;
-        count = tx_run_length(type, (row + 1) * width - at);
+    for (int64_t at = row * width, end = at + width, count; at < end; at += count) {
+        count = tx_run_length(type, end - at);
         const float *gate = tx_run_of(call->in[0], type, at + row * width, count, gates);
         const float *up = tx_run_of(call->in[0], type, at + (row + 1) * width, count, ups);
         float *y = tx_run_to(call->out[0], type, at, results);
@@ -139,22 +132,14 @@ static void swiglu_rows(const tx_cpu_call *call, int64_t first, int64_t last, in
     }
 }
 
-void TX_CPU_NAME(swiglu)(const tx_cpu_call *call)
-{
-    const tx_shape *y = &call->command->out[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), swiglu_rows);
-}
-
 /* dx may lie on x: both halves of an element are read before they are written. */
-static void swiglu_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+TX_ROWS(swiglu_grad, in[0])
 {
-    const int64_t width = tx_shape_last(&call->command->in[0].shape);
     const tx_dtype type = call->command->in[0].dtype;
     float dys[TX_PIECE], gates[TX_PIECE], ups[TX_PIECE];
-    (void)thread;
-    for (int64_t at = first * width, count; at < last * width; at += count) {
-        const int64_t row = at / width, to_gate = at + row * width, to_up = to_gate + width;
-        count = tx_run_length(type, (row + 1) * width - at);
+    for (int64_t at = row * width, end = at + width, count; at < end; at += count) {
+        const int64_t to_gate = at + row * width, to_up = to_gate + width;
+        count = tx_run_length(type, end - at);
         const float *dy = tx_run_of(call->in[0], type, at, count, dys);
         const float *gate = tx_run_of(call->in[1], type, to_gate, count, gates);
         const float *up = tx_run_of(call->in[1], type, to_up, count, ups);
@@ -168,10 +153,4 @@ static void swiglu_grad_rows(const tx_cpu_call *call, int64_t first, int64_t las
         tx_run_put(call->out[0], dgate, type, to_gate, count);
         tx_run_put(call->out[0], dup, type, to_up, count);
     }
-}
-
-void TX_CPU_NAME(swiglu_grad)(const tx_cpu_call *call)
-{
-    const tx_shape *dy = &call->command->in[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(dy), tx_cpu_rows_grain(tx_shape_last(dy)), swiglu_grad_rows);
 }

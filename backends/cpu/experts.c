@@ -32,44 +32,26 @@ static int64_t next_greatest(const float *x, int64_t n, int64_t before)
     return found;
 }
 
-static void top_k_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+TX_COSTLY_ROWS(top_k, in[0], width * call->command->attrs.rows)
 {
-    const int64_t n = tx_shape_last(&call->command->in[0].shape), k = call->command->attrs.rows;
-    (void)thread;
-    for (int64_t row = first; row < last; row++) {
-        const float *x = (const float *)call->in[0] + row * n;
-        int64_t at = -1;
-        for (int64_t i = row * k; i < (row + 1) * k; i++) {
-            at = next_greatest(x, n, at);
-            ((float *)call->out[0])[i] = x[at];
-            ((int32_t *)call->out[1])[i] = (int32_t)at;
-        }
+    const int64_t k = call->command->attrs.rows;
+    const float *x = (const float *)call->in[0] + row * width;
+    int64_t at = -1;
+    for (int64_t i = row * k; i < (row + 1) * k; i++) {
+        at = next_greatest(x, width, at);
+        ((float *)call->out[0])[i] = x[at];
+        ((int32_t *)call->out[1])[i] = (int32_t)at;
     }
 }
 
-void TX_CPU_NAME(top_k)(const tx_cpu_call *call)
+TX_ROWS(top_k_grad, out[0])
 {
-    const tx_shape *x = &call->command->in[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x) * call->command->attrs.rows), top_k_rows);
-}
-
-static void top_k_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
-{
-    const int64_t n = call->command->attrs.rows, k = tx_shape_last(&call->command->in[0].shape);
+    const int64_t k = tx_shape_last(&call->command->in[0].shape);
     const int32_t *indices = call->in[1];
-    (void)thread;
-    for (int64_t row = first; row < last; row++) {
-        float *dx = (float *)call->out[0] + row * n;
-        memset(dx, 0, (size_t)n * sizeof *dx);
-        for (int64_t i = row * k; i < (row + 1) * k; i++)
-            dx[indices[i]] = ((const float *)call->in[0])[i];
-    }
-}
-
-void TX_CPU_NAME(top_k_grad)(const tx_cpu_call *call)
-{
-    const tx_shape *dx = &call->command->out[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(dx), tx_cpu_rows_grain(tx_shape_last(dx)), top_k_grad_rows);
+    float *dx = (float *)call->out[0] + row * width;
+    memset(dx, 0, (size_t)width * sizeof *dx);
+    for (int64_t i = row * k; i < (row + 1) * k; i++)
+        dx[indices[i]] = ((const float *)call->in[0])[i];
 }
 
 /* ---- Routes ---------------------------------------------------------------------------------------------- */
@@ -110,38 +92,27 @@ void TX_CPU_NAME(route)(const tx_cpu_call *call)
 
 /* ---- The sum of what experts gave -------------------------------------------------------------------------- */
 
-static void combine_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+TX_COSTLY_ROWS(combine, out[0], width * call->command->in[1].shape.dim[1])
 {
-    const tx_operand *x = &call->command->in[0];
-    const int64_t width = tx_shape_last(&x->shape), k = call->command->in[1].shape.dim[1];
+    const tx_dtype type = call->command->in[0].dtype;
+    const int64_t k = call->command->in[1].shape.dim[1];
     const float *weights = call->in[1];
     const int32_t *places = call->in[2];
-    float piece[TX_PIECE];
-    (void)thread;
-    for (int64_t row = first; row < last; row++) {
-        float *y = (float *)call->out[0] + row * width;
-        memset(y, 0, (size_t)width * sizeof *y);
-        for (int64_t i = row * k; i < (row + 1) * k; i++)
-            for (int64_t start = 0, count; places[i] >= 0 && start < width; start += count) {
-                count = tx_run_length(x->dtype, width - start);
-                const float *from = tx_run_of(call->in[0], x->dtype, places[i] * width + start, count, piece);
-                TX_SIMD for (int64_t c = 0; c < count; c++) y[start + c] += weights[i] * from[c];
-            }
-    }
-}
-
-void TX_CPU_NAME(combine)(const tx_cpu_call *call)
-{
-    const tx_shape *y = &call->command->out[0].shape;
-    const int64_t k = call->command->in[1].shape.dim[1];
-    tx_cpu_slices(call, y->dim[0], tx_cpu_rows_grain(k * y->dim[1]), combine_rows);
+    float *y = (float *)call->out[0] + row * width, piece[TX_PIECE];
+    memset(y, 0, (size_t)width * sizeof *y);
+    for (int64_t i = row * k; i < (row + 1) * k; i++)
+        for (int64_t start = 0, count; places[i] >= 0 && start < width; start += count) {
+            count = tx_run_length(type, width - start);
+            const float *from = tx_run_of(call->in[0], type, places[i] * width + start, count, piece);
+            TX_SIMD for (int64_t c = 0; c < count; c++) y[start + c] += weights[i] * from[c];
+        }
 }
 
 /* Row `place` of dx, and the weight of the choice that lies there. */
-static void combine_grad_row(const tx_cpu_call *call, int64_t token, int64_t place)
+static void combine_grad_place(const tx_cpu_call *call, int64_t token, int64_t place, int64_t width)
 {
-    const tx_operand *x = &call->command->in[1];
-    const int64_t width = tx_shape_last(&x->shape), k = call->command->in[2].shape.dim[1];
+    const tx_dtype type = call->command->in[1].dtype;
+    const int64_t k = call->command->in[2].shape.dim[1];
     const int32_t *places = call->in[3];
     const float *dy = (const float *)call->in[0] + token * width;
     float piece[TX_PIECE], sum = 0.0f, part;
@@ -150,36 +121,26 @@ static void combine_grad_row(const tx_cpu_call *call, int64_t token, int64_t pla
         choice++;
     const float weight = ((const float *)call->in[2])[choice];
     for (int64_t start = 0, count; start < width; start += count) {
-        count = width - start < TX_PIECE ? width - start : TX_PIECE;
-        const float *from = tx_run_of(call->in[1], x->dtype, place * width + start, count, piece);
+        count = tx_least(width - start, TX_PIECE);
+        const float *from = tx_run_of(call->in[1], type, place * width + start, count, piece);
         TX_SUM(part, c, count, from[c] * dy[start + c]);
         sum += part;
-        float *to = tx_run_to(call->out[0], x->dtype, place * width + start, piece);
+        float *to = tx_run_to(call->out[0], type, place * width + start, piece);
         TX_SIMD for (int64_t c = 0; c < count; c++) to[c] = weight * dy[start + c];
-        tx_run_put(call->out[0], piece, x->dtype, place * width + start, count);
+        tx_run_put(call->out[0], piece, type, place * width + start, count);
     }
     ((float *)call->out[1])[choice] = sum;
 }
 
-/* Items are places, and choices. */
-static void combine_grad_places(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+/* Rows are places, and choices. */
+TX_ROWS(combine_grad, in[1])
 {
-    const tx_operand *x = &call->command->in[1];
-    const int64_t bytes = tx_shape_last(&x->shape) * (int64_t)tx_dtype_size(x->dtype);
+    const int64_t bytes = width * (int64_t)tx_dtype_size(call->command->in[1].dtype);
     const int32_t *places = call->in[3], *tokens = call->in[4];
-    (void)thread;
-    for (int64_t i = first; i < last; i++) {
-        if (tokens[i] >= 0)
-            combine_grad_row(call, tokens[i], i);
-        else
-            memset((char *)call->out[0] + i * bytes, 0, (size_t)bytes);
-        if (places[i] < 0)
-            ((float *)call->out[1])[i] = 0.0f;
-    }
-}
-
-void TX_CPU_NAME(combine_grad)(const tx_cpu_call *call)
-{
-    const tx_shape *x = &call->command->in[1].shape;
-    tx_cpu_slices(call, x->dim[0], tx_cpu_rows_grain(x->dim[1]), combine_grad_places);
+    if (tokens[row] >= 0)
+        combine_grad_place(call, tokens[row], row, width);
+    else
+        memset((char *)call->out[0] + row * bytes, 0, (size_t)bytes);
+    if (places[row] < 0)
+        ((float *)call->out[1])[row] = 0.0f;
 }

@@ -2,13 +2,12 @@
  * The ends of Muon's chain of nodes (api/plan/muon.c), and what it needs between products. */
 #include "backends/cpu/update.h"
 
-static void momentum_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void momentum_slice(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_attrs *attrs = &call->command->attrs;
     const float momentum = attrs->update.momentum, rest = (float)(1.0 - (double)momentum);
     const float factor = call->results[TX_RESULT_GRAD_FACTOR], *restrict g = call->in[0];
     float *restrict b = call->out[0], *restrict u = call->out[1];
-    (void)thread;
     TX_SIMD for (int64_t i = first; i < last; i++)
     {
         const float d = g[i] * factor;
@@ -26,14 +25,13 @@ void TX_CPU_NAME(muon_momentum)(const tx_cpu_call *call)
         memset(call->out[1], 0, (size_t)count * sizeof(float));
 }
 
-static void muon_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void muon_slice(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_step s = tx_step_of(call);
     const uint8_t *groups = call->in[2];
     const float keep = groups[0] & TX_DECAY ? s.keep : 1.0f, rate = s.rate * s.attrs->scale, *restrict x = call->in[1];
     float *restrict p = call->out[0];
     const bool zeros_stay = groups[0] & TX_KEEPS_ZEROS;
-    (void)thread;
     TX_SIMD for (int64_t i = first; i < last; i++) p[i] = zeros_stay && p[i] == 0.0f ? p[i] : p[i] * keep - rate * x[i];
 }
 
@@ -43,30 +41,10 @@ void TX_CPU_NAME(muon)(const tx_cpu_call *call)
         tx_cpu_slices(call, tx_operand_count(&call->command->in[0]), TX_CPU_GRAIN, muon_slice);
 }
 
-static void normalize_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+TX_ELEMENTS(normalize)
 {
     const float *x = call->in[0], *sumsq = call->in[1], norm = sqrtf(sumsq[0]), eps = call->command->attrs.eps;
     const float inverse = 1.0f / (norm > eps ? norm : eps);
     float *y = call->out[0];
-    (void)thread;
     TX_SIMD for (int64_t i = first; i < last; i++) y[i] = x[i] * inverse;
-}
-
-void TX_CPU_NAME(normalize)(const tx_cpu_call *call)
-{
-    tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, normalize_slice);
-}
-
-static void blend_slice(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
-{
-    const float *a = call->in[0], *b = call->in[1], alpha = call->command->attrs.alpha,
-                scale = call->command->attrs.scale;
-    float *y = call->out[0];
-    (void)thread;
-    TX_SIMD for (int64_t i = first; i < last; i++) y[i] = alpha * a[i] + scale * b[i];
-}
-
-void TX_CPU_NAME(blend)(const tx_cpu_call *call)
-{
-    tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, blend_slice);
 }

@@ -45,11 +45,10 @@ static void mask_block(const tx_cpu_call *call, int64_t at, int64_t count)
     }
 }
 
-static void mask_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void mask_blocks(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const uint8_t *groups = call->in[2];
     const int64_t all = tx_operand_count(&call->command->in[0]);
-    (void)thread;
     for (int64_t b = first; b < last; b++)
         if (groups[b] & TX_KEEPS_ZEROS)
             mask_block(call, b * TX_PARAM_BLOCK,

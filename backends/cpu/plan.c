@@ -18,7 +18,6 @@ struct tx_executable {
 
 /* ---- Prepare ------------------------------------------------------------------------------------------- */
 
-/* Of one thread. */
 static int64_t attention_scratch(const tx_command *command)
 {
     const tx_attrs *attrs = &command->attrs;
@@ -32,24 +31,24 @@ static int64_t attention_scratch(const tx_command *command)
     return tx_cpu_attention_scratch(size) + tx_cpu_attention_wide(qkv->dtype, length, size);
 }
 
-int64_t tx_cpu_scratch(const tx_command *command, int32_t threads)
+/* Bytes of scratch that a thread needs; matrix products report theirs. */
+static int64_t scratch_of(const tx_command *command)
 {
     const tx_attrs *attrs = &command->attrs;
     switch (command->op) {
     case TX_OP_ATTENTION:
     case TX_OP_ATTENTION_CACHED:
     case TX_OP_ATTENTION_GRAD:
-        return threads * attention_scratch(command);
+        return attention_scratch(command);
     case TX_OP_LAYER_NORM_GRAD: /* a row of dy */
     case TX_OP_RMS_NORM_GRAD:
-        return command->in[0].dtype == TX_F32 ? 0
-                                              : threads * tx_shape_last(&command->in[0].shape) * (int64_t)sizeof(float);
+        return command->in[0].dtype == TX_F32 ? 0 : tx_shape_last(&command->in[0].shape) * (int64_t)sizeof(float);
     case TX_OP_ROTARY:
-        return threads * attrs->attention.head_size * (int64_t)sizeof(float);
+        return attrs->attention.head_size * (int64_t)sizeof(float);
     case TX_OP_ROUTE:
         return attrs->rows * (int64_t)sizeof(int32_t);
     case TX_OP_KV_REORDER:
-        return threads * command->in[0].shape.dim[0] * command->in[0].shape.dim[2] * (int64_t)sizeof(float);
+        return command->in[0].shape.dim[0] * command->in[0].shape.dim[2] * (int64_t)sizeof(float);
     default:
         return 0;
     }
@@ -93,7 +92,8 @@ tx_status tx_cpu_prepare(tx_context *context, const tx_program *program, tx_exec
         }
         call->command = command;
         call->threads = context->threads;
-        int64_t bytes = tx_cpu_scratch(command, context->threads);
+        call->scratch_bytes = scratch_of(command);
+        int64_t bytes = context->threads * call->scratch_bytes;
         tx_status status = TX_OK;
         if (command->op == TX_OP_MATMUL)
             status = prepare_gemm(context, command, &call->gemm, &bytes);
@@ -187,7 +187,7 @@ tx_status tx_cpu_bind(tx_executable *executable, const tx_bindings *bindings)
             return tx_fail_in(status, "cpu: command %d (%s)", i, tx_op_info_of(op)->name);
         if (needs_results(op) && !call->results)
             return tx_fail(TX_INVALID, "cpu: command %d (%s) needs arena RESULT", i, tx_op_info_of(op)->name);
-        if (tx_cpu_scratch(call->command, call->threads) > 0 && !call->scratch)
+        if (call->scratch_bytes > 0 && !call->scratch)
             return tx_fail(TX_INVALID, "cpu: command %d (%s) needs arena SCRATCH", i, tx_op_info_of(op)->name);
     }
     executable->bound = true;

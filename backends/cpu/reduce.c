@@ -54,12 +54,11 @@ static void put(const tx_cpu_call *call, float *y, float value)
 
 /* ---- Over everything ------------------------------------------------------------------------------- */
 
-static void reduce_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void reduce_blocks(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_operand *x = &call->command->in[0];
     const int64_t count = tx_operand_count(x), block = tx_block_size(count, TX_REDUCE_BLOCK);
     float *work = call->out[1];
-    (void)thread;
     for (int64_t b = first; b < last; b++) {
         const int64_t end = (b + 1) * block < count ? (b + 1) * block : count;
         work[b] = (float)reduce_run(call->command->attrs.reduction, call->in[0], x->dtype, b * block, end - b * block);
@@ -79,13 +78,12 @@ static void reduce_all(const tx_cpu_call *call)
 
 /* ---- Over the last dimension ------------------------------------------------------------------------- */
 
-static void reduce_last(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void reduce_last(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_operand *x = &call->command->in[0];
     const int64_t width = tx_shape_last(&x->shape);
     const float factor = result_factor(call, width);
     float *y = call->out[0];
-    (void)thread;
     for (int64_t row = first; row < last; row++)
         put(call, y + row,
             (float)reduce_run(call->command->attrs.reduction, call->in[0], x->dtype, row * width, width) * factor);
@@ -114,7 +112,7 @@ static float empty_value(tx_reduction reduction)
     return reduction == TX_REDUCE_MAX ? -INFINITY : 0.0f;
 }
 
-static void reduce_row_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void reduce_row_blocks(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_shape *shape = &call->command->in[0].shape;
     const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape);
@@ -122,7 +120,6 @@ static void reduce_row_blocks(const tx_cpu_call *call, int64_t first, int64_t la
     const tx_reduction reduction = call->command->attrs.reduction;
     const tx_dtype type = call->command->in[0].dtype;
     float piece[PIECE];
-    (void)thread;
     for (int64_t b = first; b < last; b++) {
         float *work = (float *)call->out[1] + b * width;
         const int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
@@ -136,7 +133,7 @@ static void reduce_row_blocks(const tx_cpu_call *call, int64_t first, int64_t la
     }
 }
 
-static void reduce_columns(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+static void reduce_columns(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_shape *shape = &call->command->in[0].shape;
     const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape), blocks = tx_row_blocks(rows);
@@ -144,7 +141,6 @@ static void reduce_columns(const tx_cpu_call *call, int64_t first, int64_t last,
     const float factor = result_factor(call, rows), *work = call->out[1];
     const float beta = tx_beta(call->command->attrs.accumulate, call->controls);
     float *y = call->out[0];
-    (void)thread;
     if (reduction != TX_REDUCE_MAX) {
         tx_cpu_fold_blocks(work, blocks, width, first, last, factor, beta, y);
         return;

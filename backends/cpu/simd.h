@@ -23,6 +23,39 @@ extern const tx_gemm_rows TX_CPU_NAME(gemm_rows);
 #define TX_VIRTUAL(NAME, name, ...)
 #include "ops.def"
 
+/* ---- Kernels --------------------------------------------------------------------------------- */
+
+/* TX_ROWS(name, of) { ... } defines the kernel `name`. Threads share the rows of operand `of`, for example out[0]; the
+ * body does row `row` of `width` elements. */
+#define TX_ROWS(name, of) TX_COSTLY_ROWS(name, of, width)
+
+/* The same for a row that takes as long as `cost` elements, an expression of call and width. */
+#define TX_COSTLY_ROWS(name, of, cost)                                                   \
+    static inline void name##_row(const tx_cpu_call *call, int64_t row, int64_t width);  \
+    static void name##_rows(const tx_cpu_call *call, int64_t first, int64_t last)        \
+    {                                                                                    \
+        const int64_t width = tx_shape_last(&call->command->of.shape);                   \
+        for (int64_t row = first; row < last; row++)                                     \
+            name##_row(call, row, width);                                                \
+    }                                                                                    \
+    void TX_CPU_NAME(name)(const tx_cpu_call *call)                                      \
+    {                                                                                    \
+        const tx_shape *shape = &call->command->of.shape;                                \
+        const int64_t width = tx_shape_last(shape);                                      \
+        tx_cpu_slices(call, tx_shape_rows(shape), tx_cpu_rows_grain(cost), name##_rows); \
+    }                                                                                    \
+    static inline void name##_row(const tx_cpu_call *call, int64_t row, int64_t width)
+
+/* TX_ELEMENTS(name) { ... } defines the kernel `name`. Threads share the elements of the first output; the body does
+ * elements first..last-1. */
+#define TX_ELEMENTS(name)                                                                          \
+    static void name##_slice(const tx_cpu_call *call, int64_t first, int64_t last);                \
+    void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                \
+    {                                                                                              \
+        tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, name##_slice); \
+    }                                                                                              \
+    static void name##_slice(const tx_cpu_call *call, int64_t first, int64_t last)
+
 /* ---- Sums ------------------------------------------------------------------------------------ */
 
 /* Partial sums of one sum: element i goes to lane i % TX_LANES, and the lanes are added pairwise. So the order does
@@ -37,21 +70,27 @@ static inline float tx_fold(float lane[TX_LANES])
     return lane[0];
 }
 
-/* sum = the sum of `term`, an expression of i, over 0 <= i < n. */
-#define TX_SUM(sum, i, n, term)                                      \
+/* Adds `term`, an expression of i, to the lanes for each i of 0 <= i < n. */
+#define TX_ADD_TERMS(lane, i, n, term)                               \
     do {                                                             \
-        float lane_[TX_LANES] = {0};                                 \
         const int64_t n_ = (n), whole_ = n_ - n_ % TX_LANES;         \
         for (int64_t base_ = 0; base_ < whole_; base_ += TX_LANES) { \
             TX_SIMD for (int l_ = 0; l_ < TX_LANES; l_++)            \
             {                                                        \
                 const int64_t i = base_ + l_;                        \
-                lane_[l_] += (term);                                 \
+                (lane)[l_] += (term);                                \
             }                                                        \
         }                                                            \
         for (int64_t i = whole_; i < n_; i++)                        \
-            lane_[i - whole_] += (term);                             \
-        (sum) = tx_fold(lane_);                                      \
+            (lane)[i - whole_] += (term);                            \
+    } while (0)
+
+/* sum = the sum of `term`, an expression of i, over 0 <= i < n. */
+#define TX_SUM(sum, i, n, term)          \
+    do {                                 \
+        float lane_[TX_LANES] = {0};     \
+        TX_ADD_TERMS(lane_, i, n, term); \
+        (sum) = tx_fold(lane_);          \
     } while (0)
 
 /* The greatest of n > 0 numbers; NaN are passed over (a sum of exponentials shows them). */

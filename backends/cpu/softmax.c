@@ -7,44 +7,24 @@
 
 /* ---- Softmax ------------------------------------------------------------------------------------- */
 
-static void softmax_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+TX_ROWS(softmax, out[0])
 {
-    const int64_t width = tx_shape_last(&call->command->out[0].shape);
-    (void)thread;
-    for (int64_t row = first; row < last; row++) {
-        const float *x = (const float *)call->in[0] + row * width;
-        float *y = (float *)call->out[0] + row * width;
-        const float greatest = tx_greatest(x, width);
-        float sum;
-        TX_SUM(sum, i, width, y[i] = tx_exp(x[i] - greatest));
-        const float inverse = 1.0f / sum;
-        TX_SIMD for (int64_t i = 0; i < width; i++) y[i] *= inverse;
-    }
+    const float *x = (const float *)call->in[0] + row * width;
+    float *y = (float *)call->out[0] + row * width;
+    const float greatest = tx_greatest(x, width);
+    float sum;
+    TX_SUM(sum, i, width, y[i] = tx_exp(x[i] - greatest));
+    const float inverse = 1.0f / sum;
+    TX_SIMD for (int64_t i = 0; i < width; i++) y[i] *= inverse;
 }
 
-void TX_CPU_NAME(softmax)(const tx_cpu_call *call)
+TX_ROWS(softmax_grad, out[0])
 {
-    const tx_shape *y = &call->command->out[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), softmax_rows);
-}
-
-static void softmax_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
-{
-    const int64_t width = tx_shape_last(&call->command->out[0].shape);
-    (void)thread;
-    for (int64_t row = first; row < last; row++) {
-        const float *dy = (const float *)call->in[0] + row * width, *y = (const float *)call->in[1] + row * width;
-        float *dx = (float *)call->out[0] + row * width;
-        float dot;
-        TX_SUM(dot, i, width, dy[i] * y[i]);
-        TX_SIMD for (int64_t i = 0; i < width; i++) dx[i] = y[i] * (dy[i] - dot);
-    }
-}
-
-void TX_CPU_NAME(softmax_grad)(const tx_cpu_call *call)
-{
-    const tx_shape *y = &call->command->out[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(y), tx_cpu_rows_grain(tx_shape_last(y)), softmax_grad_rows);
+    const float *dy = (const float *)call->in[0] + row * width, *y = (const float *)call->in[1] + row * width;
+    float *dx = (float *)call->out[0] + row * width;
+    float dot;
+    TX_SUM(dot, i, width, dy[i] * y[i]);
+    TX_SIMD for (int64_t i = 0; i < width; i++) dx[i] = y[i] * (dy[i] - dot);
 }
 
 /* ---- Cross-entropy --------------------------------------------------------------------------------- */
@@ -55,7 +35,7 @@ static float log_sum_exp(const void *x, tx_dtype type, int64_t first, int64_t n,
 {
     float lane[TX_LANES] = {0}, greatest = -INFINITY, piece[CHUNK];
     for (int64_t start = 0; start < n; start += CHUNK) {
-        const int64_t count = n - start < CHUNK ? n - start : CHUNK, whole = count - count % TX_LANES;
+        const int64_t count = tx_least(n - start, CHUNK);
         const float *chunk = tx_run_of(x, type, first + start, count, piece);
         if (times != 1.0f) {
             TX_SIMD for (int64_t i = 0; i < count; i++) piece[i] = chunk[i] * times;
@@ -68,11 +48,7 @@ static float log_sum_exp(const void *x, tx_dtype type, int64_t first, int64_t n,
             greatest = peak;
         }
         const float base = greatest > -INFINITY ? greatest : 0.0f;
-        for (int64_t i = 0; i < whole; i += TX_LANES) {
-            TX_SIMD for (int l = 0; l < TX_LANES; l++) lane[l] += tx_exp(chunk[i + l] - base);
-        }
-        for (int64_t i = whole; i < count; i++)
-            lane[i - whole] += tx_exp(chunk[i] - base);
+        TX_ADD_TERMS(lane, i, count, tx_exp(chunk[i] - base));
     }
     return greatest + logf(tx_fold(lane));
 }
@@ -90,12 +66,7 @@ static float mean_logit(const void *x, tx_dtype type, int64_t at, int64_t count,
     for (int64_t end = at + count, run; at < end; at += run) {
         run = tx_run_length(type, end - at);
         const float *values = tx_run_of(x, type, at, run, piece);
-        const int64_t whole = run - run % TX_LANES;
-        for (int64_t i = 0; i < whole; i += TX_LANES) {
-            TX_SIMD for (int l = 0; l < TX_LANES; l++) lane[l] += values[i + l];
-        }
-        for (int64_t i = whole; i < run; i++)
-            lane[i - whole] += values[i];
+        TX_ADD_TERMS(lane, i, run, values[i]);
     }
     return tx_fold(lane) / (float)all;
 }
@@ -107,9 +78,9 @@ static int64_t all_columns(const tx_cpu_call *call)
 }
 
 /* Loss of a row of the logits, operand 0, and its log-sum-exp; of what is ignored 0. */
-static float loss_of_row(const tx_cpu_call *call, int64_t row, int32_t label, float *lse)
+static float loss_of_row(const tx_cpu_call *call, int64_t row, int64_t width, int32_t label, float *lse)
 {
-    const int64_t at = row * tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
+    const int64_t at = row * width, vocab = call->command->attrs.vocab;
     const tx_dtype type = call->command->in[0].dtype;
     const float smoothing = call->command->attrs.smoothing;
     *lse = log_sum_exp(call->in[0], type, at, vocab, 1.0f);
@@ -125,19 +96,11 @@ static float loss_of_row(const tx_cpu_call *call, int64_t row, int32_t label, fl
     return *lse - logit;
 }
 
-static void cross_entropy_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+TX_ROWS(cross_entropy, in[0])
 {
     const int32_t *labels = call->in[1];
     float *losses = call->out[0], *lse = call->out[1];
-    (void)thread;
-    for (int64_t row = first; row < last; row++)
-        losses[row] = loss_of_row(call, row, labels[row], &lse[row]);
-}
-
-void TX_CPU_NAME(cross_entropy)(const tx_cpu_call *call)
-{
-    const tx_shape *x = &call->command->in[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), cross_entropy_rows);
+    losses[row] = loss_of_row(call, row, width, labels[row], &lse[row]);
 }
 
 /* dx = (exp(x - base) - share) d of `count` columns from element `at` on. */
@@ -154,59 +117,46 @@ static void logit_slopes(const tx_cpu_call *call, int64_t at, int64_t count, flo
     }
 }
 
-/* The gradient `d` of the loss of a row becomes that of its logits. */
-static void gradient_of_row(const tx_cpu_call *call, int64_t row, int32_t label, float lse, float d)
+/* The row's gradients begin as 0 if its label is ignored (then false), else those of the columns beyond the vocabulary.
+ */
+static bool begin_gradients(const tx_cpu_call *call, int64_t row, int64_t width, int32_t label)
 {
-    const int64_t width = tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
-    const tx_dtype type = call->command->out[0].dtype;
-    const size_t size = tx_dtype_size(type);
+    const int64_t from = label == TX_IGNORE_LABEL ? 0 : call->command->attrs.vocab;
+    const int64_t size = (int64_t)tx_dtype_size(call->command->out[0].dtype);
+    memset((char *)call->out[0] + (row * width + from) * size, 0, (size_t)((width - from) * size));
+    return from > 0;
+}
+
+/* The gradient `d` of the loss of a row becomes that of its logits. */
+static void gradient_of_row(const tx_cpu_call *call, int64_t row, int64_t width, int32_t label, float lse, float d)
+{
+    const int64_t vocab = call->command->attrs.vocab;
     const float smoothing = call->command->attrs.smoothing, share = smoothing / (float)all_columns(call);
-    char *dx = (char *)call->out[0] + (size_t)(row * width) * size;
-    if (label == TX_IGNORE_LABEL) {
-        memset(dx, 0, (size_t)width * size);
-        return;
-    }
     const bool known = label >= 0 && label < vocab;
     const float hit =
         known ? (tx_exp(logit_of(call, row * width + label) - lse) - share - (1.0f - smoothing)) * d : 0.0f;
+    if (!begin_gradients(call, row, width, label))
+        return;
     logit_slopes(call, row * width, vocab, lse, share, d);
     if (known)
-        tx_narrow(call->out[0], &hit, type, row * width + label, 1);
-    memset(dx + (size_t)vocab * size, 0, (size_t)(width - vocab) * size);
+        tx_narrow(call->out[0], &hit, call->command->out[0].dtype, row * width + label, 1);
 }
 
-static void cross_entropy_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+TX_ROWS(cross_entropy_grad, in[0])
 {
     const float *dlosses = call->in[1], *lse = call->in[3];
     const int32_t *labels = call->in[2];
-    (void)thread;
-    for (int64_t row = first; row < last; row++)
-        gradient_of_row(call, row, labels[row], lse[row], dlosses[row]);
-}
-
-void TX_CPU_NAME(cross_entropy_grad)(const tx_cpu_call *call)
-{
-    const tx_shape *x = &call->command->in[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), cross_entropy_grad_rows);
+    gradient_of_row(call, row, width, labels[row], lse[row], dlosses[row]);
 }
 
 /* A row is still in the cache when its gradient takes its place. */
-static void fused_classifier_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+TX_ROWS(fused_classifier, in[0])
 {
     const float *dlosses = call->in[1];
     const int32_t *labels = call->in[2];
     float *losses = call->out[1], lse;
-    (void)thread;
-    for (int64_t row = first; row < last; row++) {
-        losses[row] = loss_of_row(call, row, labels[row], &lse);
-        gradient_of_row(call, row, labels[row], lse, dlosses[row]);
-    }
-}
-
-void TX_CPU_NAME(fused_classifier)(const tx_cpu_call *call)
-{
-    const tx_shape *x = &call->command->in[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), fused_classifier_rows);
+    losses[row] = loss_of_row(call, row, width, labels[row], &lse);
+    gradient_of_row(call, row, width, labels[row], lse, dlosses[row]);
 }
 
 /* ---- Distillation ------------------------------------------------------------------------------------ */
@@ -220,14 +170,14 @@ typedef struct distilled {
     float lse, own, others;
 } distilled;
 
-static distilled begin_distilled(const tx_cpu_call *call, const void *teacher, int64_t row)
+static distilled begin_distilled(const tx_cpu_call *call, const void *teacher, int64_t at)
 {
     const tx_operand *x = &call->command->in[0];
     const tx_attrs *a = &call->command->attrs;
     distilled d = {.x = call->in[0],
                    .teacher = teacher,
                    .type = x->dtype,
-                   .at = row * tx_shape_last(&x->shape),
+                   .at = at,
                    .vocab = a->vocab,
                    .temperature = a->scale,
                    .inverse = 1.0f / a->scale,
@@ -238,6 +188,11 @@ static distilled begin_distilled(const tx_cpu_call *call, const void *teacher, i
     return d;
 }
 
+static inline float divergence_term(float log_q, float log_p)
+{
+    return tx_exp(log_q) * (log_q - log_p);
+}
+
 /* Sum of q (log q - log p) over the vocabulary. */
 static float divergence(const distilled *d)
 {
@@ -245,42 +200,21 @@ static float divergence(const distilled *d)
     for (int64_t at = d->at, end = d->at + d->vocab, run; at < end; at += run) {
         run = tx_run_length(d->type, end - at);
         const float *x = tx_run_of(d->x, d->type, at, run, piece), *t = tx_run_of(d->teacher, d->type, at, run, other);
-        const int64_t whole = run - run % TX_LANES;
-        for (int64_t i = 0; i < whole; i += TX_LANES) {
-            TX_SIMD for (int l = 0; l < TX_LANES; l++)
-            {
-                const float log_q = t[i + l] * d->inverse - d->others;
-                lane[l] += tx_exp(log_q) * (log_q - (x[i + l] * d->inverse - d->own));
-            }
-        }
-        for (int64_t i = whole; i < run; i++) {
-            const float log_q = t[i] * d->inverse - d->others;
-            lane[i - whole] += tx_exp(log_q) * (log_q - (x[i] * d->inverse - d->own));
-        }
+        TX_ADD_TERMS(lane, i, run, divergence_term(t[i] * d->inverse - d->others, x[i] * d->inverse - d->own));
     }
     return tx_fold(lane);
 }
 
-static void distillation_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
+TX_ROWS(distillation, in[0])
 {
-    const int32_t *labels = call->in[2];
-    float *losses = call->out[0];
-    (void)thread;
-    for (int64_t row = first; row < last; row++) {
-        const int32_t label = labels[row];
-        losses[row] = label == TX_IGNORE_LABEL ? 0.0f : NAN;
-        if (label < 0 || label >= call->command->attrs.vocab)
-            continue;
-        const distilled d = begin_distilled(call, call->in[1], row);
-        losses[row] = d.alpha * (d.lse - logit_of(call, d.at + label)) +
-                      (1.0f - d.alpha) * d.temperature * d.temperature * divergence(&d);
-    }
-}
-
-void TX_CPU_NAME(distillation)(const tx_cpu_call *call)
-{
-    const tx_shape *x = &call->command->in[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), distillation_rows);
+    const int32_t label = ((const int32_t *)call->in[2])[row];
+    float *loss = (float *)call->out[0] + row;
+    *loss = label == TX_IGNORE_LABEL ? 0.0f : NAN;
+    if (label < 0 || label >= call->command->attrs.vocab)
+        return;
+    const distilled d = begin_distilled(call, call->in[1], row * width);
+    *loss = d.alpha * (d.lse - logit_of(call, d.at + label)) +
+            (1.0f - d.alpha) * d.temperature * d.temperature * divergence(&d);
 }
 
 /* The gradient `g` of the loss of a row becomes that of its logits. */
@@ -299,44 +233,22 @@ static void distilled_slopes(const tx_cpu_call *call, const distilled *d, float 
     }
 }
 
-static void distilled_gradient_of_row(const tx_cpu_call *call, int64_t row, int32_t label, float g)
+TX_ROWS(distillation_grad, in[0])
 {
-    const int64_t width = tx_shape_last(&call->command->in[0].shape), vocab = call->command->attrs.vocab;
-    const tx_dtype type = call->command->out[0].dtype;
-    const size_t size = tx_dtype_size(type);
-    char *dx = (char *)call->out[0] + (size_t)(row * width) * size;
-    if (label == TX_IGNORE_LABEL) {
-        memset(dx, 0, (size_t)width * size);
+    const float g = ((const float *)call->in[1])[row];
+    const int32_t label = ((const int32_t *)call->in[3])[row];
+    if (!begin_gradients(call, row, width, label))
         return;
-    }
-    const distilled d = begin_distilled(call, call->in[2], row);
-    const int64_t at = d.at + label;
-    float x = NAN, t = 0.0f;
-    const bool known = label >= 0 && label < vocab;
+    const distilled d = begin_distilled(call, call->in[2], row * width);
+    const bool known = label >= 0 && label < d.vocab;
+    float hit = 0.0f, t;
     if (known) {
-        x = logit_of(call, at);
-        t = *tx_run_of(d.teacher, type, at, 1, &t);
+        const float x = logit_of(call, d.at + label);
+        t = *tx_run_of(d.teacher, d.type, d.at + label, 1, &t);
+        hit = d.alpha * g * (tx_exp(x - d.lse) - 1.0f) +
+              (1.0f - d.alpha) * d.temperature * g * (tx_exp(x * d.inverse - d.own) - tx_exp(t * d.inverse - d.others));
     }
     distilled_slopes(call, &d, g);
-    const float hit =
-        d.alpha * g * (tx_exp(x - d.lse) - 1.0f) +
-        (1.0f - d.alpha) * d.temperature * g * (tx_exp(x * d.inverse - d.own) - tx_exp(t * d.inverse - d.others));
     if (known)
-        tx_narrow(call->out[0], &hit, type, at, 1);
-    memset(dx + (size_t)vocab * size, 0, (size_t)(width - vocab) * size);
-}
-
-static void distillation_grad_rows(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)
-{
-    const float *dlosses = call->in[1];
-    const int32_t *labels = call->in[3];
-    (void)thread;
-    for (int64_t row = first; row < last; row++)
-        distilled_gradient_of_row(call, row, labels[row], dlosses[row]);
-}
-
-void TX_CPU_NAME(distillation_grad)(const tx_cpu_call *call)
-{
-    const tx_shape *x = &call->command->in[0].shape;
-    tx_cpu_slices(call, tx_shape_rows(x), tx_cpu_rows_grain(tx_shape_last(x)), distillation_grad_rows);
+        tx_narrow(call->out[0], &hit, d.type, d.at + label, 1);
 }

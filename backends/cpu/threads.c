@@ -5,10 +5,19 @@
 
 #include <omp.h>
 
+/* The call with the scratch of the thread that runs this. */
+static tx_cpu_call own_call(const tx_cpu_call *call)
+{
+    tx_cpu_call own = *call;
+    if (own.scratch)
+        own.scratch = (char *)own.scratch + omp_get_thread_num() * own.scratch_bytes;
+    return own;
+}
+
 void tx_cpu_slices(const tx_cpu_call *call, int64_t count, int64_t grain, tx_cpu_body *body)
 {
     if (call->threads == 1 || count <= grain) {
-        body(call, 0, count, 0);
+        body(call, 0, count);
         return;
     }
     const int64_t grains = (count + grain - 1) / grain;
@@ -16,8 +25,9 @@ void tx_cpu_slices(const tx_cpu_call *call, int64_t count, int64_t grain, tx_cpu
     {
         const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
         const int64_t first = grains * thread / threads * grain, end = grains * (thread + 1) / threads * grain;
+        const tx_cpu_call own = own_call(call);
         if (first < end)
-            body(call, first, end < count ? end : count, (int32_t)thread);
+            body(&own, first, end < count ? end : count);
     }
 }
 
@@ -25,10 +35,14 @@ void tx_cpu_tasks(const tx_cpu_call *call, int64_t count, tx_cpu_body *body)
 {
     if (call->threads == 1 || count == 1) {
         for (int64_t i = 0; i < count; i++)
-            body(call, i, i + 1, 0);
+            body(call, i, i + 1);
         return;
     }
-#pragma omp parallel for schedule(dynamic, 1) num_threads(call->threads)
-    for (int64_t i = 0; i < count; i++)
-        body(call, i, i + 1, (int32_t)omp_get_thread_num());
+#pragma omp parallel num_threads(call->threads)
+    {
+        const tx_cpu_call own = own_call(call);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < count; i++)
+            body(&own, i, i + 1);
+    }
 }

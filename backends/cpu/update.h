@@ -67,9 +67,8 @@ static inline void tx_each_block(const tx_cpu_call *call, int64_t first, int64_t
 
 /* The kernel `name`, which does name_block on every block, unless the gradient is not finite; `copy` as above. */
 #define TX_UPDATE(name, copy)                                                                                   \
-    static void name##_blocks(const tx_cpu_call *call, int64_t first, int64_t last, int32_t thread)             \
+    static void name##_blocks(const tx_cpu_call *call, int64_t first, int64_t last)                             \
     {                                                                                                           \
-        (void)thread;                                                                                           \
         tx_each_block(call, first, last, name##_block, copy);                                                   \
     }                                                                                                           \
     void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                             \
