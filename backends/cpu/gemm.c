@@ -18,7 +18,7 @@ struct tx_cpu_gemm {
     tx_cpu_gemm_spec spec;
     tx_gemm_dnnl *product;  /* NULL: few rows, or packed */
     tx_gemm_packed *packed; /* NULL: b is not, or rows are few */
-    bool amx;               /* on matrix units, in parts of bf16 */
+    const tx_gemm_amx *amx; /* NULL unless it goes to matrix units, in parts of bf16 */
     bool indirect, widened;
     int64_t a_bytes, b_bytes, sum_bytes; /* of scratch, where indirect: widened a and b, and sums */
     char variant[TX_GEMM_VARIANT];
@@ -93,6 +93,7 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
     tx_status status = check(spec);
     if (status)
         return status;
+    const tx_gemm_amx *amx = tx_gemm_amx_here();
     tx_cpu_gemm *g = calloc(1, sizeof *g);
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
@@ -104,9 +105,9 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
         snprintf(g->variant, sizeof g->variant, "few rows %s", spec->rows->name);
     } else if (spec->packed != TX_F32) {
         status = tx_gemm_packed_create(&g->spec, &g->packed, &bytes, g->variant);
-    } else if (tx_gemm_amx_takes(&g->spec)) {
-        g->amx = true;
-        bytes = tx_gemm_amx_scratch(&g->spec);
+    } else if (amx && amx->takes(&g->spec)) {
+        g->amx = amx;
+        bytes = amx->scratch(&g->spec);
         snprintf(g->variant, sizeof g->variant, "amx, 3 parts of bf16");
     } else {
         if (!tx_cpu_gemm_native(spec->type))
@@ -173,7 +174,7 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
     if (gemm->packed)
         status = tx_gemm_packed_run(gemm->packed, &call);
     else if (gemm->amx)
-        tx_gemm_amx_run(spec, &call);
+        gemm->amx->run(spec, &call);
     else if (!gemm->product)
         spec->rows->multiply(spec, &call);
     else if (!gemm->indirect)
@@ -182,6 +183,13 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
         for (int64_t i = 0; !status && i < spec->shape.batch; i++)
             status = run_indirect(gemm, &call, i);
     return status;
+}
+
+void tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY])
+{
+    tx_gemm_dnnl_library(text);
+    if (tx_gemm_amx_here())
+        strncat(text, ", fp32 by amx", TX_CPU_GEMM_LIBRARY - strlen(text) - 1);
 }
 
 const char *tx_cpu_gemm_variant(const tx_cpu_gemm *gemm)

@@ -339,27 +339,21 @@ static void run_one(const product *p, const tx_cpu_gemm_spec *spec)
     }
 }
 
-bool tx_gemm_amx_here(void)
-{
-    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* of Linux's arch_prctl */
-    return tx_gemm_dnnl_amx() && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
-}
-
-bool tx_gemm_amx_takes(const tx_cpu_gemm_spec *spec)
+/* Whether the units pay. Splitting takes (m + n) k steps and saves a part of m n k. */
+static bool takes(const tx_cpu_gemm_spec *spec)
 {
     const tx_gemm *s = &spec->shape;
-    /* Splitting takes (m + n) k steps and saves a part of m n k. */
     const bool pays = s->k >= LEAST && s->m >= LEAST && s->n >= LEAST && s->m * s->n >= LEAST * (s->m + s->n);
-    return pays && spec->type == TX_F32 && tx_gemm_amx_here();
+    return pays && spec->type == TX_F32;
 }
 
-int64_t tx_gemm_amx_scratch(const tx_cpu_gemm_spec *spec)
+static int64_t scratch_bytes(const tx_cpu_gemm_spec *spec)
 {
     const grid g = grid_of(spec);
     return (g.shared + spec->threads * g.panel) * g.steps * BLOCK_SIZE * 2;
 }
 
-void tx_gemm_amx_run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
+static void run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
 {
     const tx_gemm *s = &spec->shape;
     const grid g = grid_of(spec);
@@ -374,28 +368,18 @@ void tx_gemm_amx_run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
     }
 }
 
+const tx_gemm_amx *tx_gemm_amx_here(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* of Linux's arch_prctl */
+    static const tx_gemm_amx units = {takes, scratch_bytes, run};
+    const bool here = tx_gemm_dnnl_amx() && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+    return here ? &units : NULL;
+}
+
 #else
 
-bool tx_gemm_amx_here(void)
+const tx_gemm_amx *tx_gemm_amx_here(void)
 {
-    return false;
-}
-
-bool tx_gemm_amx_takes(const tx_cpu_gemm_spec *spec)
-{
-    (void)spec;
-    return false;
-}
-
-int64_t tx_gemm_amx_scratch(const tx_cpu_gemm_spec *spec)
-{
-    (void)spec;
-    return 0;
-}
-
-void tx_gemm_amx_run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
-{
-    (void)spec;
-    (void)call;
+    return NULL;
 }
 #endif

@@ -16,11 +16,12 @@
 
 /* ---- What differs between the versions of the API --------------------------------------------- */
 
-#if DNNL_VERSION_MAJOR >= 3
-#define FP16_ISA ((unsigned)dnnl_cpu_isa_avx512_core_fp16)
 typedef struct layout {
     dnnl_memory_desc_t desc;
 } layout;
+
+#if DNNL_VERSION_MAJOR >= 3
+#define FP16_ISA ((unsigned)dnnl_cpu_isa_avx512_core_fp16)
 typedef const_dnnl_memory_desc_t layout_ref;
 
 static layout_ref layout_at(const layout *l)
@@ -53,9 +54,6 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
 }
 #else
 #define FP16_ISA 0u
-typedef struct layout {
-    dnnl_memory_desc_t desc;
-} layout;
 typedef const dnnl_memory_desc_t *layout_ref;
 
 static layout_ref layout_at(const layout *l)
@@ -389,9 +387,9 @@ bool tx_gemm_dnnl_amx(void)
     return ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
 }
 
-void tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY])
+void tx_gemm_dnnl_library(char text[TX_CPU_GEMM_LIBRARY])
 {
     const dnnl_version_t *v = dnnl_version();
-    snprintf(text, TX_CPU_GEMM_LIBRARY, "onednn %d.%d.%d isa %x%s", v->major, v->minor, v->patch,
-             (unsigned)dnnl_get_effective_cpu_isa(), tx_gemm_amx_here() ? ", fp32 by amx" : "");
+    snprintf(text, TX_CPU_GEMM_LIBRARY, "onednn %d.%d.%d isa %x", v->major, v->minor, v->patch,
+             (unsigned)dnnl_get_effective_cpu_isa());
 }

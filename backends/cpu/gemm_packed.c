@@ -30,11 +30,6 @@ struct tx_gemm_packed {
     worker worker[];
 };
 
-static int64_t in_lines(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 static tx_status create_panel(const tx_gemm_packed *g, int64_t width, tx_gemm_dnnl **product, int64_t *scratch,
                               char variant[TX_GEMM_VARIANT])
 {
@@ -83,7 +78,7 @@ tx_status tx_gemm_packed_create(const tx_cpu_gemm_spec *spec, tx_gemm_packed **p
     g->workers = workers;
     g->type = type;
     g->width = width;
-    g->panel_bytes = in_lines(width * s->k * size);
+    g->panel_bytes = tx_gemm_lines(width * s->k * size);
     g->a_bytes = type != spec->type ? tx_gemm_wide_bytes(s->m * s->k) : 0;
     if (spec->result != TX_F32 && (g->a_bytes || s->k > TX_GEMM_LONG))
         g->sum_bytes = tx_gemm_wide_bytes(s->m * width);
@@ -100,7 +95,7 @@ tx_status tx_gemm_packed_create(const tx_cpu_gemm_spec *spec, tx_gemm_packed **p
         return status;
     }
     strncat(variant, ", unpacked from 4 bits", TX_GEMM_VARIANT - strlen(variant) - 1);
-    g->worker_bytes = g->panel_bytes + g->sum_bytes + in_lines(scratch);
+    g->worker_bytes = g->panel_bytes + g->sum_bytes + tx_gemm_lines(scratch);
     *scratch_bytes = g->a_bytes + workers * g->worker_bytes;
     *packed = g;
     return TX_OK;

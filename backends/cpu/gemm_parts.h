@@ -23,10 +23,14 @@ typedef struct tx_gemm_matrix {
     int64_t rows, columns, ld;
 } tx_gemm_matrix;
 
-/* Bytes of scratch that `count` numbers take as fp32, in whole cache lines. */
+/* Bytes of scratch in whole cache lines: any, and those of `count` numbers as fp32. */
+static inline int64_t tx_gemm_lines(int64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
 static inline int64_t tx_gemm_wide_bytes(int64_t count)
 {
-    return (count * (int64_t)sizeof(float) + 63) / 64 * 64;
+    return tx_gemm_lines(count * (int64_t)sizeof(float));
 }
 
 /* ---- gemm_rows.c ------------------------------------------------------------------------------ */
@@ -63,14 +67,19 @@ tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, tx_gemm_dnnl **produ
                               char variant[TX_GEMM_VARIANT]);
 tx_status tx_gemm_dnnl_run(const tx_gemm_dnnl *product, const tx_gemm_call *call);
 void tx_gemm_dnnl_destroy(tx_gemm_dnnl *product);
+void tx_gemm_dnnl_library(char text[TX_CPU_GEMM_LIBRARY]); /* as tx_cpu_gemm_library, of oneDNN */
 bool tx_gemm_dnnl_amx(void); /* whether it may use matrix units of bf16 (ONEDNN_MAX_CPU_ISA can forbid it) */
 
 /* ---- gemm_amx.c ------------------------------------------------------------------------------- */
 
-bool tx_gemm_amx_here(void); /* whether the processor has the units, and the system lets this process use them */
-bool tx_gemm_amx_takes(const tx_cpu_gemm_spec *spec);      /* whether they are here and pay for this product */
-int64_t tx_gemm_amx_scratch(const tx_cpu_gemm_spec *spec); /* bytes that a run needs */
-void tx_gemm_amx_run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call);
+typedef struct tx_gemm_amx {
+    bool (*takes)(const tx_cpu_gemm_spec *spec);      /* whether the units pay for this product */
+    int64_t (*scratch)(const tx_cpu_gemm_spec *spec); /* bytes that a run needs */
+    void (*run)(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call);
+} tx_gemm_amx;
+
+/* NULL unless the processor has the units and the system lets this process use them. */
+const tx_gemm_amx *tx_gemm_amx_here(void);
 
 /* ---- gemm_packed.c ---------------------------------------------------------------------------- */
 
