@@ -82,128 +82,9 @@ static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_
     }
 }
 
-/* ---- Packed q | k | v -------------------------------------------------------------------------------- */
+/* ---- A row ------------------------------------------------------------------------------------------ */
 
-/* Where a head's parts and a tile of its result begin, in elements of qkv and of o, and how far rows are apart. */
-typedef struct tx_packed {
-    int64_t q, k, v, row, o, o_row;
-} tx_packed;
-
-/* A tile of a head of fp32, where it lies. */
-static void forward_stored(const tx_cpu_call *call, const tx_packed *at, tx_head *head, const tx_site *site,
-                           int64_t query, int64_t queries, float *lse, tx_forward_space *space)
-{
-    const float *qkv = call->in[0];
-    head->q = qkv + at->q;
-    head->k = qkv + at->k;
-    head->v = qkv + at->v;
-    head->q_row = head->kv_row = at->row;
-    forward_tile(call, head, site, query, queries, (float *)call->out[0] + at->o, at->o_row, lse, space);
-}
-
-/* A tile of a head of 16 bits: its queries and the tiles of keys that they see are widened behind the thread's other
- * memory, the result narrowed. */
-static void forward_wide(const tx_cpu_call *call, const tx_packed *at, tx_head *head, const tx_site *site,
-                         int64_t query, int64_t queries, float *lse, tx_forward_space *space)
-{
-    const int64_t size = head->size, row = 3 * size, begin = tx_tile_begin(head, query, queries);
-    const int64_t seen = head->causal && query + queries < head->keys ? query + queries : head->keys;
-    const tx_dtype type = call->command->in[0].dtype;
-    float *copy = (float *)(void *)((char *)space + tx_cpu_attention_scratch(size)), *o = copy + head->queries * row;
-    tx_widen_rows(copy + query * row, row, call->in[0], type, at->q + query * at->row, at->row, queries, size);
-    tx_widen_rows(copy + begin * row + size, row, call->in[0], type, at->k + begin * at->row, at->row, seen - begin,
-                  size);
-    tx_widen_rows(copy + begin * row + 2 * size, row, call->in[0], type, at->v + begin * at->row, at->row, seen - begin,
-                  size);
-    head->q = copy;
-    head->k = copy + size;
-    head->v = copy + 2 * size;
-    head->q_row = head->kv_row = row;
-    forward_tile(call, head, site, query, queries, o, size, lse, space);
-    tx_narrow_rows(call->out[0], type, at->o, at->o_row, o, size, queries, size);
-}
-
-typedef void tx_forward(const tx_cpu_call *call, const tx_packed *at, tx_head *head, const tx_site *site, int64_t query,
-                        int64_t queries, float *lse, tx_forward_space *space);
-
-/* Item: (sample, head, tile of queries), tiles innermost. */
-static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last)
-{
-    const tx_attrs *attrs = &call->command->attrs;
-    const tx_shape *qkv = &call->command->in[0].shape;
-    const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->attention.heads,
-                  kv_heads = attrs->attention.kv_heads;
-    const int64_t size = width / (heads + 2 * kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
-    const int64_t unit = (int64_t)tx_dtype_size(call->command->in[0].dtype);
-    tx_forward *forward = call->command->in[0].dtype == TX_F32 ? forward_stored : forward_wide;
-    const int32_t *lengths = call->in[1], *starts = call->in[2];
-    for (int64_t item = first; item < last; item++) {
-        const int64_t query = item % tiles * TX_TILE, h = item / tiles % heads, b = item / tiles / heads;
-        const int64_t valid = tx_tile_valid(lengths, b, length);
-        const int64_t end = query + TX_TILE < length ? query + TX_TILE : length;
-        const int64_t seen = valid < query ? query : valid < end ? valid : end;
-        const int64_t base = b * length * width, group = h / (heads / kv_heads);
-        const tx_packed at = {.q = base + h * size,
-                              .k = base + (heads + group) * size,
-                              .v = base + (heads + kv_heads + group) * size,
-                              .row = width,
-                              .o = (b * length + query) * heads * size + h * size,
-                              .o_row = heads * size};
-        float *lse = (float *)call->out[1] + (b * heads + h) * length + query;
-        tx_head head = {
-            .size = size,
-            .queries = length,
-            .keys = valid,
-            .causal = attrs->attention.causal,
-            .window = attrs->attention.window,
-            .starts = starts ? starts + b * length : NULL,
-            .plane = (uint32_t)(h + attrs->first),
-        };
-        const tx_site site = tx_site_of(call, b);
-        if (seen > query)
-            forward(call, &at, &head, &site, query, seen - query, lse, call->scratch);
-        for (int64_t t = seen - query; t < end - query; t++) {
-            memset((char *)call->out[0] + (at.o + t * at.o_row) * unit, 0, (size_t)(size * unit));
-            lse[t] = 0.0f;
-        }
-    }
-}
-
-void TX_CPU_NAME(attention)(const tx_cpu_call *call)
-{
-    const tx_shape *qkv = &call->command->in[0].shape;
-    const int64_t tiles = (qkv->dim[1] + TX_TILE - 1) / TX_TILE;
-    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.attention.heads * tiles, attention_items);
-}
-
-/* ---- Merging ------------------------------------------------------------------------------------------- */
-
-/* All heads of a row (b, t). */
-TX_ROWS(attention_merge, out[0])
-{
-    const tx_command *c = call->command;
-    const int64_t heads = c->attrs.attention.heads, length = c->out[0].shape.dim[1], size = width / heads;
-    const float *a_lse = call->in[1], *b_lse = call->in[3];
-    float *lse = call->out[1], a[TX_PIECE], b[TX_PIECE];
-    for (int64_t h = 0; h < heads; h++) {
-        const int64_t at = (row / length * heads + h) * length + row % length;
-        const float greater = a_lse[at] > b_lse[at] ? a_lse[at] : b_lse[at];
-        const float of_a = tx_exp(a_lse[at] - greater), of_b = tx_exp(b_lse[at] - greater), sum = of_a + of_b;
-        const float share_a = of_a / sum, share_b = of_b / sum;
-        lse[at] = greater + logf(sum);
-        for (int64_t start = 0; start < size; start += TX_PIECE) {
-            const int64_t count = tx_least(size - start, TX_PIECE), from = row * width + h * size + start;
-            tx_widen(a, call->in[0], c->in[0].dtype, from, count);
-            tx_widen(b, call->in[2], c->in[2].dtype, from, count);
-            TX_SIMD for (int64_t i = 0; i < count; i++) a[i] = a[i] * share_a + b[i] * share_b;
-            tx_narrow(call->out[0], a, c->out[0].dtype, from, count);
-        }
-    }
-}
-
-/* ---- Caches -------------------------------------------------------------------------------------------- */
-
-/* Fewer queries than this go row by row: a tile computes at least a vector of them. */
+/* Fewer queries of a cache than this go row by row: a tile computes at least a vector of them. */
 #define FEW_QUERIES 4
 
 /* Scores of a query against `keys` keys become probabilities under their maximum; returns the maximum. */
@@ -248,74 +129,169 @@ static void forward_row(const tx_head *head, int64_t query, float scale, float *
     scale_row(o, size, 1.0f / sum);
 }
 
-/* A head whose operands are of 16 bits: its queries and the tiles of keys that they see are widened behind the thread's
- * other memory, as those of forward_wide. Where its results go. */
-static float *widen_cached(const tx_cpu_call *call, tx_head *head, const tx_packed *at, int64_t query, int64_t queries,
-                           tx_forward_space *space)
+/* ---- Heads ------------------------------------------------------------------------------------------ */
+
+/* What a tile of queries of a head needs as it is stored: operands, the elements at which the head's first query, first
+ * key and value and the tile's result begin, and how far rows are apart. */
+typedef struct tx_stored {
+    const void *q_of, *k_of, *v_of;
+    int64_t q, k, v, o, q_row, kv_row, o_row;
+} tx_stored;
+
+/* Rows q | k | v of a head in fp32: the queries of the tile, and the keys and values that they see. */
+static void widen_tile(const tx_stored *at, tx_dtype type, tx_head *head, int64_t query, int64_t queries, float *copy)
 {
-    const tx_dtype type = call->command->in[0].dtype;
     const int64_t size = head->size, row = 3 * size, begin = tx_tile_begin(head, query, queries);
-    const int64_t seen = head->offset + query + queries - begin, at_k = at->k + begin * head->kv_row;
-    float *copy = (float *)(void *)((char *)space + tx_cpu_attention_scratch(size));
-    tx_widen_rows(copy + query * row, row, call->in[0], type, at->q, at->row, queries, size);
-    tx_widen_rows(copy + begin * row + size, row, call->in[1], type, at_k, head->kv_row, seen, size);
-    tx_widen_rows(copy + begin * row + 2 * size, row, call->in[2], type, at_k, head->kv_row, seen, size);
+    const int64_t last = head->causal ? head->offset + query + queries : head->keys;
+    const int64_t seen = tx_least(last, head->keys) - begin;
+    tx_widen_rows(copy + query * row, row, at->q_of, type, at->q + query * at->q_row, at->q_row, queries, size);
+    tx_widen_rows(copy + begin * row + size, row, at->k_of, type, at->k + begin * at->kv_row, at->kv_row, seen, size);
+    tx_widen_rows(copy + begin * row + 2 * size, row, at->v_of, type, at->v + begin * at->kv_row, at->kv_row, seen,
+                  size);
     head->q = copy;
     head->k = copy + size;
     head->v = copy + 2 * size;
     head->q_row = head->kv_row = row;
-    return copy + call->command->in[1].shape.dim[1] * row;
 }
 
-static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last)
+/* A tile of queries of a head: of fp32 where it is stored, of 16 bits on copies after the thread's other memory, from
+ * which the result is narrowed. */
+static void forward_stored(const tx_cpu_call *call, const tx_stored *at, tx_head *head, const tx_site *site,
+                           int64_t query, int64_t queries, float *lse)
 {
     const tx_dtype type = call->command->in[0].dtype;
+    const int64_t size = head->size, o_row = type == TX_F32 ? at->o_row : size;
+    tx_forward_space *space = call->scratch;
+    float *o = (float *)(void *)((char *)space + tx_cpu_attention_scratch(size));
+    if (type == TX_F32) {
+        head->q = (const float *)at->q_of + at->q;
+        head->k = (const float *)at->k_of + at->k;
+        head->v = (const float *)at->v_of + at->v;
+        head->q_row = at->q_row;
+        head->kv_row = at->kv_row;
+        o = (float *)call->out[0] + at->o;
+    } else {
+        widen_tile(at, type, head, query, queries, o + TX_TILE * size);
+    }
+    if (lse || queries >= FEW_QUERIES)
+        forward_tile(call, head, site, query, queries, o, o_row, lse, space);
+    else
+        for (int64_t t = 0; t < queries; t++)
+            forward_row(head, query + t, call->command->attrs.scale, o + t * o_row, space);
+    if (type != TX_F32)
+        tx_narrow_rows(call->out[0], type, at->o, at->o_row, o, size, queries, size);
+}
+
+/* Item: (sample, head, tile of queries), tiles innermost. */
+static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last)
+{
     const tx_attrs *attrs = &call->command->attrs;
-    const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->in[1].shape;
+    const tx_shape *qkv = &call->command->in[0].shape;
     const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->attention.heads,
                   kv_heads = attrs->attention.kv_heads;
     const int64_t size = width / (heads + 2 * kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
+    const int64_t unit = (int64_t)tx_dtype_size(call->command->in[0].dtype);
+    const int32_t *lengths = call->in[1], *starts = call->in[2];
     for (int64_t item = first; item < last; item++) {
         const int64_t query = item % tiles * TX_TILE, h = item / tiles % heads, b = item / tiles / heads;
-        const int64_t queries = length - query < TX_TILE ? length - query : TX_TILE;
-        const int64_t start = tx_cpu_position(call, 3, b, cache->dim[1] - length);
-        const int64_t at = b * cache->dim[1] * cache->dim[2] + h / (heads / kv_heads) * size;
+        const int64_t valid = tx_tile_valid(lengths, b, length), end = tx_least(query + TX_TILE, length);
+        const int64_t seen = valid < query ? query : tx_least(valid, end);
+        const int64_t base = b * length * width, group = h / (heads / kv_heads);
+        const tx_stored at = {.q_of = call->in[0],
+                              .k_of = call->in[0],
+                              .v_of = call->in[0],
+                              .q = base + h * size,
+                              .k = base + (heads + group) * size,
+                              .v = base + (heads + kv_heads + group) * size,
+                              .q_row = width,
+                              .kv_row = width,
+                              .o = (b * length + query) * heads * size + h * size,
+                              .o_row = heads * size};
+        float *lse = (float *)call->out[1] + (b * heads + h) * length + query;
         tx_head head = {
-            .q = (const float *)call->in[0] + b * length * width + h * size,
-            .k = (const float *)call->in[1] + at,
-            .v = (const float *)call->in[2] + at,
-            .q_row = width,
-            .kv_row = cache->dim[2],
             .size = size,
-            .queries = length,
-            .keys = start + length,
-            .offset = start,
-            .causal = true,
+            .keys = valid,
+            .causal = attrs->attention.causal,
             .window = attrs->attention.window,
+            .starts = starts ? starts + b * length : NULL,
+            .plane = (uint32_t)(h + attrs->first),
         };
-        const tx_site site = {.threshold = 0};
-        const tx_packed place = {.q = (b * length + query) * width + h * size,
-                                 .k = at,
-                                 .v = at,
-                                 .row = width,
-                                 .o = (b * length + query) * heads * size + h * size,
-                                 .o_row = heads * size};
-        tx_forward_space *space = call->scratch;
-        const bool wide = type != TX_F32;
-        float *o = wide ? widen_cached(call, &head, &place, query, queries, space) : (float *)call->out[0] + place.o;
-        const int64_t o_row = wide ? size : place.o_row;
-        if (queries >= FEW_QUERIES)
-            forward_tile(call, &head, &site, query, queries, o, o_row, NULL, space);
-        for (int64_t t = 0; t < queries && queries < FEW_QUERIES; t++)
-            forward_row(&head, query + t, attrs->scale, o + t * o_row, space);
-        if (wide)
-            tx_narrow_rows(call->out[0], type, place.o, place.o_row, o, size, queries, size);
+        const tx_site site = tx_site_of(call, b);
+        if (seen > query)
+            forward_stored(call, &at, &head, &site, query, seen - query, lse);
+        for (int64_t t = seen - query; t < end - query; t++) {
+            memset((char *)call->out[0] + (at.o + t * at.o_row) * unit, 0, (size_t)(size * unit));
+            lse[t] = 0.0f;
+        }
     }
+}
+
+/* The same of keys and values in caches. */
+static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last)
+{
+    const tx_attrs *attrs = &call->command->attrs;
+    const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->in[1].shape;
+    const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->attention.heads;
+    const int64_t size = width / (heads + 2 * attrs->attention.kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
+    for (int64_t item = first; item < last; item++) {
+        const int64_t query = item % tiles * TX_TILE, h = item / tiles % heads, b = item / tiles / heads;
+        const int64_t start = tx_cpu_position(call, 3, b, cache->dim[1] - length);
+        const int64_t kv = b * cache->dim[1] * cache->dim[2] + h / (heads / attrs->attention.kv_heads) * size;
+        const tx_stored at = {.q_of = call->in[0],
+                              .k_of = call->in[1],
+                              .v_of = call->in[2],
+                              .q = b * length * width + h * size,
+                              .k = kv,
+                              .v = kv,
+                              .q_row = width,
+                              .kv_row = cache->dim[2],
+                              .o = (b * length + query) * heads * size + h * size,
+                              .o_row = heads * size};
+        tx_head head = {
+            .size = size, .keys = start + length, .offset = start, .causal = true, .window = attrs->attention.window};
+        const tx_site site = {.threshold = 0};
+        forward_stored(call, &at, &head, &site, query, tx_least(length - query, TX_TILE), NULL);
+    }
+}
+
+static void attention(const tx_cpu_call *call, tx_cpu_body *items)
+{
+    const tx_shape *qkv = &call->command->in[0].shape;
+    const int64_t tiles = (qkv->dim[1] + TX_TILE - 1) / TX_TILE;
+    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.attention.heads * tiles, items);
+}
+
+void TX_CPU_NAME(attention)(const tx_cpu_call *call)
+{
+    attention(call, attention_items);
 }
 
 void TX_CPU_NAME(attention_cached)(const tx_cpu_call *call)
 {
-    const tx_shape *qkv = &call->command->in[0].shape;
-    const int64_t tiles = (qkv->dim[1] + TX_TILE - 1) / TX_TILE;
-    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.attention.heads * tiles, cached_items);
+    attention(call, cached_items);
+}
+
+/* ---- Merging ------------------------------------------------------------------------------------------- */
+
+/* All heads of a row (b, t). */
+TX_ROWS(attention_merge, out[0])
+{
+    const tx_command *c = call->command;
+    const int64_t heads = c->attrs.attention.heads, length = c->out[0].shape.dim[1], size = width / heads;
+    const float *a_lse = call->in[1], *b_lse = call->in[3];
+    float *lse = call->out[1], a[TX_PIECE], b[TX_PIECE];
+    for (int64_t h = 0; h < heads; h++) {
+        const int64_t at = (row / length * heads + h) * length + row % length;
+        const float greater = a_lse[at] > b_lse[at] ? a_lse[at] : b_lse[at];
+        const float of_a = tx_exp(a_lse[at] - greater), of_b = tx_exp(b_lse[at] - greater), sum = of_a + of_b;
+        const float share_a = of_a / sum, share_b = of_b / sum;
+        lse[at] = greater + logf(sum);
+        for (int64_t start = 0; start < size; start += TX_PIECE) {
+            const int64_t count = tx_least(size - start, TX_PIECE), from = row * width + h * size + start;
+            tx_widen(a, call->in[0], c->in[0].dtype, from, count);
+            tx_widen(b, call->in[2], c->in[2].dtype, from, count);
+            TX_SIMD for (int64_t i = 0; i < count; i++) a[i] = a[i] * share_a + b[i] * share_b;
+            tx_narrow(call->out[0], a, c->out[0].dtype, from, count);
+        }
+    }
 }

@@ -116,7 +116,6 @@ static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, i
         .q_row = width,
         .kv_row = width,
         .size = size,
-        .queries = length,
         .keys = valid,
         .causal = attrs->attention.causal,
         .window = attrs->attention.window,

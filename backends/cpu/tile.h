@@ -106,7 +106,7 @@ typedef struct tx_head {
     const float *q, *k, *v;
     int64_t q_row, kv_row; /* elements from one row to the next */
     int64_t size;          /* of a row */
-    int64_t queries, keys, offset;
+    int64_t keys, offset;
     bool causal;
     int64_t window;
     const int32_t *starts;
