@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool has_word(const char *list, const char *word)
@@ -45,4 +46,24 @@ void tx_control_groups(const char *list, const char *root, const char *controlle
     }
     if (file)
         fclose(file);
+}
+
+bool tx_read_numbers(const char *folder, const char *file, const char *key, int count, double *number)
+{
+    char path[PATH_MAX], line[256];
+    int found = 0;
+    FILE *from = snprintf(path, sizeof path, "%s/%s", folder, file) < (int)sizeof path ? fopen(path, "re") : NULL;
+    while (from && found < count && fgets(line, sizeof line, from)) {
+        char *at = line + strlen(key), *end;
+        if (strncmp(line, key, strlen(key)) != 0)
+            continue;
+        for (found = 0; found < count; found++, at = end) {
+            number[found] = strtod(at, &end);
+            if (end == at)
+                break;
+        }
+    }
+    if (from)
+        fclose(from);
+    return found == count;
 }

@@ -15,4 +15,8 @@ typedef void tx_control_group(void *context, const char *folder, const char *nam
 void tx_control_groups(const char *list, const char *root, const char *controller, tx_control_group *visit,
                        void *context);
 
+/* Reads `count` numbers after `key` from the first line of a file that begins with it and has them. False if there is
+ * no such line: "max" stands for no limit and is no number. */
+bool tx_read_numbers(const char *folder, const char *file, const char *key, int count, double *number);
+
 #endif

@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define PROCESSORS_MAX (1 << 16)
@@ -27,19 +26,6 @@ int32_t tx_cores_allowed(void)
 
 /* ---- Control groups ----------------------------------------------------------------------------------- */
 
-/* Reads as many numbers from a file; false where it has fewer: no limit is written "max". */
-static bool read_numbers(const char *folder, const char *name, int count, double number[2])
-{
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-        return false;
-    FILE *file = fopen(path, "r");
-    const int found = file ? fscanf(file, "%lf %lf", &number[0], &number[1]) : 0;
-    if (file)
-        fclose(file);
-    return found >= count;
-}
-
 /* The limit of one group, where it is the least: version 2 has both numbers in a file, version 1 a file for each and -1
  * for none. */
 static void look_at_group(void *context, const char *folder, const char *name, bool second)
@@ -47,11 +33,11 @@ static void look_at_group(void *context, const char *folder, const char *name, b
     (void)name;
     int32_t *least = context;
     double both[2], quota[2], period[2];
-    if (second && read_numbers(folder, "cpu.max", 2, both)) {
+    if (second && tx_read_numbers(folder, "cpu.max", "", 2, both)) {
         quota[0] = both[0];
         period[0] = both[1];
-    } else if (second || !read_numbers(folder, "cpu.cfs_quota_us", 1, quota) ||
-               !read_numbers(folder, "cpu.cfs_period_us", 1, period)) {
+    } else if (second || !tx_read_numbers(folder, "cpu.cfs_quota_us", "", 1, quota) ||
+               !tx_read_numbers(folder, "cpu.cfs_period_us", "", 1, period)) {
         return;
     }
     if (!(quota[0] > 0.0 && period[0] > 0.0 && quota[0] / period[0] < PROCESSORS_MAX))
@@ -81,21 +67,6 @@ int32_t tx_cores(void)
 
 /* ---- Others ------------------------------------------------------------------------------------------- */
 
-/* The number behind `key` in a file below the root; -1: none. */
-static double number_behind(const char *root, const char *name, const char *key)
-{
-    char path[PATH_MAX], line[256];
-    double number = -1.0;
-    snprintf(path, sizeof path, "%.1000s/proc/%s", root, name);
-    FILE *file = fopen(path, "re");
-    while (file && number < 0.0 && fgets(line, sizeof line, file))
-        if (strncmp(line, key, strlen(key)) == 0)
-            number = strtod(line + strlen(key), NULL);
-    if (file)
-        fclose(file);
-    return number;
-}
-
 /* Ranks of this host, as launchers tell their processes. */
 static int32_t ranks_here(void)
 {
@@ -118,7 +89,11 @@ bool tx_cores_shared(const char *root, int32_t threads)
         return true;
     if (!bound && ranks_here() > 1 && (int64_t)ranks_here() * (asked > 0 ? asked : 1) > allowed)
         return true;
-    const double waiting = number_behind(root, "pressure/cpu", "some avg10=");
-    return waiting >= 0.0 ? waiting >= most_waiting
-                          : number_behind(root, "stat", "procs_running ") - 1.0 + threads > all;
+    char proc[PATH_MAX];
+    double waiting, running = -1.0;
+    snprintf(proc, sizeof proc, "%.1000s/proc", root);
+    if (tx_read_numbers(proc, "pressure/cpu", "some avg10=", 1, &waiting))
+        return waiting >= most_waiting;
+    tx_read_numbers(proc, "stat", "procs_running ", 1, &running);
+    return running - 1.0 + threads > all;
 }

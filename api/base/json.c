@@ -180,9 +180,11 @@ tx_json_type tx_json_type_of(const tx_json *json)
     return types[json_typeof(json)];
 }
 
-/* "KEY: expected EXPECTED, found VALUE" */
+/* "KEY is missing", or "KEY: expected EXPECTED, found VALUE" */
 static tx_status fail_value(const char *what, const char *expected, const tx_json *found)
 {
+    if (!found)
+        return tx_fail(TX_NOT_FOUND, "%s is missing", what);
     tx_json_type type = tx_json_type_of(found);
     bool scalar = type != TX_JSON_ARRAY && type != TX_JSON_OBJECT;
     char *text = scalar ? json_dumps(found, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
@@ -236,21 +238,10 @@ tx_status tx_json_as_string(const tx_json *json, const char *what, const char **
     return TX_OK;
 }
 
-/* The member `key`, or NULL with a message. */
-static tx_json *member(const tx_json *object, const char *key)
-{
-    tx_json *value = json_object_get(object, key);
-    if (!value)
-        tx_fail(TX_NOT_FOUND, "%s is missing", key);
-    return value;
-}
-
 tx_status tx_json_get(const tx_json *object, const char *key, tx_json_type type, tx_json **value)
 {
-    tx_json *found = member(object, key);
-    if (!found)
-        return TX_NOT_FOUND;
-    if (tx_json_type_of(found) != type)
+    tx_json *found = tx_json_find(object, key);
+    if (!found || tx_json_type_of(found) != type)
         return fail_value(key, type_names[type], found);
     *value = found;
     return TX_OK;
@@ -258,31 +249,27 @@ tx_status tx_json_get(const tx_json *object, const char *key, tx_json_type type,
 
 tx_status tx_json_get_bool(const tx_json *object, const char *key, bool *value)
 {
-    tx_json *found = member(object, key);
-    return found ? tx_json_as_bool(found, key, value) : TX_NOT_FOUND;
+    return tx_json_as_bool(tx_json_find(object, key), key, value);
 }
 
 tx_status tx_json_get_int(const tx_json *object, const char *key, int64_t min, int64_t max, int64_t *value)
 {
-    tx_json *found = member(object, key);
-    return found ? tx_json_as_int(found, key, min, max, value) : TX_NOT_FOUND;
+    return tx_json_as_int(tx_json_find(object, key), key, min, max, value);
 }
 
 tx_status tx_json_get_number(const tx_json *object, const char *key, double min, double max, double *value)
 {
-    tx_json *found = member(object, key);
-    return found ? tx_json_as_number(found, key, min, max, value) : TX_NOT_FOUND;
+    return tx_json_as_number(tx_json_find(object, key), key, min, max, value);
 }
 
 tx_status tx_json_get_string(const tx_json *object, const char *key, const char **value)
 {
-    tx_json *found = member(object, key);
-    return found ? tx_json_as_string(found, key, value) : TX_NOT_FOUND;
+    return tx_json_as_string(tx_json_find(object, key), key, value);
 }
 
 tx_status tx_json_get_text(const tx_json *object, const char *key, const char **value, size_t *size)
 {
-    tx_json *found;
+    tx_json *found = NULL;
     TX_TRY(tx_json_get(object, key, TX_JSON_STRING, &found));
     *value = json_string_value(found);
     *size = json_string_length(found);
@@ -359,9 +346,9 @@ tx_json *tx_json_array(void)
 }
 
 /* Why jansson does not take a text: it is not UTF-8, or memory is out. */
-static tx_status refuse_text(const char *text)
+static tx_status refuse_text(const char *text, size_t size)
 {
-    json_t *good = json_string(text), *any = good ? good : json_string_nocheck(text);
+    json_t *good = json_stringn(text, size), *any = good ? good : json_stringn_nocheck(text, size);
     json_decref(any);
     return any && !good ? tx_fail(TX_INVALID, "a string for JSON is not UTF-8: %.60s", text)
                         : tx_fail(TX_MEMORY, "no memory for a string of JSON");
@@ -377,7 +364,7 @@ tx_status tx_json_set(tx_json *object, const char *key, tx_json *value)
         return tx_fail(TX_MEMORY, "no memory for the JSON member %s", key);
     if (!json_is_object(object))
         return tx_fail(TX_INVALID, "the JSON member %s cannot be set in what is no object", key);
-    return tx_fail_in(refuse_text(key), "the name of a JSON member");
+    return tx_fail_in(refuse_text(key, strlen(key)), "the name of a JSON member");
 }
 
 tx_status tx_json_append(tx_json *array, tx_json *value)
@@ -397,10 +384,10 @@ static tx_status make_number(double number, tx_json **value)
     return TX_OK;
 }
 
-static tx_status make_string(const char *text, tx_json **value)
+static tx_status make_text(const char *text, size_t size, tx_json **value)
 {
-    *value = json_string(text);
-    return *value ? TX_OK : refuse_text(text);
+    *value = json_stringn(text, size);
+    return *value ? TX_OK : refuse_text(text, size);
 }
 
 tx_status tx_json_set_null(tx_json *object, const char *key)
@@ -421,23 +408,20 @@ tx_status tx_json_set_int(tx_json *object, const char *key, int64_t value)
 tx_status tx_json_set_number(tx_json *object, const char *key, double value)
 {
     tx_json *made = NULL;
-    if (make_number(value, &made))
-        return tx_fail_in(TX_INVALID, "%s", key);
-    return tx_json_set(object, key, made);
-}
-
-tx_status tx_json_set_string(tx_json *object, const char *key, const char *value)
-{
-    tx_json *made = NULL;
-    tx_status status = make_string(value, &made);
+    tx_status status = make_number(value, &made);
     return status ? tx_fail_in(status, "%s", key) : tx_json_set(object, key, made);
 }
 
 tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, size_t size)
 {
-    tx_json *made = json_stringn(value, size);
-    return made ? tx_json_set(object, key, made)
-                : tx_fail(TX_INVALID, "%s: a string for JSON is not UTF-8 (or memory is out)", key);
+    tx_json *made = NULL;
+    tx_status status = make_text(value, size, &made);
+    return status ? tx_fail_in(status, "%s", key) : tx_json_set(object, key, made);
+}
+
+tx_status tx_json_set_string(tx_json *object, const char *key, const char *value)
+{
+    return tx_json_set_text(object, key, value, value ? strlen(value) : 0);
 }
 
 tx_status tx_json_append_int(tx_json *array, int64_t value)
@@ -455,7 +439,7 @@ tx_status tx_json_append_number(tx_json *array, double value)
 tx_status tx_json_append_string(tx_json *array, const char *value)
 {
     tx_json *made = NULL;
-    tx_status status = make_string(value, &made);
+    tx_status status = make_text(value, value ? strlen(value) : 0, &made);
     return status ? status : tx_json_append(array, made);
 }
 

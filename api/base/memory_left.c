@@ -5,8 +5,6 @@
 #include "api/base/control_groups.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* The files of a control group, in the two versions of them. */
 typedef struct version {
@@ -25,21 +23,13 @@ typedef struct least {
     size_t room;
 } least;
 
-/* The number behind `key` at the beginning of a line; -1 where there is none. */
+/* The number after `key` at the beginning of a line; -1 if there is none. */
 static int64_t number_in(const char *folder, const char *file, const char *key)
 {
-    char path[4400], line[256];
-    int64_t found = -1;
-    snprintf(path, sizeof path, "%s/%s", folder, file);
-    FILE *from = fopen(path, "re");
-    while (from && found < 0 && fgets(line, sizeof line, from)) {
-        char *end = line;
-        long long number = strncmp(line, key, strlen(key)) == 0 ? strtoll(line + strlen(key), &end, 10) : -1;
-        found = end > line + strlen(key) ? number : -1;
-    }
-    if (from)
-        fclose(from);
-    return found;
+    double number;
+    if (!tx_read_numbers(folder, file, key, 1, &number))
+        return -1;
+    return number < 0x1p63 ? (int64_t)number : INT64_MAX;
 }
 
 static int64_t not_less(int64_t number)

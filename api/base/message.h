@@ -6,8 +6,6 @@
 
 #include "tx.h"
 
-#include "api/base/message.h"
-
 #include <stdarg.h>
 
 /* Writes `text` as one line without effect on a terminal: control characters as \n, \x1b and so on, a tab

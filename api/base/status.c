@@ -69,28 +69,32 @@ void tx_list_add(char *list, size_t size, const char *between, const char *forma
     va_end(args);
 }
 
-tx_status tx_fail(tx_status status, const char *format, ...)
+static void set_message(const char *format, va_list args)
 {
     char text[sizeof message];
+    vsnprintf(text, sizeof text, format ? format : "no message", args);
+    tx_escape(text, message, sizeof message);
+}
+
+tx_status tx_fail(tx_status status, const char *format, ...)
+{
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format ? format : "no message", args);
+    set_message(format, args);
     va_end(args);
-    tx_escape(text, message, sizeof message);
     return status;
 }
 
 tx_status tx_fail_in(tx_status status, const char *format, ...)
 {
-    char old[sizeof message], text[sizeof message];
+    char old[sizeof message];
     if (status == TX_OK)
         return status;
     memcpy(old, message, sizeof message);
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format ? format : "no message", args);
+    set_message(format, args);
     va_end(args);
-    tx_escape(text, message, sizeof message);
     size_t used = strlen(message), room = sizeof message - used;
     if (room > 3)
         snprintf(message + used, room, ": %.*s", (int)room - 3, old);

@@ -104,23 +104,21 @@ static tx_status fail_without(const char *name)
 tx_status tx_device_find(const char *name, int32_t *index)
 {
     TX_NEEDS(name && index, TX_INVALID);
-    /* Backend by backend, so that asking for the cpu does not wake every OpenCL driver. */
-    int32_t backends = 0, before = 0;
-    const tx_backend *const *all = tx_backends(&backends);
-    for (int32_t i = 0; i < backends; i++) {
-        int32_t count = 0;
-        tx_status status = all[i]->device_count(&count);
-        for (int32_t local = 0; status == TX_OK && local < count; local++) {
-            tx_device_info info;
-            status = all[i]->device_info(local, &info);
-            if (status == TX_OK && matches(&info, name)) {
-                *index = before + local;
-                return TX_OK;
-            }
-        }
+    /* Device by device, so that asking for the cpu does not wake every OpenCL driver. */
+    for (int32_t i = 0;; i++) {
+        const tx_backend *backend = NULL;
+        tx_device_info info;
+        int32_t local = 0;
+        tx_status status = tx_device_locate(i, &backend, &local);
+        if (status == TX_NOT_FOUND)
+            return fail_without(name);
+        if (status == TX_OK)
+            status = backend->device_info(local, &info);
         if (status != TX_OK)
             return status;
-        before += count;
+        if (matches(&info, name)) {
+            *index = i;
+            return TX_OK;
+        }
     }
-    return fail_without(name);
 }
