@@ -70,10 +70,14 @@ static void read_cpuinfo(const char *key, char *text, size_t size)
         fclose(file);
 }
 
+static tx_status check_index(int32_t index)
+{
+    return index == 0 ? TX_OK : tx_fail(TX_NOT_FOUND, "cpu: there is no device %d; the only one is 0", index);
+}
+
 static tx_status device_info(int32_t index, tx_device_info *info)
 {
-    if (index != 0)
-        return tx_fail(TX_NOT_FOUND, "cpu: there is no device %d; the only one is 0", index);
+    TX_TRY(check_index(index));
     const tx_cpu_kernels *kernels = tx_cpu_kernels_choose();
     *info = (tx_device_info){
         .id = "cpu",
@@ -95,20 +99,15 @@ static tx_status device_info(int32_t index, tx_device_info *info)
 
 static tx_status open_device(int32_t index, const tx_open_options *options, tx_context **context)
 {
-    if (index != 0)
-        return tx_fail(TX_NOT_FOUND, "cpu: there is no device %d; the only one is 0", index);
     int32_t threads = 0;
-    tx_status status = choose_threads(options ? options->threads : 0, &threads);
-    if (status)
-        return status;
+    TX_TRY(check_index(index));
+    TX_TRY(choose_threads(options ? options->threads : 0, &threads));
     const tx_cpu_kernels *kernels = tx_cpu_kernels_choose();
     if (!kernels)
         return tx_fail(TX_UNSUPPORTED,
                        "cpu: TX_CPU_VARIANT=%s: it takes base, avx2 or avx512, if the processor can run that",
                        getenv("TX_CPU_VARIANT"));
-    status = tx_cpu_self_test(kernels);
-    if (status)
-        return status;
+    TX_TRY(tx_cpu_self_test(kernels));
     tx_context *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "cpu: no memory for a device");
@@ -243,23 +242,19 @@ static tx_status move(tx_context *context, tx_queue_id queue, void *to, const vo
 static tx_status write_buffer(tx_context *context, tx_queue_id queue, tx_buffer *to, int64_t offset, const void *data,
                               int64_t bytes)
 {
-    tx_status status = check_range(to, offset, bytes);
-    if (status == TX_OK)
-        status = move(context, queue, to->data + offset, data, bytes);
-    if (status == TX_OK)
-        context->traffic.to_device += bytes;
-    return status;
+    TX_TRY(check_range(to, offset, bytes));
+    TX_TRY(move(context, queue, to->data + offset, data, bytes));
+    context->traffic.to_device += bytes;
+    return TX_OK;
 }
 
 static tx_status read_on(tx_context *context, tx_queue_id queue, const tx_buffer *from, int64_t offset, void *data,
                          int64_t bytes)
 {
-    tx_status status = check_range(from, offset, bytes);
-    if (status == TX_OK)
-        status = move(context, queue, data, from->data + offset, bytes);
-    if (status == TX_OK)
-        context->traffic.from_device += bytes;
-    return status;
+    TX_TRY(check_range(from, offset, bytes));
+    TX_TRY(move(context, queue, data, from->data + offset, bytes));
+    context->traffic.from_device += bytes;
+    return TX_OK;
 }
 
 static tx_status read_buffer(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes)
@@ -270,18 +265,15 @@ static tx_status read_buffer(tx_context *context, tx_buffer *from, int64_t offse
 static tx_status copy_buffer(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t from_offset,
                              tx_buffer *to, int64_t to_offset, int64_t bytes)
 {
-    tx_status status = check_range(from, from_offset, bytes);
-    if (status == TX_OK)
-        status = check_range(to, to_offset, bytes);
-    return status ? status : move(context, queue, to->data + to_offset, from->data + from_offset, bytes);
+    TX_TRY(check_range(from, from_offset, bytes));
+    TX_TRY(check_range(to, to_offset, bytes));
+    return move(context, queue, to->data + to_offset, from->data + from_offset, bytes);
 }
 
 static tx_status fill_buffer(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes)
 {
     (void)context;
-    tx_status status = check_range(to, offset, bytes);
-    if (status)
-        return status;
+    TX_TRY(check_range(to, offset, bytes));
     memset(to->data + offset, value, (size_t)bytes);
     return TX_OK;
 }
@@ -316,24 +308,13 @@ static void forget_event(tx_context *context, tx_event *event)
 static tx_status read_begin(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t offset, void *data,
                             int64_t bytes, tx_event **event)
 {
-    tx_status status = read_on(context, queue, from, offset, data, bytes);
-    return status ? status : mark(context, queue, event);
+    TX_TRY(read_on(context, queue, from, offset, data, bytes));
+    return mark(context, queue, event);
 }
 
 static tx_status finish(tx_context *context)
 {
     tx_cpu_transfers_wait(context->transfers, tx_cpu_transfers_given(context->transfers));
-    return TX_OK;
-}
-
-static tx_status facts(const tx_context *context, char **text)
-{
-    char made[160];
-    snprintf(made, sizeof made, "TX kernels\tfor %s\nTX threads\t%d\n", context->kernels->name, context->threads);
-    char *copy = strdup(made);
-    if (!copy)
-        return tx_fail(TX_MEMORY, "out of memory");
-    *text = copy;
     return TX_OK;
 }
 
@@ -368,5 +349,5 @@ const tx_backend tx_backend_cpu = {
     .destroy = tx_cpu_destroy,
     .choices = tx_cpu_choices,
     .choose = tx_cpu_choose,
-    .facts = facts,
+    .facts = tx_cpu_facts,
 };

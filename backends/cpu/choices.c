@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the bits of a run depend on besides its input: the kernels' instruction set, the library of matrix products and
  * the number of threads that it shares its sums out to. Nothing of this is chosen by measuring, so it is not set again
- * but compared. Lines are NAME<TAB>VALUE. */
+ * but compared. Lines are NAME<TAB>VALUE, as those of the facts for people. */
 #include "backends/cpu/cpu.h"
 
 #include "api/base/message.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define TEXT 256
@@ -20,14 +19,27 @@ static void describe(const tx_context *context, char text[TEXT])
              (int)context->threads);
 }
 
-tx_status tx_cpu_choices(const tx_context *context, char **text)
+static tx_status copy(const char *text, char **copied)
 {
-    char *made = malloc(TEXT);
+    char *made = strdup(text);
     if (!made)
         return tx_fail(TX_MEMORY, "cpu: no memory for a text");
-    describe(context, made);
-    *text = made;
+    *copied = made;
     return TX_OK;
+}
+
+tx_status tx_cpu_facts(const tx_context *context, char **text)
+{
+    char made[TEXT];
+    snprintf(made, TEXT, "TX kernels\tfor %s\nTX threads\t%d\n", context->kernels->name, context->threads);
+    return copy(made, text);
+}
+
+tx_status tx_cpu_choices(const tx_context *context, char **text)
+{
+    char made[TEXT];
+    describe(context, made);
+    return copy(made, text);
 }
 
 /* Whether the line `length` long is one of `lines`. */

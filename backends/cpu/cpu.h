@@ -158,6 +158,7 @@ void tx_cpu_transfers_free(tx_cpu_transfers *transfers);
 /* check.c: runs a few kernels on numbers whose result is known. */
 tx_status tx_cpu_self_test(const tx_cpu_kernels *kernels);
 /* choices.c */
+tx_status tx_cpu_facts(const tx_context *context, char **text);
 tx_status tx_cpu_choices(const tx_context *context, char **text);
 tx_status tx_cpu_choose(tx_context *context, const char *text);
 /* variants.c: the best table that this processor can run. */

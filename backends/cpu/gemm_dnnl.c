@@ -14,6 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DNNL_TRY(call)                       \
+    do {                                     \
+        const dnnl_status_t tried_ = (call); \
+        if (tried_)                          \
+            return tried_;                   \
+    } while (0)
+
 /* ---- What differs between the versions of the API --------------------------------------------- */
 
 typedef struct layout {
@@ -91,11 +98,8 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
 {
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_desc_iterator_t at = NULL;
-    dnnl_status_t status = dnnl_matmul_desc_init(&matmul, &a->desc, &b->desc, bias ? &bias->desc : NULL, &c->desc);
-    if (!status)
-        status = dnnl_primitive_desc_iterator_create(&at, &matmul, attr, engine, NULL);
-    if (status)
-        return status;
+    DNNL_TRY(dnnl_matmul_desc_init(&matmul, &a->desc, &b->desc, bias ? &bias->desc : NULL, &c->desc));
+    DNNL_TRY(dnnl_primitive_desc_iterator_create(&at, &matmul, attr, engine, NULL));
     *desc = dnnl_primitive_desc_iterator_fetch(at);
     if (is_called(*desc, "brg:avx512_core") || is_called(*desc, "brg:avx512_core_bf16"))
         while (turned && dnnl_primitive_desc_iterator_next(at) == dnnl_success) {
@@ -168,14 +172,10 @@ static dnnl_status_t layouts_create(layouts *l, const tx_cpu_gemm_spec *spec, in
 {
     const tx_gemm *s = &spec->shape;
     bool ta = spec->trans_a, tb = spec->trans_b;
-    dnnl_status_t status = matrix(&l->a, s, s->m, depth, ta ? 1 : s->lda, ta ? s->lda : 1, s->stride_a, spec->type);
-    if (!status)
-        status = matrix(&l->b, s, depth, s->n, tb ? 1 : s->ldb, tb ? s->ldb : 1, s->stride_b, spec->type);
-    if (!status)
-        status = matrix(&l->c, s, s->m, s->n, s->ldc, 1, s->stride_c, spec->result);
-    if (!status && spec->bias)
-        status = matrix(&l->bias, s, 1, s->n, s->n, 1, 0, TX_F32);
-    return status;
+    DNNL_TRY(matrix(&l->a, s, s->m, depth, ta ? 1 : s->lda, ta ? s->lda : 1, s->stride_a, spec->type));
+    DNNL_TRY(matrix(&l->b, s, depth, s->n, tb ? 1 : s->ldb, tb ? s->ldb : 1, s->stride_b, spec->type));
+    DNNL_TRY(matrix(&l->c, s, s->m, s->n, s->ldc, 1, s->stride_c, spec->result));
+    return spec->bias ? matrix(&l->bias, s, 1, s->n, s->n, 1, 0, TX_F32) : dnnl_success;
 }
 
 static void layouts_free(layouts *l)
@@ -186,27 +186,16 @@ static void layouts_free(layouts *l)
     layout_free(&l->bias);
 }
 
-static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, bool add)
+/* The caller destroys *attr and *ops, also after a failure. */
+static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, dnnl_post_ops_t *ops, bool add)
 {
-    dnnl_primitive_attr_t made = NULL;
-    dnnl_post_ops_t ops = NULL;
-    dnnl_status_t status = dnnl_primitive_attr_create(&made);
-    if (!status)
-        status = dnnl_primitive_attr_set_scratchpad_mode(made, dnnl_scratchpad_mode_user);
-    if (!status && add) {
-        status = dnnl_post_ops_create(&ops);
-        if (!status)
-            status = add_to_result(ops);
-        if (!status)
-            status = dnnl_primitive_attr_set_post_ops(made, ops);
-        if (ops)
-            dnnl_post_ops_destroy(ops);
-    }
-    if (!status)
-        *attr = made;
-    else if (made)
-        dnnl_primitive_attr_destroy(made);
-    return status;
+    DNNL_TRY(dnnl_primitive_attr_create(attr));
+    DNNL_TRY(dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user));
+    if (!add)
+        return dnnl_success;
+    DNNL_TRY(dnnl_post_ops_create(ops));
+    DNNL_TRY(add_to_result(*ops));
+    return dnnl_primitive_attr_set_post_ops(*attr, *ops);
 }
 
 static dnnl_status_t form_arg(form *f, const tx_gemm_dnnl *g, int arg, layout_ref l)
@@ -216,36 +205,40 @@ static dnnl_status_t form_arg(form *f, const tx_gemm_dnnl *g, int arg, layout_re
     return dnnl_memory_create(&at->memory, l, g->engine, DNNL_MEMORY_NONE);
 }
 
-/* Makes a product and its memory objects; *name gets oneDNN's name of it, which lives as long as the primitive. */
+/* Makes the memory objects of a primitive; *name gets oneDNN's name of it, which lives as long as the primitive. */
+static dnnl_status_t form_fill(const tx_gemm_dnnl *g, form *f, const layouts *l, const char **name)
+{
+    const_dnnl_primitive_desc_t desc = NULL;
+    DNNL_TRY(dnnl_primitive_get_primitive_desc(f->primitive, &desc));
+    DNNL_TRY(dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)name));
+    if (strncmp(*name, "ref", 3) == 0)
+        return dnnl_unimplemented; /* the reference code is there to be compared with, not to be run */
+    layout_ref scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    f->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
+    layout_ref of[ARGS] = {layout_at(&l->a), layout_at(&l->b), layout_at(&l->c), scratch, layout_at(&l->bias)};
+    for (int i = 0; i < (g->spec.bias ? ARGS : ARGS - 1); i++)
+        DNNL_TRY(form_arg(f, g, arg_names[i], of[i]));
+    return dnnl_success;
+}
+
 static dnnl_status_t form_create(const tx_gemm_dnnl *g, form *f, const layouts *l, bool add, const char **name)
 {
     dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
     dnnl_primitive_desc_t desc = NULL;
-    const_dnnl_primitive_desc_t kept = NULL;
-    dnnl_status_t status = attributes(&attr, add);
+    dnnl_status_t status = attributes(&attr, &ops, add);
     if (!status)
         status = describe(&desc, g->engine, &l->a, &l->b, g->spec.bias ? &l->bias : NULL, &l->c, attr,
                           g->spec.trans_a && g->spec.result == TX_F32 && g->spec.shape.batch == 1);
     if (!status)
         status = dnnl_primitive_create(&f->primitive, desc);
-    if (!status)
-        status = dnnl_primitive_get_primitive_desc(f->primitive, &kept);
-    if (!status)
-        status = dnnl_primitive_desc_query(kept, dnnl_query_impl_info_str, 0, (void *)name);
-    if (!status && strncmp(*name, "ref", 3) == 0)
-        status = dnnl_unimplemented; /* the reference code is there to be compared with, not to be run */
-    if (!status) {
-        layout_ref scratch = dnnl_primitive_desc_query_md(kept, dnnl_query_scratchpad_md, 0);
-        f->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
-        layout_ref of[ARGS] = {layout_at(&l->a), layout_at(&l->b), layout_at(&l->c), scratch, layout_at(&l->bias)};
-        for (int i = 0; !status && i < (g->spec.bias ? ARGS : ARGS - 1); i++)
-            status = form_arg(f, g, arg_names[i], of[i]);
-    }
     if (desc)
         dnnl_primitive_desc_destroy(desc);
+    if (ops)
+        dnnl_post_ops_destroy(ops);
     if (attr)
         dnnl_primitive_attr_destroy(attr);
-    return status;
+    return status ? status : form_fill(g, f, l, name);
 }
 
 static void form_free(form *f)
@@ -259,10 +252,9 @@ static void form_free(form *f)
 
 static dnnl_status_t form_run(const tx_gemm_dnnl *g, const form *f, const void *const data[ARGS])
 {
-    dnnl_status_t status = dnnl_success;
-    for (int i = 0; !status && i < f->count; i++)
-        status = dnnl_memory_set_data_handle(f->args[i].memory, (void *)data[i]);
-    return status ? status : dnnl_primitive_execute(f->primitive, g->stream, f->count, f->args);
+    for (int i = 0; i < f->count; i++)
+        DNNL_TRY(dnnl_memory_set_data_handle(f->args[i].memory, (void *)data[i]));
+    return dnnl_primitive_execute(f->primitive, g->stream, f->count, f->args);
 }
 
 void tx_gemm_dnnl_destroy(tx_gemm_dnnl *g)
@@ -292,22 +284,21 @@ static dnnl_status_t prepare(tx_gemm_dnnl *g, layouts *piece, layouts *rest, cha
         g->depth = (g->depth + PIECE_UNIT - 1) / PIECE_UNIT * PIECE_UNIT;
     const int64_t shorter = s->k % g->depth;
     const char *name[FORMS] = {"", NULL, NULL};
-    dnnl_status_t status = layouts_create(piece, spec, g->depth);
-    if (!status)
-        status = form_create(g, &g->form[STORE], piece, false, &name[STORE]);
-    if (!status && (spec->adds || pieces > 1))
-        status = form_create(g, &g->form[ADD], piece, true, &name[ADD]);
-    if (!status && shorter)
-        status = layouts_create(rest, spec, shorter);
-    if (!status && shorter)
-        status = form_create(g, &g->form[ADD_REST], rest, true, &name[ADD_REST]);
-    if (!status && pieces > 1)
+    DNNL_TRY(layouts_create(piece, spec, g->depth));
+    DNNL_TRY(form_create(g, &g->form[STORE], piece, false, &name[STORE]));
+    if (spec->adds || pieces > 1)
+        DNNL_TRY(form_create(g, &g->form[ADD], piece, true, &name[ADD]));
+    if (shorter) {
+        DNNL_TRY(layouts_create(rest, spec, shorter));
+        DNNL_TRY(form_create(g, &g->form[ADD_REST], rest, true, &name[ADD_REST]));
+    }
+    if (pieces > 1)
         snprintf(variant, TX_GEMM_VARIANT, "onednn %s, k in %d pieces", name[STORE], (int)pieces);
-    else if (!status && name[ADD] && strcmp(name[STORE], name[ADD]) != 0)
+    else if (name[ADD] && strcmp(name[STORE], name[ADD]) != 0)
         snprintf(variant, TX_GEMM_VARIANT, "onednn %s, adding %s", name[STORE], name[ADD]);
-    else if (!status)
+    else
         snprintf(variant, TX_GEMM_VARIANT, "onednn %s", name[STORE]);
-    return status;
+    return dnnl_success;
 }
 
 /* Lets oneDNN see `threads` threads; returns what this thread had before. */

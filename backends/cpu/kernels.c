@@ -5,22 +5,18 @@
 /* The product is there already (plan.c); here the epilogue, as the op that it stands for. */
 void TX_CPU_NAME(matmul)(const tx_cpu_call *call)
 {
+    static tx_cpu_kernel *const epilogues[] = {
+        [TX_EPILOGUE_NONE] = NULL,
+        [TX_EPILOGUE_GELU] = TX_CPU_NAME(gelu),
+        [TX_EPILOGUE_GELU_GRAD] = TX_CPU_NAME(gelu_grad),
+        [TX_EPILOGUE_ADD] = TX_CPU_NAME(add),
+    };
+    tx_cpu_kernel *epilogue = epilogues[call->command->attrs.epilogue];
     tx_cpu_call rest = *call;
     rest.in[0] = call->out[1] ? call->out[1] : call->out[0];
     rest.in[1] = call->in[3];
-    switch (call->command->attrs.epilogue) {
-    case TX_EPILOGUE_GELU:
-        TX_CPU_NAME(gelu)(&rest);
-        break;
-    case TX_EPILOGUE_GELU_GRAD:
-        TX_CPU_NAME(gelu_grad)(&rest);
-        break;
-    case TX_EPILOGUE_ADD:
-        TX_CPU_NAME(add)(&rest);
-        break;
-    case TX_EPILOGUE_NONE:
-        break;
-    }
+    if (epilogue)
+        epilogue(&rest);
 }
 
 const tx_cpu_kernels TX_CPU_NAME(kernels) = {

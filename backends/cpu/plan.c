@@ -147,17 +147,11 @@ static tx_status bind_call(tx_cpu_call *call, const tx_bindings *bindings)
 {
     void *address;
     for (int i = 0; i < TX_MAX_IN; i++) {
-        tx_status status = resolve(bindings, &call->command->in[i], &address);
-        if (status)
-            return status;
+        TX_TRY(resolve(bindings, &call->command->in[i], &address));
         call->in[i] = address;
     }
-    for (int i = 0; i < TX_MAX_OUT; i++) {
-        tx_status status = resolve(bindings, &call->command->out[i], &address);
-        if (status)
-            return status;
-        call->out[i] = address;
-    }
+    for (int i = 0; i < TX_MAX_OUT; i++)
+        TX_TRY(resolve(bindings, &call->command->out[i], &call->out[i]));
     const tx_extent *results = &bindings->arena[TX_ARENA_RESULT], *scratch = &bindings->arena[TX_ARENA_SCRATCH];
     call->results = results->chunks > 0 ? (float *)(void *)results->chunk[0]->data : NULL;
     call->scratch = scratch->chunks > 0 ? scratch->chunk[0]->data : NULL;
