@@ -131,8 +131,8 @@ static void forward_row(const tx_head *head, int64_t query, float scale, float *
 
 /* ---- Heads ------------------------------------------------------------------------------------------ */
 
-/* What a tile of queries of a head needs as it is stored: operands, the elements at which the head's first query, first
- * key and value and the tile's result begin, and how far rows are apart. */
+/* A head as it is stored: operands, the elements at which its first query, first key and value and the tile's result
+ * begin, and the distances of rows. */
 typedef struct tx_stored {
     const void *q_of, *k_of, *v_of;
     int64_t q, k, v, o, q_row, kv_row, o_row;
@@ -154,8 +154,8 @@ static void widen_tile(const tx_stored *at, tx_dtype type, tx_head *head, int64_
     head->q_row = head->kv_row = row;
 }
 
-/* A tile of queries of a head: of fp32 where it is stored, of 16 bits on copies after the thread's other memory, from
- * which the result is narrowed. */
+/* A tile of queries of a head. Operands of fp32 are used in place; those of 16 bits are widened after the thread's
+ * other memory, and the result is narrowed. */
 static void forward_stored(const tx_cpu_call *call, const tx_stored *at, tx_head *head, const tx_site *site,
                            int64_t query, int64_t queries, float *lse)
 {

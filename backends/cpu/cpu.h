@@ -17,7 +17,7 @@ typedef struct tx_cpu_call {
     const void *in[TX_MAX_IN]; /* NULL where absent */
     void *out[TX_MAX_OUT];
     const tx_controls *controls;
-    float *results;        /* arena RESULT; NULL where the program was bound without */
+    float *results;        /* arena RESULT; NULL if the program was bound without it */
     void *scratch;         /* arena SCRATCH; in a body its thread's part of it */
     int64_t scratch_bytes; /* of a thread's part */
     int32_t threads;

@@ -9,7 +9,7 @@ static bool adds(const tx_cpu_call *call)
 
 /* ---- Tables ------------------------------------------------------------------------------------------ */
 
-/* Table row `tokens[row]` plus a row of the position table, where there is one. */
+/* Table row `tokens[row]` plus a row of the position table, if there is one. */
 TX_ROWS(embedding, out[0])
 {
     const int64_t length = tx_shape_last(&call->command->in[0].shape), token = ((const int32_t *)call->in[0])[row];

@@ -19,7 +19,7 @@ static void add_dropped(const tx_cpu_call *call, int z, int64_t row, const float
     }
 }
 
-/* Row `row` of what is normalised: x, or x plus operand z, which becomes the output of the same number. */
+/* Row `row` of the input: x, or x plus operand z, a sum that becomes the output of the same number. */
 static const float *norm_row(const tx_cpu_call *call, int z, int64_t row, int64_t width)
 {
     const float *x = (const float *)call->in[0] + row * width;
