@@ -51,8 +51,7 @@ static tx_status make_preset(const tx_architecture *a, const tx_preset *preset, 
 {
     tx_config *made = NULL;
     tx_status status = tx_config_copy(a->defaults, &made);
-    if (!status)
-        status = tx_config_override(made, preset->overrides);
+    TX_THEN(status, tx_config_override(made, preset->overrides));
     if (status)
         tx_config_free(made);
     else
@@ -111,9 +110,7 @@ static tx_status read_choice(const tx_json *json, const tx_config_key *key, tx_c
 {
     const char *name;
     const int32_t last = (int32_t)key->max;
-    tx_status status = tx_json_get_string(json, key->name, &name);
-    if (status)
-        return status;
+    TX_TRY(tx_json_get_string(json, key->name, &name));
     for (int32_t i = 0; i <= last; i++)
         if (strcmp(name, key->words[i]) == 0) {
             memcpy(field_of(config, key), &i, sizeof i);
@@ -297,8 +294,7 @@ tx_status tx_config_of_json(tx_json *json, tx_config **config)
     const tx_architecture *architecture;
     tx_config *made = NULL;
     tx_status status = choose(json, &architecture);
-    if (!status)
-        status = tx_config_copy(architecture->defaults, &made);
+    TX_THEN(status, tx_config_copy(architecture->defaults, &made));
     if (!status) {
         made->architecture = architecture;
         status = read_all(json, made);
@@ -358,8 +354,7 @@ tx_status tx_config_override(tx_config *config, const char *text)
         status = add_override(config->architecture, json, at, length);
         at += length + (at[length] == ',');
     }
-    if (!status)
-        status = read_all(json, made);
+    TX_THEN(status, read_all(json, made));
     tx_json_free(json);
     if (!status) {
         made->source = config->source;
@@ -433,15 +428,12 @@ static tx_status write_all(const tx_config *config, tx_json *json)
     tx_status status = TX_OK;
     for (const tx_config_key *key = a->keys; key->name && !status; key++) {
         status = write_key(config, key, json);
-        if (!status)
-            status = write_second_name(key, json);
+        TX_THEN(status, write_second_name(key, json));
     }
     if (!status && a->write)
         status = a->write(config, json);
-    if (!status)
-        status = tx_json_set_string(json, "model_type", a->type);
-    if (!status)
-        status = write_dtype(json, TX_F32);
+    TX_THEN(status, tx_json_set_string(json, "model_type", a->type));
+    TX_THEN(status, write_dtype(json, TX_F32));
     if (!status && (config->new_head || !tx_json_has(json, "architectures"))) {
         tx_json *list = tx_json_array();
         tx_status named = tx_json_append_string(list, a->class_name);
@@ -473,8 +465,7 @@ tx_status tx_config_write(const tx_config *config, tx_dtype dtype, const char *p
     if (status)
         return tx_fail_in(status, "%s", path);
     status = write_dtype(json, dtype);
-    if (!status)
-        status = tx_json_write(path, json, TX_JSON_SORTED);
+    TX_THEN(status, tx_json_write(path, json, TX_JSON_SORTED));
     tx_json_free(json);
     return status;
 }

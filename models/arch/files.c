@@ -31,8 +31,7 @@ tx_status tx_arch_check_tied(const tx_weights *weights, const char *head, const 
     for (int64_t at = 0; at < count && same; at += CHUNK) {
         const int64_t now = count - at < CHUNK ? count - at : CHUNK;
         tx_status status = tx_weights_read_f32(weights, h, at, now, one);
-        if (!status)
-            status = tx_weights_read_f32(weights, e, at, now, other);
+        TX_THEN(status, tx_weights_read_f32(weights, e, at, now, other));
         if (status)
             return status;
         same = memcmp(one, other, (size_t)now * sizeof one[0]) == 0;
@@ -92,8 +91,7 @@ static tx_status check_model(const tx_model *model, const tx_config *config)
     tx_status status = tx_config_check(config);
     for (int32_t i = 0; i < tx_arch_params(config) && !status; i++) {
         status = tx_arch_param(config, i, name, &spec);
-        if (!status)
-            status = tx_model_find(model, name, &index);
+        TX_THEN(status, tx_model_find(model, name, &index));
     }
     return status ? tx_fail_in(status, "the model has not been built from this configuration") : TX_OK;
 }
@@ -109,8 +107,7 @@ tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *fol
         return status;
     const tx_weights_names names = names_of(config);
     status = check_values(config, weights);
-    if (!status)
-        status = tx_weights_load(weights, model, &names, options);
+    TX_THEN(status, tx_weights_load(weights, model, &names, options));
     tx_weights_close(weights);
     return status;
 }
@@ -135,8 +132,7 @@ tx_status tx_arch_check(const tx_config *config, const char *folder)
 {
     tx_status status = tx_config_check(config);
     tx_weights *weights = NULL;
-    if (!status)
-        status = tx_arch_open_weights(folder, &weights);
+    TX_THEN(status, tx_arch_open_weights(folder, &weights));
     if (status)
         return status;
     int32_t params = tx_arch_params(config), count = 0;
@@ -145,11 +141,9 @@ tx_status tx_arch_check(const tx_config *config, const char *folder)
     TX_THEN(status, (pieces = malloc((size_t)count * sizeof *pieces))
                         ? list_pieces(config, pieces, params, &count)
                         : tx_fail(TX_MEMORY, "%s: no memory for the list of parameters", folder));
-    if (!status)
-        status = check_values(config, weights);
+    TX_THEN(status, check_values(config, weights));
     const tx_weights_names names = names_of(config);
-    if (!status)
-        status = tx_weights_check(weights, pieces, count, &names);
+    TX_THEN(status, tx_weights_check(weights, pieces, count, &names));
     free(pieces);
     tx_weights_close(weights);
     return status;
@@ -160,16 +154,13 @@ tx_status tx_arch_save(tx_model *model, const tx_config *config, const char *fol
     const char *name;
     const tx_param_spec *spec;
     tx_status status = check_model(model, config);
-    if (!status)
-        status = tx_folder_create(folder);
-    if (!status)
-        status = tx_model_param(model, 0, &name, &spec);
+    TX_THEN(status, tx_folder_create(folder));
+    TX_THEN(status, tx_model_param(model, 0, &name, &spec));
     if (status)
         return status;
     char *json = tx_path_join(folder, "config.json");
     status = json ? tx_weights_save(model, folder, TX_WEIGHTS_SHARD) : TX_MEMORY;
-    if (!status)
-        status = tx_config_write(config, spec->dtype, json);
+    TX_THEN(status, tx_config_write(config, spec->dtype, json));
     free(json);
     return status;
 }

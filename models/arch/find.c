@@ -42,8 +42,7 @@ tx_status tx_config_small(tx_config **config)
              "resid_pdrop=0,embd_pdrop=0,attn_pdrop=0",
              TX_BYTES_VOCAB, TX_BYTES_END, TX_BYTES_END);
     tx_status status = tx_config_preset("gpt2", &made);
-    if (!status)
-        status = tx_config_override(made, text);
+    TX_THEN(status, tx_config_override(made, text));
     if (status)
         tx_config_free(made);
     else

@@ -131,10 +131,8 @@ tx_status tx_gguf_weights(const char *path, tx_weights **weights)
     if (!m)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     tx_status status = tx_gguf_open(path, &m->file);
-    if (!status)
-        status = tx_fail_in(tx_gguf_model_read(m->file, &m->model), "%s", path);
-    if (!status)
-        status = tx_fail_in(list_tensors(m), "%s", path);
+    TX_THEN(status, tx_fail_in(tx_gguf_model_read(m->file, &m->model), "%s", path));
+    TX_THEN(status, tx_fail_in(list_tensors(m), "%s", path));
     if (status) {
         release(m);
         return status;

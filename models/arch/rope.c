@@ -72,8 +72,7 @@ static tx_status read_attention(const tx_json *json, tx_rope_config *rope)
     if (rope->type == TX_ROPE_LONGROPE)
         return read_longrope(json, rope);
     tx_status status = read_number(json, "mscale", 0, &one);
-    if (!status)
-        status = read_number(json, "mscale_all_dim", 0, &of_all);
+    TX_THEN(status, read_number(json, "mscale_all_dim", 0, &of_all));
     const double grown = rope->factor > 1 ? 0.1 * log(rope->factor) : 0.0;
     rope->attention = one > 0 && of_all > 0 ? (one * grown + 1) / (of_all * grown + 1) : grown + 1;
     return status ? status : read_number(json, "attention_factor", 0, &rope->attention);
@@ -89,19 +88,14 @@ static tx_status read_scaling(const tx_json *json, const tx_json *top, int64_t p
     rope->low = 1;
     rope->high = yarn ? 32 : 4;
     tx_status status = read_number(json, "original_max_position_embeddings", 1, &rope->original);
-    if (!status)
-        status = read_number(top, "original_max_position_embeddings", 1, &rope->original);
+    TX_THEN(status, read_number(top, "original_max_position_embeddings", 1, &rope->original));
     rope->factor = rope->type == TX_ROPE_PROPORTIONAL ? 1 : (double)positions / rope->original;
-    if (!status)
-        status = read_number(json, "factor", 1, &rope->factor);
-    if (!status)
-        status = read_number(json, yarn ? "beta_slow" : "low_freq_factor", 0, &rope->low);
-    if (!status)
-        status = read_number(json, yarn ? "beta_fast" : "high_freq_factor", 0, &rope->high);
+    TX_THEN(status, read_number(json, "factor", 1, &rope->factor));
+    TX_THEN(status, read_number(json, yarn ? "beta_slow" : "low_freq_factor", 0, &rope->low));
+    TX_THEN(status, read_number(json, yarn ? "beta_fast" : "high_freq_factor", 0, &rope->high));
     if (!status && tx_json_has(json, "truncate"))
         status = tx_json_get_bool(json, "truncate", &rope->truncate);
-    if (!status)
-        status = read_number(json, "partial_rotary_factor", 0, &rope->rotated);
+    TX_THEN(status, read_number(json, "partial_rotary_factor", 0, &rope->rotated));
     if (!status && rope->rotated != 1 && (rope->type != TX_ROPE_PROPORTIONAL || rope->rotated > 1))
         status = tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: heads that rotate in part are not implemented");
     if (!status && rope->type != TX_ROPE_DEFAULT && !(rope->high > rope->low))

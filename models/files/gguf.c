@@ -120,8 +120,7 @@ tx_status tx_gguf_open(const char *path, tx_gguf_file **file)
     if (!made)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     tx_status status = tx_data_file_open(path, &made->file);
-    if (!status)
-        status = tx_fail_in(tx_gguf_header_read(&made->file, &made->header), "%s", path);
+    TX_THEN(status, tx_fail_in(tx_gguf_header_read(&made->file, &made->header), "%s", path));
     if (status)
         tx_gguf_close(made);
     else

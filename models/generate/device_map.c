@@ -118,10 +118,9 @@ static tx_status fits(const tx_lm *lm, const tx_lm_sizes *sizes, const int32_t b
     tx_perplexity *perplexity = NULL;
     tx_memory planned = {0};
     tx_status status = tx_lm_divide(lm, blocks, true, &model);
-    if (!status)
-        status = sizes->texts     ? tx_generator_create(model, lm->config, sizes->texts, &generator)
-                 : sizes->windows ? tx_perplexity_create(model, lm->config, sizes->windows, &perplexity)
-                                  : tx_forward_create(model, lm->config, sizes->tokens, &forward);
+    TX_THEN(status, sizes->texts     ? tx_generator_create(model, lm->config, sizes->texts, &generator)
+                    : sizes->windows ? tx_perplexity_create(model, lm->config, sizes->windows, &perplexity)
+                                     : tx_forward_create(model, lm->config, sizes->tokens, &forward));
     TX_THEN(status, tx_model_memory_on(model, place, &planned));
     tx_generator_free(generator);
     tx_perplexity_free(perplexity);

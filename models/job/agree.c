@@ -113,12 +113,9 @@ tx_status tx_job_agree_on_options(tx_job *j, int ending)
     int32_t count = 0;
     tx_json *options = tx_job_arguments(&j->set, 0, TX_RANK);
     tx_status status = compare_endings(j->comm, facts && options ? ending : FAILED);
-    if (!status)
-        status = compare(j->comm, builds, (int32_t)(sizeof builds / sizeof builds[0]));
-    if (!status)
-        status = add_members(facts, &count, options, NULL);
-    if (!status)
-        status = compare_all(j->comm, facts, count);
+    TX_THEN(status, compare(j->comm, builds, (int32_t)(sizeof builds / sizeof builds[0])));
+    TX_THEN(status, add_members(facts, &count, options, NULL));
+    TX_THEN(status, compare_all(j->comm, facts, count));
     tx_json_free(options);
     free(facts);
     return status;
@@ -137,8 +134,7 @@ static tx_status add_checkpoint(fact *facts, int32_t *count, const tx_job_inputs
         char *data = NULL;
         size_t size = 0;
         status = path ? tx_file_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &data, &size) : TX_MEMORY;
-        if (!status)
-            status = tx_digest_data(data, size, digest);
+        TX_THEN(status, tx_digest_data(data, size, digest));
         free(data);
         free(path);
         name = strrchr(in->checkpoint, '/') ? strrchr(in->checkpoint, '/') + 1 : in->checkpoint;
@@ -157,10 +153,8 @@ tx_status tx_job_agree_on_inputs(tx_job *j)
     int32_t count = 0;
     tx_json *config = NULL;
     tx_status status = facts ? add_checkpoint(facts, &count, in) : tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    if (!status)
-        status = tx_config_json(in->config, &config);
-    if (!status)
-        status = add_members(facts, &count, config, NULL);
+    TX_THEN(status, tx_config_json(in->config, &config));
+    TX_THEN(status, add_members(facts, &count, config, NULL));
     if (!status) {
         facts[count++] = make_fact("tokenizer", in->tokenizer ? tx_tokenizer_digest(in->tokenizer) : "none");
         facts[count++] = make_fact("data", in->train.count ? in->train.digest : "none");
@@ -179,8 +173,7 @@ tx_status tx_job_agree_on_run(tx_job *j, const tx_json *made)
     int32_t count = 0;
     tx_status status =
         facts ? add_members(facts, &count, made, "device") : tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    if (!status)
-        status = compare_all(j->comm, facts, count);
+    TX_THEN(status, compare_all(j->comm, facts, count));
     free(facts);
     return status;
 }

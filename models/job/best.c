@@ -65,8 +65,7 @@ static tx_status load_best(void *context)
     best_load *load = context;
     const tx_job *j = load->job;
     tx_status status = tx_run_state_best(&j->inputs.state, j->set.output_dir, &load->folder);
-    if (!status)
-        status = tx_checkpoint_verify(load->folder, &j->report);
+    TX_THEN(status, tx_checkpoint_verify(load->folder, &j->report));
     return status ? status : tx_job_load(j, load->folder);
 }
 

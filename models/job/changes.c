@@ -131,8 +131,7 @@ tx_status tx_job_check_inherited(const tx_job *j, const char *from, const tx_opt
     tx_status status = TX_OK;
     if (tx_file_exists(path[0]) && tx_file_exists(path[1])) {
         status = tx_json_read(path[0], ARGUMENTS_LIMIT, &taken);
-        if (!status)
-            status = tx_json_read(path[1], ARGUMENTS_LIMIT, &right);
+        TX_THEN(status, tx_json_read(path[1], ARGUMENTS_LIMIT, &right));
     }
     for (void *i = right && !status ? tx_json_first(right) : NULL; i; i = tx_json_next(right, i)) {
         const tx_option *option = tx_option_find(&tx_job_table, tx_json_key(i));

@@ -29,8 +29,7 @@ static tx_status find_config(const char *name, tx_config **config)
     if (tx_file_exists(name) || tx_config_preset(name, config) == TX_OK)
         return tx_file_exists(name) ? tx_config_find(name, config) : TX_OK;
     tx_status status = tx_hub_model(name, &folder);
-    if (!status)
-        status = tx_config_of_folder(folder, config);
+    TX_THEN(status, tx_config_of_folder(folder, config));
     free(folder);
     return status;
 }
@@ -205,19 +204,13 @@ static void note_model(const tx_job *j)
 tx_status tx_job_open(tx_job *j)
 {
     tx_status status = tx_job_choose_checkpoint(j);
-    if (!status)
-        status = tx_job_find_data(j);
-    if (!status)
-        status = choose_config(j);
+    TX_THEN(status, tx_job_find_data(j));
+    TX_THEN(status, choose_config(j));
     TX_THEN(status, check_experts(j));
-    if (!status)
-        status = choose_tokenizer(j);
-    if (!status)
-        status = tx_job_choose_task(j);
-    if (!status)
-        status = tx_job_choose_adapter(j);
-    if (!status)
-        status = tx_job_choose_pruning(j);
+    TX_THEN(status, choose_tokenizer(j));
+    TX_THEN(status, tx_job_choose_task(j));
+    TX_THEN(status, tx_job_choose_adapter(j));
+    TX_THEN(status, tx_job_choose_pruning(j));
     if (status)
         return status;
     note_model(j);

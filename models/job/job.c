@@ -182,12 +182,10 @@ static tx_status read_inputs(tx_job *j)
      * some. */
     if (!status && !set->dry_run && set->resume && tx_is_folder(set->output_dir))
         status = tx_job_open_output(j);
-    if (!status)
-        status = tx_job_open(j);
+    TX_THEN(status, tx_job_open(j));
     if (!status && first)
         status = meet(j);
-    if (!status)
-        status = tx_job_share_warnings(j);
+    TX_THEN(status, tx_job_share_warnings(j));
     return status || j->comm->size == 1 ? status : tx_job_agree_on_inputs(j);
 }
 
@@ -198,17 +196,12 @@ static tx_status prepare(tx_job *j)
         status = tx_job_open_device(j);
         TX_THEN(status, tx_job_choose_split(j));
     }
-    if (!status)
-        status = tx_job_split(j);
-    if (!status)
-        status = count_steps(j);
+    TX_THEN(status, tx_job_split(j));
+    TX_THEN(status, count_steps(j));
     tx_watch_begin(j->watch, TX_WATCH_COMPILING);
-    if (!status)
-        status = tx_job_open_device(j);
-    if (!status)
-        status = tx_job_compile_to_fit(j);
-    if (!status)
-        status = tx_job_agree_on_kernels(j);
+    TX_THEN(status, tx_job_open_device(j));
+    TX_THEN(status, tx_job_compile_to_fit(j));
+    TX_THEN(status, tx_job_agree_on_kernels(j));
     if (!status) {
         tx_job_note_adapter(j);
         tx_job_note_shares(j);
@@ -224,14 +217,12 @@ static tx_status load_weights(tx_job *j)
     uint64_t hash;
     tx_watch_begin(j->watch, TX_WATCH_LOADING);
     tx_status status = tx_model_allocate(j->model);
-    if (!status)
-        status = folder && !in->config->new_head ? TX_OK : tx_model_init(j->model, (uint64_t)j->set.seed);
+    TX_THEN(status, folder && !in->config->new_head ? TX_OK : tx_model_init(j->model, (uint64_t)j->set.seed));
     if (!status && in->config->lora)
         status = tx_job_load_adapter(j);
     else if (!status && folder)
         status = tx_job_load_model(j, folder);
-    if (!status)
-        status = tx_job_prune(j);
+    TX_THEN(status, tx_job_prune(j));
     if (!status && in->teacher)
         status = tx_job_load_frozen(j, in->teacher, in->teacher_folder, in->teacher_digest);
     if (!status && j->comm->size > 1)
@@ -247,8 +238,7 @@ static tx_status resume(tx_job *j)
     tx_job_inputs *in = &j->inputs;
     tx_json *made = NULL;
     tx_status status = tx_job_describe(j, &made);
-    if (!status)
-        status = tx_job_agree_on_run(j, made);
+    TX_THEN(status, tx_job_agree_on_run(j, made));
     if (!status && in->checkpoint)
         status = tx_job_agree_with_checkpoint(j, made);
     if (!status && in->checkpoint)
@@ -271,8 +261,7 @@ static tx_status resume(tx_job *j)
 static tx_status begin(tx_job *j, tx_run_options *run)
 {
     tx_status status = tx_job_make_run(j, run);
-    if (!status)
-        status = resume(j);
+    TX_THEN(status, resume(j));
     if (!status && tx_job_leads(j))
         status = tx_job_check_room(j, run);
     if (!status && tx_job_leads(j) && j->set.dump_order)
@@ -309,8 +298,7 @@ static tx_status end(tx_job *j, const tx_run_options *run)
                     s->unsaved == 1 ? "checkpoint was" : "checkpoints were", s->unsaved_why);
     tx_watch_begin(j->watch, TX_WATCH_WRITING);
     tx_status status = tx_job_load_best(j);
-    if (!status)
-        status = tx_job_log_training(j);
+    TX_THEN(status, tx_job_log_training(j));
     TX_THEN(status, write_together(j, folder));
     if (status || !tx_job_leads(j))
         return status;
@@ -349,8 +337,7 @@ static tx_status train(tx_job *j)
     tx_status status = begin(j, &run);
     if (!status && tx_job_is_over(j))
         return end_again(j, &run);
-    if (!status)
-        status = tx_run(j->engine, j->model, j->trainer, &run, &j->inputs.state, &j->summary);
+    TX_THEN(status, tx_run(j->engine, j->model, j->trainer, &run, &j->inputs.state, &j->summary));
     if (status)
         return status;
     char padded[64] = "";
@@ -376,8 +363,7 @@ static tx_status evaluate(tx_job *j)
 static tx_status work(tx_job *j)
 {
     tx_status status = j->lock ? TX_OK : tx_job_open_output(j);
-    if (!status)
-        status = load_weights(j);
+    TX_THEN(status, load_weights(j));
     if (!status && !tx_job_is_over(j))
         status = tx_job_open_events(j);
     if (!status && j->inputs.train.count)
@@ -388,8 +374,7 @@ static tx_status work(tx_job *j)
         status = evaluate(j);
     if (!status && j->inputs.test.count && !j->rests)
         status = tx_job_predict(j);
-    if (!status)
-        status = tx_job_write_card(j);
+    TX_THEN(status, tx_job_write_card(j));
     return status ? status : meet(j);
 }
 
@@ -408,19 +393,16 @@ tx_status tx_job_run(tx_job *j)
         return tx_fail(TX_INVALID, "tx_job_run: a job runs once");
     j->runs = true;
     tx_status status = tx_job_join(j);
-    if (!status)
-        status = tx_job_settle(j);
+    TX_THEN(status, tx_job_settle(j));
     if (j->told)
         tx_job_note(j, "%s", j->told);
     if (!status && j->comm->size > 1)
         status = tx_job_agree_on_options(j, TX_JOB_RUNS);
     TX_THEN(status, tx_job_make_groups(j));
-    if (!status)
-        status = prepare(j);
+    TX_THEN(status, prepare(j));
     if (!status && !j->set.dry_run)
         status = work(j);
-    if (!status)
-        status = finish(j);
+    TX_THEN(status, finish(j));
     tx_tensorboard_close(j->board);
     j->board = NULL;
     if (j->complete)

@@ -197,9 +197,7 @@ tx_status tx_job_open_device(tx_job *j)
     if (j->engine)
         return TX_OK;
     j->compiling = (tx_reporter){j->report.warn, j, on_compiling};
-    tx_status status = tx_engine_create(&engine, &j->engine);
-    if (status)
-        return status;
+    TX_TRY(tx_engine_create(&engine, &j->engine));
     const tx_device_info *device = tx_engine_device(j->engine);
     tx_job_note(j, "device  %s: %s, %s", device->id, device->name, device->platform);
     if (tf32)
@@ -276,33 +274,20 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
 {
     tx_json *json = tx_job_arguments(&j->set, TX_RECIPE, 0);
     tx_status status = json ? TX_OK : TX_MEMORY;
-    if (!status)
-        status = tx_json_set_string(json, "data", j->inputs.train.digest);
-    if (!status)
-        status = tx_json_set_string(json, "tokenizer",
-                                    j->inputs.tokenizer ? tx_tokenizer_digest(j->inputs.tokenizer) : "none");
-    if (!status)
-        status = tx_json_set_string(json, TX_JOB_NAME(metric), j->inputs.metric->name);
-    if (!status)
-        status = tx_json_set_string(json, "base_model", j->inputs.base_digest);
-    if (!status)
-        status = tx_json_set_string(json, "teacher_model", j->inputs.teacher_digest);
-    if (!status)
-        status = tx_json_set_string(json, "device", tx_engine_device(j->engine)->name);
-    if (!status)
-        status = tx_json_set_int(json, TX_JOB_NAME(block), j->inputs.block);
-    if (!status)
-        status = tx_json_set_int(json, "global_batch", j->step_rows);
-    if (!status)
-        status = tx_json_set_int(json, "world_size", j->data->size);
-    if (!status)
-        status = tx_json_set_int(json, TX_JOB_NAME(zero_stage), j->zero_stage);
-    if (!status)
-        status = tx_json_set_string(json, TX_RUN_ROWS, j->rows_text);
-    if (!status)
-        status = tx_json_set_int(json, TX_JOB_NAME(data_seed), (int64_t)tx_job_data_seed(&j->set));
-    if (!status)
-        status = tx_json_set_int(json, "steps", j->steps);
+    TX_THEN(status, tx_json_set_string(json, "data", j->inputs.train.digest));
+    TX_THEN(status, tx_json_set_string(json, "tokenizer",
+                                       j->inputs.tokenizer ? tx_tokenizer_digest(j->inputs.tokenizer) : "none"));
+    TX_THEN(status, tx_json_set_string(json, TX_JOB_NAME(metric), j->inputs.metric->name));
+    TX_THEN(status, tx_json_set_string(json, "base_model", j->inputs.base_digest));
+    TX_THEN(status, tx_json_set_string(json, "teacher_model", j->inputs.teacher_digest));
+    TX_THEN(status, tx_json_set_string(json, "device", tx_engine_device(j->engine)->name));
+    TX_THEN(status, tx_json_set_int(json, TX_JOB_NAME(block), j->inputs.block));
+    TX_THEN(status, tx_json_set_int(json, "global_batch", j->step_rows));
+    TX_THEN(status, tx_json_set_int(json, "world_size", j->data->size));
+    TX_THEN(status, tx_json_set_int(json, TX_JOB_NAME(zero_stage), j->zero_stage));
+    TX_THEN(status, tx_json_set_string(json, TX_RUN_ROWS, j->rows_text));
+    TX_THEN(status, tx_json_set_int(json, TX_JOB_NAME(data_seed), (int64_t)tx_job_data_seed(&j->set)));
+    TX_THEN(status, tx_json_set_int(json, "steps", j->steps));
     if (status) {
         tx_json_free(json);
         return status;

@@ -100,8 +100,7 @@ static tx_status take_place(tx_job *j, const char *cpus, bool moves)
     tx_status status = tx_topology_live(NULL, &topology);
     if (!status && moves)
         status = tx_placement_confine(topology, cpus);
-    if (!status)
-        status = tx_placement_make(topology, comm->local_size, &placement);
+    TX_THEN(status, tx_placement_make(topology, comm->local_size, &placement));
     if (!status && wants_auto(j))
         snprintf(j->device, sizeof j->device, "%s", device_of(topology, placement, comm->local_rank));
     if (!status && moves)
@@ -348,19 +347,15 @@ tx_status tx_job_split(tx_job *j)
     j->all_rows = j->set.batch * comm->size;
     j->balance = !weights && j->set.batch_weights;
     tx_status status = weight && share ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' shares");
-    if (!status)
-        status = read_weights(weights, comm->size, weight);
-    if (!status)
-        status = tx_pace_apportion(weight, comm->size, j->all_rows, share);
+    TX_THEN(status, read_weights(weights, comm->size, weight));
+    TX_THEN(status, tx_pace_apportion(weight, comm->size, j->all_rows, share));
     j->rows_before = 0;
     for (int32_t r = 0; r < comm->rank && !status; r++)
         j->rows_before += share[r];
     j->rows = status ? 0 : share[comm->rank];
     j->step_rows = wanted_rows(j);
-    if (!status)
-        status = check_product(j);
-    if (!status)
-        status = write_rows(j, share);
+    TX_THEN(status, check_product(j));
+    TX_THEN(status, write_rows(j, share));
     free(weight);
     free(share);
     return status;

@@ -25,8 +25,7 @@ tx_status tx_job_open_output(tx_job *j)
     if (!tx_job_leads(j))
         return TX_OK;
     tx_status status = tx_output_prepare(folder);
-    if (!status)
-        status = tx_output_lock_take(folder, &j->lock);
+    TX_THEN(status, tx_output_lock_take(folder, &j->lock));
     if (!status && j->set.overwrite)
         status = tx_checkpoint_clear(folder, &j->report);
     if (!status && j->set.overwrite)
@@ -72,8 +71,7 @@ static tx_status merge_results(const char *folder, const tx_json *metrics)
     }
     for (void *i = tx_json_first(metrics); i && !status; i = tx_json_next(metrics, i))
         status = tx_json_set(all, tx_json_key(i), tx_json_copy(tx_json_value(i)));
-    if (!status)
-        status = tx_json_write(path, all, TX_JSON_SORTED);
+    TX_THEN(status, tx_json_write(path, all, TX_JSON_SORTED));
     tx_json_free(all);
     free(path);
     return status;
@@ -103,8 +101,7 @@ static tx_status report(tx_job *j, const char *split, const tx_figure *metrics, 
         j->listener.results(j->listener.context, split, metrics, count);
     tx_json *json = metrics_json(metrics, count);
     tx_status status = json ? write_results(j->set.output_dir, split, json) : TX_MEMORY;
-    if (!status)
-        status = merge_results(j->set.output_dir, json);
+    TX_THEN(status, merge_results(j->set.output_dir, json));
     tx_json_free(json);
     return status;
 }
@@ -233,16 +230,11 @@ tx_status tx_job_write_card(const tx_job *j)
         status = tx_json_set_bool(facts, "adapter", true);
     if (!status && data)
         status = tx_json_set_string(facts, "dataset", data);
-    if (!status)
-        status = tx_json_set_string(facts, "device", tx_engine_device(j->engine)->name);
-    if (!status)
-        status = tx_json_set(facts, "hyperparameters", tx_job_arguments(set, TX_CARD, 0));
-    if (!status)
-        status = tx_json_set(facts, "results", metrics_json(j->results, j->result_count));
-    if (!status)
-        status = tx_json_set(facts, "log", tx_json_copy(j->inputs.state.history));
-    if (!status)
-        status = tx_card_write(set->output_dir, facts);
+    TX_THEN(status, tx_json_set_string(facts, "device", tx_engine_device(j->engine)->name));
+    TX_THEN(status, tx_json_set(facts, "hyperparameters", tx_job_arguments(set, TX_CARD, 0)));
+    TX_THEN(status, tx_json_set(facts, "results", metrics_json(j->results, j->result_count)));
+    TX_THEN(status, tx_json_set(facts, "log", tx_json_copy(j->inputs.state.history)));
+    TX_THEN(status, tx_card_write(set->output_dir, facts));
     tx_json_free(facts);
     return status;
 }

@@ -168,8 +168,7 @@ static tx_status choose_newest(tx_job *j)
         status = tx_checkpoint_newest(folder, &j->report, &j->inputs.checkpoint);
     if (newest && !has(newest, TX_CHECKPOINT_MANIFEST) && status == TX_FORMAT) /* what else may it be? */
         status = look_at(newest);
-    if (!status)
-        status = look_at(j->inputs.checkpoint);
+    TX_THEN(status, look_at(j->inputs.checkpoint));
     if (!status && j->inherited && strcmp(j->inherited, j->inputs.checkpoint) != 0)
         status = tx_job_check_inherited(j, j->inherited, &left_out);
     free(newest);
@@ -179,12 +178,9 @@ static tx_status choose_newest(tx_job *j)
 static tx_status choose_named(tx_job *j)
 {
     const char *resume = j->set.resume;
-    tx_status status = look_at(resume);
-    if (!status)
-        status = tx_checkpoint_verify(resume, &j->report);
-    if (!status)
-        status = (j->inputs.checkpoint = strdup(resume)) ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
-    return status;
+    TX_TRY(look_at(resume));
+    TX_TRY(tx_checkpoint_verify(resume, &j->report));
+    return (j->inputs.checkpoint = strdup(resume)) ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
 }
 
 tx_status tx_job_choose_checkpoint(tx_job *j)
@@ -193,8 +189,7 @@ tx_status tx_job_choose_checkpoint(tx_job *j)
     if (!resumes(j->set.resume))
         return tx_run_state_create(&in->state);
     tx_status status = wants_newest(j->set.resume) ? choose_newest(j) : choose_named(j);
-    if (!status)
-        status = tx_run_state_read(in->checkpoint, j->set.output_dir, &in->state);
+    TX_THEN(status, tx_run_state_read(in->checkpoint, j->set.output_dir, &in->state));
     if (status)
         return tx_fail_in(status, "%s", TX_JOB_NAME(resume));
     tx_job_note(j, "resume  %s: after step %" PRId64 "%s", in->checkpoint, in->state.step,

@@ -55,8 +55,7 @@ static tx_status time_scaling(tx_engine *engine, int64_t count, double *seconds)
     tx_graph *graph = NULL;
     tx_status status = tx_model_create(engine, &model);
     TX_THEN(status, tx_graph_create(model, &graph));
-    if (!status)
-        status = time_plan(engine, graph, tx_scale(tx_fill(graph, TX_SHAPE(count), 1.0f), 2.0f), seconds);
+    TX_THEN(status, time_plan(engine, graph, tx_scale(tx_fill(graph, TX_SHAPE(count), 1.0f), 2.0f), seconds));
     tx_graph_free(graph);
     tx_model_free(model);
     return status;

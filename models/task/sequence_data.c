@@ -233,8 +233,7 @@ tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_
                                   : tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
     }
     tx_status status = tx_table_open(path, options->skip_bad, &r.table);
-    if (!status)
-        status = tx_fail_in(read_all(&r, d), "%s", path);
+    TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
     if (!status)
         tell_bad(&r, path);
     tx_table_close(&r.table);

@@ -208,9 +208,8 @@ static tx_status read_text(tx_table *t, const char *path)
         return tx_fail(TX_INVALID, "expected a file that ends with .csv, .tsv or .jsonl");
     TX_TRY(tx_file_read(path, INT64_MAX, &text, &size));
     tx_status status = tx_text_begin(text, size, false, &begin);
-    if (!status)
-        status = json ? read_objects(t, text + begin, size - begin)
-                      : read_fields(t, text + begin, size - begin, tsv ? '\t' : ',');
+    TX_THEN(status, json ? read_objects(t, text + begin, size - begin)
+                         : read_fields(t, text + begin, size - begin, tsv ? '\t' : ','));
     free(text);
     return status || t->rows ? status : tx_fail(TX_FORMAT, "has no rows");
 }

@@ -352,8 +352,7 @@ static tx_status find_kind(reading *r)
     if (!status && (bytes ? !r->split : strcmp(model, "llama") != 0))
         status = tx_fail(TX_UNSUPPORTED, "a tokenizer of model \"%.40s\" and splitter \"%.40s\" is not implemented",
                          model, pre ? pre : "");
-    if (!status)
-        status = tx_gguf_get_bool(r->file, KEY("add_space_prefix"), &r->prefix);
+    TX_THEN(status, tx_gguf_get_bool(r->file, KEY("add_space_prefix"), &r->prefix));
     free(model);
     free(pre);
     return status == TX_NOT_FOUND ? TX_OK : status;

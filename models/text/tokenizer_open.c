@@ -220,8 +220,7 @@ static tx_status read_tokenizer(tx_tokenizer *t, const tx_json *config)
     tx_status status = tx_fail_in(tx_tokenizer_read(t, json, &vocab), "%s", source->name);
     if (!status && config)
         status = tx_fail_in(follow_class(t, config), "%s", names[TX_TOKENIZER_CONFIG]);
-    if (!status)
-        status = tx_fail_in(tx_tokenizer_add_config(t, vocab, config), "%s", names[TX_TOKENIZER_CONFIG]);
+    TX_THEN(status, tx_fail_in(tx_tokenizer_add_config(t, vocab, config), "%s", names[TX_TOKENIZER_CONFIG]));
     tx_json_free(json);
     return status;
 }
@@ -232,8 +231,7 @@ static tx_status read_all(tx_tokenizer *t)
     TX_TRY(tx_tokenizer_config(t, &config));
     tx_status status = t->source[TX_TOKENIZER_JSON].data ? read_tokenizer(t, config) : read_pair(t, config);
     TX_THEN(status, tx_tokenizer_seal(t));
-    if (!status)
-        status = tx_fail_in(tx_tokenizer_find_ends(t, config), "%s", names[TX_TOKENIZER_CONFIG]);
+    TX_THEN(status, tx_fail_in(tx_tokenizer_find_ends(t, config), "%s", names[TX_TOKENIZER_CONFIG]));
     tx_json_free(config);
     return status;
 }

@@ -97,8 +97,7 @@ void tx_unicode_normalize(tx_unicode_form form, const char *text, size_t size, t
     }
     codes c = {0};
     tx_status status = decompose(text, size, options, &c);
-    if (!status)
-        status = order(&c);
+    TX_THEN(status, order(&c));
     if (!status && compose) {
         const utf8proc_ssize_t left =
             utf8proc_normalize_utf32(c.at, (utf8proc_ssize_t)c.count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);

@@ -17,8 +17,7 @@ static tx_status evaluate(tx_running *r, bool *best)
     tx_run_evaluation e = {.step = r->state->step, .epoch = r->state->epoch};
     tx_status status = tx_run_evaluate(r->trainer, &r->options->validation, r->options->watch, &e);
     r->unread = status == TX_IO || status == TX_FORMAT;
-    if (!status)
-        status = tx_running_evaluated(r, &e);
+    TX_THEN(status, tx_running_evaluated(r, &e));
     if (!status && best)
         *best = tx_running_judge(r, &e);
     return status;

@@ -69,8 +69,7 @@ static void prune(const tx_run_options *o, const tx_run_state *state)
 {
     char *best = NULL;
     tx_status status = state->best_checkpoint ? tx_run_state_best(state, o->output_dir, &best) : TX_OK;
-    if (!status)
-        status = tx_checkpoint_prune(o->output_dir, o->save_total_limit, state->step, best, &o->report);
+    TX_THEN(status, tx_checkpoint_prune(o->output_dir, o->save_total_limit, state->step, best, &o->report));
     free(best);
     if (status)
         tx_tell(&o->report, "old checkpoints are not removed: %.440s", tx_error());

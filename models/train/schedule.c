@@ -168,8 +168,7 @@ tx_status tx_schedule_adjust(tx_schedule *schedule, const char *text)
     for (void *i = json && !status ? tx_json_first(json) : NULL; i && !status; i = tx_json_next(json, i))
         status = adjust_key(&made, json, tx_json_key(i));
     tx_json_free(json);
-    if (!status)
-        status = check(&made);
+    TX_THEN(status, check(&made));
     if (status)
         return tx_fail_in(status, "lr_scheduler_kwargs");
     *schedule = made;

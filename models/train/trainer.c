@@ -205,8 +205,7 @@ tx_status tx_trainer_foresee(tx_engine *engine, const tx_config *config, const t
         return status;
     tx_model_only_plan(model);
     status = tx_trainer_create(model, config, options, &trainer);
-    if (!status)
-        status = tx_model_memory(model, &forecast->memory);
+    TX_THEN(status, tx_model_memory(model, &forecast->memory));
     if (!status) {
         double none;
         tx_plan_work(trainer->update, &none, &forecast->update_bytes);
