@@ -53,7 +53,6 @@ set(homes
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^smpi/|^tests/scale/smpi(_splits)?\\.c$"
     "^hwloc|^comm/topology/hwloc"
-    "^expat\\.h$|^comm/topology/nccl\\.c$"
     "^jansson\\.h$|^api/base/json\\.c$"
     "^(pcre2|utf8proc)|^models/text/"
     "^openssl/|^models/files/digest\\.c$"

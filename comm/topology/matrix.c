@@ -101,10 +101,9 @@ static tx_status find_header(reader *r)
         if (count > 0)
             return add_devices(r, count);
     }
-    return status
-               ? status
-               : tx_fail(TX_FORMAT, "is neither hwloc's XML, NCCL's XML nor the text of nvidia-smi topo -m (there is "
-                                    "no header with GPU0) or of rocm-smi --showtopo");
+    return status ? status
+                  : tx_fail(TX_FORMAT, "is neither hwloc's XML nor the text of nvidia-smi topo -m (there is "
+                                       "no header with GPU0) or of rocm-smi --showtopo");
 }
 
 /* ---- Rows ----------------------------------------------------------------------------------------------------- */

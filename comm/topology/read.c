@@ -109,18 +109,9 @@ static tx_status read_hwloc(const char *text, size_t size, const char *element, 
 
 /* ---- Reading -------------------------------------------------------------------------------------------- */
 
-/* RCCL's own files begin with a comment that XML does not allow ("<!-----"), so what stands before the first element is
- * blanked, lines being kept. */
-static tx_status read_nccl(char *text, size_t size, const char *element, tx_topology **topology)
+static tx_status parse_any(const char *text, size_t size, tx_topology **topology)
 {
-    for (char *at = text; at + 1 < element; at++)
-        *at = *at == '\n' ? '\n' : ' ';
-    return make(TX_TOPO_ORIGIN_NCCL, tx_topo_nccl_parse, text, size, topology);
-}
-
-static tx_status parse_any(char *text, size_t size, tx_topology **topology)
-{
-    char *start = text + (strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
+    const char *start = text + (strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
     const char *element = first_element(start);
     size_t rest = size - (size_t)(start - text), blank = strspn(start, " \t\r\n");
     if (blank == rest)
@@ -129,12 +120,10 @@ static tx_status parse_any(char *text, size_t size, tx_topology **topology)
         return tx_fail(TX_FORMAT, "holds a NUL byte: is no text");
     if (is_element(element, "topology") || is_element(element, "root"))
         return read_hwloc(start, rest, element, topology);
-    if (is_element(element, "system"))
-        return read_nccl(start, rest, element, topology);
     if (start[blank] == '{')
         return tx_topology_parse(start, rest, "JSON", topology);
     if (start[blank] == '<')
-        return tx_fail(TX_FORMAT, "is XML, but neither hwloc's (<topology>) nor NCCL's (<system>)");
+        return tx_fail(TX_FORMAT, "is XML, but not hwloc's (<topology>)");
     return make(TX_TOPO_ORIGIN_PASTED, tx_topo_matrix_parse, start, rest, topology);
 }
 
@@ -164,8 +153,8 @@ tx_status tx_topology_export(const tx_topology *topology, const char *path)
     size_t size = 0;
     tx_status status = TX_OK;
     if (topology->origin != TX_TOPO_ORIGIN_LIVE && topology->origin != TX_TOPO_ORIGIN_XML)
-        return tx_fail(TX_UNSUPPORTED, "%s: hwloc XML is written of this machine or of hwloc XML, not of %s", path,
-                       topology->origin == TX_TOPO_ORIGIN_NCCL ? "a NCCL file" : "a matrix");
+        return tx_fail(TX_UNSUPPORTED, "%s: hwloc XML is written of this machine or of hwloc XML, not of a matrix",
+                       path);
     if (topology->origin == TX_TOPO_ORIGIN_LIVE)
         status = tx_topo_hwloc_export(topology, NULL, 0, &out);
     else {

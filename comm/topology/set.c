@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sets of CPUs and NUMA nodes as lists, "0-7,64-71", and as masks. */
+ * Sets of CPUs and NUMA nodes as lists, "0-7,64-71". */
 #include "comm/topology/topology.h"
 
 #include <inttypes.h>
@@ -83,49 +83,4 @@ char *tx_topo_set_text(const int32_t *numbers, int32_t count)
             used += (size_t)snprintf(text + used, room - used, "-%" PRId32, numbers[end]);
     }
     return text;
-}
-
-/* ---- Masks --------------------------------------------------------------------------------------------- */
-
-tx_status tx_topo_mask_text(const char *set, char **mask)
-{
-    int32_t *numbers = NULL, count = 0;
-    TX_TRY(tx_topo_set_parse(set, &numbers, &count));
-    const int32_t words = count > 0 ? numbers[count - 1] / 32 + 1 : 1;
-    char *text = malloc((size_t)words * 9);
-    size_t used = 0;
-    for (int32_t word = words - 1, left = count; text && word >= 0; word--) {
-        uint32_t bits = 0;
-        for (; left > 0 && numbers[left - 1] / 32 == word; left--)
-            bits |= UINT32_C(1) << numbers[left - 1] % 32;
-        used += (size_t)snprintf(text + used, 10, "%08" PRIx32 "%s", bits, word ? "," : "");
-    }
-    free(numbers);
-    *mask = text;
-    return text ? TX_OK : tx_fail(TX_MEMORY, "a mask of %" PRId32 " words: out of memory", words);
-}
-
-tx_status tx_topo_mask_parse(const char *mask, char **set)
-{
-    const size_t size = strlen(mask), most = size * 4 < TX_TOPO_SET_MAX ? size * 4 : TX_TOPO_SET_MAX;
-    int32_t bit = 0, count = 0;
-    int32_t *numbers = malloc((most + 1) * sizeof *numbers);
-    if (!numbers)
-        return tx_fail(TX_MEMORY, "a mask of %zu digits: out of memory", size);
-    for (size_t i = size; i > 0 && bit <= TX_TOPO_SET_MAX - 4; i--) {
-        const char c = mask[i - 1], digit[2] = {c, '\0'};
-        if (c == ',')
-            continue;
-        if (!strchr("0123456789abcdefABCDEF", c)) {
-            free(numbers);
-            return tx_fail(TX_FORMAT, "\"%.100s\" is no mask such as 0000ffff,ffff0000", mask);
-        }
-        const long value = strtol(digit, NULL, 16);
-        for (int k = 0; k < 4; k++, bit++)
-            if (value >> k & 1)
-                numbers[count++] = bit;
-    }
-    *set = tx_topo_set_text(numbers, count);
-    free(numbers);
-    return *set ? TX_OK : TX_MEMORY;
 }

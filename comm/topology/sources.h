@@ -60,7 +60,6 @@ bool tx_topo_small_file(char *text, size_t size, const char *root, const char *f
 
 /* ---- Files -------------------------------------------------------------------------------------------------- */
 
-tx_status tx_topo_nccl_parse(const char *text, size_t size, tx_draft *draft);
 /* Text of nvidia-smi topo -m; that of rocm-smi --showtopo is handed on. */
 tx_status tx_topo_matrix_parse(const char *text, size_t size, tx_draft *draft);
 tx_status tx_topo_showtopo_parse(const char *text, size_t size, tx_draft *draft);

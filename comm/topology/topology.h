@@ -64,7 +64,6 @@ typedef enum tx_topo_link_kind { TX_TOPO_LINK_MAP(TX_TOPO_ID_PLAIN) TX_TOPO_LINK
     X(NVML, "nvml")                 \
     X(RSMI, "rocm-smi")             \
     X(LEVEL_ZERO, "level-zero")     \
-    X(NCCL, "nccl-file")            \
     X(MATRIX, "matrix-file")
 
 typedef enum tx_topo_source { TX_TOPO_SOURCE_MAP(TX_TOPO_ID_FROM) TX_TOPO_SOURCE_COUNT } tx_topo_source;
@@ -248,7 +247,7 @@ typedef struct tx_topo_note {
 } tx_topo_note;
 
 /* X(NAME, "key"): what a topology was made from. */
-#define TX_TOPO_ORIGIN_MAP(X) X(LIVE, "live") X(XML, "hwloc-xml") X(NCCL, "nccl-xml") X(PASTED, "matrix")
+#define TX_TOPO_ORIGIN_MAP(X) X(LIVE, "live") X(XML, "hwloc-xml") X(PASTED, "matrix")
 
 typedef enum tx_topo_origin { TX_TOPO_ORIGIN_MAP(TX_TOPO_ID_ORIGIN) TX_TOPO_ORIGIN_COUNT } tx_topo_origin;
 
@@ -292,7 +291,7 @@ typedef struct tx_topo_options {
 
 /* This machine. What cannot be asked is a note; only memory, or hwloc itself, can fail. `options` may be NULL. */
 tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topology);
-/* A file: hwloc's XML (version 2), NCCL's topology XML, JSON as below, or text of `nvidia-smi topo -m` or `rocm-smi
+/* A file: hwloc's XML (version 2), JSON as below, or text of `nvidia-smi topo -m` or `rocm-smi
  * --showtopo`; the content tells which. Live devices are not looked at. hwloc's importer can die of broken files, so it
  * runs in a child process (SIGCHLD must not be ignored). */
 tx_status tx_topology_read(const char *path, tx_topology **topology);
@@ -336,10 +335,6 @@ double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max);
 tx_status tx_topo_set_parse(const char *set, int32_t **numbers, int32_t *count);
 /* Whether two sets have a number in common. */
 bool tx_topo_sets_meet(const char *a, const char *b);
-/* A set as Linux and NCCL write masks, words of 32 bits in hexadecimal, the highest first ("0000ffff,ffff0000"), and
- * back; FORMAT for text that is none. Allocated; the caller frees it. */
-tx_status tx_topo_mask_text(const char *set, char **mask);
-tx_status tx_topo_mask_parse(const char *mask, char **set);
 /* The set of ascending numbers, "0-7,9". Allocated; NULL when out of memory. */
 char *tx_topo_set_text(const int32_t *numbers, int32_t count);
 

@@ -1,9 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fuzz target: pasted text of nvidia-smi topo -m. */
+ * Fuzz target: pasted text of nvidia-smi topo -m or rocm-smi --showtopo. A topology that the parser makes is written as
+ * JSON and read again. */
 #include "comm/topology/sources.h"
-#include "tests/topology/fuzz.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    return tx_fuzz_parse(TX_TOPO_ORIGIN_PASTED, tx_topo_matrix_parse, data, size);
+    tx_draft draft;
+    tx_topology *t = NULL, *again = NULL;
+    char *text = calloc(size + 1, 1), *json = NULL;
+    FUZZ_CHECK(text && !tx_draft_begin(TX_TOPO_ORIGIN_PASTED, "", &draft));
+    memcpy(text, data, size);
+    if (memchr(data, '\0', size) || tx_topo_matrix_parse(text, size, &draft))
+        tx_draft_discard(&draft);
+    else if (!tx_draft_finish(&draft, &t) && t->device_count < 64) {
+        json = tx_topology_json(t, false);
+        FUZZ_CHECK(json && !tx_topology_parse(json, strlen(json), "json", &again));
+        FUZZ_CHECK(again->device_count == t->device_count && again->note_count == t->note_count);
+    }
+    free(json);
+    tx_topology_free(t);
+    tx_topology_free(again);
+    free(text);
+    return 0;
 }

@@ -63,31 +63,6 @@ static inline void refuses_text(const char *text, size_t size, const char *why)
     assert_null(strchr(tx_error(), '\n'));
 }
 
-/* The topology as NCCL's XML, and as that is read again, both allocated. */
-static inline char *as_nccl(const tx_topology *t, tx_topology **again)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    assert_non_null(out);
-    assert_ok(tx_txtopo_nccl(out, t));
-    assert_int_equal(fclose(out), 0);
-    *again = read_good(text);
-    return text;
-}
-
-/* What txtopo says is lost in it, allocated. */
-static inline char *lost_as_nccl(const tx_topology *t, const tx_topology *again)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    assert_non_null(out);
-    tx_txtopo_nccl_lost(out, t, again);
-    assert_int_equal(fclose(out), 0);
-    return text;
-}
-
 static inline void assert_cell(const tx_topology *t, const char *a, const char *b, bool links, const char *wanted)
 {
     char cell[16];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reads mutated copies of a file: each ends in a topology or in one line, whatever hwloc does with it.
+ * Reads mutated copies of a file: each ends in a topology, which JSON keeps, or in one line,
+ * whatever hwloc does with it; of small files also all beginnings.
  *
  *   mutate FILE COUNT [SEED] */
 #include "tests/topology/helper.h"
@@ -18,17 +19,24 @@ static void change_digits(char *text, size_t size, uint64_t *random)
     }
 }
 
-/* 1 when the file was read, 0 when it was refused properly, -1 otherwise. */
-static int try_file(const char *path)
+/* 1 when the text was read, 0 when it was refused properly, -1 otherwise. */
+static int try_text(const char *path, const char *text, size_t size)
 {
-    tx_topology *t = NULL;
-    tx_status status = tx_topology_read(path, &t);
+    tx_topology *t = NULL, *again = NULL;
+    tx_status status = tx_file_write(path, text, size);
+    if (!status)
+        status = tx_topology_read(path, &t);
     if (status)
         return t || !*tx_error() || strchr(tx_error(), '\n') ? -1 : 0;
     for (int k = 0; k < 2; k++)
         free(printed(tx_txtopo_nvidia, t, k));
+    char *json = tx_topology_json(t, false);
+    bool kept = json && !tx_topology_parse(json, strlen(json), "json", &again) &&
+                again->device_count == t->device_count && again->note_count == t->note_count;
+    free(json);
+    tx_topology_free(again);
     tx_topology_free(t);
-    return 1;
+    return kept ? 1 : -1;
 }
 
 int main(int argc, char **argv)
@@ -46,6 +54,11 @@ int main(int argc, char **argv)
     char *folder = make_scratch(), *copy = malloc(size * 2 + 64), *path = tx_path_join(folder, "mutated");
     if (!copy || !path)
         return 2;
+    for (size_t cut = 1; cut < size && size < 4096; cut += 7)
+        if (try_text(path, text, cut) < 0) {
+            fprintf(stderr, "%s: the first %zu bytes: \"%s\"\n", argv[1], cut, tx_error());
+            return 1;
+        }
     for (int64_t i = 0; i < count; i++) {
         uint64_t seed = random;
         memcpy(copy, text, size);
@@ -54,9 +67,7 @@ int main(int argc, char **argv)
             change_digits(copy, length, &random);
         else
             length = mutate(copy, length, &random);
-        if (tx_file_write(path, copy, length))
-            return 2;
-        int result = try_file(path);
+        int result = try_text(path, copy, length);
         if (result < 0) {
             fprintf(stderr, "%s: seed %" PRIu64 ": \"%s\"\n", argv[1], seed, tx_error());
             return 1;

@@ -84,7 +84,7 @@ static void check(const tx_topology *t)
 
 static void fixtures(void **state)
 {
-    static const char *const names[] = {"classes.xml", "unplaced.xml", "twin.nccl.xml", "matrix.txt"};
+    static const char *const names[] = {"classes.xml", "unplaced.xml", "matrix.txt"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[512];
         snprintf(path, sizeof path, "%s%s", FIXTURES, names[i]);

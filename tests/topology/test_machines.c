@@ -150,28 +150,6 @@ static void reads_nvidia_layout(void **state)
     remove_scratch(folder);
 }
 
-/* NCCL's form tells all but links whose number is not known. */
-static void reads_nccl_form(void **state)
-{
-    for (size_t i = 0; i < MACHINES; i++) {
-        char *path = NULL, cell[16], other[16];
-        tx_topology *t = machine(i, &path), *again = NULL;
-        char *text = as_nccl(t, &again);
-        assert_int_equal(t->device_count - t->cpu_devices, again->device_count);
-        for (int32_t a = 0; a < again->device_count; a++)
-            for (int32_t b = 0; b < again->device_count; b++) {
-                const tx_topo_pair *pair = tx_topo_pair_of(t, a, b);
-                const bool told = pair->link == TX_TOPO_NO_LINK || pair->links > 0;
-                if (strcmp(tx_topo_cell(t, a, b, told, cell), tx_topo_cell(again, a, b, true, other)) != 0)
-                    fail_msg("%s, %s-%s: %s, not %s", path, t->devices[a].label, t->devices[b].label, other, cell);
-            }
-        free(text);
-        free(path);
-        tx_topology_free(t);
-        tx_topology_free(again);
-    }
-}
-
 static void json_is_whole(void **state)
 {
     for (size_t i = 0; i < MACHINES; i++) {
@@ -267,7 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_expected), cmocka_unit_test(reads_nvidia_layout), cmocka_unit_test(json_is_whole),
-        cmocka_unit_test(reads_nccl_form), cmocka_unit_test(misses_bridges),      cmocka_unit_test(notes_nothing_false),
+        cmocka_unit_test(misses_bridges),  cmocka_unit_test(notes_nothing_false),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

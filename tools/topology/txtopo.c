@@ -10,14 +10,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define EXIT_INTERRUPTED 130 /* as a shell says that Ctrl-C ended a program */
 
 typedef struct settings {
     bool matrix, pci, measure, mpi, nvidia, json, csv;
-    const char *p2p, *input, *export, *nccl, *html;
+    const char *p2p, *input, *export, *html;
     tx_words explain;
     int64_t bind;
 } settings;
@@ -57,14 +56,11 @@ static const tx_option options[] = {
     OPTION(FLAG, "csv", csv, NULL, "comma-separated values"),
     OPTION(TEXT, "html", html, "FILE", "write a page with the matrix in colours and the tree, and end"),
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Files:"},
-    OPTION(TEXT, "input", input, "FILE",
-           "read another machine's topology: hwloc XML (lstopo), NCCL topology XML (NCCL_TOPO_DUMP_FILE), the text of "
-           "nvidia-smi topo -m or rocm-smi --showtopo, or what --json wrote"),
+    OPTION(
+        TEXT, "input", input, "FILE",
+        "read another machine's topology: hwloc XML (lstopo), the text of nvidia-smi topo -m or rocm-smi --showtopo, "
+        "or what --json wrote"),
     OPTION(TEXT, "export", export, "FILE", "write hwloc XML, with direct links, and end"),
-    OPTION(TEXT, "nccl", nccl, "FILE",
-           "write NCCL's topology XML, for its variable NCCL_TOPO_FILE, say what it cannot tell, and end; what TX does "
-           "not "
-           "know is left out, and NCCL asks for it when it starts"),
 };
 
 /* As nvidia-smi spells them. */
@@ -104,12 +100,11 @@ static int check(const settings *s)
     } mistakes[] = {
         {shown > 1, "-m, -mp, -p2p, --explain and --bind exclude each other"},
         {forms > 1, "--nvidia, --json, --csv and --html exclude each other"},
-        {s->nccl && (s->export || shown > 0 || forms > 0), "--nccl writes a file and shows nothing"},
         {words && forms > 0, "--explain and --bind are shown as text"},
         {s->p2p && forms > 0 && !s->json, "-p2p is shown as text or with --json"},
-        {s->measure && (s->input || s->export || s->nccl || s->nvidia || s->csv || s->p2p || words),
+        {s->measure && (s->input || s->export || s->nvidia || s->csv || s->p2p || words),
          "--measure measures this machine and is shown with the matrix, --json or --html"},
-        {s->mpi && (s->input || s->export || s->nccl || forms > 0 || s->p2p || words),
+        {s->mpi && (s->input || s->export || forms > 0 || s->p2p || words),
          "--mpi looks at live hosts and is shown as the matrix"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++)
@@ -156,21 +151,6 @@ static tx_status write_to(const char *path, tx_status (*print)(FILE *, const tx_
         tx_fail_in(status, "%s", path);
     free(text);
     return status;
-}
-
-static tx_status write_nccl(const tx_topology *topology, const char *path)
-{
-    struct stat info;
-    tx_topology *again = NULL;
-    if (topology->origin == TX_TOPO_ORIGIN_PASTED)
-        return tx_fail(TX_UNSUPPORTED, "%s: a matrix tells no PCI tree, which NCCL's file is made of", path);
-    TX_TRY(write_to(path, tx_txtopo_nccl, topology));
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) /* a pipe or a device is not read back */
-        return TX_OK;
-    TX_TRY(tx_topology_read(path, &again));
-    tx_txtopo_nccl_lost(stdout, topology, again);
-    tx_topology_free(again);
-    return TX_OK;
 }
 
 /* "A,B", or A and B. */
@@ -256,9 +236,7 @@ static tx_status run_here(const settings *s, bool *partial)
     if (!status && s->measure)
         status = measure(topology, partial);
     if (!status)
-        status = s->export ? tx_topology_export(topology, s->export)
-                 : s->nccl ? write_nccl(topology, s->nccl)
-                           : show(s, topology);
+        status = s->export ? tx_topology_export(topology, s->export) : show(s, topology);
     tx_topology_free(topology);
     return status;
 }

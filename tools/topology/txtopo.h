@@ -67,13 +67,6 @@ typedef struct tx_txtopo_row {
 
 void tx_txtopo_copy_row(const tx_topology *topology, int32_t copy, tx_txtopo_row *row);
 
-/* nccl.c: NCCL's topology XML (NCCL_TOPO_FILE), version 1: CPUs, PCI switches, GPUs and NICs with their links. What
- * NCCL asks for itself when it starts (ranks, GPUDirect, speeds and ports of NICs) and what is not known is left out.
- * Not of a pasted matrix, which tells no PCI tree. */
-tx_status tx_txtopo_nccl(FILE *out, const tx_topology *topology);
-/* A line for each thing in which the topology that such a file was read as differs from the one it was written of. */
-void tx_txtopo_nccl_lost(FILE *out, const tx_topology *topology, const tx_topology *again);
-
 /* html.c: one page with matrix and tree, and what was measured, that needs nothing else. */
 void tx_txtopo_html(FILE *out, const tx_topology *topology);
 /* txtopo.html: the page around what is filled in. */
