@@ -1,32 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Work that may die, done in a child process: what it makes comes back in a file that both have open. */
-#define _GNU_SOURCE /* memfd_create */
+ * Work that may kill its process is done in a child process first. */
+#define _GNU_SOURCE /* pipe2 */
 #include "comm/topology/sources.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /* A child that computes longer is taken to hang. */
 #define SECONDS_MAX 60
-#define ANSWER_MAX (1 << 30) /* bytes */
 
-/* The child: silent, without core dumps, and ended by _exit, so that nothing of the parent's is flushed twice. The
- * answer is the status as one character, then the text or the message. */
-static _Noreturn void run_child(FILE *out, tx_topo_work work, const void *data)
+/* The child: silent, without core dumps, and ended by _exit, so that nothing of the parent's is flushed twice. Its exit
+ * status is the status of the work; the message of a failure goes to `out`. */
+static _Noreturn void run_child(int out, tx_status (*work)(const void *), const void *data)
 {
-    struct rlimit none = {0, 0}, time = {SECONDS_MAX, SECONDS_MAX}, size = {ANSWER_MAX, ANSWER_MAX};
+    struct rlimit none = {0, 0}, time = {SECONDS_MAX, SECONDS_MAX};
     setrlimit(RLIMIT_CORE, &none);
     setrlimit(RLIMIT_CPU, &time);
-    setrlimit(RLIMIT_FSIZE, &size);
-    static const int fatal[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGXCPU, SIGXFSZ};
+    static const int fatal[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGXCPU};
     for (size_t i = 0; i < sizeof fatal / sizeof fatal[0]; i++)
         signal(fatal[i], SIG_DFL);
     int null = open("/dev/null", O_RDWR);
@@ -34,53 +29,37 @@ static _Noreturn void run_child(FILE *out, tx_topo_work work, const void *data)
         dup2(null, STDOUT_FILENO);
         dup2(null, STDERR_FILENO);
     }
-    char *text = NULL;
-    tx_status status = work(data, &text);
-    fprintf(out, "%c%s", 'A' - (int)status, status ? tx_error() : text);
-    _exit(fclose(out) ? 1 : 0);
+    const tx_status status = work(data);
+    if (status && write(out, tx_error(), strlen(tx_error())) < 0)
+        _exit(-TX_INTERNAL);
+    _exit(-(int)status);
 }
 
-/* What the child's end and its answer mean; the text after the status's letter is moved to the front. */
-static tx_status judge(const char *what, int end, char *answer, char **text)
+/* The meaning of the child's end; `message` is empty unless the work failed. */
+static tx_status judge(const char *what, int end, const char *message)
 {
-    int status = answer && answer[0] ? 'A' - answer[0] : 1;
     if (WIFSIGNALED(end))
         return tx_fail(TX_FORMAT, "%s (its process ended with signal %d, %s)", what, WTERMSIG(end),
                        strsignal(WTERMSIG(end)));
-    if (!WIFEXITED(end) || WEXITSTATUS(end) != 0 || status > 0 || status < TX_INTERNAL)
+    if (WEXITSTATUS(end) > -TX_INTERNAL || (WEXITSTATUS(end) && !*message))
         return tx_fail(TX_FORMAT, "%s (its process ended early)", what);
-    if (status)
-        return tx_fail((tx_status)status, "%s", answer + 1);
-    memmove(answer, answer + 1, strlen(answer));
-    *text = answer;
-    return TX_OK;
+    return WEXITSTATUS(end) ? tx_fail((tx_status)-WEXITSTATUS(end), "%s", message) : TX_OK;
 }
 
-tx_status tx_topo_in_child(const char *what, tx_topo_work work, const void *data, char **text)
+tx_status tx_topo_rehearse(const char *what, tx_status (*work)(const void *), const void *data)
 {
-    int end = 0;
-    const int memory = memfd_create("answer", MFD_CLOEXEC);
-    FILE *file = memory < 0 ? NULL : fdopen(memory, "r+");
-    const pid_t child = file ? fork() : -1;
+    char message[2048] = "";
+    int end = 0, ends[2] = {-1, -1};
+    const pid_t child = pipe2(ends, O_CLOEXEC) ? -1 : fork();
     if (child == 0)
-        run_child(file, work, data);
+        run_child(ends[1], work, data);
     pid_t ended = child;
-    if (child > 0)
-        do
-            ended = waitpid(child, &end, 0);
-        while (ended < 0 && errno == EINTR);
+    while (child > 0 && (ended = waitpid(child, &end, 0)) < 0 && errno == EINTR)
+        continue;
     tx_status status = ended < 0 ? tx_fail(TX_IO, "cannot run a process: %s", strerror(errno)) : TX_OK;
-    char *answer = NULL;
-    size_t room = 0;
-    if (!status) {
-        rewind(file);
-        status = judge(what, end, getdelim(&answer, &room, '\0', file) < 1 ? NULL : answer, text);
-    }
-    if (status)
-        free(answer);
-    if (file)
-        fclose(file);
-    else if (memory >= 0)
-        close(memory);
+    close(ends[1]);
+    if (!status) /* a pipe holds more than a message, so the child has not waited */
+        status = judge(what, end, read(ends[0], message, sizeof message - 1) < 0 ? "" : message);
+    close(ends[0]);
     return status;
 }

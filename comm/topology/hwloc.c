@@ -203,6 +203,8 @@ static tx_status load(hwloc_topology_t *topology, const char *xml, size_t size)
     tx_topo_hwloc_version(version);
     if (size >= INT32_MAX)
         return tx_fail(TX_FORMAT, "too large for hwloc");
+    if (xml) /* TX says in one line what is wrong with a file */
+        setenv("HWLOC_HIDE_ERRORS", "2", 0);
     if (start(topology))
         return tx_fail(TX_MEMORY, "hwloc %s does not start", version);
     hwloc_topology_set_io_types_filter(*topology, HWLOC_TYPE_FILTER_KEEP_ALL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A topology from a file: what kind of file it is, hwloc's XML through a child process; and hwloc's XML written. */
+ * A topology from a file: what kind of file it is; and hwloc's XML written. Broken XML can kill hwloc, so it reads and
+ * writes in a child process first, and here when the child has survived. */
 #include "comm/topology/sources.h"
 
 #include "api/base/file.h"
@@ -13,7 +14,6 @@
 typedef struct xml_text {
     const char *text;
     size_t size;
-    const tx_topology *topology;
 } xml_text;
 
 /* ---- Which kind of file ------------------------------------------------------------------------ */
@@ -50,7 +50,7 @@ static long hwloc_version(const char *element)
     return version ? strtol(version + strlen(" version=") + 1, NULL, 10) : 1;
 }
 
-/* ---- hwloc's XML, in a child ------------------------------------------------------------------------ */
+/* ---- Reading -------------------------------------------------------------------------------------------- */
 
 static tx_status parse_hwloc(const char *text, size_t size, tx_draft *draft)
 {
@@ -70,26 +70,18 @@ static tx_status make(tx_topo_origin origin, tx_status (*parse)(const char *, si
     return tx_draft_finish(&draft, topology);
 }
 
-static tx_status import_xml(const void *data, char **text)
+static tx_status rehearse_read(const void *data)
 {
     const xml_text *xml = data;
     tx_topology *topology = NULL;
     tx_status status = make(TX_TOPO_ORIGIN_XML, parse_hwloc, xml->text, xml->size, &topology);
-    if (!status && !(*text = tx_topology_json(topology, false)))
-        status = TX_MEMORY;
     tx_topology_free(topology);
     return status;
 }
 
-static tx_status export_xml(const void *data, char **text)
-{
-    const xml_text *xml = data;
-    return tx_topo_hwloc_export(xml->topology, xml->text, xml->size, text);
-}
-
 static tx_status read_hwloc(const char *text, size_t size, const char *element, tx_topology **topology)
 {
-    char version[32], what[128], *json = NULL;
+    char version[32], what[128];
     tx_topo_hwloc_version(version);
     long have = strtol(version, NULL, 10), written = hwloc_version(element);
     if (written > have)
@@ -98,16 +90,9 @@ static tx_status read_hwloc(const char *text, size_t size, const char *element, 
                        "--export-xml-flags v2 FILE.xml",
                        written, version);
     snprintf(what, sizeof what, "hwloc %s cannot read it: the XML is damaged", version);
-    xml_text xml = {text, size, NULL};
-    tx_status status = tx_topo_in_child(what, import_xml, &xml, &json);
-    if (!status) {
-        status = tx_topology_parse(json, strlen(json), "hwloc's answer", topology);
-        free(json);
-    }
-    return status;
+    TX_TRY(tx_topo_rehearse(what, rehearse_read, &(xml_text){text, size}));
+    return make(TX_TOPO_ORIGIN_XML, parse_hwloc, text, size, topology);
 }
-
-/* ---- Reading -------------------------------------------------------------------------------------------- */
 
 static tx_status parse_any(const char *text, size_t size, tx_topology **topology)
 {
@@ -147,6 +132,15 @@ tx_status tx_topology_read(const char *path, tx_topology **topology)
     return TX_OK;
 }
 
+static tx_status rehearse_write(const void *data)
+{
+    const xml_text *xml = data;
+    char *out = NULL;
+    tx_status status = tx_topo_hwloc_export(NULL, xml->text, xml->size, &out);
+    free(out);
+    return status;
+}
+
 tx_status tx_topology_export(const tx_topology *topology, const char *path)
 {
     char *text = NULL, *out = NULL;
@@ -155,15 +149,14 @@ tx_status tx_topology_export(const tx_topology *topology, const char *path)
     if (topology->origin != TX_TOPO_ORIGIN_LIVE && topology->origin != TX_TOPO_ORIGIN_XML)
         return tx_fail(TX_UNSUPPORTED, "%s: hwloc XML is written of this machine or of hwloc XML, not of a matrix",
                        path);
-    if (topology->origin == TX_TOPO_ORIGIN_LIVE)
-        status = tx_topo_hwloc_export(topology, NULL, 0, &out);
-    else {
+    if (topology->origin == TX_TOPO_ORIGIN_XML) {
         status = tx_file_read(topology->file, FILE_MAX, &text, &size);
-        xml_text xml = {text, size, topology};
         if (!status)
-            status = tx_topo_in_child("hwloc cannot write what it read", export_xml, &xml, &out);
-        free(text);
+            status = tx_topo_rehearse("hwloc cannot write what it read", rehearse_write, &(xml_text){text, size});
     }
+    if (!status)
+        status = tx_topo_hwloc_export(topology, text, size, &out);
+    free(text);
     if (!status)
         status = tx_file_write_output(path, out, strlen(out));
     free(out);

@@ -5,6 +5,7 @@
 #define TX_COMM_TOPOLOGY_SOURCES_H
 
 #include "comm/topology/draft.h"
+
 /* ---- hwloc*.c: the only files that know hwloc ------------------------------------------------------ */
 
 /* The tree, PCI devices, CPUs and NUMA nodes that XML text of `size` bytes tells (a NUL follows them), or where `xml`
@@ -19,10 +20,9 @@ void tx_topo_hwloc_version(char text[32]);
 
 /* ---- child.c ---------------------------------------------------------------------------------------- */
 
-/* Runs `work` in a child process and takes over the text that it makes. Where the child dies, `what` starts the
- * message. */
-typedef tx_status (*tx_topo_work)(const void *data, char **text);
-tx_status tx_topo_in_child(const char *what, tx_topo_work work, const void *data, char **text);
+/* Does `work`, which broken input can kill, in a child process; the caller repeats it when it succeeded there. FORMAT
+ * if the child dies or hangs; `what` starts the message. */
+tx_status tx_topo_rehearse(const char *what, tx_status (*work)(const void *), const void *data);
 
 /* ---- opencl.c ------------------------------------------------------------------------------------------ */
 

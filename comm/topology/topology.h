@@ -292,8 +292,8 @@ typedef struct tx_topo_options {
 /* This machine. What cannot be asked is a note; only memory, or hwloc itself, can fail. `options` may be NULL. */
 tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topology);
 /* A file: hwloc's XML (version 2), JSON as below, or text of `nvidia-smi topo -m` or `rocm-smi
- * --showtopo`; the content tells which. Live devices are not looked at. hwloc's importer can die of broken files, so it
- * runs in a child process (SIGCHLD must not be ignored). */
+ * --showtopo`; the content tells which. Live devices are not looked at. Broken files can kill hwloc, so a child process
+ * reads them first (SIGCHLD must not be ignored). */
 tx_status tx_topology_read(const char *path, tx_topology **topology);
 void tx_topology_free(tx_topology *topology); /* NULL is fine */
 /* Writes hwloc's XML of the machine or of the hwloc file that `topology` was made from; UNSUPPORTED for others. Direct
