@@ -14,7 +14,10 @@ typedef struct places {
 
 static const char *place_cell(const void *of, int32_t row, int32_t column, char room[TX_TXTOPO_CELL])
 {
+    static const char *const heads[] = {"Rank", "Device", "Bus ID", "TX device", "Cores", "CPUs", "Memory node", "NIC"};
     const tx_topology *t = ((const places *)of)->t;
+    if (row < 0)
+        return heads[column];
     const tx_topo_place *place = &((const places *)of)->p->places[row];
     const tx_topo_device *d = place->device < 0 ? NULL : &t->devices[place->device];
     char rank[16], cores[32], nic[64] = "";
@@ -29,19 +32,6 @@ static const char *place_cell(const void *of, int32_t row, int32_t column, char 
         rank, d ? d->label : "cores", d ? d->bus : "", d ? d->engine : "cpu", cores, place->cpus, place->nodes, nic};
     snprintf(room, TX_TXTOPO_CELL, "%s", *cells[column] ? cells[column] : "-");
     return room;
-}
-
-static void print_table(FILE *out, const tx_topology *t, const tx_placement *p)
-{
-    static const char *const heads[] = {"Rank", "Device", "Bus ID", "TX device", "Cores", "CPUs", "Memory node", "NIC"};
-    const places all = {t, p};
-    const tx_txtopo_table table = {.heads = heads,
-                                   .columns = sizeof heads / sizeof heads[0],
-                                   .rows = p->ranks,
-                                   .right = 1,
-                                   .cell = place_cell,
-                                   .of = &all};
-    tx_txtopo_print(out, &table);
 }
 
 static void print_warnings(FILE *out, const tx_topology *t, const tx_placement *p)
@@ -186,7 +176,8 @@ tx_status tx_txtopo_bind(FILE *out, const tx_topology *topology, int64_t ranks)
     tx_status status = tx_placement_make(topology, ranks, &placement);
     if (status)
         return status;
-    print_table(out, topology, placement);
+    const places all = {topology, placement};
+    tx_txtopo_print(out, &(tx_txtopo_table){8, placement->ranks, 1, false, place_cell, &all});
     print_warnings(out, topology, placement);
     status = print_fields(out, placement, "MPICH's launcher", "mpiexec", "-bind-to user", print_list);
     if (!status)

@@ -2,13 +2,12 @@
  * The matrix as comma-separated values (RFC 4180): a header, then a row a device. */
 #include "tools/topology/txtopo.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 static void print_field(FILE *out, const char *text)
 {
     const bool quoted = strpbrk(text, ",\"\r\n") != NULL;
-    fputs(quoted ? ",\"" : ",", out);
+    fputs(quoted ? "\"" : "", out);
     for (; *text; text++)
         fprintf(out, *text == '"' ? "\"\"" : "%c", *text);
     fputs(quoted ? "\"" : "", out);
@@ -16,25 +15,25 @@ static void print_field(FILE *out, const char *text)
 
 void tx_txtopo_csv(FILE *out, const tx_topology *t, bool links)
 {
-    char cell[16], numa[16], memory[32];
-    fputs("device", out);
-    for (int32_t i = 0; i < t->device_count; i++)
-        fprintf(out, ",%s", t->devices[i].label);
-    fputs(",bus_id,opencl,tx_device,vendor,name,system_name,cpu_affinity,numa_affinity,gpu_numa,memory\r\n", out);
-    for (int32_t a = 0; a < t->device_count; a++) {
-        const tx_topo_device *d = &t->devices[a];
-        numa[0] = memory[0] = '\0';
-        if (d->gpu_numa >= 0)
-            snprintf(numa, sizeof numa, "%" PRId32, d->gpu_numa);
-        if (d->memory > 0)
-            snprintf(memory, sizeof memory, "%" PRId64, d->memory);
-        fputs(d->label, out);
-        for (int32_t b = 0; b < t->device_count; b++)
-            fprintf(out, ",%s", tx_topo_cell(t, a, b, links, cell));
-        const char *fields[] = {d->bus,    d->opencl, d->engine, d->vendor, d->name,
-                                d->system, d->cpus,   d->nodes,  numa,      memory};
-        for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-            print_field(out, fields[i]);
+    static const tx_txtopo_column columns[] = {{"bus_id", TX_TXTOPO_BUS},        {"opencl", TX_TXTOPO_OPENCL},
+                                               {"tx_device", TX_TXTOPO_ENGINE},  {"vendor", TX_TXTOPO_VENDOR},
+                                               {"name", TX_TXTOPO_NAME},         {"system_name", TX_TXTOPO_SYSTEM},
+                                               {"cpu_affinity", TX_TXTOPO_CPUS}, {"numa_affinity", TX_TXTOPO_NODES},
+                                               {"gpu_numa", TX_TXTOPO_GPU_NUMA}, {"memory", TX_TXTOPO_BYTES}};
+    tx_txtopo_sheet sheet = {.t = t,
+                             .last = TX_TOPO_CPU,
+                             .corner = "device",
+                             .beside = columns,
+                             .more = sizeof columns / sizeof columns[0],
+                             .matrix = true,
+                             .links = links};
+    const tx_txtopo_table table = tx_txtopo_sheet_table(&sheet);
+    char room[TX_TXTOPO_CELL];
+    for (int32_t row = -1; row < table.rows; row++) {
+        for (int32_t k = 0; k < table.columns; k++) {
+            fputs(k > 0 ? "," : "", out);
+            print_field(out, table.cell(table.of, row, k, room));
+        }
         fputs("\r\n", out);
     }
 }

@@ -92,6 +92,26 @@ static const char *machine_name(const tx_topology *t)
     return *t->host ? t->host : *file ? file : "this machine";
 }
 
+/* ---- Tables ------------------------------------------------------------------------------------------ */
+
+/* How a cell of a table looks; `row` is -1 for the heads. */
+typedef void (*draw_cell)(FILE *out, const tx_topology *t, int32_t row, int32_t column, const char *text);
+
+static void print_table(FILE *out, const tx_topology *t, const char *style, const tx_txtopo_table *table,
+                        draw_cell draw)
+{
+    char room[TX_TXTOPO_CELL];
+    tx_html(out, "<div class=\"scroll\"><table class=\"%s\">\n<thead>", style);
+    for (int32_t row = -1; row < table->rows; row++) {
+        fputs("<tr>", out);
+        for (int32_t k = 0; k < table->columns; k++)
+            if (!table->sparse || tx_txtopo_width(table, k))
+                draw(out, t, row, k, table->cell(table->of, row, k, room));
+        fputs(row < 0 ? "</tr></thead>\n<tbody>\n" : "</tr>\n", out);
+    }
+    fputs("</tbody></table></div>\n", out);
+}
+
 /* ---- Matrix ------------------------------------------------------------------------------------------ */
 
 static void print_measured_pair(FILE *out, const tx_topology *t, int32_t a, int32_t b)
@@ -145,9 +165,8 @@ static const char *link_style(tx_topo_link_kind value)
     return value == TX_TOPO_LINK_UNKNOWN ? "unknown" : "link";
 }
 
-static void print_cell(FILE *out, const tx_topology *t, int32_t a, int32_t b)
+static void print_pair(FILE *out, const tx_topology *t, int32_t a, int32_t b, const char *cell)
 {
-    char cell[16];
     const tx_topo_pair *p = tx_topo_pair_of(t, a, b);
     if (a == b) {
         fputs("<td class=\"X\"><span>\xc2\xb7</span></td>", out);
@@ -157,9 +176,22 @@ static void print_cell(FILE *out, const tx_topology *t, int32_t a, int32_t b)
     print_about(out, t, a, b);
     fputs("\">", out);
     if (p->link != TX_TOPO_NO_LINK)
-        tx_html(out, "<span class=\"direct %s\">%s</span>", link_style(p->link), tx_topo_cell(t, a, b, true, cell));
+        tx_html(out, "<span class=\"direct %s\">%s</span>", link_style(p->link), cell);
     tx_html(out, "<span class=\"%s%s\">%s</span></td>", class_style(p->class_),
             p->link != TX_TOPO_NO_LINK ? " under" : "", tx_topo_class_names[p->class_]);
+}
+
+static void matrix_cell(FILE *out, const tx_topology *t, int32_t row, int32_t column, const char *text)
+{
+    const bool wide = column > t->device_count;
+    if (row < 0 && column == 0)
+        fputs("<th></th>", out);
+    else if (row < 0)
+        tx_html(out, wide ? "<th scope=\"col\" class=\"wide\">%s</th>" : "<th scope=\"col\">%s</th>", text);
+    else if (column == 0 || wide)
+        tx_html(out, wide ? "<td class=\"wide\">%s</td>" : "<th scope=\"row\">%s</th>", text);
+    else
+        print_pair(out, t, row, column - 1, text);
 }
 
 static void print_legend(FILE *out, const tx_topology *t, bool links)
@@ -182,26 +214,17 @@ static void print_legend(FILE *out, const tx_topology *t, bool links)
 
 static void print_matrix(FILE *out, const tx_topology *t)
 {
+    static const tx_txtopo_column affinities[] = {{"CPU affinity", TX_TXTOPO_CPUS}, {"NUMA", TX_TXTOPO_NODES}};
+    tx_txtopo_sheet sheet = {
+        .t = t, .last = TX_TOPO_CPU, .corner = "", .beside = affinities, .more = 2, .matrix = true, .links = true};
     bool links = false;
     for (tx_topo_link_kind i = TX_TOPO_NVLINK; i < TX_TOPO_LINK_COUNT; i++)
         links = links || tx_topo_has_link(t, i);
     fputs("<section>\n<h2>How they are tied together</h2>\n", out);
     if (links)
         fputs("<input type=\"checkbox\" id=\"pci\"><label for=\"pci\">PCI alone, without direct links</label>\n", out);
-    fputs("<div class=\"scroll\"><table class=\"matrix\">\n<thead><tr><th></th>", out);
-    for (int32_t i = 0; i < t->device_count; i++)
-        tx_html(out, "<th scope=\"col\">%s</th>", t->devices[i].label);
-    fputs("<th scope=\"col\" class=\"wide\">CPU affinity</th><th scope=\"col\" class=\"wide\">NUMA</th></tr></thead>\n"
-          "<tbody>\n",
-          out);
-    for (int32_t a = 0; a < t->device_count; a++) {
-        const tx_topo_device *d = &t->devices[a];
-        tx_html(out, "<tr><th scope=\"row\">%s</th>", d->label);
-        for (int32_t b = 0; b < t->device_count; b++)
-            print_cell(out, t, a, b);
-        tx_html(out, "<td class=\"wide\">%s</td><td class=\"wide\">%s</td></tr>\n", d->cpus, d->nodes);
-    }
-    fputs("</tbody></table></div>\n", out);
+    const tx_txtopo_table table = tx_txtopo_sheet_table(&sheet);
+    print_table(out, t, "matrix", &table, matrix_cell);
     if (t->device_count > 1)
         print_legend(out, t, links);
     fputs("</section>\n", out);
@@ -209,53 +232,46 @@ static void print_matrix(FILE *out, const tx_topology *t)
 
 /* ---- Devices and notes ---------------------------------------------------------------------------------- */
 
-static void begin_table(FILE *out, const char *title)
+static void device_cell(FILE *out, const tx_topology *t, int32_t row, int32_t column, const char *text)
 {
-    tx_html(out, "<section>\n<h2>%s</h2>\n<div class=\"scroll\"><table class=\"devices\">\n<thead><tr>", title);
+    if (row < 0)
+        tx_html(out, "<th scope=\"col\">%s</th>", text);
+    else if (column == 0)
+        tx_html(out, "<th scope=\"row\"><span class=\"chip %s\">%s</span></th>",
+                tx_topo_device_names[t->devices[row].kind], text);
+    else
+        tx_html(out, "<td class=\"%s\">%s</td>", *text ? "code" : "none", *text ? text : "\xe2\x80\x93");
+}
+
+static void copy_cell(FILE *out, const tx_topology *t, int32_t row, int32_t column, const char *text)
+{
+    enum { METHOD = 4 };
+    static const char *const styles[] = {"", "", "", "", "", "code", "code", "warning"};
+    if (row < 0 || column == 0)
+        tx_html(out, "<th scope=\"%s\">%s</th>", row < 0 ? "col" : "row", text);
+    else if (column == METHOD)
+        tx_html(out, "<td title=\"%s\">%s</td>", tx_topo_method_texts[t->copies[row].method], text);
+    else
+        tx_html(out, "<td class=\"%s\">%s</td>", styles[column], text);
 }
 
 static void print_devices(FILE *out, const tx_topology *t)
 {
-    char room[TX_TXTOPO_CELL];
-    const tx_txtopo_table devices = tx_txtopo_devices(t);
-    begin_table(out, "Devices");
-    for (int32_t k = 0; k < devices.columns; k++)
-        if (tx_txtopo_width(&devices, k))
-            tx_html(out, "<th scope=\"col\">%s</th>", devices.heads[k]);
-    fputs("</tr></thead>\n<tbody>\n", out);
-    for (int32_t i = 0; i < t->device_count; i++) {
-        const tx_topo_device *d = &t->devices[i];
-        tx_html(out, "<tr><th scope=\"row\"><span class=\"chip %s\">%s</span></th>", tx_topo_device_names[d->kind],
-                d->label);
-        for (int32_t k = 1; k < devices.columns; k++) {
-            const char *value = devices.cell(t, i, k, room);
-            if (tx_txtopo_width(&devices, k))
-                tx_html(out, "<td class=\"%s\">%s</td>", *value ? "code" : "none", *value ? value : "\xe2\x80\x93");
-        }
-        fputs("</tr>\n", out);
-    }
-    fputs("</tbody></table></div>\n</section>\n", out);
+    tx_txtopo_sheet sheet;
+    tx_txtopo_devices(t, &sheet);
+    const tx_txtopo_table table = tx_txtopo_sheet_table(&sheet);
+    fputs("<section>\n<h2>Devices</h2>\n", out);
+    print_table(out, t, "devices", &table, device_cell);
+    fputs("</section>\n", out);
 }
 
 static void print_measured(FILE *out, const tx_topology *t)
 {
-    static const char *const heads[] = {"From", "To", "Class", "NUMA node", "Method", "GB/s", "\xc2\xb5s", ""};
+    const tx_txtopo_table table = tx_txtopo_copies(t);
     if (t->copies_planned == 0)
         return;
-    begin_table(out, "Measured");
-    for (size_t k = 0; k < sizeof heads / sizeof heads[0]; k++)
-        tx_html(out, "<th scope=\"col\">%s</th>", heads[k]);
-    fputs("</tr></thead>\n<tbody>\n", out);
-    for (int32_t i = 0; i < t->copy_count; i++) {
-        tx_txtopo_row row;
-        tx_txtopo_copy_row(t, i, &row);
-        tx_html(out, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td><td>%s</td>", row.from, row.to, row.class_,
-                row.numa);
-        tx_html(out, "<td title=\"%s\">%s</td><td class=\"code\">%s</td><td class=\"code\">%s</td>",
-                tx_topo_method_texts[t->copies[i].method], row.method, row.rate, row.latency);
-        tx_html(out, "<td class=\"warning\">%s</td></tr>\n", row.remark);
-    }
-    fputs("</tbody></table></div>\n", out);
+    fputs("<section>\n<h2>Measured</h2>\n", out);
+    print_table(out, t, "devices", &table, copy_cell);
     if (t->copy_count < t->copies_planned)
         tx_html(out, "<p class=\"warning\">Stopped: %d of %d copies were measured.</p>\n", t->copy_count,
                 t->copies_planned);

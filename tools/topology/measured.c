@@ -73,20 +73,26 @@ static void print_methods(FILE *out, const tx_topology *t)
 
 static const char *copy_cell(const void *of, int32_t row, int32_t column, char room[TX_TXTOPO_CELL])
 {
+    static const char *const heads[] = {"From", "To", "Class", "NUMA", "Method", "GB/s", "us", ""};
     tx_txtopo_row r;
+    if (row < 0)
+        return heads[column];
     tx_txtopo_copy_row(of, row, &r);
     const char *cells[] = {r.from, r.to, r.class_, r.numa, r.method, r.rate, r.latency, r.remark};
     snprintf(room, TX_TXTOPO_CELL, "%s", cells[column]);
     return room;
 }
 
+tx_txtopo_table tx_txtopo_copies(const tx_topology *t)
+{
+    return (tx_txtopo_table){.columns = 8, .rows = t->copy_count, .right = 3 << 5, .cell = copy_cell, .of = t};
+}
+
 void tx_txtopo_measured(FILE *out, const tx_topology *t)
 {
-    static const char *const heads[] = {"From", "To", "Class", "NUMA", "Method", "GB/s", "us", ""};
     if (t->copies_planned == 0)
         return;
-    const tx_txtopo_table table = {
-        .heads = heads, .columns = 8, .rows = t->copy_count, .right = 3 << 5, .cell = copy_cell, .of = t};
+    const tx_txtopo_table table = tx_txtopo_copies(t);
     fputs("\nMeasured, medians; NUMA: the node whose CPUs copied and whose memory was used:\n\n", out);
     tx_txtopo_print(out, &table);
     print_methods(out, t);

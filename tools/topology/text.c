@@ -7,62 +7,51 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What is shown of a matrix. */
-typedef struct matrix {
-    FILE *out;
-    const tx_topology *t;
-    bool links, nvidia, underline;
-    int32_t list[TX_TOPO_DEVICES_MAX], count; /* rows and columns */
-} matrix;
-
-/* Lists the devices of a kind up to `last`; how many. */
-static int32_t list_devices(const tx_topology *t, tx_topo_device_kind last, int32_t *list)
-{
-    int32_t count = 0;
-    for (int32_t i = 0; i < t->device_count; i++)
-        if (t->devices[i].kind <= last)
-            list[count++] = i;
-    return count;
-}
-
 /* ---- Matrix --------------------------------------------------------------------------------------- */
 
-/* The labels of the first `count` of the devices in `list`, then `rest`. */
-static void print_header(FILE *out, const tx_topology *t, const int32_t *list, int32_t count, const char *rest,
-                         bool underline)
+static const char *pair_text(const tx_txtopo_sheet *s, int32_t a, int32_t b, char room[TX_TXTOPO_CELL])
 {
-    const char *before = underline ? "\t\x1b[4m" : "\t";
-    for (int32_t i = 0; i < count; i++, before = "\t")
-        fprintf(out, "%s%s", before, t->devices[list[i]].label);
-    fprintf(out, "%s%s%s\n", *rest ? before : "", rest, underline ? "\x1b[0m" : "");
-}
-
-static const char *cell_text(const matrix *m, int32_t a, int32_t b, char text[16])
-{
-    const tx_topo_pair *pair = tx_topo_pair_of(m->t, a, b);
-    const bool link = m->links && (!m->nvidia || pair->link == TX_TOPO_NVLINK);
-    if (m->nvidia && !link && pair->class_ == TX_TOPO_LOC)
+    const tx_topo_pair *pair = tx_topo_pair_of(s->t, a, b);
+    const bool link = s->links && (!s->nvidia || pair->link == TX_TOPO_NVLINK);
+    if (a == b)
+        return " X ";
+    if (s->nvidia && !link && pair->class_ == TX_TOPO_LOC)
         return "PIX";
-    if (m->nvidia && !link && pair->class_ == TX_TOPO_UNKNOWN)
+    if (s->nvidia && !link && pair->class_ == TX_TOPO_UNKNOWN)
         return "N/A";
-    return tx_topo_cell(m->t, a, b, link, text);
+    return tx_topo_cell(s->t, a, b, link, room);
 }
 
-static void print_row(const matrix *m, int32_t a)
+/* nvidia-smi writes two tabs between the last two fields of a row, which its header has not; a field that it has for
+ * GPUs alone is empty in the rows of NICs. */
+static const tx_txtopo_column affinities[] = {{"CPU Affinity", TX_TXTOPO_CPUS},
+                                              {"NUMA Affinity", TX_TXTOPO_NODES},
+                                              {"", TX_TXTOPO_EMPTY},
+                                              {"GPU NUMA ID", TX_TXTOPO_GPU_NUMA}};
+enum { AFFINITIES = 4, GAP = 2 };
+
+static void print_row(FILE *out, const tx_txtopo_sheet *s, const tx_txtopo_table *table, int32_t row, bool underline)
 {
-    const tx_topo_device *d = &m->t->devices[a];
-    const bool near = m->nvidia ? d->kind == TX_TOPO_GPU : d->kind != TX_TOPO_NIC;
-    char cell[16];
-    fputs(d->label, m->out);
-    for (int32_t i = 0; i < m->count; i++)
-        fprintf(m->out, a == m->list[i] ? "\t %s " : "\t%s", cell_text(m, a, m->list[i], cell));
-    if (!near) {
-        fputs("\t\t\t\t\n", m->out);
-        return;
+    const tx_topo_device_kind kind = row < 0 ? TX_TOPO_GPU : s->t->devices[s->list[row]].kind;
+    const bool near = s->nvidia ? kind == TX_TOPO_GPU : kind != TX_TOPO_NIC;
+    char room[TX_TXTOPO_CELL];
+    for (int32_t k = 0; k < table->columns; k++) {
+        const int32_t beside = k - s->count - 1;
+        const char *text = beside >= 0 && !near ? "" : table->cell(table->of, row, k, room);
+        if (beside >= 0 && beside != GAP && near && !*text)
+            text = "N/A";
+        if (row >= 0 || beside != GAP)
+            fprintf(out, "%s%s%s", k > 0 ? "\t" : "", underline && k == 1 ? "\x1b[4m" : "", text);
     }
-    snprintf(cell, sizeof cell, "%" PRId32, d->gpu_numa);
-    fprintf(m->out, "\t%s\t%s\t\t%s\n", *d->cpus ? d->cpus : "N/A", *d->nodes ? d->nodes : "N/A",
-            d->gpu_numa < 0 ? "N/A" : cell);
+    fputs(underline ? "\x1b[0m\n" : "\n", out);
+}
+
+/* With tabs; the first line underlined on demand. */
+static void print_tabs(FILE *out, tx_txtopo_sheet *s, bool underline)
+{
+    const tx_txtopo_table table = tx_txtopo_sheet_table(s);
+    for (int32_t row = -1; row < table.rows; row++)
+        print_row(out, s, &table, row, underline && row < 0);
 }
 
 static void legend_line(FILE *out, const char *cell, const char *mark, const char *legend)
@@ -70,50 +59,56 @@ static void legend_line(FILE *out, const char *cell, const char *mark, const cha
     fprintf(out, "  %s%-*s = %s\n", cell, 4 - (int)strlen(cell), mark, legend);
 }
 
-static void class_line(const matrix *m, tx_topo_class value)
+static void class_line(FILE *out, tx_topo_class value)
 {
-    legend_line(m->out, tx_topo_class_names[value], "", tx_topo_class_legends[value]);
+    legend_line(out, tx_topo_class_names[value], "", tx_topo_class_legends[value]);
 }
 
 /* nvidia-smi's lines always; of the others what the matrix has. */
-static void print_legend(const matrix *m)
+static void print_legend(FILE *out, const tx_txtopo_sheet *m)
 {
     static const tx_topo_class always[] = {TX_TOPO_SELF, TX_TOPO_SYS, TX_TOPO_NODE,
                                            TX_TOPO_PHB,  TX_TOPO_PXB, TX_TOPO_PIX};
     static const tx_topo_class sometimes[] = {TX_TOPO_LOC, TX_TOPO_HOST};
-    fputs("\nLegend:\n\n", m->out);
+    fputs("\nLegend:\n\n", out);
     for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
-        class_line(m, always[i]);
+        class_line(out, always[i]);
     for (int i = TX_TOPO_NVLINK; i <= TX_TOPO_XELINK && m->links; i++)
         if (i == TX_TOPO_NVLINK || (!m->nvidia && tx_topo_has_link(m->t, (tx_topo_link_kind)i)))
-            legend_line(m->out, tx_topo_link_names[i], "#", tx_topo_link_legends[i]);
+            legend_line(out, tx_topo_link_names[i], "#", tx_topo_link_legends[i]);
     for (size_t i = 0; i < sizeof sometimes / sizeof sometimes[0] && !m->nvidia; i++)
         if (tx_topo_has_class(m->t, sometimes[i]))
-            class_line(m, sometimes[i]);
+            class_line(out, sometimes[i]);
     if (!m->nvidia &&
         (tx_topo_has_class(m->t, TX_TOPO_UNKNOWN) || (m->links && tx_topo_has_link(m->t, TX_TOPO_LINK_UNKNOWN))))
-        class_line(m, TX_TOPO_UNKNOWN);
+        class_line(out, TX_TOPO_UNKNOWN);
     if (m->t->nics > 0)
-        fputs("\nNIC Legend:\n\n", m->out);
+        fputs("\nNIC Legend:\n\n", out);
     for (int32_t i = 0; i < m->t->device_count; i++)
         if (m->t->devices[i].kind == TX_TOPO_NIC)
-            fprintf(m->out, "  %s: %s\n", m->t->devices[i].label, m->t->devices[i].system);
+            fprintf(out, "  %s: %s\n", m->t->devices[i].label, m->t->devices[i].system);
     if (m->t->nics > 0 && m->nvidia)
-        fputc('\n', m->out);
+        fputc('\n', out);
 }
 
-static void print_matrix(matrix *m)
+static void print_matrix(FILE *out, const tx_topology *t, bool links, bool nvidia, bool underline)
 {
-    m->count = list_devices(m->t, m->nvidia ? TX_TOPO_NIC : TX_TOPO_CPU, m->list);
-    print_header(m->out, m->t, m->list, m->count, "CPU Affinity\tNUMA Affinity\tGPU NUMA ID", m->underline);
-    for (int32_t i = 0; i < m->count; i++)
-        print_row(m, m->list[i]);
-    print_legend(m);
+    tx_txtopo_sheet m = {.t = t,
+                         .last = nvidia ? TX_TOPO_NIC : TX_TOPO_CPU,
+                         .corner = "",
+                         .beside = affinities,
+                         .more = AFFINITIES,
+                         .matrix = true,
+                         .pair = pair_text,
+                         .links = links,
+                         .nvidia = nvidia};
+    print_tabs(out, &m, underline);
+    print_legend(out, &m);
 }
 
 void tx_txtopo_nvidia(FILE *out, const tx_topology *t, bool links)
 {
-    print_matrix(&(matrix){.out = out, .t = t, .links = links, .nvidia = true, .underline = true});
+    print_matrix(out, t, links, true, true);
 }
 
 /* ---- Notes ---------------------------------------------------------------------------------------- */
@@ -171,13 +166,15 @@ static void print_host(FILE *out, const tx_topology *t)
 
 void tx_txtopo_text(FILE *out, const tx_topology *t, bool links, bool terminal)
 {
-    const tx_txtopo_table devices = tx_txtopo_devices(t);
     if (t->device_count > 0 && terminal) {
-        tx_txtopo_print(out, &devices);
+        tx_txtopo_sheet devices;
+        tx_txtopo_devices(t, &devices);
+        const tx_txtopo_table table = tx_txtopo_sheet_table(&devices);
+        tx_txtopo_print(out, &table);
         fputc('\n', out);
     }
     if (t->device_count > 0)
-        print_matrix(&(matrix){.out = out, .t = t, .links = links, .underline = terminal});
+        print_matrix(out, t, links, false, terminal);
     else
         print_host(out, t);
     print_notes(out, t, links);
@@ -202,29 +199,25 @@ char tx_txtopo_p2p_wrong(const char *letters)
     return *letters;
 }
 
-static tx_topo_p2p worst(const tx_topo_pair *pair, const char *letters)
+static const char *p2p_text(const tx_txtopo_sheet *m, int32_t a, int32_t b, char room[TX_TXTOPO_CELL])
 {
+    (void)room;
     tx_topo_p2p found = TX_TOPO_P2P_OK;
-    for (; *letters && found == TX_TOPO_P2P_OK; letters++)
-        found = pair->p2p[access_of(*letters)];
-    return found;
+    for (const char *letter = m->letters; *letter && found == TX_TOPO_P2P_OK; letter++)
+        found = tx_topo_pair_of(m->t, a, b)->p2p[access_of(*letter)];
+    return a == b ? "X" : tx_topo_p2p_names[found];
 }
 
 void tx_txtopo_p2p(FILE *out, const tx_topology *t, const char *letters, bool underline)
 {
-    int32_t gpus[TX_TOPO_DEVICES_MAX] = {0};
-    const int32_t count = list_devices(t, TX_TOPO_GPU, gpus);
+    tx_txtopo_sheet m = {
+        .t = t, .last = TX_TOPO_GPU, .corner = "", .matrix = true, .pair = p2p_text, .letters = letters};
     bool unknown = false;
-    print_header(out, t, gpus, count, "", underline);
-    for (int32_t a = 0; a < count; a++) {
-        fputs(t->devices[gpus[a]].label, out);
-        for (int32_t b = 0; b < count; b++) {
-            tx_topo_p2p value = a == b ? TX_TOPO_P2P_OK : worst(tx_topo_pair_of(t, gpus[a], gpus[b]), letters);
-            unknown = unknown || value == TX_TOPO_P2P_UNASKED;
-            fprintf(out, "\t%s", a == b ? "X" : tx_topo_p2p_names[value]);
-        }
-        fputc('\n', out);
-    }
+    print_tabs(out, &m, underline);
+    for (int32_t a = 0; a < m.count; a++)
+        for (int32_t b = 0; b < m.count; b++)
+            unknown = unknown ||
+                      strcmp(p2p_text(&m, m.list[a], m.list[b], NULL), tx_topo_p2p_names[TX_TOPO_P2P_UNASKED]) == 0;
     fputs("\nLegend:\n\n  X    = Self\n", out);
     for (int i = 1; i <= TX_TOPO_P2P_COUNT; i++) { /* what is unknown, the first, comes last */
         const tx_topo_p2p value = (tx_topo_p2p)(i % TX_TOPO_P2P_COUNT);

@@ -11,24 +11,62 @@
 
 /* ---- table.c ---------------------------------------------------------------------------------------- */
 
-enum { TX_TXTOPO_CELL = 320, TX_TXTOPO_COLUMNS = 16 }; /* bytes of a cell; columns at most */
+enum { TX_TXTOPO_CELL = 320, TX_TXTOPO_COLUMNS = 16 }; /* bytes of a cell; columns at most of a table as text */
 
-/* A table whose cells are made as they are needed. Columns that are empty for all rows are left out. */
+/* What every format draws: rows whose cells are made as they are needed. */
 typedef struct tx_txtopo_table {
-    const char *const *heads;
     int32_t columns, rows;
     uint32_t right; /* bit k: column k is aligned to the right */
-    /* The text of a cell, "" where there is nothing to say; `room` is room to make it in. */
+    bool sparse;    /* a page leaves out the columns that are empty in all rows, as text does */
+    /* The text of a cell, of the head for row -1; "" when there is nothing to say. `room` is room to make it in. */
     const char *(*cell)(const void *of, int32_t row, int32_t column, char room[TX_TXTOPO_CELL]);
     const void *of;
 } tx_txtopo_table;
 
-/* Prints a table as text, "-" for empty cells of columns with a head. */
+/* Prints a table as text, "-" for empty cells of columns with a head, without the columns that are empty in all rows.
+ */
 void tx_txtopo_print(FILE *out, const tx_txtopo_table *table);
 /* How wide a column is; 0: empty for all rows. */
 int tx_txtopo_width(const tx_txtopo_table *table, int32_t column);
-/* The devices, a row each; the first column is the label. */
-tx_txtopo_table tx_txtopo_devices(const tx_topology *topology);
+
+typedef enum tx_txtopo_field {
+    TX_TXTOPO_BUS,
+    TX_TXTOPO_OPENCL,
+    TX_TXTOPO_ENGINE,
+    TX_TXTOPO_SYSTEM,
+    TX_TXTOPO_NIC,
+    TX_TXTOPO_VENDOR,
+    TX_TXTOPO_NAME,
+    TX_TXTOPO_CPUS,
+    TX_TXTOPO_NODES,
+    TX_TXTOPO_GPU_NUMA,
+    TX_TXTOPO_BYTES,  /* of memory */
+    TX_TXTOPO_MEMORY, /* with a unit */
+    TX_TXTOPO_EMPTY
+} tx_txtopo_field;
+
+typedef struct tx_txtopo_column {
+    const char *head;
+    tx_txtopo_field field;
+} tx_txtopo_column;
+
+/* Devices, a row each: the label, the matrix (a column for each of them) if it is wanted, then `more` columns. */
+typedef struct tx_txtopo_sheet {
+    const tx_topology *t;
+    tx_topo_device_kind last; /* devices of later kinds are left out */
+    const char *corner;       /* the head of the labels */
+    const tx_txtopo_column *beside;
+    int32_t more;
+    bool matrix, links, nvidia; /* the latter as in tx_txtopo_text, tx_txtopo_nvidia */
+    const char *letters;        /* as in tx_txtopo_p2p */
+    /* The cell of two devices, which may be the same; NULL: as tx_topo_cell has it. */
+    const char *(*pair)(const struct tx_txtopo_sheet *s, int32_t a, int32_t b, char room[TX_TXTOPO_CELL]);
+    int32_t list[TX_TOPO_DEVICES_MAX], count; /* the devices, which tx_txtopo_sheet_table finds */
+} tx_txtopo_sheet;
+
+tx_txtopo_table tx_txtopo_sheet_table(tx_txtopo_sheet *sheet);
+/* All that is told of each device by itself. */
+void tx_txtopo_devices(const tx_topology *topology, tx_txtopo_sheet *sheet);
 /* "16.0 GiB"; "" for 0. */
 const char *tx_txtopo_memory(int64_t bytes, char text[TX_TXTOPO_CELL]);
 
@@ -56,6 +94,8 @@ tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *
 
 /* measured.c: what was measured beside the class, and what of it is odd; nothing where nothing was measured. */
 void tx_txtopo_measured(FILE *out, const tx_topology *topology);
+/* The table of it. */
+tx_txtopo_table tx_txtopo_copies(const tx_topology *topology);
 /* The line on a terminal while copy `done` of `count` is measured. */
 void tx_txtopo_measuring(FILE *out, const tx_topology *topology, const tx_topo_copy *next, int32_t done, int32_t count);
 
