@@ -30,8 +30,12 @@ static inline const char *tx_hwloc_info(hwloc_obj_t obj, const char *key)
     return value ? value : "";
 }
 
-/* hwloc.c: the node of an object; made, with those above it, where it is not there yet. -1 after a failure. */
+/* hwloc_tree.c: the node of an object; made with those above it when it is not there yet. -1 after a failure. */
 int32_t tx_hwloc_node(tx_hwloc_reader *r, hwloc_obj_t obj);
+/* A bitmap as a list; "" if it has no end. */
+const char *tx_hwloc_set(tx_draft *draft, hwloc_const_bitmap_t set);
+/* Whether a NUMA node is the memory of a GPU. */
+bool tx_hwloc_is_gpu_memory(hwloc_obj_t obj);
 
 /* hwloc_devices.c: GPUs and NICs. Failures are kept in the draft. */
 void tx_hwloc_read_devices(tx_hwloc_reader *r);

@@ -229,15 +229,15 @@ static tx_status make(plan *p)
 {
     const size_t ranks = (size_t)p->out->ranks, cores = (size_t)p->cores, gpus = (size_t)p->t->gpus + 1;
     p->allowed = calloc((ranks > gpus ? ranks : gpus) * cores, sizeof *p->allowed);
-    p->owner = calloc(cores, sizeof *p->owner);
-    p->domain = calloc(cores, sizeof *p->domain);
     p->first = calloc(cores, sizeof *p->first);
-    p->room = calloc(cores, sizeof *p->room);
-    p->users = calloc(cores, sizeof *p->users);
-    p->numbers = calloc((size_t)p->t->cpu_count, sizeof *p->numbers);
+    p->owner = calloc(4 * cores + (size_t)p->t->cpu_count, sizeof *p->owner);
     p->out->places = calloc(ranks, sizeof *p->out->places);
-    if (!p->allowed || !p->owner || !p->domain || !p->first || !p->room || !p->users || !p->numbers || !p->out->places)
+    if (!p->allowed || !p->first || !p->owner || !p->out->places)
         return no_memory(p->out->ranks);
+    p->domain = p->owner + cores;
+    p->room = p->domain + cores;
+    p->users = p->room + cores;
+    p->numbers = p->users + cores;
     for (int32_t r = 0; r < p->out->ranks; r++)
         p->out->places[r].device = p->out->places[r].nic = -1;
     if (p->t->gpus == 0)
@@ -263,12 +263,8 @@ tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_place
     p.out->cores = p.cores;
     tx_status status = make(&p);
     free(p.allowed);
-    free(p.owner);
-    free(p.domain);
     free(p.first);
-    free(p.room);
-    free(p.users);
-    free(p.numbers);
+    free(p.owner); /* and the other numbers, which follow it */
     if (status)
         tx_placement_free(p.out);
     else

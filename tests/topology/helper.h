@@ -17,15 +17,21 @@ static inline tx_topology *read_topology(const char *path)
     return t;
 }
 
+/* Keeps what `print` (statements) prints to the stream `out` in `text`, which the caller frees. */
+#define PRINTED(text, print)                         \
+    do {                                             \
+        size_t size_ = 0;                            \
+        FILE *out = open_memstream(&(text), &size_); \
+        assert_non_null(out);                        \
+        print;                                       \
+        assert_int_equal(fclose(out), 0);            \
+    } while (0)
+
 /* What a renderer prints, allocated. */
 static inline char *printed(void (*print)(FILE *, const tx_topology *, bool), const tx_topology *t, bool links)
 {
     char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    assert_non_null(out);
-    print(out, t, links);
-    assert_int_equal(fclose(out), 0);
+    PRINTED(text, print(out, t, links));
     return text;
 }
 

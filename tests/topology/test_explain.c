@@ -6,11 +6,7 @@
 static char *explained(const tx_topology *t, const char *pair)
 {
     char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    assert_non_null(out);
-    assert_ok(tx_txtopo_explain(out, t, pair));
-    assert_int_equal(fclose(out), 0);
+    PRINTED(text, assert_ok(tx_txtopo_explain(out, t, pair)));
     return text;
 }
 

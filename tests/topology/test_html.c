@@ -6,12 +6,7 @@
 static char *page_of(const tx_topology *t)
 {
     char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    assert_non_null(out);
-    tx_txtopo_html(out, t);
-    assert_int_equal(fclose(out), 0);
-    assert_int_equal(strlen(text), size);
+    PRINTED(text, tx_txtopo_html(out, t));
     return text;
 }
 

@@ -6,11 +6,8 @@
 static char *difference(const tx_topology *usual, const tx_topology *other)
 {
     char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    assert_non_null(out);
-    int32_t lines = tx_txtopo_differ(out, usual, other);
-    assert_int_equal(fclose(out), 0);
+    int32_t lines = 0;
+    PRINTED(text, lines = tx_txtopo_differ(out, usual, other));
     assert_int_equal(tx_txtopo_differ(NULL, usual, other), lines);
     assert_true((lines == 0) == (*text == '\0'));
     return text;
@@ -99,7 +96,6 @@ static void many(void **state)
 static void kinds(void **state)
 {
     char *text = NULL;
-    size_t size = 0;
     static const char *const names[] = {"n0", "n1", "n2", "n3"};
     tx_txtopo_host hosts[5] = {0};
     for (int i = 0; i < 4; i++) {
@@ -108,10 +104,7 @@ static void kinds(void **state)
     }
     hosts[4].error = strdup("n4: broken");
     hosts[0].topology->numa[0].memory /= 4;
-    FILE *out = open_memstream(&text, &size);
-    assert_non_null(out);
-    assert_ok(tx_txtopo_kinds(out, hosts, 5, true, false));
-    assert_int_equal(fclose(out), 0);
+    PRINTED(text, assert_ok(tx_txtopo_kinds(out, hosts, 5, true, false)));
     assert_true(strncmp(text, "5 hosts, 2 kinds.\n\nKind 1, 3 hosts: n1, n2, n3\n", 47) == 0);
     assert_non_null(strstr(text, "\nKind 2, 1 host: n0\nNot as in kind 1, which most hosts are:\n"
                                  "  NUMA node 0: 2.0 GiB, not 8.0 GiB\n"));

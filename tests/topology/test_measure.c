@@ -95,7 +95,6 @@ static bool after_one(void *context, const tx_topology *t, const tx_topo_copy *n
 static void partial(void **state)
 {
     char *text = NULL;
-    size_t size = 0;
     tx_topology *t = live();
     tx_topo_measure_options how = {.size = sizeof how, .bytes_max = 4096, .go_on = after_one};
     t->numa_count = 0; /* bound nowhere */
@@ -105,10 +104,7 @@ static void partial(void **state)
     assert_int_equal(t->copies[0].bytes, 4096);
     if (t->copies_planned == 1)
         t->copies_planned = 2; /* no OpenCL device here */
-    FILE *out = open_memstream(&text, &size);
-    assert_non_null(out);
-    tx_txtopo_measured(out, t);
-    assert_int_equal(fclose(out), 0);
+    PRINTED(text, tx_txtopo_measured(out, t));
     assert_non_null(strstr(text, "\nStopped: 1 of "));
     free(text);
     tx_topology_free(t);
@@ -221,7 +217,6 @@ static void distances(void **state)
 static void pointed_out(void **state)
 {
     char *text = NULL;
-    size_t size = 0;
     tx_topology *t = made_up();
     for (int i = 0; i < COPIES; i++)
         assert_int_equal(tx_topo_copy_beaten(t, i), -1);
@@ -239,11 +234,7 @@ static void pointed_out(void **state)
     t->copies[PIX].bandwidth = 0; /* not measured */
     t->copies[PIX].failure = "clFinish: OpenCL error -36";
     assert_int_equal(tx_topo_copy_beaten(t, PIX), -1);
-    FILE *out = open_memstream(&text, &size);
-    assert_non_null(out);
-    tx_txtopo_measured(out, t);
-    tx_txtopo_html(out, t);
-    assert_int_equal(fclose(out), 0);
+    PRINTED(text, tx_txtopo_measured(out, t); tx_txtopo_html(out, t));
     assert_non_null(strstr(text, "slower than GPU0 to GPU4 (NODE, 16.0 GB/s)"));
     assert_non_null(strstr(text, "slower than from NUMA node 1, which is far (50.0 GB/s)"));
     assert_non_null(strstr(text, "clFinish: OpenCL error -36\n"));

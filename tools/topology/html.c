@@ -5,45 +5,7 @@
 #include "tools/topology/txtopo.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <string.h>
-
-/* Text with what HTML would read as its own escaped, for attributes as well. */
-static void escape(FILE *out, const char *text)
-{
-    static const char *const names[] = {['<'] = "&lt;", ['>'] = "&gt;", ['&'] = "&amp;", ['"'] = "&quot;"};
-    for (; *text; text++) {
-        const size_t c = (unsigned char)*text;
-        if (c < sizeof names / sizeof names[0] && names[c])
-            fputs(names[c], out);
-        else
-            fputc(*text, out);
-    }
-}
-
-void tx_html(FILE *out, const char *format, ...)
-{
-    va_list values;
-    va_start(values, format);
-    for (const char *at = format; *at;) {
-        const size_t plain = strcspn(at, "%");
-        fwrite(at, 1, plain, out);
-        at += plain;
-        if (!*at)
-            break;
-        const size_t length = strcspn(at, "sdxfg") + 1;
-        char directive[16];
-        snprintf(directive, sizeof directive, "%.*s", (int)length, at);
-        at += length;
-        if (at[-1] == 's')
-            escape(out, va_arg(values, const char *));
-        else if (at[-1] == 'd' || at[-1] == 'x')
-            fprintf(out, directive, va_arg(values, int));
-        else
-            fprintf(out, directive, va_arg(values, double));
-    }
-    va_end(values);
-}
 
 /* ---- Head ------------------------------------------------------------------------------------------ */
 
@@ -116,16 +78,17 @@ static void print_table(FILE *out, const tx_topology *t, const char *style, cons
 
 static void print_measured_pair(FILE *out, const tx_topology *t, int32_t a, int32_t b)
 {
+    const tx_txtopo_table table = tx_txtopo_copies(t);
+    char room[TX_TXTOPO_CELL];
     for (int32_t i = 0; i < t->copy_count; i++) {
         const tx_topo_copy *copy = &t->copies[i];
         if (copy->kind != TX_TOPO_COPY_BETWEEN || copy->from != a || copy->to != b || !(copy->bandwidth > 0))
             continue;
-        tx_txtopo_row row;
-        tx_txtopo_copy_row(t, i, &row);
-        tx_html(out, "\nMeasured: %s GB/s", row.rate);
+        tx_html(out, "\nMeasured: %s GB/s", table.cell(t, i, TX_TXTOPO_RATE, room));
         if (copy->latency > 0)
-            tx_html(out, ", %s \xc2\xb5s", row.latency);
-        tx_html(out, " (%s)%s%s", row.method, *row.remark ? ", " : "", row.remark);
+            tx_html(out, ", %s \xc2\xb5s", table.cell(t, i, TX_TXTOPO_LATENCY, room));
+        const char *remark = table.cell(t, i, TX_TXTOPO_REMARK, room);
+        tx_html(out, " (%s)%s%s", tx_topo_method_names[copy->method], *remark ? ", " : "", remark);
     }
 }
 
@@ -245,11 +208,10 @@ static void device_cell(FILE *out, const tx_topology *t, int32_t row, int32_t co
 
 static void copy_cell(FILE *out, const tx_topology *t, int32_t row, int32_t column, const char *text)
 {
-    enum { METHOD = 4 };
     static const char *const styles[] = {"", "", "", "", "", "code", "code", "warning"};
     if (row < 0 || column == 0)
         tx_html(out, "<th scope=\"%s\">%s</th>", row < 0 ? "col" : "row", text);
-    else if (column == METHOD)
+    else if (column == TX_TXTOPO_METHOD)
         tx_html(out, "<td title=\"%s\">%s</td>", tx_topo_method_texts[t->copies[row].method], text);
     else
         tx_html(out, "<td class=\"%s\">%s</td>", styles[column], text);

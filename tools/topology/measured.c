@@ -22,41 +22,23 @@ static void class_text(const tx_topology *t, const tx_topo_copy *copy, char text
         snprintf(text, 16, "%s", distance < 0 ? "-" : distance == 0 ? "near" : "far");
 }
 
-static void remark_text(const tx_topology *t, int32_t index, char text[256])
+/* What is odd: why there is no rate, or which copy from farther away is faster. */
+static const char *remark_text(const tx_topology *t, int32_t index, char room[TX_TXTOPO_CELL])
 {
     const tx_topo_copy *copy = &t->copies[index];
-    int32_t beaten = tx_topo_copy_beaten(t, index);
+    const int32_t beaten = tx_topo_copy_beaten(t, index);
     char class_[16];
-    snprintf(text, 256, "%s", copy->failure);
     if (beaten < 0)
-        return;
+        return copy->failure;
     const tx_topo_copy *by = &t->copies[beaten];
     class_text(t, by, class_);
     if (copy->kind == TX_TOPO_COPY_BETWEEN)
-        snprintf(text, 256, "slower than %s to %s (%s, %.1f GB/s)", end_text(t, by->from), end_text(t, by->to), class_,
-                 by->bandwidth);
+        snprintf(room, TX_TXTOPO_CELL, "slower than %s to %s (%s, %.1f GB/s)", end_text(t, by->from),
+                 end_text(t, by->to), class_, by->bandwidth);
     else
-        snprintf(text, 256, "slower than from NUMA node %" PRId32 ", which is far (%.1f GB/s)", by->numa,
+        snprintf(room, TX_TXTOPO_CELL, "slower than from NUMA node %" PRId32 ", which is far (%.1f GB/s)", by->numa,
                  by->bandwidth);
-}
-
-void tx_txtopo_copy_row(const tx_topology *t, int32_t index, tx_txtopo_row *row)
-{
-    const tx_topo_copy *copy = &t->copies[index];
-    *row = (tx_txtopo_row){.from = end_text(t, copy->from),
-                           .to = end_text(t, copy->to),
-                           .method = tx_topo_method_names[copy->method],
-                           .numa = "-",
-                           .rate = "-",
-                           .latency = "-"};
-    class_text(t, copy, row->class_);
-    if (copy->numa >= 0)
-        snprintf(row->numa, sizeof row->numa, "%" PRId32, copy->numa);
-    if (copy->bandwidth > 0)
-        snprintf(row->rate, sizeof row->rate, copy->bandwidth < 1 ? "%.3f" : "%.1f", copy->bandwidth);
-    if (copy->latency > 0)
-        snprintf(row->latency, sizeof row->latency, "%.1f", copy->latency);
-    remark_text(t, index, row->remark);
+    return room;
 }
 
 static void print_methods(FILE *out, const tx_topology *t)
@@ -74,13 +56,24 @@ static void print_methods(FILE *out, const tx_topology *t)
 static const char *copy_cell(const void *of, int32_t row, int32_t column, char room[TX_TXTOPO_CELL])
 {
     static const char *const heads[] = {"From", "To", "Class", "NUMA", "Method", "GB/s", "us", ""};
-    tx_txtopo_row r;
+    const tx_topology *t = of;
     if (row < 0)
         return heads[column];
-    tx_txtopo_copy_row(of, row, &r);
-    const char *cells[] = {r.from, r.to, r.class_, r.numa, r.method, r.rate, r.latency, r.remark};
-    snprintf(room, TX_TXTOPO_CELL, "%s", cells[column]);
-    return room;
+    const tx_topo_copy *copy = &t->copies[row];
+    snprintf(room, TX_TXTOPO_CELL, "-");
+    if (column == TX_TXTOPO_CLASS)
+        class_text(t, copy, room);
+    else if (column == TX_TXTOPO_NUMA && copy->numa >= 0)
+        snprintf(room, TX_TXTOPO_CELL, "%" PRId32, copy->numa);
+    else if (column == TX_TXTOPO_RATE && copy->bandwidth > 0)
+        snprintf(room, TX_TXTOPO_CELL, copy->bandwidth < 1 ? "%.3f" : "%.1f", copy->bandwidth);
+    else if (column == TX_TXTOPO_LATENCY && copy->latency > 0)
+        snprintf(room, TX_TXTOPO_CELL, "%.1f", copy->latency);
+    else if (column == TX_TXTOPO_METHOD)
+        return tx_topo_method_names[copy->method];
+    else if (column == TX_TXTOPO_REMARK)
+        return remark_text(t, row, room);
+    return column > TX_TXTOPO_TO ? room : end_text(t, column == TX_TXTOPO_TO ? copy->to : copy->from);
 }
 
 tx_txtopo_table tx_txtopo_copies(const tx_topology *t)

@@ -94,24 +94,26 @@ tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *
 
 /* measured.c: what was measured beside the class, and what of it is odd; nothing where nothing was measured. */
 void tx_txtopo_measured(FILE *out, const tx_topology *topology);
-/* The table of it. */
+/* The table of it, and its columns. */
+enum {
+    TX_TXTOPO_FROM,
+    TX_TXTOPO_TO,
+    TX_TXTOPO_CLASS,
+    TX_TXTOPO_NUMA,
+    TX_TXTOPO_METHOD,
+    TX_TXTOPO_RATE,
+    TX_TXTOPO_LATENCY,
+    TX_TXTOPO_REMARK
+};
 tx_txtopo_table tx_txtopo_copies(const tx_topology *topology);
 /* The line on a terminal while copy `done` of `count` is measured. */
 void tx_txtopo_measuring(FILE *out, const tx_topology *topology, const tx_topo_copy *next, int32_t done, int32_t count);
-
-/* A line of that table, in words. */
-typedef struct tx_txtopo_row {
-    const char *from, *to, *method;
-    char class_[16], numa[16], rate[32], latency[32], remark[256];
-} tx_txtopo_row;
-
-void tx_txtopo_copy_row(const tx_topology *topology, int32_t copy, tx_txtopo_row *row);
 
 /* html.c: one page with matrix and tree, and what was measured, that needs nothing else. */
 void tx_txtopo_html(FILE *out, const tx_topology *topology);
 /* txtopo.html: the page around what is filled in. */
 extern const unsigned char tx_txtopo_page[];
-/* Prints as fprintf does, with text escaped as values of HTML; the format may use %s, %d, %x, %f and %g. */
+/* escape.c: prints as fprintf does, with text escaped as values of HTML; the format may use %s, %d, %x, %f and %g. */
 void tx_html(FILE *out, const char *format, ...) TX_PRINTF(2, 3);
 /* tree.c: the tree with the devices where they hang. */
 void tx_html_tree(FILE *out, const tx_topology *topology);
