@@ -83,7 +83,7 @@ const char *tx_topo_pool_text(tx_topo_pool *pool, const char *text)
 
 /* ---- The draft -------------------------------------------------------------------------------------- */
 
-tx_status tx_draft_begin(tx_topo_origin origin, const char *file, tx_draft *draft)
+tx_status tx_draft_begin(tx_topo_origin origin, tx_draft *draft)
 {
     *draft = (tx_draft){0};
     draft->t = calloc(1, sizeof *draft->t);
@@ -92,9 +92,8 @@ tx_status tx_draft_begin(tx_topo_origin origin, const char *file, tx_draft *draf
         return tx_fail(TX_MEMORY, "topology: out of memory");
     }
     draft->t->origin = origin;
-    draft->t->host = draft->t->arch = draft->t->cpu_vendor = "";
-    draft->t->file = tx_draft_text(draft, file);
-    return draft->status;
+    draft->t->file = draft->t->host = draft->t->arch = draft->t->cpu_vendor = "";
+    return TX_OK;
 }
 
 void tx_draft_discard(tx_draft *draft)

@@ -23,8 +23,7 @@ typedef struct tx_draft {
     int32_t fact_count;
 } tx_draft;
 
-/* `file` is "" for this machine. */
-tx_status tx_draft_begin(tx_topo_origin origin, const char *file, tx_draft *draft);
+tx_status tx_draft_begin(tx_topo_origin origin, tx_draft *draft);
 /* Sorts and numbers the devices, drops what nothing hangs from, derives classes and affinities, and hands the topology
  * over; frees the rest, and all of it where something failed before. Returns the first failure. */
 tx_status tx_draft_finish(tx_draft *draft, tx_topology **topology);
@@ -40,7 +39,6 @@ const char *tx_draft_format(tx_draft *draft, const char *format, ...) TX_PRINTF(
 int32_t tx_draft_node(tx_draft *draft, tx_topo_node_kind kind, int32_t parent);
 int32_t tx_draft_device(tx_draft *draft, tx_topo_device_kind kind, int32_t node);
 int32_t tx_draft_numa(tx_draft *draft, int32_t number);
-int32_t tx_draft_cpu(tx_draft *draft, int32_t number);
 /* The same text again is the same note. */
 int32_t tx_draft_note(tx_draft *draft, bool warning, const char *format, ...) TX_PRINTF(3, 4);
 /* Links of unknown number and rate, to be stated. */

@@ -399,7 +399,7 @@ tx_status tx_topology_parse(const char *text, size_t size, const char *where, tx
     tx_status status = tx_json_parse(text, size, where, &root);
     if (status)
         return status;
-    status = tx_draft_begin(TX_TOPO_ORIGIN_LIVE, "", &p.draft);
+    status = tx_draft_begin(TX_TOPO_ORIGIN_LIVE, &p.draft);
     if (!status) {
         refuse(&p, tx_json_type_of(root) != TX_JSON_OBJECT, "is no object");
         if (!p.draft.status)

@@ -35,7 +35,7 @@ tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topolog
         options = &defaults;
     if (options->size != sizeof *options)
         return tx_fail(TX_INVALID, "tx_topo_options: size is %zu, not %zu", options->size, sizeof *options);
-    tx_status status = tx_draft_begin(TX_TOPO_ORIGIN_LIVE, "", &draft);
+    tx_status status = tx_draft_begin(TX_TOPO_ORIGIN_LIVE, &draft);
     if (status)
         return status;
     draft.status = tx_topo_hwloc_read(NULL, 0, &draft, &local);

@@ -62,7 +62,7 @@ static tx_status make(tx_topo_origin origin, tx_status (*parse)(const char *, si
                       size_t size, tx_topology **topology)
 {
     tx_draft draft;
-    tx_status status = tx_draft_begin(origin, "", &draft);
+    tx_status status = tx_draft_begin(origin, &draft);
     if (status)
         return status;
     status = parse(text, size, &draft);

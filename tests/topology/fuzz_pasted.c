@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tx_draft draft;
     tx_topology *t = NULL, *again = NULL;
     char *text = calloc(size + 1, 1), *json = NULL;
-    FUZZ_CHECK(text && !tx_draft_begin(TX_TOPO_ORIGIN_PASTED, "", &draft));
+    FUZZ_CHECK(text && !tx_draft_begin(TX_TOPO_ORIGIN_PASTED, &draft));
     memcpy(text, data, size);
     if (memchr(data, '\0', size) || tx_topo_matrix_parse(text, size, &draft))
         tx_draft_discard(&draft);

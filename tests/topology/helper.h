@@ -17,6 +17,17 @@ static inline tx_topology *read_topology(const char *path)
     return t;
 }
 
+/* A machine of the test data; skips the test if there is none. */
+static inline tx_topology *recorded(const char *name)
+{
+    char file[128];
+    snprintf(file, sizeof file, "topo/%s.xml", name);
+    char *path = test_data(file);
+    tx_topology *t = read_topology(path);
+    free(path);
+    return t;
+}
+
 /* Keeps what `print` (statements) prints to the stream `out` in `text`, which the caller frees. */
 #define PRINTED(text, print)                         \
     do {                                             \

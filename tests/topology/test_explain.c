@@ -117,28 +117,20 @@ static void advice(void **state)
     tx_topology_free(t);
 }
 
-static tx_topology *recorded(const char *name)
-{
-    char *path = test_data(name);
-    tx_topology *t = read_topology(path);
-    free(path);
-    return t;
-}
-
 static void machines(void **state)
 {
-    tx_topology *t = recorded("topo/01-dgx2h-16xV100-nvswitch.xml");
+    tx_topology *t = recorded("01-dgx2h-16xV100-nvswitch");
     SAYS(t, "GPU0,GPU15", "a bonded set of 6 NVLinks, through switches, 150.0 GB/s", "SYS ", "0000:2b:00.0",
          "Package 0", "machine", "Package 1", "0000:e7:00.0", "5 on the side of GPU0, 5 on the side of GPU15",
          "(6 of 20.0 GB/s)", "these 2: 1 B over 120.0 GB/s: 1 GB in 8.3 ms",
          "all 16 GPUs in order: 1.875 B over 120.0 GB/s");
     tx_topology_free(t);
-    t = recorded("topo/13-tioga-8xMI250X-xgmi.xml");
+    t = recorded("13-tioga-8xMI250X-xgmi");
     SAYS(t, "GPU0,GPU1", "XG ", "their number not known", "NODE ", "L3 6", "L3 7", "NUMA node: 3 for both", "36.0 GB/s",
          "all 8 GPUs in order: 1.75 B over 36.0 GB/s");
     SAYS(t, "GPU0,NIC3", "SYS ", "the interconnect between NUMA nodes, about 16.0 GB/s");
     tx_topology_free(t);
-    t = recorded("topo/23-dgxa100-onenode-excerpt.xml");
+    t = recorded("23-dgxa100-onenode-excerpt");
     SAYS(t, "GPU0,mlx5_0", "PXB ", "0000:07:00.0", "0000:01:00.0   Broadcom bridge", "both ways meet here",
          "0000:0c:00.0   NIC0", "5 on the side of GPU0, 3 on the side of NIC0", "NUMA node: 3 for both",
          "about 24.0 GB/s");

@@ -142,13 +142,9 @@ static void machines(void **state)
     static const char *const names[] = {"01-dgx2h-16xV100-nvswitch", "13-tioga-8xMI250X-xgmi",
                                         "15-tuolumne-12xMI300A-tpx", "18-westmere-3xM2050-2ioh"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char name[128];
-        snprintf(name, sizeof name, "topo/%s.xml", names[i]);
-        char *path = test_data(name);
-        tx_topology *t = read_topology(path);
+        tx_topology *t = recorded(names[i]);
         check(t);
         tx_topology_free(t);
-        free(path);
     }
 }
 

@@ -3,23 +3,29 @@
 #include "comm/topology/sources.h"
 #include "tests/topology/helper.h"
 
-/* The fixture's topology with OpenCL devices joined to it. */
-static tx_topology *joined(const char *fixture, const char *root, const tx_topo_cl_device *devices, int32_t count)
+/* The topology of a file with OpenCL devices joined to it. */
+static tx_topology *joined_to(const char *path, const char *root, const tx_topo_cl_device *devices, int32_t count)
 {
-    char path[512], *text = NULL;
+    char *text = NULL;
     size_t size = 0;
     bool local = true;
     tx_draft draft;
     tx_topology *t = NULL;
-    snprintf(path, sizeof path, "%s%s", FIXTURES, fixture);
     assert_ok(tx_file_read(path, 1 << 20, &text, &size));
-    assert_ok(tx_draft_begin(TX_TOPO_ORIGIN_LIVE, "", &draft));
+    assert_ok(tx_draft_begin(TX_TOPO_ORIGIN_LIVE, &draft));
     assert_ok(tx_topo_hwloc_read(text, size, &draft, &local));
     assert_false(local);
     tx_topo_cl_join(&draft, root, devices, count);
     assert_ok(tx_draft_finish(&draft, &t));
     free(text);
     return t;
+}
+
+static tx_topology *joined(const char *fixture, const char *root, const tx_topo_cl_device *devices, int32_t count)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s%s", FIXTURES, fixture);
+    return joined_to(path, root, devices, count);
 }
 
 #define AT(p, d, b, f)                                                                                        \
@@ -66,18 +72,11 @@ static void without_domain(void **state)
     assert_int_equal(tx_topo_find(t, "0:0"), 4);
     assert_true(t->devices[4].confidence == TX_TOPO_STATED);
     tx_topology_free(t);
-    char *data = test_data("topo/15-tuolumne-12xMI300A-tpx.xml"), *text = NULL;
-    size_t size = 0;
-    bool local = false;
-    tx_draft draft;
+    char *data = test_data("topo/15-tuolumne-12xMI300A-tpx.xml");
     tx_topo_cl_device all[12];
     for (int32_t i = 0; i < 12; i++)
         all[i] = (tx_topo_cl_device){.platform = 0, .device = i, .engine = i, .gpu = true, .has_bus = true, .bus = 2};
-    assert_ok(tx_file_read(data, 1 << 20, &text, &size));
-    assert_ok(tx_draft_begin(TX_TOPO_ORIGIN_LIVE, "", &draft));
-    assert_ok(tx_topo_hwloc_read(text, size, &draft, &local));
-    tx_topo_cl_join(&draft, NULL, all, 12);
-    assert_ok(tx_draft_finish(&draft, &t));
+    t = joined_to(data, NULL, all, 12);
     assert_int_equal(t->gpus, 12);
     for (int32_t i = 0; i < 12; i++) {
         assert_int_equal(t->devices[i].device, i);
@@ -86,7 +85,6 @@ static void without_domain(void **state)
     assert_string_equal(t->devices[11].engine, "opencl:11");
     assert_true(has_note(t, "not its PCI domain, and 4 GPUs fit"));
     tx_topology_free(t);
-    free(text);
     free(data);
 }
 

@@ -137,22 +137,26 @@ static void level_zero(void **state)
 
 /* ---- A made-up sysfs ------------------------------------------------------------------------------------- */
 
-static void put(const char *root, const char *path, const char *text)
+/* The path below `root` in a folder that is there then, allocated. */
+static char *made_path(const char *root, const char *path)
 {
     char *whole = tx_path_join(root, path), *slash = strrchr(whole, '/');
     *slash = '\0';
     assert_ok(tx_folder_create(whole));
     *slash = '/';
+    return whole;
+}
+
+static void put(const char *root, const char *path, const char *text)
+{
+    char *whole = made_path(root, path);
     assert_ok(tx_file_write(whole, text, strlen(text)));
     free(whole);
 }
 
 static void put_link(const char *root, const char *path, const char *target)
 {
-    char *whole = tx_path_join(root, path), *slash = strrchr(whole, '/');
-    *slash = '\0';
-    assert_ok(tx_folder_create(whole));
-    *slash = '/';
+    char *whole = made_path(root, path);
     assert_int_equal(symlink(target, whole), 0);
     free(whole);
 }

@@ -12,20 +12,10 @@ static const char *const machines[] = {"01-dgx2h-16xV100-nvswitch", "04-power9-l
                                        "33-conv-8xMI100-2hives",    "36-conv-8xA100-azure-ndv4"};
 enum { MACHINES = sizeof machines / sizeof machines[0], COLUMNS = 64, LINES = 256 };
 
-static tx_topology *machine(size_t index, char **path)
-{
-    char name[128];
-    snprintf(name, sizeof name, "topo/%s.xml", machines[index]);
-    *path = test_data(name);
-    return read_topology(*path);
-}
-
 /* Skips the test, with nothing held yet, where there are none. */
 static void need_machines(void)
 {
-    char *path = NULL;
-    tx_topology_free(machine(0, &path));
-    free(path);
+    tx_topology_free(recorded(machines[0]));
 }
 
 /* ---- Expected files -------------------------------------------------------------------------------- */
@@ -104,9 +94,9 @@ static void check_matrix(const tx_topology *t, char *text, bool links)
 static void equals_expected(void **state)
 {
     for (size_t i = 0; i < MACHINES; i++) {
-        char name[128], *path = NULL, *text = NULL;
+        char name[128], *text = NULL;
         size_t size = 0;
-        tx_topology *t = machine(i, &path);
+        tx_topology *t = recorded(machines[i]);
         snprintf(name, sizeof name, "topo/%s.expected.txt", machines[i]);
         char *expected = test_data(name);
         assert_ok(tx_file_read(expected, 1 << 20, &text, &size));
@@ -117,7 +107,6 @@ static void equals_expected(void **state)
         check_matrix(t, strchr(all + 1, '\n') + 1, true);
         free(text);
         free(expected);
-        free(path);
         tx_topology_free(t);
     }
 }
@@ -129,9 +118,8 @@ static void reads_nvidia_layout(void **state)
     need_machines();
     char *folder = make_scratch();
     for (size_t i = 0; i < MACHINES * 2; i++) {
-        char *path = NULL;
         bool links = i % 2;
-        tx_topology *t = machine(i / 2, &path);
+        tx_topology *t = recorded(machines[i / 2]);
         char *text = printed(tx_txtopo_nvidia, t, links);
         char *copy = write_scratch(folder, "matrix", text, strlen(text));
         tx_topology *again = read_topology(copy);
@@ -143,7 +131,6 @@ static void reads_nvidia_layout(void **state)
         free(second);
         free(text);
         free(copy);
-        free(path);
         tx_topology_free(t);
         tx_topology_free(again);
     }
@@ -153,8 +140,7 @@ static void reads_nvidia_layout(void **state)
 static void json_is_whole(void **state)
 {
     for (size_t i = 0; i < MACHINES; i++) {
-        char *path = NULL;
-        tx_topology *t = machine(i, &path), *again = NULL;
+        tx_topology *t = recorded(machines[i]), *again = NULL;
         char *full = tx_topology_json(t, true), *line = tx_topology_json(t, false);
         assert_non_null(full);
         assert_non_null(line);
@@ -168,7 +154,6 @@ static void json_is_whole(void **state)
         }
         free(full);
         free(line);
-        free(path);
         tx_topology_free(t);
     }
 }
@@ -207,12 +192,12 @@ static char *without_bridges(const char *text)
 static void misses_bridges(void **state)
 {
     need_machines();
-    char *folder = make_scratch(), *text = NULL, *path = NULL;
+    char *folder = make_scratch(), *text = NULL;
     size_t size = 0;
-    tx_topology *whole = machine(2, &path);
+    tx_topology *whole = recorded(machines[2]);
     assert_false(has_note(whole, "bridges are missing"));
     assert_cell(whole, "GPU0", "GPU1", false, "PIX");
-    assert_ok(tx_file_read(path, 1 << 20, &text, &size));
+    assert_ok(tx_file_read(whole->file, 1 << 20, &text, &size));
     char *bare = without_bridges(text);
     char *copy = write_scratch(folder, "bare.xml", bare, strlen(bare));
     tx_topology *t = read_topology(copy);
@@ -224,19 +209,16 @@ static void misses_bridges(void **state)
     free(bare);
     free(copy);
     free(text);
-    free(path);
     remove_scratch(folder);
 }
 
 static void notes_nothing_false(void **state)
 {
     for (size_t i = 0; i < MACHINES; i++) {
-        char *path = NULL;
-        tx_topology *t = machine(i, &path);
+        tx_topology *t = recorded(machines[i]);
         for (int32_t k = 0; k < t->note_count; k++)
             if (t->notes[k].warning)
-                fail_msg("%s: %s", path, t->notes[k].text);
-        free(path);
+                fail_msg("%s: %s", t->file, t->notes[k].text);
         tx_topology_free(t);
     }
 }

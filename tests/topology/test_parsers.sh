@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The matrix as programs parse that of nvidia-smi topo -m, in twelve ways that are met, out of -m and of --nvidia: each gets
+# The matrix as programs parse that of nvidia-smi topo -m, in nine ways that are met, out of -m and of --nvidia: each gets
 # what the CSV says.
 #
 #   test_parsers.sh TXTOPO SOURCE-FOLDER
@@ -8,7 +8,7 @@ txtopo=$1
 fixtures=$2/tests/topology/fixtures
 . "${0%/*}/../program.sh"
 
-# ---- the twelve: each reads $work/text and prints what it found ------------------------------------
+# ---- the nine: each reads $work/text and prints what it found ------------------------------------
 plain()
 {
     sed 's/\x1b\[[0-9;]*m//g' "$work/text"
@@ -56,14 +56,6 @@ nvlinks()
     plain | awk '/^GPU[0-9]/ { n = 0; for (i = 2; i <= NF; i++) n += $i ~ /^NV[0-9]+$/; print $1, n }'
 }
 
-# The rows of GPUs cut at tabs, their cells as many as these rows.
-gpu_rows()
-{
-    plain | grep '^GPU' > "$work/rows"
-    awk -F'\t' -v n="$(wc -l < "$work/rows")" '{ for (i = 0; i < n; i++) { sub(/^ /, "", $(i + 2)); sub(/ $/, "", $(i + 2))
-        print $1, "GPU" i, $(i + 2) } }' "$work/rows"
-}
-
 # The first field that is a list of numbers is the CPU affinity.
 cpu_affinity()
 {
@@ -76,24 +68,10 @@ numa_affinity()
     plain | awk -F'\t' '!at { for (i = 2; i <= NF; i++) if ($i == "NUMA Affinity") at = i; next } /^GPU/ { print $1, $at }'
 }
 
-# A block from the header to the first empty line; nothing is looked for behind it.
-until_empty_line()
-{
-    plain | awk '/^$/ { exit } /GPU0.*CPU Affinity/ { while ($(n + 1) != "CPU") { n++; name[n] = $n }; next }
-        n { for (i = 1; i <= n; i++) print $1, name[i], $(i + 1) }'
-}
-
 # The names behind NIC Legend.
 nic_legend()
 {
     plain | awk '/^NIC Legend/ { on = 1 } on && /^ +NIC[0-9]+:/ { sub(/:/, "", $1); print $1, $2 }'
-}
-
-# A table as readers of CSV take it: tabs, the first row names the columns, longer rows are cut.
-table()
-{
-    plain | awk -F'\t' 'NR == 1 { n = NF; for (i = 2; i <= n; i++) key[i] = $i; next } NF < n { exit }
-        { for (i = 2; i <= n; i++) { gsub(/^ | $/, "", $i); if (key[i] ~ /^(GPU|NIC)[0-9]/ && $1 !~ /^CPU/) print $1, key[i], $i } }'
 }
 
 # ---- what is to be found, of the CSV ------------------------------------------------------------------
@@ -108,7 +86,7 @@ csv()
 expected()
 {
     case $1 in
-    by_place | gpu_rows)
+    by_place)
         csv '/^GPU/ { for (i = 2; i <= n; i++) if (name[i] ~ /^GPU/) print $1, name[i], $i }' ;;
     nvlinks) csv '/^GPU/ { c = 0; for (i = 2; i <= n; i++) c += $i ~ /^NV[0-9]+$/; print $1, c }' ;;
     cpu_affinity) csv '/^GPU/ { gsub(/;/, ",", $col["cpu_affinity"]); print $1, $col["cpu_affinity"] }' ;;
@@ -122,8 +100,7 @@ expected()
 try()
 {
     { "$txtopo" --csv --input "$1" > "$work/csv" && "$txtopo" "$2" --input "$1" > "$work/text"; } || fail "$*: not printed"
-    for shape in words tabs first_line by_place fixed_columns nvlinks gpu_rows cpu_affinity numa_affinity until_empty_line \
-        nic_legend table; do
+    for shape in words tabs first_line by_place fixed_columns nvlinks cpu_affinity numa_affinity nic_legend; do
         expected "$shape" > "$work/out"
         $shape | grep -v 'CPU[0-9]' > "$work/err" # a CPU device is one more column, which the CSV's rows here have not
         cmp -s "$work/out" "$work/err" || fail "$1 $2: $shape finds otherwise"
@@ -141,5 +118,5 @@ try "$fixtures/classes.xml" -m
 # A CPU device stands behind the others.
 "$txtopo" --json --input "$fixtures/classes.xml" | sed 's/"kind": "NIC"/"kind": "CPU"/' > "$work/cpu.json"
 try "$work/cpu.json" -m
-[ $tried -eq 96 ] || fail "$tried readings, not 96"
+[ $tried -eq 72 ] || fail "$tried readings, not 72"
 [ $failures -eq 0 ]

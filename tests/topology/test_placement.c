@@ -88,7 +88,7 @@ static void expect(const tx_topology *t, const tx_topo_place *place, const char 
 
 /* ---- Recorded machines ---------------------------------------------------------------------------- */
 
-static void recorded(void **state)
+static void machines_recorded(void **state)
 {
     static const struct {
         const char *name;
@@ -109,10 +109,7 @@ static void recorded(void **state)
          {"0", "0", "0", "0"}},
     };
     for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++) {
-        char name[128];
-        snprintf(name, sizeof name, "topo/%s.xml", machines[i].name);
-        char *path = test_data(name);
-        tx_topology *t = read_topology(path);
+        tx_topology *t = recorded(machines[i].name);
         tx_placement *p = place(t, 4);
         check(t, p);
         for (int32_t r = 0; r < 4; r++) {
@@ -127,7 +124,6 @@ static void recorded(void **state)
             tx_placement_free(p);
         }
         tx_topology_free(t);
-        free(path);
     }
 }
 
@@ -354,9 +350,9 @@ static void lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recorded),     cmocka_unit_test(gpus),        cmocka_unit_test(no_cores_known),
-        cmocka_unit_test(without_gpus), cmocka_unit_test(overlapping), cmocka_unit_test(restricted),
-        cmocka_unit_test(nearest),      cmocka_unit_test(confined),    cmocka_unit_test(lines),
+        cmocka_unit_test(machines_recorded), cmocka_unit_test(gpus),        cmocka_unit_test(no_cores_known),
+        cmocka_unit_test(without_gpus),      cmocka_unit_test(overlapping), cmocka_unit_test(restricted),
+        cmocka_unit_test(nearest),           cmocka_unit_test(confined),    cmocka_unit_test(lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,13 +208,16 @@ static void device_cell(FILE *out, const tx_topology *t, int32_t row, int32_t co
 
 static void copy_cell(FILE *out, const tx_topology *t, int32_t row, int32_t column, const char *text)
 {
-    static const char *const styles[] = {"", "", "", "", "", "code", "code", "warning"};
     if (row < 0 || column == 0)
         tx_html(out, "<th scope=\"%s\">%s</th>", row < 0 ? "col" : "row", text);
     else if (column == TX_TXTOPO_METHOD)
         tx_html(out, "<td title=\"%s\">%s</td>", tx_topo_method_texts[t->copies[row].method], text);
     else
-        tx_html(out, "<td class=\"%s\">%s</td>", styles[column], text);
+        tx_html(out,
+                column < TX_TXTOPO_METHOD   ? "<td>%s</td>"
+                : column < TX_TXTOPO_REMARK ? "<td class=\"code\">%s</td>"
+                                            : "<td class=\"warning\">%s</td>",
+                text);
 }
 
 static void print_devices(FILE *out, const tx_topology *t)
