@@ -16,31 +16,6 @@ typedef struct xml_text {
     size_t size;
 } xml_text;
 
-/* ---- Which kind of file ------------------------------------------------------------------------ */
-
-/* After what may stand before the first element: declaration, doctype, comments. NULL where there is no element. */
-static const char *first_element(const char *at)
-{
-    for (;;) {
-        at += strspn(at, " \t\r\n");
-        if (*at != '<')
-            return NULL;
-        if (at[1] != '?' && at[1] != '!')
-            return at + 1;
-        bool comment = strncmp(at, "<!--", 4) == 0;
-        const char *end = strstr(at, comment ? "-->" : ">");
-        if (!end)
-            return NULL;
-        at = end + (comment ? 3 : 1);
-    }
-}
-
-static bool is_element(const char *at, const char *name)
-{
-    size_t length = strlen(name);
-    return at && strncmp(at, name, length) == 0 && strchr(" \t\r\n/>", at[length]) && at[length];
-}
-
 /* The major version in <topology version="2.0">, 1 where none is given. */
 static long hwloc_version(const char *element)
 {
@@ -79,9 +54,12 @@ static tx_status rehearse_read(const void *data)
     return status;
 }
 
-static tx_status read_hwloc(const char *text, size_t size, const char *element, tx_topology **topology)
+static tx_status read_hwloc(const char *text, size_t size, tx_topology **topology)
 {
     char version[32], what[128];
+    const char *element = strstr(text, "<topology");
+    if (!element && !(element = strstr(text, "<root"))) /* of the oldest files */
+        return tx_fail(TX_FORMAT, "is XML, but not hwloc's (<topology>)");
     tx_topo_hwloc_version(version);
     long have = strtol(version, NULL, 10), written = hwloc_version(element);
     if (written > have)
@@ -97,18 +75,15 @@ static tx_status read_hwloc(const char *text, size_t size, const char *element, 
 static tx_status parse_any(const char *text, size_t size, tx_topology **topology)
 {
     const char *start = text + (strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
-    const char *element = first_element(start);
     size_t rest = size - (size_t)(start - text), blank = strspn(start, " \t\r\n");
     if (blank == rest)
         return tx_fail(TX_FORMAT, "is empty");
     if (memchr(start, '\0', rest))
         return tx_fail(TX_FORMAT, "holds a NUL byte: is no text");
-    if (is_element(element, "topology") || is_element(element, "root"))
-        return read_hwloc(start, rest, element, topology);
+    if (start[blank] == '<')
+        return read_hwloc(start, rest, topology);
     if (start[blank] == '{')
         return tx_topology_parse(start, rest, "JSON", topology);
-    if (start[blank] == '<')
-        return tx_fail(TX_FORMAT, "is XML, but not hwloc's (<topology>)");
     return make(TX_TOPO_ORIGIN_PASTED, tx_topo_matrix_parse, start, rest, topology);
 }
 

@@ -134,65 +134,32 @@ void tx_topo_sysfs_pci(tx_draft *draft, const char *root)
 
 /* ---- XGMI: amdgpu's hives -------------------------------------------------------------------------------- */
 
-static bool read_row(const tx_topology *t, const char *root, int32_t device, char row[1024])
-{
-    const tx_topo_device *d = &t->devices[device];
-    return d->kind == TX_TOPO_GPU && d->partition == 0 && *d->bus &&
-           tx_topo_small_file(row, 1024, root, "/sys/bus/pci/devices/%s/xgmi_num_links", d->bus);
-}
-
-/* The members of a GPU's hive, in the order of the rows of xgmi_num_links; how many. Where the kernel does not list
- * them, the GPUs that have such a row, in order of bus ids, which `guessed` tells. */
-static int32_t hive_members(const tx_draft *draft, const char *root, int32_t gpu, int32_t *members, bool *guessed)
-{
-    char text[64], row[1024];
-    int32_t count = 0;
-    const tx_topology *t = draft->t;
-    while (count < t->device_count &&
-           link_end(text, root, "/sys/bus/pci/devices/%s/xgmi_hive_info/node%d", t->devices[gpu].bus, count + 1))
-        members[count++] = tx_draft_device_at(draft, tx_draft_find_bus(draft, text), 0);
-    *guessed = count == 0;
-    for (int32_t i = 0; i < t->device_count && *guessed; i++) {
-        if (!read_row(t, root, i, row))
-            continue;
-        uint64_t key = 0, other = 0;
-        int32_t at = count++;
-        tx_topo_bus_parse(t->devices[i].bus, &key);
-        for (; at > 0 && tx_topo_bus_parse(t->devices[members[at - 1]].bus, &other) && other > key; at--)
-            members[at] = members[at - 1];
-        members[at] = i;
-    }
-    return count;
-}
-
 static const char indirect_note[] =
     "Some GPUs have no XGMI link of their own between them, the way goes through others";
 
-static void read_hive(tx_draft *draft, const char *root, int32_t gpu, const char *row)
+/* A row of numbers of links, one for each member of the GPU's hive in the kernel's order. */
+static void read_hive(tx_draft *draft, const char *root, int32_t gpu)
 {
-    int32_t members[TX_TOPO_DEVICES_MAX];
-    bool guessed = false;
-    char *end = NULL;
-    tx_topo_pair link = tx_draft_links(TX_TOPO_XGMI, TX_TOPO_FROM_SYSFS);
-    const int32_t count = hive_members(draft, root, gpu, members, &guessed);
-    if (guessed) {
-        link.link_confidence = TX_TOPO_GUESSED;
-        link.note = tx_draft_note(draft, true,
-                                  "The kernel does not name the members of the XGMI hive: the numbers of XGMI links "
-                                  "are taken to be in the order of bus ids");
-    }
-    for (int32_t i = 0; i < count; i++, row = end) {
-        const long links = strtol(row, &end, 16);
-        if (end == row || links < 0 || links > 255)
+    char row[1024], member[64];
+    const tx_topo_device *d = &draft->t->devices[gpu];
+    if (d->kind != TX_TOPO_GPU || d->partition > 0 || !*d->bus ||
+        !tx_topo_small_file(row, sizeof row, root, "/sys/bus/pci/devices/%s/xgmi_num_links", d->bus))
+        return;
+    char *at = row, *end = NULL;
+    for (int k = 1; link_end(member, root, "/sys/bus/pci/devices/%s/xgmi_hive_info/node%d", d->bus, k); k++, at = end) {
+        const int32_t other = tx_draft_device_at(draft, tx_draft_find_bus(draft, member), 0);
+        const long links = strtol(at, &end, 16);
+        tx_topo_pair link = tx_draft_links(TX_TOPO_XGMI, TX_TOPO_FROM_SYSFS);
+        if (end == at || links < 0 || links > 255)
             return;
         link.links = (int32_t)links;
         link.indirect = links == 0;
-        if (members[i] < 0 || members[i] == gpu)
+        if (other < 0 || other == gpu)
             continue;
         if (link.indirect)
-            tx_draft_xgmi(draft, gpu, members[i], link, 0, 0, indirect_note);
+            tx_draft_xgmi(draft, gpu, other, link, 0, 0, indirect_note);
         else
-            tx_draft_state(draft, gpu, members[i], TX_DRAFT_LINKS, &link);
+            tx_draft_state(draft, gpu, other, TX_DRAFT_LINKS, &link);
     }
 }
 
@@ -243,13 +210,12 @@ static void read_kfd_links(tx_draft *draft, const char *root, int number, const 
 
 void tx_topo_sysfs_xgmi(tx_draft *draft, const char *root)
 {
-    char row[1024];
+    char text[64];
     int32_t gpus[KFD_NODES_MAX], count = 0; /* devices of the draft by the driver's nodes; -1 none */
     for (int32_t i = 0; i < draft->t->device_count && !draft->status; i++)
-        if (read_row(draft->t, root, i, row))
-            read_hive(draft, root, i, row);
+        read_hive(draft, root, i);
     for (; count < KFD_NODES_MAX; count++) {
-        if (!tx_topo_small_file(row, sizeof row, root, "/sys/class/kfd/kfd/topology/nodes/%d/gpu_id", count))
+        if (!tx_topo_small_file(text, sizeof text, root, "/sys/class/kfd/kfd/topology/nodes/%d/gpu_id", count))
             break;
         gpus[count] = kfd_gpu(draft, root, count);
     }

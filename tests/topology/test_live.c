@@ -215,22 +215,6 @@ static void hive(void **state)
     remove_scratch(root);
 }
 
-/* The same rows without the list of members: bus ids give the order, and a note says so. */
-static void hive_guessed(void **state)
-{
-    char *root = make_scratch();
-    put(root, PCI "05:00.0/xgmi_num_links", "00 02 01");
-    put(root, PCI "08:00.0/xgmi_num_links", "02 00 00");
-    put(root, PCI "21:00.0/xgmi_num_links", "01 zz");
-    tx_topology *t = live("unplaced.xml", root, false);
-    assert_cell(t, "05:00.0", "08:00.0", true, "XG2");
-    assert_cell(t, "05:00.0", "21:00.0", true, "XG1");
-    assert_true(tx_topo_pair_of(t, 0, 1)->link_confidence == TX_TOPO_GUESSED);
-    assert_true(has_note(t, "in the order of bus ids"));
-    tx_topology_free(t);
-    remove_scratch(root);
-}
-
 #define KFD "sys/class/kfd/kfd/topology/nodes/"
 
 static void kfd(void **state)
@@ -282,8 +266,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nvml_direct),  cmocka_unit_test(nvml_switch), cmocka_unit_test(nvml_fails),
         cmocka_unit_test(nvml_differs), cmocka_unit_test(rsmi),        cmocka_unit_test(level_zero),
-        cmocka_unit_test(pci_facts),    cmocka_unit_test(hive),        cmocka_unit_test(hive_guessed),
-        cmocka_unit_test(kfd),          cmocka_unit_test(exported),
+        cmocka_unit_test(pci_facts),    cmocka_unit_test(hive),        cmocka_unit_test(kfd),
+        cmocka_unit_test(exported),
     };
     const struct CMUnitTest old[] = {cmocka_unit_test(nvml_old)};
     return argc > 1 ? cmocka_run_group_tests(old, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
