@@ -99,7 +99,7 @@ static tx_status load(hwloc_topology_t *topology, const char *xml, size_t size)
     tx_topo_hwloc_version(version);
     if (size >= INT32_MAX)
         return tx_fail(TX_FORMAT, "too large for hwloc");
-    if (xml) /* TX says in one line what is wrong with a file */
+    if (xml) /* TX has one line for a broken file */
         setenv("HWLOC_HIDE_ERRORS", "2", 0);
     if (start(topology))
         return tx_fail(TX_MEMORY, "hwloc %s does not start", version);

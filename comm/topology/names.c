@@ -130,10 +130,11 @@ int32_t tx_topo_find(const tx_topology *topology, const char *name)
 {
     uint64_t wanted = 0, key = 0;
     bool bus = tx_topo_bus_parse(name, &wanted);
+    const char *index = strncmp(name, "opencl:", 7) == 0 ? name + 7 : name;
     for (int32_t i = 0; i < topology->device_count && *name; i++) {
         const tx_topo_device *d = &topology->devices[i];
         if (strcasecmp(d->label, name) == 0 || strcmp(d->system, name) == 0 || strcmp(d->engine, name) == 0 ||
-            lists_index(d->opencl, name) || (bus && tx_topo_bus_parse(d->bus, &key) && key == wanted))
+            lists_index(d->opencl, index) || (bus && tx_topo_bus_parse(d->bus, &key) && key == wanted))
             return i;
     }
     return -1;

@@ -323,7 +323,8 @@ bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value);
 /* How many cores, and packages of them, the topology tells. */
 int32_t tx_topo_cores(const tx_topology *topology);
 int32_t tx_topo_packages(const tx_topology *topology);
-/* The device of a label ("GPU0", "nic1"), bus id ("3b:00.0"), OpenCL index ("0:1") or system name ("mlx5_0"); -1 none.
+/* The device of a label ("GPU0", "nic1"), bus id ("3b:00.0"), OpenCL index ("0:1", "opencl:0:1") or system name
+ * ("mlx5_0"); -1 none.
  */
 int32_t tx_topo_find(const tx_topology *topology, const char *name);
 /* The nodes from device a to device b, both ends and the common ancestor included. Allocated; the caller frees it. */

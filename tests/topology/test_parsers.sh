@@ -8,7 +8,7 @@ txtopo=$1
 fixtures=$2/tests/topology/fixtures
 . "${0%/*}/../program.sh"
 
-# ---- the nine: each reads $work/text and prints what it found ------------------------------------
+# ---- the nine: each reads $work/text and prints its findings ------------------------------------
 plain()
 {
     sed 's/\x1b\[[0-9;]*m//g' "$work/text"

@@ -4,14 +4,6 @@
 #include "comm/topology/placement.h"
 #include "tests/topology/helper.h"
 
-static tx_placement *place(const tx_topology *t, int64_t ranks)
-{
-    tx_placement *p = NULL;
-    assert_ok(tx_placement_make(t, ranks, &p));
-    assert_int_equal(p->ranks, ranks);
-    return p;
-}
-
 static const tx_topo_cpu *cpu_of(const tx_topology *t, int32_t number)
 {
     for (int32_t i = 0; i < t->cpu_count; i++)
@@ -78,6 +70,16 @@ static void check(const tx_topology *t, const tx_placement *p)
     free(users);
 }
 
+/* Places ranks, whose places are checked. */
+static tx_placement *place(const tx_topology *t, int64_t ranks)
+{
+    tx_placement *p = NULL;
+    assert_ok(tx_placement_make(t, ranks, &p));
+    assert_int_equal(p->ranks, ranks);
+    check(t, p);
+    return p;
+}
+
 static void expect(const tx_topology *t, const tx_topo_place *place, const char *device, const char *cpus,
                    const char *nodes)
 {
@@ -111,7 +113,6 @@ static void machines_recorded(void **state)
     for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++) {
         tx_topology *t = recorded(machines[i].name);
         tx_placement *p = place(t, 4);
-        check(t, p);
         for (int32_t r = 0; r < 4; r++) {
             assert_true(!p->places[r].shared && !p->places[r].far);
             assert_int_equal(p->places[r].nic, t->devices[p->places[r].device].nic);
@@ -120,7 +121,6 @@ static void machines_recorded(void **state)
         tx_placement_free(p);
         for (int32_t ranks = 1; ranks < 40; ranks++) {
             p = place(t, ranks);
-            check(t, p);
             tx_placement_free(p);
         }
         tx_topology_free(t);
@@ -134,22 +134,18 @@ static void gpus(void **state)
     tx_topology *t = read_topology(FIXTURES "classes.xml");
     /* Two tiles of one card, and their NUMA node's two cores. */
     tx_placement *p = place(t, 2);
-    check(t, p);
     expect(t, &p->places[0], "GPU5", "4-5", "1");
     expect(t, &p->places[1], "GPU6", "6-7", "1");
     tx_placement_free(p);
     p = place(t, 3);
-    check(t, p);
     tx_placement_free(p);
     /* All eight: five near two cores, three near two. */
     p = place(t, 8);
-    check(t, p);
     assert_true(p->gpus == 8 && p->places[0].shared && p->places[7].shared);
     expect(t, &p->places[1], "GPU1", "2-3", "0");
     expect(t, &p->places[2], "GPU2", "0-1", "0");
     tx_placement_free(p);
     p = place(t, 20);
-    check(t, p);
     assert_true(p->gpus == 8 && p->places[19].device == 7);
     tx_placement_free(p);
     assert_refused(tx_placement_make(t, 0, &p), TX_INVALID, "a host has 1 to");
@@ -213,31 +209,26 @@ static void without_gpus(void **state)
     expect(&h.t, &p->places[0], "", "0-15", "0-1");
     tx_placement_free(p);
     p = place(&h.t, 2);
-    check(&h.t, p);
     expect(&h.t, &p->places[0], "", "0-3,8-11", "0");
     expect(&h.t, &p->places[1], "", "4-7,12-15", "1");
     assert_true(p->places[0].nic == 0 && p->places[1].nic == 1 && p->gpus == 0);
     tx_placement_free(p);
     /* No rank has cores of two nodes. */
     p = place(&h.t, 3);
-    check(&h.t, p);
     expect(&h.t, &p->places[0], "", "0-1,8-9", "0");
     expect(&h.t, &p->places[1], "", "2-3,10-11", "0");
     expect(&h.t, &p->places[2], "", "4-7,12-15", "1");
     assert_true(p->least_cores == 2 && p->most_cores == 4);
     tx_placement_free(p);
     p = place(&h.t, 8);
-    check(&h.t, p);
     for (int32_t r = 0; r < 8; r++)
         assert_true(p->places[r].cores == 1 && !p->places[r].shared);
     tx_placement_free(p);
     p = place(&h.t, 11);
-    check(&h.t, p);
     assert_true(p->places[0].shared && p->cores == 8);
     tx_placement_free(p);
     make_host(&h, odd, 2);
     p = place(&h.t, 4);
-    check(&h.t, p);
     expect(&h.t, &p->places[2], "", "4-5,12-13", "0");
     expect(&h.t, &p->places[3], "", "6-7,14-15", "1");
     tx_placement_free(p);
@@ -252,7 +243,6 @@ static void overlapping(void **state)
     add_device(&h, TX_TOPO_GPU, "0-7,8-15", "0");
     add_device(&h, TX_TOPO_GPU, "0-3,8-11", "0");
     tx_placement *p = place(&h.t, 2);
-    check(&h.t, p);
     expect(&h.t, &p->places[0], "GPU0", "4-7,12-15", "0");
     expect(&h.t, &p->places[1], "GPU1", "0-3,8-11", "0");
     tx_placement_free(p);
@@ -267,7 +257,6 @@ static void restricted(void **state)
     add_device(&h, TX_TOPO_GPU, "100-107", "1");
     add_device(&h, TX_TOPO_GPU, "", "");
     tx_placement *p = place(&h.t, 2);
-    check(&h.t, p);
     assert_true(p->places[0].far && !p->places[1].far);
     expect(&h.t, &p->places[0], "GPU0", "0-1,4-5", "0");
     expect(&h.t, &p->places[1], "GPU1", "2-3,6-7", "0");
@@ -299,7 +288,6 @@ static void nearest(void **state)
     tx_placement_free(p);
 }
 
-/* The lines for launchers; warnings. */
 /* A container's or a job's cores are shared out, and no others. */
 static void confined(void **state)
 {
@@ -317,6 +305,7 @@ static void confined(void **state)
     tx_placement_free(p);
 }
 
+/* The lines for launchers; warnings. */
 static void lines(void **state)
 {
     static const char *const wanted[] = {

@@ -258,12 +258,9 @@ static void print_allreduce(FILE *out, const way *w)
 
 static tx_status find(const tx_topology *t, const char *text, size_t length, int32_t *index)
 {
-    static const char prefix[] = "opencl:";
     char name[64];
     snprintf(name, sizeof name, "%.*s", length < 64 ? (int)length : 63, text);
     int32_t found = tx_topo_find(t, name);
-    if (found < 0 && strncmp(name, prefix, strlen(prefix)) == 0)
-        found = tx_topo_find(t, name + strlen(prefix));
     if (found < 0)
         return tx_fail(TX_NOT_FOUND,
                        "%s: no such device; GPU0, NIC0, a bus id such as 3b:00.0, a name such as mlx5_0, or "

@@ -22,7 +22,7 @@ static void class_text(const tx_topology *t, const tx_topo_copy *copy, char text
         snprintf(text, 16, "%s", distance < 0 ? "-" : distance == 0 ? "near" : "far");
 }
 
-/* What is odd: why there is no rate, or which copy from farther away is faster. */
+/* The reason why there is no rate, or a copy from farther away that is faster. */
 static const char *remark_text(const tx_topology *t, int32_t index, char room[TX_TXTOPO_CELL])
 {
     const tx_topo_copy *copy = &t->copies[index];

@@ -11,7 +11,6 @@
 
 typedef struct gathering {
     tx_comm *comm;
-    int32_t rank, size;
     tx_txtopo_host *hosts;
     int32_t count;
 } gathering;
@@ -48,14 +47,14 @@ static tx_status keep(tx_txtopo_host *host, const char *text)
 static tx_status hear(gathering *g, int32_t from, int32_t size, char *own)
 {
     const int64_t words = ((int64_t)size + 3) / 4;
-    char *text = from == g->rank ? own : calloc((size_t)words, 4);
+    char *text = from == g->comm->rank ? own : calloc((size_t)words, 4);
     if (!text)
         return tx_fail(TX_MEMORY, "a topology of %" PRId32 " bytes: out of memory", size);
     tx_status status = tx_comm_collect(g->comm, TX_BROADCAST, text, words, TX_I32, from);
     if (!status) {
         tx_txtopo_host *host = &g->hosts[g->count++];
         host->rank = from;
-        if (g->rank == 0)
+        if (g->comm->rank == 0)
             status = keep(host, text);
     }
     if (text != own)
@@ -68,14 +67,15 @@ static tx_status gather(gathering *g)
     const bool first = g->comm->local_rank == 0;
     char *own = first ? look() : NULL;
     int32_t size = own ? (int32_t)strlen(own) + 1 : first ? -1 : 0;
-    int32_t *sizes = calloc((size_t)g->size, sizeof *sizes);
-    g->hosts = calloc((size_t)g->size, sizeof *g->hosts);
-    tx_status status = sizes && g->hosts ? TX_OK : tx_fail(TX_MEMORY, "%" PRId32 " ranks: out of memory", g->size);
+    int32_t *sizes = calloc((size_t)g->comm->size, sizeof *sizes);
+    g->hosts = calloc((size_t)g->comm->size, sizeof *g->hosts);
+    tx_status status =
+        sizes && g->hosts ? TX_OK : tx_fail(TX_MEMORY, "%" PRId32 " ranks: out of memory", g->comm->size);
     if (!status) {
-        sizes[g->rank] = size;
-        status = tx_comm_collect(g->comm, TX_ALL_REDUCE, sizes, g->size, TX_I32, 0);
+        sizes[g->comm->rank] = size;
+        status = tx_comm_collect(g->comm, TX_ALL_REDUCE, sizes, g->comm->size, TX_I32, 0);
     }
-    for (int32_t r = 0; r < g->size && !status; r++) {
+    for (int32_t r = 0; r < g->comm->size && !status; r++) {
         if (sizes[r] < 0)
             status = tx_fail(TX_MEMORY, "rank %" PRId32 ": out of memory", r);
         else if (sizes[r] > 0)
@@ -124,12 +124,12 @@ static tx_status measure(FILE *out, const tx_txtopo_many *many, gathering *g)
 {
     float *rates = NULL;
     if (g->count < 2) {
-        if (g->rank == 0)
+        if (g->comm->rank == 0)
             fputs("\nOne host: there is nothing to measure between hosts.\n", out);
         return TX_OK;
     }
     tx_status status = tx_txtopo_between(g->comm, g->hosts, g->count, many->stopped, &rates, many->partial);
-    if (!status && g->rank == 0)
+    if (!status && g->comm->rank == 0)
         status = print_rates(out, g, rates, *many->partial);
     free(rates);
     return status;
@@ -153,10 +153,8 @@ tx_status tx_txtopo_mpi(FILE *out, const tx_txtopo_many *many, int *argc, char *
     tx_status status = tx_comm_default()->open(argc, argv, &g.comm);
     if (status)
         return status;
-    g.rank = g.comm->rank;
-    g.size = g.comm->size;
     status = gather(&g);
-    if (!status && g.rank == 0)
+    if (!status && g.comm->rank == 0)
         status = tx_txtopo_kinds(out, g.hosts, g.count, many->links, many->underline);
     if (!status && many->measure)
         status = measure(out, many, &g);

@@ -22,8 +22,8 @@ static const char *pair_text(const tx_txtopo_sheet *s, int32_t a, int32_t b, cha
     return tx_topo_cell(s->t, a, b, link, room);
 }
 
-/* nvidia-smi writes two tabs between the last two fields of a row, which its header has not; a field that it has for
- * GPUs alone is empty in the rows of NICs. */
+/* nvidia-smi writes two tabs between the last two fields of a row, which its header has not; the rows of
+ * NICs have no affinity. */
 static const tx_txtopo_column affinities[] = {{"CPU Affinity", TX_TXTOPO_CPUS},
                                               {"NUMA Affinity", TX_TXTOPO_NODES},
                                               {"", TX_TXTOPO_EMPTY},

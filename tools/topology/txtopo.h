@@ -59,7 +59,7 @@ typedef struct tx_txtopo_sheet {
     int32_t more;
     bool matrix, links, nvidia; /* the latter as in tx_txtopo_text, tx_txtopo_nvidia */
     const char *letters;        /* as in tx_txtopo_p2p */
-    /* The cell of two devices, which may be the same; NULL: as tx_topo_cell has it. */
+    /* The cell of two devices, which may be the same; it is that of tx_topo_cell unless this is set. */
     const char *(*pair)(const struct tx_txtopo_sheet *s, int32_t a, int32_t b, char room[TX_TXTOPO_CELL]);
     int32_t list[TX_TOPO_DEVICES_MAX], count; /* the devices, which tx_txtopo_sheet_table finds */
 } tx_txtopo_sheet;
@@ -88,8 +88,7 @@ void tx_txtopo_csv(FILE *out, const tx_topology *topology, bool links);
 /* bind.c: where so many ranks go, as a table and as lines for launchers, numactl and hwloc-bind. */
 tx_status tx_txtopo_bind(FILE *out, const tx_topology *topology, int64_t ranks);
 
-/* explain.c: the way between two devices in words. `pair` is "A,B"; each is what tx_topo_find takes, or
- * "opencl:PLATFORM:DEVICE". */
+/* explain.c: the way between two devices in words. `pair` is "A,B"; each is what tx_topo_find takes. */
 tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *pair);
 
 /* measured.c: what was measured beside the class, and what of it is odd; nothing where nothing was measured. */
