@@ -2,6 +2,7 @@
  * Declaring parameters and states. */
 #include "api/model/model.h"
 
+#include "api/base/grow.h"
 #include "api/base/needs.h"
 #include "api/base/nf4.h"
 #include "api/base/swap.h"
@@ -123,16 +124,10 @@ static tx_status append_param(tx_model *model, tx_param_record *record)
 {
     const tx_param_spec *whole = &record->whole;
     const int32_t stage = tx_model_stage_of(model, whole->block), holdings = model->holdings;
-    if (model->params == model->param_room) {
-        int32_t room = model->param_room ? 2 * model->param_room : 64;
-        tx_param_record *bigger = realloc(model->param, (size_t)room * sizeof *bigger);
-        if (!bigger)
-            return tx_fail(TX_MEMORY, "no memory for parameter %s", record->name);
-        model->param = bigger;
-        model->param_room = room;
-    }
     const char *name = record->name;
-    record->name = strdup(name);
+    tx_param_record *grown = tx_grown(model->param, model->params, sizeof *grown);
+    model->param = grown ? grown : model->param;
+    record->name = grown ? strdup(name) : NULL;
     if (!record->name)
         return tx_fail(TX_MEMORY, "no memory for parameter %s", name);
     tx_own_divide(record);
@@ -219,14 +214,10 @@ tx_status tx_model_set_stage(tx_model *model, tx_mesh_axis axis, int32_t stages,
 static tx_status append_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape, bool absent,
                               int64_t *offset)
 {
-    if (model->states == model->state_room) {
-        int32_t room = model->state_room ? 2 * model->state_room : 16;
-        tx_state_record *bigger = realloc(model->state, (size_t)room * sizeof *bigger);
-        if (!bigger)
-            return tx_fail(TX_MEMORY, "no memory for a state");
-        model->state = bigger;
-        model->state_room = room;
-    }
+    tx_state_record *grown = tx_grown(model->state, model->states, sizeof *grown);
+    if (!grown)
+        return tx_fail(TX_MEMORY, "no memory for a state");
+    model->state = grown;
     tx_state_record record = {.name = name ? strdup(name) : NULL, .dtype = dtype, .shape = *shape, .absent = absent};
     if (name && !record.name)
         return tx_fail(TX_MEMORY, "no memory for state %s", name);

@@ -71,11 +71,11 @@ typedef struct tx_result_queue {
 struct tx_model {
     tx_engine *engine;
     tx_param_record *param;
-    int32_t params, param_room;
+    int32_t params;
     tx_holding *holding; /* the table of ownership (own.h) */
-    int32_t holdings, holding_room;
+    int32_t holdings;
     tx_state_record *state;
-    int32_t states, state_room;
+    int32_t states;
     bool has_gradients, sealed, groups_written;
     bool only_plans; /* tx_model_only_plan */
     tx_dtype stored; /* of parameters that are declared in F32 (tx_model_store) */

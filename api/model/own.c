@@ -2,8 +2,9 @@
  * This rank's part of each parameter. */
 #include "api/model/model.h"
 
+#include "api/base/grow.h"
+
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A part of a padded dimension has a multiple of so many rows, as kernels of matrix products like it. */
@@ -180,14 +181,10 @@ bool tx_own_stretch(const tx_param_record *record, int32_t *run, tx_param_run *s
 
 tx_status tx_own_add(tx_model *model, const tx_holding *holding)
 {
-    if (model->holdings == model->holding_room) {
-        const int32_t room = model->holding_room ? 2 * model->holding_room : 64;
-        tx_holding *bigger = realloc(model->holding, (size_t)room * sizeof *bigger);
-        if (!bigger)
-            return tx_fail(TX_MEMORY, "no memory for the table of ownership");
-        model->holding = bigger;
-        model->holding_room = room;
-    }
+    tx_holding *grown = tx_grown(model->holding, model->holdings, sizeof *grown);
+    if (!grown)
+        return tx_fail(TX_MEMORY, "no memory for the table of ownership");
+    model->holding = grown;
     model->holding[model->holdings++] = *holding;
     return TX_OK;
 }

@@ -43,80 +43,72 @@ static int64_t range_elements(const tx_model *model)
     return tx_model_weights_away(model) && piece < all ? piece : all;
 }
 
-static int32_t ranges_of(const tx_model *model, int32_t chunk)
-{
-    const int64_t elements = arena_of(model)->used[chunk] / (int64_t)sizeof(float);
-    return (int32_t)((elements + range_elements(model) - 1) / range_elements(model));
-}
+/* Weights that one command casts. */
+typedef struct range {
+    int64_t address, count;
+} range;
 
-static int32_t count_ranges(const tx_model *model)
-{
-    int32_t count = 0;
-    for (int32_t c = 0; c < arena_of(model)->chunks; c++)
-        count += ranges_of(model, c);
-    return by_bucket(model) ? model->parallel->buckets : count;
-}
-
-/* Where the range lies, and its elements. */
-static void find_range(const tx_model *model, int32_t range, int64_t *address, int64_t *count)
+/* Range number `number`: a bucket, or part of a chunk. False: there are not so many. */
+static bool find_range(const tx_model *model, int32_t number, range *r)
 {
     const tx_arena *weights = arena_of(model);
-    int32_t chunk = 0;
-    for (; range >= ranges_of(model, chunk); chunk++)
-        range -= ranges_of(model, chunk);
-    const int64_t first = range * range_elements(model), left = weights->used[chunk] / (int64_t)sizeof(float) - first;
-    *address = chunk * weights->chunk_bytes + first * (int64_t)sizeof(float);
-    *count = left < range_elements(model) ? left : range_elements(model);
+    const int64_t most = range_elements(model), word = (int64_t)sizeof(float);
+    if (by_bucket(model)) {
+        const tx_bucket *b = &model->parallel->bucket[number];
+        if (number < model->parallel->buckets)
+            *r = (range){b->address, b->count};
+        return number < model->parallel->buckets;
+    }
+    int64_t first = number * most;
+    for (int32_t c = 0; c < weights->chunks; c++) {
+        const int64_t elements = weights->used[c] / word, left = elements - first;
+        *r = (range){c * weights->chunk_bytes + first * word, left < most ? left : most};
+        if (left > 0)
+            return true;
+        first -= (elements + most - 1) / most * most;
+    }
+    return false;
 }
 
-/* Weights of a range; where they lie outside the device's memory, on the device. */
-static tx_tensor *weights_of(tx_graph *graph, int32_t range, bool here)
+/* A range in fp32; if its weights lie outside the device's memory, there or `here`, on the device. */
+static tx_tensor *weights_of(tx_graph *graph, int32_t number, const range *r, bool here)
 {
     const tx_model *model = graph->model;
-    int64_t address, count;
-    if (by_bucket(model)) {
-        address = model->parallel->bucket[range].address;
-        count = model->parallel->bucket[range].count;
-    } else {
-        find_range(model, range, &address, &count);
-    }
     const bool brought = here && tx_model_weights_away(model);
-    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(count),
+    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(r->count),
                            brought ? TX_ARENA_KEPT : tx_parallel_weights(model->parallel),
-                           brought ? model->copies.casting[range % 2] : address);
+                           brought ? model->copies.casting[number % 2] : r->address);
 }
 
 /* Nothing where the weights are on the device. Not into tensors of the planner's: what was written to plans lies there.
  */
-static void add_fetch(tx_graph *graph, int32_t range)
+static void add_fetch(tx_graph *graph, int32_t number)
 {
-    if (!tx_model_weights_away(graph->model) || range >= count_ranges(graph->model))
+    range r;
+    if (!tx_model_weights_away(graph->model) || !find_range(graph->model, number, &r))
         return;
     tx_emit_args fetch = {.op = TX_OP_FETCH, .attrs = plain};
-    fetch.in[0] = weights_of(graph, range, false);
-    fetch.out[0] = weights_of(graph, range, true);
+    fetch.in[0] = weights_of(graph, number, &r, false);
+    fetch.out[0] = weights_of(graph, number, &r, true);
     if (fetch.in[0] && fetch.out[0])
         tx_emit(graph, &fetch);
 }
 
-static void add_cast(tx_graph *graph, int32_t range)
+static void add_cast(tx_graph *graph, int32_t number, const range *r)
 {
     const tx_model *model = graph->model;
     tx_emit_args cast = {.op = TX_OP_CAST, .attrs = plain, .dtype = &model->copies.dtype},
                  put_back = {.op = TX_OP_PUT_BACK, .attrs = plain};
-    const tx_tensor *weights = weights_of(graph, range, false);
-    cast.in[0] = weights_of(graph, range, true);
-    if (!weights || !cast.in[0])
-        return;
-    put_back.out[0] = cast.out[0] = tx_tensor_fixed(graph, model->copies.dtype, weights->shape, TX_ARENA_HALF,
-                                                    tx_model_half_address(model, weights->offset));
+    cast.in[0] = weights_of(graph, number, r, true);
+    put_back.out[0] = cast.out[0] = tx_tensor_fixed(graph, model->copies.dtype, TX_SHAPE(r->count), TX_ARENA_HALF,
+                                                    tx_model_half_address(model, r->address));
     if (copies_away(model))
-        put_back.in[0] = cast.out[0] =
-            tx_tensor_fixed(graph, model->copies.dtype, weights->shape, TX_ARENA_KEPT, model->copies.casted[range % 2]);
+        put_back.in[0] = cast.out[0] = tx_tensor_fixed(graph, model->copies.dtype, TX_SHAPE(r->count), TX_ARENA_KEPT,
+                                                       model->copies.casted[number % 2]);
     if (tx_model_weights_away(model))
         tx_emit(graph, &(tx_emit_args){.op = TX_OP_WAIT_COPIES, .attrs = plain});
-    add_fetch(graph, range + 1);
-    if (cast.out[0])
+    add_fetch(graph, number + 1);
+    if (cast.in[0] && cast.out[0])
         tx_emit(graph, &cast);
     if (put_back.in[0])
         tx_emit(graph, &put_back);
@@ -124,13 +116,12 @@ static void add_cast(tx_graph *graph, int32_t range)
 
 tx_status tx_copies_reserve(tx_model *model)
 {
-    int64_t address, count, most = 0;
+    int64_t most = 0;
+    range r;
     if (!tx_model_keeps_copies(model) || !tx_model_weights_away(model) || in_file(model))
         return TX_OK;
-    for (int32_t i = 0; i < count_ranges(model); i++) {
-        find_range(model, i, &address, &count);
-        most = count * (int64_t)sizeof(float) > most ? count * (int64_t)sizeof(float) : most;
-    }
+    for (int32_t i = 0; find_range(model, i, &r); i++)
+        most = r.count * (int64_t)sizeof(float) > most ? r.count * (int64_t)sizeof(float) : most;
     for (int i = 0; i < 2 && model->copies.casting_bytes < most; i++) {
         TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], most, TX_ALIGNMENT, &model->copies.casting[i]));
         if (copies_away(model))
@@ -144,12 +135,11 @@ tx_status tx_copies_reserve(tx_model *model)
 static bool is_current(const tx_model *model)
 {
     const tx_plan *plan = model->copies.plan;
-    int64_t weights = 0, copied = 0;
-    for (int32_t c = 0; c < arena_of(model)->chunks; c++)
-        weights += arena_of(model)->used[c] / (int64_t)sizeof(float);
-    for (int32_t i = 0; plan && i < plan->program.length; i++)
-        copied += tx_operand_count(&plan->commands[i].in[0]);
-    return plan && plan->program.length == count_ranges(model) && copied == weights;
+    int32_t ranges = 0;
+    bool same = plan != NULL;
+    for (range r; same && find_range(model, ranges, &r); ranges++)
+        same = ranges < plan->program.length && tx_operand_count(&plan->commands[ranges].in[0]) == r.count;
+    return same && ranges == plan->program.length;
 }
 
 tx_status tx_copies_make(tx_model *model)
@@ -164,21 +154,20 @@ tx_status tx_copies_make(tx_model *model)
     TX_TRY(tx_graph_create(model, &graph));
     graph->direction = TX_UPDATE;
     add_fetch(graph, 0);
-    for (int32_t i = 0; i < count_ranges(model); i++)
-        add_cast(graph, i);
+    range r;
+    for (int32_t i = 0; find_range(model, i, &r); i++)
+        add_cast(graph, i, &r);
     return tx_plan_create_owned(graph, "copies", &model->copies.plan);
 }
 
-static tx_status copy_in_file(tx_model *model, int32_t range, float *weights, uint16_t *copies)
+static tx_status copy_in_file(tx_model *model, const range *r, float *weights, uint16_t *copies)
 {
-    int64_t address, count;
-    find_range(model, range, &address, &count);
-    TX_TRY(tx_model_read_at(model, tx_parallel_weights(model->parallel), address, weights,
-                            count * (int64_t)sizeof *weights));
-    for (int64_t i = 0; i < count; i++)
+    TX_TRY(tx_model_read_at(model, tx_parallel_weights(model->parallel), r->address, weights,
+                            r->count * (int64_t)sizeof *weights));
+    for (int64_t i = 0; i < r->count; i++)
         copies[i] = model->copies.dtype == TX_BF16 ? tx_f32_to_bf16(weights[i]) : tx_f32_to_f16(weights[i]);
-    return tx_model_write_at(model, TX_ARENA_HALF, tx_model_half_address(model, address), copies,
-                             count * (int64_t)sizeof *copies);
+    return tx_model_write_at(model, TX_ARENA_HALF, tx_model_half_address(model, r->address), copies,
+                             r->count * (int64_t)sizeof *copies);
 }
 
 static tx_status copy_all_in_file(tx_model *model)
@@ -187,8 +176,9 @@ static tx_status copy_all_in_file(tx_model *model)
     float *weights = malloc(room * sizeof *weights);
     uint16_t *copies = malloc(room * sizeof *copies);
     tx_status status = weights && copies ? TX_OK : tx_fail(TX_MEMORY, "no memory to make copies of weights");
-    for (int32_t i = 0; i < count_ranges(model) && status == TX_OK; i++)
-        status = copy_in_file(model, i, weights, copies);
+    range r;
+    for (int32_t i = 0; status == TX_OK && find_range(model, i, &r); i++)
+        status = copy_in_file(model, &r, weights, copies);
     free(weights);
     free(copies);
     return status;

@@ -2,10 +2,9 @@
  * The pieces of the arenas that an optimizer's nodes work on, and where their states lie. */
 #include "api/plan/pieces.h"
 
+#include "api/base/grow.h"
 #include "api/base/swap.h"
 #include "api/parallel/parallel.h"
-
-#include <stdlib.h>
 
 /* Elements of a range that a piece may have: no state outgrows an allocation, also of F32. */
 static int64_t most_elements(const tx_model *model, const tx_optimizer *o)
@@ -30,7 +29,7 @@ static tx_status add_part(const tx_model *model, tx_optimizer *o, const tx_optim
         last->shape = TX_SHAPE(last->count);
         return TX_OK;
     }
-    tx_optimizer_piece *more = realloc(o->piece, (size_t)(o->pieces + 1) * sizeof *more);
+    tx_optimizer_piece *more = tx_grown(o->piece, o->pieces, sizeof *more);
     if (!more)
         return tx_fail(TX_MEMORY, "no memory for the optimizer's pieces");
     o->piece = more;

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Arrays that grow by one element. */
+#ifndef TX_GROW_H
+#define TX_GROW_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/* The array with room for one more than its `count` elements of `size` bytes: its room is the next power of 2, at least
+ * 64. NULL if there is no memory; the array is then as before. */
+static inline void *tx_grown(void *array, int32_t count, size_t size)
+{
+    if (count > 0 && (count < 64 || (count & (count - 1)) != 0))
+        return array;
+    return realloc(array, (count < 64 ? 64 : 2 * (size_t)count) * size);
+}
+
+#endif
