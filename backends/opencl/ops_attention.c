@@ -35,13 +35,12 @@ static void forward_operands(tx_cl_builder *b, const tx_command *c, const tx_cl_
 {
     TX_CL_OPERANDS(b, &c->in[0], &c->in[a->cached ? 3 : 1], a->cached ? &c->in[1] : NULL, a->cached ? &c->in[2] : NULL);
     TX_CL_OPERANDS(b, &c->out[0], a->cached ? NULL : &c->out[1]);
-    TX_CL_I32(b, (int32_t)a->T, (int32_t)a->S);
 }
 
 static void gradient_operands(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a)
 {
+    (void)a;
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[3], &c->out[1], &c->in[4], &c->out[0]);
-    TX_CL_I32(b, (int32_t)a->T);
 }
 
 /* The kernels that work on tiles; `products` of matrices of T x T each computes. */
@@ -89,6 +88,7 @@ static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_a
     snprintf(options, sizeof options, "%s %s", a->facts, form);
     tx_cl_launch(b, kernels[kernel].source[f->matrix ? 2 : f->cpu], options, kernels[kernel].name, 3, global, local);
     kernels[kernel].operands(b, c, a);
+    TX_CL_I32(b, (int32_t)a->T, (int32_t)a->S);
     TX_CL_OPERANDS(b, a->starts);
     TX_CL_I32(b, a->heads, a->kv_heads, a->window);
     TX_CL_F32(b, c->attrs.scale, c->attrs.draw.p);

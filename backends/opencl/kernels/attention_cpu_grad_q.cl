@@ -2,7 +2,6 @@
  * Gradient of attention's queries on CPU devices. */
 #include "attention_cpu_tile.cl"
 
-/* Dimensions as in attention. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
 {
@@ -13,26 +12,16 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
     TILE(v_tile, COLS, DP);
     TILE(v_tile_t, DP, COLS);
     TILE(scores, ROWS, COLS);
-    const int head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
-    const int q0 = ((T - 1) / ROWS - first_tile - (int)get_group_id(0)) * ROWS;
-    const int kv_head = head / (heads / kv_heads), length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
-    const int last = q0 >= length ? 0 : CAUSAL ? min(length, q0 + ROWS) : length;
-    const __global int *const starts_of = starts + sto + b * (long)T;
-    const int begin = least_key(0, q0, ROWS, T, window, starts_of) / COLS * COLS;
+    QUERY_TILE(ROWS, COLS);
     const long stride = (long)(heads + 2 * kv_heads) * D, stats = (b * (long)heads + head) * T;
     const long query = (b * (long)T + q0) * stride + (long)head * D;
     const __global h_t *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D;
     const __global h_t *v = k + (long)kv_heads * D;
-    const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
     lse += lso + stats;
     delta += deo + stats;
 
     vec acc[ROW_STEPS][DIM_STEPS][MR];
-    EACH_ROW(rs, m)
-    {
-        for (int ds = 0; ds < DIM_STEPS; ds++)
-            acc[rs][ds][m] = 0.0f;
-    }
+    clear(acc);
     load_tile(q_tile, qkv + qo + query, stride, ROWS, length - q0);
     load_tile(do_tile, d_o + doo + (b * (long)T + q0) * heads * D + (long)head * D, (long)heads * D, ROWS, length - q0);
     for (int k0 = begin; k0 < last; k0 += COLS) {
@@ -64,10 +53,5 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
         }
         product_nn(scores, k_tile, acc, min(COLS, last - k0));
     }
-    dqkv += dqo + query;
-    EACH_ROW(rs, m)
-    {
-        for (int ds = 0; ds < DIM_STEPS && q0 + ROW(rs, m) < T; ds++)
-            store_row(acc[rs][ds][m], dqkv + ROW(rs, m) * stride + ds * VW, ds * VW);
-    }
+    store_tile(acc, dqkv + dqo + query, stride, T - q0);
 }

@@ -80,6 +80,25 @@ static void product_nn(const __local float *scores, const __local float *b, vec 
         }
 }
 
+static void clear(vec acc[ROW_STEPS][DIM_STEPS][MR])
+{
+    EACH_ROW(rs, m)
+    {
+        for (int ds = 0; ds < DIM_STEPS; ds++)
+            acc[rs][ds][m] = 0.0f;
+    }
+}
+
+/* To rows `stride` apart, of which `left` exist. */
+static void store_tile(vec acc[ROW_STEPS][DIM_STEPS][MR], __global h_t *to, long stride, int left)
+{
+    EACH_ROW(rs, m)
+    {
+        for (int ds = 0; ds < DIM_STEPS && ROW(rs, m) < left; ds++)
+            store_row(acc[rs][ds][m], to + ROW(rs, m) * stride + ds * VW, ds * VW);
+    }
+}
+
 /* Dropout's factors of a tile of queries q0.. and keys k0.. (a multiple of 4). Element (query, key) goes to
  * scores[query * query_step + key * key_step], one of the steps is 1. */
 static void draw_tile(__local float *scores, int queries, int keys, int query_step, int key_step, int q0, int k0,

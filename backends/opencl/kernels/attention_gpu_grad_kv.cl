@@ -4,8 +4,6 @@
 #define KEYS_OUT 1
 #include "attention_gpu_slope.cl"
 
-/* Dimension 0: tiles of keys, from the first, which most queries see when causal; 1: key head; 2: b
- * from `first_b` on. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
 {
@@ -13,12 +11,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
     const int ux = GRID_X(item, UX), uy = GRID_Y(item, UX);
     __local float *const stage = (__local float *)pool, *const scores = stage + STAGE;
     __local float *const lse_of = scores + ROWS * LP, *const delta_of = lse_of + ROWS;
-    const int kv_head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);
-    const int k0 = (first_tile + (int)get_group_id(0)) * COLS;
-    const int group = heads / kv_heads, length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
-    const int first = k0 >= length ? length : CAUSAL ? k0 / ROWS * ROWS : 0;
-    const int end = WINDOW ? min(length, k0 + COLS - 1 + window) : length; /* of the queries that a window leaves */
-    const __global int *const starts_of = starts + sto + b * (long)T;
+    KEY_TILE(COLS, ROWS);
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D;
     const uint key = k0 * stride + (heads + kv_head) * D, value = key + kv_heads * D;
     const __global h_t *const x = qkv + qo + b * (long)T * stride, *const dy = d_o + doo + b * (long)T * o_stride;
@@ -34,7 +27,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
             float4 s[MR][SQ], held[OUT_LINES][OUT_QUADS];
             product_scores(dy, slope, o_stride, length - q0, x, value, stride, length - k0, stage, s, tx, ty);
             bring_stats(lse + lso + stats, delta + deo + stats, length - q0, lse_of, delta_of);
-            EACH_SCORE(m, n) LOCAL4(scores + 4 * ty * LP + 4 * tx + PLACE(m, n)) = s[m][n];
+            PUT_SCORES(scores, s);
             product_scores(x, query, stride, length - q0, x, key, stride, length - k0, stage, s, tx, ty);
             const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
             fetch_terms(dy, slope, o_stride, length - q0, held);
@@ -43,16 +36,11 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
             product_out(scores, dy, slope, o_stride, min(ROWS, length - q0), stage, held, dv, ux, uy);
             fetch_terms(x, query, stride, length - q0, held);
             BARRIER;
-            EACH_SCORE(m, n) LOCAL4(scores + 4 * ty * LP + 4 * tx + PLACE(m, n)) = s[m][n];
+            PUT_SCORES(scores, s);
             product_out(scores, x, query, stride, min(ROWS, length - q0), stage, held, dk, ux, uy);
         }
     }
     dqkv += dqo + b * (long)T * stride + key;
-    EACH_OUT(m, n)
-    {
-        if (k0 + OUT_ROW(m) >= T || OUT_QUAD(n) >= DP / 4)
-            continue;
-        store_row(dk[m][n] * scale, dqkv + OUT_ROW(m) * stride + 4 * OUT_QUAD(n), 4 * OUT_QUAD(n));
-        store_row(dv[m][n], dqkv + OUT_ROW(m) * stride + kv_heads * D + 4 * OUT_QUAD(n), 4 * OUT_QUAD(n));
-    }
+    store_out(dk, scale, dqkv, stride, T - k0, ux, uy);
+    store_out(dv, 1.0f, dqkv + kv_heads * D, stride, T - k0, ux, uy);
 }

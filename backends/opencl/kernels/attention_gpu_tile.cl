@@ -147,6 +147,9 @@ static void product_scores(const __global h_t *a, uint a_at, uint a_stride, int 
     }
 }
 
+/* An item's scores into the tile in local memory. (A function takes NVIDIA's compiler more registers.) */
+#define PUT_SCORES(scores, s) EACH_SCORE(m, n) LOCAL4((scores) + 4 * ty * LP + 4 * tx + PLACE(m, n)) = s[m][n]
+
 /* ---- Output ---------------------------------------------------------------------------------- */
 
 #define SIDE (DP / 4 % 32 == 0 ? 32 : DP / 4 % 16 == 0 ? 16 : 8) /* items side by side along a row */
@@ -246,5 +249,20 @@ static void product_out(const __local float *scores, const __global h_t *x, uint
         if (k >= count)
             break;
         scores += KEYS_OUT ? TERMS * LP : TERMS;
+    }
+}
+
+static void clear(float4 acc[AR][AQ])
+{
+    EACH_OUT(m, n) acc[m][n] = 0.0f;
+}
+
+/* acc times `factor`, to rows `stride` apart, of which `left` exist. */
+static void store_out(float4 acc[AR][AQ], float factor, __global h_t *to, uint stride, int left, int ux, int uy)
+{
+    EACH_OUT(m, n)
+    {
+        if (OUT_ROW(m) < left && OUT_QUAD(n) < DP / 4)
+            store_row(acc[m][n] * factor, to + OUT_ROW(m) * stride + 4 * OUT_QUAD(n), 4 * OUT_QUAD(n));
     }
 }

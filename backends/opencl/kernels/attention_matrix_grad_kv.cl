@@ -45,11 +45,24 @@ static void begin_turn(turn *now, int number, const walk *w, __local ab_t *block
     }
 }
 
-/* A block of queries and keys: who sees whom. */
+/* A block of queries and keys: who sees whom, and what is known of the queries. */
 typedef struct sights {
-    const __local int *from; /* of each query, the first key that it sees */
+    __local float *minus_lse, *delta;
+    __local int *from; /* of each query, the first key that it sees */
     int q0, k0, length;
 } sights;
+
+/* The turn's queries have arrived in `block`. */
+static void end_turn(const turn *now, const walk *w, __local ab_t *block, const sights *of, int item)
+{
+    bring_end(&now->q, block, ALONG | TURNED, item);
+    bring_end(&now->dy, block + BLOCK(ALONG | TURNED), ALONG | TURNED, item);
+    if (item < OTHERS) {
+        of->minus_lse[item] = now->minus_lse;
+        of->delta[item] = now->delta;
+        of->from[item] = BOUNDED ? first_key(0, min(of->q0 + item, w->T - 1), w->window, w->starts) : 0;
+    }
+}
 
 /* Score s of a query and a key, so far behind the first ones; hidden where it does not see it. */
 static float seen(float s, const sights *of, int query, int key)
@@ -67,11 +80,10 @@ static void hide(scores *s, const sights *of, int line, int lane)
 }
 
 /* The probability of a score of a warp whose keys begin with `line`. */
-static float probability_of(const scores *s, int i, int j, int e, const sights *of, const __local float *minus_lse_of, float factor, int line,
-                            int lane)
+static float probability_of(const scores *s, int i, int j, int e, const sights *of, float factor, int line, int lane)
 {
     const int query = j * OTHER_ATOM + OTHER_OF(e, lane), key = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane);
-    return probability(BOUNDED ? seen(s->of[i][j][e], of, query, key) : s->of[i][j][e], factor, minus_lse_of[query]);
+    return probability(BOUNDED ? seen(s->of[i][j][e], of, query, key) : s->of[i][j][e], factor, of->minus_lse[query]);
 }
 
 #if PAIRED
@@ -80,12 +92,12 @@ static float probability_of(const scores *s, int i, int j, int e, const sights *
 
 /* The first warp's s become the probabilities after dropout, but for its factor; the second's, which are the gradients of these, those of the
  * scaled scores. */
-static void slopes(scores *s, int second, __local float *passed, const sights *of, const __local float *minus_lse_of, const __local float *delta_of,
-                   float factor, const __local uchar *kept, float keep, int line, int lane)
+static void slopes(scores *s, int second, __local float *passed, const sights *of, float factor, const __local uchar *kept, float keep,
+                   int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS && !second; i++)
     {
-        EACH_SCORE(j, e) s->of[i][j][e] = probability_of(s, i, j, e, of, minus_lse_of, factor, line, lane);
+        EACH_SCORE(j, e) s->of[i][j][e] = probability_of(s, i, j, e, of, factor, line, lane);
         UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
             UNROLLED for (int e = 0; e < SUMS; e += 4) vstore4(vload4(0, s->of[i][j] + e), PASSED_AT(i, j, e), passed);
     }
@@ -101,7 +113,7 @@ static void slopes(scores *s, int second, __local float *passed, const sights *o
             {
                 float w[4], d[4];
                 vstore4(vload4(PASSED_AT(i, j, (first + q)), passed), 0, w);
-                vstore4(vload4(0, delta_of + other + q), 0, d);
+                vstore4(vload4(0, of->delta + other + q), 0, d);
                 UNROLLED for (int r = 0; r < 4; r++)
                 {
                     const int is_left = DROPOUT ? IS_KEPT(run, q + r) : 1;
@@ -111,10 +123,40 @@ static void slopes(scores *s, int second, __local float *passed, const sights *o
             }
         }
 }
+
+/* Own lines and output of a warp: keys and the gradient of values, or, if it is a `second` one, the other way round. */
+typedef struct work {
+    own_lines own;
+    outputs out;
+    int second;
+    __local float *passed;
+} work;
+
+static void work_begin(work *w, own_lines k, own_lines v)
+{
+    w->own.block = w->second ? v.block : k.block;
+    clear(&w->out);
+}
+
+/* Adds to the outputs what a block of queries, and of the gradients of their outputs, gives. */
+static void work_step(work *w, const __local ab_t *q, const __local ab_t *dy, const sights *of, float factor, const __local uchar *bits,
+                      float keep, int line, int lane, __local uint *shown)
+{
+    scores s;
+    product_scores(&s, &w->own, w->second ? dy : q, lane, shown);
+    if (!BOUNDED && !w->second && (HIDES_ALL || IS_EDGE(of->k0 + OWN_LINES, of->length, of->q0)))
+        hide(&s, of, line, lane);
+    slopes(&s, w->second, w->passed, of, factor, bits, keep, line, lane);
+    product_out(&w->out, 0, &s, TURNED_IN(w->second ? q : dy, ALONG | TURNED), lane, shown);
+}
+
+static void work_store(const work *w, __global ab_t *dk, __global ab_t *dv, float scale, float keep, uint stride, int line, int left, int lane)
+{
+    store_out(&w->out, w->second ? scale : keep, w->second ? dk : dv, stride, line, left, lane);
+}
 #else
 /* s become the probabilities after dropout, but for its factor, and t, the gradients of these, those of the scaled scores. */
-static void slopes(scores *s, scores *t, const sights *of, const __local float *minus_lse_of, const __local float *delta_of, float factor,
-                   const __local uchar *kept, float keep, int line, int lane)
+static void slopes(scores *s, scores *t, const sights *of, float factor, const __local uchar *kept, float keep, int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_RUN(j, first)
@@ -125,104 +167,94 @@ static void slopes(scores *s, scores *t, const sights *of, const __local float *
             UNROLLED for (int r = 0; r < BESIDE; r++)
             {
                 const int e = first + r, is_left = DROPOUT ? IS_KEPT(run, r) : 1;
-                const float w = probability_of(s, i, j, e, of, minus_lse_of, factor, line, lane);
-                t->of[i][j][e] = slope(w, t->of[i][j][e], delta_of[j * OTHER_ATOM + OTHER_OF(e, lane)], is_left, keep);
+                const float w = probability_of(s, i, j, e, of, factor, line, lane);
+                t->of[i][j][e] = slope(w, t->of[i][j][e], of->delta[j * OTHER_ATOM + OTHER_OF(e, lane)], is_left, keep);
                 s->of[i][j][e] = is_left ? w : 0.0f;
             }
         }
 }
+
+/* Own lines and outputs of a warp. */
+typedef struct work {
+    own_lines k, v;
+    outputs dk, dv;
+} work;
+
+static void work_begin(work *w, own_lines k, own_lines v)
+{
+    w->k = k;
+    w->v = v;
+    clear(&w->dk);
+    clear(&w->dv);
+}
+
+/* Adds to the outputs what a block of queries, and of the gradients of their outputs, gives. */
+static void work_step(work *w, const __local ab_t *q, const __local ab_t *dy, const sights *of, float factor, const __local uchar *bits,
+                      float keep, int line, int lane, __local uint *shown)
+{
+    scores s, t;
+    product_scores(&s, &w->k, q, lane, shown);
+    product_scores(&t, &w->v, dy, lane, shown);
+    if (!BOUNDED && (HIDES_ALL || IS_EDGE(of->k0 + OWN_LINES, of->length, of->q0)))
+        hide(&s, of, line, lane);
+    slopes(&s, &t, of, factor, bits, keep, line, lane);
+    product_out(&w->dv, 0, &s, TURNED_IN(dy, ALONG | TURNED), lane, shown);
+    product_out(&w->dk, 0, &t, TURNED_IN(q, ALONG | TURNED), lane, shown);
+}
+
+static void work_store(const work *w, __global ab_t *dk, __global ab_t *dv, float scale, float keep, uint stride, int line, int left, int lane)
+{
+    store_out(&w->dk, scale, dk, stride, line, left, lane);
+    store_out(&w->dv, keep, dv, stride, line, left, lane);
+}
 #endif
 
-/* Dimension 0: tiles of keys, from the first, which most queries see when causal; 1: key head; 2: b from `first_b` on. */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
 attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
 {
-    __local ab_t pool[POOL] __attribute__((aligned(128)));
-    __local uchar kept[STAGES * KEPT] __attribute__((aligned(16)));
+    LOCAL_MEMORY;
     __local float minus_lse_of[STAGES * OTHERS], delta_of[STAGES * OTHERS];
     __local int from_of[STAGES * OTHERS];
-#if PAIRED
-    __local float passed[OWN_LINES * OTHERS] __attribute__((aligned(16)));
-#endif
-#if EMULATED
-    __local uint shown[GROUP * SHOWN];
-#else
-    __local uint *const shown = 0;
-#endif
+    KEY_TILE(OWN_LINES, OTHERS);
     int item = (int)get_local_id(0), lane = item % LANES;
-    const int warp = item / LANES, second = PAIRED && warp >= OWN_WARPS;
-    const int line = (second ? warp - OWN_WARPS : warp) * (OWN_ATOMS * OWN_ATOM);
-    const int kv_head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2), group = heads / kv_heads;
-    const int k0 = (first_tile + (int)get_group_id(0)) * OWN_LINES;
+    const int warp = item / LANES, line = warp % OWN_WARPS * (OWN_ATOMS * OWN_ATOM);
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D, key = (uint)(heads + kv_head) * D;
-    const int length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;
-    const int first = k0 >= length ? length : CAUSAL ? k0 / OTHERS * OTHERS : 0;
-    const int end = WINDOW ? min(length, k0 + OWN_LINES - 1 + window) : length; /* of the queries that a window leaves */
     const int tiles = (max(end - first, 0) + OTHERS - 1) / OTHERS;
-    const __global h_t *const x = qkv + qo + b * (long)T * stride;
+    const __global h_t *const x = qkv + qo + b * (long)T * stride, *const own = x + key + (uint)k0 * stride;
     const walk w = {x, d_o + doo + b * (long)T * o_stride, lse + lso + b * (long)heads * T, delta + deo + b * (long)heads * T,
-                    starts + sto + b * (long)T, stride, o_stride, first, tiles, tiles * group, kv_head * group, k0, T, length, window};
+                    starts_of, stride, o_stride, first, tiles, tiles * group, kv_head * group, k0, T, length, window};
 
     own_lines k, v;
-    scores s;
     turn next;
-    take_own(&k, pool + OWN_AT(0), x + key + (uint)k0 * stride, stride, length - k0, line, lane, shown);
-    take_own(&v, pool + OWN_AT(1), x + key + kv_heads * D + (uint)k0 * stride, stride, length - k0, line, lane, shown);
+    work work;
+    take_own(&k, pool + OWN_AT(0), own, stride, length - k0, line, lane, shown);
+    take_own(&v, pool + OWN_AT(1), own + kv_heads * D, stride, length - k0, line, lane, shown);
 #if PAIRED
-    const own_lines own = {second ? v.block : k.block};
-    outputs mine;
-    clear(&mine);
-#else
-    outputs dk, dv;
-    scores t;
-    clear(&dk);
-    clear(&dv);
+    __local float passed[OWN_LINES * OTHERS] __attribute__((aligned(16)));
+    work.second = warp >= OWN_WARPS;
+    work.passed = passed;
 #endif
+    work_begin(&work, k, v);
     int stage = 0;
     begin_turn(&next, 0, &w, pool + OTHERS_AT, item);
     while (next.number < w.turns) {
         const int q0 = next.q0, at = stage * OTHERS;
-        __local ab_t *const here = pool + OTHERS_AT + stage * (BLOCKS), *const slope_o = here + BLOCK(ALONG | TURNED);
+        __local ab_t *const here = pool + OTHERS_AT + stage * (BLOCKS);
         __local uchar *const bits = kept + stage * KEPT;
-        const sights of = {from_of + at, q0, k0, length};
+        const sights of = {minus_lse_of + at, delta_of + at, from_of + at, q0, k0, length};
         item = IN_STEP(item, q0, T);
         lane = item % LANES;
         const draws drop = draws_of(control, b, site, plane + next.head, p, first_row, first_column);
         if (STAGES == 1)
             barrier(CLK_LOCAL_MEM_FENCE); /* the block before is read */
-        bring_end(&next.q, here, ALONG | TURNED, item);
-        bring_end(&next.dy, slope_o, ALONG | TURNED, item);
-        if (item < OTHERS) {
-            minus_lse_of[at + item] = next.minus_lse;
-            delta_of[at + item] = next.delta;
-            from_of[at + item] = BOUNDED ? first_key(0, min(q0 + item, T - 1), window, w.starts) : 0;
-        }
+        end_turn(&next, &w, here, &of, item);
         if (DROPOUT)
             draw_kept(bits, &drop, q0, k0, item);
         barrier(CLK_LOCAL_MEM_FENCE);
         stage = (stage + 1) % STAGES;
         begin_turn(&next, next.number + 1, &w, pool + OTHERS_AT + stage * (BLOCKS), item);
-#if PAIRED
-        product_scores(&s, &own, second ? slope_o : here, lane, shown);
-        if (!BOUNDED && !second && (HIDES_ALL || IS_EDGE(k0 + OWN_LINES, length, q0)))
-            hide(&s, &of, line, lane);
-        slopes(&s, second, passed, &of, minus_lse_of + at, delta_of + at, scale * LOG2_E, bits, drop.keep, line, lane);
-        product_out(&mine, 0, &s, TURNED_IN(second ? here : slope_o, ALONG | TURNED), lane, shown);
-#else
-        product_scores(&s, &k, here, lane, shown);
-        product_scores(&t, &v, slope_o, lane, shown);
-        if (!BOUNDED && (HIDES_ALL || IS_EDGE(k0 + OWN_LINES, length, q0)))
-            hide(&s, &of, line, lane);
-        slopes(&s, &t, &of, minus_lse_of + at, delta_of + at, scale * LOG2_E, bits, drop.keep, line, lane);
-        product_out(&dv, 0, &s, TURNED_IN(slope_o, ALONG | TURNED), lane, shown);
-        product_out(&dk, 0, &t, TURNED_IN(here, ALONG | TURNED), lane, shown);
-#endif
+        work_step(&work, here, here + BLOCK(ALONG | TURNED), &of, scale * LOG2_E, bits, drop.keep, line, lane, shown);
     }
     dqkv += dqo + b * (long)T * stride + key + (uint)k0 * stride;
-#if PAIRED
-    store_out(&mine, second ? scale : DROPOUT ? 1.0f / (1.0f - p) : 1.0f, dqkv + (second ? 0 : kv_heads * D), stride, line, T - k0, lane);
-#else
-    store_out(&dk, scale, dqkv, stride, line, T - k0, lane);
-    store_out(&dv, DROPOUT ? 1.0f / (1.0f - p) : 1.0f, dqkv + kv_heads * D, stride, line, T - k0, lane);
-#endif
+    work_store(&work, dqkv, dqkv + kv_heads * D, scale, DROPOUT ? 1.0f / (1.0f - p) : 1.0f, stride, line, T - k0, lane);
 }

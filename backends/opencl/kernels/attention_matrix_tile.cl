@@ -78,9 +78,16 @@ typedef h_t ab_t;
 
 #if EMULATED
 #define UNROLLED
+#define SHOWN_MEMORY __local uint shown[GROUP * SHOWN]
 #else
 #define UNROLLED _Pragma("unroll")
+#define SHOWN_MEMORY __local uint *const shown = 0
 #endif
+/* The local memory of a kernel: blocks of lines, dropout's bits, and words that emulated instructions exchange. */
+#define LOCAL_MEMORY                                                                                                   \
+    __local ab_t pool[POOL] __attribute__((aligned(128)));                                                             \
+    __local uchar kept[STAGES * KEPT] __attribute__((aligned(16)));                                                    \
+    SHOWN_MEMORY
 /* Intel's compilers compute what depends on a work-item's number alone before the loop over other lines, more addresses than these atoms leave
  * registers for. So in a step the number depends on that too: by bits that are 0, as sizes are not below it. */
 #if ATOM == DPAS8 || ATOM == DPAS16
@@ -290,3 +297,41 @@ static void read_kept(kept_run *run, const __local uchar *kept, int own, int oth
 
 /* Whether its score r is kept. */
 #define IS_KEPT(run, r) ((run).word[KEYS_OUT ? (r) / 4 : 0] >> (KEYS_OUT ? (r) % 4 * 8 : (r) / 4 * 8 + (r) % 4) & 1)
+
+/* ---- The walk of queries over keys ------------------------------------------------------------------------------------ */
+
+#if !KEYS_OUT
+/* A block of a step holds OTHERS lines of `first` as they are, and those of `second` in the forms SECOND. */
+typedef struct walk {
+    const __global h_t *first, *second; /* of key 0 */
+    uint stride;
+    int q0, last, stage;
+    moving moving_first, moving_second;
+} walk;
+
+/* The lines from key k0 on begin to move to the block of the walk's stage. */
+static void walk_begin(walk *w, __local ab_t *pool, int k0, int item)
+{
+    __local ab_t *const block = pool + OTHERS_AT + w->stage * (BLOCKS);
+    if (k0 >= w->last)
+        return;
+    bring_begin(&w->moving_first, block, w->first + (uint)k0 * w->stride, w->stride, OTHERS, w->last - k0, item);
+    bring_begin(&w->moving_second, block + BLOCK(ALONG), w->second + (uint)k0 * w->stride, w->stride, OTHERS, w->last - k0, item);
+}
+
+/* The block of step k0, which has arrived, with dropout's bits in `bits`; the next one begins to move. */
+static const __local ab_t *walk_step(walk *w, __local ab_t *pool, __local uchar *bits, const draws *drop, int k0, int item)
+{
+    __local ab_t *const block = pool + OTHERS_AT + w->stage * (BLOCKS);
+    if (STAGES == 1)
+        barrier(CLK_LOCAL_MEM_FENCE); /* the block before is read */
+    bring_end(&w->moving_first, block, ALONG, item);
+    bring_end(&w->moving_second, block + BLOCK(ALONG), SECOND, item);
+    if (DROPOUT)
+        draw_kept(bits, drop, w->q0, k0, item);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    w->stage = (w->stage + 1) % STAGES;
+    walk_begin(w, pool, k0 + OTHERS, item);
+    return block;
+}
+#endif

@@ -6,19 +6,12 @@
  *   WINDOW, STARTS                     the same; 0 where not given
  *   EXP2                               native_exp2 where not given
  *
- * What takes long goes by several launches, whose work-groups are numbered from first_tile, first_head and first_b on. */
+ * A command that takes long has several launches, whose work-groups are numbered from first_tile, first_head and first_b. */
 
 #include "draw.cl"
 
 #define DP ((D + VW - 1) / VW * VW)
 #define UNROLL _Pragma("unroll")
-
-/* What the kernels of its gradient are given, before their local memory. */
-#define ATTENTION_GRAD_ARGUMENTS                                                                                       \
-    const __global h_t *d_o, long doo, const __global h_t *qkv, long qo, const __global float *lse, long lso,      \
-        const __global float *delta, long deo, const __global int *lengths, long leo, __global h_t *dqkv, long dqo,  \
-        int T, const __global int *starts, long sto, int heads, int kv_heads, int window, float scale, float p,  \
-        int site, int plane, int first_row, int first_column, int first_b, int first_head, int first_tile, const __global uint *control
 
 #ifndef WINDOW
 #define WINDOW 0
@@ -50,6 +43,48 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
         first = min(first, first_key(base, q, window, starts));
     return first;
 }
+
+/* ---- Arguments of the kernels on tiles, before their local memory -------------------------------------------------- */
+
+#define TILE_ARGUMENTS                                                                                                 \
+    int T, int S, const __global int *starts, long sto, int heads, int kv_heads, int window, float scale, float p,     \
+        int site, int plane, int first_row, int first_column, int first_b, int first_head, int first_tile,             \
+        const __global uint *control
+/* With CACHED, keys and values are S rows a batch of k_cache and v_cache, and `lengths` holds positions: that of query t is
+ * lengths[b] + t. */
+#define ATTENTION_ARGUMENTS                                                                                            \
+    const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global h_t *k_cache, long ko,     \
+        const __global h_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso, TILE_ARGUMENTS
+#define ATTENTION_GRAD_ARGUMENTS                                                                                       \
+    const __global h_t *d_o, long doo, const __global h_t *qkv, long qo, const __global float *lse, long lso,          \
+        const __global float *delta, long deo, const __global int *lengths, long leo, __global h_t *dqkv, long dqo,    \
+        TILE_ARGUMENTS
+
+/* What a kernel derives from them if its work-groups own `rows` queries each and walk over keys, `cols` at a time. Dimension 0
+ * of the grid: tiles of queries, from the last, which has most keys when causal; 1: heads; 2: rows of the batch. Some query
+ * of the tile sees the keys from `begin`, less than a step before the first, to `last`. */
+#define QUERY_TILE(rows, cols)                                                                                         \
+    const int head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);                            \
+    const int kv_head = head / (heads / kv_heads);                                                                     \
+    const int q0 = ((T - 1) / (rows) - first_tile - (int)get_group_id(0)) * (rows);                                    \
+    const int base = CACHED ? (int)tx_position(lengths[leo + b], S - T) : 0;                                           \
+    const int length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T, keys = CACHED ? S : length;                        \
+    const int last = q0 >= length ? 0 : CAUSAL ? min(keys, base + min(q0 + (rows), T)) : keys;                         \
+    const __global int *const starts_of = starts + sto + b * (long)T;                                                  \
+    const int begin = least_key(base, q0, (rows), T, window, starts_of) / (cols) * (cols);                             \
+    const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column)
+
+/* The same if they own `rows` keys and walk over the queries of all heads that read these, `cols` at a time. Dimension 0: tiles
+ * of keys, from the first, which most queries see when causal; 1: key heads. A window leaves the queries before `end`. */
+#define KEY_TILE(rows, cols)                                                                                           \
+    const int kv_head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);                         \
+    const int k0 = (first_tile + (int)get_group_id(0)) * (rows), group = heads / kv_heads;                             \
+    const int length = LENGTHS ? clamp(lengths[leo + b], 0, T) : T;                                                    \
+    const int first = k0 >= length ? length : CAUSAL ? k0 / (cols) * (cols) : 0;                                       \
+    const int end = WINDOW ? min(length, k0 + (rows)-1 + window) : length;                                             \
+    const __global int *const starts_of = starts + sto + b * (long)T
+
+/* ---- Rows ---------------------------------------------------------------------------------------------------------- */
 
 #define TX_PUT_f32(v, p, i) ((p)[i] = (v))
 #define TX_PUT_bf16(v, p, i) ((p)[i] = round_bf16(v))

@@ -2,7 +2,7 @@
  *
  * Matrix product y = a op(b) + bias (+ y) of few rows, which is bound by the memory that b is read from: every element
  * of b is read once and meets all rows. Sums are fp32, rounded to y's type once; their order depends on the options
- * alone. a and b are given by their first element, leading dimension and batch stride; y is dense.
+ * alone. Arguments: gemm_operands.cl.
  *
  * A work-group is ACROSS x ALONG work-items. b as stored [k, n]: an item takes RUN vectors of neighbouring columns,
  * ACROSS items stand side by side, ALONG share the terms, DEEP at a time. b stored [n, k] (TRANS_B): ALONG items share
@@ -15,9 +15,7 @@
 #define AB_VLOAD TX_CAT(tx_load_, AB)
 #define Y_VLOAD TX_CAT(tx_load_, Y)
 #define Y_VSTORE TX_CAT(tx_store_, Y)
-#include "gemm_packed.cl"
-typedef TX_CAT(AB, _t) ab_t;
-typedef TX_CAT(Y, _t) y_t;
+#include "gemm_operands.cl"
 
 /* A vector of b, the i-th element of n from element `first` on. Of 4 bits n is a multiple of 64, so that all are whole. */
 #if NF4
@@ -67,9 +65,7 @@ static void add_terms(__global const ab_t *a, long lda, from_b b, long first, lo
 
 /* Groups: (columns, batch). */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_few(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, __global const float *bias, long bias_at,
-         __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
-         long stride_a, long stride_b, int accumulate)
+gemm_few(GEMM_ARGUMENTS)
 {
     const int across = (int)get_local_id(0) % ACROSS, along = (int)get_local_id(0) / ACROSS;
     const long i = (get_group_id(0) * (long)ACROSS + across) * VW * RUN, batch = get_group_id(1);
@@ -150,9 +146,7 @@ static void finish(float sum, __global const float *bias, __global y_t *y, long 
 
 /* Groups: (columns, batch). */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_few(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, __global const float *bias, long bias_at,
-         __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
-         long stride_a, long stride_b, int accumulate)
+gemm_few(GEMM_ARGUMENTS)
 {
     const int along = (int)get_local_id(0) % ALONG, across = (int)get_local_id(0) / ALONG;
     const long first = get_group_id(0) * (long)(ACROSS * COLUMNS) + across, batch = get_group_id(1);

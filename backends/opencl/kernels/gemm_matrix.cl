@@ -31,9 +31,6 @@
 #define BAND (ATOM == WGMMA ? 16 : 8)
 #include "gemm_place.cl"
 
-typedef TX_CAT(AB, _t) ab_t;
-typedef TX_CAT(Y, _t) y_t;
-
 #define PIECE (16 / (int)sizeof(ab_t)) /* elements of 16 bytes */
 #define TILE_K ((ATOM == WGMMA ? 8 : 4) * PIECE)
 
@@ -164,6 +161,25 @@ static void finish(const float *v, __global y_t *y, const __global float *bias, 
         }
 }
 
+/* A warp's sums, of which `rows` and `columns` are there; the pointers are to the first. (As a function of its own it would have
+ * them in memory.) */
+TX_INLINE void store_sums(float sum[ATOMS_M][ATOMS_N][SUMS], __global y_t *y, const __global float *bias, const __global y_t *with,
+                          __global y_t *kept, int rows, int columns, long n, int adds, int lane, __local uint *shown)
+{
+#pragma unroll
+    for (int i = 0; i < ATOMS_M; i++)
+#pragma unroll
+        for (int j = 0; j < ATOMS_N; j++) {
+            join_runs(sum[i][j], lane, shown);
+#pragma unroll
+            for (int e = 0; e < SUMS; e += STORE_RUN) {
+                const int row = ATOM_M * i + STORE_ROW(e, lane), run = ATOM_N * j + STORE_COLUMN(e, lane);
+                if (row < rows)
+                    finish(sum[i][j] + e, y, bias + run, with, kept, row * n + run, columns - run, adds);
+            }
+        }
+}
+
 /* What is multiplied, and the parts of its terms: as the kernel has them, which need no registers. */
 typedef struct operands {
     const __global ab_t *a, *b;
@@ -223,11 +239,19 @@ static void blocks_begin(source *from, const operands *o, uint end_tile, moving 
     from->left--;
 }
 
+static void clear(float sum[ATOMS_M][ATOMS_N][SUMS])
+{
+#pragma unroll
+    for (int i = 0; i < ATOMS_M; i++)
+#pragma unroll
+        for (int j = 0; j < ATOMS_N; j++)
+#pragma unroll
+            for (int e = 0; e < SUMS; e++)
+                sum[i][j][e] = 0.0f;
+}
+
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) SUB_GROUP void
-gemm_matrix(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at, __global const float *bias, long bias_at,
-            __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
-            long stride_a, long stride_b, int accumulate, long batches, long part, long first_tile, long end_tile,
-            __global const y_t *with, long with_at, __global y_t *kept, long kept_at OFFSETS)
+gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_tile, TILE_ARGUMENTS)
 {
     __local ab_t tile_a[STAGES * BLOCK_A] ALIGNED;
     __local ab_t tile_b[STAGES * BLOCK_B] ALIGNED;
@@ -250,13 +274,7 @@ gemm_matrix(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at
         blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, tile_a + i * BLOCK_A, tile_b + i * BLOCK_B, item);
     int at = 0, next = AHEAD; /* the stages that are multiplied and filled */
     do {
-#pragma unroll
-        for (int i = 0; i < ATOMS_M; i++)
-#pragma unroll
-            for (int j = 0; j < ATOMS_N; j++)
-#pragma unroll
-                for (int e = 0; e < SUMS; e++)
-                    sum[i][j][e] = 0.0f;
+        clear(sum);
         int left = blocks_of(place_of_tile(&of, tile).terms);
         do {
             copies_end(&moving_a, tile_a + at * BLOCK_A, &moving_b, tile_b + at * BLOCK_B, item);
@@ -279,18 +297,7 @@ gemm_matrix(__global const ab_t *a, long a_at, __global const ab_t *b, long b_at
         __global y_t *const results = y + y_at + first, *const keeps = kept ? kept + kept_at + first : 0;
         const __global float *const biases = bias + bias_at + first_column;
         const __global y_t *const others = with + with_at + first;
-#pragma unroll
-        for (int i = 0; i < ATOMS_M; i++)
-#pragma unroll
-            for (int j = 0; j < ATOMS_N; j++) {
-                join_runs(sum[i][j], lane, shown);
-#pragma unroll
-                for (int e = 0; e < SUMS; e += STORE_RUN) {
-                    const int row = ATOM_M * i + STORE_ROW(e, lane), run = ATOM_N * j + STORE_COLUMN(e, lane);
-                    if (row < rows)
-                        finish(sum[i][j] + e, results, biases + run, others, keeps, row * n + run, columns - run, adds);
-                }
-            }
+        store_sums(sum, results, biases, others, keeps, rows, columns, n, adds, lane, shown);
         tile += (uint)get_num_groups(0);
     } while (GOES_ON && tile < (uint)end_tile);
 }

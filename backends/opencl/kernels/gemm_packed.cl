@@ -5,6 +5,10 @@
 #define NF4 0
 #endif
 
+/* For functions that are part of who calls them: where PoCL 3.1 leaves a call that reads local memory in gemm_tile, as it does
+ * once the function is long, sums become NaN. */
+#define TX_INLINE __attribute__((always_inline)) static
+
 #if NF4
 #include "backends/nf4.h"
 
@@ -52,10 +56,6 @@ static float tx_nf4_absmax(const __global uchar *w, long count, long i)
 }
 
 #define TX_NF4_ELEMENT(code) TX_CAT(TX_ROUND_, AB)(values[code] * absmax)
-
-/* For functions that are part of who calls them: where PoCL 3.1 leaves a call that reads local memory in gemm_tile, as it does
- * once the function is long, sums become NaN. */
-#define TX_INLINE __attribute__((always_inline)) static
 
 /* Elements i .. i + 3; i is a multiple of 4. */
 TX_INLINE float4 tx_nf4_quad(const __global uchar *w, long count, long i, const __local float *values)

@@ -5,7 +5,7 @@
 #ifndef BAND
 #define BAND 8
 #endif
-#include "gemm_grouped.cl"
+#include "gemm_operands.cl"
 
 typedef struct gemm_place {
     long i0, j0;    /* first row and column */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrix product y = op(a) op(b) + bias (+ y) for work-groups that share local memory (GPUs). Sums are fp32, rounded to y's
- * type once. a and b are given by their first element, leading dimension and batch stride; y is dense.
+ * type once. Arguments: gemm_operands.cl.
  *
  * A work-group computes a tile of TILE_M x TILE_N, walking k in blocks of TILE_K: the next block is on its way from
  * global memory to registers while the present one is multiplied out of local memory. A work-item holds ROW_QUADS x
@@ -25,10 +25,6 @@
 #define PITCH_A (TILE_M + 4) /* floats from term to term; the quad more spreads terms over the banks */
 #define PITCH_B (TILE_N + 4)
 #include "gemm_place.cl"
-
-#include "gemm_packed.cl"
-typedef TX_CAT(AB, _t) ab_t;
-typedef TX_CAT(Y, _t) y_t;
 
 #define ELEMENT(p) TX_CAT(ELEMENT_, AB)(p)
 #define ELEMENT_f32(p) (*(p))
@@ -57,6 +53,7 @@ static float4 widen_f16(ushort4 h)
  * last: their sums are not stored. All arguments but the places of work-item and tile are constants. */
 
 #define QUADS(lines) ((lines) * TILE_K / 4 / GROUP) /* that a work-item brings */
+#define EACH_QUAD(q, lines) _Pragma("unroll") for (int q = 0; q < QUADS(lines); q++)
 /* Along: a round brings LINES(lines) lines, in TERM_STEP / 4 quads of each; its next rounds the rest of their quads. */
 #define LINES(lines) (GROUP / 2 < (lines) ? GROUP / 2 : (lines))
 #define TERM_STEP(lines) (4 * GROUP / LINES(lines))
@@ -81,6 +78,12 @@ static long place_of(int item, int along, int wide, int lines, int quad, long le
     long line = min((long)line_of(item, along, lines, quad), left - (along || !wide ? 1 : 4));
     long term = term_of(item, along, lines, quad);
     return along ? line * ld + term : term * ld + line;
+}
+
+TX_INLINE void places_of(long *at, int item, int along, int wide, int lines, long left, long ld)
+{
+    EACH_QUAD(q, lines)
+        at[q] = place_of(item, along, wide, lines, q, left, ld);
 }
 
 /* From an element of the quad to the next ones. */
@@ -163,6 +166,15 @@ static void multiply(const __local float *a, const __local float *b, float4 sum[
     }
 }
 
+static void clear(float4 sum[4 * ROW_QUADS][COLUMN_QUADS])
+{
+#pragma unroll
+    for (int r = 0; r < 4 * ROW_QUADS; r++)
+#pragma unroll
+        for (int c = 0; c < COLUMN_QUADS; c++)
+            sum[r][c] = (float4)(0.0f);
+}
+
 #include "epilogue.cl"
 
 /* Four sums of row `y`, which begins at element `row`, from column j on. */
@@ -185,18 +197,32 @@ static void finish(float4 quad, __global y_t *y, const __global float *bias, con
     }
 }
 
+/* The sums of a work-item, whose first row and column are i and j, of rows before `end`. The pointers are to row 0 of what
+ * this group dimension 1 computes, `first_sum` elements into y. */
+TX_INLINE void store_sums(float4 sum[4 * ROW_QUADS][COLUMN_QUADS], __global y_t *y, const __global float *bias,
+                          const __global y_t *with, __global y_t *kept, long first_sum, long i, long end, long j, long n,
+                          int adds)
+{
+#pragma unroll
+    for (int r = 0; r < 4 * ROW_QUADS; r++) {
+        const long row = i + 4 * (r / 4 * GROUP_Y) + r % 4;
+        if (row >= end)
+            continue;
+#pragma unroll
+        for (int c = 0; c < COLUMN_QUADS; c++)
+            finish(sum[r][c], y + row * n, bias, with, kept, first_sum + row * n, j + 4 * (c * GROUP_X), n, adds);
+    }
+}
+
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_tile(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, __global const float *bias, long bias_at,
-          __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
-          long stride_a, long stride_b, int accumulate, long batches, long part, long first_tile,
-          __global const y_t *with, long with_at, __global y_t *kept, long kept_at OFFSETS)
+gemm_tile(GEMM_ARGUMENTS, long batches, long part, long first_tile, TILE_ARGUMENTS)
 {
     __local float tile_a[BUFFERS * TILE_K * PITCH_A] __attribute__((aligned(16)));
     __local float tile_b[BUFFERS * TILE_K * PITCH_B] __attribute__((aligned(16)));
     const int item = get_local_id(0), x = item % GROUP_X, z = item / GROUP_X;
     TX_NF4_VALUES(item, GROUP)
     const gemm_place place = gemm_place_of(m, n, k, batches, part, GROUPS, first_tile + get_group_id(0));
-    const long i0 = place.i0, j0 = place.j0, end = place.end, batch = place.batch, k0 = place.k0, terms = place.terms;
+    const long i0 = place.i0, j0 = place.j0, end = place.end, batch = place.batch, k0 = place.k0;
     const long step_a = TRANS_A ? lda : 1, step_b = TRANS_B ? 1 : ldb;
     a += a_at + batch * stride_a + (TRANS_A ? i0 : i0 * lda) + k0 * step_a;
 #if NF4
@@ -212,40 +238,26 @@ gemm_tile(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, _
 #if !NF4
     const int4 next_b = steps_of(item, TRANS_B, TILE_N, n - j0);
 #endif
-#pragma unroll
-    for (int r = 0; r < 4 * ROW_QUADS; r++)
-#pragma unroll
-        for (int c = 0; c < COLUMN_QUADS; c++)
-            sum[r][c] = (float4)(0.0f);
+    clear(sum);
     /* A block that is not whole comes first, so that the loop need not ask. */
-    const int first = (int)((terms - 1) % TILE_K) + 1;
-#pragma unroll
-    for (int q = 0; q < QUADS(TILE_M); q++) {
-        at_a[q] = place_of(item, !TRANS_A, WIDE_A, TILE_M, q, end - i0, lda);
+    const int first = (int)((place.terms - 1) % TILE_K) + 1;
+    places_of(at_a, item, !TRANS_A, WIDE_A, TILE_M, end - i0, lda);
+    EACH_QUAD(q, TILE_M)
         held_a[q] = bring_some(a + at_a[q], !TRANS_A, WIDE_A, next_a, term_of(item, !TRANS_A, TILE_M, q), first);
-    }
-#pragma unroll
-    for (int q = 0; q < QUADS(TILE_N); q++) {
-        at_b[q] = place_of(item, TRANS_B, WIDE_B, TILE_N, q, n - j0, ldb);
+    places_of(at_b, item, TRANS_B, WIDE_B, TILE_N, n - j0, ldb);
+    EACH_QUAD(q, TILE_N)
         held_b[q] = BRING_SOME_B(q);
-    }
     a += first * step_a;
     STEP_B(first);
     int at = 0;
-    for (long left = terms - first;; left -= TILE_K) {
-#pragma unroll
-        for (int q = 0; q < QUADS(TILE_M); q++)
-            put(tile_a + at * TILE_K * PITCH_A, PITCH_A, !TRANS_A, TILE_M, item, q, held_a[q]);
-#pragma unroll
-        for (int q = 0; q < QUADS(TILE_N); q++)
-            put(tile_b + at * TILE_K * PITCH_B, PITCH_B, TRANS_B, TILE_N, item, q, held_b[q]);
+    for (long left = place.terms - first;; left -= TILE_K, at ^= BUFFERS - 1) {
+        EACH_QUAD(q, TILE_M) put(tile_a + at * TILE_K * PITCH_A, PITCH_A, !TRANS_A, TILE_M, item, q, held_a[q]);
+        EACH_QUAD(q, TILE_N) put(tile_b + at * TILE_K * PITCH_B, PITCH_B, TRANS_B, TILE_N, item, q, held_b[q]);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (left > 0) {
-#pragma unroll
-            for (int q = 0; q < QUADS(TILE_M); q++)
+            EACH_QUAD(q, TILE_M)
                 held_a[q] = bring(a + at_a[q], WIDE_A, next_a);
-#pragma unroll
-            for (int q = 0; q < QUADS(TILE_N); q++)
+            EACH_QUAD(q, TILE_N)
                 held_b[q] = BRING_B(q);
             a += TILE_K * step_a;
             STEP_B(TILE_K);
@@ -253,29 +265,11 @@ gemm_tile(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, _
         multiply(tile_a + at * TILE_K * PITCH_A, tile_b + at * TILE_K * PITCH_B, sum, x, z);
         if (left <= 0)
             break;
-#if BUFFERS == 2
-        at ^= 1;
-#else
-        barrier(CLK_LOCAL_MEM_FENCE);
-#endif
+        if (BUFFERS == 1)
+            barrier(CLK_LOCAL_MEM_FENCE);
     }
 
-    const int adds = tx_adds(accumulate, control);
     const long first_sum = (long)get_group_id(1) * m * n;
-    y += y_at + first_sum;
-    if (bias)
-        bias += bias_at;
-    if (with)
-        with += with_at;
-    if (kept)
-        kept += kept_at;
-#pragma unroll
-    for (int r = 0; r < 4 * ROW_QUADS; r++) {
-        long i = i0 + 4 * (r / 4 * GROUP_Y + z) + r % 4;
-        if (i >= end)
-            continue;
-#pragma unroll
-        for (int c = 0; c < COLUMN_QUADS; c++)
-            finish(sum[r][c], y + i * n, bias, with, kept, first_sum + i * n, j0 + 4 * (c * GROUP_X + x), n, adds);
-    }
+    store_sums(sum, y + y_at + first_sum, bias ? bias + bias_at : 0, with ? with + with_at : 0, kept ? kept + kept_at : 0,
+               first_sum, i0 + 4 * z, end, j0 + 4 * x, n, tx_adds(accumulate, control));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrix product y = op(a) op(b) + bias (+ y) for cores with vector registers (CPUs). Sums are fp32, rounded to y's type
- * once. a and b are given by their first element, leading dimension and batch stride; y is dense.
+ * once. Arguments: gemm_operands.cl.
  *
  * A work-group is one work-item. It owns ROWS x COLUMNS register tiles down a strip of COLUMNS columns, and walks: blocks
  * of k, for each the strip of b copied to local memory (transposed and widened to fp32 as it goes), for each the row
@@ -19,10 +19,7 @@
 #define AB_LOAD(p) TX_CAT(tx_load_, AB)(p, 0, 1)
 #define Y_LOAD(p) TX_CAT(tx_load_, Y)(p, 0, 1)
 #define Y_STORE(v, p) TX_CAT(tx_store_, Y)(v, p, 0, 1)
-#include "gemm_grouped.cl"
-#include "gemm_packed.cl"
-typedef TX_CAT(AB, _t) ab_t;
-typedef TX_CAT(Y, _t) y_t;
+#include "gemm_operands.cl"
 typedef TX_CAT(float, VECTOR) lanes;
 #define LANES_LOAD TX_CAT(vload, VECTOR)
 #define LANES_STORE TX_CAT(vstore, VECTOR)
@@ -255,10 +252,7 @@ static void finish_tile(__local const float *tile, __local const float *bias, __
  * [kc / TERMS, COLUMNS], tiles [mc, COLUMNS] ([ROWS, COLUMNS] when kc >= k), rows [ROWS, kc / TERMS + VECTOR] (where a is
  * copied). */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-gemm_vector(__global const ab_t *a, long a_at, __global const b_t *b, long b_at, __global const float *bias, long bias_at,
-            __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,
-            long stride_a, long stride_b, int accumulate, long mc, long kc, __local word *strip, __local float *tiles,
-            __local word *rows OFFSETS)
+gemm_vector(GEMM_ARGUMENTS, long mc, long kc, __local word *strip, __local float *tiles, __local word *rows OFFSETS)
 {
     __local float bias_strip[COLUMNS];
     TX_NF4_VALUES(0, 1)

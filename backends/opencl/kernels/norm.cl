@@ -44,15 +44,30 @@ typedef TX_CAT(Z, _t) z_t;
 #endif
 #define HOLD(own, k, v) own[HELD ? k : 0] = (v)
 
+#if DROPS
+#define DROPOUT_ARGUMENTS , long middle, float p, int site, int first_row, int gap, const __global uint *control
+
+/* kept = x + z after dropout, of a row. */
+static void add_dropped(const __global float *x, const __global z_t *z, __global float *kept, long n, const draws *d, uint row)
+{
+    for (long first = (long)get_local_id(0) * DRAWN * VW; first < n; first += WG * DRAWN * VW) {
+        vec factor[DRAWN];
+        draw_vectors(factor, d, row, (uint)first);
+        for (int k = 0; k < DRAWN && first + k * VW < n; k++) {
+            const long i = first + k * VW;
+            tx_store(tx_load(x, i, n, 0.0f) + drop(TX_CAT(tx_load_, Z)(z, i, n), factor[k]), kept, i, n);
+        }
+    }
+    barrier(CLK_GLOBAL_MEM_FENCE); /* other work-items read it */
+}
+#else
+#define DROPOUT_ARGUMENTS
+#endif
+
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 norm(const __global float *x, long xo, const __global float *gamma, long go, const __global float *beta, long bo,
      __global h_t *y, long yo, __global float *mean, long mo, __global float *rstd, long ro, const __global z_t *z,
-     long zo, __global float *kept, long ko, long n, float eps
-#if DROPS
-     ,
-     long middle, float p, int site, int first_row, int gap, const __global uint *control /* as DROPOUT's */
-#endif
-)
+     long zo, __global float *kept, long ko, long n, float eps DROPOUT_ARGUMENTS)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -62,25 +77,13 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
     kept += ko + row * n;
 #if DROPS
     const draws d = draws_of(control, (uint)(row / middle), site, 0, p, first_row, 0);
-    for (long first = (long)get_local_id(0) * DRAWN * VW; first < n; first += WG * DRAWN * VW) {
-        vec factor[DRAWN];
-        draw_vectors(factor, &d, drawn_row(row, middle, gap), (uint)first);
-        for (int k = 0; k < DRAWN && first + k * VW < n; k++) {
-            const long i = first + k * VW;
-            tx_store(tx_load(x, i, n, 0.0f) + drop(TX_CAT(tx_load_, Z)(z, i, n), factor[k]), kept, i, n);
-        }
-    }
-    barrier(CLK_GLOBAL_MEM_FENCE); /* below, others may read it */
+    add_dropped(x, z, kept, n, &d, drawn_row(row, middle, gap));
     x = kept;
 #endif
 #endif
     y += yo + row * n;
     gamma += go + GAMMA_AT(row, n);
-#if !RMS
-    beta += bo;
-#endif
-    vec own[HELD ? HELD : 1];
-    vec sum = 0.0f;
+    vec own[HELD ? HELD : 1], sum = 0.0f;
     float m = 0.0f;
     ROW_LOOP(k, i, n)
     {
@@ -110,15 +113,13 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
     ROW_LOOP(k, i, n)
     {
         vec v = (AGAIN(own, k, tx_load(x, i, n, 0.0f)) - m) * r * GAMMA(i, n);
-#if !RMS
-        v += tx_load(beta, i, n, 0.0f);
-#endif
+        if (!RMS)
+            v += tx_load(beta + bo, i, n, 0.0f);
         tx_store_h(v, y, i, n);
     }
     if (get_local_id(0) == 0) {
-#if !RMS
-        mean[mo + row] = m;
-#endif
+        if (!RMS)
+            mean[mo + row] = m;
         rstd[ro + row] = r;
     }
 }
