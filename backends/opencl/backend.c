@@ -69,13 +69,13 @@ static tx_status prepare(tx_context *context, const tx_program *program, tx_exec
 
 static tx_status bind(tx_executable *executable, const tx_bindings *bindings)
 {
-    return tx_cl_explain(tx_cl_context_of(executable), tx_cl_bind(executable, bindings));
+    return tx_cl_explain(executable->context, tx_cl_bind(executable, bindings));
 }
 
 static tx_status run(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,
                      double *seconds)
 {
-    return tx_cl_explain(tx_cl_context_of(executable), tx_cl_run_program(executable, first, count, controls, seconds));
+    return tx_cl_explain(executable->context, tx_cl_run_program(executable, first, count, controls, seconds));
 }
 
 extern const tx_backend tx_backend_opencl;

@@ -21,6 +21,7 @@ tx_status tx_cl_check(cl_int code, const char *what);
 /* ---- The opened device ----------------------------------------------------------------------------- */
 
 typedef struct tx_cl_program tx_cl_program; /* one built program, in the context's list */
+typedef struct tx_cl_builder tx_cl_builder;
 
 /* By PCI's numbers. */
 typedef enum tx_cl_vendor { TX_CL_OTHER, TX_CL_AMD = 0x1002, TX_CL_NVIDIA = 0x10DE, TX_CL_INTEL = 0x8086 } tx_cl_vendor;
@@ -50,6 +51,7 @@ typedef struct tx_cl_limits {
     int32_t compute_units; /* tx_cl_capabilities.units */
     int32_t compilers;     /* programs that may be compiled at a time, by TX_OCL_COMPILERS */
     double launch_work;    /* floating-point operations that a launch should not exceed; 0: any number */
+    bool narrowed;         /* the driver refused a kernel of the command: work-groups are smaller for another form */
     char simulated[80];    /* the limits that are not the device's own, "local=16384,group=128"; empty: none */
 } tx_cl_limits;
 
@@ -82,8 +84,6 @@ struct tx_context {
     const struct tx_cl_forced *forced; /* NULL: no trial is under way */
     struct tx_cl_survey *survey;       /* NULL: kernels are built (compile.c) */
     const tx_reporter *report;         /* is told of long builds; or NULL */
-    bool narrowed; /* the driver refused a kernel of the command: `limits` has smaller work-groups for another form */
-    double shared; /* the largest work that the command that is emitted asked tx_cl_share about */
     char *clblast; /* clblast.c: parameters in place of CLBlast's own; NULL: not looked up yet, "": its own */
     tx_memory held;
     tx_traffic traffic;
@@ -126,7 +126,7 @@ size_t tx_cl_group(const tx_context *context, size_t wanted);
 
 /* How many of a launch's `count` parts along a dimension a launch should take, so that none exceeds launch_work, nor
  * has more than a grid. `work`: the floating-point operations of all. On CPUs: all. */
-int64_t tx_cl_share(tx_context *context, int64_t count, double work);
+int64_t tx_cl_share(tx_cl_builder *b, int64_t count, double work);
 
 /* Whether a variant `name` of a kernel fits that takes so much local memory and so large work-groups. Where it does not
  * and `why` is still empty, it is told there, for tx_cl_variant: "64x32 needs 41 KiB of local memory and the device
@@ -163,13 +163,14 @@ void tx_cl_cache_store(const tx_context *context, const char *key, const void *d
 
 /* ---- Builder ------------------------------------------------------------------------------------------- */
 
-typedef struct tx_cl_builder {
+struct tx_cl_builder {
     tx_context *context;
     tx_status status; /* of the first call that failed; later calls do nothing */
     tx_executable *executable;
     int64_t scratch; /* bytes that the command being built has reserved */
     size_t widest;   /* work-items in the largest work-group that it asked for */
-} tx_cl_builder;
+    double work;     /* the largest that it asked tx_cl_share about */
+};
 
 /* Every op has a function tx_cl_<op> that emits its launches. Returns builder->status, or a failure of its own. */
 #define TX_OP(NAME, name, ...) tx_status tx_cl_##name(tx_cl_builder *b, const tx_command *c);
@@ -213,14 +214,6 @@ typedef struct tx_cl_run {
     const tx_controls *controls;
     cl_mem *const *memory; /* [arena][chunk] */
 } tx_cl_run;
-static inline cl_mem tx_cl_run_memory(const tx_cl_run *run, const tx_operand *operand)
-{
-    return run->memory[operand->arena][operand->chunk];
-}
-static inline cl_mem tx_cl_run_scratch(const tx_cl_run *run)
-{
-    return run->memory[TX_ARENA_SCRATCH][0];
-}
 typedef tx_status (*tx_cl_call_fn)(const tx_cl_run *run, void *data);
 /* Emits a call made at run time between the launches before and after it (for libraries that launch by themselves).
  * `data` is handed to `fn`, and to `destroy` (may be NULL) when the executable goes; `launches` is what it counts for.

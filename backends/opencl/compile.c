@@ -129,28 +129,30 @@ static void build(const tx_context *context, tx_cl_survey *survey)
     pthread_mutex_destroy(&w.mutex);
 }
 
-void tx_cl_compile_ahead(tx_context *context, const tx_program *program)
+bool tx_cl_survey_begin(tx_context *context, tx_cl_survey *survey)
 {
-    tx_cl_survey survey = {.count = 0};
-    tx_executable *none = NULL;
-    int64_t scratch;
-    char *choices = context->choices;
-    context->choices = choices ? strdup(choices) : NULL; /* what the survey adds goes with it */
-    context->survey = &survey;
-    if (tx_cl_prepare(context, program, &none, &scratch) == TX_OK)
-        tx_cl_destroy(none);
+    if (context->survey || context->forced)
+        return false;
+    *survey = (tx_cl_survey){.choices = context->choices};
+    context->choices = survey->choices ? strdup(survey->choices) : NULL;
+    context->survey = survey;
+    return true;
+}
+
+void tx_cl_compile_ahead(tx_context *context, tx_cl_survey *survey)
+{
     context->survey = NULL;
     free(context->choices);
-    context->choices = choices;
-    if (survey.count > 0)
-        build(context, &survey);
-    for (int32_t i = 0; i < survey.count; i++) {
-        tx_cl_wanted *w = &survey.wanted[i];
+    context->choices = survey->choices;
+    if (survey->count > 0)
+        build(context, survey);
+    for (int32_t i = 0; i < survey->count; i++) {
+        tx_cl_wanted *w = &survey->wanted[i];
         if (w->program)
             tx_cl_keep_program(context, w->source, w->options, w->program);
         free(w->source);
         free(w->options);
     }
-    free(survey.wanted);
-    free(survey.trials);
+    free(survey->wanted);
+    free(survey->trials);
 }

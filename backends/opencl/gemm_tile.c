@@ -119,7 +119,7 @@ static tiling plan_tiles(const tx_context *context, const tx_cl_provider *self, 
 static tx_status keep_parts(tx_context *context, const tx_cl_provider *self, const tx_gemm *g, const tiling *plan)
 {
     char key[TX_CL_CHOICE_KEY], text[16];
-    if (context->forced || context->narrowed || g->k < 2 * LEAST_PART)
+    if (context->forced || context->limits.narrowed || g->k < 2 * LEAST_PART)
         return TX_OK;
     parts_key(self, g, key);
     snprintf(text, sizeof text, "%d", (int)plan->parts);
@@ -320,7 +320,7 @@ static int64_t groups_of(const tx_context *context, const tx_cl_tile *t, int64_t
 static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_product *p, const tiling *plan)
 {
     const int64_t batch = p->offsets && !p->trans_a ? 1 : p->g.batch, tiles = plan->tiles / batch;
-    const int64_t share = tx_cl_share(b->context, tiles, 2.0 * multiplies(p));
+    const int64_t share = tx_cl_share(b, tiles, 2.0 * multiplies(p));
     const size_t local[2] = {(size_t)t->group, 1};
     char form[256], options[384];
     form_options(b->context, t, p, form, sizeof form);

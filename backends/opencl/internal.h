@@ -6,7 +6,9 @@
  *     device                          opening and closing
  *     check                           known answers
  *     choice                          the choices of a run's state
- *     run, plan                       programs
+ *     run                             running programs
+ *     refusal                         preparing them, in forms that the driver takes
+ *     plan                            executables
  *     ops_*, attention_*, gemm*, clblast*   what an op launches
  *     builder
  *     compile                         programs side by side
@@ -14,7 +16,7 @@
  *     retarget
  *     table, cache, limits, capabilities, errors
  *
- * with one way back up: to measure an op, to try it, or to see what it builds, a program is prepared (solo, compile).
+ * with one way back up: to measure an op or to try it, a program is prepared (solo).
  */
 #ifndef TX_OPENCL_INTERNAL_H
 #define TX_OPENCL_INTERNAL_H
@@ -68,15 +70,18 @@ typedef struct tx_cl_wanted tx_cl_wanted;
 /* While context->survey is set, commands are emitted to learn which programs they and the trials before them ask for:
  * nothing is built, launched, proven, measured or kept. */
 typedef struct tx_cl_survey {
-    char *trials; /* lines: those that were looked at */
+    char *trials;  /* lines: those that were looked at */
+    char *choices; /* the context's own: those that the survey adds go with it */
     tx_cl_wanted *wanted;
     int32_t count, room;
 } tx_cl_survey;
 tx_status tx_cl_want_program(const tx_context *context, const char *source, const char *options);
 
-/* Builds what `program` asks for by a few threads. Of failures it says nothing: who needs the program builds it again.
- */
-void tx_cl_compile_ahead(tx_context *context, const tx_program *program);
+/* Begins one; false while another one or a trial is under way. */
+bool tx_cl_survey_begin(tx_context *context, tx_cl_survey *survey);
+/* Ends it and builds its programs by a few threads. Failures are not reported: the command that needs the program
+ * builds it again. */
+void tx_cl_compile_ahead(tx_context *context, tx_cl_survey *survey);
 
 /* cache.c: the folder of cached files, made if need be; the caller frees it. NULL: no caching. */
 char *tx_cl_cache_folder(void);
@@ -112,7 +117,7 @@ tx_status tx_cl_wait(tx_context *context, tx_event *event);
 void tx_cl_forget(tx_context *context, tx_event *event);
 tx_status tx_cl_finish(tx_context *context);
 
-/* ---- Programs (builder.c, plan.c, run.c) ------------------------------------------------------------------ */
+/* ---- Programs (builder.c, plan.c, refusal.c, run.c) ------------------------------------------------------------ */
 
 /* One launch or, where `fn` is set, one call on the host. */
 typedef struct tx_cl_step {
@@ -160,20 +165,31 @@ struct tx_executable {
 };
 
 /* plan.c */
-tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
-                        int64_t *scratch_bytes);
+/* An executable without commands, with room for `length`. */
+tx_status tx_cl_make(tx_context *context, int32_t length, tx_executable **executable);
+/* Emits the command that comes next, with a new builder. */
+tx_status tx_cl_emit(tx_executable *executable, const tx_command *command, tx_cl_builder *builder);
+/* Takes back the steps from `first` on. */
+void tx_cl_drop_steps(tx_executable *executable, int32_t first);
 tx_status tx_cl_bind(tx_executable *executable, const tx_bindings *bindings);
-tx_context *tx_cl_context_of(const tx_executable *executable);
+/* Binds another one, which has at most one chunk of scratch, to the same memory. */
+tx_status tx_cl_bind_alike(const tx_executable *executable, tx_executable *other);
 tx_command_info tx_cl_command_info(const tx_executable *executable, int32_t index);
 void tx_cl_destroy(tx_executable *executable);
 
-/* Finds the command a form with smaller work-groups than those it has, whose launches the driver refuses, for
- * ->instead. Fails where there is none. */
-tx_status tx_cl_find_instead(tx_executable *executable, int32_t index);
-
-/* Finds the command a form of more launches, since each of those that it has takes so many seconds, for ->instead: with
- * the same bits. Fails where it cannot be cut. */
-tx_status tx_cl_cut(tx_executable *executable, int32_t index, double seconds);
+/* refusal.c */
+tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
+                        int64_t *scratch_bytes);
+/* Whether an error is about one launch: the driver has no room for it, or finds it too large. */
+bool tx_cl_is_refusal(cl_int code);
+/* After a launch of the command was refused with `status`: ->instead becomes a form with smaller work-groups. `began`:
+ * launches of it were taken before. Returns `status`, with its message, if there is no such form. */
+tx_status tx_cl_replace_refused(tx_executable *executable, tx_cl_command *command, bool began, tx_status status);
+/* Whether the next run of the command is to be timed: its second, as compilers may work in the first, if launches must
+ * not take long. After one of so many seconds ->instead becomes a form of more launches, with the same bits, if they
+ * take too long. */
+bool tx_cl_is_watched(const tx_executable *executable, const tx_cl_command *command);
+void tx_cl_replace_slow(tx_executable *executable, tx_cl_command *command, double seconds);
 
 /* run.c */
 tx_status tx_cl_run_program(tx_executable *executable, int32_t first, int32_t count, const tx_controls *controls,

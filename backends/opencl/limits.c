@@ -145,8 +145,8 @@ static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limi
     own[ALIGN] = bits >= 8 ? bits / 8 : 1;
 }
 
-/* The rates, in a second and a unit, are assumed and far below what any should reach (tx_cl_cut comes behind them);
- * where the units are not known, the driver may count smaller ones. */
+/* The rates, in a second and a unit, are assumed and far below what any should reach (tx_cl_replace_slow corrects
+ * them); where the units are not known, the driver may count smaller ones. */
 #define UNIT_RATE 4e9
 #define UNKNOWN_UNIT_RATE 1e9
 
@@ -209,10 +209,10 @@ size_t tx_cl_group(const tx_context *context, size_t wanted)
     return group;
 }
 
-int64_t tx_cl_share(tx_context *context, int64_t count, double work)
+int64_t tx_cl_share(tx_cl_builder *b, int64_t count, double work)
 {
-    const tx_cl_limits *limits = &context->limits;
-    context->shared = fmax(context->shared, work);
+    const tx_cl_limits *limits = &b->context->limits;
+    b->work = fmax(b->work, work);
     if (limits->launch_work <= 0.0)
         return count;
     const double launches = ceil(work / limits->launch_work);

@@ -62,14 +62,14 @@ static const struct {
 
 /* How many tiles, heads and rows of the batch a launch takes: all, or fewer where that would take too long. Of causal
  * tiles one may have twice the work of the mean. */
-static void share_out(tx_context *context, const tx_cl_attention_job *a, const int64_t whole[3], double work,
+static void share_out(tx_cl_builder *b, const tx_cl_attention_job *a, const int64_t whole[3], double work,
                       int64_t share[3])
 {
     const double row = work / (double)whole[2], head = row / (double)whole[1];
-    share[2] = tx_cl_share(context, whole[2], work);
-    share[1] = share[2] > 1 ? whole[1] : tx_cl_share(context, whole[1], row);
+    share[2] = tx_cl_share(b, whole[2], work);
+    share[1] = share[2] > 1 ? whole[1] : tx_cl_share(b, whole[1], row);
     share[0] = share[1] > 1 ? whole[0]
-                            : tx_cl_share(context, whole[0], a->command->attrs.attention.causal ? 2.0 * head : head);
+                            : tx_cl_share(b, whole[0], a->command->attrs.attention.causal ? 2.0 * head : head);
 }
 
 /* One launch of a form, of `share` work-groups from `first` on. */
@@ -117,7 +117,7 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
     const int64_t whole[3] = {tx_cl_blocks(a->T, kernel == TX_CL_GRAD_KV && !f.cpu ? f.cols : f.rows),
                               kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads, a->B};
     int64_t share[3], first[3], part[3];
-    share_out(b->context, a, whole, 2.0 * kernels[kernel].products * scores * a->d, share);
+    share_out(b, a, whole, 2.0 * kernels[kernel].products * scores * a->d, share);
     for (first[2] = 0; first[2] < whole[2]; first[2] += share[2])
         for (first[1] = 0; first[1] < whole[1]; first[1] += share[1])
             for (first[0] = 0; first[0] < whole[0]; first[0] += share[0]) {

@@ -4,8 +4,6 @@
 
 #include "api/graph/op.h"
 
-#include <stdio.h>
-
 #define FLUSH_EVERY 64
 
 static tx_status call(const tx_executable *x, const tx_cl_step *s, const tx_cl_run *run, double *seconds)
@@ -21,13 +19,6 @@ static tx_status call(const tx_executable *x, const tx_cl_step *s, const tx_cl_r
     return status;
 }
 
-/* Of all codes those that are about one launch: the driver has no room for it, or finds it too large. */
-static bool refuses(cl_int code)
-{
-    return code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ||
-           code == CL_INVALID_WORK_GROUP_SIZE || code == CL_INVALID_WORK_ITEM_SIZE;
-}
-
 /* A launch that is refused is asked for once more when the device has done what it was given before. *refused: in
  * vain. */
 static tx_status launch(const tx_executable *x, int32_t index, cl_event *event, bool *refused)
@@ -37,29 +28,13 @@ static tx_status launch(const tx_executable *x, int32_t index, cl_event *event, 
     for (int attempt = 0; attempt < 2; attempt++) {
         code = clEnqueueNDRangeKernel(x->context->compute, s->kernel, s->dims, NULL, s->global,
                                       s->has_local ? s->local : NULL, 0, NULL, event);
-        if (!refuses(code) || (attempt == 0 && clFinish(x->context->compute) != CL_SUCCESS))
+        if (!tx_cl_is_refusal(code) || (attempt == 0 && clFinish(x->context->compute) != CL_SUCCESS))
             break;
     }
-    *refused = refuses(code);
+    *refused = tx_cl_is_refusal(code);
     if (code == CL_SUCCESS && s->doubted)
         x->context->claims = TX_CL_DISPROVED;
     return tx_cl_check(code, "clEnqueueNDRangeKernel");
-}
-
-static bool overlap(const tx_operand *a, const tx_operand *b)
-{
-    return tx_present(a) && tx_present(b) && a->arena == b->arena && a->chunk == b->chunk &&
-           a->offset < b->offset + tx_operand_bytes(b) && b->offset < a->offset + tx_operand_bytes(a);
-}
-
-/* Whether a command that was broken off may be run from its beginning: it reads nothing that it writes. */
-static bool can_begin_again(const tx_command *c)
-{
-    bool can = c->attrs.accumulate == TX_STORE;
-    for (int i = 0; i < TX_MAX_IN; i++)
-        for (int o = 0; o < TX_MAX_OUT; o++)
-            can = can && !overlap(&c->in[i], &c->out[o]);
-    return can;
 }
 
 /* Runs a command, from now on by a form with smaller work-groups where the driver refuses a launch of it. A call on
@@ -77,22 +52,9 @@ static tx_status run_command(tx_executable *x, int32_t index, const tx_cl_run *r
         else
             status = launch(x, i, seconds ? &x->events[i] : NULL, &refused);
     }
-    if (!refused || (i - 1 > c->first && !can_begin_again(&c->asked)))
-        return status;
-    char refusal[640];
-    snprintf(refusal, sizeof refusal, "%s", tx_error());
-    if (tx_cl_find_instead(x, index) != TX_OK)
-        return tx_fail(status, "%s", refusal);
-    return run_command(c->instead, 0, run, seconds);
-}
-
-/* Whether the command is made of launches alone: CLBlast may take other ways, of other bits, for parts of a product. */
-static bool launches_alone(const tx_executable *x, const tx_cl_command *c)
-{
-    bool alone = true;
-    for (int32_t i = c->first; i < c->first + c->count; i++)
-        alone = alone && !x->steps[i].fn;
-    return alone;
+    if (refused)
+        status = tx_cl_replace_refused(x, c, i - 1 > c->first, status);
+    return refused && status == TX_OK ? run_command(c->instead, 0, run, seconds) : status;
 }
 
 /* Runs a command. Its second run (compilers may work in the first) is timed where launches must not take long: what the
@@ -102,8 +64,7 @@ static tx_status run_watched(tx_executable *x, int32_t index, const tx_cl_run *r
     tx_cl_command *c = &x->commands[index];
     if (c->instead)
         return run_watched(c->instead, 0, run, seconds);
-    const bool watched =
-        c->runs == 1 && !seconds && c->work > 0.0 && x->context->limits.launch_work > 0.0 && launches_alone(x, c);
+    const bool watched = !seconds && tx_cl_is_watched(x, c);
     c->runs += c->runs < 2;
     tx_status status = watched ? tx_cl_finish(x->context) : TX_OK;
     const double start = tx_cl_now();
@@ -112,9 +73,8 @@ static tx_status run_watched(tx_executable *x, int32_t index, const tx_cl_run *r
     if (status != TX_OK || !watched || c->instead)
         return status;
     status = tx_cl_finish(x->context);
-    const double each = (tx_cl_now() - start) / (double)c->launches;
-    if (status == TX_OK && each > TX_CL_LAUNCH_SECONDS)
-        (void)tx_cl_cut(x, index, each); /* in vain: it stays as it is */
+    if (status == TX_OK)
+        tx_cl_replace_slow(x, c, tx_cl_now() - start);
     return status;
 }
 

@@ -276,13 +276,13 @@ tx_status tx_cl_ask(tx_context *context, tx_cl_question *q)
         return TX_OK;
     }
     const bool kept = !forced && *q->key;
-    if (kept && !context->narrowed && tx_cl_line_get(context->choices, q->key + q->unsaid, name, sizeof name))
+    if (kept && !context->limits.narrowed && tx_cl_line_get(context->choices, q->key + q->unsaid, name, sizeof name))
         return choose_again(context, q, name);
     if (q->count == 0)
         return tx_fail(TX_UNSUPPORTED, "no %s accepts this one%s%s", q->what, *q->aside ? ": " : "", q->aside);
     if (!kept)
         return TX_OK;
-    if (context->narrowed)
+    if (context->limits.narrowed)
         return leave_right(context, q, 0);
     tx_status status = decide(context, q);
     return status ? status : tx_cl_line_set(&context->choices, q->key + q->unsaid, q->way[0].name);

@@ -8,7 +8,7 @@
  *   3. the fastest by measuring: in a tuning run of all ways, until its time is up; else of the few that suit best, for
  *      a few seconds a context;
  *   4. the way that suits best.
- * Where the driver has refused a kernel of the command (context->narrowed), 4. alone, and nothing is kept.
+ * Where the driver has refused a kernel of the command (context->limits.narrowed), 4. alone, and nothing is kept.
  * A way is taken only if it proves right; one that fails stays switched off as long as the device is open. Of those
  * whose names differ in numbers alone the ones that do not spill come first.
  *

@@ -117,11 +117,10 @@ STAND_IN(tx_status, tx_cl_program_of, tx_context *context, const char *source, c
     return TX_OK;
 }
 
-/* Nothing is built. */
-STAND_IN(void, tx_cl_compile_ahead, tx_context *context, const tx_program *program)
+/* Nothing is built ahead. */
+STAND_IN(bool, tx_cl_survey_begin, tx_context *context, tx_cl_survey *survey)
 {
-    if (!record.on)
-        __real_tx_cl_compile_ahead(context, program);
+    return !record.on && __real_tx_cl_survey_begin(context, survey);
 }
 
 STAND_IN(void, tx_cl_launch, tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
