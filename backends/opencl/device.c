@@ -138,6 +138,13 @@ static char *read_identity(const tx_context *context)
     return strdup(text);
 }
 
+static void read_options(tx_cl_options *options)
+{
+    const char *gemm = getenv("TX_GEMM"), *tune = getenv("TX_GEMM_TUNE");
+    snprintf(options->gemm, sizeof options->gemm, "%s", gemm ? gemm : "");
+    options->unmeasured = tune && strcmp(tune, "0") == 0;
+}
+
 static tx_status make_context(tx_context *context)
 {
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)context->platform, 0};
@@ -180,6 +187,7 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     context->tune = options ? options->tune : NULL;
     context->report = options ? options->report : NULL;
     context->cache = tx_cl_cache_folder();
+    read_options(&context->options);
     status = describe(context->platform, context->device, index, &context->info, &context->can, &context->limits);
     if (status == TX_OK && !(context->identity = read_identity(context)))
         status = tx_fail(TX_MEMORY, "out of host memory");

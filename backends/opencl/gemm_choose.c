@@ -18,21 +18,18 @@ static bool begins(const char *name, const char *with)
     return *with && strncmp(name, with, strlen(with)) == 0;
 }
 
-/* TX_GEMM, "" where it is not set. */
-static tx_status read_wish(const char **wish)
+static tx_status check_wish(const char *wish)
 {
     const tx_cl_provider *provider;
-    const char *wanted = getenv("TX_GEMM");
-    *wish = wanted ? wanted : "";
-    if (!**wish)
+    if (!*wish)
         return TX_OK;
     for (int i = 0; (provider = tx_cl_gemm_provider(i)) != NULL; i++)
-        if (begins(provider->name, *wish))
+        if (begins(provider->name, wish))
             return TX_OK;
     return tx_fail(TX_INVALID,
                    "TX_GEMM=%s: it takes portable, portable-vector, portable-tile, portable-few, x86-dot, nvidia-mma, "
                    "nvidia-wgmma, amd-mfma, amd-wmma, intel-dpas or clblast",
-                   *wish);
+                   wish);
 }
 
 /* The device's providers: those asked for by name first, then those made for so few rows, which need no measuring. */
@@ -252,12 +249,12 @@ static void describe(const tx_context *context, const tx_cl_product *p, tx_cl_qu
 
 tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_gemm_choice *choice)
 {
-    const char *wish, *tune = getenv("TX_GEMM_TUNE");
-    tx_status status = read_wish(&wish);
+    const char *wish = context->options.gemm;
+    tx_status status = check_wish(wish);
     if (status)
         return status;
     tx_cl_question q = {.what = "provider of matrix products",
-                        .fixed = *wish || (tune && strcmp(tune, "0") == 0),
+                        .fixed = *wish || context->options.unmeasured,
                         .usual = 2,
                         .form = in_quads(p) ? " in quads" : "",
                         .user = p,

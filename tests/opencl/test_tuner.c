@@ -267,11 +267,11 @@ static void a_wish_goes_first(void **state)
                              .z = &none,
                              .kept = &none};
     static const char *const wishes[][2] = {{"", "nvidia-mma-128x128"}, {"portable-tile-32", "portable-tile-32x32x16"}};
-    assert_int_equal(setenv("TX_GEMM_TUNE", "0", 1), 0);
+    context->options.unmeasured = true;
     for (int i = 0; i < 2; i++) {
         char key[96];
         tx_cl_gemm_choice choice;
-        assert_int_equal(setenv("TX_GEMM", wishes[i][0], 1), 0);
+        snprintf(context->options.gemm, sizeof context->options.gemm, "%s", wishes[i][0]);
         snprintf(key, sizeof key, "product 00 0 0 in quads %s", wishes[i][1]);
         assert_ok(tx_cl_line_set(&context->proofs, key, ""));
         assert_ok(tx_cl_gemm_choose(context, &p, &choice));
@@ -279,11 +279,9 @@ static void a_wish_goes_first(void **state)
         free(context->choices);
         context->choices = NULL;
     }
-    assert_int_equal(setenv("TX_GEMM", "cublas", 1), 0);
+    snprintf(context->options.gemm, sizeof context->options.gemm, "cublas");
     tx_cl_gemm_choice choice;
     assert_refused(tx_cl_gemm_choose(context, &p, &choice), TX_INVALID, "TX_GEMM=cublas");
-    unsetenv("TX_GEMM");
-    unsetenv("TX_GEMM_TUNE");
     close_context(context);
 }
 

@@ -98,7 +98,7 @@ static tx_status open_side(const tx_pairs *p, bool profile, tx_bench_training *s
     return tx_bench_training_first(side, first);
 }
 
-/* The backend reads the variable when it makes its plans. */
+/* The backend reads the variable when the device is opened. */
 static tx_status open_clblast(bench *b)
 {
     double first;
