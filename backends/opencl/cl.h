@@ -59,8 +59,8 @@ typedef struct tx_cl_limits {
  * kernel runs in. */
 typedef enum tx_cl_claims { TX_CL_UNTRIED, TX_CL_BELIEVED, TX_CL_DISPROVED } tx_cl_claims;
 
-/* Variables of the environment that choose providers of products, read when the device is opened. limits.c and cache.c read
- * the others then. */
+/* Variables of the environment that choose providers of products, read when the device is opened. limits.c and cache.c
+ * read the others then. */
 typedef struct tx_cl_options {
     char gemm[48];   /* TX_GEMM: how the provider's name begins; empty if any may be chosen */
     bool unmeasured; /* TX_GEMM_TUNE=0 */

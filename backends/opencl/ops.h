@@ -26,6 +26,13 @@ void tx_cl_launch_columns(tx_cl_builder *b, const tx_cl_form *form, const char *
 /* Launches a kernel that does a row (or block) a work-group. */
 void tx_cl_launch_rows(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *kernel, int64_t rows);
 
+/* Defines the function of op `name` as emit(b, c, ...). */
+#define TX_CL_OP(name, emit, ...)                                 \
+    tx_status tx_cl_##name(tx_cl_builder *b, const tx_command *c) \
+    {                                                             \
+        return emit(b, c, __VA_ARGS__);                           \
+    }
+
 /* All operands of a command as arguments: inputs, then outputs. */
 void tx_cl_arg_all(tx_cl_builder *b, const tx_command *c);
 /* The option that says what a kernel's operands of type H (ops.def) hold: that of one of them. */

@@ -128,7 +128,7 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
     return b->status;
 }
 
-static tx_status forward(tx_cl_builder *b, const tx_command *c)
+tx_status tx_cl_attention(tx_cl_builder *b, const tx_command *c)
 {
     const tx_cl_attention_job a = describe(b, c, &c->in[0], &c->in[1]);
     char note[160] = "", variant[192];
@@ -140,14 +140,9 @@ static tx_status forward(tx_cl_builder *b, const tx_command *c)
     return b->status;
 }
 
-tx_status tx_cl_attention(tx_cl_builder *b, const tx_command *c)
-{
-    return forward(b, c);
-}
-
 tx_status tx_cl_attention_cached(tx_cl_builder *b, const tx_command *c)
 {
-    return forward(b, c);
+    return tx_cl_attention(b, c);
 }
 
 /* A row of the kernel is a head of one. */

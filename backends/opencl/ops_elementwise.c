@@ -103,39 +103,15 @@ static tx_status elementwise(tx_cl_builder *b, const tx_command *c, const char *
     return by_rows(b, c, kernel, tx_operand_count(&c->out[0]), 1);
 }
 
-/* Those that have a kernel of their name. */
-#define X(name)                                                   \
-    tx_status tx_cl_##name(tx_cl_builder *b, const tx_command *c) \
-    {                                                             \
-        return elementwise(b, c, #name);                          \
-    }
-X(silu)
-X(silu_grad)
-X(tanh_grad)
-X(add)
-X(mul)
-#undef X
-
-/* OpenCL C has functions of these names. */
-tx_status tx_cl_rsqrt(tx_cl_builder *b, const tx_command *c)
-{
-    return elementwise(b, c, "rsqrt_of");
-}
-
-tx_status tx_cl_tanh(tx_cl_builder *b, const tx_command *c)
-{
-    return elementwise(b, c, "tanh_of");
-}
-
-tx_status tx_cl_gelu(tx_cl_builder *b, const tx_command *c)
-{
-    return elementwise(b, c, c->attrs.exact ? "gelu_exact" : "gelu_tanh");
-}
-
-tx_status tx_cl_gelu_grad(tx_cl_builder *b, const tx_command *c)
-{
-    return elementwise(b, c, c->attrs.exact ? "gelu_grad_exact" : "gelu_grad_tanh");
-}
+TX_CL_OP(silu, elementwise, "silu")
+TX_CL_OP(silu_grad, elementwise, "silu_grad")
+TX_CL_OP(tanh_grad, elementwise, "tanh_grad")
+TX_CL_OP(add, elementwise, "add")
+TX_CL_OP(mul, elementwise, "mul")
+TX_CL_OP(rsqrt, elementwise, "rsqrt_of") /* OpenCL C has a function rsqrt, and tanh */
+TX_CL_OP(tanh, elementwise, "tanh_of")
+TX_CL_OP(gelu, elementwise, c->attrs.exact ? "gelu_exact" : "gelu_tanh")
+TX_CL_OP(gelu_grad, elementwise, c->attrs.exact ? "gelu_grad_exact" : "gelu_grad_tanh")
 
 tx_status tx_cl_scale(tx_cl_builder *b, const tx_command *c)
 {
@@ -146,15 +122,8 @@ tx_status tx_cl_scale(tx_cl_builder *b, const tx_command *c)
     return b->status;
 }
 
-tx_status tx_cl_swiglu(tx_cl_builder *b, const tx_command *c)
-{
-    return by_rows(b, c, "swiglu", tx_shape_last(&c->out[0].shape), tx_shape_rows(&c->out[0].shape));
-}
-
-tx_status tx_cl_swiglu_grad(tx_cl_builder *b, const tx_command *c)
-{
-    return by_rows(b, c, "swiglu_grad", tx_shape_last(&c->in[0].shape), tx_shape_rows(&c->in[0].shape));
-}
+TX_CL_OP(swiglu, by_rows, "swiglu", tx_shape_last(&c->out[0].shape), tx_shape_rows(&c->out[0].shape))
+TX_CL_OP(swiglu_grad, by_rows, "swiglu_grad", tx_shape_last(&c->in[0].shape), tx_shape_rows(&c->in[0].shape))
 
 /* A kernel that draws. */
 static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel, float number)
@@ -173,15 +142,8 @@ static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel
     return b->status;
 }
 
-tx_status tx_cl_dropout(tx_cl_builder *b, const tx_command *c)
-{
-    return drawn(b, c, "dropout", c->attrs.draw.p);
-}
-
-tx_status tx_cl_noise(tx_cl_builder *b, const tx_command *c)
-{
-    return drawn(b, c, "noise", c->attrs.scale);
-}
+TX_CL_OP(dropout, drawn, "dropout", c->attrs.draw.p)
+TX_CL_OP(noise, drawn, "noise", c->attrs.scale)
 
 tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
 {

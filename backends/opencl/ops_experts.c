@@ -20,15 +20,8 @@ static tx_status by_items(tx_cl_builder *b, const tx_command *c, const char *ker
     return b->status;
 }
 
-tx_status tx_cl_top_k(tx_cl_builder *b, const tx_command *c)
-{
-    return by_items(b, c, "top_k", &c->in[0].shape, &c->out[0].shape);
-}
-
-tx_status tx_cl_top_k_grad(tx_cl_builder *b, const tx_command *c)
-{
-    return by_items(b, c, "top_k_grad", &c->out[0].shape, &c->in[0].shape);
-}
+TX_CL_OP(top_k, by_items, "top_k", &c->in[0].shape, &c->out[0].shape)
+TX_CL_OP(top_k_grad, by_items, "top_k_grad", &c->out[0].shape, &c->in[0].shape)
 
 /* Counts first: where an expert's places begin depends on all before it. */
 tx_status tx_cl_route(tx_cl_builder *b, const tx_command *c)

@@ -231,10 +231,10 @@ tx_status tx_cl_copy(tx_cl_builder *b, const tx_command *c)
 {
     if (c->attrs.accumulate != TX_STORE && c->out[0].dtype != TX_F32)
         return tx_cl_cast(b, c);
-    bool words = tx_operand_bytes(&c->in[0]) % 4 == 0 && c->in[0].offset % 4 == 0 && c->out[0].offset % 4 == 0;
-    tx_operand x = seen_as(&c->in[0], words ? TX_F32 : TX_U8), y = seen_as(&c->out[0], words ? TX_F32 : TX_U8);
-    int64_t n = tx_operand_count(&x);
-    move(b, c, words ? "copy" : "copy_bytes", TX_F32, TX_F32, n, 1);
+    const bool words = tx_operand_bytes(&c->in[0]) % 4 == 0 && c->in[0].offset % 4 == 0 && c->out[0].offset % 4 == 0;
+    const tx_operand x = seen_as(&c->in[0], words ? TX_F32 : TX_U8), y = seen_as(&c->out[0], words ? TX_F32 : TX_U8);
+    const int64_t n = tx_operand_count(&x);
+    move(b, c, words ? "cast" : "copy_bytes", TX_F32, TX_F32, n, 1);
     TX_CL_OPERANDS(b, &x, &y);
     TX_CL_I64(b, n);
     if (words) {

@@ -92,25 +92,10 @@ static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
     return b->status;
 }
 
-tx_status tx_cl_layer_norm(tx_cl_builder *b, const tx_command *c)
-{
-    return norm(b, c, false);
-}
-
-tx_status tx_cl_layer_norm_grad(tx_cl_builder *b, const tx_command *c)
-{
-    return norm_grad(b, c, false);
-}
-
-tx_status tx_cl_rms_norm(tx_cl_builder *b, const tx_command *c)
-{
-    return norm(b, c, true);
-}
-
-tx_status tx_cl_rms_norm_grad(tx_cl_builder *b, const tx_command *c)
-{
-    return norm_grad(b, c, true);
-}
+TX_CL_OP(layer_norm, norm, false)
+TX_CL_OP(layer_norm_grad, norm_grad, false)
+TX_CL_OP(rms_norm, norm, true)
+TX_CL_OP(rms_norm_grad, norm_grad, true)
 
 /* ---- Softmax and cross-entropy ------------------------------------------------------------------------------ */
 
@@ -125,15 +110,8 @@ static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kern
     return b->status;
 }
 
-tx_status tx_cl_softmax(tx_cl_builder *b, const tx_command *c)
-{
-    return by_rows(b, c, "softmax");
-}
-
-tx_status tx_cl_softmax_grad(tx_cl_builder *b, const tx_command *c)
-{
-    return by_rows(b, c, "softmax_grad");
-}
+TX_CL_OP(softmax, by_rows, "softmax")
+TX_CL_OP(softmax_grad, by_rows, "softmax_grad")
 
 /* Rows of logits, of which a vocabulary counts, with labels. */
 static void by_logits(tx_cl_builder *b, const tx_command *c, const char *kernel)
@@ -152,20 +130,9 @@ static tx_status cross_entropy(tx_cl_builder *b, const tx_command *c, const char
     return b->status;
 }
 
-tx_status tx_cl_cross_entropy(tx_cl_builder *b, const tx_command *c)
-{
-    return cross_entropy(b, c, "cross_entropy");
-}
-
-tx_status tx_cl_cross_entropy_grad(tx_cl_builder *b, const tx_command *c)
-{
-    return cross_entropy(b, c, "cross_entropy_grad");
-}
-
-tx_status tx_cl_fused_classifier(tx_cl_builder *b, const tx_command *c)
-{
-    return cross_entropy(b, c, "fused_classifier");
-}
+TX_CL_OP(cross_entropy, cross_entropy, "cross_entropy")
+TX_CL_OP(cross_entropy_grad, cross_entropy, "cross_entropy_grad")
+TX_CL_OP(fused_classifier, cross_entropy, "fused_classifier")
 
 static tx_status distillation(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
@@ -174,15 +141,8 @@ static tx_status distillation(tx_cl_builder *b, const tx_command *c, const char 
     return b->status;
 }
 
-tx_status tx_cl_distillation(tx_cl_builder *b, const tx_command *c)
-{
-    return distillation(b, c, "distillation");
-}
-
-tx_status tx_cl_distillation_grad(tx_cl_builder *b, const tx_command *c)
-{
-    return distillation(b, c, "distillation_grad");
-}
+TX_CL_OP(distillation, distillation, "distillation")
+TX_CL_OP(distillation_grad, distillation, "distillation_grad")
 
 /* ---- Reductions ------------------------------------------------------------------------------------------------ */
 

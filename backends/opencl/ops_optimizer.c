@@ -6,20 +6,24 @@
 
 #include <math.h>
 
-/* Begins kernel(in..., n): outputs lie on the inputs. */
+/* The first arguments of kernel(in..., n): outputs lie on the inputs. */
+static void update_arguments(tx_cl_builder *b, const tx_command *c)
+{
+    for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++)
+        TX_CL_OPERANDS(b, &c->in[i]);
+    TX_CL_I64(b, tx_operand_count(&c->in[0]));
+}
+
 static void update(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
     const int64_t n = tx_operand_count(&c->in[0]);
-    const int32_t inputs = tx_op_info_of(c->op)->inputs;
-    const tx_dtype copy = c->in[inputs - 1].dtype;
+    const tx_dtype copy = c->in[tx_op_info_of(c->op)->inputs - 1].dtype;
     tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d%s", TX_PARAM_BLOCK,
                                     copy == TX_BF16  ? " -DCOPY=bf16"
                                     : copy == TX_F16 ? " -DCOPY=f16"
                                                      : "");
     tx_cl_launch_columns(b, &form, "optimizer", kernel, n, 1);
-    for (int i = 0; i < inputs; i++)
-        TX_CL_OPERANDS(b, &c->in[i]);
-    TX_CL_I64(b, n);
+    update_arguments(b, c);
 }
 
 /* What all kernels end with. */
@@ -52,21 +56,15 @@ tx_status tx_cl_adamw(tx_cl_builder *b, const tx_command *c)
     return finish_arguments(b);
 }
 
-static const char *type_of(const tx_operand *o)
-{
-    return tx_present(o) && o->dtype != TX_F32 ? (o->dtype == TX_BF16 ? "bf16" : "f16") : "f32";
-}
-
 tx_status tx_cl_adamw_anyprecision(tx_cl_builder *b, const tx_command *c)
 {
     const int64_t n = tx_operand_count(&c->in[0]);
-    tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d -DP=%s -DM=%s -DV=%s -DC=%s%s", TX_PARAM_BLOCK,
-                                    type_of(&c->in[0]), type_of(&c->in[3]), type_of(&c->in[4]), type_of(&c->in[5]),
-                                    c->in[0].dtype == TX_BF16 ? " -DBY_CHANCE" : "");
+    tx_cl_form form =
+        tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d -DP=%s -DM=%s -DV=%s -DC=%s%s", TX_PARAM_BLOCK,
+                      tx_cl_storage(c->in[0].dtype), tx_cl_storage(c->in[3].dtype), tx_cl_storage(c->in[4].dtype),
+                      tx_cl_storage(c->in[5].dtype), c->in[0].dtype == TX_BF16 ? " -DBY_CHANCE" : "");
     tx_cl_launch_columns(b, &form, "optimizer", "adamw_anyprecision", n, 1);
-    for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++)
-        TX_CL_OPERANDS(b, &c->in[i]);
-    TX_CL_I64(b, n);
+    update_arguments(b, c);
     adam_arguments(b, &c->attrs);
     TX_CL_I32(b, tx_present(&c->in[5]));
     TX_CL_I64(b, c->attrs.first);
@@ -78,9 +76,7 @@ tx_status tx_cl_adamw_8bit(tx_cl_builder *b, const tx_command *c)
     const int64_t n = tx_operand_count(&c->in[0]);
     tx_cl_form form = tx_cl_form_of(b, c, TX_PARAM_BLOCK, true, "-DPARAM_BLOCK=%d", TX_PARAM_BLOCK);
     tx_cl_launch_rows(b, &form, "optimizer_8bit", "adamw_8bit", (n + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK);
-    for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++)
-        TX_CL_OPERANDS(b, &c->in[i]);
-    TX_CL_I64(b, n);
+    update_arguments(b, c);
     adam_arguments(b, &c->attrs);
     return finish_arguments(b);
 }
@@ -95,7 +91,8 @@ tx_status tx_cl_lion(tx_cl_builder *b, const tx_command *c)
 tx_status tx_cl_mask_gradient(tx_cl_builder *b, const tx_command *c)
 {
     const int64_t n = tx_operand_count(&c->in[0]);
-    tx_cl_form form = tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d -DP=%s", TX_PARAM_BLOCK, type_of(&c->in[0]));
+    tx_cl_form form =
+        tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d -DP=%s", TX_PARAM_BLOCK, tx_cl_storage(c->in[0].dtype));
     tx_cl_launch_columns(b, &form, "optimizer", "mask_gradient", n, 1);
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2]);
     TX_CL_I64(b, n);

@@ -26,10 +26,7 @@
 #define PITCH_B (TILE_N + 4)
 #include "gemm_place.cl"
 
-#define ELEMENT(p) TX_CAT(ELEMENT_, AB)(p)
-#define ELEMENT_f32(p) (*(p))
-#define ELEMENT_bf16(p) as_float((uint) * (p) << 16)
-#define ELEMENT_f16(p) vload_half(0, (const __global half *)(p))
+#define ELEMENT(p) TX_CAT(TX_GET_, AB)(p, 0)
 #if !WIDEN
 #define WIDE_QUAD(p) (*(const __global float4 *)(p))
 #else

@@ -307,6 +307,7 @@ __kernel void broadcast(const __global float *x, long xo, __global float *y, lon
     })
 }
 
+/* With IN and OUT f32 it also copies words of any type. */
 __kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, long n, int mode,
                    const __global uint *control)
 {
@@ -333,21 +334,6 @@ __kernel void columns(const __global IN_T *x, long xo, __global OUT_T *y, long y
         if (adds)
             v += TX_CAT(tx_load_, OUT)(y, i, n);
         STORE_OUT(v, y, i, n);
-    })
-}
-
-/* Moves words of any type, or numbers that are added. */
-__kernel void copy(const __global float *x, long xo, __global float *y, long yo, long n, int mode,
-                   const __global uint *control)
-{
-    int adds = tx_adds(mode, control);
-    x += xo;
-    y += yo;
-    TX_EACH({
-        vec v = tx_load(x, i, n, 0.0f);
-        if (adds)
-            v += tx_load(y, i, n, 0.0f);
-        tx_store(v, y, i, n);
     })
 }
 
