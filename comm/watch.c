@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The watch over a run: a thread that counts the seconds without a report, listens to the other ranks, and sends
- * heartbeats. */
+ * The watch over a run: a thread that counts the seconds without a report, listens to the other ranks, and reports
+ * to txlaunch. */
 #include "comm/watch_state.h"
 
 #include "api/base/clock.h"
@@ -16,10 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static const double look_every = 0.25; /* seconds, or less for a short limit */
-static const double tell_least = 0.1;  /* seconds between what the ranks are told of two steps */
-static const double beat_least = 0.2;  /* seconds between the heartbeats of two steps */
-static const double beat_every = 0.5;  /* seconds between heartbeats at the most */
+static const double look_every = 0.25;  /* seconds, or less for a short limit */
+static const double tell_least = 0.1;   /* seconds between what the ranks are told of two steps */
+static const double report_least = 0.2; /* seconds between the reports of two steps */
+static const double report_every = 0.5; /* seconds between reports at the most */
 
 /* ---- Lines --------------------------------------------------------------------------------------------- */
 
@@ -45,62 +45,16 @@ void tx_watch_say(const tx_watch *w, const char *format, ...)
     }
 }
 
-/* ---- Heartbeats, under the lock --------------------------------------------------------------------------- */
+/* ---- Reports to txlaunch, under the lock ------------------------------------------------------------------ */
 
-static void leave_launcher(tx_watch *w)
+/* Rank 0 reports the last step, unless it did within the last `least` seconds. */
+static void report_step(tx_watch *w, double least)
 {
-    close(w->link);
-    w->link = -1;
-    if (!w->over && w->rank == 0)
-        tx_watch_say(w, "the launcher is gone; the run goes on without it");
-}
-
-void tx_watch_send(tx_watch *w, const tx_beat *beat, double seconds)
-{
-    if (w->link >= 0 && (tx_beat_gone(w->link) || !tx_beat_send(w->link, beat, seconds)))
-        leave_launcher(w);
-}
-
-/* Sends the last step, unless a heartbeat went out within the last `least` seconds. */
-static void send_step(tx_watch *w, double least)
-{
-    double now = tx_now();
-    if (w->link < 0 || now - w->beat < least)
+    const double now = tx_now();
+    if (w->rank != 0 || now - w->reported < least)
         return;
-    w->beat = now;
-    tx_watch_send(w, &(tx_beat){.kind = TX_BEAT_STEP, .step = w->step}, 0.0);
-}
-
-/* The launcher is to know of this rank before MPI starts, which may hang: by the number in the environment. */
-static void join_launcher(tx_watch *w)
-{
-    const char *place = getenv(TX_BEAT_VARIABLE);
-    if (!place || !*place)
-        return;
-    if (tx_beat_connect(place, 5.0, &w->link, w->token)) {
-        tx_watch_say(w, "rank %" PRId32 ": %.400s; the run goes on without it", w->rank, tx_error());
-        return;
-    }
-    tx_beat hello = {.kind = TX_BEAT_HELLO, .rank = w->rank, .size = w->size, .pid = getpid()};
-    snprintf(hello.token, sizeof hello.token, "%s", w->token);
-    snprintf(hello.host, sizeof hello.host, "%s", w->host);
-    for (char *c = hello.host; *c; c++)
-        *c = *c == ' ' ? '_' : *c;
-    tx_watch_send(w, &hello, 5.0);
-}
-
-/* Tells the launcher now and then that this rank lives, and what it waits for, which matters once it is not at once
- * there. */
-static void send_beat(tx_watch *w)
-{
-    if (w->link >= 0 && tx_beat_gone(w->link))
-        leave_launcher(w);
-    if (w->link < 0 || tx_now() - w->beat < beat_every)
-        return;
-    send_step(w, 0.0);
-    tx_comm_laggard other;
-    if (w->link >= 0 && !w->over && w->comm && w->quiet > 2.0 * beat_every && w->comm->table->laggard(w->comm, &other))
-        tx_watch_send(w, &(tx_beat){.kind = TX_BEAT_WAIT, .rank = other.rank, .step = -1, .bucket = other.bucket}, 0.0);
+    w->reported = now;
+    tx_report(w->channel, 0.0, "%" PRId32 " step %" PRId64, w->rank, w->step);
 }
 
 /* ---- The thread --------------------------------------------------------------------------------------------- */
@@ -143,7 +97,7 @@ static void *watch(void *argument)
         w->quiet += gap;
         last = now;
         tx_watch_listen(w, gap);
-        send_beat(w);
+        report_step(w, report_every);
         ends = !w->stop && tx_watch_judge(w, &status, why, sizeof why);
     }
     pthread_mutex_unlock(&w->lock);
@@ -173,7 +127,7 @@ tx_status tx_watch_start(const tx_watch_options *options, tx_watch **made)
                     .o = *options,
                     .step = -1,
                     .began = tx_now(),
-                    .link = -1};
+                    .channel = tx_report_descriptor()};
     if (gethostname(w->host, sizeof w->host - 1) != 0 || !*w->host)
         snprintf(w->host, sizeof w->host, "this host");
     pthread_condattr_t clock;
@@ -182,8 +136,8 @@ tx_status tx_watch_start(const tx_watch_options *options, tx_watch **made)
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, &clock);
     pthread_condattr_destroy(&clock);
-    join_launcher(w);
-    tx_status status = w->size > 1 || w->link >= 0 || options->timeout > 0.0 ? start_thread(w) : TX_OK;
+    report_step(w, 0.0); /* before MPI starts, which may hang */
+    tx_status status = w->size > 1 || w->channel >= 0 || options->timeout > 0.0 ? start_thread(w) : TX_OK;
     if (status)
         tx_watch_stop(w);
     else
@@ -220,8 +174,6 @@ void tx_watch_stop(tx_watch *w)
     pthread_mutex_unlock(&w->lock);
     if (w->running)
         pthread_join(w->thread, NULL);
-    if (w->link >= 0)
-        close(w->link);
     pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->lock);
     free(w->others);
@@ -282,7 +234,7 @@ void tx_watch_step(tx_watch *w, int64_t step)
     find_median(w);
     if (w->steps == 1 || now - w->told > tell_least) /* should this process stop before it looks */
         tx_watch_listen(w, 0.0);
-    send_step(w, beat_least);
+    report_step(w, report_least);
     leave(w);
 }
 
@@ -308,36 +260,35 @@ double tx_watch_limit(tx_watch *w)
 
 void tx_watch_saved(tx_watch *w, const char *checkpoint)
 {
-    tx_beat saved = {.kind = TX_BEAT_SAVED};
-    snprintf(saved.text, sizeof saved.text, "%s", checkpoint);
     if (!enter(w))
         return;
-    tx_watch_send(w, &saved, 1.0);
+    tx_report(w->channel, 1.0, "%" PRId32 " saved %s", w->rank, checkpoint);
     leave(w);
 }
 
-/* The last word to the launcher. */
-static void end_run(tx_watch *w, const tx_beat *last)
+/* The last word, which only counts once. */
+static void end_run(tx_watch *w, int status, const char *message)
 {
     if (!enter(w))
         return;
     if (!w->over) {
-        send_step(w, 0.0);
-        tx_watch_send(w, last, 5.0);
+        report_step(w, 0.0);
+        if (status)
+            tx_report(w->channel, 5.0, "%" PRId32 " failed %d %.500s", w->rank, status, message);
+        else
+            tx_report(w->channel, 5.0, "%" PRId32 " done", w->rank);
     }
     w->over = true;
-    w->result = last->status;
+    w->result = status;
     leave(w);
 }
 
 void tx_watch_done(tx_watch *w)
 {
-    end_run(w, &(tx_beat){.kind = TX_BEAT_DONE});
+    end_run(w, 0, "");
 }
 
 void tx_watch_failed(tx_watch *w, int status, const char *message)
 {
-    tx_beat failed = {.kind = TX_BEAT_FAILED, .status = status};
-    snprintf(failed.text, sizeof failed.text, "%s", message);
-    end_run(w, &failed);
+    end_run(w, status, message);
 }

@@ -2,7 +2,7 @@
  *
  * The watch over a run: one a process. MPI reports almost no failure (a rank that is stopped, a link that is cut, and
  * all others wait for ever), so each rank says what it gets done, and a thread ends the process where something is
- * wrong. Under txlaunch the same thread sends heartbeats.
+ * wrong. Under txlaunch rank 0 also reports its steps (report.h).
  *
  * Three rules, from before MPI starts to the end:
  *
@@ -63,8 +63,8 @@ typedef struct tx_watch_options {
     void *context;
 } tx_watch_options;
 
-/* Before the communicator is opened, which may hang: joins txlaunch where the environment names it, and starts the
- * thread. The phase is JOINING. A launcher that cannot be reached, or goes later, is told and is no failure. */
+/* Before the communicator is opened, which may hang: starts the thread, and reports to txlaunch if the environment
+ * names it. The phase is JOINING. */
 tx_status tx_watch_start(const tx_watch_options *options, tx_watch **watch);
 /* Behind its opening. The communicator must not be closed before tx_watch_done or _failed. */
 tx_status tx_watch_join(tx_watch *watch, tx_comm *comm);

@@ -133,10 +133,10 @@ static void tell_step(int64_t step, char text[48])
     snprintf(text, 48, step >= 0 ? "its last step is %" PRId64 : "no step of it is known", step);
 }
 
-/* What the launcher is to know of the rank by which the run ends. */
-static void send_lost(tx_watch *w, int32_t rank, int64_t step, int32_t bucket)
+/* Reports the rank by which the run ends. */
+static void report_lost(const tx_watch *w, int32_t rank)
 {
-    tx_watch_send(w, &(tx_beat){.kind = TX_BEAT_LOST, .rank = rank, .step = step, .bucket = bucket}, 0.5);
+    tx_report(w->channel, 0.5, "%" PRId32 " lost %" PRId32, w->rank, rank);
 }
 
 /* Another rank does not answer; `laggard` NULL: nobody waits for it. */
@@ -155,7 +155,7 @@ static void lose(tx_watch *w, int32_t rank, const tx_comm_laggard *laggard, doub
         snprintf(missed, sizeof missed, "did not reach what the others wait in");
     snprintf(why, room, "rank %" PRId32 " on %s does not answer: %s%s, it %s for %.3g s", rank,
              w->comm->ranks[rank].name, step, was, missed, seconds);
-    send_lost(w, rank, last, laggard ? laggard->bucket : -1);
+    report_lost(w, rank);
 }
 
 static void lose_self(tx_watch *w, char *why, size_t room)
@@ -172,7 +172,7 @@ static void lose_self(tx_watch *w, char *why, size_t room)
                  "rank %" PRId32 " on %s does not get on: %s, it is %s%s%s, and nothing was done for %.3g s though it "
                  "waits for no other rank (its device, or a file system?)",
                  w->rank, w->host, step, phases[w->phase], *w->detail ? ": " : "", w->detail, w->quiet);
-    send_lost(w, w->rank, w->step, -1);
+    report_lost(w, w->rank);
 }
 
 static void tell_of_slow_disk(tx_watch *w)

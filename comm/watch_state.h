@@ -6,7 +6,7 @@
 #define TX_COMM_WATCH_STATE_H
 
 #include "api/base/thread.h"
-#include "comm/beat.h"
+#include "comm/report.h"
 #include "comm/watch.h"
 
 enum {
@@ -44,16 +44,13 @@ struct tx_watch {
     double took[TX_WATCH_WINDOW];
     int64_t steps;
     double median;
-    int link; /* to the launcher; -1: none */
-    char token[TX_BEAT_TOKEN + 1];
-    double beat; /* when the last one was sent */
-    double told; /* when the other ranks were told last */
+    int channel;     /* of reports to txlaunch; -1: none */
+    double reported; /* when the last step was */
+    double told;     /* when the other ranks were told last */
 };
 
 /* Says one line to the user, the program's name before it. */
 void tx_watch_say(const tx_watch *watch, const char *format, ...) TX_PRINTF(2, 3);
-/* Sends a heartbeat, waiting at most `seconds`. */
-void tx_watch_send(tx_watch *watch, const tx_beat *beat, double seconds);
 /* The limit by default, and the one that holds now (INFINITY: none). */
 double tx_watch_usual(const tx_watch *watch);
 double tx_watch_limit_now(const tx_watch *watch);

@@ -15,7 +15,7 @@ set(generated tests/opencl/matrix_emulated.h)
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)")
 set(basics "${public}|api/base/(half|hash|file|clock|cores|memory_left|needs|thread|environment|message|drivers)\\.h|api/graph/op\\.h")
 set(contracts "backends/(backend|rng|rope|nf4|dynamic_map)\\.h|comm/comm\\.h")
-set(comm_public "comm/(comm|watch|beat|topology/(topology|placement|rates|measure))\\.h")
+set(comm_public "comm/(comm|watch|report|topology/(topology|placement|rates|measure))\\.h")
 set(directions
     "^api/base/|^((${public}|backends/(nf4|dynamic_map)\\.h)$|api/base/)"
     "^api/model/|^(${public}$|${contracts}$|api/(base|model)/)"

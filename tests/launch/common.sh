@@ -20,7 +20,7 @@ start()
     done
     shift
     # shellcheck disable=SC2086 # options are words
-    timeout -k 5 100 "$txlaunch" --launcher "$mpi" --heartbeat_timeout 3 --grace 1 $options -- "$rank" \
+    timeout -k 5 100 "$txlaunch" --launcher "$mpi" --heartbeat_timeout 3 --grace 0.5 --restart_delay 0.1 $options -- "$rank" \
         --output_dir "$out" "$@" > "$work/out" 2> "$work/err" &
     waiting=$!
     launched=

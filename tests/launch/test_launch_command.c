@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/scratch.h"
 
@@ -14,14 +12,17 @@ static const char *const words[] = {"txtrain", "--output_dir", "out dir"};
 static const tx_launch_settings settings = {
     .launcher = "mpiexec", .launcher_args = "-a 'b c'", .command = {.word = words, .count = 3}};
 
-/* The words with a blank between. */
+/* The words with | between; "agent" is what starts the command. */
 static const char *joined(const tx_launch_argv *argv)
 {
     static char text[2000];
     text[0] = 0;
     for (size_t i = 0; i < argv->count; i++) {
+        const bool agent = argv->word[i] == argv->self;
         assert_true(strlen(text) + strlen(argv->word[i]) + 3 < sizeof text);
-        strcat(strcat(text, i ? "|" : ""), argv->word[i]);
+        strcat(strcat(text, i ? "|" : ""), agent ? "agent" : argv->word[i]);
+        if (agent)
+            assert_string_equal(argv->word[++i], TX_LAUNCH_AGENT);
     }
     assert_null(argv->word[argv->count]);
     return text;
@@ -46,16 +47,16 @@ static void command_lines(void **state)
         {.name = "h1", .slots = 2}, {.name = "h2", .slots = 1, .gone = true}, {.name = "h3", .slots = 2}};
     const tx_launch_hosts hosts = {.host = two, .count = 3};
     expect_command(TX_LAUNCH_HYDRA, &none, TX_LAUNCH_AS_IS, "", false,
-                   "mpiexec|-n|4|-a|b c|txtrain|--output_dir|out dir");
+                   "mpiexec|-n|4|-a|b c|agent|txtrain|--output_dir|out dir");
     expect_command(TX_LAUNCH_HYDRA, &hosts, TX_LAUNCH_RESUME, "", false,
-                   "mpiexec|-hosts|h1:2,h3:2|-n|4|-a|b c|txtrain|--output_dir|out dir|--resume_from_checkpoint");
+                   "mpiexec|-hosts|h1:2,h3:2|-n|4|-a|b c|agent|txtrain|--output_dir|out dir|--resume_from_checkpoint");
     expect_command(TX_LAUNCH_OPENMPI, &hosts, TX_LAUNCH_RESUME, "", true,
-                   "mpiexec|-x|TX_LAUNCH|-host|h1:2,h3:2|-n|4|-a|b c|txtrain|--output_dir|out dir|"
+                   "mpiexec|-host|h1:2,h3:2|-n|4|-a|b c|agent|txtrain|--output_dir|out dir|"
                    "--overwrite_output_dir=false|--resume_from_checkpoint");
     expect_command(TX_LAUNCH_OTHER, &none, TX_LAUNCH_ANEW, "", false,
-                   "mpiexec|-n|4|-a|b c|txtrain|--output_dir|out dir|--overwrite_output_dir");
+                   "mpiexec|-n|4|-a|b c|agent|txtrain|--output_dir|out dir|--overwrite_output_dir");
     expect_command(TX_LAUNCH_HYDRA, &none, TX_LAUNCH_RESUME, "out dir/checkpoint-7", true,
-                   "mpiexec|-n|4|-a|b c|txtrain|--output_dir|out dir|--overwrite_output_dir=false|"
+                   "mpiexec|-n|4|-a|b c|agent|txtrain|--output_dir|out dir|--overwrite_output_dir=false|"
                    "--resume_from_checkpoint=out dir/checkpoint-7");
     tx_launch_argv argv = {0};
     const tx_launch_output output = {0};
@@ -194,89 +195,36 @@ static void the_output_folder_is_found(void **state)
     expect_output((const char *[]){"t", "/nowhere/a.json"}, 2, NULL, false, TX_LAUNCH_FRESH);
 }
 
-static void make_checkpoint(const char *folder, const char *name, bool whole)
+static void earlier_runs_are_found(void **state)
 {
-    char *path = tx_path_join(folder, name), *manifest = tx_path_join(path, "manifest.json");
-    assert_ok(tx_folder_create(path));
-    if (whole)
-        assert_ok(tx_file_write(manifest, "{}", 2));
-    free(manifest);
-    free(path);
-}
-
-static void expect_newest(const tx_launch_output *output, int64_t step, bool others)
-{
-    int64_t found;
-    bool more;
-    assert_ok(tx_launch_output_newest(output, &found, &more));
-    assert_int_equal(found, step);
-    assert_int_equal(more, others);
-}
-
-/* What lay there before is no checkpoint of the command's, whatever its step; one that takes its place is. */
-static void own_checkpoints_are_found(void **state)
-{
-    char *folder = tx_path_join(*state, "out"), *link = tx_path_join(folder, "checkpoint-99");
-    tx_launch_output output;
+    char *folder = tx_path_join(*state, "out"), *empty = tx_path_join(folder, "checkpoint-x");
+    char *checkpoint = tx_path_join(folder, "checkpoint-9"), *file = tx_path_join(folder, "log.jsonl");
     const char *word[] = {"t", "--output_dir", folder};
     const tx_words command = {.word = word, .count = 3};
-    expect_newest(&(tx_launch_output){0}, -1, false);
-    assert_ok(tx_launch_output_find(&command, &output));
-    expect_newest(&output, -1, false);
-    static const char *const made[] = {"checkpoint-9", "checkpoint-10", "checkpoint-x", "checkpoint-",
-                                       "checkpoint-12.tmp"};
-    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
-        make_checkpoint(folder, made[i], true);
-    make_checkpoint(folder, "checkpoint-11", false); /* not whole */
-    expect_newest(&output, 10, false);
-    tx_launch_output_free(&output);
-    assert_ok(tx_launch_output_find(&command, &output));
-    expect_newest(&output, -1, true);
-    make_checkpoint(folder, "checkpoint-5", true);
-    expect_newest(&output, 5, true);
-    make_checkpoint(folder, "checkpoint-9", true); /* written anew */
-    expect_newest(&output, 9, true);
-    assert_int_equal(symlink("checkpoint-99", link), 0); /* cannot be looked at */
-    int64_t step;
-    bool others;
-    assert_int_equal(tx_launch_output_newest(&output, &step, &others), TX_IO);
-    tx_launch_output_free(&output);
-    free(link);
-    free(folder);
-}
-
-/* Lines as MPICH's and Open MPI's launchers mark them; others are the launcher's own. */
-static void marks(void **state)
-{
-    static const struct {
-        const char *line, *text;
-        int32_t rank;
-    } lines[] = {{"[0] step 1", "step 1", 0},
-                 {"[12]  two", " two", 12},
-                 {"[1,3]<stdout>:step 1", "step 1", 3},
-                 {"[1,0]<stderr>:", "", 0},
-                 {"mpiexec: [3] no", "mpiexec: [3] no", -1},
-                 {"[a] no", "[a] no", -1},
-                 {"[3", "[3", -1},
-                 {"", "", -1}};
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        const char *text = NULL;
-        assert_int_equal(tx_launch_logs_rank(lines[i].line, &text), lines[i].rank);
-        assert_string_equal(text, lines[i].text);
+    for (int i = 0; i < 4; i++) {
+        tx_launch_output output;
+        if (i > 0)
+            assert_ok(i == 1   ? tx_folder_create(empty)
+                      : i == 2 ? tx_file_write(file, "", 0)
+                               : tx_folder_create(checkpoint));
+        assert_ok(tx_launch_output_find(&command, &output));
+        assert_int_equal(output.vacant, i == 0);
+        assert_int_equal(output.others, i == 3);
+        tx_launch_output_free(&output);
     }
+    free(folder);
+    free(empty);
+    free(checkpoint);
+    free(file);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(marks),
-        cmocka_unit_test(command_lines),
-        cmocka_unit_test(families),
-        cmocka_unit_test(hosts_from_a_list),
-        cmocka_unit_test(hosts_from_a_file),
-        cmocka_unit_test(ranks_of_hosts),
-        cmocka_unit_test(the_output_folder_is_found),
-        cmocka_unit_test(own_checkpoints_are_found),
+        cmocka_unit_test(command_lines),          cmocka_unit_test(families),
+        cmocka_unit_test(hosts_from_a_list),      cmocka_unit_test(hosts_from_a_file),
+        cmocka_unit_test(ranks_of_hosts),         cmocka_unit_test(the_output_folder_is_found),
+        cmocka_unit_test(earlier_runs_are_found),
     };
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);
 }

@@ -16,7 +16,7 @@ strike()
     : > "$out/fault"
 }
 
-moments=$(awk -v seed=$$ 'BEGIN { srand(seed); for (i = 0; i < 5; i++) printf "%.2f ", 0.9 * rand() }')
+moments=$(awk -v seed=$$ 'BEGIN { srand(seed); for (i = 0; i < 3; i++) printf "%.2f ", 0.9 * rand() }')
 echo "moments: $moments"
 which=0
 for moment in $moments; do
@@ -30,15 +30,26 @@ for moment in $moments; do
     which=$((which + 1))
 done
 
+# A rank that is stopped is reported by the others, and rank 0 found by its silence as well.
 for r in 0 1; do
-    start "stop$r" -n 2 -- --steps 60 --fault "hang:$r:60"
+    start "stop$r" -n 2 -- --steps 60 --fault "hang:$r:60" --timeout $((r == 1 ? 2 : 600))
     strike STOP $r 0.3
     finish 0
     says "rank $r on $(uname -n) (pid "
-    says "no sign of life"
+    [ $r -eq 1 ] || says "no sign of life"
     restarts 1
     [ "$(final)" = "$whole" ] || fail "rank $r stopped: the result differs"
 done
+
+# A launcher that hangs
+start mute -n 2 -- --steps 60 --fault hang:1:60
+wait_for_step 5
+kill -s STOP "$(pgrep -o -P "$launched")"
+: > "$out/fault"
+finish 0
+says "no sign of life"
+restarts 1
+[ "$(final)" = "$whole" ] || fail "the launcher stopped: the result differs"
 
 # Without txlaunch: the watch of a rank that waits ends the job, and one line names the rank that does not answer.
 for r in 1 0; do
@@ -87,10 +98,10 @@ done
 finish 137
 
 # txlaunch is stopped for longer than the limit and goes on: nobody is blamed.
-start slow -n 2 -- --steps 100 --step_ms 100
+start slow -n 2 --heartbeat_timeout 2 -- --steps 50 --step_ms 100
 wait_for_step 5
 kill -s STOP "$launched"
-sleep 4
+sleep 3
 kill -s CONT "$launched"
 finish 0
 restarts 0

@@ -3,6 +3,7 @@
 #include "tools/launch/txlaunch.h"
 
 #include "api/base/message.h"
+#include "tools/process/child.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -75,10 +76,6 @@ static tx_status begin(const tx_launch_settings *set, tx_launch_family family, c
         return give_up(argv, tx_fail(TX_MEMORY, "no memory for the command line"));
     snprintf(argv->ranks, sizeof argv->ranks, "%" PRId32, ranks);
     add(argv, set->launcher);
-    if (family == TX_LAUNCH_OPENMPI) { /* MPICH and Slurm hand the whole environment on */
-        add(argv, "-x");
-        add(argv, TX_BEAT_VARIABLE);
-    }
     if (hosts) {
         add(argv, family == TX_LAUNCH_HYDRA ? "-hosts" : "-host");
         add(argv, hosts);
@@ -100,6 +97,11 @@ tx_status tx_launch_command(const tx_launch_settings *set, tx_launch_family fami
     if (hosts->count > 0 && !list)
         return tx_fail(TX_MEMORY, "no memory for the list of hosts");
     TX_TRY(begin(set, family, list, ranks, set->command.count, argv));
+    const tx_status status = tx_child_self(argv->self, sizeof argv->self);
+    if (status)
+        return give_up(argv, status);
+    add(argv, argv->self);
+    add(argv, TX_LAUNCH_AGENT);
     for (int32_t i = 0; i < set->command.count; i++)
         add(argv, set->command.word[i]);
     if (start->how == TX_LAUNCH_RESUME) {

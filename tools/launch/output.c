@@ -1,97 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the command says of its output folder, and the checkpoints that its attempts have made there. */
+ * What the command says of its output folder, and whether that holds an earlier run. */
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
 #include "tools/launch/txlaunch.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define OPTIONS_LIMIT (1 << 24)
-
-/* ---- Checkpoints -------------------------------------------------------------------------------------------- */
-
-/* Of a folder, each told from another of the same step by the file of its manifest. */
-typedef struct tx_launch_checkpoints {
-    size_t count;
-    struct {
-        int64_t step;
-        struct stat manifest;
-    } one[];
-} checkpoints;
-
-/* Adds the folder of that name where it is a checkpoint. */
-static tx_status add_checkpoint(const char *folder, const char *name, checkpoints *list)
-{
-    const int64_t step = tx_checkpoint_step(name);
-    if (step < 0)
-        return TX_OK;
-    list->one[list->count].step = step;
-    char *path = tx_path_join(folder, name), *manifest = path ? tx_path_join(path, TX_CHECKPOINT_MANIFEST) : NULL;
-    tx_status status = !manifest                                               ? TX_MEMORY
-                       : stat(manifest, &list->one[list->count].manifest) == 0 ? TX_OK
-                                                                               : tx_file_fail(manifest, "look at it");
-    list->count += status == TX_OK;
-    free(path);
-    free(manifest);
-    return status == TX_NOT_FOUND ? TX_OK : status;
-}
-
-/* The caller frees the list; NULL where there is no such folder. */
-static tx_status list_checkpoints(const char *folder, checkpoints **list)
-{
-    tx_names names = {0};
-    tx_status status = tx_folder_list(folder, &names);
-    if (status)
-        return status == TX_NOT_FOUND ? TX_OK : status;
-    checkpoints *made = calloc(1, sizeof *made + names.count * sizeof made->one[0]);
-    if (!made)
-        status = tx_fail(TX_MEMORY, "%s: no memory for its list of checkpoints", folder);
-    for (size_t i = 0; i < names.count && !status; i++)
-        status = add_checkpoint(folder, names.name[i], made);
-    tx_names_free(&names);
-    if (status)
-        free(made);
-    else
-        *list = made;
-    return status;
-}
-
-/* Whether checkpoint i of `now` was there before, and is not another in the place of that. */
-static bool was_there(const checkpoints *now, size_t i, const checkpoints *before)
-{
-    for (size_t k = 0; before && k < before->count; k++) {
-        const struct stat *a = &now->one[i].manifest, *b = &before->one[k].manifest;
-        if (now->one[i].step == before->one[k].step && a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
-            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec)
-            return true;
-    }
-    return false;
-}
-
-tx_status tx_launch_output_newest(const tx_launch_output *output, int64_t *step, bool *others)
-{
-    checkpoints *now = NULL;
-    *step = -1;
-    *others = false;
-    if (output->folder)
-        TX_TRY(list_checkpoints(output->folder, &now));
-    for (size_t i = 0; now && i < now->count; i++) {
-        if (was_there(now, i, output->before))
-            *others = true;
-        else if (now->one[i].step > *step)
-            *step = now->one[i].step;
-    }
-    free(now);
-    return TX_OK;
-}
-
-/* ---- The command ------------------------------------------------------------------------------------------ */
 
 /* The rest of `word` after --NAME, - and _ being the same: "" or "=..."; NULL where it is another word. */
 static const char *after_name(const char *word, const char *name)
@@ -157,6 +75,18 @@ static tx_status read_word(const char *word, const char *next, tx_launch_output 
     return folder && next ? set_folder(output, next) : TX_OK;
 }
 
+/* Looks into the folder before the first attempt. */
+static tx_status look(tx_launch_output *output)
+{
+    tx_names names = {0};
+    output->vacant = tx_output_check(output->folder) == TX_OK;
+    const tx_status status = tx_folder_list(output->folder, &names);
+    for (size_t i = 0; i < names.count; i++)
+        output->others = output->others || tx_checkpoint_step(names.name[i]) >= 0;
+    tx_names_free(&names);
+    return status == TX_NOT_FOUND ? TX_OK : status;
+}
+
 tx_status tx_launch_output_find(const tx_words *command, tx_launch_output *output)
 {
     tx_launch_output made = {0};
@@ -170,7 +100,7 @@ tx_status tx_launch_output_find(const tx_words *command, tx_launch_output *outpu
     for (int32_t i = 1; i < command->count && !status; i++)
         status = read_word(command->word[i], i + 1 < command->count ? command->word[i + 1] : NULL, &made);
     if (!status && made.folder)
-        status = list_checkpoints(made.folder, &made.before);
+        status = look(&made);
     if (status)
         tx_launch_output_free(&made);
     else
@@ -181,6 +111,5 @@ tx_status tx_launch_output_find(const tx_words *command, tx_launch_output *outpu
 void tx_launch_output_free(tx_launch_output *output)
 {
     free(output->folder);
-    free(output->before);
     *output = (tx_launch_output){0};
 }

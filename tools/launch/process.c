@@ -18,12 +18,12 @@
 
 /* ---- Starting -------------------------------------------------------------------------------------------- */
 
-tx_status tx_launch_spawn(const char *const *argv, const sigset_t *mask, int output, pid_t *pid)
+tx_status tx_launch_spawn(const char *const *argv, const sigset_t *mask, int output, int errors, pid_t *pid)
 {
     return tx_child_spawn(
         argv,
         &(tx_child_spawning){.output = output,
-                             .errors = output,
+                             .errors = errors,
                              .group = true,
                              .orphan = SIGTERM,
                              .mask = mask,
@@ -33,7 +33,7 @@ tx_status tx_launch_spawn(const char *const *argv, const sigset_t *mask, int out
 
 /* ---- Ending ------------------------------------------------------------------------------------------------- */
 
-bool tx_launch_ended(pid_t pid, int32_t *status, bool *killed)
+bool tx_launch_ended(pid_t pid, int32_t *status)
 {
     int code;
     bool ended = false;
@@ -41,8 +41,7 @@ bool tx_launch_ended(pid_t pid, int32_t *status, bool *killed)
         if (child != pid)
             continue;
         ended = true;
-        *killed = WIFSIGNALED(code);
-        *status = *killed ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
+        *status = WIFSIGNALED(code) ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
     }
     return ended;
 }
@@ -113,54 +112,27 @@ static bool asked_to_end(void)
                                          sigismember(&pending, SIGHUP) == 1);
 }
 
-/* Reads what comes within `seconds` up to the end of the pipe; false when that did not come. */
-static bool read_all(int from, double seconds, char *text, size_t room)
-{
-    double end = tx_now() + seconds;
-    for (size_t used = 0;;) {
-        char rest[512];
-        double left = end - tx_now();
-        struct pollfd wanted = {.fd = from, .events = POLLIN};
-        if (left <= 0.0 || asked_to_end())
-            return false;
-        int ready = poll(&wanted, 1, left < 0.2 ? (int)(1000.0 * left) + 1 : 200);
-        if (ready == 0 || (ready < 0 && errno == EINTR))
-            continue;
-        ssize_t got = ready > 0 ? read(from, rest, sizeof rest) : -1;
-        if (got < 0)
-            return false;
-        if (got == 0)
-            return true;
-        size_t kept = used < room ? room - 1 - used : 0;
-        kept = kept < (size_t)got ? kept : (size_t)got;
-        if (text) {
-            memcpy(text + used, rest, kept);
-            text[used + kept] = 0;
-        }
-        used += kept;
-    }
-}
-
-bool tx_launch_try(const char *const *argv, double seconds, char *text, size_t room, bool *started)
+bool tx_launch_try(const char *const *argv, double seconds, char *text, size_t room, tx_status *started)
 {
     int ends[2];
+    int32_t code = 1;
     sigset_t none;
     pid_t pid;
     sigemptyset(&none);
-    *started = false;
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        tx_fail(TX_MEMORY, "%s: cannot start: %s", argv[0], strerror(errno));
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+        *started = tx_fail(TX_MEMORY, "%s: cannot be started: %s", argv[0], strerror(errno));
         return false;
     }
-    *started = tx_launch_spawn(argv, &none, ends[1], &pid) == TX_OK;
+    *started = tx_launch_spawn(argv, &none, ends[1], ends[1], &pid);
     close(ends[1]);
-    bool whole = *started && read_all(ends[0], seconds, text, room);
-    close(ends[0]);
-    int code = 1;
-    double end = tx_now() + 1.0; /* its output is closed: it is about to end */
-    while (whole && waitpid(pid, &code, WNOHANG) == 0 && tx_now() < end)
-        poll(NULL, 0, 5);
-    if (*started)
+    if (*started == TX_OK) {
+        const double end = tx_now() + seconds;
+        while (!tx_launch_ended(pid, &code) && tx_now() < end && !asked_to_end())
+            poll(NULL, 0, 5);
         tx_launch_kill_all(pid);
-    return whole && WIFEXITED(code) && WEXITSTATUS(code) == 0;
+        const ssize_t length = read(ends[0], text, room - 1);
+        text[length > 0 ? length : 0] = 0;
+    }
+    close(ends[0]);
+    return *started == TX_OK && code == 0;
 }

@@ -4,7 +4,7 @@
 #include "tools/launch/txlaunch.h"
 #include "api/base/message.h"
 #include "models/files/checkpoint.h"
-#include "tools/process/child.h"
+#include "tools/process/process.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -31,18 +31,18 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "hostfile", AT(hostfile), 0, 0, "FILE",
      "the same from a file, a line a host: H, H:4 or H slots=4"},
     {TX_OPTION_INTEGER, "max_restarts", AT(max_restarts), 0, 1 << 20, "K", "starts after the first one"},
+    {TX_OPTION_REAL, "restart_delay", AT(restart_delay), 0, 3600, "S",
+     "seconds before the first restart; each further one waits twice as long, up to 30 times"},
     {TX_OPTION_INTEGER, "min_ranks", AT(min_ranks), 0, 1 << 20, "M",
      "go on without a host that does not answer while so many ranks are left; 0: all are needed"},
     {TX_OPTION_REAL, "heartbeat_timeout", AT(heartbeat_timeout), 2, 86400, "S",
-     "seconds without a sign of life after which a rank is taken for dead"},
-    {TX_OPTION_REAL, "start_timeout", AT(start_timeout), 1, 86400, "S",
-     "seconds in which all ranks must have reported"},
+     "seconds without a sign of life of the whole run after which it is ended; ranks watch each other by "
+     "--comm_timeout"},
+    {TX_OPTION_REAL, "start_timeout", AT(start_timeout), 1, 86400, "S", "seconds in which all ranks must have started"},
     {TX_OPTION_REAL, "grace", AT(grace), 0, 86400, "S", "seconds between SIGTERM and SIGKILL after a failure"},
     {TX_OPTION_TEXT, "log_dir", AT(log_dir), 0, 0, "DIR",
      "also write what each rank prints to DIR/rank-0.log, DIR/rank-1.log, ...; lines of all ranks begin with [RANK] "
      "then"},
-    {TX_OPTION_TEXT, "address", AT(address), 0, 0, "IP",
-     "where ranks find this program; else the address towards them"},
     {TX_OPTION_TEXT, "launcher", AT(launcher), 0, 0, "PROGRAM", "MPICH's or Open MPI's mpiexec, or one like them"},
     {TX_OPTION_TEXT, "launcher_args", AT(launcher_args), 0, 0, "WORDS", "more arguments of it, as a shell splits them"},
 };
@@ -50,6 +50,7 @@ static const tx_option options[] = {
 static const tx_launch_settings defaults = {
     .ranks = 1,
     .max_restarts = 3,
+    .restart_delay = 1.0,
     .heartbeat_timeout = 30.0,
     .start_timeout = 120.0,
     .grace = 5.0,
@@ -133,8 +134,8 @@ static void wait_for(double seconds, const sigset_t *open)
 typedef struct launch {
     tx_launch_attempt next;
     tx_launch_output output;
-    bool vacant;       /* the output folder, before the first attempt */
-    bool moved, saved; /* by any attempt */
+    bool moved;       /* some attempt made a step */
+    char saved[4096]; /* the newest checkpoint of all attempts; "": none */
     tx_launch_history history;
 } launch;
 
@@ -153,10 +154,10 @@ static void say(const char *format, ...)
 static tx_status find_family(tx_launch_attempt *a)
 {
     char text[8192] = "";
-    bool started = false;
+    tx_status started;
     tx_launch_try((const char *[]){a->set->launcher, "--version", NULL}, 20.0, text, sizeof text, &started);
     a->family = tx_launch_family_of(text);
-    return started ? TX_OK : TX_NOT_FOUND;
+    return started;
 }
 
 static tx_status prepare(launch *l)
@@ -164,31 +165,26 @@ static tx_status prepare(launch *l)
     const tx_launch_settings *set = l->next.set;
     TX_TRY(tx_launch_hosts_read(set->hosts, set->hostfile, l->next.ranks, &l->next.hosts));
     TX_TRY(tx_launch_output_find(&set->command, &l->output));
-    l->vacant = l->output.folder && tx_output_check(l->output.folder) == TX_OK;
     TX_TRY(tx_child_adopt());
-    TX_TRY(find_family(&l->next));
-    return tx_launch_server_open(set->address, &l->next.hosts, &l->next.server);
+    return find_family(&l->next);
 }
 
-/* How the next attempt starts; `from` says it in words. What lay in the folder before the first attempt is not
- * overwritten, nor gone on from, unless the command says so: what it says holds until it has a checkpoint of its own.
- */
+/* How the next attempt starts; `from` says it in words. Checkpoints of earlier runs are neither overwritten nor
+ * resumed, unless the command says so: its word holds until it has a checkpoint of its own. */
 static void next_start(const launch *l, tx_launch_start *start, char *from, size_t room)
 {
     const tx_launch_output *o = &l->output;
-    int64_t step;
-    bool others;
-    const bool known = tx_launch_output_newest(o, &step, &others) == TX_OK;
     *start = (tx_launch_start){TX_LAUNCH_AS_IS, ""};
-    if (step >= 0 || l->saved) {
+    if (*l->saved) {
+        const char *slash = strrchr(l->saved, '/');
         start->how = TX_LAUNCH_RESUME;
-        snprintf(from, room, step >= 0 ? TX_CHECKPOINT_PREFIX "%" PRId64 : "the newest checkpoint", step);
-        if (step >= 0 && others && o->resumes != TX_LAUNCH_NEWEST)
-            snprintf(start->checkpoint, sizeof start->checkpoint, "%s/%s", o->folder, from);
+        snprintf(from, room, "%.60s", slash ? slash + 1 : l->saved);
+        if (o->others && o->resumes != TX_LAUNCH_NEWEST)
+            snprintf(start->checkpoint, sizeof start->checkpoint, "%s", l->saved);
         return;
     }
     snprintf(from, room, "%s", o->resumes ? "where the command says" : "the beginning");
-    const bool filled = known && o->folder && (l->moved || (l->vacant && tx_output_check(o->folder)));
+    const bool filled = o->folder && (l->moved || (o->vacant && tx_output_check(o->folder)));
     if (filled && o->resumes == TX_LAUNCH_FRESH)
         start->how = TX_LAUNCH_ANEW;
 }
@@ -196,63 +192,77 @@ static void next_start(const launch *l, tx_launch_start *start, char *from, size
 static bool answers(const tx_launch_attempt *a, const char *host)
 {
     tx_launch_argv argv = {0};
-    bool started;
-    bool yes =
-        !tx_launch_probe(a->set, a->family, host, &argv) && tx_launch_try(argv.word, probe_within, NULL, 0, &started);
+    tx_status started;
+    char text[1000];
+    const bool yes = !tx_launch_probe(a->set, a->family, host, &argv) &&
+                     tx_launch_try(argv.word, probe_within, text, sizeof text, &started);
     tx_launch_argv_free(&argv);
     return yes;
 }
 
-/* Leaves out the hosts that answer neither their ranks' heartbeat nor this; not below the least number of ranks. */
-static void look_at_hosts(tx_launch_attempt *a)
+/* Leaves out a host that does not answer, if enough ranks are left without it. */
+static void leave_out(tx_launch_attempt *a, tx_launch_host *host)
 {
-    int32_t least = (int32_t)(a->set->min_ranks > 0 ? a->set->min_ranks : a->set->ranks);
+    const int32_t least = (int32_t)(a->set->min_ranks > 0 ? a->set->min_ranks : a->set->ranks);
+    host->gone = true;
+    const int32_t left = tx_launch_hosts_room(&a->hosts, (int32_t)a->set->ranks);
+    host->gone = left >= least;
+    if (host->gone) {
+        a->ranks = left;
+        say("%s does not answer: going on with %" PRId32
+            " ranks on the other hosts; what may still run there could not be ended",
+            host->name, left);
+    } else
+        say("%s does not answer, and the other hosts have room for %" PRId32 " ranks of the %" PRId32 " that are "
+            "needed (--min_ranks): trying it again",
+            host->name, left, least);
+}
+
+/* Tries the hosts by which the attempt may have ended. One that does not answer may come back, so this failure is not
+ * counted with others like it. */
+static void look_at_hosts(launch *l, const tx_launch_job *job)
+{
+    tx_launch_attempt *a = &l->next;
+    const tx_launch_kind kind = job->sign.kind;
+    const bool all = kind == TX_LAUNCH_SILENT || kind == TX_LAUNCH_ENDED;
+    const bool one = kind == TX_LAUNCH_LOST || kind == TX_LAUNCH_ABSENT;
+    const tx_launch_host *named = one ? tx_launch_host_of(&a->hosts, job->sign.rank) : NULL;
     for (int32_t i = 0; i < a->hosts.count && !caught; i++) {
         tx_launch_host *host = &a->hosts.host[i];
-        if (!host->suspect || host->gone || answers(a, host->name))
-            continue;
-        host->gone = true;
-        int32_t left = tx_launch_hosts_room(&a->hosts, (int32_t)a->set->ranks);
-        host->gone = left >= least;
-        if (host->gone) {
-            a->ranks = left;
-            say("%s does not answer: going on with %" PRId32
-                " ranks on the other hosts; what may still run there could not be ended",
-                host->name, left);
-        } else
-            say("%s does not answer, and the other hosts have room for %" PRId32 " ranks of the %" PRId32 " that are "
-                "needed (--min_ranks): trying it again",
-                host->name, left, least);
+        if ((all || host == named) && !host->gone && !answers(a, host->name)) {
+            l->history.same = 0;
+            leave_out(a, host);
+        }
     }
 }
 
-/* Judges an attempt that ended; false when it was the last. */
-static bool conclude(launch *l, const tx_launch_outcome *outcome, int *result)
+/* Judges an attempt that ended; false when it was the last. `next` is the start of the one that follows. */
+static bool conclude(launch *l, const tx_launch_job *job, tx_launch_start *next, int *result)
 {
     const tx_launch_settings *set = l->next.set;
     const int64_t before = l->history.restarts;
     char line[800], from[64];
-    tx_launch_start next;
     tx_launch_decision decision;
-    tx_launch_decide(outcome, set->max_restarts, &l->history, &decision);
+    tx_launch_decide(job, set->max_restarts, &l->history, &decision);
     const char *slash = strrchr(set->launcher, '/');
-    tx_launch_describe(outcome, slash ? slash + 1 : set->launcher, line, sizeof line);
+    tx_launch_describe(job, slash ? slash + 1 : set->launcher, line, sizeof line);
     *result = decision.status;
     switch (decision.verdict) {
     case TX_LAUNCH_RESTART:
-        next_start(l, &next, from, sizeof from);
-        say("%s; restart %" PRId64 " of %" PRId64 " in %.0f s from %s", line, l->history.restarts, set->max_restarts,
-            decision.wait, from);
-        wait_for(decision.wait, &l->next.open);
+        next_start(l, next, from, sizeof from);
+        say("%s; restart %" PRId64 " of %" PRId64 " in %.3g s from %s", line, l->history.restarts, set->max_restarts,
+            decision.wait * set->restart_delay, from);
+        wait_for(decision.wait * set->restart_delay, &l->next.open);
+        look_at_hosts(l, job);
         return true;
     case TX_LAUNCH_SUCCESS:
         say("complete after %" PRId64 " restart%s%s", before, tx_s(before),
-            outcome->exited ? "" : "; the ranks did not end by themselves and were ended");
+            job->exited ? "" : "; the ranks did not end by themselves and were ended");
         break;
     case TX_LAUNCH_STOPPED:
         say("stopped by a signal after %" PRId64 " restart%s and step %" PRId64 "; the command goes on with "
             "--resume_from_checkpoint",
-            before, tx_s(before), outcome->step);
+            before, tx_s(before), job->step);
         break;
     default:
         say("%s; given up after %" PRId64 " restart%s: %s", line, before, tx_s(before), decision.reason);
@@ -261,52 +271,41 @@ static bool conclude(launch *l, const tx_launch_outcome *outcome, int *result)
 }
 
 /* One attempt and what follows from it; false when it was the last. */
-static bool attempt(launch *l, const tx_launch_start *start, int *result)
+static bool attempt(launch *l, tx_launch_start *start, int *result)
 {
     tx_launch_attempt *a = &l->next;
     tx_launch_job job = {0};
-    tx_launch_outcome outcome;
     tx_status status = tx_launch_command(a->set, a->family, &a->hosts, a->ranks, &l->output, start, &a->argv);
     if (!status)
-        status = tx_launch_run(a, &job, &outcome);
-    l->saved = l->saved || job.saved;
+        status = tx_launch_run(a, &job);
+    if (*job.saved)
+        memcpy(l->saved, job.saved, sizeof l->saved);
+    l->moved = l->moved || job.step >= 0;
+    const bool again = !status && conclude(l, &job, start, result);
+    if (status)
+        *result = tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
     tx_launch_argv_free(&a->argv);
     tx_launch_job_free(&job);
-    if (status) {
-        *result = tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
-        return false;
-    }
-    l->moved = l->moved || outcome.step >= 0;
-    return conclude(l, &outcome, result);
+    return again;
 }
 
 static int supervise(launch *l)
 {
     int result = TX_EXIT_FAILURE;
-    char from[64];
     tx_launch_start start = {TX_LAUNCH_AS_IS, ""};
-    while (attempt(l, &start, &result)) {
-        look_at_hosts(&l->next);
+    while (attempt(l, &start, &result))
         if (caught) {
             say("stopped by a signal after %" PRId64 " restart%s, before the next one", l->history.restarts - 1,
                 tx_s(l->history.restarts - 1));
             return 128 + (int)caught;
         }
-        next_start(l, &start, from, sizeof from);
-    }
     return result;
 }
 
-/* A bundle brings the launcher of its MPI along, beside this program. */
+/* A bundle has the launcher of its MPI next to this program. */
 static void prefer_own_launcher(tx_launch_settings *set, char *path, size_t size)
 {
-    const ssize_t length = readlink("/proc/self/exe", path, size - 1);
-    path[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(path, '/');
-    if (!slash || set->launcher != defaults.launcher)
-        return;
-    const size_t room = size - (size_t)(slash + 1 - path);
-    if (snprintf(slash + 1, room, "%s", set->launcher) < (int)room && access(path, X_OK) == 0)
+    if (set->launcher == defaults.launcher && !tx_process_beside(set->launcher, path, size) && access(path, X_OK) == 0)
         set->launcher = path;
 }
 
@@ -314,6 +313,8 @@ int main(int argc, char **argv)
 {
     char own[4096];
     tx_launch_settings set = defaults;
+    if (argc > 2 && strcmp(argv[1], TX_LAUNCH_AGENT) == 0)
+        return tx_launch_agent((const char *const *)argv + 2);
     int status = tx_options_parse(&program, argc, argv, &set);
     prefer_own_launcher(&set, own, sizeof own);
     if (status == TX_GO_ON)
@@ -323,7 +324,6 @@ int main(int argc, char **argv)
     launch l = {.next = {.set = &set, .ranks = (int32_t)set.ranks, .caught = &caught, .signals = &signals}};
     catch_signals(&l.next.open);
     status = prepare(&l) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : supervise(&l);
-    tx_launch_server_close(l.next.server);
     tx_launch_hosts_free(&l.next.hosts);
     tx_launch_output_free(&l.output);
     return tx_end(&program, status);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The agent: MPI's launcher starts one for each rank, and the agent starts the command. The agent outlives the command,
+ * so it can report how that ended before the launcher notices and ends the other ranks. */
+#include "api/base/message.h"
+#include "comm/comm.h"
+#include "comm/report.h"
+#include "tools/launch/txlaunch.h"
+#include "tools/process/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CHANNEL = 200 }; /* the lowest descriptor of reports: shells use few */
+static const struct timespec moment = {.tv_nsec = 100L * 1000000L}; /* in which the launcher forwards a report */
+
+/* Reports go to standard error as it is now, also if the command redirects its own. */
+static int open_channel(void)
+{
+    char text[16];
+    const int high = fcntl(STDERR_FILENO, F_DUPFD, CHANNEL);
+    const int channel = high >= 0 ? high : STDERR_FILENO;
+    snprintf(text, sizeof text, "%d", channel);
+    setenv(TX_REPORT_VARIABLE, text, 1);
+    return channel;
+}
+
+/* Waits for the end of the command; returns its status as a shell does. */
+static int wait_for_end(pid_t command, bool *killed)
+{
+    int code = 0;
+    while (waitpid(command, &code, 0) < 0 && errno == EINTR)
+        ;
+    *killed = WIFSIGNALED(code);
+    return *killed ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
+}
+
+int tx_launch_agent(const char *const *argv)
+{
+    sigset_t all, before;
+    char host[64] = "";
+    pid_t command;
+    int status = TX_LAUNCH_NO_PROGRAM;
+    bool killed = false;
+    const int channel = open_channel();
+    const int32_t rank = tx_launcher_rank() < 0 ? 0 : tx_launcher_rank(), ranks = tx_launcher_ranks(NULL);
+    /* Launchers signal the process group, so the command gets every signal itself. */
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    gethostname(host, sizeof host - 1);
+    if (tx_child_spawn(argv, &(tx_child_spawning){-1, -1, .orphan = SIGKILL, .mask = &before}, &command) == TX_OK) {
+        tx_report(channel, 5.0, "%" PRId32 " hello %" PRId32 " %s %ld", rank, ranks < 1 ? 1 : ranks, host,
+                  (long)command);
+        status = wait_for_end(command, &killed);
+    } else
+        tx_print_line(stderr, "txlaunch: %s", tx_error());
+    tx_report(channel, 5.0, "%" PRId32 " left %d", rank, status);
+    if (status != 0)
+        nanosleep(&moment, NULL);
+    if (killed)
+        raise(SIGKILL); /* launchers end all ranks at once then */
+    return status;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The ranks' output: forwarded, sorted into log files, and freed from the reports. Restarts append to the logs. */
+#define _GNU_SOURCE /* ppoll */
+#include "api/base/clock.h"
+#include "api/base/file.h"
+#include "api/base/message.h"
+#include "comm/report.h"
+#include "tools/launch/txlaunch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Logs -------------------------------------------------------------------------------------------------- */
+
+int32_t tx_launch_logs_rank(const char *line, const char **text)
+{
+    int job = 0, rank = -1, used = 0;
+    char stream[8] = "";
+    if ((sscanf(line, "[%d,%d]<%6[a-z]>:%n", &job, &rank, stream, &used) >= 3 && used > 0) ||
+        (sscanf(line, "[%d]%n", &rank, &used) == 1 && used > 0 && line[used] == ' ' && used++ > 0)) {
+        *text = line + used;
+        return rank;
+    }
+    *text = line;
+    return -1;
+}
+
+/* Opens the log of a rank to append to it. A link, a pipe and a device are refused. */
+static tx_status open_log(const char *folder, int32_t rank, int *file)
+{
+    char name[32];
+    snprintf(name, sizeof name, "rank-%" PRId32 ".log", rank);
+    char *path = tx_path_join(folder, name);
+    if (!path)
+        return TX_MEMORY;
+    const tx_status status = tx_file_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, file, NULL);
+    free(path);
+    return status;
+}
+
+tx_status tx_launch_logs_open(const char *folder, int32_t ranks, tx_launch_logs *logs)
+{
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return tx_file_fail(folder, "make it");
+    int *file = calloc((size_t)ranks, sizeof *file);
+    if (!file)
+        return tx_fail(TX_MEMORY, "no memory for the ranks' logs");
+    *logs = (tx_launch_logs){.folder = folder, .file = file};
+    tx_status status = TX_OK;
+    while (logs->count < ranks && !(status = open_log(folder, logs->count, &file[logs->count])))
+        logs->count++;
+    if (status)
+        tx_launch_logs_close(logs);
+    return status;
+}
+
+void tx_launch_logs_close(tx_launch_logs *logs)
+{
+    for (int32_t i = 0; i < logs->count; i++)
+        close(logs->file[i]);
+    free(logs->file);
+    *logs = (tx_launch_logs){0};
+}
+
+/* ---- Writing ------------------------------------------------------------------------------------------------ */
+
+/* Waits until the reader takes some of the text; false if a second signal comes first. */
+static bool await_reader(int to, const tx_launch_attempt *a)
+{
+    struct pollfd wanted = {.fd = to, .events = POLLOUT};
+    while (*a->signals < 2)
+        if (ppoll(&wanted, 1, NULL, &a->open) > 0)
+            return true;
+    return false;
+}
+
+/* Drops the text if nobody reads it any more. */
+static bool write_all(int to, const char *text, size_t size, const tx_launch_attempt *a)
+{
+    for (size_t at = 0; at < size;) {
+        const size_t part =
+            size - at < PIPE_BUF ? size - at : PIPE_BUF; /* which a reader that is ready takes at once */
+        const ssize_t done = await_reader(to, a) ? write(to, text + at, part) : -1;
+        if (done < 0)
+            return false;
+        at += (size_t)done;
+    }
+    return true;
+}
+
+/* Forwards a line that rank s->rank printed, or a part of one. */
+static void print(tx_launch_stream *s, tx_launch_logs *logs, const char *text, size_t size, const tx_launch_attempt *a)
+{
+    if (s->rank >= 0 && s->rank < logs->count) {
+        char mark[16];
+        snprintf(mark, sizeof mark, "[%" PRId32 "] ", s->rank);
+        if (!s->middle)
+            write_all(s->to, mark, strlen(mark), a);
+        if (!write_all(logs->file[s->rank], text, size, a) && !logs->failed) {
+            tx_print_line(stderr, "txlaunch: %s/rank-%" PRId32 ".log: cannot write it: %s", logs->folder, s->rank,
+                          strerror(errno));
+            logs->failed = true;
+        }
+    }
+    write_all(s->to, text, size, a);
+    s->middle = text[size - 1] != '\n';
+}
+
+/* ---- Lines --------------------------------------------------------------------------------------------------- */
+
+/* Takes a line, or the known part of one, up to `end`. A report may follow the text of a line that has no end. */
+static void take(tx_launch_stream *s, tx_launch_logs *logs, tx_launch_job *job, const char *line, char *end,
+                 const tx_launch_attempt *a)
+{
+    const char *report = memchr(line, TX_REPORT_MARK, (size_t)(end - line)), *stop = report ? report : end;
+    const char *text = line;
+    if (!s->middle)
+        s->rank = tx_launch_logs_rank(line, &text);
+    if (logs->folder)
+        line = text;
+    if (text < stop)
+        print(s, logs, line, (size_t)(stop - line), a);
+    if (report) {
+        end[-1] = '\0';
+        tx_launch_job_hear(job, report + 1, tx_now());
+    }
+}
+
+bool tx_launch_forward(tx_launch_stream *s, tx_launch_logs *logs, tx_launch_job *job, const tx_launch_attempt *a)
+{
+    const size_t room = sizeof s->text - 1;
+    const ssize_t got = read(s->from, s->text + s->used, room - s->used);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return true;
+    s->used += got > 0 ? (size_t)got : 0;
+    s->text[s->used] = '\0';
+    char *line = s->text, *const end = s->text + s->used;
+    for (char *next; (next = memchr(line, '\n', (size_t)(end - line))); line = next + 1)
+        take(s, logs, job, line, next + 1, a);
+    const bool waits =
+        got > 0 && s->used < room && (logs->folder || memchr(line, TX_REPORT_MARK, (size_t)(end - line)));
+    if (line < end && !waits) {
+        take(s, logs, job, line, end, a);
+        line = end;
+    }
+    s->used = (size_t)(end - line);
+    memmove(s->text, line, s->used);
+    return got > 0;
+}
