@@ -8,7 +8,7 @@
  *   RANK saved FOLDER           a checkpoint is written
  *   RANK lost OTHER             the run ends because that rank (or this one) is stuck or gone
  *   RANK failed STATUS MESSAGE  this rank ends the run with this exit status
- *   RANK done                   this rank has nothing left to do; of rank 0: everything is written
+ *   RANK done                   this rank has nothing left to do; rank 0 has written everything
  *   RANK left STATUS            its process has ended; 128 + the number of the signal that killed it */
 #ifndef TX_COMM_REPORT_H
 #define TX_COMM_REPORT_H

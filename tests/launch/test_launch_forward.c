@@ -32,7 +32,7 @@ static void marks(void **state)
     }
 }
 
-/* Forwards the parts of an output one after the other; the caller frees what comes out. */
+/* Forwards the parts of an output one after the other; the caller frees the result. */
 static char *forwarded(const char *const *parts, tx_launch_logs *logs, tx_launch_job *job)
 {
     static volatile sig_atomic_t none;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the command says of its output folder, and whether that holds an earlier run. */
+ * The options of the command about its output folder, and whether that holds an earlier run. */
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/files/checkpoint.h"

@@ -23,7 +23,7 @@ typedef struct attempt {
     pid_t pid;
     bool forwarded, asked;
     double last;               /* look at everything */
-    double signed_at, done_at; /* 0: not yet */
+    double signed_at, done_at; /* the first sign, and the end of rank 0; 0 before them */
 } attempt;
 
 /* Whether the ranks are ending because a signal asked them to: they write a checkpoint, which nothing must disturb. */
@@ -104,7 +104,7 @@ static void watch(attempt *t)
     while (!(t->job->exited = tx_launch_ended(t->pid, &t->job->status))) {
         forward(t, tick);
         const double now = tx_now();
-        if (now - t->last > 4.0 * tick) /* txlaunch was stopped, had no core, or nobody read its output */
+        if (now - t->last > 4.0 * tick) /* txlaunch was stopped, had no core, or waited for a reader */
             tx_launch_job_forgive(t->job, now - t->last);
         t->last = now;
         forward_signal(t);

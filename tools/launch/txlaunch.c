@@ -135,7 +135,7 @@ typedef struct launch {
     tx_launch_attempt next;
     tx_launch_output output;
     bool moved;       /* some attempt made a step */
-    char saved[4096]; /* the newest checkpoint of all attempts; "": none */
+    char saved[4096]; /* the newest checkpoint of all attempts, or "" */
     tx_launch_history history;
 } launch;
 

@@ -88,13 +88,13 @@ typedef struct tx_launch_job {
     bool reported;        /* a rank's program reported, not only its agent */
     bool done;            /* rank 0 said that everything is written */
     int64_t step, stride; /* the last step known (-1: none) and the most that may have followed */
-    char saved[4096];     /* the newest checkpoint; "": none */
+    char saved[4096];     /* the newest checkpoint, or "" */
     int32_t worst;        /* the first exit status of a rank that is not 0 */
     tx_launch_sign sign;
     /* The end of the attempt, from run.c. */
     bool exited;    /* the launcher ended by itself */
     int32_t status; /* then its status, or 128 + signal */
-    int caught;     /* the signal that txlaunch received; 0: none */
+    int caught;     /* the first signal that txlaunch received, or 0 */
 } tx_launch_job;
 
 tx_status tx_launch_job_start(tx_launch_job *job, int32_t size, double now);
@@ -226,7 +226,7 @@ typedef struct tx_launch_stream {
 
 /* Log files of the ranks, DIR/rank-N.log. */
 typedef struct tx_launch_logs {
-    const char *folder; /* NULL: there are none */
+    const char *folder; /* NULL without logs */
     int *file;          /* by rank */
     int32_t count;
     bool failed; /* to write one, which was said */
@@ -238,8 +238,8 @@ void tx_launch_logs_close(tx_launch_logs *logs);
 /* The rank of a line as MPICH's ("[0] ...") and Open MPI's launcher ("[1,0]<stdout>:...") mark it, and its text; -1:
  * the line has no mark. */
 int32_t tx_launch_logs_rank(const char *line, const char **text);
-/* Reads what there is, gives the reports to the job and forwards the rest; with logs whole lines, also to the log of
- * their rank. Returns false at the end of the stream. */
+/* Reads the output that has come, gives the reports to the job and forwards the rest; with logs whole lines, also to
+ * the log of their rank. Returns false at the end of the stream. */
 bool tx_launch_forward(tx_launch_stream *stream, tx_launch_logs *logs, tx_launch_job *job,
                        const tx_launch_attempt *attempt);
 
