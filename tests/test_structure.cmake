@@ -46,7 +46,6 @@ set(directions
 set(homes
     "^CL/|^(backends/opencl/|comm/topology/opencl)"
     "^clblast|^backends/opencl/"
-    "^(cstdio|exception|string|unordered_map)$|^backends/opencl/clblast_tune\\.cpp$"
     "^(dnnl|oneapi/)|^backends/cpu/"
     "^omp\\.h$|^backends/cpu/"
     "^immintrin\\.h$|^backends/cpu/((random|nf4)\\.h|gemm_amx\\.c)$"

@@ -84,7 +84,7 @@ struct tx_context {
     const tx_reporter *report;         /* is told of long builds; or NULL */
     bool narrowed; /* the driver refused a kernel of the command: `limits` has smaller work-groups for another form */
     double shared; /* the largest work that the command that is emitted asked tx_cl_share about */
-    char *clblast; /* clblast.c: parameters in place of CLBlast's own; NULL: not looked up yet, "": its own */
+    bool clblast;  /* CLBlast has programs of this context in its cache */
     tx_memory held;
     tx_traffic traffic;
 };

@@ -39,7 +39,6 @@ typedef struct tx_cl_provider {
     double (*suits)(const tx_context *context, const struct tx_cl_provider *self, const tx_cl_product *p, char *why);
     /* Failures are kept in b->status. */
     void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);
-    void (*tune)(tx_context *);    /* finds parameters of its own, at the first product of a tuning run; or NULL */
     bool epilogues;                /* it has them */
     bool packed;                   /* it takes a b of 4 bits */
     bool grouped;                  /* it takes groups */
@@ -50,7 +49,10 @@ typedef struct tx_cl_provider {
 extern const tx_cl_provider tx_cl_gemm_vector;  /* kernels/gemm_vector.cl: for CPUs */
 extern const tx_cl_provider tx_cl_gemm_dot;     /* the same in bf16 by x86's instruction for it */
 extern const tx_cl_provider tx_cl_gemm_few;     /* kernels/gemm_few.cl: few rows */
-extern const tx_cl_provider tx_cl_gemm_clblast; /* CLBlast's SGEMM: fp32 only */
+extern const tx_cl_provider tx_cl_gemm_clblast; /* CLBlast's SGEMM, with its own parameters: fp32 only */
+
+/* Call it before the context is released: CLBlast caches its programs by the address of their context. */
+void tx_cl_clblast_close(const tx_context *context);
 
 /* kernels/gemm_tile.cl, one provider a line: TX_TILE(M x N x K, items along n, along m, blocks of 4 x 4 sums of an item
  * along m, along n, terms of a block, its rate beside the fastest's where all are busy) */
@@ -77,24 +79,6 @@ enum {
     TX_CL_MATRIX
 };
 extern const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX];
-
-/* ---- CLBlast's parameters (clblast_parameters.c) ----------------------------------------------------------- */
-
-#define TX_CL_CLBLAST "clblast" /* their key in the table and among the choices; and the provider's name */
-#define TX_CL_CLBLAST_TEXT 1152 /* bytes of them, as a text */
-/* Takes "NAME=VALUE NAME=VALUE .." in place of CLBlast's own for the products of this engine; "": CLBlast's own.
- * CLBlast compiles anew where engines of one device take turns with different ones. */
-tx_status tx_cl_clblast_use(tx_context *context, const char *text);
-/* Around every call of CLBlast, which is one for all threads of the process: the first waits for its turn and sets the
- * engine's parameters; the other is to follow also where it fails. */
-tx_status tx_cl_clblast_hold(const tx_context *context);
-void tx_cl_clblast_let_go(void);
-/* Before the context goes: CLBlast forgets its programs, which it keeps by the bare address of their context. */
-void tx_cl_clblast_close(tx_context *context);
-/* Once a tuning run, runs CLBlast's tuner for a share of the time (a first look at a few variants takes what it takes),
- * takes what is faster and puts it into the device's table. Not on a CPU device: it would take nearly all of the time,
- * and portable-vector stays faster than what it finds. */
-void tx_cl_clblast_tune(tx_context *context);
 
 /* ---- What TX's own kernels share (gemm_tile.c) ------------------------------------------------------------ */
 

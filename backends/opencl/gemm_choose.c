@@ -263,11 +263,6 @@ tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_g
                         .user = p,
                         .prove = prove,
                         .seconds = measure};
-    const tx_cl_provider *provider;
-    const bool tunes = context->tune && !context->forced && !context->survey && !q.fixed;
-    for (int i = 0; tunes && (provider = tx_cl_gemm_provider(i)) != NULL; i++)
-        if (provider->tune)
-            provider->tune(context);
     describe(context, p, &q);
     suggest(context, p, wish, &q);
     status = tx_cl_ask(context, &q);

@@ -13,7 +13,7 @@
  * whose names differ in numbers alone the ones that do not spill come first.
  *
  * Calls go one way: choice.c -> attention_choose.c, gemm_choose.c -> tuner.c -> tuner_table.c -> cache.c, and
- * gemm_choose.c -> the providers -> clblast_parameters.c -> gemm_trial.c -> solo.c. A trial prepares a command as plans
+ * gemm_choose.c -> gemm_trial.c -> solo.c. A trial prepares a command as plans
  * do, so it comes to the asker again; `forced` says there what is being tried. */
 #ifndef TX_OPENCL_TUNER_H
 #define TX_OPENCL_TUNER_H
