@@ -26,7 +26,7 @@ set(directions
     "^api/|^${public}$"
     "^backends/[^/]+$|^(${basics}|backends/[^/]+)$"
     "^backends/cpu/|^((${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h)$|backends/cpu/)"
-    "^backends/opencl/|^((${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h)$|backends/opencl/)"
+    "^backends/opencl/|^((${basics}|backends/(backend|proof|rng|rope|nf4|dynamic_map)\\.h)$|backends/opencl/)"
     "^comm/topology/|^((${basics}|api/base/json\\.h)$|comm/topology/)"
     "^comm/|^((${basics})$|comm/)"
     "^models/|^(api/|models/|comm/(comm|watch|topology/(topology|placement|rates|measure))\\.h$)"

@@ -63,11 +63,14 @@ extern const char *const tx_cl_attention_keys[]; /* those of each kernel: "atten
 /* Whether a form of this name is for this device. */
 bool tx_cl_attention_knows(const tx_context *context, const char *name);
 
-/* Runs the form on a small problem of several tiles, with the command's causality, lengths, window, starts, dropout and
- * head size, in fp32 or, by matrix units, in its type, and compares it with sums in double. A wrong result is TX_DEVICE
- * with a message. */
+/* Proves the form (tx_cl_trial_prove) on a small problem of several tiles, with the command's causality, lengths,
+ * window, starts, dropout and head size, in fp32 or, by matrix units, in its type. */
 tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                 const tx_cl_attention_form *form);
+/* Measures the form of this name on the command with fewer and shorter rows: B rows of T tokens. */
+void tx_cl_attention_cut(const tx_cl_attention_job *a, int64_t *B, int64_t *T);
+tx_status tx_cl_attention_measure(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                  const char *form, tx_dtype type, double *seconds);
 /* Whether a command launches this kernel: while one of attention's is tried, it runs alone. */
 bool tx_cl_attention_runs(const tx_context *context, tx_cl_attention_kernel kernel);
 

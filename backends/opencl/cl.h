@@ -78,7 +78,8 @@ struct tx_context {
     char *choices, *proofs, *table;
     bool table_read;
     const tx_tune_options *tune;       /* measure more than usual; NULL: do not */
-    double tune_spent;                 /* seconds that the device ran what was measured (solo.c) */
+    double tune_spent;                 /* seconds that the device ran measurements (trial.c) */
+    tx_context *reference;             /* of the cpu backend, opened for the first proof; NULL before */
     const struct tx_cl_forced *forced; /* NULL: no trial is under way */
     struct tx_cl_survey *survey;       /* NULL: kernels are built (compile.c) */
     const tx_reporter *report;         /* is told of long builds; or NULL */

@@ -136,10 +136,8 @@ typedef struct tx_cl_trial {
     bool exact; /* of its GELU */
 } tx_cl_trial;
 
-/* Prepares and runs the product by the provider of this name, with data whose fp32 sums are exact, and checks it
- * against sums in double: all elements of a small product, samples of a big one, and the memory around it. A wrong
- * result is TX_DEVICE with a message, a product that the provider declines TX_UNSUPPORTED. seconds, when not NULL: the
- * best of a few runs. */
+/* Proves the product by the provider of this name (tx_cl_trial_prove), with data whose fp32 sums are exact. If seconds
+ * is not NULL, measures it (tx_cl_trial_measure), and proves it as well only if it is small. */
 tx_status tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds);
 
 /* *error: of fp32 products with `k` terms by the provider of this name, with data that have all bits of fp32, beside

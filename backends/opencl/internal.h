@@ -14,7 +14,7 @@
  *     retarget
  *     table, cache, limits, capabilities, errors
  *
- * with one way back up: to measure an op, to try it, or to see what it builds, a program is prepared (solo, compile).
+ * with one way back up: to measure an op, to try it, or to see what it builds, a program is prepared (trial, compile).
  */
 #ifndef TX_OPENCL_INTERNAL_H
 #define TX_OPENCL_INTERNAL_H

@@ -41,6 +41,7 @@ void tx_cl_tuner_close(tx_context *context)
     free(context->choices);
     free(context->proofs);
     free(context->table);
+    tx_proof_close(context->reference);
 }
 
 /* The way of this name; NULL where it is not among those that suit. */

@@ -13,12 +13,13 @@
  * whose names differ in numbers alone the ones that do not spill come first.
  *
  * Calls go one way: choice.c -> attention_choose.c, gemm_choose.c -> tuner.c -> tuner_table.c -> cache.c, and
- * gemm_choose.c -> gemm_trial.c -> solo.c. A trial prepares a command as plans
+ * gemm_choose.c -> gemm_trial.c -> trial.c. A trial prepares a command as plans
  * do, so it comes to the asker again; `forced` says there what is being tried. */
 #ifndef TX_OPENCL_TUNER_H
 #define TX_OPENCL_TUNER_H
 
 #include "backends/opencl/cl.h"
+#include "backends/proof.h"
 
 #define TX_CL_CHOICE_KEY 128
 #define TX_CL_CHOICE_NAME 48
@@ -70,9 +71,22 @@ tx_status tx_cl_prove(tx_context *context, tx_cl_question *q, const tx_cl_way *w
 
 /* While context->forced is set, the way of this name is the answer to keys that begin so, the best suited to others,
  * and nothing is proven, measured or kept. */
-struct tx_cl_forced {
+typedef struct tx_cl_forced {
     const char *begins, *name;
-};
+} tx_cl_forced;
+
+/* ---- Trials of candidates (trial.c) -------------------------------------------------------------------------- */
+
+/* Opens a probe whose command is prepared with `forced`, or with NULL as plans do. Close it by tx_probe_close in any
+ * case. */
+tx_status tx_cl_trial_open(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe, tx_probe_run *run);
+
+/* Runs the probe once and compares it with the cpu backend (tx_prove). A command that the candidate declines is
+ * TX_UNSUPPORTED. */
+tx_status tx_cl_trial_prove(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe);
+
+/* The least seconds of at most five runs, which end after a quarter of a second. They count as the tuner's. */
+tx_status tx_cl_trial_measure(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe, double *seconds);
 
 /* Tells a tuning run what has been done. */
 void tx_cl_tell(const tx_context *context, const char *what);

@@ -216,7 +216,7 @@ static void a_tuning_run_measures_all_anew(void **state)
 static void what_is_tried_is_forced(void **state)
 {
     (void)state;
-    const struct tx_cl_forced forced = {"test aa", "library"}, no = {"test aa", "few"};
+    const tx_cl_forced forced = {"test aa", "library"}, no = {"test aa", "few"};
     tx_context *context = open_context(NULL);
     assert_ok(tx_cl_line_set(&context->choices, "aa 1", "tile-32x32"));
     context->forced = &forced;
