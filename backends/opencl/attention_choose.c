@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which form a kernel of attention runs in: the question to the tuner. A form takes some drivers seconds to compile, so
+ * Selection of the form of a kernel of attention. A form takes some drivers seconds to compile, so
  * forms are compared in tuning runs alone. */
 #include "backends/opencl/attention.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What the question is about. */
+/* The kernel and its forms. */
 typedef struct subject {
     const tx_cl_attention_job *a;
     tx_cl_attention_kernel kernel;
@@ -19,22 +19,22 @@ static bool typed(const subject *s)
     return s->forms.count > 0 && s->forms.form[0].matrix;
 }
 
-static tx_status prove(tx_context *context, const tx_cl_question *q, int id)
+static tx_status prove(tx_context *context, const tx_cl_selection *q, int id)
 {
     const subject *s = q->user;
     return tx_cl_attention_trial(context, s->a, s->kernel, &s->forms.form[id]);
 }
 
-static tx_status measure(tx_context *context, const tx_cl_question *q, int id, double hopeless, double *seconds)
+static tx_status measure(tx_context *context, const tx_cl_selection *q, int id, double give_up_after, double *seconds)
 {
-    (void)hopeless;
+    (void)give_up_after;
     const subject *s = q->user;
     const tx_dtype type = typed(s) ? s->a->type : TX_F32; /* the tiles in local memory are fp32 whatever is loaded */
     return tx_cl_attention_measure(context, s->a, s->kernel, s->forms.form[id].name, type, seconds);
 }
 
 /* What decides which form is fastest; sizes by their upper powers of two. */
-static void describe(const subject *s, tx_cl_question *q)
+static void describe(const subject *s, tx_cl_selection *q)
 {
     const tx_cl_attention_job *a = s->a;
     const tx_attrs *attrs = &a->command->attrs;
@@ -65,22 +65,22 @@ tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job 
     tx_status status = tx_cl_attention_list(context, a, kernel, &s.forms);
     if (status)
         return status;
-    tx_cl_question q = {.what = "form of attention",
-                        .fixed = a->cached, /* a step of it takes too short to tell */
-                        .user = &s,
-                        .prove = prove,
-                        .seconds = measure};
+    tx_cl_selection q = {.what = "form of attention",
+                         .fixed = a->cached, /* a step of it takes too short to tell */
+                         .user = &s,
+                         .prove = prove,
+                         .seconds = measure};
     describe(&s, &q);
     for (int i = 0; i < s.forms.count; i++)
-        tx_cl_suggest(&q, i, s.forms.form[i].name, s.forms.form[i].share, s.forms.aside);
-    status = tx_cl_ask(context, &q);
+        tx_cl_add_candidate(&q, i, s.forms.form[i].name, s.forms.form[i].share, s.forms.rejected);
+    status = tx_cl_select(context, &q);
     if (status)
         return status;
-    *form = s.forms.form[q.way[0].id];
+    *form = s.forms.form[q.candidate[0].id];
     int length = form->matrix ? snprintf(note, 160, "%s", form->name)
                               : snprintf(note, 160, "%dx%d%s", form->rows, form->cols,
                                          a->cpu && !form->cpu ? " as on GPUs" : "");
-    if (*q.aside)
-        snprintf(note + length, 160 - (size_t)length, " (%.128s)", q.aside);
+    if (*q.rejected)
+        snprintf(note + length, 160 - (size_t)length, " (%.128s)", q.rejected);
     return TX_OK;
 }

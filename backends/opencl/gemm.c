@@ -40,8 +40,8 @@ static tx_status emit_in_two(tx_cl_builder *b, const tx_cl_provider *provider, c
 
 void tx_cl_gemm_variant(tx_cl_builder *b, const tx_cl_gemm_choice *choice)
 {
-    char variant[TX_CL_ASIDE + 32];
-    snprintf(variant, sizeof variant, *choice->aside ? "%s (%s)" : "%s", choice->provider->name, choice->aside);
+    char variant[TX_CL_REJECTED + 32];
+    snprintf(variant, sizeof variant, *choice->rejected ? "%s (%s)" : "%s", choice->provider->name, choice->rejected);
     tx_cl_variant(b, variant);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Providers of matrix products: ways to compute op MATMUL on an OpenCL device, and how one is chosen.
+ * Providers of matrix products compute op MATMUL on an OpenCL device.
  *
- * A provider says how well a product suits it, proves itself by a product with a known answer (gemm_trial.c), and emits
- * it. Which one a class of shapes gets is a question to the tuner (tuner.h); with TX_GEMM_TUNE=0 the one that is suited
- * best, unmeasured. TX_GEMM=NAME puts the providers first whose names begin so; the others stay for what those decline.
- * The command's variant names what was taken, and what stood aside and why. */
+ * A provider says how well a product suits it and emits it. Small products prove it first (gemm_trial.c). The tuner
+ * (tuner.h) selects a provider for each class of shapes; with TX_GEMM_TUNE=0 the best suited one, unmeasured.
+ * TX_GEMM=NAME puts the providers first whose names begin so; the others stay for products that those decline. The
+ * command's variant names the provider, and a rejected one with the reason. */
 #ifndef TX_OPENCL_GEMM_H
 #define TX_OPENCL_GEMM_H
 
@@ -105,8 +105,8 @@ int64_t tx_cl_gemm_columns(const tx_context *context, const tx_cl_provider *prov
 
 typedef struct tx_cl_gemm_choice {
     const tx_cl_provider *provider;
-    bool fused;              /* the provider computes the epilogue; else the op that it stands for follows */
-    char aside[TX_CL_ASIDE]; /* one that is switched off or asks for more than the device has; "": none */
+    bool fused;                    /* the provider computes the epilogue; else the op that it stands for follows */
+    char rejected[TX_CL_REJECTED]; /* as in tx_cl_selection */
 } tx_cl_gemm_choice;
 tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_gemm_choice *choice);
 /* Names the choice as the command's variant. */

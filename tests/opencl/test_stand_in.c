@@ -118,7 +118,7 @@ static bool print_waves(FILE *out, const tx_context *context, const product *p, 
 /* fp32, tf32, bf16. */
 static bool print_product(FILE *out, tx_context *context, const product *p)
 {
-    char aside[TX_CL_ASIDE] = "";
+    char aside[TX_CL_REJECTED] = "";
     bool good = true;
     fprintf(out, "%s\t%s", stand_in.card, p->name);
     for (int type = 0; type < 3; type++) {
@@ -130,7 +130,7 @@ static bool print_product(FILE *out, tx_context *context, const product *p)
         }
         fprintf(out, "\t%s", choice.provider->name);
         good = print_waves(out, context, p, choice.provider) && good;
-        snprintf(aside, sizeof aside, "%s", choice.aside);
+        snprintf(aside, sizeof aside, "%s", choice.rejected);
     }
     fprintf(out, "\t%s\n", aside);
     return good;
@@ -318,7 +318,7 @@ static bool prove_product(const proof *t)
     const bool right = !status && choice.fused && strncmp(name, t->expected, strlen(t->expected)) == 0;
     printf("%s  %s: %s%s, transposes %d%d, epilogue %d: %s %s\n", right ? "ok" : "FAIL", t->card,
            tx_dtype_name(t->from), t->tf32 ? " as tf32" : "", t->trans_a, t->trans_b, (int)t->epilogue, name,
-           choice.aside);
+           choice.rejected);
     fflush(stdout);
     return right;
 }
@@ -442,7 +442,7 @@ static tx_status choose_both(tx_context *context, const char **tile, tx_cl_atten
     if (!status)
         status = tx_cl_attention_choose(context, &job, TX_CL_FORWARD, form, note);
     *tile = choice.provider ? choice.provider->name : "";
-    printf("    %s; attention %s\n", choice.aside, note);
+    printf("    %s; attention %s\n", choice.rejected, note);
     return status;
 }
 

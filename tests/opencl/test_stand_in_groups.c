@@ -84,7 +84,7 @@ static bool prove(const proof *t)
     const char *name = status ? tx_error() : choice.provider->name;
     const bool right = !status && strncmp(name, t->expected, strlen(t->expected)) == 0;
     printf("%s  %s: %s%s, transposes %d%d, %d groups: %s %s\n", right ? "ok" : "FAIL", t->card, tx_dtype_name(t->from),
-           t->tf32 ? " as tf32" : "", t->trans_a, t->trans_b, (int)t->groups, name, choice.aside);
+           t->tf32 ? " as tf32" : "", t->trans_a, t->trans_b, (int)t->groups, name, choice.rejected);
     fflush(stdout);
     return right;
 }
