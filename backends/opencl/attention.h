@@ -53,7 +53,7 @@ void tx_cl_attention_matrix_options(const tx_context *context, const tx_cl_atten
                                     size_t size);
 
 /* The form for a command; `note` names it, and a rejected one with the reason. */
-tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  tx_cl_attention_form *form, char note[160]);
 
 #define TX_CL_ATTENTION "attention" /* how keys of attention begin */
@@ -71,6 +71,6 @@ void tx_cl_attention_cut(const tx_cl_attention_job *a, int64_t *B, int64_t *T);
 tx_status tx_cl_attention_measure(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                   const char *form, tx_dtype type, double *seconds);
 /* Whether a command launches this kernel: while one of attention's is tried, it runs alone. */
-bool tx_cl_attention_runs(const tx_context *context, tx_cl_attention_kernel kernel);
+bool tx_cl_attention_runs(const tx_cl_builder *b, tx_cl_attention_kernel kernel);
 
 #endif

@@ -58,14 +58,15 @@ static void describe(const subject *s, tx_cl_selection *q)
              (long long)T);
 }
 
-tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  tx_cl_attention_form *form, char note[160])
 {
     subject s = {.a = a, .kernel = kernel};
-    tx_status status = tx_cl_attention_list(context, a, kernel, &s.forms);
+    tx_status status = tx_cl_attention_list(b->context, a, kernel, &s.forms);
     if (status)
         return status;
     tx_cl_selection q = {.what = "form of attention",
+                         .forced = b->forced,
                          .fixed = a->cached, /* a step of it takes too short to tell */
                          .user = &s,
                          .prove = prove,
@@ -73,7 +74,7 @@ tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job 
     describe(&s, &q);
     for (int i = 0; i < s.forms.count; i++)
         tx_cl_add_candidate(&q, i, s.forms.form[i].name, s.forms.form[i].share, s.forms.rejected);
-    status = tx_cl_select(context, &q);
+    status = tx_cl_select(b->context, &q);
     if (status)
         return status;
     *form = s.forms.form[q.candidate[0].id];

@@ -10,9 +10,9 @@
 
 const char *const tx_cl_attention_keys[] = {TX_CL_ATTENTION " forward", TX_CL_ATTENTION " dq", TX_CL_ATTENTION " dkv"};
 
-bool tx_cl_attention_runs(const tx_context *context, tx_cl_attention_kernel kernel)
+bool tx_cl_attention_runs(const tx_cl_builder *b, tx_cl_attention_kernel kernel)
 {
-    const tx_cl_forced *forced = context->forced;
+    const tx_cl_forced *forced = b->forced;
     bool meant = false;
     for (int i = 0; forced && i < 3; i++)
         meant = meant || strcmp(forced->begins, tx_cl_attention_keys[i]) == 0;

@@ -77,12 +77,11 @@ struct tx_context {
     /* tuner.h */
     char *choices, *proofs, *table;
     bool table_read;
-    const tx_tune_options *tune;       /* measure more than usual; NULL: do not */
-    double tune_spent;                 /* seconds that the device ran measurements (trial.c) */
-    tx_context *reference;             /* of the cpu backend, opened for the first proof; NULL before */
-    const struct tx_cl_forced *forced; /* NULL: no trial is under way */
-    struct tx_cl_survey *survey;       /* NULL: kernels are built (compile.c) */
-    const tx_reporter *report;         /* is told of long builds; or NULL */
+    const tx_tune_options *tune; /* measure more than usual; NULL: do not */
+    double tune_spent;           /* seconds that the device ran measurements (trial.c) */
+    tx_context *reference;       /* of the cpu backend, opened for the first proof; NULL before */
+    struct tx_cl_survey *survey; /* NULL: kernels are built (compile.c) */
+    const tx_reporter *report;   /* is told of long builds; or NULL */
     bool narrowed; /* the driver refused a kernel of the command: `limits` has smaller work-groups for another form */
     double shared; /* the largest work that the command that is emitted asked tx_cl_share about */
     bool clblast;  /* CLBlast has programs of this context in its cache */
@@ -168,8 +167,9 @@ typedef struct tx_cl_builder {
     tx_context *context;
     tx_status status; /* of the first call that failed; later calls do nothing */
     tx_executable *executable;
-    int64_t scratch; /* bytes that the command being built has reserved */
-    size_t widest;   /* work-items in the largest work-group that it asked for */
+    const struct tx_cl_forced *forced; /* the candidate under trial (tuner.h), or NULL */
+    int64_t scratch;                   /* bytes that the command being built has reserved */
+    size_t widest;                     /* work-items in the largest work-group that it asked for */
 } tx_cl_builder;
 
 /* Every op has a function tx_cl_<op> that emits its launches. Returns builder->status, or a failure of its own. */

@@ -65,7 +65,7 @@ tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
         .kept = &c->out[1],
     };
     tx_cl_gemm_choice choice;
-    tx_status status = tx_cl_gemm_choose(b->context, &p, &choice);
+    tx_status status = tx_cl_gemm_choose(b, &p, &choice);
     if (status != TX_OK)
         return status;
     tx_cl_gemm_variant(b, &choice);

@@ -108,7 +108,7 @@ typedef struct tx_cl_gemm_choice {
     bool fused;                    /* the provider computes the epilogue; else the op that it stands for follows */
     char rejected[TX_CL_REJECTED]; /* as in tx_cl_selection */
 } tx_cl_gemm_choice;
-tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_gemm_choice *choice);
+tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice);
 /* Names the choice as the command's variant. */
 void tx_cl_gemm_variant(tx_cl_builder *b, const tx_cl_gemm_choice *choice);
 

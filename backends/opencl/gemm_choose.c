@@ -154,7 +154,7 @@ static tx_status prove_epilogue(tx_context *context, const tx_cl_selection *q, i
 static tx_status may_fuse(tx_context *context, const tx_cl_product *p, tx_cl_selection *q, bool *fused)
 {
     *fused = tx_cl_gemm_provider(q->candidate[0].id)->epilogues;
-    if (!*fused || p->epilogue == TX_EPILOGUE_NONE || context->forced)
+    if (!*fused || p->epilogue == TX_EPILOGUE_NONE || q->forced)
         return TX_OK;
     q->prove = prove_epilogue;
     q->proven += snprintf(q->key + q->proven, sizeof q->key - (size_t)q->proven, " e%d%d", (int)p->epilogue, p->exact);
@@ -250,13 +250,15 @@ static void describe(const tx_context *context, const tx_cl_product *p, tx_cl_se
     q->work = work_of(&t);
 }
 
-tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_gemm_choice *choice)
+tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice)
 {
+    tx_context *context = b->context;
     const char *wish, *tune = getenv("TX_GEMM_TUNE");
     tx_status status = read_wish(&wish);
     if (status)
         return status;
     tx_cl_selection q = {.what = "provider of matrix products",
+                         .forced = b->forced,
                          .fixed = *wish || (tune && strcmp(tune, "0") == 0),
                          .usual = 2,
                          .form = in_quads(p) ? " in quads" : "",

@@ -162,6 +162,9 @@ struct tx_executable {
 /* plan.c */
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                         int64_t *scratch_bytes);
+/* Prepares a program in which `forced` is selected (tuner.h); NULL is as tx_cl_prepare. */
+tx_status tx_cl_prepare_trial(tx_context *context, const struct tx_cl_forced *forced, const tx_program *program,
+                              tx_executable **executable, int64_t *scratch_bytes);
 tx_status tx_cl_bind(tx_executable *executable, const tx_bindings *bindings);
 tx_context *tx_cl_context_of(const tx_executable *executable);
 tx_command_info tx_cl_command_info(const tx_executable *executable, int32_t index);

@@ -31,12 +31,12 @@ static void drop_steps(tx_executable *x, int32_t first)
     x->step_count = first;
 }
 
-static tx_status emit_once(tx_executable *x, const tx_command *c, tx_cl_builder *b)
+static tx_status emit_once(tx_executable *x, const struct tx_cl_forced *forced, const tx_command *c, tx_cl_builder *b)
 {
     tx_cl_command *own = &x->commands[x->length];
     free(own->variant);
     *own = (tx_cl_command){.op = c->op, .first = x->step_count, .asked = *c};
-    *b = (tx_cl_builder){.context = x->context, .executable = x};
+    *b = (tx_cl_builder){.context = x->context, .executable = x, .forced = forced};
     x->context->shared = 0.0;
     tx_status status = c->op >= TX_OP_KERNELS ? tx_fail(TX_INTERNAL, "no kernel") : emitters[c->op](b, c);
     return status == TX_OK ? b->status : status;
@@ -54,7 +54,7 @@ static void note_narrowed(tx_cl_builder *b)
 
 /* Adds the command. Where the driver refuses a kernel of it (its build, its creation, its work-groups), other forms
  * with smaller work-groups are tried, one after the other. */
-static tx_status emit(tx_executable *x, const tx_command *c, int64_t *scratch)
+static tx_status emit(tx_executable *x, const struct tx_cl_forced *forced, const tx_command *c, int64_t *scratch)
 {
     tx_context *context = x->context;
     const tx_cl_limits own = context->limits;
@@ -62,13 +62,13 @@ static tx_status emit(tx_executable *x, const tx_command *c, int64_t *scratch)
     const int32_t first = x->step_count;
     char refusal[640];
     tx_cl_builder b;
-    tx_status status = emit_once(x, c, &b);
+    tx_status status = emit_once(x, forced, c, &b);
     snprintf(refusal, sizeof refusal, "%s", status == TX_OK ? "" : tx_error());
     while (status == TX_DEVICE && b.widest > 1) {
         context->narrowed = true;
         tx_cl_narrow(&context->limits, b.widest / 2);
         drop_steps(x, first);
-        status = emit_once(x, c, &b);
+        status = emit_once(x, forced, c, &b);
     }
     if (status == TX_UNSUPPORTED && context->narrowed) /* there is no smaller form */
         status = tx_fail(TX_DEVICE, "%s", refusal);
@@ -87,8 +87,14 @@ static tx_status emit(tx_executable *x, const tx_command *c, int64_t *scratch)
 
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **out, int64_t *scratch_bytes)
 {
+    return tx_cl_prepare_trial(context, NULL, program, out, scratch_bytes);
+}
+
+tx_status tx_cl_prepare_trial(tx_context *context, const struct tx_cl_forced *forced, const tx_program *program,
+                              tx_executable **out, int64_t *scratch_bytes)
+{
     int64_t scratch = 0;
-    if (!context->survey && !context->forced)
+    if (!context->survey && !forced)
         tx_cl_compile_ahead(context, program);
     tx_executable *x = calloc(1, sizeof *x);
     if (!x)
@@ -97,7 +103,7 @@ tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_execu
     x->commands = calloc((size_t)program->length + 1, sizeof *x->commands);
     tx_status status = x->commands ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
     for (int32_t i = 0; status == TX_OK && i < program->length; i++)
-        status = emit(x, &program->commands[i], &scratch);
+        status = emit(x, forced, &program->commands[i], &scratch);
     if (status == TX_OK && context->profile) {
         x->events = calloc((size_t)x->step_count + 1, sizeof *x->events);
         status = x->events ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");

@@ -8,17 +8,6 @@
 #define TIMED_RUNS 5
 #define TIMED_SECONDS 0.25
 
-/* A survey ends when the programs of the command are known. */
-static tx_status prepare(tx_context *context, const tx_program *program, tx_executable **executable, int64_t *scratch)
-{
-    tx_status status = tx_cl_prepare(context, program, executable, scratch);
-    if (status || !context->survey)
-        return status;
-    tx_cl_destroy(*executable);
-    *executable = NULL;
-    return tx_fail(TX_UNSUPPORTED, "a survey runs nothing");
-}
-
 /* The backend without explanations of failures: they become the reason why a candidate is switched off. */
 static const tx_backend plain = {
     .name = "opencl",
@@ -27,7 +16,6 @@ static const tx_backend plain = {
     .write = tx_cl_write,
     .read = tx_cl_read,
     .finish = tx_cl_finish,
-    .prepare = prepare,
     .bind = tx_cl_bind,
     .run = tx_cl_run_program,
     .destroy = tx_cl_destroy,
@@ -35,10 +23,10 @@ static const tx_backend plain = {
 
 tx_status tx_cl_trial_open(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe, tx_probe_run *run)
 {
-    context->forced = forced;
-    tx_status status = tx_probe_open(run, &plain, context, probe);
-    context->forced = NULL;
-    return status;
+    int64_t scratch = 0;
+    *run = tx_probe_begin(&plain, context, probe);
+    TX_TRY(tx_cl_prepare_trial(context, forced, &run->program, &run->executable, &scratch));
+    return context->survey ? tx_fail(TX_UNSUPPORTED, "a survey runs nothing") : tx_probe_load(run, scratch);
 }
 
 tx_status tx_cl_trial_prove(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe)

@@ -272,7 +272,7 @@ static tx_status choose_again(tx_context *context, tx_cl_selection *q, const cha
 
 tx_status tx_cl_select(tx_context *context, tx_cl_selection *q)
 {
-    const struct tx_cl_forced *forced = context->forced;
+    const tx_cl_forced *forced = q->forced;
     char name[TX_CL_CHOICE_NAME];
     if (forced && strncmp(q->key, forced->begins, strlen(forced->begins)) == 0) {
         const tx_cl_candidate *candidate = find(q, forced->name);

@@ -35,6 +35,12 @@ typedef struct tx_cl_candidate {
     int64_t spills;        /* bytes of registers that its kernels spill in a work-item, as the driver reports */
 } tx_cl_candidate;
 
+/* In a trial the candidate of this name is selected for keys that begin so, and the best suited one for others. Nothing
+ * is proven, measured or kept. */
+typedef struct tx_cl_forced {
+    const char *begins, *name;
+} tx_cl_forced;
+
 typedef struct tx_cl_selection tx_cl_selection;
 struct tx_cl_selection {
     const char *what;           /* "provider of matrix products" */
@@ -46,9 +52,10 @@ struct tx_cl_selection {
     /* Outside tuning runs, so many candidates are measured of those whose names differ only in numbers. With 0 none is
      * measured. */
     int usual;
-    char sample[96];  /* describes the measured command: "at 64 x 64 x 64" */
-    double work;      /* its operations; with 0 the table has the time instead of the rate */
-    const void *user; /* the caller's */
+    char sample[96];            /* describes the measured command: "at 64 x 64 x 64" */
+    double work;                /* its operations; with 0 the table has the time instead of the rate */
+    const void *user;           /* the caller's */
+    const tx_cl_forced *forced; /* in a trial, else NULL */
     /* A known-answer test. With NULL the device's own is enough. */
     tx_status (*prove)(tx_context *context, const tx_cl_selection *q, int id);
     /* Measures the sample. It may stop early once the candidate exceeds `give_up_after` seconds. */
@@ -70,12 +77,6 @@ tx_status tx_cl_select(tx_context *context, tx_cl_selection *q);
 /* Proves a candidate, once a context for the first q->proven characters of the key and the form. If it is wrong,
  * q->rejected says why. A lack of memory proves nothing and is the status. */
 tx_status tx_cl_prove(tx_context *context, tx_cl_selection *q, const tx_cl_candidate *candidate, bool *right);
-
-/* While context->forced is set, the candidate of this name is selected for keys that begin so, and the best suited one
- * for others. Nothing is proven, measured or kept. */
-typedef struct tx_cl_forced {
-    const char *begins, *name;
-} tx_cl_forced;
 
 /* ---- Trials of candidates (trial.c) -------------------------------------------------------------------------- */
 

@@ -96,7 +96,8 @@ static tx_status choose(tx_context *context, const product *p, tx_dtype from, tx
         wanted.g.stride_a = 0;
         wanted.g.stride_b = p->trans_a ? 0 : p->k * p->n;
     }
-    return tx_cl_gemm_choose(context, &wanted, choice);
+    const tx_cl_builder builder = {.context = context};
+    return tx_cl_gemm_choose(&builder, &wanted, choice);
 }
 
 /* Among how many groups terms are parted, and how full the waves are. A product of many terms fills them, unless adding
@@ -153,6 +154,7 @@ static bool print_attention(FILE *out, tx_context *context, int32_t d, tx_dtype 
     c.in[0] = o;
     c.in[1] = c.out[0] = qkv;
     fprintf(out, "%s\tattention, heads of %d%s", stand_in.card, d, type == TX_F32 ? "" : ", bf16");
+    const tx_cl_builder builder = {.context = context};
     char note[160] = "", *aside = NULL;
     for (int kernel = 0; kernel < 3; kernel++) {
         const tx_cl_attention_job job = {.command = &c,
@@ -165,7 +167,7 @@ static bool print_attention(FILE *out, tx_context *context, int32_t d, tx_dtype 
                                          .d = d,
                                          .type = type};
         tx_cl_attention_form form;
-        if (tx_cl_attention_choose(context, &job, (tx_cl_attention_kernel)kernel, &form, note) != TX_OK) {
+        if (tx_cl_attention_choose(&builder, &job, (tx_cl_attention_kernel)kernel, &form, note) != TX_OK) {
             printf("FAIL %s, attention: %s\n", stand_in.card, tx_error());
             return false;
         }
@@ -429,6 +431,7 @@ static tx_status choose_both(tx_context *context, const char **tile, tx_cl_atten
     tx_command c = {.op = TX_OP_ATTENTION, .attrs = {.attention.heads = 12, .attention.kv_heads = 12, .scale = scale}};
     const tx_cl_attention_job job = {
         .command = &c, .B = 16, .T = 1024, .S = 1024, .last = 3 * 768, .heads = 12, .kv_heads = 12, .d = 64};
+    const tx_cl_builder builder = {.context = context};
     char note[160] = "";
     tx_cl_gemm_choice choice = {.provider = NULL};
     for (int i = 0; i < TX_MAX_IN; i++)
@@ -440,7 +443,7 @@ static tx_status choose_both(tx_context *context, const char **tile, tx_cl_atten
     c.out[1] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(16, 12, 1024)};
     tx_status status = choose(context, &p, TX_F32, TX_EPILOGUE_NONE, &choice);
     if (!status)
-        status = tx_cl_attention_choose(context, &job, TX_CL_FORWARD, form, note);
+        status = tx_cl_attention_choose(&builder, &job, TX_CL_FORWARD, form, note);
     *tile = choice.provider ? choice.provider->name : "";
     printf("    %s; attention %s\n", choice.rejected, note);
     return status;

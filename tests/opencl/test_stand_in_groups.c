@@ -47,7 +47,8 @@ static tx_status choose(tx_context *context, const proof *t, tx_cl_gemm_choice *
                                   .z = &none,
                                   .kept = &none,
                                   .offsets = &offsets};
-    return tx_cl_gemm_choose(context, &wanted, choice);
+    const tx_cl_builder builder = {.context = context};
+    return tx_cl_gemm_choose(&builder, &wanted, choice);
 }
 
 /* Groups of several tiles, none of them whole. */

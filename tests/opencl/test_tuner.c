@@ -220,13 +220,15 @@ static void what_is_tried_is_forced(void **state)
     const tx_cl_forced forced = {"test aa", "library"}, no = {"test aa", "few"};
     tx_context *context = open_context(NULL);
     assert_ok(tx_cl_line_set(&context->choices, "aa 1", "tile-32x32"));
-    context->forced = &forced;
-    expect(context, "test aa 1", names[3]);
-    expect(context, "test bb 1", names[0]);
-    context->forced = &no;
-    tx_cl_selection q = selection("test aa 1");
+    tx_cl_selection q = selection("test aa 1"), other = selection("test bb 1");
+    q.forced = other.forced = &forced;
+    assert_ok(tx_cl_select(context, &q));
+    assert_string_equal(q.candidate[0].name, names[3]);
+    assert_ok(tx_cl_select(context, &other));
+    assert_string_equal(other.candidate[0].name, names[0]);
+    q = selection("test aa 1");
+    q.forced = &no;
     assert_refused(tx_cl_select(context, &q), TX_UNSUPPORTED, "few declines");
-    context->forced = NULL;
     expect(context, "test aa 1", names[2]);
     assert_string_equal(context->choices, "aa 1\ttile-32x32\n");
     close_context(context);
@@ -267,6 +269,7 @@ static void a_wish_goes_first(void **state)
                              .bias = &none,
                              .z = &none,
                              .kept = &none};
+    const tx_cl_builder builder = {.context = context};
     static const char *const wishes[][2] = {{"", "nvidia-mma-128x128"}, {"portable-tile-32", "portable-tile-32x32x16"}};
     assert_int_equal(setenv("TX_GEMM_TUNE", "0", 1), 0);
     for (int i = 0; i < 2; i++) {
@@ -275,14 +278,14 @@ static void a_wish_goes_first(void **state)
         assert_int_equal(setenv("TX_GEMM", wishes[i][0], 1), 0);
         snprintf(key, sizeof key, "product 00 0 0 in quads %s", wishes[i][1]);
         assert_ok(tx_cl_line_set(&context->proofs, key, ""));
-        assert_ok(tx_cl_gemm_choose(context, &p, &choice));
+        assert_ok(tx_cl_gemm_choose(&builder, &p, &choice));
         assert_string_equal(choice.provider->name, wishes[i][1]);
         free(context->choices);
         context->choices = NULL;
     }
     assert_int_equal(setenv("TX_GEMM", "cublas", 1), 0);
     tx_cl_gemm_choice choice;
-    assert_refused(tx_cl_gemm_choose(context, &p, &choice), TX_INVALID, "TX_GEMM=cublas");
+    assert_refused(tx_cl_gemm_choose(&builder, &p, &choice), TX_INVALID, "TX_GEMM=cublas");
     unsetenv("TX_GEMM");
     unsetenv("TX_GEMM_TUNE");
     close_context(context);
