@@ -134,15 +134,11 @@ typedef struct tx_cl_trial {
     tx_accumulate accumulate;  /* TX_STORE (over NaN) or TX_ADD */
     tx_epilogue epilogue;
     bool exact; /* of its GELU */
+    bool rough; /* data that need all bits of fp32; the sums may have the error of additions in fp32 */
 } tx_cl_trial;
 
 /* Proves the product by the provider of this name (tx_cl_trial_prove), with data whose fp32 sums are exact. If seconds
  * is not NULL, measures it (tx_cl_trial_measure), and proves it as well only if it is small. */
 tx_status tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds);
-
-/* *error: of fp32 products with `k` terms by the provider of this name, with data that have all bits of fp32, beside
- * double; root mean square, divided by that of the results. */
-tx_status tx_cl_gemm_error(tx_context *context, const char *provider, bool trans_a, bool trans_b, int64_t k,
-                           double *error);
 
 #endif
