@@ -26,7 +26,7 @@ set(directions
     "^api/|^${public}$"
     "^backends/[^/]+$|^(${basics}|backends/[^/]+)$"
     "^backends/cpu/|^((${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h)$|backends/cpu/)"
-    "^backends/opencl/|^((${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h)$|backends/opencl/)"
+    "^backends/opencl/|^((${basics}|backends/(backend|proof|rng|rope|nf4|dynamic_map)\\.h)$|backends/opencl/)"
     "^comm/topology/|^((${basics}|api/base/json\\.h)$|comm/topology/)"
     "^comm/|^((${basics})$|comm/)"
     "^models/|^(api/|models/|comm/(comm|watch|topology/(topology|placement|rates|measure))\\.h$)"
@@ -46,7 +46,6 @@ set(directions
 set(homes
     "^CL/|^(backends/opencl/|comm/topology/opencl)"
     "^clblast|^backends/opencl/"
-    "^(cstdio|exception|string|unordered_map)$|^backends/opencl/clblast_tune\\.cpp$"
     "^(dnnl|oneapi/)|^backends/cpu/"
     "^omp\\.h$|^backends/cpu/"
     "^immintrin\\.h$|^backends/cpu/((random|nf4)\\.h|gemm_amx\\.c)$"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forms of the kernels of attention that work on tiles. Which one a class of shapes gets is a question to the tuner
- * (tuner.h). */
+ * Forms of the kernels of attention that work on tiles. The tuner (tuner.h) selects one for each class of shapes. */
 #ifndef TX_OPENCL_ATTENTION_H
 #define TX_OPENCL_ATTENTION_H
 
@@ -32,13 +31,13 @@ typedef struct tx_cl_attention_form {
     char name[TX_CL_CHOICE_NAME];
 } tx_cl_attention_form;
 
-#define TX_CL_ATTENTION_FORMS TX_CL_WAYS
+#define TX_CL_ATTENTION_FORMS TX_CL_CANDIDATES
 
 /* The forms that can run. Of those that suit alike the one that is listed first is to be preferred. */
 typedef struct tx_cl_attention_forms {
     tx_cl_attention_form form[TX_CL_ATTENTION_FORMS];
     int count;
-    char aside[TX_CL_WHY]; /* why the first of all does not suit; empty: it does */
+    char rejected[TX_CL_WHY]; /* why the first of all does not suit; empty: it does */
 } tx_cl_attention_forms;
 
 /* Fails where none can. */
@@ -53,8 +52,8 @@ bool tx_cl_attention_matrix_knows(const tx_context *context, const char *name);
 void tx_cl_attention_matrix_options(const tx_context *context, const tx_cl_attention_form *form, char *text,
                                     size_t size);
 
-/* The form for a command; `note` says which, and why the first stood aside. */
-tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+/* The form for a command; `note` names it, and a rejected one with the reason. */
+tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  tx_cl_attention_form *form, char note[160]);
 
 #define TX_CL_ATTENTION "attention" /* how keys of attention begin */
@@ -63,12 +62,15 @@ extern const char *const tx_cl_attention_keys[]; /* those of each kernel: "atten
 /* Whether a form of this name is for this device. */
 bool tx_cl_attention_knows(const tx_context *context, const char *name);
 
-/* Runs the form on a small problem of several tiles, with the command's causality, lengths, window, starts, dropout and
- * head size, in fp32 or, by matrix units, in its type, and compares it with sums in double. A wrong result is TX_DEVICE
- * with a message. */
+/* Proves the form (tx_cl_trial_prove) on a small problem of several tiles, with the command's causality, lengths,
+ * window, starts, dropout and head size, in fp32 or, by matrix units, in its type. */
 tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                 const tx_cl_attention_form *form);
+/* Measures the form of this name on the command with fewer and shorter rows: B rows of T tokens. */
+void tx_cl_attention_cut(const tx_cl_attention_job *a, int64_t *B, int64_t *T);
+tx_status tx_cl_attention_measure(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                  const char *form, tx_dtype type, double *seconds);
 /* Whether a command launches this kernel: while one of attention's is tried, it runs alone. */
-bool tx_cl_attention_runs(const tx_context *context, tx_cl_attention_kernel kernel);
+bool tx_cl_attention_runs(const tx_cl_builder *b, tx_cl_attention_kernel kernel);
 
 #endif

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which form a kernel of attention runs in: the question to the tuner. A form takes some drivers seconds to compile, so
+ * Selection of the form of a kernel of attention. A form takes some drivers seconds to compile, so
  * forms are compared in tuning runs alone. */
 #include "backends/opencl/attention.h"
-#include "backends/opencl/solo.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* Measured commands are cut to these, which bounds time and memory. */
-#define MEASURE_TOKENS 4096         /* of a row */
-#define MEASURE_ELEMENTS (16 << 20) /* of qkv, where one row is not more */
-
-/* What the question is about. */
+/* The kernel and its forms. */
 typedef struct subject {
     const tx_cl_attention_job *a;
     tx_cl_attention_kernel kernel;
@@ -25,62 +19,22 @@ static bool typed(const subject *s)
     return s->forms.count > 0 && s->forms.form[0].matrix;
 }
 
-/* The command with fewer and shorter rows. */
-static void cut(const subject *s, tx_command *c)
-{
-    const tx_cl_attention_job *a = s->a;
-    const int64_t T = tx_cl_least(a->T, MEASURE_TOKENS), room = MEASURE_ELEMENTS / (T * a->last);
-    const int64_t B = tx_cl_least(a->B, room > 1 ? room : 1);
-    *c = *a->command;
-    for (int i = 0; i < TX_MAX_IN + TX_MAX_OUT; i++) {
-        tx_operand *o = i < TX_MAX_IN ? &c->in[i] : &c->out[i - TX_MAX_IN];
-        const bool sums = i == TX_MAX_IN + 1 || (c->op == TX_OP_ATTENTION_GRAD && i == 3); /* [B, heads, T] */
-        if (!tx_present(o))
-            continue;
-        if (o->dtype == TX_I32)
-            o->shape = o->shape.rank == 2 ? TX_SHAPE(B, T) : TX_SHAPE(B);
-        else
-            o->shape = sums ? TX_SHAPE(B, a->heads, T) : TX_SHAPE(B, T, tx_shape_last(&o->shape));
-        if (o->dtype != TX_I32 && !typed(s))
-            o->dtype = TX_F32; /* the tiles in local memory are of that type whatever they are loaded from */
-    }
-}
-
-static tx_status prove(tx_context *context, const tx_cl_question *q, int id)
+static tx_status prove(tx_context *context, const tx_cl_selection *q, int id)
 {
     const subject *s = q->user;
     return tx_cl_attention_trial(context, s->a, s->kernel, &s->forms.form[id]);
 }
 
-static tx_status measure(tx_context *context, const tx_cl_question *q, int id, double hopeless, double *seconds)
+static tx_status measure(tx_context *context, const tx_cl_selection *q, int id, double give_up_after, double *seconds)
 {
-    (void)hopeless;
+    (void)give_up_after;
     const subject *s = q->user;
-    const struct tx_cl_forced forced = {tx_cl_attention_keys[s->kernel], s->forms.form[id].name};
-    tx_cl_solo solo = {.bytes = 0};
-    cut(s, &solo.command);
-    tx_cl_solo_place(&solo);
-    unsigned char *host = malloc((size_t)solo.bytes);
-    if (!host)
-        return tx_fail(TX_MEMORY, "out of host memory");
-    tx_cl_solo_fill(&solo, (int32_t)solo.command.out[0].shape.dim[1], host); /* lengths of whole rows */
-    if (s->a->starts)                                                        /* as rows of one sample */
-        memset(host + solo.command.in[s->kernel == TX_CL_FORWARD ? 2 : 5].offset, 0,
-               (size_t)tx_operand_bytes(s->a->starts));
-    context->forced = &forced;
-    tx_status status = tx_cl_solo_open(context, &solo, host);
-    context->forced = NULL;
-    if (!status)
-        status = tx_cl_solo_run(context, &solo);
-    if (!status)
-        status = tx_cl_solo_time(context, &solo, seconds);
-    tx_cl_solo_close(context, &solo);
-    free(host);
-    return status;
+    const tx_dtype type = typed(s) ? s->a->type : TX_F32; /* the tiles in local memory are fp32 whatever is loaded */
+    return tx_cl_attention_measure(context, s->a, s->kernel, s->forms.form[id].name, type, seconds);
 }
 
 /* What decides which form is fastest; sizes by their upper powers of two. */
-static void describe(const subject *s, tx_cl_question *q)
+static void describe(const subject *s, tx_cl_selection *q)
 {
     const tx_cl_attention_job *a = s->a;
     const tx_attrs *attrs = &a->command->attrs;
@@ -98,36 +52,36 @@ static void describe(const subject *s, tx_cl_question *q)
              attrs->attention.causal ? " causal" : "", lengths ? " lengths" : "", window, a->starts ? " starts" : "",
              attrs->draw.p > 0.0f ? " dropout" : "", typed(s) ? " " : "", typed(s) ? tx_cl_storage(a->type) : "");
     q->proven = (int)strlen(q->key);
-    tx_command c;
-    cut(s, &c);
-    const tx_shape *y = &c.out[0].shape;
-    snprintf(q->sample, sizeof q->sample, "%s at %lld x %lld tokens", forward ? "forward" : "backward",
-             (long long)y->dim[0], (long long)y->dim[1]);
+    int64_t B, T;
+    tx_cl_attention_cut(a, &B, &T);
+    snprintf(q->sample, sizeof q->sample, "%s at %lld x %lld tokens", forward ? "forward" : "backward", (long long)B,
+             (long long)T);
 }
 
-tx_status tx_cl_attention_choose(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  tx_cl_attention_form *form, char note[160])
 {
     subject s = {.a = a, .kernel = kernel};
-    tx_status status = tx_cl_attention_list(context, a, kernel, &s.forms);
+    tx_status status = tx_cl_attention_list(b->context, a, kernel, &s.forms);
     if (status)
         return status;
-    tx_cl_question q = {.what = "form of attention",
-                        .fixed = a->cached, /* a step of it takes too short to tell */
-                        .user = &s,
-                        .prove = prove,
-                        .seconds = measure};
+    tx_cl_selection q = {.what = "form of attention",
+                         .forced = b->forced,
+                         .fixed = a->cached, /* a step of it takes too short to tell */
+                         .user = &s,
+                         .prove = prove,
+                         .seconds = measure};
     describe(&s, &q);
     for (int i = 0; i < s.forms.count; i++)
-        tx_cl_suggest(&q, i, s.forms.form[i].name, s.forms.form[i].share, s.forms.aside);
-    status = tx_cl_ask(context, &q);
+        tx_cl_add_candidate(&q, i, s.forms.form[i].name, s.forms.form[i].share, s.forms.rejected);
+    status = tx_cl_select(b->context, &q);
     if (status)
         return status;
-    *form = s.forms.form[q.way[0].id];
+    *form = s.forms.form[q.candidate[0].id];
     int length = form->matrix ? snprintf(note, 160, "%s", form->name)
                               : snprintf(note, 160, "%dx%d%s", form->rows, form->cols,
                                          a->cpu && !form->cpu ? " as on GPUs" : "");
-    if (*q.aside)
-        snprintf(note + length, 160 - (size_t)length, " (%.128s)", q.aside);
+    if (*q.rejected)
+        snprintf(note + length, 160 - (size_t)length, " (%.128s)", q.rejected);
     return TX_OK;
 }

@@ -128,8 +128,8 @@ static void list_kind(const tx_context *context, const tx_cl_attention_job *a, t
         char why[TX_CL_WHY];
         tx_cl_attention_form f = make(&tiles[i], cpu, kernel, a->d);
         f.share = suits(context, a, kernel, &f, tiles[i].rows == tiles[count - 1].rows, why);
-        if (i == 0 && forms->count == 0 && !forms->aside[0])
-            memcpy(forms->aside, why, sizeof why);
+        if (i == 0 && forms->count == 0 && !forms->rejected[0])
+            memcpy(forms->rejected, why, sizeof why);
         if (f.share > 0.0 && !listed(forms, f.name))
             forms->form[forms->count++] = f;
     }

@@ -92,8 +92,8 @@ void tx_cl_attention_matrix_list(const tx_context *context, const tx_cl_attentio
                                   .matrix = m};
         snprintf(f.name, sizeof f.name, "%s", m->name);
         f.share = suits(context, a, m, &f, why);
-        if (forms->count == 0 && !forms->aside[0])
-            memcpy(forms->aside, why, sizeof why);
+        if (forms->count == 0 && !forms->rejected[0])
+            memcpy(forms->rejected, why, sizeof why);
         if (f.share > 0.0)
             forms->form[forms->count++] = f;
     }

@@ -9,31 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* KEY<TAB>NAME, one a line; clblast<TAB>PARAMETERS where they are not its own. */
+/* KEY<TAB>NAME, one a line. */
 tx_status tx_cl_choices(const tx_context *context, char **text)
 {
     char *made = strdup(context->choices ? context->choices : "");
-    tx_status status = made ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
-    if (!status && context->clblast && *context->clblast)
-        status = tx_cl_line_set(&made, TX_CL_CLBLAST, context->clblast);
-    if (status)
-        free(made);
-    else
-        *text = made;
-    return status;
+    if (!made)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    *text = made;
+    return TX_OK;
 }
 
-/* One line, which is cut in two; `clblast` and `choices` take what it says. */
-static tx_status read_line(const tx_context *context, char *line, const char **clblast, char **choices)
+/* One line, which is cut in two; `choices` takes what it says. */
+static tx_status read_line(const tx_context *context, char *line, char **choices)
 {
     char *tab = strchr(line, '\t');
     if (!tab || tab == line)
         return tx_fail(TX_FORMAT, "a choice should be KEY, a tab, NAME: \"%.100s\"", line);
     *tab = '\0';
-    if (strcmp(line, TX_CL_CLBLAST) == 0) {
-        *clblast = tab + 1;
-        return TX_OK;
-    }
     if (strncmp(line, TX_CL_PARTS " ", sizeof TX_CL_PARTS) == 0) {
         const int parts = atoi(tab + 1);
         return parts >= 1 && parts <= TX_CL_MOST_PARTS
@@ -48,17 +40,13 @@ static tx_status read_line(const tx_context *context, char *line, const char **c
         context->info.id, context->info.name, attention ? "form of attention" : "provider of matrix products", tab + 1);
 }
 
-/* All lines or none. An earlier run whose text has no line of CLBlast's had its own parameters, whatever the device's
- * table says now. */
+/* All lines or none. */
 tx_status tx_cl_choose(tx_context *context, const char *text)
 {
-    const char *clblast = *text && !context->clblast ? "" : NULL;
     char *choices = strdup(context->choices ? context->choices : ""), *copy = strdup(text), *rest = NULL;
     tx_status status = choices && copy ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
     for (char *line = status ? NULL : strtok_r(copy, "\n", &rest); line && !status; line = strtok_r(NULL, "\n", &rest))
-        status = read_line(context, line, &clblast, &choices);
-    if (!status && clblast)
-        status = tx_cl_clblast_use(context, clblast);
+        status = read_line(context, line, &choices);
     if (!status) {
         free(context->choices);
         context->choices = choices;

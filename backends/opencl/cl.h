@@ -87,12 +87,12 @@ struct tx_context {
     /* tuner.h */
     char *choices, *proofs, *table;
     bool table_read;
-    const tx_tune_options *tune;       /* measure more than usual; NULL: do not */
-    double tune_spent;                 /* seconds that the device ran what was measured (solo.c) */
-    const struct tx_cl_forced *forced; /* NULL: no trial is under way */
-    struct tx_cl_survey *survey;       /* NULL: kernels are built (compile.c) */
-    const tx_reporter *report;         /* is told of long builds; or NULL */
-    char *clblast; /* clblast.c: parameters in place of CLBlast's own; NULL: not looked up yet, "": its own */
+    const tx_tune_options *tune; /* measure more than usual; NULL: do not */
+    double tune_spent;           /* seconds that the device ran measurements (trial.c) */
+    tx_context *reference;       /* of the cpu backend, opened for the first proof; NULL before */
+    struct tx_cl_survey *survey; /* NULL: kernels are built (compile.c) */
+    const tx_reporter *report;   /* is told of long builds; or NULL */
+    bool clblast;                /* CLBlast has programs of this context in its cache */
     tx_memory held;
     tx_traffic traffic;
 };
@@ -175,9 +175,10 @@ struct tx_cl_builder {
     tx_context *context;
     tx_status status; /* of the first call that failed; later calls do nothing */
     tx_executable *executable;
-    int64_t scratch; /* bytes that the command being built has reserved */
-    size_t widest;   /* work-items in the largest work-group that it asked for */
-    double work;     /* the largest that it asked tx_cl_share about */
+    const struct tx_cl_forced *forced; /* the candidate under trial (tuner.h), or NULL */
+    int64_t scratch;                   /* bytes that the command being built has reserved */
+    size_t widest;                     /* work-items in the largest work-group that it asked for */
+    double work;                       /* the largest that it asked tx_cl_share about */
 };
 
 /* Every op has a function tx_cl_<op> that emits its launches. Returns builder->status, or a failure of its own. */

@@ -4,9 +4,9 @@
 #include "backends/opencl/gemm.h"
 
 #include <clblast_c.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A window of an arena's chunk that begins where an operand does: any offset other than 0 costs CLBlast a copy of the
  * operand. Made at the first run and kept as long as the chunk stays the same. */
@@ -86,7 +86,7 @@ static tx_status run_sgemm(const tx_cl_run *run, void *data)
             return status;
     }
     const float beta = tx_beta(s->accumulate, run->controls);
-    tx_status status = tx_cl_clblast_hold(run->context);
+    tx_status status = TX_OK;
     const int64_t shares = tx_cl_blocks(s->g.m, s->rows), along = s->trans_a == CLBlastTransposeYes ? 1 : s->g.lda;
     for (int64_t call_of = 0; call_of < s->g.batch * shares && !status; call_of++) {
         const int64_t i = call_of / shares, row = call_of % shares * s->rows;
@@ -98,7 +98,6 @@ static tx_status run_sgemm(const tx_cl_run *run, void *data)
             status = tx_fail(code == CLBlastTempBufferAllocFailure ? TX_MEMORY : TX_DEVICE, "CLBlastSgemm: %s (%d)",
                              tx_cl_error_name((cl_int)code), (int)code);
     }
-    tx_cl_clblast_let_go();
     return status;
 }
 
@@ -111,8 +110,7 @@ static window window_of(const tx_context *context, const tx_operand *o)
                     .aligned = o->offset % context->limits.alignment == 0};
 }
 
-/* Bytes of scratch memory of CLBlast's slowest path, which a product of any offset may take. The engine's parameters
- * are set. */
+/* Bytes of scratch memory of CLBlast's slowest path, which a product of any offset may take. */
 static tx_status temporary_bytes(const tx_context *context, const sgemm *s, size_t *most)
 {
     const tx_gemm *g = &s->g;
@@ -132,13 +130,15 @@ static tx_status temporary_bytes(const tx_context *context, const sgemm *s, size
     return TX_OK;
 }
 
+/* CLBlast 1.5.3 builds its database of parameters at its first call, without a lock. Each product passes here before it
+ * runs, so that call is made here. */
 static void reserve_temporary(tx_cl_builder *b, sgemm *s)
 {
+    static pthread_mutex_t first_call = PTHREAD_MUTEX_INITIALIZER;
     size_t bytes = 0;
-    tx_status status = tx_cl_clblast_hold(b->context);
-    if (!status)
-        status = temporary_bytes(b->context, s, &bytes);
-    tx_cl_clblast_let_go();
+    pthread_mutex_lock(&first_call);
+    tx_status status = temporary_bytes(b->context, s, &bytes);
+    pthread_mutex_unlock(&first_call);
     if (status)
         b->status = status;
     if (status || bytes == 0)
@@ -162,21 +162,11 @@ static double clblast_suits(const tx_context *context, const tx_cl_provider *sel
     return 0.0;
 }
 
-/* What the device's table says, at first use; what it says wrong is passed over. */
-static void use_table(tx_context *context)
-{
-    if (context->clblast)
-        return;
-    char text[TX_CL_CLBLAST_TEXT];
-    if (!tx_cl_table_get(context, TX_CL_CLBLAST, text, sizeof text) || tx_cl_clblast_use(context, text) != TX_OK)
-        context->clblast = strdup("");
-}
-
 static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
 {
     (void)self;
     const double work = 2.0 * (double)(p->g.m * p->g.n) * (double)p->g.k;
-    use_table(b->context);
+    b->context->clblast = true;
     sgemm *s = calloc(1, sizeof *s);
     if (!s) {
         b->status = tx_fail(TX_MEMORY, "out of host memory");
@@ -199,5 +189,10 @@ static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_
     TX_CL_OPERANDS(b, p->bias, p->y);
 }
 
-const tx_cl_provider tx_cl_gemm_clblast = {
-    .name = TX_CL_CLBLAST, .suits = clblast_suits, .emit = clblast_emit, .tune = tx_cl_clblast_tune};
+const tx_cl_provider tx_cl_gemm_clblast = {.name = "clblast", .suits = clblast_suits, .emit = clblast_emit};
+
+void tx_cl_clblast_close(const tx_context *context)
+{
+    if (context->clblast)
+        CLBlastClearCache();
+}

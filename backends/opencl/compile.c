@@ -131,7 +131,7 @@ static void build(const tx_context *context, tx_cl_survey *survey)
 
 bool tx_cl_survey_begin(tx_context *context, tx_cl_survey *survey)
 {
-    if (context->survey || context->forced)
+    if (context->survey)
         return false;
     *survey = (tx_cl_survey){.choices = context->choices};
     context->choices = survey->choices ? strdup(survey->choices) : NULL;

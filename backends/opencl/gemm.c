@@ -40,8 +40,8 @@ static tx_status emit_in_two(tx_cl_builder *b, const tx_cl_provider *provider, c
 
 void tx_cl_gemm_variant(tx_cl_builder *b, const tx_cl_gemm_choice *choice)
 {
-    char variant[TX_CL_ASIDE + 32];
-    snprintf(variant, sizeof variant, *choice->aside ? "%s (%s)" : "%s", choice->provider->name, choice->aside);
+    char variant[TX_CL_REJECTED + 32];
+    snprintf(variant, sizeof variant, *choice->rejected ? "%s (%s)" : "%s", choice->provider->name, choice->rejected);
     tx_cl_variant(b, variant);
 }
 
@@ -65,7 +65,7 @@ tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
         .kept = &c->out[1],
     };
     tx_cl_gemm_choice choice;
-    tx_status status = tx_cl_gemm_choose(b->context, &p, &choice);
+    tx_status status = tx_cl_gemm_choose(b, &p, &choice);
     if (status != TX_OK)
         return status;
     tx_cl_gemm_variant(b, &choice);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Providers of matrix products: ways to compute op MATMUL on an OpenCL device, and how one is chosen.
+ * Providers of matrix products compute op MATMUL on an OpenCL device.
  *
- * A provider says how well a product suits it, proves itself by a product with a known answer (gemm_trial.c), and emits
- * it. Which one a class of shapes gets is a question to the tuner (tuner.h); with TX_GEMM_TUNE=0 the one that is suited
- * best, unmeasured. TX_GEMM=NAME puts the providers first whose names begin so; the others stay for what those decline.
- * The command's variant names what was taken, and what stood aside and why. */
+ * A provider says how well a product suits it and emits it. Small products prove it first (gemm_trial.c). The tuner
+ * (tuner.h) selects a provider for each class of shapes; with TX_GEMM_TUNE=0 the best suited one, unmeasured.
+ * TX_GEMM=NAME puts the providers first whose names begin so; the others stay for products that those decline. The
+ * command's variant names the provider, and a rejected one with the reason. */
 #ifndef TX_OPENCL_GEMM_H
 #define TX_OPENCL_GEMM_H
 
@@ -39,7 +39,6 @@ typedef struct tx_cl_provider {
     double (*suits)(const tx_context *context, const struct tx_cl_provider *self, const tx_cl_product *p, char *why);
     /* Failures are kept in b->status. */
     void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);
-    void (*tune)(tx_context *);    /* finds parameters of its own, at the first product of a tuning run; or NULL */
     bool epilogues;                /* it has them */
     bool packed;                   /* it takes a b of 4 bits */
     bool grouped;                  /* it takes groups */
@@ -50,7 +49,10 @@ typedef struct tx_cl_provider {
 extern const tx_cl_provider tx_cl_gemm_vector;  /* kernels/gemm_vector.cl: for CPUs */
 extern const tx_cl_provider tx_cl_gemm_dot;     /* the same in bf16 by x86's instruction for it */
 extern const tx_cl_provider tx_cl_gemm_few;     /* kernels/gemm_few.cl: few rows */
-extern const tx_cl_provider tx_cl_gemm_clblast; /* CLBlast's SGEMM: fp32 only */
+extern const tx_cl_provider tx_cl_gemm_clblast; /* CLBlast's SGEMM, with its own parameters: fp32 only */
+
+/* Call it before the context is released: CLBlast caches its programs by the address of their context. */
+void tx_cl_clblast_close(const tx_context *context);
 
 /* kernels/gemm_tile.cl, one provider a line: TX_TILE(M x N x K, items along n, along m, blocks of 4 x 4 sums of an item
  * along m, along n, terms of a block, its rate beside the fastest's where all are busy) */
@@ -78,24 +80,6 @@ enum {
 };
 extern const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX];
 
-/* ---- CLBlast's parameters (clblast_parameters.c) ----------------------------------------------------------- */
-
-#define TX_CL_CLBLAST "clblast" /* their key in the table and among the choices; and the provider's name */
-#define TX_CL_CLBLAST_TEXT 1152 /* bytes of them, as a text */
-/* Takes "NAME=VALUE NAME=VALUE .." in place of CLBlast's own for the products of this engine; "": CLBlast's own.
- * CLBlast compiles anew where engines of one device take turns with different ones. */
-tx_status tx_cl_clblast_use(tx_context *context, const char *text);
-/* Around every call of CLBlast, which is one for all threads of the process: the first waits for its turn and sets the
- * engine's parameters; the other is to follow also where it fails. */
-tx_status tx_cl_clblast_hold(const tx_context *context);
-void tx_cl_clblast_let_go(void);
-/* Before the context goes: CLBlast forgets its programs, which it keeps by the bare address of their context. */
-void tx_cl_clblast_close(tx_context *context);
-/* Once a tuning run, runs CLBlast's tuner for a share of the time (a first look at a few variants takes what it takes),
- * takes what is faster and puts it into the device's table. Not on a CPU device: it would take nearly all of the time,
- * and portable-vector stays faster than what it finds. */
-void tx_cl_clblast_tune(tx_context *context);
-
 /* ---- What TX's own kernels share (gemm_tile.c) ------------------------------------------------------------ */
 
 /* Options of storage types and transposes, behind those in `form`. */
@@ -121,10 +105,10 @@ int64_t tx_cl_gemm_columns(const tx_context *context, const tx_cl_provider *prov
 
 typedef struct tx_cl_gemm_choice {
     const tx_cl_provider *provider;
-    bool fused;              /* the provider computes the epilogue; else the op that it stands for follows */
-    char aside[TX_CL_ASIDE]; /* one that is switched off or asks for more than the device has; "": none */
+    bool fused;                    /* the provider computes the epilogue; else the op that it stands for follows */
+    char rejected[TX_CL_REJECTED]; /* as in tx_cl_selection */
 } tx_cl_gemm_choice;
-tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_gemm_choice *choice);
+tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice);
 /* Names the choice as the command's variant. */
 void tx_cl_gemm_variant(tx_cl_builder *b, const tx_cl_gemm_choice *choice);
 
@@ -150,17 +134,11 @@ typedef struct tx_cl_trial {
     tx_accumulate accumulate;  /* TX_STORE (over NaN) or TX_ADD */
     tx_epilogue epilogue;
     bool exact; /* of its GELU */
+    bool rough; /* data that need all bits of fp32; the sums may have the error of additions in fp32 */
 } tx_cl_trial;
 
-/* Prepares and runs the product by the provider of this name, with data whose fp32 sums are exact, and checks it
- * against sums in double: all elements of a small product, samples of a big one, and the memory around it. A wrong
- * result is TX_DEVICE with a message, a product that the provider declines TX_UNSUPPORTED. seconds, when not NULL: the
- * best of a few runs. */
+/* Proves the product by the provider of this name (tx_cl_trial_prove), with data whose fp32 sums are exact. If seconds
+ * is not NULL, measures it (tx_cl_trial_measure), and proves it as well only if it is small. */
 tx_status tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds);
-
-/* *error: of fp32 products with `k` terms by the provider of this name, with data that have all bits of fp32, beside
- * double; root mean square, divided by that of the results. */
-tx_status tx_cl_gemm_error(tx_context *context, const char *provider, bool trans_a, bool trans_b, int64_t k,
-                           double *error);
 
 #endif

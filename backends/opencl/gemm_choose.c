@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which provider computes a product: the question to the tuner. */
+ * Selection of the provider of a product. */
 #include "backends/opencl/gemm.h"
 
 #include "backends/nf4.h"
@@ -33,7 +33,7 @@ static tx_status check_wish(const char *wish)
 }
 
 /* The device's providers: those asked for by name first, then those made for so few rows, which need no measuring. */
-static void suggest(const tx_context *context, const tx_cl_product *p, const char *wish, tx_cl_question *q)
+static void suggest(const tx_context *context, const tx_cl_product *p, const char *wish, tx_cl_selection *q)
 {
     const tx_cl_provider *provider;
     for (int i = 0; (provider = tx_cl_gemm_provider(i)) != NULL; i++) {
@@ -44,14 +44,14 @@ static void suggest(const tx_context *context, const tx_cl_product *p, const cha
         double share = provider->suits(context, provider, p, why);
         if (share > 0.0)
             share += TX_CL_SURE * ((provider->rows > 0) + 2 * begins(provider->name, wish));
-        tx_cl_suggest(q, i, provider->name, share, why);
+        tx_cl_add_candidate(q, i, provider->name, share, why);
     }
 }
 
 #define PROOF_GROUPS 5
 
-/* Small products with known answers in the types and transposes of `p`, made of whole pieces of the provider's. One
- * that it declines says nothing; one at least it has to take. */
+/* Small products with known answers in the types and transposes of `p`, made of whole pieces of the provider's; those
+ * without columns are left out. One that it declines says nothing; one at least it has to take. */
 static tx_status try_all(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, int count,
                          const tx_cl_trial *trials)
 {
@@ -62,6 +62,8 @@ static tx_status try_all(tx_context *context, const tx_cl_provider *provider, co
     tx_status status = TX_UNSUPPORTED;
     for (int i = 0; i < count; i++) {
         tx_cl_trial t = trials[i];
+        if (t.n == 0)
+            continue;
         t.trans_a = p->trans_a;
         t.trans_b = p->trans_b;
         t.from = p->from;
@@ -95,25 +97,10 @@ static bool in_quads(const tx_cl_product *p)
            (p->a->offset | p->b->offset | p->y->offset) % 16 == 0;
 }
 
-/* Sums of so many random terms, each rounded when it is added, have this error: a walk of steps of a third of a unit in
- * the last place. */
-#define ROUGH_TERMS 4096
-#define ROUGH_ERROR (0.425 * 0x1p-24 * sqrt(ROUGH_TERMS / 2.0))
-
-/* fp32 products are as true by units made for less as by others. */
-static tx_status prove_full(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p)
-{
-    double error;
-    const tx_status status = tx_cl_gemm_error(context, provider->name, p->trans_a, p->trans_b, ROUGH_TERMS, &error);
-    if (status || error <= ROUGH_ERROR)
-        return status;
-    return tx_fail(TX_DEVICE, "its error with %d terms is %.2g and should be at most %.2g", ROUGH_TERMS, error,
-                   ROUGH_ERROR);
-}
-
-/* One in a batch, with many terms (which tiles part), of odd dimensions where those of `p` are, one of quads, and
- * one of more tiles than groups where these go on from tile to tile. */
-static tx_status prove(tx_context *context, const tx_cl_question *q, int id)
+/* A product in a batch with many terms, which tiles part, and odd dimensions if those of `p` are odd; one of quads; one
+ * of more tiles than groups, if groups compute several tiles; and one whose data need all bits of fp32, if the units
+ * have fewer. */
+static tx_status prove(tx_context *context, const tx_cl_selection *q, int id)
 {
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
     const int64_t rows = provider->rows, odd = !in_quads(q->user), many = tx_cl_gemm_columns(context, provider);
@@ -126,13 +113,13 @@ static tx_status prove(tx_context *context, const tx_cl_question *q, int id)
          .accumulate = TX_ADD},
         {.batch = 1, .m = rows ? rows : 68, .n = 132, .k = 44, .bias = true},
         {.batch = 1, .m = 20, .n = many, .k = 172, .accumulate = TX_ADD},
+        {.batch = 1, .m = 64, .n = provider->full ? 64 : 0, .k = 4096, .rough = true},
     };
-    const tx_status status = try_all(context, provider, q->user, many ? 3 : 2, trials);
-    return status || !provider->full ? status : prove_full(context, provider, q->user);
+    return try_all(context, provider, q->user, 4, trials);
 }
 
 /* Whole and with its terms parted, as tiles do it. */
-static tx_status prove_epilogue(tx_context *context, const tx_cl_question *q, int id)
+static tx_status prove_epilogue(tx_context *context, const tx_cl_selection *q, int id)
 {
     const tx_cl_product *p = q->user;
     const tx_cl_trial whole = {.batch = 1,
@@ -147,15 +134,15 @@ static tx_status prove_epilogue(tx_context *context, const tx_cl_question *q, in
     return try_all(context, tx_cl_gemm_provider(id), p, 2, trials);
 }
 
-/* Whether the way that was chosen computes this epilogue too, and rightly. */
-static tx_status may_fuse(tx_context *context, const tx_cl_product *p, tx_cl_question *q, bool *fused)
+/* Whether the selected provider computes this epilogue too, and rightly. */
+static tx_status may_fuse(tx_context *context, const tx_cl_product *p, tx_cl_selection *q, bool *fused)
 {
-    *fused = tx_cl_gemm_provider(q->way[0].id)->epilogues;
-    if (!*fused || p->epilogue == TX_EPILOGUE_NONE || context->forced)
+    *fused = tx_cl_gemm_provider(q->candidate[0].id)->epilogues;
+    if (!*fused || p->epilogue == TX_EPILOGUE_NONE || q->forced)
         return TX_OK;
     q->prove = prove_epilogue;
     q->proven += snprintf(q->key + q->proven, sizeof q->key - (size_t)q->proven, " e%d%d", (int)p->epilogue, p->exact);
-    return tx_cl_prove(context, q, &q->way[0], fused);
+    return tx_cl_prove(context, q, &q->candidate[0], fused);
 }
 
 /* The product that is measured in the place of this one: of groups a few, with as many rows or terms each. */
@@ -181,7 +168,7 @@ static double work_of(const tx_cl_trial *t)
 }
 
 /* Seconds for so much work by the rate of a mid-size product of these types, found out once a context. */
-static tx_status estimate(tx_context *context, const tx_cl_question *q, const char *name, double *seconds)
+static tx_status estimate(tx_context *context, const tx_cl_selection *q, const char *name, double *seconds)
 {
     const tx_cl_product *p = q->user;
     const tx_cl_trial trial = {
@@ -201,13 +188,13 @@ static tx_status estimate(tx_context *context, const tx_cl_question *q, const ch
     return TX_OK;
 }
 
-static tx_status measure(tx_context *context, const tx_cl_question *q, int id, double hopeless, double *seconds)
+static tx_status measure(tx_context *context, const tx_cl_selection *q, int id, double give_up_after, double *seconds)
 {
     const char *name = tx_cl_gemm_provider(id)->name;
     const tx_cl_trial trial = cut(q->user);
-    if (hopeless < INFINITY) {
+    if (give_up_after < INFINITY) {
         tx_status status = estimate(context, q, name, seconds);
-        if (status || *seconds > hopeless)
+        if (status || *seconds > give_up_after)
             return status;
     }
     return tx_cl_gemm_trial(context, name, &trial, seconds);
@@ -224,7 +211,7 @@ static int64_t piece_of(const tx_cl_product *p)
     return all & -all;
 }
 
-static void describe(const tx_context *context, const tx_cl_product *p, tx_cl_question *q)
+static void describe(const tx_context *context, const tx_cl_product *p, tx_cl_selection *q)
 {
     const tx_gemm *g = &p->g;
     const tx_cl_trial t = cut(p);
@@ -232,7 +219,7 @@ static void describe(const tx_context *context, const tx_cl_product *p, tx_cl_qu
     char pieces[16] = "", groups[16] = "";
     if (piece * (int64_t)tx_dtype_size(p->from) < 16)
         snprintf(pieces, sizeof pieces, " by %d", (int)piece);
-    q->unsaid = (int)sizeof TX_CL_PRODUCT;
+    q->omitted = (int)sizeof TX_CL_PRODUCT;
     q->proven = snprintf(q->key, sizeof q->key, TX_CL_PRODUCT " %d%d %d %d", p->trans_a, p->trans_b, p->from, p->to);
     if (p->packed != TX_F32)
         q->proven += snprintf(q->key + q->proven, sizeof q->key - (size_t)q->proven, " %s", tx_dtype_name(p->packed));
@@ -247,33 +234,30 @@ static void describe(const tx_context *context, const tx_cl_product *p, tx_cl_qu
     q->work = work_of(&t);
 }
 
-tx_status tx_cl_gemm_choose(tx_context *context, const tx_cl_product *p, tx_cl_gemm_choice *choice)
+tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice)
 {
+    tx_context *context = b->context;
     const char *wish = context->options.gemm;
     tx_status status = check_wish(wish);
     if (status)
         return status;
-    tx_cl_question q = {.what = "provider of matrix products",
-                        .fixed = *wish || context->options.unmeasured,
-                        .usual = 2,
-                        .form = in_quads(p) ? " in quads" : "",
-                        .user = p,
-                        .prove = prove,
-                        .seconds = measure};
-    const tx_cl_provider *provider;
-    const bool tunes = context->tune && !context->forced && !context->survey && !q.fixed;
-    for (int i = 0; tunes && (provider = tx_cl_gemm_provider(i)) != NULL; i++)
-        if (provider->tune)
-            provider->tune(context);
+    tx_cl_selection q = {.what = "provider of matrix products",
+                         .forced = b->forced,
+                         .fixed = *wish || context->options.unmeasured,
+                         .usual = 2,
+                         .form = in_quads(p) ? " in quads" : "",
+                         .user = p,
+                         .prove = prove,
+                         .seconds = measure};
     describe(context, p, &q);
     suggest(context, p, wish, &q);
-    status = tx_cl_ask(context, &q);
+    status = tx_cl_select(context, &q);
     if (status)
         return status;
-    choice->provider = tx_cl_gemm_provider(q.way[0].id);
+    choice->provider = tx_cl_gemm_provider(q.candidate[0].id);
     status = may_fuse(context, p, &q, &choice->fused);
     if (status)
         return status;
-    snprintf(choice->aside, sizeof choice->aside, "%s", q.aside);
+    snprintf(choice->rejected, sizeof choice->rejected, "%s", q.rejected);
     return TX_OK;
 }

@@ -116,10 +116,11 @@ static tiling plan_tiles(const tx_context *context, const tx_cl_provider *self, 
     return best;
 }
 
-static tx_status keep_parts(tx_context *context, const tx_cl_provider *self, const tx_gemm *g, const tiling *plan)
+static tx_status keep_parts(const tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, const tiling *plan)
 {
+    tx_context *context = b->context;
     char key[TX_CL_CHOICE_KEY], text[16];
-    if (context->forced || context->limits.narrowed || g->k < 2 * LEAST_PART)
+    if (b->forced || context->limits.narrowed || g->k < 2 * LEAST_PART)
         return TX_OK;
     parts_key(self, g, key);
     snprintf(text, sizeof text, "%d", (int)plan->parts);
@@ -344,7 +345,7 @@ static void tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_
 {
     const tx_gemm *g = &p->g;
     const tiling plan = plan_product(b->context, self, p);
-    const tx_status kept = p->offsets ? TX_OK : keep_parts(b->context, self, g, &plan);
+    const tx_status kept = p->offsets ? TX_OK : keep_parts(b, self, g, &plan);
     const tx_operand none = {.dtype = TX_DTYPE_COUNT};
     tx_operand sums = {.dtype = TX_F32, .shape = TX_SHAPE(plan.parts, g->batch, g->m, g->n), .arena = TX_ARENA_SCRATCH};
     tx_cl_product one = *p;

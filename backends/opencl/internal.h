@@ -16,7 +16,7 @@
  *     retarget
  *     table, cache, limits, capabilities, errors
  *
- * with one way back up: to measure an op or to try it, a program is prepared (solo).
+ * with one way back up: to measure an op or to try it, a program is prepared (trial).
  */
 #ifndef TX_OPENCL_INTERNAL_H
 #define TX_OPENCL_INTERNAL_H
@@ -153,6 +153,7 @@ typedef struct tx_cl_command {
 
 struct tx_executable {
     tx_context *context;
+    const struct tx_cl_forced *forced; /* the candidate under trial (tuner.h), or NULL */
     int32_t length, step_count, step_room, patch_count, patch_room;
     tx_cl_command *commands;
     tx_cl_step *steps;
@@ -180,6 +181,9 @@ void tx_cl_destroy(tx_executable *executable);
 /* refusal.c */
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                         int64_t *scratch_bytes);
+/* Prepares a program in which `forced` is selected (tuner.h); NULL is as tx_cl_prepare. */
+tx_status tx_cl_prepare_trial(tx_context *context, const struct tx_cl_forced *forced, const tx_program *program,
+                              tx_executable **executable, int64_t *scratch_bytes);
 /* Whether an error is about one launch: the driver has no room for it, or finds it too large. */
 bool tx_cl_is_refusal(cl_int code);
 /* After a launch of the command was refused with `status`: ->instead becomes a form with smaller work-groups. `began`:

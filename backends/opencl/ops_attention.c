@@ -108,7 +108,7 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
     if (a->S * a->last > (int64_t)UINT32_MAX)
         return tx_fail(TX_UNSUPPORTED, "attention over %lld rows of %lld: a sequence may have 2^32 elements",
                        (long long)a->S, (long long)a->last);
-    tx_status status = tx_cl_attention_choose(b->context, a, kernel, &f, note);
+    tx_status status = tx_cl_attention_choose(b, a, kernel, &f, note);
     if (status != TX_OK)
         return status;
     const double keys = (double)(a->window > 0 ? tx_cl_least(a->window + f.cols, a->S) : a->S);
@@ -185,7 +185,7 @@ tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
     launch_delta(b, c, &a);
     for (int i = 0; i < 2; i++) {
         const tx_cl_attention_kernel kernel = i == 0 ? TX_CL_GRAD_Q : TX_CL_GRAD_KV;
-        tx_status status = tx_cl_attention_runs(b->context, kernel) ? launch(b, &a, kernel, note[i]) : TX_OK;
+        tx_status status = tx_cl_attention_runs(b, kernel) ? launch(b, &a, kernel, note[i]) : TX_OK;
         if (status != TX_OK)
             return status;
     }

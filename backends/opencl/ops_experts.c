@@ -78,7 +78,7 @@ static tx_status grouped(tx_cl_builder *b, const tx_command *c, tx_cl_product *p
     p->y = &c->out[0];
     p->offsets = &c->in[2];
     p->bias = p->z = p->kept = &none;
-    const tx_status status = tx_cl_gemm_choose(b->context, p, &choice);
+    const tx_status status = tx_cl_gemm_choose(b, p, &choice);
     if (status)
         return status;
     tx_cl_gemm_variant(b, &choice);

@@ -34,7 +34,7 @@ tx_status tx_cl_emit(tx_executable *x, const tx_command *c, tx_cl_builder *b)
     tx_cl_command *own = &x->commands[x->length];
     free(own->variant);
     *own = (tx_cl_command){.op = c->op, .first = x->step_count, .asked = *c};
-    *b = (tx_cl_builder){.context = x->context, .executable = x};
+    *b = (tx_cl_builder){.context = x->context, .executable = x, .forced = x->forced};
     tx_status status = c->op >= TX_OP_KERNELS ? tx_fail(TX_INTERNAL, "no kernel") : emitters[c->op](b, c);
     return status == TX_OK ? b->status : status;
 }

@@ -10,8 +10,9 @@
 
 /* Bounds on the form of a command, for the device's limits while it is emitted. */
 typedef struct bounds {
-    size_t group; /* items of a work-group; 0: as the device takes */
-    double work;  /* operations of a launch; 0: as limits.c says */
+    const struct tx_cl_forced *forced; /* the candidate under trial, or NULL */
+    size_t group;                      /* items of a work-group; 0: as the device takes */
+    double work;                       /* operations of a launch; 0: as limits.c says */
 } bounds;
 
 static void narrow(tx_cl_limits *limits, size_t group)
@@ -79,6 +80,8 @@ static tx_status prepare(tx_context *context, const tx_program *program, bounds 
     tx_executable *x = NULL;
     tx_status status = tx_cl_make(context, program->length, &x);
     *scratch = 0;
+    if (status == TX_OK)
+        x->forced = within.forced;
     for (int32_t i = 0; status == TX_OK && i < program->length; i++)
         status = add(x, &program->commands[i], within, scratch);
     if (status == TX_OK && context->profile) {
@@ -109,7 +112,15 @@ static tx_status prepare_ahead(tx_context *context, const tx_program *program, b
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                         int64_t *scratch_bytes)
 {
-    return prepare_ahead(context, program, (bounds){.group = 0}, executable, scratch_bytes);
+    return tx_cl_prepare_trial(context, NULL, program, executable, scratch_bytes);
+}
+
+tx_status tx_cl_prepare_trial(tx_context *context, const struct tx_cl_forced *forced, const tx_program *program,
+                              tx_executable **executable, int64_t *scratch_bytes)
+{
+    const bounds within = {.forced = forced};
+    return forced ? prepare(context, program, within, executable, scratch_bytes)
+                  : prepare_ahead(context, program, within, executable, scratch_bytes);
 }
 
 /* ---- Commands that run -------------------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
  *
  *     test_attention      TX_CACHE_DIR names a folder of its own; exit status 77: there is no OpenCL device */
 #include "backends/opencl/attention.h"
-#include "backends/opencl/solo.h"
+#include "backends/opencl/internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -98,13 +98,11 @@ static bool try_forms(tx_context *context, const shape *s, tx_cl_attention_kerne
 /* A form that there is not declines. */
 static bool declines(tx_context *context)
 {
-    const struct tx_cl_forced forced = {tx_cl_attention_keys[TX_CL_FORWARD], "gpu-1x1-1"};
-    tx_cl_solo solo = {.command = command_of(&shapes[0], false)};
-    tx_cl_solo_place(&solo);
-    context->forced = &forced;
-    const tx_status status = tx_cl_solo_open(context, &solo, NULL);
-    context->forced = NULL;
-    tx_cl_solo_close(context, &solo);
+    const tx_cl_forced forced = {tx_cl_attention_keys[TX_CL_FORWARD], "gpu-1x1-1"};
+    tx_probe probe = {.command = command_of(&shapes[0], false)};
+    CHECK(tx_probe_create(&probe));
+    const tx_status status = tx_cl_trial_prove(context, &forced, &probe);
+    tx_probe_free(&probe);
     return status == TX_UNSUPPORTED && strstr(tx_error(), "gpu-1x1-1 declines");
 }
 

@@ -6,7 +6,7 @@
  *     test_long      exit status 77: there is no OpenCL device */
 #include "backends/opencl/attention.h"
 #include "backends/opencl/gemm.h"
-#include "backends/opencl/solo.h"
+#include "backends/opencl/internal.h"
 #include "tests/opencl/stand_in.h"
 
 #include <math.h>
@@ -32,27 +32,25 @@ static int32_t index_of(int64_t i)
  * least time of processors that a run took, if that is less; other work on the machine shows little in it. */
 static tx_status run(tx_context *context, tx_command command, int in, const float *x, float *y, double *seconds)
 {
-    tx_cl_solo solo = {.command = command};
-    tx_cl_solo_place(&solo);
-    unsigned char *host = calloc(1, (size_t)solo.bytes);
-    const tx_operand *rows = &solo.command.in[1 - in], *out = &solo.command.out[0];
-    if (!host)
-        return tx_fail(TX_MEMORY, "no memory");
-    memcpy(host + solo.command.in[in].offset, x, (size_t)tx_operand_bytes(&solo.command.in[in]));
+    tx_probe probe = {.command = command};
+    tx_probe_run opened = {.backend = NULL};
+    TX_TRY(tx_probe_create(&probe));
+    const tx_operand *rows = &probe.command.in[1 - in], *out = &probe.command.out[0];
+    memcpy(probe.data + probe.command.in[in].offset, x, (size_t)tx_operand_bytes(&probe.command.in[in]));
     for (int64_t i = 0; i < tx_operand_count(rows); i++)
-        ((int32_t *)(host + rows->offset))[i] = index_of(i);
-    tx_status status = tx_cl_solo_open(context, &solo, host);
+        ((int32_t *)(void *)(probe.data + rows->offset))[i] = index_of(i);
+    tx_status status = tx_cl_trial_open(context, NULL, &probe, &opened);
     if (!status)
-        status = tx_cl_solo_run(context, &solo);
+        status = tx_probe_launch(&opened);
     if (!status)
-        status = tx_cl_read(context, solo.memory, out->offset, y, tx_operand_bytes(out));
+        status = tx_cl_read(context, opened.memory, out->offset, y, tx_operand_bytes(out));
     for (int i = 0; i < 3 && !status; i++) {
         const clock_t start = clock();
-        status = tx_cl_solo_run(context, &solo);
+        status = tx_probe_launch(&opened);
         *seconds = fmin(*seconds, (double)(clock() - start) / CLOCKS_PER_SEC);
     }
-    tx_cl_solo_close(context, &solo);
-    free(host);
+    tx_probe_close(&opened);
+    tx_probe_free(&probe);
     return status;
 }
 
@@ -68,7 +66,7 @@ static float *numbers(int64_t count)
 static bool gather_rows(tx_context *context, int64_t count)
 {
     const tx_attrs attrs = {.control = -1};
-    tx_command c = tx_cl_solo_command(TX_OP_GATHER, &attrs);
+    tx_command c = tx_probe_command(TX_OP_GATHER, &attrs);
     c.in[0] = operand(TX_F32, TX_SHAPE(TABLE, COLUMNS));
     c.in[1] = operand(TX_I32, TX_SHAPE(count));
     c.out[0] = operand(TX_F32, TX_SHAPE(count, COLUMNS));
@@ -86,7 +84,7 @@ static bool gather_rows(tx_context *context, int64_t count)
 static bool scatter_rows(tx_context *context, int64_t count, double *seconds)
 {
     const tx_attrs attrs = {.control = -1, .rows = TABLE};
-    tx_command c = tx_cl_solo_command(TX_OP_SCATTER_ADD, &attrs);
+    tx_command c = tx_probe_command(TX_OP_SCATTER_ADD, &attrs);
     c.in[0] = operand(TX_I32, TX_SHAPE(count));
     c.in[1] = operand(TX_F32, TX_SHAPE(count, COLUMNS));
     c.out[0] = operand(TX_F32, TX_SHAPE(TABLE, COLUMNS));
@@ -121,39 +119,43 @@ static bool cut_product(void)
 }
 
 /* All memory of the command after a run, in which a launch does `work` operations at most; NULL: it failed. */
-static unsigned char *run_whole(tx_context *context, tx_command command, double work, int64_t *bytes, long *launches)
+static unsigned char *run_whole(tx_context *context, const tx_cl_forced *forced, tx_command command, double work,
+                                int64_t *bytes, long *launches)
 {
-    tx_cl_solo solo = {.command = command};
-    tx_cl_solo_place(&solo);
-    unsigned char *host = malloc((size_t)solo.bytes);
+    tx_probe probe = {.command = command};
+    tx_probe_run opened = {.backend = NULL};
+    tx_status status = tx_probe_create(&probe);
     context->limits.launch_work = work;
-    if (host)
-        tx_cl_solo_fill(&solo, (int32_t)command.in[0].shape.dim[1], host);
-    tx_status status = host ? tx_cl_solo_open(context, &solo, host) : TX_MEMORY;
+    if (!status) {
+        tx_probe_fill(&probe, TX_PROBE_ROUGH, (int32_t)command.in[0].shape.dim[1]);
+        status = tx_cl_trial_open(context, forced, &probe, &opened);
+    }
     stand_in.calls[STAND_IN_ENQUEUE] = 0;
     if (!status)
-        status = tx_cl_solo_run(context, &solo);
+        status = tx_probe_launch(&opened);
     *launches = stand_in.calls[STAND_IN_ENQUEUE];
     if (!status)
-        status = tx_cl_read(context, solo.memory, 0, host, solo.bytes);
+        status = tx_probe_read(&opened, probe.data);
     if (status)
         printf("FAIL %s\n", tx_error());
-    *bytes = solo.bytes;
-    tx_cl_solo_close(context, &solo);
-    return status ? free(host), NULL : host;
+    *bytes = probe.bytes;
+    tx_probe_close(&opened);
+    if (status)
+        tx_probe_free(&probe);
+    return probe.data;
 }
 
 /* One row of the batch, so that heads and tiles are what launches can be cut along: the same bits. */
 static bool cut_attention(bool backward, int64_t batch, double work, long expected)
 {
     enum { TOKENS = 40, HEADS = 2, D = 16 };
-    const struct tx_cl_forced forced = {TX_CL_ATTENTION, "gpu-8x16-8"};
+    const tx_cl_forced forced = {TX_CL_ATTENTION, "gpu-8x16-8"};
     const tx_attrs attrs = {
         .control = -1, .attention.heads = HEADS, .attention.kv_heads = HEADS, .attention.causal = true, .scale = 0.25f};
     const tx_operand qkv = operand(TX_F32, TX_SHAPE(batch, TOKENS, 3 * HEADS * D)),
                      o = operand(TX_F32, TX_SHAPE(batch, TOKENS, HEADS * D)),
                      sums = operand(TX_F32, TX_SHAPE(batch, HEADS, TOKENS));
-    tx_command c = tx_cl_solo_command(backward ? TX_OP_ATTENTION_GRAD : TX_OP_ATTENTION, &attrs);
+    tx_command c = tx_probe_command(backward ? TX_OP_ATTENTION_GRAD : TX_OP_ATTENTION, &attrs);
     tx_context *context;
     int64_t bytes = 0;
     long launches[2] = {0, 0};
@@ -168,10 +170,8 @@ static bool cut_attention(bool backward, int64_t batch, double work, long expect
     stand_in.card = "plain";
     if (tx_cl_open(0, NULL, &context) != TX_OK)
         return printf("FAIL %s\n", tx_error()), false;
-    context->forced = &forced;
-    unsigned char *whole = run_whole(context, c, 1e9, &bytes, &launches[0]),
-                  *cut = run_whole(context, c, work, &bytes, &launches[1]);
-    context->forced = NULL;
+    unsigned char *whole = run_whole(context, &forced, c, 1e9, &bytes, &launches[0]),
+                  *cut = run_whole(context, &forced, c, work, &bytes, &launches[1]);
     const bool good = whole && cut && memcmp(whole, cut, (size_t)bytes) == 0 && launches[0] == (backward ? 3 : 1) &&
                       launches[1] == expected;
     printf("%s  attention%s of %lld rows by %ld launches, and by %ld\n", good ? "ok" : "FAIL",
@@ -188,31 +188,30 @@ static bool cut_by_time(void)
     enum { RUNS = 3, SIZE = 300 };
     const tx_attrs attrs = {.control = -1, .flat = true};
     const tx_operand matrix = operand(TX_F32, TX_SHAPE(SIZE, SIZE));
-    tx_cl_solo solo = {.command = tx_cl_solo_command(TX_OP_MATMUL, &attrs)};
+    tx_probe probe = {.command = tx_probe_command(TX_OP_MATMUL, &attrs)};
+    tx_probe_run opened = {.backend = NULL};
     tx_context *context;
     long launches[RUNS];
     float *y[RUNS] = {NULL};
-    solo.command.in[0] = solo.command.in[1] = solo.command.out[0] = matrix;
-    tx_cl_solo_place(&solo);
-    unsigned char *host = malloc((size_t)solo.bytes);
+    probe.command.in[0] = probe.command.in[1] = probe.command.out[0] = matrix;
     stand_in.card = "plain";
     setenv("TX_GEMM", "portable-tile", 1);
-    if (!host || tx_cl_open(0, NULL, &context) != TX_OK)
+    if (tx_probe_create(&probe) != TX_OK || tx_cl_open(0, NULL, &context) != TX_OK)
         return printf("FAIL %s\n", tx_error()), false;
-    tx_cl_solo_fill(&solo, 0, host);
-    tx_status status = tx_cl_solo_open(context, &solo, host);
+    tx_probe_fill(&probe, TX_PROBE_EXACT, 0);
+    tx_status status = tx_cl_trial_open(context, NULL, &probe, &opened);
     stand_in.slow = 0.02;
     for (int i = 0; i < RUNS && !status; i++) {
         stand_in.calls[STAND_IN_ENQUEUE] = 0;
-        status = tx_cl_solo_run(context, &solo);
+        status = tx_probe_launch(&opened);
         launches[i] = stand_in.calls[STAND_IN_ENQUEUE];
         y[i] = numbers(SIZE * SIZE);
         if (!status)
-            status = tx_cl_read(context, solo.memory, solo.command.out[0].offset, y[i],
+            status = tx_cl_read(context, opened.memory, probe.command.out[0].offset, y[i],
                                 SIZE * SIZE * (int64_t)sizeof(float));
     }
     stand_in.slow = 0.0;
-    tx_cl_solo_close(context, &solo);
+    tx_probe_close(&opened);
     tx_cl_close(context);
     unsetenv("TX_GEMM");
     const bool good = !status && launches[0] == 1 && launches[1] == 1 && launches[2] > 1 &&
@@ -222,7 +221,7 @@ static bool cut_by_time(void)
            launches[2], status ? tx_error() : "");
     for (int i = 0; i < RUNS; i++)
         free(y[i]);
-    free(host);
+    tx_probe_free(&probe);
     return good;
 }
 

@@ -47,7 +47,8 @@ static tx_status choose(tx_context *context, const proof *t, tx_cl_gemm_choice *
                                   .z = &none,
                                   .kept = &none,
                                   .offsets = &offsets};
-    return tx_cl_gemm_choose(context, &wanted, choice);
+    const tx_cl_builder builder = {.context = context};
+    return tx_cl_gemm_choose(&builder, &wanted, choice);
 }
 
 /* Groups of several tiles, none of them whole. */
@@ -84,7 +85,7 @@ static bool prove(const proof *t)
     const char *name = status ? tx_error() : choice.provider->name;
     const bool right = !status && strncmp(name, t->expected, strlen(t->expected)) == 0;
     printf("%s  %s: %s%s, transposes %d%d, %d groups: %s %s\n", right ? "ok" : "FAIL", t->card, tx_dtype_name(t->from),
-           t->tf32 ? " as tf32" : "", t->trans_a, t->trans_b, (int)t->groups, name, choice.aside);
+           t->tf32 ? " as tf32" : "", t->trans_a, t->trans_b, (int)t->groups, name, choice.rejected);
     fflush(stdout);
     return right;
 }

@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-/* What the ways do. */
+/* What the candidates do. */
 static struct {
     double seconds[5]; /* INFINITY: it fails; NAN: for want of memory */
     bool wrong[5];
@@ -24,7 +24,7 @@ static struct {
 
 static const char *const names[] = {"tile-8x8", "tile-16x16", "tile-32x32", "library", "few"};
 
-static tx_status prove(tx_context *context, const tx_cl_question *q, int id)
+static tx_status prove(tx_context *context, const tx_cl_selection *q, int id)
 {
     (void)context;
     (void)q;
@@ -34,11 +34,11 @@ static tx_status prove(tx_context *context, const tx_cl_question *q, int id)
     return world.wrong[id] ? tx_fail(TX_DEVICE, "one is two") : TX_OK;
 }
 
-static tx_status measure(tx_context *context, const tx_cl_question *q, int id, double hopeless, double *seconds)
+static tx_status measure(tx_context *context, const tx_cl_selection *q, int id, double give_up_after, double *seconds)
 {
     (void)context;
     (void)q;
-    assert_true(hopeless > 0.0);
+    assert_true(give_up_after > 0.0);
     world.measurements++;
     if (!isfinite(world.seconds[id]))
         return tx_fail(isnan(world.seconds[id]) ? TX_MEMORY : TX_DEVICE, "it fails");
@@ -47,22 +47,23 @@ static tx_status measure(tx_context *context, const tx_cl_question *q, int id, d
 }
 
 /* The tiles in the order of their numbers, then the library. */
-static tx_cl_question question(const char *key)
+static tx_cl_selection selection(const char *key)
 {
-    tx_cl_question q = {.what = "way", .unsaid = 5, .proven = 7, .usual = 2, .prove = prove, .seconds = measure};
+    tx_cl_selection q = {
+        .what = "candidate", .omitted = 5, .proven = 7, .usual = 2, .prove = prove, .seconds = measure};
     snprintf(q.key, sizeof q.key, "%s", key);
     snprintf(q.sample, sizeof q.sample, "of it");
-    tx_cl_suggest(&q, 3, names[3], 0.1, "");
+    tx_cl_add_candidate(&q, 3, names[3], 0.1, "");
     for (int i = 0; i < 3; i++)
-        tx_cl_suggest(&q, i, names[i], 1.0 - 0.1 * i, "");
+        tx_cl_add_candidate(&q, i, names[i], 1.0 - 0.1 * i, "");
     return q;
 }
 
 static void expect(tx_context *context, const char *key, const char *name)
 {
-    tx_cl_question q = question(key);
-    assert_ok(tx_cl_ask(context, &q));
-    assert_string_equal(q.way[0].name, name);
+    tx_cl_selection q = selection(key);
+    assert_ok(tx_cl_select(context, &q));
+    assert_string_equal(q.candidate[0].name, name);
 }
 
 static tx_context *open_context(char *folder)
@@ -88,44 +89,44 @@ static void the_best_suited_is_taken_unmeasured(void **state)
 {
     (void)state;
     tx_context *context = open_context(NULL);
-    tx_cl_question q = question("test aa 1");
+    tx_cl_selection q = selection("test aa 1");
     q.fixed = true;
-    assert_ok(tx_cl_ask(context, &q));
-    assert_string_equal(q.way[0].name, names[0]);
-    q = question("test aa 2");
-    tx_cl_suggest(&q, 4, names[4], 0.01 + TX_CL_SURE, "");
-    assert_ok(tx_cl_ask(context, &q));
-    assert_string_equal(q.way[0].name, names[4]);
-    q = question("");
-    assert_ok(tx_cl_ask(context, &q));
-    assert_string_equal(q.way[0].name, names[0]);
+    assert_ok(tx_cl_select(context, &q));
+    assert_string_equal(q.candidate[0].name, names[0]);
+    q = selection("test aa 2");
+    tx_cl_add_candidate(&q, 4, names[4], 0.01 + TX_CL_SURE, "");
+    assert_ok(tx_cl_select(context, &q));
+    assert_string_equal(q.candidate[0].name, names[4]);
+    q = selection("");
+    assert_ok(tx_cl_select(context, &q));
+    assert_string_equal(q.candidate[0].name, names[0]);
     assert_string_equal(context->choices, "aa 1\ttile-8x8\naa 2\tfew\n");
     assert_int_equal(world.measurements, 0);
     close_context(context);
 }
 
-static void a_wrong_way_is_switched_off(void **state)
+static void a_wrong_candidate_is_switched_off(void **state)
 {
     (void)state;
     tx_context *context = open_context(NULL);
     world.wrong[0] = true;
     for (int i = 0; i < 2; i++) { /* the second goes by the first one's proofs */
-        tx_cl_question q = question(i ? "test aa 2" : "test aa 1");
+        tx_cl_selection q = selection(i ? "test aa 2" : "test aa 1");
         q.fixed = true;
-        assert_ok(tx_cl_ask(context, &q));
-        assert_string_equal(q.way[0].name, names[1]);
-        assert_string_equal(q.aside, "tile-8x8 is switched off: one is two");
+        assert_ok(tx_cl_select(context, &q));
+        assert_string_equal(q.candidate[0].name, names[1]);
+        assert_string_equal(q.rejected, "tile-8x8 is switched off: one is two");
         assert_int_equal(world.proofs, 2);
     }
     memset(world.wrong, 1, sizeof world.wrong);
-    tx_cl_question q = question("test bb 1"), none = {.what = "way", .key = "test cc 1"};
-    assert_refused(tx_cl_ask(context, &q), TX_DEVICE, "no way is right on this device");
+    tx_cl_selection q = selection("test bb 1"), none = {.what = "candidate", .key = "test cc 1"};
+    assert_refused(tx_cl_select(context, &q), TX_DEVICE, "no candidate is right on this device");
     assert_int_equal(world.proofs, 6);
-    tx_cl_suggest(&none, 0, names[0], 0.0, "it lacks memory");
-    assert_refused(tx_cl_ask(context, &none), TX_UNSUPPORTED, "no way accepts this one: it lacks memory");
+    tx_cl_add_candidate(&none, 0, names[0], 0.0, "it lacks memory");
+    assert_refused(tx_cl_select(context, &none), TX_UNSUPPORTED, "no candidate accepts this one: it lacks memory");
     world.fails = TX_MEMORY;
-    q = question("test dd 1");
-    assert_int_equal(tx_cl_ask(context, &q), TX_MEMORY);
+    q = selection("test dd 1");
+    assert_int_equal(tx_cl_select(context, &q), TX_MEMORY);
     world.fails = TX_OK;
     memset(world.wrong, 0, sizeof world.wrong);
     expect(context, "test dd 1", names[1]); /* nothing was held against them */
@@ -141,11 +142,11 @@ static void a_class_keeps_what_it_was_given(void **state)
     assert_ok(tx_cl_line_set(&context->choices, "bb 1", "library"));
     expect(context, "test aa 1", "library");
     assert_int_equal(world.measurements, 0);
-    tx_cl_question q = question("test aa 2");
-    assert_refused(tx_cl_ask(context, &q), TX_UNSUPPORTED, "few, chosen for test aa 2");
+    tx_cl_selection q = selection("test aa 2");
+    assert_refused(tx_cl_select(context, &q), TX_UNSUPPORTED, "few, chosen for test aa 2");
     world.wrong[3] = true;
-    q = question("test bb 1");
-    assert_refused(tx_cl_ask(context, &q), TX_DEVICE, "library was chosen for test bb 1: library is switched off");
+    q = selection("test bb 1");
+    assert_refused(tx_cl_select(context, &q), TX_DEVICE, "library was chosen for test bb 1: library is switched off");
     close_context(context);
 }
 
@@ -216,16 +217,18 @@ static void a_tuning_run_measures_all_anew(void **state)
 static void what_is_tried_is_forced(void **state)
 {
     (void)state;
-    const struct tx_cl_forced forced = {"test aa", "library"}, no = {"test aa", "few"};
+    const tx_cl_forced forced = {"test aa", "library"}, no = {"test aa", "few"};
     tx_context *context = open_context(NULL);
     assert_ok(tx_cl_line_set(&context->choices, "aa 1", "tile-32x32"));
-    context->forced = &forced;
-    expect(context, "test aa 1", names[3]);
-    expect(context, "test bb 1", names[0]);
-    context->forced = &no;
-    tx_cl_question q = question("test aa 1");
-    assert_refused(tx_cl_ask(context, &q), TX_UNSUPPORTED, "few declines");
-    context->forced = NULL;
+    tx_cl_selection q = selection("test aa 1"), other = selection("test bb 1");
+    q.forced = other.forced = &forced;
+    assert_ok(tx_cl_select(context, &q));
+    assert_string_equal(q.candidate[0].name, names[3]);
+    assert_ok(tx_cl_select(context, &other));
+    assert_string_equal(other.candidate[0].name, names[0]);
+    q = selection("test aa 1");
+    q.forced = &no;
+    assert_refused(tx_cl_select(context, &q), TX_UNSUPPORTED, "few declines");
     expect(context, "test aa 1", names[2]);
     assert_string_equal(context->choices, "aa 1\ttile-32x32\n");
     close_context(context);
@@ -266,6 +269,7 @@ static void a_wish_goes_first(void **state)
                              .bias = &none,
                              .z = &none,
                              .kept = &none};
+    const tx_cl_builder builder = {.context = context};
     static const char *const wishes[][2] = {{"", "nvidia-mma-128x128"}, {"portable-tile-32", "portable-tile-32x32x16"}};
     context->options.unmeasured = true;
     for (int i = 0; i < 2; i++) {
@@ -274,14 +278,14 @@ static void a_wish_goes_first(void **state)
         snprintf(context->options.gemm, sizeof context->options.gemm, "%s", wishes[i][0]);
         snprintf(key, sizeof key, "product 00 0 0 in quads %s", wishes[i][1]);
         assert_ok(tx_cl_line_set(&context->proofs, key, ""));
-        assert_ok(tx_cl_gemm_choose(context, &p, &choice));
+        assert_ok(tx_cl_gemm_choose(&builder, &p, &choice));
         assert_string_equal(choice.provider->name, wishes[i][1]);
         free(context->choices);
         context->choices = NULL;
     }
     snprintf(context->options.gemm, sizeof context->options.gemm, "cublas");
     tx_cl_gemm_choice choice;
-    assert_refused(tx_cl_gemm_choose(context, &p, &choice), TX_INVALID, "TX_GEMM=cublas");
+    assert_refused(tx_cl_gemm_choose(&builder, &p, &choice), TX_INVALID, "TX_GEMM=cublas");
     close_context(context);
 }
 
@@ -289,7 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_suited_is_taken_unmeasured),
-        cmocka_unit_test(a_wrong_way_is_switched_off),
+        cmocka_unit_test(a_wrong_candidate_is_switched_off),
         cmocka_unit_test(a_class_keeps_what_it_was_given),
         cmocka_unit_test(a_few_are_measured_and_the_table_is_gone_by),
         cmocka_unit_test(a_tuning_run_measures_all_anew),

@@ -7,7 +7,6 @@
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,9 +43,8 @@ static const tx_cli program = {
     .name = "txtune",
     .usage = "txtune [options]",
     .about = "Measures all ways to compute the matrix products and attention of a model's training step and\n"
-             "evaluation on a device, and CLBlast's own parameters where it is no CPU, and keeps the fastest in the\n"
-             "cache folder ($TX_CACHE_DIR, ~/.cache/tx) by device and driver. Runs that find nothing there measure\n"
-             "products for a few seconds on their own.",
+             "evaluation on a device, and keeps the fastest in the cache folder ($TX_CACHE_DIR, ~/.cache/tx) by\n"
+             "device and driver. Runs that find nothing there measure products for a few seconds on their own.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
@@ -75,27 +73,6 @@ static void on_progress(void *user, const char *what, double spent)
         cells[i] = (double)i < BAR * spent / b->seconds ? '#' : '.';
     cells[BAR] = '\0';
     fprintf(stderr, "\r[%s] %.0f of %.0f s  %-50.50s", cells, spent, b->seconds, what);
-}
-
-/* CLBlast's tuner prints to standard output, which is for the table. Returns what restores it, or -1. */
-static int silence(void)
-{
-    fflush(stdout);
-    const int kept = dup(STDOUT_FILENO), nothing = open("/dev/null", O_WRONLY);
-    if (kept >= 0 && nothing >= 0)
-        dup2(nothing, STDOUT_FILENO);
-    if (nothing >= 0)
-        close(nothing);
-    return kept;
-}
-
-static void restore(int kept)
-{
-    fflush(stdout);
-    if (kept >= 0) {
-        dup2(kept, STDOUT_FILENO);
-        close(kept);
-    }
 }
 
 /* ---- Work ------------------------------------------------------------------------------------------------------ */
@@ -141,9 +118,7 @@ static tx_status run(const settings *set)
     if (set->show)
         status = tx_engine_create(&open, &training.engine);
     else {
-        const int kept = silence();
         status = compile(set, &open, &config, &training);
-        restore(kept);
         if (progress.terminal)
             fprintf(stderr, "\r\033[K");
     }
