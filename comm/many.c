@@ -112,10 +112,8 @@ static tx_status find_ranks(many *c)
     c->who = calloc(size, sizeof *c->who);
     c->base.ranks = c->who;
     tx_status status = all && group && c->who ? TX_OK : tx_fail(TX_MEMORY, "no memory for the list of ranks");
-    if (!status)
-        status = introduce(c, all);
-    if (!status)
-        status = find_groups(c, all, group);
+    TX_THEN(status, introduce(c, all));
+    TX_THEN(status, find_groups(c, all, group));
     free(all);
     free(group);
     return status;

@@ -40,9 +40,7 @@ tx_status tx_topo_cpus_move(const char *set)
 {
     mask cpus = {0};
     int32_t *numbers = NULL, count = 0;
-    tx_status status = tx_topo_set_parse(set, &numbers, &count);
-    if (status)
-        return status;
+    TX_TRY(tx_topo_set_parse(set, &numbers, &count));
     for (int32_t i = 0; i < count; i++)
         if (numbers[i] < CPUS_MAX)
             CPU_SET_S((size_t)numbers[i], sizeof cpus, cpus.words);

@@ -157,9 +157,7 @@ static tx_status finish(tx_draft *draft)
     sort_devices(t, moved);
     number_devices(t);
     move_facts(draft, moved);
-    tx_status status = prune(t);
-    if (status)
-        return status;
+    TX_TRY(prune(t));
     if (t->numa_count)
         qsort(t->numa, (size_t)t->numa_count, sizeof *t->numa, compare_numbers);
     if (t->cpu_count)

@@ -223,8 +223,7 @@ tx_status tx_topo_matrix_parse(const char *text, size_t size, tx_draft *draft)
     TX_TRY(tx_pasted_begin(&r.lines, text, size));
     tx_draft_node(draft, TX_TOPO_MACHINE, -1);
     tx_status status = draft->status ? draft->status : find_header(&r);
-    if (!status)
-        status = read_rows(&r);
+    TX_THEN(status, read_rows(&r));
     free(r.lines.text);
     return status && draft->t->device_count > 0 ? tx_fail_in(status, "line %" PRId64, r.lines.line) : status;
 }

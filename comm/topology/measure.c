@@ -185,8 +185,7 @@ static tx_status measure(measuring *m, tx_topo_copy *copy)
     if (limit < bytes)
         bytes = limit < SMALL ? SMALL : limit / SMALL * SMALL;
     tx_status status = median(m, copy, SMALL, SMALL_RUNS, &latency, &runs);
-    if (!status)
-        status = median(m, copy, (size_t)bytes, 3, &first, &runs);
+    TX_THEN(status, median(m, copy, (size_t)bytes, 3, &first, &runs));
     if (status)
         return status;
     for (double expected = first; 2 * expected <= RUN_SECONDS && 2 * bytes <= limit; expected *= 2)
@@ -212,8 +211,7 @@ static tx_status measure_on_node(measuring *m, tx_topo_copy *copy)
     tx_status status = *cpus ? tx_placement_cpus(&own) : TX_OK;
     if (!status && *cpus)
         status = tx_topo_cpus_move(cpus);
-    if (!status)
-        status = measure(m, copy);
+    TX_THEN(status, measure(m, copy));
     if (status)
         copy->failure = tx_topo_pool_text(m->t->pool, tx_error());
     /* These were the thread's own; the kernel refuses them only when an administrator took them away meanwhile. */

@@ -229,8 +229,7 @@ tx_status tx_topo_cl_way_run(tx_topo_cl_way *way, double *seconds)
      * Writing it anew makes the source's device the only one that has it. */
     tx_status status = way->between ? fill(way->from, way->source, way->bytes) : TX_OK;
     double start = tx_now();
-    if (!status)
-        status = run(way);
+    TX_THEN(status, run(way));
     if (!status)
         *seconds = tx_now() - start;
     return status;

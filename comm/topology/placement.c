@@ -37,9 +37,7 @@ static tx_status allow_set(plan *p, const char *set, int32_t group, int32_t *roo
 {
     int32_t *numbers = NULL, count = 0, at = 0;
     bool *allowed = p->allowed + (int64_t)group * p->cores;
-    tx_status status = tx_topo_set_parse(set, &numbers, &count);
-    if (status)
-        return status;
+    TX_TRY(tx_topo_set_parse(set, &numbers, &count));
     *room = 0;
     for (int32_t i = 0; i < p->t->cpu_count; i++) {
         while (at < count && numbers[at] < p->t->cpus[i].number)
@@ -80,8 +78,7 @@ static tx_status place_on_gpus(plan *p)
     int32_t chosen[TX_TOPO_DEVICES_MAX];
     tx_status status = group_gpus(p);
     out->gpus = out->ranks < p->t->gpus ? out->ranks : p->t->gpus;
-    if (!status)
-        status = tx_topo_choose_gpus(p->t, p->gpu_group, p->gpu_room, out->gpus, chosen);
+    TX_THEN(status, tx_topo_choose_gpus(p->t, p->gpu_group, p->gpu_room, out->gpus, chosen));
     for (int32_t r = 0; !status && r < out->ranks; r++) {
         int32_t gpu = chosen[(int64_t)r * out->gpus / out->ranks];
         out->places[r].device = gpu;

@@ -129,11 +129,9 @@ tx_status tx_topology_export(const tx_topology *topology, const char *path)
         if (!status)
             status = tx_topo_rehearse("hwloc cannot write what it read", rehearse_write, &(xml_text){text, size});
     }
-    if (!status)
-        status = tx_topo_hwloc_export(topology, text, size, &out);
+    TX_THEN(status, tx_topo_hwloc_export(topology, text, size, &out));
     free(text);
-    if (!status)
-        status = tx_file_write_output(path, out, strlen(out));
+    TX_THEN(status, tx_file_write_output(path, out, strlen(out)));
     free(out);
     return status;
 }

@@ -71,9 +71,7 @@ static tx_status collect(const tx_trainer *trainer, sums *s)
     for (int32_t p = TX_TRAINER_UPDATE; (plan = tx_trainer_plan(trainer, p, &runs)) != NULL; p++)
         for (int32_t i = 0; i < tx_plan_length(plan) && runs > 0; i++) {
             tx_profile_entry entry;
-            tx_status status = tx_plan_profile_entry(plan, i, &entry);
-            if (status)
-                return status;
+            TX_TRY(tx_plan_profile_entry(plan, i, &entry));
             add_work(&s->by_class[entry.op_class][entry.direction], &entry, (double)runs);
             add_work(row_of(s->by_kernel, &s->kernels, &entry), &entry, (double)runs);
             s->seconds += entry.seconds;

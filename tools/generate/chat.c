@@ -261,8 +261,7 @@ tx_status txgen_run_chat(const txgen_settings *set, tx_lm *lm, const tx_generati
     txgen_chat c = {.lm = lm, .how = *how, .system = set->system, .alive = set->alive};
     TX_TRY(tx_chat_create(set->chat_template, lm->tokenizer, &report, &c.chat));
     tx_status status = add_end(&c);
-    if (!status)
-        status = set->prompt.count > 0 || set->prompts ? txgen_answer_all(set, &c) : converse(&c);
+    TX_THEN(status, set->prompt.count > 0 || set->prompts ? txgen_answer_all(set, &c) : converse(&c));
     free(c.answer.data);
     tx_chat_free(c.chat);
     return status;

@@ -164,8 +164,7 @@ tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prom
     size_t size = 0;
     const char *path = set->prompts ? set->prompts : "-";
     status = txgen_read_file(path, &text, &size);
-    if (!status)
-        status = set->prompts ? each_line(path, text, size, add_text, prompts) : add_text(prompts, text, size);
+    TX_THEN(status, set->prompts ? each_line(path, text, size, add_text, prompts) : add_text(prompts, text, size));
     free(text);
     if (!status && prompts->count == 0)
         status = tx_fail(TX_INVALID, "%s: it holds no prompt", path);

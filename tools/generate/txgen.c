@@ -41,8 +41,7 @@ static tx_status run_logits(const txgen_settings *set, tx_lm *lm, const tx_lm_pr
     if (!logits)
         return tx_fail(TX_MEMORY, "--logits: out of memory");
     tx_status status = tx_lm_logits(lm, prompt->ids, prompt->count, logits);
-    if (!status)
-        status = write_logits(set->logits, logits, &shape);
+    TX_THEN(status, write_logits(set->logits, logits, &shape));
     free(logits);
     return status;
 }
@@ -59,12 +58,10 @@ static tx_status run_perplexity(const txgen_settings *set, tx_lm *lm)
     int32_t *ids = NULL;
     int64_t count = 0;
     tx_status status = txgen_read_text(set->perplexity, &text, &size);
-    if (!status)
-        status = tx_lm_encode(lm, text, size, &ids, &count);
+    TX_THEN(status, tx_lm_encode(lm, text, size, &ids, &count));
     free(text);
     tx_alive_doing(set->alive, "measuring perplexity");
-    if (!status)
-        status = tx_lm_perplexity(lm, ids, count, &options, &result);
+    TX_THEN(status, tx_lm_perplexity(lm, ids, count, &options, &result));
     free(ids);
     if (!status)
         printf("perplexity %.6f (loss %.6f, %" PRId64 " tokens, %" PRId64 " windows of %" PRId64 ", stride %" PRId64
@@ -100,8 +97,7 @@ static tx_status work(const txgen_settings *set, tx_lm *lm, const tx_generation 
         return txgen_talk(lm, set->alive, how);
     txgen_prompts prompts = {0};
     tx_status status = txgen_read_prompts(set, &prompts);
-    if (!status)
-        status = set->logits ? run_logits(set, lm, prompts.prompt) : txgen_run(lm, set->alive, how, &prompts);
+    TX_THEN(status, set->logits ? run_logits(set, lm, prompts.prompt) : txgen_run(lm, set->alive, how, &prompts));
     txgen_prompts_free(&prompts);
     return status;
 }
@@ -131,8 +127,7 @@ static int run(const txgen_settings *set, const tx_option_values *given)
         status = txgen_generation(given, &how);
         if (!status && set->ids.count == 0 && !set->save_merged)
             status = tx_lm_open_tokenizer(lm);
-        if (!status)
-            status = work(set, lm, &how);
+        TX_THEN(status, work(set, lm, &how));
         if (*tx_lm_device_map(lm) && strcmp(set->device_map, tx_lm_device_map(lm)) != 0)
             tx_print_line(stderr, "txgen: device_map %s", tx_lm_device_map(lm));
     }

@@ -125,8 +125,7 @@ static tx_status start(attempt *t)
         t->stream[i].to = i ? STDERR_FILENO : STDOUT_FILENO;
         t->stream[i].rank = -1;
     }
-    if (!status)
-        status = tx_launch_spawn(t->a->argv.word, &t->a->open, end[1], end[3], &t->pid);
+    TX_THEN(status, tx_launch_spawn(t->a->argv.word, &t->a->open, end[1], end[3], &t->pid));
     for (int i = 1; i < 4; i += 2)
         if (end[i] >= 0)
             close(end[i]);

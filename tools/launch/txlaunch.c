@@ -276,8 +276,7 @@ static bool attempt(launch *l, tx_launch_start *start, int *result)
     tx_launch_attempt *a = &l->next;
     tx_launch_job job = {0};
     tx_status status = tx_launch_command(a->set, a->family, &a->hosts, a->ranks, &l->output, start, &a->argv);
-    if (!status)
-        status = tx_launch_run(a, &job);
+    TX_THEN(status, tx_launch_run(a, &job));
     if (*job.saved)
         memcpy(l->saved, job.saved, sizeof l->saved);
     l->moved = l->moved || job.step >= 0;

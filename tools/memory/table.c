@@ -118,8 +118,7 @@ static tx_status fill_row(sheet *s, int optimizer, tx_mem_row *row)
     const tx_mem_table *t = s->table;
     tx_trainer_forecast own, forecast;
     tx_status status = look(s, 0, &forecast);
-    if (!status)
-        status = foresee(t, s->precision, s->way, optimizer, 1, &own);
+    TX_THEN(status, foresee(t, s->precision, s->way, optimizer, 1, &own));
     const bool like_first = !status && states_alone(&own.memory, &forecast.memory);
     bool fits = true;
     for (int b = 0; b < TX_MEM_BATCHES && fits && !status; b++) {

@@ -80,12 +80,9 @@ static tx_status read_rates(const char *path, tx_mem_rates *rates)
     };
     tx_json *all = NULL, *peaks, *products;
     tx_status status = tx_json_read(path, RATES_LIMIT, &all);
-    if (!status)
-        status = tx_json_get(all, "peaks", TX_JSON_OBJECT, &peaks);
-    if (!status)
-        status = tx_json_get(peaks, "product_gflops", TX_JSON_OBJECT, &products);
-    if (!status)
-        status = tx_json_get_number(peaks, "copy_gbytes", 1e-6, 1e9, &rates->copy);
+    TX_THEN(status, tx_json_get(all, "peaks", TX_JSON_OBJECT, &peaks));
+    TX_THEN(status, tx_json_get(peaks, "product_gflops", TX_JSON_OBJECT, &products));
+    TX_THEN(status, tx_json_get_number(peaks, "copy_gbytes", 1e-6, 1e9, &rates->copy));
     for (int i = 0; i < TX_MEM_PRECISIONS && !status; i++) {
         if (i == TX_MEM_FP32 || tx_json_has(products, names[i]))
             status = tx_json_get_number(products, names[i], 1e-6, 1e12, &rates->product[i]);
@@ -175,18 +172,13 @@ static tx_status add_cell(const tx_mem_table *t, const tx_mem_row *row, int batc
 {
     tx_json *cell = tx_json_object();
     tx_status status = tx_json_set_string(cell, "precision", row->precision);
-    if (!status)
-        status = tx_json_set_string(cell, "gradient_checkpointing", row->checkpointing);
-    if (!status)
-        status = tx_json_set_string(cell, "optim", row->optimizer);
-    if (!status)
-        status = tx_json_set_int(cell, "batch", INT64_C(1) << batch);
+    TX_THEN(status, tx_json_set_string(cell, "gradient_checkpointing", row->checkpointing));
+    TX_THEN(status, tx_json_set_string(cell, "optim", row->optimizer));
+    TX_THEN(status, tx_json_set_int(cell, "batch", INT64_C(1) << batch));
     for (int k = 0; k < TX_MEMORY_COUNT && !status; k++)
         status = tx_json_set_int(cell, tx_memory_name((tx_memory_kind)k), row->memory[batch].bytes[k]);
-    if (!status)
-        status = tx_json_set_int(cell, "total", tx_memory_total(&row->memory[batch]));
-    if (!status)
-        status = tx_json_set_bool(cell, "fits", fits(t, row, batch));
+    TX_THEN(status, tx_json_set_int(cell, "total", tx_memory_total(&row->memory[batch])));
+    TX_THEN(status, tx_json_set_bool(cell, "fits", fits(t, row, batch)));
     if (!status && row->seconds[batch] > 0)
         status = tx_json_set_number(cell, "step_seconds", row->seconds[batch]);
     const tx_status added = tx_json_append(cells, cell);
@@ -197,10 +189,8 @@ static tx_status print_json(const tx_mem_table *t)
 {
     tx_json *all = tx_json_object(), *cells = tx_json_array();
     tx_status status = tx_json_set_int(all, "memory", t->memory);
-    if (!status)
-        status = tx_json_set_int(all, "block_size", t->block);
-    if (!status)
-        status = tx_json_set_int(all, "parameters", tx_arch_param_count(t->config));
+    TX_THEN(status, tx_json_set_int(all, "block_size", t->block));
+    TX_THEN(status, tx_json_set_int(all, "parameters", tx_arch_param_count(t->config)));
     for (int32_t i = 0; i < t->rows; i++)
         for (int b = 0; b < t->row[i].batches && !status; b++)
             status = add_cell(t, &t->row[i], b, cells);
@@ -219,10 +209,8 @@ static tx_status run(const settings *set, tx_mem_table *t)
 {
     const tx_engine_options engine = {.size = sizeof engine, .device = set->device};
     tx_status status = set->rates ? read_rates(set->rates, &t->rates) : TX_OK;
-    if (!status)
-        status = tx_engine_create(&engine, &t->engine);
-    if (!status)
-        status = find_memory(set, tx_engine_device(t->engine), &t->memory);
+    TX_THEN(status, tx_engine_create(&engine, &t->engine));
+    TX_THEN(status, find_memory(set, tx_engine_device(t->engine), &t->memory));
     t->block = set->block ? set->block : t->config->positions < 1024 ? t->config->positions : 1024;
     t->offload = (tx_offload_place)set->offload_optimizer;
     t->offload_params = (tx_offload_place)set->offload_param;
@@ -230,8 +218,7 @@ static tx_status run(const settings *set, tx_mem_table *t)
     if (!status && set->ranks > 1)
         status = tx_pretend_open((int32_t)set->ranks, (int32_t)set->ranks, &t->comm);
     t->optimizers = set->optimizers ? set->optimizers : tx_mem_all_optimizers();
-    if (!status)
-        status = tx_mem_fill(t);
+    TX_THEN(status, tx_mem_fill(t));
     if (!status && set->json)
         return print_json(t);
     if (!status)
@@ -260,8 +247,7 @@ int main(int argc, char **argv)
     if (!status && set.lora_rank)
         status = adapt(&set, config);
     table.config = config;
-    if (!status)
-        status = run(&set, &table);
+    TX_THEN(status, run(&set, &table));
     tx_alive_stop(alive);
     free(table.row);
     tx_pretend_close(table.comm);

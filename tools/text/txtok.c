@@ -137,9 +137,8 @@ static tx_status each_text(job *j, const char *file, bool lines, tx_text_task ta
     size_t size, at = 0;
     TX_TRY(file ? tx_file_read(file, INT64_MAX, &text, &size) : tx_file_read_input(&text, &size));
     tx_status status = tx_text_begin(text, size, false, &at);
-    if (!status)
-        status = lines || j->set->jsonl ? each_line(j, text + at, size - at, j->set->jsonl, task)
-                                        : task(j, text + at, size - at, false);
+    TX_THEN(status, lines || j->set->jsonl ? each_line(j, text + at, size - at, j->set->jsonl, task)
+                                           : task(j, text + at, size - at, false));
     free(text);
     return status ? tx_fail_in(status, "%s", file ? file : "standard input") : TX_OK;
 }
@@ -176,9 +175,9 @@ static tx_status encode(job *j, const char *text, size_t size, bool line)
     tx_status status = take_text(line, &json, &text, &size);
     if (!status && line && tx_json_has(json, "text_pair"))
         status = tx_json_get_text(json, "text_pair", &other, &other_size);
-    if (!status)
-        status = other || j->set->add_special ? join(j, text, size, other, other_size)
-                                              : tx_encoder_run(j->encoder, text, size, !j->set->split_special, &j->ids);
+    TX_THEN(status, other || j->set->add_special
+                        ? join(j, text, size, other, other_size)
+                        : tx_encoder_run(j->encoder, text, size, !j->set->split_special, &j->ids));
     tx_json_free(json);
     return status;
 }
@@ -288,8 +287,7 @@ static tx_status add_text(job *j, const char *text, size_t size, bool line)
 {
     tx_json *json;
     tx_status status = take_text(line, &json, &text, &size);
-    if (!status)
-        status = tx_tokenizer_trainer_add(j->trainer, text, size);
+    TX_THEN(status, tx_tokenizer_trainer_add(j->trainer, text, size));
     tx_json_free(json);
     return status;
 }

@@ -89,9 +89,7 @@ static tx_status print_fields(FILE *out, const tx_placement *p, const char *who,
     fprintf(out, "\n%s:\n\n  %s -n %" PRId32 " %s:", who, command, p->ranks, option);
     for (int32_t r = 0; r < p->ranks; r++) {
         int32_t *cpus = NULL, count = 0;
-        tx_status status = tx_topo_set_parse(p->places[r].cpus, &cpus, &count);
-        if (status)
-            return status;
+        TX_TRY(tx_topo_set_parse(p->places[r].cpus, &cpus, &count));
         fputs(r > 0 ? "," : "", out);
         print(out, cpus, count);
         free(cpus);
@@ -180,8 +178,7 @@ tx_status tx_txtopo_bind(FILE *out, const tx_topology *topology, int64_t ranks)
     tx_txtopo_print(out, &(tx_txtopo_table){8, placement->ranks, 1, false, place_cell, &all});
     print_warnings(out, topology, placement);
     status = print_fields(out, placement, "MPICH's launcher", "mpiexec", "-bind-to user", print_list);
-    if (!status)
-        status = print_fields(out, placement, "Slurm's, on one host", "srun", "--cpu-bind=mask_cpu", print_mask);
+    TX_THEN(status, print_fields(out, placement, "Slurm's, on one host", "srun", "--cpu-bind=mask_cpu", print_mask));
     if (!status)
         print_each(out, topology, placement);
     tx_placement_free(placement);

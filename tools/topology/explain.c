@@ -292,12 +292,10 @@ tx_status tx_txtopo_explain(FILE *out, const tx_topology *topology, const char *
     size_t first = strcspn(pair, ",");
     const char *second = pair + first + (pair[first] == ',');
     tx_status status = find(topology, pair, first, &w.a);
-    if (!status)
-        status = find(topology, second, strlen(second), &w.b);
+    TX_THEN(status, find(topology, second, strlen(second), &w.b));
     if (!status && w.a == w.b)
         status = tx_fail(TX_INVALID, "%s names the same device twice, %s", pair, topology->devices[w.a].label);
-    if (!status)
-        status = tx_topo_path(topology, w.a, w.b, &w.path, &w.count);
+    TX_THEN(status, tx_topo_path(topology, w.a, w.b, &w.path, &w.count));
     if (!status)
         explain(out, &w);
     free(w.path);

@@ -109,8 +109,7 @@ tx_status tx_txtopo_between(tx_comm *comm, const tx_txtopo_host *hosts, int32_t 
             if (!status && !stops)
                 status = measure_pair(&s, hosts, count, a, b, found);
         }
-    if (!status)
-        status = tx_comm_collect(comm, TX_ALL_REDUCE, found, size, TX_F32, 0);
+    TX_THEN(status, tx_comm_collect(comm, TX_ALL_REDUCE, found, size, TX_F32, 0));
     free(s.words);
     if (status) {
         free(found);

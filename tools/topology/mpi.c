@@ -158,8 +158,7 @@ tx_status tx_txtopo_mpi(FILE *out, const tx_txtopo_many *many, int *argc, char *
         status = tx_txtopo_kinds(out, g.hosts, g.count, many->links, many->underline);
     if (!status && many->measure)
         status = measure(out, many, &g);
-    if (!status)
-        status = first_failure(&g);
+    TX_THEN(status, first_failure(&g));
     for (int32_t i = 0; i < g.count; i++) {
         tx_topology_free(g.hosts[i].topology);
         free(g.hosts[i].error);

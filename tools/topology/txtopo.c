@@ -235,8 +235,7 @@ static tx_status run_here(const settings *s, bool *partial)
     tx_status status = s->input ? tx_topology_read(s->input, &topology) : tx_topology_live(NULL, &topology);
     if (!status && s->measure)
         status = measure(topology, partial);
-    if (!status)
-        status = s->export ? tx_topology_export(topology, s->export) : show(s, topology);
+    TX_THEN(status, s->export ? tx_topology_export(topology, s->export) : show(s, topology));
     tx_topology_free(topology);
     return status;
 }
