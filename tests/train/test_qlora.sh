@@ -109,7 +109,7 @@ fi
 outcome 1 "needs --lora_r" train refused --model_name_or_path "$work/base" --load_in_4bit
 outcome 2 "nf4" train refused --model_name_or_path "$work/base" --lora_r 4 --load_in_4bit --bnb_4bit_quant_type fp4
 outcome 2 "without --bf16" train refused --model_name_or_path "$work/base" --lora_r 4 --load_in_4bit --bnb_4bit_compute_dtype float32
-outcome 2 "need --load_in_4bit" train refused --model_name_or_path "$work/base" --lora_r 4 --bnb_4bit_use_double_quant
+outcome 2 "needs --load_in_4bit" train refused --model_name_or_path "$work/base" --lora_r 4 --bnb_4bit_use_double_quant
 outcome 2 "--load_in_4bit and --use_dora exclude each other" train refused --model_name_or_path "$work/base" --lora_r 4 --load_in_4bit --use_dora
 outcome 1 "cannot be added to weights of 4 bits" "$bin/txgen" --adapter "$work/nf4" --load_in_4bit --device "$device" --ids 1
 outcome 2 "needs --load_in_4bit" "$bin/txgen" --model "$work/base" --bnb_4bit_use_double_quant --ids 1
