@@ -182,36 +182,39 @@ static void forward_stored(const tx_cpu_call *call, const tx_stored *at, tx_head
         tx_narrow_rows(call->out[0], type, at->o, at->o_row, o, size, queries, size);
 }
 
-/* Item: (sample, head, tile of queries), tiles innermost. */
+/* Item: (sample, head, tile of queries), tiles innermost. Keys and values lie beside the queries, or in caches. */
 static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_attrs *attrs = &call->command->attrs;
-    const tx_shape *qkv = &call->command->in[0].shape;
+    const bool cached = call->command->op == TX_OP_ATTENTION_CACHED;
+    const tx_shape *qkv = &call->command->in[0].shape, *kv = cached ? &call->command->in[1].shape : qkv;
     const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->attention.heads,
                   kv_heads = attrs->attention.kv_heads;
     const int64_t size = width / (heads + 2 * kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
     const int64_t unit = (int64_t)tx_dtype_size(call->command->in[0].dtype);
-    const int32_t *lengths = call->in[1], *starts = call->in[2];
+    const int32_t *lengths = cached ? NULL : call->in[1], *starts = cached ? NULL : call->in[2];
     for (int64_t item = first; item < last; item++) {
         const int64_t query = item % tiles * TX_TILE, h = item / tiles % heads, b = item / tiles / heads;
         const int64_t valid = tx_tile_valid(lengths, b, length), end = tx_least(query + TX_TILE, length);
         const int64_t seen = valid < query ? query : tx_least(valid, end);
-        const int64_t base = b * length * width, group = h / (heads / kv_heads);
+        const int64_t start = cached ? tx_cpu_position(call, 3, b, kv->dim[1] - length) : 0;
+        const int64_t k = b * kv->dim[1] * kv->dim[2] + ((cached ? 0 : heads) + h / (heads / kv_heads)) * size;
         const tx_stored at = {.q_of = call->in[0],
-                              .k_of = call->in[0],
-                              .v_of = call->in[0],
-                              .q = base + h * size,
-                              .k = base + (heads + group) * size,
-                              .v = base + (heads + kv_heads + group) * size,
+                              .k_of = call->in[cached ? 1 : 0],
+                              .v_of = call->in[cached ? 2 : 0],
+                              .q = b * length * width + h * size,
+                              .k = k,
+                              .v = cached ? k : k + kv_heads * size,
                               .q_row = width,
-                              .kv_row = width,
+                              .kv_row = kv->dim[2],
                               .o = (b * length + query) * heads * size + h * size,
                               .o_row = heads * size};
-        float *lse = (float *)call->out[1] + (b * heads + h) * length + query;
+        float *lse = cached ? NULL : (float *)call->out[1] + (b * heads + h) * length + query;
         tx_head head = {
             .size = size,
-            .keys = valid,
-            .causal = attrs->attention.causal,
+            .keys = start + valid,
+            .offset = start,
+            .causal = cached || attrs->attention.causal,
             .window = attrs->attention.window,
             .starts = starts ? starts + b * length : NULL,
             .plane = (uint32_t)(h + attrs->first),
@@ -219,56 +222,23 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
         const tx_site site = tx_site_of(call, b);
         if (seen > query)
             forward_stored(call, &at, &head, &site, query, seen - query, lse);
-        for (int64_t t = seen - query; t < end - query; t++) {
+        for (int64_t t = seen - query; t < end - query; t++) { /* of a batch with lengths */
             memset((char *)call->out[0] + (at.o + t * at.o_row) * unit, 0, (size_t)(size * unit));
             lse[t] = 0.0f;
         }
     }
 }
 
-/* The same of keys and values in caches. */
-static void cached_items(const tx_cpu_call *call, int64_t first, int64_t last)
-{
-    const tx_attrs *attrs = &call->command->attrs;
-    const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->in[1].shape;
-    const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->attention.heads;
-    const int64_t size = width / (heads + 2 * attrs->attention.kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
-    for (int64_t item = first; item < last; item++) {
-        const int64_t query = item % tiles * TX_TILE, h = item / tiles % heads, b = item / tiles / heads;
-        const int64_t start = tx_cpu_position(call, 3, b, cache->dim[1] - length);
-        const int64_t kv = b * cache->dim[1] * cache->dim[2] + h / (heads / attrs->attention.kv_heads) * size;
-        const tx_stored at = {.q_of = call->in[0],
-                              .k_of = call->in[1],
-                              .v_of = call->in[2],
-                              .q = b * length * width + h * size,
-                              .k = kv,
-                              .v = kv,
-                              .q_row = width,
-                              .kv_row = cache->dim[2],
-                              .o = (b * length + query) * heads * size + h * size,
-                              .o_row = heads * size};
-        tx_head head = {
-            .size = size, .keys = start + length, .offset = start, .causal = true, .window = attrs->attention.window};
-        const tx_site site = {.threshold = 0};
-        forward_stored(call, &at, &head, &site, query, tx_least(length - query, TX_TILE), NULL);
-    }
-}
-
-static void attention(const tx_cpu_call *call, tx_cpu_body *items)
+void TX_CPU_NAME(attention)(const tx_cpu_call *call)
 {
     const tx_shape *qkv = &call->command->in[0].shape;
     const int64_t tiles = (qkv->dim[1] + TX_TILE - 1) / TX_TILE;
-    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.attention.heads * tiles, items);
-}
-
-void TX_CPU_NAME(attention)(const tx_cpu_call *call)
-{
-    attention(call, attention_items);
+    tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.attention.heads * tiles, attention_items);
 }
 
 void TX_CPU_NAME(attention_cached)(const tx_cpu_call *call)
 {
-    attention(call, cached_items);
+    TX_CPU_NAME(attention)(call);
 }
 
 /* ---- Merging ------------------------------------------------------------------------------------------- */

@@ -141,25 +141,13 @@ static void backward_group(const tx_cpu_call *call, const tx_backward_group *g, 
         backward_head(call, g, i, space);
 }
 
-/* Where the operands lie, which are fp32. */
-static void backward_in_place(const tx_cpu_call *call, const tx_backward_group *stored, tx_backward_space *space)
-{
-    const int64_t first = stored->b * stored->length * stored->row;
-    const int64_t out = stored->b * stored->length * stored->out_row + stored->q;
-    tx_backward_group g = *stored;
-    g.qkv = (const float *)call->in[1] + first;
-    g.dout = (const float *)call->in[0] + out;
-    g.o = (const float *)call->in[2] + out;
-    g.dqkv = (float *)call->out[0] + first;
-    backward_group(call, &g, space);
-}
-
-/* Of operands of 16 bits: on copies behind the thread's other memory, whose gradient is narrowed. */
-static void backward_wide(const tx_cpu_call *call, const tx_backward_group *stored, tx_backward_space *space)
+/* Of operands of 16 bits, of which those of the sample begin at element `first` of qkv and `out` of o: on copies behind
+ * the thread's other memory, whose gradient is narrowed. */
+static void backward_wide(const tx_cpu_call *call, const tx_backward_group *stored, int64_t first, int64_t out,
+                          tx_backward_space *space)
 {
     const tx_dtype type = call->command->in[1].dtype;
     const int64_t size = stored->size, length = stored->length, queries = stored->shared * size;
-    const int64_t first = stored->b * length * stored->row, out = stored->b * length * stored->out_row + stored->q;
     const int64_t row = queries + 2 * size, from[] = {stored->q, stored->k, stored->v};
     const int64_t to[] = {0, queries, queries + size}, parts[] = {queries, size, size};
     float *qkv = (float *)(void *)((char *)space + tx_cpu_attention_grad_scratch(size)), *dqkv = qkv + length * row;
@@ -192,7 +180,8 @@ static void attention_grad_items(const tx_cpu_call *call, int64_t first, int64_t
     const int64_t size = width / (heads + 2 * attrs->attention.kv_heads), shared = heads / attrs->attention.kv_heads;
     for (int64_t item = first; item < last; item++) {
         const int64_t group = item % attrs->attention.kv_heads, b = item / attrs->attention.kv_heads;
-        const tx_backward_group g = {
+        const int64_t at = b * length * width, out = b * length * heads * size + group * shared * size;
+        tx_backward_group g = {
             .b = b,
             .group = group,
             .length = length,
@@ -204,10 +193,15 @@ static void attention_grad_items(const tx_cpu_call *call, int64_t first, int64_t
             .v = (heads + attrs->attention.kv_heads + group) * size,
             .out_row = heads * size,
         };
-        if (qkv->dtype == TX_F32)
-            backward_in_place(call, &g, call->scratch);
-        else
-            backward_wide(call, &g, call->scratch);
+        if (qkv->dtype != TX_F32) {
+            backward_wide(call, &g, at, out, call->scratch);
+            continue;
+        }
+        g.qkv = (const float *)call->in[1] + at;
+        g.dout = (const float *)call->in[0] + out;
+        g.o = (const float *)call->in[2] + out;
+        g.dqkv = (float *)call->out[0] + at;
+        backward_group(call, &g, call->scratch);
     }
 }
 

@@ -81,14 +81,14 @@ typedef struct tx_gemm_amx {
 /* NULL unless the processor has the units and the system lets this process use them. */
 const tx_gemm_amx *tx_gemm_amx_here(void);
 
-/* ---- gemm_packed.c ---------------------------------------------------------------------------- */
+/* ---- gemm_panels.c ---------------------------------------------------------------------------- */
 
-typedef struct tx_gemm_packed tx_gemm_packed;
+typedef struct tx_gemm_panels tx_gemm_panels;
 
-/* The same of a product whose b is packed. */
-tx_status tx_gemm_packed_create(const tx_cpu_gemm_spec *spec, tx_gemm_packed **packed, int64_t *scratch_bytes,
-                                char variant[TX_GEMM_VARIANT]);
-tx_status tx_gemm_packed_run(tx_gemm_packed *packed, const tx_gemm_call *call);
-void tx_gemm_packed_destroy(tx_gemm_packed *packed);
+/* The same of a product that oneDNN takes in `type`, the operands' or F32. */
+tx_status tx_gemm_panels_create(const tx_cpu_gemm_spec *spec, tx_dtype type, tx_gemm_panels **panels,
+                                int64_t *scratch_bytes, char variant[TX_GEMM_VARIANT]);
+tx_status tx_gemm_panels_run(tx_gemm_panels *panels, const tx_gemm_call *call);
+void tx_gemm_panels_destroy(tx_gemm_panels *panels);
 
 #endif

@@ -14,24 +14,6 @@
 #define CACHE_LINE 16    /* numbers in it */
 #define SMALL_WORK 65536 /* multiply-adds that are not worth waking a thread */
 
-/* Reads `count` neighbours, from element `at` on, as fp32. */
-static inline void load(const void *data, tx_dtype type, int64_t at, int64_t count, float *restrict to)
-{
-    if (type == TX_F32) {
-        const float *from = (const float *)data + at;
-        for (int64_t i = 0; i < count; i++)
-            to[i] = from[i];
-    } else if (type == TX_BF16) {
-        const uint16_t *from = (const uint16_t *)data + at;
-        for (int64_t i = 0; i < count; i++)
-            to[i] = tx_bf16_to_f32(from[i]);
-    } else {
-        const uint16_t *from = (const uint16_t *)data + at;
-        for (int64_t i = 0; i < count; i++)
-            to[i] = tx_f16_to_f32(from[i]);
-    }
-}
-
 /* What b is: lines of neighbours, `ld` numbers apart, packed where its type is. */
 typedef struct lines {
     const void *data;
@@ -50,43 +32,31 @@ static lines lines_of(const tx_cpu_gemm_spec *spec, const void *b)
     return l;
 }
 
-/* As load; of what is packed whole blocks. */
+/* Reads `count` neighbours, from element `at` on, as fp32; of what is packed whole blocks. */
 static inline void load_lines(const lines *b, int64_t at, int64_t count, float *restrict to)
 {
     if (tx_dtype_packed(b->type))
         tx_cpu_nf4_run(&b->nf4, at, count, to);
     else
-        load(b->data, b->type, at, count, to);
-}
-
-static inline float read_c(const tx_gemm_matrix *c, int64_t at)
-{
-    if (c->type == TX_F32)
-        return ((const float *)c->data)[at];
-    uint16_t h = ((const uint16_t *)c->data)[at];
-    return c->type == TX_BF16 ? tx_bf16_to_f32(h) : tx_f16_to_f32(h);
+        tx_widen(to, b->data, b->type, at, count);
 }
 
 /* c [i, j0..] = n sums + bias [j0..] (NULL: none), with `add` plus what c holds. */
 static inline void store_row(float *restrict row, int64_t i, int64_t j0, int64_t n, const tx_gemm_matrix *c,
                              const float *bias, bool add)
 {
-    const int64_t at = i * c->ld + j0;
+    const int64_t first = i * c->ld + j0;
+    float piece[TX_PIECE];
     if (bias)
         for (int64_t j = 0; j < n; j++)
             row[j] += bias[j0 + j];
-    if (add)
-        for (int64_t j = 0; j < n; j++)
-            row[j] += read_c(c, at + j);
-    if (c->type == TX_F32)
-        for (int64_t j = 0; j < n; j++)
-            ((float *)c->data)[at + j] = row[j];
-    else if (c->type == TX_BF16)
-        for (int64_t j = 0; j < n; j++)
-            ((uint16_t *)c->data)[at + j] = tx_f32_to_bf16(row[j]);
-    else
-        for (int64_t j = 0; j < n; j++)
-            ((uint16_t *)c->data)[at + j] = tx_f32_to_f16(row[j]);
+    for (int64_t at = 0; add && at < n; at += TX_PIECE) {
+        const int64_t count = tx_least(n - at, TX_PIECE);
+        const float *old = tx_run_of(c->data, c->type, first + at, count, piece);
+        for (int64_t j = 0; j < count; j++)
+            row[at + j] += old[j];
+    }
+    tx_narrow(c->data, row, c->type, first, n);
 }
 
 /* ---- Few rows ------------------------------------------------------------------------------------ */
@@ -94,12 +64,14 @@ static inline void store_row(float *restrict row, int64_t i, int64_t j0, int64_t
 /* rows [m, k] = a, stored k x m where `trans`, as fp32. */
 static void unpack(const tx_gemm_matrix *a, bool trans, int64_t m, int64_t k, float *rows)
 {
-    for (int64_t i = 0; i < m; i++)
-        if (!trans)
-            load(a->data, a->type, i * a->ld, k, rows + i * k);
-        else
-            for (int64_t p = 0; p < k; p++)
-                load(a->data, a->type, p * a->ld + i, 1, rows + i * k + p);
+    float line[TX_GEMM_THIN];
+    for (int64_t i = 0; i < m && !trans; i++)
+        tx_widen(rows + i * k, a->data, a->type, i * a->ld, k);
+    for (int64_t p = 0; p < k && trans; p++) {
+        tx_widen(line, a->data, a->type, p * a->ld, m);
+        for (int64_t i = 0; i < m; i++)
+            rows[i * k + p] = line[i];
+    }
 }
 
 /* sum [m, n] += rows [m, DEPTH] times DEPTH lines of b that lie side by side, `step` apart: as fast as memory gives the
@@ -243,7 +215,7 @@ static void widen(const tx_gemm_matrix *from, float *to, int32_t threads)
 {
 #pragma omp parallel for schedule(static) num_threads(threads) if (from->rows * from->columns > TX_CPU_GRAIN)
     for (int64_t i = 0; i < from->rows; i++)
-        load(from->data, from->type, i * from->ld, from->columns, to + i * from->columns);
+        tx_widen(to + i * from->columns, from->data, from->type, i * from->ld, from->columns);
 }
 
 static void narrow(float *sums, bool add, const tx_gemm_matrix *to, int32_t threads)

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Products that oneDNN does not take as they lie, with operands and sums in scratch: operands of 16 bits are widened to
+ * fp32, a second operand of 4 bits is unpacked, and sums of fp32 are narrowed to 16 bits at the end, those of widened
+ * operands and those over a long k, which oneDNN takes in pieces.
+ *
+ * A second operand of 4 bits goes by panels of columns: each thread unpacks one into scratch that stays in its cache,
+ * and lets oneDNN multiply by it; so no bit depends on the number of threads, which may part the terms of one product
+ * of oneDNN's. All other products are one panel, which oneDNN shares out to its threads. */
+#include "gemm_parts.h"
+
+#include "backends/nf4.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PANEL_BYTES (1 << 20)
+
+/* What one thread needs. */
+typedef struct worker {
+    tx_gemm_dnnl *whole, *rest; /* of a panel; of the last one where it is narrower, or NULL */
+    tx_status status;           /* of a run */
+    char message[256];
+} worker;
+
+struct tx_gemm_panels {
+    tx_cpu_gemm_spec spec;                        /* with the threads of one worker */
+    tx_dtype type;                                /* that is multiplied */
+    int64_t width;                                /* of a panel; the last may be narrower */
+    int64_t a_bytes;                              /* of scratch: a widened (0: as it is) */
+    int64_t panel_bytes, sum_bytes, worker_bytes; /* of each worker's: a panel and its sums (0: as they lie), and all */
+    int32_t workers, threads;
+    worker worker[];
+};
+
+static tx_status create_panel(const tx_gemm_panels *g, int64_t width, tx_gemm_dnnl **product, int64_t *scratch,
+                              char variant[TX_GEMM_VARIANT])
+{
+    int64_t bytes = 0;
+    tx_cpu_gemm_spec inner = g->spec;
+    inner.packed = TX_F32;
+    inner.type = g->type;
+    inner.shape.batch = 1;
+    inner.shape.n = width;
+    if (g->panel_bytes)
+        inner.shape.ldb = inner.trans_b ? inner.shape.k : width;
+    if (g->a_bytes)
+        inner.shape.lda = inner.trans_a ? inner.shape.m : inner.shape.k;
+    if (g->sum_bytes) {
+        inner.result = TX_F32;
+        inner.adds = false;
+        inner.shape.ldc = width;
+    }
+    TX_TRY(tx_gemm_dnnl_create(&inner, product, &bytes, variant));
+    *scratch = bytes > *scratch ? bytes : *scratch;
+    return TX_OK;
+}
+
+/* Panels of a size that depends on the shape alone: in a cache, but some for every thread of a few. */
+#define LEAST_PANELS 8
+static int64_t panel_width(const tx_gemm *s, int64_t size)
+{
+    const int64_t fits = PANEL_BYTES / (s->k * size), shares = (s->n + LEAST_PANELS - 1) / LEAST_PANELS;
+    const int64_t width = (fits < shares ? fits : shares) / TX_NF4_BLOCK * TX_NF4_BLOCK;
+    const int64_t least = width < TX_NF4_BLOCK ? TX_NF4_BLOCK : width;
+    return least < s->n ? least : s->n;
+}
+
+tx_status tx_gemm_panels_create(const tx_cpu_gemm_spec *spec, tx_dtype type, tx_gemm_panels **panels,
+                                int64_t *scratch_bytes, char variant[TX_GEMM_VARIANT])
+{
+    const tx_gemm *s = &spec->shape;
+    const bool packed = spec->packed != TX_F32, widened = type != spec->type;
+    const int64_t size = (int64_t)tx_dtype_size(type), width = packed ? panel_width(s, size) : s->n;
+    const int64_t count = (s->n + width - 1) / width;
+    const int32_t workers = count < spec->threads ? (int32_t)count : spec->threads;
+    tx_gemm_panels *g = calloc(1, sizeof *g + (size_t)workers * sizeof g->worker[0]);
+    if (!g)
+        return tx_fail(TX_MEMORY, "matrix product: out of memory");
+    g->spec = *spec;
+    g->spec.threads = packed ? 1 : spec->threads;
+    g->threads = spec->threads;
+    g->workers = workers;
+    g->type = type;
+    g->width = width;
+    g->panel_bytes = packed || widened ? tx_gemm_lines(width * s->k * size) : 0;
+    g->a_bytes = widened ? tx_gemm_wide_bytes(s->m * s->k) : 0;
+    if (spec->result != TX_F32 && (widened || s->k > TX_GEMM_LONG))
+        g->sum_bytes = tx_gemm_wide_bytes(s->m * width);
+    int64_t scratch = 0;
+    char ignored[TX_GEMM_VARIANT];
+    tx_status status = TX_OK;
+    for (int32_t w = 0; w < workers && !status; w++) {
+        status = create_panel(g, width, &g->worker[w].whole, &scratch, variant);
+        if (!status && s->n % width)
+            status = create_panel(g, s->n % width, &g->worker[w].rest, &scratch, ignored);
+    }
+    if (status) {
+        tx_gemm_panels_destroy(g);
+        return status;
+    }
+    if (packed || widened)
+        strncat(variant, packed ? ", unpacked from 4 bits" : ", widened to fp32",
+                TX_GEMM_VARIANT - strlen(variant) - 1);
+    g->worker_bytes = g->panel_bytes + g->sum_bytes + tx_gemm_lines(scratch);
+    *scratch_bytes = g->a_bytes + workers * g->worker_bytes;
+    *panels = g;
+    return TX_OK;
+}
+
+static tx_gemm_matrix stored(const void *data, tx_dtype type, int64_t first, int64_t rows, int64_t columns, int64_t ld)
+{
+    return (tx_gemm_matrix){(char *)data + first * (int64_t)tx_dtype_size(type), type, rows, columns, ld};
+}
+
+/* The panel of product `i` that begins at column j; `a` as it is multiplied. */
+static tx_status run_panel(const tx_gemm_panels *g, const tx_gemm_call *call, const void *a, int64_t i, int32_t w,
+                           int64_t j)
+{
+    const tx_cpu_gemm_spec *spec = &g->spec;
+    const tx_gemm *s = &spec->shape;
+    const bool tb = spec->trans_b;
+    const int64_t width = s->n - j < g->width ? s->n - j : g->width;
+    const tx_gemm_matrix b = stored(call->b, spec->type, i * s->stride_b, tb ? s->n : s->k, tb ? s->k : s->n, s->ldb),
+                         c = stored(call->c, spec->result, i * s->stride_c + j, s->m, width, s->ldc);
+    char *panel = (char *)call->scratch + g->a_bytes + w * g->worker_bytes, *sums = panel + g->panel_bytes;
+    const tx_gemm_call inner = {.a = a,
+                                .b = g->panel_bytes ? panel : b.data,
+                                .bias = call->bias ? call->bias + j : NULL,
+                                .c = g->sum_bytes ? sums : c.data,
+                                .add = call->add && !g->sum_bytes,
+                                .scratch = sums + g->sum_bytes};
+    if (spec->packed != TX_F32)
+        spec->rows->unpack(spec, call->b, j, width, g->type, panel);
+    else if (g->panel_bytes && (i == 0 || s->stride_b > 0))
+        spec->rows->widen(&b, (float *)(void *)panel, spec->threads);
+    TX_TRY(tx_gemm_dnnl_run(width == g->width ? g->worker[w].whole : g->worker[w].rest, &inner));
+    if (g->sum_bytes)
+        spec->rows->narrow((float *)(void *)sums, call->add, &c, spec->threads);
+    return TX_OK;
+}
+
+/* One worker's panels of product `i`. */
+static tx_status run_worker(const tx_gemm_panels *g, const tx_gemm_call *call, const void *a, int64_t i, int32_t w)
+{
+    for (int64_t j = w * g->width; j < g->spec.shape.n; j += g->workers * g->width)
+        TX_TRY(run_panel(g, call, a, i, w, j));
+    return TX_OK;
+}
+
+/* Product `i` of the batch. One worker is this thread, so that oneDNN's threads are not those of a nested team. */
+static tx_status run_one(tx_gemm_panels *g, const tx_gemm_call *call, int64_t i)
+{
+    const tx_gemm *s = &g->spec.shape;
+    const bool ta = g->spec.trans_a;
+    const tx_gemm_matrix stored_a =
+        stored(call->a, g->spec.type, i * s->stride_a, ta ? s->k : s->m, ta ? s->m : s->k, s->lda);
+    const void *a = g->a_bytes ? call->scratch : stored_a.data;
+    if (g->a_bytes && (i == 0 || s->stride_a > 0))
+        g->spec.rows->widen(&stored_a, call->scratch, g->threads);
+    if (g->workers == 1)
+        return run_worker(g, call, a, i, 0);
+#pragma omp parallel for schedule(static, 1) num_threads(g->workers)
+    for (int32_t w = 0; w < g->workers; w++) {
+        g->worker[w].status = run_worker(g, call, a, i, w);
+        if (g->worker[w].status) /* the message is this thread's alone */
+            snprintf(g->worker[w].message, sizeof g->worker[w].message, "%s", tx_error());
+    }
+    for (int32_t w = 0; w < g->workers; w++)
+        if (g->worker[w].status)
+            return tx_fail(g->worker[w].status, "%s", g->worker[w].message);
+    return TX_OK;
+}
+
+tx_status tx_gemm_panels_run(tx_gemm_panels *g, const tx_gemm_call *call)
+{
+    for (int64_t i = 0; i < g->spec.shape.batch; i++)
+        TX_TRY(run_one(g, call, i));
+    return TX_OK;
+}
+
+void tx_gemm_panels_destroy(tx_gemm_panels *g)
+{
+    for (int32_t w = 0; g && w < g->workers; w++) {
+        tx_gemm_dnnl_destroy(g->worker[w].whole);
+        tx_gemm_dnnl_destroy(g->worker[w].rest);
+    }
+    free(g);
+}
