@@ -201,12 +201,9 @@ tx_status tx_host_sum(tx_model *model, const tx_command *c)
     tx_comm *group = c->op == TX_OP_SUM_TIED ? model->mesh.ends : model->mesh.tensor.comm;
     const bool in_place = w->dtype == TX_DTYPE_COUNT;
     char *sum = tx_operand_host(model, in_place ? x : w);
-    TX_TRY(in_place ? e->backend->finish(e->context)
-                    : e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, sum, tx_operand_bytes(x)));
+    TX_TRY(in_place ? e->backend->finish(e->context) : tx_operand_read(model, x, 0, sum, tx_operand_bytes(x)));
     TX_TRY(tx_comm_collect(group, TX_ALL_REDUCE, sum, tx_operand_count(x), x->dtype, 0));
-    return in_place ? TX_OK
-                    : e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, y), y->offset, sum,
-                                        tx_operand_bytes(y));
+    return in_place ? TX_OK : tx_operand_write(model, y, 0, sum, tx_operand_bytes(y));
 }
 
 /* Each that several ranks have has its place in the window, where the others' zeros change no bit: all get the same
@@ -214,15 +211,14 @@ tx_status tx_host_sum(tx_model *model, const tx_command *c)
  * arrived. */
 tx_status tx_host_sum_replicas(tx_model *model, const tx_command *c)
 {
-    const tx_engine *e = model->engine;
     const tx_operand *x = &c->in[TX_IN(sum_replicas, x)], *w = &c->out[TX_OUT(sum_replicas, w)];
     const int64_t bytes = tx_operand_bytes(x), before = c->attrs.first * (int64_t)tx_dtype_size(x->dtype);
     char *all = tx_operand_host(model, w), *own = all + before;
-    TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, own, bytes));
+    TX_TRY(tx_operand_read(model, x, 0, own, bytes));
     memset(all, 0, (size_t)before);
     memset(own + bytes, 0, (size_t)(tx_operand_bytes(w) - before - bytes));
     TX_TRY(tx_comm_collect(model->mesh.tensor.comm, TX_ALL_REDUCE, all, tx_operand_count(w), w->dtype, 0));
-    return e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, x), x->offset, own, bytes);
+    return tx_operand_write(model, x, 0, own, bytes);
 }
 
 /* What CROSS_ENTROPY gives of the columns of each rank becomes that of all: the maxima and the sums of exponentials are
@@ -249,7 +245,6 @@ static void join_rows(float *number, int64_t rows, int32_t ranks, const int32_t 
 /* Every rank joins the same numbers in the same order; the device waits. */
 tx_status tx_host_join_losses(tx_model *model, const tx_command *c)
 {
-    const tx_engine *e = model->engine;
     const tx_mesh_axis *tensor = &model->mesh.tensor;
     const tx_operand *labels = &c->in[TX_IN(part_loss, labels)], *losses = &c->in[TX_IN(part_loss, losses)],
                      *lse = &c->in[TX_IN(part_loss, lse)];
@@ -257,9 +252,9 @@ tx_status tx_host_join_losses(tx_model *model, const tx_command *c)
     float *all = (float *)(void *)tx_operand_host(model, &c->out[TX_OUT(part_loss, w)]),
           *own = all + 2 * rows * tensor->rank;
     int32_t *label = (int32_t *)(void *)(all + count);
-    TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, losses), losses->offset, own, bytes));
-    TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, lse), lse->offset, own + rows, bytes));
-    TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, labels), labels->offset, label, bytes));
+    TX_TRY(tx_operand_read(model, losses, 0, own, bytes));
+    TX_TRY(tx_operand_read(model, lse, 0, own + rows, bytes));
+    TX_TRY(tx_operand_read(model, labels, 0, label, bytes));
     memset(all, 0, (size_t)(own - all) * sizeof *all);
     memset(own + 2 * rows, 0, (size_t)(all + count - own - 2 * rows) * sizeof *all);
     /* As whole numbers, so that the others' zeros change no bit. */
@@ -267,10 +262,8 @@ tx_status tx_host_join_losses(tx_model *model, const tx_command *c)
     join_rows(all, rows, tensor->size, label);
     losses = &c->out[TX_OUT(part_loss, all_losses)];
     lse = &c->out[TX_OUT(part_loss, all_lse)];
-    TX_TRY(
-        e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, losses), losses->offset, all, bytes));
-    return e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, lse), lse->offset, all + rows,
-                             bytes);
+    TX_TRY(tx_operand_write(model, losses, 0, all, bytes));
+    return tx_operand_write(model, lse, 0, all + rows, bytes);
 }
 
 /* ---- Messages --------------------------------------------------------------------------------------------- */
@@ -299,8 +292,7 @@ tx_status tx_host_begin_message(tx_model *model, const tx_command *c)
     if (out && place == x)
         TX_TRY(e->backend->finish(e->context));
     else if (out)
-        TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, tx_operand_host(model, w),
-                                tx_operand_bytes(x)));
+        TX_TRY(tx_operand_read(model, x, 0, tx_operand_host(model, w), tx_operand_bytes(x)));
     const tx_message message = {.out = out,
                                 .other = c->attrs.exchange.peer,
                                 .number = number_of(model, c),
@@ -332,8 +324,7 @@ tx_status tx_host_wait_message(tx_model *model, const tx_command *c)
     const tx_operand *w = &c->in[TX_IN(wait_received, w)], *x = &c->out[TX_OUT(wait_received, x)];
     if (op == TX_OP_SEND || is_in_place(c))
         return TX_OK;
-    TX_TRY(e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, x), x->offset,
-                             tx_operand_host(model, w), tx_operand_bytes(x)));
+    TX_TRY(tx_operand_write(model, x, 0, tx_operand_host(model, w), tx_operand_bytes(x)));
     return e->backend->finish(e->context); /* the message's memory may be taken over */
 }
 
@@ -342,7 +333,6 @@ tx_status tx_host_wait_message(tx_model *model, const tx_command *c)
 /* The vote goes with the results. */
 tx_status tx_host_reduce_results(tx_model *model, const tx_command *c)
 {
-    const tx_engine *e = model->engine;
     const tx_mesh *mesh = &model->mesh;
     tx_parallel *p = model->parallel;
     p->votes = p->vote;
@@ -350,8 +340,7 @@ tx_status tx_host_reduce_results(tx_model *model, const tx_command *c)
         return TX_OK;
     const int64_t count = tx_operand_count(&c->in[0]), bytes = tx_operand_bytes(&c->in[0]);
     float *sum = (float *)(void *)tx_operand_host(model, &c->out[TX_OUT(reduce_results, w)]);
-    tx_buffer *results = tx_operand_buffer(model, &c->in[0]);
-    tx_status status = e->backend->read(e->context, results, c->in[0].offset, sum, bytes);
+    tx_status status = tx_operand_read(model, &c->in[0], 0, sum, bytes);
     sum[count] = p->vote;
     /* A tensor group has them in common; of a pipeline's stages but the last they are left from the step before. */
     if (mesh->tensor.rank > 0 || mesh->pipeline.rank < mesh->pipeline.size - 1)
@@ -361,7 +350,7 @@ tx_status tx_host_reduce_results(tx_model *model, const tx_command *c)
         if (groups[i])
             TX_THEN(status, tx_comm_collect(groups[i], TX_ALL_REDUCE, sum, count + 1, TX_F32, 0));
     p->votes = sum[count];
-    return status ? status : e->backend->write(e->context, TX_QUEUE_COMPUTE, results, c->in[0].offset, sum, bytes);
+    return status ? status : tx_operand_write(model, &c->in[0], 0, sum, bytes);
 }
 
 tx_status tx_host_begin_micro_batch(tx_model *model, const tx_command *c)

@@ -31,12 +31,10 @@ static int64_t sum(const int32_t *count, int32_t counts)
 
 tx_status tx_host_share_routes(tx_model *model, const tx_command *c)
 {
-    const tx_engine *e = model->engine;
     const tx_parallel *p = model->parallel;
     const tx_operand *offsets = &c->in[TX_IN(share_routes, offsets)], *own = &c->out[TX_OUT(share_routes, own_offsets)];
     const routed r = routed_of(model, &c->out[TX_OUT(share_routes, counts)]);
-    TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, offsets), offsets->offset, r.out,
-                            tx_operand_bytes(offsets)));
+    TX_TRY(tx_operand_read(model, offsets, 0, r.out, tx_operand_bytes(offsets)));
     for (int32_t i = 0; i < r.ranks * r.own; i++)
         r.out[i] = r.out[i + 1] - r.out[i];
     for (int32_t i = 0; i < 2 * r.ranks; i++)
@@ -49,14 +47,12 @@ tx_status tx_host_share_routes(tx_model *model, const tx_command *c)
         for (int32_t rank = 0; rank < r.ranks; rank++)
             r.offset[i + 1] += r.in[rank * r.own + i];
     }
-    return e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, own), own->offset, r.offset,
-                             tx_operand_bytes(own));
+    return tx_operand_write(model, own, 0, r.offset, tx_operand_bytes(own));
 }
 
 /* Copies the rows of own experts, as the device has them, from or to where they lie by ranks. */
 static tx_status sort(const tx_model *model, const routed *r, const tx_operand *x, bool read, char *by_rank)
 {
-    const tx_engine *e = model->engine;
     const int64_t row = tx_dtype_bytes(x->dtype, x->shape.dim[1]);
     for (int32_t rank = 0; rank < r->ranks; rank++)
         for (int32_t i = 0; i < r->own; i++) {
@@ -65,10 +61,8 @@ static tx_status sort(const tx_model *model, const routed *r, const tx_operand *
             for (int32_t before = 0; before < rank; before++)
                 at += r->in[before * r->own + i];
             if (bytes > 0)
-                TX_TRY(read ? e->backend->read(e->context, tx_operand_buffer(model, x), x->offset + at * row, by_rank,
-                                               bytes)
-                            : e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, x),
-                                                x->offset + at * row, by_rank, bytes));
+                TX_TRY(read ? tx_operand_read(model, x, at * row, by_rank, bytes)
+                            : tx_operand_write(model, x, at * row, by_rank, bytes));
             by_rank += bytes;
         }
     return TX_OK;
@@ -113,16 +107,14 @@ tx_status tx_host_move_rows(tx_model *model, const tx_command *c)
     if (back)
         TX_TRY(sort(model, &r, x, true, by_rank));
     else if (!in_place && gone > 0)
-        TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, by_place,
-                                tx_dtype_bytes(x->dtype, gone * width)));
+        TX_TRY(tx_operand_read(model, x, 0, by_place, tx_dtype_bytes(x->dtype, gone * width)));
     TX_TRY(tx_comm_all_to_all(model->mesh.expert.comm,
                               &(tx_all_to_all){back ? by_rank : by_place, p->block, back ? by_place : by_rank,
                                                p->block + r.ranks, x->dtype}));
     if (!back)
         TX_TRY(sort(model, &r, y, false, by_rank));
     else if (!in_place && gone > 0)
-        TX_TRY(e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, y), y->offset, by_place,
-                                 tx_dtype_bytes(y->dtype, gone * width)));
+        TX_TRY(tx_operand_write(model, y, 0, by_place, tx_dtype_bytes(y->dtype, gone * width)));
     TX_TRY(clear(model, y, back ? gone : come));
     return e->backend->finish(e->context); /* others take the memory over */
 }

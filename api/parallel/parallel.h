@@ -162,6 +162,20 @@ static inline char *tx_operand_host(const tx_model *model, const tx_operand *o)
     return (char *)model->engine->backend->map(tx_operand_buffer(model, o)) + o->offset;
 }
 
+/* Bytes of an operand, from byte `at` on, to the host, which waits for them, or from there. */
+static inline tx_status tx_operand_read(const tx_model *model, const tx_operand *o, int64_t at, void *to, int64_t bytes)
+{
+    const tx_engine *e = model->engine;
+    return e->backend->read(e->context, tx_operand_buffer(model, o), o->offset + at, to, bytes);
+}
+
+static inline tx_status tx_operand_write(const tx_model *model, const tx_operand *o, int64_t at, const void *from,
+                                         int64_t bytes)
+{
+    const tx_engine *e = model->engine;
+    return e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, o), o->offset + at, from, bytes);
+}
+
 /* Makes the buckets from the parameters; the order is the caller's to change until they are placed. */
 tx_status tx_parallel_make_buckets(tx_model *model);
 /* Gives them addresses. */

@@ -36,26 +36,20 @@ static tx_status exchange(const chunks *c, tx_collective kind, const tx_operand 
 /* The device waits, here as with other sums. */
 static tx_status scatter(const tx_model *model, const tx_operand *x, const tx_operand *y, const tx_operand *w)
 {
-    const tx_engine *e = model->engine;
     const chunks c = chunks_of(model, y, w);
     for (int64_t i = 0; i < c.pieces; i++)
-        TX_TRY(
-            e->backend->read(e->context, tx_operand_buffer(model, x), x->offset + i * c.bytes, place(&c, i), c.bytes));
+        TX_TRY(tx_operand_read(model, x, i * c.bytes, place(&c, i), c.bytes));
     TX_TRY(exchange(&c, TX_REDUCE_SCATTER, w));
-    return e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, y), y->offset,
-                             place(&c, c.group->rank), tx_operand_bytes(y));
+    return tx_operand_write(model, y, 0, place(&c, c.group->rank), tx_operand_bytes(y));
 }
 
 static tx_status gather(const tx_model *model, const tx_operand *x, const tx_operand *y, const tx_operand *w)
 {
-    const tx_engine *e = model->engine;
     const chunks c = chunks_of(model, x, w);
-    TX_TRY(e->backend->read(e->context, tx_operand_buffer(model, x), x->offset, place(&c, c.group->rank),
-                            tx_operand_bytes(x)));
+    TX_TRY(tx_operand_read(model, x, 0, place(&c, c.group->rank), tx_operand_bytes(x)));
     TX_TRY(exchange(&c, TX_ALL_GATHER, w));
     for (int64_t i = 0; i < c.pieces; i++)
-        TX_TRY(e->backend->write(e->context, TX_QUEUE_COMPUTE, tx_operand_buffer(model, y), y->offset + i * c.bytes,
-                                 place(&c, i), c.bytes));
+        TX_TRY(tx_operand_write(model, y, i * c.bytes, place(&c, i), c.bytes));
     return TX_OK;
 }
 
