@@ -2,7 +2,7 @@
  *
  * What a rank of a pipeline does in a step, turn by turn: its stages' parts of the forward and of the backward pass of
  * each micro-batch, and the messages between the stages. A rank has the stages rank, rank + ranks, .. A table is made
- * for each rank; whether all of them together come to their end is seen before any of them runs. */
+ * for each rank; tests try whether all of them together come to their end (tests/parallel/trial.h). */
 #ifndef TX_API_TIMETABLE_H
 #define TX_API_TIMETABLE_H
 
@@ -36,10 +36,5 @@ typedef struct tx_timetable {
 tx_status tx_timetable_make(tx_pipeline_schedule schedule, int32_t rank, int32_t ranks, int32_t chunks,
                             int32_t micro_batches, tx_timetable *table);
 void tx_timetable_free(tx_timetable *table);
-/* Goes through the tables of all ranks in turns, as if each message were sent when its receiver calls for it (what
- * MPI_Ssend does, and no library is bound to do better): INTERNAL where one waits for ever, where a message is not sent
- * or not called for, or where a stage has not all of each micro-batch once, the backward part behind the forward one.
- */
-tx_status tx_timetable_try(const tx_timetable *table, int32_t ranks);
 
 #endif

@@ -186,25 +186,6 @@ static tx_status append_all(const repeating *r)
 
 /* ---- The pass ----------------------------------------------------------------------------------------- */
 
-/* The tables of all ranks are tried on each: no rank begins what another one waits in for ever. */
-static tx_status make_table(const tx_model *model, tx_timetable *own)
-{
-    const tx_parallel_options *o = &model->parallel->options;
-    const int32_t ranks = model->mesh.pipeline.size;
-    tx_timetable *all = calloc((size_t)ranks, sizeof *all);
-    tx_status status = all ? TX_OK : tx_fail(TX_MEMORY, "no memory for timetables");
-    for (int32_t r = 0; r < ranks && !status; r++)
-        status = tx_timetable_make(o->schedule, r, ranks, model->mesh.stages / ranks, o->micro_batches, &all[r]);
-    TX_THEN(status, tx_timetable_try(all, ranks));
-    for (int32_t r = 0; r < ranks && all; r++)
-        if (r != model->mesh.pipeline.rank || status)
-            tx_timetable_free(&all[r]);
-        else
-            *own = all[r];
-    free(all);
-    return status;
-}
-
 static tx_status change(tx_edit *edit, void *state)
 {
     repeating *r = state;
@@ -223,7 +204,9 @@ static tx_status change(tx_edit *edit, void *state)
     for (int32_t i = 0; i < r->tensors; i++)
         r->maker[i] = graph->tensor[i]->producer;
     find_chunks(r);
-    TX_TRY(make_table(graph->model, &r->table));
+    const tx_mesh *mesh = &graph->model->mesh;
+    TX_TRY(tx_timetable_make(graph->model->parallel->options.schedule, mesh->pipeline.rank, mesh->pipeline.size,
+                             mesh->stages / mesh->pipeline.size, r->micro_batches, &r->table));
     for (int32_t i = 0; i < r->tensors; i++) /* also of inputs that this stage does not read */
         for (int32_t m = 1; m < r->micro_batches && graph->tensor[i]->is_input; m++)
             if (!tensor_of(r, graph->tensor[i], m))

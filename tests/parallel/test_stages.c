@@ -6,9 +6,9 @@
  * gradients must be found, and timetables that never end. test_stages DEVICE
  * RANKS:SCHEDULE[:ZERO_STAGE[:BLOCKS,BLOCKS,...]]...; BLOCKS is a number for each stage, as even as can be by default.
  */
-#include "api/parallel/timetable.h"
 #include "comm/comm.h"
 #include "tests/parallel/beside.h"
+#include "tests/parallel/trial.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -81,10 +81,10 @@ static tx_status plant_faults(tx_timetable *table, int32_t stages)
     const tx_turn send = t->turn[sends];
     memmove(t->turn + sends, t->turn + sends + 1, (size_t)(waits - sends) * sizeof send);
     t->turn[waits] = send;
-    if (tx_timetable_try(table, stages) != TX_INTERNAL || !strstr(tx_error(), "waits for ever"))
+    if (try_together(table, stages) != TX_INTERNAL || !strstr(tx_error(), "waits for ever"))
         return tx_fail(TX_INTERNAL, "a circle of waiting stages was not found: %s", tx_error());
     t->turn[waits].kind = TX_TURN_RECEIVE;
-    if (tx_timetable_try(table, stages) != TX_INTERNAL || !strstr(tx_error(), "no other end"))
+    if (try_together(table, stages) != TX_INTERNAL || !strstr(tx_error(), "no other end"))
         return tx_fail(TX_INTERNAL, "a message without another end was not found: %s", tx_error());
     return TX_OK;
 }
@@ -103,7 +103,7 @@ static tx_status try_tables_of(tx_pipeline_schedule schedule, int32_t ranks, int
 {
     tx_timetable table[MOST] = {0};
     TX_TRY(make_tables(schedule, ranks, each, times, table));
-    tx_status status = tx_timetable_try(table, ranks);
+    tx_status status = try_together(table, ranks);
     for (int32_t r = 0; r < ranks && !status; r++) {
         const int32_t wanted = kept_by(schedule, r, ranks, each, times);
         if (most_kept(&table[r]) != wanted)
