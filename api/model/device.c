@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The devices of all backends as one list. */
-#include "api/model/device.h"
+#define _GNU_SOURCE /* strcasestr */
+#include "api/model/engine.h"
 
 #include "api/base/message.h"
 #include "api/base/needs.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,19 +50,6 @@ tx_status tx_device_get(int32_t index, tx_device_info *info)
     return status == TX_OK ? backend->device_info(local, info) : status;
 }
 
-static bool contains(const char *text, const char *part)
-{
-    size_t length = strlen(part);
-    for (; *text; text++) {
-        size_t i = 0;
-        while (i < length && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i]))
-            i++;
-        if (i == length)
-            return true;
-    }
-    return length == 0;
-}
-
 /* Does `name` (as tx_device_find takes it) mean this device? */
 static bool matches(const tx_device_info *info, const char *name)
 {
@@ -76,7 +63,7 @@ static bool matches(const tx_device_info *info, const char *name)
     if (!colon)
         return true;
     bool number = colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1);
-    return number ? strcmp(info->id, name) == 0 : colon[1] && contains(info->name, colon + 1);
+    return number ? strcmp(info->id, name) == 0 : colon[1] && strcasestr(info->name, colon + 1);
 }
 
 /* Fails, naming the devices that there are, and where GPUs come from to who asks for one. */

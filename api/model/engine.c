@@ -4,7 +4,6 @@
 
 #include "api/base/cores.h"
 #include "api/base/needs.h"
-#include "api/model/device.h"
 
 #include <stdlib.h>
 

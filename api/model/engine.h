@@ -13,4 +13,7 @@ struct tx_engine {
     int32_t threads; /* of the host, that this engine may use */
 };
 
+/* The backend of device `index` (as in tx_device_get) and its number there. */
+tx_status tx_device_locate(int32_t index, const tx_backend **backend, int32_t *local);
+
 #endif

@@ -175,6 +175,15 @@ static tx_status declare_new(tx_model *model, const char *name, const tx_param_s
     return append_param(model, &record);
 }
 
+/* The number of the parameter of this name; -1: there is none. */
+static int32_t find_param(const tx_model *model, const char *name)
+{
+    int32_t i = model->params - 1;
+    while (i >= 0 && strcmp(model->param[i].name, name) != 0)
+        i--;
+    return i;
+}
+
 tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spec *spec, int32_t *index)
 {
     tx_param_spec stored;
@@ -183,10 +192,7 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
         stored.dtype = model->stored;
         spec = &stored;
     }
-    int32_t found = -1;
-    for (int32_t i = 0; i < model->params && found < 0; i++)
-        if (strcmp(model->param[i].name, name) == 0)
-            found = i;
+    int32_t found = find_param(model, name);
     if (found < 0 && !spec)
         return tx_fail(TX_NOT_FOUND, "parameter %s was not declared", name);
     if (found >= 0 && spec && !same_spec(&model->param[found].whole, spec))
@@ -287,13 +293,11 @@ tx_status tx_model_param(const tx_model *model, int32_t index, const char **name
 tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index)
 {
     TX_NEEDS(model && name && index, TX_INVALID);
-    for (int32_t i = 0; i < model->params; i++) {
-        if (strcmp(model->param[i].name, name) == 0) {
-            *index = i;
-            return TX_OK;
-        }
-    }
-    return tx_fail(TX_NOT_FOUND, "the model has no parameter %s", name);
+    const int32_t found = find_param(model, name);
+    if (found < 0)
+        return tx_fail(TX_NOT_FOUND, "the model has no parameter %s", name);
+    *index = found;
+    return TX_OK;
 }
 
 tx_status tx_model_keep(tx_model *model, int32_t index, int64_t *address)

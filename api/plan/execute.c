@@ -2,7 +2,7 @@
  * A plan's commands with the cuts between them. */
 #include "api/parallel/parallel.h"
 
-#include "api/plan/ranges.h"
+#include "api/plan/plan.h"
 
 /* Casts the weights on the device that have changed, those of a bucket that has been gathered by themselves. */
 static tx_status renew_copies(tx_model *model)

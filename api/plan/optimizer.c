@@ -2,8 +2,6 @@
  * The update plan: global gradient norm, clip factor, and the optimizer over the flat arenas. */
 #include "api/base/needs.h"
 #include "api/parallel/parallel.h"
-#include "api/plan/muon.h"
-#include "api/plan/pieces.h"
 #include "api/plan/plan.h"
 
 static const tx_attrs plain = {.control = -1, .alpha = 1.0f};

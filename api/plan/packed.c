@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Quantises what is written to packed parameters, slice by slice, and brings back what they stand for. */
-#include "api/plan/packed.h"
+#include "api/plan/plan.h"
 
 #include "api/base/nf4.h"
 #include "api/base/thread.h"
-#include "api/plan/stored.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

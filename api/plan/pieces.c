@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The pieces of the arenas that an optimizer's nodes work on, and where their states lie. */
-#include "api/plan/pieces.h"
+#include "api/plan/plan.h"
 
 #include "api/base/grow.h"
 #include "api/base/swap.h"

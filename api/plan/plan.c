@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plan as it stands: where its tensors lie, what it tells, its end. */
-#include "api/plan/ranges.h"
+#include "api/plan/plan.h"
 
 #include "api/base/needs.h"
 

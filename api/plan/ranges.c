@@ -3,7 +3,7 @@
  * Watching a plan for numbers that are not finite (transformers' DebugUnderflowOverflow does it for modules): a run
  * goes node by node, what each reads and gives is measured on the host, and the first NaN or infinity ends it with what
  * came before. Slow; plans that are not watched know nothing of it. */
-#include "api/plan/ranges.h"
+#include "api/plan/plan.h"
 
 #include "api/base/half.h"
 #include "api/base/needs.h"

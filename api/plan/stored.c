@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Bytes of which this rank has all, or a shard. */
-#include "api/plan/stored.h"
+#include "api/plan/plan.h"
 
 #include "api/parallel/parallel.h"
 

@@ -7,7 +7,6 @@
 
 #include "backends/backend.h"
 #include "backends/cpu/gemm.h"
-#include "backends/cpu/gemm_grouped.h"
 
 /* ---- Kernels --------------------------------------------------------------------------------- */
 

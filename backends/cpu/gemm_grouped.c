@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products by groups of rows, as sums of prepared products. */
-#include "backends/cpu/gemm_grouped.h"
-
 #include "gemm_parts.h"
 
 #include <stdlib.h>

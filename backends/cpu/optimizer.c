@@ -124,15 +124,10 @@ static void draw_noise(const tx_cpu_call *call, int64_t at, uint32_t noise[TX_PA
 {
     tx_site site = tx_site_of(call, 0);
     const uint32_t row = (uint32_t)((call->command->attrs.first + at) / TX_PARAM_BLOCK);
-    uint32_t word[4][TX_DRAW_LANES];
     site.sample = 0;
     site.site = TX_UPDATE_SITE;
-    for (uint32_t first = 0; first < TX_PARAM_BLOCK / 4; first += TX_DRAW_LANES) {
-        tx_draw_lanes(&site, 0, row, 0, first, 1, word);
-        for (uint32_t l = 0; l < TX_DRAW_LANES; l++)
-            for (uint32_t w = 0; w < 4; w++)
-                noise[4 * (first + l) + w] = word[w][l];
-    }
+    for (int64_t first = 0; first < TX_PARAM_BLOCK; first += TX_DRAW_COLUMNS)
+        tx_draw_columns(&site, row, first, noise + first);
 }
 
 /* Numbers to those of bf16 above or below, with the chance that keeps their mean; not those that are not finite. */

@@ -2,7 +2,7 @@
  * The suite's front: devices, verdicts and timings by op. */
 #include "tests/ops/conformance.h"
 #include "api/graph/op.h"
-#include "api/model/device.h"
+#include "api/model/engine.h"
 #include "tests/ops/check.h"
 #include "tests/ops/timing.h"
 
