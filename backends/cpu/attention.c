@@ -182,7 +182,8 @@ static void forward_stored(const tx_cpu_call *call, const tx_stored *at, tx_head
         tx_narrow_rows(call->out[0], type, at->o, at->o_row, o, size, queries, size);
 }
 
-/* Item: (sample, head, tile of queries), tiles innermost. Keys and values lie beside the queries, or in caches. */
+/* Item: (sample, head, tile of queries), tiles innermost. Keys and values are in the rows of the queries, or in caches.
+ */
 static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_attrs *attrs = &call->command->attrs;

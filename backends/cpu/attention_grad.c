@@ -141,8 +141,8 @@ static void backward_group(const tx_cpu_call *call, const tx_backward_group *g, 
         backward_head(call, g, i, space);
 }
 
-/* Of operands of 16 bits, of which those of the sample begin at element `first` of qkv and `out` of o: on copies behind
- * the thread's other memory, whose gradient is narrowed. */
+/* Of operands of 16 bits, of which those of the sample begin at element `first` of qkv and `out` of o: on copies in
+ * the rest of the thread's memory, whose gradient is narrowed. */
 static void backward_wide(const tx_cpu_call *call, const tx_backward_group *stored, int64_t first, int64_t out,
                           tx_backward_space *space)
 {

@@ -56,7 +56,7 @@ static tx_gemm joined(const tx_cpu_gemm_spec *spec)
     return s;
 }
 
-/* Prepares what oneDNN runs, in fp32 where it declines the type. */
+/* Prepares what oneDNN runs, in fp32 if it declines the type. */
 static tx_status create_by_library(tx_cpu_gemm *g, int64_t *scratch_bytes)
 {
     const tx_cpu_gemm_spec *spec = &g->spec;

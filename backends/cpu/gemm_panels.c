@@ -19,7 +19,7 @@
 
 /* What one thread needs. */
 typedef struct worker {
-    tx_gemm_dnnl *whole, *rest; /* of a panel; of the last one where it is narrower, or NULL */
+    tx_gemm_dnnl *whole, *rest; /* of a panel; of the last one if it is narrower, else NULL */
     tx_status status;           /* of a run */
     char message[256];
 } worker;
@@ -28,8 +28,8 @@ struct tx_gemm_panels {
     tx_cpu_gemm_spec spec;                        /* with the threads of one worker */
     tx_dtype type;                                /* that is multiplied */
     int64_t width;                                /* of a panel; the last may be narrower */
-    int64_t a_bytes;                              /* of scratch: a widened (0: as it is) */
-    int64_t panel_bytes, sum_bytes, worker_bytes; /* of each worker's: a panel and its sums (0: as they lie), and all */
+    int64_t a_bytes;                              /* of scratch for a as fp32; 0 if a is not widened */
+    int64_t panel_bytes, sum_bytes, worker_bytes; /* of a panel, of its sums, of all scratch of a worker */
     int32_t workers, threads;
     worker worker[];
 };
@@ -164,7 +164,7 @@ static tx_status run_one(tx_gemm_panels *g, const tx_gemm_call *call, int64_t i)
 #pragma omp parallel for schedule(static, 1) num_threads(g->workers)
     for (int32_t w = 0; w < g->workers; w++) {
         g->worker[w].status = run_worker(g, call, a, i, w);
-        if (g->worker[w].status) /* the message is this thread's alone */
+        if (g->worker[w].status) /* other threads do not see the message */
             snprintf(g->worker[w].message, sizeof g->worker[w].message, "%s", tx_error());
     }
     for (int32_t w = 0; w < g->workers; w++)

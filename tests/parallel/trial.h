@@ -20,8 +20,8 @@ typedef struct trial {
     int32_t *done; /* turns, by rank */
 } trial;
 
-/* The first turn, from number `from` on, of that kind for the part of `of` by a stage of the rank; behind the last
- * where there is none. */
+/* The first turn, from number `from` on, of that kind for the part of `of` by a stage of the rank; the number
+ * of turns if there is none. */
 static int32_t find(const tx_timetable *t, int32_t from, tx_turn_kind kind, const tx_turn *of, int32_t stage)
 {
     for (int32_t i = from; i < t->turns; i++) {
@@ -103,8 +103,8 @@ static tx_status go_through(const trial *t)
 }
 
 /* Goes through the tables of all ranks in turns, as if each message were sent when its receiver calls for it (what
- * MPI_Ssend does, and no library is bound to do better): INTERNAL where one waits for ever, where a message is not sent
- * or not called for, or where a stage has not all of each micro-batch once, the backward part behind the forward one.
+ * MPI_Ssend does, and no library is bound to do better): INTERNAL if one waits for ever, if a message is not sent
+ * or not called for, or if a stage has not all of each micro-batch once, the backward part behind the forward one.
  */
 static tx_status try_together(const tx_timetable *table, int32_t ranks)
 {
