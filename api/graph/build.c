@@ -7,17 +7,23 @@
 
 #include <math.h>
 
-/* An op of one operand without attributes. */
-#define UNARY(name, NAME)                     \
+#define TX_OP(...)
+#define TX_UNARY(NAME, name, ...)             \
     tx_tensor *tx_##name(tx_tensor *x)        \
     {                                         \
         return TX_EMIT(x, NAME, TX_PLAIN, x); \
     }
-UNARY(softmax, SOFTMAX)
-UNARY(silu, SILU)
-UNARY(tanh, TANH)
-UNARY(rsqrt, RSQRT)
-UNARY(swiglu, SWIGLU)
+#include "ops.def"
+
+tx_tensor *tx_softmax(tx_tensor *x)
+{
+    return TX_EMIT(x, SOFTMAX, TX_PLAIN, x);
+}
+
+tx_tensor *tx_swiglu(tx_tensor *x)
+{
+    return TX_EMIT(x, SWIGLU, TX_PLAIN, x);
+}
 
 static tx_tensor *linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose, bool full)
 {

@@ -169,20 +169,25 @@ static void grad_copy(const grad *c)
     c->din[0] = c->dout[0];
 }
 
-/* Ops whose gradient is an op of dy and x. */
+/* The gradient ops of rules of_input and of_output. */
+static const tx_op gradient_op[TX_OP_COUNT] = {
+    [TX_OP_GELU] = TX_OP_GELU_GRAD,
+    [TX_OP_SILU] = TX_OP_SILU_GRAD,
+    [TX_OP_SWIGLU] = TX_OP_SWIGLU_GRAD,
+    [TX_OP_TANH] = TX_OP_TANH_GRAD,
+    [TX_OP_SOFTMAX] = TX_OP_SOFTMAX_GRAD,
+};
+
+/* The gradient is an op of dy and x. */
 static void grad_of_input(const grad *c)
 {
-    const tx_op op = c->node->op == TX_OP_GELU   ? TX_OP_GELU_GRAD
-                     : c->node->op == TX_OP_SILU ? TX_OP_SILU_GRAD
-                                                 : TX_OP_SWIGLU_GRAD;
-    c->din[0] = EMIT(c, .op = op, .attrs = c->node->attrs, .in = {c->dout[0], c->node->in[0]});
+    c->din[0] = EMIT(c, .op = gradient_op[c->node->op], .attrs = c->node->attrs, .in = {c->dout[0], c->node->in[0]});
 }
 
-/* Ops whose gradient is an op of dy and y. */
+/* The gradient is an op of dy and y. */
 static void grad_of_output(const grad *c)
 {
-    const tx_op op = c->node->op == TX_OP_TANH ? TX_OP_TANH_GRAD : TX_OP_SOFTMAX_GRAD;
-    c->din[0] = EMIT(c, .op = op, .attrs = TX_PLAIN, .in = {c->dout[0], c->node->out[0]});
+    c->din[0] = EMIT(c, .op = gradient_op[c->node->op], .attrs = c->node->attrs, .in = {c->dout[0], c->node->out[0]});
 }
 
 /* dy times -y^3 / 2. */

@@ -103,15 +103,12 @@ static tx_status elementwise(tx_cl_builder *b, const tx_command *c, const char *
     return by_rows(b, c, kernel, tx_operand_count(&c->out[0]), 1);
 }
 
-TX_CL_OP(silu, elementwise, "silu")
-TX_CL_OP(silu_grad, elementwise, "silu_grad")
-TX_CL_OP(tanh_grad, elementwise, "tanh_grad")
-TX_CL_OP(add, elementwise, "add")
-TX_CL_OP(mul, elementwise, "mul")
-TX_CL_OP(rsqrt, elementwise, "rsqrt_of") /* OpenCL C has a function rsqrt, and tanh */
-TX_CL_OP(tanh, elementwise, "tanh_of")
-TX_CL_OP(gelu, elementwise, c->attrs.exact ? "gelu_exact" : "gelu_tanh")
-TX_CL_OP(gelu_grad, elementwise, c->attrs.exact ? "gelu_grad_exact" : "gelu_grad_tanh")
+#define TX_OP(...)
+#define TX_MAP(NAME, name, ...) TX_CL_OP(name, elementwise, "map_" #name)
+#include "api/ops.def"
+
+TX_CL_OP(gelu, elementwise, c->attrs.exact ? "map_gelu_exact" : "map_gelu_tanh")
+TX_CL_OP(gelu_grad, elementwise, c->attrs.exact ? "map_gelu_grad_exact" : "map_gelu_grad_tanh")
 
 tx_status tx_cl_scale(tx_cl_builder *b, const tx_command *c)
 {

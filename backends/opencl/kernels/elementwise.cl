@@ -10,9 +10,9 @@ static vec silu_slope(vec v)
     return s + v * s * (1.0f - s);
 }
 
-/* y = `value` of an element u of a, and v of b. */
+/* Kernel map_<name>: y = `value` of an element u of a, and v of b. */
 #define UNARY(name, value)                                                                                           \
-    __kernel void name(const __global h_t *a, long ao, __global h_t *y, long yo, long n)                         \
+    __kernel void map_##name(const __global h_t *a, long ao, __global h_t *y, long yo, long n)                   \
     {                                                                                                                \
         TX_EACH({                                                                                                    \
             vec u = tx_load_h(a + ao, i, n);                                                                     \
@@ -20,8 +20,8 @@ static vec silu_slope(vec v)
         })                                                                                                           \
     }
 #define BINARY(name, value)                                                                                          \
-    __kernel void name(const __global h_t *a, long ao, const __global h_t *b, long bo, __global h_t *y,        \
-                       long yo, long n)                                                                              \
+    __kernel void map_##name(const __global h_t *a, long ao, const __global h_t *b, long bo, __global h_t *y,    \
+                             long yo, long n)                                                                        \
     {                                                                                                                \
         TX_EACH({                                                                                                    \
             vec u = tx_load_h(a + ao, i, n);                                                                     \
@@ -33,8 +33,8 @@ static vec silu_slope(vec v)
 UNARY(gelu_tanh, gelu_of(u, 0))
 UNARY(gelu_exact, gelu_of(u, 1))
 UNARY(silu, u * tx_sigmoid(u))
-UNARY(rsqrt_of, 1.0f / sqrt(u))
-UNARY(tanh_of, 2.0f * tx_sigmoid(2.0f * u) - 1.0f)
+UNARY(rsqrt, 1.0f / sqrt(u))
+UNARY(tanh, 2.0f * tx_sigmoid(2.0f * u) - 1.0f)
 BINARY(tanh_grad, u * (1.0f - v * v))
 BINARY(add, u + v)
 BINARY(mul, u * v)
