@@ -170,6 +170,7 @@ static void grad_copy(const grad *c)
 }
 
 /* The gradient ops of rules of_input and of_output. */
+/* clang-format off */
 static const tx_op gradient_op[TX_OP_COUNT] = {
     [TX_OP_GELU] = TX_OP_GELU_GRAD,
     [TX_OP_SILU] = TX_OP_SILU_GRAD,
@@ -177,6 +178,7 @@ static const tx_op gradient_op[TX_OP_COUNT] = {
     [TX_OP_TANH] = TX_OP_TANH_GRAD,
     [TX_OP_SOFTMAX] = TX_OP_SOFTMAX_GRAD,
 };
+/* clang-format on */
 
 /* The gradient is an op of dy and x. */
 static void grad_of_input(const grad *c)
