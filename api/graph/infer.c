@@ -34,13 +34,28 @@ tx_status tx_want_float_type(const tx_infer *c, int i)
                    tx_dtype_name(c->in[i].dtype));
 }
 
-/* All inputs F32. */
-tx_status tx_want_f32(const tx_infer *c)
+tx_status tx_want(const tx_infer *c, const char *inputs)
 {
-    tx_status status = TX_OK;
-    for (int i = 0; i < TX_MAX_IN && status == TX_OK; i++)
-        status = tx_want_dtype(c, i, TX_F32);
-    return status;
+    tx_dtype last = TX_DTYPE_COUNT;
+    for (int i = 0; *inputs; i++) {
+        const char type = *inputs++;
+        if (type == 'H')
+            TX_TRY(tx_want_float_type(c, i));
+        else if (type != '-')
+            TX_TRY(tx_want_dtype(c, i, type == 'F' ? TX_F32 : type == 'I' ? TX_I32 : type == 'U' ? TX_U8 : last));
+        if (type == 'H')
+            last = c->in[i].dtype;
+        if (*inputs >= '1' && *inputs <= '9')
+            TX_TRY(tx_want_rank(c, i, *inputs++ - '0'));
+    }
+    return TX_OK;
+}
+
+tx_status tx_want_draw(const tx_infer *c)
+{
+    if (c->attrs->draw.p >= 0.0f && c->attrs->draw.p < 1.0f)
+        return TX_OK;
+    return tx_fail(TX_INVALID, "%s: dropout %g is not in [0, 1)", tx_want_name(c), (double)c->attrs->draw.p);
 }
 
 tx_status tx_want_shape(const tx_infer *c, int i, const tx_shape *shape)
@@ -72,10 +87,28 @@ tx_status tx_want_places(const tx_infer *c, int i, int64_t batch, int64_t time)
     return tx_want_shape(c, i, &TX_SHAPE(batch, time));
 }
 
-void tx_give(const tx_infer *c, int i, tx_dtype dtype, tx_shape shape)
+tx_status tx_give(const tx_infer *c, int i, tx_dtype dtype, tx_shape shape)
 {
     c->out[i].dtype = dtype;
     c->out[i].shape = shape;
+    return TX_OK;
+}
+
+tx_status tx_give_asked(const tx_infer *c, tx_dtype own, tx_shape shape)
+{
+    const tx_dtype asked = c->out[0].dtype != TX_DTYPE_COUNT ? c->out[0].dtype : own;
+    if (!tx_is_float_type(asked))
+        return tx_fail(TX_INVALID, "%s: the result cannot be %s", tx_want_name(c), tx_dtype_name(asked));
+    return tx_give(c, 0, asked, shape);
+}
+
+tx_status tx_give_stored(const tx_infer *c, tx_dtype stored, tx_dtype own, tx_shape shape)
+{
+    const tx_dtype asked = c->out[0].dtype != TX_DTYPE_COUNT ? c->out[0].dtype : own;
+    if (asked != TX_F32 && asked != stored)
+        return tx_fail(TX_INVALID, "%s: %s operands cannot give %s", tx_want_name(c), tx_dtype_name(stored),
+                       tx_dtype_name(asked));
+    return tx_give(c, 0, asked, shape);
 }
 
 tx_shape tx_without_last(const tx_shape *shape)

@@ -27,7 +27,11 @@ bool tx_is_float_type(tx_dtype dtype);       /* F32, BF16 or F16 */
 /* Each accepts an absent input, and else fails with a message that names op, input and what was wanted. */
 tx_status tx_want_dtype(const tx_infer *c, int i, tx_dtype dtype);
 tx_status tx_want_float_type(const tx_infer *c, int i);
-tx_status tx_want_f32(const tx_infer *c); /* all inputs */
+/* Checks types and ranks of the inputs, a letter each with the rank after it if that is fixed: F is F32, I is I32, U is
+ * U8, H is any floating type, = is the type of the last H, and - is not checked. Inputs without a letter are not
+ * checked. */
+tx_status tx_want(const tx_infer *c, const char *inputs);
+tx_status tx_want_draw(const tx_infer *c); /* attrs.draw.p */
 tx_status tx_want_shape(const tx_infer *c, int i, const tx_shape *shape);
 tx_status tx_want_rank(const tx_infer *c, int i, int32_t rank);
 tx_status tx_want_positions(const tx_infer *c, int i, int64_t batch);            /* I32 [batch] */
@@ -35,8 +39,13 @@ tx_status tx_want_places(const tx_infer *c, int i, int64_t batch, int64_t time);
 /* Fails: input `i` has another shape than `want` says. */
 tx_status tx_want_other_shape(const tx_infer *c, int i, const char *want);
 
-void tx_give(const tx_infer *c, int i, tx_dtype dtype, tx_shape shape); /* output `i` */
-tx_shape tx_without_last(const tx_shape *shape);                        /* [1] for rank 1 */
+/* Each returns TX_OK if it can give an output. */
+tx_status tx_give(const tx_infer *c, int i, tx_dtype dtype, tx_shape shape); /* output `i` */
+/* Output 0 in the floating type that was asked for, or in `own` if none was. */
+tx_status tx_give_asked(const tx_infer *c, tx_dtype own, tx_shape shape);
+/* The same, if only F32 or `stored` may be asked for. */
+tx_status tx_give_stored(const tx_infer *c, tx_dtype stored, tx_dtype own, tx_shape shape);
+tx_shape tx_without_last(const tx_shape *shape); /* [1] for rank 1 */
 tx_shape tx_with_last(const tx_shape *shape, int64_t last);
 
 #endif

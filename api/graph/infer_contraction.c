@@ -21,7 +21,7 @@ static tx_status infer_epilogue(const tx_infer *c)
     TX_TRY(tx_want_dtype(c, 3, c->out[0].dtype));
     TX_TRY(tx_want_shape(c, 3, &c->out[0].shape));
     if (epilogue == TX_EPILOGUE_GELU && c->attrs->keeps)
-        tx_give(c, 1, c->out[0].dtype, c->out[0].shape);
+        return tx_give(c, 1, c->out[0].dtype, c->out[0].shape);
     return TX_OK;
 }
 
@@ -74,11 +74,7 @@ tx_status tx_infer_matmul(const tx_infer *c)
         y.dim[y.rank - 2] = g.m;
         y.dim[y.rank - 1] = g.n;
     }
-    tx_dtype asked = c->out[0].dtype, own = c->in[0].dtype;
-    if (asked != TX_DTYPE_COUNT && asked != TX_F32 && asked != own)
-        return tx_fail(TX_INVALID, "%s: %s operands cannot give %s", tx_want_name(c), tx_dtype_name(own),
-                       tx_dtype_name(asked));
-    tx_give(c, 0, asked != TX_DTYPE_COUNT ? asked : own, y);
+    TX_TRY(tx_give_stored(c, c->in[0].dtype, c->in[0].dtype, y));
     return infer_epilogue(c);
 }
 
@@ -94,8 +90,7 @@ static tx_status check_qkv(const tx_infer *c, int i, int64_t *head_size)
     if (last % parts != 0)
         return tx_fail(TX_INVALID, "%s: the last dimension of %s is no multiple of %" PRId64 " heads", tx_want_name(c),
                        TX_TEXT(c->in[i].shape), parts);
-    if (!(a->draw.p >= 0.0f && a->draw.p < 1.0f))
-        return tx_fail(TX_INVALID, "%s: dropout %g is not in [0, 1)", tx_want_name(c), (double)a->draw.p);
+    TX_TRY(tx_want_draw(c));
     if (a->attention.window < 0)
         return tx_fail(TX_INVALID, "%s: a window of %d keys", tx_want_name(c), a->attention.window);
     *head_size = last / parts;
@@ -106,9 +101,7 @@ static tx_status check_qkv(const tx_infer *c, int i, int64_t *head_size)
 static tx_status check_bounds(const tx_infer *c, int lengths, const tx_shape *qkv)
 {
     const int starts = lengths + 1;
-    TX_TRY(tx_want_dtype(c, lengths, TX_I32));
     TX_TRY(tx_want_shape(c, lengths, &TX_SHAPE(qkv->dim[0])));
-    TX_TRY(tx_want_dtype(c, starts, TX_I32));
     TX_TRY(tx_want_shape(c, starts, &TX_SHAPE(qkv->dim[0], qkv->dim[1])));
     if (!c->attrs->attention.causal && (c->attrs->attention.window > 0 || tx_present(&c->in[starts])))
         return tx_fail(TX_INVALID, "%s: a window and starts are for causal attention", tx_want_name(c));
@@ -118,22 +111,18 @@ static tx_status check_bounds(const tx_infer *c, int lengths, const tx_shape *qk
 tx_status tx_infer_attention(const tx_infer *c)
 {
     int64_t d = 0;
-    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want(c, "HII"));
     TX_TRY(check_qkv(c, 0, &d));
     int64_t batch = c->in[0].shape.dim[0], time = c->in[0].shape.dim[1];
     TX_TRY(check_bounds(c, TX_IN(attention, lengths), &c->in[0].shape));
     tx_give(c, 0, c->in[0].dtype, TX_SHAPE(batch, time, c->attrs->attention.heads * d));
-    tx_give(c, 1, TX_F32, TX_SHAPE(batch, c->attrs->attention.heads, time));
-    return TX_OK;
+    return tx_give(c, 1, TX_F32, TX_SHAPE(batch, c->attrs->attention.heads, time));
 }
 
 tx_status tx_infer_attention_grad(const tx_infer *c)
 {
     int64_t d = 0;
-    TX_TRY(tx_want_float_type(c, 1));
-    for (int i = 0; i < 3; i++)
-        TX_TRY(tx_want_dtype(c, i, c->in[1].dtype));
-    TX_TRY(tx_want_dtype(c, 3, TX_F32));
+    TX_TRY(tx_want(c, "H==FII"));
     TX_TRY(check_qkv(c, 1, &d));
     int64_t batch = c->in[1].shape.dim[0], time = c->in[1].shape.dim[1];
     tx_shape o = TX_SHAPE(batch, time, c->attrs->attention.heads * d),
@@ -143,39 +132,29 @@ tx_status tx_infer_attention_grad(const tx_infer *c)
     TX_TRY(tx_want_shape(c, 3, &lse));
     TX_TRY(check_bounds(c, TX_IN(attention_grad, lengths), &c->in[1].shape));
     tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
-    tx_give(c, 1, TX_F32, lse);
-    return TX_OK;
+    return tx_give(c, 1, TX_F32, lse);
 }
 
 tx_status tx_infer_attention_merge(const tx_infer *c)
 {
     const tx_shape *a = &c->in[0].shape;
-    const tx_dtype asked = c->out[0].dtype == TX_DTYPE_COUNT ? TX_F32 : c->out[0].dtype;
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_float_type(c, 2));
-    TX_TRY(tx_want_rank(c, 0, 3));
-    if (c->attrs->attention.heads < 1 || a->dim[2] % c->attrs->attention.heads != 0 || !tx_is_float_type(asked))
-        return tx_fail(TX_INVALID, "%s: %d heads do not divide %s, or the result cannot be %s", tx_want_name(c),
-                       c->attrs->attention.heads, TX_TEXT(*a), tx_dtype_name(asked));
+    TX_TRY(tx_want(c, "H3FHF"));
+    if (c->attrs->attention.heads < 1 || a->dim[2] % c->attrs->attention.heads != 0)
+        return tx_fail(TX_INVALID, "%s: %d heads do not divide %s", tx_want_name(c), c->attrs->attention.heads,
+                       TX_TEXT(*a));
     const tx_shape lse = TX_SHAPE(a->dim[0], c->attrs->attention.heads, a->dim[1]);
     TX_TRY(tx_want_shape(c, 2, a));
-    for (int i = 1; i < 4; i += 2) {
-        TX_TRY(tx_want_dtype(c, i, TX_F32));
-        TX_TRY(tx_want_shape(c, i, &lse));
-    }
-    tx_give(c, 0, asked, *a);
+    TX_TRY(tx_want_shape(c, 1, &lse));
+    TX_TRY(tx_want_shape(c, 3, &lse));
     tx_give(c, 1, TX_F32, lse);
-    return TX_OK;
+    return tx_give_asked(c, TX_F32, *a);
 }
 
 static tx_status check_cache(const tx_infer *c, int64_t *head_size)
 {
-    TX_TRY(tx_want_float_type(c, 0));
-    for (int i = 1; i < 3; i++)
-        TX_TRY(tx_want_dtype(c, i, c->in[0].dtype));
+    TX_TRY(tx_want(c, "H=3="));
     TX_TRY(check_qkv(c, 0, head_size));
     const tx_shape *cache = &c->in[1].shape;
-    TX_TRY(tx_want_rank(c, 1, 3));
     TX_TRY(tx_want_positions(c, 3, c->in[0].shape.dim[0]));
     if (cache->dim[0] != c->in[0].shape.dim[0] || cache->dim[2] != c->attrs->attention.kv_heads * *head_size ||
         cache->dim[1] < c->in[0].shape.dim[1])
@@ -188,8 +167,7 @@ tx_status tx_infer_attention_cached(const tx_infer *c)
 {
     int64_t d = 0;
     TX_TRY(check_cache(c, &d));
-    tx_give(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, c->attrs->attention.heads * d));
-    return TX_OK;
+    return tx_give(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, c->attrs->attention.heads * d));
 }
 
 tx_status tx_infer_kv_append(const tx_infer *c)
@@ -197,20 +175,16 @@ tx_status tx_infer_kv_append(const tx_infer *c)
     int64_t d = 0;
     TX_TRY(check_cache(c, &d));
     tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
-    tx_give(c, 1, c->in[2].dtype, c->in[2].shape);
-    return TX_OK;
+    return tx_give(c, 1, c->in[2].dtype, c->in[2].shape);
 }
 
 tx_status tx_infer_kv_reorder(const tx_infer *c)
 {
     const tx_shape *cache = &c->in[0].shape;
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
-    TX_TRY(tx_want_rank(c, 0, 3));
+    TX_TRY(tx_want(c, "H3="));
     TX_TRY(tx_want_shape(c, 1, cache));
     TX_TRY(tx_want_positions(c, 2, cache->dim[0]));
     TX_TRY(tx_want_positions(c, 3, cache->dim[0]));
     tx_give(c, 0, c->in[0].dtype, *cache);
-    tx_give(c, 1, c->in[1].dtype, *cache);
-    return TX_OK;
+    return tx_give(c, 1, c->in[1].dtype, *cache);
 }

@@ -10,70 +10,59 @@
 tx_status tx_infer_same(const tx_infer *c)
 {
     if (tx_op_info_of(c->op)->op_class == TX_COLLECTIVE)
-        TX_TRY(tx_want_float_type(c, 0));
+        TX_TRY(tx_want(c, "H"));
     else if (c->op != TX_OP_COPY)
-        TX_TRY(tx_want_f32(c));
+        TX_TRY(tx_want(c, "F"));
     if (c->op == TX_OP_NOISE && !(c->attrs->scale >= 0.0f && c->attrs->scale <= FLT_MAX))
         return tx_fail(TX_INVALID, "noise: a scale of %g is not 0 or more", (double)c->attrs->scale);
-    tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
-    return TX_OK;
+    return tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
 tx_status tx_infer_dropout(const tx_infer *c)
 {
-    const tx_dtype asked = c->out[0].dtype == TX_DTYPE_COUNT ? TX_F32 : c->out[0].dtype;
-    TX_TRY(tx_want_float_type(c, 0));
-    if (!tx_is_float_type(asked))
-        return tx_fail(TX_INVALID, "%s: the result cannot be %s", tx_want_name(c), tx_dtype_name(asked));
+    TX_TRY(tx_want(c, "H"));
     if (!(c->attrs->draw.p >= 0.0f && c->attrs->draw.p < 1.0f))
         return tx_fail(TX_INVALID, "dropout: %g is not in [0, 1)", (double)c->attrs->draw.p);
-    tx_give(c, 0, asked, c->in[0].shape);
-    return TX_OK;
+    return tx_give_asked(c, TX_F32, c->in[0].shape);
 }
 
 /* One operand or two, of one type and shape. */
 tx_status tx_infer_map(const tx_infer *c)
 {
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
+    TX_TRY(tx_want(c, "H="));
     if (tx_present(&c->in[1]) && !tx_shape_equal(&c->in[0].shape, &c->in[1].shape))
         return tx_fail(TX_INVALID, "%s: shapes %s and %s differ", tx_want_name(c), TX_TEXT(c->in[0].shape),
                        TX_TEXT(c->in[1].shape));
-    tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
-    return TX_OK;
+    return tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
 tx_status tx_infer_same2(const tx_infer *c)
 {
-    TX_TRY(tx_want_f32(c));
+    TX_TRY(tx_want(c, "FF"));
     return tx_infer_map(c);
 }
 
 tx_status tx_infer_swiglu(const tx_infer *c)
 {
-    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want(c, "H"));
     int64_t last = tx_shape_last(&c->in[0].shape);
-    if (c->in[0].shape.rank < 1 || last % 2 != 0)
+    if (last % 2 != 0)
         return tx_want_other_shape(c, 0, "an even last dimension (gate | up)");
-    tx_give(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, last / 2));
-    return TX_OK;
+    return tx_give(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, last / 2));
 }
 
 tx_status tx_infer_swiglu_grad(const tx_infer *c)
 {
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
+    TX_TRY(tx_want(c, "H="));
     tx_shape half = tx_with_last(&c->in[1].shape, tx_shape_last(&c->in[1].shape) / 2);
     TX_TRY(tx_want_shape(c, 0, &half));
-    tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
-    return TX_OK;
+    return tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
 }
 
 tx_status tx_infer_rotary(const tx_infer *c)
 {
     const tx_attrs *a = c->attrs;
-    TX_TRY(tx_want_dtype(c, 0, TX_F32));
-    TX_TRY(tx_want_rank(c, 0, 3));
+    TX_TRY(tx_want(c, "F3"));
     TX_TRY(tx_want_places(c, 1, c->in[0].shape.dim[0], c->in[0].shape.dim[1]));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (a->attention.head_size < 2 || a->attention.head_size % 2 != 0 || last % a->attention.head_size != 0 ||
@@ -82,20 +71,14 @@ tx_status tx_infer_rotary(const tx_infer *c)
         return tx_fail(TX_INVALID, "rotary: %d heads of size %d (even, at most %d) with theta %g do not fit %s",
                        a->attention.heads, a->attention.head_size, TX_MAX_ROTARY, (double)a->rope.theta,
                        TX_TEXT(c->in[0].shape));
-    tx_give(c, 0, TX_F32, c->in[0].shape);
-    return TX_OK;
+    return tx_give(c, 0, TX_F32, c->in[0].shape);
 }
 
 /* ---- movement ------------------------------------------------------------------------------ */
 
 tx_status tx_infer_embedding(const tx_infer *c)
 {
-    TX_TRY(tx_want_dtype(c, 0, TX_I32));
-    TX_TRY(tx_want_rank(c, 0, 2));
-    TX_TRY(tx_want_rank(c, 1, 2));
-    TX_TRY(tx_want_float_type(c, 1));
-    TX_TRY(tx_want_dtype(c, 2, c->in[1].dtype));
-    TX_TRY(tx_want_rank(c, 2, 2));
+    TX_TRY(tx_want(c, "I2H2=2"));
     const tx_shape *tokens = &c->in[0].shape;
     TX_TRY(tx_want_places(c, 3, tokens->dim[0], tokens->dim[1]));
     int64_t channels = c->in[1].shape.dim[1];
@@ -105,77 +88,62 @@ tx_status tx_infer_embedding(const tx_infer *c)
     if (c->attrs->padding > c->in[1].shape.dim[0])
         return tx_fail(TX_INVALID, "embedding: the padding is row %" PRId64 " of the table %s", c->attrs->padding - 1,
                        TX_TEXT(c->in[1].shape));
-    tx_dtype asked = c->out[0].dtype;
-    if (asked != TX_DTYPE_COUNT && asked != TX_F32 && asked != c->in[1].dtype)
-        return tx_fail(TX_INVALID, "embedding: a %s table cannot give %s", tx_dtype_name(c->in[1].dtype),
-                       tx_dtype_name(asked));
-    tx_give(c, 0, asked != TX_DTYPE_COUNT ? asked : TX_F32, TX_SHAPE(tokens->dim[0], tokens->dim[1], channels));
-    return TX_OK;
+    return tx_give_stored(c, c->in[1].dtype, TX_F32, TX_SHAPE(tokens->dim[0], tokens->dim[1], channels));
 }
 
 tx_status tx_infer_token_positions(const tx_infer *c)
 {
-    TX_TRY(tx_want_dtype(c, 0, TX_I32));
-    TX_TRY(tx_want_rank(c, 0, 2));
+    TX_TRY(tx_want(c, "I2"));
     if (c->attrs->first < 0 || c->attrs->first > INT32_MAX - c->in[0].shape.dim[1])
         return tx_fail(TX_INVALID, "token_positions: rows of %" PRId64 " tokens cannot be counted from %" PRId64 " on",
                        c->in[0].shape.dim[1], c->attrs->first);
-    tx_give(c, 0, TX_I32, c->in[0].shape);
-    return TX_OK;
+    return tx_give(c, 0, TX_I32, c->in[0].shape);
 }
 
 tx_status tx_infer_part_indices(const tx_infer *c)
 {
     const tx_attrs *a = c->attrs;
-    TX_TRY(tx_want_dtype(c, 0, TX_I32));
+    TX_TRY(tx_want(c, "I"));
     if (a->first < 0 || a->rows < 1 || a->vocab > INT32_MAX || a->first > a->vocab - a->rows)
         return tx_fail(TX_INVALID, "part_indices: %" PRId64 " rows from %" PRId64 " on are not of %" PRId64, a->rows,
                        a->first, a->vocab);
-    tx_give(c, 0, TX_I32, c->in[0].shape);
-    return TX_OK;
+    return tx_give(c, 0, TX_I32, c->in[0].shape);
 }
 
 tx_status tx_infer_position_grad(const tx_infer *c)
 {
-    TX_TRY(tx_want_f32(c));
-    TX_TRY(tx_want_rank(c, 0, 3));
+    TX_TRY(tx_want(c, "F3"));
     if (c->attrs->rows < c->in[0].shape.dim[1])
         return tx_fail(TX_INVALID, "position_grad: %" PRId64 " rows are too few for %s", c->attrs->rows,
                        TX_TEXT(c->in[0].shape));
-    tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[2]));
-    return TX_OK;
+    return tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[2]));
 }
 
 tx_status tx_infer_gather(const tx_infer *c)
 {
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_rank(c, 0, 2));
-    TX_TRY(tx_want_dtype(c, 1, TX_I32));
+    TX_TRY(tx_want(c, "H2I"));
     tx_shape y = c->in[1].shape;
     if (y.rank + 1 > TX_MAX_RANK)
         return tx_want_other_shape(c, 1, "a smaller rank");
     y.dim[y.rank++] = c->in[0].shape.dim[1];
-    tx_give(c, 0, c->in[0].dtype, y);
-    return TX_OK;
+    return tx_give(c, 0, c->in[0].dtype, y);
 }
 
 tx_status tx_infer_scatter_add(const tx_infer *c)
 {
-    TX_TRY(tx_want_dtype(c, 0, TX_I32));
-    TX_TRY(tx_want_dtype(c, 1, TX_F32));
+    TX_TRY(tx_want(c, "IF"));
     int64_t count = tx_shape_count(&c->in[0].shape);
     if (tx_shape_rows(&c->in[1].shape) != count)
         return tx_fail(TX_INVALID, "scatter_add: indices %s do not fit %s", TX_TEXT(c->in[0].shape),
                        TX_TEXT(c->in[1].shape));
     if (c->attrs->rows < 1)
         return tx_fail(TX_INVALID, "scatter_add: the result has no rows");
-    tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, tx_shape_last(&c->in[1].shape)));
-    return TX_OK;
+    return tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, tx_shape_last(&c->in[1].shape)));
 }
 
 tx_status tx_infer_cast(const tx_infer *c)
 {
-    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want(c, "H"));
     if (!tx_is_float_type(c->out[0].dtype))
         return tx_fail(TX_INVALID, "cast: %s cannot become %s", tx_dtype_name(c->in[0].dtype),
                        tx_dtype_name(c->out[0].dtype));
@@ -186,41 +154,33 @@ tx_status tx_infer_cast(const tx_infer *c)
 tx_status tx_infer_part_rows(const tx_infer *c)
 {
     const tx_shape *x = &c->in[0].shape, *y = &c->out[0].shape;
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_rank(c, 0, 3));
+    TX_TRY(tx_want(c, "H3"));
     if (y->rank != 3 || y->dim[0] != x->dim[0] || y->dim[1] < 1 || y->dim[2] != x->dim[2])
         return tx_fail(TX_INVALID, "%s: %s of %s", tx_want_name(c), TX_TEXT(*y), TX_TEXT(*x));
     if (tx_present(&c->out[1]))
         c->out[1].dtype = c->in[0].dtype;
-    tx_give(c, 0, c->in[0].dtype, *y);
-    return TX_OK;
+    return tx_give(c, 0, c->in[0].dtype, *y);
 }
 
 tx_status tx_infer_take_columns(const tx_infer *c)
 {
-    const tx_dtype asked = c->out[0].dtype == TX_DTYPE_COUNT ? TX_F32 : c->out[0].dtype;
     const int64_t first = c->attrs->first, count = c->attrs->rows, last = tx_shape_last(&c->in[0].shape);
-    TX_TRY(tx_want_float_type(c, 0));
-    if (first < 0 || count < 1 || first > last - count || !tx_is_float_type(asked))
-        return tx_fail(TX_INVALID, "take_columns: %" PRId64 " from %" PRId64 " on of %s, as %s", count, first,
-                       TX_TEXT(c->in[0].shape), tx_dtype_name(asked));
-    tx_give(c, 0, asked, tx_with_last(&c->in[0].shape, count));
-    return TX_OK;
+    TX_TRY(tx_want(c, "H"));
+    if (first < 0 || count < 1 || first > last - count)
+        return tx_fail(TX_INVALID, "take_columns: %" PRId64 " from %" PRId64 " on of %s", count, first,
+                       TX_TEXT(c->in[0].shape));
+    return tx_give_asked(c, TX_F32, tx_with_last(&c->in[0].shape, count));
 }
 
 tx_status tx_infer_join_columns(const tx_infer *c)
 {
     const tx_shape *a = &c->in[0].shape, *b = &c->in[1].shape;
-    const tx_dtype asked = c->out[0].dtype == TX_DTYPE_COUNT ? c->in[0].dtype : c->out[0].dtype;
     const tx_shape alike = tx_with_last(b, tx_shape_last(a));
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_float_type(c, 1));
+    TX_TRY(tx_want(c, "HH"));
     TX_TRY(tx_want_shape(c, 0, &alike));
-    if (c->attrs->rows < 1 || c->attrs->rows > tx_shape_last(a) || !tx_is_float_type(asked))
-        return tx_fail(TX_INVALID, "join_columns: %" PRId64 " columns of %s, as %s", c->attrs->rows, TX_TEXT(*a),
-                       tx_dtype_name(asked));
-    tx_give(c, 0, asked, tx_with_last(a, c->attrs->rows + tx_shape_last(b)));
-    return TX_OK;
+    if (c->attrs->rows < 1 || c->attrs->rows > tx_shape_last(a))
+        return tx_fail(TX_INVALID, "join_columns: %" PRId64 " columns of %s", c->attrs->rows, TX_TEXT(*a));
+    return tx_give_asked(c, c->in[0].dtype, tx_with_last(a, c->attrs->rows + tx_shape_last(b)));
 }
 
 tx_status tx_infer_fill(const tx_infer *c)

@@ -8,34 +8,26 @@
 /* Above this whole numbers in fp32 are not exact, in which choices are counted. */
 #define MOST_CHOICES (1 << 24)
 
-static tx_status want_index(const tx_infer *c, int i, const tx_shape *shape)
-{
-    TX_TRY(tx_want_dtype(c, i, TX_I32));
-    return tx_want_shape(c, i, shape);
-}
-
 /* ---- The greatest elements ------------------------------------------------------------------------------- */
 
 tx_status tx_infer_top_k(const tx_infer *c)
 {
     const tx_shape *x = &c->in[0].shape;
-    TX_TRY(tx_want_dtype(c, 0, TX_F32));
+    TX_TRY(tx_want(c, "F"));
     if (c->attrs->rows < 1 || c->attrs->rows > tx_shape_last(x))
         return tx_fail(TX_INVALID, "%s: %" PRId64 " elements of rows of %s", tx_want_name(c), c->attrs->rows,
                        TX_TEXT(*x));
     tx_give(c, 0, TX_F32, tx_with_last(x, c->attrs->rows));
-    tx_give(c, 1, TX_I32, tx_with_last(x, c->attrs->rows));
-    return TX_OK;
+    return tx_give(c, 1, TX_I32, tx_with_last(x, c->attrs->rows));
 }
 
 tx_status tx_infer_top_k_grad(const tx_infer *c)
 {
-    TX_TRY(tx_want_dtype(c, 0, TX_F32));
-    TX_TRY(want_index(c, 1, &c->in[0].shape));
+    TX_TRY(tx_want(c, "FI"));
+    TX_TRY(tx_want_shape(c, 1, &c->in[0].shape));
     if (c->attrs->rows < tx_shape_last(&c->in[0].shape))
         return tx_want_other_shape(c, 0, "rows no longer than the result's");
-    tx_give(c, 0, TX_F32, tx_with_last(&c->in[0].shape, c->attrs->rows));
-    return TX_OK;
+    return tx_give(c, 0, TX_F32, tx_with_last(&c->in[0].shape, c->attrs->rows));
 }
 
 /* ---- Routes ------------------------------------------------------------------------------------------------ */
@@ -44,78 +36,64 @@ tx_status tx_infer_route(const tx_infer *c)
 {
     const tx_shape *choices = &c->in[0].shape;
     const int64_t count = tx_shape_count(choices), experts = c->attrs->rows;
-    TX_TRY(tx_want_dtype(c, 0, TX_I32));
-    TX_TRY(tx_want_rank(c, 0, 2));
+    TX_TRY(tx_want(c, "I2I"));
     if (experts < 1 || experts > MOST_CHOICES || !(c->attrs->scale >= 0.0f && isfinite(c->attrs->scale)))
         return tx_fail(TX_INVALID, "%s: %" PRId64 " experts with a capacity factor of %g", tx_want_name(c), experts,
                        (double)c->attrs->scale);
-    if (tx_present(&c->in[1]))
-        TX_TRY(want_index(c, 1, &TX_SHAPE(choices->dim[0])));
+    TX_TRY(tx_want_shape(c, 1, &TX_SHAPE(choices->dim[0])));
     if (count > MOST_CHOICES)
         return tx_fail(TX_UNSUPPORTED, "%s: %s are more than %d choices: take a smaller batch", tx_want_name(c),
                        TX_TEXT(*choices), MOST_CHOICES);
     tx_give(c, 0, TX_I32, TX_SHAPE(count));
     tx_give(c, 1, TX_I32, *choices);
     tx_give(c, 2, TX_I32, TX_SHAPE(experts + 1));
-    tx_give(c, 3, TX_F32, TX_SHAPE(experts));
-    return TX_OK;
+    return tx_give(c, 3, TX_F32, TX_SHAPE(experts));
 }
 
 /* x [N k, C], weights [N, k], places and tokens from input x on. */
 static tx_status check_combined(const tx_infer *c, int x)
 {
     const tx_shape *weights = &c->in[x + 1].shape;
-    TX_TRY(tx_want_float_type(c, x));
-    TX_TRY(tx_want_rank(c, x, 2));
-    TX_TRY(tx_want_dtype(c, x + 1, TX_F32));
-    TX_TRY(tx_want_rank(c, x + 1, 2));
-    TX_TRY(want_index(c, x + 2, weights));
+    TX_TRY(tx_want_shape(c, x + 2, weights));
     if (c->in[x].shape.dim[0] != tx_shape_count(weights))
         return tx_want_other_shape(c, x, "a row for each of the weights");
-    return want_index(c, x + 3, &TX_SHAPE(c->in[x].shape.dim[0]));
+    return tx_want_shape(c, x + 3, &TX_SHAPE(c->in[x].shape.dim[0]));
 }
 
 tx_status tx_infer_combine(const tx_infer *c)
 {
+    TX_TRY(tx_want(c, "H2F2II"));
     TX_TRY(check_combined(c, 0));
-    tx_give(c, 0, TX_F32, TX_SHAPE(c->in[1].shape.dim[0], tx_shape_last(&c->in[0].shape)));
-    return TX_OK;
+    return tx_give(c, 0, TX_F32, TX_SHAPE(c->in[1].shape.dim[0], tx_shape_last(&c->in[0].shape)));
 }
 
 tx_status tx_infer_combine_grad(const tx_infer *c)
 {
+    TX_TRY(tx_want(c, "FH2F2II"));
     TX_TRY(check_combined(c, 1));
-    TX_TRY(tx_want_dtype(c, 0, TX_F32));
     TX_TRY(tx_want_shape(c, 0, &TX_SHAPE(c->in[2].shape.dim[0], tx_shape_last(&c->in[1].shape))));
     tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
-    tx_give(c, 1, TX_F32, c->in[2].shape);
-    return TX_OK;
+    return tx_give(c, 1, TX_F32, c->in[2].shape);
 }
 
 /* ---- Ways to other ranks ------------------------------------------------------------------------------------------ */
 
 tx_status tx_infer_share_routes(const tx_infer *c)
 {
-    TX_TRY(tx_want_dtype(c, 0, TX_I32));
-    TX_TRY(tx_want_rank(c, 0, 1));
+    TX_TRY(tx_want(c, "I1"));
     if (c->attrs->rows < 1 || (c->in[0].shape.dim[0] - 1) % c->attrs->rows != 0)
         return tx_fail(TX_INVALID, "%s: %" PRId64 " experts a rank of %" PRId64, tx_want_name(c), c->attrs->rows,
                        c->in[0].shape.dim[0] - 1);
-    tx_give(c, 0, TX_I32, TX_SHAPE(c->attrs->rows + 1));
-    return TX_OK;
+    return tx_give(c, 0, TX_I32, TX_SHAPE(c->attrs->rows + 1));
 }
 
 /* w, where it is known already, has the type of x. */
 tx_status tx_infer_move_rows(const tx_infer *c)
 {
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_rank(c, 0, 2));
-    TX_TRY(tx_want_dtype(c, 1, TX_I32));
-    TX_TRY(tx_want_rank(c, 1, 2));
+    TX_TRY(tx_want(c, "H2I2"));
     if (tx_present(&c->out[1]))
         c->out[1].dtype = c->in[0].dtype;
-    tx_give(c, 0, c->in[0].dtype, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[1]));
-    return TX_OK;
+    return tx_give(c, 0, c->in[0].dtype, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[1]));
 }
 
 /* ---- Grouped products ---------------------------------------------------------------------------------------- */
@@ -123,34 +101,20 @@ tx_status tx_infer_move_rows(const tx_infer *c)
 tx_status tx_infer_grouped_matmul(const tx_infer *c)
 {
     const tx_shape *x = &c->in[0].shape, *w = &c->in[1].shape;
-    const tx_dtype asked = c->out[0].dtype, own = c->in[0].dtype;
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_rank(c, 0, 2));
-    TX_TRY(tx_want_dtype(c, 1, own));
-    TX_TRY(tx_want_rank(c, 1, 3));
-    TX_TRY(want_index(c, 2, &TX_SHAPE(w->dim[0] + 1)));
+    TX_TRY(tx_want(c, "H2=3I"));
+    TX_TRY(tx_want_shape(c, 2, &TX_SHAPE(w->dim[0] + 1)));
     if (w->dim[c->attrs->trans_b ? 2 : 1] != x->dim[1])
         return tx_fail(TX_INVALID, "%s: inner dimensions of %s and %s%s differ", tx_want_name(c), TX_TEXT(*x),
                        TX_TEXT(*w), c->attrs->trans_b ? " transposed" : "");
-    if (asked != TX_DTYPE_COUNT && asked != TX_F32 && asked != own)
-        return tx_fail(TX_INVALID, "%s: %s operands cannot give %s", tx_want_name(c), tx_dtype_name(own),
-                       tx_dtype_name(asked));
-    tx_give(c, 0, asked != TX_DTYPE_COUNT ? asked : own, TX_SHAPE(x->dim[0], w->dim[c->attrs->trans_b ? 1 : 2]));
-    return TX_OK;
+    return tx_give_stored(c, c->in[0].dtype, c->in[0].dtype, TX_SHAPE(x->dim[0], w->dim[c->attrs->trans_b ? 1 : 2]));
 }
 
 tx_status tx_infer_grouped_matmul_grad(const tx_infer *c)
 {
     const tx_shape *a = &c->in[0].shape, *b = &c->in[1].shape;
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_rank(c, 0, 2));
-    TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
-    TX_TRY(tx_want_rank(c, 1, 2));
-    TX_TRY(tx_want_dtype(c, 2, TX_I32));
-    TX_TRY(tx_want_rank(c, 2, 1));
+    TX_TRY(tx_want(c, "H2=2I1"));
     if (a->dim[0] != b->dim[0] || c->in[2].shape.dim[0] < 2)
         return tx_fail(TX_INVALID, "%s: %s, %s and offsets %s do not fit", tx_want_name(c), TX_TEXT(*a), TX_TEXT(*b),
                        TX_TEXT(c->in[2].shape));
-    tx_give(c, 0, TX_F32, TX_SHAPE(c->in[2].shape.dim[0] - 1, a->dim[1], b->dim[1]));
-    return TX_OK;
+    return tx_give(c, 0, TX_F32, TX_SHAPE(c->in[2].shape.dim[0] - 1, a->dim[1], b->dim[1]));
 }

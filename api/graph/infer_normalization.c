@@ -25,21 +25,10 @@ static tx_status check_norm(const tx_infer *c, int x, int first, int last)
 static tx_status infer_summand(const tx_infer *c, int i, int out)
 {
     TX_TRY(out >= 0 && c->attrs->draw.p > 0.0f ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
-    if (!(c->attrs->draw.p >= 0.0f && c->attrs->draw.p < 1.0f))
-        return tx_fail(TX_INVALID, "%s: dropout %g is not in [0, 1)", tx_want_name(c), (double)c->attrs->draw.p);
+    TX_TRY(tx_want_draw(c));
     TX_TRY(tx_want_shape(c, i, &c->in[0].shape));
     if (out >= 0 && tx_present(&c->in[i]))
         tx_give(c, out, TX_F32, c->in[0].shape);
-    return TX_OK;
-}
-
-/* y, F32 where no type was asked for. */
-static tx_status infer_normalized(const tx_infer *c)
-{
-    const tx_dtype asked = c->out[0].dtype;
-    if (asked != TX_DTYPE_COUNT && !tx_is_float_type(asked))
-        return tx_fail(TX_INVALID, "%s: the result cannot be %s", tx_want_name(c), tx_dtype_name(asked));
-    tx_give(c, 0, asked != TX_DTYPE_COUNT ? asked : TX_F32, c->in[0].shape);
     return TX_OK;
 }
 
@@ -48,19 +37,17 @@ tx_status tx_infer_layer_norm(const tx_infer *c)
     TX_TRY(check_norm(c, 0, 1, 2));
     TX_TRY(infer_summand(c, 3, 3));
     tx_shape rows = TX_SHAPE(tx_shape_rows(&c->in[0].shape));
-    TX_TRY(infer_normalized(c));
     tx_give(c, 1, TX_F32, rows);
     tx_give(c, 2, TX_F32, rows);
-    return TX_OK;
+    return tx_give_asked(c, TX_F32, c->in[0].shape);
 }
 
 tx_status tx_infer_rms_norm(const tx_infer *c)
 {
     TX_TRY(check_norm(c, 0, 1, 1));
     TX_TRY(infer_summand(c, 2, 2));
-    TX_TRY(infer_normalized(c));
     tx_give(c, 1, TX_F32, TX_SHAPE(tx_shape_rows(&c->in[0].shape)));
-    return TX_OK;
+    return tx_give_asked(c, TX_F32, c->in[0].shape);
 }
 
 tx_status tx_infer_layer_norm_grad(const tx_infer *c)
@@ -75,8 +62,7 @@ tx_status tx_infer_layer_norm_grad(const tx_infer *c)
     tx_give(c, 0, TX_F32, *x);
     tx_give(c, 1, TX_F32, TX_SHAPE(last));
     tx_give(c, 2, TX_F32, TX_SHAPE(last));
-    tx_give(c, 3, TX_F32, TX_SHAPE(tx_row_blocks(rows), 2, last));
-    return TX_OK;
+    return tx_give(c, 3, TX_F32, TX_SHAPE(tx_row_blocks(rows), 2, last));
 }
 
 tx_status tx_infer_rms_norm_grad(const tx_infer *c)
@@ -90,13 +76,16 @@ tx_status tx_infer_rms_norm_grad(const tx_infer *c)
     tx_give(c, 0, TX_F32, *x);
     const int64_t channels = last * (c->attrs->attention.heads ? 2 : 1);
     tx_give(c, 1, TX_F32, TX_SHAPE(channels));
-    tx_give(c, 2, TX_F32, TX_SHAPE(tx_row_blocks(rows), channels));
-    return TX_OK;
+    return tx_give(c, 2, TX_F32, TX_SHAPE(tx_row_blocks(rows), channels));
 }
 
-static tx_status check_vocab(const tx_infer *c)
+/* Logits are input 0. The next inputs, which have a number for each of their rows, are those from `first` to `last`. */
+static tx_status check_logits(const tx_infer *c, int first, int last)
 {
-    int64_t columns = tx_shape_last(&c->in[0].shape);
+    const tx_shape rows = tx_without_last(&c->in[0].shape);
+    const int64_t columns = tx_shape_last(&c->in[0].shape);
+    for (int i = first; i <= last; i++)
+        TX_TRY(tx_want_shape(c, i, &rows));
     if (!(c->attrs->smoothing >= 0.0f && c->attrs->smoothing <= 1.0f))
         return tx_fail(TX_INVALID, "%s: smoothing %g must be from 0 to 1", tx_want_name(c),
                        (double)c->attrs->smoothing);
@@ -111,87 +100,53 @@ static tx_status check_vocab(const tx_infer *c)
 
 tx_status tx_infer_cross_entropy(const tx_infer *c)
 {
-    tx_shape rows = tx_without_last(&c->in[0].shape);
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_dtype(c, 1, TX_I32));
-    TX_TRY(tx_want_shape(c, 1, &rows));
-    TX_TRY(check_vocab(c));
+    const tx_shape rows = tx_without_last(&c->in[0].shape);
+    TX_TRY(tx_want(c, "HIFF"));
+    TX_TRY(check_logits(c, 1, 3));
     tx_give(c, 0, TX_F32, rows);
-    tx_give(c, 1, TX_F32, rows);
-    return TX_OK;
-}
-
-tx_status tx_infer_part_loss(const tx_infer *c)
-{
-    TX_TRY(tx_infer_cross_entropy(c));
-    for (int i = 2; i < 4; i++) {
-        TX_TRY(tx_want_dtype(c, i, TX_F32));
-        TX_TRY(tx_want_shape(c, i, &c->in[1].shape));
-    }
-    return TX_OK;
+    return tx_give(c, 1, TX_F32, rows);
 }
 
 tx_status tx_infer_cross_entropy_grad(const tx_infer *c)
 {
-    tx_shape rows = tx_without_last(&c->in[0].shape);
-    TX_TRY(tx_want_float_type(c, 0));
-    for (int i = 1; i < 4; i++)
-        TX_TRY(tx_want_dtype(c, i, i == 2 ? TX_I32 : TX_F32));
-    for (int i = 1; i < 4; i++)
-        TX_TRY(tx_want_shape(c, i, &rows));
-    TX_TRY(check_vocab(c));
-    tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
-    return TX_OK;
+    TX_TRY(tx_want(c, "HFIF"));
+    TX_TRY(check_logits(c, 1, 3));
+    return tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
 tx_status tx_infer_fused_classifier(const tx_infer *c)
 {
-    tx_shape rows = tx_without_last(&c->in[0].shape);
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_dtype(c, 1, TX_F32));
-    TX_TRY(tx_want_dtype(c, 2, TX_I32));
-    TX_TRY(tx_want_shape(c, 1, &rows));
-    TX_TRY(tx_want_shape(c, 2, &rows));
-    TX_TRY(check_vocab(c));
+    TX_TRY(tx_want(c, "HFI"));
+    TX_TRY(check_logits(c, 1, 2));
     tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
-    tx_give(c, 1, TX_F32, rows);
-    return TX_OK;
+    return tx_give(c, 1, TX_F32, c->in[1].shape);
 }
 
-static tx_status check_distillation(const tx_infer *c)
+/* The teacher is like the logits. */
+static tx_status check_distillation(const tx_infer *c, int teacher)
 {
+    TX_TRY(tx_want_shape(c, teacher, &c->in[0].shape));
     if (!(c->attrs->scale > 0.0f && c->attrs->scale <= FLT_MAX && c->attrs->alpha >= 0.0f && c->attrs->alpha <= 1.0f))
         return tx_fail(TX_INVALID, "%s: temperature %g must be above 0, alpha %g from 0 to 1", tx_want_name(c),
                        (double)c->attrs->scale, (double)c->attrs->alpha);
-    return check_vocab(c);
+    return TX_OK;
 }
 
 tx_status tx_infer_distillation(const tx_infer *c)
 {
-    tx_shape rows = tx_without_last(&c->in[0].shape);
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
-    TX_TRY(tx_want_shape(c, 1, &c->in[0].shape));
-    TX_TRY(tx_want_dtype(c, 2, TX_I32));
-    TX_TRY(tx_want_shape(c, 2, &rows));
-    TX_TRY(check_distillation(c));
-    tx_give(c, 0, TX_F32, rows);
-    return TX_OK;
+    TX_TRY(tx_want(c, "H=I"));
+    TX_TRY(check_distillation(c, 1));
+    TX_TRY(check_logits(c, 2, 2));
+    return tx_give(c, 0, TX_F32, c->in[2].shape);
 }
 
 tx_status tx_infer_distillation_grad(const tx_infer *c)
 {
-    tx_shape rows = tx_without_last(&c->in[0].shape);
-    TX_TRY(tx_want_float_type(c, 0));
-    TX_TRY(tx_want_dtype(c, 1, TX_F32));
-    TX_TRY(tx_want_shape(c, 1, &rows));
-    TX_TRY(tx_want_dtype(c, 2, c->in[0].dtype));
-    TX_TRY(tx_want_shape(c, 2, &c->in[0].shape));
-    TX_TRY(tx_want_dtype(c, 3, TX_I32));
-    TX_TRY(tx_want_shape(c, 3, &rows));
-    TX_TRY(check_distillation(c));
-    tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
-    return TX_OK;
+    TX_TRY(tx_want(c, "HF=I"));
+    TX_TRY(check_distillation(c, 2));
+    TX_TRY(check_logits(c, 1, 1));
+    TX_TRY(check_logits(c, 3, 3));
+    return tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
 static tx_shape reduced(const tx_shape *x, tx_axis axis)
@@ -203,16 +158,15 @@ static tx_shape reduced(const tx_shape *x, tx_axis axis)
 
 tx_status tx_infer_reduce(const tx_infer *c)
 {
-    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_want(c, "H"));
     const tx_shape *x = &c->in[0].shape;
     tx_give(c, 0, TX_F32, reduced(x, c->attrs->axis));
-    tx_give(c, 1, TX_F32, TX_SHAPE(tx_reduce_work(c->attrs->axis, x)));
-    return TX_OK;
+    return tx_give(c, 1, TX_F32, TX_SHAPE(tx_reduce_work(c->attrs->axis, x)));
 }
 
 tx_status tx_infer_broadcast(const tx_infer *c)
 {
-    TX_TRY(tx_want_f32(c));
+    TX_TRY(tx_want(c, "F"));
     tx_shape small = reduced(&c->out[0].shape, c->attrs->axis);
     TX_TRY(tx_want_shape(c, 0, &small));
     c->out[0].dtype = TX_F32;

@@ -13,13 +13,12 @@ static tx_status check_operands(const tx_infer *c, int64_t groups)
     return tx_want_shape(c, 2, &TX_SHAPE(groups));
 }
 
-/* Output 0 is as p, the others are as the states that are there. */
+/* Output 0 is like p, the others are like the states; an absent state has dtype TX_DTYPE_COUNT. */
 static tx_status give_states(const tx_infer *c, int outputs)
 {
-    tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
     for (int o = 1; o < outputs; o++)
-        tx_give(c, o, tx_present(&c->in[2 + o]) ? c->in[2 + o].dtype : TX_DTYPE_COUNT, c->in[2 + o].shape);
-    return TX_OK;
+        tx_give(c, o, c->in[2 + o].dtype, c->in[2 + o].shape);
+    return tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
 static int64_t blocks_of(const tx_infer *c)
@@ -45,19 +44,15 @@ tx_status tx_infer_mask_gradient(const tx_infer *c)
 {
     TX_TRY(tx_want_rank(c, 0, 1));
     TX_TRY(check_operands(c, blocks_of(c)));
-    tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
-    return TX_OK;
+    return tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
 }
 
 tx_status tx_infer_update_8bit(const tx_infer *c)
 {
-    TX_TRY(tx_want_rank(c, 0, 1));
+    TX_TRY(tx_want(c, "-1--UUF"));
     TX_TRY(check_operands(c, blocks_of(c)));
-    for (int i = 3; i < 5; i++) {
-        TX_TRY(tx_want_dtype(c, i, TX_U8));
-        TX_TRY(tx_want_shape(c, i, &c->in[0].shape));
-    }
-    TX_TRY(tx_want_dtype(c, 5, TX_F32));
+    TX_TRY(tx_want_shape(c, 3, &c->in[0].shape));
+    TX_TRY(tx_want_shape(c, 4, &c->in[0].shape));
     TX_TRY(tx_want_shape(c, 5, &TX_SHAPE(2 * blocks_of(c))));
     return give_states(c, tx_op_info_of(c->op)->outputs);
 }
@@ -68,38 +63,32 @@ tx_status tx_infer_adafactor(const tx_infer *c)
     const tx_shape *p = &c->in[0].shape;
     const bool matrix = c->op == TX_OP_ADAFACTOR;
     const int states = matrix ? 2 : 1;
-    TX_TRY(tx_want_rank(c, 0, matrix ? 2 : 1));
+    TX_TRY(tx_want(c, matrix ? "-2--FF" : "-1--F"));
     TX_TRY(check_operands(c, 1));
-    for (int i = 0; i < states; i++) {
-        TX_TRY(tx_want_dtype(c, 3 + i, TX_F32));
+    for (int i = 0; i < states; i++)
         TX_TRY(tx_want_shape(c, 3 + i, &TX_SHAPE(p->dim[i])));
-    }
     tx_give(c, 1 + states, TX_F32, TX_SHAPE(tx_adafactor_work(p)));
     return give_states(c, 1 + states);
 }
 
 tx_status tx_infer_muon_momentum(const tx_infer *c)
 {
-    TX_TRY(tx_want_f32(c));
-    TX_TRY(tx_want_rank(c, 0, 2));
+    TX_TRY(tx_want(c, "F2F"));
     TX_TRY(tx_want_shape(c, 1, &TX_SHAPE(tx_shape_count(&c->in[0].shape))));
     tx_give(c, 0, TX_F32, c->in[1].shape);
-    tx_give(c, 1, TX_F32, c->in[0].shape);
-    return TX_OK;
+    return tx_give(c, 1, TX_F32, c->in[0].shape);
 }
 
 tx_status tx_infer_muon(const tx_infer *c)
 {
-    TX_TRY(tx_want_rank(c, 0, 2));
+    TX_TRY(tx_want(c, "F2"));
     TX_TRY(check_operands(c, 1));
-    tx_give(c, 0, TX_F32, c->in[0].shape);
-    return TX_OK;
+    return tx_give(c, 0, TX_F32, c->in[0].shape);
 }
 
 tx_status tx_infer_normalize(const tx_infer *c)
 {
-    TX_TRY(tx_want_f32(c));
+    TX_TRY(tx_want(c, "FF"));
     TX_TRY(tx_want_shape(c, 1, &TX_SHAPE(1)));
-    tx_give(c, 0, TX_F32, c->in[0].shape);
-    return TX_OK;
+    return tx_give(c, 0, TX_F32, c->in[0].shape);
 }

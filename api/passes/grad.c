@@ -15,7 +15,20 @@ typedef struct grad {
 #define OUT(c, op, name) ((c)->node->out[TX_OUT(op, name)])
 #define WANT(c, op, name) ((c)->want[TX_IN(op, name)])
 #define DIN(c, op, name) ((c)->din[TX_IN(op, name)])
-#define EMIT(c, ...) tx_emit((c)->graph, &(tx_emit_args){__VA_ARGS__})
+/* Emits an op by name; output 0 has the type `*asked` where the op has a choice. */
+#define EMIT_AS(c, NAME, attributes, asked, ...) \
+    tx_emit((c)->graph, &(tx_emit_args){.op = TX_OP_##NAME, .attrs = attributes, .in = {__VA_ARGS__}, .dtype = asked})
+#define EMIT(c, NAME, attributes, ...) EMIT_AS(c, NAME, attributes, NULL, __VA_ARGS__)
+/* Emits an op whose first `count` outputs are the gradients of the inputs of the same number. */
+#define EMIT_ALL(c, NAME, attributes, count, ...) \
+    emit_all(c, (tx_emit_args){.op = TX_OP_##NAME, .attrs = attributes, .in = {__VA_ARGS__}}, count)
+
+static void emit_all(const grad *c, tx_emit_args args, int count)
+{
+    tx_emit(c->graph, &args);
+    for (int i = 0; i < count; i++)
+        c->din[i] = args.out[i];
+}
 
 static tx_tensor *as_shape(tx_tensor *t, const tx_shape *shape)
 {
@@ -29,19 +42,14 @@ static tx_tensor *as_dtype(tx_tensor *t, tx_dtype dtype)
 
 static tx_tensor *product(const grad *c, tx_tensor *a, bool trans_a, tx_tensor *b, bool trans_b, tx_dtype dtype)
 {
-    tx_attrs attrs = TX_PLAIN;
-    attrs.trans_a = trans_a;
-    attrs.trans_b = trans_b;
-    attrs.flat = c->node->attrs.flat;
-    return EMIT(c, .op = TX_OP_MATMUL, .attrs = attrs, .in = {a, b}, .dtype = &dtype);
+    const tx_attrs attrs = TX_ATTRS(.trans_a = trans_a, .trans_b = trans_b, .flat = c->node->attrs.flat);
+    return EMIT_AS(c, MATMUL, attrs, &dtype, a, b);
 }
 
 /* In fp32, whatever x is. */
 static tx_tensor *sum_rows(const grad *c, tx_tensor *x)
 {
-    tx_attrs attrs = TX_PLAIN;
-    attrs.axis = TX_AXIS_ROWS;
-    return EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {x});
+    return EMIT(c, REDUCE, TX_ATTRS(.axis = TX_AXIS_ROWS), x);
 }
 
 /* The gradient of an operand of rank 2 that served a whole batch: the sum over the batch. */
@@ -79,77 +87,55 @@ static void grad_grouped_matmul(const grad *c)
     tx_tensor *x = IN(c, grouped_matmul, x), *w = IN(c, grouped_matmul, w), *dy = as_dtype(c->dout[0], x->dtype);
     tx_tensor *offsets = IN(c, grouped_matmul, offsets);
     const bool is_turned = c->node->attrs.trans_b;
-    tx_attrs turned = TX_PLAIN;
-    turned.trans_b = !is_turned;
+    const tx_wanted *want_x = &WANT(c, grouped_matmul, x);
     if (WANT(c, grouped_matmul, w).need)
-        DIN(c, grouped_matmul, w) = EMIT(c, .op = TX_OP_GROUPED_MATMUL_GRAD, .attrs = TX_PLAIN,
-                                         .in = {is_turned ? dy : x, is_turned ? x : dy, offsets});
-    if (WANT(c, grouped_matmul, x).need)
-        DIN(c, grouped_matmul, x) = EMIT(c, .op = TX_OP_GROUPED_MATMUL, .attrs = turned, .in = {dy, w, offsets},
-                                         .dtype = &WANT(c, grouped_matmul, x).dtype);
+        DIN(c, grouped_matmul, w) =
+            EMIT(c, GROUPED_MATMUL_GRAD, TX_PLAIN, is_turned ? dy : x, is_turned ? x : dy, offsets);
+    if (want_x->need)
+        DIN(c, grouped_matmul, x) =
+            EMIT_AS(c, GROUPED_MATMUL, TX_ATTRS(.trans_b = !is_turned), &want_x->dtype, dy, w, offsets);
 }
 
 static void grad_attention(const grad *c)
 {
-    DIN(c, attention, qkv) = EMIT(c, .op = TX_OP_ATTENTION_GRAD, .attrs = c->node->attrs,
-                                  .in = {c->dout[0], IN(c, attention, qkv), OUT(c, attention, o),
-                                         OUT(c, attention, lse), IN(c, attention, lengths), IN(c, attention, starts)});
+    DIN(c, attention, qkv) =
+        EMIT(c, ATTENTION_GRAD, c->node->attrs, c->dout[0], IN(c, attention, qkv), OUT(c, attention, o),
+             OUT(c, attention, lse), IN(c, attention, lengths), IN(c, attention, starts));
 }
 
 static void grad_layer_norm(const grad *c)
 {
-    tx_emit_args args = {.op = TX_OP_LAYER_NORM_GRAD,
-                         .attrs = c->node->attrs,
-                         .in = {c->dout[0], IN(c, layer_norm, x), IN(c, layer_norm, gamma), OUT(c, layer_norm, mean),
-                                OUT(c, layer_norm, rstd)}};
-    tx_emit(c->graph, &args);
-    DIN(c, layer_norm, x) = args.out[TX_OUT(layer_norm_grad, dx)];
-    DIN(c, layer_norm, gamma) = args.out[TX_OUT(layer_norm_grad, dgamma)];
-    DIN(c, layer_norm, beta) = args.out[TX_OUT(layer_norm_grad, dbeta)];
+    EMIT_ALL(c, LAYER_NORM_GRAD, c->node->attrs, 3, c->dout[0], IN(c, layer_norm, x), IN(c, layer_norm, gamma),
+             OUT(c, layer_norm, mean), OUT(c, layer_norm, rstd));
 }
 
 static void grad_rms_norm(const grad *c)
 {
-    tx_emit_args args = {.op = TX_OP_RMS_NORM_GRAD,
-                         .attrs = c->node->attrs,
-                         .in = {c->dout[0], IN(c, rms_norm, x), IN(c, rms_norm, gamma), OUT(c, rms_norm, rstd)}};
-    tx_emit(c->graph, &args);
-    DIN(c, rms_norm, x) = args.out[TX_OUT(rms_norm_grad, dx)];
-    DIN(c, rms_norm, gamma) = args.out[TX_OUT(rms_norm_grad, dgamma)];
+    EMIT_ALL(c, RMS_NORM_GRAD, c->node->attrs, 2, c->dout[0], IN(c, rms_norm, x), IN(c, rms_norm, gamma),
+             OUT(c, rms_norm, rstd));
 }
 
+/* PART_LOSS has the same operands in the same places: logits, labels, and lse as its second output. */
 static void grad_cross_entropy(const grad *c)
 {
-    DIN(c, cross_entropy, logits) = EMIT(
-        c, .op = TX_OP_CROSS_ENTROPY_GRAD, .attrs = c->node->attrs,
-        .in = {IN(c, cross_entropy, logits), c->dout[0], IN(c, cross_entropy, labels), OUT(c, cross_entropy, lse)});
-}
-
-static void grad_part_loss(const grad *c)
-{
-    DIN(c, part_loss, logits) =
-        EMIT(c, .op = TX_OP_CROSS_ENTROPY_GRAD, .attrs = c->node->attrs,
-             .in = {IN(c, part_loss, logits), c->dout[0], IN(c, part_loss, labels), OUT(c, part_loss, all_lse)});
+    DIN(c, cross_entropy, logits) = EMIT(c, CROSS_ENTROPY_GRAD, c->node->attrs, IN(c, cross_entropy, logits),
+                                         c->dout[0], IN(c, cross_entropy, labels), OUT(c, cross_entropy, lse));
 }
 
 static void grad_distillation(const grad *c)
 {
-    DIN(c, distillation, logits) = EMIT(
-        c, .op = TX_OP_DISTILLATION_GRAD, .attrs = c->node->attrs,
-        .in = {IN(c, distillation, logits), c->dout[0], IN(c, distillation, teacher), IN(c, distillation, labels)});
+    DIN(c, distillation, logits) = EMIT(c, DISTILLATION_GRAD, c->node->attrs, IN(c, distillation, logits), c->dout[0],
+                                        IN(c, distillation, teacher), IN(c, distillation, labels));
 }
 
 static tx_tensor *broadcast(const grad *c, tx_tensor *small, const tx_attrs *like, const tx_shape *shape)
 {
-    tx_attrs attrs = TX_PLAIN;
-    attrs.axis = like->axis;
-    attrs.control = like->control;
-    attrs.alpha = like->alpha;
+    tx_attrs attrs = {.axis = like->axis, .control = like->control, .alpha = like->alpha};
     if (like->reduction == TX_REDUCE_MEAN)
         attrs.alpha *= (float)((double)tx_shape_count(&small->shape) / (double)tx_shape_count(shape));
     if (like->reduction == TX_REDUCE_SUMSQ)
         attrs.alpha *= 2.0f;
-    return EMIT(c, .op = TX_OP_BROADCAST, .attrs = attrs, .in = {small}, .shape = shape);
+    return tx_emit(c->graph, &(tx_emit_args){.op = TX_OP_BROADCAST, .attrs = attrs, .in = {small}, .shape = shape});
 }
 
 static void grad_reduce(const grad *c)
@@ -180,16 +166,21 @@ static const tx_op gradient_op[TX_OP_COUNT] = {
 };
 /* clang-format on */
 
+static void of_map(const grad *c, tx_tensor *other)
+{
+    emit_all(c, (tx_emit_args){.op = gradient_op[c->node->op], .attrs = c->node->attrs, .in = {c->dout[0], other}}, 1);
+}
+
 /* The gradient is an op of dy and x. */
 static void grad_of_input(const grad *c)
 {
-    c->din[0] = EMIT(c, .op = gradient_op[c->node->op], .attrs = c->node->attrs, .in = {c->dout[0], c->node->in[0]});
+    of_map(c, c->node->in[0]);
 }
 
 /* The gradient is an op of dy and y. */
 static void grad_of_output(const grad *c)
 {
-    c->din[0] = EMIT(c, .op = gradient_op[c->node->op], .attrs = c->node->attrs, .in = {c->dout[0], c->node->out[0]});
+    of_map(c, c->node->out[0]);
 }
 
 /* dy times -y^3 / 2. */
@@ -204,7 +195,7 @@ static void grad_broadcast(const grad *c)
 {
     tx_attrs attrs = c->node->attrs;
     attrs.reduction = TX_REDUCE_SUM;
-    c->din[0] = EMIT(c, .op = TX_OP_REDUCE, .attrs = attrs, .in = {c->dout[0]});
+    c->din[0] = EMIT(c, REDUCE, attrs, c->dout[0]);
 }
 
 static void grad_add(const grad *c)
@@ -221,27 +212,26 @@ static void grad_mul(const grad *c)
 
 static void grad_scale(const grad *c)
 {
-    DIN(c, scale, x) = EMIT(c, .op = TX_OP_SCALE, .attrs = c->node->attrs, .in = {c->dout[0]});
+    DIN(c, scale, x) = EMIT(c, SCALE, c->node->attrs, c->dout[0]);
 }
 
 /* The same draw, in the type that the gradient ends in. */
 static void grad_dropout(const grad *c)
 {
-    DIN(c, dropout, x) =
-        EMIT(c, .op = TX_OP_DROPOUT, .attrs = c->node->attrs, .in = {c->dout[0]}, .dtype = &WANT(c, dropout, x).dtype);
+    DIN(c, dropout, x) = EMIT_AS(c, DROPOUT, c->node->attrs, &WANT(c, dropout, x).dtype, c->dout[0]);
 }
 
 static void grad_rotary(const grad *c)
 {
     tx_attrs attrs = c->node->attrs;
     attrs.inverse = !attrs.inverse;
-    DIN(c, rotary, x) = EMIT(c, .op = TX_OP_ROTARY, .attrs = attrs, .in = {c->dout[0], IN(c, rotary, positions)});
+    DIN(c, rotary, x) = EMIT(c, ROTARY, attrs, c->dout[0], IN(c, rotary, positions));
 }
 
 static void grad_embedding(const grad *c)
 {
     const bool of_positions = WANT(c, embedding, position_table).need;
-    tx_tensor *positions = IN(c, embedding, positions);
+    tx_tensor *positions = IN(c, embedding, positions), *position_table = IN(c, embedding, position_table);
     if (of_positions && positions && positions->shape.rank == 1) {
         tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "embedding: no gradient of positions by the row"));
         return;
@@ -249,17 +239,12 @@ static void grad_embedding(const grad *c)
     if (WANT(c, embedding, table).need) {
         tx_attrs attrs = c->node->attrs;
         attrs.rows = IN(c, embedding, table)->shape.dim[0];
-        DIN(c, embedding, table) =
-            EMIT(c, .op = TX_OP_SCATTER_ADD, .attrs = attrs, .in = {IN(c, embedding, tokens), c->dout[0]});
+        DIN(c, embedding, table) = EMIT(c, SCATTER_ADD, attrs, IN(c, embedding, tokens), c->dout[0]);
     }
-    if (of_positions && positions) {
+    if (of_positions)
         DIN(c, embedding, position_table) =
-            tx_scatter_add(positions, c->dout[0], IN(c, embedding, position_table)->shape.dim[0]);
-    } else if (of_positions) {
-        tx_attrs attrs = TX_PLAIN;
-        attrs.rows = IN(c, embedding, position_table)->shape.dim[0];
-        DIN(c, embedding, position_table) = EMIT(c, .op = TX_OP_POSITION_GRAD, .attrs = attrs, .in = {c->dout[0]});
-    }
+            positions ? tx_scatter_add(positions, c->dout[0], position_table->shape.dim[0])
+                      : EMIT(c, POSITION_GRAD, TX_ATTRS(.rows = position_table->shape.dim[0]), c->dout[0]);
 }
 
 static void grad_gather(const grad *c)
@@ -275,20 +260,14 @@ static void grad_scatter_add(const grad *c)
 
 static void grad_top_k(const grad *c)
 {
-    tx_attrs attrs = TX_PLAIN;
-    attrs.rows = tx_shape_last(&IN(c, top_k, x)->shape);
-    DIN(c, top_k, x) = EMIT(c, .op = TX_OP_TOP_K_GRAD, .attrs = attrs, .in = {c->dout[0], OUT(c, top_k, indices)});
+    const tx_attrs attrs = TX_ATTRS(.rows = tx_shape_last(&IN(c, top_k, x)->shape));
+    DIN(c, top_k, x) = EMIT(c, TOP_K_GRAD, attrs, c->dout[0], OUT(c, top_k, indices));
 }
 
 static void grad_combine(const grad *c)
 {
-    tx_emit_args args = {
-        .op = TX_OP_COMBINE_GRAD,
-        .attrs = TX_PLAIN,
-        .in = {c->dout[0], IN(c, combine, x), IN(c, combine, weights), IN(c, combine, places), IN(c, combine, tokens)}};
-    tx_emit(c->graph, &args);
-    DIN(c, combine, x) = args.out[TX_OUT(combine_grad, dx)];
-    DIN(c, combine, weights) = args.out[TX_OUT(combine_grad, dweights)];
+    EMIT_ALL(c, COMBINE_GRAD, TX_PLAIN, 2, c->dout[0], IN(c, combine, x), IN(c, combine, weights),
+             IN(c, combine, places), IN(c, combine, tokens));
 }
 
 static void grad_cast(const grad *c)

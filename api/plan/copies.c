@@ -10,8 +10,6 @@
 
 #include <stdlib.h>
 
-static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
-
 /* The ranges are those of buckets where ranks gather these after an update. */
 static bool by_bucket(const tx_model *model)
 {
@@ -87,18 +85,17 @@ static void add_fetch(tx_graph *graph, int32_t number)
     range r;
     if (!tx_model_weights_away(graph->model) || !find_range(graph->model, number, &r))
         return;
-    tx_emit_args fetch = {.op = TX_OP_FETCH, .attrs = plain};
-    fetch.in[0] = weights_of(graph, number, &r, false);
-    fetch.out[0] = weights_of(graph, number, &r, true);
-    if (fetch.in[0] && fetch.out[0])
-        tx_emit(graph, &fetch);
+    tx_emit(graph, &(tx_emit_args){.op = TX_OP_FETCH,
+                                   .attrs = TX_PLAIN,
+                                   .in = {weights_of(graph, number, &r, false)},
+                                   .out = {weights_of(graph, number, &r, true)}});
 }
 
 static void add_cast(tx_graph *graph, int32_t number, const range *r)
 {
     const tx_model *model = graph->model;
-    tx_emit_args cast = {.op = TX_OP_CAST, .attrs = plain, .dtype = &model->copies.dtype},
-                 put_back = {.op = TX_OP_PUT_BACK, .attrs = plain};
+    tx_emit_args cast = {.op = TX_OP_CAST, .attrs = TX_PLAIN, .dtype = &model->copies.dtype},
+                 put_back = {.op = TX_OP_PUT_BACK, .attrs = TX_PLAIN};
     cast.in[0] = weights_of(graph, number, r, true);
     put_back.out[0] = cast.out[0] = tx_tensor_fixed(graph, model->copies.dtype, TX_SHAPE(r->count), TX_ARENA_HALF,
                                                     tx_model_half_address(model, r->address));
@@ -106,10 +103,9 @@ static void add_cast(tx_graph *graph, int32_t number, const range *r)
         put_back.in[0] = cast.out[0] = tx_tensor_fixed(graph, model->copies.dtype, TX_SHAPE(r->count), TX_ARENA_KEPT,
                                                        model->copies.casted[number % 2]);
     if (tx_model_weights_away(model))
-        tx_emit(graph, &(tx_emit_args){.op = TX_OP_WAIT_COPIES, .attrs = plain});
+        tx_emit(graph, &(tx_emit_args){.op = TX_OP_WAIT_COPIES, .attrs = TX_PLAIN});
     add_fetch(graph, number + 1);
-    if (cast.in[0] && cast.out[0])
-        tx_emit(graph, &cast);
+    tx_emit(graph, &cast);
     if (put_back.in[0])
         tx_emit(graph, &put_back);
 }

@@ -8,51 +8,30 @@
 #define STEPS 5
 #define EPS 1e-7f
 
-static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
-
-/* Output 0, or NULL after a failure. */
-static tx_tensor *emit(tx_graph *graph, tx_op op, const tx_attrs *attrs, tx_tensor *a, tx_tensor *b)
+static tx_tensor *product(tx_tensor *a, bool trans_a, tx_tensor *b, bool trans_b)
 {
-    tx_emit_args args = {.op = op, .attrs = *attrs, .in = {a, b}};
-    return a && b ? tx_emit(graph, &args) : NULL;
-}
-
-static tx_tensor *product(tx_graph *graph, tx_tensor *a, bool trans_a, tx_tensor *b, bool trans_b)
-{
-    tx_attrs attrs = plain;
-    attrs.trans_a = trans_a;
-    attrs.trans_b = trans_b;
-    attrs.flat = true;
-    return emit(graph, TX_OP_MATMUL, &attrs, a, b);
+    return TX_EMIT(a, MATMUL, TX_ATTRS(.trans_a = trans_a, .trans_b = trans_b, .flat = true), a, b);
 }
 
 /* alpha a + scale b */
-static tx_tensor *blend(tx_graph *graph, float alpha, tx_tensor *a, float scale, tx_tensor *b)
+static tx_tensor *blend(float alpha, tx_tensor *a, float scale, tx_tensor *b)
 {
-    tx_attrs attrs = plain;
-    attrs.alpha = alpha;
-    attrs.scale = scale;
-    return emit(graph, TX_OP_BLEND, &attrs, a, b);
+    return TX_EMIT(a, BLEND, ((tx_attrs){.control = -1, .alpha = alpha, .scale = scale}), a, b);
 }
 
-static tx_tensor *normalized(tx_graph *graph, tx_tensor *u)
+static tx_tensor *normalized(tx_tensor *u)
 {
-    tx_attrs attrs = plain;
-    attrs.eps = EPS;
-    tx_emit_args sum = {.op = TX_OP_REDUCE, .attrs = plain, .in = {u}};
-    sum.attrs.reduction = TX_REDUCE_SUMSQ;
-    sum.attrs.axis = TX_AXIS_ALL;
-    return emit(graph, TX_OP_NORMALIZE, &attrs, u, u ? tx_emit(graph, &sum) : NULL);
+    return TX_EMIT(u, NORMALIZE, TX_ATTRS(.eps = EPS), u, tx_reduce(u, TX_REDUCE_SUMSQ, TX_AXIS_ALL));
 }
 
 /* One step: a x + (b s + c s^2) x with s = x x^T; from the right where there are more rows than columns. */
-static tx_tensor *newton_schulz(tx_graph *graph, tx_tensor *x, bool tall)
+static tx_tensor *newton_schulz(tx_tensor *x, bool tall)
 {
-    tx_tensor *s = product(graph, x, tall, x, !tall);
-    tx_tensor *squared = product(graph, s, false, s, false);
-    tx_tensor *factor = blend(graph, -4.7750f, s, 2.0315f, squared);
-    tx_tensor *added = tall ? product(graph, x, false, factor, false) : product(graph, factor, false, x, false);
-    return blend(graph, 3.4445f, x, 1.0f, added);
+    tx_tensor *s = product(x, tall, x, !tall);
+    tx_tensor *squared = product(s, false, s, false);
+    tx_tensor *factor = blend(-4.7750f, s, 2.0315f, squared);
+    tx_tensor *added = tall ? product(x, false, factor, false) : product(factor, false, x, false);
+    return blend(3.4445f, x, 1.0f, added);
 }
 
 void tx_emit_muon(tx_graph *graph, const tx_emit_args *args, const tx_optimizer_options *options)
@@ -62,9 +41,9 @@ void tx_emit_muon(tx_graph *graph, const tx_emit_args *args, const tx_optimizer_
     if (!p || !g || !b || !tx_emit(graph, &momentum))
         return;
     const double rows = (double)p->shape.dim[0], columns = (double)p->shape.dim[1];
-    tx_tensor *x = normalized(graph, momentum.out[TX_OUT(muon_momentum, u)]);
+    tx_tensor *x = normalized(momentum.out[TX_OUT(muon_momentum, u)]);
     for (int i = 0; i < STEPS && x; i++)
-        x = newton_schulz(graph, x, rows > columns);
+        x = newton_schulz(x, rows > columns);
     tx_emit_args update = {
         .op = TX_OP_MUON, .attrs = args->attrs, .in = {p, x, args->in[TX_IN(adamw, groups)]}, .out = {p}};
     update.attrs.scale =

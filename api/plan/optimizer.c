@@ -4,8 +4,6 @@
 #include "api/parallel/parallel.h"
 #include "api/plan/plan.h"
 
-static const tx_attrs plain = {.control = -1, .alpha = 1.0f};
-
 /* ---- Nodes ------------------------------------------------------------------------------------- */
 
 /* A node of a piece reads and writes a range of the arenas, or a tensor. This rank's shard of weights lies as its
@@ -35,38 +33,29 @@ static void add_sumsq(tx_graph *graph, int64_t gradients, int64_t count)
 {
     if (count == 0)
         return;
-    tx_emit_args args = {.op = TX_OP_REDUCE, .attrs = plain};
-    args.attrs.reduction = TX_REDUCE_SUMSQ;
-    args.attrs.axis = TX_AXIS_ALL;
-    args.attrs.accumulate = TX_ADD;
-    args.in[0] = tx_tensor_fixed(graph, graph->model->stored, TX_SHAPE(count), TX_ARENA_GRADIENTS, gradients);
-    args.out[0] = tx_tensor_result(graph, TX_RESULT_GRAD_SUMSQ);
-    if (args.in[0] && args.out[0])
-        tx_emit(graph, &args);
+    tx_emit_args args = {
+        .op = TX_OP_REDUCE,
+        .attrs = TX_ATTRS(.reduction = TX_REDUCE_SUMSQ, .axis = TX_AXIS_ALL, .accumulate = TX_ADD),
+        .in = {tx_tensor_fixed(graph, graph->model->stored, TX_SHAPE(count), TX_ARENA_GRADIENTS, gradients)},
+        .out = {tx_tensor_result(graph, TX_RESULT_GRAD_SUMSQ)}};
+    tx_emit(graph, &args);
 }
 
 static void clear_sumsq(tx_graph *graph)
 {
-    tx_emit_args args = {.op = TX_OP_FILL, .attrs = plain, .shape = &TX_SHAPE(1)};
-    args.attrs.alpha = 0.0f;
-    args.out[0] = tx_tensor_result(graph, TX_RESULT_GRAD_SUMSQ);
-    if (args.out[0])
-        tx_emit(graph, &args);
+    tx_emit_args args = {.op = TX_OP_FILL,
+                         .attrs = {.control = -1, .alpha = 0.0f},
+                         .shape = &TX_SHAPE(1),
+                         .out = {tx_tensor_result(graph, TX_RESULT_GRAD_SUMSQ)}};
+    tx_emit(graph, &args);
 }
 
 static tx_attrs attrs_of(const tx_optimizer_options *o)
 {
-    tx_attrs attrs = plain;
-    attrs.update.beta1 = o->beta1;
-    attrs.update.beta2 = o->beta2;
-    attrs.eps = o->eps;
-    attrs.update.momentum = o->momentum;
-    attrs.update.weight_decay = o->weight_decay;
-    attrs.update.nesterov = o->nesterov;
-    attrs.update.relative_step = o->relative_step;
-    attrs.update.scale_parameter = o->scale_parameter;
-    attrs.update.warmup_init = o->warmup_init;
-    return attrs;
+    return TX_ATTRS(.eps = o->eps, .update.beta1 = o->beta1, .update.beta2 = o->beta2, .update.momentum = o->momentum,
+                    .update.weight_decay = o->weight_decay, .update.nesterov = o->nesterov,
+                    .update.relative_step = o->relative_step, .update.scale_parameter = o->scale_parameter,
+                    .update.warmup_init = o->warmup_init);
 }
 
 /* Which operand of a form's op is the weights' copy of 16 bits: the one behind all states that its row has; 0: none. */
@@ -106,7 +95,7 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
     }
     if (form->op == TX_OP_MUON)
         tx_emit_muon(graph, &args, &graph->model->optimizer->options);
-    else if (graph->status == TX_OK)
+    else
         tx_emit(graph, &args);
 }
 
@@ -120,21 +109,17 @@ static void mask_gradients(tx_graph *graph)
         const tx_shape count = TX_SHAPE(piece->count), blocks = TX_SHAPE(tx_param_blocks(piece->count));
         if (piece->form->whole && !tx_optimizer_keeps_zeros(o, &graph->model->param[piece->param].spec))
             continue;
-        tx_emit_args args = {.op = TX_OP_MASK_GRADIENT, .attrs = plain};
+        tx_emit_args args = {.op = TX_OP_MASK_GRADIENT, .attrs = TX_PLAIN};
         args.in[TX_IN(mask_gradient, p)] = weights_of(graph, piece, count);
         args.in[TX_IN(mask_gradient, g)] = args.out[TX_OUT(mask_gradient, g)] = gradients_of(graph, piece, count);
         args.in[TX_IN(mask_gradient, groups)] = tx_tensor_fixed(graph, TX_U8, blocks, TX_ARENA_STATE, piece->groups);
-        if (graph->status == TX_OK)
-            tx_emit(graph, &args);
+        tx_emit(graph, &args);
     }
 }
 
 static void add_collective(tx_graph *graph, tx_op op, int32_t bucket, tx_tensor *in, tx_tensor *out)
 {
-    tx_emit_args args = {.op = op, .attrs = plain, .in = {in}, .out = {out}};
-    args.attrs.exchange.bucket = bucket;
-    if (in && out)
-        tx_emit(graph, &args);
+    tx_emit(graph, &(tx_emit_args){.op = op, .attrs = TX_ATTRS(.exchange.bucket = bucket), .in = {in}, .out = {out}});
 }
 
 static void wait_for_gradients(tx_graph *graph, int32_t bucket)
@@ -156,14 +141,10 @@ static void reduce_results(tx_graph *graph)
 {
     _Static_assert(TX_RESULT_LOSS < SUMMED && TX_RESULT_GRAD_SUMSQ < SUMMED && TX_RESULT_DROPPED < SUMMED,
                    "what is summed lies together");
-    tx_emit_args args = {.op = TX_OP_REDUCE_RESULTS, .attrs = plain};
     tx_tensor *x = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(SUMMED), TX_ARENA_RESULT, 0);
     tx_tensor *w =
         tx_tensor_fixed(graph, TX_F32, TX_SHAPE(SUMMED + 1), TX_ARENA_EXCHANGE, graph->model->parallel->results);
-    args.in[TX_IN(reduce_results, x)] = args.out[TX_OUT(reduce_results, y)] = x;
-    args.out[TX_OUT(reduce_results, w)] = w;
-    if (x && w)
-        tx_emit(graph, &args);
+    tx_emit(graph, &(tx_emit_args){.op = TX_OP_REDUCE_RESULTS, .attrs = TX_PLAIN, .in = {x}, .out = {x, w}});
 }
 
 /* The stretches of a parameter of which this rank is the first replica, as far as its shard of the bucket has them. */
@@ -216,7 +197,7 @@ static void add_norm(tx_graph *graph)
         add_sumsq(graph, c * weights->chunk_bytes, weights->used[c] / tx_model_element(model));
     if (p)
         reduce_results(graph);
-    tx_emit(graph, &(tx_emit_args){.op = TX_OP_CLIP_NORM, .attrs = plain});
+    tx_emit(graph, &(tx_emit_args){.op = TX_OP_CLIP_NORM, .attrs = TX_PLAIN});
 }
 
 /* The pieces in their order; a sharded bucket moves when the last of its own has been updated. */
