@@ -25,19 +25,14 @@ tx_tensor *tx_swiglu(tx_tensor *x)
     return TX_EMIT(x, SWIGLU, TX_PLAIN, x);
 }
 
-static tx_tensor *linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose, bool full)
-{
-    return TX_EMIT(x, MATMUL, TX_ATTRS(.flat = true, .full = full, .trans_b = transpose), x, w, b);
-}
-
 tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose)
 {
-    return linear(x, w, b, transpose, false);
+    return TX_EMIT(x, MATMUL, TX_ATTRS(.flat = true, .trans_b = transpose), x, w, b);
 }
 
 tx_tensor *tx_linear_full(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose)
 {
-    return linear(x, w, b, transpose, true);
+    return TX_EMIT(x, MATMUL, TX_ATTRS(.flat = true, .trans_b = transpose, .full = true), x, w, b);
 }
 
 tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpose_b)
@@ -212,14 +207,15 @@ tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_
     if (!qkv || !k_cache || !v_cache || !positions || !options_fit(qkv, options->size, sizeof *options))
         return NULL;
     tx_attrs attrs = attention_attrs(qkv, options);
-    tx_emit_args reorder = {.op = TX_OP_KV_REORDER,
-                            .attrs = TX_PLAIN,
-                            .in = {k_cache, v_cache, sources, positions},
-                            .out = {k_cache, v_cache}};
-    tx_emit_args append = {
-        .op = TX_OP_KV_APPEND, .attrs = attrs, .in = {qkv, k_cache, v_cache, positions}, .out = {k_cache, v_cache}};
-    if ((sources && !tx_emit(qkv->graph, &reorder)) || !tx_emit(qkv->graph, &append))
-        return NULL;
+    if (sources)
+        tx_emit(qkv->graph, &(tx_emit_args){.op = TX_OP_KV_REORDER,
+                                            .attrs = TX_PLAIN,
+                                            .in = {k_cache, v_cache, sources, positions},
+                                            .out = {k_cache, v_cache}});
+    tx_emit(qkv->graph, &(tx_emit_args){.op = TX_OP_KV_APPEND,
+                                        .attrs = attrs,
+                                        .in = {qkv, k_cache, v_cache, positions},
+                                        .out = {k_cache, v_cache}});
     return TX_EMIT(qkv, ATTENTION_CACHED, attrs, qkv, k_cache, v_cache, positions);
 }
 
@@ -263,29 +259,25 @@ tx_tensor *tx_reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis)
 
 tx_tensor *tx_cast(tx_tensor *x, tx_dtype dtype)
 {
-    return x ? tx_emit(x->graph, &(tx_emit_args){.op = TX_OP_CAST, .attrs = TX_PLAIN, .in = {x}, .dtype = &dtype})
-             : NULL;
+    return TX_EMIT_AS(x, CAST, TX_PLAIN, &dtype, NULL, x);
 }
 
 tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value)
 {
     TX_NEEDS(graph, NULL);
-    const tx_attrs attrs = {.control = -1, .alpha = value};
-    return tx_emit(graph, &(tx_emit_args){.op = TX_OP_FILL, .attrs = attrs, .shape = &shape});
+    return tx_emit(graph, &(tx_emit_args){.op = TX_OP_FILL, .attrs = {.control = -1, .alpha = value}, .shape = &shape});
 }
 
 tx_tensor *tx_range(tx_graph *graph, tx_shape shape, int32_t first, int32_t step)
 {
     TX_NEEDS(graph, NULL);
-    const tx_attrs attrs = TX_ATTRS(.first = first, .step = step);
-    return tx_emit(graph, &(tx_emit_args){.op = TX_OP_RANGE, .attrs = attrs, .shape = &shape});
+    return tx_emit(
+        graph, &(tx_emit_args){.op = TX_OP_RANGE, .attrs = TX_ATTRS(.first = first, .step = step), .shape = &shape});
 }
 
 tx_tensor *tx_broadcast(tx_tensor *x, tx_shape shape, tx_axis axis)
 {
-    const tx_attrs attrs = TX_ATTRS(.axis = axis);
-    return x ? tx_emit(x->graph, &(tx_emit_args){.op = TX_OP_BROADCAST, .attrs = attrs, .in = {x}, .shape = &shape})
-             : NULL;
+    return TX_EMIT_AS(x, BROADCAST, TX_ATTRS(.axis = axis), NULL, &shape, x);
 }
 
 tx_tensor *tx_detach(tx_tensor *x)
@@ -298,6 +290,5 @@ tx_tensor *tx_detach(tx_tensor *x)
 
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape)
 {
-    return x ? tx_emit(x->graph, &(tx_emit_args){.op = TX_OP_RESHAPE, .attrs = TX_PLAIN, .in = {x}, .shape = &shape})
-             : NULL;
+    return TX_EMIT_AS(x, RESHAPE, TX_PLAIN, NULL, &shape, x);
 }

@@ -12,16 +12,16 @@ static int64_t least(int64_t a, int64_t b)
 
 tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows)
 {
-    tx_emit_args args = {.op = op, .attrs = TX_ATTRS(.rows = rows), .in = {x, counts}};
     if (!x || !counts)
         return NULL;
     /* By ranks lie the rows that come, or came: y of those that go to experts, x of those that come back. */
     const int64_t moved = op == TX_OP_TO_EXPERTS ? rows : x->shape.dim[0],
                   own = op == TX_OP_TO_EXPERTS ? x->shape.dim[0] : rows;
     const int64_t room = moved + (x->graph->model->engine->backend->host_memory ? 0 : own);
-    args.out[TX_OUT(to_experts, w)] =
-        tx_tensor_planned(x->graph, x->dtype, TX_SHAPE(room, x->shape.dim[1]), TX_ARENA_EXCHANGE);
-    return args.out[TX_OUT(to_experts, w)] ? tx_emit(x->graph, &args) : NULL;
+    tx_tensor *w = tx_tensor_planned(x->graph, x->dtype, TX_SHAPE(room, x->shape.dim[1]), TX_ARENA_EXCHANGE);
+    return tx_emit(
+        x->graph,
+        &(tx_emit_args){.op = op, .attrs = TX_ATTRS(.rows = rows), .in = {x, counts}, .out[TX_OUT(to_experts, w)] = w});
 }
 
 /* Tells the ranks of the group what comes. */

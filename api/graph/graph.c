@@ -37,13 +37,18 @@ void tx_graph_free(tx_graph *graph)
     free(graph);
 }
 
+/* Fails once the graph has a plan. */
+static tx_status check_open(const tx_graph *graph, const char *what)
+{
+    return graph->planned ? tx_fail(TX_INVALID, "%s: the graph has a plan, so it cannot change", what) : TX_OK;
+}
+
 tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
 {
     TX_NEEDS(graph, TX_INVALID);
     if (dtype != TX_F32 && dtype != TX_BF16 && dtype != TX_F16)
         return tx_fail(TX_INVALID, "autocast: a graph computes in F32, BF16 or F16, not in %s", tx_dtype_name(dtype));
-    if (graph->planned)
-        return tx_fail(TX_INVALID, "autocast: the graph has a plan, so it cannot change");
+    TX_TRY(check_open(graph, "autocast"));
     if (graph->model->stored != TX_F32 && dtype != graph->model->stored)
         return tx_fail(TX_INVALID,
                        "autocast: parameters are stored in %s, so the graph computes in that type, not in %s",
@@ -55,8 +60,7 @@ tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
 tx_status tx_graph_offload_activations(tx_graph *graph)
 {
     TX_NEEDS(graph, TX_INVALID);
-    if (graph->planned)
-        return tx_fail(TX_INVALID, "offload: the graph has a plan, so it cannot change");
+    TX_TRY(check_open(graph, "offload"));
     graph->offloads = true;
     return TX_OK;
 }
@@ -70,8 +74,7 @@ tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *option
     if (options->segments < 0 || options->whole < 0 || options->cheap < 0)
         return tx_fail(TX_INVALID, "checkpointing: %d segments, %d and %d of them computed again: none may be below 0",
                        (int)options->segments, (int)options->whole, (int)options->cheap);
-    if (graph->planned)
-        return tx_fail(TX_INVALID, "checkpointing: the graph has a plan, so it cannot change");
+    TX_TRY(check_open(graph, "checkpointing"));
     graph->checkpointing = *options;
     return TX_OK;
 }
@@ -291,12 +294,7 @@ tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
 
 static tx_operand operand_of(const tx_tensor *t)
 {
-    tx_operand o = {.dtype = TX_DTYPE_COUNT};
-    if (t) {
-        o.dtype = t->dtype;
-        o.shape = t->shape;
-    }
-    return o;
+    return t ? (tx_operand){.dtype = t->dtype, .shape = t->shape} : (tx_operand){.dtype = TX_DTYPE_COUNT};
 }
 
 /* Narrows what may be written to an index input, where there is one, by what this op can take. */
@@ -368,9 +366,7 @@ static tx_node *node_new(tx_graph *graph)
     if (!grow(&array, graph->nodes, &graph->node_room, sizeof *graph->node))
         return tx_graph_refuse(graph, tx_fail(TX_MEMORY, "no memory for a node"));
     graph->node = array;
-    tx_node *n = &graph->node[graph->nodes];
-    memset(n, 0, sizeof *n);
-    return n;
+    return &graph->node[graph->nodes];
 }
 
 /* Makes the node's output tensors, or checks those that were given. */
@@ -412,15 +408,13 @@ tx_status tx_graph_append(tx_graph *graph, const tx_node *node, int32_t *number)
 tx_status tx_backward(tx_graph *graph, tx_tensor *loss)
 {
     TX_NEEDS(graph, TX_INVALID);
-    tx_status status = tx_graph_check(graph);
-    if (status != TX_OK)
-        return status;
+    TX_TRY(tx_graph_check(graph));
     if (!loss || loss->graph != graph || tx_shape_count(&loss->shape) != 1 || loss->dtype != TX_F32)
         return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the loss must be one F32 value of this graph"));
     if (!loss->requires_grad)
         return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the loss depends on no parameter"));
-    if (graph->planned)
-        return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the graph has a plan, so it cannot change"));
+    if (check_open(graph, "backward"))
+        return tx_graph_fail(graph, TX_INVALID);
     if (graph->model->following)
         return tx_graph_fail(graph, tx_fail(TX_UNSUPPORTED, "backward: a model that is divided among devices of one "
                                                             "process is not trained: give each device a rank"));
@@ -448,7 +442,7 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args)
                 graph, tx_fail(TX_INVALID, "%s: input %d belongs to another graph", tx_op_info_of(args->op)->name, i));
     }
     for (int i = 0; i < TX_MAX_OUT; i++)
-        out[i] = (tx_operand){.dtype = TX_DTYPE_COUNT, .shape = {.rank = 1, .dim = {1}}};
+        out[i] = (tx_operand){.dtype = TX_DTYPE_COUNT, .shape = TX_SHAPE(1)};
     if (args->dtype)
         out[0].dtype = *args->dtype;
     if (args->shape)
@@ -459,10 +453,7 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args)
     tx_node *n = node_new(graph);
     if (!n || !make_outputs(graph, args, out))
         return NULL;
-    n->op = args->op;
-    n->direction = graph->direction;
-    n->block = graph->block;
-    n->attrs = args->attrs;
+    *n = (tx_node){.op = args->op, .direction = graph->direction, .block = graph->block, .attrs = args->attrs};
     memcpy(n->in, args->in, sizeof n->in);
     memcpy(n->out, args->out, sizeof n->out);
     if (n->op == TX_OP_RESHAPE)

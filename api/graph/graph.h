@@ -136,8 +136,14 @@ typedef struct tx_emit_args {
  * graph keeps). */
 tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
 /* Emits an op by name for the graph of `first`. NULL is an earlier failure, which the graph has. */
-#define TX_EMIT(first, NAME, attributes, ...)                                                                         \
-    ((first) ? tx_emit((first)->graph, &(tx_emit_args){.op = TX_OP_##NAME, .attrs = attributes, .in = {__VA_ARGS__}}) \
+#define TX_EMIT(first, NAME, attributes, ...) TX_EMIT_AS(first, NAME, attributes, NULL, NULL, __VA_ARGS__)
+/* The same with the type and shape of output 0. */
+#define TX_EMIT_AS(first, NAME, attributes, type, size, ...)                             \
+    ((first) ? tx_emit((first)->graph, &(tx_emit_args){.op = TX_OP_##NAME,               \
+                                                       .attrs = attributes,              \
+                                                       .in = {__VA_ARGS__},              \
+                                                       .dtype = type,                    \
+                                                       .shape = size})                   \
              : NULL)
 
 /* A tensor on fixed storage (arena address `offset`), not made by a node. */

@@ -31,19 +31,25 @@ int32_t tx_graph_contexts(const tx_graph *graph, int32_t *context)
 
 tx_tensor *tx_part_input(tx_tensor *x)
 {
-    const tx_attrs attrs = TX_ATTRS(.summed = true);
     if (!x || x->graph->model->mesh.tensor.size == 1)
         return x;
-    return tx_emit(x->graph, &(tx_emit_args){.op = TX_OP_RESHAPE, .attrs = attrs, .in = {x}, .shape = &x->shape});
+    return TX_EMIT_AS(x, RESHAPE, TX_ATTRS(.summed = true), NULL, &x->shape, x);
+}
+
+/* Memory in which ranks exchange numbers of the type of x. */
+static tx_tensor *window_of(const tx_tensor *x, tx_shape shape)
+{
+    return tx_tensor_planned(x->graph, x->dtype, shape, TX_ARENA_PARTS);
 }
 
 tx_tensor *tx_part_sum(tx_tensor *x)
 {
     if (!x || x->graph->model->mesh.tensor.size == 1)
         return x;
-    tx_emit_args args = {.op = TX_OP_PART_SUM, .attrs = TX_PLAIN, .in = {x}};
-    args.out[TX_OUT(part_sum, w)] = tx_tensor_planned(x->graph, x->dtype, x->shape, TX_ARENA_PARTS);
-    return args.out[TX_OUT(part_sum, w)] ? tx_emit(x->graph, &args) : NULL;
+    return tx_emit(x->graph, &(tx_emit_args){.op = TX_OP_PART_SUM,
+                                             .attrs = TX_PLAIN,
+                                             .in = {x},
+                                             .out[TX_OUT(part_sum, w)] = window_of(x, x->shape)});
 }
 
 /* What a rank has of `chunks` chunks, in the window. */
@@ -53,10 +59,10 @@ static tx_tensor *move_rows(tx_tensor *x, tx_op op, int64_t tokens)
     const tx_shape shape = TX_SHAPE(x->shape.dim[0], tokens, x->shape.dim[2]);
     const int64_t least = tokens < x->shape.dim[1] ? tokens : x->shape.dim[1], parts = graph->model->mesh.tensor.size;
     const int64_t blocks = tx_param_blocks(x->shape.dim[0] * least * x->shape.dim[2]);
-    tx_emit_args args = {.op = op, .attrs = TX_PLAIN, .in = {x}, .shape = &shape};
-    args.out[TX_OUT(part_scatter, w)] =
-        tx_tensor_planned(graph, x->dtype, TX_SHAPE(parts * blocks * TX_PARAM_BLOCK), TX_ARENA_PARTS);
-    return args.out[TX_OUT(part_scatter, w)] ? tx_emit(graph, &args) : NULL;
+    tx_tensor *w = window_of(x, TX_SHAPE(parts * blocks * TX_PARAM_BLOCK));
+    return tx_emit(
+        graph,
+        &(tx_emit_args){.op = op, .attrs = TX_PLAIN, .in = {x}, .shape = &shape, .out[TX_OUT(part_scatter, w)] = w});
 }
 
 tx_tensor *tx_part_gather(tx_tensor *x)
@@ -133,11 +139,6 @@ static tx_tensor *own_indices(tx_tensor *indices, const tx_param_spec *whole, in
     return tx_emit(indices->graph, args);
 }
 
-static tx_tensor *embed(tx_tensor *tokens, tx_tensor *table)
-{
-    return TX_EMIT(tokens, EMBEDDING, TX_PLAIN, tokens, table);
-}
-
 /* Adds rows of a table of positions, 0 and on or those that are named: x [B, T, C]. */
 static tx_tensor *add_positions(tx_tensor *x, tx_tensor *table, tx_tensor *positions)
 {
@@ -145,11 +146,12 @@ static tx_tensor *add_positions(tx_tensor *x, tx_tensor *table, tx_tensor *posit
         tx_graph_fail(x->graph,
                       tx_fail(TX_UNSUPPORTED, "sequence parallelism: tokens that have positions of their own"));
     if (!x || !table || positions)
-        return table ? tx_add(x, embed(positions, table)) : x;
+        return table ? tx_add(x, TX_EMIT(positions, EMBEDDING, TX_PLAIN, positions, table)) : x;
     const int64_t rows = x->shape.dim[0], tokens = x->shape.dim[1], row = tokens * x->shape.dim[2];
     const tx_model *model = x->graph->model;
     const int32_t first = model->mesh.sequence ? model->mesh.tensor.rank * (int32_t)tokens : 0;
-    tx_tensor *places = embed(tx_range(x->graph, TX_SHAPE(1, tokens), first, 1), tx_part_param(table));
+    tx_tensor *range = tx_range(x->graph, TX_SHAPE(1, tokens), first, 1);
+    tx_tensor *places = TX_EMIT(range, EMBEDDING, TX_PLAIN, range, tx_part_param(table));
     places = tx_broadcast(tx_reshape(places, TX_SHAPE(row)), TX_SHAPE(rows, row), TX_AXIS_ROWS);
     return tx_add(x, tx_reshape(places, x->shape));
 }
@@ -170,14 +172,14 @@ static tx_tensor *embed_parts(tx_tensor *tokens, tx_tensor *table, int64_t paddi
 tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
                                tx_tensor *positions)
 {
-    const tx_attrs attrs = TX_ATTRS(.padding = padding < 0 ? 0 : padding + 1);
     if (!tokens || !token_table)
         return NULL;
     if (position_table && !positions)
         positions = places_of(tokens);
     if (divided_rows(token_table))
         return embed_parts(tokens, token_table, padding, position_table, positions);
-    return TX_EMIT(tokens, EMBEDDING, attrs, tokens, token_table, position_table, positions);
+    return TX_EMIT(tokens, EMBEDDING, TX_ATTRS(.padding = padding < 0 ? 0 : padding + 1), tokens, token_table,
+                   position_table, positions);
 }
 
 tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions)
@@ -221,10 +223,10 @@ static tx_tensor *loss_of_parts(tx_tensor *logits, tx_tensor *labels, int64_t vo
     tx_emit_args own = {.op = TX_OP_CROSS_ENTROPY, .attrs = attrs, .in = {logits, labels}};
     if (!labels || !tx_emit(graph, &own))
         return NULL;
-    tx_emit_args all = {.op = TX_OP_PART_LOSS, .attrs = attrs, .in = {logits, labels, own.out[0], own.out[1]}};
-    all.out[TX_OUT(part_loss, w)] =
-        tx_tensor_planned(graph, TX_F32, TX_SHAPE(numbers * tx_shape_count(&labels->shape)), TX_ARENA_PARTS);
-    return all.out[TX_OUT(part_loss, w)] ? tx_emit(graph, &all) : NULL;
+    tx_tensor *losses = own.out[TX_OUT(cross_entropy, losses)], *lse = own.out[TX_OUT(cross_entropy, lse)];
+    tx_emit_args all = {.op = TX_OP_PART_LOSS, .attrs = attrs, .in = {logits, labels, losses, lse}};
+    all.out[TX_OUT(part_loss, w)] = window_of(losses, TX_SHAPE(numbers * tx_shape_count(&labels->shape)));
+    return tx_emit(graph, &all);
 }
 
 tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)

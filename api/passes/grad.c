@@ -15,10 +15,6 @@ typedef struct grad {
 #define OUT(c, op, name) ((c)->node->out[TX_OUT(op, name)])
 #define WANT(c, op, name) ((c)->want[TX_IN(op, name)])
 #define DIN(c, op, name) ((c)->din[TX_IN(op, name)])
-/* Emits an op by name; output 0 has the type `*asked` where the op has a choice. */
-#define EMIT_AS(c, NAME, attributes, asked, ...) \
-    tx_emit((c)->graph, &(tx_emit_args){.op = TX_OP_##NAME, .attrs = attributes, .in = {__VA_ARGS__}, .dtype = asked})
-#define EMIT(c, NAME, attributes, ...) EMIT_AS(c, NAME, attributes, NULL, __VA_ARGS__)
 /* Emits an op whose first `count` outputs are the gradients of the inputs of the same number. */
 #define EMIT_ALL(c, NAME, attributes, count, ...) \
     emit_all(c, (tx_emit_args){.op = TX_OP_##NAME, .attrs = attributes, .in = {__VA_ARGS__}}, count)
@@ -43,23 +39,23 @@ static tx_tensor *as_dtype(tx_tensor *t, tx_dtype dtype)
 static tx_tensor *product(const grad *c, tx_tensor *a, bool trans_a, tx_tensor *b, bool trans_b, tx_dtype dtype)
 {
     const tx_attrs attrs = TX_ATTRS(.trans_a = trans_a, .trans_b = trans_b, .flat = c->node->attrs.flat);
-    return EMIT_AS(c, MATMUL, attrs, &dtype, a, b);
+    return TX_EMIT_AS(a, MATMUL, attrs, &dtype, NULL, a, b);
 }
 
 /* In fp32, whatever x is. */
-static tx_tensor *sum_rows(const grad *c, tx_tensor *x)
+static tx_tensor *sum_rows(tx_tensor *x)
 {
-    return EMIT(c, REDUCE, TX_ATTRS(.axis = TX_AXIS_ROWS), x);
+    return TX_EMIT(x, REDUCE, TX_ATTRS(.axis = TX_AXIS_ROWS), x);
 }
 
 /* The gradient of an operand of rank 2 that served a whole batch: the sum over the batch. */
-static tx_tensor *of_operand(const grad *c, tx_tensor *d, const tx_shape *shape)
+static tx_tensor *of_operand(tx_tensor *d, const tx_shape *shape)
 {
     if (!d || tx_shape_count(&d->shape) == tx_shape_count(shape))
         return as_shape(d, shape);
     int64_t count = tx_shape_count(shape);
     tx_tensor *rows = tx_reshape(d, TX_SHAPE(tx_shape_count(&d->shape) / count, count));
-    return as_shape(sum_rows(c, rows), shape);
+    return as_shape(sum_rows(rows), shape);
 }
 
 /* y = A B, A = op(a), B = op(b): dA = dy B^T, dB = A^T dy; transposed again where op transposes. */
@@ -71,14 +67,14 @@ static void grad_matmul(const grad *c)
     if (want_b->need) { /* first, for the sums over ranks: they can begin while da is computed */
         tx_tensor *db = at->trans_b ? product(c, dy, true, a, at->trans_a, want_b->dtype)
                                     : product(c, a, !at->trans_a, dy, false, want_b->dtype);
-        DIN(c, matmul, b) = of_operand(c, db, &b->shape);
+        DIN(c, matmul, b) = of_operand(db, &b->shape);
     }
     if (WANT(c, matmul, bias).need)
-        DIN(c, matmul, bias) = sum_rows(c, c->dout[0]);
+        DIN(c, matmul, bias) = sum_rows(c->dout[0]);
     if (want_a->need) {
         tx_tensor *da = at->trans_a ? product(c, b, at->trans_b, dy, true, want_a->dtype)
                                     : product(c, dy, false, b, !at->trans_b, want_a->dtype);
-        DIN(c, matmul, a) = of_operand(c, da, &a->shape);
+        DIN(c, matmul, a) = of_operand(da, &a->shape);
     }
 }
 
@@ -90,17 +86,17 @@ static void grad_grouped_matmul(const grad *c)
     const tx_wanted *want_x = &WANT(c, grouped_matmul, x);
     if (WANT(c, grouped_matmul, w).need)
         DIN(c, grouped_matmul, w) =
-            EMIT(c, GROUPED_MATMUL_GRAD, TX_PLAIN, is_turned ? dy : x, is_turned ? x : dy, offsets);
+            TX_EMIT(dy, GROUPED_MATMUL_GRAD, TX_PLAIN, is_turned ? dy : x, is_turned ? x : dy, offsets);
     if (want_x->need)
         DIN(c, grouped_matmul, x) =
-            EMIT_AS(c, GROUPED_MATMUL, TX_ATTRS(.trans_b = !is_turned), &want_x->dtype, dy, w, offsets);
+            TX_EMIT_AS(dy, GROUPED_MATMUL, TX_ATTRS(.trans_b = !is_turned), &want_x->dtype, NULL, dy, w, offsets);
 }
 
 static void grad_attention(const grad *c)
 {
     DIN(c, attention, qkv) =
-        EMIT(c, ATTENTION_GRAD, c->node->attrs, c->dout[0], IN(c, attention, qkv), OUT(c, attention, o),
-             OUT(c, attention, lse), IN(c, attention, lengths), IN(c, attention, starts));
+        TX_EMIT(c->dout[0], ATTENTION_GRAD, c->node->attrs, c->dout[0], IN(c, attention, qkv), OUT(c, attention, o),
+                OUT(c, attention, lse), IN(c, attention, lengths), IN(c, attention, starts));
 }
 
 static void grad_layer_norm(const grad *c)
@@ -118,24 +114,25 @@ static void grad_rms_norm(const grad *c)
 /* PART_LOSS has the same operands in the same places: logits, labels, and lse as its second output. */
 static void grad_cross_entropy(const grad *c)
 {
-    DIN(c, cross_entropy, logits) = EMIT(c, CROSS_ENTROPY_GRAD, c->node->attrs, IN(c, cross_entropy, logits),
-                                         c->dout[0], IN(c, cross_entropy, labels), OUT(c, cross_entropy, lse));
+    DIN(c, cross_entropy, logits) =
+        TX_EMIT(c->dout[0], CROSS_ENTROPY_GRAD, c->node->attrs, IN(c, cross_entropy, logits), c->dout[0],
+                IN(c, cross_entropy, labels), OUT(c, cross_entropy, lse));
 }
 
 static void grad_distillation(const grad *c)
 {
-    DIN(c, distillation, logits) = EMIT(c, DISTILLATION_GRAD, c->node->attrs, IN(c, distillation, logits), c->dout[0],
-                                        IN(c, distillation, teacher), IN(c, distillation, labels));
+    DIN(c, distillation, logits) = TX_EMIT(c->dout[0], DISTILLATION_GRAD, c->node->attrs, IN(c, distillation, logits),
+                                           c->dout[0], IN(c, distillation, teacher), IN(c, distillation, labels));
 }
 
-static tx_tensor *broadcast(const grad *c, tx_tensor *small, const tx_attrs *like, const tx_shape *shape)
+static tx_tensor *broadcast(tx_tensor *small, const tx_attrs *like, const tx_shape *shape)
 {
     tx_attrs attrs = {.axis = like->axis, .control = like->control, .alpha = like->alpha};
     if (like->reduction == TX_REDUCE_MEAN)
         attrs.alpha *= (float)((double)tx_shape_count(&small->shape) / (double)tx_shape_count(shape));
     if (like->reduction == TX_REDUCE_SUMSQ)
         attrs.alpha *= 2.0f;
-    return tx_emit(c->graph, &(tx_emit_args){.op = TX_OP_BROADCAST, .attrs = attrs, .in = {small}, .shape = shape});
+    return TX_EMIT_AS(small, BROADCAST, attrs, NULL, shape, small);
 }
 
 static void grad_reduce(const grad *c)
@@ -145,7 +142,7 @@ static void grad_reduce(const grad *c)
         tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "reduce: the maximum has no gradient here"));
         return;
     }
-    tx_tensor *d = broadcast(c, c->dout[0], &c->node->attrs, &x->shape);
+    tx_tensor *d = broadcast(c->dout[0], &c->node->attrs, &x->shape);
     c->din[0] = d && c->node->attrs.reduction == TX_REDUCE_SUMSQ ? tx_mul(d, x) : d;
 }
 
@@ -195,7 +192,7 @@ static void grad_broadcast(const grad *c)
 {
     tx_attrs attrs = c->node->attrs;
     attrs.reduction = TX_REDUCE_SUM;
-    c->din[0] = EMIT(c, REDUCE, attrs, c->dout[0]);
+    c->din[0] = TX_EMIT(c->dout[0], REDUCE, attrs, c->dout[0]);
 }
 
 static void grad_add(const grad *c)
@@ -212,20 +209,20 @@ static void grad_mul(const grad *c)
 
 static void grad_scale(const grad *c)
 {
-    DIN(c, scale, x) = EMIT(c, SCALE, c->node->attrs, c->dout[0]);
+    DIN(c, scale, x) = TX_EMIT(c->dout[0], SCALE, c->node->attrs, c->dout[0]);
 }
 
 /* The same draw, in the type that the gradient ends in. */
 static void grad_dropout(const grad *c)
 {
-    DIN(c, dropout, x) = EMIT_AS(c, DROPOUT, c->node->attrs, &WANT(c, dropout, x).dtype, c->dout[0]);
+    DIN(c, dropout, x) = TX_EMIT_AS(c->dout[0], DROPOUT, c->node->attrs, &WANT(c, dropout, x).dtype, NULL, c->dout[0]);
 }
 
 static void grad_rotary(const grad *c)
 {
     tx_attrs attrs = c->node->attrs;
     attrs.inverse = !attrs.inverse;
-    DIN(c, rotary, x) = EMIT(c, ROTARY, attrs, c->dout[0], IN(c, rotary, positions));
+    DIN(c, rotary, x) = TX_EMIT(c->dout[0], ROTARY, attrs, c->dout[0], IN(c, rotary, positions));
 }
 
 static void grad_embedding(const grad *c)
@@ -239,12 +236,12 @@ static void grad_embedding(const grad *c)
     if (WANT(c, embedding, table).need) {
         tx_attrs attrs = c->node->attrs;
         attrs.rows = IN(c, embedding, table)->shape.dim[0];
-        DIN(c, embedding, table) = EMIT(c, SCATTER_ADD, attrs, IN(c, embedding, tokens), c->dout[0]);
+        DIN(c, embedding, table) = TX_EMIT(c->dout[0], SCATTER_ADD, attrs, IN(c, embedding, tokens), c->dout[0]);
     }
     if (of_positions)
         DIN(c, embedding, position_table) =
             positions ? tx_scatter_add(positions, c->dout[0], position_table->shape.dim[0])
-                      : EMIT(c, POSITION_GRAD, TX_ATTRS(.rows = position_table->shape.dim[0]), c->dout[0]);
+                      : TX_EMIT(c->dout[0], POSITION_GRAD, TX_ATTRS(.rows = position_table->shape.dim[0]), c->dout[0]);
 }
 
 static void grad_gather(const grad *c)
@@ -261,7 +258,7 @@ static void grad_scatter_add(const grad *c)
 static void grad_top_k(const grad *c)
 {
     const tx_attrs attrs = TX_ATTRS(.rows = tx_shape_last(&IN(c, top_k, x)->shape));
-    DIN(c, top_k, x) = EMIT(c, TOP_K_GRAD, attrs, c->dout[0], OUT(c, top_k, indices));
+    DIN(c, top_k, x) = TX_EMIT(c->dout[0], TOP_K_GRAD, attrs, c->dout[0], OUT(c, top_k, indices));
 }
 
 static void grad_combine(const grad *c)
