@@ -161,7 +161,7 @@ static void add_patch(tx_cl_builder *b, tx_arena_id arena, int32_t chunk)
     x->patches[x->patch_count++] = (tx_cl_patch){x->step_count - 1, x->argument++, arena, chunk};
 }
 
-void tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *const *operands)
+tx_status tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *const *operands)
 {
     for (size_t i = 0; i < count; i++) {
         const tx_operand *o = operands[i];
@@ -173,22 +173,26 @@ void tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *const 
             set_argument(b, sizeof none, &none);
         TX_CL_I64(b, present ? o->offset / (int64_t)tx_dtype_size(o->dtype) : 0);
     }
+    return b->status;
 }
 
-void tx_cl_arg_values(tx_cl_builder *b, size_t size, size_t count, const void *values)
+tx_status tx_cl_arg_values(tx_cl_builder *b, size_t size, size_t count, const void *values)
 {
     for (size_t i = 0; i < count; i++)
         set_argument(b, size, (const char *)values + i * size);
+    return b->status;
 }
 
-void tx_cl_arg_control(tx_cl_builder *b)
+tx_status tx_cl_arg_control(tx_cl_builder *b)
 {
     add_patch(b, TX_ARENA_CONTROL, 0);
+    return b->status;
 }
 
-void tx_cl_arg_result(tx_cl_builder *b)
+tx_status tx_cl_arg_result(tx_cl_builder *b)
 {
     add_patch(b, TX_ARENA_RESULT, 0);
+    return b->status;
 }
 
 void tx_cl_arg_local(tx_cl_builder *b, size_t bytes)

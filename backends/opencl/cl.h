@@ -206,10 +206,11 @@ void tx_cl_launch_kernel(tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const
     {                                                      \
         __VA_ARGS__                                        \
     }
-void tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *const *operands);
-void tx_cl_arg_values(tx_cl_builder *b, size_t size, size_t count, const void *values);
-void tx_cl_arg_control(tx_cl_builder *b); /* one argument: __global const uint *control, TX_CONTROL_COUNT words */
-void tx_cl_arg_result(tx_cl_builder *b);  /* one argument: __global float *result, TX_RESULT_COUNT floats */
+/* These and the macros return b->status. */
+tx_status tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *const *operands);
+tx_status tx_cl_arg_values(tx_cl_builder *b, size_t size, size_t count, const void *values);
+tx_status tx_cl_arg_control(tx_cl_builder *b); /* one argument: __global const uint *control, TX_CONTROL_COUNT words */
+tx_status tx_cl_arg_result(tx_cl_builder *b);  /* one argument: __global float *result, TX_RESULT_COUNT floats */
 void tx_cl_arg_local(tx_cl_builder *b, size_t bytes); /* __local T * */
 
 /* Reserves a piece of arena SCRATCH for this command; returns its offset in bytes, a multiple of TX_ALIGNMENT. Commands

@@ -35,19 +35,18 @@ void tx_cl_launch_rows(tx_cl_builder *b, const tx_cl_form *form, const char *sou
 
 /* All operands of a command as arguments: inputs, then outputs. */
 void tx_cl_arg_all(tx_cl_builder *b, const tx_command *c);
+/* Begins kernel(in.., out.., columns, ...), built with `options`, over `rows` rows of `columns` elements: a
+ * work-item does vectors of a row, or (by_rows) a work-group a row. */
+tx_status tx_cl_by_columns(tx_cl_builder *b, const tx_command *c, const char *source, const char *kernel,
+                           const char *options, int64_t columns, int64_t rows);
+tx_status tx_cl_by_rows(tx_cl_builder *b, const tx_command *c, const char *source, const char *kernel,
+                        const char *options, int64_t columns, int64_t rows);
+/* The arguments of what attrs.accumulate says: int accumulate, __global const uint *control. */
+tx_status tx_cl_arg_accumulate(tx_cl_builder *b, const tx_command *c);
+/* Those of a draw for x [sample, .., columns]: long rows of a sample, float number, int site, int first row, int gap,
+ * __global const uint *control. */
+tx_status tx_cl_arg_draw(tx_cl_builder *b, const tx_command *c, int64_t sample_rows, float number);
 /* The option that says what a kernel's operands of type H (ops.def) hold: that of one of them. */
 const char *tx_cl_type(const tx_operand *o);
-
-/* The last pass of sums over rows (kernels/reduce.cl): column sums of `blocks` rows, `stride` apart, of `work`,
- * beginning `skip` elements in, to y [columns]; kind, alpha and control as in REDUCE. */
-typedef struct tx_cl_columns {
-    const tx_operand *work, *y;
-    int64_t skip, stride, blocks, columns;
-    tx_reduction kind;
-    float alpha;
-    int32_t control;
-    tx_accumulate accumulate;
-} tx_cl_columns;
-void tx_cl_sum_columns(tx_cl_builder *b, const tx_cl_columns *columns);
 
 #endif

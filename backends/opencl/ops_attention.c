@@ -156,8 +156,7 @@ tx_status tx_cl_attention_merge(tx_cl_builder *b, const tx_command *c)
                          tx_shape_rows(o) * c->attrs.attention.heads);
     tx_cl_arg_all(b, c);
     TX_CL_I64(b, size, o->dim[1]);
-    TX_CL_I32(b, c->attrs.attention.heads);
-    return b->status;
+    return TX_CL_I32(b, c->attrs.attention.heads);
 }
 
 /* Row sums of do * o: a few items a row, so that neighbours read neighbouring quads. */

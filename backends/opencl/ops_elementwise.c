@@ -79,22 +79,43 @@ void tx_cl_arg_all(tx_cl_builder *b, const tx_command *c)
         TX_CL_OPERANDS(b, &c->out[i]);
 }
 
-/* ---- The ops ------------------------------------------------------------------------------------------------ */
-
-/* Launches kernel(in..., out, columns) over rows, built with these types. */
-static tx_status launch(tx_cl_builder *b, const tx_command *c, const char *kernel, const char *types, int64_t columns,
-                        int64_t rows)
+tx_status tx_cl_by_columns(tx_cl_builder *b, const tx_command *c, const char *source, const char *kernel,
+                           const char *options, int64_t columns, int64_t rows)
 {
-    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "%s", types);
-    tx_cl_launch_columns(b, &form, "elementwise", kernel, columns, rows);
+    const tx_cl_form form = tx_cl_form_of(b, c, columns, false, "%s", options);
+    tx_cl_launch_columns(b, &form, source, kernel, columns, rows);
     tx_cl_arg_all(b, c);
-    TX_CL_I64(b, columns);
-    return b->status;
+    return TX_CL_I64(b, columns);
 }
+
+tx_status tx_cl_by_rows(tx_cl_builder *b, const tx_command *c, const char *source, const char *kernel,
+                        const char *options, int64_t columns, int64_t rows)
+{
+    const tx_cl_form form = tx_cl_form_of(b, c, columns, true, "%s", options);
+    tx_cl_launch_rows(b, &form, source, kernel, rows);
+    tx_cl_arg_all(b, c);
+    return TX_CL_I64(b, columns);
+}
+
+tx_status tx_cl_arg_accumulate(tx_cl_builder *b, const tx_command *c)
+{
+    TX_CL_I32(b, (int32_t)c->attrs.accumulate);
+    return tx_cl_arg_control(b);
+}
+
+tx_status tx_cl_arg_draw(tx_cl_builder *b, const tx_command *c, int64_t sample_rows, float number)
+{
+    TX_CL_I64(b, sample_rows);
+    TX_CL_F32(b, number);
+    TX_CL_I32(b, c->attrs.draw.site, (int32_t)c->attrs.draw.row, (int32_t)c->attrs.gap);
+    return tx_cl_arg_control(b);
+}
+
+/* ---- The ops ------------------------------------------------------------------------------------------------ */
 
 static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t rows)
 {
-    return launch(b, c, kernel, tx_cl_type(&c->in[0]), columns, rows);
+    return tx_cl_by_columns(b, c, "elementwise", kernel, tx_cl_type(&c->in[0]), columns, rows);
 }
 
 /* All elements as one row. */
@@ -115,8 +136,7 @@ tx_status tx_cl_scale(tx_cl_builder *b, const tx_command *c)
     elementwise(b, c, "scale");
     TX_CL_F32(b, c->attrs.alpha);
     TX_CL_I32(b, c->attrs.control);
-    tx_cl_arg_control(b);
-    return b->status;
+    return tx_cl_arg_control(b);
 }
 
 TX_CL_OP(swiglu, by_rows, "swiglu", tx_shape_last(&c->out[0].shape), tx_shape_rows(&c->out[0].shape))
@@ -131,12 +151,8 @@ static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel
     char types[32] = "";
     if (in != TX_F32 || out != TX_F32)
         snprintf(types, sizeof types, "-DIN=%s -DOUT=%s", tx_cl_storage(in), tx_cl_storage(out));
-    launch(b, c, kernel, types, tx_shape_last(x), rows);
-    TX_CL_I64(b, x->rank > 1 ? rows / x->dim[0] : rows);
-    TX_CL_F32(b, number);
-    TX_CL_I32(b, c->attrs.draw.site, (int32_t)c->attrs.draw.row, (int32_t)c->attrs.gap);
-    tx_cl_arg_control(b);
-    return b->status;
+    tx_cl_by_columns(b, c, "elementwise", kernel, types, tx_shape_last(x), rows);
+    return tx_cl_arg_draw(b, c, x->rank > 1 ? rows / x->dim[0] : rows, number);
 }
 
 TX_CL_OP(dropout, drawn, "dropout", c->attrs.draw.p)
@@ -158,6 +174,5 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
     tx_cl_arg_values(b, sizeof frequency, 1, frequency);
     TX_CL_F32(b, c->attrs.rope.magnitude);
     TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]) ? c->in[1].shape.rank : 0);
-    TX_CL_OPERANDS(b, &c->in[1]);
-    return b->status;
+    return TX_CL_OPERANDS(b, &c->in[1]);
 }

@@ -16,8 +16,7 @@ static tx_status by_items(tx_cl_builder *b, const tx_command *c, const char *ker
     tx_cl_launch(b, SOURCE, "", kernel, 1, &global, &local);
     tx_cl_arg_all(b, c);
     TX_CL_I64(b, rows);
-    TX_CL_I32(b, (int32_t)tx_shape_last(n), (int32_t)tx_shape_last(k));
-    return b->status;
+    return TX_CL_I32(b, (int32_t)tx_shape_last(n), (int32_t)tx_shape_last(k));
 }
 
 TX_CL_OP(top_k, by_items, "top_k", &c->in[0].shape, &c->out[0].shape)
@@ -37,8 +36,7 @@ tx_status tx_cl_route(tx_cl_builder *b, const tx_command *c)
     TX_CL_I32(b, n, k, with_ids);
     tx_cl_launch_rows(b, &form, SOURCE, "route", experts);
     tx_cl_arg_all(b, c);
-    TX_CL_I32(b, n, k, with_ids, experts, mantissa, shift);
-    return b->status;
+    return TX_CL_I32(b, n, k, with_ids, experts, mantissa, shift);
 }
 
 tx_status tx_cl_combine(tx_cl_builder *b, const tx_command *c)
@@ -48,19 +46,14 @@ tx_status tx_cl_combine(tx_cl_builder *b, const tx_command *c)
     tx_cl_launch_columns(b, &form, SOURCE, "combine", columns, c->out[0].shape.dim[0]);
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2], &c->out[0]);
     TX_CL_I64(b, columns);
-    TX_CL_I32(b, (int32_t)c->in[1].shape.dim[1]);
-    return b->status;
+    return TX_CL_I32(b, (int32_t)c->in[1].shape.dim[1]);
 }
 
 tx_status tx_cl_combine_grad(tx_cl_builder *b, const tx_command *c)
 {
     const int64_t columns = tx_shape_last(&c->in[1].shape);
-    const tx_cl_form form = tx_cl_form_of(b, c, columns, true, "%s", tx_cl_type(&c->in[1]));
-    tx_cl_launch_rows(b, &form, SOURCE, "combine_grad", c->in[1].shape.dim[0]);
-    tx_cl_arg_all(b, c);
-    TX_CL_I64(b, columns);
-    TX_CL_I32(b, (int32_t)c->in[2].shape.dim[1]);
-    return b->status;
+    tx_cl_by_rows(b, c, SOURCE, "combine_grad", tx_cl_type(&c->in[1]), columns, c->in[1].shape.dim[0]);
+    return TX_CL_I32(b, (int32_t)c->in[2].shape.dim[1]);
 }
 
 /* ---- Products by groups ---------------------------------------------------------------------------------------- */

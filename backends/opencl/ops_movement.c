@@ -13,14 +13,21 @@ static void move(tx_cl_builder *b, const tx_command *c, const char *kernel, tx_d
     tx_cl_launch_columns(b, &form, "movement", kernel, columns, rows);
 }
 
+/* The same with arguments in.., out.., columns; `in` is the type of its source. */
+static tx_status move_all(tx_cl_builder *b, const tx_command *c, const char *kernel, tx_dtype in, int64_t columns,
+                          int64_t rows)
+{
+    move(b, c, kernel, in, c->out[0].dtype, columns, rows);
+    tx_cl_arg_all(b, c);
+    return TX_CL_I64(b, columns);
+}
+
 tx_status tx_cl_embedding(tx_cl_builder *b, const tx_command *c)
 {
     int64_t columns = tx_shape_last(&c->in[1].shape);
-    move(b, c, "embedding", c->in[1].dtype, c->out[0].dtype, columns, tx_operand_count(&c->in[0]));
-    tx_cl_arg_all(b, c);
-    TX_CL_I64(b, columns, tx_shape_last(&c->in[0].shape), tx_present(&c->in[2]) ? c->in[2].shape.dim[0] : 0);
-    TX_CL_I32(b, tx_present(&c->in[2]) && tx_present(&c->in[3]) ? c->in[3].shape.rank : 0);
-    return b->status;
+    move_all(b, c, "embedding", c->in[1].dtype, columns, tx_operand_count(&c->in[0]));
+    TX_CL_I64(b, tx_shape_last(&c->in[0].shape), tx_present(&c->in[2]) ? c->in[2].shape.dim[0] : 0);
+    return TX_CL_I32(b, tx_present(&c->in[2]) && tx_present(&c->in[3]) ? c->in[3].shape.rank : 0);
 }
 
 tx_status tx_cl_token_positions(tx_cl_builder *b, const tx_command *c)
@@ -29,8 +36,7 @@ tx_status tx_cl_token_positions(tx_cl_builder *b, const tx_command *c)
     const size_t rows = (size_t)tokens->dim[0];
     tx_cl_launch(b, "movement", "", "token_positions", 1, &rows, NULL);
     tx_cl_arg_all(b, c);
-    TX_CL_I32(b, (int32_t)tokens->dim[0], (int32_t)tokens->dim[1], (int32_t)c->attrs.first);
-    return b->status;
+    return TX_CL_I32(b, (int32_t)tokens->dim[0], (int32_t)tokens->dim[1], (int32_t)c->attrs.first);
 }
 
 tx_status tx_cl_part_indices(tx_cl_builder *b, const tx_command *c)
@@ -38,29 +44,21 @@ tx_status tx_cl_part_indices(tx_cl_builder *b, const tx_command *c)
     const size_t count = (size_t)tx_operand_count(&c->in[0]);
     tx_cl_launch(b, "movement", "", "part_indices", 1, &count, NULL);
     tx_cl_arg_all(b, c);
-    TX_CL_I64(b, (int64_t)count, c->attrs.first, c->attrs.rows, c->attrs.vocab);
-    return b->status;
+    return TX_CL_I64(b, (int64_t)count, c->attrs.first, c->attrs.rows, c->attrs.vocab);
 }
 
 tx_status tx_cl_position_grad(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *dy = &c->in[0].shape;
     int64_t columns = tx_shape_last(dy), T = dy->dim[dy->rank - 2];
-    move(b, c, "position_grad", TX_F32, TX_F32, columns, tx_shape_rows(&c->out[0].shape));
-    tx_cl_arg_all(b, c);
-    TX_CL_I64(b, columns, tx_shape_rows(dy) / T, T);
-    TX_CL_I32(b, (int32_t)c->attrs.accumulate);
-    tx_cl_arg_control(b);
-    return b->status;
+    move_all(b, c, "position_grad", TX_F32, columns, tx_shape_rows(&c->out[0].shape));
+    TX_CL_I64(b, tx_shape_rows(dy) / T, T);
+    return tx_cl_arg_accumulate(b, c);
 }
 
 tx_status tx_cl_gather(tx_cl_builder *b, const tx_command *c)
 {
-    int64_t columns = tx_shape_last(&c->in[0].shape);
-    move(b, c, "gather", c->in[0].dtype, c->out[0].dtype, columns, tx_operand_count(&c->in[1]));
-    tx_cl_arg_all(b, c);
-    TX_CL_I64(b, columns);
-    return b->status;
+    return move_all(b, c, "gather", c->in[0].dtype, tx_shape_last(&c->in[0].shape), tx_operand_count(&c->in[1]));
 }
 
 #define PIECE 64       /* sources that are added up at a time */
@@ -124,8 +122,7 @@ tx_status tx_cl_scatter_add(tx_cl_builder *b, const tx_command *c)
     move(b, c, "scatter_begin", TX_F32, TX_F32, n, 1);
     TX_CL_OPERANDS(b, &c->out[0]);
     TX_CL_I64(b, n);
-    TX_CL_I32(b, (int32_t)c->attrs.accumulate);
-    tx_cl_arg_control(b);
+    tx_cl_arg_accumulate(b, c);
 
     const tx_operand sorted = sort(b, c, (int32_t)count);
     move_sources(b, c, "scatter_pieces", columns, count);
@@ -134,8 +131,7 @@ tx_status tx_cl_scatter_add(tx_cl_builder *b, const tx_command *c)
 
     move_sources(b, c, "scatter_join", columns, count);
     TX_CL_OPERANDS(b, &c->out[0], &sorted, &sums);
-    TX_CL_I64(b, columns);
-    return b->status;
+    return TX_CL_I64(b, columns);
 }
 
 tx_status tx_cl_kv_append(tx_cl_builder *b, const tx_command *c)
@@ -144,8 +140,7 @@ tx_status tx_cl_kv_append(tx_cl_builder *b, const tx_command *c)
     int64_t columns = tx_shape_last(cache), last = tx_shape_last(qkv);
     move(b, c, "kv_append", c->in[0].dtype, c->in[0].dtype, columns, tx_shape_rows(qkv));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[0], &c->out[1], &c->in[3]);
-    TX_CL_I64(b, columns, last - 2 * columns, last, qkv->dim[qkv->rank - 2], cache->dim[cache->rank - 2]);
-    return b->status;
+    return TX_CL_I64(b, columns, last - 2 * columns, last, qkv->dim[qkv->rank - 2], cache->dim[cache->rank - 2]);
 }
 
 tx_status tx_cl_kv_reorder(tx_cl_builder *b, const tx_command *c)
@@ -156,8 +151,7 @@ tx_status tx_cl_kv_reorder(tx_cl_builder *b, const tx_command *c)
                                     tx_cl_storage(c->in[0].dtype));
     tx_cl_launch_columns(b, &form, "movement", "kv_reorder", columns, cache->dim[1]);
     TX_CL_OPERANDS(b, &c->out[0], &c->out[1], &c->in[2], &c->in[3]);
-    TX_CL_I64(b, columns, cache->dim[1]);
-    return b->status;
+    return TX_CL_I64(b, columns, cache->dim[1]);
 }
 
 tx_status tx_cl_broadcast(tx_cl_builder *b, const tx_command *c)
@@ -167,30 +161,22 @@ tx_status tx_cl_broadcast(tx_cl_builder *b, const tx_command *c)
         columns *= rows;
         rows = 1;
     }
-    move(b, c, "broadcast", TX_F32, TX_F32, columns, rows);
-    tx_cl_arg_all(b, c);
-    TX_CL_I64(b, columns);
+    move_all(b, c, "broadcast", TX_F32, columns, rows);
     TX_CL_I32(b, c->attrs.axis == TX_AXIS_ROWS ? 2 : c->attrs.axis == TX_AXIS_LAST ? 1 : 0);
     TX_CL_F32(b, c->attrs.alpha);
     TX_CL_I32(b, c->attrs.control);
-    tx_cl_arg_control(b);
-    return b->status;
+    return tx_cl_arg_control(b);
 }
 
 tx_status tx_cl_cast(tx_cl_builder *b, const tx_command *c)
 {
-    int64_t n = tx_operand_count(&c->out[0]);
-    move(b, c, "cast", c->in[0].dtype, c->out[0].dtype, n, 1);
-    tx_cl_arg_all(b, c);
-    TX_CL_I64(b, n);
-    TX_CL_I32(b, (int32_t)c->attrs.accumulate);
-    tx_cl_arg_control(b);
-    return b->status;
+    move_all(b, c, "cast", c->in[0].dtype, tx_operand_count(&c->out[0]), 1);
+    return tx_cl_arg_accumulate(b, c);
 }
 
 /* Columns of x from `from` on, `count` of them, become those of y from `to` on. */
-static void move_columns(tx_cl_builder *b, const tx_command *c, const tx_operand *x, int64_t from, int64_t to,
-                         int64_t count)
+static tx_status move_columns(tx_cl_builder *b, const tx_command *c, const tx_operand *x, int64_t from, int64_t to,
+                              int64_t count)
 {
     const tx_operand *y = &c->out[0];
     const int64_t of_x = tx_shape_last(&x->shape), of_y = tx_shape_last(&y->shape);
@@ -201,21 +187,15 @@ static void move_columns(tx_cl_builder *b, const tx_command *c, const tx_operand
     tx_cl_launch_columns(b, &form, "movement", "columns", count, tx_shape_rows(&y->shape));
     TX_CL_OPERANDS(b, x, y);
     TX_CL_I64(b, count, of_x, from, of_y, to);
-    TX_CL_I32(b, (int32_t)c->attrs.accumulate);
-    tx_cl_arg_control(b);
+    return tx_cl_arg_accumulate(b, c);
 }
 
-tx_status tx_cl_take_columns(tx_cl_builder *b, const tx_command *c)
-{
-    move_columns(b, c, &c->in[0], c->attrs.first, 0, c->attrs.rows);
-    return b->status;
-}
+TX_CL_OP(take_columns, move_columns, &c->in[0], c->attrs.first, 0, c->attrs.rows)
 
 tx_status tx_cl_join_columns(tx_cl_builder *b, const tx_command *c)
 {
     move_columns(b, c, &c->in[0], 0, 0, c->attrs.rows);
-    move_columns(b, c, &c->in[1], 0, c->attrs.rows, tx_shape_last(&c->in[1].shape));
-    return b->status;
+    return move_columns(b, c, &c->in[1], 0, c->attrs.rows, tx_shape_last(&c->in[1].shape));
 }
 
 /* An operand seen as an array of another type of the same total size. */
@@ -237,29 +217,20 @@ tx_status tx_cl_copy(tx_cl_builder *b, const tx_command *c)
     move(b, c, words ? "cast" : "copy_bytes", TX_F32, TX_F32, n, 1);
     TX_CL_OPERANDS(b, &x, &y);
     TX_CL_I64(b, n);
-    if (words) {
-        TX_CL_I32(b, (int32_t)c->attrs.accumulate);
-        tx_cl_arg_control(b);
-    }
-    return b->status;
+    return words ? tx_cl_arg_accumulate(b, c) : b->status;
 }
 
 tx_status tx_cl_fill(tx_cl_builder *b, const tx_command *c)
 {
-    int64_t n = tx_operand_count(&c->out[0]);
-    move(b, c, "fill", TX_F32, c->out[0].dtype, n, 1);
-    TX_CL_OPERANDS(b, &c->out[0]);
-    TX_CL_I64(b, n);
-    TX_CL_F32(b, c->attrs.alpha);
-    return b->status;
+    move_all(b, c, "fill", TX_F32, tx_operand_count(&c->out[0]), 1);
+    return TX_CL_F32(b, c->attrs.alpha);
 }
 
 tx_status tx_cl_range(tx_cl_builder *b, const tx_command *c)
 {
     int64_t n = tx_operand_count(&c->out[0]);
     move(b, c, "range", TX_F32, TX_F32, n, 1);
-    TX_CL_OPERANDS(b, &c->out[0]);
+    tx_cl_arg_all(b, c);
     TX_CL_I64(b, n, tx_range_period(&c->attrs, n));
-    TX_CL_I32(b, (int32_t)c->attrs.first, c->attrs.step, (int32_t)c->attrs.gap);
-    return b->status;
+    return TX_CL_I32(b, (int32_t)c->attrs.first, c->attrs.step, (int32_t)c->attrs.gap);
 }

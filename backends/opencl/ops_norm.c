@@ -5,6 +5,45 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- Sums over rows ------------------------------------------------------------------------------------------- */
+
+/* KIND of kernels/reduce.cl; passes after the first sum what was squared. */
+static int reduce_kind(tx_reduction reduction, bool first)
+{
+    if (reduction == TX_REDUCE_MAX)
+        return 1;
+    return reduction == TX_REDUCE_SUMSQ && first ? 2 : 0;
+}
+
+static tx_status finish_arguments(tx_cl_builder *b, const tx_command *c, float alpha, int32_t control)
+{
+    TX_CL_F32(b, alpha);
+    TX_CL_I32(b, control);
+    return tx_cl_arg_accumulate(b, c);
+}
+
+/* The last pass of sums over rows: `work` has a row for each block of rows. Its columns from `first` on are summed, and
+ * times alpha and control, as in REDUCE, they are y. */
+static void sum_columns(tx_cl_builder *b, const tx_command *c, const tx_operand *work, int64_t first,
+                        const tx_operand *y, tx_reduction reduction, float alpha, int32_t control)
+{
+    /* Few columns and many blocks: several work-items share a column, 32 columns lie side by side. */
+    const size_t group[] = {tx_cl_group(b->context, 32), tx_cl_group(b->context, 256) / tx_cl_group(b->context, 32)};
+    const int64_t blocks = tx_row_blocks(tx_shape_rows(&c->in[0].shape)), columns = tx_operand_count(y);
+    const size_t global[] = {(size_t)columns, group[1]};
+    char options[96];
+    snprintf(options, sizeof options, "-DWG=%zu -DPARTS=%zu -DKIND=%d", group[0], group[1],
+             reduce_kind(reduction, false));
+    tx_operand begin = *work;
+    begin.offset += first * (int64_t)sizeof(float);
+    tx_cl_launch(b, "reduce", options, "reduce_columns", 2, global, group);
+    TX_CL_OPERANDS(b, &begin);
+    TX_CL_I64(b, tx_operand_count(work) / blocks, blocks);
+    TX_CL_OPERANDS(b, y);
+    TX_CL_I64(b, columns);
+    finish_arguments(b, c, alpha, control);
+}
+
 /* ---- Norms ---------------------------------------------------------------------------------------------- */
 
 /* Whether dropout comes before what is added. */
@@ -47,12 +86,8 @@ static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
     TX_CL_OPERANDS(b, &c->out[0], rms ? NULL : &c->out[1], &c->out[rms ? 1 : 2], z, &c->out[rms ? 2 : 3]);
     TX_CL_I64(b, tx_shape_last(x));
     TX_CL_F32(b, c->attrs.eps);
-    if (drops(c, z)) {
-        TX_CL_I64(b, x->rank > 1 ? tx_shape_rows(x) / x->dim[0] : 1);
-        TX_CL_F32(b, c->attrs.draw.p);
-        TX_CL_I32(b, c->attrs.draw.site, (int32_t)c->attrs.draw.row, (int32_t)c->attrs.gap);
-        tx_cl_arg_control(b);
-    }
+    if (drops(c, z))
+        tx_cl_arg_draw(b, c, x->rank > 1 ? tx_shape_rows(x) / x->dim[0] : 1, c->attrs.draw.p);
     return b->status;
 }
 
@@ -69,27 +104,12 @@ static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], mean, rstd, work);
     TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));
 
-    const int64_t channels = tx_shape_last(&c->in[2].shape); /* of gamma */
-    for (int i = 0; i < (rms ? 1 : 2); i++) {
-        const tx_cl_columns sum = {
-            .work = work,
-            .y = &c->out[1 + i],
-            .skip = i * channels,
-            .stride = rms ? channels : 2 * channels,
-            .blocks = tx_row_blocks(rows),
-            .columns = channels,
-            .kind = TX_REDUCE_SUM,
-            .alpha = 1.0f,
-            .control = -1,
-            .accumulate = c->attrs.accumulate,
-        };
-        tx_cl_sum_columns(b, &sum);
-    }
+    for (int i = 0; i < (rms ? 1 : 2); i++)
+        sum_columns(b, c, work, i * columns, &c->out[1 + i], TX_REDUCE_SUM, 1.0f, -1);
 
     tx_cl_launch_rows(b, &form, "norm", "norm_grad", rows);
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2], mean, rstd, z, &c->out[0]);
-    TX_CL_I64(b, columns);
-    return b->status;
+    return TX_CL_I64(b, columns);
 }
 
 TX_CL_OP(layer_norm, norm, false)
@@ -102,12 +122,8 @@ TX_CL_OP(rms_norm_grad, norm_grad, true)
 /* Launches kernel(in..., out..., columns), a work-group a row. */
 static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
-    int64_t columns = tx_shape_last(&c->in[0].shape);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, true, "%s", tx_cl_type(&c->in[0]));
-    tx_cl_launch_rows(b, &form, "softmax", kernel, tx_shape_rows(&c->in[0].shape));
-    tx_cl_arg_all(b, c);
-    TX_CL_I64(b, columns);
-    return b->status;
+    const tx_shape *x = &c->in[0].shape;
+    return tx_cl_by_rows(b, c, "softmax", kernel, tx_cl_type(&c->in[0]), tx_shape_last(x), tx_shape_rows(x));
 }
 
 TX_CL_OP(softmax, by_rows, "softmax")
@@ -126,8 +142,7 @@ static tx_status cross_entropy(tx_cl_builder *b, const tx_command *c, const char
     by_logits(b, c, kernel);
     TX_CL_F32(b, c->attrs.smoothing);
     TX_CL_I64(b, c->attrs.rows ? c->attrs.rows : c->attrs.vocab);
-    TX_CL_I32(b, c->attrs.rows != 0);
-    return b->status;
+    return TX_CL_I32(b, c->attrs.rows != 0);
 }
 
 TX_CL_OP(cross_entropy, cross_entropy, "cross_entropy")
@@ -137,8 +152,7 @@ TX_CL_OP(fused_classifier, cross_entropy, "fused_classifier")
 static tx_status distillation(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
     by_logits(b, c, kernel);
-    TX_CL_F32(b, c->attrs.scale, c->attrs.alpha);
-    return b->status;
+    return TX_CL_F32(b, c->attrs.scale, c->attrs.alpha);
 }
 
 TX_CL_OP(distillation, distillation, "distillation")
@@ -146,43 +160,10 @@ TX_CL_OP(distillation_grad, distillation, "distillation_grad")
 
 /* ---- Reductions ------------------------------------------------------------------------------------------------ */
 
-/* KIND of kernels/reduce.cl; passes after the first sum what was squared. */
-static int reduce_kind(tx_reduction reduction, bool first)
-{
-    if (reduction == TX_REDUCE_MAX)
-        return 1;
-    return reduction == TX_REDUCE_SUMSQ && first ? 2 : 0;
-}
-
 static tx_cl_form reduce_form(const tx_cl_builder *b, const tx_command *c, const tx_operand *x, int64_t columns,
                               int kind)
 {
     return tx_cl_form_of(b, c, columns, true, "-DKIND=%d %s", kind, tx_cl_type(x));
-}
-
-static void finish_arguments(tx_cl_builder *b, float alpha, int32_t control, tx_accumulate accumulate)
-{
-    TX_CL_F32(b, alpha);
-    TX_CL_I32(b, control, (int32_t)accumulate);
-    tx_cl_arg_control(b);
-}
-
-void tx_cl_sum_columns(tx_cl_builder *b, const tx_cl_columns *columns)
-{
-    /* Few columns and many blocks: several work-items share a column, 32 columns lie side by side. */
-    const size_t group[] = {tx_cl_group(b->context, 32), tx_cl_group(b->context, 256) / tx_cl_group(b->context, 32)};
-    char options[96];
-    snprintf(options, sizeof options, "-DWG=%zu -DPARTS=%zu -DKIND=%d", group[0], group[1],
-             reduce_kind(columns->kind, false));
-    const size_t global[] = {(size_t)columns->columns, group[1]};
-    tx_operand work = *columns->work;
-    work.offset += columns->skip * (int64_t)sizeof(float);
-    tx_cl_launch(b, "reduce", options, "reduce_columns", 2, global, group);
-    TX_CL_OPERANDS(b, &work);
-    TX_CL_I64(b, columns->stride, columns->blocks);
-    TX_CL_OPERANDS(b, columns->y);
-    TX_CL_I64(b, columns->columns);
-    finish_arguments(b, columns->alpha, columns->control, columns->accumulate);
 }
 
 /* One work-group a row of `columns`: `rows` results. */
@@ -193,7 +174,7 @@ static void reduce_rows(tx_cl_builder *b, const tx_command *c, const tx_operand 
     tx_cl_launch_rows(b, &form, "reduce", "reduce_rows", rows);
     TX_CL_OPERANDS(b, x, &c->out[0]);
     TX_CL_I64(b, columns);
-    finish_arguments(b, alpha, c->attrs.control, c->attrs.accumulate);
+    finish_arguments(b, c, alpha, c->attrs.control);
 }
 
 static void reduce_all(tx_cl_builder *b, const tx_command *c, float alpha)
@@ -218,18 +199,7 @@ static void reduce_over_rows(tx_cl_builder *b, const tx_command *c, float alpha)
     tx_cl_launch_columns(b, &form, "reduce", "reduce_row_blocks", columns, tx_row_blocks(rows));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[1]);
     TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));
-    const tx_cl_columns sum = {
-        .work = &c->out[1],
-        .y = &c->out[0],
-        .stride = columns,
-        .blocks = tx_row_blocks(rows),
-        .columns = columns,
-        .kind = c->attrs.reduction,
-        .alpha = alpha,
-        .control = c->attrs.control,
-        .accumulate = c->attrs.accumulate,
-    };
-    tx_cl_sum_columns(b, &sum);
+    sum_columns(b, c, &c->out[1], 0, &c->out[0], c->attrs.reduction, alpha, c->attrs.control);
 }
 
 tx_status tx_cl_reduce(tx_cl_builder *b, const tx_command *c)

@@ -7,11 +7,11 @@
 #include <math.h>
 
 /* The first arguments of kernel(in..., n): outputs lie on the inputs. */
-static void update_arguments(tx_cl_builder *b, const tx_command *c)
+static tx_status update_arguments(tx_cl_builder *b, const tx_command *c)
 {
     for (int i = 0; i < tx_op_info_of(c->op)->inputs; i++)
         TX_CL_OPERANDS(b, &c->in[i]);
-    TX_CL_I64(b, tx_operand_count(&c->in[0]));
+    return TX_CL_I64(b, tx_operand_count(&c->in[0]));
 }
 
 static void update(tx_cl_builder *b, const tx_command *c, const char *kernel)
@@ -30,8 +30,7 @@ static void update(tx_cl_builder *b, const tx_command *c, const char *kernel)
 static tx_status finish_arguments(tx_cl_builder *b)
 {
     tx_cl_arg_control(b);
-    tx_cl_arg_result(b);
-    return b->status;
+    return tx_cl_arg_result(b);
 }
 
 tx_status tx_cl_sgd(tx_cl_builder *b, const tx_command *c)
@@ -94,9 +93,7 @@ tx_status tx_cl_mask_gradient(tx_cl_builder *b, const tx_command *c)
     tx_cl_form form =
         tx_cl_form_of(b, c, n, false, "-DPARAM_BLOCK=%d -DP=%s", TX_PARAM_BLOCK, tx_cl_storage(c->in[0].dtype));
     tx_cl_launch_columns(b, &form, "optimizer", "mask_gradient", n, 1);
-    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2]);
-    TX_CL_I64(b, n);
-    return b->status;
+    return update_arguments(b, c);
 }
 
 tx_status tx_cl_clip_norm(tx_cl_builder *b, const tx_command *c)
@@ -165,8 +162,7 @@ tx_status tx_cl_adafactor(tx_cl_builder *b, const tx_command *c)
     tx_cl_launch_columns(b, &by_column, "adafactor", "adafactor_update", columns, rows);
     TX_CL_OPERANDS(b, p, g, r, work);
     TX_CL_I64(b, squares, rows, columns);
-    tx_cl_arg_result(b);
-    return b->status;
+    return tx_cl_arg_result(b);
 }
 
 tx_status tx_cl_adafactor_vector(tx_cl_builder *b, const tx_command *c)
@@ -183,54 +179,43 @@ tx_status tx_cl_adafactor_vector(tx_cl_builder *b, const tx_command *c)
     tx_cl_launch_columns(b, &by_column, "adafactor", "adafactor_vector_update", n, 1);
     TX_CL_OPERANDS(b, p, g, v, work);
     TX_CL_I64(b, lines, n);
-    tx_cl_arg_result(b);
-    return b->status;
+    return tx_cl_arg_result(b);
 }
 
 /* ---- Muon --------------------------------------------------------------------------------------------------- */
 
-static int64_t muon_kernel(tx_cl_builder *b, const tx_command *c, const char *kernel)
+static void muon_kernel(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
-    const int64_t n = tx_operand_count(&c->in[0]);
-    tx_cl_form form = tx_cl_form_of(b, c, n, false, "");
-    tx_cl_launch_columns(b, &form, "muon", kernel, n, 1);
-    return n;
+    const tx_cl_form form = tx_cl_form_of(b, c, tx_operand_count(&c->in[0]), false, "");
+    tx_cl_launch_columns(b, &form, "muon", kernel, tx_operand_count(&c->in[0]), 1);
 }
 
 tx_status tx_cl_muon_momentum(tx_cl_builder *b, const tx_command *c)
 {
-    const int64_t n = muon_kernel(b, c, "muon_momentum");
+    muon_kernel(b, c, "muon_momentum");
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->out[1]);
-    TX_CL_I64(b, n);
+    TX_CL_I64(b, tx_operand_count(&c->in[0]));
     TX_CL_F32(b, c->attrs.update.momentum);
     TX_CL_I32(b, c->attrs.update.nesterov);
-    tx_cl_arg_result(b);
-    return b->status;
+    return tx_cl_arg_result(b);
 }
 
 tx_status tx_cl_muon(tx_cl_builder *b, const tx_command *c)
 {
-    const int64_t n = muon_kernel(b, c, "muon");
-    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2]);
-    TX_CL_I64(b, n);
+    muon_kernel(b, c, "muon");
+    update_arguments(b, c);
     TX_CL_F32(b, c->attrs.update.weight_decay, c->attrs.scale);
     return finish_arguments(b);
 }
 
 tx_status tx_cl_normalize(tx_cl_builder *b, const tx_command *c)
 {
-    const int64_t n = muon_kernel(b, c, "normalize_by");
-    tx_cl_arg_all(b, c);
-    TX_CL_I64(b, n);
-    TX_CL_F32(b, c->attrs.eps);
-    return b->status;
+    tx_cl_by_columns(b, c, "muon", "normalize_by", "", tx_operand_count(&c->in[0]), 1);
+    return TX_CL_F32(b, c->attrs.eps);
 }
 
 tx_status tx_cl_blend(tx_cl_builder *b, const tx_command *c)
 {
-    const int64_t n = muon_kernel(b, c, "blend");
-    tx_cl_arg_all(b, c);
-    TX_CL_I64(b, n);
-    TX_CL_F32(b, c->attrs.alpha, c->attrs.scale);
-    return b->status;
+    tx_cl_by_columns(b, c, "muon", "blend", "", tx_operand_count(&c->in[0]), 1);
+    return TX_CL_F32(b, c->attrs.alpha, c->attrs.scale);
 }
