@@ -16,4 +16,13 @@ static inline void *tx_grown(void *array, int32_t count, size_t size)
     return realloc(array, (count < 64 ? 64 : 2 * (size_t)count) * size);
 }
 
+/* The room of an array of `count` elements that tx_grown may enlarge. */
+static inline size_t tx_room(int32_t count)
+{
+    size_t room = 64;
+    while (room < (size_t)count)
+        room *= 2;
+    return room;
+}
+
 #endif

@@ -2,6 +2,8 @@
  * Changing a graph: a list of its nodes in their order, and the uses of each tensor. */
 #include "api/graph/edit.h"
 
+#include "api/base/grow.h"
+
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -193,7 +195,7 @@ tx_status tx_edit_commit(tx_edit *e)
     tx_graph *g = e->graph;
     tx_status status = learn(e);
     int32_t *moved = tx_edit_alloc(e, (size_t)g->nodes + 1, sizeof *moved), count = 0;
-    tx_node *nodes = malloc(((size_t)g->nodes + 1) * sizeof *nodes);
+    tx_node *nodes = malloc(tx_room(g->nodes) * sizeof *nodes);
     if (status || !moved || !nodes) {
         free(nodes);
         tx_edit_discard(e);
@@ -209,7 +211,6 @@ tx_status tx_edit_commit(tx_edit *e)
         if (g->tensor[i]->producer >= 0)
             g->tensor[i]->producer = moved[g->tensor[i]->producer];
     free(g->node);
-    g->node_room = g->nodes + 1;
     g->node = nodes;
     g->nodes = count;
     tx_edit_discard(e);

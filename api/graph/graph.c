@@ -2,6 +2,7 @@
  * Storage of a graph, and the one function that appends nodes. */
 #include "api/graph/graph.h"
 
+#include "api/base/grow.h"
 #include "api/base/needs.h"
 #include "api/model/model.h"
 
@@ -100,30 +101,15 @@ tx_status tx_graph_check(const tx_graph *graph)
     return graph->status == TX_OK ? TX_OK : tx_fail(graph->status, "%s", graph->message);
 }
 
-/* Makes room for one more element of `size` bytes in `*array`. */
-static bool grow(void **array, int32_t count, int32_t *room, size_t size)
-{
-    if (count < *room)
-        return true;
-    int32_t wanted = *room ? 2 * *room : 64;
-    void *bigger = realloc(*array, (size_t)wanted * size);
-    if (!bigger)
-        return false;
-    *array = bigger;
-    *room = wanted;
-    return true;
-}
-
 static tx_tensor *tensor_new(tx_graph *graph, tx_dtype dtype, tx_shape shape)
 {
     tx_tensor *t = calloc(1, sizeof *t);
-    void *array = graph->tensor;
-    if (!t || !grow(&array, graph->tensors, &graph->tensor_room, sizeof *graph->tensor)) {
+    tx_tensor **grown = tx_grown(graph->tensor, graph->tensors, sizeof(tx_tensor *));
+    graph->tensor = grown ? grown : graph->tensor;
+    if (!t || !grown) {
         free(t);
-        tx_graph_fail(graph, tx_fail(TX_MEMORY, "no memory for a tensor"));
-        return NULL;
+        return tx_graph_refuse(graph, tx_fail(TX_MEMORY, "no memory for a tensor"));
     }
-    graph->tensor = array;
     t->id = graph->tensors;
     graph->tensor[graph->tensors++] = t;
     t->graph = graph;
@@ -362,10 +348,10 @@ static void narrow_indices(const tx_node *n)
 
 static tx_node *node_new(tx_graph *graph)
 {
-    void *array = graph->node;
-    if (!grow(&array, graph->nodes, &graph->node_room, sizeof *graph->node))
+    tx_node *grown = tx_grown(graph->node, graph->nodes, sizeof *grown);
+    if (!grown)
         return tx_graph_refuse(graph, tx_fail(TX_MEMORY, "no memory for a node"));
-    graph->node = array;
+    graph->node = grown;
     return &graph->node[graph->nodes];
 }
 
@@ -418,10 +404,10 @@ tx_status tx_backward(tx_graph *graph, tx_tensor *loss)
     if (graph->model->following)
         return tx_graph_fail(graph, tx_fail(TX_UNSUPPORTED, "backward: a model that is divided among devices of one "
                                                             "process is not trained: give each device a rank"));
-    void *array = graph->loss;
-    if (!grow(&array, graph->losses, &graph->loss_room, sizeof(tx_tensor *)))
+    tx_tensor **grown = tx_grown(graph->loss, graph->losses, sizeof(tx_tensor *));
+    if (!grown)
         return tx_graph_fail(graph, tx_fail(TX_MEMORY, "no memory for a loss"));
-    graph->loss = array;
+    graph->loss = grown;
     graph->loss[graph->losses++] = loss;
     graph->model->has_gradients = true;
     return TX_OK;

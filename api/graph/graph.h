@@ -51,13 +51,13 @@ typedef struct tx_node {
 struct tx_graph {
     tx_model *model;
     tx_tensor **tensor;
-    int32_t tensors, tensor_room;
+    int32_t tensors;
     tx_node *node;
-    int32_t nodes, node_room;
+    int32_t nodes;
     tx_direction direction; /* of the nodes being added */
     int32_t block;          /* likewise */
     tx_tensor **loss; /* what tx_backward was given, until autodiff takes it: the gradients are those of the sum */
-    int32_t losses, loss_room;
+    int32_t losses;
     tx_dtype autocast;              /* what tx_graph_autocast was given */
     tx_checkpointing checkpointing; /* what tx_graph_checkpointing was given */
     bool offloads;                  /* tx_graph_offload_activations */
@@ -138,13 +138,12 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
 /* Emits an op by name for the graph of `first`. NULL is an earlier failure, which the graph has. */
 #define TX_EMIT(first, NAME, attributes, ...) TX_EMIT_AS(first, NAME, attributes, NULL, NULL, __VA_ARGS__)
 /* The same with the type and shape of output 0. */
-#define TX_EMIT_AS(first, NAME, attributes, type, size, ...)                             \
-    ((first) ? tx_emit((first)->graph, &(tx_emit_args){.op = TX_OP_##NAME,               \
-                                                       .attrs = attributes,              \
-                                                       .in = {__VA_ARGS__},              \
-                                                       .dtype = type,                    \
-                                                       .shape = size})                   \
-             : NULL)
+#define TX_EMIT_AS(first, NAME, attributes, type, size, ...)                                                        \
+    ((first)                                                                                                        \
+         ? tx_emit((first)->graph,                                                                                  \
+                   &(tx_emit_args){                                                                                 \
+                       .op = TX_OP_##NAME, .attrs = attributes, .in = {__VA_ARGS__}, .dtype = type, .shape = size}) \
+         : NULL)
 
 /* A tensor on fixed storage (arena address `offset`), not made by a node. */
 tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset);

@@ -2,23 +2,34 @@
  * What inference rules share. */
 #include "api/graph/infer.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 const char *tx_want_name(const tx_infer *c)
 {
     return tx_op_info_of(c->op)->name;
 }
 
+tx_status tx_refuse(const tx_infer *c, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return tx_fail(TX_INVALID, "%s: %s", tx_want_name(c), text);
+}
+
 tx_status tx_want_other_shape(const tx_infer *c, int i, const char *want)
 {
-    return tx_fail(TX_INVALID, "%s: input %d has shape %s, wanted %s", tx_want_name(c), i, TX_TEXT(c->in[i].shape),
-                   want);
+    return tx_refuse(c, "input %d has shape %s, wanted %s", i, TX_TEXT(c->in[i].shape), want);
 }
 
 tx_status tx_want_dtype(const tx_infer *c, int i, tx_dtype dtype)
 {
     if (!tx_present(&c->in[i]) || c->in[i].dtype == dtype)
         return TX_OK;
-    return tx_fail(TX_INVALID, "%s: input %d is %s, wanted %s", tx_want_name(c), i, tx_dtype_name(c->in[i].dtype),
-                   tx_dtype_name(dtype));
+    return tx_refuse(c, "input %d is %s, wanted %s", i, tx_dtype_name(c->in[i].dtype), tx_dtype_name(dtype));
 }
 
 bool tx_is_float_type(tx_dtype dtype)
@@ -30,8 +41,7 @@ tx_status tx_want_float_type(const tx_infer *c, int i)
 {
     if (!tx_present(&c->in[i]) || tx_is_float_type(c->in[i].dtype))
         return TX_OK;
-    return tx_fail(TX_INVALID, "%s: input %d is %s, wanted F32, BF16 or F16", tx_want_name(c), i,
-                   tx_dtype_name(c->in[i].dtype));
+    return tx_refuse(c, "input %d is %s, wanted F32, BF16 or F16", i, tx_dtype_name(c->in[i].dtype));
 }
 
 tx_status tx_want(const tx_infer *c, const char *inputs)
@@ -55,7 +65,7 @@ tx_status tx_want_draw(const tx_infer *c)
 {
     if (c->attrs->draw.p >= 0.0f && c->attrs->draw.p < 1.0f)
         return TX_OK;
-    return tx_fail(TX_INVALID, "%s: dropout %g is not in [0, 1)", tx_want_name(c), (double)c->attrs->draw.p);
+    return tx_refuse(c, "dropout %g is not in [0, 1)", (double)c->attrs->draw.p);
 }
 
 tx_status tx_want_shape(const tx_infer *c, int i, const tx_shape *shape)
@@ -69,8 +79,7 @@ tx_status tx_want_rank(const tx_infer *c, int i, int32_t rank)
 {
     if (!tx_present(&c->in[i]) || c->in[i].shape.rank == rank)
         return TX_OK;
-    return tx_fail(TX_INVALID, "%s: input %d has shape %s, wanted rank %d", tx_want_name(c), i, TX_TEXT(c->in[i].shape),
-                   rank);
+    return tx_refuse(c, "input %d has shape %s, wanted rank %d", i, TX_TEXT(c->in[i].shape), rank);
 }
 
 tx_status tx_want_positions(const tx_infer *c, int i, int64_t batch)
@@ -98,7 +107,7 @@ tx_status tx_give_asked(const tx_infer *c, tx_dtype own, tx_shape shape)
 {
     const tx_dtype asked = c->out[0].dtype != TX_DTYPE_COUNT ? c->out[0].dtype : own;
     if (!tx_is_float_type(asked))
-        return tx_fail(TX_INVALID, "%s: the result cannot be %s", tx_want_name(c), tx_dtype_name(asked));
+        return tx_refuse(c, "the result cannot be %s", tx_dtype_name(asked));
     return tx_give(c, 0, asked, shape);
 }
 
@@ -106,8 +115,7 @@ tx_status tx_give_stored(const tx_infer *c, tx_dtype stored, tx_dtype own, tx_sh
 {
     const tx_dtype asked = c->out[0].dtype != TX_DTYPE_COUNT ? c->out[0].dtype : own;
     if (asked != TX_F32 && asked != stored)
-        return tx_fail(TX_INVALID, "%s: %s operands cannot give %s", tx_want_name(c), tx_dtype_name(stored),
-                       tx_dtype_name(asked));
+        return tx_refuse(c, "%s operands cannot give %s", tx_dtype_name(stored), tx_dtype_name(asked));
     return tx_give(c, 0, asked, shape);
 }
 

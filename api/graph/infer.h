@@ -22,7 +22,9 @@ typedef struct tx_infer {
 #define TX_TEXT(shape) tx_shape_text(&(shape), (char[96]){0}, 96)
 
 const char *tx_want_name(const tx_infer *c); /* of the op */
-bool tx_is_float_type(tx_dtype dtype);       /* F32, BF16 or F16 */
+/* Fails with a message after the op's name. */
+tx_status tx_refuse(const tx_infer *c, const char *format, ...) TX_PRINTF(2, 3);
+bool tx_is_float_type(tx_dtype dtype); /* F32, BF16 or F16 */
 
 /* Each accepts an absent input, and else fails with a message that names op, input and what was wanted. */
 tx_status tx_want_dtype(const tx_infer *c, int i, tx_dtype dtype);

@@ -12,12 +12,11 @@ static tx_status infer_epilogue(const tx_infer *c)
     const tx_epilogue epilogue = c->attrs->epilogue;
     const bool reads = epilogue == TX_EPILOGUE_GELU_GRAD || epilogue == TX_EPILOGUE_ADD;
     if (tx_present(&c->in[3]) != reads)
-        return tx_fail(TX_INVALID, "%s: operand 3 is %s", tx_want_name(c),
-                       reads ? "missing" : "for epilogues that read it");
+        return tx_refuse(c, "operand 3 is %s", reads ? "missing" : "for epilogues that read it");
     if (epilogue == TX_EPILOGUE_NONE)
         return TX_OK;
     if (c->attrs->accumulate != TX_STORE)
-        return tx_fail(TX_INVALID, "%s: an epilogue's result is stored", tx_want_name(c));
+        return tx_refuse(c, "an epilogue's result is stored");
     TX_TRY(tx_want_dtype(c, 3, c->out[0].dtype));
     TX_TRY(tx_want_shape(c, 3, &c->out[0].shape));
     if (epilogue == TX_EPILOGUE_GELU && c->attrs->keeps)
@@ -30,8 +29,8 @@ static tx_status check_packed(const tx_infer *c)
 {
     TX_TRY(tx_want_rank(c, 1, 2));
     if (!c->attrs->flat || c->attrs->trans_a)
-        return tx_fail(TX_INVALID, "%s: %s is multiplied by rows that are not transposed and no batch", tx_want_name(c),
-                       tx_dtype_name(c->in[1].dtype));
+        return tx_refuse(c, "%s is multiplied by rows that are not transposed and no batch",
+                         tx_dtype_name(c->in[1].dtype));
     if (tx_shape_last(&c->in[1].shape) % TX_NF4_BLOCK != 0)
         return tx_want_other_shape(c, 1, "rows of a multiple of 64 elements");
     return TX_OK;
@@ -59,12 +58,11 @@ tx_status tx_infer_matmul(const tx_infer *c)
         for (int32_t i = 0; leading && i + 2 < a->rank; i++)
             leading = a->dim[i] == b->dim[i];
         if (!leading && a->rank != 2 && b->rank != 2)
-            return tx_fail(TX_INVALID, "%s: leading dimensions of %s and %s differ", tx_want_name(c), TX_TEXT(*a),
-                           TX_TEXT(*b));
+            return tx_refuse(c, "leading dimensions of %s and %s differ", TX_TEXT(*a), TX_TEXT(*b));
     }
     if (g.k != b_k)
-        return tx_fail(TX_INVALID, "%s: inner dimensions of %s%s and %s%s differ", tx_want_name(c), TX_TEXT(*a),
-                       c->attrs->trans_a ? " transposed" : "", TX_TEXT(*b), c->attrs->trans_b ? " transposed" : "");
+        return tx_refuse(c, "inner dimensions of %s%s and %s%s differ", TX_TEXT(*a),
+                         c->attrs->trans_a ? " transposed" : "", TX_TEXT(*b), c->attrs->trans_b ? " transposed" : "");
     TX_TRY(tx_want_shape(c, 2, &TX_SHAPE(g.n)));
     tx_shape y = TX_SHAPE(g.m, g.n);
     if (c->attrs->flat && !c->attrs->trans_a) {
@@ -84,15 +82,14 @@ static tx_status check_qkv(const tx_infer *c, int i, int64_t *head_size)
     const tx_attrs *a = c->attrs;
     TX_TRY(tx_want_rank(c, i, 3));
     if (a->attention.heads < 1 || a->attention.kv_heads < 1 || a->attention.heads % a->attention.kv_heads != 0)
-        return tx_fail(TX_INVALID, "%s: %d heads cannot share %d key heads", tx_want_name(c), a->attention.heads,
-                       a->attention.kv_heads);
+        return tx_refuse(c, "%d heads cannot share %d key heads", a->attention.heads, a->attention.kv_heads);
     int64_t parts = a->attention.heads + 2 * (int64_t)a->attention.kv_heads, last = tx_shape_last(&c->in[i].shape);
     if (last % parts != 0)
-        return tx_fail(TX_INVALID, "%s: the last dimension of %s is no multiple of %" PRId64 " heads", tx_want_name(c),
-                       TX_TEXT(c->in[i].shape), parts);
+        return tx_refuse(c, "the last dimension of %s is no multiple of %" PRId64 " heads", TX_TEXT(c->in[i].shape),
+                         parts);
     TX_TRY(tx_want_draw(c));
     if (a->attention.window < 0)
-        return tx_fail(TX_INVALID, "%s: a window of %d keys", tx_want_name(c), a->attention.window);
+        return tx_refuse(c, "a window of %d keys", a->attention.window);
     *head_size = last / parts;
     return TX_OK;
 }
@@ -104,7 +101,7 @@ static tx_status check_bounds(const tx_infer *c, int lengths, const tx_shape *qk
     TX_TRY(tx_want_shape(c, lengths, &TX_SHAPE(qkv->dim[0])));
     TX_TRY(tx_want_shape(c, starts, &TX_SHAPE(qkv->dim[0], qkv->dim[1])));
     if (!c->attrs->attention.causal && (c->attrs->attention.window > 0 || tx_present(&c->in[starts])))
-        return tx_fail(TX_INVALID, "%s: a window and starts are for causal attention", tx_want_name(c));
+        return tx_refuse(c, "a window and starts are for causal attention");
     return TX_OK;
 }
 
@@ -140,8 +137,7 @@ tx_status tx_infer_attention_merge(const tx_infer *c)
     const tx_shape *a = &c->in[0].shape;
     TX_TRY(tx_want(c, "H3FHF"));
     if (c->attrs->attention.heads < 1 || a->dim[2] % c->attrs->attention.heads != 0)
-        return tx_fail(TX_INVALID, "%s: %d heads do not divide %s", tx_want_name(c), c->attrs->attention.heads,
-                       TX_TEXT(*a));
+        return tx_refuse(c, "%d heads do not divide %s", c->attrs->attention.heads, TX_TEXT(*a));
     const tx_shape lse = TX_SHAPE(a->dim[0], c->attrs->attention.heads, a->dim[1]);
     TX_TRY(tx_want_shape(c, 2, a));
     TX_TRY(tx_want_shape(c, 1, &lse));
@@ -158,8 +154,7 @@ static tx_status check_cache(const tx_infer *c, int64_t *head_size)
     TX_TRY(tx_want_positions(c, 3, c->in[0].shape.dim[0]));
     if (cache->dim[0] != c->in[0].shape.dim[0] || cache->dim[2] != c->attrs->attention.kv_heads * *head_size ||
         cache->dim[1] < c->in[0].shape.dim[1])
-        return tx_fail(TX_INVALID, "%s: the cache %s does not fit %s", tx_want_name(c), TX_TEXT(*cache),
-                       TX_TEXT(c->in[0].shape));
+        return tx_refuse(c, "the cache %s does not fit %s", TX_TEXT(*cache), TX_TEXT(c->in[0].shape));
     return tx_want_shape(c, 2, cache);
 }
 

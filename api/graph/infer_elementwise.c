@@ -14,7 +14,7 @@ tx_status tx_infer_same(const tx_infer *c)
     else if (c->op != TX_OP_COPY)
         TX_TRY(tx_want(c, "F"));
     if (c->op == TX_OP_NOISE && !(c->attrs->scale >= 0.0f && c->attrs->scale <= FLT_MAX))
-        return tx_fail(TX_INVALID, "noise: a scale of %g is not 0 or more", (double)c->attrs->scale);
+        return tx_refuse(c, "a scale of %g is not 0 or more", (double)c->attrs->scale);
     return tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
@@ -22,7 +22,7 @@ tx_status tx_infer_dropout(const tx_infer *c)
 {
     TX_TRY(tx_want(c, "H"));
     if (!(c->attrs->draw.p >= 0.0f && c->attrs->draw.p < 1.0f))
-        return tx_fail(TX_INVALID, "dropout: %g is not in [0, 1)", (double)c->attrs->draw.p);
+        return tx_refuse(c, "%g is not in [0, 1)", (double)c->attrs->draw.p);
     return tx_give_asked(c, TX_F32, c->in[0].shape);
 }
 
@@ -31,8 +31,7 @@ tx_status tx_infer_map(const tx_infer *c)
 {
     TX_TRY(tx_want(c, "H="));
     if (tx_present(&c->in[1]) && !tx_shape_equal(&c->in[0].shape, &c->in[1].shape))
-        return tx_fail(TX_INVALID, "%s: shapes %s and %s differ", tx_want_name(c), TX_TEXT(c->in[0].shape),
-                       TX_TEXT(c->in[1].shape));
+        return tx_refuse(c, "shapes %s and %s differ", TX_TEXT(c->in[0].shape), TX_TEXT(c->in[1].shape));
     return tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
@@ -68,9 +67,8 @@ tx_status tx_infer_rotary(const tx_infer *c)
     if (a->attention.head_size < 2 || a->attention.head_size % 2 != 0 || last % a->attention.head_size != 0 ||
         a->attention.heads < 0 || a->attention.head_size > TX_MAX_ROTARY ||
         a->attention.heads > last / a->attention.head_size || !(a->rope.theta > 0.0f) || !(a->rope.factor > 0.0f))
-        return tx_fail(TX_INVALID, "rotary: %d heads of size %d (even, at most %d) with theta %g do not fit %s",
-                       a->attention.heads, a->attention.head_size, TX_MAX_ROTARY, (double)a->rope.theta,
-                       TX_TEXT(c->in[0].shape));
+        return tx_refuse(c, "%d heads of size %d (even, at most %d) with theta %g do not fit %s", a->attention.heads,
+                         a->attention.head_size, TX_MAX_ROTARY, (double)a->rope.theta, TX_TEXT(c->in[0].shape));
     return tx_give(c, 0, TX_F32, c->in[0].shape);
 }
 
@@ -83,11 +81,11 @@ tx_status tx_infer_embedding(const tx_infer *c)
     TX_TRY(tx_want_places(c, 3, tokens->dim[0], tokens->dim[1]));
     int64_t channels = c->in[1].shape.dim[1];
     if (tx_present(&c->in[2]) && (c->in[2].shape.dim[1] != channels || c->in[2].shape.dim[0] < tokens->dim[1]))
-        return tx_fail(TX_INVALID, "embedding: positions %s do not fit tokens %s and table %s", TX_TEXT(c->in[2].shape),
-                       TX_TEXT(*tokens), TX_TEXT(c->in[1].shape));
+        return tx_refuse(c, "positions %s do not fit tokens %s and table %s", TX_TEXT(c->in[2].shape), TX_TEXT(*tokens),
+                         TX_TEXT(c->in[1].shape));
     if (c->attrs->padding > c->in[1].shape.dim[0])
-        return tx_fail(TX_INVALID, "embedding: the padding is row %" PRId64 " of the table %s", c->attrs->padding - 1,
-                       TX_TEXT(c->in[1].shape));
+        return tx_refuse(c, "the padding is row %" PRId64 " of the table %s", c->attrs->padding - 1,
+                         TX_TEXT(c->in[1].shape));
     return tx_give_stored(c, c->in[1].dtype, TX_F32, TX_SHAPE(tokens->dim[0], tokens->dim[1], channels));
 }
 
@@ -95,8 +93,8 @@ tx_status tx_infer_token_positions(const tx_infer *c)
 {
     TX_TRY(tx_want(c, "I2"));
     if (c->attrs->first < 0 || c->attrs->first > INT32_MAX - c->in[0].shape.dim[1])
-        return tx_fail(TX_INVALID, "token_positions: rows of %" PRId64 " tokens cannot be counted from %" PRId64 " on",
-                       c->in[0].shape.dim[1], c->attrs->first);
+        return tx_refuse(c, "rows of %" PRId64 " tokens cannot be counted from %" PRId64 " on", c->in[0].shape.dim[1],
+                         c->attrs->first);
     return tx_give(c, 0, TX_I32, c->in[0].shape);
 }
 
@@ -105,8 +103,7 @@ tx_status tx_infer_part_indices(const tx_infer *c)
     const tx_attrs *a = c->attrs;
     TX_TRY(tx_want(c, "I"));
     if (a->first < 0 || a->rows < 1 || a->vocab > INT32_MAX || a->first > a->vocab - a->rows)
-        return tx_fail(TX_INVALID, "part_indices: %" PRId64 " rows from %" PRId64 " on are not of %" PRId64, a->rows,
-                       a->first, a->vocab);
+        return tx_refuse(c, "%" PRId64 " rows from %" PRId64 " on are not of %" PRId64, a->rows, a->first, a->vocab);
     return tx_give(c, 0, TX_I32, c->in[0].shape);
 }
 
@@ -114,8 +111,7 @@ tx_status tx_infer_position_grad(const tx_infer *c)
 {
     TX_TRY(tx_want(c, "F3"));
     if (c->attrs->rows < c->in[0].shape.dim[1])
-        return tx_fail(TX_INVALID, "position_grad: %" PRId64 " rows are too few for %s", c->attrs->rows,
-                       TX_TEXT(c->in[0].shape));
+        return tx_refuse(c, "%" PRId64 " rows are too few for %s", c->attrs->rows, TX_TEXT(c->in[0].shape));
     return tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[2]));
 }
 
@@ -134,10 +130,9 @@ tx_status tx_infer_scatter_add(const tx_infer *c)
     TX_TRY(tx_want(c, "IF"));
     int64_t count = tx_shape_count(&c->in[0].shape);
     if (tx_shape_rows(&c->in[1].shape) != count)
-        return tx_fail(TX_INVALID, "scatter_add: indices %s do not fit %s", TX_TEXT(c->in[0].shape),
-                       TX_TEXT(c->in[1].shape));
+        return tx_refuse(c, "indices %s do not fit %s", TX_TEXT(c->in[0].shape), TX_TEXT(c->in[1].shape));
     if (c->attrs->rows < 1)
-        return tx_fail(TX_INVALID, "scatter_add: the result has no rows");
+        return tx_refuse(c, "the result has no rows");
     return tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, tx_shape_last(&c->in[1].shape)));
 }
 
@@ -145,8 +140,7 @@ tx_status tx_infer_cast(const tx_infer *c)
 {
     TX_TRY(tx_want(c, "H"));
     if (!tx_is_float_type(c->out[0].dtype))
-        return tx_fail(TX_INVALID, "cast: %s cannot become %s", tx_dtype_name(c->in[0].dtype),
-                       tx_dtype_name(c->out[0].dtype));
+        return tx_refuse(c, "%s cannot become %s", tx_dtype_name(c->in[0].dtype), tx_dtype_name(c->out[0].dtype));
     c->out[0].shape = c->in[0].shape;
     return TX_OK;
 }
@@ -156,7 +150,7 @@ tx_status tx_infer_part_rows(const tx_infer *c)
     const tx_shape *x = &c->in[0].shape, *y = &c->out[0].shape;
     TX_TRY(tx_want(c, "H3"));
     if (y->rank != 3 || y->dim[0] != x->dim[0] || y->dim[1] < 1 || y->dim[2] != x->dim[2])
-        return tx_fail(TX_INVALID, "%s: %s of %s", tx_want_name(c), TX_TEXT(*y), TX_TEXT(*x));
+        return tx_refuse(c, "%s of %s", TX_TEXT(*y), TX_TEXT(*x));
     if (tx_present(&c->out[1]))
         c->out[1].dtype = c->in[0].dtype;
     return tx_give(c, 0, c->in[0].dtype, *y);
@@ -167,8 +161,7 @@ tx_status tx_infer_take_columns(const tx_infer *c)
     const int64_t first = c->attrs->first, count = c->attrs->rows, last = tx_shape_last(&c->in[0].shape);
     TX_TRY(tx_want(c, "H"));
     if (first < 0 || count < 1 || first > last - count)
-        return tx_fail(TX_INVALID, "take_columns: %" PRId64 " from %" PRId64 " on of %s", count, first,
-                       TX_TEXT(c->in[0].shape));
+        return tx_refuse(c, "%" PRId64 " from %" PRId64 " on of %s", count, first, TX_TEXT(c->in[0].shape));
     return tx_give_asked(c, TX_F32, tx_with_last(&c->in[0].shape, count));
 }
 
@@ -179,7 +172,7 @@ tx_status tx_infer_join_columns(const tx_infer *c)
     TX_TRY(tx_want(c, "HH"));
     TX_TRY(tx_want_shape(c, 0, &alike));
     if (c->attrs->rows < 1 || c->attrs->rows > tx_shape_last(a))
-        return tx_fail(TX_INVALID, "join_columns: %" PRId64 " columns of %s", c->attrs->rows, TX_TEXT(*a));
+        return tx_refuse(c, "%" PRId64 " columns of %s", c->attrs->rows, TX_TEXT(*a));
     return tx_give_asked(c, c->in[0].dtype, tx_with_last(a, c->attrs->rows + tx_shape_last(b)));
 }
 
@@ -198,8 +191,8 @@ tx_status tx_infer_range(const tx_infer *c)
     if (__builtin_mul_overflow(last, (int64_t)c->attrs->step, &way) ||
         __builtin_add_overflow(way, (int64_t)c->attrs->first, &end) ||
         __builtin_add_overflow(end, c->attrs->gap, &end) || end < INT32_MIN || end > INT32_MAX)
-        return tx_fail(TX_INVALID, "range: %s numbers from %" PRId64 " on, %d apart, do not fit 32 bits",
-                       TX_TEXT(c->out[0].shape), c->attrs->first, c->attrs->step);
+        return tx_refuse(c, "%s numbers from %" PRId64 " on, %d apart, do not fit 32 bits", TX_TEXT(c->out[0].shape),
+                         c->attrs->first, c->attrs->step);
     c->out[0].dtype = TX_I32;
     return TX_OK;
 }
@@ -207,8 +200,7 @@ tx_status tx_infer_range(const tx_infer *c)
 tx_status tx_infer_reshape(const tx_infer *c)
 {
     if (tx_shape_count(&c->out[0].shape) != tx_shape_count(&c->in[0].shape))
-        return tx_fail(TX_INVALID, "reshape: %s and %s have different counts", TX_TEXT(c->in[0].shape),
-                       TX_TEXT(c->out[0].shape));
+        return tx_refuse(c, "%s and %s have different counts", TX_TEXT(c->in[0].shape), TX_TEXT(c->out[0].shape));
     c->out[0].dtype = c->in[0].dtype;
     return TX_OK;
 }

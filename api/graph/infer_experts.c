@@ -15,8 +15,7 @@ tx_status tx_infer_top_k(const tx_infer *c)
     const tx_shape *x = &c->in[0].shape;
     TX_TRY(tx_want(c, "F"));
     if (c->attrs->rows < 1 || c->attrs->rows > tx_shape_last(x))
-        return tx_fail(TX_INVALID, "%s: %" PRId64 " elements of rows of %s", tx_want_name(c), c->attrs->rows,
-                       TX_TEXT(*x));
+        return tx_refuse(c, "%" PRId64 " elements of rows of %s", c->attrs->rows, TX_TEXT(*x));
     tx_give(c, 0, TX_F32, tx_with_last(x, c->attrs->rows));
     return tx_give(c, 1, TX_I32, tx_with_last(x, c->attrs->rows));
 }
@@ -38,8 +37,7 @@ tx_status tx_infer_route(const tx_infer *c)
     const int64_t count = tx_shape_count(choices), experts = c->attrs->rows;
     TX_TRY(tx_want(c, "I2I"));
     if (experts < 1 || experts > MOST_CHOICES || !(c->attrs->scale >= 0.0f && isfinite(c->attrs->scale)))
-        return tx_fail(TX_INVALID, "%s: %" PRId64 " experts with a capacity factor of %g", tx_want_name(c), experts,
-                       (double)c->attrs->scale);
+        return tx_refuse(c, "%" PRId64 " experts with a capacity factor of %g", experts, (double)c->attrs->scale);
     TX_TRY(tx_want_shape(c, 1, &TX_SHAPE(choices->dim[0])));
     if (count > MOST_CHOICES)
         return tx_fail(TX_UNSUPPORTED, "%s: %s are more than %d choices: take a smaller batch", tx_want_name(c),
@@ -82,8 +80,7 @@ tx_status tx_infer_share_routes(const tx_infer *c)
 {
     TX_TRY(tx_want(c, "I1"));
     if (c->attrs->rows < 1 || (c->in[0].shape.dim[0] - 1) % c->attrs->rows != 0)
-        return tx_fail(TX_INVALID, "%s: %" PRId64 " experts a rank of %" PRId64, tx_want_name(c), c->attrs->rows,
-                       c->in[0].shape.dim[0] - 1);
+        return tx_refuse(c, "%" PRId64 " experts a rank of %" PRId64, c->attrs->rows, c->in[0].shape.dim[0] - 1);
     return tx_give(c, 0, TX_I32, TX_SHAPE(c->attrs->rows + 1));
 }
 
@@ -104,8 +101,8 @@ tx_status tx_infer_grouped_matmul(const tx_infer *c)
     TX_TRY(tx_want(c, "H2=3I"));
     TX_TRY(tx_want_shape(c, 2, &TX_SHAPE(w->dim[0] + 1)));
     if (w->dim[c->attrs->trans_b ? 2 : 1] != x->dim[1])
-        return tx_fail(TX_INVALID, "%s: inner dimensions of %s and %s%s differ", tx_want_name(c), TX_TEXT(*x),
-                       TX_TEXT(*w), c->attrs->trans_b ? " transposed" : "");
+        return tx_refuse(c, "inner dimensions of %s and %s%s differ", TX_TEXT(*x), TX_TEXT(*w),
+                         c->attrs->trans_b ? " transposed" : "");
     return tx_give_stored(c, c->in[0].dtype, c->in[0].dtype, TX_SHAPE(x->dim[0], w->dim[c->attrs->trans_b ? 1 : 2]));
 }
 
@@ -114,7 +111,6 @@ tx_status tx_infer_grouped_matmul_grad(const tx_infer *c)
     const tx_shape *a = &c->in[0].shape, *b = &c->in[1].shape;
     TX_TRY(tx_want(c, "H2=2I1"));
     if (a->dim[0] != b->dim[0] || c->in[2].shape.dim[0] < 2)
-        return tx_fail(TX_INVALID, "%s: %s, %s and offsets %s do not fit", tx_want_name(c), TX_TEXT(*a), TX_TEXT(*b),
-                       TX_TEXT(c->in[2].shape));
+        return tx_refuse(c, "%s, %s and offsets %s do not fit", TX_TEXT(*a), TX_TEXT(*b), TX_TEXT(c->in[2].shape));
     return tx_give(c, 0, TX_F32, TX_SHAPE(c->in[2].shape.dim[0] - 1, a->dim[1], b->dim[1]));
 }

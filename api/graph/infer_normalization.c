@@ -15,7 +15,7 @@ static tx_status check_norm(const tx_infer *c, int x, int first, int last)
     const tx_shape channels = TX_SHAPE(tx_shape_last(rows) * (c->attrs->attention.heads ? 2 : 1));
     const int64_t heads = (int64_t)c->attrs->attention.heads + 2 * (int64_t)c->attrs->attention.kv_heads;
     if (c->attrs->attention.heads && (rows->rank < 2 || rows->dim[rows->rank - 2] != heads))
-        return tx_fail(TX_INVALID, "%s: %s has not %" PRId64 " heads", tx_want_name(c), TX_TEXT(*rows), heads);
+        return tx_refuse(c, "%s has not %" PRId64 " heads", TX_TEXT(*rows), heads);
     for (int i = first; i <= last; i++)
         TX_TRY(tx_want_shape(c, i, &channels));
     return TX_OK;
@@ -32,51 +32,38 @@ static tx_status infer_summand(const tx_infer *c, int i, int out)
     return TX_OK;
 }
 
-tx_status tx_infer_layer_norm(const tx_infer *c)
+/* The vectors that a norm learns, gamma and beta; as many statistics of each row are outputs. */
+static int vectors_of(const tx_infer *c)
 {
-    TX_TRY(check_norm(c, 0, 1, 2));
-    TX_TRY(infer_summand(c, 3, 3));
-    tx_shape rows = TX_SHAPE(tx_shape_rows(&c->in[0].shape));
-    tx_give(c, 1, TX_F32, rows);
-    tx_give(c, 2, TX_F32, rows);
+    return c->op == TX_OP_LAYER_NORM || c->op == TX_OP_LAYER_NORM_GRAD ? 2 : 1;
+}
+
+tx_status tx_infer_norm(const tx_infer *c)
+{
+    const int vectors = vectors_of(c);
+    TX_TRY(check_norm(c, 0, 1, vectors));
+    TX_TRY(infer_summand(c, 1 + vectors, 1 + vectors));
+    for (int i = 1; i <= vectors; i++)
+        tx_give(c, i, TX_F32, TX_SHAPE(tx_shape_rows(&c->in[0].shape)));
     return tx_give_asked(c, TX_F32, c->in[0].shape);
 }
 
-tx_status tx_infer_rms_norm(const tx_infer *c)
+tx_status tx_infer_norm_grad(const tx_infer *c)
 {
-    TX_TRY(check_norm(c, 0, 1, 1));
-    TX_TRY(infer_summand(c, 2, 2));
-    tx_give(c, 1, TX_F32, TX_SHAPE(tx_shape_rows(&c->in[0].shape)));
-    return tx_give_asked(c, TX_F32, c->in[0].shape);
-}
-
-tx_status tx_infer_layer_norm_grad(const tx_infer *c)
-{
+    const int vectors = vectors_of(c);
+    const tx_shape *x = &c->in[1].shape, *gamma = &c->in[2].shape;
+    const int64_t rows = tx_shape_rows(x);
     TX_TRY(check_norm(c, 1, 2, 2));
-    const tx_shape *x = &c->in[1].shape;
-    int64_t rows = tx_shape_rows(x), last = tx_shape_last(x);
     TX_TRY(tx_want_shape(c, 0, x));
-    TX_TRY(tx_want_shape(c, 3, &TX_SHAPE(rows)));
-    TX_TRY(tx_want_shape(c, 4, &TX_SHAPE(rows)));
-    TX_TRY(infer_summand(c, 5, -1));
+    for (int i = 0; i < vectors; i++)
+        TX_TRY(tx_want_shape(c, 3 + i, &TX_SHAPE(rows)));
+    TX_TRY(infer_summand(c, 3 + vectors, -1));
     tx_give(c, 0, TX_F32, *x);
-    tx_give(c, 1, TX_F32, TX_SHAPE(last));
-    tx_give(c, 2, TX_F32, TX_SHAPE(last));
-    return tx_give(c, 3, TX_F32, TX_SHAPE(tx_row_blocks(rows), 2, last));
-}
-
-tx_status tx_infer_rms_norm_grad(const tx_infer *c)
-{
-    TX_TRY(check_norm(c, 1, 2, 2));
-    const tx_shape *x = &c->in[1].shape;
-    int64_t rows = tx_shape_rows(x), last = tx_shape_last(x);
-    TX_TRY(tx_want_shape(c, 0, x));
-    TX_TRY(tx_want_shape(c, 3, &TX_SHAPE(rows)));
-    TX_TRY(infer_summand(c, 4, -1));
-    tx_give(c, 0, TX_F32, *x);
-    const int64_t channels = last * (c->attrs->attention.heads ? 2 : 1);
-    tx_give(c, 1, TX_F32, TX_SHAPE(channels));
-    return tx_give(c, 2, TX_F32, TX_SHAPE(tx_row_blocks(rows), channels));
+    for (int i = 0; i < vectors; i++)
+        tx_give(c, 1 + i, TX_F32, *gamma);
+    const int64_t blocks = tx_row_blocks(rows);
+    return tx_give(c, 1 + vectors, TX_F32,
+                   vectors == 2 ? TX_SHAPE(blocks, 2, gamma->dim[0]) : TX_SHAPE(blocks, gamma->dim[0]));
 }
 
 /* Logits are input 0. The next inputs, which have a number for each of their rows, are those from `first` to `last`. */
@@ -87,15 +74,12 @@ static tx_status check_logits(const tx_infer *c, int first, int last)
     for (int i = first; i <= last; i++)
         TX_TRY(tx_want_shape(c, i, &rows));
     if (!(c->attrs->smoothing >= 0.0f && c->attrs->smoothing <= 1.0f))
-        return tx_fail(TX_INVALID, "%s: smoothing %g must be from 0 to 1", tx_want_name(c),
-                       (double)c->attrs->smoothing);
+        return tx_refuse(c, "smoothing %g must be from 0 to 1", (double)c->attrs->smoothing);
     if (c->attrs->rows && c->attrs->rows < c->attrs->vocab)
-        return tx_fail(TX_INVALID, "%s: %" PRId64 " columns are more than all %" PRId64, tx_want_name(c),
-                       c->attrs->vocab, c->attrs->rows);
+        return tx_refuse(c, "%" PRId64 " columns are more than all %" PRId64, c->attrs->vocab, c->attrs->rows);
     if (c->attrs->vocab >= 1 && c->attrs->vocab <= columns)
         return TX_OK;
-    return tx_fail(TX_INVALID, "%s: a vocabulary of %" PRId64 " does not fit logits %s", tx_want_name(c),
-                   c->attrs->vocab, TX_TEXT(c->in[0].shape));
+    return tx_refuse(c, "a vocabulary of %" PRId64 " does not fit logits %s", c->attrs->vocab, TX_TEXT(c->in[0].shape));
 }
 
 tx_status tx_infer_cross_entropy(const tx_infer *c)
@@ -127,8 +111,8 @@ static tx_status check_distillation(const tx_infer *c, int teacher)
 {
     TX_TRY(tx_want_shape(c, teacher, &c->in[0].shape));
     if (!(c->attrs->scale > 0.0f && c->attrs->scale <= FLT_MAX && c->attrs->alpha >= 0.0f && c->attrs->alpha <= 1.0f))
-        return tx_fail(TX_INVALID, "%s: temperature %g must be above 0, alpha %g from 0 to 1", tx_want_name(c),
-                       (double)c->attrs->scale, (double)c->attrs->alpha);
+        return tx_refuse(c, "temperature %g must be above 0, alpha %g from 0 to 1", (double)c->attrs->scale,
+                         (double)c->attrs->alpha);
     return TX_OK;
 }
 

@@ -25,7 +25,7 @@ static tx_status check_dims(const tx_infer *c, const tx_operand *o, const char *
 {
     if (tx_shape_possible(&o->shape))
         return TX_OK;
-    return tx_fail(TX_INVALID, "%s: %s %d has an impossible shape %s", tx_want_name(c), side, i, TX_TEXT(o->shape));
+    return tx_refuse(c, "%s %d has an impossible shape %s", side, i, TX_TEXT(o->shape));
 }
 
 tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MAX_IN], tx_operand out[TX_MAX_OUT])
@@ -38,12 +38,12 @@ tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MA
     for (int i = 0; i < TX_MAX_IN; i++) {
         bool present = i < info->inputs && tx_present(&in[i]);
         if (i < info->inputs_min && !present)
-            return tx_fail(TX_INVALID, "%s: input %d is missing", info->name, i);
+            return tx_refuse(&c, "input %d is missing", i);
         if (present)
             TX_TRY(check_dims(&c, &in[i], "input", i));
         if (present && tx_dtype_packed(in[i].dtype) && (op != TX_OP_MATMUL || i != TX_IN(matmul, b)))
-            return tx_fail(TX_INVALID, "%s: input %d is %s, which products alone read, as their second operand",
-                           info->name, i, tx_dtype_name(in[i].dtype));
+            return tx_refuse(&c, "input %d is %s, which products alone read, as their second operand", i,
+                             tx_dtype_name(in[i].dtype));
     }
     if (result[0].shape.rank != 0) /* given for ops that do not know it */
         TX_TRY(check_dims(&c, &result[0], "output", 0));
