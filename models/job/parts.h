@@ -23,6 +23,7 @@
 #include "models/files/checkpoint.h"
 #include "models/job/fit.h"
 #include "models/job/settings.h"
+#include "models/train/run.h"
 #include "models/train/tensorboard.h"
 #include "models/tx_train.h"
 

@@ -4,6 +4,7 @@
 
 #include "api/base/message.h"
 #include "models/text/utf8.h"
+#include "models/train/schedule.h"
 
 #include <math.h>
 #include <stdarg.h>

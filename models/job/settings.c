@@ -5,6 +5,7 @@
 #include "api/base/message.h"
 #include "models/task/instruction.h"
 #include "models/task/sequence.h"
+#include "models/train/schedule.h"
 
 #include <float.h>
 #include <stddef.h>
@@ -35,7 +36,7 @@ static const tx_option options[] = {
 #define HEADING(text) {TX_OPTION_HEADING, .help = text},
 #define OPTION(kind, type, name, member, initial, group, traits, least, most, choices, help) \
     {TX_OPTION_##kind, #name, offsetof(tx_job_settings, member), least, most, choices, help},
-#include "models/job/options.def"
+#include "models/options/options.def"
 #define X(word, same, advice) {TX_OPTION_FOREIGN, word, .choices = same, .help = advice},
 #include "models/job/foreign.def"
 #undef X
@@ -66,20 +67,12 @@ static const tx_option_spelling spellings[] = {{"--lr", "learning_rate"},
 static const uint32_t traits_of[sizeof options / sizeof options[0]] = {
 #define HEADING(text) TX_NO_TRAIT,
 #define OPTION(kind, type, name, member, initial, group, traits, ...) traits,
-#include "models/job/options.def"
+#include "models/options/options.def"
 };
 
 const tx_option_table tx_job_table = {options, sizeof options / sizeof options[0], spellings,
                                       sizeof spellings / sizeof spellings[0], traits_of};
 _Static_assert(sizeof options / sizeof options[0] <= TX_OPTIONS_MOST, "as many options as can be marked as given");
-
-tx_job_settings tx_job_defaults(void)
-{
-    return (tx_job_settings){
-#define OPTION(kind, type, name, member, initial, ...) .member = initial,
-#include "models/job/options.def"
-    };
-}
 
 const tx_task *tx_job_named_task(const tx_job_settings *set)
 {
@@ -98,11 +91,6 @@ bool tx_job_takes_glue(const tx_job_settings *set)
     return task && task->head == TX_HEAD_SEQUENCE_CLASSIFICATION && !files;
 }
 
-uint64_t tx_job_data_seed(const tx_job_settings *set)
-{
-    return (uint64_t)(set->data_seed >= 0 ? set->data_seed : set->seed);
-}
-
 tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const tx_metric **metric)
 {
     const int32_t place = set->metric ? tx_task_metric(task, set->metric) : 0;
@@ -115,21 +103,6 @@ tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const t
         tx_list_add(list, sizeof list, m[1].name ? ", " : " and ", "%s",
                     strncmp(m->name, "eval_", 5) == 0 ? m->name + 5 : m->name);
     return tx_fail(TX_INVALID, "--metric_for_best_model %s: there are %s", set->metric, list);
-}
-
-bool tx_job_trains(const tx_job_settings *set)
-{
-    return set->do_train || (!set->do_eval && !set->do_predict);
-}
-
-bool tx_job_evaluates(const tx_job_settings *set)
-{
-    return set->do_eval || set->evaluation || set->eval_first || (!set->do_train && set->validation_file);
-}
-
-int32_t tx_job_chunks(const tx_job_settings *set)
-{
-    return set->pipeline_schedule == TX_PIPELINE_INTERLEAVED ? (int32_t)set->pipeline_chunks : 1;
 }
 
 tx_json *tx_job_arguments(const tx_job_settings *set, uint32_t with, uint32_t without)

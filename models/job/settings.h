@@ -1,40 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of a run, in the names and with the defaults of transformers' Trainer and run_clm. */
+ * The table of a run's options, in the names and with the defaults of transformers' Trainer and run_clm, and their
+ * checks. */
 #ifndef TX_JOB_SETTINGS_H
 #define TX_JOB_SETTINGS_H
 
 #include "models/options/option.h"
+#include "models/options/settings.h"
 #include "models/task/task.h"
-#include "models/train/run.h"
 
-#include <float.h>
 #include <stddef.h>
 
-/* Values that have names. X(NAME, "word") */
-#define TX_REPORT_MAP(X) X(TENSORBOARD, "tensorboard") X(ALL, "all") X(NONE, "none")
-#define TX_SAVE_ERROR_MAP(X) X(CONTINUE, "continue") X(STOP, "stop")
-#define TX_DDP_COMM_MAP(X) X(FP32, "fp32") X(BF16, "bf16")
-#define TX_SAMPLING_MAP(X) X(RANDOM, "random") X(SEQUENTIAL, "sequential") X(BY_LENGTH, "group_by_length")
-
-#define X(name, word) TX_REPORT_##name,
-enum { TX_REPORT_MAP(X) };
-#undef X
-#define X(name, word) TX_SAVE_ERROR_##name,
-enum { TX_SAVE_ERROR_MAP(X) };
-#undef X
-#define X(name, word) TX_DDP_COMM_##name,
-enum { TX_DDP_COMM_MAP(X) };
-#undef X
-#define X(name, word) TX_SAMPLING_##name,
-enum { TX_SAMPLING_MAP(X) };
-#undef X
-
-#define TX_JOB_CHUNKS 2 /* stages of a rank of an interleaved pipeline, unless others are asked for */
-
-enum { TX_JOB_PARALLEL_GIVEN, TX_JOB_PARALLEL_AUTO };
-
-/* Lists of options by their use (options.def). */
+/* Lists of options by their use (models/options/options.def). */
 typedef enum tx_job_trait {
     TX_NO_TRAIT = 0,
     TX_RECIPE = 1 << 0,     /* part of the description of a run that a checkpoint stores (tx_job_describe) */
@@ -52,11 +29,6 @@ typedef enum tx_job_trait {
     TX_ORDER = 1 << 12,     /* decides which rows of the data a step reads */
 } tx_job_trait;
 
-typedef struct tx_job_settings {
-#define OPTION(kind, type, name, member, ...) type member;
-#include "models/job/options.def"
-} tx_job_settings;
-
 extern const tx_option_table tx_job_table;
 
 static inline uint32_t tx_job_traits(const tx_option *option)
@@ -73,7 +45,7 @@ static inline uint32_t tx_job_traits(const tx_option *option)
 /* A name as it is in the table: a name without an option does not compile. */
 enum {
 #define OPTION(kind, type, name, ...) TX_JOB_HAS_##name,
-#include "models/job/options.def"
+#include "models/options/options.def"
     TX_JOB_OPTIONS
 };
 #define TX_JOB_SPELL(name) (#name + 0 * TX_JOB_HAS_##name)
@@ -96,15 +68,12 @@ void tx_job_check_relations(const tx_job_settings *set, char *text, size_t size)
 /* The words of the options of optimizers and of kinds of tasks, "|" before each. */
 extern const char tx_job_optimizers[];
 
-tx_job_settings tx_job_defaults(void);
 /* Gives a configuration the new adapter that the options describe. */
 tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config);
 /* The optimizer with its options. Fails where optim_args has what this one does not know. */
 tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options);
 /* Whether weights are pruned, and whether the options say well which (pruning.c). */
 bool tx_job_prunes(const tx_job_settings *set);
-/* Stages of a pipeline's rank. */
-int32_t tx_job_chunks(const tx_job_settings *set);
 tx_status tx_job_check_pruning(const tx_job_settings *set);
 /* What gradient_checkpointing says (NULL: not given): how, and the limit of auto:BYTES, 0 where it names none. */
 tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int64_t *limit);
@@ -114,15 +83,8 @@ tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const t
 const tx_task *tx_job_named_task(const tx_job_settings *set);
 /* Whether a task of GLUE is named and no data are: then these are GLUE's own of that task, as run_glue has it. */
 bool tx_job_takes_glue(const tx_job_settings *set);
-/* The seed of the order of samples. */
-uint64_t tx_job_data_seed(const tx_job_settings *set);
 /* Refuses what contradicts itself or is missing. */
 tx_status tx_job_check(const tx_job_settings *set);
-
-/* Whether this run trains, and whether it evaluates when training is over (transformers' do_train and do_eval, which
- * follow from the others where they are not given). */
-bool tx_job_trains(const tx_job_settings *set);
-bool tx_job_evaluates(const tx_job_settings *set);
 
 /* Options with their values, as training_args.json and the model card hold them; see tx_option_json. */
 tx_json *tx_job_arguments(const tx_job_settings *set, uint32_t with, uint32_t without);

@@ -6,6 +6,7 @@
 #define TX_TRAIN_RUN_H
 
 #include "comm/watch.h"
+#include "models/options/settings.h"
 #include "models/task/loader.h"
 #include "models/train/pace.h"
 #include "models/train/schedule.h"
@@ -15,29 +16,6 @@
 
 #define TX_RUN_LOG "log.jsonl"
 #define TX_RUN_OPTIMIZER "optimizer.safetensors"
-
-/* When something is done: after every so many steps and at the end, or at the end of each epoch and of the run.
- * X(NAME, "name") */
-#define TX_STRATEGY_MAP(X) \
-    X(NO, "no")            \
-    X(STEPS, "steps")      \
-    X(EPOCH, "epoch")      \
-    X(BEST, "best") /* of saving: after an evaluation that is the best so far */
-
-typedef enum tx_strategy {
-#define X(name, text) TX_STRATEGY_##name,
-    TX_STRATEGY_MAP(X)
-#undef X
-} tx_strategy;
-
-/* Whether the greatest value of a metric is the best: as the task's metric says, or as is asked for. X(NAME, "name") */
-#define TX_GREATER_MAP(X) X(AUTO, "auto") X(TRUE, "true") X(FALSE, "false")
-
-typedef enum tx_greater {
-#define X(name, text) TX_GREATER_##name,
-    TX_GREATER_MAP(X)
-#undef X
-} tx_greater;
 
 typedef struct tx_run_evaluation {
     int64_t step;

@@ -18,11 +18,11 @@ set(allowed
     "models/job/results.c|device"          # a key of the model card
     "models/job/resume.c|group_by_length") # a value of --train_sampling_strategy
 
-file(READ "${ROOT}/models/job/options.def" table)
+file(READ "${ROOT}/models/options/options.def" table)
 string(REGEX MATCHALL "\n(FLAG|WHOLE|REAL|TEXT|OPTIONAL|CHOICE|LIST)\\([a-z_0-9]+," rows "${table}")
 list(LENGTH rows count)
 if(count LESS 140)
-    message(FATAL_ERROR "models/job/options.def has ${count} options: its rows are read wrongly")
+    message(FATAL_ERROR "models/options/options.def has ${count} options: its rows are read wrongly")
 endif()
 string(REGEX REPLACE "\n[A-Z]+\\(([a-z_0-9]+)," "\\1" names "${rows}")
 

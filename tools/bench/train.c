@@ -37,7 +37,7 @@ static const tx_option options[] = {
 #define RUN(...)
 #define OPTION(kind, type, name, member, initial, group, traits, least, most, choices, help) \
     group(TX_OPTION_##kind, #name, JOB(member), least, most, choices, help)
-#include "models/job/options.def"
+#include "models/options/options.def"
 };
 
 /* Of what has no option here, txtrain's defaults. */

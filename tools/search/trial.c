@@ -7,6 +7,7 @@
 #include "api/base/file.h"
 #include "api/base/message.h"
 #include "models/files/folder.h"
+#include "models/train/run.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The settings of a run: defaults, and questions that several settings answer together. */
+#include "models/options/settings.h"
+
+#include "tx.h"
+
+#include <stddef.h>
+
+tx_job_settings tx_job_defaults(void)
+{
+    return (tx_job_settings){
+#define OPTION(kind, type, name, member, initial, ...) .member = initial,
+#include "models/options/options.def"
+    };
+}
+
+bool tx_job_trains(const tx_job_settings *set)
+{
+    return set->do_train || (!set->do_eval && !set->do_predict);
+}
+
+bool tx_job_evaluates(const tx_job_settings *set)
+{
+    return set->do_eval || set->evaluation || set->eval_first || (!set->do_train && set->validation_file);
+}
+
+int32_t tx_job_chunks(const tx_job_settings *set)
+{
+    return set->pipeline_schedule == TX_PIPELINE_INTERLEAVED ? (int32_t)set->pipeline_chunks : 1;
+}
+
+uint64_t tx_job_data_seed(const tx_job_settings *set)
+{
+    return (uint64_t)(set->data_seed >= 0 ? set->data_seed : set->seed);
+}

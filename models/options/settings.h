@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The settings of a run: one member for each option (options.def). Whoever needs a setting reads it here. */
+#ifndef TX_OPTIONS_SETTINGS_H
+#define TX_OPTIONS_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* When something is done: after every so many steps and at the end, or at the end of each epoch and of the run.
+ * X(NAME, "name") */
+#define TX_STRATEGY_MAP(X) \
+    X(NO, "no")            \
+    X(STEPS, "steps")      \
+    X(EPOCH, "epoch")      \
+    X(BEST, "best") /* of saving: after an evaluation that is the best so far */
+
+typedef enum tx_strategy {
+#define X(name, text) TX_STRATEGY_##name,
+    TX_STRATEGY_MAP(X)
+#undef X
+} tx_strategy;
+
+/* Whether the greatest value of a metric is the best: as the task's metric says, or as is asked for. X(NAME, "name") */
+#define TX_GREATER_MAP(X) X(AUTO, "auto") X(TRUE, "true") X(FALSE, "false")
+
+typedef enum tx_greater {
+#define X(name, text) TX_GREATER_##name,
+    TX_GREATER_MAP(X)
+#undef X
+} tx_greater;
+
+/* Values that have names. X(NAME, "word") */
+#define TX_REPORT_MAP(X) X(TENSORBOARD, "tensorboard") X(ALL, "all") X(NONE, "none")
+#define TX_SAVE_ERROR_MAP(X) X(CONTINUE, "continue") X(STOP, "stop")
+#define TX_DDP_COMM_MAP(X) X(FP32, "fp32") X(BF16, "bf16")
+#define TX_SAMPLING_MAP(X) X(RANDOM, "random") X(SEQUENTIAL, "sequential") X(BY_LENGTH, "group_by_length")
+
+#define X(name, word) TX_REPORT_##name,
+enum { TX_REPORT_MAP(X) };
+#undef X
+#define X(name, word) TX_SAVE_ERROR_##name,
+enum { TX_SAVE_ERROR_MAP(X) };
+#undef X
+#define X(name, word) TX_DDP_COMM_##name,
+enum { TX_DDP_COMM_MAP(X) };
+#undef X
+#define X(name, word) TX_SAMPLING_##name,
+enum { TX_SAMPLING_MAP(X) };
+#undef X
+
+#define TX_JOB_CHUNKS 2 /* stages of a rank of an interleaved pipeline, unless others are asked for */
+
+enum { TX_JOB_PARALLEL_GIVEN, TX_JOB_PARALLEL_AUTO };
+
+typedef struct tx_job_settings {
+#define OPTION(kind, type, name, member, ...) type member;
+#include "models/options/options.def"
+} tx_job_settings;
+
+tx_job_settings tx_job_defaults(void);
+
+/* Whether the run trains, and whether it evaluates when training is over. These follow from other settings if do_train
+ * and do_eval are not given, as with transformers. */
+bool tx_job_trains(const tx_job_settings *set);
+bool tx_job_evaluates(const tx_job_settings *set);
+/* The number of pipeline stages of a rank. */
+int32_t tx_job_chunks(const tx_job_settings *set);
+/* The seed of the order of samples. */
+uint64_t tx_job_data_seed(const tx_job_settings *set);
+
+#endif
