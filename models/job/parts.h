@@ -24,7 +24,6 @@
 #include "models/job/fit.h"
 #include "models/job/settings.h"
 #include "models/train/run.h"
-#include "models/train/tensorboard.h"
 #include "models/tx_train.h"
 
 #define TX_JOB_RESULTS 32
@@ -325,8 +324,6 @@ tx_status tx_job_write_card(const tx_job *job);
 
 /* What the engine room tells: warnings, progress. */
 tx_reporter tx_job_reporter(tx_job *job);
-/* What the loop tells. */
-tx_run_listener tx_job_run_listener(tx_job *job);
 /* A line for who follows the run, from rank 0 alone. */
 void tx_job_note(const tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
 /* Tells the warnings that were kept, unless rank 0 has told the same. All ranks call it. */
@@ -335,7 +332,5 @@ tx_status tx_job_share_warnings(tx_job *job);
 void tx_job_tell_warnings(tx_job *job);
 /* Opens the event file where one is asked for. */
 tx_status tx_job_open_events(tx_job *job);
-/* A point of the event file under the tag that the Trainer's callback gives the name. */
-void tx_job_add_point(const tx_job *job, const char *name, int64_t step, double value);
 
 #endif

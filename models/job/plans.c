@@ -257,16 +257,25 @@ static tx_status write_checkpoint(void *context, const char *folder)
     return tx_job_write_model(context, folder);
 }
 
+/* Of all ranks. */
+static tx_loader_options loader_options(const tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    return (tx_loader_options){.size = sizeof(tx_loader_options),
+                               .step_rows = j->step_rows,
+                               .batch = j->all_rows,
+                               .drop_last = set->drop_last,
+                               .in_order = set->sampling == TX_SAMPLING_SEQUENTIAL,
+                               .by_length = tx_job_groups(j),
+                               .seed = tx_job_data_seed(set),
+                               .workers = (int32_t)set->workers,
+                               .pin = set->pin,
+                               .report = j->report};
+}
+
 tx_status tx_job_dump_order(const tx_job *j)
 {
-    tx_loader_options loader = {.size = sizeof loader,
-                                .step_rows = j->step_rows,
-                                .batch = j->all_rows,
-                                .drop_last = j->set.drop_last,
-                                .in_order = j->set.sampling == TX_SAMPLING_SEQUENTIAL,
-                                .by_length = tx_job_groups(j),
-                                .seed = tx_job_data_seed(&j->set),
-                                .report = j->report};
+    const tx_loader_options loader = loader_options(j);
     return tx_loader_dump_order(&j->inputs.train, &loader, j->steps, j->set.dump_order);
 }
 
@@ -366,46 +375,22 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
     int64_t epochs = set->max_steps > 0 ? (j->steps + j->epoch_steps - 1) / j->epoch_steps : (int64_t)ceil(set->epochs);
     *run = (tx_run_options){
         .size = sizeof *run,
+        .set = set,
+        .facts = {j->steps, epochs, logging, eval ? eval : logging, resolve(j, set->save_steps), set->batch},
         .train = j->inputs.train,
-        .validation = set->evaluation || set->eval_first ? j->inputs.validation : (tx_samples){.task = j->inputs.task},
-        .data_seed = tx_job_data_seed(set),
-        .in_order = set->sampling == TX_SAMPLING_SEQUENTIAL,
-        .by_length = tx_job_groups(j),
-        .drop_last = set->drop_last,
-        .step_rows = j->step_rows,
-        .overlap = (tx_overlap)set->overlap,
+        .validation = j->inputs.validation,
+        .loader = loader_options(j),
         .balance = j->balance,
-        .check_steps = set->ddp_check,
         .comm = j->comm,
         .watch = j->watch,
-        .workers = (int32_t)set->workers,
-        .pin = set->pin,
-        .logging = (tx_strategy)set->logging,
-        .evaluation = (tx_strategy)set->evaluation,
-        .saving = (tx_strategy)set->saving,
-        .logging_steps = logging,
-        .eval_steps = eval ? eval : logging,
-        .save_steps = resolve(j, set->save_steps),
-        .log_first = set->log_first,
-        .eval_first = set->eval_first,
-        .eval_delay = set->eval_delay,
         .best_metric = j->inputs.metric->name,
-        .greater_is_better = (tx_greater)set->greater,
-        .stop_patience = set->stop_patience,
-        .stop_threshold = set->stop_threshold,
         .flops_per_token = tx_arch_flops(j->inputs.config),
-        .max_bad_steps = set->max_bad_steps,
-        .output_dir = set->output_dir,
-        .save_total_limit = set->save_total_limit,
-        .stop_on_save_error = set->on_save_error == TX_SAVE_ERROR_STOP,
-        .only_model = set->only_model,
         .checkpoint_bytes = weight_bytes(j) + (set->only_model ? 0 : tx_model_state_bytes(j->model)) + small_bytes(j),
         .write = write_checkpoint,
         .write_context = j,
-        .profile = set->profile,
+        .board = j->board,
         .report = j->report,
-        .listener = tx_job_run_listener(j),
+        .listener = j->listener,
     };
-    run->facts = (tx_run_facts){j->steps, epochs, run->logging_steps, run->eval_steps, run->save_steps, set->batch};
     return make_schedule(j, &run->schedule);
 }

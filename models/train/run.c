@@ -26,14 +26,14 @@ static tx_status evaluate(tx_running *r, bool *best)
 static tx_status save(tx_running *r)
 {
     const tx_run_options *o = r->options;
-    if (!o->output_dir || r->saved == r->state->step)
+    if (!o->set->output_dir || r->saved == r->state->step)
         return TX_OK;
     tx_status status = tx_run_save(r->engine, r->model, r->comm, o, r->state, r->log.file != NULL);
     if (!status) {
         r->saved = r->state->step;
         return TX_OK;
     }
-    if (o->stop_on_save_error || r->summary->stopped)
+    if (o->set->on_save_error == TX_SAVE_ERROR_STOP || r->summary->stopped)
         return tx_fail_in(status, "checkpoint of step %" PRId64, r->state->step);
     r->summary->unsaved++;
     snprintf(r->summary->unsaved_why, sizeof r->summary->unsaved_why, "step %" PRId64 ": %.500s", r->state->step,
@@ -55,7 +55,7 @@ static tx_status end_unread(tx_running *r, tx_status status)
     snprintf(reason, sizeof reason, "%s", tx_error());
     tx_status saved = tx_running_take(r);
     const int64_t step = r->state->step;
-    const bool saves = o->output_dir && step > 0 && r->saved != step;
+    const bool saves = o->set->output_dir && step > 0 && r->saved != step;
     if (!saved)
         saved = tx_model_settle(r->model);
     if (!saved && saves)
@@ -64,33 +64,35 @@ static tx_status end_unread(tx_running *r, tx_status status)
         return tx_fail(status, "%s; stopped after step %" PRId64 ", which could not be saved: %s", reason, step,
                        tx_error());
     return tx_fail(status, "%s; stopped after step %" PRId64 "%s", reason, step,
-                   o->output_dir && step > 0 ? ", which is saved" : "");
+                   o->set->output_dir && step > 0 ? ", which is saved" : "");
 }
 
 static bool evaluates_after(const tx_run_options *o, const tx_pending *p, bool end)
 {
-    const double passed = o->evaluation == TX_STRATEGY_EPOCH ? p->epoch : (double)p->step;
-    return o->validation.count && passed >= o->eval_delay &&
-           (tx_running_due(o->evaluation, o->eval_steps, p) ||
-            (end && o->evaluation == TX_STRATEGY_STEPS && o->eval_steps));
+    const tx_job_settings *set = o->set;
+    const int64_t every = o->facts.eval_steps;
+    const double passed = set->evaluation == TX_STRATEGY_EPOCH ? p->epoch : (double)p->step;
+    return o->validation.count && passed >= set->eval_delay &&
+           (tx_running_due(set->evaluation, every, p) || (end && set->evaluation == TX_STRATEGY_STEPS && every));
 }
 
 /* What is due after a step, once its results are there. */
 static tx_status after(tx_running *r, const tx_pending *p)
 {
     const tx_run_options *o = r->options;
+    const int32_t saving = o->set->saving;
+    const int64_t every = o->facts.save_steps;
     bool end = p->step == o->schedule.total_steps, best = false;
     const bool evaluates = evaluates_after(o, p, end);
     bool saves = tx_running_asked_to_save(r);
-    saves = saves || tx_running_due(o->saving, o->save_steps, p) ||
-            (end && o->saving == TX_STRATEGY_STEPS && o->save_steps);
+    saves = saves || tx_running_due(saving, every, p) || (end && saving == TX_STRATEGY_STEPS && every);
     if (!evaluates && !saves)
         return TX_OK;
     tx_status status = tx_running_take(r);
     TX_THEN(status, tx_model_settle(r->model));
     if (evaluates)
         TX_THEN(status, evaluate(r, &best));
-    if (saves || (best && o->saving == TX_STRATEGY_BEST))
+    if (saves || (best && saving == TX_STRATEGY_BEST))
         TX_THEN(status, save(r));
     tx_watch_begin(o->watch, TX_WATCH_TRAINING);
     return status;
@@ -169,7 +171,7 @@ static tx_status turn(tx_running *r, bool first)
     if (!first)
         TX_TRY(add_traffic(r, &begin));
     r->late = given;
-    if (first && r->options->profile) {
+    if (first && r->options->set->profile) {
         /* What is compiled or packed at the first run stays out of the profile. */
         TX_TRY(tx_running_take(r));
         TX_TRY(tx_trainer_profile(r->trainer));
@@ -185,7 +187,7 @@ static tx_status loop(tx_running *r)
     tx_traffic first = {0}, last;
     tx_status status = TX_OK;
     int64_t begin = r->state->step, step = begin;
-    if (o->eval_first && o->validation.count && step < o->schedule.total_steps)
+    if (o->set->eval_first && o->validation.count && step < o->schedule.total_steps)
         status = evaluate(r, NULL);
     tx_watch_begin(o->watch, TX_WATCH_TRAINING);
     for (; step < o->schedule.total_steps && !status && !r->summary->stopped && !r->enough; step++) {
@@ -213,8 +215,8 @@ static tx_status check(const tx_run_options *o, const tx_trainer *trainer)
     const tx_trainer_options *t = tx_trainer_options_of(trainer);
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "run: the options' size field is %zu, expected %zu", o->size, sizeof *o);
-    if (o->schedule.total_steps < 1 || o->max_bad_steps < 1 || (o->validation.count && !t->eval_batch) ||
-        (o->output_dir && !o->write))
+    if (o->schedule.total_steps < 1 || o->set->max_bad_steps < 1 || (o->validation.count && !t->eval_batch) ||
+        (o->set->output_dir && !o->write))
         return tx_fail(TX_INVALID, "run: no steps to do, no evaluation planned, or nothing that writes the model");
     if (o->best_metric && tx_task_metric(t->task, o->best_metric) < 0)
         return tx_fail(TX_INVALID, "run: %s has no metric %s", t->task->name, o->best_metric);
@@ -226,19 +228,13 @@ tx_status tx_running_load(tx_running *r, int64_t step)
 {
     const tx_run_options *o = r->options;
     const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
-    tx_loader_options loader = {.size = sizeof loader,
-                                .step_rows = o->step_rows ? o->step_rows : t->all_rows * t->accumulation,
-                                .batch = t->all_rows,
-                                .first = t->rows_before,
-                                .rows = t->batch,
-                                .drop_last = o->drop_last,
-                                .in_order = o->in_order,
-                                .by_length = o->by_length,
-                                .seed = o->data_seed,
-                                .workers = o->workers,
-                                .pin = o->pin,
-                                .report = o->report};
-    r->epoch_steps = tx_loader_epoch_steps(tx_loader_used(o->train.count, t->all_rows, o->drop_last), loader.step_rows);
+    tx_loader_options loader = o->loader;
+    loader.step_rows = loader.step_rows ? loader.step_rows : t->all_rows * t->accumulation;
+    loader.batch = t->all_rows;
+    loader.first = t->rows_before;
+    loader.rows = t->batch;
+    r->epoch_steps =
+        tx_loader_epoch_steps(tx_loader_used(o->train.count, t->all_rows, loader.drop_last), loader.step_rows);
     tx_loader_free(r->loader);
     r->loader = NULL;
     return tx_loader_create(&o->train, &loader, step, &r->loader);
@@ -250,7 +246,7 @@ static tx_status start(tx_running *r, const char *log_path)
     const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
     TX_TRY(tx_running_load(r, r->state->step));
     if (r->comm && r->comm->size > 1)
-        TX_TRY(tx_pace_create(r->data, o->overlap, o->balance, t->batch, t->all_rows, &r->pace));
+        TX_TRY(tx_pace_create(r->data, (tx_overlap)o->set->overlap, o->balance, t->batch, t->all_rows, &r->pace));
     tx_log_open(&r->log, log_path, r->state->step > 0, &o->report);
     return TX_OK;
 }
@@ -272,8 +268,12 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
         .data = tx_trainer_options_of(trainer)->comm,
     };
     r.speaks = !r.comm || r.comm->rank == 0;
+    r.listener = options->listener;
+    if (!r.speaks)
+        r.listener = (tx_job_listener){.context = r.listener.context, .stop = r.listener.stop, .save = r.listener.save};
     tx_trainer_ask(trainer, tx_running_vote, &r);
-    const char *log_path = r.speaks && options->output_dir ? TX_PATH(options->output_dir, TX_RUN_LOG) : NULL;
+    const char *output = options->set->output_dir;
+    const char *log_path = r.speaks && output ? TX_PATH(output, TX_RUN_LOG) : NULL;
     double begin = tx_now();
     tx_status status = start(&r, log_path);
     TX_THEN(status, loop(&r));

@@ -11,6 +11,7 @@
 #include "models/train/pace.h"
 #include "models/train/schedule.h"
 #include "models/train/state.h"
+#include "models/train/tensorboard.h"
 #include "models/train/trainer.h"
 #include "models/tx_train.h"
 
@@ -25,60 +26,25 @@ typedef struct tx_run_evaluation {
     double value[TX_METRICS_MAX];
 } tx_run_evaluation;
 
-/* Who follows the run. Any function may be NULL. */
-typedef struct tx_run_listener {
-    void *context;
-    void (*step)(void *context, const tx_run_step *step);
-    /* A point of the history: `loss` is the mean since the last one. */
-    void (*log)(void *context, const tx_run_step *step, double loss);
-    void (*evaluation)(void *context, const tx_run_evaluation *evaluation);
-    void (*saved)(void *context, const char *folder);
-    /* A line about the run as such, for its reader. */
-    void (*note)(void *context, const char *line);
-    /* Asked between steps: not 0 ends the run after the step in progress. */
-    int (*stop)(void *context);
-    /* Likewise: true, once for each time that it is asked for, saves after the step in progress. */
-    bool (*save)(void *context);
-} tx_run_listener;
-
 typedef struct tx_run_options {
-    size_t size;                         /* sizeof(tx_run_options) */
-    tx_samples train, validation;        /* of the trainer's task; validation.count 0: no evaluation */
-    tx_schedule schedule;                /* its total_steps is the length of the run */
-    tx_run_facts facts;                  /* of the state's file */
-    uint64_t data_seed;                  /* of the order of samples */
-    bool in_order, by_length, drop_last; /* see tx_loader_options */
-    tx_overlap overlap;  /* of many ranks, as the next two: whether gradients are summed during the backward pass */
-    bool balance;        /* share micro-batches out by the ranks' speed, measured in the first steps */
-    tx_watch *watch;     /* told of every step and checkpoint; NULL: none */
-    tx_comm *comm;       /* all ranks that train together; NULL: those of the trainer, which have other rows each */
-    int64_t check_steps; /* every so many steps all ranks' weights are held against each other; 0: never */
-    int64_t step_rows;   /* of all ranks in an optimizer step; 0: as many as the trainer plans */
-    int32_t workers;     /* threads that prepare batches */
-    bool pin;            /* see tx_loader_options */
-    tx_strategy logging, evaluation, saving;
-    int64_t logging_steps, eval_steps, save_steps; /* of strategy STEPS; 0: never */
-    bool log_first, eval_first;                    /* also after the first step, and before it */
-    double eval_delay;            /* steps, or with strategy EPOCH epochs, before which nothing is evaluated */
-    const char *best_metric;      /* name of the metric for the best evaluation; NULL: the task's first */
-    tx_greater greater_is_better; /* of that metric */
-    /* As transformers' EarlyStoppingCallback: so many evaluations in a row whose metric is not by more than the
-     * threshold better than the best so far end the run; 0: none do. */
-    int64_t stop_patience;
-    double stop_threshold;
-    double flops_per_token;   /* of total_flos */
-    int64_t max_bad_steps;    /* so many steps in a row whose loss or gradient is not finite end the run */
-    const char *output_dir;   /* checkpoints and log.jsonl, which rank 0 writes; NULL: neither */
-    int64_t save_total_limit; /* checkpoints kept; 0: all */
-    bool only_model;          /* a checkpoint has neither optimizer states nor what else going on needs */
-    bool stop_on_save_error;  /* otherwise a checkpoint that cannot be written is told, and training goes on */
+    size_t size;                  /* sizeof(tx_run_options) */
+    const tx_job_settings *set;   /* it outlives the run, as all that is referred to */
+    tx_run_facts facts;           /* which follow from the settings */
+    tx_samples train, validation; /* of the trainer's task; validation.count 0: no evaluation */
+    tx_schedule schedule;         /* its total_steps is the length of the run */
+    tx_loader_options loader;     /* of all ranks; rows of a micro-batch, and step_rows if it is 0, are the trainer's */
+    bool balance;                 /* share micro-batches out by the ranks' speed, measured in the first steps */
+    tx_watch *watch;              /* told of every step and checkpoint; NULL: none */
+    tx_comm *comm;           /* all ranks that train together; NULL: those of the trainer, which have other rows each */
+    const char *best_metric; /* name of the metric for the best evaluation; NULL: the task's first */
+    double flops_per_token;  /* of total_flos */
     int64_t checkpoint_bytes; /* about what one takes */
     /* Writes what belongs to a checkpoint and the run does not know: configuration, weights, tokenizer. */
     tx_status (*write)(void *context, const char *folder);
     void *write_context;
-    bool profile; /* time every operation from the second step on */
+    tx_tensorboard *board; /* gets the points of the history; or NULL */
     tx_reporter report;
-    tx_run_listener listener;
+    tx_job_listener listener;
 } tx_run_options;
 
 typedef struct tx_run_summary {

@@ -10,8 +10,8 @@
 
 static void note(const tx_running *r, const char *line)
 {
-    if (r->options->listener.note)
-        r->options->listener.note(r->options->listener.context, line);
+    if (r->listener.note)
+        r->listener.note(r->listener.context, line);
 }
 
 /* Gives this rank its new share from step `step` on. */
@@ -64,7 +64,7 @@ static void tell_pace(tx_running *r, const tx_pace_news *news, int64_t step)
 tx_status tx_running_keep_pace(tx_running *r, int64_t step)
 {
     tx_pace_news news;
-    int64_t every = r->options->check_steps;
+    int64_t every = r->options->set->ddp_check;
     if (!r->pace)
         return TX_OK;
     TX_TRY(tx_pace_end(r->pace, &news));
@@ -88,7 +88,7 @@ static const float vote_to_stop = 4096.0f, vote_to_save = 1.0f;
 float tx_running_vote(void *context)
 {
     tx_running *r = context;
-    const tx_run_listener *listener = &r->options->listener;
+    const tx_job_listener *listener = &r->listener;
     if (listener->save && listener->save(listener->context))
         r->wants_save = true;
     return (listener->stop && listener->stop(listener->context) ? vote_to_stop : 0.0f) +
@@ -97,7 +97,7 @@ float tx_running_vote(void *context)
 
 int tx_running_stop(const tx_running *r)
 {
-    const tx_run_listener *listener = &r->options->listener;
+    const tx_job_listener *listener = &r->listener;
     int asked = listener->stop ? listener->stop(listener->context) : 0;
     if (!r->comm || r->comm->size == 1)
         return asked;

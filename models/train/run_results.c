@@ -43,7 +43,7 @@ static tx_status judge(tx_running *r, const tx_run_step *s, bool finite)
                 "step %" PRId64 ": loss %s, gradient norm %s: %s (%" PRId64 " in a row, %" PRId64 " skipped so far)",
                 s->step, tx_log_number(s->loss, n[0]), tx_log_number(s->grad_norm, n[1]),
                 finite ? "the loss is not finite" : "the update is skipped", state->bad, state->skipped);
-    if (state->bad < r->options->max_bad_steps)
+    if (state->bad < r->options->set->max_bad_steps)
         return TX_OK;
     char checkpoint[64] = "there is no checkpoint yet";
     if (r->saved > 0)
@@ -53,6 +53,12 @@ static tx_status judge(tx_running *r, const tx_run_step *s, bool finite)
         "stopped after step %" PRId64 ": the loss or its gradient was not finite %" PRId64
         " times in a row; lower the learning rate or max_grad_norm, warm up longer, or look into the data; %s",
         s->step, state->bad, checkpoint);
+}
+
+static void add_points(const tx_running *r, int64_t step, const tx_figure *figures, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++)
+        tx_tensorboard_add(r->options->board, figures[i].name, step, figures[i].value);
 }
 
 /* A point of the history. */
@@ -65,9 +71,10 @@ static tx_status log_point(tx_running *r, const tx_run_step *s)
     tx_status status = tx_run_state_log(state, figures, sizeof figures / sizeof figures[0]);
     state->loss_sum = 0.0;
     state->logged = state->step;
-    const tx_run_listener *listener = &r->options->listener;
-    if (!status && listener->log)
-        listener->log(listener->context, s, loss);
+    if (!status && r->listener.log)
+        r->listener.log(r->listener.context, s, loss);
+    add_points(r, s->step, figures, sizeof figures / sizeof figures[0]);
+    tx_tensorboard_add(r->options->board, "epoch", s->step, s->epoch);
     return status;
 }
 
@@ -84,12 +91,14 @@ static void write_evaluation(tx_running *r, const tx_run_evaluation *e)
 
 tx_status tx_running_evaluated(tx_running *r, const tx_run_evaluation *e)
 {
-    const tx_run_options *o = r->options;
     tx_figure figures[TX_RUN_FIGURES];
+    const int32_t all = tx_run_figures(e, false, figures);
     write_evaluation(r, e);
-    if (o->listener.evaluation)
-        o->listener.evaluation(o->listener.context, e);
-    return tx_run_state_log(r->state, figures, tx_run_figures(e, true, figures));
+    if (r->listener.evaluation)
+        r->listener.evaluation(r->listener.context, e->step, figures, all);
+    const int32_t count = tx_run_figures(e, true, figures);
+    add_points(r, e->step, figures, count);
+    return tx_run_state_log(r->state, figures, count);
 }
 
 bool tx_running_judge(tx_running *r, const tx_run_evaluation *e)
@@ -97,25 +106,25 @@ bool tx_running_judge(tx_running *r, const tx_run_evaluation *e)
     const tx_run_options *o = r->options;
     tx_run_state *state = r->state;
     const int32_t which = o->best_metric ? tx_task_metric(o->validation.task, o->best_metric) : 0;
-    const bool greater = o->greater_is_better == TX_GREATER_AUTO ? e->metrics[which].greater_is_better
-                                                                 : o->greater_is_better == TX_GREATER_TRUE;
+    const bool greater =
+        o->set->greater == TX_GREATER_AUTO ? e->metrics[which].greater_is_better : o->set->greater == TX_GREATER_TRUE;
     const double value = e->value[which], gain = greater ? value - state->best : state->best - value;
-    const bool better = state->has_best ? gain > 0.0 && gain > o->stop_threshold : !isnan(value);
+    const bool better = state->has_best ? gain > 0.0 && gain > o->set->stop_threshold : !isnan(value);
     state->stale = better ? 0 : state->stale + 1;
-    r->enough = o->stop_patience && state->stale >= o->stop_patience;
-    if (r->enough && o->listener.note) {
+    r->enough = o->set->stop_patience && state->stale >= o->set->stop_patience;
+    if (r->enough && r->listener.note) {
         char line[160];
         snprintf(line, sizeof line,
                  "early stopping after step %" PRId64 ": %" PRId64 " evaluation%s without a better %s", state->step,
                  state->stale, tx_s(state->stale), e->metrics[which].name);
-        o->listener.note(o->listener.context, line);
+        r->listener.note(r->listener.context, line);
     }
     if (tx_schedule_adapts(&o->schedule))
         tx_schedule_judge(&o->schedule, &state->schedule, value);
     return tx_run_state_judge(state, value, greater);
 }
 
-bool tx_running_due(tx_strategy strategy, int64_t every, const tx_pending *p)
+bool tx_running_due(int32_t strategy, int64_t every, const tx_pending *p)
 {
     return (strategy == TX_STRATEGY_STEPS && every && p->step % every == 0) ||
            (strategy == TX_STRATEGY_EPOCH && p->ends_epoch);
@@ -193,9 +202,9 @@ tx_status tx_running_take(tx_running *r)
             r->timed_steps ? (double)left * r->timed_seconds / (double)r->timed_steps : (double)left * seconds,
     };
     write_step(r, &s);
-    if (tx_running_due(o->logging, o->logging_steps, &p) || (o->log_first && p.step == 1))
+    if (tx_running_due(o->set->logging, o->facts.logging_steps, &p) || (o->set->log_first && p.step == 1))
         TX_TRY(log_point(r, &s));
-    if (o->listener.step)
-        o->listener.step(o->listener.context, &s);
+    if (r->listener.step)
+        r->listener.step(r->listener.context, &s);
     return judge(r, &s, results.value[TX_RESULT_FINITE] != 0.0f);
 }

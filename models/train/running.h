@@ -25,10 +25,11 @@ typedef struct tx_running {
     const tx_run_options *options;
     tx_run_state *state;
     tx_run_summary *summary;
-    tx_comm *comm; /* all ranks; NULL: there is one */
-    tx_comm *data; /* those that have other rows */
-    bool speaks;   /* the rank that writes log and checkpoints */
-    tx_pace *pace; /* of many ranks */
+    tx_comm *comm;            /* all ranks; NULL: there is one */
+    tx_comm *data;            /* those that have other rows */
+    bool speaks;              /* the rank that writes log and checkpoints */
+    tx_job_listener listener; /* of another rank than that: only its questions */
+    tx_pace *pace;            /* of many ranks */
     tx_loader *loader;
     tx_log log;
     tx_pending late;
@@ -51,7 +52,7 @@ tx_status tx_running_evaluated(tx_running *r, const tx_run_evaluation *evaluatio
 /* Whether it is the best so far; and whether it is one too many that is not (`enough`). */
 bool tx_running_judge(tx_running *r, const tx_run_evaluation *evaluation);
 /* Whether something is done every so many steps, or at the end of an epoch, is due after a step. */
-bool tx_running_due(tx_strategy strategy, int64_t every, const tx_pending *p);
+bool tx_running_due(int32_t strategy, int64_t every, const tx_pending *p);
 /* (Re)opens the loader at a step, for this rank's share. */
 tx_status tx_running_load(tx_running *r, int64_t step);
 /* What all ranks do after a step: look at their pace, share out anew, compare weights. */

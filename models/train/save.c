@@ -24,7 +24,7 @@ typedef struct save {
 static tx_status write_states(const save *s)
 {
     char digest[TX_DIGEST_TEXT];
-    if (s->options->only_model)
+    if (s->options->set->only_model)
         return TX_OK;
     TX_TRY(tx_optimizer_save(s->model, TX_PATH(tx_checkpoint_folder(s->checkpoint), TX_RUN_OPTIMIZER), digest));
     return tx_checkpoint_expect(s->checkpoint, TX_RUN_OPTIMIZER, digest);
@@ -40,18 +40,18 @@ static tx_status fill(const save *s)
     tx_status status = tx_engine_choices(s->engine, &s->state->kernels);
     TX_THEN(status, o->write(o->write_context, folder));
     TX_THEN(status, write_states(s));
-    TX_THEN(status, (o->only_model ? tx_run_state_write_trainer : tx_run_state_write)(s->state, &o->facts,
-                                                                                      o->output_dir, folder));
-    return status || !s->log ? status : tx_folder_copy_file(o->output_dir, folder, TX_RUN_LOG, INT64_MAX);
+    TX_THEN(status, (o->set->only_model ? tx_run_state_write_trainer : tx_run_state_write)(s->state, &o->facts,
+                                                                                           o->set->output_dir, folder));
+    return status || !s->log ? status : tx_folder_copy_file(o->set->output_dir, folder, TX_RUN_LOG, INT64_MAX);
 }
 
 /* The rank that writes, unless `status` tells of a failure before. */
 static tx_status write_checkpoint(save *s, tx_status status)
 {
     const tx_run_options *o = s->options;
-    const char *folder = TX_PATH(o->output_dir, s->name);
-    TX_THEN(status, tx_disk_check(o->output_dir, o->checkpoint_bytes));
-    TX_THEN(status, tx_checkpoint_begin(o->output_dir, s->state->step, &s->checkpoint));
+    const char *folder = TX_PATH(o->set->output_dir, s->name);
+    TX_THEN(status, tx_disk_check(o->set->output_dir, o->checkpoint_bytes));
+    TX_THEN(status, tx_checkpoint_begin(o->set->output_dir, s->state->step, &s->checkpoint));
     TX_THEN(status, fill(s));
     if (!status)
         status = tx_checkpoint_commit(s->checkpoint);
@@ -68,8 +68,8 @@ static tx_status write_checkpoint(save *s, tx_status status)
 static void prune(const tx_run_options *o, const tx_run_state *state)
 {
     char *best = NULL;
-    tx_status status = state->best_checkpoint ? tx_run_state_best(state, o->output_dir, &best) : TX_OK;
-    TX_THEN(status, tx_checkpoint_prune(o->output_dir, o->save_total_limit, state->step, best, &o->report));
+    tx_status status = state->best_checkpoint ? tx_run_state_best(state, o->set->output_dir, &best) : TX_OK;
+    TX_THEN(status, tx_checkpoint_prune(o->set->output_dir, o->set->save_total_limit, state->step, best, &o->report));
     free(best);
     if (status)
         tx_tell(&o->report, "old checkpoints are not removed: %.440s", tx_error());
@@ -129,9 +129,9 @@ tx_status tx_run_agree(tx_comm *comm, tx_status status, const char *what)
 /* Checkpoints that the run writes behind `step`; no more than that where only the best are saved. */
 static int64_t count_saves(const tx_run_options *o, int64_t step, int64_t epoch_steps)
 {
-    const bool best = o->saving == TX_STRATEGY_BEST;
-    const tx_strategy when = best ? o->evaluation : o->saving;
-    const int64_t steps = best ? o->eval_steps : o->save_steps, end = o->schedule.total_steps;
+    const bool best = o->set->saving == TX_STRATEGY_BEST;
+    const int32_t when = best ? o->set->evaluation : o->set->saving;
+    const int64_t steps = best ? o->facts.eval_steps : o->facts.save_steps, end = o->schedule.total_steps;
     const int64_t every = when == TX_STRATEGY_STEPS ? steps : when == TX_STRATEGY_EPOCH ? epoch_steps : 0;
     return every && step < end ? end / every - step / every + (end % every != 0) : 0;
 }
@@ -152,19 +152,19 @@ tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch
 {
     const int64_t saves = count_saves(o, step, epoch_steps);
     int64_t there = 0;
-    TX_TRY(tx_checkpoint_count(o->output_dir, &there));
+    TX_TRY(tx_checkpoint_count(o->set->output_dir, &there));
     /* How many there will be besides those: at most at a time, and at the end. Without a limit older ones may be moved
      * away by others while the run goes on: two are certain. */
     int64_t most = least_of(saves, 2), end = most;
-    if (o->save_total_limit) {
-        const bool best = o->validation.count && o->evaluation; /* is kept besides the newest */
-        const int64_t keep = best && o->save_total_limit == 1 ? 2 : o->save_total_limit;
+    if (o->set->save_total_limit) {
+        const bool best = o->validation.count && o->set->evaluation; /* is kept besides the newest */
+        const int64_t keep = best && o->set->save_total_limit == 1 ? 2 : o->set->save_total_limit;
         most = least_of(saves, (there < keep ? keep - there : 0) + 1);
         end = saves ? least_of(saves, keep - there) : 0;
     }
     const int64_t saving = bytes_of(most, o->checkpoint_bytes);
     const int64_t ending = bytes_of(end, o->checkpoint_bytes) + model_bytes;
-    tx_status status = tx_disk_check(o->output_dir, saving > ending ? saving : ending);
+    tx_status status = tx_disk_check(o->set->output_dir, saving > ending ? saving : ending);
     return tx_fail_in(status, "no room for the run's checkpoints and its model");
 }
 

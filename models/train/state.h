@@ -30,7 +30,7 @@ typedef struct tx_run_state {
     int64_t updates;            /* made: Adam's t */
     double loss_scale;          /* of the next step; 0: losses are not scaled */
     int64_t scale_steps;        /* updates in a row since it changed */
-    int64_t stale;              /* evaluations in a row without a better metric: see tx_run_options.stop_patience */
+    int64_t stale;              /* evaluations in a row without a better metric: see stop_patience of the settings */
     tx_schedule_state schedule; /* of a rate that follows the evaluations */
     bool has_best;              /* the next three are set */
     double best;                /* value of the metric */
@@ -44,7 +44,7 @@ typedef struct tx_run_state {
     char *kernels;    /* tx_engine_choices; NULL at a start */
 } tx_run_state;
 
-/* What TrainerState repeats of the arguments. */
+/* Numbers that follow from the settings, as TrainerState has them; 0 steps: never. */
 typedef struct tx_run_facts {
     int64_t max_steps, epochs, logging_steps, eval_steps, save_steps, batch;
 } tx_run_facts;

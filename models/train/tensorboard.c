@@ -2,6 +2,7 @@
  * TensorBoard's event files. */
 #include "models/train/tensorboard.h"
 
+#include "api/base/clock.h"
 #include "api/base/file.h"
 #include "models/files/folder.h"
 
@@ -206,6 +207,15 @@ void tx_tensorboard_scalar(tx_tensorboard *board, const char *tag, int64_t step,
     at = put_wall_time(at, wall_time);
     at = put_varint(put_key(at, 2, VARINT), (uint64_t)step); /* Event.step = 2 */
     write_event(board, put_summary(at, tag, narrow));
+}
+
+void tx_tensorboard_add(tx_tensorboard *board, const char *name, int64_t step, double value)
+{
+    char tag[96];
+    const bool eval = strncmp(name, "eval_", 5) == 0;
+    snprintf(tag, sizeof tag, "%s/%s", eval ? "eval" : "train", eval ? name + 5 : name);
+    if (board)
+        tx_tensorboard_scalar(board, tag, step, value, tx_seconds(CLOCK_REALTIME));
 }
 
 void tx_tensorboard_close(tx_tensorboard *board)

@@ -14,6 +14,9 @@ typedef struct tx_tensorboard tx_tensorboard;
 tx_status tx_tensorboard_open(const char *folder, const tx_reporter *report, tx_tensorboard **board);
 /* Adds one point. A failure is told once; training goes on without the file. `wall_time` in seconds since 1970. */
 void tx_tensorboard_scalar(tx_tensorboard *board, const char *tag, int64_t step, double value, double wall_time);
+/* Adds a point of now under the tag that the Trainer's callback gives the name, as "eval/loss" for eval_loss. Does
+ * nothing if `board` is NULL. */
+void tx_tensorboard_add(tx_tensorboard *board, const char *name, int64_t step, double value);
 /* NULL is fine. */
 void tx_tensorboard_close(tx_tensorboard *board);
 

@@ -159,12 +159,14 @@ typedef struct course {
     double loss[STEPS / EVERY], accuracy[STEPS / EVERY];
 } course;
 
-static void keep(void *context, const tx_run_evaluation *e)
+static void keep(void *context, int64_t step, const tx_figure *figures, int32_t count)
 {
     course *c = context;
-    assert_ptr_equal(e->metrics, metrics);
-    c->loss[c->count] = e->value[0];
-    c->accuracy[c->count++] = e->value[1];
+    assert_true(count > 2);
+    assert_string_equal(figures[0].name, "eval_loss");
+    assert_string_equal(figures[1].name, "eval_accuracy");
+    c->loss[c->count] = figures[0].value;
+    c->accuracy[c->count++] = figures[1].value;
 }
 
 static tx_status write_nothing(void *context, const char *folder)
@@ -192,16 +194,15 @@ static void trains(void **state)
     fixture f = open_fixture(BATCH);
     course c = {0};
     char *folder = make_scratch();
+    const tx_job_settings set = {.evaluation = TX_STRATEGY_STEPS, .max_bad_steps = 1, .output_dir = folder};
     tx_run_options run = {.size = sizeof run,
+                          .set = &set,
+                          .facts = {.eval_steps = EVERY},
                           .train = samples,
                           .validation = samples,
                           .schedule = tx_schedule_default(TX_SCHEDULE_LINEAR, 0.01, 0, STEPS),
-                          .workers = 2,
-                          .evaluation = TX_STRATEGY_STEPS,
-                          .eval_steps = EVERY,
+                          .loader = {.size = sizeof run.loader, .workers = 2},
                           .best_metric = "accuracy",
-                          .max_bad_steps = 1,
-                          .output_dir = folder,
                           .write = write_nothing,
                           .listener = {.context = &c, .evaluation = keep}};
     tx_run_state reached;

@@ -346,14 +346,14 @@ static void room_is_asked_for_the_worst_moment(void **state)
             snprintf(name, sizeof name, "checkpoint-%d", (int)k);
             assert_ok(tx_folder_create(TX_PATH(output, name)));
         }
+        const tx_job_settings set = {.saving = cases[i].saving,
+                                     .evaluation = cases[i].evaluation,
+                                     .save_total_limit = cases[i].limit,
+                                     .output_dir = output};
         const tx_run_options options = {
-            .saving = (tx_strategy)cases[i].saving,
-            .evaluation = (tx_strategy)cases[i].evaluation,
+            .set = &set,
+            .facts = {.eval_steps = 4, .save_steps = cases[i].save_steps},
             .validation = {.count = cases[i].evaluation != NO}, /* that there are samples matters */
-            .save_steps = cases[i].save_steps,
-            .eval_steps = 4,
-            .save_total_limit = cases[i].limit,
-            .output_dir = output,
             .checkpoint_bytes = 3 * unit,
             .schedule = {.total_steps = 10},
         };
