@@ -184,6 +184,7 @@ static tx_status open_samples(tx_job *j, const char *path, tx_data_split split, 
     if (set->output_dir && !cache)
         return TX_MEMORY;
     const tx_data_options options = {
+        .set = set,
         .split = split,
         .config = in->config,
         .tokenizer = in->tokenizer,
@@ -191,15 +192,8 @@ static tx_status open_samples(tx_job *j, const char *path, tx_data_split split, 
         .from = split == TX_DATA_TRAIN ? cut : 0.0,
         .to = split == TX_DATA_VALIDATION && in->shared ? cut : 100.0,
         .most = most[split],
-        .group = set->group_texts,
-        .skip_bad = set->skip_bad,
         .cache = cache,
         .threads = set->tokenize_threads > 0 ? (int32_t)set->tokenize_threads : tx_cores(),
-        .chat_template = set->chat_template,
-        .completion_only = set->completion_only,
-        .assistant_only = set->assistant_only,
-        .mask_share = set->mlm_probability,
-        .by_line = set->line_by_line,
         .seed = tx_job_data_seed(set),
         .report = j->report,
     };

@@ -51,11 +51,11 @@ tx_dataset_options tx_causal_lm_reading(const tx_data_options *o)
                                 .tokenizer = o->tokenizer,
                                 .vocab = o->config->vocab_size,
                                 .block = o->block,
-                                .group = o->group,
+                                .group = o->set->group_texts,
                                 .from = o->from,
                                 .to = o->to,
                                 .most_blocks = o->most,
-                                .skip_bad = o->skip_bad,
+                                .skip_bad = o->set->skip_bad,
                                 .cache = o->cache,
                                 .threads = o->threads,
                                 .report = o->report};

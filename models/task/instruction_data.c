@@ -109,15 +109,15 @@ static tx_status need_chat(reading *r, tx_instruction_data *d)
     const tx_data_options *o = r->options;
     if (d->chat)
         return TX_OK;
-    tx_status status = tx_chat_create(o->chat_template, o->tokenizer, &o->report, &d->chat);
+    tx_status status = tx_chat_create(o->set->chat_template, o->tokenizer, &o->report, &d->chat);
     bool replaces = false;
-    if (!status && o->chat_template && o->split == TX_DATA_TRAIN)
+    if (!status && o->set->chat_template && o->split == TX_DATA_TRAIN)
         status = tx_chat_replaces(d->chat, &replaces);
     if (replaces)
         tx_tell(&o->report,
                 "--chat_template %s replaces the model's own chat template, also in the folders that are written",
-                o->chat_template);
-    if (status == TX_NOT_FOUND && !o->chat_template && r->conversation.form == TX_CHAT_INSTRUCTION)
+                o->set->chat_template);
+    if (status == TX_NOT_FOUND && !o->set->chat_template && r->conversation.form == TX_CHAT_INSTRUCTION)
         status = tx_chat_create("alpaca", o->tokenizer, &o->report, &d->chat);
     return status;
 }
@@ -125,7 +125,7 @@ static tx_status need_chat(reading *r, tx_instruction_data *d)
 /* Whether the texts are taken as they are. */
 static bool is_plain(const reading *r)
 {
-    return r->conversation.form == TX_CHAT_PLAIN && !r->options->chat_template;
+    return r->conversation.form == TX_CHAT_PLAIN && !r->options->set->chat_template;
 }
 
 /* The ids of the conversation that was read, and which of them are learnt. */
@@ -138,7 +138,7 @@ static tx_status encode(reading *r, const tx_instruction_data *d)
     TX_TRY(plain ? tx_chat_render_plain(chat, &r->conversation, &r->text)
                  : tx_chat_render(chat, &r->conversation, false, &r->text));
     TX_TRY(tx_chat_encode(chat, r->encoder, &r->text, &r->ids, &r->learnt));
-    if (form == TX_CHAT_MESSAGES ? !o->assistant_only : !o->completion_only)
+    if (form == TX_CHAT_MESSAGES ? !o->set->assistant_only : !o->set->completion_only)
         for (size_t i = 0; i < r->learnt.count; i++)
             r->learnt.id[i] = 1;
     return TX_OK;
@@ -189,7 +189,7 @@ static tx_status read_one(reading *r, size_t number, tx_instruction_data *d)
     }
     TX_THEN(status, encode(r, d));
     tx_json_free(own);
-    if (status == TX_FORMAT && of_object && r->bad < r->options->skip_bad) {
+    if (status == TX_FORMAT && of_object && r->bad < r->options->set->skip_bad) {
         r->first_bad = r->bad++ ? r->first_bad : (int64_t)number;
         return TX_OK;
     }

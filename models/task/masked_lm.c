@@ -158,12 +158,12 @@ static tx_status read_file(const char *path, const tx_data_options *o, masked_da
     TX_TRY(find_mask(o->tokenizer, &d->mask));
     TX_TRY(find_around(o->tokenizer, d));
     const int64_t around = (int64_t)d->around.count;
-    if (o->by_line && around >= o->block)
+    if (o->set->line_by_line && around >= o->block)
         return tx_fail(TX_INVALID, "max_seq_length %" PRId64 " leaves no room beside %" PRId64 " special tokens",
                        o->block, around);
     tx_dataset_options options = tx_causal_lm_reading(o);
     options.bare_lines = true;
-    options.by_text = o->by_line ? around + 1 : 0;
+    options.by_text = o->set->line_by_line ? around + 1 : 0;
     TX_TRY(tx_dataset_open(path, &options, &d->dataset));
     return write_digest(d);
 }
@@ -183,7 +183,7 @@ static tx_status open_data(const tx_task *task, const char *path, const tx_data_
         return o->tokenizer ? tx_fail(TX_MEMORY, "%s: out of memory", path)
                             : tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
     }
-    *d = (masked_data){.block = o->block, .by_line = o->by_line, .share = o->mask_share, .seed = o->seed};
+    *d = (masked_data){.block = o->block, .by_line = o->set->line_by_line, .share = o->set->mlm_probability, .seed = o->seed};
     d->words = (int32_t)tx_tokenizer_size(o->tokenizer);
     const tx_status status = read_file(path, o, d);
     if (status) {

@@ -5,7 +5,7 @@
  * [rows, block], attention_lengths [rows] and labels [rows, block], in this order; metrics loss and perplexity, of what
  * is to be guessed.
  *
- * Rows are blocks of the texts end to end, or with tx_data_options.by_line a text each, cut to a block with the tokens
+ * Rows are blocks of the texts end to end, or with line_by_line a text each, cut to a block with the tokens
  * that the tokenizer puts around it. What is drawn depends on (seed, epoch, sample, position) alone. A row of which
  * nothing is drawn gets one token to guess, so that no step is without; tokens that the tokenizer puts around texts are
  * never drawn. */

@@ -63,7 +63,7 @@ static tx_status find_columns(reading *r)
 /* A row that cannot be used: counted and left out, as far as --skip_bad lets it. */
 static tx_status leave_out(reading *r, int64_t row, tx_status status)
 {
-    if (status != TX_FORMAT || r->bad + r->table.bad >= r->options->skip_bad)
+    if (status != TX_FORMAT || r->bad + r->table.bad >= r->options->set->skip_bad)
         return tx_fail_in(status, "row %" PRId64, row + 1);
     r->first_bad = r->bad++ ? r->first_bad : row + 1;
     return TX_OK;
@@ -232,7 +232,7 @@ tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_
         return options->tokenizer ? tx_fail(TX_MEMORY, "%s: out of memory", path)
                                   : tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
     }
-    tx_status status = tx_table_open(path, options->skip_bad, &r.table);
+    tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
     TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
     if (!status)
         tell_bad(&r, path);

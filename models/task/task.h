@@ -9,6 +9,7 @@
 #define TX_TASK_H
 
 #include "models/arch/arch.h"
+#include "models/options/settings.h"
 #include "models/tx_text.h"
 #include "tx.h"
 
@@ -64,20 +65,16 @@ typedef enum tx_data_split { TX_DATA_TRAIN, TX_DATA_VALIDATION, TX_DATA_TEST } t
 
 /* How they are read; what a task has no use for it leaves alone. */
 typedef struct tx_data_options {
+    const tx_job_settings *set;    /* of the run that they are for */
     tx_data_split split;           /* samples of TEST have no labels */
     tx_config *config;             /* of the model, which training data may give its labels */
     const tx_tokenizer *tokenizer; /* NULL: none is known */
     int64_t block;                 /* positions of a row */
     double from, to;               /* the part of the file, in percent */
     int64_t most;                  /* samples; 0: all */
-    int64_t group, skip_bad;       /* see tx_dataset_options, as the rest */
-    const char *cache;
+    const char *cache;             /* see tx_dataset_options, as threads */
     int32_t threads;
-    const char *chat_template;            /* see tx_chat_create; NULL: none is named */
-    bool completion_only, assistant_only; /* labels of completions alone, of what the assistant says in messages */
-    double mask_share;                    /* of the tokens of masked language modelling that are to be guessed */
-    bool by_line;                         /* of masked language modelling: a line is a row */
-    uint64_t seed;                        /* of the order in which samples are packed, and of what a task draws */
+    uint64_t seed; /* of the order in which samples are packed, and of what a task draws */
     tx_reporter report;
 } tx_data_options;
 

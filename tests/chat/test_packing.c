@@ -79,8 +79,9 @@ static outcome run(const char *text, const tx_task *task, int32_t lengths, tx_dt
     write_samples(path);
     assert_ok(tx_tokenizer_bytes(&tokenizer));
     assert_ok(read_text(text, &config));
+    const tx_job_settings set = {.completion_only = true};
     const tx_data_options data = {
-        .config = config, .tokenizer = tokenizer, .block = BLOCK, .to = 100, .completion_only = true, .seed = 3};
+        .set = &set, .config = config, .tokenizer = tokenizer, .block = BLOCK, .to = 100, .seed = 3};
     assert_ok(task->open(task, path, &data, &samples));
     made.rows = samples.count;
     const tx_engine_options on = {.size = sizeof on, .device = device};

@@ -16,6 +16,7 @@ typedef struct reader {
     char *folder, *path;
     tx_tokenizer *tokenizer;
     tx_config *config;
+    tx_job_settings set;
     tx_data_options options;
     const tx_task *task;
     tx_samples samples;
@@ -35,12 +36,12 @@ static void begin(reader *r)
     assert_ok(tx_tokenizer_open(TOKENIZER, &r->tokenizer));
     assert_ok(tx_config_small(&r->config));
     assert_ok(tx_config_override(r->config, "vocab_size=342"));
-    r->options = (tx_data_options){.config = r->config,
+    r->set = (tx_job_settings){.completion_only = true, .assistant_only = true};
+    r->options = (tx_data_options){.set = &r->set,
+                                   .config = r->config,
                                    .tokenizer = r->tokenizer,
                                    .block = BLOCK,
                                    .to = 100,
-                                   .completion_only = true,
-                                   .assistant_only = true,
                                    .report = {.warn = listen, .context = r}};
 }
 
@@ -108,7 +109,7 @@ static void test_forms(void **state)
     static const char *const frame = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n";
     reader r;
     begin(&r);
-    r.options.chat_template = "chatml";
+    r.set.chat_template = "chatml";
     assert_ok(read_text(&r, "\xEF\xBB\xBF{\"messages\": [" TURN("user", "a") ", " TURN(
                                 "assistant", "b") "]}\n\n"
                                                   "{\"prompt\": \"a\", \"completion\": \"b\"}\r\n"
@@ -122,10 +123,10 @@ static void test_forms(void **state)
     assert_int_equal(r.samples.count, 2);
     expect_row(&r, 1, frame, "b<|im_end|>");
     /* All of it is learnt but the first token, which nothing guesses. */
-    r.options.assistant_only = r.options.completion_only = false;
+    r.set.assistant_only = r.set.completion_only = false;
     assert_ok(read_text(&r, pair));
     expect_row(&r, 0, frame, frame + strlen("<|im_start|>"));
-    r.options.completion_only = true;
+    r.set.completion_only = true;
     assert_ok(read_text(&r, pair));
     expect_row(&r, 0, frame, "b<|im_end|>");
     assert_ok(read_text(&r, "{\"messages\": [" TURN("user", "a") ", " TURN("assistant", "b") "]}"));
@@ -155,7 +156,7 @@ static void test_cut_and_dropped(void **state)
 {
     reader r;
     begin(&r);
-    r.options.chat_template = "zephyr";
+    r.set.chat_template = "zephyr";
     assert_ok(read_text(&r, "{\"prompt\": \"0123456789\", \"completion\": \"0123456789\"}\n"
                             "{\"prompt\": \"0123456789012345678901234567890123456789\", \"completion\": \"a\"}\n"
                             "{\"messages\": [" TURN("user", "a") "]}\n"
@@ -204,18 +205,18 @@ static void test_faults(void **state)
     };
     reader r;
     begin(&r);
-    r.options.chat_template = "zephyr";
+    r.set.chat_template = "zephyr";
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_refused(read_text(&r, bad[i].text), TX_FORMAT, bad[i].words);
         assert_non_null(strstr(tx_error(), "a.jsonl"));
     }
-    r.options.skip_bad = 1;
+    r.set.skip_bad = 1;
     assert_ok(read_text(&r, bad[4].text));
     assert_int_equal(r.samples.count, 1);
     assert_non_null(strstr(r.told, "1 malformed lines are left out, the first is line 2"));
     assert_refused(read_text(&r, "{\"prompt\": \"a\", \"completion\": \"b\"}\n1\n2\n"), TX_FORMAT, "line 3");
     /* Keys that no template reads are told of once. */
-    r.options.skip_bad = 0;
+    r.set.skip_bad = 0;
     assert_ok(read_text(
         &r, "{\"prompt\": \"a\", \"completion\": \"b\", \"id\": 1, \"tools\": []}\n"
             "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"name\": \"x\", \"tool_calls\": null}, " TURN(

@@ -85,13 +85,13 @@ static int tear_down(void **state)
 static tx_status open_text(bench *b, const char *text, bool by_line, double share, uint64_t seed)
 {
     char *path = tx_path_join(b->folder, "text.txt");
-    const tx_data_options options = {.config = b->config,
+    const tx_job_settings set = {.mlm_probability = share, .line_by_line = by_line};
+    const tx_data_options options = {.set = &set,
+                                     .config = b->config,
                                      .tokenizer = b->tokenizer,
                                      .block = BLOCK,
                                      .to = 100.0,
                                      .threads = 1,
-                                     .mask_share = share,
-                                     .by_line = by_line,
                                      .seed = seed};
     shut(b);
     assert_ok(tx_file_write(path, text, strlen(text)));

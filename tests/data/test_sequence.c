@@ -125,12 +125,13 @@ static tx_status open_text(bench *b, const tx_sequence_task *task, const char *n
                            tx_data_split split, tx_samples *samples)
 {
     char *path = write_file(b->folder, name, text);
-    const tx_data_options options = {.split = split,
+    const tx_job_settings set = {.skip_bad = b->skip_bad};
+    const tx_data_options options = {.set = &set,
+                                     .split = split,
                                      .config = b->config,
                                      .tokenizer = b->tokenizer,
                                      .block = 7,
                                      .to = 100.0,
-                                     .skip_bad = b->skip_bad,
                                      .report = {.warn = listen, .context = b}};
     b->told[0] = '\0';
     tx_status status = tx_sequence_open(&task->task, path, &options, samples);

@@ -24,12 +24,13 @@ static tx_status judge_task(const tx_task *task, const char *path)
     tx_status status = tx_json_parse(text, sizeof text - 1, "config", &json);
     TX_THEN(status, tx_config_of_json(json, &config));
     TX_THEN(status, tx_tokenizer_bytes(&bytes));
-    const tx_data_options options = {.config = config,
+    const tx_job_settings set = {.chat_template = task == &tx_instruction ? "chatml" : NULL};
+    const tx_data_options options = {.set = &set,
+                                     .config = config,
                                      .tokenizer = bytes,
                                      .block = LENGTH,
                                      .to = 100,
-                                     .threads = 1,
-                                     .chat_template = task == &tx_instruction ? "chatml" : NULL};
+                                     .threads = 1};
     TX_THEN(status, task->open(task, path, &options, &samples));
     if (!status)
         task->close(&samples);
