@@ -19,7 +19,7 @@ static inline void tx_report(const tx_reporter *reporter, const char *message)
 static inline void tx_tell(const tx_reporter *reporter, const char *format, ...) TX_PRINTF(2, 3);
 static inline void tx_tell(const tx_reporter *reporter, const char *format, ...)
 {
-    char message[1536];
+    char message[4096];
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);

@@ -6,6 +6,7 @@
 #include "api/base/hash.h"
 #include "models/files/checkpoint.h"
 #include "models/files/digest.h"
+#include "models/files/folder.h"
 #include "models/job/parts.h"
 
 #include <inttypes.h>
@@ -49,11 +50,8 @@ static tx_status add_fact(fact *facts, int32_t *count, const char *name, const t
 static tx_status compare(tx_comm *comm, const fact *facts, int32_t count)
 {
     const size_t bytes = (size_t)count * sizeof *facts;
-    fact *all = calloc((size_t)comm->size, bytes);
-    if (!all)
-        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    memcpy(&all[comm->rank * count], facts, bytes);
-    tx_status status = tx_comm_share(comm, all, bytes);
+    tx_status status;
+    fact *all = tx_run_gather(comm, facts, bytes, &status);
     for (int32_t i = 0; i < count && !status; i++)
         for (int32_t r = 1; r < comm->size && !status; r++) {
             const fact *first = &all[i], *other = &all[r * count + i];
@@ -89,11 +87,9 @@ static tx_status add_members(fact *facts, int32_t *count, const tx_json *json, c
 
 static tx_status compare_endings(tx_comm *comm, int ending)
 {
-    int32_t *all = calloc((size_t)comm->size, sizeof *all);
-    if (!all)
-        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    all[comm->rank] = (int32_t)ending;
-    tx_status status = tx_comm_share(comm, all, sizeof *all);
+    const int32_t mine = (int32_t)ending;
+    tx_status status;
+    int32_t *all = tx_run_gather(comm, &mine, sizeof mine, &status);
     for (int32_t r = 0; r < comm->size && !status; r++)
         if (all[r] != TX_JOB_RUNS)
             status = tx_fail(TX_INVALID,
@@ -130,13 +126,12 @@ static tx_status add_checkpoint(fact *facts, int32_t *count, const tx_job_inputs
     const char *name = "none";
     tx_status status = TX_OK;
     if (in->checkpoint) {
-        char *path = tx_path_join(in->checkpoint, TX_CHECKPOINT_MANIFEST);
+        const char *path = TX_PATH(in->checkpoint, TX_CHECKPOINT_MANIFEST);
         char *data = NULL;
         size_t size = 0;
-        status = path ? tx_file_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &data, &size) : TX_MEMORY;
+        status = tx_file_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &data, &size);
         TX_THEN(status, tx_digest_data(data, size, digest));
         free(data);
-        free(path);
         name = strrchr(in->checkpoint, '/') ? strrchr(in->checkpoint, '/') + 1 : in->checkpoint;
         snprintf(step, sizeof step, "%" PRId64, in->state.step);
     }

@@ -24,14 +24,13 @@ void tx_job_lack(tx_job *j, const char *format, ...)
 
 void tx_job_look_for_best(const tx_job *j)
 {
-    char *best = NULL, message[600];
+    char *best = NULL;
     if (!j->set.load_best || tx_run_state_best(&j->inputs.state, j->set.output_dir, &best))
         return;
-    snprintf(message, sizeof message,
-             "%.400s: the best checkpoint so far is not there; it is missed at the end unless a better one comes",
-             best);
     if (!tx_is_folder(best))
-        tx_report(&j->report, message);
+        tx_tell(&j->report,
+                "%.400s: the best checkpoint so far is not there; it is missed at the end unless a better one comes",
+                best);
     free(best);
 }
 
@@ -140,14 +139,10 @@ static bool is_written(const tx_job *j)
 
 tx_status tx_job_is_written(const tx_job *j, bool *written)
 {
-    int32_t *answer = calloc((size_t)j->comm->size, sizeof *answer);
-    if (!answer)
-        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    answer[j->comm->rank] = tx_job_leads(j) && is_written(j);
-    const tx_status status = tx_comm_share(j->comm, answer, sizeof *answer);
-    *written = answer[0];
-    free(answer);
-    return status;
+    int32_t answer = tx_job_leads(j) && is_written(j);
+    TX_TRY(tx_comm_collect(j->comm, TX_BROADCAST, &answer, 1, TX_I32, 0));
+    *written = answer != 0;
+    return TX_OK;
 }
 
 bool tx_job_asks_to_evaluate(const tx_job *j)

@@ -61,62 +61,54 @@ static bool add_changes(clauses *c, const tx_json *then, const tx_json *now, tx_
     return any;
 }
 
-/* Why the training data, or the tokenizer, are not those of the checkpoint's run. */
-static void explain_data(const tx_job *j, clauses *c)
+/* Why the training data, or the tokenizer, are not those of the checkpoint's run; `then` and `now` are options. */
+static void explain_data(const tx_job *j, const tx_json *then, const tx_json *now, clauses *c)
 {
-    tx_json *then = NULL, *now = tx_job_arguments(&j->set, 0, 0);
-    if (tx_json_read(TX_PATH(j->inputs.checkpoint, TX_JOB_ARGUMENTS), ARGUMENTS_LIMIT, &then))
-        then = NULL;
     const bool options = add_changes(c, then, now, TX_DATA), split = add_changes(c, then, now, TX_SPLIT);
     if (split)
         ADD(c, "and without a validation_file an evaluation takes the first texts of the training file, which shifts "
                "its blocks");
     else if (!options)
         ADD(c, "%s, or its tokenizer, has changed since, under the same name", j->inputs.train_path);
-    tx_json_free(then);
-    tx_json_free(now);
 }
 
 /* Adds options that differ from those of the checkpoint's run, and do not count. */
-static void add_kept(const tx_job *j, clauses *c)
+static void add_kept(const tx_job *j, const tx_json *then, const tx_json *now, clauses *c)
 {
-    tx_json *then = NULL, *now = tx_job_arguments(&j->set, 0, 0);
-    if (tx_json_read(TX_PATH(j->inputs.checkpoint, TX_JOB_ARGUMENTS), ARGUMENTS_LIMIT, &then))
-        then = NULL;
     for (int32_t i = 0; i < tx_job_table.count; i++) {
         const tx_option *o = &tx_job_table.option[i];
         const bool scales = o->offset != offsetof(tx_job_settings, init_scale) || j->inputs.state.loss_scale > 0;
         if ((tx_job_traits(o) & TX_STORED) && scales && tx_option_asked(&j->options, o->offset))
             add_change(c, then, now, o->name);
     }
-    tx_json_free(then);
-    tx_json_free(now);
 }
 
 tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
 {
     const tx_json *then = j->inputs.state.run;
     clauses refused = {""}, told = {""}, digests = {""}, kept = {""};
-    char message[1200];
+    tx_json *before = NULL, *now = tx_job_arguments(&j->set, 0, 0);
+    if (tx_json_read(TX_PATH(j->inputs.checkpoint, TX_JOB_ARGUMENTS), ARGUMENTS_LIMIT, &before))
+        before = NULL;
     for (void *i = tx_json_first(made); i; i = tx_json_next(made, i)) {
         const char *key = tx_json_key(i);
         const bool digest = strcmp(key, "data") == 0 || strcmp(key, "tokenizer") == 0;
         add_change(digest ? &digests : is_decisive(key) ? &refused : &told, then, made, key);
     }
     if (*digests.text)
-        explain_data(j, &refused);
+        explain_data(j, before, now, &refused);
+    add_kept(j, before, now, &kept);
+    tx_json_free(before);
+    tx_json_free(now);
     if (*refused.text)
         return tx_fail(TX_INVALID,
                        "%s cannot go on where it stopped, for its steps would read other data: %s; give the same, or "
                        "begin anew with --model_name_or_path %s",
                        j->inputs.checkpoint, refused.text, j->inputs.checkpoint);
-    snprintf(message, sizeof message, "the run goes on with other options than before: %s", told.text);
     if (*told.text)
-        tx_report(&j->report, message);
-    add_kept(j, &kept);
-    snprintf(message, sizeof message, "these options are those of the checkpoint, whatever is given: %s", kept.text);
+        tx_tell(&j->report, "the run goes on with other options than before: %s", told.text);
     if (*kept.text)
-        tx_report(&j->report, message);
+        tx_tell(&j->report, "these options are those of the checkpoint, whatever is given: %s", kept.text);
     return TX_OK;
 }
 

@@ -57,17 +57,15 @@ static tx_checkpointing effort(const search *s, int32_t step)
 /* Whether that meets the limit, on all ranks. */
 static tx_status try_effort(search *s, int32_t step, bool *meets)
 {
-    const tx_comm *comm = s->job->comm;
+    tx_comm *comm = s->job->comm;
     tx_trainer_forecast forecast;
     s->trainer->checkpointing = effort(s, step);
-    tx_status status = tx_trainer_foresee(s->job->engine, s->job->inputs.config, s->trainer, &forecast);
-    int64_t *planned = status ? NULL : calloc((size_t)comm->size, sizeof *planned);
-    if (!planned)
-        return status ? status : tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    planned[comm->rank] = tx_memory_total(&forecast.memory) + s->scratch;
-    status = tx_comm_share(s->job->comm, planned, sizeof *planned);
+    TX_TRY(tx_trainer_foresee(s->job->engine, s->job->inputs.config, s->trainer, &forecast));
+    const int64_t mine = tx_memory_total(&forecast.memory) + s->scratch;
+    tx_status status;
+    int64_t *planned = tx_run_gather(comm, &mine, sizeof mine, &status);
     s->planned = 0;
-    for (int32_t r = 0; r < comm->size; r++)
+    for (int32_t r = 0; r < comm->size && !status; r++)
         s->planned = planned[r] > s->planned ? planned[r] : s->planned;
     *meets = s->planned <= s->limit;
     free(planned);

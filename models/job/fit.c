@@ -94,17 +94,14 @@ void tx_fit_text(const tx_fit *fit, char *text, size_t size)
 static tx_status judge(tx_job *j, const tx_memory *planned, tx_fit *fit)
 {
     const tx_device_info *device = tx_engine_device(j->engine);
-    tx_fit_rank *all = calloc((size_t)j->comm->size, sizeof *all);
-    if (!all)
-        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    tx_fit_rank *mine = &all[j->comm->rank];
-    mine->host = j->comm->ranks[j->comm->rank].host;
-    mine->on_host = device->type == TX_DEVICE_CPU;
-    mine->device_memory = device->memory;
-    mine->left = tx_memory_left("", mine->owner, sizeof mine->owner);
-    mine->planned = *planned;
-    snprintf(mine->device, sizeof mine->device, "%s", device->id);
-    tx_status status = tx_comm_share(j->comm, all, sizeof *all);
+    tx_fit_rank mine = {.host = j->comm->ranks[j->comm->rank].host,
+                        .on_host = device->type == TX_DEVICE_CPU,
+                        .device_memory = device->memory,
+                        .planned = *planned};
+    mine.left = tx_memory_left("", mine.owner, sizeof mine.owner);
+    snprintf(mine.device, sizeof mine.device, "%s", device->id);
+    tx_status status;
+    tx_fit_rank *all = tx_run_gather(j->comm, &mine, sizeof mine, &status);
     if (!status)
         *fit = tx_fit_narrowest(all, j->comm->size);
     free(all);
@@ -114,11 +111,8 @@ static tx_status judge(tx_job *j, const tx_memory *planned, tx_fit *fit)
 /* A failure on all ranks where one has it. */
 static tx_status agree(tx_job *j, tx_status mine)
 {
-    tx_status *all = calloc((size_t)j->comm->size, sizeof *all);
-    if (!all)
-        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    all[j->comm->rank] = mine;
-    tx_status status = tx_comm_share(j->comm, all, sizeof *all);
+    tx_status status;
+    tx_status *all = tx_run_gather(j->comm, &mine, sizeof mine, &status);
     for (int32_t r = 0; r < j->comm->size && !status && !mine; r++)
         if (all[r])
             status = tx_fail(all[r], "rank %" PRId32 "%s", r,

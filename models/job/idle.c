@@ -135,11 +135,10 @@ static void add_of_course(const tx_job *j, char *text, size_t size)
 
 void tx_job_tell_idle(const tx_job *j)
 {
-    char text[3072] = "", message[3200];
+    char text[3072] = "";
     add_of_data(j, text, sizeof text);
     add_of_training(j, text, sizeof text);
     add_of_course(j, text, sizeof text);
-    snprintf(message, sizeof message, "options without effect: %s", text);
     if (*text)
-        tx_report(&j->report, message);
+        tx_tell(&j->report, "options without effect: %s", text);
 }

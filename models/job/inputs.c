@@ -40,12 +40,8 @@ static tx_status read_generation(tx_job_inputs *in)
     const int64_t limit = 1 << 24;
     size_t size;
     const bool adapts = in->adapter_folder && tx_file_exists(TX_PATH(in->adapter_folder, TX_JOB_GENERATION));
-    char *path = tx_path_join(adapts ? in->adapter_folder : in->model_folder, TX_JOB_GENERATION);
-    tx_status status = path ? TX_OK : TX_MEMORY;
-    if (!status && tx_file_exists(path))
-        status = tx_file_read_text(path, limit, &in->generation, &size);
-    free(path);
-    return status;
+    const char *path = TX_PATH(adapts ? in->adapter_folder : in->model_folder, TX_JOB_GENERATION);
+    return tx_file_exists(path) ? tx_file_read_text(path, limit, &in->generation, &size) : TX_OK;
 }
 
 static tx_status choose_config(tx_job *j)

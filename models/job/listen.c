@@ -85,14 +85,10 @@ tx_status tx_job_share_warnings(tx_job *j)
 {
     const char *kept = j->kept ? j->kept : "";
     const uint64_t hash = tx_hash(TX_HASH_START, kept, strlen(kept));
-    uint64_t *all = calloc((size_t)j->comm->size, sizeof *all);
-    if (!all)
-        return tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    all[j->comm->rank] = hash;
-    tx_status status = tx_comm_share(j->comm, all, sizeof *all);
-    if (j->comm->rank > 0 && all[0] != hash)
+    uint64_t first = hash; /* of rank 0 */
+    const tx_status status = tx_comm_collect(j->comm, TX_BROADCAST, &first, sizeof first / 4, TX_I32, 0);
+    if (first != hash)
         tell_kept(j);
-    free(all);
     forget_kept(j);
     return status;
 }

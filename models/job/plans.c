@@ -221,25 +221,15 @@ tx_status tx_job_open_device(tx_job *j)
 static tx_status write_arguments(const tx_job *j, const char *folder)
 {
     tx_json *json = tx_job_arguments(&j->set, 0, 0);
-    char *path = tx_path_join(folder, TX_JOB_ARGUMENTS);
-    tx_status status = json && path ? tx_json_write(path, json, TX_JSON_PRETTY) : TX_MEMORY;
-    free(path);
+    tx_status status = json ? tx_json_write(TX_PATH(folder, TX_JOB_ARGUMENTS), json, TX_JSON_PRETTY) : TX_MEMORY;
     tx_json_free(json);
-    return status;
-}
-
-static tx_status write_generation(const tx_job *j, const char *folder)
-{
-    const char *text = j->inputs.generation;
-    char *path = tx_path_join(folder, TX_JOB_GENERATION);
-    tx_status status = path ? tx_file_write(path, text, strlen(text)) : TX_MEMORY;
-    free(path);
     return status;
 }
 
 tx_status tx_job_write_model(const tx_job *j, const char *folder)
 {
     const tx_config *config = j->inputs.config;
+    const char *generation = j->inputs.generation;
     tx_status status = config->lora ? tx_lora_save(j->model, config, folder) : tx_arch_save(j->model, config, folder);
     if (!status && config->lora)
         status = tx_config_write(config, config->lora->stored, TX_PATH(folder, "config.json"));
@@ -247,8 +237,8 @@ tx_status tx_job_write_model(const tx_job *j, const char *folder)
         status = tx_tokenizer_save(j->inputs.tokenizer, folder, j->inputs.config->positions);
     if (!status && j->inputs.task->save && j->inputs.train.count)
         status = j->inputs.task->save(&j->inputs.train, folder);
-    if (!status && j->inputs.generation)
-        status = write_generation(j, folder);
+    if (!status && generation)
+        status = tx_file_write(TX_PATH(folder, TX_JOB_GENERATION), generation, strlen(generation));
     return status ? status : write_arguments(j, folder);
 }
 

@@ -80,13 +80,11 @@ static const char *device_of(const tx_topology *t, const tx_placement *p, int32_
  * but what the container or the job has. */
 static tx_status find_binding(tx_comm *comm, const char *cpus, bool *bound)
 {
-    uint64_t *all = calloc((size_t)comm->size, sizeof *all);
-    if (!all)
-        return tx_fail(TX_MEMORY, "no memory for the ranks' cores");
-    all[comm->rank] = tx_hash(TX_HASH_START, cpus, strlen(cpus));
-    tx_status status = tx_comm_share(comm, all, sizeof *all);
-    for (int32_t r = 0; r < comm->size; r++)
-        *bound |= comm->ranks[r].host == comm->ranks[comm->rank].host && all[r] != all[comm->rank];
+    const uint64_t mine = tx_hash(TX_HASH_START, cpus, strlen(cpus));
+    tx_status status;
+    uint64_t *all = tx_run_gather(comm, &mine, sizeof mine, &status);
+    for (int32_t r = 0; r < comm->size && !status; r++)
+        *bound |= comm->ranks[r].host == comm->ranks[comm->rank].host && all[r] != mine;
     free(all);
     return status;
 }
@@ -240,16 +238,12 @@ tx_status tx_job_compare_devices(tx_job *j)
 {
     const tx_comm *comm = j->comm;
     const tx_device_info *device = tx_engine_device(j->engine);
-    identity *all = calloc((size_t)comm->size, sizeof *all);
-    if (!all)
-        return tx_fail(TX_MEMORY, "no memory for the list of ranks");
-    identity *mine = &all[comm->rank];
-    snprintf(mine->id, sizeof mine->id, "%s", device->id);
-    snprintf(mine->name, sizeof mine->name, "%s", device->name);
-    snprintf(mine->driver, sizeof mine->driver, "%s", device->driver);
-    mine->threads = tx_job_threads(j);
-    mine->memory = device->type == TX_DEVICE_CPU ? 0 : device->memory;
-    tx_status status = tx_comm_share(j->comm, all, sizeof *all);
+    identity mine = {.threads = tx_job_threads(j), .memory = device->type == TX_DEVICE_CPU ? 0 : device->memory};
+    snprintf(mine.id, sizeof mine.id, "%s", device->id);
+    snprintf(mine.name, sizeof mine.name, "%s", device->name);
+    snprintf(mine.driver, sizeof mine.driver, "%s", device->driver);
+    tx_status status;
+    identity *all = tx_run_gather(j->comm, &mine, sizeof mine, &status);
     if (!status)
         j->own_memory = find_own_memory(comm, all);
     for (int32_t r = 1; r < comm->size && !status; r++)

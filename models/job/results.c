@@ -50,30 +50,23 @@ static tx_status write_results(const char *folder, const char *split, const tx_j
 {
     char name[64];
     snprintf(name, sizeof name, "%s_results.json", split);
-    char *path = tx_path_join(folder, name);
-    tx_status status = path ? tx_json_write(path, metrics, TX_JSON_SORTED) : TX_MEMORY;
-    free(path);
-    return status;
+    return tx_json_write(TX_PATH(folder, name), metrics, TX_JSON_SORTED);
 }
 
 /* all_results.json: what is there, with these metrics in place of those of the same name. */
 static tx_status merge_results(const char *folder, const tx_json *metrics)
 {
-    char *path = tx_path_join(folder, "all_results.json");
-    if (!path)
-        return TX_MEMORY;
+    const char *path = TX_PATH(folder, "all_results.json");
     tx_json *all = NULL;
     tx_status status = tx_file_exists(path) ? tx_json_read(path, RESULTS_LIMIT, &all) : TX_OK;
     if (!status && (!all || tx_json_type_of(all) != TX_JSON_OBJECT)) {
         tx_json_free(all);
         all = tx_json_object();
-        status = all ? TX_OK : TX_MEMORY;
     }
     for (void *i = tx_json_first(metrics); i && !status; i = tx_json_next(metrics, i))
         status = tx_json_set(all, tx_json_key(i), tx_json_copy(tx_json_value(i)));
     TX_THEN(status, tx_json_write(path, all, TX_JSON_SORTED));
     tx_json_free(all);
-    free(path);
     return status;
 }
 
@@ -197,13 +190,10 @@ tx_status tx_job_predict(tx_job *j)
     char name[64];
     TX_TRY(tx_run_outputs(j->trainer, &j->inputs.test, j->watch, sums, &outputs));
     snprintf(name, sizeof name, "predict_results%s%s.txt", named ? "_" : "", named ? named->name : "");
-    char *path = tx_path_join(j->set.output_dir, name);
-    tx_status status = path ? TX_OK : TX_MEMORY;
-    if (!status && tx_job_leads(j))
-        status = write_predictions(j, path, outputs);
+    const char *path = TX_PATH(j->set.output_dir, name);
+    const tx_status status = tx_job_leads(j) ? write_predictions(j, path, outputs) : TX_OK;
     if (!status)
         tx_job_note(j, "predict %s: %" PRId64 " sample%s", path, j->inputs.test.count, tx_s(j->inputs.test.count));
-    free(path);
     free(outputs);
     return status;
 }
@@ -214,16 +204,12 @@ tx_status tx_job_write_card(const tx_job *j)
 {
     const tx_job_settings *set = &j->set;
     /* A run that trains nothing leaves the card of one that did. */
-    if (!j->summary.steps && tx_job_leads(j) && tx_file_exists(TX_PATH(set->output_dir, TX_JOB_TRAIN_RESULTS)))
+    if (!tx_job_leads(j) || (!j->summary.steps && tx_file_exists(TX_PATH(set->output_dir, TX_JOB_TRAIN_RESULTS))))
         return TX_OK;
     tx_json *facts = tx_json_object();
     const char *data = set->dataset ? set->dataset : set->train_file ? set->train_file : set->validation_file;
-    tx_status status = facts ? TX_OK : TX_MEMORY;
-    if (!tx_job_leads(j) || status) {
-        tx_json_free(facts);
-        return status;
-    }
     const tx_lora *lora = j->inputs.config->lora;
+    tx_status status = TX_OK;
     if (set->model)
         status = tx_json_set_string(facts, "base_model", lora ? lora->base : set->model);
     if (!status && lora)

@@ -3,6 +3,7 @@
 #include "models/job/parts.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,14 +49,11 @@ static tx_option_marks left_out_of(const tx_job *j)
 static tx_status inherit(tx_job *j, const char *checkpoint)
 {
     const tx_option_marks left_out = left_out_of(j);
-    char *path = tx_path_join(checkpoint, TX_JOB_ARGUMENTS);
-    tx_status status = path ? TX_OK : TX_MEMORY;
-    if (!status && tx_file_exists(path)) { /* where it is missing so is more, which is told by who reads it */
-        status = tx_option_inherit(&j->options, path, &left_out);
-        j->inherited = status ? NULL : strdup(checkpoint);
-    }
-    free(path);
-    return status;
+    const char *path = TX_PATH(checkpoint, TX_JOB_ARGUMENTS);
+    if (!tx_file_exists(path)) /* more is missing then, which is reported when it is read */
+        return TX_OK;
+    TX_TRY(tx_option_inherit(&j->options, path, &left_out));
+    return tx_job_copy(checkpoint, &j->inherited);
 }
 
 /* The folder that a checkpoint lies in. */
@@ -110,10 +108,7 @@ tx_status tx_job_settle(tx_job *j)
 
 static bool has(const char *folder, const char *name)
 {
-    char *path = tx_path_join(folder, name);
-    const bool found = path && tx_file_exists(path);
-    free(path);
-    return found;
+    return tx_file_exists(TX_PATH(folder, name));
 }
 
 /* Says of a folder that no run can go on from what it is, and what to do. */
@@ -180,7 +175,7 @@ static tx_status choose_named(tx_job *j)
     const char *resume = j->set.resume;
     TX_TRY(look_at(resume));
     TX_TRY(tx_checkpoint_verify(resume, &j->report));
-    return (j->inputs.checkpoint = strdup(resume)) ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
+    return tx_job_copy(resume, &j->inputs.checkpoint);
 }
 
 tx_status tx_job_choose_checkpoint(tx_job *j)

@@ -242,14 +242,16 @@ static tx_status write_value(tx_json *json, const tx_option *o, const void *at)
     return TX_OK;
 }
 
-tx_json *tx_option_json(const tx_option_values *from, uint32_t with, uint32_t without)
+/* Those that were given, or all, by their traits. */
+static tx_json *write_all(const tx_option_values *from, bool given, uint32_t with, uint32_t without)
 {
     tx_json *json = tx_json_object();
     for (int32_t i = 0; i < from->table.count && json; i++) {
         const tx_option *o = &from->table.option[i];
         const uint32_t traits = tx_option_traits(&from->table, o);
         const bool wanted = (with == 0 || (traits & with)) && !(traits & without);
-        if (tx_option_has_value(o) && wanted && write_value(json, o, (const char *)from->values + o->offset)) {
+        const bool chosen = given ? from->source[i] != TX_OPTION_UNSET : wanted && tx_option_has_value(o);
+        if (chosen && write_value(json, o, (const char *)from->values + o->offset)) {
             tx_json_free(json);
             json = NULL;
         }
@@ -257,17 +259,14 @@ tx_json *tx_option_json(const tx_option_values *from, uint32_t with, uint32_t wi
     return json;
 }
 
+tx_json *tx_option_json(const tx_option_values *from, uint32_t with, uint32_t without)
+{
+    return write_all(from, false, with, without);
+}
+
 tx_json *tx_option_json_given(const tx_option_values *from)
 {
-    tx_json *json = tx_json_object();
-    for (int32_t i = 0; i < from->table.count && json; i++) {
-        const tx_option *o = &from->table.option[i];
-        if (from->source[i] != TX_OPTION_UNSET && write_value(json, o, (const char *)from->values + o->offset)) {
-            tx_json_free(json);
-            json = NULL;
-        }
-    }
-    return json;
+    return write_all(from, true, 0, 0);
 }
 
 char *tx_option_text(const tx_option_values *from, const tx_option *option)

@@ -4,6 +4,7 @@
 
 #include "api/base/clock.h"
 #include "api/base/hash.h"
+#include "models/train/run.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -242,12 +243,12 @@ char *tx_pace_shares_text(const int64_t *share, int32_t ranks)
 
 tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, const char *cause, uint64_t *hash)
 {
-    uint64_t *all = calloc((size_t)comm->size, sizeof *all);
-    tx_status status = all ? tx_model_settle(model) : tx_fail(TX_MEMORY, "no memory to compare the weights");
-    TX_THEN(status, hash_weights(model, &all[comm->rank]));
-    if (all) /* of ranks with shards, whose weights are alike by being put together, what each was given */
-        all[comm->rank] ^= tx_model_written(model);
-    TX_THEN(status, tx_comm_share(comm, all, sizeof *all));
+    uint64_t mine;
+    TX_TRY(tx_model_settle(model));
+    TX_TRY(hash_weights(model, &mine));
+    mine ^= tx_model_written(model); /* of ranks with shards, whose weights are put together, what each was given */
+    tx_status status;
+    uint64_t *all = tx_run_gather(comm, &mine, sizeof mine, &status);
     for (int32_t r = 1; r < comm->size && !status; r++)
         if (all[r] != all[0])
             status = tx_fail(

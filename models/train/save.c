@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A checkpoint that is to be written. */
 typedef struct save {
@@ -106,6 +107,18 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
 }
 
 /* ---- What ranks agree on ------------------------------------------------------------------------------ */
+
+void *tx_run_gather(tx_comm *comm, const void *mine, size_t bytes, tx_status *status)
+{
+    char *all = calloc((size_t)comm->size, bytes);
+    if (all)
+        memcpy(all + (size_t)comm->rank * bytes, mine, bytes);
+    *status = all ? tx_comm_share(comm, all, bytes) : tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    if (!*status)
+        return all;
+    free(all);
+    return NULL;
+}
 
 tx_status tx_run_agree(tx_comm *comm, tx_status status, const char *what)
 {
