@@ -9,12 +9,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static inline void tx_report(const tx_reporter *reporter, const char *message)
-{
-    if (reporter->warn)
-        reporter->warn(reporter->context, message);
-}
-
 /* printf to the user; what is too long for a line is cut off. `reporter` NULL: nobody listens. */
 static inline void tx_tell(const tx_reporter *reporter, const char *format, ...) TX_PRINTF(2, 3);
 static inline void tx_tell(const tx_reporter *reporter, const char *format, ...)
@@ -24,8 +18,8 @@ static inline void tx_tell(const tx_reporter *reporter, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    if (reporter)
-        tx_report(reporter, message);
+    if (reporter && reporter->warn)
+        reporter->warn(reporter->context, message);
 }
 
 /* `reporter` NULL: nobody listens. */

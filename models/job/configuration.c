@@ -357,7 +357,7 @@ static void read_words(reading *r, const char *words)
 {
     static const char between[] = " ,";
     tx_json *yes = tx_json_object();
-    tx_status status = yes ? tx_json_set_bool(yes, "true", true) : TX_MEMORY;
+    const tx_status status = tx_json_set_bool(yes, "true", true);
     for (const char *at = words + strspn(words, between); *at && !status; at += strspn(at, between)) {
         char path[PATH_ROOM];
         const size_t length = strcspn(at, between);

@@ -21,8 +21,8 @@ static void choose_kernels(tx_job *j)
 {
     const char *kernels = j->inputs.state.kernels;
     if (kernels && tx_engine_choose(j->engine, kernels))
-        tx_report(&j->report,
-                  "this device lacks kernels that the checkpoint's run used: results may differ in the last bits");
+        tx_tell(&j->report,
+                "this device lacks kernels that the checkpoint's run used: results may differ in the last bits");
 }
 
 static tx_dtype half(bool bf16, bool fp16)
@@ -221,7 +221,7 @@ tx_status tx_job_open_device(tx_job *j)
 static tx_status write_arguments(const tx_job *j, const char *folder)
 {
     tx_json *json = tx_job_arguments(&j->set, 0, 0);
-    tx_status status = json ? tx_json_write(TX_PATH(folder, TX_JOB_ARGUMENTS), json, TX_JSON_PRETTY) : TX_MEMORY;
+    const tx_status status = json ? tx_json_write(TX_PATH(folder, TX_JOB_ARGUMENTS), json, TX_JSON_PRETTY) : TX_MEMORY;
     tx_json_free(json);
     return status;
 }
@@ -272,8 +272,7 @@ tx_status tx_job_dump_order(const tx_job *j)
 tx_status tx_job_describe(const tx_job *j, tx_json **made)
 {
     tx_json *json = tx_job_arguments(&j->set, TX_RECIPE, 0);
-    tx_status status = json ? TX_OK : TX_MEMORY;
-    TX_THEN(status, tx_json_set_string(json, "data", j->inputs.train.digest));
+    tx_status status = tx_json_set_string(json, "data", j->inputs.train.digest);
     TX_THEN(status, tx_json_set_string(json, "tokenizer",
                                        j->inputs.tokenizer ? tx_tokenizer_digest(j->inputs.tokenizer) : "none"));
     TX_THEN(status, tx_json_set_string(json, TX_JOB_NAME(metric), j->inputs.metric->name));

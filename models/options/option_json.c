@@ -206,7 +206,7 @@ static tx_status write_choices(tx_json *json, const tx_option *o, uint32_t bits)
 static tx_status write_words(tx_json *json, const tx_option *o, const tx_words *words)
 {
     tx_json *array = tx_json_array();
-    tx_status status = array ? TX_OK : TX_MEMORY;
+    tx_status status = TX_OK;
     for (int32_t i = 0; i < words->count && !status; i++)
         status = tx_json_append_string(array, words->word[i]);
     if (!status)

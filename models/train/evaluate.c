@@ -12,13 +12,10 @@
 static tx_status add_up(tx_comm *comm, double sums[TX_SUMS_MAX])
 {
     const size_t bytes = TX_SUMS_MAX * sizeof *sums;
-    double *all = calloc((size_t)comm->size, bytes);
-    if (!all)
-        return tx_fail(TX_MEMORY, "evaluation: out of memory");
-    memcpy(all + comm->rank * TX_SUMS_MAX, sums, bytes);
-    tx_status status = tx_comm_share(comm, all, bytes);
+    tx_status status;
+    double *all = tx_run_gather(comm, sums, bytes, &status);
     memset(sums, 0, bytes);
-    for (int32_t i = 0; i < comm->size * TX_SUMS_MAX; i++)
+    for (int32_t i = 0; i < comm->size * TX_SUMS_MAX && !status; i++)
         sums[i % TX_SUMS_MAX] += all[i];
     free(all);
     return status;

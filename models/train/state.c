@@ -45,7 +45,7 @@ static tx_status set_number(tx_json *object, const char *name, double value)
 tx_status tx_run_state_log(tx_run_state *state, const tx_figure *figures, int32_t count)
 {
     tx_json *entry = tx_json_object();
-    tx_status status = entry ? TX_OK : tx_fail(TX_MEMORY, "no memory for an entry of the history");
+    tx_status status = TX_OK;
     for (int32_t i = 0; i < count && !status; i++)
         status = set_number(entry, figures[i].name, figures[i].value);
     TX_THEN(status, tx_json_set_number(entry, "epoch", state->epoch));
@@ -118,9 +118,9 @@ static tx_status fill_trainer(tx_json *json, const tx_run_state *s, const tx_run
 
 static tx_status set_schedule(tx_json *json, const tx_schedule_state *s)
 {
-    tx_json *made = s->rate > 0.0 ? tx_json_object() : NULL;
-    if (!made)
-        return s->rate > 0.0 ? tx_fail(TX_MEMORY, "no memory for the state of the schedule") : TX_OK;
+    if (!(s->rate > 0.0))
+        return TX_OK;
+    tx_json *made = tx_json_object();
     tx_status status = tx_json_set_number(made, "rate", s->rate);
     if (isfinite(s->best))
         TX_THEN(status, tx_json_set_number(made, "best", s->best));
@@ -170,7 +170,7 @@ tx_status tx_run_state_write_trainer(const tx_run_state *state, const tx_run_fac
                                      const char *folder)
 {
     tx_json *json = tx_json_object();
-    return write_file(json, json ? fill_trainer(json, state, facts, output_dir) : TX_MEMORY, folder, TX_TRAINER_STATE);
+    return write_file(json, fill_trainer(json, state, facts, output_dir), folder, TX_TRAINER_STATE);
 }
 
 tx_status tx_run_state_write(const tx_run_state *state, const tx_run_facts *facts, const char *output_dir,
@@ -178,7 +178,7 @@ tx_status tx_run_state_write(const tx_run_state *state, const tx_run_facts *fact
 {
     TX_TRY(tx_run_state_write_trainer(state, facts, output_dir, folder));
     tx_json *json = tx_json_object();
-    return write_file(json, json ? fill_run(json, state) : TX_MEMORY, folder, TX_RUN_STATE);
+    return write_file(json, fill_run(json, state), folder, TX_RUN_STATE);
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------------- */
