@@ -199,11 +199,9 @@ static tx_status make_search(tx_job *j, tx_split_search *search)
     tx_split_model model;
     tx_split_machine machine;
     tx_trainer_options base;
-    tx_checkpointing checkpointing;
     int64_t limit;
     TX_TRY(tx_job_split(j));
-    TX_TRY(tx_job_trainer_options(j, &base));
-    TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &checkpointing, &limit));
+    TX_TRY(tx_job_trainer_options(j, &base, &limit));
     TX_TRY(tx_split_measure(j->engine, j->comm, base.autocast, &machine));
     TX_TRY(tx_job_memory_share(j, &machine.memory));
     note_machine(j, &machine);
@@ -220,7 +218,7 @@ static tx_status make_search(tx_job *j, tx_split_search *search)
         .context = 1,
         .batch = j->set.batch,
         .zero = given(j, TX_JOB_AT(zero_stage)) ? (int32_t)j->set.zero_stage : -1,
-        .again = checkpointing.whole > 0 || checkpointing.cheap > 0,
+        .again = base.checkpointing.whole > 0 || base.checkpointing.cheap > 0,
     };
     tx_split_search_all(&model, &machine, &limits, search);
     return TX_OK;

@@ -232,22 +232,27 @@ static tx_status load_weights(tx_job *j)
 
 /* ---- Training ------------------------------------------------------------------------------------------- */
 
-/* Brings back what the checkpoint holds besides the weights, when it fits this run. */
+/* Restores the states of the checkpoint, if it fits this run, which `made` describes. */
+static tx_status restore(tx_job *j, const tx_json *made)
+{
+    tx_job_inputs *in = &j->inputs;
+    TX_TRY(tx_job_agree_with_checkpoint(j, made));
+    tx_job_judge_anew(j, made);
+    const char *output = tx_job_leads(j) && !tx_job_is_over(j) ? j->set.output_dir : NULL;
+    TX_TRY(tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint, output));
+    tx_job_look_for_best(j);
+    return TX_OK;
+}
+
+/* Describes the run, holds that against the other ranks' and the checkpoint's, and resumes from this. */
 static tx_status resume(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
     tx_json *made = NULL;
     tx_status status = tx_job_describe(j, &made);
     TX_THEN(status, tx_job_agree_on_run(j, made));
-    if (!status && in->checkpoint)
-        status = tx_job_agree_with_checkpoint(j, made);
-    if (!status && in->checkpoint)
-        tx_job_judge_anew(j, made);
-    if (!status && in->checkpoint)
-        status = tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint,
-                               tx_job_leads(j) && !tx_job_is_over(j) ? j->set.output_dir : NULL);
-    if (!status && in->checkpoint)
-        tx_job_look_for_best(j);
+    if (in->checkpoint)
+        TX_THEN(status, restore(j, made));
     if (status) {
         tx_json_free(made);
         return status;

@@ -252,8 +252,8 @@ bool tx_job_in_host(const tx_job *job);
 
 /* Opens the device, once; what a checkpoint's run had chosen by measuring is chosen again. */
 tx_status tx_job_open_device(tx_job *job);
-/* What the trainer is to be, but for checkpointing. */
-tx_status tx_job_trainer_options(const tx_job *job, tx_trainer_options *options);
+/* The options of the trainer, and the limit of --gradient_checkpointing auto:BYTES, or 0. */
+tx_status tx_job_trainer_options(const tx_job *job, tx_trainer_options *options, int64_t *limit);
 /* Compiles the plans, in place of those that there are. */
 tx_status tx_job_compile(tx_job *job);
 /* What they will take, but for scratch: `scratch` bytes, which a limit to --gradient_checkpointing holds too. TX_MEMORY

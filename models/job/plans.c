@@ -42,7 +42,7 @@ static tx_offload_place offload_place(const tx_job *j, int32_t asked)
     return place == TX_OFFLOAD_HOST && tx_job_in_host(j) ? TX_OFFLOAD_NONE : place;
 }
 
-tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer)
+tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, int64_t *limit)
 {
     const tx_job_settings *set = &j->set;
     const bool narrow = set->dtype != 0, stored = narrow && !j->inputs.config->lora;
@@ -91,7 +91,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer)
     };
     if (j->inputs.config->lora) /* frozen matrices are stored in what products read */
         j->inputs.config->lora->stored = trainer->autocast;
-    return TX_OK;
+    return tx_job_read_checkpointing(set->checkpointing, &trainer->checkpointing, limit);
 }
 
 static tx_status make_plans(tx_job *j, const tx_trainer_options *options)
@@ -108,8 +108,7 @@ tx_status tx_job_foresee(tx_job *j, int64_t scratch, tx_trainer_forecast *foreca
 {
     tx_trainer_options trainer;
     int64_t limit;
-    TX_TRY(tx_job_trainer_options(j, &trainer));
-    TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit));
+    TX_TRY(tx_job_trainer_options(j, &trainer, &limit));
     if (limit)
         TX_TRY(tx_job_choose_checkpointing(j, &trainer, limit, scratch));
     return tx_trainer_foresee(j->engine, j->inputs.config, &trainer, forecast);
@@ -158,8 +157,7 @@ tx_status tx_job_compile(tx_job *j)
     tx_trainer_forecast kept;
     tx_memory planned;
     int64_t limit;
-    TX_TRY(tx_job_trainer_options(j, &trainer));
-    TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &trainer.checkpointing, &limit));
+    TX_TRY(tx_job_trainer_options(j, &trainer, &limit));
     TX_TRY(make_plans(j, &trainer));
     if (limit) {
         TX_TRY(tx_model_memory(j->model, &planned));
@@ -247,7 +245,7 @@ static tx_status write_checkpoint(void *context, const char *folder)
     return tx_job_write_model(context, folder);
 }
 
-/* Of all ranks. */
+/* All ranks together. */
 static tx_loader_options loader_options(const tx_job *j)
 {
     const tx_job_settings *set = &j->set;

@@ -15,10 +15,8 @@ static tx_status find_split(const tx_job *j, tx_trainer_options *base, tx_split 
     static const tx_split_schedule schedules[] = {[TX_PIPELINE_1F1B] = TX_SPLIT_ONE,
                                                   [TX_PIPELINE_GPIPE] = TX_SPLIT_GPIPE,
                                                   [TX_PIPELINE_INTERLEAVED] = TX_SPLIT_INTERLEAVED};
-    tx_checkpointing again;
     int64_t limit;
-    TX_TRY(tx_job_trainer_options(j, base));
-    TX_TRY(tx_job_read_checkpointing(j->set.checkpointing, &again, &limit));
+    TX_TRY(tx_job_trainer_options(j, base, &limit));
     *split = (tx_split){.data = j->data->size,
                         .tensor = j->tensor ? j->tensor->size : 1,
                         .pipeline = j->pipeline->size,
@@ -29,7 +27,7 @@ static tx_status find_split(const tx_job *j, tx_trainer_options *base, tx_split 
                         .chunks = tx_job_chunks(&j->set),
                         .batch = base->batch,
                         .micro = base->accumulation,
-                        .again = again.whole > 0 || again.cheap > 0};
+                        .again = base->checkpointing.whole > 0 || base->checkpointing.cheap > 0};
     return TX_OK;
 }
 

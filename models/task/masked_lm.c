@@ -183,7 +183,8 @@ static tx_status open_data(const tx_task *task, const char *path, const tx_data_
         return o->tokenizer ? tx_fail(TX_MEMORY, "%s: out of memory", path)
                             : tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
     }
-    *d = (masked_data){.block = o->block, .by_line = o->set->line_by_line, .share = o->set->mlm_probability, .seed = o->seed};
+    *d = (masked_data){
+        .block = o->block, .by_line = o->set->line_by_line, .share = o->set->mlm_probability, .seed = o->seed};
     d->words = (int32_t)tx_tokenizer_size(o->tokenizer);
     const tx_status status = read_file(path, o, d);
     if (status) {

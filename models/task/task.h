@@ -74,7 +74,7 @@ typedef struct tx_data_options {
     int64_t most;                  /* samples; 0: all */
     const char *cache;             /* see tx_dataset_options, as threads */
     int32_t threads;
-    uint64_t seed; /* of the order in which samples are packed, and of what a task draws */
+    uint64_t seed; /* of the order in which samples are packed, and of random choices of a task */
     tx_reporter report;
 } tx_data_options;
 

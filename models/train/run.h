@@ -28,21 +28,21 @@ typedef struct tx_run_evaluation {
 
 typedef struct tx_run_options {
     size_t size;                  /* sizeof(tx_run_options) */
-    const tx_job_settings *set;   /* it outlives the run, as all that is referred to */
-    tx_run_facts facts;           /* which follow from the settings */
-    tx_samples train, validation; /* of the trainer's task; validation.count 0: no evaluation */
+    const tx_job_settings *set;   /* it must outlive the run */
+    tx_run_facts facts;           /* numbers that follow from the settings */
+    tx_samples train, validation; /* of the trainer's task; without samples for validation nothing is evaluated */
     tx_schedule schedule;         /* its total_steps is the length of the run */
-    tx_loader_options loader;     /* of all ranks; rows of a micro-batch, and step_rows if it is 0, are the trainer's */
+    tx_loader_options loader;     /* of all ranks; the trainer decides the rows of a micro-batch, and step_rows if 0 */
     bool balance;                 /* share micro-batches out by the ranks' speed, measured in the first steps */
-    tx_watch *watch;              /* told of every step and checkpoint; NULL: none */
-    tx_comm *comm;           /* all ranks that train together; NULL: those of the trainer, which have other rows each */
-    const char *best_metric; /* name of the metric for the best evaluation; NULL: the task's first */
-    double flops_per_token;  /* of total_flos */
-    int64_t checkpoint_bytes; /* about what one takes */
-    /* Writes what belongs to a checkpoint and the run does not know: configuration, weights, tokenizer. */
+    tx_watch *watch;              /* learns of every step and checkpoint; may be NULL */
+    tx_comm *comm;                /* all ranks that train together; if NULL, the trainer's data-parallel ranks */
+    const char *best_metric;      /* decides the best evaluation; if NULL, the task's first metric does */
+    double flops_per_token;       /* of total_flos */
+    int64_t checkpoint_bytes;     /* about the size of one checkpoint */
+    /* Writes the files of a checkpoint that the run does not know: configuration, weights, tokenizer. */
     tx_status (*write)(void *context, const char *folder);
     void *write_context;
-    tx_tensorboard *board; /* gets the points of the history; or NULL */
+    tx_tensorboard *board; /* gets the points of the history; may be NULL */
     tx_reporter report;
     tx_job_listener listener;
 } tx_run_options;

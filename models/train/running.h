@@ -25,7 +25,7 @@ typedef struct tx_running {
     const tx_run_options *options;
     tx_run_state *state;
     tx_run_summary *summary;
-    tx_comm *comm;            /* all ranks; NULL: there is one */
+    tx_comm *comm;            /* all ranks; NULL with one rank */
     tx_comm *data;            /* those that have other rows */
     bool speaks;              /* the rank that writes log and checkpoints */
     tx_job_listener listener; /* of another rank than that: only its questions */

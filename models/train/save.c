@@ -14,7 +14,6 @@
 typedef struct save {
     tx_engine *engine;
     tx_model *model;
-    tx_comm *comm; /* NULL: one rank */
     const tx_run_options *options;
     tx_run_state *state;
     tx_checkpoint *checkpoint; /* NULL: this rank writes none */
@@ -80,7 +79,7 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
                       bool log)
 {
     const bool writes = !comm || comm->rank == 0, best = state->has_best && state->best_step == state->step;
-    save s = {.engine = engine, .model = model, .comm = comm, .options = o, .state = state, .log = log};
+    save s = {.engine = engine, .model = model, .options = o, .state = state, .log = log};
     char *before = state->best_checkpoint;
     tx_status status = TX_OK;
     snprintf(s.name, sizeof s.name, TX_CHECKPOINT_PREFIX "%" PRId64, state->step);

@@ -25,12 +25,8 @@ static tx_status judge_task(const tx_task *task, const char *path)
     TX_THEN(status, tx_config_of_json(json, &config));
     TX_THEN(status, tx_tokenizer_bytes(&bytes));
     const tx_job_settings set = {.chat_template = task == &tx_instruction ? "chatml" : NULL};
-    const tx_data_options options = {.set = &set,
-                                     .config = config,
-                                     .tokenizer = bytes,
-                                     .block = LENGTH,
-                                     .to = 100,
-                                     .threads = 1};
+    const tx_data_options options = {
+        .set = &set, .config = config, .tokenizer = bytes, .block = LENGTH, .to = 100, .threads = 1};
     TX_THEN(status, task->open(task, path, &options, &samples));
     if (!status)
         task->close(&samples);
