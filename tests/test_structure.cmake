@@ -35,6 +35,7 @@ set(directions
     "^tools/generate/|^(api/|models/|tools/(cli|generate)/|${comm_public}$)"
     "^tools/launch/|^(api/|models/|tools/(cli|process|launch)/|${comm_public}$)"
     "^tools/process/|^(api/|tools/(cli|process)/)"
+    "^tools/research/|^(api/|models/|tools/(cli|process|bench|research)/|${comm_public}$|tests/)"
     "^tools/search/|^(api/|models/|tools/(cli|process|train|search)/)"
     "^tools/text/|^(api/|models/|tools/(cli|text)/|${comm_public}$)"
     "^tools/topology/|^(api/|models/|tools/(cli|topology)/|${comm_public}$)"
@@ -50,12 +51,12 @@ set(homes
     "^omp\\.h$|^backends/cpu/"
     "^immintrin\\.h$|^backends/cpu/((random|nf4)\\.h|gemm_amx\\.c)$"
     "^mpi\\.h$|^comm/mpi\\.c$"
-    "^smpi/|^tests/scale/smpi(_splits)?\\.c$"
+    "^smpi/|^tools/research/tests/smpi(_splits)?\\.c$"
     "^hwloc|^comm/topology/hwloc"
     "^jansson\\.h$|^api/base/json\\.c$"
     "^(pcre2|utf8proc)|^models/text/"
     "^openssl/|^models/files/digest\\.c$"
-    "^cmocka\\.h$|^tests/"
+    "^cmocka\\.h$|^(tools/research/)?tests/"
     "^tx(_[a-z]+)?\\.h$|^tests/install/")
 
 set(standard assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg
@@ -158,7 +159,7 @@ endfunction()
 function(expect file line pattern)
     file(REMOVE_RECURSE "${WORK}")
     foreach(header api/tx.h api/graph/graph.h api/plan/plan.h api/ops.def backends/backend.h backends/cpu/cpu.h backends/opencl/cl.h
-            comm/comm.h comm/common.h models/gpt2.h tools/cli/options.h tests/helper.h tests/ops/conformance.h)
+            comm/comm.h comm/common.h models/gpt2.h tools/cli/options.h tools/research/a.h tests/helper.h tests/ops/conformance.h)
         file(WRITE "${WORK}/${header}" "/* SPDX-License-Identifier: Apache-2.0 */\n#include <stdio.h>\n")
     endforeach()
     file(WRITE "${WORK}/${file}" "/* SPDX-License-Identifier: Apache-2.0 */\n${line}\n")
@@ -194,6 +195,8 @@ expect(models/a.c "#include \"tools/cli/options.h\"" "must not include tools/cli
 expect(tools/bench/a.c "#include \"tests/ops/conformance.h\"" "")
 expect(tools/bench/a.c "#include \"tests/helper.h\"" "must not include tests/helper.h")
 expect(tools/bench/a.c "#include \"gone.h\"" "not in the tree")
+expect(tools/bench/a.c "#include \"tools/research/a.h\"" "must not include tools/research/a.h")
+expect(tools/research/a.c "#include \"tools/research/a.h\"" "")
 expect(backends/opencl/a.c "#include <CL/cl.h>" "")
 expect(api/a.c "#include <CL/cl.h>" "only home")
 expect(backends/cpu/a.c "#include <clblast_c.h>" "only home")

@@ -2,7 +2,7 @@
 """Compiles what the backend builds for devices that are not here, in the forms that these devices get: of every case of the
 conformance suite and of GPT-2 124M, with clang for AMD (gfx90a) and NVIDIA (sm_90, assembled by ptxas where it is) and to
 SPIR-V for Intel and for CPUs; where Intel's ocloc is (Debian: intel-opencl-icd), also to machine code of DG2 and PVC; what
-GPT-2 takes also for older NVIDIA and the other matrix units of AMD. (registers.py compiles that for the rest.)
+GPT-2 takes also for all other targets (targets.py).
 
     compile_targets.py KERNEL_TEXTS [--quick]     --quick: of the suite's forms a sixth for each device, which differ
 
@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 
-from targets import ALWAYS, DEVICE, NVIDIA, Programs, Tools, parallel, run
+from targets import ALWAYS, AMD, DEVICE, NVIDIA, Programs, Tools, parallel, run
 
 INTEL = {"dg2": "arc", "pvc": "intel"}
 # Capabilities that OpenCL 1.2 gives to every device with 64-bit integers.
@@ -84,8 +84,9 @@ def main():
         device = {name: list({str(p): p for p in both[0].list[i % step::step] + both[1].list}.values())
                   for i, (name, both) in enumerate(sets.items())}
         work = [("gfx90a", p) for p in device["cdna2"]] + [("sm_90", p) for p in device["nvidia"]]
-        for target in ("sm_70", "gfx942", "gfx1100", "gfx1201"):
-            work += [(target, p) for p in Programs(sys.argv[1], DEVICE[target], "gpt2", folder).list]
+        others = [target for target in AMD + NVIDIA if target not in ("gfx90a", "sm_90")]
+        programs = {name: Programs(sys.argv[1], name, "gpt2", folder).list for name in {DEVICE[target] for target in others}}
+        work += [(target, p) for target in others for p in programs[DEVICE[target]]]
         if tools.translator:
             work += [("SPIR-V", p) for name in ("arc", "intel", "cpu") for p in device[name]]
         else:

@@ -79,7 +79,7 @@ unwritable txplot "$scratch/log.jsonl" -o "$scratch/page.html"
 unwritable txplot "$scratch/log.jsonl" -o -
 unwritable txtopo
 ! "$bin/txtrain" --list-devices | grep -q "^opencl" || unwritable txtune --show
-unwritable txbench predict --help
+unwritable txbench methods --help
 unwritable txlaunch --help
 
 answers "--lr_scheduler_type " txtrain --lr-scheduler-t

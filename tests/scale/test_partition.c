@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "models/split/split.h"
+#include "tests/scale/shapes.h"
 #include "tests/scratch.h"
-#include "tools/bench/training.h"
 
 #include <math.h>
 
@@ -154,7 +154,7 @@ static void check_model(const char *name, int64_t block, int64_t tensor, int32_t
     tx_split split = pipeline_of(2, 1, tensor);
     int32_t blocks[64];
     assert_ok(tx_engine_create(&options, &engine));
-    assert_ok(tx_bench_published(name, block, &config));
+    assert_ok(tx_shape_config(name, block, &config));
     const tx_trainer_options base = tx_bench_trainer_options(config, 1, block);
     assert_ok(tx_split_model_of(engine, config, &base, &split, &model));
     tx_split_stages(&model, &split, 0.0, blocks);

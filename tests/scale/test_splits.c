@@ -2,8 +2,8 @@
  * The model of divided training: links by hand, pipelines against schedules that are carried out, memory against the
  * engine's planner, and what must hold whatever the figures are. */
 #include "models/split/split.h"
+#include "tests/scale/shapes.h"
 #include "tests/scratch.h"
-#include "tools/bench/training.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -233,7 +233,7 @@ static asked ask(const char *name, int64_t block)
     const tx_engine_options options = {.size = sizeof options, .threads = 1};
     asked a = {0};
     assert_ok(tx_engine_create(&options, &a.engine));
-    assert_ok(tx_bench_published(name, block, &a.config));
+    assert_ok(tx_shape_config(name, block, &a.config));
     a.base = base_of(a.config, block);
     assert_ok(tx_split_model_make(a.engine, a.config, &a.base, &a.model));
     return a;

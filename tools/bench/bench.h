@@ -18,11 +18,7 @@
     X(ops, "every op at sizes of GPT-2, beside the device's peaks")                            \
     X(sizes, "what dimensions cost that do not fill tiles")                                    \
     X(generate, "generation, alone or beside transformers by PyTorch")                         \
-    X(ddp, "training on several devices: one process for all, or one for each")                \
-    X(comm, "sums over the ranks of mpiexec, beside MPI's own and memcpy")                     \
-    X(scale, "predicted steps of data-parallel training on many ranks")                        \
-    X(splits, "predicted steps and memory of every split of a model among many devices")       \
-    X(predict, "predicted products and steps on cards that are not here")
+    X(comm, "sums over the ranks of mpiexec, beside MPI's own and memcpy")
 
 typedef struct tx_bench_command {
     tx_cli program;  /* whose values are the defaults of the settings */
@@ -35,20 +31,27 @@ typedef struct tx_bench_command {
 TX_BENCH_MAP(X)
 #undef X
 
+/* Runs the command that the arguments name; `run` has those of program->commands. Returns the status to exit with. */
+int tx_bench_main(const tx_cli *program, const tx_bench_command *const *run, int argc, char **argv);
+
+#ifndef TX_BENCH_PROGRAM
+#define TX_BENCH_PROGRAM "txbench" /* whose commands are defined */
+#endif
+
 /* Defines a command from the file's rows `options`, settings `defaults` and function `run`; `before` begins its usage.
  */
-#define TX_BENCH_COMMAND(name_, before, about_)                     \
-    const tx_bench_command tx_bench_##name_ = {                     \
-        {                                                           \
-            .name = "txbench",                                      \
-            .usage = before "txbench " #name_ " [options]",         \
-            .about = about_,                                        \
-            .options = options,                                     \
-            .count = (int32_t)(sizeof options / sizeof options[0]), \
-            .values = &defaults,                                    \
-        },                                                          \
-        sizeof defaults,                                            \
-        run,                                                        \
+#define TX_BENCH_COMMAND(name_, before, about_)                       \
+    const tx_bench_command tx_bench_##name_ = {                       \
+        {                                                             \
+            .name = TX_BENCH_PROGRAM,                                 \
+            .usage = before TX_BENCH_PROGRAM " " #name_ " [options]", \
+            .about = about_,                                          \
+            .options = options,                                       \
+            .count = (int32_t)(sizeof options / sizeof options[0]),   \
+            .values = &defaults,                                      \
+        },                                                            \
+        sizeof defaults,                                              \
+        run,                                                          \
     }
 
 /* Where a field lies in the settings of a command, whose type has the name `settings` in its file. */

@@ -24,27 +24,6 @@ tx_status tx_bench_config(const char *name, int64_t block, tx_config **config)
                    (*config)->positions);
 }
 
-static const struct {
-    const char *name, *json;
-} shapes[] = {
-#define TX_PUBLISHED(name, json) {name, json},
-#include "tools/bench/shapes.def"
-};
-
-tx_status tx_bench_published(const char *name, int64_t block, tx_config **config)
-{
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        if (strcmp(name, shapes[i].name) == 0) {
-            tx_json *json = NULL;
-            TX_TRY(tx_json_parse(shapes[i].json, strlen(shapes[i].json), name, &json));
-            TX_TRY(tx_config_of_json(json, config));
-            return block <= (*config)->positions
-                       ? TX_OK
-                       : tx_fail(TX_INVALID, "--block: %s has %d positions", name, (int)(*config)->positions);
-        }
-    return tx_bench_config(name, block, config);
-}
-
 /* ---- Tokens --------------------------------------------------------------------------------------------- */
 
 tx_status tx_bench_tokens_make(int64_t rows, int64_t block, tx_bench_tokens *tokens)

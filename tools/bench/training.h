@@ -55,7 +55,5 @@ void tx_bench_training_close(tx_bench_training *training);
 /* Finds the model's configuration, which must have positions for `block` tokens, and takes its dropout out. The caller
  * frees it in any case. */
 tx_status tx_bench_config(const char *name, int64_t block, tx_config **config);
-/* A shape by its name (shapes.def), or as tx_bench_config finds it. The caller frees it in any case. */
-tx_status tx_bench_published(const char *name, int64_t block, tx_config **config);
 
 #endif

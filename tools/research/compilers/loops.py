@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a warp does in the inner loop of matrix products on devices that are not here, counted in machine code, for the model of
+txresearch predict: tools/research/loops.def, which this writes anew or compares with.
+
+    loops.py KERNEL_TEXTS [--record | --quick]     --quick: a third of them
+
+Instructions that GELU and its slope add where results are stored (EPILOGUE of kernels/epilogue.cl, 1 and 2) are counted of layers' products,
+whose transposes are 00 and 01; gradients of weights have none. Every form of backends/opencl/matrix.def but Intel's, and gemm_tile's of 128 x 128 x 8, are compiled in the types that they take and in three
+transposes. Local memory moves 128 bytes a clock; reads of gemm_tile count 3/8, since half a warp reads the same, and
+four warps share what wgmma reads. A difference is an error where the compilers are those of the record. Exit status 77: no such compiler here."""
+import os
+import re
+import sys
+import tempfile
+
+from inner_loop import AMD_ADDS, BITS_128, FFMA, LDGSTS, LDS, machine_loops
+from forms import product_program, product_work, registers_of
+from targets import AMD, Programs, Tools, parallel, run, skip
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+RECORD = os.path.join(HERE, "../loops.def")
+HMMA, HGMMA, LDSM, STS = 0x03C, 0x1F0, 0x03B, 0x188
+
+
+def nvidia_kind(shared, columns=0):
+    def kind(what, width):
+        """Of an instruction of a warp: whether it is one of the units, and clocks of local memory."""
+        clocks = {BITS_128: 4, BITS_128 - 1: 2}.get(width, 1)
+        local = 4 if what in (LDSM, LDGSTS) else clocks * (shared if what == LDS else 1) if what in (LDS, STS) else 0
+        if what == HGMMA:
+            local = (64 + columns) * 16 * 2 / 4 / 128
+        return int(what in (HMMA, HGMMA)), int(what == FFMA), local
+    return kind
+
+
+def amd_kind(lanes, shared):
+    def kind(name, words):
+        found = re.match(r"ds_(read|load|write|store)(2)?\w*?_?b(\d+)", name)
+        bytes_ = lanes * int(found[3]) // 8 * (2 if found[2] else 1) if found else 0
+        adds = sum(2 if m[2] else 1 for m in AMD_ADDS.finditer(name + words))
+        return (int(name.startswith(("v_mfma", "v_wmma"))), adds,
+                bytes_ / 128 * (shared if found and found[1] in ("read", "load") else 1))
+    return kind
+
+
+def row_of(tools, texts, folder, work):
+    form, target, dtype, transposes = work
+    name, _, flops, _, rows, columns, warps, lanes, local = form
+    programs = [product_program(texts, form, target, dtype, transposes, epilogue) for epilogue in range(1 if transposes == "10" else 3)]
+    program, kernel = programs[0]
+    shared = 0.375 if kernel == "gemm_tile" else 1
+    kind = amd_kind(lanes, shared) if target in AMD else nvidia_kind(shared, columns)
+    unit = int(kernel == "gemm_tile")
+    counted = []
+    for one, _ in programs:
+        loops, count, path = machine_loops(tools, target, one, kernel, folder, kind)
+        loop = max(loops, key=lambda body: sum(i[unit] for i in body))
+        counted.append((loop, count - len(loop), path))
+    loop, outside, path = counted[0]
+    gelu, slope = [more[1] - outside for more in counted[1:]] or (0, 0)
+    registers, _, spills, scratch, _ = registers_of(tools, target, path, kernel)
+    if spills or scratch:
+        sys.exit(f"{program} for {target} spills")
+    done = sum(i[unit] for i in loop) * flops[dtype]
+    terms = done // (2 * rows * columns // warps) // (3 if name.endswith("3xtf32") else 1)
+    return (f'TX_LOOP("{name}", "{target}", "{dtype}", "{transposes}", {rows}, {columns}, {terms}, {warps}, {lanes}, {registers}, '
+            f'{local}, {done}, {len(loop)}, {sum(i[2] for i in loop):g}, {outside}, {gelu}, {slope})')
+
+
+def wants(option, about):
+    """Whether that is the option: --record, the table is written anew; --quick, a third of the rows is compared."""
+    if len(sys.argv) < 2 or sys.argv[2:] not in ([], ["--record"], ["--quick"]):
+        sys.exit(about)
+    return sys.argv[2:] == [option]
+
+
+def record_or_compare(about, path, fields, work, count):
+    """Writes a row for each piece of work to a table, or holds the table against them. `fields`: the macro, and what a row of it is;
+    count(tools, texts, folder, piece) makes a row."""
+    if wants("--quick", about):
+        work = [one for i, one in enumerate(work) if (i + i // 3) % 3 == 0] # each transpose of some
+    with tempfile.TemporaryDirectory() as folder:
+        tools = Tools(folder, sys.argv[1])
+        if not tools.ptxas:
+            skip("no ptxas")
+        if not run(["sh", "-c", f"command -v llvm-objdump-{tools.llvm}"])[1]:
+            skip(f"no llvm-objdump-{tools.llvm}")
+        texts = Programs(sys.argv[1], "nvidia", "gpt2", folder).folder
+        rows = sorted(parallel(lambda one: count(tools, texts, folder, one), work))
+        versions = tools.versions("sm_90")
+    keep(about, path, fields, rows, versions)
+
+
+def keep(about, path, fields, rows, versions):
+    """Writes the rows to the table, or holds it against them."""
+    name = os.path.basename(sys.argv[0])
+    text = f"""/* SPDX-License-Identifier: Apache-2.0
+ * What tools/research/compilers/{name} --record wrote, with {versions}.
+ *
+{fields} */
+/* clang-format off */
+""" + "\n".join(rows) + f"""
+/* clang-format on */
+#undef {rows[0].split("(")[0]}
+"""
+    if wants("--record", about):
+        with open(path, "w") as file:
+            file.write(text)
+        return
+    with open(path) as file:
+        recorded = file.read()
+    if f"with {versions}." not in recorded:
+        skip(f"recorded by other compilers than {versions}")
+    if recorded != text and not (wants("--quick", about) and all(row + "\n" in recorded for row in rows)):
+        sys.exit(f"{os.path.normpath(path)} is not what the kernels are: {sys.argv[0]} {sys.argv[1]} --record\n{text}")
+    print(f"{len(rows)} loops are as recorded")
+
+
+FIELDS = """ *     TX_LOOP(provider, target, type of the operands, transposes, rows and columns of a tile, terms of a round of the inner
+ *             loop, warps, lanes, registers of a lane, bytes of local memory, and of a warp: floating-point operations of the
+ *             units a round, instructions a round, clocks of local memory a round, instructions outside of the loop)"""
+
+if __name__ == "__main__":
+    fields = FIELDS[:-1] + ",\n *             so many more with GELU, and with its slope)"
+    record_or_compare(__doc__, RECORD, fields, product_work(), row_of)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products by wgmma on the way that they take on an H200 (backends/opencl/retarget.h): OpenCL C becomes PTX for sm_90, that is changed as
+the backend changes it, and ptxas assembles it for sm_90a. Every form of backends/opencl/matrix.def with that atom, in bf16 and fp16 and
+all transposes, with a bias, added to what was there, and with GELU.
+
+    wgmma.py KERNEL_TEXTS
+
+Fails where registers spill, where ptxas warns that instructions wait for each other (C75xx), where the inner loop has not one
+instruction for each 16 of its terms, and where blocks are not aligned as descriptors need them.
+Exit status 77: no clang-19 or newer, or no ptxas that knows sm_90a."""
+import os
+import re
+import sys
+import tempfile
+
+from inner_loop import nvidia_loops
+from loops import HGMMA
+from forms import product_forms, read_nvidia
+from targets import Programs, Program, Tools, parallel, skip
+
+EPILOGUES = (" -DBIAS=1 -DADDS=0", " -DBIAS=0 -DADDS=1", " -DBIAS=1 -DADDS=0 -DEPILOGUE=1 -DEXACT=0")
+
+
+def wrong(tools, texts, folder, work):
+    """What is wrong with a form's kernel, or None."""
+    options, stored, transposes, epilogue = work
+    program = Program(os.path.join(texts, "gemm_matrix.cl"), "gemm_matrix",
+                      f"{options} -DAB={stored} -DY={stored} -DWIDEN=1 -DTRANS_A={transposes[0]} -DTRANS_B={transposes[1]} "
+                      f"-DPARTS=0{epilogue}")
+    path = f"{folder}/{id(program)}"
+    error = tools.assembly("sm_90", program, path + ".s")
+    if error:
+        return f"{program}:\n{error}"
+    with open(path + ".s") as file:
+        if len(re.findall(r"\.shared \.align 1024 ", file.read())) != 2:
+            return f"{program}: the blocks of local memory are not at multiples of 1024 bytes"
+    status, text = tools.assemble("sm_90", path + ".s", path + ".cubin")
+    if status:
+        return f"{program}:\n{text}"
+    _, _, spills, scratch, _ = read_nvidia(text)["gemm_matrix"]
+    loops, _ = nvidia_loops(path + ".cubin", "gemm_matrix", lambda what, width: what)
+    counts = [loop.count(HGMMA) for loop in loops]
+    good = not spills and not scratch and max(counts) == 4
+    return None if good else f"{program}: {spills + scratch} bytes spilled, {max(counts)} of 4 instructions of wgmma"
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    with tempfile.TemporaryDirectory() as folder:
+        tools = Tools(folder, sys.argv[1])
+        if not tools.ptxas:
+            skip("no ptxas")
+        texts = Programs(sys.argv[1], "nvidia", "gpt2", folder).folder
+        work = [(form[3], stored, transposes, epilogue) for form in product_forms() if "ATOM=WGMMA" in form[3] for stored in ("bf16", "f16")
+                for transposes in ("00", "01", "10", "11") for epilogue in EPILOGUES]
+        found = [text for text in parallel(lambda one: wrong(tools, texts, folder, one), work) if text]
+        print("\n".join(found + [f"{len(work)} kernels, {len(found)} wrong; clang {tools.clang_version}, ptxas {tools.ptxas_version}"]))
+    sys.exit(bool(found) or not work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * txresearch ddp: one training job, done in two ways that see the same rows in the same steps, so that losses agree. */
+#ifndef TX_TOOLS_RESEARCH_DDP_H
+#define TX_TOOLS_RESEARCH_DDP_H
+
+#include "tools/bench/training.h"
+
+#define TX_DDP_RANKS_MAX 64
+#define TX_DDP_WARMUP 2 /* steps */
+
+typedef struct tx_ddp_settings {
+    const char *config;
+    int64_t ranks, batch, block; /* devices: replicas or processes; rows of each, tokens of a row */
+    int64_t steps, rounds;       /* that the clock measures; of the comparison */
+    int32_t row;
+    bool json;
+} tx_ddp_settings;
+
+typedef struct tx_ddp_result {
+    int ranks;
+    double seconds, bytes, loss; /* seconds of the timed steps, bytes moved a step, loss of the last one */
+} tx_ddp_result;
+
+/* Threads of each of `devices` devices of this host. */
+int32_t tx_ddp_threads(int64_t devices);
+
+/* Trains as DataParallel does: one process, a replica a device. (ddp_replicas.c) */
+tx_status tx_ddp_replicas(const tx_ddp_settings *set, const tx_config *config, tx_ddp_result *result);
+
+#endif
