@@ -68,7 +68,7 @@ page report "tokens/s" 10 td
 made "$bin/txbench" methods --device cpu --config config.json --block 16 --seconds 300 --html methods.html
 page methods "What sizes cost" 10 tr
 made "$bin/txbench" ops --device cpu --op gelu --largest 1 --seconds 2 --html ops.html
-page ops "txbench ops" 1 svg
+page ops "txbench ops" 6 line
 page ops "GFLOP/s" 1 circle
 
 # A page that fails is seen.

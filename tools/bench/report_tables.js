@@ -67,18 +67,3 @@ function findings(report) {
         if (row.own && row.more_percent > 10) found.push(`${row.dimension} ${row.size} takes ${row.more_percent.toFixed(0)} % more time than the best size near it.`);
     return found;
 }
-
-/* A table; columns are [head, value of a row, how it is shown (absent: as text)]. */
-function makePlainTable(parent, columns, rows) {
-    const table = element("table", {}, element("div", {class: "scroll"}, parent));
-    const head = element("tr", {}, element("thead", {}, table)), body = element("tbody", {}, table);
-    for (const [name, , show] of columns) element("th", {scope: "col", class: show ? "plain" : "plain text"}, head, name);
-    for (const row of rows) {
-        const line = element("tr", row.state ? {class: row.state.replace(" ", "-")} : {}, body);
-        for (const [, value, show] of columns) {
-            const v = value(row), there = v !== undefined && v !== null && !Number.isNaN(v);
-            element("td", {class: show ? "" : "text"}, line, there ? (show ? show(v) : v) : show ? "–" : "");
-        }
-    }
-    return table;
-}

@@ -22,17 +22,11 @@ function drawRoofline(main, data) {
         return {left: Math.min(...xs) / 2, right: Math.max(...xs) * 4, low: Math.min(...ys) / 2, high: Math.max(...ys) * 2};
     }
 
-    /* Powers of ten; over less than three decades 2 and 5 times these as well. */
-    function ticks(low, high) {
-        const found = [], factors = Math.log10(high / low) < 3 ? [1, 2, 5] : [1];
-        for (let e = Math.floor(Math.log10(low)); e <= Math.log10(high); e++)
-            for (const m of factors) {
-                const value = m * 10 ** e, plain = e >= -2 && e <= 4;
-                if (value >= low && value <= high)
-                    found.push({value, text: plain ? String(+value.toPrecision(1)) : (m > 1 ? `${m}·10` : "10") + superscript(e)});
-            }
-        return found;
-    }
+    /* Where axes have ticks, and their texts. */
+    const ticks = (low, high) => logTicks(low, high, Infinity).map(value => {
+        const e = Math.floor(Math.log10(value) + 1e-9), m = +(value / 10 ** e).toPrecision(2);
+        return {value, text: e >= -2 && e <= 4 ? String(value) : (m > 1 ? `${m}·10` : "10") + superscript(e)};
+    });
 
     function axes(svg, area, d, x, y) {
         let last = -Infinity; /* where the text before ends */
@@ -98,8 +92,7 @@ function drawRoofline(main, data) {
         const width = Math.max(280, view.section.clientWidth - 28), height = 460;
         const svg = element("svg", {width, height, role: "img", "aria-label": "Roofline: performance over arithmetic intensity"});
         const d = domain(), area = {left: 52, right: width - 10, top: 22, bottom: height - 46};
-        const scale = (low, high, from, to) => value => from + Math.log(value / low) / Math.log(high / low) * (to - from);
-        const x = scale(d.left, d.right, area.left, area.right), y = scale(d.low, d.high, area.bottom, area.top);
+        const x = scale(d.left, d.right, true, area.left, area.right), y = scale(d.low, d.high, true, area.bottom, area.top);
         axes(svg, area, d, x, y);
         drawRoofs(svg, area, d, x, y);
         for (const point of points) drawPoint(svg, point, x(point.x), y(point.y));
@@ -126,31 +119,22 @@ function drawRoofline(main, data) {
         {head: "kernel", value: row => row.variant, text: true},
     ];
 
-    function makePeaks(main) {
-        const section = element("section", {}, main), list = element("dl", {class: "peaks"}, section);
-        const add = (name, value, note) => {
-            const box = element("div", {}, list);
-            element("dt", {}, box, name);
-            element("small", {}, element("dd", {}, box, value), note && ` ${note}`);
-        };
-        add("Copy rate", `${figure(peaks.copy_gbytes)} GB/s`, `${peaks.copy_bytes / 2 ** 20} MiB, read and written`);
-        for (const roof of roofs) add(`Best product, ${roof.dtype}`, rate(roof.gflops));
-        add("A launch", time(peaks.launch_seconds), `in a row, ${time(peaks.alone_seconds)} alone`);
-        if (data.step) add("The products of a step", time(data.step.seconds), `${data.step.operations} products, ${rate(data.step.gflops)}`);
-        element("p", {class: "note"}, section, "All peaks were measured on this device in the same run; the best product is the fastest matrix "
-            + "product among those measured, not the limit of the arithmetic units. An operation can be no faster than the best product, "
-            + "and no faster than its operands come from memory at the copy rate: the slower of the two is what is attainable. More than 100 %: the operands stayed in the caches.");
-    }
-
-    makePeaks(main);
-    const view = {section: element("section", {}, main)}, legend = element("div", {class: "legend"}, view.section);
+    const first = section(main);
+    facts(first, [
+        ["Copy rate", `${figure(peaks.copy_gbytes)} GB/s`, `${peaks.copy_bytes / 2 ** 20} MiB, read and written`],
+        ...roofs.map(roof => [`Best product, ${roof.dtype}`, rate(roof.gflops)]),
+        ["A launch", time(peaks.launch_seconds), `in a row, ${time(peaks.alone_seconds)} alone`],
+        ...(data.step ? [["The products of a step", time(data.step.seconds), `${data.step.operations} products, ${rate(data.step.gflops)}`]] : []),
+    ]);
+    element("p", {class: "note"}, first, "All peaks were measured on this device in the same run; the best product is the fastest matrix "
+        + "product among those measured, not the limit of the arithmetic units. An operation can be no faster than the best product, "
+        + "and no faster than its operands come from memory at the copy rate: the slower of the two is what is attainable. More than 100 %: the operands stayed in the caches.");
+    const view = {section: section(main)}, legend = element("div", {class: "legend"}, view.section);
     for (const group of groups) {
         const item = element("span", {}, legend);
         element("i", {style: `background: ${colour({group})}`}, item);
         item.append(group);
     }
-    makeTable(element("section", {}, main), columns, rows, (row, index, line) => lines.set(index, line));
-    render(view);
-    let width = innerWidth;
-    addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; render(view); } });
+    makeTable(section(main), columns, rows, (row, index, line) => lines.set(index, line));
+    drawn(() => render(view));
 }

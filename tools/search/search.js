@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a search found: the best settings, parallel coordinates, history, importance, all trials. */
 
-const data = JSON.parse(document.getElementById("data").textContent), main = document.querySelector("main");
 const {space, trials} = data, sign = data.greater ? -1 : 1;
 const valued = trials.filter(t => t.value !== undefined), complete = trials.filter(t => t.state === "complete");
 const glyph = 6.9, bold = 8.4; /* about the width of a character */
@@ -32,26 +31,7 @@ function tell(trial) {
 
 /* ---- Axes ---- */
 
-/* Round values between two, at most `most`; of a logarithmic axis powers of ten, with 2 and 5 times these where there are few. */
-function ticks(low, high, log, most) {
-    if (!(high > low)) return [low];
-    if (log) {
-        const decades = Math.log10(high / low), factors = decades < 1.2 ? [1, 2, 3, 5, 7] : decades < 3 ? [1, 2, 5] : [1], found = [];
-        for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(high)); e++)
-            for (const m of factors) if (m * 10 ** e >= low * 0.999 && m * 10 ** e <= high * 1.001) found.push(+(m * 10 ** e).toPrecision(1));
-        const every = Math.ceil(found.length / most);
-        return found.length > 1 ? found.filter((v, i) => i % every === 0) : [low, high];
-    }
-    const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map(m => m * power).find(s => s >= rough), found = [];
-    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(+(i * step).toPrecision(12));
-    return found;
-}
-
-const scale = (low, high, log, from, to) => value => {
-    const f = log ? Math.log : v => v, width = f(high) - f(low);
-    return width > 0 ? from + (f(value) - f(low)) / width * (to - from) : (from + to) / 2;
-};
+const ticks = (low, high, log, most) => !(high > low) ? [low] : log ? logTicks(low, high, most) : linearTicks(low, high, most).ticks;
 
 /* A name in lines of at most `most` characters, broken behind underscores. */
 function broken(name, most) {
@@ -72,7 +52,7 @@ function objectiveAxis() {
     return {name: data.metric, low: values[0], high: values.at(-1), log, objective: true};
 }
 
-function renderCoordinates(section, svg) {
+function renderCoordinates(card, svg) {
     const axes = [...space.map(d => ({...d, low: d.spread === "choice" ? 0 : d.low, high: d.spread === "choice" ? d.values.length - 1 : d.high})),
         ...(valued.length ? [objectiveAxis()] : [])];
     const marks = axes.map(a => a.spread === "choice" ? a.values.map((text, i) => ({at: i, text}))
@@ -80,7 +60,7 @@ function renderCoordinates(section, svg) {
     const letters = marks.map(m => Math.max(...m.map(t => Math.min(t.text.length, 16))));
     const heads = axes.map(a => broken(a.name, 14)), rows = Math.max(...heads.map(h => h.length));
     const needs = axes.map((a, i) => Math.max(letters[i] * glyph + 30, Math.max(...heads[i].map(h => h.length)) * bold + 18, 84));
-    const wanted = needs.reduce((sum, n) => sum + n, 0), width = Math.max(section.clientWidth - 28, wanted), spare = (width - wanted) / axes.length;
+    const wanted = needs.reduce((sum, n) => sum + n, 0), width = Math.max(card.clientWidth - 28, wanted), spare = (width - wanted) / axes.length;
     const top = 16 * rows + 14, height = top + 300, bottom = height - 14;
     svg.setAttribute("width", width);
     svg.setAttribute("height", height);
@@ -122,8 +102,8 @@ function renderCoordinates(section, svg) {
 
 /* ---- History ---- */
 
-function renderHistory(section, svg) {
-    const width = Math.max(260, section.clientWidth - 28), height = 280, objective = objectiveAxis();
+function renderHistory(card, svg) {
+    const width = Math.max(260, card.clientWidth - 28), height = 280, objective = objectiveAxis();
     const marks = ticks(objective.low, objective.high, objective.log, 5), letters = Math.max(...marks.map(v => short(v).length));
     const area = {left: letters * glyph + 16, right: width - 10, top: 14, bottom: height - 44}, last = trials.length - 1;
     const x = scale(0, Math.max(last, 1), false, area.left + 8, area.right - 8), y = scale(objective.low, objective.high, objective.log, area.bottom - 20, area.top);
@@ -161,20 +141,17 @@ function renderHistory(section, svg) {
 const charts = [];
 
 function addChart(parent, title, label, render) {
-    const section = element("section", {}, parent), chart = {section, render};
-    element("h2", {}, section, title);
-    const box = element("div", {class: "scroll"}, section);
-    chart.draw = () => {
+    const card = section(parent, title), box = element("div", {class: "scroll"}, card);
+    charts.push(() => {
         const svg = element("svg", {role: "img", "aria-label": label});
-        render(section, svg);
+        render(card, svg);
         box.replaceChildren(svg);
-    };
-    charts.push(chart);
-    return section;
+    });
+    return card;
 }
 
-function addLegend(section) {
-    const legend = element("div", {class: "legend"}, section), has = state => trials.some(t => t.state === state);
+function addLegend(card) {
+    const legend = element("div", {class: "legend"}, card), has = state => trials.some(t => t.state === state);
     const ramp = element("span", {}, legend);
     ramp.append("best", element("i", {class: "ramp"}), "worst");
     if (has("stopped")) element("span", {}, legend, "dashed: stopped early, at its value there");
@@ -190,19 +167,14 @@ function addHeader() {
 }
 
 function addBest() {
-    const best = trials.find(t => t.number === data.best), section = element("section", {}, main);
+    const best = trials.find(t => t.number === data.best), card = section(main);
     if (!best) {
-        element("p", {class: "note", style: "margin: 0"}, section, "No trial has come to its end yet.");
+        element("p", {class: "note", style: "margin: 0"}, card, "No trial has come to its end yet.");
         return;
     }
-    const list = element("dl", {class: "peaks"}, section);
-    for (const [name, value] of [[`best ${data.metric}`, exact(best.value)], ["trial", String(best.number)],
-        ...space.map((d, i) => [d.name, setting(d, best.point[i])])]) {
-        const box = element("div", {}, list);
-        element("dt", {}, box, name);
-        element("dd", {}, box, value);
-    }
-    const code = element("code", {class: "line", style: "margin-top: 12px"}, section);
+    facts(card, [[`best ${data.metric}`, exact(best.value)], ["trial", String(best.number)],
+        ...space.map((d, i) => [d.name, setting(d, best.point[i])])]);
+    const code = element("code", {class: "line", style: "margin-top: 12px"}, card);
     for (const part of data.command.split(/ (?=--)/)) { /* no line ends within a short option */
         element("span", part.length < 40 ? {class: "whole"} : {}, code, part);
         code.append(" ");
@@ -210,13 +182,12 @@ function addBest() {
 }
 
 function addImportance(parent) {
-    const section = element("section", {}, parent);
-    element("h2", {}, section, "Importance");
-    makeTable(section, [{head: "option", value: d => d.name, text: true},
+    const card = section(parent, "Importance");
+    makeTable(card, [{head: "option", value: d => d.name, text: true},
         {head: "explains", value: d => d.share, show: percent, share: true},
         {head: "correlation", value: d => d.correlation, show: v => v.toFixed(2).replace("-", "−")}],
     [...space].sort((a, b) => (b.share || 0) - (a.share || 0)), () => {});
-    element("p", {class: "note"}, section, "How much of the variance of the trials' ranks (complete trials before stopped ones, then by value) an option explains by itself: its values are cut into bins of about equal "
+    element("p", {class: "note"}, card, "How much of the variance of the trials' ranks (complete trials before stopped ones, then by value) an option explains by itself: its values are cut into bins of about equal "
         + "counts (those of a choice are its bins), and epsilon squared of a one-way analysis of variance over the bins is what remains after what chance would "
         + "explain is taken off. What options do together is not in it. The correlation is Spearman's between the value and the rank of the objective; "
         + `${data.greater ? "the greatest value has rank 1, so below 0 larger values are better" : "below 0 larger values are better"}.`
@@ -224,9 +195,8 @@ function addImportance(parent) {
 }
 
 function addTable() {
-    const section = element("section", {}, main), message = trials.some(t => t.message);
-    element("h2", {}, section, "Trials");
-    makeTable(section, [{head: "trial", value: t => t.number}, {head: "state", value: t => t.state, text: true},
+    const message = trials.some(t => t.message);
+    makeTable(section(main, "Trials"), [{head: "trial", value: t => t.number}, {head: "state", value: t => t.state, text: true},
         {head: data.metric, value: t => t.value, show: exact},
         ...space.map((d, i) => d.spread === "choice" ? {head: d.name, value: t => d.values[t.point[i]], text: true} : {head: d.name, value: t => t.point[i], show: exact}),
         {head: "steps", value: t => t.steps || undefined, show: v => v.toLocaleString("en")}, {head: "seconds", value: t => t.seconds, show: v => v.toFixed(1)},
@@ -249,7 +219,4 @@ if (trials.some(t => t.state !== "running")) {
     addTable();
 }
 element("footer", {}, main, `Made by txsearch ${data.version}.`);
-const drawAll = () => charts.forEach(chart => chart.draw());
-drawAll();
-let width = innerWidth;
-addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawAll(); } });
+drawn(() => charts.forEach(draw => draw()));
