@@ -216,8 +216,7 @@ static tx_status run(const void *settings_, char *const *argv)
     bench b = {.set = settings_};
     (void)argv;
     tx_status status = prepare(&b);
-    if (!status)
-        status = measure(&b);
+    TX_THEN(status, measure(&b));
     if (!status && b.comm->rank == 0)
         status = print(&b);
     if (!status)

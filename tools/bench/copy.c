@@ -84,10 +84,8 @@ static tx_status measure_transfers(figures *f, const tx_bench_common *common)
     tx_buffer *device = NULL, *pinned = NULL;
     void *pageable = malloc((size_t)bytes);
     tx_status status = pageable ? TX_OK : tx_fail(TX_MEMORY, "no host memory for %" PRId64 " bytes", bytes);
-    if (!status)
-        status = b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, bytes, &device);
-    if (!status)
-        status = b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_PINNED, bytes, &pinned);
+    TX_THEN(status, b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, bytes, &device));
+    TX_THEN(status, b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_PINNED, bytes, &pinned));
     if (!status) {
         memset(pageable, 1, (size_t)bytes); /* the system gives pages when they are first written */
         memset(b->map(pinned), 1, (size_t)bytes);
@@ -170,8 +168,7 @@ static tx_status run(const void *settings, char *const *argv)
     const tx_bench_common *common = settings;
     figures f = {.begin = tx_now()};
     tx_status status = measure(&f, common);
-    if (!status)
-        status = print(&f, common->json, argv);
+    TX_THEN(status, print(&f, common->json, argv));
     if (f.target.context)
         tx_target_close(&f.target);
     return status;

@@ -199,8 +199,7 @@ static tx_status run(const void *settings_, char *const *argv)
     products list = {0};
     const bool shape = set->m || set->n || set->k || set->trans_a || set->trans_b;
     tx_status status = shape ? single(set, &list) : collect(set, &list);
-    if (!status)
-        status = tx_roofline_run("gemm", argv, &set->common, measure, &list);
+    TX_THEN(status, tx_roofline_run("gemm", argv, &set->common, measure, &list));
     free(list.item);
     return status;
 }

@@ -150,12 +150,10 @@ static tx_status measure_method(table *t, const struct method *m)
     const double share = left(t) / (double)(METHODS - (m - methods));
     tx_status status = tx_command_line_add(&command, "txbench train --steps %" PRId64 " --pairs 3 --seconds %.1f %s",
                                            set->steps, share / 2, set->peer ? "--peer torch" : "");
-    if (!status)
-        status = tx_command_line_add(&command, "--gradient_accumulation_steps %" PRId64 " %s", m->micro, m->options);
-    if (!status)
-        status = add_model(set, batch_of(set, m), &command);
-    if (!status)
-        status = run_part(t, m->name, &command, &state);
+    TX_THEN(status,
+            tx_command_line_add(&command, "--gradient_accumulation_steps %" PRId64 " %s", m->micro, m->options));
+    TX_THEN(status, add_model(set, batch_of(set, m), &command));
+    TX_THEN(status, run_part(t, m->name, &command, &state));
     tx_command_line_free(&command);
     return status ? status : add_row(t, m);
 }
@@ -169,8 +167,7 @@ static tx_status run_named(table *t, const char *name, bool model, double second
         status = tx_command_line_add(&command, "--seconds %.1f --repeats 3", seconds);
     if (!status && model)
         status = add_model(t->set, t->set->batch, &command);
-    if (!status)
-        status = run_part(t, name, &command, &state);
+    TX_THEN(status, run_part(t, name, &command, &state));
     tx_command_line_free(&command);
     return status;
 }

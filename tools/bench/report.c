@@ -89,8 +89,7 @@ static tx_status write_page(const char *name, tx_json *reports)
     tx_json *data = tx_json_object();
     tx_json_set_string(data, "version", TX_VERSION);
     tx_status status = tx_json_set(data, "reports", reports);
-    if (!status)
-        status = tx_page_write(path, tx_report_page, data);
+    TX_THEN(status, tx_page_write(path, tx_report_page, data));
     tx_json_free(data);
     return status;
 }
@@ -200,8 +199,7 @@ static tx_status run_part(report *r, const struct part *p, double share)
     if (cold)
         set_caches(r, true);
     tx_status status = make_command(r, p, share, &command);
-    if (!status)
-        status = tx_part_run(r->parts, p->name, &command, limit, &state);
+    TX_THEN(status, tx_part_run(r->parts, p->name, &command, limit, &state));
     if (cold)
         set_caches(r, false);
     tx_command_line_free(&command);
@@ -316,10 +314,8 @@ static tx_status make_report(const settings *set)
     if (!mkdtemp(r.cache))
         r.cache[0] = '\0';
     tx_status status = begin(&r);
-    if (!status)
-        status = measure(&r);
-    if (!status)
-        status = print(&r);
+    TX_THEN(status, measure(&r));
+    TX_THEN(status, print(&r));
     if (r.cache[0])
         (void)tx_folder_remove(CACHE_PARENT, strrchr(r.cache, '/') + 1); /* it is temporary anyway */
     tx_json_free(r.all);
@@ -336,8 +332,7 @@ static tx_status compare(const settings *set)
             tx_json_free(one);
             status = tx_fail(TX_FORMAT, "%s: is no report of txbench", path);
         }
-        if (!status)
-            status = tx_json_append(reports, one);
+        TX_THEN(status, tx_json_append(reports, one));
         if (status) {
             tx_json_free(reports);
             return status;

@@ -197,10 +197,8 @@ tx_status tx_roofline_run(const char *what, char *const *argv, const tx_bench_co
         return tx_fail(TX_INVALID, "--json and --html - both ask for standard output; give the page a file");
     tx_roofline_progress(&report, "peaks", "copy, launch");
     tx_status status = tx_bench_open(common, &report.target, &report.peaks);
-    if (!status)
-        status = measure(&report, user);
-    if (!status)
-        status = end(&report);
+    TX_THEN(status, measure(&report, user));
+    TX_THEN(status, end(&report));
     report_free(&report);
     return status;
 }

@@ -188,10 +188,8 @@ static tx_status run(const void *settings_, char *const *argv)
     tx_status status = tx_bench_config(set->config, set->block, &config);
     s.config = config;
     const tx_open_options open = {.threads = (int32_t)set->threads, .profile = true};
-    if (!status)
-        status = tx_target_open(set->device, &open, &s.target);
-    if (!status)
-        status = measure_all(&s);
+    TX_THEN(status, tx_target_open(set->device, &open, &s.target));
+    TX_THEN(status, measure_all(&s));
     tx_json *figures = tx_json_object();
     if (!status)
         tx_bench_json_head(figures, "sizes", argv, &s.target.info);

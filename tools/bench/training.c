@@ -48,11 +48,6 @@ void tx_bench_tokens_next(int64_t vocab, tx_bench_tokens *tokens)
         tokens->labels[i] = (i + 1) % tokens->block ? tokens->tokens[i + 1] : TX_IGNORE_LABEL;
 }
 
-int64_t tx_bench_tokens_counted(const tx_bench_tokens *tokens)
-{
-    return tokens->rows * (tokens->block - 1);
-}
-
 /* ---- Training ------------------------------------------------------------------------------------------- */
 
 tx_optimizer_options tx_bench_optimizer(void)
@@ -187,15 +182,5 @@ tx_status tx_bench_training_run(tx_bench_training *training, int64_t steps, doub
     if (steps > 0)
         TX_TRY(take_results(training));
     *seconds = tx_now() - begin;
-    return TX_OK;
-}
-
-tx_status tx_bench_training_measure(tx_bench_training *training, int64_t steps, double *seconds)
-{
-    double all;
-    TX_TRY(tx_bench_training_first(training, &all));
-    TX_TRY(tx_bench_training_run(training, 1, &all));
-    TX_TRY(tx_bench_training_run(training, steps, &all));
-    *seconds = all / (double)steps;
     return TX_OK;
 }

@@ -18,8 +18,6 @@ typedef struct tx_bench_tokens {
 tx_status tx_bench_tokens_make(int64_t rows, int64_t block, tx_bench_tokens *tokens);
 /* Random tokens below `vocab`, each the label of the one before. */
 void tx_bench_tokens_next(int64_t vocab, tx_bench_tokens *tokens);
-/* Labels that count. */
-int64_t tx_bench_tokens_counted(const tx_bench_tokens *tokens);
 
 typedef struct tx_bench_training {
     const tx_config *config;
@@ -48,8 +46,6 @@ tx_status tx_bench_training_open(const tx_engine_options *engine, const tx_confi
 tx_status tx_bench_training_first(tx_bench_training *training, double *seconds);
 /* Runs steps as a training run does, which takes a step's results after the next was given. */
 tx_status tx_bench_training_run(tx_bench_training *training, int64_t steps, double *seconds);
-/* Seconds a step, after tx_model_init and two steps of warm-up. */
-tx_status tx_bench_training_measure(tx_bench_training *training, int64_t steps, double *seconds);
 void tx_bench_training_close(tx_bench_training *training);
 
 /* Finds the model's configuration, which must have positions for `block` tokens, and takes its dropout out. The caller

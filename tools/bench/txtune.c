@@ -123,8 +123,7 @@ static tx_status run(const settings *set)
             fprintf(stderr, "\r\033[K");
     }
     tx_alive_stop(alive);
-    if (!status)
-        status = show(training.engine);
+    TX_THEN(status, show(training.engine));
     tx_bench_training_close(&training);
     tx_config_free(config);
     return status;

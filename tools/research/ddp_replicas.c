@@ -80,7 +80,7 @@ static tx_status prepare(replicas *all, replica *r)
         TX_TRY(tx_optimizer_create(r->model, &optimizer, &all->update));
     TX_TRY(tx_model_set(r->model, TX_CONTROL_MAX_GRAD_NORM, TX_BENCH_GRAD_NORM));
     TX_TRY(tx_model_set(r->model, TX_CONTROL_LEARNING_RATE, TX_BENCH_LEARNING_RATE));
-    TX_TRY(tx_model_set(r->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)tx_bench_tokens_counted(&all->data)));
+    TX_TRY(tx_model_set(r->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (double)(all->data.rows * (all->data.block - 1))));
     return tx_model_allocate(r->model);
 }
 

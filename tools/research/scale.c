@@ -154,6 +154,17 @@ static const settings defaults = {.config = "gpt2",
                                   .algorithms = (1u << TX_SCALE_ALGORITHMS) - 1,
                                   .overlap = true};
 
+/* Seconds a step, after two steps of warm-up. */
+static tx_status measure_steps(tx_bench_training *training, int64_t steps, double *seconds)
+{
+    double all;
+    TX_TRY(tx_bench_training_first(training, &all));
+    TX_TRY(tx_bench_training_run(training, 1, &all));
+    TX_TRY(tx_bench_training_run(training, steps, &all));
+    *seconds = all / (double)steps;
+    return TX_OK;
+}
+
 /* Without --step_ms some steps are run. */
 static tx_status time_step(const settings *set, const tx_config *config, tx_comm *comm, tx_bench_training *training,
                            tx_scale_schedule *schedule)
@@ -165,7 +176,7 @@ static tx_status time_step(const settings *set, const tx_config *config, tx_comm
     trainer.parallel.bucket_bytes = set->bucket_cap_mb << 20;
     TX_TRY(tx_bench_training_open(&engine, config, &trainer, training));
     if (set->step_ms == 0.0) {
-        TX_TRY(tx_bench_training_measure(training, STEPS, &seconds));
+        TX_TRY(measure_steps(training, STEPS, &seconds));
         seconds *= (double)set->accumulation;
     }
     return tx_scale_schedule_make(training, seconds, set->accumulation, set->bf16, schedule);

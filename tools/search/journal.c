@@ -272,8 +272,7 @@ tx_status tx_journal_open(tx_search *s)
     }
     if (!status && whole == 0)
         status = check_new(s);
-    if (!status)
-        status = tx_file_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, &s->journal, NULL);
+    TX_THEN(status, tx_file_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, &s->journal, NULL));
     if (!status && ftruncate(s->journal, whole) != 0)
         status = tx_file_fail(path, "shorten");
     return status || whole > 0 ? status : append(s, head_of(s));

@@ -100,8 +100,7 @@ static tx_status write_best(const tx_search *s, int32_t best)
 {
     tx_json *options = tx_trial_options(s, best, true);
     tx_status status = options ? link_best(s, best) : TX_MEMORY;
-    if (!status)
-        status = tx_json_write(TX_PATH(s->folder, TX_SEARCH_BEST ".json"), options, TX_JSON_PRETTY);
+    TX_THEN(status, tx_json_write(TX_PATH(s->folder, TX_SEARCH_BEST ".json"), options, TX_JSON_PRETTY));
     tx_json_free(options);
     return status;
 }
@@ -184,8 +183,7 @@ static tx_status write_page(const tx_search *s, int32_t best)
         tx_json_set_string(data, "command", "(not UTF-8)");
     tx_json_set(data, "trials", trials_json(s));
     tx_status status = add_space(s, data);
-    if (!status)
-        status = tx_page_write(TX_PATH(s->folder, TX_SEARCH_PAGE), tx_search_page, data);
+    TX_THEN(status, tx_page_write(TX_PATH(s->folder, TX_SEARCH_PAGE), tx_search_page, data));
     tx_json_free(data);
     free(command);
     return status;

@@ -49,8 +49,7 @@ static tx_status check_value(const reader *r, const tx_dimension *d, double valu
     tx_status status = values ? TX_OK : tx_fail(TX_MEMORY, "no memory to look at --search");
     scratch.values = values; /* which is written to at the option's place alone */
     scratch.kept = NULL;
-    if (!status)
-        status = tx_option_set(&scratch, d->name, tx_dimension_text(d, value, room));
+    TX_THEN(status, tx_option_set(&scratch, d->name, tx_dimension_text(d, value, room)));
     tx_option_values_free(&scratch);
     free(values);
     return status ? tx_fail_in(status, "--search") : TX_OK;

@@ -118,14 +118,10 @@ tx_status tx_trial_check(const tx_search *s)
         if (!status && tx_option_asked(&s->options, option->offset))
             status = tx_fail(TX_INVALID, "--search %s: leave it out behind --", d->name);
     }
-    if (!status)
-        status = set_purpose(s, &options);
-    if (!status)
-        status = set_point(s, &first, &options);
-    if (!status)
-        status = tx_option_set_at(&options, TX_JOB_AT(output_dir), s->folder);
-    if (!status)
-        status = tx_job_check(&train);
+    TX_THEN(status, set_purpose(s, &options));
+    TX_THEN(status, set_point(s, &first, &options));
+    TX_THEN(status, tx_option_set_at(&options, TX_JOB_AT(output_dir), s->folder));
+    TX_THEN(status, tx_job_check(&train));
     tx_option_values_free(&options);
     return status;
 }
@@ -146,20 +142,16 @@ static tx_status write_options(tx_search *s, int32_t place, int32_t trial, const
     tx_job_settings train;
     tx_option_values options = copy_of(s, &train);
     tx_status status = set_purpose(s, &options);
-    if (!status)
-        status = set_point(s, &s->study.trial[trial], &options);
-    if (!status)
-        status = tx_option_set_at(&options, TX_JOB_AT(output_dir), folder);
+    TX_THEN(status, set_point(s, &s->study.trial[trial], &options));
+    TX_THEN(status, tx_option_set_at(&options, TX_JOB_AT(output_dir), folder));
     if (!status && resumes)
         status = tx_option_set_at(&options, TX_JOB_AT(resume), "");
     if (!status && s->devices.count > 0)
         status = tx_option_set_at(&options, TX_JOB_AT(device), s->devices.word[place % s->devices.count]);
-    if (!status)
-        status = set_share(s, &options);
+    TX_THEN(status, set_share(s, &options));
     tx_json *json = status ? NULL : tx_option_json_given(&options);
-    if (!status)
-        status = json ? tx_json_write(TX_PATH(s->folder, tx_trial_name(name, trial, ".json")), json, TX_JSON_PRETTY)
-                      : TX_MEMORY;
+    TX_THEN(status, json ? tx_json_write(TX_PATH(s->folder, tx_trial_name(name, trial, ".json")), json, TX_JSON_PRETTY)
+                         : TX_MEMORY);
     s->place[place] = (tx_search_place){.trial = trial, .max_steps = train.max_steps, .epochs = train.epochs};
     tx_json_free(json);
     tx_option_values_free(&options);
@@ -196,12 +188,9 @@ static tx_status spawn(tx_search *s, int32_t place, int32_t trial)
     tx_status status = tx_process_beside("txtrain", train, sizeof train);
     if (!status && many)
         status = tx_command_line_add(&command, "txlaunch -n %" PRId64 " --max_restarts 0 --", s->set->ranks);
-    if (!status)
-        status = tx_command_line_add_word(&command, many ? train : "txtrain");
-    if (!status)
-        status = tx_command_line_add_word(&command, TX_PATH(s->folder, tx_trial_name(name, trial, ".json")));
-    if (!status)
-        status = tx_process_start(&command, &how, &p->process);
+    TX_THEN(status, tx_command_line_add_word(&command, many ? train : "txtrain"));
+    TX_THEN(status, tx_command_line_add_word(&command, TX_PATH(s->folder, tx_trial_name(name, trial, ".json"))));
+    TX_THEN(status, tx_process_start(&command, &how, &p->process));
     tx_command_line_free(&command);
     return status;
 }
@@ -230,12 +219,9 @@ tx_status tx_trial_start(tx_search *s, int32_t place, int32_t trial)
         TX_TRY(tx_folder_remove(s->folder, name));
     s->study.trial[trial].attempts++;
     tx_status status = write_options(s, place, trial, folder, resumes);
-    if (!status)
-        status = tx_journal_start(s, trial, resumes);
-    if (!status)
-        status = open_log(TX_PATH(s->folder, tx_trial_name(log, trial, ".log")), &p->output);
-    if (!status)
-        status = spawn(s, place, trial);
+    TX_THEN(status, tx_journal_start(s, trial, resumes));
+    TX_THEN(status, open_log(TX_PATH(s->folder, tx_trial_name(log, trial, ".log")), &p->output));
+    TX_THEN(status, spawn(s, place, trial));
     if (status) {
         if (p->output)
             fclose(p->output);

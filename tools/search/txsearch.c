@@ -174,12 +174,10 @@ static int search(tx_search *s)
 {
     int caught = 0;
     tx_status status = tx_output_lock_take(s->folder, &s->lock);
-    if (!status)
-        status = tx_journal_open(s);
+    TX_THEN(status, tx_journal_open(s));
     if (!status && s->study.count > 0)
         tx_print_line(stdout, "%s: going on with %" PRId32 " trial%s", s->folder, s->study.count, tx_s(s->study.count));
-    if (!status)
-        status = tx_search_run(s, &caught);
+    TX_THEN(status, tx_search_run(s, &caught));
     if (status)
         return tx_complain(&program, status == TX_INVALID ? TX_EXIT_USAGE : TX_EXIT_FAILURE, "%s", tx_error());
     print_best(s);

@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 #include "api/base/json.h"
+#include "models/array.h"
 #include "models/files/checkpoint.h"
 #include "tools/cli/output.h"
 
@@ -69,33 +70,22 @@ static bool number_of(const tx_json *json, double *number)
 /* Forgets what was said of `step` and of those after it. */
 static void go_back(tx_series *series, int64_t step)
 {
-    while (series->count && series->step[series->count - 1] >= step)
+    while (series->count && series->point[series->count - 1].step >= step)
         series->count--;
 }
 
 static tx_status add_point(tx_series *series, int64_t step, double value)
 {
-    if (series->count == series->room) {
-        int64_t room = series->room ? 2 * series->room : 256;
-        int64_t *steps = realloc(series->step, (size_t)room * sizeof *steps);
-        series->step = steps ? steps : series->step;
-        double *values = realloc(series->value, (size_t)room * sizeof *values);
-        series->value = values ? values : series->value;
-        if (!steps || !values)
-            return tx_fail(TX_MEMORY, "no memory for %" PRId64 " steps", room);
-        series->room = room;
-    }
-    series->step[series->count] = step;
-    series->value[series->count++] = value;
+    TX_TRY(tx_array_reserve(&series->point, &series->room, (size_t)series->count + 1, sizeof *series->point, "steps"));
+    series->point[series->count++] = (tx_series_point){step, value};
     return TX_OK;
 }
 
 static tx_status add_line(tx_history *history, const tx_json *line)
 {
     int64_t step;
-    tx_status status = tx_json_get_int(line, "step", 0, INT64_MAX, &step);
-    if (status)
-        return status;
+    tx_status status = TX_OK;
+    TX_TRY(tx_json_get_int(line, "step", 0, INT64_MAX, &step));
     bool trained = tx_json_has(line, "loss");
     for (int i = 0; i < TX_SERIES_COUNT; i++)
         if (trained || i == TX_SERIES_EVAL_LOSS)
@@ -144,10 +134,8 @@ static tx_status read_trainer(tx_history *history, const char *path)
     size_t size = 0;
     tx_json *json = NULL, *log = NULL;
     tx_status status = tx_file_read(path, (int64_t)1 << 30, &text, &size);
-    if (!status)
-        status = parse(path, text, size, &json);
-    if (!status)
-        status = tx_json_get(json, "log_history", TX_JSON_ARRAY, &log);
+    TX_THEN(status, parse(path, text, size, &json));
+    TX_THEN(status, tx_json_get(json, "log_history", TX_JSON_ARRAY, &log));
     for (size_t i = 0; !status && i < tx_json_size(log); i++)
         status = add_line(history, tx_json_at(log, i));
     if (!status && tx_json_has(json, "num_input_tokens_seen") &&
@@ -236,8 +224,6 @@ tx_status tx_history_read(const char *path, tx_history *history)
 
 void tx_history_free(tx_history *history)
 {
-    for (int i = 0; i < TX_SERIES_COUNT; i++) {
-        free(history->series[i].step);
-        free(history->series[i].value);
-    }
+    for (int i = 0; i < TX_SERIES_COUNT; i++)
+        free(history->series[i].point);
 }

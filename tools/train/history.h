@@ -24,11 +24,16 @@ enum {
         TX_SERIES_COUNT
 };
 
+typedef struct tx_series_point {
+    int64_t step;
+    double value; /* NaN and infinities as they were logged */
+} tx_series_point;
+
 /* One number of every step, steps ascending. */
 typedef struct tx_series {
-    int64_t count, room;
-    int64_t *step;
-    double *value; /* NaN and infinities as they were logged */
+    int64_t count;
+    size_t room;
+    tx_series_point *point;
 } tx_series;
 
 typedef struct tx_history {

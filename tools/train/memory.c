@@ -153,12 +153,9 @@ static tx_status add_nodes(tx_json *to, const tx_plan *plan)
         tx_json *row = tx_json_array();
         tx_plan_node n;
         status = tx_plan_node_at(plan, i, &n);
-        if (!status)
-            status = tx_json_append_string(row, n.op);
-        if (!status)
-            status = tx_json_append_string(row, tx_direction_name(n.direction));
-        if (!status)
-            status = tx_json_append_int(row, n.block);
+        TX_THEN(status, tx_json_append_string(row, n.op));
+        TX_THEN(status, tx_json_append_string(row, tx_direction_name(n.direction)));
+        TX_THEN(status, tx_json_append_int(row, n.block));
         const tx_status added = tx_json_append(nodes, row);
         status = status ? status : added;
     }
@@ -173,10 +170,8 @@ static tx_status add_tensor(tx_json *tensors, const tx_plan_tensor *t)
     const int64_t numbers[] = {t->bytes, t->first, t->last, t->node};
     tx_json *row = tx_json_array();
     tx_status status = tx_json_append_string(row, t->name);
-    if (!status)
-        status = tx_json_append_string(row, tx_memory_name(t->kind));
-    if (!status)
-        status = tx_json_append_string(row, what);
+    TX_THEN(status, tx_json_append_string(row, tx_memory_name(t->kind)));
+    TX_THEN(status, tx_json_append_string(row, what));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !status; i++)
         status = tx_json_append_int(row, numbers[i]);
     const tx_status added = tx_json_append(tensors, row);
@@ -191,8 +186,7 @@ static tx_status add_tensors(tx_json *to, const tx_plan *plan)
     for (int32_t i = 0; i < tx_plan_tensor_count(plan) && !status; i++) {
         tx_plan_tensor t;
         status = tx_plan_tensor_at(plan, i, &t);
-        if (!status)
-            status = add_tensor(tensors, &t);
+        TX_THEN(status, add_tensor(tensors, &t));
     }
     const tx_status set = tx_json_set(to, "tensors", tensors);
     return status ? status : set;

@@ -51,10 +51,8 @@ static const tx_cli program = {
 
 static tx_status append(tx_json *steps, tx_json *values, const tx_series *s, int64_t i)
 {
-    double value = s->value[i];
-    tx_status status = tx_json_append_int(steps, s->step[i]);
-    if (status)
-        return status;
+    const double value = s->point[i].value;
+    TX_TRY(tx_json_append_int(steps, s->point[i].step));
     if (isfinite(value))
         return tx_json_append_number(values, value);
     return tx_json_append_string(values, isnan(value) ? "NaN" : value > 0.0 ? "Infinity" : "-Infinity");
@@ -65,12 +63,12 @@ static tx_status append_stretch(tx_json *steps, tx_json *values, const tx_series
 {
     int64_t pick[3] = {-1, -1, -1}; /* least, largest, not finite */
     for (int64_t i = first; i < last; i++) {
-        if (!isfinite(s->value[i])) {
+        if (!isfinite(s->point[i].value)) {
             pick[2] = i;
             continue;
         }
-        pick[0] = pick[0] < 0 || s->value[i] < s->value[pick[0]] ? i : pick[0];
-        pick[1] = pick[1] < 0 || s->value[i] > s->value[pick[1]] ? i : pick[1];
+        pick[0] = pick[0] < 0 || s->point[i].value < s->point[pick[0]].value ? i : pick[0];
+        pick[1] = pick[1] < 0 || s->point[i].value > s->point[pick[1]].value ? i : pick[1];
     }
     tx_status status = TX_OK;
     for (int64_t done = first - 1; !status;) {
@@ -117,8 +115,8 @@ static tx_status median(const tx_series *s, double *result)
         return tx_fail(TX_MEMORY, "no memory for %" PRId64 " steps", s->count);
     size_t count = 0;
     for (int64_t i = 0; i < s->count; i++)
-        if (isfinite(s->value[i]))
-            sorted[count++] = s->value[i];
+        if (isfinite(s->point[i].value))
+            sorted[count++] = s->point[i].value;
     qsort(sorted, count, sizeof *sorted, ascending);
     *result = count ? 0.5 * (sorted[(count - 1) / 2] + sorted[count / 2]) : (double)NAN;
     free(sorted);
@@ -138,31 +136,27 @@ static tx_status add_figures(tx_json *to, const tx_history *h)
     const tx_series *norm = &h->series[TX_SERIES_GRAD_NORM];
     int64_t bad = 0, best = -1, at_norm = 0;
     for (int64_t i = 0; i < loss->count; i++) {
-        while (at_norm < norm->count && norm->step[at_norm] < loss->step[i])
+        while (at_norm < norm->count && norm->point[at_norm].step < loss->point[i].step)
             at_norm++;
-        bool norm_bad =
-            at_norm < norm->count && norm->step[at_norm] == loss->step[i] && !isfinite(norm->value[at_norm]);
-        bad += !isfinite(loss->value[i]) || norm_bad;
+        bool norm_bad = at_norm < norm->count && norm->point[at_norm].step == loss->point[i].step &&
+                        !isfinite(norm->point[at_norm].value);
+        bad += !isfinite(loss->point[i].value) || norm_bad;
     }
     for (int64_t i = 0; i < eval->count; i++)
-        if (isfinite(eval->value[i]) && (best < 0 || eval->value[i] < eval->value[best]))
+        if (isfinite(eval->point[i].value) && (best < 0 || eval->point[i].value < eval->point[best].value))
             best = i;
     double speed = (double)NAN;
     tx_status status = median(&h->series[TX_SERIES_SPEED], &speed);
-    if (!status)
-        status = set_number(to, "median_speed", speed);
-    if (!status)
-        status = tx_json_set_int(to, "steps", loss->count ? loss->step[loss->count - 1] : eval->step[eval->count - 1]);
-    if (!status)
-        status = tx_json_set_int(to, "tokens", h->tokens);
-    if (!status)
-        status = tx_json_set_int(to, "bad_steps", bad);
-    if (!status)
-        status = set_number(to, "last_loss", loss->count ? loss->value[loss->count - 1] : (double)NAN);
-    if (!status)
-        status = set_number(to, "best_eval_loss", best < 0 ? (double)NAN : eval->value[best]);
+    TX_THEN(status, set_number(to, "median_speed", speed));
+    TX_THEN(status,
+            tx_json_set_int(to, "steps",
+                            loss->count ? loss->point[loss->count - 1].step : eval->point[eval->count - 1].step));
+    TX_THEN(status, tx_json_set_int(to, "tokens", h->tokens));
+    TX_THEN(status, tx_json_set_int(to, "bad_steps", bad));
+    TX_THEN(status, set_number(to, "last_loss", loss->count ? loss->point[loss->count - 1].value : (double)NAN));
+    TX_THEN(status, set_number(to, "best_eval_loss", best < 0 ? (double)NAN : eval->point[best].value));
     if (!status && best >= 0)
-        status = tx_json_set_int(to, "best_eval_step", eval->step[best]);
+        status = tx_json_set_int(to, "best_eval_step", eval->point[best].step);
     return status;
 }
 
@@ -177,8 +171,7 @@ static tx_status add_run(tx_json *runs, const char *name, const tx_history *h)
     tx_status status = tx_json_set_string(run, "name", name);
     if (status) /* a path need not be UTF-8 */
         status = tx_json_set_string(run, "name", "run");
-    if (!status)
-        status = add_figures(run, h);
+    TX_THEN(status, add_figures(run, h));
     for (int i = 0; i < TX_SERIES_COUNT && !status; i++)
         if (h->series[i].count)
             status = add_series(series, keys[i], &h->series[i]);
@@ -257,14 +250,10 @@ int main(int argc, char **argv)
     tx_alive *alive = tx_alive_start(&program, stderr, "reading logs");
     tx_json *all = tx_json_object();
     tx_status status = tx_json_set_string(all, "version", TX_VERSION);
-    if (!status)
-        status = tx_json_set_number(all, "smoothing", set.smoothing);
-    if (!status)
-        status = tx_json_set_bool(all, "clip", set.clip);
-    if (!status)
-        status = collect(&set, all);
-    if (!status)
-        status = tx_page_write(set.output, tx_plot_page, all);
+    TX_THEN(status, tx_json_set_number(all, "smoothing", set.smoothing));
+    TX_THEN(status, tx_json_set_bool(all, "clip", set.clip));
+    TX_THEN(status, collect(&set, all));
+    TX_THEN(status, tx_page_write(set.output, tx_plot_page, all));
     if (!status && strcmp(set.output, "-") != 0)
         tx_print_line(stdout, "%s: %d run%s", set.output, (int)set.runs.count, set.runs.count > 1 ? "s" : "");
     tx_json_free(all);

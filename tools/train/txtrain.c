@@ -131,8 +131,7 @@ static int run(const tx_cli *program, tx_job *j, tx_alive *alive)
     if (!status)
         tx_alive_ask(alive, tell_doing, j->watch);
     catch_early_signals(); /* MPICH took SIGUSR1 for itself */
-    if (!status)
-        status = tx_job_run(j);
+    TX_THEN(status, tx_job_run(j));
     if (!status || j->set.dry_run) {
         const tx_status shown = show_memory(j);
         status = status ? status : shown;
