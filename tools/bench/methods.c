@@ -207,11 +207,7 @@ static tx_status run(const void *settings_, char *const *argv)
     (void)argv;
     tx_status status = measure_all(&t);
     if (!status) {
-        static const char *const facts[] = {"device", "name", "platform", "driver", "version"};
-        const char *text;
-        for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
-            if (!tx_json_get_string(t.device, facts[i], &text))
-                tx_json_set_string(figures, facts[i], text);
+        tx_part_facts(t.device, figures);
         status = end(&t, figures);
     }
     tx_json_free(figures);

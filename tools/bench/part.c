@@ -159,3 +159,12 @@ tx_status tx_part_leave_out(tx_json *parts, const char *name, const char *format
     va_end(arguments);
     return tx_json_append(parts, part_of(name, TX_PART_LEFT_OUT, message));
 }
+
+void tx_part_facts(const tx_json *device, tx_json *to)
+{
+    static const char *const facts[] = {"device", "name", "vendor", "platform", "driver", "type", "version"};
+    const char *text;
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
+        if (!tx_json_get_string(device, facts[i], &text))
+            tx_json_set_string(to, facts[i], text);
+}

@@ -29,6 +29,9 @@ tx_status tx_part_run(tx_json *parts, const char *name, const tx_command_line *c
 /* Appends a part that is not run. */
 tx_status tx_part_leave_out(tx_json *parts, const char *name, const char *format, ...) TX_PRINTF(3, 4);
 
+/* Sets the words by which the figures of txbench device name it. */
+void tx_part_facts(const tx_json *device, tx_json *to);
+
 /* The texts of methods.html and report.html, a NUL after each; @DATA@ stands for what was measured. */
 extern const unsigned char tx_methods_page[], tx_report_page[];
 

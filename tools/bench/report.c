@@ -210,18 +210,14 @@ static tx_status run_part(report *r, const struct part *p, double share)
 /* Who it is, for readers of the file; what kernels take goes where it was not asked for. */
 static void tidy(report *r)
 {
-    static const char *const facts[] = {"device", "name", "vendor", "platform", "driver", "type"};
     const tx_json *part = tx_json_at(r->parts, tx_json_size(r->parts) - 1);
     tx_json *figures = tx_json_find(part, "figures");
-    const char *text;
     if (figures && !r->set->kernels && tx_json_has(figures, "kernels"))
         tx_json_set_null(figures, "kernels");
     if (tx_json_size(r->parts) > 1 || !figures)
         return;
     r->device = figures;
-    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
-        if (!tx_json_get_string(figures, facts[i], &text))
-            tx_json_set_string(r->all, facts[i], text);
+    tx_part_facts(figures, r->all);
 }
 
 static tx_status measure(report *r)

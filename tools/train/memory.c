@@ -137,30 +137,26 @@ tx_status tx_print_peak(FILE *to, const tx_plan *plan)
 static tx_status add_categories(tx_json *to, const tx_memory *planned)
 {
     tx_json *categories = tx_json_object();
-    tx_status status = TX_OK;
-    for (int k = 0; k < TX_MEMORY_OFFLOADED && !status; k++)
-        status = tx_json_set_int(categories, tx_memory_name((tx_memory_kind)k), planned->bytes[k]);
-    const tx_status set = tx_json_set(to, "categories", categories);
-    return status ? status : set;
+    TX_TRY(tx_json_set(to, "categories", categories));
+    for (int k = 0; k < TX_MEMORY_OFFLOADED; k++)
+        TX_TRY(tx_json_set_int(categories, tx_memory_name((tx_memory_kind)k), planned->bytes[k]));
+    return TX_OK;
 }
 
 /* [op, direction, block] a node */
 static tx_status add_nodes(tx_json *to, const tx_plan *plan)
 {
-    tx_json *nodes = tx_json_array();
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < tx_plan_node_count(plan) && !status; i++) {
-        tx_json *row = tx_json_array();
+    tx_json *nodes = tx_json_array(), *row;
+    TX_TRY(tx_json_set(to, "nodes", nodes));
+    for (int32_t i = 0; i < tx_plan_node_count(plan); i++) {
         tx_plan_node n;
-        status = tx_plan_node_at(plan, i, &n);
-        TX_THEN(status, tx_json_append_string(row, n.op));
-        TX_THEN(status, tx_json_append_string(row, tx_direction_name(n.direction)));
-        TX_THEN(status, tx_json_append_int(row, n.block));
-        const tx_status added = tx_json_append(nodes, row);
-        status = status ? status : added;
+        TX_TRY(tx_plan_node_at(plan, i, &n));
+        TX_TRY(tx_json_append(nodes, row = tx_json_array()));
+        TX_TRY(tx_json_append_string(row, n.op));
+        TX_TRY(tx_json_append_string(row, tx_direction_name(n.direction)));
+        TX_TRY(tx_json_append_int(row, n.block));
     }
-    const tx_status set = tx_json_set(to, "nodes", nodes);
-    return status ? status : set;
+    return TX_OK;
 }
 
 static tx_status add_tensor(tx_json *tensors, const tx_plan_tensor *t)
@@ -169,27 +165,26 @@ static tx_status add_tensor(tx_json *tensors, const tx_plan_tensor *t)
     snprintf(what, sizeof what, "%s %s", tx_dtype_name(t->dtype), tx_shape_text(&t->shape, shape, sizeof shape));
     const int64_t numbers[] = {t->bytes, t->first, t->last, t->node};
     tx_json *row = tx_json_array();
-    tx_status status = tx_json_append_string(row, t->name);
-    TX_THEN(status, tx_json_append_string(row, tx_memory_name(t->kind)));
-    TX_THEN(status, tx_json_append_string(row, what));
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && !status; i++)
-        status = tx_json_append_int(row, numbers[i]);
-    const tx_status added = tx_json_append(tensors, row);
-    return status ? status : added;
+    TX_TRY(tx_json_append(tensors, row));
+    TX_TRY(tx_json_append_string(row, t->name));
+    TX_TRY(tx_json_append_string(row, tx_memory_name(t->kind)));
+    TX_TRY(tx_json_append_string(row, what));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        TX_TRY(tx_json_append_int(row, numbers[i]));
+    return TX_OK;
 }
 
 /* [name, category, type and shape, bytes, first node, last node, node that makes it] a tensor */
 static tx_status add_tensors(tx_json *to, const tx_plan *plan)
 {
     tx_json *tensors = tx_json_array();
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < tx_plan_tensor_count(plan) && !status; i++) {
+    TX_TRY(tx_json_set(to, "tensors", tensors));
+    for (int32_t i = 0; i < tx_plan_tensor_count(plan); i++) {
         tx_plan_tensor t;
-        status = tx_plan_tensor_at(plan, i, &t);
-        TX_THEN(status, add_tensor(tensors, &t));
+        TX_TRY(tx_plan_tensor_at(plan, i, &t));
+        TX_TRY(add_tensor(tensors, &t));
     }
-    const tx_status set = tx_json_set(to, "tensors", tensors);
-    return status ? status : set;
+    return TX_OK;
 }
 
 static tx_status collect(const tx_job *j, tx_json *all)

@@ -70,33 +70,27 @@ static tx_status append_stretch(tx_json *steps, tx_json *values, const tx_series
         pick[0] = pick[0] < 0 || s->point[i].value < s->point[pick[0]].value ? i : pick[0];
         pick[1] = pick[1] < 0 || s->point[i].value > s->point[pick[1]].value ? i : pick[1];
     }
-    tx_status status = TX_OK;
-    for (int64_t done = first - 1; !status;) {
-        int64_t next = last;
+    for (int64_t done = first - 1, next;; done = next) {
+        next = last;
         for (int p = 0; p < 3; p++)
             if (pick[p] > done && pick[p] < next)
                 next = pick[p];
         if (next == last)
-            break;
-        status = append(steps, values, s, next);
-        done = next;
+            return TX_OK;
+        TX_TRY(append(steps, values, s, next));
     }
-    return status;
 }
 
 static tx_status add_series(tx_json *to, const char *key, const tx_series *s)
 {
-    tx_json *one = tx_json_object(), *steps = tx_json_array(), *values = tx_json_array();
-    tx_status status = TX_OK;
-    int64_t stretches = s->count > POINTS ? POINTS / 2 : s->count;
-    for (int64_t i = 0; i < stretches && !status; i++)
-        status = append_stretch(steps, values, s, i * s->count / stretches, (i + 1) * s->count / stretches);
-    tx_status set = tx_json_set(one, "step", steps);
-    status = status ? status : set;
-    set = tx_json_set(one, "value", values);
-    status = status ? status : set;
-    set = tx_json_set(to, key, one);
-    return status ? status : set;
+    tx_json *one = tx_json_object(), *steps, *values;
+    TX_TRY(tx_json_set(to, key, one));
+    TX_TRY(tx_json_set(one, "step", steps = tx_json_array()));
+    TX_TRY(tx_json_set(one, "value", values = tx_json_array()));
+    const int64_t stretches = s->count > POINTS ? POINTS / 2 : s->count;
+    for (int64_t i = 0; i < stretches; i++)
+        TX_TRY(append_stretch(steps, values, s, i * s->count / stretches, (i + 1) * s->count / stretches));
+    return TX_OK;
 }
 
 /* ---- a run ------------------------------------------------------------------------------------------ */
@@ -146,18 +140,15 @@ static tx_status add_figures(tx_json *to, const tx_history *h)
         if (isfinite(eval->point[i].value) && (best < 0 || eval->point[i].value < eval->point[best].value))
             best = i;
     double speed = (double)NAN;
-    tx_status status = median(&h->series[TX_SERIES_SPEED], &speed);
-    TX_THEN(status, set_number(to, "median_speed", speed));
-    TX_THEN(status,
-            tx_json_set_int(to, "steps",
-                            loss->count ? loss->point[loss->count - 1].step : eval->point[eval->count - 1].step));
-    TX_THEN(status, tx_json_set_int(to, "tokens", h->tokens));
-    TX_THEN(status, tx_json_set_int(to, "bad_steps", bad));
-    TX_THEN(status, set_number(to, "last_loss", loss->count ? loss->point[loss->count - 1].value : (double)NAN));
-    TX_THEN(status, set_number(to, "best_eval_loss", best < 0 ? (double)NAN : eval->point[best].value));
-    if (!status && best >= 0)
-        status = tx_json_set_int(to, "best_eval_step", eval->point[best].step);
-    return status;
+    TX_TRY(median(&h->series[TX_SERIES_SPEED], &speed));
+    TX_TRY(set_number(to, "median_speed", speed));
+    TX_TRY(tx_json_set_int(to, "steps",
+                           loss->count ? loss->point[loss->count - 1].step : eval->point[eval->count - 1].step));
+    TX_TRY(tx_json_set_int(to, "tokens", h->tokens));
+    TX_TRY(tx_json_set_int(to, "bad_steps", bad));
+    TX_TRY(set_number(to, "last_loss", loss->count ? loss->point[loss->count - 1].value : (double)NAN));
+    TX_TRY(set_number(to, "best_eval_loss", best < 0 ? (double)NAN : eval->point[best].value));
+    return best < 0 ? TX_OK : tx_json_set_int(to, "best_eval_step", eval->point[best].step);
 }
 
 static tx_status add_run(tx_json *runs, const char *name, const tx_history *h)
@@ -167,18 +158,16 @@ static tx_status add_run(tx_json *runs, const char *name, const tx_history *h)
         TX_SERIES_MAP(X)
 #undef X
     };
-    tx_json *run = tx_json_object(), *series = tx_json_object();
-    tx_status status = tx_json_set_string(run, "name", name);
-    if (status) /* a path need not be UTF-8 */
-        status = tx_json_set_string(run, "name", "run");
-    TX_THEN(status, add_figures(run, h));
-    for (int i = 0; i < TX_SERIES_COUNT && !status; i++)
+    tx_json *run = tx_json_object(), *series;
+    TX_TRY(tx_json_append(runs, run));
+    if (tx_json_set_string(run, "name", name)) /* a path need not be UTF-8 */
+        TX_TRY(tx_json_set_string(run, "name", "run"));
+    TX_TRY(add_figures(run, h));
+    TX_TRY(tx_json_set(run, "series", series = tx_json_object()));
+    for (int i = 0; i < TX_SERIES_COUNT; i++)
         if (h->series[i].count)
-            status = add_series(series, keys[i], &h->series[i]);
-    tx_status set = tx_json_set(run, "series", series);
-    status = status ? status : set;
-    set = tx_json_append(runs, run);
-    return status ? status : set;
+            TX_TRY(add_series(series, keys[i], &h->series[i]));
+    return TX_OK;
 }
 
 /* The path without the name of a log and slashes at its end; its length goes to `length`. */
@@ -226,19 +215,17 @@ static tx_status collect(const settings *set, tx_json *all)
 {
     char *names[MAX_RUNS] = {0};
     tx_json *runs = tx_json_array();
-    tx_status status = name_runs(&set->runs, names);
+    tx_status status = tx_json_set(all, "runs", runs);
+    TX_THEN(status, name_runs(&set->runs, names));
     for (int32_t i = 0; i < set->runs.count && !status; i++) {
-        tx_history history;
+        tx_history history = {.tokens = 0};
         status = tx_history_read(set->runs.word[i], &history);
-        if (status)
-            break;
-        status = add_run(runs, names[i], &history);
+        TX_THEN(status, add_run(runs, names[i], &history));
         tx_history_free(&history);
     }
     for (int32_t i = 0; i < set->runs.count; i++)
         free(names[i]);
-    tx_status added = tx_json_set(all, "runs", runs);
-    return status ? status : added;
+    return status;
 }
 
 int main(int argc, char **argv)
