@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a warp does in the inner loops of matrix products and attention by Intel's matrix units, counted in the machine code that
+"""Instructions of a warp in the inner loops of matrix products and attention by Intel's matrix units, counted in the machine code that
 Intel's ocloc makes, for the model of txresearch predict: tools/research/loops_intel.def and attention_loops_intel.def, which this writes
 anew or compares with.
 
     dpas_loops.py KERNEL_TEXTS [--record]
 
 Recorded is what attention_loops.py records of others. On DG2 the compiler begins each row of DPAS by one that does nothing; these count
-as instructions alone. A difference is an error where the compiler is that of the record. Exit status 77: as tests/opencl/dpas.py."""
+only as instructions. A difference is an error if the compiler is that of the record. Exit status 77: as tests/opencl/dpas.py."""
 import os
 import re
 import sys
