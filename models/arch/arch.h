@@ -130,6 +130,11 @@ tx_status tx_arch_check(const tx_config *config, const char *folder);
  * AutoModel classes load them. */
 tx_status tx_arch_save(tx_model *model, const tx_config *config, const char *folder);
 
+/* The pieces of all parameters, which have the parameters' numbers. The caller frees `*pieces`. */
+tx_status tx_arch_pieces(const tx_config *config, tx_weights_piece **pieces, int32_t *count);
+/* From names in files to those of parameters, as the configuration has them. */
+tx_weights_names tx_arch_names(const tx_config *config);
+
 /* For rows whose output head is the token embedding: a head that the file holds as well must be the embedding, to the
  * bit of its fp32 values. */
 tx_status tx_arch_check_tied(const tx_weights *weights, const char *head, const char *embedding);

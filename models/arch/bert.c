@@ -12,6 +12,7 @@
 #include "models/arch/bert.h"
 #include "models/arch/labels.h"
 #include "models/arch/stack.h"
+#include "models/names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -118,15 +119,13 @@ static tx_status read_rest(const tx_json *json, tx_config *config)
 {
     bert_config *c = (bert_config *)config;
     const char *places = "absolute";
-    if (tx_json_has(json, "position_embedding_type"))
-        TX_TRY(tx_json_get_string(json, "position_embedding_type", &places));
+    TX_TRY(TX_JSON_OPTIONAL(string, json, "position_embedding_type", &places));
     if (strcmp(places, "absolute") != 0)
         return tx_fail(TX_UNSUPPORTED,
                        "position_embedding_type: \"%.40s\": positions other than absolute ones are "
                        "not implemented",
                        places);
-    if (tx_json_has(json, "classifier_dropout"))
-        TX_TRY(tx_json_get_number(json, "classifier_dropout", 0, 0.999, &c->classifier_dropout));
+    TX_TRY(TX_JSON_OPTIONAL(number, json, "classifier_dropout", 0, 0.999, &c->classifier_dropout));
     c->base.positions = c->max_position_embeddings - (c->kind->counts_tokens ? c->pad_token_id + 1 : 0);
     return tx_labels_read(json, config);
 }
@@ -178,7 +177,7 @@ enum {
 
 /* Names between bars are those of the sections in files. */
 #define ENCODER(prefix)                                                                                               \
-    {WORD_TABLE, prefix WORDS, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL, .split = 1},                                   \
+    {WORD_TABLE, prefix WORDS, {VOCAB, WIDTH}, .split = 1},                                                           \
         {POSITION_TABLE, prefix "embeddings.position_embeddings.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL}, \
         {TYPE_TABLE, prefix "embeddings.token_type_embeddings.weight", {TYPES, WIDTH}, .draw = TX_DRAW_NORMAL},       \
         NORM(EMBED_NORM, prefix "embeddings.LayerNorm."),                                                             \
@@ -188,10 +187,10 @@ enum {
         LINEAR(UP_PROJ, prefix "encoder.layer.%d.intermediate.dense.", INNER, WIDTH, 1, 1),                           \
         LINEAR(DOWN_PROJ, prefix "encoder.layer.%d.output.dense.", WIDTH, INNER, 2, 0),                               \
         NORM(MLP_NORM, prefix "encoder.layer.%d.output.LayerNorm.")
-#define LINEAR(slot, name, out, in, of_weight, of_bias)                           \
-    {slot, name "weight", {out, in}, .draw = TX_DRAW_NORMAL, .split = of_weight}, \
-    {                                                                             \
-        (slot) + 1, name "bias", {out}, .draw = TX_DRAW_ZERO, .split = of_bias    \
+#define LINEAR(slot, name, out, in, of_weight, of_bias)                        \
+    {slot, name "weight", {out, in}, .split = of_weight},                      \
+    {                                                                          \
+        (slot) + 1, name "bias", {out}, .draw = TX_DRAW_ZERO, .split = of_bias \
     }
 #define NORM(slot, name)                                       \
     {slot, name "weight", {WIDTH}, .draw = TX_DRAW_ONE},       \
@@ -357,20 +356,9 @@ static tx_tensor *classification_logits(tx_graph *graph, const tx_config *config
 
 /* ---- Files ------------------------------------------------------------------------------------------- */
 
-static bool begins(const char *name, const char *prefix)
-{
-    return strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
-static bool ends(const char *name, const char *suffix)
-{
-    const size_t length = strlen(name), of_suffix = strlen(suffix);
-    return length >= of_suffix && strcmp(name + length - of_suffix, suffix) == 0;
-}
-
 static bool begins_with_one(const char *name, const char *const *prefixes)
 {
-    while (*prefixes && !begins(name, *prefixes))
+    while (*prefixes && !tx_begins_with(name, *prefixes))
         prefixes++;
     return *prefixes;
 }
@@ -379,7 +367,7 @@ static bool begins_with_one(const char *name, const char *const *prefixes)
 static bool is_left_out(const tx_config *config, const char *name)
 {
     const kind *k = bert_of(config)->kind;
-    return ends(name, "embeddings.position_ids") || begins_with_one(name, k->known) ||
+    return tx_ends_with(name, "embeddings.position_ids") || begins_with_one(name, k->known) ||
            begins_with_one(name, k->unlike[config->architecture->head != TX_HEAD_MASKED_LM]);
 }
 
@@ -387,8 +375,11 @@ static bool is_left_out(const tx_config *config, const char *name)
  * and its bias beta. */
 static void rename_tensor(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
-    const bool bare = begins(tensor, "embeddings.") || begins(tensor, "encoder.") || begins(tensor, POOLER);
-    const char *last = ends(tensor, "LayerNorm.gamma") ? "weight" : ends(tensor, "LayerNorm.beta") ? "bias" : NULL;
+    const bool bare =
+        tx_begins_with(tensor, "embeddings.") || tx_begins_with(tensor, "encoder.") || tx_begins_with(tensor, POOLER);
+    const char *last = tx_ends_with(tensor, "LayerNorm.gamma")  ? "weight"
+                       : tx_ends_with(tensor, "LayerNorm.beta") ? "bias"
+                                                                : NULL;
     const size_t kept = last ? (size_t)(strrchr(tensor, '.') + 1 - tensor) : strlen(tensor);
     param[0] = '\0';
     if (!is_left_out(config, tensor))

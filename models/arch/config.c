@@ -52,11 +52,7 @@ static tx_status make_preset(const tx_architecture *a, const tx_preset *preset, 
     tx_config *made = NULL;
     tx_status status = tx_config_copy(a->defaults, &made);
     TX_THEN(status, tx_config_override(made, preset->overrides));
-    if (status)
-        tx_config_free(made);
-    else
-        *config = made;
-    return status;
+    return TX_GIVE(status, made, config, tx_config_free);
 }
 
 tx_status tx_config_preset(const char *name, tx_config **config)
@@ -450,12 +446,7 @@ tx_status tx_config_json(const tx_config *config, tx_json **json)
         return status;
     tx_json *made = config->source ? tx_json_copy(config->source) : tx_json_object();
     status = made ? write_all(config, made) : TX_MEMORY;
-    if (status) {
-        tx_json_free(made);
-        return status;
-    }
-    *json = made;
-    return TX_OK;
+    return TX_GIVE(status, made, json, tx_json_free);
 }
 
 tx_status tx_config_write(const tx_config *config, tx_dtype dtype, const char *path)

@@ -4,6 +4,7 @@
 #include "models/arch/lora.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,28 +13,18 @@
 /* Elements that are compared at a time. */
 #define CHUNK 4096
 
-static int32_t find(const tx_weights *w, const char *name)
-{
-    for (int32_t i = 0; i < tx_weights_count(w); i++)
-        if (strcmp(tx_weights_tensor_at(w, i)->name, name) == 0)
-            return i;
-    return -1;
-}
-
 tx_status tx_arch_check_tied(const tx_weights *weights, const char *head, const char *embedding)
 {
     float one[CHUNK], other[CHUNK];
-    const int32_t h = find(weights, head), e = find(weights, embedding);
+    const int32_t h = tx_weights_find(weights, NULL, head), e = tx_weights_find(weights, NULL, embedding);
     if (h < 0 || e < 0)
         return TX_OK;
     const int64_t count = tx_st_elements(tx_weights_tensor_at(weights, h));
     bool same = count == tx_st_elements(tx_weights_tensor_at(weights, e));
     for (int64_t at = 0; at < count && same; at += CHUNK) {
         const int64_t now = count - at < CHUNK ? count - at : CHUNK;
-        tx_status status = tx_weights_read_f32(weights, h, at, now, one);
-        TX_THEN(status, tx_weights_read_f32(weights, e, at, now, other));
-        if (status)
-            return status;
+        TX_TRY(tx_weights_read_f32(weights, h, at, now, one));
+        TX_TRY(tx_weights_read_f32(weights, e, at, now, other));
         same = memcmp(one, other, (size_t)now * sizeof one[0]) == 0;
     }
     if (!same)
@@ -77,7 +68,7 @@ static bool is_elsewhere(const void *context, const char *param)
     return config->teacher != tx_weights_of_teacher(param) || (config->lora && tx_lora_adds(param));
 }
 
-static tx_weights_names names_of(const tx_config *config)
+tx_weights_names tx_arch_names(const tx_config *config)
 {
     return (tx_weights_names){rename_tensor, config, may_lack, is_elsewhere, config->other_head_shape};
 }
@@ -93,56 +84,54 @@ static tx_status check_model(const tx_model *model, const tx_config *config)
         status = tx_arch_param(config, i, name, &spec);
         TX_THEN(status, tx_model_find(model, name, &index));
     }
-    return status ? tx_fail_in(status, "the model has not been built from this configuration") : TX_OK;
+    return tx_fail_in(status, "the model has not been built from this configuration");
 }
 
 tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options)
 {
-    tx_status status = check_model(model, config);
-    if (status)
-        return status;
+    const tx_weights_names names = tx_arch_names(config);
     tx_weights *weights;
-    status = tx_arch_open_weights(folder, &weights);
-    if (status)
-        return status;
-    const tx_weights_names names = names_of(config);
-    status = check_values(config, weights);
+    TX_TRY(check_model(model, config));
+    TX_TRY(tx_arch_open_weights(folder, &weights));
+    tx_status status = check_values(config, weights);
     TX_THEN(status, tx_weights_load(weights, model, &names, options));
     tx_weights_close(weights);
     return status;
 }
 
-/* The tensors that the configuration asks for; with `pieces` NULL how many they are. */
-static tx_status list_pieces(const tx_config *config, tx_weights_piece *pieces, int32_t params, int32_t *count)
+static tx_status fill_pieces(const tx_config *config, tx_weights_piece *pieces, int32_t *count)
 {
-    tx_status status = TX_OK;
     *count = 0;
-    for (int32_t i = 0; i < params && !status; i++) {
+    for (int32_t i = 0; i < tx_arch_params(config); i++) {
         char name[TX_ARCH_NAME];
         tx_param_spec spec;
-        status = tx_arch_param(config, i, name, &spec);
-        if (!status)
-            *count += pieces ? tx_weights_pieces(name, &spec, i, INT32_MAX, pieces + *count)
-                             : tx_weights_piece_count(name, &spec);
+        TX_TRY(tx_arch_param(config, i, name, &spec));
+        *count += pieces ? tx_weights_pieces(name, &spec, i, INT32_MAX, pieces + *count)
+                         : tx_weights_piece_count(name, &spec);
     }
-    return status;
+    return TX_OK;
+}
+
+tx_status tx_arch_pieces(const tx_config *config, tx_weights_piece **pieces, int32_t *count)
+{
+    TX_TRY(fill_pieces(config, NULL, count));
+    tx_weights_piece *made = malloc(((size_t)*count + 1) * sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "no memory for the list of tensors");
+    const tx_status status = fill_pieces(config, made, count);
+    return TX_GIVE(status, made, pieces, free);
 }
 
 tx_status tx_arch_check(const tx_config *config, const char *folder)
 {
-    tx_status status = tx_config_check(config);
+    const tx_weights_names names = tx_arch_names(config);
     tx_weights *weights = NULL;
-    TX_THEN(status, tx_arch_open_weights(folder, &weights));
-    if (status)
-        return status;
-    int32_t params = tx_arch_params(config), count = 0;
     tx_weights_piece *pieces = NULL;
-    status = list_pieces(config, NULL, params, &count);
-    TX_THEN(status, (pieces = malloc((size_t)count * sizeof *pieces))
-                        ? list_pieces(config, pieces, params, &count)
-                        : tx_fail(TX_MEMORY, "%s: no memory for the list of parameters", folder));
+    int32_t count = 0;
+    TX_TRY(tx_config_check(config));
+    TX_TRY(tx_arch_open_weights(folder, &weights));
+    tx_status status = tx_arch_pieces(config, &pieces, &count);
     TX_THEN(status, check_values(config, weights));
-    const tx_weights_names names = names_of(config);
     TX_THEN(status, tx_weights_check(weights, pieces, count, &names));
     free(pieces);
     tx_weights_close(weights);
@@ -153,14 +142,9 @@ tx_status tx_arch_save(tx_model *model, const tx_config *config, const char *fol
 {
     const char *name;
     const tx_param_spec *spec;
-    tx_status status = check_model(model, config);
-    TX_THEN(status, tx_folder_create(folder));
-    TX_THEN(status, tx_model_param(model, 0, &name, &spec));
-    if (status)
-        return status;
-    char *json = tx_path_join(folder, "config.json");
-    status = json ? tx_weights_save(model, folder, TX_WEIGHTS_SHARD) : TX_MEMORY;
-    TX_THEN(status, tx_config_write(config, spec->dtype, json));
-    free(json);
-    return status;
+    TX_TRY(check_model(model, config));
+    TX_TRY(tx_folder_create(folder));
+    TX_TRY(tx_model_param(model, 0, &name, &spec));
+    TX_TRY(tx_weights_save(model, folder, TX_WEIGHTS_SHARD));
+    return tx_config_write(config, spec->dtype, TX_PATH(folder, "config.json"));
 }

@@ -43,9 +43,5 @@ tx_status tx_config_small(tx_config **config)
              TX_BYTES_VOCAB, TX_BYTES_END, TX_BYTES_END);
     tx_status status = tx_config_preset("gpt2", &made);
     TX_THEN(status, tx_config_override(made, text));
-    if (status)
-        tx_config_free(made);
-    else
-        *config = made;
-    return status;
+    return TX_GIVE(status, made, config, tx_config_free);
 }

@@ -58,9 +58,9 @@ static tx_status read_key(const reading *m, const tx_gguf_key *row, tx_json *jso
 
 static tx_status read_special(const reading *m, const char *key, const char *name, int64_t vocab, tx_json *json)
 {
-    int64_t id;
-    const tx_status status = tx_gguf_get_int(m->file, key, 0, vocab - 1, &id);
-    return status == TX_NOT_FOUND ? tx_json_set_null(json, name) : status ? status : tx_json_set_int(json, name, id);
+    int64_t id = -1;
+    TX_TRY(TX_GGUF_OPTIONAL(int, m->file, key, 0, vocab - 1, &id));
+    return id < 0 ? tx_json_set_null(json, name) : tx_json_set_int(json, name, id);
 }
 
 /* What the tensors say: the vocabulary, a head of its own, biases. */
@@ -99,11 +99,7 @@ static tx_status read_factors(const reading *m, int64_t *pairs, float **factors)
     float *made = malloc((size_t)*pairs * sizeof *made);
     const tx_status status = made ? tx_gguf_read_f32(m->file, index, 0, *pairs, made)
                                   : tx_fail(TX_MEMORY, "no memory for " TX_GGUF_ROPE_FACTORS);
-    if (status)
-        free(made);
-    else
-        *factors = made;
-    return status;
+    return TX_GIVE(status, made, factors, free);
 }
 
 /* Rotary positions depend on the size of heads, which other keys say. */
@@ -114,13 +110,10 @@ static tx_status read_rope(reading *m, tx_json *json)
     TX_TRY(tx_json_get_int(json, "hidden_size", 1, 1 << 24, &width));
     TX_TRY(tx_json_get_int(json, "num_attention_heads", 1, 1 << 24, &heads));
     size = width / heads;
-    if (tx_json_has(json, "head_dim"))
-        TX_TRY(tx_json_get_int(json, "head_dim", 2, 1 << 24, &size));
+    TX_TRY(TX_JSON_OPTIONAL(int, json, "head_dim", 2, 1 << 24, &size));
     m->model.kv_heads = heads;
-    if (tx_json_has(json, "num_key_value_heads"))
-        TX_TRY(tx_json_get_int(json, "num_key_value_heads", 1, 1 << 24, &m->model.kv_heads));
-    else
-        TX_TRY(tx_json_set_int(json, "num_key_value_heads", heads));
+    TX_TRY(TX_JSON_OPTIONAL(int, json, "num_key_value_heads", 1, 1 << 24, &m->model.kv_heads));
+    TX_TRY(tx_json_set_int(json, "num_key_value_heads", m->model.kv_heads));
     size /= 2;
     TX_TRY(read_factors(m, &size, &factors));
     const tx_status status = tx_gguf_get_rope(m->file, m->model.type->architecture, factors, size, json);

@@ -92,10 +92,8 @@ static tx_status read_heads(exporting *e)
 {
     e->kv_heads = e->config->heads;
     e->head_size = e->config->width / e->config->heads;
-    if (tx_json_has(e->json, "num_key_value_heads"))
-        TX_TRY(tx_json_get_int(e->json, "num_key_value_heads", 1, INT32_MAX, &e->kv_heads));
-    if (tx_json_has(e->json, "head_dim"))
-        TX_TRY(tx_json_get_int(e->json, "head_dim", 1, INT32_MAX, &e->head_size));
+    TX_TRY(TX_JSON_OPTIONAL(int, e->json, "num_key_value_heads", 1, INT32_MAX, &e->kv_heads));
+    TX_TRY(TX_JSON_OPTIONAL(int, e->json, "head_dim", 1, INT32_MAX, &e->head_size));
     if (e->type->family != TX_GGUF_LLAMA)
         return TX_OK;
     TX_TRY(read_rope(e));
@@ -118,23 +116,14 @@ static tx_gguf_dtype dtype_of(const exporting *e, const tx_gguf_layout *layout, 
     return layout->width % tx_gguf_block(e->dtype) ? TX_GGUF_F16 : e->dtype;
 }
 
-static tx_status find_source(const exporting *e, const char *name, int32_t *source)
-{
-    for (int32_t i = 0; i < tx_weights_count(e->weights); i++) {
-        char param[TX_WEIGHTS_NAME];
-        e->config->architecture->rename(e->config, tx_weights_tensor_at(e->weights, i)->name, param);
-        *source = i;
-        if (strcmp(param, name) == 0)
-            return TX_OK;
-    }
-    return tx_fail(TX_FORMAT, "the weights have no %s", name);
-}
-
 static tx_status list_tensor(exporting *e, int32_t i)
 {
     const tx_weights_piece *piece = &e->piece[i];
     tx_gguf_layout *layout = &e->layout[i];
-    TX_TRY(find_source(e, piece->name, &e->source[i]));
+    const tx_weights_names names = tx_arch_names(e->config);
+    e->source[i] = tx_weights_find(e->weights, &names, piece->name);
+    if (e->source[i] < 0)
+        return tx_fail(TX_FORMAT, "the weights have no %s", piece->name);
     TX_TRY(tx_gguf_layout_of(e->type, piece->name, &piece->shape, true, e->config->heads, e->kv_heads, layout));
     const int32_t rank = piece->shape.rank;
     tx_gguf_tensor *tensor = &e->tensor[e->tensors++];
@@ -146,22 +135,15 @@ static tx_status list_tensor(exporting *e, int32_t i)
 
 static tx_status list_tensors(exporting *e)
 {
-    const int32_t params = tx_arch_params(e->config);
-    const size_t room = (size_t)params * TX_MAX_SECTIONS + 1;
-    e->piece = malloc(room * sizeof *e->piece);
+    TX_TRY(tx_arch_pieces(e->config, &e->piece, &e->pieces));
+    const size_t room = (size_t)e->pieces + 1;
     e->source = malloc(room * sizeof *e->source);
     e->layout = calloc(room, sizeof *e->layout);
     e->tensor = calloc(room, sizeof *e->tensor);
     e->buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *e->buffer);
     e->bytes = malloc(TX_WEIGHTS_CHUNK * sizeof *e->buffer);
-    if (!e->piece || !e->source || !e->layout || !e->tensor || !e->buffer || !e->bytes)
+    if (!e->source || !e->layout || !e->tensor || !e->buffer || !e->bytes)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
-    for (int32_t i = 0; i < params; i++) {
-        char name[TX_ARCH_NAME];
-        tx_param_spec spec;
-        TX_TRY(tx_arch_param(e->config, i, name, &spec));
-        e->pieces += tx_weights_pieces(name, &spec, i, TX_MAX_SECTIONS, e->piece + e->pieces);
-    }
     if (e->factors)
         e->tensor[e->tensors++] =
             (tx_gguf_tensor){.name = TX_GGUF_ROPE_FACTORS, .dtype = TX_GGUF_F32, .rank = 1, .dim = {e->head_size / 2}};
@@ -185,8 +167,7 @@ static tx_status put_key(const exporting *e, const tx_gguf_key *row)
         tx_gguf_put_number(e->writer, key, number);
         return TX_OK;
     }
-    if (tx_json_has(e->json, row->name))
-        TX_TRY(tx_json_get_int(e->json, row->name, 0, UINT32_MAX, &whole));
+    TX_TRY(TX_JSON_OPTIONAL(int, e->json, row->name, 0, UINT32_MAX, &whole));
     tx_gguf_put_int(e->writer, key, whole);
     return TX_OK;
 }

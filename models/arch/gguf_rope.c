@@ -53,8 +53,10 @@ void tx_gguf_put_rope(tx_gguf_writer *writer, const char *architecture, const tx
 static tx_status copy_number(const tx_gguf_file *file, const char *key, tx_json *to, const char *name)
 {
     double value;
-    const tx_status status = tx_gguf_get_number(file, key, &value);
-    return status == TX_NOT_FOUND ? TX_OK : status ? status : tx_json_set_number(to, name, value);
+    if (!tx_gguf_has(file, key))
+        return TX_OK;
+    TX_TRY(tx_gguf_get_number(file, key, &value));
+    return tx_json_set_number(to, name, value);
 }
 
 /* "llama3", whose factors must be those that its published numbers give. */
@@ -99,18 +101,15 @@ static tx_status set_scaling(const tx_gguf_file *file, const char *architecture,
 {
     char key[TX_GGUF_KEY_ROOM], *type = NULL;
     int64_t original = LLAMA3_ORIGINAL;
-    tx_status status = tx_gguf_get_string(file, KEY("scaling.type"), &type, NULL);
-    if (status && status != TX_NOT_FOUND)
-        return status;
+    TX_TRY(TX_GGUF_OPTIONAL(string, file, KEY("scaling.type"), &type, NULL));
     if (!factors && (!type || strcmp(type, "none") == 0)) {
         free(type);
         return TX_OK;
     }
     tx_json *scaling = tx_json_object(); /* the configuration's before it is filled: nothing is left to free */
-    status = tx_json_set(config, "rope_scaling", scaling);
+    tx_status status = tx_json_set(config, "rope_scaling", scaling);
     if (tx_gguf_has(file, KEY("scaling.original_context_length")) || factors) {
-        if (tx_gguf_has(file, key))
-            TX_THEN(status, tx_gguf_get_int(file, key, 1, 1 << 30, &original));
+        TX_THEN(status, TX_GGUF_OPTIONAL(int, file, key, 1, 1 << 30, &original));
         TX_THEN(status, tx_json_set_int(scaling, "original_max_position_embeddings", original));
     }
     TX_THEN(status, factors ? read_factors(theta, (double)original, factors, pairs, scaling)
@@ -125,13 +124,10 @@ tx_status tx_gguf_get_rope(const tx_gguf_file *file, const char *architecture, c
     char key[TX_GGUF_KEY_ROOM];
     int64_t turned = 2 * pairs;
     double theta = 10000;
-    tx_status status = tx_gguf_get_int(file, KEY("dimension_count"), 1, INT32_MAX, &turned);
-    if (!status && turned != 2 * pairs)
+    TX_TRY(TX_GGUF_OPTIONAL(int, file, KEY("dimension_count"), 1, INT32_MAX, &turned));
+    if (turned != 2 * pairs)
         return tx_fail(TX_UNSUPPORTED, "%s: heads that rotate in part are not implemented", key);
-    if (!status || status == TX_NOT_FOUND)
-        status = tx_gguf_get_number(file, KEY("freq_base"), &theta);
-    if (status && status != TX_NOT_FOUND)
-        return status;
+    TX_TRY(TX_GGUF_OPTIONAL(number, file, KEY("freq_base"), &theta));
     TX_TRY(tx_json_set_number(config, "rope_theta", theta));
     return set_scaling(file, architecture, factors, pairs, theta, config);
 }

@@ -77,22 +77,16 @@ static tx_status check_others(const reading *m)
 static tx_status list_tensors(reading *m)
 {
     const int32_t params = tx_arch_params(m->model.config);
-    const size_t room = (size_t)params * TX_MAX_SECTIONS;
     if (params > tx_gguf_count(m->file)) /* before a stranger's number of layers asks for memory */
         return tx_fail(TX_FORMAT, "has %" PRId32 " tensors, its configuration asks for %" PRId32 " at least",
                        tx_gguf_count(m->file), params);
-    m->piece = malloc(room * sizeof *m->piece);
+    TX_TRY(tx_arch_pieces(m->model.config, &m->piece, &m->pieces));
+    const size_t room = (size_t)m->pieces + 1;
     m->source = malloc(room * sizeof *m->source);
     m->layout = calloc(room, sizeof *m->layout);
     m->tensor = calloc(room, sizeof *m->tensor);
-    if (!m->piece || !m->source || !m->layout || !m->tensor)
+    if (!m->source || !m->layout || !m->tensor)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
-    for (int32_t i = 0; i < params; i++) {
-        char name[TX_ARCH_NAME];
-        tx_param_spec spec;
-        TX_TRY(tx_arch_param(m->model.config, i, name, &spec));
-        m->pieces += tx_weights_pieces(name, &spec, i, TX_MAX_SECTIONS, m->piece + m->pieces);
-    }
     for (int32_t i = 0; i < m->pieces; i++)
         TX_TRY(list_tensor(m, i));
     return check_others(m);

@@ -111,17 +111,17 @@ enum {
 };
 
 static const tx_stack_row rows[] = {
-    {WTE, PREFIX "wte.weight", {VOCAB, EMBD}, .draw = TX_DRAW_NORMAL, .split = 1},
+    {WTE, PREFIX "wte.weight", {VOCAB, EMBD}, .split = 1},
     {WPE, PREFIX "wpe.weight", {POSITIONS, EMBD}, .draw = TX_DRAW_NORMAL},
     {LN_1, PREFIX "h.%d.ln_1.weight", {EMBD}, .draw = TX_DRAW_ONE},
     {LN_1_BIAS, PREFIX "h.%d.ln_1.bias", {EMBD}, .draw = TX_DRAW_ZERO},
-    {ATTN, PREFIX "h.%d.attn.c_attn.weight", {EMBD, QKV}, .draw = TX_DRAW_NORMAL, .split = 2},
+    {ATTN, PREFIX "h.%d.attn.c_attn.weight", {EMBD, QKV}, .split = 2},
     {ATTN_BIAS, PREFIX "h.%d.attn.c_attn.bias", {QKV}, .draw = TX_DRAW_ZERO, .split = 1},
     {ATTN_PROJ, PREFIX "h.%d.attn.c_proj.weight", {EMBD, EMBD}, .draw = TX_DRAW_RESIDUAL, .split = 1},
     {ATTN_PROJ_BIAS, PREFIX "h.%d.attn.c_proj.bias", {EMBD}, .draw = TX_DRAW_ZERO},
     {LN_2, PREFIX "h.%d.ln_2.weight", {EMBD}, .draw = TX_DRAW_ONE},
     {LN_2_BIAS, PREFIX "h.%d.ln_2.bias", {EMBD}, .draw = TX_DRAW_ZERO},
-    {FC, PREFIX "h.%d.mlp.c_fc.weight", {EMBD, INNER}, .draw = TX_DRAW_NORMAL, .split = 2},
+    {FC, PREFIX "h.%d.mlp.c_fc.weight", {EMBD, INNER}, .split = 2},
     {FC_BIAS, PREFIX "h.%d.mlp.c_fc.bias", {INNER}, .draw = TX_DRAW_ZERO, .split = 1},
     {FC_PROJ, PREFIX "h.%d.mlp.c_proj.weight", {INNER, EMBD}, .draw = TX_DRAW_RESIDUAL, .split = 1},
     {FC_PROJ_BIAS, PREFIX "h.%d.mlp.c_proj.bias", {EMBD}, .draw = TX_DRAW_ZERO},

@@ -13,14 +13,12 @@ tx_status tx_labels_read(const tx_json *json, tx_config *config)
 {
     tx_json *names;
     const char *problem = CLASSIFICATION;
-    if (tx_json_has(json, "problem_type"))
-        TX_TRY(tx_json_get_string(json, "problem_type", &problem));
+    TX_TRY(TX_JSON_OPTIONAL(string, json, "problem_type", &problem));
     if (strcmp(problem, REGRESSION) != 0 && strcmp(problem, CLASSIFICATION) != 0)
         return tx_fail(TX_UNSUPPORTED, "problem_type: \"%.40s\" is not one of " REGRESSION ", " CLASSIFICATION,
                        problem);
     if (!tx_json_has(json, "id2label"))
-        return tx_json_has(json, "num_labels") ? tx_json_get_int(json, "num_labels", 1, TX_LABELS_MOST, &config->labels)
-                                               : TX_OK;
+        return TX_JSON_OPTIONAL(int, json, "num_labels", 1, TX_LABELS_MOST, &config->labels);
     TX_TRY(tx_json_get(json, "id2label", TX_JSON_OBJECT, &names));
     const size_t count = tx_json_size(names);
     if (count < 1 || count > TX_LABELS_MOST)

@@ -31,11 +31,7 @@ tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy)
     tx_status status = copy_text(lora->targets, &made->targets);
     TX_THEN(status, copy_text(lora->saved, &made->saved));
     TX_THEN(status, copy_text(lora->base, &made->base));
-    if (status)
-        tx_lora_free(made);
-    else
-        *copy = made;
-    return status;
+    return TX_GIVE(status, made, copy, tx_lora_free);
 }
 
 void tx_lora_free(tx_lora *lora)

@@ -148,12 +148,9 @@ static tx_status read_config(const tx_json *json, tx_lora *lora)
     TX_TRY(check_init(json));
     TX_TRY(tx_json_get_int(json, "r", 1, 1 << 16, &lora->rank));
     TX_TRY(tx_json_get_number(json, "lora_alpha", 0, 1e6, &lora->alpha));
-    if (tx_json_has(json, "lora_dropout"))
-        TX_TRY(tx_json_get_number(json, "lora_dropout", 0, 0.999, &lora->dropout));
-    if (tx_json_has(json, "use_rslora"))
-        TX_TRY(tx_json_get_bool(json, "use_rslora", &lora->rank_stabilised));
-    if (tx_json_has(json, "use_dora"))
-        TX_TRY(tx_json_get_bool(json, "use_dora", &lora->dora));
+    TX_TRY(TX_JSON_OPTIONAL(number, json, "lora_dropout", 0, 0.999, &lora->dropout));
+    TX_TRY(TX_JSON_OPTIONAL(bool, json, "use_rslora", &lora->rank_stabilised));
+    TX_TRY(TX_JSON_OPTIONAL(bool, json, "use_dora", &lora->dora));
     TX_TRY(read_names(json, "target_modules", NULL, &lora->targets));
     /* For a classifier peft always names "classifier" and "score". No model of TX has the latter. */
     lora->task = task_of_file(json);
@@ -161,8 +158,7 @@ static tx_status read_config(const tx_json *json, tx_lora *lora)
     TX_TRY(read_names(json, "modules_to_save", classifies ? "score" : NULL, &lora->saved));
     if (!lora->targets)
         return tx_fail(TX_FORMAT, "target_modules is missing");
-    if (tx_json_has(json, "base_model_name_or_path"))
-        TX_TRY(tx_json_get_string(json, "base_model_name_or_path", &base));
+    TX_TRY(TX_JSON_OPTIONAL(string, json, "base_model_name_or_path", &base));
     TX_TRY(check_revision(json, base));
     lora->base = base && *base ? strdup(base) : NULL;
     return base && *base && !lora->base ? tx_fail(TX_MEMORY, "no memory for an adapter") : TX_OK;
@@ -180,11 +176,7 @@ tx_status tx_lora_read(const char *folder, tx_lora **lora)
         status = tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s", path);
     }
     tx_json_free(json);
-    if (status)
-        tx_lora_free(made);
-    else
-        *lora = made;
-    return status;
+    return TX_GIVE(status, made, lora, tx_lora_free);
 }
 
 /* ---- Writing ---------------------------------------------------------------------- */

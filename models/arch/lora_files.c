@@ -136,15 +136,13 @@ typedef struct adapter_file {
     float *buffer;
 } adapter_file;
 
-static tx_status list_pieces(tx_model *model, const tx_lora *lora, adapter_file *f)
+static tx_status list_pieces(const tx_model *model, const tx_lora *lora, adapter_file *f)
 {
-    for (int32_t p = 0; p < tx_model_param_count(model); p++) {
-        const char *name;
-        const tx_param_spec *spec;
-        TX_TRY(tx_model_param(model, p, &name, &spec));
-        if (!is_elsewhere(lora, name))
-            f->count += tx_weights_pieces(name, spec, p, TX_MAX_SECTIONS, f->piece + f->count);
-    }
+    TX_TRY(tx_weights_list(model, is_elsewhere, lora, &f->piece, &f->count));
+    f->tensor = calloc((size_t)f->count + 1, sizeof *f->tensor);
+    f->buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *f->buffer);
+    if (!f->tensor || !f->buffer)
+        return tx_fail(TX_MEMORY, "no memory to save an adapter");
     for (int32_t i = 0; i < f->count; i++) {
         char *name = f->piece[i].name, prefixed[TX_WEIGHTS_NAME];
         snprintf(prefixed, sizeof prefixed, TX_LORA_PREFIX "%.200s", name);
@@ -170,12 +168,8 @@ static tx_status write_pieces(tx_model *model, const adapter_file *f, const char
 
 static tx_status save_weights(tx_model *model, const tx_lora *lora, const char *path)
 {
-    const size_t room = (size_t)tx_model_param_count(model) * TX_MAX_SECTIONS + 1;
-    adapter_file f = {.piece = malloc(room * sizeof *f.piece),
-                      .tensor = calloc(room, sizeof *f.tensor),
-                      .buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *f.buffer)};
-    tx_status status = f.piece && f.tensor && f.buffer ? list_pieces(model, lora, &f)
-                                                       : tx_fail(TX_MEMORY, "%s: no memory to save an adapter", path);
+    adapter_file f = {0};
+    tx_status status = tx_fail_in(list_pieces(model, lora, &f), "%s", path);
     TX_THEN(status, write_pieces(model, &f, path));
     free(f.piece);
     free(f.tensor);

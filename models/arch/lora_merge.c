@@ -79,27 +79,16 @@ tx_status tx_lora_check_files(const tx_lora *lora, const tx_config *config, cons
     return status;
 }
 
-/* Finds a tensor of the adapter or of the model, whose file has it under a name that `rename` changes to `name`. */
+/* Finds a tensor of the adapter or of the model, which has this shape. */
 static tx_status find(const tx_weights *weights, const tx_weights_names *names, const char *name, const tx_shape *shape,
                       int32_t *index)
 {
-    char own[TX_WEIGHTS_NAME];
-    for (int32_t i = 0; i < tx_weights_count(weights); i++) {
-        const tx_st_tensor *t = tx_weights_tensor_at(weights, i);
-        const tx_shape found = tx_st_shape(t);
-        names->rename(names->context, t->name, own);
-        if (strcmp(own, name) == 0 && t->rank <= TX_MAX_RANK && tx_shape_equal(&found, shape)) {
-            *index = i;
-            return TX_OK;
-        }
-    }
-    return tx_fail(TX_FORMAT, "%s: has no tensor %s of the model's shape", tx_weights_path(weights), name);
-}
-
-static void rename_base(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
-{
-    const tx_config *config = context;
-    config->architecture->rename(config, tensor, param);
+    *index = tx_weights_find(weights, names, name);
+    const tx_st_tensor *t = *index < 0 ? NULL : tx_weights_tensor_at(weights, *index);
+    const tx_shape found = t ? tx_st_shape(t) : (tx_shape){0};
+    return t && t->rank <= TX_MAX_RANK && tx_shape_equal(&found, shape)
+               ? TX_OK
+               : tx_fail(TX_FORMAT, "%s: has no tensor %s of the model's shape", tx_weights_path(weights), name);
 }
 
 static tx_status find_own(const merge *m, const char *name, const tx_shape *shape, int32_t *index)
@@ -148,7 +137,7 @@ typedef tx_status use_rows(merge *m, const tx_weights_piece *piece, double *outp
 /* Hands all rows of the sum to `use`, in fp32. */
 static tx_status go_through(merge *m, const factors *f, const tx_weights_piece *piece, double *outputs, use_rows *use)
 {
-    const tx_weights_names names = {.rename = rename_base, .context = m->config};
+    const tx_weights_names names = tx_arch_names(m->config);
     const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1], most = TX_WEIGHTS_CHUNK / columns;
     int32_t index;
     if (most < 1)

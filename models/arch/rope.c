@@ -34,7 +34,7 @@ static tx_status read_type(const tx_json *json, tx_rope_type *type)
 /* A number that may be absent or null. */
 static tx_status read_number(const tx_json *json, const char *key, double min, double *value)
 {
-    return tx_json_has(json, key) ? tx_json_get_number(json, key, min, 1e12, value) : TX_OK;
+    return TX_JSON_OPTIONAL(number, json, key, min, 1e12, value);
 }
 
 /* A factor for each pair. */
@@ -93,8 +93,7 @@ static tx_status read_scaling(const tx_json *json, const tx_json *top, int64_t p
     TX_THEN(status, read_number(json, "factor", 1, &rope->factor));
     TX_THEN(status, read_number(json, yarn ? "beta_slow" : "low_freq_factor", 0, &rope->low));
     TX_THEN(status, read_number(json, yarn ? "beta_fast" : "high_freq_factor", 0, &rope->high));
-    if (!status && tx_json_has(json, "truncate"))
-        status = tx_json_get_bool(json, "truncate", &rope->truncate);
+    TX_THEN(status, TX_JSON_OPTIONAL(bool, json, "truncate", &rope->truncate));
     TX_THEN(status, read_number(json, "partial_rotary_factor", 0, &rope->rotated));
     if (!status && rope->rotated != 1 && (rope->type != TX_ROPE_PROPORTIONAL || rope->rotated > 1))
         status = tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: heads that rotate in part are not implemented");

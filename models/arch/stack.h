@@ -8,10 +8,10 @@
 #include "models/arch/arch.h"
 
 typedef enum tx_stack_draw {
+    TX_DRAW_NORMAL,   /* of the configuration's initializer_range */
+    TX_DRAW_RESIDUAL, /* the same over sqrt(2 layers) */
     TX_DRAW_ZERO,
-    TX_DRAW_ONE,
-    TX_DRAW_NORMAL,  /* of the configuration's initializer_range */
-    TX_DRAW_RESIDUAL /* the same over sqrt(2 layers) */
+    TX_DRAW_ONE
 } tx_stack_draw;
 
 /* Sizes that all have; an architecture's own follow. */

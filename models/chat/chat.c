@@ -3,6 +3,7 @@
 #include "models/chat/chat.h"
 
 #include "api/base/file.h"
+#include "models/names.h"
 #include "models/text/bpe.h"
 
 #include <stdio.h>
@@ -12,12 +13,6 @@
 #define FILE_LIMIT (1 << 20)
 
 /* ---- Which template ------------------------------------------------------------------------------------ */
-
-static bool ends(const char *text, const char *suffix)
-{
-    const size_t length = strlen(text), of_suffix = strlen(suffix);
-    return length > of_suffix && strcmp(text + length - of_suffix, suffix) == 0;
-}
 
 static tx_status read_json(tx_chat *chat, const char *path)
 {
@@ -54,9 +49,9 @@ static tx_status choose(tx_chat *chat, const char *name)
     if (!name)
         return read_own(chat);
     chat->is_chosen = true;
-    if (ends(name, ".json"))
+    if (tx_ends_with(name, ".json"))
         return read_json(chat, name);
-    if (ends(name, ".jinja"))
+    if (tx_ends_with(name, ".jinja"))
         return read_jinja(chat, name);
     const tx_chat_template *found = tx_chat_template_find(name);
     if (!found)
@@ -164,11 +159,7 @@ tx_status tx_chat_create(const char *name, const tx_tokenizer *tokenizer, const 
         return tx_fail(TX_MEMORY, "chat template: out of memory");
     made->tokenizer = tokenizer;
     tx_status status = make(made, name, report);
-    if (status)
-        tx_chat_free(made);
-    else
-        *chat = made;
-    return status;
+    return TX_GIVE(status, made, chat, tx_chat_free);
 }
 
 void tx_chat_free(tx_chat *chat)

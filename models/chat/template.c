@@ -78,9 +78,5 @@ tx_status tx_chat_template_json(const tx_chat_template *t, tx_json **json)
 {
     tx_json *made = tx_json_object();
     tx_status status = write_members(t, made);
-    if (status)
-        tx_json_free(made);
-    else
-        *json = made;
-    return status;
+    return TX_GIVE(status, made, json, tx_json_free);
 }

@@ -5,6 +5,7 @@
 #include "api/base/half.h"
 #include "models/files/data_file.h"
 #include "models/files/gguf_header.h"
+#include "models/names.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -105,8 +106,7 @@ void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float
 
 bool tx_gguf_is_name(const char *path)
 {
-    const size_t length = strlen(path);
-    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
+    return tx_ends_with(path, ".gguf");
 }
 
 struct tx_gguf_file {
@@ -121,11 +121,7 @@ tx_status tx_gguf_open(const char *path, tx_gguf_file **file)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     tx_status status = tx_data_file_open(path, &made->file);
     TX_THEN(status, tx_fail_in(tx_gguf_header_read(&made->file, &made->header), "%s", path));
-    if (status)
-        tx_gguf_close(made);
-    else
-        *file = made;
-    return status;
+    return TX_GIVE(status, made, file, tx_gguf_close);
 }
 
 void tx_gguf_close(tx_gguf_file *file)

@@ -103,20 +103,22 @@ static tx_status need(walk *w, uint64_t bytes)
     return TX_OK;
 }
 
+static tx_status take(walk *w, void *value, size_t bytes)
+{
+    TX_TRY(need(w, bytes));
+    memcpy(value, w->bytes + w->at, bytes);
+    w->at += (int64_t)bytes;
+    return TX_OK;
+}
+
 static tx_status take_u32(walk *w, uint32_t *value)
 {
-    TX_TRY(need(w, sizeof *value));
-    memcpy(value, w->bytes + w->at, sizeof *value);
-    w->at += (int64_t)sizeof *value;
-    return TX_OK;
+    return take(w, value, sizeof *value);
 }
 
 static tx_status take_u64(walk *w, uint64_t *value)
 {
-    TX_TRY(need(w, sizeof *value));
-    memcpy(value, w->bytes + w->at, sizeof *value);
-    w->at += (int64_t)sizeof *value;
-    return TX_OK;
+    return take(w, value, sizeof *value);
 }
 
 /* A count of things of `least` bytes each, which must be left. */
@@ -277,11 +279,8 @@ static tx_status place_tensors(const walk *w, int64_t alignment, tx_gguf_header 
 
 static tx_status sort_names(tx_named *names, int32_t count)
 {
-    tx_named_sort(names, (size_t)count);
-    for (int32_t i = 1; i < count; i++)
-        if (strcmp(names[i - 1].name, names[i].name) == 0)
-            return tx_fail(TX_FORMAT, "%.64s is there twice", names[i].name);
-    return TX_OK;
+    const char *twice = tx_named_sort(names, (size_t)count);
+    return twice ? tx_fail(TX_FORMAT, "%.64s is there twice", twice) : TX_OK;
 }
 
 static tx_status check_version(walk *w)
@@ -306,7 +305,8 @@ static tx_status take_values(walk *w, int32_t count, tx_gguf_header *h)
     }
     for (int32_t i = 0; i < h->values; i++)
         h->value_names[i] = (tx_named){h->value[i].key, i};
-    return status ? status : sort_names(h->value_names, h->values);
+    TX_TRY(status);
+    return sort_names(h->value_names, h->values);
 }
 
 static tx_status take_tensors(walk *w, int32_t count, tx_gguf_header *h)
@@ -318,7 +318,8 @@ static tx_status take_tensors(walk *w, int32_t count, tx_gguf_header *h)
     }
     for (int32_t i = 0; i < h->tensors; i++)
         h->tensor_names[i] = (tx_named){h->tensor[i].name, i};
-    return status ? status : sort_names(h->tensor_names, h->tensors);
+    TX_TRY(status);
+    return sort_names(h->tensor_names, h->tensors);
 }
 
 static tx_status find_alignment(const tx_gguf_header *h, const char *bytes, int64_t *alignment)

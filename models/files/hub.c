@@ -6,6 +6,7 @@
 #include "api/base/message.h"
 #include "models/files/folder.h"
 #include "models/files/gguf.h"
+#include "models/names.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -325,11 +326,9 @@ static const char *const stems[][STEMS] = {
 static bool is_split(const char *name, tx_split split)
 {
     size_t length = strlen(name), ending = 0;
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-        size_t size = strlen(endings[i]);
-        if (length > size && strcmp(name + length - size, endings[i]) == 0)
-            ending = size;
-    }
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (tx_ends_with(name, endings[i]))
+            ending = strlen(endings[i]);
     if (!ending)
         return false;
     length -= ending;

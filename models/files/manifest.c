@@ -65,8 +65,7 @@ static tx_status describe(const char *folder, const char *name, const tx_json *e
     if (strcmp(name, TX_CHECKPOINT_MANIFEST) == 0)
         return tx_fail(TX_INVALID, "%s: %s is not the caller's to write", folder, name);
     TX_TRY(flush_and_digest(path, digest, &size));
-    if (tx_json_has(expected, name))
-        TX_TRY(tx_json_get_string(expected, name, &written));
+    TX_TRY(TX_JSON_OPTIONAL(string, expected, name, &written));
     if (strcmp(written, digest) != 0)
         return fail_other(path);
     tx_json *entry = tx_json_object(); /* the files' before it is filled: nothing is left to free */

@@ -92,7 +92,7 @@ static tx_status open_file(const states *s, const char *path, tx_digest **digest
 {
     if (digest)
         TX_TRY(tx_digest_create(digest));
-    return tx_st_create_digested(path, s->tensor, s->count, NULL, digest ? *digest : NULL, writer);
+    return tx_st_create(path, s->tensor, s->count, digest ? *digest : NULL, writer);
 }
 
 static tx_status write_states(const states *s, const char *path, char text[TX_DIGEST_TEXT])

@@ -68,11 +68,7 @@ static tx_status lock_file(const char *output_dir, const char *path, int *descri
                          output_dir, strerror(errno));
     else
         status = sign(path, opened);
-    if (status)
-        close(opened);
-    else
-        *descriptor = opened;
-    return status;
+    return TX_GIVE(status, opened, descriptor, close);
 }
 
 /* ---- What an interrupted process left -------------------------------------------------------------- */
@@ -121,11 +117,7 @@ tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock)
         if (status)
             close(made->descriptor);
     }
-    if (status)
-        free(made);
-    else
-        *lock = made;
-    return status;
+    return TX_GIVE(status, made, lock, free);
 }
 
 void tx_output_lock_release(tx_output_lock *lock)

@@ -2,16 +2,14 @@
  * Reading safetensors files: opening, recognising what is none, and the data. */
 #include "models/files/safetensors.h"
 
-#include "api/base/file.h"
 #include "api/base/half.h"
+#include "models/files/data_file.h"
 #include "models/files/safetensors_header.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "safetensors data are little-endian, and are copied as they are: this machine is not"
@@ -23,8 +21,7 @@
 #define CHUNK 4096
 
 struct tx_st_file {
-    char *path;
-    int descriptor;
+    tx_data_file file;
     int64_t data_at; /* where the data begin in the file */
     tx_st_header header;
 };
@@ -33,7 +30,7 @@ struct tx_st_file {
 
 static tx_status read_at(const tx_st_file *file, int64_t at, void *data, int64_t bytes)
 {
-    return tx_file_read_at(file->descriptor, file->path, at, data, bytes);
+    return tx_data_file_read(&file->file, at, data, (size_t)bytes);
 }
 
 typedef struct tx_magic {
@@ -64,8 +61,8 @@ static tx_status fail_no_header(const tx_st_file *file, int64_t size, const char
     const char *text = begin + strspn(begin, "\xef\xbb\xbf \t\r\n"); /* a page may begin with a mark and blank lines */
     for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
         if (strncmp(text, magics[i].begin, strlen(magics[i].begin)) == 0)
-            return tx_fail(TX_FORMAT, "%s: %s", file->path, magics[i].what);
-    return tx_fail(TX_FORMAT, "%s: %s", file->path, why);
+            return tx_fail(TX_FORMAT, "%s: %s", file->file.path, magics[i].what);
+    return tx_fail(TX_FORMAT, "%s: %s", file->file.path, why);
 }
 
 /* ---- Opening ------------------------------------------------------------------------------------ */
@@ -92,21 +89,20 @@ static tx_status read_header(tx_st_file *file, int64_t size)
     if (file->data_at > size)
         return tx_fail(TX_FORMAT,
                        "%s: the header would end at byte %" PRId64 ", the file ends at %" PRId64 ": it is cut off",
-                       file->path, file->data_at, size);
+                       file->file.path, file->data_at, size);
     char *text = malloc((size_t)length + 1);
     if (!text)
-        return tx_fail(TX_MEMORY, "%s: no memory for its header of %" PRIu64 " bytes", file->path, length);
+        return tx_fail(TX_MEMORY, "%s: no memory for its header of %" PRIu64 " bytes", file->file.path, length);
     tx_status status = read_at(file, (int64_t)sizeof prefix, text, (int64_t)length);
-    TX_THEN(status, tx_st_header_parse(file->path, text, (size_t)length, size - file->data_at, &file->header));
+    TX_THEN(status, tx_st_header_parse(file->file.path, text, (size_t)length, size - file->data_at, &file->header));
     free(text);
     return status;
 }
 
-static tx_status open_file(tx_st_file *file)
+static tx_status open_file(const char *path, tx_st_file *file)
 {
-    int64_t size = 0;
-    TX_TRY(tx_file_open(file->path, O_RDONLY, &file->descriptor, &size));
-    return read_header(file, size);
+    TX_TRY(tx_data_file_open(path, &file->file));
+    return read_header(file, file->file.size);
 }
 
 tx_status tx_st_open(const char *path, tx_st_file **file)
@@ -114,24 +110,16 @@ tx_status tx_st_open(const char *path, tx_st_file **file)
     tx_st_file *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    made->descriptor = -1;
-    made->path = strdup(path);
-    tx_status status = made->path ? open_file(made) : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    if (status)
-        tx_st_close(made);
-    else
-        *file = made;
-    return status;
+    const tx_status status = open_file(path, made);
+    return TX_GIVE(status, made, file, tx_st_close);
 }
 
 void tx_st_close(tx_st_file *file)
 {
     if (!file)
         return;
-    if (file->descriptor >= 0)
-        close(file->descriptor);
+    tx_data_file_close(&file->file);
     tx_st_header_free(&file->header);
-    free(file->path);
     free(file);
 }
 
@@ -139,7 +127,7 @@ void tx_st_close(tx_st_file *file)
 
 const char *tx_st_path(const tx_st_file *file)
 {
-    return file->path;
+    return file->file.path;
 }
 
 int32_t tx_st_count(const tx_st_file *file)
@@ -156,20 +144,9 @@ tx_status tx_st_find(const tx_st_file *file, const char *name, int32_t *index)
 {
     int32_t found = tx_named_find(file->header.by_name, (size_t)file->header.count, name);
     if (found < 0)
-        return tx_fail(TX_NOT_FOUND, "%s: has no tensor %s", file->path, name);
+        return tx_fail(TX_NOT_FOUND, "%s: has no tensor %s", file->file.path, name);
     *index = found;
     return TX_OK;
-}
-
-const char *tx_st_metadata(const tx_st_file *file, const char *key)
-{
-    for (void *i = file->header.metadata ? tx_json_first(file->header.metadata) : NULL; i;
-         i = tx_json_next(file->header.metadata, i)) {
-        const char *value;
-        if (strcmp(tx_json_key(i), key) == 0 && !tx_json_as_string(tx_json_value(i), key, &value))
-            return value;
-    }
-    return NULL;
 }
 
 /* ---- Data ------------------------------------------------------------------------------------------ */
@@ -178,7 +155,7 @@ static tx_status check_index(const tx_st_file *file, int32_t index)
 {
     if (tx_st_tensor_at(file, index))
         return TX_OK;
-    return tx_fail(TX_INVALID, "%s: tensor %d of %d asked for", file->path, index, file->header.count);
+    return tx_fail(TX_INVALID, "%s: tensor %d of %d asked for", file->file.path, index, file->header.count);
 }
 
 tx_status tx_st_read(const tx_st_file *file, int32_t index, void *data, size_t bytes)
@@ -186,8 +163,8 @@ tx_status tx_st_read(const tx_st_file *file, int32_t index, void *data, size_t b
     TX_TRY(check_index(file, index));
     const tx_st_entry *e = &file->header.entry[index];
     if ((int64_t)bytes != e->end - e->begin)
-        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " bytes, %zu asked for", file->path, e->tensor.name,
-                       e->end - e->begin, bytes);
+        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " bytes, %zu asked for", file->file.path,
+                       e->tensor.name, e->end - e->begin, bytes);
     return read_at(file, file->data_at + e->begin, data, (int64_t)bytes);
 }
 
@@ -217,10 +194,10 @@ tx_status tx_st_read_f32(const tx_st_file *file, int32_t index, int64_t first, i
     int64_t elements = tx_st_elements(&e->tensor), width = tx_st_dtype_bits(dtype) / 8;
     if (dtype != TX_ST_F32 && dtype != TX_ST_F16 && dtype != TX_ST_BF16 && dtype != TX_ST_F64 && dtype != TX_ST_U8)
         return tx_fail(TX_UNSUPPORTED, "%s: tensor %s is %s; read as numbers are F32, F16, BF16, F64 and U8",
-                       file->path, e->tensor.name, tx_st_dtype_name(dtype));
+                       file->file.path, e->tensor.name, tx_st_dtype_name(dtype));
     if (first < 0 || count < 0 || first > elements || count > elements - first)
         return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on asked for",
-                       file->path, e->tensor.name, elements, count, first);
+                       file->file.path, e->tensor.name, elements, count, first);
     int64_t at = file->data_at + e->begin + first * width;
     if (dtype == TX_ST_F32)
         return read_at(file, at, data, count * width);

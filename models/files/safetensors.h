@@ -76,9 +76,6 @@ int32_t tx_st_count(const tx_st_file *file);
 const tx_st_tensor *tx_st_tensor_at(const tx_st_file *file, int32_t index);
 tx_status tx_st_find(const tx_st_file *file, const char *name, int32_t *index);
 
-/* A value of __metadata__, or NULL. */
-const char *tx_st_metadata(const tx_st_file *file, const char *key);
-
 /* All of a tensor's data as stored; `bytes` must be tx_st_bytes. */
 tx_status tx_st_read(const tx_st_file *file, int32_t index, void *data, size_t bytes);
 /* Elements first..first+count-1 as fp32. F32, F16 and BF16 are exact, F64 is rounded to nearest; other
@@ -90,13 +87,11 @@ tx_status tx_st_read_f32(const tx_st_file *file, int32_t index, int64_t first, i
 typedef struct tx_st_writer tx_st_writer;
 
 /* Begins a file under a temporary name. The data of `tensors` follow in this order; where types of
- * several sizes are mixed, list the widest first and every tensor is aligned. `metadata` is NULL or
- * pairs of key and value ended by a NULL key; NULL writes {"format": "pt"}, which Hugging Face's loaders ask for. */
-tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, const char *const metadata[],
+ * several sizes are mixed, list the widest first and every tensor is aligned. Its __metadata__ is {"format": "pt"},
+ * which Hugging Face's loaders ask for. All bytes of the file are added to `digest` (or NULL) while they are written.
+ */
+tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, tx_digest *digest,
                        tx_st_writer **writer);
-/* The same, and all bytes of the file are added to `digest` while they are written. */
-tx_status tx_st_create_digested(const char *path, const tx_st_tensor *tensors, int32_t count,
-                                const char *const metadata[], tx_digest *digest, tx_st_writer **writer);
 /* The next bytes of data; pieces need not end where tensors do. */
 tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes);
 /* Checks that all data came, flushes and renames. Frees the writer whatever the outcome. */

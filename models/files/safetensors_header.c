@@ -131,20 +131,13 @@ static tx_status parse_entry(const tx_json *json, tx_st_entry *entry)
     return TX_OK;
 }
 
-static tx_status check_metadata(const tx_json *json)
-{
-    const char *text;
-    for (void *i = tx_json_first(json); i; i = tx_json_next(json, i))
-        TX_TRY(tx_json_as_string(tx_json_value(i), tx_json_key(i), &text));
-    return TX_OK;
-}
-
 /* ---- The object -------------------------------------------------------------------------------- */
 
 typedef struct tx_cursor {
     const char *path, *text;
     size_t size, at;
     size_t room; /* of header->entry */
+    bool has_metadata;
     tx_st_header *header;
 } tx_cursor;
 
@@ -188,12 +181,14 @@ static tx_status add_entry(tx_cursor *c, const char *name, const tx_json *json)
     return TX_OK;
 }
 
-static tx_status set_metadata(tx_cursor *c, tx_json *json)
+static tx_status check_metadata(tx_cursor *c, const tx_json *json)
 {
-    if (c->header->metadata)
+    const char *text;
+    if (c->has_metadata)
         return tx_fail(TX_FORMAT, "%s: header: __metadata__ is there twice", c->path);
-    TX_TRY(tx_fail_in(check_metadata(json), "%s: __metadata__", c->path));
-    c->header->metadata = json;
+    for (void *i = tx_json_first(json); i; i = tx_json_next(json, i))
+        TX_TRY(tx_fail_in(tx_json_as_string(tx_json_value(i), tx_json_key(i), &text), "%s: __metadata__", c->path));
+    c->has_metadata = true;
     return TX_OK;
 }
 
@@ -211,10 +206,9 @@ static tx_status parse_member(tx_cursor *c)
         c->at++;
         status = next_value(c, '{', metadata ? "the object __metadata__" : "an object that describes a tensor",
                             metadata ? METADATA_LIMIT : ENTRY_LIMIT, &value);
-        TX_THEN(status, metadata ? set_metadata(c, value) : add_entry(c, name, value));
+        TX_THEN(status, metadata ? check_metadata(c, value) : add_entry(c, name, value));
     }
-    if (value != c->header->metadata)
-        tx_json_free(value);
+    tx_json_free(value);
     tx_json_free(key);
     return status;
 }
@@ -278,23 +272,6 @@ static tx_status check_tiling(const char *path, const tx_st_header *h, int64_t d
     return TX_OK;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const tx_named *)a)->name, ((const tx_named *)b)->name);
-}
-
-void tx_named_sort(tx_named *names, size_t count)
-{
-    if (count > 1)
-        qsort(names, count, sizeof *names, by_name);
-}
-
-int32_t tx_named_find(const tx_named *names, size_t count, const char *name)
-{
-    const tx_named *found = count ? bsearch(&(tx_named){.name = name}, names, count, sizeof *names, by_name) : NULL;
-    return found ? found->index : -1;
-}
-
 /* Sorts the names for look-up, and refuses one that is there twice. */
 static tx_status index_names(const char *path, tx_st_header *h)
 {
@@ -303,11 +280,8 @@ static tx_status index_names(const char *path, tx_st_header *h)
         return tx_fail(TX_MEMORY, "%s: no memory for its header", path);
     for (int32_t i = 0; i < h->count; i++)
         h->by_name[i] = (tx_named){h->entry[i].tensor.name, i};
-    tx_named_sort(h->by_name, (size_t)h->count);
-    for (int32_t i = 1; i < h->count; i++)
-        if (strcmp(h->by_name[i - 1].name, h->by_name[i].name) == 0)
-            return tx_fail(TX_FORMAT, "%s: header: tensor %.100s is there twice", path, h->by_name[i].name);
-    return TX_OK;
+    const char *twice = tx_named_sort(h->by_name, (size_t)h->count);
+    return twice ? tx_fail(TX_FORMAT, "%s: header: tensor %.100s is there twice", path, twice) : TX_OK;
 }
 
 tx_status tx_st_header_parse(const char *path, const char *text, size_t size, int64_t data_bytes, tx_st_header *header)
@@ -332,6 +306,5 @@ void tx_st_header_free(tx_st_header *header)
         free(header->entry[i].name);
     free(header->entry);
     free(header->by_name);
-    tx_json_free(header->metadata);
     *header = (tx_st_header){0};
 }

@@ -6,6 +6,7 @@
 
 #include "api/base/json.h"
 #include "models/files/safetensors.h"
+#include "models/names.h"
 
 typedef struct tx_st_entry {
     tx_st_tensor tensor;
@@ -13,22 +14,10 @@ typedef struct tx_st_entry {
     int64_t begin, end; /* bytes, from the start of the data */
 } tx_st_entry;
 
-/* The number of something by its name, which it does not own. */
-typedef struct tx_named {
-    const char *name;
-    int32_t index;
-} tx_named;
-
-/* Sorts by name; which of equal names comes first is not said. */
-void tx_named_sort(tx_named *names, size_t count);
-/* Number of a name in a sorted list, or -1. */
-int32_t tx_named_find(const tx_named *names, size_t count, const char *name);
-
 typedef struct tx_st_header {
     int32_t count;
     tx_st_entry *entry; /* in the order of their data */
     tx_named *by_name;  /* entries, sorted */
-    tx_json *metadata;  /* object of strings, or NULL */
 } tx_st_header;
 
 /* Parses and checks a header whose data are `data_bytes` long; `path` starts the messages. Memory stays within a

@@ -17,8 +17,6 @@ struct tx_st_writer {
     int64_t expected, written; /* bytes of data */
 };
 
-static const char *const default_metadata[] = {"format", "pt", NULL};
-
 /* Adds "name": {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}. What is made is given to its owner before
  * it is filled, here and below: nothing is left to free. */
 static tx_status describe(const tx_st_tensor *tensor, tx_json *header, int64_t *offset)
@@ -46,13 +44,11 @@ static tx_status describe(const tx_st_tensor *tensor, tx_json *header, int64_t *
     return tx_json_append_int(offsets, *offset);
 }
 
-static tx_status build_header(const tx_st_tensor *tensors, int32_t count, const char *const metadata[], tx_json *header,
-                              int64_t *bytes)
+static tx_status build_header(const tx_st_tensor *tensors, int32_t count, tx_json *header, int64_t *bytes)
 {
-    tx_json *pairs = tx_json_object();
-    TX_TRY(tx_json_set(header, "__metadata__", pairs));
-    for (size_t i = 0; metadata[i]; i += 2)
-        TX_TRY(tx_json_set_string(pairs, metadata[i], metadata[i + 1]));
+    tx_json *metadata = tx_json_object();
+    TX_TRY(tx_json_set(header, "__metadata__", metadata));
+    TX_TRY(tx_json_set_string(metadata, "format", "pt"));
     for (int32_t i = 0; i < count; i++) {
         if (tx_json_has(header, tensors[i].name))
             return tx_fail(TX_INVALID, "tensor %s is there twice", tensors[i].name);
@@ -90,29 +86,18 @@ static tx_status begin(const char *path, const tx_json *header, tx_st_writer *wr
     return status;
 }
 
-tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, const char *const metadata[],
+tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, tx_digest *digest,
                        tx_st_writer **writer)
-{
-    return tx_st_create_digested(path, tensors, count, metadata, NULL, writer);
-}
-
-tx_status tx_st_create_digested(const char *path, const tx_st_tensor *tensors, int32_t count,
-                                const char *const metadata[], tx_digest *digest, tx_st_writer **writer)
 {
     tx_st_writer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "%s: no memory to write it", path);
     made->digest = digest;
     tx_json *header = tx_json_object();
-    tx_status status = tx_fail_in(
-        build_header(tensors, count, metadata ? metadata : default_metadata, header, &made->expected), "%s", path);
+    tx_status status = tx_fail_in(build_header(tensors, count, header, &made->expected), "%s", path);
     TX_THEN(status, begin(path, header, made));
     tx_json_free(header);
-    if (status)
-        tx_st_discard(made);
-    else
-        *writer = made;
-    return status;
+    return TX_GIVE(status, made, writer, tx_st_discard);
 }
 
 tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes)

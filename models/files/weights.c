@@ -6,6 +6,7 @@
 #include "api/base/json.h"
 #include "models/files/folder.h"
 #include "models/files/gguf.h"
+#include "models/names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -77,6 +78,33 @@ int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t p
         first += tx_shape_count(&piece[i].shape);
     }
     return count;
+}
+
+static tx_status fill_pieces(const tx_model *model, bool (*is_elsewhere)(const void *context, const char *param),
+                             const void *context, tx_weights_piece *pieces, int32_t *count)
+{
+    *count = 0;
+    for (int32_t p = 0; p < tx_model_param_count(model); p++) {
+        const char *name;
+        const tx_param_spec *spec;
+        TX_TRY(tx_model_param(model, p, &name, &spec));
+        if (is_elsewhere && is_elsewhere(context, name))
+            continue;
+        *count +=
+            pieces ? tx_weights_pieces(name, spec, p, INT32_MAX, pieces + *count) : tx_weights_piece_count(name, spec);
+    }
+    return TX_OK;
+}
+
+tx_status tx_weights_list(const tx_model *model, bool (*is_elsewhere)(const void *context, const char *param),
+                          const void *context, tx_weights_piece **pieces, int32_t *count)
+{
+    TX_TRY(fill_pieces(model, is_elsewhere, context, NULL, count));
+    tx_weights_piece *made = malloc(((size_t)*count + 1) * sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "no memory for the list of tensors");
+    const tx_status status = fill_pieces(model, is_elsewhere, context, made, count);
+    return TX_GIVE(status, made, pieces, free);
 }
 
 /* ---- Opening ------------------------------------------------------------------------------------- */
@@ -180,12 +208,6 @@ static tx_status open_folder(tx_weights *w)
                                    : fail_absent(w->folder);
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 static tx_status open_any(tx_weights *w)
 {
     struct stat info;
@@ -193,7 +215,7 @@ static tx_status open_any(tx_weights *w)
         w->folder = strdup(w->path);
         return w->folder ? open_folder(w) : tx_fail(TX_MEMORY, "%s: no memory to open it", w->path);
     }
-    if (!ends_with(w->path, ".json"))
+    if (!tx_ends_with(w->path, ".json"))
         return open_single(w, w->path);
     const char *slash = strrchr(w->path, '/');
     w->folder = slash ? strndup(w->path, (size_t)(slash - w->path) + 1) : strdup(".");
@@ -207,11 +229,7 @@ tx_status tx_weights_open(const char *path, tx_weights **weights)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     made->path = strdup(path);
     tx_status status = made->path ? open_any(made) : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    if (status)
-        tx_weights_close(made);
-    else
-        *weights = made;
-    return status;
+    return TX_GIVE(status, made, weights, tx_weights_close);
 }
 
 tx_status tx_weights_of_source(const char *path, const tx_weights_source *source, tx_weights **weights)
@@ -249,9 +267,22 @@ int32_t tx_weights_count(const tx_weights *weights)
     return weights->count;
 }
 
+int32_t tx_weights_find(const tx_weights *weights, const tx_weights_names *names, const char *name)
+{
+    char param[TX_WEIGHTS_NAME];
+    for (int32_t i = 0; i < weights->count; i++) {
+        const char *tensor = tx_weights_tensor_at(weights, i)->name;
+        if (names)
+            names->rename(names->context, tensor, param);
+        if (strcmp(names ? param : tensor, name) == 0)
+            return i;
+    }
+    return -1;
+}
+
 bool tx_weights_of_teacher(const char *param)
 {
-    return strncmp(param, TX_WEIGHTS_TEACHER, strlen(TX_WEIGHTS_TEACHER)) == 0;
+    return tx_begins_with(param, TX_WEIGHTS_TEACHER);
 }
 
 const char *tx_weights_path(const tx_weights *weights)

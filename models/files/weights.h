@@ -14,6 +14,7 @@
 #define TX_WEIGHTS_CHUNK ((int64_t)1 << 20)
 
 typedef struct tx_weights tx_weights;
+struct tx_weights_names;
 
 /* ---- Reading ----------------------------------------------------------------------------------- */
 
@@ -39,6 +40,8 @@ const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t inde
 /* As tx_st_read_f32. */
 tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t first, int64_t count, float *data);
 const char *tx_weights_path(const tx_weights *weights);
+/* Number of the tensor whose name is `name`, by `names` (or NULL) its parameter's; -1: there is none. */
+int32_t tx_weights_find(const tx_weights *weights, const struct tx_weights_names *names, const char *name);
 
 /* ---- Into a model -------------------------------------------------------------------------------- */
 
@@ -93,6 +96,10 @@ int32_t tx_weights_piece_count(const char *name, const tx_param_spec *spec);
 /* Writes those of parameter number `param` to `piece`, as far as there is room; returns how many. */
 int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t param, int32_t room,
                           tx_weights_piece *piece);
+
+/* Those of all parameters of a model that `is_elsewhere` (NULL: none) is not true of. The caller frees `*pieces`. */
+tx_status tx_weights_list(const tx_model *model, bool (*is_elsewhere)(const void *context, const char *param),
+                          const void *context, tx_weights_piece **pieces, int32_t *count);
 
 /* What tx_weights_load checks, without a model. */
 tx_status tx_weights_check(const tx_weights *weights, const tx_weights_piece *pieces, int32_t count,

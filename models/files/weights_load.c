@@ -242,40 +242,18 @@ tx_status tx_weights_check(const tx_weights *weights, const tx_weights_piece *pi
     return read_pieces(weights, pieces, count, names, NULL, NULL);
 }
 
-/* The pieces of the parameters that are the file's, or, where `pieces` is NULL, how many they are. */
-static tx_status list_pieces(const tx_model *model, const tx_weights_names *names, tx_weights_piece *pieces,
-                             int32_t *count)
-{
-    const int32_t room = *count;
-    *count = 0;
-    for (int32_t p = 0; p < tx_model_param_count(model); p++) {
-        const char *name;
-        const tx_param_spec *spec;
-        TX_TRY(tx_model_param(model, p, &name, &spec));
-        if (names->is_elsewhere && names->is_elsewhere(names->context, name))
-            continue;
-        *count += pieces ? tx_weights_pieces(name, spec, p, room - *count, pieces + *count)
-                         : tx_weights_piece_count(name, spec);
-    }
-    return TX_OK;
-}
-
 tx_status tx_weights_load(const tx_weights *weights, tx_model *model, const tx_weights_names *names,
                           const tx_load_options *options)
 {
-    const int32_t params = tx_model_param_count(model);
+    tx_weights_piece *pieces = NULL;
     int32_t count = 0;
     if (options && options->size != sizeof *options)
         return tx_fail(TX_INVALID, "tx_load_options: size is %zu, not %zu", options->size, sizeof *options);
-    if (params == 0)
+    if (tx_model_param_count(model) == 0)
         return tx_fail(TX_INVALID, "%s: the model has no parameters yet: build its graph first",
                        tx_weights_path(weights));
-    tx_weights_piece *pieces = NULL;
-    tx_status status = list_pieces(model, names, NULL, &count);
-    TX_THEN(status, (pieces = malloc((size_t)count * sizeof *pieces)) || !count
-                        ? list_pieces(model, names, pieces, &count)
-                        : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(weights)));
-    TX_THEN(status, read_pieces(weights, pieces, count, names, options, model));
+    TX_TRY(tx_weights_list(model, names->is_elsewhere, names->context, &pieces, &count));
+    const tx_status status = read_pieces(weights, pieces, count, names, options, model);
     free(pieces);
     return status;
 }

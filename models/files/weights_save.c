@@ -44,16 +44,11 @@ tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *s
     return tensor;
 }
 
-/* Lists the pieces and cuts them into shards: one goes on until the next piece would be over the limit. */
-static tx_status list_pieces(tx_save *s, int32_t params, int64_t shard_bytes)
+/* Cuts the pieces into shards: one goes on until the next piece would be over the limit. */
+static tx_status cut_shards(tx_save *s, int64_t shard_bytes)
 {
     const char *name;
     const tx_param_spec *spec;
-    for (int32_t p = 0; p < params; p++) {
-        TX_TRY(tx_model_param(s->model, p, &name, &spec));
-        if (!tx_weights_of_teacher(name))
-            s->pieces += tx_weights_pieces(name, spec, p, INT32_MAX, s->piece + s->pieces);
-    }
     int64_t used = 0;
     for (int32_t i = 0; i < s->pieces; i++) {
         TX_TRY(tx_model_param(s->model, s->piece[i].param, &name, &spec));
@@ -224,6 +219,12 @@ static tx_status save(const tx_save *s)
     return remove_former(s);
 }
 
+static bool is_teachers(const void *context, const char *param)
+{
+    (void)context;
+    return tx_weights_of_teacher(param);
+}
+
 tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_bytes)
 {
     tx_save s = {.model = model, .folder = folder};
@@ -231,20 +232,12 @@ tx_status tx_weights_save(tx_model *model, const char *folder, int64_t shard_byt
     if (params == 0 || shard_bytes < 1)
         return tx_fail(TX_INVALID, "%s: %s", folder,
                        params ? "a shard must have at least 1 byte" : "the model has no parameters to save");
-    size_t room = 0;
-    for (int32_t p = 0; p < params; p++) {
-        const char *name;
-        const tx_param_spec *spec;
-        TX_TRY(tx_model_param(model, p, &name, &spec));
-        room += (size_t)tx_weights_piece_count(name, spec);
-    }
-    s.piece = malloc(room * sizeof *s.piece);
-    s.tensor = calloc(room, sizeof *s.tensor);
-    s.shard = calloc(room, sizeof *s.shard);
+    TX_TRY(tx_weights_list(model, is_teachers, NULL, &s.piece, &s.pieces));
+    s.tensor = calloc((size_t)s.pieces + 1, sizeof *s.tensor);
+    s.shard = calloc((size_t)s.pieces + 1, sizeof *s.shard);
     s.buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *s.buffer);
-    tx_status status = s.piece && s.tensor && s.shard && s.buffer
-                           ? list_pieces(&s, params, shard_bytes)
-                           : tx_fail(TX_MEMORY, "%s: no memory to save a model", folder);
+    tx_status status = s.tensor && s.shard && s.buffer ? cut_shards(&s, shard_bytes)
+                                                       : tx_fail(TX_MEMORY, "%s: no memory to save a model", folder);
     TX_THEN(status, save(&s));
     free(s.piece);
     free(s.tensor);

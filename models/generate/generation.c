@@ -124,13 +124,10 @@ static tx_status read_fields(const tx_json *json, tx_generation *g)
                    {"repetition_penalty", &g->repetition_penalty},
                    {"length_penalty", &g->length_penalty}};
     for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++)
-        if (tx_json_has(json, integers[i].key))
-            TX_TRY(tx_json_get_int(json, integers[i].key, integers[i].least, INT32_MAX, integers[i].value));
+        TX_TRY(TX_JSON_OPTIONAL(int, json, integers[i].key, integers[i].least, INT32_MAX, integers[i].value));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        if (tx_json_has(json, numbers[i].key))
-            TX_TRY(tx_json_get_number(json, numbers[i].key, -FLT_MAX, FLT_MAX, numbers[i].value));
-    if (tx_json_has(json, "do_sample"))
-        TX_TRY(tx_json_get_bool(json, "do_sample", &g->do_sample));
+        TX_TRY(TX_JSON_OPTIONAL(number, json, numbers[i].key, -FLT_MAX, FLT_MAX, numbers[i].value));
+    TX_TRY(TX_JSON_OPTIONAL(bool, json, "do_sample", &g->do_sample));
     TX_TRY(get_early_stopping(json, &g->early_stopping));
     TX_TRY(get_ends(json, g));
     return tx_generation_check(g);

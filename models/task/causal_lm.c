@@ -29,18 +29,13 @@ tx_tensor *tx_causal_lm_loss(tx_graph *graph, const tx_config *config, tx_tensor
         tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), config->vocab_size, smoothing));
 }
 
-static double mean_loss(const double sums[TX_SUMS_MAX])
-{
-    return sums[TX_SUM_LOSS] / sums[TX_SUM_LABELS];
-}
-
 static double perplexity(const double sums[TX_SUMS_MAX])
 {
-    return exp(mean_loss(sums));
+    return exp(tx_task_mean_loss(sums));
 }
 
 const tx_metric tx_causal_lm_metrics[] = {
-    {"eval_loss", .value = mean_loss},
+    {"eval_loss", .value = tx_task_mean_loss},
     {"perplexity", .value = perplexity},
     {.name = NULL},
 };

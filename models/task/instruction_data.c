@@ -83,8 +83,8 @@ typedef struct reading {
     const char *path;
     const tx_data_options *options;
     objects objects;
-    size_t begin, end; /* objects that are used */
-    tx_chat plain;     /* of texts as they are */
+    int64_t begin, end; /* objects that are used */
+    tx_chat plain;      /* of texts as they are */
     tx_encoder *encoder;
     tx_conversation conversation;
     tx_chat_text text;
@@ -163,10 +163,7 @@ static tx_status add_sample(reading *r, tx_instruction_data *d)
         d->labels.id[before + t] = has ? d->ids.id[before + t + 1] : TX_IGNORE_LABEL;
         labelled = labelled || has;
     }
-    for (size_t t = before; t < before + size; t++)
-        if (d->ids.id[t] >= o->config->vocab_size)
-            return tx_fail(TX_INVALID, "the tokenizer's id %" PRId32 " is not in the model's vocabulary of %" PRId64,
-                           d->ids.id[t], o->config->vocab_size);
+    TX_TRY(tx_task_check_ids(o, d->ids.id + before, size));
     r->cut += all > most;
     r->dropped += !labelled;
     d->ids.count = d->labels.count = before + (labelled ? size : 0);
@@ -200,16 +197,6 @@ static tx_status read_one(reading *r, size_t number, tx_instruction_data *d)
                             : tx_fail_in(status, "line %" PRId64, r->objects.lines[number].number);
 }
 
-static tx_status choose_part(reading *r)
-{
-    const tx_data_options *o = r->options;
-    r->begin = (size_t)rint((double)r->objects.count * o->from / 100.0);
-    r->end = (size_t)rint((double)r->objects.count * o->to / 100.0);
-    if (o->most && r->end - r->begin > (size_t)o->most)
-        r->end = r->begin + (size_t)o->most;
-    return r->begin < r->end ? TX_OK : tx_fail(TX_INVALID, "the part that is asked for has no samples");
-}
-
 static void tell_counts(const reading *r)
 {
     const tx_reporter *report = &r->options->report;
@@ -222,11 +209,11 @@ static void tell_counts(const reading *r)
                 r->objects.array ? r->first_bad + 1 : r->objects.lines[r->first_bad].number);
     if (r->cut)
         tx_tell(report,
-                "%.800s: %" PRId64 " of %zu samples are longer than max_seq_length %" PRId64
+                "%.800s: %" PRId64 " of %" PRId64 " samples are longer than max_seq_length %" PRId64
                 " and are cut at their end",
                 r->path, r->cut, r->end - r->begin, r->options->block);
     if (r->dropped)
-        tx_tell(report, "%.800s: %" PRId64 " of %zu samples have nothing to learn%s and are left out", r->path,
+        tx_tell(report, "%.800s: %" PRId64 " of %" PRId64 " samples have nothing to learn%s and are left out", r->path,
                 r->dropped, r->end - r->begin, r->cut ? " in what is not cut" : "");
 }
 
@@ -249,18 +236,19 @@ static tx_status read_all(reading *r, const tx_task *task, tx_instruction_data *
 {
     const tx_data_options *o = r->options;
     TX_TRY(open_objects(r->path, &r->objects));
-    TX_TRY(choose_part(r));
+    TX_TRY(tx_task_choose_part(o, (int64_t)r->objects.count, "samples", &r->begin, &r->end));
+    const int64_t samples = r->end - r->begin;
     r->plain.tokenizer = o->tokenizer;
     d->eos = tx_tokenizer_end(o->tokenizer);
     if (tx_tokenizer_end(o->tokenizer) >= 0)
         TX_TRY(
             tx_tokenizer_piece(o->tokenizer, tx_tokenizer_end(o->tokenizer), false, &r->plain.eos, &r->plain.eos_size));
     TX_TRY(tx_encoder_create(o->tokenizer, &r->encoder));
-    d->end = malloc((r->end - r->begin) * sizeof *d->end);
+    d->end = malloc((size_t)samples * sizeof *d->end);
     if (!d->end)
-        return tx_fail(TX_MEMORY, "no memory for %zu samples", r->end - r->begin);
-    for (size_t i = r->begin; i < r->end; i++)
-        TX_TRY(read_one(r, i, d));
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " samples", samples);
+    for (int64_t i = r->begin; i < r->end; i++)
+        TX_TRY(read_one(r, (size_t)i, d));
     tell_counts(r);
     if (!d->count)
         return tx_fail(TX_FORMAT, "no sample has anything to learn");
@@ -285,8 +273,7 @@ tx_status tx_instruction_open(const tx_task *task, const char *path, const tx_da
                               tx_samples *samples)
 {
     reading r = {.path = path, .options = options};
-    if (!options->tokenizer)
-        return tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
+    TX_TRY(tx_task_need_tokenizer(path, options));
     tx_instruction_data *d = calloc(1, sizeof *d);
     tx_status status =
         d ? tx_fail_in(read_all(&r, task, d), "%s", path) : tx_fail(TX_MEMORY, "%s: out of memory", path);

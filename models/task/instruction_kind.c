@@ -4,6 +4,7 @@
 #include "models/task/instruction.h"
 
 #include "models/files/data_file.h"
+#include "models/names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,18 +88,11 @@ static tx_status read_keys(scan *s, tx_json *keys)
     return TX_OK;
 }
 
-static bool is_json(const char *path)
-{
-    const size_t length = strlen(path);
-    return (length > 6 && strcmp(path + length - 6, ".jsonl") == 0) ||
-           (length > 5 && strcmp(path + length - 5, ".json") == 0);
-}
-
 tx_status tx_instruction_find(const char *path, bool *is)
 {
     scan s = {0};
     *is = false;
-    if (!is_json(path) || tx_data_file_open(path, &s.file))
+    if (!(tx_ends_with(path, ".jsonl") || tx_ends_with(path, ".json")) || tx_data_file_open(path, &s.file))
         return TX_OK;
     tx_json *keys = tx_json_object();
     s.piece = malloc(PIECE);

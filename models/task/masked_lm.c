@@ -34,15 +34,10 @@ typedef struct masked_data {
 
 /* ---- Drawing ------------------------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t x)
-{
-    return tx_hash_splitmix(x + TX_HASH_GOLDEN);
-}
-
 /* Evenly from [0, 1), by 53 bits. */
 static double draw(uint64_t key)
 {
-    return (double)(mix(key) >> 11) * 0x1p-53;
+    return (double)(tx_hash_draw(key) >> 11) * 0x1p-53;
 }
 
 static bool is_around(const masked_data *d, int32_t id)
@@ -69,7 +64,7 @@ static void hide_some(const masked_data *d, uint64_t row, int64_t length, int32_
 {
     int64_t hidden = 0, could = 0, at = 0;
     for (int64_t t = 0; t < length; t++) {
-        const uint64_t key = mix(row ^ (uint64_t)t);
+        const uint64_t key = tx_hash_draw(row ^ (uint64_t)t);
         labels[t] = TX_IGNORE_LABEL;
         if (is_around(d, ids[t]))
             continue;
@@ -83,7 +78,7 @@ static void hide_some(const masked_data *d, uint64_t row, int64_t length, int32_
         return;
     for (could = (int64_t)(draw(row) * (double)could); could > 0 || is_around(d, ids[at]); at++)
         could -= !is_around(d, ids[at]);
-    hide(d, mix(row ^ (uint64_t)at), &ids[at], &labels[at]);
+    hide(d, tx_hash_draw(row ^ (uint64_t)at), &ids[at], &labels[at]);
 }
 
 /* ---- Rows ---------------------------------------------------------------------------------------------- */
@@ -100,7 +95,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     tx_field_pad(&fields[INPUT_IDS], ids + length, d->block - length);
     tx_field_pad(&fields[LABELS], labels + length, d->block - length);
     *(int32_t *)to->field[LENGTHS] = (int32_t)length;
-    hide_some(d, mix(mix(mix(d->seed) ^ epoch) ^ (uint64_t)number), length, ids, labels);
+    hide_some(d, tx_hash_draw(tx_hash_draw(tx_hash_draw(d->seed) ^ epoch) ^ (uint64_t)number), length, ids, labels);
     return TX_OK;
 }
 
@@ -177,12 +172,10 @@ static void free_data(masked_data *d)
 
 static tx_status open_data(const tx_task *task, const char *path, const tx_data_options *o, tx_samples *samples)
 {
+    TX_TRY(tx_task_need_tokenizer(path, o));
     masked_data *d = calloc(1, sizeof *d);
-    if (!o->tokenizer || !d) {
-        free(d);
-        return o->tokenizer ? tx_fail(TX_MEMORY, "%s: out of memory", path)
-                            : tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
-    }
+    if (!d)
+        return tx_fail(TX_MEMORY, "%s: out of memory", path);
     *d = (masked_data){
         .block = o->block, .by_line = o->set->line_by_line, .share = o->set->mlm_probability, .seed = o->seed};
     d->words = (int32_t)tx_tokenizer_size(o->tokenizer);

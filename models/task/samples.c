@@ -4,11 +4,6 @@
 
 #include "models/text/hash.h"
 
-static uint64_t mix(uint64_t x)
-{
-    return tx_hash_splitmix(x + TX_HASH_GOLDEN);
-}
-
 /* One pass of a balanced Feistel network: a permutation of 0..2^(2 half)-1 whatever the round function is
  * (Luby, Rackoff, 1988; eight rounds because small domains mix slowly). */
 static uint64_t feistel(uint64_t x, uint32_t half, uint64_t key)
@@ -16,7 +11,7 @@ static uint64_t feistel(uint64_t x, uint32_t half, uint64_t key)
     uint64_t mask = ((uint64_t)1 << half) - 1;
     uint64_t left = x >> half, right = x & mask;
     for (uint64_t round = 0; round < 8; round++) {
-        uint64_t next = left ^ (mix(mix(key + round) ^ right) & mask);
+        uint64_t next = left ^ (tx_hash_draw(tx_hash_draw(key + round) ^ right) & mask);
         left = right;
         right = next;
     }
@@ -30,7 +25,7 @@ int64_t tx_sample_order_at(const tx_sample_order *order, int64_t count, int64_t 
     uint32_t half = 1;
     while (half < 31 && (uint64_t)count > (uint64_t)1 << (2 * half))
         half++;
-    uint64_t key = mix(mix(order->seed) ^ order->epoch), x = (uint64_t)place;
+    uint64_t key = tx_hash_draw(tx_hash_draw(order->seed) ^ order->epoch), x = (uint64_t)place;
     /* The network permutes a power of four; walking its cycle until the value falls among the first `count`
      * restricts it to a permutation of these (Black, Rogaway, 2002). */
     do

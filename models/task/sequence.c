@@ -9,22 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static const tx_field classes[] = {
-    [TX_SEQUENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
-    [TX_SEQUENCE_TOKEN_TYPE_IDS] = {"token_type_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
-    [TX_SEQUENCE_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},
-    [TX_SEQUENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
-    {.name = NULL},
-};
+#define FIELDS                                                                               \
+    [TX_SEQUENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},           \
+    [TX_SEQUENCE_TOKEN_TYPE_IDS] = {"token_type_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0}, \
+    [TX_SEQUENCE_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},                        \
+    [TX_SEQUENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL}
 
-static const tx_field numbers[] = {
-    [TX_SEQUENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
-    [TX_SEQUENCE_TOKEN_TYPE_IDS] = {"token_type_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
-    [TX_SEQUENCE_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},
-    [TX_SEQUENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
-    [TX_SEQUENCE_TARGETS] = {"targets", TX_F32, .padding = 0},
-    {.name = NULL},
-};
+static const tx_field classes[] = {FIELDS, {.name = NULL}};
+static const tx_field numbers[] = {FIELDS, [TX_SEQUENCE_TARGETS] = {"targets", TX_F32, .padding = 0}, {.name = NULL}};
 
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {

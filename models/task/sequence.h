@@ -6,6 +6,7 @@
 #ifndef TX_TASK_SEQUENCE_H
 #define TX_TASK_SEQUENCE_H
 
+#include "models/names.h"
 #include "models/task/task.h"
 #include "models/tx_text.h"
 
@@ -48,14 +49,9 @@ void tx_sequence_close(const tx_samples *samples);
 
 /* ---- Labels (sequence_labels.c) ------------------------------------------------------------------------ */
 
-typedef struct tx_label_entry {
-    const char *name;
-    int32_t label;
-} tx_label_entry;
-
 /* The model's labels, sorted by name. Begin with {0}. */
 typedef struct tx_label_index {
-    tx_label_entry *at;
+    tx_named *at;
     int64_t count, labels; /* those that have a name, and all */
     bool only_names;       /* a label is not found by its number */
 } tx_label_index;
@@ -66,8 +62,6 @@ tx_status tx_label_check(const char *text, size_t size);
 /* Gives the model its labels: those of the task, else, if it is trained, those of the data, and indexes them. */
 tx_status tx_labels_settle(const tx_sequence_task *task, const tx_data_options *options, const char *const *texts,
                            int64_t count, tx_label_index *index);
-/* The label of a name, or of a number; -1 if it is none. */
-int32_t tx_label_find(const tx_label_index *index, const char *text);
 /* The label of a text, and its number in a regression. TX_FORMAT says why it has none. */
 tx_status tx_label_read(const tx_config *config, const tx_label_index *index, const char *text, int32_t *label,
                         float *target);

@@ -7,7 +7,6 @@
 #include "models/text/table.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,11 +50,7 @@ static tx_status find_columns(reading *r)
     r->label = o->split == TX_DATA_TEST ? -1 : tx_table_column(&r->table, "label");
     if (r->label < 0 && o->split != TX_DATA_TEST)
         return tx_fail(TX_FORMAT, "there is no column label");
-    r->begin = (int64_t)rint((double)r->table.rows * o->from / 100.0);
-    r->end = (int64_t)rint((double)r->table.rows * o->to / 100.0);
-    if (o->most && r->end - r->begin > o->most)
-        r->end = r->begin + o->most;
-    return r->begin < r->end ? TX_OK : tx_fail(TX_INVALID, "the part that is asked for has no rows");
+    return tx_task_choose_part(o, r->table.rows, "rows", &r->begin, &r->end);
 }
 
 /* ---- Rows ----------------------------------------------------------------------------------------------- */
@@ -133,10 +128,7 @@ static tx_status add_sample(reading *r, int64_t row, size_t special, tx_sequence
     const int64_t begin = d->count ? d->end[d->count - 1] : 0;
     if (begin == d->end[d->count])
         return tx_fail(TX_FORMAT, "a text without tokens");
-    for (int64_t i = begin; i < d->end[d->count]; i++)
-        if (d->ids.id[i] >= o->config->vocab_size)
-            return tx_fail(TX_INVALID, "the tokenizer's id %" PRId32 " is not in the model's vocabulary of %" PRId64,
-                           d->ids.id[i], o->config->vocab_size);
+    TX_TRY(tx_task_check_ids(o, d->ids.id + begin, d->ids.count - (size_t)begin));
     d->count++;
     return TX_OK;
 }
@@ -226,12 +218,10 @@ static void free_data(tx_sequence_data *d)
 tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
 {
     reading r = {.task = (const tx_sequence_task *)task, .options = options};
+    TX_TRY(tx_task_need_tokenizer(path, options));
     tx_sequence_data *d = calloc(1, sizeof *d);
-    if (!options->tokenizer || !d) {
-        free(d);
-        return options->tokenizer ? tx_fail(TX_MEMORY, "%s: out of memory", path)
-                                  : tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
-    }
+    if (!d)
+        return tx_fail(TX_MEMORY, "%s: out of memory", path);
     tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
     TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
     if (!status)

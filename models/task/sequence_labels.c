@@ -75,11 +75,6 @@ static bool has_fraction(const char *const *texts, int64_t count)
 
 /* ---- The model's ------------------------------------------------------------------------------------------ */
 
-static int by_name(const void *left, const void *right)
-{
-    return strcmp(((const tx_label_entry *)left)->name, ((const tx_label_entry *)right)->name);
-}
-
 /* The model's labels by their names. */
 static tx_status index_labels(const tx_config *config, tx_label_index *index)
 {
@@ -92,9 +87,9 @@ static tx_status index_labels(const tx_config *config, tx_label_index *index)
         int64_t number;
         made.only_names = made.only_names || (name && read_whole(name, &number));
         if (name)
-            made.at[made.count++] = (tx_label_entry){name, (int32_t)i};
+            made.at[made.count++] = (tx_named){name, (int32_t)i};
     }
-    qsort(made.at, (size_t)made.count, sizeof *made.at, by_name);
+    tx_named_sort(made.at, (size_t)made.count);
     tx_label_index_free(index);
     *index = made;
     return TX_OK;
@@ -108,13 +103,11 @@ void tx_label_index_free(tx_label_index *index)
 
 static int32_t find_name(const tx_label_index *index, const char *text)
 {
-    const tx_label_entry wanted = {.name = text}, *found = NULL;
-    if (index->count)
-        found = bsearch(&wanted, index->at, (size_t)index->count, sizeof wanted, by_name);
-    return found ? found->label : -1;
+    return tx_named_find(index->at, (size_t)index->count, text);
 }
 
-int32_t tx_label_find(const tx_label_index *index, const char *text)
+/* The label of a name, or of a number; -1 if it is none. */
+static int32_t find_label(const tx_label_index *index, const char *text)
 {
     const int32_t label = find_name(index, text);
     int64_t number;
@@ -137,7 +130,7 @@ static bool knows_labels(const tx_label_index *index, const char *const *texts, 
 {
     bool knows = index->count > 0;
     for (int64_t i = 0; i < count && knows; i++)
-        knows = tx_label_find(index, texts[i]) >= 0;
+        knows = find_label(index, texts[i]) >= 0;
     return knows;
 }
 
@@ -214,7 +207,7 @@ tx_status tx_label_read(const tx_config *config, const tx_label_index *index, co
     double number = 0.0;
     if (config->labels == 1 && !read_number(text, &number))
         return tx_fail(TX_FORMAT, "label: \"%.40s\" is no number, and the labels are numbers", text);
-    *label = config->labels == 1 ? 0 : tx_label_find(index, text);
+    *label = config->labels == 1 ? 0 : find_label(index, text);
     *target = (float)number;
     return *label >= 0 ? TX_OK
                        : tx_fail(TX_FORMAT, "label: \"%.40s\" is none of the model's %" PRId64, text, config->labels);

@@ -112,11 +112,6 @@ void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs
 
 /* ---- Names --------------------------------------------------------------------------------------------- */
 
-static double mean_loss(const double sums[TX_SUMS_MAX])
-{
-    return sums[TX_SUM_LOSS] / sums[TX_SUM_LABELS];
-}
-
 /* A metric that measure has in a place of its own, and the mean of two. */
 #define METRIC(name, PLACE)                            \
     static double name(const double sums[TX_SUMS_MAX]) \
@@ -137,9 +132,9 @@ METRIC(squares, SQUARES)
 MEAN(accuracy_and_f1, ACCURACY, F1)
 MEAN(correlations, PEARSON, SPEARMAN)
 
-#define LOSS                          \
-    {                                 \
-        "eval_loss", false, mean_loss \
+#define LOSS                                  \
+    {                                         \
+        "eval_loss", false, tx_task_mean_loss \
     }
 #define LAST              \
     {                     \

@@ -2,6 +2,7 @@
  * What is asked of any task: shapes, rows and labels of its batches. */
 #include "models/task/task.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -136,4 +137,32 @@ tx_tensor *tx_task_distill(tx_graph *graph, const tx_config *config, tx_tensor *
 {
     return tx_mean_loss(tx_distillation(output, teaching->output, tx_find_input(graph, "labels"),
                                         tx_arch_columns(config), teaching->temperature, teaching->alpha));
+}
+
+tx_status tx_task_need_tokenizer(const char *path, const tx_data_options *o)
+{
+    return o->tokenizer ? TX_OK : tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
+}
+
+tx_status tx_task_choose_part(const tx_data_options *o, int64_t count, const char *what, int64_t *begin, int64_t *end)
+{
+    *begin = (int64_t)rint((double)count * o->from / 100.0);
+    *end = (int64_t)rint((double)count * o->to / 100.0);
+    if (o->most && *end - *begin > o->most)
+        *end = *begin + o->most;
+    return *begin < *end ? TX_OK : tx_fail(TX_INVALID, "the part that is asked for has no %s", what);
+}
+
+tx_status tx_task_check_ids(const tx_data_options *o, const int32_t *ids, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] >= o->config->vocab_size)
+            return tx_fail(TX_INVALID, "the tokenizer's id %" PRId32 " is not in the model's vocabulary of %" PRId64,
+                           ids[i], o->config->vocab_size);
+    return TX_OK;
+}
+
+double tx_task_mean_loss(const double sums[TX_SUMS_MAX])
+{
+    return sums[TX_SUM_LOSS] / sums[TX_SUM_LABELS];
 }

@@ -128,6 +128,16 @@ struct tx_task {
     const tx_metric *metrics; /* NULL in the name behind the last; the first chooses the best model unless told */
 };
 
+/* For tasks that read texts. Refuses a file for which no tokenizer is known. */
+tx_status tx_task_need_tokenizer(const char *path, const tx_data_options *options);
+/* The part of `count` samples of a file that is used, which has some. `what` names samples in the plural. */
+tx_status tx_task_choose_part(const tx_data_options *options, int64_t count, const char *what, int64_t *begin,
+                              int64_t *end);
+/* Refuses ids outside the model's vocabulary. */
+tx_status tx_task_check_ids(const tx_data_options *options, const int32_t *ids, size_t count);
+/* A metric: the loss over the labels. */
+double tx_task_mean_loss(const double sums[TX_SUMS_MAX]);
+
 /* Values of a field in a row. */
 int64_t tx_field_values(const tx_field *field, int64_t block);
 tx_shape tx_field_shape(const tx_field *field, int64_t rows, int64_t block);

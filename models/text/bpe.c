@@ -129,8 +129,8 @@ static tx_status read_unknown(tx_tokenizer *t, const tx_json *model, const tx_js
 {
     if (tx_json_has(model, "unk_token"))
         TX_TRY(tx_model_read_unk(t, model, vocab));
-    TX_TRY(tx_step_flag(model, "fuse_unk", false, &t->fuse_unk));
-    TX_TRY(tx_step_flag(model, "byte_fallback", false, &t->byte_fallback));
+    TX_TRY(TX_JSON_OPTIONAL(bool, model, "fuse_unk", &t->fuse_unk));
+    TX_TRY(TX_JSON_OPTIONAL(bool, model, "byte_fallback", &t->byte_fallback));
     for (int byte = 0; byte < 256 && t->byte_fallback; byte++) {
         char text[8];
         snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
@@ -142,13 +142,12 @@ static tx_status read_unknown(tx_tokenizer *t, const tx_json *model, const tx_js
 tx_status tx_bpe_read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
 {
     double dropout = 0;
-    if (tx_json_has(model, "dropout"))
-        TX_TRY(tx_json_get_number(model, "dropout", 0, 1, &dropout));
+    TX_TRY(TX_JSON_OPTIONAL(number, model, "dropout", 0, 1, &dropout));
     if (dropout > 0)
         return tx_fail(TX_UNSUPPORTED, "dropout %g is not supported", dropout);
     TX_TRY(expect_empty(model, "continuing_subword_prefix"));
     TX_TRY(expect_empty(model, "end_of_word_suffix"));
-    TX_TRY(tx_step_flag(model, "ignore_merges", false, &tokenizer->ignore_merges));
+    TX_TRY(TX_JSON_OPTIONAL(bool, model, "ignore_merges", &tokenizer->ignore_merges));
     if (!tokenizer->bytes)
         TX_TRY(read_unknown(tokenizer, model, vocab));
     return read_merges(tokenizer, vocab, model);

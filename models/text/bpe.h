@@ -255,9 +255,18 @@ tx_status tx_tokenizer_config(const tx_tokenizer *t, tx_json **config);
 tx_status tx_tokenizer_role(const tx_json *config, const char *role, const char **text);
 /* Sets bos_token and eos_token. */
 tx_status tx_tokenizer_find_ends(tx_tokenizer *t, const tx_json *config);
-/* Makes a token eos_token, also in the files that tx_tokenizer_save writes (tokenizer_write.c). */
-tx_status tx_tokenizer_set_end(tx_tokenizer *tokenizer, int32_t id);
 /* Adds the tokens of the configuration and of added_tokens.json, and changes the flags of those that are there. */
 tx_status tx_tokenizer_add_config(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *config);
+
+/* ---- As files have it (tokenizer_write.c) ---------------------------------------------------------------- */
+
+/* The tokenizer.json of byte-level BPE, without its tokens and merges. */
+extern const char tx_tokenizer_frame[];
+/* Appends a token as files spell it, and a NUL, which does not count. */
+tx_status tx_tokenizer_spell(const tx_tokenizer *t, const tx_letters *letters, int32_t id, tx_buffer *text);
+/* Appends an added token to tokenizer.json's list. */
+tx_status tx_added_write(const tx_added *added, const char *text, tx_json *list);
+/* Makes a token eos_token, also in the files that tx_tokenizer_save writes. */
+tx_status tx_tokenizer_set_end(tx_tokenizer *tokenizer, int32_t id);
 
 #endif

@@ -3,6 +3,7 @@
 #include "models/tx_text.h"
 
 #include "api/base/needs.h"
+#include "models/names.h"
 #include "models/text/lines.h"
 #include "models/text/tokens.h"
 
@@ -32,26 +33,20 @@ struct tx_dataset {
 
 typedef enum file_kind { FILE_TEXT, FILE_JSONL, FILE_BIN } file_kind;
 
-static bool ends_with(const char *path, const char *ending)
-{
-    size_t length = strlen(path), size = strlen(ending);
-    return length > size && strcmp(path + length - size, ending) == 0;
-}
-
 /* Refuses what is certainly neither text nor tokens by its name. */
 static tx_status kind_of(const char *path, file_kind *kind)
 {
     static const char *const others[] = {".parquet", ".arrow", ".csv", ".tsv", ".npy", ".pt",         ".pth",
                                          ".gz",      ".zip",   ".zst", ".xz",  ".bz2", ".safetensors"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (ends_with(path, others[i]))
+        if (tx_ends_with(path, others[i]))
             return tx_fail(TX_UNSUPPORTED,
                            "%s: TX does not read %s files; it reads texts, one a line, .jsonl files of "
                            "{\"text\": ...} and .bin files of tokens",
                            path, others[i]);
-    *kind = ends_with(path, ".bin")                                 ? FILE_BIN
-            : ends_with(path, ".jsonl") || ends_with(path, ".json") ? FILE_JSONL
-                                                                    : FILE_TEXT;
+    *kind = tx_ends_with(path, ".bin")                                    ? FILE_BIN
+            : tx_ends_with(path, ".jsonl") || tx_ends_with(path, ".json") ? FILE_JSONL
+                                                                          : FILE_TEXT;
     return TX_OK;
 }
 

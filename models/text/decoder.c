@@ -53,7 +53,7 @@ static bool ends_with(const char *text, size_t size, const char *suffix)
 static tx_status read_word_piece(tx_step *step, const tx_json *json)
 {
     TX_TRY(tx_step_text(step, json, "prefix"));
-    return tx_step_flag(json, "cleanup", true, &step->flag[0]);
+    return tx_json_get_bool(json, "cleanup", &step->flag[0]);
 }
 
 /* Replaces one text by another, in place: it is never longer. */

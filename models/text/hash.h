@@ -18,7 +18,7 @@ static inline uint64_t tx_hash_mix(uint64_t x)
     return x ^ x >> 33;
 }
 
-/* The finalizer of splitmix64 (Steele, Lea, Flood, 2014), and what its states are apart. */
+/* The finalizer of splitmix64 (Steele, Lea, Flood, 2014), its states' distance, and what it draws from a state. */
 static inline uint64_t tx_hash_splitmix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -26,6 +26,11 @@ static inline uint64_t tx_hash_splitmix(uint64_t x)
     return x ^ (x >> 31);
 }
 #define TX_HASH_GOLDEN UINT64_C(0x9E3779B97F4A7C15)
+
+static inline uint64_t tx_hash_draw(uint64_t state)
+{
+    return tx_hash_splitmix(state + TX_HASH_GOLDEN);
+}
 
 static inline uint64_t tx_hash_bytes(const char *bytes, size_t size)
 {

@@ -20,15 +20,10 @@ static bool same_pair(const void *merges, uint32_t rank, const void *pair)
     return merge->left == wanted[0] && merge->right == wanted[1];
 }
 
-static inline uint32_t rank_of(const tx_merges *merges, int32_t left, int32_t right)
+uint32_t tx_merges_rank(const tx_merges *merges, int32_t left, int32_t right)
 {
     const int32_t pair[] = {left, right};
     return tx_index_find(&merges->index, tx_hash_pair(left, right), same_pair, merges->at, pair);
-}
-
-uint32_t tx_merges_rank(const tx_merges *merges, int32_t left, int32_t right)
-{
-    return rank_of(merges, left, right);
 }
 
 tx_status tx_merges_add(tx_merges *merges, tx_merge merge)
@@ -104,7 +99,7 @@ static void merge_short(const tx_merges *merges, int32_t *id, size_t *count)
     uint32_t rank[SHORT];
     size_t n = *count;
     for (size_t i = 0; i + 1 < n; i++)
-        rank[i] = rank_of(merges, id[i], id[i + 1]);
+        rank[i] = tx_merges_rank(merges, id[i], id[i + 1]);
     while (n > 1) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < n; i++)
@@ -118,7 +113,7 @@ static void merge_short(const tx_merges *merges, int32_t *id, size_t *count)
         if (n > best + 2) /* the last symbol has no pair */
             memmove(rank + best + 1, rank + best + 2, (n - best - 2) * sizeof *rank);
         for (size_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < n; i++)
-            rank[i] = rank_of(merges, id[i], id[i + 1]);
+            rank[i] = tx_merges_rank(merges, id[i], id[i + 1]);
     }
     *count = n;
 }
@@ -149,7 +144,8 @@ static bool before(const void *a, const void *b)
 static uint32_t rank_at(const word *w, uint32_t place)
 {
     const symbol *left = &w->symbols[place];
-    return left->id < 0 || left->next == NOWHERE ? TX_NO_RANK : rank_of(w->merges, left->id, w->symbols[left->next].id);
+    return left->id < 0 || left->next == NOWHERE ? TX_NO_RANK
+                                                 : tx_merges_rank(w->merges, left->id, w->symbols[left->next].id);
 }
 
 static void push_pair(word *w, uint32_t place)

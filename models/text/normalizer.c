@@ -44,8 +44,8 @@ enum { LEFT, RIGHT };
 
 static tx_status read_strip(tx_step *step, const tx_json *json)
 {
-    TX_TRY(tx_step_flag(json, "strip_left", true, &step->flag[LEFT]));
-    return tx_step_flag(json, "strip_right", true, &step->flag[RIGHT]);
+    TX_TRY(tx_json_get_bool(json, "strip_left", &step->flag[LEFT]));
+    return tx_json_get_bool(json, "strip_right", &step->flag[RIGHT]);
 }
 
 static void strip(const tx_step *step, const char *text, size_t size, tx_buffer *out)
@@ -79,11 +79,11 @@ enum { CLEAN, CHINESE, ACCENTS, LOWER };
 
 static tx_status read_bert(tx_step *step, const tx_json *json)
 {
-    TX_TRY(tx_step_flag(json, "clean_text", true, &step->flag[CLEAN]));
-    TX_TRY(tx_step_flag(json, "handle_chinese_chars", true, &step->flag[CHINESE]));
-    TX_TRY(tx_step_flag(json, "lowercase", true, &step->flag[LOWER]));
+    TX_TRY(tx_json_get_bool(json, "clean_text", &step->flag[CLEAN]));
+    TX_TRY(tx_json_get_bool(json, "handle_chinese_chars", &step->flag[CHINESE]));
+    TX_TRY(tx_json_get_bool(json, "lowercase", &step->flag[LOWER]));
     step->flag[ACCENTS] = step->flag[LOWER];
-    return tx_step_flag(json, "strip_accents", false, &step->flag[ACCENTS]);
+    return TX_JSON_OPTIONAL(bool, json, "strip_accents", &step->flag[ACCENTS]);
 }
 
 tx_status tx_normalizer_follow_bert(tx_steps *steps, const tx_json *config)
@@ -92,10 +92,10 @@ tx_status tx_normalizer_follow_bert(tx_steps *steps, const tx_json *config)
     if (steps->count != 1 || step->kind->read != read_bert)
         return TX_OK;
     step->flag[LOWER] = step->flag[CHINESE] = step->flag[CLEAN] = true;
-    TX_TRY(tx_step_flag(config, "do_lower_case", false, &step->flag[LOWER]));
-    TX_TRY(tx_step_flag(config, "tokenize_chinese_chars", false, &step->flag[CHINESE]));
+    TX_TRY(TX_JSON_OPTIONAL(bool, config, "do_lower_case", &step->flag[LOWER]));
+    TX_TRY(TX_JSON_OPTIONAL(bool, config, "tokenize_chinese_chars", &step->flag[CHINESE]));
     step->flag[ACCENTS] = step->flag[LOWER];
-    return tx_step_flag(config, "strip_accents", false, &step->flag[ACCENTS]);
+    return TX_JSON_OPTIONAL(bool, config, "strip_accents", &step->flag[ACCENTS]);
 }
 
 /* The ranges of Hugging Face's tokenizers, whose 2B920 was meant to be 2B820. */

@@ -24,14 +24,14 @@ static tx_status read_behavior(tx_step *step, const tx_json *json)
 static tx_status read_split(tx_step *step, const tx_json *json)
 {
     TX_TRY(read_behavior(step, json));
-    TX_TRY(tx_step_flag(json, "invert", true, &step->invert));
+    TX_TRY(tx_json_get_bool(json, "invert", &step->invert));
     return tx_step_pattern(step, json);
 }
 
 static tx_status read_digits(tx_step *step, const tx_json *json)
 {
     bool individual = false;
-    TX_TRY(tx_step_flag(json, "individual_digits", true, &individual));
+    TX_TRY(tx_json_get_bool(json, "individual_digits", &individual));
     step->mode = individual ? TX_SPLIT_ISOLATED : TX_SPLIT_CONTIGUOUS;
     return tx_regex_compile("\\p{N}", &step->regex);
 }
@@ -48,7 +48,7 @@ static tx_status read_metaspace(tx_step *step, const tx_json *json)
     bool split = true;
     char pattern[TX_UTF8_MAX + sizeof "\\Q\\E"];
     TX_TRY(tx_step_metaspace(step, json));
-    TX_TRY(tx_step_flag(json, "split", false, &split));
+    TX_TRY(TX_JSON_OPTIONAL(bool, json, "split", &split));
     if (!split)
         return TX_OK;
     step->mode = TX_SPLIT_MERGED_WITH_NEXT;
@@ -69,8 +69,8 @@ static tx_status set_gpt2(tx_step *step, bool prefix, bool regex)
 static tx_status read_byte_level(tx_step *step, const tx_json *json)
 {
     bool prefix = false, regex = true; /* files older than use_regex mean that */
-    TX_TRY(tx_step_flag(json, "add_prefix_space", true, &prefix));
-    TX_TRY(tx_step_flag(json, "use_regex", false, &regex));
+    TX_TRY(tx_json_get_bool(json, "add_prefix_space", &prefix));
+    TX_TRY(TX_JSON_OPTIONAL(bool, json, "use_regex", &regex));
     return set_gpt2(step, prefix, regex);
 }
 

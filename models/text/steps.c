@@ -79,11 +79,6 @@ tx_status tx_step_text(tx_step *step, const tx_json *json, const char *key)
     return step->text ? TX_OK : tx_fail(TX_MEMORY, "no memory for a text");
 }
 
-tx_status tx_step_flag(const tx_json *json, const char *key, bool needed, bool *flag)
-{
-    return needed || tx_json_has(json, key) ? tx_json_get_bool(json, key, flag) : TX_OK;
-}
-
 /* A text as a regular expression that matches it alone. */
 static tx_status quote(const char *text, char **made)
 {
@@ -132,7 +127,7 @@ tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
     if (!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text))
         return tx_fail(TX_FORMAT, "replacement %.40s: expected one character", step->text);
     step->mark = true;
-    TX_TRY(tx_step_flag(json, "add_prefix_space", false, &prefix));
+    TX_TRY(TX_JSON_OPTIONAL(bool, json, "add_prefix_space", &prefix));
     step->prepend = prefix ? TX_PREPEND_ALWAYS : TX_PREPEND_NEVER;
     if (!tx_json_has(json, "prepend_scheme"))
         return TX_OK;

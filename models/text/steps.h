@@ -50,6 +50,11 @@ struct tx_step {
     int64_t cut[2];     /* of the decoder Strip: characters at the beginning, at the end */
 };
 
+static inline bool tx_step_is(const tx_step *step, const char *kind)
+{
+    return strcmp(step->kind->name, kind) == 0;
+}
+
 #define TX_STEPS_MAX 16
 
 typedef struct tx_steps {
@@ -70,9 +75,8 @@ tx_status tx_steps_read(tx_steps *steps, const tx_json *part, const char *list_k
                         size_t count);
 void tx_steps_free(tx_steps *steps);
 
-/* For readers. Each leaves its output alone where the key is absent or null, and `needed` makes that a failure. */
+/* For readers: the text of a key, which must be there. */
 tx_status tx_step_text(tx_step *step, const tx_json *json, const char *key);
-tx_status tx_step_flag(const tx_json *json, const char *key, bool needed, bool *flag);
 /* {"String": text} or {"Regex": expression} in member `pattern`. */
 tx_status tx_step_pattern(tx_step *step, const tx_json *json);
 /* Replace's pattern and content. */

@@ -5,6 +5,7 @@
 #include "api/base/file.h"
 #include "api/base/json.h"
 #include "models/array.h"
+#include "models/names.h"
 #include "models/text/lines.h"
 
 #include <inttypes.h>
@@ -193,18 +194,12 @@ static tx_status read_objects(tx_table *t, const char *text, size_t size)
 
 /* ---- All ------------------------------------------------------------------------------------------------ */
 
-static bool ends(const char *path, const char *suffix)
-{
-    const size_t length = strlen(path), of_suffix = strlen(suffix);
-    return length > of_suffix && strcmp(path + length - of_suffix, suffix) == 0;
-}
-
 static tx_status read_text(tx_table *t, const char *path)
 {
-    const bool tsv = ends(path, ".tsv"), json = ends(path, ".jsonl") || ends(path, ".json");
+    const bool tsv = tx_ends_with(path, ".tsv"), json = tx_ends_with(path, ".jsonl") || tx_ends_with(path, ".json");
     char *text = NULL;
     size_t size, begin = 0;
-    if (!tsv && !json && !ends(path, ".csv"))
+    if (!tsv && !json && !tx_ends_with(path, ".csv"))
         return tx_fail(TX_INVALID, "expected a file that ends with .csv, .tsv or .jsonl");
     TX_TRY(tx_file_read(path, INT64_MAX, &text, &size));
     tx_status status = tx_text_begin(text, size, false, &begin);

@@ -3,6 +3,8 @@
  * files add, in the order and with the ids that transformers gives them. */
 #include "models/text/bpe.h"
 
+#include "models/names.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,11 +100,7 @@ tx_status tx_tokenizer_config(const tx_tokenizer *t, tx_json **config)
         status = tx_fail_in(merge(map, made), "%s", t->source[TX_TOKENIZER_SPECIAL].name);
     }
     tx_json_free(map);
-    if (status)
-        tx_json_free(made);
-    else
-        *config = made;
-    return status;
+    return TX_GIVE(status, made, config, tx_json_free);
 }
 
 tx_status tx_tokenizer_role(const tx_json *config, const char *role, const char **text)
@@ -151,9 +149,9 @@ static tx_status read_token(const tx_json *json, tx_added *added, const char **t
     if (!tx_json_has(json, "content"))
         return tx_fail(TX_FORMAT, "content is missing");
     TX_TRY(tx_json_get_string(json, "content", text));
-    TX_TRY(tx_step_flag(json, "special", false, &added->special));
+    TX_TRY(TX_JSON_OPTIONAL(bool, json, "special", &added->special));
     added->normalized = !added->special;
-#define X(flag) TX_TRY(tx_step_flag(json, #flag, false, &added->flag));
+#define X(flag) TX_TRY(TX_JSON_OPTIONAL(bool, json, #flag, &added->flag));
     TX_ADDED_FLAGS(X)
 #undef X
     return TX_OK;
@@ -162,9 +160,8 @@ static tx_status read_token(const tx_json *json, tx_added *added, const char **t
 /* Whether a key names a role: one that all tokenizers have, or a model's own ("image_token"). */
 static bool is_role(const char *key, const tx_json *value)
 {
-    const size_t size = strlen(key);
     const tx_json_type type = tx_json_type_of(value);
-    return size > 6 && strcmp(key + size - 6, "_token") == 0 && (type == TX_JSON_STRING || type == TX_JSON_OBJECT);
+    return tx_ends_with(key, "_token") && (type == TX_JSON_STRING || type == TX_JSON_OBJECT);
 }
 
 /* Whether a token has this text. `plain`: and is no AddedToken of tokenizer_config.json. */
@@ -383,7 +380,7 @@ tx_status tx_tokenizer_add_config(tx_tokenizer *tokenizer, const tx_json *vocab,
     bool split = false;
     tx_status status = TX_OK;
     if (config)
-        TX_TRY(tx_step_flag(config, "split_special_tokens", false, &split));
+        TX_TRY(TX_JSON_OPTIONAL(bool, config, "split_special_tokens", &split));
     if (split)
         return tx_fail(TX_UNSUPPORTED, "split_special_tokens: true is not implemented: special tokens in a text are "
                                        "always one token");

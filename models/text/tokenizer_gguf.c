@@ -10,11 +10,6 @@
 
 #define LOWER_BAR "\xe2\x96\x81"
 
-static bool is_kind(const tx_step *step, const char *name)
-{
-    return strcmp(step->kind->name, name) == 0;
-}
-
 /* ---- Kinds ------------------------------------------------------------------------------------------- */
 
 /* Of a SentencePiece tokenizer: whether a text gets a blank before it. */
@@ -24,11 +19,11 @@ static tx_status find_prefix(const tx_tokenizer *t, bool *prefix)
     *prefix = false;
     for (int32_t i = 0; i < t->normalizer.count; i++) {
         const tx_step *step = &t->normalizer.at[i];
-        known = known && (is_kind(step, "Prepend") || is_kind(step, "Replace")) && strcmp(step->text, LOWER_BAR) == 0;
-        *prefix = *prefix || is_kind(step, "Prepend");
+        known = known && (tx_step_is(step, "Prepend") || tx_step_is(step, "Replace")) && strcmp(step->text, LOWER_BAR) == 0;
+        *prefix = *prefix || tx_step_is(step, "Prepend");
     }
     for (int32_t i = 0; i < t->pre_tokenizer.count; i++) {
-        known = known && is_kind(&t->pre_tokenizer.at[i], "Metaspace");
+        known = known && tx_step_is(&t->pre_tokenizer.at[i], "Metaspace");
         *prefix = *prefix || t->pre_tokenizer.at[i].prepend != TX_PREPEND_NEVER;
     }
     return known ? TX_OK
@@ -36,19 +31,6 @@ static tx_status find_prefix(const tx_tokenizer *t, bool *prefix)
 }
 
 /* ---- Tokens ------------------------------------------------------------------------------------------ */
-
-/* As files spell it. */
-static void add_text(const tx_tokenizer *t, const tx_letters *letters, int32_t id, tx_buffer *text)
-{
-    const tx_token *token = &t->vocab.token[id];
-    const char *bytes = t->vocab.bytes.data + token->at;
-    if (!t->bytes || token->kind == TX_TOKEN_FOREIGN) {
-        tx_buffer_add(text, bytes, token->size);
-    } else if (!tx_buffer_reserve(text, 2 * (size_t)token->size + 1)) {
-        tx_letters_write(letters, bytes, token->size, text->data + text->size);
-        text->size += strlen(text->data + text->size);
-    }
-}
 
 static bool has_token(const tx_tokenizer *t, int64_t id)
 {
@@ -64,7 +46,7 @@ static tx_status put_tokens(const tx_tokenizer *t, const tx_letters *letters, in
         tx_buffer_clear(&text);
         snprintf(unused, sizeof unused, "[PAD%" PRId64 "]", id);
         if (has_token(t, id))
-            add_text(t, letters, (int32_t)id, &text);
+            tx_tokenizer_spell(t, letters, (int32_t)id, &text);
         else
             tx_buffer_add(&text, unused, strlen(unused));
         tx_gguf_add_string(w, text.data, text.size);
@@ -114,9 +96,9 @@ static tx_status put_merges(const tx_tokenizer *t, const tx_letters *letters, tx
     tx_gguf_put_array(w, "tokenizer.ggml.merges", TX_GGUF_VALUE_STRING, (int64_t)t->merges.count);
     for (size_t i = 0; i < t->merges.count && !text.status; i++) {
         tx_buffer_clear(&text);
-        add_text(t, letters, t->merges.at[i].left, &text);
+        tx_tokenizer_spell(t, letters, t->merges.at[i].left, &text);
         tx_buffer_add(&text, " ", 1);
-        add_text(t, letters, t->merges.at[i].right, &text);
+        tx_tokenizer_spell(t, letters, t->merges.at[i].right, &text);
         tx_gguf_add_string(w, text.data, text.size);
     }
     free(text.data);

@@ -34,12 +34,12 @@ tx_status tx_gguf_tokenizer_text(const tx_gguf_file *file, char **text, size_t *
 static tx_status add_role(const tx_gguf_file *file, const tx_tokenizer *t, const char *key, const char *role,
                           tx_json *json)
 {
-    int64_t id;
+    int64_t id = -1;
     const char *text;
     size_t size;
-    const tx_status status = tx_gguf_get_int(file, key, 0, tx_tokenizer_size(t) - 1, &id);
-    if (status)
-        return status == TX_NOT_FOUND ? TX_OK : status;
+    TX_TRY(TX_GGUF_OPTIONAL(int, file, key, 0, tx_tokenizer_size(t) - 1, &id));
+    if (id < 0)
+        return TX_OK;
     TX_TRY(tx_tokenizer_piece(t, (int32_t)id, false, &text, &size));
     const tx_token *token = &t->vocab.token[id];
     return tx_json_set_text(json, role, t->vocab.bytes.data + token->at, token->size);
@@ -55,10 +55,8 @@ tx_status tx_gguf_tokenizer_config(const tx_gguf_file *file, const tx_tokenizer 
     TX_THEN(status, add_role(file, t, KEY("unknown_token_id"), "unk_token", json));
     TX_THEN(status, add_role(file, t, KEY("padding_token_id"), "pad_token", json));
     TX_THEN(status, tx_json_set_bool(json, "clean_up_tokenization_spaces", false));
-    if (!status && tx_gguf_has(file, "tokenizer.chat_template"))
-        status = tx_gguf_get_string(file, "tokenizer.chat_template", &template, NULL);
-    if (!status && template)
-        status = tx_json_set_string(json, "chat_template", template);
+    TX_THEN(status, TX_GGUF_OPTIONAL(string, file, "tokenizer.chat_template", &template, NULL));
+    TX_THEN(status, template ? tx_json_set_string(json, "chat_template", template) : TX_OK);
     free(template);
     return write_text(status, json, text, size);
 }

@@ -3,7 +3,7 @@
 #include "models/text/tokenizer_gguf.h"
 
 #include "models/array.h"
-#include "models/files/safetensors_header.h"
+#include "models/names.h"
 #include "models/text/bpe.h"
 
 #include <inttypes.h>
@@ -25,14 +25,7 @@ typedef struct reading {
     bool prefix;
 } reading;
 
-/* What no file of either kind says otherwise. */
-static const char byte_frame[] =
-    "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": null,"
-    " \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true,"
-    " \"use_regex\": true}, \"post_processor\": null,"
-    " \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},"
-    " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": \"\","
-    " \"end_of_word_suffix\": \"\", \"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {}, \"merges\": []}}";
+/* What no file of SentencePiece's kind says otherwise. */
 static const char piece_frame[] =
     "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [],"
     " \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": "
@@ -65,11 +58,9 @@ static tx_status set_parsed(tx_json *json, const char *key, const char *text, si
 static tx_status read_arrays(reading *r)
 {
     TX_TRY(tx_gguf_get_array(r->file, KEY("tokens"), true, &r->tokens));
-    tx_status status = tx_gguf_get_array(r->file, KEY("token_type"), false, &r->types);
-    if (status && status != TX_NOT_FOUND)
-        return status;
-    status = tx_gguf_get_array(r->file, r->split ? KEY("merges") : KEY("scores"), r->split != NULL,
-                               r->split ? &r->merges : &r->scores);
+    TX_TRY(TX_GGUF_OPTIONAL(array, r->file, KEY("token_type"), false, &r->types));
+    const tx_status status = tx_gguf_get_array(r->file, r->split ? KEY("merges") : KEY("scores"), r->split != NULL,
+                                               r->split ? &r->merges : &r->scores);
     if (status)
         return status == TX_NOT_FOUND ? tx_fail(TX_FORMAT, "neither merges nor scores are there") : status;
     const int64_t count = r->tokens.count;
@@ -96,31 +87,14 @@ static tx_status name_tokens(reading *r)
             return tx_fail(TX_MEMORY, "no memory for %" PRId64 " tokens", r->tokens.count);
         r->names[id] = (tx_named){r->text[id], (int32_t)id};
     }
-    tx_named_sort(r->names, (size_t)r->tokens.count);
-    for (int64_t i = 1; i < r->tokens.count; i++)
-        if (strcmp(r->names[i - 1].name, r->names[i].name) == 0)
-            return tx_fail(TX_FORMAT, "the token %.64s is there twice", r->names[i].name);
-    return TX_OK;
+    const char *twice = tx_named_sort(r->names, (size_t)r->tokens.count);
+    return twice ? tx_fail(TX_FORMAT, "the token %.64s is there twice", twice) : TX_OK;
 }
 
 static int type_of(const reading *r, int64_t id)
 {
     const double type = r->types.number ? r->types.number[id] : 0;
     return type > TX_GGUF_TOKEN_NORMAL && type <= TX_GGUF_TOKEN_BYTE ? (int)type : TX_GGUF_TOKEN_NORMAL;
-}
-
-static tx_status add_added(const reading *r, int64_t id, tx_json *list)
-{
-    tx_json *token = tx_json_object(); /* the list's before it is filled: nothing is left to free */
-    const bool special = type_of(r, id) != TX_GGUF_TOKEN_USER_DEFINED;
-    TX_TRY(tx_json_append(list, token));
-    TX_TRY(tx_json_set_int(token, "id", id));
-    TX_TRY(tx_json_set_string(token, "content", r->text[id]));
-    TX_TRY(tx_json_set_bool(token, "single_word", false));
-    TX_TRY(tx_json_set_bool(token, "lstrip", false));
-    TX_TRY(tx_json_set_bool(token, "rstrip", false));
-    TX_TRY(tx_json_set_bool(token, "normalized", false));
-    return tx_json_set_bool(token, "special", special);
 }
 
 static tx_status add_tokens(const reading *r, tx_json *json, tx_json *model)
@@ -132,7 +106,8 @@ static tx_status add_tokens(const reading *r, tx_json *json, tx_json *model)
         const int type = type_of(r, id);
         TX_TRY(tx_json_set_int(vocab, r->text[id], id));
         if (type == TX_GGUF_TOKEN_CONTROL || type == TX_GGUF_TOKEN_USER_DEFINED || type == TX_GGUF_TOKEN_UNKNOWN)
-            TX_TRY(add_added(r, id, added));
+            TX_TRY(tx_added_write(&(tx_added){.id = (int32_t)id, .special = type != TX_GGUF_TOKEN_USER_DEFINED},
+                                  r->text[id], added));
         if (type == TX_GGUF_TOKEN_UNKNOWN)
             TX_TRY(tx_json_set_string(model, "unk_token", r->text[id]));
     }
@@ -268,11 +243,10 @@ static tx_status add_post_processor(const reading *r, tx_json *json)
 {
     static const char *const which[] = {"A", "B"}, *const lists[] = {"single", "pair"};
     bool bos = r->split == NULL, eos = false; /* what llama.cpp does where the file says nothing */
-    tx_status status = tx_gguf_get_bool(r->file, KEY("add_bos_token"), &bos);
-    if (!status || status == TX_NOT_FOUND)
-        status = tx_gguf_get_bool(r->file, KEY("add_eos_token"), &eos);
-    if ((status && status != TX_NOT_FOUND) || (!bos && !eos))
-        return status == TX_NOT_FOUND ? TX_OK : status;
+    TX_TRY(TX_GGUF_OPTIONAL(bool, r->file, KEY("add_bos_token"), &bos));
+    TX_TRY(TX_GGUF_OPTIONAL(bool, r->file, KEY("add_eos_token"), &eos));
+    if (!bos && !eos)
+        return TX_OK;
     tx_json *post = tx_json_object(), *special, *items;
     TX_TRY(tx_json_set(json, "post_processor", post));
     TX_TRY(tx_json_set_string(post, "type", "TemplateProcessing"));
@@ -306,9 +280,10 @@ static tx_status add_splits(const tx_gguf_split *split, tx_json *json)
         TX_THEN(status, tx_json_get(step, "pattern", TX_JSON_OBJECT, &pattern));
         TX_THEN(status, tx_json_set_string(pattern, "Regex", split->regex[i]));
     }
-    if (status)
-        tx_json_free(bytes);
-    return status ? status : tx_json_append(list, bytes);
+    if (!status)
+        return tx_json_append(list, bytes);
+    tx_json_free(bytes);
+    return status;
 }
 
 static tx_status add_parts(const reading *r, tx_json *json, tx_json *model)
@@ -330,6 +305,7 @@ static tx_status fill(reading *r, tx_json *json)
     tx_json *model, *merges;
     TX_TRY(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
     TX_TRY(tx_json_get(model, "merges", TX_JSON_ARRAY, &merges));
+    TX_TRY(tx_json_set_null(json, "post_processor"));
     TX_TRY(read_arrays(r));
     TX_TRY(name_tokens(r));
     TX_TRY(add_tokens(r, json, model));
@@ -343,8 +319,7 @@ static tx_status find_kind(reading *r)
 {
     char *model = NULL, *pre = NULL;
     TX_TRY(tx_gguf_get_string(r->file, KEY("model"), &model, NULL));
-    tx_status status = tx_gguf_get_string(r->file, KEY("pre"), &pre, NULL);
-    status = status == TX_NOT_FOUND ? TX_OK : status;
+    tx_status status = TX_GGUF_OPTIONAL(string, r->file, KEY("pre"), &pre, NULL);
     const bool bytes = strcmp(model, "gpt2") == 0;
     r->prefix = true;
     if (bytes)
@@ -352,17 +327,17 @@ static tx_status find_kind(reading *r)
     if (!status && (bytes ? !r->split : strcmp(model, "llama") != 0))
         status = tx_fail(TX_UNSUPPORTED, "a tokenizer of model \"%.40s\" and splitter \"%.40s\" is not implemented",
                          model, pre ? pre : "");
-    TX_THEN(status, tx_gguf_get_bool(r->file, KEY("add_space_prefix"), &r->prefix));
+    TX_THEN(status, TX_GGUF_OPTIONAL(bool, r->file, KEY("add_space_prefix"), &r->prefix));
     free(model);
     free(pre);
-    return status == TX_NOT_FOUND ? TX_OK : status;
+    return status;
 }
 
 tx_status tx_tokenizer_json_of_gguf(const tx_gguf_file *file, tx_json **json)
 {
     reading r = {.file = file};
     TX_TRY(find_kind(&r));
-    const char *frame = r.split ? byte_frame : piece_frame;
+    const char *frame = r.split ? tx_tokenizer_frame : piece_frame;
     TX_TRY(tx_json_parse(frame, strlen(frame), TOKENIZER, json));
     const tx_status status = fill(&r, *json);
     for (int64_t id = 0; id < r.tokens.count && r.text; id++)

@@ -68,11 +68,6 @@ const tx_gguf_split *tx_gguf_split_of(const char *name)
     return NULL;
 }
 
-static bool is_kind(const tx_step *step, const char *name)
-{
-    return strcmp(step->kind->name, name) == 0;
-}
-
 /* Whether a regular expression of a file is the table's: files write line ends as they are, or escaped. */
 static bool is_same(const char *known, const char *pattern)
 {
@@ -108,7 +103,7 @@ tx_status tx_gguf_find_split(const tx_tokenizer *t, const char **name)
 {
     const tx_steps *pre = &t->pre_tokenizer, *normalizer = &t->normalizer;
     char steps[512] = "", names[256] = "";
-    if (normalizer->count > 1 || (normalizer->count == 1 && !is_kind(&normalizer->at[0], "NFC")) ||
+    if (normalizer->count > 1 || (normalizer->count == 1 && !tx_step_is(&normalizer->at[0], "NFC")) ||
         pre->at[pre->count - 1].mark)
         return tx_fail(TX_UNSUPPORTED, "tokenizer: a normalizer, or a space before the text, which llama.cpp has not");
     for (size_t i = 0; i < SPLITS; i++) {
@@ -119,7 +114,7 @@ tx_status tx_gguf_find_split(const tx_tokenizer *t, const char **name)
         tx_list_add(names, sizeof names, ", ", "%s", splits[i].name);
     }
     for (int32_t i = 0; i < pre->count; i++) {
-        const bool shown = is_kind(&pre->at[i], "Split");
+        const bool shown = tx_step_is(&pre->at[i], "Split");
         tx_list_add(steps, sizeof steps, ", ", "%s%s%.60s", pre->at[i].kind->name, shown ? " " : "",
                     shown ? pre->at[i].regex.pattern : "");
     }

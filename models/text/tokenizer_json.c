@@ -21,8 +21,7 @@ const tx_model_kind *tx_model_bpe(void)
 static tx_status find_model(tx_tokenizer *tokenizer, const tx_json *model)
 {
     const char *type = "BPE"; /* old files leave it out */
-    if (tx_json_has(model, "type"))
-        TX_TRY(tx_json_get_string(model, "type", &type));
+    TX_TRY(TX_JSON_OPTIONAL(string, model, "type", &type));
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         if (strcmp(type, models[i].name) == 0) {
             tokenizer->model = &models[i];

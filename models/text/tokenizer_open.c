@@ -157,12 +157,11 @@ static tx_status read_class(tx_json *config)
     const char *name = "";
     bool flag = false;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        TX_TRY(tx_step_flag(config, refused[i], false, &flag));
+        TX_TRY(TX_JSON_OPTIONAL(bool, config, refused[i], &flag));
         if (flag)
             return tx_fail(TX_UNSUPPORTED, "%s with vocab.json: save the tokenizer as tokenizer.json", refused[i]);
     }
-    if (tx_json_has(config, "tokenizer_class"))
-        TX_TRY(tx_json_get_string(config, "tokenizer_class", &name));
+    TX_TRY(TX_JSON_OPTIONAL(string, config, "tokenizer_class", &name));
     for (size_t i = 0; i < sizeof defaults / sizeof defaults[0] && strncmp(name, "GPT2Tokenizer", 13) == 0; i++)
         if (!tx_json_find(config, defaults[i]))
             TX_TRY(tx_json_set_string(config, defaults[i], TX_END_OF_TEXT));
@@ -184,7 +183,7 @@ static tx_status read_pair(tx_tokenizer *t, tx_json *config)
     TX_THEN(status, tx_bpe_read_vocab(t, vocab));
     TX_THEN(status, read_merges(t, vocab));
     if (!status && config)
-        status = tx_step_flag(config, "add_prefix_space", false, &prefix);
+        status = TX_JSON_OPTIONAL(bool, config, "add_prefix_space", &prefix);
     TX_THEN(status, tx_pre_tokenizer_gpt2(&t->pre_tokenizer, prefix));
     TX_THEN(status, tx_tokenizer_add_config(t, vocab, config));
     TX_THEN(status, read_roberta(t));
@@ -201,14 +200,13 @@ static tx_status read_pair(tx_tokenizer *t, tx_json *config)
 static tx_status follow_class(tx_tokenizer *t, const tx_json *config)
 {
     const char *name = "";
-    if (tx_json_has(config, "tokenizer_class"))
-        TX_TRY(tx_json_get_string(config, "tokenizer_class", &name));
+    TX_TRY(TX_JSON_OPTIONAL(string, config, "tokenizer_class", &name));
     if (strncmp(name, "BertTokenizer", 13) == 0 || (!*name && tx_json_has(config, "do_lower_case")))
         TX_TRY(tx_normalizer_follow_bert(&t->normalizer, config));
     const bool spaced = strncmp(name, "GPT2Tokenizer", 13) == 0 || strncmp(name, "RobertaTokenizer", 16) == 0;
-    return spaced && t->bytes
-               ? tx_step_flag(config, "add_prefix_space", false, &t->pre_tokenizer.at[t->pre_tokenizer.count - 1].mark)
-               : TX_OK;
+    return spaced && t->bytes ? TX_JSON_OPTIONAL(bool, config, "add_prefix_space",
+                                                 &t->pre_tokenizer.at[t->pre_tokenizer.count - 1].mark)
+                              : TX_OK;
 }
 
 /* With the tokens that the configuration adds. */
@@ -274,9 +272,5 @@ tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
     for (int i = 0; i < TX_SOURCES; i++)
         made->source[i].name = names[i];
     const tx_status status = tx_gguf_is_name(path) ? open_gguf(made, path) : open_files(made, path);
-    if (status)
-        tx_tokenizer_free(made);
-    else
-        *tokenizer = made;
-    return status;
+    return TX_GIVE(status, made, tokenizer, tx_tokenizer_free);
 }

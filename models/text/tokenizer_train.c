@@ -70,11 +70,7 @@ tx_status tx_tokenizer_trainer_create(tx_tokenizer_trainer **trainer)
         return tx_fail(TX_MEMORY, "no memory for a trainer");
     tx_status status = tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false);
     TX_THEN(status, tx_cutter_create(&made->pre_tokenizer, count_word, made, &made->cutter));
-    if (status)
-        tx_tokenizer_trainer_free(made);
-    else
-        *trainer = made;
-    return status;
+    return TX_GIVE(status, made, trainer, tx_tokenizer_trainer_free);
 }
 
 void tx_tokenizer_trainer_free(tx_tokenizer_trainer *trainer)

@@ -12,8 +12,7 @@
 #define TOKENIZER "tokenizer.json"
 #define TOKENIZER_CONFIG "tokenizer_config.json"
 
-/* What is the same in every file that is made here. */
-static const char frame[] =
+const char tx_tokenizer_frame[] =
     "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": null,"
     " \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true,"
     " \"use_regex\": true},"
@@ -23,14 +22,13 @@ static const char frame[] =
     " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": \"\","
     " \"end_of_word_suffix\": \"\", \"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {}, \"merges\": []}}";
 
-/* Appends a token as files spell it, and a NUL, which does not count. */
-static tx_status spell(const tx_tokenizer *t, const tx_letters *letters, int32_t id, tx_buffer *text)
+tx_status tx_tokenizer_spell(const tx_tokenizer *t, const tx_letters *letters, int32_t id, tx_buffer *text)
 {
     const tx_token *token = &t->vocab.token[id];
     const char *bytes = t->vocab.bytes.data + token->at;
     TX_TRY(tx_buffer_reserve(text, 2 * (size_t)token->size + 1));
     char *at = text->data + text->size;
-    if (token->kind == TX_TOKEN_FOREIGN)
+    if (!t->bytes || token->kind == TX_TOKEN_FOREIGN)
         memcpy(at, bytes, (size_t)token->size + 1);
     else
         tx_letters_write(letters, bytes, token->size, at);
@@ -44,7 +42,7 @@ static tx_status write_vocab(const tx_tokenizer *t, const tx_letters *letters, t
     TX_TRY(tx_json_get(model, "vocab", TX_JSON_OBJECT, &vocab));
     for (int32_t id = 0; id < t->vocab.count; id++) {
         tx_buffer_clear(text);
-        TX_TRY(spell(t, letters, id, text));
+        TX_TRY(tx_tokenizer_spell(t, letters, id, text));
         TX_TRY(tx_json_set_int(vocab, text->data, id));
     }
     return TX_OK;
@@ -56,11 +54,23 @@ static tx_status write_merges(const tx_tokenizer *t, const tx_letters *letters, 
     TX_TRY(tx_json_get(model, "merges", TX_JSON_ARRAY, &merges));
     for (size_t i = 0; i < t->merges.count; i++) {
         tx_buffer_clear(text);
-        TX_TRY(spell(t, letters, t->merges.at[i].left, text));
+        TX_TRY(tx_tokenizer_spell(t, letters, t->merges.at[i].left, text));
         tx_buffer_add(text, " ", 1);
-        TX_TRY(spell(t, letters, t->merges.at[i].right, text));
+        TX_TRY(tx_tokenizer_spell(t, letters, t->merges.at[i].right, text));
         TX_TRY(tx_json_append_string(merges, text->data));
     }
+    return TX_OK;
+}
+
+tx_status tx_added_write(const tx_added *added, const char *text, tx_json *list)
+{
+    tx_json *token = tx_json_object(); /* the list's before it is filled: nothing is left to free */
+    TX_TRY(tx_json_append(list, token));
+    TX_TRY(tx_json_set_int(token, "id", added->id));
+    TX_TRY(tx_json_set_string(token, "content", text));
+#define X(flag) TX_TRY(tx_json_set_bool(token, #flag, added->flag));
+    TX_ADDED_FLAGS(X)
+#undef X
     return TX_OK;
 }
 
@@ -68,16 +78,8 @@ static tx_status write_added(const tx_tokenizer *t, tx_json *json)
 {
     tx_json *list;
     TX_TRY(tx_json_get(json, "added_tokens", TX_JSON_ARRAY, &list));
-    for (int32_t i = 0; i < t->additions.count; i++) {
-        const tx_added *added = &t->additions.at[i];
-        tx_json *token = tx_json_object(); /* the list's before it is filled: nothing is left to free */
-        TX_TRY(tx_json_append(list, token));
-        TX_TRY(tx_json_set_int(token, "id", added->id));
-        TX_TRY(tx_json_set_string(token, "content", added->text));
-#define X(flag) TX_TRY(tx_json_set_bool(token, #flag, added->flag));
-        TX_ADDED_FLAGS(X)
-#undef X
-    }
+    for (int32_t i = 0; i < t->additions.count; i++)
+        TX_TRY(tx_added_write(&t->additions.at[i], t->additions.at[i].text, list));
     return TX_OK;
 }
 
@@ -92,7 +94,7 @@ static tx_status save_tokenizer(const tx_tokenizer *t, const char *folder)
     tx_buffer text = {0};
     tx_letters letters;
     tx_letters_make(&letters);
-    TX_TRY(tx_json_parse(frame, sizeof frame - 1, TOKENIZER, &json));
+    TX_TRY(tx_json_parse(tx_tokenizer_frame, strlen(tx_tokenizer_frame), TOKENIZER, &json));
     tx_status status = write_added(t, json);
     TX_THEN(status, tx_json_get(json, "model", TX_JSON_OBJECT, &model));
     TX_THEN(status, write_vocab(t, &letters, model, &text));

@@ -38,17 +38,11 @@ size_t tx_utf8_part(const char *text, size_t size, size_t *length)
 
 size_t tx_utf8_read(const char *text, size_t size, uint32_t *code)
 {
-    const unsigned char *at = (const unsigned char *)text;
-    size_t length;
-    if (size == 0 || tx_utf8_part(text, size, &length) != length)
-        return 0;
-    if (code) {
-        static const unsigned char bits[TX_UTF8_MAX + 1] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-        *code = at[0] & bits[length];
-        for (size_t i = 1; i < length; i++)
-            *code = *code << 6 | (at[i] & 0x3F);
-    }
-    return length;
+    utf8proc_int32_t found;
+    const utf8proc_ssize_t length = utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)size, &found);
+    if (length > 0 && code)
+        *code = (uint32_t)found;
+    return length > 0 ? (size_t)length : 0;
 }
 
 size_t tx_utf8_read_last(const char *text, size_t size, uint32_t *code)

@@ -11,10 +11,8 @@ tx_status tx_word_piece_read(tx_tokenizer *tokenizer, const tx_json *model, cons
     const char *prefix = "##";
     tokenizer->longest = 100;
     TX_TRY(tx_model_read_unk(tokenizer, model, vocab));
-    if (tx_json_has(model, "continuing_subword_prefix"))
-        TX_TRY(tx_json_get_string(model, "continuing_subword_prefix", &prefix));
-    if (tx_json_has(model, "max_input_chars_per_word"))
-        TX_TRY(tx_json_get_int(model, "max_input_chars_per_word", 0, INT16_MAX, &tokenizer->longest));
+    TX_TRY(TX_JSON_OPTIONAL(string, model, "continuing_subword_prefix", &prefix));
+    TX_TRY(TX_JSON_OPTIONAL(int, model, "max_input_chars_per_word", 0, INT16_MAX, &tokenizer->longest));
     tokenizer->prefix = strdup(prefix);
     return tokenizer->prefix ? TX_OK : tx_fail(TX_MEMORY, "no memory for a prefix");
 }

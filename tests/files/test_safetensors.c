@@ -4,6 +4,7 @@
  * that is cut at every length, flipped at every byte and mutated. */
 
 #include "api/base/clock.h"
+#include "api/base/file.h"
 #include "api/base/half.h"
 #include "models/files/safetensors_header.h"
 #include "tests/scratch.h"
@@ -112,10 +113,9 @@ enum { WRITTEN = sizeof written / sizeof written[0] };
 /* Writes the list above; its data are the bytes 0, 1, 2... in pieces of 5. */
 static size_t write_example(const char *path)
 {
-    static const char *const metadata[] = {"format", "pt", "by", "a \"test\"", NULL};
     tx_st_writer *writer;
     size_t total = 0;
-    assert_ok(tx_st_create(path, written, WRITTEN, metadata, &writer));
+    assert_ok(tx_st_create(path, written, WRITTEN, NULL, &writer));
     for (int i = 0; i < WRITTEN; i++)
         total += (size_t)tx_st_bytes(&written[i]);
     for (size_t at = 0; at < total; at += 5) {
@@ -138,8 +138,6 @@ static void test_round_trip(void **state)
     assert_ok(tx_st_open(path, &file));
     assert_string_equal(tx_st_path(file), path);
     assert_int_equal(tx_st_count(file), WRITTEN);
-    assert_string_equal(tx_st_metadata(file, "by"), "a \"test\"");
-    assert_null(tx_st_metadata(file, "other"));
     for (int i = 0; i < WRITTEN; i++) {
         int32_t index;
         assert_ok(tx_st_find(file, written[i].name, &index));
@@ -193,7 +191,11 @@ static void test_conversions(void **state)
     assert_ok(tx_st_commit(writer));
     tx_st_file *file;
     assert_ok(tx_st_open(path, &file));
-    assert_string_equal(tx_st_metadata(file, "format"), "pt");
+    char *text;
+    size_t size;
+    assert_ok(tx_file_read(path, INT64_MAX, &text, &size));
+    assert_non_null(strstr(text + 8, "\"format\"")); /* after the header's length */
+    free(text);
     for (int32_t k = 0; k < 4; k++) {
         assert_ok(tx_st_read_f32(file, k, 0, COUNT, read));
         for (int i = 0; i < COUNT; i++) {

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Names. */
+#include "models/names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool tx_begins_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+bool tx_ends_with(const char *text, const char *suffix)
+{
+    const size_t length = strlen(text), of_suffix = strlen(suffix);
+    return length >= of_suffix && strcmp(text + length - of_suffix, suffix) == 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const tx_named *)a)->name, ((const tx_named *)b)->name);
+}
+
+const char *tx_named_sort(tx_named *names, size_t count)
+{
+    if (count > 1)
+        qsort(names, count, sizeof *names, by_name);
+    for (size_t i = 1; i < count; i++)
+        if (by_name(&names[i - 1], &names[i]) == 0)
+            return names[i].name;
+    return NULL;
+}
+
+int32_t tx_named_find(const tx_named *names, size_t count, const char *name)
+{
+    const tx_named *found = count ? bsearch(&(tx_named){.name = name}, names, count, sizeof *names, by_name) : NULL;
+    return found ? found->index : -1;
+}
