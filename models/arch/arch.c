@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 tx_status tx_architecture_find(const char *type, const tx_architecture **architecture)
@@ -53,6 +54,29 @@ tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARC
         spec->dtype = spec->shape.rank > 1 ? config->teacher_dtype : TX_F32;
     }
     return TX_OK;
+}
+
+static tx_status fill_pieces(const tx_config *config, tx_weights_piece *pieces, int32_t *count)
+{
+    *count = 0;
+    for (int32_t i = 0; i < tx_arch_params(config); i++) {
+        char name[TX_ARCH_NAME];
+        tx_param_spec spec;
+        TX_TRY(tx_arch_param(config, i, name, &spec));
+        *count += pieces ? tx_weights_pieces(name, &spec, i, INT32_MAX, pieces + *count)
+                         : tx_weights_piece_count(name, &spec);
+    }
+    return TX_OK;
+}
+
+tx_status tx_arch_pieces(const tx_config *config, tx_weights_piece **pieces, int32_t *count)
+{
+    TX_TRY(fill_pieces(config, NULL, count));
+    tx_weights_piece *made = malloc(((size_t)*count + 1) * sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "no memory for the list of tensors");
+    const tx_status status = fill_pieces(config, made, count);
+    return TX_GIVE(status, made, pieces, free);
 }
 
 int64_t tx_arch_param_count(const tx_config *config)

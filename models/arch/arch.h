@@ -73,6 +73,8 @@ int64_t tx_arch_padded_vocab(const tx_config *config);
 /* Number of parameters (named arrays), and name and spec of each, in layer order. */
 int32_t tx_arch_params(const tx_config *config);
 tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
+/* The pieces of all parameters, which have the parameters' numbers. The caller frees `*pieces`. */
+tx_status tx_arch_pieces(const tx_config *config, tx_weights_piece **pieces, int32_t *count);
 /* Number of numbers in them, tied ones counted once, padding left out: 124,439,808 for gpt2. */
 int64_t tx_arch_param_count(const tx_config *config);
 /* Columns of the logits that mean something: the vocabulary, or a classifier's labels. */
@@ -130,8 +132,6 @@ tx_status tx_arch_check(const tx_config *config, const char *folder);
  * AutoModel classes load them. */
 tx_status tx_arch_save(tx_model *model, const tx_config *config, const char *folder);
 
-/* The pieces of all parameters, which have the parameters' numbers. The caller frees `*pieces`. */
-tx_status tx_arch_pieces(const tx_config *config, tx_weights_piece **pieces, int32_t *count);
 /* From names in files to those of parameters, as the configuration has them. */
 tx_weights_names tx_arch_names(const tx_config *config);
 

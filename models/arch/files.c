@@ -99,29 +99,6 @@ tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *fol
     return status;
 }
 
-static tx_status fill_pieces(const tx_config *config, tx_weights_piece *pieces, int32_t *count)
-{
-    *count = 0;
-    for (int32_t i = 0; i < tx_arch_params(config); i++) {
-        char name[TX_ARCH_NAME];
-        tx_param_spec spec;
-        TX_TRY(tx_arch_param(config, i, name, &spec));
-        *count += pieces ? tx_weights_pieces(name, &spec, i, INT32_MAX, pieces + *count)
-                         : tx_weights_piece_count(name, &spec);
-    }
-    return TX_OK;
-}
-
-tx_status tx_arch_pieces(const tx_config *config, tx_weights_piece **pieces, int32_t *count)
-{
-    TX_TRY(fill_pieces(config, NULL, count));
-    tx_weights_piece *made = malloc(((size_t)*count + 1) * sizeof *made);
-    if (!made)
-        return tx_fail(TX_MEMORY, "no memory for the list of tensors");
-    const tx_status status = fill_pieces(config, made, count);
-    return TX_GIVE(status, made, pieces, free);
-}
-
 tx_status tx_arch_check(const tx_config *config, const char *folder)
 {
     const tx_weights_names names = tx_arch_names(config);

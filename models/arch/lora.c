@@ -144,7 +144,8 @@ static bool is_linear(const tx_config *config, int32_t index, const char *name, 
     const size_t module = strlen(name) - strlen(WEIGHT);
     if (spec->shape.rank != 2 || strcmp(name + module, WEIGHT) != 0)
         return false;
-    return !spec->table || (index + 1 < tx_arch_params(config) && !tx_arch_param(config, index + 1, next, &ignored) &&
+    return !spec->table || (index + 1 < config->architecture->params(config) &&
+                            !config->architecture->param(config, index + 1, next, &ignored) &&
                             strncmp(next, name, module) == 0 && strcmp(next + module, BIAS) == 0);
 }
 
@@ -158,7 +159,7 @@ tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
     tx_weights_piece piece[TX_MAX_SECTIONS];
-    TX_TRY(tx_arch_param(config, index, name, &spec));
+    TX_TRY(config->architecture->param(config, index, name, &spec));
     *modules = (tx_lora_modules){0};
     if (!is_linear(config, index, name, &spec))
         return TX_OK;
@@ -199,8 +200,8 @@ static tx_status find_module(const tx_config *config, const char *word, size_t l
     tx_param_spec spec;
     tx_weights_piece piece[TX_MAX_SECTIONS];
     *f = (found){0};
-    for (int32_t p = 0; p < tx_arch_params(config); p++) {
-        TX_TRY(tx_arch_param(config, p, name, &spec));
+    for (int32_t p = 0; p < config->architecture->params(config); p++) {
+        TX_TRY(config->architecture->param(config, p, name, &spec));
         const bool linear = is_linear(config, p, name, &spec);
         const int32_t pieces = modules_in(name, &spec, piece);
         int32_t fitting = 0;
@@ -246,8 +247,8 @@ static tx_status find_tied(const tx_config *config, char tied[TX_ARCH_NAME])
     tx_param_spec spec;
     int32_t count = 0;
     *tied = '\0';
-    for (int32_t p = 0; p < tx_arch_params(config); p++) {
-        TX_TRY(tx_arch_param(config, p, name, &spec));
+    for (int32_t p = 0; p < config->architecture->params(config); p++) {
+        TX_TRY(config->architecture->param(config, p, name, &spec));
         if (spec.shape.rank == 2 && spec.logical.rank == 2) {
             snprintf(tied, TX_ARCH_NAME, "%.*s", (int)(strrchr(name, '.') - name), name);
             count++;
@@ -287,7 +288,7 @@ static tx_status check_names(const tx_config *config, const char *names, bool sa
 static tx_status check_some(const tx_lora *lora, const tx_config *config)
 {
     tx_lora_modules modules = {0};
-    for (int32_t p = 0; p < tx_arch_params(config) && !modules.count; p++)
+    for (int32_t p = 0; p < config->architecture->params(config) && !modules.count; p++)
         TX_TRY(tx_lora_modules_of(lora, config, p, &modules));
     return modules.count ? TX_OK
                          : tx_fail(TX_INVALID, "target modules %s%s%s: no module gets an adapter", lora->targets,
@@ -314,8 +315,8 @@ static tx_status check_overlap(const tx_lora *lora, const tx_config *config)
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
     tx_weights_piece piece[TX_MAX_SECTIONS];
-    for (int32_t p = 0; p < tx_arch_params(config) && lora->saved; p++) {
-        TX_TRY(tx_arch_param(config, p, name, &spec));
+    for (int32_t p = 0; p < config->architecture->params(config) && lora->saved; p++) {
+        TX_TRY(config->architecture->param(config, p, name, &spec));
         const bool linear = is_linear(config, p, name, &spec);
         const int32_t pieces = modules_in(name, &spec, piece);
         for (int32_t i = 0; i < pieces; i++) {
@@ -338,8 +339,8 @@ static tx_status check_experts(const tx_lora *lora, const tx_config *config)
 {
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
-    for (int32_t p = 0; p < tx_arch_params(config); p++) {
-        TX_TRY(tx_arch_param(config, p, name, &spec));
+    for (int32_t p = 0; p < config->architecture->params(config); p++) {
+        TX_TRY(config->architecture->param(config, p, name, &spec));
         if (strchr(name, '*') && tx_lora_saves(lora, name))
             return tx_fail(TX_UNSUPPORTED, "module to save: %s: experts are not trained whole beside an adapter", name);
     }

@@ -51,6 +51,7 @@ typedef enum tx_gguf_dtype {
 
 /* Elements of a block, which a row has a whole number of. */
 int64_t tx_gguf_block(tx_gguf_dtype dtype);
+int64_t tx_gguf_block_bytes(tx_gguf_dtype dtype);
 
 #define TX_GGUF_MAX_RANK 4
 

@@ -2,9 +2,11 @@
  * A language model opened: what a folder holds, what is compiled of it, logits and perplexity. */
 #include "models/generate/lm.h"
 
+#include "api/base/file.h"
 #include "api/base/json.h"
 #include "api/base/needs.h"
 #include "models/arch/lora.h"
+#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@
 #define DEFAULT_STRIDE 512
 /* Usual length of a prompt that is not known yet. */
 #define USUAL_PROMPT 64
+#define GENERATION_LIMIT (1 << 24)
 
 /* The type that a word names; by "auto" that of config.json, whose key was torch_dtype before transformers 5. */
 static tx_status choose_dtype(const tx_lm *lm, const char *word, tx_dtype *dtype)
@@ -209,7 +212,8 @@ static tx_status load(tx_lm *lm)
     return status;
 }
 
-tx_status tx_lm_load(tx_lm *lm)
+/* Compiles the least, if nothing is compiled, and reads the weights. */
+static tx_status load_all(tx_lm *lm)
 {
     tx_forward *pass = NULL;
     tx_status status = begin_model(lm, &(tx_lm_sizes){.tokens = 1});
@@ -218,6 +222,24 @@ tx_status tx_lm_load(tx_lm *lm)
     TX_THEN(status, load(lm));
     tx_forward_free(pass);
     return status;
+}
+
+tx_status tx_lm_save(tx_lm *lm, const char *folder)
+{
+    TX_NEEDS(lm && folder, TX_INVALID);
+    bool same = false;
+    tx_status status = tx_lm_open_tokenizer(lm);
+    if (status && status != TX_NOT_FOUND)
+        return status;
+    if (tx_is_folder(folder))
+        TX_TRY(tx_folder_same(lm->folder, folder, &same));
+    if (same)
+        return tx_fail(TX_INVALID, "%s: is the model itself; name another folder", folder);
+    TX_TRY(load_all(lm));
+    TX_TRY(tx_arch_save(lm->model, lm->config, folder));
+    if (lm->tokenizer)
+        TX_TRY(tx_tokenizer_save(lm->tokenizer, folder, lm->config->positions));
+    return tx_folder_copy_file(tx_lm_generation_folder(lm), folder, TX_LM_GENERATION, GENERATION_LIMIT);
 }
 
 /* What would take less, behind a refusal for want of memory. */

@@ -46,7 +46,8 @@ typedef struct tx_lm_sizes {
 tx_status tx_lm_open_tokenizer(tx_lm *lm);
 /* Chooses the folders of model and adapter, and reads the configuration (lm_adapter.c). */
 tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *options);
-/* The folder whose generation_config.json applies: the adapter's if that has one, else the model's. */
+#define TX_LM_GENERATION "generation_config.json"
+/* The folder whose TX_LM_GENERATION applies: the adapter's if that has one, else the model's. */
 const char *tx_lm_generation_folder(const tx_lm *lm);
 /* Opens the devices that `map` names, with the blocks that it gives them (device_map.c). */
 tx_status tx_lm_open_devices(tx_lm *lm, const char *map, int32_t threads);
@@ -54,8 +55,6 @@ tx_status tx_lm_open_devices(tx_lm *lm, const char *map, int32_t threads);
 tx_status tx_lm_place(tx_lm *lm, const tx_lm_sizes *sizes);
 /* A model of the opened devices that have blocks, each with its own; the caller frees it. */
 tx_status tx_lm_divide(const tx_lm *lm, const int32_t blocks[TX_LM_DEVICES], bool only_plan, tx_model **model);
-/* Compiles the least, if nothing is compiled, and reads the weights. */
-tx_status tx_lm_load(tx_lm *lm);
 /* A generator of at least these sizes, the weights read. */
 tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes);
 /* Whether max_length limits each prompt with its text: it is said, and the model has positions for so many. */

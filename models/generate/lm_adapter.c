@@ -7,12 +7,8 @@
 #include "models/generate/lm.h"
 
 #include "api/base/file.h"
-#include "api/base/needs.h"
 
 #include <string.h>
-
-#define GENERATION "generation_config.json"
-#define GENERATION_LIMIT (1 << 24)
 
 /* The adapter that was named, or the one that the model's folder holds, in place of which the model comes that it is
  * of. */
@@ -52,23 +48,5 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
 
 const char *tx_lm_generation_folder(const tx_lm *lm)
 {
-    return lm->adapter && tx_file_exists(TX_PATH(lm->adapter, GENERATION)) ? lm->adapter : lm->folder;
-}
-
-tx_status tx_lm_save(tx_lm *lm, const char *folder)
-{
-    TX_NEEDS(lm && folder, TX_INVALID);
-    bool same = false;
-    tx_status status = tx_lm_open_tokenizer(lm);
-    if (status && status != TX_NOT_FOUND)
-        return status;
-    if (tx_is_folder(folder))
-        TX_TRY(tx_folder_same(lm->folder, folder, &same));
-    if (same)
-        return tx_fail(TX_INVALID, "%s: is the model itself; name another folder", folder);
-    TX_TRY(tx_lm_load(lm));
-    TX_TRY(tx_arch_save(lm->model, lm->config, folder));
-    if (lm->tokenizer)
-        TX_TRY(tx_tokenizer_save(lm->tokenizer, folder, lm->config->positions));
-    return tx_folder_copy_file(tx_lm_generation_folder(lm), folder, GENERATION, GENERATION_LIMIT);
+    return lm->adapter && tx_file_exists(TX_PATH(lm->adapter, TX_LM_GENERATION)) ? lm->adapter : lm->folder;
 }

@@ -139,7 +139,7 @@ static tx_status read_unknown(tx_tokenizer *t, const tx_json *model, const tx_js
     return TX_OK;
 }
 
-tx_status tx_bpe_read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
+static tx_status read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
 {
     double dropout = 0;
     TX_TRY(TX_JSON_OPTIONAL(number, model, "dropout", 0, 1, &dropout));
@@ -206,7 +206,7 @@ static tx_status encode_characters(const tx_tokenizer *t, tx_buffer *scratch, co
     return s.count ? tx_merges_apply(&t->merges, &(tx_symbols){s.id, NULL, s.count}, ids) : TX_OK;
 }
 
-tx_status tx_bpe_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids)
+static tx_status encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids)
 {
     int32_t whole = t->ignore_merges ? tx_vocab_find(&t->vocab, TX_TOKEN_WORD, word, size) : -1;
     if (whole < 0)
@@ -216,3 +216,5 @@ tx_status tx_bpe_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *w
     ids->id[ids->count++] = whole;
     return TX_OK;
 }
+
+const tx_model_kind tx_bpe = {"BPE", read, encode};

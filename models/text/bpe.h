@@ -162,11 +162,7 @@ typedef struct tx_model_kind {
     tx_status (*encode)(const tx_tokenizer *tokenizer, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids);
 } tx_model_kind;
 
-const tx_model_kind *tx_model_bpe(void);
-tx_status tx_bpe_read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab);
-tx_status tx_bpe_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids);
-tx_status tx_word_piece_read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab);
-tx_status tx_word_piece_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids);
+extern const tx_model_kind tx_bpe, tx_word_piece;
 
 /* The unknown token, which must be there. */
 tx_status tx_model_read_unk(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab);

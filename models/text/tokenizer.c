@@ -19,7 +19,7 @@ tx_status tx_tokenizer_new(tx_tokenizer **tokenizer)
         return tx_fail(TX_MEMORY, "no memory for a tokenizer");
     for (int i = 0; i < 256; i++)
         made->vocab.byte_ids[i] = -1;
-    made->model = tx_model_bpe();
+    made->model = &tx_bpe;
     made->unk = -1;
     made->begin = made->end = -1;
     *tokenizer = made;

@@ -19,7 +19,8 @@ static tx_status find_prefix(const tx_tokenizer *t, bool *prefix)
     *prefix = false;
     for (int32_t i = 0; i < t->normalizer.count; i++) {
         const tx_step *step = &t->normalizer.at[i];
-        known = known && (tx_step_is(step, "Prepend") || tx_step_is(step, "Replace")) && strcmp(step->text, LOWER_BAR) == 0;
+        known =
+            known && (tx_step_is(step, "Prepend") || tx_step_is(step, "Replace")) && strcmp(step->text, LOWER_BAR) == 0;
         *prefix = *prefix || tx_step_is(step, "Prepend");
     }
     for (int32_t i = 0; i < t->pre_tokenizer.count; i++) {
@@ -167,7 +168,7 @@ static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer 
     bool prefix = false;
     tx_letters letters;
     tx_letters_make(&letters);
-    if (t->model != tx_model_bpe())
+    if (t->model != &tx_bpe)
         return tx_fail(TX_UNSUPPORTED, "tokenizer: of type %s, not BPE", t->model->name);
     if (tx_tokenizer_size(t) > vocab)
         return tx_fail(TX_INVALID,

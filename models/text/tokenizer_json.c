@@ -8,23 +8,15 @@
 
 /* ---- The model ----------------------------------------------------------------------------------- */
 
-static const tx_model_kind models[] = {
-    {"BPE", tx_bpe_read, tx_bpe_encode},
-    {"WordPiece", tx_word_piece_read, tx_word_piece_encode},
-};
-
-const tx_model_kind *tx_model_bpe(void)
-{
-    return &models[0];
-}
+static const tx_model_kind *const models[] = {&tx_bpe, &tx_word_piece};
 
 static tx_status find_model(tx_tokenizer *tokenizer, const tx_json *model)
 {
     const char *type = "BPE"; /* old files leave it out */
     TX_TRY(TX_JSON_OPTIONAL(string, model, "type", &type));
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        if (strcmp(type, models[i].name) == 0) {
-            tokenizer->model = &models[i];
+        if (strcmp(type, models[i]->name) == 0) {
+            tokenizer->model = models[i];
             return TX_OK;
         }
     return tx_fail(TX_UNSUPPORTED, "type %.40s is not supported, only BPE and WordPiece", type);
@@ -113,7 +105,7 @@ static tx_status get_part(const tx_json *json, const char *key, tx_json **part)
 static tx_status read_pre_tokenizer(tx_tokenizer *t, const tx_json *json)
 {
     TX_TRY(tx_pre_tokenizer_read(&t->pre_tokenizer, json, &t->bytes));
-    if (t->bytes && t->model != tx_model_bpe())
+    if (t->bytes && t->model != &tx_bpe)
         return tx_fail(TX_UNSUPPORTED, "ByteLevel beside a model of type %s", t->model->name);
     return TX_OK;
 }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-tx_status tx_word_piece_read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
+static tx_status read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
 {
     const char *prefix = "##";
     tokenizer->longest = 100;
@@ -46,7 +46,7 @@ static bool add_parts(const tx_tokenizer *t, char *word, size_t size, tx_ids *id
     return true;
 }
 
-tx_status tx_word_piece_encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids)
+static tx_status encode(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids)
 {
     const size_t prefix = strlen(t->prefix);
     TX_TRY(tx_ids_reserve(ids, size));
@@ -60,3 +60,5 @@ tx_status tx_word_piece_encode(const tx_tokenizer *t, tx_buffer *scratch, const 
     ids->id[ids->count++] = t->unk;
     return TX_OK;
 }
+
+const tx_model_kind tx_word_piece = {"WordPiece", read, encode};

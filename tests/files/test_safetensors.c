@@ -273,7 +273,7 @@ static void test_shrinking_file(void **state)
     write_example(path);
     assert_ok(tx_st_open(path, &file));
     assert_int_equal(truncate(path, 100), 0);
-    assert_refused(tx_st_read(file, 0, data, sizeof data), TX_IO, "has 100 bytes, 584 are needed");
+    assert_refused(tx_st_read(file, 0, data, sizeof data), TX_IO, "has 100 bytes, 560 are needed");
     tx_st_close(file);
     remove_scratch(folder);
 }

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The types of tensors in GGUF files. */
+#include "models/files/gguf.h"
+
+#include "api/base/half.h"
+
+#include <math.h>
+#include <string.h>
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "GGUF data are little-endian, and are copied as they are: this machine is not"
+#endif
+
+#define Q8_BLOCK 32
+
+static const struct {
+    int64_t elements, bytes;
+} blocks[TX_GGUF_DTYPES] = {
+#define X(name, number, elements, bytes, file, text) [TX_GGUF_##name] = {elements, bytes},
+    TX_GGUF_DTYPE_MAP(X)
+#undef X
+};
+
+int64_t tx_gguf_block(tx_gguf_dtype dtype)
+{
+    return blocks[dtype].elements;
+}
+
+int64_t tx_gguf_block_bytes(tx_gguf_dtype dtype)
+{
+    return blocks[dtype].bytes;
+}
+
+int64_t tx_gguf_elements(const tx_gguf_tensor *tensor)
+{
+    int64_t count = 1;
+    for (int32_t i = 0; i < tensor->rank; i++)
+        count *= tensor->dim[i];
+    return count;
+}
+
+int64_t tx_gguf_bytes(const tx_gguf_tensor *tensor)
+{
+    return tx_gguf_elements(tensor) / blocks[tensor->dtype].elements * blocks[tensor->dtype].bytes;
+}
+
+/* One block of q8_0. */
+static void encode_block(const float *data, uint8_t *bytes)
+{
+    float largest = 0.0f;
+    for (int i = 0; i < Q8_BLOCK; i++)
+        largest = fmaxf(largest, fabsf(data[i]));
+    const float scale = largest / 127.0f, inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+    const uint16_t half = tx_f32_to_f16(scale);
+    memcpy(bytes, &half, sizeof half);
+    for (int i = 0; i < Q8_BLOCK; i++)
+        bytes[sizeof half + (size_t)i] = (uint8_t)(int8_t)roundf(data[i] * inverse);
+}
+
+static void decode_block(const uint8_t *bytes, float *data)
+{
+    uint16_t half;
+    memcpy(&half, bytes, sizeof half);
+    const float scale = tx_f16_to_f32(half);
+    for (int i = 0; i < Q8_BLOCK; i++)
+        data[i] = scale * (float)(int8_t)bytes[sizeof half + (size_t)i];
+}
+
+void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, int64_t count, void *bytes)
+{
+    uint8_t *to = bytes;
+    if (dtype == TX_GGUF_F32)
+        memcpy(bytes, data, (size_t)count * sizeof *data);
+    else if (dtype == TX_GGUF_Q8_0)
+        for (int64_t i = 0; i < count / Q8_BLOCK; i++)
+            encode_block(data + i * Q8_BLOCK, to + i * blocks[dtype].bytes);
+    else
+        for (int64_t i = 0; i < count; i++) {
+            const uint16_t half = dtype == TX_GGUF_F16 ? tx_f32_to_f16(data[i]) : tx_f32_to_bf16(data[i]);
+            memcpy(to + 2 * i, &half, sizeof half);
+        }
+}
+
+void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float *data)
+{
+    const uint8_t *from = bytes;
+    if (dtype == TX_GGUF_F32)
+        memcpy(data, bytes, (size_t)count * sizeof *data);
+    else if (dtype == TX_GGUF_Q8_0)
+        for (int64_t i = 0; i < count / Q8_BLOCK; i++)
+            decode_block(from + i * blocks[dtype].bytes, data + i * Q8_BLOCK);
+    else
+        for (int64_t i = 0; i < count; i++) {
+            uint16_t half;
+            memcpy(&half, from + 2 * i, sizeof half);
+            data[i] = dtype == TX_GGUF_F16 ? tx_f16_to_f32(half) : tx_bf16_to_f32(half);
+        }
+}
