@@ -154,6 +154,20 @@ typedef struct tx_config_key {
     const char *const *words; /* of a choice, `max` the last one's number */
 } tx_config_key;
 
+/* A key's value in a configuration: one of these, by its kind. */
+typedef union tx_config_value {
+    const void *at;
+    const int64_t *whole;
+    const double *number;
+    const bool *flag;
+    const int32_t *choice;
+} tx_config_value;
+
+static inline tx_config_value tx_config_value_of(const tx_config *config, const tx_config_key *key)
+{
+    return (tx_config_value){.at = (const char *)config + key->offset};
+}
+
 /* A key that changes the mathematics, with the one value that is implemented. */
 typedef struct tx_fixed_key {
     const char *name;

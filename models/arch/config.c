@@ -18,11 +18,6 @@ static void *field_of(tx_config *config, const tx_config_key *key)
     return (char *)config + key->offset;
 }
 
-static const void *value_of(const tx_config *config, const tx_config_key *key)
-{
-    return (const char *)config + key->offset;
-}
-
 /* ---- Making ---------------------------------------------------------------------------------------- */
 
 tx_status tx_config_copy(const tx_config *config, tx_config **copy)
@@ -71,22 +66,12 @@ tx_status tx_config_preset(const char *name, tx_config **config)
 
 static tx_status check_key(const tx_config *config, const tx_config_key *key)
 {
-    double value;
-    if (key->kind == TX_KEY_BOOL)
+    const tx_config_value at = tx_config_value_of(config, key);
+    if (key->kind == TX_KEY_BOOL || (key->kind == TX_KEY_INT_OR_NULL && *at.whole == key->null))
         return TX_OK;
-    if (key->kind == TX_KEY_CHOICE) {
-        int32_t choice;
-        memcpy(&choice, value_of(config, key), sizeof choice);
-        value = choice;
-    } else if (key->kind == TX_KEY_NUMBER) {
-        memcpy(&value, value_of(config, key), sizeof value);
-    } else {
-        int64_t whole;
-        memcpy(&whole, value_of(config, key), sizeof whole);
-        if (key->kind == TX_KEY_INT_OR_NULL && whole == key->null)
-            return TX_OK;
-        value = (double)whole;
-    }
+    const double value = key->kind == TX_KEY_CHOICE   ? *at.choice
+                         : key->kind == TX_KEY_NUMBER ? *at.number
+                                                      : (double)*at.whole;
     if (!(value >= key->min && value <= key->max))
         return tx_fail(TX_INVALID, "%s: %g is not from %g to %g", key->name, value, key->min, key->max);
     return TX_OK;
@@ -94,10 +79,9 @@ static tx_status check_key(const tx_config *config, const tx_config_key *key)
 
 tx_status tx_config_check(const tx_config *config)
 {
-    tx_status status = TX_OK;
-    for (const tx_config_key *key = config->architecture->keys; key->name && !status; key++)
-        status = check_key(config, key);
-    return status ? status : config->architecture->check(config);
+    for (const tx_config_key *key = config->architecture->keys; key->name; key++)
+        TX_TRY(check_key(config, key));
+    return config->architecture->check(config);
 }
 
 /* ---- Reading --------------------------------------------------------------------------------------- */
@@ -109,7 +93,7 @@ static tx_status read_choice(const tx_json *json, const tx_config_key *key, tx_c
     TX_TRY(tx_json_get_string(json, key->name, &name));
     for (int32_t i = 0; i <= last; i++)
         if (strcmp(name, key->words[i]) == 0) {
-            memcpy(field_of(config, key), &i, sizeof i);
+            *(int32_t *)field_of(config, key) = i;
             return TX_OK;
         }
     char list[256] = "";
@@ -131,73 +115,62 @@ static tx_status read_int(const tx_json *json, const tx_config_key *key, tx_conf
 {
     const int64_t min = (int64_t)key->min, max = (int64_t)key->max;
     const tx_json *first = first_of(json, key);
-    int64_t whole = key->null;
-    tx_status status = TX_OK;
+    int64_t *whole = field_of(config, key);
     if (first)
-        status = tx_json_as_int(first, key->name, min, max, &whole);
-    else if (key->kind == TX_KEY_INT || tx_json_has(json, key->name))
-        status = tx_json_get_int(json, key->name, min, max, &whole);
-    if (!status)
-        memcpy(field_of(config, key), &whole, sizeof whole);
-    return status;
+        return tx_json_as_int(first, key->name, min, max, whole);
+    if (key->kind == TX_KEY_INT || tx_json_has(json, key->name))
+        return tx_json_get_int(json, key->name, min, max, whole);
+    *whole = key->null;
+    return TX_OK;
 }
 
 /* An absent key leaves what is there. */
 static tx_status read_key(const tx_json *json, const tx_config_key *key, tx_config *config)
 {
-    double number;
-    bool flag;
-    tx_status status = TX_OK;
-    tx_json *member;
-    if (tx_json_get(json, key->name, TX_JSON_NULL, &member) == TX_NOT_FOUND)
+    if (!tx_json_find(json, key->name))
         return TX_OK;
-    if (key->kind == TX_KEY_CHOICE)
+    switch (key->kind) {
+    case TX_KEY_CHOICE:
         return read_choice(json, key, config);
-    if (key->kind == TX_KEY_INT || key->kind == TX_KEY_INT_OR_NULL)
+    case TX_KEY_NUMBER:
+        return tx_json_get_number(json, key->name, key->min, key->max, field_of(config, key));
+    case TX_KEY_BOOL:
+        return tx_json_get_bool(json, key->name, field_of(config, key));
+    default:
         return read_int(json, key, config);
-    if (key->kind == TX_KEY_NUMBER) {
-        status = tx_json_get_number(json, key->name, key->min, key->max, &number);
-        if (!status)
-            memcpy(field_of(config, key), &number, sizeof number);
-    } else {
-        status = tx_json_get_bool(json, key->name, &flag);
-        if (!status)
-            memcpy(field_of(config, key), &flag, sizeof flag);
     }
-    return status;
 }
 
 /* A key under its second name; both may be there if they agree. */
 static tx_status read_second_name(const tx_json *json, const tx_config_key *key, tx_config *config)
 {
-    int64_t first, second;
-    tx_status status = tx_json_get_int(json, key->second, (int64_t)key->min, (int64_t)key->max, &second);
-    if (status)
-        return status == TX_NOT_FOUND ? TX_OK : status;
-    memcpy(&first, value_of(config, key), sizeof first);
-    if (tx_json_has(json, key->name) && first != second)
-        return tx_fail(TX_INVALID, "%s: %" PRId64 " is not %s, %" PRId64, key->second, second, key->name, first);
-    memcpy(field_of(config, key), &second, sizeof second);
+    int64_t *first = field_of(config, key), second;
+    if (!key->second || !tx_json_find(json, key->second))
+        return TX_OK;
+    TX_TRY(tx_json_get_int(json, key->second, (int64_t)key->min, (int64_t)key->max, &second));
+    if (tx_json_has(json, key->name) && *first != second)
+        return tx_fail(TX_INVALID, "%s: %" PRId64 " is not %s, %" PRId64, key->second, second, key->name, *first);
+    *first = second;
     return TX_OK;
 }
 
 /* What is not implemented is refused, never left out in silence. */
 static tx_status check_foreign(const tx_json *json, const tx_architecture *a)
 {
-    const char *type;
+    const char *type = a->type;
     tx_json *pruned;
-    tx_status status = tx_json_get_string(json, "model_type", &type);
-    if (!status && strcmp(type, a->type) != 0)
+    if (tx_json_find(json, "model_type"))
+        TX_TRY(tx_json_get_string(json, "model_type", &type));
+    if (strcmp(type, a->type) != 0)
         return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\" in place of \"%s\"", type, a->type);
-    for (const tx_fixed_key *fixed = a->fixed; fixed->name && (!status || status == TX_NOT_FOUND); fixed++) {
-        bool flag;
-        status = tx_json_get_bool(json, fixed->name, &flag);
-        if (!status && flag != fixed->value)
+    for (const tx_fixed_key *fixed = a->fixed; fixed->name; fixed++) {
+        bool flag = fixed->value;
+        if (tx_json_find(json, fixed->name))
+            TX_TRY(tx_json_get_bool(json, fixed->name, &flag));
+        if (flag != fixed->value)
             return tx_fail(TX_UNSUPPORTED, "%s: expected %s: %s", fixed->name, fixed->value ? "true" : "false",
                            fixed->why);
     }
-    if (status && status != TX_NOT_FOUND)
-        return status;
     if (tx_json_has(json, "quantization_config"))
         return tx_fail(TX_UNSUPPORTED, "quantization_config: quantized weights are not implemented");
     if (!tx_json_get(json, "pruned_heads", TX_JSON_OBJECT, &pruned) && tx_json_size(pruned) > 0)
@@ -207,15 +180,14 @@ static tx_status check_foreign(const tx_json *json, const tx_architecture *a)
 
 static tx_status read_all(const tx_json *json, tx_config *config)
 {
-    tx_status status = check_foreign(json, config->architecture);
-    for (const tx_config_key *key = config->architecture->keys; key->name && !status; key++) {
-        status = read_key(json, key, config);
-        if (!status && key->second)
-            status = read_second_name(json, key, config);
+    TX_TRY(check_foreign(json, config->architecture));
+    for (const tx_config_key *key = config->architecture->keys; key->name; key++) {
+        TX_TRY(read_key(json, key, config));
+        TX_TRY(read_second_name(json, key, config));
     }
-    if (!status && config->architecture->read)
-        status = config->architecture->read(json, config);
-    return status ? status : tx_config_check(config);
+    if (config->architecture->read)
+        TX_TRY(config->architecture->read(json, config));
+    return tx_config_check(config);
 }
 
 /* Of the rows of a type the one whose class the file names; else the first. */
@@ -237,9 +209,9 @@ static tx_status choose(const tx_json *json, const tx_architecture **architectur
     *architecture = tx_architectures[0];
     if (tx_json_type_of(json) != TX_JSON_OBJECT)
         return tx_fail(TX_FORMAT, "not a JSON object");
-    tx_status status = tx_json_get_string(json, "model_type", &type);
-    if (status)
-        return status == TX_NOT_FOUND ? TX_OK : status;
+    if (!tx_json_find(json, "model_type"))
+        return TX_OK;
+    TX_TRY(tx_json_get_string(json, "model_type", &type));
     TX_TRY(tx_architecture_find(type, architecture));
     choose_head(json, architecture);
     return TX_OK;
@@ -367,30 +339,20 @@ tx_status tx_config_override(tx_config *config, const char *text)
 
 static tx_status write_key(const tx_config *config, const tx_config_key *key, tx_json *json)
 {
-    if (key->kind == TX_KEY_NUMBER) {
-        double number;
-        memcpy(&number, value_of(config, key), sizeof number);
-        return tx_json_set_number(json, key->name, number);
-    }
-    if (key->kind == TX_KEY_BOOL) {
-        bool flag;
-        memcpy(&flag, value_of(config, key), sizeof flag);
-        return tx_json_set_bool(json, key->name, flag);
-    }
-    if (key->kind == TX_KEY_CHOICE) {
-        int32_t choice;
-        memcpy(&choice, value_of(config, key), sizeof choice);
-        return tx_json_set_string(json, key->name, key->words[choice]);
-    }
-    int64_t whole;
-    memcpy(&whole, value_of(config, key), sizeof whole);
-    if (key->kind == TX_KEY_INT_OR_NULL && whole == key->null)
+    const tx_config_value at = tx_config_value_of(config, key);
+    if (key->kind == TX_KEY_NUMBER)
+        return tx_json_set_number(json, key->name, *at.number);
+    if (key->kind == TX_KEY_BOOL)
+        return tx_json_set_bool(json, key->name, *at.flag);
+    if (key->kind == TX_KEY_CHOICE)
+        return tx_json_set_string(json, key->name, key->words[*at.choice]);
+    if (key->kind == TX_KEY_INT_OR_NULL && *at.whole == key->null)
         return tx_json_set_null(json, key->name);
     const tx_json *first = first_of(json, key);
     int64_t listed;
-    if (first && tx_json_as_int(first, key->name, INT64_MIN, INT64_MAX, &listed) == TX_OK && listed == whole)
+    if (first && tx_json_as_int(first, key->name, INT64_MIN, INT64_MAX, &listed) == TX_OK && listed == *at.whole)
         return TX_OK; /* the list stays */
-    return tx_json_set_int(json, key->name, whole);
+    return tx_json_set_int(json, key->name, *at.whole);
 }
 
 /* Second names that the file has follow the keys; transformers would otherwise believe the former value. */
@@ -399,8 +361,8 @@ static tx_status write_second_name(const tx_config_key *key, tx_json *json)
     int64_t value = 0;
     if (!key->second || !tx_json_has(json, key->second))
         return TX_OK;
-    tx_status status = tx_json_get_int(json, key->name, 0, INT64_MAX, &value);
-    return status ? status : tx_json_set_int(json, key->second, value);
+    TX_TRY(tx_json_get_int(json, key->name, 0, INT64_MAX, &value));
+    return tx_json_set_int(json, key->second, value);
 }
 
 /* The type of the weights that are written with it; version 5 of transformers calls the key dtype, and an old file may
@@ -409,53 +371,43 @@ static tx_status write_dtype(tx_json *json, tx_dtype dtype)
 {
     static const char *const names[TX_DTYPE_COUNT] = {
         [TX_F32] = "float32", [TX_BF16] = "bfloat16", [TX_F16] = "float16"};
-    tx_status status = TX_OK;
-    bool old = tx_json_has(json, "torch_dtype"), new = tx_json_has(json, "dtype");
+    const bool old = tx_json_has(json, "torch_dtype"), new = tx_json_has(json, "dtype");
     if (old || !new)
-        status = tx_json_set_string(json, "torch_dtype", names[dtype]);
-    if (new && !status)
-        status = tx_json_set_string(json, "dtype", names[dtype]);
-    return status;
+        TX_TRY(tx_json_set_string(json, "torch_dtype", names[dtype]));
+    return new ? tx_json_set_string(json, "dtype", names[dtype]) : TX_OK;
 }
 
 static tx_status write_all(const tx_config *config, tx_json *json)
 {
     const tx_architecture *a = config->architecture;
-    tx_status status = TX_OK;
-    for (const tx_config_key *key = a->keys; key->name && !status; key++) {
-        status = write_key(config, key, json);
-        TX_THEN(status, write_second_name(key, json));
+    for (const tx_config_key *key = a->keys; key->name; key++) {
+        TX_TRY(write_key(config, key, json));
+        TX_TRY(write_second_name(key, json));
     }
-    if (!status && a->write)
-        status = a->write(config, json);
-    TX_THEN(status, tx_json_set_string(json, "model_type", a->type));
-    TX_THEN(status, write_dtype(json, TX_F32));
-    if (!status && (config->new_head || !tx_json_has(json, "architectures"))) {
-        tx_json *list = tx_json_array();
-        tx_status named = tx_json_append_string(list, a->class_name);
-        status = tx_json_set(json, "architectures", list);
-        status = named ? named : status;
-    }
-    return status;
+    if (a->write)
+        TX_TRY(a->write(config, json));
+    TX_TRY(tx_json_set_string(json, "model_type", a->type));
+    TX_TRY(write_dtype(json, TX_F32));
+    if (!config->new_head && tx_json_has(json, "architectures"))
+        return TX_OK;
+    tx_json *list = tx_json_array(); /* the configuration's before it is filled: nothing is left to free */
+    TX_TRY(tx_json_set(json, "architectures", list));
+    return tx_json_append_string(list, a->class_name);
 }
 
 tx_status tx_config_json(const tx_config *config, tx_json **json)
 {
-    tx_status status = tx_config_check(config);
-    if (status)
-        return status;
+    TX_TRY(tx_config_check(config));
     tx_json *made = config->source ? tx_json_copy(config->source) : tx_json_object();
-    status = made ? write_all(config, made) : TX_MEMORY;
+    const tx_status status = made ? write_all(config, made) : TX_MEMORY;
     return TX_GIVE(status, made, json, tx_json_free);
 }
 
 tx_status tx_config_write(const tx_config *config, tx_dtype dtype, const char *path)
 {
     tx_json *json = NULL;
-    tx_status status = tx_config_json(config, &json);
-    if (status)
-        return tx_fail_in(status, "%s", path);
-    status = write_dtype(json, dtype);
+    TX_TRY(tx_fail_in(tx_config_json(config, &json), "%s", path));
+    tx_status status = write_dtype(json, dtype);
     TX_THEN(status, tx_json_write(path, json, TX_JSON_SORTED));
     tx_json_free(json);
     return status;

@@ -249,8 +249,8 @@ static void rename_tensor(const tx_config *config, const char *tensor, char para
 static tx_status check_head(const tx_config *config, const tx_weights *weights)
 {
     (void)config;
-    tx_status status = tx_arch_check_tied(weights, HEAD, EMBEDDING);
-    return status ? status : tx_arch_check_tied(weights, HEAD, PREFIX EMBEDDING);
+    TX_TRY(tx_arch_check_tied(weights, HEAD, EMBEDDING));
+    return tx_arch_check_tied(weights, HEAD, PREFIX EMBEDDING);
 }
 
 static int64_t embeddings(const tx_config *config)

@@ -40,22 +40,19 @@ static bool may_differ(const char *key)
  * such values decide, are compared with the tensors. */
 static bool same_value(const tx_config_key *key, const tx_config *one, const tx_config *other)
 {
-    const char *a = (const char *)one + key->offset, *b = (const char *)other + key->offset;
-    double x, y;
-    int64_t whole[2];
-    if (key->kind == TX_KEY_INT_OR_NULL) {
-        memcpy(&whole[0], a, sizeof whole[0]);
-        memcpy(&whole[1], b, sizeof whole[1]);
-        return whole[0] == whole[1] || whole[0] == key->null || whole[1] == key->null;
+    const tx_config_value a = tx_config_value_of(one, key), b = tx_config_value_of(other, key);
+    switch (key->kind) {
+    case TX_KEY_INT_OR_NULL:
+        return *a.whole == *b.whole || *a.whole == key->null || *b.whole == key->null;
+    case TX_KEY_NUMBER:
+        return fabs(*a.number - *b.number) <= 1e-6 * fabs(*a.number);
+    case TX_KEY_BOOL:
+        return *a.flag == *b.flag;
+    case TX_KEY_CHOICE:
+        return *a.choice == *b.choice;
+    default:
+        return *a.whole == *b.whole;
     }
-    if (key->kind != TX_KEY_NUMBER)
-        return memcmp(a, b,
-                      key->kind == TX_KEY_BOOL     ? sizeof(bool)
-                      : key->kind == TX_KEY_CHOICE ? sizeof(int32_t)
-                                                   : sizeof(int64_t)) == 0;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return fabs(x - y) <= 1e-6 * fabs(x);
 }
 
 /* The settings that no key holds, as text; the caller frees. */

@@ -71,11 +71,11 @@ static tx_status read_attention(const tx_json *json, tx_rope_config *rope)
     double of_all = 0, one = 0;
     if (rope->type == TX_ROPE_LONGROPE)
         return read_longrope(json, rope);
-    tx_status status = read_number(json, "mscale", 0, &one);
-    TX_THEN(status, read_number(json, "mscale_all_dim", 0, &of_all));
+    TX_TRY(read_number(json, "mscale", 0, &one));
+    TX_TRY(read_number(json, "mscale_all_dim", 0, &of_all));
     const double grown = rope->factor > 1 ? 0.1 * log(rope->factor) : 0.0;
     rope->attention = one > 0 && of_all > 0 ? (one * grown + 1) / (of_all * grown + 1) : grown + 1;
-    return status ? status : read_number(json, "attention_factor", 0, &rope->attention);
+    return read_number(json, "attention_factor", 0, &rope->attention);
 }
 
 /* `top` is the whole configuration, which may hold the original length in the place of the scaling. */
@@ -87,19 +87,19 @@ static tx_status read_scaling(const tx_json *json, const tx_json *top, int64_t p
     rope->truncate = true;
     rope->low = 1;
     rope->high = yarn ? 32 : 4;
-    tx_status status = read_number(json, "original_max_position_embeddings", 1, &rope->original);
-    TX_THEN(status, read_number(top, "original_max_position_embeddings", 1, &rope->original));
+    TX_TRY(read_number(json, "original_max_position_embeddings", 1, &rope->original));
+    TX_TRY(read_number(top, "original_max_position_embeddings", 1, &rope->original));
     rope->factor = rope->type == TX_ROPE_PROPORTIONAL ? 1 : (double)positions / rope->original;
-    TX_THEN(status, read_number(json, "factor", 1, &rope->factor));
-    TX_THEN(status, read_number(json, yarn ? "beta_slow" : "low_freq_factor", 0, &rope->low));
-    TX_THEN(status, read_number(json, yarn ? "beta_fast" : "high_freq_factor", 0, &rope->high));
-    TX_THEN(status, TX_JSON_OPTIONAL(bool, json, "truncate", &rope->truncate));
-    TX_THEN(status, read_number(json, "partial_rotary_factor", 0, &rope->rotated));
-    if (!status && rope->rotated != 1 && (rope->type != TX_ROPE_PROPORTIONAL || rope->rotated > 1))
-        status = tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: heads that rotate in part are not implemented");
-    if (!status && rope->type != TX_ROPE_DEFAULT && !(rope->high > rope->low))
-        status = tx_fail(TX_INVALID, "rope_parameters: the high factor must be above the low one");
-    return status ? status : read_attention(json, rope);
+    TX_TRY(read_number(json, "factor", 1, &rope->factor));
+    TX_TRY(read_number(json, yarn ? "beta_slow" : "low_freq_factor", 0, &rope->low));
+    TX_TRY(read_number(json, yarn ? "beta_fast" : "high_freq_factor", 0, &rope->high));
+    TX_TRY(TX_JSON_OPTIONAL(bool, json, "truncate", &rope->truncate));
+    TX_TRY(read_number(json, "partial_rotary_factor", 0, &rope->rotated));
+    if (rope->rotated != 1 && (rope->type != TX_ROPE_PROPORTIONAL || rope->rotated > 1))
+        return tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: heads that rotate in part are not implemented");
+    if (rope->type != TX_ROPE_DEFAULT && !(rope->high > rope->low))
+        return tx_fail(TX_INVALID, "rope_parameters: the high factor must be above the low one");
+    return read_attention(json, rope);
 }
 
 tx_status tx_rope_read(const tx_json *json, int64_t positions, tx_rope_config *rope)
@@ -124,8 +124,8 @@ tx_status tx_rope_write(const tx_rope_config *rope, tx_json *json)
     tx_json *parameters;
     if (!tx_json_has(json, "rope_parameters"))
         return tx_json_set_number(json, "rope_theta", rope->theta);
-    tx_status status = tx_json_get(json, "rope_parameters", TX_JSON_OBJECT, &parameters);
-    return status ? status : tx_json_set_number(parameters, "rope_theta", rope->theta);
+    TX_TRY(tx_json_get(json, "rope_parameters", TX_JSON_OBJECT, &parameters));
+    return tx_json_set_number(parameters, "rope_theta", rope->theta);
 }
 
 /* The pair that turns `rotations` times within the original length. */

@@ -170,7 +170,8 @@ static tx_status consider(search *s, const char *candidate, char **folder)
     if (status == TX_NOT_FOUND)
         snprintf(s->note, sizeof s->note, "; %.200s has no %s", candidate,
                  s->dataset ? "train, validation or test file that TX reads (it reads no parquet)" : "config.json");
-    return status ? status : copy(candidate, folder);
+    TX_TRY(status);
+    return copy(candidate, folder);
 }
 
 static void looked_in(search *s, const char *place)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The optimizer's states as a safetensors file. */
+#include "models/array.h"
 #include "models/files/checkpoint.h"
 #include "models/files/weights.h"
 
@@ -9,80 +10,58 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The tensors that a model's optimizer has, in the order of the file; their names are one allocation. */
+/* The tensors that a model's optimizer has, in the order of the file. */
+typedef struct state {
+    char name[TX_WEIGHTS_NAME];
+    int32_t param, number; /* of its parameter */
+    tx_state_info info;
+} state;
+
 typedef struct states {
     tx_model *model;
-    int32_t count; /* tensors */
+    state *at;
+    size_t count, room;
     tx_st_tensor *tensor;
-    int32_t *param, *state; /* by tensor */
-    char *names;
 } states;
 
 static void states_free(states *s)
 {
+    free(s->at);
     free(s->tensor);
-    free(s->param);
-    free(s->state);
-    free(s->names);
-    *s = (states){0};
 }
 
-static tx_part part_of(const states *s, int32_t i)
+static tx_part part_of(const states *s, size_t i)
 {
-    return (tx_part)(TX_PART_STATE + s->state[i]);
+    return (tx_part)(TX_PART_STATE + s->at[i].number);
 }
 
-/* Adds the states of parameter `p` to the list; without `names` they are only counted, and the bytes of these. */
-static tx_status add_states(states *s, int32_t p, size_t room, size_t *bytes)
+static tx_status add_states(states *s, int32_t param)
 {
-    const char *param;
+    const char *name;
     const tx_param_spec *spec;
-    tx_status status = tx_model_param(s->model, p, &param, &spec);
-    for (int32_t k = 0; k < tx_model_states(s->model, p) && !status; k++) {
-        tx_state_info info;
-        status = tx_model_state(s->model, p, k, &info);
-        if (status)
-            break;
-        char *name = s->names ? s->names + *bytes : NULL;
-        *bytes += (size_t)snprintf(name, name ? room - *bytes : 0, "%s.%s", param, info.name) + 1;
-        if (name) {
-            s->param[s->count] = p;
-            s->state[s->count] = k;
-            s->tensor[s->count] = tx_weights_part(name, info.dtype, &info.shape);
-        }
-        s->count++;
+    TX_TRY(tx_model_param(s->model, param, &name, &spec));
+    for (int32_t k = 0; k < tx_model_states(s->model, param); k++) {
+        state made = {.param = param, .number = k};
+        TX_TRY(tx_model_state(s->model, param, k, &made.info));
+        snprintf(made.name, sizeof made.name, "%.200s.%s", name, made.info.name);
+        TX_TRY(tx_array_reserve(&s->at, &s->room, s->count + 1, sizeof made, "states of the optimizer"));
+        s->at[s->count++] = made;
     }
-    return status;
+    return TX_OK;
 }
 
-static tx_status fill(states *s, size_t *bytes)
+static tx_status list_states(states *s)
 {
-    const size_t room = *bytes;
-    tx_status status = TX_OK;
-    *bytes = 0;
-    s->count = 0;
-    for (int32_t p = 0; p < tx_model_param_count(s->model) && !status; p++)
-        status = add_states(s, p, room, bytes);
-    return status;
-}
-
-static tx_status list_states(tx_model *model, states *s)
-{
-    *s = (states){.model = model};
-    if (tx_model_param_count(model) == 0)
+    if (tx_model_param_count(s->model) == 0)
         return tx_fail(TX_INVALID, "the model has no parameters yet: build its graph first");
-    size_t bytes = 0;
-    TX_TRY(fill(s, &bytes));
-    s->tensor = calloc((size_t)s->count + 1, sizeof *s->tensor);
-    s->param = calloc((size_t)s->count + 1, sizeof *s->param);
-    s->state = calloc((size_t)s->count + 1, sizeof *s->state);
-    s->names = malloc(bytes + 1);
-    tx_status status = s->tensor && s->param && s->state && s->names
-                           ? fill(s, &bytes)
-                           : tx_fail(TX_MEMORY, "no memory for a list of tensors");
-    if (status)
-        states_free(s);
-    return status;
+    for (int32_t p = 0; p < tx_model_param_count(s->model); p++)
+        TX_TRY(add_states(s, p));
+    s->tensor = calloc(s->count + 1, sizeof *s->tensor);
+    if (!s->tensor)
+        return tx_fail(TX_MEMORY, "no memory for a list of tensors");
+    for (size_t i = 0; i < s->count; i++)
+        s->tensor[i] = tx_weights_part(s->at[i].name, s->at[i].info.dtype, &s->at[i].info.shape);
+    return TX_OK;
 }
 
 /* ---- Saving -------------------------------------------------------------------------------------- */
@@ -92,7 +71,7 @@ static tx_status open_file(const states *s, const char *path, tx_digest **digest
 {
     if (digest)
         TX_TRY(tx_digest_create(digest));
-    return tx_st_create(path, s->tensor, s->count, digest ? *digest : NULL, writer);
+    return tx_st_create(path, s->tensor, (int32_t)s->count, digest ? *digest : NULL, writer);
 }
 
 static tx_status write_states(const states *s, const char *path, char text[TX_DIGEST_TEXT])
@@ -102,8 +81,8 @@ static tx_status write_states(const states *s, const char *path, char text[TX_DI
     float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
     tx_status status = buffer ? open_file(s, path, text ? &digest : NULL, &writer)
                               : tx_fail(TX_MEMORY, "%s: no memory for a tensor of the optimizer's states", path);
-    for (int32_t i = 0; i < s->count && !status; i++)
-        status = tx_weights_append(s->model, part_of(s, i), s->param[i], 0, &s->tensor[i], buffer, writer);
+    for (size_t i = 0; i < s->count && !status; i++)
+        status = tx_weights_append(s->model, part_of(s, i), s->at[i].param, 0, &s->tensor[i], buffer, writer);
     if (writer && status)
         tx_st_discard(writer);
     else if (writer)
@@ -118,9 +97,9 @@ static tx_status write_states(const states *s, const char *path, char text[TX_DI
 
 tx_status tx_optimizer_save(tx_model *model, const char *path, char digest[TX_DIGEST_TEXT])
 {
-    states s;
-    TX_TRY(tx_fail_in(list_states(model, &s), "%s", path));
-    tx_status status = write_states(&s, path, digest);
+    states s = {.model = model};
+    tx_status status = tx_fail_in(list_states(&s), "%s", path);
+    TX_THEN(status, write_states(&s, path, digest));
     states_free(&s);
     return status;
 }
@@ -130,12 +109,11 @@ tx_status tx_optimizer_save(tx_model *model, const char *path, char digest[TX_DI
 /* Where in the file each tensor of `s` is. */
 static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
 {
-    for (int32_t i = 0; i < s->count; i++) {
+    for (size_t i = 0; i < s->count; i++) {
         const tx_st_tensor *wanted = &s->tensor[i];
         char here[160], there[160];
         const tx_shape shape = tx_st_shape(wanted);
-        tx_status status = tx_st_find(file, wanted->name, &source[i]);
-        if (status)
+        if (tx_st_find(file, wanted->name, &source[i]))
             return tx_fail(TX_FORMAT, "%s: has no tensor %s, which the optimizer of this model keeps", tx_st_path(file),
                            wanted->name);
         const tx_st_tensor *found = tx_st_tensor_at(file, source[i]);
@@ -151,7 +129,7 @@ static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
                            tx_st_path(file), wanted->name, tx_shape_text(&other, there, sizeof there),
                            tx_shape_text(&shape, here, sizeof here));
     }
-    if (tx_st_count(file) != s->count)
+    if ((size_t)tx_st_count(file) != s->count)
         return tx_fail(TX_FORMAT, "%s: has %d tensors, the optimizer of this model keeps %d", tx_st_path(file),
                        (int)tx_st_count(file), (int)s->count);
     return TX_OK;
@@ -159,51 +137,51 @@ static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
 
 /* Looks at elements first .. first + count - 1 of a state. No update of TX makes one that is not finite, nor a mean of
  * squares below 0, of which the next update would take the root. */
-static tx_status check_values(const tx_st_file *file, const states *s, int32_t i, int64_t first, int64_t count,
-                              const float *data)
+static tx_status check_values(const tx_st_file *file, const state *of, int64_t first, int64_t count, const float *data)
 {
-    tx_state_info info;
-    TX_TRY(tx_model_state(s->model, s->param[i], s->state[i], &info));
-    const float least = info.never_negative ? 0.0f : -INFINITY;
+    const float least = of->info.never_negative ? 0.0f : -INFINITY;
     for (int64_t k = 0; k < count; k++)
         if (!(isfinite(data[k]) && data[k] >= least))
             return tx_fail(TX_FORMAT,
                            "%s: tensor %s holds %g at element %" PRId64
                            ", which no update makes: the file is damaged; go on from another checkpoint",
-                           tx_st_path(file), s->tensor[i].name, (double)data[k], first + k);
+                           tx_st_path(file), of->name, (double)data[k], first + k);
     return TX_OK;
 }
 
 static tx_status copy_in(const tx_st_file *file, const states *s, const int32_t *source, float *buffer)
 {
-    for (int32_t i = 0; i < s->count; i++) {
+    for (size_t i = 0; i < s->count; i++) {
         const int64_t count = tx_st_elements(&s->tensor[i]);
         for (int64_t at = 0; at < count; at += TX_WEIGHTS_CHUNK) {
             const int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
             TX_TRY(tx_st_read_f32(file, source[i], at, now, buffer));
-            TX_TRY(check_values(file, s, i, at, now, buffer));
-            TX_TRY(tx_model_write_range(s->model, part_of(s, i), s->param[i], at, now, buffer));
+            TX_TRY(check_values(file, &s->at[i], at, now, buffer));
+            TX_TRY(tx_model_write_range(s->model, part_of(s, i), s->at[i].param, at, now, buffer));
         }
     }
     return TX_OK;
 }
 
-tx_status tx_optimizer_load(tx_model *model, const char *path)
+static tx_status load(const char *path, const states *s, const tx_st_file *file)
 {
-    states s;
-    tx_st_file *file = NULL;
-    TX_TRY(tx_fail_in(list_states(model, &s), "%s", path));
-    int32_t *source = malloc(((size_t)s.count + 1) * sizeof *source);
+    int32_t *source = malloc((s->count + 1) * sizeof *source);
     float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
-    tx_status status =
-        source && buffer ? tx_st_open(path, &file) : tx_fail(TX_MEMORY, "%s: no memory to read it", path);
-    if (!status) {
-        status = match(file, &s, source);
-        TX_THEN(status, copy_in(file, &s, source, buffer));
-        tx_st_close(file);
-    }
+    tx_status status = source && buffer ? match(file, s, source) : tx_fail(TX_MEMORY, "%s: no memory to read it", path);
+    TX_THEN(status, copy_in(file, s, source, buffer));
     free(source);
     free(buffer);
+    return status;
+}
+
+tx_status tx_optimizer_load(tx_model *model, const char *path)
+{
+    states s = {.model = model};
+    tx_st_file *file = NULL;
+    tx_status status = tx_fail_in(list_states(&s), "%s", path);
+    TX_THEN(status, tx_st_open(path, &file));
+    TX_THEN(status, load(path, &s, file));
+    tx_st_close(file);
     states_free(&s);
     return status;
 }

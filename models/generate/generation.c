@@ -148,13 +148,10 @@ tx_status tx_generation_read(const char *folder, tx_generation *generation, cons
     tx_json *json = NULL;
     tx_generation read = *generation;
     tx_status status = tx_json_read(tx_path_in(path, folder, "generation_config.json"), FILE_LIMIT, &json);
+    if (status == TX_NOT_FOUND)
+        return TX_OK;
+    TX_THEN(status, tx_fail_in(read_fields(json, &read), "%s", path));
     if (status == TX_OK) {
-        status = read_fields(json, &read);
-        status = status ? tx_fail_in(status, "%s", path) : TX_OK;
-    } else if (status == TX_NOT_FOUND) {
-        status = TX_OK;
-    }
-    if (status == TX_OK && json) {
         *generation = read;
         report_unknown(json, path, reporter);
         if (!tx_json_has(json, "eos_token_id") && read.eos_count)

@@ -199,7 +199,8 @@ static tx_status load_adapted(tx_lm *lm, const tx_load_options *how)
     lm->config->lora = lm->lora;
     const tx_status status = tx_arch_load(lm->model, lm->config, lm->folder, how);
     lm->config->lora = NULL;
-    return status ? status : tx_lora_merge(lm->model, lm->config, lm->lora, lm->adapter, lm->folder);
+    TX_TRY(status);
+    return tx_lora_merge(lm->model, lm->config, lm->lora, lm->adapter, lm->folder);
 }
 
 static tx_status load(tx_lm *lm)
