@@ -55,7 +55,7 @@ tx_status tx_json_get_number(const tx_json *object, const char *key, double min,
 tx_status tx_json_get_string(const tx_json *object, const char *key, const char **value);
 /* A string of `*size` bytes, which may hold NUL. */
 tx_status tx_json_get_text(const tx_json *object, const char *key, const char **value, size_t *size);
-/* tx_json_get_KIND of a member that may be absent or null: the output is then left alone. */
+/* tx_json_get_KIND of a member that may be absent or null: the output then stays as it is. */
 #define TX_JSON_OPTIONAL(kind, object, key, ...) \
     (tx_json_has(object, key) ? tx_json_get_##kind(object, key, __VA_ARGS__) : TX_OK)
 /* The member, whatever its type; NULL where there is none. */

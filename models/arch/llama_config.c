@@ -140,18 +140,19 @@ const llama_config tx_qwen3_moe_defaults = {QWEN_MOE_DEFAULTS(tx_qwen3_moe, 32, 
 static tx_status check_layer_types(const tx_json *json, const llama_config *c)
 {
     tx_json *types;
-    tx_status status =
-        tx_json_has(json, "layer_types") ? tx_json_get(json, "layer_types", TX_JSON_ARRAY, &types) : TX_NOT_FOUND;
-    for (size_t i = 0; !status && i < tx_json_size(types); i++) {
-        const char *type = "";
-        status = tx_json_as_string(tx_json_at(types, i), "layer_types", &type);
-        if (!status && strcmp(type, window_of(c, (int64_t)i) ? "sliding_attention" : "full_attention") != 0)
-            status = tx_fail(TX_UNSUPPORTED,
-                             "layer_types: \"%.40s\" of layer %zu is not what use_sliding_window, sliding_window and "
-                             "max_window_layers say; other lists are not implemented",
-                             type, i);
+    const char *type;
+    if (!tx_json_has(json, "layer_types"))
+        return TX_OK;
+    TX_TRY(tx_json_get(json, "layer_types", TX_JSON_ARRAY, &types));
+    for (size_t i = 0; i < tx_json_size(types); i++) {
+        TX_TRY(tx_json_as_string(tx_json_at(types, i), "layer_types", &type));
+        if (strcmp(type, window_of(c, (int64_t)i) ? "sliding_attention" : "full_attention") != 0)
+            return tx_fail(TX_UNSUPPORTED,
+                           "layer_types: \"%.40s\" of layer %zu is not what use_sliding_window, sliding_window and "
+                           "max_window_layers say; other lists are not implemented",
+                           type, i);
     }
-    return status == TX_NOT_FOUND ? TX_OK : status;
+    return TX_OK;
 }
 
 /* null is as good as an empty list. */

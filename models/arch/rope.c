@@ -18,9 +18,9 @@ static const char *const types[] = {[TX_ROPE_DEFAULT] = "default",
 static tx_status read_type(const tx_json *json, tx_rope_type *type)
 {
     const char *name = types[TX_ROPE_DEFAULT];
-    tx_status status = tx_json_get_string(json, tx_json_has(json, "rope_type") ? "rope_type" : "type", &name);
-    if (status && status != TX_NOT_FOUND)
-        return status;
+    const char *key = tx_json_has(json, "rope_type") ? "rope_type" : "type";
+    if (tx_json_find(json, key))
+        TX_TRY(tx_json_get_string(json, key, &name));
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (strcmp(types[i], name) == 0) {
             *type = (tx_rope_type)i;

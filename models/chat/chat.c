@@ -3,6 +3,7 @@
 #include "models/chat/chat.h"
 
 #include "api/base/file.h"
+#include "models/files/folder.h"
 #include "models/names.h"
 #include "models/text/bpe.h"
 
@@ -193,10 +194,9 @@ tx_status tx_chat_replaces(const tx_chat *chat, bool *replaces)
 
 tx_status tx_chat_save(const tx_chat *chat, const char *folder)
 {
-    char *path = tx_path_join(folder, "chat_template.jinja"), *text = NULL;
-    tx_status status = path ? tx_chat_jinja_write(&chat->template, &text) : TX_MEMORY;
-    TX_THEN(status, tx_file_write(path, text, strlen(text)));
+    char *text = NULL;
+    TX_TRY(tx_chat_jinja_write(&chat->template, &text));
+    const tx_status status = tx_file_write(TX_PATH(folder, "chat_template.jinja"), text, strlen(text));
     free(text);
-    free(path);
     return status;
 }

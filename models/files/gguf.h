@@ -99,7 +99,7 @@ bool tx_gguf_has(const tx_gguf_file *file, const char *key);
 tx_status tx_gguf_get_int(const tx_gguf_file *file, const char *key, int64_t min, int64_t max, int64_t *value);
 tx_status tx_gguf_get_number(const tx_gguf_file *file, const char *key, double *value);
 tx_status tx_gguf_get_bool(const tx_gguf_file *file, const char *key, bool *value);
-/* tx_gguf_get_KIND of a value that may be absent: the output is then left alone. */
+/* tx_gguf_get_KIND of a value that may be absent: the output then stays as it is. */
 #define TX_GGUF_OPTIONAL(kind, file, key, ...) \
     (tx_gguf_has(file, key) ? tx_gguf_get_##kind(file, key, __VA_ARGS__) : TX_OK)
 /* A copy, which the caller frees; a string that holds NUL is refused. `size` may be NULL. */

@@ -3,6 +3,8 @@
  * it. */
 #include "models/files/gguf_header.h"
 
+#include "models/array.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +77,8 @@ bool tx_gguf_number(tx_gguf_value type, const char *data, double *number)
 typedef struct walk {
     const tx_data_file *file;
     char *bytes;
-    int64_t size, room, at; /* bytes read, memory, where the walk is */
+    size_t room;
+    int64_t size, at; /* bytes read, where the walk is */
 } walk;
 
 /* Sees that the next `bytes` bytes are there. */
@@ -88,16 +91,10 @@ static tx_status need(walk *w, uint64_t bytes)
         return tx_fail(TX_UNSUPPORTED, "its header is over %" PRId64 " MB", HEADER_LIMIT >> 20);
     if (w->at + (int64_t)bytes <= w->size)
         return TX_OK;
-    int64_t wanted = w->at + (int64_t)bytes + PIECE, room = 2 * w->room > wanted ? 2 * w->room : wanted;
+    int64_t wanted = w->at + (int64_t)bytes + PIECE;
     if (wanted > w->file->size)
         wanted = w->file->size;
-    if (wanted > w->room) {
-        char *larger = realloc(w->bytes, (size_t)room);
-        if (!larger)
-            return tx_fail(TX_MEMORY, "no memory for its header");
-        w->bytes = larger;
-        w->room = room;
-    }
+    TX_TRY(tx_array_reserve(&w->bytes, &w->room, (size_t)wanted, 1, "bytes of its header"));
     TX_TRY(tx_data_file_read(w->file, w->size, w->bytes + w->size, (size_t)(wanted - w->size)));
     w->size = wanted;
     return TX_OK;

@@ -33,10 +33,11 @@ static const char *const endings[] = {ENDINGS(ENDING, ENDING)};
 typedef struct search {
     bool dataset;
     const char *name, *config;
-    char home[TX_PATH_ROOM]; /* $TX_HOME */
-    char hub[TX_PATH_ROOM];  /* the cache; "": there is none */
-    char looked[512];        /* places, for the message */
-    char note[320];          /* what is there and cannot be used; "" */
+    char below[TX_PATH_ROOM]; /* "/CONFIG", or "" */
+    char home[TX_PATH_ROOM];  /* $TX_HOME */
+    char hub[TX_PATH_ROOM];   /* the cache; "": there is none */
+    char looked[512];         /* places, for the message */
+    char note[320];           /* what is there and cannot be used; "" */
 } search;
 
 /* printf to a path; what is too long is cut to what no call of the system takes. */
@@ -182,8 +183,7 @@ static void looked_in(search *s, const char *place)
 static tx_status look_at_home(search *s, const char *name, char **folder)
 {
     char place[TX_PATH_ROOM];
-    put(place, "%s/%s/%s%s%s", s->home, s->dataset ? "datasets" : "models", name, s->config ? "/" : "",
-        s->config ? s->config : "");
+    put(place, "%s/%s/%s%s", s->home, s->dataset ? "datasets" : "models", name, s->below);
     looked_in(s, place);
     return consider(s, place, folder);
 }
@@ -232,7 +232,7 @@ static tx_status look_in_cache(search *s, const char *name, char **folder)
         name, slash ? "--" : "", slash ? slash + 1 : name);
     looked_in(s, repository);
     TX_TRY(tx_file_exists(repository) ? find_revision(s, repository, revision) : TX_NOT_FOUND);
-    put(place, "%s/snapshots/%s%s%s", repository, revision, s->config ? "/" : "", s->config ? s->config : "");
+    put(place, "%s/snapshots/%s%s", repository, revision, s->below);
     return consider(s, place, folder);
 }
 
@@ -262,17 +262,16 @@ static tx_status fail_model(const search *s)
 static tx_status fail_dataset(const search *s)
 {
     char folder[TX_PATH_ROOM], place[4 * TX_PATH_ROOM], config[4 * TX_PATH_ROOM] = "";
-    put(folder, "%s/datasets/%s%s%s", s->home, s->name, s->config ? "/" : "", s->config ? s->config : "");
+    put(folder, "%s/datasets/%s%s", s->home, s->name, s->below);
     quote(folder, place);
     if (s->config)
         quote(s->config, config);
     return tx_fail(TX_NOT_FOUND,
-                   "%s%s%s: no such dataset here; to fetch it (Python with the library datasets): "
+                   "%s%s: no such dataset here; to fetch it (Python with the library datasets): "
                    "python3 -c 'import os,sys,datasets; p=sys.argv[1]; os.makedirs(p,exist_ok=True); "
                    "[d.to_json(f\"{p}/{s}.jsonl\") for s,d in datasets.load_dataset(*sys.argv[2:]).items()]' "
                    "%s %s%s%s (looked in %s%s)",
-                   s->name, s->config ? "/" : "", s->config ? s->config : "", place, s->name, s->config ? " " : "",
-                   config, s->looked, s->note);
+                   s->name, s->below, place, s->name, s->config ? " " : "", config, s->looked, s->note);
 }
 
 static tx_status find(search *s, char **folder)
@@ -301,11 +300,12 @@ tx_status tx_hub_dataset(const char *name, const char *config, char **folder)
     char path[TX_PATH_ROOM];
     if (config && !is_component(config))
         return tx_fail(TX_INVALID, "%s: \"%s\" is not the name of a configuration", name, config);
+    put(s.below, "%s%s", config ? "/" : "", config ? config : "");
     if (stat(name, &info) != 0)
         return find(&s, folder);
     if (!S_ISDIR(info.st_mode))
         return tx_fail(TX_INVALID, "%s: not a folder; a single file is given as the file to train on", name);
-    put(path, "%s%s%s", name, config ? "/" : "", config ? config : "");
+    put(path, "%s%s", name, s.below);
     tx_status status = consider(&s, path, folder);
     if (status == TX_NOT_FOUND)
         return tx_fail(TX_NOT_FOUND,

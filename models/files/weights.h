@@ -97,7 +97,8 @@ int32_t tx_weights_piece_count(const char *name, const tx_param_spec *spec);
 int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t param, int32_t room,
                           tx_weights_piece *piece);
 
-/* Those of all parameters of a model that `is_elsewhere` (NULL: none) is not true of. The caller frees `*pieces`. */
+/* The pieces of a model's parameters; `is_elsewhere`, which may be NULL, says which are left out. The caller frees
+ * `*pieces`. */
 tx_status tx_weights_list(const tx_model *model, bool (*is_elsewhere)(const void *context, const char *param),
                           const void *context, tx_weights_piece **pieces, int32_t *count);
 

@@ -44,7 +44,7 @@ tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *s
     return tensor;
 }
 
-/* Cuts the pieces into shards: one goes on until the next piece would be over the limit. */
+/* Cuts the pieces into shards: each ends before the piece that would bring it over the limit. */
 static tx_status cut_shards(tx_save *s, int64_t shard_bytes)
 {
     const char *name;

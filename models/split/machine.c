@@ -32,30 +32,30 @@ static tx_status time_plan(tx_engine *engine, tx_graph *graph, tx_tensor *result
     return status;
 }
 
-static tx_status time_product(tx_engine *engine, int64_t size, tx_dtype dtype, double *seconds)
+/* A result of `size` numbers a dimension; products read `dtype`. */
+typedef tx_tensor *compute(tx_graph *graph, int64_t size, tx_dtype dtype);
+
+static tx_tensor *product(tx_graph *graph, int64_t size, tx_dtype dtype)
 {
-    tx_model *model = NULL;
-    tx_graph *graph = NULL;
-    tx_status status = tx_model_create(engine, &model);
-    TX_THEN(status, tx_graph_create(model, &graph));
-    if (!status) {
-        tx_tensor *a = tx_fill(graph, TX_SHAPE(size, size), 1.0f);
-        a = dtype == TX_F32 ? a : tx_cast(a, dtype);
-        status = time_plan(engine, graph, tx_matmul(a, a, false, false), seconds);
-    }
-    tx_graph_free(graph);
-    tx_model_free(model);
-    return status;
+    tx_tensor *a = tx_fill(graph, TX_SHAPE(size, size), 1.0f);
+    a = dtype == TX_F32 ? a : tx_cast(a, dtype);
+    return tx_matmul(a, a, false, false);
 }
 
 /* Writes an array, reads it and writes another: no input, of which the host would keep several. */
-static tx_status time_scaling(tx_engine *engine, int64_t count, double *seconds)
+static tx_tensor *scaling(tx_graph *graph, int64_t count, tx_dtype dtype)
+{
+    (void)dtype;
+    return tx_scale(tx_fill(graph, TX_SHAPE(count), 1.0f), 2.0f);
+}
+
+static tx_status time_result(tx_engine *engine, compute *result, int64_t size, tx_dtype dtype, double *seconds)
 {
     tx_model *model = NULL;
     tx_graph *graph = NULL;
     tx_status status = tx_model_create(engine, &model);
     TX_THEN(status, tx_graph_create(model, &graph));
-    TX_THEN(status, time_plan(engine, graph, tx_scale(tx_fill(graph, TX_SHAPE(count), 1.0f), 2.0f), seconds));
+    TX_THEN(status, time_plan(engine, graph, result(graph, size, dtype), seconds));
     tx_graph_free(graph);
     tx_model_free(model);
     return status;
@@ -74,13 +74,13 @@ static tx_status measure_device(tx_engine *engine, tx_dtype products, tx_split_m
     const tx_device_info *device = tx_engine_device(engine);
     double seconds = 0.0;
     for (int64_t size = SMALLEST; size == SMALLEST || (is_little(device, size * size) && seconds < ENOUGH); size *= 2) {
-        TX_TRY(time_product(engine, size, products, &seconds));
+        TX_TRY(time_result(engine, product, size, products, &seconds));
         m->rate = fmax(m->rate, 2.0 * pow((double)size, 3.0) / seconds);
     }
     int64_t count = SCALED;
     while (!is_little(device, count) && count > SMALLEST)
         count /= 2;
-    TX_TRY(time_scaling(engine, count, &seconds));
+    TX_TRY(time_result(engine, scaling, count, TX_F32, &seconds));
     m->moving = 3.0 * sizeof(float) * (double)count / seconds;
     m->peak = m->rate;
     return TX_OK;

@@ -22,7 +22,7 @@ static const tx_field packed_fields[] = {
 /* Writes a sample from position `at` of the row on; its size. */
 static int64_t put(const tx_instruction_data *d, int64_t sample, int64_t at, const tx_batch *to)
 {
-    const int64_t begin = sample ? d->end[sample - 1] : 0, length = d->end[sample] - begin;
+    const int64_t begin = tx_sample_begin(d->end, sample), length = d->end[sample] - begin;
     const tx_ids *const from[] = {&d->ids, &d->labels};
     for (int f = TX_INSTRUCTION_INPUT_IDS; f <= TX_INSTRUCTION_LABELS; f++)
         memcpy((int32_t *)to->field[f] + at, from[f]->id + begin, (size_t)length * sizeof(int32_t));
@@ -46,22 +46,18 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     return TX_OK;
 }
 
-static int64_t length_of(const tx_instruction_data *d, int64_t sample)
-{
-    return d->end[sample] - (sample ? d->end[sample - 1] : 0);
-}
-
 static int64_t row_length(const tx_samples *samples, int64_t number)
 {
-    return length_of(samples->data, number);
+    const tx_instruction_data *d = samples->data;
+    return d->end[number] - tx_sample_begin(d->end, number);
 }
 
 static int64_t packed_row_length(const tx_samples *samples, int64_t number)
 {
     const tx_instruction_data *d = samples->data;
     int64_t sum = 0;
-    for (int64_t i = number ? d->last[number - 1] : 0; i < d->last[number]; i++)
-        sum += length_of(d, d->order[i]);
+    for (int64_t i = tx_sample_begin(d->last, number); i < d->last[number]; i++)
+        sum += row_length(samples, d->order[i]);
     return sum;
 }
 
@@ -71,7 +67,7 @@ static tx_status packed_row(const tx_samples *samples, int64_t number, uint64_t 
     int32_t *positions = to->field[TX_INSTRUCTION_POSITION_IDS], *starts = to->field[TX_INSTRUCTION_STARTS];
     int64_t used = 0;
     (void)epoch;
-    for (int64_t i = number ? d->last[number - 1] : 0; i < d->last[number]; i++) {
+    for (int64_t i = tx_sample_begin(d->last, number); i < d->last[number]; i++) {
         const int64_t length = put(d, d->order[i], used, to);
         for (int64_t t = 0; t < length; t++) {
             positions[used + t] = (int32_t)t;

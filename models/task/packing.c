@@ -56,7 +56,7 @@ tx_status tx_instruction_pack(tx_instruction_data *d, int64_t block, uint64_t se
     d->rows = 0;
     for (int64_t i = 0; fits && i < d->count; i++) {
         const int64_t sample = from[i] = tx_sample_order_at(&order, d->count, i);
-        row_of[i] = take(&r, d->end[sample] - (sample ? d->end[sample - 1] : 0));
+        row_of[i] = take(&r, d->end[sample] - tx_sample_begin(d->end, sample));
         d->rows = row_of[i] >= d->rows ? row_of[i] + 1 : d->rows;
     }
     if (fits)

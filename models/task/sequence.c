@@ -21,7 +21,7 @@ static const tx_field numbers[] = {FIELDS, [TX_SEQUENCE_TARGETS] = {"targets", T
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_sequence_data *d = samples->data;
-    const int64_t begin = number ? d->end[number - 1] : 0, length = d->end[number] - begin;
+    const int64_t begin = tx_sample_begin(d->end, number), length = d->end[number] - begin;
     const tx_ids *const from[] = {&d->ids, &d->types};
     (void)epoch;
     for (int f = TX_SEQUENCE_INPUT_IDS; f <= TX_SEQUENCE_TOKEN_TYPE_IDS; f++) {
@@ -39,7 +39,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 static int64_t row_length(const tx_samples *samples, int64_t number)
 {
     const tx_sequence_data *d = samples->data;
-    return d->end[number] - (number ? d->end[number - 1] : 0);
+    return d->end[number] - tx_sample_begin(d->end, number);
 }
 
 static tx_tensor *class_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)

@@ -125,7 +125,7 @@ static tx_status add_sample(reading *r, int64_t row, size_t special, tx_sequence
     cut(&r->texts[0], &r->texts[1], (size_t)o->block - special);
     TX_TRY(tx_tokenizer_join(o->tokenizer, &r->texts[0], r->second < 0 ? NULL : &r->texts[1], &d->ids, &d->types));
     d->end[d->count] = (int64_t)d->ids.count;
-    const int64_t begin = d->count ? d->end[d->count - 1] : 0;
+    const int64_t begin = tx_sample_begin(d->end, d->count);
     if (begin == d->end[d->count])
         return tx_fail(TX_FORMAT, "a text without tokens");
     TX_TRY(tx_task_check_ids(o, d->ids.id + begin, d->ids.count - (size_t)begin));

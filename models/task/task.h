@@ -128,6 +128,12 @@ struct tx_task {
     const tx_metric *metrics; /* NULL in the name behind the last; the first chooses the best model unless told */
 };
 
+/* Where sample `number` begins in an array of all samples, which has their ends. */
+static inline int64_t tx_sample_begin(const int64_t *end, int64_t number)
+{
+    return number ? end[number - 1] : 0;
+}
+
 /* For tasks that read texts. Refuses a file for which no tokenizer is known. */
 tx_status tx_task_need_tokenizer(const char *path, const tx_data_options *options);
 /* The part of `count` samples of a file that is used, which has some. `what` names samples in the plural. */

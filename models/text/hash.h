@@ -18,7 +18,7 @@ static inline uint64_t tx_hash_mix(uint64_t x)
     return x ^ x >> 33;
 }
 
-/* The finalizer of splitmix64 (Steele, Lea, Flood, 2014), its states' distance, and what it draws from a state. */
+/* The finalizer of splitmix64 (Steele, Lea, Flood, 2014), its states' distance, and a draw from a state. */
 static inline uint64_t tx_hash_splitmix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);

@@ -18,28 +18,19 @@
 
 /* ---- Making ------------------------------------------------------------------------------------------ */
 
-/* Makes room for `size` bytes of a cell that is being written, and the NUL behind them. */
-static tx_status reserve(tx_table *t, size_t size)
-{
-    return tx_array_reserve(&t->bytes, &t->bytes_room, t->used + size + 1, 1, "bytes of a table");
-}
-
 /* Ends the cell that began at byte `begin`. */
 static tx_status end_cell(tx_table *t, size_t begin)
 {
-    TX_TRY(reserve(t, 0));
     TX_TRY(tx_array_reserve(&t->cell, &t->cells_room, t->cells + 1, sizeof *t->cell, "cells of a table"));
-    t->cell[t->cells++] = (tx_cell){begin, t->used - begin};
-    t->bytes[t->used++] = '\0';
-    return TX_OK;
+    t->cell[t->cells++] = (tx_cell){begin, t->bytes.size - begin};
+    tx_buffer_add(&t->bytes, "", 1);
+    return t->bytes.status;
 }
 
 static tx_status add_cell(tx_table *t, const char *text, size_t size)
 {
-    const size_t begin = t->used;
-    TX_TRY(reserve(t, size));
-    memcpy(t->bytes + begin, text, size);
-    t->used += size;
+    const size_t begin = t->bytes.size;
+    tx_buffer_add(&t->bytes, text, size);
     return end_cell(t, begin);
 }
 
@@ -86,9 +77,7 @@ static tx_status read_quoted(tx_table *t, const char **at, const char *end)
             return tx_fail(TX_FORMAT, "row %" PRId64 ": a quote that does not end", t->rows + 1);
         const bool twice = quote + 1 < end && quote[1] == '"';
         const size_t size = (size_t)(quote - c) + twice;
-        TX_TRY(reserve(t, size));
-        memcpy(t->bytes + t->used, c, size);
-        t->used += size;
+        tx_buffer_add(&t->bytes, c, size);
         c = quote + twice;
         if (!twice)
             break;
@@ -100,7 +89,7 @@ static tx_status read_quoted(tx_table *t, const char **at, const char *end)
 /* One field up to the divider or the end of the line. */
 static tx_status read_field(tx_table *t, const char **at, const char *end, char divider)
 {
-    const size_t begin = t->used;
+    const size_t begin = t->bytes.size;
     const char *c = *at;
     if (divider == ',' && c < end && *c == '"') {
         *at = c + 1;
@@ -112,9 +101,7 @@ static tx_status read_field(tx_table *t, const char **at, const char *end, char 
     size_t size = (size_t)(c - *at);
     if (size && (c == end || *c == '\n') && c[-1] == '\r')
         size--;
-    TX_TRY(reserve(t, size));
-    memcpy(t->bytes + t->used, *at, size);
-    t->used += size;
+    tx_buffer_add(&t->bytes, *at, size);
     *at = c;
     return end_cell(t, begin);
 }
@@ -168,7 +155,7 @@ static tx_status add_object(tx_table *t, const tx_json *object)
     if (!t->columns)
         TX_TRY(end_row(t, count));
     for (int32_t c = 0; c < t->columns; c++) {
-        const char *name = t->bytes + t->cell[c].at;
+        const char *name = t->bytes.data + t->cell[c].at;
         if (!tx_json_find(object, name))
             return tx_fail(TX_FORMAT, "%.100s is missing", name);
         TX_TRY(add_value(t, object, name));
@@ -215,13 +202,13 @@ tx_status tx_table_open(const char *path, int64_t skip_bad, tx_table *table)
     tx_status status = table->path ? read_text(table, path) : tx_fail(TX_MEMORY, "out of memory");
     if (status)
         tx_table_close(table);
-    return status ? tx_fail_in(status, "%s", path) : TX_OK;
+    return tx_fail_in(status, "%s", path);
 }
 
 void tx_table_close(tx_table *table)
 {
     free(table->path);
-    free(table->bytes);
+    free(table->bytes.data);
     free(table->cell);
     *table = (tx_table){0};
 }
@@ -230,7 +217,7 @@ int32_t tx_table_column(const tx_table *table, const char *name)
 {
     const size_t size = strlen(name);
     for (int32_t c = 0; c < table->columns; c++)
-        if (table->cell[c].size == size && memcmp(table->bytes + table->cell[c].at, name, size) == 0)
+        if (table->cell[c].size == size && memcmp(table->bytes.data + table->cell[c].at, name, size) == 0)
             return c;
     return -1;
 }
@@ -239,5 +226,5 @@ const char *tx_table_text(const tx_table *table, int64_t row, int32_t column, si
 {
     const tx_cell *cell = &table->cell[(row + 1) * table->columns + column];
     *size = cell->size;
-    return cell->at == LEFT_OUT ? NULL : table->bytes + cell->at;
+    return cell->at == LEFT_OUT ? NULL : table->bytes.data + cell->at;
 }

@@ -5,7 +5,7 @@
 #ifndef TX_TEXT_TABLE_H
 #define TX_TEXT_TABLE_H
 
-#include "tx.h"
+#include "models/text/buffer.h"
 
 typedef struct tx_cell {
     size_t at, size; /* of its bytes */
@@ -14,13 +14,14 @@ typedef struct tx_cell {
 /* The first row of a .csv or .tsv file names the columns; a .jsonl file has those of its first line, and every other
  * line has them too. Numbers of a .jsonl file are as they are spelled there. */
 typedef struct tx_table {
-    char *path, *bytes;
+    char *path;
+    tx_buffer bytes; /* of the cells, a NUL after each */
     int32_t columns;
     int64_t rows;
     tx_cell *cell;          /* [1 + rows, columns]; row 0: the names */
     int64_t skip_bad;       /* malformed rows that are left out; more fail */
     int64_t bad, first_bad; /* such rows, which have a number and no cells, and the number of the first */
-    size_t used, bytes_room, cells, cells_room;
+    size_t cells, cells_room;
 } tx_table;
 
 /* TX_FORMAT says which row is no row of such a file, counted from 1 without that of the names, or that there is none;

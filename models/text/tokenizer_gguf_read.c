@@ -25,7 +25,7 @@ typedef struct reading {
     bool prefix;
 } reading;
 
-/* What no file of SentencePiece's kind says otherwise. */
+/* A tokenizer.json of SentencePiece's kind, without its tokens and merges. */
 static const char piece_frame[] =
     "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [],"
     " \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": "
