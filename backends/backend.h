@@ -191,6 +191,7 @@ typedef struct tx_command {
 typedef struct tx_program {
     int32_t length;
     const tx_command *commands; /* must live as long as the backend's plan */
+    const void *trial;          /* the candidate that the backend itself tries, a type of its own; else NULL */
 } tx_program;
 
 static inline bool tx_present(const tx_operand *o)

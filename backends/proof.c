@@ -107,23 +107,13 @@ static tx_status write(const tx_probe_run *run, tx_buffer *to, const void *data,
     return run->backend->write(run->context, TX_QUEUE_COMPUTE, to, 0, data, bytes);
 }
 
-tx_probe_run tx_probe_begin(const tx_backend *backend, tx_context *context, const tx_probe *probe)
-{
-    return (tx_probe_run){
-        .backend = backend, .context = context, .probe = probe, .program = {.length = 1, .commands = &probe->command}};
-}
-
-tx_status tx_probe_open(tx_probe_run *run, const tx_backend *backend, tx_context *context, const tx_probe *probe)
+tx_status tx_probe_open(tx_probe_run *run, const tx_backend *backend, tx_context *context, const tx_probe *probe,
+                        const void *trial)
 {
     int64_t scratch = 0;
-    *run = tx_probe_begin(backend, context, probe);
+    *run = (tx_probe_run){.backend = backend, .context = context, .probe = probe};
+    run->program = (tx_program){.length = 1, .commands = &probe->command, .trial = trial};
     TX_TRY(backend->prepare(context, &run->program, &run->executable, &scratch));
-    return tx_probe_load(run, scratch);
-}
-
-tx_status tx_probe_load(tx_probe_run *run, int64_t scratch)
-{
-    const tx_probe *probe = run->probe;
     TX_TRY(allocate(run, probe->bytes, &run->memory));
     TX_TRY(allocate(run, sizeof probe->controls, &run->control));
     if (scratch > 0)
@@ -131,10 +121,10 @@ tx_status tx_probe_load(tx_probe_run *run, int64_t scratch)
     const tx_bindings bindings = {.arena = {[TX_ARENA_PLANNED] = {1, &run->memory},
                                             [TX_ARENA_CONTROL] = {1, &run->control},
                                             [TX_ARENA_SCRATCH] = {scratch > 0, &run->scratch}}};
-    TX_TRY(run->backend->bind(run->executable, &bindings));
+    TX_TRY(backend->bind(run->executable, &bindings));
     TX_TRY(write(run, run->control, &probe->controls, sizeof probe->controls));
     TX_TRY(write(run, run->memory, probe->data, probe->bytes));
-    return run->backend->finish(run->context);
+    return backend->finish(context);
 }
 
 tx_status tx_probe_launch(const tx_probe_run *run)
@@ -174,7 +164,7 @@ static tx_status run_reference(tx_context **reference, const tx_probe *probe, un
     tx_probe_run run;
     if (!*reference)
         TX_TRY(cpu()->open(0, &options, reference));
-    tx_status status = tx_probe_open(&run, cpu(), *reference, probe);
+    tx_status status = tx_probe_open(&run, cpu(), *reference, probe, NULL);
     if (!status)
         status = tx_probe_launch(&run);
     if (!status)

@@ -54,12 +54,10 @@ typedef struct tx_probe_run {
     tx_buffer *memory, *scratch, *control;
 } tx_probe_run;
 
-/* Prepares the command, allocates device memory and writes the data. Close it in any case. */
-tx_status tx_probe_open(tx_probe_run *run, const tx_backend *backend, tx_context *context, const tx_probe *probe);
-/* The same in two steps, between which the caller prepares run->program. The backend needs only the functions that are
- * called here. */
-tx_probe_run tx_probe_begin(const tx_backend *backend, tx_context *context, const tx_probe *probe);
-tx_status tx_probe_load(tx_probe_run *run, int64_t scratch_bytes);
+/* Prepares the command, allocates device memory and writes the data. Close it in any case. The backend needs only the
+ * functions that are called here. `trial` is that of a tx_program. */
+tx_status tx_probe_open(tx_probe_run *run, const tx_backend *backend, tx_context *context, const tx_probe *probe,
+                        const void *trial);
 /* Runs the command and waits for it. */
 tx_status tx_probe_launch(const tx_probe_run *run);
 /* Reads all operands. */

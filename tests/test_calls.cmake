@@ -10,14 +10,13 @@
 cmake_minimum_required(VERSION 3.25)
 
 set(max_function 60)
-set(max_total 39800)
+set(max_total 37500)
 
 # What still breaks a rule: files that call in a circle, headers' functions and long functions. Rows are removed, none added.
-set(known_circles "backends/cpu/gemm_(amx|dnnl)"
-    "backends/opencl/(attention_choose|attention_trial|builder|compile|gemm[a-z_]*|ops_[a-z]*|plan|run|trial)"
-    "models/job/(adapter|advice|data|fit|inputs|plans|ranks|stages)" "models/train/(best|run|run_ranks|save|state)")
+set(known_circles "models/job/(adapter|advice|data|fit|inputs|plans|ranks|stages)"
+    "models/train/(best|run|run_ranks|save|state)")
 set(known_elsewhere none_is_left)
-set(known_long "attention_(cpu|gpu|matrix)[a-z_]*" gemm_matrix gemm_tile norm)
+set(known_long none_is_left)
 
 # ---- Calls ------------------------------------------------------------------------------------------------
 

@@ -62,9 +62,7 @@ tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_j
                                  tx_cl_attention_form *form, char note[160])
 {
     subject s = {.a = a, .kernel = kernel};
-    tx_status status = tx_cl_attention_list(b->context, a, kernel, &s.forms);
-    if (status)
-        return status;
+    TX_TRY(tx_cl_attention_list(b->context, a, kernel, &s.forms));
     tx_cl_selection q = {.what = "form of attention",
                          .forced = b->forced,
                          .fixed = a->cached, /* a step of it takes too short to tell */
@@ -74,9 +72,7 @@ tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_j
     describe(&s, &q);
     for (int i = 0; i < s.forms.count; i++)
         tx_cl_add_candidate(&q, i, s.forms.form[i].name, s.forms.form[i].share, s.forms.rejected);
-    status = tx_cl_select(b->context, &q);
-    if (status)
-        return status;
+    TX_TRY(tx_cl_select(b->context, &q));
     *form = s.forms.form[q.candidate[0].id];
     int length = form->matrix ? snprintf(note, 160, "%s", form->name)
                               : snprintf(note, 160, "%dx%d%s", form->rows, form->cols,

@@ -122,8 +122,7 @@ tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *
     tx_probe probe;
     tx_status status = create(a, kernel, form, &probe);
     set_tolerances(kernel, a, &probe);
-    if (!status)
-        status = tx_cl_trial_prove(context, &forced, &probe);
+    TX_THEN(status, tx_cl_trial_prove(context, &forced, &probe));
     tx_probe_free(&probe);
     return status;
 }

@@ -47,7 +47,7 @@ static tx_status check_group(const tx_cl_builder *b, cl_kernel kernel, size_t it
     size_t most = items;
     clGetKernelWorkGroupInfo(kernel, b->context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL);
     *doubted = items > most;
-    if (!*doubted || b->context->claims != TX_CL_BELIEVED)
+    if (!*doubted || b->context->driver.groups != TX_CL_BELIEVED)
         return TX_OK;
     clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
     return tx_fail(TX_DEVICE, "kernel %s needs work-groups of %zu and the driver runs it in %zu at most", name, items,
@@ -72,7 +72,7 @@ static int64_t private_bytes(const tx_context *context, cl_kernel kernel)
 /* Whether it has yet to be found out what the driver means by private memory. */
 static bool asks_claims(const tx_context *context)
 {
-    return !context->limits.cpu && context->spill_claims == TX_CL_UNTRIED;
+    return !context->limits.cpu && context->driver.spills == TX_CL_UNTRIED;
 }
 
 /* Notes what a kernel has in private memory: those of forms declare none, so they spill registers. A driver that says
@@ -81,16 +81,16 @@ static void note_spills(tx_context *context, cl_kernel kernel)
 {
     const int64_t bytes = private_bytes(context, kernel);
     cl_kernel plain = NULL;
-    if (context->limits.cpu || bytes <= context->spilled)
+    if (context->limits.cpu || bytes <= context->driver.spilled)
         return;
     if (asks_claims(context)) {
         const bool made = tx_cl_kernel(context, PLAIN_SOURCE, NULL, PLAIN_KERNEL, &plain) == TX_OK;
-        context->spill_claims = made && private_bytes(context, plain) == 0 ? TX_CL_BELIEVED : TX_CL_DISPROVED;
+        context->driver.spills = made && private_bytes(context, plain) == 0 ? TX_CL_BELIEVED : TX_CL_DISPROVED;
         if (made)
             clReleaseKernel(plain);
     }
-    if (context->spill_claims == TX_CL_BELIEVED)
-        context->spilled = bytes;
+    if (context->driver.spills == TX_CL_BELIEVED)
+        context->driver.spilled = bytes;
 }
 
 static size_t items_of(cl_uint dims, const size_t *local)

@@ -18,11 +18,22 @@ enum {
     SUB_GROUP_SIZES_INTEL = 0x4108
 };
 
-/* 0 where the driver does not know the question. */
+int64_t tx_cl_number(cl_device_id device, cl_device_info what, int64_t missing)
+{
+    union {
+        cl_ulong wide;
+        cl_uint narrow;
+    } value;
+    size_t size = 0;
+    if (clGetDeviceInfo(device, what, sizeof value, &value, &size) != CL_SUCCESS)
+        return missing;
+    const cl_ulong number = size == sizeof value.narrow ? value.narrow : value.wide;
+    return number > INT64_MAX ? INT64_MAX : (int64_t)number;
+}
+
 static cl_uint ask(cl_device_id device, cl_device_info what)
 {
-    cl_uint value = 0;
-    return clGetDeviceInfo(device, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
+    return (cl_uint)tx_cl_number(device, what, 0);
 }
 
 static bool has_extension(cl_device_id device, const char *name)

@@ -63,17 +63,14 @@ static tx_status try_native(tx_context *context)
     cl_kernel kernel = NULL;
     tx_buffer *memory = NULL;
     tx_status status = tx_cl_kernel(context, "native", "", "native", &kernel);
-    if (status == TX_OK)
-        status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof y, &memory);
-    if (status == TX_OK)
-        status = tx_cl_check(clSetKernelArg(kernel, 0, sizeof(cl_mem), &memory->memory), "clSetKernelArg");
-    if (status == TX_OK)
-        status = tx_cl_check(clEnqueueNDRangeKernel(context->compute, kernel, 1, NULL, &items, NULL, 0, NULL, NULL),
-                             "clEnqueueNDRangeKernel");
-    if (status == TX_OK)
-        status = tx_cl_read(context, memory, 0, y, sizeof y);
+    TX_THEN(status, tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof y, &memory));
+    TX_THEN(status, tx_cl_check(clSetKernelArg(kernel, 0, sizeof(cl_mem), &memory->memory), "clSetKernelArg"));
+    TX_THEN(status, tx_cl_check(clEnqueueNDRangeKernel(context->compute, kernel, 1, NULL, &items, NULL, 0, NULL, NULL),
+                                "clEnqueueNDRangeKernel"));
+    TX_THEN(status, tx_cl_read(context, memory, 0, y, sizeof y));
     for (int i = 0; status == TX_OK && i < EXPONENTS; i++)
-        context->coarse_exp2 = context->coarse_exp2 || !(fabs((double)y[i] * exp2(i / 64.0) - 1.0) <= TOLERANCE / 4);
+        context->driver.coarse_exp2 =
+            context->driver.coarse_exp2 || !(fabs((double)y[i] * exp2(i / 64.0) - 1.0) <= TOLERANCE / 4);
     if (memory)
         tx_cl_release(context, memory);
     if (kernel)
@@ -94,21 +91,20 @@ tx_status tx_cl_self_test(tx_context *context)
     void *verdict = NULL;
     size_t size = 0;
     if (tx_cl_cache_load(context, key, &verdict, &size)) {
-        context->claims = strstr(verdict, disproved) ? TX_CL_DISPROVED : TX_CL_BELIEVED;
-        context->coarse_exp2 = strstr(verdict, coarse) != NULL;
+        context->driver.groups = strstr(verdict, disproved) ? TX_CL_DISPROVED : TX_CL_BELIEVED;
+        context->driver.coarse_exp2 = strstr(verdict, coarse) != NULL;
         free(verdict);
         return TX_OK;
     }
     tx_status status = TX_OK;
     for (size_t i = 0; status == TX_OK && i < sizeof checks / sizeof checks[0]; i++)
         status = run_check(context, &checks[i]);
-    if (status == TX_OK)
-        status = try_native(context);
-    if (context->claims == TX_CL_UNTRIED)
-        context->claims = TX_CL_BELIEVED;
+    TX_THEN(status, try_native(context));
+    if (context->driver.groups == TX_CL_UNTRIED)
+        context->driver.groups = TX_CL_BELIEVED;
     char found[sizeof disproved + sizeof coarse + 8];
-    snprintf(found, sizeof found, "passed%s%s", context->claims == TX_CL_BELIEVED ? "" : disproved,
-             context->coarse_exp2 ? coarse : "");
+    snprintf(found, sizeof found, "passed%s%s", context->driver.groups == TX_CL_BELIEVED ? "" : disproved,
+             context->driver.coarse_exp2 ? coarse : "");
     if (status == TX_OK)
         tx_cl_cache_store(context, key, found, strlen(found) + 1);
     memset(&context->traffic, 0, sizeof context->traffic); /* the account begins with what the engine does */

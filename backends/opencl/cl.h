@@ -55,9 +55,15 @@ typedef struct tx_cl_limits {
     char simulated[80];    /* the limits that are not the device's own, "local=16384,group=128"; empty: none */
 } tx_cl_limits;
 
-/* What becomes of CL_KERNEL_WORK_GROUP_SIZE: rusticl of Mesa 22.3 gives the sub-group's size for it, whatever the
- * kernel runs in. */
+/* Facts about the driver that show while kernels run. */
 typedef enum tx_cl_claims { TX_CL_UNTRIED, TX_CL_BELIEVED, TX_CL_DISPROVED } tx_cl_claims;
+typedef struct tx_cl_driver {
+    tx_cl_claims groups; /* CL_KERNEL_WORK_GROUP_SIZE: rusticl of Mesa 22.3 gives the sub-group's size for it, whatever
+                          * the kernel runs in (check.c) */
+    tx_cl_claims spills; /* whether it tells what kernels spill (builder.c) */
+    int64_t spilled;     /* bytes an item of the worst kernel since this was set to 0 */
+    bool coarse_exp2;    /* native_exp2 has not nearly the bits of exp2 (check.c) */
+} tx_cl_driver;
 
 /* Variables of the environment that choose providers of products, read when the device is opened. limits.c and cache.c
  * read the others then. */
@@ -67,6 +73,7 @@ typedef struct tx_cl_options {
 } tx_cl_options;
 
 struct tx_context {
+    const tx_backend *plain; /* its functions, without explanations of failures: these become reasons of trials */
     tx_cl_options options;
     cl_platform_id platform;
     cl_device_id device;
@@ -76,10 +83,7 @@ struct tx_context {
     bool tf32;                          /* fp32 products may round their operands to tf32 */
     tx_cl_capabilities can;
     tx_cl_limits limits;
-    tx_cl_claims claims;       /* the known-answer test finds out (check.c) */
-    bool coarse_exp2;          /* native_exp2 has not nearly the bits of exp2 (check.c) */
-    tx_cl_claims spill_claims; /* whether the driver tells what kernels spill (builder.c) */
-    int64_t spilled;           /* bytes an item of the worst kernel since it was set to 0 */
+    tx_cl_driver driver;
     tx_device_info info;
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */
     char *cache;    /* folder of cached files, made; NULL: none */

@@ -80,11 +80,8 @@ static tx_status run_sgemm(const tx_cl_run *run, void *data)
     sgemm *s = data;
     cl_mem memory[WINDOWS] = {NULL};
     size_t at[WINDOWS] = {0};
-    for (int i = 0; i < (s->window[TEMPORARY].aligned ? WINDOWS : TEMPORARY); i++) {
-        tx_status status = open_window(run, &s->window[i], &memory[i], &at[i]);
-        if (status != TX_OK)
-            return status;
-    }
+    for (int i = 0; i < (s->window[TEMPORARY].aligned ? WINDOWS : TEMPORARY); i++)
+        TX_TRY(open_window(run, &s->window[i], &memory[i], &at[i]));
     const float beta = tx_beta(s->accumulate, run->controls);
     tx_status status = TX_OK;
     const int64_t shares = tx_cl_blocks(s->g.m, s->rows), along = s->trans_a == CLBlastTransposeYes ? 1 : s->g.lda;

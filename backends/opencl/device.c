@@ -19,11 +19,8 @@ typedef struct device_list {
 /* A device that can run TX at all: it is there, it has a compiler, and it thinks in our byte order. */
 static bool usable(cl_device_id device)
 {
-    cl_bool available = CL_FALSE, compiler = CL_FALSE, little = CL_FALSE;
-    clGetDeviceInfo(device, CL_DEVICE_AVAILABLE, sizeof available, &available, NULL);
-    clGetDeviceInfo(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiler, &compiler, NULL);
-    clGetDeviceInfo(device, CL_DEVICE_ENDIAN_LITTLE, sizeof little, &little, NULL);
-    return available && compiler && little;
+    return tx_cl_number(device, CL_DEVICE_AVAILABLE, 0) && tx_cl_number(device, CL_DEVICE_COMPILER_AVAILABLE, 0) &&
+           tx_cl_number(device, CL_DEVICE_ENDIAN_LITTLE, 0);
 }
 
 static void load_drivers(void)
@@ -64,13 +61,6 @@ static void device_text(cl_device_id device, cl_device_info what, char *text, si
         snprintf(text, size, "%.*s", (int)size - 1, long_text);
 }
 
-static int64_t device_ulong(cl_device_id device, cl_device_info what)
-{
-    cl_ulong value = 0;
-    clGetDeviceInfo(device, what, sizeof value, &value, NULL);
-    return value > INT64_MAX ? INT64_MAX : (int64_t)value;
-}
-
 static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t index, tx_device_info *info,
                           tx_cl_capabilities *can, tx_cl_limits *limits)
 {
@@ -82,16 +72,13 @@ static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t 
     char name[128] = "";
     if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name, name, NULL) == CL_SUCCESS)
         snprintf(info->platform, sizeof info->platform, "%.*s", (int)sizeof info->platform - 1, name);
-    cl_device_type type = 0;
-    clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+    const cl_device_type type = (cl_device_type)tx_cl_number(device, CL_DEVICE_TYPE, 0);
     info->type = type & CL_DEVICE_TYPE_GPU   ? TX_DEVICE_GPU
                  : type & CL_DEVICE_TYPE_CPU ? TX_DEVICE_CPU
                                              : TX_DEVICE_OTHER;
-    info->memory = device_ulong(device, CL_DEVICE_GLOBAL_MEM_SIZE);
-    info->max_allocation = device_ulong(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-    cl_uint units = 0;
-    clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
-    info->compute_units = (int32_t)units;
+    info->memory = tx_cl_number(device, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
+    info->max_allocation = tx_cl_number(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0);
+    info->compute_units = (int32_t)tx_cl_number(device, CL_DEVICE_MAX_COMPUTE_UNITS, 0);
     tx_cl_read_capabilities(device, info, can);
     info->tf32 = can->vendor != TX_CL_INTEL && can->tf32; /* no provider is for Intel's matrix units */
     info->bf16 = can->vendor != TX_CL_INTEL && can->bf16;
@@ -159,6 +146,19 @@ static tx_status make_context(tx_context *context)
     return tx_cl_check(code, "clCreateCommandQueue");
 }
 
+static const tx_backend plain = {
+    .name = "opencl",
+    .allocate = tx_cl_allocate,
+    .release = tx_cl_release,
+    .write = tx_cl_write,
+    .read = tx_cl_read,
+    .finish = tx_cl_finish,
+    .prepare = tx_cl_prepare,
+    .bind = tx_cl_bind,
+    .run = tx_cl_run_program,
+    .destroy = tx_cl_destroy,
+};
+
 /* The self-test runs small commands: nothing to measure, nor to remember the choices of. */
 static tx_status test(tx_context *context)
 {
@@ -174,12 +174,11 @@ static tx_status test(tx_context *context)
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **out)
 {
     device_list list;
-    tx_status status = find_device(index, &list);
-    if (status != TX_OK)
-        return status;
+    TX_TRY(find_device(index, &list));
     tx_context *context = calloc(1, sizeof *context);
     if (!context)
         return tx_fail(TX_MEMORY, "out of host memory");
+    context->plain = &plain;
     context->platform = list.platform[index];
     context->device = list.device[index];
     context->profile = options && options->profile;
@@ -188,13 +187,12 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     context->report = options ? options->report : NULL;
     context->cache = tx_cl_cache_folder();
     read_options(&context->options);
-    status = describe(context->platform, context->device, index, &context->info, &context->can, &context->limits);
+    tx_status status =
+        describe(context->platform, context->device, index, &context->info, &context->can, &context->limits);
     if (status == TX_OK && !(context->identity = read_identity(context)))
         status = tx_fail(TX_MEMORY, "out of host memory");
-    if (status == TX_OK)
-        status = make_context(context);
-    if (status == TX_OK)
-        status = test(context);
+    TX_THEN(status, make_context(context));
+    TX_THEN(status, test(context));
     if (status != TX_OK) {
         if (tx_cl_explain(context, status) != TX_MEMORY && status != TX_DEVICE)
             tx_fail_in(status, "%s (%s)", context->info.id, context->info.name);

@@ -7,20 +7,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Numbers that OpenCL knows of a device. X(KEY, type, PARAMETER) */
-#define NUMBER_MAP(X)                                                              \
-    X("vendor id", cl_uint, CL_DEVICE_VENDOR_ID)                                   \
-    X("clock MHz", cl_uint, CL_DEVICE_MAX_CLOCK_FREQUENCY)                         \
-    X("compute units", cl_uint, CL_DEVICE_MAX_COMPUTE_UNITS)                       \
-    X("work-group items", size_t, CL_DEVICE_MAX_WORK_GROUP_SIZE)                   \
-    X("memory bytes", cl_ulong, CL_DEVICE_GLOBAL_MEM_SIZE)                         \
-    X("allocation bytes", cl_ulong, CL_DEVICE_MAX_MEM_ALLOC_SIZE)                  \
-    X("cache bytes", cl_ulong, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE)                    \
-    X("local memory bytes", cl_ulong, CL_DEVICE_LOCAL_MEM_SIZE)                    \
-    X("alignment bits", cl_uint, CL_DEVICE_MEM_BASE_ADDR_ALIGN)                    \
-    X("memory shared with the host", cl_bool, CL_DEVICE_HOST_UNIFIED_MEMORY)       \
-    X("memory with error correction", cl_bool, CL_DEVICE_ERROR_CORRECTION_SUPPORT) \
-    X("timer ns", size_t, CL_DEVICE_PROFILING_TIMER_RESOLUTION)
+/* Numbers that OpenCL knows of a device. X(KEY, PARAMETER) */
+#define NUMBER_MAP(X)                                                     \
+    X("vendor id", CL_DEVICE_VENDOR_ID)                                   \
+    X("clock MHz", CL_DEVICE_MAX_CLOCK_FREQUENCY)                         \
+    X("compute units", CL_DEVICE_MAX_COMPUTE_UNITS)                       \
+    X("work-group items", CL_DEVICE_MAX_WORK_GROUP_SIZE)                  \
+    X("memory bytes", CL_DEVICE_GLOBAL_MEM_SIZE)                          \
+    X("allocation bytes", CL_DEVICE_MAX_MEM_ALLOC_SIZE)                   \
+    X("cache bytes", CL_DEVICE_GLOBAL_MEM_CACHE_SIZE)                     \
+    X("local memory bytes", CL_DEVICE_LOCAL_MEM_SIZE)                     \
+    X("alignment bits", CL_DEVICE_MEM_BASE_ADDR_ALIGN)                    \
+    X("memory shared with the host", CL_DEVICE_HOST_UNIFIED_MEMORY)       \
+    X("memory with error correction", CL_DEVICE_ERROR_CORRECTION_SUPPORT) \
+    X("timer ns", CL_DEVICE_PROFILING_TIMER_RESOLUTION)
 
 /* Likewise texts. */
 #define TEXT_MAP(X)                                     \
@@ -35,14 +35,16 @@ static void add_text(FILE *to, cl_device_id device, const char *key, cl_device_i
         fprintf(to, "%s\t%s\n", key, text);
 }
 
+static void add_number(FILE *to, cl_device_id device, const char *key, cl_device_info what)
+{
+    const int64_t value = tx_cl_number(device, what, -1);
+    if (value >= 0)
+        fprintf(to, "%s\t%" PRId64 "\n", key, value);
+}
+
 static void add_device(FILE *to, cl_device_id device)
 {
-#define X(key, type, what)                                                           \
-    {                                                                                \
-        type value = 0;                                                              \
-        if (clGetDeviceInfo(device, what, sizeof value, &value, NULL) == CL_SUCCESS) \
-            fprintf(to, "%s\t%" PRIu64 "\n", key, (uint64_t)value);                  \
-    }
+#define X(key, what) add_number(to, device, key, what);
     NUMBER_MAP(X)
 #undef X
 #define X(key, what) add_text(to, device, key, what);

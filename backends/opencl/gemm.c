@@ -38,11 +38,17 @@ static tx_status emit_in_two(tx_cl_builder *b, const tx_cl_provider *provider, c
     return TX_OK;
 }
 
-void tx_cl_gemm_variant(tx_cl_builder *b, const tx_cl_gemm_choice *choice)
+tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command *c)
 {
+    tx_cl_gemm_choice choice;
     char variant[TX_CL_REJECTED + 32];
-    snprintf(variant, sizeof variant, *choice->rejected ? "%s (%s)" : "%s", choice->provider->name, choice->rejected);
+    TX_TRY(tx_cl_gemm_choose(b, p, &choice));
+    snprintf(variant, sizeof variant, *choice.rejected ? "%s (%s)" : "%s", choice.provider->name, choice.rejected);
     tx_cl_variant(b, variant);
+    if (!choice.fused)
+        return emit_in_two(b, choice.provider, p, c);
+    choice.provider->emit(b, choice.provider, p);
+    return b->status;
 }
 
 tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
@@ -64,13 +70,5 @@ tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
         .y = &c->out[0],
         .kept = &c->out[1],
     };
-    tx_cl_gemm_choice choice;
-    tx_status status = tx_cl_gemm_choose(b, &p, &choice);
-    if (status != TX_OK)
-        return status;
-    tx_cl_gemm_variant(b, &choice);
-    if (!choice.fused)
-        return emit_in_two(b, choice.provider, &p, c);
-    choice.provider->emit(b, choice.provider, &p);
-    return b->status;
+    return tx_cl_gemm(b, &p, c);
 }

@@ -109,8 +109,8 @@ typedef struct tx_cl_gemm_choice {
     char rejected[TX_CL_REJECTED]; /* as in tx_cl_selection */
 } tx_cl_gemm_choice;
 tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice);
-/* Names the choice as the command's variant. */
-void tx_cl_gemm_variant(tx_cl_builder *b, const tx_cl_gemm_choice *choice);
+/* Emits a product of command `c` (gemm.c), with the chosen provider as the command's variant. */
+tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command *c);
 
 #define TX_CL_PRODUCT "product" /* how keys of products begin in the table */
 

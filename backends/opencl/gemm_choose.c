@@ -176,13 +176,9 @@ static tx_status estimate(tx_context *context, const tx_cl_selection *q, const c
     char key[96], text[32];
     snprintf(key, sizeof key, "pace %d %d %d %s", p->from, p->packed, p->to, name);
     if (!tx_cl_line_get(context->proofs, key, text, sizeof text)) {
-        tx_status status = tx_cl_gemm_trial(context, name, &trial, seconds);
-        if (status)
-            return status;
+        TX_TRY(tx_cl_gemm_trial(context, name, &trial, seconds));
         snprintf(text, sizeof text, "%.9g", *seconds);
-        status = tx_cl_line_set(&context->proofs, key, text);
-        if (status)
-            return status;
+        TX_TRY(tx_cl_line_set(&context->proofs, key, text));
     }
     *seconds = strtod(text, NULL) * q->work / work_of(&trial);
     return TX_OK;
@@ -238,9 +234,7 @@ tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_c
 {
     tx_context *context = b->context;
     const char *wish = context->options.gemm;
-    tx_status status = check_wish(wish);
-    if (status)
-        return status;
+    TX_TRY(check_wish(wish));
     tx_cl_selection q = {.what = "provider of matrix products",
                          .forced = b->forced,
                          .fixed = *wish || context->options.unmeasured,
@@ -251,13 +245,9 @@ tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_c
                          .seconds = measure};
     describe(context, p, &q);
     suggest(context, p, wish, &q);
-    status = tx_cl_select(context, &q);
-    if (status)
-        return status;
+    TX_TRY(tx_cl_select(context, &q));
     choice->provider = tx_cl_gemm_provider(q.candidate[0].id);
-    status = may_fuse(context, p, &q, &choice->fused);
-    if (status)
-        return status;
+    TX_TRY(may_fuse(context, p, &q, &choice->fused));
     snprintf(choice->rejected, sizeof choice->rejected, "%s", q.rejected);
     return TX_OK;
 }

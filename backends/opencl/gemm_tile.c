@@ -366,64 +366,44 @@ static void tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_
 
 /* ---- The forms ------------------------------------------------------------------------------------------------ */
 
-#define X(name, x, y, row_quads_, column_quads_, terms_, rate_)                                                      \
-    static const tx_cl_tile tile_##name = {.kernel = "gemm_tile",                                                    \
-                                           .rows = 4 * (y) * (row_quads_),                                           \
-                                           .columns = 4 * (x) * (column_quads_),                                     \
-                                           .terms = (terms_),                                                        \
-                                           .group = (x) * (y),                                                       \
-                                           .buffer_bytes = 4 * (terms_) *                                            \
-                                                           (4 * (y) * (row_quads_) + 4 * (x) * (column_quads_) + 8), \
-                                           .rate = (rate_),                                                          \
-                                           .group_x = (x),                                                           \
-                                           .row_quads = (row_quads_),                                                \
-                                           .column_quads = (column_quads_)};
-TX_TILE_MAP(X)
-#undef X
+#define TILE(...)       \
+    &(const tx_cl_tile) \
+    {                   \
+        __VA_ARGS__     \
+    }
 
 const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES] = {
-#define X(tile_name, ...)                 \
-    {.name = "portable-tile-" #tile_name, \
-     .device = TX_CL_GPUS,                \
-     .suits = tile_suits,                 \
-     .epilogues = true,                   \
-     .packed = true,                      \
-     .grouped = true,                     \
-     .emit = tile_emit,                   \
-     .tile = &tile_##tile_name},
+#define X(name_, x, y, row_quads_, column_quads_, terms_, rate_)                                               \
+    {.name = "portable-tile-" #name_,                                                                          \
+     .device = TX_CL_GPUS,                                                                                     \
+     .suits = tile_suits,                                                                                      \
+     .epilogues = true,                                                                                        \
+     .packed = true,                                                                                           \
+     .grouped = true,                                                                                          \
+     .emit = tile_emit,                                                                                        \
+     .tile = TILE(.kernel = "gemm_tile", .rows = 4 * (y) * (row_quads_), .columns = 4 * (x) * (column_quads_), \
+                  .terms = (terms_), .group = (x) * (y),                                                       \
+                  .buffer_bytes = 4 * (terms_) * (4 * (y) * (row_quads_) + 4 * (x) * (column_quads_) + 8),     \
+                  .rate = (rate_), .group_x = (x), .row_quads = (row_quads_), .column_quads = (column_quads_))},
     TX_TILE_MAP(X)
 #undef X
 };
 
-#define TX_MATRIX(name, provider, atom_, vendor_, lanes_, takes_, quads_, rows_, columns_, warps_m_, warps_n_, \
-                  stages_, pitch, rate_)                                                                       \
-    static const tx_cl_tile matrix_##name = {.kernel = "gemm_matrix",                                          \
-                                             .rows = (rows_),                                                  \
-                                             .columns = (columns_),                                            \
-                                             .terms = (pitch) / 64 * 32,                                       \
-                                             .group = (lanes_) * (warps_m_) * (warps_n_),                      \
-                                             .buffer_bytes = (stages_) * ((rows_) + (columns_)) * (pitch),     \
-                                             .rate = (rate_),                                                  \
-                                             .atom = (atom_),                                                  \
-                                             .vendor = (vendor_),                                              \
-                                             .lanes = (lanes_),                                                \
-                                             .warps_m = (warps_m_),                                            \
-                                             .warps_n = (warps_n_),                                            \
-                                             .stages = (stages_),                                              \
-                                             .takes = (takes_),                                                \
-                                             .quads = (quads_)};
-#include "backends/opencl/matrix.def"
-
 const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX] = {
-#define TX_MATRIX(tile_name, provider, atom, vendor, lanes, takes, ...) \
-    {.name = (provider),                                                \
-     .device = TX_CL_GPUS,                                              \
-     .piece = 16,                                                       \
-     .suits = matrix_suits,                                             \
-     .epilogues = true,                                                 \
-     .grouped = true,                                                   \
-     .full = (takes) == FULL,                                           \
-     .emit = tile_emit,                                                 \
-     .tile = &matrix_##tile_name},
+#define TX_MATRIX(name_, provider, atom_, vendor_, lanes_, takes_, quads_, rows_, columns_, warps_m_, warps_n_,   \
+                  stages_, pitch, rate_)                                                                          \
+    {.name = (provider),                                                                                          \
+     .device = TX_CL_GPUS,                                                                                        \
+     .piece = 16,                                                                                                 \
+     .suits = matrix_suits,                                                                                       \
+     .epilogues = true,                                                                                           \
+     .grouped = true,                                                                                             \
+     .full = (takes_) == FULL,                                                                                    \
+     .emit = tile_emit,                                                                                           \
+     .tile = TILE(.kernel = "gemm_matrix", .rows = (rows_), .columns = (columns_), .terms = (pitch) / 64 * 32,    \
+                  .group = (lanes_) * (warps_m_) * (warps_n_),                                                    \
+                  .buffer_bytes = (stages_) * ((rows_) + (columns_)) * (pitch), .rate = (rate_), .atom = (atom_), \
+                  .vendor = (vendor_), .lanes = (lanes_), .warps_m = (warps_m_), .warps_n = (warps_n_),           \
+                  .stages = (stages_), .takes = (takes_), .quads = (quads_))},
 #include "backends/opencl/matrix.def"
 };

@@ -15,8 +15,6 @@
  *     program, memory
  *     retarget
  *     table, cache, limits, capabilities, errors
- *
- * with one way back up: to measure an op or to try it, a program is prepared (trial).
  */
 #ifndef TX_OPENCL_INTERNAL_H
 #define TX_OPENCL_INTERNAL_H
@@ -39,7 +37,11 @@ tx_status tx_cl_device_info(int32_t index, tx_device_info *info);
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **context);
 void tx_cl_close(tx_context *context);
 
-/* capabilities.c: of a device that is described so far. */
+/* capabilities.c */
+/* A number that OpenCL or an extension of a vendor's knows of a device, at most INT64_MAX; `missing` if the driver does
+ * not know the question. */
+int64_t tx_cl_number(cl_device_id device, cl_device_info what, int64_t missing);
+/* `info` is complete except for the types of matrix units. */
 void tx_cl_read_capabilities(cl_device_id device, const tx_device_info *info, tx_cl_capabilities *can);
 
 /* limits.c: the limits of a device that is described so far, TX_OCL_VARIANT and TX_OCL_LIMITS obeyed. What is simulated
@@ -178,12 +180,9 @@ tx_status tx_cl_bind_alike(const tx_executable *executable, tx_executable *other
 tx_command_info tx_cl_command_info(const tx_executable *executable, int32_t index);
 void tx_cl_destroy(tx_executable *executable);
 
-/* refusal.c */
+/* refusal.c: the program's `trial` is a tx_cl_forced (tuner.h). */
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                         int64_t *scratch_bytes);
-/* Prepares a program in which `forced` is selected (tuner.h); NULL is as tx_cl_prepare. */
-tx_status tx_cl_prepare_trial(tx_context *context, const struct tx_cl_forced *forced, const tx_program *program,
-                              tx_executable **executable, int64_t *scratch_bytes);
 /* Whether an error is about one launch: the driver has no room for it, or finds it too large. */
 bool tx_cl_is_refusal(cl_int code);
 /* After a launch of the command was refused with `status`: ->instead becomes a form with smaller work-groups. `began`:

@@ -12,28 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What can be simulated. X(NAME, name, the strictest value that TX can be asked to live with); a device's own value
- * is the other end, and for all but ALIGN the larger one. */
-#define LIMIT_MAP(X)                                                    \
-    X(LOCAL, local, 16384)             /* bytes of local memory */      \
-    X(GROUP, group, 1)                 /* work-items of a work-group */ \
-    X(ALLOCATION, allocation, 1048576) /* bytes in one allocation */    \
-    X(ALIGN, align, 65536)             /* bytes that sub-buffers begin at multiples of; a power of two */
-
-enum limit {
-#define X(NAME, name, strictest) NAME,
-    LIMIT_MAP(X)
-#undef X
-        LIMITS
-};
-
+/* What can be simulated, and the strictest value that TX can be asked to live with; a device's own value is the other
+ * end, and for all but ALIGN the larger one. */
+enum limit { LOCAL, GROUP, ALLOCATION, ALIGN, LIMITS };
 static const struct {
     const char *name;
     int64_t strictest;
 } known[LIMITS] = {
-#define X(NAME, name, strictest) [NAME] = {#name, strictest},
-    LIMIT_MAP(X)
-#undef X
+    [LOCAL] = {"local", 16384},             /* bytes of local memory */
+    [GROUP] = {"group", 1},                 /* work-items of a work-group */
+    [ALLOCATION] = {"allocation", 1048576}, /* bytes in one allocation */
+    [ALIGN] = {"align", 65536},             /* bytes that sub-buffers begin at multiples of; a power of two */
 };
 
 /* ---- TX_OCL_LIMITS ----------------------------------------------------------------------------------------- */
@@ -126,21 +115,15 @@ static tx_status read_variant(const tx_device_info *info, tx_cl_limits *limits)
 /* The device's own limits; those that can be simulated also as `own`. */
 static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limits *limits, int64_t own[LIMITS])
 {
-    cl_bool unified = CL_FALSE;
-    cl_ulong local = 0;
-    cl_uint bits = 0, lanes = 0;
-    size_t group = 1, items[16] = {1, 1, 1};
-    clGetDeviceInfo(device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL);
-    clGetDeviceInfo(device, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
-    clGetDeviceInfo(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL);
-    clGetDeviceInfo(device, CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, sizeof lanes, &lanes, NULL);
-    clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL);
+    const int64_t bits = tx_cl_number(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 0),
+                  lanes = tx_cl_number(device, CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, 0);
+    size_t items[16] = {1, 1, 1};
     clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof items, items, NULL);
-    limits->unified = unified == CL_TRUE;
+    limits->unified = tx_cl_number(device, CL_DEVICE_HOST_UNIFIED_MEMORY, 0) != 0;
     limits->lanes = lanes >= 16 ? 16 : lanes >= 8 ? 8 : 4;
     memcpy(limits->max_item, items, sizeof limits->max_item);
-    own[LOCAL] = local > INT64_MAX ? INT64_MAX : (int64_t)local;
-    own[GROUP] = (int64_t)group;
+    own[LOCAL] = tx_cl_number(device, CL_DEVICE_LOCAL_MEM_SIZE, 0);
+    own[GROUP] = tx_cl_number(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1);
     own[ALLOCATION] = info->max_allocation;
     own[ALIGN] = bits >= 8 ? bits / 8 : 1;
 }
@@ -170,9 +153,8 @@ tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, 
     limits->launch_work = launch_work(can, limits);
     if (status == TX_OK && wanted)
         status = read_limit_list(wanted, info, value);
-    if (status == TX_OK)
-        status = tx_environment_count("TX_OCL_COMPILERS", 1, MOST_COMPILERS, "how many programs are compiled at a time",
-                                      &limits->compilers);
+    TX_THEN(status, tx_environment_count("TX_OCL_COMPILERS", 1, MOST_COMPILERS,
+                                         "how many programs are compiled at a time", &limits->compilers));
     if (status != TX_OK)
         return status;
     name_simulated(own, value, limits->simulated, sizeof limits->simulated);

@@ -184,10 +184,8 @@ tx_status tx_cl_read_begin(tx_context *context, tx_queue_id queue, tx_buffer *fr
     tx_status status = check_range(from, offset, bytes);
     if (status == TX_OK && (from->mapped || bytes == 0))
         status = tx_fail(TX_INTERNAL, "an asynchronous read of nothing, or from host memory");
-    if (status == TX_OK)
-        status = start_read(context, queue, from, offset, data, bytes, false, &event);
-    if (status == TX_OK)
-        status = tx_cl_check(clFlush(queue_of(context, queue)), "clFlush");
+    TX_THEN(status, start_read(context, queue, from, offset, data, bytes, false, &event));
+    TX_THEN(status, tx_cl_check(clFlush(queue_of(context, queue)), "clFlush"));
     if (status == TX_OK)
         *out = (tx_event *)event;
     else if (event)
@@ -199,8 +197,7 @@ tx_status tx_cl_copy_bytes(tx_context *context, tx_queue_id queue, tx_buffer *fr
                            int64_t to_offset, int64_t bytes)
 {
     tx_status status = check_range(from, from_offset, bytes);
-    if (status == TX_OK)
-        status = check_range(to, to_offset, bytes);
+    TX_THEN(status, check_range(to, to_offset, bytes));
     if (status != TX_OK || bytes == 0)
         return status;
     if (from->mapped)
@@ -237,11 +234,9 @@ tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, u
 tx_status tx_cl_mark(tx_context *context, tx_queue_id queue, tx_event **event)
 {
     cl_event made;
-    tx_status status = tx_cl_check(clEnqueueMarkerWithWaitList(queue_of(context, queue), 0, NULL, &made),
-                                   "clEnqueueMarkerWithWaitList");
-    if (status != TX_OK)
-        return status;
-    status = tx_cl_check(clFlush(queue_of(context, queue)), "clFlush");
+    TX_TRY(tx_cl_check(clEnqueueMarkerWithWaitList(queue_of(context, queue), 0, NULL, &made),
+                       "clEnqueueMarkerWithWaitList"));
+    tx_status status = tx_cl_check(clFlush(queue_of(context, queue)), "clFlush");
     if (status == TX_OK)
         *event = (tx_event *)made;
     else

@@ -61,7 +61,6 @@ tx_status tx_cl_combine_grad(tx_cl_builder *b, const tx_command *c)
 static tx_status grouped(tx_cl_builder *b, const tx_command *c, tx_cl_product *p)
 {
     const tx_operand none = {.dtype = TX_DTYPE_COUNT};
-    tx_cl_gemm_choice choice;
     p->from = c->in[0].dtype;
     p->to = c->out[0].dtype;
     p->packed = TX_F32;
@@ -71,12 +70,7 @@ static tx_status grouped(tx_cl_builder *b, const tx_command *c, tx_cl_product *p
     p->y = &c->out[0];
     p->offsets = &c->in[2];
     p->bias = p->z = p->kept = &none;
-    const tx_status status = tx_cl_gemm_choose(b, p, &choice);
-    if (status)
-        return status;
-    tx_cl_gemm_variant(b, &choice);
-    choice.provider->emit(b, choice.provider, p);
-    return b->status;
+    return tx_cl_gemm(b, p, c);
 }
 
 /* m counts the rows of all groups, and the batch the groups. */

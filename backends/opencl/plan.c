@@ -59,11 +59,9 @@ static tx_status bind_patches(tx_executable *x)
 {
     for (int32_t i = 0; i < x->patch_count; i++) {
         const tx_cl_patch *p = &x->patches[i];
-        tx_status status = tx_cl_check(
+        TX_TRY(tx_cl_check(
             clSetKernelArg(x->steps[p->step].kernel, p->argument, sizeof(cl_mem), &x->memory[p->arena][p->chunk]),
-            "clSetKernelArg");
-        if (status != TX_OK)
-            return status;
+            "clSetKernelArg"));
     }
     x->bound = true;
     return TX_OK;

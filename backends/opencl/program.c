@@ -64,9 +64,7 @@ static tx_status append_source(whole_text *text, const char *name)
             append(text, line, (size_t)(next - line));
             continue;
         }
-        tx_status status = append_source(text, included);
-        if (status != TX_OK)
-            return status;
+        TX_TRY(append_source(text, included));
     }
     return TX_OK;
 }
@@ -75,11 +73,8 @@ static tx_status append_all(whole_text *text, const char *source)
 {
     const char *const part[] = {"rng", "common", source};
     append(text, numbers, sizeof numbers - 1);
-    for (int i = 0; i < 3; i++) {
-        tx_status status = append_source(text, part[i]);
-        if (status != TX_OK)
-            return status;
-    }
+    for (int i = 0; i < 3; i++)
+        TX_TRY(append_source(text, part[i]));
     append(text, "", 1);
     return TX_OK;
 }
@@ -87,9 +82,7 @@ static tx_status append_all(whole_text *text, const char *source)
 tx_status tx_cl_program_text(const char *source, char **text)
 {
     whole_text whole = {0};
-    tx_status status = append_all(&whole, source);
-    if (status != TX_OK)
-        return status;
+    TX_TRY(append_all(&whole, source));
     whole = (whole_text){.bytes = malloc(whole.size)};
     if (!whole.bytes)
         return tx_fail(TX_MEMORY, "out of host memory");
@@ -175,8 +168,7 @@ static tx_status retarget(const tx_context *context, const char *source, const c
     tx_status status =
         binary ? tx_cl_retarget((const char *)binary, size, &text) : tx_fail(TX_DEVICE, "the driver gives no binary");
     free(binary);
-    if (status == TX_OK)
-        status = build_binary(context, source, options, text, strlen(text), program);
+    TX_THEN(status, build_binary(context, source, options, text, strlen(text), program));
     free(text);
     return status ? tx_fail_in(status, "kernels/%s.cl for sm_90a", source) : TX_OK;
 }
@@ -267,8 +259,7 @@ tx_status tx_cl_program_of(tx_context *context, const char *source, const char *
         return TX_OK;
     }
     tx_status status = tx_cl_obtain_program(context, source, options, &made);
-    if (status == TX_OK)
-        status = tx_cl_keep_program(context, source, options, made);
+    TX_THEN(status, tx_cl_keep_program(context, source, options, made));
     if (status == TX_OK)
         *program = made;
     return status;
@@ -278,9 +269,7 @@ tx_status tx_cl_kernel(tx_context *context, const char *source, const char *opti
                        cl_kernel *kernel)
 {
     cl_program program;
-    tx_status status = tx_cl_program_of(context, source, options, &program);
-    if (status != TX_OK)
-        return status;
+    TX_TRY(tx_cl_program_of(context, source, options, &program));
     cl_int code;
     cl_kernel made = clCreateKernel(program, name, &code);
     if (code != CL_SUCCESS)

@@ -84,6 +84,8 @@ static tx_status prepare(tx_context *context, const tx_program *program, bounds 
         x->forced = within.forced;
     for (int32_t i = 0; status == TX_OK && i < program->length; i++)
         status = add(x, &program->commands[i], within, scratch);
+    if (status == TX_OK && within.forced && context->survey)
+        status = tx_fail(TX_UNSUPPORTED, "a survey runs nothing");
     if (status == TX_OK && context->profile) {
         x->events = calloc((size_t)x->step_count + 1, sizeof *x->events);
         status = x->events ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
@@ -112,15 +114,9 @@ static tx_status prepare_ahead(tx_context *context, const tx_program *program, b
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                         int64_t *scratch_bytes)
 {
-    return tx_cl_prepare_trial(context, NULL, program, executable, scratch_bytes);
-}
-
-tx_status tx_cl_prepare_trial(tx_context *context, const struct tx_cl_forced *forced, const tx_program *program,
-                              tx_executable **executable, int64_t *scratch_bytes)
-{
-    const bounds within = {.forced = forced};
-    return forced ? prepare(context, program, within, executable, scratch_bytes)
-                  : prepare_ahead(context, program, within, executable, scratch_bytes);
+    const bounds within = {.forced = program->trial};
+    return program->trial ? prepare(context, program, within, executable, scratch_bytes)
+                          : prepare_ahead(context, program, within, executable, scratch_bytes);
 }
 
 /* ---- Commands that run -------------------------------------------------------------------------------------------- */
@@ -128,7 +124,7 @@ tx_status tx_cl_prepare_trial(tx_context *context, const struct tx_cl_forced *fo
 /* Replaces a bound command by a form within bounds, of at least so many launches. It fails if there is none. */
 static tx_status replace(tx_executable *x, tx_cl_command *c, bounds within, int32_t launches)
 {
-    const tx_program alone = {1, &c->asked};
+    const tx_program alone = {.length = 1, .commands = &c->asked};
     tx_executable *other = NULL;
     int64_t scratch;
     tx_status status = prepare_ahead(x->context, &alone, within, &other, &scratch);
@@ -136,8 +132,7 @@ static tx_status replace(tx_executable *x, tx_cl_command *c, bounds within, int3
         status = tx_fail(TX_UNSUPPORTED, "it cannot be cut");
     if (status == TX_OK && scratch > x->scratch)
         status = tx_fail(TX_UNSUPPORTED, "a smaller form needs more scratch memory than there is");
-    if (status == TX_OK)
-        status = tx_cl_bind_alike(x, other);
+    TX_THEN(status, tx_cl_bind_alike(x, other));
     if (status == TX_OK)
         c->instead = other;
     else

@@ -10,8 +10,7 @@ static tx_status call(const tx_executable *x, const tx_cl_step *s, const tx_cl_r
 {
     tx_status status = seconds ? tx_cl_finish(x->context) : TX_OK;
     const double start = tx_cl_now();
-    if (status == TX_OK)
-        status = s->fn(run, s->data);
+    TX_THEN(status, s->fn(run, s->data));
     if (status == TX_OK && seconds)
         status = tx_cl_finish(x->context);
     if (seconds)
@@ -33,7 +32,7 @@ static tx_status launch(const tx_executable *x, int32_t index, cl_event *event, 
     }
     *refused = tx_cl_is_refusal(code);
     if (code == CL_SUCCESS && s->doubted)
-        x->context->claims = TX_CL_DISPROVED;
+        x->context->driver.groups = TX_CL_DISPROVED;
     return tx_cl_check(code, "clEnqueueNDRangeKernel");
 }
 
@@ -68,8 +67,7 @@ static tx_status run_watched(tx_executable *x, int32_t index, const tx_cl_run *r
     c->runs += c->runs < 2;
     tx_status status = watched ? tx_cl_finish(x->context) : TX_OK;
     const double start = tx_cl_now();
-    if (status == TX_OK)
-        status = run_command(x, index, run, seconds);
+    TX_THEN(status, run_command(x, index, run, seconds));
     if (status != TX_OK || !watched || c->instead)
         return status;
     status = tx_cl_finish(x->context);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Trials of candidates: the proof and the measurement of a single command. */
-#include "backends/opencl/internal.h"
 #include "backends/opencl/tuner.h"
 
 #include <math.h>
@@ -8,33 +7,11 @@
 #define TIMED_RUNS 5
 #define TIMED_SECONDS 0.25
 
-/* The backend without explanations of failures: they become the reason why a candidate is switched off. */
-static const tx_backend plain = {
-    .name = "opencl",
-    .allocate = tx_cl_allocate,
-    .release = tx_cl_release,
-    .write = tx_cl_write,
-    .read = tx_cl_read,
-    .finish = tx_cl_finish,
-    .bind = tx_cl_bind,
-    .run = tx_cl_run_program,
-    .destroy = tx_cl_destroy,
-};
-
-tx_status tx_cl_trial_open(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe, tx_probe_run *run)
-{
-    int64_t scratch = 0;
-    *run = tx_probe_begin(&plain, context, probe);
-    TX_TRY(tx_cl_prepare_trial(context, forced, &run->program, &run->executable, &scratch));
-    return context->survey ? tx_fail(TX_UNSUPPORTED, "a survey runs nothing") : tx_probe_load(run, scratch);
-}
-
 tx_status tx_cl_trial_prove(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe)
 {
     tx_probe_run run;
-    tx_status status = tx_cl_trial_open(context, forced, probe, &run);
-    if (!status)
-        status = tx_prove(&run, &context->reference);
+    tx_status status = tx_probe_open(&run, context->plain, context, probe, forced);
+    TX_THEN(status, tx_prove(&run, &context->reference));
     tx_probe_close(&run);
     return status;
 }
@@ -58,9 +35,8 @@ static tx_status measure(tx_context *context, const tx_probe_run *run, double *s
 tx_status tx_cl_trial_measure(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe, double *seconds)
 {
     tx_probe_run run;
-    tx_status status = tx_cl_trial_open(context, forced, probe, &run);
-    if (!status)
-        status = measure(context, &run, seconds);
+    tx_status status = tx_probe_open(&run, context->plain, context, probe, forced);
+    TX_THEN(status, measure(context, &run, seconds));
     tx_probe_close(&run);
     return status;
 }

@@ -85,14 +85,14 @@ static tx_status try_out(tx_context *context, const tx_cl_selection *q, const tx
                          char why[TX_CL_WHY])
 {
     char key[PROOF_KEY], bytes[24];
-    context->spilled = 0;
+    context->driver.spilled = 0;
     tx_status status = q->prove(context, q, candidate->id);
     if (status == TX_MEMORY)
         return status;
     snprintf(why, TX_CL_WHY, "%s", status ? tx_error() : "");
     proof_key(q, candidate, "spills ", key);
-    snprintf(bytes, sizeof bytes, "%lld", (long long)context->spilled);
-    status = context->spilled > 0 ? tx_cl_line_set(&context->proofs, key, bytes) : TX_OK;
+    snprintf(bytes, sizeof bytes, "%lld", (long long)context->driver.spilled);
+    status = context->driver.spilled > 0 ? tx_cl_line_set(&context->proofs, key, bytes) : TX_OK;
     proof_key(q, candidate, "", key);
     return status ? status : tx_cl_line_set(&context->proofs, key, why);
 }
@@ -105,11 +105,8 @@ tx_status tx_cl_prove(tx_context *context, tx_cl_selection *q, const tx_cl_candi
     *right = true;
     if (!known && context->survey)
         return survey_trial(context, q, candidate, key);
-    if (!known) {
-        tx_status status = try_out(context, q, candidate, why);
-        if (status)
-            return status;
-    }
+    if (!known)
+        TX_TRY(try_out(context, q, candidate, why));
     if (*why)
         snprintf(q->rejected, sizeof q->rejected, "%s is switched off: %s", candidate->name, why);
     *right = !*why;
@@ -151,9 +148,7 @@ static tx_status keep_proven(tx_context *context, tx_cl_selection *q, int most)
         bool right;
         if (enough(q, kept, most, &candidate))
             continue;
-        tx_status status = tx_cl_prove(context, q, &candidate, &right);
-        if (status)
-            return status;
+        TX_TRY(tx_cl_prove(context, q, &candidate, &right));
         if (!right)
             continue;
         candidate.spills = spills_of(context, q, &candidate);

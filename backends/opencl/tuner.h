@@ -15,7 +15,8 @@
  *
  * Calls go one way: choice.c -> attention_choose.c, gemm_choose.c -> tuner.c -> tuner_table.c -> cache.c, and
  * attention_choose.c, gemm_choose.c -> attention_trial.c, gemm_trial.c -> trial.c -> backends/proof.c. A trial prepares
- * a command as plans do and so comes to the selection again; `forced` names the candidate under trial there. */
+ * a command by the table that the context holds (context->plain) and so comes to the selection again; `forced`, the
+ * program's `trial`, names the candidate there. */
 #ifndef TX_OPENCL_TUNER_H
 #define TX_OPENCL_TUNER_H
 
@@ -80,12 +81,8 @@ tx_status tx_cl_prove(tx_context *context, tx_cl_selection *q, const tx_cl_candi
 
 /* ---- Trials of candidates (trial.c) -------------------------------------------------------------------------- */
 
-/* Opens a probe whose command is prepared with `forced`, or with NULL as plans do. Close it by tx_probe_close in any
- * case. */
-tx_status tx_cl_trial_open(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe, tx_probe_run *run);
-
-/* Runs the probe once and compares it with the cpu backend (tx_prove). A command that the candidate declines is
- * TX_UNSUPPORTED. */
+/* Runs the probe once, prepared with `forced` or, if that is NULL, as plans prepare it, and compares it with the cpu
+ * backend (tx_prove). A command that the candidate declines is TX_UNSUPPORTED. */
 tx_status tx_cl_trial_prove(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe);
 
 /* The least seconds of at most five runs, which end after a quarter of a second. They count as the tuner's. */

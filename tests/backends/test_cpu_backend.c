@@ -178,7 +178,7 @@ static void bad_programs_are_refused(void **state)
         .in = {qkv, k, v, at, ABSENT, ABSENT},
         .out = {o, ABSENT, ABSENT, ABSENT},
     };
-    const tx_program program = {1, &command};
+    const tx_program program = {.length = 1, .commands = &command};
     tx_bench bench;
     bench_open(&bench, 1, used, &program);
     assert_int_equal(cpu->run(bench.executable, 0, 1, &bench.controls, NULL), TX_INVALID); /* not bound */
@@ -270,7 +270,7 @@ static void bits_do_not_depend_on_threads(void **state)
     static const int32_t threads[] = {1, 2, 3, 7};
     tx_command command[COMMANDS];
     const int64_t bytes = mixed_program(command);
-    const tx_program program = {COMMANDS, command};
+    const tx_program program = {.length = COMMANDS, .commands = command};
     char *expected = malloc((size_t)bytes);
     assert_non_null(expected);
     for (int i = 0; i < 4; i++) {
@@ -307,7 +307,7 @@ static void nan_is_not_lost(void **state)
         {TX_OP_GELU, 0, a, {x, none, none, none, none, none}, {y, none, none, none}},
     };
     for (int i = 0; i < 4; i++) {
-        const tx_program program = {1, &command[i]};
+        const tx_program program = {.length = 1, .commands = &command[i]};
         const tx_operand *out = &command[i].out[0];
         tx_bench bench;
         bench_open(&bench, 1, used, &program);

@@ -63,7 +63,7 @@ static tx_status prove(const tx_probe *probe, int64_t at, const void *change, si
     fault.at = at;
     fault.bytes = (int64_t)bytes;
     memcpy(fault.change, change, bytes);
-    assert_ok(tx_probe_open(&run, &fault.backend, fault.context, probe));
+    assert_ok(tx_probe_open(&run, &fault.backend, fault.context, probe, NULL));
     const tx_status status = tx_prove(&run, &fault.reference);
     tx_probe_close(&run);
     return status;
@@ -75,7 +75,7 @@ static float result(const tx_probe *probe, int64_t i)
     tx_probe_run run;
     unsigned char *data = malloc((size_t)probe->bytes);
     assert_non_null(data);
-    assert_ok(tx_probe_open(&run, fault.cpu, fault.context, probe));
+    assert_ok(tx_probe_open(&run, fault.cpu, fault.context, probe, NULL));
     assert_ok(tx_probe_launch(&run));
     assert_ok(tx_probe_read(&run, data));
     const float value = tx_probe_get(data, &probe->command.out[0], i);

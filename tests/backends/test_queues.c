@@ -50,7 +50,7 @@ static void open_work(work *w)
     w->command[SLOW].out[0] = in_chunk(2, TX_SHAPE(SIDE, SIDE));
     w->command[TWICE].in[0] = in_chunk(3, TX_SHAPE(COUNT));
     w->command[TWICE].out[0] = in_chunk(4, TX_SHAPE(COUNT));
-    const tx_program program = {COMMANDS, w->command};
+    const tx_program program = {.length = COMMANDS, .commands = w->command};
     int64_t scratch = 0;
     assert_ok(be->prepare(context, &program, &w->executable, &scratch));
     scratch = scratch ? scratch : 1;

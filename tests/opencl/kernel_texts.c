@@ -246,7 +246,7 @@ static tx_status prepare_experts(tx_context *context, tx_dtype type)
         {.op = TX_OP_GROUPED_MATMUL, .attrs = {.trans_b = true}, .in = {x, w, offsets}, .out = {y}},
         {.op = TX_OP_GROUPED_MATMUL, .in = {y, w, offsets}, .out = {x}},
         {.op = TX_OP_GROUPED_MATMUL_GRAD, .in = {y, x, offsets}, .out = {dw}}};
-    const tx_program program = {3, commands};
+    const tx_program program = {.length = 3, .commands = commands};
     tx_executable *made = NULL;
     int64_t scratch;
     for (int c = 0; c < 3; c++) {

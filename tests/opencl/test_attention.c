@@ -110,7 +110,7 @@ static bool declines(tx_context *context)
 static bool chosen(tx_context *context, char key[TX_CL_CHOICE_KEY], char name[TX_CL_CHOICE_NAME])
 {
     tx_command command = command_of(&shapes[0], false);
-    const tx_program program = {1, &command};
+    const tx_program program = {.length = 1, .commands = &command};
     tx_executable *executable;
     int64_t scratch;
     char *text = NULL;

@@ -361,7 +361,7 @@ static void test_stands_aside(void **state)
         command.in[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1, 128, 192), .arena = TX_ARENA_PLANNED};
         command.out[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1, 128, 64), .arena = TX_ARENA_PLANNED};
         command.out[1] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1, 1, 128), .arena = TX_ARENA_PLANNED};
-        const tx_program program = {1, &command};
+        const tx_program program = {.length = 1, .commands = &command};
         tx_executable *executable = NULL;
         int64_t scratch;
         assert_ok(be->prepare(context, &program, &executable, &scratch));
@@ -385,7 +385,7 @@ static void test_profile(void **state)
     for (int i = 0; i < TX_MAX_OUT; i++)
         command.out[i].dtype = TX_DTYPE_COUNT;
     command.out[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1000), .arena = TX_ARENA_PLANNED, .offset = 512};
-    const tx_program program = {1, &command};
+    const tx_program program = {.length = 1, .commands = &command};
     tx_executable *executable = NULL;
     int64_t scratch = -1;
     assert_ok(be->prepare(context, &program, &executable, &scratch));

@@ -117,7 +117,7 @@ static tx_status run_job(tx_context *context, job *j, char variant[256], double 
     tx_buffer *memory = NULL, *control = NULL, *scratch = NULL;
     tx_controls controls = {{{0}}};
     int64_t scratch_bytes = 0;
-    const tx_program program = {1, &j->command};
+    const tx_program program = {.length = 1, .commands = &j->command};
     controls.word[TX_CONTROL_ACCUMULATE].f32 = j->p.control;
     tx_status s = be->prepare(context, &program, &x, &scratch_bytes);
     if (s == TX_OK)

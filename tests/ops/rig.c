@@ -169,7 +169,7 @@ tx_status tx_rig_create(const tx_target *target, const tx_call *call, const tx_c
         return status;
     place_all(rig, call, arena, c->flags, in_place);
     set_trap(rig);
-    tx_program program = {TX_RIG_COMMANDS, rig->program};
+    tx_program program = {.length = TX_RIG_COMMANDS, .commands = rig->program};
     status = target->backend->prepare(target->context, &program, &rig->executable, &rig->scratch_bytes);
     if (!status && rig->scratch_bytes > 0)
         rig->image[TX_ARENA_SCRATCH][0].bytes = rig->scratch_bytes + GUARD_BYTES;

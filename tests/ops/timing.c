@@ -173,7 +173,7 @@ static tx_status infer(tx_command *c)
 static tx_status bind(stage *s)
 {
     const tx_backend *b = s->target->backend;
-    const tx_program program = {s->length, s->program};
+    const tx_program program = {.length = s->length, .commands = s->program};
     int64_t scratch = 0;
     tx_status status = b->prepare(s->target->context, &program, &s->executable, &scratch);
     if (!status && scratch > 0)
