@@ -123,9 +123,9 @@ void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, con
     if (b->status != TX_OK)
         return;
     if (b->context->survey) {
-        fail(b, tx_cl_want_program(b->context, source, options ? options : ""));
+        fail(b, tx_cl_want_program(b->context, source, options));
         if (asks_claims(b->context))
-            fail(b, tx_cl_want_program(b->context, PLAIN_SOURCE, ""));
+            fail(b, tx_cl_want_program(b->context, PLAIN_SOURCE, NULL));
         return;
     }
     if (items_of(dims, local) > b->widest)

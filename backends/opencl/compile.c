@@ -13,65 +13,33 @@
 
 #define TELL_AFTER 2.0 /* seconds; and as often again: every second */
 
-struct tx_cl_wanted {
-    char *source, *options;
-    cl_program program; /* NULL: it is not built */
-};
-
-/* ---- What is asked for ----------------------------------------------------------------------------------------- */
-
-static bool is_wanted(const tx_cl_survey *s, const char *source, const char *options)
-{
-    for (int32_t i = 0; i < s->count; i++)
-        if (strcmp(s->wanted[i].source, source) == 0 && strcmp(s->wanted[i].options, options) == 0)
-            return true;
-    return false;
-}
-
-tx_status tx_cl_want_program(const tx_context *context, const char *source, const char *options)
-{
-    tx_cl_survey *s = context->survey;
-    if (is_wanted(s, source, options) || tx_cl_has_program(context, source, options))
-        return TX_OK;
-    if (s->count == s->room) {
-        const int32_t room = s->room ? 2 * s->room : 64;
-        tx_cl_wanted *larger = realloc(s->wanted, (size_t)room * sizeof *larger);
-        if (!larger)
-            return tx_fail(TX_MEMORY, "out of host memory");
-        s->wanted = larger;
-        s->room = room;
-    }
-    tx_cl_wanted *w = &s->wanted[s->count];
-    *w = (tx_cl_wanted){.source = strdup(source), .options = strdup(options)};
-    if (w->source && w->options) {
-        s->count++;
-        return TX_OK;
-    }
-    free(w->source);
-    free(w->options);
-    return tx_fail(TX_MEMORY, "out of host memory");
-}
-
-/* ---- Threads ----------------------------------------------------------------------------------------------------- */
-
 typedef struct work {
     const tx_context *context;
-    tx_cl_wanted *wanted;
     int32_t count;
     pthread_mutex_t mutex; /* for all that follows */
     pthread_cond_t one_more;
-    int32_t next, done;
+    tx_cl_program *next; /* in the context's list */
+    int32_t done;
 } work;
+
+/* The first program from `entry` on that is to be built; NULL after the last. */
+static tx_cl_program *first_wanted(tx_cl_program *entry)
+{
+    while (entry && (entry->program || entry->tried))
+        entry = entry->next;
+    return entry;
+}
 
 static void *serve(void *argument)
 {
     work *w = argument;
+    tx_cl_program *one;
     pthread_mutex_lock(&w->mutex);
-    while (w->next < w->count) {
-        tx_cl_wanted *one = &w->wanted[w->next++];
+    while ((one = first_wanted(w->next)) != NULL) {
+        one->tried = true;
+        w->next = one->next;
         pthread_mutex_unlock(&w->mutex);
-        if (tx_cl_obtain_program(w->context, one->source, one->options, &one->program) != TX_OK)
-            one->program = NULL;
+        (void)tx_cl_build_program(w->context, one);
         pthread_mutex_lock(&w->mutex);
         w->done++;
         pthread_cond_signal(&w->one_more);
@@ -110,9 +78,13 @@ static void follow(work *w)
     pthread_mutex_unlock(&w->mutex);
 }
 
-static void build(const tx_context *context, tx_cl_survey *survey)
+static void build(const tx_context *context)
 {
-    work w = {.context = context, .wanted = survey->wanted, .count = survey->count};
+    work w = {.context = context, .next = context->programs};
+    for (tx_cl_program *one = first_wanted(w.next); one; one = first_wanted(one->next))
+        w.count++;
+    if (w.count == 0)
+        return;
     const int64_t most = tx_cl_least(tx_cl_least(tx_cores(), context->limits.compilers), w.count);
     pthread_t *thread = calloc((size_t)most, sizeof *thread);
     if (!thread)
@@ -144,15 +116,6 @@ void tx_cl_compile_ahead(tx_context *context, tx_cl_survey *survey)
     context->survey = NULL;
     free(context->choices);
     context->choices = survey->choices;
-    if (survey->count > 0)
-        build(context, survey);
-    for (int32_t i = 0; i < survey->count; i++) {
-        tx_cl_wanted *w = &survey->wanted[i];
-        if (w->program)
-            tx_cl_keep_program(context, w->source, w->options, w->program);
-        free(w->source);
-        free(w->options);
-    }
-    free(survey->wanted);
+    build(context);
     free(survey->trials);
 }

@@ -76,36 +76,29 @@ static void add_taken_for(FILE *to, const tx_context *c)
         fprintf(to, "TX simulated\t%s\n", c->limits.simulated);
 }
 
-typedef struct kernels {
-    const tx_context *context;
-    FILE *to;
-} kernels;
-
 /* Private memory lies beside the registers: what spills, or an array that is indexed. */
-static void add_kernel(const kernels *k, const char *options, cl_kernel kernel)
+static void add_kernel(FILE *to, cl_device_id device, const char *options, cl_kernel kernel)
 {
     char name[128] = "";
     cl_ulong private_bytes = 0, local_bytes = 0;
     size_t group = 0;
-    cl_device_id device = k->context->device;
     clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
     clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_PRIVATE_MEM_SIZE, sizeof private_bytes, &private_bytes, NULL);
     clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local_bytes, &local_bytes, NULL);
     clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_WORK_GROUP_SIZE, sizeof group, &group, NULL);
-    fprintf(k->to, TX_FACT_KERNEL "%s%s%s\tprivate %" PRIu64 ", local %" PRIu64 " bytes, work-groups of up to %zu\n",
-            name, *options ? " " : "", options, (uint64_t)private_bytes, (uint64_t)local_bytes, group);
+    fprintf(to, TX_FACT_KERNEL "%s%s%s\tprivate %" PRIu64 ", local %" PRIu64 " bytes, work-groups of up to %zu\n", name,
+            *options ? " " : "", options, (uint64_t)private_bytes, (uint64_t)local_bytes, group);
 }
 
-static void add_kernels(void *user, const char *options, cl_program program)
+static void add_kernels(FILE *to, cl_device_id device, const tx_cl_program *p)
 {
-    const kernels *k = user;
     cl_uint count = 0;
-    if (clCreateKernelsInProgram(program, 0, NULL, &count) != CL_SUCCESS || count == 0)
+    if (!p->program || clCreateKernelsInProgram(p->program, 0, NULL, &count) != CL_SUCCESS || count == 0)
         return;
     cl_kernel *kernel = calloc(count, sizeof *kernel);
-    if (kernel && clCreateKernelsInProgram(program, count, kernel, NULL) == CL_SUCCESS)
+    if (kernel && clCreateKernelsInProgram(p->program, count, kernel, NULL) == CL_SUCCESS)
         for (cl_uint i = 0; i < count; i++) {
-            add_kernel(k, options, kernel[i]);
+            add_kernel(to, device, p->options, kernel[i]);
             clReleaseKernel(kernel[i]);
         }
     free(kernel);
@@ -120,7 +113,8 @@ tx_status tx_cl_facts(const tx_context *context, char **text)
         return tx_fail(TX_MEMORY, "out of host memory");
     add_device(to, context->device);
     add_taken_for(to, context);
-    tx_cl_each_program(context, add_kernels, &(kernels){context, to});
+    for (const tx_cl_program *p = context->programs; p; p = p->next)
+        add_kernels(to, context->device, p);
     if (fclose(to)) {
         free(made);
         return tx_fail(TX_MEMORY, "out of host memory");

@@ -56,33 +56,31 @@ void tx_cl_narrow(tx_cl_limits *limits, size_t group);
 tx_status tx_cl_facts(const tx_context *context, char **text);
 
 /* program.c */
-/* Calls `see` with each program built so far. */
-void tx_cl_each_program(const tx_context *context, void (*see)(void *user, const char *options, cl_program program),
-                        void *user);
-bool tx_cl_has_program(const tx_context *context, const char *source, const char *options);
-/* As tx_cl_program_of, but the program is the caller's. Any thread may call it. */
-tx_status tx_cl_obtain_program(const tx_context *context, const char *source, const char *options, cl_program *program);
-/* Takes it, also on failure. */
-tx_status tx_cl_keep_program(tx_context *context, const char *source, const char *options, cl_program program);
+struct tx_cl_program {
+    tx_cl_program *next;
+    cl_program program; /* NULL: it is not built */
+    bool tried;         /* it was to be built ahead of its command */
+    const char *options;
+    char source[]; /* the options follow */
+};
+/* Adds a program to the context's list, for tx_cl_compile_ahead. */
+tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options);
+/* Builds it. Several threads may do so at a time, each another program. */
+tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *program);
 void tx_cl_release_programs(tx_context *context);
 
 /* compile.c */
-typedef struct tx_cl_wanted tx_cl_wanted;
-
 /* While context->survey is set, commands are emitted to learn which programs they and the trials before them ask for:
  * nothing is built, launched, proven, measured or kept. */
 typedef struct tx_cl_survey {
     char *trials;  /* lines: those that were looked at */
     char *choices; /* the context's own: those that the survey adds go with it */
-    tx_cl_wanted *wanted;
-    int32_t count, room;
 } tx_cl_survey;
-tx_status tx_cl_want_program(const tx_context *context, const char *source, const char *options);
 
 /* Begins one; false while another one or a trial is under way. */
 bool tx_cl_survey_begin(tx_context *context, tx_cl_survey *survey);
-/* Ends it and builds its programs by a few threads. Failures are not reported: the command that needs the program
- * builds it again. */
+/* Ends it and builds the programs that were asked for by a few threads. Failures are not reported: the command that
+ * needs the program builds it again. */
 void tx_cl_compile_ahead(tx_context *context, tx_cl_survey *survey);
 
 /* cache.c: the folder of cached files, made if need be; the caller frees it. NULL: no caching. */

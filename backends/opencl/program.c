@@ -7,12 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tx_cl_program {
-    tx_cl_program *next;
-    cl_program program;
-    char key[]; /* source name, a newline, options */
-};
-
 /* What api/tx.h and backend.h number, told to kernels under the same names. */
 static const char numbers[] = "enum {\n"
 #define X(name, ...) "    TX_CONTROL_" #name ",\n"
@@ -190,29 +184,13 @@ static tx_status build_program(const tx_context *context, const char *source, co
     return tx_cl_retargets(options) ? retarget(context, source, options, out) : TX_OK;
 }
 
-/* The context's program of that source and these options; NULL: it has none. */
-static tx_cl_program *find_program(const tx_context *context, const char *source, const char *options)
-{
-    const size_t length = strlen(source);
-    tx_cl_program *entry = context->programs;
-    while (entry && (strncmp(entry->key, source, length) != 0 || entry->key[length] != '\n' ||
-                     strcmp(entry->key + length + 1, options) != 0))
-        entry = entry->next;
-    return entry;
-}
-
-bool tx_cl_has_program(const tx_context *context, const char *source, const char *options)
-{
-    return find_program(context, source, options) != NULL;
-}
-
 /* From the disk cache, keyed by the whole text and the options; else from source, and then into the cache. */
-tx_status tx_cl_obtain_program(const tx_context *context, const char *source, const char *options, cl_program *program)
+tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
 {
+    const char *options = entry->options;
     char *text = NULL;
-    tx_status status = tx_cl_program_text(source, &text);
-    if (status != TX_OK)
-        return status;
+    TX_TRY(tx_cl_program_text(entry->source, &text));
+    tx_status status = TX_OK;
     size_t size = strlen(text) + strlen(options) + sizeof TX_CL_RETARGET_VERSION + 16;
     char *key = malloc(size), *all = malloc(strlen(options) + 32);
     if (!key || !all) {
@@ -221,11 +199,11 @@ tx_status tx_cl_obtain_program(const tx_context *context, const char *source, co
         sprintf(all, "-cl-std=CL1.2 -w %s", options); /* a user cannot act on a driver's warnings */
         snprintf(key, size, "program%s\n%s\n%s", tx_cl_retargets(options) ? " " TX_CL_RETARGET_VERSION : "", options,
                  text);
-        *program = load_program(context, key, source, all);
-        if (!*program) {
-            status = build_program(context, source, all, text, program);
+        entry->program = load_program(context, key, entry->source, all);
+        if (!entry->program) {
+            status = build_program(context, entry->source, all, text, &entry->program);
             if (status == TX_OK)
-                store_program(context, key, *program);
+                store_program(context, key, entry->program);
         }
     }
     free(key);
@@ -234,35 +212,41 @@ tx_status tx_cl_obtain_program(const tx_context *context, const char *source, co
     return status;
 }
 
-tx_status tx_cl_keep_program(tx_context *context, const char *source, const char *options, cl_program program)
+/* The context's entry for that source and these options; a new one has no program. */
+static tx_status entry_of(tx_context *context, const char *source, const char *options, tx_cl_program **found)
 {
-    const size_t size = strlen(source) + strlen(options) + 2;
-    tx_cl_program *entry = malloc(sizeof *entry + size);
+    tx_cl_program *entry = context->programs;
+    options = options ? options : "";
+    while (entry && (strcmp(entry->source, source) != 0 || strcmp(entry->options, options) != 0))
+        entry = entry->next;
     if (!entry) {
-        clReleaseProgram(program);
-        return tx_fail(TX_MEMORY, "out of host memory");
+        const size_t length = strlen(source) + 1, size = length + strlen(options) + 1;
+        entry = calloc(1, sizeof *entry + size);
+        if (!entry)
+            return tx_fail(TX_MEMORY, "out of host memory");
+        entry->options = strcpy(entry->source + length, options);
+        strcpy(entry->source, source);
+        entry->next = context->programs;
+        context->programs = entry;
     }
-    snprintf(entry->key, size, "%s\n%s", source, options);
-    entry->program = program;
-    entry->next = context->programs;
-    context->programs = entry;
+    *found = entry;
     return TX_OK;
+}
+
+tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options)
+{
+    tx_cl_program *entry;
+    return entry_of(context, source, options, &entry);
 }
 
 tx_status tx_cl_program_of(tx_context *context, const char *source, const char *options, cl_program *program)
 {
-    options = options ? options : "";
-    const tx_cl_program *old = find_program(context, source, options);
-    cl_program made = NULL;
-    if (old) {
-        *program = old->program;
-        return TX_OK;
-    }
-    tx_status status = tx_cl_obtain_program(context, source, options, &made);
-    TX_THEN(status, tx_cl_keep_program(context, source, options, made));
-    if (status == TX_OK)
-        *program = made;
-    return status;
+    tx_cl_program *entry;
+    TX_TRY(entry_of(context, source, options, &entry));
+    if (!entry->program)
+        TX_TRY(tx_cl_build_program(context, entry));
+    *program = entry->program;
+    return TX_OK;
 }
 
 tx_status tx_cl_kernel(tx_context *context, const char *source, const char *options, const char *name,
@@ -278,18 +262,12 @@ tx_status tx_cl_kernel(tx_context *context, const char *source, const char *opti
     return TX_OK;
 }
 
-void tx_cl_each_program(const tx_context *context, void (*see)(void *user, const char *options, cl_program program),
-                        void *user)
-{
-    for (const tx_cl_program *entry = context->programs; entry; entry = entry->next)
-        see(user, strchr(entry->key, '\n') + 1, entry->program);
-}
-
 void tx_cl_release_programs(tx_context *context)
 {
     for (tx_cl_program *entry = context->programs, *next; entry; entry = next) {
         next = entry->next;
-        clReleaseProgram(entry->program);
+        if (entry->program)
+            clReleaseProgram(entry->program);
         free(entry);
     }
     context->programs = NULL;
