@@ -158,7 +158,7 @@ endfunction()
 # A small tree that keeps the rules, plus one file with one line.
 function(expect file line pattern)
     file(REMOVE_RECURSE "${WORK}")
-    foreach(header api/tx.h api/graph/graph.h api/plan/plan.h api/ops.def backends/backend.h backends/cpu/cpu.h backends/opencl/cl.h
+    foreach(header api/tx.h api/graph/graph.h api/plan/plan.h api/ops.def backends/backend.h backends/cpu/cpu.h backends/opencl/runtime/cl.h
             comm/comm.h comm/common.h models/gpt2.h tools/cli/options.h tools/research/a.h tests/helper.h tests/ops/conformance.h)
         file(WRITE "${WORK}/${header}" "/* SPDX-License-Identifier: Apache-2.0 */\n#include <stdio.h>\n")
     endforeach()
@@ -183,7 +183,7 @@ expect(api/plan/a.c "#  include \"../../models/gpt2.h\"" "must not include model
 expect(api/plan/a.c "#include \"comm/common.h\"" "must not include comm/common.h")
 expect(api/plan/a.c "#include \"tests/helper.h\"" "must not include tests/helper.h")
 expect(backends/cpu/a.c "#include \"tx.h\"" "")
-expect(backends/cpu/a.c "#include \"backends/opencl/cl.h\"" "must not include backends/opencl/cl.h")
+expect(backends/cpu/a.c "#include \"backends/opencl/runtime/cl.h\"" "must not include backends/opencl/runtime/cl.h")
 expect(backends/opencl/a.c "#include \"backends/cpu/cpu.h\"" "must not include backends/cpu/cpu.h")
 expect(backends/opencl/a.c "#include \"models/gpt2.h\"" "must not include models/gpt2.h")
 expect(backends/cpu/a.c "#include \"api/graph/graph.h\"" "must not include api/graph/graph.h")

@@ -13,8 +13,8 @@ foreach(input ${inputs})
     string(APPEND rows "    {\"${name}\", text_${name}, sizeof text_${name} - 1},\n")
     math(EXPR count "${count} + 1")
 endforeach()
-file(WRITE ${OUTPUT} "/* Made by embed.cmake from the files in backends/opencl/kernels. */
-#include \"backends/opencl/cl.h\"
+file(WRITE ${OUTPUT} "/* Made by embed.cmake from the kernels in backends/opencl. */
+#include \"backends/opencl/runtime/cl.h\"
 
 ${arrays}
 const tx_cl_source tx_cl_sources[] = {

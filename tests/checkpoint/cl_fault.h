@@ -5,7 +5,7 @@
 #ifndef TX_TESTS_CL_FAULT_H
 #define TX_TESTS_CL_FAULT_H
 
-#include "backends/opencl/cl.h"
+#include "backends/opencl/runtime/cl.h"
 
 #include <stdatomic.h>
 

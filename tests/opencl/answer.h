@@ -3,7 +3,7 @@
 #ifndef TX_TESTS_ANSWER_H
 #define TX_TESTS_ANSWER_H
 
-#include "backends/opencl/cl.h"
+#include "backends/opencl/runtime/cl.h"
 
 #include <string.h>
 

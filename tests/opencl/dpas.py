@@ -4,7 +4,7 @@ makes.
 
     dpas.py KERNEL_TEXTS
 
-Every form of Intel's in backends/opencl/matrix.def is compiled in the types that it takes, in three transposes and with each epilogue;
+Every form of Intel's in backends/opencl/gemm/matrix.def is compiled in the types that it takes, in three transposes and with each epilogue;
 of attention_matrix.def in both types, for several sizes of heads, with nothing, dropout, and all that it may have besides: no register is
 spilled, and no array lies in memory. Exit status 77: no ocloc that has a disassembler, or one of before 2023, which leaves loops over
 registers rolled."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forms of matrix products and attention by matrix units (backends/opencl/matrix.def, attention_matrix.def), the programs that
+"""The forms of matrix products and attention by matrix units (backends/opencl/gemm/matrix.def, attention/attention_matrix.def), the programs that
 they are compiled as, and what compilers say of registers."""
 import os
 import re

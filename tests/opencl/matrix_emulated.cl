@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * In the place of the instructions of kernels/matrix_mma.cl, matrix_mma_tile.cl, matrix_wgmma.cl, matrix_amd.cl and matrix_dpas.cl: the same in OpenCL C, as the PTX
+ * In the place of the instructions of matrix_mma.cl, matrix_mma_tile.cl, matrix_wgmma.cl, matrix_amd.cl and matrix_dpas.cl: the same in OpenCL C, as the PTX
  * manual, AMD's matrix instruction calculator and OpenCL's registry describe them. Lanes show each other what they hold in local memory, SHOWN words each. */
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #undef EMULATED

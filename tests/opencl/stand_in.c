@@ -273,7 +273,7 @@ static char *replace(char *text, const char *from, const char *to)
     return made;
 }
 
-/* kernels/gemm_matrix.cl with its instructions computed. Loops stay loops, for PoCL takes each barrier as the end of a
+/* gemm_matrix.cl with its instructions computed. Loops stay loops, for PoCL takes each barrier as the end of a
  * part. */
 static char *without_matrix_units(const char *text)
 {

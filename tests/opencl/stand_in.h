@@ -6,7 +6,7 @@
 #ifndef TX_TESTS_STAND_IN_H
 #define TX_TESTS_STAND_IN_H
 
-#include "backends/opencl/cl.h"
+#include "backends/opencl/runtime/cl.h"
 
 #include <stdatomic.h>
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "backends/opencl/tuner.h"
+#include "backends/opencl/tune/tuner.h"
 #include "tests/scratch.h"
 
 extern const tx_backend tx_backend_opencl;
@@ -338,7 +338,7 @@ static void test_build_failure(void **state)
     tx_context *context = open_or_skip(false);
     cl_kernel kernel = NULL;
     assert_refused(tx_cl_kernel(context, "norm", "-DROW_LOOP(i,n)=broken -Dnorm=+", "norm", &kernel), TX_DEVICE,
-                   "kernels/norm.cl");
+                   "norm.cl");
     assert_refused(tx_cl_kernel(context, "norm", "", "nobody", &kernel), TX_DEVICE, "nobody");
     assert_refused(tx_cl_kernel(context, "nowhere", "", "norm", &kernel), TX_INTERNAL, "nowhere");
     assert_null(kernel);

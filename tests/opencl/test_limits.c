@@ -8,7 +8,7 @@
  *
  * ops: every fourth case of the conformance suite. */
 #include "api/model/model.h"
-#include "backends/opencl/cl.h"
+#include "backends/opencl/runtime/cl.h"
 #include "tests/opencl/tiny_training.h"
 #include "tests/ops/conformance.h"
 

@@ -4,9 +4,9 @@
  * the same bits, and sources of scatter_add are sorted in a time that grows with their number.
  *
  *     test_long      exit status 77: there is no OpenCL device */
-#include "backends/opencl/attention.h"
-#include "backends/opencl/gemm.h"
-#include "backends/opencl/internal.h"
+#include "backends/opencl/attention/attention.h"
+#include "backends/opencl/gemm/gemm.h"
+#include "backends/opencl/runtime/internal.h"
 #include "tests/opencl/stand_in.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * PTX made for sm_90a (backends/opencl/retarget.h): what is changed, and what is refused. tools/research/compilers/wgmma.py
+ * PTX made for sm_90a (backends/opencl/runtime/retarget.h): what is changed, and what is refused. tools/research/compilers/wgmma.py
  * assembles what a compiler writes. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "backends/opencl/retarget.h"
+#include "backends/opencl/runtime/retarget.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,9 +9,9 @@
  *
  * Exit status 77: there is no OpenCL device. */
 #include "api/graph/op.h"
-#include "backends/opencl/attention.h"
-#include "backends/opencl/gemm.h"
-#include "backends/opencl/internal.h"
+#include "backends/opencl/attention/attention.h"
+#include "backends/opencl/gemm/gemm.h"
+#include "backends/opencl/runtime/internal.h"
 #include "tests/opencl/stand_in.h"
 
 #include <stdio.h>

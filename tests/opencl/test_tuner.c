@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "api/graph/op.h"
-#include "backends/opencl/gemm.h"
-#include "backends/opencl/internal.h"
+#include "backends/opencl/gemm/gemm.h"
+#include "backends/opencl/runtime/internal.h"
 #include "tests/scratch.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  * OpenCL here, where each made-up device answers as its vendor's drivers do. */
 #include "tests/unit.h"
 
-#include "backends/opencl/cl.h"
+#include "backends/opencl/runtime/cl.h"
 #include "comm/topology/sources.h"
 
 #include <stdlib.h>

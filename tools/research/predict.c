@@ -12,7 +12,7 @@
 /* ---- Products ------------------------------------------------------------------------------------------------- */
 
 #define ASSUMED 0.5   /* of the peak, where nothing is counted */
-#define MOST_PARTS 16 /* as in backends/opencl/gemm_tile.c */
+#define MOST_PARTS 16 /* as in backends/opencl/gemm/gemm_tile.c */
 #define LEAST_PART 512
 #define COPY_SHARE 0.85 /* of the memory's rate that copies reach; an H200 was measured at 0.89 */
 #define LAUNCH_GAP 2e-6 /* seconds from the end of one kernel to the begin of the next, estimated */
@@ -74,13 +74,13 @@ static int round_of(const tx_card *card, const loop *l, double operand_bytes, do
     return most;
 }
 
-/* Whether groups go on from tile to tile (kernels/gemm_matrix.cl, GOES_ON). */
+/* Whether groups go on from tile to tile (gemm_matrix.cl, GOES_ON). */
 static bool goes_on(const loop *l)
 {
     return strncmp(l->provider, "nvidia-wgmma", 12) == 0;
 }
 
-/* What tiles read from memory in the order of kernels/gemm_place.cl, if units that work at once read each row and
+/* What tiles read from memory in the order of gemm_place.cl, if units that work at once read each row and
  * column of a and b once and the cache keeps nothing of the tiles before: an upper bound. */
 static double read_bytes(const tx_card *card, const loop *l, double operand_bytes, double m, double n, double k)
 {

@@ -4,7 +4,7 @@
  * libOpenCL's: programs are compiled to AMD's machine code by amd_compile.py and run by the emulator, in the memory of
  * the device that is here (PoCL), whose CPU it is. Which card it is says CL_DEVICE_NAME, which stand_in.c gives
  * (TX_TEST_CARD). A program's binary is its decoded image. */
-#include "backends/opencl/cl.h"
+#include "backends/opencl/runtime/cl.h"
 #include "tests/opencl/amd/amd_wave.h"
 #include "tests/opencl/answer.h"
 

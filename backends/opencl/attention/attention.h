@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Forms of the kernels of attention that work on tiles. The tuner (tuner.h) selects one for each class of shapes. */
+#ifndef TX_OPENCL_ATTENTION_H
+#define TX_OPENCL_ATTENTION_H
+
+#include "backends/opencl/tune/tuner.h"
+
+typedef enum tx_cl_attention_kernel { TX_CL_FORWARD, TX_CL_GRAD_Q, TX_CL_GRAD_KV } tx_cl_attention_kernel;
+
+/* A command, worked out. */
+typedef struct tx_cl_attention {
+    const tx_command *command;
+    int64_t B, T, S, last;
+    int32_t heads, kv_heads, d;
+    int32_t window;           /* at most S; 0: none */
+    const tx_operand *starts; /* NULL: none */
+    tx_dtype type;            /* of what it reads and stores */
+    bool cpu, cached;
+    char facts[128]; /* options that do not depend on tiles */
+} tx_cl_attention_job;
+
+/* How one kernel runs. */
+typedef struct tx_cl_attention_form {
+    int rows, cols, group, micro; /* ROWS, COLS, WG, MR */
+    bool cpu;
+    int out_rows;                                /* AR */
+    int64_t local_bytes, floats;                 /* floats: in the registers of an item */
+    double share;                                /* of the best rate of other units, as can be expected */
+    const struct tx_cl_attention_matrix *matrix; /* by matrix units (attention_matrix.c); NULL: by others */
+    char name[TX_CL_CHOICE_NAME];
+} tx_cl_attention_form;
+
+#define TX_CL_ATTENTION_FORMS TX_CL_CANDIDATES
+
+/* The forms that can run. Of those that suit alike the one that is listed first is to be preferred. */
+typedef struct tx_cl_attention_forms {
+    tx_cl_attention_form form[TX_CL_ATTENTION_FORMS];
+    int count;
+    char rejected[TX_CL_WHY]; /* why the first of all does not suit; empty: it does */
+} tx_cl_attention_forms;
+
+/* Fails where none can. */
+tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                               tx_cl_attention_forms *forms);
+
+/* Adds those by matrix units: for operands of 16 bits, of heads that are whole atoms, without caches. */
+void tx_cl_attention_matrix_list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                 tx_cl_attention_forms *forms);
+bool tx_cl_attention_matrix_knows(const tx_context *context, const char *name);
+/* The options of such a form. */
+void tx_cl_attention_matrix_options(const tx_context *context, const tx_cl_attention_form *form, char *text,
+                                    size_t size);
+
+/* The form for a command; `note` names it, and a rejected one with the reason. */
+tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                 tx_cl_attention_form *form, char note[160]);
+
+#define TX_CL_ATTENTION "attention" /* how keys of attention begin */
+#define TX_CL_ATTENTION_CACHED TX_CL_ATTENTION " cached"
+extern const char *const tx_cl_attention_keys[]; /* those of each kernel: "attention forward", " dq", " dkv" */
+/* Whether a form of this name is for this device. */
+bool tx_cl_attention_knows(const tx_context *context, const char *name);
+
+/* Proves the form (tx_cl_trial_prove) on a small problem of several tiles, with the command's causality, lengths,
+ * window, starts, dropout and head size, in fp32 or, by matrix units, in its type. */
+tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                const tx_cl_attention_form *form);
+/* Measures the form of this name on the command with fewer and shorter rows: B rows of T tokens. */
+void tx_cl_attention_cut(const tx_cl_attention_job *a, int64_t *B, int64_t *T);
+tx_status tx_cl_attention_measure(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                  const char *form, tx_dtype type, double *seconds);
+/* Whether a command launches this kernel: while one of attention's is tried, it runs alone. */
+bool tx_cl_attention_runs(const tx_cl_builder *b, tx_cl_attention_kernel kernel);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Attention: the tiles that fit the device's local memory, and how they suit a command. */
+#include "backends/opencl/attention/attention.h"
+#include "backends/opencl/runtime/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct tile {
+    int rows, cols, group, micro;
+} tile;
+
+/* In the order of preference; the last fits every device. Score micro-tiles are 4x4, 8x4, 8x8 and 4x8
+ * (attention_gpu_tile.cl). NVIDIA's work-items have the registers for 8x8, and its list begins there; others do
+ * better with more items in flight. */
+static const tile cpu_tiles[] = {{64, 64, 1, 8}, {32, 32, 1, 8}, {16, 16, 1, 8}, {8, 16, 1, 8}};
+static const tile gpu_tiles[] = {{64, 64, 256, 4}, {64, 64, 128, 8}, {64, 64, 64, 8},  {32, 64, 64, 4},
+                                 {64, 64, 128, 8}, {64, 64, 256, 4}, {32, 64, 128, 4}, {32, 32, 64, 4},
+                                 {16, 32, 32, 4},  {8, 128, 64, 4},  {8, 64, 32, 4},   {8, 16, 8, 4}};
+#define NVIDIA_FIRST 2
+
+/* More floats than this in the registers of one item are likely to spill. */
+#define MOST_FLOATS 160
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Tiles of attention_cpu_*.cl. */
+static int64_t cpu_floats(const tile *t, tx_cl_attention_kernel kernel, int64_t d)
+{
+    const int64_t padded = tx_cl_blocks(d, 16) * 16, row_tiles = kernel == TX_CL_FORWARD ? 1 : 2;
+    const int64_t column_tiles = kernel == TX_CL_FORWARD ? 3 : 4; /* with their transposes */
+    return (row_tiles * t->rows + column_tiles * t->cols) * padded + row_tiles * t->rows * t->cols + 3 * t->cols;
+}
+
+/* Buffer, scores and two floats a row of attention_gpu_tile.cl. */
+static int64_t gpu_floats(const tile *t, tx_cl_attention_kernel kernel, int64_t d)
+{
+    const int64_t padded = tx_cl_blocks(d, 4) * 4;
+    const int64_t wanted = padded <= 64 && kernel != TX_CL_GRAD_KV ? 16 : padded > 128 && t->rows == 8 ? 4 : 8;
+    const int64_t terms = wanted < t->rows ? wanted : t->rows;
+    const int64_t across = t->group / (t->rows / t->micro);
+    const int64_t buffer = most(2 * terms * padded + t->rows * across, 2 * 8 * (t->rows + t->cols + 8));
+    return buffer + t->rows * (t->cols + 4) + 2 * t->rows;
+}
+
+/* Rows of an item's micro-tile of the output: those that cost least multiply-adds and reads of local memory, a read
+ * counted as four. */
+static void choose_out_rows(tx_cl_attention_form *f, tx_cl_attention_kernel kernel, int64_t d)
+{
+    const int out = kernel == TX_CL_GRAD_KV ? f->cols : f->rows;
+    int64_t least = INT64_MAX;
+    for (int rows = 8; rows >= (kernel == TX_CL_GRAD_KV ? 4 : 1); rows /= 2) {
+        const int high = out / rows;
+        if (high < 2 || high > f->group)
+            continue;
+        const int64_t quads = tx_cl_blocks(tx_cl_blocks(d, 4), f->group / high),
+                      cost = 16 * rows * quads + 4 * (rows + 4 * quads);
+        if (cost >= least)
+            continue;
+        least = cost;
+        f->out_rows = rows;
+        f->floats = f->rows * f->cols / f->group + (kernel == TX_CL_GRAD_KV ? 2 : 1) * 4 * rows * quads;
+    }
+}
+
+static tx_cl_attention_form make(const tile *t, bool cpu, tx_cl_attention_kernel kernel, int64_t d)
+{
+    tx_cl_attention_form f = {.rows = t->rows, .cols = t->cols, .group = t->group, .micro = t->micro, .cpu = cpu};
+    if (cpu)
+        snprintf(f.name, sizeof f.name, "cpu-%dx%d", t->rows, t->cols);
+    else
+        snprintf(f.name, sizeof f.name, "gpu-%dx%d-%d", t->rows, t->cols, t->group);
+    if (!cpu)
+        choose_out_rows(&f, kernel, d);
+    f.local_bytes = 4 * (cpu ? cpu_floats(t, kernel, d) : gpu_floats(t, kernel, d));
+    return f;
+}
+
+/* What share of the best rate to expect where the form's place in the list counts alone; else of those that suit worse
+ * the one with the fewest registers, and why. 0: it cannot run. `lowest`: no form of the list has fewer rows. */
+static double suits(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                    const tx_cl_attention_form *f, bool lowest, char why[TX_CL_WHY])
+{
+    const tx_cl_limits *limits = &context->limits;
+    const int lines = kernel == TX_CL_GRAD_KV && !f->cpu ? f->cols : f->rows;
+    const int64_t groups = tx_cl_blocks(a->T, lines) * a->B * (kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads);
+    /* Reported local memory is not all ours: some drivers keep a little for arguments. */
+    const int64_t wanted = f->local_bytes + 512;
+    char name[24];
+    snprintf(name, sizeof name, "%dx%d", f->rows, f->cols);
+    why[0] = '\0';
+    if (!tx_cl_fits(limits, name, wanted, (size_t)f->group, why, TX_CL_WHY))
+        return 0.0;
+    if (f->rows >= 2 * a->T && !lowest)
+        snprintf(why, TX_CL_WHY, "%s is too high for %lld rows", name, (long long)a->T);
+    else if (f->floats > MOST_FLOATS)
+        snprintf(why, TX_CL_WHY, "%s needs too many registers", name);
+    else if (!f->cpu && lines > 32 && a->T > 32 && groups < limits->compute_units)
+        snprintf(why, TX_CL_WHY, "%s is too few for %d compute units", name, (int)limits->compute_units);
+    return why[0] ? 0.1 / (double)(1 + f->floats) : 1.0;
+}
+
+static const tile *tiles_of(const tx_context *context, bool cpu, int *count)
+{
+    const int first = !cpu && context->can.vendor == TX_CL_NVIDIA ? NVIDIA_FIRST : 0;
+    *count = (int)(cpu ? sizeof cpu_tiles / sizeof *cpu_tiles : sizeof gpu_tiles / sizeof *gpu_tiles) - first;
+    return (cpu ? cpu_tiles : gpu_tiles) + first;
+}
+
+static bool listed(const tx_cl_attention_forms *forms, const char *name)
+{
+    for (int i = 0; i < forms->count; i++)
+        if (strcmp(forms->form[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Those of one kind of device. */
+static void list_kind(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel, bool cpu,
+                      tx_cl_attention_forms *forms)
+{
+    int count;
+    const tile *tiles = tiles_of(context, cpu, &count);
+    for (int i = 0; i < count; i++) {
+        char why[TX_CL_WHY];
+        tx_cl_attention_form f = make(&tiles[i], cpu, kernel, a->d);
+        f.share = suits(context, a, kernel, &f, tiles[i].rows == tiles[count - 1].rows, why);
+        if (i == 0 && forms->count == 0 && !forms->rejected[0])
+            memcpy(forms->rejected, why, sizeof why);
+        if (f.share > 0.0 && !listed(forms, f.name))
+            forms->form[forms->count++] = f;
+    }
+}
+
+tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                               tx_cl_attention_forms *forms)
+{
+    *forms = (tx_cl_attention_forms){.count = 0};
+    tx_cl_attention_matrix_list(context, a, kernel, forms);
+    list_kind(context, a, kernel, a->cpu, forms);
+    if (forms->count == 0 && a->cpu) /* too little local memory for the copies that CPU devices like: what GPUs do */
+        list_kind(context, a, kernel, false, forms);
+    return forms->count ? TX_OK
+                        : tx_fail(TX_UNSUPPORTED, "heads of %d do not fit the %lld bytes of local memory of %s", a->d,
+                                  (long long)context->limits.local_bytes, context->info.name);
+}
+
+bool tx_cl_attention_knows(const tx_context *context, const char *name)
+{
+    for (int cpu = context->limits.cpu; cpu >= 0; cpu--) {
+        int count;
+        const tile *tiles = tiles_of(context, cpu, &count);
+        for (int i = 0; i < count; i++)
+            if (strcmp(make(&tiles[i], cpu, TX_CL_FORWARD, 1).name, name) == 0)
+                return true;
+    }
+    return tx_cl_attention_matrix_knows(context, name);
+}

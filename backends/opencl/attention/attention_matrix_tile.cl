@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Attention's tiles by the matrix units of GPUs: operands of 16 bits, sums of fp32 (Dao, FlashAttention-2, 2023). A work-group
+ * has OWN_LINES lines of its own, queries or with KEYS_OUT keys, and walks over the others, OTHERS at a time. A warp has OWN_ATOMS
+ * atoms of own lines, so that no sum leaves it: scores, own lines by other lines, become operands of the next product where they are.
+ *
+ *   ATOM, EMULATED     as in gemm_matrix.cl; an atom is OWN_ATOM own lines by OTHER_ATOM others, which divide D and OTHERS
+ *   WARPS, OWN_ATOMS, OTHERS   the form
+ *   OWN_HELD           1: a warp's own lines stay in registers; 0: in local memory
+ *   KEYS_OUT           1: own lines are keys; 0: queries
+ *   PAIRED             1: two warps have the same own lines, and an output each (attention_matrix_grad_kv.cl); 0 where not given
+ *   OWN_BLOCKS         of own lines: 1, or 2
+ *   BLOCKS             elements of a step's blocks of other lines */
+#define MMA 1
+#define MFMA 2
+#define WMMA11 3
+#define WMMA12 4
+#define DPAS8 6
+#define DPAS16 7
+
+#include "attention_shared.cl"
+
+#define AB H
+#define WIDEN 1
+#define FULL 0
+typedef h_t ab_t;
+#define PIECE 8 /* elements of 16 bytes */
+#define LOG2_E 1.44269504f /* exponentials are powers of 2, which hardware has: e^x = 2^(x log2 e) */
+#define LN_2 0.693147181f
+
+#ifndef PAIRED
+#define PAIRED 0
+#endif
+#define PIECES (D / PIECE)
+#define PITCH (D + PIECE)
+#define ALONG 1
+#define TURNED 2
+#define GROUP (LANES * WARPS)
+#define OWN_WARPS (WARPS / (PAIRED ? 2 : 1))
+#define OWN_LINES (OWN_WARPS * OWN_ATOMS * OWN_ATOM)
+#define OTHER_ATOMS (OTHERS / OTHER_ATOM)
+#define OUT_ATOMS (D / OTHER_ATOM)
+#define STEPS (D / ATOM_K)
+
+/* Beside what an atom gives products (gemm_matrix.cl):
+ *   OWN_ATOM, OTHER_ATOM   an atom's lines
+ *   LANE_LINES, LINE_OF, OWN_OF   own lines of a lane in an atom's sums, which of these sum e is of, and where it lies
+ *   OTHER_OF               which other line, or column of the output, sum e is of; BESIDE of them lie side by side
+ *   JOIN                   joins what the lanes of an own line have
+ *   load_own, load_other   fragments of an atom's lines and 16 terms; load_turned: of columns, lines being the terms
+ *   fragment_of            sums of each lane as an own fragment of 16 terms: 8, or all of an atom
+ *   multiply_own           sums += own lines times other lines
+ *   narrow_both, store_run what is stored of two sums, and storing BESIDE of them
+ *   STAGES, moving, bring_begin, bring_end, bring_own   blocks on their way to local memory */
+#if ATOM == MMA
+#include "backends/opencl/matrix/matrix_mma.cl"
+#include "attention_mma.cl"
+#elif ATOM == DPAS8 || ATOM == DPAS16
+#define COLUMNS LANES /* the own lines, so that more or fewer of them are a matter of OWN_ATOMS alone */
+#include "backends/opencl/matrix/matrix_dpas.cl"
+#include "attention_dpas.cl"
+#else
+#include "backends/opencl/matrix/matrix_amd.cl"
+#include "attention_amd.cl"
+#endif
+/* Two waves of a SIMD unit have 256 registers each. */
+#if ATOM == MFMA && D <= 64 && !BOUNDED && !EMULATED
+#define SUB_GROUP __attribute__((amdgpu_waves_per_eu(2)))
+#endif
+#ifndef SUB_GROUP
+#define SUB_GROUP
+#endif
+
+#define OWN_BLOCK (OWN_LINES * PITCH)
+/* Own lines that are held pass through the place of others. */
+#define OWN_AT(n) (OWN_HELD ? 0 : (n) * OWN_BLOCK)
+#define OTHERS_AT OWN_AT(OWN_BLOCKS)
+#define POOL (OTHERS_AT + (OWN_HELD && OWN_BLOCK > STAGES * (BLOCKS) ? OWN_BLOCK : STAGES * (BLOCKS)))
+
+#if EMULATED
+#define UNROLLED
+#define SHOWN_MEMORY __local uint shown[GROUP * SHOWN]
+#else
+#define UNROLLED _Pragma("unroll")
+#define SHOWN_MEMORY __local uint *const shown = 0
+#endif
+/* The local memory of a kernel: blocks of lines, dropout's bits, and words that emulated instructions exchange. */
+#define LOCAL_MEMORY                                                                                                   \
+    __local ab_t pool[POOL] __attribute__((aligned(128)));                                                             \
+    __local uchar kept[STAGES * KEPT] __attribute__((aligned(16)));                                                    \
+    SHOWN_MEMORY
+/* Intel's compilers compute what depends on a work-item's number alone before the loop over other lines, more addresses than these atoms leave
+ * registers for. So in a step the number depends on that too: by bits that are 0, as sizes are not below it. */
+#if ATOM == DPAS8 || ATOM == DPAS16
+#define IN_STEP(item, step, size) (((item) | ((step) & (size) >> 31)) & (GROUP - 1))
+#else
+#define IN_STEP(item, step, size) (item)
+#endif
+/* Nor do registers hold what these load ahead of all steps of large heads, or with 8 lanes of any, and what they draw at once. */
+#if (ATOM == DPAS8 || (ATOM == DPAS16 && D > 64)) && !EMULATED
+#define EACH_STEP _Pragma("unroll 2")
+#else
+#define EACH_STEP UNROLLED
+#endif
+#if (ATOM == DPAS8 || ATOM == DPAS16) && !EMULATED
+#define EACH_DRAW _Pragma("unroll 1")
+#else
+#define EACH_DRAW
+#endif
+#define ADD(a, b) ((a) + (b))
+#define EACH_OUT(i, c, e)                                                                                              \
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)                                                                       \
+        UNROLLED for (int c = 0; c < OUT_ATOMS; c++)                                                                   \
+            UNROLLED for (int e = 0; e < SUMS; e++)
+#define EACH_SCORE(j, e)                                                                                               \
+    UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)                                                                     \
+        UNROLLED for (int e = 0; e < SUMS; e++)
+
+/* Runs of sums that are of neighbouring others, and of an own line. */
+#define EACH_RUN(j, first)                                                                                             \
+    UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)                                                                     \
+        UNROLLED for (int first = 0; first < SUMS; first += BESIDE)
+
+typedef float factors[OWN_ATOMS][LANE_LINES]; /* of a lane's own lines */
+
+/* ---- Own lines ----------------------------------------------------------------------------------------------------- */
+
+typedef struct own_lines {
+#if OWN_HELD
+    fragment held[OWN_ATOMS][STEPS];
+#else
+    const __local ab_t *block;
+#endif
+} own_lines;
+
+/* Takes them from rows of D from `from` on, of which `left` are there, through `block`; `line` is the warp's first. */
+static void take_own(own_lines *own, __local ab_t *block, const __global ab_t *from, uint stride, int left, int line, int lane,
+                     __local uint *shown)
+{
+    bring_own(block, from, stride, left, (int)get_local_id(0));
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if OWN_HELD
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+        UNROLLED for (int k = 0; k < STEPS; k++) load_own(own->held[i][k], block, line + i * OWN_ATOM, k * ATOM_K, lane, shown);
+    barrier(CLK_LOCAL_MEM_FENCE); /* the place is free */
+#else
+    own->block = block + line * PITCH;
+#endif
+}
+
+/* ---- Products ------------------------------------------------------------------------------------------------------ */
+
+typedef struct scores {
+    float of[OWN_ATOMS][OTHER_ATOMS][SUMS];
+} scores;
+
+typedef struct outputs {
+    float of[OWN_ATOMS][OUT_ATOMS][SUMS];
+} outputs;
+
+/* s = own lines times other lines. */
+static void product_scores(scores *s, const own_lines *own, const __local ab_t *others, int lane, __local uint *shown)
+{
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+        EACH_SCORE(j, e) s->of[i][j][e] = 0.0f;
+    EACH_STEP for (int k = 0; k < STEPS; k++)
+    {
+#if !OWN_HELD
+        fragment mine[OWN_ATOMS];
+        UNROLLED for (int i = 0; i < OWN_ATOMS; i++) load_own(mine[i], own->block, i * OWN_ATOM, k * ATOM_K, lane, shown);
+#endif
+        UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
+        {
+            fragment other;
+            load_other(other, others, j * OTHER_ATOM, k * ATOM_K, lane, shown);
+            UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+#if OWN_HELD
+                multiply_own(s->of[i][j], own->held[i][k], other, shown);
+#else
+                multiply_own(s->of[i][j], mine[i], other, shown);
+#endif
+        }
+    }
+}
+
+/* out = out, by `fade` if there is one, + s, in 16 bits, times other lines. Fading all of it before would take as many registers again. */
+static void product_out(outputs *out, const factors *fade, const scores *s, const __local ab_t *others, int lane, __local uint *shown)
+{
+    UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
+        UNROLLED for (int part = 0; part < OTHER_ATOM / ATOM_K; part++)
+    {
+        fragment mine[OWN_ATOMS];
+        UNROLLED for (int i = 0; i < OWN_ATOMS; i++) fragment_of(mine[i], s->of[i][j] + 8 * part, lane, shown);
+        UNROLLED for (int c = 0; c < OUT_ATOMS; c++)
+        {
+            if (fade && j == 0 && part == 0)
+                UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+                    UNROLLED for (int e = 0; e < SUMS; e++) out->of[i][c][e] *= (*fade)[i][LINE_OF(e)];
+            fragment other;
+            load_turned(other, others, j * OTHER_ATOM + part * ATOM_K, c * OTHER_ATOM, lane, shown);
+            UNROLLED for (int i = 0; i < OWN_ATOMS; i++) multiply_own(out->of[i][c], mine[i], other, shown);
+        }
+    }
+}
+
+static void clear(outputs *out)
+{
+    EACH_OUT(i, c, e) out->of[i][c][e] = 0.0f;
+}
+
+/* Rows line.. of the output, times `factor`, to rows of D from `to` on, of which `left` are there. */
+static void store_out(const outputs *out, float factor, __global ab_t *to, uint stride, int line, int left, int lane)
+{
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+        UNROLLED for (int c = 0; c < OUT_ATOMS; c++)
+            UNROLLED for (int e = 0; e < SUMS; e += BESIDE)
+    {
+        const int row = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane);
+        float v[BESIDE];
+        UNROLLED for (int r = 0; r < BESIDE; r++) v[r] = out->of[i][c][e + r] * factor;
+        if (row < left)
+            store_run(v, to + (uint)row * stride + c * OTHER_ATOM + OTHER_OF(e, lane));
+    }
+}
+
+/* ---- Masks --------------------------------------------------------------------------------------------------------- */
+
+/* All steps hide scores where a branch that depends on it costs registers, which AMD's compiler then spills. */
+#define HIDES_ALL ((ATOM == MFMA && D > 64) || ATOM == WMMA11 || ATOM == WMMA12)
+/* Whether keys up to `end`, of `keys`, are hidden from queries from q0 on, but for bounds. */
+#define IS_EDGE(end, keys, q0) ((end) > (keys) || (CAUSAL && (end) > (q0) + 1))
+
+#if !KEYS_OUT
+typedef int bounds[OWN_ATOMS][LANE_LINES]; /* of a lane's own lines: the first key that they see */
+
+/* Whether any of a lane's lines begins to see behind k0. */
+static int begins_behind(const bounds *from, int k0)
+{
+    int most = 0;
+    UNROLLED for (int i = 0; i < OWN_ATOMS && BOUNDED; i++)
+        UNROLLED for (int l = 0; l < LANE_LINES; l++) most = max(most, (*from)[i][l]);
+    return most > k0;
+}
+
+/* Hides from a warp's queries, from q0 on, the keys from k0 on that they do not see; there are `keys`. */
+static void hide(scores *s, const bounds *from, int q0, int k0, int keys, int lane)
+{
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+        EACH_SCORE(j, e)
+        {
+            const int key = k0 + j * OTHER_ATOM + OTHER_OF(e, lane), l = LINE_OF(e);
+            const int until = CAUSAL ? min(keys, q0 + i * OWN_ATOM + OWN_OF(l, lane) + 1) : keys;
+            s->of[i][j][e] = ((key >= until) | (BOUNDED && key < (*from)[i][l])) ? -INFINITY : s->of[i][j][e];
+        }
+}
+#endif
+
+/* ---- Dropout --------------------------------------------------------------------------------------------------------- */
+
+#define QUERIES (KEYS_OUT ? OTHERS : OWN_LINES)
+#define KEYS (KEYS_OUT ? OWN_LINES : OTHERS)
+#define KEPT (DROPOUT ? QUERIES * KEYS / 4 : 4) /* bytes of a tile: a bit for each of four neighbouring keys */
+/* Those of an own line are side by side. */
+#define KEPT_AT(query, key) (KEYS_OUT ? (key) / 4 * QUERIES + (query) : (query) * (KEYS / 4) + (key) / 4)
+
+/* Which scores of a tile dropout keeps. Each draw is made once, by any work-item. */
+static void draw_kept(__local uchar *kept, const draws *d, int q0, int k0, int item)
+{
+    EACH_DRAW for (int i = item; i < QUERIES * KEYS / 4; i += GROUP) {
+        const int query = KEYS_OUT ? i % QUERIES : i / (KEYS / 4), key = (KEYS_OUT ? i / QUERIES : i % (KEYS / 4)) * 4;
+        const tx_random r = DRAW_AT(d, (uint)(q0 + query), (uint)(k0 + key));
+        uint bits = 0;
+        UNROLLED for (int w = 0; w < 4; w++) bits |= r.word[w] >= d->threshold ? 1u << w : 0u;
+        kept[KEPT_AT(query, key)] = (uchar)bits;
+    }
+}
+
+/* Of BESIDE scores of an own line, of which the first is of `other`. */
+typedef struct kept_run {
+    uint word[KEYS_OUT && BESIDE > 4 ? BESIDE / 4 : 1];
+} kept_run;
+
+static void read_kept(kept_run *run, const __local uchar *kept, int own, int other)
+{
+    const __local uchar *const at = kept + (KEYS_OUT ? KEPT_AT(other, own) : KEPT_AT(own, other));
+#if KEYS_OUT && BESIDE == 2
+    run->word[0] = *(const __local ushort *)at >> own % 4;
+#elif KEYS_OUT
+    UNROLLED for (int i = 0; i < BESIDE / 4; i++) run->word[i] = ((const __local uint *)at)[i] >> own % 4;
+#elif BESIDE == 2
+    run->word[0] = *at >> other % 4;
+#elif BESIDE == 8
+    run->word[0] = *(const __local ushort *)at;
+#else
+    run->word[0] = *(const __local uint *)at;
+#endif
+}
+
+/* Whether its score r is kept. */
+#define IS_KEPT(run, r) ((run).word[KEYS_OUT ? (r) / 4 : 0] >> (KEYS_OUT ? (r) % 4 * 8 : (r) / 4 * 8 + (r) % 4) & 1)
+
+/* ---- The walk of queries over keys ------------------------------------------------------------------------------------ */
+
+#if !KEYS_OUT
+/* A block of a step holds OTHERS lines of `first` as they are, and those of `second` in the forms SECOND. */
+typedef struct walk {
+    const __global h_t *first, *second; /* of key 0 */
+    uint stride;
+    int q0, last, stage;
+    moving moving_first, moving_second;
+} walk;
+
+/* The lines from key k0 on begin to move to the block of the walk's stage. */
+static void walk_begin(walk *w, __local ab_t *pool, int k0, int item)
+{
+    __local ab_t *const block = pool + OTHERS_AT + w->stage * (BLOCKS);
+    if (k0 >= w->last)
+        return;
+    bring_begin(&w->moving_first, block, w->first + (uint)k0 * w->stride, w->stride, OTHERS, w->last - k0, item);
+    bring_begin(&w->moving_second, block + BLOCK(ALONG), w->second + (uint)k0 * w->stride, w->stride, OTHERS, w->last - k0, item);
+}
+
+/* The block of step k0, which has arrived, with dropout's bits in `bits`; the next one begins to move. */
+static const __local ab_t *walk_step(walk *w, __local ab_t *pool, __local uchar *bits, const draws *drop, int k0, int item)
+{
+    __local ab_t *const block = pool + OTHERS_AT + w->stage * (BLOCKS);
+    if (STAGES == 1)
+        barrier(CLK_LOCAL_MEM_FENCE); /* the block before is read */
+    bring_end(&w->moving_first, block, ALONG, item);
+    bring_end(&w->moving_second, block + BLOCK(ALONG), SECOND, item);
+    if (DROPOUT)
+        draw_kept(bits, drop, w->q0, k0, item);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    w->stage = (w->stage + 1) % STAGES;
+    walk_begin(w, pool, k0 + OTHERS, item);
+    return block;
+}
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Attention: launches of its kernels, forward, gradient and cached. */
+#include "backends/opencl/attention/attention.h"
+#include "backends/opencl/ops/ops.h"
+
+#include <stdio.h>
+
+/* `lengths` and the operand behind it, `starts`, are no operands of attention with caches. */
+static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c, const tx_operand *qkv,
+                                    const tx_operand *lengths)
+{
+    const tx_shape *shape = &qkv->shape;
+    const bool cached = c->op == TX_OP_ATTENTION_CACHED;
+    tx_cl_attention_job a = {.command = c,
+                             .heads = c->attrs.attention.heads,
+                             .kv_heads = c->attrs.attention.kv_heads,
+                             .last = tx_shape_last(shape),
+                             .cached = cached};
+    a.cpu = b->context->limits.cpu;
+    a.type = qkv->dtype;
+    a.T = shape->dim[shape->rank - 2];
+    a.B = tx_shape_rows(shape) / a.T;
+    a.S = cached ? c->in[1].shape.dim[c->in[1].shape.rank - 2] : a.T;
+    a.window = (int32_t)tx_cl_least(c->attrs.attention.window, a.S);
+    a.starts = !cached && tx_present(&lengths[1]) ? &lengths[1] : NULL;
+    a.d = (int32_t)(a.last / (a.heads + 2 * a.kv_heads));
+    snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d%s%s%s %s", a.d,
+             c->attrs.attention.causal || cached, !cached && tx_present(lengths), c->attrs.draw.p > 0.0f && !cached,
+             cached, a.window > 0 ? " -DWINDOW=1" : "", a.starts ? " -DSTARTS=1" : "",
+             b->context->driver.coarse_exp2 ? " -DEXP2=exp2" : "", tx_cl_type(qkv));
+    return a;
+}
+
+static void forward_operands(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a)
+{
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[a->cached ? 3 : 1], a->cached ? &c->in[1] : NULL, a->cached ? &c->in[2] : NULL);
+    TX_CL_OPERANDS(b, &c->out[0], a->cached ? NULL : &c->out[1]);
+}
+
+static void gradient_operands(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a)
+{
+    (void)a;
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[3], &c->out[1], &c->in[4], &c->out[0]);
+}
+
+/* The kernels that work on tiles; `products` of matrices of T x T each computes. */
+static const struct {
+    const char *name, *source[3]; /* for GPUs, for CPUs, for matrix units */
+    int products;
+    void (*operands)(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a);
+} kernels[] = {
+    {"attention", {"attention_gpu", "attention_cpu", "attention_matrix"}, 2, forward_operands},
+    {"attention_grad_q",
+     {"attention_gpu_grad_q", "attention_cpu_grad_q", "attention_matrix_grad_q"},
+     3,
+     gradient_operands},
+    {"attention_grad_kv",
+     {"attention_gpu_grad_kv", "attention_cpu_grad_kv", "attention_matrix_grad_kv"},
+     4,
+     gradient_operands},
+};
+
+/* How many tiles, heads and rows of the batch a launch takes: all, or fewer where that would take too long. Of causal
+ * tiles one may have twice the work of the mean. */
+static void share_out(tx_cl_builder *b, const tx_cl_attention_job *a, const int64_t whole[3], double work,
+                      int64_t share[3])
+{
+    const double row = work / (double)whole[2], head = row / (double)whole[1];
+    share[2] = tx_cl_share(b, whole[2], work);
+    share[1] = share[2] > 1 ? whole[1] : tx_cl_share(b, whole[1], row);
+    share[0] =
+        share[1] > 1 ? whole[0] : tx_cl_share(b, whole[0], a->command->attrs.attention.causal ? 2.0 * head : head);
+}
+
+/* One launch of a form, of `share` work-groups from `first` on. */
+static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                         const tx_cl_attention_form *f, const int64_t first[3], const int64_t share[3])
+{
+    const tx_command *c = a->command;
+    const size_t local[] = {(size_t)f->group, 1, 1};
+    const size_t global[] = {(size_t)share[0] * local[0], (size_t)share[1], (size_t)share[2]};
+    char options[288], form[128];
+    if (f->matrix)
+        tx_cl_attention_matrix_options(b->context, f, form, sizeof form);
+    else
+        snprintf(form, sizeof form, "-DVW=%d -DWG=%d -DROWS=%d -DCOLS=%d -DMR=%d -DAR=%d", f->cpu ? 16 : 4, f->group,
+                 f->rows, f->cols, f->micro, f->out_rows);
+    snprintf(options, sizeof options, "%s %s", a->facts, form);
+    tx_cl_launch(b, kernels[kernel].source[f->matrix ? 2 : f->cpu], options, kernels[kernel].name, 3, global, local);
+    kernels[kernel].operands(b, c, a);
+    TX_CL_I32(b, (int32_t)a->T, (int32_t)a->S);
+    TX_CL_OPERANDS(b, a->starts);
+    TX_CL_I32(b, a->heads, a->kv_heads, a->window);
+    TX_CL_F32(b, c->attrs.scale, c->attrs.draw.p);
+    TX_CL_I32(b, c->attrs.draw.site, (int32_t)c->attrs.first, (int32_t)c->attrs.draw.row,
+              (int32_t)c->attrs.draw.column);
+    TX_CL_I32(b, (int32_t)first[2], (int32_t)first[1], (int32_t)first[0]);
+    tx_cl_arg_control(b);
+    if (!f->matrix)
+        tx_cl_arg_local(b, (size_t)f->local_bytes);
+}
+
+/* Launches one for the whole batch; `note` as tx_cl_attention_choose says. */
+static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel, char note[160])
+{
+    const tx_command *c = a->command;
+    tx_cl_attention_form f;
+    if (a->S * a->last > (int64_t)UINT32_MAX)
+        return tx_fail(TX_UNSUPPORTED, "attention over %lld rows of %lld: a sequence may have 2^32 elements",
+                       (long long)a->S, (long long)a->last);
+    TX_TRY(tx_cl_attention_choose(b, a, kernel, &f, note));
+    const double keys = (double)(a->window > 0 ? tx_cl_least(a->window + f.cols, a->S) : a->S);
+    const double scores =
+        (double)(a->B * a->heads * a->T) * keys * (c->attrs.attention.causal && !a->window ? 0.5 : 1.0);
+    const int64_t whole[3] = {tx_cl_blocks(a->T, kernel == TX_CL_GRAD_KV && !f.cpu ? f.cols : f.rows),
+                              kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads, a->B};
+    int64_t share[3], first[3], part[3];
+    share_out(b, a, whole, 2.0 * kernels[kernel].products * scores * a->d, share);
+    for (first[2] = 0; first[2] < whole[2]; first[2] += share[2])
+        for (first[1] = 0; first[1] < whole[1]; first[1] += share[1])
+            for (first[0] = 0; first[0] < whole[0]; first[0] += share[0]) {
+                for (int i = 0; i < 3; i++)
+                    part[i] = tx_cl_least(share[i], whole[i] - first[i]);
+                launch_share(b, a, kernel, &f, first, part);
+            }
+    return b->status;
+}
+
+tx_status tx_cl_attention(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_cl_attention_job a = describe(b, c, &c->in[0], &c->in[1]);
+    char note[160] = "", variant[192];
+    TX_TRY(launch(b, &a, TX_CL_FORWARD, note));
+    snprintf(variant, sizeof variant, "tiles %s", note);
+    tx_cl_variant(b, variant);
+    return b->status;
+}
+
+tx_status tx_cl_attention_cached(tx_cl_builder *b, const tx_command *c)
+{
+    return tx_cl_attention(b, c);
+}
+
+/* A row of the kernel is a head of one. */
+tx_status tx_cl_attention_merge(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *o = &c->out[0].shape;
+    const int64_t size = tx_shape_last(o) / c->attrs.attention.heads;
+    tx_cl_form form = tx_cl_form_of(b, c, size, false, "-DA=%s -DB=%s -DO=%s", tx_cl_storage(c->in[0].dtype),
+                                    tx_cl_storage(c->in[2].dtype), tx_cl_storage(c->out[0].dtype));
+    tx_cl_launch_columns(b, &form, "attention_merge", "attention_merge", size,
+                         tx_shape_rows(o) * c->attrs.attention.heads);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, size, o->dim[1]);
+    return TX_CL_I32(b, c->attrs.attention.heads);
+}
+
+/* Row sums of do * o: a few items a row, so that neighbours read neighbouring quads. */
+static void launch_delta(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a)
+{
+    const int64_t count = a->B * a->T * a->heads;
+    const size_t group = tx_cl_group(b->context, 128);
+    size_t lanes = 1;
+    while (!a->cpu && lanes < group && 4 * (int64_t)lanes < a->d && lanes < 16)
+        lanes *= 2;
+    char options[192];
+    snprintf(options, sizeof options, "%s -DVW=%d -DWG=%zu -DLANES=%zu", a->facts, a->cpu ? 16 : 4, group, lanes);
+    const size_t global = (size_t)count * lanes;
+    tx_cl_launch(b, "attention_delta", options, "attention_delta", 1, &global, &group);
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[2], &c->out[1]);
+    TX_CL_I64(b, count);
+    TX_CL_I32(b, (int32_t)a->T, a->heads);
+}
+
+/* in: do, qkv, o, lse, lengths, starts. Row sums first, then queries, then keys and values. */
+tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_cl_attention_job a = describe(b, c, &c->in[1], &c->in[4]);
+    char note[2][160] = {"", ""}, variant[352];
+    launch_delta(b, c, &a);
+    for (int i = 0; i < 2; i++) {
+        const tx_cl_attention_kernel kernel = i == 0 ? TX_CL_GRAD_Q : TX_CL_GRAD_KV;
+        TX_TRY(tx_cl_attention_runs(b, kernel) ? launch(b, &a, kernel, note[i]) : TX_OK);
+    }
+    snprintf(variant, sizeof variant, "tiles %s and %s", note[0], note[1]);
+    tx_cl_variant(b, variant);
+    return b->status;
+}

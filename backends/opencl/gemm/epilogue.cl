@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What becomes of a product's sums before they are stored, see op MATMUL. EPILOGUE, where there is one: a tx_epilogue; EXACT: of
+ * its GELU; Y: storage of y, and of what else lies like it. */
+
+#ifdef EPILOGUE
+#include "backends/opencl/ops/gelu.cl"
+#ifndef KEEP
+#define KEEP TX_CAT(tx_store_, Y)
+#endif
+
+/* Rounded as when it is stored: the result is that of the ops one after another. */
+static vec tx_stored_f32(vec v)
+{
+    return v;
+}
+
+static vec tx_stored_bf16(vec v)
+{
+#ifdef ROUND_BF16
+    return ROUND_BF16(v);
+#else
+    const uvec u = AS_UVEC(v);
+    return select(AS_VEC((u + 0x7FFFu + ((u >> 16) & 1u)) & 0xFFFF0000u), v, isnan(v));
+#endif
+}
+
+/* By arithmetic, where the text before has no instruction for it (ROUND_HALVES): what goes by memory keeps compilers from
+ * unrolling the loops around it. Below 2^-14 halves are multiples of 2^-24, as are floats near 0.75. */
+static vec tx_stored_f16(vec v)
+{
+#ifdef ROUND_HALVES
+    return ROUND_HALVES(v);
+#else
+    const uvec u = AS_UVEC(v), size = u & 0x7FFFFFFFu;
+    const vec whole = AS_VEC((u + 0xFFFu + ((u >> 13) & 1u)) & 0xFFFFE000u);
+    const vec small = copysign((fabs(v) + 0.75f) - 0.75f, v);
+    const vec finite = select(whole, small, size < 0x38800000u);
+    return select(select(finite, copysign((vec)INFINITY, v), size >= 0x477FF000u), v, isnan(v));
+#endif
+}
+
+/* Of elements at.. of y, of `end`: z of op MATMUL, here `with`, is read, the product goes to `kept` where that is there. */
+static vec tx_finish(vec v, const __global TX_CAT(Y, _t) *with, __global TX_CAT(Y, _t) *kept, long at, long end)
+{
+    v = TX_CAT(tx_stored_, Y)(v);
+    if (EPILOGUE == TX_EPILOGUE_GELU) {
+        if (kept)
+            KEEP(v, kept, at, end);
+        return gelu_of(v, EXACT);
+    }
+    const vec other = TX_CAT(tx_load_, Y)(with, at, end);
+    return EPILOGUE == TX_EPILOGUE_ADD ? v + other : v * gelu_slope(other, EXACT);
+}
+#else
+static vec tx_finish(vec v, const __global TX_CAT(Y, _t) *with, __global TX_CAT(Y, _t) *kept, long at, long end)
+{
+    return v;
+}
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Op MATMUL, by the provider that gemm_choose.c takes. */
+#include "backends/opencl/gemm/gemm.h"
+
+#include "api/graph/op.h"
+
+#include <stdio.h>
+
+/* The product without its epilogue, and behind it the op that this stands for. */
+static tx_status emit_in_two(tx_cl_builder *b, const tx_cl_provider *provider, const tx_cl_product *p,
+                             const tx_command *c)
+{
+    tx_cl_product plain = *p;
+    tx_command rest = *c;
+    plain.epilogue = TX_EPILOGUE_NONE;
+    plain.y = tx_present(p->kept) ? p->kept : p->y;
+    rest.in[0] = *plain.y;
+    rest.in[1] = *p->z;
+    for (int i = 2; i < TX_MAX_IN; i++)
+        rest.in[i].dtype = TX_DTYPE_COUNT;
+    rest.out[1].dtype = TX_DTYPE_COUNT;
+    provider->emit(b, provider, &plain);
+    if (b->status != TX_OK)
+        return b->status;
+    switch (p->epilogue) {
+    case TX_EPILOGUE_GELU:
+        rest.op = TX_OP_GELU;
+        return tx_cl_gelu(b, &rest);
+    case TX_EPILOGUE_GELU_GRAD:
+        rest.op = TX_OP_GELU_GRAD;
+        return tx_cl_gelu_grad(b, &rest);
+    case TX_EPILOGUE_ADD:
+        rest.op = TX_OP_ADD;
+        return tx_cl_add(b, &rest);
+    case TX_EPILOGUE_NONE:
+        break;
+    }
+    return TX_OK;
+}
+
+tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command *c)
+{
+    tx_cl_gemm_choice choice;
+    char variant[TX_CL_REJECTED + 32];
+    TX_TRY(tx_cl_gemm_choose(b, p, &choice));
+    snprintf(variant, sizeof variant, *choice.rejected ? "%s (%s)" : "%s", choice.provider->name, choice.rejected);
+    tx_cl_variant(b, variant);
+    if (!choice.fused)
+        return emit_in_two(b, choice.provider, p, c);
+    choice.provider->emit(b, choice.provider, p);
+    return b->status;
+}
+
+tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_cl_product p = {
+        .g = tx_gemm_of(&c->attrs, &c->in[0].shape, &c->in[1].shape),
+        .trans_a = c->attrs.trans_a,
+        .trans_b = c->attrs.trans_b,
+        .from = c->in[0].dtype,
+        .to = c->out[0].dtype,
+        .packed = tx_dtype_packed(c->in[1].dtype) ? c->in[1].dtype : TX_F32,
+        .accumulate = c->attrs.accumulate,
+        .epilogue = c->attrs.epilogue,
+        .exact = c->attrs.exact,
+        .a = &c->in[0],
+        .b = &c->in[1],
+        .bias = &c->in[2],
+        .z = &c->in[3],
+        .y = &c->out[0],
+        .kept = &c->out[1],
+    };
+    return tx_cl_gemm(b, &p, c);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Providers of matrix products compute op MATMUL on an OpenCL device.
+ *
+ * A provider says how well a product suits it and emits it. Small products prove it first (gemm_trial.c). The tuner
+ * (tuner.h) selects a provider for each class of shapes; with TX_GEMM_TUNE=0 the best suited one, unmeasured.
+ * TX_GEMM=NAME puts the providers first whose names begin so; the others stay for products that those decline. The
+ * command's variant names the provider, and a rejected one with the reason. */
+#ifndef TX_OPENCL_GEMM_H
+#define TX_OPENCL_GEMM_H
+
+#include "backends/opencl/tune/tuner.h"
+
+/* A MATMUL command, worked out. */
+typedef struct tx_cl_product {
+    tx_gemm g;
+    bool trans_a, trans_b;
+    tx_dtype from, to; /* of a and b, and of y */
+    tx_dtype packed;   /* of b, where that is in 4 bits; else F32 */
+    tx_accumulate accumulate;
+    tx_epilogue epilogue;
+    bool exact;                                    /* of its GELU */
+    const tx_operand *a, *b, *bias, *z, *y, *kept; /* bias, z and kept may be absent */
+    /* Where groups begin, as gemm_grouped.cl has them: of rows, or with trans_a of terms, in the place of those
+     * of g, which are all groups', of whom the batch counts; NULL: there are none. */
+    const tx_operand *offsets;
+} tx_cl_product;
+
+typedef enum tx_cl_kind { TX_CL_ALL, TX_CL_CPUS, TX_CL_GPUS } tx_cl_kind;
+
+typedef struct tx_cl_provider {
+    const char *name;
+    tx_cl_kind device; /* the kind that it is for */
+    int64_t rows;      /* made for products of at most so many, which it then takes unmeasured; 0: of any number */
+    int64_t piece;     /* bytes: rows of a and b are whole pieces of so many, each at a multiple of it; 0: any */
+    /* What share of the best possible rate to expect, to put providers in an order where nothing is measured. 0:
+     * declines; `why` (TX_CL_WHY bytes, empty before) says by name what it lacks where a limit of the device is the
+     * reason. */
+    double (*suits)(const tx_context *context, const struct tx_cl_provider *self, const tx_cl_product *p, char *why);
+    /* Failures are kept in b->status. */
+    void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);
+    bool epilogues;                /* it has them */
+    bool packed;                   /* it takes a b of 4 bits */
+    bool grouped;                  /* it takes groups */
+    bool full;                     /* for fp32 by units made for less; proves that its sums are as true as others' */
+    const struct tx_cl_tile *tile; /* of gemm_tile.c: the form of its work-groups */
+} tx_cl_provider;
+
+extern const tx_cl_provider tx_cl_gemm_vector;  /* gemm_vector.cl: for CPUs */
+extern const tx_cl_provider tx_cl_gemm_dot;     /* the same in bf16 by x86's instruction for it */
+extern const tx_cl_provider tx_cl_gemm_few;     /* gemm_few.cl: few rows */
+extern const tx_cl_provider tx_cl_gemm_clblast; /* CLBlast's SGEMM, with its own parameters: fp32 only */
+
+/* Call it before the context is released: CLBlast caches its programs by the address of their context. */
+void tx_cl_clblast_close(const tx_context *context);
+
+/* gemm_tile.cl, one provider a line: TX_TILE(M x N x K, items along n, along m, blocks of 4 x 4 sums of an item
+ * along m, along n, terms of a block, its rate beside the fastest's where all are busy) */
+#define TX_TILE_MAP(X)                    \
+    X(128x128x8, 16, 16, 2, 2, 8, 1.0)    \
+    X(128x128x16, 16, 16, 2, 2, 16, 0.99) \
+    X(128x64x16, 16, 16, 2, 1, 16, 0.85)  \
+    X(64x128x8, 16, 8, 2, 2, 8, 0.98)     \
+    X(64x64x8, 8, 8, 2, 2, 8, 0.90)       \
+    X(64x64x16, 16, 16, 1, 1, 16, 0.65)   \
+    X(32x32x16, 8, 8, 1, 1, 16, 0.50)
+
+enum {
+#define X(name, ...) TX_CL_TILE_##name,
+    TX_TILE_MAP(X)
+#undef X
+        TX_CL_TILES
+};
+extern const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES];
+/* gemm_matrix.cl: matrix units of NVIDIA, AMD and Intel, for operands of 16 bits, where asked tf32, and fp32 */
+enum {
+#define TX_MATRIX(name, ...) TX_CL_MATRIX_##name,
+#include "backends/opencl/gemm/matrix.def"
+    TX_CL_MATRIX
+};
+extern const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX];
+
+/* ---- What TX's own kernels share (gemm_tile.c) ------------------------------------------------------------ */
+
+/* Options of storage types and transposes, behind those in `form`. */
+void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p);
+/* The arguments that the kernels begin with, and those of groups, with which they end. */
+void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
+void tx_cl_gemm_offsets(tx_cl_builder *b, const tx_cl_product *p);
+
+/* ---- Tiles (gemm_tile.c) ---------------------------------------------------------------------------------------- */
+
+/* Among how many groups the terms of a product are parted is a choice by itself: key TX_CL_PARTS, provider, batch, m, n
+ * and k. */
+#define TX_CL_PARTS "parts"
+#define TX_CL_MOST_PARTS 16
+
+/* What share of the units works while a product of a provider with tiles goes in waves of work-groups. */
+double tx_cl_gemm_fill(const tx_context *context, const tx_cl_provider *provider, const tx_gemm *g, int64_t *parts);
+
+/* So many columns of a few rows that groups have more than one tile, where they go on from one to the next; else 0. */
+int64_t tx_cl_gemm_columns(const tx_context *context, const tx_cl_provider *provider);
+
+/* ---- The choice (gemm_choose.c) ---------------------------------------------------------------------------- */
+
+typedef struct tx_cl_gemm_choice {
+    const tx_cl_provider *provider;
+    bool fused;                    /* the provider computes the epilogue; else the op that it stands for follows */
+    char rejected[TX_CL_REJECTED]; /* as in tx_cl_selection */
+} tx_cl_gemm_choice;
+tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice);
+/* Emits a product of command `c` (gemm.c), with the chosen provider as the command's variant. */
+tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command *c);
+
+#define TX_CL_PRODUCT "product" /* how keys of products begin in the table */
+
+/* ---- The providers (gemm_providers.c) --------------------------------------------------------------------- */
+
+/* All providers there are; number i, NULL behind the last. */
+const tx_cl_provider *tx_cl_gemm_provider(int i);
+/* Whether a provider is for this kind of device. */
+bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider);
+/* Whether there is one of this name for this kind of device. */
+bool tx_cl_gemm_knows(const tx_context *context, const char *name);
+
+/* ---- Trials: a product of a provider on data of its own ---------------------------------------------- */
+
+typedef struct tx_cl_trial {
+    int64_t batch, m, n, k;
+    bool trans_a, trans_b, bias;
+    int64_t
+        groups; /* with the batch 1: so many, of different sizes, one without rows; rows of none come last. 0: none */
+    tx_dtype from, to, packed; /* as in tx_cl_product */
+    tx_accumulate accumulate;  /* TX_STORE (over NaN) or TX_ADD */
+    tx_epilogue epilogue;
+    bool exact; /* of its GELU */
+    bool rough; /* data that need all bits of fp32; the sums may have the error of additions in fp32 */
+} tx_cl_trial;
+
+/* Proves the product by the provider of this name (tx_cl_trial_prove), with data whose fp32 sums are exact. If seconds
+ * is not NULL, measures it (tx_cl_trial_measure), and proves it as well only if it is small. */
+tx_status tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Matrix products of few rows: shape of the work-groups and launch of gemm_few.cl. */
+#include "backends/opencl/gemm/gemm.h"
+
+#include <stdio.h>
+
+#define FEW_ROWS 8
+#define FEW_COLUMNS 512 /* of a work-item of a CPU: its sums stay in the first-level cache */
+
+typedef struct few_plan {
+    int vector, run, across, along, columns;
+    int64_t groups;
+} few_plan;
+
+static double few_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+{
+    const size_t group = context->limits.cpu ? 1 : 64;
+    return p->g.m <= FEW_ROWS && !p->trans_a && tx_cl_fits(&context->limits, self->name, 0, group, why, TX_CL_WHY);
+}
+
+/* Whether vectors of 4 numbers lie at multiples of their size, in every row. */
+static bool few_aligned(const tx_cl_product *p)
+{
+    const tx_gemm *g = &p->g;
+    const bool bias = !tx_present(p->bias) || p->bias->offset % 16 == 0;
+    return bias && (g->n | g->lda | g->ldb | g->stride_a | g->stride_b) % 4 == 0 &&
+           (p->a->offset | p->b->offset | p->y->offset) % 16 == 0;
+}
+
+/* A few work-items for every core. */
+static few_plan plan_few_cpu(const tx_context *context, const tx_cl_product *p)
+{
+    few_plan f = {.vector = 16, .run = 4, .across = 1, .along = 1, .columns = 1};
+    const int64_t each = tx_cl_blocks(p->g.n, 2 * (int64_t)context->limits.compute_units);
+    if (p->trans_b)
+        f.columns = (int)tx_cl_least(each, 64);
+    else
+        f.run = (int)tx_cl_blocks(tx_cl_least(each, FEW_COLUMNS), f.vector);
+    f.groups = tx_cl_blocks(p->g.n, p->trans_b ? f.columns : (int64_t)f.run * f.vector);
+    return f;
+}
+
+/* Rows of 16 or 32 items that read side by side; as many columns a group as still leave a group for every compute unit.
+ */
+static few_plan plan_few_gpu(const tx_context *context, const tx_cl_product *p)
+{
+    const tx_cl_limits *l = &context->limits;
+    const int64_t most = tx_cl_least((int64_t)l->max_item[0], 256);
+    few_plan f = {.vector = few_aligned(p) ? 4 : 1, .run = 1, .columns = 1};
+    const int64_t group = most >= 256 ? 256 : most >= 128 ? 128 : 64;
+    if (p->trans_b) {
+        f.along = 32;
+        f.across = (int)(group / f.along);
+        f.groups = tx_cl_blocks(p->g.n, f.across);
+        return f;
+    }
+    for (f.across = 32; f.across > 8; f.across /= 2)
+        if (tx_cl_blocks(p->g.n, (int64_t)f.across * f.vector) * p->g.batch >= (int64_t)l->compute_units)
+            break;
+    f.along = (int)(group / f.across);
+    f.groups = tx_cl_blocks(p->g.n, (int64_t)f.across * f.vector);
+    return f;
+}
+
+static void few_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
+{
+    (void)self;
+    const few_plan f = b->context->limits.cpu ? plan_few_cpu(b->context, p) : plan_few_gpu(b->context, p);
+    const size_t local[2] = {(size_t)f.across * (size_t)f.along, 1};
+    const size_t global[2] = {(size_t)f.groups * local[0], (size_t)p->g.batch};
+    char form[96], options[224];
+    snprintf(form, sizeof form, "-DVW=%d -DRUN=%d -DROWS=%d -DACROSS=%d -DALONG=%d -DCOLUMNS=%d", f.vector, f.run,
+             (int)p->g.m, f.across, f.along, f.columns);
+    tx_cl_gemm_options(options, sizeof options, form, p);
+    tx_cl_launch(b, "gemm_few", options, "gemm_few", 2, global, local);
+    tx_cl_gemm_arguments(b, p);
+}
+
+const tx_cl_provider tx_cl_gemm_few = {
+    .name = "portable-few", .rows = FEW_ROWS, .packed = true, .suits = few_suits, .emit = few_emit};

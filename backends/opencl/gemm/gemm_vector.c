@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Matrix products for cores with vector registers: blocks and launch of gemm_vector.cl. */
+#include "backends/opencl/gemm/gemm.h"
+
+#include <stdio.h>
+
+typedef struct vector_plan {
+    int64_t vector, rows, columns; /* of the register tile: rows x columns, columns = 3 vectors */
+    int64_t mc, kc;                /* rows and terms of a block */
+    int64_t strip_bytes, tiles_bytes, rows_bytes;
+} vector_plan;
+
+/* The widest vectors that the device prefers, but no wider than the columns need. */
+static int64_t vector_width(const tx_context *context, int64_t n)
+{
+    int64_t width = context->limits.lanes;
+    while (width > 4 && 3 * (width / 2) >= n)
+        width /= 2;
+    return width;
+}
+
+/* Blocks, in words of `terms` terms, fitted to local memory, which on CPUs is cache: half for the strip of b (and the
+ * rows of a), half for the sums that wait. 512 KiB is taken for what a core's own cache holds. */
+static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p, int64_t terms)
+{
+    const tx_gemm *g = &p->g;
+    vector_plan v = {.vector = vector_width(context, g->n)};
+    /* 16 lanes are AVX-512 and come with 32 registers; narrower ones may have 16 only. */
+    v.rows = v.vector == 16 ? 8 : 4;
+    v.columns = 3 * v.vector;
+    const int64_t half = (tx_cl_least(context->limits.local_bytes, 512 << 10) - 1024) / 2;
+    const int64_t term_bytes = 4 * (v.columns + v.rows), row_bytes = 4 * v.columns;
+    const int64_t words = g->k / terms;
+    /* Rows of a that are copied are read once a strip and should stay in the first-level cache. */
+    int64_t most = tx_cl_least(half / term_bytes - v.vector, p->from == TX_F32 ? 1024 : 512);
+    if (most < words) {
+        most = tx_cl_least(most, 512);
+        most = tx_cl_blocks(words, tx_cl_blocks(words, most));
+        v.mc = tx_cl_least(half / row_bytes, 512) / v.rows * v.rows;
+    } else {
+        most = words;
+        v.mc = 1024;
+    }
+    /* A few work-groups for every core, as long as a strip is still used often enough to pay for its copy. */
+    while (v.mc > 8 * v.rows && tx_cl_blocks(g->n, v.columns) * tx_cl_blocks(g->m, v.mc) * g->batch <
+                                    4 * (int64_t)context->limits.compute_units)
+        v.mc = tx_cl_blocks(v.mc / 2, v.rows) * v.rows;
+    if (p->packed != TX_F32) /* whole vectors, for which `most` left room */
+        most = tx_cl_blocks(most, v.vector) * v.vector;
+    v.kc = most * terms;
+    v.strip_bytes = most * row_bytes;
+    v.tiles_bytes = (most < words ? v.mc : v.rows) * row_bytes;
+    v.rows_bytes = p->from == TX_F32 ? 4 : 4 * v.rows * (most + v.vector);
+    return v;
+}
+
+static double vector_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+{
+    const bool beaten = p->from == TX_BF16 && p->packed == TX_F32 && context->can.bf16;
+    return tx_cl_fits(&context->limits, self->name, 16 << 10, 1, why, TX_CL_WHY) ? (beaten ? 0.5 : 1.0) : 0.0;
+}
+
+/* Where terms that are stored side by side are whole words. */
+static double dot_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+{
+    const tx_gemm *g = &p->g;
+    const int64_t a = p->trans_a ? 0 : g->lda | g->stride_a, b = p->trans_b ? g->ldb | g->stride_b : 0;
+    const bool whole = (g->k | a | b) % 2 == 0 && (p->a->offset | p->b->offset) % 4 == 0;
+    if (p->from != TX_BF16 || !context->can.bf16 || !whole)
+        return 0.0;
+    return tx_cl_fits(&context->limits, self->name, 16 << 10, 1, why, TX_CL_WHY) ? 1.0 : 0.0;
+}
+
+static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
+{
+    const bool dot = self == &tx_cl_gemm_dot;
+    const vector_plan v = plan_vector(b->context, p, dot ? 2 : 1);
+    const size_t global[3] = {(size_t)tx_cl_blocks(p->g.n, v.columns), (size_t)tx_cl_blocks(p->g.m, v.mc),
+                              (size_t)p->g.batch + (p->offsets && !p->trans_a)};
+    const size_t local[3] = {1, 1, 1};
+    char form[64], options[192];
+    snprintf(form, sizeof form, "-DVECTOR=%d -DROWS=%d -DDOT=%d", (int)v.vector, (int)v.rows, dot);
+    tx_cl_gemm_options(options, sizeof options, form, p);
+    tx_cl_launch(b, "gemm_vector", options, "gemm_vector", 3, global, local);
+    tx_cl_gemm_arguments(b, p);
+    TX_CL_I64(b, v.mc, v.kc);
+    tx_cl_arg_local(b, (size_t)v.strip_bytes);
+    tx_cl_arg_local(b, (size_t)v.tiles_bytes);
+    tx_cl_arg_local(b, (size_t)v.rows_bytes);
+    tx_cl_gemm_offsets(b, p);
+}
+
+const tx_cl_provider tx_cl_gemm_vector = {.name = "portable-vector",
+                                          .device = TX_CL_CPUS,
+                                          .packed = true,
+                                          .grouped = true,
+                                          .suits = vector_suits,
+                                          .emit = vector_emit};
+
+const tx_cl_provider tx_cl_gemm_dot = {
+    .name = "x86-dot", .device = TX_CL_CPUS, .piece = 4, .suits = dot_suits, .emit = vector_emit};

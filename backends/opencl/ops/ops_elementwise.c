@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Element-wise ops, and how kernels are fitted to the device. */
+#include "backends/opencl/ops/ops.h"
+
+#include "api/graph/op.h"
+#include "backends/rope.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- Fitting -------------------------------------------------------------------------------------------- */
+
+/* Whether vectors of 16 bytes are aligned in all operands, in every row of `columns`. */
+static bool aligned(const tx_command *c, int64_t columns)
+{
+    const tx_op_info *info = tx_op_info_of(c->op);
+    bool good = columns % 4 == 0;
+    for (int i = 0; i < info->inputs; i++)
+        good = good && (!tx_present(&c->in[i]) || c->in[i].offset % 16 == 0);
+    for (int i = 0; i < info->outputs; i++)
+        good = good && (!tx_present(&c->out[i]) || c->out[i].offset % 16 == 0);
+    return good;
+}
+
+tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t columns, bool reduces, const char *more,
+                         ...)
+{
+    tx_cl_form form = {.vector = 16, .run = 1, .group = 1};
+    if (!b->context->limits.cpu) {
+        form.vector = aligned(c, columns) ? 4 : 1;
+        form.group = tx_cl_group(b->context, 256);
+        while (reduces && form.group > 32 && (int64_t)form.group * form.vector / 2 >= columns)
+            form.group /= 2;
+    } else if (!reduces) {
+        form.run = 64; /* 1024 elements: a launch on two cores costs less than they do */
+    }
+    int used = snprintf(form.options, sizeof form.options, "-DWG=%zu -DVW=%d -DRUN=%d%s", form.group, form.vector,
+                        form.run, *more ? " " : "");
+    va_list list;
+    va_start(list, more);
+    vsnprintf(form.options + used, sizeof form.options - (size_t)used, more, list);
+    va_end(list);
+    return form;
+}
+
+const char *tx_cl_type(const tx_operand *o)
+{
+    return o->dtype == TX_BF16 ? "-DH=bf16" : o->dtype == TX_F16 ? "-DH=f16" : "";
+}
+
+void tx_cl_launch_columns(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *kernel,
+                          int64_t columns, int64_t rows)
+{
+    int64_t items = tx_cl_blocks(columns, (int64_t)form->vector * form->run);
+    size_t group = form->group;
+    while (group > 1 && (int64_t)group / 2 >= items)
+        group /= 2;
+    const int columns_in = rows > TX_CL_MOST_GROUPS ? 1 : 0;
+    size_t global[2] = {(size_t)rows, (size_t)rows}, local[2] = {1, 1};
+    char options[sizeof form->options + 16];
+    global[columns_in] = (size_t)items;
+    local[columns_in] = group;
+    snprintf(options, sizeof options, columns_in ? "%s -DROW_DIM=0" : "%s", form->options);
+    tx_cl_launch(b, source, options, kernel, 2, global, local);
+}
+
+void tx_cl_launch_rows(tx_cl_builder *b, const tx_cl_form *form, const char *source, const char *kernel, int64_t rows)
+{
+    const size_t global[] = {(size_t)rows * form->group}, local[] = {form->group};
+    tx_cl_launch(b, source, form->options, kernel, 1, global, local);
+}
+
+void tx_cl_arg_all(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_op_info *info = tx_op_info_of(c->op);
+    for (int i = 0; i < info->inputs; i++)
+        TX_CL_OPERANDS(b, &c->in[i]);
+    for (int i = 0; i < info->outputs; i++)
+        TX_CL_OPERANDS(b, &c->out[i]);
+}
+
+tx_status tx_cl_by_columns(tx_cl_builder *b, const tx_command *c, const char *source, const char *kernel,
+                           const char *options, int64_t columns, int64_t rows)
+{
+    const tx_cl_form form = tx_cl_form_of(b, c, columns, false, "%s", options);
+    tx_cl_launch_columns(b, &form, source, kernel, columns, rows);
+    tx_cl_arg_all(b, c);
+    return TX_CL_I64(b, columns);
+}
+
+tx_status tx_cl_by_rows(tx_cl_builder *b, const tx_command *c, const char *source, const char *kernel,
+                        const char *options, int64_t columns, int64_t rows)
+{
+    const tx_cl_form form = tx_cl_form_of(b, c, columns, true, "%s", options);
+    tx_cl_launch_rows(b, &form, source, kernel, rows);
+    tx_cl_arg_all(b, c);
+    return TX_CL_I64(b, columns);
+}
+
+tx_status tx_cl_arg_accumulate(tx_cl_builder *b, const tx_command *c)
+{
+    TX_CL_I32(b, (int32_t)c->attrs.accumulate);
+    return tx_cl_arg_control(b);
+}
+
+tx_status tx_cl_arg_draw(tx_cl_builder *b, const tx_command *c, int64_t sample_rows, float number)
+{
+    TX_CL_I64(b, sample_rows);
+    TX_CL_F32(b, number);
+    TX_CL_I32(b, c->attrs.draw.site, (int32_t)c->attrs.draw.row, (int32_t)c->attrs.gap);
+    return tx_cl_arg_control(b);
+}
+
+/* ---- The ops ------------------------------------------------------------------------------------------------ */
+
+static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t rows)
+{
+    return tx_cl_by_columns(b, c, "elementwise", kernel, tx_cl_type(&c->in[0]), columns, rows);
+}
+
+/* All elements as one row. */
+static tx_status elementwise(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    return by_rows(b, c, kernel, tx_operand_count(&c->out[0]), 1);
+}
+
+#define TX_OP(...)
+#define TX_MAP(NAME, name, ...) TX_CL_OP(name, elementwise, "map_" #name)
+#include "api/ops.def"
+
+TX_CL_OP(gelu, elementwise, c->attrs.exact ? "map_gelu_exact" : "map_gelu_tanh")
+TX_CL_OP(gelu_grad, elementwise, c->attrs.exact ? "map_gelu_grad_exact" : "map_gelu_grad_tanh")
+
+tx_status tx_cl_scale(tx_cl_builder *b, const tx_command *c)
+{
+    elementwise(b, c, "scale");
+    TX_CL_F32(b, c->attrs.alpha);
+    TX_CL_I32(b, c->attrs.control);
+    return tx_cl_arg_control(b);
+}
+
+TX_CL_OP(swiglu, by_rows, "swiglu", tx_shape_last(&c->out[0].shape), tx_shape_rows(&c->out[0].shape))
+TX_CL_OP(swiglu_grad, by_rows, "swiglu_grad", tx_shape_last(&c->in[0].shape), tx_shape_rows(&c->in[0].shape))
+
+/* A kernel that draws. */
+static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel, float number)
+{
+    const tx_shape *x = &c->in[0].shape;
+    int64_t rows = tx_shape_rows(x);
+    const tx_dtype in = c->in[0].dtype, out = c->out[0].dtype;
+    char types[32] = "";
+    if (in != TX_F32 || out != TX_F32)
+        snprintf(types, sizeof types, "-DIN=%s -DOUT=%s", tx_cl_storage(in), tx_cl_storage(out));
+    tx_cl_by_columns(b, c, "elementwise", kernel, types, tx_shape_last(x), rows);
+    return tx_cl_arg_draw(b, c, x->rank > 1 ? rows / x->dim[0] : rows, number);
+}
+
+TX_CL_OP(dropout, drawn, "dropout", c->attrs.draw.p)
+TX_CL_OP(noise, drawn, "noise", c->attrs.scale)
+
+tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *x = &c->in[0].shape;
+    int32_t half = c->attrs.attention.head_size / 2;
+    tx_cl_form form = {.vector = 1, .run = b->context->limits.cpu ? half : 1, .group = tx_cl_group(b->context, 32)};
+    float frequency[TX_MAX_ROTARY / 2] = {0};
+    for (int32_t i = 0; i < half; i++)
+        frequency[i] = tx_rope_frequency(&c->attrs, i);
+    snprintf(form.options, sizeof form.options, "-DVW=1 -DRUN=%d", form.run);
+    tx_cl_launch_columns(b, &form, "elementwise", "rotary", half, tx_shape_rows(x));
+    TX_CL_OPERANDS(b, &c->in[0], &c->out[0]);
+    TX_CL_I64(b, tx_shape_last(x));
+    TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.attention.heads, c->attrs.attention.head_size);
+    tx_cl_arg_values(b, sizeof frequency, 1, frequency);
+    TX_CL_F32(b, c->attrs.rope.magnitude);
+    TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]) ? c->in[1].shape.rank : 0);
+    return TX_CL_OPERANDS(b, &c->in[1]);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Experts: the greatest elements of rows, routes, weighted sums, products by groups. */
+#include "backends/opencl/gemm/gemm.h"
+#include "backends/opencl/ops/ops.h"
+
+#include <stdio.h>
+
+#define SOURCE "experts"
+
+/* Launches kernel(in.., out.., rows, n, k), a work-item a row. */
+static tx_status by_items(tx_cl_builder *b, const tx_command *c, const char *kernel, const tx_shape *n,
+                          const tx_shape *k)
+{
+    const int64_t rows = tx_shape_rows(n);
+    const size_t local = tx_cl_group(b->context, 64), global = (size_t)rows;
+    tx_cl_launch(b, SOURCE, "", kernel, 1, &global, &local);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, rows);
+    return TX_CL_I32(b, (int32_t)tx_shape_last(n), (int32_t)tx_shape_last(k));
+}
+
+TX_CL_OP(top_k, by_items, "top_k", &c->in[0].shape, &c->out[0].shape)
+TX_CL_OP(top_k_grad, by_items, "top_k_grad", &c->out[0].shape, &c->in[0].shape)
+
+/* Counts first: where an expert's places begin depends on all before it. */
+tx_status tx_cl_route(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *choices = &c->in[0].shape;
+    const int32_t n = (int32_t)choices->dim[0], k = (int32_t)choices->dim[1], experts = (int32_t)c->attrs.rows;
+    const tx_cl_form form = tx_cl_form_of(b, c, tx_shape_count(choices), true, "");
+    const int32_t with_ids = tx_present(&c->in[1]);
+    int32_t shift;
+    const int32_t mantissa = (int32_t)tx_factor_mantissa(c->attrs.scale, &shift);
+    tx_cl_launch_rows(b, &form, SOURCE, "route_count", experts);
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->out[3]);
+    TX_CL_I32(b, n, k, with_ids);
+    tx_cl_launch_rows(b, &form, SOURCE, "route", experts);
+    tx_cl_arg_all(b, c);
+    return TX_CL_I32(b, n, k, with_ids, experts, mantissa, shift);
+}
+
+tx_status tx_cl_combine(tx_cl_builder *b, const tx_command *c)
+{
+    const int64_t columns = tx_shape_last(&c->out[0].shape);
+    const tx_cl_form form = tx_cl_form_of(b, c, columns, false, "%s", tx_cl_type(&c->in[0]));
+    tx_cl_launch_columns(b, &form, SOURCE, "combine", columns, c->out[0].shape.dim[0]);
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2], &c->out[0]);
+    TX_CL_I64(b, columns);
+    return TX_CL_I32(b, (int32_t)c->in[1].shape.dim[1]);
+}
+
+tx_status tx_cl_combine_grad(tx_cl_builder *b, const tx_command *c)
+{
+    const int64_t columns = tx_shape_last(&c->in[1].shape);
+    tx_cl_by_rows(b, c, SOURCE, "combine_grad", tx_cl_type(&c->in[1]), columns, c->in[1].shape.dim[0]);
+    return TX_CL_I32(b, (int32_t)c->in[2].shape.dim[1]);
+}
+
+/* ---- Products by groups ---------------------------------------------------------------------------------------- */
+
+static tx_status grouped(tx_cl_builder *b, const tx_command *c, tx_cl_product *p)
+{
+    const tx_operand none = {.dtype = TX_DTYPE_COUNT};
+    p->from = c->in[0].dtype;
+    p->to = c->out[0].dtype;
+    p->packed = TX_F32;
+    p->accumulate = c->attrs.accumulate;
+    p->a = &c->in[0];
+    p->b = &c->in[1];
+    p->y = &c->out[0];
+    p->offsets = &c->in[2];
+    p->bias = p->z = p->kept = &none;
+    return tx_cl_gemm(b, p, c);
+}
+
+/* m counts the rows of all groups, and the batch the groups. */
+tx_status tx_cl_grouped_matmul(tx_cl_builder *b, const tx_command *c)
+{
+    const int64_t k = tx_shape_last(&c->in[0].shape), n = tx_shape_last(&c->out[0].shape);
+    tx_cl_product p = {.g = {.batch = c->in[1].shape.dim[0], .m = c->in[0].shape.dim[0], .n = n, .k = k},
+                       .trans_b = c->attrs.trans_b};
+    p.g.lda = k;
+    p.g.ldb = p.trans_b ? k : n;
+    p.g.ldc = n;
+    p.g.stride_b = k * n;
+    return grouped(b, c, &p);
+}
+
+/* k counts the terms of all groups. */
+tx_status tx_cl_grouped_matmul_grad(tx_cl_builder *b, const tx_command *c)
+{
+    const int64_t m = tx_shape_last(&c->in[0].shape), n = tx_shape_last(&c->in[1].shape);
+    tx_cl_product p = {.g = {.batch = c->out[0].shape.dim[0], .m = m, .n = n, .k = c->in[0].shape.dim[0]},
+                       .trans_a = true};
+    p.g.lda = m;
+    p.g.ldb = p.g.ldc = n;
+    p.g.stride_c = m * n;
+    return grouped(b, c, &p);
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Movement: embedding, gather, scatter, caches, broadcasts, casts, copies. */
+#include "backends/opencl/ops/ops.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Begins a kernel of movement.cl with dimension 0 along columns and dimension 1 along rows. */
+static void move(tx_cl_builder *b, const tx_command *c, const char *kernel, tx_dtype in, tx_dtype out, int64_t columns,
+                 int64_t rows)
+{
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DIN=%s -DOUT=%s", tx_cl_storage(in), tx_cl_storage(out));
+    tx_cl_launch_columns(b, &form, "movement", kernel, columns, rows);
+}
+
+/* The same with arguments in.., out.., columns; `in` is the type of its source. */
+static tx_status move_all(tx_cl_builder *b, const tx_command *c, const char *kernel, tx_dtype in, int64_t columns,
+                          int64_t rows)
+{
+    move(b, c, kernel, in, c->out[0].dtype, columns, rows);
+    tx_cl_arg_all(b, c);
+    return TX_CL_I64(b, columns);
+}
+
+tx_status tx_cl_embedding(tx_cl_builder *b, const tx_command *c)
+{
+    int64_t columns = tx_shape_last(&c->in[1].shape);
+    move_all(b, c, "embedding", c->in[1].dtype, columns, tx_operand_count(&c->in[0]));
+    TX_CL_I64(b, tx_shape_last(&c->in[0].shape), tx_present(&c->in[2]) ? c->in[2].shape.dim[0] : 0);
+    return TX_CL_I32(b, tx_present(&c->in[2]) && tx_present(&c->in[3]) ? c->in[3].shape.rank : 0);
+}
+
+tx_status tx_cl_token_positions(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *tokens = &c->in[0].shape;
+    const size_t rows = (size_t)tokens->dim[0];
+    tx_cl_launch(b, "movement", "", "token_positions", 1, &rows, NULL);
+    tx_cl_arg_all(b, c);
+    return TX_CL_I32(b, (int32_t)tokens->dim[0], (int32_t)tokens->dim[1], (int32_t)c->attrs.first);
+}
+
+tx_status tx_cl_part_indices(tx_cl_builder *b, const tx_command *c)
+{
+    const size_t count = (size_t)tx_operand_count(&c->in[0]);
+    tx_cl_launch(b, "movement", "", "part_indices", 1, &count, NULL);
+    tx_cl_arg_all(b, c);
+    return TX_CL_I64(b, (int64_t)count, c->attrs.first, c->attrs.rows, c->attrs.vocab);
+}
+
+tx_status tx_cl_position_grad(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *dy = &c->in[0].shape;
+    int64_t columns = tx_shape_last(dy), T = dy->dim[dy->rank - 2];
+    move_all(b, c, "position_grad", TX_F32, columns, tx_shape_rows(&c->out[0].shape));
+    TX_CL_I64(b, tx_shape_rows(dy) / T, T);
+    return tx_cl_arg_accumulate(b, c);
+}
+
+tx_status tx_cl_gather(tx_cl_builder *b, const tx_command *c)
+{
+    return move_all(b, c, "gather", c->in[0].dtype, tx_shape_last(&c->in[0].shape), tx_operand_count(&c->in[1]));
+}
+
+#define PIECE 64       /* sources that are added up at a time */
+#define SORT_BLOCK 256 /* sources that are sorted by counting */
+#define SORT_ITEMS 64  /* of a work-item of a CPU, whatever it does */
+#define MERGE_ITEMS 8  /* of one of a GPU that merges */
+
+/* Begins a kernel over places of the sorted sources. */
+static void move_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t count)
+{
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DPIECE=%d", PIECE);
+    tx_cl_launch_columns(b, &form, "movement", kernel, columns, count);
+    TX_CL_OPERANDS(b, &c->in[0]);
+}
+
+/* Begins a kernel over sources, `items` of them a work-item of a GPU. */
+static void sort_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int items, int64_t count)
+{
+    const int run = b->context->limits.cpu ? SORT_ITEMS : items;
+    const size_t local = tx_cl_group(b->context, 64), global = (size_t)tx_cl_blocks(count, run);
+    char options[48];
+    snprintf(options, sizeof options, "-DSORT=%d -DRUN=%d", SORT_BLOCK, run);
+    tx_cl_launch(b, "movement", options, kernel, 1, &global, &local);
+    TX_CL_OPERANDS(b, &c->in[0]);
+}
+
+/* The sources sorted by row, as movement.cl says: blocks, then runs that double. */
+static tx_operand sort(tx_cl_builder *b, const tx_command *c, int32_t count)
+{
+    tx_operand order[2] = {{.dtype = TX_I32, .shape = TX_SHAPE(count), .arena = TX_ARENA_SCRATCH}};
+    tx_operand sorted = {.dtype = TX_I32, .shape = TX_SHAPE(count, 3), .arena = TX_ARENA_SCRATCH};
+    order[1] = order[0];
+    for (int i = 0; i < 2; i++)
+        order[i].offset = tx_cl_scratch(b, tx_operand_bytes(&order[i]));
+    sorted.offset = tx_cl_scratch(b, tx_operand_bytes(&sorted));
+    int now = 0;
+    sort_sources(b, c, "scatter_sort", 1, count);
+    TX_CL_OPERANDS(b, &order[now]);
+    TX_CL_I32(b, count);
+    for (int64_t run = SORT_BLOCK; run < count; run *= 2) {
+        sort_sources(b, c, "scatter_merge", MERGE_ITEMS, count);
+        TX_CL_OPERANDS(b, &order[now], &order[1 - now]);
+        TX_CL_I32(b, count, (int32_t)run);
+        now = 1 - now;
+    }
+    sort_sources(b, c, "scatter_rows", 1, count);
+    TX_CL_OPERANDS(b, &order[now], &sorted);
+    TX_CL_I32(b, count, (int32_t)c->attrs.rows, (int32_t)c->attrs.padding - 1);
+    return sorted;
+}
+
+/* Zero, sort the sources by row, add up pieces of rows, add those up. */
+tx_status tx_cl_scatter_add(tx_cl_builder *b, const tx_command *c)
+{
+    const int64_t count = tx_operand_count(&c->in[0]), columns = tx_shape_last(&c->in[1].shape);
+    const int64_t n = tx_operand_count(&c->out[0]), parts = 2 * tx_cl_blocks(count, PIECE);
+    if (count > INT32_MAX / 3)
+        return tx_fail(TX_UNSUPPORTED, "scatter_add: %" PRId64 " sources", count);
+    tx_operand sums = {.dtype = TX_F32, .shape = TX_SHAPE(parts, columns), .arena = TX_ARENA_SCRATCH};
+    sums.offset = tx_cl_scratch(b, tx_operand_bytes(&sums));
+    move(b, c, "scatter_begin", TX_F32, TX_F32, n, 1);
+    TX_CL_OPERANDS(b, &c->out[0]);
+    TX_CL_I64(b, n);
+    tx_cl_arg_accumulate(b, c);
+
+    const tx_operand sorted = sort(b, c, (int32_t)count);
+    move_sources(b, c, "scatter_pieces", columns, count);
+    TX_CL_OPERANDS(b, &c->in[1], &c->out[0], &sorted, &sums);
+    TX_CL_I64(b, columns);
+
+    move_sources(b, c, "scatter_join", columns, count);
+    TX_CL_OPERANDS(b, &c->out[0], &sorted, &sums);
+    return TX_CL_I64(b, columns);
+}
+
+tx_status tx_cl_kv_append(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *qkv = &c->in[0].shape, *cache = &c->in[1].shape;
+    int64_t columns = tx_shape_last(cache), last = tx_shape_last(qkv);
+    move(b, c, "kv_append", c->in[0].dtype, c->in[0].dtype, columns, tx_shape_rows(qkv));
+    TX_CL_OPERANDS(b, &c->in[0], &c->out[0], &c->out[1], &c->in[3]);
+    return TX_CL_I64(b, columns, last - 2 * columns, last, qkv->dim[qkv->rank - 2], cache->dim[cache->rank - 2]);
+}
+
+tx_status tx_cl_kv_reorder(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *cache = &c->in[0].shape;
+    int64_t columns = tx_shape_last(cache);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DBATCH=%lld -DIN=%s", (long long)cache->dim[0],
+                                    tx_cl_storage(c->in[0].dtype));
+    tx_cl_launch_columns(b, &form, "movement", "kv_reorder", columns, cache->dim[1]);
+    TX_CL_OPERANDS(b, &c->out[0], &c->out[1], &c->in[2], &c->in[3]);
+    return TX_CL_I64(b, columns, cache->dim[1]);
+}
+
+tx_status tx_cl_broadcast(tx_cl_builder *b, const tx_command *c)
+{
+    int64_t columns = tx_shape_last(&c->out[0].shape), rows = tx_shape_rows(&c->out[0].shape);
+    if (c->attrs.axis == TX_AXIS_ALL) {
+        columns *= rows;
+        rows = 1;
+    }
+    move_all(b, c, "broadcast", TX_F32, columns, rows);
+    TX_CL_I32(b, c->attrs.axis == TX_AXIS_ROWS ? 2 : c->attrs.axis == TX_AXIS_LAST ? 1 : 0);
+    TX_CL_F32(b, c->attrs.alpha);
+    TX_CL_I32(b, c->attrs.control);
+    return tx_cl_arg_control(b);
+}
+
+tx_status tx_cl_cast(tx_cl_builder *b, const tx_command *c)
+{
+    move_all(b, c, "cast", c->in[0].dtype, tx_operand_count(&c->out[0]), 1);
+    return tx_cl_arg_accumulate(b, c);
+}
+
+/* Columns of x from `from` on, `count` of them, become those of y from `to` on. */
+static tx_status move_columns(tx_cl_builder *b, const tx_command *c, const tx_operand *x, int64_t from, int64_t to,
+                              int64_t count)
+{
+    const tx_operand *y = &c->out[0];
+    const int64_t of_x = tx_shape_last(&x->shape), of_y = tx_shape_last(&y->shape);
+    const bool even = of_x % 4 == 0 && of_y % 4 == 0 && from % 4 == 0 && to % 4 == 0 && count % 4 == 0;
+    /* Vectors are aligned where all of these are; else the form is that of an odd number of columns. */
+    tx_cl_form form = tx_cl_form_of(b, c, even ? count : count | 1, false, "-DIN=%s -DOUT=%s", tx_cl_storage(x->dtype),
+                                    tx_cl_storage(y->dtype));
+    tx_cl_launch_columns(b, &form, "movement", "columns", count, tx_shape_rows(&y->shape));
+    TX_CL_OPERANDS(b, x, y);
+    TX_CL_I64(b, count, of_x, from, of_y, to);
+    return tx_cl_arg_accumulate(b, c);
+}
+
+TX_CL_OP(take_columns, move_columns, &c->in[0], c->attrs.first, 0, c->attrs.rows)
+
+tx_status tx_cl_join_columns(tx_cl_builder *b, const tx_command *c)
+{
+    move_columns(b, c, &c->in[0], 0, 0, c->attrs.rows);
+    return move_columns(b, c, &c->in[1], 0, c->attrs.rows, tx_shape_last(&c->in[1].shape));
+}
+
+/* An operand seen as an array of another type of the same total size. */
+static tx_operand seen_as(const tx_operand *o, tx_dtype dtype)
+{
+    tx_operand other = *o;
+    other.dtype = dtype;
+    other.shape = TX_SHAPE(tx_operand_bytes(o) / (int64_t)tx_dtype_size(dtype));
+    return other;
+}
+
+tx_status tx_cl_copy(tx_cl_builder *b, const tx_command *c)
+{
+    if (c->attrs.accumulate != TX_STORE && c->out[0].dtype != TX_F32)
+        return tx_cl_cast(b, c);
+    const bool words = tx_operand_bytes(&c->in[0]) % 4 == 0 && c->in[0].offset % 4 == 0 && c->out[0].offset % 4 == 0;
+    const tx_operand x = seen_as(&c->in[0], words ? TX_F32 : TX_U8), y = seen_as(&c->out[0], words ? TX_F32 : TX_U8);
+    const int64_t n = tx_operand_count(&x);
+    move(b, c, words ? "cast" : "copy_bytes", TX_F32, TX_F32, n, 1);
+    TX_CL_OPERANDS(b, &x, &y);
+    TX_CL_I64(b, n);
+    return words ? tx_cl_arg_accumulate(b, c) : b->status;
+}
+
+tx_status tx_cl_fill(tx_cl_builder *b, const tx_command *c)
+{
+    move_all(b, c, "fill", TX_F32, tx_operand_count(&c->out[0]), 1);
+    return TX_CL_F32(b, c->attrs.alpha);
+}
+
+tx_status tx_cl_range(tx_cl_builder *b, const tx_command *c)
+{
+    int64_t n = tx_operand_count(&c->out[0]);
+    move(b, c, "range", TX_F32, TX_F32, n, 1);
+    tx_cl_arg_all(b, c);
+    TX_CL_I64(b, n, tx_range_period(&c->attrs, n));
+    return TX_CL_I32(b, (int32_t)c->attrs.first, c->attrs.step, (int32_t)c->attrs.gap);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Statistical normalisation: layer and RMS norms, softmax, cross-entropy, reductions. */
+#include "backends/opencl/ops/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Sums over rows ------------------------------------------------------------------------------------------- */
+
+/* KIND of kernels/reduce.cl; passes after the first sum what was squared. */
+static int reduce_kind(tx_reduction reduction, bool first)
+{
+    if (reduction == TX_REDUCE_MAX)
+        return 1;
+    return reduction == TX_REDUCE_SUMSQ && first ? 2 : 0;
+}
+
+static tx_status finish_arguments(tx_cl_builder *b, const tx_command *c, float alpha, int32_t control)
+{
+    TX_CL_F32(b, alpha);
+    TX_CL_I32(b, control);
+    return tx_cl_arg_accumulate(b, c);
+}
+
+/* The last pass of sums over rows: `work` has a row for each block of rows. Its columns from `first` on are summed, and
+ * times alpha and control, as in REDUCE, they are y. */
+static void sum_columns(tx_cl_builder *b, const tx_command *c, const tx_operand *work, int64_t first,
+                        const tx_operand *y, tx_reduction reduction, float alpha, int32_t control)
+{
+    /* Few columns and many blocks: several work-items share a column, 32 columns lie side by side. */
+    const size_t group[] = {tx_cl_group(b->context, 32), tx_cl_group(b->context, 256) / tx_cl_group(b->context, 32)};
+    const int64_t blocks = tx_row_blocks(tx_shape_rows(&c->in[0].shape)), columns = tx_operand_count(y);
+    const size_t global[] = {(size_t)columns, group[1]};
+    char options[96];
+    snprintf(options, sizeof options, "-DWG=%zu -DPARTS=%zu -DKIND=%d", group[0], group[1],
+             reduce_kind(reduction, false));
+    tx_operand begin = *work;
+    begin.offset += first * (int64_t)sizeof(float);
+    tx_cl_launch(b, "reduce", options, "reduce_columns", 2, global, group);
+    TX_CL_OPERANDS(b, &begin);
+    TX_CL_I64(b, tx_operand_count(work) / blocks, blocks);
+    TX_CL_OPERANDS(b, y);
+    TX_CL_I64(b, columns);
+    finish_arguments(b, c, alpha, control);
+}
+
+/* ---- Norms ---------------------------------------------------------------------------------------------- */
+
+/* Whether dropout comes before what is added. */
+static bool drops(const tx_command *c, const tx_operand *z)
+{
+    return tx_present(z) && c->attrs.draw.p > 0.0f;
+}
+
+/* Vectors of a row that a lane of a GPU has in registers, at most. */
+#define MOST_HELD 4
+
+/* `typed` is its operand of type H. */
+static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rms, const tx_operand *z,
+                            const tx_operand *typed)
+{
+    char heads[64] = "", dropped[32] = "";
+    if (c->attrs.attention.heads)
+        snprintf(heads, sizeof heads, " -DHEADS=%d -DKV_HEADS=%d", c->attrs.attention.heads,
+                 c->attrs.attention.kv_heads);
+    if (drops(c, z))
+        snprintf(dropped, sizeof dropped, " -DDROPS=1 -DZ=%s", tx_cl_storage(z->dtype));
+    const int64_t columns = tx_shape_last(&c->in[0].shape);
+    tx_cl_form form = tx_cl_form_of(b, c, columns, true, "-DRMS=%d%s%s%s %s", rms, tx_present(z) ? " -DADDS=1" : "",
+                                    dropped, heads, tx_cl_type(typed));
+    const int64_t held = tx_cl_blocks(columns, (int64_t)form.group * form.vector);
+    const size_t used = strlen(form.options);
+    if (form.group > 1 && held <= MOST_HELD)
+        snprintf(form.options + used, sizeof form.options - used, " -DHELD=%d", (int)held);
+    return form;
+}
+
+/* layer: y, mean, rstd, sum; RMS: y, rstd, sum. */
+static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
+{
+    const tx_operand *z = &c->in[rms ? 2 : 3];
+    const tx_shape *x = &c->in[0].shape;
+    tx_cl_form form = norm_form(b, c, rms, z, &c->out[0]);
+    tx_cl_launch_rows(b, &form, "norm", "norm", tx_shape_rows(x));
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], rms ? NULL : &c->in[2]);
+    TX_CL_OPERANDS(b, &c->out[0], rms ? NULL : &c->out[1], &c->out[rms ? 1 : 2], z, &c->out[rms ? 2 : 3]);
+    TX_CL_I64(b, tx_shape_last(x));
+    TX_CL_F32(b, c->attrs.eps);
+    if (drops(c, z))
+        tx_cl_arg_draw(b, c, x->rank > 1 ? tx_shape_rows(x) / x->dim[0] : 1, c->attrs.draw.p);
+    return b->status;
+}
+
+/* in: dy, x, gamma, [mean], rstd, [z]. out: dx, dgamma, [dbeta], work. The sums over rows come first: dx may lie on dy.
+ */
+static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
+{
+    const tx_operand *mean = rms ? NULL : &c->in[3], *rstd = &c->in[rms ? 3 : 4], *z = &c->in[rms ? 4 : 5];
+    const tx_operand *work = &c->out[rms ? 2 : 3];
+    int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
+    tx_cl_form form = norm_form(b, c, rms, z, &c->in[0]);
+
+    tx_cl_launch_columns(b, &form, "norm", "norm_grad_blocks", columns, tx_row_blocks(rows));
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], mean, rstd, work);
+    TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));
+
+    for (int i = 0; i < (rms ? 1 : 2); i++)
+        sum_columns(b, c, work, i * columns, &c->out[1 + i], TX_REDUCE_SUM, 1.0f, -1);
+
+    tx_cl_launch_rows(b, &form, "norm", "norm_grad", rows);
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2], mean, rstd, z, &c->out[0]);
+    return TX_CL_I64(b, columns);
+}
+
+TX_CL_OP(layer_norm, norm, false)
+TX_CL_OP(layer_norm_grad, norm_grad, false)
+TX_CL_OP(rms_norm, norm, true)
+TX_CL_OP(rms_norm_grad, norm_grad, true)
+
+/* ---- Softmax and cross-entropy ------------------------------------------------------------------------------ */
+
+/* Launches kernel(in..., out..., columns), a work-group a row. */
+static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    const tx_shape *x = &c->in[0].shape;
+    return tx_cl_by_rows(b, c, "softmax", kernel, tx_cl_type(&c->in[0]), tx_shape_last(x), tx_shape_rows(x));
+}
+
+TX_CL_OP(softmax, by_rows, "softmax")
+TX_CL_OP(softmax_grad, by_rows, "softmax_grad")
+
+/* Rows of logits, of which a vocabulary counts, with labels. */
+static void by_logits(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    by_rows(b, c, kernel);
+    TX_CL_I64(b, c->attrs.vocab);
+    TX_CL_I32(b, TX_IGNORE_LABEL);
+}
+
+static tx_status cross_entropy(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    by_logits(b, c, kernel);
+    TX_CL_F32(b, c->attrs.smoothing);
+    TX_CL_I64(b, c->attrs.rows ? c->attrs.rows : c->attrs.vocab);
+    return TX_CL_I32(b, c->attrs.rows != 0);
+}
+
+TX_CL_OP(cross_entropy, cross_entropy, "cross_entropy")
+TX_CL_OP(cross_entropy_grad, cross_entropy, "cross_entropy_grad")
+TX_CL_OP(fused_classifier, cross_entropy, "fused_classifier")
+
+static tx_status distillation(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    by_logits(b, c, kernel);
+    return TX_CL_F32(b, c->attrs.scale, c->attrs.alpha);
+}
+
+TX_CL_OP(distillation, distillation, "distillation")
+TX_CL_OP(distillation_grad, distillation, "distillation_grad")
+
+/* ---- Reductions ------------------------------------------------------------------------------------------------ */
+
+static tx_cl_form reduce_form(const tx_cl_builder *b, const tx_command *c, const tx_operand *x, int64_t columns,
+                              int kind)
+{
+    return tx_cl_form_of(b, c, columns, true, "-DKIND=%d %s", kind, tx_cl_type(x));
+}
+
+/* One work-group a row of `columns`: `rows` results. */
+static void reduce_rows(tx_cl_builder *b, const tx_command *c, const tx_operand *x, int kind, int64_t rows,
+                        int64_t columns, float alpha)
+{
+    tx_cl_form form = reduce_form(b, c, x, columns, kind);
+    tx_cl_launch_rows(b, &form, "reduce", "reduce_rows", rows);
+    TX_CL_OPERANDS(b, x, &c->out[0]);
+    TX_CL_I64(b, columns);
+    finish_arguments(b, c, alpha, c->attrs.control);
+}
+
+static void reduce_all(tx_cl_builder *b, const tx_command *c, float alpha)
+{
+    int64_t count = tx_operand_count(&c->in[0]), blocks = tx_blocks(count, TX_REDUCE_BLOCK);
+    if (blocks == 1) {
+        reduce_rows(b, c, &c->in[0], reduce_kind(c->attrs.reduction, true), 1, count, alpha);
+        return;
+    }
+    int64_t block = tx_block_size(count, TX_REDUCE_BLOCK);
+    tx_cl_form form = reduce_form(b, c, &c->in[0], block, reduce_kind(c->attrs.reduction, true));
+    tx_cl_launch_rows(b, &form, "reduce", "reduce_blocks", blocks);
+    TX_CL_OPERANDS(b, &c->in[0], &c->out[1]);
+    TX_CL_I64(b, count, block);
+    reduce_rows(b, c, &c->out[1], reduce_kind(c->attrs.reduction, false), 1, blocks, alpha);
+}
+
+static void reduce_over_rows(tx_cl_builder *b, const tx_command *c, float alpha)
+{
+    int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
+    tx_cl_form form = reduce_form(b, c, &c->in[0], columns, reduce_kind(c->attrs.reduction, true));
+    tx_cl_launch_columns(b, &form, "reduce", "reduce_row_blocks", columns, tx_row_blocks(rows));
+    TX_CL_OPERANDS(b, &c->in[0], &c->out[1]);
+    TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));
+    sum_columns(b, c, &c->out[1], 0, &c->out[0], c->attrs.reduction, alpha, c->attrs.control);
+}
+
+tx_status tx_cl_reduce(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *x = &c->in[0].shape;
+    int64_t last = tx_shape_last(x), rows = tx_shape_rows(x);
+    int64_t joined = c->attrs.axis == TX_AXIS_ALL ? rows * last : c->attrs.axis == TX_AXIS_LAST ? last : rows;
+    float alpha = c->attrs.alpha;
+    if (c->attrs.reduction == TX_REDUCE_MEAN)
+        alpha = (float)((double)alpha / (double)joined);
+    if (c->attrs.axis == TX_AXIS_ALL)
+        reduce_all(b, c, alpha);
+    else if (c->attrs.axis == TX_AXIS_LAST)
+        reduce_rows(b, c, &c->in[0], reduce_kind(c->attrs.reduction, true), rows, last, alpha);
+    else
+        reduce_over_rows(b, c, alpha);
+    return b->status;
+}

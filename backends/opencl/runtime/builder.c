@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The builder: with it an op adds its launches to a program when that is prepared. */
+#include "backends/opencl/runtime/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void fail(tx_cl_builder *b, tx_status status)
+{
+    if (b->status == TX_OK)
+        b->status = status;
+}
+
+/* `array` with room for one more element, moved if need be; a failure is recorded. */
+static void *grow(tx_cl_builder *b, void *array, int32_t count, int32_t *room, size_t size)
+{
+    if (count < *room)
+        return array;
+    int32_t wanted = *room ? *room * 2 : 64;
+    void *larger = realloc(array, (size_t)wanted * size);
+    if (!larger) {
+        fail(b, tx_fail(TX_MEMORY, "out of host memory"));
+        return array;
+    }
+    *room = wanted;
+    return larger;
+}
+
+/* False: it is not added, because this or something before has failed. */
+static bool add_step(tx_cl_builder *b, const tx_cl_step *s)
+{
+    tx_executable *x = b->executable;
+    if (b->status == TX_OK)
+        x->steps = grow(b, x->steps, x->step_count, &x->step_room, sizeof *x->steps);
+    if (b->status != TX_OK)
+        return false;
+    x->steps[x->step_count++] = *s;
+    x->argument = 0;
+    return true;
+}
+
+/* Whether the driver says that it runs the kernel in work-groups of so many items: registers may be too few for those
+ * that the device takes. Where what it says is not believed, the launch will tell: *doubted. */
+static tx_status check_group(const tx_cl_builder *b, cl_kernel kernel, size_t items, bool *doubted)
+{
+    char name[64] = "";
+    size_t most = items;
+    clGetKernelWorkGroupInfo(kernel, b->context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL);
+    *doubted = items > most;
+    if (!*doubted || b->context->driver.groups != TX_CL_BELIEVED)
+        return TX_OK;
+    clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
+    return tx_fail(TX_DEVICE, "kernel %s needs work-groups of %zu and the driver runs it in %zu at most", name, items,
+                   most);
+}
+
+#define SPILL_MEM_SIZE_INTEL 0x4109 /* of cl_intel_required_subgroup_size: there private memory is another matter */
+
+static int64_t private_bytes(const tx_context *context, cl_kernel kernel)
+{
+    const bool intel = context->can.vendor == TX_CL_INTEL;
+    cl_ulong bytes = 0;
+    clGetKernelWorkGroupInfo(kernel, context->device, intel ? SPILL_MEM_SIZE_INTEL : CL_KERNEL_PRIVATE_MEM_SIZE,
+                             sizeof bytes, &bytes, NULL);
+    return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX;
+}
+
+/* A kernel that needs hardly any register. */
+#define PLAIN_SOURCE "optimizer"
+#define PLAIN_KERNEL "clip_norm"
+
+/* Whether it has yet to be found out what the driver means by private memory. */
+static bool asks_claims(const tx_context *context)
+{
+    return !context->limits.cpu && context->driver.spills == TX_CL_UNTRIED;
+}
+
+/* Notes what a kernel has in private memory: those of forms declare none, so they spill registers. A driver that says
+ * the same of one that needs hardly any register means something else. */
+static void note_spills(tx_context *context, cl_kernel kernel)
+{
+    const int64_t bytes = private_bytes(context, kernel);
+    cl_kernel plain = NULL;
+    if (context->limits.cpu || bytes <= context->driver.spilled)
+        return;
+    if (asks_claims(context)) {
+        const bool made = tx_cl_kernel(context, PLAIN_SOURCE, NULL, PLAIN_KERNEL, &plain) == TX_OK;
+        context->driver.spills = made && private_bytes(context, plain) == 0 ? TX_CL_BELIEVED : TX_CL_DISPROVED;
+        if (made)
+            clReleaseKernel(plain);
+    }
+    if (context->driver.spills == TX_CL_BELIEVED)
+        context->driver.spilled = bytes;
+}
+
+static size_t items_of(cl_uint dims, const size_t *local)
+{
+    size_t items = 1;
+    for (cl_uint i = 0; local && i < dims; i++)
+        items *= local[i];
+    return items;
+}
+
+void tx_cl_launch_kernel(tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const size_t *global, const size_t *local)
+{
+    tx_cl_step s = {.kernel = kernel, .dims = dims, .has_local = local != NULL};
+    fail(b, check_group(b, kernel, items_of(dims, local), &s.doubted));
+    note_spills(b->context, kernel);
+    for (cl_uint i = 0; i < dims; i++) {
+        s.global[i] = global[i];
+        if (local) {
+            s.local[i] = local[i];
+            s.global[i] = (global[i] + local[i] - 1) / local[i] * local[i];
+        }
+    }
+    if (!add_step(b, &s))
+        clReleaseKernel(kernel);
+}
+
+void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
+                  const size_t *global, const size_t *local)
+{
+    if (b->status != TX_OK)
+        return;
+    if (b->context->survey) {
+        fail(b, tx_cl_want_program(b->context, source, options));
+        if (asks_claims(b->context))
+            fail(b, tx_cl_want_program(b->context, PLAIN_SOURCE, NULL));
+        return;
+    }
+    if (items_of(dims, local) > b->widest)
+        b->widest = items_of(dims, local);
+    cl_kernel kernel;
+    tx_status status = tx_cl_kernel(b->context, source, options, name, &kernel);
+    if (status != TX_OK)
+        fail(b, status);
+    else
+        tx_cl_launch_kernel(b, kernel, dims, global, local);
+}
+
+static void set_argument(tx_cl_builder *b, size_t size, const void *value)
+{
+    if (b->status != TX_OK || b->context->survey)
+        return;
+    tx_executable *x = b->executable;
+    cl_int code = clSetKernelArg(x->steps[x->step_count - 1].kernel, x->argument, size, value);
+    if (code != CL_SUCCESS)
+        fail(b, tx_fail_in(tx_cl_check(code, "clSetKernelArg"), "argument %u", x->argument));
+    x->argument++;
+}
+
+static void add_patch(tx_cl_builder *b, tx_arena_id arena, int32_t chunk)
+{
+    tx_executable *x = b->executable;
+    if (b->context->survey)
+        return;
+    if (b->status == TX_OK)
+        x->patches = grow(b, x->patches, x->patch_count, &x->patch_room, sizeof *x->patches);
+    if (b->status != TX_OK)
+        return;
+    x->patches[x->patch_count++] = (tx_cl_patch){x->step_count - 1, x->argument++, arena, chunk};
+}
+
+tx_status tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *const *operands)
+{
+    for (size_t i = 0; i < count; i++) {
+        const tx_operand *o = operands[i];
+        const bool present = o && tx_present(o);
+        const cl_mem none = NULL;
+        if (present)
+            add_patch(b, o->arena, o->chunk);
+        else
+            set_argument(b, sizeof none, &none);
+        TX_CL_I64(b, present ? o->offset / (int64_t)tx_dtype_size(o->dtype) : 0);
+    }
+    return b->status;
+}
+
+tx_status tx_cl_arg_values(tx_cl_builder *b, size_t size, size_t count, const void *values)
+{
+    for (size_t i = 0; i < count; i++)
+        set_argument(b, size, (const char *)values + i * size);
+    return b->status;
+}
+
+tx_status tx_cl_arg_control(tx_cl_builder *b)
+{
+    add_patch(b, TX_ARENA_CONTROL, 0);
+    return b->status;
+}
+
+tx_status tx_cl_arg_result(tx_cl_builder *b)
+{
+    add_patch(b, TX_ARENA_RESULT, 0);
+    return b->status;
+}
+
+void tx_cl_arg_local(tx_cl_builder *b, size_t bytes)
+{
+    set_argument(b, bytes, NULL);
+}
+
+int64_t tx_cl_scratch(tx_cl_builder *b, int64_t bytes)
+{
+    int64_t offset = b->scratch;
+    b->scratch += (bytes + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
+    return offset;
+}
+
+void tx_cl_call(tx_cl_builder *b, tx_cl_call_fn fn, void *data, void (*destroy)(void *data), int32_t launches)
+{
+    tx_cl_step s = {.fn = fn, .data = data, .destroy = destroy};
+    if (b->context->survey || !add_step(b, &s)) {
+        if (destroy)
+            destroy(data);
+        return;
+    }
+    tx_executable *x = b->executable;
+    x->commands[x->length].launches += launches - 1; /* a step counts as one */
+}
+
+void tx_cl_variant(tx_cl_builder *b, const char *name)
+{
+    tx_cl_command *c = &b->executable->commands[b->executable->length];
+    free(c->variant);
+    c->variant = strdup(name);
+    if (!c->variant)
+        fail(b, tx_fail(TX_MEMORY, "out of host memory"));
+}

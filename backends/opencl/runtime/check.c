@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The known-answer test that a device passes before it is trusted: a few kernels of every kind (exact arithmetic, sums
+ * in local memory, exponentials, random numbers), compared with the cpu backend. Products and attention have trials of
+ * their own. */
+#include "backends/opencl/runtime/internal.h"
+#include "backends/opencl/tune/tuner.h"
+
+#include "api/base/hash.h"
+#include "api/graph/op.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOLERANCE 1e-5 /* some tens of roundings in fp32 */
+
+static const struct check {
+    tx_op op;
+    tx_shape in, out, work; /* an op without a work output has rank 0 */
+    tx_attrs attrs;
+    double tolerance;
+} checks[] = {
+    {TX_OP_SCALE, {1, {1003}}, {1, {1003}}, {0}, {.alpha = 2, .control = -1}, 0},
+    {TX_OP_REDUCE, {1, {1003}}, {1, {1}}, {1, {1}}, {.alpha = 1, .control = -1}, TOLERANCE},
+    {TX_OP_SOFTMAX, {2, {7, 37}}, {2, {7, 37}}, {0}, {0}, TOLERANCE},
+    {TX_OP_DROPOUT, {3, {3, 5, 33}}, {3, {3, 5, 33}}, {0}, {.draw.p = 0.25f, .draw.site = 2}, TOLERANCE},
+};
+
+static tx_operand of_shape(const tx_shape *shape)
+{
+    return (tx_operand){.dtype = shape->rank ? TX_F32 : TX_DTYPE_COUNT, .shape = *shape};
+}
+
+static tx_status run_check(tx_context *context, const struct check *c)
+{
+    tx_probe probe = {.command = tx_probe_command(c->op, &c->attrs), .tolerance = {c->tolerance, -1.0}};
+    char what[512];
+    probe.command.in[0] = of_shape(&c->in);
+    probe.command.out[0] = of_shape(&c->out);
+    probe.command.out[1] = of_shape(&c->work);
+    TX_TRY(tx_probe_create(&probe));
+    tx_probe_fill(&probe, TX_PROBE_ROUGH, 0);
+    tx_status status = tx_cl_trial_prove(context, NULL, &probe);
+    tx_probe_free(&probe);
+    if (status != TX_DEVICE)
+        return status;
+    snprintf(what, sizeof what, "%s", tx_error());
+    return tx_fail(TX_DEVICE,
+                   "the device fails the known-answer test (%s) and is not used; another driver than %s may help", what,
+                   context->info.driver);
+}
+
+enum { EXPONENTS = 1024 };
+
+/* Attention's kernels for GPUs take native_exp2 where it is as good as exp2, as it is on GPUs by AMD, Intel and NVIDIA.
+ * Intel's driver for CPUs has 13 bits of it. */
+static tx_status try_native(tx_context *context)
+{
+    const size_t items = EXPONENTS;
+    float y[EXPONENTS];
+    cl_kernel kernel = NULL;
+    tx_buffer *memory = NULL;
+    tx_status status = tx_cl_kernel(context, "native", "", "native", &kernel);
+    TX_THEN(status, tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof y, &memory));
+    TX_THEN(status, tx_cl_check(clSetKernelArg(kernel, 0, sizeof(cl_mem), &memory->memory), "clSetKernelArg"));
+    TX_THEN(status, tx_cl_check(clEnqueueNDRangeKernel(context->compute, kernel, 1, NULL, &items, NULL, 0, NULL, NULL),
+                                "clEnqueueNDRangeKernel"));
+    TX_THEN(status, tx_cl_read(context, memory, 0, y, sizeof y));
+    for (int i = 0; status == TX_OK && i < EXPONENTS; i++)
+        context->driver.coarse_exp2 =
+            context->driver.coarse_exp2 || !(fabs((double)y[i] * exp2(i / 64.0) - 1.0) <= TOLERANCE / 4);
+    if (memory)
+        tx_cl_release(context, memory);
+    if (kernel)
+        clReleaseKernel(kernel);
+    return status;
+}
+
+/* The verdict is about this device, driver and variant (the cache adds them) and these kernel texts. */
+tx_status tx_cl_self_test(tx_context *context)
+{
+    static const char disproved[] = ", in larger work-groups than the driver says",
+                      coarse[] = ", native_exp2 is coarse";
+    char key[48];
+    uint64_t texts = TX_HASH_START;
+    for (int32_t i = 0; i < tx_cl_source_count; i++)
+        texts = tx_hash(texts, tx_cl_sources[i].text, tx_cl_sources[i].size);
+    snprintf(key, sizeof key, "known answers, claims %016" PRIx64, texts);
+    void *verdict = NULL;
+    size_t size = 0;
+    if (tx_cl_cache_load(context, key, &verdict, &size)) {
+        context->driver.groups = strstr(verdict, disproved) ? TX_CL_DISPROVED : TX_CL_BELIEVED;
+        context->driver.coarse_exp2 = strstr(verdict, coarse) != NULL;
+        free(verdict);
+        return TX_OK;
+    }
+    tx_status status = TX_OK;
+    for (size_t i = 0; status == TX_OK && i < sizeof checks / sizeof checks[0]; i++)
+        status = run_check(context, &checks[i]);
+    TX_THEN(status, try_native(context));
+    if (context->driver.groups == TX_CL_UNTRIED)
+        context->driver.groups = TX_CL_BELIEVED;
+    char found[sizeof disproved + sizeof coarse + 8];
+    snprintf(found, sizeof found, "passed%s%s", context->driver.groups == TX_CL_BELIEVED ? "" : disproved,
+             context->driver.coarse_exp2 ? coarse : "");
+    if (status == TX_OK)
+        tx_cl_cache_store(context, key, found, strlen(found) + 1);
+    memset(&context->traffic, 0, sizeof context->traffic); /* the account begins with what the engine does */
+    return status;
+}

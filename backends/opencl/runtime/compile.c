@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Programs built side by side, before a plan's commands ask for them one after the other. Of OpenCL's calls all but
+ * clSetKernelArg may be made by several threads at a time (OpenCL 1.2, appendix A.2). */
+#include "backends/opencl/runtime/internal.h"
+
+#include "api/base/cores.h"
+#include "api/base/thread.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TELL_AFTER 2.0 /* seconds; and as often again: every second */
+
+typedef struct work {
+    const tx_context *context;
+    int32_t count;
+    pthread_mutex_t mutex; /* for all that follows */
+    pthread_cond_t one_more;
+    tx_cl_program *next; /* in the context's list */
+    int32_t done;
+} work;
+
+/* The first program from `entry` on that is to be built; NULL after the last. */
+static tx_cl_program *first_wanted(tx_cl_program *entry)
+{
+    while (entry && (entry->program || entry->tried))
+        entry = entry->next;
+    return entry;
+}
+
+static void *serve(void *argument)
+{
+    work *w = argument;
+    tx_cl_program *one;
+    pthread_mutex_lock(&w->mutex);
+    while ((one = first_wanted(w->next)) != NULL) {
+        one->tried = true;
+        w->next = one->next;
+        pthread_mutex_unlock(&w->mutex);
+        (void)tx_cl_build_program(w->context, one);
+        pthread_mutex_lock(&w->mutex);
+        w->done++;
+        pthread_cond_signal(&w->one_more);
+    }
+    pthread_mutex_unlock(&w->mutex);
+    return NULL;
+}
+
+/* Starts at most so many threads, and says how many they are. */
+static int32_t start(work *w, pthread_t *thread, int64_t most)
+{
+    int32_t started = 0;
+    while (started < most && tx_thread_start(&thread[started], serve, w))
+        started++;
+    return started;
+}
+
+/* Waits until all is done, and tells how far it is. */
+static void follow(work *w)
+{
+    const tx_reporter *report = w->context->report;
+    const double began = tx_cl_now();
+    pthread_mutex_lock(&w->mutex);
+    while (w->done < w->count) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        while (w->done < w->count && pthread_cond_timedwait(&w->one_more, &w->mutex, &until) != ETIMEDOUT)
+            continue;
+        const int32_t done = w->done;
+        pthread_mutex_unlock(&w->mutex);
+        if (report && report->progress && tx_cl_now() - began >= TELL_AFTER)
+            report->progress(report->context, "kernels", done, w->count);
+        pthread_mutex_lock(&w->mutex);
+    }
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void build(const tx_context *context)
+{
+    work w = {.context = context, .next = context->programs};
+    for (tx_cl_program *one = first_wanted(w.next); one; one = first_wanted(one->next))
+        w.count++;
+    if (w.count == 0)
+        return;
+    const int64_t most = tx_cl_least(tx_cl_least(tx_cores(), context->limits.compilers), w.count);
+    pthread_t *thread = calloc((size_t)most, sizeof *thread);
+    if (!thread)
+        return; /* each is built when its command asks for it */
+    pthread_mutex_init(&w.mutex, NULL);
+    pthread_cond_init(&w.one_more, NULL);
+    const int32_t started = start(&w, thread, most);
+    if (started > 0)
+        follow(&w);
+    for (int32_t i = 0; i < started; i++)
+        pthread_join(thread[i], NULL);
+    free(thread);
+    pthread_cond_destroy(&w.one_more);
+    pthread_mutex_destroy(&w.mutex);
+}
+
+bool tx_cl_survey_begin(tx_context *context, tx_cl_survey *survey)
+{
+    if (context->survey)
+        return false;
+    *survey = (tx_cl_survey){.choices = context->choices};
+    context->choices = survey->choices ? strdup(survey->choices) : NULL;
+    context->survey = survey;
+    return true;
+}
+
+void tx_cl_compile_ahead(tx_context *context, tx_cl_survey *survey)
+{
+    context->survey = NULL;
+    free(context->choices);
+    context->choices = survey->choices;
+    build(context);
+    free(survey->trials);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * OpenCL platforms and devices: enumeration that tolerates whatever is installed, facts, opening and closing. */
+#include "api/base/drivers.h"
+#include "backends/opencl/gemm/gemm.h"
+#include "backends/opencl/runtime/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DEVICES 64
+
+typedef struct device_list {
+    int32_t count;
+    cl_platform_id platform[MAX_DEVICES];
+    cl_device_id device[MAX_DEVICES];
+} device_list;
+
+/* A device that can run TX at all: it is there, it has a compiler, and it thinks in our byte order. */
+static bool usable(cl_device_id device)
+{
+    return tx_cl_number(device, CL_DEVICE_AVAILABLE, 0) && tx_cl_number(device, CL_DEVICE_COMPILER_AVAILABLE, 0) &&
+           tx_cl_number(device, CL_DEVICE_ENDIAN_LITTLE, 0);
+}
+
+static void load_drivers(void)
+{
+    cl_uint count = 0;
+    clGetPlatformIDs(0, NULL, &count);
+}
+
+/* No driver, a platform without devices or a platform that fails all mean fewer devices, never a failure. */
+static void list_devices(device_list *list)
+{
+    cl_platform_id platforms[32];
+    cl_uint platform_count = 0;
+    list->count = 0;
+    tx_load_drivers("", load_drivers);
+    if (clGetPlatformIDs(32, platforms, &platform_count) != CL_SUCCESS)
+        return;
+    for (cl_uint p = 0; p < platform_count && p < 32; p++) {
+        cl_device_id devices[MAX_DEVICES];
+        cl_uint count = 0;
+        const cl_device_type types = CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR;
+        if (clGetDeviceIDs(platforms[p], types, MAX_DEVICES, devices, &count) != CL_SUCCESS)
+            continue;
+        for (cl_uint d = 0; d < count && d < MAX_DEVICES && list->count < MAX_DEVICES; d++) {
+            if (!usable(devices[d]))
+                continue;
+            list->platform[list->count] = platforms[p];
+            list->device[list->count++] = devices[d];
+        }
+    }
+}
+
+static void device_text(cl_device_id device, cl_device_info what, char *text, size_t size)
+{
+    text[0] = '\0';
+    char long_text[1024] = "";
+    if (clGetDeviceInfo(device, what, sizeof long_text, long_text, NULL) == CL_SUCCESS)
+        snprintf(text, size, "%.*s", (int)size - 1, long_text);
+}
+
+static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t index, tx_device_info *info,
+                          tx_cl_capabilities *can, tx_cl_limits *limits)
+{
+    memset(info, 0, sizeof *info);
+    snprintf(info->id, sizeof info->id, "opencl:%d", index);
+    device_text(device, CL_DEVICE_NAME, info->name, sizeof info->name);
+    device_text(device, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
+    device_text(device, CL_DRIVER_VERSION, info->driver, sizeof info->driver);
+    char name[128] = "";
+    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name, name, NULL) == CL_SUCCESS)
+        snprintf(info->platform, sizeof info->platform, "%.*s", (int)sizeof info->platform - 1, name);
+    const cl_device_type type = (cl_device_type)tx_cl_number(device, CL_DEVICE_TYPE, 0);
+    info->type = type & CL_DEVICE_TYPE_GPU   ? TX_DEVICE_GPU
+                 : type & CL_DEVICE_TYPE_CPU ? TX_DEVICE_CPU
+                                             : TX_DEVICE_OTHER;
+    info->memory = tx_cl_number(device, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
+    info->max_allocation = tx_cl_number(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0);
+    info->compute_units = (int32_t)tx_cl_number(device, CL_DEVICE_MAX_COMPUTE_UNITS, 0);
+    tx_cl_read_capabilities(device, info, can);
+    info->tf32 = can->vendor != TX_CL_INTEL && can->tf32; /* no provider is for Intel's matrix units */
+    info->bf16 = can->vendor != TX_CL_INTEL && can->bf16;
+    return tx_cl_read_limits(device, can, info, limits);
+}
+
+tx_status tx_cl_device_count(int32_t *count)
+{
+    device_list list;
+    list_devices(&list);
+    *count = list.count;
+    return TX_OK;
+}
+
+static tx_status find_device(int32_t index, device_list *list)
+{
+    list_devices(list);
+    if (index < 0 || index >= list->count)
+        return tx_fail(TX_NOT_FOUND, "no device opencl:%d: there are %d (see clinfo -l)", index, list->count);
+    return TX_OK;
+}
+
+tx_status tx_cl_device_info(int32_t index, tx_device_info *info)
+{
+    device_list list;
+    tx_cl_capabilities can;
+    tx_cl_limits limits;
+    tx_status status = find_device(index, &list);
+    return status == TX_OK ? describe(list.platform[index], list.device[index], index, info, &can, &limits) : status;
+}
+
+/* Whatever changes when compiled code, a verdict or a measurement may change: platform, device, driver and their
+ * versions, the variant of the kernels, simulated limits. */
+static char *read_identity(const tx_context *context)
+{
+    char platform[256] = "", device[256] = "";
+    clGetPlatformInfo(context->platform, CL_PLATFORM_VERSION, sizeof platform, platform, NULL);
+    device_text(context->device, CL_DEVICE_VERSION, device, sizeof device);
+    const tx_device_info *info = &context->info;
+    char text[2048];
+    snprintf(text, sizeof text, "TX " TX_VERSION "\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n", info->platform, platform,
+             info->vendor, info->name, device, info->driver, context->limits.cpu ? "cpu" : "gpu",
+             context->limits.simulated);
+    return strdup(text);
+}
+
+static void read_options(tx_cl_options *options)
+{
+    const char *gemm = getenv("TX_GEMM"), *tune = getenv("TX_GEMM_TUNE");
+    snprintf(options->gemm, sizeof options->gemm, "%s", gemm ? gemm : "");
+    options->unmeasured = tune && strcmp(tune, "0") == 0;
+}
+
+static tx_status make_context(tx_context *context)
+{
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)context->platform, 0};
+    cl_int code;
+    context->context = clCreateContext(properties, 1, &context->device, NULL, NULL, &code);
+    if (code != CL_SUCCESS)
+        return tx_cl_check(code, "clCreateContext");
+    cl_command_queue_properties flags = context->profile ? CL_QUEUE_PROFILING_ENABLE : 0;
+    context->compute = clCreateCommandQueue(context->context, context->device, flags, &code);
+    if (code == CL_SUCCESS)
+        context->transfer = clCreateCommandQueue(context->context, context->device, 0, &code);
+    return tx_cl_check(code, "clCreateCommandQueue");
+}
+
+static const tx_backend plain = {
+    .name = "opencl",
+    .allocate = tx_cl_allocate,
+    .release = tx_cl_release,
+    .write = tx_cl_write,
+    .read = tx_cl_read,
+    .finish = tx_cl_finish,
+    .prepare = tx_cl_prepare,
+    .bind = tx_cl_bind,
+    .run = tx_cl_run_program,
+    .destroy = tx_cl_destroy,
+};
+
+/* The self-test runs small commands: nothing to measure, nor to remember the choices of. */
+static tx_status test(tx_context *context)
+{
+    const tx_tune_options *tune = context->tune;
+    context->tune = NULL;
+    tx_status status = tx_cl_self_test(context);
+    context->tune = tune;
+    free(context->choices);
+    context->choices = NULL;
+    return status;
+}
+
+tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **out)
+{
+    device_list list;
+    TX_TRY(find_device(index, &list));
+    tx_context *context = calloc(1, sizeof *context);
+    if (!context)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    context->plain = &plain;
+    context->platform = list.platform[index];
+    context->device = list.device[index];
+    context->profile = options && options->profile;
+    context->tf32 = options && options->tf32;
+    context->tune = options ? options->tune : NULL;
+    context->report = options ? options->report : NULL;
+    context->cache = tx_cl_cache_folder();
+    read_options(&context->options);
+    tx_status status =
+        describe(context->platform, context->device, index, &context->info, &context->can, &context->limits);
+    if (status == TX_OK && !(context->identity = read_identity(context)))
+        status = tx_fail(TX_MEMORY, "out of host memory");
+    TX_THEN(status, make_context(context));
+    TX_THEN(status, test(context));
+    if (status != TX_OK) {
+        if (tx_cl_explain(context, status) != TX_MEMORY && status != TX_DEVICE)
+            tx_fail_in(status, "%s (%s)", context->info.id, context->info.name);
+        tx_cl_close(context);
+        return status;
+    }
+    *out = context;
+    return TX_OK;
+}
+
+void tx_cl_close(tx_context *context)
+{
+    if (!context)
+        return;
+    tx_cl_clblast_close(context);
+    tx_cl_tuner_close(context);
+    tx_cl_release_programs(context);
+    cl_command_queue const queues[] = {context->compute, context->transfer};
+    for (int i = 0; i < 2; i++) {
+        if (!queues[i])
+            continue;
+        clFinish(queues[i]);
+        clReleaseCommandQueue(queues[i]);
+    }
+    if (context->context)
+        clReleaseContext(context->context);
+    free(context->identity);
+    free(context->cache);
+    free(context);
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Device and host memory, its account, copies, and the events of the two queues. */
+#include "backends/opencl/runtime/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Drivers give memory lazily; moving the empty buffer to the device now makes a lack of memory show here. */
+static tx_status settle(tx_context *context, cl_mem memory)
+{
+    cl_int code = clEnqueueMigrateMemObjects(context->compute, 1, &memory, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0,
+                                             NULL, NULL);
+    if (code == CL_SUCCESS)
+        code = clFinish(context->compute);
+    if (code == CL_OUT_OF_RESOURCES)
+        code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    return tx_cl_check(code, "clEnqueueMigrateMemObjects");
+}
+
+/* `adopted`: host memory to use; NULL: the driver's. */
+static tx_status make_memory(tx_context *context, bool pinned, void *adopted, tx_buffer *buffer)
+{
+    /* NVIDIA's driver copies to and from mapped memory by DMA, while the host goes on; any other memory of the host's
+     * it copies piece by piece through a mapped one of its own, and the call waits for that. */
+    cl_int code;
+    cl_mem_flags flags = CL_MEM_READ_WRITE | (adopted ? CL_MEM_USE_HOST_PTR : pinned ? CL_MEM_ALLOC_HOST_PTR : 0);
+    buffer->memory = clCreateBuffer(context->context, flags, (size_t)buffer->bytes, adopted, &code);
+    if (code != CL_SUCCESS)
+        return tx_cl_check(code, "clCreateBuffer");
+    tx_status status = TX_OK;
+    if (pinned) {
+        buffer->mapped = clEnqueueMapBuffer(context->compute, buffer->memory, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                            (size_t)buffer->bytes, 0, NULL, NULL, &code);
+        status = tx_cl_check(code, "clEnqueueMapBuffer");
+    } else {
+        status = settle(context, buffer->memory);
+    }
+    if (status != TX_OK)
+        clReleaseMemObject(buffer->memory);
+    return status;
+}
+
+static tx_status make_buffer(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
+                             void *adopted, tx_buffer **out)
+{
+    if (bytes <= 0)
+        return tx_fail(TX_INVALID, "an allocation of %" PRId64 " bytes", bytes);
+    if (bytes > context->limits.max_allocation)
+        return tx_fail(TX_MEMORY, "it gives at most %" PRId64 " bytes in one allocation, %" PRId64 " were asked for",
+                       context->limits.max_allocation, bytes);
+    tx_buffer *buffer = calloc(1, sizeof *buffer);
+    if (!buffer)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    buffer->kind = kind;
+    buffer->bytes = bytes;
+    tx_status status = make_memory(context, space == TX_SPACE_PINNED, adopted, buffer);
+    if (status != TX_OK) {
+        free(buffer);
+        return tx_fail_in(status, "%" PRId64 " bytes of %s for %s", bytes,
+                          space == TX_SPACE_DEVICE ? "memory" : "host memory", tx_memory_name(kind));
+    }
+    context->held.bytes[kind] += bytes;
+    context->traffic.allocations++;
+    *out = buffer;
+    return TX_OK;
+}
+
+tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
+                         tx_buffer **buffer)
+{
+    return make_buffer(context, kind, space, bytes, NULL, buffer);
+}
+
+tx_status tx_cl_adopt(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer)
+{
+    return make_buffer(context, kind, TX_SPACE_PINNED, bytes, memory, buffer);
+}
+
+void tx_cl_release(tx_context *context, tx_buffer *buffer)
+{
+    if (!buffer)
+        return;
+    clFinish(context->transfer);
+    if (buffer->mapped)
+        clEnqueueUnmapMemObject(context->compute, buffer->memory, buffer->mapped, 0, NULL, NULL);
+    clFinish(context->compute);
+    clReleaseMemObject(buffer->memory);
+    context->held.bytes[buffer->kind] -= buffer->bytes;
+    free(buffer);
+}
+
+void *tx_cl_map(tx_buffer *buffer)
+{
+    return buffer->mapped;
+}
+
+void tx_cl_account(const tx_context *context, tx_memory *held, tx_traffic *traffic)
+{
+    if (held)
+        *held = context->held;
+    if (traffic)
+        *traffic = context->traffic;
+}
+
+static tx_status check_range(const tx_buffer *buffer, int64_t offset, int64_t bytes)
+{
+    if (offset < 0 || bytes < 0 || offset > buffer->bytes - bytes)
+        return tx_fail(TX_INTERNAL, "a copy of bytes %" PRId64 " to %" PRId64 " of a buffer of %" PRId64, offset,
+                       offset + bytes, buffer->bytes);
+    return TX_OK;
+}
+
+/* Begins what the host does with a range: `*address` is where that lies in host memory, once the queues are empty plain
+ * memory; NULL where it lies on the device. */
+static tx_status begin(tx_context *context, const tx_buffer *buffer, int64_t offset, int64_t bytes, void **address)
+{
+    tx_status status = check_range(buffer, offset, bytes);
+    *address = buffer->mapped ? (char *)buffer->mapped + offset : NULL;
+    return status == TX_OK && bytes > 0 && buffer->mapped ? tx_cl_finish(context) : status;
+}
+
+static cl_command_queue queue_of(const tx_context *context, tx_queue_id queue)
+{
+    return queue == TX_QUEUE_TRANSFER ? context->transfer : context->compute;
+}
+
+/* What became of giving a copy to a queue. Those of the transfer queue are sent at once, the others with the program
+ * that follows. */
+static tx_status given(tx_context *context, tx_queue_id queue, cl_int code, const char *what)
+{
+    if (code != CL_SUCCESS || queue == TX_QUEUE_COMPUTE)
+        return tx_cl_check(code, what);
+    context->traffic.transfers++;
+    return tx_cl_check(clFlush(context->transfer), "clFlush");
+}
+
+tx_status tx_cl_write(tx_context *context, tx_queue_id queue, tx_buffer *to, int64_t offset, const void *data,
+                      int64_t bytes)
+{
+    void *host;
+    tx_status status = begin(context, to, offset, bytes, &host);
+    if (status != TX_OK || bytes == 0)
+        return status;
+    if (host) {
+        memmove(host, data, (size_t)bytes);
+        return TX_OK;
+    }
+    context->traffic.to_device += bytes;
+    return given(context, queue,
+                 clEnqueueWriteBuffer(queue_of(context, queue), to->memory, CL_FALSE, (size_t)offset, (size_t)bytes,
+                                      data, 0, NULL, NULL),
+                 "clEnqueueWriteBuffer");
+}
+
+/* Reads what lies on the device, and waits where `waits`; `event` may be NULL. */
+static tx_status start_read(tx_context *context, tx_queue_id queue, const tx_buffer *from, int64_t offset, void *data,
+                            int64_t bytes, bool waits, cl_event *event)
+{
+    context->traffic.from_device += bytes;
+    return given(context, queue,
+                 clEnqueueReadBuffer(queue_of(context, queue), from->memory, waits, (size_t)offset, (size_t)bytes, data,
+                                     0, NULL, event),
+                 "clEnqueueReadBuffer");
+}
+
+tx_status tx_cl_read(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes)
+{
+    void *host;
+    tx_status status = begin(context, from, offset, bytes, &host);
+    if (status != TX_OK || bytes == 0)
+        return status;
+    if (host) {
+        memmove(data, host, (size_t)bytes);
+        return TX_OK;
+    }
+    return start_read(context, TX_QUEUE_COMPUTE, from, offset, data, bytes, true, NULL);
+}
+
+tx_status tx_cl_read_begin(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t offset, void *data,
+                           int64_t bytes, tx_event **out)
+{
+    cl_event event = NULL;
+    tx_status status = check_range(from, offset, bytes);
+    if (status == TX_OK && (from->mapped || bytes == 0))
+        status = tx_fail(TX_INTERNAL, "an asynchronous read of nothing, or from host memory");
+    TX_THEN(status, start_read(context, queue, from, offset, data, bytes, false, &event));
+    TX_THEN(status, tx_cl_check(clFlush(queue_of(context, queue)), "clFlush"));
+    if (status == TX_OK)
+        *out = (tx_event *)event;
+    else if (event)
+        clReleaseEvent(event);
+    return status;
+}
+
+tx_status tx_cl_copy_bytes(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t from_offset, tx_buffer *to,
+                           int64_t to_offset, int64_t bytes)
+{
+    tx_status status = check_range(from, from_offset, bytes);
+    TX_THEN(status, check_range(to, to_offset, bytes));
+    if (status != TX_OK || bytes == 0)
+        return status;
+    if (from->mapped)
+        return tx_cl_write(context, queue, to, to_offset, (char *)from->mapped + from_offset, bytes);
+    if (to->mapped)
+        return start_read(context, queue, from, from_offset, (char *)to->mapped + to_offset, bytes, false, NULL);
+    return given(context, queue,
+                 clEnqueueCopyBuffer(queue_of(context, queue), from->memory, to->memory, (size_t)from_offset,
+                                     (size_t)to_offset, (size_t)bytes, 0, NULL, NULL),
+                 "clEnqueueCopyBuffer");
+}
+
+tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes)
+{
+    void *host;
+    tx_status status = begin(context, to, offset, bytes, &host);
+    if (status != TX_OK || bytes == 0)
+        return status;
+    if (host) {
+        memset(host, value, (size_t)bytes);
+        return TX_OK;
+    }
+    uint8_t pattern[16];
+    memset(pattern, value, sizeof pattern);
+    size_t size = offset % 16 == 0 && bytes % 16 == 0 ? 16 : 1; /* wide stores where the range allows them */
+    return tx_cl_check(
+        clEnqueueFillBuffer(context->compute, to->memory, pattern, size, (size_t)offset, (size_t)bytes, 0, NULL, NULL),
+        "clEnqueueFillBuffer");
+}
+
+/* ---- Events ---------------------------------------------------------------------------------------------- */
+
+/* The marker is sent: a queue that awaits what another one was not sent waits for ever. */
+tx_status tx_cl_mark(tx_context *context, tx_queue_id queue, tx_event **event)
+{
+    cl_event made;
+    TX_TRY(tx_cl_check(clEnqueueMarkerWithWaitList(queue_of(context, queue), 0, NULL, &made),
+                       "clEnqueueMarkerWithWaitList"));
+    tx_status status = tx_cl_check(clFlush(queue_of(context, queue)), "clFlush");
+    if (status == TX_OK)
+        *event = (tx_event *)made;
+    else
+        clReleaseEvent(made);
+    return status;
+}
+
+tx_status tx_cl_await(tx_context *context, tx_queue_id queue, tx_event *event)
+{
+    const cl_event point = (cl_event)event;
+    if (!point)
+        return TX_OK;
+    return tx_cl_check(clEnqueueBarrierWithWaitList(queue_of(context, queue), 1, &point, NULL),
+                       "clEnqueueBarrierWithWaitList");
+}
+
+tx_status tx_cl_wait(tx_context *context, tx_event *event)
+{
+    const cl_event point = (cl_event)event;
+    if (!point)
+        return TX_OK;
+    const cl_int code = clWaitForEvents(1, &point);
+    tx_cl_forget(context, event);
+    return tx_cl_check(code, "waiting for what the device was given");
+}
+
+void tx_cl_forget(tx_context *context, tx_event *event)
+{
+    (void)context;
+    if (event)
+        clReleaseEvent((cl_event)event);
+}
+
+/* Waits for both also where one of them fails: what they copy to may go then. */
+tx_status tx_cl_finish(tx_context *context)
+{
+    const cl_int transfer = clFinish(context->transfer), compute = clFinish(context->compute);
+    return tx_cl_check(compute != CL_SUCCESS ? compute : transfer, "clFinish");
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Programs prepared and, if the driver refuses a launch or takes too long over it, prepared again: a command gets
+ * another form, with smaller work-groups or more launches. */
+#include "backends/opencl/runtime/internal.h"
+
+#include "api/graph/op.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Bounds on the form of a command, for the device's limits while it is emitted. */
+typedef struct bounds {
+    const struct tx_cl_forced *forced; /* the candidate under trial, or NULL */
+    size_t group;                      /* items of a work-group; 0: as the device takes */
+    double work;                       /* operations of a launch; 0: as limits.c says */
+} bounds;
+
+static void narrow(tx_cl_limits *limits, size_t group)
+{
+    limits->narrowed = true;
+    tx_cl_narrow(limits, group);
+}
+
+/* Says in the command's variant that it runs in smaller work-groups than suit it. */
+static void note_narrowed(tx_cl_builder *b)
+{
+    char text[480];
+    const tx_cl_command *own = &b->executable->commands[b->executable->length];
+    snprintf(text, sizeof text, "%s, the driver refused work-groups of more than %zu",
+             own->variant ? own->variant : "opencl", b->context->limits.max_group);
+    tx_cl_variant(b, text);
+}
+
+/* Emits a command. If the driver refuses a kernel of it (its build, its creation, its work-groups), other forms with
+ * smaller work-groups are tried, one after the other. */
+static tx_status emit_some(tx_cl_builder *b, tx_executable *x, const tx_command *c)
+{
+    tx_cl_limits *limits = &x->context->limits;
+    const int32_t first = x->step_count;
+    char refusal[640];
+    tx_status status = tx_cl_emit(x, c, b);
+    snprintf(refusal, sizeof refusal, "%s", status == TX_OK ? "" : tx_error());
+    while (status == TX_DEVICE && b->widest > 1) {
+        narrow(limits, b->widest / 2);
+        tx_cl_drop_steps(x, first);
+        status = tx_cl_emit(x, c, b);
+    }
+    if (status == TX_UNSUPPORTED && limits->narrowed) /* there is no smaller form */
+        return tx_fail(TX_DEVICE, "%s", refusal);
+    if (status == TX_OK && limits->narrowed)
+        note_narrowed(b);
+    return status == TX_OK ? b->status : status;
+}
+
+/* Adds the command, within bounds. */
+static tx_status add(tx_executable *x, const tx_command *c, bounds within, int64_t *scratch)
+{
+    tx_context *context = x->context;
+    const tx_cl_limits own = context->limits;
+    const int32_t first = x->step_count;
+    tx_cl_builder b;
+    if (within.group)
+        narrow(&context->limits, within.group);
+    if (within.work > 0.0)
+        context->limits.launch_work = within.work;
+    tx_status status = emit_some(&b, x, c);
+    context->limits = own;
+    tx_cl_command *made = &x->commands[x->length++];
+    made->count = x->step_count - first;
+    made->widest = b.widest;
+    made->work = b.work;
+    made->launches += made->count;
+    *scratch = b.scratch > *scratch ? b.scratch : *scratch;
+    return status == TX_OK ? TX_OK : tx_fail_in(status, "%s", tx_op_info_of(c->op)->name);
+}
+
+static tx_status prepare(tx_context *context, const tx_program *program, bounds within, tx_executable **out,
+                         int64_t *scratch)
+{
+    tx_executable *x = NULL;
+    tx_status status = tx_cl_make(context, program->length, &x);
+    *scratch = 0;
+    if (status == TX_OK)
+        x->forced = within.forced;
+    for (int32_t i = 0; status == TX_OK && i < program->length; i++)
+        status = add(x, &program->commands[i], within, scratch);
+    if (status == TX_OK && within.forced && context->survey)
+        status = tx_fail(TX_UNSUPPORTED, "a survey runs nothing");
+    if (status == TX_OK && context->profile) {
+        x->events = calloc((size_t)x->step_count + 1, sizeof *x->events);
+        status = x->events ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
+    }
+    if (status == TX_OK)
+        *out = x;
+    else
+        tx_cl_destroy(x);
+    return status;
+}
+
+/* The first pass over the commands only collects the programs that they ask for. */
+static tx_status prepare_ahead(tx_context *context, const tx_program *program, bounds within, tx_executable **out,
+                               int64_t *scratch)
+{
+    tx_cl_survey survey;
+    if (tx_cl_survey_begin(context, &survey)) {
+        tx_executable *none = NULL;
+        if (prepare(context, program, within, &none, scratch) == TX_OK)
+            tx_cl_destroy(none);
+        tx_cl_compile_ahead(context, &survey);
+    }
+    return prepare(context, program, within, out, scratch);
+}
+
+tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
+                        int64_t *scratch_bytes)
+{
+    const bounds within = {.forced = program->trial};
+    return program->trial ? prepare(context, program, within, executable, scratch_bytes)
+                          : prepare_ahead(context, program, within, executable, scratch_bytes);
+}
+
+/* ---- Commands that run -------------------------------------------------------------------------------------------- */
+
+/* Replaces a bound command by a form within bounds, of at least so many launches. It fails if there is none. */
+static tx_status replace(tx_executable *x, tx_cl_command *c, bounds within, int32_t launches)
+{
+    const tx_program alone = {.length = 1, .commands = &c->asked};
+    tx_executable *other = NULL;
+    int64_t scratch;
+    tx_status status = prepare_ahead(x->context, &alone, within, &other, &scratch);
+    if (status == TX_OK && other->commands[0].launches < launches)
+        status = tx_fail(TX_UNSUPPORTED, "it cannot be cut");
+    if (status == TX_OK && scratch > x->scratch)
+        status = tx_fail(TX_UNSUPPORTED, "a smaller form needs more scratch memory than there is");
+    TX_THEN(status, tx_cl_bind_alike(x, other));
+    if (status == TX_OK)
+        c->instead = other;
+    else
+        tx_cl_destroy(other);
+    return status;
+}
+
+bool tx_cl_is_refusal(cl_int code)
+{
+    return code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ||
+           code == CL_INVALID_WORK_GROUP_SIZE || code == CL_INVALID_WORK_ITEM_SIZE;
+}
+
+static bool overlap(const tx_operand *a, const tx_operand *b)
+{
+    return tx_present(a) && tx_present(b) && a->arena == b->arena && a->chunk == b->chunk &&
+           a->offset < b->offset + tx_operand_bytes(b) && b->offset < a->offset + tx_operand_bytes(a);
+}
+
+/* Whether a command that was broken off may be run from its beginning: it reads nothing that it writes. */
+static bool can_begin_again(const tx_command *c)
+{
+    bool can = c->attrs.accumulate == TX_STORE;
+    for (int i = 0; i < TX_MAX_IN; i++)
+        for (int o = 0; o < TX_MAX_OUT; o++)
+            can = can && !overlap(&c->in[i], &c->out[o]);
+    return can;
+}
+
+tx_status tx_cl_replace_refused(tx_executable *x, tx_cl_command *c, bool began, tx_status status)
+{
+    char refusal[640];
+    if (c->widest < 2 || (began && !can_begin_again(&c->asked)))
+        return status;
+    snprintf(refusal, sizeof refusal, "%s", tx_error());
+    return replace(x, c, (bounds){.group = c->widest / 2}, 0) == TX_OK ? TX_OK : tx_fail(status, "%s", refusal);
+}
+
+bool tx_cl_is_watched(const tx_executable *x, const tx_cl_command *c)
+{
+    bool watched = c->runs == 1 && c->work > 0.0 && x->context->limits.launch_work > 0.0;
+    for (int32_t i = c->first; i < c->first + c->count; i++) /* CLBlast may take other ways, of other bits, for parts */
+        watched = watched && !x->steps[i].fn;
+    return watched;
+}
+
+void tx_cl_replace_slow(tx_executable *x, tx_cl_command *c, double seconds)
+{
+    const double each = seconds / (double)c->launches;
+    if (each > TX_CL_LAUNCH_SECONDS) /* if there is none the command stays as it is */
+        (void)replace(x, c, (bounds){.work = c->work / c->launches * TX_CL_LAUNCH_SECONDS / each}, c->launches + 1);
+}

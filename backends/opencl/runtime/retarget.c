@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * PTX for sm_90 made into PTX for sm_90a, see retarget.h. */
+#include "backends/opencl/runtime/retarget.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TARGET ".target sm_90"
+#define MARK "//@90a "
+#define SIGN "@90a"       /* of a mark, whatever surrounds it */
+#define LIMIT ".maxnreg " /* what is marked so stands before the body that it is in */
+
+bool tx_cl_retargets(const char *options)
+{
+    return strstr(options, "-DATOM=WGMMA") != NULL;
+}
+
+/* Where in a line of PTX an instruction begins that is marked; NULL: none. */
+static const char *marked(const char *line)
+{
+    line += strspn(line, " \t");
+    return strncmp(line, MARK, strlen(MARK)) == 0 ? line + strlen(MARK) : NULL;
+}
+
+/* The end of the target's name if the line says that it is sm_90. */
+static const char *target_of(const char *line)
+{
+    line += strspn(line, " \t");
+    if (strncmp(line, TARGET, strlen(TARGET)) != 0)
+        return NULL;
+    line += strlen(TARGET);
+    return isalnum((unsigned char)*line) || *line == '_' ? NULL : line;
+}
+
+/* Whether a kernel's body begins with this line, and not a part of it. */
+static bool begins_body(const char *line, bool *outside)
+{
+    if (strstr(line, ".entry ") && strstr(line, ".entry ") < line + strcspn(line, "\n"))
+        *outside = true;
+    const bool begins = *outside && *line == '{';
+    *outside = *outside && !begins;
+    return begins;
+}
+
+/* Puts the line from `from` to `end` before `to`. */
+static void move_before(char *to, char *from, const char *end)
+{
+    for (; from < end; to++, from++) {
+        const char moved = *from;
+        memmove(to + 1, to, (size_t)(from - to));
+        *to = moved;
+    }
+}
+
+static void append(char **end, const char *from, const char *to)
+{
+    memcpy(*end, from, (size_t)(to - from));
+    *end += to - from;
+}
+
+tx_status tx_cl_retarget(const char *ptx, size_t size, char **text)
+{
+    char *all = strndup(ptx, size), *made = all ? malloc(strlen(all) + 2) : NULL, *end = made, *body = NULL;
+    int targets = 0, marks = 0;
+    bool outside = false;
+    if (!made) {
+        free(all);
+        return tx_fail(TX_MEMORY, "out of host memory");
+    }
+    for (const char *line = all, *next; *line; line = next) {
+        const char *newline = strchr(line, '\n'), *name = target_of(line), *instruction = marked(line);
+        next = newline ? newline + 1 : line + strlen(line);
+        if (name && targets++ == 0) {
+            append(&end, line, name);
+            *end++ = 'a';
+            line = name;
+        }
+        if (begins_body(line, &outside))
+            body = end;
+        if (instruction) {
+            marks++;
+            line = instruction;
+        }
+        char *const put = end;
+        append(&end, line, next);
+        if (instruction && body && strncmp(line, LIMIT, strlen(LIMIT)) == 0)
+            move_before(body, put, end);
+    }
+    *end = '\0';
+    free(all);
+    const bool left = strstr(made, SIGN) != NULL;
+    if (targets == 1 && marks > 0 && !left) {
+        *text = made;
+        return TX_OK;
+    }
+    free(made);
+    return tx_fail(TX_DEVICE, targets != 1 ? "the driver's binary is no PTX for sm_90"
+                              : left       ? "the driver's PTX has a mark of sm_90a that is no line's"
+                                           : "the driver's PTX has no mark of sm_90a");
+}

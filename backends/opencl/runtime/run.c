@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Running programs: every launch by itself, timed where the caller asks. */
+#include "backends/opencl/runtime/internal.h"
+
+#include "api/graph/op.h"
+
+#define FLUSH_EVERY 64
+
+static tx_status call(const tx_executable *x, const tx_cl_step *s, const tx_cl_run *run, double *seconds)
+{
+    tx_status status = seconds ? tx_cl_finish(x->context) : TX_OK;
+    const double start = tx_cl_now();
+    TX_THEN(status, s->fn(run, s->data));
+    if (status == TX_OK && seconds)
+        status = tx_cl_finish(x->context);
+    if (seconds)
+        *seconds += tx_cl_now() - start;
+    return status;
+}
+
+/* A launch that is refused is asked for once more when the device has done what it was given before. *refused: in
+ * vain. */
+static tx_status launch(const tx_executable *x, int32_t index, cl_event *event, bool *refused)
+{
+    const tx_cl_step *s = &x->steps[index];
+    cl_int code = CL_SUCCESS;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        code = clEnqueueNDRangeKernel(x->context->compute, s->kernel, s->dims, NULL, s->global,
+                                      s->has_local ? s->local : NULL, 0, NULL, event);
+        if (!tx_cl_is_refusal(code) || (attempt == 0 && clFinish(x->context->compute) != CL_SUCCESS))
+            break;
+    }
+    *refused = tx_cl_is_refusal(code);
+    if (code == CL_SUCCESS && s->doubted)
+        x->context->driver.groups = TX_CL_DISPROVED;
+    return tx_cl_check(code, "clEnqueueNDRangeKernel");
+}
+
+/* Runs a command, from now on by a form with smaller work-groups where the driver refuses a launch of it. A call on
+ * the host is timed by the clock between two waits, launches by their events. */
+static tx_status run_command(tx_executable *x, int32_t index, const tx_cl_run *run, double *seconds)
+{
+    tx_cl_command *c = &x->commands[index];
+    tx_status status = TX_OK;
+    bool refused = false;
+    int32_t i = c->first;
+    for (; status == TX_OK && i < c->first + c->count; i++) {
+        const tx_cl_step *s = &x->steps[i];
+        if (s->fn)
+            status = call(x, s, run, seconds);
+        else
+            status = launch(x, i, seconds ? &x->events[i] : NULL, &refused);
+    }
+    if (refused)
+        status = tx_cl_replace_refused(x, c, i - 1 > c->first, status);
+    return refused && status == TX_OK ? run_command(c->instead, 0, run, seconds) : status;
+}
+
+/* Runs a command. Its second run (compilers may work in the first) is timed where launches must not take long: what the
+ * rates of limits.c were too high for has more launches from then on. */
+static tx_status run_watched(tx_executable *x, int32_t index, const tx_cl_run *run, double *seconds)
+{
+    tx_cl_command *c = &x->commands[index];
+    if (c->instead)
+        return run_watched(c->instead, 0, run, seconds);
+    const bool watched = !seconds && tx_cl_is_watched(x, c);
+    c->runs += c->runs < 2;
+    tx_status status = watched ? tx_cl_finish(x->context) : TX_OK;
+    const double start = tx_cl_now();
+    TX_THEN(status, run_command(x, index, run, seconds));
+    if (status != TX_OK || !watched || c->instead)
+        return status;
+    status = tx_cl_finish(x->context);
+    if (status == TX_OK)
+        tx_cl_replace_slow(x, c, tx_cl_now() - start);
+    return status;
+}
+
+static double event_seconds(cl_event event)
+{
+    cl_ulong start = 0, end = 0;
+    if (clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL) != CL_SUCCESS ||
+        clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL) != CL_SUCCESS || end < start)
+        return 0;
+    return 1e-9 * (double)(end - start);
+}
+
+/* Adds the times of a command's launches, which are done. */
+static void add_times(tx_executable *x, int32_t index, double *seconds)
+{
+    const tx_cl_command *c = &x->commands[index];
+    for (int32_t s = c->first; s < c->first + c->count; s++) {
+        if (!x->events[s])
+            continue;
+        *seconds += event_seconds(x->events[s]);
+        clReleaseEvent(x->events[s]);
+        x->events[s] = NULL;
+    }
+    if (c->instead)
+        add_times(c->instead, 0, seconds);
+}
+
+static tx_status collect_times(tx_executable *x, int32_t first, int32_t count, double *seconds)
+{
+    tx_status status = tx_cl_finish(x->context);
+    for (int32_t i = first; i < first + count; i++)
+        add_times(x, i, &seconds[i]);
+    return status;
+}
+
+tx_status tx_cl_run_program(tx_executable *x, int32_t first, int32_t count, const tx_controls *controls,
+                            double *seconds)
+{
+    if (!x->bound)
+        return tx_fail(TX_INTERNAL, "a program was run before it was bound");
+    if (first < 0 || count < 0 || first > x->length - count)
+        return tx_fail(TX_INTERNAL, "commands %d to %d of a program of %d", first, first + count, x->length);
+    if (seconds && !x->events)
+        return tx_fail(TX_INVALID, "times need a device that was opened with profile");
+    const tx_cl_run run = {
+        .context = x->context, .queue = x->context->compute, .controls = controls, .memory = x->memory};
+    tx_status status = TX_OK;
+    int32_t pending = 0;
+    for (int32_t i = first; status == TX_OK && i < first + count; i++) {
+        const tx_cl_command *c = &x->commands[i];
+        status = run_watched(x, i, &run, seconds ? &seconds[i] : NULL);
+        if (status != TX_OK) {
+            tx_fail_in(status, "%s", tx_op_info_of(c->asked.op)->name);
+            break;
+        }
+        x->context->traffic.launches += c->launches;
+        pending += c->count;
+        if (pending >= FLUSH_EVERY) {
+            pending = 0;
+            status = tx_cl_check(clFlush(x->context->compute), "clFlush");
+        }
+    }
+    if (seconds) {
+        tx_status waited = collect_times(x, first, count, seconds);
+        return status == TX_OK ? waited : status;
+    }
+    return status == TX_OK ? tx_cl_check(clFlush(x->context->compute), "clFlush") : status;
+}
