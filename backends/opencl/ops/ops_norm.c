@@ -7,7 +7,7 @@
 
 /* ---- Sums over rows ------------------------------------------------------------------------------------------- */
 
-/* KIND of kernels/reduce.cl; passes after the first sum what was squared. */
+/* KIND of reduce.cl; passes after the first sum what was squared. */
 static int reduce_kind(tx_reduction reduction, bool first)
 {
     if (reduction == TX_REDUCE_MAX)
