@@ -48,7 +48,7 @@ enum {
 #include "models/options/options.def"
     TX_JOB_OPTIONS
 };
-#define TX_JOB_SPELL(name) (#name + 0 * TX_JOB_HAS_##name)
+#define TX_JOB_SPELL(name) (&(#name)[0 * TX_JOB_HAS_##name])
 
 /* How two options go together (relations.def). */
 typedef enum tx_job_relation_kind { TX_JOB_EXCLUDES, TX_JOB_NEEDS, TX_JOB_RIVAL } tx_job_relation_kind;

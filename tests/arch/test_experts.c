@@ -248,15 +248,22 @@ static void test_sizes(void **state)
 }
 
 static const layer setups[] = {
-    {.experts = {E, 2, true, false}},
-    {.experts = {E, 2, false, true}, .balance = 0.5},
-    {.experts = {E, 3, true, true}, .balance = 0.5, .z_loss = 0.1f},
-    {.experts = {E, 1, false, false}, .z_loss = 0.1f},
-    {.experts = {E, 2, true, true}, .balance = 0.5, .capacity = 0.75f},
-    {.experts = {E, 2, false, false}, .capacity = 1.25f},
-    {.experts = {E, 1, false, true}, .balance = 0.5, .capacity = 0.3f},
-    {.experts = {E, 2, true, true}, .balance = 0.5, .z_loss = 0.1f, .padding = 5},
-    {.experts = {E, 2, false, true}, .balance = 0.5, .z_loss = 0.1f, .capacity = 0.75f, .padding = 3},
+    {.experts = {.count = E, .chosen = 2, .normalise = true, .balance = false}},
+    {.experts = {.count = E, .chosen = 2, .normalise = false, .balance = true}, .balance = 0.5},
+    {.experts = {.count = E, .chosen = 3, .normalise = true, .balance = true}, .balance = 0.5, .z_loss = 0.1f},
+    {.experts = {.count = E, .chosen = 1, .normalise = false, .balance = false}, .z_loss = 0.1f},
+    {.experts = {.count = E, .chosen = 2, .normalise = true, .balance = true}, .balance = 0.5, .capacity = 0.75f},
+    {.experts = {.count = E, .chosen = 2, .normalise = false, .balance = false}, .capacity = 1.25f},
+    {.experts = {.count = E, .chosen = 1, .normalise = false, .balance = true}, .balance = 0.5, .capacity = 0.3f},
+    {.experts = {.count = E, .chosen = 2, .normalise = true, .balance = true},
+     .balance = 0.5,
+     .z_loss = 0.1f,
+     .padding = 5},
+    {.experts = {.count = E, .chosen = 2, .normalise = false, .balance = true},
+     .balance = 0.5,
+     .z_loss = 0.1f,
+     .capacity = 0.75f,
+     .padding = 3},
 };
 
 static void test_reference(void **state)

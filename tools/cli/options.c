@@ -13,7 +13,10 @@
 
 tx_option_values tx_options_values(const tx_cli *program, void *values)
 {
-    return (tx_option_values){.table = {program->options, program->count, program->spellings, program->spelling_count},
+    return (tx_option_values){.table = {.option = program->options,
+                                        .count = program->count,
+                                        .spelling = program->spellings,
+                                        .spelling_count = program->spelling_count},
                               .values = values};
 }
 
