@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * PTX made for sm_90a (backends/opencl/runtime/retarget.h): what is changed, and what is refused. tools/research/compilers/wgmma.py
- * assembles what a compiler writes. */
+ * PTX made for sm_90a (backends/opencl/runtime/retarget.h): what is changed, and what is refused.
+ * tools/research/compilers/wgmma.py assembles what a compiler writes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -105,6 +105,7 @@ static void test_every_option_can_change(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_relations), cmocka_unit_test(test_every_option_can_change)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_relations),
+                                       cmocka_unit_test(test_every_option_can_change)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
