@@ -97,12 +97,12 @@ static tx_status prepare(tx_context *context, const tx_program *program, bounds 
     return status;
 }
 
-/* Except in a trial, a first pass over the commands only collects the programs that they ask for. */
+/* The first pass over the commands only collects the programs that they ask for. */
 static tx_status prepare_ahead(tx_context *context, const tx_program *program, bounds within, tx_executable **out,
                                int64_t *scratch)
 {
     tx_cl_survey survey;
-    if (!within.forced && tx_cl_survey_begin(context, &survey)) {
+    if (tx_cl_survey_begin(context, &survey)) {
         tx_executable *none = NULL;
         if (prepare(context, program, within, &none, scratch) == TX_OK)
             tx_cl_destroy(none);
@@ -114,7 +114,9 @@ static tx_status prepare_ahead(tx_context *context, const tx_program *program, b
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                         int64_t *scratch_bytes)
 {
-    return prepare_ahead(context, program, (bounds){.forced = program->trial}, executable, scratch_bytes);
+    const bounds within = {.forced = program->trial};
+    return program->trial ? prepare(context, program, within, executable, scratch_bytes)
+                          : prepare_ahead(context, program, within, executable, scratch_bytes);
 }
 
 /* ---- Commands that run -------------------------------------------------------------------------------------------- */
@@ -125,7 +127,6 @@ static tx_status replace(tx_executable *x, tx_cl_command *c, bounds within, int3
     const tx_program alone = {.length = 1, .commands = &c->asked};
     tx_executable *other = NULL;
     int64_t scratch;
-    within.forced = x->forced;
     tx_status status = prepare_ahead(x->context, &alone, within, &other, &scratch);
     if (status == TX_OK && other->commands[0].launches < launches)
         status = tx_fail(TX_UNSUPPORTED, "it cannot be cut");
