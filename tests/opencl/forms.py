@@ -7,8 +7,8 @@ import re
 from targets import AMD, Program
 
 KERNELS_OF = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../backends/opencl")
-PRODUCTS = os.path.join(KERNELS_OF, "matrix.def")
-ATTENTION = os.path.join(KERNELS_OF, "attention_matrix.def")
+PRODUCTS = os.path.join(KERNELS_OF, "gemm/matrix.def")
+ATTENTION = os.path.join(KERNELS_OF, "attention/attention_matrix.def")
 
 # ---- What compilers say ---------------------------------------------------------------------------------------
 
