@@ -192,21 +192,33 @@ tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_
     return TX_OK;
 }
 
+/* The number of parameters in the first `blocks` blocks of a part. */
+static int64_t count_of(const tx_config *config, const tx_stack_row *part, int64_t blocks)
+{
+    const row_part first = part_of(config, part, 0);
+    int64_t count = first.differs ? 0 : blocks * first.count;
+    for (int64_t block = 0; first.differs && block < blocks; block++)
+        count += part_of(config, part, block).count;
+    return count;
+}
+
 /* The number of the parameter of a slot; -1 if the model, or the current block, has none. */
 static int32_t index_of(const tx_stack *s, int32_t slot)
 {
-    int32_t index = 0;
+    int64_t before = 0;
     const tx_stack_row *end;
     for (const tx_stack_row *part = s->rows; part->name; part = end) {
-        end = part_of(s->config, part, 0).end;
-        const int64_t blocks = is_in_block(part) ? s->config->layers : 1;
-        for (int64_t block = 0; block < blocks; block++)
-            for (const tx_stack_row *row = part; row < end; row++) {
-                const bool there = is_there(s->config, row, block);
-                if (there && row->slot == slot && (blocks == 1 || block == s->block))
-                    return index;
-                index += there;
-            }
+        const bool in_block = is_in_block(part);
+        const int64_t block = in_block ? s->block : 0;
+        int64_t index = before + count_of(s->config, part, block);
+        end = part_of(s->config, part, block).end;
+        for (const tx_stack_row *row = part; row < end; row++) {
+            const bool there = is_there(s->config, row, block);
+            if (there && row->slot == slot)
+                return (int32_t)index;
+            index += there;
+        }
+        before += count_of(s->config, part, in_block ? s->config->layers : 1);
     }
     return -1;
 }
