@@ -165,10 +165,8 @@ static tx_status run_reference(tx_context **reference, const tx_probe *probe, un
     if (!*reference)
         TX_TRY(cpu()->open(0, &options, reference));
     tx_status status = tx_probe_open(&run, cpu(), *reference, probe, NULL);
-    if (!status)
-        status = tx_probe_launch(&run);
-    if (!status)
-        status = tx_probe_read(&run, data);
+    TX_THEN(status, tx_probe_launch(&run));
+    TX_THEN(status, tx_probe_read(&run, data));
     tx_probe_close(&run);
     return status;
 }
@@ -228,14 +226,10 @@ tx_status tx_prove(const tx_probe_run *run, tx_context **reference)
 {
     unsigned char *got = malloc((size_t)run->probe->bytes), *want = malloc((size_t)run->probe->bytes);
     tx_status status = got && want ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
-    if (!status)
-        status = tx_probe_launch(run);
-    if (!status)
-        status = tx_probe_read(run, got);
-    if (!status)
-        status = run_reference(reference, run->probe, want);
-    if (!status)
-        status = judge(run->probe, got, want);
+    TX_THEN(status, tx_probe_launch(run));
+    TX_THEN(status, tx_probe_read(run, got));
+    TX_THEN(status, run_reference(reference, run->probe, want));
+    TX_THEN(status, judge(run->probe, got, want));
     free(got);
     free(want);
     return status;

@@ -168,8 +168,7 @@ tx_status tx_edit_open(tx_graph *graph, tx_edit **edit)
     *e = (tx_edit){
         .graph = graph, .first = TX_EDIT_END, .last = TX_EDIT_END, .found = graph->nodes, .tensors = graph->tensors};
     tx_status status = learn(e);
-    if (!status)
-        status = find_uses(e);
+    TX_THEN(status, find_uses(e));
     if (status) {
         tx_edit_discard(e);
         return status;
@@ -243,8 +242,7 @@ tx_status tx_edit_insert(tx_edit *e, int32_t at, const tx_node *node, int32_t *n
 {
     int32_t made;
     tx_status status = tx_graph_append(e->graph, node, &made);
-    if (!status)
-        status = learn(e);
+    TX_THEN(status, learn(e));
     if (status)
         return status;
     tx_edit_move(e, made, at == e->found ? TX_EDIT_END : at);

@@ -242,8 +242,7 @@ tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec
         return NULL;
     int32_t index = -1;
     tx_status status = spec ? check_storage("parameter", name, spec->dtype, &spec->shape) : TX_OK;
-    if (status == TX_OK)
-        status = tx_model_declare(graph->model, name, spec, &index);
+    TX_THEN(status, tx_model_declare(graph->model, name, spec, &index));
     if (status != TX_OK)
         return tx_graph_refuse(graph, status);
     return param_node(graph, index);
@@ -268,8 +267,7 @@ tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape 
     int64_t offset = 0;
     const tx_dtype stored = dtype == TX_F32 ? graph->model->stored : dtype;
     tx_status status = check_storage("state", name, dtype, &shape);
-    if (status == TX_OK)
-        status = tx_model_declare_state(graph->model, name, stored, &shape, graph->block, &offset);
+    TX_THEN(status, tx_model_declare_state(graph->model, name, stored, &shape, graph->block, &offset));
     if (status != TX_OK)
         return tx_graph_refuse(graph, status);
     tx_tensor *t = find_state(graph, name);

@@ -30,10 +30,9 @@ struct tx_tensor {
     int32_t first, last; /* lifetime in nodes, of storage that is planned */
 };
 
-/* Attributes of a node: no control word, a factor of 1, and what is named. */
+/* Attributes of a node: no control word and a factor of 1, except as named. */
 #define TX_ATTRS(...) ((tx_attrs){.control = -1, .alpha = 1.0f, __VA_ARGS__})
-/* Attributes of a node that needs none: no control word, a factor of 1. */
-#define TX_PLAIN ((tx_attrs){.control = -1, .alpha = 1.0f})
+#define TX_PLAIN TX_ATTRS()
 
 typedef struct tx_node {
     tx_op op;

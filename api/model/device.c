@@ -99,8 +99,7 @@ tx_status tx_device_find(const char *name, int32_t *index)
         tx_status status = tx_device_locate(i, &backend, &local);
         if (status == TX_NOT_FOUND)
             return fail_without(name);
-        if (status == TX_OK)
-            status = backend->device_info(local, &info);
+        TX_THEN(status, backend->device_info(local, &info));
         if (status != TX_OK)
             return status;
         if (matches(&info, name)) {

@@ -336,9 +336,7 @@ static tx_status split(const classifier *c, int64_t most)
 {
     tx_graph *graph = c->graph;
     const int32_t first = c->member[0].node, chunks = graph->nodes;
-    tx_status status = emit_chunks(c, most);
-    if (status)
-        return status;
+    TX_TRY(emit_chunks(c, most));
     for (int32_t i = 0; i < c->members; i++) /* of what is whole, the last chunk's node */
         for (int k = 0; k < TX_MAX_OUT; k++) {
             tx_tensor *t = graph->node[c->member[i].node].out[k];

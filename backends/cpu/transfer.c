@@ -72,9 +72,7 @@ static void await_copy(tx_cpu_transfers *t, int64_t number)
 
 tx_status tx_cpu_transfer(tx_cpu_transfers **transfers, void *to, const void *from, int64_t bytes)
 {
-    tx_status status = *transfers ? TX_OK : start(transfers);
-    if (status)
-        return status;
+    TX_TRY(*transfers ? TX_OK : start(transfers));
     tx_cpu_transfers *t = *transfers;
     pthread_mutex_lock(&t->mutex);
     await_copy(t, t->given + 1 - ROOM);

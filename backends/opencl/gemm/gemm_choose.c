@@ -55,10 +55,8 @@ static void suggest(const tx_context *context, const tx_cl_product *p, const cha
 static tx_status try_all(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, int count,
                          const tx_cl_trial *trials)
 {
-    const int64_t piece = tx_cl_blocks(provider->piece, (int64_t)tx_dtype_size(p->from)), unit = p->packed != TX_F32
-                                                                                                     ? TX_NF4_BLOCK
-                                                                                                 : piece ? piece
-                                                                                                         : 1;
+    const int64_t piece = tx_cl_blocks(provider->piece, (int64_t)tx_dtype_size(p->from));
+    const int64_t unit = p->packed != TX_F32 ? TX_NF4_BLOCK : piece > 0 ? piece : 1;
     tx_status status = TX_UNSUPPORTED;
     for (int i = 0; i < count; i++) {
         tx_cl_trial t = trials[i];
