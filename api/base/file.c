@@ -243,8 +243,7 @@ tx_status tx_folder_create(const char *path)
         status = create_one(part);
         *slash = '/';
     }
-    if (!status)
-        status = create_one(part);
+    TX_THEN(status, create_one(part));
     free(part);
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the executor does where the ranks of a tensor group have chunks of the positions between products. Memory of the
- * whole has the samples one behind the other, of each the ranks' chunks; in the window they lie by rank, as shards do.
- * The host moves the pieces, one a sample and rank. */
+ * Host ops of sequence parallelism: between products, each rank of a tensor group has a chunk of the positions. A whole
+ * tensor has its samples in order, and each sample the chunks of all ranks. The window has the chunks by rank, as
+ * shards. The host moves one piece for each sample and rank. */
 #include "api/parallel/parallel.h"
 
 typedef struct chunks {
@@ -29,7 +29,7 @@ static char *place(const chunks *c, int64_t piece)
 
 static tx_status exchange(const chunks *c, tx_collective kind, const tx_operand *w)
 {
-    const tx_dtype dtype = w->dtype == TX_F16 ? TX_BF16 : w->dtype; /* of what is gathered the bits alone */
+    const tx_dtype dtype = w->dtype == TX_F16 ? TX_BF16 : w->dtype; /* a gather only moves bits */
     return tx_comm_collect(c->group, kind, c->window, tx_operand_count(w), dtype, 0);
 }
 

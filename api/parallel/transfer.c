@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the executor does at nodes of what lies outside the device's memory: the file, host memory and the device. */
+ * Host ops of offloading: transfers between a file, host memory and the device. */
 #include "api/parallel/parallel.h"
 
 #include "api/base/swap.h"
 
-/* Begins a transfer between the file and host memory; that of arena STAGING when the device has copied what is there.
- */
+/* Begins a transfer between the file and host memory. Memory of arena STAGING is free once the device's copies from and
+ * to it are done. */
 tx_status tx_host_move_file(tx_model *model, const tx_command *c)
 {
     const bool out = c->op == TX_OP_WRITE_FILE;
@@ -20,7 +20,7 @@ tx_status tx_host_move_file(tx_model *model, const tx_command *c)
                          tx_operand_host(model, memory), tx_operand_bytes(file));
 }
 
-/* Behind what was computed so far, beside what follows; of what comes from a file when that has been read. */
+/* The copy runs after all computation so far, and next to later computation. Data of a file must have been read. */
 tx_status tx_host_copy_state(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
