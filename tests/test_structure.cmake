@@ -3,7 +3,7 @@
 # The shape of the source tree: which folder may include which, the one home of each third-party header, the length
 # of files and their licence line. First the check itself is tried on trees that break one rule each.
 #
-#   cmake -DROOT=<source tree> -DWORK=<scratch folder> -P test_structure.cmake
+#   cmake -DROOT=<source tree> -DEXTENSIONS=<names of extensions, by commas> -DWORK=<scratch folder> -P test_structure.cmake
 cmake_minimum_required(VERSION 3.25)
 
 set(folders api backends comm models tools tests)
@@ -12,18 +12,22 @@ set(max_lines 500)
 set(generated tests/opencl/matrix_emulated.h)
 
 # "files|what they may include": the first row whose left side matches the file's path decides.
-set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)")
+string(REPLACE "," "|" extensions "${EXTENSIONS}")
+# The core includes of an extension its tables, and the header EXTENSION/EXTENSION.h of the functions that they name.
+set(extension_rows "api/(${extensions})/([a-z_]+\\.def|(${extensions})\\.h)")
+set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)|${extension_rows}")
 set(basics "${public}|api/base/(half|hash|file|clock|cores|memory_left|needs|thread|environment|message|drivers)\\.h|api/graph/op\\.h")
 set(contracts "backends/(backend|rng|rope|nf4|dynamic_map)\\.h|comm/comm\\.h")
 set(comm_public "comm/(comm|watch|report|topology/(topology|placement|rates|measure))\\.h")
 set(directions
     "^api/base/|^((${public}|backends/(nf4|dynamic_map)\\.h)$|api/base/)"
-    "^api/model/|^(${public}$|${contracts}$|api/(base|model)/)"
-    "^api/graph/|^(${public}$|${contracts}$|api/(base|model|graph)/)"
-    "^api/parallel/|^(${public}$|${contracts}$|api/(base|model|graph|parallel)/)"
-    "^api/passes/|^(${public}$|${contracts}$|api/(base|model|graph|parallel|passes)/)"
-    "^api/plan/|^(${public}$|${contracts}$|api/)"
-    "^api/|^${public}$"
+    "^api/model/|^((${public})$|${contracts}$|api/(base|model)/)"
+    "^api/graph/|^((${public})$|${contracts}$|api/(base|model|graph)/)"
+    "^api/parallel/|^((${public})$|${contracts}$|api/(base|model|graph|parallel)/)"
+    "^api/passes/|^((${public})$|${contracts}$|api/(base|model|graph|parallel|passes)/)"
+    "^api/plan/|^((${public})$|${contracts}$|api/)"
+    "^api/(${extensions})/|^((${public})$|${contracts}$|api/)"
+    "^api/|^(${public})$"
     "^backends/[^/]+$|^(${basics}|backends/[^/]+)$"
     "^backends/cpu/|^((${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h)$|backends/cpu/)"
     "^backends/opencl/|^((${basics}|backends/(backend|proof|rng|rope|nf4|dynamic_map)\\.h)$|backends/opencl/)"

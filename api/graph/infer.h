@@ -47,6 +47,14 @@ tx_status tx_give(const tx_infer *c, int i, tx_dtype dtype, tx_shape shape); /* 
 tx_status tx_give_asked(const tx_infer *c, tx_dtype own, tx_shape shape);
 /* The same, if only F32 or `stored` may be asked for. */
 tx_status tx_give_stored(const tx_infer *c, tx_dtype stored, tx_dtype own, tx_shape shape);
+
+/* Of updates, whose operands are p, g, groups and states: p and g are F32, or with `any` both may be BF16, and there is
+ * a byte for each of `groups` groups. */
+tx_status tx_want_update(const tx_infer *c, bool any, int64_t groups);
+int64_t tx_update_blocks(const tx_infer *c); /* blocks of TX_PARAM_BLOCK elements of p */
+/* Output 0 is like p, the others are like the states; an absent state has dtype TX_DTYPE_COUNT. */
+tx_status tx_give_states(const tx_infer *c, int outputs);
+
 tx_shape tx_without_last(const tx_shape *shape); /* [1] for rank 1 */
 tx_shape tx_with_last(const tx_shape *shape, int64_t last);
 

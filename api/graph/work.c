@@ -3,6 +3,7 @@
 #include "api/graph/op.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Pairs of query and key that attention looks at. Where starts are an operand they are not known here: all that the
  * window leaves. */
@@ -57,11 +58,15 @@ static double flops_of(const tx_command *c)
     }
 }
 
-/* Whether operand `i` is the copy of 16 bits that an update writes and does not read. */
+static const char *const operands[TX_OP_COUNT] = {
+#define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, infer, grad, in, out) [TX_OP_##NAME] = #in,
+#include "ops.def"
+};
+
+/* True if operand `i` is the weights' copy of 16 bits, which an update writes and does not read. */
 static bool is_copy(const tx_command *c, int i)
 {
-    return (c->op == TX_OP_SGD && i == TX_IN(sgd, half)) || (c->op == TX_OP_ADAMW && i == TX_IN(adamw, half)) ||
-           (c->op == TX_OP_LION && i == TX_IN(lion, half));
+    return i == tx_op_info_of(c->op)->inputs - 1 && strstr(operands[c->op], ", half)");
 }
 
 static double bytes_of(const tx_command *c)

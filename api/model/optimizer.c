@@ -3,6 +3,7 @@
 #include "api/model/model.h"
 
 #include "api/base/needs.h"
+#include "api/optimizers/optimizers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,56 +43,24 @@ static bool with_momentum(const tx_optimizer_options *options)
     return options->momentum > 0;
 }
 
-static bool with_kahan(const tx_optimizer_options *options)
-{
-    return options->kahan;
-}
-
-static bool is_matrix(const tx_param_spec *spec)
-{
-    return tx_param_tensor_of(spec, 0).shape.rank == 2;
-}
-
-static bool is_hidden_matrix(const tx_param_spec *spec)
-{
-    return is_matrix(spec) && !spec->table;
-}
-
-/* What bitsandbytes (0.50) keeps in 8 bits; if it does so with only some tensors of a parameter, none is. */
-static bool is_large(const tx_param_spec *spec)
-{
-    bool large = !spec->table;
-    for (int32_t i = 0; i < sections_of(spec) && large; i++) {
-        const tx_param_tensor t = tx_param_tensor_of(spec, i);
-        large = tx_shape_count(&t.shape) >= 4096;
-    }
-    return large;
-}
-
 typedef enum form_id {
 #define TX_FORM(NAME, ...) FORM_##NAME,
 #include "optimizers.def"
 } form_id;
 
 static const tx_optimizer_form forms[] = {
-#define TX_FORM(NAME, is_whole, ...) {TX_OP_##NAME, is_whole, {__VA_ARGS__}, 0},
+#define TX_FORM(NAME, is_whole, emit, ...) {TX_OP_##NAME, is_whole, emit, {__VA_ARGS__}, 0},
 #include "optimizers.def"
 };
 
 static const struct {
+    bool built; /* extension `optimizers` has most rows, and may be left out */
     form_id form, other;
     bool (*takes)(const tx_param_spec *spec);
 } optimizers[TX_OPTIMIZER_KINDS] = {
-#define TX_OPTIMIZER(NAME, form, other, takes) [TX_##NAME] = {FORM_##form, FORM_##other, takes},
+#define TX_OPTIMIZER(NAME, form, other, takes) [TX_##NAME] = {true, FORM_##form, FORM_##other, takes},
 #include "optimizers.def"
 };
-
-enum {
-    ROWS = 0
-#define TX_OPTIMIZER(...) +1
-#include "optimizers.def"
-};
-_Static_assert((int)ROWS == (int)TX_OPTIMIZER_KINDS, "every kind of tx.h has a row in optimizers.def");
 
 /* ---- Forms ----------------------------------------------------------------------------------------- */
 
@@ -112,6 +81,8 @@ static tx_optimizer_form with_options(const tx_optimizer_form *row, const tx_opt
 
 tx_status tx_optimizer_choose(const tx_optimizer_options *options, tx_optimizer **optimizer)
 {
+    if (!optimizers[options->kind].built)
+        return tx_fail(TX_UNSUPPORTED, "this build has no such optimizer: TX was built without extension optimizers");
     tx_optimizer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for the optimizer");

@@ -22,9 +22,14 @@ typedef struct tx_optimizer_state {
 } tx_optimizer_state;
 #define TX_MAX_OPTIMIZER_STATES (TX_MAX_OUT - 1)
 
+struct tx_emit_args;
+/* Emits the update of a form whose update is more than one node: args has the operands that optimizers.def names. */
+typedef void tx_emit_update(tx_graph *graph, const struct tx_emit_args *args, const tx_optimizer_options *options);
+
 typedef struct tx_optimizer_form {
     tx_op op;
-    bool whole; /* a node works on a whole tensor, whose shape it knows; else on any range of blocks */
+    bool whole;           /* a node works on a whole tensor, whose shape it knows; else on any range of blocks */
+    tx_emit_update *emit; /* NULL: the update is one node of `op` */
     tx_optimizer_state state[TX_MAX_OPTIMIZER_STATES];
     int32_t states; /* with the options of the optimizer */
 } tx_optimizer_form;

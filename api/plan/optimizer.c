@@ -93,8 +93,8 @@ static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
             tx_tensor_fixed(graph, graph->model->copies.dtype, TX_SHAPE(piece->count), TX_ARENA_HALF,
                             tx_model_half_address(graph->model, args.in[TX_IN(adamw, p)]->offset));
     }
-    if (form->op == TX_OP_MUON)
-        tx_emit_muon(graph, &args, &graph->model->optimizer->options);
+    if (form->emit)
+        form->emit(graph, &args, &graph->model->optimizer->options);
     else
         tx_emit(graph, &args);
 }

@@ -59,9 +59,6 @@ tx_status tx_copies_make(tx_model *model);
 /* Makes the copies true that the plan reads of weights outside the device's memory. */
 tx_status tx_copies_renew(const tx_plan *plan);
 
-/* muon.c. Appends what updates args->in p by g and the one state, given as for any other update. Jordan et al., Muon:
- * An optimizer for hidden layers in neural networks, 2024; torch.optim.Muon. A failure is the graph's. */
-void tx_emit_muon(tx_graph *graph, const tx_emit_args *args, const tx_optimizer_options *options);
 /* pieces.c. Cuts the weights that this rank updates into pieces, places their states in arena OPTIMIZER, and adds
  * holdings of the states; groups[c] is the address of the group bytes of chunk c of the weights. */
 tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer *optimizer);

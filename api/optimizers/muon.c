@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Muon: the momentum of a matrix, made nearly orthogonal by steps of a Newton-Schulz iteration. All of it is in fp32.
  */
+#include "api/optimizers/optimizers.h"
 #include "api/plan/plan.h"
 
 #include <math.h>

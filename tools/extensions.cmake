@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# Extensions: what training GPT-2 on one device does not need. Each has folders of its name in api/ and backends/, and the
+# core reaches them only by rows of tables (ops.def, optimizers.def), so that a build without an extension has no such rows.
+#
+#   -DTX_WITHOUT="optimizers;..."   leaves these out; "all" leaves all out
+#
+# TX_LEFT_OUT lists the extensions that are left out. TX_HAS_NAME is true for the others; the compiler has TX_WITHOUT_NAME
+# for those that are left out. A public function of an extension that is left out returns TX_UNSUPPORTED (api/left_out.c).
+set(TX_EXTENSIONS optimizers)
+set(TX_WITHOUT "" CACHE STRING "Extensions to leave out: all, or some of ${TX_EXTENSIONS}")
+
+foreach(name IN LISTS TX_WITHOUT)
+    if(NOT name IN_LIST TX_EXTENSIONS AND NOT name STREQUAL "all")
+        message(FATAL_ERROR "TX_WITHOUT names no extension: ${name} (extensions: all, ${TX_EXTENSIONS})")
+    endif()
+endforeach()
+set(TX_LEFT_OUT ${TX_WITHOUT})
+if("all" IN_LIST TX_WITHOUT)
+    set(TX_LEFT_OUT ${TX_EXTENSIONS})
+endif()
+foreach(name IN LISTS TX_EXTENSIONS)
+    string(TOUPPER "${name}" upper)
+    if(name IN_LIST TX_LEFT_OUT)
+        target_compile_definitions(tx_objects PUBLIC TX_WITHOUT_${upper})
+    else()
+        set(TX_HAS_${upper} TRUE)
+    endif()
+endforeach()
+
+# Adds sources to the library unless extension `name` is left out.
+function(tx_extension name)
+    string(TOUPPER "${name}" upper)
+    if(TX_HAS_${upper})
+        target_sources(tx_objects PRIVATE ${ARGN})
+    endif()
+endfunction()
