@@ -23,7 +23,6 @@ set(directions
     "^api/base/|^((${public}|backends/(nf4|dynamic_map)\\.h)$|api/base/)"
     "^api/model/|^((${public})$|${contracts}$|api/(base|model)/)"
     "^api/graph/|^((${public})$|${contracts}$|api/(base|model|graph)/)"
-    "^api/parallel/|^((${public})$|${contracts}$|api/(base|model|graph|parallel)/)"
     "^api/passes/|^((${public})$|${contracts}$|api/(base|model|graph|parallel|passes)/)"
     "^api/plan/|^((${public})$|${contracts}$|api/)"
     "^api/(${extensions})/|^((${public})$|${contracts}$|api/)"

@@ -2,7 +2,7 @@
  * What the executor does at collective nodes: gradients, results and weights go between the device, the windows and the
  * communicator. The device is never waited for while it still has work: copies to the host are begun at the node, go by
  * the device's transfer queue beside what it computes, and are taken when the plan has been given to it. */
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 #include "api/base/needs.h"
 

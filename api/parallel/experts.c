@@ -2,7 +2,7 @@
  * What the executor does with rows that go to experts of other ranks and come back. The host reads what each rank has
  * for each expert, and all-to-alls move rows that lie together: a rank's places are sorted by expert, and so by the
  * rank that has it. On their ranks rows are sorted anew, by expert and then by the rank that they came from. */
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 #include <inttypes.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Buckets and shards: where they lie, and the memory that they are exchanged through. */
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 #include "api/base/needs.h"
 #include "api/graph/graph.h"

@@ -2,7 +2,7 @@
  * Host ops of sequence parallelism: between products, each rank of a tensor group has a chunk of the positions. A whole
  * tensor has its samples in order, and each sample the chunks of all ranks. The window has the chunks by rank, as
  * shards. The host moves one piece for each sample and rank. */
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 typedef struct chunks {
     tx_comm *group;

@@ -40,7 +40,6 @@ typedef struct classifier {
     tx_tensor *lse; /* what the gradient takes from the loss; NULL: nothing */
     bool has_gradient;
     int32_t loss;  /* the node CROSS_ENTROPY or DISTILLATION */
-    int64_t bytes; /* of a chunk's logits, at most */
     bool split;
     int64_t rows;
     bool *early; /* by node: what else has to come before the first chunk */
@@ -354,8 +353,9 @@ static tx_status split(const classifier *c, int64_t most)
 /* ---- The pass ----------------------------------------------------------------------------------------- */
 
 /* Rows of a chunk, at most. */
-static int64_t most_rows(const tx_graph *graph, const tx_tensor *logits, int64_t bytes)
+static int64_t most_rows(const tx_graph *graph, const tx_tensor *logits)
 {
+    const int64_t bytes = graph->chunk_bytes;
     const int64_t chunk_bytes = graph->model->arena[TX_ARENA_PLANNED].chunk_bytes;
     const int64_t row = tx_shape_last(&logits->shape) * (int64_t)tx_dtype_size(logits->dtype);
     const int64_t rows = (bytes < chunk_bytes ? bytes : chunk_bytes) / row / ROWS_UNIT * ROWS_UNIT;
@@ -375,7 +375,7 @@ static tx_status chunk_one(tx_edit *edit, void *state)
     c->edit = edit;
     if (!find_members(c, c->loss) || !others_give_way(c))
         return TX_OK;
-    const int64_t most = most_rows(c->graph, c->graph->node[c->loss].in[0], c->bytes);
+    const int64_t most = most_rows(c->graph, c->graph->node[c->loss].in[0]);
     /* One that fits into a chunk is brought together, so that loss and gradient can become one node (tx_fuse). */
     if (c->rows <= most && (!c->has_gradient || is_together(c)))
         return TX_OK;
@@ -385,10 +385,10 @@ static tx_status chunk_one(tx_edit *edit, void *state)
     return c->split ? split(c, most) : TX_OK;
 }
 
-tx_status tx_chunk(tx_graph *graph, int64_t bytes)
+tx_status tx_chunk(tx_graph *graph)
 {
     for (int32_t i = 0; i < graph->nodes; i++) {
-        classifier c = {.graph = graph, .loss = i, .bytes = bytes};
+        classifier c = {.graph = graph, .loss = i};
         if (graph->node[i].op != TX_OP_CROSS_ENTROPY && graph->node[i].op != TX_OP_DISTILLATION)
             continue;
         TX_TRY(tx_edit_run(graph, chunk_one, &c));

@@ -14,24 +14,6 @@ tx_status tx_autocast(tx_graph *graph);
 /* Appends the gradients of the sum of the losses that tx_backward was given, in the order of back-propagation. */
 tx_status tx_autodiff(tx_graph *graph);
 
-/* With a pipeline leaves the nodes of this rank's stage, by their blocks, with messages where a tensor crosses to the
- * next one; UNSUPPORTED where more than one does. Behind tx_autodiff, whose nodes have their blocks. */
-tx_status tx_stage(tx_graph *graph);
-
-/* A node of a message to or from rank `peer`: SEND, RECEIVE or what waits for one. The number tells those apart that
- * are on their way between two ranks in one direction: of a pipeline that among the tensors that cross this border, of
- * which both sides go through in the same order. */
-tx_node tx_message_node(tx_op op, tx_direction direction, int32_t peer, int32_t number, tx_tensor *in, tx_tensor *out);
-
-/* Where ranks have a chunk of each row's positions (tx_parallel_options.context): attention and its gradient become
- * series of those of pairs of chunks, with messages. UNSUPPORTED for attention that is not causal over whole rows.
- * Behind tx_checkpoint, so that attention which is computed again is one too. */
-tx_status tx_ring_attention(tx_graph *graph);
-
-/* With a pipeline repeats the nodes of a training graph for each micro-batch, in the order of the stage's timetable
- * (timetable.h). Behind all others. */
-tx_status tx_repeat(tx_graph *graph);
-
 /* Gradient checkpointing as tx_graph_checkpointing says: before the backward nodes of a segment of blocks stand copies
  * of the forward nodes whose results they read, of direction RECOMPUTE, as far as those are not kept. What another
  * segment or none reads is kept, and so is what follows from memory that does not last; what no backward node needs is
@@ -39,33 +21,17 @@ tx_status tx_repeat(tx_graph *graph);
 tx_status tx_checkpoint(tx_graph *graph);
 
 /* Lets a classifier (x times a table, cross-entropy, and in a training graph the gradients of these) go by chunks of
- * rows whose logits take at most `bytes`, or are few, where nothing else reads the logits and their gradient and where
- * the gradient of the losses does not depend on the losses. dtable is the sum of the chunks' in their order. Of one
- * that fits, loss and gradient are brought together alike. It wants to see all readers. TX_CHUNK_BYTES (graph.h) is
- * what plans are made with: 1,280 rows of GPT-2, so that dx, with few columns, still has work for all of a large
- * device; BENCHMARKS.md has what less would gain. */
-tx_status tx_chunk(tx_graph *graph, int64_t bytes);
+ * rows whose logits take at most `chunk_bytes` of the graph, or are few, where nothing else reads the logits and their
+ * gradient and where the gradient of the losses does not depend on the losses. dtable is the sum of the chunks' in their
+ * order. Of one that fits, loss and gradient are brought together alike. It wants to see all readers. TX_CHUNK_BYTES
+ * (graph.h) is what plans are made with: 1,280 rows of GPT-2, so that dx, with few columns, still has work for all of a
+ * large device; BENCHMARKS.md has what less would gain. */
+tx_status tx_chunk(tx_graph *graph);
 
 /* Products take over, as epilogues of op MATMUL, the GELU, slope of GELU or sum that reads their result, norms the sum
  * that they read, their gradients the sum that reads dx; the classifier's loss and gradient become FUSED_CLASSIFIER.
  * The same bits where the backend does one after the other. TX_FUSE=0 in the environment: nothing. Behind tx_chunk. */
 tx_status tx_fuse(tx_graph *graph);
-
-/* Of parameters of which several ranks of a tensor group have the same (tx_param_spec.split), keys and values of fewer
- * heads than ranks, each makes a gradient by its own queries: inserts a sum over these ranks behind the last node that
- * writes it. What the product's input gets is a sum over the group anyway, of which each rank's share is of its own
- * queries alone. Before tx_shard, for which it is one more node that writes to a bucket. */
-tx_status tx_sum_replicas(tx_graph *graph);
-
-/* For a model that many ranks train: inserts collective nodes behind the nodes that fill a bucket of gradients, and
- * before those that first read a bucket of weights. With zero_stage 2 gradients are written to planned tensors, and
- * what the rank keeps of them is added to arena GRADIENTS. */
-tx_status tx_shard(tx_graph *graph);
-
-/* With zero_stage 3 every bucket of weights, frozen ones too, is gathered into a planned tensor before the nodes that
- * read it, the next one while these are computed, and goes behind them; where the same is read later it is gathered
- * again. Copies of 16 bits are gathered as such. Plans for evaluation gather alike. */
-tx_status tx_gather_weights(tx_graph *graph);
 
 /* Where the optimizer's states, or the weights, lie outside the device's memory, nodes of updates work on planned
  * tensors: these are fetched while the node before runs, and put back while the next one does, so that what two nodes
@@ -92,7 +58,7 @@ typedef struct tx_wanted {
 tx_status tx_op_grad(tx_graph *graph, const tx_node *node, tx_tensor *const dout[TX_MAX_OUT],
                      const tx_wanted want[TX_MAX_IN], tx_tensor *din[TX_MAX_IN]);
 
-/* All passes over a graph, in their order (pipeline.c); nothing where it has a plan already. */
+/* All passes over a graph, in their order (passes.def); nothing where it has a plan already. */
 tx_status tx_pipeline(tx_graph *graph);
 
 #endif

@@ -12,7 +12,7 @@
 #define TX_API_RESIDENCY_H
 
 #include "api/graph/edit.h"
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 /* A tensor, or neighbours that move together. */
 typedef struct tx_piece {

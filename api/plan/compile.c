@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From graph to plan. */
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 #include "api/base/needs.h"
 #include "api/passes/passes.h"

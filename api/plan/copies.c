@@ -5,7 +5,7 @@
  * runs, by a plan of one cast a bucket where ranks gather these, else a chunk. So a weight is cast once a step, however
  * many passes read it. */
 #include "api/base/half.h"
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 #include "api/plan/plan.h"
 
 #include <stdlib.h>

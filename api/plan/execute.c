@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plan's commands with the cuts between them. */
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 #include "api/plan/plan.h"
 

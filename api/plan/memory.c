@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A model's memory: how much it is, taking it, and giving it back. */
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 #include "api/base/memory_left.h"
 #include "api/base/needs.h"

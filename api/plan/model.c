@@ -2,7 +2,7 @@
  * A model is made, divided among devices, freed. The division makes a model for each device, and each model knows
  * the next one: their plans are made, written and run together. A graph is recorded for the first; each of the others
  * compiles a copy, and pass `stage` keeps the nodes of its own stage. */
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 #include "api/plan/plan.h"
 
 #include "api/base/needs.h"

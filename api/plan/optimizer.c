@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The update plan: global gradient norm, clip factor, and the optimizer over the flat arenas. */
 #include "api/base/needs.h"
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 #include "api/plan/plan.h"
 
 /* ---- Nodes ------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 
 #include "api/base/grow.h"
 #include "api/base/swap.h"
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 /* Elements of a range that a piece may have: no state outgrows an allocation, also of F32. */
 static int64_t most_elements(const tx_model *model, const tx_optimizer *o)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Running a plan: its inputs, its commands, its outputs and results. */
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 #include "api/base/needs.h"
 #include "api/plan/layout.h"

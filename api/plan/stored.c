@@ -2,7 +2,7 @@
  * Bytes of which this rank has all, or a shard. */
 #include "api/plan/plan.h"
 
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 #include <string.h>
 

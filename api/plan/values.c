@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reading and writing parameters, their gradients and their optimizer states: whole and ranges of them, by the table of
  * ownership (own.h). All ranks read a spread value together, or rank 0 asks for it and the others answer. */
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 #include "api/plan/plan.h"
 
 #include "api/base/half.h"

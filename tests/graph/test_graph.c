@@ -239,7 +239,11 @@ static void parameters_fill_chunks_without_straddling(void **state)
 
 enum { CLASSIFIER_ROWS = 600, CLASSIFIER_VOCAB = 512 };
 
-#define CHUNK_BYTES ((int64_t)256 * CLASSIFIER_VOCAB * 4)
+static tx_status chunk(tx_graph *g)
+{
+    g->chunk_bytes = (int64_t)256 * CLASSIFIER_VOCAB * 4;
+    return tx_chunk(g);
+}
 
 typedef struct network {
     tx_tensor *table, *logits, *losses, *loss;
@@ -289,7 +293,7 @@ static void classifier_goes_by_chunks(void **state)
     tx_graph *g = f->graph;
     const network n = tied_network(g, CLASSIFIER_ROWS);
     differentiate(g, n.loss);
-    assert_int_equal(tx_chunk(g, CHUNK_BYTES), TX_OK);
+    assert_int_equal(chunk(g), TX_OK);
     assert_int_equal(count_ops(g, TX_OP_CROSS_ENTROPY), 3);
     assert_int_equal(count_ops(g, TX_OP_CROSS_ENTROPY_GRAD), 3);
     assert_int_equal(count_ops(g, TX_OP_MATMUL), 9);
@@ -300,7 +304,7 @@ static void classifier_goes_by_chunks(void **state)
     check_layout(g, INT64_C(1) << 40);
     check_views(g);
     const int32_t nodes = g->nodes;
-    assert_int_equal(tx_chunk(g, CHUNK_BYTES), TX_OK);
+    assert_int_equal(chunk(g), TX_OK);
     assert_int_equal(g->nodes, nodes);
 }
 
@@ -309,7 +313,7 @@ static void forward_classifier_goes_by_chunks(void **state)
     fixture *f = *state;
     tx_layout layout = {.arena[0].chunk_bytes = INT64_C(1) << 40};
     tx_output(tied_network(f->graph, CLASSIFIER_ROWS).losses);
-    assert_int_equal(tx_chunk(f->graph, CHUNK_BYTES), TX_OK);
+    assert_int_equal(chunk(f->graph), TX_OK);
     assert_int_equal(count_ops(f->graph, TX_OP_CROSS_ENTROPY), 3);
     assert_int_equal(count_ops(f->graph, TX_OP_MATMUL), 3);
     assert_int_equal(tx_plan_layout(f->graph, &layout), TX_OK);
@@ -322,7 +326,7 @@ static void assert_left_alone(tx_graph *g, tx_tensor *loss)
     if (loss)
         differentiate(g, loss);
     const int32_t nodes = g->nodes;
-    assert_int_equal(tx_chunk(g, CHUNK_BYTES), TX_OK);
+    assert_int_equal(chunk(g), TX_OK);
     assert_int_equal(g->nodes, nodes);
     assert_int_equal(count_ops(g, TX_OP_CROSS_ENTROPY), 1);
 }
@@ -385,7 +389,7 @@ static void classifier_of_columns_goes_by_chunks(void **state)
     tx_tensor *w = param(g, "w", TX_SHAPE(16, CLASSIFIER_VOCAB));
     tx_tensor *losses = tx_cross_entropy(tx_linear(x, w, NULL, false), labels, CLASSIFIER_VOCAB);
     differentiate(g, tx_mean_loss(losses));
-    assert_int_equal(tx_chunk(g, CHUNK_BYTES), TX_OK);
+    assert_int_equal(chunk(g), TX_OK);
     assert_int_equal(count_ops(g, TX_OP_CROSS_ENTROPY_GRAD), 3);
     assert_int_equal(count_writes(g, w->offset, TX_ADD_CONTROL), 1);
     assert_int_equal(count_writes(g, w->offset, TX_ADD), 2);

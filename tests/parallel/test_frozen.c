@@ -4,7 +4,7 @@
  * norms and weights to the bit, what is frozen included; a base in fp32, bf16 and 4 bits; memory as planned, of which
  * each has its part. A shard in which words have changed places (of 4 bits: scales) and one that is not gathered are
  * found. test_frozen DEVICE ZERO_STAGE... */
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 #include "backends/nf4.h"
 #include "models/arch/lora.h"
 #include "tests/parallel/beside.h"

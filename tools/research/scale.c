@@ -3,7 +3,7 @@
  * the header. */
 #include "tools/research/scale.h"
 #include "api/graph/op.h"
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 #include "api/plan/plan.h"
 #include "comm/comm.h"
 #include "tools/research/research.h"

@@ -8,10 +8,10 @@
  * those that have queries behind them. Outputs are merged by their log-sum-exps. The gradient takes the merged output
  * and log-sum-exp, so that what each pair gives is exact; each rank's part of the gradients of keys and values goes to
  * the rank whose these are, which adds them up in fp32, in the order in which it asked round. */
-#include "api/passes/passes.h"
+#include "api/parallel/parallel.h"
 
 #include "api/graph/edit.h"
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 #include <inttypes.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gradients of what several ranks of a tensor group have of a parameter. */
-#include "api/passes/passes.h"
+#include "api/parallel/parallel.h"
 
 #include "api/graph/edit.h"
 #include "api/model/model.h"

@@ -5,10 +5,10 @@
  * stage's, what stands behind them, the loss too, the last one's. Ranks that have several stages have them in turns, so
  * that neighbours are never one rank's, and what has crossed to a rank its later stages read there too. Where one
  * process has all stages, each on a device, what crosses is an output of the one and an input of the next. */
-#include "api/passes/passes.h"
+#include "api/parallel/parallel.h"
 
 #include "api/graph/edit.h"
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 #include <stdlib.h>
 

@@ -3,10 +3,10 @@
  * A rank's whole step as one graph: the nodes of a micro-batch, forward and backward part of each of its stages, stand
  * in it once for each micro-batch, in the order of the timetable. Each has tensors of its own, so that memory is taken
  * for as many micro-batches as the schedule keeps, and no more. */
-#include "api/passes/passes.h"
+#include "api/parallel/parallel.h"
 
 #include "api/graph/edit.h"
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 #include "api/parallel/timetable.h"
 
 #include <stdlib.h>

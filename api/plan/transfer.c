@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Host ops of offloading: transfers between a file, host memory and the device. */
-#include "api/parallel/parallel.h"
+#include "api/plan/host.h"
 
 #include "api/base/swap.h"
 

@@ -4,7 +4,7 @@
  * comes from planned tensors, one of weights as they are stored and one of their copies of 16 bits, which are filled
  * before the first node that reads them and go behind the last; memory for them is found as for any other. While the
  * nodes that read one bucket are computed the next is on its way. */
-#include "api/passes/passes.h"
+#include "api/parallel/parallel.h"
 
 #include "api/passes/residency.h"
 

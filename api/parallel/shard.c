@@ -2,10 +2,10 @@
  *
  * The collective nodes of a training graph. A bucket is summed over the ranks as soon as its last gradient is written,
  * while the backward pass goes on with the layers before. */
-#include "api/passes/passes.h"
+#include "api/parallel/parallel.h"
 
 #include "api/graph/edit.h"
-#include "api/parallel/parallel.h"
+#include "api/parallel/buckets.h"
 
 #include <stdlib.h>
 #include <string.h>
