@@ -281,8 +281,7 @@ static tx_operand operand_of(const tx_tensor *t)
     return t ? (tx_operand){.dtype = t->dtype, .shape = t->shape} : (tx_operand){.dtype = TX_DTYPE_COUNT};
 }
 
-/* Narrows what may be written to an index input, where there is one, by what this op can take. */
-static void narrow(tx_tensor *t, int64_t low, int64_t high, bool ignore)
+void tx_tensor_narrow(tx_tensor *t, int64_t low, int64_t high, bool ignore)
 {
     if (!t)
         return;
@@ -296,8 +295,8 @@ static void narrow(tx_tensor *t, int64_t low, int64_t high, bool ignore)
 static void narrow_places(tx_tensor *positions, const tx_tensor *table, int64_t time)
 {
     if (positions)
-        narrow(positions, 0, !table ? INT32_MAX : table->shape.dim[0] - (positions->shape.rank == 2 ? 0 : time - 1),
-               false);
+        tx_tensor_narrow(positions, 0,
+                         !table ? INT32_MAX : table->shape.dim[0] - (positions->shape.rank == 2 ? 0 : time - 1), false);
 }
 
 /* Dimension `d` of an operand. */
@@ -307,37 +306,35 @@ static void narrow_indices(const tx_node *n)
 {
     switch (n->op) {
     case TX_OP_EMBEDDING:
-        narrow(n->in[TX_IN(embedding, tokens)], -1, DIM(embedding, table, 0), false);
+        tx_tensor_narrow(n->in[TX_IN(embedding, tokens)], -1, DIM(embedding, table, 0), false);
         narrow_places(n->in[TX_IN(embedding, positions)], n->in[TX_IN(embedding, position_table)],
                       DIM(embedding, tokens, 1));
         break;
     case TX_OP_ROTARY:
-        narrow(n->in[TX_IN(rotary, positions)], 0, INT32_MAX, false);
+        tx_tensor_narrow(n->in[TX_IN(rotary, positions)], 0, INT32_MAX, false);
         break;
     case TX_OP_KV_APPEND: /* and ATTENTION_CACHED, which follows it */
-        narrow(n->in[TX_IN(kv_append, positions)], 0, DIM(kv_append, k_cache, 1) - DIM(kv_append, qkv, 1) + 1, false);
+        tx_tensor_narrow(n->in[TX_IN(kv_append, positions)], 0, DIM(kv_append, k_cache, 1) - DIM(kv_append, qkv, 1) + 1,
+                         false);
         break;
     case TX_OP_KV_REORDER:
-        narrow(n->in[TX_IN(kv_reorder, sources)], 0, DIM(kv_reorder, k_cache, 0), false);
+        tx_tensor_narrow(n->in[TX_IN(kv_reorder, sources)], 0, DIM(kv_reorder, k_cache, 0), false);
         break;
     case TX_OP_GATHER:
-        narrow(n->in[TX_IN(gather, indices)], INT32_MIN, DIM(gather, table, 0), true);
+        tx_tensor_narrow(n->in[TX_IN(gather, indices)], INT32_MIN, DIM(gather, table, 0), true);
         break;
     case TX_OP_SCATTER_ADD:
-        narrow(n->in[TX_IN(scatter_add, indices)], INT32_MIN, n->attrs.rows, true);
-        break;
-    case TX_OP_PART_INDICES:
-        narrow(n->in[TX_IN(part_indices, indices)], n->attrs.keeps ? 0 : -1, n->attrs.vocab, n->attrs.keeps);
+        tx_tensor_narrow(n->in[TX_IN(scatter_add, indices)], INT32_MIN, n->attrs.rows, true);
         break;
     case TX_OP_CROSS_ENTROPY:
-        narrow(n->in[TX_IN(cross_entropy, labels)], 0, n->attrs.vocab, true);
+        tx_tensor_narrow(n->in[TX_IN(cross_entropy, labels)], 0, n->attrs.vocab, true);
         break;
     case TX_OP_DISTILLATION:
-        narrow(n->in[TX_IN(distillation, labels)], 0, n->attrs.vocab, true);
+        tx_tensor_narrow(n->in[TX_IN(distillation, labels)], 0, n->attrs.vocab, true);
         break;
     case TX_OP_ATTENTION:
-        narrow(n->in[TX_IN(attention, lengths)], 1, DIM(attention, qkv, 1) + 1, false);
-        narrow(n->in[TX_IN(attention, starts)], 0, DIM(attention, qkv, 1), false);
+        tx_tensor_narrow(n->in[TX_IN(attention, lengths)], 1, DIM(attention, qkv, 1) + 1, false);
+        tx_tensor_narrow(n->in[TX_IN(attention, starts)], 0, DIM(attention, qkv, 1), false);
         break;
     default:
         break;

@@ -150,6 +150,9 @@ tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_a
 tx_tensor *tx_tensor_planned(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena);
 /* A view: `shape` elements of `whole` from element `first` on, to be read or written in their place. */
 tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape);
+/* Narrows the values that may be written to an index input, unless it is NULL, to low .. high - 1 and, with `ignore`,
+ * TX_IGNORE_LABEL. */
+void tx_tensor_narrow(tx_tensor *t, int64_t low, int64_t high, bool ignore);
 /* The scalar `result` of the model as a tensor [1]. */
 tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result);
 

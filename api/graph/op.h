@@ -11,7 +11,7 @@
 typedef enum tx_cast_rule { TX_CAST_FULL, TX_CAST_HALF, TX_CAST_ROUND, TX_CAST_ANY, TX_CAST_STORED } tx_cast_rule;
 
 /* What an op runs on: the kind of its row in ops.def, and column RUNS. */
-typedef enum tx_op_place { TX_ON_NOTHING, TX_ON_DEVICE, TX_ON_HOST, TX_ON_HOST_IN_RUN } tx_op_place;
+typedef enum tx_op_place { TX_ON_NOTHING, TX_ON_DEVICE, TX_ON_HOST, TX_ON_HOST_LAST, TX_ON_HOST_IN_RUN } tx_op_place;
 
 typedef struct tx_op_info {
     const char *name;

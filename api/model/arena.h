@@ -11,8 +11,9 @@
 
 typedef struct tx_arena {
     tx_memory_space space;
-    bool addresses;      /* has no memory: others say by its addresses what they hold of it */
-    int64_t chunk_bytes; /* span of a chunk's addresses */
+    struct tx_comm *comm; /* the ranks that share it, of TX_SPACE_WINDOW */
+    bool addresses;       /* has no memory: others say by its addresses what they hold of it */
+    int64_t chunk_bytes;  /* span of a chunk's addresses */
     int32_t chunks;
     int64_t used[TX_MAX_CHUNKS];  /* bytes used in each chunk */
     int64_t held[TX_MAX_CHUNKS];  /* bytes allocated for each chunk */

@@ -50,20 +50,6 @@ static tx_status check_packed(const char *name, const tx_param_spec *spec)
     return TX_OK;
 }
 
-static tx_division division_of(const tx_model *model, const tx_param_spec *spec)
-{
-    return spec->split && model->mesh.tensor.size > 1
-               ? (tx_division){spec->split - 1, model->mesh.tensor.rank, model->mesh.tensor.size}
-               : (tx_division){.parts = 1};
-}
-
-static tx_division experts_of(const tx_model *model, const tx_param_spec *spec)
-{
-    return spec->experts && model->mesh.expert.size > 1
-               ? (tx_division){0, model->mesh.expert.rank, model->mesh.expert.size}
-               : (tx_division){.parts = 1};
-}
-
 static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtype stored)
 {
     const tx_shape *s = &spec->shape, *l = &spec->logical;
@@ -104,6 +90,16 @@ static int64_t alignment_of(const tx_model *model, const tx_param_spec *spec)
     return tx_dtype_packed(spec->dtype) ? TX_ALIGNMENT : tx_dtype_bytes(spec->dtype, TX_PARAM_BLOCK);
 }
 
+tx_status tx_own_add(tx_model *model, const tx_holding *holding)
+{
+    tx_holding *grown = tx_grown(model->holding, model->holdings, sizeof *grown);
+    if (!grown)
+        return tx_fail(TX_MEMORY, "no memory for the table of ownership");
+    model->holding = grown;
+    model->holding[model->holdings++] = *holding;
+    return TX_OK;
+}
+
 /* Gives the own array its place in its arena, and in arena GRADIENTS if it is trained. */
 static tx_status place_param(tx_model *model, tx_param_record *r)
 {
@@ -123,17 +119,14 @@ static tx_status place_param(tx_model *model, tx_param_record *r)
 static tx_status append_param(tx_model *model, tx_param_record *record)
 {
     const tx_param_spec *whole = &record->whole;
-    const int32_t stage = tx_model_stage_of(model, whole->block), holdings = model->holdings;
+    const int32_t holdings = model->holdings;
     const char *name = record->name;
     tx_param_record *grown = tx_grown(model->param, model->params, sizeof *grown);
     model->param = grown ? grown : model->param;
     record->name = grown ? strdup(name) : NULL;
     if (!record->name)
         return tx_fail(TX_MEMORY, "no memory for parameter %s", name);
-    tx_own_divide(record);
     record->arena = whole->frozen ? TX_ARENA_FROZEN : TX_ARENA_WEIGHTS;
-    record->absent =
-        !tx_model_has_stage(model, stage) && !(whole->tied && tx_model_has_stage(model, model->mesh.stages - 1));
     const tx_status status = record->absent ? TX_OK : place_param(model, record);
     if (status != TX_OK) {
         model->holdings = holdings;
@@ -159,14 +152,13 @@ tx_status tx_model_store(tx_model *model, tx_dtype dtype)
 /* Declares a parameter that there is not yet. */
 static tx_status declare_new(tx_model *model, const char *name, const tx_param_spec *spec)
 {
-    tx_param_record record = {.name = (char *)(uintptr_t)name,
-                              .whole = *spec,
-                              .experts = experts_of(model, spec),
-                              .division = division_of(model, spec)};
+    tx_param_record record = {.name = (char *)(uintptr_t)name, .whole = *spec, .experts.parts = 1, .division.parts = 1};
     if (spec->logical.rank == 0)
         record.whole.logical = spec->shape;
     TX_TRY(check_spec(name, &record.whole, model->stored));
-    TX_TRY(tx_own_check(&record));
+    record.spec = record.whole;
+    if (model->hooks)
+        TX_TRY(model->hooks->divide(model, &record));
     if (model->sealed)
         return tx_fail(TX_INVALID,
                        "parameter %s comes too late: parameters are declared before the first one is read or "
@@ -203,18 +195,6 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
     }
     *index = found;
     return model->following && spec ? tx_model_declare(model->following, name, spec, &found) : TX_OK;
-}
-
-tx_status tx_model_set_stage(tx_model *model, tx_mesh_axis axis, int32_t stages, const int32_t *blocks)
-{
-    model->mesh.last_block = calloc((size_t)stages, sizeof *model->mesh.last_block);
-    if (!model->mesh.last_block)
-        return tx_fail(TX_MEMORY, "no memory for a list of stages");
-    for (int32_t s = 0; s < stages; s++)
-        model->mesh.last_block[s] = (s > 0 ? model->mesh.last_block[s - 1] : 0) + blocks[s];
-    model->mesh.pipeline = axis;
-    model->mesh.stages = stages;
-    return TX_OK;
 }
 
 static tx_status append_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape, bool absent,

@@ -46,7 +46,11 @@ typedef struct tx_ring {
 #define TX_RESULT_BYTES ((int64_t)(TX_RESULT_COUNT * sizeof(float))) /* of arena RESULT */
 #define TX_CONTROL_BYTES ((int64_t)sizeof(tx_controls))              /* of arena CONTROL */
 
-typedef struct tx_parallel tx_parallel;
+/* Weights that one command casts. */
+typedef struct tx_copy_range {
+    int64_t address, count; /* elements of arena WEIGHTS */
+    bool stale;             /* these have changed, perhaps alone */
+} tx_copy_range;
 
 /* Copies of the weights on the device (plan/copies.c): of 16 bits in arena HALF, and as they are stored in arena KEPT.
  */
@@ -57,6 +61,8 @@ typedef struct tx_weight_copies {
     int64_t casting[2];          /* places in KEPT for offloaded weights that the plan casts, */
     int64_t casting_bytes;       /* bytes of each, */
     int64_t casted[2];           /* and places of the results if HALF is offloaded too */
+    tx_copy_range *range;        /* what ranks gather after an update, and what is cast by itself therefore; */
+    int32_t ranges;              /* NULL: chunks are cast */
 } tx_weight_copies;
 
 /* Results on their way to the host. */
@@ -67,6 +73,47 @@ typedef struct tx_result_queue {
     tx_results begin; /* initial values */
     bool written;     /* `begin` has been written to the device */
 } tx_result_queue;
+
+typedef struct tx_parallel tx_parallel;
+
+/* Elements first .. first + count - 1 of a part of a parameter, from the host or to the host. */
+typedef struct tx_value_copy {
+    tx_part part;
+    int32_t index;
+    int64_t first, count;
+    const float *from; /* one of them is NULL */
+    float *to;
+} tx_value_copy;
+
+/* What the core calls if many ranks or devices have a model (extension parallel). */
+typedef struct tx_parallel_hooks {
+    void (*free)(tx_model *model);
+    /* A parameter is declared: finds this rank's part of it. */
+    tx_status (*divide)(const tx_model *model, tx_param_record *record);
+    /* Before the sizes of arenas are final. */
+    tx_status (*prepare)(tx_model *model);
+    /* A plan's commands have been given to the device: begins transfers that waited for that. */
+    tx_status (*flush)(tx_model *model);
+    tx_status (*settle)(tx_model *model); /* tx_model_settle */
+    /* Builders of graphs. The positions of the tokens of x [B, T, ..]; NULL if they begin at 0. All layers read the
+     * same. */
+    tx_tensor *(*places)(const tx_tensor *x);
+    /* True if ranks divide the rows of table x, or the columns of logits x, which the next two are for. */
+    bool (*divides)(const tx_tensor *x);
+    tx_tensor *(*embed)(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
+                        tx_tensor *positions);
+    tx_tensor *(*loss)(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
+    /* Reads or writes a parameter that ranks or devices divide. */
+    tx_status (*copy)(tx_model *model, const tx_value_copy *copy);
+    /* Completes bytes of a part of which this rank has read its shard: words, 0 where it has none. */
+    tx_status (*complete)(const tx_model *model, tx_part part, int32_t index, int32_t *words, int64_t count,
+                          tx_status status);
+    tx_status (*check_optimizer)(const tx_model *model, const tx_optimizer *optimizer);
+    /* Nodes of the update plan: those before the norm, the squares of all gradients, and the updates. */
+    void (*add_waits)(tx_graph *graph);
+    void (*add_squares)(tx_graph *graph);
+    void (*add_updates)(tx_graph *graph);
+} tx_parallel_hooks;
 
 struct tx_model {
     tx_engine *engine;
@@ -91,7 +138,13 @@ struct tx_model {
     tx_ring ring;
     int64_t input_bytes; /* of the plan with the most */
     tx_result_queue results;
-    tx_parallel *parallel;       /* NULL: one rank */
+    const tx_parallel_hooks *hooks; /* NULL: one device trains it */
+    tx_parallel *parallel;          /* NULL: one rank */
+    /* The arenas of the weights that this rank has, WEIGHTS or SHARDS, and of that which its gradients are as large as.
+     */
+    tx_arena_id weights, gradients_as;
+    bool keeps_gradients;        /* gradients stay on the device: another micro-batch of the step follows */
+    int64_t exchanged;           /* the planner places what is in EXCHANGE from this address on */
     tx_controls *of_micro_batch; /* tx_model_keep_controls */
     int32_t micro_batches;
     tx_mesh mesh;
@@ -155,22 +208,6 @@ static inline int64_t tx_param_blocks(int64_t count)
     return (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
 }
 
-/* Whether this rank has a part of a parameter alone. */
-static inline bool tx_model_splits(const tx_model *model, int32_t index)
-{
-    return index >= 0 && index < model->params &&
-           (model->param[index].division.parts > 1 || model->param[index].experts.parts > 1);
-}
-
-/* How many of `size` rows rank `part` of `parts` has, and *first, where they begin: all as many, but for the last ones
- * of a size that is no multiple. */
-static inline int64_t tx_part_of(int64_t size, int32_t part, int32_t parts, int64_t *first)
-{
-    const int64_t each = (size + parts - 1) / parts;
-    *first = part * each < size ? part * each : size;
-    return size - *first < each ? size - *first : each;
-}
-
 /* Divides the blocks among `stages` pipeline stages, which have so many blocks each; `axis` says which are this rank's.
  */
 tx_status tx_model_set_stage(tx_model *model, tx_mesh_axis axis, int32_t stages, const int32_t *blocks);
@@ -199,18 +236,6 @@ static inline bool tx_model_has_pipeline(const tx_model *model)
 static inline bool tx_model_is_divided(const tx_model *model)
 {
     return model->mesh.stages > 1 && !model->parallel;
-}
-
-/* Whether the first stage and the last have a parameter, and this is one of them. */
-static inline bool tx_model_ties(const tx_model *model, int32_t index)
-{
-    return model->mesh.stages > 1 && model->param[index].spec.tied && !model->param[index].absent;
-}
-
-/* Whether a parameter is this stage's: of a tied one the first stage's. */
-static inline bool tx_model_owns(const tx_model *model, int32_t index)
-{
-    return tx_model_has_stage(model, tx_model_stage_of(model, model->param[index].spec.block));
 }
 
 /* Writes to a place in an arena, in the order of runs; `data` is to stay until the device is finished. */

@@ -43,11 +43,12 @@ typedef struct tx_param_tensor {
 /* Parameters of one form side by side, or this rank's part of them; of a whole form one tensor of a parameter. */
 typedef struct tx_optimizer_piece {
     const tx_optimizer_form *form;
-    int32_t param;                          /* the first that it has a part of */
-    int32_t tensor;                         /* of a whole form: its number in the parameter */
-    tx_shape shape;                         /* of a whole form: the tensor's; else [count] */
-    int64_t address, count;                 /* in WEIGHTS; elements, of no whole form whole blocks */
-    int64_t gradients, groups;              /* addresses of its gradients and group bytes */
+    int32_t param;          /* the first that it has a part of */
+    int32_t tensor;         /* of a whole form: its number in the parameter */
+    tx_shape shape;         /* of a whole form: the tensor's; else [count] */
+    int64_t address, count; /* in WEIGHTS; elements, of no whole form whole blocks */
+    int64_t gradients, groups,
+        weights; /* addresses of its gradients, group bytes, and weights where the rank has them */
     int64_t state[TX_MAX_OPTIMIZER_STATES]; /* addresses in OPTIMIZER */
 } tx_optimizer_piece;
 

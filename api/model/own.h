@@ -44,21 +44,6 @@ typedef struct tx_holding {
     int64_t at, bytes; /* of the own array, or of the state */
 } tx_holding;
 
-/* Refuses a parameter that the ranks cannot divide by `record->experts` and `record->division`. */
-tx_status tx_own_check(const tx_param_record *record);
-/* Finds this rank's runs and its own spec of the whole, by the same divisions. */
-void tx_own_divide(tx_param_record *record);
-
-/* The number of elements of the own array that come before element `end` of the whole. */
-int64_t tx_own_before(const tx_param_record *record, int64_t end);
-/* This rank's elements among first .. first + count - 1 of the whole, side by side: `take` copies them from `whole`,
- * `put` copies them to it, of replicas only the first one's. */
-void tx_own_take(const tx_param_record *record, int64_t first, int64_t count, const float *whole, float *own);
-void tx_own_put(const tx_param_record *record, int64_t first, int64_t count, const float *own, float *whole);
-/* The own array in stretches of runs that equally many ranks have: `stretch->own` and `stretch->count` say its
- * elements. *run is the first run, 0 for the first stretch, and becomes that of the next. False: there is none. */
-bool tx_own_stretch(const tx_param_record *record, int32_t *run, tx_param_run *stretch);
-
 tx_status tx_own_add(tx_model *model, const tx_holding *holding);
 
 #endif

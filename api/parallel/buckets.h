@@ -25,6 +25,7 @@
 
 #include "api/graph/graph.h"
 #include "api/model/model.h"
+#include "api/parallel/own.h"
 #include "api/plan/host.h"
 #include "comm/comm.h"
 
@@ -37,7 +38,6 @@ typedef struct tx_bucket {
     int64_t count;        /* elements */
     int64_t element;      /* bytes of one */
     int64_t first, owned; /* this rank's shard: elements of the bucket */
-    bool gathered;        /* stages 1 and 2: since its weights were last copied to arena HALF */
     int64_t kept;         /* stages 2 and 3: address in GRADIENTS, and SHARDS or FROZEN_SHARDS, of the own shard */
     int32_t owner;        /* where buckets are whole: the rank that has it; -1: each has a shard */
 } tx_bucket;
@@ -69,14 +69,12 @@ typedef struct tx_message_on_way {
 
 struct tx_parallel {
     tx_parallel_options options;
-    bool synchronize;
     uint64_t written; /* hash of all weights that were given, of which this rank kept its shards */
     bool asks;        /* this rank reads what is spread while the others answer (plan/values.c) */
     float vote, votes;
     tx_bucket *bucket;       /* those that have gradients in the order in which the first graph fills them */
     int32_t buckets, frozen; /* so many of them, and in stage 3 behind them so many of arena FROZEN */
     int64_t results;         /* address in EXCHANGE */
-    int64_t exchanged;       /* what a plan places in EXCHANGE lies from this address on */
     tx_message_on_way message[2 * TX_MESSAGES]; /* of a pipeline, and of a ring */
     int32_t messages;
     tx_packing *packing;
@@ -103,18 +101,6 @@ static inline bool tx_parallel_gathers(const tx_parallel *parallel)
     return parallel && parallel->options.zero_stage == 3;
 }
 
-/* Whether weights are gathered after an update, bucket by bucket: their copies are cast when they have been. */
-static inline bool tx_parallel_gathers_updates(const tx_parallel *parallel)
-{
-    return tx_parallel_sharded(parallel) && !tx_parallel_gathers(parallel);
-}
-
-/* Where the weights lie that this rank keeps. */
-static inline tx_arena_id tx_parallel_weights(const tx_parallel *parallel)
-{
-    return tx_parallel_gathers(parallel) ? TX_ARENA_SHARDS : TX_ARENA_WEIGHTS;
-}
-
 /* Where a rank keeps its shard of a bucket. */
 static inline tx_arena_id tx_bucket_keeper(const tx_parallel *parallel, const tx_bucket *b)
 {
@@ -126,12 +112,6 @@ static inline tx_arena_id tx_bucket_keeper(const tx_parallel *parallel, const tx
 static inline int64_t tx_bucket_elements(const tx_bucket *b, int64_t bytes)
 {
     return tx_param_blocks((bytes + b->element - 1) / b->element) * TX_PARAM_BLOCK;
-}
-
-/* The ranks that have an arena as a window in common. */
-static inline tx_comm *tx_parallel_comm_of(const tx_model *model, tx_arena_id arena)
-{
-    return arena == TX_ARENA_PARTS ? model->mesh.tensor.comm : model->mesh.data.comm;
 }
 
 /* The ranks that sum a parameter's gradient. */
@@ -177,7 +157,22 @@ void tx_parallel_free(tx_model *model);
  * which both sides go through in the same order. */
 tx_node tx_message_node(tx_op op, tx_direction direction, int32_t peer, int32_t number, tx_tensor *in, tx_tensor *out);
 
-/* Begins what waits for copies from the device. */
+/* The functions of tx_parallel_hooks. */
+extern const tx_parallel_hooks tx_parallel_table;
+tx_status tx_parallel_divide(const tx_model *model, tx_param_record *record);
 tx_status tx_parallel_flush(tx_model *model);
+tx_status tx_parallel_settle(tx_model *model);
+tx_tensor *tx_parallel_places(const tx_tensor *x);
+bool tx_parallel_divides(const tx_tensor *x);
+tx_tensor *tx_parallel_embed(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
+                             tx_tensor *positions);
+tx_tensor *tx_parallel_loss(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
+tx_status tx_parallel_copy(tx_model *model, const tx_value_copy *copy);
+tx_status tx_parallel_complete(const tx_model *model, tx_part part, int32_t index, int32_t *words, int64_t count,
+                               tx_status status);
+tx_status tx_parallel_check_optimizer(const tx_model *model, const tx_optimizer *optimizer);
+void tx_parallel_add_waits(tx_graph *graph);
+void tx_parallel_add_squares(tx_graph *graph);
+void tx_parallel_add_updates(tx_graph *graph);
 
 #endif

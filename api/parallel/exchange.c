@@ -4,8 +4,6 @@
  * the device's transfer queue beside what it computes, and are taken when the plan has been given to it. */
 #include "api/parallel/buckets.h"
 
-#include "api/base/needs.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -80,7 +78,7 @@ tx_status tx_parallel_flush(tx_model *model)
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
     tx_status status = TX_OK;
-    for (int32_t i = 0; i < p->movings && !status; i++) {
+    for (int32_t i = 0; p && i < p->movings && !status; i++) {
         tx_moving *m = &p->moving[i];
         tx_event *arrived = m->arrived;
         m->arrived = NULL;
@@ -112,6 +110,13 @@ static tx_status bring(const tx_model *model, const tx_command *c)
     return status ? status : tx_order(e->backend, e->context, TX_QUEUE_TRANSFER, TX_QUEUE_COMPUTE);
 }
 
+/* The copies of weights that have been gathered are to be cast. */
+static void note_gathered(tx_model *model, const tx_command *c)
+{
+    if (c->op == TX_OP_GATHER_WEIGHTS && model->copies.range)
+        model->copies.range[c->attrs.exchange.bucket].stale = true;
+}
+
 /* Waits for the oldest transfer: requests are waited for in the order they began. */
 static tx_status complete(tx_model *model)
 {
@@ -122,8 +127,7 @@ static tx_status complete(tx_model *model)
     memmove(p->moving, p->moving + 1, (size_t)p->movings * sizeof *p->moving);
     tx_comm *comm = p->bucket[oldest.command.attrs.exchange.bucket].comm;
     TX_THEN(status, comm->table->wait(comm, oldest.request));
-    if (oldest.command.op == TX_OP_GATHER_WEIGHTS)
-        p->bucket[oldest.command.attrs.exchange.bucket].gathered = true;
+    note_gathered(model, &oldest.command);
     return status ? status : bring(model, &oldest.command);
 }
 
@@ -148,9 +152,8 @@ static tx_status wait_for(tx_model *model, tx_op op, const tx_command *c)
     return status;
 }
 
-tx_status tx_model_settle(tx_model *model)
+tx_status tx_parallel_settle(tx_model *model)
 {
-    TX_NEEDS(model, TX_INVALID);
     tx_status status = TX_OK;
     while (model->parallel && model->parallel->movings > 0 && !status)
         status = complete(model);
@@ -165,9 +168,9 @@ tx_status tx_host_begin_transfer(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     tx_parallel *p = model->parallel;
-    tx_bucket *b = &p->bucket[c->attrs.exchange.bucket];
+    const tx_bucket *b = &p->bucket[c->attrs.exchange.bucket];
     if (b->comm->size == 1) {
-        b->gathered = b->gathered || c->op == TX_OP_GATHER_WEIGHTS;
+        note_gathered(model, c);
         return TX_OK;
     }
     const tx_packing packing = moved_by(p, c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Buckets and shards: where they lie, and the memory that they are exchanged through. */
+ * A model is made parallel: the mesh, the spaces of arenas, and what the core calls. */
 #include "api/parallel/buckets.h"
 
 #include "api/base/needs.h"
@@ -7,12 +7,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* PyTorch's DistributedDataParallel has the same: a small first bucket begins to move early. */
-#define BUCKET_BYTES (INT64_C(25) << 20)
-#define FIRST_BUCKET_BYTES (INT64_C(1) << 20)
-#define RESULTS_BYTES 4096
 
 /* ---- Joining ---------------------------------------------------------------------------------------- */
 
@@ -122,6 +116,10 @@ static void set_spaces(tx_model *model)
 {
     const tx_parallel *p = model->parallel;
     const bool in_place = model->engine->backend->host_memory;
+    for (int i = 0; i < TX_ARENA_COUNT; i++)
+        model->arena[i].comm = i == TX_ARENA_PARTS ? model->mesh.tensor.comm : model->mesh.data.comm;
+    model->weights = tx_parallel_gathers(p) ? TX_ARENA_SHARDS : TX_ARENA_WEIGHTS;
+    model->gradients_as = tx_parallel_keeps_shards(p) && !tx_parallel_gathers(p) ? TX_ARENA_GRADIENTS : model->weights;
     if (model->mesh.tensor.comm)
         model->arena[TX_ARENA_PARTS].space = TX_SPACE_WINDOW;
     if (!tx_mesh_is_one_rank(&model->mesh))
@@ -134,6 +132,27 @@ static void set_spaces(tx_model *model)
     if (tx_parallel_sharded(p) && !tx_parallel_gathers(p))
         model->arena[in_place ? TX_ARENA_WEIGHTS : TX_ARENA_WEIGHTS_WINDOW].space = TX_SPACE_WINDOW;
 }
+
+static tx_status prepare(tx_model *model)
+{
+    return tx_parallel_gathers(model->parallel) ? tx_parallel_need_buckets(model) : TX_OK;
+}
+
+const tx_parallel_hooks tx_parallel_table = {.free = tx_parallel_free,
+                                             .divide = tx_parallel_divide,
+                                             .prepare = prepare,
+                                             .flush = tx_parallel_flush,
+                                             .settle = tx_parallel_settle,
+                                             .places = tx_parallel_places,
+                                             .divides = tx_parallel_divides,
+                                             .embed = tx_parallel_embed,
+                                             .loss = tx_parallel_loss,
+                                             .copy = tx_parallel_copy,
+                                             .complete = tx_parallel_complete,
+                                             .check_optimizer = tx_parallel_check_optimizer,
+                                             .add_waits = tx_parallel_add_waits,
+                                             .add_squares = tx_parallel_add_squares,
+                                             .add_updates = tx_parallel_add_updates};
 
 tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_options *options)
 {
@@ -152,11 +171,12 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
         free(block);
         return status;
     }
-    *made = (tx_parallel){.options = *options, .synchronize = true, .block = block};
+    *made = (tx_parallel){.options = *options, .block = block};
     made->options.stage_blocks = NULL; /* the caller's, and read now */
     if (comm->size == 1)
         made->options.zero_stage = 0; /* its shards are all there is */
     model->parallel = made;
+    model->hooks = &tx_parallel_table;
     set_spaces(model);
     return TX_OK;
 }
@@ -164,8 +184,7 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
 tx_status tx_model_synchronize(tx_model *model, bool on)
 {
     TX_NEEDS(model, TX_INVALID);
-    if (model->parallel)
-        model->parallel->synchronize = on;
+    model->keeps_gradients = !on && model->parallel && !tx_parallel_keeps_shards(model->parallel);
     return TX_OK;
 }
 
@@ -207,188 +226,10 @@ int64_t tx_model_bucket_elements(const tx_model *model, int32_t index)
     return index >= 0 && index < tx_model_bucket_count(model) ? model->parallel->bucket[index].count : 0;
 }
 
-/* ---- Buckets ---------------------------------------------------------------------------------------- */
-
-/* The lowest of `buckets` buckets of an arena takes one more parameter, or a new one begins. */
-static void add_param(const tx_model *model, const tx_param_record *param, tx_bucket *bucket, int32_t *buckets,
-                      bool *full)
-{
-    tx_parallel *p = model->parallel;
-    const tx_arena *arena = &model->arena[param->arena];
-    const bool frozen = param->arena == TX_ARENA_FROZEN;
-    const tx_dtype dtype = frozen ? TX_I32 : model->stored;
-    tx_comm *comm = tx_parallel_summers(model, &param->spec);
-    const tx_bucket empty = {
-        .comm = comm, .arena = param->arena, .dtype = dtype, .element = (int64_t)tx_dtype_size(dtype)};
-    const int64_t count =
-        tx_bucket_elements(&empty, tx_dtype_bytes(param->spec.dtype, tx_shape_count(&param->spec.shape)));
-    int64_t most = p->options.bucket_bytes ? p->options.bucket_bytes : BUCKET_BYTES;
-    tx_bucket *last = *buckets ? &bucket[*buckets - 1] : NULL;
-    if (!last || *full || count * empty.element > most || last->comm != comm ||
-        tx_arena_chunk(arena, last->address) != tx_arena_chunk(arena, param->offset)) {
-        last = &bucket[(*buckets)++];
-        *last = empty;
-    }
-    last->address = param->offset;
-    last->count += count;
-    if (*buckets == 1 && !frozen && !p->options.bucket_bytes)
-        most = FIRST_BUCKET_BYTES;
-    *full = last->count * last->element >= most;
-}
-
-/* Makes the buckets of an arena; tells how many they are. */
-static int32_t add_params(const tx_model *model, tx_arena_id arena, tx_bucket *bucket)
-{
-    int32_t buckets = 0;
-    bool full = false;
-    for (int32_t i = model->params - 1; i >= 0; i--) /* the backward pass comes from the end */
-        if (model->param[i].arena == arena && !model->param[i].absent)
-            add_param(model, &model->param[i], bucket, &buckets, &full);
-    return buckets;
-}
-
-/* Each rank has a shard of each bucket; or, of whole ones, which are to be updated, those that come when it has least.
- */
-static tx_status share_buckets(const tx_mesh_axis *data, tx_parallel *p)
-{
-    int64_t *load = calloc((size_t)data->size, sizeof *load);
-    if (!load)
-        return tx_fail(TX_MEMORY, "no memory for the ranks' shares");
-    for (int32_t i = 0; i < p->buckets + p->frozen; i++) {
-        tx_bucket *b = &p->bucket[i];
-        b->owner = -1;
-        b->first = tx_comm_shard(b->count, b->comm->size, b->comm->rank);
-        b->owned = tx_comm_shard(b->count, b->comm->size, b->comm->rank + 1) - b->first;
-        if (!p->options.whole || b->arena == TX_ARENA_FROZEN)
-            continue;
-        b->owner = 0;
-        for (int32_t r = 1; r < data->size; r++)
-            b->owner = load[r] < load[b->owner] ? r : b->owner;
-        load[b->owner] += b->count;
-        b->first = 0;
-        b->owned = b->owner == data->rank ? b->count : 0;
-    }
-    free(load);
-    return TX_OK;
-}
-
-tx_status tx_parallel_make_buckets(tx_model *model)
-{
-    tx_parallel *p = model->parallel;
-    model->sealed = true;
-    p->bucket = calloc((size_t)model->params + 1, sizeof *p->bucket);
-    p->moving = calloc(3 * (size_t)model->params + 1, sizeof *p->moving);
-    if (!p->bucket || !p->moving)
-        return tx_fail(TX_MEMORY, "no memory for the list of buckets");
-    p->buckets = add_params(model, TX_ARENA_WEIGHTS, p->bucket);
-    p->frozen = tx_parallel_gathers(p) ? add_params(model, TX_ARENA_FROZEN, p->bucket + p->buckets) : 0;
-    return share_buckets(&model->mesh.data, p);
-}
-
-/* Shrinks holdings of the bucket's parameters to this rank's shard, of the parts that the ranks have shards of. */
-static void shrink_holdings(tx_model *model, const tx_bucket *b)
-{
-    const tx_parallel *p = model->parallel;
-    const int64_t shard = b->address + b->first * b->element, last = shard + b->owned * b->element;
-    for (int32_t i = 0; i < model->holdings; i++) {
-        tx_holding *h = &model->holding[i];
-        const tx_param_record *r = &model->param[h->param];
-        const bool weights = h->part == TX_PART_WEIGHT;
-        if (r->arena != b->arena || !tx_bucket_holds(b, r->offset) || (weights && !tx_parallel_gathers(p)))
-            continue;
-        const int64_t begin = r->offset > shard ? r->offset : shard, stop = r->offset + h->bytes,
-                      end = stop < last ? stop : last;
-        h->at = begin - r->offset;
-        h->bytes = begin < end ? end - begin : 0;
-        h->arena = weights ? tx_bucket_keeper(p, b) : TX_ARENA_GRADIENTS;
-        h->address = tx_parallel_keeps_shards(p) ? b->kept + begin - shard : begin;
-    }
-}
-
-tx_status tx_parallel_place_buckets(tx_model *model)
-{
-    tx_parallel *p = model->parallel;
-    tx_arena *exchange = &model->arena[TX_ARENA_EXCHANGE];
-    tx_status status = TX_OK;
-    if (!tx_mesh_is_one_rank(&model->mesh))
-        status = tx_arena_append(exchange, RESULTS_BYTES, TX_ALIGNMENT, &p->results);
-    for (int32_t i = 0; i < p->buckets + p->frozen && !status; i++) {
-        tx_bucket *b = &p->bucket[i];
-        if (tx_parallel_keeps_shards(p) && b->owned > 0)
-            status = tx_arena_append(&model->arena[tx_bucket_keeper(p, b)], b->owned * b->element,
-                                     TX_PARAM_BLOCK * b->element, &b->kept);
-        if (tx_parallel_sharded(p))
-            shrink_holdings(model, b);
-    }
-    p->exchanged = tx_arena_end(exchange);
-    return status;
-}
-
-tx_status tx_parallel_need_buckets(tx_model *model)
-{
-    if (model->parallel->bucket)
-        return TX_OK;
-    TX_TRY(tx_parallel_make_buckets(model));
-    return tx_parallel_place_buckets(model);
-}
-
-int32_t tx_parallel_bucket_at(const tx_parallel *parallel, tx_arena_id arena, int64_t address)
-{
-    for (int32_t i = 0; i < parallel->buckets + parallel->frozen; i++)
-        if (parallel->bucket[i].arena == arena && tx_bucket_holds(&parallel->bucket[i], address))
-            return i;
-    return -1;
-}
-
-/* ---- Packings --------------------------------------------------------------------------------------- */
-
-int64_t tx_parallel_packed(const tx_bucket_range *range, int32_t ranges, int64_t element)
-{
-    int64_t before = 0;
-    for (int32_t i = 0; i < ranges && range[i].begin < element; i++)
-        before += (range[i].end < element ? range[i].end : element) - range[i].begin;
-    return before;
-}
-
-tx_status tx_parallel_pack(tx_model *model, int32_t bucket, const tx_bucket_range *range, int32_t ranges,
-                           int32_t *number)
-{
-    tx_parallel *p = model->parallel;
-    const tx_bucket *b = &p->bucket[bucket];
-    tx_packing *more = realloc(p->packing, (size_t)(p->packings + 1) * sizeof *more);
-    int64_t *shard = more ? calloc((size_t)b->comm->size + 1, sizeof *shard) : NULL;
-    p->packing = more ? more : p->packing;
-    if (!shard)
-        return tx_fail(TX_MEMORY, "no memory for the list of what is gathered");
-    for (int32_t r = 0; r <= b->comm->size; r++)
-        shard[r] = tx_parallel_packed(range, ranges, tx_comm_shard(b->count, b->comm->size, r));
-    const int64_t first = tx_parallel_packed(range, ranges, b->first);
-    more[p->packings++] = (tx_packing){.count = tx_parallel_packed(range, ranges, b->count),
-                                       .first = first,
-                                       .owned = tx_parallel_packed(range, ranges, b->first + b->owned) - first,
-                                       .shard = shard};
-    *number = p->packings;
-    return TX_OK;
-}
-
-/* ---- Tensors ---------------------------------------------------------------------------------------- */
-
-tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket)
-{
-    const tx_bucket *b = &graph->model->parallel->bucket[bucket];
-    return tx_tensor_fixed(graph, graph->model->stored, TX_SHAPE(b->count), arena, b->address);
-}
-
-tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t bucket)
-{
-    const tx_arena_id window = arena == TX_ARENA_WEIGHTS ? TX_ARENA_WEIGHTS_WINDOW : TX_ARENA_GRADIENTS_WINDOW;
-    const bool copied = graph->model->arena[window].space == TX_SPACE_WINDOW;
-    return tx_parallel_tensor(graph, copied ? window : arena, bucket);
-}
-
 void tx_parallel_free(tx_model *model)
 {
     tx_parallel *p = model->parallel;
+    free(model->mesh.last_block);
     if (!p)
         return;
     for (int32_t i = 0; i < p->movings; i++)

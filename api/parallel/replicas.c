@@ -3,7 +3,7 @@
 #include "api/parallel/parallel.h"
 
 #include "api/graph/edit.h"
-#include "api/model/model.h"
+#include "api/parallel/own.h"
 
 /* The last node that writes to the gradient of a parameter; -1: none does. */
 static int32_t last_writer(const tx_graph *graph, const tx_param_record *r)

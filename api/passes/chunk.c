@@ -39,7 +39,7 @@ typedef struct classifier {
     int32_t inners;
     tx_tensor *lse; /* what the gradient takes from the loss; NULL: nothing */
     bool has_gradient;
-    int32_t loss;  /* the node CROSS_ENTROPY or DISTILLATION */
+    int32_t loss; /* the node CROSS_ENTROPY or DISTILLATION */
     bool split;
     int64_t rows;
     bool *early; /* by node: what else has to come before the first chunk */

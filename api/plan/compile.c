@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From graph to plan. */
-#include "api/parallel/buckets.h"
-
 #include "api/base/needs.h"
 #include "api/passes/passes.h"
 #include "api/plan/layout.h"
@@ -37,7 +35,7 @@ static tx_status make_commands(tx_plan *plan)
         for (int k = 0; k < TX_MAX_IN && tx_model_weights_away(plan->model); k++)
             plan->reads_kept = plan->reads_kept || (n->in[k] && tx_tensor_root(n->in[k])->arena == TX_ARENA_KEPT);
         const tx_op_place place = tx_op_info_of(n->op)->place;
-        plan->settles = plan->settles && place != TX_ON_HOST;
+        plan->settles = plan->settles && place != TX_ON_HOST && place != TX_ON_HOST_LAST;
         if (tx_op_cuts(n->op))
             plan->cut[plan->cuts++] = (tx_cut){length, command_of(plan->model, n)};
         else if (place == TX_ON_DEVICE)
@@ -65,7 +63,7 @@ static tx_status compile(tx_plan *plan)
     for (int i = 0; i < TX_LAYOUT_ARENAS; i++)
         layout.arena[i].chunk_bytes = model->arena[tx_layout_arena[i]].chunk_bytes;
     TX_TRY(tx_pipeline(plan->graph));
-    layout.exchanged = model->parallel ? model->parallel->exchanged : 0;
+    layout.exchanged = model->exchanged;
     TX_TRY(tx_plan_layout(plan->graph, &layout));
     TX_TRY(tx_plan_find_placed(plan));
     TX_TRY(make_commands(plan));

@@ -2,24 +2,17 @@
  *
  * Keeping arena HALF true. The update writes the 16-bit copy of a weight beside the weight; where weights come from
  * elsewhere (files, other ranks, an optimizer whose kernel does not write copies) they are cast before the next program
- * runs, by a plan of one cast a bucket where ranks gather these, else a chunk. So a weight is cast once a step, however
- * many passes read it. */
+ * runs, by a plan of one cast a range (tx_weight_copies). So a weight is cast once a step, however many passes read it.
+ */
 #include "api/base/half.h"
-#include "api/parallel/buckets.h"
 #include "api/plan/plan.h"
 
 #include <stdlib.h>
 
-/* The ranges are those of buckets where ranks gather these after an update. */
-static bool by_bucket(const tx_model *model)
-{
-    return tx_parallel_gathers_updates(model->parallel) && model->parallel->buckets > 0;
-}
-
 /* The weights that copies are of. */
 static const tx_arena *arena_of(const tx_model *model)
 {
-    return &model->arena[tx_parallel_weights(model->parallel)];
+    return &model->arena[model->weights];
 }
 
 /* Copies that lie in the file are made by the host, which moves them there. */
@@ -41,26 +34,20 @@ static int64_t range_elements(const tx_model *model)
     return tx_model_weights_away(model) && piece < all ? piece : all;
 }
 
-/* Weights that one command casts. */
-typedef struct range {
-    int64_t address, count;
-} range;
-
-/* Range number `number`: a bucket, or part of a chunk. False: there are not so many. */
-static bool find_range(const tx_model *model, int32_t number, range *r)
+/* Range number `number`: what ranks gather, or part of a chunk. False: there are not so many. */
+static bool find_range(const tx_model *model, int32_t number, tx_copy_range *r)
 {
     const tx_arena *weights = arena_of(model);
     const int64_t most = range_elements(model), word = (int64_t)sizeof(float);
-    if (by_bucket(model)) {
-        const tx_bucket *b = &model->parallel->bucket[number];
-        if (number < model->parallel->buckets)
-            *r = (range){b->address, b->count};
-        return number < model->parallel->buckets;
+    if (model->copies.range) {
+        if (number < model->copies.ranges)
+            *r = model->copies.range[number];
+        return number < model->copies.ranges;
     }
     int64_t first = number * most;
     for (int32_t c = 0; c < weights->chunks; c++) {
         const int64_t elements = weights->used[c] / word, left = elements - first;
-        *r = (range){c * weights->chunk_bytes + first * word, left < most ? left : most};
+        *r = (tx_copy_range){c * weights->chunk_bytes + first * word, left < most ? left : most, false};
         if (left > 0)
             return true;
         first -= (elements + most - 1) / most * most;
@@ -69,12 +56,11 @@ static bool find_range(const tx_model *model, int32_t number, range *r)
 }
 
 /* A range in fp32; if its weights lie outside the device's memory, there or `here`, on the device. */
-static tx_tensor *weights_of(tx_graph *graph, int32_t number, const range *r, bool here)
+static tx_tensor *weights_of(tx_graph *graph, int32_t number, const tx_copy_range *r, bool here)
 {
     const tx_model *model = graph->model;
     const bool brought = here && tx_model_weights_away(model);
-    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(r->count),
-                           brought ? TX_ARENA_KEPT : tx_parallel_weights(model->parallel),
+    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(r->count), brought ? TX_ARENA_KEPT : model->weights,
                            brought ? model->copies.casting[number % 2] : r->address);
 }
 
@@ -82,7 +68,7 @@ static tx_tensor *weights_of(tx_graph *graph, int32_t number, const range *r, bo
  */
 static void add_fetch(tx_graph *graph, int32_t number)
 {
-    range r;
+    tx_copy_range r;
     if (!tx_model_weights_away(graph->model) || !find_range(graph->model, number, &r))
         return;
     tx_emit(graph, &(tx_emit_args){.op = TX_OP_FETCH,
@@ -91,7 +77,7 @@ static void add_fetch(tx_graph *graph, int32_t number)
                                    .out = {weights_of(graph, number, &r, true)}});
 }
 
-static void add_cast(tx_graph *graph, int32_t number, const range *r)
+static void add_cast(tx_graph *graph, int32_t number, const tx_copy_range *r)
 {
     const tx_model *model = graph->model;
     tx_emit_args cast = {.op = TX_OP_CAST, .attrs = TX_PLAIN, .dtype = &model->copies.dtype},
@@ -113,7 +99,7 @@ static void add_cast(tx_graph *graph, int32_t number, const range *r)
 tx_status tx_copies_reserve(tx_model *model)
 {
     int64_t most = 0;
-    range r;
+    tx_copy_range r;
     if (!tx_model_keeps_copies(model) || !tx_model_weights_away(model) || in_file(model))
         return TX_OK;
     for (int32_t i = 0; find_range(model, i, &r); i++)
@@ -133,7 +119,7 @@ static bool is_current(const tx_model *model)
     const tx_plan *plan = model->copies.plan;
     int32_t ranges = 0;
     bool same = plan != NULL;
-    for (range r; same && find_range(model, ranges, &r); ranges++)
+    for (tx_copy_range r; same && find_range(model, ranges, &r); ranges++)
         same = ranges < plan->program.length && tx_operand_count(&plan->commands[ranges].in[0]) == r.count;
     return same && ranges == plan->program.length;
 }
@@ -150,16 +136,15 @@ tx_status tx_copies_make(tx_model *model)
     TX_TRY(tx_graph_create(model, &graph));
     graph->direction = TX_UPDATE;
     add_fetch(graph, 0);
-    range r;
+    tx_copy_range r;
     for (int32_t i = 0; find_range(model, i, &r); i++)
         add_cast(graph, i, &r);
     return tx_plan_create_owned(graph, "copies", &model->copies.plan);
 }
 
-static tx_status copy_in_file(tx_model *model, const range *r, float *weights, uint16_t *copies)
+static tx_status copy_in_file(tx_model *model, const tx_copy_range *r, float *weights, uint16_t *copies)
 {
-    TX_TRY(tx_model_read_at(model, tx_parallel_weights(model->parallel), r->address, weights,
-                            r->count * (int64_t)sizeof *weights));
+    TX_TRY(tx_model_read_at(model, model->weights, r->address, weights, r->count * (int64_t)sizeof *weights));
     for (int64_t i = 0; i < r->count; i++)
         copies[i] = model->copies.dtype == TX_BF16 ? tx_f32_to_bf16(weights[i]) : tx_f32_to_f16(weights[i]);
     return tx_model_write_at(model, TX_ARENA_HALF, tx_model_half_address(model, r->address), copies,
@@ -172,7 +157,7 @@ static tx_status copy_all_in_file(tx_model *model)
     float *weights = malloc(room * sizeof *weights);
     uint16_t *copies = malloc(room * sizeof *copies);
     tx_status status = weights && copies ? TX_OK : tx_fail(TX_MEMORY, "no memory to make copies of weights");
-    range r;
+    tx_copy_range r;
     for (int32_t i = 0; status == TX_OK && find_range(model, i, &r); i++)
         status = copy_in_file(model, &r, weights, copies);
     free(weights);

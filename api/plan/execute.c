@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plan's commands with the cuts between them. */
-#include "api/parallel/buckets.h"
-
+#include "api/plan/host.h"
 #include "api/plan/plan.h"
 
-/* Casts the weights on the device that have changed, those of a bucket that has been gathered by themselves. */
+/* Casts the weights on the device that have changed. */
 static tx_status renew_copies(tx_model *model)
 {
     const tx_plan *plan = model->copies.plan;
-    tx_bucket *bucket = tx_parallel_gathers_updates(model->parallel) ? model->parallel->bucket : NULL;
+    tx_copy_range *range = model->copies.range;
     tx_status status = TX_OK;
     if (!tx_model_keeps_copies(model) || tx_model_weights_away(model))
         return TX_OK;
     for (int32_t i = 0; i < plan->program.length && status == TX_OK; i++) {
-        const bool gathered = bucket && bucket[i].gathered;
-        if (model->copies.half_stale || gathered)
+        if (model->copies.half_stale || (range && range[i].stale))
             status = model->engine->backend->run(plan->executable, i, 1, &model->controls, NULL);
-        if (gathered)
-            bucket[i].gathered = false;
+        if (range)
+            range[i].stale = false;
     }
     model->copies.half_stale = model->copies.half_stale && status != TX_OK;
     return status;
@@ -36,14 +34,6 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
                                        plan->profiling ? plan->seconds : NULL);
 }
 
-/* Gradients stay where they are until the last micro-batch of a step, but for those that find no room. */
-static bool skips(const tx_parallel *parallel, const tx_cut *cut)
-{
-    const tx_op op = cut->command.op;
-    return parallel && !parallel->synchronize && (op == TX_OP_REDUCE_GRADIENTS || op == TX_OP_SUM_REPLICAS) &&
-           !tx_parallel_keeps_shards(parallel);
-}
-
 static tx_status (*const host[TX_OP_COUNT])(tx_model *, const tx_command *) = {
 #define TX_OP(...)
 #define TX_VIRTUAL(...)
@@ -58,12 +48,12 @@ tx_status tx_plan_execute(tx_plan *plan)
     int32_t done = 0;
     for (int32_t i = 0; i < plan->cuts; i++) {
         const tx_cut *cut = &plan->cut[i];
-        if (skips(model->parallel, cut))
+        if (model->keeps_gradients && tx_op_info_of(cut->command.op)->place == TX_ON_HOST_LAST)
             continue;
         TX_TRY(run_commands(plan, done, cut->at));
         TX_TRY(host[cut->command.op](model, &cut->command));
         done = cut->at;
     }
     TX_TRY(run_commands(plan, done, plan->program.length));
-    return model->parallel && plan->cuts > 0 ? tx_parallel_flush(model) : TX_OK;
+    return model->hooks && plan->cuts > 0 ? model->hooks->flush(model) : TX_OK;
 }

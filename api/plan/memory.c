@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A model's memory: how much it is, taking it, and giving it back. */
-#include "api/parallel/buckets.h"
-
 #include "api/base/memory_left.h"
 #include "api/base/needs.h"
 #include "api/base/swap.h"
@@ -20,17 +18,14 @@ static tx_status size_arenas(tx_model *model)
 {
     tx_arena *arena = model->arena;
     const tx_arena *weights = &arena[TX_ARENA_WEIGHTS];
-    const tx_parallel *parallel = model->parallel;
-    if (model->has_gradients && !tx_parallel_keeps_shards(parallel))
-        tx_arena_cover(&arena[TX_ARENA_GRADIENTS], weights);
-    else if (model->has_gradients && tx_parallel_gathers(parallel))
-        tx_arena_cover(&arena[TX_ARENA_GRADIENTS], &arena[TX_ARENA_SHARDS]);
+    if (model->has_gradients)
+        tx_arena_cover(&arena[TX_ARENA_GRADIENTS], &arena[model->gradients_as]);
     if (arena[TX_ARENA_WEIGHTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_WEIGHTS_WINDOW], weights);
     if (model->has_gradients && arena[TX_ARENA_GRADIENTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS_WINDOW], weights);
     TX_TRY(tx_copies_reserve(model));
-    const tx_arena *own = &arena[tx_parallel_weights(parallel)];
+    const tx_arena *own = &arena[model->weights];
     for (int32_t c = 0; c < own->chunks && tx_model_keeps_copies(model); c++)
         TX_TRY(tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, own->used[c] / 2));
     TX_TRY(tx_arena_use(&arena[TX_ARENA_CONTROL], 0, tx_aligned(TX_CONTROL_BYTES)));
@@ -168,9 +163,8 @@ static tx_status take_chunk(tx_model *model, tx_arena_id id, int32_t c, tx_buffe
     const tx_arena *arena = &model->arena[id];
     if (arena->space != TX_SPACE_WINDOW)
         return e->backend->allocate(e->context, kind_of(model, id), arena->space, arena->used[c], buffer);
-    tx_comm *comm = tx_parallel_comm_of(model, id);
     void *memory = NULL;
-    tx_status status = comm->table->window(comm, arena->used[c], &memory);
+    tx_status status = arena->comm->table->window(arena->comm, arena->used[c], &memory);
     return status ? status : e->backend->adopt(e->context, kind_of(model, id), memory, arena->used[c], buffer);
 }
 
@@ -341,8 +335,8 @@ tx_status tx_model_ready(tx_model *model)
     bool moved = false;
     if (model->only_plans)
         return tx_fail(TX_INVALID, "the model was made for its plans alone (tx_model_only_plan): it has no memory");
-    if (tx_parallel_gathers(model->parallel))
-        TX_TRY(tx_parallel_need_buckets(model));
+    if (model->hooks)
+        TX_TRY(model->hooks->prepare(model));
     TX_TRY(tx_copies_make(model));
     TX_TRY(size_arenas(model));
     TX_TRY(reserve_files(model));

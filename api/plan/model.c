@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model is made, divided among devices, freed. The division makes a model for each device, and each model knows
- * the next one: their plans are made, written and run together. A graph is recorded for the first; each of the others
- * compiles a copy, and pass `stage` keeps the nodes of its own stage. */
-#include "api/parallel/buckets.h"
+ * A model is made and freed. */
 #include "api/plan/plan.h"
 
 #include "api/base/needs.h"
@@ -21,6 +18,7 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
         m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
     m->engine = engine;
     m->mesh = tx_mesh_whole();
+    m->weights = m->gradients_as = TX_ARENA_WEIGHTS;
     m->results.begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
     m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
     m->controls.word[TX_CONTROL_POSITIONS_PER_TOKEN].f32 = 1.0f;
@@ -56,51 +54,17 @@ void tx_model_free(tx_model *model)
         e->backend->release(e->context, model->ring.buffer);
     if (model->results.buffer)
         e->backend->release(e->context, model->results.buffer);
-    tx_parallel_free(model);
+    if (model->hooks)
+        model->hooks->free(model);
+    free(model->copies.range);
     tx_optimizer_free(model->optimizer);
     for (int32_t i = 0; i < model->params; i++)
         free(model->param[i].name);
     for (int32_t i = 0; i < model->states; i++)
         free(model->state[i].name);
     free(model->of_micro_batch);
-    free(model->mesh.last_block);
     free(model->param);
     free(model->holding);
     free(model->state);
     free(model);
-}
-
-/* ---- division ------------------------------------------------------------------------------------------ */
-
-static tx_status check(const tx_model *model, tx_engine *const *engines, const int32_t *blocks, int32_t count)
-{
-    if (model->params > 0 || model->parallel || model->mesh.stages > 1)
-        return tx_fail(TX_INVALID, "divide: the model has parameters already, or was made parallel or divided before");
-    if (count < 1 || engines[0] != model->engine)
-        return tx_fail(TX_INVALID, "divide: the first of %d devices is to be the model's", (int)count);
-    for (int32_t d = 0; d < count; d++)
-        if (!engines[d] || blocks[d] < 1)
-            return tx_fail(TX_INVALID, "divide: device %d of %d has %d blocks: it takes 1 or more", (int)d + 1,
-                           (int)count, (int)blocks[d]);
-    return TX_OK;
-}
-
-/* The first model has to be the first stage before any parameter is declared, so all are made here. */
-tx_status tx_model_divide(tx_model *model, tx_engine *const *engines, const int32_t *blocks, int32_t count)
-{
-    TX_NEEDS(model && engines && blocks, TX_INVALID);
-    TX_TRY(check(model, engines, blocks, count));
-    tx_status status = TX_OK;
-    tx_model *last = model;
-    for (int32_t d = 0; d < count && count > 1 && !status; d++) {
-        if (d > 0)
-            status = tx_model_create(engines[d], &last->following);
-        if (d > 0 && !status) {
-            last = last->following;
-            last->stored = model->stored;
-            last->only_plans = model->only_plans;
-        }
-        TX_THEN(status, tx_model_set_stage(last, (tx_mesh_axis){.rank = d, .size = count}, count, blocks));
-    }
-    return status;
 }

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The update plan: global gradient norm, clip factor, and the optimizer over the flat arenas. */
 #include "api/base/needs.h"
-#include "api/parallel/buckets.h"
 #include "api/plan/plan.h"
 
 /* ---- Nodes ------------------------------------------------------------------------------------- */
 
-/* A node of a piece reads and writes a range of the arenas, or a tensor. This rank's shard of weights lies as its
- * gradients do. */
+/* A node of a piece reads and writes a range of the arenas, or a tensor. */
 static tx_tensor *weights_of(tx_graph *graph, const tx_optimizer_piece *piece, tx_shape shape)
 {
-    const tx_parallel *p = graph->model->parallel;
-    return tx_tensor_fixed(graph, graph->model->stored, shape, tx_parallel_weights(p),
-                           tx_parallel_gathers(p) ? piece->gradients : piece->address);
+    return tx_tensor_fixed(graph, graph->model->stored, shape, graph->model->weights, piece->weights);
 }
 
 static tx_tensor *gradients_of(tx_graph *graph, const tx_optimizer_piece *piece, tx_shape shape)
@@ -28,8 +24,7 @@ static tx_tensor *state_operand(tx_graph *graph, const tx_optimizer_piece *piece
                            TX_ARENA_OPTIMIZER, piece->state[k]);
 }
 
-/* Result GRAD_SUMSQ gains the sum over gradients. */
-static void add_sumsq(tx_graph *graph, int64_t gradients, int64_t count)
+void tx_update_add_squares(tx_graph *graph, int64_t gradients, int64_t count)
 {
     if (count == 0)
         return;
@@ -67,15 +62,14 @@ static int32_t copy_operand(const tx_optimizer_form *form)
     return operand < tx_op_info_of(form->op)->inputs ? operand : 0;
 }
 
-/* Where one form cannot write copies, all are cast. */
+/* If one form cannot write copies, or ranks gather the new weights, all are cast. */
 static bool writes_copies(const tx_model *model)
 {
     const tx_optimizer_form *form = model->optimizer->form;
-    return model->copies.dtype != TX_F32 && copy_operand(&form[0]) && copy_operand(&form[1]) &&
-           !tx_parallel_gathers_updates(model->parallel);
+    return model->copies.dtype != TX_F32 && !model->copies.range && copy_operand(&form[0]) && copy_operand(&form[1]);
 }
 
-static void add_update(tx_graph *graph, const tx_optimizer_piece *piece)
+void tx_update_add_piece(tx_graph *graph, const tx_optimizer_piece *piece)
 {
     const tx_optimizer_form *form = piece->form;
     tx_emit_args args = {.op = form->op, .attrs = attrs_of(&graph->model->optimizer->options)};
@@ -117,103 +111,20 @@ static void mask_gradients(tx_graph *graph)
     }
 }
 
-static void add_collective(tx_graph *graph, tx_op op, int32_t bucket, tx_tensor *in, tx_tensor *out)
-{
-    tx_emit(graph, &(tx_emit_args){.op = op, .attrs = TX_ATTRS(.exchange.bucket = bucket), .in = {in}, .out = {out}});
-}
-
-static void wait_for_gradients(tx_graph *graph, int32_t bucket)
-{
-    add_collective(graph, TX_OP_WAIT_GRADIENTS, bucket, tx_parallel_exchanged(graph, TX_ARENA_GRADIENTS, bucket),
-                   tx_parallel_tensor(graph, TX_ARENA_GRADIENTS, bucket));
-}
-
-static void gather_weights(tx_graph *graph, int32_t bucket)
-{
-    add_collective(graph, TX_OP_GATHER_WEIGHTS, bucket, tx_parallel_tensor(graph, TX_ARENA_WEIGHTS, bucket),
-                   tx_parallel_exchanged(graph, TX_ARENA_WEIGHTS, bucket));
-}
-
-#define SUMMED 3 /* results: LOSS, GRAD_SUMSQ and DROPPED, the first */
-
-/* They are summed over the ranks. */
-static void reduce_results(tx_graph *graph)
-{
-    _Static_assert(TX_RESULT_LOSS < SUMMED && TX_RESULT_GRAD_SUMSQ < SUMMED && TX_RESULT_DROPPED < SUMMED,
-                   "what is summed lies together");
-    tx_tensor *x = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(SUMMED), TX_ARENA_RESULT, 0);
-    tx_tensor *w =
-        tx_tensor_fixed(graph, TX_F32, TX_SHAPE(SUMMED + 1), TX_ARENA_EXCHANGE, graph->model->parallel->results);
-    tx_emit(graph, &(tx_emit_args){.op = TX_OP_REDUCE_RESULTS, .attrs = TX_PLAIN, .in = {x}, .out = {x, w}});
-}
-
-/* The stretches of a parameter of which this rank is the first replica, as far as its shard of the bucket has them. */
-static void add_param(tx_graph *graph, const tx_bucket *b, const tx_param_record *r)
-{
-    const int64_t gradients = tx_bucket_gradients(graph->model->parallel, b);
-    const int64_t begin = b->address + b->first * b->element, own = begin + b->owned * b->element;
-    tx_param_run s;
-    for (int32_t run = 0; tx_own_stretch(r, &run, &s);) {
-        const int64_t first = r->offset + s.own * b->element, end = first + s.count * b->element;
-        const int64_t from = first > begin ? first : begin, to = end < own ? end : own;
-        if (s.replica == 0 && from < to)
-            add_sumsq(graph, gradients + from - begin, (to - from) / b->element);
-    }
-}
-
-/* This rank's shard of a bucket. Of what all ranks of a tensor group have the first one counts, the others what they
- * have parts of; what two stages have one of them counts. */
-static void add_bucket(tx_graph *graph, const tx_bucket *b)
-{
-    const tx_model *model = graph->model;
-    const bool again =
-        model->mesh.stages > 1 && tx_model_has_stage(model, model->mesh.stages - 1); /* the first counts what is tied */
-    if (model->mesh.tensor.rank == 0 && !again) {
-        add_sumsq(graph, tx_bucket_gradients(model->parallel, b), b->owned);
-        return;
-    }
-    for (int32_t i = 0; i < model->params; i++) {
-        const bool counts =
-            (model->mesh.tensor.rank == 0 || model->param[i].division.parts > 1) && tx_model_owns(model, i);
-        if (counts && model->param[i].arena == TX_ARENA_WEIGHTS)
-            add_param(graph, b, &model->param[i]);
-    }
-}
-
-/* The norm of the gradients: of all of them, or the ranks' sums over their shards. */
 static void add_norm(tx_graph *graph)
 {
     const tx_model *model = graph->model;
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
-    const tx_parallel *p = model->parallel;
-    for (int32_t i = 0; p && i < p->buckets; i++)
-        if (!tx_parallel_keeps_shards(p)) /* else the training plan has waited */
-            wait_for_gradients(graph, i);
+    const tx_parallel_hooks *hooks = model->hooks;
+    if (hooks)
+        hooks->add_waits(graph);
     mask_gradients(graph);
     clear_sumsq(graph);
-    for (int32_t i = 0; p && i < p->buckets; i++)
-        add_bucket(graph, &p->bucket[i]);
-    for (int32_t c = 0; !p && c < weights->chunks; c++)
-        add_sumsq(graph, c * weights->chunk_bytes, weights->used[c] / tx_model_element(model));
-    if (p)
-        reduce_results(graph);
+    if (hooks)
+        hooks->add_squares(graph);
+    for (int32_t c = 0; !hooks && c < weights->chunks; c++)
+        tx_update_add_squares(graph, c * weights->chunk_bytes, weights->used[c] / tx_model_element(model));
     tx_emit(graph, &(tx_emit_args){.op = TX_OP_CLIP_NORM, .attrs = TX_PLAIN});
-}
-
-/* The pieces in their order; a sharded bucket moves when the last of its own has been updated. */
-static void add_updates(tx_graph *graph)
-{
-    const tx_optimizer *o = graph->model->optimizer;
-    const tx_parallel *p = graph->model->parallel;
-    int32_t done = 0;
-    for (int32_t i = tx_parallel_sharded(p) ? p->buckets - 1 : -1; i >= 0; i--) {
-        for (; done < o->pieces && tx_bucket_holds(&p->bucket[i], o->piece[done].address); done++)
-            add_update(graph, &o->piece[done]);
-        if (!tx_parallel_gathers(p)) /* else what reads them does */
-            gather_weights(graph, i);
-    }
-    for (; done < o->pieces; done++)
-        add_update(graph, &o->piece[done]);
 }
 
 static bool is_state_type(tx_dtype dtype)
@@ -251,7 +162,6 @@ static tx_status check_options(const tx_optimizer_options *o)
 
 static tx_status check_model(const tx_model *model, const tx_optimizer_options *o)
 {
-    const tx_parallel *p = model->parallel;
     if (!model->has_gradients)
         return tx_fail(TX_INVALID, "the optimizer needs a graph with gradients first (tx_backward)");
     if (model->optimizer)
@@ -260,9 +170,6 @@ static tx_status check_model(const tx_model *model, const tx_optimizer_options *
         return tx_fail(TX_INVALID, "weights that are stored in float16 cannot be trained");
     if (model->stored == TX_BF16 && o->kind != TX_ADAMW && o->kind != TX_ADAMW_ANYPRECISION)
         return tx_fail(TX_UNSUPPORTED, "weights that are stored in bfloat16 are updated by AdamW alone");
-    if (tx_parallel_sharded(p) && tx_optimizer_is_whole(o->kind) && !p->options.whole)
-        return tx_fail(TX_INVALID, "this optimizer works on whole parameters, and the ranks have parts of them: give "
-                                   "tx_model_parallel the option `whole`");
     return TX_OK;
 }
 
@@ -290,21 +197,6 @@ static tx_status place_states_away(tx_model *model, const tx_optimizer_options *
     return tx_model_file_arena(model, TX_ARENA_OPTIMIZER, o->offload_folder);
 }
 
-/* Chooses the optimizer and gives its states their places. */
-static tx_status make_optimizer(tx_model *model, const tx_optimizer_options *options, const int64_t *groups,
-                                tx_optimizer **optimizer)
-{
-    const tx_mesh *mesh = &model->mesh;
-    const tx_optimizer_options meant = as_stored(model, options);
-    TX_TRY(place_states_away(model, &meant));
-    TX_TRY(tx_optimizer_choose(&meant, optimizer));
-    if ((mesh->tensor.size > 1 || mesh->expert.size > 1 || mesh->stages > 1) && !tx_optimizer_divides(*optimizer))
-        return tx_fail(TX_UNSUPPORTED,
-                       "this optimizer's states are of blocks or whole parameters, of which the ranks "
-                       "of a tensor group, an expert group or a pipeline have parts: take AdamW, SGD or Lion");
-    return tx_optimizer_cut(model, groups, *optimizer);
-}
-
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan)
 {
     TX_NEEDS(model && options && plan, TX_INVALID);
@@ -314,8 +206,12 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
     const int32_t holdings = model->holdings;
     TX_TRY(check_options(options));
     TX_TRY(check_model(model, options));
-    TX_TRY(tx_model_declare_groups(model, groups));
-    tx_status status = make_optimizer(model, options, groups, &optimizer);
+    const tx_optimizer_options meant = as_stored(model, options);
+    TX_TRY(tx_optimizer_choose(&meant, &optimizer));
+    tx_status status = model->hooks ? model->hooks->check_optimizer(model, optimizer) : TX_OK;
+    TX_THEN(status, tx_model_declare_groups(model, groups));
+    TX_THEN(status, place_states_away(model, &meant));
+    TX_THEN(status, tx_optimizer_cut(model, groups, optimizer));
     TX_THEN(status, tx_graph_create(model, &graph));
     if (status != TX_OK) {
         tx_optimizer_free(optimizer);
@@ -325,9 +221,12 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
     model->optimizer = optimizer;
     graph->direction = TX_UPDATE;
     add_norm(graph);
-    add_updates(graph);
+    if (model->hooks)
+        model->hooks->add_updates(graph);
+    for (int32_t i = 0; !model->hooks && i < optimizer->pieces; i++)
+        tx_update_add_piece(graph, &optimizer->piece[i]);
     TX_TRY(tx_plan_create_owned(graph, "update", plan));
     (*plan)->changes_weights = true;
-    (*plan)->leaves_copies = !writes_copies(model) && !tx_parallel_gathers_updates(model->parallel);
+    (*plan)->leaves_copies = !writes_copies(model) && !model->copies.range;
     return TX_OK;
 }

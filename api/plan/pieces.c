@@ -4,7 +4,6 @@
 
 #include "api/base/grow.h"
 #include "api/base/swap.h"
-#include "api/parallel/buckets.h"
 
 /* Elements of a range that a piece may have: no state outgrows an allocation, also of F32. */
 static int64_t most_elements(const tx_model *model, const tx_optimizer *o)
@@ -53,6 +52,7 @@ static tx_status add_piece(const tx_model *model, tx_optimizer *o, const int64_t
                                           .address = address,
                                           .count = tx_shape_count(&shape),
                                           .gradients = h->address + at,
+                                          .weights = model->weights == TX_ARENA_SHARDS ? h->address + at : address,
                                           .groups = groups[chunk] + address % weights->chunk_bytes / block});
 }
 
@@ -135,19 +135,12 @@ static tx_status hold_states(tx_model *model, const tx_optimizer_piece *piece, c
     return TX_OK;
 }
 
-/* A sharded update begins with the lowest layers, which the next forward pass needs first. */
 tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer *optimizer)
 {
-    const tx_parallel *p = model->parallel;
-    const bool sharded = tx_parallel_sharded(p);
     const int32_t holdings = model->holdings;
-    for (int32_t b = sharded ? p->buckets - 1 : 0; b >= 0; b--)
-        for (int32_t i = 0; i < holdings; i++) {
-            const tx_holding *h = &model->holding[i];
-            if (h->part == TX_PART_GRADIENT &&
-                (!sharded || tx_bucket_holds(&p->bucket[b], model->param[h->param].offset)))
-                TX_TRY(cut(model, optimizer, groups, h));
-        }
+    for (int32_t i = 0; i < holdings; i++)
+        if (model->holding[i].part == TX_PART_GRADIENT)
+            TX_TRY(cut(model, optimizer, groups, &model->holding[i]));
     TX_TRY(place_states(model, optimizer));
     for (int32_t k = 0; k < optimizer->pieces; k++)
         for (int32_t i = 0; i < holdings; i++) {

@@ -69,20 +69,23 @@ tx_status tx_ranges_run(tx_plan *plan, int32_t first, int32_t end);
 void tx_ranges_free(tx_ranges *ranges);
 
 /* stored.c: bytes of this rank's own array of a parameter, or of a state of it, between the host and the holdings
- * (own.h). The ranks that have shards of a part; NULL if this rank has all of it. */
-tx_comm *tx_stored_sharers(const tx_model *model, tx_part part, int32_t index);
-/* Writes the bytes that this rank holds, as tx_model_write_at. */
+ * (own.h). Writes the bytes that this rank holds, as tx_model_write_at. */
 tx_status tx_stored_write(tx_model *model, tx_part part, int32_t index, int64_t at, const void *data, int64_t bytes);
 /* Reads bytes; all ranks that have shards of the part do it together. `data` has room for whole words of 4 bytes. */
 tx_status tx_stored_read(tx_model *model, tx_part part, int32_t index, int64_t at, void *data, int64_t bytes);
-/* Sums words over the ranks, each of which only one rank has read: the zeros of the others change no bit. A rank that
- * has failed takes part all the same. */
-tx_status tx_stored_add_up(tx_comm *comm, void *to, int64_t words, tx_status status);
 /* packed.c: parameters that are packed (tx_dtype_packed), between the host's fp32 and their place. Elements first ..
  * first + count - 1, within the parameter: what is written begins and ends at whole units (tx_nf4_unit) or at the end.
  * The model is ready. */
 tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count, const float *data);
 tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data);
+
+/* values.c. Checks a copy and makes the model ready for it; copies elements of the own array. */
+tx_status tx_values_prepare(tx_model *model, const tx_value_copy *copy);
+tx_status tx_values_copy_own(tx_model *model, const tx_value_copy *copy);
+
+/* optimizer.c: nodes of the update plan. Result GRAD_SUMSQ gains the sum over gradients. */
+void tx_update_add_squares(tx_graph *graph, int64_t gradients, int64_t count);
+void tx_update_add_piece(tx_graph *graph, const tx_optimizer_piece *piece);
 
 /* memory.c. Allocates what is missing and binds all plans again where something moved. */
 tx_status tx_model_ready(tx_model *model);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Running a plan: its inputs, its commands, its outputs and results. */
-#include "api/parallel/buckets.h"
-
 #include "api/base/needs.h"
 #include "api/plan/layout.h"
 #include "api/plan/plan.h"
@@ -118,6 +116,12 @@ tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t byte
     while (plan->following && !tx_layout_places(tx_tensor_root(plan->graph->tensor[id])))
         plan = plan->following; /* a later stage has it */
     return read_own(plan, plan->graph->tensor[id], data, bytes);
+}
+
+tx_status tx_model_settle(tx_model *model)
+{
+    TX_NEEDS(model, TX_INVALID);
+    return model->hooks ? model->hooks->settle(model) : TX_OK;
 }
 
 /* ---- results ---------------------------------------------------------------------------------- */

@@ -1,18 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Bytes of which this rank has all, or a shard. */
+ * Bytes of the holdings. */
 #include "api/plan/plan.h"
 
-#include "api/parallel/buckets.h"
-
 #include <string.h>
-
-tx_comm *tx_stored_sharers(const tx_model *model, tx_part part, int32_t index)
-{
-    const tx_param_record *r = &model->param[index];
-    const bool shards =
-        part == TX_PART_WEIGHT ? model->arena[r->arena].addresses : tx_parallel_sharded(model->parallel);
-    return shards ? tx_parallel_summers(model, &r->spec) : NULL;
-}
 
 /* The bytes of a holding among `bytes` from `at` on: the first, and their number; 0 or less: it has none. */
 static int64_t held_of(const tx_holding *h, int64_t at, int64_t bytes, int64_t *first)
@@ -37,21 +27,14 @@ tx_status tx_stored_write(tx_model *model, tx_part part, int32_t index, int64_t 
 tx_status tx_stored_read(tx_model *model, tx_part part, int32_t index, int64_t at, void *data, int64_t bytes)
 {
     const int64_t words = (bytes + (int64_t)sizeof(int32_t) - 1) / (int64_t)sizeof(int32_t);
-    tx_comm *sharers = tx_stored_sharers(model, part, index);
     tx_status status = TX_OK;
     int64_t first, count;
-    if (sharers)
+    if (model->hooks)
         memset(data, 0, (size_t)words * sizeof(int32_t));
     for (int32_t i = 0; i < model->holdings && status == TX_OK; i++) {
         const tx_holding *h = &model->holding[i];
         if (h->param == index && h->part == part && (count = held_of(h, at, bytes, &first)) > 0)
             status = tx_model_read_at(model, h->arena, h->address + first - h->at, (char *)data + (first - at), count);
     }
-    return sharers ? tx_stored_add_up(sharers, data, words, status) : status;
-}
-
-tx_status tx_stored_add_up(tx_comm *comm, void *to, int64_t words, tx_status status)
-{
-    const tx_status added = tx_comm_collect(comm, TX_ALL_REDUCE, to, words, TX_I32, 0);
-    return status ? status : added;
+    return model->hooks ? model->hooks->complete(model, part, index, data, words, status) : status;
 }

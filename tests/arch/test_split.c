@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which elements of a parameter each rank of a tensor group has, or of an expert group, or of both, beside the same
  * said element by element. */
-#include "api/model/model.h"
+#include "api/parallel/own.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  * moment, which must be found.
  *   test_tensor DEVICE TENSOR[:ZERO_STAGE]... */
 #include "api/graph/graph.h"
-#include "api/model/model.h"
+#include "api/parallel/own.h"
 #include "comm/comm.h"
 #include "tests/parallel/beside.h"
 

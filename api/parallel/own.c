@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * This rank's part of each parameter. */
-#include "api/model/model.h"
-
-#include "api/base/grow.h"
+#include "api/parallel/own.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -177,14 +175,29 @@ bool tx_own_stretch(const tx_param_record *record, int32_t *run, tx_param_run *s
     return true;
 }
 
-/* ---- Holdings ------------------------------------------------------------------------------------------- */
-
-tx_status tx_own_add(tx_model *model, const tx_holding *holding)
+static tx_division division_of(const tx_model *model, const tx_param_spec *spec)
 {
-    tx_holding *grown = tx_grown(model->holding, model->holdings, sizeof *grown);
-    if (!grown)
-        return tx_fail(TX_MEMORY, "no memory for the table of ownership");
-    model->holding = grown;
-    model->holding[model->holdings++] = *holding;
+    return spec->split && model->mesh.tensor.size > 1
+               ? (tx_division){spec->split - 1, model->mesh.tensor.rank, model->mesh.tensor.size}
+               : (tx_division){.parts = 1};
+}
+
+static tx_division experts_of(const tx_model *model, const tx_param_spec *spec)
+{
+    return spec->experts && model->mesh.expert.size > 1
+               ? (tx_division){0, model->mesh.expert.rank, model->mesh.expert.size}
+               : (tx_division){.parts = 1};
+}
+
+/* A tied parameter is on the first stage and on the last. */
+tx_status tx_parallel_divide(const tx_model *model, tx_param_record *record)
+{
+    const tx_param_spec *whole = &record->whole;
+    record->experts = experts_of(model, whole);
+    record->division = division_of(model, whole);
+    TX_TRY(tx_own_check(record));
+    tx_own_divide(record);
+    record->absent = !tx_model_has_stage(model, tx_model_stage_of(model, whole->block)) &&
+                     !(whole->tied && tx_model_has_stage(model, model->mesh.stages - 1));
     return TX_OK;
 }

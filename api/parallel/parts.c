@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Operations on what ranks have parts of: sums over a tensor group, tables whose rows it divides, losses of logits
- * whose columns it divides (Shoeybi et al., Megatron-LM, 2019, section 3), and positions that a context group divides.
- */
-#include "api/graph/graph.h"
+ * Builders of graphs whose tensors ranks have parts of: sums over a tensor group, tables whose rows it divides, losses
+ * of logits whose columns it divides (Shoeybi et al., Megatron-LM, 2019, section 3), and positions that a context group
+ * divides. */
+#include "api/parallel/buckets.h"
 
 #include "api/base/needs.h"
-#include "api/model/model.h"
 
 #include <inttypes.h>
 
@@ -92,8 +91,7 @@ tx_tensor *tx_part_param(tx_tensor *param)
 
 /* ---- Positions ---------------------------------------------------------------------------------------- */
 
-/* Where the tokens of x [B, T, ..] stand that are given no positions; NULL: at 0 and on. All layers read the same. */
-static tx_tensor *places_of(const tx_tensor *x)
+tx_tensor *tx_parallel_places(const tx_tensor *x)
 {
     tx_graph *graph = x->graph;
     const tx_mesh *mesh = &graph->model->mesh;
@@ -107,13 +105,6 @@ static tx_tensor *places_of(const tx_tensor *x)
     if (!graph->places || !tx_shape_equal(&graph->places->shape, &shape))
         graph->places = tx_emit(graph, &range);
     return graph->places;
-}
-
-tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions)
-{
-    TX_NEEDS(x && rope, NULL);
-    const tx_attrs attrs = TX_ATTRS(.attention.heads = heads, .attention.head_size = head_size, .rope = *rope);
-    return TX_EMIT(x, ROTARY, attrs, x, positions ? positions : places_of(x));
 }
 
 /* ---- Tables ------------------------------------------------------------------------------------------- */
@@ -136,6 +127,7 @@ static tx_tensor *own_indices(tx_tensor *indices, const tx_param_spec *whole, in
         tx_part_of(whole->logical.dim[0], model->mesh.tensor.rank, model->mesh.tensor.size, &args->attrs.first);
     args->attrs.vocab = all;
     args->attrs.keeps = labels;
+    tx_tensor_narrow(indices, labels ? 0 : -1, all, labels);
     return tx_emit(indices->graph, args);
 }
 
@@ -157,34 +149,18 @@ static tx_tensor *add_positions(tx_tensor *x, tx_tensor *table, tx_tensor *posit
 }
 
 /* Each rank gives the rows that it has, and they are summed. */
-static tx_tensor *embed_parts(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
-                              tx_tensor *positions)
+tx_tensor *tx_parallel_embed(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
+                             tx_tensor *positions)
 {
     const tx_param_spec *whole = divided_rows(table);
     tx_emit_args of_tokens;
+    if (position_table && !positions)
+        positions = tx_parallel_places(tokens);
     tx_tensor *indices = own_indices(tokens, whole, whole->shape.dim[0], false, &of_tokens);
     const int64_t own = padding - of_tokens.attrs.first;
     const tx_attrs attrs = TX_ATTRS(.padding = own >= 0 && own < of_tokens.attrs.rows ? own + 1 : 0);
     tx_tensor *x = TX_EMIT(indices, EMBEDDING, attrs, indices, table);
     return add_positions(tx_part_scatter(x), position_table, positions);
-}
-
-tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
-                               tx_tensor *positions)
-{
-    if (!tokens || !token_table)
-        return NULL;
-    if (position_table && !positions)
-        positions = places_of(tokens);
-    if (divided_rows(token_table))
-        return embed_parts(tokens, token_table, padding, position_table, positions);
-    return TX_EMIT(tokens, EMBEDDING, TX_ATTRS(.padding = padding < 0 ? 0 : padding + 1), tokens, token_table,
-                   position_table, positions);
-}
-
-tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions)
-{
-    return tx_embedding_padded(tokens, token_table, -1, position_table, positions);
 }
 
 /* ---- Losses -------------------------------------------------------------------------------------------- */
@@ -196,19 +172,13 @@ static const tx_param_spec *divided_columns(const tx_tensor *x)
     return n && n->op == TX_OP_MATMUL && n->attrs.trans_b ? divided_rows(n->in[TX_IN(matmul, b)]) : NULL;
 }
 
-tx_tensor *tx_output(tx_tensor *tensor)
+bool tx_parallel_divides(const tx_tensor *x)
 {
-    if (!tensor || tensor->graph->planned)
-        return tensor;
-    if (divided_columns(tensor))
-        return tx_graph_refuse(tensor->graph,
-                               tx_fail(TX_UNSUPPORTED, "logits are no output where ranks divide the vocabulary"));
-    tx_tensor_root(tensor)->is_output = true;
-    return tensor;
+    return divided_rows(x) || divided_columns(x);
 }
 
 /* The loss of each rank's own columns, from which the ranks make that of all. */
-static tx_tensor *loss_of_parts(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)
+tx_tensor *tx_parallel_loss(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)
 {
     tx_graph *graph = logits->graph;
     const tx_param_spec *whole = divided_columns(logits);
@@ -227,32 +197,4 @@ static tx_tensor *loss_of_parts(tx_tensor *logits, tx_tensor *labels, int64_t vo
     tx_emit_args all = {.op = TX_OP_PART_LOSS, .attrs = attrs, .in = {logits, labels, losses, lse}};
     all.out[TX_OUT(part_loss, w)] = window_of(losses, TX_SHAPE(numbers * tx_shape_count(&labels->shape)));
     return tx_emit(graph, &all);
-}
-
-tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)
-{
-    const tx_attrs attrs = TX_ATTRS(.vocab = vocab, .smoothing = smoothing);
-    if (logits && !(smoothing >= 0.0f && smoothing < 1.0f))
-        return tx_graph_refuse(
-            logits->graph,
-            tx_fail(TX_INVALID, "cross_entropy: smoothing %g must be at least 0 and below 1", (double)smoothing));
-    if (logits && labels && divided_columns(logits))
-        return loss_of_parts(logits, labels, vocab, smoothing);
-    return TX_EMIT(logits, CROSS_ENTROPY, attrs, logits, labels);
-}
-
-tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab)
-{
-    return tx_cross_entropy_smoothed(logits, labels, vocab, 0.0f);
-}
-
-tx_tensor *tx_distillation(tx_tensor *logits, tx_tensor *teacher, tx_tensor *labels, int64_t vocab, float temperature,
-                           float alpha)
-{
-    const tx_attrs attrs = {.control = -1, .alpha = alpha, .vocab = vocab, .scale = temperature};
-    if (logits && divided_columns(logits))
-        return tx_graph_refuse(logits->graph,
-                               tx_fail(TX_UNSUPPORTED, "distillation: ranks divide the vocabulary: leave out the "
-                                                       "teacher or --tensor_parallel"));
-    return TX_EMIT(logits, DISTILLATION, attrs, logits, teacher, labels);
 }

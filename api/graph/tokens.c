@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Builders of graphs: what the tokens of a batch read, and losses of logits. */
+#include "api/graph/graph.h"
+
+#include "api/base/needs.h"
+#include "api/model/model.h"
+
+/* The hooks of a tensor's model; NULL if one device has the model. */
+static const tx_parallel_hooks *hooks_of(const tx_tensor *x)
+{
+    return x->graph->model->hooks;
+}
+
+/* True if ranks divide the rows of a table, or the columns of logits. */
+static bool is_divided(const tx_tensor *x)
+{
+    return x && hooks_of(x) && hooks_of(x)->divides(x);
+}
+
+/* The positions of the tokens of x [B, T, ..] if none are given. */
+static tx_tensor *places_of(const tx_tensor *x)
+{
+    return hooks_of(x) ? hooks_of(x)->places(x) : NULL;
+}
+
+tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions)
+{
+    TX_NEEDS(x && rope, NULL);
+    const tx_attrs attrs = TX_ATTRS(.attention.heads = heads, .attention.head_size = head_size, .rope = *rope);
+    return TX_EMIT(x, ROTARY, attrs, x, positions ? positions : places_of(x));
+}
+
+tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
+                               tx_tensor *positions)
+{
+    if (!tokens || !token_table)
+        return NULL;
+    if (is_divided(token_table))
+        return hooks_of(tokens)->embed(tokens, token_table, padding, position_table, positions);
+    if (position_table && !positions)
+        positions = places_of(tokens);
+    return TX_EMIT(tokens, EMBEDDING, TX_ATTRS(.padding = padding < 0 ? 0 : padding + 1), tokens, token_table,
+                   position_table, positions);
+}
+
+tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions)
+{
+    return tx_embedding_padded(tokens, token_table, -1, position_table, positions);
+}
+
+tx_tensor *tx_output(tx_tensor *tensor)
+{
+    if (!tensor || tensor->graph->planned)
+        return tensor;
+    if (is_divided(tensor))
+        return tx_graph_refuse(tensor->graph,
+                               tx_fail(TX_UNSUPPORTED, "logits are no output where ranks divide the vocabulary"));
+    tx_tensor_root(tensor)->is_output = true;
+    return tensor;
+}
+
+tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)
+{
+    const tx_attrs attrs = TX_ATTRS(.vocab = vocab, .smoothing = smoothing);
+    if (logits && !(smoothing >= 0.0f && smoothing < 1.0f))
+        return tx_graph_refuse(
+            logits->graph,
+            tx_fail(TX_INVALID, "cross_entropy: smoothing %g must be at least 0 and below 1", (double)smoothing));
+    if (labels && is_divided(logits))
+        return hooks_of(logits)->loss(logits, labels, vocab, smoothing);
+    return TX_EMIT(logits, CROSS_ENTROPY, attrs, logits, labels);
+}
+
+tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab)
+{
+    return tx_cross_entropy_smoothed(logits, labels, vocab, 0.0f);
+}
+
+tx_tensor *tx_distillation(tx_tensor *logits, tx_tensor *teacher, tx_tensor *labels, int64_t vocab, float temperature,
+                           float alpha)
+{
+    const tx_attrs attrs = {.control = -1, .alpha = alpha, .vocab = vocab, .scale = temperature};
+    if (is_divided(logits))
+        return tx_graph_refuse(logits->graph,
+                               tx_fail(TX_UNSUPPORTED, "distillation: ranks divide the vocabulary: leave out the "
+                                                       "teacher or --tensor_parallel"));
+    return TX_EMIT(logits, DISTILLATION, attrs, logits, teacher, labels);
+}

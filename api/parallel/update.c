@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What ranks add to the update plan: they wait for the sums of gradients, sum their squares, and gather the weights
+ * that each has updated. */
+#include "api/parallel/buckets.h"
+#include "api/plan/plan.h"
+
+tx_status tx_parallel_check_optimizer(const tx_model *model, const tx_optimizer *optimizer)
+{
+    const tx_mesh *mesh = &model->mesh;
+    const tx_parallel *p = model->parallel;
+    if (tx_parallel_sharded(p) && tx_optimizer_is_whole(optimizer->options.kind) && !p->options.whole)
+        return tx_fail(TX_INVALID, "this optimizer works on whole parameters, and the ranks have parts of them: give "
+                                   "tx_model_parallel the option `whole`");
+    if ((mesh->tensor.size > 1 || mesh->expert.size > 1 || mesh->stages > 1) && !tx_optimizer_divides(optimizer))
+        return tx_fail(TX_UNSUPPORTED,
+                       "this optimizer's states are of blocks or whole parameters, of which the ranks "
+                       "of a tensor group, an expert group or a pipeline have parts: take AdamW, SGD or Lion");
+    return TX_OK;
+}
+
+static void add_collective(tx_graph *graph, tx_op op, int32_t bucket, tx_tensor *in, tx_tensor *out)
+{
+    tx_emit(graph, &(tx_emit_args){.op = op, .attrs = TX_ATTRS(.exchange.bucket = bucket), .in = {in}, .out = {out}});
+}
+
+static void wait_for_gradients(tx_graph *graph, int32_t bucket)
+{
+    add_collective(graph, TX_OP_WAIT_GRADIENTS, bucket, tx_parallel_exchanged(graph, TX_ARENA_GRADIENTS, bucket),
+                   tx_parallel_tensor(graph, TX_ARENA_GRADIENTS, bucket));
+}
+
+static void gather_weights(tx_graph *graph, int32_t bucket)
+{
+    add_collective(graph, TX_OP_GATHER_WEIGHTS, bucket, tx_parallel_tensor(graph, TX_ARENA_WEIGHTS, bucket),
+                   tx_parallel_exchanged(graph, TX_ARENA_WEIGHTS, bucket));
+}
+
+#define SUMMED 3 /* results: LOSS, GRAD_SUMSQ and DROPPED, the first */
+
+/* They are summed over the ranks. */
+static void reduce_results(tx_graph *graph)
+{
+    _Static_assert(TX_RESULT_LOSS < SUMMED && TX_RESULT_GRAD_SUMSQ < SUMMED && TX_RESULT_DROPPED < SUMMED,
+                   "what is summed lies together");
+    tx_tensor *x = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(SUMMED), TX_ARENA_RESULT, 0);
+    tx_tensor *w =
+        tx_tensor_fixed(graph, TX_F32, TX_SHAPE(SUMMED + 1), TX_ARENA_EXCHANGE, graph->model->parallel->results);
+    tx_emit(graph, &(tx_emit_args){.op = TX_OP_REDUCE_RESULTS, .attrs = TX_PLAIN, .in = {x}, .out = {x, w}});
+}
+
+void tx_parallel_add_waits(tx_graph *graph)
+{
+    const tx_parallel *p = graph->model->parallel;
+    for (int32_t i = 0; i < p->buckets && !tx_parallel_keeps_shards(p); i++) /* else the training plan has waited */
+        wait_for_gradients(graph, i);
+}
+
+/* The stretches of a parameter of which this rank is the first replica, as far as its shard of the bucket has them. */
+static void add_param(tx_graph *graph, const tx_bucket *b, const tx_param_record *r)
+{
+    const int64_t gradients = tx_bucket_gradients(graph->model->parallel, b);
+    const int64_t begin = b->address + b->first * b->element, own = begin + b->owned * b->element;
+    tx_param_run s;
+    for (int32_t run = 0; tx_own_stretch(r, &run, &s);) {
+        const int64_t first = r->offset + s.own * b->element, end = first + s.count * b->element;
+        const int64_t from = first > begin ? first : begin, to = end < own ? end : own;
+        if (s.replica == 0 && from < to)
+            tx_update_add_squares(graph, gradients + from - begin, (to - from) / b->element);
+    }
+}
+
+/* This rank's shard of a bucket. Of what all ranks of a tensor group have the first one counts, the others what they
+ * have parts of; what two stages have one of them counts. */
+static void add_bucket(tx_graph *graph, const tx_bucket *b)
+{
+    const tx_model *model = graph->model;
+    const bool again =
+        model->mesh.stages > 1 && tx_model_has_stage(model, model->mesh.stages - 1); /* the first counts what is tied */
+    if (model->mesh.tensor.rank == 0 && !again) {
+        tx_update_add_squares(graph, tx_bucket_gradients(model->parallel, b), b->owned);
+        return;
+    }
+    for (int32_t i = 0; i < model->params; i++) {
+        const bool counts =
+            (model->mesh.tensor.rank == 0 || model->param[i].division.parts > 1) && tx_model_owns(model, i);
+        if (counts && model->param[i].arena == TX_ARENA_WEIGHTS)
+            add_param(graph, b, &model->param[i]);
+    }
+}
+
+void tx_parallel_add_squares(tx_graph *graph)
+{
+    const tx_parallel *p = graph->model->parallel;
+    for (int32_t i = 0; i < p->buckets; i++)
+        add_bucket(graph, &p->bucket[i]);
+    reduce_results(graph);
+}
+
+/* The pieces in their order; a sharded bucket moves when the last of its own has been updated. */
+void tx_parallel_add_updates(tx_graph *graph)
+{
+    const tx_optimizer *o = graph->model->optimizer;
+    const tx_parallel *p = graph->model->parallel;
+    int32_t done = 0;
+    for (int32_t i = tx_parallel_sharded(p) ? p->buckets - 1 : -1; i >= 0; i--) {
+        for (; done < o->pieces && tx_bucket_holds(&p->bucket[i], o->piece[done].address); done++)
+            tx_update_add_piece(graph, &o->piece[done]);
+        if (!tx_parallel_gathers(p)) /* else what reads them does */
+            gather_weights(graph, i);
+    }
+    for (; done < o->pieces; done++)
+        tx_update_add_piece(graph, &o->piece[done]);
+}

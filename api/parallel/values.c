@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reading and writing values that ranks, or devices of this process, divide. All ranks read a spread value together, or
+ * rank 0 asks for it and the others answer. */
+#include "api/parallel/buckets.h"
+
+#include "api/base/hash.h"
+#include "api/base/needs.h"
+#include "api/plan/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Elements that are asked for at once: whole words. */
+#define SLICE (INT64_C(1) << 20)
+
+/* The ranks that have shards of a part; NULL if this rank has all of it. */
+static tx_comm *sharers_of(const tx_model *model, tx_part part, int32_t index)
+{
+    const tx_param_record *r = &model->param[index];
+    const bool shards =
+        part == TX_PART_WEIGHT ? model->arena[r->arena].addresses : tx_parallel_sharded(model->parallel);
+    return shards ? tx_parallel_summers(model, &r->spec) : NULL;
+}
+
+/* True if ranks have parts of it, so that all read it together. */
+static bool is_spread(const tx_model *model, tx_part part, int32_t index)
+{
+    return index >= 0 && index < model->params &&
+           (tx_model_splits(model, index) || tx_model_has_pipeline(model) || sharers_of(model, part, index));
+}
+
+/* Sums words over the ranks, each of which only one rank has read: the zeros of the others change no bit. A rank that
+ * has failed takes part all the same. */
+static tx_status add_up(tx_comm *comm, void *to, int64_t words, tx_status status)
+{
+    const tx_status added = tx_comm_collect(comm, TX_ALL_REDUCE, to, words, TX_I32, 0);
+    return status ? status : added;
+}
+
+tx_status tx_parallel_complete(const tx_model *model, tx_part part, int32_t index, int32_t *words, int64_t count,
+                               tx_status status)
+{
+    tx_comm *sharers = sharers_of(model, part, index);
+    return sharers ? add_up(sharers, words, count, status) : status;
+}
+
+/* ---- Copies ------------------------------------------------------------------------------------------- */
+
+/* This rank's runs of a parameter that its groups divide; all ranks of these read together. */
+static tx_status copy_runs(tx_model *model, const tx_value_copy *c)
+{
+    const tx_param_record *r = &model->param[c->index];
+    const int64_t begin = tx_own_before(r, c->first), own = tx_own_before(r, c->first + c->count) - begin;
+    float *mine = malloc((size_t)own * sizeof *mine + 1);
+    tx_status status = mine ? TX_OK : tx_fail(TX_MEMORY, "no memory for parameter %s", r->name);
+    if (c->from && mine)
+        tx_own_take(r, c->first, c->count, c->from, mine);
+    if (own > 0)
+        TX_THEN(status, tx_values_copy_own(model, &(tx_value_copy){c->part, c->index, begin, own, c->from ? mine : NULL,
+                                                                   c->from ? NULL : mine}));
+    if (c->to) {
+        memset(c->to, 0, (size_t)c->count * sizeof *c->to);
+        if (!status)
+            tx_own_put(r, c->first, c->count, mine, c->to);
+        if (r->division.parts > 1)
+            status = add_up(model->mesh.tensor.comm, c->to, c->count, status);
+        if (r->experts.parts > 1)
+            status = add_up(model->mesh.expert.comm, c->to, c->count, status);
+    }
+    free(mine);
+    return status;
+}
+
+static tx_status prepare(tx_model *model, const tx_value_copy *c)
+{
+    TX_TRY(tx_values_prepare(model, c));
+    return c->part == TX_PART_GRADIENT && tx_parallel_sharded(model->parallel)
+               ? tx_fail(TX_NOT_FOUND, "no rank has all gradients: they are spread (zero_stage %d)",
+                         (int)model->parallel->options.zero_stage)
+               : TX_OK;
+}
+
+/* Each stage that has a parameter writes it, and its own stage reads it: a device of this process, or a rank of a
+ * pipeline, of which all ranks read together. */
+static tx_status copy_values(tx_model *model, const tx_value_copy *c)
+{
+    tx_status status = TX_OK;
+    TX_TRY(prepare(model, c));
+    if (c->from && c->part == TX_PART_WEIGHT && sharers_of(model, c->part, c->index)) /* all, whatever this rank has */
+        model->parallel->written = tx_hash_words(model->parallel->written, c->from, c->count);
+    if (c->to && tx_model_has_pipeline(model))
+        memset(c->to, 0, (size_t)c->count * sizeof *c->to);
+    for (tx_model *m = model; m && !status; m = m->following) {
+        if (c->from ? m->param[c->index].absent : !tx_model_owns(m, c->index))
+            continue;
+        if (m != model)
+            status = prepare(m, c);
+        TX_THEN(status, (tx_model_splits(m, c->index) ? copy_runs : tx_values_copy_own)(m, c));
+    }
+    return c->to && tx_model_has_pipeline(model) ? add_up(model->mesh.pipeline.comm, c->to, c->count, status) : status;
+}
+
+/* ---- Asking and answering ------------------------------------------------------------------------------ */
+
+typedef struct question {
+    int64_t first, count;
+    int32_t part, param; /* -1: there is no further question */
+} question;
+
+/* To all ranks: to those of rank 0's tensor group, from each of these to the others of its part, and from these to the
+ * other stages. */
+static tx_status pass_on(const tx_mesh *mesh, question *q)
+{
+    const int64_t words = (int64_t)(sizeof *q / sizeof(int32_t));
+    tx_comm *const axes[] = {mesh->tensor.comm, mesh->data.comm, mesh->pipeline.comm};
+    for (int i = 0; i < 3; i++)
+        if (axes[i])
+            TX_TRY(tx_comm_collect(axes[i], TX_BROADCAST, q, words, TX_I32, 0));
+    return TX_OK;
+}
+
+/* Whether ranks have parts of the weights or of the optimizer states. */
+static bool spreads(const tx_model *model)
+{
+    return tx_parallel_sharded(model->parallel) || tx_model_gathers(model);
+}
+
+/* Nobody begins unless all can. */
+static tx_status meet(tx_model *model, tx_status own)
+{
+    const tx_mesh *mesh = &model->mesh;
+    const int32_t size = mesh->data.size;
+    int32_t *all = calloc((size_t)size, sizeof *all), lack = own != TX_OK;
+    if (!all)
+        return tx_fail(TX_MEMORY, "no memory for a list of the ranks");
+    all[mesh->data.rank] = lack;
+    tx_status status = tx_comm_share(mesh->data.comm, all, sizeof *all);
+    for (int32_t r = 0; r < size && !status && !own; r++)
+        if (all[r])
+            status = tx_fail(TX_MEMORY, "rank %" PRId32 " has no memory to read what is spread over the ranks",
+                             r * mesh->tensor.size + mesh->tensor.rank);
+    free(all);
+    tx_comm *const others[] = {mesh->tensor.comm, mesh->pipeline.comm};
+    for (int i = 0; i < 2; i++) {
+        if (!others[i])
+            continue;
+        lack = own || status;
+        const tx_status told = tx_comm_collect(others[i], TX_ALL_REDUCE, &lack, 1, TX_I32, 0);
+        if (!own && !status)
+            status = told   ? told
+                     : lack ? tx_fail(TX_MEMORY, "a rank has no memory to read what the ranks have parts of")
+                            : TX_OK;
+    }
+    return own ? own : status;
+}
+
+tx_status tx_model_ask(tx_model *model, bool on)
+{
+    TX_NEEDS(model, TX_INVALID);
+    tx_parallel *p = model->parallel;
+    question none = {.param = -1};
+    if (!spreads(model) || p->asks == on)
+        return TX_OK;
+    if (!on) {
+        p->asks = false;
+        return pass_on(&model->mesh, &none);
+    }
+    TX_TRY(tx_model_settle(model));
+    TX_TRY(meet(model, TX_OK));
+    p->asks = true;
+    return TX_OK;
+}
+
+tx_status tx_model_answer(tx_model *model)
+{
+    TX_NEEDS(model, TX_INVALID);
+    if (!spreads(model))
+        return TX_OK;
+    TX_TRY(tx_model_settle(model));
+    float *answer = malloc((size_t)SLICE * sizeof *answer);
+    tx_status status = meet(model, answer ? TX_OK : tx_fail(TX_MEMORY, "no memory to answer what rank 0 reads")), read;
+    question q = {0};
+    for (bool more = status == TX_OK; more;) {
+        read = pass_on(&model->mesh, &q);
+        more = !read && q.param >= 0;
+        if (more)
+            read = copy_values(model, &(tx_value_copy){(tx_part)q.part, q.param, q.first, q.count, .to = answer});
+        status = status ? status : read;
+    }
+    free(answer);
+    return status;
+}
+
+tx_status tx_parallel_copy(tx_model *model, const tx_value_copy *c)
+{
+    if (c->from || !is_spread(model, c->part, c->index) || !model->parallel->asks)
+        return copy_values(model, c);
+    for (int64_t at = 0; at < c->count; at += SLICE) {
+        question q = {c->first + at, c->count - at < SLICE ? c->count - at : SLICE, (int32_t)c->part, c->index};
+        TX_TRY(pass_on(&model->mesh, &q));
+        TX_TRY(copy_values(model, &(tx_value_copy){c->part, c->index, q.first, q.count, .to = c->to + at}));
+    }
+    return TX_OK;
+}
