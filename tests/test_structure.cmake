@@ -15,7 +15,7 @@ set(generated tests/opencl/matrix_emulated.h)
 string(REPLACE "," "|" extensions "${EXTENSIONS}")
 # The core includes of an extension its tables, and the header EXTENSION/EXTENSION.h of the functions that they name.
 set(extension_rows "api/(${extensions})/([a-z_]+\\.def|(${extensions})\\.h)")
-set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)|${extension_rows}")
+set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def|work\\.def)|${extension_rows}")
 set(basics "${public}|api/base/(half|hash|file|clock|cores|memory_left|needs|thread|environment|message|drivers)\\.h|api/graph/op\\.h")
 set(contracts "backends/(backend|rng|rope|nf4|dynamic_map)\\.h|comm/comm\\.h")
 set(comm_public "comm/(comm|watch|report|topology/(topology|placement|rates|measure))\\.h")
@@ -26,6 +26,7 @@ set(directions
     "^api/passes/|^((${public})$|${contracts}$|api/(base|model|graph|parallel|passes)/)"
     "^api/plan/|^((${public})$|${contracts}$|api/)"
     "^api/(${extensions})/|^((${public})$|${contracts}$|api/)"
+    "^api/left_out\\.c$|^api/"
     "^api/|^(${public})$"
     "^backends/[^/]+$|^(${basics}|backends/[^/]+)$"
     "^backends/cpu/|^((${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h)$|backends/cpu/)"

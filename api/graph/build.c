@@ -69,38 +69,6 @@ tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows)
     return TX_EMIT(indices, SCATTER_ADD, TX_ATTRS(.rows = rows), indices, src);
 }
 
-tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices)
-{
-    TX_NEEDS(x && indices, NULL);
-    tx_emit_args args = {.op = TX_OP_TOP_K, .attrs = TX_ATTRS(.rows = k), .in = {x}};
-    tx_tensor *y = tx_emit(x->graph, &args);
-    *indices = y ? args.out[TX_OUT(top_k, indices)] : NULL;
-    return y;
-}
-
-bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacity, tx_routes *routes)
-{
-    TX_NEEDS(choices && routes, false);
-    const tx_attrs attrs = TX_ATTRS(.rows = experts, .scale = capacity);
-    tx_emit_args args = {.op = TX_OP_ROUTE, .attrs = attrs, .in = {choices, ids}};
-    if (!tx_emit(choices->graph, &args))
-        return false;
-    *routes = (tx_routes){args.out[TX_OUT(route, tokens)], args.out[TX_OUT(route, places)],
-                          args.out[TX_OUT(route, offsets)], args.out[TX_OUT(route, counts)]};
-    return true;
-}
-
-tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, bool transpose)
-{
-    return TX_EMIT(x, GROUPED_MATMUL, TX_ATTRS(.trans_b = transpose), x, w, offsets);
-}
-
-tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes)
-{
-    TX_NEEDS(routes, NULL);
-    return TX_EMIT(x, COMBINE, TX_PLAIN, x, weights, routes->places, routes->tokens);
-}
-
 tx_tensor *tx_layer_norm(tx_tensor *x, tx_tensor *gamma, tx_tensor *beta, float eps)
 {
     return TX_EMIT(x, LAYER_NORM, TX_ATTRS(.eps = eps), x, gamma, beta);

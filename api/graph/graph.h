@@ -156,9 +156,6 @@ void tx_tensor_narrow(tx_tensor *t, int64_t low, int64_t high, bool ignore);
 /* The scalar `result` of the model as a tensor [1]. */
 tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result);
 
-/* Rows on their way to experts that ranks divide, or back (op TO_EXPERTS or FROM_EXPERTS): x [.., C] -> [rows, C]. */
-tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows);
-
 /* Appends a copy of a node as it is, for ops that are not the user's; `*number` receives its number. */
 tx_status tx_graph_append(tx_graph *graph, const tx_node *node, int32_t *number);
 

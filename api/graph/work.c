@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Arithmetic and least traffic of a command. */
-#include "api/graph/op.h"
+#include "api/graph/work.h"
 
 #include <math.h>
 #include <string.h>
@@ -28,34 +28,46 @@ static double head_size(const tx_command *c, const tx_shape *qkv)
     return (double)tx_shape_last(qkv) / (c->attrs.attention.heads + 2 * c->attrs.attention.kv_heads);
 }
 
+double tx_flops_matmul(const tx_command *c)
+{
+    const tx_gemm g = tx_gemm_of(&c->attrs, &c->in[0].shape, &c->in[1].shape);
+    return 2.0 * (double)g.batch * (double)g.m * (double)g.n * (double)g.k;
+}
+
+/* Scores and weighted values. */
+double tx_flops_attention(const tx_command *c)
+{
+    return 4.0 * attention_pairs(c, &c->in[0].shape) * head_size(c, &c->in[0].shape);
+}
+
+/* Scores again, and four products. */
+double tx_flops_attention_grad(const tx_command *c)
+{
+    return 10.0 * attention_pairs(c, &c->in[1].shape) * head_size(c, &c->in[1].shape);
+}
+
+/* A query sees no more than the window. */
+double tx_flops_attention_cached(const tx_command *c)
+{
+    const double seen =
+        c->attrs.attention.window > 0 ? fmin(cached_rows(c), c->attrs.attention.window) : cached_rows(c);
+    return 4.0 * (double)c->in[0].shape.dim[0] * (double)c->in[0].shape.dim[1] * seen * c->attrs.attention.heads *
+           head_size(c, &c->in[0].shape);
+}
+
+static double (*const counts[TX_OP_COUNT])(const tx_command *) = {
+#define TX_FLOPS(NAME, function) [TX_OP_##NAME] = tx_flops_##function,
+#include "work.def"
+};
+
 static double flops_of(const tx_command *c)
 {
-    switch (c->op) {
-    case TX_OP_MATMUL: {
-        tx_gemm g = tx_gemm_of(&c->attrs, &c->in[0].shape, &c->in[1].shape);
-        return 2.0 * (double)g.batch * (double)g.m * (double)g.n * (double)g.k;
-    }
-    case TX_OP_GROUPED_MATMUL: /* where all rows are of groups */
-    case TX_OP_GROUPED_MATMUL_GRAD: {
-        const tx_operand *other = c->op == TX_OP_GROUPED_MATMUL ? &c->out[0] : &c->in[1];
-        return 2.0 * (double)tx_operand_count(&c->in[0]) * (double)tx_shape_last(&other->shape);
-    }
-    case TX_OP_ATTENTION: /* scores and weighted values */
-        return 4.0 * attention_pairs(c, &c->in[0].shape) * head_size(c, &c->in[0].shape);
-    case TX_OP_ATTENTION_GRAD: /* scores again, and four products */
-        return 10.0 * attention_pairs(c, &c->in[1].shape) * head_size(c, &c->in[1].shape);
-    case TX_OP_ATTENTION_CACHED: { /* a query sees no more than the window */
-        double seen = c->attrs.attention.window > 0 ? fmin(cached_rows(c), c->attrs.attention.window) : cached_rows(c);
-        return 4.0 * (double)c->in[0].shape.dim[0] * (double)c->in[0].shape.dim[1] * seen * c->attrs.attention.heads *
-               head_size(c, &c->in[0].shape);
-    }
-    default: { /* one a result element: these ops are bound by memory */
-        int64_t count = tx_present(&c->out[0]) ? tx_operand_count(&c->out[0]) : 0;
-        if (tx_present(&c->in[0]) && tx_operand_count(&c->in[0]) > count)
-            count = tx_operand_count(&c->in[0]);
-        return (double)count;
-    }
-    }
+    if (counts[c->op])
+        return counts[c->op](c);
+    int64_t count = tx_present(&c->out[0]) ? tx_operand_count(&c->out[0]) : 0;
+    if (tx_present(&c->in[0]) && tx_operand_count(&c->in[0]) > count)
+        count = tx_operand_count(&c->in[0]);
+    return (double)count;
 }
 
 static const char *const operands[TX_OP_COUNT] = {

@@ -10,6 +10,8 @@
 
 /* ---- Kernels --------------------------------------------------------------------------------- */
 
+typedef struct tx_cpu_product tx_cpu_product; /* a kind of matrix product (prepared.h) */
+
 /* One command, ready to run. */
 typedef struct tx_cpu_call {
     const tx_command *command;
@@ -20,8 +22,8 @@ typedef struct tx_cpu_call {
     void *scratch;         /* arena SCRATCH; in a body its thread's part of it */
     int64_t scratch_bytes; /* of a thread's part */
     int32_t threads;
-    tx_cpu_gemm *gemm;       /* of a MATMUL */
-    tx_cpu_grouped *grouped; /* of a product by groups */
+    const tx_cpu_product *product; /* prepares and runs `prepared`; NULL if the op multiplies no matrices */
+    void *prepared;
 } tx_cpu_call;
 
 typedef void tx_cpu_kernel(const tx_cpu_call *call);

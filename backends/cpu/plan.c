@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Programs of the cpu backend: a prepared program is an array of calls whose pointers bind() fills in. */
-#include "backends/cpu/cpu.h"
+#include "backends/cpu/prepared.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,46 +16,10 @@ struct tx_executable {
     tx_cpu_call call[];
 };
 
-/* ---- Prepare ------------------------------------------------------------------------------------------- */
+/* ---- The product of a MATMUL ----------------------------------------------------------------------------- */
 
-static int64_t attention_scratch(const tx_command *command)
-{
-    const tx_attrs *attrs = &command->attrs;
-    const bool grad = command->op == TX_OP_ATTENTION_GRAD;
-    const tx_operand *qkv = &command->in[grad ? TX_IN(attention_grad, qkv) : TX_IN(attention, qkv)];
-    const int64_t size = tx_shape_last(&qkv->shape) / (attrs->attention.heads + 2 * attrs->attention.kv_heads),
-                  length = command->op == TX_OP_ATTENTION_CACHED ? command->in[1].shape.dim[1] : qkv->shape.dim[1];
-    if (grad)
-        return tx_cpu_attention_grad_scratch(size) +
-               tx_cpu_attention_grad_wide(qkv->dtype, length, size, attrs->attention.heads / attrs->attention.kv_heads);
-    return tx_cpu_attention_scratch(size) + tx_cpu_attention_wide(qkv->dtype, length, size);
-}
-
-/* Bytes of scratch that a thread needs; matrix products report theirs. */
-static int64_t scratch_of(const tx_command *command)
-{
-    const tx_attrs *attrs = &command->attrs;
-    switch (command->op) {
-    case TX_OP_ATTENTION:
-    case TX_OP_ATTENTION_CACHED:
-    case TX_OP_ATTENTION_GRAD:
-        return attention_scratch(command);
-    case TX_OP_LAYER_NORM_GRAD: /* a row of dy */
-    case TX_OP_RMS_NORM_GRAD:
-        return command->in[0].dtype == TX_F32 ? 0 : tx_shape_last(&command->in[0].shape) * (int64_t)sizeof(float);
-    case TX_OP_ROTARY:
-        return attrs->attention.head_size * (int64_t)sizeof(float);
-    case TX_OP_ROUTE:
-        return attrs->rows * (int64_t)sizeof(int32_t);
-    case TX_OP_KV_REORDER:
-        return command->in[0].shape.dim[0] * command->in[0].shape.dim[2] * (int64_t)sizeof(float);
-    default:
-        return 0;
-    }
-}
-
-static tx_status prepare_gemm(const tx_context *context, const tx_command *command, tx_cpu_gemm **gemm,
-                              int64_t *scratch)
+static tx_status create_product(const tx_context *context, const tx_command *command, void **product,
+                                int64_t *scratch_bytes)
 {
     const tx_attrs *attrs = &command->attrs;
     const tx_cpu_gemm_spec spec = {
@@ -70,8 +34,77 @@ static tx_status prepare_gemm(const tx_context *context, const tx_command *comma
         .threads = context->threads,
         .rows = context->kernels->gemm_rows,
     };
-    return tx_cpu_gemm_create(&spec, gemm, scratch);
+    tx_cpu_gemm *gemm = NULL;
+    const tx_status status = tx_cpu_gemm_create(&spec, &gemm, scratch_bytes);
+    *product = gemm;
+    return status;
 }
+
+/* Its library can fail. The kernel of MATMUL applies the epilogue. */
+static tx_status run_product(const tx_cpu_call *call)
+{
+    const tx_attrs *attrs = &call->command->attrs;
+    void *product = call->out[1] ? call->out[1] : call->out[0];
+    tx_status status = tx_cpu_gemm_run(call->prepared, call->in[0], call->in[1], call->in[2], product,
+                                       tx_beta(attrs->accumulate, call->controls), call->scratch);
+    if (!status)
+        return TX_OK;
+    const tx_gemm s = tx_gemm_of(attrs, &call->command->in[0].shape, &call->command->in[1].shape);
+    return tx_fail_in(status, "matmul of %" PRId64 " x [%" PRId64 ", %" PRId64 "] by [%" PRId64 ", %" PRId64 "]",
+                      s.batch, s.m, s.k, s.k, s.n);
+}
+
+static const char *product_variant(const void *product)
+{
+    return tx_cpu_gemm_variant(product);
+}
+
+static void destroy_product(void *product)
+{
+    tx_cpu_gemm_destroy(product);
+}
+
+const tx_cpu_product tx_cpu_product_matmul = {create_product, run_product, product_variant, destroy_product};
+
+/* ---- Prepare ------------------------------------------------------------------------------------------- */
+
+int64_t tx_cpu_scratch_attention(const tx_command *command)
+{
+    const tx_attrs *attrs = &command->attrs;
+    const bool grad = command->op == TX_OP_ATTENTION_GRAD;
+    const tx_operand *qkv = &command->in[grad ? TX_IN(attention_grad, qkv) : TX_IN(attention, qkv)];
+    const int64_t size = tx_shape_last(&qkv->shape) / (attrs->attention.heads + 2 * attrs->attention.kv_heads),
+                  length = command->op == TX_OP_ATTENTION_CACHED ? command->in[1].shape.dim[1] : qkv->shape.dim[1];
+    if (grad)
+        return tx_cpu_attention_grad_scratch(size) +
+               tx_cpu_attention_grad_wide(qkv->dtype, length, size, attrs->attention.heads / attrs->attention.kv_heads);
+    return tx_cpu_attention_scratch(size) + tx_cpu_attention_wide(qkv->dtype, length, size);
+}
+
+int64_t tx_cpu_scratch_norm_grad(const tx_command *command) /* a row of dy */
+{
+    return command->in[0].dtype == TX_F32 ? 0 : tx_shape_last(&command->in[0].shape) * (int64_t)sizeof(float);
+}
+
+int64_t tx_cpu_scratch_rotary(const tx_command *command)
+{
+    return command->attrs.attention.head_size * (int64_t)sizeof(float);
+}
+
+int64_t tx_cpu_scratch_kv_reorder(const tx_command *command)
+{
+    return command->in[0].shape.dim[0] * command->in[0].shape.dim[2] * (int64_t)sizeof(float);
+}
+
+static int64_t (*const scratch_of[TX_OP_COUNT])(const tx_command *) = {
+#define TX_SCRATCH(NAME, function) [TX_OP_##NAME] = tx_cpu_scratch_##function,
+#include "backends/cpu/prepared.def"
+};
+
+static const tx_cpu_product *const products[TX_OP_COUNT] = {
+#define TX_PRODUCT(NAME, product) [TX_OP_##NAME] = &tx_cpu_product_##product,
+#include "backends/cpu/prepared.def"
+};
 
 tx_status tx_cpu_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                          int64_t *scratch_bytes)
@@ -92,14 +125,11 @@ tx_status tx_cpu_prepare(tx_context *context, const tx_program *program, tx_exec
         }
         call->command = command;
         call->threads = context->threads;
-        call->scratch_bytes = scratch_of(command);
+        call->scratch_bytes = scratch_of[command->op] ? scratch_of[command->op](command) : 0;
+        call->product = products[command->op];
         int64_t bytes = context->threads * call->scratch_bytes;
-        tx_status status = TX_OK;
-        if (command->op == TX_OP_MATMUL)
-            status = prepare_gemm(context, command, &call->gemm, &bytes);
-        else if (tx_cpu_is_grouped(command->op))
-            status =
-                tx_cpu_grouped_create(command, context->threads, context->kernels->gemm_rows, &call->grouped, &bytes);
+        const tx_status status =
+            call->product ? call->product->create(context, command, &call->prepared, &bytes) : TX_OK;
         if (status) {
             tx_cpu_destroy(made);
             return tx_fail_in(status, "cpu: command %d (%s)", i, tx_op_info_of(command->op)->name);
@@ -115,10 +145,9 @@ void tx_cpu_destroy(tx_executable *executable)
 {
     if (!executable)
         return;
-    for (int32_t i = 0; i < executable->program.length; i++) {
-        tx_cpu_gemm_destroy(executable->call[i].gemm);
-        tx_cpu_grouped_destroy(executable->call[i].grouped);
-    }
+    for (int32_t i = 0; i < executable->program.length; i++)
+        if (executable->call[i].prepared)
+            executable->call[i].product->destroy(executable->call[i].prepared);
     free(executable);
 }
 
@@ -190,20 +219,6 @@ tx_status tx_cpu_bind(tx_executable *executable, const tx_bindings *bindings)
 
 /* ---- Run --------------------------------------------------------------------------------------------------- */
 
-/* The product of a MATMUL, which alone can fail: its library may. The kernel does the rest. */
-static tx_status run_product(const tx_cpu_call *call)
-{
-    const tx_attrs *attrs = &call->command->attrs;
-    void *product = call->out[1] ? call->out[1] : call->out[0];
-    tx_status status = tx_cpu_gemm_run(call->gemm, call->in[0], call->in[1], call->in[2], product,
-                                       tx_beta(attrs->accumulate, call->controls), call->scratch);
-    if (!status)
-        return TX_OK;
-    const tx_gemm s = tx_gemm_of(attrs, &call->command->in[0].shape, &call->command->in[1].shape);
-    return tx_fail_in(status, "matmul of %" PRId64 " x [%" PRId64 ", %" PRId64 "] by [%" PRId64 ", %" PRId64 "]",
-                      s.batch, s.m, s.k, s.k, s.n);
-}
-
 /* Without signals: some of oneDNN's kernels keep the stack pointer in memory of the heap while they run, where the
  * frame of a handler would overwrite what lies below. Held for each command, so that a signal waits for one at most; of
  * all, since any may start the threads that products use later. */
@@ -211,10 +226,7 @@ static tx_status run_command(const tx_context *context, tx_cpu_call *call)
 {
     sigset_t before;
     tx_signals_hold(&before);
-    tx_status status = call->gemm ? run_product(call) : TX_OK;
-    if (call->grouped)
-        status = tx_cpu_grouped_run(call->grouped, call->in, call->out[0],
-                                    tx_beta(call->command->attrs.accumulate, call->controls), call->scratch);
+    const tx_status status = call->product ? call->product->run(call) : TX_OK;
     if (!status)
         context->kernels->run[call->command->op](call);
     tx_signals_take(&before);
@@ -248,9 +260,7 @@ tx_command_info tx_cpu_command_info(const tx_executable *executable, int32_t ind
 {
     const tx_cpu_call *call = &executable->call[index];
     return (tx_command_info){
-        .variant = call->gemm      ? tx_cpu_gemm_variant(call->gemm)
-                   : call->grouped ? tx_cpu_grouped_variant(call->grouped)
-                                   : executable->context->kernels->name,
+        .variant = call->product ? call->product->variant(call->prepared) : executable->context->kernels->name,
         .launches = 1,
     };
 }

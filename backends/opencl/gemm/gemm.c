@@ -54,6 +54,7 @@ tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command 
 tx_status tx_cl_matmul(tx_cl_builder *b, const tx_command *c)
 {
     const tx_cl_product p = {
+        .op = c->op,
         .g = tx_gemm_of(&c->attrs, &c->in[0].shape, &c->in[1].shape),
         .trans_a = c->attrs.trans_a,
         .trans_b = c->attrs.trans_b,

@@ -11,8 +11,9 @@
 
 #include "backends/opencl/tune/tuner.h"
 
-/* A MATMUL command, worked out. */
+/* A command that multiplies matrices, worked out. */
 typedef struct tx_cl_product {
+    tx_op op;
     tx_gemm g;
     bool trans_a, trans_b;
     tx_dtype from, to; /* of a and b, and of y */
@@ -128,6 +129,7 @@ bool tx_cl_gemm_knows(const tx_context *context, const char *name);
 typedef struct tx_cl_trial {
     int64_t batch, m, n, k;
     bool trans_a, trans_b, bias;
+    tx_op op; /* of a product by groups */
     int64_t
         groups; /* with the batch 1: so many, of different sizes, one without rows; rows of none come last. 0: none */
     tx_dtype from, to, packed; /* as in tx_cl_product */

@@ -69,6 +69,7 @@ static tx_status try_all(tx_context *context, const tx_cl_provider *provider, co
         t.packed = p->packed;
         t.batch = p->packed != TX_F32 || p->offsets ? 1 : t.batch;
         t.bias = t.bias && !p->offsets;
+        t.op = p->op;
         t.groups = p->offsets ? PROOF_GROUPS : 0;
         if (p->offsets && !p->trans_a) { /* some groups have several tiles, and nothing is added to */
             t.m *= 8;
@@ -152,6 +153,7 @@ static tx_cl_trial cut(const tx_cl_product *p)
                          .m = tx_cl_least(p->trans_a ? p->g.m : tx_cl_blocks(p->g.m * some, of), MEASURED),
                          .n = tx_cl_least(p->g.n, MEASURED),
                          .k = tx_cl_least(p->trans_a ? tx_cl_blocks(p->g.k * some, of) : p->g.k, MEASURED),
+                         .op = p->op,
                          .groups = groups,
                          .trans_a = p->trans_a,
                          .trans_b = p->trans_b,

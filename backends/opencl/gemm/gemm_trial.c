@@ -59,7 +59,7 @@ static int64_t group_begin(const tx_cl_trial *t, int64_t e)
 /* A MATMUL becomes one by groups. */
 static void lay_out_groups(const tx_cl_trial *t, tx_command *c)
 {
-    c->op = t->trans_a ? TX_OP_GROUPED_MATMUL_GRAD : TX_OP_GROUPED_MATMUL;
+    c->op = t->op;
     c->in[BIAS] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(t->groups + 1)};
     if (t->trans_a)
         c->out[0].shape = TX_SHAPE(t->groups, t->m, t->n);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products by groups of rows, as sums of prepared products. */
-#include "gemm_parts.h"
+ * Products by groups of rows, ops GROUPED_MATMUL and GROUPED_MATMUL_GRAD. How many rows a group has is known when it
+ * runs; products are prepared for some numbers of rows, of which every number is a sum, so that nothing is padded. */
+#include "backends/cpu/gemm_parts.h"
+#include "backends/cpu/prepared.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +12,17 @@
 #define DOUBLINGS 7
 #define PIECES (FEW + DOUBLINGS)
 
-struct tx_cpu_grouped {
+typedef struct grouped {
     const tx_command *command;
     int32_t pieces;
     int64_t rows[PIECES]; /* ascending */
     tx_cpu_gemm *piece[PIECES];
-};
+} grouped;
+
+int64_t tx_cpu_scratch_route(const tx_command *command)
+{
+    return command->attrs.rows * (int64_t)sizeof(int32_t);
+}
 
 /* The product of `rows` rows of one group. */
 static tx_cpu_gemm_spec spec_of(const tx_command *c, int64_t rows)
@@ -33,11 +40,18 @@ static tx_cpu_gemm_spec spec_of(const tx_command *c, int64_t rows)
     return spec;
 }
 
-tx_status tx_cpu_grouped_create(const tx_command *command, int32_t threads, const tx_gemm_rows *rows,
-                                tx_cpu_grouped **grouped, int64_t *scratch_bytes)
+static void destroy(void *product)
+{
+    grouped *g = product;
+    for (int32_t i = 0; i < g->pieces; i++)
+        tx_cpu_gemm_destroy(g->piece[i]);
+    free(g);
+}
+
+static tx_status create(const tx_context *context, const tx_command *command, void **product, int64_t *scratch_bytes)
 {
     const int64_t all = command->in[0].shape.dim[0];
-    tx_cpu_grouped *g = calloc(1, sizeof *g);
+    grouped *g = calloc(1, sizeof *g);
     if (!g)
         return tx_fail(TX_MEMORY, "grouped product: out of memory");
     g->command = command;
@@ -45,17 +59,17 @@ tx_status tx_cpu_grouped_create(const tx_command *command, int32_t threads, cons
     for (int64_t n = 1; n <= all && g->pieces < PIECES; n = n < FEW ? n + 1 : 2 * n) {
         tx_cpu_gemm_spec spec = spec_of(command, n);
         int64_t bytes = 0;
-        spec.threads = threads;
-        spec.rows = rows;
+        spec.threads = context->threads;
+        spec.rows = context->kernels->gemm_rows;
         const tx_status status = tx_cpu_gemm_create(&spec, &g->piece[g->pieces], &bytes);
         if (status) {
-            tx_cpu_grouped_destroy(g);
+            destroy(g);
             return status;
         }
         g->rows[g->pieces++] = n;
         *scratch_bytes = bytes > *scratch_bytes ? bytes : *scratch_bytes;
     }
-    *grouped = g;
+    *product = g;
     return TX_OK;
 }
 
@@ -65,9 +79,9 @@ static int64_t row_bytes(const tx_operand *o)
 }
 
 /* Rows first..end-1, which are of one group; `beta` is that of the first piece. */
-static tx_status run_group(tx_cpu_grouped *g, const void *const in[TX_MAX_IN], int64_t group, int64_t first,
-                           int64_t end, char *out, float beta, void *scratch)
+static tx_status run_group(const tx_cpu_call *call, int64_t group, int64_t first, int64_t end, float beta)
 {
+    const grouped *g = call->prepared;
     const tx_command *c = g->command;
     const bool grad = c->op == TX_OP_GROUPED_MATMUL_GRAD;
     const tx_operand *whole = grad ? &c->out[0] : &c->in[1]; /* a matrix each */
@@ -75,46 +89,43 @@ static tx_status run_group(tx_cpu_grouped *g, const void *const in[TX_MAX_IN], i
     for (int32_t p = g->pieces - 1; first < end; first += g->rows[p]) {
         while (g->rows[p] > end - first)
             p--;
-        const char *a = (const char *)in[0] + first * row_bytes(&c->in[0]);
-        const char *b = (const char *)in[1] + (grad ? first * row_bytes(&c->in[1]) : matrix);
-        char *y = out + (grad ? matrix : first * row_bytes(&c->out[0]));
-        TX_TRY(tx_cpu_gemm_run(g->piece[p], a, b, NULL, y, beta, scratch));
+        const char *a = (const char *)call->in[0] + first * row_bytes(&c->in[0]);
+        const char *b = (const char *)call->in[1] + (grad ? first * row_bytes(&c->in[1]) : matrix);
+        char *y = (char *)call->out[0] + (grad ? matrix : first * row_bytes(&c->out[0]));
+        TX_TRY(tx_cpu_gemm_run(g->piece[p], a, b, NULL, y, beta, call->scratch));
         beta = grad ? 1.0f : beta;
     }
     return TX_OK;
 }
 
-tx_status tx_cpu_grouped_run(tx_cpu_grouped *grouped, const void *const in[TX_MAX_IN], void *out, float beta,
-                             void *scratch)
+/* Offsets count as the nearest that are allowed. */
+static tx_status run(const tx_cpu_call *call)
 {
-    const tx_command *c = grouped->command;
+    const tx_command *c = call->command;
+    const float beta = tx_beta(c->attrs.accumulate, call->controls);
+    char *out = call->out[0];
     const bool grad = c->op == TX_OP_GROUPED_MATMUL_GRAD;
     const int64_t rows = c->in[0].shape.dim[0], groups = c->in[2].shape.dim[0] - 1,
                   matrix = tx_operand_bytes(&c->out[0]) / groups;
-    const int32_t *offsets = in[2];
+    const int32_t *offsets = call->in[2];
     int64_t end = 0;
     for (int64_t e = 0; e < groups; e++) {
         const int64_t first = offsets[e] < end ? end : offsets[e] < rows ? offsets[e] : rows;
         end = offsets[e + 1] < first ? first : offsets[e + 1] < rows ? offsets[e + 1] : rows;
         if (grad && first == end && beta == 0.0f)
-            memset((char *)out + e * matrix, 0, (size_t)matrix);
-        TX_TRY(run_group(grouped, in, e, first, end, out, beta, scratch));
+            memset(out + e * matrix, 0, (size_t)matrix);
+        TX_TRY(run_group(call, e, first, end, beta));
     }
     if (!grad) /* what no group has */
-        memset((char *)out + end * row_bytes(&c->out[0]), 0, (size_t)((rows - end) * row_bytes(&c->out[0])));
+        memset(out + end * row_bytes(&c->out[0]), 0, (size_t)((rows - end) * row_bytes(&c->out[0])));
     return TX_OK;
 }
 
-const char *tx_cpu_grouped_variant(const tx_cpu_grouped *grouped)
+/* What runs most of its rows. */
+static const char *variant(const void *product)
 {
-    return tx_cpu_gemm_variant(grouped->piece[grouped->pieces - 1]);
+    const grouped *g = product;
+    return tx_cpu_gemm_variant(g->piece[g->pieces - 1]);
 }
 
-void tx_cpu_grouped_destroy(tx_cpu_grouped *grouped)
-{
-    if (!grouped)
-        return;
-    for (int32_t i = 0; i < grouped->pieces; i++)
-        tx_cpu_gemm_destroy(grouped->piece[i]);
-    free(grouped);
-}
+const tx_cpu_product tx_cpu_product_grouped = {create, run, variant, destroy};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Inference rules of what experts need: the greatest elements of rows, routes, grouped products. */
+ * Inference rules of experts, and the arithmetic of grouped products. */
 #include "api/graph/infer.h"
+#include "api/graph/work.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -113,4 +114,15 @@ tx_status tx_infer_grouped_matmul_grad(const tx_infer *c)
     if (a->dim[0] != b->dim[0] || c->in[2].shape.dim[0] < 2)
         return tx_refuse(c, "%s, %s and offsets %s do not fit", TX_TEXT(*a), TX_TEXT(*b), TX_TEXT(c->in[2].shape));
     return tx_give(c, 0, TX_F32, TX_SHAPE(c->in[2].shape.dim[0] - 1, a->dim[1], b->dim[1]));
+}
+
+/* As if every row had a group. */
+double tx_flops_grouped_matmul(const tx_command *c)
+{
+    return 2.0 * (double)tx_operand_count(&c->in[0]) * (double)tx_shape_last(&c->out[0].shape);
+}
+
+double tx_flops_grouped_matmul_grad(const tx_command *c)
+{
+    return 2.0 * (double)tx_operand_count(&c->in[0]) * (double)tx_shape_last(&c->in[1].shape);
 }

@@ -61,6 +61,7 @@ tx_status tx_cl_combine_grad(tx_cl_builder *b, const tx_command *c)
 static tx_status grouped(tx_cl_builder *b, const tx_command *c, tx_cl_product *p)
 {
     const tx_operand none = {.dtype = TX_DTYPE_COUNT};
+    p->op = c->op;
     p->from = c->in[0].dtype;
     p->to = c->out[0].dtype;
     p->packed = TX_F32;

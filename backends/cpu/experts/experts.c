@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Kernels of experts: the greatest elements of rows, routes, and the weighted sum of what experts gave. Products by
- * groups of rows are there already (plan.c). */
+ * groups of rows are computed before (gemm_grouped.c). */
 #include "backends/cpu/simd.h"
 
 void TX_CPU_NAME(grouped_matmul)(const tx_cpu_call *call)

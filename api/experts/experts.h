@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of this extension share. */
+#ifndef TX_API_EXPERTS_H
+#define TX_API_EXPERTS_H
+
+#include "api/graph/graph.h"
+
+/* Rows on their way to experts that ranks divide, or back (op TO_EXPERTS or FROM_EXPERTS): x [.., C] -> [rows, C]. */
+tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Gradient rules of experts. */
+#include "api/passes/grad.h"
+#include "api/experts/experts.h"
+
+void tx_grad_grouped_matmul(const tx_grad *c)
+{
+    tx_tensor *x = TX_NODE_IN(c, grouped_matmul, x), *w = TX_NODE_IN(c, grouped_matmul, w),
+              *dy = tx_grad_as(c->dout[0], x->dtype);
+    tx_tensor *offsets = TX_NODE_IN(c, grouped_matmul, offsets);
+    const bool is_turned = c->node->attrs.trans_b;
+    const tx_wanted *want_x = &TX_WANT(c, grouped_matmul, x);
+    if (TX_WANT(c, grouped_matmul, w).need)
+        TX_DIN(c, grouped_matmul, w) =
+            TX_EMIT(dy, GROUPED_MATMUL_GRAD, TX_PLAIN, is_turned ? dy : x, is_turned ? x : dy, offsets);
+    if (want_x->need)
+        TX_DIN(c, grouped_matmul, x) =
+            TX_EMIT_AS(dy, GROUPED_MATMUL, TX_ATTRS(.trans_b = !is_turned), &want_x->dtype, NULL, dy, w, offsets);
+}
+
+void tx_grad_top_k(const tx_grad *c)
+{
+    const tx_attrs attrs = TX_ATTRS(.rows = tx_shape_last(&TX_NODE_IN(c, top_k, x)->shape));
+    TX_DIN(c, top_k, x) = TX_EMIT(c->dout[0], TOP_K_GRAD, attrs, c->dout[0], TX_NODE_OUT(c, top_k, indices));
+}
+
+void tx_grad_combine(const tx_grad *c)
+{
+    TX_GRAD_ALL(c, COMBINE_GRAD, TX_PLAIN, 2, c->dout[0], TX_NODE_IN(c, combine, x), TX_NODE_IN(c, combine, weights),
+                TX_NODE_IN(c, combine, places), TX_NODE_IN(c, combine, tokens));
+}
+
+/* Rows return in the type of x. */
+void tx_grad_move_rows(const tx_grad *c)
+{
+    const tx_op back = c->node->op == TX_OP_TO_EXPERTS ? TX_OP_FROM_EXPERTS : TX_OP_TO_EXPERTS;
+    tx_tensor *x = c->node->in[0], *counts = c->node->in[1];
+    c->din[0] = tx_move_rows(back, tx_grad_as(c->dout[0], x->dtype), counts, x->shape.dim[0]);
+}
