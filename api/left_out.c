@@ -17,7 +17,17 @@ static inline tx_status unsupported(const char *function, const char *extension)
         return x ? tx_graph_refuse((x)->graph, unsupported(__func__, #extension)) : NULL; \
     }
 
+#define LEFT_OUT(extension, ...)                  \
+    __VA_ARGS__                                   \
+    {                                             \
+        return unsupported(__func__, #extension); \
+    }
+
 /* clang-format off */
+
+#ifdef TX_WITHOUT_CHECKPOINTING
+LEFT_OUT(checkpointing, tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *options))
+#endif
 
 #ifdef TX_WITHOUT_EXPERTS
 LEFT_OUT_OP(experts, x, tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices))

@@ -10,8 +10,8 @@
 cmake_minimum_required(VERSION 3.25)
 
 set(max_function 60)
-set(max_total 37800)
-set(max_core 35600) # without the folders of extensions
+set(max_total 37900)
+set(max_core 31970) # without the folders of extensions
 
 # What still breaks a rule: files that call in a circle, headers' functions and long functions. Rows are removed, none added.
 set(known_circles "models/job/(adapter|advice|data|fit|inputs|plans|ranks|resume|stages)"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Extensions: what training GPT-2 on one device does not need. Each has folders of its name in api/ and backends/, and the
-# core reaches them only by rows of tables (ops.def, optimizers.def), so that a build without an extension has no such rows.
+# core reaches them only by rows of tables (ops.def, passes.def, optimizers.def, ...), so that a build without an extension has no such rows.
 #
 #   -DTX_WITHOUT="optimizers;..."   leaves these out; "all" leaves all out
 #
 # TX_LEFT_OUT lists the extensions that are left out. TX_HAS_NAME is true for the others; the compiler has TX_WITHOUT_NAME
 # for those that are left out. A public function of an extension that is left out returns TX_UNSUPPORTED (api/left_out.c).
-set(TX_EXTENSIONS experts optimizers parallel)
+set(TX_EXTENSIONS checkpointing experts fusion optimizers parallel)
 set(TX_WITHOUT "" CACHE STRING "Extensions to leave out: all, or some of ${TX_EXTENSIONS}")
 
 foreach(name IN LISTS TX_WITHOUT)

@@ -38,8 +38,7 @@ void tx_graph_free(tx_graph *graph)
     free(graph);
 }
 
-/* Fails once the graph has a plan. */
-static tx_status check_open(const tx_graph *graph, const char *what)
+tx_status tx_graph_open(const tx_graph *graph, const char *what)
 {
     return graph->planned ? tx_fail(TX_INVALID, "%s: the graph has a plan, so it cannot change", what) : TX_OK;
 }
@@ -49,7 +48,7 @@ tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
     TX_NEEDS(graph, TX_INVALID);
     if (dtype != TX_F32 && dtype != TX_BF16 && dtype != TX_F16)
         return tx_fail(TX_INVALID, "autocast: a graph computes in F32, BF16 or F16, not in %s", tx_dtype_name(dtype));
-    TX_TRY(check_open(graph, "autocast"));
+    TX_TRY(tx_graph_open(graph, "autocast"));
     if (graph->model->stored != TX_F32 && dtype != graph->model->stored)
         return tx_fail(TX_INVALID,
                        "autocast: parameters are stored in %s, so the graph computes in that type, not in %s",
@@ -61,22 +60,8 @@ tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
 tx_status tx_graph_offload_activations(tx_graph *graph)
 {
     TX_NEEDS(graph, TX_INVALID);
-    TX_TRY(check_open(graph, "offload"));
+    TX_TRY(tx_graph_open(graph, "offload"));
     graph->offloads = true;
-    return TX_OK;
-}
-
-tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *options)
-{
-    TX_NEEDS(graph && options, TX_INVALID);
-    if (options->size != sizeof *options)
-        return tx_fail(TX_INVALID, "checkpointing: the options' size field is %zu, expected %zu", options->size,
-                       sizeof *options);
-    if (options->segments < 0 || options->whole < 0 || options->cheap < 0)
-        return tx_fail(TX_INVALID, "checkpointing: %d segments, %d and %d of them computed again: none may be below 0",
-                       (int)options->segments, (int)options->whole, (int)options->cheap);
-    TX_TRY(check_open(graph, "checkpointing"));
-    graph->checkpointing = *options;
     return TX_OK;
 }
 
@@ -394,7 +379,7 @@ tx_status tx_backward(tx_graph *graph, tx_tensor *loss)
         return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the loss must be one F32 value of this graph"));
     if (!loss->requires_grad)
         return tx_graph_fail(graph, tx_fail(TX_INVALID, "backward: the loss depends on no parameter"));
-    if (check_open(graph, "backward"))
+    if (tx_graph_open(graph, "backward"))
         return tx_graph_fail(graph, TX_INVALID);
     if (graph->model->following)
         return tx_graph_fail(graph, tx_fail(TX_UNSUPPORTED, "backward: a model that is divided among devices of one "

@@ -118,6 +118,8 @@ static inline void *tx_graph_refuse(tx_graph *graph, tx_status status)
     return NULL;
 }
 
+/* Fails once the graph has a plan; `what` begins the message. */
+tx_status tx_graph_open(const tx_graph *graph, const char *what);
 /* TX_OK, or the first failure with its message put back. */
 tx_status tx_graph_check(const tx_graph *graph);
 

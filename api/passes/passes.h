@@ -14,25 +14,6 @@ tx_status tx_autocast(tx_graph *graph);
 /* Appends the gradients of the sum of the losses that tx_backward was given, in the order of back-propagation. */
 tx_status tx_autodiff(tx_graph *graph);
 
-/* Gradient checkpointing as tx_graph_checkpointing says: before the backward nodes of a segment of blocks stand copies
- * of the forward nodes whose results they read, of direction RECOMPUTE, as far as those are not kept. What another
- * segment or none reads is kept, and so is what follows from memory that does not last; what no backward node needs is
- * not computed again. Behind tx_autodiff, whose nodes it looks at. */
-tx_status tx_checkpoint(tx_graph *graph);
-
-/* Lets a classifier (x times a table, cross-entropy, and in a training graph the gradients of these) go by chunks of
- * rows whose logits take at most `chunk_bytes` of the graph, or are few, where nothing else reads the logits and their
- * gradient and where the gradient of the losses does not depend on the losses. dtable is the sum of the chunks' in
- * their order. Of one that fits, loss and gradient are brought together alike. It wants to see all readers.
- * TX_CHUNK_BYTES (graph.h) is what plans are made with: 1,280 rows of GPT-2, so that dx, with few columns, still has
- * work for all of a large device; BENCHMARKS.md has what less would gain. */
-tx_status tx_chunk(tx_graph *graph);
-
-/* Products take over, as epilogues of op MATMUL, the GELU, slope of GELU or sum that reads their result, norms the sum
- * that they read, their gradients the sum that reads dx; the classifier's loss and gradient become FUSED_CLASSIFIER.
- * The same bits where the backend does one after the other. TX_FUSE=0 in the environment: nothing. Behind tx_chunk. */
-tx_status tx_fuse(tx_graph *graph);
-
 /* Where the optimizer's states, or the weights, lie outside the device's memory, nodes of updates work on planned
  * tensors: these are fetched while the node before runs, and put back while the next one does, so that what two nodes
  * need is on the device at a time. What other graphs read of weights themselves they read in arena KEPT. */

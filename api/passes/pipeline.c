@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From the recorded graph to the graph that is executed: all passes, in their order. */
+#include "api/checkpointing/checkpointing.h"
+#include "api/fusion/fusion.h"
 #include "api/parallel/parallel.h"
 #include "api/passes/passes.h"
 

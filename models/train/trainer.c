@@ -87,8 +87,9 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int64_t bl
     const tx_task *task = trainer->options.task;
     TX_TRY(tx_graph_create(trainer->model, &made->graph));
     TX_TRY(tx_graph_autocast(made->graph, train ? trainer->options.autocast : trainer->options.eval_autocast));
-    if (train && trainer->options.checkpointing.size)
-        TX_TRY(tx_graph_checkpointing(made->graph, &trainer->options.checkpointing));
+    const tx_checkpointing *again = &trainer->options.checkpointing;
+    if (train && (again->whole != 0 || again->cheap != 0))
+        TX_TRY(tx_graph_checkpointing(made->graph, again));
     if (train && trainer->options.offload_activations)
         TX_TRY(tx_graph_offload_activations(made->graph));
     for (int32_t f = 0; task->fields[f].name; f++)

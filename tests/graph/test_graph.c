@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The graph without a device: validation, differentiation, and the memory plan. */
+#include "api/fusion/fusion.h"
 #include "api/passes/passes.h"
 #include "api/plan/layout.h"
 #include "tests/graph/bare_graph.h"

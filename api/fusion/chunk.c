@@ -6,7 +6,7 @@
  * logits of one chunk exist at a time. Backward nodes thereby stand before the loss is summed up, which is possible
  * because the gradient of the losses, for a mean, does not depend on them. A teacher's logits, which a
  * distillation reads beside the model's, go the same way. */
-#include "api/passes/passes.h"
+#include "api/fusion/fusion.h"
 
 #include "api/graph/edit.h"
 #include "api/model/model.h"

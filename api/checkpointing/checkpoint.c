@@ -4,8 +4,9 @@
  * that are made again from the segment's own beginning, or, of cheap ops alone, from what is kept within it. Ranks that
  * have chunks of the positions keep these alone, and gather them again. Random numbers depend on the place in the model
  * (rng.h), so a dropout that is computed again is the same dropout. */
-#include "api/passes/passes.h"
+#include "api/checkpointing/checkpointing.h"
 
+#include "api/base/needs.h"
 #include "api/graph/edit.h"
 #include "api/model/model.h"
 
@@ -234,6 +235,20 @@ static tx_status count_blocks(checkpointing *c)
 static bool has_backward(const tx_graph *g)
 {
     return g->nodes > 0 && g->node[g->nodes - 1].direction == TX_BACKWARD;
+}
+
+tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *options)
+{
+    TX_NEEDS(graph && options, TX_INVALID);
+    if (options->size != sizeof *options)
+        return tx_fail(TX_INVALID, "checkpointing: the options' size field is %zu, expected %zu", options->size,
+                       sizeof *options);
+    if (options->segments < 0 || options->whole < 0 || options->cheap < 0)
+        return tx_fail(TX_INVALID, "checkpointing: %d segments, %d and %d of them computed again: none may be below 0",
+                       (int)options->segments, (int)options->whole, (int)options->cheap);
+    TX_TRY(tx_graph_open(graph, "checkpointing"));
+    graph->checkpointing = *options;
+    return TX_OK;
 }
 
 tx_status tx_checkpoint(tx_graph *graph)

@@ -5,7 +5,7 @@
  * second output; the slope of GELU, and a sum with something else, read their other operand when the product is stored.
  * A norm adds up what it normalises, after dropout where that comes before, its gradient what else comes to dx. The
  * classifier's loss and the gradient of its logits are one pass over these. */
-#include "api/passes/passes.h"
+#include "api/fusion/fusion.h"
 
 #include "api/graph/edit.h"
 
