@@ -49,10 +49,16 @@ static bool is_cheap(const tx_node *n)
            n->op == TX_OP_CAST || n->op == TX_OP_RESHAPE;
 }
 
+/* A collective that reads an operand of products: it gathers chunks of it. */
+static bool is_gathering(const tx_node *n)
+{
+    return tx_op_info_of(n->op)->op_class == TX_COLLECTIVE && tx_op_info_of(n->op)->cast == TX_CAST_HALF;
+}
+
 /* What is gathered before a product, and made of a chunk for that. */
 static bool is_of_chunks(const tx_node *n)
 {
-    return n->op == TX_OP_PART_GATHER || n->op == TX_OP_LAYER_NORM || n->op == TX_OP_RMS_NORM || n->op == TX_OP_CAST ||
+    return is_gathering(n) || n->op == TX_OP_LAYER_NORM || n->op == TX_OP_RMS_NORM || n->op == TX_OP_CAST ||
            n->op == TX_OP_RESHAPE;
 }
 
@@ -64,7 +70,7 @@ static bool is_repeatable(const tx_node *n)
             return false;
     for (int k = 0; k < TX_MAX_OUT; k++) {
         const tx_tensor *root = tx_tensor_root(n->out[k]);
-        const bool in_window = root && root->arena == TX_ARENA_PARTS && n->op == TX_OP_PART_GATHER;
+        const bool in_window = root && root->arena == TX_ARENA_PARTS && is_gathering(n);
         if (root && ((root->arena != TX_ARENA_PLANNED && !in_window) || root->is_fixed))
             return false;
     }

@@ -185,14 +185,15 @@ static bool add_join(classifier *c, int32_t loss, int32_t *join)
     const tx_use *use = tx_edit_readers(c->edit, own[TX_OUT(cross_entropy, losses)], &count);
     *join = count > 0 ? use[0].node : -1;
     c->lse = own[TX_OUT(cross_entropy, lse)];
-    if (*join < 0 || c->graph->node[*join].op != TX_OP_PART_LOSS) {
+    if (*join < 0 || !tx_op_cuts(c->graph->node[*join].op)) {
         *join = -1;
         return true;
     }
-    const uint32_t in = IN(part_loss, logits) | IN(part_loss, labels) | IN(part_loss, losses) | IN(part_loss, lse);
-    c->lse = c->graph->node[*join].out[TX_OUT(part_loss, all_lse)];
+    /* Its outputs are those of the loss, for all columns; all it reads has rows. */
+    const uint32_t in = (1U << tx_op_info_of(c->graph->node[*join].op)->inputs) - 1;
+    c->lse = c->graph->node[*join].out[TX_OUT(cross_entropy, lse)];
     return add_inner(c, own[TX_OUT(cross_entropy, losses)]) && add_inner(c, own[TX_OUT(cross_entropy, lse)]) &&
-           add_member(c, *join, in, OUT(part_loss, all_losses) | OUT(part_loss, all_lse), false);
+           add_member(c, *join, in, OUT(cross_entropy, losses) | OUT(cross_entropy, lse), false);
 }
 
 /* Finds the classifier that ends with the node `loss`, CROSS_ENTROPY or DISTILLATION; false where something else reads
@@ -245,7 +246,7 @@ static bool others_give_way(const classifier *c)
     const int32_t first = c->member[0].node, last = c->member[c->members - 1].node;
     for (int32_t i = first + 1; i < last; i++) {
         const tx_node *n = &c->graph->node[i];
-        if (member_at(c, i) || n->op == TX_OP_REDUCE_GRADIENTS || reads_nothing(n))
+        if (member_at(c, i) || tx_op_info_of(n->op)->place == TX_ON_HOST_LAST || reads_nothing(n))
             continue;
         if (tx_op_info_of(n->op)->op_class == TX_COLLECTIVE)
             return false;

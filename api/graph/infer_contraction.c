@@ -132,20 +132,6 @@ tx_status tx_infer_attention_grad(const tx_infer *c)
     return tx_give(c, 1, TX_F32, lse);
 }
 
-tx_status tx_infer_attention_merge(const tx_infer *c)
-{
-    const tx_shape *a = &c->in[0].shape;
-    TX_TRY(tx_want(c, "H3FHF"));
-    if (c->attrs->attention.heads < 1 || a->dim[2] % c->attrs->attention.heads != 0)
-        return tx_refuse(c, "%d heads do not divide %s", c->attrs->attention.heads, TX_TEXT(*a));
-    const tx_shape lse = TX_SHAPE(a->dim[0], c->attrs->attention.heads, a->dim[1]);
-    TX_TRY(tx_want_shape(c, 2, a));
-    TX_TRY(tx_want_shape(c, 1, &lse));
-    TX_TRY(tx_want_shape(c, 3, &lse));
-    tx_give(c, 1, TX_F32, lse);
-    return tx_give_asked(c, TX_F32, *a);
-}
-
 static tx_status check_cache(const tx_infer *c, int64_t *head_size)
 {
     TX_TRY(tx_want(c, "H=3="));

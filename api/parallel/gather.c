@@ -6,6 +6,7 @@
  * nodes that read one bucket are computed the next is on its way. */
 #include "api/parallel/parallel.h"
 
+#include "api/parallel/buckets.h"
 #include "api/passes/residency.h"
 
 #include <stdlib.h>
@@ -32,10 +33,18 @@ typedef struct reading {
     const tx_tensor *weight; /* as it is stored */
 } reading;
 
+/* A piece packs ranges of its bucket, of the stored weights or of their 16-bit copies. */
+typedef struct packed_piece {
+    int32_t bucket, packing, ranges;
+    tx_bucket_range *range;
+    bool copies;
+} packed_piece;
+
 typedef struct gathers {
-    tx_residency r;
+    tx_residency r; /* first: what the steps get */
     const tx_parallel *parallel;
     gathering *gathering; /* by visit */
+    packed_piece *packed; /* by piece */
     reading *reading;
     int32_t readings;
     tx_bucket_range *range; /* room for the next piece */
@@ -100,7 +109,7 @@ static tx_bucket_range range_of(const tx_bucket *b, const tx_tensor *weight)
 }
 
 /* The ranges of a piece that a visit's nodes read; neighbours are one. */
-static void find_ranges(const gathers *g, int32_t visit, tx_piece *p)
+static void find_ranges(const gathers *g, int32_t visit, packed_piece *p)
 {
     tx_bucket_range *range = p->range = g->range;
     int32_t found = 0;
@@ -124,19 +133,19 @@ static tx_status add_piece(gathers *g, int32_t visit, bool copy)
     tx_graph *graph = g->r.graph;
     gathering *one = &g->gathering[visit];
     tx_piece *p = &g->r.piece[g->r.pieces];
-    p->bucket = one->bucket;
-    p->copies = copy;
-    find_ranges(g, visit, p);
-    if (p->ranges == 0)
+    packed_piece *packed = &g->packed[g->r.pieces];
+    *packed = (packed_piece){.bucket = one->bucket, .copies = copy};
+    find_ranges(g, visit, packed);
+    if (packed->ranges == 0)
         return TX_OK;
-    TX_TRY(tx_parallel_pack(graph->model, p->bucket, p->range, p->ranges, &p->packing));
-    const tx_dtype dtype = copy ? graph->model->copies.dtype : g->parallel->bucket[p->bucket].dtype;
-    const tx_shape shape = TX_SHAPE(g->parallel->packing[p->packing - 1].count);
+    TX_TRY(tx_parallel_pack(graph->model, packed->bucket, packed->range, packed->ranges, &packed->packing));
+    const tx_dtype dtype = copy ? graph->model->copies.dtype : g->parallel->bucket[packed->bucket].dtype;
+    const tx_shape shape = TX_SHAPE(g->parallel->packing[packed->packing - 1].count);
     p->staged = tx_tensor_planned(graph, dtype, shape, TX_ARENA_EXCHANGE);
     p->here = graph->model->engine->backend->host_memory ? p->staged
                                                          : tx_tensor_planned(graph, dtype, shape, TX_ARENA_PLANNED);
     TX_TRY(graph->status);
-    g->range += p->ranges;
+    g->range += packed->ranges;
     one->piece[copy] = g->r.pieces++;
     return tx_edit_insert_op(g->r.edit, one->last + 1, one->last, TX_OP_RESERVE, NULL, p->staged);
 }
@@ -156,7 +165,7 @@ static tx_status add_pieces(gathers *g)
 /* ---- Nodes ------------------------------------------------------------------------------------------------ */
 
 /* The part of the ranges that this rank's shard has goes to its place among the others'. */
-static tx_status put_own(const tx_residency *to, const tx_piece *p, int32_t at)
+static tx_status put_own(const tx_residency *to, const packed_piece *p, tx_tensor *here, int32_t at)
 {
     tx_graph *graph = to->graph;
     const tx_parallel *parallel = graph->model->parallel;
@@ -170,20 +179,25 @@ static tx_status put_own(const tx_residency *to, const tx_piece *p, int32_t at)
             continue;
         const tx_shape shape = TX_SHAPE(end - begin);
         tx_tensor *own =
-            tx_tensor_fixed(graph, p->here->dtype, shape, p->copies ? TX_ARENA_HALF : tx_bucket_keeper(parallel, b),
+            tx_tensor_fixed(graph, here->dtype, shape, p->copies ? TX_ARENA_HALF : tx_bucket_keeper(parallel, b),
                             p->copies ? tx_model_half_address(graph->model, stored) : stored);
-        tx_tensor *among = tx_tensor_view(p->here, tx_parallel_packed(p->range, p->ranges, begin), shape);
+        tx_tensor *among = tx_tensor_view(here, tx_parallel_packed(p->range, p->ranges, begin), shape);
         TX_TRY(graph->status);
         TX_TRY(tx_edit_insert_op(to->edit, at, at, TX_OP_COPY, own, among));
     }
     return TX_OK;
 }
 
-static tx_status gather(const tx_residency *r, const tx_piece *p, int32_t at)
+static tx_status insert(const tx_residency *r, tx_op op, int32_t piece, int32_t at)
 {
+    const packed_piece *packed = &((const gathers *)(const void *)r)->packed[piece];
+    const tx_piece *p = &r->piece[piece];
+    const tx_attrs attrs = TX_ATTRS(.exchange.bucket = packed->bucket, .exchange.packing = packed->packing);
+    if (op == TX_OP_WAIT_WEIGHTS)
+        return tx_residency_move(r, at, op, &attrs, p->staged, p->here);
     TX_TRY(tx_edit_insert_op(r->edit, at, at, TX_OP_RESERVE, NULL, p->staged));
-    TX_TRY(put_own(r, p, at));
-    return tx_residency_move(r, p, at, TX_OP_GATHER_WEIGHTS, p->here, p->staged);
+    TX_TRY(put_own(r, packed, p->here, at));
+    return tx_residency_move(r, at, op, &attrs, p->here, p->staged);
 }
 
 /* The operand becomes the same bytes of the gathered piece. It keeps its type, which the words of frozen weights have
@@ -192,10 +206,11 @@ static tx_status read_gathered(const gathers *g, const reading *r)
 {
     tx_tensor *was = g->r.graph->node[r->use.node].in[r->use.operand];
     const gathering *one = &g->gathering[r->visit];
-    const tx_piece *p = &g->r.piece[one->piece[r->copy]];
+    tx_tensor *here = g->r.piece[one->piece[r->copy]].here;
+    const packed_piece *p = &g->packed[one->piece[r->copy]];
     const tx_bucket_range range = range_of(&g->parallel->bucket[one->bucket], r->weight);
-    const int64_t begin = tx_parallel_packed(p->range, p->ranges, range.begin) * (int64_t)tx_dtype_size(p->here->dtype);
-    return tx_residency_read(&g->r, r->use, p->here, begin + tx_tensor_address(was) - tx_tensor_root(was)->offset);
+    const int64_t begin = tx_parallel_packed(p->range, p->ranges, range.begin) * (int64_t)tx_dtype_size(here->dtype);
+    return tx_residency_read(&g->r, r->use, here, begin + tx_tensor_address(was) - tx_tensor_root(was)->offset);
 }
 
 /* Nobody reads the copies of whole weights any more, of which arena HALF has shards. */
@@ -214,6 +229,7 @@ static tx_status change(tx_edit *edit, void *state)
     gathers *g = state;
     const int32_t most = g->r.graph->nodes * TX_MAX_IN;
     g->gathering = tx_edit_alloc(edit, (size_t)most, sizeof *g->gathering);
+    g->packed = tx_edit_alloc(edit, (size_t)most, sizeof *g->packed);
     g->reading = tx_edit_alloc(edit, (size_t)most, sizeof *g->reading);
     g->range = tx_edit_alloc(edit, (size_t)most, sizeof *g->range);
     TX_TRY(tx_residency_open(&g->r, edit, most, most));
@@ -228,7 +244,7 @@ static tx_status change(tx_edit *edit, void *state)
 
 tx_status tx_gather_weights(tx_graph *graph)
 {
-    gathers g = {.r = {.graph = graph, .step = steps, .steps = 2, .gather = gather},
+    gathers g = {.r = {.graph = graph, .step = steps, .steps = 2, .insert = insert},
                  .parallel = graph->model->parallel};
     if (!tx_parallel_gathers(g.parallel) || graph->direction == TX_UPDATE)
         return TX_OK;

@@ -53,7 +53,8 @@ static void look_at(offloading *o, int32_t n, tx_tensor *operand, bool writes)
         return;
     usage *u = &o->use[root->id];
     if (node->direction == TX_FORWARD) {
-        u->stays = u->stays || u->backward < o->r.end || (tx_op_cuts(node->op) && node->op != TX_OP_PART_SUM);
+        u->stays =
+            u->stays || u->backward < o->r.end || (tx_op_cuts(node->op) && tx_op_info_of(node->op)->in_place < 0);
         u->forward = n;
     } else {
         u->stays = u->stays || (writes && node->op != TX_OP_RESHAPE);

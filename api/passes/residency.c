@@ -13,13 +13,11 @@ tx_status tx_residency_open(tx_residency *r, tx_edit *edit, int32_t visits, int3
     return tx_edit_check(edit);
 }
 
-tx_status tx_residency_move(const tx_residency *r, const tx_piece *piece, int32_t at, tx_op op, tx_tensor *in,
+tx_status tx_residency_move(const tx_residency *r, int32_t at, tx_op op, const tx_attrs *attrs, tx_tensor *in,
                             tx_tensor *out)
 {
     const tx_node *like = &r->graph->node[at < r->end ? at : r->end - 1];
-    tx_node node = {.op = op, .direction = like->direction, .block = like->block, .attrs = TX_PLAIN};
-    node.attrs.exchange.bucket = piece->bucket;
-    node.attrs.exchange.packing = piece->packing;
+    tx_node node = {.op = op, .direction = like->direction, .block = like->block, .attrs = *attrs};
     node.in[0] = in;
     node.out[0] = out;
     return tx_edit_insert(r->edit, at, &node, out ? &out->producer : NULL);
@@ -29,26 +27,26 @@ tx_status tx_residency_move(const tx_residency *r, const tx_piece *piece, int32_
 static tx_status insert_piece(const tx_residency *r, const tx_piece *p, int32_t at, tx_op op)
 {
     const bool copied = p->staged != p->here;
+    const tx_attrs plain = TX_PLAIN;
     tx_tensor *host = p->staged ? p->staged : p->away;
     switch (op) {
     case TX_OP_READ_FILE:
         if (p->staged && p->loads)
-            return tx_residency_move(r, p, at, op, p->away, p->staged);
+            return tx_residency_move(r, at, op, &plain, p->away, p->staged);
         if (!p->staged || !copied)
             return TX_OK;
-        return tx_residency_move(r, p, at, TX_OP_WAIT_FILE, p->staged, NULL); /* the last write from there is over */
+        return tx_residency_move(r, at, TX_OP_WAIT_FILE, &plain, p->staged,
+                                 NULL); /* the last write from there is over */
     case TX_OP_WAIT_FILE:
-        return copied ? TX_OK : tx_residency_move(r, p, at, op, p->staged, NULL);
+        return copied ? TX_OK : tx_residency_move(r, at, op, &plain, p->staged, NULL);
     case TX_OP_FETCH:
-        return copied && p->loads ? tx_residency_move(r, p, at, op, host, p->here) : TX_OK;
+        return copied && p->loads ? tx_residency_move(r, at, op, &plain, host, p->here) : TX_OK;
     case TX_OP_PUT_BACK:
-        return copied && p->stores ? tx_residency_move(r, p, at, op, p->here, host) : TX_OK;
+        return copied && p->stores ? tx_residency_move(r, at, op, &plain, p->here, host) : TX_OK;
     case TX_OP_WRITE_FILE:
-        return p->staged && p->stores ? tx_residency_move(r, p, at, op, p->staged, p->away) : TX_OK;
-    case TX_OP_WAIT_WEIGHTS:
-        return tx_residency_move(r, p, at, op, p->staged, p->here);
+        return p->staged && p->stores ? tx_residency_move(r, at, op, &plain, p->staged, p->away) : TX_OK;
     default:
-        return r->gather(r, p, at);
+        return r->insert(r, op, (int32_t)(p - r->piece), at);
     }
 }
 

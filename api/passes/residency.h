@@ -12,7 +12,6 @@
 #define TX_API_RESIDENCY_H
 
 #include "api/graph/edit.h"
-#include "api/parallel/buckets.h"
 
 /* A tensor, or neighbours that move together. */
 typedef struct tx_piece {
@@ -20,10 +19,6 @@ typedef struct tx_piece {
     tx_tensor *staged;  /* in host memory, between a file or other ranks and the device; NULL if it needs none */
     tx_tensor *here;    /* what nodes use; `staged` itself if the device shares the host's memory */
     bool loads, stores; /* the visit needs its old value; the visit changes it */
-    /* A gathered piece packs ranges of its bucket, of the stored weights or of their 16-bit copies. */
-    int32_t bucket, packing, ranges;
-    tx_bucket_range *range;
-    bool copies;
 } tx_piece;
 
 /* Nodes that need the same pieces: those up to the next visit's first piece. */
@@ -50,16 +45,16 @@ struct tx_residency {
     tx_piece *piece;
     int32_t visits, pieces;
     int32_t start; /* the first files are read before this node */
-    /* Step GATHER_WEIGHTS. */
-    tx_status (*gather)(const tx_residency *r, const tx_piece *piece, int32_t at);
+    /* Inserts the nodes of a step of another op for piece number `piece`. */
+    tx_status (*insert)(const tx_residency *r, tx_op op, int32_t piece, int32_t at);
 };
 
 /* Takes the edit, and memory for `visits` visits and `pieces` pieces from it. */
 tx_status tx_residency_open(tx_residency *r, tx_edit *edit, int32_t visits, int32_t pieces);
 /* Inserts all steps. */
 tx_status tx_residency_insert(const tx_residency *r);
-/* Inserts one op of a piece before node `at`. */
-tx_status tx_residency_move(const tx_residency *r, const tx_piece *piece, int32_t at, tx_op op, tx_tensor *in,
+/* Inserts one op before node `at`. */
+tx_status tx_residency_move(const tx_residency *r, int32_t at, tx_op op, const tx_attrs *attrs, tx_tensor *in,
                             tx_tensor *out);
 /* The operand becomes a view of `here` from byte `within` on. */
 tx_status tx_residency_read(const tx_residency *r, tx_use use, tx_tensor *here, int64_t within);

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Kernels that move numbers: tables and their gradients, caches, broadcasts, casts, copies. */
-#include "backends/cpu/simd.h"
-
-static bool adds(const tx_cpu_call *call)
-{
-    return tx_beta(call->command->attrs.accumulate, call->controls) != 0.0f;
-}
+#include "backends/cpu/move.h"
 
 /* ---- Tables ------------------------------------------------------------------------------------------ */
 
@@ -37,18 +32,6 @@ TX_ROWS(token_positions, out[0])
     int32_t *y = call->out[0], position = padding;
     for (int64_t i = row * width; i < (row + 1) * width; i++)
         y[i] = tokens[i] == padding ? padding : ++position;
-}
-
-TX_ELEMENTS(part_indices)
-{
-    const tx_attrs *a = &call->command->attrs;
-    const int32_t *index = call->in[0];
-    int32_t *y = call->out[0];
-    for (int64_t i = first; i < last; i++) {
-        const int64_t row = index[i] - a->first;
-        const bool there = index[i] >= 0 && index[i] < a->vocab;
-        y[i] = !there ? index[i] : row >= 0 && row < a->rows ? (int32_t)row : -1;
-    }
 }
 
 TX_ROWS(position_grad, out[0])
@@ -100,7 +83,7 @@ void TX_CPU_NAME(scatter_add)(const tx_cpu_call *call)
 {
     const int64_t count = tx_operand_count(&call->command->in[0]);
     const int64_t width = tx_shape_last(&call->command->out[0].shape);
-    if (!adds(call))
+    if (!tx_cpu_adds(call))
         tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, zero_slice);
     tx_cpu_slices(call, width, tx_cpu_columns_grain(count), scatter_columns);
 }
@@ -177,38 +160,9 @@ TX_ROWS(broadcast, out[0])
     }
 }
 
-/* `count` elements of operand `in` from `from` on become those of y from `to` on, or are added to them. */
-static void move(const tx_cpu_call *call, int in, int64_t from, int64_t to, int64_t count, bool add)
-{
-    const tx_dtype of_x = call->command->in[in].dtype, of_y = call->command->out[0].dtype;
-    float piece[TX_PIECE], room[TX_PIECE];
-    for (int64_t start = 0; start < count; start += TX_PIECE) {
-        const int64_t some = tx_least(count - start, TX_PIECE);
-        tx_widen(piece, call->in[in], of_x, from + start, some);
-        if (add) {
-            const float *old = tx_run_of(call->out[0], of_y, to + start, some, room);
-            TX_SIMD for (int64_t i = 0; i < some; i++) piece[i] += old[i];
-        }
-        tx_narrow(call->out[0], piece, of_y, to + start, some);
-    }
-}
-
 TX_ELEMENTS(cast)
 {
-    move(call, 0, first, first, last - first, adds(call));
-}
-
-TX_ROWS(take_columns, out[0])
-{
-    const int64_t of_x = tx_shape_last(&call->command->in[0].shape);
-    move(call, 0, row * of_x + call->command->attrs.first, row * width, width, adds(call));
-}
-
-TX_ROWS(join_columns, out[0])
-{
-    const int64_t of_a = tx_shape_last(&call->command->in[0].shape), taken = call->command->attrs.rows;
-    move(call, 0, row * of_a, row * width, taken, false);
-    move(call, 1, row * (width - taken), row * width + taken, width - taken, false);
+    tx_cpu_move(call, 0, first, first, last - first, tx_cpu_adds(call));
 }
 
 static void copy_bytes(const tx_cpu_call *call, int64_t first, int64_t last)
@@ -218,7 +172,7 @@ static void copy_bytes(const tx_cpu_call *call, int64_t first, int64_t last)
 
 void TX_CPU_NAME(copy)(const tx_cpu_call *call)
 {
-    if (adds(call))
+    if (tx_cpu_adds(call))
         TX_CPU_NAME(cast)(call);
     else
         tx_cpu_slices(call, tx_operand_bytes(&call->command->out[0]), TX_CPU_GRAIN * 4, copy_bytes);

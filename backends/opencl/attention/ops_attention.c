@@ -141,20 +141,6 @@ tx_status tx_cl_attention_cached(tx_cl_builder *b, const tx_command *c)
     return tx_cl_attention(b, c);
 }
 
-/* A row of the kernel is a head of one. */
-tx_status tx_cl_attention_merge(tx_cl_builder *b, const tx_command *c)
-{
-    const tx_shape *o = &c->out[0].shape;
-    const int64_t size = tx_shape_last(o) / c->attrs.attention.heads;
-    tx_cl_form form = tx_cl_form_of(b, c, size, false, "-DA=%s -DB=%s -DO=%s", tx_cl_storage(c->in[0].dtype),
-                                    tx_cl_storage(c->in[2].dtype), tx_cl_storage(c->out[0].dtype));
-    tx_cl_launch_columns(b, &form, "attention_merge", "attention_merge", size,
-                         tx_shape_rows(o) * c->attrs.attention.heads);
-    tx_cl_arg_all(b, c);
-    TX_CL_I64(b, size, o->dim[1]);
-    return TX_CL_I32(b, c->attrs.attention.heads);
-}
-
 /* Row sums of do * o: a few items a row, so that neighbours read neighbouring quads. */
 static void launch_delta(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a)
 {

@@ -78,17 +78,6 @@ __kernel void gather(const __global IN_T *table, long to, const __global int *in
     })
 }
 
-__kernel void part_indices(const __global int *indices, long io, __global int *y, long yo, long count, long first,
-                           long rows, long all)
-{
-    const long i = get_global_id(0);
-    if (i >= count)
-        return;
-    const int index = indices[io + i];
-    const long row = index - first;
-    y[yo + i] = index < 0 || index >= all ? index : row >= 0 && row < rows ? (int)row : -1;
-}
-
 /* A work-item counts a row. */
 __kernel void token_positions(const __global int *tokens, long to, __global int *y, long yo, int B, int T, int padding)
 {
@@ -314,21 +303,6 @@ __kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, 
     int adds = tx_adds(mode, control);
     x += xo;
     y += yo;
-    TX_EACH({
-        vec v = LOAD_IN(x, i, n);
-        if (adds)
-            v += TX_CAT(tx_load_, OUT)(y, i, n);
-        STORE_OUT(v, y, i, n);
-    })
-}
-
-/* Row: `n` columns of x, whose rows have `width`, from `from` on become those of y, likewise. */
-__kernel void columns(const __global IN_T *x, long xo, __global OUT_T *y, long yo, long n, long x_width, long from,
-                      long y_width, long to, int mode, const __global uint *control)
-{
-    const int adds = tx_adds(mode, control);
-    x += xo + TX_ROW * x_width + from;
-    y += yo + TX_ROW * y_width + to;
     TX_EACH({
         vec v = LOAD_IN(x, i, n);
         if (adds)

@@ -39,14 +39,6 @@ tx_status tx_cl_token_positions(tx_cl_builder *b, const tx_command *c)
     return TX_CL_I32(b, (int32_t)tokens->dim[0], (int32_t)tokens->dim[1], (int32_t)c->attrs.first);
 }
 
-tx_status tx_cl_part_indices(tx_cl_builder *b, const tx_command *c)
-{
-    const size_t count = (size_t)tx_operand_count(&c->in[0]);
-    tx_cl_launch(b, "movement", "", "part_indices", 1, &count, NULL);
-    tx_cl_arg_all(b, c);
-    return TX_CL_I64(b, (int64_t)count, c->attrs.first, c->attrs.rows, c->attrs.vocab);
-}
-
 tx_status tx_cl_position_grad(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *dy = &c->in[0].shape;
@@ -172,30 +164,6 @@ tx_status tx_cl_cast(tx_cl_builder *b, const tx_command *c)
 {
     move_all(b, c, "cast", c->in[0].dtype, tx_operand_count(&c->out[0]), 1);
     return tx_cl_arg_accumulate(b, c);
-}
-
-/* Columns of x from `from` on, `count` of them, become those of y from `to` on. */
-static tx_status move_columns(tx_cl_builder *b, const tx_command *c, const tx_operand *x, int64_t from, int64_t to,
-                              int64_t count)
-{
-    const tx_operand *y = &c->out[0];
-    const int64_t of_x = tx_shape_last(&x->shape), of_y = tx_shape_last(&y->shape);
-    const bool even = of_x % 4 == 0 && of_y % 4 == 0 && from % 4 == 0 && to % 4 == 0 && count % 4 == 0;
-    /* Vectors are aligned where all of these are; else the form is that of an odd number of columns. */
-    tx_cl_form form = tx_cl_form_of(b, c, even ? count : count | 1, false, "-DIN=%s -DOUT=%s", tx_cl_storage(x->dtype),
-                                    tx_cl_storage(y->dtype));
-    tx_cl_launch_columns(b, &form, "movement", "columns", count, tx_shape_rows(&y->shape));
-    TX_CL_OPERANDS(b, x, y);
-    TX_CL_I64(b, count, of_x, from, of_y, to);
-    return tx_cl_arg_accumulate(b, c);
-}
-
-TX_CL_OP(take_columns, move_columns, &c->in[0], c->attrs.first, 0, c->attrs.rows)
-
-tx_status tx_cl_join_columns(tx_cl_builder *b, const tx_command *c)
-{
-    move_columns(b, c, &c->in[0], 0, 0, c->attrs.rows);
-    return move_columns(b, c, &c->in[1], 0, c->attrs.rows, tx_shape_last(&c->in[1].shape));
 }
 
 /* An operand seen as an array of another type of the same total size. */
