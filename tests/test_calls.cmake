@@ -10,7 +10,7 @@
 cmake_minimum_required(VERSION 3.25)
 
 set(max_function 60)
-set(max_total 37900)
+set(max_total 38000)
 set(max_core 31970) # without the folders of extensions
 
 # What still breaks a rule: files that call in a circle, headers' functions and long functions. Rows are removed, none added.

@@ -18,6 +18,13 @@ set(extension_rows "api/(${extensions})/([a-z_]+\\.def|(${extensions})\\.h)")
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def|work\\.def)|${extension_rows}")
 set(basics "${public}|api/base/(half|hash|file|clock|cores|memory_left|needs|thread|environment|message|drivers)\\.h|api/graph/op\\.h")
 set(contracts "backends/(backend|rng|rope|nf4|dynamic_map)\\.h|comm/comm\\.h")
+set(cpu "${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h")
+set(opencl "${cpu}|backends/proof\\.h")
+set(opencl_core "backends/opencl/[a-z]+\\.def")
+foreach(folder attention gemm ops runtime tune)
+    string(APPEND opencl_core "|backends/opencl/${folder}/")
+endforeach()
+set(backend_rows "[a-z0-9_]+/[a-z0-9_]+\\.(def|cl)$") # of an extension
 set(comm_public "comm/(comm|watch|report|topology/(topology|placement|rates|measure))\\.h")
 set(directions
     "^api/base/|^((${public}|backends/(nf4|dynamic_map)\\.h)$|api/base/)"
@@ -29,8 +36,10 @@ set(directions
     "^api/left_out\\.c$|^api/"
     "^api/|^(${public})$"
     "^backends/[^/]+$|^(${basics}|backends/[^/]+)$"
-    "^backends/cpu/|^((${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h)$|backends/cpu/)"
-    "^backends/opencl/|^((${basics}|backends/(backend|proof|rng|rope|nf4|dynamic_map)\\.h)$|backends/opencl/)"
+    "^backends/cpu/(${extensions})/|^((${cpu})$|backends/cpu/)"
+    "^backends/cpu/|^((${cpu})$|backends/cpu/[a-z0-9_]+\\.|backends/cpu/${backend_rows})"
+    "^backends/opencl/(${extensions})/|^((${opencl})$|backends/opencl/)"
+    "^backends/opencl/|^((${opencl})$|${opencl_core}|backends/opencl/${backend_rows})"
     "^comm/topology/|^((${basics}|api/base/json\\.h)$|comm/topology/)"
     "^comm/|^((${basics})$|comm/)"
     "^models/|^(api/|models/|comm/(comm|watch|topology/(topology|placement|rates|measure))\\.h$)"
@@ -163,7 +172,7 @@ endfunction()
 function(expect file line pattern)
     file(REMOVE_RECURSE "${WORK}")
     foreach(header api/tx.h api/graph/graph.h api/plan/plan.h api/ops.def backends/backend.h backends/cpu/cpu.h backends/opencl/runtime/cl.h
-            comm/comm.h comm/common.h models/gpt2.h tools/cli/options.h tools/research/a.h tests/helper.h tests/ops/conformance.h)
+            comm/comm.h comm/common.h models/gpt2.h tools/cli/options.h tools/research/a.h tests/helper.h backends/opencl/matrix/a.h tests/ops/conformance.h)
         file(WRITE "${WORK}/${header}" "/* SPDX-License-Identifier: Apache-2.0 */\n#include <stdio.h>\n")
     endforeach()
     file(WRITE "${WORK}/${file}" "/* SPDX-License-Identifier: Apache-2.0 */\n${line}\n")
@@ -189,6 +198,8 @@ expect(api/plan/a.c "#include \"tests/helper.h\"" "must not include tests/helper
 expect(backends/cpu/a.c "#include \"tx.h\"" "")
 expect(backends/cpu/a.c "#include \"backends/opencl/runtime/cl.h\"" "must not include backends/opencl/runtime/cl.h")
 expect(backends/opencl/a.c "#include \"backends/cpu/cpu.h\"" "must not include backends/cpu/cpu.h")
+expect(backends/opencl/gemm/a.c "#include \"backends/opencl/matrix/a.h\"" "must not include backends/opencl/matrix/a.h")
+expect(backends/opencl/matrix/a.c "#include \"backends/opencl/matrix/a.h\"" "")
 expect(backends/opencl/a.c "#include \"models/gpt2.h\"" "must not include models/gpt2.h")
 expect(backends/cpu/a.c "#include \"api/graph/graph.h\"" "must not include api/graph/graph.h")
 expect(backends/registry.c "#include \"backends/cpu/cpu.h\"" "must not include backends/cpu/cpu.h")

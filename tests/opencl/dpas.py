@@ -4,7 +4,7 @@ makes.
 
     dpas.py KERNEL_TEXTS
 
-Every form of Intel's in backends/opencl/gemm/matrix.def is compiled in the types that it takes, in three transposes and with each epilogue;
+Every form of Intel's in backends/opencl/matrix/gemm_matrix.def is compiled in the types that it takes, in three transposes and with each epilogue;
 of attention_matrix.def in both types, for several sizes of heads, with nothing, dropout, and all that it may have besides: no register is
 spilled, and no array lies in memory. Exit status 77: no ocloc that has a disassembler, or one of before 2023, which leaves loops over
 registers rolled."""
@@ -28,7 +28,7 @@ def product_forms():
     with open(PRODUCTS) as file:
         text = file.read()
     for words in re.findall(r"^TX_MATRIX\((.*)\)$", text, flags=re.M):
-        _, name, atom, _, lanes, takes, _, rows, columns, warps_m, warps_n, stages, pitch, _ = \
+        name, atom, _, lanes, takes, _, rows, columns, warps_m, warps_n, stages, pitch, _ = \
             [word.strip().strip('"') for word in words.split(",")]
         if atom in TARGETS:
             options = (f"-DEMULATED=0 -DATOM={atom} -DTILE_M={rows} -DTILE_N={columns} -DWARPS_M={warps_m} -DWARPS_N={warps_n} "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forms of matrix products and attention by matrix units (backends/opencl/gemm/matrix.def, attention/attention_matrix.def), the programs that
+"""The forms of matrix products and attention by matrix units (backends/opencl/matrix/gemm_matrix.def, attention_matrix.def), the programs that
 they are compiled as, and what compilers say of registers."""
 import os
 import re
@@ -7,8 +7,8 @@ import re
 from targets import AMD, Program
 
 KERNELS_OF = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../backends/opencl")
-PRODUCTS = os.path.join(KERNELS_OF, "gemm/matrix.def")
-ATTENTION = os.path.join(KERNELS_OF, "attention/attention_matrix.def")
+PRODUCTS = os.path.join(KERNELS_OF, "matrix/gemm_matrix.def")
+ATTENTION = os.path.join(KERNELS_OF, "matrix/attention_matrix.def")
 
 # ---- What compilers say ---------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ def product_forms():
     with open(PRODUCTS) as file:
         text = file.read()
     for words in re.findall(r"^TX_MATRIX\((.*)\)$", text, flags=re.M):
-        _, name, atom, vendor, lanes, takes, quads, rows, columns, warps_m, warps_n, stages, pitch, _ = \
+        name, atom, vendor, lanes, takes, quads, rows, columns, warps_m, warps_n, stages, pitch, _ = \
             [word.strip().strip('"') for word in words.split(",")]
         if atom not in TARGETS: # Intel's: dpas.py
             continue

@@ -19,7 +19,7 @@
 #include "backends/opencl/attention/attention.h"
 #include "backends/opencl/gemm/gemm.h"
 #include "backends/opencl/runtime/internal.h"
-#include "backends/opencl/runtime/retarget.h"
+#include "backends/opencl/matrix/retarget.h"
 #include "models/generate/decode.h"
 #include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
@@ -376,7 +376,7 @@ static int retarget_file(const char *path)
     size_t size;
     tx_status status = tx_file_read(path, 1 << 26, &ptx, &size);
     if (!status)
-        status = tx_cl_retarget(ptx, size, &text);
+        status = tx_cl_retarget_ptx(ptx, size, &text);
     FILE *file = status ? NULL : fopen(path, "w");
     bool good = file && fputs(text, file) >= 0;
     good = file && fclose(file) == 0 && good;

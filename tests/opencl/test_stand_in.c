@@ -10,7 +10,7 @@
  * Exit status 77: there is no OpenCL device. */
 #include "api/graph/op.h"
 #include "backends/opencl/attention/attention.h"
-#include "backends/opencl/gemm/gemm.h"
+#include "backends/opencl/gemm/gemm_tile.h"
 #include "backends/opencl/runtime/internal.h"
 #include "tests/opencl/stand_in.h"
 
@@ -184,8 +184,10 @@ static bool print_attention(FILE *out, tx_context *context, int32_t d, tx_dtype 
 static bool keeps_parts(tx_context *context)
 {
     const tx_gemm g = {.batch = 1, .m = 3072, .n = 768, .k = 16384};
-    const tx_cl_provider *tile = &tx_cl_gemm_tiles[TX_CL_TILE_64x128x8];
+    const tx_cl_provider *tile = tx_cl_gemm_provider(0);
     int64_t parts = 0;
+    for (int i = 1; strcmp(tile->name, "portable-tile-64x128x8") != 0; i++)
+        tile = tx_cl_gemm_provider(i);
     bool good = tx_cl_choose(context, "parts portable-tile-64x128x8 1 3072 768 16384\t99\n") == TX_FORMAT &&
                 tx_cl_choose(context, "parts portable-tile-64x128x8 1 3072 768 16384\t3\n") == TX_OK;
     tx_cl_gemm_fill(context, tile, &g, &parts);

@@ -22,12 +22,13 @@ typedef struct tx_cl_attention {
 
 /* How one kernel runs. */
 typedef struct tx_cl_attention_form {
+    const struct tx_cl_attention_kind *kind;
     int rows, cols, group, micro; /* ROWS, COLS, WG, MR */
-    bool cpu;
-    int out_rows;                                /* AR */
-    int64_t local_bytes, floats;                 /* floats: in the registers of an item */
-    double share;                                /* of the best rate of other units, as can be expected */
-    const struct tx_cl_attention_matrix *matrix; /* by matrix units (attention_matrix.c); NULL: by others */
+    int lines;                    /* rows, or columns, of which each work-group computes the results */
+    int out_rows;                 /* AR */
+    int64_t local_bytes, floats;  /* floats: in the registers of an item */
+    double share;                 /* of the best rate of units that are no matrix units, as can be expected */
+    const void *own;              /* the kind's */
     char name[TX_CL_CHOICE_NAME];
 } tx_cl_attention_form;
 
@@ -40,17 +41,27 @@ typedef struct tx_cl_attention_forms {
     char rejected[TX_CL_WHY]; /* why the first of all does not suit; empty: it does */
 } tx_cl_attention_forms;
 
-/* Fails where none can. */
+/* Forms of one kind: for cores, for the units of GPUs, or an extension's. The table is in attention_form.c. */
+typedef struct tx_cl_attention_kind {
+    const char *source[3]; /* the text of each kernel */
+    bool typed;            /* computes in the command's type of 16 bits; else tiles in local memory are fp32 */
+    bool local_argument;   /* kernels take local memory as their last argument */
+    /* Adds the forms that can run. */
+    void (*list)(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                 tx_cl_attention_forms *forms);
+    /* Whether a form of this name is for this device. */
+    bool (*knows)(const tx_context *context, const char *name);
+    /* Writes the options that belong to the form. */
+    void (*options)(const tx_context *context, const tx_cl_attention_form *form, char *text, size_t size);
+} tx_cl_attention_kind;
+extern const tx_cl_attention_kind tx_cl_attention_cpu, tx_cl_attention_gpu;
+#define TX_ATTENTION_KIND(name) extern const tx_cl_attention_kind tx_cl_attention_##name;
+#include "backends/opencl/extensions.def"
+#undef TX_ATTENTION_KIND
+
+/* Fails if none can run. */
 tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                tx_cl_attention_forms *forms);
-
-/* Adds those by matrix units: for operands of 16 bits, of heads that are whole atoms, without caches. */
-void tx_cl_attention_matrix_list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                                 tx_cl_attention_forms *forms);
-bool tx_cl_attention_matrix_knows(const tx_context *context, const char *name);
-/* The options of such a form. */
-void tx_cl_attention_matrix_options(const tx_context *context, const tx_cl_attention_form *form, char *text,
-                                    size_t size);
 
 /* The form for a command; `note` names it, and a rejected one with the reason. */
 tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,

@@ -16,7 +16,7 @@ typedef struct subject {
 /* Whether the command's type decides what it can get. */
 static bool typed(const subject *s)
 {
-    return s->forms.count > 0 && s->forms.form[0].matrix;
+    return s->forms.count > 0 && s->forms.form[0].kind->typed;
 }
 
 static tx_status prove(tx_context *context, const tx_cl_selection *q, int id)
@@ -74,9 +74,9 @@ tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_j
         tx_cl_add_candidate(&q, i, s.forms.form[i].name, s.forms.form[i].share, s.forms.rejected);
     TX_TRY(tx_cl_select(b->context, &q));
     *form = s.forms.form[q.candidate[0].id];
-    int length = form->matrix ? snprintf(note, 160, "%s", form->name)
-                              : snprintf(note, 160, "%dx%d%s", form->rows, form->cols,
-                                         a->cpu && !form->cpu ? " as on GPUs" : "");
+    int length = form->kind->typed ? snprintf(note, 160, "%s", form->name)
+                                   : snprintf(note, 160, "%dx%d%s", form->rows, form->cols,
+                                              a->cpu && form->kind == &tx_cl_attention_gpu ? " as on GPUs" : "");
     if (*q.rejected)
         snprintf(note + length, 160 - (size_t)length, " (%.128s)", q.rejected);
     return TX_OK;

@@ -66,15 +66,18 @@ static void choose_out_rows(tx_cl_attention_form *f, tx_cl_attention_kernel kern
     }
 }
 
-static tx_cl_attention_form make(const tile *t, bool cpu, tx_cl_attention_kernel kernel, int64_t d)
+static tx_cl_attention_form make(const tx_cl_attention_kind *kind, const tile *t, tx_cl_attention_kernel kernel,
+                                 int64_t d)
 {
-    tx_cl_attention_form f = {.rows = t->rows, .cols = t->cols, .group = t->group, .micro = t->micro, .cpu = cpu};
-    if (cpu)
+    const bool cpu = kind == &tx_cl_attention_cpu;
+    tx_cl_attention_form f = {.kind = kind, .rows = t->rows, .cols = t->cols, .group = t->group, .micro = t->micro};
+    f.lines = kernel == TX_CL_GRAD_KV && !cpu ? f.cols : f.rows;
+    if (cpu) {
         snprintf(f.name, sizeof f.name, "cpu-%dx%d", t->rows, t->cols);
-    else
+    } else {
         snprintf(f.name, sizeof f.name, "gpu-%dx%d-%d", t->rows, t->cols, t->group);
-    if (!cpu)
         choose_out_rows(&f, kernel, d);
+    }
     f.local_bytes = 4 * (cpu ? cpu_floats(t, kernel, d) : gpu_floats(t, kernel, d));
     return f;
 }
@@ -85,8 +88,7 @@ static double suits(const tx_context *context, const tx_cl_attention_job *a, tx_
                     const tx_cl_attention_form *f, bool lowest, char why[TX_CL_WHY])
 {
     const tx_cl_limits *limits = &context->limits;
-    const int lines = kernel == TX_CL_GRAD_KV && !f->cpu ? f->cols : f->rows;
-    const int64_t groups = tx_cl_blocks(a->T, lines) * a->B * (kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads);
+    const int64_t groups = tx_cl_blocks(a->T, f->lines) * a->B * (kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads);
     /* Reported local memory is not all ours: some drivers keep a little for arguments. */
     const int64_t wanted = f->local_bytes + 512;
     char name[24];
@@ -98,13 +100,14 @@ static double suits(const tx_context *context, const tx_cl_attention_job *a, tx_
         snprintf(why, TX_CL_WHY, "%s is too high for %lld rows", name, (long long)a->T);
     else if (f->floats > MOST_FLOATS)
         snprintf(why, TX_CL_WHY, "%s needs too many registers", name);
-    else if (!f->cpu && lines > 32 && a->T > 32 && groups < limits->compute_units)
+    else if (f->kind == &tx_cl_attention_gpu && f->lines > 32 && a->T > 32 && groups < limits->compute_units)
         snprintf(why, TX_CL_WHY, "%s is too few for %d compute units", name, (int)limits->compute_units);
     return why[0] ? 0.1 / (double)(1 + f->floats) : 1.0;
 }
 
-static const tile *tiles_of(const tx_context *context, bool cpu, int *count)
+static const tile *tiles_of(const tx_context *context, const tx_cl_attention_kind *kind, int *count)
 {
+    const bool cpu = kind == &tx_cl_attention_cpu;
     const int first = !cpu && context->can.vendor == TX_CL_NVIDIA ? NVIDIA_FIRST : 0;
     *count = (int)(cpu ? sizeof cpu_tiles / sizeof *cpu_tiles : sizeof gpu_tiles / sizeof *gpu_tiles) - first;
     return (cpu ? cpu_tiles : gpu_tiles) + first;
@@ -118,15 +121,14 @@ static bool listed(const tx_cl_attention_forms *forms, const char *name)
     return false;
 }
 
-/* Those of one kind of device. */
-static void list_kind(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel, bool cpu,
-                      tx_cl_attention_forms *forms)
+static void list_kind(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                      const tx_cl_attention_kind *kind, tx_cl_attention_forms *forms)
 {
     int count;
-    const tile *tiles = tiles_of(context, cpu, &count);
+    const tile *tiles = tiles_of(context, kind, &count);
     for (int i = 0; i < count; i++) {
         char why[TX_CL_WHY];
-        tx_cl_attention_form f = make(&tiles[i], cpu, kernel, a->d);
+        tx_cl_attention_form f = make(kind, &tiles[i], kernel, a->d);
         f.share = suits(context, a, kernel, &f, tiles[i].rows == tiles[count - 1].rows, why);
         if (i == 0 && forms->count == 0 && !forms->rejected[0])
             memcpy(forms->rejected, why, sizeof why);
@@ -135,14 +137,76 @@ static void list_kind(const tx_context *context, const tx_cl_attention_job *a, t
     }
 }
 
+static bool knows_kind(const tx_context *context, const tx_cl_attention_kind *kind, const char *name)
+{
+    int count;
+    const tile *tiles = tiles_of(context, kind, &count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(make(kind, &tiles[i], TX_CL_FORWARD, 1).name, name) == 0)
+            return true;
+    return false;
+}
+
+static void options(const tx_context *context, const tx_cl_attention_form *f, char *text, size_t size)
+{
+    (void)context;
+    snprintf(text, size, "-DVW=%d -DWG=%d -DROWS=%d -DCOLS=%d -DMR=%d -DAR=%d",
+             f->kind == &tx_cl_attention_cpu ? 16 : 4, f->group, f->rows, f->cols, f->micro, f->out_rows);
+}
+
+/* ---- The kinds -------------------------------------------------------------------------------------------------- */
+
+static void list_cpu(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                     tx_cl_attention_forms *forms)
+{
+    if (a->cpu)
+        list_kind(context, a, kernel, &tx_cl_attention_cpu, forms);
+}
+
+/* CPU devices run these if they have too little local memory for the copies that suit them better. */
+static void list_gpu(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                     tx_cl_attention_forms *forms)
+{
+    if (!a->cpu || forms->count == 0)
+        list_kind(context, a, kernel, &tx_cl_attention_gpu, forms);
+}
+
+static bool knows_cpu(const tx_context *context, const char *name)
+{
+    return context->limits.cpu && knows_kind(context, &tx_cl_attention_cpu, name);
+}
+
+static bool knows_gpu(const tx_context *context, const char *name)
+{
+    return knows_kind(context, &tx_cl_attention_gpu, name);
+}
+
+const tx_cl_attention_kind tx_cl_attention_cpu = {
+    .source = {"attention_cpu", "attention_cpu_grad_q", "attention_cpu_grad_kv"},
+    .local_argument = true,
+    .list = list_cpu,
+    .knows = knows_cpu,
+    .options = options};
+const tx_cl_attention_kind tx_cl_attention_gpu = {
+    .source = {"attention_gpu", "attention_gpu_grad_q", "attention_gpu_grad_kv"},
+    .local_argument = true,
+    .list = list_gpu,
+    .knows = knows_gpu,
+    .options = options};
+
+/* Those of matrix units come first. */
+static const tx_cl_attention_kind *const kinds[] = {
+#define TX_ATTENTION_KIND(name) &tx_cl_attention_##name,
+#include "backends/opencl/extensions.def"
+    &tx_cl_attention_cpu, &tx_cl_attention_gpu};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
 tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                tx_cl_attention_forms *forms)
 {
     *forms = (tx_cl_attention_forms){.count = 0};
-    tx_cl_attention_matrix_list(context, a, kernel, forms);
-    list_kind(context, a, kernel, a->cpu, forms);
-    if (forms->count == 0 && a->cpu) /* too little local memory for the copies that CPU devices like: what GPUs do */
-        list_kind(context, a, kernel, false, forms);
+    for (size_t i = 0; i < KINDS; i++)
+        kinds[i]->list(context, a, kernel, forms);
     return forms->count ? TX_OK
                         : tx_fail(TX_UNSUPPORTED, "heads of %d do not fit the %lld bytes of local memory of %s", a->d,
                                   (long long)context->limits.local_bytes, context->info.name);
@@ -150,12 +214,8 @@ tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_
 
 bool tx_cl_attention_knows(const tx_context *context, const char *name)
 {
-    for (int cpu = context->limits.cpu; cpu >= 0; cpu--) {
-        int count;
-        const tile *tiles = tiles_of(context, cpu, &count);
-        for (int i = 0; i < count; i++)
-            if (strcmp(make(&tiles[i], cpu, TX_CL_FORWARD, 1).name, name) == 0)
-                return true;
-    }
-    return tx_cl_attention_matrix_knows(context, name);
+    for (size_t i = 0; i < KINDS; i++)
+        if (kinds[i]->knows(context, name))
+            return true;
+    return false;
 }

@@ -45,19 +45,13 @@ static void gradient_operands(tx_cl_builder *b, const tx_command *c, const tx_cl
 
 /* The kernels that work on tiles; `products` of matrices of T x T each computes. */
 static const struct {
-    const char *name, *source[3]; /* for GPUs, for CPUs, for matrix units */
+    const char *name;
     int products;
     void (*operands)(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a);
 } kernels[] = {
-    {"attention", {"attention_gpu", "attention_cpu", "attention_matrix"}, 2, forward_operands},
-    {"attention_grad_q",
-     {"attention_gpu_grad_q", "attention_cpu_grad_q", "attention_matrix_grad_q"},
-     3,
-     gradient_operands},
-    {"attention_grad_kv",
-     {"attention_gpu_grad_kv", "attention_cpu_grad_kv", "attention_matrix_grad_kv"},
-     4,
-     gradient_operands},
+    {"attention", 2, forward_operands},
+    {"attention_grad_q", 3, gradient_operands},
+    {"attention_grad_kv", 4, gradient_operands},
 };
 
 /* How many tiles, heads and rows of the batch a launch takes: all, or fewer where that would take too long. Of causal
@@ -80,13 +74,9 @@ static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_a
     const size_t local[] = {(size_t)f->group, 1, 1};
     const size_t global[] = {(size_t)share[0] * local[0], (size_t)share[1], (size_t)share[2]};
     char options[288], form[128];
-    if (f->matrix)
-        tx_cl_attention_matrix_options(b->context, f, form, sizeof form);
-    else
-        snprintf(form, sizeof form, "-DVW=%d -DWG=%d -DROWS=%d -DCOLS=%d -DMR=%d -DAR=%d", f->cpu ? 16 : 4, f->group,
-                 f->rows, f->cols, f->micro, f->out_rows);
+    f->kind->options(b->context, f, form, sizeof form);
     snprintf(options, sizeof options, "%s %s", a->facts, form);
-    tx_cl_launch(b, kernels[kernel].source[f->matrix ? 2 : f->cpu], options, kernels[kernel].name, 3, global, local);
+    tx_cl_launch(b, f->kind->source[kernel], options, kernels[kernel].name, 3, global, local);
     kernels[kernel].operands(b, c, a);
     TX_CL_I32(b, (int32_t)a->T, (int32_t)a->S);
     TX_CL_OPERANDS(b, a->starts);
@@ -96,7 +86,7 @@ static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_a
               (int32_t)c->attrs.draw.column);
     TX_CL_I32(b, (int32_t)first[2], (int32_t)first[1], (int32_t)first[0]);
     tx_cl_arg_control(b);
-    if (!f->matrix)
+    if (f->kind->local_argument)
         tx_cl_arg_local(b, (size_t)f->local_bytes);
 }
 
@@ -112,8 +102,7 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
     const double keys = (double)(a->window > 0 ? tx_cl_least(a->window + f.cols, a->S) : a->S);
     const double scores =
         (double)(a->B * a->heads * a->T) * keys * (c->attrs.attention.causal && !a->window ? 0.5 : 1.0);
-    const int64_t whole[3] = {tx_cl_blocks(a->T, kernel == TX_CL_GRAD_KV && !f.cpu ? f.cols : f.rows),
-                              kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads, a->B};
+    const int64_t whole[3] = {tx_cl_blocks(a->T, f.lines), kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads, a->B};
     int64_t share[3], first[3], part[3];
     share_out(b, a, whole, 2.0 * kernels[kernel].products * scores * a->d, share);
     for (first[2] = 0; first[2] < whole[2]; first[2] += share[2])

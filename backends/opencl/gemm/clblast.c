@@ -186,7 +186,8 @@ static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_
     TX_CL_OPERANDS(b, p->bias, p->y);
 }
 
-const tx_cl_provider tx_cl_gemm_clblast = {.name = "clblast", .suits = clblast_suits, .emit = clblast_emit};
+static const tx_cl_provider clblast[] = {{.name = "clblast", .suits = clblast_suits, .emit = clblast_emit}};
+TX_CL_PROVIDERS(clblast, clblast);
 
 void tx_cl_clblast_close(const tx_context *context)
 {

@@ -44,63 +44,27 @@ typedef struct tx_cl_provider {
     bool packed;                   /* it takes a b of 4 bits */
     bool grouped;                  /* it takes groups */
     bool full;                     /* for fp32 by units made for less; proves that its sums are as true as others' */
-    const struct tx_cl_tile *tile; /* of gemm_tile.c: the form of its work-groups */
+    const struct tx_cl_tile *tile; /* gemm_tile.h: the form of its work-groups; NULL: it has none */
 } tx_cl_provider;
 
-extern const tx_cl_provider tx_cl_gemm_vector;  /* gemm_vector.cl: for CPUs */
-extern const tx_cl_provider tx_cl_gemm_dot;     /* the same in bf16 by x86's instruction for it */
-extern const tx_cl_provider tx_cl_gemm_few;     /* gemm_few.cl: few rows */
-extern const tx_cl_provider tx_cl_gemm_clblast; /* CLBlast's SGEMM, with its own parameters: fp32 only */
+/* The providers of one file: array `provider`. */
+typedef struct tx_cl_providers {
+    const tx_cl_provider *provider;
+    int count;
+} tx_cl_providers;
+#define TX_CL_PROVIDERS(name, array) \
+    const tx_cl_providers tx_cl_gemm_##name = {array, (int)(sizeof(array) / sizeof(array)[0])}
+
+extern const tx_cl_providers tx_cl_gemm_few;     /* gemm_few.cl: few rows */
+extern const tx_cl_providers tx_cl_gemm_vector;  /* gemm_vector.cl: for CPUs */
+extern const tx_cl_providers tx_cl_gemm_clblast; /* CLBlast's SGEMM, with its own parameters: fp32 only */
+extern const tx_cl_providers tx_cl_gemm_tile;    /* gemm_tile.cl: for GPUs */
+#define TX_PROVIDERS(name) extern const tx_cl_providers tx_cl_gemm_##name;
+#include "backends/opencl/extensions.def"
+#undef TX_PROVIDERS
 
 /* Call it before the context is released: CLBlast caches its programs by the address of their context. */
 void tx_cl_clblast_close(const tx_context *context);
-
-/* gemm_tile.cl, one provider a line: TX_TILE(M x N x K, items along n, along m, blocks of 4 x 4 sums of an item
- * along m, along n, terms of a block, its rate beside the fastest's where all are busy) */
-#define TX_TILE_MAP(X)                    \
-    X(128x128x8, 16, 16, 2, 2, 8, 1.0)    \
-    X(128x128x16, 16, 16, 2, 2, 16, 0.99) \
-    X(128x64x16, 16, 16, 2, 1, 16, 0.85)  \
-    X(64x128x8, 16, 8, 2, 2, 8, 0.98)     \
-    X(64x64x8, 8, 8, 2, 2, 8, 0.90)       \
-    X(64x64x16, 16, 16, 1, 1, 16, 0.65)   \
-    X(32x32x16, 8, 8, 1, 1, 16, 0.50)
-
-enum {
-#define X(name, ...) TX_CL_TILE_##name,
-    TX_TILE_MAP(X)
-#undef X
-        TX_CL_TILES
-};
-extern const tx_cl_provider tx_cl_gemm_tiles[TX_CL_TILES];
-/* gemm_matrix.cl: matrix units of NVIDIA, AMD and Intel, for operands of 16 bits, where asked tf32, and fp32 */
-enum {
-#define TX_MATRIX(name, ...) TX_CL_MATRIX_##name,
-#include "backends/opencl/gemm/matrix.def"
-    TX_CL_MATRIX
-};
-extern const tx_cl_provider tx_cl_gemm_matrix[TX_CL_MATRIX];
-
-/* ---- What TX's own kernels share (gemm_tile.c) ------------------------------------------------------------ */
-
-/* Options of storage types and transposes, behind those in `form`. */
-void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p);
-/* The arguments that the kernels begin with, and those of groups, with which they end. */
-void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
-void tx_cl_gemm_offsets(tx_cl_builder *b, const tx_cl_product *p);
-
-/* ---- Tiles (gemm_tile.c) ---------------------------------------------------------------------------------------- */
-
-/* Among how many groups the terms of a product are parted is a choice by itself: key TX_CL_PARTS, provider, batch, m, n
- * and k. */
-#define TX_CL_PARTS "parts"
-#define TX_CL_MOST_PARTS 16
-
-/* What share of the units works while a product of a provider with tiles goes in waves of work-groups. */
-double tx_cl_gemm_fill(const tx_context *context, const tx_cl_provider *provider, const tx_gemm *g, int64_t *parts);
-
-/* So many columns of a few rows that groups have more than one tile, where they go on from one to the next; else 0. */
-int64_t tx_cl_gemm_columns(const tx_context *context, const tx_cl_provider *provider);
 
 /* ---- The choice (gemm_choose.c) ---------------------------------------------------------------------------- */
 
@@ -123,6 +87,12 @@ const tx_cl_provider *tx_cl_gemm_provider(int i);
 bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider);
 /* Whether there is one of this name for this kind of device. */
 bool tx_cl_gemm_knows(const tx_context *context, const char *name);
+
+/* Options of storage types and transposes, behind those in `form`. */
+void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p);
+/* The arguments that the kernels begin with, and those of groups, with which they end. */
+void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
+void tx_cl_gemm_offsets(tx_cl_builder *b, const tx_cl_product *p);
 
 /* ---- Trials: a product of a provider on data of its own ---------------------------------------------- */
 

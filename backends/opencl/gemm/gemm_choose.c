@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Selection of the provider of a product. */
-#include "backends/opencl/gemm/gemm.h"
+#include "backends/opencl/gemm/gemm_tile.h"
 
 #include "backends/nf4.h"
 

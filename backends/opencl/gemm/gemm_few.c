@@ -76,5 +76,6 @@ static void few_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_p
     tx_cl_gemm_arguments(b, p);
 }
 
-const tx_cl_provider tx_cl_gemm_few = {
-    .name = "portable-few", .rows = FEW_ROWS, .packed = true, .suits = few_suits, .emit = few_emit};
+static const tx_cl_provider few[] = {
+    {.name = "portable-few", .rows = FEW_ROWS, .packed = true, .suits = few_suits, .emit = few_emit}};
+TX_CL_PROVIDERS(few, few);

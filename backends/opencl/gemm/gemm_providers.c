@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The providers of matrix products that there are, by number and by name. */
+ * The table of the providers of matrix products, and the options and arguments that TX's own kernels share. */
 #include "backends/opencl/gemm/gemm.h"
 
+#include <stdio.h>
 #include <string.h>
+
+static const tx_cl_providers *const all[] = {
+    &tx_cl_gemm_few,
+    &tx_cl_gemm_vector,
+    &tx_cl_gemm_clblast,
+    &tx_cl_gemm_tile,
+#define TX_PROVIDERS(name) &tx_cl_gemm_##name,
+#include "backends/opencl/extensions.def"
+};
 
 const tx_cl_provider *tx_cl_gemm_provider(int i)
 {
-    static const tx_cl_provider *const others[] = {&tx_cl_gemm_few, &tx_cl_gemm_vector, &tx_cl_gemm_dot,
-                                                   &tx_cl_gemm_clblast};
-    const int count = (int)(sizeof others / sizeof others[0]), tiles = i - count - TX_CL_MATRIX;
-    if (i < count)
-        return others[i];
-    if (tiles < 0)
-        return &tx_cl_gemm_matrix[i - count];
-    return tiles < TX_CL_TILES ? &tx_cl_gemm_tiles[tiles] : NULL;
+    for (size_t f = 0; f < sizeof all / sizeof all[0]; i -= all[f++]->count)
+        if (i < all[f]->count)
+            return &all[f]->provider[i];
+    return NULL;
 }
 
 bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider)
@@ -28,4 +34,31 @@ bool tx_cl_gemm_knows(const tx_context *context, const char *name)
         if (strcmp(name, found->name) == 0)
             return tx_cl_gemm_offers(context, found);
     return false;
+}
+
+void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p)
+{
+    snprintf(text, size, "%s -DAB=%s -DY=%s -DWIDEN=%d -DTRANS_A=%d -DTRANS_B=%d", form, tx_cl_storage(p->from),
+             tx_cl_storage(p->to), p->from != TX_F32, p->trans_a, p->trans_b);
+    if (p->packed != TX_F32)
+        snprintf(text + strlen(text), size - strlen(text), " -DNF4=%d", p->packed == TX_NF4_DOUBLE ? 2 : 1);
+    if (p->offsets)
+        snprintf(text + strlen(text), size - strlen(text), " -DGROUPED=%d", p->trans_a ? 2 : 1);
+}
+
+void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p)
+{
+    const tx_gemm *g = &p->g;
+    TX_CL_OPERANDS(b, p->a, p->b, p->bias, p->y);
+    tx_cl_arg_control(b);
+    TX_CL_I64(b, g->m, g->n, g->k, g->lda, g->ldb, g->stride_a, g->stride_b);
+    TX_CL_I32(b, (int32_t)p->accumulate);
+}
+
+void tx_cl_gemm_offsets(tx_cl_builder *b, const tx_cl_product *p)
+{
+    if (!p->offsets)
+        return;
+    TX_CL_OPERANDS(b, p->offsets);
+    TX_CL_I64(b, p->offsets->shape.dim[0] - 1);
 }

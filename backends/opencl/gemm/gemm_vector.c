@@ -73,7 +73,7 @@ static double dot_suits(const tx_context *context, const tx_cl_provider *self, c
 
 static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
 {
-    const bool dot = self == &tx_cl_gemm_dot;
+    const bool dot = self->suits == dot_suits;
     const vector_plan v = plan_vector(b->context, p, dot ? 2 : 1);
     const size_t global[3] = {(size_t)tx_cl_blocks(p->g.n, v.columns), (size_t)tx_cl_blocks(p->g.m, v.mc),
                               (size_t)p->g.batch + (p->offsets && !p->trans_a)};
@@ -90,12 +90,14 @@ static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_c
     tx_cl_gemm_offsets(b, p);
 }
 
-const tx_cl_provider tx_cl_gemm_vector = {.name = "portable-vector",
-                                          .device = TX_CL_CPUS,
-                                          .packed = true,
-                                          .grouped = true,
-                                          .suits = vector_suits,
-                                          .emit = vector_emit};
-
-const tx_cl_provider tx_cl_gemm_dot = {
-    .name = "x86-dot", .device = TX_CL_CPUS, .piece = 4, .suits = dot_suits, .emit = vector_emit};
+/* In fp32, and in bf16 by x86's instruction for it. */
+static const tx_cl_provider vector[] = {
+    {.name = "portable-vector",
+     .device = TX_CL_CPUS,
+     .packed = true,
+     .grouped = true,
+     .suits = vector_suits,
+     .emit = vector_emit},
+    {.name = "x86-dot", .device = TX_CL_CPUS, .piece = 4, .suits = dot_suits, .emit = vector_emit},
+};
+TX_CL_PROVIDERS(vector, vector);

@@ -12,7 +12,6 @@
  *     builder
  *     compile                               builds programs side by side
  *     program, memory
- *     retarget
  *     cache, limits, capabilities, errors
  */
 #ifndef TX_OPENCL_INTERNAL_H
@@ -67,6 +66,16 @@ tx_status tx_cl_want_program(tx_context *context, const char *source, const char
 /* Builds it. Several threads may do so at a time, each another program. */
 tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *program);
 void tx_cl_release_programs(tx_context *context);
+
+/* An extension that changes the compiler's binary of programs with an option, and has the driver load the result. */
+typedef struct tx_cl_reviser {
+    const char *option;  /* "-DATOM=WGMMA" */
+    const char *version; /* part of the key of cached programs: changes with `revise` */
+    tx_status (*revise)(const char *binary, size_t size, char **text); /* the caller frees *text */
+} tx_cl_reviser;
+#define TX_REVISER(name) extern const tx_cl_reviser tx_cl_##name;
+#include "backends/opencl/extensions.def"
+#undef TX_REVISER
 
 /* compile.c */
 /* While context->survey is set, commands are emitted to learn which programs they and the trials before them ask for:

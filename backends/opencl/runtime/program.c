@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Programs: whole texts from the embedded sources, builds from the disk cache or from source, kernels. */
 #include "backends/opencl/runtime/internal.h"
-#include "backends/opencl/runtime/retarget.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,8 +151,22 @@ static void store_program(const tx_context *context, const char *key, cl_program
     free(binary);
 }
 
-/* In the place of *program, which is released, one with the instructions that its kernels mark; also on failure. */
-static tx_status retarget(const tx_context *context, const char *source, const char *options, cl_program *program)
+/* Programs with these options are changed by one of the table; NULL: they are loaded as they are. */
+static const tx_cl_reviser *reviser_of(const char *options)
+{
+    static const tx_cl_reviser *const revisers[] = {
+#define TX_REVISER(name) &tx_cl_##name,
+#include "backends/opencl/extensions.def"
+        NULL};
+    int i = 0;
+    while (revisers[i] && !strstr(options, revisers[i]->option))
+        i++;
+    return revisers[i];
+}
+
+/* Replaces *program, which is released, also on failure. */
+static tx_status revise(const tx_context *context, const tx_cl_reviser *reviser, const char *source,
+                        const char *options, cl_program *program)
 {
     size_t size;
     char *text = NULL;
@@ -161,15 +174,15 @@ static tx_status retarget(const tx_context *context, const char *source, const c
     clReleaseProgram(*program);
     *program = NULL;
     tx_status status =
-        binary ? tx_cl_retarget((const char *)binary, size, &text) : tx_fail(TX_DEVICE, "the driver gives no binary");
+        binary ? reviser->revise((const char *)binary, size, &text) : tx_fail(TX_DEVICE, "the driver gives no binary");
     free(binary);
     TX_THEN(status, build_binary(context, source, options, text, strlen(text), program));
     free(text);
-    return status ? tx_fail_in(status, "%s.cl for sm_90a", source) : TX_OK;
+    return status ? tx_fail_in(status, "%s.cl for %s", source, reviser->version) : TX_OK;
 }
 
-static tx_status build_program(const tx_context *context, const char *source, const char *options, const char *text,
-                               cl_program *out)
+static tx_status build_program(const tx_context *context, const tx_cl_reviser *reviser, const char *source,
+                               const char *options, const char *text, cl_program *out)
 {
     cl_int code;
     cl_program program = clCreateProgramWithSource(context->context, 1, &text, NULL, &code);
@@ -182,27 +195,28 @@ static tx_status build_program(const tx_context *context, const char *source, co
         return status;
     }
     *out = program;
-    return tx_cl_retargets(options) ? retarget(context, source, options, out) : TX_OK;
+    return reviser ? revise(context, reviser, source, options, out) : TX_OK;
 }
 
 /* From the disk cache, keyed by the whole text and the options; else from source, and then into the cache. */
 tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
 {
     const char *options = entry->options;
+    const tx_cl_reviser *reviser = reviser_of(options);
+    const char *version = reviser ? reviser->version : "";
     char *text = NULL;
     TX_TRY(tx_cl_program_text(entry->source, &text));
     tx_status status = TX_OK;
-    size_t size = strlen(text) + strlen(options) + sizeof TX_CL_RETARGET_VERSION + 16;
+    size_t size = strlen(text) + strlen(options) + strlen(version) + 16;
     char *key = malloc(size), *all = malloc(strlen(options) + 32);
     if (!key || !all) {
         status = tx_fail(TX_MEMORY, "out of host memory");
     } else {
         sprintf(all, "-cl-std=CL1.2 -w %s", options); /* a user cannot act on a driver's warnings */
-        snprintf(key, size, "program%s\n%s\n%s", tx_cl_retargets(options) ? " " TX_CL_RETARGET_VERSION : "", options,
-                 text);
+        snprintf(key, size, "program%s%s\n%s\n%s", reviser ? " " : "", version, options, text);
         entry->program = load_program(context, key, entry->source, all);
         if (!entry->program) {
-            status = build_program(context, entry->source, all, text, &entry->program);
+            status = build_program(context, reviser, entry->source, all, text, &entry->program);
             if (status == TX_OK)
                 store_program(context, key, entry->program);
         }

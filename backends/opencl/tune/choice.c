@@ -2,7 +2,7 @@
  * The text by which another run gives each class of matrix products and of attention to the same. Sums round
  * differently from one to the other, so the same choices are part of the same bits. */
 #include "backends/opencl/attention/attention.h"
-#include "backends/opencl/gemm/gemm.h"
+#include "backends/opencl/gemm/gemm_tile.h"
 #include "backends/opencl/runtime/internal.h"
 
 #include <stdio.h>

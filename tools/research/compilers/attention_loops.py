@@ -4,7 +4,7 @@ txresearch predict: tools/research/attention_loops.def, which this writes anew o
 
     attention_loops.py KERNEL_TEXTS [--record]
 
-The preferred form of each kernel (backends/opencl/attention/attention_matrix.def; Intel's: dpas_loops.py) is compiled for heads of 64 and 128, bf16, causal, without
+The preferred form of each kernel (backends/opencl/matrix/attention_matrix.def; Intel's: dpas_loops.py) is compiled for heads of 64 and 128, bf16, causal, without
 dropout. What only the steps at the edge do is counted as well. A difference is an error where the compilers are those of the record.
 Exit status 77: no such compiler here."""
 import os

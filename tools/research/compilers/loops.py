@@ -5,7 +5,7 @@ txresearch predict: tools/research/loops.def, which this writes anew or compares
     loops.py KERNEL_TEXTS [--record | --quick]     --quick: a third of them
 
 Instructions that GELU and its slope add where results are stored (EPILOGUE of epilogue.cl, 1 and 2) are counted of layers' products,
-whose transposes are 00 and 01; gradients of weights have none. Every form of backends/opencl/gemm/matrix.def but Intel's, and gemm_tile's of 128 x 128 x 8, are compiled in the types that they take and in three
+whose transposes are 00 and 01; gradients of weights have none. Every form of backends/opencl/matrix/gemm_matrix.def but Intel's, and gemm_tile's of 128 x 128 x 8, are compiled in the types that they take and in three
 transposes. Local memory moves 128 bytes a clock; reads of gemm_tile count 3/8, since half a warp reads the same, and
 four warps share what wgmma reads. A difference is an error where the compilers are those of the record. Exit status 77: no such compiler here."""
 import os

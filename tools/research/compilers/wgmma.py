@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products by wgmma on the way that they take on an H200 (backends/opencl/runtime/retarget.h): OpenCL C becomes PTX for sm_90, that is changed as
-the backend changes it, and ptxas assembles it for sm_90a. Every form of backends/opencl/gemm/matrix.def with that atom, in bf16 and fp16 and
+"""Products by wgmma on the way that they take on an H200 (backends/opencl/matrix/retarget.h): OpenCL C becomes PTX for sm_90, that is changed as
+the backend changes it, and ptxas assembles it for sm_90a. Every form of backends/opencl/matrix/gemm_matrix.def with that atom, in bf16 and fp16 and
 all transposes, with a bias, added to what was there, and with GELU.
 
     wgmma.py KERNEL_TEXTS

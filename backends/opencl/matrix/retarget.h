@@ -8,17 +8,11 @@
 #ifndef TX_OPENCL_RETARGET_H
 #define TX_OPENCL_RETARGET_H
 
-#include "tx.h"
-
-/* Part of the key of cached programs: changes with what is made of a text. */
-#define TX_CL_RETARGET_VERSION "sm_90a 2"
-
-/* Whether a program of these options has such instructions. */
-bool tx_cl_retargets(const char *options);
+#include "backends/opencl/runtime/internal.h"
 
 /* *text: the PTX in `size` bytes (a NUL among them ends it) for sm_90a, with the marks taken off and limits put
  * before their kernels; the caller frees it.
  * TX_DEVICE with a message: it is no PTX for sm_90, it has no marks, or one that does not begin a line. */
-tx_status tx_cl_retarget(const char *ptx, size_t size, char **text);
+tx_status tx_cl_retarget_ptx(const char *ptx, size_t size, char **text);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * PTX for sm_90 made into PTX for sm_90a, see retarget.h. */
-#include "backends/opencl/runtime/retarget.h"
+#include "backends/opencl/matrix/retarget.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -10,11 +10,6 @@
 #define MARK "//@90a "
 #define SIGN "@90a"       /* of a mark, whatever surrounds it */
 #define LIMIT ".maxnreg " /* what is marked so stands before the body that it is in */
-
-bool tx_cl_retargets(const char *options)
-{
-    return strstr(options, "-DATOM=WGMMA") != NULL;
-}
 
 /* Where in a line of PTX an instruction begins that is marked; NULL: none. */
 static const char *marked(const char *line)
@@ -59,7 +54,7 @@ static void append(char **end, const char *from, const char *to)
     *end += to - from;
 }
 
-tx_status tx_cl_retarget(const char *ptx, size_t size, char **text)
+tx_status tx_cl_retarget_ptx(const char *ptx, size_t size, char **text)
 {
     char *all = strndup(ptx, size), *made = all ? malloc(strlen(all) + 2) : NULL, *end = made, *body = NULL;
     int targets = 0, marks = 0;
@@ -99,3 +94,5 @@ tx_status tx_cl_retarget(const char *ptx, size_t size, char **text)
                               : left       ? "the driver's PTX has a mark of sm_90a that is no line's"
                                            : "the driver's PTX has no mark of sm_90a");
 }
+
+const tx_cl_reviser tx_cl_retarget = {.option = "-DATOM=WGMMA", .version = "sm_90a 2", .revise = tx_cl_retarget_ptx};

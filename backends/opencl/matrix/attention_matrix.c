@@ -9,7 +9,7 @@
 #define RATE 4.0 /* beside other units */
 #define TERMS 16 /* of a head that an instruction takes */
 
-typedef struct tx_cl_attention_matrix {
+typedef struct matrix_form {
     tx_cl_attention_kernel kernel;
     const char *name, *atom;
     tx_cl_vendor vendor;
@@ -19,7 +19,7 @@ typedef struct tx_cl_attention_matrix {
 
 static const matrix_form matrix_forms[] = {
 #define TX_ATTENTION_MATRIX(kernel, ...) {TX_CL_##kernel, __VA_ARGS__},
-#include "backends/opencl/attention/attention_matrix.def"
+#include "backends/opencl/matrix/attention_matrix.def"
 };
 #define FORMS (sizeof matrix_forms / sizeof matrix_forms[0])
 
@@ -59,11 +59,10 @@ static double suits(const tx_context *context, const tx_cl_attention_job *a, con
                     const tx_cl_attention_form *f, char why[TX_CL_WHY])
 {
     tx_cl_limits limits = context->limits;
-    const int own = m->kernel == TX_CL_GRAD_KV ? f->cols : f->rows;
     limits.local_bytes = tx_cl_matrix_local(context);
     if (!tx_cl_fits(&limits, m->name, f->local_bytes, (size_t)f->group, why, TX_CL_WHY))
         return 0.0;
-    return RATE * (double)a->T / (double)(tx_cl_blocks(a->T, own) * own);
+    return RATE * (double)a->T / (double)(tx_cl_blocks(a->T, f->lines) * f->lines);
 }
 
 static bool offers(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
@@ -73,8 +72,9 @@ static bool offers(const tx_context *context, const tx_cl_attention_job *a, tx_c
            a->d <= m->most && a->d % TERMS == 0 && a->d % m->atom_lines == 0;
 }
 
-void tx_cl_attention_matrix_list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                                 tx_cl_attention_forms *forms)
+/* For operands of 16 bits, of heads that are whole atoms, without caches. */
+static void list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                 tx_cl_attention_forms *forms)
 {
     const tx_attrs *attrs = &a->command->attrs;
     if ((a->type != TX_BF16 && a->type != TX_F16) || a->cached || !(attrs->scale > 0.0f) || !aligned(a->command))
@@ -85,11 +85,13 @@ void tx_cl_attention_matrix_list(const tx_context *context, const tx_cl_attentio
             continue;
         const int own = m->warps * m->own_atoms * m->atom_lines / (m->paired ? 2 : 1);
         char why[TX_CL_WHY] = "";
-        tx_cl_attention_form f = {.rows = kernel == TX_CL_GRAD_KV ? m->others : own,
+        tx_cl_attention_form f = {.kind = &tx_cl_attention_matrix,
+                                  .rows = kernel == TX_CL_GRAD_KV ? m->others : own,
                                   .cols = kernel == TX_CL_GRAD_KV ? own : m->others,
+                                  .lines = own,
                                   .group = m->warps * m->lanes,
                                   .local_bytes = local_bytes(m, own, a->d, attrs->draw.p > 0.0f),
-                                  .matrix = m};
+                                  .own = m};
         snprintf(f.name, sizeof f.name, "%s", m->name);
         f.share = suits(context, a, m, &f, why);
         if (forms->count == 0 && !forms->rejected[0])
@@ -99,7 +101,7 @@ void tx_cl_attention_matrix_list(const tx_context *context, const tx_cl_attentio
     }
 }
 
-bool tx_cl_attention_matrix_knows(const tx_context *context, const char *name)
+static bool knows(const tx_context *context, const char *name)
 {
     for (size_t i = 0; i < FORMS; i++)
         if (strcmp(matrix_forms[i].name, name) == 0 &&
@@ -108,11 +110,17 @@ bool tx_cl_attention_matrix_knows(const tx_context *context, const char *name)
     return false;
 }
 
-void tx_cl_attention_matrix_options(const tx_context *context, const tx_cl_attention_form *form, char *text,
-                                    size_t size)
+static void options(const tx_context *context, const tx_cl_attention_form *form, char *text, size_t size)
 {
-    const matrix_form *m = form->matrix;
+    const matrix_form *m = form->own;
     snprintf(text, size, "-DVW=4 -DEMULATED=0 -DATOM=%s -DWARPS=%d -DOWN_ATOMS=%d -DOTHERS=%d -DOWN_HELD=%d%s%s",
              tx_cl_matrix_atom(context, m->atom), m->warps, m->own_atoms, m->others, m->held,
              m->paired ? " -DPAIRED=1" : "", tx_cl_matrix_build(m->vendor));
 }
+
+const tx_cl_attention_kind tx_cl_attention_matrix = {
+    .source = {"attention_matrix", "attention_matrix_grad_q", "attention_matrix_grad_kv"},
+    .typed = true,
+    .list = list,
+    .knows = knows,
+    .options = options};

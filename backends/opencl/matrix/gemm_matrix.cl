@@ -29,7 +29,7 @@
 
 #define GOES_ON (ATOM == WGMMA)
 #define BAND (ATOM == WGMMA ? 16 : 8)
-#include "gemm_place.cl"
+#include "backends/opencl/gemm/gemm_place.cl"
 
 #define PIECE (16 / (int)sizeof(ab_t)) /* elements of 16 bytes */
 #define TILE_K ((ATOM == WGMMA ? 8 : 4) * PIECE)
@@ -61,14 +61,14 @@
 #define IN_FLIGHT (ATOM == WGMMA)
 #define AHEAD (STAGES - 1 - IN_FLIGHT)
 #if ATOM == MMA || ATOM == WGMMA
-#include "backends/opencl/matrix/matrix_mma.cl"
-#include "backends/opencl/matrix/matrix_mma_tile.cl"
+#include "matrix_mma.cl"
+#include "matrix_mma_tile.cl"
 #elif ATOM == DPAS8 || ATOM == DPAS16
-#include "backends/opencl/matrix/matrix_dpas.cl"
-#include "backends/opencl/matrix/matrix_dpas_tile.cl"
+#include "matrix_dpas.cl"
+#include "matrix_dpas_tile.cl"
 #else
-#include "backends/opencl/matrix/matrix_amd.cl"
-#include "backends/opencl/matrix/matrix_amd_tile.cl"
+#include "matrix_amd.cl"
+#include "matrix_amd_tile.cl"
 #endif
 
 #define GROUP (LANES * WARPS_M * WARPS_N)
@@ -79,9 +79,9 @@
 
 #if KEEPS_ORDER
 #define PITCH TILE_K
-#include "backends/opencl/matrix/matrix_copy_async.cl"
+#include "matrix_copy_async.cl"
 #else
-#include "backends/opencl/matrix/matrix_copy_turned.cl"
+#include "matrix_copy_turned.cl"
 #endif
 #ifndef BLOCK_OF
 #define BLOCK_OF(lines) ((lines)*PITCH)
@@ -142,7 +142,7 @@ static void store(vec v, __global y_t *to)
 #define keep_bf16(v, to) TX_HALVES_STORE(TX_NARROW(AS_UVEC(v) >> 16), to)
 #define keep_f16 store
 #define keep_f32 store
-#include "epilogue.cl"
+#include "backends/opencl/gemm/epilogue.cl"
 
 /* STORE_RUN neighbouring sums of a row, of which `left` are there; the first is element `at` of y and what lies like it. */
 static void finish(const float *v, __global y_t *y, const __global float *bias, const __global y_t *with,

@@ -17,7 +17,7 @@
 #define DPAS8 6
 #define DPAS16 7
 
-#include "attention_shared.cl"
+#include "backends/opencl/attention/attention_shared.cl"
 
 #define AB H
 #define WIDEN 1
@@ -52,14 +52,14 @@ typedef h_t ab_t;
  *   narrow_both, store_run what is stored of two sums, and storing BESIDE of them
  *   STAGES, moving, bring_begin, bring_end, bring_own   blocks on their way to local memory */
 #if ATOM == MMA
-#include "backends/opencl/matrix/matrix_mma.cl"
+#include "matrix_mma.cl"
 #include "attention_mma.cl"
 #elif ATOM == DPAS8 || ATOM == DPAS16
 #define COLUMNS LANES /* the own lines, so that more or fewer of them are a matter of OWN_ATOMS alone */
-#include "backends/opencl/matrix/matrix_dpas.cl"
+#include "matrix_dpas.cl"
 #include "attention_dpas.cl"
 #else
-#include "backends/opencl/matrix/matrix_amd.cl"
+#include "matrix_amd.cl"
 #include "attention_amd.cl"
 #endif
 /* Two waves of a SIMD unit have 256 registers each. */

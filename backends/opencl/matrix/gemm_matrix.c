@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Matrix products by matrix units: the forms of gemm_matrix.cl, for operands of 16 bits, where asked tf32, and fp32. */
+#include "backends/opencl/gemm/gemm_tile.h"
+#include "backends/opencl/matrix/matrix.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Kinds of operands: of 16 bits; fp32 rounded to tf32; fp32 with all its bits. */
+enum { HALVES = 1, AS_TF32 = 2, FULL = 4 };
+
+typedef struct matrix_form {
+    const char *atom;    /* of WMMA the architecture says which */
+    tx_cl_vendor vendor; /* whose units these are */
+    int lanes, warps_m, warps_n, stages;
+    int takes;  /* kinds of operands */
+    bool quads; /* a lane stores these; not with WMMA of gfx11 */
+} matrix_form;
+
+/* Whether the device has such matrix units, and they take operands of that type; sm_100 and sm_120 have no wgmma. */
+static bool has_units(const tx_context *context, const matrix_form *f, tx_dtype from)
+{
+    const bool rounds = context->tf32 && context->can.tf32;
+    if (strcmp(f->atom, "WGMMA") == 0 && strcmp(context->can.architecture, "sm_90") != 0)
+        return false;
+    return tx_cl_matrix_units(context, f->vendor, f->lanes) && (f->takes & (from != TX_F32 ? HALVES
+                                                                            : rounds       ? AS_TF32
+                                                                                           : FULL)) != 0;
+}
+
+#define MOST_LD (1 << 24) /* a block's elements are counted in 32 bits */
+
+static double matrix_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+{
+    const int64_t piece = self->piece / (int64_t)tx_dtype_size(p->from);
+    if (!has_units(context, self->tile->form, p->from) || !tx_cl_whole_a(p, piece) || !tx_cl_whole_b(p, piece) ||
+        p->g.lda >= MOST_LD || p->g.ldb >= MOST_LD)
+        return 0.0;
+    return tx_cl_tile_suits(context, self, p, tx_cl_matrix_local(context), why);
+}
+
+static void matrix_options(const tx_context *context, const tx_cl_tile *t, const tx_cl_product *p, char *text,
+                           size_t size)
+{
+    const matrix_form *f = t->form;
+    const char *atom = tx_cl_matrix_atom(context, f->atom);
+    const bool quads = f->quads && strcmp(atom, "WMMA11") != 0 && tx_cl_whole_result(p);
+    snprintf(text, size,
+             "-DEMULATED=0 -DATOM=%s -DTILE_M=%d -DTILE_N=%d -DWARPS_M=%d -DWARPS_N=%d -DSTAGES=%d -DFULL=%d -DVW=%d "
+             "-DBIAS=%d -DADDS=%d%s",
+             atom, (int)t->rows, (int)t->columns, f->warps_m, f->warps_n, f->stages, f->takes == FULL, quads ? 4 : 1,
+             tx_present(p->bias), p->accumulate != TX_STORE, tx_cl_matrix_build(f->vendor));
+}
+
+/* With wgmma, groups go on from one tile to the next. */
+static int64_t held_groups(const tx_context *context, const tx_cl_tile *t)
+{
+    const matrix_form *f = t->form;
+    if (strcmp(f->atom, "WGMMA") != 0)
+        return 0;
+    return context->limits.compute_units * (tx_cl_matrix_local(context) < 2 * t->buffer_bytes ? 1 : 2);
+}
+
+static const tx_cl_provider forms[] = {
+#define TX_MATRIX(provider, atom_, vendor_, lanes_, takes_, quads_, rows_, columns_, warps_m_, warps_n_, stages_, \
+                  pitch, rate_)                                                                                   \
+    {.name = (provider),                                                                                          \
+     .device = TX_CL_GPUS,                                                                                        \
+     .piece = 16,                                                                                                 \
+     .suits = matrix_suits,                                                                                       \
+     .epilogues = true,                                                                                           \
+     .grouped = true,                                                                                             \
+     .full = (takes_) == FULL,                                                                                    \
+     .emit = tx_cl_tile_emit,                                                                                     \
+     .tile = &(const tx_cl_tile){                                                                                 \
+         .kernel = "gemm_matrix",                                                                                 \
+         .rows = (rows_),                                                                                         \
+         .columns = (columns_),                                                                                   \
+         .terms = (pitch) / 64 * 32,                                                                              \
+         .group = (lanes_) * (warps_m_) * (warps_n_),                                                             \
+         .buffer_bytes = (stages_) * ((rows_) + (columns_)) * (pitch),                                            \
+         .rate = (rate_),                                                                                         \
+         .options = matrix_options,                                                                               \
+         .held = held_groups,                                                                                     \
+         .form = &(const matrix_form){atom_, vendor_, lanes_, warps_m_, warps_n_, stages_, takes_, quads_}}},
+#include "backends/opencl/matrix/gemm_matrix.def"
+};
+TX_CL_PROVIDERS(matrix, forms);
