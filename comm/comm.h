@@ -191,5 +191,10 @@ typedef struct tx_all_to_all {
 tx_status tx_comm_all_to_all(tx_comm *comm, const tx_all_to_all *all_to_all);
 /* Each rank's record of `bytes` (a multiple of 4) in records[rank] of all of them: puts everybody's there. */
 tx_status tx_comm_share(tx_comm *comm, void *records, size_t bytes);
+/* The records of all ranks, by rank; this one's is `mine`, of `bytes` (a multiple of 4). The caller frees them. NULL if
+ * that failed, with `status` set. All ranks call it. */
+void *tx_comm_gather(tx_comm *comm, const void *mine, size_t bytes, tx_status *status);
+/* Fails on all ranks if it failed on one, which the others name: "rank R could not WHAT". All ranks call it. */
+tx_status tx_comm_agree(tx_comm *comm, tx_status status, const char *what);
 
 #endif

@@ -127,6 +127,35 @@ tx_status tx_comm_share(tx_comm *comm, void *records, size_t bytes)
     return tx_comm_collect(comm, TX_ALL_REDUCE, records, (int64_t)(bytes / sizeof(int32_t)) * comm->size, TX_I32, 0);
 }
 
+void *tx_comm_gather(tx_comm *comm, const void *mine, size_t bytes, tx_status *status)
+{
+    char *all = calloc((size_t)comm->size, bytes);
+    if (all)
+        memcpy(all + (size_t)comm->rank * bytes, mine, bytes);
+    *status = all ? tx_comm_share(comm, all, bytes) : tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    if (!*status)
+        return all;
+    free(all);
+    return NULL;
+}
+
+tx_status tx_comm_agree(tx_comm *comm, tx_status status, const char *what)
+{
+    enum { GROUP = 64 }; /* ranks at a time: no memory is needed, which a rank may have failed for */
+    const tx_status own = status;
+    for (int32_t first = 0; first < comm->size; first += GROUP) {
+        int32_t outcome[GROUP] = {0};
+        if (comm->rank >= first && comm->rank < first + GROUP)
+            outcome[comm->rank - first] = (int32_t)own;
+        tx_status shared = tx_comm_collect(comm, TX_ALL_REDUCE, outcome, GROUP, TX_I32, 0);
+        for (int32_t r = 0; r < GROUP && !status && !shared; r++)
+            if (outcome[r])
+                status = tx_fail((tx_status)outcome[r], "rank %" PRId32 " could not %s", first + r, what);
+        status = status ? status : shared;
+    }
+    return status;
+}
+
 int64_t tx_comm_shard(int64_t count, int32_t size, int32_t rank)
 {
     int64_t blocks = (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;

@@ -51,7 +51,7 @@ static tx_status compare(tx_comm *comm, const fact *facts, int32_t count)
 {
     const size_t bytes = (size_t)count * sizeof *facts;
     tx_status status;
-    fact *all = tx_run_gather(comm, facts, bytes, &status);
+    fact *all = tx_comm_gather(comm, facts, bytes, &status);
     for (int32_t i = 0; i < count && !status; i++)
         for (int32_t r = 1; r < comm->size && !status; r++) {
             const fact *first = &all[i], *other = &all[r * count + i];
@@ -89,7 +89,7 @@ static tx_status compare_endings(tx_comm *comm, int ending)
 {
     const int32_t mine = (int32_t)ending;
     tx_status status;
-    int32_t *all = tx_run_gather(comm, &mine, sizeof mine, &status);
+    int32_t *all = tx_comm_gather(comm, &mine, sizeof mine, &status);
     for (int32_t r = 0; r < comm->size && !status; r++)
         if (all[r] != TX_JOB_RUNS)
             status = tx_fail(TX_INVALID,

@@ -63,7 +63,7 @@ static tx_status try_effort(search *s, int32_t step, bool *meets)
     TX_TRY(tx_trainer_foresee(s->job->engine, s->job->inputs.config, s->trainer, &forecast));
     const int64_t mine = tx_memory_total(&forecast.memory) + s->scratch;
     tx_status status;
-    int64_t *planned = tx_run_gather(comm, &mine, sizeof mine, &status);
+    int64_t *planned = tx_comm_gather(comm, &mine, sizeof mine, &status);
     s->planned = 0;
     for (int32_t r = 0; r < comm->size && !status; r++)
         s->planned = planned[r] > s->planned ? planned[r] : s->planned;

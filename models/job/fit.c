@@ -101,7 +101,7 @@ static tx_status judge(tx_job *j, const tx_memory *planned, tx_fit *fit)
     mine.left = tx_memory_left("", mine.owner, sizeof mine.owner);
     snprintf(mine.device, sizeof mine.device, "%s", device->id);
     tx_status status;
-    tx_fit_rank *all = tx_run_gather(j->comm, &mine, sizeof mine, &status);
+    tx_fit_rank *all = tx_comm_gather(j->comm, &mine, sizeof mine, &status);
     if (!status)
         *fit = tx_fit_narrowest(all, j->comm->size);
     free(all);
@@ -112,7 +112,7 @@ static tx_status judge(tx_job *j, const tx_memory *planned, tx_fit *fit)
 static tx_status agree(tx_job *j, tx_status mine)
 {
     tx_status status;
-    tx_status *all = tx_run_gather(j->comm, &mine, sizeof mine, &status);
+    tx_status *all = tx_comm_gather(j->comm, &mine, sizeof mine, &status);
     for (int32_t r = 0; r < j->comm->size && !status && !mine; r++)
         if (all[r])
             status = tx_fail(all[r], "rank %" PRId32 "%s", r,

@@ -82,7 +82,7 @@ static tx_status find_binding(tx_comm *comm, const char *cpus, bool *bound)
 {
     const uint64_t mine = tx_hash(TX_HASH_START, cpus, strlen(cpus));
     tx_status status;
-    uint64_t *all = tx_run_gather(comm, &mine, sizeof mine, &status);
+    uint64_t *all = tx_comm_gather(comm, &mine, sizeof mine, &status);
     for (int32_t r = 0; r < comm->size && !status; r++)
         *bound |= comm->ranks[r].host == comm->ranks[comm->rank].host && all[r] != mine;
     free(all);
@@ -243,7 +243,7 @@ tx_status tx_job_compare_devices(tx_job *j)
     snprintf(mine.name, sizeof mine.name, "%s", device->name);
     snprintf(mine.driver, sizeof mine.driver, "%s", device->driver);
     tx_status status;
-    identity *all = tx_run_gather(j->comm, &mine, sizeof mine, &status);
+    identity *all = tx_comm_gather(j->comm, &mine, sizeof mine, &status);
     if (!status)
         j->own_memory = find_own_memory(comm, all);
     for (int32_t r = 1; r < comm->size && !status; r++)

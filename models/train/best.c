@@ -132,7 +132,7 @@ tx_status tx_run_replace_weights(tx_model *model, tx_comm *comm, tx_status (*loa
     const bool kept = status == TX_OK;
     if (kept)
         status = load(context);
-    status = tx_run_agree(comm, status, "load it");
+    status = tx_comm_agree(comm, status, "load it");
     *replaced = status == TX_OK;
     status = TX_OK;
     if (!*replaced && kept) {

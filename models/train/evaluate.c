@@ -13,7 +13,7 @@ static tx_status add_up(tx_comm *comm, double sums[TX_SUMS_MAX])
 {
     const size_t bytes = TX_SUMS_MAX * sizeof *sums;
     tx_status status;
-    double *all = tx_run_gather(comm, sums, bytes, &status);
+    double *all = tx_comm_gather(comm, sums, bytes, &status);
     memset(sums, 0, bytes);
     for (int32_t i = 0; i < comm->size * TX_SUMS_MAX && !status; i++)
         sums[i % TX_SUMS_MAX] += all[i];

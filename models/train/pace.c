@@ -248,7 +248,7 @@ tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, const char *ca
     TX_TRY(hash_weights(model, &mine));
     mine ^= tx_model_written(model); /* ranks that gather their shards have equal weights: their writes count too */
     tx_status status;
-    uint64_t *all = tx_run_gather(comm, &mine, sizeof mine, &status);
+    uint64_t *all = tx_comm_gather(comm, &mine, sizeof mine, &status);
     for (int32_t r = 1; r < comm->size && !status; r++)
         if (all[r] != all[0])
             status = tx_fail(

@@ -90,11 +90,6 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_wat
  * log so far. All ranks call it, rank 0 writes, and all learn how it went; `comm` NULL: one rank. */
 tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *options,
                       tx_run_state *state, bool log);
-/* The records of all ranks, by rank; this one's is `mine`, of `bytes` (a multiple of 4). The caller frees them. NULL if
- * that failed, with `status` set. All ranks call it. */
-void *tx_run_gather(tx_comm *comm, const void *mine, size_t bytes, tx_status *status);
-/* Fails on all ranks where it failed on one, which the others name: "rank R could not WHAT". All ranks call it. */
-tx_status tx_run_agree(tx_comm *comm, tx_status status, const char *what);
 /* Lets all ranks replace the model's weights by `load`; where one cannot, all have their last ones again, and the
  * message says why. Fails where these cannot be had back. */
 tx_status tx_run_replace_weights(tx_model *model, tx_comm *comm, tx_status (*load)(void *context), void *context,

@@ -14,6 +14,22 @@ static void note(const tx_running *r, const char *line)
         r->listener.note(r->listener.context, line);
 }
 
+tx_status tx_running_load(tx_running *r, int64_t step)
+{
+    const tx_run_options *o = r->options;
+    const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
+    tx_loader_options loader = o->loader;
+    loader.step_rows = loader.step_rows ? loader.step_rows : t->all_rows * t->accumulation;
+    loader.batch = t->all_rows;
+    loader.first = t->rows_before;
+    loader.rows = t->batch;
+    r->epoch_steps =
+        tx_loader_epoch_steps(tx_loader_used(o->train.count, t->all_rows, loader.drop_last), loader.step_rows);
+    tx_loader_free(r->loader);
+    r->loader = NULL;
+    return tx_loader_create(&o->train, &loader, step, &r->loader);
+}
+
 /* Gives this rank its new share from step `step` on. */
 static tx_status share_out(tx_running *r, const int64_t *rows, int64_t step)
 {

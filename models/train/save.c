@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A checkpoint that is to be written. */
 typedef struct save {
@@ -95,44 +94,13 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
     const tx_status answered = writes ? tx_model_ask(model, false) : tx_model_answer(model);
     status = status ? status : answered;
     if (comm)
-        status = tx_run_agree(comm, status, "write it");
+        status = tx_comm_agree(comm, status, "write it");
     if (best) {
         free(status ? state->best_checkpoint : before);
         state->best_checkpoint = status ? before : state->best_checkpoint;
     }
     if (!status && writes) /* what the best one is and what has to stay are agreed on */
         prune(o, state);
-    return status;
-}
-
-/* ---- What ranks agree on ------------------------------------------------------------------------------ */
-
-void *tx_run_gather(tx_comm *comm, const void *mine, size_t bytes, tx_status *status)
-{
-    char *all = calloc((size_t)comm->size, bytes);
-    if (all)
-        memcpy(all + (size_t)comm->rank * bytes, mine, bytes);
-    *status = all ? tx_comm_share(comm, all, bytes) : tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    if (!*status)
-        return all;
-    free(all);
-    return NULL;
-}
-
-tx_status tx_run_agree(tx_comm *comm, tx_status status, const char *what)
-{
-    enum { GROUP = 64 }; /* ranks at a time: no memory is needed, which a rank may have failed for */
-    const tx_status own = status;
-    for (int32_t first = 0; first < comm->size; first += GROUP) {
-        int32_t outcome[GROUP] = {0};
-        if (comm->rank >= first && comm->rank < first + GROUP)
-            outcome[comm->rank - first] = (int32_t)own;
-        tx_status shared = tx_comm_collect(comm, TX_ALL_REDUCE, outcome, GROUP, TX_I32, 0);
-        for (int32_t r = 0; r < GROUP && !status && !shared; r++)
-            if (outcome[r])
-                status = tx_fail((tx_status)outcome[r], "rank %" PRId32 " could not %s", first + r, what);
-        status = status ? status : shared;
-    }
     return status;
 }
 
