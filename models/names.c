@@ -16,6 +16,12 @@ bool tx_ends_with(const char *text, const char *suffix)
     return length >= of_suffix && strcmp(text + length - of_suffix, suffix) == 0;
 }
 
+tx_status tx_copy_text(const char *text, char **copy)
+{
+    *copy = text ? strdup(text) : NULL;
+    return *copy || !text ? TX_OK : tx_fail(TX_MEMORY, "no memory for a text");
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const tx_named *)a)->name, ((const tx_named *)b)->name);

@@ -9,6 +9,9 @@
 bool tx_begins_with(const char *text, const char *prefix);
 bool tx_ends_with(const char *text, const char *suffix);
 
+/* Copies a text, or NULL. The caller frees the copy. */
+tx_status tx_copy_text(const char *text, char **copy);
+
 /* The number of something by its name, which it does not own. */
 typedef struct tx_named {
     const char *name;

@@ -3,6 +3,7 @@
 #include "models/arch/lora.h"
 
 #include "api/base/message.h"
+#include "models/names.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,12 +16,6 @@
 
 /* ---- The adapter ----------------------------------------------------------------------------------------- */
 
-static tx_status copy_text(const char *text, char **copy)
-{
-    *copy = text ? strdup(text) : NULL;
-    return text && !*copy ? tx_fail(TX_MEMORY, "no memory for an adapter") : TX_OK;
-}
-
 tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy)
 {
     tx_lora *made = malloc(sizeof *made);
@@ -28,9 +23,9 @@ tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy)
         return tx_fail(TX_MEMORY, "no memory for an adapter");
     *made = *lora;
     made->targets = made->saved = made->base = NULL;
-    tx_status status = copy_text(lora->targets, &made->targets);
-    TX_THEN(status, copy_text(lora->saved, &made->saved));
-    TX_THEN(status, copy_text(lora->base, &made->base));
+    tx_status status = tx_copy_text(lora->targets, &made->targets);
+    TX_THEN(status, tx_copy_text(lora->saved, &made->saved));
+    TX_THEN(status, tx_copy_text(lora->base, &made->base));
     return TX_GIVE(status, made, copy, tx_lora_free);
 }
 

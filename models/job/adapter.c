@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A run that trains an adapter: the one it begins with or goes on with, the model that this is of, and its weights. */
-#include "models/job/parts.h"
+ * The adapter that a run trains, and the base model of it. */
+#include "models/job/inputs.h"
 
 #include "api/base/file.h"
 #include "models/arch/lora.h"
@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- Choosing ---------------------------------------------------------------------------------------------- */
 
 tx_status tx_job_open_adapter(tx_job *j)
 {
@@ -169,40 +167,4 @@ tx_status tx_job_choose_adapter(tx_job *j)
     if (j->set.load_in_4bit)
         in->config->packed = j->set.double_quant ? TX_NF4_DOUBLE : TX_NF4;
     return tx_lora_copy(&made, &in->config->lora);
-}
-
-/* ---- Weights ------------------------------------------------------------------------------------------------ */
-
-int64_t tx_job_trained_count(const tx_job *j)
-{
-    int64_t count = 0;
-    const char *name;
-    const tx_param_spec *spec;
-    for (int32_t i = 0; i < tx_model_param_count(j->model) && !tx_model_param(j->model, i, &name, &spec); i++)
-        count += spec->frozen ? 0 : tx_shape_count(&spec->logical);
-    return count;
-}
-
-void tx_job_note_adapter(const tx_job *j)
-{
-    const tx_lora *lora = j->inputs.config->lora;
-    if (!lora)
-        return;
-    const bool packed = j->inputs.config->packed != TX_F32;
-    const int64_t all = tx_arch_param_count(j->inputs.config), trained = tx_job_trained_count(j);
-    tx_job_note(j,
-                "lora    r %" PRId64 ", scale %g, %s%s%s: %" PRId64
-                " parameters are trained, %.3g %% of the model's %" PRId64 "; frozen matrices are in %s%s%s",
-                lora->rank, tx_lora_scale(lora), lora->targets, lora->saved ? ", all of " : "",
-                lora->saved ? lora->saved : "", trained, 100.0 * (double)trained / (double)all, all,
-                tx_dtype_name(lora->stored), packed ? ", those of the blocks in " : "",
-                packed ? tx_dtype_name(j->inputs.config->packed) : "");
-}
-
-tx_status tx_job_load_adapter(tx_job *j)
-{
-    tx_job_inputs *in = &j->inputs;
-    TX_TRY(tx_job_load_frozen(j, in->config, in->model_folder, in->base_digest));
-    return in->adapter_folder ? tx_job_load(j, in->adapter_folder)
-                              : tx_lora_init(j->model, in->config, (uint64_t)j->set.seed);
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What would make a run fit that does not: options that take less memory, each tried by planning the run with it. */
+#include "models/job/plans.h"
+
 #include "api/base/message.h"
 #include "models/arch/lora.h"
-#include "models/job/parts.h"
+#include "models/job/fit.h"
+#include "models/job/ranks.h"
 #include "models/options/bytes.h"
 
 #include <inttypes.h>

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What all ranks must have in common before they train together: the first difference ends the run, and is named. Ranks
  * that differ would wait for each other in different places, or train different models. */
+#include "models/job/ranks.h"
+
 #include "api/base/build_id.h"
 #include "api/base/file.h"
 #include "api/base/hash.h"
 #include "models/files/checkpoint.h"
 #include "models/files/digest.h"
 #include "models/files/folder.h"
-#include "models/job/parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The best weights, what a run lacks at its end, and whether it had ended before. */
-#include "models/job/parts.h"
+#include "models/job/results.h"
 
 #include "api/base/file.h"
 #include "api/base/message.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What differs from the run that a checkpoint is of, in words. */
-#include "models/job/parts.h"
+#include "models/job/inputs.h"
 
 #include "api/base/file.h"
 #include "api/base/message.h"
@@ -10,7 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENTS_LIMIT (1 << 24)
+tx_status tx_job_read_arguments(const char *folder, tx_json **json)
+{
+    const int64_t limit = 1 << 24;
+    return tx_json_read(TX_PATH(folder, TX_JOB_ARGUMENTS), limit, json);
+}
 
 /* Whether a member of tx_job_describe decides which data a step reads, and is no digest that options explain. */
 static bool is_decisive(const char *name)
@@ -88,7 +92,7 @@ tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
     const tx_json *then = j->inputs.state.run;
     clauses refused = {""}, told = {""}, digests = {""}, kept = {""};
     tx_json *before = NULL, *now = tx_job_arguments(&j->set, 0, 0);
-    if (tx_json_read(TX_PATH(j->inputs.checkpoint, TX_JOB_ARGUMENTS), ARGUMENTS_LIMIT, &before))
+    if (tx_job_read_arguments(j->inputs.checkpoint, &before))
         before = NULL;
     for (void *i = tx_json_first(made); i; i = tx_json_next(made, i)) {
         const char *key = tx_json_key(i);
@@ -117,13 +121,12 @@ tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
 tx_status tx_job_check_inherited(const tx_job *j, const char *from, const tx_option_marks *left_out)
 {
     const char *chosen = j->inputs.checkpoint;
-    const char *const path[2] = {TX_PATH(from, TX_JOB_ARGUMENTS), TX_PATH(chosen, TX_JOB_ARGUMENTS)};
     tx_json *taken = NULL, *right = NULL;
     clauses c = {""};
     tx_status status = TX_OK;
-    if (tx_file_exists(path[0]) && tx_file_exists(path[1])) {
-        status = tx_json_read(path[0], ARGUMENTS_LIMIT, &taken);
-        TX_THEN(status, tx_json_read(path[1], ARGUMENTS_LIMIT, &right));
+    if (tx_file_exists(TX_PATH(from, TX_JOB_ARGUMENTS)) && tx_file_exists(TX_PATH(chosen, TX_JOB_ARGUMENTS))) {
+        status = tx_job_read_arguments(from, &taken);
+        TX_THEN(status, tx_job_read_arguments(chosen, &right));
     }
     for (void *i = right && !status ? tx_json_first(right) : NULL; i; i = tx_json_next(right, i)) {
         const tx_option *option = tx_option_find(&tx_job_table, tx_json_key(i));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a run's backward pass computes again: as the option says, or as little as meets a limit. */
-#include "models/job/parts.h"
+#include "models/job/plans.h"
 
 #include "api/base/message.h"
 #include "models/options/bytes.h"

@@ -21,8 +21,9 @@
  *       the user is told where the configuration has the other path and not this one
  *   DEFAULT(option, value)
  *       what the option is where nobody gives it */
+#include "models/job/inputs.h"
+
 #include "api/base/message.h"
-#include "models/job/parts.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the model is trained for, and the data. */
-#include "models/job/parts.h"
+#include "models/job/inputs.h"
 
 #include "api/base/cores.h"
 #include "api/base/file.h"
 #include "api/base/message.h"
 #include "models/files/hub.h"
+#include "models/names.h"
 #include "models/task/causal_lm.h"
 #include "models/task/instruction.h"
 #include "models/task/masked_lm.h"
@@ -34,7 +35,7 @@ static tx_status find_folder(const tx_job_settings *set, char **folder)
 static tx_status find_validation(const tx_job_settings *set, const char *folder, tx_job_inputs *in)
 {
     if (set->validation_file)
-        return tx_job_copy(set->validation_file, &in->validation_path);
+        return tx_copy_text(set->validation_file, &in->validation_path);
     if (!folder && !in->train_path) /* a dry run without data */
         return TX_OK;
     tx_status status = folder ? tx_hub_split(folder, TX_SPLIT_VALIDATION, &in->validation_path) : TX_NOT_FOUND;
@@ -45,7 +46,7 @@ static tx_status find_validation(const tx_job_settings *set, const char *folder,
     if (set->validation_split <= 0)
         return tx_fail(TX_INVALID, "no validation data: give --validation_file, or --validation_split_percentage");
     in->shared = true;
-    return tx_job_copy(in->train_path, &in->validation_path);
+    return tx_copy_text(in->train_path, &in->validation_path);
 }
 
 tx_status tx_job_find_data(tx_job *j)
@@ -55,11 +56,11 @@ tx_status tx_job_find_data(tx_job *j)
     char *folder = NULL;
     tx_status status = find_folder(set, &folder);
     if (!status && set->train_file)
-        status = tx_job_copy(set->train_file, &in->train_path);
+        status = tx_copy_text(set->train_file, &in->train_path);
     if (!status && folder && tx_job_trains(set))
         status = tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path);
     if (!status && set->do_predict && set->test_file)
-        status = tx_job_copy(set->test_file, &in->test_path);
+        status = tx_copy_text(set->test_file, &in->test_path);
     else if (!status && set->do_predict && folder)
         status = tx_hub_split(folder, TX_SPLIT_TEST, &in->test_path);
     if (!status && tx_job_evaluates(set))
@@ -69,13 +70,6 @@ tx_status tx_job_find_data(tx_job *j)
 }
 
 /* ---- What for --------------------------------------------------------------------------------------------- */
-
-/* Whether a file has columns by its name: texts with labels, and no text. */
-static bool holds_columns(const char *path)
-{
-    const size_t length = strlen(path);
-    return length > 4 && (strcmp(path + length - 4, ".csv") == 0 || strcmp(path + length - 4, ".tsv") == 0);
-}
 
 /* NULL if that has to be said. */
 static tx_status usual_task(const tx_job *j, const tx_task **task)
@@ -90,7 +84,8 @@ static tx_status usual_task(const tx_job *j, const tx_task **task)
         TX_TRY(tx_instruction_find(path, &instructs));
     if (instructs)
         *task = j->set.packing ? &tx_instruction_packed : &tx_instruction;
-    const bool labelled = head == TX_HEAD_MASKED_LM && path && holds_columns(path);
+    const bool labelled =
+        head == TX_HEAD_MASKED_LM && path && (tx_ends_with(path, ".csv") || tx_ends_with(path, ".tsv"));
     if (labelled && tx_job_trains(&j->set)) /* a base encoder gets a new head, with the labels of the data */
         *task = &tx_sequence_classification.task;
     if (instructs || labelled)

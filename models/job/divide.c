@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * --parallel auto: how ranks divide a model among them, by what they measure, the planner and a model of a step. */
+#include "models/job/ranks.h"
+
+#include "api/base/message.h"
 #include "models/job/fit.h"
-#include "models/job/parts.h"
+#include "models/job/inputs.h"
+#include "models/job/plans.h"
 #include "models/options/bytes.h"
 #include "models/split/split.h"
-
-#include "api/base/file.h"
-#include "api/base/message.h"
-#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +16,6 @@
 
 #define LENIENT 1.25 /* times the memory that there is: what the model of a step takes to fit; plans decide */
 #define HARDLY 1.05  /* times the fastest: what predictions cannot tell apart */
-#define ARGUMENTS_LIMIT (1 << 24)
 
 static bool given(const tx_job *j, size_t at)
 {
@@ -43,7 +42,7 @@ static bool find_before(const tx_job *j, tx_split *s)
     int64_t data = 0, zero = 0;
     *s = (tx_split){.chunks = 1};
     if (!j->inputs.checkpoint || tx_json_get_int(j->inputs.state.run, "world_size", 1, INT32_MAX, &data) ||
-        tx_json_read(TX_PATH(j->inputs.checkpoint, TX_JOB_ARGUMENTS), ARGUMENTS_LIMIT, &then))
+        tx_job_read_arguments(j->inputs.checkpoint, &then))
         return false;
     const bool found = !tx_json_get_string(then, TX_JOB_NAME(parallel), &parallel) && strcmp(parallel, "auto") == 0 &&
                        !tx_json_get_int(then, TX_JOB_NAME(tensor_parallel), 1, INT32_MAX, &s->tensor) &&
@@ -199,11 +198,13 @@ static tx_status make_search(tx_job *j, tx_split_search *search)
     tx_split_model model;
     tx_split_machine machine;
     tx_trainer_options base;
+    tx_fit there;
     int64_t limit;
     TX_TRY(tx_job_split(j));
     TX_TRY(tx_job_trainer_options(j, &base, &limit));
     TX_TRY(tx_split_measure(j->engine, j->comm, base.autocast, &machine));
-    TX_TRY(tx_job_memory_share(j, &machine.memory));
+    TX_TRY(tx_job_judge_fit(j, &(tx_memory){{0}}, &there));
+    machine.memory = (double)there.limit / (double)there.ranks;
     note_machine(j, &machine);
     machine.room = TX_SPLIT_MEMORY * (double)j->own_memory;
     machine.memory *= limit ? HUGE_VAL : LENIENT; /* `auto` fits what is computed again to the memory */

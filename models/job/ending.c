@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The token that ends answers in the files that a run writes, so that other programs stop there:
  * generation_config.json, config.json and the tokenizer's files get it as TRL's --eos_token writes it. */
-#include "models/job/parts.h"
+#include "models/job/inputs.h"
 #include "models/text/bpe.h"
 
 #include <inttypes.h>

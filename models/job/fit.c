@@ -4,7 +4,8 @@
 
 #include "api/base/memory_left.h"
 #include "api/base/message.h"
-#include "models/job/parts.h"
+#include "models/job/plans.h"
+#include "models/job/ranks.h"
 #include "models/options/bytes.h"
 
 #include <inttypes.h>
@@ -90,8 +91,7 @@ void tx_fit_text(const tx_fit *fit, char *text, size_t size)
                  tx_gib(fit->limit));
 }
 
-/* What all ranks together have and what each of them plans; the same answer on all of them. */
-static tx_status judge(tx_job *j, const tx_memory *planned, tx_fit *fit)
+tx_status tx_job_judge_fit(tx_job *j, const tx_memory *planned, tx_fit *fit)
 {
     const tx_device_info *device = tx_engine_device(j->engine);
     tx_fit_rank mine = {.host = j->comm->ranks[j->comm->rank].host,
@@ -108,125 +108,13 @@ static tx_status judge(tx_job *j, const tx_memory *planned, tx_fit *fit)
     return status;
 }
 
-/* A failure on all ranks where one has it. */
-static tx_status agree(tx_job *j, tx_status mine)
-{
-    tx_status status;
-    tx_status *all = tx_comm_gather(j->comm, &mine, sizeof mine, &status);
-    for (int32_t r = 0; r < j->comm->size && !status && !mine; r++)
-        if (all[r])
-            status = tx_fail(all[r], "rank %" PRId32 "%s", r,
-                             all[r] == TX_MEMORY ? " has a tensor that its device has no room for"
-                                                 : " cannot plan its part, as it says");
-    free(all);
-    return status ? status : mine;
-}
-
 tx_status tx_job_forecast_fit(tx_job *j, int64_t scratch, tx_fit *fit)
 {
     tx_trainer_forecast forecast;
     tx_status status = tx_job_split(j);
     TX_THEN(status, tx_job_place_blocks(j));
     TX_THEN(status, tx_job_foresee(j, scratch, &forecast));
-    TX_TRY(agree(j, status));
+    TX_TRY(tx_comm_agree(j->comm, status, "plan its part"));
     forecast.memory.bytes[TX_MEMORY_SCRATCH] += scratch;
-    return judge(j, &forecast.memory, fit);
-}
-
-tx_status tx_job_memory_share(tx_job *j, double *bytes)
-{
-    const tx_memory none = {{0}};
-    tx_fit fit;
-    TX_TRY(judge(j, &none, &fit));
-    *bytes = (double)fit.limit / (double)fit.ranks;
-    return TX_OK;
-}
-
-/* `why` it does not fit, and what would. */
-static tx_status refuse(tx_job *j, const char *why, int64_t scratch)
-{
-    char advice[1024];
-    TX_TRY(tx_job_advise(j, scratch, advice, sizeof advice));
-    return tx_fail(TX_MEMORY, "the run does not fit: %s; %s", why, advice);
-}
-
-/* A tensor alone was too large, as the last message says. */
-static tx_status refuse_tensor(tx_job *j)
-{
-    char why[512];
-    snprintf(why, sizeof why, "%s", tx_error());
-    return refuse(j, why, 0);
-}
-
-static tx_status refuse_all(tx_job *j, const tx_fit *fit, int64_t scratch)
-{
-    char why[512];
-    tx_fit_text(fit, why, sizeof why);
-    tx_list_add(why, sizeof why, "; ", "weights, gradients and optimizer states are %.2f GiB of it",
-                tx_gib(fit->lasting));
-    return refuse(j, why, scratch);
-}
-
-/* Compiles, and refuses what does not fit. */
-static tx_status compile(tx_job *j)
-{
-    char text[512];
-    tx_memory planned;
-    tx_fit fit;
-    tx_trainer_forecast forecast;
-    tx_status status = tx_job_compile(j);
-    if (!status || status == TX_MEMORY)
-        status = agree(j, status);
-    if (status)
-        return status == TX_MEMORY ? refuse_tensor(j) : status;
-    TX_TRY(tx_model_memory(j->model, &planned));
-    TX_TRY(judge(j, &planned, &fit));
-    if (fit.planned > fit.limit) {
-        TX_TRY(tx_job_foresee(j, planned.bytes[TX_MEMORY_SCRATCH], &forecast));
-        return refuse_all(j, &fit, tx_memory_total(&planned) - tx_memory_total(&forecast.memory));
-    }
-    tx_fit_text(&fit, text, sizeof text);
-    if (j->set.dry_run)
-        tx_job_note(j, "memory  fits: %s", text);
-    return TX_OK;
-}
-
-/* Compiles what fits but for the scratch memory of kernels, which may be built for minutes before that is known. */
-static tx_status foresee_and_compile(tx_job *j)
-{
-    tx_fit fit;
-    tx_status status = tx_job_forecast_fit(j, 0, &fit);
-    if (status)
-        return status == TX_MEMORY ? refuse_tensor(j) : status;
-    return fit.planned > fit.limit ? refuse_all(j, &fit, 0) : compile(j);
-}
-
-/* Compiles for `rows` in a micro-batch of a rank, `times` as many of these, where there is memory for that. */
-static tx_status try_batch(tx_job *j, int64_t rows, int64_t times)
-{
-    tx_fit fit;
-    j->set.batch = rows;
-    j->set.accumulation = times;
-    tx_status status = tx_job_forecast_fit(j, 0, &fit);
-    if (!status && fit.planned > fit.limit)
-        status = tx_fail(TX_MEMORY, "%.2f GiB are planned, %s has %.2f GiB", tx_gib(fit.planned), fit.owner,
-                         tx_gib(fit.limit));
-    return status ? status : compile(j);
-}
-
-tx_status tx_job_compile_to_fit(tx_job *j)
-{
-    const int64_t batch = j->set.batch, times = j->set.accumulation;
-    if (!j->set.find_batch)
-        return foresee_and_compile(j);
-    tx_status status = TX_MEMORY;
-    for (int64_t part = 1; part <= batch && status == TX_MEMORY; part++)
-        if (batch % part == 0)
-            status = try_batch(j, batch / part, times * part);
-    if (!status && j->set.batch < batch)
-        tx_job_note(j,
-                    "batch   %" PRId64 " rows of a device do not fit in memory: %" PRId64 " do, with %" PRId64
-                    " micro-batches in place of %" PRId64,
-                    batch, j->set.batch, j->set.accumulation, times);
-    return status == TX_MEMORY ? tx_fail_in(status, "--auto_find_batch_size: with one row of a device") : status;
+    return tx_job_judge_fit(j, &forecast.memory, fit);
 }

@@ -5,7 +5,7 @@
 #ifndef TX_JOB_FIT_H
 #define TX_JOB_FIT_H
 
-#include "tx.h"
+#include "models/job/job.h"
 
 /* What one rank will take, and where. */
 typedef struct tx_fit_rank {
@@ -30,5 +30,11 @@ typedef struct tx_fit {
 tx_fit tx_fit_narrowest(const tx_fit_rank *ranks, int32_t count);
 /* "12.00 GiB are planned by 2 ranks, the host has 8.00 GiB". */
 void tx_fit_text(const tx_fit *fit, char *text, size_t size);
+
+/* Compares the memory that all ranks plan with the memory that there is. All ranks call it and get the same answer. */
+tx_status tx_job_judge_fit(tx_job *job, const tx_memory *planned, tx_fit *fit);
+/* The same for the plans of the present options with `scratch` bytes of scratch; the device is not used. A failure of
+ * one rank is a failure of all; TX_MEMORY if a device has no room for a tensor. */
+tx_status tx_job_forecast_fit(tx_job *job, int64_t scratch, tx_fit *fit);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Options that change nothing in this run, since they belong to something that it does not do. */
-#include "models/job/parts.h"
+#include "models/job/inputs.h"
 
 #include "api/base/message.h"
 #include "models/task/instruction.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finding and reading what a run starts from. */
-#include "models/job/parts.h"
+#include "models/job/inputs.h"
 
 #include "api/base/file.h"
 #include "api/base/message.h"
@@ -8,17 +8,12 @@
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
 #include "models/files/hub.h"
+#include "models/names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-tx_status tx_job_copy(const char *text, char **copy)
-{
-    *copy = strdup(text);
-    return *copy ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
-}
 
 /* ---- Model and tokenizer ---------------------------------------------------------------------------------- */
 
@@ -50,7 +45,7 @@ static tx_status choose_config(tx_job *j)
     tx_job_inputs *in = &j->inputs;
     tx_status status = TX_OK;
     if (in->checkpoint)
-        status = tx_job_copy(in->checkpoint, &in->model_folder);
+        status = tx_copy_text(in->checkpoint, &in->model_folder);
     else if (set->model)
         status = tx_hub_model(set->model, &in->model_folder);
     if (status)
@@ -79,11 +74,10 @@ static tx_status check_experts(const tx_job *j)
                : tx_fail(TX_UNSUPPORTED, "--expert_parallel divides experts, and this model has none: leave it out");
 }
 
-/* Whether a file needs no tokenizer; one that is not there does not. */
+/* Whether a file needs no tokenizer. A run may have no file. */
 static bool holds_tokens(const char *path)
 {
-    size_t length = path ? strlen(path) : 0;
-    return !path || (length > 4 && strcmp(path + length - 4, ".bin") == 0);
+    return !path || tx_ends_with(path, ".bin");
 }
 
 /* The tokenizer that was named, else the model's, else the bytes. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A whole run in its order: join the ranks, read the inputs, compile, train, evaluate, write. */
-#include "models/job/parts.h"
+#include "models/job/inputs.h"
+#include "models/job/plans.h"
+#include "models/job/ranks.h"
+#include "models/job/results.h"
 
 #include "api/base/file.h"
 #include "api/base/message.h"
@@ -210,26 +213,6 @@ static tx_status prepare(tx_job *j)
     return status;
 }
 
-static tx_status load_weights(tx_job *j)
-{
-    tx_job_inputs *in = &j->inputs;
-    const char *folder = in->model_folder;
-    uint64_t hash;
-    tx_watch_begin(j->watch, TX_WATCH_LOADING);
-    tx_status status = tx_model_allocate(j->model);
-    TX_THEN(status, folder && !in->config->new_head ? TX_OK : tx_model_init(j->model, (uint64_t)j->set.seed));
-    if (!status && in->config->lora)
-        status = tx_job_load_adapter(j);
-    else if (!status && folder)
-        status = tx_job_load_model(j, folder);
-    TX_THEN(status, tx_job_prune(j));
-    if (!status && in->teacher)
-        status = tx_job_load_frozen(j, in->teacher, in->teacher_folder, in->teacher_digest);
-    if (!status && j->comm->size > 1)
-        status = tx_pace_compare_weights(j->model, j->comm, "do all ranks read the same files?", &hash);
-    return status;
-}
-
 /* ---- Training ------------------------------------------------------------------------------------------- */
 
 /* Restores the states of the checkpoint, if it fits this run, which `made` describes. */
@@ -280,19 +263,6 @@ static tx_status begin(tx_job *j, tx_run_options *run)
     return status;
 }
 
-/* Rank 0 writes the model; those that have parts of its weights answer what it reads. */
-static tx_status write_together(tx_job *j, const char *folder)
-{
-    if (!tx_model_gathers(j->model))
-        return tx_job_leads(j) ? tx_job_write_model(j, folder) : TX_OK;
-    if (!tx_job_leads(j))
-        return tx_model_answer(j->model);
-    TX_TRY(tx_model_ask(j->model, true));
-    tx_status status = tx_job_write_model(j, folder);
-    const tx_status ended = tx_model_ask(j->model, false);
-    return status ? status : ended;
-}
-
 /* The model, the history and the results of a run that went to its end. */
 static tx_status end(tx_job *j, const tx_run_options *run)
 {
@@ -304,7 +274,7 @@ static tx_status end(tx_job *j, const tx_run_options *run)
     tx_watch_begin(j->watch, TX_WATCH_WRITING);
     tx_status status = tx_job_load_best(j);
     TX_THEN(status, tx_job_log_training(j));
-    TX_THEN(status, write_together(j, folder));
+    TX_THEN(status, tx_job_write_model(j, folder));
     if (status || !tx_job_leads(j))
         return status;
     tx_job_note(j, "saved   %s: %s, config.json%s", folder,
@@ -368,7 +338,7 @@ static tx_status evaluate(tx_job *j)
 static tx_status work(tx_job *j)
 {
     tx_status status = j->lock ? TX_OK : tx_job_open_output(j);
-    TX_THEN(status, load_weights(j));
+    TX_THEN(status, tx_job_load_weights(j));
     if (!status && !tx_job_is_over(j))
         status = tx_job_open_events(j);
     if (!status && j->inputs.train.count)

@@ -3,7 +3,9 @@
  * does, and sums round differently from one kernel to the other: without this a run could not go on to the bit, since
  * the state of a run holds one choice a class of shapes. The cpu backend measures nothing: what it says of itself is
  * facts, and a rank's own. */
-#include "models/job/parts.h"
+#include "models/job/plans.h"
+
+#include "models/job/ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

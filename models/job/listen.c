@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a run tells: to its listener, to the event file, to the watch; and the warnings of many ranks, which are mostly
  * the same. */
-#include "models/job/parts.h"
+#include "models/job/job.h"
 
 #include "api/base/clock.h"
 #include "api/base/file.h"

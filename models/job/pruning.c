@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sparsity of a run: which weights are 0 from its beginning to its end. */
-#include "models/job/parts.h"
+#include "models/job/inputs.h"
 
 #include "models/arch/prune.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The output folder and what a run leaves there in the form of run_clm: train_results.json, eval_results.json,
  * all_results.json, README.md. */
-#include "models/job/parts.h"
+#include "models/job/results.h"
 
 #include "api/base/file.h"
 #include "api/base/message.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Going on from a checkpoint: which one, and with which options. */
-#include "models/job/parts.h"
+#include "models/job/inputs.h"
 
 #include "api/base/file.h"
 #include "models/files/folder.h"
+#include "models/names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -53,7 +54,7 @@ static tx_status inherit(tx_job *j, const char *checkpoint)
     if (!tx_file_exists(path)) /* more is missing then, which is reported when it is read */
         return TX_OK;
     TX_TRY(tx_option_inherit(&j->options, path, &left_out));
-    return tx_job_copy(checkpoint, &j->inherited);
+    return tx_copy_text(checkpoint, &j->inherited);
 }
 
 /* The folder that a checkpoint lies in. */
@@ -175,7 +176,7 @@ static tx_status choose_named(tx_job *j)
     const char *resume = j->set.resume;
     TX_TRY(look_at(resume));
     TX_TRY(tx_checkpoint_verify(resume, &j->report));
-    return tx_job_copy(resume, &j->inputs.checkpoint);
+    return tx_copy_text(resume, &j->inputs.checkpoint);
 }
 
 tx_status tx_job_choose_checkpoint(tx_job *j)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How many blocks each stage of a pipeline has: --pipeline_partition. */
-#include "models/job/parts.h"
+#include "models/job/ranks.h"
 
 #include "api/base/message.h"
+#include "models/job/plans.h"
 #include "models/split/split.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which runs fit: ranks that share a host or a device, and what a refusal says. */
 #include "models/job/fit.h"
-#include "models/job/parts.h"
+#include "models/job/job.h"
 #include "tests/scratch.h"
 
 #define GIB ((int64_t)1 << 30)

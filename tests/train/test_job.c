@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whole runs by the library: what the listener is told, an end on demand and going on, refusals. */
-#include "models/job/parts.h"
+#include "models/job/inputs.h"
 #include "tests/scratch.h"
 
 #include <math.h>

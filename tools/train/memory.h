@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_MEMORY_H
 #define TX_TOOLS_MEMORY_H
 
-#include "models/job/parts.h"
+#include "models/job/job.h"
 
 #include <stdio.h>
 

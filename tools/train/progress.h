@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_TRAIN_PROGRESS_H
 #define TX_TOOLS_TRAIN_PROGRESS_H
 
-#include "models/job/parts.h"
+#include "models/job/job.h"
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtrain: trains a model and writes it as a Hugging Face model folder. */
-#include "models/job/parts.h"
+#include "models/job/inputs.h"
 #include "tools/cli/options.h"
 #include "tools/cli/profile.h"
 #include "tools/cli/waiting.h"

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The options of the loop, and the description of a run. */
+#include "models/job/results.h"
+
+#include "models/job/inputs.h"
+
+#include <math.h>
+
+/* All ranks together. */
+static tx_loader_options loader_options(const tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    return (tx_loader_options){.size = sizeof(tx_loader_options),
+                               .step_rows = j->step_rows,
+                               .batch = j->all_rows,
+                               .drop_last = set->drop_last,
+                               .in_order = set->sampling == TX_SAMPLING_SEQUENTIAL,
+                               .by_length = tx_job_groups(j),
+                               .seed = tx_job_data_seed(set),
+                               .workers = (int32_t)set->workers,
+                               .pin = set->pin,
+                               .report = j->report};
+}
+
+tx_status tx_job_dump_order(const tx_job *j)
+{
+    const tx_loader_options loader = loader_options(j);
+    return tx_loader_dump_order(&j->inputs.train, &loader, j->steps, j->set.dump_order);
+}
+
+tx_status tx_job_describe(const tx_job *j, tx_json **made)
+{
+    tx_json *json = tx_job_arguments(&j->set, TX_RECIPE, 0);
+    tx_status status = tx_json_set_string(json, "data", j->inputs.train.digest);
+    TX_THEN(status, tx_json_set_string(json, "tokenizer",
+                                       j->inputs.tokenizer ? tx_tokenizer_digest(j->inputs.tokenizer) : "none"));
+    TX_THEN(status, tx_json_set_string(json, TX_JOB_NAME(metric), j->inputs.metric->name));
+    TX_THEN(status, tx_json_set_string(json, "base_model", j->inputs.base_digest));
+    TX_THEN(status, tx_json_set_string(json, "teacher_model", j->inputs.teacher_digest));
+    TX_THEN(status, tx_json_set_string(json, "device", tx_engine_device(j->engine)->name));
+    TX_THEN(status, tx_json_set_int(json, TX_JOB_NAME(block), j->inputs.block));
+    TX_THEN(status, tx_json_set_int(json, "global_batch", j->step_rows));
+    TX_THEN(status, tx_json_set_int(json, "world_size", j->data->size));
+    TX_THEN(status, tx_json_set_int(json, TX_JOB_NAME(zero_stage), j->zero_stage));
+    TX_THEN(status, tx_json_set_string(json, TX_RUN_ROWS, j->rows_text));
+    TX_THEN(status, tx_json_set_int(json, TX_JOB_NAME(data_seed), (int64_t)tx_job_data_seed(&j->set)));
+    TX_THEN(status, tx_json_set_int(json, "steps", j->steps));
+    if (status) {
+        tx_json_free(json);
+        return status;
+    }
+    *made = json;
+    return TX_OK;
+}
+
+/* Steps as given, or a share of the run. */
+static int64_t resolve(const tx_job *j, double steps)
+{
+    return steps >= 1 || steps == 0 ? (int64_t)steps : (int64_t)ceil(steps * (double)j->steps);
+}
+
+static tx_status make_schedule(const tx_job *j, tx_schedule *schedule)
+{
+    const tx_job_settings *set = &j->set;
+    int64_t warmup = resolve(j, set->warmup_steps);
+    if (warmup == 0)
+        warmup = (int64_t)ceil(set->warmup_ratio * (double)j->steps);
+    const bool wsd = set->schedule == TX_SCHEDULE_COUNT; /* by its other name */
+    const tx_schedule_kind kind = wsd ? TX_SCHEDULE_WSD : (tx_schedule_kind)set->schedule;
+    *schedule = tx_schedule_default(kind, set->rate, warmup, j->steps);
+    return tx_schedule_adjust(schedule, set->schedule_settings);
+}
+
+/* The approximate size of the other files: tokenizer, log and history. */
+static int64_t small_bytes(const tx_job *j)
+{
+    const int64_t id = 64, step = 512, others = 64 << 10;
+    const int64_t ids = j->inputs.tokenizer ? tx_tokenizer_size(j->inputs.tokenizer) : 0;
+    return id * ids + step * j->steps + others;
+}
+
+static int64_t weight_bytes(const tx_job *j)
+{
+    return tx_job_trained_count(j) * (int64_t)tx_dtype_size(tx_trainer_options_of(j->trainer)->stored);
+}
+
+tx_status tx_job_check_room(const tx_job *j, const tx_run_options *run)
+{
+    return tx_run_check_room(run, j->inputs.state.step, j->epoch_steps, weight_bytes(j) + small_bytes(j));
+}
+
+tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
+{
+    const tx_job_settings *set = &j->set;
+    int64_t logging = resolve(j, set->logging_steps), eval = resolve(j, set->eval_steps);
+    int64_t epochs = set->max_steps > 0 ? (j->steps + j->epoch_steps - 1) / j->epoch_steps : (int64_t)ceil(set->epochs);
+    *run = (tx_run_options){
+        .size = sizeof *run,
+        .set = set,
+        .facts = {j->steps, epochs, logging, eval ? eval : logging, resolve(j, set->save_steps), set->batch},
+        .train = j->inputs.train,
+        .validation = j->inputs.validation,
+        .loader = loader_options(j),
+        .balance = j->balance,
+        .comm = j->comm,
+        .watch = j->watch,
+        .best_metric = j->inputs.metric->name,
+        .flops_per_token = tx_arch_flops(j->inputs.config),
+        .checkpoint_bytes = weight_bytes(j) + (set->only_model ? 0 : tx_model_state_bytes(j->model)) + small_bytes(j),
+        .write = tx_job_write_files,
+        .write_context = j,
+        .board = j->board,
+        .report = j->report,
+        .listener = j->listener,
+    };
+    return make_schedule(j, &run->schedule);
+}

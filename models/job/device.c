@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The device and the cores of each rank. */
+#include "models/job/ranks.h"
+
+#include "api/base/cores.h"
+#include "api/base/hash.h"
+#include "comm/topology/placement.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Devices and cores ------------------------------------------------------------------------------------------- */
+
+static bool wants_auto(const tx_job *j)
+{
+    return strcmp(j->set.device, "auto") == 0;
+}
+
+/* The GPU that the placement gives this rank, when it is the first to have it; the others compute on cores. */
+static const char *device_of(const tx_topology *t, const tx_placement *p, int32_t rank)
+{
+    int32_t device = p->places[rank].device;
+    for (int32_t r = 0; r < rank && device >= 0; r++)
+        if (p->places[r].device == device)
+            device = -1;
+    const char *engine = device >= 0 ? t->devices[device].engine : "";
+    return engine && *engine ? engine : "cpu";
+}
+
+/* Whether a launcher gave the ranks of this host cores of their own. What all of them alike may use is no such binding,
+ * but what the container or the job has. */
+static tx_status find_binding(tx_comm *comm, const char *cpus, bool *bound)
+{
+    const uint64_t mine = tx_hash(TX_HASH_START, cpus, strlen(cpus));
+    tx_status status;
+    uint64_t *all = tx_comm_gather(comm, &mine, sizeof mine, &status);
+    for (int32_t r = 0; r < comm->size && !status; r++)
+        *bound |= comm->ranks[r].host == comm->ranks[comm->rank].host && all[r] != mine;
+    free(all);
+    return status;
+}
+
+/* Takes device and cores by the host's topology, the cores from `cpus` alone. */
+static tx_status take_place(tx_job *j, const char *cpus, bool moves)
+{
+    const tx_comm *comm = j->comm;
+    tx_topology *topology = NULL;
+    tx_placement *placement = NULL;
+    tx_status status = tx_topology_live(NULL, &topology);
+    if (!status && moves)
+        status = tx_placement_confine(topology, cpus);
+    TX_THEN(status, tx_placement_make(topology, comm->local_size, &placement));
+    if (!status && wants_auto(j))
+        snprintf(j->device, sizeof j->device, "%s", device_of(topology, placement, comm->local_rank));
+    if (!status && moves)
+        status = tx_placement_take(&placement->places[comm->local_rank]);
+    tx_placement_free(placement);
+    tx_topology_free(topology);
+    return status == TX_UNSUPPORTED && !wants_auto(j) ? TX_OK : status;
+}
+
+tx_status tx_job_take_place(tx_job *j)
+{
+    char *cpus = NULL;
+    bool bound = false;
+    snprintf(j->device, sizeof j->device, "%s", wants_auto(j) ? "cpu" : j->set.device);
+    tx_status status = tx_placement_cpus(&cpus);
+    if (!status && j->comm->size > 1)
+        status = find_binding(j->comm, cpus, &bound);
+    const bool moves = j->comm->local_size > 1 && !bound;
+    if (!status && (moves || wants_auto(j)))
+        status = take_place(j, cpus, moves);
+    free(cpus);
+    return status;
+}
+
+/* The ranks of a host have one quota. */
+static int32_t threads_of(const tx_job *j)
+{
+    const int32_t allowed = tx_cores_allowed(), quota = tx_cores_quota(), ranks = j->comm->local_size;
+    const int32_t share = quota / ranks + (quota % ranks != 0);
+    return j->set.threads > 0 ? (int32_t)j->set.threads : share < allowed ? share : allowed;
+}
+
+/* ---- Who is where ------------------------------------------------------------------------------------------------ */
+
+typedef struct identity {
+    char id[32], name[128], driver[128];
+    int32_t threads;
+    int64_t memory; /* of its own; 0: the host's, or unknown */
+} identity;
+
+/* How a rank's device is tied to those of the first ranks, MOST_LINKS of them or the first alone. */
+typedef char cell[8];
+enum { MOST_LINKS = 16 };
+
+static int32_t link_columns(const tx_comm *comm)
+{
+    return comm->size <= MOST_LINKS ? comm->size : 1;
+}
+
+/* What needs no topology; NULL: two devices of one host. */
+static const char *plain_link(const tx_comm *comm, const identity *all, int32_t a, int32_t b)
+{
+    const bool cores_a = strcmp(all[a].id, "cpu") == 0, cores_b = strcmp(all[b].id, "cpu") == 0;
+    if (a == b)
+        return "X";
+    if (comm->ranks[a].host != comm->ranks[b].host)
+        return "NET";
+    if (cores_a && cores_b)
+        return "SHM";
+    if (cores_a || cores_b)
+        return "HOST";
+    return strcmp(all[a].id, all[b].id) == 0 ? "SAME" : NULL;
+}
+
+/* Of two devices of this host; without a topology it is not known. */
+static void find_link(tx_topology **topology, const char *a, const char *b, cell link)
+{
+    char text[16] = "?";
+    if (!*topology && tx_topology_live(NULL, topology))
+        *topology = NULL;
+    const int32_t first = *topology ? tx_topo_find(*topology, a) : -1;
+    const int32_t second = *topology ? tx_topo_find(*topology, b) : -1;
+    if (first >= 0 && second >= 0)
+        tx_topo_cell(*topology, first, second, true, text);
+    snprintf(link, sizeof(cell), "%.7s", text);
+}
+
+/* Each rank's links, by rank and column, as it knows them of its own host's topology. */
+static tx_status find_links(tx_comm *comm, const identity *all, cell *links)
+{
+    const int32_t columns = link_columns(comm);
+    tx_topology *topology = NULL;
+    for (int32_t c = 0; c < columns; c++) {
+        const char *plain = plain_link(comm, all, comm->rank, c);
+        cell *link = &links[comm->rank * columns + c];
+        if (plain)
+            snprintf(*link, sizeof *link, "%s", plain);
+        else
+            find_link(&topology, all[comm->rank].id, all[c].id, *link);
+    }
+    tx_topology_free(topology);
+    return tx_comm_share(comm, links, (size_t)columns * sizeof *links);
+}
+
+static tx_status note_ranks(const tx_job *j, const identity *all)
+{
+    tx_comm *comm = j->comm;
+    const int32_t columns = link_columns(comm);
+    cell *links = calloc((size_t)comm->size * (size_t)columns, sizeof *links);
+    tx_status status = links ? find_links(comm, all, links) : tx_fail(TX_MEMORY, "no memory for the table of ranks");
+    if (status) {
+        free(links);
+        return status;
+    }
+    char row[MOST_LINKS * (sizeof(cell) + 1)];
+    size_t used = 0;
+    for (int32_t c = 0; c < columns; c++)
+        used += (size_t)snprintf(row + used, sizeof row - used, " %5" PRId32, c);
+    tx_job_note(j, "rank    host                     device       cores%s  name", row);
+    for (int32_t r = 0; r < comm->size; r++) {
+        used = 0;
+        for (int32_t c = 0; c < columns; c++)
+            used += (size_t)snprintf(row + used, sizeof row - used, " %5s", links[r * columns + c]);
+        tx_job_note(j, "%-7" PRId32 " %-24.24s %-12s %5" PRId32 "%s  %s", r, comm->ranks[r].name, all[r].id,
+                    all[r].threads, row, all[r].name);
+    }
+    tx_job_note(j,
+                "links   SHM: shared memory, HOST: host memory, SAME: one device, NET: network; others as txtopo says");
+    free(links);
+    return TX_OK;
+}
+
+/* Ranks that have one device share its memory. */
+static int64_t find_own_memory(const tx_comm *comm, const identity *all)
+{
+    int64_t least = all[0].memory;
+    for (int32_t r = 0; r < comm->size; r++) {
+        int64_t sharers = 0;
+        for (int32_t other = 0; other < comm->size; other++)
+            sharers += comm->ranks[other].host == comm->ranks[r].host && strcmp(all[other].id, all[r].id) == 0;
+        least = all[r].memory / sharers < least ? all[r].memory / sharers : least;
+    }
+    return least;
+}
+
+static tx_status compare_devices(tx_job *j)
+{
+    const tx_comm *comm = j->comm;
+    const tx_device_info *device = tx_engine_device(j->engine);
+    identity mine = {.threads = threads_of(j), .memory = device->type == TX_DEVICE_CPU ? 0 : device->memory};
+    snprintf(mine.id, sizeof mine.id, "%s", device->id);
+    snprintf(mine.name, sizeof mine.name, "%s", device->name);
+    snprintf(mine.driver, sizeof mine.driver, "%s", device->driver);
+    tx_status status;
+    identity *all = tx_comm_gather(j->comm, &mine, sizeof mine, &status);
+    if (!status)
+        j->own_memory = find_own_memory(comm, all);
+    for (int32_t r = 1; r < comm->size && !status; r++)
+        j->mixed |= strcmp(all[r].name, all[0].name) != 0 || strcmp(all[r].driver, all[0].driver) != 0;
+    if (!status && comm->size > 1)
+        status = note_ranks(j, all);
+    free(all);
+    if (!status && j->mixed && (j->tensor || j->pipeline || j->expert || j->context))
+        status = tx_fail(TX_UNSUPPORTED,
+                         "--%s_parallel: the ranks' devices differ in kind or driver, and round "
+                         "differently: give all the same --device",
+                         j->tensor     ? "tensor"
+                         : j->pipeline ? "pipeline"
+                         : j->expert   ? "expert"
+                                       : "context");
+    j->zero_stage = (int32_t)j->set.zero_stage;
+    if (j->mixed && j->zero_stage == 0) {
+        j->zero_stage = 1;
+        tx_job_note(
+            j, "zero    stage 1: the ranks' devices round differently, so each weight is updated by one rank and sent");
+    }
+    return status;
+}
+
+/* ---- Opening ----------------------------------------------------------------------------------------------------- */
+
+bool tx_job_in_host(const tx_job *j)
+{
+    return strcmp(tx_engine_device(j->engine)->id, "cpu") == 0;
+}
+
+/* The kernels that the checkpoint's run had chosen by measuring: others may differ in the last bits. */
+static void choose_kernels(tx_job *j)
+{
+    const char *kernels = j->inputs.state.kernels;
+    if (kernels && tx_engine_choose(j->engine, kernels))
+        tx_tell(&j->report,
+                "this device lacks kernels that the checkpoint's run used: results may differ in the last bits");
+}
+
+/* A driver that has seen none of the kernels takes minutes. */
+static void on_compiling(void *context, const char *what, int64_t done, int64_t total)
+{
+    tx_job *j = context;
+    const int32_t quarter = 1 + (int32_t)(4 * done / total);
+    tx_report_progress(&j->report, what, done, total);
+    if (quarter != j->quarter)
+        tx_job_note(j, "kernels %" PRId64 " of %" PRId64 " programs compiled, which later runs on this device find",
+                    done, total);
+    j->quarter = quarter;
+}
+
+tx_status tx_job_open_device(tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    const bool tf32 = set->tf32 && !set->no_tf32;
+    tx_engine_options engine = {.size = sizeof engine,
+                                .device = j->device,
+                                .threads = getenv("OMP_NUM_THREADS") ? (int32_t)set->threads : threads_of(j),
+                                .profile = set->profile,
+                                .tf32 = tf32,
+                                .report = &j->compiling};
+    if (j->engine)
+        return TX_OK;
+    j->compiling = (tx_reporter){j->report.warn, j, on_compiling};
+    TX_TRY(tx_engine_create(&engine, &j->engine));
+    const tx_device_info *device = tx_engine_device(j->engine);
+    tx_job_note(j, "device  %s: %s, %s", device->id, device->name, device->platform);
+    if (tf32)
+        tx_job_note(j, "tf32    %s",
+                    device->tf32 ? "fp32 matrix products may round their operands to tf32"
+                                 : "this device has no units for it that TX uses: products are in fp32");
+    const bool bf16 = set->bf16 || set->dtype;
+    if (bf16 || set->fp16)
+        tx_job_note(
+            j, "%s    matrix products %s", bf16 ? "bf16" : "fp16",
+            (bf16 ? device->bf16 : device->fp16)
+                ? "read 16 bits and sum in fp32"
+                : "have no instructions for it on this device that TX uses: operands are widened to fp32, which "
+                  "saves memory, not time");
+    choose_kernels(j);
+    return compare_devices(j);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The first step of a run: settle the options, find the inputs and read them. */
+#ifndef TX_JOB_INPUTS_H
+#define TX_JOB_INPUTS_H
+
+#include "models/job/job.h"
+
+/* ---- resume.c ------------------------------------------------------------------------------------------- */
+
+/* Completes and checks the options. A resumed run inherits the options that were not given, and output_dir is then the
+ * checkpoint's folder. Later calls do nothing. */
+tx_status tx_job_settle(tx_job *job);
+/* Verifies the checkpoint to resume from and reads its state, or makes a new state. */
+tx_status tx_job_choose_checkpoint(tx_job *job);
+
+/* ---- configuration.c ------------------------------------------------------------------------------------ */
+
+/* Sets the options that --deepspeed, --fsdp and --fsdp_config give. One message lists all that TX does not support. */
+tx_status tx_job_read_configurations(tx_job *job);
+
+/* ---- changes.c ------------------------------------------------------------------------------------------ */
+
+/* Reads the options of a model folder. */
+tx_status tx_job_read_arguments(const char *folder, tx_json **json);
+/* Compares the description of this run (tx_job_describe) with the checkpoint's. INVALID if a step would read other
+ * data; other differences are reported. */
+tx_status tx_job_agree_with_checkpoint(const tx_job *job, const tx_json *made);
+/* INVALID if the options inherited `from` a damaged checkpoint differ from the options of the checkpoint chosen
+ * instead. `left_out` marks options that are not inherited. */
+tx_status tx_job_check_inherited(const tx_job *job, const char *from, const tx_option_marks *left_out);
+
+/* ---- inputs.c ------------------------------------------------------------------------------------------- */
+
+/* Finds and reads all inputs, and notes the choices. Release the inputs after success and failure. */
+tx_status tx_job_open(tx_job *job);
+void tx_job_release(tx_job_inputs *inputs);
+
+/* ---- adapter.c ------------------------------------------------------------------------------------------ */
+
+/* If the model's folder is an adapter's: reads its description and finds its base model. */
+tx_status tx_job_open_adapter(tx_job *job);
+/* Gives the configuration the adapter of the options, or the one that is trained further. */
+tx_status tx_job_choose_adapter(tx_job *job);
+
+/* ---- pruning.c ------------------------------------------------------------------------------------------ */
+
+/* Refuses a sparsity that the model or the checkpoint does not allow. */
+tx_status tx_job_choose_pruning(const tx_job *job);
+/* Prunes the initial weights and notes it. The weights of a checkpoint are pruned already. */
+tx_status tx_job_prune(const tx_job *job);
+
+/* ---- data.c --------------------------------------------------------------------------------------------- */
+
+/* Finds the data files. */
+tx_status tx_job_find_data(tx_job *job);
+/* Chooses the task and the length of rows, and gives the model the head of the task. */
+tx_status tx_job_choose_task(tx_job *job);
+/* Whether rows of similar length share a step. */
+bool tx_job_groups(const tx_job *job);
+/* Reads the data, which decide between tasks with the same head. */
+tx_status tx_job_open_data(tx_job *job);
+
+/* ---- ending.c ------------------------------------------------------------------------------------------- */
+
+/* Makes the token that ends answers an eos_token of the model's files. */
+tx_status tx_job_choose_end(tx_job *job);
+
+/* ---- idle.c --------------------------------------------------------------------------------------------- */
+
+/* Warns of options that were given and change nothing in this run. All inputs must be open. */
+void tx_job_tell_idle(const tx_job *job);
+
+#endif

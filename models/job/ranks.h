@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Many ranks: the device, the groups and the rows of each, and the facts that all must have in common. All ranks call
+ * each function. */
+#ifndef TX_JOB_RANKS_H
+#define TX_JOB_RANKS_H
+
+#include "models/job/job.h"
+
+/* ---- agree.c -------------------------------------------------------------------------------------------- */
+
+/* Compares options, inputs and the description of the run (tx_job_describe, without the device) between the ranks.
+ * INVALID names the first difference. `ending` is the exit status of a rank that ends after it has read its options,
+ * or TX_JOB_RUNS. */
+#define TX_JOB_RUNS (-1)
+tx_status tx_job_agree_on_options(tx_job *job, int ending);
+tx_status tx_job_agree_on_inputs(tx_job *job);
+tx_status tx_job_agree_on_run(tx_job *job, const tx_json *made);
+
+/* ---- device.c ------------------------------------------------------------------------------------------- */
+
+/* Assigns devices (device auto) and cores to ranks of this host that no launcher has bound. */
+tx_status tx_job_take_place(tx_job *job);
+/* Opens the device once, with the kernels of the checkpoint's run, and compares the ranks' devices. If they round
+ * differently, each weight is updated by one rank. */
+tx_status tx_job_open_device(tx_job *job);
+/* Whether the device is the cpu, whose memory is the host's. */
+bool tx_job_in_host(const tx_job *job);
+
+/* ---- ranks.c -------------------------------------------------------------------------------------------- */
+
+/* Makes the groups of --tensor_parallel, --context_parallel, --expert_parallel and --pipeline_parallel. */
+tx_status tx_job_make_groups(tx_job *job);
+/* Divides the rows of a step and of a micro-batch. */
+tx_status tx_job_split(tx_job *job);
+/* Notes the groups and the rows. */
+void tx_job_note_shares(const tx_job *job);
+
+/* ---- stages.c ------------------------------------------------------------------------------------------- */
+
+/* Gives the stages of a pipeline their blocks, by --pipeline_partition. The device is open and the rows are divided.
+ * The result depends only on model and options, so that a resumed run finds the same. */
+tx_status tx_job_place_blocks(tx_job *job);
+/* Notes it. */
+void tx_job_note_stages(const tx_job *job);
+
+/* ---- divide.c ------------------------------------------------------------------------------------------- */
+
+/* Chooses the groups of --parallel auto, or takes those of the checkpoint's run. The device is open. */
+tx_status tx_job_choose_split(tx_job *job);
+
+#endif

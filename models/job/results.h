@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The weights, the loop's options, and the results of a run. */
+#ifndef TX_JOB_RESULTS_H
+#define TX_JOB_RESULTS_H
+
+#include "models/job/job.h"
+
+/* ---- weights.c ------------------------------------------------------------------------------------------ */
+
+/* Number of parameters that are trained, of the compiled model. */
+int64_t tx_job_trained_count(const tx_job *job);
+/* Notes the adapter. */
+void tx_job_note_adapter(const tx_job *job);
+/* Allocates the model and gives it the initial weights. All ranks call it. */
+tx_status tx_job_load_weights(tx_job *job);
+/* Loads the trained weights from a folder that the run wrote. */
+tx_status tx_job_load(const tx_job *job, const char *folder);
+/* Writes the files that a checkpoint and the final folder have in common: configuration, weights, tokenizer, options.
+ * `job` is a tx_job. */
+tx_status tx_job_write_files(void *job, const char *folder);
+/* The same for the final folder: rank 0 writes, and all ranks call it. */
+tx_status tx_job_write_model(tx_job *job, const char *folder);
+
+/* ---- course.c ------------------------------------------------------------------------------------------- */
+
+/* The options of the loop. */
+tx_status tx_job_make_run(tx_job *job, tx_run_options *run);
+/* Describes the run, for tx_job_agree_with_checkpoint of a later one. The caller frees. */
+tx_status tx_job_describe(const tx_job *job, tx_json **made);
+/* Fails if the disk has no room for the files that the run will write. */
+tx_status tx_job_check_room(const tx_job *job, const tx_run_options *run);
+/* Writes the file of dump_order. */
+tx_status tx_job_dump_order(const tx_job *job);
+
+/* ---- best.c --------------------------------------------------------------------------------------------- */
+
+/* Warns if the best checkpoint so far is missing and the run needs it at the end. */
+void tx_job_look_for_best(const tx_job *job);
+/* Loads the best weights if load_best_model_at_end is set. If that fails the last weights stay, and the job lacks
+ * something. All ranks call it. */
+tx_status tx_job_load_best(tx_job *job);
+/* Forgets the best evaluation of the checkpoint's run if this one, which `made` describes, has another metric. */
+void tx_job_judge_anew(tx_job *job, const tx_json *made);
+/* Whether the checkpoint that the run resumes from is the last one: all steps are done, or early stopping ended them.
+ */
+bool tx_job_is_over(const tx_job *job);
+/* Whether the folder holds the model and the results of a run that came as far as the checkpoint. Rank 0 decides. */
+tx_status tx_job_is_written(const tx_job *job, bool *written);
+/* Whether evaluations or predictions were asked for with this run. */
+bool tx_job_asks_to_evaluate(const tx_job *job);
+/* Adds something that the job lacks. */
+void tx_job_lack(tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
+
+/* ---- results.c ------------------------------------------------------------------------------------------ */
+
+/* Creates the folder, takes its lock, and removes the checkpoints of an earlier run that is overwritten. Only rank 0
+ * acts. */
+tx_status tx_job_open_output(tx_job *job);
+/* Adds the last entry of the history, as the Trainer writes it. */
+tx_status tx_job_log_training(tx_job *job);
+/* Gives the metrics to the listener, and writes them to train_results.json or eval_results.json and to
+ * all_results.json. */
+tx_status tx_job_report_training(tx_job *job);
+tx_status tx_job_report_evaluation(tx_job *job, const tx_run_evaluation *evaluation);
+/* Writes the predictions for the test data: "index", a tab, "prediction", then a line for each sample. */
+tx_status tx_job_predict(tx_job *job);
+/* Writes the model card. */
+tx_status tx_job_write_card(const tx_job *job);
+
+#endif
