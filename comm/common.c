@@ -2,9 +2,6 @@
  * What every communicator needs: argument checks, the launcher's environment. */
 #include "comm/common.h"
 
-#include "api/base/needs.h"
-#include "comm/queue.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,39 +67,6 @@ tx_status tx_comm_check_block(const tx_all_to_all *a, int32_t rank)
     const tx_dtype dtype = a->dtype == TX_F16 ? TX_BF16 : a->dtype;
     TX_TRY(check_data("all_to_all", a->out, a->out_count[rank], dtype));
     return check_data("all_to_all", a->in, a->in_count[rank], dtype);
-}
-
-tx_status tx_comm_open(int *argc, char ***argv, tx_comm **comm)
-{
-    TX_NEEDS(comm, TX_INVALID);
-    return tx_comm_default()->open(argc, argv, comm);
-}
-
-void tx_comm_close(tx_comm *comm)
-{
-    if (comm)
-        comm->table->close(comm);
-}
-
-tx_status tx_comm_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub)
-{
-    TX_NEEDS(parent && sub, TX_INVALID);
-    if (colour < 0)
-        return tx_fail(TX_INVALID, "a group of ranks has a colour of 0 or more, not %" PRId32, colour);
-    TX_TRY(tx_queue_idle(parent, "sub"));
-    return parent->table->sub(parent, colour, key, sub);
-}
-
-int32_t tx_comm_rank_of(const tx_comm *comm)
-{
-    TX_NEEDS(comm, 0);
-    return comm->rank;
-}
-
-int32_t tx_comm_size_of(const tx_comm *comm)
-{
-    TX_NEEDS(comm, 0);
-    return comm->size;
 }
 
 tx_status tx_comm_run(tx_comm *comm, const tx_transfer *transfer)

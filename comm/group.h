@@ -22,9 +22,9 @@ typedef struct tx_patience {
     double began, waited; /* when this wait passed its first tries, and the microseconds since */
 } tx_patience;
 
-/* Begins a wait. What the last one was like is kept. */
+/* Begins a wait. It remembers the length of the last one. */
 void tx_patience_begin(tx_patience *patience);
-/* Lets some time pass; true when it slept. */
+/* Lets some time pass and moves on the messages of this thread (message.c); true when it slept. */
 bool tx_patience_pause(tx_patience *patience);
 
 /* What a rank tells the others of its group, in memory of its own that they map. */
@@ -45,8 +45,11 @@ typedef struct tx_group {
 void tx_group_barrier(tx_group *group);
 /* Barrier, and INVALID on every rank where one of them is doing something else. */
 tx_status tx_group_meet(tx_group *group, uint64_t doing);
-/* This rank waits for `rank`; -1: no longer. */
-void tx_group_wait_for(tx_group *group, int32_t rank);
+/* Tells the group that this rank waits for `rank`, or with -1 that it waits no longer. */
+static inline void tx_group_wait_for(tx_group *group, int32_t rank)
+{
+    atomic_store_explicit(&group->mark[group->place]->waits_for, rank, memory_order_relaxed);
+}
 /* The rank at the end of the chain that this one waits in, -1 when it waits for none. Any thread may ask. */
 int32_t tx_group_laggard(const tx_group *group);
 

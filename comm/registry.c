@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The only file that names the communicators. */
+ * The only file that names the communicators, and the public functions that open and close them. */
 #include "comm/common.h"
+
+#include "api/base/needs.h"
+#include "comm/queue.h"
+
+#include <inttypes.h>
 
 #ifdef TX_MPI
 extern const tx_comm_table tx_comm_mpi;
@@ -14,4 +19,37 @@ const tx_comm_table *tx_comm_default(void)
         return &tx_comm_mpi;
 #endif
     return tx_comm_self();
+}
+
+tx_status tx_comm_open(int *argc, char ***argv, tx_comm **comm)
+{
+    TX_NEEDS(comm, TX_INVALID);
+    return tx_comm_default()->open(argc, argv, comm);
+}
+
+void tx_comm_close(tx_comm *comm)
+{
+    if (comm)
+        comm->table->close(comm);
+}
+
+tx_status tx_comm_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub)
+{
+    TX_NEEDS(parent && sub, TX_INVALID);
+    if (colour < 0)
+        return tx_fail(TX_INVALID, "a group of ranks has a colour of 0 or more, not %" PRId32, colour);
+    TX_TRY(tx_queue_idle(parent, "sub"));
+    return parent->table->sub(parent, colour, key, sub);
+}
+
+int32_t tx_comm_rank_of(const tx_comm *comm)
+{
+    TX_NEEDS(comm, 0);
+    return comm->rank;
+}
+
+int32_t tx_comm_size_of(const tx_comm *comm)
+{
+    TX_NEEDS(comm, 0);
+    return comm->size;
 }

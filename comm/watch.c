@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,30 +19,6 @@ static const double look_every = 0.25;  /* seconds, or less for a short limit */
 static const double tell_least = 0.1;   /* seconds between what the ranks are told of two steps */
 static const double report_least = 0.2; /* seconds between the reports of two steps */
 static const double report_every = 0.5; /* seconds between reports at the most */
-
-/* ---- Lines --------------------------------------------------------------------------------------------- */
-
-void tx_watch_say(const tx_watch *w, const char *format, ...)
-{
-    char line[1200];
-    size_t length = (size_t)snprintf(line, sizeof line / 2, "%s: ", w->o.program);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line + length, sizeof line - 1 - length, format, args);
-    va_end(args);
-    if (w->o.tell) {
-        w->o.tell(w->o.context, line);
-        return;
-    }
-    length = strlen(line);
-    line[length++] = '\n';
-    for (size_t at = 0; at < length;) {
-        ssize_t done = write(STDERR_FILENO, line + at, length - at);
-        if (done < 0 && errno != EINTR)
-            return;
-        at += done > 0 ? (size_t)done : 0;
-    }
-}
 
 /* ---- Reports to txlaunch, under the lock ------------------------------------------------------------------ */
 

@@ -4,10 +4,13 @@
 
 #include "api/base/clock.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const double least_limit = 30.0;  /* seconds, by default */
 static const double failed_limit = 10.0; /* for the end after a failure: other ranks do not take part in it */
@@ -60,6 +63,28 @@ static double delay_of(const tx_comm *comm, int32_t other)
     if (before == 0)
         return first_delay;
     return here == 0 ? host_delay : other_delay + 1.5 * (here < 20 ? here : 20);
+}
+
+void tx_watch_say(const tx_watch *w, const char *format, ...)
+{
+    char line[1200];
+    size_t length = (size_t)snprintf(line, sizeof line / 2, "%s: ", w->o.program);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + length, sizeof line - 1 - length, format, args);
+    va_end(args);
+    if (w->o.tell) {
+        w->o.tell(w->o.context, line);
+        return;
+    }
+    length = strlen(line);
+    line[length++] = '\n';
+    for (size_t at = 0; at < length;) {
+        ssize_t done = write(STDERR_FILENO, line + at, length - at);
+        if (done < 0 && errno != EINTR)
+            return;
+        at += done > 0 ? (size_t)done : 0;
+    }
 }
 
 /* ---- The other ranks, under the lock ---------------------------------------------------------------------------- */
