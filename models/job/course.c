@@ -2,29 +2,12 @@
  * The options of the loop, and the description of a run. */
 #include "models/job/results.h"
 
-#include "models/job/inputs.h"
-
 #include <math.h>
-
-/* All ranks together. */
-static tx_loader_options loader_options(const tx_job *j)
-{
-    const tx_job_settings *set = &j->set;
-    return (tx_loader_options){.size = sizeof(tx_loader_options),
-                               .step_rows = j->step_rows,
-                               .batch = j->all_rows,
-                               .drop_last = set->drop_last,
-                               .in_order = set->sampling == TX_SAMPLING_SEQUENTIAL,
-                               .by_length = tx_job_groups(j),
-                               .seed = tx_job_data_seed(set),
-                               .workers = (int32_t)set->workers,
-                               .pin = set->pin,
-                               .report = j->report};
-}
 
 tx_status tx_job_dump_order(const tx_job *j)
 {
-    const tx_loader_options loader = loader_options(j);
+    const tx_loader_options loader = {
+        .size = sizeof loader, .set = &j->set, .step_rows = j->step_rows, .batch = j->all_rows};
     return tx_loader_dump_order(&j->inputs.train, &loader, j->steps, j->set.dump_order);
 }
 
@@ -100,7 +83,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .facts = {j->steps, epochs, logging, eval ? eval : logging, resolve(j, set->save_steps), set->batch},
         .train = j->inputs.train,
         .validation = j->inputs.validation,
-        .loader = loader_options(j),
+        .step_rows = j->step_rows,
         .balance = j->balance,
         .comm = j->comm,
         .watch = j->watch,

@@ -143,12 +143,6 @@ static tx_status choose_block(tx_job *j)
     return in->block < 2 ? tx_fail(TX_INVALID, "block_size must be 2 or more: a label is the token after") : TX_OK;
 }
 
-bool tx_job_groups(const tx_job *j)
-{
-    const tx_task *task = j->inputs.task;
-    return j->set.sampling == TX_SAMPLING_BY_LENGTH && task->length && !j->set.pad_to_max_length;
-}
-
 tx_status tx_job_choose_task(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;

@@ -61,7 +61,7 @@ static void add_of_data(const tx_job *j, char *text, size_t size)
     const idle_options rows[] = {
         {{TX_JOB_AT(sampling)},
          "group_by_length: rows are all of one length",
-         set->sampling == TX_SAMPLING_BY_LENGTH && !tx_job_groups(j)},
+         set->sampling == TX_SAMPLING_BY_LENGTH && !tx_loader_groups(set, in->task)},
         {{TX_JOB_AT(pad_to_max_length)}, "blocks are all of one length", blocks},
         {{TX_JOB_AT(pad_to_max_length)}, "stages and expert groups pad all rows", !blocks && padded},
         {{TX_JOB_AT(completion_only), TX_JOB_AT(assistant_only)}, "the data are no conversations", !talks},

@@ -56,8 +56,6 @@ tx_status tx_job_prune(const tx_job *job);
 tx_status tx_job_find_data(tx_job *job);
 /* Chooses the task and the length of rows, and gives the model the head of the task. */
 tx_status tx_job_choose_task(tx_job *job);
-/* Whether rows of similar length share a step. */
-bool tx_job_groups(const tx_job *job);
 /* Reads the data, which decide between tasks with the same head. */
 tx_status tx_job_open_data(tx_job *job);
 

@@ -23,7 +23,7 @@ tx_status tx_job_create(tx_job **job)
     tx_job *j = calloc(1, sizeof *j);
     if (!j)
         return tx_fail(TX_MEMORY, "no memory for a job");
-    j->set = tx_job_defaults();
+    j->set = tx_job_usual;
     j->options = (tx_option_values){.table = tx_job_table, .values = &j->set};
     j->report = tx_job_reporter(j);
     *job = j;

@@ -29,6 +29,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
     optimizer.offload_folder = set->nvme_path;
     *trainer = (tx_trainer_options){
         .size = sizeof(tx_trainer_options),
+        .set = set,
         .task = j->inputs.task,
         .batch = j->rows,
         .block = j->inputs.block,
@@ -45,26 +46,16 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
                      .stage_blocks = j->stage_blocks},
         .eval_batch = tx_job_evaluates(set) || set->do_predict ? set->eval_batch : 0,
         .lengths = j->inputs.task->of_texts && !set->pad_to_max_length ? TX_LENGTHS_MAX : 0,
-        .max_grad_norm = set->max_grad_norm,
-        .seed = (uint64_t)set->seed,
         .stored = half(stored, false),
         .autocast = half(set->bf16 || narrow, set->fp16),
         .eval_autocast = half(narrow || set->bf16_full_eval || (set->bf16 && !set->fp16_full_eval),
                               set->fp16 || set->fp16_full_eval),
-        .loss_scale = set->fp16 ? set->init_scale : 0.0,
-        .growth_interval = set->fp16 ? set->growth_interval : 0,
         .offload_activations = set->activation_offloading && !tx_job_in_host(j),
         .offload_params = offload_place(j, set->offload_param),
         .offload_folder = set->nvme_path,
         .optimizer = optimizer,
         .watch = set->debug ? &j->report : NULL,
-        .noise = (float)set->noise,
-        .smoothing = (float)set->smoothing,
-        .capacity = (float)set->capacity,
-        .z_loss = (float)set->z_loss,
         .teacher = j->inputs.teacher,
-        .temperature = (float)set->temperature,
-        .alpha = (float)set->alpha,
     };
     if (j->inputs.config->lora) /* frozen matrices are stored in what products read */
         j->inputs.config->lora->stored = trainer->autocast;

@@ -6,13 +6,10 @@
 
 #include <stddef.h>
 
-tx_job_settings tx_job_defaults(void)
-{
-    return (tx_job_settings){
+const tx_job_settings tx_job_usual = {
 #define OPTION(kind, type, name, member, initial, ...) .member = initial,
 #include "models/options/options.def"
-    };
-}
+};
 
 bool tx_job_trains(const tx_job_settings *set)
 {

@@ -58,7 +58,7 @@ typedef struct tx_job_settings {
 #include "models/options/options.def"
 } tx_job_settings;
 
-tx_job_settings tx_job_defaults(void);
+extern const tx_job_settings tx_job_usual; /* the defaults */
 
 /* Whether the run trains, and whether it evaluates when training is over. These follow from other settings if do_train
  * and do_eval are not given, as with transformers. */

@@ -17,11 +17,9 @@ tx_status tx_batches_create(const tx_dataset *dataset, const tx_batches_options 
 {
     TX_NEEDS(dataset && options && batches, TX_INVALID);
     const tx_samples samples = tx_causal_lm_samples(dataset);
-    const tx_loader_options loader = {.size = sizeof loader,
-                                      .step_rows = options->rows,
-                                      .batch = options->rows,
-                                      .seed = options->seed,
-                                      .workers = options->workers};
+    const tx_job_settings set = {.seed = (int64_t)options->seed, .data_seed = -1, .workers = options->workers};
+    const tx_loader_options loader = {
+        .size = sizeof loader, .set = &set, .step_rows = options->rows, .batch = options->rows};
     if (options->size != sizeof *options)
         return tx_fail(TX_INVALID, "batches: the options' size field is %zu, expected %zu", options->size,
                        sizeof *options);

@@ -26,8 +26,6 @@ struct tx_grouping {
 tx_status tx_grouping_create(const tx_samples *samples, int64_t batch, tx_grouping **grouping)
 {
     const int64_t most = samples->count / GROUPS / batch, batches = most < 1 ? 1 : most < BATCHES ? most : BATCHES;
-    if (!samples->task->length)
-        return tx_fail(TX_INVALID, "%s: all rows have one length", samples->task->name);
     tx_grouping *made = malloc(sizeof *made + (size_t)samples->count * sizeof *made->entries);
     if (!made)
         return tx_fail(TX_MEMORY, "no memory to group %" PRId64 " samples by length", samples->count);

@@ -26,7 +26,7 @@ typedef struct course {
     int64_t first, rows;                                  /* of a micro-batch: what is prepared */
     bool in_order;
     uint64_t seed;
-    tx_grouping *grouping; /* NULL without by_length */
+    tx_grouping *grouping; /* NULL if rows are not grouped */
 } course;
 
 /* One buffer of the ring. */
@@ -63,6 +63,11 @@ static int64_t divide_up(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
+bool tx_loader_groups(const tx_job_settings *set, const tx_task *task)
+{
+    return set->sampling == TX_SAMPLING_BY_LENGTH && task->length && !set->pad_to_max_length;
+}
+
 int64_t tx_loader_used(int64_t samples, int64_t batch, bool drop_last)
 {
     return drop_last ? samples - samples % batch : samples;
@@ -83,16 +88,16 @@ static tx_status check(const tx_samples *samples, const tx_loader_options *o, in
                        "loader: %" PRId64 " rows a step and %" PRId64 " a micro-batch must be 1 or more, rows %" PRId64
                        " to %" PRId64 " among these, the first step %" PRId64 " 0 or more",
                        o->step_rows, o->batch, o->first, o->first + o->rows, first);
-    if (tx_loader_used(samples->count, o->batch, o->drop_last) < 1)
+    if (tx_loader_used(samples->count, o->batch, o->set->drop_last) < 1)
         return tx_fail(TX_INVALID, "loader: there are no samples, or too few to fill a micro-batch");
-    if (o->workers < 0 || o->workers > MOST_WORKERS)
-        return tx_fail(TX_INVALID, "loader: %" PRId32 " workers; 0 to %d are possible", o->workers, MOST_WORKERS);
+    if (o->set->workers < 0 || o->set->workers > MOST_WORKERS)
+        return tx_fail(TX_INVALID, "loader: %" PRId64 " workers; 0 to %d are possible", o->set->workers, MOST_WORKERS);
     return TX_OK;
 }
 
 static course plan_course(const tx_samples *samples, const tx_loader_options *o)
 {
-    const int64_t used = tx_loader_used(samples->count, o->batch, o->drop_last);
+    const int64_t used = tx_loader_used(samples->count, o->batch, o->set->drop_last);
     return (course){
         .samples = samples->count,
         .used = used,
@@ -101,8 +106,8 @@ static course plan_course(const tx_samples *samples, const tx_loader_options *o)
         .epoch_steps = tx_loader_epoch_steps(used, o->step_rows),
         .first = o->first,
         .rows = o->rows ? o->rows : o->batch,
-        .in_order = o->in_order,
-        .seed = o->seed,
+        .in_order = o->set->sampling == TX_SAMPLING_SEQUENTIAL,
+        .seed = tx_job_data_seed(o->set),
     };
 }
 
@@ -199,15 +204,16 @@ static void *work(void *argument)
 /* Starts the workers; what is refused is told and done without. */
 static void start_workers(tx_loader *l, const tx_loader_options *o)
 {
-    while (l->worker_count < o->workers && tx_thread_start(&l->workers[l->worker_count], work, l))
+    const int32_t wanted = (int32_t)o->set->workers;
+    while (l->worker_count < wanted && tx_thread_start(&l->workers[l->worker_count], work, l))
         l->worker_count++;
-    if (l->worker_count == o->workers)
+    if (l->worker_count == wanted)
         return;
     char instead[64] = "each batch is prepared when its step begins";
     if (l->worker_count)
         snprintf(instead, sizeof instead, "going on with %" PRId32, l->worker_count);
     tx_tell(&o->report, "the system refuses thread %" PRId32 " of the %" PRId32 " that load data (%s): %s",
-            l->worker_count + 1, o->workers, strerror(errno), instead);
+            l->worker_count + 1, wanted, strerror(errno), instead);
 }
 
 static void stop_workers(tx_loader *l)
@@ -235,7 +241,7 @@ static tx_status allocate(tx_loader *l, const tx_loader_options *o)
         return tx_fail(TX_MEMORY, "loader: a step of %" PRId64 " micro-batches of %" PRId64 " rows is too large", most,
                        c->rows);
     l->slots = calloc((size_t)l->slot_count, sizeof *l->slots);
-    l->workers = calloc((size_t)o->workers + 1, sizeof *l->workers);
+    l->workers = calloc((size_t)o->set->workers + 1, sizeof *l->workers);
     void *memory = NULL;
     /* Whole pages, so that locking them locks nothing else. */
     if (!l->slots || !l->workers || posix_memalign(&memory, (size_t)sysconf(_SC_PAGESIZE), (size_t)total) != 0)
@@ -272,19 +278,19 @@ tx_status tx_loader_create(const tx_samples *samples, const tx_loader_options *o
         .samples = *samples,
         .course = plan_course(samples, options),
         .first = first,
-        .slot_count = options->workers + HELD,
+        .slot_count = options->set->workers + HELD,
         .mutex = PTHREAD_MUTEX_INITIALIZER,
         .filled = PTHREAD_COND_INITIALIZER,
         .freed = PTHREAD_COND_INITIALIZER,
     };
     tx_status status = allocate(made, options);
-    if (!status && options->by_length)
+    if (!status && tx_loader_groups(options->set, samples->task))
         status = tx_grouping_create(samples, options->step_rows, &made->course.grouping);
     if (status) {
         tx_loader_free(made);
         return status;
     }
-    if (options->pin)
+    if (options->set->pin)
         pin(made, &options->report);
     start_workers(made, options);
     *loader = made;
@@ -350,7 +356,8 @@ tx_status tx_loader_dump_order(const tx_samples *samples, const tx_loader_option
     TX_TRY(check(samples, options, steps));
     TX_TRY(tx_file_create_output(path, &file));
     course c = plan_course(samples, options);
-    tx_status status = options->by_length ? tx_grouping_create(samples, c.step_rows, &c.grouping) : TX_OK;
+    const bool groups = tx_loader_groups(options->set, samples->task);
+    tx_status status = groups ? tx_grouping_create(samples, c.step_rows, &c.grouping) : TX_OK;
     for (int64_t step = 0; step < steps && !status; step++) {
         tx_step_batch b = describe(&c, step);
         for (int64_t row = 0; row < b.rows && !status; row++) {

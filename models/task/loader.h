@@ -8,18 +8,14 @@
 #include "models/report.h"
 #include "models/task/task.h"
 
+/* The settings decide the order of samples, drop_last, the worker threads and whether batches are locked in memory. If
+ * the system refuses threads or locking, a warning says so once and loading continues without. */
 typedef struct tx_loader_options {
-    size_t size;         /* sizeof(tx_loader_options) */
-    int64_t step_rows;   /* of an optimizer step; the last one of an epoch has what is left */
-    int64_t batch;       /* rows of a micro-batch, of all ranks together; the last one of a step is padded to it */
-    int64_t first, rows; /* which of them are prepared: those of this rank; rows 0: all */
-    bool drop_last;      /* leave out an epoch's last micro-batch where it is not full */
-    bool in_order;       /* samples as they lie, in each epoch */
-    bool by_length;      /* rows of similar length in the same step (grouping.h) */
-    uint64_t seed;       /* of the order */
-    int32_t workers; /* threads; 0: the batch is prepared when it is asked for. Where the system refuses some it goes
-                        on with fewer, or none, and that is told once */
-    bool pin;        /* locks the batches in memory; told once where the system does not allow it */
+    size_t size;                /* sizeof(tx_loader_options) */
+    const tx_job_settings *set; /* read by tx_loader_create */
+    int64_t step_rows;          /* of an optimizer step; the last one of an epoch has the rest */
+    int64_t batch;              /* rows of a micro-batch of all ranks; the last one of a step is padded to it */
+    int64_t first, rows;        /* this rank's part of it; rows 0: all */
     tx_reporter report;
 } tx_loader_options;
 
@@ -39,6 +35,8 @@ typedef struct tx_step_batch {
 
 typedef struct tx_loader tx_loader;
 
+/* Whether rows of similar length share a step. */
+bool tx_loader_groups(const tx_job_settings *set, const tx_task *task);
 /* Samples that an epoch uses. */
 int64_t tx_loader_used(int64_t samples, int64_t batch, bool drop_last);
 /* Optimizer steps in one epoch of so many. */

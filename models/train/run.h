@@ -32,7 +32,7 @@ typedef struct tx_run_options {
     tx_run_facts facts;           /* numbers that follow from the settings */
     tx_samples train, validation; /* of the trainer's task; without samples for validation nothing is evaluated */
     tx_schedule schedule;         /* its total_steps is the length of the run */
-    tx_loader_options loader;     /* of all ranks; the trainer decides the rows of a micro-batch, and step_rows if 0 */
+    int64_t step_rows;            /* of an optimizer step of all ranks; 0: as many as the trainer has planned */
     bool balance;                 /* share micro-batches out by the ranks' speed, measured in the first steps */
     tx_watch *watch;              /* learns of every step and checkpoint; may be NULL */
     tx_comm *comm;                /* all ranks that train together; if NULL, the trainer's data-parallel ranks */

@@ -18,13 +18,15 @@ tx_status tx_running_load(tx_running *r, int64_t step)
 {
     const tx_run_options *o = r->options;
     const tx_trainer_options *t = tx_trainer_options_of(r->trainer);
-    tx_loader_options loader = o->loader;
-    loader.step_rows = loader.step_rows ? loader.step_rows : t->all_rows * t->accumulation;
-    loader.batch = t->all_rows;
-    loader.first = t->rows_before;
-    loader.rows = t->batch;
+    const tx_loader_options loader = {.size = sizeof loader,
+                                      .set = o->set,
+                                      .step_rows = o->step_rows ? o->step_rows : t->all_rows * t->accumulation,
+                                      .batch = t->all_rows,
+                                      .first = t->rows_before,
+                                      .rows = t->batch,
+                                      .report = o->report};
     r->epoch_steps =
-        tx_loader_epoch_steps(tx_loader_used(o->train.count, t->all_rows, loader.drop_last), loader.step_rows);
+        tx_loader_epoch_steps(tx_loader_used(o->train.count, t->all_rows, o->set->drop_last), loader.step_rows);
     tx_loader_free(r->loader);
     r->loader = NULL;
     return tx_loader_create(&o->train, &loader, step, &r->loader);

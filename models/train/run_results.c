@@ -16,7 +16,7 @@ static void write_step(tx_running *r, const tx_run_step *s)
     if (s->loss_scale > 0)
         snprintf(scale, sizeof scale, "\"loss_scale\": %s, \"skipped\": %" PRId64 ", ",
                  tx_log_number(s->loss_scale, n[6]), s->skipped);
-    if (tx_trainer_options_of(r->trainer)->capacity > 0.0f)
+    if (r->options->set->capacity > 0.0)
         snprintf(dropped, sizeof dropped, "\"dropped\": %" PRId64 ", ", s->dropped);
     tx_log_line(&r->log,
                 "{\"step\": %" PRId64 ", \"epoch\": %s, \"loss\": %s, \"grad_norm\": %s, \"learning_rate\": %s, "
@@ -132,7 +132,7 @@ bool tx_running_due(int32_t strategy, int64_t every, const tx_pending *p)
 
 bool tx_running_holds(const tx_running *r)
 {
-    return tx_trainer_options_of(r->trainer)->loss_scale > 0.0;
+    return r->options->set->fp16;
 }
 
 /* Enters a step's results into state and summary. */

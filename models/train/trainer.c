@@ -64,17 +64,18 @@ static void build_loss(const tx_trainer *trainer, bool train, batch_plan *made)
     tx_tensor *own = NULL;
     const tx_arch_options options = {.size = sizeof options,
                                      .train = train,
-                                     .noise = o->noise,
-                                     .capacity = train ? o->capacity : 0.0f,
-                                     .z_loss = train ? o->z_loss : 0.0f,
+                                     .noise = (float)o->set->noise,
+                                     .capacity = train ? (float)o->set->capacity : 0.0f,
+                                     .z_loss = train ? (float)o->set->z_loss : 0.0f,
                                      .own_loss = &own},
                           plain = {.size = sizeof plain};
-    tx_teaching teaching = {.temperature = o->temperature, .alpha = o->alpha};
+    tx_teaching teaching = {.temperature = (float)o->set->temperature, .alpha = (float)o->set->alpha};
     if (train && o->teacher)
         teaching.output = tx_arch_logits(made->graph, o->teacher, &plain);
     made->output = tx_arch_logits(made->graph, trainer->config, &options);
-    made->loss = train && o->teacher ? o->task->distill(made->graph, trainer->config, made->output, &teaching)
-                                     : o->task->loss(made->graph, trainer->config, made->output, o->smoothing);
+    made->loss = train && o->teacher
+                     ? o->task->distill(made->graph, trainer->config, made->output, &teaching)
+                     : o->task->loss(made->graph, trainer->config, made->output, (float)o->set->smoothing);
     if (own && chunks_of(o) > 1)
         tx_graph_fail(made->graph,
                       tx_fail(TX_UNSUPPORTED, "routers' losses go by whole rows, of which context_parallel "
@@ -158,9 +159,10 @@ static tx_status prepare(tx_trainer *trainer)
         trainer->narrow = malloc((size_t)(rows * o->block) * sizeof(int32_t));
         TX_TRY(trainer->narrow ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows"));
     }
-    TX_TRY(tx_model_set_seed(trainer->model, o->seed));
-    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_MAX_GRAD_NORM, o->max_grad_norm));
-    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_GROWTH_INTERVAL, (double)o->growth_interval));
+    TX_TRY(tx_model_set_seed(trainer->model, (uint64_t)o->set->seed));
+    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_MAX_GRAD_NORM, o->set->max_grad_norm));
+    TX_TRY(
+        tx_model_set(trainer->model, TX_CONTROL_GROWTH_INTERVAL, o->set->fp16 ? (double)o->set->growth_interval : 0.0));
     return tx_trainer_restore(trainer, &(tx_results){{0}});
 }
 
@@ -174,8 +176,8 @@ tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_t
     made->model = model;
     made->config = config;
     made->options = *options;
-    if (!made->options.all_rows)
-        made->options.all_rows = options->batch;
+    made->options.set = options->set ? options->set : &tx_job_usual;
+    made->options.all_rows = options->all_rows ? options->all_rows : options->batch;
     tx_status status = prepare(made);
     if (status)
         tx_trainer_free(made);
@@ -275,7 +277,8 @@ int64_t tx_trainer_steps(const tx_trainer *trainer)
 tx_status tx_trainer_restore(tx_trainer *trainer, const tx_results *results)
 {
     tx_results begin = *results;
-    const float first = (float)trainer->options.loss_scale;
+    const tx_job_settings *set = trainer->options.set;
+    const float first = set->fp16 ? (float)set->init_scale : 0.0f;
     if (first == 0.0f || begin.value[TX_RESULT_LOSS_SCALE] == 0.0f) {
         begin.value[TX_RESULT_LOSS_SCALE] = first;
         begin.value[TX_RESULT_SCALE_STEPS] = 0.0f;

@@ -6,41 +6,33 @@
 #ifndef TX_TRAIN_TRAINER_H
 #define TX_TRAIN_TRAINER_H
 
+#include "models/options/settings.h"
 #include "models/task/task.h"
 
-/* What the trainer has to know of a model. Both functions return NULL on error. */
 #define TX_LENGTHS_MAX 8
 
 typedef struct tx_trainer_options {
-    size_t size;          /* sizeof(tx_trainer_options) */
-    const tx_task *task;  /* what the model is trained for */
-    int64_t batch, block; /* rows of a micro-batch, positions of a row */
-    int64_t accumulation; /* micro-batches of an optimizer step, at most */
-    /* Of many ranks: rows of a micro-batch of all ranks together, and of those the ranks before this one do. 0: batch,
-     * and none. */
+    size_t size;                /* sizeof(tx_trainer_options) */
+    const tx_job_settings *set; /* must outlive the trainer; NULL for the defaults */
+    const tx_task *task;        /* the model is trained for it */
+    int64_t batch, block;       /* rows of a micro-batch, positions of a row */
+    int64_t accumulation;       /* micro-batches of an optimizer step, at most */
+    /* With many ranks: rows of a micro-batch of all ranks, and of the ranks before this one. 0 means batch and none. */
     int64_t all_rows, rows_before;
-    tx_comm *comm; /* those that have other rows, or other chunks of them (parallel.context); NULL: one rank */
+    tx_comm *comm; /* ranks with other rows, or other chunks of them (parallel.context); NULL for one rank */
     tx_parallel_options parallel;
-    int64_t eval_batch;             /* rows of an evaluation batch; 0: no evaluation plan */
-    int32_t lengths;                /* plans of so many lengths, at most TX_LENGTHS_MAX, and one memory: a batch runs by
-                                     * the shortest that its longest row fits; 0: rows are whole, as 1 */
-    double max_grad_norm;           /* 0: no clipping */
-    uint64_t seed;                  /* of dropout */
-    tx_dtype stored;                /* of weights, gradients and moments (tx_model_store); 0: F32 */
-    tx_dtype autocast;              /* what training computes in (tx_graph_autocast); 0: F32 */
-    tx_dtype eval_autocast;         /* what evaluation does */
-    double loss_scale;              /* what it is at the begin, for fp16; 0: losses are not scaled */
-    int64_t growth_interval;        /* updates in a row after which it doubles; 0: it never changes */
-    tx_checkpointing checkpointing; /* of training; size 0: none */
-    bool offload_activations;       /* of training: see tx_graph_offload_activations */
-    tx_offload_place offload_params; /* of an adapter's run the base's alone: see tx_model_offload_params */
+    int64_t eval_batch;     /* rows of an evaluation batch; 0 if nothing is evaluated */
+    int32_t lengths;        /* plans of so many lengths, at most TX_LENGTHS_MAX, share one memory, and a batch runs by
+                             * the shortest that its longest row fits; 0 or 1 if all rows are whole */
+    tx_dtype stored;        /* of weights, gradients and moments (tx_model_store) */
+    tx_dtype autocast;      /* of products in training (tx_graph_autocast) */
+    tx_dtype eval_autocast; /* of products in evaluations */
+    tx_checkpointing checkpointing;  /* of training; size 0 for none */
+    bool offload_activations;        /* of training: see tx_graph_offload_activations */
+    tx_offload_place offload_params; /* with an adapter only the base's: see tx_model_offload_params */
     const char *offload_folder;      /* of that file; outlives the model */
-    const tx_reporter *watch;        /* who is told where training's numbers are not finite (tx_plan_watch); or NULL */
-    float noise;                     /* on embeddings: see tx_arch_noise */
-    float capacity, z_loss;          /* of experts and their routers: see tx_arch_options */
-    float smoothing;                 /* of the labels: see tx_cross_entropy_smoothed */
-    const tx_config *teacher; /* of a frozen model in the graphs of training, whose `teacher` is set; NULL: none */
-    float temperature, alpha; /* of the distillation from it: see tx_distillation */
+    const tx_reporter *watch;        /* learns of numbers that are not finite (tx_plan_watch); may be NULL */
+    const tx_config *teacher;        /* of a frozen model in the graphs of training, whose `teacher` is set, or NULL */
     tx_optimizer_options optimizer;
 } tx_trainer_options;
 

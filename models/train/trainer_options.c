@@ -4,7 +4,6 @@
 
 #include "comm/comm.h"
 
-#include <float.h>
 #include <inttypes.h>
 
 tx_status tx_trainer_check(const tx_trainer_options *o)
@@ -29,11 +28,6 @@ tx_status tx_trainer_check(const tx_trainer_options *o)
     if (o->rows_before < 0 || (o->all_rows && o->all_rows - o->rows_before < o->batch))
         return tx_fail(TX_INVALID, "trainer: rows %" PRId64 " to %" PRId64 " of a micro-batch of %" PRId64,
                        o->rows_before, o->rows_before + o->batch, o->all_rows);
-    if (!(o->loss_scale >= 0.0 && o->loss_scale <= (double)FLT_MAX) || o->growth_interval < 0)
-        return tx_fail(TX_INVALID, "trainer: loss scale %g, growth interval %" PRId64 " must not be negative",
-                       o->loss_scale, o->growth_interval);
-    if (!(o->max_grad_norm >= 0.0))
-        return tx_fail(TX_INVALID, "trainer: max_grad_norm %g must be 0 (off) or more", o->max_grad_norm);
     return TX_OK;
 }
 

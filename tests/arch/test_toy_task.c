@@ -194,14 +194,14 @@ static void trains(void **state)
     fixture f = open_fixture(BATCH);
     course c = {0};
     char *folder = make_scratch();
-    const tx_job_settings set = {.evaluation = TX_STRATEGY_STEPS, .max_bad_steps = 1, .output_dir = folder};
+    const tx_job_settings set = {
+        .evaluation = TX_STRATEGY_STEPS, .max_bad_steps = 1, .output_dir = folder, .workers = 2};
     tx_run_options run = {.size = sizeof run,
                           .set = &set,
                           .facts = {.eval_steps = EVERY},
                           .train = samples,
                           .validation = samples,
                           .schedule = tx_schedule_default(TX_SCHEDULE_LINEAR, 0.01, 0, STEPS),
-                          .loader = {.size = sizeof run.loader, .workers = 2},
                           .best_metric = "accuracy",
                           .write = write_nothing,
                           .listener = {.context = &c, .evaluation = keep}};
@@ -248,7 +248,8 @@ static void evaluates_the_same_in_any_batch(void **state)
 static void ranks_count_all_labels(void **state)
 {
     enum { MICRO = 6, STEP = 24 };
-    tx_loader_options options = {.size = sizeof options, .step_rows = STEP, .batch = MICRO, .seed = 5};
+    tx_job_settings set = {.data_seed = 5};
+    tx_loader_options options = {.size = sizeof options, .set = &set, .step_rows = STEP, .batch = MICRO};
     tx_loader *all, *share;
     const tx_step_batch *whole, *part;
     for (int64_t first = 0; first < MICRO; first += 2) {
@@ -257,7 +258,7 @@ static void ranks_count_all_labels(void **state)
         assert_ok(tx_loader_create(&samples, &options, 0, &all));
         options.first = first;
         options.rows = 2;
-        options.workers = (int32_t)first;
+        set.workers = first;
         assert_ok(tx_loader_create(&samples, &options, 0, &share));
         int64_t in_epoch = 0;
         for (int64_t step = 0; step < tx_loader_epoch_steps(TEXTS, STEP); step++) {

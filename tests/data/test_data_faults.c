@@ -120,12 +120,8 @@ static tx_status open_file(const char *path, const char *cache, reported *r, tx_
 /* Five steps by two threads: the sum of all tokens keeps a wrong batch from passing. */
 static tx_status load(const tx_dataset *dataset, reported *r, int64_t *sum)
 {
-    tx_loader_options options = {sizeof options,
-                                 .step_rows = 6,
-                                 .batch = 3,
-                                 .seed = 1,
-                                 .workers = 2,
-                                 .pin = true,
+    const tx_job_settings set = {.data_seed = 1, .workers = 2, .pin = true};
+    tx_loader_options options = {sizeof options, &set, .step_rows = 6, .batch = 3,
                                  .report = {.warn = report_line, .context = r}};
     const tx_samples samples = tx_causal_lm_samples(dataset);
     tx_loader *loader = NULL;
@@ -265,9 +261,9 @@ static void steps_allocate_nothing(void **state)
     assert_ok(open_file(text_path, NULL, &r, &dataset, digest));
     const tx_samples samples = tx_causal_lm_samples(dataset);
     for (int32_t workers = 0; workers < 3; workers++) {
-        tx_loader_options options = {sizeof options,     .step_rows = 6,
-                                     .batch = 3,         .seed = 1,
-                                     .workers = workers, .report = {.warn = report_line, .context = &r}};
+        const tx_job_settings set = {.data_seed = 1, .workers = workers};
+        tx_loader_options options = {sizeof options, &set, .step_rows = 6, .batch = 3,
+                                     .report = {.warn = report_line, .context = &r}};
         tx_loader *loader = NULL;
         assert_ok(tx_loader_create(&samples, &options, 0, &loader));
         long before = atomic_load(&calls);

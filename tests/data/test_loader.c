@@ -39,14 +39,16 @@ static int end(void **state)
     return 0;
 }
 
+static tx_job_settings set;
+
 static tx_loader_options options_of(int64_t batch, int64_t accumulation, int32_t workers, reported *r)
 {
+    set = (tx_job_settings){.data_seed = SEED, .workers = workers};
     return (tx_loader_options){
         .size = sizeof(tx_loader_options),
+        .set = &set,
         .step_rows = batch * accumulation,
         .batch = batch,
-        .seed = SEED,
-        .workers = workers,
         .report = {.warn = r ? report_line : NULL, .context = r},
     };
 }
@@ -202,7 +204,8 @@ static void in_order_without_the_rest(void **state)
     tx_loader *loader = NULL;
     assert_int_equal(tx_loader_used(13, 2, true), 12);
     assert_int_equal(tx_loader_used(13, 2, false), 13);
-    options.drop_last = options.in_order = true;
+    set.drop_last = true;
+    set.sampling = TX_SAMPLING_SEQUENTIAL;
     assert_ok(tx_loader_create(&samples, &options, 0, &loader));
     for (int64_t step = 0; step < 6; step++) { /* of an epoch: 8 rows, then 4 */
         const tx_step_batch *b = NULL;
@@ -238,13 +241,13 @@ static void rows_of_like_length(void **state)
     tx_task task = *samples.task;
     tx_loader *loader = NULL;
     tx_loader_options options = options_of(1, 2, 0, NULL);
-    options.by_length = true;
-    assert_refused(tx_loader_create(&samples, &options, 0, &loader), TX_INVALID, "all rows have one length");
+    set.sampling = TX_SAMPLING_BY_LENGTH;
+    assert_false(tx_loader_groups(&set, samples.task)); /* all rows have one length */
     task.length = some_length;
     samples.task = &task;
-    for (options.workers = 0; options.workers < 5; options.workers += 2) {
-        assert_ok(tx_loader_create(&samples, &options, options.workers, &loader));
-        for (int64_t step = options.workers; step < 2 * STEPS; step++) {
+    for (set.workers = 0; set.workers < 5; set.workers += 2) {
+        assert_ok(tx_loader_create(&samples, &options, set.workers, &loader));
+        for (int64_t step = set.workers; step < 2 * STEPS; step++) {
             const tx_step_batch *b = NULL;
             assert_ok(tx_loader_next(loader, &b));
             for (int64_t row = 0; row < b->rows; row++)
@@ -297,7 +300,7 @@ static void pinned(void **state)
         reported r = {0};
         tx_loader_options options = options_of(2, 2, 1, &r);
         tx_loader *loader = NULL;
-        options.pin = true;
+        set.pin = true;
         assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
         assert_ok(tx_loader_create(&samples, &options, 0, &loader));
         for (int64_t step = 0; step < 9; step++) {

@@ -179,8 +179,9 @@ static void expect_no_row(const tx_dataset *dataset, int64_t block, tx_status st
     tx_sample_order order = {0};
     assert_refused(read_rows(dataset, &order, block, 1, tokens, labels), status, text);
     for (int32_t workers = 0; workers < 4; workers++) {
+        const tx_job_settings set = {.workers = workers};
         tx_loader_options options = {
-            .size = sizeof options, .step_rows = tx_dataset_blocks(dataset), .batch = 2, .workers = workers};
+            .size = sizeof options, .set = &set, .step_rows = tx_dataset_blocks(dataset), .batch = 2};
         tx_loader *loader = NULL;
         const tx_step_batch *batch = NULL;
         assert_ok(tx_loader_create(&samples, &options, 0, &loader));

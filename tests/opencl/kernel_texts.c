@@ -211,7 +211,6 @@ static tx_status prepare_training(tx_engine *engine, const tx_config *config, tx
         .accumulation = 2,
         .eval_batch = 16,
         .autocast = autocast,
-        .max_grad_norm = 1.0,
         .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;

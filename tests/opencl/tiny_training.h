@@ -52,7 +52,6 @@ static inline tx_status tiny_train(tx_engine *engine, tiny_training *t)
         .batch = t->rows,
         .block = t->block,
         .accumulation = 1,
-        .max_grad_norm = 1.0,
         .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
     tx_status status = tx_config_preset("gpt2", &t->made);
     if (!status)

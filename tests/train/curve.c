@@ -64,9 +64,8 @@ int main(int argc, char **argv)
         .batch = batch,
         .block = block,
         .accumulation = accumulation,
-        .max_grad_norm = 1.0,
     };
-    tx_job_settings set = tx_job_defaults();
+    tx_job_settings set = tx_job_usual;
     tx_option_values values = {.table = tx_job_table, .values = &set};
     if (tx_option_set(&values, "weight_decay", argv[8]) || (argc > 10 && tx_option_set(&values, "optim", argv[10])) ||
         (argc > 10 && *argv[11] && tx_option_set(&values, "optim_args", argv[11])) ||

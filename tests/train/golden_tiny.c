@@ -24,6 +24,7 @@ typedef struct subject {
     tx_config *config;
     char folder[1024];
     int failures;
+    tx_job_settings set; /* of the trainer */
 } subject;
 
 static void must(tx_status status)
@@ -81,13 +82,15 @@ static void new_model(subject *s)
 /* A trainer whose model holds the weights of the folder. */
 static tx_trainer *new_trainer(subject *s, int64_t batch, double clip, double decay)
 {
+    s->set = tx_job_usual;
+    s->set.max_grad_norm = clip;
     tx_trainer_options options = {
         .size = sizeof options,
+        .set = &s->set,
         .task = &tx_causal_lm,
         .batch = batch,
         .block = BLOCK,
         .accumulation = 1,
-        .max_grad_norm = clip,
         .optimizer = {sizeof options.optimizer, TX_ADAMW, 0.9f, 0.95f, 1e-8f, .weight_decay = (float)decay},
     };
     tx_trainer *trainer = NULL;

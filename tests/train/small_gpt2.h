@@ -33,7 +33,6 @@ static inline tx_trainer_options small_options(void)
         .batch = 2,
         .block = SMALL_BLOCK,
         .accumulation = 2,
-        .max_grad_norm = 1.0,
         .optimizer = {sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f},
     };
 }

@@ -56,6 +56,11 @@ static tx_engine *engine;
 static tx_comm *comm;
 static tx_config *configs[MODELS];
 
+/* Without and with a loss scale, which grows before and after the cut. */
+static const tx_job_settings settings[] = {
+    {.seed = 7, .max_grad_norm = 1.0},
+    {.seed = 7, .max_grad_norm = 1.0, .fp16 = true, .init_scale = 1024.0, .growth_interval = 2}};
+
 static tx_trainer_options options_of(const combination *c)
 {
     tx_trainer_options o = small_options();
@@ -65,11 +70,9 @@ static tx_trainer_options options_of(const combination *c)
     o.all_rows = ROWS * comm->size;
     o.rows_before = (int64_t)ROWS * comm->rank;
     o.comm = comm;
-    o.seed = 7;
+    o.set = &settings[autocast == TX_F16];
     o.autocast = o.eval_autocast = autocast;
     o.stored = precisions[c->precision].stored;
-    o.loss_scale = autocast == TX_F16 ? 1024.0 : 0.0;
-    o.growth_interval = autocast == TX_F16 ? 2 : 0; /* it grows before and after the cut */
     if (c->checkpointed)
         o.checkpointing = (tx_checkpointing){sizeof o.checkpointing, .whole = INT32_MAX};
     o.optimizer = optimizers[c->optimizer].options;

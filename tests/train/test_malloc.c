@@ -99,13 +99,12 @@ static tx_status train(tx_engine *engine, tx_model *model, const tx_dataset *dat
     if (!mkdtemp(folder))
         return tx_fail(TX_IO, "%s: cannot be made", folder);
     snprintf(log, sizeof log, "%s/" TX_RUN_LOG, folder);
-    const tx_job_settings set = {.max_bad_steps = 1, .output_dir = folder};
+    const tx_job_settings set = {.max_bad_steps = 1, .output_dir = folder, .workers = 2};
     tx_run_options run = {
         .size = sizeof run,
         .set = &set,
         .train = tx_causal_lm_samples(data),
         .schedule = tx_schedule_default(TX_SCHEDULE_LINEAR, 1e-3, 2, STEPS),
-        .loader = {.size = sizeof run.loader, .workers = 2, .report = {.warn = warn}},
         .write = write_nothing,
         .report = {.warn = warn},
         .listener = {.context = &steps, .stop = after_step},

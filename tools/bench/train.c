@@ -49,6 +49,7 @@ static const settings defaults = {
             .epsilon = 1e-8,
             .init_scale = 65536,
             .growth_interval = 2000,
+            .max_grad_norm = TX_BENCH_GRAD_NORM,
             .lora_alpha = 8},
 };
 
@@ -71,10 +72,9 @@ static tx_status make_options(const tx_config *config, const settings *set, tx_t
     const tx_job_settings *job = &set->job;
     int64_t limit;
     *made = tx_bench_trainer_options(config, set->pairs.batch, set->pairs.block);
+    made->set = job;
     made->accumulation = job->accumulation;
     made->autocast = job->bf16 ? TX_BF16 : job->fp16 ? TX_F16 : TX_F32;
-    made->loss_scale = job->fp16 ? job->init_scale : 0.0;
-    made->growth_interval = job->fp16 ? job->growth_interval : 0;
     if (job->bf16 && job->fp16)
         return tx_fail(TX_INVALID, "--bf16 and --fp16 exclude each other");
     TX_TRY(tx_job_optimizer(job, &made->optimizer));

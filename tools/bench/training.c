@@ -71,7 +71,6 @@ tx_trainer_options tx_bench_trainer_options(const tx_config *config, int64_t bat
         .block = block,
         .accumulation = 1,
         .parallel = {.size = sizeof(tx_parallel_options)},
-        .max_grad_norm = TX_BENCH_GRAD_NORM,
         .optimizer = tx_bench_optimizer(),
     };
 }
@@ -126,7 +125,7 @@ static tx_status take_results(tx_bench_training *t)
     TX_TRY(tx_trainer_results(t->trainer, &results));
     t->loss = (double)results.value[TX_RESULT_LOSS];
     /* A scaled loss may overflow; its update is then left out, which takes as long. */
-    const bool scaled = tx_trainer_options_of(t->trainer)->loss_scale > 0.0;
+    const bool scaled = tx_trainer_options_of(t->trainer)->set->fp16;
     return (results.value[TX_RESULT_FINITE] == 1.0f || scaled) && isfinite(t->loss)
                ? TX_OK
                : tx_fail(TX_DEVICE, "step %" PRId64 ": loss %g, and the gradient's norm is not finite",

@@ -68,7 +68,6 @@ static tx_status foresee(const tx_mem_table *t, tx_mem_precision precision, int 
         .parallel = {.size = sizeof options.parallel,
                      .zero_stage = t->zero_stage,
                      .whole = tx_optimizer_is_whole(optimizers[optimizer].kind)},
-        .max_grad_norm = 1.0,
         .stored = precisions[precision].stored,
         .autocast = precisions[precision].autocast,
         .checkpointing = ways[way].how,

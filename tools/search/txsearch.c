@@ -108,7 +108,7 @@ static int read_command(tx_search *s)
     argv[0] = (char *)(uintptr_t)train.name; /* which is not written to */
     for (int32_t i = 0; i < words->count; i++)
         argv[i + 1] = (char *)(uintptr_t)words->word[i];
-    s->train = tx_job_defaults();
+    s->train = tx_job_usual;
     s->options = (tx_option_values){.table = tx_job_table, .values = &s->train};
     const int status = tx_options_read(&train, words->count + 1, argv, &s->options);
     free(argv);
