@@ -161,8 +161,8 @@ static tx_status choose(tx_job *j, const tx_split_search *search)
 {
     const tx_split_found *fastest = NULL, *best = NULL, *larger = NULL;
     tx_fit fit, fit_of_best = {0};
-    for (int32_t i = 0; i < search->built.count; i++) {
-        const tx_split_found *one = &search->built.found[i];
+    for (int32_t i = 0; i < search->count; i++) {
+        const tx_split_found *one = &search->found[i];
         verdict is = GOES_NOT;
         if (best && one->figures.seconds > HARDLY * fastest->figures.seconds)
             break;
@@ -176,7 +176,7 @@ static tx_status choose(tx_job *j, const tx_split_search *search)
         best = one;
         fit_of_best = fit;
     }
-    if (!search->built.count)
+    if (!search->count)
         return find_nothing(j, search);
     if (!best && !larger)
         return tx_fail(TX_UNSUPPORTED, "--parallel auto: no split goes with the other options; of the last: %s",
@@ -220,6 +220,7 @@ static tx_status make_search(tx_job *j, tx_split_search *search)
         .batch = j->set.batch,
         .zero = given(j, TX_JOB_AT(zero_stage)) ? (int32_t)j->set.zero_stage : -1,
         .again = base.checkpointing.whole > 0 || base.checkpointing.cheap > 0,
+        .built = true,
     };
     tx_split_search_all(&model, &machine, &limits, search);
     return TX_OK;

@@ -3,32 +3,13 @@
 #include "models/split/split.h"
 
 #include <math.h>
-#include <string.h>
 
 #define LARGEST_BATCH 8   /* rows of a micro-batch */
 #define SMALLEST_PART 256 /* tokens of a row that a context rank has, at least */
 #define LARGEST_CHUNKS 4  /* of a stage */
 #define LARGEST_AXIS 4096
 
-bool tx_split_lacks(const tx_split *s, int axis)
-{
-    switch (axis) {
-    case TX_SPLIT_A_ZERO:
-        return s->zero == 0;
-    case TX_SPLIT_A_TENSOR:
-        return s->tensor == 1;
-    case TX_SPLIT_A_PIPELINE:
-        return s->pipeline == 1;
-    case TX_SPLIT_A_EXPERT:
-        return s->expert == 1;
-    case TX_SPLIT_A_CONTEXT:
-        return s->context == 1;
-    default:
-        return !s->again;
-    }
-}
-
-static void insert(tx_split_list *list, const tx_split_found *one)
+static void insert(tx_split_search *list, const tx_split_found *one)
 {
     int32_t at = list->count < TX_SPLIT_MOST ? list->count++ : TX_SPLIT_MOST;
     for (; at > 0 && one->figures.seconds < list->found[at - 1].figures.seconds; at--)
@@ -49,20 +30,12 @@ typedef struct looking {
 static void consider(const looking *l, const tx_split *split)
 {
     tx_split_found one = {.split = *split};
-    tx_split_search *search = l->search;
-    tx_split_predict(l->model, l->machine, split, &one.figures);
-    search->least = fmin(search->least, one.figures.memory);
-    for (int axis = 0; axis < TX_SPLIT_AXES; axis++)
-        if (tx_split_lacks(split, axis))
-            search->without[axis] = fmin(search->without[axis], HUGE_VAL); /* a number from now on */
-    if (!(one.figures.memory <= l->machine->memory * TX_SPLIT_MEMORY))
+    if (l->limits->built && !tx_split_is_built(split))
         return;
-    insert(&search->all, &one);
-    if (tx_split_is_built(split))
-        insert(&search->built, &one);
-    for (int axis = 0; axis < TX_SPLIT_AXES; axis++)
-        if (tx_split_lacks(split, axis))
-            search->without[axis] = fmin(search->without[axis], one.figures.seconds);
+    tx_split_predict(l->model, l->machine, split, &one.figures);
+    l->search->least = fmin(l->search->least, one.figures.memory);
+    if (one.figures.memory <= l->machine->memory * TX_SPLIT_MEMORY)
+        insert(l->search, &one);
 }
 
 /* Schedules of a split whose micro-batches are settled. */
@@ -119,8 +92,6 @@ void tx_split_search_all(const tx_split_model *model, const tx_split_machine *ma
 {
     const looking l = {model, machine, limits, search};
     *search = (tx_split_search){.least = HUGE_VAL};
-    for (int axis = 0; axis < TX_SPLIT_AXES; axis++)
-        search->without[axis] = NAN;
     tx_split s = {.chunks = 1};
     for (s.tensor = 1; s.tensor <= model->tensor; s.tensor *= 2)
         for (s.pipeline = 1; s.pipeline <= LARGEST_AXIS; s.pipeline *= 2)

@@ -181,23 +181,13 @@ void tx_split_share(const tx_split_load *load, int32_t ranks, int32_t fewest, in
 
 /* ---- search.c: which is the fastest ----------------------------------------------------------------------------- */
 
-/* What is looked at; 0 (`zero`, `again`: -1) is any. */
+/* Which splits are considered. 0 means any; for `zero` and `again` -1 does. */
 typedef struct tx_split_limits {
-    int64_t devices, tokens; /* all devices; of a step */
+    int64_t devices, tokens; /* all devices; tokens of a step */
     int64_t tensor, pipeline, expert, context, batch;
     int32_t zero, again;
+    bool built; /* only splits that the engine can do (tx_split_is_built) */
 } tx_split_limits;
-
-/* X(NAME, "word"): what a split can do without */
-#define TX_SPLIT_AXIS_MAP(X) \
-    X(ZERO, "zero")          \
-    X(TENSOR, "tensor") X(PIPELINE, "pipeline") X(EXPERT, "expert") X(CONTEXT, "context") X(AGAIN, "checkpointing")
-enum {
-#define X(name, word) TX_SPLIT_A_##name,
-    TX_SPLIT_AXIS_MAP(X)
-#undef X
-        TX_SPLIT_AXES
-};
 
 #define TX_SPLIT_MOST 32
 
@@ -206,21 +196,13 @@ typedef struct tx_split_found {
     tx_split_figures figures;
 } tx_split_found;
 
-/* The fastest ones that fit, the first the best. */
-typedef struct tx_split_list {
+/* The fastest splits that fit, the best first. */
+typedef struct tx_split_search {
     tx_split_found found[TX_SPLIT_MOST];
     int32_t count;
-} tx_split_list;
-
-typedef struct tx_split_search {
-    tx_split_list all, built;      /* built: of those that tx_split_is_built says */
-    double without[TX_SPLIT_AXES]; /* seconds of the fastest that does without; infinite: none fits; NaN: none was
-                                      looked at */
-    double least;                  /* bytes of the smallest, whether it fits or not */
+    double least; /* bytes of the smallest split, whether it fits or not; infinite if none was considered */
 } tx_split_search;
 
-/* Whether a split does without an axis. */
-bool tx_split_lacks(const tx_split *split, int axis);
 /* Looks at all powers of two for each axis, micro-batches of 1 to 8 rows or those that are wanted, schedules with 1, 2
  * and 4 chunks a stage. Steps have as many rows as tokens / block. */
 void tx_split_search_all(const tx_split_model *model, const tx_split_machine *machine, const tx_split_limits *limits,

@@ -118,26 +118,6 @@ static tx_json *machine_json(const tx_split_machine *m)
 
 /* ---- Rows ------------------------------------------------------------------------------------------------- */
 
-/* What the split would cost without each thing that it has. */
-static void tell_why(const tx_split_search *search, const tx_split_found *best, char why[256])
-{
-    static const char *const words[] = {
-#define X(name, word) word,
-        TX_SPLIT_AXIS_MAP(X)
-#undef X
-    };
-    *why = '\0';
-    for (int axis = 0; axis < TX_SPLIT_AXES; axis++) {
-        const double slower = 100.0 * (search->without[axis] / best->figures.seconds - 1.0);
-        if (tx_split_lacks(&best->split, axis) || isnan(slower))
-            continue;
-        if (isfinite(slower))
-            tx_list_add(why, 256, ", ", "without %s %+.0f %%", words[axis], slower);
-        else
-            tx_list_add(why, 256, ", ", "without %s nothing fits", words[axis]);
-    }
-}
-
 static tx_json *row_json(const settings *set, int64_t devices, const tx_split_found *one, double memory)
 {
     static const char *const schedules[] = {
@@ -188,8 +168,8 @@ typedef struct report {
 static tx_status add_built(const report *r, const tx_split_model *model, int64_t devices, const tx_split_search *search)
 {
     int32_t added = 0;
-    for (int32_t i = 0; i < search->built.count && added < r->set->top; i++) {
-        const tx_split_found *one = &search->built.found[i];
+    for (int32_t i = 0; i < search->count && added < r->set->top; i++) {
+        const tx_split_found *one = &search->found[i];
         tx_memory memory;
         TX_TRY(tx_split_plan(r->engine, r->config, &r->base, model, r->machine, &one->split, &memory));
         const double bytes = (double)tx_memory_total(&memory);
@@ -201,22 +181,51 @@ static tx_status add_built(const report *r, const tx_split_model *model, int64_t
     return TX_OK;
 }
 
+/* What the split would cost without each thing that it has. */
+static void tell_why(const report *r, const tx_split_model *model, const tx_split_limits *limits,
+                     const tx_split_found *best, char why[256])
+{
+    const tx_split *s = &best->split;
+    const struct {
+        const char *word;
+        bool has;
+    } axes[] = {{"zero", s->zero > 0},     {"tensor", s->tensor > 1},   {"pipeline", s->pipeline > 1},
+                {"expert", s->expert > 1}, {"context", s->context > 1}, {"checkpointing", s->again}};
+    *why = '\0';
+    for (int axis = 0; axis < 6; axis++) {
+        tx_split_limits without = *limits;
+        int64_t *const wanted[] = {NULL, &without.tensor, &without.pipeline, &without.expert, &without.context, NULL};
+        tx_split_search search;
+        if (wanted[axis])
+            *wanted[axis] = *wanted[axis] ? *wanted[axis] : 1;
+        else
+            *(axis == 0 ? &without.zero : &without.again) = 0;
+        if (!axes[axis].has || (wanted[axis] && *wanted[axis] > 1) || (axis == 0 && limits->zero > 0))
+            continue;
+        tx_split_search_all(model, r->machine, &without, &search);
+        if (search.count)
+            tx_list_add(why, 256, ", ", "without %s %+.0f %%", axes[axis].word,
+                        100.0 * (search.found[0].figures.seconds / best->figures.seconds - 1.0));
+        else if (isfinite(search.least))
+            tx_list_add(why, 256, ", ", "without %s nothing fits", axes[axis].word);
+    }
+}
+
 static tx_status look(report *r, const tx_split_model *model, int64_t devices)
 {
     const settings *set = r->set;
-    const tx_split_limits limits = {devices,       set->tokens,        set->tensor,
-                                    set->pipeline, set->expert,        set->context,
-                                    set->batch,    (int32_t)set->zero, -1};
+    tx_split_limits limits = {devices,    set->tokens,        set->tensor, set->pipeline, set->expert, set->context,
+                              set->batch, (int32_t)set->zero, -1,          false};
     tx_split_search search;
     tx_split_search_all(model, r->machine, &limits, &search);
-    for (int32_t i = 0; i < search.all.count && i < set->top; i++) {
+    for (int32_t i = 0; i < search.count && i < set->top; i++) {
         char why[256];
-        tx_json *row = row_json(set, devices, &search.all.found[i], search.all.found[i].figures.memory);
-        tell_why(&search, &search.all.found[i], why);
+        tx_json *row = row_json(set, devices, &search.found[i], search.found[i].figures.memory);
+        tell_why(r, model, &limits, &search.found[i], why);
         tx_json_set_string(row, "why", why);
         tx_json_append(r->best, row);
     }
-    if (!search.all.count && set->devices)
+    if (!search.count && set->devices)
         return isfinite(search.least)
                    ? tx_fail(TX_MEMORY, "no such split fits: the smallest takes %.1f GB of a device's %.1f",
                              1e-9 * search.least, 1e-9 * TX_SPLIT_MEMORY * r->machine->memory)
@@ -224,8 +233,10 @@ static tx_status look(report *r, const tx_split_model *model, int64_t devices)
                              "no such split: stages take a layer each or more; heads and rows of a step (%d) must be "
                              "multiples",
                              (int)(set->tokens / r->block));
-    if (!search.all.count)
+    if (!search.count)
         tx_list_add(r->none, sizeof r->none, ", ", "%d", (int)devices);
+    limits.built = true;
+    tx_split_search_all(model, r->machine, &limits, &search);
     return add_built(r, model, devices, &search);
 }
 
