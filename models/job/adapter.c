@@ -36,42 +36,43 @@ static bool same_names(const char *a, const char *b)
     }
 }
 
-/* Options of an adapter that exists may only repeat its settings. */
-static tx_status check_given(const tx_job *j, const tx_lora *lora)
+/* Gives an option the adapter's value. An option that was given must have the same one. */
+static tx_status take_setting(tx_job *j, size_t at, const char *value)
 {
-    const tx_job_settings *set = &j->set;
-    const struct {
-        size_t at;
-        bool same;
-    } options[] = {{TX_JOB_AT(lora_rank), set->lora_rank == lora->rank},
-                   {TX_JOB_AT(lora_alpha), set->lora_alpha == lora->alpha},
-                   {TX_JOB_AT(lora_dropout), set->lora_dropout == lora->dropout},
-                   {TX_JOB_AT(lora_targets), same_names(set->lora_targets, lora->targets)},
-                   {TX_JOB_AT(lora_saved), same_names(set->lora_saved, lora->saved)},
-                   {TX_JOB_AT(use_rslora), set->use_rslora == lora->rank_stabilised},
-                   {TX_JOB_AT(use_dora), set->use_dora == lora->dora}};
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        if (!options[i].same && tx_option_asked(&j->options, options[i].at))
-            return tx_fail(TX_INVALID, "--%s: the adapter in %s has another value, and keeps it: leave the option out",
-                           tx_option_at(&tx_job_table, options[i].at)->name, j->inputs.adapter_folder);
-    return TX_OK;
+    const tx_option *option = tx_option_at(&tx_job_table, at);
+    const bool asked = tx_option_asked(&j->options, at);
+    char *given = tx_option_text(&j->options, option);
+    tx_status status = given ? TX_OK : TX_MEMORY;
+    if (value)
+        TX_THEN(status, tx_option_set_at(&j->options, at, value));
+    char *kept = status || !value ? NULL : tx_option_text(&j->options, option);
+    if (!status && asked && !(kept && same_names(given, kept)))
+        status = tx_fail(TX_INVALID, "--%s: the adapter in %s has another value, and keeps it: leave the option out",
+                         option->name, j->inputs.adapter_folder);
+    free(given);
+    free(kept);
+    return status;
 }
 
 static tx_status take_settings(tx_job *j, const tx_lora *lora)
 {
-    char number[64];
-    TX_TRY(check_given(j, lora));
-    snprintf(number, sizeof number, "%" PRId64, lora->rank);
-    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(lora_rank), number));
-    snprintf(number, sizeof number, "%.17g", lora->alpha);
-    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(lora_alpha), number));
-    snprintf(number, sizeof number, "%.17g", lora->dropout);
-    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(lora_dropout), number));
-    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(lora_targets), lora->targets));
-    if (lora->saved)
-        TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(lora_saved), lora->saved));
-    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(use_dora), lora->dora ? "true" : "false"));
-    return tx_option_set_at(&j->options, TX_JOB_AT(use_rslora), lora->rank_stabilised ? "true" : "false");
+    char rank[32], alpha[32], dropout[32];
+    const struct {
+        size_t at;
+        const char *value;
+    } settings[] = {{TX_JOB_AT(lora_rank), rank},
+                    {TX_JOB_AT(lora_alpha), alpha},
+                    {TX_JOB_AT(lora_dropout), dropout},
+                    {TX_JOB_AT(lora_targets), lora->targets},
+                    {TX_JOB_AT(lora_saved), lora->saved},
+                    {TX_JOB_AT(use_dora), lora->dora ? "true" : "false"},
+                    {TX_JOB_AT(use_rslora), lora->rank_stabilised ? "true" : "false"}};
+    snprintf(rank, sizeof rank, "%" PRId64, lora->rank);
+    snprintf(alpha, sizeof alpha, "%.17g", lora->alpha);
+    snprintf(dropout, sizeof dropout, "%.17g", lora->dropout);
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        TX_TRY(take_setting(j, settings[i].at, settings[i].value));
+    return TX_OK;
 }
 
 static tx_status check_resumed(const tx_job *j, const tx_lora *made)

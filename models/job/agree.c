@@ -71,8 +71,8 @@ static tx_status compare_all(tx_comm *comm, const fact *facts, int32_t count)
     char number[16];
     snprintf(number, sizeof number, "%" PRId32, count);
     const fact counted = make_fact("number of facts", number);
-    tx_status status = compare(comm, &counted, 1);
-    return status ? status : compare(comm, facts, count);
+    TX_TRY(compare(comm, &counted, 1));
+    return compare(comm, facts, count);
 }
 
 /* Adds all members except `left_out`, which may be NULL. */

@@ -63,9 +63,9 @@ static tx_status load_best(void *context)
 {
     best_load *load = context;
     const tx_job *j = load->job;
-    tx_status status = tx_run_state_best(&j->inputs.state, j->set.output_dir, &load->folder);
-    TX_THEN(status, tx_checkpoint_verify(load->folder, &j->report));
-    return status ? status : tx_job_load(j, load->folder);
+    TX_TRY(tx_run_state_best(&j->inputs.state, j->set.output_dir, &load->folder));
+    TX_TRY(tx_checkpoint_verify(load->folder, &j->report));
+    return tx_job_load(j, load->folder);
 }
 
 static void tell_best(const tx_job *j, const char *best)
@@ -82,21 +82,21 @@ static void tell_best(const tx_job *j, const char *best)
 /* An evaluation that is not a number is never the best. */
 static void lack_best(tx_job *j)
 {
-    char every[64];
-    int64_t evaluations = 0;
+    const char *option = j->set.load_best ? TX_JOB_NAME(load_best) : "save_strategy best";
+    int64_t count = 0;
     for (size_t i = 0; i < tx_json_size(j->inputs.state.history); i++) {
         const tx_json *entry = tx_json_at(j->inputs.state.history, i);
         int64_t step = 0;
-        evaluations += tx_json_has(entry, "eval_runtime") && !tx_json_get_int(entry, "step", 1, INT64_MAX, &step);
+        count += tx_json_has(entry, "eval_runtime") && !tx_json_get_int(entry, "step", 1, INT64_MAX, &step);
     }
-    snprintf(every, sizeof every, "in %" PRId64 " of %" PRId64 " evaluations", evaluations, evaluations);
-    tx_job_lack(j, "%s: there is no best evaluation: %s%s%s; the last weights are kept",
-                j->set.load_best ? TX_JOB_NAME(load_best) : "save_strategy best",
-                evaluations ? j->inputs.metric->name : "none was made after a step",
-                evaluations ? " was not a number " : "",
-                !evaluations       ? ""
-                : evaluations == 1 ? "in the only evaluation"
-                                   : every);
+    if (count)
+        tx_job_lack(j,
+                    "%s: there is no best evaluation: %s was not a number in %" PRId64 " of %" PRId64
+                    " evaluation%s; the last weights are kept",
+                    option, j->inputs.metric->name, count, count, tx_s(count));
+    else
+        tx_job_lack(j, "%s: there is no best evaluation: none was made after a step; the last weights are kept",
+                    option);
 }
 
 tx_status tx_job_load_best(tx_job *j)

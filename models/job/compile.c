@@ -73,11 +73,11 @@ static tx_status try_batch(tx_job *j, int64_t rows, int64_t times)
     tx_fit fit;
     j->set.batch = rows;
     j->set.accumulation = times;
-    tx_status status = tx_job_forecast_fit(j, 0, &fit);
-    if (!status && fit.planned > fit.limit)
-        status = tx_fail(TX_MEMORY, "%.2f GiB are planned, %s has %.2f GiB", tx_gib(fit.planned), fit.owner,
-                         tx_gib(fit.limit));
-    return status ? status : compile(j);
+    TX_TRY(tx_job_forecast_fit(j, 0, &fit));
+    if (fit.planned > fit.limit)
+        return tx_fail(TX_MEMORY, "%.2f GiB are planned, %s has %.2f GiB", tx_gib(fit.planned), fit.owner,
+                       tx_gib(fit.limit));
+    return compile(j);
 }
 
 tx_status tx_job_compile_to_fit(tx_job *j)

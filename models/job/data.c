@@ -203,12 +203,11 @@ static tx_status open_samples(tx_job *j, const char *path, tx_data_split split, 
 tx_status tx_job_open_data(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
-    tx_status status = TX_OK;
     if (in->train_path && tx_job_trains(&j->set))
-        status = open_samples(j, in->train_path, TX_DATA_TRAIN, &in->train);
-    if (!status && in->validation_path)
-        status = open_samples(j, in->validation_path, TX_DATA_VALIDATION, &in->validation);
-    if (!status && in->test_path)
-        status = open_samples(j, in->test_path, TX_DATA_TEST, &in->test);
-    return status ? status : tx_job_metric(&j->set, in->task, &in->metric);
+        TX_TRY(open_samples(j, in->train_path, TX_DATA_TRAIN, &in->train));
+    if (in->validation_path)
+        TX_TRY(open_samples(j, in->validation_path, TX_DATA_VALIDATION, &in->validation));
+    if (in->test_path)
+        TX_TRY(open_samples(j, in->test_path, TX_DATA_TEST, &in->test));
+    return tx_job_metric(&j->set, in->task, &in->metric);
 }

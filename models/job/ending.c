@@ -10,18 +10,6 @@
 
 #define ENDS "eos_token_id"
 
-/* Whether eos_token_id, a number or a list, holds an id. */
-static bool holds(const tx_json *ends, int64_t id)
-{
-    const bool list = tx_json_type_of(ends) == TX_JSON_ARRAY;
-    for (size_t i = 0; i < (list ? tx_json_size(ends) : 1); i++) {
-        int64_t one;
-        if (!tx_json_as_int(list ? tx_json_at(ends, i) : ends, ENDS, 0, INT32_MAX, &one) && one == id)
-            return true;
-    }
-    return false;
-}
-
 /* The model's generation_config.json, or what transformers makes of its config.json if it has none. */
 static tx_status read_generation(const tx_job_inputs *in, tx_json **json)
 {
@@ -38,16 +26,22 @@ static tx_status read_generation(const tx_job_inputs *in, tx_json **json)
     return status;
 }
 
-/* The list of an id and those that are there. */
-static tx_status add_end(tx_json *json, int64_t id)
+/* Puts an id before those of eos_token_id, a number or a list, unless it is among them. */
+static tx_status add_end(tx_json *json, int64_t id, bool *added)
 {
     const tx_json *ends = tx_json_has(json, ENDS) ? tx_json_find(json, ENDS) : NULL;
+    const bool several = ends && tx_json_type_of(ends) == TX_JSON_ARRAY;
+    const size_t count = several ? tx_json_size(ends) : ends != NULL;
     tx_json *list = tx_json_array();
     tx_status status = tx_json_append_int(list, id);
-    const bool several = ends && tx_json_type_of(ends) == TX_JSON_ARRAY;
-    for (size_t i = 0; ends && !status && i < (several ? tx_json_size(ends) : 1); i++)
-        status = tx_json_append(list, tx_json_copy(several ? tx_json_at(ends, i) : ends));
-    if (!status)
+    *added = true;
+    for (size_t i = 0; i < count && !status; i++) {
+        const tx_json *one = several ? tx_json_at(ends, i) : ends;
+        int64_t end;
+        *added = *added && (tx_json_as_int(one, ENDS, 0, INT32_MAX, &end) || end != id);
+        status = tx_json_append(list, tx_json_copy(one));
+    }
+    if (!status && *added)
         return tx_json_set(json, ENDS, list);
     tx_json_free(list);
     return status;
@@ -58,7 +52,10 @@ static tx_status set_end(tx_job *j, const tx_text_end *end, tx_json *json)
     tx_job_inputs *in = &j->inputs;
     const char *bytes;
     size_t size;
-    TX_TRY(add_end(json, end->id));
+    bool added;
+    TX_TRY(add_end(json, end->id, &added));
+    if (!added)
+        return TX_OK;
     char *text = tx_json_text(json, TX_JSON_PRETTY);
     if (!text)
         return TX_MEMORY;
@@ -82,8 +79,7 @@ tx_status tx_job_choose_end(tx_job *j)
     if (end.id < 0)
         return TX_OK;
     tx_status status = read_generation(in, &json);
-    if (!status && !(tx_json_has(json, ENDS) && holds(tx_json_find(json, ENDS), end.id)))
-        status = set_end(j, &end, json);
+    TX_THEN(status, set_end(j, &end, json));
     tx_json_free(json);
     return status;
 }

@@ -19,16 +19,6 @@ typedef struct idle_options {
     bool idle;
 } idle_options;
 
-static bool has_experts(const tx_job *j)
-{
-    char name[TX_ARCH_NAME];
-    tx_param_spec spec = {.experts = false};
-    for (int32_t i = 0; i < tx_arch_params(j->inputs.config) && !spec.experts; i++)
-        if (tx_arch_param(j->inputs.config, i, name, &spec))
-            return true;
-    return spec.experts;
-}
-
 /* Adds those that were asked for. */
 static void add(const tx_job *j, const idle_options *row, char *text, size_t size)
 {
@@ -88,7 +78,8 @@ static void add_of_training(const tx_job *j, char *text, size_t size)
     const tx_job_settings *set = &j->set;
     tx_optimizer_options o = {.kind = TX_ADAMW};
     const tx_status known = tx_job_optimizer(set, &o);
-    const bool betas = known || (o.kind != TX_SGD && o.kind != TX_ADAFACTOR), dense = !has_experts(j);
+    const bool betas = known || (o.kind != TX_SGD && o.kind != TX_ADAFACTOR),
+               dense = !tx_job_has_experts(j->inputs.config);
     const bool to_file = set->offload_optimizer == TX_OFFLOAD_FILE || set->offload_param == TX_OFFLOAD_FILE;
     const idle_options rows[] = {
         {{TX_JOB_AT(temperature), TX_JOB_AT(alpha)}, "only with --teacher_model_name_or_path", !set->teacher},

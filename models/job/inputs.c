@@ -43,33 +43,33 @@ static tx_status choose_config(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
     tx_job_inputs *in = &j->inputs;
-    tx_status status = TX_OK;
     if (in->checkpoint)
-        status = tx_copy_text(in->checkpoint, &in->model_folder);
+        TX_TRY(tx_copy_text(in->checkpoint, &in->model_folder));
     else if (set->model)
-        status = tx_hub_model(set->model, &in->model_folder);
-    if (status)
-        return status;
+        TX_TRY(tx_hub_model(set->model, &in->model_folder));
     if (in->model_folder) {
         TX_TRY(tx_job_open_adapter(j));
         TX_TRY(read_generation(in));
         TX_TRY(tx_config_of_folder(in->model_folder, &in->config));
         return in->adapter_folder ? tx_lora_adapted_config(in->adapter_folder, &in->config) : TX_OK;
     }
-    status = set->config ? find_config(set->config, &in->config) : tx_config_small(&in->config);
-    if (!status && set->config_overrides)
-        status = tx_config_override(in->config, set->config_overrides);
-    return status;
+    TX_TRY(set->config ? find_config(set->config, &in->config) : tx_config_small(&in->config));
+    return set->config_overrides ? tx_config_override(in->config, set->config_overrides) : TX_OK;
 }
 
-/* UNSUPPORTED where ranks are to divide experts and the model has none. */
-static tx_status check_experts(const tx_job *j)
+bool tx_job_has_experts(const tx_config *config)
 {
     char name[TX_ARCH_NAME];
-    tx_param_spec spec = {.experts = j->set.expert_parallel == 1};
-    for (int32_t i = 0; i < tx_arch_params(j->inputs.config) && !spec.experts; i++)
-        TX_TRY(tx_arch_param(j->inputs.config, i, name, &spec));
-    return spec.experts
+    tx_param_spec spec = {.experts = false};
+    for (int32_t i = 0; i < tx_arch_params(config) && !spec.experts; i++)
+        if (tx_arch_param(config, i, name, &spec))
+            return false;
+    return spec.experts;
+}
+
+static tx_status check_experts(const tx_job *j)
+{
+    return j->set.expert_parallel == 1 || tx_job_has_experts(j->inputs.config)
                ? TX_OK
                : tx_fail(TX_UNSUPPORTED, "--expert_parallel divides experts, and this model has none: leave it out");
 }
@@ -193,22 +193,20 @@ static void note_model(const tx_job *j)
 
 tx_status tx_job_open(tx_job *j)
 {
-    tx_status status = tx_job_choose_checkpoint(j);
-    TX_THEN(status, tx_job_find_data(j));
-    TX_THEN(status, choose_config(j));
-    TX_THEN(status, check_experts(j));
-    TX_THEN(status, choose_tokenizer(j));
-    TX_THEN(status, tx_job_choose_task(j));
-    TX_THEN(status, tx_job_choose_adapter(j));
-    TX_THEN(status, tx_job_choose_pruning(j));
-    if (status)
-        return status;
+    TX_TRY(tx_job_choose_checkpoint(j));
+    TX_TRY(tx_job_find_data(j));
+    TX_TRY(choose_config(j));
+    TX_TRY(check_experts(j));
+    TX_TRY(choose_tokenizer(j));
+    TX_TRY(tx_job_choose_task(j));
+    TX_TRY(tx_job_choose_adapter(j));
+    TX_TRY(tx_job_choose_pruning(j));
     note_model(j);
     const int64_t labels = j->inputs.config->labels;
-    status = tx_job_open_data(j);
-    TX_THEN(status, settle_head(j, labels)); /* the data may decide the labels */
-    TX_THEN(status, tx_job_choose_end(j));
-    return status ? status : open_teacher(j);
+    TX_TRY(tx_job_open_data(j));
+    TX_TRY(settle_head(j, labels)); /* the data may decide the labels */
+    TX_TRY(tx_job_choose_end(j));
+    return open_teacher(j);
 }
 
 void tx_job_release(tx_job_inputs *inputs)

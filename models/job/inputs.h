@@ -35,6 +35,8 @@ tx_status tx_job_check_inherited(const tx_job *job, const char *from, const tx_o
 /* Finds and reads all inputs, and notes the choices. Release the inputs after success and failure. */
 tx_status tx_job_open(tx_job *job);
 void tx_job_release(tx_job_inputs *inputs);
+/* Whether a model has experts. */
+bool tx_job_has_experts(const tx_config *config);
 
 /* ---- adapter.c ------------------------------------------------------------------------------------------ */
 

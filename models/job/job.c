@@ -107,11 +107,12 @@ tx_status tx_job_join(tx_job *j)
                               .advice = "start again with --resume_from_checkpoint",
                               .timeout = j->set.comm_timeout,
                               .join = j->set.start_timeout};
-    tx_status status = j->watch ? TX_OK : tx_watch_start(&watch, &j->watch);
-    if (status || j->comm)
-        return status;
-    status = tx_comm_open(NULL, NULL, &j->comm);
-    return status ? status : tx_watch_join(j->watch, j->comm);
+    if (!j->watch)
+        TX_TRY(tx_watch_start(&watch, &j->watch));
+    if (j->comm)
+        return TX_OK;
+    TX_TRY(tx_comm_open(NULL, NULL, &j->comm));
+    return tx_watch_join(j->watch, j->comm);
 }
 
 int32_t tx_job_rank(const tx_job *j, int32_t *ranks)
@@ -176,41 +177,39 @@ static tx_status read_inputs(tx_job *j)
     const tx_job_settings *set = &j->set;
     const bool first = tx_job_leads(j);
     tx_watch_begin(j->watch, TX_WATCH_READING);
-    tx_status status = tx_job_take_place(j);
-    if (!status && !first)
-        status = meet(j);
-    if (!status && first && !set->dry_run && !set->overwrite && !set->resume && tx_job_trains(set))
-        status = tx_output_check(set->output_dir);
+    TX_TRY(tx_job_take_place(j));
+    if (!first)
+        TX_TRY(meet(j));
+    if (first && !set->dry_run && !set->overwrite && !set->resume && tx_job_trains(set))
+        TX_TRY(tx_output_check(set->output_dir));
     /* Before the checkpoints are looked at: an interrupted save may have put one aside, another process may remove
      * some. */
-    if (!status && !set->dry_run && set->resume && tx_is_folder(set->output_dir))
-        status = tx_job_open_output(j);
-    TX_THEN(status, tx_job_open(j));
-    if (!status && first)
-        status = meet(j);
-    TX_THEN(status, tx_job_share_warnings(j));
-    return status || j->comm->size == 1 ? status : tx_job_agree_on_inputs(j);
+    if (!set->dry_run && set->resume && tx_is_folder(set->output_dir))
+        TX_TRY(tx_job_open_output(j));
+    TX_TRY(tx_job_open(j));
+    if (first)
+        TX_TRY(meet(j));
+    TX_TRY(tx_job_share_warnings(j));
+    return j->comm->size > 1 ? tx_job_agree_on_inputs(j) : TX_OK;
 }
 
 static tx_status prepare(tx_job *j)
 {
-    tx_status status = read_inputs(j);
-    if (!status && j->set.parallel == TX_JOB_PARALLEL_AUTO) {
-        status = tx_job_open_device(j);
-        TX_THEN(status, tx_job_choose_split(j));
+    TX_TRY(read_inputs(j));
+    if (j->set.parallel == TX_JOB_PARALLEL_AUTO) {
+        TX_TRY(tx_job_open_device(j));
+        TX_TRY(tx_job_choose_split(j));
     }
-    TX_THEN(status, tx_job_split(j));
-    TX_THEN(status, count_steps(j));
+    TX_TRY(tx_job_split(j));
+    TX_TRY(count_steps(j));
     tx_watch_begin(j->watch, TX_WATCH_COMPILING);
-    TX_THEN(status, tx_job_open_device(j));
-    TX_THEN(status, tx_job_compile_to_fit(j));
-    TX_THEN(status, tx_job_agree_on_kernels(j));
-    if (!status) {
-        tx_job_note_adapter(j);
-        tx_job_note_shares(j);
-        tx_job_tell_idle(j);
-    }
-    return status;
+    TX_TRY(tx_job_open_device(j));
+    TX_TRY(tx_job_compile_to_fit(j));
+    TX_TRY(tx_job_agree_on_kernels(j));
+    tx_job_note_adapter(j);
+    tx_job_note_shares(j);
+    tx_job_tell_idle(j);
+    return TX_OK;
 }
 
 /* ---- Training ------------------------------------------------------------------------------------------- */
@@ -232,33 +231,27 @@ static tx_status resume(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
     tx_json *made = NULL;
-    tx_status status = tx_job_describe(j, &made);
-    TX_THEN(status, tx_job_agree_on_run(j, made));
+    TX_TRY(tx_job_describe(j, &made));
+    tx_status status = tx_job_agree_on_run(j, made);
     if (in->checkpoint)
         TX_THEN(status, restore(j, made));
-    if (status) {
-        tx_json_free(made);
-        return status;
-    }
-    tx_json_free(in->state.run);
-    in->state.run = made;
-    return TX_OK;
+    tx_json_free(status ? made : in->state.run);
+    in->state.run = status ? in->state.run : made;
+    return status;
 }
 
 /* All that can fail before the first step. */
 static tx_status begin(tx_job *j, tx_run_options *run)
 {
-    tx_status status = tx_job_make_run(j, run);
-    TX_THEN(status, resume(j));
-    if (!status && tx_job_leads(j))
-        status = tx_job_check_room(j, run);
-    if (!status && tx_job_leads(j) && j->set.dump_order)
-        status = tx_job_dump_order(j);
-    if (status)
-        return status;
+    TX_TRY(tx_job_make_run(j, run));
+    TX_TRY(resume(j));
+    if (tx_job_leads(j))
+        TX_TRY(tx_job_check_room(j, run));
+    if (tx_job_leads(j) && j->set.dump_order)
+        TX_TRY(tx_job_dump_order(j));
     if (j->listener.begin)
         j->listener.begin(j->listener.context);
-    status = tx_job_share_warnings(j);
+    const tx_status status = tx_job_share_warnings(j);
     tx_job_tell_warnings(j);
     return status;
 }
@@ -272,11 +265,11 @@ static tx_status end(tx_job *j, const tx_run_options *run)
         tx_job_lack(j, "%" PRId64 " %s not written, the last of %s", s->unsaved,
                     s->unsaved == 1 ? "checkpoint was" : "checkpoints were", s->unsaved_why);
     tx_watch_begin(j->watch, TX_WATCH_WRITING);
-    tx_status status = tx_job_load_best(j);
-    TX_THEN(status, tx_job_log_training(j));
-    TX_THEN(status, tx_job_write_model(j, folder));
-    if (status || !tx_job_leads(j))
-        return status;
+    TX_TRY(tx_job_load_best(j));
+    TX_TRY(tx_job_log_training(j));
+    TX_TRY(tx_job_write_model(j, folder));
+    if (!tx_job_leads(j))
+        return TX_OK;
     tx_job_note(j, "saved   %s: %s, config.json%s", folder,
                 j->inputs.config->lora ? TX_LORA_CONFIG ", " TX_LORA_WEIGHTS : TX_WEIGHTS_SINGLE,
                 j->inputs.tokenizer ? ", tokenizer" : "");
@@ -309,12 +302,10 @@ static tx_status train(tx_job *j)
 {
     const tx_run_summary *s = &j->summary;
     tx_run_options run;
-    tx_status status = begin(j, &run);
-    if (!status && tx_job_is_over(j))
+    TX_TRY(begin(j, &run));
+    if (tx_job_is_over(j))
         return end_again(j, &run);
-    TX_THEN(status, tx_run(j->engine, j->model, j->trainer, &run, &j->inputs.state, &j->summary));
-    if (status)
-        return status;
+    TX_TRY(tx_run(j->engine, j->model, j->trainer, &run, &j->inputs.state, &j->summary));
     char padded[64] = "";
     if (s->padded_tokens != s->tokens)
         snprintf(padded, sizeof padded, " (%" PRId64 " with padding)", s->padded_tokens);
@@ -329,28 +320,29 @@ static tx_status train(tx_job *j)
 static tx_status evaluate(tx_job *j)
 {
     tx_run_evaluation e = {.step = j->inputs.state.step, .epoch = j->inputs.state.epoch};
-    tx_status status = tx_run_evaluate(j->trainer, &j->inputs.validation, j->watch, &e);
-    return status ? status : tx_job_report_evaluation(j, &e);
+    TX_TRY(tx_run_evaluate(j->trainer, &j->inputs.validation, j->watch, &e));
+    return tx_job_report_evaluation(j, &e);
 }
 
 /* Trains, evaluates and writes what is asked for; a run that was stopped ends with its checkpoint. No rank leaves
  * before rank 0 has written everything. */
 static tx_status work(tx_job *j)
 {
-    tx_status status = j->lock ? TX_OK : tx_job_open_output(j);
-    TX_THEN(status, tx_job_load_weights(j));
-    if (!status && !tx_job_is_over(j))
-        status = tx_job_open_events(j);
-    if (!status && j->inputs.train.count)
-        status = train(j);
-    if (status || j->summary.stopped)
-        return status;
+    if (!j->lock)
+        TX_TRY(tx_job_open_output(j));
+    TX_TRY(tx_job_load_weights(j));
+    if (!tx_job_is_over(j))
+        TX_TRY(tx_job_open_events(j));
+    if (j->inputs.train.count)
+        TX_TRY(train(j));
+    if (j->summary.stopped)
+        return TX_OK;
     if (j->inputs.validation.count && !j->rests)
-        status = evaluate(j);
-    if (!status && j->inputs.test.count && !j->rests)
-        status = tx_job_predict(j);
-    TX_THEN(status, tx_job_write_card(j));
-    return status ? status : meet(j);
+        TX_TRY(evaluate(j));
+    if (j->inputs.test.count && !j->rests)
+        TX_TRY(tx_job_predict(j));
+    TX_TRY(tx_job_write_card(j));
+    return meet(j);
 }
 
 /* What could not be done is the run's failure, though all ranks have come to its end. */

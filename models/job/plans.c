@@ -68,8 +68,8 @@ static tx_status make_plans(tx_job *j, const tx_trainer_options *options)
     tx_model_free(j->model);
     j->trainer = NULL;
     j->model = NULL;
-    tx_status status = tx_model_create(j->engine, &j->model);
-    return status ? status : tx_trainer_create(j->model, j->inputs.config, options, &j->trainer);
+    TX_TRY(tx_model_create(j->engine, &j->model));
+    return tx_trainer_create(j->model, j->inputs.config, options, &j->trainer);
 }
 
 tx_status tx_job_foresee(tx_job *j, int64_t scratch, tx_trainer_forecast *forecast)

@@ -66,18 +66,18 @@ tx_status tx_job_load_weights(tx_job *j)
     const char *folder = in->model_folder;
     uint64_t hash;
     tx_watch_begin(j->watch, TX_WATCH_LOADING);
-    tx_status status = tx_model_allocate(j->model);
-    TX_THEN(status, folder && !in->config->new_head ? TX_OK : tx_model_init(j->model, (uint64_t)j->set.seed));
-    if (!status && in->config->lora)
-        status = load_adapter(j);
-    else if (!status && folder)
-        status = tx_job_load(j, folder);
-    TX_THEN(status, tx_job_prune(j));
-    if (!status && in->teacher)
-        status = load_frozen(j, in->teacher, in->teacher_folder, in->teacher_digest);
-    if (!status && j->comm->size > 1)
-        status = tx_pace_compare_weights(j->model, j->comm, "do all ranks read the same files?", &hash);
-    return status;
+    TX_TRY(tx_model_allocate(j->model));
+    if (!folder || in->config->new_head)
+        TX_TRY(tx_model_init(j->model, (uint64_t)j->set.seed));
+    if (in->config->lora)
+        TX_TRY(load_adapter(j));
+    else if (folder)
+        TX_TRY(tx_job_load(j, folder));
+    TX_TRY(tx_job_prune(j));
+    if (in->teacher)
+        TX_TRY(load_frozen(j, in->teacher, in->teacher_folder, in->teacher_digest));
+    return j->comm->size > 1 ? tx_pace_compare_weights(j->model, j->comm, "do all ranks read the same files?", &hash)
+                             : TX_OK;
 }
 
 static tx_status write_arguments(const tx_job *j, const char *folder)

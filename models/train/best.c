@@ -3,6 +3,7 @@
 #include "api/base/file.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
+#include "models/names.h"
 #include "models/train/run.h"
 
 #include <inttypes.h>
@@ -11,11 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Members of run_state.json. The first has the name of a checkpoint beside the one that run_state.json belongs to,
- * wherever these are moved to, or the absolute path of one that lies elsewhere. The second was written before: a path,
- * relative to the working directory of then. */
+/* A member of run_state.json: the name of a checkpoint in the same folder, which may be moved, or the absolute path of
+ * a checkpoint in another folder. */
 #define BEST "best_checkpoint"
-#define OLD_BEST "best_folder"
 
 bool tx_run_state_judge(tx_run_state *state, double metric, bool greater_is_better)
 {
@@ -30,9 +29,8 @@ bool tx_run_state_judge(tx_run_state *state, double metric, bool greater_is_bett
 
 tx_status tx_run_state_set_best(tx_run_state *state, const char *checkpoint)
 {
-    char *copy = strdup(checkpoint);
-    if (!copy)
-        return tx_fail(TX_MEMORY, "no memory for the name of the best checkpoint");
+    char *copy;
+    TX_TRY(tx_copy_text(checkpoint, &copy));
     free(state->best_checkpoint);
     state->best_checkpoint = copy;
     return TX_OK;
@@ -43,11 +41,7 @@ tx_status tx_run_state_best(const tx_run_state *state, const char *output_dir, c
     const char *best = state->best_checkpoint;
     if (!best)
         return tx_fail(TX_NOT_FOUND, "no checkpoint of the best evaluation was written");
-    char *made = strchr(best, '/') ? strdup(best) : tx_path_join(output_dir, best);
-    if (!made)
-        return tx_fail(TX_MEMORY, "no memory for the path of the best checkpoint");
-    *path = made;
-    return TX_OK;
+    return tx_copy_text(strchr(best, '/') ? best : TX_PATH(output_dir, best), path);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------ */
@@ -57,17 +51,16 @@ tx_status tx_best_write(const tx_run_state *state, tx_json *json)
     return state->best_checkpoint ? tx_json_set_string(json, BEST, state->best_checkpoint) : TX_OK;
 }
 
-/* By its name alone where it lies in output_dir. */
+/* Keeps only the name of a checkpoint in output_dir. `path` is absolute. */
 static tx_status set_path(tx_run_state *state, const char *path, const char *output_dir)
 {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : NULL;
-    if (slash && !folder)
-        return tx_fail(TX_MEMORY, "no memory for the path of the best checkpoint");
+    const char *name = strrchr(path, '/') + 1;
+    char folder[TX_PATH_ROOM];
     bool here = false;
-    tx_status status = folder && output_dir ? tx_folder_same(folder, output_dir, &here) : TX_OK;
-    free(folder);
-    return status ? status : tx_run_state_set_best(state, here ? slash + 1 : path);
+    snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
+    if (output_dir)
+        TX_TRY(tx_folder_same(folder, output_dir, &here));
+    return tx_run_state_set_best(state, here ? name : path);
 }
 
 /* Absolute path of checkpoint-STEP in the folder that `checkpoint` lies in. */
@@ -84,20 +77,19 @@ static tx_status find_beside(const char *checkpoint, int64_t step, char path[TX_
 
 tx_status tx_best_read(const tx_json *json, const char *checkpoint, const char *output_dir, tx_run_state *state)
 {
-    const bool old = !tx_json_has(json, BEST);
     const char *text;
     char beside[TX_PATH_ROOM];
-    tx_status status = tx_json_get_string(json, old ? OLD_BEST : BEST, &text);
-    if (status)
-        return status == TX_NOT_FOUND ? TX_OK : status;
+    if (!tx_json_has(json, BEST))
+        return TX_OK;
+    TX_TRY(tx_json_get_string(json, BEST, &text));
     const int64_t step = tx_checkpoint_step(text);
     if (step < 0 || step > state->best_step)
-        return tx_fail(TX_FORMAT, "%s \"%.200s\" is no checkpoint up to the best step, %" PRId64, old ? OLD_BEST : BEST,
-                       text, state->best_step);
-    if (!old && *text == '/')
+        return tx_fail(TX_FORMAT, BEST " \"%.200s\" is no checkpoint up to the best step, %" PRId64, text,
+                       state->best_step);
+    if (*text == '/')
         return set_path(state, text, output_dir);
     TX_TRY(find_beside(checkpoint, step, beside));
-    return set_path(state, old && !tx_file_exists(beside) ? text : beside, output_dir);
+    return set_path(state, beside, output_dir);
 }
 
 /* ---- Weights ---------------------------------------------------------------------------------------- */

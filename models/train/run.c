@@ -116,15 +116,14 @@ static tx_status give(tx_running *r, tx_pending *given)
     const tx_run_options *o = r->options;
     double begin = tx_now();
     const tx_step_batch *b = NULL;
-    tx_status status = tx_loader_next(r->loader, &b);
+    const tx_status status = tx_loader_next(r->loader, &b);
     r->unread = status != TX_OK;
-    if (status)
-        return status;
+    TX_TRY(status);
     double rates[2];
     find_rates(r, b->step, rates);
     if (tx_running_holds(r))
-        status = tx_trainer_hold(r->trainer, rates[1], r->state->skipped);
-    TX_THEN(status, tx_trainer_step(r->trainer, &b->batch, b->labels, rates[0]));
+        TX_TRY(tx_trainer_hold(r->trainer, rates[1], r->state->skipped));
+    TX_TRY(tx_trainer_step(r->trainer, &b->batch, b->labels, rates[0]));
     int64_t step = b->step + 1;
     *given = (tx_pending){
         .any = true,
@@ -140,7 +139,7 @@ static tx_status give(tx_running *r, tx_pending *given)
         .tokens = b->tokens,
         .padded_tokens = b->rows * tx_trainer_positions(r->trainer, &b->batch),
     };
-    return status;
+    return TX_OK;
 }
 
 /* Adds the traffic since `begin` to the summary. */
@@ -220,8 +219,8 @@ static tx_status check(const tx_run_options *o, const tx_trainer *trainer)
         return tx_fail(TX_INVALID, "run: no steps to do, no evaluation planned, or nothing that writes the model");
     if (o->best_metric && tx_task_metric(t->task, o->best_metric) < 0)
         return tx_fail(TX_INVALID, "run: %s has no metric %s", t->task->name, o->best_metric);
-    tx_status status = tx_trainer_check_samples(trainer, &o->train);
-    return status || !o->validation.count ? status : tx_trainer_check_samples(trainer, &o->validation);
+    TX_TRY(tx_trainer_check_samples(trainer, &o->train));
+    return o->validation.count ? tx_trainer_check_samples(trainer, &o->validation) : TX_OK;
 }
 
 static tx_status start(tx_running *r, const char *log_path)

@@ -36,12 +36,12 @@ static tx_status fill(const save *s)
     const char *folder = tx_checkpoint_folder(s->checkpoint);
     free(s->state->kernels);
     s->state->kernels = NULL;
-    tx_status status = tx_engine_choices(s->engine, &s->state->kernels);
-    TX_THEN(status, o->write(o->write_context, folder));
-    TX_THEN(status, write_states(s));
-    TX_THEN(status, (o->set->only_model ? tx_run_state_write_trainer : tx_run_state_write)(s->state, &o->facts,
-                                                                                           o->set->output_dir, folder));
-    return status || !s->log ? status : tx_folder_copy_file(o->set->output_dir, folder, TX_RUN_LOG, INT64_MAX);
+    TX_TRY(tx_engine_choices(s->engine, &s->state->kernels));
+    TX_TRY(o->write(o->write_context, folder));
+    TX_TRY(write_states(s));
+    TX_TRY((o->set->only_model ? tx_run_state_write_trainer : tx_run_state_write)(s->state, &o->facts,
+                                                                                  o->set->output_dir, folder));
+    return s->log ? tx_folder_copy_file(o->set->output_dir, folder, TX_RUN_LOG, INT64_MAX) : TX_OK;
 }
 
 /* The rank that writes, unless `status` tells of a failure before. */
@@ -153,13 +153,13 @@ tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
                         const char *output_dir)
 {
-    tx_status status = tx_optimizer_load(model, TX_PATH(checkpoint, TX_RUN_OPTIMIZER));
     tx_results results = {0};
+    TX_TRY(tx_optimizer_load(model, TX_PATH(checkpoint, TX_RUN_OPTIMIZER)));
     results.value[TX_RESULT_UPDATES] = (float)state->updates;
     results.value[TX_RESULT_SKIPPED] = (float)state->skipped;
     results.value[TX_RESULT_LOSS_SCALE] = (float)state->loss_scale;
     results.value[TX_RESULT_SCALE_STEPS] = (float)state->scale_steps;
-    TX_THEN(status, tx_trainer_restore(trainer, &results));
+    TX_TRY(tx_trainer_restore(trainer, &results));
     tx_trainer_set_steps(trainer, state->step);
-    return status || !output_dir ? status : tx_folder_copy_file(checkpoint, output_dir, TX_RUN_LOG, INT64_MAX);
+    return output_dir ? tx_folder_copy_file(checkpoint, output_dir, TX_RUN_LOG, INT64_MAX) : TX_OK;
 }

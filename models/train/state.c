@@ -4,6 +4,7 @@
 
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
+#include "models/names.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -17,7 +18,10 @@
 /* The device counts updates in fp32, which is exact up to here. */
 #define EXACT ((int64_t)1 << 24)
 /* X(member, least): the counters in run_state.json. */
-#define COUNTER_MAP(X) X(step, 0) X(tokens, 0) X(logged, 0) X(bad, 0) X(skipped, 0) X(updates, 0) X(best_step, -1)
+#define COUNTER_MAP(X)                                                                                         \
+    X(step, 0)                                                                                                 \
+    X(tokens, 0) X(padded_tokens, 0) X(logged, 0) X(bad, 0) X(skipped, 0) X(held, 0) X(updates, 0) X(stale, 0) \
+        X(best_step, -1)
 
 tx_status tx_run_state_create(tx_run_state *state)
 {
@@ -140,9 +144,6 @@ static tx_status fill_run(tx_json *json, const tx_run_state *s)
 #define X(name, least) TX_TRY(tx_json_set_int(json, #name, s->name));
     COUNTER_MAP(X)
 #undef X
-    TX_TRY(tx_json_set_int(json, "stale", s->stale));
-    TX_TRY(tx_json_set_int(json, "padded_tokens", s->padded_tokens));
-    TX_TRY(tx_json_set_int(json, "held", s->held));
     TX_TRY(tx_json_set_number(json, "epoch", s->epoch));
     TX_TRY(tx_json_set_number(json, "flops", s->flops));
     TX_TRY(set_number(json, "loss_sum", s->loss_sum));
@@ -198,6 +199,8 @@ static tx_status check_counts(const tx_run_state *s)
     if (counted > s->step || counted < (s->step < EXACT ? s->step : EXACT))
         return tx_fail(TX_FORMAT, "updates %" PRId64 " and skipped %" PRId64 " do not add up to step %" PRId64,
                        s->updates, s->skipped, s->step);
+    if (s->held > s->skipped)
+        return tx_fail(TX_FORMAT, "held %" PRId64 " is more than skipped %" PRId64, s->held, s->skipped);
     return s->has_best && s->best_step < 1 ? tx_fail(TX_FORMAT, "best has no best_step") : TX_OK;
 }
 
@@ -228,13 +231,6 @@ static tx_status read_run(const tx_json *json, const char *folder, const char *o
 #define X(name, least) TX_TRY(tx_json_get_int(json, #name, least, MOST, &s->name));
     COUNTER_MAP(X)
 #undef X
-    if (tx_json_has(json, "stale")) /* 0.1 wrote none */
-        TX_TRY(tx_json_get_int(json, "stale", 0, MOST, &s->stale));
-    s->padded_tokens = s->tokens; /* earlier versions counted padding as tokens */
-    if (tx_json_has(json, "padded_tokens"))
-        TX_TRY(tx_json_get_int(json, "padded_tokens", 0, MOST, &s->padded_tokens));
-    if (tx_json_has(json, "held")) /* earlier versions did not wait */
-        TX_TRY(tx_json_get_int(json, "held", 0, s->skipped, &s->held));
     TX_TRY(tx_json_get_number(json, "epoch", 0, 1e18, &s->epoch));
     TX_TRY(tx_json_get_number(json, "flops", 0, 1e300, &s->flops));
     s->loss_sum = (double)NAN;
@@ -250,12 +246,10 @@ static tx_status read_run(const tx_json *json, const char *folder, const char *o
     TX_TRY(check_counts(s));
     TX_TRY(read_schedule(json, &s->schedule));
     TX_TRY(tx_best_read(json, folder, output_dir, s));
-    if (tx_json_find(json, "kernels"))
-        TX_TRY(tx_json_get_string(json, "kernels", &kernels));
+    TX_TRY(tx_json_get_string(json, "kernels", &kernels));
     TX_TRY(tx_json_get(json, "run", TX_JSON_OBJECT, &run));
-    s->kernels = kernels ? strdup(kernels) : NULL;
     s->run = tx_json_copy(run);
-    return s->run && (s->kernels || !kernels) ? TX_OK : tx_fail(TX_MEMORY, "no memory for the state of the run");
+    return s->run ? tx_copy_text(kernels, &s->kernels) : TX_MEMORY;
 }
 
 static tx_status take_history(const tx_json *json, tx_run_state *state)

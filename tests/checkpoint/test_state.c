@@ -130,23 +130,6 @@ static void best_of_another_folder_stays(void **state)
     remove_scratch(scratch);
 }
 
-static void old_paths_are_read(void **state)
-{
-    static const char *const paths[] = {"\"/gone/out/checkpoint-30\"", "\"out/checkpoint-30\"", "\"./checkpoint-30\""};
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        char *scratch = make_scratch(), *real = realpath(scratch, NULL);
-        char *best = made(TX_PATH(real, "checkpoint-30")), old[64];
-        const char *newest = TX_PATH(real, "checkpoint-40");
-        save(real, (const change[2]){{TX_RUN_STATE, "best_checkpoint", NULL}, {TX_RUN_STATE, "best_folder", paths[i]}});
-        expect_best(newest, real, "checkpoint-30", best);
-        assert_int_equal(rmdir(best), 0); /* not of this folder: the path counts */
-        snprintf(old, sizeof old, "%.*s", (int)strlen(paths[i]) - 2, paths[i] + 1);
-        expect_best(newest, real, old, old);
-        free(real);
-        remove_scratch(scratch);
-    }
-}
-
 /* ---- Contradictions ------------------------------------------------------------------------------------ */
 
 static void impossible_states_are_refused(void **state)
@@ -226,7 +209,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(best_moves_with_its_folder),
         cmocka_unit_test(best_of_another_folder_stays),
-        cmocka_unit_test(old_paths_are_read),
         cmocka_unit_test(impossible_states_are_refused),
         cmocka_unit_test(another_steps_state_is_refused),
         cmocka_unit_test(long_runs_are_read),
