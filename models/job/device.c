@@ -92,89 +92,15 @@ typedef struct identity {
     int64_t memory; /* of its own; 0: the host's, or unknown */
 } identity;
 
-/* How a rank's device is tied to those of the first ranks, MOST_LINKS of them or the first alone. */
-typedef char cell[8];
-enum { MOST_LINKS = 16 };
-
-static int32_t link_columns(const tx_comm *comm)
+static void note_ranks(const tx_job *j, const identity *all)
 {
-    return comm->size <= MOST_LINKS ? comm->size : 1;
+    tx_job_note(j, "rank    host                     device       cores  name");
+    for (int32_t r = 0; r < j->comm->size; r++)
+        tx_job_note(j, "%-7" PRId32 " %-24.24s %-12s %5" PRId32 "  %s", r, j->comm->ranks[r].name, all[r].id,
+                    all[r].threads, all[r].name);
 }
 
-/* What needs no topology; NULL: two devices of one host. */
-static const char *plain_link(const tx_comm *comm, const identity *all, int32_t a, int32_t b)
-{
-    const bool cores_a = strcmp(all[a].id, "cpu") == 0, cores_b = strcmp(all[b].id, "cpu") == 0;
-    if (a == b)
-        return "X";
-    if (comm->ranks[a].host != comm->ranks[b].host)
-        return "NET";
-    if (cores_a && cores_b)
-        return "SHM";
-    if (cores_a || cores_b)
-        return "HOST";
-    return strcmp(all[a].id, all[b].id) == 0 ? "SAME" : NULL;
-}
-
-/* Of two devices of this host; without a topology it is not known. */
-static void find_link(tx_topology **topology, const char *a, const char *b, cell link)
-{
-    char text[16] = "?";
-    if (!*topology && tx_topology_live(NULL, topology))
-        *topology = NULL;
-    const int32_t first = *topology ? tx_topo_find(*topology, a) : -1;
-    const int32_t second = *topology ? tx_topo_find(*topology, b) : -1;
-    if (first >= 0 && second >= 0)
-        tx_topo_cell(*topology, first, second, true, text);
-    snprintf(link, sizeof(cell), "%.7s", text);
-}
-
-/* Each rank's links, by rank and column, as it knows them of its own host's topology. */
-static tx_status find_links(tx_comm *comm, const identity *all, cell *links)
-{
-    const int32_t columns = link_columns(comm);
-    tx_topology *topology = NULL;
-    for (int32_t c = 0; c < columns; c++) {
-        const char *plain = plain_link(comm, all, comm->rank, c);
-        cell *link = &links[comm->rank * columns + c];
-        if (plain)
-            snprintf(*link, sizeof *link, "%s", plain);
-        else
-            find_link(&topology, all[comm->rank].id, all[c].id, *link);
-    }
-    tx_topology_free(topology);
-    return tx_comm_share(comm, links, (size_t)columns * sizeof *links);
-}
-
-static tx_status note_ranks(const tx_job *j, const identity *all)
-{
-    tx_comm *comm = j->comm;
-    const int32_t columns = link_columns(comm);
-    cell *links = calloc((size_t)comm->size * (size_t)columns, sizeof *links);
-    tx_status status = links ? find_links(comm, all, links) : tx_fail(TX_MEMORY, "no memory for the table of ranks");
-    if (status) {
-        free(links);
-        return status;
-    }
-    char row[MOST_LINKS * (sizeof(cell) + 1)];
-    size_t used = 0;
-    for (int32_t c = 0; c < columns; c++)
-        used += (size_t)snprintf(row + used, sizeof row - used, " %5" PRId32, c);
-    tx_job_note(j, "rank    host                     device       cores%s  name", row);
-    for (int32_t r = 0; r < comm->size; r++) {
-        used = 0;
-        for (int32_t c = 0; c < columns; c++)
-            used += (size_t)snprintf(row + used, sizeof row - used, " %5s", links[r * columns + c]);
-        tx_job_note(j, "%-7" PRId32 " %-24.24s %-12s %5" PRId32 "%s  %s", r, comm->ranks[r].name, all[r].id,
-                    all[r].threads, row, all[r].name);
-    }
-    tx_job_note(j,
-                "links   SHM: shared memory, HOST: host memory, SAME: one device, NET: network; others as txtopo says");
-    free(links);
-    return TX_OK;
-}
-
-/* Ranks that have one device share its memory. */
+/* Ranks on one device share its memory. */
 static int64_t find_own_memory(const tx_comm *comm, const identity *all)
 {
     int64_t least = all[0].memory;
@@ -202,7 +128,7 @@ static tx_status compare_devices(tx_job *j)
     for (int32_t r = 1; r < comm->size && !status; r++)
         j->mixed |= strcmp(all[r].name, all[0].name) != 0 || strcmp(all[r].driver, all[0].driver) != 0;
     if (!status && comm->size > 1)
-        status = note_ranks(j, all);
+        note_ranks(j, all);
     free(all);
     if (!status && j->mixed && (j->tensor || j->pipeline || j->expert || j->context))
         status = tx_fail(TX_UNSUPPORTED,
