@@ -25,7 +25,7 @@ foreach(folder attention gemm ops runtime tune)
     string(APPEND opencl_core "|backends/opencl/${folder}/")
 endforeach()
 set(backend_rows "[a-z0-9_]+/[a-z0-9_]+\\.(def|cl)$") # of an extension
-set(comm_public "comm/(comm|watch|report|topology/(topology|placement|rates|measure))\\.h")
+set(comm_public "comm/(comm|watch|report|topology/(topology|placement))\\.h")
 set(directions
     "^api/base/|^((${public}|backends/(nf4|dynamic_map)\\.h)$|api/base/)"
     "^api/model/|^((${public})$|${contracts}$|api/(base|model)/)"
@@ -42,7 +42,7 @@ set(directions
     "^backends/opencl/|^((${opencl})$|${opencl_core}|backends/opencl/${backend_rows})"
     "^comm/topology/|^((${basics}|api/base/json\\.h)$|comm/topology/)"
     "^comm/|^((${basics})$|comm/)"
-    "^models/|^(api/|models/|comm/(comm|watch|topology/(topology|placement|rates|measure))\\.h$)"
+    "^models/|^(api/|models/|comm/(comm|watch|topology/(topology|placement))\\.h$)"
     "^tools/bench/|^(api/|models/|tools/(cli|process|bench)/|${comm_public}$|tests/ops/conformance\\.h$)"
     "^tools/convert/|^(api/|models/|tools/(cli|convert)/|${comm_public}$)"
     "^tools/generate/|^(api/|models/|tools/(cli|generate)/|${comm_public}$)"

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The parts of a placement: GPUs that are near to each other, and cores shared out evenly. */
 #include "comm/topology/choose.h"
-#include "comm/topology/rates.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- GPUs -------------------------------------------------------------------------------------- */
 
-/* How near two GPUs are: partitions of one chip, then direct links by their rate, then PCI's classes. */
+/* How near two GPUs are: partitions of one chip, then direct links by their rate or number, then PCI's classes. */
 static int64_t nearness(const tx_topology *t, int32_t a, int32_t b)
 {
     const tx_topo_pair *pair = tx_topo_pair_of(t, a, b);
     if (pair->class_ == TX_TOPO_LOC)
         return 1000000;
     if (pair->link != TX_TOPO_NO_LINK && pair->link != TX_TOPO_LINK_UNKNOWN)
-        return 10000 + (int64_t)(10 * tx_topo_pair_rate(t, a, b).rate);
+        return 10000 + (int64_t)(10 * (pair->link_rate > 0 ? pair->link_rate : pair->links));
     return (int64_t)TX_TOPO_UNKNOWN - (int64_t)pair->class_;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The CPUs that the calling thread runs on, by Linux's own calls: hwloc's would need its topology again. */
 #define _GNU_SOURCE /* sched_setaffinity and sets of more than 1024 CPUs */
-#include "comm/topology/copy.h"
 #include "comm/topology/placement.h"
 
 #include <errno.h>
@@ -36,16 +35,16 @@ tx_status tx_placement_cpus(char **cpus)
     return TX_OK;
 }
 
-tx_status tx_topo_cpus_move(const char *set)
+tx_status tx_placement_take(const tx_topo_place *place)
 {
     mask cpus = {0};
     int32_t *numbers = NULL, count = 0;
-    TX_TRY(tx_topo_set_parse(set, &numbers, &count));
+    TX_TRY(tx_topo_set_parse(place->cpus, &numbers, &count));
     for (int32_t i = 0; i < count; i++)
         if (numbers[i] < CPUS_MAX)
             CPU_SET_S((size_t)numbers[i], sizeof cpus, cpus.words);
     free(numbers);
     return sched_setaffinity(0, sizeof cpus, cpus.words)
-               ? tx_fail(TX_IO, "cannot run on CPUs %s: %s", set, strerror(errno))
+               ? tx_fail(TX_IO, "cannot run on CPUs %s: %s", place->cpus, strerror(errno))
                : TX_OK;
 }

@@ -113,7 +113,6 @@ void tx_topology_free(tx_topology *topology)
     free(topology->numa);
     free(topology->cpus);
     free(topology->notes);
-    free(topology->copies);
     free_pool(topology->pool);
     free(topology);
 }

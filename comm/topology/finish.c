@@ -89,15 +89,6 @@ static void move_facts(tx_draft *draft, const int32_t *moved)
             draft->facts[kept++] = fact;
     }
     draft->fact_count = kept;
-    kept = 0;
-    for (int32_t i = 0; i < t->copy_count; i++) {
-        tx_topo_copy copy = t->copies[i];
-        copy.from = place(moved, copy.from);
-        copy.to = place(moved, copy.to);
-        if ((copy.from < 0) == (t->copies[i].from < 0) && (copy.to < 0) == (t->copies[i].to < 0))
-            t->copies[kept++] = copy;
-    }
-    t->copy_count = kept;
     for (int32_t i = 0; i < t->numa_count; i++)
         t->numa[i].device = place(moved, t->numa[i].device);
 }

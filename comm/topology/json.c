@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A topology as JSON: the form that tools/topology/txtopo.schema.json describes, and the short one that is sent between
- * processes. A table of fields a struct serves both ways. Classes are derived again from the tree, unless they were
- * stated. */
+ * A topology as JSON, as tools/topology/txtopo.schema.json describes it. A table of fields a struct serves both ways.
+ * Classes are derived again from the tree, unless they were stated. */
 #include "comm/topology/draft.h"
 #include "comm/topology/json_fields.h"
 
@@ -16,7 +15,6 @@
 /* The first failure is kept; later calls do nothing. */
 typedef struct writer {
     const tx_topology *t;
-    bool complete;
     tx_status status;
 } writer;
 
@@ -108,7 +106,7 @@ static tx_json *pair_json(writer *w, int32_t a, int32_t b)
     keep(w, tx_json_set_int(o, "b", b));
     keep(w, tx_json_set_string(o, "cell", tx_topo_cell(w->t, a, b, true, cell)));
     put_fields(w, o, pair_fields, pair);
-    if (w->complete && w->t->origin != TX_TOPO_ORIGIN_PASTED)
+    if (w->t->origin != TX_TOPO_ORIGIN_PASTED)
         put_path(w, o, a, b);
     if (p2p_asked(pair) || p2p_asked(back)) {
         put_p2p(w, o, "p2p", pair);
@@ -117,40 +115,18 @@ static tx_json *pair_json(writer *w, int32_t a, int32_t b)
     return o;
 }
 
-/* Whether a pair says more than follows from the tree. */
-static bool says_more(const writer *w, int32_t a, int32_t b)
-{
-    const tx_topo_pair *pair = tx_topo_pair_of(w->t, a, b);
-    return w->complete || w->t->origin == TX_TOPO_ORIGIN_PASTED || pair->class_source == TX_TOPO_FROM_NVML ||
-           pair->link != TX_TOPO_NO_LINK || p2p_asked(pair) || p2p_asked(tx_topo_pair_of(w->t, b, a));
-}
-
 static void put_pairs(writer *w, tx_json *root)
 {
     tx_json *array = tx_json_array();
     for (int32_t a = 0; a < w->t->device_count && !w->status; a++)
         for (int32_t b = a + 1; b < w->t->device_count && !w->status; b++)
-            if (says_more(w, a, b))
-                keep(w, tx_json_append(array, pair_json(w, a, b)));
+            keep(w, tx_json_append(array, pair_json(w, a, b)));
     keep(w, tx_json_set(root, "pairs", array));
 }
 
-/* null where nothing was measured. */
-static void put_measured(writer *w, tx_json *root)
+char *tx_topology_json(const tx_topology *topology)
 {
-    if (w->t->copies_planned == 0) {
-        keep(w, tx_json_set_null(root, "measured"));
-        return;
-    }
-    tx_json *o = tx_json_object();
-    keep(w, tx_json_set_int(o, "planned", w->t->copies_planned));
-    put_list(w, o, &lists[COPIES]);
-    keep(w, tx_json_set(root, "measured", o));
-}
-
-char *tx_topology_json(const tx_topology *topology, bool complete)
-{
-    writer w = {.t = topology, .complete = complete};
+    writer w = {.t = topology};
     tx_json *root = tx_json_object();
     keep(&w, tx_json_set_int(root, "version", 1));
     put_fields(&w, root, root_fields, topology);
@@ -160,8 +136,7 @@ char *tx_topology_json(const tx_topology *topology, bool complete)
     put_list(&w, root, &lists[NUMA]);
     put_list(&w, root, &lists[CPUS]);
     put_list(&w, root, &lists[NOTES]);
-    put_measured(&w, root);
-    char *text = w.status ? NULL : tx_json_text(root, complete ? TX_JSON_PRETTY : TX_JSON_LINE);
+    char *text = w.status ? NULL : tx_json_text(root, TX_JSON_PRETTY);
     tx_json_free(root);
     return text;
 }
@@ -304,12 +279,6 @@ static void check(parser *p, int which, void *element)
     } else if (which == NUMA) {
         tx_topo_numa *numa = element;
         numa->node = numa->node < 0 ? 0 : numa->node;
-    } else if (which == COPIES) {
-        const tx_topo_copy *copy = element;
-        const bool from = copy->kind == TX_TOPO_COPY_FROM_DEVICE || copy->kind == TX_TOPO_COPY_BETWEEN;
-        const bool to = copy->kind == TX_TOPO_COPY_TO_DEVICE || copy->kind == TX_TOPO_COPY_BETWEEN;
-        refuse(p, from != (copy->from >= 0) || to != (copy->to >= 0) || (from && copy->from == copy->to),
-               "from and to are not those of its kind");
     }
 }
 
@@ -362,21 +331,6 @@ static void read_pairs(parser *p, const tx_json *root)
     }
 }
 
-/* Absent in what was written before anything could be measured. */
-static void read_measured(parser *p, const tx_json *root)
-{
-    if (!tx_json_has(root, "measured"))
-        return;
-    snprintf(p->what, sizeof p->what, "measured");
-    const tx_json *o = member(p, root, "measured", TX_JSON_OBJECT);
-    if (!o)
-        return;
-    p->draft.t->copies_planned = (int32_t)get_long(p, o, "planned", INT32_MAX, 0);
-    read_list(p, o, COPIES);
-    snprintf(p->what, sizeof p->what, "measured");
-    refuse(p, p->draft.t->copy_count > p->draft.t->copies_planned, "more copies than planned");
-}
-
 static void read_root(parser *p, const tx_json *root)
 {
     int64_t version = 0;
@@ -389,7 +343,6 @@ static void read_root(parser *p, const tx_json *root)
     read_list(p, root, NUMA);
     read_list(p, root, CPUS);
     read_pairs(p, root);
-    read_measured(p, root);
 }
 
 tx_status tx_topology_parse(const char *text, size_t size, const char *where, tx_topology **topology)

@@ -81,12 +81,6 @@ static const field cpu_fields[] = {
     N("number", INT, number, INT32_MAX), N("core", INT, core, INT32_MAX), N("package", INT, package, INT32_MAX),
     N("numa", INT, numa, INT32_MAX), END};
 #undef OWNER
-#define OWNER tx_topo_copy
-static const field copy_fields[] = {
-    W("kind", kind, copy), W("method", method, method), N("from", INT, from, IN_DEVICES), N("to", INT, to, IN_DEVICES),
-    N("numa", INT, numa, INT32_MAX), N("bytes", LONG, bytes, INT64_MAX), N("runs", INT, runs, INT32_MAX),
-    N("bandwidth", SIZE, bandwidth, 1), N("latency", SIZE, latency, 1), T("failure", failure), END};
-#undef OWNER
 #define OWNER tx_topo_note
 static const field note_fields[] = {N("warning", FLAG, warning, 1), T("text", text), END};
 #undef OWNER
@@ -104,11 +98,11 @@ typedef struct list {
 
 #define LIST(key, name, array, count) \
     {key, name##_fields, offsetof(tx_topology, array), offsetof(tx_topology, count), sizeof *((tx_topology *)NULL)->array}
-enum { NOTES, NODES, DEVICES, NUMA, CPUS, COPIES };
+enum { NOTES, NODES, DEVICES, NUMA, CPUS };
 static const list lists[] = {
     LIST("notes", note, notes, note_count), LIST("nodes", node, nodes, node_count),
     LIST("devices", device, devices, device_count), LIST("numa", numa, numa, numa_count),
-    LIST("cpus", cpu, cpus, cpu_count), LIST("copies", copy, copies, copy_count)};
+    LIST("cpus", cpu, cpus, cpu_count)};
 /* clang-format on */
 
 #endif

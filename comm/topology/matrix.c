@@ -2,7 +2,6 @@
  * The text of `nvidia-smi topo -m`, as it comes out of a terminal or a web page: tabs may have become spaces, the
  * header may be underlined, older versions say SOC and name NICs by their devices. Rows have more fields than the
  * header. */
-#include "comm/topology/pasted.h"
 #include "comm/topology/sources.h"
 
 #include <inttypes.h>
@@ -10,12 +9,72 @@
 #include <string.h>
 #include <strings.h>
 
+#define WORDS (TX_TOPO_DEVICES_MAX + 16)
+
 typedef struct reader {
     tx_draft *draft;
-    tx_pasted lines;
+    char *text, *rest; /* all of it; the text after the present line, which is cut into words */
+    int64_t line;      /* from 1 */
+    const char *words[WORDS];
+    int32_t count; /* of words */
     int32_t rows;
     int32_t next_nic; /* number of the next NIC that the header has no number for */
 } reader;
+
+/* ---- Lines ----------------------------------------------------------------------------------------------- */
+
+/* Copies the text, without the terminal's escape sequences. */
+static tx_status begin(reader *r, const char *text, size_t size)
+{
+    char *copy = malloc(size + 1), *to = copy;
+    r->text = r->rest = copy;
+    if (!copy)
+        return tx_fail(TX_MEMORY, "topology: out of memory");
+    while (*text) {
+        if (*text != '\x1b') {
+            *to++ = *text++;
+            continue;
+        }
+        /* ESC [ ... letter */
+        text += text[1] == '[' ? 2 + strspn(text + 2, "0123456789;?") : 0;
+        text += *text && *text != '\n';
+    }
+    *to = '\0';
+    return TX_OK;
+}
+
+/* Cuts the next line into words; false at the end of the text, or if the line has too many of them (`*status`). */
+static bool next_line(reader *r, tx_status *status)
+{
+    char *line = r->rest, *end = line + strcspn(line, "\n"), *left = NULL;
+    if (!*line)
+        return false;
+    r->rest = end + (*end == '\n');
+    *end = '\0';
+    r->line++;
+    r->count = 0;
+    for (char *word = strtok_r(line, " \t\r\v\f", &left); word; word = strtok_r(NULL, " \t\r\v\f", &left)) {
+        if (r->count == WORDS) {
+            *status = tx_fail(TX_FORMAT, "more than %d devices", TX_TOPO_DEVICES_MAX);
+            return false;
+        }
+        r->words[r->count++] = word;
+    }
+    return true;
+}
+
+/* Digits to the end of `text`, as a number of at most six; else -1. */
+static int32_t digits(const char *text)
+{
+    size_t length = strlen(text);
+    return length > 0 && length <= 6 && strspn(text, "0123456789") == length ? (int32_t)strtol(text, NULL, 10) : -1;
+}
+
+/* "GPU3" */
+static bool gpu_name(const char *word)
+{
+    return strncasecmp(word, "GPU", 3) == 0 && digits(word + 3) >= 0;
+}
 
 /* ---- Words ---------------------------------------------------------------------------------------------- */
 
@@ -50,7 +109,7 @@ static bool read_cell(const char *token, tx_topo_pair *says)
     says->class_ = TX_TOPO_UNKNOWN;
     for (says->link = TX_TOPO_NVLINK; says->link <= TX_TOPO_XELINK; says->link++)
         if (strncasecmp(token, tx_topo_link_names[says->link], 2) == 0) {
-            says->links = token[2] ? tx_pasted_digits(token + 2) : 0;
+            says->links = token[2] ? digits(token + 2) : 0;
             return says->links > 0 || (!token[2] && says->link != TX_TOPO_NVLINK);
         }
     return false;
@@ -63,32 +122,32 @@ static bool read_cell(const char *token, tx_topo_pair *says)
 static int32_t header_devices(const reader *r)
 {
     int32_t count = 0;
-    while (count < r->lines.count && (tx_pasted_gpu(r->lines.words[count]) || nic_name(r->lines.words[count])))
+    while (count < r->count && (gpu_name(r->words[count]) || nic_name(r->words[count])))
         count++;
-    if (count == r->lines.count)
+    if (count == r->count)
         return count;
-    bool affinity = count + 1 < r->lines.count && strcasecmp(r->lines.words[count], "CPU") == 0 &&
-                    strcasecmp(r->lines.words[count + 1], "Affinity") == 0;
+    bool affinity = count + 1 < r->count && strcasecmp(r->words[count], "CPU") == 0 &&
+                    strcasecmp(r->words[count + 1], "Affinity") == 0;
     return affinity ? count : 0;
 }
 
 static tx_status add_devices(reader *r, int32_t count)
 {
     for (int32_t i = 0; i < count; i++) {
-        bool gpu = tx_pasted_gpu(r->lines.words[i]);
-        int32_t given = tx_pasted_digits(r->lines.words[i] + 3), index;
+        bool gpu = gpu_name(r->words[i]);
+        int32_t given = digits(r->words[i] + 3), index;
         for (int32_t k = 0; k < i; k++)
-            if (strcasecmp(r->lines.words[k], r->lines.words[i]) == 0)
-                return tx_fail(TX_FORMAT, "the header names a device twice: %.60s", r->lines.words[i]);
+            if (strcasecmp(r->words[k], r->words[i]) == 0)
+                return tx_fail(TX_FORMAT, "the header names a device twice: %.60s", r->words[i]);
         index = tx_draft_device(r->draft, gpu ? TX_TOPO_GPU : TX_TOPO_NIC, 0);
         if (index < 0)
             return r->draft->status;
         tx_topo_device *d = &r->draft->t->devices[index];
-        bool numbered = gpu || (strncasecmp(r->lines.words[i], "NIC", 3) == 0 && given >= 0);
+        bool numbered = gpu || (strncasecmp(r->words[i], "NIC", 3) == 0 && given >= 0);
         d->number = numbered ? given : r->next_nic;
         r->next_nic = gpu ? r->next_nic : d->number + 1;
         d->source = d->place = TX_TOPO_FROM_MATRIX;
-        d->system = numbered ? "" : tx_draft_text(r->draft, r->lines.words[i]);
+        d->system = numbered ? "" : tx_draft_text(r->draft, r->words[i]);
     }
     return r->draft->status;
 }
@@ -96,14 +155,14 @@ static tx_status add_devices(reader *r, int32_t count)
 static tx_status find_header(reader *r)
 {
     tx_status status = TX_OK;
-    while (tx_pasted_next(&r->lines, &status)) {
+    while (next_line(r, &status)) {
         int32_t count = header_devices(r);
         if (count > 0)
             return add_devices(r, count);
     }
-    return status ? status
-                  : tx_fail(TX_FORMAT, "is neither hwloc's XML nor the text of nvidia-smi topo -m (there is "
-                                       "no header with GPU0) or of rocm-smi --showtopo");
+    return status
+               ? status
+               : tx_fail(TX_FORMAT, "is neither hwloc's XML nor the text of nvidia-smi topo -m (no header with GPU0)");
 }
 
 /* ---- Rows ----------------------------------------------------------------------------------------------------- */
@@ -111,14 +170,14 @@ static tx_status find_header(reader *r)
 static tx_status read_cells(reader *r, int32_t row)
 {
     const int32_t count = r->draft->t->device_count;
-    if (r->lines.count < count + 1)
-        return tx_fail(TX_FORMAT, "the row is shorter than the header: %.60s", r->lines.words[0]);
+    if (r->count < count + 1)
+        return tx_fail(TX_FORMAT, "the row is shorter than the header: %.60s", r->words[0]);
     for (int32_t i = 0; i < count; i++) {
         tx_topo_pair says;
-        if (!read_cell(r->lines.words[i + 1], &says))
-            return tx_fail(TX_FORMAT, "no cell of a matrix: %.60s", r->lines.words[i + 1]);
+        if (!read_cell(r->words[i + 1], &says))
+            return tx_fail(TX_FORMAT, "no cell of a matrix: %.60s", r->words[i + 1]);
         if ((i == row) != (says.class_ == TX_TOPO_SELF))
-            return tx_fail(TX_FORMAT, "X is not on the diagonal: %.60s", r->lines.words[0]);
+            return tx_fail(TX_FORMAT, "X is not on the diagonal: %.60s", r->words[0]);
         if (says.link != TX_TOPO_NO_LINK)
             says.note = tx_draft_note(r->draft, false, "The matrix tells links, not the PCI path beside them");
         else if (says.class_ == TX_TOPO_UNKNOWN)
@@ -133,19 +192,19 @@ static void read_affinity(reader *r, int32_t row)
 {
     const char *fields[3] = {"", "", ""};
     int32_t *numbers = NULL, count = 0, first = r->draft->t->device_count + 1;
-    for (int32_t i = 0; i < 3 && first + i < r->lines.count; i++) {
-        if (strcasecmp(r->lines.words[first + i], "N/A") == 0)
+    for (int32_t i = 0; i < 3 && first + i < r->count; i++) {
+        if (strcasecmp(r->words[first + i], "N/A") == 0)
             continue;
-        if (tx_topo_set_parse(r->lines.words[first + i], &numbers, &count))
+        if (tx_topo_set_parse(r->words[first + i], &numbers, &count))
             return;
         free(numbers);
-        fields[i] = r->lines.words[first + i];
+        fields[i] = r->words[first + i];
     }
     const char *cpus = tx_draft_text(r->draft, fields[0]), *nodes = tx_draft_text(r->draft, fields[1]);
     tx_topo_device *d = &r->draft->t->devices[row];
     d->cpus = cpus;
     d->nodes = nodes;
-    d->gpu_numa = tx_pasted_digits(fields[2]);
+    d->gpu_numa = digits(fields[2]);
 }
 
 /* The CPUs that are near some GPU, each taken for a core: which threads share one a matrix does not tell. */
@@ -160,7 +219,7 @@ static tx_status add_cpus(tx_draft *draft)
         for (int32_t k = 0; k < count; k++) {
             tx_topo_cpu *cpu = known[numbers[k]] ? NULL : TX_DRAFT_APPEND(draft, draft->t->cpus, draft->t->cpu_count);
             if (cpu)
-                *cpu = (tx_topo_cpu){numbers[k], t->cpu_count - 1, 0, tx_pasted_digits(t->devices[i].nodes)};
+                *cpu = (tx_topo_cpu){numbers[k], t->cpu_count - 1, 0, digits(t->devices[i].nodes)};
             known[numbers[k]] = true;
         }
         free(numbers);
@@ -172,39 +231,38 @@ static tx_status add_cpus(tx_draft *draft)
 /* The row's name must be the header's next one. */
 static bool names_device(const reader *r, const tx_topo_device *d)
 {
-    const char *token = r->lines.words[0];
+    const char *token = r->words[0];
     if (*d->system)
         return strcasecmp(token, d->system) == 0;
-    return strncasecmp(token, tx_topo_device_names[d->kind], 3) == 0 && tx_pasted_digits(token + 3) == d->number;
+    return strncasecmp(token, tx_topo_device_names[d->kind], 3) == 0 && digits(token + 3) == d->number;
 }
 
 /* "  NIC0: mlx5_0" of the legend. */
 static void read_nic_legend(reader *r)
 {
-    size_t length = r->lines.count == 2 ? strlen(r->lines.words[0]) : 0;
-    if (length < 5 || strncasecmp(r->lines.words[0], "NIC", 3) != 0 || r->lines.words[0][length - 1] != ':')
+    size_t length = r->count == 2 ? strlen(r->words[0]) : 0;
+    if (length < 5 || strncasecmp(r->words[0], "NIC", 3) != 0 || r->words[0][length - 1] != ':')
         return;
-    long number = strtol(r->lines.words[0] + 3, NULL, 10);
+    long number = strtol(r->words[0] + 3, NULL, 10);
     for (int32_t i = 0; i < r->draft->t->device_count; i++) {
         tx_topo_device *d = &r->draft->t->devices[i];
         if (d->kind == TX_TOPO_NIC && d->number == number && !*d->system)
-            d->system = tx_draft_text(r->draft, r->lines.words[1]);
+            d->system = tx_draft_text(r->draft, r->words[1]);
     }
 }
 
 static tx_status read_rows(reader *r)
 {
     tx_status status = TX_OK;
-    while (!status && tx_pasted_next(&r->lines, &status)) {
+    while (!status && next_line(r, &status)) {
         if (r->rows == r->draft->t->device_count) {
             read_nic_legend(r);
             continue;
         }
-        if (r->lines.count == 0 || (!tx_pasted_gpu(r->lines.words[0]) && !nic_name(r->lines.words[0])) ||
-            strchr(r->lines.words[0], ':'))
+        if (r->count == 0 || (!gpu_name(r->words[0]) && !nic_name(r->words[0])) || strchr(r->words[0], ':'))
             continue;
         if (!names_device(r, &r->draft->t->devices[r->rows]))
-            return tx_fail(TX_FORMAT, "the rows are not in the header's order: %.60s", r->lines.words[0]);
+            return tx_fail(TX_FORMAT, "the rows are not in the header's order: %.60s", r->words[0]);
         status = read_cells(r, r->rows);
         if (!status)
             read_affinity(r, r->rows++);
@@ -218,12 +276,10 @@ static tx_status read_rows(reader *r)
 tx_status tx_topo_matrix_parse(const char *text, size_t size, tx_draft *draft)
 {
     reader r = {.draft = draft};
-    if (strstr(text, " between two GPUs"))
-        return tx_topo_showtopo_parse(text, size, draft);
-    TX_TRY(tx_pasted_begin(&r.lines, text, size));
+    TX_TRY(begin(&r, text, size));
     tx_draft_node(draft, TX_TOPO_MACHINE, -1);
     tx_status status = draft->status ? draft->status : find_header(&r);
     TX_THEN(status, read_rows(&r));
-    free(r.lines.text);
-    return status && draft->t->device_count > 0 ? tx_fail_in(status, "line %" PRId64, r.lines.line) : status;
+    free(r.text);
+    return status && draft->t->device_count > 0 ? tx_fail_in(status, "line %" PRId64, r.line) : status;
 }

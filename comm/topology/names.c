@@ -22,9 +22,6 @@ const char *const tx_topo_confidence_names[] = {TX_TOPO_CONFIDENCE_MAP(ONLY)};
 const char *const tx_topo_node_names[] = {TX_TOPO_NODE_MAP(ONLY)};
 const char *const tx_topo_device_names[] = {TX_TOPO_DEVICE_MAP(ONLY)};
 const char *const tx_topo_origin_names[] = {TX_TOPO_ORIGIN_MAP(ONLY)};
-const char *const tx_topo_copy_names[] = {TX_TOPO_COPY_MAP(ONLY)};
-const char *const tx_topo_method_names[] = {TX_TOPO_METHOD_MAP(FIRST)};
-const char *const tx_topo_method_texts[] = {TX_TOPO_METHOD_MAP(SECOND)};
 
 /* ---- Bus ids ------------------------------------------------------------------------------------ */
 
@@ -101,14 +98,6 @@ int32_t tx_topo_cores(const tx_topology *topology)
     for (int32_t i = 0; i < topology->cpu_count; i++)
         cores = topology->cpus[i].core >= cores ? topology->cpus[i].core + 1 : cores;
     return cores;
-}
-
-int32_t tx_topo_packages(const tx_topology *topology)
-{
-    int32_t packages = 0;
-    for (int32_t i = 0; i < topology->node_count; i++)
-        packages += topology->nodes[i].kind == TX_TOPO_PACKAGE;
-    return packages;
 }
 
 /* ---- Finding ---------------------------------------------------------------------------------------- */

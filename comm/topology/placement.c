@@ -2,7 +2,6 @@
  * Where the ranks of one host go. */
 #include "comm/topology/placement.h"
 #include "comm/topology/choose.h"
-#include "comm/topology/copy.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -301,11 +300,6 @@ tx_status tx_placement_confine(tx_topology *topology, const char *cpus)
     free(core);
     free(numbers);
     return status;
-}
-
-tx_status tx_placement_take(const tx_topo_place *place)
-{
-    return tx_topo_cpus_move(place->cpus);
 }
 
 void tx_placement_free(tx_placement *placement)

@@ -60,8 +60,7 @@ bool tx_topo_small_file(char *text, size_t size, const char *root, const char *f
 
 /* ---- Files -------------------------------------------------------------------------------------------------- */
 
-/* Text of nvidia-smi topo -m; that of rocm-smi --showtopo is handed on. */
+/* Text of nvidia-smi topo -m. */
 tx_status tx_topo_matrix_parse(const char *text, size_t size, tx_draft *draft);
-tx_status tx_topo_showtopo_parse(const char *text, size_t size, tx_draft *draft);
 
 #endif

@@ -5,7 +5,7 @@
  * libraries, sysfs) or read from a file; programs print it and the trainer places its ranks by it.
  *
  * Ownership: a topology owns every array and string in it; all go with tx_topology_free, and nothing in it changes
- * after it was made, but that measuring (measure.h) adds what it measured. Strings are never NULL; "" means unknown.
+ * after it was made. Strings are never NULL; "" means unknown.
  * Units: memory in bytes; speeds of lanes in GT/s; rates in GB/s (1e9 bytes a second) in one direction. Numbers of CPUs
  * and NUMA nodes are the operating system's. Sets of them are lists such as "0-7,64-71" (tx_topo_set_parse). */
 #ifndef TX_COMM_TOPOLOGY_H
@@ -25,8 +25,6 @@
 #define TX_TOPO_ID_FROM(name, ...) TX_TOPO_FROM_##name,
 #define TX_TOPO_ID_P2P(name, ...) TX_TOPO_P2P_##name,
 #define TX_TOPO_ID_ACCESS(name, ...) TX_TOPO_ACCESS_##name,
-#define TX_TOPO_ID_COPY(name, ...) TX_TOPO_COPY_##name,
-#define TX_TOPO_ID_METHOD(name, ...) TX_TOPO_METHOD_##name,
 #define TX_TOPO_ID_ORIGIN(name, ...) TX_TOPO_ORIGIN_##name,
 
 /* X(NAME, "cell", "legend"): how two devices are tied together through PCI and the CPUs, nearest first. */
@@ -204,42 +202,6 @@ typedef struct tx_topo_pair {
     int32_t note; /* why something is guessed or unknown; -1 none */
 } tx_topo_pair;
 
-/* ---- Measured copies ---------------------------------------------------------------------------- */
-
-/* X(NAME, "key"): which way a copy goes. */
-#define TX_TOPO_COPY_MAP(X)       \
-    X(IN_HOST, "in-host")         \
-    X(TO_DEVICE, "to-device")     \
-    X(FROM_DEVICE, "from-device") \
-    X(BETWEEN, "between-devices")
-
-typedef enum tx_topo_copy_kind { TX_TOPO_COPY_MAP(TX_TOPO_ID_COPY) TX_TOPO_COPY_COUNT } tx_topo_copy_kind;
-
-/* X(NAME, "key", "what is done"): how it is made. */
-#define TX_TOPO_METHOD_MAP(X)                                                                               \
-    X(MEMCPY, "memcpy", "memcpy, both ends in memory of the NUMA node")                                     \
-    X(PINNED, "pinned", "write or read buffer, host memory mapped from the driver (CL_MEM_ALLOC_HOST_PTR)") \
-    X(PAGEABLE, "pageable", "write or read buffer, ordinary host memory")                                   \
-    X(ONE_CONTEXT, "copy-buffer", "copy buffer in one context, where the driver chooses the way")           \
-    X(THROUGH_HOST, "through-host", "between platforms: read into pinned host memory, then write from there")
-
-typedef enum tx_topo_method { TX_TOPO_METHOD_MAP(TX_TOPO_ID_METHOD) TX_TOPO_METHOD_COUNT } tx_topo_method;
-
-typedef struct tx_topo_copy {
-    tx_topo_copy_kind kind;
-    tx_topo_method method;
-    int32_t from, to;    /* devices; -1 the host */
-    int32_t numa;        /* number of the NUMA node whose CPUs copied and whose memory was used; -1 any */
-    int64_t bytes;       /* of one run */
-    int32_t runs;        /* whose median the bandwidth is */
-    double bandwidth;    /* 0: it could not be measured */
-    double latency;      /* microseconds that a copy of 4 bytes takes, call to end, a median too; 0 for memcpy */
-    const char *failure; /* why it could not be measured */
-} tx_topo_copy;
-
-extern const char *const tx_topo_copy_names[TX_TOPO_COPY_COUNT], *const tx_topo_method_names[TX_TOPO_METHOD_COUNT],
-                                                                     *const tx_topo_method_texts[TX_TOPO_METHOD_COUNT];
-
 /* A footnote: one sentence. */
 typedef struct tx_topo_note {
     bool warning;     /* the matrix may be wrong; else it explains */
@@ -275,9 +237,7 @@ typedef struct tx_topology {
     int32_t cpu_count;
     tx_topo_note *notes;
     int32_t note_count;
-    tx_topo_copy *copies;               /* none unless it was measured */
-    int32_t copy_count, copies_planned; /* fewer than planned: measuring was stopped */
-    struct tx_topo_pool *pool;          /* what owns the strings */
+    struct tx_topo_pool *pool; /* what owns the strings */
 } tx_topology;
 
 /* ---- Making -------------------------------------------------------------------------------------- */
@@ -291,8 +251,8 @@ typedef struct tx_topo_options {
 
 /* This machine. What cannot be asked is a note; only memory, or hwloc itself, can fail. `options` may be NULL. */
 tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topology);
-/* A file: hwloc's XML (version 2), JSON as below, or text of `nvidia-smi topo -m` or `rocm-smi
- * --showtopo`; the content tells which. Live devices are not looked at. Broken files can kill hwloc, so a child process
+/* A file: hwloc's XML (version 2), JSON as below, or text of `nvidia-smi topo -m`; the
+ * content tells which. Live devices are not looked at. Broken files can kill hwloc, so a child process
  * reads them first (SIGCHLD must not be ignored). */
 tx_status tx_topology_read(const char *path, tx_topology **topology);
 void tx_topology_free(tx_topology *topology); /* NULL is fine */
@@ -300,11 +260,9 @@ void tx_topology_free(tx_topology *topology); /* NULL is fine */
  * links that were found on this machine are written as hwloc's distances. */
 tx_status tx_topology_export(const tx_topology *topology, const char *path);
 
-/* JSON text, allocated; NULL when out of memory (the message is set). The caller frees it. `complete`: indented, as
- * tools/topology/txtopo.schema.json describes it. Else one line with what tx_topology_parse needs to make an equal
- * topology, which is what ranks send each other: pairs that follow from the tree are left out. tx_topology_parse reads
- * both. */
-char *tx_topology_json(const tx_topology *topology, bool complete);
+/* JSON text as tools/topology/txtopo.schema.json describes it, allocated; NULL when out of memory (the message is set).
+ * The caller frees it. */
+char *tx_topology_json(const tx_topology *topology);
 /* `where` starts the messages. */
 tx_status tx_topology_parse(const char *text, size_t size, const char *where, tx_topology **topology);
 
@@ -320,9 +278,8 @@ const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool
 /* Whether any pair has that class, or that link. */
 bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value);
 bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value);
-/* How many cores, and packages of them, the topology tells. */
+/* How many cores the topology tells. */
 int32_t tx_topo_cores(const tx_topology *topology);
-int32_t tx_topo_packages(const tx_topology *topology);
 /* The device of a label ("GPU0", "nic1"), bus id ("3b:00.0"), OpenCL index ("0:1", "opencl:0:1") or system name
  * ("mlx5_0"); -1 none.
  */

@@ -4,9 +4,8 @@
 # Every page that a program writes, opened in headless Chromium: the texts and elements that it shows, and no error in
 # the browser's console.
 #
-#   pages.sh BIN-FOLDER TOPOLOGY(a file for txtopo --input)
+#   pages.sh BIN-FOLDER
 bin=$1
-topology=$2
 . "${0%/*}/../program.sh"
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 [ -n "$browser" ] || { echo "skipped: no Chromium"; exit 77; }
@@ -57,9 +56,6 @@ made "$bin/txsearch" --output_dir search --search learning_rate=choice:1e-3,1e-2
 mv search/search.html search.html
 page search "learning_rate" 2 path
 page search "Importance" 5 tr
-
-made "$bin/txtopo" --html topology.html --input "$topology"
-page topology "NODE" 4 td
 
 write_small_config 1 16 128
 made "$bin/txbench" report --device cpu --config config.json --output report --block 16 --budget 300 --only "step fp32,generation"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fuzz target: pasted text of nvidia-smi topo -m or rocm-smi --showtopo. A topology that the parser makes is written as
+ * Fuzz target: pasted text of nvidia-smi topo -m. A topology that the parser makes is written as
  * JSON and read again. */
 #include "comm/topology/sources.h"
 #include "tests/fuzz/fuzz.h"
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (memchr(data, '\0', size) || tx_topo_matrix_parse(text, size, &draft))
         tx_draft_discard(&draft);
     else if (!tx_draft_finish(&draft, &t) && t->device_count < 64) {
-        json = tx_topology_json(t, false);
+        json = tx_topology_json(t);
         FUZZ_CHECK(json && !tx_topology_parse(json, strlen(json), "json", &again));
         FUZZ_CHECK(again->device_count == t->device_count && again->note_count == t->note_count);
     }

@@ -30,7 +30,7 @@ static int try_text(const char *path, const char *text, size_t size)
         return t || !*tx_error() || strchr(tx_error(), '\n') ? -1 : 0;
     for (int k = 0; k < 2; k++)
         free(printed(tx_txtopo_nvidia, t, k));
-    char *json = tx_topology_json(t, false);
+    char *json = tx_topology_json(t);
     bool kept = json && !tx_topology_parse(json, strlen(json), "json", &again) &&
                 again->device_count == t->device_count && again->note_count == t->note_count;
     free(json);

@@ -1,12 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The matrix as programs parse that of nvidia-smi topo -m, in nine ways that are met, out of -m and of --nvidia: each gets
-# what the CSV says.
+# what the JSON says.
 #
 #   test_parsers.sh TXTOPO SOURCE-FOLDER
 txtopo=$1
 fixtures=$2/tests/topology/fixtures
 . "${0%/*}/../program.sh"
+python=${TX_PYTHON:-python3}
+command -v "$python" > /dev/null || { echo "skipped: no $python"; exit 77; }
 
 # ---- the nine: each reads $work/text and prints its findings ------------------------------------
 plain()
@@ -74,35 +76,38 @@ nic_legend()
     plain | awk '/^NIC Legend/ { on = 1 } on && /^ +NIC[0-9]+:/ { sub(/:/, "", $1); print $1, $2 }'
 }
 
-# ---- what is to be found, of the CSV ------------------------------------------------------------------
-# csv PROGRAM: awk over its rows, whose column of a name is col["name"]; commas within values are ;
-csv()
-{
-    sed ':a; s/\("[^",]*\),\([^"]*"\)/\1;\2/; ta; s/"//g' "$work/csv" |
-        awk -F, "NR == 1 { for (i = 1; i <= NF; i++) { col[\$i] = i; name[i] = \$i } n = col[\"bus_id\"] - 1; next } $1"
+# ---- what is to be found, of the JSON -----------------------------------------------------------------
+cat > "$work/expected.py" << 'END'
+import json, re, sys
+t = json.load(open(sys.argv[2]))
+devices = [d for d in t["devices"] if d["kind"] != "CPU"]
+gpus = [d for d in devices if d["kind"] == "GPU"]
+cells = {}
+for pair in t["pairs"]:
+    a, b = (t["devices"][pair[end]]["label"] for end in "ab")
+    cells[a, b] = cells[b, a] = pair["cell"]
+def cell(a, b):
+    return "X" if a == b else cells[a["label"], b["label"]]
+def matrix(of):
+    return [(a["label"], b["label"], cell(a, b)) for a in of for b in of]
+found = {
+    "by_place": lambda: matrix(gpus),
+    "nvlinks": lambda: [(a["label"], sum(bool(re.match(r"NV\d", cell(a, b))) for b in devices)) for a in gpus],
+    "cpu_affinity": lambda: [(a["label"], a["cpu_affinity"]) for a in gpus],
+    "numa_affinity": lambda: [(a["label"], a["numa_affinity"]) for a in gpus],
+    "nic_legend": lambda: [(a["label"], a["system_name"]) for a in devices if a["kind"] == "NIC"],
 }
-
-# shellcheck disable=SC2016 # the programs are awk's
-expected()
-{
-    case $1 in
-    by_place)
-        csv '/^GPU/ { for (i = 2; i <= n; i++) if (name[i] ~ /^GPU/) print $1, name[i], $i }' ;;
-    nvlinks) csv '/^GPU/ { c = 0; for (i = 2; i <= n; i++) c += $i ~ /^NV[0-9]+$/; print $1, c }' ;;
-    cpu_affinity) csv '/^GPU/ { gsub(/;/, ",", $col["cpu_affinity"]); print $1, $col["cpu_affinity"] }' ;;
-    numa_affinity) csv '/^GPU/ { print $1, $col["numa_affinity"] }' ;;
-    nic_legend) csv '/^NIC/ { print $1, $col["system_name"] }' ;;
-    *) csv '!/^CPU/ { for (i = 2; i <= n; i++) if (name[i] !~ /^CPU/) print $1, name[i], $i }' ;;
-    esac
-}
+for row in found.get(sys.argv[1], lambda: matrix(devices))():
+    print(*row)
+END
 
 # try FILE FORM...
 try()
 {
-    { "$txtopo" --csv --input "$1" > "$work/csv" && "$txtopo" "$2" --input "$1" > "$work/text"; } || fail "$*: not printed"
+    { "$txtopo" --json --input "$1" > "$work/json" && "$txtopo" "$2" --input "$1" > "$work/text"; } || fail "$*: not printed"
     for shape in words tabs first_line by_place fixed_columns nvlinks cpu_affinity numa_affinity nic_legend; do
-        expected "$shape" > "$work/out"
-        $shape | grep -v 'CPU[0-9]' > "$work/err" # a CPU device is one more column, which the CSV's rows here have not
+        "$python" "$work/expected.py" "$shape" "$work/json" > "$work/out"
+        $shape | grep -v 'CPU[0-9]' > "$work/err" # a CPU device is one more column, which the expected rows have not
         cmp -s "$work/out" "$work/err" || fail "$1 $2: $shape finds otherwise"
         [ -s "$work/out" ] || [ $shape = nic_legend ] || fail "$1 $2: $shape has nothing to find"
         tried=$((tried + 1))

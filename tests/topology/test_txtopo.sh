@@ -38,7 +38,8 @@ expect 0 "txtopo 0." --version
 expect 0 "XG#: Connection traversing # XGMI" --help
 expect 0 "PIX: Connection traversing at most a single" --man
 expect 2 "exclude each other" -m -mp
-expect 2 "exclude each other" --json --csv
+expect 2 "exclude each other" --json --nvidia
+expect 2 "exclude each other" --tree -mp
 expect 2 "z is none of r, w, n, a and p" -p2p rz
 expect 2 "the value is missing" -p2p
 expect 2 "did you mean --nvidia" --nvdia
@@ -61,23 +62,20 @@ lacks "XGMI"
 expect 0 "${tab}${escape}[4mGPU0${tab}GPU1" --nvidia --input "$classes"
 expect 0 "GPU5${tab}SYS${tab}SYS${tab}SYS${tab}SYS${tab}SYS${tab} X ${tab}PIX${tab}PHB${tab}SYS${tab}SYS${tab}4-7${tab}1${tab}${tab}N/A" --nvidia --input "$classes"
 lacks "XG"
-expect 0 "GPU0,X,NV2,NV1,PHB,NODE,SYS,SYS,SYS,PIX,PIX,0000:03:00.0,,," --csv --input "$classes"
 expect 0 "GPU0${tab}X${tab}U" -p2p rw --input "$classes"
 expect 0 '"cell": "NV2"' --json --input "$classes"
 expect 0 "" --export "$work/copy.xml" --input "$classes"
-"$txtopo" --csv --input "$classes" > "$work/a"
-"$txtopo" --csv --input "$work/copy.xml" > "$work/b"
+"$txtopo" -m --input "$classes" > "$work/a"
+"$txtopo" -m --input "$work/copy.xml" > "$work/b"
 cmp -s "$work/a" "$work/b" || fail "the exported file reads otherwise"
 "$txtopo" --json --input "$classes" > "$work/a.json"
-"$txtopo" --csv --input "$work/a.json" > "$work/b"
+"$txtopo" -m --input "$work/a.json" > "$work/b"
 cmp -s "$work/a" "$work/b" || fail "the JSON reads otherwise"
 "$txtopo" --nvidia --input "$classes" | "$txtopo" --nvidia --input /dev/stdin > "$work/b"
 "$txtopo" --nvidia --input "$classes" | cmp -s - "$work/b" || fail "--nvidia reads otherwise"
 
-expect 0 "GPU2${tab}SYS${tab}SYS${tab} X ${tab}XG" --input "$fixtures/showtopo.txt"
 
-expect 0 "all 8 GPUs in order" --explain GPU0 GPU1 --input "$classes"
-expect 0 "40.0 GB/s one way" --input "$classes" --explain=GPU0,04:00.0
+expect 0 "0000:03:00.0  GPU0 " --tree --input "$classes"
 expect 0 "-bind-to user:4+5,6+7 PROGRAM" --bind 2 --input "$classes"
 expect 0 "--cpu-bind=mask_cpu:0x30,0xc0 PROGRAM" --bind 2 --input "$classes"
 expect 0 "env ZE_AFFINITY_MASK=0.0 numactl --physcpubind=4-5 --membind=1 PROGRAM  # rank 0" --bind 2 --input "$classes"
@@ -85,21 +83,14 @@ expect 0 "env ROCR_VISIBLE_DEVICES=1 numactl" --bind 8 --input "$classes"
 expect 0 "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1 numactl" --bind 8 --input "$classes"
 expect 0 "env numactl --physcpubind=64-127 --membind=1 PROGRAM  # rank 1" --bind 2 --input "$fixtures/matrix.txt"
 printf '\tGPU0\nGPU0\t X \n' > "$work/bare.txt"
-expect 0 "" --html "$work/page.html" --input "$classes"
-grep -q '</html>' "$work/page.html" || fail "the page is not whole"
-expect 2 "two devices are needed" --explain GPU0
-expect 2 "the value is missing" --explain
 expect 2 "exclude each other" --bind 2 -mp
 expect 2 "are shown as text" --bind 2 --json
 expect 2 "must lie between" --bind 5000
-expect 1 "GPU9: no such device" --explain GPU0 GPU9 --input "$classes"
 expect 1 "does not tell which cores" --bind 2 --input "$work/bare.txt"
-expect 1 "cannot" --html "$work/no folder/a.html" --input "$classes"
 
 # ---- this machine -----------------------------------------------------------------------------------
 expect 0 "CPU" -m
 expect 0 "" --nvidia
-expect 0 "" --csv
 expect 0 "" --export "$work/live.xml"
 expect 0 "" --input "$work/live.xml"
 export OCL_ICD_VENDORS=/nowhere

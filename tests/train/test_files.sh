@@ -93,7 +93,7 @@ written()
     rm -f "$work"/out-*
 }
 written "-o @" "$bin/txplot" "$work/b"
-written "--html @" "$bin/txtopo"
+written "--export @" "$bin/txtopo"
 # shellcheck disable=SC2086
 written "--dump_order @" "$bin/txtrain" $common --train_file "$work/text" --max_steps 1 --output_dir "$work/orders" --overwrite_output_dir
 # shellcheck disable=SC2086

@@ -175,7 +175,7 @@ tx_status tx_txtopo_bind(FILE *out, const tx_topology *topology, int64_t ranks)
     if (status)
         return status;
     const places all = {topology, placement};
-    tx_txtopo_print(out, &(tx_txtopo_table){8, placement->ranks, 1, false, place_cell, &all});
+    tx_txtopo_print(out, &(tx_txtopo_table){8, placement->ranks, 1, place_cell, &all});
     print_warnings(out, topology, placement);
     status = print_fields(out, placement, "MPICH's launcher", "mpiexec", "-bind-to user", print_list);
     TX_THEN(status, print_fields(out, placement, "Slurm's, on one host", "srun", "--cpu-bind=mask_cpu", print_mask));

@@ -9,49 +9,84 @@
 
 /* ---- Matrix --------------------------------------------------------------------------------------- */
 
-static const char *pair_text(const tx_txtopo_sheet *s, int32_t a, int32_t b, char room[TX_TXTOPO_CELL])
+typedef struct matrix {
+    const tx_topology *t;
+    tx_topo_device_kind last; /* devices of later kinds are left out; they come last */
+    bool links, nvidia, affinities;
+    const char *letters; /* of peer-to-peer access; NULL: classes and links */
+} matrix;
+
+static int32_t devices_of(const matrix *m)
 {
-    const tx_topo_pair *pair = tx_topo_pair_of(s->t, a, b);
-    const bool link = s->links && (!s->nvidia || pair->link == TX_TOPO_NVLINK);
+    int32_t count = 0;
+    while (count < m->t->device_count && m->t->devices[count].kind <= m->last)
+        count++;
+    return count;
+}
+
+static int access_of(char letter)
+{
+#define X(name, c, key) \
+    if (letter == (c))  \
+        return TX_TOPO_ACCESS_##name;
+    TX_TOPO_ACCESS_MAP(X)
+#undef X
+    return -1;
+}
+
+static tx_topo_p2p p2p_of(const matrix *m, int32_t a, int32_t b)
+{
+    tx_topo_p2p found = TX_TOPO_P2P_OK;
+    for (const char *letter = m->letters; *letter && found == TX_TOPO_P2P_OK; letter++)
+        found = tx_topo_pair_of(m->t, a, b)->p2p[access_of(*letter)];
+    return found;
+}
+
+static const char *pair_text(const matrix *m, int32_t a, int32_t b, char room[16])
+{
+    const tx_topo_pair *pair = tx_topo_pair_of(m->t, a, b);
+    const bool link = m->links && (!m->nvidia || pair->link == TX_TOPO_NVLINK);
     if (a == b)
-        return " X ";
-    if (s->nvidia && !link && pair->class_ == TX_TOPO_LOC)
+        return m->letters ? "X" : " X ";
+    if (m->letters)
+        return tx_topo_p2p_names[p2p_of(m, a, b)];
+    if (m->nvidia && !link && pair->class_ == TX_TOPO_LOC)
         return "PIX";
-    if (s->nvidia && !link && pair->class_ == TX_TOPO_UNKNOWN)
+    if (m->nvidia && !link && pair->class_ == TX_TOPO_UNKNOWN)
         return "N/A";
-    return tx_topo_cell(s->t, a, b, link, room);
+    return tx_topo_cell(m->t, a, b, link, room);
 }
 
 /* nvidia-smi writes two tabs between the last two fields of a row, which its header has not; the rows of
  * NICs have no affinity. */
-static const tx_txtopo_column affinities[] = {{"CPU Affinity", TX_TXTOPO_CPUS},
-                                              {"NUMA Affinity", TX_TXTOPO_NODES},
-                                              {"", TX_TXTOPO_EMPTY},
-                                              {"GPU NUMA ID", TX_TXTOPO_GPU_NUMA}};
-enum { AFFINITIES = 4, GAP = 2 };
-
-static void print_row(FILE *out, const tx_txtopo_sheet *s, const tx_txtopo_table *table, int32_t row, bool underline)
+static void print_affinities(FILE *out, const matrix *m, const tx_topo_device *d)
 {
-    const tx_topo_device_kind kind = row < 0 ? TX_TOPO_GPU : s->t->devices[s->list[row]].kind;
-    const bool near = s->nvidia ? kind == TX_TOPO_GPU : kind != TX_TOPO_NIC;
-    char room[TX_TXTOPO_CELL];
-    for (int32_t k = 0; k < table->columns; k++) {
-        const int32_t beside = k - s->count - 1;
-        const char *text = beside >= 0 && !near ? "" : table->cell(table->of, row, k, room);
-        if (beside >= 0 && beside != GAP && near && !*text)
-            text = "N/A";
-        if (row >= 0 || beside != GAP)
-            fprintf(out, "%s%s%s", k > 0 ? "\t" : "", underline && k == 1 ? "\x1b[4m" : "", text);
-    }
-    fputs(underline ? "\x1b[0m\n" : "\n", out);
+    char number[16] = "";
+    const bool near = m->nvidia ? d->kind == TX_TOPO_GPU : d->kind != TX_TOPO_NIC;
+    const char *const unknown = near ? "N/A" : "";
+    if (d->gpu_numa >= 0)
+        snprintf(number, sizeof number, "%" PRId32, d->gpu_numa);
+    fprintf(out, "\t%s\t%s\t\t%s", near && *d->cpus ? d->cpus : unknown, near && *d->nodes ? d->nodes : unknown,
+            near && *number ? number : unknown);
 }
 
 /* With tabs; the first line underlined on demand. */
-static void print_tabs(FILE *out, tx_txtopo_sheet *s, bool underline)
+static void print_tabs(FILE *out, const matrix *m, bool underline)
 {
-    const tx_txtopo_table table = tx_txtopo_sheet_table(s);
-    for (int32_t row = -1; row < table.rows; row++)
-        print_row(out, s, &table, row, underline && row < 0);
+    const int32_t count = devices_of(m);
+    char room[16];
+    for (int32_t k = 0; k < count; k++)
+        fprintf(out, "\t%s%s", underline && k == 0 ? "\x1b[4m" : "", m->t->devices[k].label);
+    fputs(m->affinities ? "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID" : "", out);
+    fputs(underline ? "\x1b[0m\n" : "\n", out);
+    for (int32_t row = 0; row < count; row++) {
+        fputs(m->t->devices[row].label, out);
+        for (int32_t k = 0; k < count; k++)
+            fprintf(out, "\t%s", pair_text(m, row, k, room));
+        if (m->affinities)
+            print_affinities(out, m, &m->t->devices[row]);
+        fputc('\n', out);
+    }
 }
 
 static void legend_line(FILE *out, const char *cell, const char *mark, const char *legend)
@@ -65,7 +100,7 @@ static void class_line(FILE *out, tx_topo_class value)
 }
 
 /* nvidia-smi's lines always; of the others what the matrix has. */
-static void print_legend(FILE *out, const tx_txtopo_sheet *m)
+static void print_legend(FILE *out, const matrix *m)
 {
     static const tx_topo_class always[] = {TX_TOPO_SELF, TX_TOPO_SYS, TX_TOPO_NODE,
                                            TX_TOPO_PHB,  TX_TOPO_PXB, TX_TOPO_PIX};
@@ -93,15 +128,8 @@ static void print_legend(FILE *out, const tx_txtopo_sheet *m)
 
 static void print_matrix(FILE *out, const tx_topology *t, bool links, bool nvidia, bool underline)
 {
-    tx_txtopo_sheet m = {.t = t,
-                         .last = nvidia ? TX_TOPO_NIC : TX_TOPO_CPU,
-                         .corner = "",
-                         .beside = affinities,
-                         .more = AFFINITIES,
-                         .matrix = true,
-                         .pair = pair_text,
-                         .links = links,
-                         .nvidia = nvidia};
+    const matrix m = {
+        .t = t, .last = nvidia ? TX_TOPO_NIC : TX_TOPO_CPU, .links = links, .nvidia = nvidia, .affinities = true};
     print_tabs(out, &m, underline);
     print_legend(out, &m);
 }
@@ -167,10 +195,7 @@ static void print_host(FILE *out, const tx_topology *t)
 void tx_txtopo_text(FILE *out, const tx_topology *t, bool links, bool terminal)
 {
     if (t->device_count > 0 && terminal) {
-        tx_txtopo_sheet devices;
-        tx_txtopo_devices(t, &devices);
-        const tx_txtopo_table table = tx_txtopo_sheet_table(&devices);
-        tx_txtopo_print(out, &table);
+        tx_txtopo_devices(out, t);
         fputc('\n', out);
     }
     if (t->device_count > 0)
@@ -182,16 +207,6 @@ void tx_txtopo_text(FILE *out, const tx_topology *t, bool links, bool terminal)
 
 /* ---- Peer-to-peer access ---------------------------------------------------------------------------------- */
 
-static int access_of(char letter)
-{
-#define X(name, c, key) \
-    if (letter == (c))  \
-        return TX_TOPO_ACCESS_##name;
-    TX_TOPO_ACCESS_MAP(X)
-#undef X
-    return -1;
-}
-
 char tx_txtopo_p2p_wrong(const char *letters)
 {
     while (*letters && access_of(*letters) >= 0)
@@ -199,25 +214,15 @@ char tx_txtopo_p2p_wrong(const char *letters)
     return *letters;
 }
 
-static const char *p2p_text(const tx_txtopo_sheet *m, int32_t a, int32_t b, char room[TX_TXTOPO_CELL])
-{
-    (void)room;
-    tx_topo_p2p found = TX_TOPO_P2P_OK;
-    for (const char *letter = m->letters; *letter && found == TX_TOPO_P2P_OK; letter++)
-        found = tx_topo_pair_of(m->t, a, b)->p2p[access_of(*letter)];
-    return a == b ? "X" : tx_topo_p2p_names[found];
-}
-
 void tx_txtopo_p2p(FILE *out, const tx_topology *t, const char *letters, bool underline)
 {
-    tx_txtopo_sheet m = {
-        .t = t, .last = TX_TOPO_GPU, .corner = "", .matrix = true, .pair = p2p_text, .letters = letters};
+    const matrix m = {.t = t, .last = TX_TOPO_GPU, .letters = letters};
+    const int32_t count = devices_of(&m);
     bool unknown = false;
     print_tabs(out, &m, underline);
-    for (int32_t a = 0; a < m.count; a++)
-        for (int32_t b = 0; b < m.count; b++)
-            unknown = unknown ||
-                      strcmp(p2p_text(&m, m.list[a], m.list[b], NULL), tx_topo_p2p_names[TX_TOPO_P2P_UNASKED]) == 0;
+    for (int32_t a = 0; a < count; a++)
+        for (int32_t b = 0; b < count; b++)
+            unknown = unknown || (a != b && p2p_of(&m, a, b) == TX_TOPO_P2P_UNASKED);
     fputs("\nLegend:\n\n  X    = Self\n", out);
     for (int i = 1; i <= TX_TOPO_P2P_COUNT; i++) { /* what is unknown, the first, comes last */
         const tx_topo_p2p value = (tx_topo_p2p)(i % TX_TOPO_P2P_COUNT);
