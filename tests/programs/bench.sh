@@ -52,11 +52,6 @@ grep -q '"gradients": [1-9][0-9]\{3\},' "$work/out" || fail "train: an adapter h
 outcome 1 "more than the model's 64 positions" "$txbench" train --config "$work/config.json" --block 65
 outcome 1 "no published model" "$txbench" train --config nothing
 outcome 2 "must be one of" "$txbench" train --peer nobody
-if "${txbench%/*}/txtrain" --list-devices | grep -q "^opencl"; then
-    bench train --batch 2 --block 32 --steps 1 --pairs 2 --device opencl --peer clblast
-    grep -q "\"peer_name\": \"tx with CLBlast's products\"" "$work/out" || fail "train: the peer is not named"
-    [ "$(count ratio)" -eq 1 ] || fail "train: no ratio"
-fi
 
 # ---- generate ------------------------------------------------------------------------------------------------------------
 bench generate --prompt 8 --new_tokens 8 --pairs 2

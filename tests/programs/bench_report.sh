@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# txbench report, methods, sizes and device, and train by a method, from the outside: what they write is what
-# docs/report.schema.json says, parts that fail or have no time say so, and nothing tells whose machine it was. What the figures are
+# txbench report and device, and train by a method, from the outside: what they write is what docs/report.schema.json
+# says, parts that fail or have no time say so, and nothing tells whose machine it was. What the figures are
 # is no matter of a test.
 #
 #   bench_report.sh TXBENCH SOURCE-FOLDER DEVICE
@@ -33,10 +33,10 @@ state()
 }
 
 # ---- a report ----------------------------------------------------------------------------------------------------------
-few="step fp32,sizes,generation"
+few="step fp32,copy,generation"
 outcome 0 "few.json, few.html" "$txbench" report --device "$device" --config secret/config.json --output few --block 32 --budget 600 \
     --only "$few" --kernels
-for part in device "step fp32" sizes generation; do
+for part in device "step fp32" copy generation; do
     [ "$(state "$part" few.json)" = ok ] || fail "$part is not ok"
 done
 [ "$(grep -c '"part":' few.json)" -eq 4 ] || fail "not the parts that were asked for"
@@ -57,8 +57,8 @@ report 1 "more than the model's 128 positions" broken --block 129 --budget 600 -
 grep -q '"complete": true' broken.json || fail "a report with a failed part is complete"
 outcome 1 "1 of 1 parts failed" "$txbench" report --device abacus --output none
 grep -q '"message": ".*abacus' none.json || fail "why there is no device is not told"
-report 0 "left out" short --block 32 --budget 1 --only "generation,sizes"
-[ "$(state sizes short.json)" = "left out" ] || fail "a part without time is not left out"
+report 0 "left out" short --block 32 --budget 1 --only "generation,attention fp32"
+[ "$(state "attention fp32" short.json)" = "left out" ] || fail "a part without time is not left out"
 report 1 'is no part of a report' not --only "stepp"
 
 # A report that is killed can be read: the first part is there at once, the second takes longer.
@@ -81,15 +81,6 @@ outcome 0 "both.html: 2 reports" "$txbench" report few.json broken.json --output
 [ "$(grep -o '"what": "report"' both.html | wc -l)" -eq 2 ] || fail "the page has not both reports"
 outcome 1 "is no report of txbench" "$txbench" report few.json secret/config.json --output both
 outcome 1 "nothing.json" "$txbench" report nothing.json --output both
-
-# ---- methods ---------------------------------------------------------------------------------------------------------------
-outcome 0 "" "$txbench" methods --device "$device" --config secret/config.json --block 32 --seconds 600 --json --html methods.html
-mv out methods.json
-rows=$(grep -c '^TX_METHOD(' "$source/tools/bench/methods.def")
-[ "$(grep -o '"method":' methods.json | wc -l)" -eq "$rows" ] || fail "not a row for each method"
-[ "$(grep -o '"state": "failed"' methods.json | wc -l)" -eq 0 ] || fail "a method failed"
-grep -q '"dimension": "head size"' methods.json || fail "no advice about sizes"
-[ "$(tail -n 1 methods.html)" = "</html>" ] || fail "the page of methods has no end"
 
 # ---- train by a method -------------------------------------------------------------------------------------------------------
 train()

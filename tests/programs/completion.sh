@@ -79,7 +79,7 @@ unwritable txplot "$scratch/log.jsonl" -o "$scratch/page.html"
 unwritable txplot "$scratch/log.jsonl" -o -
 unwritable txtopo
 ! "$bin/txtrain" --list-devices | grep -q "^opencl" || unwritable txtune --show
-unwritable txbench methods --help
+unwritable txbench train --help
 unwritable txlaunch --help
 
 answers "--lr_scheduler_type " txtrain --lr-scheduler-t
@@ -90,8 +90,8 @@ answers "* a file *" txtrain --train_file ""
 answers "folder " txtrain --output_dir f
 answers "true false " txtrain --dry_run =
 answers "ops onnx " txcheck o
-answers "report methods *" txbench ""
-answers "none torch clblast " txbench train --peer ""
+answers "report device *" txbench ""
+answers "none torch " txbench train --peer ""
 answers "--repeats " txbench ops --r
 
 # A program that is silent for two seconds prints its present action in a line of its own.

@@ -61,11 +61,6 @@ write_small_config 1 16 128
 made "$bin/txbench" report --device cpu --config config.json --output report --block 16 --budget 300 --only "step fp32,generation"
 page report "Device report" 1 details
 page report "tokens/s" 10 td
-made "$bin/txbench" methods --device cpu --config config.json --block 16 --seconds 300 --html methods.html
-page methods "What sizes cost" 10 tr
-made "$bin/txbench" ops --device cpu --op gelu --largest 1 --seconds 2 --html ops.html
-page ops "txbench ops" 6 line
-page ops "GFLOP/s" 1 circle
 
 # A page that fails is seen.
 printf '<!doctype html><main></main><script>const top = 1; document.querySelector("main").append("here");</script>' > wrong.html

@@ -1,12 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# roofline.sh PAGE: at any width the labels of txbench's roofline lie apart from each other and within the
+# roofline.sh FOLDER(tools/bench): at any width the labels of the roofline in a report are apart from each other and within the
 # picture, by the rectangles that the SVG gives them. Roofs near each other, as a device's types often are.
-page=$1
+folder=$1
 . "${0%/*}/../program.sh"
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 [ -n "$browser" ] || { echo "skipped: no Chromium"; exit 77; }
+
+cat > "$work/page" << 'END'
+<!doctype html>
+<meta charset="utf-8">
+<style>
+@page.css@</style>
+<main></main>
+<script type="application/json" id="data">@DATA@</script>
+<script>
+(() => {
+@page.js@
+@roofline.js@
+drawRoofline(main, data);
+})();
+</script>
+END
 
 # draw NAME ROOFS ROWS: a page with these
 draw()
@@ -16,14 +32,14 @@ draw()
  "peaks": {"copy_gbytes": 100, "copy_bytes": 268435456, "launch_seconds": 1e-6, "alone_seconds": 1e-5, "product_gflops": {$2}},
  "rows": [$3]}
 END
-    awk -v folder="${page%/*}" -v data="$(tr '\n' ' ' < "$work/data")" '
+    awk -v folder="$folder" -v data="$(tr '\n' ' ' < "$work/data")" '
         match($0, /@[a-z]+[.](css|js)@/) {
             part = substr($0, RSTART + 1, RLENGTH - 2); rest = substr($0, RSTART + RLENGTH); found = 0
             while ((getline < (folder "/" part)) > 0) { print; found = 1 }
             if (!found) while ((getline < (folder "/../cli/" part)) > 0) print
             $0 = rest
         }
-        { at = index($0, "@DATA@"); if (at) $0 = substr($0, 1, at - 1) data substr($0, at + 6); print }' "$page" > "$work/$1.html"
+        { at = index($0, "@DATA@"); if (at) $0 = substr($0, 1, at - 1) data substr($0, at + 6); print }' "$work/page" > "$work/$1.html"
 }
 
 # row X Y: an op of that intensity and rate

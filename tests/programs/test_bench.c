@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * txbench copy, gemm, attention and ops from the outside, on tiny sizes: that their figures fit together, that the page
- * holds them whole, and what they refuse. How fast anything is decides nothing here.
+ * txbench copy, gemm, attention and ops from the outside, on tiny sizes: that their figures fit together, and what
+ * they refuse. How fast anything is decides nothing here.
  *
  *     test_bench TXBENCH DEVICE */
 #include "api/base/json.h"
@@ -255,7 +255,7 @@ static void test_attention(void **state)
     }
 }
 
-/* ---- ops and the page ------------------------------------------------------------------------------- */
+/* ---- ops -------------------------------------------------------------------------------------------- */
 
 static void test_ops(void **state)
 {
@@ -270,67 +270,6 @@ static void test_ops(void **state)
     assert_non_null(strstr(out, "peaks launch_seconds "));
     assert_non_null(strstr(out, "share"));
     free(out);
-}
-
-/* What stands between the tags of the page's data; the caller frees it. */
-static tx_json *data_of(const char *page)
-{
-    static const char begin[] = "<script type=\"application/json\" id=\"data\">";
-    const char *from = strstr(page, begin), *to = from ? strstr(from, "</script>") : NULL;
-    tx_json *all = NULL;
-    assert_non_null(to);
-    from += strlen(begin);
-    assert_null(memchr(from, '<', (size_t)(to - from)));
-    assert_ok(tx_json_parse(from, (size_t)(to - from), "page", &all));
-    return all;
-}
-
-static void check_page(const char *page, const tx_json *printed)
-{
-    static const char end[] = "</html>\n";
-    assert_int_equal(strncmp(page, "<!doctype html>\n", 16), 0);
-    assert_string_equal(page + strlen(page) - strlen(end), end);
-    for (const char *at = page; (at = strstr(at, "http")); at++)
-        assert_int_equal(strncmp(at, "http://www.w3.org/2000/svg", 26), 0); /* a name, never fetched */
-    tx_json *held = data_of(page);
-    char *one = tx_json_text(held, TX_JSON_LINE), *other = tx_json_text(printed, TX_JSON_LINE);
-    assert_string_equal(one, other);
-    free(one);
-    free(other);
-    tx_json_free(held);
-}
-
-/* The page holds the JSON that was printed, ends where a page ends, and needs nothing from elsewhere. */
-static void test_page(void **state)
-{
-    static const struct {
-        const char *what, *arguments;
-        size_t points;
-    } pages[] = {{"attention", "--batch 1 --block 8 --heads 1 --head_size 8", 2},
-                 {"gemm", "--m 8 --n 8 --k 8", 1},
-                 {"ops", "--op gelu", 1}};
-    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
-        char words[512], *page;
-        size_t size;
-        snprintf(words, sizeof words, "%s --html 'a <b> page.html'", pages[i].arguments);
-        tx_json *all = figures(pages[i].what, words);
-        check_rows(all, pages[i].what, pages[i].points);
-        char *path = tx_path_join(folder, "a <b> page.html");
-        assert_ok(tx_file_read(path, 1 << 20, &page, &size));
-        check_page(page, all);
-        assert_int_equal(unlink(path), 0);
-        free(path);
-        free(page);
-        tx_json_free(all);
-    }
-    char *out = succeeds("gemm --m 8 --n 8 --k 8 --repeats 1 --largest 1 --html page.html");
-    assert_non_null(strstr(out, "page.html: 1 point\n"));
-    free(out);
-    out = succeeds("gemm --m 8 --n 8 --k 8 --repeats 1 --largest 1 --html -");
-    assert_int_equal(strncmp(out, "<!doctype html>\n", 16), 0);
-    tx_json_free(data_of(out));
-    free(out);
-    assert_int_equal(count_entries(folder), 4); /* out, err, config.json, page.html: nothing temporary is left */
 }
 
 /* ---- mistakes --------------------------------------------------------------------------------------- */
@@ -353,8 +292,6 @@ static void test_mistakes(void **state)
     refuses(1, "attention --heads 3 --kv_heads 2", "kv_heads 2 does not divide heads 3");
     refuses(1, "ops --op nothing", "nothing: no such op");
     refuses(1, "ops --device abacus", "abacus");
-    refuses(1, "ops --json --html -", "both ask for standard output");
-    refuses(1, "gemm --m 2 --n 2 --k 2 --repeats 1 --largest 1 --json --html no/folder/page.html", "no/folder");
 }
 
 int main(int argc, char **argv)
@@ -379,8 +316,7 @@ int main(int argc, char **argv)
     free(path);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copy),      cmocka_unit_test(test_gemm_shape), cmocka_unit_test(test_gemm_step),
-        cmocka_unit_test(test_attention), cmocka_unit_test(test_ops),        cmocka_unit_test(test_page),
-        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_ops),        cmocka_unit_test(test_mistakes),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove_scratch(folder);

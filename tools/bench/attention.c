@@ -16,7 +16,6 @@ typedef struct settings {
 
 static const tx_option options[] = {
     TX_BENCH_OPTIONS,
-    TX_BENCH_HTML,
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "blocks"},
     {TX_OPTION_INTEGER, "block", AT(block), 0, 1 << 24, "N", "tokens a block; 0: 256, then 1024"},
     {TX_OPTION_INTEGER, "heads", AT(heads), 1, 1 << 16, "N", "of the queries"},

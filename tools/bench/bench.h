@@ -9,14 +9,12 @@
 /* X(name, help) */
 #define TX_BENCH_MAP(X)                                                                        \
     X(report, "a device from end to end, into a file to send; or several of them on one page") \
-    X(methods, "ways to train, side by side: speed and memory")                                \
     X(device, "what a device says of itself, and what TX takes it for")                        \
-    X(train, "training steps, alone or beside transformers by PyTorch, or CLBlast")            \
+    X(train, "training steps, alone or beside transformers by PyTorch")                        \
     X(copy, "copies on the device, between host and device, and launches")                     \
     X(gemm, "the matrix products of a training step, or one")                                  \
     X(attention, "attention forward and backward")                                             \
     X(ops, "every op at sizes of GPT-2, beside the device's peaks")                            \
-    X(sizes, "what dimensions cost that do not fill tiles")                                    \
     X(generate, "generation, alone or beside transformers by PyTorch")                         \
     X(comm, "sums over the ranks of mpiexec, beside MPI's own and memcpy")
 

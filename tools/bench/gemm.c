@@ -21,7 +21,6 @@ typedef struct settings {
 
 static const tx_option options[] = {
     TX_BENCH_OPTIONS,
-    TX_BENCH_HTML,
     {TX_OPTION_CHOICE, "dtype", AT(dtype), .choices = "fp32|bf16|fp16",
      .help = "of the operands; results are of that type too, gradients of weights fp32"},
     {TX_OPTION_HEADING, .help = "The products of a training step"},

@@ -13,7 +13,6 @@ typedef struct settings {
 
 static const tx_option options[] = {
     TX_BENCH_OPTIONS,
-    TX_BENCH_HTML,
     {TX_OPTION_TEXT, "op", offsetof(settings, op), .choices = "NAME", .help = "this op only, named as in api/ops.def"},
 };
 

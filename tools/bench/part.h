@@ -32,7 +32,7 @@ tx_status tx_part_leave_out(tx_json *parts, const char *name, const char *format
 /* Sets the words by which the figures of txbench device name it. */
 void tx_part_facts(const tx_json *device, tx_json *to);
 
-/* The texts of methods.html and report.html, a NUL after each; @DATA@ stands for what was measured. */
-extern const unsigned char tx_methods_page[], tx_report_page[];
+/* The text of report.html, a NUL after it; @DATA@ stands for the reports. */
+extern const unsigned char tx_report_page[];
 
 #endif

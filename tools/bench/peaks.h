@@ -11,7 +11,7 @@
 
 /* What all measurements of a device are told. */
 typedef struct tx_bench_common {
-    const char *device, *html;
+    const char *device;
     int64_t repeats, threads;
     int64_t largest; /* MiB of the arrays that give the peaks */
     double seconds;  /* no measurement but the first begins after so many */

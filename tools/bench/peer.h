@@ -19,7 +19,7 @@ tx_status tx_peer_run(tx_peer *peer, int64_t steps, tx_peer_time *time);
 
 /* ---- Pairs: what txbench train and generate share ------------------------------------------------------------ */
 
-enum { TX_PEER_NONE, TX_PEER_TORCH, TX_PEER_CLBLAST };
+enum { TX_PEER_NONE, TX_PEER_TORCH };
 
 typedef struct tx_pairs_settings {
     const char *config, *device;

@@ -63,7 +63,5 @@ function findings(report) {
         }
     }
     if (startOf(part(report, "cold start")) > 60) found.push(`A first start takes ${time(startOf(part(report, "cold start")))}.`);
-    for (const row of part(report, "sizes")?.rows || [])
-        if (row.own && row.more_percent > 10) found.push(`${row.dimension} ${row.size} takes ${row.more_percent.toFixed(0)} % more time than the best size near it.`);
     return found;
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Timings beside the device's peaks, as a table, as JSON and as a page. */
+ * Timings beside the device's peaks, as a table and as JSON. */
 #include "tools/bench/roofline.h"
 #include "api/base/clock.h"
 #include "models/array.h"
 #include "tools/bench/bench.h"
-#include "tools/cli/output.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,11 +21,6 @@ static void command_text(char *const *argv, char *text, size_t size)
     size_t used = (size_t)snprintf(text, size, "txbench");
     for (; *argv && used < size; argv++)
         used += (size_t)snprintf(text + used, size - used, " %s", *argv);
-}
-
-static bool page_is_output(const tx_bench_common *common)
-{
-    return common->html && strcmp(common->html, "-") == 0;
 }
 
 static void clear_progress(void)
@@ -171,34 +165,16 @@ static tx_json *report_json(const tx_roofline *report)
     return all;
 }
 
-/* Prints the figures and writes the page; only the page where that is "-", standard output. */
-static tx_status end(tx_roofline *report)
-{
-    static const char columns[] = "name|case|variant|bound|seconds|spread|gflops|gbytes|share|count";
-    const tx_bench_common *common = report->common;
-    clear_progress();
-    tx_json *all = report_json(report);
-    tx_status status = common->html ? tx_page_write(common->html, tx_roofline_page, all) : TX_OK;
-    if (status || page_is_output(common)) {
-        tx_json_free(all);
-        return status;
-    }
-    TX_TRY(tx_bench_print(all, common->json, columns));
-    if (common->html && !common->json)
-        printf("%s: %d point%s\n", common->html, report->rows, report->rows > 1 ? "s" : "");
-    return TX_OK;
-}
-
 tx_status tx_roofline_run(const char *what, char *const *argv, const tx_bench_common *common,
                           tx_status (*measure)(tx_roofline *report, const void *user), const void *user)
 {
     tx_roofline report = {.common = common, .what = what, .argv = argv, .begin = tx_now()};
-    if (common->json && page_is_output(common))
-        return tx_fail(TX_INVALID, "--json and --html - both ask for standard output; give the page a file");
     tx_roofline_progress(&report, "peaks", "copy, launch");
     tx_status status = tx_bench_open(common, &report.target, &report.peaks);
     TX_THEN(status, measure(&report, user));
-    TX_THEN(status, end(&report));
+    clear_progress();
+    TX_THEN(status, tx_bench_print(report_json(&report), common->json,
+                                   "name|case|variant|bound|seconds|spread|gflops|gbytes|share|count"));
     report_free(&report);
     return status;
 }

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What txbench ops, gemm and attention share: options, rows of timings held against the device's peaks, and their
- * forms: a table, JSON, a page with the roofline. */
+ * What txbench ops, gemm and attention share: options, rows of timings held against the device's peaks, as a
+ * table or as JSON. */
 #ifndef TX_TOOLS_BENCH_ROOFLINE_H
 #define TX_TOOLS_BENCH_ROOFLINE_H
 
 #include "tools/bench/peaks.h"
-
-/* clang-format off */
-#define TX_BENCH_HTML                                                                                                 \
-    {TX_OPTION_TEXT, "html", TX_COMMON_AT(html), .choices = "FILE",                                                   \
-     .help = "also write a page: the roofline of the device with all points, and a table"}
-/* clang-format on */
 
 /* The end of what the programs say about themselves. */
 #define TX_BENCH_ABOUT                                                                                         \
@@ -53,8 +47,5 @@ tx_status tx_roofline_time(tx_roofline *report, const tx_command *command, const
                            const char *label, int64_t count);
 /* Starts the JSON of a measurement: version, command, device, driver, and what it is. */
 void tx_bench_json_head(tx_json *object, const char *what, char *const *argv, const tx_device_info *device);
-
-/* The text of tools/bench/roofline.html, a NUL after it; @DATA@ stands for the report. */
-extern const unsigned char tx_roofline_page[];
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench train: how fast a training step is by a method of training, alone, beside another trainer, or beside itself
- * with CLBlast's products. */
+ * txbench train: how fast a training step is by a method of training, alone or beside another trainer. */
 #include "api/base/clock.h"
 #include "models/arch/lora.h"
 #include "models/job/settings.h"
@@ -26,9 +25,9 @@ static const tx_option options[] = {
     TX_BENCH_BATCH(PAIRS),
     {TX_OPTION_INTEGER, "steps", PAIRS(count), 1, 1 << 20, "N", "steps a measurement"},
     TX_BENCH_MEASUREMENTS(PAIRS),
-    {TX_OPTION_CHOICE, "peer", PAIRS(peer), .choices = "none|torch|clblast",
+    {TX_OPTION_CHOICE, "peer", PAIRS(peer), .choices = "none|torch",
      .help = "whom to run beside: torch is the same model of transformers by PyTorch with the Python in $TX_PYTHON, by "
-             "the same method (adapters by peft); clblast is TX on the same OpenCL device with TX_GEMM=clblast"},
+             "the same method (adapters by peft)"},
     {TX_OPTION_FLAG, "profile", AT(profile), .help = "also time each operation of a step, and tell what kernels take"},
     TX_BENCH_DEVICE(PAIRS),
     TX_BENCH_JSON(PAIRS),
@@ -55,7 +54,6 @@ static const settings defaults = {
 
 typedef struct bench {
     tx_pairs pairs;
-    tx_bench_training clblast;
     double first_step;        /* seconds */
     tx_traffic before, after; /* what TX did first */
 } bench;
@@ -96,25 +94,6 @@ static tx_status open_side(const tx_pairs *p, bool profile, tx_bench_training *s
     TX_TRY(make_options(p->config, set, &trainer));
     TX_TRY(tx_bench_training_open(&engine, p->config, &trainer, side));
     return tx_bench_training_first(side, first);
-}
-
-/* The backend reads the variable when the device is opened. */
-static tx_status open_clblast(bench *b)
-{
-    double first;
-    if (strncmp(tx_engine_device(b->pairs.tx.engine)->id, "opencl", 6) != 0)
-        return tx_fail(TX_INVALID, "--peer clblast needs an OpenCL device: --device opencl");
-    const char *before = getenv("TX_GEMM");
-    char *kept = before ? strdup(before) : NULL;
-    setenv("TX_GEMM", "clblast", 1);
-    tx_status status = open_side(&b->pairs, false, &b->clblast, &first);
-    if (kept)
-        setenv("TX_GEMM", kept, 1);
-    else
-        unsetenv("TX_GEMM");
-    free(kept);
-    b->pairs.peer_name = "tx with CLBlast's products";
-    return status;
 }
 
 static tx_status set_adapter(const tx_lora *lora, tx_json *method)
@@ -170,7 +149,7 @@ static tx_status open_all(tx_pairs *p)
         TX_TRY(describe_method(settings_of(p), p->config, &p->method));
     TX_TRY(open_side(p, false, &p->tx, &b->first_step));
     TX_TRY(tx_engine_traffic(p->tx.engine, &b->before));
-    return p->set->peer == TX_PEER_CLBLAST ? open_clblast(b) : TX_OK;
+    return TX_OK;
 }
 
 /* Times of a step. */
@@ -179,9 +158,8 @@ static tx_status run_steps(tx_pairs *p, bool peer, tx_peer_time *time)
     bench *b = (bench *)p;
     const int64_t steps = p->set->count;
     const double begin = tx_seconds(CLOCK_PROCESS_CPUTIME_ID);
-    TX_TRY(peer && p->peer ? tx_peer_run(p->peer, steps, time)
-                           : tx_bench_training_run(peer ? &b->clblast : &p->tx, steps, &time->clock));
-    if (!peer || !p->peer)
+    TX_TRY(peer ? tx_peer_run(p->peer, steps, time) : tx_bench_training_run(&p->tx, steps, &time->clock));
+    if (!peer)
         time->processor = tx_seconds(CLOCK_PROCESS_CPUTIME_ID) - begin;
     if (!peer && b->after.launches == 0)
         TX_TRY(tx_engine_traffic(p->tx.engine, &b->after));
@@ -242,7 +220,6 @@ static tx_status run(const void *set, char *const *argv)
     bench b = {0};
     (void)argv;
     tx_status status = tx_pairs_run(&task, &tx_bench_train.program, set, &b.pairs);
-    tx_bench_training_close(&b.clblast);
     tx_pairs_close(&b.pairs);
     return status;
 }

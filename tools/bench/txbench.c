@@ -18,7 +18,7 @@ int main(int argc, char **argv)
 {
     static const tx_cli program = {
         .name = "txbench",
-        .usage = "txbench report|methods|train|copy|gemm|attention|ops|sizes|... [options]",
+        .usage = "txbench report|train|copy|gemm|attention|ops|... [options]",
         .about = "Measures speed. txbench train --help, ops --help and so on list the options.",
         .commands = commands,
         .command_count = (int32_t)(sizeof commands / sizeof commands[0]),

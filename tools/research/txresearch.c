@@ -18,7 +18,7 @@ int main(int argc, char **argv)
 {
     static const tx_cli program = {
         .name = "txresearch",
-        .usage = "txresearch predict|splits|scale|ddp [options]",
+        .usage = "txresearch predict|splits|scale|ddp|methods|sizes [options]",
         .about = "Predicts speed on devices that are not here, and compares ways to use several. txresearch predict "
                  "--help and so on list the options.",
         .commands = commands,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench sizes: what a model's dimensions and the batch cost where they do not fill the tiles of a device's kernels.
+ * txresearch sizes: what a model's dimensions and the batch cost where they do not fill the tiles of a device's
+ * kernels.
  */
-#include "tools/bench/bench.h"
 #include "tools/bench/peaks.h"
 #include "tools/bench/roofline.h"
 #include "tools/bench/training.h"
+#include "tools/research/research.h"
 
 #include "api/base/clock.h"
 

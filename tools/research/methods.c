@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench methods: each way to train, its speed and memory on a device. */
+ * txresearch methods: each way to train, its speed and memory on a device. */
 #include "api/base/clock.h"
-#include "tools/bench/bench.h"
 #include "tools/bench/part.h"
 #include "tools/bench/roofline.h"
-#include "tools/cli/output.h"
+#include "tools/research/research.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -12,7 +11,7 @@
 #include <string.h>
 
 typedef struct settings {
-    const char *config, *device, *html;
+    const char *config, *device;
     int64_t batch, block, steps, threads;
     double seconds;
     int32_t peer;
@@ -28,7 +27,6 @@ static const tx_option options[] = {
      .help = "whom to run beside: transformers' GPT-2 by PyTorch, by the same method where it has it"},
     TX_BENCH_DEVICE(AT),
     TX_BENCH_JSON(AT),
-    {TX_OPTION_TEXT, "html", AT(html), .choices = "FILE", .help = "also write a page"},
 };
 
 static const settings defaults = {
@@ -40,7 +38,7 @@ static const struct method {
     const char *needs, *options;
 } methods[] = {
 #define TX_METHOD(name, times, over, micro, needs, options) {name, times, over, micro, needs, options},
-#include "tools/bench/methods.def"
+#include "tools/research/methods.def"
 };
 enum { METHODS = sizeof methods / sizeof methods[0], MOST_PARTS = METHODS + 2 };
 
@@ -162,7 +160,7 @@ static tx_status run_named(table *t, const char *name, bool model, double second
 {
     tx_command_line command = {0};
     tx_part_state state;
-    tx_status status = tx_command_line_add(&command, "txbench %s", name);
+    tx_status status = tx_command_line_add(&command, "%s %s", model ? "txresearch" : "txbench", name);
     if (!status && model)
         status = tx_command_line_add(&command, "--seconds %.1f --repeats 3", seconds);
     if (!status && model)
@@ -194,8 +192,6 @@ static tx_status end(table *t, tx_json *figures)
     const tx_json *sizes = tx_json_find(last_part(t), "figures");
     tx_json_set(figures, "rows", tx_json_copy(t->rows));
     tx_json_set(figures, "sizes", sizes ? tx_json_copy(tx_json_find(sizes, "rows")) : tx_json_array());
-    if (set->html)
-        TX_TRY(tx_page_write(set->html, tx_methods_page, figures));
     return tx_bench_print(tx_json_copy(figures), set->json, NULL);
 }
 
@@ -219,4 +215,4 @@ static tx_status run(const void *settings_, char *const *argv)
 TX_BENCH_COMMAND(methods, "",
                  "Trains by each method of the guide to efficient training on a single GPU, alone and together, and "
                  "tells\nsamples and tokens a second and memory of each, beside those of the first; then what a "
-                 "model's dimensions\nand the batch cost where they do not fill tiles (txbench sizes).");
+                 "model's dimensions\nand the batch cost where they do not fill tiles (txresearch sizes).");
