@@ -40,10 +40,6 @@ train="--train_file text --config_name config.json --per_device_train_batch_size
 made "$bin/txtrain" $train --max_steps 1 --output_dir one
 # shellcheck disable=SC2086
 made "$bin/txtrain" $train --max_steps 8 --logging_steps 1 --output_dir eight
-# shellcheck disable=SC2086
-made "$bin/txtrain" $train --max_steps 1 --output_dir planned --dry_run --memory_plot memory.html
-page memory "Memory of a training step" 5 path
-page memory "The peak:" 10 td
 
 made "$bin/txplot" one -o one.html
 page one "Training run one" 4 svg

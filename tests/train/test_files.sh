@@ -96,8 +96,6 @@ written "-o @" "$bin/txplot" "$work/b"
 written "--export @" "$bin/txtopo"
 # shellcheck disable=SC2086
 written "--dump_order @" "$bin/txtrain" $common --train_file "$work/text" --max_steps 1 --output_dir "$work/orders" --overwrite_output_dir
-# shellcheck disable=SC2086
-written "--memory_plot @" "$bin/txtrain" $common --train_file "$work/text" --max_steps 1 --output_dir "$work/planned" --dry_run
 mkfifo "$work/logits"
 expect 1 "logits: a pipe" txgen --model "$work/b" --ids "1 2" --device cpu --logits "$work/logits"
 

@@ -116,18 +116,12 @@ log_differs()
 }
 says() { grep -qF -- "$*" "$work/out" "$work/err"; }
 # The categories make up the total.
-writes_memory()
-{
-    sed 's/.*"categories": {\([^}]*\)}, "total": \([0-9]*\),.*/\1 = \2/; s/"[^"]*"://g; s/,//g' "$work/memory.json" |
-        awk '{ for (i = 1; i < NF - 1; i++) sum += $i; exit !(NF == 12 && sum > 0 && sum == $NF) }'
-}
 # As many rows in a step as before, and half as many micro-batches would be too many.
 finds_a_batch()
 {
     set -- $(sed -n 's/^batch   1048576 rows .*memory: \([0-9]*\) do, with \([0-9]*\) micro-batches in place of 3$/\1 \2/p' "$work/out")
     [ $# -eq 2 ] && [ $(($1 * $2)) -eq $((1048576 * 3)) ] && [ "$1" -lt 1048576 ]
 }
-plots_memory() { grep -q '"peak_node":' "$work/memory.html" && ! grep -q '@DATA@' "$work/memory.html"; }
 # Options of methods that the run has not are named, each with its reason.
 names_the_idle()
 {
@@ -418,8 +412,6 @@ tf32 | --tf32 true | says no units for it that TX uses
 no_tf32 | --tf32 true --no_tf32 | does_not_say tf32
 list_devices | --list_devices | says cpu
 dry_run | --dry_run | lacks model.safetensors
-memory_plot | --memory_plot $work/memory.html | plots_memory
-memory_plot | --dry_run --memory_plot $work/memory.json | writes_memory
 debug | --adam_epsilon 0 --max_steps 20 --debug underflow_overflow | says NaN or infinity (see above)
 debug | --debug underflow_overflow | weights_kept
 profile | --profile | says peak resident memory

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tables and a page of memory. */
+ * Tables of memory. */
 #include "tools/train/memory.h"
-
-#include "api/base/file.h"
-#include "tools/cli/output.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -129,93 +126,5 @@ tx_status tx_print_peak(FILE *to, const tx_plan *plan)
     for (int32_t i = 0; i < count && i < LARGEST && !status; i++)
         print_tensor(to, plan, &alive[i]);
     free(alive);
-    return status;
-}
-
-/* ---- The page ---------------------------------------------------------------------------------------------- */
-
-static tx_status add_categories(tx_json *to, const tx_memory *planned)
-{
-    tx_json *categories = tx_json_object();
-    TX_TRY(tx_json_set(to, "categories", categories));
-    for (int k = 0; k < TX_MEMORY_OFFLOADED; k++)
-        TX_TRY(tx_json_set_int(categories, tx_memory_name((tx_memory_kind)k), planned->bytes[k]));
-    return TX_OK;
-}
-
-/* [op, direction, block] a node */
-static tx_status add_nodes(tx_json *to, const tx_plan *plan)
-{
-    tx_json *nodes = tx_json_array(), *row;
-    TX_TRY(tx_json_set(to, "nodes", nodes));
-    for (int32_t i = 0; i < tx_plan_node_count(plan); i++) {
-        tx_plan_node n;
-        TX_TRY(tx_plan_node_at(plan, i, &n));
-        TX_TRY(tx_json_append(nodes, row = tx_json_array()));
-        TX_TRY(tx_json_append_string(row, n.op));
-        TX_TRY(tx_json_append_string(row, tx_direction_name(n.direction)));
-        TX_TRY(tx_json_append_int(row, n.block));
-    }
-    return TX_OK;
-}
-
-static tx_status add_tensor(tx_json *tensors, const tx_plan_tensor *t)
-{
-    char what[128], shape[96];
-    snprintf(what, sizeof what, "%s %s", tx_dtype_name(t->dtype), tx_shape_text(&t->shape, shape, sizeof shape));
-    const int64_t numbers[] = {t->bytes, t->first, t->last, t->node};
-    tx_json *row = tx_json_array();
-    TX_TRY(tx_json_append(tensors, row));
-    TX_TRY(tx_json_append_string(row, t->name));
-    TX_TRY(tx_json_append_string(row, tx_memory_name(t->kind)));
-    TX_TRY(tx_json_append_string(row, what));
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        TX_TRY(tx_json_append_int(row, numbers[i]));
-    return TX_OK;
-}
-
-/* [name, category, type and shape, bytes, first node, last node, node that makes it] a tensor */
-static tx_status add_tensors(tx_json *to, const tx_plan *plan)
-{
-    tx_json *tensors = tx_json_array();
-    TX_TRY(tx_json_set(to, "tensors", tensors));
-    for (int32_t i = 0; i < tx_plan_tensor_count(plan); i++) {
-        tx_plan_tensor t;
-        TX_TRY(tx_plan_tensor_at(plan, i, &t));
-        TX_TRY(add_tensor(tensors, &t));
-    }
-    return TX_OK;
-}
-
-static tx_status collect(const tx_job *j, tx_json *all)
-{
-    int64_t runs, peak = 0;
-    int32_t node = 0;
-    const tx_plan *plan = tx_trainer_plan(j->trainer, TX_TRAINER_TRAIN, &runs);
-    tx_memory planned;
-    TX_TRY(tx_model_memory(j->model, &planned));
-    TX_TRY(find_peak(plan, &node, &peak));
-    TX_TRY(tx_json_set_string(all, "version", TX_VERSION));
-    TX_TRY(tx_json_set_string(all, "device", tx_engine_device(j->engine)->id));
-    TX_TRY(tx_json_set_int(all, "parameters", tx_arch_param_count(j->inputs.config)));
-    TX_TRY(add_categories(all, &planned));
-    TX_TRY(tx_json_set_int(all, "total", tx_memory_total(&planned)));
-    TX_TRY(tx_json_set_int(all, "peak_node", node));
-    TX_TRY(tx_json_set_int(all, "peak", peak));
-    TX_TRY(add_nodes(all, plan));
-    return add_tensors(all, plan);
-}
-
-tx_status tx_memory_plot(const tx_job *j, const char *path)
-{
-    static const char ending[] = ".json";
-    const size_t length = strlen(path), end = sizeof ending - 1;
-    tx_json *all = tx_json_object();
-    tx_status status = collect(j, all);
-    if (!status && length > end && strcmp(path + length - end, ending) == 0)
-        status = tx_json_write_by(tx_file_write_output, path, all, TX_JSON_LINE);
-    else if (!status)
-        status = tx_page_write(path, tx_memory_page, all);
-    tx_json_free(all);
     return status;
 }

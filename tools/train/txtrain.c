@@ -104,19 +104,16 @@ static int fail(const tx_cli *program, const tx_job *j)
                        j->comm->ranks[j->comm->rank].name, tx_error());
 }
 
-/* The memory of the run: printed for a dry run, whether or not it is there, and where that is asked for as a page. */
+/* The memory of a dry run. */
 static tx_status show_memory(const tx_job *j)
 {
     tx_memory planned;
     int64_t runs;
-    if (!j->trainer || !tx_job_leads(j))
+    if (!j->trainer || !j->set.dry_run || !tx_job_leads(j))
         return TX_OK;
-    tx_status status = tx_model_memory(j->model, &planned);
-    if (!status && j->set.dry_run) {
-        tx_print_memory(stdout, &planned, NULL, tx_arch_param_count(j->inputs.config));
-        status = tx_print_peak(stdout, tx_trainer_plan(j->trainer, TX_TRAINER_TRAIN, &runs));
-    }
-    return status || !j->set.memory_plot ? status : tx_memory_plot(j, j->set.memory_plot);
+    TX_TRY(tx_model_memory(j->model, &planned));
+    tx_print_memory(stdout, &planned, NULL, tx_arch_param_count(j->inputs.config));
+    return tx_print_peak(stdout, tx_trainer_plan(j->trainer, TX_TRAINER_TRAIN, &runs));
 }
 
 /* For the thread that prints progress. */
