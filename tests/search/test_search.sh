@@ -29,14 +29,14 @@ begin()
     searching=$!
 }
 
-# wait_for COUNT EVENT: until so many are in the journal of $out
+# wait_for COUNT PATTERN: until so many results in $out match
 wait_for()
 {
     for _ in $(seq 600); do
-        [ ! -e "$out/search.jsonl" ] || [ "$(grep -c "\"event\": \"$2\"" "$out/search.jsonl")" -lt "$1" ] || return 0
+        [ "$(cat "$out"/trial-*.result.json 2> /dev/null | grep -c "$2")" -lt "$1" ] || return 0
         sleep 0.05
     done
-    fail "$out: never came to $1 times \"$2\""
+    fail "$out: never came to $1 times $2"
 }
 
 # no_process: nothing that works in $out is left
@@ -55,35 +55,48 @@ says()
     grep -qF -- "$1" "$work/out" "$work/err" || fail "does not say \"$1\""
 }
 
-# ends FOLDER: state, value and steps of each trial that ended, in the order of trials
+# results FOLDER: the number and the result of each trial, in the order of trials
+results()
+{
+    for result in "$1"/trial-*.result.json; do
+        [ ! -e "$result" ] || echo "$(basename "$result" | tr -dc 0-9) $(cat "$result")"
+    done | sort -n
+}
+
+# ends FOLDER: state, value and steps of each trial that ended
 ends()
 {
-    awk '/"event": "end"/ {
-        match($0, /"trial": [0-9]+/); trial = substr($0, RSTART + 9, RLENGTH - 9)
+    results "$1" | awk '!/"state": "running"/ {
         match($0, /"state": "[a-z]+/); state = substr($0, RSTART + 10, RLENGTH - 10)
         value = match($0, /"value": [-+.0-9e]+/) ? substr($0, RSTART + 9, RLENGTH - 9) + 0 : "none"
-        match($0, /"steps": [0-9]+/); print trial, state, value, substr($0, RSTART + 9, RLENGTH - 9)
-    }' OFMT=%.12g "$1/search.jsonl" | sort -n
+        match($0, /"steps": [0-9]+/); print $1, state, value, substr($0, RSTART + 9, RLENGTH - 9)
+    }' OFMT=%.12g
 }
 
 # points FOLDER: the settings of each trial
 points()
 {
-    sed -n 's/.*"trial": \([0-9]*\), "attempt".*"point": \(.*\), "options".*/\1 \2/p' "$1/search.jsonl" | sort -nu
+    results "$1" | sed 's/ .*"point": \(\[[^]]*\]\).*/ \1/'
 }
 
+# edit N FROM TO: replaces text in the result of trial N in $out
+edit()
+{
+    sed -i "s/$2/$3/" "$out/trial-$1.result.json"
+}
+
+ended='"state": "[cfs]'
 range='learning_rate=loguniform:1e-4:1e-1, warmup_ratio=uniform:0:0.5, seed=int:1:40, per_device_train_batch_size=choice:2,4'
 set -- --train_file "$work/text" --config_name "$work/config.json" --max_steps 24 --save_steps 4
 
-# Killed in the middle, its last line torn; then all are there once, and the best is that of the trials' own files.
+# Killed in the middle; then all are there once, and the best is that of the trials' own files.
 begin killed --search "$range" --trials 16 --parallel 2 --keep all --n_startup_trials 5 -- "$@"
-wait_for 5 end
+wait_for 5 "$ended"
 kill -KILL "$searching"
 wait "$searching" 2> /dev/null
 no_process
-before=$(grep -c '"event": "end"' "$out/search.jsonl")
+before=$(ends "$out" | wc -l)
 [ "$before" -lt 16 ] || fail "it was killed too late to tell"
-printf '{"event": "end", "trial": 1' >> "$out/search.jsonl"
 search 0 killed --search "$range" --trials 16 --parallel 2 --keep all --n_startup_trials 5 -- "$@"
 no_process
 says "going on with"
@@ -103,7 +116,7 @@ line=$(grep '^txtrain ' "$work/out")
 case "$line " in *" --save_steps 4 "*) ;; *) fail "not as it was given: $line" ;; esac
 eval "'$bin'/$line --output_dir '$work/line-again'" > /dev/null 2>&1
 cmp "$out/best/model.safetensors" "$work/line-again/model.safetensors" || fail "the command line makes another model: $line"
-[ "$(grep -c '"event": "end"' "$out/search.jsonl")" -eq 16 ] || fail "a search that was done made more trials"
+[ "$(ends "$out" | wc -l)" -eq 16 ] || fail "a search that was done made more trials"
 
 # The page.
 [ "$(grep -c 'https\{0,1\}://' "$out/search.html")" -eq "$(grep -c 'http://www.w3.org/2000/svg' "$out/search.html")" ] || fail "the page names another"
@@ -129,7 +142,7 @@ fi
 search 0 whole --search "$range" --trials 6 --n_startup_trials 3 --seed 5 -- "$@"
 [ "$(find "$out" -maxdepth 1 -type d -name 'trial-*' | wc -l)" -eq 1 ] || fail "more than the best model is kept"
 begin told --search "$range" --trials 6 --n_startup_trials 3 --seed 5 -- "$@"
-wait_for 4 start
+wait_for 4 state
 kill -TERM "$searching"
 wait "$searching"
 [ $? -eq 143 ] || fail "SIGTERM: another status than 143"
@@ -146,24 +159,31 @@ mkdir "$work/other"
 : > "$work/other/thesis.txt"
 search 2 other --search "$range" -- "$@"
 says "is not empty"
-sed -i '3s/^/x/' "$work/told/search.jsonl"
+out=$work/told
+edit 1 "^" x
 search 1 told --search "$range" --trials 7 --n_startup_trials 3 --seed 5 -- "$@"
-says "search.jsonl: line 3"
-sed -i '3s/^x//' "$work/told/search.jsonl"
+says "trial-1.result.json: "
+edit 1 "^x" ""
+edit 1 "running\|complete" tired
+search 1 told --search "$range" --trials 7 --n_startup_trials 3 --seed 5 -- "$@"
+says "\"tired\" is none"
+edit 1 tired complete
 search 0 told --search "$range" --trials 7 --n_startup_trials 3 --seed 5 -- "$@"
 [ "$(points "$out" | wc -l)" -eq 7 ] || fail "the search was not made longer"
 
 # Halving: who is stopped follows from the values at the rungs, and a model is no further than that.
 search 0 halved --search "$range" --method random --trials 8 --halving 4 --reduction_factor 2 -- "$@"
-awk '/"event": "rung"/ {
-        match($0, /"rung": [0-9]+/); rung = substr($0, RSTART + 8, RLENGTH - 8)
-        match($0, /"value": [-+.0-9e]+/); value = substr($0, RSTART + 9, RLENGTH - 9) + 0
-        better = 0
-        for (i = 0; i < count[rung]; i++) better += seen[rung, i] < value
-        seen[rung, count[rung]++] = value
-        places = int(count[rung] / 2); places = places > 1 ? places : 1
-        if ((better < places) != /"goes_on": true/) wrong++
-    } END { exit wrong > 0 || count[0] != 8 }' "$out/search.jsonl" || fail "halving: other trials than the best went on"
+results "$out" | awk '{
+        match($0, /"rungs": \[[^]]*/); count_here = split(substr($0, RSTART + 10, RLENGTH - 10), values, ", ")
+        for (rung = 1; rung <= count_here; rung++) {
+            value = values[rung] + 0
+            better = 0
+            for (i = 0; i < count[rung]; i++) better += seen[rung, i] < value
+            seen[rung, count[rung]++] = value
+            places = int(count[rung] / 2); places = places > 1 ? places : 1
+            if ((better < places) != !(rung == count_here && /"stops": true/)) wrong++
+        }
+    } END { exit wrong > 0 || count[1] != 8 }' || fail "halving: other trials than the best went on"
 stopped=$(ends "$out" | grep -c ' stopped ')
 case $stopped in [2-7]) ;; *) fail "halving stopped $stopped of 8" ;; esac
 search 0 halved2 --search "$range" --method random --trials 8 --halving 4 --reduction_factor 2 -- "$@"
@@ -179,15 +199,7 @@ search 1 hopeless --search block_size=choice:4096,8192 seed=int:1:40 --method ra
 [ "$(ends "$out" | grep -c ' failed ')" -eq 5 ] || fail "it did not give up after five trials"
 says "none of 5 trials"
 
-# A full disk ends the search; with room the same command continues it, also from a journal that calls the trial failed. No
-# link and no pipe gets a trial's output.
-search 0 room --search learning_rate=choice:1e-3,1e-2 --method grid --keep all -- "$@"
-cp -r "$out" "$work/ample"
-sed -i '/"trial": 1/{/"event": "end"/s/"state": "complete", "value": [^,]*/"state": "failed", "message": "disk full: No space left on device"/}' \
-    "$out/search.jsonl"
-search 0 room --search learning_rate=choice:1e-3,1e-2 --method grid --keep all -- "$@"
-[ "$(ends "$out" | grep -c ' complete ')" -eq 2 ] || fail "a trial that lacked disk space was not run again"
-cmp "$out/trial-1/model.safetensors" "$work/ample/trial-1/model.safetensors" || fail "run again, a trial has another model"
+# A full disk ends the search; with room the same command continues it. No link and no pipe gets a trial's output.
 mkdir "$work/disk"
 # shellcheck disable=SC2016
 if [ "$(id -u)" -eq 0 ] && unshare --mount true 2> /dev/null; then
@@ -200,11 +212,11 @@ if [ "$(id -u)" -eq 0 ] && unshare --mount true 2> /dev/null; then
     done
     grep -q "status 0" "$work/disk.second" || fail "a search does not go on after a full disk: $(cat "$work/disk.second")"
 fi
-out=$work/room
+search 0 room --search learning_rate=choice:1e-3,1e-2 --method grid --keep all -- "$@"
 echo precious > "$work/target"
 for kind in link pipe; do
     rm -f "$out/trial-0.log"
-    sed -i '1!d' "$out/search.jsonl"
+    rm -f "$out"/trial-*.result.json
     [ $kind = pipe ] && mkfifo "$out/trial-0.log" || ln -s ../target "$out/trial-0.log"
     search 1 room --search learning_rate=choice:1e-3,1e-2 --method grid --keep all -- "$@"
     says "trial-0.log: a $kind"

@@ -65,7 +65,7 @@ static tx_status end_stopped(tx_search *s)
         t->state = TX_TRIAL_STOPPED;
         t->value = t->rung[t->rungs - 1];
         t->steps = tx_halving_step(&s->study, t->rungs - 1);
-        TX_TRY(tx_journal_end(s, i));
+        TX_TRY(tx_state_keep(s, i));
     }
     return TX_OK;
 }

@@ -94,7 +94,6 @@ typedef struct tx_trial {
     int32_t rungs;              /* that it reached */
     double rung[TX_RUNGS_MOST]; /* the objective there */
     bool stops;                 /* the last of them decided so */
-    int32_t attempts;
     double seconds;
     int64_t steps;
     char *message; /* why it failed; NULL: it did not */

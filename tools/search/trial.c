@@ -101,7 +101,7 @@ tx_json *tx_trial_options(const tx_search *s, int32_t trial, bool shares)
 tx_status tx_trial_check(const tx_search *s)
 {
     tx_job_settings train;
-    tx_trial first = {.attempts = 0};
+    tx_trial first = {.state = TX_TRIAL_RUNNING};
     tx_option_values options = copy_of(s, &train);
     tx_status status = TX_OK;
     for (int32_t i = 0; i < tx_job_table.count && !status; i++)
@@ -217,9 +217,8 @@ tx_status tx_trial_start(tx_search *s, int32_t place, int32_t trial)
     const bool resumes = tx_is_folder(folder) && !tx_checkpoint_latest(folder, &newest) && newest >= 0;
     if (!resumes)
         TX_TRY(tx_folder_remove(s->folder, name));
-    s->study.trial[trial].attempts++;
     tx_status status = write_options(s, place, trial, folder, resumes);
-    TX_THEN(status, tx_journal_start(s, trial, resumes));
+    TX_THEN(status, tx_state_keep(s, trial));
     TX_THEN(status, open_log(TX_PATH(s->folder, tx_trial_name(log, trial, ".log")), &p->output));
     TX_THEN(status, spawn(s, place, trial));
     if (status) {
@@ -241,7 +240,7 @@ static tx_status reach(tx_search *s, tx_search_place *p, int64_t step, double ep
     while (!t->stops && t->rungs < TX_RUNGS_MOST && step >= tx_halving_step(&s->study, t->rungs)) {
         t->rung[t->rungs++] = value;
         t->stops = !tx_halving_goes_on(&s->study, t, t->rungs - 1);
-        TX_TRY(tx_journal_rung(s, p->trial, step, !t->stops));
+        TX_TRY(tx_state_keep(s, p->trial));
     }
     return TX_OK;
 }
@@ -355,7 +354,7 @@ static void judge(const tx_search *s, tx_search_place *p, tx_trial *t, bool well
     }
 }
 
-bool tx_trial_lacks_disk(const char *said)
+static bool lacks_disk(const char *said)
 {
     return strstr(said, TX_DISK_FULL) || strstr(said, strerror(ENOSPC)) || strstr(said, strerror(EDQUOT));
 }
@@ -363,7 +362,7 @@ bool tx_trial_lacks_disk(const char *said)
 tx_status tx_trial_end(tx_search *s, tx_search_place *p, bool interrupted)
 {
     char message[1024] = "", *said = tx_process_text(p->output);
-    const bool full = said && tx_trial_lacks_disk(said);
+    const bool full = said && lacks_disk(said);
     tx_trial *t = &s->study.trial[p->trial];
     tx_status status = tx_trial_follow(s, p);
     const bool well = tx_process_well(&p->process, said ? tx_process_complaint(said) : "", message, sizeof message);
@@ -375,7 +374,7 @@ tx_status tx_trial_end(tx_search *s, tx_search_place *p, bool interrupted)
                          p->trial, *message ? message : "the disk is full");
     else if (!status && (well || t->stops || !interrupted)) {
         judge(s, p, t, well, message);
-        status = tx_journal_end(s, p->trial);
+        status = tx_state_keep(s, p->trial);
     }
     free(said);
     fclose(p->output);

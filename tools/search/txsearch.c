@@ -174,7 +174,7 @@ static int search(tx_search *s)
 {
     int caught = 0;
     tx_status status = tx_output_lock_take(s->folder, &s->lock);
-    TX_THEN(status, tx_journal_open(s));
+    TX_THEN(status, tx_state_open(s));
     if (!status && s->study.count > 0)
         tx_print_line(stdout, "%s: going on with %" PRId32 " trial%s", s->folder, s->study.count, tx_s(s->study.count));
     TX_THEN(status, tx_search_run(s, &caught));
@@ -195,7 +195,7 @@ static int search(tx_search *s)
 int main(int argc, char **argv)
 {
     tx_search_settings set = defaults;
-    tx_search s = {.set = &set, .journal = -1};
+    tx_search s = {.set = &set};
     int status = tx_options_parse(&program, argc, argv, &set);
     if (status == TX_GO_ON)
         status = read_command(&s);
@@ -206,7 +206,6 @@ int main(int argc, char **argv)
         status = search(&s);
         tx_alive_stop(s.alive);
     }
-    tx_journal_close(&s);
     tx_output_lock_release(s.lock);
     tx_study_free(&s.study);
     tx_option_values_free(&s.options);

@@ -2,9 +2,10 @@
  *
  * Inside txsearch: what its files give each other. txsearch.c has the options, run.c the trials one after the other and
  * beside each other. Of a search in OUT there are
- *   OUT/search.jsonl   all that happened, an event a line: a search that was ended in any way goes on from it
- *   OUT/trial-N.json   options of a trial, OUT/trial-N.log what it printed, OUT/trial-N/ its model
- *   OUT/best           a link to the best trial's model, OUT/best.json its options, OUT/search.html the page. */
+ *   OUT/search.json    the settings of the search
+ *   OUT/trial-N.json   options of a trial, OUT/trial-N.log its output, OUT/trial-N/ its model, OUT/trial-N.result.json
+ * its results, from which a search continues after any end OUT/best           a link to the best trial's model,
+ * OUT/best.json its options, OUT/search.html the page. */
 #ifndef TX_TOOLS_SEARCH_TXSEARCH_H
 #define TX_TOOLS_SEARCH_TXSEARCH_H
 
@@ -15,7 +16,6 @@
 #include "tools/process/process.h"
 #include "tools/search/study.h"
 
-#define TX_SEARCH_JOURNAL "search.jsonl"
 #define TX_SEARCH_PAGE "search.html"
 #define TX_SEARCH_BEST "best"
 
@@ -44,7 +44,6 @@ typedef struct tx_search {
     tx_study study;
     tx_job_settings train; /* txtrain's options, as they were given */
     tx_option_values options;
-    int journal; /* descriptor; -1: none */
     tx_words devices;
     tx_option_values words; /* what devices live in */
     tx_output_lock *lock;
@@ -54,20 +53,17 @@ typedef struct tx_search {
     tx_alive *alive;
 } tx_search;
 
-/* ---- What happened (journal.c) ------------------------------------------------------------------------------- */
+/* ---- The state (state.c) --------------------------------------------------------------------------------------- */
 
-/* Opens the journal of the folder, or begins one, and brings back the trials that it tells of; those without an end are
- * RUNNING. A last line that is cut off is dropped. TX_INVALID: it is of a search with other settings. */
-tx_status tx_journal_open(tx_search *search);
-void tx_journal_close(tx_search *search);
-/* Each appends a line and flushes it to disk. */
-tx_status tx_journal_start(tx_search *search, int32_t trial, bool resumes);
-tx_status tx_journal_rung(tx_search *search, int32_t trial, int64_t step, bool goes_on);
-tx_status tx_journal_end(tx_search *search, int32_t trial);
+/* Reads the state of the folder, or begins one: trials that have not ended are RUNNING. TX_INVALID: it is of a search
+ * with other settings. */
+tx_status tx_state_open(tx_search *search);
+/* Writes the state of a trial. */
+tx_status tx_state_keep(const tx_search *search, int32_t trial);
 
 /* ---- One trial (trial.c) --------------------------------------------------------------------------------------- */
 
-#define TX_TRIAL_NAME 24
+#define TX_TRIAL_NAME 32
 
 /* "trial-N", and the suffix behind it. */
 const char *tx_trial_name(char name[TX_TRIAL_NAME], int32_t trial, const char *suffix);
@@ -83,8 +79,6 @@ tx_status tx_trial_follow(tx_search *search, tx_search_place *place);
 /* Records the outcome of a trial that has ended, and frees its place. With `interrupted` a trial that failed stays
  * unfinished and is continued later. So does a trial that failed because the disk was full: TX_IO ends the search. */
 tx_status tx_trial_end(tx_search *search, tx_search_place *place, bool interrupted);
-/* True if the output of a trial that failed says that the disk was full. */
-bool tx_trial_lacks_disk(const char *said);
 /* Asks the trial to save and end; again, or with `at_once`: ends it. */
 void tx_trial_ask(const tx_search *search, tx_search_place *place, bool at_once);
 
