@@ -1,16 +1,103 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A topology as JSON, as tools/topology/txtopo.schema.json describes it. A table of fields a struct serves both ways.
- * Classes are derived again from the tree, unless they were stated. */
-#include "comm/topology/draft.h"
-#include "comm/topology/json_fields.h"
+ * A topology as JSON, as tools/topology/txtopo.schema.json describes it: a table of fields a struct. */
+#include "comm/topology/topology.h"
 
 #include "api/base/json.h"
 
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* ---- Writing -------------------------------------------------------------------------------------- */
+/* ---- Fields ------------------------------------------------------------------------------------------ */
+
+typedef enum field_kind {
+    TEXT,  /* const char * */
+    LABEL, /* char [] */
+    WORD,  /* an enum */
+    FLAG,  /* bool */
+    INT,   /* int32_t, below 0 null */
+    COUNT, /* int32_t that cannot be 0: null */
+    BYTES, /* int64_t that cannot be 0: null */
+    SIZE   /* double that cannot be 0: null */
+} field_kind;
+
+typedef struct field {
+    const char *key;
+    field_kind kind;
+    size_t offset;
+    const char *const *words; /* of a WORD */
+} field;
+
+/* A field that is a text, a word, a number or a flag, in the order in which they are written. */
+/* clang-format off */
+#define T(key, member) {key, TEXT, offsetof(OWNER, member), NULL}
+#define W(key, member, name) {key, WORD, offsetof(OWNER, member), tx_topo_##name##_names}
+#define END {0}
+#define N(key, kind, member) {key, kind, offsetof(OWNER, member), NULL}
+#define OWNER tx_topo_device
+static const field device_fields[] = {
+    N("label", LABEL, label), W("kind", kind, device), N("number", INT, number), N("node", INT, node),
+    N("partition", INT, partition), N("partitions", INT, partitions), T("bus_id", bus),
+    N("vendor_id", INT, vendor_id), N("device_id", INT, device_id), T("vendor", vendor), T("name", name),
+    T("system_name", system), N("memory", BYTES, memory),
+    N("sm", COUNT, sm), T("opencl", opencl), T("tx_device", engine),
+    W("source", source, source), W("place_source", place, source), W("place_confidence", confidence, confidence),
+    T("cpu_affinity", cpus), T("numa_affinity", nodes), N("gpu_numa", INT, gpu_numa),
+    N("nearest_nic", INT, nic), N("note", INT, note), END};
+#undef OWNER
+#define OWNER tx_topo_node
+static const field node_fields[] = {
+    W("kind", kind, node), N("parent", INT, parent), T("name", name), T("bus_id", bus),
+    N("vendor_id", INT, vendor_id), N("device_id", INT, device_id), N("pci_class", INT, pci_class),
+    N("link_speed", SIZE, link.speed), N("link_speed_max", SIZE, link.speed_max),
+    N("link_width", COUNT, link.width), N("link_width_max", COUNT, link.width_max),
+    N("link_rate", SIZE, link.rate), W("link_source", link.source, source),
+    N("iommu_group", INT, iommu_group), T("cpus", cpus), T("numa_nodes", nodes), END};
+#undef OWNER
+#define OWNER tx_topo_pair
+static const field pair_fields[] = {
+    W("class", class_, class), W("class_source", class_source, source), W("class_confidence", class_confidence, confidence),
+    W("link", link, link), N("links", COUNT, links), N("link_indirect", FLAG, indirect),
+    N("link_switched", FLAG, switched),
+    N("link_rate", SIZE, link_rate), W("link_source", link_source, source),
+    W("link_confidence", link_confidence, confidence), N("ancestor", INT, ancestor), N("bridges_a", INT, bridges_a),
+    N("bridges_b", INT, bridges_b), N("note", INT, note), END};
+#define X(name, letter, key) W(key, p2p[TX_TOPO_ACCESS_##name], p2p),
+static const field p2p_fields[] = {TX_TOPO_ACCESS_MAP(X) END};
+#undef X
+#undef OWNER
+#define OWNER tx_topo_numa
+static const field numa_fields[] = {
+    N("number", INT, number), T("cpus", cpus), N("memory", BYTES, memory),
+    N("node", INT, node), N("device", INT, device), END};
+#undef OWNER
+#define OWNER tx_topo_cpu
+static const field cpu_fields[] = {
+    N("number", INT, number), N("core", INT, core), N("package", INT, package),
+    N("numa", INT, numa), END};
+#undef OWNER
+#define OWNER tx_topo_note
+static const field note_fields[] = {N("warning", FLAG, warning), T("text", text), END};
+#undef OWNER
+#define OWNER tx_topology
+static const field root_fields[] = {W("origin", origin, origin), T("file", file), T("host", host), T("arch", arch),
+    T("cpu_vendor", cpu_vendor), N("cpu_family", COUNT, cpu_family), N("cpu_model", COUNT, cpu_model), END};
+#undef OWNER
+
+/* The arrays of structs in a topology: its pointer, its count, the bytes of an element. */
+typedef struct list {
+    const char *key;
+    const field *fields;
+    size_t array, count, size;
+} list;
+
+#define LIST(key, name, array, count) \
+    {key, name##_fields, offsetof(tx_topology, array), offsetof(tx_topology, count), sizeof *((tx_topology *)NULL)->array}
+static const list devices = LIST("devices", device, devices, device_count);
+static const list lists[] = {LIST("nodes", node, nodes, node_count), LIST("numa", numa, numa, numa_count),
+    LIST("cpus", cpu, cpus, cpu_count), LIST("notes", note, notes, note_count)};
+/* clang-format on */
+
+/* ---- Writing ----------------------------------------------------------------------------------------- */
 
 /* The first failure is kept; later calls do nothing. */
 typedef struct writer {
@@ -42,9 +129,8 @@ static tx_status put_field(tx_json *o, const field *f, const void *at)
     case INT:
     case COUNT:
         return put_long(o, f->key, *(const int32_t *)at, f->kind == COUNT);
-    case LONG:
     case BYTES:
-        return put_long(o, f->key, *(const int64_t *)at, f->kind == BYTES);
+        return put_long(o, f->key, *(const int64_t *)at, 1);
     case SIZE:
         break;
     }
@@ -130,237 +216,11 @@ char *tx_topology_json(const tx_topology *topology)
     tx_json *root = tx_json_object();
     keep(&w, tx_json_set_int(root, "version", 1));
     put_fields(&w, root, root_fields, topology);
-    put_list(&w, root, &lists[DEVICES]);
+    put_list(&w, root, &devices);
     put_pairs(&w, root);
-    put_list(&w, root, &lists[NODES]);
-    put_list(&w, root, &lists[NUMA]);
-    put_list(&w, root, &lists[CPUS]);
-    put_list(&w, root, &lists[NOTES]);
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        put_list(&w, root, &lists[i]);
     char *text = w.status ? NULL : tx_json_text(root, TX_JSON_PRETTY);
     tx_json_free(root);
     return text;
-}
-
-/* ---- Reading ---------------------------------------------------------------------------------------- */
-
-/* The first failure is kept in the draft; later calls do nothing. */
-typedef struct parser {
-    tx_draft draft;
-    char what[64]; /* "devices[3]", for messages */
-} parser;
-
-static void keep_read(parser *p, tx_status status)
-{
-    if (!p->draft.status && status)
-        p->draft.status = tx_fail_in(status, "%s", p->what);
-}
-
-static void refuse(parser *p, bool wrong, const char *why)
-{
-    if (!p->draft.status && wrong)
-        p->draft.status = tx_fail(TX_FORMAT, "%s: %s", p->what, why);
-}
-
-/* The member `key` of that type; NULL where there is none, or after a failure. */
-static tx_json *member(parser *p, const tx_json *o, const char *key, tx_json_type type)
-{
-    tx_json *value = NULL;
-    if (!p->draft.status)
-        keep_read(p, tx_json_get(o, key, type, &value));
-    return p->draft.status ? NULL : value;
-}
-
-static int64_t most_of(const parser *p, int64_t most)
-{
-    const tx_topology *t = p->draft.t;
-    switch (most) {
-    case IN_DEVICES:
-        return t->device_count - 1;
-    case IN_NODES:
-        return t->node_count - 1;
-    case IN_NOTES:
-        return t->note_count - 1;
-    default:
-        return most;
-    }
-}
-
-/* What is null becomes `unknown`. */
-static int64_t get_long(parser *p, const tx_json *object, const char *key, int64_t most, int64_t unknown)
-{
-    int64_t value = unknown;
-    if (!p->draft.status && tx_json_has(object, key))
-        keep_read(p, tx_json_get_int(object, key, 0, most_of(p, most), &value));
-    return value;
-}
-
-static tx_status get_word(const tx_json *o, const field *f, int32_t *value)
-{
-    const char *word = "";
-    tx_status status = tx_json_get_string(o, f->key, &word);
-    for (int32_t i = 0; !status && i < f->most; i++)
-        if (strcmp(f->words[i], word) == 0) {
-            *value = i;
-            return TX_OK;
-        }
-    return status ? status : tx_fail(TX_FORMAT, "%s: \"%s\" is not among the known words", f->key, word);
-}
-
-static void get_field(parser *p, const tx_json *o, const field *f, void *at)
-{
-    const char *text = "";
-    switch (f->kind) {
-    case TEXT:
-        if (tx_json_has(o, f->key)) /* as with FLAG */
-            keep_read(p, tx_json_get_string(o, f->key, &text));
-        *(const char **)at = tx_draft_text(&p->draft, text);
-        break;
-    case WORD:
-        keep_read(p, get_word(o, f, at));
-        break;
-    case FLAG:
-        if (tx_json_has(o, f->key)) /* an older TX wrote fewer */
-            keep_read(p, tx_json_get_bool(o, f->key, at));
-        break;
-    case LONG:
-    case BYTES:
-        *(int64_t *)at = get_long(p, o, f->key, f->most, f->kind == BYTES ? 0 : -1);
-        break;
-    case INT:
-    case COUNT:
-        *(int32_t *)at = (int32_t)get_long(p, o, f->key, f->most, f->kind == COUNT ? 0 : -1);
-        break;
-    case SIZE:
-        if (tx_json_has(o, f->key))
-            keep_read(p, tx_json_get_number(o, f->key, 0, 1e18, at));
-        break;
-    case LABEL: /* follows from the others */
-        break;
-    }
-}
-
-/* Into a struct that is zeroed. */
-static void get_fields(parser *p, const tx_json *o, const field *fields, void *to)
-{
-    for (const field *f = fields; f->key && !p->draft.status; f++)
-        if (f->most)
-            get_field(p, o, f, (char *)to + f->offset);
-}
-
-/* The elements of an array that are objects, one after the other: NULL at the end and after a failure. */
-static const tx_json *next_element(parser *p, const tx_json *array, const char *key, size_t *next)
-{
-    if (p->draft.status || *next == tx_json_size(array))
-        return NULL;
-    const tx_json *element = tx_json_at(array, *next);
-    snprintf(p->what, sizeof p->what, "%s[%zu]", key, (*next)++);
-    refuse(p, tx_json_type_of(element) != TX_JSON_OBJECT, "is no object");
-    return p->draft.status ? NULL : element;
-}
-
-/* Whether an element fits what was read before. */
-static void check(parser *p, int which, void *element)
-{
-    const int32_t before = p->draft.t->node_count - 1;
-    if (which == NODES) {
-        const tx_topo_node *node = element;
-        refuse(p, (before == 0) != (node->kind == TX_TOPO_MACHINE), "the first node, and no other, is the machine");
-        refuse(p, before > 0 && node->parent < 0, "has no parent");
-        refuse(p, node->parent >= before, "its parent does not come before it");
-    } else if (which == DEVICES) {
-        tx_topo_device *d = element;
-        refuse(p, p->draft.t->device_count > TX_TOPO_DEVICES_MAX, "more devices than TX takes");
-        unsigned platform = 0, device = 0;
-        const bool listed = sscanf(d->opencl, "%3u:%3u", &platform, &device) == 2;
-        d->platform = listed ? (int32_t)platform : -1;
-        d->device = listed ? (int32_t)device : -1;
-        d->number = d->number < 0 ? 0 : d->number;
-        d->node = d->node < 0 ? 0 : d->node;
-    } else if (which == NUMA) {
-        tx_topo_numa *numa = element;
-        numa->node = numa->node < 0 ? 0 : numa->node;
-    }
-}
-
-static void read_list(parser *p, const tx_json *o, int which)
-{
-    const list *l = &lists[which];
-    char *t = (char *)p->draft.t;
-    snprintf(p->what, sizeof p->what, "%s", l->key);
-    const tx_json *array = member(p, o, l->key, TX_JSON_ARRAY), *element;
-    for (size_t i = 0; (element = next_element(p, array, l->key, &i));) {
-        void *made =
-            tx_draft_append(&p->draft, (void **)(void *)(t + l->array), (int32_t *)(void *)(t + l->count), l->size);
-        if (!made)
-            return;
-        get_fields(p, element, l->fields, made);
-        if (!p->draft.status)
-            check(p, which, made);
-    }
-}
-
-static void read_p2p(parser *p, const tx_json *pair, const char *key, int32_t a, int32_t b)
-{
-    tx_topo_pair asked = {0};
-    if (!tx_json_has(pair, key))
-        return;
-    const tx_json *o = member(p, pair, key, TX_JSON_OBJECT);
-    if (o)
-        get_fields(p, o, p2p_fields, &asked);
-    if (!p->draft.status)
-        tx_draft_state(&p->draft, a, b, TX_DRAFT_P2P, &asked);
-}
-
-static void read_pairs(parser *p, const tx_json *root)
-{
-    const tx_json *array = member(p, root, "pairs", TX_JSON_ARRAY), *o;
-    for (size_t i = 0; (o = next_element(p, array, "pairs", &i));) {
-        tx_topo_pair pair = {0};
-        const int32_t a = (int32_t)get_long(p, o, "a", IN_DEVICES, -1),
-                      b = (int32_t)get_long(p, o, "b", IN_DEVICES, -1);
-        refuse(p, a < 0 || b < 0 || a == b, "names no two devices");
-        get_fields(p, o, pair_fields, &pair);
-        if (p->draft.status)
-            return;
-        const bool stated = pair.class_source == TX_TOPO_FROM_MATRIX || pair.class_source == TX_TOPO_FROM_NVML;
-        const unsigned links = pair.link != TX_TOPO_NO_LINK ? TX_DRAFT_LINKS : 0;
-        tx_draft_state(&p->draft, a, b, links | (stated ? TX_DRAFT_CLASS : 0), &pair);
-        tx_draft_state(&p->draft, b, a, stated ? TX_DRAFT_CLASS : 0, &pair);
-        read_p2p(p, o, "p2p", a, b);
-        read_p2p(p, o, "p2p_back", b, a);
-    }
-}
-
-static void read_root(parser *p, const tx_json *root)
-{
-    int64_t version = 0;
-    keep_read(p, tx_json_get_int(root, "version", 1, 1, &version));
-    get_fields(p, root, root_fields, p->draft.t);
-    read_list(p, root, NOTES);
-    read_list(p, root, NODES);
-    refuse(p, p->draft.t->node_count == 0, "there is none");
-    read_list(p, root, DEVICES);
-    read_list(p, root, NUMA);
-    read_list(p, root, CPUS);
-    read_pairs(p, root);
-}
-
-tx_status tx_topology_parse(const char *text, size_t size, const char *where, tx_topology **topology)
-{
-    tx_json *root = NULL;
-    parser p = {.what = "topology"};
-    tx_status status = tx_json_parse(text, size, where, &root);
-    if (status)
-        return status;
-    status = tx_draft_begin(TX_TOPO_ORIGIN_LIVE, &p.draft);
-    if (!status) {
-        refuse(&p, tx_json_type_of(root) != TX_JSON_OBJECT, "is no object");
-        if (!p.draft.status)
-            read_root(&p, root);
-        if (p.draft.status) /* a key may be missing */
-            p.draft.status = tx_fail_in(p.draft.status == TX_NOT_FOUND ? TX_FORMAT : p.draft.status, "%s", where);
-        status = tx_draft_finish(&p.draft, topology);
-    }
-    tx_json_free(root);
-    return status;
 }

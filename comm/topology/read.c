@@ -82,8 +82,6 @@ static tx_status parse_any(const char *text, size_t size, tx_topology **topology
         return tx_fail(TX_FORMAT, "holds a NUL byte: is no text");
     if (start[blank] == '<')
         return read_hwloc(start, rest, topology);
-    if (start[blank] == '{')
-        return tx_topology_parse(start, rest, "JSON", topology);
     return make(TX_TOPO_ORIGIN_PASTED, tx_topo_matrix_parse, start, rest, topology);
 }
 

@@ -251,9 +251,8 @@ typedef struct tx_topo_options {
 
 /* This machine. What cannot be asked is a note; only memory, or hwloc itself, can fail. `options` may be NULL. */
 tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topology);
-/* A file: hwloc's XML (version 2), JSON as below, or text of `nvidia-smi topo -m`; the
- * content tells which. Live devices are not looked at. Broken files can kill hwloc, so a child process
- * reads them first (SIGCHLD must not be ignored). */
+/* A file: hwloc's XML (version 2) or text of `nvidia-smi topo -m`; the content tells which. Live devices are not looked
+ * at. Broken files can kill hwloc, so a child process reads them first (SIGCHLD must not be ignored). */
 tx_status tx_topology_read(const char *path, tx_topology **topology);
 void tx_topology_free(tx_topology *topology); /* NULL is fine */
 /* Writes hwloc's XML of the machine or of the hwloc file that `topology` was made from; UNSUPPORTED for others. Direct
@@ -263,8 +262,6 @@ tx_status tx_topology_export(const tx_topology *topology, const char *path);
 /* JSON text as tools/topology/txtopo.schema.json describes it, allocated; NULL when out of memory (the message is set).
  * The caller frees it. */
 char *tx_topology_json(const tx_topology *topology);
-/* `where` starts the messages. */
-tx_status tx_topology_parse(const char *text, size_t size, const char *where, tx_topology **topology);
 
 /* ---- Asking --------------------------------------------------------------------------------------- */
 

@@ -37,9 +37,8 @@ static const tx_option options[] = {
     OPTION(FLAG, "nvidia", nvidia, NULL, "the layout of nvidia-smi topo -m, byte for byte"),
     OPTION(FLAG, "json", json, NULL, "JSON with everything that is known (tools/topology/txtopo.schema.json)"),
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Files:"},
-    OPTION(
-        TEXT, "input", input, "FILE",
-        "read another machine's topology: hwloc XML (lstopo), the text of nvidia-smi topo -m, or the output of --json"),
+    OPTION(TEXT, "input", input, "FILE",
+           "read another machine's topology: hwloc XML (--export, lstopo) or the text of nvidia-smi topo -m"),
     OPTION(TEXT, "export", export, "FILE", "write hwloc XML, with direct links, and end"),
 };
 
