@@ -217,31 +217,6 @@ static void what_fits(void **state)
     }
 }
 
-/* A step takes the time of its products, and of all else at the rate of a copy. */
-static void step_time(void **state)
-{
-    char *folder = make_scratch(), *path = tx_path_join(folder, "rates"), arguments[512];
-    double seconds[2] = {0};
-    for (int faster = 0; faster < 2; faster++) {
-        const char *text = faster ? "{\"peaks\": {\"product_gflops\": {\"F32\": 200}, \"copy_gbytes\": 1e9}}"
-                                  : "{\"peaks\": {\"product_gflops\": {\"F32\": 100}, \"copy_gbytes\": 1e9}}";
-        assert_ok(tx_file_write(path, text, strlen(text)));
-        snprintf(arguments, sizeof arguments, "--model gpt2 --memory 3GiB --optim sgd --json --rates %s", path);
-        tx_json *all = ask(arguments, 0);
-        assert_ok(tx_json_get_number(plan_of(all, "fp32", "none", "sgd", 1), "step_seconds", 0, 1e9, &seconds[faster]));
-        assert_false(tx_json_has(plan_of(all, "bf16", "none", "sgd", 1), "step_seconds"));
-        tx_json_free(all);
-    }
-    /* 6 operations a weight and token, those of the blocks' matrices and of the classifier; of attention 14 for a pair
-     * of tokens and a column, and a causal half of all pairs. */
-    const double weights = (double)LAYERS * 12 * WIDTH * WIDTH + (double)VOCAB * WIDTH;
-    const double flops = 6.0 * TOKENS * weights + 14.0 * LAYERS * WIDTH * TOKENS * (TOKENS + 1) / 2;
-    assert_true(fabs(seconds[0] / (flops / 100e9) - 1.0) < 1e-3);
-    assert_true(fabs(seconds[0] / seconds[1] - 2.0) < 1e-3);
-    remove_scratch(folder);
-    free(path);
-}
-
 static void refused(void **state)
 {
     ask("", 2);
@@ -250,7 +225,6 @@ static void refused(void **state)
     ask("--model gpt2 --memory 8GiB --zero_stage 3", 2);
     ask("--model gpt2 --memory 0", 1);
     ask("--model gpt2 --memory 8GiB --block_size 2000", 1);
-    ask("--model gpt2 --memory 8GiB --rates /nowhere", 1);
 }
 
 /* The whole table of the largest model, of processor time: half a second where nothing else runs, and several times
@@ -269,13 +243,9 @@ static void in_a_second(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_and_states),
-                                       cmocka_unit_test(in_24_gib),
-                                       cmocka_unit_test(of_ranks),
-                                       cmocka_unit_test(activations),
-                                       cmocka_unit_test(what_fits),
-                                       cmocka_unit_test(step_time),
-                                       cmocka_unit_test(refused),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_and_states), cmocka_unit_test(in_24_gib),
+                                       cmocka_unit_test(of_ranks),           cmocka_unit_test(activations),
+                                       cmocka_unit_test(what_fits),          cmocka_unit_test(refused),
                                        cmocka_unit_test(in_a_second)};
     txmem = argc > 1 ? argv[1] : "txmem";
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,7 @@ static const struct {
     tx_dtype autocast, stored;
     tx_mem_precision plans;
 } precisions[TX_MEM_PRECISIONS] = {
-#define X(name, word, autocast, stored, rate, plans) {word, TX_##autocast, TX_##stored, TX_MEM_##plans},
+#define X(name, word, autocast, stored, plans) {word, TX_##autocast, TX_##stored, TX_MEM_##plans},
     TX_MEM_PRECISION_MAP(X)
 #undef X
 };
@@ -127,10 +127,7 @@ static tx_status fill_row(sheet *s, int optimizer, tx_mem_row *row)
             break;
         forecast.memory.bytes[TX_MEMORY_OPTIMIZER] = own.memory.bytes[TX_MEMORY_OPTIMIZER];
         forecast.memory.bytes[TX_MEMORY_OFFLOADED] = own.memory.bytes[TX_MEMORY_OFFLOADED];
-        forecast.update_bytes = own.update_bytes;
         row->memory[b] = forecast.memory;
-        row->flops[b] = forecast.product_flops;
-        row->bytes[b] = forecast.other_bytes + forecast.update_bytes;
         row->batches = b + 1;
         fits = tx_memory_total(&forecast.memory) <= t->memory;
     }
@@ -179,29 +176,18 @@ static void fill_alike(tx_mem_table *t, tx_mem_precision precision)
         }
 }
 
-static void tell_seconds(const tx_mem_table *t, tx_mem_precision precision)
-{
-    const double product = t->rates.product[precision], copy = t->rates.copy;
-    for (int32_t i = 0; i < t->rows && product > 0 && copy > 0; i++) {
-        tx_mem_row *row = &t->row[i];
-        for (int b = 0; b < row->batches && row->precision == precisions[precision].word; b++)
-            row->seconds[b] = row->flops[b] / product + row->bytes[b] / copy;
-    }
-}
-
 tx_status tx_mem_fill(tx_mem_table *t)
 {
     t->row = calloc((size_t)TX_MEM_PRECISIONS * WAYS * OPTIMIZERS, sizeof *t->row);
     tx_status status = t->row ? TX_OK : tx_fail(TX_MEMORY, "no memory for a table");
     for (tx_mem_precision p = 0; p < TX_MEM_PRECISIONS; p++) {
         /* An adapter has weights of fp32, whatever the frozen ones have. */
-        if ((p == TX_MEM_TF32 && !(t->rates.product[p] > 0)) || (p == TX_MEM_PURE && t->config->lora))
+        if (p == TX_MEM_PURE && t->config->lora)
             continue;
         if (precisions[p].plans != p)
             fill_alike(t, p);
         for (int way = 0; way < WAYS && !status && precisions[p].plans == p; way++)
             status = fill_sheet(t, p, way);
-        tell_seconds(t, p);
     }
     return status;
 }

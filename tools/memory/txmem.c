@@ -18,10 +18,9 @@
 
 #define MIB 1048576.0
 #define GIB 1073741824.0
-#define RATES_LIMIT (1 << 26)
 
 typedef struct settings {
-    const char *model, *memory, *device, *rates, *lora_targets;
+    const char *model, *memory, *device, *lora_targets;
     int64_t block, lora_rank, ranks, zero_stage;
     uint32_t optimizers;
     int32_t offload_optimizer, offload_param;
@@ -51,8 +50,6 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "ranks", AT(ranks), 1, 1 << 16, "N", "what each of so many ranks has, with rows of its own (1)"},
     {TX_OPTION_INTEGER, "zero_stage", AT(zero_stage), 0, 3, "N", "with --ranks: what is divided among them, as txtrain's"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu", .help = "whose plans are made"},
-    {TX_OPTION_TEXT, "rates", AT(rates), .choices = "FILE",
-     .help = "what txbench ops --json printed on a device: tells how long a step would take there at best"},
     {TX_OPTION_FLAG, "json", AT(json), .help = "print the table as one JSON object"},
 };
 /* clang-format on */
@@ -70,28 +67,6 @@ static const tx_cli program = {
 };
 
 /* ---- Input -------------------------------------------------------------------------------------------------- */
-
-static tx_status read_rates(const char *path, tx_mem_rates *rates)
-{
-    static const char *const names[TX_MEM_PRECISIONS] = {
-#define X(name, word, autocast, stored, rate, plans) rate,
-        TX_MEM_PRECISION_MAP(X)
-#undef X
-    };
-    tx_json *all = NULL, *peaks, *products;
-    tx_status status = tx_json_read(path, RATES_LIMIT, &all);
-    TX_THEN(status, tx_json_get(all, "peaks", TX_JSON_OBJECT, &peaks));
-    TX_THEN(status, tx_json_get(peaks, "product_gflops", TX_JSON_OBJECT, &products));
-    TX_THEN(status, tx_json_get_number(peaks, "copy_gbytes", 1e-6, 1e9, &rates->copy));
-    for (int i = 0; i < TX_MEM_PRECISIONS && !status; i++) {
-        if (i == TX_MEM_FP32 || tx_json_has(products, names[i]))
-            status = tx_json_get_number(products, names[i], 1e-6, 1e12, &rates->product[i]);
-        rates->product[i] *= 1e9;
-    }
-    rates->copy *= 1e9;
-    tx_json_free(all);
-    return status ? tx_fail_in(status, "%s: no rates as txbench ops --json prints them", path) : TX_OK;
-}
 
 /* What there is, where the command line does not say it. */
 static tx_status find_memory(const settings *set, const tx_device_info *device, int64_t *memory)
@@ -136,17 +111,13 @@ static double unit_of(const tx_mem_table *t)
 
 static void print_row(const tx_mem_table *t, const tx_mem_row *row)
 {
-    int largest = -1;
     printf("%-9s %-7s %-18s", row->precision, row->checkpointing, row->optimizer);
     for (int b = 0; b < TX_MEM_BATCHES; b++) {
-        if (fits(t, row, b)) {
+        if (fits(t, row, b))
             printf(" %7.2f", (double)tx_memory_total(&row->memory[b]) / unit_of(t));
-            largest = b;
-        } else
+        else
             printf(" %7s", "-");
     }
-    if (largest >= 0 && row->seconds[largest] > 0)
-        printf("  %9.4f s", row->seconds[largest]);
     putchar('\n');
 }
 
@@ -159,7 +130,7 @@ static void print_table(const tx_mem_table *t)
     printf("%-9s %-7s %-18s", "", "again", "optimizer");
     for (int b = 0; b < TX_MEM_BATCHES; b++)
         printf(" %7d", 1 << b);
-    puts(t->rates.copy > 0 ? "  a step of the largest, at best" : "");
+    putchar('\n');
     for (int32_t i = 0; i < t->rows; i++) {
         print_row(t, &t->row[i]);
         any = any || fits(t, &t->row[i], 0);
@@ -179,8 +150,6 @@ static tx_status add_cell(const tx_mem_table *t, const tx_mem_row *row, int batc
         status = tx_json_set_int(cell, tx_memory_name((tx_memory_kind)k), row->memory[batch].bytes[k]);
     TX_THEN(status, tx_json_set_int(cell, "total", tx_memory_total(&row->memory[batch])));
     TX_THEN(status, tx_json_set_bool(cell, "fits", fits(t, row, batch)));
-    if (!status && row->seconds[batch] > 0)
-        status = tx_json_set_number(cell, "step_seconds", row->seconds[batch]);
     const tx_status added = tx_json_append(cells, cell);
     return status ? status : added;
 }
@@ -208,8 +177,7 @@ static tx_status print_json(const tx_mem_table *t)
 static tx_status run(const settings *set, tx_mem_table *t)
 {
     const tx_engine_options engine = {.size = sizeof engine, .device = set->device};
-    tx_status status = set->rates ? read_rates(set->rates, &t->rates) : TX_OK;
-    TX_THEN(status, tx_engine_create(&engine, &t->engine));
+    tx_status status = tx_engine_create(&engine, &t->engine);
     TX_THEN(status, find_memory(set, tx_engine_device(t->engine), &t->memory));
     t->block = set->block ? set->block : t->config->positions < 1024 ? t->config->positions : 1024;
     t->offload = (tx_offload_place)set->offload_optimizer;

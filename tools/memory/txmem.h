@@ -13,14 +13,12 @@
 #define TX_MEM_CHECKPOINTING_MAP(X) \
     X(NONE, "none", 0, 0) X(CHEAP, "auto", 0, INT32_MAX) X(BLOCKS, "blocks", INT32_MAX, 0)
 
-/* X(NAME, "word", what products are made in, what weights are stored in, "name of its rate", whose plans it has). tf32
- * has rows where its rate is known. */
-#define TX_MEM_PRECISION_MAP(X)              \
-    X(FP32, "fp32", F32, F32, "F32", FP32)   \
-    X(TF32, "tf32", F32, F32, "TF32", FP32)  \
-    X(BF16, "bf16", BF16, F32, "BF16", BF16) \
-    X(FP16, "fp16", F16, F32, "F16", BF16)   \
-    X(PURE, "pure bf16", BF16, BF16, "BF16", PURE)
+/* X(NAME, "word", type of products, type of stored weights, precision with the same plans) */
+#define TX_MEM_PRECISION_MAP(X)      \
+    X(FP32, "fp32", F32, F32, FP32)  \
+    X(BF16, "bf16", BF16, F32, BF16) \
+    X(FP16, "fp16", F16, F32, BF16)  \
+    X(PURE, "pure bf16", BF16, BF16, PURE)
 
 typedef enum tx_mem_precision {
 #define X(name, ...) TX_MEM_##name,
@@ -29,19 +27,11 @@ typedef enum tx_mem_precision {
         TX_MEM_PRECISIONS
 } tx_mem_precision;
 
-/* Measured rates of a device, as `txbench ops --json` has them in "peaks"; 0: not known. */
-typedef struct tx_mem_rates {
-    double product[TX_MEM_PRECISIONS]; /* flop/s of products */
-    double copy;                       /* bytes a second, read and written */
-} tx_mem_rates;
-
 /* One way to train, and what came out of it for each batch that was looked at. */
 typedef struct tx_mem_row {
     const char *precision, *checkpointing, *optimizer;
-    int32_t batches;                                     /* that were looked at: up to the first that does not fit */
-    tx_memory memory[TX_MEM_BATCHES];                    /* but for scratch of the device's kernels */
-    double flops[TX_MEM_BATCHES], bytes[TX_MEM_BATCHES]; /* a step's products, and what all else reads and writes */
-    double seconds[TX_MEM_BATCHES];                      /* of a step of one micro-batch; 0: the rates are not known */
+    int32_t batches;                  /* that were looked at: up to the first that does not fit */
+    tx_memory memory[TX_MEM_BATCHES]; /* but for scratch of the device's kernels */
 } tx_mem_row;
 
 typedef struct tx_mem_table {
@@ -52,7 +42,6 @@ typedef struct tx_mem_table {
     tx_comm *comm; /* ranks that the model is divided among by this stage of ZeRO; NULL: one */
     int32_t zero_stage;
     uint32_t optimizers; /* a bit for each name of optimizers.def */
-    tx_mem_rates rates;
     tx_mem_row *row;
     int32_t rows;
 } tx_mem_table;
