@@ -3,7 +3,7 @@
  * The contract between the engine and a communicator: the ranks that train together. `self` is one rank and does all of
  * it for real; `mpi` is many. The engine and the trainer see this header only.
  *
- * Every rank begins the same transfers in the same order, but for send and receive. Sums go in one order, that of the
+ * Every rank begins the same transfers in the same order. Sums go in one order, that of the
  * pairwise tree over the ranks, (0 + 1) + (2 + 3) and so on (tx_comm_split), whatever the timing and wherever the ranks
  * are: the bits depend on the number of ranks alone. A transfer is in place, on host memory.
  *
@@ -20,7 +20,7 @@
 
 #include "tx.h"
 
-#define TX_COMM_VERSION 6
+#define TX_COMM_VERSION 7
 
 /* X(NAME, "name") */
 #define TX_COLLECTIVE_MAP(X)                                                                          \
@@ -127,12 +127,7 @@ typedef struct tx_comm_table {
      * does. Nothing may be outstanding. The results are the same. */
     tx_status (*background)(tx_comm *comm, bool on);
 
-    /* From one rank to another, which call them as a pair; other ranks need not. Blocking; what one rank sends another
-     * arrives in order. No rank sends to itself, and nothing may be outstanding. */
-    tx_status (*send)(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to);
-    tx_status (*receive)(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from);
-
-    /* The same without waiting: the data belong to the message until wait_message() has returned. Messages are waited
+    /* From one rank to another: the data belong to the message until wait_message() has returned. Messages are waited
      * for in any order; who waits for one moves all on that this rank has begun. A receiver need not have begun when
      * the sender does, but a sender may wait for it. Not beside transfers that a thread makes in the background. */
     tx_status (*begin_message)(tx_comm *comm, const tx_message *message, int32_t *request);

@@ -44,22 +44,17 @@ tx_status tx_comm_check(const tx_comm *comm, const tx_transfer *t)
     return TX_OK;
 }
 
-tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *data, int64_t count, tx_dtype dtype,
-                             int32_t other)
+tx_status tx_comm_check_message(const tx_comm *comm, const tx_message *m)
 {
-    TX_TRY(check_data(call, data, count, dtype));
-    if (other < 0 || other >= comm->size || other == comm->rank)
-        return tx_fail(TX_INVALID, "%s: rank %" PRId32 " is no other of the %" PRId32 " ranks", call, other,
-                       comm->size);
-    return TX_OK;
-}
-
-tx_status tx_comm_check_message(const tx_comm *comm, const char *call, const tx_message *m)
-{
+    static const char call[] = "begin_message";
     if (m->number < 0 || m->number >= TX_MESSAGE_NUMBERS)
         return tx_fail(TX_INVALID, "%s: number %" PRId32 " is not among 0..%d", call, m->number,
                        TX_MESSAGE_NUMBERS - 1);
-    return tx_comm_check_pair(comm, call, m->data, m->count, m->dtype == TX_F16 ? TX_BF16 : m->dtype, m->other);
+    TX_TRY(check_data(call, m->data, m->count, m->dtype == TX_F16 ? TX_BF16 : m->dtype));
+    if (m->other < 0 || m->other >= comm->size || m->other == comm->rank)
+        return tx_fail(TX_INVALID, "%s: rank %" PRId32 " is no other of the %" PRId32 " ranks", call, m->other,
+                       comm->size);
+    return TX_OK;
 }
 
 tx_status tx_comm_check_block(const tx_all_to_all *a, int32_t rank)

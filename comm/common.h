@@ -9,14 +9,10 @@
 
 /* INVALID unless the transfer is one that this communicator can make. */
 tx_status tx_comm_check(const tx_comm *comm, const tx_transfer *transfer);
-/* The same for send and receive; `call` is the function's name in the message, `other` the rank at the other end. */
-tx_status tx_comm_check_pair(const tx_comm *comm, const char *call, const void *data, int64_t count, tx_dtype dtype,
-                             int32_t other);
-
 /* And for the blocks to and from a rank of an all-to-all. */
 tx_status tx_comm_check_block(const tx_all_to_all *all_to_all, int32_t rank);
-/* And for a message, of which `call` is begun. */
-tx_status tx_comm_check_message(const tx_comm *comm, const char *call, const tx_message *message);
+/* And for a message. */
+tx_status tx_comm_check_message(const tx_comm *comm, const tx_message *message);
 
 /* Something to add: the sum over `ranks` neighbouring ranks, of F32, BF16 or I32. */
 typedef struct tx_term {

@@ -335,7 +335,7 @@ static tx_status make(tx_comm *comm, const tx_transfer *t)
 static tx_status many_begin_message(tx_comm *comm, const tx_message *message, int32_t *request)
 {
     many *c = (many *)comm;
-    TX_TRY(tx_comm_check_message(comm, "begin_message", message));
+    TX_TRY(tx_comm_check_message(comm, message));
     TX_TRY(tx_messages_begin(c->messages, message, request));
     if (message->out)
         atomic_fetch_add_explicit(&c->sent, message->count * (int64_t)tx_dtype_size(message->dtype),
@@ -346,27 +346,6 @@ static tx_status many_begin_message(tx_comm *comm, const tx_message *message, in
 static tx_status many_wait_message(tx_comm *comm, int32_t request)
 {
     return tx_messages_wait(((many *)comm)->messages, request);
-}
-
-static tx_status pass(tx_comm *comm, bool out, void *data, int64_t count, tx_dtype dtype, int32_t other)
-{
-    const char *call = out ? "send" : "receive";
-    const tx_message message = {.out = out, .other = other, .data = data, .count = count, .dtype = dtype};
-    int32_t request;
-    TX_TRY(tx_comm_check_pair(comm, call, data, count, dtype, other));
-    TX_TRY(tx_queue_idle(comm, call));
-    TX_TRY(many_begin_message(comm, &message, &request));
-    return many_wait_message(comm, request);
-}
-
-static tx_status many_send(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to)
-{
-    return pass(comm, true, (void *)(uintptr_t)data, count, dtype, to); /* which is only read */
-}
-
-static tx_status many_receive(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from)
-{
-    return pass(comm, false, data, count, dtype, from);
 }
 
 static tx_status many_peer_all_reduce(tx_comm *comm, const float *data, float *sum, int64_t count)
@@ -407,8 +386,6 @@ const tx_comm_table tx_comm_mpi = {
     .begin = tx_queue_begin,
     .wait = tx_queue_wait,
     .background = tx_queue_background,
-    .send = many_send,
-    .receive = many_receive,
     .begin_message = many_begin_message,
     .wait_message = many_wait_message,
     .traffic = many_traffic,

@@ -99,20 +99,10 @@ static tx_status self_window(tx_comm *comm, int64_t bytes, void **memory)
     return TX_OK;
 }
 
-static tx_status self_send(tx_comm *comm, const void *data, int64_t count, tx_dtype dtype, int32_t to)
-{
-    return tx_comm_check_pair(comm, "send", data, count, dtype, to);
-}
-
-static tx_status self_receive(tx_comm *comm, void *data, int64_t count, tx_dtype dtype, int32_t from)
-{
-    return tx_comm_check_pair(comm, "receive", data, count, dtype, from);
-}
-
 static tx_status self_begin_message(tx_comm *comm, const tx_message *message, int32_t *request)
 {
     (void)request;
-    return tx_comm_check_message(comm, "begin_message", message); /* there is no other rank */
+    return tx_comm_check_message(comm, message); /* there is no other rank */
 }
 
 static tx_status self_wait_message(tx_comm *comm, int32_t request)
@@ -144,8 +134,6 @@ const tx_comm_table tx_comm_self_table = {
     .begin = tx_queue_begin,
     .wait = tx_queue_wait,
     .background = tx_queue_background,
-    .send = self_send,
-    .receive = self_receive,
     .begin_message = self_begin_message,
     .wait_message = self_wait_message,
     .traffic = self_traffic,

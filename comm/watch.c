@@ -223,16 +223,6 @@ void tx_watch_alive(tx_watch *w, const char *detail)
     leave(w);
 }
 
-double tx_watch_limit(tx_watch *w)
-{
-    if (!w)
-        return 0.0;
-    pthread_mutex_lock(&w->lock);
-    double limit = w->running ? tx_watch_limit_now(w) : 0.0;
-    leave(w);
-    return limit;
-}
-
 void tx_watch_saved(tx_watch *w, const char *checkpoint)
 {
     if (!enter(w))

@@ -77,8 +77,6 @@ void tx_watch_step(tx_watch *watch, int64_t step);
 void tx_watch_alive(tx_watch *watch, const char *detail);
 /* Writes what this rank does, "reading its inputs, book.txt, 43 %"; "" at the end and without a watch. */
 void tx_watch_doing(tx_watch *watch, char *text, size_t size);
-/* The limit that holds now, in seconds; 0 where there is none. */
-double tx_watch_limit(tx_watch *watch);
 /* A checkpoint was written; tells txlaunch. */
 void tx_watch_saved(tx_watch *watch, const char *checkpoint);
 
