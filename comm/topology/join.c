@@ -88,30 +88,13 @@ static bool same_model(const tx_topo_device *gpu, const tx_topo_cl_device *d)
     return same_vendor(gpu, d) && *gpu->name && strcasecmp(gpu->name, d->name) == 0;
 }
 
-/* NVIDIA's driver lists the UUID of each function. */
-static int32_t by_uuid(const tx_draft *draft, const char *root, const tx_topo_cl_device *d)
-{
-    char text[1024];
-    for (int32_t i = 0; i < draft->t->device_count && *d->uuid; i++) {
-        const tx_topo_device *gpu = &draft->t->devices[i];
-        if (gpu->kind == TX_TOPO_GPU && *gpu->bus &&
-            tx_topo_small_file(text, sizeof text, root, "/proc/driver/nvidia/gpus/%s/information", gpu->bus) &&
-            strstr(text, d->uuid))
-            return gpu->node;
-    }
-    return -1;
-}
-
-static match find_function(tx_draft *draft, const char *root, const tx_topo_cl_device *all, int32_t count,
-                           const tx_topo_cl_device *d)
+static match find_function(tx_draft *draft, const tx_topo_cl_device *all, int32_t count, const tx_topo_cl_device *d)
 {
     match m = {.node = -1, .confidence = TX_TOPO_STATED, .note = -1};
     if (d->has_bus)
         m = by_bus(draft, all, count, d);
     if (m.node < 0)
         m.node = only_one(draft, d, same_ids);
-    if (m.node < 0)
-        m.node = by_uuid(draft, root, d);
     if (m.node >= 0)
         return m;
     m.node = only_one(draft, d, same_model);
@@ -167,12 +150,11 @@ static int32_t add_device(tx_draft *draft, const tx_topo_cl_device *d, int32_t n
     return index;
 }
 
-static void join(tx_draft *draft, const char *root, const tx_topo_cl_device *all, int32_t count,
-                 const tx_topo_cl_device *d)
+static void join(tx_draft *draft, const tx_topo_cl_device *all, int32_t count, const tx_topo_cl_device *d)
 {
     match m = {.node = -1, .note = -1};
     if (d->gpu)
-        m = find_function(draft, root, all, count, d);
+        m = find_function(draft, all, count, d);
     int32_t partition = 0, index = m.node >= 0 ? free_partition(draft, m.node, d->platform, &partition) : -1;
     if (index < 0 && (index = add_device(draft, d, m.node, partition)) < 0)
         return;
@@ -201,9 +183,9 @@ static void join(tx_draft *draft, const char *root, const tx_topo_cl_device *all
     }
 }
 
-void tx_topo_cl_join(tx_draft *draft, const char *root, const tx_topo_cl_device *devices, int32_t count)
+void tx_topo_cl_join(tx_draft *draft, const tx_topo_cl_device *devices, int32_t count)
 {
     for (int32_t i = 0; i < count && !draft->status; i++)
         if (devices[i].gpu || devices[i].cpu)
-            join(draft, root, devices, count, &devices[i]);
+            join(draft, devices, count, &devices[i]);
 }

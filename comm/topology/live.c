@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/utsname.h>
 
-static void join_opencl(tx_draft *draft, const char *root)
+static void join_opencl(tx_draft *draft)
 {
 #ifdef TX_OPENCL
     tx_topo_cl_device *devices = NULL;
@@ -17,10 +17,9 @@ static void join_opencl(tx_draft *draft, const char *root)
     else if (status)
         draft->status = status;
     else
-        tx_topo_cl_join(draft, root, devices, count);
+        tx_topo_cl_join(draft, devices, count);
     free(devices);
 #else
-    (void)root;
     tx_draft_note(draft, true, "OpenCL: this TX was built without it (TX_OPENCL=OFF): OpenCL devices are not listed");
 #endif
 }
@@ -45,13 +44,12 @@ tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topolog
         if (uname(&names) == 0)
             draft.t->host = tx_draft_text(&draft, names.nodename);
         if (!options->no_opencl)
-            join_opencl(&draft, options->root);
+            join_opencl(&draft);
         tx_topo_sysfs_pci(&draft, options->root);
         tx_topo_sysfs_xgmi(&draft, options->root);
         if (!options->no_vendor) {
             tx_topo_nvml(&draft);
             tx_topo_rsmi(&draft);
-            tx_topo_level_zero(&draft);
         }
     } else
         tx_draft_note(&draft, false, "hwloc's environment variables name another machine: live devices are not asked");

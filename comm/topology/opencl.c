@@ -14,7 +14,7 @@
 #define DEVICES_MAX 256
 
 /* Queries of extensions (cl_khr_pci_bus_info, cl_nv_device_attribute_query, cl_amd_device_attribute_query,
- * cl_intel_device_attribute_query, cl_khr_device_uuid), whose headers are not everywhere. */
+ * cl_intel_device_attribute_query), whose headers are not everywhere. */
 enum {
     PCI_BUS_INFO_KHR = 0x410F,
     PCI_BUS_NV = 0x4008,
@@ -22,8 +22,7 @@ enum {
     PCI_DOMAIN_NV = 0x400A,
     TOPOLOGY_AMD = 0x4037,
     BOARD_NAME_AMD = 0x4038,
-    DEVICE_ID_INTEL = 0x4251,
-    UUID_KHR = 0x106A
+    DEVICE_ID_INTEL = 0x4251
 };
 
 static bool ask(cl_device_id device, cl_device_info what, void *value, size_t size)
@@ -65,19 +64,6 @@ static void ask_address(cl_device_id device, tx_topo_cl_device *d)
         d->has_bus = false;
 }
 
-/* "5a3c...", before which NVIDIA's driver writes GPU-. */
-static void ask_uuid(cl_device_id device, tx_topo_cl_device *d)
-{
-    unsigned char id[16];
-    size_t used = 0;
-    if (!ask(device, UUID_KHR, id, sizeof id))
-        return;
-    for (size_t i = 0; i < sizeof id; i++) {
-        const char *dash = i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
-        used += (size_t)snprintf(d->uuid + used, sizeof d->uuid - used, "%s%02x", dash, id[i]);
-    }
-}
-
 /* As the OpenCL backend chooses its devices, which it numbers in the same order. */
 static bool usable(cl_device_id device)
 {
@@ -108,7 +94,6 @@ static void describe(cl_device_id device, tx_topo_cl_device *d)
     ask_address(device, d);
     if (ask(device, DEVICE_ID_INTEL, &intel, sizeof intel) && intel <= 0xFFFF)
         d->device_id = (int32_t)intel;
-    ask_uuid(device, d);
     ask_text(device, BOARD_NAME_AMD, board, sizeof board); /* the name proper is a chip's, "gfx90a" */
     if (*board)
         memcpy(d->name, board, sizeof board);

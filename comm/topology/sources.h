@@ -31,7 +31,7 @@ typedef struct tx_topo_cl_device {
     int32_t platform, device;
     int32_t engine; /* place among the devices that TX can use; -1 none */
     bool gpu, cpu;
-    char name[128], vendor[128], uuid[40];
+    char name[128], vendor[128];
     int64_t memory;
     int32_t vendor_id, device_id; /* PCI's; 0 unknown */
     bool has_bus, has_domain;     /* a PCI address is known, and its domain as well */
@@ -42,7 +42,7 @@ typedef struct tx_topo_cl_device {
  * caller frees `*devices`. */
 tx_status tx_topo_cl_list(tx_topo_cl_device **devices, int32_t *count);
 /* join.c: finds the function of each OpenCL device among the draft's, or adds a device. */
-void tx_topo_cl_join(tx_draft *draft, const char *root, const tx_topo_cl_device *devices, int32_t count);
+void tx_topo_cl_join(tx_draft *draft, const tx_topo_cl_device *devices, int32_t count);
 
 /* ---- Live facts: what fails is a note --------------------------------------------------------------------- */
 
@@ -50,10 +50,9 @@ void tx_topo_cl_join(tx_draft *draft, const char *root, const tx_topo_cl_device 
  */
 void tx_topo_sysfs_pci(tx_draft *draft, const char *root);
 void tx_topo_sysfs_xgmi(tx_draft *draft, const char *root);
-/* nvml.c, rsmi.c, level_zero.c: libraries that are loaded while they are asked. */
+/* nvml.c, rsmi.c: libraries that are loaded while they are asked. */
 void tx_topo_nvml(tx_draft *draft);
 void tx_topo_rsmi(tx_draft *draft);
-void tx_topo_level_zero(tx_draft *draft);
 
 /* Reads a small text file below `root`, without the newline at its end; false where there is none. */
 bool tx_topo_small_file(char *text, size_t size, const char *root, const char *format, ...) TX_PRINTF(4, 5);

@@ -61,7 +61,6 @@ typedef enum tx_topo_link_kind { TX_TOPO_LINK_MAP(TX_TOPO_ID_PLAIN) TX_TOPO_LINK
     X(SYSFS, "sysfs")               \
     X(NVML, "nvml")                 \
     X(RSMI, "rocm-smi")             \
-    X(LEVEL_ZERO, "level-zero")     \
     X(MATRIX, "matrix-file")
 
 typedef enum tx_topo_source { TX_TOPO_SOURCE_MAP(TX_TOPO_ID_FROM) TX_TOPO_SOURCE_COUNT } tx_topo_source;

@@ -4,7 +4,7 @@
 #include "tests/topology/helper.h"
 
 /* The topology of a file with OpenCL devices joined to it. */
-static tx_topology *joined_to(const char *path, const char *root, const tx_topo_cl_device *devices, int32_t count)
+static tx_topology *joined_to(const char *path, const tx_topo_cl_device *devices, int32_t count)
 {
     char *text = NULL;
     size_t size = 0;
@@ -15,17 +15,17 @@ static tx_topology *joined_to(const char *path, const char *root, const tx_topo_
     assert_ok(tx_draft_begin(TX_TOPO_ORIGIN_LIVE, &draft));
     assert_ok(tx_topo_hwloc_read(text, size, &draft, &local));
     assert_false(local);
-    tx_topo_cl_join(&draft, root, devices, count);
+    tx_topo_cl_join(&draft, devices, count);
     assert_ok(tx_draft_finish(&draft, &t));
     free(text);
     return t;
 }
 
-static tx_topology *joined(const char *fixture, const char *root, const tx_topo_cl_device *devices, int32_t count)
+static tx_topology *joined(const char *fixture, const tx_topo_cl_device *devices, int32_t count)
 {
     char path[512];
     snprintf(path, sizeof path, "%s%s", FIXTURES, fixture);
-    return joined_to(path, root, devices, count);
+    return joined_to(path, devices, count);
 }
 
 #define AT(p, d, b, f)                                                                                        \
@@ -39,7 +39,7 @@ static void by_address(void **state)
     const tx_topo_cl_device devices[] = {
         AT(0, 0, 0x04, 0), AT(0, 1, 0x03, 0), AT(1, 0, 0x03, 0), AT(2, 0, 0x81, 0), AT(2, 1, 0x81, 0),
     };
-    tx_topology *t = joined("classes.xml", NULL, devices, 5);
+    tx_topology *t = joined("classes.xml", devices, 5);
     assert_int_equal(t->gpus, 8);
     assert_int_equal(tx_topo_find(t, "0:0"), 1);
     /* Two platforms expose one card; two devices of one platform are its tiles. */
@@ -55,7 +55,7 @@ static void vouched_for(void **state)
 {
     tx_topo_cl_device devices[] = {AT(0, 0, 0x00, 0), AT(0, 1, 0x11, 0), AT(0, 2, 0x11, 0)};
     devices[0].slot = 0x1f;
-    tx_topology *t = joined("classes.xml", NULL, devices, 3);
+    tx_topology *t = joined("classes.xml", devices, 3);
     assert_int_equal(t->gpus, 10);
     assert_int_equal(tx_topo_find(t, "0:0"), 0);
     assert_string_equal(t->devices[0].bus, "0000:00:1f.0");
@@ -68,7 +68,7 @@ static void without_domain(void **state)
 {
     tx_topo_cl_device device = AT(0, 0, 0x11, 0);
     device.has_domain = false;
-    tx_topology *t = joined("classes.xml", NULL, &device, 1);
+    tx_topology *t = joined("classes.xml", &device, 1);
     assert_int_equal(tx_topo_find(t, "0:0"), 4);
     assert_true(t->devices[4].confidence == TX_TOPO_STATED);
     tx_topology_free(t);
@@ -76,7 +76,7 @@ static void without_domain(void **state)
     tx_topo_cl_device all[12];
     for (int32_t i = 0; i < 12; i++)
         all[i] = (tx_topo_cl_device){.platform = 0, .device = i, .engine = i, .gpu = true, .has_bus = true, .bus = 2};
-    t = joined_to(data, NULL, all, 12);
+    t = joined_to(data, all, 12);
     assert_int_equal(t->gpus, 12);
     for (int32_t i = 0; i < 12; i++) {
         assert_int_equal(t->devices[i].device, i);
@@ -97,19 +97,19 @@ static void without_address(void **state)
 {
     /* The PCI device id, where one GPU has it. */
     const tx_topo_cl_device id = WITHOUT_BUS(0x10de, 0x2342, "GH200");
-    tx_topology *t = joined("unplaced.xml", NULL, &id, 1);
+    tx_topology *t = joined("unplaced.xml", &id, 1);
     assert_int_equal(tx_topo_find(t, "0:0"), 3);
     assert_true(t->devices[3].confidence == TX_TOPO_STATED);
     tx_topology_free(t);
     /* The vendor, where one GPU has it: a guess. */
     const tx_topo_cl_device vendor = WITHOUT_BUS(0x10de, 0, "GH200");
-    t = joined("unplaced.xml", NULL, &vendor, 1);
+    t = joined("unplaced.xml", &vendor, 1);
     assert_int_equal(tx_topo_find(t, "0:0"), 3);
     assert_true(t->devices[3].confidence == TX_TOPO_GUESSED && t->devices[3].note >= 0);
     tx_topology_free(t);
     /* Several fit: a device of its own without a place. */
     const tx_topo_cl_device lost = WITHOUT_BUS(0x1002, 0x66a1, "MI50");
-    t = joined("unplaced.xml", NULL, &lost, 1);
+    t = joined("unplaced.xml", &lost, 1);
     assert_int_equal(t->gpus, 5);
     assert_int_equal(tx_topo_find(t, "0:0"), 4);
     assert_cell(t, "0:0", "GPU0", true, "SYS");
@@ -119,22 +119,6 @@ static void without_address(void **state)
     tx_topology_free(t);
 }
 
-static void by_uuid(void **state)
-{
-    char *root = make_scratch(), *folder = tx_path_join(root, "proc/driver/nvidia/gpus/0000:07:00.0");
-    const char *text = "Model: Tesla\nGPU UUID: \t GPU-00112233-4455-6677-8899-aabbccddeeff\n";
-    assert_ok(tx_folder_create(folder));
-    char *file = write_scratch(folder, "information", text, strlen(text));
-    tx_topo_cl_device device = WITHOUT_BUS(0x10de, 0, "Tesla V100-SXM2-16GB");
-    strcpy(device.uuid, "00112233-4455-6677-8899-aabbccddeeff");
-    tx_topology *t = joined("classes.xml", root, &device, 1);
-    assert_int_equal(tx_topo_find(t, "0:0"), 2);
-    tx_topology_free(t);
-    free(file);
-    free(folder);
-    remove_scratch(root);
-}
-
 static void cpu_devices(void **state)
 {
     const tx_topo_cl_device devices[] = {
@@ -142,7 +126,7 @@ static void cpu_devices(void **state)
         {.platform = 1, .device = 0, .engine = 1, .cpu = true, .name = "Other"},
         {.platform = 2, .device = 0, .engine = -1, .name = "neither"},
     };
-    tx_topology *t = joined("classes.xml", NULL, devices, 3);
+    tx_topology *t = joined("classes.xml", devices, 3);
     assert_int_equal(t->cpu_devices, 2);
     assert_cell(t, "CPU0", "GPU0", true, "HOST");
     assert_cell(t, "CPU0", "NIC0", true, "HOST");
@@ -158,7 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_address),      cmocka_unit_test(vouched_for), cmocka_unit_test(without_domain),
-        cmocka_unit_test(without_address), cmocka_unit_test(by_uuid),     cmocka_unit_test(cpu_devices),
+        cmocka_unit_test(without_address), cmocka_unit_test(cpu_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

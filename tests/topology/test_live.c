@@ -97,7 +97,7 @@ static void nvml_old(void **state)
     tx_topology_free(t);
 }
 
-/* ---- ROCm SMI, Level Zero --------------------------------------------------------------------------- */
+/* ---- ROCm SMI --------------------------------------------------------------------------------------- */
 
 static void rsmi(void **state)
 {
@@ -115,16 +115,6 @@ static void rsmi(void **state)
     assert_int_equal(t->gpus, 10);
     assert_cell(t, "GPU3", "GPU4", true, "LOC");
     assert_cell(t, "GPU4", "GPU5", true, "XG4");
-    tx_topology_free(t);
-}
-
-static void level_zero(void **state)
-{
-    tx_topology *t = live_as("FAKE_NVML", "");
-    assert_cell(t, "ze0.1", "ze1", true, "XL16");
-    assert_cell(t, "ze0.0", "ze1", true, "PHB");
-    const tx_topo_pair *pair = tx_topo_pair_of(t, tx_topo_find(t, "ze0.1"), tx_topo_find(t, "ze1"));
-    assert_true(pair->link_source == TX_TOPO_FROM_LEVEL_ZERO && pair->link_rate > 106 && pair->link_rate < 107);
     tx_topology_free(t);
 }
 
@@ -258,9 +248,8 @@ int main(int argc, char **argv)
     (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nvml_direct),  cmocka_unit_test(nvml_switch), cmocka_unit_test(nvml_fails),
-        cmocka_unit_test(nvml_differs), cmocka_unit_test(rsmi),        cmocka_unit_test(level_zero),
-        cmocka_unit_test(pci_facts),    cmocka_unit_test(hive),        cmocka_unit_test(kfd),
-        cmocka_unit_test(exported),
+        cmocka_unit_test(nvml_differs), cmocka_unit_test(rsmi),        cmocka_unit_test(pci_facts),
+        cmocka_unit_test(hive),         cmocka_unit_test(kfd),         cmocka_unit_test(exported),
     };
     const struct CMUnitTest old[] = {cmocka_unit_test(nvml_old)};
     return argc > 1 ? cmocka_run_group_tests(old, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
