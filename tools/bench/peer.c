@@ -90,7 +90,7 @@ static tx_status start(const char *task, const tx_config *config, int64_t batch,
     TX_TRY(describe(config, batch, block, threads, method, &text));
     snprintf(interpreter, sizeof interpreter, "%s", python && *python ? python : "python3");
     snprintf(word, sizeof word, "%s", task);
-    char *arguments[] = {interpreter, script, word, text, NULL};
+    const char *arguments[] = {interpreter, script, word, text, NULL};
     tx_peer *made = calloc(1, sizeof *made);
     tx_status status = made ? find_script(script, sizeof script) : tx_fail(TX_MEMORY, "peer: out of memory");
     TX_THEN(status,

@@ -53,7 +53,8 @@ int tx_launch_agent(const char *const *argv)
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     gethostname(host, sizeof host - 1);
-    if (tx_child_spawn(argv, &(tx_child_spawning){-1, -1, .orphan = SIGKILL, .mask = &before}, &command) == TX_OK) {
+    if (tx_child_spawn(argv, &(tx_child_spawning){.output = -1, .errors = -1, .orphan = SIGKILL, .mask = &before},
+                       &command) == TX_OK) {
         tx_report(channel, 5.0, "%" PRId32 " hello %" PRId32 " %s %ld", rank, ranks < 1 ? 1 : ranks, host,
                   (long)command);
         status = wait_for_end(command, &killed);

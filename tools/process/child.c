@@ -6,57 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
-/* ---- One that is talked to --------------------------------------------------------------------------------- */
-
-tx_status tx_child_start(char *const arguments[], const char *advice, tx_child *child)
-{
-    int end[4] = {-1, -1, -1, -1}; /* of its input: it reads, we write; of its output: we read, it writes */
-    int error = pipe(end) || pipe(end + 2) ? errno : 0;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, end[0], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, end[3], STDOUT_FILENO);
-    for (int i = 0; i < 4; i++)
-        posix_spawn_file_actions_addclose(&actions, end[i]);
-    *child = (tx_child){0};
-    if (!error)
-        error = posix_spawnp(&child->process, arguments[0], &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(end[0]);
-    close(end[3]);
-    child->to = fdopen(end[1], "w");
-    child->from = fdopen(end[2], "r");
-    if (!error && child->to && child->from)
-        return TX_OK;
-    if (error)
-        child->process = 0;
-    tx_child_end(child);
-    return tx_fail(TX_NOT_FOUND, "%s: cannot be started: %s; %s", arguments[0], strerror(error ? error : ENOMEM),
-                   advice);
-}
-
-int tx_child_end(tx_child *child)
-{
-    int state = 0;
-    if (child->to)
-        fclose(child->to);
-    if (child->from)
-        fclose(child->from);
-    while (child->process && waitpid(child->process, &state, 0) < 0 && errno == EINTR)
-        ;
-    *child = (tx_child){0};
-    return state;
-}
-
-/* ---- One that reads nothing -------------------------------------------------------------------------------- */
+/* ---- Starting one ------------------------------------------------------------------------------------------- */
 
 /* Leaves this thread some of the processors that it may run on; where they cannot be told it keeps all. */
 static void take_cores(int32_t first, int32_t count)
@@ -79,11 +34,11 @@ static void take_cores(int32_t first, int32_t count)
 /* The child up to its program; what fails goes through `fault`. */
 static _Noreturn void become(const char *const *argv, const tx_child_spawning *how, int fault, pid_t parent)
 {
-    const int null = open("/dev/null", O_RDWR);
+    const int input = how->input > 0 ? how->input : open("/dev/null", O_RDONLY);
     if (how->group)
         setpgid(0, 0);
-    if (null >= 0)
-        dup2(null, STDIN_FILENO);
+    if (input >= 0)
+        dup2(input, STDIN_FILENO);
     if (how->output >= 0)
         dup2(how->output, STDOUT_FILENO);
     if (how->errors >= 0)
@@ -133,6 +88,41 @@ tx_status tx_child_spawn(const char *const *argv, const tx_child_spawning *how, 
     }
     *process = made;
     return TX_OK;
+}
+
+/* ---- One that is talked to --------------------------------------------------------------------------------- */
+
+tx_status tx_child_start(const char *const *argv, const char *advice, tx_child *child)
+{
+    int to[2] = {-1, -1}, from[2] = {-1, -1};
+    *child = (tx_child){0};
+    tx_status status = pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC)
+                           ? tx_fail(TX_MEMORY, "%s: cannot be started: %s", argv[0], strerror(errno))
+                           : TX_OK;
+    const tx_child_spawning how = {.input = to[0], .output = from[1], .errors = -1, .advice = advice};
+    TX_THEN(status, tx_child_spawn(argv, &how, &child->process));
+    close(to[0]);
+    close(from[1]);
+    child->to = fdopen(to[1], "w");
+    child->from = fdopen(from[0], "r");
+    if (!status && !(child->to && child->from))
+        status = tx_fail(TX_MEMORY, "%s: out of memory", argv[0]);
+    if (status)
+        tx_child_end(child);
+    return status;
+}
+
+int tx_child_end(tx_child *child)
+{
+    int state = 0;
+    if (child->to)
+        fclose(child->to);
+    if (child->from)
+        fclose(child->from);
+    while (child->process && waitpid(child->process, &state, 0) < 0 && errno == EINTR)
+        ;
+    *child = (tx_child){0};
+    return state;
 }
 
 /* ---- This process ------------------------------------------------------------------------------------------ */

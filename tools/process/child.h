@@ -10,22 +10,10 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* ---- One that is talked to --------------------------------------------------------------------------------- */
-
-typedef struct tx_child {
-    pid_t process;   /* 0: none */
-    FILE *to, *from; /* its standard input and output */
-} tx_child;
-
-/* Starts the program that arguments[0] names; its errors go where ours go. `advice` ends the message where there is no
- * such program. */
-tx_status tx_child_start(char *const arguments[], const char *advice, tx_child *child);
-/* Closes both and waits until it has ended; how, as waitpid tells. Sets no message. */
-int tx_child_end(tx_child *child);
-
-/* ---- One that reads nothing -------------------------------------------------------------------------------- */
+/* ---- Starting one ------------------------------------------------------------------------------------------- */
 
 typedef struct tx_child_spawning {
+    int input;            /* the descriptor that it reads from; 0: nothing */
     int output, errors;   /* descriptors that it writes to; -1: where this process does */
     bool group;           /* it leads a process group of its own, which signals of a terminal do not reach */
     int orphan;           /* the signal that it gets should this process die; 0: none */
@@ -38,6 +26,19 @@ typedef struct tx_child_spawning {
 /* Starts a program, which is looked for in PATH where its name has no slash. TX_NOT_FOUND: there is none; TX_IO: it
  * cannot be started. The caller waits for it. */
 tx_status tx_child_spawn(const char *const *argv, const tx_child_spawning *how, pid_t *process);
+
+/* ---- One that is talked to --------------------------------------------------------------------------------- */
+
+typedef struct tx_child {
+    pid_t process;   /* 0: none */
+    FILE *to, *from; /* its standard input and output */
+} tx_child;
+
+/* Starts the program that argv[0] names; its errors go where ours go. `advice` ends the message where there is no
+ * such program. */
+tx_status tx_child_start(const char *const *argv, const char *advice, tx_child *child);
+/* Closes both and waits until it has ended; how, as waitpid tells. Sets no message. */
+int tx_child_end(tx_child *child);
 
 /* The path of this program. */
 tx_status tx_child_self(char *path, size_t size);

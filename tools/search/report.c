@@ -15,66 +15,12 @@
 
 /* ---- The best trial -------------------------------------------------------------------------------------------- */
 
-/* A word as a shell takes it. */
-static void put_word(FILE *to, const char *word)
+void tx_search_command(const tx_search *s, char *text, size_t size)
 {
-    const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-    if (*word && strspn(word, plain) == strlen(word)) {
-        fputs(word, to);
-        return;
-    }
-    fputc('\'', to);
-    for (; *word; word++)
-        if (*word == '\'')
-            fputs("'\\''", to);
-        else
-            fputc(*word, to);
-    fputc('\'', to);
-}
-
-/* Whole numbers without a point, which JSON has behind those of options that take fractions too. */
-static void put_option(FILE *to, const char *name, const tx_json *value)
-{
-    const char *text = NULL;
-    char *written = NULL, whole[32];
-    double number = 0.5;
-    if (tx_json_type_of(value) == TX_JSON_ARRAY) {
-        for (size_t i = 0; i < tx_json_size(value); i++)
-            put_option(to, name, tx_json_at(value, i));
-        return;
-    }
-    if (!tx_json_as_number(value, name, -1e15, 1e15, &number) && floor(number) == number) {
-        snprintf(whole, sizeof whole, "%.0f", number);
-        text = whole;
-    } else if (tx_json_as_string(value, name, &text))
-        text = written = tx_json_text(value, TX_JSON_LINE);
-    fprintf(to, " --%s", name);
-    if (text && *text && strcmp(text, "true") != 0) {
-        fputc(*text == '-' ? '=' : ' ', to);
-        put_word(to, text);
-    }
-    free(written);
-}
-
-char *tx_search_command(const tx_search *s, int32_t trial)
-{
-    tx_json *options = tx_trial_options(s, trial, true);
-    char *text = NULL;
-    size_t size = 0;
-    FILE *to = options ? open_memstream(&text, &size) : NULL;
-    if (to) {
-        if (s->set->ranks > 1)
-            fprintf(to, "txlaunch -n %" PRId64 " -- ", s->set->ranks);
-        fputs("txtrain", to);
-        for (void *i = tx_json_first(options); i; i = tx_json_next(options, i))
-            put_option(to, tx_json_key(i), tx_json_value(i));
-        if (fclose(to)) {
-            free(text);
-            text = NULL;
-        }
-    }
-    tx_json_free(options);
-    return text;
+    char ranks[48] = "";
+    if (s->set->ranks > 1)
+        snprintf(ranks, sizeof ranks, "txlaunch -n %" PRId64 " -- ", s->set->ranks);
+    snprintf(text, size, "%stxtrain %s/" TX_SEARCH_BEST ".json --output_dir DIR", ranks, s->folder);
 }
 
 /* Lets OUT/best lead to the trial, at no moment nowhere. */
@@ -167,7 +113,7 @@ static tx_status add_space(const tx_search *s, tx_json *data)
 static tx_status write_page(const tx_search *s, int32_t best)
 {
     const tx_study *study = &s->study;
-    char *command = best >= 0 ? tx_search_command(s, best) : NULL;
+    char command[4200];
     tx_json *data = tx_json_object();
     tx_json_set_string(data, "version", TX_VERSION);
     tx_json_set_string(data, "metric", s->metric);
@@ -179,13 +125,13 @@ static tx_status write_page(const tx_search *s, int32_t best)
     tx_json_set_int(data, "reduction_factor", study->factor);
     if (best >= 0)
         tx_json_set_int(data, "best", best);
-    if (command && tx_json_set_string(data, "command", command))
+    tx_search_command(s, command, sizeof command);
+    if (tx_json_set_string(data, "command", command)) /* a path need not be UTF-8 */
         tx_json_set_string(data, "command", "(not UTF-8)");
     tx_json_set(data, "trials", trials_json(s));
     tx_status status = add_space(s, data);
     TX_THEN(status, tx_page_write(TX_PATH(s->folder, TX_SEARCH_PAGE), tx_search_page, data));
     tx_json_free(data);
-    free(command);
     return status;
 }
 

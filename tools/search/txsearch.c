@@ -160,14 +160,14 @@ static tx_status settle(tx_search *s)
 
 static void print_best(const tx_search *s)
 {
+    char command[4200];
     const int32_t best = tx_study_best(&s->study);
-    char *command = best >= 0 ? tx_search_command(s, best) : NULL;
-    if (!command)
+    if (best < 0)
         return;
     tx_print_line(stdout, "best: trial %" PRId32 ", %s %.6g: %s/" TX_SEARCH_BEST ", %s/" TX_SEARCH_BEST ".json", best,
                   s->metric, s->study.trial[best].value, s->folder, s->folder);
+    tx_search_command(s, command, sizeof command);
     tx_print_line(stdout, "%s", command);
-    free(command);
 }
 
 static int search(tx_search *s)

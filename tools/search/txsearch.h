@@ -91,8 +91,8 @@ tx_status tx_search_run(tx_search *search, int *caught);
 
 /* Link and options of the best trial, and the page; removes folders that are not to be kept. */
 tx_status tx_search_report(const tx_search *search);
-/* txtrain's command line with the trial's options, for a shell; the caller frees. NULL: no memory. */
-char *tx_search_command(const tx_search *search, int32_t trial);
+/* The command that makes the best model again. */
+void tx_search_command(const tx_search *search, char *text, size_t size);
 
 /* The text of search.html, a NUL after it; @DATA@ stands for what was found. */
 extern const unsigned char tx_search_page[];
