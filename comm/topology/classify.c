@@ -81,10 +81,9 @@ static bool crosses_package_bridge(const tx_topology *t, int32_t node, int32_t a
     return false;
 }
 
-static void set_class(tx_topo_pair *pair, tx_topo_class value, tx_topo_confidence confidence, int32_t note)
+static void set_class(tx_topo_pair *pair, tx_topo_class value, int32_t note)
 {
     pair->class_ = value;
-    pair->class_confidence = confidence;
     pair->note = note;
 }
 
@@ -94,11 +93,11 @@ static void classify_through_cpu(const tx_topology *t, int32_t a, int32_t b, tx_
     const int32_t place_a = place_of(t, a), place_b = place_of(t, b);
     const char *nodes = t->nodes[place_a].nodes;
     if (many_nodes(t) && (place_a == 0 || place_b == 0))
-        set_class(pair, TX_TOPO_SYS, TX_TOPO_GUESSED, NOTE_PLACE);
+        set_class(pair, TX_TOPO_SYS, NOTE_PLACE);
     else if (place_a == place_b || (single(nodes) && strcmp(nodes, t->nodes[place_b].nodes) == 0))
-        set_class(pair, TX_TOPO_NODE, TX_TOPO_DERIVED, -1);
+        set_class(pair, TX_TOPO_NODE, -1);
     else
-        set_class(pair, TX_TOPO_SYS, TX_TOPO_DERIVED, -1);
+        set_class(pair, TX_TOPO_SYS, -1);
 }
 
 /* Two PCI functions. */
@@ -112,16 +111,16 @@ static void classify_functions(const tx_topology *t, int32_t a, int32_t b, tx_to
     pair->bridges_b = bridges_below(t, b, ancestor);
     bool keys = tx_topo_bus_parse(t->nodes[a].bus, &key_a) && tx_topo_bus_parse(t->nodes[b].bus, &key_b);
     if (a == b)
-        set_class(pair, TX_TOPO_LOC, TX_TOPO_DERIVED, -1);
+        set_class(pair, TX_TOPO_LOC, -1);
     else if (keys && key_a >> 3 == key_b >> 3) /* functions of one card */
-        set_class(pair, TX_TOPO_PIX, TX_TOPO_DERIVED, -1);
+        set_class(pair, TX_TOPO_PIX, -1);
     else if (meeting == TX_TOPO_HOST_BRIDGE)
-        set_class(pair, TX_TOPO_PHB, TX_TOPO_DERIVED, -1);
+        set_class(pair, TX_TOPO_PHB, -1);
     else if (meeting == TX_TOPO_BRIDGE && pair->bridges_a <= 1 && pair->bridges_b <= 1)
-        set_class(pair, TX_TOPO_PIX, TX_TOPO_DERIVED, -1);
+        set_class(pair, TX_TOPO_PIX, -1);
     else if (meeting == TX_TOPO_BRIDGE) {
         bool inside = crosses_package_bridge(t, a, ancestor) || crosses_package_bridge(t, b, ancestor);
-        set_class(pair, TX_TOPO_PXB, TX_TOPO_DERIVED, inside ? NOTE_PACKAGE : -1);
+        set_class(pair, TX_TOPO_PXB, inside ? NOTE_PACKAGE : -1);
     } else
         classify_through_cpu(t, a, b, pair);
 }
@@ -132,18 +131,16 @@ static void classify_pair(const tx_topology *t, int32_t a, int32_t b, tx_topo_pa
     bool placed_a = t->nodes[da->node].kind == TX_TOPO_FUNCTION;
     bool placed_b = t->nodes[db->node].kind == TX_TOPO_FUNCTION;
     if (da->kind == TX_TOPO_CPU || db->kind == TX_TOPO_CPU)
-        set_class(pair, da->kind == db->kind ? TX_TOPO_LOC : TX_TOPO_HOST, TX_TOPO_DERIVED, -1);
+        set_class(pair, da->kind == db->kind ? TX_TOPO_LOC : TX_TOPO_HOST, -1);
     else if (placed_a && placed_b)
         classify_functions(t, da->node, db->node, pair);
     else
-        set_class(pair, TX_TOPO_SYS, TX_TOPO_GUESSED, placed_a ? db->note : da->note);
+        set_class(pair, TX_TOPO_SYS, placed_a ? db->note : da->note);
     if (da->kind == TX_TOPO_NIC && pair->class_ == TX_TOPO_LOC) /* two InfiniBand devices of one card */
         pair->class_ = TX_TOPO_PIX;
-    const tx_topo_device *guessed = da->confidence == TX_TOPO_GUESSED ? da : db;
-    if (guessed->confidence == TX_TOPO_GUESSED && pair->class_ != TX_TOPO_HOST) {
-        pair->class_confidence = TX_TOPO_GUESSED;
-        pair->note = guessed->note >= 0 ? guessed->note : pair->note;
-    }
+    const tx_topo_device *guessed = da->guessed ? da : db;
+    if (guessed->guessed && guessed->note >= 0 && pair->class_ != TX_TOPO_HOST)
+        pair->note = guessed->note;
 }
 
 static bool in_package_switch(const tx_topology *t, const tx_topo_device *d)
@@ -211,7 +208,6 @@ static void apply_links(tx_topo_pair *pair, const tx_topo_pair *says)
     pair->switched = says->switched;
     pair->link_rate = says->link_rate;
     pair->link_source = says->link_source;
-    pair->link_confidence = says->link_confidence;
     if (says->note >= 0)
         pair->note = says->note;
 }
@@ -227,7 +223,7 @@ static void apply_class(tx_draft *draft, const tx_draft_fact *fact, tx_topo_pair
                              tx_topo_source_names[fact->says.class_source], tx_topo_class_names[value],
                              draft->t->devices[a].label, draft->t->devices[b].label, tx_topo_class_names[pair->class_]);
     }
-    set_class(pair, value, value == TX_TOPO_UNKNOWN ? TX_TOPO_UNSURE : fact->says.class_confidence, note);
+    set_class(pair, value, note);
     pair->class_source = fact->says.class_source;
 }
 
@@ -299,9 +295,9 @@ tx_status tx_topo_classify(tx_draft *draft)
         for (int32_t b = a; b < t->device_count; b++) {
             tx_topo_pair *pair = &t->pairs[(size_t)a * n + (size_t)b], *back = &t->pairs[(size_t)b * n + (size_t)a];
             pair->ancestor = -1;
-            set_class(pair, TX_TOPO_UNKNOWN, TX_TOPO_UNSURE, -1);
+            set_class(pair, TX_TOPO_UNKNOWN, -1);
             if (a == b)
-                set_class(pair, TX_TOPO_SELF, TX_TOPO_STATED, -1);
+                set_class(pair, TX_TOPO_SELF, -1);
             else if (!stated)
                 classify_pair(t, a, b, pair);
             if (!stated)

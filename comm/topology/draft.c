@@ -92,7 +92,7 @@ tx_status tx_draft_begin(tx_topo_origin origin, tx_draft *draft)
         return tx_fail(TX_MEMORY, "topology: out of memory");
     }
     draft->t->origin = origin;
-    draft->t->file = draft->t->host = draft->t->arch = draft->t->cpu_vendor = "";
+    draft->t->file = draft->t->host = "";
     return TX_OK;
 }
 
@@ -184,7 +184,6 @@ int32_t tx_draft_device(tx_draft *draft, tx_topo_device_kind kind, int32_t node)
                                .device = -1,
                                .opencl = "",
                                .engine = "",
-                               .confidence = TX_TOPO_STATED,
                                .cpus = "",
                                .nodes = "",
                                .gpu_numa = -1,
@@ -234,7 +233,6 @@ void tx_draft_xgmi(tx_draft *draft, int32_t a, int32_t b, tx_topo_pair says, int
     if (!says.indirect && one > 0 && all >= one && all / one < 100) {
         says.links = (int32_t)(all / one);
         says.link_rate = (double)all / 1000;
-        says.link_confidence = TX_TOPO_DERIVED;
     } else
         says.note = tx_draft_note(draft, false, "%s: XG stands without a number", note);
     tx_draft_state(draft, a, b, TX_DRAFT_LINKS, &says);

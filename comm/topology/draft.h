@@ -44,7 +44,7 @@ int32_t tx_draft_note(tx_draft *draft, bool warning, const char *format, ...) TX
 /* Links of unknown number and rate, to be stated. */
 static inline tx_topo_pair tx_draft_links(tx_topo_link_kind kind, tx_topo_source source)
 {
-    return (tx_topo_pair){.link = kind, .link_source = source, .link_confidence = TX_TOPO_STATED, .note = -1};
+    return (tx_topo_pair){.link = kind, .link_source = source, .note = -1};
 }
 /* XGMI links by the bandwidth of one link and of all of them, in MB/s; 0 where that is not told: XG stands without a
  * number then, for the reason of the note. */

@@ -63,18 +63,6 @@ static void read_cpus(tx_hwloc_reader *r)
     }
 }
 
-/* What the first package says, or the machine where that has no package, all CPUs are. */
-static void read_model(tx_hwloc_reader *r, hwloc_obj_t root)
-{
-    tx_topology *t = r->draft->t;
-    hwloc_obj_t package = hwloc_get_obj_by_type(r->topology, HWLOC_OBJ_PACKAGE, 0);
-    hwloc_obj_t of = package ? package : root;
-    t->arch = tx_draft_text(r->draft, tx_hwloc_info(root, "Architecture"));
-    t->cpu_vendor = tx_draft_text(r->draft, tx_hwloc_info(of, "CPUVendor"));
-    t->cpu_family = (int32_t)(strtoul(tx_hwloc_info(of, "CPUFamilyNumber"), NULL, 10) & 0xFFF);
-    t->cpu_model = (int32_t)(strtoul(tx_hwloc_info(of, "CPUModelNumber"), NULL, 10) & 0xFFF);
-}
-
 /* ---- Loading and writing --------------------------------------------------------------------------------- */
 
 /* PoCL, once it runs, hides hwloc's plugins from the whole process, so that its own use of hwloc does not end in OpenCL
@@ -130,7 +118,6 @@ tx_status tx_topo_hwloc_read(const char *xml, size_t size, tx_draft *draft, bool
     read_cpus(&r);
     tx_hwloc_read_links(&r);
     draft->t->host = tx_draft_text(draft, tx_hwloc_info(root, "HostName"));
-    read_model(&r, root);
     *local = hwloc_topology_is_thissystem(r.topology);
     hwloc_topology_destroy(r.topology);
     return draft->status;

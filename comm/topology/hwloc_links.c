@@ -40,9 +40,7 @@ static void add_link(tx_hwloc_reader *r, int32_t a, int32_t b, tx_topo_link_kind
         link.links = links < 1000 ? (int32_t)links : 0;
         link.link_rate =
             (double)link.links * (one == 50000 ? 25 : (double)one / 1000); /* of these hwloc counts both ways */
-        link.link_confidence = TX_TOPO_DERIVED;
         if (value % one != 0 || links == 0) {
-            link.link_confidence = TX_TOPO_GUESSED;
             link.note = tx_draft_note(r->draft, true,
                                       "The number of NVLinks is a guess: the rate in the file is no multiple of one "
                                       "link's rate of this GPU");

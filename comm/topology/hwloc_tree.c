@@ -65,7 +65,6 @@ static void describe_pci(tx_hwloc_reader *r, hwloc_obj_t obj, tx_topo_node *node
     node->bus = tx_draft_format(r->draft, "%04x:%02x:%02x.%01x", (unsigned)pci->domain, pci->bus, pci->dev, pci->func);
     node->vendor_id = pci->vendor_id;
     node->device_id = pci->device_id;
-    node->pci_class = pci->class_id;
     node->link.rate = pci->linkspeed > 0 && pci->linkspeed < 1e6f ? (double)pci->linkspeed : 0;
     node->link.source = node->link.rate > 0 ? TX_TOPO_FROM_HWLOC : TX_TOPO_FROM_NOWHERE;
     const char *vendor = tx_hwloc_info(obj, "PCIVendor"), *device = tx_hwloc_info(obj, "PCIDevice");

@@ -11,7 +11,7 @@
 
 typedef struct match {
     int32_t node; /* -1 none */
-    tx_topo_confidence confidence;
+    bool guessed;
     int32_t note;
 } match;
 
@@ -40,7 +40,7 @@ static int32_t functions_at(const tx_draft *draft, const tx_topo_cl_device *d, i
 /* Where several functions fit, the platform's devices with this address are dealt to them in order. */
 static match by_bus(tx_draft *draft, const tx_topo_cl_device *all, int32_t count, const tx_topo_cl_device *d)
 {
-    match m = {.node = -1, .confidence = TX_TOPO_STATED, .note = -1};
+    match m = {.node = -1, .note = -1};
     int32_t turn = 0, rivals = 0, candidates = functions_at(draft, d, 0, &m.node);
     if (candidates < 2)
         return m;
@@ -49,7 +49,7 @@ static match by_bus(tx_draft *draft, const tx_topo_cl_device *all, int32_t count
         turn += &all[i] < d && same_address(d, &all[i]);
     }
     functions_at(draft, d, rivals > candidates ? turn * candidates / rivals : turn, &m.node);
-    m.confidence = TX_TOPO_GUESSED;
+    m.guessed = true;
     m.note = tx_draft_note(draft, true,
                            "OpenCL %d:%d tells its bus but not its PCI domain, and %d GPUs fit: they are matched in "
                            "the order of the platform's list",
@@ -90,7 +90,7 @@ static bool same_model(const tx_topo_device *gpu, const tx_topo_cl_device *d)
 
 static match find_function(tx_draft *draft, const tx_topo_cl_device *all, int32_t count, const tx_topo_cl_device *d)
 {
-    match m = {.node = -1, .confidence = TX_TOPO_STATED, .note = -1};
+    match m = {.node = -1, .note = -1};
     if (d->has_bus)
         m = by_bus(draft, all, count, d);
     if (m.node < 0)
@@ -101,7 +101,7 @@ static match find_function(tx_draft *draft, const tx_topo_cl_device *all, int32_
     if (m.node < 0)
         m.node = only_one(draft, d, same_vendor);
     if (m.node >= 0) {
-        m.confidence = TX_TOPO_GUESSED;
+        m.guessed = true;
         m.note = tx_draft_note(draft, true,
                                "OpenCL %d:%d (%s) tells no PCI address: the only GPU of its vendor or model is taken "
                                "for it",
@@ -141,7 +141,7 @@ static int32_t add_device(tx_draft *draft, const tx_topo_cl_device *d, int32_t n
         if (draft->t->nodes[i].kind == TX_TOPO_PACKAGE && draft->t->nodes[i].vendor_id > 0)
             device->vendor_id = draft->t->nodes[i].vendor_id;
     if (d->gpu && node < 0) {
-        device->confidence = TX_TOPO_GUESSED;
+        device->guessed = true;
         device->note = tx_draft_note(draft, true,
                                      "Where OpenCL %d:%d (%s) hangs is not known, its driver tells no PCI address: SYS "
                                      "is a guess",
@@ -177,8 +177,8 @@ static void join(tx_draft *draft, const tx_topo_cl_device *all, int32_t count, c
         device->name = tx_draft_text(draft, d->name);
     if (device->memory == 0)
         device->memory = d->memory;
-    if (m.confidence == TX_TOPO_GUESSED) {
-        device->confidence = m.confidence;
+    if (m.guessed) {
+        device->guessed = true;
         device->note = m.note;
     }
 }

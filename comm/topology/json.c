@@ -39,15 +39,15 @@ static const field device_fields[] = {
     N("partition", INT, partition), N("partitions", INT, partitions), T("bus_id", bus),
     N("vendor_id", INT, vendor_id), N("device_id", INT, device_id), T("vendor", vendor), T("name", name),
     T("system_name", system), N("memory", BYTES, memory),
-    N("sm", COUNT, sm), T("opencl", opencl), T("tx_device", engine),
-    W("source", source, source), W("place_source", place, source), W("place_confidence", confidence, confidence),
+    T("opencl", opencl), T("tx_device", engine),
+    W("source", source, source), W("place_source", place, source), N("place_guessed", FLAG, guessed),
     T("cpu_affinity", cpus), T("numa_affinity", nodes), N("gpu_numa", INT, gpu_numa),
     N("nearest_nic", INT, nic), N("note", INT, note), END};
 #undef OWNER
 #define OWNER tx_topo_node
 static const field node_fields[] = {
     W("kind", kind, node), N("parent", INT, parent), T("name", name), T("bus_id", bus),
-    N("vendor_id", INT, vendor_id), N("device_id", INT, device_id), N("pci_class", INT, pci_class),
+    N("vendor_id", INT, vendor_id), N("device_id", INT, device_id),
     N("link_speed", SIZE, link.speed), N("link_speed_max", SIZE, link.speed_max),
     N("link_width", COUNT, link.width), N("link_width_max", COUNT, link.width_max),
     N("link_rate", SIZE, link.rate), W("link_source", link.source, source),
@@ -55,11 +55,11 @@ static const field node_fields[] = {
 #undef OWNER
 #define OWNER tx_topo_pair
 static const field pair_fields[] = {
-    W("class", class_, class), W("class_source", class_source, source), W("class_confidence", class_confidence, confidence),
+    W("class", class_, class), W("class_source", class_source, source),
     W("link", link, link), N("links", COUNT, links), N("link_indirect", FLAG, indirect),
     N("link_switched", FLAG, switched),
     N("link_rate", SIZE, link_rate), W("link_source", link_source, source),
-    W("link_confidence", link_confidence, confidence), N("ancestor", INT, ancestor), N("bridges_a", INT, bridges_a),
+    N("ancestor", INT, ancestor), N("bridges_a", INT, bridges_a),
     N("bridges_b", INT, bridges_b), N("note", INT, note), END};
 #define X(name, letter, key) W(key, p2p[TX_TOPO_ACCESS_##name], p2p),
 static const field p2p_fields[] = {TX_TOPO_ACCESS_MAP(X) END};
@@ -79,8 +79,7 @@ static const field cpu_fields[] = {
 static const field note_fields[] = {N("warning", FLAG, warning), T("text", text), END};
 #undef OWNER
 #define OWNER tx_topology
-static const field root_fields[] = {W("origin", origin, origin), T("file", file), T("host", host), T("arch", arch),
-    T("cpu_vendor", cpu_vendor), N("cpu_family", COUNT, cpu_family), N("cpu_model", COUNT, cpu_model), END};
+static const field root_fields[] = {W("origin", origin, origin), T("file", file), T("host", host), END};
 #undef OWNER
 
 /* The arrays of structs in a topology: its pointer, its count, the bytes of an element. */
@@ -165,17 +164,6 @@ static bool p2p_asked(const tx_topo_pair *pair)
     return false;
 }
 
-static void put_path(writer *w, tx_json *o, int32_t a, int32_t b)
-{
-    int32_t *path = NULL, count = 0;
-    tx_json *array = tx_json_array();
-    keep(w, tx_topo_path(w->t, a, b, &path, &count));
-    for (int32_t i = 0; i < count; i++)
-        keep(w, tx_json_append_int(array, path[i]));
-    free(path);
-    keep(w, tx_json_set(o, "path", array));
-}
-
 static void put_p2p(writer *w, tx_json *o, const char *key, const tx_topo_pair *pair)
 {
     tx_json *p2p = tx_json_object();
@@ -192,8 +180,6 @@ static tx_json *pair_json(writer *w, int32_t a, int32_t b)
     keep(w, tx_json_set_int(o, "b", b));
     keep(w, tx_json_set_string(o, "cell", tx_topo_cell(w->t, a, b, true, cell)));
     put_fields(w, o, pair_fields, pair);
-    if (w->t->origin != TX_TOPO_ORIGIN_PASTED)
-        put_path(w, o, a, b);
     if (p2p_asked(pair) || p2p_asked(back)) {
         put_p2p(w, o, "p2p", pair);
         put_p2p(w, o, "p2p_back", back);

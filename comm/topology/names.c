@@ -18,7 +18,6 @@ const char *const tx_topo_link_legends[] = {TX_TOPO_LINK_MAP(SECOND)};
 const char *const tx_topo_p2p_names[] = {TX_TOPO_P2P_MAP(FIRST)};
 const char *const tx_topo_p2p_legends[] = {TX_TOPO_P2P_MAP(SECOND)};
 const char *const tx_topo_source_names[] = {TX_TOPO_SOURCE_MAP(ONLY)};
-const char *const tx_topo_confidence_names[] = {TX_TOPO_CONFIDENCE_MAP(ONLY)};
 const char *const tx_topo_node_names[] = {TX_TOPO_NODE_MAP(ONLY)};
 const char *const tx_topo_device_names[] = {TX_TOPO_DEVICE_MAP(ONLY)};
 const char *const tx_topo_origin_names[] = {TX_TOPO_ORIGIN_MAP(ONLY)};
@@ -127,30 +126,6 @@ int32_t tx_topo_find(const tx_topology *topology, const char *name)
             return i;
     }
     return -1;
-}
-
-tx_status tx_topo_path(const tx_topology *topology, int32_t a, int32_t b, int32_t **path, int32_t *count)
-{
-    const tx_topo_node *nodes = topology->nodes;
-    const int32_t room = 2 * topology->node_count;
-    int32_t up = topology->devices[a].node, down = topology->devices[b].node, head = 0, tail = room;
-    int32_t *way = calloc((size_t)room + 1, sizeof *way);
-    if (!way)
-        return tx_fail(TX_MEMORY, "topology: out of memory");
-    /* Up from a; and up from b, from the end of the array. */
-    while (up != down)
-        if (up > down) {
-            way[head++] = up;
-            up = nodes[up].parent;
-        } else {
-            way[--tail] = down;
-            down = nodes[down].parent;
-        }
-    way[head++] = up;
-    memmove(way + head, way + tail, (size_t)(room - tail) * sizeof *way);
-    *path = way;
-    *count = head + room - tail;
-    return TX_OK;
 }
 
 double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max)

@@ -33,7 +33,6 @@ typedef struct nvml_memory {
     F(pci, "nvmlDeviceGetPciInfo_v3", (nvml_handle, nvml_pci *)) \
     F(name, "nvmlDeviceGetName", (nvml_handle, char *, unsigned)) \
     F(memory, "nvmlDeviceGetMemoryInfo", (nvml_handle, nvml_memory *)) \
-    F(capability, "nvmlDeviceGetCudaComputeCapability", (nvml_handle, int *, int *)) \
     F(link_state, "nvmlDeviceGetNvLinkState", (nvml_handle, unsigned, int *)) \
     F(link_version, "nvmlDeviceGetNvLinkVersion", (nvml_handle, unsigned, unsigned *)) \
     F(link_remote, "nvmlDeviceGetNvLinkRemotePciInfo_v2", (nvml_handle, unsigned, nvml_pci *)) \
@@ -77,7 +76,7 @@ static int32_t find_device(session *s, const nvml_pci *pci)
     d->bus = tx_draft_bus(s->draft, (uint64_t)pci->domain << 16 | (pci->bus & 0xFF) << 8 | (pci->device & 0x1F) << 3);
     d->vendor_id = VENDOR_NVIDIA;
     d->device_id = (int32_t)(pci->device_id >> 16);
-    d->confidence = TX_TOPO_GUESSED;
+    d->guessed = true;
     d->place = TX_TOPO_FROM_NVML;
     d->note = tx_draft_note(s->draft, true, "NVML lists %s, which the PCI tree does not show: SYS is a guess", d->bus);
     return device;
@@ -86,7 +85,6 @@ static int32_t find_device(session *s, const nvml_pci *pci)
 static void describe(session *s, unsigned index, const gpu *g)
 {
     char name[96] = "";
-    int major = 0, minor = 0;
     nvml_memory memory = {0};
     tx_topo_device *d = &s->draft->t->devices[g->device];
     d->source = TX_TOPO_FROM_NVML;
@@ -95,8 +93,6 @@ static void describe(session *s, unsigned index, const gpu *g)
         d->name = tx_draft_text(s->draft, name);
     if (s->api.memory && s->api.memory(g->handle, &memory) == SUCCESS && memory.total < INT64_MAX)
         d->memory = (int64_t)memory.total;
-    if (s->api.capability && s->api.capability(g->handle, &major, &minor) == SUCCESS && major > 0 && major < 100)
-        d->sm = major * 10 + minor;
     if (!*d->system)
         d->system = tx_draft_format(s->draft, "nvml%u", index);
 }
@@ -203,9 +199,7 @@ static void add_link(session *s, int32_t a, int32_t b)
     if (link.links == 0 && through > 0) {
         link.links = through;
         link.switched = true;
-        link.link_confidence = TX_TOPO_DERIVED;
         if (ga->assumed || gb->assumed) {
-            link.link_confidence = TX_TOPO_GUESSED;
             link.note = tx_draft_note(s->draft, true,
                                       "NVML does not tell where some NVLinks lead (as in virtual "
                                       "machines): they are taken to lead to an NVSwitch");
@@ -214,7 +208,6 @@ static void add_link(session *s, int32_t a, int32_t b)
     link.link_rate = link.links * ga->rate;
     if (link.links == 0 && failed->failed) {
         link.link = TX_TOPO_LINK_UNKNOWN;
-        link.link_confidence = TX_TOPO_UNSURE;
         link.note = tx_draft_note(s->draft, true, "NVML fails on the links of %s (error %d)",
                                   s->draft->t->devices[failed->device].bus, failed->failed);
     }

@@ -83,7 +83,6 @@ static void read_link(session *s, uint32_t a, uint32_t b)
         return;
     if (code != SUCCESS) {
         link.link = TX_TOPO_LINK_UNKNOWN;
-        link.link_confidence = TX_TOPO_UNSURE;
         link.note = tx_draft_note(s->draft, true, "ROCm SMI fails on the link between its GPUs %u and %u (error %d)", a,
                                   b, code);
         tx_draft_state(s->draft, s->devices[a], s->devices[b], TX_DRAFT_LINKS, &link);

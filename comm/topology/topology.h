@@ -65,14 +65,6 @@ typedef enum tx_topo_link_kind { TX_TOPO_LINK_MAP(TX_TOPO_ID_PLAIN) TX_TOPO_LINK
 
 typedef enum tx_topo_source { TX_TOPO_SOURCE_MAP(TX_TOPO_ID_FROM) TX_TOPO_SOURCE_COUNT } tx_topo_source;
 
-/* X(NAME, "key"): how sure a fact is. STATED: a source says just this. DERIVED: follows from stated facts by a rule.
- * GUESSED: likely, and a note says why it is a guess. */
-#define TX_TOPO_CONFIDENCE_MAP(X) X(STATED, "stated") X(DERIVED, "derived") X(GUESSED, "guessed") X(UNSURE, "unknown")
-
-typedef enum tx_topo_confidence {
-    TX_TOPO_CONFIDENCE_MAP(TX_TOPO_ID_PLAIN) TX_TOPO_CONFIDENCE_COUNT
-} tx_topo_confidence;
-
 /* X(NAME, "cell", "legend"): whether the driver promises peer-to-peer access. */
 #define TX_TOPO_P2P_MAP(X)                  \
     X(UNASKED, "U", "Unknown")              \
@@ -91,15 +83,13 @@ typedef enum tx_topo_p2p { TX_TOPO_P2P_MAP(TX_TOPO_ID_P2P) TX_TOPO_P2P_COUNT } t
 
 typedef enum tx_topo_access { TX_TOPO_ACCESS_MAP(TX_TOPO_ID_ACCESS) TX_TOPO_ACCESS_COUNT } tx_topo_access;
 
-/* The words above, by value: "PIX", "Connection ...", "NV", "nvml", "stated". */
+/* The words above, by value: "PIX", "Connection ...", "NV", "nvml". */
 extern const char *const tx_topo_class_names[TX_TOPO_CLASS_COUNT],
     *const tx_topo_class_legends[TX_TOPO_CLASS_COUNT],
-        *const tx_topo_link_names[TX_TOPO_LINK_COUNT],
-            *const tx_topo_link_legends[TX_TOPO_LINK_COUNT],
-                *const tx_topo_p2p_names[TX_TOPO_P2P_COUNT],
-                    *const tx_topo_p2p_legends[TX_TOPO_P2P_COUNT],
-                        *const tx_topo_source_names[TX_TOPO_SOURCE_COUNT],
-                            *const tx_topo_confidence_names[TX_TOPO_CONFIDENCE_COUNT];
+        *const tx_topo_link_names[TX_TOPO_LINK_COUNT], *const tx_topo_link_legends[TX_TOPO_LINK_COUNT],
+                                                           *const tx_topo_p2p_names[TX_TOPO_P2P_COUNT],
+                                                               *const tx_topo_p2p_legends[TX_TOPO_P2P_COUNT],
+                                                                   *const tx_topo_source_names[TX_TOPO_SOURCE_COUNT];
 
 /* ---- The tree ---------------------------------------------------------------------------------- */
 
@@ -126,14 +116,13 @@ typedef struct tx_topo_pcie {
 /* Only what a device hangs from, packages, and NUMA nodes' places are kept. */
 typedef struct tx_topo_node {
     tx_topo_node_kind kind;
-    int32_t parent;   /* a lower index; -1 for the root, which is node 0 */
-    const char *name; /* "Package 0", "L3 2", "PLX PEX 8747", as far as known */
-    const char *bus;  /* "0000:3b:00.0" of a BRIDGE or FUNCTION; "0000:[3a-44]" of a HOST_BRIDGE */
-    int32_t vendor_id, device_id, pci_class; /* PCI's numbers, the class with its subclass (0x0302); 0 unknown. Of a
-                                                PACKAGE its maker's */
-    tx_topo_pcie link;                       /* of a BRIDGE or FUNCTION */
-    int32_t iommu_group;                     /* -1 unknown */
-    const char *cpus, *nodes;                /* sets of a MACHINE, PACKAGE or GROUP */
+    int32_t parent;               /* a lower index; -1 for the root, which is node 0 */
+    const char *name;             /* "Package 0", "L3 2", "PLX PEX 8747", as far as known */
+    const char *bus;              /* "0000:3b:00.0" of a BRIDGE or FUNCTION; "0000:[3a-44]" of a HOST_BRIDGE */
+    int32_t vendor_id, device_id; /* PCI's numbers; 0 unknown. Of a PACKAGE its maker's */
+    tx_topo_pcie link;            /* of a BRIDGE or FUNCTION */
+    int32_t iommu_group;          /* -1 unknown */
+    const char *cpus, *nodes;     /* sets of a MACHINE, PACKAGE or GROUP */
 } tx_topo_node;
 
 /* A NUMA node: memory of CPUs, or of a GPU. */
@@ -171,13 +160,12 @@ typedef struct tx_topo_device {
     const char *vendor, *name;     /* "NVIDIA", "Tesla V100-SXM3-32GB" */
     const char *system;            /* the system's name: "mlx5_0", "nvml3"; of a NIC what the legend says */
     int64_t memory;                /* bytes; 0 unknown */
-    int32_t sm;                    /* NVIDIA's compute capability, 90 for 9.0; 0 unknown */
     int32_t platform, device;      /* the first OpenCL index that is this device; -1 none */
     const char *opencl;            /* all of them, "0:1,2:0" */
     const char *engine;            /* the name under which TX opens it, "opencl:1" */
     tx_topo_source source;         /* what says that the device is there */
     tx_topo_source place;          /* what says where it hangs */
-    tx_topo_confidence confidence; /* of the place */
+    bool guessed;                  /* the place is likely, and a note says why it is a guess */
     const char *cpus, *nodes;      /* CPU affinity, NUMA affinity */
     int32_t gpu_numa;              /* number of the NUMA node that its own memory is; -1 none */
     int32_t nic;                   /* the nearest NIC, an index into devices; -1 none */
@@ -187,14 +175,12 @@ typedef struct tx_topo_device {
 typedef struct tx_topo_pair {
     tx_topo_class class_; /* through PCI and CPUs alone */
     tx_topo_source class_source;
-    tx_topo_confidence class_confidence;
     tx_topo_link_kind link;
     int32_t links;    /* how many; 0 unknown */
     bool indirect;    /* the links go through another device */
     bool switched;    /* the links go through switches of their kind (NVSwitch) */
     double link_rate; /* of all the links together; 0 unknown */
     tx_topo_source link_source;
-    tx_topo_confidence link_confidence;
     int32_t ancestor;             /* the lowest node above both; -1 unknown */
     int32_t bridges_a, bridges_b; /* BRIDGE nodes strictly between it and each */
     tx_topo_p2p p2p[TX_TOPO_ACCESS_COUNT];
@@ -219,10 +205,6 @@ typedef struct tx_topology {
     tx_topo_origin origin;
     const char *file; /* that was read; "" for this machine */
     const char *host; /* name of the machine, as far as known */
-    /* The CPUs' instruction set as uname -m says it, and what CPUID says of them: "GenuineIntel", family, model; "" and
-     * 0 where it is unknown. */
-    const char *arch, *cpu_vendor;
-    int32_t cpu_family, cpu_model;
     /* GPUs, then NICs, then CPU devices, in the order of bus ids, but NICs of their names as nvidia-smi; a pasted
      * matrix keeps its order. */
     tx_topo_device *devices;
@@ -280,8 +262,6 @@ int32_t tx_topo_cores(const tx_topology *topology);
  * ("mlx5_0"); -1 none.
  */
 int32_t tx_topo_find(const tx_topology *topology, const char *name);
-/* The nodes from device a to device b, both ends and the common ancestor included. Allocated; the caller frees it. */
-tx_status tx_topo_path(const tx_topology *topology, int32_t a, int32_t b, int32_t **path, int32_t *count);
 /* The rate of the PCIe link above a node, by speed and width with the encoding's loss, or as told; 0 unknown. `max`:
  * what it could be. */
 double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max);

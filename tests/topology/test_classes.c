@@ -69,21 +69,11 @@ static void what_is_near(void **state)
 
 static void the_way(void **state)
 {
-    static const char *const wanted[] = {"0000:03:00.0", "0000:02:01.0", "0000:01:00.0", "0000:02:03.0",
-                                         "0000:05:00.0", "0000:06:01.0", "0000:07:00.0"};
     tx_topology *t = read_topology(FIXTURES "classes.xml");
-    int32_t *path = NULL, count = 0, a = tx_topo_find(t, "GPU0"), b = tx_topo_find(t, "GPU2");
-    assert_ok(tx_topo_path(t, a, b, &path, &count));
-    assert_int_equal(count, 7);
-    for (int32_t i = 0; i < count; i++)
-        assert_string_equal(t->nodes[path[i]].bus, wanted[i]);
-    free(path);
+    const int32_t a = tx_topo_find(t, "GPU0"), b = tx_topo_find(t, "GPU2");
     const tx_topo_pair *pair = tx_topo_pair_of(t, a, b), *back = tx_topo_pair_of(t, b, a);
     assert_string_equal(t->nodes[pair->ancestor].bus, "0000:01:00.0");
     assert_true(pair->bridges_a == 1 && pair->bridges_b == 3 && back->bridges_a == 3 && back->bridges_b == 1);
-    assert_ok(tx_topo_path(t, a, a, &path, &count));
-    assert_int_equal(count, 1);
-    free(path);
     for (int32_t i = 1; i < t->node_count; i++)
         assert_true(t->nodes[i].parent >= 0 && t->nodes[i].parent < i);
     tx_topology_free(t);
@@ -96,9 +86,8 @@ static void guesses(void **state)
     assert_cell(t, "rsmi0", "rsmi2", true, "SYS");
     assert_cell(t, "rsmi0", "rsmi1", true, "PXB");
     assert_cell(t, "rsmi0", "nvml0", true, "SYS");
-    assert_true(tx_topo_pair_of(t, 0, 2)->class_confidence == TX_TOPO_GUESSED);
-    assert_true(tx_topo_pair_of(t, 0, 3)->class_confidence == TX_TOPO_GUESSED);
-    assert_true(tx_topo_pair_of(t, 0, 1)->class_confidence == TX_TOPO_DERIVED);
+    assert_true(tx_topo_pair_of(t, 0, 2)->note >= 0);
+    assert_true(tx_topo_pair_of(t, 0, 3)->note >= 0);
     assert_true(has_note(t, "which NUMA node is near GPU0, GPU1, GPU2:"));
     assert_true(has_note(t, "inside the packages of GPU0, GPU1 are counted"));
     const tx_topo_device *hopper = &t->devices[3];
