@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What tests of files share: where the test data lie, a scratch folder that is removed again, and a
- * generator of numbers that is the same everywhere. Brings cmocka.h. */
+ * generator of numbers that is the same everywhere. Brings unit.h, dirent.h and unistd.h. */
 #ifndef TX_TESTS_SCRATCH_H
 #define TX_TESTS_SCRATCH_H
 
@@ -11,9 +11,6 @@
 #include "tx.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Asserts success and shows the message of a failure. */

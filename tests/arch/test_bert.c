@@ -11,8 +11,6 @@
 #include "tests/arch/bert_golden.h"
 #include "tests/arch/config_text.h"
 
-#include <math.h>
-
 enum { BATCH = 3, BLOCK = 7, MOST = 4096 };
 
 static const char *device = "cpu";

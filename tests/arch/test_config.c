@@ -3,8 +3,6 @@
 #include "models/arch/gpt2.h"
 #include "tests/arch/config_text.h"
 
-#include <math.h>
-
 #define MUTATIONS 1500
 
 /* Reads a configuration from a text. */

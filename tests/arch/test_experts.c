@@ -8,8 +8,6 @@
 #include "tests/arch/config_text.h"
 #include "tests/device_model.h"
 
-#include <math.h>
-
 enum { N = 24, C = 8, E = 5, F = 6, MOST = 3, PARTS = 4, LARGEST = E * 2 * F * C };
 enum { X, ROUTER, UP, DOWN };
 

@@ -10,8 +10,6 @@
 #include "models/task/causal_lm.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 /* A small model with dropout, on the cpu. */
 typedef struct fixture {
     tx_config *config;

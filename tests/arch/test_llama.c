@@ -12,8 +12,6 @@
 #include "tests/arch/update_golden.h"
 #include "tests/device_model.h"
 
-#include <math.h>
-
 static void test_sizes(void **state)
 {
     static const known_size known[] = {

@@ -6,8 +6,6 @@
 #include "tests/arch/config_text.h"
 #include "tests/device_model.h"
 
-#include <math.h>
-
 #define RANK 3
 #define ROWS 2
 #define TOKENS 5
@@ -407,7 +405,6 @@ static void keys(void **state)
     };
     char *folder = make_scratch();
     tx_lora *lora;
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         write_keys(folder, rows[i].keys);
         const tx_status status = tx_lora_read(folder, &lora);
@@ -466,7 +463,6 @@ static void other_models(void **state)
                 {LLAMA("12", "\"rope_theta\": 5e5, "), "the rotary embedding"},
                 {LLAMA("12", "\"eos_token_id\": 7, \"attention_dropout\": 0, "), NULL}};
     char *folder = make_scratch();
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tx_config *config;
         assert_ok(read_text(llama, &config));

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Frozen matrices in 4 bits: codes, what is stored and read back, what may be written and declared, and gradients that
  * go through them beside those through a copy of what they stand for. test_nf4 DEVICE */
-#include <stdlib.h>
-#include <string.h>
 
 #include "api/base/half.h"
 #include "api/base/nf4.h"
 #include "tests/device_model.h"
-
-#include <math.h>
 
 static const tx_dtype packed[] = {TX_NF4, TX_NF4_DOUBLE};
 

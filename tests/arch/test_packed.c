@@ -5,8 +5,6 @@
 #include "tests/arch/config_text.h"
 #include "tests/device_model.h"
 
-#include <math.h>
-
 enum { FIRST = 70, SECOND = 61, ROW = FIRST + SECOND, MOST = 4096 };
 
 static const char *const models[] = {

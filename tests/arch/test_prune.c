@@ -6,8 +6,6 @@
 #include "tests/arch/config_text.h"
 #include "tests/device_model.h"
 
-#include <math.h>
-
 static const char gpt2[] =
     "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 24, \"n_head\": 2, \"n_positions\": 8, "
     "\"n_inner\": 36, \"vocab_size\": 40}";

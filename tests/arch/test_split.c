@@ -3,9 +3,6 @@
  * said element by element. */
 #include "api/parallel/own.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/unit.h" /* needs some of the above before it */
 
 enum { MOST = 400 };

@@ -5,7 +5,6 @@
  *
  * The model guesses the next token from this one alone: logits = W2 gelu(W1 e + b1) + b2, e the token's row of a table.
  */
-#include <string.h>
 
 #include "models/arch/gpt2.h"
 #include "models/generate/generate.h"

@@ -11,8 +11,6 @@
 #include "models/train/run.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 enum { TEXTS = 203, BLOCK = 12, LETTERS = 8, WIDTH = 16, CLASSES = 2, BATCH = 8, STEPS = 80, EVERY = 20 };
 
 static const char *device = "cpu";

@@ -8,8 +8,6 @@
 #include "models/files/weights.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 #define INDEX TX_WEIGHTS_INDEX
 
 typedef struct fixture {

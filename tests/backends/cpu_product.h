@@ -8,11 +8,6 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/gemm_parts.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/unit.h"
 
 #define GUARD 64 /* elements before and after a result, bytes after the scratch */

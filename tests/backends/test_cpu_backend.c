@@ -4,11 +4,8 @@
  * What the kernels compute is the conformance suite's business. */
 #include "tests/unit.h"
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "api/graph/op.h"

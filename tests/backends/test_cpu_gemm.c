@@ -34,7 +34,6 @@ static void check_all_types(tx_cpu_gemm_spec spec)
 
 static void test_shapes(void **state)
 {
-    (void)state;
     static const int64_t shapes[][3] = {{1, 1, 1},     {1, 7, 5},    {5, 1, 9},      {3, 4, 1},
                                         {1, 130, 300}, {130, 1, 70}, {12, 32, 64},   {17, 33, 65},
                                         {13, 65, 31},  {48, 96, 40}, {2, 3, 1000},   {6, 16, 384},
@@ -47,7 +46,6 @@ static void test_shapes(void **state)
 /* Results that are large in each way. */
 static void test_large(void **state)
 {
-    (void)state;
     static const int64_t shapes[][3] = {{1700, 40, 20}, {20, 3300, 10}, {70, 90, 1200}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (size_t t = 0; t < TYPES; t++) {
@@ -62,7 +60,6 @@ static void test_large(void **state)
 /* A sum over so long a k that it is taken in pieces, also where the last one is shorter. */
 static void test_long_sums(void **state)
 {
-    (void)state;
     for (size_t t = 0; t < TYPES; t++)
         for (int adds = 0; adds < 2; adds++) {
             bool swapped = (t + (size_t)adds) % 2 != 0;
@@ -77,7 +74,6 @@ static void test_long_sums(void **state)
 /* Batches: both with strides, either shared, rows with gaps. */
 static void test_batches(void **state)
 {
-    (void)state;
     for (int t = 0; t < 4; t++)
         for (int shared = 0; shared < 3; shared++)
             for (int gap = 0; gap < 4; gap += 3) {
@@ -97,7 +93,6 @@ static void test_batches(void **state)
 /* Few rows: the bits do not depend on the number of threads. */
 static void test_threads(void **state)
 {
-    (void)state;
     for (size_t t = 0; t < 2 * TYPES; t++) {
         tx_cpu_gemm_spec spec = dense(3, 1250, 300, t % 2 != 0, t >= TYPES);
         spec.type = types[t % TYPES].type;
@@ -122,7 +117,6 @@ static void test_threads(void **state)
 /* Few rows: the bits of one do not depend on how many there are. */
 static void test_few_rows(void **state)
 {
-    (void)state;
     for (int trans = 0; trans < 2; trans++) {
         tx_cpu_gemm_spec spec = dense(TX_GEMM_THIN, 700, 333, false, trans != 0);
         spec.bias = true;
@@ -147,7 +141,6 @@ static void test_few_rows(void **state)
 /* One NaN of a or b reaches its row or column and nothing else, also where it meets a zero. */
 static void test_nan(void **state)
 {
-    (void)state;
     const int64_t n = 37, k = 50;
     for (int64_t m = 6; m < 20; m += 13)
         for (size_t t = 0; t < TYPES; t++)
@@ -174,7 +167,6 @@ static void test_nan(void **state)
 /* A product that was prepared with a bias and for adding can run without either, and twice in a row. */
 static void test_optional(void **state)
 {
-    (void)state;
     for (size_t t = 0; t < TYPES; t++) {
         tx_cpu_gemm_spec spec = dense(20, 30, 40, false, true);
         spec.type = types[t].type;
@@ -198,7 +190,6 @@ static void test_optional(void **state)
 
 static void test_refusals(void **state)
 {
-    (void)state;
     tx_cpu_gemm *gemm = NULL;
     int64_t bytes = 0;
     tx_cpu_gemm_spec spec = dense(4, 4, 4, false, false);
@@ -236,7 +227,6 @@ static void expect_variant(const tx_cpu_gemm_spec *spec, const char *expected)
 /* The loops in every instruction set that this CPU can run, not just the best one. */
 static void test_instruction_sets(void **state)
 {
-    (void)state;
     static const char *const variants[] = {"base", "avx2", "avx512"};
     for (int v = 0; v < 3; v++) {
         setenv("TX_CPU_VARIANT", variants[v], 1);
@@ -271,7 +261,6 @@ static double rms_error(const product *p)
  * whatever number of threads the same bits, and errors no larger than oneDNN's. */
 static void test_matrix_units(void **state)
 {
-    (void)state;
     static const int64_t shapes[][3] = {{128, 128, 128}, {97, 133, 71}, {2100, 65, 48}, {96, 100, 1100}, {64, 300, 50}};
     tx_cpu_gemm_spec spec = dense(100, 120, 5000, false, false);
     if (!tx_gemm_amx_here() || !tx_gemm_amx_here()->takes(&spec))
@@ -316,7 +305,6 @@ static void test_matrix_units(void **state)
 /* A number that is not finite gives none that is; large and small ones of fp32 keep all their bits. */
 static void test_matrix_units_range(void **state)
 {
-    (void)state;
     static const float numbers[] = {INFINITY, -INFINITY, NAN, 3.4028234e38f, 2e-31f};
     tx_cpu_gemm_spec spec = dense(100, 100, 64, false, false);
     if (!tx_gemm_amx_here() || !tx_gemm_amx_here()->takes(&spec))
@@ -342,7 +330,6 @@ static void test_matrix_units_range(void **state)
 /* What the second run is for: if oneDNN took these products, nothing above would have been widened. */
 static void test_declined(void **state)
 {
-    (void)state;
 #ifdef __x86_64__
     if (getenv("ONEDNN_MAX_CPU_ISA")) {
         for (size_t t = 0; t < TYPES; t++) {

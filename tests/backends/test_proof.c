@@ -5,8 +5,6 @@
 #include "backends/proof.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 static struct {
     tx_backend backend;
     const tx_backend *cpu;
@@ -25,7 +23,6 @@ static tx_status read_changed(tx_context *context, tx_buffer *from, int64_t offs
 
 static int set_up(void **state)
 {
-    (void)state;
     int32_t count;
     const tx_open_options options = {.threads = 1};
     fault.cpu = tx_backends(&count)[0];
@@ -36,7 +33,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     fault.cpu->close(fault.context);
     tx_proof_close(fault.reference);
     return 0;
@@ -86,7 +82,6 @@ static float result(const tx_probe *probe, int64_t i)
 
 static void right_results_pass(void **state)
 {
-    (void)state;
     for (int type = 0; type < 2; type++) {
         tx_probe probe = product(type ? TX_BF16 : TX_F32);
         assert_ok(prove(&probe, 0, "", 0));
@@ -96,7 +91,6 @@ static void right_results_pass(void **state)
 
 static void wrong_elements_are_found(void **state)
 {
-    (void)state;
     tx_probe probe = product(TX_F32);
     const int64_t at = probe.command.out[0].offset + 7 * (int64_t)sizeof(float);
     const float right = result(&probe, 7), next = nextafterf(right, 100.0f), none = NAN;
@@ -116,7 +110,6 @@ static void wrong_elements_are_found(void **state)
 
 static void writes_outside_the_result_are_found(void **state)
 {
-    (void)state;
     tx_probe probe = product(TX_F32);
     const tx_operand *y = &probe.command.out[0], *a = &probe.command.in[0];
     const int64_t places[] = {

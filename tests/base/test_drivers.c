@@ -3,8 +3,6 @@
 #include "api/base/drivers.h"
 #include "tests/scratch.h"
 
-#include <dirent.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 static char seen[8192]; /* "FILE: its text" of the folder that the loader saw; "" none */

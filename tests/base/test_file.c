@@ -7,11 +7,9 @@
 #include "tests/scratch.h"
 
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static void test_write_and_read(void **state)
 {

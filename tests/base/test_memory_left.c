@@ -2,10 +2,6 @@
  * Memory that a host and control groups still have, from files of both versions that a test wrote. */
 #include "api/base/memory_left.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/scratch.h"
 
 /* Writes ROOT/FOLDER/NAME. */

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 enum { BYTES = 5 << 20 };
 

@@ -11,8 +11,6 @@
 #include "tests/arch/config_text.h"
 #include "tests/gradients.h"
 
-#include <math.h>
-
 enum { BLOCK = 96, SAMPLES = 23 };
 
 static const char *device = "cpu";

@@ -8,8 +8,6 @@
 #include "tests/checkpoint/tiny.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 enum { STEPS = 7 };
 
 static const char *device = "cpu";

@@ -6,8 +6,6 @@
 
 #include <sys/stat.h>
 
-#include <math.h>
-
 enum { STEP = 40, BEST = 30 };
 
 /* A run after STEP steps whose best evaluation was at step BEST. */

@@ -3,8 +3,6 @@
 #include "tests/comm/ranks.h"
 #include "api/base/half.h"
 
-#include <stdio.h>
-
 enum { ROOM = BIG * 4 + 4096, ODD = 1028 }; /* bytes of the window, and where data lie in it that begin on no page */
 
 tx_status fixture_take(fixture *f, tx_comm *comm)

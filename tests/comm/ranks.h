@@ -7,9 +7,6 @@
 
 #include "comm/comm.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/unit.h" /* needs some of the above before it */
 
 /* Where data lie: in memory of the rank's own, or in a window. */

@@ -7,7 +7,6 @@
 #include "tests/comm/ranks.h"
 
 #include <signal.h>
-#include <stdio.h>
 
 static void test_ranks(void **state)
 {
@@ -28,7 +27,6 @@ static void test_ranks(void **state)
 
 static void test_shards(void **state)
 {
-    (void)state;
     static const int64_t counts[] = {0, 1, 255, 256, 257, 5000, INT64_C(1) << 40};
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
         for (int32_t size = 1; size < 7; size++) {

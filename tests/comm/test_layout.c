@@ -37,7 +37,6 @@ static void deal(int32_t *group, int32_t size, int kind)
 
 static void test_nodes(void **state)
 {
-    (void)state;
     const int32_t blocks[] = {0, 0, 0, 1, 1, 1}, turns[] = {0, 1, 0, 1}, late[] = {0, 1, 1, 1, 1, 0};
     tx_layout *l = layout_of(blocks, 6); /* ((0 1) (2 3)) (4 5) */
     assert_int_equal(l->groups, 2);
@@ -67,7 +66,6 @@ static void test_nodes(void **state)
 /* Pieces lie one behind the other, and each group has one handler of each. */
 static void test_pieces(void **state)
 {
-    (void)state;
     static const int64_t counts[] = {0, 1, 255, 257, 5000, (INT64_C(1) << 33) + 3};
     int32_t group[MOST];
     for (int kind = 0; kind < KINDS; kind++)
@@ -122,7 +120,6 @@ static void sum_by_nodes(const tx_layout *l, float *const *data, float *sum)
 
 static void test_sums(void **state)
 {
-    (void)state;
     float *data[MOST];
     int32_t group[MOST];
     for (int32_t r = 0; r < MOST; r++)
@@ -147,7 +144,6 @@ static void test_sums(void **state)
 /* Several places at once, of which some are addends; conversions on the way. */
 static void test_outs(void **state)
 {
-    (void)state;
     for (int d = 0; d < DTYPES; d++) {
         void *a = make_of(0, 0, COUNT, dtypes[d]), *b = make_of(1, 0, COUNT, dtypes[d]), *c = make(COUNT, dtypes[d]);
         void *expected = make_sum(2, 0, COUNT, dtypes[d], true), *out[] = {b, c, a};

@@ -4,7 +4,6 @@
 #include "api/base/clock.h"
 #include "tests/comm/ranks.h"
 
-#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -3,8 +3,6 @@
 
 #include "tests/data/datasets.h"
 
-#include <math.h>
-
 /* The byte at place i of all texts together is i modulo this. */
 #define PERIOD 127
 

@@ -4,8 +4,6 @@
 #include "api/base/json.h"
 #include "tests/data/datasets.h"
 
-#include <math.h>
-
 /* Holds the tokens of a file, in blocks of 2, against `want`; the last byte of an odd number is dropped. */
 static void expect_tokens(const char *name, const void *data, size_t size, const void *want, size_t count)
 {

@@ -4,7 +4,6 @@
 #include "models/task/loader.h"
 #include "tests/data/texts.h"
 
-#include <math.h>
 #include <sys/resource.h>
 #include <time.h>
 

@@ -7,7 +7,6 @@
 
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* Memory under a sanitizer is no measure. */
 #if defined(__SANITIZE_ADDRESS__)

@@ -6,8 +6,6 @@
 #include "models/task/masked_lm.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 enum { BLOCK = 12, CLS = 1, SEP, MASK, FIRST, WORDS = FIRST + 26 };
 enum { INPUT_IDS, LENGTHS, LABELS };
 

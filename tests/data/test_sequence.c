@@ -8,8 +8,6 @@
 #include "models/text/table.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 static char *write_file(const char *folder, const char *name, const char *text)
 {
     char *path = tx_path_join(folder, name);

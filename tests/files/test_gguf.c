@@ -9,8 +9,6 @@
 #include "models/tx_text.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 /* ---- Bytes ---------------------------------------------------------------------------------------- */
 
 /* A file in the making, byte by byte. */

@@ -9,8 +9,6 @@
 #include "models/files/safetensors_header.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 #define MUTATIONS 20000
 #define CPU_TIME CLOCK_PROCESS_CPUTIME_ID /* other work on the machine does not count */
 

@@ -8,8 +8,6 @@
 #include "models/generate/generate.h"
 #include "tests/arch/config_text.h"
 
-#include <math.h>
-
 enum { ROWS = 3, LENGTH = 40, CONTEXT = 44, VOCAB = 131, DEVICES = 3, BLOCKS = 5 };
 
 static const char *device = "cpu";

@@ -7,8 +7,6 @@
 #include "models/generate/generate.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 enum { ROWS = 5, POSITIONS = 90, LONGEST = 75, VOCAB = 131, STEPS = 15 };
 
 static const char *device = "cpu";

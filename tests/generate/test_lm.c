@@ -9,7 +9,6 @@
 #include "models/tx_text.h"
 #include "tests/scratch.h"
 
-#include <math.h>
 #include <sys/stat.h>
 
 enum { POSITIONS = 60, NEW = 9 };

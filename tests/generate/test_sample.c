@@ -3,8 +3,6 @@
 #include "models/generate/sample.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 enum { VOCAB = 60, DRAWS = 20000 };
 static float logits[VOCAB];
 static const int32_t before[] = {3, 17, 3, 59, 17, 20};

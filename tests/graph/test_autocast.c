@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Mixed precision: what is of 16 bits, what is cast and how often, and that gradients are those of fp32 but for
  * rounding. test_autocast DEVICE */
-#include <stdlib.h>
-#include <string.h>
 
 #include "api/base/half.h"
 #include "api/graph/graph.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gradients of graphs that use a parameter, or name a loss, more than once; with accumulation, too.
  *   test_backward DEVICE */
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/device_model.h"
 

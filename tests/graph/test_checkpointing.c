@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gradient checkpointing: the same bits with less memory, what is computed again, and what is refused.
  *   test_checkpointing DEVICE */
-#include <stdlib.h>
-#include <string.h>
 
 #include "api/graph/graph.h"
 #include "api/model/model.h"

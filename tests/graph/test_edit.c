@@ -3,8 +3,6 @@
 #include "api/graph/edit.h"
 #include "tests/graph/bare_graph.h"
 
-#include <stdlib.h>
-
 /* x -> GELU -> a -> SOFTMAX -> b, and a + b -> c: nodes 0, 1, 2. */
 typedef struct fixture {
     bare_graph bare;

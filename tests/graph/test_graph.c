@@ -5,10 +5,6 @@
 #include "api/plan/layout.h"
 #include "tests/graph/bare_graph.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 typedef bare_graph fixture;
 
 static int set_up(void **state)

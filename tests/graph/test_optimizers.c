@@ -4,10 +4,6 @@
  *   test_optimizers DEVICE */
 #include "tests/graph/optimizer_reference.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/unit.h"
 
 #define OPTIONS(kind_) .size = sizeof(tx_optimizer_options), .kind = TX_##kind_

@@ -4,10 +4,6 @@
 #include "api/graph/graph.h"
 #include "tx.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/device_model.h"
 
 enum { ROWS = 5, IN = 24, OUT = 40, WEIGHTS = IN * OUT };

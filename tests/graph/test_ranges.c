@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plan that is watched: the first number that is not finite ends the run, and what is told names the node, its
  * parameter, what it read and what it had when all was well. test_ranges DEVICE */
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/device_model.h"
-
-#include <math.h>
 
 enum { ROWS = 3, WIDTH = 64 };
 

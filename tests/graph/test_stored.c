@@ -2,12 +2,8 @@
  * Weights that are stored in 16 bits: what is computed from them, what they take, and updates that are smaller than
  * what a weight of bf16 can hold: rounded by chance they arrive on average, with Kahan's sum each by each. test_stored
  * DEVICE */
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/device_model.h"
-
-#include <math.h>
 
 enum { COUNT = 5000 };
 

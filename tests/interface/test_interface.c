@@ -5,7 +5,6 @@
  *     test_interface DEVICE        what does; exit status 77: there is no such device */
 #include "tests/device_model.h"
 
-#include <math.h>
 #include <sys/resource.h>
 
 static int set_up_all_threads(void **state)

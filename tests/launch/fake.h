@@ -6,7 +6,6 @@
 #include "comm/watch.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "tests/unit.h"

@@ -2,10 +2,6 @@
  * The launcher's command line, hosts, and what is found of the output folder. */
 #include "tools/launch/txlaunch.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/scratch.h"
 
 static const char *const words[] = {"txtrain", "--output_dir", "out dir"};

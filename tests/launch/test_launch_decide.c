@@ -2,10 +2,6 @@
  * Whether txlaunch starts again, case by case, and what it says. */
 #include "tools/launch/txlaunch.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/unit.h"
 
 static tx_launch_rank ranks[] = {{.here = true, .host = "node", .pid = 76}, {.here = true, .host = "node", .pid = 77}};
@@ -32,7 +28,6 @@ static tx_launch_decision decide(tx_launch_job job, tx_launch_history *history)
 
 static void success_needs_the_word_and_the_status(void **state)
 {
-    (void)state;
     tx_launch_job o = {
         .sign = {.kind = TX_LAUNCH_ENDED, .rank = -1}, .done = true, .reported = true, .step = 9, .exited = true};
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_SUCCESS);
@@ -103,7 +98,6 @@ static void a_signal_stops(void **state)
 
 static void what_a_restart_does_not_help(void **state)
 {
-    (void)state;
     tx_launch_job o = death;
     o.sign = (tx_launch_sign){.kind = TX_LAUNCH_FAILED, .rank = 0, .status = 1, .text = "no such file"};
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_RESTART); /* in the midst of the run */
@@ -121,7 +115,6 @@ static void what_a_restart_does_not_help(void **state)
 /* A death is one at any time. */
 static void deaths_before_the_first_step(void **state)
 {
-    (void)state;
     tx_launch_history history = {0};
     tx_launch_job o = {.sign = {.kind = TX_LAUNCH_ENDED, .rank = -1}, .step = -1, .exited = true, .status = 9};
     assert_int_equal(decide(o, &history).verdict, TX_LAUNCH_RESTART); /* before any report */
@@ -170,7 +163,6 @@ static void three_times_the_same(void **state)
 
 static void it_is_said_in_one_line(void **state)
 {
-    (void)state;
     const struct {
         tx_launch_sign sign;
         bool away; /* the rank did not start */

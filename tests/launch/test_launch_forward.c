@@ -3,9 +3,6 @@
 #include "tools/launch/txlaunch.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/scratch.h"
 
@@ -71,7 +68,6 @@ static void expect(const char *const *parts, const char *expected, int64_t step)
 
 static void reports_are_taken_out(void **state)
 {
-    (void)state;
     expect(PARTS("one\n", "two", " three\n", "four"), "one\ntwo three\nfour", -1);
     expect(PARTS("one\n" MARK "0 step 5\ntwo\n"), "one\ntwo\n", 5);
     expect(PARTS("one\n" MARK "0 st", "ep 5\n" MARK, "0 step 7\n"), "one\n", 7);
@@ -107,7 +103,6 @@ static void logs_get_the_lines_of_their_rank(void **state)
 /* A line that is longer than the room for one is forwarded in parts. */
 static void long_lines(void **state)
 {
-    (void)state;
     enum { LENGTH = 100000 };
     char *folder = tx_path_join(*state, "long"), *log = tx_path_join(folder, "rank-1.log"), *read,
          *line = malloc(LENGTH);

@@ -3,10 +3,6 @@
  */
 #include "tools/launch/txlaunch.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/unit.h"
 
 #define HEART 30.0
@@ -51,7 +47,6 @@ static void expect(const char *const *reports, const char *expected)
 
 static void the_first_sign_counts(void **state)
 {
-    (void)state;
     char kinds[4][40];
     snprintf(kinds[0], sizeof kinds[0], "%d 2 0 137 ", TX_LAUNCH_LEFT);
     expect(REPORTS("2 left 137", "0 left 137", "1 failed 1 it follows from the death"), kinds[0]);
@@ -65,7 +60,6 @@ static void the_first_sign_counts(void **state)
 
 static void ranks_that_are_done_may_leave(void **state)
 {
-    (void)state;
     tx_launch_job job = running();
     for (int r = 3; r >= 0; r--) {
         char done[20], left[20];
@@ -83,7 +77,6 @@ static void ranks_that_are_done_may_leave(void **state)
 
 static void silence_is_a_sign(void **state)
 {
-    (void)state;
     tx_launch_job job = running();
     tx_launch_job_look(&job, 39.0, HEART, START);
     assert_int_equal(job.sign.kind, TX_LAUNCH_NONE);
@@ -98,7 +91,6 @@ static void silence_is_a_sign(void **state)
 
 static void a_rank_that_never_started_is_absent(void **state)
 {
-    (void)state;
     tx_launch_job job = start(3);
     assert_true(tx_launch_job_hear(&job, "0 hello 3 h 7", 100.0));
     assert_true(tx_launch_job_hear(&job, "2 hello 3 h 8", 100.0));
@@ -112,7 +104,6 @@ static void a_rank_that_never_started_is_absent(void **state)
 
 static void nonsense_is_refused(void **state)
 {
-    (void)state;
     tx_launch_job job = start(2);
     static const char *const bad[] = {"",
                                       "0",
@@ -142,7 +133,6 @@ static void nonsense_is_refused(void **state)
 
 static void steps_and_checkpoints(void **state)
 {
-    (void)state;
     tx_launch_job job = running();
     assert_int_equal(job.stride, 0);
     assert_true(tx_launch_job_hear(&job, "0 step 17", 11.0));

@@ -20,7 +20,6 @@ static double limit_of(tx_watch *w)
 
 static void the_one_that_waits_names_the_other(void **state)
 {
-    (void)state;
     fake f;
     make(&f, 0, 2);
     await(&f, 1, 3, UNHEARD);
@@ -41,7 +40,6 @@ static void the_one_that_waits_names_the_other(void **state)
 
 static void ranks_that_are_not_heard_are_told_of(void **state)
 {
-    (void)state;
     fake f;
     make(&f, 0, 4);
     f.others[2] = f.others[3] = UNHEARD;
@@ -55,7 +53,6 @@ static void ranks_that_are_not_heard_are_told_of(void **state)
 
 static void ranks_that_wait_for_each_other_end(void **state)
 {
-    (void)state;
     fake f;
     make(&f, 0, 3);
     await(&f, 2, -1, WAITING);
@@ -74,7 +71,6 @@ static void ranks_that_wait_for_each_other_end(void **state)
 /* As long as it lives and waits for nobody, however long that takes: its own watch sees to it. */
 static void a_busy_rank_is_waited_for(void **state)
 {
-    (void)state;
     fake f[2];
     tx_watch *watch[2];
     for (int32_t rank = 0; rank <= 1; rank++) {
@@ -107,7 +103,6 @@ static void a_busy_rank_is_waited_for(void **state)
 
 static void the_one_that_hangs_says_so(void **state)
 {
-    (void)state;
     fake f;
     make(&f, 3, 4);
     tx_watch *watch = begin(&f, 0.05);
@@ -136,7 +131,6 @@ static bool ends_after(tx_watch *watch, double seconds)
 /* Ranks in the order in which they speak, when rank 2 does not answer: 0, then 3, then 1. */
 static void others_hold_back(void **state)
 {
-    (void)state;
     static const int32_t order[] = {0, 3, 1};
     for (int i = 0; i < 3; i++) {
         fake f;
@@ -155,7 +149,6 @@ static void others_hold_back(void **state)
 
 static void progress_keeps_it_silent(void **state)
 {
-    (void)state;
     fake f;
     make(&f, 0, 2);
     /* A step every hundredth of the limit: a machine that holds this thread up for the whole limit is not one. */
@@ -176,7 +169,6 @@ static void progress_keeps_it_silent(void **state)
 /* Long phases have a limit of their own; a process that no longer lives has none of them. */
 static void a_stopped_process_has_no_phase(void **state)
 {
-    (void)state;
     fake f[TX_WATCH_PHASE_COUNT];
     tx_watch *watch[TX_WATCH_PHASE_COUNT];
     for (int32_t phase = TX_WATCH_READING; phase < TX_WATCH_PHASE_COUNT; phase++) {
@@ -201,7 +193,6 @@ static void a_stopped_process_has_no_phase(void **state)
 /* Writing is waited for without a limit, and told of. */
 static void a_slow_disk_is_told_of(void **state)
 {
-    (void)state;
     fake f;
     make(&f, 0, 2);
     f.others[1] = BUSY;
@@ -229,7 +220,6 @@ static void a_slow_disk_is_told_of(void **state)
 /* Before the communicator is open: one of the ranks does not start. */
 static void the_start_has_its_own_limit(void **state)
 {
-    (void)state;
     fake f = {.beats = 0};
     tx_watch *watch = NULL;
     const tx_watch_options options = {.size = sizeof options,
@@ -254,7 +244,6 @@ static void the_start_has_its_own_limit(void **state)
 
 static void the_limit_follows_the_steps(void **state)
 {
-    (void)state;
     fake f;
     make(&f, 0, 2);
     tx_watch *watch = begin(&f, 0.0);
@@ -293,7 +282,6 @@ static void the_limit_follows_the_steps(void **state)
 
 static void one_rank_alone_has_no_limit(void **state)
 {
-    (void)state;
     fake f;
     make(&f, 0, 1);
     tx_watch *watch = begin(&f, 0.0);
@@ -307,7 +295,6 @@ static void one_rank_alone_has_no_limit(void **state)
  */
 static void the_end(void **state)
 {
-    (void)state;
     fake f;
     make(&f, 0, 2);
     tx_watch *watch = begin(&f, 0.1);
@@ -330,7 +317,6 @@ static void the_end(void **state)
 
 static void no_watch_is_fine(void **state)
 {
-    (void)state;
     tx_watch_step(NULL, 1);
     tx_watch_alive(NULL, NULL);
     tx_watch_begin(NULL, TX_WATCH_READING);

@@ -4,8 +4,6 @@
 #include "tests/launch/fake.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* A pipe that reports go to. */
@@ -44,7 +42,6 @@ static int count(const char *text, const char *what)
 
 static void rank_0_reports_the_run(void **state)
 {
-    (void)state;
     int ends[2];
     char text[8192];
     fake f;
@@ -70,7 +67,6 @@ static void rank_0_reports_the_run(void **state)
 
 static void other_ranks_report_their_end(void **state)
 {
-    (void)state;
     int ends[2];
     char text[8192];
     fake f;
@@ -102,7 +98,6 @@ static void other_ranks_report_their_end(void **state)
 /* A report neither waits for a reader that takes nothing, nor ends a program whose reader is gone. */
 static void nobody_reads(void **state)
 {
-    (void)state;
     int ends[2];
     char text[8192];
     static const char block[TX_REPORT_LINE];

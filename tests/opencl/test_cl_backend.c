@@ -29,7 +29,6 @@ static tx_context *open_or_skip(bool profile)
 
 static void test_devices(void **state)
 {
-    (void)state;
     int32_t count = -1;
     tx_device_info info;
     assert_ok(be->device_count(&count));
@@ -47,7 +46,6 @@ static void test_devices(void **state)
 
 static void test_memory(void **state)
 {
-    (void)state;
     tx_context *context = open_or_skip(false);
     tx_memory held;
     tx_traffic traffic;
@@ -125,7 +123,6 @@ static void let_go(hold h)
 /* While the one queue is held up the other one goes on, unless it awaits it. A test that hangs is ended by SIGALRM. */
 static void test_queues_are_two(void **state)
 {
-    (void)state;
     tx_context *context = open_or_skip(false);
     tx_buffer *device = NULL;
     char from[64] = "beside", to[64] = "";
@@ -160,7 +157,6 @@ static void test_queues_are_two(void **state)
 /* What fails on the device is told to who waits for it, or for a later point of its queue. */
 static void test_failures_reach_the_host(void **state)
 {
-    (void)state;
     tx_context *context = open_or_skip(false);
     tx_buffer *device = NULL;
     char data[64] = "";
@@ -207,7 +203,6 @@ static void damage(const char *folder, bool cut)
 
 static void test_cache(void **state)
 {
-    (void)state;
     char *folder = make_scratch();
     assert_int_equal(setenv("TX_CACHE_DIR", folder, 1), 0);
     be->close(open_or_skip(false));
@@ -236,7 +231,6 @@ static void test_cache(void **state)
  * its own and in the table. */
 static void test_variant(void **state)
 {
-    (void)state;
     char *folder = make_scratch();
     assert_int_equal(setenv("TX_CACHE_DIR", folder, 1), 0);
     tx_context *context = open_or_skip(false);
@@ -268,7 +262,6 @@ static tx_context *open_limited(const char *limits)
 
 static void test_simulated_limits(void **state)
 {
-    (void)state;
     char *folder = make_scratch();
     assert_int_equal(setenv("TX_CACHE_DIR", folder, 1), 0);
     tx_context *context = open_limited("");
@@ -306,7 +299,6 @@ static void test_simulated_limits(void **state)
 
 static void test_limits_refused(void **state)
 {
-    (void)state;
     be->close(open_or_skip(false));
     /* clang-format off */
     static const char *const wrong[] = {
@@ -334,7 +326,6 @@ static void test_limits_refused(void **state)
 
 static void test_build_failure(void **state)
 {
-    (void)state;
     tx_context *context = open_or_skip(false);
     cl_kernel kernel = NULL;
     assert_refused(tx_cl_kernel(context, "norm", "-DROW_LOOP(i,n)=broken -Dnorm=+", "norm", &kernel), TX_DEVICE,
@@ -348,7 +339,6 @@ static void test_build_failure(void **state)
 /* What runs a command says which larger variant of a kernel stood aside. */
 static void test_stands_aside(void **state)
 {
-    (void)state;
     assert_int_equal(setenv("TX_OCL_VARIANT", "gpu", 1), 0);
     for (int small = 0; small < 2; small++) {
         tx_context *context = open_limited(small ? "local=16384" : "");
@@ -377,7 +367,6 @@ static void test_stands_aside(void **state)
 /* Runs y = 2.5 on 1000 elements, timed. */
 static void test_profile(void **state)
 {
-    (void)state;
     tx_context *context = open_or_skip(true);
     tx_command command = {.op = TX_OP_FILL, .attrs = {.alpha = 2.5f, .control = -1}};
     for (int i = 0; i < TX_MAX_IN; i++)

@@ -12,8 +12,6 @@
 #include "backends/opencl/runtime/internal.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 /* What the candidates do. */
 static struct {
     double seconds[5]; /* INFINITY: it fails; NAN: for want of memory */
@@ -87,7 +85,6 @@ static void close_context(tx_context *context)
 
 static void the_best_suited_is_taken_unmeasured(void **state)
 {
-    (void)state;
     tx_context *context = open_context(NULL);
     tx_cl_selection q = selection("test aa 1");
     q.fixed = true;
@@ -107,7 +104,6 @@ static void the_best_suited_is_taken_unmeasured(void **state)
 
 static void a_wrong_candidate_is_switched_off(void **state)
 {
-    (void)state;
     tx_context *context = open_context(NULL);
     world.wrong[0] = true;
     for (int i = 0; i < 2; i++) { /* the second goes by the first one's proofs */
@@ -135,7 +131,6 @@ static void a_wrong_candidate_is_switched_off(void **state)
 
 static void a_class_keeps_what_it_was_given(void **state)
 {
-    (void)state;
     tx_context *context = open_context(NULL);
     assert_ok(tx_cl_line_set(&context->choices, "aa 1", "library"));
     assert_ok(tx_cl_line_set(&context->choices, "aa 2", "few"));
@@ -152,7 +147,6 @@ static void a_class_keeps_what_it_was_given(void **state)
 
 static void a_few_are_measured_and_the_table_is_gone_by(void **state)
 {
-    (void)state;
     char *folder = make_scratch(), *text;
     tx_context *context = open_context(folder);
     expect(context, "test aa 1", names[1]); /* of the tiles, two */
@@ -193,7 +187,6 @@ static void on_progress(void *user, const char *what, double spent)
 
 static void a_tuning_run_measures_all_anew(void **state)
 {
-    (void)state;
     int told = 0;
     const tx_tune_options tune = {sizeof tune, 100.0, on_progress, &told};
     char *folder = make_scratch();
@@ -216,7 +209,6 @@ static void a_tuning_run_measures_all_anew(void **state)
 
 static void what_is_tried_is_forced(void **state)
 {
-    (void)state;
     const tx_cl_forced forced = {"test aa", "library"}, no = {"test aa", "few"};
     tx_context *context = open_context(NULL);
     assert_ok(tx_cl_line_set(&context->choices, "aa 1", "tile-32x32"));
@@ -236,7 +228,6 @@ static void what_is_tried_is_forced(void **state)
 
 static void lines_are_set_in_their_place(void **state)
 {
-    (void)state;
     char *lines = NULL, value[8];
     assert_false(tx_cl_line_get(lines, "a", value, sizeof value));
     assert_ok(tx_cl_line_set(&lines, "ab", "1"));
@@ -254,7 +245,6 @@ static void lines_are_set_in_their_place(void **state)
 /* TX_GEMM goes before what suits best, NVIDIA's matrix units too. */
 static void a_wish_goes_first(void **state)
 {
-    (void)state;
     tx_context *context = open_context(NULL);
     context->limits = (tx_cl_limits){.max_group = 1024, .max_item = {1024, 1024, 64}, .local_bytes = 48 << 10};
     context->limits.compute_units = 132;

@@ -6,11 +6,6 @@
 #include "backends/rng.h"
 #include "tests/ops/case.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/unit.h"
 
 /* ---- Finite differences -------------------------------------------------------------------------- */

@@ -3,10 +3,6 @@
  * has them. */
 #include "models/train/pace.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/unit.h" /* needs some of the above before it */
 
 static void expect_shares(int64_t rows, int32_t ranks, const double *weight, const int64_t *expected)

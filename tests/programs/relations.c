@@ -3,9 +3,6 @@
  * option alone is not refused for it. And every option has a value other than its default that the table can set. */
 #include "models/job/settings.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/scratch.h"
 
 /* A value other than the default. */
@@ -62,7 +59,6 @@ static bool refused(const tx_option *first, const tx_option *second, const char 
 
 static void test_relations(void **state)
 {
-    (void)state;
     int32_t count;
     const tx_job_relation *r = tx_job_relations(&count);
     assert_true(count > 60);
@@ -82,7 +78,6 @@ static void test_relations(void **state)
 
 static void test_every_option_can_change(void **state)
 {
-    (void)state;
     for (int32_t i = 0; i < tx_job_table.count; i++) {
         const tx_option *option = &tx_job_table.option[i];
         tx_job_settings set = tx_job_usual;

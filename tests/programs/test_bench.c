@@ -8,7 +8,6 @@
 #include "tests/scratch.h"
 
 #include <float.h>
-#include <math.h>
 #include <sys/wait.h>
 
 static const char *txbench, *device;

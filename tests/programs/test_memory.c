@@ -5,7 +5,6 @@
 #include "tests/scratch.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 

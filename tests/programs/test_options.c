@@ -3,8 +3,6 @@
 #include "models/options/bytes.h"
 #include "tools/cli/options.h"
 
-#include <math.h>
-
 #include "tests/scratch.h"
 
 typedef struct settings {

@@ -3,7 +3,6 @@
 #include "models/train/tensorboard.h"
 #include "tests/scratch.h"
 
-#include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 

@@ -11,8 +11,6 @@
 #include "tests/scale/shapes.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 enum { RANKS = 4, CASES = 3000 };
 
 /* ---- Against all divisions ---------------------------------------------------------------------------------- */
@@ -67,7 +65,6 @@ static uint32_t next(uint32_t *state)
 /* Small whole numbers, so that many divisions are as good as others. */
 static void test_all_divisions(void **state)
 {
-    (void)state;
     uint32_t seed = 7;
     int bound = 0, beyond = 0;
     for (int i = 0; i < CASES; i++) {
@@ -111,7 +108,6 @@ static void check(const tx_split_load *load, int32_t ranks, int32_t all, double 
 /* Ends that weigh as much as several blocks, ties, and memory that stands against what is fastest. */
 static void test_by_hand(void **state)
 {
-    (void)state;
     const tx_split_load even[] = {{0, 1, 0, 0}, {0, 1, 0, 0}, {0, 1, 0, 0}, {0, 1, 0, 0}};
     const tx_split_load head[] = {{0, 1, 0, 0}, {0, 1, 0, 0}, {0, 1, 0, 0}, {4, 1, 0, 0}};
     const tx_split_load ends[] = {{5, 1, 0, 0}, {0, 1, 0, 0}, {0, 1, 0, 0}, {90, 1, 0, 0}};
@@ -182,7 +178,6 @@ static void check_model(const char *name, int64_t block, int64_t tensor, int32_t
 
 static void test_models(void **state)
 {
-    (void)state;
     check_model("gpt2", 128, 1, 4);
     check_model("gpt2", 128, 2, 2);
     check_model("gpt2-xl", 128, 1, 2);

@@ -5,10 +5,6 @@
 #include "tests/scale/shapes.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void assert_near(double value, double wanted, double tolerance)
 {
     if (!(fabs(value - wanted) <= tolerance * fabs(wanted)))
@@ -189,7 +185,6 @@ static void test_uneven_pipelines(void **state)
 /* Stages that have unequal numbers of blocks, the head in the last one: all of a step within 5 %, interleaved 10. */
 static void test_unequal_pipelines(void **state)
 {
-    (void)state;
     static const struct {
         int stages, chunks, micro, head, blocks[8];
     } cases[] = {{2, 1, 8, 16, {7, 1}},        {2, 1, 8, 5, {9, 3}},       {4, 1, 8, 4, {4, 5, 5, 2}},

@@ -4,8 +4,6 @@
 #include "tests/scratch.h"
 #include "tools/search/study.h"
 
-#include <math.h>
-
 #define SEEDS 20
 #define TRIALS 50
 

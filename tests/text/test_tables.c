@@ -5,8 +5,6 @@
 #include "models/text/hash.h"
 #include "tests/scratch.h"
 
-#include <stdlib.h>
-
 #define COUNT 5000
 
 static void test_array(void **state)

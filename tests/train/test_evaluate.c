@@ -3,8 +3,6 @@
 #include "tests/scratch.h"
 #include "tests/train/small_gpt2.h"
 
-#include <math.h>
-
 enum { BLOCKS = 11 };
 
 static int told;

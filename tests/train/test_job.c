@@ -3,9 +3,6 @@
 #include "models/job/inputs.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-#include <unistd.h>
-
 enum { STEPS = 4, STOP_AFTER = 2, WHY = 7 };
 
 typedef struct heard {

@@ -3,8 +3,6 @@
 #include "models/train/schedule.h"
 #include "tests/scratch.h"
 
-#include <math.h>
-
 static void rates_equal_transformers(void **state)
 {
     static const struct {
