@@ -13,8 +13,7 @@ static inline tx_status read_gradients(tx_model *model, float *loss, float *grad
 {
     tx_results results;
     tx_status status = tx_model_fetch(model);
-    if (!status)
-        status = tx_model_results(model, &results);
+    TX_THEN(status, tx_model_results(model, &results));
     if (!status)
         *loss = results.value[TX_RESULT_LOSS];
     for (int32_t i = 0; i < tx_model_param_count(model) && !status; i++) {
@@ -23,8 +22,7 @@ static inline tx_status read_gradients(tx_model *model, float *loss, float *grad
         status = tx_model_param(model, i, &name, &spec);
         if (!status && spec->frozen)
             continue;
-        if (!status)
-            status = tx_model_read(model, TX_PART_GRADIENT, i, gradient);
+        TX_THEN(status, tx_model_read(model, TX_PART_GRADIENT, i, gradient));
         if (!status)
             gradient += tx_shape_count(&spec->logical);
     }

@@ -34,8 +34,7 @@ static tx_status attempt_training(const char *choices, float **values, int64_t *
     tx_results results;
     *values = NULL;
     tx_status status = tiny_create("opencl", &adam, choices, &t);
-    if (!status)
-        status = tiny_train(&t, 0, STEPS, &results);
+    TX_THEN(status, tiny_train(&t, 0, STEPS, &results));
     if (!status) {
         *values = tiny_read(&t, count);
         status = *values ? TX_OK : TX_DEVICE;
@@ -78,8 +77,7 @@ static tx_status attempt_copies(float **values, int64_t *count)
     for (int i = 0; i < NUMBERS; i++)
         from[i] = (float)i;
     tx_status status = tx_engine_create(&options, &engine);
-    if (!status)
-        status = copy_around(engine, buffer, from, to);
+    TX_THEN(status, copy_around(engine, buffer, from, to));
     for (int i = 0; i < 3; i++)
         if (buffer[i])
             engine->backend->release(engine->context, buffer[i]);
@@ -107,10 +105,8 @@ static tx_status make_reference(reference *r)
 {
     tiny t;
     tx_status status = tiny_create("opencl", &adam, NULL, &t);
-    if (!status)
-        status = tiny_train(&t, 0, STEPS, NULL);
-    if (!status)
-        status = tx_engine_choices(t.engine, &r->choices);
+    TX_THEN(status, tiny_train(&t, 0, STEPS, NULL));
+    TX_THEN(status, tx_engine_choices(t.engine, &r->choices));
     if (!status && !(r->name = strdup(tx_engine_device(t.engine)->name)))
         status = TX_MEMORY;
     tiny_free(&t);

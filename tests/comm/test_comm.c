@@ -354,8 +354,7 @@ static int huge(fixture *f)
     uint16_t *data = memory;
     for (int64_t i = 0; i < count && !status; i++)
         put(data, i, TX_BF16, (float)(f->rank + 1 + i % 3));
-    if (!status)
-        status = tx_comm_collect(f->comm, TX_ALL_REDUCE, data, count, TX_BF16, 0);
+    TX_THEN(status, tx_comm_collect(f->comm, TX_ALL_REDUCE, data, count, TX_BF16, 0));
     uint16_t sum[3];
     for (int64_t i = 0; i < 3; i++)
         put(sum, i, TX_BF16, (float)(f->size * (f->size + 1) / 2 + f->size * i));

@@ -40,10 +40,8 @@ int main(int argc, char **argv)
         .to = strtod(argv[6], NULL),
         .threads = (int32_t)strtol(argv[7], NULL, 10),
     };
-    if (!status)
-        status = tx_dataset_open(argv[2], &options, &dataset);
-    if (!status)
-        status = print_blocks(dataset);
+    TX_THEN(status, tx_dataset_open(argv[2], &options, &dataset));
+    TX_THEN(status, print_blocks(dataset));
     if (status)
         fprintf(stderr, "blocks: %s\n", tx_error());
     tx_dataset_free(dataset);

@@ -35,9 +35,7 @@ static bool outlives_forward(const tx_edit *edit, const tx_graph *graph, const t
 static tx_status find_saving(tx_graph *graph, saving *found)
 {
     tx_edit *edit;
-    tx_status status = tx_edit_open(graph, &edit);
-    if (status)
-        return status;
+    TX_TRY(tx_edit_open(graph, &edit));
     *found = (saving){0};
     for (int32_t i = tx_edit_next(edit, TX_EDIT_END); i != TX_EDIT_END; i = tx_edit_next(edit, i)) {
         const tx_node *n = &graph->node[i];

@@ -94,10 +94,8 @@ static tx_status run(machine *m, int number)
         labels[i] = i % 9 == 4 || i >= 2 * CHUNK_ROWS ? TX_IGNORE_LABEL : (i * 11 + number * 3) % VOCAB;
     }
     tx_status status = tx_model_set(m->model, TX_CONTROL_ACCUMULATE, number > 0);
-    if (!status)
-        status = tx_plan_write(m->plan, m->tokens, tokens, sizeof tokens);
-    if (!status)
-        status = tx_plan_write(m->plan, m->labels, labels, sizeof labels);
+    TX_THEN(status, tx_plan_write(m->plan, m->tokens, tokens, sizeof tokens));
+    TX_THEN(status, tx_plan_write(m->plan, m->labels, labels, sizeof labels));
     return status ? status : tx_plan_run(m->plan);
 }
 

@@ -194,8 +194,7 @@ static int run(const settings *set, tx_comm *comm, tx_watch *watch)
         printf("resumed after step %" PRId64 " with %" PRId32 " ranks\n", step, comm->size);
     fflush(stdout);
     tx_watch_begin(watch, TX_WATCH_TRAINING);
-    if (!status)
-        status = train(set, comm, watch, &step, &value, &stopped);
+    TX_THEN(status, train(set, comm, watch, &step, &value, &stopped));
     if (!status && !stopped) /* no rank leaves before rank 0 has come to its end */
         status = tx_comm_collect(comm, TX_BARRIER, NULL, 0, TX_F32, 0);
     if (status || stopped) {

@@ -215,8 +215,7 @@ static tx_status prepare_training(tx_engine *engine, const tx_config *config, tx
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
     tx_status status = tx_model_create(engine, &model);
-    if (!status)
-        status = tx_trainer_create(model, config, &options, &trainer);
+    TX_THEN(status, tx_trainer_create(model, config, &options, &trainer));
     tx_trainer_free(trainer);
     tx_model_free(model);
     return status;
@@ -227,8 +226,7 @@ static tx_status prepare_generation(tx_engine *engine, const tx_config *config)
     tx_model *model = NULL;
     tx_decoder *decoder = NULL;
     tx_status status = tx_model_create(engine, &model);
-    if (!status)
-        status = tx_decoder_create(model, config, 1, 512, 1024, false, &decoder);
+    TX_THEN(status, tx_decoder_create(model, config, 1, 512, 1024, false, &decoder));
     tx_decoder_free(decoder);
     tx_model_free(model);
     return status;
@@ -265,14 +263,10 @@ static tx_status prepare_gpt2(tx_engine *engine)
     const tx_cl_capabilities *can = &engine->context->can;
     tx_config *config = NULL;
     tx_status status = tx_config_preset("gpt2", &config);
-    if (!status)
-        status = prepare_training(engine, config, TX_F32);
-    if (!status)
-        status = tx_config_override(config, "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0");
-    if (!status)
-        status = prepare_training(engine, config, TX_F32);
-    if (!status)
-        status = prepare_generation(engine, config);
+    TX_THEN(status, prepare_training(engine, config, TX_F32));
+    TX_THEN(status, tx_config_override(config, "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0"));
+    TX_THEN(status, prepare_training(engine, config, TX_F32));
+    TX_THEN(status, prepare_generation(engine, config));
     engine->context->tf32 = can->tf32;
     if (!status && engine->context->tf32)
         status = prepare_training(engine, config, TX_F32);
@@ -281,8 +275,7 @@ static tx_status prepare_gpt2(tx_engine *engine)
         status = prepare_training(engine, config, TX_BF16);
     if (!status && can->f16)
         status = prepare_training(engine, config, TX_F16);
-    if (!status)
-        status = prepare_experts(engine->context, TX_F32);
+    TX_THEN(status, prepare_experts(engine->context, TX_F32));
     if (!status && can->bf16)
         status = prepare_experts(engine->context, TX_BF16);
     tx_config_free(config);
@@ -374,8 +367,7 @@ static int retarget_file(const char *path)
     char *ptx = NULL, *text = NULL;
     size_t size;
     tx_status status = tx_file_read(path, 1 << 26, &ptx, &size);
-    if (!status)
-        status = tx_cl_retarget_ptx(ptx, size, &text);
+    TX_THEN(status, tx_cl_retarget_ptx(ptx, size, &text));
     FILE *file = status ? NULL : fopen(path, "w");
     bool good = file && fputs(text, file) >= 0;
     good = file && fclose(file) == 0 && good;

@@ -193,8 +193,7 @@ static int run_training(const char *variant, const char *limits)
     tx_status status = train("", "", &whole); /* by the kernels that suit the device */
     if (status == TX_NOT_FOUND)
         return printf("skipped: %s\n", tx_error()), 77;
-    if (!status)
-        status = train(variant, limits, &limited);
+    TX_THEN(status, train(variant, limits, &limited));
     if (status)
         return printf("%s\n", tx_error()), 1;
     bool good = whole.loss[STEPS - 1] < whole.loss[0];

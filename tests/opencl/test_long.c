@@ -40,10 +40,8 @@ static tx_status run(tx_context *context, tx_command command, int in, const floa
     for (int64_t i = 0; i < tx_operand_count(rows); i++)
         ((int32_t *)(void *)(probe.data + rows->offset))[i] = index_of(i);
     tx_status status = tx_probe_open(&opened, context->plain, context, &probe, NULL);
-    if (!status)
-        status = tx_probe_launch(&opened);
-    if (!status)
-        status = tx_cl_read(context, opened.memory, out->offset, y, tx_operand_bytes(out));
+    TX_THEN(status, tx_probe_launch(&opened));
+    TX_THEN(status, tx_cl_read(context, opened.memory, out->offset, y, tx_operand_bytes(out)));
     for (int i = 0; i < 3 && !status; i++) {
         const clock_t start = clock();
         status = tx_probe_launch(&opened);
@@ -131,11 +129,9 @@ static unsigned char *run_whole(tx_context *context, const tx_cl_forced *forced,
         status = tx_probe_open(&opened, context->plain, context, &probe, forced);
     }
     stand_in.calls[STAND_IN_ENQUEUE] = 0;
-    if (!status)
-        status = tx_probe_launch(&opened);
+    TX_THEN(status, tx_probe_launch(&opened));
     *launches = stand_in.calls[STAND_IN_ENQUEUE];
-    if (!status)
-        status = tx_probe_read(&opened, probe.data);
+    TX_THEN(status, tx_probe_read(&opened, probe.data));
     if (status)
         printf("FAIL %s\n", tx_error());
     *bytes = probe.bytes;
@@ -206,9 +202,8 @@ static bool cut_by_time(void)
         status = tx_probe_launch(&opened);
         launches[i] = stand_in.calls[STAND_IN_ENQUEUE];
         y[i] = numbers(SIZE * SIZE);
-        if (!status)
-            status = tx_cl_read(context, opened.memory, probe.command.out[0].offset, y[i],
-                                SIZE * SIZE * (int64_t)sizeof(float));
+        TX_THEN(status, tx_cl_read(context, opened.memory, probe.command.out[0].offset, y[i],
+                                   SIZE * SIZE * (int64_t)sizeof(float)));
     }
     stand_in.slow = 0.0;
     tx_probe_close(&opened);

@@ -64,8 +64,7 @@ static tx_status train(course *out)
     int64_t runs;
     *out = (course){.narrowed = false};
     tx_status status = tx_engine_create(&open, &engine);
-    if (!status)
-        status = tiny_train(engine, &t);
+    TX_THEN(status, tiny_train(engine, &t));
     if (!status)
         out->narrowed = says_so(tx_trainer_plan(t.trainer, 0, &runs));
     memcpy(out->loss, t.loss, sizeof out->loss);

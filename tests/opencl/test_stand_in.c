@@ -312,10 +312,8 @@ static bool prove_product(const proof *t)
     if (!status) {
         context->limits.compute_units = 3; /* so that groups go on from tile to tile */
         status = choose(context, &p, t->from, t->epilogue, &choice);
-        if (!status)
-            status = run_tiles(context, t, choice.provider->name, 104);
-        if (!status)
-            status = run_tiles(context, t, choice.provider->name, 40);
+        TX_THEN(status, run_tiles(context, t, choice.provider->name, 104));
+        TX_THEN(status, run_tiles(context, t, choice.provider->name, 40));
         tx_cl_close(context);
     }
     const char *name = status ? tx_error() : choice.provider->name;
@@ -450,8 +448,7 @@ static tx_status choose_both(tx_context *context, const char **tile, tx_cl_atten
     c.out[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(16, 1024, 768)};
     c.out[1] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(16, 12, 1024)};
     tx_status status = choose(context, &p, TX_F32, TX_EPILOGUE_NONE, &choice);
-    if (!status)
-        status = tx_cl_attention_choose(&builder, &job, TX_CL_FORWARD, form, note);
+    TX_THEN(status, tx_cl_attention_choose(&builder, &job, TX_CL_FORWARD, form, note));
     *tile = choice.provider ? choice.provider->name : "";
     printf("    %s; attention %s\n", choice.rejected, note);
     return status;

@@ -78,8 +78,7 @@ static bool prove(const proof *t)
     if (!status) {
         context->limits.compute_units = 3; /* so that work-groups go on from tile to tile */
         status = choose(context, t, &choice);
-        if (!status)
-            status = run_tiles(context, t, choice.provider->name);
+        TX_THEN(status, run_tiles(context, t, choice.provider->name));
         tx_cl_close(context);
     }
     const char *name = status ? tx_error() : choice.provider->name;

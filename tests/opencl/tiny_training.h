@@ -34,8 +34,7 @@ static inline tx_status tiny_steps(tiny_training *t)
     for (int step = 0; step < t->steps && !status; step++) {
         tx_results r;
         status = tx_trainer_step(t->trainer, &(tx_batch){.rows = t->rows, .field = {tokens, labels}}, count, t->rate);
-        if (!status)
-            status = tx_trainer_results(t->trainer, &r);
+        TX_THEN(status, tx_trainer_results(t->trainer, &r));
         if (!status) {
             t->loss[step] = (double)r.value[TX_RESULT_LOSS];
             t->norm[step] = (double)r.value[TX_RESULT_GRAD_NORM];
@@ -54,14 +53,10 @@ static inline tx_status tiny_train(tx_engine *engine, tiny_training *t)
         .accumulation = 1,
         .optimizer = {.size = sizeof options.optimizer, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}};
     tx_status status = tx_config_preset("gpt2", &t->made);
-    if (!status)
-        status = tx_config_override(t->made, t->config);
-    if (!status)
-        status = tx_model_create(engine, &t->model);
-    if (!status)
-        status = tx_trainer_create(t->model, t->made, &options, &t->trainer);
-    if (!status)
-        status = tx_model_init(t->model, 1);
+    TX_THEN(status, tx_config_override(t->made, t->config));
+    TX_THEN(status, tx_model_create(engine, &t->model));
+    TX_THEN(status, tx_trainer_create(t->model, t->made, &options, &t->trainer));
+    TX_THEN(status, tx_model_init(t->model, 1));
     return status ? status : tiny_steps(t);
 }
 

@@ -44,8 +44,7 @@ static tx_status machine_create(const tx_target *target, const tx_graph_case *c,
     if (m->engine.device.max_allocation == 0)
         m->engine.device.max_allocation = INT64_C(1) << 28;
     tx_status status = tx_model_create(&m->engine, &m->model);
-    if (!status)
-        status = tx_graph_create(m->model, &m->builder.graph);
+    TX_THEN(status, tx_graph_create(m->model, &m->builder.graph));
     if (status)
         return status;
     tx_tensor *y = c->build(&m->builder);
@@ -55,15 +54,11 @@ static tx_status machine_create(const tx_target *target, const tx_graph_case *c,
     tx_output(loss);
     if (gradients)
         status = tx_backward(m->builder.graph, loss);
-    if (!status)
-        status = tx_plan_create(m->builder.graph, c->name, &m->plan);
+    TX_THEN(status, tx_plan_create(m->builder.graph, c->name, &m->plan));
     const tx_results begin = {.value = {[TX_RESULT_LOSS_SCALE] = LOSS_SCALE}};
-    if (!status)
-        status = tx_model_restore(m->model, &begin);
-    if (!status)
-        status = tx_model_set(m->model, TX_CONTROL_INVERSE_LABELS, 0.125);
-    if (!status)
-        status = tx_model_set(m->model, TX_CONTROL_STEP, 3);
+    TX_THEN(status, tx_model_restore(m->model, &begin));
+    TX_THEN(status, tx_model_set(m->model, TX_CONTROL_INVERSE_LABELS, 0.125));
+    TX_THEN(status, tx_model_set(m->model, TX_CONTROL_STEP, 3));
     return status ? status : tx_model_set_seed(m->model, 77);
 }
 
@@ -139,8 +134,7 @@ static tx_status write_inputs(machine *m, int32_t micro)
 static tx_status loss_at(machine *mock, int32_t index, int64_t at, double move, double *loss)
 {
     tx_status status = write_param(mock, index, at, move);
-    if (!status)
-        status = tx_plan_run(mock->plan);
+    TX_THEN(status, tx_plan_run(mock->plan));
     *loss = tx_mock_last(mock->engine.context);
     return status;
 }
@@ -150,12 +144,9 @@ static tx_status add_slope(machine *mock, int32_t index, int64_t at, double *sum
 {
     double near_above = 0.0, near_below = 0.0, far_above = 0.0, far_below = 0.0;
     tx_status status = loss_at(mock, index, at, STEP, &near_above);
-    if (!status)
-        status = loss_at(mock, index, at, -STEP, &near_below);
-    if (!status)
-        status = loss_at(mock, index, at, 2.0 * STEP, &far_above);
-    if (!status)
-        status = loss_at(mock, index, at, -2.0 * STEP, &far_below);
+    TX_THEN(status, loss_at(mock, index, at, -STEP, &near_below));
+    TX_THEN(status, loss_at(mock, index, at, 2.0 * STEP, &far_above));
+    TX_THEN(status, loss_at(mock, index, at, -2.0 * STEP, &far_below));
     *sum += (8.0 * (near_above - near_below) - (far_above - far_below)) / (12.0 * STEP);
     return status;
 }
@@ -183,8 +174,7 @@ static tx_status differentiate(machine *device, const tx_graph_case *c)
         status = write_inputs(device, micro);
         if (!status)
             status = tx_model_set(device->model, TX_CONTROL_ACCUMULATE, micro > 0 ? 1.0 : 0.0);
-        if (!status)
-            status = tx_plan_run(device->plan);
+        TX_THEN(status, tx_plan_run(device->plan));
     }
     return status;
 }
@@ -222,14 +212,10 @@ static tx_status check_param(machine *device, machine *mock, const tx_graph_case
     float *gradient = malloc((size_t)count * sizeof *gradient);
     if (!slope || !gradient)
         status = tx_fail(TX_MEMORY, "autodiff: no memory for a gradient");
-    if (!status)
-        status = tx_model_find(mock->model, name, &on_mock);
-    if (!status)
-        status = slopes_of(mock, c, on_mock, count, stride, slope);
-    if (!status)
-        status = tx_model_read(device->model, TX_PART_GRADIENT, index, gradient);
-    if (!status)
-        status = compare(name, gradient, slope, count, stride, worst);
+    TX_THEN(status, tx_model_find(mock->model, name, &on_mock));
+    TX_THEN(status, slopes_of(mock, c, on_mock, count, stride, slope));
+    TX_THEN(status, tx_model_read(device->model, TX_PART_GRADIENT, index, gradient));
+    TX_THEN(status, compare(name, gradient, slope, count, stride, worst));
     free(slope);
     free(gradient);
     return status;
@@ -240,10 +226,8 @@ static tx_status check_graph(const tx_target *target, const tx_target *reference
 {
     machine device, mock = {0};
     tx_status status = machine_create(target, c, true, &device);
-    if (!status)
-        status = machine_create(references, c, false, &mock);
-    if (!status)
-        status = differentiate(&device, c);
+    TX_THEN(status, machine_create(references, c, false, &mock));
+    TX_THEN(status, differentiate(&device, c));
     for (int32_t i = 0; !status && i < tx_model_param_count(mock.model); i++)
         status = write_param(&mock, i, -1, 0.0);
     for (int32_t i = 0; !status && i < tx_model_param_count(device.model); i++)
@@ -258,9 +242,7 @@ tx_status tx_conformance_autodiff(const tx_target *target,
                                   void *user)
 {
     tx_target references = {.backend = &tx_backend_mock};
-    tx_status status = tx_mock_open(TX_FAULT_NONE, &references.context);
-    if (status)
-        return status;
+    TX_TRY(tx_mock_open(TX_FAULT_NONE, &references.context));
     int32_t count = 0, failed = 0;
     const tx_graph_case *cases = tx_graph_cases(&count);
     for (int32_t i = 0; i < count; i++) {

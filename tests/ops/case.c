@@ -289,9 +289,7 @@ tx_status tx_call_outputs(tx_call *call)
         tx_array *out = &call->out[o];
         if (!tx_array_present(out))
             continue;
-        tx_status status = tx_array_allocate(out, true);
-        if (status)
-            return status;
+        TX_TRY(tx_array_allocate(out, true));
         bool adds = tx_call_beta(call, o) != 0.0;
         for (int64_t i = 0; i < out->count; i++)
             out->value[i] = adds ? tx_number_round(out->dtype, 2.0 * draw(16 + o, i) - 1.0) : (double)NAN;
@@ -317,8 +315,7 @@ static tx_status derive_inputs(const tx_case *c, tx_call *call)
         if (d->source[i] >= TX_FROM_IN(0) && d->source[i] < TX_FROM_OUT(0))
             forward.in[d->source[i] - TX_FROM_IN(0)] = call->in[i];
     tx_status status = tx_call_outputs(&forward);
-    if (!status)
-        status = tx_call_reference(&forward);
+    TX_THEN(status, tx_call_reference(&forward));
     for (int32_t i = 0; i < TX_MAX_IN && !status; i++) {
         if (d->source[i] < TX_FROM_OUT(0))
             continue;
@@ -353,8 +350,7 @@ tx_status tx_call_of_case(tx_op op, const tx_case *c, bool derive, tx_call *call
     call->out[0] = (tx_array){.dtype = c->out_dtype, .shape = c->out_shape};
     if (!status && d->gradient && derive)
         status = derive_inputs(c, call);
-    if (!status)
-        status = tx_call_outputs(call);
+    TX_THEN(status, tx_call_outputs(call));
     if (status)
         tx_call_free(call);
     return status;

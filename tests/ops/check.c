@@ -181,12 +181,9 @@ static tx_status run_again(tx_rig *rig, const tx_call *call, const tx_call *refe
     uint8_t *first = NULL, *second = NULL;
     int64_t size = 0;
     tx_status status = snapshot(rig, &first, &size);
-    if (!status)
-        status = tx_rig_upload(rig, call, 0x7F7F7F7Fu);
-    if (!status)
-        status = tx_rig_run(rig, call);
-    if (!status)
-        status = snapshot(rig, &second, &size);
+    TX_THEN(status, tx_rig_upload(rig, call, 0x7F7F7F7Fu));
+    TX_THEN(status, tx_rig_run(rig, call));
+    TX_THEN(status, snapshot(rig, &second, &size));
     if (!status) {
         forget_open(rig, reference, first);
         forget_open(rig, reference, second);
@@ -204,10 +201,8 @@ static tx_status run_again(tx_rig *rig, const tx_call *call, const tx_call *refe
 static tx_status run_one(tx_rig *rig, const tx_call *call, const tx_call *reference, bool again, double *worst)
 {
     tx_status status = tx_rig_upload(rig, call, 0xFFFFFFFFu);
-    if (!status)
-        status = tx_rig_run(rig, call);
-    if (!status)
-        status = compare(rig, reference, worst);
+    TX_THEN(status, tx_rig_run(rig, call));
+    TX_THEN(status, compare(rig, reference, worst));
     if (!status && again)
         status = run_again(rig, call, reference);
     return status;
@@ -220,10 +215,8 @@ static tx_status both_calls(tx_op op, const tx_case *c, tx_call *call, tx_call *
     if (status)
         return status;
     status = tx_call_of_case(op, c, true, reference);
-    if (!status)
-        status = tx_call_reference(reference);
-    if (!status)
-        status = check_reference(reference, c->flags);
+    TX_THEN(status, tx_call_reference(reference));
+    TX_THEN(status, check_reference(reference, c->flags));
     if (status) {
         tx_call_free(call);
         tx_call_free(reference);
@@ -251,8 +244,7 @@ static tx_status check_all(const tx_target *target, tx_op op, const tx_case *c, 
             tx_case salted = *c;
             tx_case_salt(&salted);
             status = both_calls(op, &salted, &other, &other_reference);
-            if (!status)
-                status = run_one(&rig, &other, &other_reference, false, &outcome->worst);
+            TX_THEN(status, run_one(&rig, &other, &other_reference, false, &outcome->worst));
             if (status)
                 tx_fail_in(status, "with other inputs");
         } else if (status && in_place) {
@@ -285,10 +277,8 @@ static tx_status run_for_bits(const tx_target *target, const tx_case *c, const t
     if (status)
         return status;
     status = tx_rig_upload(&rig, call, 0xFFFFFFFFu);
-    if (!status)
-        status = tx_rig_run(&rig, call);
-    if (!status)
-        status = snapshot(&rig, bytes, size);
+    TX_THEN(status, tx_rig_run(&rig, call));
+    TX_THEN(status, snapshot(&rig, bytes, size));
     tx_rig_free(&rig);
     return status;
 }
@@ -302,8 +292,7 @@ void tx_check_same(const tx_target *target, const tx_target *peer, tx_op op, con
     tx_status status = tx_call_of_case(op, c, !(c->flags & TX_CASE_BENCH), &call);
     if (!status) {
         status = run_for_bits(target, c, &call, &mine, &size);
-        if (!status)
-            status = run_for_bits(peer, c, &call, &theirs, &size);
+        TX_THEN(status, run_for_bits(peer, c, &call, &theirs, &size));
         tx_call_free(&call);
     }
     for (int64_t i = 0; i < size && !status; i++)

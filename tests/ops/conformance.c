@@ -17,12 +17,9 @@ tx_status tx_target_open(const char *device, const tx_open_options *options, tx_
     int32_t index = 0, local = 0;
     tx_target t = {0};
     tx_status status = tx_device_find(device, &index);
-    if (!status)
-        status = tx_device_locate(index, &t.backend, &local);
-    if (!status)
-        status = t.backend->device_info(local, &t.info);
-    if (!status)
-        status = t.backend->open(local, options, &t.context);
+    TX_THEN(status, tx_device_locate(index, &t.backend, &local));
+    TX_THEN(status, t.backend->device_info(local, &t.info));
+    TX_THEN(status, t.backend->open(local, options, &t.context));
     if (!status)
         *target = t;
     return status;
@@ -98,9 +95,7 @@ tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conforma
                             tx_verdict *verdict)
 {
     tx_cases *list = NULL;
-    tx_status status = cases_of(op, &list);
-    if (status)
-        return status;
+    TX_TRY(cases_of(op, &list));
     *verdict = (tx_verdict){.op = tx_op_info_of(op)->name};
     for (int32_t i = 0; i < list->count; i++) {
         const tx_case *c = &list->item[i];
@@ -126,8 +121,7 @@ static tx_status time_case(tx_rig *rig, const tx_call *call, int32_t repeats, bo
 {
     const tx_timed_run run = {rig->target, rig->executable, TX_RIG_COMMAND, 1, &call->controls, profiled};
     tx_status status = tx_rig_upload(rig, call, 0);
-    if (!status)
-        status = tx_time_runs(&run, repeats, &timing->seconds, &timing->spread);
+    TX_THEN(status, tx_time_runs(&run, repeats, &timing->seconds, &timing->spread));
     if (!status)
         tx_timing_finish(rig->target, rig->executable, rig->program, TX_RIG_COMMAND, timing);
     return status;

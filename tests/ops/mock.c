@@ -251,9 +251,7 @@ static tx_status load(const tx_executable *e, const tx_operand *o, bool output, 
     *array = (tx_array){.dtype = o->dtype, .shape = o->shape};
     if (!tx_present(o))
         return TX_OK;
-    tx_status status = tx_array_allocate(array, output);
-    if (status)
-        return status;
+    TX_TRY(tx_array_allocate(array, output));
     tx_number_decode(o->dtype, address(e, o), array->count, array->value);
     const double *exact = shadow_of(e, o);
     for (int64_t i = 0; exact && i < array->count; i++)
@@ -339,8 +337,7 @@ static tx_status run_command(tx_executable *e, const tx_command *c, const tx_con
         size_t size = tx_dtype_size(c->out[0].dtype);
         memcpy(old_last, address(e, &c->out[0]) + tx_operand_bytes(&c->out[0]) - size, size);
     }
-    if (!status)
-        status = tx_call_reference(&call);
+    TX_THEN(status, tx_call_reference(&call));
     for (int32_t o = 0; o < TX_MAX_OUT && !status; o++)
         if (tx_present(&c->out[o]) && !(tx_descriptor_of(c->op)->work >> o & 1u))
             store(e, &c->out[o], &call.out[o]);

@@ -52,8 +52,7 @@ static tx_status read_tensor(const tx_st_file *file, int32_t index, tx_onnx_tens
     char *data = malloc(bytes);
     t->value = malloc((size_t)t->count * sizeof *t->value);
     tx_status status = data && t->value ? TX_OK : tx_fail(TX_MEMORY, "onnx: no memory for %s", from->name);
-    if (!status)
-        status = tx_st_read(file, index, data, bytes);
+    TX_THEN(status, tx_st_read(file, index, data, bytes));
     if (!status && !whole)
         tx_number_decode(tx_onnx_dtype(t), data, t->count, t->value);
     for (int64_t i = 0; !status && whole && i < t->count; i++) {
@@ -119,17 +118,14 @@ tx_status tx_onnx_call_onto(const tx_onnx_case *c, tx_call *call, const double *
     status = tx_call_outputs(call);
     if (!status && onto)
         memcpy(call->out[0].value, onto, (size_t)call->out[0].count * sizeof *onto);
-    if (!status)
-        status = tx_rig_create(c->target, call, &places, false, &rig);
+    TX_THEN(status, tx_rig_create(c->target, call, &places, false, &rig));
     if (status) {
         tx_call_free(call);
         return status;
     }
     status = tx_rig_upload(&rig, call, 0xFFFFFFFFu);
-    if (!status)
-        status = tx_rig_run(&rig, call);
-    if (!status)
-        status = tx_rig_check_untouched(&rig);
+    TX_THEN(status, tx_rig_run(&rig, call));
+    TX_THEN(status, tx_rig_check_untouched(&rig));
     for (int32_t o = 0; o < TX_MAX_OUT && !status; o++)
         if (tx_array_present(&call->out[o]))
             tx_number_decode(call->out[o].dtype, tx_rig_output(&rig, o), call->out[o].count, call->out[o].value);
@@ -217,10 +213,8 @@ static tx_status run_case(const tx_target *target, const char *folder, const tx_
     const char *name = NULL, *op = NULL;
     tx_json *attributes = NULL;
     tx_status status = tx_json_get_string(line, "case", &name);
-    if (!status)
-        status = tx_json_get_string(line, "op", &op);
-    if (!status)
-        status = tx_json_get(line, "attributes", TX_JSON_OBJECT, &attributes);
+    TX_THEN(status, tx_json_get_string(line, "op", &op));
+    TX_THEN(status, tx_json_get(line, "attributes", TX_JSON_OBJECT, &attributes));
     if (status)
         return status;
     tx_onnx_count *n = count_of(report, op);
@@ -231,8 +225,7 @@ static tx_status run_case(const tx_target *target, const char *folder, const tx_
         return TX_OK;
     tx_onnx_case c = {.target = target, .attributes = attributes};
     status = case_read(folder, name, &c);
-    if (!status)
-        status = tx_onnx_run(&c, op);
+    TX_THEN(status, tx_onnx_run(&c, op));
     if (!status && c.compared == 0)
         status = tx_fail(TX_INTERNAL, "nothing was compared");
     case_free(&c);

@@ -36,9 +36,7 @@ tx_status tx_onnx_softmax_loss(tx_onnx_case *c)
     free(logits);
     if (strcmp(kind, "none") == 0)
         return tx_onnx_finish(c, &call);
-    tx_status status = tx_onnx_call(c, &call);
-    if (status)
-        return status;
+    TX_TRY(tx_onnx_call(c, &call));
     tx_call total = tx_onnx_begin(TX_OP_REDUCE);
     total.attrs.reduction = TX_REDUCE_SUM;
     total.attrs.axis = TX_AXIS_ALL;
@@ -206,15 +204,11 @@ tx_status tx_onnx_adam(tx_onnx_case *c)
         tx_call decay = tx_onnx_begin(TX_OP_SCALE), sum = tx_onnx_begin(TX_OP_ADD);
         decay.attrs.alpha = (float)tx_onnx_number(c, "norm_coefficient", 0.0);
         decay.in[0] = tx_onnx_whole(p);
-        status = tx_onnx_call(c, &decay);
-        if (status)
-            return status;
+        TX_TRY(tx_onnx_call(c, &decay));
         sum.in[0] = tx_onnx_whole(g);
         sum.in[1] = tx_onnx_array(TX_F32, tx_onnx_shape(p), decay.out[0].value);
         tx_call_free(&decay);
-        status = tx_onnx_call(c, &sum);
-        if (status)
-            return status;
+        TX_TRY(tx_onnx_call(c, &sum));
         tx_call call = update_of(TX_OP_ADAMW, c, p, g);
         memcpy(call.in[1].value, sum.out[0].value, (size_t)p->count * sizeof(double));
         tx_call_free(&sum);

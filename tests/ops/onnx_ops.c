@@ -262,8 +262,7 @@ static tx_status run_softmax(tx_onnx_case *c)
         call.in[0] = tx_onnx_array(TX_F32, TX_SHAPE(x->count / n, n), from);
         status = tx_onnx_call(c, &call);
     }
-    if (!status)
-        status = tx_onnx_expect_values(c, "out0", want, call.out[0].value, call.out[0].count);
+    TX_THEN(status, tx_onnx_expect_values(c, "out0", want, call.out[0].value, call.out[0].count));
     tx_call_free(&call);
     free(from);
     free(want);

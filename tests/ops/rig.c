@@ -173,10 +173,8 @@ tx_status tx_rig_create(const tx_target *target, const tx_call *call, const tx_c
     status = target->backend->prepare(target->context, &program, &rig->executable, &rig->scratch_bytes);
     if (!status && rig->scratch_bytes > 0)
         rig->image[TX_ARENA_SCRATCH][0].bytes = rig->scratch_bytes + GUARD_BYTES;
-    if (!status)
-        status = allocate(rig);
-    if (!status)
-        status = bind(rig);
+    TX_THEN(status, allocate(rig));
+    TX_THEN(status, bind(rig));
     if (status)
         tx_rig_free(rig);
     return status;

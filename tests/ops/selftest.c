@@ -25,9 +25,7 @@ static const tx_case *victim_case(tx_op op, tx_cases *list)
 static tx_status plant_fault(tx_fault fault, tx_op op, tx_cases *list, tx_outcome *outcome)
 {
     tx_target target = {.backend = &tx_backend_mock};
-    tx_status status = tx_mock_open(fault, &target.context);
-    if (status)
-        return status;
+    TX_TRY(tx_mock_open(fault, &target.context));
     tx_check_case(&target, op, victim_case(op, list), outcome);
     tx_backend_mock.close(target.context);
     return TX_OK;
@@ -39,9 +37,7 @@ static tx_status try_faults(tx_cases *list, reporter report, void *user, bool *a
         for (size_t v = 0; v < sizeof victims / sizeof victims[0]; v++) {
             tx_outcome outcome;
             char what[128];
-            tx_status status = plant_fault((tx_fault)f, victims[v], list, &outcome);
-            if (status)
-                return status;
+            TX_TRY(plant_fault((tx_fault)f, victims[v], list, &outcome));
             snprintf(what, sizeof what, "%s: %s", tx_op_info_of(victims[v])->name, tx_fault_text((tx_fault)f));
             report(user, what, !outcome.passed, outcome.failure);
             *all = *all && !outcome.passed;
@@ -77,9 +73,7 @@ static tx_status try_idle_case(tx_cases *list, reporter report, void *user, bool
     tx_case c = *victim_case(TX_OP_ADD, list);
     c.in[0].lo = c.in[0].hi = c.in[1].lo = c.in[1].hi = 0.0;
     tx_target target = {.backend = &tx_backend_mock};
-    tx_status status = tx_mock_open(TX_FAULT_NONE, &target.context);
-    if (status)
-        return status;
+    TX_TRY(tx_mock_open(TX_FAULT_NONE, &target.context));
     tx_outcome outcome;
     tx_check_case(&target, TX_OP_ADD, &c, &outcome);
     tx_backend_mock.close(target.context);
@@ -95,10 +89,8 @@ tx_status tx_conformance_selftest(reporter report, void *user)
     if (!list)
         return tx_fail(TX_MEMORY, "conformance: no memory for a list of cases");
     tx_status status = try_none(report, user, &all);
-    if (!status)
-        status = try_faults(list, report, user, &all);
-    if (!status)
-        status = try_idle_case(list, report, user, &all);
+    TX_THEN(status, try_faults(list, report, user, &all));
+    TX_THEN(status, try_idle_case(list, report, user, &all));
     free(list);
     if (!status && !all)
         status = tx_fail(TX_INTERNAL, "the harness missed a planted fault or refused a right kernel");

@@ -25,8 +25,7 @@ static tx_status time_once(const tx_timed_run *r, double *seconds)
     const tx_backend *b = r->target->backend;
     double start = tx_now(), times[TX_TIMED_COMMANDS] = {0.0};
     tx_status status = b->run(r->executable, r->first, r->count, r->controls, r->profiled ? times : NULL);
-    if (!status)
-        status = b->finish(r->target->context);
+    TX_THEN(status, b->finish(r->target->context));
     *seconds = r->profiled ? times[r->first] : tx_now() - start;
     return status;
 }
@@ -40,9 +39,7 @@ tx_status tx_time_runs(const tx_timed_run *run, int32_t repeats, double *median,
     int32_t count = repeats > 0 ? repeats : (int32_t)fmin(MAX_REPEATS, fmax(5.0, 0.5 / fmax(first, 1e-6)));
     count = count > MAX_REPEATS ? MAX_REPEATS : count;
     for (int32_t i = 0; i < count && !status; i++)
-        status = time_once(run, &times[i]);
-    if (status)
-        return status;
+        TX_TRY(time_once(run, &times[i]));
     qsort(times, (size_t)count, sizeof times[0], by_size);
     /* A clock that is too coarse for the run gives 0, which would make an endless rate. */
     *median = fmax(times[count / 2], 1e-9);
@@ -81,9 +78,7 @@ typedef struct stage {
 static tx_status add_chunk(stage *s, tx_arena_id arena, tx_memory_kind kind, int64_t bytes)
 {
     tx_buffer **chunk = &s->chunk[arena][s->chunks[arena]];
-    tx_status status = s->target->backend->allocate(s->target->context, kind, TX_SPACE_DEVICE, bytes, chunk);
-    if (status)
-        return status;
+    TX_TRY(s->target->backend->allocate(s->target->context, kind, TX_SPACE_DEVICE, bytes, chunk));
     s->chunks[arena]++;
     return s->target->backend->fill(s->target->context, *chunk, 0, 0, bytes);
 }
@@ -139,8 +134,7 @@ static bool is_real(tx_dtype dtype)
 static tx_status place_all(stage *s, tx_command *c)
 {
     tx_status status = add_chunk(s, TX_ARENA_CONTROL, TX_MEMORY_FUNCTIONALITY, (int64_t)sizeof(tx_controls));
-    if (!status)
-        status = add_chunk(s, TX_ARENA_RESULT, TX_MEMORY_FUNCTIONALITY, TX_RESULT_COUNT * (int64_t)sizeof(float));
+    TX_THEN(status, add_chunk(s, TX_ARENA_RESULT, TX_MEMORY_FUNCTIONALITY, TX_RESULT_COUNT * (int64_t)sizeof(float)));
     for (int32_t i = 0; i < TX_MAX_IN && !status; i++) {
         if (!tx_present(&c->in[i]))
             continue;
@@ -177,9 +171,7 @@ static tx_status bind(stage *s)
     int64_t scratch = 0;
     tx_status status = b->prepare(s->target->context, &program, &s->executable, &scratch);
     if (!status && scratch > 0)
-        status = add_chunk(s, TX_ARENA_SCRATCH, TX_MEMORY_FUNCTIONALITY, scratch);
-    if (status)
-        return status;
+        TX_TRY(add_chunk(s, TX_ARENA_SCRATCH, TX_MEMORY_FUNCTIONALITY, scratch));
     tx_bindings bindings;
     for (int32_t a = 0; a < TX_ARENA_COUNT; a++)
         bindings.arena[a] = (tx_extent){s->chunks[a], s->chunk[a]};
@@ -205,12 +197,10 @@ static tx_status stage_create(const tx_target *target, const tx_command *command
         return tx_fail(TX_MEMORY, "no memory for a program");
     tx_command whole = *command;
     tx_status status = infer(&whole);
-    if (!status)
-        status = place_all(s, &whole);
+    TX_THEN(status, place_all(s, &whole));
     for (int32_t i = 0; i < length; i++)
         s->program[i] = whole;
-    if (!status)
-        status = bind(s);
+    TX_THEN(status, bind(s));
     if (status)
         stage_free(s);
     return status;
@@ -250,8 +240,7 @@ tx_status tx_conformance_launches(const tx_target *target, int32_t repeats, doub
     tx_timed_run run = {target, s.executable, 0, ROW, &no_controls, false};
     status = tx_time_runs(&run, repeats, in_a_row, &spread);
     run.count = 1;
-    if (!status)
-        status = tx_time_runs(&run, repeats, alone, &spread);
+    TX_THEN(status, tx_time_runs(&run, repeats, alone, &spread));
     *in_a_row /= (double)ROW;
     stage_free(&s);
     return status;
@@ -280,8 +269,7 @@ static tx_status time_queues(const two_queues *q, bool copies, int32_t runs, dou
         status = b->read_begin(context, TX_QUEUE_TRANSFER, q->device, 0, b->map(q->pinned), q->bytes, &copied);
     for (int32_t i = 0; i < runs && !status; i++)
         status = b->run(q->stage.executable, 0, 1, &no_controls, NULL);
-    if (!status)
-        status = b->mark(context, TX_QUEUE_COMPUTE, &ran);
+    TX_THEN(status, b->mark(context, TX_QUEUE_COMPUTE, &ran));
     const tx_status waited[] = {b->wait(context, ran), b->wait(context, copied)};
     *seconds = tx_now() - begin;
     return status ? status : waited[0] ? waited[0] : waited[1];
@@ -305,14 +293,11 @@ static tx_status time_beside(const two_queues *q, tx_beside *r)
     tx_traffic before, after;
     double once = 0.0;
     tx_status status = least_of_queues(q, true, 0, &r->copy);
-    if (!status)
-        status = least_of_queues(q, false, 1, &once);
+    TX_THEN(status, least_of_queues(q, false, 1, &once));
     r->runs = (int32_t)fmin(BESIDE_RUNS, ceil(BESIDE_LONGER * r->copy / fmax(once, 1e-9)));
-    if (!status)
-        status = least_of_queues(q, false, r->runs, &r->run);
+    TX_THEN(status, least_of_queues(q, false, r->runs, &r->run));
     q->stage.target->backend->account(q->stage.target->context, &held, &before);
-    if (!status)
-        status = least_of_queues(q, true, r->runs, &r->both);
+    TX_THEN(status, least_of_queues(q, true, r->runs, &r->both));
     q->stage.target->backend->account(q->stage.target->context, &held, &after);
     r->transfers = after.transfers - before.transfers;
     return status;
@@ -327,14 +312,10 @@ tx_status tx_conformance_beside(const tx_target *target, const tx_command *comma
     if (status)
         return status;
     status = b->allocate(target->context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, bytes, &q.device);
-    if (!status)
-        status = b->allocate(target->context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_PINNED, bytes, &q.pinned);
-    if (!status)
-        status = b->fill(target->context, q.device, 0, 1, bytes);
-    if (!status)
-        status = b->finish(target->context);
-    if (!status)
-        status = time_beside(&q, &result);
+    TX_THEN(status, b->allocate(target->context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_PINNED, bytes, &q.pinned));
+    TX_THEN(status, b->fill(target->context, q.device, 0, 1, bytes));
+    TX_THEN(status, b->finish(target->context));
+    TX_THEN(status, time_beside(&q, &result));
     if (q.pinned)
         b->release(target->context, q.pinned);
     if (q.device)

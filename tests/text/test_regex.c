@@ -80,8 +80,7 @@ static void refuses(void **state)
         char *made = NULL;
         tx_regex regex = {0};
         tx_status status = tx_regex_translate(refused[i].pattern, &made);
-        if (!status)
-            status = tx_regex_compile(made, &regex);
+        TX_THEN(status, tx_regex_compile(made, &regex));
         if (status != refused[i].status || !strstr(tx_error(), refused[i].message))
             fail_msg("%s: status %d, %s", refused[i].pattern, (int)status, tx_error());
         free(made);

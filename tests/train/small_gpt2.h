@@ -58,8 +58,7 @@ static inline tx_status small_data(size_t blocks, tx_dataset **data)
                                   .block = SMALL_BLOCK,
                                   .to = 100.0,
                                   .threads = 1};
-    if (!status)
-        status = tx_dataset_open(path, &options, data);
+    TX_THEN(status, tx_dataset_open(path, &options, data));
     tx_tokenizer_free(bytes);
     unlink(path);
     return status;

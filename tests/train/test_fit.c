@@ -94,8 +94,7 @@ static tx_status dry_run(const char *text, const char *checkpointing, tx_job **j
                                   {"gradient_checkpointing", checkpointing}};
     for (size_t i = 0; i < sizeof set / sizeof set[0] && !status; i++)
         status = tx_job_set(*job, set[i][0], set[i][1]);
-    if (!status)
-        status = tx_job_run(*job);
+    TX_THEN(status, tx_job_run(*job));
     return status ? status : tx_model_memory((*job)->model, planned);
 }
 

@@ -21,9 +21,7 @@ static tx_status run(machine *m, float *loss, float gradient[ROWS * VOCAB])
 {
     const tx_param_spec spec = {.shape = TX_SHAPE(ROWS, VOCAB)};
     tx_status status = tx_model_create(m->engine, &m->model);
-    status = status ? status : tx_graph_create(m->model, &m->graph);
-    if (status)
-        return status;
+    TX_TRY(status ? status : tx_graph_create(m->model, &m->graph));
     m->labels = tx_input(m->graph, "labels", TX_I32, TX_SHAPE(ROWS));
     tx_tensor *scores = tx_param(m->graph, "logits", &spec);
     m->loss = tx_output(tx_mean_loss(tx_cross_entropy_smoothed(scores, m->labels, VOCAB, epsilon)));

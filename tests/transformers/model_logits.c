@@ -40,9 +40,7 @@ static tx_status copy_tokenizer(const char *folder, const char *out, int64_t pos
     tx_tokenizer *tokenizer;
     tx_status status = tx_tokenizer_open(folder, &tokenizer);
     if (status == TX_NOT_FOUND)
-        status = tx_tokenizer_bytes(&tokenizer);
-    if (status)
-        return status;
+        TX_TRY(tx_tokenizer_bytes(&tokenizer));
     status = tx_tokenizer_save(tokenizer, out, positions);
     tx_tokenizer_free(tokenizer);
     return status;
@@ -66,10 +64,8 @@ static tx_status take_gradients(tx_model *model, tx_plan *plan)
         float *gradient = status ? NULL : malloc((size_t)tx_shape_count(&spec->shape) * sizeof *gradient);
         if (!status && !gradient)
             status = tx_fail(TX_MEMORY, "no memory for a gradient");
-        if (!status)
-            status = tx_model_read(model, TX_PART_GRADIENT, i, gradient);
-        if (!status)
-            status = tx_model_write(model, TX_PART_WEIGHT, i, gradient);
+        TX_THEN(status, tx_model_read(model, TX_PART_GRADIENT, i, gradient));
+        TX_THEN(status, tx_model_write(model, TX_PART_WEIGHT, i, gradient));
         free(gradient);
     }
     return status;
@@ -99,27 +95,20 @@ static tx_status run(tx_model *model, const tx_config *config, const char *folde
         tx_tensor *loss = labels ? tx_mean_loss(tx_cross_entropy(output, labels, config->vocab_size)) : NULL;
         if (labels)
             status = tx_backward(graph, own ? tx_add(loss, own) : loss);
-        if (!status)
-            status = tx_plan_create(graph, "logits", &plan);
-        if (!status)
-            status = tx_arch_load(model, config, folder, NULL);
-        if (!status)
-            status = tx_plan_write(plan, tokens, ids, sizeof ids);
+        TX_THEN(status, tx_plan_create(graph, "logits", &plan));
+        TX_THEN(status, tx_arch_load(model, config, folder, NULL));
+        TX_THEN(status, tx_plan_write(plan, tokens, ids, sizeof ids));
         if (!status && labels)
             status = tx_plan_write(plan, labels, next, sizeof next);
         if (!status)
             status = labels ? take_gradients(model, plan) : tx_plan_run(plan);
-        if (!status)
-            status = tx_plan_read(plan, output, logits, bytes);
+        TX_THEN(status, tx_plan_read(plan, output, logits, bytes));
     }
-    if (!status)
-        status = tx_arch_save(model, config, out);
+    TX_THEN(status, tx_arch_save(model, config, out));
     if (!status && shard_bytes > 0)
         status = tx_weights_save(model, out, shard_bytes);
-    if (!status)
-        status = copy_tokenizer(folder, out, config->positions);
-    if (!status)
-        status = write_logits(out, logits, config->vocab_size, padded);
+    TX_THEN(status, copy_tokenizer(folder, out, config->positions));
+    TX_THEN(status, write_logits(out, logits, config->vocab_size, padded));
     tx_plan_free(plan);
     tx_graph_free(graph);
     free(logits);
@@ -136,10 +125,8 @@ int main(int argc, char **argv)
     tx_model *model = NULL;
     char *path = tx_path_join(argv[1], "config.json");
     tx_status status = path ? tx_config_read(path, &config) : TX_MEMORY;
-    if (!status)
-        status = tx_engine_create(&options, &engine);
-    if (!status)
-        status = tx_model_create(engine, &model);
+    TX_THEN(status, tx_engine_create(&options, &engine));
+    TX_THEN(status, tx_model_create(engine, &model));
     if (!status)
         status = run(model, config, argv[1], argv[2], argc > 4 ? strtol(argv[4], NULL, 10) : 0);
     if (status)
