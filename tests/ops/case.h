@@ -199,6 +199,29 @@ typedef struct tx_descriptor {
     uint32_t work;              /* bit i: output i is scratch */
 } tx_descriptor;
 
+/* Functions of a descriptor that one expression says: output 0's type and shape, the longest sum, and the reference of
+ * an op whose element i depends on elements i of its inputs alone, x and y. */
+#define TX_OUTPUT(name, type, of)                                \
+    static void name(tx_call *call)                              \
+    {                                                            \
+        call->out[0] = (tx_array){.dtype = (type), .shape = of}; \
+    }
+#define TX_LENGTH(name, length)             \
+    static double name(const tx_call *call) \
+    {                                       \
+        return (double)(length);            \
+    }
+#define TX_POINTWISE(name, result, magnitude_)                                          \
+    static void name(tx_call *call)                                                     \
+    {                                                                                   \
+        for (int64_t i = 0; i < call->out[0].count; i++) {                              \
+            const double x = call->in[0].value[i];                                      \
+            const double y = tx_array_present(&call->in[1]) ? call->in[1].value[i] : x; \
+            tx_array_put(&call->out[0], i, result, magnitude_);                         \
+            (void)y;                                                                    \
+        }                                                                               \
+    }
+
 /* One descriptor a row of ops.def: a row that has none does not link. */
 #define TX_OP(NAME, name, ...) extern const tx_descriptor tx_descriptor_##name;
 #define TX_VIRTUAL(...)

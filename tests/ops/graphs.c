@@ -28,62 +28,32 @@ static tx_tensor *input(tx_builder *b, tx_dtype dtype, tx_shape shape, double lo
     return b->input[i].tensor;
 }
 
+/* A graph that one expression builds. */
+#define GRAPH(name, built)                \
+    static tx_tensor *name(tx_builder *b) \
+    {                                     \
+        return built;                     \
+    }
+
 /* ---- Contraction -------------------------------------------------------------------------------- */
 
-static tx_tensor *linear(tx_builder *b)
-{
-    return tx_linear(real(b, "x", TX_SHAPE(2, 3, 5)), real(b, "w", TX_SHAPE(5, 4)), real(b, "b", TX_SHAPE(4)), false);
-}
-
-static tx_tensor *linear_transposed(tx_builder *b)
-{
-    return tx_linear(real(b, "x", TX_SHAPE(2, 3, 5)), real(b, "w", TX_SHAPE(4, 5)), NULL, true);
-}
+GRAPH(linear,
+      tx_linear(real(b, "x", TX_SHAPE(2, 3, 5)), real(b, "w", TX_SHAPE(5, 4)), real(b, "b", TX_SHAPE(4)), false))
+GRAPH(linear_transposed, tx_linear(real(b, "x", TX_SHAPE(2, 3, 5)), real(b, "w", TX_SHAPE(4, 5)), NULL, true))
 
 static tx_tensor *product(tx_builder *b, tx_shape left, tx_shape right, bool trans_a, bool trans_b)
 {
     return tx_matmul(real(b, "a", left), real(b, "b", right), trans_a, trans_b);
 }
 
-static tx_tensor *matmul_nn(tx_builder *b)
-{
-    return product(b, TX_SHAPE(2, 3, 5), TX_SHAPE(2, 5, 4), false, false);
-}
-
-static tx_tensor *matmul_tn(tx_builder *b)
-{
-    return product(b, TX_SHAPE(2, 5, 3), TX_SHAPE(2, 5, 4), true, false);
-}
-
-static tx_tensor *matmul_nt(tx_builder *b)
-{
-    return product(b, TX_SHAPE(2, 3, 5), TX_SHAPE(2, 4, 5), false, true);
-}
-
-static tx_tensor *matmul_tt(tx_builder *b)
-{
-    return product(b, TX_SHAPE(2, 5, 3), TX_SHAPE(2, 4, 5), true, true);
-}
-
-static tx_tensor *matmul_shared_right(tx_builder *b)
-{
-    return product(b, TX_SHAPE(2, 3, 5), TX_SHAPE(5, 4), false, false);
-}
-
-static tx_tensor *matmul_shared_right_tt(tx_builder *b)
-{
-    return product(b, TX_SHAPE(2, 5, 3), TX_SHAPE(4, 5), true, true);
-}
-
-static tx_tensor *matmul_shared_left(tx_builder *b)
-{
-    return product(b, TX_SHAPE(3, 5), TX_SHAPE(2, 5, 4), false, false);
-}
-
-static tx_tensor *matmul_shared_left_tt(tx_builder *b)
-{
-    return product(b, TX_SHAPE(5, 3), TX_SHAPE(2, 4, 5), true, true);
-}
+GRAPH(matmul_nn, product(b, TX_SHAPE(2, 3, 5), TX_SHAPE(2, 5, 4), false, false))
+GRAPH(matmul_tn, product(b, TX_SHAPE(2, 5, 3), TX_SHAPE(2, 5, 4), true, false))
+GRAPH(matmul_nt, product(b, TX_SHAPE(2, 3, 5), TX_SHAPE(2, 4, 5), false, true))
+GRAPH(matmul_tt, product(b, TX_SHAPE(2, 5, 3), TX_SHAPE(2, 4, 5), true, true))
+GRAPH(matmul_shared_right, product(b, TX_SHAPE(2, 3, 5), TX_SHAPE(5, 4), false, false))
+GRAPH(matmul_shared_right_tt, product(b, TX_SHAPE(2, 5, 3), TX_SHAPE(4, 5), true, true))
+GRAPH(matmul_shared_left, product(b, TX_SHAPE(3, 5), TX_SHAPE(2, 5, 4), false, false))
+GRAPH(matmul_shared_left_tt, product(b, TX_SHAPE(5, 3), TX_SHAPE(2, 4, 5), true, true))
 
 static tx_tensor *attention_causal(tx_builder *b)
 {
@@ -107,16 +77,10 @@ static tx_tensor *attention_lengths(tx_builder *b)
 
 /* ---- Normalisation -------------------------------------------------------------------------------- */
 
-static tx_tensor *layer_norm(tx_builder *b)
-{
-    return tx_layer_norm(real(b, "x", TX_SHAPE(2, 3, 7)), parameter(b, "gamma", TX_INIT_ONE, 0.5f, TX_SHAPE(7)),
-                         real(b, "beta", TX_SHAPE(7)), 1e-2f);
-}
-
-static tx_tensor *rms_norm(tx_builder *b)
-{
-    return tx_rms_norm(real(b, "x", TX_SHAPE(2, 3, 7)), parameter(b, "gamma", TX_INIT_ONE, 0.5f, TX_SHAPE(7)), 1e-2f);
-}
+GRAPH(layer_norm, tx_layer_norm(real(b, "x", TX_SHAPE(2, 3, 7)), parameter(b, "gamma", TX_INIT_ONE, 0.5f, TX_SHAPE(7)),
+                                real(b, "beta", TX_SHAPE(7)), 1e-2f))
+GRAPH(rms_norm,
+      tx_rms_norm(real(b, "x", TX_SHAPE(2, 3, 7)), parameter(b, "gamma", TX_INIT_ONE, 0.5f, TX_SHAPE(7)), 1e-2f))
 
 static tx_tensor *head_norm(tx_builder *b)
 {
@@ -124,10 +88,7 @@ static tx_tensor *head_norm(tx_builder *b)
     return tx_head_norm(real(b, "x", TX_SHAPE(2, 3, 4 * 3)), gamma, 2, 1, 1e-2f);
 }
 
-static tx_tensor *softmax(tx_builder *b)
-{
-    return tx_softmax(real(b, "x", TX_SHAPE(3, 7)));
-}
+GRAPH(softmax, tx_softmax(real(b, "x", TX_SHAPE(3, 7))))
 
 static tx_tensor *cross_entropy(tx_builder *b)
 {
@@ -142,10 +103,7 @@ static tx_tensor *distillation(tx_builder *b)
     return tx_distillation(real(b, "x", TX_SHAPE(2, 6, 11)), teacher, b->labels, 9, 2.0f, 0.3f);
 }
 
-static tx_tensor *mean_loss(tx_builder *b)
-{
-    return tx_mean_loss(tx_mul(real(b, "x", TX_SHAPE(2, 6)), real(b, "y", TX_SHAPE(2, 6))));
-}
+GRAPH(mean_loss, tx_mean_loss(tx_mul(real(b, "x", TX_SHAPE(2, 6)), real(b, "y", TX_SHAPE(2, 6)))))
 
 static tx_tensor *reduction(tx_builder *b, tx_reduction kind)
 {
@@ -157,47 +115,17 @@ static tx_tensor *reduction(tx_builder *b, tx_reduction kind)
                   tx_matmul(tx_fill(b->graph, TX_SHAPE(24, 1), 0.5f), tx_reshape(all, TX_SHAPE(1, 1)), false, false));
 }
 
-static tx_tensor *reduce_sum(tx_builder *b)
-{
-    return reduction(b, TX_REDUCE_SUM);
-}
-
-static tx_tensor *reduce_mean(tx_builder *b)
-{
-    return reduction(b, TX_REDUCE_MEAN);
-}
-
-static tx_tensor *reduce_sumsq(tx_builder *b)
-{
-    return reduction(b, TX_REDUCE_SUMSQ);
-}
+GRAPH(reduce_sum, reduction(b, TX_REDUCE_SUM))
+GRAPH(reduce_mean, reduction(b, TX_REDUCE_MEAN))
+GRAPH(reduce_sumsq, reduction(b, TX_REDUCE_SUMSQ))
 
 /* ---- Element-wise ----------------------------------------------------------------------------------- */
 
-static tx_tensor *wide(tx_builder *b)
-{
-    return parameter(b, "x", TX_INIT_UNIFORM, 2.0f, TX_SHAPE(3, 10));
-}
-
-static tx_tensor *gelu_tanh(tx_builder *b)
-{
-    return tx_gelu(wide(b), false);
-}
-
-static tx_tensor *gelu_exact(tx_builder *b)
-{
-    return tx_gelu(wide(b), true);
-}
-
-static tx_tensor *silu(tx_builder *b)
-{
-    return tx_silu(wide(b));
-}
-
-static tx_tensor *tanh_(tx_builder *b)
-{
-    return tx_tanh(wide(b));
-}
+GRAPH(wide, parameter(b, "x", TX_INIT_UNIFORM, 2.0f, TX_SHAPE(3, 10)))
+GRAPH(gelu_tanh, tx_gelu(wide(b), false))
+GRAPH(gelu_exact, tx_gelu(wide(b), true))
+GRAPH(silu, tx_silu(wide(b)))
+GRAPH(tanh_, tx_tanh(wide(b)))
 
 /* Of numbers from 1 on. */
 static tx_tensor *rsqrt_(tx_builder *b)
@@ -215,40 +143,13 @@ static tx_tensor *broadcast_columns(tx_builder *b)
     return tx_mul(x, tx_broadcast(sums, shape, TX_AXIS_ROWS));
 }
 
-static tx_tensor *swiglu(tx_builder *b)
-{
-    return tx_swiglu(wide(b));
-}
-
-static tx_tensor *add(tx_builder *b)
-{
-    return tx_add(wide(b), real(b, "y", TX_SHAPE(3, 10)));
-}
-
-static tx_tensor *mul(tx_builder *b)
-{
-    return tx_mul(wide(b), real(b, "y", TX_SHAPE(3, 10)));
-}
-
-static tx_tensor *scale(tx_builder *b)
-{
-    return tx_scale(wide(b), -1.75f);
-}
-
-static tx_tensor *noise(tx_builder *b)
-{
-    return tx_noise(tx_reshape(wide(b), TX_SHAPE(3, 2, 5)), 0.3f, 5);
-}
-
-static tx_tensor *dropout(tx_builder *b)
-{
-    return tx_dropout(tx_reshape(wide(b), TX_SHAPE(3, 2, 5)), 0.4f, 9);
-}
-
-static tx_tensor *rotary(tx_builder *b)
-{
-    return tx_rotary(real(b, "x", TX_SHAPE(2, 5, 3 * 6)), 2, 6, &(tx_rope)TX_ROPE(100.0f), NULL);
-}
+GRAPH(swiglu, tx_swiglu(wide(b)))
+GRAPH(add, tx_add(wide(b), real(b, "y", TX_SHAPE(3, 10))))
+GRAPH(mul, tx_mul(wide(b), real(b, "y", TX_SHAPE(3, 10))))
+GRAPH(scale, tx_scale(wide(b), -1.75f))
+GRAPH(noise, tx_noise(tx_reshape(wide(b), TX_SHAPE(3, 2, 5)), 0.3f, 5))
+GRAPH(dropout, tx_dropout(tx_reshape(wide(b), TX_SHAPE(3, 2, 5)), 0.4f, 9))
+GRAPH(rotary, tx_rotary(real(b, "x", TX_SHAPE(2, 5, 3 * 6)), 2, 6, &(tx_rope)TX_ROPE(100.0f), NULL))
 
 /* ---- Movement --------------------------------------------------------------------------------------- */
 
@@ -258,20 +159,9 @@ static tx_tensor *embedding(tx_builder *b)
     return tx_embedding(tokens, real(b, "tokens", TX_SHAPE(6, 5)), real(b, "positions", TX_SHAPE(7, 5)), NULL);
 }
 
-static tx_tensor *gather(tx_builder *b)
-{
-    return tx_gather(real(b, "table", TX_SHAPE(6, 5)), input(b, TX_I32, TX_SHAPE(2, 7), 0.0, 6.0));
-}
-
-static tx_tensor *scatter_add(tx_builder *b)
-{
-    return tx_scatter_add(input(b, TX_I32, TX_SHAPE(7), 0.0, 4.0), real(b, "src", TX_SHAPE(7, 5)), 4);
-}
-
-static tx_tensor *reshape(tx_builder *b)
-{
-    return tx_reshape(wide(b), TX_SHAPE(2, 15));
-}
+GRAPH(gather, tx_gather(real(b, "table", TX_SHAPE(6, 5)), input(b, TX_I32, TX_SHAPE(2, 7), 0.0, 6.0)))
+GRAPH(scatter_add, tx_scatter_add(input(b, TX_I32, TX_SHAPE(7), 0.0, 4.0), real(b, "src", TX_SHAPE(7, 5)), 4))
+GRAPH(reshape, tx_reshape(wide(b), TX_SHAPE(2, 15)))
 
 static tx_tensor *top_k(tx_builder *b)
 {
@@ -279,10 +169,7 @@ static tx_tensor *top_k(tx_builder *b)
     return tx_top_k(real(b, "x", TX_SHAPE(2, 2, 5)), 2, &indices); /* none of them nearly equal */
 }
 
-static tx_tensor *log_sum_exp(tx_builder *b)
-{
-    return tx_log_sum_exp(wide(b));
-}
+GRAPH(log_sum_exp, tx_log_sum_exp(wide(b)))
 
 /* A layer of five experts, of which each of nine tokens takes two; with a capacity some choices are dropped. */
 static tx_tensor *experts(tx_builder *b, float capacity)
@@ -300,15 +187,8 @@ static tx_tensor *experts(tx_builder *b, float capacity)
     return tx_combine(h, weights, &routes);
 }
 
-static tx_tensor *experts_dropless(tx_builder *b)
-{
-    return experts(b, 0);
-}
-
-static tx_tensor *experts_capacity(tx_builder *b)
-{
-    return experts(b, 3);
-}
+GRAPH(experts_dropless, experts(b, 0))
+GRAPH(experts_capacity, experts(b, 3))
 
 /* ---- Together --------------------------------------------------------------------------------------- */
 

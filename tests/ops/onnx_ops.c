@@ -94,15 +94,15 @@ static tx_status run_gelu(tx_onnx_case *c)
     return unary(c, TX_OP_GELU, strcmp(form, "tanh") != 0);
 }
 
-static tx_status run_swish(tx_onnx_case *c)
-{
-    return tx_onnx_number(c, "alpha", 1.0) != 1.0 ? tx_onnx_cannot("alpha") : unary(c, TX_OP_SILU, false);
-}
+/* An ONNX op that one expression says. */
+#define RUN(name, said)                    \
+    static tx_status name(tx_onnx_case *c) \
+    {                                      \
+        return said;                       \
+    }
 
-static tx_status run_tanh(tx_onnx_case *c)
-{
-    return unary(c, TX_OP_TANH, false);
-}
+RUN(run_swish, tx_onnx_number(c, "alpha", 1.0) != 1.0 ? tx_onnx_cannot("alpha") : unary(c, TX_OP_SILU, false))
+RUN(run_tanh, unary(c, TX_OP_TANH, false))
 
 static tx_status run_identity(tx_onnx_case *c)
 {
@@ -126,15 +126,8 @@ static tx_status binary(tx_onnx_case *c, tx_op op)
     return tx_onnx_finish(c, &call);
 }
 
-static tx_status run_add(tx_onnx_case *c)
-{
-    return binary(c, TX_OP_ADD);
-}
-
-static tx_status run_mul(tx_onnx_case *c)
-{
-    return binary(c, TX_OP_MUL);
-}
+RUN(run_add, binary(c, TX_OP_ADD))
+RUN(run_mul, binary(c, TX_OP_MUL))
 
 static tx_status run_cast(tx_onnx_case *c)
 {
@@ -291,25 +284,10 @@ static tx_status reduction(tx_onnx_case *c, tx_reduction kind)
     return tx_onnx_finish(c, &call);
 }
 
-static tx_status run_reduce_sum(tx_onnx_case *c)
-{
-    return reduction(c, TX_REDUCE_SUM);
-}
-
-static tx_status run_reduce_mean(tx_onnx_case *c)
-{
-    return reduction(c, TX_REDUCE_MEAN);
-}
-
-static tx_status run_reduce_max(tx_onnx_case *c)
-{
-    return reduction(c, TX_REDUCE_MAX);
-}
-
-static tx_status run_reduce_sumsq(tx_onnx_case *c)
-{
-    return reduction(c, TX_REDUCE_SUMSQ);
-}
+RUN(run_reduce_sum, reduction(c, TX_REDUCE_SUM))
+RUN(run_reduce_mean, reduction(c, TX_REDUCE_MEAN))
+RUN(run_reduce_max, reduction(c, TX_REDUCE_MAX))
+RUN(run_reduce_sumsq, reduction(c, TX_REDUCE_SUMSQ))
 
 /* ---- Movement ------------------------------------------------------------------------------------- */
 

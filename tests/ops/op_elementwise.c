@@ -18,59 +18,15 @@ static double silu_slope(double x)
     return s * (1.0 + x * (1.0 - s));
 }
 
-static void gelu_reference(tx_call *call)
-{
-    for (int64_t i = 0; i < call->out[0].count; i++) {
-        double x = call->in[0].value[i];
-        tx_array_put(&call->out[0], i, tx_number_gelu(x, call->attrs.exact),
-                     fabs(x)); /* 1 + tanh or erf cancels for x < 0 */
-    }
-}
-
-static void gelu_grad_reference(tx_call *call)
-{
-    for (int64_t i = 0; i < call->out[0].count; i++) {
-        double dy = call->in[0].value[i], x = call->in[1].value[i];
-        tx_array_put(&call->out[0], i, dy * tx_number_gelu_slope(x, call->attrs.exact), fabs(dy) * (1.0 + fabs(x)));
-    }
-}
-
-static void silu_reference(tx_call *call)
-{
-    for (int64_t i = 0; i < call->out[0].count; i++) {
-        double x = call->in[0].value[i];
-        /* the last term: a sigmoid below 2^-126 may be flushed to zero */
-        tx_array_put(&call->out[0], i, x * sigmoid(x), fabs(x * sigmoid(x)) * (1.0 + fabs(x)) + fabs(x) * 0x1p-104);
-    }
-}
-
-static void silu_grad_reference(tx_call *call)
-{
-    for (int64_t i = 0; i < call->out[0].count; i++) {
-        double dy = call->in[0].value[i], x = call->in[1].value[i];
-        tx_array_put(&call->out[0], i, dy * silu_slope(x), fabs(dy) * (1.0 + fabs(x)));
-    }
-}
-
-static void tanh_reference(tx_call *call)
-{
-    for (int64_t i = 0; i < call->out[0].count; i++)
-        tx_array_put(&call->out[0], i, tanh(call->in[0].value[i]), 1.0); /* near 0 a difference of numbers near 1 */
-}
-
-static void rsqrt_reference(tx_call *call)
-{
-    for (int64_t i = 0; i < call->out[0].count; i++)
-        tx_array_put(&call->out[0], i, 1.0 / sqrt(call->in[0].value[i]), 1.0 / sqrt(call->in[0].value[i]));
-}
-
-static void tanh_grad_reference(tx_call *call)
-{
-    for (int64_t i = 0; i < call->out[0].count; i++) {
-        double dy = call->in[0].value[i], y = call->in[1].value[i];
-        tx_array_put(&call->out[0], i, dy * (1.0 - y * y), fabs(dy) * (1.0 + y * y));
-    }
-}
+/* 1 + tanh or erf cancels for x < 0 */
+TX_POINTWISE(gelu_reference, tx_number_gelu(x, call->attrs.exact), fabs(x))
+TX_POINTWISE(gelu_grad_reference, tx_number_gelu_slope(y, call->attrs.exact) * x, fabs(x) * (1.0 + fabs(y)))
+/* the last term: a sigmoid below 2^-126 may be flushed to zero */
+TX_POINTWISE(silu_reference, (sigmoid(x) * x), fabs(sigmoid(x) * x) * (1.0 + fabs(x)) + fabs(x) * 0x1p-104)
+TX_POINTWISE(silu_grad_reference, silu_slope(y) * x, fabs(x) * (1.0 + fabs(y)))
+TX_POINTWISE(tanh_reference, tanh(x), 1.0) /* near 0 a difference of numbers near 1 */
+TX_POINTWISE(rsqrt_reference, 1.0 / sqrt(x), 1.0 / sqrt(x))
+TX_POINTWISE(tanh_grad_reference, (1.0 - y * y) * x, fabs(x) * (1.0 + y * y))
 
 static void swiglu_reference(tx_call *call)
 {
@@ -99,28 +55,12 @@ static void swiglu_grad_reference(tx_call *call)
     }
 }
 
-static void like_second(tx_call *call)
-{
-    call->out[0] = (tx_array){.dtype = call->in[1].dtype, .shape = call->in[1].shape};
-}
+TX_OUTPUT(like_second, call->in[1].dtype, call->in[1].shape)
 
 /* ---- Arithmetic -------------------------------------------------------------------------------- */
 
-static void add_reference(tx_call *call)
-{
-    for (int64_t i = 0; i < call->out[0].count; i++) {
-        double y = call->in[0].value[i] + call->in[1].value[i];
-        tx_array_put(&call->out[0], i, y, fabs(y));
-    }
-}
-
-static void mul_reference(tx_call *call)
-{
-    for (int64_t i = 0; i < call->out[0].count; i++) {
-        double y = call->in[0].value[i] * call->in[1].value[i];
-        tx_array_put(&call->out[0], i, y, fabs(y));
-    }
-}
+TX_POINTWISE(add_reference, x + y, fabs(x + y))
+TX_POINTWISE(mul_reference, (x * y), fabs(x *y))
 
 static void scale_reference(tx_call *call)
 {
@@ -147,13 +87,7 @@ static void dropout_outputs(tx_call *call)
     call->out[0] = (tx_array){.dtype = asked == TX_DTYPE_COUNT ? TX_F32 : asked, .shape = call->in[0].shape};
 }
 
-static void dropout_reference(tx_call *call)
-{
-    for (int64_t i = 0; i < call->out[0].count; i++) {
-        const double y = tx_call_dropped(call, 0, i);
-        tx_array_put(&call->out[0], i, y, fabs(y));
-    }
-}
+TX_POINTWISE(dropout_reference, tx_call_dropped(call, 0, i), fabs(tx_call_dropped(call, 0, i)))
 
 /* ---- Rotary positions (Su et al., RoFormer, 2021) ------------------------------------------------ */
 

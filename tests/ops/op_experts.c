@@ -186,10 +186,7 @@ static void combine_outputs(tx_call *call)
         (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(call->in[1].shape.dim[0], tx_array_last(&call->in[0]))};
 }
 
-static double combine_length(const tx_call *call)
-{
-    return (double)tx_array_last(&call->in[1]);
-}
+TX_LENGTH(combine_length, tx_array_last(&call->in[1]))
 
 static void combine_grad_reference(tx_call *call)
 {
@@ -216,10 +213,7 @@ static void combine_grad_outputs(tx_call *call)
     call->out[1] = (tx_array){.dtype = TX_F32, .shape = call->in[2].shape};
 }
 
-static double combine_grad_length(const tx_call *call)
-{
-    return (double)tx_array_last(&call->in[1]);
-}
+TX_LENGTH(combine_grad_length, tx_array_last(&call->in[1]))
 
 /* Operands from input x on, behind those that are there. */
 static void add_combined(tx_cases *list, int x)
@@ -290,10 +284,7 @@ static void grouped_matmul_outputs(tx_call *call)
     y->shape = TX_SHAPE(call->in[0].shape.dim[0], call->in[1].shape.dim[call->attrs.trans_b ? 1 : 2]);
 }
 
-static double grouped_matmul_length(const tx_call *call)
-{
-    return (double)tx_array_last(&call->in[0]);
-}
+TX_LENGTH(grouped_matmul_length, tx_array_last(&call->in[0]))
 
 static void grouped_matmul_grad_reference(tx_call *call)
 {
@@ -318,10 +309,7 @@ static void grouped_matmul_grad_outputs(tx_call *call)
                    .shape = TX_SHAPE(call->in[2].count - 1, tx_array_last(&call->in[0]), tx_array_last(&call->in[1]))};
 }
 
-static double grouped_matmul_grad_length(const tx_call *call)
-{
-    return (double)call->in[0].shape.dim[0];
-}
+TX_LENGTH(grouped_matmul_grad_length, call->in[0].shape.dim[0])
 
 /* Rows, groups, and two widths; how the rows are given to the groups: as TX_FILL_OFFSETS says. */
 static const int64_t products[][5] = {{1, 1, 1, 1, 0},      {5, 3, 2, 7, 0},      {7, 2, 17, 5, 1},

@@ -6,10 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static double last_length(const tx_call *call)
-{
-    return (double)tx_array_last(&call->in[0]);
-}
+TX_LENGTH(last_length, tx_array_last(&call->in[0]))
 
 /* Log-sum-exp of the first n elements of a row; -inf for a row of -inf. */
 static double log_sum_exp(const double *row, int64_t n)
@@ -298,10 +295,7 @@ static void distillation_reference(tx_call *call)
     }
 }
 
-static void distillation_outputs(tx_call *call)
-{
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[2].shape};
-}
+TX_OUTPUT(distillation_outputs, TX_F32, call->in[2].shape)
 
 static void distillation_grad_reference(tx_call *call)
 {

@@ -104,10 +104,7 @@ static void matmul_outputs(tx_call *call)
         call->out[1] = (tx_array){.dtype = y->dtype, .shape = y->shape};
 }
 
-static double matmul_length(const tx_call *call)
-{
-    return (double)matrix_of(&call->in[0], call->attrs.flat, call->attrs.trans_a).columns;
-}
+TX_LENGTH(matmul_length, matrix_of(&call->in[0], call->attrs.flat, call->attrs.trans_a).columns)
 
 static tx_case *add_product(tx_cases *list, tx_dtype dtype, tx_dtype out, int64_t m, int64_t n, int64_t k, int form)
 {

@@ -76,10 +76,7 @@ static void token_positions_reference(tx_call *call)
     }
 }
 
-static void token_positions_outputs(tx_call *call)
-{
-    call->out[0] = (tx_array){.dtype = TX_I32, .shape = call->in[0].shape};
-}
+TX_OUTPUT(token_positions_outputs, TX_I32, call->in[0].shape)
 
 static void token_positions_cases(tx_cases *list)
 {
@@ -136,15 +133,8 @@ static void position_grad_reference(tx_call *call)
     }
 }
 
-static void position_grad_outputs(tx_call *call)
-{
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(call->attrs.rows, tx_array_last(&call->in[0]))};
-}
-
-static double position_grad_length(const tx_call *call)
-{
-    return (double)call->in[0].shape.dim[0];
-}
+TX_OUTPUT(position_grad_outputs, TX_F32, TX_SHAPE(call->attrs.rows, tx_array_last(&call->in[0])))
+TX_LENGTH(position_grad_length, call->in[0].shape.dim[0])
 
 static void position_grad_cases(tx_cases *list)
 {
@@ -227,15 +217,8 @@ static void scatter_add_reference(tx_call *call)
     }
 }
 
-static void scatter_add_outputs(tx_call *call)
-{
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(call->attrs.rows, tx_array_last(&call->in[1]))};
-}
-
-static double scatter_add_length(const tx_call *call)
-{
-    return (double)call->in[0].count;
-}
+TX_OUTPUT(scatter_add_outputs, TX_F32, TX_SHAPE(call->attrs.rows, tx_array_last(&call->in[1])))
+TX_LENGTH(scatter_add_length, call->in[0].count)
 
 static void scatter_add_cases(tx_cases *list)
 {

@@ -61,10 +61,7 @@ static void reduce_outputs(tx_call *call)
     call->out[1] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(tx_reduce_work(call->attrs.axis, x))};
 }
 
-static double reduce_length(const tx_call *call)
-{
-    return (double)call->in[0].count / (double)call->out[0].count;
-}
+TX_LENGTH(reduce_length, (double)call->in[0].count / (double)call->out[0].count)
 
 static const char *const axis_names[] = {"all", "last", "rows"};
 

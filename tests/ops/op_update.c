@@ -161,10 +161,7 @@ static void mask_reference(tx_call *call)
         tx_array_put(&call->out[0], i, is_masked(call, i) ? 0.0 : call->in[1].value[i], 0.0);
 }
 
-static void mask_outputs(tx_call *call)
-{
-    call->out[0] = (tx_array){.dtype = call->in[1].dtype, .shape = call->in[1].shape};
-}
+TX_OUTPUT(mask_outputs, call->in[1].dtype, call->in[1].shape)
 
 static void mask_cases(tx_cases *list)
 {

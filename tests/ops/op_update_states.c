@@ -248,10 +248,7 @@ static void adafactor_outputs(tx_call *call)
     call->out[1 + states] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(tx_adafactor_work(&call->in[0].shape))};
 }
 
-static double adafactor_length(const tx_call *call)
-{
-    return (double)call->in[0].count;
-}
+TX_LENGTH(adafactor_length, call->in[0].count)
 
 /* By the number of the case: as the Trainer asks, as the class does, and with warm-up. */
 static void adafactor_attrs(tx_case *c, int32_t number)
