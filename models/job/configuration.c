@@ -154,12 +154,6 @@ static void set_made(reading *r, const char *path, const char *option, tx_json *
     tx_json_free(holder);
 }
 
-/* The next of "a|b|c", NULL behind the last. */
-static const char *next_word(const char *at)
-{
-    return at[tx_choice_length(at)] ? at + tx_choice_length(at) + 1 : NULL;
-}
-
 static void set_word(reading *r, const char *path, const known_key *row, const char *ours)
 {
     if (*ours == '!') {
@@ -175,7 +169,7 @@ static void translate(reading *r, const char *path, const known_key *row, const 
 {
     const size_t length = strlen(word);
     char ours[96], why[320];
-    for (const char *at = row->text; at; at = next_word(at)) {
+    for (const char *at = row->text; at; at = tx_choice_next(at)) {
         const bool named = strncasecmp(at, word, length) == 0 && at[length] == '=';
         if (named)
             snprintf(ours, sizeof ours, "%.*s", (int)(tx_choice_length(at) - length - 1), at + length + 1);
@@ -185,7 +179,7 @@ static void translate(reading *r, const char *path, const known_key *row, const 
         }
     }
     snprintf(why, sizeof why, "%.60s is none of", word);
-    for (const char *at = row->text; at; at = next_word(at))
+    for (const char *at = row->text; at; at = tx_choice_next(at))
         if (at[strcspn(at, "=") + 1] != '!')
             tx_list_add(why, sizeof why, at == row->text ? " " : ", ", "%.*s", (int)strcspn(at, "="), at);
     tx_list_add(why, sizeof why, ": ", "leave it out, and give --%s", row->to);

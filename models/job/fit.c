@@ -13,13 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether two ranks draw on one memory: of a host, or of one of its devices. */
-static bool share_purse(const tx_fit_rank *a, const tx_fit_rank *b)
-{
-    return a->host == b->host && a->on_host == b->on_host && (a->on_host || strcmp(a->device, b->device) == 0);
-}
-
-/* Lowers the limit to `there`, of which `owner` is told. */
+/* Lowers the limit to `there`, which `owner` has. */
 static void lower(tx_fit *fit, int64_t there, const char *owner)
 {
     if (there < fit->limit) {
@@ -28,54 +22,42 @@ static void lower(tx_fit *fit, int64_t there, const char *owner)
     }
 }
 
-/* All that is drawn on the memory of the rank `first`. */
-static tx_fit add_up(const tx_fit_rank *all, int32_t count, const tx_fit_rank *first)
+/* The ranks of one memory: of the host of rank `first`, with all that ranks offload to it, or of its device. */
+static tx_fit add_up(const tx_fit_rank *all, int32_t count, const tx_fit_rank *first, bool host)
 {
     tx_fit sum = {.limit = INT64_MAX};
     snprintf(sum.owner, sizeof sum.owner, "%s", first->device);
     for (int32_t r = 0; r < count; r++) {
         const tx_fit_rank *one = &all[r];
-        if (!share_purse(one, first))
+        const int64_t *bytes = one->planned.bytes, offloaded = host ? bytes[TX_MEMORY_OFFLOADED] : 0;
+        const bool computes = host ? one->on_host : !one->on_host && strcmp(one->device, first->device) == 0;
+        if (one->host != first->host || !(computes || offloaded))
             continue;
-        const int64_t *bytes = one->planned.bytes;
-        sum.planned += tx_memory_total(&one->planned);
-        sum.lasting += bytes[TX_MEMORY_WEIGHTS] + bytes[TX_MEMORY_COPIES] + bytes[TX_MEMORY_GRADIENTS] +
-                       bytes[TX_MEMORY_OPTIMIZER];
         sum.ranks++;
-        if (one->on_host)
+        sum.planned += offloaded + (computes ? tx_memory_total(&one->planned) : 0);
+        sum.lasting += offloaded;
+        if (computes)
+            sum.lasting += bytes[TX_MEMORY_WEIGHTS] + bytes[TX_MEMORY_COPIES] + bytes[TX_MEMORY_GRADIENTS] +
+                           bytes[TX_MEMORY_OPTIMIZER];
+        if (host)
             lower(&sum, one->left, one->owner);
-        if (one->device_memory)
+        if (computes && one->device_memory)
             lower(&sum, one->device_memory, one->device);
     }
     return sum;
 }
 
-/* All that is drawn on the host of the rank `first`: by ranks that compute there, and by states that are kept there. */
-static tx_fit add_up_host(const tx_fit_rank *all, int32_t count, const tx_fit_rank *first)
-{
-    tx_fit sum = {.limit = INT64_MAX};
-    for (int32_t r = 0; r < count; r++) {
-        const tx_fit_rank *one = &all[r];
-        const int64_t own = one->on_host ? tx_memory_total(&one->planned) : 0;
-        if (one->host != first->host || own + one->planned.bytes[TX_MEMORY_OFFLOADED] == 0)
-            continue;
-        sum.planned += own + one->planned.bytes[TX_MEMORY_OFFLOADED];
-        sum.ranks++;
-        lower(&sum, one->left, one->owner);
-    }
-    sum.lasting = sum.planned;
-    return sum;
-}
-
 tx_fit tx_fit_narrowest(const tx_fit_rank *ranks, int32_t count)
 {
-    tx_fit narrowest = add_up(ranks, count, ranks);
-    for (int32_t r = 0; r < count; r++) {
-        const tx_fit of_rank[] = {add_up(ranks, count, &ranks[r]), add_up_host(ranks, count, &ranks[r])};
-        for (int i = 0; i < (ranks[r].planned.bytes[TX_MEMORY_OFFLOADED] > 0 ? 2 : 1); i++)
-            if (of_rank[i].limit - of_rank[i].planned < narrowest.limit - narrowest.planned)
-                narrowest = of_rank[i];
-    }
+    tx_fit narrowest = add_up(ranks, count, ranks, ranks->on_host);
+    for (int32_t r = 0; r < count; r++)
+        for (int host = 0; host < 2; host++) {
+            const bool used =
+                host ? ranks[r].on_host || ranks[r].planned.bytes[TX_MEMORY_OFFLOADED] > 0 : !ranks[r].on_host;
+            const tx_fit fit = add_up(ranks, count, &ranks[r], host);
+            if (used && fit.limit - fit.planned < narrowest.limit - narrowest.planned)
+                narrowest = fit;
+        }
     return narrowest;
 }
 

@@ -82,37 +82,39 @@ tx_status tx_job_foresee(tx_job *j, int64_t scratch, tx_trainer_forecast *foreca
     return tx_trainer_foresee(j->engine, j->inputs.config, &trainer, forecast);
 }
 
-/* Adds `what` to the text where it is away. */
-static void add_away(bool is_away, const char *what, char *text, size_t size)
-{
-    if (is_away)
-        tx_list_add(text, size, ", ", "%s", what);
-}
-
+/* Notes the parts that are not kept in device memory, and options that do nothing on the cpu. */
 static tx_status note_offload(tx_job *j)
 {
     const tx_trainer_options *options = tx_trainer_options_of(j->trainer);
     const tx_offload_place states = options->optimizer.offload, weights = options->offload_params;
-    const char *const base = j->inputs.config->lora ? "weights of the base" : "weights";
-    char host[160] = "", file[80] = "", asked[120] = "";
+    const bool file = states == TX_OFFLOAD_FILE || weights == TX_OFFLOAD_FILE;
+    const bool fp32 = !weights && tx_trainer_offloads_weights(options);
     tx_memory planned;
     TX_TRY(tx_model_memory(j->model, &planned));
-    add_away(states == TX_OFFLOAD_HOST, "optimizer states", host, sizeof host);
-    add_away(weights == TX_OFFLOAD_HOST, base, host, sizeof host);
-    add_away(!weights && tx_trainer_offloads_weights(options), "fp32 weights", host, sizeof host);
-    add_away(options->offload_activations, "activations", host, sizeof host);
-    add_away(states == TX_OFFLOAD_FILE, "optimizer states", file, sizeof file);
-    add_away(weights == TX_OFFLOAD_FILE, base, file, sizeof file);
-    if (*file)
-        tx_job_note(j, "offload %.2f GiB of %s are kept in a file in %s", tx_gib(tx_model_file_bytes(j->model)), file,
-                    j->set.nvme_path);
-    add_away(*file && planned.bytes[TX_MEMORY_OFFLOADED], "what goes to the file and back", host, sizeof host);
-    if (*host)
+    const struct {
+        tx_offload_place place;
+        const char *what;
+    } parts[] = {{states, "optimizer states"},
+                 {weights, j->inputs.config->lora ? "weights of the base" : "weights"},
+                 {fp32 ? TX_OFFLOAD_HOST : TX_OFFLOAD_NONE, "fp32 weights"},
+                 {options->offload_activations ? TX_OFFLOAD_HOST : TX_OFFLOAD_NONE, "activations"},
+                 {file && planned.bytes[TX_MEMORY_OFFLOADED] ? TX_OFFLOAD_HOST : TX_OFFLOAD_NONE,
+                  "what goes to the file and back"}};
+    char lists[TX_OFFLOAD_FILE + 1][160] = {""}, asked[120] = "";
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        tx_list_add(lists[parts[i].place], sizeof lists[0], ", ", "%s", parts[i].what);
+    if (file)
+        tx_job_note(j, "offload %.2f GiB of %s are kept in a file in %s", tx_gib(tx_model_file_bytes(j->model)),
+                    lists[TX_OFFLOAD_FILE], j->set.nvme_path);
+    if (*lists[TX_OFFLOAD_HOST])
         tx_job_note(j, "offload %.2f GiB of %s are kept in the host's memory",
-                    tx_gib(planned.bytes[TX_MEMORY_OFFLOADED]), host);
-    add_away(j->set.offload_optimizer == (int32_t)TX_OFFLOAD_HOST, "--offload_optimizer cpu", asked, sizeof asked);
-    add_away(j->set.offload_param == (int32_t)TX_OFFLOAD_HOST, "--offload_param cpu", asked, sizeof asked);
-    add_away(j->set.activation_offloading, "--activation_offloading", asked, sizeof asked);
+                    tx_gib(planned.bytes[TX_MEMORY_OFFLOADED]), lists[TX_OFFLOAD_HOST]);
+    if (j->set.offload_optimizer == (int32_t)TX_OFFLOAD_HOST)
+        tx_list_add(asked, sizeof asked, ", ", "--offload_optimizer cpu");
+    if (j->set.offload_param == (int32_t)TX_OFFLOAD_HOST)
+        tx_list_add(asked, sizeof asked, ", ", "--offload_param cpu");
+    if (j->set.activation_offloading)
+        tx_list_add(asked, sizeof asked, ", ", "--activation_offloading");
     if (tx_job_in_host(j) && *asked)
         tx_job_note(j, "offload the cpu's memory is the host's: %s changes nothing", asked);
     return TX_OK;

@@ -160,6 +160,21 @@ size_t tx_choice_length(const char *choices)
     return strcspn(choices, "|");
 }
 
+const char *tx_choice_next(const char *choices)
+{
+    const size_t length = tx_choice_length(choices);
+    return choices[length] ? choices + length + 1 : NULL;
+}
+
+int tx_choice_find(const char *choices, const char *word, size_t length)
+{
+    int index = 0;
+    for (const char *at = choices; at; at = tx_choice_next(at), index++)
+        if (length == tx_choice_length(at) && strncasecmp(at, word, length) == 0)
+            return index;
+    return -1;
+}
+
 int tx_option_truth(const char *word)
 {
     static const char *const words[] = {"false", "true", "no", "yes", "f", "t", "n", "y", "0", "1"};
@@ -173,20 +188,6 @@ bool tx_option_is_list(const tx_option *option)
 {
     const bool words = option->kind == TX_OPTION_TEXT && option->choices && strstr(option->choices, ",...");
     return words || option->kind == TX_OPTION_LIST;
-}
-
-/* Place of the choice that is the first `length` bytes of `value`, in large letters or small, or -1. */
-static int find_choice(const char *choices, const char *value, size_t length)
-{
-    int index = 0;
-    for (const char *at = choices;; index++) {
-        const size_t size = tx_choice_length(at);
-        if (length == size && strncasecmp(at, value, size) == 0)
-            return index;
-        if (!at[size])
-            return -1;
-        at += size + 1;
-    }
 }
 
 /* A number outside of the option's bounds, which are told in all their digits. */
@@ -233,7 +234,7 @@ static tx_status refuse_choice(const char *file, const tx_option *option, const 
     char word[NAME_MOST + 1], near[NAME_MOST + 32] = "";
     const char *nearest = NULL;
     size_t least = strlen(value) / 3 + 1;
-    for (const char *at = option->choices; at; at = at[tx_choice_length(at)] ? at + tx_choice_length(at) + 1 : NULL) {
+    for (const char *at = option->choices; at; at = tx_choice_next(at)) {
         snprintf(word, sizeof word, "%.*s", (int)tx_choice_length(at), at);
         tx_name_compare(value, word, &least, &nearest);
         if (nearest == word)
@@ -248,7 +249,7 @@ static tx_status store_choice(const tx_option_table *table, const char *file, co
                               const char *value, int32_t *at)
 {
     char both[NAME_MOST + 1];
-    const int place = find_choice(option->choices, value, strlen(value));
+    const int place = tx_choice_find(option->choices, value, strlen(value));
     snprintf(both, sizeof both, "%s %s", option->name, value);
     const tx_option *refused = place < 0 ? tx_option_find(table, both) : NULL;
     if (refused)
@@ -265,7 +266,7 @@ static tx_status store_list(const char *file, const tx_option *option, const cha
     uint32_t set = 0;
     for (const char *word = value; *value; word++) {
         const size_t length = strcspn(word, ",");
-        const int place = find_choice(option->choices, word, length);
+        const int place = tx_choice_find(option->choices, word, length);
         if (place < 0)
             return tx_fail(TX_INVALID, "%s%s%s %.*s: must be one or more of %s", PLACE(file, option->name), (int)length,
                            word, option->choices);
@@ -316,7 +317,7 @@ tx_status tx_option_add_word(tx_option_values *to, const char *word, size_t at)
 bool tx_option_asks_for(const char *choices, const char *value)
 {
     char same[64], *end, *other_end;
-    for (const char *at = choices; at; at = at[tx_choice_length(at)] ? at + tx_choice_length(at) + 1 : NULL) {
+    for (const char *at = choices; at; at = tx_choice_next(at)) {
         snprintf(same, sizeof same, "%.*s", (int)tx_choice_length(at), at);
         const double given = strtod(value, &end), wanted = strtod(same, &other_end);
         const bool numbers = end != value && other_end != same && !*end && !*other_end;

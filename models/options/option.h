@@ -141,8 +141,11 @@ tx_status tx_option_add_word(tx_option_values *to, const char *word, size_t at);
 int tx_option_truth(const char *word);
 /* Whether a value asks for the same as one of "false|0"; "*": any does; NULL: none. */
 bool tx_option_asks_for(const char *choices, const char *value);
-/* Length of the first of "linear|cosine". */
+/* Length of the first of "linear|cosine"; the others after it, or NULL; the place of a word among them in upper or
+ * lower case, or -1. */
 size_t tx_choice_length(const char *choices);
+const char *tx_choice_next(const char *choices);
+int tx_choice_find(const char *choices, const char *word, size_t length);
 /* Makes `candidate` the nearest to `name` where it is nearer than `least`. */
 void tx_name_compare(const char *name, const char *candidate, size_t *least, const char **nearest);
 

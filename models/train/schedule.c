@@ -4,6 +4,7 @@
 
 #include "api/base/json.h"
 #include "api/base/message.h"
+#include "models/options/option.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -102,21 +103,16 @@ static const struct setting {
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
-/* The place of the value among "|min|max", to an enumeration. */
+/* The place of the value among "min|max", to an enumeration. */
 static tx_status read_word(const tx_json *json, const char *key, const char *words, void *at)
 {
     const char *word;
-    unsigned place = 0;
     TX_TRY(tx_json_get_string(json, key, &word));
-    for (const char *next = words; *next; place++) {
-        const size_t length = strcspn(++next, "|");
-        if (strlen(word) == length && memcmp(word, next, length) == 0) {
-            memcpy(at, &place, sizeof place);
-            return TX_OK;
-        }
-        next += length;
-    }
-    return tx_fail(TX_INVALID, "%s: \"%.40s\" is none of %s", key, word, words + 1);
+    const int place = tx_choice_find(words, word, strlen(word));
+    if (place < 0)
+        return tx_fail(TX_INVALID, "%s: \"%.40s\" is none of %s", key, word, words);
+    memcpy(at, &place, sizeof place);
+    return TX_OK;
 }
 
 static tx_status refuse_key(const tx_schedule *s, const char *key)
@@ -136,7 +132,7 @@ static tx_status adjust_key(tx_schedule *s, const tx_json *json, const char *key
         void *at = (char *)s + t->offset;
         if (strcmp(key, t->key) != 0 || !(t->kinds >> s->kind & 1))
             continue;
-        return t->type == WORD    ? read_word(json, key, t->words, at)
+        return t->type == WORD    ? read_word(json, key, t->words + 1, at)
                : t->type == WHOLE ? tx_json_get_int(json, key, (int64_t)t->least, (int64_t)t->most, at)
                                   : tx_json_get_number(json, key, t->least, t->most, at);
     }

@@ -11,9 +11,9 @@ set(allowed
     "models/job/configuration.c|fsdp"      # the path of the words of --fsdp
     "models/job/listen.c|learning_rate"    # a key of the log
     "models/job/optimizer.c|weight_decay"  # a key of --optim_args
-    "models/job/plans.c|bf16"              # words of a note
-    "models/job/plans.c|fp16"
-    "models/job/plans.c|device"            # a member of the description of a run
+    "models/job/device.c|bf16"             # words of a note
+    "models/job/device.c|fp16"
+    "models/job/course.c|device"           # a member of the description of a run
     "models/job/ranks.c|bf16"              # a word of a note
     "models/job/results.c|device"          # a key of the model card
     "models/job/resume.c|group_by_length") # a value of --train_sampling_strategy
