@@ -112,7 +112,8 @@ static tx_status move(tx_messages *m, int32_t request)
     return TX_OK;
 }
 
-void tx_messages_move_on(void)
+/* Moves on all messages that this thread has begun, of all communicators. */
+static void move_on(void)
 {
     for (tx_messages *m = of_thread; m; m = m->next)
         for (int32_t i = 0; i < TX_MESSAGE_SLOTS; i++) {
@@ -144,7 +145,7 @@ bool tx_patience_pause(tx_patience *p)
 {
     if (++p->tries < SPINS)
         return false;
-    tx_messages_move_on();
+    move_on();
     if (p->tries == SPINS)
         p->began = tx_now();
     if (p->tries % BURST != 0 && p->waited >= GRACE)
@@ -168,7 +169,7 @@ tx_status tx_messages_wait(tx_messages *m, int32_t request)
     passing *p = &m->passing[request];
     bool told = false;
     tx_patience_begin(&m->patience);
-    for (tx_messages_move_on(); !p->over && !p->status; tx_messages_move_on())
+    for (move_on(); !p->over && !p->status; move_on())
         if (tx_patience_pause(&m->patience)) {
             tx_group_wait_for(m->group, p->message.other);
             told = true;

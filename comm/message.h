@@ -20,8 +20,6 @@ tx_status tx_messages_create(tx_transport *transport, tx_group *group, int32_t f
 void tx_messages_free(tx_messages *messages);
 /* Begins one that is valid (tx_comm_check_message). */
 tx_status tx_messages_begin(tx_messages *messages, const tx_message *message, int32_t *request);
-/* Those that this thread has begun, of all communicators, as far as they go. */
-void tx_messages_move_on(void);
 tx_status tx_messages_wait(tx_messages *messages, int32_t request);
 
 #endif

@@ -15,39 +15,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 256 }; /* facts compared at a time */
 enum { FAILED = 1 }; /* how a process ends that has no memory for its options */
 
 typedef struct fact {
     char name[48], value[80];
 } fact;
 
-/* A text that is too long is told by its hash. */
-static fact make_fact(const char *name, const char *value)
+/* A long value is compared by its hash. */
+static tx_status make_fact(const char *name, const tx_json *value, fact *made)
 {
-    fact made = {0};
-    snprintf(made.name, sizeof made.name, "%s", name);
-    if (strlen(value) < sizeof made.value)
-        snprintf(made.value, sizeof made.value, "%s", value);
-    else
-        snprintf(made.value, sizeof made.value, "%.40s... (%016" PRIx64 ")", value,
-                 tx_hash(TX_HASH_START, value, strlen(value)));
-    return made;
-}
-
-static tx_status add_fact(fact *facts, int32_t *count, const char *name, const tx_json *value)
-{
-    if (*count == MOST)
-        return tx_fail(TX_UNSUPPORTED, "more than %d facts to compare between the ranks", MOST);
+    const char *string;
     char *text = tx_json_text(value, TX_JSON_SORTED);
     if (!text)
         return tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    facts[(*count)++] = make_fact(name, text);
+    const char *shown = tx_json_as_string(value, name, &string) ? text : string;
+    memset(made, 0, sizeof *made);
+    snprintf(made->name, sizeof made->name, "%s", name);
+    if (strlen(shown) < sizeof made->value)
+        snprintf(made->value, sizeof made->value, "%s", shown);
+    else
+        snprintf(made->value, sizeof made->value, "%.40s... (%016" PRIx64 ")", shown,
+                 tx_hash(TX_HASH_START, shown, strlen(shown)));
     free(text);
     return TX_OK;
 }
 
-/* What rank 0 has must be what every rank has; the first fact that differs is told. */
+/* Every rank must have the facts of rank 0. The first difference is reported. */
 static tx_status compare(tx_comm *comm, const fact *facts, int32_t count)
 {
     const size_t bytes = (size_t)count * sizeof *facts;
@@ -65,23 +58,21 @@ static tx_status compare(tx_comm *comm, const fact *facts, int32_t count)
     return status;
 }
 
-/* Ranks of other versions may count otherwise: the facts are compared only where their number agrees. */
-static tx_status compare_all(tx_comm *comm, const fact *facts, int32_t count)
+/* Compares the members of an object, except `left_out`, which may be NULL. Another version may have another number of
+ * them, so the number is compared first. */
+static tx_status agree(tx_comm *comm, const tx_json *json, const char *left_out)
 {
-    char number[16];
-    snprintf(number, sizeof number, "%" PRId32, count);
-    const fact counted = make_fact("number of facts", number);
-    TX_TRY(compare(comm, &counted, 1));
-    return compare(comm, facts, count);
-}
-
-/* Adds all members except `left_out`, which may be NULL. */
-static tx_status add_members(fact *facts, int32_t *count, const tx_json *json, const char *left_out)
-{
-    for (void *i = tx_json_first(json); i; i = tx_json_next(json, i))
+    fact counted = {.name = "number of facts"}, *facts = calloc(tx_json_size(json) + 1, sizeof *facts);
+    int32_t count = 0;
+    tx_status status = facts ? TX_OK : tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    for (void *i = tx_json_first(json); i && !status; i = tx_json_next(json, i))
         if (!left_out || strcmp(left_out, tx_json_key(i)) != 0)
-            TX_TRY(add_fact(facts, count, tx_json_key(i), tx_json_value(i)));
-    return TX_OK;
+            status = make_fact(tx_json_key(i), tx_json_value(i), &facts[count++]);
+    snprintf(counted.value, sizeof counted.value, "%" PRId32, count);
+    TX_THEN(status, compare(comm, &counted, 1));
+    TX_THEN(status, compare(comm, facts, count));
+    free(facts);
+    return status;
 }
 
 /* ---- Options ------------------------------------------------------------------------------------------------------ */
@@ -105,71 +96,60 @@ tx_status tx_job_agree_on_options(tx_job *j, int ending)
 {
     char build[TX_BUILD_ID];
     tx_build_id(build);
-    const fact builds[] = {make_fact("TX", TX_VERSION), make_fact("TX build", build)};
-    fact *facts = calloc(MOST, sizeof *facts);
-    int32_t count = 0;
-    tx_json *options = tx_job_arguments(&j->set, 0, TX_RANK);
-    tx_status status = compare_endings(j->comm, facts && options ? ending : FAILED);
-    TX_THEN(status, compare(j->comm, builds, (int32_t)(sizeof builds / sizeof builds[0])));
-    TX_THEN(status, add_members(facts, &count, options, NULL));
-    TX_THEN(status, compare_all(j->comm, facts, count));
+    tx_json *options = tx_job_arguments(&j->set, 0, TX_RANK), *program = tx_json_object();
+    const bool made =
+        options && !tx_json_set_string(program, "TX", TX_VERSION) && !tx_json_set_string(program, "TX build", build);
+    tx_status status = compare_endings(j->comm, made ? ending : FAILED);
+    TX_THEN(status, agree(j->comm, program, NULL));
+    TX_THEN(status, agree(j->comm, options, NULL));
+    tx_json_free(program);
     tx_json_free(options);
-    free(facts);
     return status;
 }
 
 /* ---- Inputs -------------------------------------------------------------------------------------------------------- */
 
-/* The checkpoint to go on from: its name, its step, and its manifest, which holds the digests of all its files. */
-static tx_status add_checkpoint(fact *facts, int32_t *count, const tx_job_inputs *in)
+/* The checkpoint to resume from: its name, its step, and its manifest, which holds the digests of all its files. */
+static tx_status add_checkpoint(tx_json *facts, const tx_job_inputs *in)
 {
-    char digest[TX_DIGEST_TEXT] = "none", step[24] = "none";
-    const char *name = "none";
+    char digest[TX_DIGEST_TEXT] = "none";
+    const char *name = in->checkpoint ? in->checkpoint : "none", *slash = strrchr(name, '/');
     tx_status status = TX_OK;
     if (in->checkpoint) {
-        const char *path = TX_PATH(in->checkpoint, TX_CHECKPOINT_MANIFEST);
         char *data = NULL;
         size_t size = 0;
-        status = tx_file_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &data, &size);
+        status = tx_file_read(TX_PATH(name, TX_CHECKPOINT_MANIFEST), TX_CHECKPOINT_MANIFEST_LIMIT, &data, &size);
         TX_THEN(status, tx_digest_data(data, size, digest));
         free(data);
-        name = strrchr(in->checkpoint, '/') ? strrchr(in->checkpoint, '/') + 1 : in->checkpoint;
-        snprintf(step, sizeof step, "%" PRId64, in->state.step);
     }
-    facts[(*count)++] = make_fact("checkpoint", name);
-    facts[(*count)++] = make_fact("the checkpoint's step", step);
-    facts[(*count)++] = make_fact("the checkpoint's manifest", digest);
+    TX_THEN(status, tx_json_set_string(facts, "checkpoint", slash ? slash + 1 : name));
+    TX_THEN(status, tx_json_set_int(facts, "the checkpoint's step", in->state.step));
+    TX_THEN(status, tx_json_set_string(facts, "the checkpoint's manifest", digest));
     return status;
 }
 
 tx_status tx_job_agree_on_inputs(tx_job *j)
 {
     const tx_job_inputs *in = &j->inputs;
-    fact *facts = calloc(MOST, sizeof *facts);
-    int32_t count = 0;
-    tx_json *config = NULL;
-    tx_status status = facts ? add_checkpoint(facts, &count, in) : tx_fail(TX_MEMORY, "no memory to compare the ranks");
+    const struct {
+        const char *name, *digest;
+    } digests[] = {{"tokenizer", in->tokenizer ? tx_tokenizer_digest(in->tokenizer) : "none"},
+                   {"data", in->train.count ? in->train.digest : "none"},
+                   {"validation data", in->validation.count ? in->validation.digest : "none"},
+                   {"test data", in->test.count ? in->test.digest : "none"}};
+    tx_json *facts = tx_json_object(), *config = NULL;
+    tx_status status = add_checkpoint(facts, in);
+    for (size_t i = 0; i < sizeof digests / sizeof digests[0]; i++)
+        TX_THEN(status, tx_json_set_string(facts, digests[i].name, digests[i].digest));
     TX_THEN(status, tx_config_json(in->config, &config));
-    TX_THEN(status, add_members(facts, &count, config, NULL));
-    if (!status) {
-        facts[count++] = make_fact("tokenizer", in->tokenizer ? tx_tokenizer_digest(in->tokenizer) : "none");
-        facts[count++] = make_fact("data", in->train.count ? in->train.digest : "none");
-        facts[count++] = make_fact("validation data", in->validation.count ? in->validation.digest : "none");
-        facts[count++] = make_fact("test data", in->test.count ? in->test.digest : "none");
-        status = compare_all(j->comm, facts, count);
-    }
+    TX_THEN(status, agree(j->comm, facts, NULL));
+    TX_THEN(status, agree(j->comm, config, NULL));
     tx_json_free(config);
-    free(facts);
+    tx_json_free(facts);
     return status;
 }
 
 tx_status tx_job_agree_on_run(tx_job *j, const tx_json *made)
 {
-    fact *facts = calloc(MOST, sizeof *facts);
-    int32_t count = 0;
-    tx_status status =
-        facts ? add_members(facts, &count, made, "device") : tx_fail(TX_MEMORY, "no memory to compare the ranks");
-    TX_THEN(status, compare_all(j->comm, facts, count));
-    free(facts);
-    return status;
+    return agree(j->comm, made, "device");
 }
