@@ -122,47 +122,34 @@ static char *value_of(const tx_job *j, const char *option)
     return tx_option_text(&j->options, tx_option_find(&tx_job_table, option));
 }
 
-static void set(reading *r, const char *path, const char *option, const tx_json *value)
+static void set(reading *r, const char *path, const char *name, const char *value)
 {
     tx_job *j = r->job;
-    char place[PATH_ROOM], why[256];
-    const bool given = tx_option_asked(&j->options, tx_option_find(&tx_job_table, option)->offset);
-    char *before = value_of(j, option);
-    snprintf(place, sizeof place, "%s", path);
-    if (tx_option_read_member(&j->options, place, option, value)) {
+    char why[256];
+    const tx_option *option = tx_option_find(&tx_job_table, name);
+    const bool given = tx_option_asked(&j->options, option->offset);
+    const int truth = option->kind == TX_OPTION_OPTIONAL ? tx_option_truth(value) : -1;
+    char *before = value_of(j, name);
+    if (truth != 0 && tx_option_store(&j->options, path, option, truth == 1 ? "" : value)) {
         tx_list_add(r->refused, sizeof r->refused, "; ", "%s", tx_error());
         free(before);
         return;
     }
-    char *after = value_of(j, option);
+    char *after = value_of(j, name);
     if (given && before && after && strcmp(before, after) != 0) {
-        snprintf(why, sizeof why, "%.100s, but --%s has given %.100s", after, option, before);
+        snprintf(why, sizeof why, "%.100s, but --%s has given %.100s", after, name, before);
         refuse(r, path, why);
     }
     free(before);
     free(after);
 }
 
-/* A value that is made here, as a member of an object that holds it alone. */
-static void set_made(reading *r, const char *path, const char *option, tx_json *holder)
-{
-    void *member = holder ? tx_json_first(holder) : NULL;
-    if (member)
-        set(r, path, option, tx_json_value(member));
-    else
-        refuse(r, path, "no memory");
-    tx_json_free(holder);
-}
-
 static void set_word(reading *r, const char *path, const known_key *row, const char *ours)
 {
-    if (*ours == '!') {
+    if (*ours == '!')
         refuse(r, path, ours + 1);
-        return;
-    }
-    tx_json *holder = tx_json_object();
-    tx_json_set_string(holder, row->to, ours);
-    set_made(r, path, row->to, holder);
+    else
+        set(r, path, row->to, ours);
 }
 
 static void translate(reading *r, const char *path, const known_key *row, const char *word)
@@ -189,13 +176,13 @@ static void translate(reading *r, const char *path, const known_key *row, const 
 static void raise(reading *r, const char *path, const known_key *row, const tx_json *value)
 {
     double power;
+    char text[32];
     if (tx_json_as_number(value, path, 0, 127, &power)) {
         tx_list_add(r->refused, sizeof r->refused, "; ", "%s", tx_error());
         return;
     }
-    tx_json *holder = tx_json_object();
-    tx_json_set_number(holder, row->to, exp2(power));
-    set_made(r, path, row->to, holder);
+    snprintf(text, sizeof text, "%.17g", exp2(power));
+    set(r, path, row->to, text);
 }
 
 static void apply_row(reading *r, const char *path, const known_key *row, const tx_json *value, const char *text)
@@ -203,7 +190,7 @@ static void apply_row(reading *r, const char *path, const known_key *row, const 
     r->seen[row - r->rows] = true;
     switch (row->kind) {
     case SET:
-        set(r, path, row->to, value);
+        set(r, path, row->to, text);
         break;
     case WORD:
         translate(r, path, row, text);

@@ -115,8 +115,6 @@ tx_status tx_option_set_at(tx_option_values *to, size_t offset, const char *valu
 /* Sets all options of a JSON file, {"learning_rate": 5e-5, ...}, as transformers' HfArgumentParser reads it; null
  * leaves an option as it is. */
 tx_status tx_option_read(tx_option_values *to, const char *path);
-/* Sets one option from such a file; `file` stands before messages. */
-tx_status tx_option_read_member(tx_option_values *to, const char *file, const char *name, const tx_json *value);
 /* The same for options that were not given, and are not given by this. Those marked in `left_out` stay as they are. */
 tx_status tx_option_inherit(tx_option_values *to, const char *path, const tx_option_marks *left_out);
 /* Options with their values, as a file of options holds them: those that have one of the traits `with` (0: all of them)

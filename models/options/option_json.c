@@ -84,6 +84,8 @@ static tx_status store_choices(tx_option_values *to, const char *file, const tx_
     return tx_option_store(to, file, option, text);
 }
 
+static tx_status read_member(tx_option_values *to, const char *file, const char *key, const tx_json *value);
+
 static tx_status read_foreign(tx_option_values *to, const char *file, const tx_option *option, const tx_json *value)
 {
     char number[NUMBER_TEXT];
@@ -93,14 +95,14 @@ static tx_status read_foreign(tx_option_values *to, const char *file, const tx_o
     tx_status status = TX_OK;
     if (type == TX_JSON_OBJECT && option->choices && strcmp(option->choices, "{}") == 0) {
         for (void *i = tx_json_first(value); i && !status; i = tx_json_next(value, i))
-            status = tx_option_read_member(to, file, tx_json_key(i), tx_json_value(i));
+            status = read_member(to, file, tx_json_key(i), tx_json_value(i));
         return status;
     }
     /* An empty list or object asks for nothing. */
     return many && tx_json_size(value) == 0 ? TX_OK : tx_option_store(to, file, option, text ? text : "a list");
 }
 
-tx_status tx_option_read_member(tx_option_values *to, const char *file, const char *key, const tx_json *value)
+static tx_status read_member(tx_option_values *to, const char *file, const char *key, const tx_json *value)
 {
     const tx_option *option = tx_option_find(&to->table, key);
     const tx_json_type type = tx_json_type_of(value);
@@ -138,10 +140,10 @@ static tx_status read_own(tx_option_values *to, const char *path, const char *ke
     const tx_option *option = tx_option_find(&to->table, key);
     uint8_t *source = option ? &to->source[option - to->table.option] : NULL;
     if (!option || !tx_option_has_value(option))
-        return tx_option_read_member(to, path, key, value);
+        return read_member(to, path, key, value);
     const uint8_t had = *source;
     char *before = tx_option_text(to, option);
-    tx_status status = before ? tx_option_read_member(to, path, key, value) : TX_MEMORY;
+    tx_status status = before ? read_member(to, path, key, value) : TX_MEMORY;
     char *after = status ? NULL : tx_option_text(to, option);
     const bool same = after && strcmp(before, after) == 0;
     if (!status && *source == TX_OPTION_SET) {
