@@ -13,9 +13,6 @@
 /* What the run's options make of it. What is computed again only where the memory asks for it is not known yet. */
 static tx_status find_split(const tx_job *j, tx_trainer_options *base, tx_split *split)
 {
-    static const tx_split_schedule schedules[] = {[TX_PIPELINE_1F1B] = TX_SPLIT_ONE,
-                                                  [TX_PIPELINE_GPIPE] = TX_SPLIT_GPIPE,
-                                                  [TX_PIPELINE_INTERLEAVED] = TX_SPLIT_INTERLEAVED};
     int64_t limit;
     TX_TRY(tx_job_trainer_options(j, base, &limit));
     *split = (tx_split){.data = j->data->size,
@@ -24,7 +21,7 @@ static tx_status find_split(const tx_job *j, tx_trainer_options *base, tx_split 
                         .expert = j->expert ? j->expert->size : 1,
                         .context = j->context ? j->context->size : 1,
                         .zero = j->zero_stage,
-                        .schedule = schedules[j->set.pipeline_schedule],
+                        .schedule = (tx_pipeline_schedule)j->set.pipeline_schedule,
                         .chunks = tx_job_chunks(&j->set),
                         .batch = base->batch,
                         .micro = base->accumulation,

@@ -59,7 +59,8 @@ tx_status tx_split_plan(tx_engine *engine, const tx_config *config, const tx_tra
 
 bool tx_split_is_built(const tx_split *s)
 {
-    return s->context == 1 && s->expert == 1 && (s->pipeline == 1 || (s->schedule != TX_SPLIT_GPIPE && s->zero <= 1));
+    return s->context == 1 && s->expert == 1 &&
+           (s->pipeline == 1 || (s->schedule != TX_PIPELINE_GPIPE && s->zero <= 1));
 }
 
 /* ---- Pieces ----------------------------------------------------------------------------------------------- */
@@ -72,7 +73,7 @@ static double per_layer(double few, double many)
 static tx_status measure(tx_engine *engine, const tx_config *config, const tx_trainer_options *base, int64_t tensor,
                          bool again, tx_split_piece *layer, tx_split_piece *ends)
 {
-    const tx_split split = {1, tensor, 1, 1, 1, 0, TX_SPLIT_ONE, 1, 1, 1, again};
+    const tx_split split = {1, tensor, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 1, again};
     tx_trainer_forecast f[2];
     tx_config *copy = NULL;
     TX_TRY(tx_config_copy(config, &copy));
@@ -107,7 +108,7 @@ static tx_status measure_buckets(tx_engine *engine, const tx_config *config, con
     tx_status status = TX_OK;
     for (int again = 0; again < 2; again++)
         for (int32_t zero = 1; zero < 4 && !status; zero++) {
-            const tx_split split = {RANKS, 1, 1, 1, 1, zero, TX_SPLIT_ONE, 1, 1, 1, again};
+            const tx_split split = {RANKS, 1, 1, 1, 1, zero, TX_PIPELINE_1F1B, 1, 1, 1, again};
             tx_trainer_forecast f;
             status = foresee(engine, copy, base, &split, NULL, RANKS, &f);
             const double bytes =

@@ -49,9 +49,9 @@ double tx_split_pipeline(int64_t stages, int64_t chunks, int64_t micro, double e
 double tx_split_held(const tx_split *s, int64_t rank)
 {
     const double p = (double)s->pipeline, v = (double)s->chunks, m = (double)s->micro, r = (double)rank;
-    if (s->schedule == TX_SPLIT_GPIPE)
+    if (s->schedule == TX_PIPELINE_GPIPE)
         return m;
-    return fmin(m, s->schedule == TX_SPLIT_ONE ? p - r : p + (p - 1.0 - 2.0 * r) / v);
+    return fmin(m, s->schedule == TX_PIPELINE_1F1B ? p - r : p + (p - 1.0 - 2.0 * r) / v);
 }
 
 /* ---- Time ------------------------------------------------------------------------------------------------- */

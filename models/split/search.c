@@ -46,12 +46,12 @@ static void schedules(const looking *l, tx_split s)
             continue;
         s.again = again;
         s.chunks = 1;
-        s.schedule = TX_SPLIT_ONE;
+        s.schedule = TX_PIPELINE_1F1B;
         consider(l, &s);
-        s.schedule = TX_SPLIT_GPIPE;
+        s.schedule = TX_PIPELINE_GPIPE;
         if (s.pipeline > 1)
             consider(l, &s);
-        s.schedule = TX_SPLIT_INTERLEAVED;
+        s.schedule = TX_PIPELINE_INTERLEAVED;
         for (s.chunks = 2; s.chunks <= LARGEST_CHUNKS && s.pipeline > 1 && s.micro % s.pipeline == 0; s.chunks *= 2)
             if (l->model->layers % (s.pipeline * s.chunks) == 0)
                 consider(l, &s);

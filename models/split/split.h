@@ -70,18 +70,10 @@ typedef struct tx_split_machine {
     tx_split_link inside, outside;
 } tx_split_machine;
 
-/* X(NAME, "word") */
-#define TX_SPLIT_SCHEDULE_MAP(X) X(GPIPE, "gpipe") X(ONE, "1f1b") X(INTERLEAVED, "interleaved")
-typedef enum tx_split_schedule {
-#define X(name, word) TX_SPLIT_##name,
-    TX_SPLIT_SCHEDULE_MAP(X)
-#undef X
-} tx_split_schedule;
-
 typedef struct tx_split {
     int64_t data, tensor, pipeline, expert, context;
     int32_t zero;
-    tx_split_schedule schedule;
+    tx_pipeline_schedule schedule;
     int64_t chunks;       /* of a stage; 1 unless interleaved */
     int64_t batch, micro; /* rows of a micro-batch, micro-batches a step */
     bool again;           /* blocks are computed again in the backward pass */

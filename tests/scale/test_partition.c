@@ -133,7 +133,7 @@ static tx_split pipeline_of(int64_t stages, int64_t chunks, int64_t tensor)
                       .pipeline = stages,
                       .expert = 1,
                       .context = 1,
-                      .schedule = chunks > 1 ? TX_SPLIT_INTERLEAVED : TX_SPLIT_ONE,
+                      .schedule = chunks > 1 ? TX_PIPELINE_INTERLEAVED : TX_PIPELINE_1F1B,
                       .chunks = chunks,
                       .batch = 1,
                       .micro = 8};

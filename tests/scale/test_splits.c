@@ -71,9 +71,9 @@ static void order(simulation *s)
     const int all = s->micro * s->chunks;
     for (int r = 0; r < s->stages; r++) {
         int early = s->stages - 1 - r, at = 0, f = 0;
-        if (s->split.schedule == TX_SPLIT_GPIPE)
+        if (s->split.schedule == TX_PIPELINE_GPIPE)
             early = all;
-        else if (s->split.schedule == TX_SPLIT_INTERLEAVED)
+        else if (s->split.schedule == TX_PIPELINE_INTERLEAVED)
             early = 2 * early + (s->chunks - 1) * s->stages;
         early = early < all ? early : all;
         while (f < early)
@@ -128,7 +128,7 @@ static void simulate(simulation *s)
     }
 }
 
-static simulation make(tx_split_schedule schedule, int stages, int chunks, int micro)
+static simulation make(tx_pipeline_schedule schedule, int stages, int chunks, int micro)
 {
     simulation s = {.split = {1, 1, stages, 1, 1, 0, schedule, chunks, 1, micro, false},
                     .stages = stages,
@@ -142,11 +142,12 @@ static simulation make(tx_split_schedule schedule, int stages, int chunks, int m
 }
 
 static const struct {
-    tx_split_schedule schedule;
+    tx_pipeline_schedule schedule;
     int stages, chunks, micro;
-} pipelines[] = {{TX_SPLIT_GPIPE, 4, 1, 8},        {TX_SPLIT_GPIPE, 8, 1, 64},       {TX_SPLIT_ONE, 2, 1, 2},
-                 {TX_SPLIT_ONE, 4, 1, 8},          {TX_SPLIT_ONE, 8, 1, 64},         {TX_SPLIT_INTERLEAVED, 4, 2, 8},
-                 {TX_SPLIT_INTERLEAVED, 2, 4, 16}, {TX_SPLIT_INTERLEAVED, 8, 2, 64}, {TX_SPLIT_INTERLEAVED, 8, 4, 32}};
+} pipelines[] = {
+    {TX_PIPELINE_GPIPE, 4, 1, 8},        {TX_PIPELINE_GPIPE, 8, 1, 64},       {TX_PIPELINE_1F1B, 2, 1, 2},
+    {TX_PIPELINE_1F1B, 4, 1, 8},         {TX_PIPELINE_1F1B, 8, 1, 64},        {TX_PIPELINE_INTERLEAVED, 4, 2, 8},
+    {TX_PIPELINE_INTERLEAVED, 2, 4, 16}, {TX_PIPELINE_INTERLEAVED, 8, 2, 64}, {TX_PIPELINE_INTERLEAVED, 8, 4, 32}};
 enum { PIPELINES = sizeof pipelines / sizeof pipelines[0] };
 
 /* Stages alike: the formula to the last digit, and the activations that the first stage holds. */
@@ -192,7 +193,7 @@ static void test_unequal_pipelines(void **state)
                  {2, 2, 16, 6, {4, 2, 4, 1}}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int stages = cases[i].stages, chunks = cases[i].chunks, last = stages * chunks - 1;
-        simulation s = make(chunks > 1 ? TX_SPLIT_INTERLEAVED : TX_SPLIT_ONE, stages, chunks, cases[i].micro);
+        simulation s = make(chunks > 1 ? TX_PIPELINE_INTERLEAVED : TX_PIPELINE_1F1B, stages, chunks, cases[i].micro);
         double of_rank[STAGES] = {0}, all = 0.0, slowest = 0.0;
         for (int part = 0; part <= last; part++) {
             s.forward[part] = cases[i].blocks[part] + (part == last ? cases[i].head : 0);
@@ -253,7 +254,7 @@ static void check_plans(const char *name, int64_t block, int64_t pipeline, int64
     asked a = ask(name, block);
     tx_split_figures f;
     tx_split s = {.pipeline = pipeline, .expert = 1, .context = 1, .chunks = chunks};
-    s.schedule = chunks > 1 ? TX_SPLIT_INTERLEAVED : TX_SPLIT_ONE;
+    s.schedule = chunks > 1 ? TX_PIPELINE_INTERLEAVED : TX_PIPELINE_1F1B;
     s.micro = 2 * pipeline;
     for (s.tensor = 1; s.tensor <= 8 && a.model.kv_heads % s.tensor == 0; s.tensor *= 2)
         for (s.data = 1; s.data <= 64; s.data *= 8)
@@ -291,8 +292,8 @@ static void test_memory(void **state)
 static void test_stage_memory(void **state)
 {
     asked a = ask("llama-7b", 2048), part = ask("llama-7b", 512);
-    tx_split s = {1, 1, 4, 1, 1, 0, TX_SPLIT_ONE, 1, 1, 8, false},
-             whole = {1, 1, 1, 1, 1, 0, TX_SPLIT_ONE, 1, 4, 1, false};
+    tx_split s = {1, 1, 4, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 8, false},
+             whole = {1, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 4, 1, false};
     tx_split_figures f, one;
     tx_memory memory;
     tx_split_predict(&a.model, &machine, &s, &f);
@@ -302,7 +303,7 @@ static void test_stage_memory(void **state)
     assert_near(f.bytes[TX_MEMORY_WEIGHTS] + 4.0 * table, (double)memory.bytes[TX_MEMORY_WEIGHTS], 0.001);
     assert_near(f.bytes[TX_MEMORY_OPTIMIZER] + 8.0 * table, (double)memory.bytes[TX_MEMORY_OPTIMIZER], 0.001);
     assert_near(f.bytes[TX_MEMORY_ACTIVATIONS], (double)memory.bytes[TX_MEMORY_ACTIVATIONS], 0.1);
-    s = (tx_split){1, 1, 1, 1, 4, 0, TX_SPLIT_ONE, 1, 1, 1, false};
+    s = (tx_split){1, 1, 1, 1, 4, 0, TX_PIPELINE_1F1B, 1, 1, 1, false};
     tx_split_predict(&a.model, &machine, &s, &f);
     s.context = 1;
     tx_split_predict(&part.model, &machine, &s, &one);
@@ -384,7 +385,7 @@ static void test_order(void **state)
 {
     asked a = ask("mixtral-8x7b", 4096);
     double memory, before;
-    tx_split s = {1, 1, 1, 1, 1, 0, TX_SPLIT_ONE, 1, 1, 64, false};
+    tx_split s = {1, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 64, false};
     const tx_split_model *m = &a.model;
     const double flops = 32.0 * m->layer[0][0].flops + m->ends[0][0].flops;
     const double moved = 32.0 * m->layer[0][0].moved + m->ends[0][0].moved;
@@ -398,7 +399,7 @@ static void test_order(void **state)
         assert_true(memory < before);
         before = memory;
     }
-    s = (tx_split){64, 1, 1, 1, 1, 0, TX_SPLIT_ONE, 1, 1, 1, false};
+    s = (tx_split){64, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 1, false};
     seconds_of(&a, &s, &before);
     for (s.zero = 1; s.zero < 4; s.zero++) {
         seconds_of(&a, &s, &memory);

@@ -122,7 +122,7 @@ static tx_json *row_json(const settings *set, int64_t devices, const tx_split_fo
 {
     static const char *const schedules[] = {
 #define X(name, word) word,
-        TX_SPLIT_SCHEDULE_MAP(X)
+        TX_PIPELINE_MAP(X)
 #undef X
     };
     static const char *const terms[] = {
