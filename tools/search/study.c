@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Trials, their order, and what is tried next. */
+ * Trials and their order. */
 #include "tools/search/study.h"
 
 #include "models/array.h"
@@ -49,16 +49,16 @@ tx_status tx_study_add(tx_study *study, tx_trial **trial)
 
 /* ---- Order ------------------------------------------------------------------------------------------------- */
 
-static bool has_value(const tx_trial *t)
+bool tx_trial_has_value(const tx_trial *t)
 {
     return t->state == TX_TRIAL_COMPLETE || t->state == TX_TRIAL_STOPPED;
 }
 
 int tx_trial_compare(const tx_study *study, const tx_trial *a, const tx_trial *b)
 {
-    if (has_value(a) != has_value(b))
-        return has_value(a) ? -1 : 1;
-    if (!has_value(a))
+    if (tx_trial_has_value(a) != tx_trial_has_value(b))
+        return tx_trial_has_value(a) ? -1 : 1;
+    if (!tx_trial_has_value(a))
         return 0;
     if (a->state != b->state)
         return a->state == TX_TRIAL_COMPLETE ? -1 : 1;
@@ -93,8 +93,6 @@ int32_t tx_study_order(const tx_study *study, int32_t *order)
     return count;
 }
 
-/* ---- Suggestions ------------------------------------------------------------------------------------------- */
-
 double tx_study_draw(const tx_study *study, int32_t number, int32_t dimension, int32_t draw)
 {
     uint64_t x = tx_hash_splitmix(study->seed + TX_HASH_GOLDEN);
@@ -110,32 +108,4 @@ int64_t tx_study_grid_size(const tx_study *study)
     for (int32_t i = 0; i < study->space.count && size < INT32_MAX; i++)
         size *= tx_dimension_points(&study->space.dimension[i], study->grid_points);
     return size < INT32_MAX ? size : INT32_MAX;
-}
-
-/* The last option varies fastest. */
-static void suggest_grid(const tx_study *study, int32_t number, double *point)
-{
-    int64_t rest = number;
-    for (int32_t i = study->space.count - 1; i >= 0; i--) {
-        const tx_dimension *d = &study->space.dimension[i];
-        const int32_t count = tx_dimension_points(d, study->grid_points);
-        point[i] = tx_dimension_point(d, study->grid_points, (int32_t)(rest % count));
-        rest /= count;
-    }
-}
-
-tx_status tx_study_suggest(const tx_study *study, int32_t number, double point[TX_SPACE_MOST])
-{
-    int32_t ended = 0;
-    for (int32_t i = 0; i < study->count; i++)
-        ended += has_value(&study->trial[i]);
-    if (study->method == TX_METHOD_GRID) {
-        suggest_grid(study, number, point);
-        return TX_OK;
-    }
-    if (study->method == TX_METHOD_TPE && ended >= study->start_trials)
-        return tx_tpe_suggest(study, number, point);
-    for (int32_t i = 0; i < study->space.count; i++)
-        point[i] = tx_dimension_at(&study->space.dimension[i], tx_study_draw(study, number, i, 0));
-    return TX_OK;
 }

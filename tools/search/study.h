@@ -130,8 +130,8 @@ void tx_study_free(tx_study *study);
 tx_status tx_study_add(tx_study *study, tx_trial **trial);
 /* Points of the grid. */
 int64_t tx_study_grid_size(const tx_study *study);
-/* Chooses the point of trial `number`: all of lesser numbers are in the study. The same study gives the same point. */
-tx_status tx_study_suggest(const tx_study *study, int32_t number, double point[TX_SPACE_MOST]);
+/* Whether a trial has a result that counts. */
+bool tx_trial_has_value(const tx_trial *trial);
 /* Below 0: `a` is better. Complete trials come first, then those that were stopped, by how far they came, then by
  * value; then those without a value. */
 int tx_trial_compare(const tx_study *study, const tx_trial *a, const tx_trial *b);
@@ -142,9 +142,11 @@ int32_t tx_study_order(const tx_study *study, int32_t *order);
 /* The draw `draw` of an option in a trial, 0 <= u < 1. */
 double tx_study_draw(const tx_study *study, int32_t number, int32_t dimension, int32_t draw);
 
-/* ---- Tree-structured Parzen estimator (tpe.c) --------------------------------------------------------------- */
+/* ---- Suggestions (tpe.c) ------------------------------------------------------------------------------------ */
 
-tx_status tx_tpe_suggest(const tx_study *study, int32_t number, double point[TX_SPACE_MOST]);
+/* Chooses the point of trial `number` by the study's method. All trials of lesser numbers are in the study. The same
+ * study gives the same point. */
+tx_status tx_study_suggest(const tx_study *study, int32_t number, double point[TX_SPACE_MOST]);
 
 /* ---- Successive halving (halving.c) ------------------------------------------------------------------------- */
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
+ * The point of the next trial, by each method.
+ *
  * The tree-structured Parzen estimator (Bergstra, Bardenet, Bengio, Kegl, "Algorithms for Hyper-Parameter
  * Optimization", NIPS 2011, section 4), of all options together (as Falkner, Klein, Hutter, "BOHB: Robust and Efficient
  * Hyperparameter Optimization at Scale", ICML 2018, section 3).
@@ -176,7 +178,7 @@ static int32_t split(const tx_study *study, int32_t *trials, int32_t *count)
     return good;
 }
 
-tx_status tx_tpe_suggest(const tx_study *study, int32_t number, double point[TX_SPACE_MOST])
+static tx_status suggest_by_density(const tx_study *study, int32_t number, double point[TX_SPACE_MOST])
 {
     const size_t room = (size_t)study->count + 1;
     int32_t *trials = malloc(room * sizeof *trials), count;
@@ -201,5 +203,35 @@ tx_status tx_tpe_suggest(const tx_study *study, int32_t number, double point[TX_
     }
     free(trials);
     free(numbers);
+    return TX_OK;
+}
+
+/* ---- All methods ------------------------------------------------------------------------------------------- */
+
+/* The last option varies fastest. */
+static void suggest_grid(const tx_study *study, int32_t number, double *point)
+{
+    int64_t rest = number;
+    for (int32_t i = study->space.count - 1; i >= 0; i--) {
+        const tx_dimension *d = &study->space.dimension[i];
+        const int32_t count = tx_dimension_points(d, study->grid_points);
+        point[i] = tx_dimension_point(d, study->grid_points, (int32_t)(rest % count));
+        rest /= count;
+    }
+}
+
+tx_status tx_study_suggest(const tx_study *study, int32_t number, double point[TX_SPACE_MOST])
+{
+    int32_t ended = 0;
+    for (int32_t i = 0; i < study->count; i++)
+        ended += tx_trial_has_value(&study->trial[i]);
+    if (study->method == TX_METHOD_GRID) {
+        suggest_grid(study, number, point);
+        return TX_OK;
+    }
+    if (study->method == TX_METHOD_TPE && ended >= study->start_trials)
+        return suggest_by_density(study, number, point);
+    for (int32_t i = 0; i < study->space.count; i++)
+        point[i] = tx_dimension_at(&study->space.dimension[i], tx_study_draw(study, number, i, 0));
     return TX_OK;
 }
