@@ -186,21 +186,20 @@ tx_status tx_decoder_start(tx_decoder *decoder, const tx_prompt *prompts, bool k
 {
     tx_decoder *d = decoder;
     int64_t longest = 0;
-    tx_status status = TX_OK;
     TX_TRY(check_prompts(d, prompts));
     const int64_t held = keep ? held_by_all(d, prompts) : 0;
     for (int64_t r = 0; r < d->rows; r++) {
         longest = prompts[r].count > longest ? prompts[r].count : longest;
         d->count[r] = 0; /* the caches hold nothing that can be relied on, should this fail */
     }
-    for (int64_t first = held; first < longest && !status; first += d->prefill.length)
-        status = prefill_chunk(d, prompts, first);
-    for (int64_t r = 0; r < d->rows && !status; r++) {
+    for (int64_t first = held; first < longest; first += d->prefill.length)
+        TX_TRY(prefill_chunk(d, prompts, first));
+    for (int64_t r = 0; r < d->rows; r++) {
         d->count[r] = (int32_t)prompts[r].count;
         d->last[r] = (int32_t)r;
         memcpy(d->held + r * d->capacity, prompts[r].ids, (size_t)prompts[r].count * sizeof *d->held);
     }
-    return status;
+    return TX_OK;
 }
 
 tx_status tx_decoder_step(tx_decoder *decoder, const int32_t *tokens, const int32_t *sources)

@@ -129,14 +129,13 @@ tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, in
                        " prompts and %" PRId64 " beams",
                        count, how->num_beams, g->batch, g->beams);
     tx_run run = {g, prompts, count, how, sink, first, 0};
-    tx_status status = tx_generation_check(how);
-    for (int64_t i = 0; i < count && !status; i++) {
-        status = check_prompt(g, &prompts[i], how);
+    TX_TRY(tx_generation_check(how));
+    for (int64_t i = 0; i < count; i++) {
+        TX_TRY(check_prompt(g, &prompts[i], how));
         run.most = tx_run_limit(&run, i) > run.most ? tx_run_limit(&run, i) : run.most;
     }
-    if (!status && run.most > 0)
-        status = start(&run);
-    if (status || run.most == 0)
-        return status;
+    if (run.most == 0)
+        return TX_OK;
+    TX_TRY(start(&run));
     return g->beams > 1 ? tx_run_beams(&run) : run_rows(&run);
 }

@@ -179,17 +179,16 @@ static tx_status run(texts *t, tx_lm *lm)
                                         .context = t->context,
                                         .keep = lm->keep};
     TX_TRY(tx_lm_compile(lm, &sizes));
-    tx_status status = TX_OK;
     t->ids = malloc((size_t)(batch * t->context) * sizeof *t->ids);
     t->waiting = malloc((size_t)batch * sizeof *t->waiting);
     if (!t->ids || !t->waiting)
         return tx_fail(TX_MEMORY, "generate: out of memory");
     const double begun = tx_now();
-    for (int64_t i = 0; i < t->count && !status && !t->stopped; i += batch)
-        status = run_batch(t, lm->generator, i, t->count - i < batch ? t->count - i : batch);
-    if (!status && t->to->done)
+    for (int64_t i = 0; i < t->count && !t->stopped; i += batch)
+        TX_TRY(run_batch(t, lm->generator, i, t->count - i < batch ? t->count - i : batch));
+    if (t->to->done)
         t->to->done(t->to->context, t->tokens, tx_now() - begun);
-    return status;
+    return TX_OK;
 }
 
 static void release(texts *t)

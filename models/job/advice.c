@@ -251,5 +251,7 @@ tx_status tx_job_advise(tx_job *j, int64_t scratch, char *text, size_t size)
         config->lora = lora;
         config->packed = packed;
     }
-    return status || *text ? status : try_together(j, scratch, text, size);
+    if (!*text)
+        TX_THEN(status, try_together(j, scratch, text, size));
+    return status;
 }

@@ -18,12 +18,11 @@ static tx_status read_generation(const tx_job_inputs *in, tx_json **json)
     if (in->generation)
         return tx_json_parse(in->generation, strlen(in->generation), TX_JOB_GENERATION, json);
     *json = tx_json_object();
-    tx_status status = config->bos_token_id < 0 ? TX_OK : tx_json_set_int(*json, "bos_token_id", config->bos_token_id);
-    if (!status && ends)
-        status = tx_json_set(*json, ENDS, tx_json_copy(ends));
-    else if (!status && config->eos_token_id >= 0)
-        status = tx_json_set_int(*json, ENDS, config->eos_token_id);
-    return status;
+    if (config->bos_token_id >= 0)
+        TX_TRY(tx_json_set_int(*json, "bos_token_id", config->bos_token_id));
+    if (ends)
+        return tx_json_set(*json, ENDS, tx_json_copy(ends));
+    return config->eos_token_id >= 0 ? tx_json_set_int(*json, ENDS, config->eos_token_id) : TX_OK;
 }
 
 /* Puts an id before those of eos_token_id, a number or a list, unless it is among them. */

@@ -92,11 +92,10 @@ static tx_status read_foreign(tx_option_values *to, const char *file, const tx_o
     const char *text = scalar(value, number);
     const tx_json_type type = tx_json_type_of(value);
     const bool many = type == TX_JSON_ARRAY || type == TX_JSON_OBJECT;
-    tx_status status = TX_OK;
     if (type == TX_JSON_OBJECT && option->choices && strcmp(option->choices, "{}") == 0) {
-        for (void *i = tx_json_first(value); i && !status; i = tx_json_next(value, i))
-            status = read_member(to, file, tx_json_key(i), tx_json_value(i));
-        return status;
+        for (void *i = tx_json_first(value); i; i = tx_json_next(value, i))
+            TX_TRY(read_member(to, file, tx_json_key(i), tx_json_value(i)));
+        return TX_OK;
     }
     /* An empty list or object asks for nothing. */
     return many && tx_json_size(value) == 0 ? TX_OK : tx_option_store(to, file, option, text ? text : "a list");
@@ -121,10 +120,9 @@ static tx_status read_member(tx_option_values *to, const char *file, const char 
         return store_choices(to, file, option, value);
     if (type != TX_JSON_ARRAY || option->kind != TX_OPTION_WORDS)
         return store_scalar(to, file, option, value);
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < tx_json_size(value) && !status; i++)
-        status = store_scalar(to, file, option, tx_json_at(value, i));
-    return status;
+    for (size_t i = 0; i < tx_json_size(value); i++)
+        TX_TRY(store_scalar(to, file, option, tx_json_at(value, i)));
+    return TX_OK;
 }
 
 /* Whether what is inherited may set this one. */

@@ -90,15 +90,14 @@ static tx_status measure_device(tx_engine *engine, tx_dtype products, tx_split_m
 
 static tx_status time_sum(tx_comm *comm, float *data, int64_t count, double *seconds)
 {
-    tx_status status = TX_OK;
     *seconds = INFINITY;
-    for (int i = 0; i <= RUNS && !status; i++) {
-        status = tx_comm_collect(comm, TX_BARRIER, NULL, 0, TX_F32, 0);
+    for (int i = 0; i <= RUNS; i++) {
+        TX_TRY(tx_comm_collect(comm, TX_BARRIER, NULL, 0, TX_F32, 0));
         const double begin = tx_now();
-        TX_THEN(status, tx_comm_collect(comm, TX_ALL_REDUCE, data, count, TX_F32, 0));
+        TX_TRY(tx_comm_collect(comm, TX_ALL_REDUCE, data, count, TX_F32, 0));
         *seconds = i ? fmin(*seconds, tx_now() - begin) : *seconds;
     }
-    return status;
+    return TX_OK;
 }
 
 /* From a sum of one number and one of many (tx_split_sum solved for its terms). Of one rank: none is waited for. */

@@ -51,10 +51,9 @@ tx_status tx_split_plan(tx_engine *engine, const tx_config *config, const tx_tra
     int32_t blocks[TX_SPLIT_STAGES];
     tx_trainer_forecast forecast;
     tx_split_stages(model, split, machine->room, blocks);
-    tx_status status = foresee(engine, config, base, split, blocks, machine->host, &forecast);
-    if (!status)
-        *memory = forecast.memory;
-    return status;
+    TX_TRY(foresee(engine, config, base, split, blocks, machine->host, &forecast));
+    *memory = forecast.memory;
+    return TX_OK;
 }
 
 bool tx_split_is_built(const tx_split *s)

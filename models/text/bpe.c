@@ -112,8 +112,8 @@ static tx_status expect_empty(const tx_json *model, const char *key)
     const char *text;
     if (!tx_json_has(model, key))
         return TX_OK;
-    tx_status status = tx_json_get_string(model, key, &text);
-    return status || !*text ? status : tx_fail(TX_UNSUPPORTED, "%s \"%.40s\" is not supported", key, text);
+    TX_TRY(tx_json_get_string(model, key, &text));
+    return *text ? tx_fail(TX_UNSUPPORTED, "%s \"%.40s\" is not supported", key, text) : TX_OK;
 }
 
 tx_status tx_model_read_unk(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)

@@ -419,7 +419,8 @@ tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t la
     TX_THEN(status, tx_plan_run(trainer->update));
     trainer->updates++;
     trainer->step++;
-    return status ? status : tx_model_fetch(trainer->model);
+    TX_THEN(status, tx_model_fetch(trainer->model));
+    return status;
 }
 
 tx_status tx_trainer_hold(tx_trainer *trainer, double rate, int64_t skipped)
