@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Words of the topology, cells of the matrix, bus ids, and finding a device by what a user calls it. */
+ * Words of the topology, bus ids, cells of the matrix, and rates of PCIe links. */
 #include "comm/topology/draft.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define ONLY(name, word) word,
 #define FIRST(name, first, second) first,
@@ -99,34 +98,7 @@ int32_t tx_topo_cores(const tx_topology *topology)
     return cores;
 }
 
-/* ---- Finding ---------------------------------------------------------------------------------------- */
-
-/* Whether `index` is among "0:1,2:0". */
-static bool lists_index(const char *list, const char *index)
-{
-    size_t length = strlen(index);
-    for (const char *at = list; *at;) {
-        size_t item = strcspn(at, ",");
-        if (item == length && memcmp(at, index, length) == 0)
-            return true;
-        at += item + (at[item] == ',');
-    }
-    return false;
-}
-
-int32_t tx_topo_find(const tx_topology *topology, const char *name)
-{
-    uint64_t wanted = 0, key = 0;
-    bool bus = tx_topo_bus_parse(name, &wanted);
-    const char *index = strncmp(name, "opencl:", 7) == 0 ? name + 7 : name;
-    for (int32_t i = 0; i < topology->device_count && *name; i++) {
-        const tx_topo_device *d = &topology->devices[i];
-        if (strcasecmp(d->label, name) == 0 || strcmp(d->system, name) == 0 || strcmp(d->engine, name) == 0 ||
-            lists_index(d->opencl, index) || (bus && tx_topo_bus_parse(d->bus, &key) && key == wanted))
-            return i;
-    }
-    return -1;
-}
+/* ---- Rates ------------------------------------------------------------------------------------------ */
 
 double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max)
 {

@@ -54,9 +54,6 @@ void tx_topo_sysfs_xgmi(tx_draft *draft, const char *root);
 void tx_topo_nvml(tx_draft *draft);
 void tx_topo_rsmi(tx_draft *draft);
 
-/* Reads a small text file below `root`, without the newline at its end; false where there is none. */
-bool tx_topo_small_file(char *text, size_t size, const char *root, const char *format, ...) TX_PRINTF(4, 5);
-
 /* ---- Files -------------------------------------------------------------------------------------------------- */
 
 /* Text of nvidia-smi topo -m. */

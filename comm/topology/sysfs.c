@@ -20,7 +20,8 @@ static void make_path(char path[PATH_SIZE], const char *root, const char *format
         path[0] = '\0';
 }
 
-bool tx_topo_small_file(char *text, size_t size, const char *root, const char *format, ...)
+/* Reads a small text file below `root`, without the newline at its end; false if there is none. */
+TX_PRINTF(4, 5) static bool small_file(char *text, size_t size, const char *root, const char *format, ...)
 {
     char path[PATH_SIZE];
     va_list args;
@@ -62,7 +63,7 @@ TX_PRINTF(3, 4) static bool link_end(char text[64], const char *root, const char
 static double read_number(const char *root, const char *bus, const char *name, double most)
 {
     char text[64];
-    if (!tx_topo_small_file(text, sizeof text, root, "/sys/bus/pci/devices/%s/%s", bus, name))
+    if (!small_file(text, sizeof text, root, "/sys/bus/pci/devices/%s/%s", bus, name))
         return 0;
     const double number = strtod(text, NULL);
     return number > 0 && number <= most ? number : 0;
@@ -97,7 +98,7 @@ static void read_gpu_numa(tx_draft *draft, const char *root, int32_t gpu)
     char text[512];
     tx_topo_device *d = &draft->t->devices[gpu];
     if (d->partition > 0 || !*d->bus ||
-        !tx_topo_small_file(text, sizeof text, root, "/proc/driver/nvidia/gpus/%s/numa_status", d->bus))
+        !small_file(text, sizeof text, root, "/proc/driver/nvidia/gpus/%s/numa_status", d->bus))
         return;
     const long long number = number_after(text, "Node:");
     if (number <= 0 || number > 4096)
@@ -114,7 +115,7 @@ static void read_gpu_numa(tx_draft *draft, const char *root, int32_t gpu)
     for (numa->node = d->node; numa->node > 0 && draft->t->nodes[numa->node].kind >= TX_TOPO_HOST_BRIDGE;)
         numa->node = draft->t->nodes[numa->node].parent;
     /* "Node 1 MemTotal:       98765 kB" */
-    if (!tx_topo_small_file(text, sizeof text, root, "/sys/devices/system/node/node%lld/meminfo", number))
+    if (!small_file(text, sizeof text, root, "/sys/devices/system/node/node%lld/meminfo", number))
         return;
     const long long kilobytes = number_after(text, "MemTotal:");
     numa->memory = kilobytes > 0 && kilobytes < INT64_MAX / 1024 ? (int64_t)kilobytes * 1024 : 0;
@@ -143,7 +144,7 @@ static void read_hive(tx_draft *draft, const char *root, int32_t gpu)
     char row[1024], member[64];
     const tx_topo_device *d = &draft->t->devices[gpu];
     if (d->kind != TX_TOPO_GPU || d->partition > 0 || !*d->bus ||
-        !tx_topo_small_file(row, sizeof row, root, "/sys/bus/pci/devices/%s/xgmi_num_links", d->bus))
+        !small_file(row, sizeof row, root, "/sys/bus/pci/devices/%s/xgmi_num_links", d->bus))
         return;
     char *at = row, *end = NULL;
     for (int k = 1; link_end(member, root, "/sys/bus/pci/devices/%s/xgmi_hive_info/node%d", d->bus, k); k++, at = end) {
@@ -179,7 +180,7 @@ static long property(const char *text, const char *name)
 static int32_t kfd_gpu(const tx_draft *draft, const char *root, int number)
 {
     char text[2048];
-    if (!tx_topo_small_file(text, sizeof text, root, "/sys/class/kfd/kfd/topology/nodes/%d/properties", number))
+    if (!small_file(text, sizeof text, root, "/sys/class/kfd/kfd/topology/nodes/%d/properties", number))
         return -1;
     const long location = property(text, "location_id"), domain = property(text, "domain");
     if (location <= 0 || property(text, "simd_count") == 0)
@@ -193,7 +194,7 @@ static void read_kfd_links(tx_draft *draft, const char *root, int number, const 
     char text[1024];
     const char *folder = "/sys/class/kfd/kfd/topology/nodes";
     for (int k = 0; k < KFD_NODES_MAX; k++) {
-        if (!tx_topo_small_file(text, sizeof text, root, "%s/%d/io_links/%d/properties", folder, number, k))
+        if (!small_file(text, sizeof text, root, "%s/%d/io_links/%d/properties", folder, number, k))
             break;
         const long to = property(text, "node_to");
         if (property(text, "type") != 11 || to < 0 || to >= count || gpus[to] < 0)
@@ -215,7 +216,7 @@ void tx_topo_sysfs_xgmi(tx_draft *draft, const char *root)
     for (int32_t i = 0; i < draft->t->device_count && !draft->status; i++)
         read_hive(draft, root, i);
     for (; count < KFD_NODES_MAX; count++) {
-        if (!tx_topo_small_file(text, sizeof text, root, "/sys/class/kfd/kfd/topology/nodes/%d/gpu_id", count))
+        if (!small_file(text, sizeof text, root, "/sys/class/kfd/kfd/topology/nodes/%d/gpu_id", count))
             break;
         gpus[count] = kfd_gpu(draft, root, count);
     }

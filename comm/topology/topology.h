@@ -258,10 +258,6 @@ bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value);
 bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value);
 /* How many cores the topology tells. */
 int32_t tx_topo_cores(const tx_topology *topology);
-/* The device of a label ("GPU0", "nic1"), bus id ("3b:00.0"), OpenCL index ("0:1", "opencl:0:1") or system name
- * ("mlx5_0"); -1 none.
- */
-int32_t tx_topo_find(const tx_topology *topology, const char *name);
 /* The rate of the PCIe link above a node, by speed and width with the encoding's loss, or as told; 0 unknown. `max`:
  * what it could be. */
 double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max);

@@ -45,14 +45,14 @@ static void bridges_count(void **state)
 static void what_is_near(void **state)
 {
     tx_topology *t = read_topology(FIXTURES "classes.xml");
-    const tx_topo_device *gpu = &t->devices[tx_topo_find(t, "GPU0")], *far = &t->devices[tx_topo_find(t, "GPU7")];
+    const tx_topo_device *gpu = &t->devices[device_named(t, "GPU0")], *far = &t->devices[device_named(t, "GPU7")];
     assert_string_equal(gpu->cpus, "0-3");
     assert_string_equal(gpu->nodes, "0");
     assert_string_equal(far->cpus, "4-7");
     assert_string_equal(far->nodes, "1");
     /* Equally near NICs are shared out. */
-    assert_int_equal(t->devices[0].nic, tx_topo_find(t, "mlx5_0"));
-    assert_int_equal(t->devices[1].nic, tx_topo_find(t, "mlx5_1"));
+    assert_int_equal(t->devices[0].nic, device_named(t, "mlx5_0"));
+    assert_int_equal(t->devices[1].nic, device_named(t, "mlx5_1"));
     assert_int_equal(t->numa_count, 2);
     assert_string_equal(t->numa[1].cpus, "4-7");
     assert_true(t->numa[1].memory == INT64_C(8589934592));
@@ -70,7 +70,7 @@ static void what_is_near(void **state)
 static void the_way(void **state)
 {
     tx_topology *t = read_topology(FIXTURES "classes.xml");
-    const int32_t a = tx_topo_find(t, "GPU0"), b = tx_topo_find(t, "GPU2");
+    const int32_t a = device_named(t, "GPU0"), b = device_named(t, "GPU2");
     const tx_topo_pair *pair = tx_topo_pair_of(t, a, b), *back = tx_topo_pair_of(t, b, a);
     assert_string_equal(t->nodes[pair->ancestor].bus, "0000:01:00.0");
     assert_true(pair->bridges_a == 1 && pair->bridges_b == 3 && back->bridges_a == 3 && back->bridges_b == 1);
@@ -94,20 +94,6 @@ static void guesses(void **state)
     assert_int_equal(hopper->gpu_numa, 2);
     assert_string_equal(hopper->nodes, "1");
     assert_int_equal(t->numa[2].device, 3);
-    tx_topology_free(t);
-}
-
-static void finds(void **state)
-{
-    tx_topology *t = read_topology(FIXTURES "classes.xml");
-    assert_int_equal(tx_topo_find(t, "gpu2"), 2);
-    assert_int_equal(tx_topo_find(t, "07:00.0"), 2);
-    assert_int_equal(tx_topo_find(t, "00000000:07:00.0"), 2);
-    assert_int_equal(tx_topo_find(t, "0:0"), 7);
-    assert_int_equal(tx_topo_find(t, "mlx5_1"), 9);
-    assert_true(tx_topo_find(t, "") < 0);
-    assert_true(tx_topo_find(t, "GPU9") < 0);
-    assert_true(tx_topo_find(t, "0") < 0);
     tx_topology_free(t);
 }
 
@@ -141,8 +127,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_class), cmocka_unit_test(bridges_count), cmocka_unit_test(what_is_near),
-        cmocka_unit_test(the_way),     cmocka_unit_test(guesses),       cmocka_unit_test(finds),
-        cmocka_unit_test(sets),        cmocka_unit_test(rates),
+        cmocka_unit_test(the_way),     cmocka_unit_test(guesses),       cmocka_unit_test(sets),
+        cmocka_unit_test(rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

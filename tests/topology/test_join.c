@@ -41,12 +41,12 @@ static void by_address(void **state)
     };
     tx_topology *t = joined("classes.xml", devices, 5);
     assert_int_equal(t->gpus, 8);
-    assert_int_equal(tx_topo_find(t, "0:0"), 1);
+    assert_int_equal(device_named(t, "0:0"), 1);
     /* Two platforms expose one card; two devices of one platform are its tiles. */
     assert_string_equal(t->devices[0].opencl, "0:1,1:0");
     assert_true(t->devices[0].platform == 0 && t->devices[0].device == 1);
-    assert_int_equal(tx_topo_find(t, "2:0"), 5);
-    assert_int_equal(tx_topo_find(t, "2:1"), 6);
+    assert_int_equal(device_named(t, "2:0"), 5);
+    assert_int_equal(device_named(t, "2:1"), 6);
     tx_topology_free(t);
 }
 
@@ -57,7 +57,7 @@ static void vouched_for(void **state)
     devices[0].slot = 0x1f;
     tx_topology *t = joined("classes.xml", devices, 3);
     assert_int_equal(t->gpus, 10);
-    assert_int_equal(tx_topo_find(t, "0:0"), 0);
+    assert_int_equal(device_named(t, "0:0"), 0);
     assert_string_equal(t->devices[0].bus, "0000:00:1f.0");
     assert_cell(t, "0:1", "0:2", true, "LOC");
     tx_topology_free(t);
@@ -69,7 +69,7 @@ static void without_domain(void **state)
     tx_topo_cl_device device = AT(0, 0, 0x11, 0);
     device.has_domain = false;
     tx_topology *t = joined("classes.xml", &device, 1);
-    assert_int_equal(tx_topo_find(t, "0:0"), 4);
+    assert_int_equal(device_named(t, "0:0"), 4);
     assert_true(!t->devices[4].guessed);
     tx_topology_free(t);
     char *data = test_data("topo/15-tuolumne-12xMI300A-tpx.xml");
@@ -98,20 +98,20 @@ static void without_address(void **state)
     /* The PCI device id, where one GPU has it. */
     const tx_topo_cl_device id = WITHOUT_BUS(0x10de, 0x2342, "GH200");
     tx_topology *t = joined("unplaced.xml", &id, 1);
-    assert_int_equal(tx_topo_find(t, "0:0"), 3);
+    assert_int_equal(device_named(t, "0:0"), 3);
     assert_true(!t->devices[3].guessed);
     tx_topology_free(t);
     /* The vendor, where one GPU has it: a guess. */
     const tx_topo_cl_device vendor = WITHOUT_BUS(0x10de, 0, "GH200");
     t = joined("unplaced.xml", &vendor, 1);
-    assert_int_equal(tx_topo_find(t, "0:0"), 3);
+    assert_int_equal(device_named(t, "0:0"), 3);
     assert_true(t->devices[3].guessed && t->devices[3].note >= 0);
     tx_topology_free(t);
     /* Several fit: a device of its own without a place. */
     const tx_topo_cl_device lost = WITHOUT_BUS(0x1002, 0x66a1, "MI50");
     t = joined("unplaced.xml", &lost, 1);
     assert_int_equal(t->gpus, 5);
-    assert_int_equal(tx_topo_find(t, "0:0"), 4);
+    assert_int_equal(device_named(t, "0:0"), 4);
     assert_cell(t, "0:0", "GPU0", true, "SYS");
     assert_true(has_note(t, "Where OpenCL 0:0 (MI50) hangs is not known"));
     assert_true(tx_topo_pair_of(t, 0, 4)->note >= 0);
@@ -133,7 +133,7 @@ static void cpu_devices(void **state)
     assert_string_equal(t->devices[10].cpus, "0-7");
     assert_string_equal(t->devices[10].vendor, "AMD"); /* as the packages tell, not PoCL */
     assert_string_equal(t->devices[10].nodes, "0-1");
-    assert_int_equal(tx_topo_find(t, "opencl:1"), 11);
+    assert_int_equal(device_named(t, "opencl:1"), 11);
     tx_topology_free(t);
 }
 
