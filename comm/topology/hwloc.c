@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A machine as hwloc tells it, live or from XML, becomes a draft; and hwloc's XML is written. */
+ * A machine as hwloc tells it, live or from XML, becomes a draft. */
 #include "comm/topology/hwloc_tree.h"
 
 #include <stdio.h>
@@ -63,7 +63,7 @@ static void read_cpus(tx_hwloc_reader *r)
     }
 }
 
-/* ---- Loading and writing --------------------------------------------------------------------------------- */
+/* ---- Loading ------------------------------------------------------------------------------------------- */
 
 /* PoCL, once it runs, hides hwloc's plugins from the whole process, so that its own use of hwloc does not end in OpenCL
  * again; TX leaves hwloc's OpenCL plugin out by itself, and shows the plugins while hwloc starts. */
@@ -121,24 +121,4 @@ tx_status tx_topo_hwloc_read(const char *xml, size_t size, tx_draft *draft, bool
     *local = hwloc_topology_is_thissystem(r.topology);
     hwloc_topology_destroy(r.topology);
     return draft->status;
-}
-
-tx_status tx_topo_hwloc_export(const tx_topology *topology, const char *xml, size_t size, char **text)
-{
-    hwloc_topology_t loaded;
-    tx_status status = load(&loaded, xml, size);
-    if (status)
-        return status;
-    char *buffer = NULL;
-    int length = 0;
-    if (!xml)
-        status = tx_hwloc_add_links(loaded, topology);
-    if (!status && hwloc_topology_export_xmlbuffer(loaded, &buffer, &length, 0))
-        status = tx_fail(TX_INTERNAL, "hwloc cannot write the topology as XML");
-    if (!status && !(*text = strdup(buffer)))
-        status = tx_fail(TX_MEMORY, "topology: out of memory");
-    if (buffer)
-        hwloc_free_xmlbuffer(loaded, buffer);
-    hwloc_topology_destroy(loaded);
-    return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * NVLink, XGMI and Xe Link between GPUs: hwloc's matrices of bandwidths, read and written. */
+ * NVLink, XGMI and Xe Link between GPUs: hwloc's matrices of bandwidths. */
 #include "comm/topology/hwloc_tree.h"
 
 #include <stdlib.h>
@@ -86,64 +86,4 @@ void tx_hwloc_read_links(tx_hwloc_reader *r)
 {
     for (int i = 0; i < LINK_KINDS; i++)
         read_kind(r, link_kinds[i].distances, link_kinds[i].kind);
-}
-
-/* ---- Writing ------------------------------------------------------------------------------------------ */
-
-/* The same links as hwloc's plugins see them, which give way to ours. */
-static void remove_links(hwloc_topology_t loaded, const char *name)
-{
-    struct hwloc_distances_s *d = NULL;
-    unsigned count = 1;
-    while (hwloc_distances_get_by_name(loaded, name, &count, &d, 0) == 0 && count > 0 && d) {
-        if (hwloc_distances_release_remove(loaded, d))
-            return;
-        count = 1;
-        d = NULL;
-    }
-}
-
-/* What hwloc's plugins would have written of links of one kind, between `count` of the GPUs, which are `objs`. */
-static tx_status write_links(hwloc_topology_t loaded, const tx_topology *t, const char *name, tx_topo_link_kind kind,
-                             const int32_t *gpus, unsigned count, hwloc_obj_t *objs, hwloc_uint64_t *values)
-{
-    bool any = false;
-    for (unsigned i = 0; i < count; i++)
-        for (unsigned k = 0; k < count; k++) {
-            const tx_topo_pair *pair = tx_topo_pair_of(t, gpus[i], gpus[k]);
-            bool linked = pair->link == kind;
-            uint64_t one = kind == TX_TOPO_NVLINK ? nvlink_rate(&t->devices[gpus[i]]) : 100000;
-            uint64_t links = kind == TX_TOPO_NVLINK && pair->links > 0 ? (uint64_t)pair->links : 1;
-            values[(size_t)i * count + k] = linked ? one * links : i == k ? 1000000 : 0;
-            any = any || linked;
-        }
-    if (!any)
-        return TX_OK;
-    remove_links(loaded, name);
-    unsigned long how = HWLOC_DISTANCES_KIND_FROM_USER | HWLOC_DISTANCES_KIND_MEANS_BANDWIDTH;
-    hwloc_distances_add_handle_t handle = hwloc_distances_add_create(loaded, name, how, 0);
-    if (!handle || hwloc_distances_add_values(loaded, handle, count, objs, values, 0) ||
-        hwloc_distances_add_commit(loaded, handle, 0))
-        return tx_fail(TX_INTERNAL, "hwloc does not take %s", name);
-    return TX_OK;
-}
-
-tx_status tx_hwloc_add_links(hwloc_topology_t loaded, const tx_topology *t)
-{
-    hwloc_obj_t objs[TX_TOPO_DEVICES_MAX];
-    int32_t gpus[TX_TOPO_DEVICES_MAX];
-    unsigned count = 0;
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < t->gpus; i++) { /* partitions of one function have one object */
-        objs[count] = t->devices[i].partition ? NULL : hwloc_get_pcidev_by_busidstring(loaded, t->devices[i].bus);
-        gpus[count] = i;
-        count += objs[count] != NULL;
-    }
-    hwloc_uint64_t *values = calloc((size_t)count * count + 1, sizeof *values);
-    if (!values)
-        return tx_fail(TX_MEMORY, "topology: out of memory");
-    for (int i = 0; !status && i < LINK_KINDS; i++)
-        status = write_links(loaded, t, link_kinds[i].distances, link_kinds[i].kind, gpus, count, objs, values);
-    free(values);
-    return status;
 }

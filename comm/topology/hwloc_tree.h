@@ -40,9 +40,7 @@ bool tx_hwloc_is_gpu_memory(hwloc_obj_t obj);
 /* hwloc_devices.c: GPUs and NICs. Failures are kept in the draft. */
 void tx_hwloc_read_devices(tx_hwloc_reader *r);
 
-/* hwloc_links.c: direct links between devices that were read; and those of `topology` into hwloc's tree, as hwloc's
- * plugins would have written them. */
+/* hwloc_links.c: direct links between devices that were read. */
 void tx_hwloc_read_links(tx_hwloc_reader *r);
-tx_status tx_hwloc_add_links(hwloc_topology_t loaded, const tx_topology *topology);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A topology from a file: what kind of file it is; and hwloc's XML written. Broken XML can kill hwloc, so it reads and
- * writes in a child process first, and here when the child has survived. */
+ * A topology from a file: what kind of file it is. Broken XML can kill hwloc, so it reads in a child process first,
+ * and here when the child has survived. */
 #include "comm/topology/sources.h"
 
 #include "api/base/file.h"
@@ -103,33 +103,4 @@ tx_status tx_topology_read(const char *path, tx_topology **topology)
         return tx_fail_in(status, "%s", path);
     *topology = made;
     return TX_OK;
-}
-
-static tx_status rehearse_write(const void *data)
-{
-    const xml_text *xml = data;
-    char *out = NULL;
-    tx_status status = tx_topo_hwloc_export(NULL, xml->text, xml->size, &out);
-    free(out);
-    return status;
-}
-
-tx_status tx_topology_export(const tx_topology *topology, const char *path)
-{
-    char *text = NULL, *out = NULL;
-    size_t size = 0;
-    tx_status status = TX_OK;
-    if (topology->origin != TX_TOPO_ORIGIN_LIVE && topology->origin != TX_TOPO_ORIGIN_XML)
-        return tx_fail(TX_UNSUPPORTED, "%s: hwloc XML is written of this machine or of hwloc XML, not of a matrix",
-                       path);
-    if (topology->origin == TX_TOPO_ORIGIN_XML) {
-        status = tx_file_read(topology->file, FILE_MAX, &text, &size);
-        if (!status)
-            status = tx_topo_rehearse("hwloc cannot write what it read", rehearse_write, &(xml_text){text, size});
-    }
-    TX_THEN(status, tx_topo_hwloc_export(topology, text, size, &out));
-    free(text);
-    TX_THEN(status, tx_file_write_output(path, out, strlen(out)));
-    free(out);
-    return status;
 }

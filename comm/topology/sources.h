@@ -12,9 +12,6 @@
  * is NULL those of this machine, or of the one that hwloc's environment variables name: `local` tells whether it is
  * this one. Broken XML may kill the process. */
 tx_status tx_topo_hwloc_read(const char *xml, size_t size, tx_draft *draft, bool *local);
-/* hwloc's XML of this machine with the links of `topology`, or of XML text where that is not NULL; allocated. May kill
- * the process as above. */
-tx_status tx_topo_hwloc_export(const tx_topology *topology, const char *xml, size_t size, char **text);
 /* "2.9.0" */
 void tx_topo_hwloc_version(char text[32]);
 

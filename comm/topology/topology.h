@@ -236,10 +236,6 @@ tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topolog
  * at. Broken files can kill hwloc, so a child process reads them first (SIGCHLD must not be ignored). */
 tx_status tx_topology_read(const char *path, tx_topology **topology);
 void tx_topology_free(tx_topology *topology); /* NULL is fine */
-/* Writes hwloc's XML of the machine or of the hwloc file that `topology` was made from; UNSUPPORTED for others. Direct
- * links that were found on this machine are written as hwloc's distances. */
-tx_status tx_topology_export(const tx_topology *topology, const char *path);
-
 /* JSON text as tools/topology/txtopo.schema.json describes it, allocated; NULL when out of memory (the message is set).
  * The caller frees it. */
 char *tx_topology_json(const tx_topology *topology);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files: pasted matrices in the forms that are met, exports, and everything broken.
+ * Files: pasted matrices in the forms that are met, and everything broken.
  */
 #include "tests/topology/helper.h"
 
@@ -132,24 +132,6 @@ static void too_many_in_hwloc(void **state)
     free(text);
 }
 
-static void exports(void **state)
-{
-    char *folder = make_scratch(), *path = tx_path_join(folder, "out.xml");
-    tx_topology *t = read_topology(FIXTURES "classes.xml"), *matrix = read_topology(FIXTURES "matrix.txt");
-    assert_ok(tx_topology_export(t, path));
-    tx_topology *again = read_topology(path);
-    char *a = printed(tx_txtopo_nvidia, t, true), *b = printed(tx_txtopo_nvidia, again, true);
-    assert_string_equal(a, b);
-    assert_refused(tx_topology_export(matrix, path), TX_UNSUPPORTED, "not of a matrix");
-    free(a);
-    free(b);
-    free(path);
-    tx_topology_free(t);
-    tx_topology_free(matrix);
-    tx_topology_free(again);
-    remove_scratch(folder);
-}
-
 /* PoCL hides hwloc's plugins once it runs; a file reads the same then. */
 static void after_opencl(void **state)
 {
@@ -165,7 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pasted_as_printed), cmocka_unit_test(pasted_variants), cmocka_unit_test(pasted_broken),
         cmocka_unit_test(broken_files),      cmocka_unit_test(too_many),        cmocka_unit_test(too_many_in_hwloc),
-        cmocka_unit_test(exports),           cmocka_unit_test(after_opencl),
+        cmocka_unit_test(after_opencl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,31 +224,13 @@ static void kfd(void **state)
     remove_scratch(root);
 }
 
-/* ---- As hwloc XML ---------------------------------------------------------------------------------------- */
-
-/* What only the vendors' libraries tell of links is in the file as well: its cells are those of the live run. */
-static void exported(void **state)
-{
-    char *folder = make_scratch(), *path = tx_path_join(folder, "out.xml");
-    tx_topology *t = live_as("FAKE_NVML", "switch"); /* the fixture says NV2 and PXB */
-    assert_ok(tx_topology_export(t, path));
-    tx_topology *again = read_topology(path);
-    assert_cell(again, "GPU0", "GPU1", true, "NV6");
-    assert_cell(again, "GPU0", "GPU2", true, "NV4");
-    assert_cell(again, "GPU1", "GPU2", true, "NV4");
-    tx_topology_free(again);
-    tx_topology_free(t);
-    free(path);
-    remove_scratch(folder);
-}
-
 int main(int argc, char **argv)
 {
     (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nvml_direct),  cmocka_unit_test(nvml_switch), cmocka_unit_test(nvml_fails),
         cmocka_unit_test(nvml_differs), cmocka_unit_test(rsmi),        cmocka_unit_test(pci_facts),
-        cmocka_unit_test(hive),         cmocka_unit_test(kfd),         cmocka_unit_test(exported),
+        cmocka_unit_test(hive),         cmocka_unit_test(kfd),
     };
     const struct CMUnitTest old[] = {cmocka_unit_test(nvml_old)};
     return argc > 1 ? cmocka_run_group_tests(old, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,10 +64,6 @@ expect 0 "GPU5${tab}SYS${tab}SYS${tab}SYS${tab}SYS${tab}SYS${tab} X ${tab}PIX${t
 lacks "XG"
 expect 0 "GPU0${tab}X${tab}U" -p2p rw --input "$classes"
 expect 0 '"cell": "NV2"' --json --input "$classes"
-expect 0 "" --export "$work/copy.xml" --input "$classes"
-"$txtopo" -m --input "$classes" > "$work/a"
-"$txtopo" -m --input "$work/copy.xml" > "$work/b"
-cmp -s "$work/a" "$work/b" || fail "the exported file reads otherwise"
 "$txtopo" --nvidia --input "$classes" | "$txtopo" --nvidia --input /dev/stdin > "$work/b"
 "$txtopo" --nvidia --input "$classes" | cmp -s - "$work/b" || fail "--nvidia reads otherwise"
 
@@ -88,8 +84,6 @@ expect 1 "does not tell which cores" --bind 2 --input "$work/bare.txt"
 # ---- this machine -----------------------------------------------------------------------------------
 expect 0 "CPU" -m
 expect 0 "" --nvidia
-expect 0 "" --export "$work/live.xml"
-expect 0 "" --input "$work/live.xml"
 export OCL_ICD_VENDORS=/nowhere
 expect 0 "OpenCL: " -m
 [ "$(grep -c 'OpenCL: ' "$work/out")" -eq 1 ] || fail "does not say in one line that there is no OpenCL"
@@ -113,9 +107,6 @@ expect 1 "cannot open" --input "$work/none"
 expect 1 "cut.xml: hwloc" --input "$work/cut.xml"
 expect 1 "lstopo --export-xml-flags v2" --input "$work/three.xml"
 expect 1 "noise: " --input "$work/noise"
-expect 1 "not of a matrix" --input "$fixtures/matrix.txt" --export "$work/no.xml"
-[ ! -e "$work/no.xml" ] || fail "leaves a file behind"
-expect 1 "cannot" --export "$work/no folder/a.xml"
 if [ -w /dev/full ]; then
     "$txtopo" --input "$classes" > /dev/full 2> "$work/err" && fail "does not see a full disk"
     grep -q 'standard output' "$work/err" || fail "does not say that nothing was written"

@@ -93,7 +93,6 @@ written()
     rm -f "$work"/out-*
 }
 written "-o @" "$bin/txplot" "$work/b"
-written "--export @" "$bin/txtopo"
 # shellcheck disable=SC2086
 written "--dump_order @" "$bin/txtrain" $common --train_file "$work/text" --max_steps 1 --output_dir "$work/orders" --overwrite_output_dir
 mkfifo "$work/logits"

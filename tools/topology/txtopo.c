@@ -10,7 +10,7 @@
 
 typedef struct settings {
     bool matrix, pci, tree, nvidia, json;
-    const char *p2p, *input, *export;
+    const char *p2p, *input;
     int64_t bind;
 } settings;
 
@@ -38,8 +38,8 @@ static const tx_option options[] = {
     OPTION(FLAG, "json", json, NULL, "JSON with everything that is known (tools/topology/txtopo.schema.json)"),
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Files:"},
     OPTION(TEXT, "input", input, "FILE",
-           "read another machine's topology: hwloc XML (--export, lstopo) or the text of nvidia-smi topo -m"),
-    OPTION(TEXT, "export", export, "FILE", "write hwloc XML, with direct links, and end"),
+           "read another machine's topology: hwloc XML (lstopo --filter io:all FILE.xml) or the text of nvidia-smi "
+           "topo -m"),
 };
 
 /* As nvidia-smi spells them. */
@@ -115,7 +115,7 @@ static int run(const settings *s)
     tx_topology *topology = NULL;
     tx_alive *alive = tx_alive_start(&program, stderr, "looking for devices");
     tx_status status = s->input ? tx_topology_read(s->input, &topology) : tx_topology_live(NULL, &topology);
-    TX_THEN(status, s->export ? tx_topology_export(topology, s->export) : show(s, topology));
+    TX_THEN(status, show(s, topology));
     tx_topology_free(topology);
     tx_alive_stop(alive);
     return status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : tx_end(&program, 0);
