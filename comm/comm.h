@@ -20,8 +20,6 @@
 
 #include "tx.h"
 
-#define TX_COMM_VERSION 7
-
 /* X(NAME, "name") */
 #define TX_COLLECTIVE_MAP(X)                                                                          \
     X(ALL_REDUCE, "all_reduce")         /* every rank gets the sum */                                 \
@@ -91,9 +89,8 @@ typedef struct tx_comm_laggard {
 typedef struct tx_comm_peer {
     int64_t beats;     /* how often it was heard: another number says that its process lives */
     int64_t step;      /* the last that it has done; -1: none */
-    int32_t waits_for; /* a rank, -1: none; and in which bucket */
-    int32_t bucket;
-    char doing[96]; /* "training", "reading book.txt (43 %)" */
+    int32_t waits_for; /* a rank, -1: none */
+    char doing[96];    /* "training", "reading book.txt (43 %)" */
 } tx_comm_peer;
 
 /* What moved since the communicator was opened. */
@@ -104,7 +101,6 @@ typedef struct tx_comm_traffic {
 } tx_comm_traffic;
 
 typedef struct tx_comm_table {
-    uint32_t version; /* TX_COMM_VERSION */
     const char *name; /* "self", "mpi" */
 
     /* Joins the ranks. Fails when the launcher started more ranks than this communicator sees, naming

@@ -122,8 +122,7 @@ static int32_t lane_slots(const tx_exchange *e)
 
 int32_t tx_exchange_slots(const tx_exchange *exchange)
 {
-    int32_t slots = LANES * lane_slots(exchange);
-    return slots;
+    return LANES * lane_slots(exchange);
 }
 
 int64_t tx_exchange_message(const tx_exchange *exchange)
@@ -137,16 +136,11 @@ int64_t tx_exchange_message(const tx_exchange *exchange)
 static tx_status wait_for(tx_exchange *e, int32_t first, int32_t count)
 {
     int32_t missing = -1;
-    bool told = false;
     tx_patience_begin(&e->patience);
     tx_status status;
     while (!(status = tx_transport_test(e->transport, first, count, &missing)) && missing >= 0)
-        if (tx_patience_pause(&e->patience)) {
-            tx_group_wait_for(e->group, missing);
-            told = true;
-        }
-    if (told)
-        tx_group_wait_for(e->group, -1);
+        tx_patience_pause(&e->patience, e->group, missing);
+    tx_patience_end(&e->patience, e->group);
     return status;
 }
 

@@ -8,17 +8,12 @@
 void tx_group_barrier(tx_group *g)
 {
     const long long turn = ++g->barriers;
-    bool told = false;
     atomic_store_explicit(&g->mark[g->place]->arrived, turn, memory_order_release);
     tx_patience_begin(&g->patience);
     for (int32_t i = 0; i < g->size; i++)
         while (atomic_load_explicit(&g->mark[i]->arrived, memory_order_acquire) < turn)
-            if (tx_patience_pause(&g->patience)) {
-                tx_group_wait_for(g, g->member[i]);
-                told = true;
-            }
-    if (told)
-        tx_group_wait_for(g, -1);
+            tx_patience_pause(&g->patience, g, g->member[i]);
+    tx_patience_end(&g->patience, g);
 }
 
 tx_status tx_group_meet(tx_group *g, uint64_t doing)

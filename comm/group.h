@@ -18,14 +18,10 @@
  * wait the next one comes to sleeping sooner. */
 typedef struct tx_patience {
     bool long_before; /* what the last wait was */
+    bool told;        /* the group knows of this wait */
     int32_t tries;
     double began, waited; /* when this wait passed its first tries, and the microseconds since */
 } tx_patience;
-
-/* Begins a wait. It remembers the length of the last one. */
-void tx_patience_begin(tx_patience *patience);
-/* Lets some time pass and moves on the messages of this thread (message.c); true when it slept. */
-bool tx_patience_pause(tx_patience *patience);
 
 /* What a rank tells the others of its group, in memory of its own that they map. */
 typedef struct tx_mark {
@@ -50,6 +46,13 @@ static inline void tx_group_wait_for(tx_group *group, int32_t rank)
 {
     atomic_store_explicit(&group->mark[group->place]->waits_for, rank, memory_order_relaxed);
 }
+/* Begins a wait. It remembers the length of the last one. */
+void tx_patience_begin(tx_patience *patience);
+/* Lets some time pass in a wait for `rank` and moves on the messages of this thread (message.c). If it sleeps, the
+ * group learns of the wait. */
+void tx_patience_pause(tx_patience *patience, tx_group *group, int32_t rank);
+/* Ends a wait. */
+void tx_patience_end(tx_patience *patience, tx_group *group);
 /* The rank at the end of the chain that this one waits in, -1 when it waits for none. Any thread may ask. */
 int32_t tx_group_laggard(const tx_group *group);
 

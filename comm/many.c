@@ -377,7 +377,6 @@ static bool many_laggard(tx_comm *comm, tx_comm_laggard *laggard)
 }
 
 const tx_comm_table tx_comm_mpi = {
-    .version = TX_COMM_VERSION,
     .name = "mpi",
     .open = many_open,
     .close = many_close,

@@ -141,7 +141,8 @@ void tx_patience_begin(tx_patience *patience)
     patience->tries = 0;
 }
 
-bool tx_patience_pause(tx_patience *p)
+/* Lets some time pass; true when it slept. */
+static bool pause_once(tx_patience *p)
 {
     if (++p->tries < SPINS)
         return false;
@@ -162,20 +163,30 @@ bool tx_patience_pause(tx_patience *p)
     return true;
 }
 
+void tx_patience_pause(tx_patience *p, tx_group *group, int32_t rank)
+{
+    if (!pause_once(p))
+        return;
+    tx_group_wait_for(group, rank);
+    p->told = true;
+}
+
+void tx_patience_end(tx_patience *p, tx_group *group)
+{
+    if (p->told)
+        tx_group_wait_for(group, -1);
+    p->told = false;
+}
+
 tx_status tx_messages_wait(tx_messages *m, int32_t request)
 {
     if (request < 0 || request >= TX_MESSAGE_SLOTS || !m->passing[request].begun)
         return tx_fail(TX_INVALID, "wait: message %" PRId32 " was not begun or is done already", request);
     passing *p = &m->passing[request];
-    bool told = false;
     tx_patience_begin(&m->patience);
     for (move_on(); !p->over && !p->status; move_on())
-        if (tx_patience_pause(&m->patience)) {
-            tx_group_wait_for(m->group, p->message.other);
-            told = true;
-        }
-    if (told)
-        tx_group_wait_for(m->group, -1);
+        tx_patience_pause(&m->patience, m->group, p->message.other);
+    tx_patience_end(&m->patience, m->group);
     p->begun = false;
     if (--m->begun == 0)
         leave(m);

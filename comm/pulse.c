@@ -126,15 +126,15 @@ static void send_to(const tx_pulse *p, const address *to, const char *text, size
     (void)sendto(p->socket[is_six(&to->any)], text, length, MSG_NOSIGNAL | MSG_DONTWAIT, &to->any, size_of(&to->any));
 }
 
-/* TOKEN RANK STEP WAITS_FOR BUCKET DOING */
+/* TOKEN RANK STEP WAITS_FOR DOING */
 static void take(tx_pulse *p, const char *text, const address *from)
 {
     tx_comm_peer told = {0};
     int32_t rank = -1;
     int used = 0;
     if (strncmp(text, p->zero.token, TOKEN) != 0 ||
-        sscanf(text + TOKEN, " %" SCNd32 " %" SCNd64 " %" SCNd32 " %" SCNd32 " %n", &rank, &told.step, &told.waits_for,
-               &told.bucket, &used) != 4 ||
+        sscanf(text + TOKEN, " %" SCNd32 " %" SCNd64 " %" SCNd32 " %n", &rank, &told.step, &told.waits_for, &used) !=
+            3 ||
         rank < 0 || rank >= p->size || rank == p->rank || told.waits_for < -1 || told.waits_for >= p->size)
         return;
     peer *sender = &p->peer[rank];
@@ -166,9 +166,8 @@ void tx_pulse_tell(tx_comm *comm, int64_t step, const char *doing)
     if (!p || !p->zero.count)
         return;
     comm->table->laggard(comm, &late);
-    size_t length =
-        (size_t)snprintf(text, sizeof text, "%s %" PRId32 " %" PRId64 " %" PRId32 " %" PRId32 " %.*s", p->zero.token,
-                         p->rank, step, late.rank, late.bucket, (int)sizeof p->peer->known.doing - 1, doing);
+    size_t length = (size_t)snprintf(text, sizeof text, "%s %" PRId32 " %" PRId64 " %" PRId32 " %.*s", p->zero.token,
+                                     p->rank, step, late.rank, (int)sizeof p->peer->known.doing - 1, doing);
     take_all(p, p->socket[0]);
     take_all(p, p->socket[1]);
     for (int32_t r = p->first; r < p->end; r++)

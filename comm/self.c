@@ -125,7 +125,6 @@ static bool self_laggard(tx_comm *comm, tx_comm_laggard *laggard)
 }
 
 const tx_comm_table tx_comm_self_table = {
-    .version = TX_COMM_VERSION,
     .name = "self",
     .open = self_open,
     .close = self_close,

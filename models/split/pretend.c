@@ -27,7 +27,7 @@ static tx_status wait(tx_comm *comm, int32_t request)
     return TX_OK;
 }
 
-static const tx_comm_table table = {.version = TX_COMM_VERSION, .name = "pretend", .begin = begin, .wait = wait};
+static const tx_comm_table table = {.name = "pretend", .begin = begin, .wait = wait};
 
 tx_status tx_pretend_open(int32_t size, int32_t host, tx_comm **comm)
 {

@@ -46,10 +46,8 @@ static inline bool hear(tx_comm *comm, int32_t rank, tx_comm_peer *peer)
 {
     fake *f = (fake *)comm;
     const other what = f->others[rank];
-    *peer = (tx_comm_peer){.beats = what == SILENT ? 1 : ++f->beats + 1,
-                           .step = 41,
-                           .waits_for = what == WAITING ? f->awaited[rank] : -1,
-                           .bucket = -1};
+    *peer = (tx_comm_peer){
+        .beats = what == SILENT ? 1 : ++f->beats + 1, .step = 41, .waits_for = what == WAITING ? f->awaited[rank] : -1};
     snprintf(peer->doing, sizeof peer->doing, "compiling");
     return what != UNHEARD;
 }
@@ -63,8 +61,7 @@ static inline bool laggard(tx_comm *comm, tx_comm_laggard *found)
     return f->waits;
 }
 
-static const tx_comm_table table = {
-    .version = TX_COMM_VERSION, .name = "fake", .tell = tell, .hear = hear, .laggard = laggard};
+static const tx_comm_table table = {.name = "fake", .tell = tell, .hear = hear, .laggard = laggard};
 
 /* Ranks 0 and 1 are on host one, 2 and 3 on host two. */
 static inline void make(fake *f, int32_t rank, int32_t size)
