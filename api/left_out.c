@@ -2,7 +2,7 @@
  * The public functions of extensions that this build leaves out (tools/extensions.cmake). They fail with
  * TX_UNSUPPORTED; a function that adds an op leaves the failure in the graph of its operand. A function that every
  * program calls returns the value that it has for one device. */
-#include "api/graph/graph.h"
+#include "api/residency/residency.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
@@ -68,6 +68,13 @@ LEFT_OUT_VALUE(x, tx_tensor *tx_part_sum(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_part_gather(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_part_scatter(tx_tensor *x))
 LEFT_OUT_VALUE(param, tx_tensor *tx_part_param(tx_tensor *param))
+#endif
+
+#ifdef TX_WITHOUT_RESIDENCY
+LEFT_OUT(residency, tx_status tx_graph_offload_activations(tx_graph *graph))
+LEFT_OUT(residency, tx_status tx_model_offload_weights(tx_model *model))
+LEFT_OUT(residency, tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const char *folder, bool frozen_alone))
+LEFT_OUT(residency, tx_status tx_model_offload_states(tx_model *model, const tx_optimizer_options *options))
 #endif
 
 /* clang-format on */

@@ -6,7 +6,7 @@
 #
 # TX_LEFT_OUT lists the extensions that are left out. TX_HAS_NAME is true for the others; the compiler has TX_WITHOUT_NAME
 # for those that are left out. A public function of an extension that is left out returns TX_UNSUPPORTED (api/left_out.c).
-set(TX_EXTENSIONS checkpointing experts fusion matrix optimizers parallel)
+set(TX_EXTENSIONS checkpointing experts fusion matrix optimizers parallel residency)
 set(TX_WITHOUT "" CACHE STRING "Extensions to leave out: all, or some of ${TX_EXTENSIONS}")
 
 foreach(name IN LISTS TX_WITHOUT)
@@ -17,6 +17,10 @@ endforeach()
 set(TX_LEFT_OUT ${TX_WITHOUT})
 if("all" IN_LIST TX_WITHOUT)
     set(TX_LEFT_OUT ${TX_EXTENSIONS})
+endif()
+# Extensions that need another one.
+if("residency" IN_LIST TX_LEFT_OUT)
+    list(APPEND TX_LEFT_OUT parallel) # it gathers weights by the transfers of residency
 endif()
 foreach(name IN LISTS TX_EXTENSIONS)
     string(TOUPPER "${name}" upper)

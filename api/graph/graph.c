@@ -57,14 +57,6 @@ tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype)
     return TX_OK;
 }
 
-tx_status tx_graph_offload_activations(tx_graph *graph)
-{
-    TX_NEEDS(graph, TX_INVALID);
-    TX_TRY(tx_graph_open(graph, "offload"));
-    graph->offloads = true;
-    return TX_OK;
-}
-
 void tx_graph_block(tx_graph *graph, int32_t block)
 {
     TX_NEEDS(graph, );

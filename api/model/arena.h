@@ -8,6 +8,7 @@
 #include "backends/backend.h"
 
 #define TX_MAX_CHUNKS 64
+#define TX_FILE_BLOCK 4096 /* arenas in a file are whole blocks of so many bytes, which are the fastest to move */
 
 typedef struct tx_arena {
     tx_memory_space space;
@@ -25,6 +26,12 @@ typedef struct tx_arena {
 static inline int64_t tx_aligned(int64_t bytes)
 {
     return (bytes + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
+}
+
+/* Bytes in the file of an arena with so many bytes. */
+static inline int64_t tx_file_blocks(int64_t bytes)
+{
+    return (bytes + TX_FILE_BLOCK - 1) / TX_FILE_BLOCK * TX_FILE_BLOCK;
 }
 
 /* Can `bytes` at `offset` be there, or where is the next address at which they can? */

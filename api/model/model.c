@@ -5,7 +5,6 @@
 #include "api/base/grow.h"
 #include "api/base/needs.h"
 #include "api/base/nf4.h"
-#include "api/base/swap.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -280,81 +279,6 @@ tx_status tx_model_find(const tx_model *model, const char *name, int32_t *index)
     return TX_OK;
 }
 
-tx_status tx_model_keep(tx_model *model, int32_t index, int64_t *address)
-{
-    tx_param_record *r = &model->param[index];
-    const int64_t bytes = tx_dtype_bytes(r->spec.dtype, tx_shape_count(&r->spec.shape));
-    if (!r->is_kept)
-        TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], bytes, TX_ALIGNMENT, &r->kept));
-    r->is_kept = true;
-    *address = r->kept;
-    return TX_OK;
-}
-
-/* Whether it can be said now where parameters lie. */
-static tx_status may_offload(const tx_model *model)
-{
-    if (model->params > 0)
-        return tx_fail(TX_INVALID, "parameters have been declared: where they lie is to be said before");
-    if (tx_model_is_divided(model))
-        return tx_fail(TX_UNSUPPORTED, "weights of a model that is divided among devices lie there");
-    return TX_OK;
-}
-
-static bool is_exchanged(const tx_model *model)
-{
-    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
-    return weights->space != TX_SPACE_DEVICE || model->arena[TX_ARENA_WEIGHTS_WINDOW].space == TX_SPACE_WINDOW;
-}
-
-tx_status tx_model_offload_weights(tx_model *model)
-{
-    TX_NEEDS(model, TX_INVALID);
-    TX_TRY(may_offload(model));
-    if (is_exchanged(model) || model->arena[TX_ARENA_WEIGHTS].addresses)
-        return tx_fail(TX_UNSUPPORTED, "weights that ranks exchange cannot be offloaded: take zero_stage 0");
-    model->arena[TX_ARENA_WEIGHTS].space = TX_SPACE_PINNED;
-    return TX_OK;
-}
-
-tx_status tx_model_file_arena(tx_model *model, tx_arena_id arena, const char *folder)
-{
-    if (model->folder && strcmp(model->folder, folder) != 0)
-        return tx_fail(TX_INVALID, "a model has one file, which is in %s: it cannot be in %s, too", model->folder,
-                       folder);
-    model->folder = folder;
-    model->arena[arena].space = TX_SPACE_FILE;
-    model->arena[TX_ARENA_STAGING].space = TX_SPACE_PINNED;
-    return TX_OK;
-}
-
-tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const char *folder, bool frozen_alone)
-{
-    TX_NEEDS(model, TX_INVALID);
-    TX_TRY(may_offload(model));
-    if (place != TX_OFFLOAD_HOST && place != TX_OFFLOAD_FILE)
-        return tx_fail(TX_INVALID, "parameters are offloaded to no place %d", (int)place);
-    if (place == TX_OFFLOAD_FILE && !folder)
-        return tx_fail(TX_INVALID, "a file of parameters needs a folder");
-    tx_arena_id away[3] = {tx_model_frozen(model)};
-    int count = 1;
-    if (!frozen_alone && model->arena[TX_ARENA_WEIGHTS].addresses) {
-        away[count++] = TX_ARENA_SHARDS;
-        away[count++] = TX_ARENA_HALF;
-    } else if (!frozen_alone && is_exchanged(model)) {
-        return tx_fail(TX_UNSUPPORTED, "whole weights that ranks exchange cannot be offloaded: take zero_stage 0 or 3");
-    } else if (!frozen_alone) {
-        away[count++] = TX_ARENA_WEIGHTS;
-        away[count++] = TX_ARENA_HALF;
-    }
-    for (int i = 0; i < count; i++)
-        if (place == TX_OFFLOAD_FILE)
-            TX_TRY(tx_model_file_arena(model, away[i], folder));
-        else
-            model->arena[away[i]].space = TX_SPACE_PINNED;
-    return TX_OK;
-}
-
 int64_t tx_model_half_address(const tx_model *model, int64_t weights)
 {
     const int64_t within = weights % model->arena[TX_ARENA_WEIGHTS].chunk_bytes;
@@ -363,15 +287,6 @@ int64_t tx_model_half_address(const tx_model *model, int64_t weights)
 
 /* ---- Places in arenas ----------------------------------------------------------------------------------- */
 
-/* Moves bytes to a place of an arena in the file (`out`), or back, and waits. */
-static tx_status move_filed(const tx_model *model, const tx_arena *arena, bool out, int64_t address, void *data,
-                            int64_t bytes)
-{
-    const int64_t at = arena->filed[tx_arena_chunk(arena, address)] + address % arena->chunk_bytes;
-    TX_TRY(tx_swap_begin(model->swap, out, at, data, bytes));
-    return tx_swap_wait(model->swap, data, bytes);
-}
-
 tx_status tx_model_write_at(tx_model *model, tx_arena_id id, int64_t address, const void *data, int64_t bytes)
 {
     const tx_engine *e = model->engine;
@@ -379,7 +294,7 @@ tx_status tx_model_write_at(tx_model *model, tx_arena_id id, int64_t address, co
     model->copies.half_stale = model->copies.half_stale || id == TX_ARENA_WEIGHTS || id == TX_ARENA_SHARDS;
     model->copies.kept_stale = model->copies.kept_stale || id == TX_ARENA_WEIGHTS;
     if (arena->space == TX_SPACE_FILE)
-        return move_filed(model, arena, true, address, (void *)(uintptr_t)data, bytes);
+        return model->residency->move(model, arena, true, address, (void *)(uintptr_t)data, bytes);
     return e->backend->write(e->context, TX_QUEUE_COMPUTE, arena->buffer[tx_arena_chunk(arena, address)],
                              address % arena->chunk_bytes, data, bytes);
 }
@@ -389,7 +304,7 @@ tx_status tx_model_read_at(tx_model *model, tx_arena_id id, int64_t address, voi
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
     if (arena->space == TX_SPACE_FILE)
-        return move_filed(model, arena, false, address, data, bytes);
+        return model->residency->move(model, arena, false, address, data, bytes);
     return e->backend->read(e->context, arena->buffer[tx_arena_chunk(arena, address)], address % arena->chunk_bytes,
                             data, bytes);
 }

@@ -115,6 +115,24 @@ typedef struct tx_parallel_hooks {
     void (*add_updates)(tx_graph *graph);
 } tx_parallel_hooks;
 
+/* What the core calls if arenas are outside the device's memory (extension residency). */
+typedef struct tx_residency_hooks {
+    void (*free)(tx_model *model);
+    /* Before the sizes of arenas are final: gives places to weights on their way to be cast. */
+    tx_status (*prepare)(tx_model *model);
+    /* Gives arenas their room in the file. */
+    tx_status (*reserve)(tx_model *model);
+    /* Moves bytes to an address of an arena in the file (`out`), or back, and waits. */
+    tx_status (*move)(const tx_model *model, const tx_arena *arena, bool out, int64_t address, void *data,
+                      int64_t bytes);
+    /* Waits for transfers between the file and this memory. */
+    tx_status (*wait)(const tx_model *model, const void *memory, int64_t bytes);
+    /* Adds the cast of a range of weights to the plan that makes copies. */
+    void (*cast)(tx_graph *graph, int32_t number, const tx_copy_range *range);
+    /* Updates the copies that a plan reads of weights outside the device's memory. */
+    tx_status (*renew)(const tx_plan *plan);
+} tx_residency_hooks;
+
 struct tx_model {
     tx_engine *engine;
     tx_param_record *param;
@@ -129,10 +147,11 @@ struct tx_model {
     tx_weight_copies copies;
     tx_optimizer *optimizer; /* once it is made */
     tx_arena arena[TX_ARENA_COUNT];
-    const char *folder;   /* of the file that arenas lie in; NULL: none does */
-    struct tx_swap *swap; /* the file; NULL: not made yet */
-    int64_t saved;        /* bytes of arena PLANNED that forward keeps for backward, in the plan that keeps most */
-    tx_plan *plans;       /* linked list */
+    const tx_residency_hooks *residency; /* NULL: all arenas are in the device's memory */
+    const char *folder;                  /* of the file that arenas lie in; NULL: none does */
+    struct tx_swap *swap;                /* the file; NULL: not made yet */
+    int64_t saved;  /* bytes of arena PLANNED that forward keeps for backward, in the plan that keeps most */
+    tx_plan *plans; /* linked list */
     tx_controls controls;
     bool controls_changed;
     tx_ring ring;
@@ -161,12 +180,6 @@ const tx_state_record *tx_model_find_state(const tx_model *model, const char *na
 /* Declares the optimizer's group bytes; `offset[c]` is the address of those of chunk c of the parameters. From now on
  * no parameter can be declared. */
 tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]);
-
-/* An arena is to lie in the model's file, in this folder, which outlives the model. */
-tx_status tx_model_file_arena(tx_model *model, tx_arena_id arena, const char *folder);
-
-/* Gives a parameter whose weights lie outside the device's memory a place in arena KEPT; tells its address. */
-tx_status tx_model_keep(tx_model *model, int32_t index, int64_t *address);
 
 /* Where in arena HALF, which has as many chunks as the weights, the copy of the weights from a block's address on lies.
  */

@@ -7,7 +7,7 @@
 #include "api/parallel/parallel.h"
 
 #include "api/parallel/buckets.h"
-#include "api/passes/residency.h"
+#include "api/residency/visits.h"
 
 #include <stdlib.h>
 

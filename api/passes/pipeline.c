@@ -4,6 +4,7 @@
 #include "api/fusion/fusion.h"
 #include "api/parallel/parallel.h"
 #include "api/passes/passes.h"
+#include "api/residency/residency.h"
 
 static tx_status (*const passes[])(tx_graph *graph) = {
 #define TX_PASS(name) tx_##name,

@@ -4,10 +4,7 @@
  * elsewhere (files, other ranks, an optimizer whose kernel does not write copies) they are cast before the next program
  * runs, by a plan of one cast a range (tx_weight_copies). So a weight is cast once a step, however many passes read it.
  */
-#include "api/base/half.h"
 #include "api/plan/plan.h"
-
-#include <stdlib.h>
 
 /* The weights that copies are of. */
 static const tx_arena *arena_of(const tx_model *model)
@@ -15,30 +12,17 @@ static const tx_arena *arena_of(const tx_model *model)
     return &model->arena[model->weights];
 }
 
-/* Copies that lie in the file are made by the host, which moves them there. */
-static bool in_file(const tx_model *model)
-{
-    return model->arena[TX_ARENA_HALF].space == TX_SPACE_FILE;
-}
-
-static bool copies_away(const tx_model *model)
-{
-    return model->arena[TX_ARENA_HALF].space == TX_SPACE_PINNED;
-}
-
-/* Elements of a chunk that are cast at a time: what comes from outside the device's memory, by pieces. */
-static int64_t range_elements(const tx_model *model)
+int64_t tx_copies_elements(const tx_model *model)
 {
     const int64_t all = arena_of(model)->chunk_bytes / (int64_t)sizeof(float),
                   piece = tx_offload_elements(model->optimizer);
     return tx_model_weights_away(model) && piece < all ? piece : all;
 }
 
-/* Range number `number`: what ranks gather, or part of a chunk. False: there are not so many. */
-static bool find_range(const tx_model *model, int32_t number, tx_copy_range *r)
+bool tx_copies_range(const tx_model *model, int32_t number, tx_copy_range *r)
 {
     const tx_arena *weights = arena_of(model);
-    const int64_t most = range_elements(model), word = (int64_t)sizeof(float);
+    const int64_t most = tx_copies_elements(model), word = (int64_t)sizeof(float);
     if (model->copies.range) {
         if (number < model->copies.ranges)
             *r = model->copies.range[number];
@@ -55,62 +39,15 @@ static bool find_range(const tx_model *model, int32_t number, tx_copy_range *r)
     return false;
 }
 
-/* A range in fp32; if its weights lie outside the device's memory, there or `here`, on the device. */
-static tx_tensor *weights_of(tx_graph *graph, int32_t number, const tx_copy_range *r, bool here)
+static void add_cast(tx_graph *graph, const tx_copy_range *r)
 {
     const tx_model *model = graph->model;
-    const bool brought = here && tx_model_weights_away(model);
-    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(r->count), brought ? TX_ARENA_KEPT : model->weights,
-                           brought ? model->copies.casting[number % 2] : r->address);
-}
-
-/* Nothing where the weights are on the device. Not into tensors of the planner's: what was written to plans lies there.
- */
-static void add_fetch(tx_graph *graph, int32_t number)
-{
-    tx_copy_range r;
-    if (!tx_model_weights_away(graph->model) || !find_range(graph->model, number, &r))
-        return;
-    tx_emit(graph, &(tx_emit_args){.op = TX_OP_FETCH,
-                                   .attrs = TX_PLAIN,
-                                   .in = {weights_of(graph, number, &r, false)},
-                                   .out = {weights_of(graph, number, &r, true)}});
-}
-
-static void add_cast(tx_graph *graph, int32_t number, const tx_copy_range *r)
-{
-    const tx_model *model = graph->model;
-    tx_emit_args cast = {.op = TX_OP_CAST, .attrs = TX_PLAIN, .dtype = &model->copies.dtype},
-                 put_back = {.op = TX_OP_PUT_BACK, .attrs = TX_PLAIN};
-    cast.in[0] = weights_of(graph, number, r, true);
-    put_back.out[0] = cast.out[0] = tx_tensor_fixed(graph, model->copies.dtype, TX_SHAPE(r->count), TX_ARENA_HALF,
-                                                    tx_model_half_address(model, r->address));
-    if (copies_away(model))
-        put_back.in[0] = cast.out[0] = tx_tensor_fixed(graph, model->copies.dtype, TX_SHAPE(r->count), TX_ARENA_KEPT,
-                                                       model->copies.casted[number % 2]);
-    if (tx_model_weights_away(model))
-        tx_emit(graph, &(tx_emit_args){.op = TX_OP_WAIT_COPIES, .attrs = TX_PLAIN});
-    add_fetch(graph, number + 1);
-    tx_emit(graph, &cast);
-    if (put_back.in[0])
-        tx_emit(graph, &put_back);
-}
-
-tx_status tx_copies_reserve(tx_model *model)
-{
-    int64_t most = 0;
-    tx_copy_range r;
-    if (!tx_model_keeps_copies(model) || !tx_model_weights_away(model) || in_file(model))
-        return TX_OK;
-    for (int32_t i = 0; find_range(model, i, &r); i++)
-        most = r.count * (int64_t)sizeof(float) > most ? r.count * (int64_t)sizeof(float) : most;
-    for (int i = 0; i < 2 && model->copies.casting_bytes < most; i++) {
-        TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], most, TX_ALIGNMENT, &model->copies.casting[i]));
-        if (copies_away(model))
-            TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], most / 2, TX_ALIGNMENT, &model->copies.casted[i]));
-    }
-    model->copies.casting_bytes = most > model->copies.casting_bytes ? most : model->copies.casting_bytes;
-    return TX_OK;
+    tx_tensor *weights = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(r->count), model->weights, r->address);
+    tx_tensor *copies = tx_tensor_fixed(graph, model->copies.dtype, TX_SHAPE(r->count), TX_ARENA_HALF,
+                                        tx_model_half_address(model, r->address));
+    tx_emit(graph,
+            &(tx_emit_args){
+                .op = TX_OP_CAST, .attrs = TX_PLAIN, .dtype = &model->copies.dtype, .in = {weights}, .out = {copies}});
 }
 
 /* Whether the plan is of the weights as they are: parameters may have been declared since, or buckets made. */
@@ -119,7 +56,7 @@ static bool is_current(const tx_model *model)
     const tx_plan *plan = model->copies.plan;
     int32_t ranges = 0;
     bool same = plan != NULL;
-    for (tx_copy_range r; same && find_range(model, ranges, &r); ranges++)
+    for (tx_copy_range r; same && tx_copies_range(model, ranges, &r); ranges++)
         same = ranges < plan->program.length && tx_operand_count(&plan->commands[ranges].in[0]) == r.count;
     return same && ranges == plan->program.length;
 }
@@ -127,74 +64,20 @@ static bool is_current(const tx_model *model)
 tx_status tx_copies_make(tx_model *model)
 {
     tx_graph *graph = NULL;
-    if (!tx_model_keeps_copies(model) || in_file(model) || is_current(model))
+    if (!tx_model_keeps_copies(model) || model->arena[TX_ARENA_HALF].space == TX_SPACE_FILE || is_current(model))
         return TX_OK;
     tx_plan_free(model->copies.plan);
     model->copies.plan = NULL;
     model->copies.half_stale = true;
-    TX_TRY(tx_copies_reserve(model));
+    if (model->residency)
+        TX_TRY(model->residency->prepare(model));
     TX_TRY(tx_graph_create(model, &graph));
     graph->direction = TX_UPDATE;
-    add_fetch(graph, 0);
     tx_copy_range r;
-    for (int32_t i = 0; find_range(model, i, &r); i++)
-        add_cast(graph, i, &r);
+    for (int32_t i = 0; tx_copies_range(model, i, &r); i++)
+        if (model->residency)
+            model->residency->cast(graph, i, &r);
+        else
+            add_cast(graph, &r);
     return tx_plan_create_owned(graph, "copies", &model->copies.plan);
-}
-
-static tx_status copy_in_file(tx_model *model, const tx_copy_range *r, float *weights, uint16_t *copies)
-{
-    TX_TRY(tx_model_read_at(model, model->weights, r->address, weights, r->count * (int64_t)sizeof *weights));
-    for (int64_t i = 0; i < r->count; i++)
-        copies[i] = model->copies.dtype == TX_BF16 ? tx_f32_to_bf16(weights[i]) : tx_f32_to_f16(weights[i]);
-    return tx_model_write_at(model, TX_ARENA_HALF, tx_model_half_address(model, r->address), copies,
-                             r->count * (int64_t)sizeof *copies);
-}
-
-static tx_status copy_all_in_file(tx_model *model)
-{
-    const size_t room = (size_t)range_elements(model);
-    float *weights = malloc(room * sizeof *weights);
-    uint16_t *copies = malloc(room * sizeof *copies);
-    tx_status status = weights && copies ? TX_OK : tx_fail(TX_MEMORY, "no memory to make copies of weights");
-    tx_copy_range r;
-    for (int32_t i = 0; status == TX_OK && find_range(model, i, &r); i++)
-        status = copy_in_file(model, &r, weights, copies);
-    free(weights);
-    free(copies);
-    return status;
-}
-
-static tx_status renew_away(tx_model *model)
-{
-    if (!model->copies.half_stale)
-        return TX_OK;
-    tx_status status = in_file(model) ? copy_all_in_file(model) : tx_plan_execute(model->copies.plan);
-    model->copies.half_stale = status != TX_OK;
-    return status;
-}
-
-static tx_status renew_kept(tx_model *model)
-{
-    const tx_engine *e = model->engine;
-    const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS], *kept = &model->arena[TX_ARENA_KEPT];
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < model->params && model->copies.kept_stale && status == TX_OK; i++) {
-        const tx_param_record *r = &model->param[i];
-        if (r->is_kept)
-            status = e->backend->copy(e->context, TX_QUEUE_COMPUTE, weights->buffer[tx_arena_chunk(weights, r->offset)],
-                                      r->offset % weights->chunk_bytes, kept->buffer[tx_arena_chunk(kept, r->kept)],
-                                      r->kept % kept->chunk_bytes,
-                                      tx_dtype_bytes(r->spec.dtype, tx_shape_count(&r->spec.shape)));
-    }
-    model->copies.kept_stale = model->copies.kept_stale && status != TX_OK;
-    return status;
-}
-
-tx_status tx_copies_renew(const tx_plan *plan)
-{
-    tx_model *model = plan->model;
-    if (plan->reads_copies && tx_model_keeps_copies(model) && tx_model_weights_away(model))
-        TX_TRY(renew_away(model));
-    return plan->reads_kept ? renew_kept(model) : TX_OK;
 }

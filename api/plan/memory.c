@@ -2,7 +2,6 @@
  * A model's memory: how much it is, taking it, and giving it back. */
 #include "api/base/memory_left.h"
 #include "api/base/needs.h"
-#include "api/base/swap.h"
 #include "api/plan/plan.h"
 
 #include <stdlib.h>
@@ -24,7 +23,8 @@ static tx_status size_arenas(tx_model *model)
         tx_arena_cover(&arena[TX_ARENA_WEIGHTS_WINDOW], weights);
     if (model->has_gradients && arena[TX_ARENA_GRADIENTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS_WINDOW], weights);
-    TX_TRY(tx_copies_reserve(model));
+    if (model->residency)
+        TX_TRY(model->residency->prepare(model));
     const tx_arena *own = &arena[model->weights];
     for (int32_t c = 0; c < own->chunks && tx_model_keeps_copies(model); c++)
         TX_TRY(tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, own->used[c] / 2));
@@ -101,7 +101,7 @@ int64_t tx_model_file_bytes(const tx_model *model)
         return 0;
     for (int i = 0; i < TX_ARENA_COUNT; i++)
         for (int32_t c = 0; c < sized.arena[i].chunks; c++)
-            bytes += sized.arena[i].space == TX_SPACE_FILE ? tx_swap_blocks(sized.arena[i].used[c]) : 0;
+            bytes += sized.arena[i].space == TX_SPACE_FILE ? tx_file_blocks(sized.arena[i].used[c]) : 0;
     return bytes;
 }
 
@@ -178,8 +178,8 @@ static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
     tx_buffer *larger = NULL;
     if (arena->space == TX_SPACE_WINDOW) /* nothing moves that lies in it */
         TX_TRY(tx_model_settle(model));
-    if (model->swap && arena->held[c] > 0 && e->backend->map(arena->buffer[c]))
-        TX_TRY(tx_swap_wait(model->swap, e->backend->map(arena->buffer[c]), arena->held[c]));
+    if (model->residency && arena->held[c] > 0 && e->backend->map(arena->buffer[c]))
+        TX_TRY(model->residency->wait(model, e->backend->map(arena->buffer[c]), arena->held[c]));
     if (!keep)
         TX_TRY(release_chunk(e, arena, c));
     TX_TRY(take_chunk(model, id, c, &larger));
@@ -291,26 +291,6 @@ static tx_status check_room(const tx_model *model)
     return TX_OK;
 }
 
-/* Room in the file, all of zeros. What is in it has its size from the beginning. */
-static tx_status reserve_files(tx_model *model)
-{
-    if (model->folder && !model->swap)
-        TX_TRY(tx_swap_create(model->folder, &model->swap));
-    for (int i = 0; i < TX_ARENA_COUNT; i++) {
-        tx_arena *arena = &model->arena[i];
-        for (int32_t c = 0; c < arena->chunks && arena->space == TX_SPACE_FILE; c++) {
-            if (arena->used[c] <= arena->held[c])
-                continue;
-            if (arena->held[c] > 0)
-                return tx_fail(TX_INTERNAL, "what lies in a file grows");
-            TX_TRY(tx_swap_reserve(model->swap, arena->used[c], &arena->filed[c]));
-            arena->held[c] = arena->used[c];
-            model->copies.half_stale = model->copies.half_stale || i == TX_ARENA_HALF;
-        }
-    }
-    return TX_OK;
-}
-
 static tx_status allocate_arenas(tx_model *model, bool *moved)
 {
     TX_TRY(check_room(model));
@@ -339,7 +319,8 @@ tx_status tx_model_ready(tx_model *model)
         TX_TRY(model->hooks->prepare(model));
     TX_TRY(tx_copies_make(model));
     TX_TRY(size_arenas(model));
-    TX_TRY(reserve_files(model));
+    if (model->residency)
+        TX_TRY(model->residency->reserve(model));
     const tx_status status = allocate_arenas(model, &moved);
     /* At once, for what follows may fail and be tried again. */
     for (tx_plan *p = model->plans; p && moved; p = p->next)

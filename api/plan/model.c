@@ -3,7 +3,6 @@
 #include "api/plan/plan.h"
 
 #include "api/base/needs.h"
-#include "api/base/swap.h"
 
 #include <stdlib.h>
 
@@ -43,7 +42,8 @@ void tx_model_free(tx_model *model)
     tx_model_free(model->following);
     e->backend->finish(e->context);
     tx_plan_free(model->copies.plan);
-    tx_swap_free(model->swap); /* what moves, moves memory of these */
+    if (model->residency) /* before the memory of its transfers */
+        model->residency->free(model);
     for (int32_t i = 0; i < model->results.pending; i++)
         e->backend->forget(e->context, model->results.reading[(model->results.first + i) % TX_RESULTS_PENDING]);
     for (int i = 0; i < TX_ARENA_COUNT; i++)

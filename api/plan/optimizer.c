@@ -2,6 +2,7 @@
  * The update plan: global gradient norm, clip factor, and the optimizer over the flat arenas. */
 #include "api/base/needs.h"
 #include "api/plan/plan.h"
+#include "api/residency/residency.h"
 
 /* ---- Nodes ------------------------------------------------------------------------------------- */
 
@@ -185,18 +186,6 @@ static tx_optimizer_options as_stored(const tx_model *model, const tx_optimizer_
     return o;
 }
 
-/* A file has no limit on one piece. */
-static tx_status place_states_away(tx_model *model, const tx_optimizer_options *o)
-{
-    tx_arena *states = &model->arena[TX_ARENA_OPTIMIZER];
-    if (o->offload == TX_OFFLOAD_HOST)
-        states->space = TX_SPACE_PINNED;
-    if (o->offload != TX_OFFLOAD_FILE)
-        return TX_OK;
-    states->chunk_bytes = INT64_C(1) << 46;
-    return tx_model_file_arena(model, TX_ARENA_OPTIMIZER, o->offload_folder);
-}
-
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan)
 {
     TX_NEEDS(model && options && plan, TX_INVALID);
@@ -210,7 +199,8 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
     TX_TRY(tx_optimizer_choose(&meant, &optimizer));
     tx_status status = model->hooks ? model->hooks->check_optimizer(model, optimizer) : TX_OK;
     TX_THEN(status, tx_model_declare_groups(model, groups));
-    TX_THEN(status, place_states_away(model, &meant));
+    if (meant.offload != TX_OFFLOAD_NONE)
+        TX_THEN(status, tx_model_offload_states(model, &meant));
     TX_THEN(status, tx_optimizer_cut(model, groups, optimizer));
     TX_THEN(status, tx_graph_create(model, &graph));
     if (status != TX_OK) {

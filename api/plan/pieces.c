@@ -3,7 +3,6 @@
 #include "api/plan/plan.h"
 
 #include "api/base/grow.h"
-#include "api/base/swap.h"
 
 /* Elements of a range that a piece may have: no state outgrows an allocation, also of F32. */
 static int64_t most_elements(const tx_model *model, const tx_optimizer *o)
@@ -79,7 +78,7 @@ static tx_status cut(const tx_model *model, tx_optimizer *o, const int64_t *grou
 static tx_status place_states(tx_model *model, tx_optimizer *o)
 {
     tx_arena *arena = &model->arena[TX_ARENA_OPTIMIZER];
-    const int64_t align = arena->space == TX_SPACE_FILE ? TX_SWAP_BLOCK : TX_ALIGNMENT;
+    const int64_t align = arena->space == TX_SPACE_FILE ? TX_FILE_BLOCK : TX_ALIGNMENT;
     tx_status status = TX_OK;
     for (int32_t k = 0; k < TX_MAX_OPTIMIZER_STATES; k++)
         for (int32_t i = 0; i < o->pieces && status == TX_OK; i++) {

@@ -52,12 +52,13 @@ tx_status tx_plan_execute(tx_plan *plan);
 /* Tells the backend where the model's arenas lie. */
 tx_status tx_plan_bind(tx_plan *plan);
 
-/* copies.c. Places on the device for what is cast next, of weights that lie outside its memory. */
-tx_status tx_copies_reserve(tx_model *model);
+/* copies.c. Elements of a chunk that are cast at a time: weights outside the device's memory come in pieces. */
+int64_t tx_copies_elements(const tx_model *model);
+/* Range number `number` of the weights that are cast: a range that ranks gather, or part of a chunk. False if there are
+ * fewer. */
+bool tx_copies_range(const tx_model *model, int32_t number, tx_copy_range *r);
 /* Makes the plan that casts weights to arena HALF, where there is one. */
 tx_status tx_copies_make(tx_model *model);
-/* Makes the copies true that the plan reads of weights outside the device's memory. */
-tx_status tx_copies_renew(const tx_plan *plan);
 
 /* pieces.c. Cuts the weights that this rank updates into pieces, places their states in arena OPTIMIZER, and adds
  * holdings of the states; groups[c] is the address of the group bytes of chunk c of the weights. */

@@ -66,7 +66,8 @@ static tx_status run_own(tx_plan *plan)
     TX_THEN(status, tx_model_send_controls(model));
     if (plan->settles)
         TX_THEN(status, tx_model_settle(model));
-    TX_THEN(status, tx_copies_renew(plan));
+    if (model->residency)
+        TX_THEN(status, model->residency->renew(plan));
     TX_THEN(status, tx_plan_execute(plan));
     model->copies.half_stale = model->copies.half_stale || plan->leaves_copies;
     model->copies.kept_stale = model->copies.kept_stale || plan->changes_weights;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A file that memory is moved to and from: any range, in any order, and what becomes of calls that fail. The linker
  * sends calls of pread and pwrite to the test. */
-#include "api/base/swap.h"
+#include "api/residency/swap.h"
 #include "tests/scratch.h"
 
 #include <errno.h>
@@ -75,7 +75,7 @@ static void check_ranges(bool within_reach)
 {
     static const int64_t range[][2] = {{0, BYTES},          {1, 1}, {4095, 2}, {512, 3 << 20}, {(1 << 20) - 7, 14},
                                        {BYTES - 5000, 5000}};
-    char *folder = make_scratch(), *model = calloc(1, BYTES), *data = aligned_alloc(TX_SWAP_BLOCK, BYTES);
+    char *folder = make_scratch(), *model = calloc(1, BYTES), *data = aligned_alloc(TX_FILE_BLOCK, BYTES);
     tx_swap *swap = NULL;
     int64_t at;
     assert_non_null(model);

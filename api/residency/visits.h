@@ -2,14 +2,14 @@
  *
  * Four passes keep tensors away from the device while no node uses them: in host memory, in a file, or in the shards of
  * other ranks (gather, fetch_weights, offload, offload_activations). Each pass finds the visits and describes the steps
- * that make their pieces resident. residency.c inserts the steps so that transfers overlap with computation:
+ * that make their pieces resident. visits.c inserts the steps so that transfers overlap with computation:
  *
  *     visit        1             2             3
  *     steps        wait 1        wait 2        wait 3
  *                  prefetch 2    prefetch 3    ..
  */
-#ifndef TX_API_RESIDENCY_H
-#define TX_API_RESIDENCY_H
+#ifndef TX_API_VISITS_H
+#define TX_API_VISITS_H
 
 #include "api/graph/edit.h"
 

@@ -2,7 +2,7 @@
  * Threads move blocks between memory and a file. A transfer goes by parts, several of which are on their way at a time:
  * whole blocks of memory directly, others through memory of each thread's that suits the disk. */
 #define _GNU_SOURCE /* O_DIRECT, O_TMPFILE */
-#include "api/base/swap.h"
+#include "api/residency/swap.h"
 
 #include "api/base/file.h"
 #include "api/base/thread.h"
@@ -46,7 +46,7 @@ struct tx_swap {
 /* The block that byte `at` lies in. */
 static int64_t begin_of(int64_t at)
 {
-    return at / TX_SWAP_BLOCK * TX_SWAP_BLOCK;
+    return at / TX_FILE_BLOCK * TX_FILE_BLOCK;
 }
 
 /* ---- A part -------------------------------------------------------------------------------------------------- */
@@ -64,14 +64,14 @@ static int move(int file, bool out, int64_t first, void *block, int64_t bytes)
 /* Bytes at .. end by whole blocks; of those that are written in part the rest stays. */
 static int move_through(int file, bool out, int64_t at, int64_t end, char *memory, char *block)
 {
-    const int64_t first = begin_of(at), last = begin_of(end - 1), bytes = last + TX_SWAP_BLOCK - first;
+    const int64_t first = begin_of(at), last = begin_of(end - 1), bytes = last + TX_FILE_BLOCK - first;
     int error = 0;
     if (!out)
         error = move(file, false, first, block, bytes);
     if (out && first < at)
-        error = move(file, false, first, block, TX_SWAP_BLOCK);
-    if (out && !error && last + TX_SWAP_BLOCK > end && (last > first || first == at))
-        error = move(file, false, last, block + (last - first), TX_SWAP_BLOCK);
+        error = move(file, false, first, block, TX_FILE_BLOCK);
+    if (out && !error && last + TX_FILE_BLOCK > end && (last > first || first == at))
+        error = move(file, false, last, block + (last - first), TX_FILE_BLOCK);
     if (out && !error) {
         memcpy(block + (at - first), memory, (size_t)(end - at));
         error = move(file, true, first, block, bytes);
@@ -84,7 +84,7 @@ static int move_through(int file, bool out, int64_t at, int64_t end, char *memor
 /* Memory that a device's driver has given may be out of the disk's reach (EFAULT), though not out of the threads'. */
 static int move_part(int file, bool out, int64_t at, int64_t end, char *memory, char *block)
 {
-    const bool whole = at % TX_SWAP_BLOCK == 0 && end % TX_SWAP_BLOCK == 0 && (uintptr_t)memory % TX_SWAP_BLOCK == 0;
+    const bool whole = at % TX_FILE_BLOCK == 0 && end % TX_FILE_BLOCK == 0 && (uintptr_t)memory % TX_FILE_BLOCK == 0;
     const int error = whole ? move(file, out, at, memory, end - at) : EFAULT;
     return error == EFAULT ? move_through(file, out, at, end, memory, block) : error;
 }
@@ -126,7 +126,7 @@ static void *serve(void *argument)
 {
     tx_swap *s = argument;
     transfer t;
-    char *block = aligned_alloc(TX_SWAP_BLOCK, (size_t)PART);
+    char *block = aligned_alloc(TX_FILE_BLOCK, (size_t)PART);
     pthread_mutex_lock(&s->mutex);
     while (!s->stop || s->transfers > 0) {
         if (!take_part(s, &t)) {
@@ -225,7 +225,7 @@ static int open_file(const char *folder)
 tx_status tx_swap_reserve(tx_swap *s, int64_t bytes, int64_t *at)
 {
     const double gib = (double)((int64_t)1 << 30);
-    const int64_t blocks = tx_swap_blocks(bytes);
+    const int64_t blocks = tx_file_blocks(bytes);
     const int error = blocks ? posix_fallocate(s->file, s->bytes, blocks) : 0;
     if (error)
         return tx_fail(TX_IO, "%s: cannot reserve %.2f GiB there: %s", s->folder, (double)blocks / gib,

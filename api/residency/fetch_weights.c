@@ -10,10 +10,10 @@
  *
  * Where the device's memory is the host's, what is read from the file is there, so that block 2 is read beside block 1.
  * Copies are bits, so results are those without. */
-#include "api/passes/passes.h"
+#include "api/residency/residency.h"
 
 #include "api/model/model.h"
-#include "api/passes/residency.h"
+#include "api/residency/visits.h"
 
 #include <stdlib.h>
 

@@ -8,10 +8,11 @@
  *     transfers                 put away 1  put away 2     ..                  fetch 2     fetch 1
  *
  * The last block's are needed at once, and stay. Copies are bits, so results are those without. */
-#include "api/passes/passes.h"
+#include "api/residency/residency.h"
 
+#include "api/base/needs.h"
 #include "api/model/model.h"
-#include "api/passes/residency.h"
+#include "api/residency/visits.h"
 
 /* What takes less than this part of the largest stays: a copy would cost more than it frees. */
 #define LEAST_PART 64
@@ -183,6 +184,14 @@ static tx_status change(tx_edit *edit, void *state)
     for (int32_t block = 1; block < o->blocks; block++)
         TX_TRY(let_go(o, block));
     return read_back(o);
+}
+
+tx_status tx_graph_offload_activations(tx_graph *graph)
+{
+    TX_NEEDS(graph, TX_INVALID);
+    TX_TRY(tx_graph_open(graph, "offload"));
+    graph->offloads = true;
+    return TX_OK;
 }
 
 tx_status tx_offload_activations(tx_graph *graph)

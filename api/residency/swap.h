@@ -5,23 +5,14 @@
 #ifndef TX_API_SWAP_H
 #define TX_API_SWAP_H
 
-#include "tx.h"
-
-/* Transfers whose place and length are multiples of this are the fastest: disks move such blocks. */
-#define TX_SWAP_BLOCK 4096
+#include "api/model/arena.h"
 
 typedef struct tx_swap tx_swap;
-
-/* What so many bytes take in it. */
-static inline int64_t tx_swap_blocks(int64_t bytes)
-{
-    return (bytes + TX_SWAP_BLOCK - 1) / TX_SWAP_BLOCK * TX_SWAP_BLOCK;
-}
 
 /* Opens an empty file in `folder`; TX_IO, or TX_NOT_FOUND, where that cannot be. The page cache is passed over where
  * the file system can do that. */
 tx_status tx_swap_create(const char *folder, tx_swap **swap);
-/* Reserves `bytes` of zeros behind what the file has, at a multiple of TX_SWAP_BLOCK, which it tells. TX_IO where the
+/* Reserves `bytes` of zeros behind what the file has, at a multiple of TX_FILE_BLOCK, which it tells. TX_IO where the
  * folder has no room. */
 tx_status tx_swap_reserve(tx_swap *swap, int64_t bytes, int64_t *at);
 /* Waits for what moves. NULL is fine. */

@@ -2,7 +2,7 @@
  * Host ops of offloading: transfers between a file, host memory and the device. */
 #include "api/plan/host.h"
 
-#include "api/base/swap.h"
+#include "api/residency/swap.h"
 
 /* Begins a transfer between the file and host memory. Memory of arena STAGING is free once the device's copies from and
  * to it are done. */

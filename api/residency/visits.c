@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Inserts the transfers of tensors that are resident only while nodes use them. */
-#include "api/passes/residency.h"
+#include "api/residency/visits.h"
 
 #define MOST_AHEAD 2
 

@@ -12,11 +12,10 @@
  *
  *     file                read 1, 2   read 3     write 1, read 4   ..
  *     compute queue                   update 1   update 2          .. */
-#include "api/passes/passes.h"
+#include "api/residency/residency.h"
 
-#include "api/base/swap.h"
 #include "api/model/model.h"
-#include "api/passes/residency.h"
+#include "api/residency/visits.h"
 
 /* Places of states in host memory on their way: one is read, one copied to the device, one put back, one written; or
  * two are read, one is updated, one written. */
@@ -87,7 +86,7 @@ static tx_status find_slots(const tx_residency *r, int64_t address[SLOTS][MOST])
     for (int32_t s = 0; s < SLOTS && s < r->visits; s++)
         for (int32_t k = 0; k < MOST; k++)
             if (most[k] > 0)
-                TX_TRY(tx_arena_append(&need, most[k], TX_SWAP_BLOCK, &address[s][k]));
+                TX_TRY(tx_arena_append(&need, most[k], TX_FILE_BLOCK, &address[s][k]));
     tx_arena_cover(arena, &need);
     return TX_OK;
 }
@@ -111,7 +110,19 @@ static tx_status stage(const tx_residency *r)
 
 /* ---- Other graphs ------------------------------------------------------------------------------------------- */
 
-/* What nodes read of weights themselves is on the device once more (plan/copies). */
+/* Gives a parameter a place in arena KEPT; tells its address. */
+static tx_status keep(tx_model *model, int32_t index, int64_t *address)
+{
+    tx_param_record *r = &model->param[index];
+    const int64_t bytes = tx_dtype_bytes(r->spec.dtype, tx_shape_count(&r->spec.shape));
+    if (!r->is_kept)
+        TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], bytes, TX_ALIGNMENT, &r->kept));
+    r->is_kept = true;
+    *address = r->kept;
+    return TX_OK;
+}
+
+/* What nodes read of weights themselves is on the device once more (copies.c). */
 static tx_status read_kept(tx_graph *graph)
 {
     for (int32_t n = 0; n < graph->nodes; n++)
@@ -119,7 +130,7 @@ static tx_status read_kept(tx_graph *graph)
             tx_tensor *root = tx_tensor_root(graph->node[n].in[k]);
             if (!root || root->arena != TX_ARENA_WEIGHTS)
                 continue;
-            TX_TRY(tx_model_keep(graph->model, root->param, &root->offset));
+            TX_TRY(keep(graph->model, root->param, &root->offset));
             root->arena = TX_ARENA_KEPT;
         }
     return TX_OK;
