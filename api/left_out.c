@@ -70,6 +70,10 @@ LEFT_OUT_VALUE(x, tx_tensor *tx_part_scatter(tx_tensor *x))
 LEFT_OUT_VALUE(param, tx_tensor *tx_part_param(tx_tensor *param))
 #endif
 
+#ifdef TX_WITHOUT_GENERATION
+LEFT_OUT_OP(generation, qkv, tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions, tx_tensor *sources, const tx_attention_options *options))
+#endif
+
 #ifdef TX_WITHOUT_RESIDENCY
 LEFT_OUT(residency, tx_status tx_graph_offload_activations(tx_graph *graph))
 LEFT_OUT(residency, tx_status tx_model_offload_weights(tx_model *model))

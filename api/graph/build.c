@@ -145,46 +145,27 @@ tx_tensor *tx_noise(tx_tensor *x, float scale, int32_t site)
     return TX_EMIT(x, NOISE, attrs, x);
 }
 
-static tx_attrs attention_attrs(const tx_tensor *qkv, const tx_attention_options *o)
+bool tx_attention_attrs(tx_tensor *qkv, const tx_attention_options *o, tx_attrs *attrs)
 {
+    if (o->size != sizeof *o) {
+        tx_graph_fail(qkv->graph,
+                      tx_fail(TX_INVALID, "attention options: size is %zu, wanted %zu", o->size, sizeof *o));
+        return false;
+    }
     const int64_t parts = o->heads + 2 * (int64_t)o->kv_heads;
     const int64_t head_size = parts > 0 ? tx_shape_last(&qkv->shape) / parts : 1;
-    return TX_ATTRS(.attention.heads = o->heads, .attention.kv_heads = o->kv_heads, .attention.causal = o->causal,
-                    .attention.window = o->window, .draw.p = o->dropout, .draw.site = o->site, .first = o->first_head,
-                    .scale = o->scale != 0.0f ? o->scale : 1.0f / sqrtf((float)head_size));
-}
-
-static bool options_fit(tx_tensor *x, size_t size, size_t wanted)
-{
-    if (size == wanted)
-        return true;
-    tx_graph_fail(x->graph, tx_fail(TX_INVALID, "attention options: size is %zu, wanted %zu", size, wanted));
-    return false;
+    *attrs = TX_ATTRS(.attention.heads = o->heads, .attention.kv_heads = o->kv_heads, .attention.causal = o->causal,
+                      .attention.window = o->window, .draw.p = o->dropout, .draw.site = o->site, .first = o->first_head,
+                      .scale = o->scale != 0.0f ? o->scale : 1.0f / sqrtf((float)head_size));
+    return true;
 }
 
 tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, const tx_attention_options *options)
 {
-    if (!qkv || !options_fit(qkv, options->size, sizeof *options))
+    tx_attrs attrs;
+    if (!qkv || !tx_attention_attrs(qkv, options, &attrs))
         return NULL;
-    return TX_EMIT(qkv, ATTENTION, attention_attrs(qkv, options), qkv, lengths, starts);
-}
-
-tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
-                               tx_tensor *sources, const tx_attention_options *options)
-{
-    if (!qkv || !k_cache || !v_cache || !positions || !options_fit(qkv, options->size, sizeof *options))
-        return NULL;
-    tx_attrs attrs = attention_attrs(qkv, options);
-    if (sources)
-        tx_emit(qkv->graph, &(tx_emit_args){.op = TX_OP_KV_REORDER,
-                                            .attrs = TX_PLAIN,
-                                            .in = {k_cache, v_cache, sources, positions},
-                                            .out = {k_cache, v_cache}});
-    tx_emit(qkv->graph, &(tx_emit_args){.op = TX_OP_KV_APPEND,
-                                        .attrs = attrs,
-                                        .in = {qkv, k_cache, v_cache, positions},
-                                        .out = {k_cache, v_cache}});
-    return TX_EMIT(qkv, ATTENTION_CACHED, attrs, qkv, k_cache, v_cache, positions);
+    return TX_EMIT(qkv, ATTENTION, attrs, qkv, lengths, starts);
 }
 
 /* -log softmax spread evenly over the labels is the log-sum-exp less the mean. */

@@ -290,13 +290,6 @@ static void narrow_indices(const tx_node *n)
     case TX_OP_ROTARY:
         tx_tensor_narrow(n->in[TX_IN(rotary, positions)], 0, INT32_MAX, false);
         break;
-    case TX_OP_KV_APPEND: /* and ATTENTION_CACHED, which follows it */
-        tx_tensor_narrow(n->in[TX_IN(kv_append, positions)], 0, DIM(kv_append, k_cache, 1) - DIM(kv_append, qkv, 1) + 1,
-                         false);
-        break;
-    case TX_OP_KV_REORDER:
-        tx_tensor_narrow(n->in[TX_IN(kv_reorder, sources)], 0, DIM(kv_reorder, k_cache, 0), false);
-        break;
     case TX_OP_GATHER:
         tx_tensor_narrow(n->in[TX_IN(gather, indices)], INT32_MIN, DIM(gather, table, 0), true);
         break;

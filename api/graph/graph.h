@@ -146,6 +146,10 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
                        .op = TX_OP_##NAME, .attrs = attributes, .in = {__VA_ARGS__}, .dtype = type, .shape = size}) \
          : NULL)
 
+/* The attributes of attention over qkv with these options. False if the options do not fit; the graph has the failure.
+ */
+bool tx_attention_attrs(tx_tensor *qkv, const tx_attention_options *options, tx_attrs *attrs);
+
 /* A tensor on fixed storage (arena address `offset`), not made by a node. */
 tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset);
 /* A tensor that the planner places in an arena, PLANNED, AWAY, EXCHANGE or PARTS, not made by a node. */

@@ -38,6 +38,8 @@ tx_status tx_want_shape(const tx_infer *c, int i, const tx_shape *shape);
 tx_status tx_want_rank(const tx_infer *c, int i, int32_t rank);
 tx_status tx_want_positions(const tx_infer *c, int i, int64_t batch);            /* I32 [batch] */
 tx_status tx_want_places(const tx_infer *c, int i, int64_t batch, int64_t time); /* that, or I32 [batch, time] */
+/* Input `i` is packed qkv [B, T, (heads + 2 kv_heads) d]; tells d. */
+tx_status tx_want_qkv(const tx_infer *c, int i, int64_t *head_size);
 /* Fails: input `i` has another shape than `want` says. */
 tx_status tx_want_other_shape(const tx_infer *c, int i, const char *want);
 

@@ -76,8 +76,7 @@ tx_status tx_infer_matmul(const tx_infer *c)
     return infer_epilogue(c);
 }
 
-/* Checks packed qkv [B, T, (heads + 2 kv_heads) d] and tells d. */
-static tx_status check_qkv(const tx_infer *c, int i, int64_t *head_size)
+tx_status tx_want_qkv(const tx_infer *c, int i, int64_t *head_size)
 {
     const tx_attrs *a = c->attrs;
     TX_TRY(tx_want_rank(c, i, 3));
@@ -109,7 +108,7 @@ tx_status tx_infer_attention(const tx_infer *c)
 {
     int64_t d = 0;
     TX_TRY(tx_want(c, "HII"));
-    TX_TRY(check_qkv(c, 0, &d));
+    TX_TRY(tx_want_qkv(c, 0, &d));
     int64_t batch = c->in[0].shape.dim[0], time = c->in[0].shape.dim[1];
     TX_TRY(check_bounds(c, TX_IN(attention, lengths), &c->in[0].shape));
     tx_give(c, 0, c->in[0].dtype, TX_SHAPE(batch, time, c->attrs->attention.heads * d));
@@ -120,7 +119,7 @@ tx_status tx_infer_attention_grad(const tx_infer *c)
 {
     int64_t d = 0;
     TX_TRY(tx_want(c, "H==FII"));
-    TX_TRY(check_qkv(c, 1, &d));
+    TX_TRY(tx_want_qkv(c, 1, &d));
     int64_t batch = c->in[1].shape.dim[0], time = c->in[1].shape.dim[1];
     tx_shape o = TX_SHAPE(batch, time, c->attrs->attention.heads * d),
              lse = TX_SHAPE(batch, c->attrs->attention.heads, time);
@@ -130,42 +129,4 @@ tx_status tx_infer_attention_grad(const tx_infer *c)
     TX_TRY(check_bounds(c, TX_IN(attention_grad, lengths), &c->in[1].shape));
     tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
     return tx_give(c, 1, TX_F32, lse);
-}
-
-static tx_status check_cache(const tx_infer *c, int64_t *head_size)
-{
-    TX_TRY(tx_want(c, "H=3="));
-    TX_TRY(check_qkv(c, 0, head_size));
-    const tx_shape *cache = &c->in[1].shape;
-    TX_TRY(tx_want_positions(c, 3, c->in[0].shape.dim[0]));
-    if (cache->dim[0] != c->in[0].shape.dim[0] || cache->dim[2] != c->attrs->attention.kv_heads * *head_size ||
-        cache->dim[1] < c->in[0].shape.dim[1])
-        return tx_refuse(c, "the cache %s does not fit %s", TX_TEXT(*cache), TX_TEXT(c->in[0].shape));
-    return tx_want_shape(c, 2, cache);
-}
-
-tx_status tx_infer_attention_cached(const tx_infer *c)
-{
-    int64_t d = 0;
-    TX_TRY(check_cache(c, &d));
-    return tx_give(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, c->attrs->attention.heads * d));
-}
-
-tx_status tx_infer_kv_append(const tx_infer *c)
-{
-    int64_t d = 0;
-    TX_TRY(check_cache(c, &d));
-    tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
-    return tx_give(c, 1, c->in[2].dtype, c->in[2].shape);
-}
-
-tx_status tx_infer_kv_reorder(const tx_infer *c)
-{
-    const tx_shape *cache = &c->in[0].shape;
-    TX_TRY(tx_want(c, "H3="));
-    TX_TRY(tx_want_shape(c, 1, cache));
-    TX_TRY(tx_want_positions(c, 2, cache->dim[0]));
-    TX_TRY(tx_want_positions(c, 3, cache->dim[0]));
-    tx_give(c, 0, c->in[0].dtype, *cache);
-    return tx_give(c, 1, c->in[1].dtype, *cache);
 }

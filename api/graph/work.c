@@ -16,14 +16,7 @@ static double attention_pairs(const tx_command *c, const tx_shape *qkv)
     return batch * c->attrs.attention.heads * seen;
 }
 
-/* Rows of a cache that `time` queries of a sample look at; how much of it is in use is not known here: all of it. */
-static double cached_rows(const tx_command *c)
-{
-    double rows = (double)c->in[1].shape.dim[1], time = (double)c->in[0].shape.dim[1];
-    return c->attrs.attention.window > 0 ? fmin(rows, c->attrs.attention.window + time - 1) : rows;
-}
-
-static double head_size(const tx_command *c, const tx_shape *qkv)
+double tx_head_size(const tx_command *c, const tx_shape *qkv)
 {
     return (double)tx_shape_last(qkv) / (c->attrs.attention.heads + 2 * c->attrs.attention.kv_heads);
 }
@@ -37,22 +30,13 @@ double tx_flops_matmul(const tx_command *c)
 /* Scores and weighted values. */
 double tx_flops_attention(const tx_command *c)
 {
-    return 4.0 * attention_pairs(c, &c->in[0].shape) * head_size(c, &c->in[0].shape);
+    return 4.0 * attention_pairs(c, &c->in[0].shape) * tx_head_size(c, &c->in[0].shape);
 }
 
 /* Scores again, and four products. */
 double tx_flops_attention_grad(const tx_command *c)
 {
-    return 10.0 * attention_pairs(c, &c->in[1].shape) * head_size(c, &c->in[1].shape);
-}
-
-/* A query sees no more than the window. */
-double tx_flops_attention_cached(const tx_command *c)
-{
-    const double seen =
-        c->attrs.attention.window > 0 ? fmin(cached_rows(c), c->attrs.attention.window) : cached_rows(c);
-    return 4.0 * (double)c->in[0].shape.dim[0] * (double)c->in[0].shape.dim[1] * seen * c->attrs.attention.heads *
-           head_size(c, &c->in[0].shape);
+    return 10.0 * attention_pairs(c, &c->in[1].shape) * tx_head_size(c, &c->in[1].shape);
 }
 
 static double (*const counts[TX_OP_COUNT])(const tx_command *) = {
@@ -81,20 +65,15 @@ static bool is_copy(const tx_command *c, int i)
     return i == tx_op_info_of(c->op)->inputs - 1 && strstr(operands[c->op], ", half)");
 }
 
-static double bytes_of(const tx_command *c)
+double tx_bytes_of(const tx_command *c)
 {
     double bytes = 0;
     if (c->op == TX_OP_SCATTER_ADD && c->attrs.accumulate == TX_ADD) /* only rows that are named are touched */
         return (double)tx_operand_bytes(&c->in[0]) + 3.0 * (double)tx_operand_bytes(&c->in[1]);
-    if (c->op == TX_OP_KV_APPEND) /* keys and values are read and written; of the caches nothing else is touched */
-        return 4.0 * c->attrs.attention.kv_heads * head_size(c, &c->in[0].shape) *
-               (double)tx_shape_rows(&c->in[0].shape) * (double)sizeof(float);
     for (int i = 0; i < TX_MAX_IN; i++) {
         bool unread = (c->op == TX_OP_EMBEDDING && i > 0) || (c->op == TX_OP_GATHER && i == 0) || is_copy(c, i);
-        bool cache = c->op == TX_OP_ATTENTION_CACHED && (i == 1 || i == 2);
-        double part = cache ? cached_rows(c) / (double)c->in[i].shape.dim[1] : 1.0;
         if (tx_present(&c->in[i]) && !unread) /* of a table only the rows that are looked up are read, a copy not */
-            bytes += (double)tx_operand_bytes(&c->in[i]) * part;
+            bytes += (double)tx_operand_bytes(&c->in[i]);
     }
     int32_t outputs = tx_op_info_of(c->op)->outputs;
     for (int i = 0; i < outputs; i++)
@@ -105,8 +84,13 @@ static double bytes_of(const tx_command *c)
     return bytes;
 }
 
+static double (*const traffic[TX_OP_COUNT])(const tx_command *) = {
+#define TX_BYTES(NAME, function) [TX_OP_##NAME] = tx_bytes_##function,
+#include "work.def"
+};
+
 void tx_op_work(const tx_command *command, double *flops, double *bytes)
 {
     *flops = flops_of(command);
-    *bytes = bytes_of(command);
+    *bytes = traffic[command->op] ? traffic[command->op](command) : tx_bytes_of(command);
 }

@@ -187,7 +187,7 @@ static void forward_stored(const tx_cpu_call *call, const tx_stored *at, tx_head
 static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_attrs *attrs = &call->command->attrs;
-    const bool cached = call->command->op == TX_OP_ATTENTION_CACHED;
+    const bool cached = tx_cpu_reads_caches(call->command);
     const tx_shape *qkv = &call->command->in[0].shape, *kv = cached ? &call->command->in[1].shape : qkv;
     const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->attention.heads,
                   kv_heads = attrs->attention.kv_heads;
@@ -235,9 +235,4 @@ void TX_CPU_NAME(attention)(const tx_cpu_call *call)
     const tx_shape *qkv = &call->command->in[0].shape;
     const int64_t tiles = (qkv->dim[1] + TX_TILE - 1) / TX_TILE;
     tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.attention.heads * tiles, attention_items);
-}
-
-void TX_CPU_NAME(attention_cached)(const tx_cpu_call *call)
-{
-    TX_CPU_NAME(attention)(call);
 }

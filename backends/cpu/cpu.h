@@ -66,6 +66,12 @@ static inline int64_t tx_cpu_attention_grad_wide(tx_dtype type, int64_t length, 
     return type == TX_F32 ? 0 : (4 * shared + 4) * length * size * (int64_t)sizeof(float);
 }
 
+/* True if attention reads keys and values from caches, operands 1 and 2, whose rows are positions, operand 3. */
+static inline bool tx_cpu_reads_caches(const tx_command *c)
+{
+    return c->op != TX_OP_ATTENTION_GRAD && tx_present(&c->in[3]);
+}
+
 /* ---- Threads --------------------------------------------------------------------------------- */
 
 /* Works on items first..last-1. */

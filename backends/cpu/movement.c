@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels that move numbers: tables and their gradients, caches, broadcasts, casts, copies. */
+ * Kernels that move numbers: tables and their gradients, broadcasts, casts, copies. */
 #include "backends/cpu/move.h"
 
 /* ---- Tables ------------------------------------------------------------------------------------------ */
@@ -86,63 +86,6 @@ void TX_CPU_NAME(scatter_add)(const tx_cpu_call *call)
     if (!tx_cpu_adds(call))
         tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, zero_slice);
     tx_cpu_slices(call, width, tx_cpu_columns_grain(count), scatter_columns);
-}
-
-/* ---- Caches ------------------------------------------------------------------------------------------ */
-
-/* Items are positions of the call. */
-static void kv_append_positions(const tx_cpu_call *call, int64_t first, int64_t last)
-{
-    const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->out[0].shape;
-    const int64_t batch = qkv->dim[0], length = qkv->dim[1], width = qkv->dim[2];
-    const int64_t capacity = cache->dim[1], keys = cache->dim[2];
-    const int64_t unit = (int64_t)tx_dtype_size(call->command->in[0].dtype);
-    for (int64_t b = 0; b < batch; b++) {
-        const int64_t start = tx_cpu_position(call, 3, b, capacity - length);
-        for (int64_t t = first; t < last; t++) {
-            const char *k = (const char *)call->in[0] + ((b * length + t) * width + width - 2 * keys) * unit;
-            const int64_t to = (b * capacity + start + t) * keys * unit;
-            memcpy((char *)call->out[0] + to, k, (size_t)(keys * unit));
-            memcpy((char *)call->out[1] + to, k + keys * unit, (size_t)(keys * unit));
-        }
-    }
-}
-
-void TX_CPU_NAME(kv_append)(const tx_cpu_call *call)
-{
-    const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->out[0].shape;
-    tx_cpu_slices(call, qkv->dim[1], tx_cpu_rows_grain(qkv->dim[0] * cache->dim[2]), kv_append_positions);
-}
-
-/* The rows at one place of all samples are copied, so that they can be given out in another order. */
-static void reorder_place(const tx_cpu_call *call, char *cache, int64_t place)
-{
-    const tx_shape *shape = &call->command->in[0].shape;
-    const int64_t width = shape->dim[2] * (int64_t)tx_dtype_size(call->command->in[0].dtype);
-    const int64_t batch = shape->dim[0], step = shape->dim[1] * width;
-    const int32_t *sources = call->in[2];
-    char *row = cache + place * width, *copies = call->scratch;
-    bool moved = false;
-    for (int64_t b = 0; b < batch; b++)
-        moved = moved || (sources[b] != b && place < tx_cpu_position(call, 3, b, shape->dim[1]));
-    for (int64_t b = 0; moved && b < batch; b++)
-        memcpy(copies + b * width, row + b * step, (size_t)width);
-    for (int64_t b = 0; moved && b < batch; b++)
-        if (sources[b] >= 0 && sources[b] < batch && place < tx_cpu_position(call, 3, b, shape->dim[1]))
-            memcpy(row + b * step, copies + sources[b] * width, (size_t)width);
-}
-
-static void kv_reorder_places(const tx_cpu_call *call, int64_t first, int64_t last)
-{
-    for (int64_t place = first; place < last; place++)
-        for (int i = 0; i < 2; i++)
-            reorder_place(call, call->out[i], place);
-}
-
-void TX_CPU_NAME(kv_reorder)(const tx_cpu_call *call)
-{
-    const tx_shape *cache = &call->command->in[0].shape;
-    tx_cpu_slices(call, cache->dim[1], tx_cpu_rows_grain(2 * cache->dim[0] * cache->dim[2]), kv_reorder_places);
 }
 
 /* ---- Broadcast, cast, copy, fill, range ----------------------------------------------------------------------- */

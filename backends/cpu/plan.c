@@ -74,7 +74,7 @@ int64_t tx_cpu_scratch_attention(const tx_command *command)
     const bool grad = command->op == TX_OP_ATTENTION_GRAD;
     const tx_operand *qkv = &command->in[grad ? TX_IN(attention_grad, qkv) : TX_IN(attention, qkv)];
     const int64_t size = tx_shape_last(&qkv->shape) / (attrs->attention.heads + 2 * attrs->attention.kv_heads),
-                  length = command->op == TX_OP_ATTENTION_CACHED ? command->in[1].shape.dim[1] : qkv->shape.dim[1];
+                  length = tx_cpu_reads_caches(command) ? command->in[1].shape.dim[1] : qkv->shape.dim[1];
     if (grad)
         return tx_cpu_attention_grad_scratch(size) +
                tx_cpu_attention_grad_wide(qkv->dtype, length, size, attrs->attention.heads / attrs->attention.kv_heads);
@@ -89,11 +89,6 @@ int64_t tx_cpu_scratch_norm_grad(const tx_command *command) /* a row of dy */
 int64_t tx_cpu_scratch_rotary(const tx_command *command)
 {
     return command->attrs.attention.head_size * (int64_t)sizeof(float);
-}
-
-int64_t tx_cpu_scratch_kv_reorder(const tx_command *command)
-{
-    return command->in[0].shape.dim[0] * command->in[0].shape.dim[2] * (int64_t)sizeof(float);
 }
 
 static int64_t (*const scratch_of[TX_OP_COUNT])(const tx_command *) = {

@@ -10,7 +10,7 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
                                     const tx_operand *lengths)
 {
     const tx_shape *shape = &qkv->shape;
-    const bool cached = c->op == TX_OP_ATTENTION_CACHED;
+    const bool cached = qkv == c->in && tx_present(&c->in[3]); /* caches are operands */
     tx_cl_attention_job a = {.command = c,
                              .heads = c->attrs.attention.heads,
                              .kv_heads = c->attrs.attention.kv_heads,
@@ -123,11 +123,6 @@ tx_status tx_cl_attention(tx_cl_builder *b, const tx_command *c)
     snprintf(variant, sizeof variant, "tiles %s", note);
     tx_cl_variant(b, variant);
     return b->status;
-}
-
-tx_status tx_cl_attention_cached(tx_cl_builder *b, const tx_command *c)
-{
-    return tx_cl_attention(b, c);
 }
 
 /* Row sums of do * o: a few items a row, so that neighbours read neighbouring quads. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Embedding, gather, scatter, caches, broadcasts, casts and copies. IN and OUT name storage types (f32, bf16, f16). */
+ * Embedding, gather, scatter, broadcasts, casts and copies. IN and OUT name storage types (f32, bf16, f16). */
 
 #ifndef IN
 #define IN f32
@@ -12,9 +12,6 @@
 #define LOAD_IN TX_CAT(tx_load_, IN)
 #define STORE_OUT TX_CAT(tx_store_, OUT)
 
-#ifndef BATCH
-#define BATCH 1
-#endif
 #ifndef PIECE
 #define PIECE 1
 #endif
@@ -237,46 +234,7 @@ __kernel void scatter_join(const __global int *indices, long io, __global float 
     })
 }
 
-/* ---- caches, broadcasts, casts, copies ----------------------------------------------------------------------------- */
-
-/* Row: row (b, t) of qkv; n numbers of keys and as many of values, keys from `skip` on. */
-__kernel void kv_append(const __global IN_T *qkv, long qo, __global IN_T *k_cache, long ko, __global IN_T *v_cache,
-                        long vo, const __global int *positions, long po, long n, long skip, long last, long T, long S)
-{
-    long row = TX_ROW;
-    long slot = row % T + tx_position(positions[po + row / T], S - T);
-    qkv += qo + row * last + skip;
-    long at = (row / T * S + slot) * n;
-    TX_EACH({
-        TX_CAT(tx_store_, IN)(LOAD_IN(qkv, i, n), k_cache + ko + at, i, n);
-        TX_CAT(tx_store_, IN)(LOAD_IN(qkv + n, i, n), v_cache + vo + at, i, n);
-    })
-}
-
-/* Row: place in the caches of all BATCH samples. */
-__kernel void kv_reorder(__global IN_T *k_cache, long ko, __global IN_T *v_cache, long vo, const __global int *sources,
-                         long so, const __global int *positions, long po, long n, long S)
-{
-    long place = TX_ROW;
-    int moved = 0;
-    sources += so;
-    positions += po;
-    for (int b = 0; b < BATCH; b++)
-        moved |= sources[b] != b && place < tx_position(positions[b], S);
-    if (!moved)
-        return;
-    for (int kv = 0; kv < 2; kv++) {
-        __global IN_T *cache = (kv ? v_cache + vo : k_cache + ko) + place * n;
-        TX_EACH({
-            vec row[BATCH];
-            for (int b = 0; b < BATCH; b++)
-                row[b] = LOAD_IN(cache + b * S * n, i, n);
-            for (int b = 0; b < BATCH; b++)
-                if (sources[b] >= 0 && sources[b] < BATCH && place < tx_position(positions[b], S))
-                    TX_CAT(tx_store_, IN)(row[sources[b]], cache + b * S * n, i, n);
-        })
-    }
-}
+/* ---- broadcasts, casts, copies ----------------------------------------------------------------------------- */
 
 /* Row: rows of y. axis 0: x[0], 1: x[row], 2: x[column]. */
 __kernel void broadcast(const __global float *x, long xo, __global float *y, long yo, long n, int axis, float alpha,

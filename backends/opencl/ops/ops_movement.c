@@ -126,26 +126,6 @@ tx_status tx_cl_scatter_add(tx_cl_builder *b, const tx_command *c)
     return TX_CL_I64(b, columns);
 }
 
-tx_status tx_cl_kv_append(tx_cl_builder *b, const tx_command *c)
-{
-    const tx_shape *qkv = &c->in[0].shape, *cache = &c->in[1].shape;
-    int64_t columns = tx_shape_last(cache), last = tx_shape_last(qkv);
-    move(b, c, "kv_append", c->in[0].dtype, c->in[0].dtype, columns, tx_shape_rows(qkv));
-    TX_CL_OPERANDS(b, &c->in[0], &c->out[0], &c->out[1], &c->in[3]);
-    return TX_CL_I64(b, columns, last - 2 * columns, last, qkv->dim[qkv->rank - 2], cache->dim[cache->rank - 2]);
-}
-
-tx_status tx_cl_kv_reorder(tx_cl_builder *b, const tx_command *c)
-{
-    const tx_shape *cache = &c->in[0].shape;
-    int64_t columns = tx_shape_last(cache);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DBATCH=%lld -DIN=%s", (long long)cache->dim[0],
-                                    tx_cl_storage(c->in[0].dtype));
-    tx_cl_launch_columns(b, &form, "movement", "kv_reorder", columns, cache->dim[1]);
-    TX_CL_OPERANDS(b, &c->out[0], &c->out[1], &c->in[2], &c->in[3]);
-    return TX_CL_I64(b, columns, cache->dim[1]);
-}
-
 tx_status tx_cl_broadcast(tx_cl_builder *b, const tx_command *c)
 {
     int64_t columns = tx_shape_last(&c->out[0].shape), rows = tx_shape_rows(&c->out[0].shape);

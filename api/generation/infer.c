@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Inference rules of caches, and the work of attention to them. */
+#include "api/graph/infer.h"
+#include "api/graph/work.h"
+
+#include <math.h>
+
+static tx_status check_cache(const tx_infer *c, int64_t *head_size)
+{
+    TX_TRY(tx_want(c, "H=3="));
+    TX_TRY(tx_want_qkv(c, 0, head_size));
+    const tx_shape *cache = &c->in[1].shape;
+    TX_TRY(tx_want_positions(c, 3, c->in[0].shape.dim[0]));
+    if (cache->dim[0] != c->in[0].shape.dim[0] || cache->dim[2] != c->attrs->attention.kv_heads * *head_size ||
+        cache->dim[1] < c->in[0].shape.dim[1])
+        return tx_refuse(c, "the cache %s does not fit %s", TX_TEXT(*cache), TX_TEXT(c->in[0].shape));
+    return tx_want_shape(c, 2, cache);
+}
+
+tx_status tx_infer_attention_cached(const tx_infer *c)
+{
+    int64_t d = 0;
+    TX_TRY(check_cache(c, &d));
+    return tx_give(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, c->attrs->attention.heads * d));
+}
+
+tx_status tx_infer_kv_append(const tx_infer *c)
+{
+    int64_t d = 0;
+    TX_TRY(check_cache(c, &d));
+    tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
+    return tx_give(c, 1, c->in[2].dtype, c->in[2].shape);
+}
+
+tx_status tx_infer_kv_reorder(const tx_infer *c)
+{
+    const tx_shape *cache = &c->in[0].shape;
+    TX_TRY(tx_want(c, "H3="));
+    TX_TRY(tx_want_shape(c, 1, cache));
+    TX_TRY(tx_want_positions(c, 2, cache->dim[0]));
+    TX_TRY(tx_want_positions(c, 3, cache->dim[0]));
+    tx_give(c, 0, c->in[0].dtype, *cache);
+    return tx_give(c, 1, c->in[1].dtype, *cache);
+}
+
+/* Rows of a cache that `time` queries of a sample look at; how much of it is in use is not known here: all of it. */
+static double cached_rows(const tx_command *c)
+{
+    double rows = (double)c->in[1].shape.dim[1], time = (double)c->in[0].shape.dim[1];
+    return c->attrs.attention.window > 0 ? fmin(rows, c->attrs.attention.window + time - 1) : rows;
+}
+
+/* A query sees no more than the window. */
+double tx_flops_attention_cached(const tx_command *c)
+{
+    const double seen =
+        c->attrs.attention.window > 0 ? fmin(cached_rows(c), c->attrs.attention.window) : cached_rows(c);
+    return 4.0 * (double)c->in[0].shape.dim[0] * (double)c->in[0].shape.dim[1] * seen * c->attrs.attention.heads *
+           tx_head_size(c, &c->in[0].shape);
+}
+
+/* Only the rows of the caches that queries see are read. */
+double tx_bytes_attention_cached(const tx_command *c)
+{
+    const double unseen = 1.0 - cached_rows(c) / (double)c->in[1].shape.dim[1];
+    return tx_bytes_of(c) - unseen * (double)(tx_operand_bytes(&c->in[1]) + tx_operand_bytes(&c->in[2]));
+}
+
+/* Keys and values are read and written; nothing else of the caches is touched. */
+double tx_bytes_kv_append(const tx_command *c)
+{
+    return 4.0 * c->attrs.attention.kv_heads * tx_head_size(c, &c->in[0].shape) *
+           (double)tx_shape_rows(&c->in[0].shape) * (double)sizeof(float);
+}
