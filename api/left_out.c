@@ -81,4 +81,8 @@ LEFT_OUT(residency, tx_status tx_model_offload_params(tx_model *model, tx_offloa
 LEFT_OUT(residency, tx_status tx_model_offload_states(tx_model *model, const tx_optimizer_options *options))
 #endif
 
+#ifdef TX_WITHOUT_WATCHING
+LEFT_OUT(watching, tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report))
+#endif
+
 /* clang-format on */

@@ -28,8 +28,8 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
         return TX_OK;
     if (plan->reads_copies)
         TX_TRY(renew_copies(model));
-    if (plan->ranges)
-        return tx_ranges_run(plan, first, end);
+    if (plan->watch)
+        return plan->watch->run(plan, first, end);
     return model->engine->backend->run(plan->executable, first, end - first, &model->controls,
                                        plan->profiling ? plan->seconds : NULL);
 }

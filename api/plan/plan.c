@@ -49,7 +49,8 @@ void tx_plan_free(tx_plan *plan)
         plan->model->engine->backend->destroy(plan->executable);
     if (plan->owns_graph)
         tx_graph_free(plan->graph);
-    tx_ranges_free(plan->ranges);
+    if (plan->watch)
+        plan->watch->free(plan->watch);
     free(plan->commands);
     free(plan->cut);
     free(plan->placed);

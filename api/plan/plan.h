@@ -12,7 +12,12 @@ typedef struct tx_cut {
     tx_command command;
 } tx_cut;
 
-typedef struct tx_ranges tx_ranges;
+/* Runs commands first .. end - 1 of a watched plan one by one (tx_plan_watch, extension watching). */
+typedef struct tx_watch tx_watch;
+struct tx_watch {
+    tx_status (*run)(tx_plan *plan, int32_t first, int32_t end);
+    void (*free)(tx_watch *watch);
+};
 
 struct tx_plan {
     tx_model *model;
@@ -33,7 +38,7 @@ struct tx_plan {
     bool reads_kept, changes_weights; /* those that lie outside the device's memory */
     int32_t *placed;                  /* the tensors that the planner placed, by id */
     int32_t placed_count;
-    tx_ranges *ranges;  /* NULL: the plan is not watched */
+    tx_watch *watch;    /* NULL: the plan is not watched */
     tx_plan *following; /* of the model's next stage, where this process has all: it goes with this one */
     void *crossing;     /* host memory for any one tensor that goes there */
     tx_plan *next;
@@ -63,11 +68,6 @@ tx_status tx_copies_make(tx_model *model);
 /* pieces.c. Cuts the weights that this rank updates into pieces, places their states in arena OPTIMIZER, and adds
  * holdings of the states; groups[c] is the address of the group bytes of chunk c of the weights. */
 tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer *optimizer);
-
-/* ranges.c: the ranges of the numbers of a watched plan (tx_plan_watch). Runs commands first .. end - 1 of a plan that
- * is watched, one by one. */
-tx_status tx_ranges_run(tx_plan *plan, int32_t first, int32_t end);
-void tx_ranges_free(tx_ranges *ranges);
 
 /* stored.c: bytes of this rank's own array of a parameter, or of a state of it, between the host and the holdings
  * (own.h). Writes the bytes that this rank holds, as tx_model_write_at. */

@@ -104,7 +104,7 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int64_t bl
     if (!train && task->measure)
         tx_output(made->output);
     TX_TRY(tx_plan_create(made->graph, train ? "train" : "evaluate", &made->plan));
-    return train ? tx_plan_watch(made->plan, trainer->options.watch) : TX_OK;
+    return train && trainer->options.watch ? tx_plan_watch(made->plan, trainer->options.watch) : TX_OK;
 }
 
 static void discard(batch_plan plans[TX_LENGTHS_MAX])

@@ -25,13 +25,15 @@ typedef struct range {
     float least, greatest;
 } range;
 
-struct tx_ranges {
+/* The ranges of the numbers of a watched plan. */
+typedef struct tx_ranges {
+    tx_watch watch; /* first: plan->watch points to it */
     tx_reporter report;
     int32_t *node;       /* of each command */
     range *now, *before; /* of each tensor: in this run, and in the last one that came to its end */
     int32_t tensors;
     void *slice;
-};
+} tx_ranges;
 
 /* ---- Names ---------------------------------------------------------------------------------------------- */
 
@@ -102,7 +104,7 @@ static void add_numbers(range *r, tx_dtype dtype, const void *data, int64_t coun
 
 static tx_status measure(const tx_plan *plan, tx_tensor *t)
 {
-    tx_ranges *w = plan->ranges;
+    tx_ranges *w = (tx_ranges *)plan->watch;
     range r = {.known = true, .least = INFINITY};
     const int64_t bytes = tx_tensor_bytes(t), size = (int64_t)tx_dtype_size(t->dtype);
     const tx_arena_id arena = tx_tensor_root(t)->arena;
@@ -147,18 +149,18 @@ static void tell_node(const tx_plan *plan, const tx_node *n, const range *ranges
     char text[512], line[560];
     describe(plan->graph, n, text, sizeof text);
     snprintf(line, sizeof line, "                  %s", text);
-    tell(plan->ranges, line);
+    tell(((tx_ranges *)plan->watch), line);
     for (int k = 0; k < TX_MAX_IN; k++)
         if (is_real(n->in[k]))
-            tell_range(plan->ranges, &ranges[n->in[k]->id], n->op, false, k);
+            tell_range(((tx_ranges *)plan->watch), &ranges[n->in[k]->id], n->op, false, k);
     for (int k = 0; k < TX_MAX_OUT; k++)
         if (is_real(n->out[k]) && !is_work(n->op, k))
-            tell_range(plan->ranges, &ranges[n->out[k]->id], n->op, true, k);
+            tell_range(((tx_ranges *)plan->watch), &ranges[n->out[k]->id], n->op, true, k);
 }
 
 static tx_status tell_all(const tx_plan *plan, int32_t command)
 {
-    const tx_ranges *w = plan->ranges;
+    const tx_ranges *w = (tx_ranges *)plan->watch;
     const tx_node *n = &plan->graph->node[w->node[command]];
     char text[512], line[128];
     const int32_t first = command + 1 > TOLD ? command + 1 - TOLD : 0;
@@ -191,7 +193,7 @@ static bool is_bad(const tx_ranges *w, const tx_tensor *t)
 static tx_status run_node(tx_plan *plan, int32_t command)
 {
     const tx_model *model = plan->model;
-    tx_ranges *w = plan->ranges;
+    tx_ranges *w = (tx_ranges *)plan->watch;
     const tx_node *n = &plan->graph->node[w->node[command]];
     bool bad = false;
     for (int k = 0; k < TX_MAX_IN; k++) {
@@ -208,9 +210,9 @@ static tx_status run_node(tx_plan *plan, int32_t command)
     return bad && !may_overflow(plan, n) ? tell_all(plan, command) : TX_OK;
 }
 
-tx_status tx_ranges_run(tx_plan *plan, int32_t first, int32_t end)
+static tx_status run(tx_plan *plan, int32_t first, int32_t end)
 {
-    tx_ranges *w = plan->ranges;
+    tx_ranges *w = (tx_ranges *)plan->watch;
     if (first == 0)
         memset(w->now, 0, (size_t)w->tensors * sizeof *w->now);
     for (int32_t i = first; i < end; i++)
@@ -220,10 +222,9 @@ tx_status tx_ranges_run(tx_plan *plan, int32_t first, int32_t end)
     return TX_OK;
 }
 
-void tx_ranges_free(tx_ranges *ranges)
+static void free_ranges(tx_watch *watch)
 {
-    if (!ranges)
-        return;
+    tx_ranges *ranges = (tx_ranges *)watch;
     free(ranges->node);
     free(ranges->now);
     free(ranges->before);
@@ -234,8 +235,9 @@ void tx_ranges_free(tx_ranges *ranges)
 tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report)
 {
     TX_NEEDS(plan, TX_INVALID);
-    tx_ranges_free(plan->ranges);
-    plan->ranges = NULL;
+    if (plan->watch)
+        plan->watch->free(plan->watch);
+    plan->watch = NULL;
     if (!report)
         return TX_OK;
     if (plan->following)
@@ -244,6 +246,7 @@ tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report)
     tx_ranges *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "no memory to watch a plan");
+    made->watch = (tx_watch){run, free_ranges};
     made->report = *report;
     made->tensors = graph->tensors;
     made->node = calloc((size_t)graph->nodes + 1, sizeof *made->node);
@@ -251,12 +254,12 @@ tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report)
     made->before = calloc((size_t)graph->tensors + 1, sizeof *made->before);
     made->slice = malloc((size_t)SLICE);
     if (!made->node || !made->now || !made->before || !made->slice) {
-        tx_ranges_free(made);
+        free_ranges(&made->watch);
         return tx_fail(TX_MEMORY, "no memory to watch a plan");
     }
     for (int32_t i = 0, command = 0; i < graph->nodes; i++) /* as make_commands has them (compile.c) */
         if (tx_op_info_of(graph->node[i].op)->place == TX_ON_DEVICE)
             made->node[command++] = i;
-    plan->ranges = made;
+    plan->watch = &made->watch;
     return TX_OK;
 }
