@@ -68,8 +68,6 @@ static bool is_copy(const tx_command *c, int i)
 double tx_bytes_of(const tx_command *c)
 {
     double bytes = 0;
-    if (c->op == TX_OP_SCATTER_ADD && c->attrs.accumulate == TX_ADD) /* only rows that are named are touched */
-        return (double)tx_operand_bytes(&c->in[0]) + 3.0 * (double)tx_operand_bytes(&c->in[1]);
     for (int i = 0; i < TX_MAX_IN; i++) {
         bool unread = (c->op == TX_OP_EMBEDDING && i > 0) || (c->op == TX_OP_GATHER && i == 0) || is_copy(c, i);
         if (tx_present(&c->in[i]) && !unread) /* of a table only the rows that are looked up are read, a copy not */
@@ -82,6 +80,14 @@ double tx_bytes_of(const tx_command *c)
     if (c->op == TX_OP_EMBEDDING || c->op == TX_OP_GATHER)
         bytes += (double)tx_operand_bytes(&c->out[0]);
     return bytes;
+}
+
+/* A sum touches only the rows that indices name. */
+double tx_bytes_scatter_add(const tx_command *c)
+{
+    return c->attrs.accumulate == TX_ADD
+               ? (double)tx_operand_bytes(&c->in[0]) + 3.0 * (double)tx_operand_bytes(&c->in[1])
+               : tx_bytes_of(c);
 }
 
 static double (*const traffic[TX_OP_COUNT])(const tx_command *) = {
