@@ -242,16 +242,6 @@ void tx_grad_reshape(const tx_grad *c)
     c->din[0] = d ? tx_reshape(d, c->node->in[0]->shape) : NULL;
 }
 
-void tx_grad_part_scatter(const tx_grad *c)
-{
-    c->din[0] = tx_part_gather(c->dout[0]);
-}
-
-void tx_grad_part_gather(const tx_grad *c)
-{
-    c->din[0] = tx_part_scatter(tx_grad_as(c->dout[0], TX_F32));
-}
-
 void tx_grad_none(const tx_grad *c)
 {
     tx_graph_fail(c->graph,
