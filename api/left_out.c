@@ -2,6 +2,7 @@
  * The public functions of extensions that this build leaves out (tools/extensions.cmake). They fail with
  * TX_UNSUPPORTED; a function that adds an op leaves the failure in the graph of its operand. A function that every
  * program calls returns the value that it has for one device. */
+#include "api/packed/packed.h"
 #include "api/residency/residency.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -43,6 +44,12 @@ LEFT_OUT_OP(experts, x, tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w,
 LEFT_OUT_OP(experts, x, tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_to_experts(tx_tensor *x, const tx_routes *routes, int64_t chosen, float capacity, tx_arrivals *arrivals))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_from_experts(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals))
+#endif
+
+#ifdef TX_WITHOUT_PACKED
+LEFT_OUT(packed, tx_status tx_packed_check(const char *name, const tx_param_spec *spec))
+LEFT_OUT(packed, tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count, const float *data))
+LEFT_OUT(packed, tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data))
 #endif
 
 #ifdef TX_WITHOUT_PARALLEL

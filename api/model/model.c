@@ -4,7 +4,7 @@
 
 #include "api/base/grow.h"
 #include "api/base/needs.h"
-#include "api/base/nf4.h"
+#include "api/packed/packed.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,27 +28,6 @@ static bool has_good_sections(const tx_param_spec *spec)
     return sum == spec->logical.dim[s->dimension];
 }
 
-/* Rows, and the sections that files may hold apart, are to be whole units. */
-static tx_status check_packed(const char *name, const tx_param_spec *spec)
-{
-    const int64_t unit = tx_nf4_unit(spec->dtype == TX_NF4_DOUBLE), row = tx_shape_last(&spec->shape);
-    const tx_param_sections *s = &spec->sections;
-    char text[96];
-    if (spec->shape.rank != 2 || row % TX_NF4_BLOCK != 0)
-        return tx_fail(TX_UNSUPPORTED,
-                       "parameter %s of shape %s cannot be stored in 4 bits: that is for matrices whose rows are "
-                       "multiples of %d: load the model in 16 bits",
-                       name, tx_shape_text(&spec->shape, text, sizeof text), TX_NF4_BLOCK);
-    for (int32_t i = 0; i < s->count && s->dimension == 0; i++)
-        if (s->size[i] * row % unit != 0)
-            return tx_fail(TX_UNSUPPORTED,
-                           "parameter %s: its part %d of %" PRId64 " elements is no multiple of the %" PRId64
-                           " that share a scale of their scales: "
-                           "leave out double quantisation",
-                           name, i, s->size[i] * row, unit);
-    return TX_OK;
-}
-
 static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtype stored)
 {
     const tx_shape *s = &spec->shape, *l = &spec->logical;
@@ -64,7 +43,7 @@ static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtyp
     if (spec->experts && spec->split == 1)
         return tx_fail(TX_INVALID, "parameter %s: its first dimension, experts, is no other group's to split", name);
     if (tx_dtype_packed(spec->dtype) && spec->frozen)
-        return check_packed(name, spec);
+        return tx_packed_check(name, spec);
     if (!spec->frozen && spec->dtype != stored)
         return tx_fail(TX_INVALID, "parameter %s: only a frozen one can be stored in %s", name,
                        tx_dtype_name(spec->dtype));

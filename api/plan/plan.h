@@ -74,11 +74,6 @@ tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer 
 tx_status tx_stored_write(tx_model *model, tx_part part, int32_t index, int64_t at, const void *data, int64_t bytes);
 /* Reads bytes; all ranks that have shards of the part do it together. `data` has room for whole words of 4 bytes. */
 tx_status tx_stored_read(tx_model *model, tx_part part, int32_t index, int64_t at, void *data, int64_t bytes);
-/* packed.c: parameters that are packed (tx_dtype_packed), between the host's fp32 and their place. Elements first ..
- * first + count - 1, within the parameter: what is written begins and ends at whole units (tx_nf4_unit) or at the end.
- * The model is ready. */
-tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count, const float *data);
-tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data);
 
 /* values.c. Checks a copy and makes the model ready for it; copies elements of the own array. */
 tx_status tx_values_prepare(tx_model *model, const tx_value_copy *copy);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reading and writing parameters, their gradients and their optimizer states: whole and ranges of them, by the table of
  * ownership (own.h). */
+#include "api/packed/packed.h"
 #include "api/plan/plan.h"
 
 #include "api/base/half.h"

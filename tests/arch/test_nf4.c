@@ -3,7 +3,7 @@
  * go through them beside those through a copy of what they stand for. test_nf4 DEVICE */
 
 #include "api/base/half.h"
-#include "api/base/nf4.h"
+#include "api/packed/nf4.h"
 #include "tests/device_model.h"
 
 static const tx_dtype packed[] = {TX_NF4, TX_NF4_DOUBLE};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What TX makes of numbers in 4 bits, for nf4.py: nf4_codes IN OUT reads fp32 numbers, a multiple of 64, and writes
  * codes, absmax, and these again as double quantisation keeps them. */
-#include "api/base/nf4.h"
+#include "api/packed/nf4.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -2,9 +2,11 @@
  * Quantising to NormalFloat, and back. */
 #include "tx.h"
 
-#include "api/base/nf4.h"
+#include "api/packed/nf4.h"
+#include "api/packed/packed.h"
 #include "backends/dynamic_map.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 /* How many of the 15 middles between neighbouring values lie below x; 0 for NaN. */
@@ -73,4 +75,24 @@ void tx_nf4_make_map(float map[TX_NF4_MAP])
 {
     for (int code = 0; code < TX_NF4_MAP; code++)
         map[code] = tx_map_signed(code);
+}
+
+tx_status tx_packed_check(const char *name, const tx_param_spec *spec)
+{
+    const int64_t unit = tx_nf4_unit(spec->dtype == TX_NF4_DOUBLE), row = tx_shape_last(&spec->shape);
+    const tx_param_sections *s = &spec->sections;
+    char text[96];
+    if (spec->shape.rank != 2 || row % TX_NF4_BLOCK != 0)
+        return tx_fail(TX_UNSUPPORTED,
+                       "parameter %s of shape %s cannot be stored in 4 bits: that is for matrices whose rows are "
+                       "multiples of %d: load the model in 16 bits",
+                       name, tx_shape_text(&spec->shape, text, sizeof text), TX_NF4_BLOCK);
+    for (int32_t i = 0; i < s->count && s->dimension == 0; i++)
+        if (s->size[i] * row % unit != 0)
+            return tx_fail(TX_UNSUPPORTED,
+                           "parameter %s: its part %d of %" PRId64 " elements is no multiple of the %" PRId64
+                           " that share a scale of their scales: "
+                           "leave out double quantisation",
+                           name, i, s->size[i] * row, unit);
+    return TX_OK;
 }

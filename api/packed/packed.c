@@ -2,8 +2,9 @@
  * Quantises what is written to packed parameters, slice by slice, and brings back what they stand for. */
 #include "api/plan/plan.h"
 
-#include "api/base/nf4.h"
 #include "api/base/thread.h"
+#include "api/packed/nf4.h"
+#include "api/packed/packed.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
