@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Arithmetic and least traffic of a command. */
+ * Rules of api/work.def for the core's ops. */
 #include "api/graph/work.h"
 
 #include <math.h>
@@ -39,21 +39,6 @@ double tx_flops_attention_grad(const tx_command *c)
     return 10.0 * attention_pairs(c, &c->in[1].shape) * tx_head_size(c, &c->in[1].shape);
 }
 
-static double (*const counts[TX_OP_COUNT])(const tx_command *) = {
-#define TX_FLOPS(NAME, function) [TX_OP_##NAME] = tx_flops_##function,
-#include "work.def"
-};
-
-static double flops_of(const tx_command *c)
-{
-    if (counts[c->op])
-        return counts[c->op](c);
-    int64_t count = tx_present(&c->out[0]) ? tx_operand_count(&c->out[0]) : 0;
-    if (tx_present(&c->in[0]) && tx_operand_count(&c->in[0]) > count)
-        count = tx_operand_count(&c->in[0]);
-    return (double)count;
-}
-
 static const char *const operands[TX_OP_COUNT] = {
 #define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, infer, grad, in, out) [TX_OP_##NAME] = #in,
 #include "ops.def"
@@ -88,15 +73,4 @@ double tx_bytes_scatter_add(const tx_command *c)
     return c->attrs.accumulate == TX_ADD
                ? (double)tx_operand_bytes(&c->in[0]) + 3.0 * (double)tx_operand_bytes(&c->in[1])
                : tx_bytes_of(c);
-}
-
-static double (*const traffic[TX_OP_COUNT])(const tx_command *) = {
-#define TX_BYTES(NAME, function) [TX_OP_##NAME] = tx_bytes_##function,
-#include "work.def"
-};
-
-void tx_op_work(const tx_command *command, double *flops, double *bytes)
-{
-    *flops = flops_of(command);
-    *bytes = traffic[command->op] ? traffic[command->op](command) : tx_bytes_of(command);
 }
