@@ -99,8 +99,8 @@ tx_status tx_model_settle(tx_model *model);
 /* Whether ranks have parts of the weights alone: zero_stage 3, `tensor`, `expert` or `pipeline`. */
 bool tx_model_gathers(const tx_model *model);
 /* Between `on` and its end rank 0 alone reads weights and states, whichever ranks they are spread over, while the
- * others are in tx_model_answer, which ends when it does. All fail where one has no memory for it; else answers that
- * fail are that rank's to tell, and what rank 0 read is of no use. Nothing to do where every rank has what is read. */
+ * others are in tx_model_answer, which ends when it does. A rank whose answer fails says so, and the values that rank 0
+ * read are of no use then. Nothing to do if every rank has what is read. */
 tx_status tx_model_ask(tx_model *model, bool on);
 tx_status tx_model_answer(tx_model *model);
 /* A hash of all weights that were written on this rank where it keeps shards of them alone; else 0. */

@@ -221,10 +221,6 @@ static inline int64_t tx_param_blocks(int64_t count)
     return (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
 }
 
-/* Divides the blocks among `stages` pipeline stages, which have so many blocks each; `axis` says which are this rank's.
- */
-tx_status tx_model_set_stage(tx_model *model, tx_mesh_axis axis, int32_t stages, const int32_t *blocks);
-
 static inline bool tx_model_has_stage(const tx_model *model, int32_t stage)
 {
     return stage % model->mesh.pipeline.size == model->mesh.pipeline.rank;

@@ -67,6 +67,8 @@ typedef struct tx_message_on_way {
     int32_t peer, number, request;
 } tx_message_on_way;
 
+#define TX_ANSWER (INT64_C(1) << 18) /* elements that rank 0 asks for at once (values.c) */
+
 struct tx_parallel {
     tx_parallel_options options;
     uint64_t written; /* hash of all weights that were given, of which this rank kept its shards */
@@ -81,6 +83,7 @@ struct tx_parallel {
     int32_t packings;
     tx_moving *moving; /* in the order in which they began: at most a sum and two gatherings of each bucket */
     int32_t movings;
+    float *answer;  /* room for TX_ANSWER elements that rank 0 asks for */
     int64_t *block; /* of an all-to-all of the expert group: elements to each rank, then from each */
 };
 

@@ -48,4 +48,8 @@ void tx_own_put(const tx_param_record *record, int64_t first, int64_t count, con
  * elements. *run is the first run, 0 for the first stretch, and becomes that of the next. False: there is none. */
 bool tx_own_stretch(const tx_param_record *record, int32_t *run, tx_param_run *stretch);
 
+/* Divides the blocks among `stages` pipeline stages, which have so many blocks each; `axis` says which are this rank's.
+ */
+tx_status tx_model_set_stage(tx_model *model, tx_mesh_axis axis, int32_t stages, const int32_t *blocks);
+
 #endif

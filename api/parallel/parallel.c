@@ -164,14 +164,16 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
     const int32_t experts = tx_mesh_along(options->expert).size;
     tx_parallel *made = calloc(1, sizeof *made);
     int64_t *block = calloc(2 * (size_t)experts, sizeof *block);
-    tx_status status = made && block ? TX_OK : tx_fail(TX_MEMORY, "parallel: out of memory");
+    float *answer = malloc((size_t)TX_ANSWER * sizeof *answer);
+    tx_status status = made && block && answer ? TX_OK : tx_fail(TX_MEMORY, "parallel: out of memory");
     TX_THEN(status, set_mesh(model, comm, options));
     if (status) {
         free(made);
         free(block);
+        free(answer);
         return status;
     }
-    *made = (tx_parallel){.options = *options, .block = block};
+    *made = (tx_parallel){.options = *options, .block = block, .answer = answer};
     made->options.stage_blocks = NULL; /* the caller's, and read now */
     if (comm->size == 1)
         made->options.zero_stage = 0; /* its shards are all there is */
@@ -186,13 +188,6 @@ tx_status tx_model_synchronize(tx_model *model, bool on)
     TX_NEEDS(model, TX_INVALID);
     model->keeps_gradients = !on && model->parallel && !tx_parallel_keeps_shards(model->parallel);
     return TX_OK;
-}
-
-bool tx_model_gathers(const tx_model *model)
-{
-    TX_NEEDS(model, false);
-    return tx_parallel_gathers(model->parallel) || model->mesh.tensor.size > 1 || model->mesh.expert.size > 1 ||
-           tx_model_has_pipeline(model);
 }
 
 uint64_t tx_model_written(const tx_model *model)
@@ -240,6 +235,7 @@ void tx_parallel_free(tx_model *model)
     free(p->bucket);
     free(p->moving);
     free(p->block);
+    free(p->answer);
     free(p);
     model->parallel = NULL;
 }

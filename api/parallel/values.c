@@ -7,12 +7,8 @@
 #include "api/base/needs.h"
 #include "api/plan/plan.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Elements that are asked for at once: whole words. */
-#define SLICE (INT64_C(1) << 20)
 
 /* The ranks that have shards of a part; NULL if this rank has all of it. */
 static tx_comm *sharers_of(const tx_model *model, tx_part part, int32_t index)
@@ -120,39 +116,17 @@ static tx_status pass_on(const tx_mesh *mesh, question *q)
     return TX_OK;
 }
 
+bool tx_model_gathers(const tx_model *model)
+{
+    TX_NEEDS(model, false);
+    return tx_parallel_gathers(model->parallel) || model->mesh.tensor.size > 1 || model->mesh.expert.size > 1 ||
+           tx_model_has_pipeline(model);
+}
+
 /* Whether ranks have parts of the weights or of the optimizer states. */
 static bool spreads(const tx_model *model)
 {
     return tx_parallel_sharded(model->parallel) || tx_model_gathers(model);
-}
-
-/* Nobody begins unless all can. */
-static tx_status meet(tx_model *model, tx_status own)
-{
-    const tx_mesh *mesh = &model->mesh;
-    const int32_t size = mesh->data.size;
-    int32_t *all = calloc((size_t)size, sizeof *all), lack = own != TX_OK;
-    if (!all)
-        return tx_fail(TX_MEMORY, "no memory for a list of the ranks");
-    all[mesh->data.rank] = lack;
-    tx_status status = tx_comm_share(mesh->data.comm, all, sizeof *all);
-    for (int32_t r = 0; r < size && !status && !own; r++)
-        if (all[r])
-            status = tx_fail(TX_MEMORY, "rank %" PRId32 " has no memory to read what is spread over the ranks",
-                             r * mesh->tensor.size + mesh->tensor.rank);
-    free(all);
-    tx_comm *const others[] = {mesh->tensor.comm, mesh->pipeline.comm};
-    for (int i = 0; i < 2; i++) {
-        if (!others[i])
-            continue;
-        lack = own || status;
-        const tx_status told = tx_comm_collect(others[i], TX_ALL_REDUCE, &lack, 1, TX_I32, 0);
-        if (!own && !status)
-            status = told   ? told
-                     : lack ? tx_fail(TX_MEMORY, "a rank has no memory to read what the ranks have parts of")
-                            : TX_OK;
-    }
-    return own ? own : status;
 }
 
 tx_status tx_model_ask(tx_model *model, bool on)
@@ -167,7 +141,6 @@ tx_status tx_model_ask(tx_model *model, bool on)
         return pass_on(&model->mesh, &none);
     }
     TX_TRY(tx_model_settle(model));
-    TX_TRY(meet(model, TX_OK));
     p->asks = true;
     return TX_OK;
 }
@@ -178,17 +151,16 @@ tx_status tx_model_answer(tx_model *model)
     if (!spreads(model))
         return TX_OK;
     TX_TRY(tx_model_settle(model));
-    float *answer = malloc((size_t)SLICE * sizeof *answer);
-    tx_status status = meet(model, answer ? TX_OK : tx_fail(TX_MEMORY, "no memory to answer what rank 0 reads")), read;
+    float *answer = model->parallel->answer;
+    tx_status status = TX_OK, read;
     question q = {0};
-    for (bool more = status == TX_OK; more;) {
+    for (bool more = true; more;) {
         read = pass_on(&model->mesh, &q);
         more = !read && q.param >= 0;
         if (more)
             read = copy_values(model, &(tx_value_copy){(tx_part)q.part, q.param, q.first, q.count, .to = answer});
         status = status ? status : read;
     }
-    free(answer);
     return status;
 }
 
@@ -196,8 +168,8 @@ tx_status tx_parallel_copy(tx_model *model, const tx_value_copy *c)
 {
     if (c->from || !is_spread(model, c->part, c->index) || !model->parallel->asks)
         return copy_values(model, c);
-    for (int64_t at = 0; at < c->count; at += SLICE) {
-        question q = {c->first + at, c->count - at < SLICE ? c->count - at : SLICE, (int32_t)c->part, c->index};
+    for (int64_t at = 0; at < c->count; at += TX_ANSWER) {
+        question q = {c->first + at, c->count - at < TX_ANSWER ? c->count - at : TX_ANSWER, (int32_t)c->part, c->index};
         TX_TRY(pass_on(&model->mesh, &q));
         TX_TRY(copy_values(model, &(tx_value_copy){c->part, c->index, q.first, q.count, .to = c->to + at}));
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plan's commands with the cuts between them. */
+#include "api/base/needs.h"
 #include "api/plan/host.h"
 #include "api/plan/plan.h"
 
@@ -57,4 +58,10 @@ tx_status tx_plan_execute(tx_plan *plan)
     }
     TX_TRY(run_commands(plan, done, plan->program.length));
     return model->hooks && plan->cuts > 0 ? model->hooks->flush(model) : TX_OK;
+}
+
+tx_status tx_model_settle(tx_model *model)
+{
+    TX_NEEDS(model, TX_INVALID);
+    return model->hooks ? model->hooks->settle(model) : TX_OK;
 }

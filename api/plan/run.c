@@ -119,12 +119,6 @@ tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t byte
     return read_own(plan, plan->graph->tensor[id], data, bytes);
 }
 
-tx_status tx_model_settle(tx_model *model)
-{
-    TX_NEEDS(model, TX_INVALID);
-    return model->hooks ? model->hooks->settle(model) : TX_OK;
-}
-
 /* ---- results ---------------------------------------------------------------------------------- */
 
 tx_status tx_model_fetch(tx_model *model)
