@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Builders of graphs: what the tokens of a batch read, and losses of logits. */
+ * Builders of graphs: embeddings and positions of tokens, and losses of logits. */
 #include "api/graph/graph.h"
 
 #include "api/base/needs.h"

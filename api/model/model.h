@@ -157,13 +157,13 @@ struct tx_model {
     tx_ring ring;
     int64_t input_bytes; /* of the plan with the most */
     tx_result_queue results;
-    const tx_parallel_hooks *hooks; /* NULL: one device trains it */
+    const tx_parallel_hooks *hooks; /* NULL if one device trains the model */
     tx_parallel *parallel;          /* NULL: one rank */
     /* The arenas of the weights that this rank has, WEIGHTS or SHARDS, and of that which its gradients are as large as.
      */
     tx_arena_id weights, gradients_as;
     bool keeps_gradients;        /* gradients stay on the device: another micro-batch of the step follows */
-    int64_t exchanged;           /* the planner places what is in EXCHANGE from this address on */
+    int64_t exchanged;           /* address in EXCHANGE: the planner places its tensors from there on */
     tx_controls *of_micro_batch; /* tx_model_keep_controls */
     int32_t micro_batches;
     tx_mesh mesh;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What ranks add to the update plan: they wait for the sums of gradients, sum their squares, and gather the weights
- * that each has updated. */
+ * Nodes of the update plan of many ranks: they wait for the sums of gradients, sum their squares, and gather the
+ * weights that each has updated. */
 #include "api/parallel/buckets.h"
 #include "api/plan/plan.h"
 

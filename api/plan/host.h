@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Host ops (rows TX_HOST of ops.def): the executor calls them between what it gives to the device. */
+ * Host ops (rows TX_HOST of ops.def): the executor calls them between programs of the device. */
 #ifndef TX_API_HOST_H
 #define TX_API_HOST_H
 
