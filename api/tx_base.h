@@ -3,6 +3,7 @@
 #ifndef TX_BASE_H
 #define TX_BASE_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -91,6 +92,29 @@ typedef struct tx_reporter {
      * may call it. NULL: nobody listens. */
     void (*progress)(void *context, const char *what, int64_t done, int64_t total);
 } tx_reporter;
+
+/* ---- Texts of messages --------------------------------------------------------------------- */
+
+/* Writes `text` as one line without effect on a terminal: control characters as \n, \x1b and so on, a tab as a blank.
+ * A text that needs more than `size` bytes (6 at least) is cut. tx_fail does so with its message. */
+void tx_escape(const char *text, char *safe, size_t size);
+/* Adds an entry to the list in `list`, which has `size` bytes; `between` comes before all but the first. A
+ * longer text is cut. */
+void tx_list_add(char *list, size_t size, const char *between, const char *format, ...) TX_PRINTF(4, 5);
+void tx_list_vadd(char *list, size_t size, const char *between, const char *format, va_list args);
+
+/* The end of a noun after its number: "1 step", "2 steps". */
+const char *tx_s(int64_t count);
+
+/* ---- Arrays and time ------------------------------------------------------------------------ */
+
+/* Makes room for `count` elements of `size` bytes. `array` is the address of the pointer to the first element, `*room`
+ * the number of elements that it has room for; both begin with 0. The caller frees the array. TX_MEMORY names the
+ * elements by `what`, in the plural. */
+tx_status tx_array_reserve(void *array, size_t *room, size_t count, size_t size, const char *what);
+
+/* Seconds since some fixed moment, for measuring durations: a clock that never goes back. */
+double tx_now(void);
 
 /* ---- Types and shapes ---------------------------------------------------------------------- */
 

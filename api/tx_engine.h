@@ -32,6 +32,17 @@ tx_status tx_device_get(int32_t index, tx_device_info *info);
 /* Finds "cpu", "opencl", "opencl:N", "gpu", or "opencl:TEXT" with TEXT part of a name (any case). */
 tx_status tx_device_find(const char *name, int32_t *index);
 
+/* ---- Processors ---------------------------------------------------------------------------- */
+
+/* Processors that the calling thread may run on; at least 1. */
+int32_t tx_cores_allowed(void);
+/* The lesser of these and of the number that control groups let this process keep busy, as containers are given "2
+ * CPUs". */
+int32_t tx_cores(void);
+/* Whether so many threads would share processors (pass 0 for tx_cores threads), with each other, with other ranks of
+ * this host or with other programs. A thread that spins while it waits then takes time from those that work. */
+bool tx_cores_shared(int32_t threads);
+
 /* ---- Memory accounts ----------------------------------------------------------------------- */
 
 /* The categories of the Hugging Face memory anatomy, the last of which is told by what it is for. X(NAME, "name") */

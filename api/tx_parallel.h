@@ -20,6 +20,11 @@ void tx_comm_close(tx_comm *comm);
 tx_status tx_comm_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub);
 int32_t tx_comm_rank_of(const tx_comm *comm);
 int32_t tx_comm_size_of(const tx_comm *comm);
+/* The number of ranks that a launcher started, 0 without one, before they join. `variable`, unless NULL, gets the name
+ * of the environment variable that says so. */
+int32_t tx_launcher_ranks(const char **variable);
+/* The rank of this process among them; -1 without a launcher. */
+int32_t tx_launcher_rank(void);
 
 /* X(NAME, "name"): in which order a pipeline's stages do forward and backward parts of a step's micro-batches. The same
  * gradients, to the bit. */

@@ -159,11 +159,6 @@ struct tx_comm {
 const tx_comm_table *tx_comm_default(void);
 const tx_comm_table *tx_comm_self(void);
 
-/* Number of ranks that a launcher says it started this process among; 0 where none is seen. `variable`, when not
- * NULL, gets the name of the environment variable that says so. */
-int32_t tx_launcher_ranks(const char **variable);
-/* Which of them this process is; -1 if no launcher says so. */
-int32_t tx_launcher_rank(void);
 /* Makes one transfer and waits for it; others must not be outstanding. */
 tx_status tx_comm_run(tx_comm *comm, const tx_transfer *transfer);
 /* The same for data whose wire type is their own. `root` matters to BROADCAST alone. */

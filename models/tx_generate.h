@@ -21,7 +21,7 @@
 #ifndef TX_GENERATE_H
 #define TX_GENERATE_H
 
-#include "tx.h"
+#include "tx_text.h"
 
 TX_API_BEGIN
 
@@ -109,6 +109,12 @@ const char *tx_lm_device_map(const tx_lm *lm);
 /* How its folder says to generate: transformers' defaults, then generation_config.json. Lives as long as `lm`. */
 const tx_generation *tx_lm_generation(const tx_lm *lm);
 
+/* Whether max_length of `how` limits prompt and new tokens together: it is said, max_new_tokens is not, and the model
+ * has positions for so many. */
+bool tx_lm_is_limited(const tx_lm *lm, const tx_generation *how);
+
+/* The tokenizer in the folder of the adapter or the model, opened by the first call. It lives as long as `lm`. */
+tx_status tx_lm_tokenizer(tx_lm *lm, const tx_tokenizer **tokenizer);
 /* The ids of `size` bytes of text as the model is given them: the texts of special tokens become their ids, and what
  * the tokenizer's post-processor adds is around them. `*count` may be 0. The caller frees `*ids` by free(). */
 tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, int64_t *count);
@@ -158,6 +164,8 @@ tx_status tx_lm_logits_shape(const tx_lm *lm, int64_t count, tx_shape *shape);
 /* The scores of what follows each of `count` ids, at most the model's positions; of a masked language model those of
  * what stands there, of a classifier those of the labels of the whole text. */
 tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logits);
+/* The same into a safetensors file, as the tensor "logits". */
+tx_status tx_lm_logits_save(tx_lm *lm, const int32_t *ids, int64_t count, const char *path);
 
 /* Perplexity of a text longer than the model's positions uses overlapping windows: window i holds max_length tokens
  * from i * stride on. Each window scores the tokens that no earlier window held, except a token without context at the

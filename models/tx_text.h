@@ -84,6 +84,22 @@ tx_status tx_tokenizer_piece(const tx_tokenizer *tokenizer, int32_t id, bool ski
 tx_status tx_tokenizer_decode(const tx_tokenizer *tokenizer, const int32_t *ids, size_t count, bool skip_special,
                               char **text, size_t *size);
 
+/* ---- Texts of files -------------------------------------------------------------------------------- */
+
+/* Refuses a PDF, an archive, an image and other files that are no text in UTF-8, by their first bytes: TX_FORMAT names
+ * the kind of file. `text` is the whole file or its first TX_TEXT_BEGIN bytes. Pass `tokens` if the file may hold
+ * tokens instead. `*begin` receives the place of the text's first byte, which is after a byte order mark. */
+tx_status tx_text_begin(const char *text, size_t size, bool tokens, size_t *begin);
+#define TX_TEXT_BEGIN 4096
+
+/* Whether a line has only white space. */
+bool tx_line_is_blank(const char *line, size_t size);
+
+/* A copy in which U+FFFD replaces all bytes that are no character: one for each longest part of a character, as Unicode
+ * (chapter 3.9) recommends and Python and Rust do it. A NUL follows the `*made_size` bytes. The caller frees `*made`.
+ */
+tx_status tx_utf8_replace(const char *text, size_t size, char **made, size_t *made_size);
+
 /* ---- Files and training --------------------------------------------------------------------------- */
 
 /* Writes the tokenizer's files into a folder, as transformers loads them: copies of those it came from, or

@@ -79,7 +79,7 @@ static int32_t ranks_here(void)
 
 /* A tenth of the last ten seconds in which some process waited for a processor is more than chance. Where the system
  * does not count that, the processes that want one now have to do. */
-bool tx_cores_shared(const char *root, int32_t threads)
+bool tx_cores_shared_at(const char *root, int32_t threads)
 {
     const double most_waiting = 10.0; /* percent */
     const int32_t all = (int32_t)sysconf(_SC_NPROCESSORS_ONLN), allowed = tx_cores_allowed(), asked = threads;
@@ -96,4 +96,9 @@ bool tx_cores_shared(const char *root, int32_t threads)
         return waiting >= most_waiting;
     tx_read_numbers(proc, "stat", "procs_running ", 1, &running);
     return running - 1.0 + threads > all;
+}
+
+bool tx_cores_shared(int32_t threads)
+{
+    return tx_cores_shared_at("", threads);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The wrapper over jansson: strict parsing, typed access, writing. */
-#include "api/base/json.h"
+#include "tx_json.h"
 
 #include "api/base/file.h"
 

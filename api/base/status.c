@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Status codes and the thread's error message. */
-#include "api/base/message.h"
+#include "tx.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -67,6 +67,11 @@ void tx_list_add(char *list, size_t size, const char *between, const char *forma
     va_start(args, format);
     tx_list_vadd(list, size, between, format, args);
     va_end(args);
+}
+
+const char *tx_s(int64_t count)
+{
+    return count == 1 ? "" : "s";
 }
 
 static void set_message(const char *format, va_list args)

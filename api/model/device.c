@@ -3,7 +3,6 @@
 #define _GNU_SOURCE /* strcasestr */
 #include "api/model/engine.h"
 
-#include "api/base/message.h"
 #include "api/base/needs.h"
 
 #include <stdlib.h>

@@ -4,8 +4,6 @@
  * but compared. Lines are NAME<TAB>VALUE, as those of the facts for people. */
 #include "backends/cpu/cpu.h"
 
-#include "api/base/message.h"
-
 #include <stdio.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #ifndef TX_COMM_TOPOLOGY_CHOOSE_H
 #define TX_COMM_TOPOLOGY_CHOOSE_H
 
-#include "comm/topology/topology.h"
+#include "comm/topology/tx_topology.h"
 
 /* Chooses `count` of the topology's GPUs, at most all, that are near to each other, ascending: the two that are worst
  * tied as well as can be, then a core for each, then all of them as near as can be. cores[i] is the number of cores

@@ -5,7 +5,7 @@
 #ifndef TX_COMM_TOPOLOGY_DRAFT_H
 #define TX_COMM_TOPOLOGY_DRAFT_H
 
-#include "comm/topology/topology.h"
+#include "comm/topology/tx_topology.h"
 
 /* What a source states of device a to device b, bits: the class and peer-to-peer access one way, links both ways. */
 enum { TX_DRAFT_CLASS = 1, TX_DRAFT_LINKS = 2, TX_DRAFT_P2P = 4 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A topology as JSON, as tools/topology/txtopo.schema.json describes it: a table of fields a struct. */
-#include "comm/topology/topology.h"
+#include "comm/topology/tx_topology.h"
 
-#include "api/base/json.h"
+#include "tx_json.h"
 
 #include <stddef.h>
 #include <stdlib.h>

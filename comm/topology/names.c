@@ -60,6 +60,11 @@ const char *tx_topo_vendor(int32_t vendor_id)
 
 /* ---- Cells --------------------------------------------------------------------------------------- */
 
+const tx_topo_pair *tx_topo_pair_of(const tx_topology *t, int32_t a, int32_t b)
+{
+    return &t->pairs[(int64_t)a * t->device_count + b];
+}
+
 const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool links, char text[16])
 {
     const tx_topo_pair *pair = tx_topo_pair_of(topology, a, b);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sets of CPUs and NUMA nodes as lists, "0-7,64-71". */
-#include "comm/topology/topology.h"
+#include "comm/topology/tx_topology.h"
 
 #include <inttypes.h>
 #include <stdio.h>

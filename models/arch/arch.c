@@ -2,7 +2,6 @@
  * What is asked of any architecture. */
 #include "models/arch/arch.h"
 
-#include "api/base/message.h"
 #include "models/arch/lora.h"
 
 #include <math.h>

@@ -6,9 +6,9 @@
 #ifndef TX_MODELS_ARCH_H
 #define TX_MODELS_ARCH_H
 
-#include "api/base/json.h"
 #include "models/files/weights.h"
 #include "tx.h"
+#include "tx_json.h"
 
 typedef struct tx_architecture tx_architecture;
 typedef struct tx_lora tx_lora; /* lora.h */

@@ -2,8 +2,6 @@
  * config.json of any architecture: presets, defaults, validation, writing with unknown keys kept. */
 #include "models/arch/lora.h"
 
-#include "api/base/message.h"
-
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
  * Which modules an adapter adapts. */
 #include "models/arch/lora.h"
 
-#include "api/base/message.h"
 #include "models/names.h"
 
 #include <inttypes.h>

@@ -3,7 +3,6 @@
 #include "models/arch/lora.h"
 
 #include "api/base/file.h"
-#include "api/base/message.h"
 #include "models/files/folder.h"
 
 #include <math.h>

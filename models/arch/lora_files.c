@@ -4,9 +4,9 @@
 #include "models/arch/lora.h"
 
 #include "api/base/file.h"
-#include "api/base/json.h"
 #include "models/files/folder.h"
 #include "models/files/hub.h"
+#include "tx_json.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #ifndef TX_MODELS_ROPE_H
 #define TX_MODELS_ROPE_H
 
-#include "api/base/json.h"
 #include "tx.h"
+#include "tx_json.h"
 
 /* "rope_type" of "rope_parameters", or of "rope_scaling" as older files call it. */
 typedef enum tx_rope_type {

@@ -3,6 +3,7 @@
 #include "models/chat/chat.h"
 
 #include "api/base/file.h"
+#include "api/base/needs.h"
 #include "models/files/folder.h"
 #include "models/names.h"
 #include "models/text/bpe.h"
@@ -199,4 +200,37 @@ tx_status tx_chat_save(const tx_chat *chat, const char *folder)
     const tx_status status = tx_file_write(TX_PATH(folder, "chat_template.jinja"), text, strlen(text));
     free(text);
     return status;
+}
+
+/* ---- The end of an answer ------------------------------------------------------------------------------ */
+
+const char *tx_chat_end(const tx_chat *chat, int32_t *id)
+{
+    TX_NEEDS(chat && id, NULL);
+    *id = chat->end_id;
+    return chat->end;
+}
+
+size_t tx_chat_held_back(const tx_chat *chat, const char *answer, size_t size)
+{
+    TX_NEEDS(chat && (answer || !size), 0);
+    size_t held = strlen(chat->end);
+    for (held = held < size ? held : size; held > 0; held--)
+        if (memcmp(answer + size - held, chat->end, held) == 0)
+            break;
+    return held;
+}
+
+size_t tx_chat_trim(const tx_chat *chat, char *answer, size_t size)
+{
+    TX_NEEDS(chat && (answer || !size), 0);
+    const char *before = chat->template.answer_before;
+    const size_t in_front = before ? strlen(before) : 0;
+    if (tx_chat_held_back(chat, answer, size) == strlen(chat->end))
+        size -= strlen(chat->end);
+    if (in_front && size >= in_front && memcmp(answer, before, in_front) == 0) {
+        size -= in_front;
+        memmove(answer, answer + in_front, size);
+    }
+    return size;
 }

@@ -11,7 +11,7 @@
 #include "models/text/marks.h"
 
 /* Immutable once made. */
-typedef struct tx_chat {
+struct tx_chat {
     tx_chat_template template;
     tx_json *json; /* that holds the template's texts; NULL: nobody has to */
     const tx_tokenizer *tokenizer;
@@ -22,13 +22,8 @@ typedef struct tx_chat {
     size_t bos_size, eos_size;
     char *end;      /* what ends an answer, without white space in front */
     int32_t end_id; /* its id, where it is one token; -1: it is not */
-} tx_chat;
+};
 
-/* `name`: one of the table, or a file that ends with .json (tx_chat_template_read) or .jinja; NULL: the one of the
- * tokenizer's folder. TX_NOT_FOUND: nothing is named, and the folder has none. Tells where what ends an answer is no
- * token of its own. The tokenizer must outlive it. The caller frees. */
-tx_status tx_chat_create(const char *name, const tx_tokenizer *tokenizer, const tx_reporter *report, tx_chat **chat);
-void tx_chat_free(tx_chat *chat); /* NULL is fine */
 /* The added token that ends an answer; -1: a plain word, or several tokens, end it. `*keeps_eos`: the template has
  * eos_token in another place. */
 int32_t tx_chat_end_token(const tx_chat *chat, bool *keeps_eos);

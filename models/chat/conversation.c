@@ -2,8 +2,6 @@
  * Objects of instruction data as conversations. */
 #include "models/chat/conversation.h"
 
-#include "models/array.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +11,6 @@ const char *const tx_chat_roles[] = {
 void tx_conversation_free(tx_conversation *conversation)
 {
     free(conversation->message);
-    free(conversation->ignored.data);
     *conversation = (tx_conversation){0};
 }
 
@@ -55,16 +52,15 @@ static const struct {
 /* Notes a key once, as long as there is room. */
 static void note_ignored(tx_conversation *c, const char *key)
 {
-    tx_buffer *b = &c->ignored;
     const size_t size = strlen(key);
-    for (const char *at = b->data, *end = at + b->size; at && at < end; at = strstr(at, ", ") + 2)
-        if (strncmp(at, key, size) == 0 && at[size] == ',')
+    for (const char *at = c->ignored, *end; *at; at = *end ? end + 2 : end) {
+        end = strstr(at, ", ");
+        end = end ? end : at + strlen(at);
+        if ((size_t)(end - at) == size && strncmp(at, key, size) == 0)
             return;
-    if (b->size + size + 2 > TX_CHAT_IGNORED)
-        return;
-    tx_buffer_add(b, key, size);
-    tx_buffer_add(b, ", ", 3); /* the NUL is not counted */
-    b->size -= !b->status;
+    }
+    if (strlen(c->ignored) + size + 4 <= sizeof c->ignored)
+        tx_list_add(c->ignored, sizeof c->ignored, ", ", "%s", key);
 }
 
 /* Looks at the keys that are none of `read`, which NULL ends. */
@@ -83,7 +79,7 @@ static tx_status check_keys(const tx_json *object, const char *const *read, bool
                                "%s: TX does not render it: leave the line out, or write it as text into content", key);
         note_ignored(c, key);
     }
-    return c->ignored.status;
+    return TX_OK;
 }
 
 tx_status tx_chat_foreign(const tx_json *object)

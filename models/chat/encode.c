@@ -2,6 +2,7 @@
  * From texts of conversations to ids, and which of these are learnt. */
 #include "models/chat/chat.h"
 
+#include "api/base/needs.h"
 #include "models/text/bpe.h"
 
 #include <stdlib.h>
@@ -172,4 +173,14 @@ tx_status tx_chat_encode(const tx_chat *chat, tx_encoder *encoder, const tx_chat
     ids->count = 0;
     TX_TRY(tx_encoder_marked(encoder, text->bytes.data ? text->bytes.data : "", text->bytes.size, &marks, ids));
     return learnt ? mark_all(chat, encoder, text, &marks, ids, learnt) : TX_OK;
+}
+
+tx_status tx_chat_prompt(const tx_chat *chat, tx_encoder *encoder, const tx_conversation *conversation, tx_ids *ids)
+{
+    TX_NEEDS(chat && encoder && conversation && ids, TX_INVALID);
+    tx_chat_text text = {0};
+    tx_status status = tx_chat_render(chat, conversation, true, &text);
+    TX_THEN(status, tx_chat_encode(chat, encoder, &text, ids, NULL));
+    tx_chat_text_free(&text);
+    return status;
 }

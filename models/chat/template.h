@@ -10,8 +10,8 @@
 #ifndef TX_CHAT_TEMPLATE_H
 #define TX_CHAT_TEMPLATE_H
 
-#include "api/base/json.h"
 #include "models/tx_text.h"
+#include "tx_json.h"
 
 /* X(member): texts, which may be NULL: empty. */
 #define TX_CHAT_TEXTS(X)                                                                                          \

@@ -11,28 +11,16 @@
 #include "models/tx_train.h"
 #include "tx.h"
 
-#define TX_CHECKPOINT_PREFIX "checkpoint-"
 #define TX_CHECKPOINT_MANIFEST "manifest.json"
 #define TX_CHECKPOINT_MANIFEST_LIMIT ((int64_t)16 << 20) /* bytes */
 
 /* ---- One at a time in a folder ----------------------------------------------------------------------- */
 
-/* Fails where the folder holds anything but what an earlier start leaves (lock and cache); one that is not there is
- * fine. Nothing is changed. */
-tx_status tx_output_check(const char *folder);
 /* Makes the folder, or checks that it can be written to. */
 tx_status tx_output_prepare(const char *folder);
 
-/* Makes output_dir if need be and holds it for this process, by a lock that ends with it; the message of a refusal
- * (TX_IO) names the process that has it. Also removes what an interrupted save left behind (temporary names alone), and
- * brings back a checkpoint that had made room for one that never came. TX_UNSUPPORTED: no locks in that file system. */
-typedef struct tx_output_lock tx_output_lock;
-tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock);
-void tx_output_lock_release(tx_output_lock *lock);
-
 /* Fails, with both numbers, if the file system of `folder` has less than `bytes` free. TX_DISK_FULL is
  * part of the message. */
-#define TX_DISK_FULL "make room or choose another folder"
 tx_status tx_disk_check(const char *folder, int64_t bytes);
 
 /* ---- Which there are (see tx_train.h, too) -------------------------------------------------------------- */
@@ -42,9 +30,6 @@ tx_status tx_disk_check(const char *folder, int64_t bytes);
  * removed. */
 tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, int64_t whole, const char *best,
                               const tx_reporter *report);
-
-/* The newest by its name alone, whole or not; -1: there is none. */
-tx_status tx_checkpoint_latest(const char *output_dir, int64_t *step);
 
 /* How many folders of output_dir have the name of a checkpoint. */
 tx_status tx_checkpoint_count(const char *output_dir, int64_t *count);

@@ -4,9 +4,9 @@
 #ifndef TX_FILES_CHECKPOINT_FILES_H
 #define TX_FILES_CHECKPOINT_FILES_H
 
-#include "api/base/json.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
+#include "tx_json.h"
 
 /* Room for the name of a checkpoint's folder, temporary or not. */
 #define TX_CHECKPOINT_NAME 96

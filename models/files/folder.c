@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Listing and removing folders, and copying what lies in them. */
+ * Folders: listed, removed; files taken along. */
 #include "models/files/folder.h"
 
 #include "api/base/file.h"
-#include "models/array.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,8 +3,6 @@
  * it. */
 #include "models/files/gguf_header.h"
 
-#include "models/array.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

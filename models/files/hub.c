@@ -3,7 +3,6 @@
 #include "models/files/hub.h"
 
 #include "api/base/file.h"
-#include "api/base/message.h"
 #include "models/files/folder.h"
 #include "models/files/gguf.h"
 #include "models/names.h"

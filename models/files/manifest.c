@@ -3,8 +3,8 @@
 #include "models/files/checkpoint_files.h"
 
 #include "api/base/file.h"
-#include "api/base/json.h"
 #include "models/files/data_file.h"
+#include "tx_json.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

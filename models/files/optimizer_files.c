@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The optimizer's states as a safetensors file. */
-#include "models/array.h"
 #include "models/files/checkpoint.h"
 #include "models/files/weights.h"
 

@@ -4,8 +4,6 @@
  * parser by itself: so duplicate names are seen, and a hostile header of 100 MB cannot be blown up in memory. */
 #include "models/files/safetensors_header.h"
 
-#include "models/array.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,9 +4,9 @@
 #ifndef TX_FILES_SAFETENSORS_HEADER_H
 #define TX_FILES_SAFETENSORS_HEADER_H
 
-#include "api/base/json.h"
 #include "models/files/safetensors.h"
 #include "models/names.h"
+#include "tx_json.h"
 
 typedef struct tx_st_entry {
     tx_st_tensor tensor;

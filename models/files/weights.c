@@ -3,10 +3,10 @@
 #include "models/files/weights.h"
 
 #include "api/base/file.h"
-#include "api/base/json.h"
 #include "models/files/folder.h"
 #include "models/files/gguf.h"
 #include "models/names.h"
+#include "tx_json.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From the tensors of weight files to the parameters of a model. */
-#include "api/base/message.h"
 #include "models/files/safetensors_header.h"
 #include "models/files/weights.h"
 

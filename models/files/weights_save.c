@@ -3,8 +3,8 @@
 #include "models/files/weights.h"
 
 #include "api/base/half.h"
-#include "api/base/json.h"
 #include "models/files/folder.h"
+#include "tx_json.h"
 
 #include <errno.h>
 #include <inttypes.h>

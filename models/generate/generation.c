@@ -2,9 +2,9 @@
  * Defaults, generation_config.json, and what goes together. */
 #include "models/generate/generate.h"
 
-#include "api/base/json.h"
 #include "api/base/needs.h"
 #include "models/files/folder.h"
+#include "tx_json.h"
 
 #include <float.h>
 #include <math.h>

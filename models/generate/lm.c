@@ -3,10 +3,11 @@
 #include "models/generate/lm.h"
 
 #include "api/base/file.h"
-#include "api/base/json.h"
 #include "api/base/needs.h"
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
+#include "models/files/safetensors.h"
+#include "tx_json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -166,6 +167,14 @@ tx_status tx_lm_open_tokenizer(tx_lm *lm)
     return status;
 }
 
+tx_status tx_lm_tokenizer(tx_lm *lm, const tx_tokenizer **tokenizer)
+{
+    TX_NEEDS(lm && tokenizer, TX_INVALID);
+    TX_TRY(tx_lm_open_tokenizer(lm));
+    *tokenizer = lm->tokenizer;
+    return TX_OK;
+}
+
 tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, int64_t *count)
 {
     TX_NEEDS(lm && ids && count && (text || !size), TX_INVALID);
@@ -318,6 +327,37 @@ tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logi
     TX_THEN(status, tx_forward_run(pass, ids, logits));
     tx_forward_free(pass);
     return advise(status, "fewer ids take less");
+}
+
+static tx_status write_logits(const char *path, const float *logits, const tx_shape *shape)
+{
+    tx_st_tensor tensor = {.name = "logits", .dtype = TX_ST_F32, .rank = shape->rank};
+    memcpy(tensor.dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
+    tx_st_writer *writer = NULL;
+    char *target = tx_file_target(path);
+    tx_status status = target ? tx_st_create(target, &tensor, 1, NULL, &writer) : TX_MEMORY;
+    free(target);
+    if (status)
+        return status;
+    status = tx_st_append(writer, logits, (size_t)tx_st_bytes(&tensor));
+    if (status) {
+        tx_st_discard(writer);
+        return status;
+    }
+    return tx_st_commit(writer);
+}
+
+tx_status tx_lm_logits_save(tx_lm *lm, const int32_t *ids, int64_t count, const char *path)
+{
+    TX_NEEDS(path, TX_INVALID);
+    tx_shape shape;
+    TX_TRY(tx_lm_logits_shape(lm, count, &shape));
+    float *logits = malloc((size_t)tx_shape_count(&shape) * sizeof *logits);
+    tx_status status = logits ? TX_OK : tx_fail(TX_MEMORY, "no memory for logits");
+    TX_THEN(status, tx_lm_logits(lm, ids, count, logits));
+    TX_THEN(status, write_logits(path, logits, &shape));
+    free(logits);
+    return status;
 }
 
 /* The options as they are meant, for a text of `count` tokens. */

@@ -57,7 +57,5 @@ tx_status tx_lm_place(tx_lm *lm, const tx_lm_sizes *sizes);
 tx_status tx_lm_divide(const tx_lm *lm, const int32_t blocks[TX_LM_DEVICES], bool only_plan, tx_model **model);
 /* A generator of at least these sizes, the weights read. */
 tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes);
-/* Whether max_length limits each prompt with its text: it is said, and the model has positions for so many. */
-bool tx_lm_is_limited(const tx_lm *lm, const tx_generation *how);
 
 #endif

@@ -74,6 +74,7 @@ static tx_status take_prompts(texts *t, tx_lm *lm, const tx_lm_prompt *prompts, 
 
 bool tx_lm_is_limited(const tx_lm *lm, const tx_generation *how)
 {
+    TX_NEEDS(lm && how, false);
     return how->max_new_tokens < 0 && how->max_length >= 0 && how->max_length <= lm->config->positions;
 }
 

@@ -2,7 +2,6 @@
  * What would make a run fit that does not: options that take less memory, each tried by planning the run with it. */
 #include "models/job/plans.h"
 
-#include "api/base/message.h"
 #include "models/arch/lora.h"
 #include "models/job/fit.h"
 #include "models/job/ranks.h"

@@ -3,7 +3,6 @@
 #include "models/job/inputs.h"
 
 #include "api/base/file.h"
-#include "api/base/message.h"
 #include "models/files/folder.h"
 
 #include <stdio.h>

@@ -2,7 +2,6 @@
  * What a run's backward pass computes again: as the option says, or as little as meets a limit. */
 #include "models/job/plans.h"
 
-#include "api/base/message.h"
 #include "models/options/bytes.h"
 
 #include <inttypes.h>
@@ -58,7 +57,7 @@ static tx_checkpointing effort(const search *s, int32_t step)
 static tx_status try_effort(search *s, int32_t step, bool *meets)
 {
     tx_comm *comm = s->job->comm;
-    tx_trainer_forecast forecast;
+    tx_forecast forecast;
     s->trainer->checkpointing = effort(s, step);
     TX_TRY(tx_trainer_foresee(s->job->engine, s->job->inputs.config, s->trainer, &forecast));
     const int64_t mine = tx_memory_total(&forecast.memory) + s->scratch;

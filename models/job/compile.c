@@ -2,7 +2,6 @@
  * Compiles the plans of a run, or refuses a run that does not fit in memory. */
 #include "models/job/plans.h"
 
-#include "api/base/message.h"
 #include "models/job/fit.h"
 #include "models/options/bytes.h"
 
@@ -38,7 +37,7 @@ static tx_status compile(tx_job *j)
     char text[512];
     tx_memory planned;
     tx_fit fit;
-    tx_trainer_forecast forecast;
+    tx_forecast forecast;
     tx_status status = tx_job_compile(j);
     if (!status || status == TX_MEMORY)
         status = tx_comm_agree(j->comm, status, "plan its part");

@@ -23,8 +23,6 @@
  *       what the option is where nobody gives it */
 #include "models/job/inputs.h"
 
-#include "api/base/message.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

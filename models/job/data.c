@@ -4,7 +4,6 @@
 
 #include "api/base/cores.h"
 #include "api/base/file.h"
-#include "api/base/message.h"
 #include "models/files/hub.h"
 #include "models/names.h"
 #include "models/task/causal_lm.h"

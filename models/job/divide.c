@@ -2,7 +2,6 @@
  * --parallel auto: how ranks divide a model among them, by what they measure, the planner and a model of a step. */
 #include "models/job/ranks.h"
 
-#include "api/base/message.h"
 #include "models/job/fit.h"
 #include "models/job/inputs.h"
 #include "models/job/plans.h"

@@ -3,7 +3,6 @@
 #include "models/job/fit.h"
 
 #include "api/base/memory_left.h"
-#include "api/base/message.h"
 #include "models/job/plans.h"
 #include "models/job/ranks.h"
 #include "models/options/bytes.h"
@@ -92,7 +91,7 @@ tx_status tx_job_judge_fit(tx_job *j, const tx_memory *planned, tx_fit *fit)
 
 tx_status tx_job_forecast_fit(tx_job *j, int64_t scratch, tx_fit *fit)
 {
-    tx_trainer_forecast forecast;
+    tx_forecast forecast;
     tx_status status = tx_job_split(j);
     TX_THEN(status, tx_job_place_blocks(j));
     TX_THEN(status, tx_job_foresee(j, scratch, &forecast));

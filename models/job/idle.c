@@ -2,7 +2,6 @@
  * Options that change nothing in this run, since they belong to something that it does not do. */
 #include "models/job/inputs.h"
 
-#include "api/base/message.h"
 #include "models/task/instruction.h"
 #include "models/task/masked_lm.h"
 

@@ -8,9 +8,6 @@
 
 /* ---- resume.c ------------------------------------------------------------------------------------------- */
 
-/* Completes and checks the options. A resumed run inherits the options that were not given, and output_dir is then the
- * checkpoint's folder. Later calls do nothing. */
-tx_status tx_job_settle(tx_job *job);
 /* Verifies the checkpoint to resume from and reads its state, or makes a new state. */
 tx_status tx_job_choose_checkpoint(tx_job *job);
 

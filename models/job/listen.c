@@ -6,7 +6,6 @@
 #include "api/base/clock.h"
 #include "api/base/file.h"
 #include "api/base/hash.h"
-#include "api/base/message.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -3,17 +3,35 @@
  * "momentum=0.9, nesterov=True". */
 #include "models/job/settings.h"
 
-#include "api/base/message.h"
+#include "api/base/needs.h"
 #include "models/options/option.h"
+#include "models/tx_train.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const tx_optimizer_kind kinds[] = {
-#define TX_OPTIMIZER_WORD(word, NAME) TX_##NAME,
+const char tx_optimizer_words[] =
+#define TX_OPTIMIZER_WORD(word, NAME) "|" #word
+#include "api/optimizers.def"
+    ;
+
+static const struct {
+    const char *word;
+    tx_optimizer_kind kind;
+} words[] = {
+#define TX_OPTIMIZER_WORD(word, NAME) {#word, TX_##NAME},
 #include "api/optimizers.def"
 };
+
+const char *tx_optimizer_word(int32_t place, tx_optimizer_kind *kind)
+{
+    TX_NEEDS(kind, NULL);
+    if (place < 0 || place >= (int32_t)(sizeof words / sizeof words[0]))
+        return NULL;
+    *kind = words[place].kind;
+    return words[place].word;
+}
 
 typedef enum setting_kind { NUMBER, TRUTH, DTYPE, ADJUST } setting_kind;
 
@@ -122,7 +140,7 @@ static tx_status set_all(const char *text, tx_optimizer_options *o)
 tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options)
 {
     tx_optimizer_options o = {sizeof o,
-                              kinds[set->optim],
+                              words[set->optim].kind,
                               (float)set->beta1,
                               (float)set->beta2,
                               (float)set->epsilon,

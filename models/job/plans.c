@@ -2,7 +2,6 @@
  * From settings to the options of a trainer and its plans. */
 #include "models/job/plans.h"
 
-#include "api/base/message.h"
 #include "models/arch/lora.h"
 #include "models/job/ranks.h"
 #include "models/options/bytes.h"
@@ -72,7 +71,7 @@ static tx_status make_plans(tx_job *j, const tx_trainer_options *options)
     return tx_trainer_create(j->model, j->inputs.config, options, &j->trainer);
 }
 
-tx_status tx_job_foresee(tx_job *j, int64_t scratch, tx_trainer_forecast *forecast)
+tx_status tx_job_foresee(tx_job *j, int64_t scratch, tx_forecast *forecast)
 {
     tx_trainer_options trainer;
     int64_t limit;
@@ -124,7 +123,7 @@ static tx_status note_offload(tx_job *j)
 tx_status tx_job_compile(tx_job *j)
 {
     tx_trainer_options trainer;
-    tx_trainer_forecast kept;
+    tx_forecast kept;
     tx_memory planned;
     int64_t limit;
     TX_TRY(tx_job_trainer_options(j, &trainer, &limit));

@@ -2,8 +2,6 @@
  * The groups of ranks, and the rows of each rank. */
 #include "models/job/ranks.h"
 
-#include "api/base/message.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

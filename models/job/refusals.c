@@ -2,7 +2,6 @@
  * Checks of a run's options that depend on certain values; relations.def has those between two options. */
 #include "models/job/settings.h"
 
-#include "api/base/message.h"
 #include "models/text/utf8.h"
 #include "models/train/schedule.h"
 

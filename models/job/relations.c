@@ -2,8 +2,6 @@
  * The table of relations between options, and its check. */
 #include "models/job/settings.h"
 
-#include "api/base/message.h"
-
 #include <string.h>
 
 const tx_job_relation *tx_job_relations(int32_t *count)

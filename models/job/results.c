@@ -4,7 +4,6 @@
 #include "models/job/results.h"
 
 #include "api/base/file.h"
-#include "api/base/message.h"
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
 #include "models/train/card.h"

@@ -3,6 +3,7 @@
 #include "models/job/inputs.h"
 
 #include "api/base/file.h"
+#include "api/base/needs.h"
 #include "models/files/folder.h"
 #include "models/names.h"
 
@@ -95,6 +96,7 @@ static tx_status settle_sampling(tx_job *j)
 
 tx_status tx_job_settle(tx_job *j)
 {
+    TX_NEEDS(j, TX_INVALID);
     if (j->settled)
         return TX_OK;
     TX_TRY(settle_sampling(j));

@@ -2,10 +2,10 @@
  * The table of a run's options. */
 #include "models/job/settings.h"
 
-#include "api/base/message.h"
 #include "models/task/instruction.h"
 #include "models/task/sequence.h"
 #include "models/train/schedule.h"
+#include "models/tx_train.h"
 
 #include <float.h>
 #include <stddef.h>
@@ -26,11 +26,6 @@ static const char task_words[] = "auto"
 #define TX_GLUE(name, ...) "|" #name
 #include "models/task/glue.def"
                                  "|instruction";
-
-const char tx_job_optimizers[] =
-#define TX_OPTIMIZER_WORD(word, NAME) "|" #word
-#include "api/optimizers.def"
-    ;
 
 static const tx_option options[] = {
 #define HEADING(text) {TX_OPTION_HEADING, .help = text},

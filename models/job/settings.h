@@ -65,9 +65,6 @@ bool tx_job_in_use(const tx_job_settings *set, const tx_option *option);
 /* Adds the relations that the settings break to a list of refusals. */
 void tx_job_check_relations(const tx_job_settings *set, char *text, size_t size);
 
-/* The words of the options of optimizers and of kinds of tasks, "|" before each. */
-extern const char tx_job_optimizers[];
-
 /* Gives a configuration the new adapter that the options describe. */
 tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config);
 /* The optimizer with its options. Fails where optim_args has what this one does not know. */

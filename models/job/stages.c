@@ -2,7 +2,6 @@
  * How many blocks each stage of a pipeline has: --pipeline_partition. */
 #include "models/job/ranks.h"
 
-#include "api/base/message.h"
 #include "models/job/plans.h"
 #include "models/split/split.h"
 

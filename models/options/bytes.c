@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reading amounts of memory. */
-#include "models/options/bytes.h"
+#include "models/tx_options.h"
 
 #include <stdlib.h>
 #include <strings.h>

@@ -12,6 +12,11 @@
 
 #define NAME_MOST 63
 
+bool tx_option_has_value(const tx_option *option)
+{
+    return option->kind != TX_OPTION_HEADING && option->kind != TX_OPTION_FOREIGN;
+}
+
 /* What the values point to. */
 struct tx_option_kept {
     struct tx_option_kept *next;

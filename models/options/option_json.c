@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Options from JSON, as transformers' HfArgumentParser reads them, and as JSON. */
+ * Options from JSON, as transformers' HfArgumentParser reads them, as JSON, and by name. */
 #include "models/options/option.h"
-
-#include "api/base/message.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -277,4 +275,33 @@ char *tx_option_text(const tx_option_values *from, const tx_option *option)
     char *text = member ? tx_json_text(tx_json_value(member), TX_JSON_LINE) : NULL;
     tx_json_free(json);
     return text;
+}
+
+/* ---- Values by name -------------------------------------------------------------------------------------- */
+
+/* The value of an option of that name; NULL if it is of neither kind. */
+static const void *value_of(const tx_option_values *from, const char *name, tx_option_kind kind, tx_option_kind other)
+{
+    const tx_option *option = tx_option_find(&from->table, name);
+    return option && (option->kind == kind || option->kind == other) ? (const char *)from->values + option->offset
+                                                                     : NULL;
+}
+
+bool tx_option_flag(const tx_option_values *from, const char *name)
+{
+    const bool *flag = value_of(from, name, TX_OPTION_FLAG, TX_OPTION_FLAG);
+    return flag && *flag;
+}
+
+double tx_option_number(const tx_option_values *from, const char *name)
+{
+    const int64_t *whole = value_of(from, name, TX_OPTION_INTEGER, TX_OPTION_INTEGER);
+    const double *real = value_of(from, name, TX_OPTION_REAL, TX_OPTION_REAL);
+    return whole ? (double)*whole : real ? *real : (double)NAN;
+}
+
+const char *tx_option_string(const tx_option_values *from, const char *name)
+{
+    const char *const *text = value_of(from, name, TX_OPTION_TEXT, TX_OPTION_OPTIONAL);
+    return text ? *text : NULL;
 }

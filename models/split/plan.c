@@ -13,7 +13,7 @@
 /* A plan of rank 0. Of a pipeline that is the first stage, which keeps activations of as many micro-batches as
  * there are stages, however many a step has. */
 static tx_status foresee(tx_engine *engine, const tx_config *config, const tx_trainer_options *base, const tx_split *s,
-                         const int32_t *stage_blocks, int64_t host, tx_trainer_forecast *forecast)
+                         const int32_t *stage_blocks, int64_t host, tx_forecast *forecast)
 {
     tx_comm *data = NULL, *tensor = NULL, *pipeline = NULL, *ends = NULL;
     tx_trainer_options options = *base;
@@ -49,7 +49,7 @@ tx_status tx_split_plan(tx_engine *engine, const tx_config *config, const tx_tra
                         tx_memory *memory)
 {
     int32_t blocks[TX_SPLIT_STAGES];
-    tx_trainer_forecast forecast;
+    tx_forecast forecast;
     tx_split_stages(model, split, machine->room, blocks);
     TX_TRY(foresee(engine, config, base, split, blocks, machine->host, &forecast));
     *memory = forecast.memory;
@@ -73,7 +73,7 @@ static tx_status measure(tx_engine *engine, const tx_config *config, const tx_tr
                          bool again, tx_split_piece *layer, tx_split_piece *ends)
 {
     const tx_split split = {1, tensor, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 1, again};
-    tx_trainer_forecast f[2];
+    tx_forecast f[2];
     tx_config *copy = NULL;
     TX_TRY(tx_config_copy(config, &copy));
     tx_status status = TX_OK;
@@ -108,7 +108,7 @@ static tx_status measure_buckets(tx_engine *engine, const tx_config *config, con
     for (int again = 0; again < 2; again++)
         for (int32_t zero = 1; zero < 4 && !status; zero++) {
             const tx_split split = {RANKS, 1, 1, 1, 1, zero, TX_PIPELINE_1F1B, 1, 1, 1, again};
-            tx_trainer_forecast f;
+            tx_forecast f;
             status = foresee(engine, copy, base, &split, NULL, RANKS, &f);
             const double bytes =
                 status ? 0.0

@@ -3,7 +3,6 @@
 #include "models/task/instruction.h"
 
 #include "api/base/file.h"
-#include "models/array.h"
 #include "models/text/bpe.h"
 #include "models/text/lines.h"
 
@@ -200,9 +199,9 @@ static tx_status read_one(reading *r, size_t number, tx_instruction_data *d)
 static void tell_counts(const reading *r)
 {
     const tx_reporter *report = &r->options->report;
-    const tx_buffer *ignored = &r->conversation.ignored;
-    if (ignored->size)
-        tx_tell(report, "%.800s: keys that are not read: %.*s", r->path, (int)ignored->size - 2, ignored->data);
+    const char *ignored = r->conversation.ignored;
+    if (*ignored)
+        tx_tell(report, "%.800s: keys that are not read: %s", r->path, ignored);
     if (r->bad)
         tx_tell(report, "%.800s: %" PRId64 " malformed %s left out, the first is %s %" PRId64, r->path, r->bad,
                 r->objects.array ? "elements are" : "lines are", r->objects.array ? "element" : "line",

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Added tokens: how Hugging Face's tokenizers cut them out of a text. */
-#include "models/array.h"
 #include "models/text/bpe.h"
 #include "models/text/unicode.h"
 #include "models/text/utf8.h"

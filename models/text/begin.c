@@ -152,6 +152,15 @@ static const char *find_wide(const char *text, size_t size)
     return narrow[by[1] > by[0]];
 }
 
+bool tx_line_is_blank(const char *line, size_t size)
+{
+    while (size && (*line == ' ' || *line == '\t' || *line == '\r' || *line == '\n')) {
+        line++;
+        size--;
+    }
+    return size == 0;
+}
+
 tx_status tx_text_begin(const char *text, size_t size, bool tokens, size_t *begin)
 {
     static const char mark[] = "\xEF\xBB\xBF";

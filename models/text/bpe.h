@@ -8,7 +8,6 @@
 #ifndef TX_TEXT_BPE_H
 #define TX_TEXT_BPE_H
 
-#include "api/base/json.h"
 #include "models/files/digest.h"
 #include "models/text/decoder.h"
 #include "models/text/hash.h"
@@ -16,6 +15,7 @@
 #include "models/text/post_processor.h"
 #include "models/text/pre_tokenizer.h"
 #include "models/tx_text.h"
+#include "tx_json.h"
 
 /* ---- Letters ------------------------------------------------------------------------------------- */
 

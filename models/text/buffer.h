@@ -5,7 +5,7 @@
 #ifndef TX_TEXT_BUFFER_H
 #define TX_TEXT_BUFFER_H
 
-#include "models/array.h"
+#include "tx.h"
 
 #include <string.h>
 

@@ -4,7 +4,6 @@
  * a queue holds each pair with the words it was seen in, and learns of falling counts when the pair comes up. */
 #include "models/text/train.h"
 
-#include "models/array.h"
 #include "models/heap.h"
 
 #include <stdlib.h>

@@ -2,8 +2,6 @@
  * Lines of files. */
 #include "models/text/lines.h"
 
-#include "models/array.h"
-
 #include <stdlib.h>
 #include <string.h>
 

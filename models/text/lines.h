@@ -4,8 +4,9 @@
 #ifndef TX_TEXT_LINES_H
 #define TX_TEXT_LINES_H
 
-#include "api/base/json.h"
 #include "models/files/data_file.h"
+#include "models/tx_text.h"
+#include "tx_json.h"
 
 /* Begin with {.file, .at, .end, .carriage}, end with free(lines.data). */
 typedef struct tx_lines {
@@ -24,22 +25,6 @@ tx_status tx_lines_next(tx_lines *lines, char **line, size_t *size);
 tx_status tx_lines_count(const tx_data_file *file, int64_t end, int64_t *count);
 /* The place after the first \n at or behind `from`, the file's end where there is none. */
 tx_status tx_lines_after(const tx_data_file *file, int64_t from, int64_t *place);
-
-/* Refuses a PDF, an archive, an image and other files that are no text in UTF-8, by their first bytes: TX_FORMAT names
- * the kind of file. `text` is the whole file or its first TX_TEXT_BEGIN bytes, `tokens`: it may be a file of tokens.
- * Sets the place of the text's first byte, which is after a byte order mark. */
-tx_status tx_text_begin(const char *text, size_t size, bool tokens, size_t *begin);
-#define TX_TEXT_BEGIN 4096
-
-/* Whether a line has only white space. */
-static inline bool tx_line_is_blank(const char *line, size_t size)
-{
-    while (size && (*line == ' ' || *line == '\t' || *line == '\r' || *line == '\n')) {
-        line++;
-        size--;
-    }
-    return size == 0;
-}
 
 /* The text of the line {"text": ..., ...}, to the letter as strict as tx_json_parse_line; TX_FORMAT says what is wrong.
  * A long text is spelled out within the line, which is changed where it succeeds, and not copied. `where` starts the

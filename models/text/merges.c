@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Merges: their index, and the merging of a word's bytes. */
-#include "models/array.h"
-
 #include "api/base/needs.h"
 #include "models/heap.h"
 #include "models/text/bpe.h"

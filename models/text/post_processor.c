@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The kinds of post-processors: each is a template for one text, and one for two. */
 #include "models/text/post_processor.h"
-#include "models/array.h"
 #include "models/text/steps.h"
 
 #include <inttypes.h>

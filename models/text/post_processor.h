@@ -4,7 +4,7 @@
 #ifndef TX_TEXT_POST_PROCESSOR_H
 #define TX_TEXT_POST_PROCESSOR_H
 
-#include "api/base/json.h"
+#include "tx_json.h"
 
 #define TX_TEMPLATE_FIRST (-1)
 #define TX_TEMPLATE_SECOND (-2)

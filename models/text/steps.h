@@ -5,9 +5,9 @@
 #ifndef TX_TEXT_STEPS_H
 #define TX_TEXT_STEPS_H
 
-#include "api/base/json.h"
 #include "models/text/buffer.h"
 #include "models/text/regex.h"
+#include "tx_json.h"
 
 typedef enum tx_split_mode {
     TX_SPLIT_ISOLATED, /* matches and what lies between them */

@@ -3,10 +3,9 @@
 #include "models/text/table.h"
 
 #include "api/base/file.h"
-#include "api/base/json.h"
-#include "models/array.h"
 #include "models/names.h"
 #include "models/text/lines.h"
+#include "tx_json.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,9 +6,9 @@
 #ifndef TX_TEXT_TOKENIZER_GGUF_H
 #define TX_TEXT_TOKENIZER_GGUF_H
 
-#include "api/base/json.h"
 #include "models/files/gguf.h"
 #include "models/tx_text.h"
+#include "tx_json.h"
 
 /* What config.json says: ids of the model, and the tokens that begin and end a text; -1: none. */
 typedef struct tx_gguf_ids {

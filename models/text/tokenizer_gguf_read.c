@@ -2,7 +2,6 @@
  * A tokenizer.json made of the tokens, merges or scores of a GGUF file. */
 #include "models/text/tokenizer_gguf.h"
 
-#include "models/array.h"
 #include "models/names.h"
 #include "models/text/bpe.h"
 

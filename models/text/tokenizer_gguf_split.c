@@ -3,8 +3,6 @@
 #include "models/text/bpe.h"
 #include "models/text/tokenizer_gguf.h"
 
-#include "api/base/message.h"
-
 #include <string.h>
 
 /* The regular expressions are those of tokenizer.json in the models that the names stand for. */

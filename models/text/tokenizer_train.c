@@ -3,7 +3,6 @@
 #include "models/text/train.h"
 
 #include "api/base/needs.h"
-#include "models/array.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Texts to tokens, by several threads: each has a range of whole lines, and their results are put end to end. */
 #include "api/base/thread.h"
-#include "models/array.h"
 #include "models/text/lines.h"
 #include "models/text/tokens.h"
 

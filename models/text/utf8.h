@@ -5,7 +5,7 @@
 #ifndef TX_TEXT_UTF8_H
 #define TX_TEXT_UTF8_H
 
-#include "tx.h"
+#include "models/tx_text.h"
 
 #define TX_UTF8_MAX 4 /* bytes of a character */
 
@@ -20,9 +20,5 @@ size_t tx_utf8_part(const char *text, size_t size, size_t *length);
 size_t tx_utf8_prefix(const char *text, size_t size);
 /* Writes a character, without a NUL; returns its bytes. */
 size_t tx_utf8_write(uint32_t code, char text[TX_UTF8_MAX]);
-
-/* A copy in which U+FFFD stands for what is no character: one for each longest part of a character, as Unicode (chapter
- * 3.9) recommends and Python and Rust do it. A NUL follows the `*made_size` bytes. The caller frees. */
-tx_status tx_utf8_replace(const char *text, size_t size, char **made, size_t *made_size);
 
 #endif

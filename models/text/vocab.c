@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tokens by id, and by their bytes; bytes as printable characters. */
-#include "models/array.h"
 #include "models/text/bpe.h"
 #include "models/text/utf8.h"
 

@@ -5,8 +5,8 @@
 #ifndef TX_TRAIN_CARD_H
 #define TX_TRAIN_CARD_H
 
-#include "api/base/json.h"
 #include "tx.h"
+#include "tx_json.h"
 
 /* Writes folder/README.md. `facts` is an object {"base_model": string or null, "adapter": true or null, "dataset":
  * string, "device": string, "hyperparameters": {name: value, ...} in the order to print, "results": {"eval_loss": ...,

@@ -15,7 +15,6 @@
 #include "models/train/trainer.h"
 #include "models/tx_train.h"
 
-#define TX_RUN_LOG "log.jsonl"
 #define TX_RUN_OPTIMIZER "optimizer.safetensors"
 
 typedef struct tx_run_evaluation {

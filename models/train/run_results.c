@@ -3,7 +3,6 @@
 #include "models/train/running.h"
 
 #include "api/base/clock.h"
-#include "api/base/message.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,9 +2,8 @@
  * Learning-rate schedules. */
 #include "models/train/schedule.h"
 
-#include "api/base/json.h"
-#include "api/base/message.h"
 #include "models/options/option.h"
+#include "tx_json.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -6,10 +6,10 @@
 #ifndef TX_TRAIN_STATE_H
 #define TX_TRAIN_STATE_H
 
-#include "api/base/json.h"
 #include "models/train/schedule.h"
 #include "models/tx_train.h"
 #include "tx.h"
+#include "tx_json.h"
 
 #define TX_TRAINER_STATE "trainer_state.json"
 #define TX_RUN_STATE "run_state.json"

@@ -199,7 +199,7 @@ void tx_trainer_free(tx_trainer *trainer)
 }
 
 tx_status tx_trainer_foresee(tx_engine *engine, const tx_config *config, const tx_trainer_options *options,
-                             tx_trainer_forecast *forecast)
+                             tx_forecast *forecast)
 {
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;

@@ -8,6 +8,7 @@
 
 #include "models/options/settings.h"
 #include "models/task/task.h"
+#include "models/tx_train.h"
 
 #define TX_LENGTHS_MAX 8
 
@@ -45,19 +46,12 @@ tx_status tx_trainer_check(const tx_trainer_options *options);
 tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,
                             tx_trainer **trainer);
 void tx_trainer_free(tx_trainer *trainer);
-/* What a trainer would take, without making it: its memory but for the scratch of the device's kernels, and its work.
- */
-typedef struct tx_trainer_forecast {
-    tx_memory memory;
-    double product_flops, other_bytes; /* of a micro-batch, as tx_plan_work tells them */
-    double update_bytes;               /* of the update of all parameters */
-} tx_trainer_forecast;
 /* Whether the weights in fp32 go where the states do: in mixed precision to the host's memory; not to files, and not
  * where ranks exchange them. */
 bool tx_trainer_offloads_weights(const tx_trainer_options *options);
 /* Compiles the plans and forgets them; the device is asked for nothing. All ranks call it where there are many. */
 tx_status tx_trainer_foresee(tx_engine *engine, const tx_config *config, const tx_trainer_options *options,
-                             tx_trainer_forecast *forecast);
+                             tx_forecast *forecast);
 const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer);
 /* Fails unless the samples are of the trainer's task and block. */
 tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *samples);

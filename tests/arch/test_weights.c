@@ -2,11 +2,10 @@
  *
  * Weights of any model: written as one file or as shards and read back, all faults in one message, values that are not
  * finite, and how much memory loading takes. GPT-2's folders are tested in test_gpt2.c. */
-
 #include "api/base/half.h"
-#include "api/base/json.h"
 #include "models/files/weights.h"
 #include "tests/scratch.h"
+#include "tx_json.h"
 
 #define INDEX TX_WEIGHTS_INDEX
 

@@ -110,7 +110,7 @@ static void sharing(void **state)
         if (rows[i].ranks)
             setenv("MPI_LOCALNRANKS", rows[i].ranks, 1);
         if (tx_cores_quota() >= tx_cores_allowed()) /* else cores are always shared */
-            assert_int_equal(tx_cores_shared(root, rows[i].threads), rows[i].shared);
+            assert_int_equal(tx_cores_shared_at(root, rows[i].threads), rows[i].shared);
         remove_scratch(root);
     }
 }

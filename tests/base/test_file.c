@@ -2,9 +2,8 @@
  * Files and JSON: atomic writes, limits, strictness, messages. */
 #include "tests/unit.h"
 
-#include "api/base/json.h"
-#include "api/base/message.h"
 #include "tests/scratch.h"
+#include "tx_json.h"
 
 #include <fcntl.h>
 #include <signal.h>

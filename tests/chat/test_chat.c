@@ -3,8 +3,8 @@
  * instruction data, templates of the user's, what is refused. */
 #include "tests/scratch.h"
 
-#include "api/base/json.h"
 #include "models/chat/chat.h"
+#include "tx_json.h"
 
 #include <time.h>
 

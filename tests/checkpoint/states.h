@@ -6,10 +6,10 @@
 #define TX_TESTS_STATES_H
 
 #include "api/base/file.h"
-#include "api/base/json.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
 #include "models/files/safetensors.h"
+#include "tx_json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Rows, padding, order; texts, JSON Lines and their threads. */
-
-#include "api/base/json.h"
 #include "tests/data/datasets.h"
+#include "tx_json.h"
 
 /* Holds the tokens of a file, in blocks of 2, against `want`; the last byte of an odd number is dropped. */
 static void expect_tokens(const char *name, const void *data, size_t size, const void *want, size_t count)

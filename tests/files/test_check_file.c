@@ -5,13 +5,13 @@
  *     test_check_file TXCHECK */
 #include "tests/unit.h"
 
-#include "api/base/json.h"
 #include "models/arch/gguf.h"
 #include "models/arch/lora.h"
 #include "models/files/checkpoint.h"
 #include "models/files/safetensors.h"
 #include "models/tx_text.h"
 #include "tests/scratch.h"
+#include "tx_json.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fuzz target: model.safetensors.index.json, beside two shards "a" and "b". What is accepted lists their tensors, every
  * one of which can be read, and never leads out of the folder. */
-#include "api/base/json.h"
 #include "models/files/weights.h"
 #include "tests/fuzz/fuzz.h"
+#include "tx_json.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fuzz target: manifest.json of a checkpoint, beside the files "a" (5 bytes) and "b" (empty). Only a manifest that
  * names both is accepted. */
-#include "api/base/json.h"
 #include "models/files/checkpoint.h"
 #include "tests/fuzz/fuzz.h"
+#include "tx_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,9 +3,9 @@
 #ifndef TX_TESTS_OPS_ONNX_H
 #define TX_TESTS_OPS_ONNX_H
 
-#include "api/base/json.h"
 #include "models/files/safetensors.h"
 #include "tests/ops/rig.h"
+#include "tx_json.h"
 
 #define TX_ONNX_TENSORS 16
 

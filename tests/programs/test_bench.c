@@ -4,8 +4,8 @@
  * they refuse. How fast anything is decides nothing here.
  *
  *     test_bench TXBENCH DEVICE */
-#include "api/base/json.h"
 #include "tests/scratch.h"
+#include "tx_json.h"
 
 #include <float.h>
 #include <sys/wait.h>

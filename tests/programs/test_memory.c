@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txmem's table beside arithmetic by hand, its limits, and how long it takes.
  *   test_memory TXMEM */
-#include "api/base/json.h"
 #include "tests/scratch.h"
+#include "tx_json.h"
 
 #include <inttypes.h>
 #include <sys/resource.h>

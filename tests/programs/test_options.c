@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The table of options: values from the command line and from a file, and the message for each mistake. */
-#include "models/options/bytes.h"
+#include "models/options/option.h"
 #include "tools/cli/options.h"
 
 #include "tests/scratch.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Arrays that grow, heaps, and what finds things by their hashes. */
-#include "models/array.h"
 #include "models/heap.h"
 #include "models/text/hash.h"
 #include "tests/scratch.h"

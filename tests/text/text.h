@@ -4,9 +4,9 @@
 #ifndef TX_TESTS_TEXT_H
 #define TX_TESTS_TEXT_H
 
-#include "api/base/json.h"
 #include "models/tx_text.h"
 #include "tests/scratch.h"
+#include "tx_json.h"
 
 /* A scratch folder with copies of test data, each as {file of the data, name}; the list ends with NULL. Skips the
  * test where there are none. */

@@ -4,7 +4,8 @@
 #ifndef TX_TESTS_TOPOLOGY_HELPER_H
 #define TX_TESTS_TOPOLOGY_HELPER_H
 
-#include "comm/topology/topology.h"
+#include "comm/topology/placement.h"
+#include "comm/topology/tx_topology.h"
 #include "tests/scratch.h"
 #include "tools/topology/txtopo.h"
 

@@ -3,12 +3,12 @@
  * steps, a greedy continuation.
  *
  *     golden_tiny DEVICE */
-#include "api/base/json.h"
 #include "models/files/safetensors.h"
 #include "models/generate/generate.h"
 #include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 #include "tests/train/data.h"
+#include "tx_json.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -166,7 +166,7 @@ static tx_status finish(tx_trainer *trainer, tx_model *model, const combination 
 /* Planned is foreseen, but for the scratch of kernels, and counted. */
 static tx_status compare_memory(const tx_model *model, const tx_config *config, const tx_trainer_options *options)
 {
-    tx_trainer_forecast foreseen;
+    tx_forecast foreseen;
     tx_memory planned, counted;
     TX_TRY(tx_model_memory(model, &planned));
     TX_TRY(tx_engine_memory(engine, &counted));

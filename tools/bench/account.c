@@ -61,11 +61,16 @@ tx_status tx_account_choices(const tx_bench_training *training, tx_json *figures
     return tx_account_lines(figures, "choices", text, "");
 }
 
+static const tx_plan *plan_of(const void *trainer, int32_t index, int64_t *runs)
+{
+    return tx_trainer_plan(trainer, index, runs);
+}
+
 tx_status tx_account_profile(const tx_bench_training *training, tx_json *figures)
 {
     tx_json *profile;
     char *text;
-    TX_TRY(tx_profile_json(training->trainer, &profile));
+    TX_TRY(tx_profile_json(plan_of, training->trainer, &profile));
     TX_TRY(tx_json_set(figures, "profile", profile));
     const tx_engine *engine = training->engine;
     if (!engine->backend->facts)

@@ -4,8 +4,8 @@
 #ifndef TX_TOOLS_BENCH_ACCOUNT_H
 #define TX_TOOLS_BENCH_ACCOUNT_H
 
-#include "api/base/json.h"
 #include "tools/bench/training.h"
+#include "tx_json.h"
 
 /* "memory": bytes planned and counted by category, and their totals. */
 tx_status tx_account_memory(const tx_bench_training *training, tx_json *figures);

@@ -3,15 +3,15 @@
 #include "tools/bench/check_file.h"
 
 #include "api/base/file.h"
-#include "api/base/json.h"
-#include "api/base/message.h"
 #include "models/arch/gguf.h"
 #include "models/arch/lora.h"
 #include "models/files/checkpoint.h"
-#include "models/files/folder.h"
 #include "models/task/instruction.h"
 #include "models/tx_text.h"
 #include "tools/cli/output.h"
+#include "tx_file.h"
+#include "tx_folder.h"
+#include "tx_json.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -2,7 +2,6 @@
  * txbench comm: sums over the ranks, beside the library's own all-reduce and beside memcpy, which bounds them within a
  * host: a rank that sums its slice reads and writes as much as it does when it copies all of the data once. */
 #include "comm/comm.h"
-#include "api/base/clock.h"
 #include "tools/bench/bench.h"
 
 #include <inttypes.h>

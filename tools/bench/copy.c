@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench copy: a device's copy rate, the way between host and device, also beside a product, and what a launch costs.
  */
-#include "api/base/clock.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/roofline.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench device: what a device says of itself, what TX takes it for, and how long it takes to be opened. */
-#include "api/base/clock.h"
 #include "api/base/cores.h"
 #include "tools/bench/account.h"
 #include "tools/bench/bench.h"

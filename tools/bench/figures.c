@@ -2,6 +2,8 @@
  * Reports, and what is made of many measurements. */
 #include "tools/bench/figures.h"
 
+#include "models/options/option.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

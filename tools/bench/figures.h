@@ -4,8 +4,8 @@
 #ifndef TX_TOOLS_BENCH_FIGURES_H
 #define TX_TOOLS_BENCH_FIGURES_H
 
-#include "api/base/json.h"
 #include "tools/cli/options.h"
+#include "tx_json.h"
 
 #define TX_BENCH_PAIRS 99 /* measurements at most */
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Commands run one after the other, and what came of each. */
 #include "tools/bench/part.h"
-#include "api/base/clock.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -5,8 +5,8 @@
 #ifndef TX_TOOLS_BENCH_PART_H
 #define TX_TOOLS_BENCH_PART_H
 
-#include "api/base/json.h"
 #include "tools/process/process.h"
+#include "tx_json.h"
 
 /* How a part ended. X(NAME, "word") */
 #define TX_PART_MAP(X)                                                                   \

@@ -5,9 +5,9 @@
 #ifndef TX_TOOLS_BENCH_PEAKS_H
 #define TX_TOOLS_BENCH_PEAKS_H
 
-#include "api/base/json.h"
 #include "tests/ops/conformance.h"
 #include "tools/bench/bench.h"
+#include "tx_json.h"
 
 /* What all measurements of a device are told. */
 typedef struct tx_bench_common {

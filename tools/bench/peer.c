@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The peer's process. */
 #include "tools/bench/peer.h"
-#include "api/base/clock.h"
 #include "tools/process/child.h"
 
 #include <errno.h>

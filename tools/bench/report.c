@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench report: all that can be measured of a device in some minutes, part by part, in a file to send; and several
  * such files on one page. */
-#include "api/base/clock.h"
-#include "api/base/file.h"
-#include "api/base/message.h"
-#include "models/files/folder.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/part.h"
 #include "tools/bench/peaks.h"
 #include "tools/bench/roofline.h"
 #include "tools/cli/output.h"
+#include "tx_file.h"
+#include "tx_folder.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Timings beside the device's peaks, as a table and as JSON. */
 #include "tools/bench/roofline.h"
-#include "api/base/clock.h"
-#include "models/array.h"
 #include "tools/bench/bench.h"
 
 #include <inttypes.h>

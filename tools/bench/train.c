@@ -113,18 +113,14 @@ static tx_status set_adapter(const tx_lora *lora, tx_json *method)
 /* How the peer's script is told the method. */
 static tx_status describe_method(const settings *set, const tx_config *config, tx_json **method)
 {
-    char name[48];
     const tx_job_settings *job = &set->job;
-    const char *word = tx_job_optimizers + 1;
+    tx_optimizer_kind kind;
     tx_checkpointing how;
     int64_t limit;
     TX_TRY(tx_job_read_checkpointing(job->checkpointing, &how, &limit));
     if (how.cheap || how.segments > 0)
         return tx_fail(TX_UNSUPPORTED, "PyTorch's peer computes whole blocks again or nothing: give it "
                                        "--gradient_checkpointing alone");
-    for (int32_t i = 0; i < job->optim; i++)
-        word = strchr(word, '|') + 1;
-    snprintf(name, sizeof name, "%.*s", (int)tx_choice_length(word), word);
     *method = tx_json_object();
     tx_status status = *method ? TX_OK : TX_MEMORY;
     TX_THEN(status, tx_json_set_string(*method, "precision",
@@ -132,7 +128,7 @@ static tx_status describe_method(const settings *set, const tx_config *config, t
                                        : job->fp16 ? "fp16"
                                        : job->tf32 ? "tf32"
                                                    : "fp32"));
-    TX_THEN(status, tx_json_set_string(*method, "optim", name));
+    TX_THEN(status, tx_json_set_string(*method, "optim", tx_optimizer_word(job->optim, &kind)));
     TX_THEN(status, tx_json_set_string(*method, "optim_args", job->optim_args ? job->optim_args : ""));
     TX_THEN(status, tx_json_set_bool(*method, "checkpointing", how.whole != 0));
     TX_THEN(status, tx_json_set_int(*method, "micro", job->accumulation));

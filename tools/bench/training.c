@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Training steps on random tokens. */
 #include "tools/bench/training.h"
-#include "api/base/clock.h"
 #include "comm/comm.h"
 #include "models/arch/find.h"
 #include "models/task/causal_lm.h"

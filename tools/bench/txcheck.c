@@ -3,7 +3,6 @@
  * txcheck: proves a device. Every op against a reference in double precision, gradients against finite differences,
  * the ONNX backend node cases, and the checker itself against planted faults. And judges files, which check_file.c
  * does. */
-#include "api/base/clock.h"
 #include "api/graph/op.h"
 #include "tests/ops/conformance.h"
 #include "tools/bench/check_file.h"

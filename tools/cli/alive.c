@@ -2,10 +2,8 @@
  * Progress of programs that are silent for long. */
 #include "tools/cli/alive.h"
 
-#include "api/base/clock.h"
-#include "api/base/thread.h"
-#include "comm/comm.h"
-
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +78,17 @@ static void *run(void *argument)
     return NULL;
 }
 
+/* Starts the thread, which takes no signals: the program's handlers run in its own threads. */
+static bool start(tx_alive *a)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(&a->thread, NULL, run, a);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error == 0;
+}
+
 tx_alive *tx_alive_start(const tx_cli *program, FILE *to, const char *doing)
 {
     pthread_condattr_t clock;
@@ -97,7 +106,7 @@ tx_alive *tx_alive_start(const tx_cli *program, FILE *to, const char *doing)
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&a->wake, &clock);
     pthread_condattr_destroy(&clock);
-    if (tx_thread_start(&a->thread, run, a))
+    if (start(a))
         return a;
     pthread_cond_destroy(&a->wake);
     pthread_mutex_destroy(&a->lock);

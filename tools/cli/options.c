@@ -2,9 +2,6 @@
  * Command-line options from a table. */
 #include "tools/cli/options.h"
 
-#include "api/base/message.h"
-#include "comm/comm.h"
-
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

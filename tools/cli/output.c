@@ -2,7 +2,7 @@
  * Pages of HTML. */
 #include "tools/cli/output.h"
 
-#include "api/base/file.h"
+#include "tx_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_OUTPUT_H
 #define TX_TOOLS_OUTPUT_H
 
-#include "api/base/json.h"
+#include "tx_json.h"
 
 /* Writes a page whose text holds @DATA@ once, with the data there as one line of JSON, whole or not at all; "-" is
  * standard output. */

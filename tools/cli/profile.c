@@ -2,11 +2,11 @@
  * Tables of time and devices. */
 #include "tools/cli/profile.h"
 
-#include "models/options/bytes.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define GIB 1073741824.0
 
 /* Sum over operations: seconds of all profiled runs, work of one optimizer step. */
 typedef struct work {
@@ -56,19 +56,19 @@ typedef struct sums {
     double steps;
 } sums;
 
-static tx_status collect(const tx_trainer *trainer, sums *s)
+static tx_status collect(tx_profiled *plan_of, const void *context, sums *s)
 {
     const tx_plan *plan;
     int64_t runs;
     size_t entries = 0;
-    for (int32_t p = TX_TRAINER_UPDATE; (plan = tx_trainer_plan(trainer, p, &runs)) != NULL; p++) {
+    for (int32_t p = 0; (plan = plan_of(context, p, &runs)) != NULL; p++) {
         entries += (size_t)tx_plan_length(plan);
-        s->steps = p == TX_TRAINER_UPDATE ? (double)runs : s->steps;
+        s->steps = p == 0 ? (double)runs : s->steps;
     }
     s->by_kernel = calloc(entries, sizeof *s->by_kernel);
     if (!s->by_kernel)
         return tx_fail(TX_MEMORY, "profile: out of memory");
-    for (int32_t p = TX_TRAINER_UPDATE; (plan = tx_trainer_plan(trainer, p, &runs)) != NULL; p++)
+    for (int32_t p = 0; (plan = plan_of(context, p, &runs)) != NULL; p++)
         for (int32_t i = 0; i < tx_plan_length(plan) && runs > 0; i++) {
             tx_profile_entry entry;
             TX_TRY(tx_plan_profile_entry(plan, i, &entry));
@@ -122,10 +122,10 @@ static tx_json *work_json(const work *w, const char *op_class, const sums *s)
     return row;
 }
 
-tx_status tx_profile_json(const tx_trainer *trainer, tx_json **profile)
+tx_status tx_profile_json(tx_profiled *plan, const void *context, tx_json **profile)
 {
     sums s = {0};
-    tx_status status = collect(trainer, &s);
+    tx_status status = collect(plan, context, &s);
     if (status) {
         free(s.by_kernel);
         return status;
@@ -151,20 +151,19 @@ tx_status tx_profile_json(const tx_trainer *trainer, tx_json **profile)
     return status;
 }
 
-tx_status tx_print_profile(FILE *to, const tx_trainer *trainer, const tx_run_summary *summary)
+tx_status tx_print_profile(FILE *to, tx_profiled *plan, const void *context, int64_t steps, const tx_traffic *traffic)
 {
-    if (summary->measured_steps < 1)
+    if (steps < 1)
         return tx_fail(TX_INVALID, "profile: the first step only warms up; train for 2 steps or more");
     sums s = {0};
-    tx_status status = collect(trainer, &s);
+    tx_status status = collect(plan, context, &s);
     if (!status) {
         print_sums(to, &s);
-        int64_t n = summary->measured_steps;
         fprintf(to,
                 "to device %" PRId64 " bytes a step, from device %" PRId64 " bytes a step, launches %" PRId64
                 " a step, allocations from step 2 to the end %" PRId64 "\n",
-                summary->traffic.to_device / n, summary->traffic.from_device / n, summary->traffic.launches / n,
-                summary->traffic.allocations);
+                traffic->to_device / steps, traffic->from_device / steps, traffic->launches / steps,
+                traffic->allocations);
     }
     free(s.by_kernel);
     return status;
@@ -179,8 +178,8 @@ tx_status tx_print_devices(FILE *to)
         status = tx_device_get(i, &info);
         if (!status)
             fprintf(to, "%-10s %s, %s, driver %s, %d compute units, %.1f GiB, at most %.1f GiB in one piece\n", info.id,
-                    info.name, info.platform, info.driver, info.compute_units, tx_gib(info.memory),
-                    tx_gib(info.max_allocation));
+                    info.name, info.platform, info.driver, info.compute_units, (double)info.memory / GIB,
+                    (double)info.max_allocation / GIB);
     }
     return status;
 }

@@ -4,17 +4,20 @@
 #ifndef TX_TOOLS_PROFILE_H
 #define TX_TOOLS_PROFILE_H
 
-#include "api/base/json.h"
-#include "models/train/run.h"
+#include "tx.h"
+#include "tx_json.h"
 
 #include <stdio.h>
 
-/* Where the time of the profiled steps went: a table by op class and direction and one by kernel, then what crossed
- * the bus, the launches and the allocations. */
-tx_status tx_print_profile(FILE *to, const tx_trainer *trainer, const tx_run_summary *summary);
-/* The same of a trainer that was profiled: "steps"; "seconds" a step in operations; "classes" and "kernels", lists with
- * what each is, operations, seconds a step, share, gflops, gbytes. The caller frees it. */
-tx_status tx_profile_json(const tx_trainer *trainer, tx_json **profile);
+/* The plans that were profiled, as tx_job_plan has them: plan 0 runs once a step; NULL ends them. */
+typedef const tx_plan *tx_profiled(const void *context, int32_t index, int64_t *runs);
+
+/* Where the time of the profiled steps went: a table by op class and direction and one by kernel, then the bytes that
+ * crossed the bus, the launches and the allocations of `steps` steps. */
+tx_status tx_print_profile(FILE *to, tx_profiled *plan, const void *context, int64_t steps, const tx_traffic *traffic);
+/* The same as JSON, without traffic: "steps"; "seconds" a step in operations; "classes" and "kernels", lists with the
+ * name, operations, seconds a step, share, gflops and gbytes of each. The caller frees it. */
+tx_status tx_profile_json(tx_profiled *plan, const void *context, tx_json **profile);
 tx_status tx_print_devices(FILE *to);
 
 #endif

@@ -2,8 +2,6 @@
  * Lines that programs print. */
 #include "tools/cli/program.h"
 
-#include "api/base/message.h"
-
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_PROGRAM_H
 #define TX_TOOLS_PROGRAM_H
 
-#include "models/options/option.h"
+#include "tx_options.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "tools/cli/waiting.h"
 
-#include "api/base/cores.h"
+#include "tx.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ void tx_wait_passively(char **argv, int32_t threads)
     if (threads <= 0 && asked)
         threads = (int32_t)strtol(asked, NULL, 10);
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0 || !tx_cores_shared("", threads) || setenv("OMP_WAIT_POLICY", "passive", 1))
+    if (length <= 0 || !tx_cores_shared(threads) || setenv("OMP_WAIT_POLICY", "passive", 1))
         return;
     self[length] = '\0';
     execv(self, argv); /* where that fails the program goes on as it is */

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Answers to many conversations. */
-#include "models/generate/lm.h"
-#include "models/text/lines.h"
-#include "models/text/utf8.h"
 #include "tools/generate/txgen.h"
 
 #include <errno.h>
@@ -104,10 +101,8 @@ static tx_status add_lines(waiting *w, const char *path)
         at = next;
     }
     free(text);
-    const tx_buffer *ignored = &w->read.ignored;
-    if (ignored->size)
-        tx_print_line(stderr, "txgen: warning: %s: keys that are not read: %.*s", path, (int)ignored->size - 2,
-                      ignored->data);
+    if (*w->read.ignored)
+        tx_print_line(stderr, "txgen: warning: %s: keys that are not read: %s", path, w->read.ignored);
     return status || w->count ? status : tx_fail(TX_INVALID, "%s: it holds no conversation", path);
 }
 
@@ -128,28 +123,29 @@ static void on_begin(void *context, int64_t index)
 {
     waiting *w = context;
     tx_alive_doing(w->chat->alive, "answering conversation %" PRId64 " of %zu", index + 1, w->count);
-    tx_buffer_clear(&w->chat->answer);
+    txgen_chat_clear(w->chat);
 }
 
 static void on_text(void *context, int64_t index, const char *bytes, size_t size)
 {
     waiting *w = context;
     (void)index;
-    tx_buffer_add(&w->chat->answer, bytes, size);
+    txgen_chat_grow(w->chat, bytes, size);
 }
 
 static tx_status write_answer(waiting *w, int64_t index)
 {
     txgen_chat *c = w->chat;
     tx_json *object = w->object[index], *list;
-    TX_TRY(txgen_chat_trim(c));
+    TX_TRY(c->status);
+    c->size = tx_chat_trim(c->chat, c->answer, c->size);
     if (!object) {
-        fwrite(c->answer.data, 1, c->answer.size, stdout);
+        fwrite(c->answer, 1, c->size, stdout);
     } else {
         char *whole = NULL; /* tokens may be parts of characters */
         tx_chat_message m = {.role = TX_CHAT_ASSISTANT};
         tx_status status = tx_json_get(object, "messages", TX_JSON_ARRAY, &list);
-        TX_THEN(status, tx_utf8_replace(c->answer.data, c->answer.size, &whole, &m.size));
+        TX_THEN(status, tx_utf8_replace(c->answer, c->size, &whole, &m.size));
         m.text = whole;
         TX_THEN(status, add_message(list, &m));
         free(whole);

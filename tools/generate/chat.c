@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Conversations: what is typed is answered, with all that was said before. */
-#include "models/generate/lm.h"
 #include "tools/cli/waiting.h"
 #include "tools/generate/txgen.h"
 
@@ -22,7 +21,8 @@ static void warn(void *context, const char *message)
 static tx_status add_end(txgen_chat *c)
 {
     tx_generation *how = &c->how;
-    const int32_t id = c->chat->end_id;
+    int32_t id;
+    const char *end = tx_chat_end(c->chat, &id);
     if (id >= 0) {
         for (int32_t i = 0; i < how->eos_count; i++)
             if (how->eos_token_id[i] == id)
@@ -37,7 +37,7 @@ static tx_status add_end(txgen_chat *c)
         return tx_fail(TX_INVALID, "--chat: at most %d --stop", TXGEN_STOPS - 1);
     for (int32_t i = 0; i < how->stop_count; i++)
         c->stop[i] = how->stop_strings[i];
-    c->stop[how->stop_count++] = c->chat->end;
+    c->stop[how->stop_count++] = end;
     how->stop_strings = c->stop;
     return TX_OK;
 }
@@ -55,31 +55,36 @@ tx_status txgen_chat_begin(const txgen_chat *c, tx_conversation *conversation)
 
 tx_status txgen_chat_ids(const txgen_chat *c, const tx_conversation *conversation, tx_ids *ids)
 {
-    tx_chat_text text = {0};
-    tx_status status = tx_chat_render(c->chat, conversation, true, &text);
-    TX_THEN(status, tx_chat_encode(c->chat, c->lm->encoder, &text, ids, NULL));
-    tx_chat_text_free(&text);
-    return status;
+    return tx_chat_prompt(c->chat, c->encoder, conversation, ids);
 }
 
 /* ---- An answer --------------------------------------------------------------------------------------------- */
 
-/* Bytes at the end of the answer that are, or may become, what ends it. */
+void txgen_chat_clear(txgen_chat *c)
+{
+    c->size = c->shown = 0;
+    c->status = TX_OK;
+}
+
+void txgen_chat_grow(txgen_chat *c, const char *bytes, size_t size)
+{
+    TX_THEN(c->status, tx_array_reserve(&c->answer, &c->room, c->size + size, 1, "bytes of an answer"));
+    if (c->status || !size)
+        return;
+    memcpy(c->answer + c->size, bytes, size);
+    c->size += size;
+}
+
 static size_t held_back(const txgen_chat *c)
 {
-    const char *end = c->chat->end;
-    size_t size = strlen(end);
-    for (size = size < c->answer.size ? size : c->answer.size; size > 0; size--)
-        if (memcmp(c->answer.data + c->answer.size - size, end, size) == 0)
-            break;
-    return size;
+    return tx_chat_held_back(c->chat, c->answer, c->size);
 }
 
 static void show(txgen_chat *c, size_t upto)
 {
     tx_alive_told(c->alive);
     if (c->streams && upto > c->shown) {
-        fwrite(c->answer.data + c->shown, 1, upto - c->shown, stdout);
+        fwrite(c->answer + c->shown, 1, upto - c->shown, stdout);
         c->shown = upto;
     }
     if (c->streams && !c->error && (fflush(stdout) || ferror(stdout)))
@@ -90,30 +95,14 @@ static void on_text(void *context, int64_t index, const char *bytes, size_t size
 {
     txgen_chat *c = context;
     (void)index;
-    tx_buffer_add(&c->answer, bytes, size);
-    show(c, c->answer.size - held_back(c));
+    txgen_chat_grow(c, bytes, size);
+    show(c, c->size - held_back(c));
 }
 
 static bool on_stop(void *context)
 {
     const txgen_chat *c = context;
-    return c->error != 0 || c->answer.status != TX_OK;
-}
-
-tx_status txgen_chat_trim(txgen_chat *c)
-{
-    const size_t of_end = strlen(c->chat->end);
-    const char *before = c->chat->template.answer_before;
-    const size_t in_front = before ? strlen(before) : 0;
-    TX_TRY(tx_buffer_reserve(&c->answer, 1));
-    if (held_back(c) == of_end)
-        c->answer.size -= of_end;
-    if (in_front && c->answer.size >= in_front && memcmp(c->answer.data, before, in_front) == 0) {
-        memmove(c->answer.data, c->answer.data + in_front, c->answer.size - in_front);
-        c->answer.size -= in_front;
-    }
-    c->answer.data[c->answer.size] = '\0';
-    return TX_OK;
+    return c->error != 0 || c->status != TX_OK;
 }
 
 static tx_status answer(txgen_chat *c, const tx_ids *ids, int64_t most)
@@ -121,16 +110,18 @@ static tx_status answer(txgen_chat *c, const tx_ids *ids, int64_t most)
     const tx_lm_prompt prompt = {.ids = ids->id, .count = (int64_t)ids->count};
     const tx_lm_listener listener = {.size = sizeof listener, .context = c, .text = on_text, .stop = on_stop};
     tx_generation how = c->how;
+    int32_t id;
+    const char *end = tx_chat_end(c->chat, &id);
     how.max_new_tokens = most;
-    tx_buffer_clear(&c->answer);
-    c->shown = 0;
+    txgen_chat_clear(c);
     c->streams = true;
     TX_TRY(tx_lm_generate(c->lm, &prompt, 1, &how, &listener));
-    TX_TRY(c->answer.status);
-    show(c, held_back(c) == strlen(c->chat->end) ? c->answer.size - held_back(c) : c->answer.size);
+    TX_TRY(c->status);
+    show(c, held_back(c) == strlen(end) ? c->size - held_back(c) : c->size);
     putchar('\n');
     show(c, 0);
-    return c->error ? tx_fail(TX_IO, "standard output: cannot write: %s", strerror(c->error)) : txgen_chat_trim(c);
+    c->size = tx_chat_trim(c->chat, c->answer, c->size);
+    return c->error ? tx_fail(TX_IO, "standard output: cannot write: %s", strerror(c->error)) : TX_OK;
 }
 
 /* ---- A conversation ---------------------------------------------------------------------------------------- */
@@ -227,7 +218,7 @@ static tx_status reply(txgen_chat *c, tx_conversation *conversation, const char 
     if (!status && fits) {
         status = fit(c, conversation, &ids, &most);
         TX_THEN(status, answer(c, &ids, most));
-        TX_THEN(status, add_said(conversation, TX_CHAT_ASSISTANT, c->answer.data, c->answer.size));
+        TX_THEN(status, add_said(conversation, TX_CHAT_ASSISTANT, c->answer, c->size));
     }
     free(ids.id);
     return status;
@@ -259,10 +250,14 @@ tx_status txgen_run_chat(const txgen_settings *set, tx_lm *lm, const tx_generati
 {
     const tx_reporter report = {.warn = warn};
     txgen_chat c = {.lm = lm, .how = *how, .system = set->system, .alive = set->alive};
-    TX_TRY(tx_chat_create(set->chat_template, lm->tokenizer, &report, &c.chat));
-    tx_status status = add_end(&c);
+    const tx_tokenizer *tokenizer = NULL;
+    tx_status status = tx_lm_tokenizer(lm, &tokenizer);
+    TX_THEN(status, tx_encoder_create(tokenizer, &c.encoder));
+    TX_THEN(status, tx_chat_create(set->chat_template, tokenizer, &report, &c.chat));
+    TX_THEN(status, add_end(&c));
     TX_THEN(status, set->prompt.count > 0 || set->prompts ? txgen_answer_all(set, &c) : converse(&c));
-    free(c.answer.data);
+    free(c.answer);
+    tx_encoder_free(c.encoder);
     tx_chat_free(c.chat);
     return status;
 }

@@ -2,9 +2,8 @@
  * What txgen reads: prompts as texts and as ids, a text to be measured. */
 #include "tools/generate/txgen.h"
 
-#include "api/base/file.h"
-#include "api/base/json.h"
-#include "models/text/lines.h"
+#include "tx_file.h"
+#include "tx_json.h"
 
 #include <errno.h>
 #include <stdio.h>

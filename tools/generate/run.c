@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Texts as txgen shows them: as they grow, the speed at the end. */
-#include "api/base/message.h"
-#include "models/generate/lm.h"
 #include "tools/generate/txgen.h"
 
 #include <errno.h>

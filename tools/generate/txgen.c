@@ -2,9 +2,6 @@
  * txgen: continues texts with a model folder, writes the logits of a sequence of ids, or measures perplexity. */
 #include "tools/generate/txgen.h"
 
-#include "api/base/file.h"
-#include "models/files/safetensors.h"
-#include "models/generate/lm.h"
 #include "tools/cli/waiting.h"
 
 #include <inttypes.h>
@@ -12,39 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- Logits -------------------------------------------------------------------------------------- */
-
-static tx_status write_logits(const char *path, const float *logits, const tx_shape *shape)
-{
-    tx_st_tensor tensor = {.name = "logits", .dtype = TX_ST_F32, .rank = shape->rank};
-    memcpy(tensor.dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
-    tx_st_writer *writer = NULL;
-    char *target = tx_file_target(path);
-    tx_status status = target ? tx_st_create(target, &tensor, 1, NULL, &writer) : TX_MEMORY;
-    free(target);
-    if (status)
-        return status;
-    status = tx_st_append(writer, logits, (size_t)tx_st_bytes(&tensor));
-    if (status) {
-        tx_st_discard(writer);
-        return status;
-    }
-    return tx_st_commit(writer);
-}
-
-static tx_status run_logits(const txgen_settings *set, tx_lm *lm, const tx_lm_prompt *prompt)
-{
-    tx_shape shape;
-    TX_TRY(tx_lm_logits_shape(lm, prompt->count, &shape));
-    float *logits = malloc((size_t)tx_shape_count(&shape) * sizeof *logits);
-    if (!logits)
-        return tx_fail(TX_MEMORY, "--logits: out of memory");
-    tx_status status = tx_lm_logits(lm, prompt->ids, prompt->count, logits);
-    TX_THEN(status, write_logits(set->logits, logits, &shape));
-    free(logits);
-    return status;
-}
 
 /* ---- Perplexity ------------------------------------------------------------------------------------ */
 
@@ -97,7 +61,8 @@ static tx_status work(const txgen_settings *set, tx_lm *lm, const tx_generation 
         return txgen_talk(lm, set->alive, how);
     txgen_prompts prompts = {0};
     tx_status status = txgen_read_prompts(set, &prompts);
-    TX_THEN(status, set->logits ? run_logits(set, lm, prompts.prompt) : txgen_run(lm, set->alive, how, &prompts));
+    TX_THEN(status, set->logits ? tx_lm_logits_save(lm, prompts.prompt->ids, prompts.prompt->count, set->logits)
+                                : txgen_run(lm, set->alive, how, &prompts));
     txgen_prompts_free(&prompts);
     return status;
 }
@@ -121,12 +86,13 @@ static int run(const txgen_settings *set, const tx_option_values *given)
                                    .progress = tx_alive_progress,
                                    .context = set->alive};
     tx_lm *lm = NULL;
+    const tx_tokenizer *tokenizer;
     tx_status status = tx_lm_open(&options, &lm);
     if (!status) {
         tx_generation how = *tx_lm_generation(lm);
         status = txgen_generation(given, &how);
         if (!status && set->ids.count == 0 && !set->save_merged)
-            status = tx_lm_open_tokenizer(lm);
+            status = tx_lm_tokenizer(lm, &tokenizer);
         TX_THEN(status, work(set, lm, &how));
         if (*tx_lm_device_map(lm) && strcmp(set->device_map, tx_lm_device_map(lm)) != 0)
             tx_print_line(stderr, "txgen: device_map %s", tx_lm_device_map(lm));

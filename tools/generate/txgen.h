@@ -4,10 +4,10 @@
 #ifndef TX_TOOLS_TXGEN_H
 #define TX_TOOLS_TXGEN_H
 
-#include "models/chat/chat.h"
-#include "models/tx_generate.h"
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
+#include "tx_chat.h"
+#include "tx_generate.h"
 
 /* Strings that end a text, at most, in a conversation. */
 enum { TXGEN_STOPS = 64 };
@@ -66,14 +66,16 @@ tx_status txgen_talk(tx_lm *lm, tx_alive *alive, const tx_generation *how);
 typedef struct txgen_chat {
     tx_lm *lm;
     tx_chat *chat;
+    tx_encoder *encoder;
     tx_generation how;
     const char *stop[TXGEN_STOPS]; /* those of `how` and, where it is no token, what ends an answer */
     const char *system;            /* NULL: what the template says */
     tx_alive *alive;
-    bool streams;     /* answers are shown as they grow */
-    tx_buffer answer; /* the one that grows; */
-    size_t shown;     /* so many bytes of it are shown */
-    int error;        /* errno of a failed write to standard output, else 0 */
+    bool streams;             /* answers are shown as they grow */
+    char *answer;             /* the one that grows */
+    size_t size, room, shown; /* its bytes; how many of them are shown */
+    tx_status status;         /* a failure to keep it */
+    int error;                /* errno of a failed write to standard output, else 0 */
 } txgen_chat;
 
 /* A conversation, or answers to what the options name. */
@@ -82,8 +84,9 @@ tx_status txgen_run_chat(const txgen_settings *settings, tx_lm *lm, const tx_gen
 tx_status txgen_chat_begin(const txgen_chat *c, tx_conversation *conversation);
 /* The ids of a conversation that waits for an answer. */
 tx_status txgen_chat_ids(const txgen_chat *c, const tx_conversation *conversation, tx_ids *ids);
-/* Takes what answers end with, and what stands in front of them, out of the text in c->answer; a NUL follows it. */
-tx_status txgen_chat_trim(txgen_chat *c);
+/* Begins an answer, and adds bytes to it. */
+void txgen_chat_clear(txgen_chat *c);
+void txgen_chat_grow(txgen_chat *c, const char *bytes, size_t size);
 
 /* ---- answers.c --------------------------------------------------------------------------------------- */
 

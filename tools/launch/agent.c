@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The agent: MPI's launcher starts one for each rank, and the agent starts the command. The agent outlives the command,
  * so it can report how that ended before the launcher notices and ends the other ranks. */
-#include "api/base/message.h"
-#include "comm/comm.h"
 #include "comm/report.h"
 #include "tools/launch/txlaunch.h"
 #include "tools/process/child.h"

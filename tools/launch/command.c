@@ -2,7 +2,6 @@
  * The launcher's command line. */
 #include "tools/launch/txlaunch.h"
 
-#include "api/base/message.h"
 #include "tools/process/child.h"
 
 #include <inttypes.h>

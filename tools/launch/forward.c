@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The ranks' output: forwarded, sorted into log files, and freed from the reports. Restarts append to the logs. */
 #define _GNU_SOURCE /* ppoll */
-#include "api/base/clock.h"
-#include "api/base/file.h"
-#include "api/base/message.h"
 #include "comm/report.h"
 #include "tools/launch/txlaunch.h"
+#include "tx_file.h"
+#include "tx_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,12 +37,7 @@ static tx_status open_log(const char *folder, int32_t rank, int *file)
 {
     char name[32];
     snprintf(name, sizeof name, "rank-%" PRId32 ".log", rank);
-    char *path = tx_path_join(folder, name);
-    if (!path)
-        return TX_MEMORY;
-    const tx_status status = tx_file_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, file, NULL);
-    free(path);
-    return status;
+    return tx_file_open(TX_PATH(folder, name), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, file, NULL);
 }
 
 tx_status tx_launch_logs_open(const char *folder, int32_t ranks, tx_launch_logs *logs)

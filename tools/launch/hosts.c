@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The hosts of a job: who takes how many ranks. */
-#include "api/base/file.h"
-#include "models/array.h"
 #include "tools/launch/txlaunch.h"
+#include "tx_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The options of the command about its output folder, and whether that holds an earlier run. */
-#include "api/base/file.h"
-#include "api/base/json.h"
-#include "models/files/checkpoint.h"
-#include "models/files/folder.h"
 #include "tools/launch/txlaunch.h"
+#include "tx_file.h"
+#include "tx_folder.h"
+#include "tx_json.h"
+#include "tx_train.h"
 
 #include <stdlib.h>
 #include <string.h>

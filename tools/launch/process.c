@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Starting the launcher, and ending it with all that it started. */
 #define _GNU_SOURCE /* pipe2 */
-#include "api/base/clock.h"
 #include "tools/launch/txlaunch.h"
 #include "tools/process/child.h"
 

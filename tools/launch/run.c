@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One attempt: the launcher is started, its output forwarded, and all of it ended when something is wrong. */
 #define _GNU_SOURCE /* pipe2, ppoll */
-#include "api/base/clock.h"
 #include "tools/launch/txlaunch.h"
 
 #include <errno.h>

@@ -2,9 +2,8 @@
  * txlaunch: starts a job of several ranks by mpiexec, and starts it again from its newest checkpoint when a rank dies.
  */
 #include "tools/launch/txlaunch.h"
-#include "api/base/message.h"
-#include "models/files/checkpoint.h"
 #include "tools/process/process.h"
+#include "tx_train.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,26 +2,13 @@
  * What each way to train takes: plans are made and forgotten, nothing is allocated. */
 #include "tools/memory/txmem.h"
 
-#include "models/arch/lora.h"
-
-#include "models/task/causal_lm.h"
-
 #include <stdlib.h>
 
 static const struct {
-    const char *name;
-    tx_optimizer_kind kind;
-} optimizers[] = {
-#define TX_OPTIMIZER_WORD(word, NAME) {#word, TX_##NAME},
-#include "api/optimizers.def"
-};
-enum { OPTIMIZERS = sizeof optimizers / sizeof optimizers[0] };
-
-static const struct {
     const char *word;
-    tx_checkpointing how;
+    int32_t whole, cheap;
 } ways[] = {
-#define X(name, word, whole, cheap) {word, {sizeof(tx_checkpointing), 0, whole, cheap}},
+#define X(name, word, whole, cheap) {word, whole, cheap},
     TX_MEM_CHECKPOINTING_MAP(X)
 #undef X
 };
@@ -37,18 +24,35 @@ static const struct {
 #undef X
 };
 
-/* Whether there are rows of an optimizer: AdamW alone updates weights of 16 bits. */
+static tx_optimizer_kind kind_of(int optimizer)
+{
+    tx_optimizer_kind kind = TX_SGD;
+    tx_optimizer_word(optimizer, &kind);
+    return kind;
+}
+
+static int optimizer_count(void)
+{
+    tx_optimizer_kind kind;
+    int count = 0;
+    while (tx_optimizer_word(count, &kind))
+        count++;
+    return count;
+}
+
+/* Whether there are rows of an optimizer: only AdamW updates weights of 16 bits. */
 static bool goes_with(tx_mem_precision precision, int optimizer)
 {
-    const tx_optimizer_kind kind = optimizers[optimizer].kind;
+    const tx_optimizer_kind kind = kind_of(optimizer);
     return precisions[precision].stored == TX_F32 || kind == TX_ADAMW || kind == TX_ADAMW_ANYPRECISION;
 }
 
 uint32_t tx_mem_all_optimizers(void)
 {
+    const int count = optimizer_count();
     uint32_t set = 0, kinds = 0;
-    for (int o = 0; o < OPTIMIZERS; o++) {
-        const uint32_t kind = UINT32_C(1) << optimizers[o].kind;
+    for (int o = 0; o < count; o++) {
+        const uint32_t kind = UINT32_C(1) << kind_of(o);
         set |= kinds & kind ? 0 : UINT32_C(1) << o;
         kinds |= kind;
     }
@@ -56,32 +60,20 @@ uint32_t tx_mem_all_optimizers(void)
 }
 
 static tx_status foresee(const tx_mem_table *t, tx_mem_precision precision, int way, int optimizer, int64_t batch,
-                         tx_trainer_forecast *forecast)
+                         tx_forecast *forecast)
 {
-    const tx_trainer_options options = {
-        .size = sizeof options,
-        .task = &tx_causal_lm,
-        .batch = batch,
-        .block = t->block,
-        .accumulation = 1,
-        .comm = t->comm,
-        .parallel = {.size = sizeof options.parallel,
-                     .zero_stage = t->zero_stage,
-                     .whole = tx_optimizer_is_whole(optimizers[optimizer].kind)},
-        .stored = precisions[precision].stored,
-        .autocast = precisions[precision].autocast,
-        .checkpointing = ways[way].how,
-        .offload_params = t->offload_params,
-        .optimizer = {.size = sizeof options.optimizer,
-                      .kind = optimizers[optimizer].kind,
-                      .beta1 = 0.9f,
-                      .beta2 = 0.999f,
-                      .eps = 1e-8f,
-                      .offload = t->offload,
-                      .offload_folder = ""},
-        .offload_folder = "",
-    };
-    return tx_trainer_foresee(t->engine, t->config, &options, forecast);
+    const tx_forecast_options options = {.size = sizeof options,
+                                         .rows = batch,
+                                         .block = t->block,
+                                         .autocast = precisions[precision].autocast,
+                                         .stored = precisions[precision].stored,
+                                         .whole = ways[way].whole,
+                                         .cheap = ways[way].cheap,
+                                         .kind = kind_of(optimizer),
+                                         .offload = t->offload,
+                                         .offload_params = t->offload_params,
+                                         .zero_stage = t->zero_stage};
+    return tx_forecaster_plan(t->forecaster, &options, forecast);
 }
 
 /* What training takes with one precision and one way to checkpoint, and the optimizer that was looked at first. */
@@ -90,10 +82,10 @@ typedef struct sheet {
     tx_mem_precision precision;
     int way, first;
     bool made[TX_MEM_BATCHES];
-    tx_trainer_forecast of[TX_MEM_BATCHES];
+    tx_forecast of[TX_MEM_BATCHES];
 } sheet;
 
-static tx_status look(sheet *s, int b, tx_trainer_forecast *forecast)
+static tx_status look(sheet *s, int b, tx_forecast *forecast)
 {
     tx_status status =
         s->made[b] ? TX_OK : foresee(s->table, s->precision, s->way, s->first, INT64_C(1) << b, &s->of[b]);
@@ -115,7 +107,7 @@ static bool states_alone(const tx_memory *a, const tx_memory *b)
 static tx_status fill_row(sheet *s, int optimizer, tx_mem_row *row)
 {
     const tx_mem_table *t = s->table;
-    tx_trainer_forecast own, forecast;
+    tx_forecast own, forecast;
     tx_status status = look(s, 0, &forecast);
     TX_THEN(status, foresee(t, s->precision, s->way, optimizer, 1, &own));
     const bool like_first = !status && states_alone(&own.memory, &forecast.memory);
@@ -132,7 +124,7 @@ static tx_status fill_row(sheet *s, int optimizer, tx_mem_row *row)
         fits = tx_memory_total(&forecast.memory) <= t->memory;
     }
     /* A single tensor is more than this device gives, and so more than there is; else it would be the wrong device. */
-    return status == TX_MEMORY && tx_engine_device(t->engine)->max_allocation >= t->memory ? TX_OK : status;
+    return status == TX_MEMORY && tx_forecaster_device(t->forecaster)->max_allocation >= t->memory ? TX_OK : status;
 }
 
 static bool has_row(const tx_mem_table *t, tx_mem_precision precision, int optimizer)
@@ -142,8 +134,9 @@ static bool has_row(const tx_mem_table *t, tx_mem_precision precision, int optim
 
 static int first_of(const tx_mem_table *t, tx_mem_precision precision)
 {
+    const int last = optimizer_count() - 1;
     int o = 0;
-    while (o < OPTIMIZERS - 1 && !has_row(t, precision, o))
+    while (o < last && !has_row(t, precision, o))
         o++;
     return o;
 }
@@ -151,15 +144,16 @@ static int first_of(const tx_mem_table *t, tx_mem_precision precision)
 static tx_status fill_sheet(tx_mem_table *t, tx_mem_precision precision, int way)
 {
     sheet s = {.table = t, .precision = precision, .way = way, .first = first_of(t, precision)};
-    if (t->config->lora)
-        t->config->lora->stored = precisions[precision].autocast;
+    const int count = optimizer_count();
+    tx_optimizer_kind kind;
     tx_status status = TX_OK;
-    for (int o = 0; o < OPTIMIZERS && !status; o++) {
+    for (int o = 0; o < count && !status; o++) {
         if (!has_row(t, precision, o))
             continue;
         tx_mem_row *row = &t->row[t->rows++];
-        *row = (tx_mem_row){
-            .precision = precisions[precision].word, .checkpointing = ways[way].word, .optimizer = optimizers[o].name};
+        *row = (tx_mem_row){.precision = precisions[precision].word,
+                            .checkpointing = ways[way].word,
+                            .optimizer = tx_optimizer_word(o, &kind)};
         status = fill_row(&s, o, row);
     }
     return status;
@@ -178,11 +172,11 @@ static void fill_alike(tx_mem_table *t, tx_mem_precision precision)
 
 tx_status tx_mem_fill(tx_mem_table *t)
 {
-    t->row = calloc((size_t)TX_MEM_PRECISIONS * WAYS * OPTIMIZERS, sizeof *t->row);
+    t->row = calloc((size_t)TX_MEM_PRECISIONS * WAYS * (size_t)optimizer_count(), sizeof *t->row);
     tx_status status = t->row ? TX_OK : tx_fail(TX_MEMORY, "no memory for a table");
     for (tx_mem_precision p = 0; p < TX_MEM_PRECISIONS; p++) {
         /* An adapter has weights of fp32, whatever the frozen ones have. */
-        if (p == TX_MEM_PURE && t->config->lora)
+        if (p == TX_MEM_PURE && t->adapts)
             continue;
         if (precisions[p].plans != p)
             fill_alike(t, p);

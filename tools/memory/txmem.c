@@ -2,11 +2,6 @@
  * txmem: which ways to train a model fit a memory. */
 #include "tools/memory/txmem.h"
 
-#include "api/base/memory_left.h"
-#include "models/arch/find.h"
-#include "models/arch/lora.h"
-#include "models/options/bytes.h"
-#include "models/split/pretend.h"
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 
@@ -27,11 +22,6 @@ typedef struct settings {
     bool json, load_in_4bit, double_quant;
 } settings;
 
-static const char optimizer_words[] =
-#define TX_OPTIMIZER_WORD(word, NAME) "|" #word
-#include "api/optimizers.def"
-    ;
-
 /* clang-format off */
 #define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
@@ -39,7 +29,7 @@ static const tx_option options[] = {
      .help = "a model folder, a config.json, a GGUF file, or gpt2, gpt2-medium, gpt2-large, gpt2-xl"},
     {TX_OPTION_TEXT, "memory", AT(memory), .choices = "BYTES", .help = "as 8GiB or 24GB; else what the device has"},
     {TX_OPTION_INTEGER, "block_size", AT(block), 0, 1 << 24, "N", "tokens in a row; 0: the model's positions, at most 1024"},
-    {TX_OPTION_LIST, "optim", AT(optimizers), .choices = optimizer_words + 1, .help = "optimizers; else one of each kind"},
+    {TX_OPTION_LIST, "optim", AT(optimizers), .choices = tx_optimizer_words + 1, .help = "optimizers; else one of each kind"},
     {TX_OPTION_CHOICE, "offload_optimizer", AT(offload_optimizer), .choices = "none|cpu|nvme", .help = "the optimizer's states are not in this memory, but in the host's, or in a file"},
     {TX_OPTION_CHOICE, "offload_param", AT(offload_param), .choices = "none|cpu|nvme", .help = "weights are in the host's memory, or in a file, but for two layers' at a time"},
     {TX_OPTION_INTEGER, "lora_r", AT(lora_rank), 0, 1 << 16, "N", "of an adapter of this rank, the model being frozen; 0: all is trained"},
@@ -68,32 +58,15 @@ static const tx_cli program = {
 
 /* ---- Input -------------------------------------------------------------------------------------------------- */
 
-/* What there is, where the command line does not say it. */
-static tx_status find_memory(const settings *set, const tx_device_info *device, int64_t *memory)
+/* The memory of the device, unless the command line gives another. */
+static tx_status find_memory(const settings *set, const tx_forecaster *forecaster, int64_t *memory)
 {
-    char owner[120];
-    if (set->memory) {
-        tx_status status = tx_read_bytes(set->memory, memory);
-        return status ? tx_fail_in(status, "--memory") : TX_OK;
-    }
-    *memory = device->type == TX_DEVICE_CPU ? tx_memory_left("", owner, sizeof owner) : device->memory;
-    return *memory > 0 && *memory < INT64_MAX
-               ? TX_OK
-               : tx_fail(TX_NOT_FOUND, "%s does not tell its memory: give --memory", device->id);
-}
-
-/* Gives the model an adapter, as txtrain's options do; which type frozen matrices have depends on the row. */
-static tx_status adapt(const settings *set, tx_config *config)
-{
-    const char *targets = set->lora_targets ? set->lora_targets : config->architecture->lora_targets;
-    const tx_lora lora = {.rank = set->lora_rank, .alpha = 1, .targets = (char *)(uintptr_t)targets};
-    if (!targets)
-        return tx_fail(TX_INVALID, "--lora_target_modules is missing: which modules of a %s?",
-                       config->architecture->type);
-    tx_status status = tx_lora_check(&lora, config);
-    if (set->load_in_4bit)
-        config->packed = set->double_quant ? TX_NF4_DOUBLE : TX_NF4;
-    return status ? status : tx_lora_copy(&lora, &config->lora);
+    if (set->memory)
+        return tx_fail_in(tx_read_bytes(set->memory, memory), "--memory");
+    *memory = tx_forecaster_memory(forecaster);
+    return *memory > 0 ? TX_OK
+                       : tx_fail(TX_NOT_FOUND, "%s does not tell its memory: give --memory",
+                                 tx_forecaster_device(forecaster)->id);
 }
 
 /* ---- Output ------------------------------------------------------------------------------------------------- */
@@ -159,7 +132,7 @@ static tx_status print_json(const tx_mem_table *t)
     tx_json *all = tx_json_object(), *cells = tx_json_array();
     tx_status status = tx_json_set_int(all, "memory", t->memory);
     TX_THEN(status, tx_json_set_int(all, "block_size", t->block));
-    TX_THEN(status, tx_json_set_int(all, "parameters", tx_arch_param_count(t->config)));
+    TX_THEN(status, tx_json_set_int(all, "parameters", tx_forecaster_params(t->forecaster)));
     for (int32_t i = 0; i < t->rows; i++)
         for (int b = 0; b < t->row[i].batches && !status; b++)
             status = add_cell(t, &t->row[i], b, cells);
@@ -174,18 +147,17 @@ static tx_status print_json(const tx_mem_table *t)
 
 /* ---- The program -------------------------------------------------------------------------------------------- */
 
-static tx_status run(const settings *set, tx_mem_table *t)
+static tx_status run(const settings *set, const tx_forecaster *forecaster, tx_mem_table *t)
 {
-    const tx_engine_options engine = {.size = sizeof engine, .device = set->device};
-    tx_status status = tx_engine_create(&engine, &t->engine);
-    TX_THEN(status, find_memory(set, tx_engine_device(t->engine), &t->memory));
-    t->block = set->block ? set->block : t->config->positions < 1024 ? t->config->positions : 1024;
+    const int64_t positions = tx_forecaster_positions(forecaster);
+    t->forecaster = forecaster;
+    t->adapts = set->lora_rank > 0;
+    t->block = set->block ? set->block : positions < 1024 ? positions : 1024;
     t->offload = (tx_offload_place)set->offload_optimizer;
     t->offload_params = (tx_offload_place)set->offload_param;
     t->zero_stage = (int32_t)set->zero_stage;
-    if (!status && set->ranks > 1)
-        status = tx_pretend_open((int32_t)set->ranks, (int32_t)set->ranks, &t->comm);
     t->optimizers = set->optimizers ? set->optimizers : tx_mem_all_optimizers();
+    tx_status status = find_memory(set, forecaster, &t->memory);
     TX_THEN(status, tx_mem_fill(t));
     if (!status && set->json)
         return print_json(t);
@@ -208,18 +180,21 @@ int main(int argc, char **argv)
                            "--load_in_4bit needs --lora_r, --bnb_4bit_use_double_quant needs both");
     if (set.zero_stage && set.ranks == 1)
         return tx_complain(&program, TX_EXIT_USAGE, "--zero_stage needs --ranks: how many divide the model?");
-    tx_config *config = NULL;
+    const tx_forecaster_options model = {.size = sizeof model,
+                                         .model = set.model,
+                                         .device = set.device,
+                                         .lora_r = set.lora_rank,
+                                         .lora_target_modules = set.lora_targets,
+                                         .load_in_4bit = set.load_in_4bit,
+                                         .double_quant = set.double_quant,
+                                         .ranks = (int32_t)set.ranks};
+    tx_forecaster *forecaster = NULL;
     tx_mem_table table = {0};
     tx_alive *alive = tx_alive_start(&program, stderr, "planning");
-    tx_status status = tx_config_find(set.model, &config);
-    if (!status && set.lora_rank)
-        status = adapt(&set, config);
-    table.config = config;
-    TX_THEN(status, run(&set, &table));
+    tx_status status = tx_forecaster_open(&model, &forecaster);
+    TX_THEN(status, run(&set, forecaster, &table));
     tx_alive_stop(alive);
     free(table.row);
-    tx_pretend_close(table.comm);
-    tx_engine_free(table.engine);
-    tx_config_free(config);
+    tx_forecaster_free(forecaster);
     return tx_end(&program, status ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0);
 }

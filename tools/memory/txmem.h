@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_TXMEM_H
 #define TX_TOOLS_TXMEM_H
 
-#include "models/train/trainer.h"
+#include "tx_train.h"
 
 /* Rows of a micro-batch that are looked at: 1, 2, 4, .. */
 #define TX_MEM_BATCHES 8
@@ -35,13 +35,12 @@ typedef struct tx_mem_row {
 } tx_mem_row;
 
 typedef struct tx_mem_table {
-    tx_engine *engine;
-    const tx_config *config;
+    const tx_forecaster *forecaster;
+    bool adapts;           /* the model has an adapter, and is frozen */
     int64_t block, memory; /* tokens of a row; bytes that there are */
     tx_offload_place offload, offload_params;
-    tx_comm *comm; /* ranks that the model is divided among by this stage of ZeRO; NULL: one */
-    int32_t zero_stage;
-    uint32_t optimizers; /* a bit for each name of optimizers.def */
+    int32_t zero_stage;  /* how the ranks divide the model */
+    uint32_t optimizers; /* a bit for each place of tx_optimizer_word */
     tx_mem_row *row;
     int32_t rows;
 } tx_mem_table;

@@ -2,9 +2,6 @@
  * Commands of TX run as processes. */
 #include "tools/process/process.h"
 
-#include "api/base/clock.h"
-#include "api/base/message.h"
-
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -8,7 +8,6 @@
  * gradient that comes back is that of each replica's loss (control INVERSE_LABELS, the same in every step) and none of
  * the logits, though these are gathered: DataParallel at its cheapest. A device is here an engine of the cpu with its
  * share of the cores, so a copy between devices goes through a piece of memory that the core's cache holds. */
-#include "api/base/clock.h"
 #include "api/base/cores.h"
 #include "api/base/thread.h"
 #include "models/task/causal_lm.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txresearch methods: each way to train, its speed and memory on a device. */
-#include "api/base/clock.h"
 #include "tools/bench/part.h"
 #include "tools/bench/roofline.h"
 #include "tools/research/research.h"

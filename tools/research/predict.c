@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The model of products, and txresearch predict: products and a training step on cards that are not here. */
 #include "tools/research/predict.h"
-#include "api/base/message.h"
 #include "api/plan/plan.h"
 #include "tools/bench/training.h"
 #include "tools/research/research.h"

@@ -7,8 +7,6 @@
 #include "tools/bench/training.h"
 #include "tools/research/research.h"
 
-#include "api/base/clock.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
  * txresearch splits: the fastest ways to divide a model among many devices. The formulas are in the header. */
 #include "models/split/split.h"
 
-#include "api/base/message.h"
 #include "tests/scale/shapes.h"
 #include "tools/bench/training.h"
 #include "tools/research/predict.h"

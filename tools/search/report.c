@@ -2,9 +2,9 @@
  * What a search found: the best trial, and the page. */
 #include "tools/search/txsearch.h"
 
-#include "api/base/file.h"
-#include "models/files/folder.h"
 #include "tools/cli/output.h"
+#include "tx_file.h"
+#include "tx_folder.h"
 
 #include <errno.h>
 #include <inttypes.h>

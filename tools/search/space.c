@@ -2,8 +2,6 @@
  * Reading the space of options. */
 #include "tools/search/study.h"
 
-#include "api/base/message.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

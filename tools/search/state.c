@@ -3,8 +3,8 @@
  * trial. Each file is replaced as a whole, so a search that was killed finds what it had. */
 #include "tools/search/txsearch.h"
 
-#include "api/base/file.h"
-#include "models/files/folder.h"
+#include "tx_file.h"
+#include "tx_folder.h"
 
 #include <float.h>
 #include <math.h>

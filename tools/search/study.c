@@ -2,9 +2,6 @@
  * Trials and their order. */
 #include "tools/search/study.h"
 
-#include "models/array.h"
-#include "models/text/hash.h"
-
 #include <math.h>
 #include <stdlib.h>
 
@@ -93,12 +90,23 @@ int32_t tx_study_order(const tx_study *study, int32_t *order)
     return count;
 }
 
+/* ---- Suggestions ------------------------------------------------------------------------------------------- */
+
+/* A step of splitmix64 (Steele, Lea, Flood, 2014). */
+static uint64_t mix(uint64_t x)
+{
+    x += UINT64_C(0x9E3779B97F4A7C15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return x ^ (x >> 31);
+}
+
 double tx_study_draw(const tx_study *study, int32_t number, int32_t dimension, int32_t draw)
 {
-    uint64_t x = tx_hash_splitmix(study->seed + TX_HASH_GOLDEN);
-    x = tx_hash_splitmix((x ^ (uint64_t)number) + TX_HASH_GOLDEN);
-    x = tx_hash_splitmix((x ^ (uint64_t)dimension) + TX_HASH_GOLDEN);
-    x = tx_hash_splitmix((x ^ (uint64_t)draw) + TX_HASH_GOLDEN);
+    uint64_t x = mix(study->seed);
+    x = mix(x ^ (uint64_t)number);
+    x = mix(x ^ (uint64_t)dimension);
+    x = mix(x ^ (uint64_t)draw);
     return (double)(x >> 11) * 0x1p-53;
 }
 

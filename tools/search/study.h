@@ -5,7 +5,7 @@
 #ifndef TX_TOOLS_SEARCH_STUDY_H
 #define TX_TOOLS_SEARCH_STUDY_H
 
-#include "models/options/option.h"
+#include "tx_options.h"
 
 /* ---- The space (space.c) ----------------------------------------------------------------------------------- */
 

@@ -2,12 +2,8 @@
  * One trial: its options, its process, what came of it. */
 #include "tools/search/txsearch.h"
 
-#include "api/base/clock.h"
-#include "api/base/cores.h"
-#include "api/base/file.h"
-#include "api/base/message.h"
-#include "models/files/folder.h"
-#include "models/train/run.h"
+#include "tx_file.h"
+#include "tx_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,100 +25,109 @@ const char *tx_trial_name(char name[TX_TRIAL_NAME], int32_t trial, const char *s
 
 /* ---- Options --------------------------------------------------------------------------------------------------- */
 
-/* A copy of the options, for a trial to change; `train` is room for it. */
-static tx_option_values copy_of(const tx_search *s, tx_job_settings *train)
-{
-    tx_option_values copy = s->options;
-    *train = s->train;
-    copy.values = train;
-    copy.kept = NULL;
-    return copy;
-}
-
-static tx_status set_point(const tx_search *s, const tx_trial *t, tx_option_values *options)
+static tx_status set_point(const tx_search *s, const tx_trial *t, tx_job *job)
 {
     char room[TX_VALUE_TEXT];
     for (int32_t i = 0; i < s->study.space.count; i++) {
         const tx_dimension *d = &s->study.space.dimension[i];
-        TX_TRY(tx_option_set(options, d->name, tx_dimension_text(d, t->point[i], room)));
+        TX_TRY(tx_job_set(job, d->name, tx_dimension_text(d, t->point[i], room)));
     }
     return TX_OK;
 }
 
-/* Sets an option that was not given. */
-static tx_status suggest(tx_option_values *options, size_t at, const char *format, ...) TX_PRINTF(3, 4);
+bool tx_trial_given(tx_job *job, const char *name)
+{
+    const tx_option_values *options = tx_job_options(job);
+    const tx_option *option = tx_option_find(&options->table, name);
+    return option && tx_option_given(options, option->offset);
+}
 
-static tx_status suggest(tx_option_values *options, size_t at, const char *format, ...)
+/* Sets an option that was not given. */
+static tx_status suggest(tx_job *job, const char *name, const char *format, ...) TX_PRINTF(3, 4);
+
+static tx_status suggest(tx_job *job, const char *name, const char *format, ...)
 {
     char text[64];
     va_list args;
-    if (tx_option_given(options, at))
+    if (tx_trial_given(job, name))
         return TX_OK;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return tx_option_set_at(options, at, text);
+    return tx_job_set(job, name, text);
 }
 
-/* What a search cannot do without: it trains, and evaluates where the metric is one of evaluation, at each rung too. */
-static tx_status set_purpose(const tx_search *s, tx_option_values *options)
+/* The minimum for a search: it trains, and evaluates if the metric is one of evaluation, at each rung too. */
+static tx_status set_purpose(const tx_search *s, tx_job *job)
 {
-    TX_TRY(tx_option_set_at(options, TX_JOB_AT(do_train), "true"));
+    TX_TRY(tx_job_set(job, "do_train", "true"));
     if (strncmp(s->metric, "train_", 6) != 0)
-        TX_TRY(tx_option_set_at(options, TX_JOB_AT(do_eval), "true"));
+        TX_TRY(tx_job_set(job, "do_eval", "true"));
     if (s->study.rung > 0) {
-        TX_TRY(suggest(options, TX_JOB_AT(evaluation), "steps"));
-        TX_TRY(suggest(options, TX_JOB_AT(eval_steps), "%" PRId64, s->study.rung));
+        TX_TRY(suggest(job, "eval_strategy", "steps"));
+        TX_TRY(suggest(job, "eval_steps", "%" PRId64, s->study.rung));
     }
-    return suggest(options, TX_JOB_AT(save_total_limit), "1");
+    return suggest(job, "save_total_limit", "1");
 }
 
-/* Trials that run beside each other share the processors. */
-static tx_status set_share(const tx_search *s, tx_option_values *options)
+/* Concurrent trials share the processors. */
+static tx_status set_share(const tx_search *s, tx_job *job)
 {
     const int64_t sharing = s->set->parallel * s->set->ranks, threads = tx_cores() / sharing;
-    return sharing > 1 ? suggest(options, TX_JOB_AT(threads), "%" PRId64, threads > 0 ? threads : 1) : TX_OK;
+    return sharing > 1 ? suggest(job, "threads", "%" PRId64, threads > 0 ? threads : 1) : TX_OK;
+}
+
+/* A run with the options of a trial (-1: without a point), which the caller frees. */
+static tx_status make_job(const tx_search *s, const tx_trial *t, tx_job **job)
+{
+    tx_job *made = NULL;
+    tx_status status = tx_job_like(s->job, &made);
+    TX_THEN(status, set_purpose(s, made));
+    if (!status && t)
+        status = set_point(s, t, made);
+    return TX_GIVE(status, made, job, tx_job_free);
 }
 
 tx_json *tx_trial_options(const tx_search *s, int32_t trial, bool shares)
 {
-    tx_job_settings train;
-    tx_option_values options = copy_of(s, &train);
-    tx_status status = set_purpose(s, &options);
-    if (!status && trial >= 0)
-        status = set_point(s, &s->study.trial[trial], &options);
+    tx_job *job = NULL;
+    tx_status status = make_job(s, trial < 0 ? NULL : &s->study.trial[trial], &job);
     if (!status && shares)
-        status = set_share(s, &options);
-    tx_json *json = status ? NULL : tx_option_json_given(&options);
-    tx_option_values_free(&options);
+        status = set_share(s, job);
+    tx_json *json = status ? NULL : tx_option_json_given(tx_job_options(job));
+    tx_job_free(job);
     return json;
+}
+
+/* Refuses options that each trial has its own of, and those that are searched. */
+static tx_status check_given(const tx_search *s, tx_trial *first)
+{
+    const tx_option_values *options = tx_job_options(s->job);
+    const tx_option_table *table = &options->table;
+    for (int32_t i = 0; i < table->count; i++)
+        if (tx_job_is_own(&table->option[i]) && tx_option_asked(options, table->option[i].offset))
+            return tx_fail(TX_INVALID, "--%s: each trial has its own: leave it out after --", table->option[i].name);
+    for (int32_t i = 0; i < s->study.space.count; i++) {
+        const tx_dimension *d = &s->study.space.dimension[i];
+        const tx_option *option = tx_option_find(table, d->name);
+        first->point[i] = d->low;
+        if (tx_job_is_own(option))
+            return tx_fail(TX_INVALID, "--search %s: each trial has its own", d->name);
+        if (tx_option_asked(options, option->offset))
+            return tx_fail(TX_INVALID, "--search %s: leave it out behind --", d->name);
+    }
+    return TX_OK;
 }
 
 tx_status tx_trial_check(const tx_search *s)
 {
-    tx_job_settings train;
     tx_trial first = {.state = TX_TRIAL_RUNNING};
-    tx_option_values options = copy_of(s, &train);
-    tx_status status = TX_OK;
-    for (int32_t i = 0; i < tx_job_table.count && !status; i++)
-        if ((tx_job_traits(&tx_job_table.option[i]) & TX_TRIAL) &&
-            tx_option_asked(&s->options, tx_job_table.option[i].offset))
-            status =
-                tx_fail(TX_INVALID, "--%s: each trial has its own: leave it out after --", tx_job_table.option[i].name);
-    for (int32_t i = 0; i < s->study.space.count && !status; i++) {
-        const tx_dimension *d = &s->study.space.dimension[i];
-        const tx_option *option = tx_option_find(&tx_job_table, d->name);
-        first.point[i] = d->low;
-        if (tx_job_traits(option) & TX_TRIAL)
-            status = tx_fail(TX_INVALID, "--search %s: each trial has its own", d->name);
-        if (!status && tx_option_asked(&s->options, option->offset))
-            status = tx_fail(TX_INVALID, "--search %s: leave it out behind --", d->name);
-    }
-    TX_THEN(status, set_purpose(s, &options));
-    TX_THEN(status, set_point(s, &first, &options));
-    TX_THEN(status, tx_option_set_at(&options, TX_JOB_AT(output_dir), s->folder));
-    TX_THEN(status, tx_job_check(&train));
-    tx_option_values_free(&options);
+    tx_job *job = NULL;
+    tx_status status = check_given(s, &first);
+    TX_THEN(status, make_job(s, &first, &job));
+    TX_THEN(status, tx_job_set(job, "output_dir", s->folder));
+    TX_THEN(status, tx_job_settle(job));
+    tx_job_free(job);
     return status;
 }
 
@@ -132,29 +137,30 @@ tx_status tx_trial_check(const tx_search *s)
 static int32_t cores_of(const tx_search *s)
 {
     const int32_t parallel = (int32_t)s->set->parallel;
-    const bool given = tx_option_given(&s->options, offsetof(tx_job_settings, threads));
+    const bool given = tx_trial_given(s->job, "threads");
     return parallel > 1 && !given && tx_cores_allowed() >= parallel ? tx_cores_allowed() / parallel : 0;
 }
 
 static tx_status write_options(tx_search *s, int32_t place, int32_t trial, const char *folder, bool resumes)
 {
     char name[TX_TRIAL_NAME];
-    tx_job_settings train;
-    tx_option_values options = copy_of(s, &train);
-    tx_status status = set_purpose(s, &options);
-    TX_THEN(status, set_point(s, &s->study.trial[trial], &options));
-    TX_THEN(status, tx_option_set_at(&options, TX_JOB_AT(output_dir), folder));
+    tx_job *job = NULL;
+    tx_status status = make_job(s, &s->study.trial[trial], &job);
+    TX_THEN(status, tx_job_set(job, "output_dir", folder));
     if (!status && resumes)
-        status = tx_option_set_at(&options, TX_JOB_AT(resume), "");
+        status = tx_job_set(job, "resume_from_checkpoint", "");
     if (!status && s->devices.count > 0)
-        status = tx_option_set_at(&options, TX_JOB_AT(device), s->devices.word[place % s->devices.count]);
-    TX_THEN(status, set_share(s, &options));
-    tx_json *json = status ? NULL : tx_option_json_given(&options);
+        status = tx_job_set(job, "device", s->devices.word[place % s->devices.count]);
+    TX_THEN(status, set_share(s, job));
+    tx_json *json = status ? NULL : tx_option_json_given(tx_job_options(job));
     TX_THEN(status, json ? tx_json_write(TX_PATH(s->folder, tx_trial_name(name, trial, ".json")), json, TX_JSON_PRETTY)
                          : TX_MEMORY);
-    s->place[place] = (tx_search_place){.trial = trial, .max_steps = train.max_steps, .epochs = train.epochs};
+    if (!status)
+        s->place[place] = (tx_search_place){.trial = trial,
+                                            .max_steps = (int64_t)tx_option_number(tx_job_options(job), "max_steps"),
+                                            .epochs = tx_option_number(tx_job_options(job), "num_train_epochs")};
     tx_json_free(json);
-    tx_option_values_free(&options);
+    tx_job_free(job);
     return status;
 }
 

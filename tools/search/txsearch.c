@@ -2,8 +2,6 @@
  * txsearch: finds good settings by trials of txtrain. */
 #include "tools/search/txsearch.h"
 
-#include "api/base/message.h"
-
 #include "tools/train/arguments.h"
 
 #include <inttypes.h>
@@ -101,16 +99,17 @@ static tx_status settle_metric(tx_search *s)
 static int read_command(tx_search *s)
 {
     const tx_words *words = &s->set->command;
-    const tx_cli train = tx_train_arguments();
+    if (tx_job_create(&s->job))
+        return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
+    tx_option_values *given = tx_job_options(s->job);
+    const tx_cli train = tx_train_arguments(&given->table);
     char **argv = calloc((size_t)words->count + 2, sizeof *argv);
     if (!argv)
         return tx_complain(&program, TX_EXIT_FAILURE, "no memory for the options");
     argv[0] = (char *)(uintptr_t)train.name; /* which is not written to */
     for (int32_t i = 0; i < words->count; i++)
         argv[i + 1] = (char *)(uintptr_t)words->word[i];
-    s->train = tx_job_usual;
-    s->options = (tx_option_values){.table = tx_job_table, .values = &s->train};
-    const int status = tx_options_read(&train, words->count + 1, argv, &s->options);
+    const int status = tx_options_read(&train, words->count + 1, argv, given);
     free(argv);
     return status;
 }
@@ -125,7 +124,7 @@ static tx_status read_devices(tx_search *s)
         snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
         TX_TRY(tx_option_set(&s->words, "devices", word));
     }
-    return s->devices.count > 0 && tx_option_given(&s->options, offsetof(tx_job_settings, device))
+    return s->devices.count > 0 && tx_trial_given(s->job, "device")
                ? tx_fail(TX_INVALID, "--devices and txtrain's --device exclude each other")
                : TX_OK;
 }
@@ -144,7 +143,7 @@ static tx_status settle(tx_search *s)
     s->study.rung = set->rung;
     s->study.factor = set->factor;
     TX_TRY(settle_metric(s));
-    TX_TRY(tx_space_read(&set->search, &s->options, &s->study.space));
+    TX_TRY(tx_space_read(&set->search, tx_job_options(s->job), &s->study.space));
     TX_TRY(read_devices(s));
     TX_TRY(tx_trial_check(s));
     const int64_t grid = tx_study_grid_size(&s->study);
@@ -208,7 +207,7 @@ int main(int argc, char **argv)
     }
     tx_output_lock_release(s.lock);
     tx_study_free(&s.study);
-    tx_option_values_free(&s.options);
+    tx_job_free(s.job);
     tx_option_values_free(&s.words);
     free(s.place);
     return tx_end(&program, status);

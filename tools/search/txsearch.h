@@ -9,12 +9,11 @@
 #ifndef TX_TOOLS_SEARCH_TXSEARCH_H
 #define TX_TOOLS_SEARCH_TXSEARCH_H
 
-#include "models/files/checkpoint.h"
-#include "models/job/settings.h"
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tools/process/process.h"
 #include "tools/search/study.h"
+#include "tx_train.h"
 
 #define TX_SEARCH_PAGE "search.html"
 #define TX_SEARCH_BEST "best"
@@ -42,8 +41,7 @@ typedef struct tx_search {
     const char *folder;
     char metric[64]; /* by its name in all_results.json */
     tx_study study;
-    tx_job_settings train; /* txtrain's options, as they were given */
-    tx_option_values options;
+    tx_job *job; /* it has txtrain's options, as they were given */
     tx_words devices;
     tx_option_values words; /* what devices live in */
     tx_output_lock *lock;
@@ -70,6 +68,8 @@ const char *tx_trial_name(char name[TX_TRIAL_NAME], int32_t trial, const char *s
 /* The options that were given, with those of the trial's point in their place (trial -1: none) and, if it `shares`, its
  * threads, on which the last bits of a model depend; as txtrain reads them from a file. NULL: no memory. */
 tx_json *tx_trial_options(const tx_search *search, int32_t trial, bool shares);
+/* Whether an option was given, on the command line or in a file. */
+bool tx_trial_given(tx_job *job, const char *name);
 /* Refuses options that txtrain would refuse in every trial, or that are the search's own. */
 tx_status tx_trial_check(const tx_search *search);
 /* Starts the trial at a free place, from its newest checkpoint where it has one. */

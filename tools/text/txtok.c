@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtok: texts to ids and back with a tokenizer's folder, and training a tokenizer. */
-#include "api/base/file.h"
-#include "api/base/json.h"
-#include "api/base/message.h"
-#include "models/text/lines.h"
-#include "models/text/utf8.h"
-#include "models/tx_text.h"
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
+#include "tx_file.h"
+#include "tx_folder.h"
+#include "tx_json.h"
+#include "tx_text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -294,12 +292,9 @@ static tx_status add_text(job *j, const char *text, size_t size, bool line)
 
 static tx_status check_folder(const char *folder)
 {
-    char *path = tx_path_join(folder, "tokenizer.json");
-    bool there = path && tx_file_exists(path);
-    tx_status status = path ? TX_OK : TX_MEMORY;
-    free(path);
-    return there ? tx_fail(TX_INVALID, "%s: has a tokenizer.json already: remove it, or name another folder", folder)
-                 : status;
+    return tx_file_exists(TX_PATH(folder, "tokenizer.json"))
+               ? tx_fail(TX_INVALID, "%s: has a tokenizer.json already: remove it, or name another folder", folder)
+               : TX_OK;
 }
 
 static tx_status train(job *j)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Where ranks go: a table, and lines for launchers and for numactl and hwloc-bind. */
-#include "comm/topology/placement.h"
 #include "tools/topology/txtopo.h"
+#include "tx_topology.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,6 +3,8 @@
 #include "tools/topology/txtopo.h"
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
+#include "tx_file.h"
+#include "tx_topology.h"
 
 #include <stddef.h>
 #include <stdlib.h>

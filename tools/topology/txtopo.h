@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_TXTOPO_H
 #define TX_TOOLS_TXTOPO_H
 
-#include "comm/topology/topology.h"
+#include "tx_topology.h"
 
 #include <stdio.h>
 

@@ -2,9 +2,7 @@
  * txtrain's command line. */
 #include "tools/train/arguments.h"
 
-#include "models/job/settings.h"
-
-tx_cli tx_train_arguments(void)
+tx_cli tx_train_arguments(const tx_option_table *table)
 {
     return (tx_cli){
         .name = "txtrain",
@@ -12,9 +10,9 @@ tx_cli tx_train_arguments(void)
         .about = "Trains GPT-2, Llama, Mistral, Qwen2 or Qwen3 on a text or on conversations, or BERT on texts with\n"
                  "labels, and writes a Hugging Face model folder.\n"
                  "Options are those of transformers' Trainer; in their names - and _ are the same.",
-        .options = tx_job_table.option,
-        .count = tx_job_table.count,
-        .spellings = tx_job_table.spelling,
-        .spelling_count = tx_job_table.spelling_count,
+        .options = table->option,
+        .count = table->count,
+        .spellings = table->spelling,
+        .spelling_count = table->spelling_count,
     };
 }

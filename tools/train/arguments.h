@@ -6,7 +6,7 @@
 
 #include "tools/cli/program.h"
 
-/* Options, other spellings and texts; the values are those of a tx_job_settings. */
-tx_cli tx_train_arguments(void);
+/* Names and texts of the program, with the table of tx_job_options. */
+tx_cli tx_train_arguments(const tx_option_table *table);
 
 #endif

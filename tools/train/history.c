@@ -2,11 +2,11 @@
  * Reading log.jsonl and trainer_state.json. */
 #include "tools/train/history.h"
 
-#include "api/base/file.h"
-#include "api/base/json.h"
-#include "models/array.h"
-#include "models/files/checkpoint.h"
 #include "tools/cli/output.h"
+#include "tx_file.h"
+#include "tx_folder.h"
+#include "tx_json.h"
+#include "tx_train.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -181,31 +181,25 @@ static tx_status read_log(tx_history *history, const char *path)
     return status;
 }
 
-/* The file of an output_dir that holds its history; the caller frees. */
-static char *find_log(const char *folder)
+/* The file of an output_dir that holds its history. */
+static const char *find_log(const char *folder, char path[TX_PATH_ROOM])
 {
     char checkpoint[64];
-    char *path = tx_path_join(folder, TX_HISTORY_LOG);
     int64_t newest = -1;
     if (tx_checkpoint_latest(folder, &newest))
         newest = -1;
-    if (!path || tx_file_exists(path))
+    if (tx_file_exists(tx_path_in(path, folder, TX_HISTORY_LOG)) ||
+        tx_file_exists(tx_path_in(path, folder, TX_HISTORY_TRAINER)) || newest < 0)
         return path;
-    free(path);
-    path = tx_path_join(folder, TX_HISTORY_TRAINER);
-    if (!path || tx_file_exists(path) || newest < 0)
-        return path;
-    free(path);
     snprintf(checkpoint, sizeof checkpoint, TX_CHECKPOINT_PREFIX "%" PRId64 "/" TX_HISTORY_TRAINER, newest);
-    return tx_path_join(folder, checkpoint);
+    return tx_path_in(path, folder, checkpoint);
 }
 
 tx_status tx_history_read(const char *path, tx_history *history)
 {
     tx_history read = {.tokens = 0};
-    char *log = tx_is_folder(path) ? find_log(path) : strdup(path);
-    if (!log)
-        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    char room[TX_PATH_ROOM];
+    const char *log = tx_is_folder(path) ? find_log(path, room) : path;
     const size_t length = strlen(log);
     const bool trainer = length > 5 && strcmp(log + length - 5, ".json") == 0;
     tx_status status = trainer ? read_trainer(&read, log) : read_log(&read, log);
@@ -214,7 +208,6 @@ tx_status tx_history_read(const char *path, tx_history *history)
                          "%s: holds no step with a loss; txplot reads the log.jsonl of txtrain and the "
                          "trainer_state.json of transformers' Trainer",
                          log);
-    free(log);
     if (status)
         tx_history_free(&read);
     else

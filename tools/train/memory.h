@@ -4,7 +4,7 @@
 #ifndef TX_TOOLS_MEMORY_H
 #define TX_TOOLS_MEMORY_H
 
-#include "models/job/job.h"
+#include "tx_train.h"
 
 #include <stdio.h>
 

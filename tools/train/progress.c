@@ -2,7 +2,6 @@
  * Lines of a run, and the progress line. */
 #include "tools/train/progress.h"
 
-#include "api/base/clock.h"
 #include "tools/cli/profile.h"
 #include "tools/train/memory.h"
 
@@ -97,17 +96,23 @@ static void on_saved(void *context, const char *folder)
 
 /* ---- The end -------------------------------------------------------------------------------------------- */
 
+static const tx_plan *plan_of(const void *job, int32_t index, int64_t *runs)
+{
+    return tx_job_plan(job, index, runs);
+}
+
 /* Where the time went, and the memory. */
 static void print_account(const tx_job *j)
 {
     tx_memory planned, counted;
+    tx_traffic traffic;
     struct rusage use;
-    if (tx_print_profile(stdout, j->trainer, &j->summary) || tx_model_memory(j->model, &planned) ||
-        tx_engine_memory(j->engine, &counted)) {
+    const int64_t steps = tx_job_traffic(j, &traffic);
+    if (tx_print_profile(stdout, plan_of, j, steps, &traffic) || tx_job_memory(j, &planned, &counted)) {
         tx_print_line(stderr, "txtrain: warning: --profile: %s", tx_error());
         return;
     }
-    tx_print_memory(stdout, &planned, &counted, tx_arch_param_count(j->inputs.config));
+    tx_print_memory(stdout, &planned, &counted, tx_job_params(j));
     if (getrusage(RUSAGE_SELF, &use) == 0)
         printf("peak resident memory of the process: %ld KiB\n", use.ru_maxrss);
 }
@@ -135,7 +140,7 @@ static void on_results(void *context, const char *split, const tx_figure *metric
     const tx_train_progress *p = context;
     int width = 0;
     clear(p);
-    if (p->job->set.profile && strcmp(split, "train") == 0)
+    if (tx_option_flag(tx_job_options(p->job), "profile") && strcmp(split, "train") == 0)
         print_account(p->job);
     for (int32_t i = 0; i < count; i++)
         width = (int)strlen(metrics[i].name) > width ? (int)strlen(metrics[i].name) : width;

@@ -4,12 +4,12 @@
 #ifndef TX_TOOLS_TRAIN_PROGRESS_H
 #define TX_TOOLS_TRAIN_PROGRESS_H
 
-#include "models/job/job.h"
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
+#include "tx_train.h"
 
 typedef struct tx_train_progress {
-    const tx_job *job;
+    tx_job *job;
     bool line;             /* a progress line is drawn */
     int64_t steps, logged; /* told of; the last one that a line of the log was printed for */
     double told;           /* when a line was printed last */

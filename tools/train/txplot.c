@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txplot: draws loss, learning rate, gradient norm and speed of training runs as one HTML page. */
-#include "api/base/json.h"
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"
 #include "tools/train/history.h"
 #include "tools/train/plot.h"
+#include "tx_json.h"
 
 #include <inttypes.h>
 #include <math.h>

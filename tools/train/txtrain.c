@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txtrain: trains a model and writes it as a Hugging Face model folder. */
-#include "models/job/inputs.h"
 #include "tools/cli/options.h"
 #include "tools/cli/profile.h"
 #include "tools/cli/waiting.h"
@@ -12,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -93,57 +93,66 @@ static void begin(void *context)
     catch_signals();
 }
 
+static bool leads(const tx_job *j)
+{
+    int32_t ranks;
+    return tx_job_rank(j, &ranks) == 0;
+}
+
 /* Ranks behind the first leave it a moment to speak, since they often fail with it: its end ends them. */
 static int fail(const tx_cli *program, const tx_job *j)
 {
-    if (tx_job_leads(j))
+    if (leads(j))
         return tx_complain(program, TX_EXIT_FAILURE, "%s", tx_error());
     struct timespec moment = {.tv_sec = 3}; /* Open MPI takes one second to end them */
     nanosleep(&moment, NULL);
-    return tx_complain(program, TX_EXIT_FAILURE, "rank %" PRId32 " on %s: %s", j->comm->rank,
-                       j->comm->ranks[j->comm->rank].name, tx_error());
+    struct utsname names;
+    int32_t ranks;
+    return tx_complain(program, TX_EXIT_FAILURE, "rank %" PRId32 " on %s: %s", tx_job_rank(j, &ranks),
+                       uname(&names) == 0 ? names.nodename : "its host", tx_error());
 }
 
 /* The memory of a dry run. */
-static tx_status show_memory(const tx_job *j)
+static tx_status show_memory(tx_job *j)
 {
     tx_memory planned;
     int64_t runs;
-    if (!j->trainer || !j->set.dry_run || !tx_job_leads(j))
+    const tx_plan *plan = tx_job_plan(j, 1, &runs);
+    if (!plan || !tx_option_flag(tx_job_options(j), "dry_run") || !leads(j))
         return TX_OK;
-    TX_TRY(tx_model_memory(j->model, &planned));
-    tx_print_memory(stdout, &planned, NULL, tx_arch_param_count(j->inputs.config));
-    return tx_print_peak(stdout, tx_trainer_plan(j->trainer, TX_TRAINER_TRAIN, &runs));
+    TX_TRY(tx_job_memory(j, &planned, NULL));
+    tx_print_memory(stdout, &planned, NULL, tx_job_params(j));
+    return tx_print_peak(stdout, plan);
 }
 
 /* For the thread that prints progress. */
-static void tell_doing(void *watch, char *text, size_t size)
+static void tell_doing(void *job, char *text, size_t size)
 {
-    tx_watch_doing(watch, text, size);
+    tx_job_doing(job, text, size);
 }
 
 static int run(const tx_cli *program, tx_job *j, tx_alive *alive)
 {
     tx_status status = tx_job_join(j);
     if (!status)
-        tx_alive_ask(alive, tell_doing, j->watch);
+        tx_alive_ask(alive, tell_doing, j);
     catch_early_signals(); /* MPICH took SIGUSR1 for itself */
     TX_THEN(status, tx_job_run(j));
-    if (!status || j->set.dry_run) {
+    if (!status || tx_option_flag(tx_job_options(j), "dry_run")) {
         const tx_status shown = show_memory(j);
         status = status ? status : shown;
     }
     const int stopped = tx_job_stopped(j);
     int64_t steps;
     const int64_t step = tx_job_step(j, &steps);
-    if (status && j->complete) /* all ranks came to the end: the first one tells what is lacking */
-        return tx_job_leads(j) ? fail(program, j) : TX_EXIT_FAILURE;
+    if (status && tx_job_is_complete(j)) /* all ranks came to the end: the first one tells what is lacking */
+        return leads(j) ? fail(program, j) : TX_EXIT_FAILURE;
     if (status)
         return fail(program, j);
-    if (stopped && tx_job_leads(j))
+    if (stopped && leads(j))
         tx_complain(program, 0, "stopped by signal %d after step %" PRId64 " of %" PRId64 "; %s", stopped, step, steps,
-                    j->set.only_model ? "the model alone is saved (save_only_model)"
-                                      : "go on with --resume_from_checkpoint");
+                    tx_option_flag(tx_job_options(j), "save_only_model") ? "the model alone is saved (save_only_model)"
+                                                                         : "go on with --resume_from_checkpoint");
     return stopped ? 128 + stopped : 0;
 }
 
@@ -160,10 +169,12 @@ static int run_alive(const tx_cli *program, tx_job *j, tx_train_progress *progre
  * launcher. */
 static int leave(tx_job *j, int result)
 {
-    const bool orderly = result == 0 || result > 128 || j->complete;
+    const bool orderly = result == 0 || result > 128 || tx_job_is_complete(j);
+    int32_t ranks;
+    tx_job_rank(j, &ranks);
     if (result)
         tx_job_leave(j);
-    if (j->comm && j->comm->size > 1 && !orderly) {
+    if (ranks > 1 && !orderly) {
         fflush(NULL);
         _exit(result);
     }
@@ -187,20 +198,23 @@ static int show_usage(const tx_cli *program)
 /* A rank of many that its options end tells the others, which wait for it within MPI. */
 int main(int argc, char **argv)
 {
-    const tx_cli program = tx_train_arguments();
     tx_job *job;
     catch_early_signals();
-    if (tx_job_create(&job))
-        return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
+    if (tx_job_create(&job)) {
+        tx_print_line(stderr, "txtrain: %s", tx_error());
+        return TX_EXIT_FAILURE;
+    }
+    tx_option_values *options = tx_job_options(job);
+    const tx_cli program = tx_train_arguments(&options->table);
     tx_train_progress progress = {.job = job};
     tx_job_listener listener = tx_train_listener(&progress);
     listener.begin = begin;
     listener.stop = asked_to_stop;
     listener.save = asked_to_save;
     tx_job_listen(job, &listener);
-    int ending = argc > 1 ? tx_options_read(&program, argc, argv, &job->options) : show_usage(&program);
-    progress.line = !job->set.no_progress && isatty(STDERR_FILENO);
-    if (ending == TX_GO_ON && job->set.list_devices)
+    int ending = argc > 1 ? tx_options_read(&program, argc, argv, options) : show_usage(&program);
+    progress.line = !tx_option_flag(options, "disable_tqdm") && isatty(STDERR_FILENO);
+    if (ending == TX_GO_ON && tx_option_flag(options, "list_devices"))
         ending = tx_print_devices(stdout) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
     const tx_status settled = ending == TX_GO_ON ? tx_job_settle(job) : TX_OK;
     if (settled)
@@ -208,7 +222,7 @@ int main(int argc, char **argv)
             tx_complain(&program, settled == TX_INVALID || settled == TX_UNSUPPORTED ? TX_EXIT_USAGE : TX_EXIT_FAILURE,
                         "%s", tx_error());
     if (ending == TX_GO_ON)
-        tx_wait_passively(argv, (int32_t)job->set.threads);
+        tx_wait_passively(argv, (int32_t)tx_option_number(options, "threads"));
     if (ending == TX_GO_ON)
         return tx_end(&program, leave(job, run_alive(&program, job, &progress)));
     tx_job_refuse(job, ending);

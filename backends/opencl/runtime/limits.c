@@ -4,7 +4,6 @@
 #include "backends/opencl/runtime/internal.h"
 
 #include "api/base/environment.h"
-#include "api/base/message.h"
 
 #include <inttypes.h>
 #include <math.h>

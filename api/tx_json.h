@@ -3,10 +3,12 @@
  * JSON, the strict kind: UTF-8, no duplicate keys, nothing after the value, nesting limited. Integers beyond int64 are
  * numbers as those with a fraction are, and nowhere taken for integers. The only user of jansson. Messages name the
  * key, the type expected and the value found; whoever knows the file puts its name before them (tx_fail_in). */
-#ifndef TX_API_JSON_H
-#define TX_API_JSON_H
+#ifndef TX_JSON_H
+#define TX_JSON_H
 
-#include "tx.h"
+#include "tx_base.h"
+
+TX_API_BEGIN
 
 typedef struct json_t tx_json;
 
@@ -115,4 +117,5 @@ tx_status tx_json_write(const char *path, const tx_json *json, tx_json_form form
 typedef tx_status tx_json_writer(const char *path, const void *data, size_t size);
 tx_status tx_json_write_by(tx_json_writer *write, const char *path, const tx_json *json, tx_json_form form);
 
+TX_API_END
 #endif

@@ -8,10 +8,12 @@
  * after it was made. Strings are never NULL; "" means unknown.
  * Units: memory in bytes; speeds of lanes in GT/s; rates in GB/s (1e9 bytes a second) in one direction. Numbers of CPUs
  * and NUMA nodes are the operating system's. Sets of them are lists such as "0-7,64-71" (tx_topo_set_parse). */
-#ifndef TX_COMM_TOPOLOGY_H
-#define TX_COMM_TOPOLOGY_H
+#ifndef TX_TOPOLOGY_H
+#define TX_TOPOLOGY_H
 
 #include "tx.h"
+
+TX_API_BEGIN
 
 /* Files with more devices are refused. */
 #define TX_TOPO_DEVICES_MAX 1024
@@ -84,12 +86,13 @@ typedef enum tx_topo_p2p { TX_TOPO_P2P_MAP(TX_TOPO_ID_P2P) TX_TOPO_P2P_COUNT } t
 typedef enum tx_topo_access { TX_TOPO_ACCESS_MAP(TX_TOPO_ID_ACCESS) TX_TOPO_ACCESS_COUNT } tx_topo_access;
 
 /* The words above, by value: "PIX", "Connection ...", "NV", "nvml". */
-extern const char *const tx_topo_class_names[TX_TOPO_CLASS_COUNT],
-    *const tx_topo_class_legends[TX_TOPO_CLASS_COUNT],
-        *const tx_topo_link_names[TX_TOPO_LINK_COUNT], *const tx_topo_link_legends[TX_TOPO_LINK_COUNT],
-                                                           *const tx_topo_p2p_names[TX_TOPO_P2P_COUNT],
-                                                               *const tx_topo_p2p_legends[TX_TOPO_P2P_COUNT],
-                                                                   *const tx_topo_source_names[TX_TOPO_SOURCE_COUNT];
+extern const char *const tx_topo_class_names[TX_TOPO_CLASS_COUNT];
+extern const char *const tx_topo_class_legends[TX_TOPO_CLASS_COUNT];
+extern const char *const tx_topo_link_names[TX_TOPO_LINK_COUNT];
+extern const char *const tx_topo_link_legends[TX_TOPO_LINK_COUNT];
+extern const char *const tx_topo_p2p_names[TX_TOPO_P2P_COUNT];
+extern const char *const tx_topo_p2p_legends[TX_TOPO_P2P_COUNT];
+extern const char *const tx_topo_source_names[TX_TOPO_SOURCE_COUNT];
 
 /* ---- The tree ---------------------------------------------------------------------------------- */
 
@@ -198,8 +201,9 @@ typedef struct tx_topo_note {
 
 typedef enum tx_topo_origin { TX_TOPO_ORIGIN_MAP(TX_TOPO_ID_ORIGIN) TX_TOPO_ORIGIN_COUNT } tx_topo_origin;
 
-extern const char *const tx_topo_origin_names[TX_TOPO_ORIGIN_COUNT], *const tx_topo_device_names[TX_TOPO_DEVICE_COUNT],
-                                                                         *const tx_topo_node_names[TX_TOPO_NODE_COUNT];
+extern const char *const tx_topo_origin_names[TX_TOPO_ORIGIN_COUNT];
+extern const char *const tx_topo_device_names[TX_TOPO_DEVICE_COUNT];
+extern const char *const tx_topo_node_names[TX_TOPO_NODE_COUNT];
 
 typedef struct tx_topology {
     tx_topo_origin origin;
@@ -242,10 +246,7 @@ char *tx_topology_json(const tx_topology *topology);
 
 /* ---- Asking --------------------------------------------------------------------------------------- */
 
-static inline const tx_topo_pair *tx_topo_pair_of(const tx_topology *t, int32_t a, int32_t b)
-{
-    return &t->pairs[(int64_t)a * t->device_count + b];
-}
+const tx_topo_pair *tx_topo_pair_of(const tx_topology *topology, int32_t a, int32_t b);
 
 /* The cell of the matrix: "PIX", "NV6", "XG", "?", " X " as "X"; of PCI alone without `links`. Returns `text`. */
 const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool links, char text[16]);
@@ -259,9 +260,34 @@ int32_t tx_topo_cores(const tx_topology *topology);
 double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max);
 /* The numbers of a set, ascending. Allocated; the caller frees it. FORMAT for text that is no set. */
 tx_status tx_topo_set_parse(const char *set, int32_t **numbers, int32_t *count);
-/* Whether two sets have a number in common. */
-bool tx_topo_sets_meet(const char *a, const char *b);
-/* The set of ascending numbers, "0-7,9". Allocated; NULL when out of memory. */
-char *tx_topo_set_text(const int32_t *numbers, int32_t count);
+/* ---- Placing -------------------------------------------------------------------------------------- */
+
+#define TX_TOPO_RANKS_MAX 4096
+
+typedef struct tx_topo_place {
+    int32_t device; /* a GPU of the topology; -1: the rank computes on its cores */
+    char *cpus;     /* the rank's hardware threads, a set: all that may be used of each of its cores */
+    int32_t cores;
+    char *nodes; /* the NUMA nodes of its memory, a set; "" unknown */
+    int32_t nic; /* the nearest NIC; -1 none */
+    bool far;    /* no core near its device may be used: it has others */
+    bool shared; /* there are more ranks than cores near its device: others have its core as well */
+} tx_topo_place;
+
+typedef struct tx_placement {
+    tx_topo_place *places; /* by rank */
+    int32_t ranks;
+    int32_t gpus; /* how many are used; fewer than ranks: each has several. 0: the ranks compute on cores */
+    int32_t cores, least_cores, most_cores; /* of the host; of the rank that has least, most */
+} tx_placement;
+
+/* Places `ranks` ranks. With GPUs: those that are nearest to each other, ranks in their order; the cores near several
+ * of them are shared out evenly. Without: the ranks are shared out among the NUMA nodes by their number of cores, and a
+ * node's cores among its ranks, neighbours together. A core belongs to one rank alone unless there are more ranks than
+ * cores. UNSUPPORTED where the topology does not tell the cores. */
+tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_placement **placement);
+void tx_placement_free(tx_placement *placement); /* NULL is fine */
+
+TX_API_END
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Arrays that grow. */
-#include "models/array.h"
+ * Arrays that grow, and the clock by which durations are measured. */
+#include "api/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,4 +18,9 @@ tx_status tx_array_reserve(void *array, size_t *room, size_t count, size_t size,
     memcpy(array, &larger, sizeof larger);
     *room = more;
     return TX_OK;
+}
+
+double tx_now(void)
+{
+    return tx_seconds(CLOCK_MONOTONIC);
 }
