@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # run.sh BUILD SOURCE CC PROGRAM...: installs BUILD in a scratch folder, moves the tree, and there builds and runs
-# the consumers by pkg-config, shared and static, and train.py; sees that the programs are there and that the shared
-# library exports what the installed headers declare, and no more.
+# the consumers by pkg-config, shared and static, and train.py, and txtrain and txgen from their sources; sees that the
+# programs are there and that the shared library exports what the installed headers declare, and no more.
 set -eu
 build=$1
 source=$2
@@ -96,6 +96,29 @@ else
     echo "no $python: training from Python is not tried"
 fi
 
+# TX's own programs from their sources, with the installed headers and the shared library: their folders come along, and
+# nothing else of the source tree.
+mkdir -p "$scratch/own/tools"
+for folder in cli train generate; do cp -R "$source/tools/$folder" "$scratch/own/tools"; done
+rm "$scratch/own/tools/train/txplot.c" "$scratch/own/tools/train/history.c" # another program
+for program in train gen; do
+    folder=$(echo "$program" | sed 's/^gen$/generate/')
+    # shellcheck disable=SC2046
+    (cd "$scratch/own" && "$cc" -std=c17 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -o "tx$program" tools/"$folder"/*.c \
+        tools/cli/*.c $(pkg-config --cflags --libs tx) -lm -lpthread)
+done
+export LD_LIBRARY_PATH="$libdir"
+for bin in "$tree/bin" "$scratch/own"; do
+    "$bin/txtrain" --model_name_or_path "$scratch/model" --train_file "$scratch/text" --output_dir "$scratch/again" \
+        --overwrite_output_dir --learning_rate 1e-3 --max_steps 4 --threads 1 --profile > "$scratch/log"
+    grep -q '^peak resident memory' "$scratch/log"
+    mv "$scratch/again/model.safetensors" "$scratch/again/$(basename "$bin")"
+    "$bin/txgen" --model "$scratch/c" --ids "1 2 3" --max_new_tokens 5 --threads 1 > "$scratch/$(basename "$bin").ids" 2> "$scratch/log"
+done
+cmp "$scratch/again/bin" "$scratch/again/own"
+cmp "$scratch/bin.ids" "$scratch/own.ids"
+unset LD_LIBRARY_PATH
+
 # Its blocks of 16 bytes, in batches of 4.
 build consumer_text
 blocks=$(($(wc -c < "$scratch/text") / 16))
@@ -118,7 +141,8 @@ else
 fi
 
 nm -D --defined-only "$libdir/libtx.so" | awk '{print $3}' | sort > "$scratch/exported"
-grep -ohE '\btx_[a-z_0-9]+\(' "$tree"/include/tx*.h | tr -d '(' | sort -u > "$scratch/declared"
+grep -hv '^typedef' "$tree"/include/tx*.h | grep -oE '\btx_[a-z_0-9]+\(|^extern const char .*\btx_[a-z_0-9]+\[' |
+    sed 's/.*\b\(tx_[a-z_0-9]*\)[[(].*/\1/' | sort -u > "$scratch/declared"
 if ! diff "$scratch/declared" "$scratch/exported"; then
     echo "libtx.so must export what the headers declare (<) and nothing else (>)"
     exit 1
