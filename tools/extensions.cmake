@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Extensions: what training GPT-2 on one device does not need. Each has folders of its name in api/ and backends/, and the
-# core reaches them only by rows of tables (ops.def, passes.def, optimizers.def, ...), so that a build without an extension has no such rows.
+# Extensions: training GPT-2 on one device does not need them. Each has folders of its name in api/ and backends/. The core
+# reaches them by rows of tables (ops.def, passes.def, work.def, ...), which a build without the extension does not have, by
+# hooks of a model, and by the few functions that api/left_out.c defines in their absence.
 #
 #   -DTX_WITHOUT="optimizers;..."   leaves these out; "all" leaves all out
 #
