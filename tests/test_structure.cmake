@@ -20,10 +20,9 @@ set(installed "(api/tx[a-z_]*|models/tx_[a-z]+|comm/topology/tx_[a-z]+)\\.h")
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def|work\\.def)|${extension_rows}")
 set(basics "${public}|api/base/(half|hash|file|clock|cores|memory_left|needs|thread|environment|drivers)\\.h|api/graph/op\\.h")
 set(contracts "backends/(backend|rng|rope|nf4|dynamic_map)\\.h|comm/comm\\.h")
-set(cpu "${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h")
-set(opencl "${cpu}|backends/proof\\.h")
+set(backend_basics "${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h")
 set(opencl_core "backends/opencl/[a-z]+\\.def")
-foreach(folder attention gemm ops runtime tune)
+foreach(folder attention gemm ops runtime)
     string(APPEND opencl_core "|backends/opencl/${folder}/")
 endforeach()
 set(backend_rows "[a-z0-9_]+/[a-z0-9_]+\\.(def|cl)$") # of an extension
@@ -38,10 +37,11 @@ set(directions
     "^api/left_out\\.c$|^api/"
     "^api/|^(${public})$"
     "^backends/[^/]+$|^(${basics}|backends/[^/]+)$"
-    "^backends/cpu/(${extensions})/|^((${cpu})$|backends/cpu/)"
-    "^backends/cpu/|^((${cpu})$|backends/cpu/[a-z0-9_]+\\.|backends/cpu/${backend_rows})"
-    "^backends/opencl/(${extensions})/|^((${opencl})$|backends/opencl/)"
-    "^backends/opencl/|^((${opencl})$|${opencl_core}|backends/opencl/${backend_rows})"
+    "^backends/tune/|^(${basics}|backends/backend\\.h|backends/tune/.*)$"
+    "^backends/cpu/(${extensions})/|^((${backend_basics})$|backends/cpu/)"
+    "^backends/cpu/|^((${backend_basics})$|backends/cpu/[a-z0-9_]+\\.|backends/cpu/${backend_rows})"
+    "^backends/opencl/(${extensions})/|^((${backend_basics})$|backends/opencl/|backends/tune/)"
+    "^backends/opencl/|^((${backend_basics})$|${opencl_core}|backends/opencl/${backend_rows})"
     "^comm/topology/|^((${basics})$|comm/topology/)"
     "^comm/|^((${basics})$|comm/)"
     "^models/|^(api/|models/|comm/(comm|watch|topology/(tx_topology|placement))\\.h$)"

@@ -2,7 +2,7 @@
  *
  * Known-answer tests find planted faults: a backend is the cpu backend, whose results are changed when they are read.
  */
-#include "backends/proof.h"
+#include "backends/tune/proof.h"
 #include "tests/scratch.h"
 
 static struct {

@@ -16,10 +16,9 @@
  * Exit status 77: there is no OpenCL device, or it is smaller than the one that is meant. */
 #include "api/base/file.h"
 #include "api/model/engine.h"
-#include "backends/opencl/attention/attention.h"
-#include "backends/opencl/gemm/gemm.h"
-#include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/matrix/retarget.h"
+#include "backends/opencl/runtime/internal.h"
+#include "backends/opencl/tune/trials.h"
 #include "models/generate/decode.h"
 #include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
@@ -118,9 +117,9 @@ STAND_IN(tx_status, tx_cl_program_of, tx_context *context, const char *source, c
 }
 
 /* Nothing is built ahead. */
-STAND_IN(bool, tx_cl_survey_begin, tx_context *context, tx_cl_survey *survey)
+STAND_IN(bool, tx_cl_survey_begin, tx_context *context)
 {
-    return !record.on && __real_tx_cl_survey_begin(context, survey);
+    return !record.on && __real_tx_cl_survey_begin(context);
 }
 
 STAND_IN(void, tx_cl_launch, tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,

@@ -4,8 +4,8 @@
  * form that an earlier run chose, else that of the device's table.
  *
  *     test_attention      TX_CACHE_DIR names a folder of its own; exit status 77: there is no OpenCL device */
-#include "backends/opencl/attention/attention.h"
 #include "backends/opencl/runtime/internal.h"
+#include "backends/opencl/tune/trials.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * CLBlast's cache of programs.
  *
  *     test_clblast      exit status 77: there is no OpenCL device */
-#include "backends/opencl/gemm/gemm.h"
+#include "backends/opencl/tune/trials.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -4,9 +4,8 @@
  * the same bits, and sources of scatter_add are sorted in a time that grows with their number.
  *
  *     test_long      exit status 77: there is no OpenCL device */
-#include "backends/opencl/attention/attention.h"
-#include "backends/opencl/gemm/gemm.h"
 #include "backends/opencl/runtime/internal.h"
+#include "backends/opencl/tune/trials.h"
 #include "tests/opencl/stand_in.h"
 
 #include <math.h>
@@ -39,7 +38,7 @@ static tx_status run(tx_context *context, tx_command command, int in, const floa
     memcpy(probe.data + probe.command.in[in].offset, x, (size_t)tx_operand_bytes(&probe.command.in[in]));
     for (int64_t i = 0; i < tx_operand_count(rows); i++)
         ((int32_t *)(void *)(probe.data + rows->offset))[i] = index_of(i);
-    tx_status status = tx_probe_open(&opened, context->plain, context, &probe, NULL);
+    tx_status status = tx_probe_open(&opened, &tx_cl_plain, context, &probe, NULL);
     TX_THEN(status, tx_probe_launch(&opened));
     TX_THEN(status, tx_cl_read(context, opened.memory, out->offset, y, tx_operand_bytes(out)));
     for (int i = 0; i < 3 && !status; i++) {
@@ -126,7 +125,7 @@ static unsigned char *run_whole(tx_context *context, const tx_cl_forced *forced,
     context->limits.launch_work = work;
     if (!status) {
         tx_probe_fill(&probe, TX_PROBE_ROUGH, (int32_t)command.in[0].shape.dim[1]);
-        status = tx_probe_open(&opened, context->plain, context, &probe, forced);
+        status = tx_probe_open(&opened, &tx_cl_plain, context, &probe, forced);
     }
     stand_in.calls[STAND_IN_ENQUEUE] = 0;
     TX_THEN(status, tx_probe_launch(&opened));
@@ -195,7 +194,7 @@ static bool cut_by_time(void)
     if (tx_probe_create(&probe) != TX_OK || tx_cl_open(0, NULL, &context) != TX_OK)
         return printf("FAIL %s\n", tx_error()), false;
     tx_probe_fill(&probe, TX_PROBE_EXACT, 0);
-    tx_status status = tx_probe_open(&opened, context->plain, context, &probe, NULL);
+    tx_status status = tx_probe_open(&opened, &tx_cl_plain, context, &probe, NULL);
     stand_in.slow = 0.02;
     for (int i = 0; i < RUNS && !status; i++) {
         stand_in.calls[STAND_IN_ENQUEUE] = 0;

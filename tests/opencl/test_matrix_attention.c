@@ -7,8 +7,8 @@
  *
  * computes the units' instructions in OpenCL C; with libamd_card.so before the other library AMD's machine code runs.
  * Exit status 77: there is no OpenCL device. */
-#include "backends/opencl/attention/attention.h"
 #include "backends/opencl/runtime/internal.h"
+#include "backends/opencl/tune/trials.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -9,9 +9,8 @@
  *
  * Exit status 77: there is no OpenCL device. */
 #include "api/graph/op.h"
-#include "backends/opencl/attention/attention.h"
-#include "backends/opencl/gemm/gemm_tile.h"
 #include "backends/opencl/runtime/internal.h"
+#include "backends/opencl/tune/trials.h"
 #include "tests/opencl/stand_in.h"
 
 #include <stdio.h>
@@ -102,13 +101,19 @@ static tx_status choose(tx_context *context, const product *p, tx_dtype from, tx
 
 /* Among how many groups terms are parted, and how full the waves are. A product of many terms fills them, unless adding
  * its parts up would cost more. */
-static bool print_waves(FILE *out, const tx_context *context, const product *p, const tx_cl_provider *provider)
+static bool print_waves(FILE *out, tx_context *context, const product *p, const tx_cl_provider *provider)
 {
     const tx_gemm g = {.batch = 1, .m = p->m, .n = p->n, .k = p->k};
+    const tx_cl_builder builder = {.context = context};
     int64_t parts;
     if (!provider->tile || p->groups > 0)
         return true;
-    const double fill = tx_cl_gemm_fill(context, provider, &g, &parts);
+    const tx_cl_tile *t = provider->tile;
+    const int64_t units = context->limits.compute_units;
+    if (tx_cl_tile_parts(&builder, provider, &g, &parts) != TX_OK)
+        return false;
+    const int64_t groups = tx_cl_blocks(g.m, t->rows) * tx_cl_blocks(g.n, t->columns) * parts;
+    const double fill = (double)groups / (double)(tx_cl_blocks(groups, units) * units);
     const bool good = fill >= (strncmp(provider->name, "portable", 8) == 0 && p->k >= 16384 ? 0.9 : 0.5);
     fprintf(out, " x%d %.2f", (int)parts, fill);
     if (!good)
@@ -185,13 +190,13 @@ static bool keeps_parts(tx_context *context)
 {
     const tx_gemm g = {.batch = 1, .m = 3072, .n = 768, .k = 16384};
     const tx_cl_provider *tile = tx_cl_gemm_provider(0);
+    const tx_cl_builder builder = {.context = context};
     int64_t parts = 0;
     for (int i = 1; strcmp(tile->name, "portable-tile-64x128x8") != 0; i++)
         tile = tx_cl_gemm_provider(i);
     bool good = tx_cl_choose(context, "parts portable-tile-64x128x8 1 3072 768 16384\t99\n") == TX_FORMAT &&
                 tx_cl_choose(context, "parts portable-tile-64x128x8 1 3072 768 16384\t3\n") == TX_OK;
-    tx_cl_gemm_fill(context, tile, &g, &parts);
-    good = good && parts == 3;
+    good = good && tx_cl_tile_parts(&builder, tile, &g, &parts) == TX_OK && parts == 3;
     if (!good)
         printf("FAIL %s: %d parts in place of 3\n", stand_in.card, (int)parts);
     return good;

@@ -6,8 +6,8 @@
  *     test_stand_in_groups [NAME]   of providers whose names begin so
  *
  * Exit status 77: there is no OpenCL device. */
-#include "backends/opencl/gemm/gemm.h"
 #include "backends/opencl/runtime/internal.h"
+#include "backends/opencl/tune/trials.h"
 #include "tests/opencl/stand_in.h"
 
 #include <stdio.h>

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "api/graph/op.h"
-#include "backends/opencl/gemm/gemm.h"
 #include "backends/opencl/runtime/internal.h"
+#include "backends/opencl/tune/trials.h"
 #include "tests/scratch.h"
 
 /* What the candidates do. */
@@ -22,20 +22,20 @@ static struct {
 
 static const char *const names[] = {"tile-8x8", "tile-16x16", "tile-32x32", "library", "few"};
 
-static tx_status prove(tx_context *context, const tx_cl_selection *q, int id)
+static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
 {
     (void)context;
-    (void)q;
+    (void)c;
     world.proofs++;
     if (world.fails)
         return tx_fail(world.fails, "out of host memory");
     return world.wrong[id] ? tx_fail(TX_DEVICE, "one is two") : TX_OK;
 }
 
-static tx_status measure(tx_context *context, const tx_cl_selection *q, int id, double give_up_after, double *seconds)
+static tx_status measure(tx_context *context, const tx_cl_class *c, int id, double give_up_after, double *seconds)
 {
     (void)context;
-    (void)q;
+    (void)c;
     assert_true(give_up_after > 0.0);
     world.measurements++;
     if (!isfinite(world.seconds[id]))
@@ -44,24 +44,36 @@ static tx_status measure(tx_context *context, const tx_cl_selection *q, int id, 
     return TX_OK;
 }
 
-/* The tiles in the order of their numbers, then the library. */
-static tx_cl_selection selection(const char *key)
+/* A class and its selection. */
+typedef struct classed {
+    tx_cl_class c;
+    tx_cl_selection q;
+} classed;
+
+static tx_status tune(tx_context *context, classed *s)
 {
-    tx_cl_selection q = {
-        .what = "candidate", .omitted = 5, .proven = 7, .usual = 2, .prove = prove, .seconds = measure};
-    snprintf(q.key, sizeof q.key, "%s", key);
-    snprintf(q.sample, sizeof q.sample, "of it");
-    tx_cl_add_candidate(&q, 3, names[3], 0.1, "");
+    s->c.q = &s->q;
+    return tx_cl_tune(context, &s->c);
+}
+
+/* The tiles in the order of their numbers, then the library. */
+static classed selection(const char *key)
+{
+    classed s = {.c = {.omitted = 5, .proven = 7, .usual = 2, .prove = prove, .seconds = measure},
+                 .q.what = "candidate"};
+    snprintf(s.c.key, sizeof s.c.key, "%s", key);
+    snprintf(s.c.sample, sizeof s.c.sample, "of it");
+    tx_cl_add_candidate(&s.q, 3, names[3], 0.1, "");
     for (int i = 0; i < 3; i++)
-        tx_cl_add_candidate(&q, i, names[i], 1.0 - 0.1 * i, "");
-    return q;
+        tx_cl_add_candidate(&s.q, i, names[i], 1.0 - 0.1 * i, "");
+    return s;
 }
 
 static void expect(tx_context *context, const char *key, const char *name)
 {
-    tx_cl_selection q = selection(key);
-    assert_ok(tx_cl_select(context, &q));
-    assert_string_equal(q.candidate[0].name, name);
+    classed s = selection(key);
+    assert_ok(tune(context, &s));
+    assert_string_equal(s.q.candidate[0].name, name);
 }
 
 static tx_context *open_context(char *folder)
@@ -72,6 +84,9 @@ static tx_context *open_context(char *folder)
     assert_non_null(context);
     context->identity = identity;
     context->cache = folder;
+    context->tuner = calloc(1, sizeof *context->tuner);
+    assert_non_null(context->tuner);
+    context->select = tx_cl_tuner_select;
     memset(&world, 0, sizeof world);
     memcpy(world.seconds, seconds, sizeof seconds);
     return context;
@@ -86,18 +101,18 @@ static void close_context(tx_context *context)
 static void the_best_suited_is_taken_unmeasured(void **state)
 {
     tx_context *context = open_context(NULL);
-    tx_cl_selection q = selection("test aa 1");
-    q.fixed = true;
-    assert_ok(tx_cl_select(context, &q));
-    assert_string_equal(q.candidate[0].name, names[0]);
-    q = selection("test aa 2");
-    tx_cl_add_candidate(&q, 4, names[4], 0.01 + TX_CL_SURE, "");
-    assert_ok(tx_cl_select(context, &q));
-    assert_string_equal(q.candidate[0].name, names[4]);
-    q = selection("");
-    assert_ok(tx_cl_select(context, &q));
-    assert_string_equal(q.candidate[0].name, names[0]);
-    assert_string_equal(context->choices, "aa 1\ttile-8x8\naa 2\tfew\n");
+    classed s = selection("test aa 1");
+    s.c.fixed = true;
+    assert_ok(tune(context, &s));
+    assert_string_equal(s.q.candidate[0].name, names[0]);
+    s = selection("test aa 2");
+    tx_cl_add_candidate(&s.q, 4, names[4], 0.01 + TX_CL_SURE, "");
+    assert_ok(tune(context, &s));
+    assert_string_equal(s.q.candidate[0].name, names[4]);
+    s = selection("");
+    assert_ok(tune(context, &s));
+    assert_string_equal(s.q.candidate[0].name, names[0]);
+    assert_string_equal(context->tuner->choices, "aa 1\ttile-8x8\naa 2\tfew\n");
     assert_int_equal(world.measurements, 0);
     close_context(context);
 }
@@ -107,22 +122,23 @@ static void a_wrong_candidate_is_switched_off(void **state)
     tx_context *context = open_context(NULL);
     world.wrong[0] = true;
     for (int i = 0; i < 2; i++) { /* the second goes by the first one's proofs */
-        tx_cl_selection q = selection(i ? "test aa 2" : "test aa 1");
-        q.fixed = true;
-        assert_ok(tx_cl_select(context, &q));
-        assert_string_equal(q.candidate[0].name, names[1]);
-        assert_string_equal(q.rejected, "tile-8x8 is switched off: one is two");
+        classed s = selection(i ? "test aa 2" : "test aa 1");
+        s.c.fixed = true;
+        assert_ok(tune(context, &s));
+        assert_string_equal(s.q.candidate[0].name, names[1]);
+        assert_string_equal(s.q.rejected, "tile-8x8 is switched off: one is two");
         assert_int_equal(world.proofs, 2);
     }
     memset(world.wrong, 1, sizeof world.wrong);
-    tx_cl_selection q = selection("test bb 1"), none = {.what = "candidate", .key = "test cc 1"};
-    assert_refused(tx_cl_select(context, &q), TX_DEVICE, "no candidate is right on this device");
+    classed s = selection("test bb 1");
+    assert_refused(tune(context, &s), TX_DEVICE, "no candidate is right on this device");
     assert_int_equal(world.proofs, 6);
+    tx_cl_selection none = {.what = "candidate", .kind = TX_CL_PARTS, .user = "of cc"};
     tx_cl_add_candidate(&none, 0, names[0], 0.0, "it lacks memory");
     assert_refused(tx_cl_select(context, &none), TX_UNSUPPORTED, "no candidate accepts this one: it lacks memory");
     world.fails = TX_MEMORY;
-    q = selection("test dd 1");
-    assert_int_equal(tx_cl_select(context, &q), TX_MEMORY);
+    s = selection("test dd 1");
+    assert_int_equal(tune(context, &s), TX_MEMORY);
     world.fails = TX_OK;
     memset(world.wrong, 0, sizeof world.wrong);
     expect(context, "test dd 1", names[1]); /* nothing was held against them */
@@ -132,16 +148,16 @@ static void a_wrong_candidate_is_switched_off(void **state)
 static void a_class_keeps_what_it_was_given(void **state)
 {
     tx_context *context = open_context(NULL);
-    assert_ok(tx_cl_line_set(&context->choices, "aa 1", "library"));
-    assert_ok(tx_cl_line_set(&context->choices, "aa 2", "few"));
-    assert_ok(tx_cl_line_set(&context->choices, "bb 1", "library"));
+    assert_ok(tx_cl_line_set(&context->tuner->choices, "aa 1", "library"));
+    assert_ok(tx_cl_line_set(&context->tuner->choices, "aa 2", "few"));
+    assert_ok(tx_cl_line_set(&context->tuner->choices, "bb 1", "library"));
     expect(context, "test aa 1", "library");
     assert_int_equal(world.measurements, 0);
-    tx_cl_selection q = selection("test aa 2");
-    assert_refused(tx_cl_select(context, &q), TX_UNSUPPORTED, "few, chosen for test aa 2");
+    classed s = selection("test aa 2");
+    assert_refused(tune(context, &s), TX_UNSUPPORTED, "few, chosen for test aa 2");
     world.wrong[3] = true;
-    q = selection("test bb 1");
-    assert_refused(tx_cl_select(context, &q), TX_DEVICE, "library was chosen for test bb 1: library is switched off");
+    s = selection("test bb 1");
+    assert_refused(tune(context, &s), TX_DEVICE, "library was chosen for test bb 1: library is switched off");
     close_context(context);
 }
 
@@ -164,7 +180,7 @@ static void a_few_are_measured_and_the_table_is_gone_by(void **state)
     assert_string_equal(text, "test aa 1\ttile-16x16 2000.000 ms of it\ntest aa 2\tlibrary 3000.000 ms of it\n"
                               "test aa 3\ttile-8x8 4000.000 ms of it\ntest aa 4\tlibrary 3000.000 ms of it\n");
     free(text);
-    context->tune_spent = 1e6;
+    context->tuner->spent = 1e6;
     expect(context, "test aa 6", names[0]); /* the time is up */
     close_context(context);
     context = open_context(folder);
@@ -173,7 +189,7 @@ static void a_few_are_measured_and_the_table_is_gone_by(void **state)
     assert_int_equal(world.measurements, 0);
     world.wrong[3] = true;
     expect(context, "test bb 1", names[1]);
-    assert_ok(tx_cl_line_set(&context->table, "test bb 2", "library"));
+    assert_ok(tx_cl_line_set(&context->tuner->table, "test bb 2", "library"));
     expect(context, "test bb 2", names[1]); /* what the table says is wrong now */
     close_context(context);
     remove_scratch(folder);
@@ -188,19 +204,19 @@ static void on_progress(void *user, const char *what, double spent)
 static void a_tuning_run_measures_all_anew(void **state)
 {
     int told = 0;
-    const tx_tune_options tune = {sizeof tune, 100.0, on_progress, &told};
+    const tx_tune_options options = {sizeof options, 100.0, on_progress, &told};
     char *folder = make_scratch();
     tx_context *context = open_context(folder);
     tx_cl_table_put(context, "test aa 1", "tile-8x8 1 ms");
     tx_cl_table_put(context, "test aa 2", "library 1 ms");
-    context->tune = &tune;
+    context->tuner->options = &options;
     expect(context, "test aa 1", names[2]);
     assert_int_equal(world.measurements, 4); /* no other comes close to it */
     world.seconds[3] = 1.2;
     expect(context, "test aa 3", names[2]);
     assert_int_equal(world.measurements, 4 + 4 + 2 + 2);
     assert_int_equal(told, 2);
-    context->tune_spent = 101.0;
+    context->tuner->spent = 101.0;
     expect(context, "test aa 2", names[3]);
     assert_int_equal(world.measurements, 12);
     close_context(context);
@@ -209,20 +225,23 @@ static void a_tuning_run_measures_all_anew(void **state)
 
 static void what_is_tried_is_forced(void **state)
 {
-    const tx_cl_forced forced = {"test aa", "library"}, no = {"test aa", "few"};
+    const tx_cl_forced forced = {TX_CL_PARTS, "library"}, no = {TX_CL_PARTS, "few"};
     tx_context *context = open_context(NULL);
-    assert_ok(tx_cl_line_set(&context->choices, "aa 1", "tile-32x32"));
-    tx_cl_selection q = selection("test aa 1"), other = selection("test bb 1");
+    assert_ok(tx_cl_line_set(&context->tuner->choices, "parts of it", "tile-32x32"));
+    tx_cl_selection q = selection("").q, other = q, declined = q, own = q;
+    q.kind = declined.kind = own.kind = TX_CL_PARTS;
+    q.user = declined.user = own.user = "of it";
+    other.kind = TX_CL_ATTENTION;
     q.forced = other.forced = &forced;
     assert_ok(tx_cl_select(context, &q));
     assert_string_equal(q.candidate[0].name, names[3]);
     assert_ok(tx_cl_select(context, &other));
     assert_string_equal(other.candidate[0].name, names[0]);
-    q = selection("test aa 1");
-    q.forced = &no;
-    assert_refused(tx_cl_select(context, &q), TX_UNSUPPORTED, "few declines");
-    expect(context, "test aa 1", names[2]);
-    assert_string_equal(context->choices, "aa 1\ttile-32x32\n");
+    declined.forced = &no;
+    assert_refused(tx_cl_select(context, &declined), TX_UNSUPPORTED, "few declines");
+    assert_ok(tx_cl_select(context, &own));
+    assert_string_equal(own.candidate[0].name, names[2]);
+    assert_string_equal(context->tuner->choices, "parts of it\ttile-32x32\n");
     close_context(context);
 }
 
@@ -261,17 +280,17 @@ static void a_wish_goes_first(void **state)
                              .kept = &none};
     const tx_cl_builder builder = {.context = context};
     static const char *const wishes[][2] = {{"", "nvidia-mma-128x128"}, {"portable-tile-32", "portable-tile-32x32x16"}};
-    context->options.unmeasured = true;
+    context->tuner->unmeasured = true;
     for (int i = 0; i < 2; i++) {
         char key[96];
         tx_cl_gemm_choice choice;
         snprintf(context->options.gemm, sizeof context->options.gemm, "%s", wishes[i][0]);
         snprintf(key, sizeof key, "product 00 0 0 in quads %s", wishes[i][1]);
-        assert_ok(tx_cl_line_set(&context->proofs, key, ""));
+        assert_ok(tx_cl_line_set(&context->tuner->proofs, key, ""));
         assert_ok(tx_cl_gemm_choose(&builder, &p, &choice));
         assert_string_equal(choice.provider->name, wishes[i][1]);
-        free(context->choices);
-        context->choices = NULL;
+        free(context->tuner->choices);
+        context->tuner->choices = NULL;
     }
     snprintf(context->options.gemm, sizeof context->options.gemm, "cublas");
     tx_cl_gemm_choice choice;

@@ -4,7 +4,7 @@
 #ifndef TX_OPENCL_ATTENTION_H
 #define TX_OPENCL_ATTENTION_H
 
-#include "backends/opencl/tune/tuner.h"
+#include "backends/opencl/runtime/select.h"
 
 typedef enum tx_cl_attention_kernel { TX_CL_FORWARD, TX_CL_GRAD_Q, TX_CL_GRAD_KV } tx_cl_attention_kernel;
 
@@ -59,6 +59,13 @@ extern const tx_cl_attention_kind tx_cl_attention_cpu, tx_cl_attention_gpu;
 #include "backends/opencl/extensions.def"
 #undef TX_ATTENTION_KIND
 
+/* `user` of a selection of a form. */
+typedef struct tx_cl_attention_subject {
+    const tx_cl_attention_job *a;
+    tx_cl_attention_kernel kernel;
+    tx_cl_attention_forms forms;
+} tx_cl_attention_subject;
+
 /* Fails if none can run. */
 tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                tx_cl_attention_forms *forms);
@@ -67,20 +74,11 @@ tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_
 tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  tx_cl_attention_form *form, char note[160]);
 
-#define TX_CL_ATTENTION "attention" /* how keys of attention begin */
 #define TX_CL_ATTENTION_CACHED TX_CL_ATTENTION " cached"
 extern const char *const tx_cl_attention_keys[]; /* those of each kernel: "attention forward", " dq", " dkv" */
 /* Whether a form of this name is for this device. */
 bool tx_cl_attention_knows(const tx_context *context, const char *name);
 
-/* Proves the form (tx_cl_trial_prove) on a small problem of several tiles, with the command's causality, lengths,
- * window, starts, dropout and head size, in fp32 or, by matrix units, in its type. */
-tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                                const tx_cl_attention_form *form);
-/* Measures the form of this name on the command with fewer and shorter rows: B rows of T tokens. */
-void tx_cl_attention_cut(const tx_cl_attention_job *a, int64_t *B, int64_t *T);
-tx_status tx_cl_attention_measure(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                                  const char *form, tx_dtype type, double *seconds);
 /* Whether a command launches this kernel: while one of attention's is tried, it runs alone. */
 bool tx_cl_attention_runs(const tx_cl_builder *b, tx_cl_attention_kernel kernel);
 

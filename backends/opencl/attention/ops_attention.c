@@ -27,7 +27,7 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
     snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d%s%s%s %s", a.d,
              c->attrs.attention.causal || cached, !cached && tx_present(lengths), c->attrs.draw.p > 0.0f && !cached,
              cached, a.window > 0 ? " -DWINDOW=1" : "", a.starts ? " -DSTARTS=1" : "",
-             b->context->driver.coarse_exp2 ? " -DEXP2=exp2" : "", tx_cl_type(qkv));
+             b->context->driver.native_exp2 ? "" : " -DEXP2=exp2", tx_cl_type(qkv));
     return a;
 }
 

@@ -9,7 +9,7 @@
 #ifndef TX_OPENCL_GEMM_H
 #define TX_OPENCL_GEMM_H
 
-#include "backends/opencl/tune/tuner.h"
+#include "backends/opencl/runtime/select.h"
 
 /* A command that multiplies matrices, worked out. */
 typedef struct tx_cl_product {
@@ -77,8 +77,6 @@ tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_c
 /* Emits a product of command `c` (gemm.c), with the chosen provider as the command's variant. */
 tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command *c);
 
-#define TX_CL_PRODUCT "product" /* how keys of products begin in the table */
-
 /* ---- The providers (gemm_providers.c) --------------------------------------------------------------------- */
 
 /* All providers there are; number i, NULL behind the last. */
@@ -93,24 +91,5 @@ void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_p
 /* The arguments that the kernels begin with, and those of groups, with which they end. */
 void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
 void tx_cl_gemm_offsets(tx_cl_builder *b, const tx_cl_product *p);
-
-/* ---- Trials: a product of a provider on data of its own ---------------------------------------------- */
-
-typedef struct tx_cl_trial {
-    int64_t batch, m, n, k;
-    bool trans_a, trans_b, bias;
-    tx_op op; /* of a product by groups */
-    int64_t
-        groups; /* with the batch 1: so many, of different sizes, one without rows; rows of none come last. 0: none */
-    tx_dtype from, to, packed; /* as in tx_cl_product */
-    tx_accumulate accumulate;  /* TX_STORE (over NaN) or TX_ADD */
-    tx_epilogue epilogue;
-    bool exact; /* of its GELU */
-    bool rough; /* data that need all bits of fp32; the sums may have the error of additions in fp32 */
-} tx_cl_trial;
-
-/* Proves the product by the provider of this name (tx_cl_trial_prove), with data whose fp32 sums are exact. If seconds
- * is not NULL, measures it (tx_cl_trial_measure), and proves it as well only if it is small. */
-tx_status tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds);
 
 #endif

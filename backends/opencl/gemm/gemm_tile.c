@@ -12,6 +12,7 @@
 #define LEAST_PART 512
 #define MOST_PART_BYTES (128 << 20) /* of all parts' sums, and no more than a share of the device's memory */
 #define MEMORY_SHARE 64
+#define TOO_LARGE 1e-30 /* share of parts that are more than that: an earlier run may have had them */
 
 /* What else costs time, in the multiply-adds that a unit could do in it: a tile's beginning and end, in terms; a second
  * launch; and for each byte that the parts' sums move, at the device's balance of arithmetic and memory. */
@@ -43,27 +44,22 @@ static tiling part_terms(const tx_context *context, const tx_cl_tile *t, const t
     return plan;
 }
 
-/* The number of parts is part of the bits, and of a run's state. */
-static void parts_key(const tx_cl_provider *self, const tx_gemm *g, char key[TX_CL_CHOICE_KEY])
+/* The most parts that are worth it, of which those of more than `room` take too much memory. */
+static int64_t most_parts(const tx_context *context, const tx_gemm *g, int64_t *room)
 {
-    snprintf(key, TX_CL_CHOICE_KEY, TX_CL_PARTS " %s %lld %lld %lld %lld", self->name, (long long)g->batch,
-             (long long)g->m, (long long)g->n, (long long)g->k);
+    const int64_t bytes = g->batch * g->m * g->n * (int64_t)sizeof(float);
+    *room = tx_cl_least(MOST_PART_BYTES, context->info.memory / MEMORY_SHARE) / bytes;
+    return tx_cl_least(g->k / LEAST_PART, TX_CL_MOST_PARTS);
 }
 
 /* The terms are parted among as many work-groups as take the least time: where the tiles are few, or fill their last
  * wave badly. */
-static tiling plan_tiles(const tx_context *context, const tx_cl_provider *self, const tx_gemm *g)
+static tiling plan_tiles(const tx_context *context, const tx_cl_tile *t, const tx_gemm *g)
 {
-    char key[TX_CL_CHOICE_KEY], chosen[16];
-    const tx_cl_tile *t = self->tile;
-    const int64_t bytes = g->batch * g->m * g->n * (int64_t)sizeof(float);
-    const int64_t room = tx_cl_least(MOST_PART_BYTES, context->info.memory / MEMORY_SHARE) / bytes;
-    const int64_t most = tx_cl_least(tx_cl_least(g->k / LEAST_PART, TX_CL_MOST_PARTS), room);
+    int64_t room;
+    const int64_t most = most_parts(context, g, &room);
     tiling best = part_terms(context, t, g, 1);
-    parts_key(self, g, key);
-    if (tx_cl_line_get(context->choices, key, chosen, sizeof chosen))
-        return part_terms(context, t, g, atoi(chosen));
-    for (int64_t parts = 2; parts <= most; parts++) {
+    for (int64_t parts = 2; parts <= tx_cl_least(most, room); parts++) {
         const tiling now = part_terms(context, t, g, parts);
         if (now.time < best.time)
             best = now;
@@ -71,23 +67,25 @@ static tiling plan_tiles(const tx_context *context, const tx_cl_provider *self, 
     return best;
 }
 
-static tx_status keep_parts(const tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, const tiling *plan)
+tx_status tx_cl_tile_parts(const tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, int64_t *parts)
 {
-    tx_context *context = b->context;
-    char key[TX_CL_CHOICE_KEY], text[16];
-    if (b->forced || context->limits.narrowed || g->k < 2 * LEAST_PART)
+    int64_t room;
+    const int64_t most = most_parts(b->context, g, &room);
+    char product[96], name[TX_CL_MOST_PARTS + 1][4];
+    *parts = 1;
+    if (most < 2)
         return TX_OK;
-    parts_key(self, g, key);
-    snprintf(text, sizeof text, "%d", (int)plan->parts);
-    return tx_cl_line_set(&context->choices, key, text);
-}
-
-double tx_cl_gemm_fill(const tx_context *context, const tx_cl_provider *provider, const tx_gemm *g, int64_t *parts)
-{
-    const tiling plan = plan_tiles(context, provider, g);
-    const int64_t groups = plan.tiles * plan.parts, units = context->limits.compute_units;
-    *parts = plan.parts;
-    return (double)groups / (double)(tx_cl_blocks(groups, units) * units);
+    snprintf(product, sizeof product, "%s %lld %lld %lld %lld", self->name, (long long)g->batch, (long long)g->m,
+             (long long)g->n, (long long)g->k);
+    tx_cl_selection q = {.what = "number of parts", .kind = TX_CL_PARTS, .forced = b->forced, .user = product};
+    for (int i = 1; i <= (int)most; i++) {
+        snprintf(name[i], sizeof name[i], "%d", i);
+        const double time = part_terms(b->context, self->tile, g, i).time;
+        tx_cl_add_candidate(&q, i, name[i], (i == 1 || i <= room ? 1.0 : TOO_LARGE) / time, "");
+    }
+    TX_TRY(tx_cl_select(b->context, &q));
+    *parts = q.candidate[0].id;
+    return TX_OK;
 }
 
 /* Terms are not parted: tiles are many, and the terms of a group are known when it runs. */
@@ -110,11 +108,6 @@ static tiling plan_groups(const tx_context *context, const tx_cl_tile *t, const 
     return plan;
 }
 
-static tiling plan_product(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p)
-{
-    return p->offsets ? plan_groups(context, self->tile, p) : plan_tiles(context, self, &p->g);
-}
-
 /* Multiply-adds; those of groups are in m, or k. */
 static double multiplies(const tx_cl_product *p)
 {
@@ -130,7 +123,8 @@ double tx_cl_tile_suits(const tx_context *context, const tx_cl_provider *self, c
     l.local_bytes = local_bytes;
     if (!tx_cl_fits(&l, self->name, t->buffer_bytes, (size_t)t->group, why, TX_CL_WHY))
         return 0.0;
-    return t->rate * multiplies(p) / (double)l.compute_units / plan_product(context, self, p).time;
+    return t->rate * multiplies(p) / (double)l.compute_units /
+           (p->offsets ? plan_groups(context, t, p) : plan_tiles(context, t, &p->g)).time;
 }
 
 /* Whether rows of `inner` elements are whole pieces of `piece` elements and each piece lies at a multiple of its size.
@@ -247,13 +241,15 @@ static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_prod
 void tx_cl_tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
 {
     const tx_gemm *g = &p->g;
-    const tiling plan = plan_product(b->context, self, p);
-    const tx_status kept = p->offsets ? TX_OK : keep_parts(b, self, g, &plan);
+    int64_t parts = 1;
+    const tx_status status = p->offsets ? TX_OK : tx_cl_tile_parts(b, self, g, &parts);
+    const tiling plan =
+        p->offsets ? plan_groups(b->context, self->tile, p) : part_terms(b->context, self->tile, g, parts);
     const tx_operand none = {.dtype = TX_DTYPE_COUNT};
     tx_operand sums = {.dtype = TX_F32, .shape = TX_SHAPE(plan.parts, g->batch, g->m, g->n), .arena = TX_ARENA_SCRATCH};
     tx_cl_product one = *p;
-    if (kept && !b->status)
-        b->status = kept;
+    if (status && !b->status)
+        b->status = status;
     if (plan.parts > 1) {
         sums.offset = tx_cl_scratch(b, tx_operand_bytes(&sums));
         one.y = &sums;

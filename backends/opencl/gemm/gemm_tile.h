@@ -32,13 +32,9 @@ bool tx_cl_whole_a(const tx_cl_product *p, int64_t piece);
 bool tx_cl_whole_b(const tx_cl_product *p, int64_t piece);
 bool tx_cl_whole_result(const tx_cl_product *p);
 
-/* Among how many groups the terms of a product are parted is a choice by itself: key TX_CL_PARTS, provider, batch, m, n
- * and k. */
-#define TX_CL_PARTS "parts"
+/* Selects the number of groups that share the terms of a product, which is part of the bits. */
 #define TX_CL_MOST_PARTS 16
-
-/* What share of the units works while a product of a provider with tiles goes in waves of work-groups. */
-double tx_cl_gemm_fill(const tx_context *context, const tx_cl_provider *provider, const tx_gemm *g, int64_t *parts);
+tx_status tx_cl_tile_parts(const tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, int64_t *parts);
 
 /* So many columns of a few rows that groups have more than one tile, if they go on from one to the next; else 0. */
 int64_t tx_cl_gemm_columns(const tx_context *context, const tx_cl_provider *provider);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The OpenCL backend's table: what leaves the backend explains its failures. */
 #include "backends/opencl/runtime/internal.h"
-#include "backends/opencl/tune/tuner.h"
 
 /* The function of a slot: calls tx_cl_NAME and explains its failure. */
 #define EXPLAINED(name, of, parameters, arguments)        \
@@ -42,6 +41,10 @@ EXPLAINED(run_program, executable->context,
           (tx_executable * executable, int32_t first, int32_t count, const tx_controls *controls, double *seconds),
           (executable, first, count, controls, seconds))
 
+#define TX_SLOT(name, parameters) tx_status tx_cl_##name parameters;
+#include "backends/opencl/extensions.def"
+#undef TX_SLOT
+
 extern const tx_backend tx_backend_opencl;
 const tx_backend tx_backend_opencl = {
     .version = TX_BACKEND_VERSION,
@@ -70,8 +73,6 @@ const tx_backend tx_backend_opencl = {
     .run = run_program,
     .command_info = tx_cl_command_info,
     .destroy = tx_cl_destroy,
-    .choices = tx_cl_choices,
-    .choose = tx_cl_choose,
-    .tuned = tx_cl_tuned,
-    .facts = tx_cl_facts,
+#define TX_SLOT(slot, ...) .slot = tx_cl_##slot,
+#include "backends/opencl/extensions.def"
 };

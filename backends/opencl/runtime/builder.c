@@ -54,45 +54,6 @@ static tx_status check_group(const tx_cl_builder *b, cl_kernel kernel, size_t it
                    most);
 }
 
-#define SPILL_MEM_SIZE_INTEL 0x4109 /* of cl_intel_required_subgroup_size: there private memory is another matter */
-
-static int64_t private_bytes(const tx_context *context, cl_kernel kernel)
-{
-    const bool intel = context->can.vendor == TX_CL_INTEL;
-    cl_ulong bytes = 0;
-    clGetKernelWorkGroupInfo(kernel, context->device, intel ? SPILL_MEM_SIZE_INTEL : CL_KERNEL_PRIVATE_MEM_SIZE,
-                             sizeof bytes, &bytes, NULL);
-    return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX;
-}
-
-/* A kernel that needs hardly any register. */
-#define PLAIN_SOURCE "optimizer"
-#define PLAIN_KERNEL "clip_norm"
-
-/* Whether it has yet to be found out what the driver means by private memory. */
-static bool asks_claims(const tx_context *context)
-{
-    return !context->limits.cpu && context->driver.spills == TX_CL_UNTRIED;
-}
-
-/* Notes what a kernel has in private memory: those of forms declare none, so they spill registers. A driver that says
- * the same of one that needs hardly any register means something else. */
-static void note_spills(tx_context *context, cl_kernel kernel)
-{
-    const int64_t bytes = private_bytes(context, kernel);
-    cl_kernel plain = NULL;
-    if (context->limits.cpu || bytes <= context->driver.spilled)
-        return;
-    if (asks_claims(context)) {
-        const bool made = tx_cl_kernel(context, PLAIN_SOURCE, NULL, PLAIN_KERNEL, &plain) == TX_OK;
-        context->driver.spills = made && private_bytes(context, plain) == 0 ? TX_CL_BELIEVED : TX_CL_DISPROVED;
-        if (made)
-            clReleaseKernel(plain);
-    }
-    if (context->driver.spills == TX_CL_BELIEVED)
-        context->driver.spilled = bytes;
-}
-
 static size_t items_of(cl_uint dims, const size_t *local)
 {
     size_t items = 1;
@@ -105,7 +66,6 @@ void tx_cl_launch_kernel(tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const
 {
     tx_cl_step s = {.kernel = kernel, .dims = dims, .has_local = local != NULL};
     fail(b, check_group(b, kernel, items_of(dims, local), &s.doubted));
-    note_spills(b->context, kernel);
     for (cl_uint i = 0; i < dims; i++) {
         s.global[i] = global[i];
         if (local) {
@@ -124,8 +84,6 @@ void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, con
         return;
     if (b->context->survey) {
         fail(b, tx_cl_want_program(b->context, source, options));
-        if (asks_claims(b->context))
-            fail(b, tx_cl_want_program(b->context, PLAIN_SOURCE, NULL));
         return;
     }
     if (items_of(dims, local) > b->widest)

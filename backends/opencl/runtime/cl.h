@@ -59,20 +59,16 @@ typedef enum tx_cl_claims { TX_CL_UNTRIED, TX_CL_BELIEVED, TX_CL_DISPROVED } tx_
 typedef struct tx_cl_driver {
     tx_cl_claims groups; /* CL_KERNEL_WORK_GROUP_SIZE: rusticl of Mesa 22.3 gives the sub-group's size for it, whatever
                           * the kernel runs in (check.c) */
-    tx_cl_claims spills; /* whether it tells what kernels spill (builder.c) */
-    int64_t spilled;     /* bytes an item of the worst kernel since this was set to 0 */
-    bool coarse_exp2;    /* native_exp2 has not nearly the bits of exp2 (check.c) */
+    bool native_exp2;    /* native_exp2 is known to have nearly the bits of exp2 */
 } tx_cl_driver;
 
-/* Variables of the environment that choose providers of products, read when the device is opened. limits.c and cache.c
- * read the others then. */
+/* Variables of the environment, read when the device is opened. limits.c and cache.c read the others then. */
 typedef struct tx_cl_options {
-    char gemm[48];   /* TX_GEMM: how the provider's name begins; empty if any may be chosen */
-    bool unmeasured; /* TX_GEMM_TUNE=0 */
+    char gemm[48]; /* TX_GEMM: the beginning of the names of the providers that go first; may be empty */
 } tx_cl_options;
 
+struct tx_cl_selection;
 struct tx_context {
-    const tx_backend *plain; /* its functions, without explanations of failures: these become reasons of trials */
     tx_cl_options options;
     cl_platform_id platform;
     cl_device_id device;
@@ -87,15 +83,12 @@ struct tx_context {
     char *identity; /* platform, device and driver with versions: what cached files are keyed by */
     char *cache;    /* folder of cached files, made; NULL: none */
     tx_cl_program *programs;
-    /* tuner.h */
-    char *choices, *proofs, *table;
-    bool table_read;
-    const tx_tune_options *tune; /* measure more than usual; NULL: do not */
-    double tune_spent;           /* seconds that the device ran measurements (trial.c) */
-    tx_context *reference;       /* of the cpu backend, opened for the first proof; NULL before */
-    struct tx_cl_survey *survey; /* NULL: kernels are built (compile.c) */
-    const tx_reporter *report;   /* is told of long builds; or NULL */
-    bool clblast;                /* CLBlast has programs of this context in its cache */
+    /* Selects among candidates by more than their shares (select.h); set by an extension, NULL without it. */
+    tx_status (*select)(tx_context *context, struct tx_cl_selection *selection);
+    struct tx_cl_tuner *tuner; /* the extension's */
+    bool survey; /* commands are emitted to learn which programs they need; nothing is built (compile.c) */
+    const tx_reporter *report; /* is told of long builds; or NULL */
+    bool clblast;              /* CLBlast has programs of this context in its cache */
     tx_memory held;
     tx_traffic traffic;
 };
@@ -178,7 +171,7 @@ struct tx_cl_builder {
     tx_context *context;
     tx_status status; /* of the first call that failed; later calls do nothing */
     tx_executable *executable;
-    const struct tx_cl_forced *forced; /* the candidate under trial (tuner.h), or NULL */
+    const struct tx_cl_forced *forced; /* the candidate under trial (select.h), or NULL */
     int64_t scratch;                   /* bytes that the command being built has reserved */
     size_t widest;                     /* work-items in the largest work-group that it asked for */
     double work;                       /* the largest that it asked tx_cl_share about */

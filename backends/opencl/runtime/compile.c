@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define TELL_AFTER 2.0 /* seconds; and as often again: every second */
@@ -101,21 +100,15 @@ static void build(const tx_context *context)
     pthread_mutex_destroy(&w.mutex);
 }
 
-bool tx_cl_survey_begin(tx_context *context, tx_cl_survey *survey)
+bool tx_cl_survey_begin(tx_context *context)
 {
-    if (context->survey)
-        return false;
-    *survey = (tx_cl_survey){.choices = context->choices};
-    context->choices = survey->choices ? strdup(survey->choices) : NULL;
-    context->survey = survey;
-    return true;
+    const bool begins = !context->survey;
+    context->survey = true;
+    return begins;
 }
 
-void tx_cl_compile_ahead(tx_context *context, tx_cl_survey *survey)
+void tx_cl_compile_ahead(tx_context *context)
 {
-    context->survey = NULL;
-    free(context->choices);
-    context->choices = survey->choices;
+    context->survey = false;
     build(context);
-    free(survey->trials);
 }

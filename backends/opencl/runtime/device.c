@@ -127,9 +127,8 @@ static char *read_identity(const tx_context *context)
 
 static void read_options(tx_cl_options *options)
 {
-    const char *gemm = getenv("TX_GEMM"), *tune = getenv("TX_GEMM_TUNE");
+    const char *gemm = getenv("TX_GEMM");
     snprintf(options->gemm, sizeof options->gemm, "%s", gemm ? gemm : "");
-    options->unmeasured = tune && strcmp(tune, "0") == 0;
 }
 
 static tx_status make_context(tx_context *context)
@@ -146,30 +145,19 @@ static tx_status make_context(tx_context *context)
     return tx_cl_check(code, "clCreateCommandQueue");
 }
 
-static const tx_backend plain = {
-    .name = "opencl",
-    .allocate = tx_cl_allocate,
-    .release = tx_cl_release,
-    .write = tx_cl_write,
-    .read = tx_cl_read,
-    .finish = tx_cl_finish,
-    .prepare = tx_cl_prepare,
-    .bind = tx_cl_bind,
-    .run = tx_cl_run_program,
-    .destroy = tx_cl_destroy,
-};
+#define TX_OPENED(open, close)                                           \
+    tx_status open(tx_context *context, const tx_open_options *options); \
+    void close(tx_context *context);
+#include "backends/opencl/extensions.def"
+#undef TX_OPENED
 
-/* The self-test runs small commands: nothing to measure, nor to remember the choices of. */
-static tx_status test(tx_context *context)
-{
-    const tx_tune_options *tune = context->tune;
-    context->tune = NULL;
-    tx_status status = tx_cl_self_test(context);
-    context->tune = tune;
-    free(context->choices);
-    context->choices = NULL;
-    return status;
-}
+static const struct {
+    tx_status (*open)(tx_context *context, const tx_open_options *options);
+    void (*close)(tx_context *context);
+} opened[] = {
+#define TX_OPENED(open, close) {open, close},
+#include "backends/opencl/extensions.def"
+    {NULL, NULL}};
 
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **out)
 {
@@ -178,12 +166,10 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     tx_context *context = calloc(1, sizeof *context);
     if (!context)
         return tx_fail(TX_MEMORY, "out of host memory");
-    context->plain = &plain;
     context->platform = list.platform[index];
     context->device = list.device[index];
     context->profile = options && options->profile;
     context->tf32 = options && options->tf32;
-    context->tune = options ? options->tune : NULL;
     context->report = options ? options->report : NULL;
     context->cache = tx_cl_cache_folder();
     read_options(&context->options);
@@ -192,7 +178,8 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     if (status == TX_OK && !(context->identity = read_identity(context)))
         status = tx_fail(TX_MEMORY, "out of host memory");
     TX_THEN(status, make_context(context));
-    TX_THEN(status, test(context));
+    for (int i = 0; opened[i].open; i++)
+        TX_THEN(status, opened[i].open(context, options));
     if (status != TX_OK) {
         if (tx_cl_explain(context, status) != TX_MEMORY && status != TX_DEVICE)
             tx_fail_in(status, "%s (%s)", context->info.id, context->info.name);
@@ -208,7 +195,8 @@ void tx_cl_close(tx_context *context)
     if (!context)
         return;
     tx_cl_clblast_close(context);
-    tx_cl_tuner_close(context);
+    for (int i = 0; opened[i].close; i++)
+        opened[i].close(context);
     tx_cl_release_programs(context);
     cl_command_queue const queues[] = {context->compute, context->transfer};
     for (int i = 0; i < 2; i++) {

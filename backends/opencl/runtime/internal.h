@@ -4,11 +4,11 @@
  *
  *     backend                               the table
  *     device                                opens and closes
- *     check                                 known answers
  *     run                                   runs programs
  *     refusal                               prepares them, in forms that the driver takes
  *     plan                                  executables
- *     ../ops/, ../attention/, ../gemm/      launches of each op, with ../matrix/ and ../tune/
+ *     ../ops/, ../attention/, ../gemm/      launches of each op
+ *     select                                one of a few candidates
  *     builder
  *     compile                               builds programs side by side
  *     program, memory
@@ -50,9 +50,6 @@ tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, 
 /* Makes work-groups of more than `group` items too large. */
 void tx_cl_narrow(tx_cl_limits *limits, size_t group);
 
-/* facts.c: what the table's slot of that name gives. */
-tx_status tx_cl_facts(const tx_context *context, char **text);
-
 /* program.c */
 struct tx_cl_program {
     tx_cl_program *next;
@@ -78,24 +75,15 @@ typedef struct tx_cl_reviser {
 #undef TX_REVISER
 
 /* compile.c */
-/* While context->survey is set, commands are emitted to learn which programs they and the trials before them ask for:
- * nothing is built, launched, proven, measured or kept. */
-typedef struct tx_cl_survey {
-    char *trials;  /* lines: those that were looked at */
-    char *choices; /* the context's own: those that the survey adds go with it */
-} tx_cl_survey;
-
-/* Begins one; false while another one or a trial is under way. */
-bool tx_cl_survey_begin(tx_context *context, tx_cl_survey *survey);
+/* Begins a survey: while context->survey is set, commands are emitted to learn which programs they and the trials
+ * before them ask for; nothing is built, launched, proven, measured or kept. False while another one is under way. */
+bool tx_cl_survey_begin(tx_context *context);
 /* Ends it and builds the programs that were asked for by a few threads. Failures are not reported: the command that
  * needs the program builds it again. */
-void tx_cl_compile_ahead(tx_context *context, tx_cl_survey *survey);
+void tx_cl_compile_ahead(tx_context *context);
 
 /* cache.c: the folder of cached files, made if need be; the caller frees it. NULL: no caching. */
 char *tx_cl_cache_folder(void);
-
-/* check.c: runs a few kernels with known answers, unless this device and driver passed before. */
-tx_status tx_cl_self_test(tx_context *context);
 
 /* memory.c: slots of the table. */
 tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
@@ -153,7 +141,7 @@ typedef struct tx_cl_command {
 
 struct tx_executable {
     tx_context *context;
-    const struct tx_cl_forced *forced; /* the candidate under trial (tuner.h), or NULL */
+    const struct tx_cl_forced *forced; /* the candidate under trial (select.h), or NULL */
     int32_t length, step_count, step_room, patch_count, patch_room;
     tx_cl_command *commands;
     tx_cl_step *steps;
@@ -178,7 +166,7 @@ tx_status tx_cl_bind_alike(const tx_executable *executable, tx_executable *other
 tx_command_info tx_cl_command_info(const tx_executable *executable, int32_t index);
 void tx_cl_destroy(tx_executable *executable);
 
-/* refusal.c: the program's `trial` is a tx_cl_forced (tuner.h). */
+/* refusal.c: the program's `trial` is a tx_cl_forced (select.h). */
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                         int64_t *scratch_bytes);
 /* Whether an error is about one launch: the driver has no room for it, or finds it too large. */

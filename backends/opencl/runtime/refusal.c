@@ -101,12 +101,11 @@ static tx_status prepare(tx_context *context, const tx_program *program, bounds 
 static tx_status prepare_ahead(tx_context *context, const tx_program *program, bounds within, tx_executable **out,
                                int64_t *scratch)
 {
-    tx_cl_survey survey;
-    if (tx_cl_survey_begin(context, &survey)) {
+    if (tx_cl_survey_begin(context)) {
         tx_executable *none = NULL;
         if (prepare(context, program, within, &none, scratch) == TX_OK)
             tx_cl_destroy(none);
-        tx_cl_compile_ahead(context, &survey);
+        tx_cl_compile_ahead(context);
     }
     return prepare(context, program, within, out, scratch);
 }

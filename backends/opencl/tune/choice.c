@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The text by which another run gives each class of matrix products and of attention to the same. Sums round
  * differently from one to the other, so the same choices are part of the same bits. */
-#include "backends/opencl/attention/attention.h"
-#include "backends/opencl/gemm/gemm_tile.h"
 #include "backends/opencl/runtime/internal.h"
+#include "backends/opencl/tune/trials.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 /* KEY<TAB>NAME, one a line. */
 tx_status tx_cl_choices(const tx_context *context, char **text)
 {
-    return tx_cl_lines_copy(context->choices, text);
+    return tx_cl_lines_copy(context->tuner->choices, text);
 }
 
 /* One line, which is cut in two; `choices` takes what it says. */
@@ -40,13 +39,13 @@ static tx_status read_line(const tx_context *context, char *line, char **choices
 tx_status tx_cl_choose(tx_context *context, const char *text)
 {
     char *choices = NULL, *copy = NULL, *rest = NULL;
-    tx_status status = tx_cl_lines_copy(context->choices, &choices);
+    tx_status status = tx_cl_lines_copy(context->tuner->choices, &choices);
     TX_THEN(status, tx_cl_lines_copy(text, &copy));
     for (char *line = status ? NULL : strtok_r(copy, "\n", &rest); line && !status; line = strtok_r(NULL, "\n", &rest))
         status = read_line(context, line, &choices);
     if (!status) {
-        free(context->choices);
-        context->choices = choices;
+        free(context->tuner->choices);
+        context->tuner->choices = choices;
     } else {
         free(choices);
     }

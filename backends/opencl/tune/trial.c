@@ -1,17 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Trials of candidates: the proof and the measurement of a single command. */
-#include "backends/opencl/tune/tuner.h"
+#include "backends/opencl/runtime/internal.h"
+#include "backends/opencl/tune/trials.h"
 
 #include <math.h>
 
 #define TIMED_RUNS 5
 #define TIMED_SECONDS 0.25
 
+const tx_backend tx_cl_plain = {
+    .name = "opencl",
+    .allocate = tx_cl_allocate,
+    .release = tx_cl_release,
+    .write = tx_cl_write,
+    .read = tx_cl_read,
+    .finish = tx_cl_finish,
+    .prepare = tx_cl_prepare,
+    .bind = tx_cl_bind,
+    .run = tx_cl_run_program,
+    .destroy = tx_cl_destroy,
+};
+
+#define SPILL_MEM_SIZE_INTEL 0x4109 /* of cl_intel_required_subgroup_size: there private memory is another matter */
+
+static int64_t private_bytes(const tx_context *context, cl_kernel kernel)
+{
+    const bool intel = context->can.vendor == TX_CL_INTEL;
+    cl_ulong bytes = 0;
+    clGetKernelWorkGroupInfo(kernel, context->device, intel ? SPILL_MEM_SIZE_INTEL : CL_KERNEL_PRIVATE_MEM_SIZE,
+                             sizeof bytes, &bytes, NULL);
+    return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX;
+}
+
+/* A kernel that needs hardly any register. */
+#define PLAIN_SOURCE "optimizer"
+#define PLAIN_KERNEL "clip_norm"
+
+/* A driver that says the same of a kernel that needs hardly any register means something else by private memory. */
+static bool tells_spills(tx_context *context)
+{
+    tx_cl_tuner *tuner = context->tuner;
+    cl_kernel plain = NULL;
+    if (!tuner->asked_spills && tx_cl_kernel(context, PLAIN_SOURCE, NULL, PLAIN_KERNEL, &plain) == TX_OK) {
+        tuner->tells_spills = private_bytes(context, plain) == 0;
+        clReleaseKernel(plain);
+    }
+    tuner->asked_spills = true;
+    return tuner->tells_spills;
+}
+
+/* Notes the most private memory of a launched kernel. Kernels of forms declare none, so they spill registers. */
+static void note_spills(tx_context *context, const tx_executable *x)
+{
+    for (int32_t i = 0; i < x->step_count && !context->limits.cpu; i++) {
+        const int64_t bytes = x->steps[i].kernel ? private_bytes(context, x->steps[i].kernel) : 0;
+        if (bytes > context->tuner->spilled && tells_spills(context))
+            context->tuner->spilled = bytes;
+    }
+}
+
 tx_status tx_cl_trial_prove(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe)
 {
     tx_probe_run run;
-    tx_status status = tx_probe_open(&run, context->plain, context, probe, forced);
-    TX_THEN(status, tx_prove(&run, &context->reference));
+    tx_status status = tx_probe_open(&run, &tx_cl_plain, context, probe, forced);
+    if (!status)
+        note_spills(context, run.executable);
+    TX_THEN(status, tx_prove(&run, &context->tuner->reference));
     tx_probe_close(&run);
     return status;
 }
@@ -26,7 +80,7 @@ static tx_status measure(tx_context *context, const tx_probe_run *run, double *s
         status = tx_probe_launch(run);
         best = fmin(best, tx_cl_now() - start);
     }
-    context->tune_spent += tx_cl_now() - first;
+    context->tuner->spent += tx_cl_now() - first;
     if (!status)
         *seconds = best;
     return status;
@@ -35,7 +89,7 @@ static tx_status measure(tx_context *context, const tx_probe_run *run, double *s
 tx_status tx_cl_trial_measure(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe, double *seconds)
 {
     tx_probe_run run;
-    tx_status status = tx_probe_open(&run, context->plain, context, probe, forced);
+    tx_status status = tx_probe_open(&run, &tx_cl_plain, context, probe, forced);
     TX_THEN(status, measure(context, &run, seconds));
     tx_probe_close(&run);
     return status;

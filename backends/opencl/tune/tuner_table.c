@@ -62,31 +62,31 @@ static void read_file(tx_context *context)
 {
     void *text;
     size_t size;
-    context->table_read = true;
+    context->tuner->table_read = true;
     if (!tx_cl_cache_load(context, FILE_KEY, &text, &size))
         return;
-    free(context->table);
-    context->table = text;
+    free(context->tuner->table);
+    context->tuner->table = text;
 }
 
 bool tx_cl_table_get(tx_context *context, const char *key, char *value, size_t size)
 {
-    if (!context->table_read)
+    if (!context->tuner->table_read)
         read_file(context);
-    return tx_cl_line_get(context->table, key, value, size);
+    return tx_cl_line_get(context->tuner->table, key, value, size);
 }
 
 /* The file is read again first: other runs may have added to it. */
 void tx_cl_table_put(tx_context *context, const char *key, const char *value)
 {
     read_file(context);
-    if (tx_cl_line_set(&context->table, key, value) == TX_OK)
-        tx_cl_cache_store(context, FILE_KEY, context->table, strlen(context->table));
+    if (tx_cl_line_set(&context->tuner->table, key, value) == TX_OK)
+        tx_cl_cache_store(context, FILE_KEY, context->tuner->table, strlen(context->tuner->table));
 }
 
 tx_status tx_cl_tuned(tx_context *context, char **text)
 {
-    if (!context->table_read)
+    if (!context->tuner->table_read)
         read_file(context);
-    return tx_cl_lines_copy(context->table, text);
+    return tx_cl_lines_copy(context->tuner->table, text);
 }

@@ -7,8 +7,8 @@
  * f16
  *
  * amd_emulated.sh runs it on emulated cards. Exit status 77: there is no OpenCL device. */
-#include "backends/opencl/gemm/gemm.h"
 #include "backends/opencl/runtime/internal.h"
+#include "backends/opencl/tune/trials.h"
 
 #include <stdio.h>
 #include <string.h>

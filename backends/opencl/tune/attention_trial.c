@@ -1,23 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Trials of attention's forms: the commands that prove and measure one kernel. */
-#include "backends/opencl/attention/attention.h"
-
-#include <string.h>
+#include "backends/opencl/tune/trials.h"
 
 /* Measured commands are cut to these, which bounds time and memory. */
 #define MEASURE_TOKENS 4096         /* of a row */
 #define MEASURE_ELEMENTS (16 << 20) /* of qkv, if one row has fewer */
-
-const char *const tx_cl_attention_keys[] = {TX_CL_ATTENTION " forward", TX_CL_ATTENTION " dq", TX_CL_ATTENTION " dkv"};
-
-bool tx_cl_attention_runs(const tx_cl_builder *b, tx_cl_attention_kernel kernel)
-{
-    const tx_cl_forced *forced = b->forced;
-    bool meant = false;
-    for (int i = 0; forced && i < 3; i++)
-        meant = meant || strcmp(forced->begins, tx_cl_attention_keys[i]) == 0;
-    return !meant || strcmp(forced->begins, tx_cl_attention_keys[kernel]) == 0;
-}
 
 typedef struct extent {
     int64_t B, T;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Runs of single commands, and the comparison of a backend with the cpu backend. */
-#include "backends/proof.h"
+#include "backends/tune/proof.h"
 
 #include "api/base/half.h"
 #include "api/graph/op.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Trials of matrix products: the command, and data with which fp32 sums are exact. */
-#include "backends/opencl/gemm/gemm.h"
+#include "backends/opencl/tune/trials.h"
 
 #include "backends/nf4.h"
 

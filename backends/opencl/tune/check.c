@@ -3,7 +3,7 @@
  * in local memory, exponentials, random numbers), compared with the cpu backend. Products and attention have trials of
  * their own. */
 #include "backends/opencl/runtime/internal.h"
-#include "backends/opencl/tune/tuner.h"
+#include "backends/opencl/tune/trials.h"
 
 #include "api/base/hash.h"
 #include "api/graph/op.h"
@@ -68,9 +68,10 @@ static tx_status try_native(tx_context *context)
     TX_THEN(status, tx_cl_check(clEnqueueNDRangeKernel(context->compute, kernel, 1, NULL, &items, NULL, 0, NULL, NULL),
                                 "clEnqueueNDRangeKernel"));
     TX_THEN(status, tx_cl_read(context, memory, 0, y, sizeof y));
+    context->driver.native_exp2 = status == TX_OK;
     for (int i = 0; status == TX_OK && i < EXPONENTS; i++)
-        context->driver.coarse_exp2 =
-            context->driver.coarse_exp2 || !(fabs((double)y[i] * exp2(i / 64.0) - 1.0) <= TOLERANCE / 4);
+        context->driver.native_exp2 =
+            context->driver.native_exp2 && fabs((double)y[i] * exp2(i / 64.0) - 1.0) <= TOLERANCE / 4;
     if (memory)
         tx_cl_release(context, memory);
     if (kernel)
@@ -92,7 +93,7 @@ tx_status tx_cl_self_test(tx_context *context)
     size_t size = 0;
     if (tx_cl_cache_load(context, key, &verdict, &size)) {
         context->driver.groups = strstr(verdict, disproved) ? TX_CL_DISPROVED : TX_CL_BELIEVED;
-        context->driver.coarse_exp2 = strstr(verdict, coarse) != NULL;
+        context->driver.native_exp2 = strstr(verdict, coarse) == NULL;
         free(verdict);
         return TX_OK;
     }
@@ -104,7 +105,7 @@ tx_status tx_cl_self_test(tx_context *context)
         context->driver.groups = TX_CL_BELIEVED;
     char found[sizeof disproved + sizeof coarse + 8];
     snprintf(found, sizeof found, "passed%s%s", context->driver.groups == TX_CL_BELIEVED ? "" : disproved,
-             context->driver.coarse_exp2 ? coarse : "");
+             context->driver.native_exp2 ? "" : coarse);
     if (status == TX_OK)
         tx_cl_cache_store(context, key, found, strlen(found) + 1);
     memset(&context->traffic, 0, sizeof context->traffic); /* the account begins with what the engine does */

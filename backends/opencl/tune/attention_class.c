@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The class of a kernel of attention: which form is fastest depends on it. */
+#include "backends/opencl/tune/trials.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Whether the command's type decides what it can get. */
+static bool typed(const tx_cl_attention_subject *s)
+{
+    return s->forms.count > 0 && s->forms.form[0].kind->typed;
+}
+
+static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
+{
+    const tx_cl_attention_subject *s = c->q->user;
+    return tx_cl_attention_trial(context, s->a, s->kernel, &s->forms.form[id]);
+}
+
+static tx_status measure(tx_context *context, const tx_cl_class *c, int id, double give_up_after, double *seconds)
+{
+    (void)give_up_after;
+    const tx_cl_attention_subject *s = c->q->user;
+    const tx_dtype type = typed(s) ? s->a->type : TX_F32; /* the tiles in local memory are fp32 whatever is loaded */
+    return tx_cl_attention_measure(context, s->a, s->kernel, s->forms.form[id].name, type, seconds);
+}
+
+/* What decides which form is fastest; sizes by their upper powers of two. */
+static void describe(const tx_cl_attention_subject *s, tx_cl_class *c)
+{
+    const tx_cl_attention_job *a = s->a;
+    const tx_attrs *attrs = &a->command->attrs;
+    char window[16] = "";
+    if (a->window > 0)
+        snprintf(window, sizeof window, " w%d", tx_cl_class_of(a->window));
+    if (a->cached) {
+        c->proven = snprintf(c->key, sizeof c->key, TX_CL_ATTENTION_CACHED " d%d %d/%d b%d t%d s%d%s", a->d, a->heads,
+                             a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), tx_cl_class_of(a->S), window);
+        return;
+    }
+    const bool forward = s->kernel == TX_CL_FORWARD, lengths = tx_present(&a->command->in[forward ? 1 : 4]);
+    snprintf(c->key, sizeof c->key, "%s d%d %d/%d b%d t%d%s%s%s%s%s%s%s", tx_cl_attention_keys[s->kernel], a->d,
+             a->heads, a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T),
+             attrs->attention.causal ? " causal" : "", lengths ? " lengths" : "", window, a->starts ? " starts" : "",
+             attrs->draw.p > 0.0f ? " dropout" : "", typed(s) ? " " : "", typed(s) ? tx_cl_storage(a->type) : "");
+    c->proven = (int)strlen(c->key);
+    int64_t B, T;
+    tx_cl_attention_cut(a, &B, &T);
+    snprintf(c->sample, sizeof c->sample, "%s at %lld x %lld tokens", forward ? "forward" : "backward", (long long)B,
+             (long long)T);
+}
+
+/* Forms are compared in tuning runs only: some drivers compile one for seconds. A step with caches is too short to
+ * tell. */
+void tx_cl_attention_class(tx_cl_class *c)
+{
+    const tx_cl_attention_subject *s = c->q->user;
+    describe(s, c);
+    c->fixed = s->a->cached;
+    c->prove = prove;
+    c->seconds = measure;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The class of a product: which provider is fastest depends on it, and the trials of providers. */
+#include "backends/opencl/tune/trials.h"
+
+#include "backends/nf4.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Products are measured with their dimensions cut to this, which bounds time and memory. */
+#define MEASURED 4096
+#define MEASURED_GROUPS 8
+
+#define PROOF_GROUPS 5
+
+/* Small products with known answers in the types and transposes of `p`, made of whole pieces of the provider's; those
+ * without columns are left out. One that it declines says nothing; one at least it has to take. */
+static tx_status try_all(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, int count,
+                         const tx_cl_trial *trials)
+{
+    const int64_t piece = tx_cl_blocks(provider->piece, (int64_t)tx_dtype_size(p->from));
+    const int64_t unit = p->packed != TX_F32 ? TX_NF4_BLOCK : piece > 0 ? piece : 1;
+    tx_status status = TX_UNSUPPORTED;
+    for (int i = 0; i < count; i++) {
+        tx_cl_trial t = trials[i];
+        if (t.n == 0)
+            continue;
+        t.trans_a = p->trans_a;
+        t.trans_b = p->trans_b;
+        t.from = p->from;
+        t.to = p->to;
+        t.packed = p->packed;
+        t.batch = p->packed != TX_F32 || p->offsets ? 1 : t.batch;
+        t.bias = t.bias && !p->offsets;
+        t.op = p->op;
+        t.groups = p->offsets ? PROOF_GROUPS : 0;
+        if (p->offsets && !p->trans_a) { /* some groups have several tiles, and nothing is added to */
+            t.m *= 8;
+            t.accumulate = TX_STORE;
+        }
+        t.m = provider->rows ? t.m : tx_cl_blocks(t.m, unit) * unit;
+        t.n = tx_cl_blocks(t.n, unit) * unit;
+        t.k = tx_cl_blocks(t.k, unit) * unit;
+        const tx_status now = tx_cl_gemm_trial(context, provider->name, &t, NULL);
+        if (now != TX_UNSUPPORTED)
+            status = now;
+        if (status != TX_OK && status != TX_UNSUPPORTED)
+            return status;
+    }
+    return status;
+}
+
+/* Whether all rows are whole quads at multiples of 16 bytes, as those of models mostly are. Kernels have forms for
+ * that, and the others need not be built. */
+static bool in_quads(const tx_cl_product *p)
+{
+    const tx_gemm *g = &p->g;
+    return (g->m | g->n | g->k | g->lda | g->ldb | g->ldc | g->stride_a | g->stride_b | g->stride_c) % 4 == 0 &&
+           (p->a->offset | p->b->offset | p->y->offset) % 16 == 0;
+}
+
+/* A product in a batch with many terms, which tiles part, and odd dimensions if those of `p` are odd; one of quads; one
+ * of more tiles than groups, if groups compute several tiles; and one whose data need all bits of fp32, if the units
+ * have fewer. */
+static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
+{
+    const tx_cl_provider *provider = tx_cl_gemm_provider(id);
+    const int64_t rows = provider->rows, odd = !in_quads(c->q->user), many = tx_cl_gemm_columns(context, provider);
+    const tx_cl_trial trials[] = {
+        {.batch = 2,
+         .m = rows ? rows - 1 : 20 + odd,
+         .n = 60 + odd,
+         .k = 1236 + odd,
+         .bias = true,
+         .accumulate = TX_ADD},
+        {.batch = 1, .m = rows ? rows : 68, .n = 132, .k = 44, .bias = true},
+        {.batch = 1, .m = 20, .n = many, .k = 172, .accumulate = TX_ADD},
+        {.batch = 1, .m = 64, .n = provider->full ? 64 : 0, .k = 4096, .rough = true},
+    };
+    return try_all(context, provider, c->q->user, 4, trials);
+}
+
+/* Whole and with its terms parted, as tiles do it. */
+static tx_status prove_epilogue(tx_context *context, const tx_cl_class *c, int id)
+{
+    const tx_cl_product *p = c->q->user;
+    const tx_cl_trial whole = {.batch = 1,
+                               .m = 68,
+                               .n = 132,
+                               .k = 44,
+                               .bias = tx_present(p->bias),
+                               .epilogue = p->epilogue,
+                               .exact = p->exact};
+    tx_cl_trial trials[] = {whole, whole};
+    trials[1].k = 1100;
+    return try_all(context, tx_cl_gemm_provider(id), p, 2, trials);
+}
+
+/* The product that is measured in the place of this one: of groups a few, with as many rows or terms each. */
+static tx_cl_trial cut(const tx_cl_product *p)
+{
+    const int64_t groups = p->offsets ? tx_cl_least(p->g.batch, MEASURED_GROUPS) : 0;
+    const int64_t of = groups > 0 ? p->g.batch : 1, some = groups > 0 ? groups : 1;
+    return (tx_cl_trial){.batch = 1,
+                         .m = tx_cl_least(p->trans_a ? p->g.m : tx_cl_blocks(p->g.m * some, of), MEASURED),
+                         .n = tx_cl_least(p->g.n, MEASURED),
+                         .k = tx_cl_least(p->trans_a ? tx_cl_blocks(p->g.k * some, of) : p->g.k, MEASURED),
+                         .op = p->op,
+                         .groups = groups,
+                         .trans_a = p->trans_a,
+                         .trans_b = p->trans_b,
+                         .from = p->from,
+                         .to = p->to,
+                         .packed = p->packed};
+}
+
+static double work_of(const tx_cl_trial *t)
+{
+    return 2.0 * (double)t->m * (double)t->n * (double)t->k;
+}
+
+/* Seconds for so much work by the rate of a mid-size product of these types, found out once a context. */
+static tx_status estimate(tx_context *context, const tx_cl_class *c, const char *name, double *seconds)
+{
+    const tx_cl_product *p = c->q->user;
+    const tx_cl_trial trial = {
+        .batch = 1, .m = 512, .n = 512, .k = 512, .from = p->from, .to = p->to, .packed = p->packed};
+    char key[96], text[32];
+    snprintf(key, sizeof key, "pace %d %d %d %s", p->from, p->packed, p->to, name);
+    if (!tx_cl_line_get(context->tuner->proofs, key, text, sizeof text)) {
+        TX_TRY(tx_cl_gemm_trial(context, name, &trial, seconds));
+        snprintf(text, sizeof text, "%.9g", *seconds);
+        TX_TRY(tx_cl_line_set(&context->tuner->proofs, key, text));
+    }
+    *seconds = strtod(text, NULL) * c->work / work_of(&trial);
+    return TX_OK;
+}
+
+static tx_status measure(tx_context *context, const tx_cl_class *c, int id, double give_up_after, double *seconds)
+{
+    const char *name = tx_cl_gemm_provider(id)->name;
+    const tx_cl_trial trial = cut(c->q->user);
+    if (give_up_after < INFINITY) {
+        tx_status status = estimate(context, c, name, seconds);
+        if (status || *seconds > give_up_after)
+            return status;
+    }
+    return tx_cl_gemm_trial(context, name, &trial, seconds);
+}
+
+/* How many elements make pieces of which all rows of a and b consist, at most those of 16 bytes: some providers take
+ * whole pieces alone. */
+static int64_t piece_of(const tx_cl_product *p)
+{
+    const tx_gemm *g = &p->g;
+    const int64_t size = (int64_t)tx_dtype_size(p->from);
+    const int64_t all = g->m | g->n | g->k | g->lda | g->ldb | g->stride_a | g->stride_b | p->a->offset / size |
+                        p->b->offset / size | 16 / size;
+    return all & -all;
+}
+
+void tx_cl_gemm_class(const tx_context *context, tx_cl_class *c)
+{
+    const tx_cl_product *p = c->q->user;
+    const tx_gemm *g = &p->g;
+    const tx_cl_trial t = cut(p);
+    const int64_t piece = piece_of(p);
+    char pieces[16] = "", groups[16] = "";
+    if (piece * (int64_t)tx_dtype_size(p->from) < 16)
+        snprintf(pieces, sizeof pieces, " by %d", (int)piece);
+    c->omitted = (int)sizeof TX_CL_PRODUCT;
+    c->proven = snprintf(c->key, sizeof c->key, TX_CL_PRODUCT " %d%d %d %d", p->trans_a, p->trans_b, p->from, p->to);
+    if (p->packed != TX_F32)
+        c->proven += snprintf(c->key + c->proven, sizeof c->key - (size_t)c->proven, " %s", tx_dtype_name(p->packed));
+    if (p->offsets) {
+        c->proven += snprintf(c->key + c->proven, sizeof c->key - (size_t)c->proven, " groups");
+        snprintf(groups, sizeof groups, " %d", tx_cl_class_of(g->batch));
+    }
+    snprintf(c->key + c->proven, sizeof c->key - (size_t)c->proven, "%s %d %d %d %d%s%s", groups, g->batch > 1,
+             tx_cl_class_of(g->m), tx_cl_class_of(g->n), tx_cl_class_of(g->k), pieces,
+             context->tf32 && p->from == TX_F32 ? " tf32" : "");
+    snprintf(c->sample, sizeof c->sample, "at %lld x %lld x %lld", (long long)t.m, (long long)t.n, (long long)t.k);
+    c->work = work_of(&t);
+    c->fixed = *context->options.gemm || context->tuner->unmeasured;
+    c->usual = 2;
+    c->form = in_quads(p) ? " in quads" : "";
+    c->prove = prove;
+    c->seconds = measure;
+}
+
+tx_status tx_cl_gemm_fuse(tx_context *context, tx_cl_class *c)
+{
+    const tx_cl_product *p = c->q->user;
+    const tx_cl_candidate *candidate = &c->q->candidate[0];
+    bool right = true;
+    if (p->epilogue == TX_EPILOGUE_NONE || !tx_cl_gemm_provider(candidate->id)->epilogues)
+        return TX_OK;
+    c->prove = prove_epilogue;
+    c->proven += snprintf(c->key + c->proven, sizeof c->key - (size_t)c->proven, " e%d%d", (int)p->epilogue, p->exact);
+    tx_status status = tx_cl_prove(context, c, candidate, &right);
+    c->q->unfused = !right;
+    return status;
+}
