@@ -67,7 +67,7 @@ set(homes
     "^clblast|^backends/opencl/"
     "^(dnnl|oneapi/)|^backends/cpu/"
     "^omp\\.h$|^backends/cpu/"
-    "^immintrin\\.h$|^backends/cpu/((random|nf4)\\.h|gemm_amx\\.c)$"
+    "^immintrin\\.h$|^backends/cpu/((random|nf4)\\.h|amx/gemm_amx\\.c)$"
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^smpi/|^tools/research/tests/smpi(_splits)?\\.c$"
     "^hwloc|^comm/topology/hwloc"

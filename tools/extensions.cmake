@@ -7,7 +7,8 @@
 #
 # TX_LEFT_OUT lists the extensions that are left out. TX_HAS_NAME is true for the others; the compiler has TX_WITHOUT_NAME
 # for those that are left out. A public function of an extension that is left out returns TX_UNSUPPORTED (api/left_out.c).
-set(TX_EXTENSIONS checkpointing experts facts fusion generation matrix optimizers packed parallel residency tune watching)
+set(TX_EXTENSIONS amx checkpointing experts facts fusion generation matrix optimizers packed parallel residency tune
+    watching)
 set(TX_WITHOUT "" CACHE STRING "Extensions to leave out: all, or some of ${TX_EXTENSIONS}")
 
 foreach(name IN LISTS TX_WITHOUT)

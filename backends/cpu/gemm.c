@@ -17,7 +17,7 @@ struct tx_cpu_gemm {
     tx_cpu_gemm_spec spec;
     tx_gemm_dnnl *product;  /* one of these, or none: few rows */
     tx_gemm_panels *panels; /* with operands or sums in scratch */
-    const tx_gemm_amx *amx; /* on matrix units, in parts of bf16 */
+    const tx_gemm_units *units;
     char variant[TX_GEMM_VARIANT];
 };
 
@@ -71,12 +71,25 @@ static tx_status create_by_library(tx_cpu_gemm *g, int64_t *scratch_bytes)
     return status;
 }
 
+/* The units of an extension that are here, or NULL. */
+static const tx_gemm_units *units_here(void)
+{
+    static const tx_gemm_units *(*const rows[])(void) = {
+#define TX_GEMM_UNITS(here) here,
+#include "backends/cpu/extensions.def"
+        NULL};
+    const tx_gemm_units *units = NULL;
+    for (int i = 0; rows[i] && !units; i++)
+        units = rows[i]();
+    return units;
+}
+
 tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, int64_t *scratch_bytes)
 {
     tx_status status = check(spec);
     if (status)
         return status;
-    const tx_gemm_amx *amx = tx_gemm_amx_here();
+    const tx_gemm_units *units = units_here();
     tx_cpu_gemm *g = calloc(1, sizeof *g);
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
@@ -86,10 +99,10 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
     if (g->spec.shape.batch == 1 && g->spec.shape.m <= TX_GEMM_THIN) {
         bytes = tx_gemm_thin_scratch(&g->spec);
         snprintf(g->variant, sizeof g->variant, "few rows %s", spec->rows->name);
-    } else if (amx && spec->packed == TX_F32 && amx->takes(&g->spec)) {
-        g->amx = amx;
-        bytes = amx->scratch(&g->spec);
-        snprintf(g->variant, sizeof g->variant, "amx, 3 parts of bf16");
+    } else if (units && spec->packed == TX_F32 && units->takes(&g->spec)) {
+        g->units = units;
+        bytes = units->scratch(&g->spec);
+        snprintf(g->variant, sizeof g->variant, "%s", units->variant);
     } else {
         status = create_by_library(g, &bytes);
     }
@@ -116,15 +129,16 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
         return tx_gemm_panels_run(gemm->panels, &call);
     if (gemm->product)
         return tx_gemm_dnnl_run(gemm->product, &call);
-    (gemm->amx ? gemm->amx->run : spec->rows->multiply)(spec, &call);
+    (gemm->units ? gemm->units->run : spec->rows->multiply)(spec, &call);
     return TX_OK;
 }
 
 void tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY])
 {
+    const tx_gemm_units *units = units_here();
     tx_gemm_dnnl_library(text);
-    if (tx_gemm_amx_here())
-        strncat(text, ", fp32 by amx", TX_CPU_GEMM_LIBRARY - strlen(text) - 1);
+    if (units)
+        snprintf(text + strlen(text), TX_CPU_GEMM_LIBRARY - strlen(text), ", fp32 by %s", units->name);
 }
 
 const char *tx_cpu_gemm_variant(const tx_cpu_gemm *gemm)

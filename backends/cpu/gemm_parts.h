@@ -70,16 +70,19 @@ void tx_gemm_dnnl_destroy(tx_gemm_dnnl *product);
 void tx_gemm_dnnl_library(char text[TX_CPU_GEMM_LIBRARY]); /* as tx_cpu_gemm_library, of oneDNN */
 bool tx_gemm_dnnl_amx(void); /* whether it may use matrix units of bf16 (ONEDNN_MAX_CPU_ISA can forbid it) */
 
-/* ---- gemm_amx.c ------------------------------------------------------------------------------- */
+/* ---- Units for products of fp32, of an extension ----------------------------------------------- */
 
-typedef struct tx_gemm_amx {
+typedef struct tx_gemm_units {
+    const char *name, *variant;
     bool (*takes)(const tx_cpu_gemm_spec *spec);      /* whether the units pay for this product */
     int64_t (*scratch)(const tx_cpu_gemm_spec *spec); /* bytes that a run needs */
     void (*run)(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call);
-} tx_gemm_amx;
+} tx_gemm_units;
 
-/* NULL unless the processor has the units and the system lets this process use them. */
-const tx_gemm_amx *tx_gemm_amx_here(void);
+/* A row is a function: it returns NULL unless the processor has the units and the system lets this process use them. */
+#define TX_GEMM_UNITS(here) const tx_gemm_units *here(void);
+#include "backends/cpu/extensions.def"
+#undef TX_GEMM_UNITS
 
 /* ---- gemm_panels.c ---------------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@
  * k goes in chunks. Of each, all threads split op(a) into tiles that they share; then each takes panels of columns,
  * splits its panel of op(b) into tiles that stay in its cache, and multiplies blocks of 32 x 32. A sum's order depends
  * on k alone. */
-#include "gemm_parts.h"
+#include "backends/cpu/gemm_parts.h"
 
 #ifdef __AMX_BF16__
 #include <immintrin.h>
@@ -368,17 +368,17 @@ static void run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
     }
 }
 
-const tx_gemm_amx *tx_gemm_amx_here(void)
+const tx_gemm_units *tx_gemm_amx_here(void)
 {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* of Linux's arch_prctl */
-    static const tx_gemm_amx units = {takes, scratch_bytes, run};
+    static const tx_gemm_units units = {"amx", "amx, 3 parts of bf16", takes, scratch_bytes, run};
     const bool here = tx_gemm_dnnl_amx() && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
     return here ? &units : NULL;
 }
 
 #else
 
-const tx_gemm_amx *tx_gemm_amx_here(void)
+const tx_gemm_units *tx_gemm_amx_here(void)
 {
     return NULL;
 }
