@@ -107,15 +107,6 @@ STAND_IN(tx_status, tx_cl_kernel, tx_context *context, const char *source, const
     return tx_cl_check(clRetainKernel(record.kernel), "clRetainKernel");
 }
 
-STAND_IN(tx_status, tx_cl_program_of, tx_context *context, const char *source, const char *options, cl_program *program)
-{
-    if (!record.on)
-        return __real_tx_cl_program_of(context, source, options, program);
-    write_down(source, options, "");
-    *program = record.program;
-    return TX_OK;
-}
-
 /* Nothing is built ahead. */
 STAND_IN(bool, tx_cl_survey_begin, tx_context *context)
 {
@@ -126,13 +117,6 @@ STAND_IN(void, tx_cl_launch, tx_cl_builder *b, const char *source, const char *o
          const size_t *global, const size_t *local)
 {
     __real_tx_cl_launch(b, source, options, name, dims, global, local);
-    write_group(dims, local);
-}
-
-STAND_IN(void, tx_cl_launch_kernel, tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const size_t *global,
-         const size_t *local)
-{
-    __real_tx_cl_launch_kernel(b, kernel, dims, global, local);
     write_group(dims, local);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forms of the kernels of attention that work on tiles. The tuner (tuner.h) selects one for each class of shapes. */
+ * Forms of the kernels of attention that work on tiles. One is selected for each command (select.h). */
 #ifndef TX_OPENCL_ATTENTION_H
 #define TX_OPENCL_ATTENTION_H
 

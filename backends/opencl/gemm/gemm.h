@@ -2,8 +2,8 @@
  *
  * Providers of matrix products compute op MATMUL on an OpenCL device.
  *
- * A provider says how well a product suits it and emits it. Small products prove it first (gemm_trial.c). The tuner
- * (tuner.h) selects a provider for each class of shapes; with TX_GEMM_TUNE=0 the best suited one, unmeasured.
+ * A provider says how well a product suits it and emits it. The best suited one is selected, or the tuner's choice
+ * (select.h).
  * TX_GEMM=NAME puts the providers first whose names begin so; the others stay for products that those decline. The
  * command's variant names the provider, and a rejected one with the reason. */
 #ifndef TX_OPENCL_GEMM_H

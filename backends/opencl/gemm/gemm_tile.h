@@ -14,8 +14,8 @@ typedef struct tx_cl_tile {
     /* Writes the options that belong to the kernel's form. */
     void (*options)(const tx_context *context, const struct tx_cl_tile *tile, const tx_cl_product *p, char *text,
                     size_t size);
-    /* The work-groups that the device holds at once if each goes on from one tile to the next; 0: each computes one
-     * tile. NULL if the kernel has no loop over tiles. */
+    /* The number of work-groups that the device holds at once if each computes several tiles, 0 if each computes one.
+     * It is NULL if the kernel has no loop over tiles. */
     int64_t (*held)(const tx_context *context, const struct tx_cl_tile *tile);
     const void *form; /* which these two read */
 } tx_cl_tile;

@@ -62,38 +62,28 @@ static size_t items_of(cl_uint dims, const size_t *local)
     return items;
 }
 
-void tx_cl_launch_kernel(tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const size_t *global, const size_t *local)
-{
-    tx_cl_step s = {.kernel = kernel, .dims = dims, .has_local = local != NULL};
-    fail(b, check_group(b, kernel, items_of(dims, local), &s.doubted));
-    for (cl_uint i = 0; i < dims; i++) {
-        s.global[i] = global[i];
-        if (local) {
-            s.local[i] = local[i];
-            s.global[i] = (global[i] + local[i] - 1) / local[i] * local[i];
-        }
-    }
-    if (!add_step(b, &s))
-        clReleaseKernel(kernel);
-}
-
 void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
                   const size_t *global, const size_t *local)
 {
+    const size_t items = items_of(dims, local);
+    tx_cl_step s = {.dims = dims, .has_local = local != NULL};
     if (b->status != TX_OK)
         return;
     if (b->context->survey) {
         fail(b, tx_cl_want_program(b->context, source, options));
         return;
     }
-    if (items_of(dims, local) > b->widest)
-        b->widest = items_of(dims, local);
-    cl_kernel kernel;
-    tx_status status = tx_cl_kernel(b->context, source, options, name, &kernel);
-    if (status != TX_OK)
-        fail(b, status);
-    else
-        tx_cl_launch_kernel(b, kernel, dims, global, local);
+    b->widest = items > b->widest ? items : b->widest;
+    fail(b, tx_cl_kernel(b->context, source, options, name, &s.kernel));
+    if (b->status != TX_OK)
+        return;
+    fail(b, check_group(b, s.kernel, items, &s.doubted));
+    for (cl_uint i = 0; i < dims; i++) {
+        s.local[i] = local ? local[i] : 1;
+        s.global[i] = (global[i] + s.local[i] - 1) / s.local[i] * s.local[i];
+    }
+    if (!add_step(b, &s))
+        clReleaseKernel(s.kernel);
 }
 
 static void set_argument(tx_cl_builder *b, size_t size, const void *value)

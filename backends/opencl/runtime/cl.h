@@ -153,8 +153,6 @@ extern const int32_t tx_cl_source_count;
  * a kernel of it, which the caller releases. A failed build says the first lines of its log. */
 tx_status tx_cl_kernel(tx_context *context, const char *source, const char *options, const char *name,
                        cl_kernel *kernel);
-/* The built program itself; the context keeps it. */
-tx_status tx_cl_program_of(tx_context *context, const char *source, const char *options, cl_program *program);
 /* The whole text a program is built from: prelude (what api numbers, rng.h, common.cl) and NAME.cl. The
  * caller frees it. */
 tx_status tx_cl_program_text(const char *source, char **text);
@@ -187,8 +185,6 @@ struct tx_cl_builder {
  * of that size is refused. The arguments follow, in order, by the calls below; failures are kept in b->status. */
 void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
                   const size_t *global, const size_t *local);
-/* The same with a kernel that was made by hand (it is taken, also on failure). */
-void tx_cl_launch_kernel(tx_cl_builder *b, cl_kernel kernel, cl_uint dims, const size_t *global, const size_t *local);
 
 /* For each operand two arguments: `__global T *buffer, long offset`, the offset in elements of the operand's type. One
  * that is absent, or NULL, gives NULL and 0. */

@@ -254,23 +254,15 @@ tx_status tx_cl_want_program(tx_context *context, const char *source, const char
     return entry_of(context, source, options, &entry);
 }
 
-tx_status tx_cl_program_of(tx_context *context, const char *source, const char *options, cl_program *program)
+tx_status tx_cl_kernel(tx_context *context, const char *source, const char *options, const char *name,
+                       cl_kernel *kernel)
 {
     tx_cl_program *entry;
     TX_TRY(entry_of(context, source, options, &entry));
     if (!entry->program)
         TX_TRY(tx_cl_build_program(context, entry));
-    *program = entry->program;
-    return TX_OK;
-}
-
-tx_status tx_cl_kernel(tx_context *context, const char *source, const char *options, const char *name,
-                       cl_kernel *kernel)
-{
-    cl_program program;
-    TX_TRY(tx_cl_program_of(context, source, options, &program));
     cl_int code;
-    cl_kernel made = clCreateKernel(program, name, &code);
+    cl_kernel made = clCreateKernel(entry->program, name, &code);
     if (code != CL_SUCCESS)
         return tx_fail_in(tx_cl_check(code, "clCreateKernel"), "kernel %s of %s.cl", name, source);
     *kernel = made;

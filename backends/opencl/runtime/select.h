@@ -44,8 +44,8 @@ typedef struct tx_cl_selection {
     char rejected[TX_CL_REJECTED]; /* a candidate that is switched off or exceeds the device's limits, or "" */
 } tx_cl_selection;
 
-/* Adds a candidate. `share` is the expected share of the best possible rate, or 0 if the candidate declines. `why` says
- * what the candidate lacks, or is "". */
+/* Adds a candidate. `share` is the expected share of the best possible rate, or 0 if the candidate declines. `why` is
+ * the reason why it declines, or "". */
 #define TX_CL_SURE 16.0 /* added to a share: the candidate is selected without a measurement */
 void tx_cl_add_candidate(tx_cl_selection *q, int id, const char *name, double share, const char *why);
 

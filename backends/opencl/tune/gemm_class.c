@@ -98,7 +98,7 @@ static tx_status prove_epilogue(tx_context *context, const tx_cl_class *c, int i
     return try_all(context, tx_cl_gemm_provider(id), p, 2, trials);
 }
 
-/* The product that is measured in the place of this one: of groups a few, with as many rows or terms each. */
+/* The product that is measured instead of this one: it has a few of its groups, with as many rows or terms each. */
 static tx_cl_trial cut(const tx_cl_product *p)
 {
     const int64_t groups = p->offsets ? tx_cl_least(p->g.batch, MEASURED_GROUPS) : 0;
@@ -151,7 +151,7 @@ static tx_status measure(tx_context *context, const tx_cl_class *c, int id, doub
 }
 
 /* How many elements make pieces of which all rows of a and b consist, at most those of 16 bytes: some providers take
- * whole pieces alone. */
+ * only whole pieces. */
 static int64_t piece_of(const tx_cl_product *p)
 {
     const tx_gemm *g = &p->g;

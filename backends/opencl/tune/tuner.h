@@ -22,7 +22,7 @@
 
 #define TX_CL_CHOICE_KEY 128
 
-/* What a context has found out. */
+/* The tuner of a context. */
 typedef struct tx_cl_tuner {
     char *choices, *proofs, *table,
         *surveyed; /* lines (tuner_table.c); surveyed: the trials whose programs are known */
