@@ -39,6 +39,7 @@ static void adaptive_rates_equal_transformers(void **state)
 #define X(...)
 #define METRICS(...) static const double metric[] = {__VA_ARGS__};
 #define ADAPTIVE(...)
+#include "schedule_golden.h"
 #undef METRICS
 #undef ADAPTIVE
     enum { METRICS = sizeof metric / sizeof metric[0] };
@@ -50,6 +51,7 @@ static void adaptive_rates_equal_transformers(void **state)
     } golden[] = {
 #define METRICS(...)
 #define ADAPTIVE(kind, peak, adjust, ...) {TX_SCHEDULE_##kind, peak, adjust, {__VA_ARGS__}},
+#include "schedule_golden.h"
 #undef X
 #undef METRICS
 #undef ADAPTIVE
