@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A pass, as CONTRIBUTING.md describes it: it tells what gradient checkpointing could win in a graph, the bytes that
  * the backward pass keeps of cheap ops, whose results could be computed again. It runs between two others and changes
- * nothing; test_edit.c shows the calls that do. */
+ * nothing; api/passes/fuse.c is one that does. */
 #include "api/graph/edit.h"
 #include "api/model/model.h"
 #include "api/passes/passes.h"

@@ -1,25 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The graph without a device: validation, differentiation, and the memory plan. */
 #include "api/fusion/fusion.h"
+#include "api/model/model.h"
 #include "api/passes/passes.h"
 #include "api/plan/layout.h"
-#include "tests/graph/bare_graph.h"
+#include "tests/unit.h"
 
-typedef bare_graph fixture;
+/* A model whose backend is asked for nothing. */
+typedef struct fixture {
+    tx_engine engine;
+    tx_model *model;
+    tx_graph *graph;
+} fixture;
+
+static tx_status finish(tx_context *context)
+{
+    return TX_OK;
+}
 
 static int set_up(void **state)
 {
+    static const tx_backend none = {.version = TX_BACKEND_VERSION, .name = "none", .finish = finish};
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    bare_graph_make(f);
+    f->engine = (tx_engine){.backend = &none, .device = {.max_allocation = 1 << 20}};
+    assert_int_equal(tx_model_create(&f->engine, &f->model), TX_OK);
+    assert_int_equal(tx_graph_create(f->model, &f->graph), TX_OK);
     *state = f;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    bare_graph_free(*state);
-    free(*state);
+    fixture *f = *state;
+    tx_graph_free(f->graph);
+    tx_model_free(f->model);
+    free(f);
     return 0;
 }
 
