@@ -69,6 +69,51 @@ ended()
         fail "${1##*/}: no model, or not after step $2"
 }
 
+# last FOLDER: the loss of a run's last step
+last()
+{
+    numbers loss "$work/$1/log.jsonl" | tail -n 1
+}
+
+# same FOLDER FOLDER [FILE...]: both runs wrote the same files; by default the model
+same()
+{
+    first_run=$1 second_run=$2
+    shift 2
+    for compared in "${@:-model.safetensors}"; do
+        cmp -s "$work/$first_run/$compared" "$work/$second_run/$compared" || fail "$first_run and $second_run: other $compared"
+    done
+}
+
+# near FILE FILE TOLERANCE: numbers, line by line
+near()
+{
+    paste "$1" "$2" | awk -v most="$3" '{ d = $1 - $2; if (!(NF == 2 && d < most && d > -most)) bad = 1 } END { exit bad || !NR }'
+}
+
+# as_planned NAME: the last run, which had --profile, counted the memory that it had planned
+as_planned()
+{
+    awk '$1 == "total" && $2 == $NF && $2 > 0 { same = 1 } END { exit !same }' "$work/out" ||
+        fail "$1: memory counted is not what was planned"
+}
+
+# await COMMAND...: until it succeeds, for a minute at most
+await()
+{
+    tries=0
+    until "$@" || [ $tries -ge 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+}
+
+# has_logged FOLDER LINES: so many lines are in a run's log
+has_logged()
+{
+    [ "$(cat "$1/log.jsonl" 2> /dev/null | wc -l)" -ge "$2" ]
+}
+
 # Skips the test where this build or machine lacks $device.
 need_device()
 {

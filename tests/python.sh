@@ -4,4 +4,5 @@
 # there is none.
 python=${TX_PYTHON:-python3}
 command -v "$python" > /dev/null || { echo "skipped: no $python"; exit 77; }
-PYTHONDONTWRITEBYTECODE=1 exec "$python" "$@"
+folder=$(cd "${0%/*}" && pwd)
+PYTHONPATH=$folder${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1 exec "$python" "$@"

@@ -7,21 +7,17 @@ same in transformers; evaluation over answers, packed and not.
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
-try:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+from oracle import check, fit, log_of, read_json, run, status
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from published import CHATML
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "../transformers"))
-from checks import check, status  # noqa: E402
-from published import CHATML  # noqa: E402
 
 STEPS, ROWS, LENGTH, RATE = 20, 3, 48, 2e-3
 
@@ -64,30 +60,20 @@ def loss_of(model, samples):
 
 
 def train(model, samples):
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0)
-    losses = []
-    for step in range(STEPS):
+    def mean(step):
         total, count = loss_of(model, samples[step * ROWS:(step + 1) * ROWS])
-        optimizer.zero_grad()
-        (total / count).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append((total / count).item())
-    return losses
+        return total / count
+    return fit(torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0), STEPS, mean)
 
 
-def run(folder, output, data, *options):
-    done = subprocess.run([sys.argv[1], "--model_name_or_path", folder, "--train_file", data,
-                           "--output_dir", output, "--max_length", str(LENGTH), "--disable_tqdm", "--save_strategy", "no",
-                           "--per_device_train_batch_size", str(ROWS), "--max_steps", str(STEPS), "--learning_rate",
-                           str(RATE), "--lr_scheduler_type", "constant", "--train_sampling_strategy", "sequential",
-                           "--validation_file", data, "--overwrite_output_dir", *options],
-                          capture_output=True, text=True, check=False)
+def train_tx(folder, output, data, **options):
+    """The losses, and that of the evaluation."""
+    done = run(sys.argv[1], **dict(dict(
+        model_name_or_path=folder, train_file=data, output_dir=output, max_length=LENGTH, disable_tqdm=True, save_strategy="no",
+        per_device_train_batch_size=ROWS, max_steps=STEPS, learning_rate=RATE, lr_scheduler_type="constant",
+        train_sampling_strategy="sequential", validation_file=data, overwrite_output_dir=True), **options))
     check(done.returncode == 0, done.stderr)
-    with open(output + "/log.jsonl", encoding="utf-8") as file:
-        losses = [json.loads(line)["loss"] for line in file if '"loss"' in line]
-    with open(output + "/eval_results.json", encoding="utf-8") as file:
-        return losses, json.load(file)["eval_loss"]
+    return log_of(output), read_json(output, "eval_results.json")["eval_loss"]
 
 
 def near(a, b, what, tolerance=1e-4):
@@ -110,7 +96,7 @@ def main():
         samples = [sample(tokenizer, talk) for talk in conversations()]
         check(any(len(ids) == LENGTH for ids, _ in samples), "no conversation is cut")
         model = AutoModelForCausalLM.from_pretrained(folder)
-        ours, evaluated = run(folder, output, data, "--chat_template", "chatml")
+        ours, evaluated = train_tx(folder, output, data, chat_template="chatml")
         near(ours, train(model, samples), "losses of training")
         with torch.no_grad():
             total, count = loss_of(AutoModelForCausalLM.from_pretrained(output), samples)
@@ -128,8 +114,7 @@ def main():
                                                 add_generation_prompt=True), f"the saved template: {talk}")
         # The template is known by the folder now; packed samples give the same.
         for packing in ("false", "true"):
-            _, again = run(output, output + "/again", data, "--do_eval", "--packing", packing, "--learning_rate", "0",
-                           "--do_train")
+            _, again = train_tx(output, output + "/again", data, do_eval=True, packing=packing, learning_rate=0, do_train=True)
             near([again], [evaluated], f"eval_loss, packing {packing}", 1e-5)
         print(f"{STEPS} steps, {count} labels, eval_loss {evaluated}")
     return status()

@@ -162,11 +162,7 @@ start_long()
         --threads 2 --learning_rate 1e-2 --per_device_train_batch_size 2 --max_steps 10000000 --save_strategy no \
         --output_dir "$1" > "$work/long" 2> "$work/long_err" &
     process=$!
-    tries=0
-    while [ "$(cat "$1/log.jsonl" 2> /dev/null | wc -l)" -lt 2 ] && [ $tries -lt 600 ]; do
-        sleep 0.1
-        tries=$((tries + 1))
-    done
+    await has_logged "$1" 2
 }
 odd="$work/odd ü 'name"
 ln -s "$odd" "$work/link"

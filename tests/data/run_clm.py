@@ -9,13 +9,12 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    import datasets
-    import transformers
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+import oracle  # noqa: F401 (skips the test if a package is missing)
+
+import datasets
+import transformers
+
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 # A byte-level BPE small enough to be written here: the bytes, some merges, one special token.
 MERGES = ["t h", "th e", "Ġ the", "i n", "Ġ a", "e r", "o n", "Ċ Ċ", "Ġ Ġ", "ĠĠ ĠĠ"]

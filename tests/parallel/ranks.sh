@@ -65,12 +65,6 @@ ranks()
     fi
 }
 
-# same NAME NAME: the same weights
-same()
-{
-    cmp -s "$work/$1/model.safetensors" "$work/$2/model.safetensors" || fail "$1 and $2 have other weights"
-}
-
 losses()
 {
     numbers loss "$work/$1/log.jsonl"

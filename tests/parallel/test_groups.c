@@ -97,6 +97,11 @@ bool only_expert(void)
     return ways.expert > 1 && ways.tensor * ways.context * ways.stages == 1;
 }
 
+static bool only_stages(void)
+{
+    return ways.stages > 1 && ways.tensor * ways.context * ways.expert == 1;
+}
+
 /* Whether the ways of a case train a model. */
 static bool trains(const tested *t)
 {
@@ -321,7 +326,7 @@ static tx_status make_groups(tx_comm *comm)
 static tx_status find_blocks(char *list)
 {
     const int32_t stages = ways.stages * ways.chunks;
-    ways.layers = stages > 5 ? MOST_LAYERS : stages > 1 ? 5 : 2;
+    ways.layers = stages == 1 ? 2 : !only_stages() ? 4 : stages > 5 ? MOST_LAYERS : 5;
     for (int32_t s = 0; s < stages && s < ways.layers; s++) {
         ways.of_stage[s] =
             list ? (int32_t)strtol(list, &list, 10) : ways.layers * (s + 1) / stages - ways.layers * s / stages;
@@ -346,7 +351,7 @@ static tx_status run(const char *device, tx_comm *comm, int32_t tensor, int rest
     while (rests > 4 && strcmp(rest[4], schedules[ways.schedule]) != 0)
         ways.schedule++;
     ways.chunks = ways.schedule == TX_PIPELINE_INTERLEAVED ? 2 : 1;
-    ways.times = ways.stages > 1 ? MOST_TIMES : only_tensor() || only_context() || only_expert() ? 1 : 2;
+    ways.times = only_stages() ? MOST_TIMES : only_tensor() || only_context() || only_expert() ? 1 : 2;
     TX_TRY(find_blocks(rests > 5 ? rest[5] : NULL));
     TX_TRY(make_groups(comm));
     if (ways.stages > 1)

@@ -39,11 +39,7 @@ while [ $i -lt "$times" ]; do
         > "$work/out" 2> "$work/err" &
     pid=$!
     cut_cable "$work/again$i"
-    tries=0
-    until grep -q "restart 1 of" "$work/err" || [ $tries -ge 400 ]; do
-        sleep 0.1
-        tries=$((tries + 1))
-    done
+    await grep -qs "restart 1 of" "$work/err"
     ip -n "$host_a" link set $cable up
     wait $pid
     status=$?

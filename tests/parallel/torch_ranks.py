@@ -8,27 +8,24 @@ at the end.
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77
+from oracle import log_of, read_json, run
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import transformers
+from safetensors.torch import load_file, save_file
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
 STEPS, RANKS, BATCH, BLOCK, VOCAB, RATE, MOST = 30, 2, 8, 32, 200, 3e-3, 0.5
 NOTHING = dict(bos_token_id=0, eos_token_id=0)
 
-try:
-    import numpy as np
-    import torch
-    import torch.distributed as dist
-    import transformers
-    from safetensors.torch import load_file, save_file
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-    from torch.distributed.tensor import DTensor
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-except ImportError as error:
-    print(f"skipped: {error} (set TX_PYTHON to a Python that has torch and transformers)")
-    sys.exit(SKIPPED)
 transformers.utils.logging.disable_progress_bar()
 
 MODELS = {
@@ -110,17 +107,15 @@ def train(rank, way, folder, tokens, out, port):
 
 def run_tx(txtrain, launcher, folder, work, split):
     rows = BATCH // RANKS if "zero" in split else BATCH
-    done = subprocess.run(
-        [launcher, "-n", str(RANKS), txtrain, "--model_name_or_path", folder, "--train_file", f"{work}/train.bin",
-         "--output_dir", f"{work}/out", "--overwrite_output_dir", "--train_sampling_strategy", "sequential",
-         "--block_size", str(BLOCK), "--per_device_train_batch_size", str(rows), "--max_steps", str(STEPS),
-         "--learning_rate", str(RATE), "--max_grad_norm", str(MOST), "--logging_steps", "1", "--save_strategy", "no",
-         "--threads", "1"] + split.split(), capture_output=True, text=True)
+    done = run(
+        launcher, "-n", str(RANKS), txtrain, *split.split(), model_name_or_path=folder, train_file=f"{work}/train.bin",
+        output_dir=f"{work}/out", overwrite_output_dir=True, train_sampling_strategy="sequential", block_size=BLOCK,
+        per_device_train_batch_size=rows, max_steps=STEPS, learning_rate=RATE, max_grad_norm=MOST, logging_steps=1,
+        save_strategy="no", threads=1)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
-    with open(f"{work}/out/log.jsonl", encoding="utf-8") as log:
-        lines = [line for line in map(json.loads, log) if "loss" in line][:STEPS]
-    return {key: [line[key] for line in lines] for key in ("loss", "grad_norm")}, load_file(f"{work}/out/model.safetensors")
+    return ({key: log_of(f"{work}/out", key)[:STEPS] for key in ("loss", "grad_norm")},
+            load_file(f"{work}/out/model.safetensors"))
 
 
 def counting(name, weight):
@@ -153,8 +148,7 @@ def main():
             torch.manual_seed(1)
             transformers.AutoModelForCausalLM.from_config(MODELS[kind]).save_pretrained(folder)
             torch.multiprocessing.spawn(train, (way, folder, tokens, out, 29600 + os.getpid() % 300 + number), RANKS)
-            with open(f"{out}.json", encoding="utf-8") as file:
-                theirs = json.load(file), load_file(f"{out}.safetensors")
+            theirs = read_json(f"{out}.json"), load_file(f"{out}.safetensors")
             for split in splits:
                 bad += not compare(f"{kind}, {way} and {split}", run_tx(txtrain, launcher, folder, work, split), theirs)
     print("all good" if bad == 0 else f"{bad} ways differ")

@@ -9,12 +9,10 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    from transformers import TrainingArguments
-    from transformers.trainer_pt_utils import AcceleratorConfig
-except ImportError:
-    print("skipped: no transformers")
-    sys.exit(77)
+import oracle  # noqa: F401 (skips the test if a package is missing)
+
+from transformers import TrainingArguments
+from transformers.trainer_pt_utils import AcceleratorConfig
 
 txtrain, table = sys.argv[1:]
 with open(table) as file:

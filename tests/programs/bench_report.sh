@@ -64,11 +64,7 @@ report 1 'is no part of a report' not --only "stepp"
 # A report that is killed can be read: the first part is there at once, the second takes longer.
 "$txbench" report --device "$device" --output killed --budget 600 --only conformance 2> /dev/null > /dev/null &
 victim=$!
-tries=0
-while [ ! -s killed.html ] && [ $tries -lt 600 ]; do
-    sleep 0.1
-    tries=$((tries + 1))
-done
+await test -s killed.html
 kill -9 $victim
 wait $victim 2> /dev/null
 if [ "$(grep -c '"part":' killed.json)" -eq 1 ]; then # the second part had not ended

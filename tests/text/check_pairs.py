@@ -10,13 +10,10 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+from oracle import DATA, skip
 
-DATA = os.environ.get("TX_TEST_DATA") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/data")
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+
 HARD = ["", " ", "Hello, World!", "d\u00e9j\u00e0 vu na\u00efve \u00c5ngstr\u00f6m", "\u65e5\u672c\u8a9e\u306e text",
         "don't won't it's", "[SEP] inside [CLS] and [MASK]ed", "a" * 150, "\u0130stanbul \u1e9e \ufb01", "x\u0000y\u200bz",
         "3.14 \u00bd \u20ac5,000.00", "\U0001f600 smile \U0001f1ea\U0001f1f8", "tab\tnew\nline\r\n", "\u0301 e\u0301",
@@ -81,8 +78,7 @@ def main():
     failures = 0
     if not all(os.path.exists(os.path.join(data, *path)) for path in
                (("glue", "MRPC"), ("tokenizers", "bert-base-cased-tokenizer.json"), ("tokenizers", "gpt2-encoder.json"))):
-        print(f"skipped: no MRPC or no tokenizers in {data}")
-        return 77
+        skip(f"no MRPC or no tokenizers in {data}")
     pairs = list(texts(data))
     for name in ("bert-base-cased", "bert-base-uncased"):
         path = os.path.join(data, "tokenizers", name + "-tokenizer.json")

@@ -36,16 +36,6 @@ run()
         --train_file "$work/${data:-train}.jsonl" --per_device_train_batch_size 4 --learning_rate 1e-2 --max_seq_length 64 \
         --output_dir "$work/$folder" "$@" > "$work/out" 2> "$work/err"
 }
-same()
-{
-    cmp -s "$work/$1/model.safetensors" "$work/$2/model.safetensors" || fail "$1 and $2 have other weights"
-}
-# near A B TOLERANCE: two files of numbers, line by line
-near()
-{
-    paste "$1" "$2" | awk -v most="$3" '{ d = $1 - $2; if (!(NF == 2 && d < most && d > -most)) bad = 1 } END { exit bad || !NR }'
-}
-
 outcome 1 "--chat_template" run none --max_steps 1
 run learnt --chat_template chatml --max_steps 300 --save_strategy no --validation_file "$work/dev.jsonl" || fail "training"
 head -c 7 "$work/learnt/chat_template.jinja" | grep -q '{#- tx ' || fail "no chat template is saved"

@@ -174,11 +174,7 @@ signal()
     "$bin/txtrain" --train_file "$work/text" --output_dir "$work/$1" $common --max_steps 1000000 > "$work/out" \
         2> "$work/err" &
     process=$!
-    tries=0
-    while [ "$(cat "$work/$1/log.jsonl" 2> /dev/null | wc -l)" -lt 2 ] && [ $tries -lt 600 ]; do
-        sleep 0.1
-        tries=$((tries + 1))
-    done
+    await has_logged "$work/$1" 2
     kill -s "$1" $process
     wait $process
     status=$?

@@ -25,7 +25,6 @@ make()
     "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --output_dir "$work/$1" --block_size 16 \
         --max_steps 1 --threads 1 > "$work/out" 2> "$work/err" || fail "making $1"
 }
-same() { cmp -s "$work/$1/model.safetensors" "$work/$2/model.safetensors" || fail "$3"; }
 start=
 make small 2 24
 make large 3 32
@@ -34,16 +33,13 @@ for way in "" "--bf16 --gradient_checkpointing" "--dtype bfloat16"; do
     # shellcheck disable=SC2086
     run "way" --overwrite_output_dir --profile $way || fail "$way: the run"
     grep -qE "^teacher .*large: [0-9]+ parameters, temperature 2, 0.5 of the loss" "$work/out" || fail "$way: not told"
-    awk '$1 == "total" && $2 == $NF && $2 > 0 { same = 1 } END { exit !same }' "$work/out" ||
-        fail "$way: memory counted is not what was planned"
+    as_planned "$way"
     grep -aq teacher "$work/way/model.safetensors" && fail "$way: the teacher was saved"
 done
 
 run whole --save_steps 3 || fail "the unbroken run"
 run part --save_steps 3 --resume_from_checkpoint "$work/whole/checkpoint-3" || fail "the resumed run"
-same whole part "resumed: the weights differ"
-cmp -s "$work/whole/checkpoint-6/optimizer.safetensors" "$work/part/checkpoint-6/optimizer.safetensors" ||
-    fail "resumed: the moments differ"
+same whole part model.safetensors checkpoint-6/optimizer.safetensors
 run other --distill_alpha 1 || fail "alpha 1"
 cmp -s "$work/whole/model.safetensors" "$work/other/model.safetensors" && fail "the teacher changed nothing"
 
@@ -51,7 +47,7 @@ if [ -n "$launcher" ]; then
     start="timeout -s KILL 120 $launcher -n 2"
     for stage in 0 1 2 3; do
         run "rank-$stage" --zero_stage $stage || fail "two ranks, stage $stage"
-        same rank-0 "rank-$stage" "two ranks: stage $stage has other weights"
+        same rank-0 "rank-$stage"
     done
     start=
 fi
@@ -69,4 +65,4 @@ sed 's/"vocab_size": 257/"vocab_size": 300/' "$work/large/config.json" > "$work/
 rm -rf "$work/large"
 mv "$work/wide" "$work/large"
 outcome 1 "both must have one vocabulary" run refused
-exit $((failures > 0))
+verdict " on $device"

@@ -58,11 +58,6 @@ glue()
 
 # Of new weights.
 new="--config_name $work/model --task_name mrpc --max_steps 24 --save_strategy no"
-same()
-{
-    cmp -s "$work/$1/model.safetensors" "$work/$2/model.safetensors" || fail "$1 and $2 have other weights"
-}
-
 # shellcheck disable=SC2086
 {
 glue whole $new --train_file "$work/train.tsv" --validation_file "$work/dev.tsv" --test_file "$work/test.tsv" --do_train \

@@ -46,12 +46,6 @@ same()
 {
     cmp -s "$work/$1/model.safetensors" "$work/$2/model.safetensors"
 }
-# near A B TOLERANCE: two files of numbers, line by line
-near()
-{
-    paste "$1" "$2" | awk -v most="$3" '{ d = $1 - $2; if (!(NF == 2 && d < most && d > -most)) bad = 1 } END { exit bad || !NR }'
-}
-
 for most in "false 1.7" "true 0.8"; do
     lines=${most% *}
     masks "learnt$lines" --line_by_line $lines --max_steps 300 --learning_rate 3e-3 --validation_file "$work/dev" ||

@@ -25,9 +25,7 @@ run()
         --learning_rate 2e-3 --warmup_steps 20 --per_device_train_batch_size 8 --max_steps 300 --save_strategy no \
         --profile --output_dir "$work/$folder" "$@" > "$work/out" 2> "$work/err" || fail "$folder"
     loss=$(numbers loss "$work/$folder/log.jsonl" | tail -n 30 | awk '{ sum += $1 } END { print sum / NR }')
-    # Rows of memory: what it is for, planned, counted.
-    awk '$1 == "total" && $2 == $NF && $2 > 0 { same = 1 } END { exit !same }' "$work/out" ||
-        { sed -n '/planned/,$p' "$work/out"; fail "$folder: memory counted is not what was planned"; }
+    as_planned "$folder"
 }
 
 run fp32

@@ -62,11 +62,7 @@ run_until_signal()
 {
     run signal --save_steps 45 &
     process=$!
-    tries=0
-    while [ "$(cat "$work/signal/log.jsonl" 2> /dev/null | wc -l)" -lt 9 ] && [ $tries -lt 600 ]; do
-        sleep 0.05
-        tries=$((tries + 1))
-    done
+    await has_logged "$work/signal" 9
     pkill -TERM -P $process txtrain || kill -TERM $process
     wait $process
 }

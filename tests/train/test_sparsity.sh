@@ -27,7 +27,6 @@ count()
         --output_dir "$work/count" --overwrite_output_dir > "$work/counted" 2>&1
     sed -n 's/^sparse .*: \([0-9]*\) of \([0-9]*\) weights are 0.*/\1 of \2/p' "$work/counted"
 }
-same() { cmp -s "$work/$1" "$work/$2" || fail "$3"; }
 bytes() { awk '$1 == "total" { print $2 }' "$work/out"; }
 
 run dense --profile || fail "the dense run"
@@ -37,7 +36,7 @@ for way in "--sparsity 0.5" "--mask_structure 2:4 --bf16" "--mask_structure 2:4 
     # shellcheck disable=SC2086
     run way --overwrite_output_dir --save_steps 3 --profile $way || fail "$way: the run"
     grep -qF "8 matrices of the blocks: 12288 of 24576 weights are 0, 50.00 %" "$work/out" || fail "$way: not told"
-    awk '$1 == "total" && $2 == $NF && $2 > 0 { same = 1 } END { exit !same }' "$work/out" || fail "$way: memory counted is not what was planned"
+    as_planned "$way"
     [ "$way" != "--sparsity 0.5" ] || [ "$(bytes)" = "$dense" ] || fail "$way: takes other memory than without"
     for folder in way/checkpoint-3 way; do
         [ "$(count "$work/$folder")" = "12288 of 24576" ] || fail "$way: $folder has $(count "$work/$folder") zeros"
@@ -47,8 +46,7 @@ done
 
 run whole --save_steps 3 --mask_structure 2:4 || fail "the unbroken run"
 run part --save_steps 3 --resume_from_checkpoint "$work/whole/checkpoint-3" || fail "the resumed run"
-same whole/model.safetensors part/model.safetensors "resumed: the weights differ"
-same whole/checkpoint-6/optimizer.safetensors part/checkpoint-6/optimizer.safetensors "resumed: the moments differ"
+same whole part model.safetensors checkpoint-6/optimizer.safetensors
 for other in "--mask_structure 1:4" "--sparsity 0.5"; do
     # shellcheck disable=SC2086
     outcome 1 "is of a run with --sparsity 0 --mask_structure 2:4" run refused --resume_from_checkpoint "$work/whole/checkpoint-3" $other
@@ -59,7 +57,7 @@ if [ -n "$launcher" ]; then
     for optim in adamw_torch muon; do
         for stage in 0 1 2 3; do
             run "$optim-$stage" --sparsity 0.5 --optim $optim --zero_stage $stage || fail "two ranks, $optim, stage $stage"
-            same $optim-0/model.safetensors "$optim-$stage/model.safetensors" "two ranks: $optim, stage $stage has other weights"
+            same $optim-0 "$optim-$stage"
         done
         [ "$(count "$work/$optim-3")" = "12288 of 24576" ] || fail "two ranks, $optim: $(count "$work/$optim-3") zeros"
     done
@@ -73,4 +71,4 @@ outcome 2 "neither unstructured nor N:M" run refused --mask_structure 2x4
 outcome 2 "needs a sparsity above 0" run refused --mask_structure unstructured
 outcome 1 "has 32 inputs, no multiple of 5" run refused --mask_structure 2:5 --dry_run
 outcome 1 "needs an epsilon" run refused --sparsity 0.5 --adam_epsilon 0
-exit $((failures > 0))
+verdict " on $device"

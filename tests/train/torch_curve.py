@@ -13,16 +13,13 @@ import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77
+from oracle import decayed
+
+import torch
+import transformers
+
 STEPS, BATCH, BLOCK, ACCUMULATION = 50, 3, 37, 2
 RATE, DECAY, TOLERANCE = 1e-3, 0.1, 1e-4
-
-try:
-    import torch
-    import transformers
-except ImportError as error:
-    print(f"skipped: {error} (set TX_PYTHON to a Python that has torch and transformers)")
-    sys.exit(SKIPPED)
 
 
 def make_model():
@@ -55,9 +52,7 @@ def make_data():
 
 def train_torch(model, tokens, labels):
     model = model.double().train()
-    groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": DECAY},
-              {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.999), eps=1e-8)
+    optimizer = torch.optim.AdamW(decayed(model, DECAY), lr=RATE, betas=(0.9, 0.999), eps=1e-8)
     curve = []
     for step in range(STEPS):
         for group in optimizer.param_groups:

@@ -5,23 +5,17 @@ compares the losses of all steps and the evaluation, which knows no teacher.
 
     torch_distillation.py TXTRAIN DEVICE      exit status 77: torch, transformers or the device are absent
 """
-import json
-import os
-import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77
-STEPS, BATCH, BLOCK, VOCAB, RATE = 12, 4, 32, 200, 3e-3
+from oracle import fit, log_of, need_device, read_json, run
 
-try:
-    import numpy as np
-    import torch
-    import transformers
-    from safetensors.torch import load_file
-except ImportError as error:
-    print(f"skipped: {error} (set TX_PYTHON to a Python that has torch and transformers)")
-    sys.exit(SKIPPED)
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file
+
+STEPS, BATCH, BLOCK, VOCAB, RATE = 12, 4, 32, 200, 3e-3
 
 
 def make_model(seed, layers, width, folder):
@@ -49,21 +43,13 @@ def loss_of(student, teacher, tokens, temperature, alpha):
 
 def train_torch(student, teacher, tokens, temperature, alpha):
     optimizer = torch.optim.AdamW(student.parameters(), lr=RATE, weight_decay=0.0)
-    losses = []
-    for step in range(STEPS):
-        for group in optimizer.param_groups:
-            group["lr"] = RATE * (STEPS - step) / STEPS
-        loss = loss_of(student, teacher, tokens[step * BATCH:(step + 1) * BATCH], temperature, alpha)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    return fit(optimizer, STEPS, lambda step: loss_of(student, teacher, tokens[step * BATCH:(step + 1) * BATCH], temperature,
+                                                      alpha), RATE)
 
 
 def main():
     txtrain, device = sys.argv[1:3]
+    need_device(txtrain, device)
     bad = 0
     with tempfile.TemporaryDirectory() as work:
         teacher = make_model(2, 3, 48, f"{work}/teacher")
@@ -73,24 +59,20 @@ def main():
         for temperature, alpha in ((2.0, 0.5), (1.0, 0.0), (4.0, 0.9), (0.7, 0.3)):
             student = make_model(1, 2, 32, f"{work}/student")
             out = f"{work}/out"
-            done = subprocess.run(
-                [txtrain, "--model_name_or_path", f"{work}/student", "--teacher_model_name_or_path", f"{work}/teacher",
-                 "--distill_temperature", str(temperature), "--distill_alpha", str(alpha), "--train_file",
-                 f"{work}/train.bin", "--validation_file", f"{work}/train.bin", "--do_train", "--do_eval", "--output_dir",
-                 out, "--overwrite_output_dir", "--train_sampling_strategy", "sequential", "--block_size", str(BLOCK),
-                 "--per_device_train_batch_size", str(BATCH), "--max_steps", str(STEPS), "--learning_rate", str(RATE),
-                 "--device", device, "--profile"], capture_output=True, text=True)
+            done = run(txtrain, model_name_or_path=f"{work}/student", teacher_model_name_or_path=f"{work}/teacher",
+                       distill_temperature=temperature, distill_alpha=alpha, train_file=f"{work}/train.bin",
+                       validation_file=f"{work}/train.bin", do_train=True, do_eval=True, output_dir=out,
+                       overwrite_output_dir=True, train_sampling_strategy="sequential", block_size=BLOCK,
+                       per_device_train_batch_size=BATCH, max_steps=STEPS, learning_rate=RATE, device=device, profile=True)
             if done.returncode:
                 print(done.stderr.strip())
-                return SKIPPED if "no such device" in done.stderr or "no device" in done.stderr else 1
+                return 1
             want = train_torch(student, teacher, tokens, temperature, alpha)
-            with open(f"{out}/log.jsonl", encoding="utf-8") as log:
-                got = [row["loss"] for row in map(json.loads, log) if "loss" in row][:STEPS]
+            got = log_of(out)[:STEPS]
             error = max(abs(a - b) / max(1.0, abs(b)) for a, b in zip(got, want))
             with torch.no_grad():
                 plain = loss_of(student, None, tokens, 1, 1).item()
-            with open(f"{out}/eval_results.json", encoding="utf-8") as file:
-                off = abs(json.load(file)["eval_loss"] - plain)
+            off = abs(read_json(out, "eval_results.json")["eval_loss"] - plain)
             saved = set(load_file(f"{out}/model.safetensors")) == set(load_file(f"{work}/student/model.safetensors"))
             good = len(got) == STEPS and error <= 1e-5 and off <= 1e-5 and saved
             bad += not good

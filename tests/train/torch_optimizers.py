@@ -12,16 +12,14 @@ import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77
+from oracle import DATA, skip
+
+import torch
+import transformers
+
 STEPS, BATCH, BLOCK, LAST = 300, 8, 64, 20
 DECAY, TOLERANCE = 0.01, 0.01
 
-try:
-    import torch
-    import transformers
-except ImportError as error:
-    print(f"skipped: {error} (set TX_PYTHON to a Python that has torch and transformers)")
-    sys.exit(SKIPPED)
 try:
     import bitsandbytes
 except ImportError:
@@ -144,11 +142,9 @@ def train_tx(curve, device, folder, row):
 
 def main():
     curve, device, *names = sys.argv[1:]
-    default = os.path.join(os.path.dirname(__file__), "../../../shared/data")
-    text = os.path.join(os.environ.get("TX_TEST_DATA", default), "text/tinyshakespeare.txt")
+    text = os.path.join(DATA, "text/tinyshakespeare.txt")
     if not os.path.exists(text):
-        print(f"skipped: there is no {text}")
-        sys.exit(SKIPPED)
+        skip(f"there is no {text}")
     torch.set_num_threads(1)  # the model is too small for more
     transformers.utils.logging.disable_progress_bar()
     tokens, labels = make_data(text)

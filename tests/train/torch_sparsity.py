@@ -5,23 +5,18 @@ and compares the losses of all steps, which weights are 0 in the end, and all th
 
     torch_sparsity.py TXTRAIN DEVICE      exit status 77: torch, transformers or the device are absent
 """
-import json
-import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77
-STEPS, BATCH, BLOCK, VOCAB, RATE, DECAY = 30, 4, 16, 150, 3e-3, 0.1
+from oracle import decayed, fit, log_of, need_device, run
 
-try:
-    import numpy as np
-    import torch
-    import transformers
-    from safetensors.torch import load_file
-    from torch.nn.utils import prune
-except ImportError as error:
-    print(f"skipped: {error} (set TX_PYTHON to a Python that has torch and transformers)")
-    sys.exit(SKIPPED)
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file
+from torch.nn.utils import prune
+
+STEPS, BATCH, BLOCK, VOCAB, RATE, DECAY = 30, 4, 16, 150, 3e-3, 0.1
 
 
 def gpt2():
@@ -68,23 +63,12 @@ def prune_model(model, structure, sparsity):
 
 
 def train_torch(model, tokens, sgd):
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() <= 1]
-    groups = [{"params": matrices, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.SGD(groups, lr=RATE, momentum=0.9) if sgd else torch.optim.AdamW(groups, lr=RATE)
-    losses = []
-    for step in range(STEPS):
-        for group in optimizer.param_groups:
-            group["lr"] = RATE * (STEPS - step) / STEPS
+    def loss_of(step):
         rows = tokens[step * BATCH:(step + 1) * BATCH]
         logits = model(rows, use_cache=False).logits[:, :-1].reshape(-1, VOCAB)
-        loss = torch.nn.functional.cross_entropy(logits, rows[:, 1:].reshape(-1))
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+        return torch.nn.functional.cross_entropy(logits, rows[:, 1:].reshape(-1))
+    groups = decayed(model, DECAY)
+    return fit(torch.optim.SGD(groups, lr=RATE, momentum=0.9) if sgd else torch.optim.AdamW(groups, lr=RATE), STEPS, loss_of, RATE)
 
 
 def compare(modules, saved):
@@ -99,6 +83,7 @@ def compare(modules, saved):
 
 def main():
     txtrain, device = sys.argv[1:3]
+    need_device(txtrain, device)
     bad = 0
     with tempfile.TemporaryDirectory() as work:
         torch.manual_seed(3)
@@ -108,25 +93,23 @@ def main():
                                                (llama, "2:4", 0, True), (llama, "1:4", 0, False)):
             model = make_model(make, f"{work}/model")
             modules = prune_model(model, structure, sparsity)
-            how = ["--mask_structure", structure] if structure else ["--sparsity", str(sparsity)]
+            how = dict(mask_structure=structure) if structure else dict(sparsity=sparsity)
             if sgd:
-                how += ["--optim", "sgd", "--optim_args", "momentum=0.9"]
-            done = subprocess.run(
-                [txtrain, "--model_name_or_path", f"{work}/model", "--train_file", f"{work}/train.bin", "--output_dir",
-                 f"{work}/out", "--overwrite_output_dir", "--train_sampling_strategy", "sequential", "--block_size", str(BLOCK),
-                 "--per_device_train_batch_size", str(BATCH), "--max_steps", str(STEPS), "--learning_rate", str(RATE),
-                 "--weight_decay", str(DECAY), "--device", device] + how, capture_output=True, text=True, check=False)
+                how.update(optim="sgd", optim_args="momentum=0.9")
+            done = run(txtrain, model_name_or_path=f"{work}/model", train_file=f"{work}/train.bin", output_dir=f"{work}/out",
+                       overwrite_output_dir=True, train_sampling_strategy="sequential", block_size=BLOCK,
+                       per_device_train_batch_size=BATCH, max_steps=STEPS, learning_rate=RATE, weight_decay=DECAY, device=device,
+                       **how)
             if done.returncode:
                 print(done.stderr.strip())
-                return SKIPPED if "no such device" in done.stderr or "no device" in done.stderr else 1
+                return 1
             want = train_torch(model, tokens, sgd)
-            with open(f"{work}/out/log.jsonl", encoding="utf-8") as log:
-                got = [row["loss"] for row in map(json.loads, log) if "loss" in row][:STEPS]
+            got = log_of(f"{work}/out")[:STEPS]
             error = max(abs(a - b) for a, b in zip(got, want))
             same, apart = compare(modules, load_file(f"{work}/out/model.safetensors"))
             good = len(got) == STEPS and error <= 1e-4 and same and apart <= 5e-4 and want[-1] < want[0]
             bad += not good
-            print(f"{'ok  ' if good else 'FAIL'} {make.__name__} {' '.join(how)}: {STEPS} losses, {want[0]:.4f} -> {want[-1]:.4f}, "
+            print(f"{'ok  ' if good else 'FAIL'} {make.__name__} {how}: {STEPS} losses, {want[0]:.4f} -> {want[-1]:.4f}, "
                   f"differ by {error:.1e} at most; {'the same' if same else 'OTHER'} zeros, weights differ by {apart:.1e}")
     return 1 if bad else 0
 

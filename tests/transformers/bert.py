@@ -6,20 +6,15 @@ read by transformers.
     bert.py BERT_STEPS [DEVICE]      exit status 77: transformers is not installed
 """
 import os
-import subprocess
 import sys
 import tempfile
 
-from checks import check, status
+from oracle import check, decayed, run, status
 
-try:
-    import torch
-    from safetensors.torch import load_file, save_file
-    from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, RobertaConfig,
-                              RobertaForMaskedLM, RobertaForSequenceClassification)
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, RobertaConfig,
+                          RobertaForMaskedLM, RobertaForSequenceClassification)
 
 STEPS, BATCH, BLOCK, RATE = 30, 5, 19, 5e-4
 BASE = dict(vocab_size=131, max_position_embeddings=23, hidden_size=30, intermediate_size=47, num_hidden_layers=3,
@@ -73,9 +68,7 @@ def make_data(model, masked):
 def train(model, data):
     """Losses, logits and gradients of the first step, in double precision."""
     model = model.double()
-    groups = [dict(params=[p for p in model.parameters() if p.dim() > 1], weight_decay=0.01),
-              dict(params=[p for p in model.parameters() if p.dim() < 2], weight_decay=0.0)]
-    optimizer = torch.optim.AdamW(groups, lr=RATE)
+    optimizer = torch.optim.AdamW(decayed(model, 0.01), lr=RATE)
     losses, first = [], None
     for ids, types, lengths, labels in zip(*data):
         mask = (torch.arange(BLOCK) < lengths[:, None]).long()
@@ -115,8 +108,7 @@ def compare(name, kind, changes, program, device, prepare=None):
             for step in zip(*data):
                 for field in step:
                     file.write(field.int().numpy().tobytes())
-        done = subprocess.run([program, folder, os.path.join(folder, "data"), out, str(STEPS), str(BATCH), str(BLOCK),
-                               str(RATE), device], capture_output=True, text=True)
+        done = run(program, folder, os.path.join(folder, "data"), out, str(STEPS), str(BATCH), str(BLOCK), str(RATE), device)
         check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
         if done.returncode:
             return

@@ -7,21 +7,15 @@ transformers reads it, and 30 steps of training.
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 
-from checks import check, status
+from oracle import check, decayed, fit, log_of, run, status
 
-try:
-    import torch
-    from safetensors.torch import load_file
-    from transformers import AutoModelForCausalLM, MixtralConfig, Qwen2MoeConfig, Qwen3MoeConfig
-
-    from random_models import LENGTH, ids_of, make_model, run
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, MixtralConfig, Qwen2MoeConfig, Qwen3MoeConfig
+from random_models import LENGTH, ids_of, make_model, run_logits
 
 STEPS, BATCH, RATE, DECAY = 30, 4, 2e-3, 0.1
 BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
@@ -64,7 +58,7 @@ def compare(name, model, folder, program, device):
         want = model(ids_of(model)).logits
     model.float()
     with tempfile.TemporaryDirectory() as out:
-        done = run(program, folder, out, device)
+        done = run_logits(program, folder, out, device)
         check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
         if done.returncode:
             return
@@ -84,7 +78,7 @@ def gradients(name, model, folder, program, device):
     loss = model(ids, labels=ids).loss
     loss.backward()
     with tempfile.TemporaryDirectory() as out:
-        done = run(program, folder, out, device, -1)
+        done = run_logits(program, folder, out, device, -1)
         check(done.returncode == 0, f"{name}: gradients: {done.stderr.strip()}")
         if done.returncode:
             return
@@ -105,29 +99,18 @@ def train(name, kind, keys, program, device):
         model.save_pretrained(f"{folder}/model")
         with open(f"{folder}/text.txt", "wb") as file:
             file.write(text)
-        done = subprocess.run(
-            [program, "--model_name_or_path", f"{folder}/model", "--train_file", f"{folder}/text.txt", "--output_dir",
-             f"{folder}/run", "--block_size", str(LENGTH), "--per_device_train_batch_size", str(BATCH), "--max_steps",
-             str(STEPS), "--train_sampling_strategy", "sequential", "--learning_rate", str(RATE), "--lr_scheduler_type",
-             "constant", "--weight_decay", str(DECAY), "--save_strategy", "no", "--device", device],
-            capture_output=True, text=True, check=False)
+        done = run(program, model_name_or_path=f"{folder}/model", train_file=f"{folder}/text.txt", output_dir=f"{folder}/run",
+                   block_size=LENGTH, per_device_train_batch_size=BATCH, max_steps=STEPS, train_sampling_strategy="sequential",
+                   learning_rate=RATE, lr_scheduler_type="constant", weight_decay=DECAY, save_strategy="no", device=device)
         check(done.returncode == 0, f"{name}: txtrain: {done.stderr.strip()}")
         if done.returncode:
             return
-        with open(f"{folder}/run/log.jsonl", encoding="utf-8") as file:
-            ours = [line["loss"] for line in map(json.loads, file) if "loss" in line]
-    decays = [p for p in model.parameters() if p.dim() > 1]
-    optimizer = torch.optim.AdamW([{"params": decays, "weight_decay": DECAY},
-                                   {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}], lr=RATE)
-    theirs = []
-    for step in range(STEPS):
+        ours = log_of(f"{folder}/run")
+
+    def loss_of(step):
         ids = torch.tensor(list(text[step * BATCH * LENGTH:(step + 1) * BATCH * LENGTH])).reshape(BATCH, LENGTH)
-        loss = model(ids, labels=ids).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        theirs.append(loss.item())
+        return model(ids, labels=ids).loss
+    theirs = fit(torch.optim.AdamW(decayed(model, DECAY), lr=RATE), STEPS, loss_of)
     worst = max((abs(a - b) for a, b in zip(ours, theirs)), default=math.inf)
     check(len(ours) == STEPS and worst <= 1e-4, f"{name}: losses of {len(ours)} steps differ by {worst}")
     check(theirs[-1] < theirs[0] - 1.0, f"{name}: little was learned: {theirs}")
@@ -151,12 +134,11 @@ def padded(name, kind, keys, program, device):
         model.save_pretrained(f"{folder}/model")
         with open(f"{folder}/pairs.jsonl", "w", encoding="utf-8") as file:
             file.writelines(json.dumps({"prompt": p, "completion": c}) + "\n" for p, c in pairs)
-        for extra in ([], ["--pad_to_max_length"], ["--per_device_train_batch_size", "7"]):
-            done = subprocess.run(
-                [program, "--model_name_or_path", f"{folder}/model", "--train_file", f"{folder}/pairs.jsonl", "--output_dir",
-                 f"{folder}/run", "--overwrite_output_dir", "--max_seq_length", "44", "--per_device_train_batch_size", "4",
-                 "--max_steps", "1", "--train_sampling_strategy", "sequential", "--save_strategy", "no", "--device", device, *extra],
-                capture_output=True, text=True, check=False)
+        for extra in ({}, dict(pad_to_max_length=True), dict(per_device_train_batch_size=7)):
+            done = run(program, **dict(dict(
+                model_name_or_path=f"{folder}/model", train_file=f"{folder}/pairs.jsonl", output_dir=f"{folder}/run",
+                overwrite_output_dir=True, max_seq_length=44, per_device_train_batch_size=4, max_steps=1,
+                train_sampling_strategy="sequential", save_strategy="no", device=device), **extra))
             check(done.returncode == 0, f"{name}: padded: {done.stderr.strip()}")
             if done.returncode:
                 return

@@ -10,19 +10,15 @@ import subprocess
 import sys
 import tempfile
 
-from checks import check, status
+from oracle import check, run, status
 
-try:
-    import gguf
-    import numpy as np
-    import tokenizers
-    import torch
-    from safetensors.numpy import load_file
-    from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config,
-                              Qwen3Config)
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+import gguf
+import numpy as np
+import tokenizers
+import torch
+from safetensors.numpy import load_file
+from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config,
+                          Qwen3Config)
 
 TXCONVERT, TXTOK, TXGEN = sys.argv[1:4]
 VOCAB = 400
@@ -115,7 +111,7 @@ def make_model(folder, config, kind):
 
 
 def convert(name, source, to, outtype="f32"):
-    done = subprocess.run([TXCONVERT, source, "--to", to, "--outtype", outtype], capture_output=True, text=True)
+    done = run(TXCONVERT, source, to=to, outtype=outtype)
     check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
     return done.returncode == 0
 
@@ -163,7 +159,7 @@ def compare_values(name, path, state, config, outtype):
 def compare_loaded(name, work, path, state, config):
     """txgen's weights of the file, as it writes them, are those that the gguf package reads, bit by bit."""
     folder = os.path.join(work, "loaded")
-    done = subprocess.run([TXGEN, "--model", path, "--save_merged", folder], capture_output=True, text=True)
+    done = run(TXGEN, model=path, save_merged=folder)
     check(done.returncode == 0, f"{name}, loaded: {done.stderr.strip()}")
     if done.returncode == 0:
         got = expected(load_file(os.path.join(folder, "model.safetensors")), config)
@@ -254,7 +250,7 @@ def refuse(name, config, kind, words):
     with tempfile.TemporaryDirectory() as work:
         make_model(work, config, kind)
         path = os.path.join(work, "model.gguf")
-        done = subprocess.run([TXCONVERT, work, "--to", path], capture_output=True, text=True)
+        done = run(TXCONVERT, work, to=path)
         check(done.returncode == 1 and words in done.stderr and not os.path.exists(path),
               f"{name}: {done.returncode} {done.stderr.strip()}")
 

@@ -8,21 +8,16 @@ where it is not installed), and the loss of the evaluation is the model's.
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77
-BLOCK, TRAINED, EVALUATED = 40, 640, 408
-DATA = os.environ.get("TX_TEST_DATA") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/data")
+from oracle import DATA, read_json, run, skip
 
-try:
-    import torch
-    from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast,
-                              RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification, RobertaTokenizer)
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(SKIPPED)
+import torch
+from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast,
+                          RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification, RobertaTokenizer)
+
+BLOCK, TRAINED, EVALUATED = 40, 640, 408
 
 
 def score(truth, guess):
@@ -70,12 +65,12 @@ def train(make, tokenizers, program, device):
         start, end = os.path.join(work, "start"), os.path.join(work, "end")
         torch.manual_seed(0)
         kind, tokenizer = make(start, tokenizers)
-        subprocess.run([program, "--model_name_or_path", start, "--task_name", "mrpc", "--train_file", texts,
-                        "--validation_file", dev, "--test_file", dev, "--do_train", "--do_eval", "--do_predict",
-                        "--max_seq_length", str(BLOCK), "--pad_to_max_length", "false", "--num_train_epochs", "4",
-                        "--max_train_samples", str(TRAINED), "--learning_rate", "3e-3", "--save_strategy", "no",
-                        "--per_device_train_batch_size", "16", "--device", device, "--output_dir", end], check=True,
-                       stdout=subprocess.DEVNULL)
+        done = run(program, model_name_or_path=start, task_name="mrpc", train_file=texts, validation_file=dev, test_file=dev,
+                   do_train=True, do_eval=True, do_predict=True, max_seq_length=BLOCK, pad_to_max_length="false",
+                   num_train_epochs=4, max_train_samples=TRAINED, learning_rate=3e-3, save_strategy="no",
+                   per_device_train_batch_size=16, device=device, output_dir=end)
+        if done.returncode:
+            sys.exit(done.stderr)
         truth, first, second = read(dev, EVALUATED)
         model, info = kind.from_pretrained(end, output_loading_info=True)
         batch = tokenizer(first, second, truncation=True, max_length=BLOCK, padding="max_length", return_tensors="pt",
@@ -85,8 +80,7 @@ def train(make, tokenizers, program, device):
         guess = out.logits.argmax(-1).tolist()
         with open(os.path.join(end, "predict_results_mrpc.txt"), encoding="utf-8") as file:
             lines = file.read().splitlines()
-        with open(os.path.join(end, "eval_results.json"), encoding="utf-8") as file:
-            results = json.load(file)
+        results = read_json(end, "eval_results.json")
     names = ("not_equivalent", "equivalent")
     accuracy, f1, by = score(truth, guess)
     good = (not any(info.values()) and model.config.id2label == dict(enumerate(names))
@@ -105,8 +99,7 @@ def main():
     tokenizers = os.path.join(DATA, "tokenizers")
     if not all(os.path.exists(path) for path in (os.path.join(DATA, "glue", "MRPC"), os.path.join(
             tokenizers, "bert-base-uncased-tokenizer.json"), os.path.join(tokenizers, "gpt2-encoder.json"))):
-        print(f"skipped: no MRPC or no tokenizers in {DATA}")
-        return SKIPPED
+        skip(f"no MRPC or no tokenizers in {DATA}")
     return max(train(make, tokenizers, program, device) for make in (make_bert, make_roberta))
 
 

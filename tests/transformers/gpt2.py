@@ -7,20 +7,15 @@ configuration key that changes them, tokenizers give the same tokens, and the by
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 
-from checks import check, status
+from oracle import check, run, status
 
-try:
-    import torch
-    from safetensors.torch import load_file, save_file
-    from tokenizers import ByteLevelBPETokenizer
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import ByteLevelBPETokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast
 
 ROWS, LENGTH = 2, 24
 BASE = dict(vocab_size=300, n_positions=32, n_embd=48, n_layer=3, n_head=4, bos_token_id=256, eos_token_id=256,
@@ -56,7 +51,7 @@ def make_model(changes):
 def compare(name, model, folder, program, device, shard_bytes=0):
     """Runs TX on `folder`, and compares its logits and what it saved with the model."""
     with tempfile.TemporaryDirectory() as out:
-        done = subprocess.run([program, folder, out, device, str(shard_bytes)], capture_output=True, text=True)
+        done = run(program, folder, out, device, str(shard_bytes))
         check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
         if done.returncode:
             return
@@ -118,7 +113,7 @@ def compare_tokenizers(folder, program, device):
             os.remove(os.path.join(folder, "vocab.json"))
             os.remove(os.path.join(folder, "merges.txt"))
         with tempfile.TemporaryDirectory() as out:
-            done = subprocess.run([program, folder, out, device], capture_output=True, text=True)
+            done = run(program, folder, out, device)
             check(done.returncode == 0, f"tokenizer, {form}: {done.stderr.strip()}")
             if done.returncode:
                 continue

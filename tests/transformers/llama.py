@@ -9,17 +9,12 @@ import os
 import sys
 import tempfile
 
-from checks import check, status
+from oracle import check, status
 
-try:
-    import torch
-    from safetensors.torch import load_file, save_file
-    from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
-
-    from random_models import LENGTH, ids_of, make_model, run
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from random_models import LENGTH, ids_of, make_model, run_logits
 
 BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
             num_attention_heads=6, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, attn_implementation="eager")
@@ -81,7 +76,7 @@ def compare(name, model, folder, program, device, shard_bytes=0):
     want = logits_of(model.double())
     model.float()
     with tempfile.TemporaryDirectory() as out:
-        done = run(program, folder, out, device, shard_bytes)
+        done = run_logits(program, folder, out, device, shard_bytes)
         check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
         if done.returncode:
             return
@@ -103,7 +98,7 @@ def gradients(name, model, folder, program, device):
     ids = ids_of(model)
     model(ids, labels=ids).loss.backward()
     with tempfile.TemporaryDirectory() as out:
-        done = run(program, folder, out, device, -1)
+        done = run_logits(program, folder, out, device, -1)
         check(done.returncode == 0, f"{name}: gradients: {done.stderr.strip()}")
         ours = load_file(os.path.join(out, "model.safetensors")) if done.returncode == 0 else {}
     worst = max((((ours[n].double() - p.grad).abs().max() / p.grad.abs().max()).item() if n in ours else math.inf)
@@ -116,7 +111,7 @@ def refuse(name, kind, changes, words, program, device):
     """What TX does not compute is refused by name."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as out:
         make_model(kind(**{**BASE, **changes})).save_pretrained(folder)
-        done = run(program, folder, out, device)
+        done = run_logits(program, folder, out, device)
         check(done.returncode == 1 and words in done.stderr, f"{name}: {done.returncode} {done.stderr.strip()}")
 
 

@@ -5,24 +5,17 @@ the name of the setting.
 
     lora.py TXTRAIN TXGEN DEVICE      exit status 77: peft is not installed, or there is no such device
 """
-import json
-import os
-import subprocess
 import sys
 import tempfile
 
-from checks import check, status
+from oracle import check, fit, log_of, need_device, run, status
 
-try:
-    import torch
-    from peft import LoraConfig, PeftModel, get_peft_model
-    from safetensors.torch import load_file, save_file
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-    from transformers import (AutoModelForCausalLM, AutoModelForSequenceClassification, BertConfig, GPT2Config,
-                              LlamaConfig, Qwen2Config, Qwen3Config)
-except ImportError as error:
-    print(f"skipped: {error} (tests/transformers/requirements.txt names the versions)")
-    sys.exit(77)
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import (AutoModelForCausalLM, AutoModelForSequenceClassification, BertConfig, GPT2Config,
+                          LlamaConfig, Qwen2Config, Qwen3Config)
 
 STEPS, BATCH, BLOCK, RATE = 30, 4, 24, 5e-3
 LOSS, LOGITS, WEIGHTS = 1e-4, 1e-5, 1e-4
@@ -71,8 +64,8 @@ SETTINGS = [
 ]
 
 
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def succeed(*command):
+    done = run(*command)
     if done.returncode:
         sys.exit(f"FAIL: {' '.join(command)}: {done.stderr}")
 
@@ -152,11 +145,10 @@ def data(folder, config):
 
 
 def train_ours(program, folder, device, out, *more):
-    run(program, "--model_name_or_path", f"{folder}/begin", "--output_dir", f"{folder}/{out}", "--max_steps", str(STEPS), "--learning_rate", str(RATE),
+    succeed(program, "--model_name_or_path", f"{folder}/begin", "--output_dir", f"{folder}/{out}", "--max_steps", str(STEPS), "--learning_rate", str(RATE),
         "--lr_scheduler_type", "constant", "--per_device_train_batch_size", str(BATCH), "--dump_order",
         f"{folder}/order", "--save_strategy", "no", "--device", device, *more)
-    with open(f"{folder}/{out}/log.jsonl", encoding="utf-8") as file:
-        return [json.loads(line)["loss"] for line in file if '"loss"' in line][:STEPS]
+    return log_of(f"{folder}/{out}")[:STEPS]
 
 
 def train_theirs(folder, model, batch):
@@ -165,15 +157,7 @@ def train_theirs(folder, model, batch):
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=0.0)
     model.train()
-    losses = []
-    for step in range(STEPS):
-        loss = model(**batch(order[step * BATCH:(step + 1) * BATCH])).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(weights, 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    return fit(optimizer, STEPS, lambda step: model(**batch(order[step * BATCH:(step + 1) * BATCH])).loss)
 
 
 def greatest(a, b):
@@ -203,9 +187,9 @@ def compare(name, programs, folder, device, config, settings):
     text = " ".join(str(i) for i in ids[0].tolist())
     with torch.no_grad():
         wanted = loaded(input_ids=ids).logits
-    run(txgen, "--adapter", f"{folder}/out", "--device", device, "--ids", text, "--logits", f"{folder}/logits")
+    succeed(txgen, "--adapter", f"{folder}/out", "--device", device, "--ids", text, "--logits", f"{folder}/logits")
     applied = greatest(load_file(f"{folder}/logits")["logits"], wanted)
-    run(txgen, "--adapter", f"{folder}/out", "--save_merged", f"{folder}/merged")
+    succeed(txgen, "--adapter", f"{folder}/out", "--save_merged", f"{folder}/merged")
     merged = load(config, f"{folder}/merged")
     with torch.no_grad():
         joined = greatest(merged.eval()(input_ids=ids).logits, loaded.merge_and_unload()(input_ids=ids).logits)
@@ -214,7 +198,7 @@ def compare(name, programs, folder, device, config, settings):
 
 
 def fails(word, *command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run(*command)
     check(done.returncode == 1 and word in done.stderr, f"{' '.join(command)}: {done.returncode}, {done.stderr}, not {word}")
 
 
@@ -233,7 +217,7 @@ def compare_settings(txgen, folder):
         if key:
             fails(key, *adapt, f"{folder}/{i}")
             continue
-        run(*adapt, f"{folder}/{i}")
+        succeed(*adapt, f"{folder}/{i}")
         with torch.no_grad():
             wanted = PeftModel.from_pretrained(load(config, f"{folder}/model"), f"{folder}/{i}").eval()(input_ids=ids).logits
         off = greatest(load_file(f"{folder}/logits")["logits"], wanted)
@@ -243,7 +227,7 @@ def compare_settings(txgen, folder):
 
 def compare_merged(txgen, folder, config, adapt):
     """A sum in 16 bits is the one of fp32, rounded once, except for sums in another order."""
-    run(txgen, "--model", f"{folder}/model", "--adapter", f"{folder}/0", "--save_merged", f"{folder}/bf16", "--dtype", "bfloat16")
+    succeed(txgen, "--model", f"{folder}/model", "--adapter", f"{folder}/0", "--save_merged", f"{folder}/bf16", "--dtype", "bfloat16")
     wanted = PeftModel.from_pretrained(load(config, f"{folder}/model"), f"{folder}/0").merge_and_unload().to(torch.bfloat16).state_dict()
     ours = load_file(f"{folder}/bf16/model.safetensors")
     off = sum((ours[name].to(torch.bfloat16) != wanted[name]).sum().item() for name in ours)
@@ -263,10 +247,7 @@ def compare_merged(txgen, folder, config, adapt):
 
 def main():
     *programs, device = sys.argv[1:]
-    listed = subprocess.run([programs[0], "--list-devices"], capture_output=True, text=True, check=True).stdout
-    if not any(line.startswith(device) for line in listed.splitlines()):
-        print(f"skipped: no device {device}")
-        return 77
+    need_device(programs[0], device)
     for name, (config, settings) in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
             compare(name, programs, folder, device, config, settings)

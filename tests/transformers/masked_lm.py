@@ -4,30 +4,23 @@ joined as run_mlm does it and hidden by the same draws: 30 losses, the loss of a
 
     masked_lm.py TXTRAIN [DEVICE]      exit status 77: something is missing
 """
-import json
 import math
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 
-from checks import check, status
+from oracle import DATA, check, log_of, read_json, run, skip, status
 
-DATA = os.environ.get("TX_TEST_DATA") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/data")
+import torch
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
 TOKENIZER = os.path.join(DATA, "tokenizers", "bert-base-uncased-tokenizer.json")
 MRPC = os.path.join(DATA, "glue", "MRPC", "dev_408.tsv")
 BLOCK, BATCH, STEPS, LINES, SEED, RATE, SHARE = 32, 4, 30, 90, 11, 3e-3, 0.15
 
-try:
-    import torch
-    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
 if not os.path.exists(TOKENIZER) or not os.path.exists(MRPC):
-    print(f"skipped: no tokenizer or no MRPC in {DATA}")
-    sys.exit(77)
+    skip(f"no tokenizer or no MRPC in {DATA}")
 
 GOLDEN, WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
@@ -82,16 +75,14 @@ def batch_of(rows, samples, tokenizer):
 def compare(program, device, by_line, work, tokenizer):
     start, end, order = (os.path.join(work, name) for name in ("start", f"end{by_line}", "order"))
     text, dev = os.path.join(work, "text.txt"), os.path.join(work, "dev.txt")
-    done = subprocess.run([program, "--model_name_or_path", start, "--train_file", text, "--validation_file", dev, "--do_train",
-                           "--do_eval", "--line_by_line", str(by_line).lower(), "--max_seq_length", str(BLOCK), "--max_steps",
-                           str(STEPS), "--per_device_train_batch_size", str(BATCH), "--learning_rate", str(RATE), "--seed",
-                           str(SEED), "--lr_scheduler_type", "constant", "--save_strategy", "no", "--dump_order", order,
-                           "--device", device, "--output_dir", end], capture_output=True, text=True)
+    done = run(program, model_name_or_path=start, train_file=text, validation_file=dev, do_train=True, do_eval=True,
+               line_by_line=str(by_line).lower(), max_seq_length=BLOCK, max_steps=STEPS, per_device_train_batch_size=BATCH,
+               learning_rate=RATE, seed=SEED, lr_scheduler_type="constant", save_strategy="no", dump_order=order, device=device,
+               output_dir=end)
     check(done.returncode == 0, f"by line {by_line}: {done.stderr.strip()}")
     if done.returncode:
         return
-    with open(os.path.join(end, "log.jsonl"), encoding="utf-8") as file:
-        got = [line["loss"] for line in map(json.loads, file) if "loss" in line and "learning_rate" in line]
+    got = log_of(end)[:STEPS]
     with open(order, encoding="utf-8") as file:
         samples = [tuple(map(int, line.split())) for line in file]
     rows, model = rows_of(text, by_line, tokenizer), BertForMaskedLM.from_pretrained(start)
@@ -114,8 +105,7 @@ def compare(program, device, by_line, work, tokenizer):
     rows = rows_of(dev, by_line, tokenizer)
     with torch.no_grad():
         wanted = trained.eval()(**batch_of(rows, [(0, i) for i in range(len(rows))], tokenizer)).loss.item()
-    with open(os.path.join(end, "eval_results.json"), encoding="utf-8") as file:
-        results = json.load(file)
+    results = read_json(end, "eval_results.json")
     check(abs(results["eval_loss"] - wanted) <= 1e-5, f"by line {by_line}: eval_loss {results['eval_loss']}, transformers' {wanted}")
     check(abs(results["perplexity"] / math.exp(wanted) - 1) <= 1e-4, f"by line {by_line}: perplexity {results['perplexity']}")
     print(f"{device}, by line {by_line}: {STEPS} losses from {got[0]:.4f} to {got[-1]:.4f} within {worst:.1e}, eval_loss within "

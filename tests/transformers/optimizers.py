@@ -5,23 +5,17 @@ changes by one step and by four.
     optimizers.py TXTRAIN [DEVICE]      exit status 77: transformers is not installed, or there is no such device
 """
 import os
-import subprocess
 import sys
 import tempfile
 
-from checks import check, status
+from oracle import check, run, status
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../arch"))
-try:
-    import torch
-    from safetensors.torch import load_file
-    from transformers import AutoModelForCausalLM
-    from transformers.utils.logging import disable_progress_bar
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
-    from update_golden import DECAY, MODELS, RATE, file_tensors, optimizers
-except ImportError as error:
-    print(f"skipped: {error} (tests/transformers/requirements.txt names the versions)")
-    sys.exit(77)
+from arch.update_golden import DECAY, MODELS, RATE, file_tensors, optimizers
 
 STEPS, BATCH, BLOCK = (1, 4), 4, 24
 TEXT = b"".join(b"%d: the %s saw %d fish\n" % (i, (b"cat", b"dog", b"bird")[i * i % 3], i * 7 % 10) for i in range(99))
@@ -49,12 +43,10 @@ def train(model, kind, steps):
 
 def compare(program, device, folder, name, kind, steps):
     start, out = os.path.join(folder, name), os.path.join(folder, "out")
-    done = subprocess.run(
-        [program, "--model_name_or_path", start, "--train_file", os.path.join(folder, "text"), "--block_size", str(BLOCK),
-         "--per_device_train_batch_size", str(BATCH), "--train_sampling_strategy", "sequential", "--optim", kind,
-         "--learning_rate", str(RATE), "--weight_decay", str(DECAY), "--lr_scheduler_type", "constant", "--max_grad_norm", "0",
-         "--max_steps", str(steps), "--save_strategy", "no", "--device", device, "--overwrite_output_dir", "--output_dir", out],
-        capture_output=True, text=True, check=False)
+    done = run(program, model_name_or_path=start, train_file=os.path.join(folder, "text"), block_size=BLOCK,
+               per_device_train_batch_size=BATCH, train_sampling_strategy="sequential", optim=kind, learning_rate=RATE,
+               weight_decay=DECAY, lr_scheduler_type="constant", max_grad_norm=0, max_steps=steps, save_strategy="no",
+               device=device, overwrite_output_dir=True, output_dir=out)
     check(done.returncode == 0, f"{name}, {kind}: {done.stderr.strip()}")
     if done.returncode:
         return

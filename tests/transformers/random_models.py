@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Causal language models of random weights, their input, and TX's program (model_logits) on their folders."""
-import subprocess
+from oracle import run
 
 import torch
 from transformers import AutoModelForCausalLM
@@ -18,8 +18,8 @@ def make_model(config):
     return model
 
 
-def run(program, folder, out, device, shard_bytes=0):
-    return subprocess.run([program, folder, out, device, str(shard_bytes)], capture_output=True, text=True)
+def run_logits(program, folder, out, device, shard_bytes=0):
+    return run(program, folder, out, device, str(shard_bytes))
 
 
 def ids_of(model):

@@ -7,20 +7,15 @@ scheduler, epochs, losses, evaluations, and the keys of trainer_state.json.
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 
-from checks import check, status
+from oracle import check, need_device, read_json, run, status
 
-try:
-    import accelerate  # noqa: F401 (the Trainer needs it)
-    import torch
-    from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config,
-                              Trainer, TrainingArguments)
-except ImportError as error:
-    print(f"skipped: {error} (tests/transformers/requirements.txt names the versions)")
-    sys.exit(77)
+import accelerate  # noqa: F401 (the Trainer needs it)
+import torch
+from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config,
+                          Trainer, TrainingArguments)
 
 STEPS, BATCH, ACCUMULATION, BLOCK, EVAL_BATCH = 60, 3, 2, 24, 4
 TOLERANCE = 1e-4
@@ -106,7 +101,7 @@ def run_ours(program, device, folder, out, model, scheduler, warmup, settings):
         arguments["lr_scheduler_kwargs"] = json.dumps(settings)
     with open(f"{out}.json", "w", encoding="utf-8") as file:
         json.dump(arguments, file)
-    done = subprocess.run([program, f"{out}.json"], capture_output=True, text=True, check=False)
+    done = run(program, f"{out}.json")
     if done.returncode:
         sys.exit(f"FAIL: txtrain: {done.stderr}")
 
@@ -147,10 +142,7 @@ def compare_entries(name, ours, theirs):
 
 
 def compare(name, out, reference, perplexity):
-    with open(f"{out}/trainer_state.json", encoding="utf-8") as file:
-        ours = json.load(file)
-    with open(f"{reference}/trainer_state.json", encoding="utf-8") as file:
-        theirs = json.load(file)
+    ours, theirs = read_json(out, "trainer_state.json"), read_json(reference, "trainer_state.json")
     check(set(ours) == set(theirs), f"{name}: keys {sorted(set(ours) ^ set(theirs))} are not in both")
     for key in ("global_step", "max_steps", "num_train_epochs", "logging_steps", "eval_steps", "train_batch_size"):
         check(ours[key] == theirs[key], f"{name}: {key} {ours[key]} and {theirs[key]}")
@@ -161,18 +153,14 @@ def compare(name, out, reference, perplexity):
         compare_entries(name, a, b)
     losses = [entry["loss"] for entry in reference_log if "loss" in entry]
     check(losses[-1] < losses[0] - 0.5 or name.endswith("constant"), f"{name}: little was learned: {losses}")
-    with open(f"{out}/eval_results.json", encoding="utf-8") as file:
-        check(near(json.load(file)["perplexity"] / perplexity, 1, TOLERANCE), f"{name}: perplexity")
+    check(near(read_json(out, "eval_results.json")["perplexity"] / perplexity, 1, TOLERANCE), f"{name}: perplexity")
     worst = max(abs(a["loss"] - b["loss"]) for a, b in zip(log, reference_log) if "loss" in b)
     print(f"{name}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, within {worst:.2g}; perplexity {perplexity:.4f}")
 
 
 def main():
     program, device = sys.argv[1:]
-    listed = subprocess.run([program, "--list_devices"], capture_output=True, text=True, check=False).stdout
-    if device not in listed:
-        print(f"skipped: no device {device}")
-        sys.exit(77)
+    need_device(program, device)
     with tempfile.TemporaryDirectory() as folder:
         write_texts(folder)
         for model, config in MODELS.items():

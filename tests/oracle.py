@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What comparisons with other libraries in Python share. Import it before any of them: if one is missing, the script ends with 77
+(skipped). tests/python.sh puts this folder on the path."""
+import json
+import os
+import subprocess
+import sys
+
+SKIPPED = 77
+DATA = os.environ.get("TX_TEST_DATA") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../shared/data")
+failures = []
+
+
+def skip(why):
+    print(f"skipped: {why}", flush=True)
+    os._exit(SKIPPED)
+
+
+def ended_by(kind, error, trace):
+    if issubclass(kind, ImportError):
+        skip(f"{error} (tests/transformers/requirements.txt names the versions; TX_PYTHON names a Python that has them)")
+    sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = ended_by
+
+
+def check(good, what):
+    """Notes what does not hold; a NaN holds nothing."""
+    if not good:
+        failures.append(what)
+        print(f"FAIL: {what}")
+
+
+def status():
+    """The exit status, which is told as well."""
+    print("FAILED" if failures else "all agree", flush=True)
+    return 1 if failures else 0
+
+
+def run(*command, **options):
+    """A program with --NAME VALUE for each option; of True --NAME alone, of None nothing."""
+    for name, value in options.items():
+        if value is not None:
+            command += (f"--{name}",) if value is True else (f"--{name}", str(value))
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def need_device(txtrain, device):
+    if not any(line.startswith(device) for line in run(txtrain, "--list_devices").stdout.splitlines()):
+        skip(f"no device {device}")
+
+
+def read_json(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def log_of(folder, key="loss"):
+    """The values of a key in a run's log."""
+    with open(os.path.join(folder, "log.jsonl"), encoding="utf-8") as file:
+        return [row[key] for row in map(json.loads, file) if key in row]
+
+
+def fit(optimizer, steps, loss_of, rate=None):
+    """Steps of PyTorch with gradients clipped to norm 1: their losses. A rate falls linearly to 0."""
+    import torch
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    losses = []
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = rate * (steps - step) / steps if rate else group["lr"]
+        loss = loss_of(step)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def decayed(model, decay):
+    """Groups of parameters: matrices decay, the others do not."""
+    return [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": decay},
+            {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
