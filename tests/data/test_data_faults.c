@@ -5,6 +5,7 @@
 #include "models/files/hub.h"
 #include "models/task/loader.h"
 #include "tests/data/texts.h"
+#include "tests/wrap.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -17,61 +18,35 @@ static atomic_bool lock_fails;
 static char *folder, *text_path, *json_path;
 static tx_tokenizer *bytes;
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t number, size_t size);
-void *__real_realloc(void *memory, size_t size);
-int __real_posix_memalign(void **memory, size_t alignment, size_t size);
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
-int __real_mlock(const void *memory, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t number, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t size);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
-int __wrap_mlock(const void *memory, size_t size);
-
 /* Whether this call of the allocator is the one that fails. */
 static bool refused(void)
 {
     return atomic_fetch_add(&calls, 1) + 1 == atomic_load(&fails_at);
 }
 
-void *__wrap_malloc(size_t size)
+/* Whether another thread may be started. */
+static bool is_allowed(void)
 {
-    return refused() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t number, size_t size)
-{
-    return refused() ? NULL : __real_calloc(number, size);
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-    return refused() ? NULL : __real_realloc(memory, size);
-}
-
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t size)
-{
-    return refused() ? ENOMEM : __real_posix_memalign(memory, alignment, size);
-}
-
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
-{
-    long allowed = atomic_load(&threads_allowed);
+    const long allowed = atomic_load(&threads_allowed);
     if (allowed >= 0 && atomic_load(&threads_started) >= allowed)
-        return EAGAIN;
+        return false;
     atomic_fetch_add(&threads_started, 1);
-    return __real_pthread_create(thread, attributes, run, argument);
+    return true;
 }
 
-int __wrap_mlock(const void *memory, size_t size)
+static bool refuses_lock(void)
 {
-    if (!atomic_load(&lock_fails))
-        return __real_mlock(memory, size);
     errno = EPERM;
-    return -1;
+    return atomic_load(&lock_fails);
 }
+
+WRAP_MALLOC(if (refused()) return NULL)
+WRAP_CALLOC(if (refused()) return NULL)
+WRAP_REALLOC(if (refused()) return NULL)
+WRAP_POSIX_MEMALIGN(if (refused()) return ENOMEM)
+WRAP(int, pthread_create, (pthread_t * thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument),
+     (thread, attributes, run, argument), if (!is_allowed()) return EAGAIN)
+WRAP(int, mlock, (const void *memory, size_t size), (memory, size), if (refuses_lock()) return -1)
 
 /* A file of 250,000 bytes: enough for four threads. */
 static char *make_file(const char *name, bool json)

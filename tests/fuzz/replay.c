@@ -5,6 +5,7 @@
 #include "api/base/file.h"
 #include "models/files/folder.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/wrap.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -26,31 +27,10 @@ static void bound(size_t size)
 
 /* The linker sends TX's calls of the allocator here (--wrap), but not under the sanitizers, which have a bound of their
  * own. */
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t number, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t number, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-
 #ifdef TX_FUZZ_BOUND
-void *__wrap_malloc(size_t size)
-{
-    bound(size);
-    return __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t number, size_t size)
-{
-    bound(size && number > SIZE_MAX / size ? SIZE_MAX : number * size);
-    return __real_calloc(number, size);
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-    bound(size);
-    return __real_realloc(memory, size);
-}
+WRAP_MALLOC(bound(size))
+WRAP_CALLOC(bound(size &&number > SIZE_MAX / size ? SIZE_MAX : number * size))
+WRAP_REALLOC(bound(size))
 #endif
 
 static int replay(const char *path)

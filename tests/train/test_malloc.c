@@ -5,6 +5,7 @@
  *     test_malloc DEVICE */
 #include "tests/train/data.h"
 #include "tests/train/small_gpt2.h"
+#include "tests/wrap.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -20,46 +21,11 @@ static void count(void)
         atomic_fetch_add(&calls, 1);
 }
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t number, size_t size);
-void *__real_realloc(void *memory, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-int __real_posix_memalign(void **memory, size_t alignment, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t number, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t size);
-
-void *__wrap_malloc(size_t size)
-{
-    count();
-    return __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t number, size_t size)
-{
-    count();
-    return __real_calloc(number, size);
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-    count();
-    return __real_realloc(memory, size);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    count();
-    return __real_aligned_alloc(alignment, size);
-}
-
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t size)
-{
-    count();
-    return __real_posix_memalign(memory, alignment, size);
-}
+WRAP_MALLOC(count())
+WRAP_CALLOC(count())
+WRAP_REALLOC(count())
+WRAP_POSIX_MEMALIGN(count())
+WRAP(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size), count())
 
 /* Called after every step has been given: begins to count after the first, ends after the last. */
 static int after_step(void *context)
