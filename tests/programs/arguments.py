@@ -16,7 +16,8 @@ from transformers.trainer_pt_utils import AcceleratorConfig
 
 txtrain, table = sys.argv[1:]
 with open(table) as file:
-    known = re.findall(r"^\| `(\w+)` \|", file.read().split("## Options that exclude")[0], re.M)
+    rows = re.sub(r"^## Options that exclude.*?(?=^## |\Z)", "", file.read(), flags=re.M | re.S)
+    known = re.findall(r"^\| `(\w+)` \|", rows, re.M)
 assert len(known) == len(set(known)), "a name stands twice in the table"
 
 # What run_clm.py adds.
