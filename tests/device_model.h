@@ -10,7 +10,8 @@ typedef struct fixture {
     tx_engine *engine;
     tx_model *model;
     tx_graph *graph;
-    tx_plan *plan, *update; /* a test may make them */
+    tx_plan *plan, *update; /* a test may make them, */
+    char *folder;           /* and this scratch folder */
 } fixture;
 
 static const char *device = "cpu";
@@ -47,9 +48,18 @@ static inline int set_up(void **state)
     return set_up_threads(state, 1);
 }
 
+static inline int set_up_folder(void **state)
+{
+    set_up(state);
+    ((fixture *)*state)->folder = make_scratch();
+    return 0;
+}
+
 static inline int tear_down(void **state)
 {
     fixture *f = *state;
+    if (f->folder)
+        remove_scratch(f->folder);
     tx_plan_free(f->update);
     tx_plan_free(f->plan);
     tx_graph_free(f->graph);

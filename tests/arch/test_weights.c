@@ -4,40 +4,10 @@
  * finite, and how much memory loading takes. GPT-2's folders are tested in test_gpt2.c. */
 #include "api/base/half.h"
 #include "models/files/weights.h"
-#include "tests/scratch.h"
+#include "tests/device_model.h"
 #include "tx_json.h"
 
 #define INDEX TX_WEIGHTS_INDEX
-
-typedef struct fixture {
-    tx_engine *engine;
-    tx_model *model;
-    tx_graph *graph;
-    char *folder;
-} fixture;
-
-static int set_up(void **state)
-{
-    fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    assert_ok(tx_engine_create(&(tx_engine_options){.size = sizeof(tx_engine_options), .threads = 1}, &f->engine));
-    assert_ok(tx_model_create(f->engine, &f->model));
-    assert_ok(tx_graph_create(f->model, &f->graph));
-    f->folder = make_scratch();
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    fixture *f = *state;
-    tx_graph_free(f->graph);
-    tx_model_free(f->model);
-    tx_engine_free(f->engine);
-    remove_scratch(f->folder);
-    free(f);
-    return 0;
-}
 
 static void declare(fixture *f, const char *name, tx_shape shape, int64_t logical)
 {
@@ -343,7 +313,7 @@ static void test_memory(void **state)
     assert_true(grown < 16384);
 }
 
-#define test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define test(name) cmocka_unit_test_setup_teardown(name, set_up_folder, tear_down)
 
 int main(void)
 {

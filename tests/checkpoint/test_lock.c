@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Who may write into an output folder, and what is found there after an interruption. */
-#include "models/files/checkpoint.h"
-#include "models/files/folder.h"
 #include "models/train/run.h"
-#include "tests/checkpoint/states.h"
-#include "tests/scratch.h"
+#include "tests/checkpoint/saves.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
-static bool exists(const char *folder, const char *name)
+static bool is_in(const char *folder, const char *name)
 {
-    struct stat info;
-    const bool there = lstat(TX_PATH(folder, name), &info) == 0;
-    return there;
+    return exists(at(folder, name));
 }
 
 static void make(const char *folder, const char *name, bool is_folder)
@@ -32,11 +26,6 @@ static void move(const char *folder, const char *from, const char *to)
 {
     char *old = TX_PATH(folder, from), *new = TX_PATH(folder, to);
     assert_int_equal(rename(old, new), 0);
-}
-
-static void save(const char *output, int64_t step, int version)
-{
-    assert_ok(state_save(output, step, version));
 }
 
 static void damage(const char *output, const char *checkpoint)
@@ -71,15 +60,6 @@ static void start(const char *output)
     tx_output_lock *lock = NULL;
     assert_ok(tx_output_lock_take(output, &lock));
     tx_output_lock_release(lock);
-}
-
-static int newest(const char *output)
-{
-    char *folder = NULL;
-    assert_ok(tx_checkpoint_newest(output, NULL, &folder));
-    const int version = state_read(folder);
-    free(folder);
-    return version;
 }
 
 /* ---- Two processes ------------------------------------------------------------------------------- */
@@ -128,11 +108,11 @@ static void second_process_is_refused(void **state)
     assert_null(lock);
     make(output, ".checkpoint-3.tmp-77", true); /* not ours to remove now */
     assert_refused(tx_output_lock_take(output, &lock), TX_IO, pid);
-    assert_true(exists(output, ".checkpoint-3.tmp-77"));
+    assert_true(is_in(output, ".checkpoint-3.tmp-77"));
     end(child);
-    assert_true(exists(output, ".lock")); /* of the dead: does not matter */
+    assert_true(is_in(output, ".lock")); /* of the dead: does not matter */
     assert_ok(tx_output_lock_take(link, &lock));
-    assert_false(exists(output, ".checkpoint-3.tmp-77"));
+    assert_false(is_in(output, ".checkpoint-3.tmp-77"));
     tx_output_lock *second = NULL;
     assert_refused(tx_output_lock_take(output, &second), TX_IO, "trains into this folder"); /* nor twice by one */
     const pid_t other = hold(output, &answer);
@@ -216,13 +196,13 @@ static void temporary_names_go_and_others_stay(void **state)
     assert_int_equal(symlink(other, linked), 0);
     start(output);
     for (size_t i = 0; i < sizeof going / sizeof going[0]; i++)
-        if (exists(output, going[i]))
+        if (is_in(output, going[i]))
             fail_msg("%s stays", going[i]);
     for (size_t i = 0; i < sizeof staying / sizeof staying[0]; i++)
-        if (!exists(output, staying[i]))
+        if (!is_in(output, staying[i]))
             fail_msg("%s is gone", staying[i]);
-    assert_false(exists(output, ".checkpoint-9.tmp-9"));
-    assert_true(exists(other, "precious"));
+    assert_false(is_in(output, ".checkpoint-9.tmp-9"));
+    assert_true(is_in(other, "precious"));
     remove_scratch(other);
     remove_scratch(output);
 }
@@ -248,7 +228,7 @@ static void replaced_checkpoint_comes_back(void **state)
         if (cases[i].old_damaged)
             damage(output, ".checkpoint-10.old-99");
         start(output);
-        assert_true(exists(output, "checkpoint-10"));
+        assert_true(is_in(output, "checkpoint-10"));
         assert_int_equal(count_entries(output), 2);
         char *folder = NULL;
         if (cases[i].version)
@@ -290,7 +270,7 @@ static void replaced_checkpoint_waits_to_be_read(void **state)
         unread = unread_too = NULL;
         if (status != cases[i].status || !strstr(tx_error(), "manifest.json"))
             fail_msg("case %zu: status %d, \"%s\"", i, (int)status, tx_error());
-        assert_true(exists(output, ".checkpoint-10.old-99") && exists(output, "checkpoint-10"));
+        assert_true(is_in(output, ".checkpoint-10.old-99") && is_in(output, "checkpoint-10"));
         if (!(cases[i].how & NEW_OF_LATER)) {
             start(output);
             assert_int_equal(newest(output), cases[i].how & NEW_DAMAGED ? 1 : 2);

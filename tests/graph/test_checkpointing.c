@@ -29,9 +29,9 @@ static tx_config *small_gpt2(void)
     return config;
 }
 
-/* The training plan of a GPT-2 with all its dropouts. */
-static void compile(fixture *f, const tx_config *config, int64_t batch, int64_t length, tx_dtype dtype,
-                    const tx_checkpointing *options, bool away)
+/* The training plan of a GPT-2 with all its dropouts; `config` goes with it. */
+static void compile_model(fixture *f, tx_config *config, int64_t batch, int64_t length, tx_dtype dtype,
+                          const tx_checkpointing *options, bool away)
 {
     const tx_arch_options train = {.size = sizeof train, .train = true};
     tx_input(f->graph, "input_ids", TX_I32, TX_SHAPE(batch, length));
@@ -43,6 +43,12 @@ static void compile(fixture *f, const tx_config *config, int64_t batch, int64_t 
     tx_tensor *logits = tx_arch_logits(f->graph, config, &train);
     assert_ok(tx_backward(f->graph, tx_causal_lm.loss(f->graph, config, logits, 0.0f)));
     assert_ok(tx_plan_create(f->graph, "train", &f->plan));
+    tx_config_free(config);
+}
+
+static void compile(fixture *f, tx_dtype dtype, tx_checkpointing options, bool away)
+{
+    compile_model(f, small_gpt2(), BATCH, LENGTH, dtype, &options, away);
 }
 
 typedef struct outcome {
@@ -123,16 +129,14 @@ static void copies_are_waited_for(const fixture *f)
 static void train(tx_dtype dtype, tx_checkpointing options, bool away, outcome *out, int64_t *all, int64_t *kept)
 {
     fixture *f;
-    tx_config *config = small_gpt2();
     set_up_threads((void **)&f, 2);
-    compile(f, config, BATCH, LENGTH, dtype, &options, away);
+    compile(f, dtype, options, away);
     *all = planned(f, kept);
     if (away)
         copies_are_waited_for(f);
     run(f, out);
     void *state = f;
     tear_down(&state);
-    tx_config_free(config);
 }
 
 static void same_bits(void **state)
@@ -182,10 +186,8 @@ static void put_away(void **state)
 static void whole_blocks(void **state)
 {
     fixture *f = *state;
-    tx_config *config = small_gpt2();
-    const tx_checkpointing options = checkpointing(0, ALL, 0);
     int64_t kept;
-    compile(f, config, BATCH, LENGTH, TX_F32, &options, false);
+    compile(f, TX_F32, checkpointing(0, ALL, 0), false);
     assert_int_equal(computed_again(f, TX_OP_MATMUL), 3 * LAYERS);
     assert_int_equal(computed_again(f, TX_OP_ATTENTION), LAYERS);
     assert_int_equal(computed_again(f, TX_OP_LAYER_NORM), 2 * LAYERS);
@@ -195,31 +197,24 @@ static void whole_blocks(void **state)
     const int64_t least = (LAYERS + 2) * WIDTH * ROWS * 4, rows = 16 * ROWS * 4;
     if (kept < least || kept > least + rows)
         fail_msg("%lld bytes are kept, expected %lld and a little", (long long)kept, (long long)least);
-    tx_config_free(config);
 }
 
 /* Within a segment the block that ends it alone need not be computed to its end. */
 static void long_segments(void **state)
 {
     fixture *f = *state;
-    tx_config *config = small_gpt2();
-    const tx_checkpointing options = checkpointing(2, ALL, 0);
-    compile(f, config, BATCH, LENGTH, TX_F32, &options, false);
+    compile(f, TX_F32, checkpointing(2, ALL, 0), false);
     assert_int_equal(computed_again(f, TX_OP_MATMUL), 4 * LAYERS - 2);
-    tx_config_free(config);
 }
 
 static void cheap_ops(void **state)
 {
     fixture *f = *state;
-    tx_config *config = small_gpt2();
-    const tx_checkpointing options = checkpointing(0, 0, ALL);
-    compile(f, config, BATCH, LENGTH, TX_F32, &options, false);
+    compile(f, TX_F32, checkpointing(0, 0, ALL), false);
     assert_int_equal(computed_again(f, TX_OP_MATMUL) + computed_again(f, TX_OP_ATTENTION), 0);
     assert_int_equal(computed_again(f, TX_OP_LAYER_NORM), 2 * LAYERS);
     assert_int_equal(computed_again(f, TX_OP_GELU), LAYERS);
     assert_int_equal(computed_again(f, TX_OP_DROPOUT), 0);
-    tx_config_free(config);
 }
 
 /* A third of the planned activations of GPT-2 124M at 4 rows of 1024 tokens would do. */
@@ -232,11 +227,10 @@ static void gpt2_124m(void **state)
         const tx_checkpointing options = checkpointing(0, with ? ALL : 0, 0);
         set_up((void **)&f);
         assert_ok(tx_config_preset("gpt2", &config));
-        compile(f, config, 4, 1024, TX_F32, &options, false);
+        compile_model(f, config, 4, 1024, TX_F32, &options, false);
         all[with] = planned(f, &kept[with]);
         void *made = f;
         tear_down(&made);
-        tx_config_free(config);
     }
     print_message("kept %lld, checkpointed %lld bytes; planned arena %lld, checkpointed %lld bytes\n",
                   (long long)kept[0], (long long)kept[1], (long long)all[0], (long long)all[1]);
@@ -250,10 +244,8 @@ static void planned_is_counted(void **state)
 {
     fixture *f = *state;
     static outcome out;
-    tx_config *config = small_gpt2();
-    const tx_checkpointing options = checkpointing(0, 2, ALL);
     tx_memory plan, counted;
-    compile(f, config, BATCH, LENGTH, TX_BF16, &options, false);
+    compile(f, TX_BF16, checkpointing(0, 2, ALL), false);
     run(f, &out);
     assert_ok(tx_model_memory(f->model, &plan));
     assert_ok(tx_engine_memory(f->engine, &counted));
@@ -262,19 +254,16 @@ static void planned_is_counted(void **state)
     assert_true(plan.bytes[TX_MEMORY_COPIES] > 0);
     for (int k = 0; k < TX_MEMORY_COUNT; k++)
         assert_true(plan.bytes[k] == counted.bytes[k]);
-    tx_config_free(config);
 }
 
 /* Tensors with their lifetimes make up what is planned. */
 static void anatomy(void **state)
 {
     fixture *f = *state;
-    tx_config *config = small_gpt2();
-    const tx_checkpointing options = checkpointing(0, ALL, 0);
     tx_plan_tensor t;
     tx_plan_node n;
     int64_t kept, saved = 0, most = 0;
-    compile(f, config, BATCH, LENGTH, TX_F32, &options, false);
+    compile(f, TX_F32, checkpointing(0, ALL, 0), false);
     const int64_t all = planned(f, &kept);
     const int32_t nodes = tx_plan_node_count(f->plan), tensors = tx_plan_tensor_count(f->plan);
     for (int32_t i = 0; i < tensors; i++) {
@@ -296,24 +285,21 @@ static void anatomy(void **state)
     assert_true(n.direction == TX_FORWARD && n.block == 0);
     assert_refused(tx_plan_node_at(f->plan, nodes, &n), TX_INVALID, "no node");
     assert_refused(tx_plan_tensor_at(f->plan, tensors, &t), TX_INVALID, "no tensor");
-    tx_config_free(config);
 }
 
 /* A model that is only planned tells the same memory but for scratch, and can do nothing else. */
 static void only_plans(void **state)
 {
     fixture *f = *state;
-    tx_config *config = small_gpt2();
-    const tx_checkpointing options = checkpointing(0, ALL, 0);
     tx_memory real, foreseen;
     tx_model *model = NULL;
-    compile(f, config, BATCH, LENGTH, TX_BF16, &options, false);
+    compile(f, TX_BF16, checkpointing(0, ALL, 0), false);
     assert_ok(tx_model_memory(f->model, &real));
     assert_ok(tx_model_create(f->engine, &model));
     tx_model_only_plan(model);
     fixture planned = {.engine = f->engine, .model = model};
     assert_ok(tx_graph_create(model, &planned.graph));
-    compile(&planned, config, BATCH, LENGTH, TX_BF16, &options, false);
+    compile(&planned, TX_BF16, checkpointing(0, ALL, 0), false);
     assert_ok(tx_model_memory(model, &foreseen));
     assert_int_equal(foreseen.bytes[TX_MEMORY_SCRATCH], 0);
     for (int k = 0; k < TX_MEMORY_COUNT; k++)
@@ -324,7 +310,6 @@ static void only_plans(void **state)
     tx_plan_free(planned.plan);
     tx_graph_free(planned.graph);
     tx_model_free(model);
-    tx_config_free(config);
 }
 
 /* ---- Limits ------------------------------------------------------------------------------------------------ */

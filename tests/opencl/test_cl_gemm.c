@@ -120,25 +120,18 @@ static tx_status run_job(tx_context *context, job *j, char variant[256], double 
     const tx_program program = {.length = 1, .commands = &j->command};
     controls.word[TX_CONTROL_ACCUMULATE].f32 = j->p.control;
     tx_status s = be->prepare(context, &program, &x, &scratch_bytes);
-    if (s == TX_OK)
-        s = be->allocate(context, TX_MEMORY_ACTIVATIONS, TX_SPACE_DEVICE, j->bytes, &memory);
-    if (s == TX_OK)
-        s = be->allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof controls, &control);
+    TX_THEN(s, be->allocate(context, TX_MEMORY_ACTIVATIONS, TX_SPACE_DEVICE, j->bytes, &memory));
+    TX_THEN(s, be->allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof controls, &control));
     if (s == TX_OK && scratch_bytes > 0)
         s = be->allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, scratch_bytes, &scratch);
     const tx_bindings bindings = {.arena = {[TX_ARENA_PLANNED] = {1, &memory},
                                             [TX_ARENA_CONTROL] = {1, &control},
                                             [TX_ARENA_SCRATCH] = {scratch_bytes > 0, &scratch}}};
-    if (s == TX_OK)
-        s = be->bind(x, &bindings);
-    if (s == TX_OK)
-        s = be->write(context, TX_QUEUE_COMPUTE, control, 0, &controls, sizeof controls);
-    if (s == TX_OK)
-        s = be->write(context, TX_QUEUE_COMPUTE, memory, 0, j->before, j->bytes);
-    if (s == TX_OK)
-        s = be->run(x, 0, 1, &controls, NULL);
-    if (s == TX_OK)
-        s = be->read(context, memory, 0, j->after, j->bytes);
+    TX_THEN(s, be->bind(x, &bindings));
+    TX_THEN(s, be->write(context, TX_QUEUE_COMPUTE, control, 0, &controls, sizeof controls));
+    TX_THEN(s, be->write(context, TX_QUEUE_COMPUTE, memory, 0, j->before, j->bytes));
+    TX_THEN(s, be->run(x, 0, 1, &controls, NULL));
+    TX_THEN(s, be->read(context, memory, 0, j->after, j->bytes));
     if (x)
         snprintf(variant, 256, "%s", be->command_info(x, 0).variant);
     double best = INFINITY;
@@ -146,8 +139,7 @@ static tx_status run_job(tx_context *context, job *j, char variant[256], double 
     for (int i = 0; s == TX_OK && rate && i < 10 && (i < 2 || tx_now() - begin < 1.0); i++) {
         const double start = tx_now();
         s = be->run(x, 0, 1, &controls, NULL);
-        if (s == TX_OK)
-            s = be->finish(context);
+        TX_THEN(s, be->finish(context));
         best = fmin(best, tx_now() - start);
     }
     if (rate)

@@ -125,8 +125,8 @@ static tx_status distance(tx_model *a, tx_model *b, double *result)
         status = tx_model_param(a, i, &name, &spec);
         size_t count = status ? 0 : (size_t)tx_shape_count(&spec->logical);
         float *x = malloc(count * sizeof *x), *y = malloc(count * sizeof *y);
-        status = status ? status : tx_model_read(a, TX_PART_WEIGHT, i, x);
-        status = status ? status : tx_model_read(b, TX_PART_WEIGHT, i, y);
+        TX_THEN(status, tx_model_read(a, TX_PART_WEIGHT, i, x));
+        TX_THEN(status, tx_model_read(b, TX_PART_WEIGHT, i, y));
         for (size_t k = 0; k < count && !status; k++) {
             difference += ((double)x[k] - (double)y[k]) * ((double)x[k] - (double)y[k]);
             norm += (double)y[k] * (double)y[k];

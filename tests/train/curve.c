@@ -2,7 +2,7 @@
  * The TX side of torch_curve.py and torch_optimizers.py: trains a model folder on given tokens and labels and prints
  * loss and gradient norm of every step.
  *
- *     curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE [OPTIM OPTIM_ARGS]
+ *     curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE SMOOTHING [OPTIM OPTIM_ARGS]
  *
  * DATA holds, for every step, int32 tokens [ACCUMULATION * BATCH, BLOCK] and then labels of the same shape, shifted.
  * The rate falls linearly from RATE. */
@@ -45,8 +45,9 @@ static int train(tx_trainer *trainer, FILE *data, long steps, double rate)
 
 int main(int argc, char **argv)
 {
-    if (argc != 10 && argc != 12)
-        return fail("usage: curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE [OPTIM OPTIM_ARGS]");
+    if (argc != 11 && argc != 13)
+        return fail(
+            "usage: curve FOLDER DATA STEPS BATCH BLOCK ACCUMULATION RATE DECAY DEVICE SMOOTHING [OPTIM OPTIM_ARGS]");
     int32_t index;
     if (tx_device_find(argv[9], &index))
         return TX_TEST_SKIPPED;
@@ -58,17 +59,19 @@ int main(int argc, char **argv)
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
     tx_engine_options device = {.size = sizeof device, .device = argv[9], .threads = 0};
+    tx_job_settings set = tx_job_usual;
     tx_trainer_options options = {
         .size = sizeof options,
+        .set = &set,
         .task = &tx_causal_lm,
         .batch = batch,
         .block = block,
         .accumulation = accumulation,
     };
-    tx_job_settings set = tx_job_usual;
     tx_option_values values = {.table = tx_job_table, .values = &set};
-    if (tx_option_set(&values, "weight_decay", argv[8]) || (argc > 10 && tx_option_set(&values, "optim", argv[10])) ||
-        (argc > 10 && *argv[11] && tx_option_set(&values, "optim_args", argv[11])) ||
+    if (tx_option_set(&values, "weight_decay", argv[8]) || tx_option_set(&values, "label_smoothing_factor", argv[10]) ||
+        (argc > 11 && tx_option_set(&values, "optim", argv[11])) ||
+        (argc > 11 && *argv[12] && tx_option_set(&values, "optim_args", argv[12])) ||
         tx_job_optimizer(&set, &options.optimizer))
         return fail("the optimizer");
     FILE *data = fopen(argv[2], "rb");

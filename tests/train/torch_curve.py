@@ -5,6 +5,8 @@ loss curves.
 
     torch_curve.py CURVE DEVICE        CURVE: the program of curve.c
 
+Once with labels as they are, once with smoothed ones.
+
 The other side computes in double precision, so that what is seen is TX's error. Ends with 77 (skipped) where torch or
 transformers are absent or the device is.
 """
@@ -50,7 +52,7 @@ def make_data():
     return tokens.reshape(shape), labels.reshape(shape)
 
 
-def train_torch(model, tokens, labels):
+def train_torch(model, tokens, labels, smoothing):
     model = model.double().train()
     optimizer = torch.optim.AdamW(decayed(model, DECAY), lr=RATE, betas=(0.9, 0.999), eps=1e-8)
     curve = []
@@ -62,7 +64,8 @@ def train_torch(model, tokens, labels):
         for micro in range(ACCUMULATION):
             logits = model(input_ids=tokens[step, micro], use_cache=False).logits
             loss = torch.nn.functional.cross_entropy(
-                logits.reshape(-1, logits.shape[-1]), labels[step, micro].reshape(-1), reduction="sum") / count
+                logits.reshape(-1, logits.shape[-1]), labels[step, micro].reshape(-1), reduction="sum",
+                label_smoothing=smoothing) / count
             loss.backward()
             total += loss.item()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()
@@ -72,13 +75,13 @@ def train_torch(model, tokens, labels):
     return curve
 
 
-def train_tx(curve, device, folder, tokens, labels):
+def train_tx(curve, device, folder, tokens, labels, smoothing):
     with open(f"{folder}/data", "wb") as data:
         for step in range(STEPS):
             data.write(tokens[step].int().numpy().tobytes() + labels[step].int().numpy().tobytes())
     done = subprocess.run(
         [curve, folder, f"{folder}/data", str(STEPS), str(BATCH), str(BLOCK), str(ACCUMULATION), str(RATE), str(DECAY),
-         device],
+         device, str(smoothing)],
         stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         print(f"curve ended with {done.returncode}")
@@ -86,24 +89,28 @@ def train_tx(curve, device, folder, tokens, labels):
     return [tuple(float(word) for word in line.split()) for line in done.stdout.splitlines()]
 
 
-def main():
-    curve, device = sys.argv[1:]
+def compare(curve, device, smoothing):
     model = make_model()
     tokens, labels = make_data()
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
-        ours = train_tx(curve, device, folder, tokens, labels)
-    theirs = train_torch(model, tokens, labels)
+        ours = train_tx(curve, device, folder, tokens, labels, smoothing)
+    theirs = train_torch(model, tokens, labels, smoothing)
     if len(ours) != STEPS:
         sys.exit(f"FAIL: {len(ours)} steps of {STEPS}")
     worst = max(abs(a[0] - b[0]) if math.isfinite(a[0]) else math.inf for a, b in zip(ours, theirs))
     norms = max(abs(a[1] / b[1] - 1) if math.isfinite(a[1]) else math.inf for a, b in zip(ours, theirs))
-    print(f"{device}: loss {theirs[0][0]:.6f} -> {theirs[-1][0]:.6f}, largest difference {worst:.3g} "
+    print(f"{device}, smoothing {smoothing}: loss {theirs[0][0]:.6f} -> {theirs[-1][0]:.6f}, largest difference {worst:.3g} "
           f"(limit {TOLERANCE:g}), gradient norms within {norms:.3g}")
     if not theirs[-1][0] < theirs[0][0] - 0.5:
         sys.exit("FAIL: nothing was learned, so nothing was tested")
     if not (worst <= TOLERANCE and norms <= 1e-2):
         sys.exit("FAIL")
+
+
+def main():
+    for smoothing in (0.0, 0.1):
+        compare(*sys.argv[1:], smoothing)
 
 
 main()

@@ -132,8 +132,8 @@ def train_torch(model, make, rate, tokens, labels):
 def train_tx(curve, device, folder, row):
     _, optim, arguments, rate, _ = row
     done = subprocess.run(
-        [curve, folder, f"{folder}/data", str(STEPS), str(BATCH), str(BLOCK), "1", str(rate), str(DECAY), device, optim,
-         arguments], stdout=subprocess.PIPE, text=True, check=False)
+        [curve, folder, f"{folder}/data", str(STEPS), str(BATCH), str(BLOCK), "1", str(rate), str(DECAY), device, "0",
+         optim, arguments], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         print(f"curve ended with {done.returncode}")
         sys.exit(done.returncode)
