@@ -46,6 +46,15 @@ def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def txtok(program, command, folder, lines, *options):
+    """What a command of txtok makes of objects of JSON, one a line."""
+    done = subprocess.run([program, command, "--jsonl", "--tokenizer", folder, *options],
+                          input="".join(json.dumps(line) + "\n" for line in lines).encode(), capture_output=True, check=False)
+    if done.returncode:
+        sys.exit(f"FAIL: txtok {command}: {done.stderr.decode()}")
+    return [json.loads(line) for line in done.stdout.decode().split("\n")[:-1]]
+
+
 def need_device(txtrain, device):
     if not any(line.startswith(device) for line in run(txtrain, "--list_devices").stdout.splitlines()):
         skip(f"no device {device}")

@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # txgen from the outside: prompts from everywhere, batches, stop strings, seeds, beams, perplexity, errors.
 #
-#   test_txgen.sh BIN-FOLDER DEVICE
-bin=$1
-device=$2
-. "${0%/*}/../program.sh"
+#   test_txgen.sh BIN-FOLDER LAUNCHER DEVICE
+. "${0%/*}/../device.sh"
 
 # run STATUS TEXT ARGUMENT...: txgen's exit status, and a text in what was printed
 run()
@@ -27,7 +25,6 @@ keep()
     cp "$work/out" "$work/kept"
 }
 
-need_device
 
 # A model that has seen a little text: what it says matters less than that it says the same.
 write_small_config 2 24 80 0

@@ -4,9 +4,6 @@
 # 4 bits, with micro-batches and activations that are computed again, with the base in the host's memory or in a file of each rank. A
 # run goes on with other ranks, and each has its part of the base's memory. Nobody writes to the base.
 #   test_ranks_base.sh BIN LAUNCHER DEVICE
-set -u
-bin=$1
-launcher=$2
 device=$3
 . "${0%/*}/ranks.sh"
 mkdir "$work/disk"

@@ -4,9 +4,6 @@
 # train as one rank does; checkpoints hold whole models, which any other split goes on from; what does not go with it is
 # refused; a rank that dies or stops ends all.
 #   test_ranks_context.sh BIN LAUNCHER DEVICE
-set -u
-bin=$1
-launcher=$2
 device=$3
 . "${0%/*}/ranks.sh"
 . "${0%/*}/split.sh"

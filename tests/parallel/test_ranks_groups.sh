@@ -3,9 +3,6 @@
 # Groups of several kinds at once train as one rank does, evaluations included; checkpoints hold whole models, and what one
 # split wrote any other goes on from; what does not go together is refused. Sends wait for their receivers.
 #   test_ranks_groups.sh BIN LAUNCHER DEVICE
-set -u
-bin=$1
-launcher=$2
 device=$3
 . "${0%/*}/ranks.sh"
 . "${0%/*}/split.sh"

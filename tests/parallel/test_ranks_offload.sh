@@ -3,9 +3,6 @@
 # Ranks whose weights lie in the host's memory, or in a file of each, train to the bits of those whose weights lie on the device, however they
 # divide the model; what they exchange whole stays on the device.
 #   test_ranks_offload.sh BIN LAUNCHER DEVICE
-set -u
-bin=$1
-launcher=$2
 device=$3
 . "${0%/*}/ranks.sh"
 . "${0%/*}/split.sh"

@@ -4,9 +4,6 @@
 # hold whole models, and what one split wrote any other goes on from; what does not go with it is refused; a rank that dies
 # or stops ends all. Sends wait for their receivers, so that nothing hangs together by a library's buffers.
 #   test_ranks_pipeline.sh BIN LAUNCHER DEVICE
-set -u
-bin=$1
-launcher=$2
 device=$3
 . "${0%/*}/ranks.sh"
 . "${0%/*}/split.sh"

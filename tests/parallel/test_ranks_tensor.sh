@@ -4,9 +4,6 @@
 # tensors, and what one split wrote any other goes on from; what does not go with it is refused; a rank that dies or stops
 # ends all.
 #   test_ranks_tensor.sh BIN LAUNCHER DEVICE
-set -u
-bin=$1
-launcher=$2
 device=$3
 . "${0%/*}/ranks.sh"
 . "${0%/*}/split.sh"

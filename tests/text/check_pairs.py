@@ -6,11 +6,10 @@ tokenizer.json and as vocab.json with merges.txt: texts by themselves, with spec
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
-from oracle import DATA, skip
+from oracle import DATA, skip, txtok
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
@@ -28,13 +27,6 @@ def texts(data):
                 yield fields[3], fields[4]
     for i, first in enumerate(HARD):
         yield first, HARD[i * 7 % len(HARD)]
-
-
-def encode(program, folder, lines, *options):
-    done = subprocess.run([program, "encode", "--tokenizer", folder, "--jsonl", *options],
-                          input="".join(json.dumps(line) + "\n" for line in lines), capture_output=True, text=True,
-                          check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def roberta(data):
@@ -61,7 +53,7 @@ def compare(name, theirs, folder, program, pairs):
             ("with special tokens", [{"text": a} for a, _ in pairs], ["--add_special_tokens"],
              [theirs.encode(a).ids for a, _ in pairs]),
             ("pairs", [{"text": a, "text_pair": b} for a, b in pairs], [], [theirs.encode(a, b).ids for a, b in pairs])):
-        got = encode(program, folder, lines, *options)
+        got = txtok(program, "encode", folder, lines, *options)
         bad = [i for i, (x, y) in enumerate(zip(got, want)) if x != y]
         failures += len(bad) + (len(got) != len(want))
         print(f"{name}, {what}: {len(want) - len(bad)} of {len(want)} equal" + (f"; first {pairs[bad[0]]}" if bad else ""))

@@ -8,16 +8,13 @@
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import unicodedata
 
-try:
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+from oracle import txtok
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 RANDOM = random.Random(1)
 CORPUS = ("It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness, "
@@ -169,14 +166,6 @@ def any_text(words=12):
     return "".join(RANDOM.choice(WORDS) if RANDOM.random() < .8 else " " for _ in range(RANDOM.randrange(0, words)))
 
 
-def txtok(program, folder, command, lines):
-    done = subprocess.run([program, command, "--jsonl", "--tokenizer", folder],
-                          input="".join(json.dumps(line) + "\n" for line in lines).encode(), capture_output=True, check=False)
-    if done.returncode:
-        sys.exit(f"FAIL: txtok {command}: {done.stderr.decode()}")
-    return [json.loads(line) for line in done.stdout.decode().split("\n")[:-1]]
-
-
 def some_texts(theirs, count, words=12):
     """Texts and their ids. Some make the library panic: an added token's place where a normalizer has changed the text."""
     texts, ids = [], []
@@ -198,8 +187,8 @@ def check(program, name, one, count):
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as file:
             json.dump(one, file)
-        found = txtok(program, folder, "encode", [{"text": text} for text in texts])
-        back = [line["text"] for line in txtok(program, folder, "decode", wanted)]
+        found = txtok(program, "encode", folder, [{"text": text} for text in texts])
+        back = [line["text"] for line in txtok(program, "decode", folder, wanted)]
     failures = 0
     for text, ids, right, decoded in zip(texts, found, wanted, back):
         again = theirs.decode(right, skip_special_tokens=False)

@@ -9,12 +9,11 @@ import json
 import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import unicodedata
 
-import oracle  # noqa: F401 (skips the test if a package is missing)
+from oracle import run, txtok
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
@@ -105,17 +104,10 @@ def any_text(corpus):
     return corpus[at:at + RANDOM.randrange(1, 400)]
 
 
-def txtok(*arguments, lines=None):
-    data = "".join(json.dumps(line) + "\n" for line in lines).encode() if lines else None
-    done = subprocess.run([TXTOK, *arguments], input=data, capture_output=True, check=False)
-    if done.returncode:
-        sys.exit(f"FAIL: txtok {' '.join(arguments)}: {done.stderr.decode()}")
-    return [json.loads(line) for line in done.stdout.decode().split("\n")[:-1]] if lines else None
-
-
 def check_training(folder, size, least, files):
     """The same vocabulary and merges as BpeTrainer's; transformers loads the folder."""
-    txtok("train", "--tokenizer", folder, "--vocab_size", str(size), "--min_frequency", str(least), *files)
+    done = run(TXTOK, "train", *files, tokenizer=folder, vocab_size=size, min_frequency=least)
+    assert done.returncode == 0, done.stderr
     theirs = Tokenizer(models.BPE())
     theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     theirs.train(files, trainers.BpeTrainer(vocab_size=size, min_frequency=least, special_tokens=["<|endoftext|>"],
@@ -146,13 +138,13 @@ def check_variant(folder, base, corpus, name, pre_tokenizer, added, ignore_merge
         theirs.encode_special_tokens = split_special
         texts = [any_text(corpus) for _ in range(TEXTS)]
         options = ["--split_special_tokens"] if split_special else []
-        found = txtok("encode", "--jsonl", "--tokenizer", folder, *options, lines=[{"text": text} for text in texts])
+        found = txtok(TXTOK, "encode", folder, [{"text": text} for text in texts], *options)
         assert len(found) == len(texts)
         for text, ids in zip(texts, found):
             wanted = theirs.encode(text, add_special_tokens=False).ids
             assert ids == wanted, f"{name}: {text!r}: {ids}, expected {wanted}"
         if "Removed" not in name and not pre_tokenizer.get("add_prefix_space"):
-            back = [line["text"] for line in txtok("decode", "--jsonl", "--tokenizer", folder, lines=found)]
+            back = [line["text"] for line in txtok(TXTOK, "decode", folder, found)]
             wanted = theirs.decode_batch(found, skip_special_tokens=False) if not added else back
             assert back == wanted, f"{name}: texts differ"
     print(f"{name}: {2 * TEXTS} texts")

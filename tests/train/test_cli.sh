@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # txtrain and txgen from the outside: options, errors, dry run, training, signals, sampling.
 #
-#   test_cli.sh BIN-FOLDER DEVICE
-bin=$1
-device=$2
-. "${0%/*}/../program.sh"
+#   test_cli.sh BIN-FOLDER LAUNCHER DEVICE
+. "${0%/*}/../device.sh"
 
 # expect STATUS TEXT PROGRAM ARGUMENT...: the exit status, and a text in what was printed
 expect()
@@ -21,7 +19,6 @@ expect()
     fi
 }
 
-need_device
 
 # ---- options -----------------------------------------------------------------------------------
 expect 0 "--per_device_train_batch_size" txtrain --help

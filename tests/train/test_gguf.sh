@@ -3,12 +3,8 @@
 # A GGUF file as a model: what is trained on it, generated with it and adapted to it is what the folder gives that it was made of;
 # what cannot be read is refused in one line.
 #
-#   test_gguf.sh BIN-FOLDER DEVICE
-bin=$1
-device=$2
-. "${0%/*}/../program.sh"
-
-need_device
+#   test_gguf.sh BIN-FOLDER LAUNCHER DEVICE
+. "${0%/*}/../device.sh"
 write_small_text 60
 cat > "$work/config.json" << 'END'
 {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 48, "intermediate_size": 80, "num_attention_heads": 4,

@@ -3,12 +3,8 @@
 # 300 steps of a small GPT-2 on tinyshakespeare in bf16 and in fp16, and with weights and moments of bf16 (rounded by
 # chance, or with Kahan's sum), end where fp32 does, and memory is what was planned.
 #
-#   test_precision.sh BIN-FOLDER DEVICE
-bin=$1
-device=$2
-. "${0%/*}/../program.sh"
-
-need_device
+#   test_precision.sh BIN-FOLDER LAUNCHER DEVICE
+. "${0%/*}/../device.sh"
 text=${TX_TEST_DATA:-${0%/*}/../../../shared/data}/text/tinyshakespeare.txt
 [ -r "$text" ] || { echo "skipped: no $text"; exit 77; }
 cat > "$work/config.json" << 'END'

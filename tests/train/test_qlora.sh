@@ -3,12 +3,8 @@
 # Adapters beside weights of 4 bits: the loss beside that of bf16, memory as planned, a base that does not change, runs
 # that go on to the byte, what a model of 7B would take, text of weights of 4 bits, and refusals.
 #
-#   test_qlora.sh BIN-FOLDER DEVICE
-bin=$1
-device=$2
-. "${0%/*}/../program.sh"
-
-need_device
+#   test_qlora.sh BIN-FOLDER LAUNCHER DEVICE
+. "${0%/*}/../device.sh"
 write_small_text 400
 cat > "$work/config.json" << 'END'
 {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 128, "intermediate_size": 384, "num_attention_heads": 4,

@@ -2,12 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A run that goes on from a checkpoint ends with the same bytes as one that never stopped: weights, moments, log.
 #
-#   test_resume.sh BIN-FOLDER DEVICE
-bin=$1
-device=$2
-. "${0%/*}/../program.sh"
-
-need_device
+#   test_resume.sh BIN-FOLDER LAUNCHER DEVICE
+. "${0%/*}/../device.sh"
 
 # 121 blocks in micro-batches of 3, 2 a step: 21 steps an epoch, the last with one micro-batch of one block.
 write_small_text 42
