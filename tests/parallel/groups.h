@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models that ranks divide in one way or several, and what is checked of a way besides the steps of training. */
+ * Models that ranks divide in one way or several, and checks of each way. */
 #ifndef TX_TESTS_PARALLEL_GROUPS_H
 #define TX_TESTS_PARALLEL_GROUPS_H
 
@@ -26,10 +26,11 @@ typedef struct tested {
     int32_t rows;          /* of a micro-batch; 0: ROWS. MANY have the classifier by chunks */
     float smoothing;
     /* Tensor parallelism: sums in a layer (after attention and MLP and of the gradients before them, of Qwen3's norms
-     * of heads, of what tokens weigh their experts by, after and before an expert of all tokens); 0: not counted. */
+     * of heads, of what tokens weigh their experts by, after and before an expert of all tokens). With 0 none are
+     * counted. */
     int32_t sums;
     /* If ranks have chunks of the positions: sums of parameters before and after the layers, one for each that is read
-     * between products; 0: ranks have all positions. */
+     * between products. It is 0 if ranks have all positions. */
     int32_t outer;
     int32_t segments; /* activations of so many are computed again */
     int64_t keys;     /* columns of keys and values together, if messages are counted */

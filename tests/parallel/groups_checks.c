@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is checked of tensor, context and expert parallelism besides the steps of training. */
+ * Checks of tensor, context and expert parallelism that need no steps of training. */
 #include "tests/parallel/groups.h"
 
 #include "api/graph/op.h"
@@ -62,7 +62,7 @@ static tx_status read_own(const side *s, tx_part part, int32_t index, int64_t co
     return TX_OK;
 }
 
-/* That beside what the first of those has that have the same, which is what checkpoints hold; to the bit. */
+/* The own values of this rank equal those that checkpoints hold, of the first rank that has the same, to the bit. */
 static tx_status compare_own(const side *s, tx_part part, int32_t index, float *whole, float *taken, float *own)
 {
     const tx_param_record *r = &s->model->param[index];

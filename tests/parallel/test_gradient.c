@@ -89,7 +89,7 @@ static tx_status step(trained *s, int used, int64_t first, int64_t rows)
     return tx_model_settle(s->model);
 }
 
-/* A model with graphs of two lengths; `comm` NULL: of this rank alone. */
+/* A model with graphs of two lengths; without `comm` it is of one rank. */
 static tx_status make(tx_engine *engine, tx_comm *comm, int32_t stage, const tx_config *config, int64_t rows,
                       trained *s)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks that divide a model in one way or several, beside the same model on each rank alone, which does the rows of one
+ * Ranks that divide a model in one way or several, compared with the same model undivided, which does the rows of one
  * group after the other: the same weights to begin with, every gradient, the norm, the losses of 12 steps, of groups of
  * several kinds and of pipelines in several micro-batches, dropout, routers' losses and choices that are dropped
  * included; memory as planned, and of each rank its part of the weights; weights and moments go to one rank and back;
@@ -112,7 +112,7 @@ static bool trains(const tested *t)
 
 /* ---- A model and its steps ---------------------------------------------------------------------------------- */
 
-/* `sums` NULL: of this rank alone. */
+/* Without `sums` the model is of one rank. */
 static tx_status make(const char *device, const tested *t, const tx_config *config, tx_comm *sums, tx_comm *replicas,
                       side *s)
 {
@@ -322,7 +322,7 @@ static tx_status make_groups(tx_comm *comm)
     return tx_comm_sub(groups.sums, row % ways.expert, row, &groups.replicas);
 }
 
-/* The layers of each stage as the list says; NULL: as even as can be. */
+/* The layers of each stage as the list says, or as even as can be without a list. */
 static tx_status find_blocks(char *list)
 {
     const int32_t stages = ways.stages * ways.chunks;
