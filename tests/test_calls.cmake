@@ -9,8 +9,8 @@
 cmake_minimum_required(VERSION 3.25)
 
 set(max_function 60)
-set(max_total 38500)
-set(max_core 26400) # without the folders of extensions
+set(max_total 38650)
+set(max_core 24350) # without the folders of extensions
 
 # What still breaks a rule: files that call in a circle, headers' functions and long functions. Rows are removed, none added.
 set(known_circles "tools/generate/(answers|chat)" "tools/search/(state|trial)")
