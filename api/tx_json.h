@@ -72,6 +72,7 @@ tx_status tx_json_as_bool(const tx_json *json, const char *what, bool *value);
 tx_status tx_json_as_int(const tx_json *json, const char *what, int64_t min, int64_t max, int64_t *value);
 tx_status tx_json_as_number(const tx_json *json, const char *what, double min, double max, double *value);
 tx_status tx_json_as_string(const tx_json *json, const char *what, const char **value);
+tx_status tx_json_as_text(const tx_json *json, const char *what, const char **value, size_t *size); /* may hold NUL */
 
 /* Elements of an array, members of an object; 0 for other values. */
 size_t tx_json_size(const tx_json *json);
@@ -101,6 +102,7 @@ tx_status tx_json_set_string(tx_json *object, const char *key, const char *value
 /* A string of `size` bytes, which may hold NUL. */
 tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, size_t size);
 tx_status tx_json_append(tx_json *array, tx_json *value);
+void tx_json_remove(tx_json *array, size_t index); /* frees the element; those after it move up */
 tx_status tx_json_append_int(tx_json *array, int64_t value);
 tx_status tx_json_append_number(tx_json *array, double value);
 tx_status tx_json_append_string(tx_json *array, const char *value);

@@ -267,13 +267,18 @@ tx_status tx_json_get_string(const tx_json *object, const char *key, const char 
     return tx_json_as_string(tx_json_find(object, key), key, value);
 }
 
+tx_status tx_json_as_text(const tx_json *json, const char *what, const char **value, size_t *size)
+{
+    if (!json_is_string(json))
+        return fail_value(what, type_names[TX_JSON_STRING], json);
+    *value = json_string_value(json);
+    *size = json_string_length(json);
+    return TX_OK;
+}
+
 tx_status tx_json_get_text(const tx_json *object, const char *key, const char **value, size_t *size)
 {
-    tx_json *found = NULL;
-    TX_TRY(tx_json_get(object, key, TX_JSON_STRING, &found));
-    *value = json_string_value(found);
-    *size = json_string_length(found);
-    return TX_OK;
+    return tx_json_as_text(tx_json_find(object, key), key, value, size);
 }
 
 tx_json *tx_json_find(const tx_json *object, const char *key)
@@ -422,6 +427,11 @@ tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, 
 tx_status tx_json_set_string(tx_json *object, const char *key, const char *value)
 {
     return tx_json_set_text(object, key, value, value ? strlen(value) : 0);
+}
+
+void tx_json_remove(tx_json *array, size_t index)
+{
+    json_array_remove(array, index);
 }
 
 tx_status tx_json_append_int(tx_json *array, int64_t value)

@@ -120,6 +120,14 @@ void tx_unicode_lower(uint32_t code, tx_buffer *out)
         add_character((uint32_t)utf8proc_tolower((utf8proc_int32_t)code), out);
 }
 
+void tx_unicode_upper(uint32_t code, tx_buffer *out)
+{
+    if (code == 0xDF) /* sharp s becomes two letters */
+        tx_buffer_add(out, "SS", 2);
+    else
+        add_character((uint32_t)utf8proc_toupper((utf8proc_int32_t)code), out);
+}
+
 static utf8proc_category_t category(uint32_t code)
 {
     return utf8proc_category((utf8proc_int32_t)code);
@@ -148,4 +156,26 @@ bool tx_unicode_is_control(uint32_t code)
 {
     const utf8proc_category_t c = category(code);
     return c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF || c == UTF8PROC_CATEGORY_CO;
+}
+
+bool tx_unicode_is_upper(uint32_t code)
+{
+    return category(code) == UTF8PROC_CATEGORY_LU;
+}
+
+bool tx_unicode_is_lower(uint32_t code)
+{
+    return category(code) == UTF8PROC_CATEGORY_LL;
+}
+
+bool tx_unicode_is_letter(uint32_t code)
+{
+    const utf8proc_category_t c = category(code);
+    return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
+}
+
+bool tx_unicode_is_number(uint32_t code)
+{
+    const utf8proc_category_t c = category(code);
+    return c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO;
 }

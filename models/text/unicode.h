@@ -14,6 +14,7 @@ const char *tx_unicode_version(void);
 void tx_unicode_normalize(tx_unicode_form form, const char *text, size_t size, tx_buffer *out);
 /* Appends a character in lower case, without regard to its neighbours. */
 void tx_unicode_lower(uint32_t code, tx_buffer *out);
+void tx_unicode_upper(uint32_t code, tx_buffer *out); /* the same in upper case */
 
 /* White_Space. */
 bool tx_unicode_is_space(uint32_t code);
@@ -22,5 +23,10 @@ bool tx_unicode_is_mark(uint32_t code);
 bool tx_unicode_is_accent(uint32_t code);
 /* Controls, formats, private use (Cc, Cf, Co). */
 bool tx_unicode_is_control(uint32_t code);
+/* Letters (L), of these in upper case (Lu) or lower case (Ll), and numbers (N). */
+bool tx_unicode_is_letter(uint32_t code);
+bool tx_unicode_is_upper(uint32_t code);
+bool tx_unicode_is_lower(uint32_t code);
+bool tx_unicode_is_number(uint32_t code);
 
 #endif

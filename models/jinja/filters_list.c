@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Filters of lists, dicts and numbers. */
+#include "models/jinja/method.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Parts ---------------------------------------------------------------------------------------------- */
+
+tx_jinja_value tx_jinja_do_attr(const tx_jinja_call *c)
+{
+    return tx_jinja_member(c->arena, c->self, tx_jinja_argument_of(c, 0, "name"));
+}
+
+tx_jinja_value tx_jinja_do_length(const tx_jinja_call *c)
+{
+    const tx_jinja_value v = c->self;
+    switch (v.kind) {
+    case TX_JINJA_STRING:
+        return tx_jinja_integer((int64_t)tx_jinja_length(v.string));
+    case TX_JINJA_LIST:
+    case TX_JINJA_TUPLE:
+        return tx_jinja_integer((int64_t)v.list->count);
+    case TX_JINJA_DICT:
+        return tx_jinja_integer((int64_t)v.dict->count);
+    case TX_JINJA_UNDEFINED:
+        return tx_jinja_integer(0);
+    default:
+        return tx_jinja_fail(c->arena, TX_FORMAT, "a %s has no length", tx_jinja_kind_name(v));
+    }
+}
+
+static tx_jinja_value element(const tx_jinja_call *c, bool last)
+{
+    const tx_jinja_list *list = tx_jinja_elements(c->arena, c->self);
+    return list && list->count ? list->at[last ? list->count - 1 : 0] : TX_JINJA_NOTHING;
+}
+
+tx_jinja_value tx_jinja_do_first(const tx_jinja_call *c)
+{
+    return element(c, false);
+}
+
+tx_jinja_value tx_jinja_do_last(const tx_jinja_call *c)
+{
+    return element(c, true);
+}
+
+tx_jinja_value tx_jinja_do_otherwise(const tx_jinja_call *c)
+{
+    const tx_jinja_value other = tx_jinja_argument_of(c, 0, "default_value");
+    const bool all_false = tx_jinja_truth(tx_jinja_argument_of(c, 1, "boolean"));
+    if (c->self.kind != TX_JINJA_UNDEFINED && (!all_false || tx_jinja_truth(c->self)))
+        return c->self;
+    return other.kind == TX_JINJA_UNDEFINED ? tx_jinja_share(c->arena, "", 0, NULL, 0) : other;
+}
+
+/* A new list of the elements; with a failure undefined. */
+static tx_jinja_value copy_list(const tx_jinja_call *c, tx_jinja_value of)
+{
+    const tx_jinja_list *list = c->arena->status ? NULL : tx_jinja_elements(c->arena, of);
+    const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
+    for (size_t i = 0; list && i < list->count && tx_jinja_step(c->arena, 1); i++)
+        tx_jinja_append(c->arena, made.list, list->at[i]);
+    return c->arena->status ? TX_JINJA_NOTHING : made;
+}
+
+tx_jinja_value tx_jinja_do_list(const tx_jinja_call *c)
+{
+    return copy_list(c, c->self);
+}
+
+tx_jinja_value tx_jinja_do_reverse(const tx_jinja_call *c)
+{
+    const tx_jinja_value made = copy_list(c, c->self);
+    for (size_t i = 0; made.kind == TX_JINJA_LIST && i < made.list->count / 2; i++) {
+        const tx_jinja_value swap = made.list->at[i];
+        made.list->at[i] = made.list->at[made.list->count - 1 - i];
+        made.list->at[made.list->count - 1 - i] = swap;
+    }
+    if (c->self.kind != TX_JINJA_STRING || c->arena->status)
+        return made;
+    tx_jinja_sink sink = tx_jinja_sink_of(c->arena);
+    for (size_t i = 0; i < made.list->count; i++)
+        tx_jinja_write_string(&sink, made.list->at[i].string);
+    return tx_jinja_written(c->arena, &sink);
+}
+
+/* ---- Choosing ------------------------------------------------------------------------------------------- */
+
+/* The row of kind `kind` that argument `index` names, called with the arguments after it. */
+static tx_jinja_value call_named(const tx_jinja_call *c, tx_jinja_method_kind kind, size_t index, tx_jinja_value self)
+{
+    const tx_jinja_string *name = tx_jinja_string_of(c, index, "name");
+    const tx_jinja_method *method = name ? c->find((int)kind, name) : NULL;
+    if (!method && !c->arena->status)
+        return tx_jinja_fail(c->arena, TX_UNSUPPORTED, "there is no %s of this name",
+                             kind == TX_JINJA_A_TEST ? "test" : "filter");
+    const tx_jinja_call call = {c->find, c->arena, self, c->at + index + 1, c->count - index - 1};
+    return c->arena->status ? TX_JINJA_NOTHING : method->function(&call);
+}
+
+/* An attribute by the name that argument 0 or `attribute` gives: "a.b" is b of a. */
+static tx_jinja_value attribute_by(const tx_jinja_call *c, tx_jinja_value of, tx_jinja_value name)
+{
+    if (name.kind != TX_JINJA_STRING)
+        return tx_jinja_member(c->arena, of, name);
+    for (size_t begin = 0, end; begin <= name.string->size && of.kind != TX_JINJA_UNDEFINED; begin = end + 1) {
+        for (end = begin; end < name.string->size && name.string->bytes[end] != '.';)
+            end++;
+        of = tx_jinja_member(c->arena, of, tx_jinja_cut(c->arena, name.string, begin, end));
+    }
+    return of;
+}
+
+static tx_jinja_value choose(const tx_jinja_call *c, bool by_attribute, bool wanted)
+{
+    const tx_jinja_list *list = tx_jinja_elements(c->arena, c->self);
+    const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
+    const size_t test = by_attribute ? 1 : 0;
+    for (size_t i = 0; list && i < list->count && tx_jinja_step(c->arena, 1); i++) {
+        tx_jinja_value of = list->at[i];
+        if (by_attribute)
+            of = attribute_by(c, of, tx_jinja_argument_of(c, 0, "attribute"));
+        if (c->count > test)
+            of = call_named(c, TX_JINJA_A_TEST, test, of);
+        if (!c->arena->status && tx_jinja_truth(of) == wanted)
+            tx_jinja_append(c->arena, made.list, list->at[i]);
+    }
+    return made;
+}
+
+tx_jinja_value tx_jinja_do_select(const tx_jinja_call *c)
+{
+    return choose(c, false, true);
+}
+
+tx_jinja_value tx_jinja_do_selectattr(const tx_jinja_call *c)
+{
+    return choose(c, true, true);
+}
+
+tx_jinja_value tx_jinja_do_reject(const tx_jinja_call *c)
+{
+    return choose(c, false, false);
+}
+
+tx_jinja_value tx_jinja_do_rejectattr(const tx_jinja_call *c)
+{
+    return choose(c, true, false);
+}
+
+tx_jinja_value tx_jinja_do_map(const tx_jinja_call *c)
+{
+    const tx_jinja_list *list = tx_jinja_elements(c->arena, c->self);
+    const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
+    const tx_jinja_value name = tx_jinja_argument_of(c, SIZE_MAX, "attribute");
+    const tx_jinja_value other = tx_jinja_argument_of(c, SIZE_MAX, "default");
+    for (size_t i = 0; list && i < list->count && tx_jinja_step(c->arena, 1); i++) {
+        tx_jinja_value v = name.kind == TX_JINJA_UNDEFINED ? call_named(c, TX_JINJA_A_FILTER, 0, list->at[i])
+                                                           : attribute_by(c, list->at[i], name);
+        v = v.kind == TX_JINJA_UNDEFINED ? other : v;
+        tx_jinja_append(c->arena, made.list, v);
+    }
+    return made;
+}
+
+/* ---- Order ---------------------------------------------------------------------------------------------- */
+
+/* What an element is ordered by: its attribute, in lower case unless case_sensitive. */
+static tx_jinja_value key_of(const tx_jinja_call *c, tx_jinja_value v, tx_jinja_value attribute, bool cased)
+{
+    if (attribute.kind != TX_JINJA_UNDEFINED && attribute.kind != TX_JINJA_NONE)
+        v = attribute_by(c, v, attribute);
+    const tx_jinja_call lower = {c->find, c->arena, v, NULL, 0};
+    return v.kind == TX_JINJA_STRING && !cased ? tx_jinja_do_lower(&lower) : v;
+}
+
+/* Merges two sorted halves; equal ones keep their order. */
+static void sort_pairs(const tx_jinja_call *c, tx_jinja_pair *at, tx_jinja_pair *scratch, size_t count, bool reverse)
+{
+    if (count < 2 || !tx_jinja_step(c->arena, count))
+        return;
+    const size_t half = count / 2;
+    sort_pairs(c, at, scratch, half, reverse);
+    sort_pairs(c, at + half, scratch, count - half, reverse);
+    memcpy(scratch, at, count * sizeof *at);
+    for (size_t i = 0, x = 0, y = half; i < count; i++) {
+        const int order = x == half ? 1 : y == count ? -1 : tx_jinja_compare(c->arena, scratch[x].key, scratch[y].key);
+        const bool first = x < half && (y == count || (reverse ? order >= 0 : order <= 0));
+        at[i] = scratch[first ? x++ : y++];
+    }
+}
+
+static tx_jinja_value sorted(const tx_jinja_call *c, tx_jinja_value of, tx_jinja_value attribute, bool cased,
+                             bool reverse)
+{
+    const tx_jinja_list *list = c->arena->status ? NULL : tx_jinja_elements(c->arena, of);
+    const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
+    tx_jinja_pair *pair = list ? tx_jinja_take(c->arena, 2 * list->count, sizeof *pair) : NULL;
+    for (size_t i = 0; pair && i < list->count; i++)
+        pair[i] = (tx_jinja_pair){key_of(c, list->at[i], attribute, cased), list->at[i]};
+    if (pair && !c->arena->status)
+        sort_pairs(c, pair, pair + list->count, list->count, reverse);
+    for (size_t i = 0; pair && i < list->count; i++)
+        tx_jinja_append(c->arena, made.list, pair[i].value);
+    return made;
+}
+
+tx_jinja_value tx_jinja_do_sort(const tx_jinja_call *c)
+{
+    return sorted(c, c->self, tx_jinja_argument_of(c, 2, "attribute"),
+                  tx_jinja_truth(tx_jinja_argument_of(c, 1, "case_sensitive")),
+                  tx_jinja_truth(tx_jinja_argument_of(c, 0, "reverse")));
+}
+
+tx_jinja_value tx_jinja_do_dictsort(const tx_jinja_call *c)
+{
+    const bool by_value = tx_jinja_is_text(tx_jinja_argument_of(c, 1, "by"), "value");
+    return sorted(c, tx_jinja_do_items(c), tx_jinja_integer(by_value),
+                  tx_jinja_truth(tx_jinja_argument_of(c, 0, "case_sensitive")),
+                  tx_jinja_truth(tx_jinja_argument_of(c, 2, "reverse")));
+}
+
+static tx_jinja_value extreme(const tx_jinja_call *c, bool last)
+{
+    const tx_jinja_value list = sorted(c, c->self, tx_jinja_argument_of(c, 1, "attribute"),
+                                       tx_jinja_truth(tx_jinja_argument_of(c, 0, "case_sensitive")), last);
+    return list.kind == TX_JINJA_LIST && list.list->count ? list.list->at[0] : TX_JINJA_NOTHING;
+}
+
+tx_jinja_value tx_jinja_do_greatest(const tx_jinja_call *c)
+{
+    return extreme(c, true);
+}
+
+tx_jinja_value tx_jinja_do_least(const tx_jinja_call *c)
+{
+    return extreme(c, false);
+}
+
+tx_jinja_value tx_jinja_do_unique(const tx_jinja_call *c)
+{
+    const tx_jinja_list *list = tx_jinja_elements(c->arena, c->self);
+    const tx_jinja_value made = tx_jinja_list_new(c->arena, false), seen = tx_jinja_list_new(c->arena, false);
+    const bool cased = tx_jinja_truth(tx_jinja_argument_of(c, 0, "case_sensitive"));
+    for (size_t i = 0; list && i < list->count && tx_jinja_step(c->arena, 1); i++) {
+        const tx_jinja_value key = key_of(c, list->at[i], tx_jinja_argument_of(c, 1, "attribute"), cased);
+        if (c->arena->status || tx_jinja_contains(c->arena, seen, key))
+            continue;
+        tx_jinja_append(c->arena, seen.list, key);
+        tx_jinja_append(c->arena, made.list, list->at[i]);
+    }
+    return made;
+}
+
+/* ---- Numbers -------------------------------------------------------------------------------------------- */
+
+tx_jinja_value tx_jinja_do_absolute(const tx_jinja_call *c)
+{
+    if (c->self.kind == TX_JINJA_INTEGER && c->self.integer > INT64_MIN)
+        return tx_jinja_integer(c->self.integer < 0 ? -c->self.integer : c->self.integer);
+    return tx_jinja_number(fabs(tx_jinja_as_number(c->self)));
+}
+
+tx_jinja_value tx_jinja_do_sum(const tx_jinja_call *c)
+{
+    const tx_jinja_list *list = tx_jinja_elements(c->arena, c->self);
+    const tx_jinja_value start = tx_jinja_argument_of(c, 1, "start"), name = tx_jinja_argument_of(c, 0, "attribute");
+    double sum = tx_jinja_as_number(start);
+    bool whole = start.kind != TX_JINJA_NUMBER;
+    for (size_t i = 0; list && i < list->count && tx_jinja_step(c->arena, 1); i++) {
+        const tx_jinja_value v = name.kind == TX_JINJA_UNDEFINED ? list->at[i] : attribute_by(c, list->at[i], name);
+        if (!tx_jinja_is_number(v))
+            return tx_jinja_fail(c->arena, TX_FORMAT, "sum: a %s is no number", tx_jinja_kind_name(v));
+        whole = whole && v.kind != TX_JINJA_NUMBER;
+        sum += tx_jinja_as_number(v);
+    }
+    return whole && fabs(sum) < 9e15 ? tx_jinja_integer((int64_t)sum) : tx_jinja_number(sum);
+}
+
+/* A string as a number, if all of it is one. */
+static bool read_number(const tx_jinja_call *c, double *number)
+{
+    char text[64], *end;
+    if (tx_jinja_is_number(c->self)) {
+        *number = tx_jinja_as_number(c->self);
+        return true;
+    }
+    if (c->self.kind != TX_JINJA_STRING || !c->self.string->size || c->self.string->size >= sizeof text)
+        return false;
+    memcpy(text, c->self.string->bytes, c->self.string->size);
+    text[c->self.string->size] = '\0';
+    *number = strtod(text, &end);
+    return end > text && end[strspn(end, " \t\n")] == '\0';
+}
+
+tx_jinja_value tx_jinja_do_as_float(const tx_jinja_call *c)
+{
+    double number;
+    const tx_jinja_value other = tx_jinja_argument_of(c, 0, "default");
+    if (read_number(c, &number))
+        return tx_jinja_number(number);
+    return other.kind == TX_JINJA_UNDEFINED ? tx_jinja_number(0.0) : other;
+}
+
+tx_jinja_value tx_jinja_do_as_int(const tx_jinja_call *c)
+{
+    double number;
+    const tx_jinja_value other = tx_jinja_argument_of(c, 0, "default");
+    if (c->self.kind == TX_JINJA_INTEGER)
+        return c->self;
+    if (read_number(c, &number) && fabs(number) < 9e18)
+        return tx_jinja_integer((int64_t)number);
+    return other.kind == TX_JINJA_UNDEFINED ? tx_jinja_integer(0) : other;
+}
+
+tx_jinja_value tx_jinja_do_rounded(const tx_jinja_call *c)
+{
+    const int64_t precision = tx_jinja_integer_of(c, 0, "precision", 0);
+    const tx_jinja_value method = tx_jinja_argument_of(c, 1, "method");
+    const double number = tx_jinja_as_number(c->self);
+    char text[400];
+    if (!tx_jinja_is_number(c->self) || precision < 0 || precision > 30)
+        return tx_jinja_fail(c->arena, TX_FORMAT, "round: not for a %s", tx_jinja_kind_name(c->self));
+    if (tx_jinja_is_text(method, "ceil") || tx_jinja_is_text(method, "floor")) {
+        const double scale = pow(10.0, (double)precision);
+        return tx_jinja_number((tx_jinja_is_text(method, "ceil") ? ceil : floor)(number * scale) / scale);
+    }
+    if (c->self.kind != TX_JINJA_NUMBER)
+        return c->self;
+    snprintf(text, sizeof text, "%.*f", (int)precision, number); /* to the nearest, as Python rounds */
+    return tx_jinja_number(strtod(text, NULL));
+}

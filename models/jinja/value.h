@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Values of Jinja's expressions, as Python has them. All memory of a rendering is one arena, which is freed at its end;
+ * a failure lasts: functions then return undefined, and whoever loops looks at the status. */
+#ifndef TX_JINJA_VALUE_H
+#define TX_JINJA_VALUE_H
+
+#include "models/jinja/jinja.h"
+
+#include <stdarg.h>
+
+typedef enum tx_jinja_kind {
+    TX_JINJA_UNDEFINED,
+    TX_JINJA_NONE,
+    TX_JINJA_BOOL,
+    TX_JINJA_INTEGER,
+    TX_JINJA_NUMBER,
+    TX_JINJA_STRING,
+    TX_JINJA_LIST,
+    TX_JINJA_TUPLE,
+    TX_JINJA_DICT,
+    TX_JINJA_NAMESPACE,
+    TX_JINJA_MACRO,
+    TX_JINJA_METHOD /* a function of the engine, maybe with an object */
+} tx_jinja_kind;
+
+/* A string; its bytes are UTF-8 without a NUL at the end. */
+typedef struct tx_jinja_string {
+    const char *bytes;
+    size_t size;
+    const uint8_t *flags; /* one for each byte, or NULL if all bytes have `all` */
+    uint8_t all;
+} tx_jinja_string;
+
+typedef struct tx_jinja_value tx_jinja_value;
+typedef struct tx_jinja_dict tx_jinja_dict;
+typedef struct tx_jinja_list tx_jinja_list;
+struct tx_jinja_macro;
+struct tx_jinja_bound;
+
+struct tx_jinja_value {
+    tx_jinja_kind kind;
+    union {
+        bool truth;
+        int64_t integer;
+        double number;
+        tx_jinja_string *string;
+        tx_jinja_list *list; /* LIST, TUPLE */
+        tx_jinja_dict *dict; /* DICT, NAMESPACE */
+        const struct tx_jinja_macro *macro;
+        const struct tx_jinja_bound *bound;
+    };
+};
+
+struct tx_jinja_list {
+    tx_jinja_value *at;
+    size_t count, room;
+};
+
+typedef struct tx_jinja_pair {
+    tx_jinja_value key, value;
+} tx_jinja_pair;
+
+/* Pairs in the order of insertion. */
+struct tx_jinja_dict {
+    tx_jinja_pair *at;
+    size_t count, room;
+    size_t message; /* 1 + its number in `messages`, or 0 if it is none */
+};
+
+/* Memory and limits of a rendering. */
+typedef struct tx_jinja_arena {
+    struct tx_jinja_chunk *chunk;
+    size_t used, limit; /* bytes */
+    uint64_t steps, most_steps;
+    int line; /* of the template: where messages say that something is wrong */
+    tx_status status;
+} tx_jinja_arena;
+
+#define TX_JINJA_DEPTH 100
+
+void tx_jinja_arena_free(tx_jinja_arena *a);
+/* Zeroed memory; NULL after a failure. */
+void *tx_jinja_take(tx_jinja_arena *a, size_t count, size_t size);
+/* Notes a failure, if it is the first, with the line; returns undefined. */
+tx_jinja_value tx_jinja_fail(tx_jinja_arena *a, tx_status status, const char *format, ...) TX_PRINTF(3, 4);
+/* Counts `count` steps; false after a failure, or if there were too many. */
+bool tx_jinja_step(tx_jinja_arena *a, uint64_t count);
+
+/* ---- Making (value.c) ----------------------------------------------------------------------------------- */
+
+#define TX_JINJA_NOTHING ((tx_jinja_value){TX_JINJA_UNDEFINED, {0}})
+tx_jinja_value tx_jinja_bool(bool truth);
+tx_jinja_value tx_jinja_integer(int64_t integer);
+tx_jinja_value tx_jinja_number(double number);
+/* A string that shares bytes and flags. */
+tx_jinja_value tx_jinja_share(tx_jinja_arena *a, const char *bytes, size_t size, const uint8_t *flags, uint8_t all);
+/* Bytes begin..end-1 of a string, which share its memory. */
+tx_jinja_value tx_jinja_cut(tx_jinja_arena *a, const tx_jinja_string *s, size_t begin, size_t end);
+tx_jinja_value tx_jinja_joined(tx_jinja_arena *a, const tx_jinja_string *x, const tx_jinja_string *y); /* x then y */
+tx_jinja_value tx_jinja_list_new(tx_jinja_arena *a, bool tuple);
+void tx_jinja_append(tx_jinja_arena *a, tx_jinja_list *list, tx_jinja_value value);
+tx_jinja_value tx_jinja_dict_new(tx_jinja_arena *a);
+void tx_jinja_put(tx_jinja_arena *a, tx_jinja_dict *dict, tx_jinja_value key, tx_jinja_value value);
+/* The value of a key, or NULL. */
+const tx_jinja_value *tx_jinja_find(tx_jinja_arena *a, const tx_jinja_dict *dict, tx_jinja_value key);
+const tx_jinja_value *tx_jinja_find_name(const tx_jinja_dict *dict, const char *name);
+/* The element of a list or a string at a number, or the value of a dict's key; undefined if there is none. */
+tx_jinja_value tx_jinja_member(tx_jinja_arena *a, tx_jinja_value of, tx_jinja_value key);
+bool tx_jinja_as_index(tx_jinja_value v, int64_t *index); /* true for whole numbers and bools */
+/* A value of JSON whose texts have these flags; they live as long as `json`. */
+tx_jinja_value tx_jinja_from_json(tx_jinja_arena *a, const tx_json *json, uint8_t flags);
+
+/* ---- Asking (value.c) ----------------------------------------------------------------------------------- */
+
+bool tx_jinja_truth(tx_jinja_value v);
+bool tx_jinja_is_number(tx_jinja_value v); /* a bool is one, too, as in Python */
+double tx_jinja_as_number(tx_jinja_value v);
+bool tx_jinja_is_text(tx_jinja_value v, const char *text);
+bool tx_jinja_equal(tx_jinja_arena *a, tx_jinja_value x, tx_jinja_value y);
+/* Below 0, 0 or above 0; fails for values that Python does not order. */
+int tx_jinja_compare(tx_jinja_arena *a, tx_jinja_value x, tx_jinja_value y);
+bool tx_jinja_contains(tx_jinja_arena *a, tx_jinja_value in, tx_jinja_value x);
+/* The elements that a loop over a value has: those of a list, the keys of a dict, the characters of a string. */
+const tx_jinja_list *tx_jinja_elements(tx_jinja_arena *a, tx_jinja_value v);
+const char *tx_jinja_kind_name(tx_jinja_value v); /* Python's: "str" */
+size_t tx_jinja_length(const tx_jinja_string *s); /* in characters */
+/* The byte at which character `index` begins; the size beyond the end. */
+size_t tx_jinja_place(const tx_jinja_string *s, size_t index);
+/* The byte at which `part` begins, at or after `from`; -1 if it is not there. */
+int64_t tx_jinja_search(tx_jinja_arena *a, const tx_jinja_string *s, const tx_jinja_string *part, size_t from);
+
+/* ---- Texts (text.c) ------------------------------------------------------------------------------------- */
+
+/* A string that is being written. */
+typedef struct tx_jinja_sink {
+    tx_buffer bytes, flags;
+    uint8_t more; /* flags that all bytes get besides their own */
+} tx_jinja_sink;
+
+static inline tx_jinja_sink tx_jinja_sink_of(const tx_jinja_arena *a)
+{
+    return (tx_jinja_sink){.bytes.limit = a->limit, .flags.limit = a->limit};
+}
+
+void tx_jinja_write(tx_jinja_sink *sink, const char *bytes, size_t size, uint8_t flags);
+void tx_jinja_write_string(tx_jinja_sink *sink, const tx_jinja_string *s);
+/* As Python's str() and repr() write it. */
+void tx_jinja_write_value(tx_jinja_arena *a, tx_jinja_sink *sink, tx_jinja_value v);
+/* As a string in the arena; the sink is freed. */
+tx_jinja_value tx_jinja_written(tx_jinja_arena *a, tx_jinja_sink *sink);
+/* str(v): the value itself if it is a string. */
+const tx_jinja_string *tx_jinja_str(tx_jinja_arena *a, tx_jinja_value v);
+
+typedef struct tx_jinja_json_form {
+    int indent; /* -1: one line */
+    bool ascii, sorted;
+    const tx_jinja_string *between, *colon; /* NULL: Python's defaults */
+} tx_jinja_json_form;
+/* As Python's json.dumps writes it. */
+tx_jinja_value tx_jinja_dump(tx_jinja_arena *a, tx_jinja_value v, const tx_jinja_json_form *form);
+
+#endif
