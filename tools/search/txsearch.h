@@ -68,6 +68,9 @@ const char *tx_trial_name(char name[TX_TRIAL_NAME], int32_t trial, const char *s
 /* The options that were given, with those of the trial's point in their place (trial -1: none) and, if it `shares`, its
  * threads, on which the last bits of a model depend; as txtrain reads them from a file. NULL: no memory. */
 tx_json *tx_trial_options(const tx_search *search, int32_t trial, bool shares);
+/* A run with the options of a trial, or without a point if it is NULL. The caller frees. */
+tx_status tx_trial_job(const tx_search *search, const tx_trial *trial, tx_job **job);
+tx_status tx_trial_share(const tx_search *search, tx_job *job); /* concurrent trials share the processors */
 /* Whether an option was given, on the command line or in a file. */
 bool tx_trial_given(tx_job *job, const char *name);
 /* Refuses options that txtrain would refuse in every trial, or that are the search's own. */
