@@ -5,23 +5,32 @@
 #define TX_CHAT_CHAT_H
 
 #include "models/chat/conversation.h"
-#include "models/chat/template.h"
+#include "models/jinja/jinja.h"
 #include "models/report.h"
 #include "models/text/buffer.h"
 #include "models/text/marks.h"
 
+/* The texts around an answer, found by rendering a small conversation. */
+typedef struct tx_chat_frame {
+    char *question; /* the text of a question */
+    char *prompt;   /* what add_generation_prompt adds; may be empty */
+    char *before;   /* between that and the answer; may be empty */
+    char *end;      /* what ends an answer, without white space around it */
+} tx_chat_frame;
+
 /* Immutable once made. */
 struct tx_chat {
-    tx_chat_template template;
-    tx_json *json; /* that holds the template's texts; NULL: nobody has to */
+    char *text; /* the Jinja of the template */
+    tx_jinja *jinja;
     const tx_tokenizer *tokenizer;
-    bool is_own;    /* the template is the one that the tokenizer's folder has */
-    bool is_chosen; /* it was named */
-    tx_ids kept;    /* the added tokens in the template's texts, which are found nowhere else */
-    const char *bos, *eos;
-    size_t bos_size, eos_size;
-    char *end;      /* what ends an answer, without white space in front */
-    int32_t end_id; /* its id, where it is one token; -1: it is not */
+    bool is_own;       /* the template is the one that the tokenizer's folder has */
+    bool is_chosen;    /* it was named */
+    tx_json *given[2]; /* its variables: without and with add_generation_prompt */
+    tx_ids kept;       /* added tokens around questions and answers, which messages cannot write */
+    const char *eos;
+    size_t eos_size;
+    tx_chat_frame frame;
+    int32_t end_id; /* of frame.end, if it is one token; else -1 */
 };
 
 /* The added token that ends an answer; -1: a plain word, or several tokens, end it. `*keeps_eos`: the template has
@@ -32,29 +41,49 @@ tx_status tx_chat_replaces(const tx_chat *chat, bool *replaces);
 /* Writes the template as chat_template.jinja into a model's folder. */
 tx_status tx_chat_save(const tx_chat *chat, const char *folder);
 
-/* ---- Rendering (render.c) ------------------------------------------------------------------------------ */
+/* ---- Templates by name (templates.c) -------------------------------------------------------------------- */
+
+/* The Jinja of a built-in template, or NULL if no template has this name. */
+const char *tx_chat_template_find(const char *name);
+/* All names, with ", " between. */
+const char *tx_chat_template_names(void);
+
+/* ---- Rendering (render.c) ------------------------------------------------------------------------------- */
 
 /* Begin with {0}. */
 typedef struct tx_chat_text {
     tx_buffer bytes;
-    tx_text_part *part; /* what is the template's is frame */
+    tx_text_part *part; /* the template's parts are frame */
     bool *answer;       /* by part: it is to be learnt */
     size_t parts, room[2];
+    tx_jinja_text rendered;
 } tx_chat_text;
 
 void tx_chat_text_free(tx_chat_text *text); /* leaves {0} */
-/* The text of a conversation, in the place of what `text` held. `asks`: it ends with what a model continues. TX_FORMAT
- * where the template has no place for one of the turns. Texts of the conversation that are not UTF-8 are mended. */
-tx_status tx_chat_render(const tx_chat *chat, const tx_conversation *conversation, bool asks, tx_chat_text *text);
-/* The same of a prompt and its completion as they are (TX_CHAT_PLAIN), eos_token behind them: the texts of special
+/* Replaces `text` by the text of a conversation. With `asks` it ends with the generation prompt. With `learns` its
+ * parts say which of them are to be learnt: blocks `generation` if the template has them, else the text of messages
+ * that are learnt, after the generation prompt. TX_FORMAT if the template raises an exception, does not render a key of
+ * the conversation, or does not show which bytes are an answer's. Keys that it does not read are noted. */
+tx_status tx_chat_render(const tx_chat *chat, tx_conversation *conversation, bool asks, bool learns,
+                         tx_chat_text *text);
+/* The same of a prompt and its completion as they are (TX_CHAT_PLAIN), then eos_token. The texts of special
  * tokens become their ids anywhere. Only the members tokenizer, eos and eos_size of `chat` count. */
 tx_status tx_chat_render_plain(const tx_chat *chat, const tx_conversation *conversation, tx_chat_text *text);
+/* Finds the texts around an answer. */
+tx_status tx_chat_find_frame(const tx_chat *chat, tx_chat_frame *frame);
 
-/* ---- Ids (encode.c) ------------------------------------------------------------------------------------ */
+/* ---- Answers (answers.c) -------------------------------------------------------------------------------- */
 
-/* The ids of a text in the place of what `ids` held, as transformers' apply_chat_template has them, but that special
- * tokens, and those of the template, are text like any other where somebody says them. Of each id `learnt` (NULL:
- * nobody asks) has 1 or 0: whether some of it is to be learnt. */
+#define TX_CHAT_LEARNT 4u /* one more flag of a byte of tx_jinja_text */
+
+/* Flags the bytes of a rendered conversation that are to be learnt. */
+tx_status tx_chat_mark_answers(const tx_chat *chat, const tx_conversation *conversation, tx_jinja_text *text);
+
+/* ---- Ids (encode.c) ------------------------------------------------------------------------------------- */
+
+/* Replaces `ids` by those of a text, as transformers' apply_chat_template has them, except that a message cannot write
+ * special tokens and the tokens around answers. `learnt` may be NULL; else it has 1 for each id of which some bytes are
+ * to be learnt, and 0 for the others. */
 tx_status tx_chat_encode(const tx_chat *chat, tx_encoder *encoder, const tx_chat_text *text, tx_ids *ids,
                          tx_ids *learnt);
 

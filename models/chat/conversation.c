@@ -1,25 +1,106 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Objects of instruction data as conversations. */
+ * Conversations: messages added, and objects of instruction data read. */
 #include "models/chat/conversation.h"
+
+#include "api/base/needs.h"
+#include "models/text/buffer.h"
+#include "models/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-const char *const tx_chat_roles[] = {
-    [TX_CHAT_SYSTEM] = "system", [TX_CHAT_USER] = "user", [TX_CHAT_ASSISTANT] = "assistant"};
+/* ---- Messages -------------------------------------------------------------------------------------------- */
 
 void tx_conversation_free(tx_conversation *conversation)
 {
-    free(conversation->message);
+    if (!conversation)
+        return;
+    tx_json_free(conversation->said);
+    free(conversation->learnt);
     *conversation = (tx_conversation){0};
 }
 
-tx_status tx_conversation_add(tx_conversation *c, const tx_chat_message *message)
+/* An object without messages; `tools` and `documents` of `from` are its own. */
+static tx_status clear(tx_conversation *c, const tx_json *from)
 {
-    TX_TRY(tx_array_reserve(&c->message, &c->room, c->count + 1, sizeof *c->message, "messages"));
-    c->message[c->count++] = *message;
+    static const char *const others[] = {"tools", "documents"};
+    tx_json *said = tx_json_object();
+    tx_status status = tx_json_set(said, "messages", tx_json_array());
+    for (size_t i = 0; i < sizeof others / sizeof others[0] && !status; i++)
+        status = from && tx_json_has(from, others[i])
+                     ? tx_json_set(said, others[i], tx_json_copy(tx_json_find(from, others[i])))
+                     : tx_json_set_null(said, others[i]);
+    tx_json_free(c->said);
+    c->said = said;
+    c->count = 0;
+    return status;
+}
+
+/* Appends a message, which belongs to the conversation from here on. */
+static tx_status append(tx_conversation *c, tx_json *message, bool learnt)
+{
+    tx_status status = message ? TX_OK : tx_fail(TX_MEMORY, "no memory for a message");
+    if (!status && !c->said)
+        status = clear(c, NULL);
+    TX_THEN(status, tx_array_reserve(&c->learnt, &c->room, c->count + 1, sizeof *c->learnt, "messages"));
+    if (status) {
+        tx_json_free(message);
+        return status;
+    }
+    TX_TRY(tx_json_append(tx_json_find(c->said, "messages"), message));
+    c->learnt[c->count++] = learnt;
     return TX_OK;
 }
+
+static tx_json *make_message(const char *role)
+{
+    tx_json *made = tx_json_object();
+    if (!tx_json_set_string(made, "role", role))
+        return made;
+    tx_json_free(made);
+    return NULL;
+}
+
+tx_status tx_conversation_add(tx_conversation *c, const char *role, const char *text, size_t size)
+{
+    TX_NEEDS(c && role && (text || !size), TX_INVALID);
+    char *whole = NULL;
+    tx_json *made = make_message(role);
+    tx_status status = tx_utf8_replace(text ? text : "", size, &whole, &size);
+    TX_THEN(status, tx_json_set_text(made, "content", whole, size));
+    free(whole);
+    if (status)
+        tx_json_free(made);
+    return status ? status : append(c, made, false);
+}
+
+tx_status tx_conversation_copy(tx_conversation *c, const tx_conversation *from, size_t index)
+{
+    TX_NEEDS(c && from && index < from->count, TX_INVALID);
+    return append(c, tx_json_copy(tx_conversation_message(from, index)), from->learnt[index]);
+}
+
+tx_json *tx_conversation_message(const tx_conversation *c, size_t index)
+{
+    return tx_json_at(tx_json_find(c->said, "messages"), index);
+}
+
+const char *tx_conversation_role(const tx_conversation *c, size_t index)
+{
+    TX_NEEDS(c && index < c->count, NULL);
+    const char *role = "";
+    return tx_json_get_string(tx_conversation_message(c, index), "role", &role) ? "" : role;
+}
+
+void tx_conversation_remove(tx_conversation *c, size_t first, size_t count)
+{
+    for (size_t i = 0; c && i < count && first < c->count; i++) {
+        tx_json_remove(tx_json_find(c->said, "messages"), first);
+        memmove(c->learnt + first, c->learnt + first + 1, (--c->count - first) * sizeof *c->learnt);
+    }
+}
+
+/* ---- Keys ------------------------------------------------------------------------------------------------ */
 
 static bool is_text(const tx_json *object, const char *key)
 {
@@ -36,21 +117,7 @@ tx_chat_form tx_chat_form_of(const tx_json *object)
     return tx_json_has(object, "instruction") ? TX_CHAT_INSTRUCTION : TX_CHAT_FORMS;
 }
 
-/* ---- Keys ------------------------------------------------------------------------------------------------- */
-
-/* Keys that templates of published models render, and those here do not. */
-static const struct {
-    const char *key;
-    bool of_object; /* also in the object that holds the messages */
-} unrendered[] = {
-    {"tool_calls", true}, {"tools", true},     {"functions", true},  {"function_call", true},
-    {"documents", true},  {"image", true},     {"images", true},     {"audio", true},
-    {"audios", true},     {"video", true},     {"videos", true},     {"reasoning_content", false},
-    {"reasoning", false}, {"thinking", false}, {"tool_plan", false}, {"history", true},
-};
-
-/* Notes a key once, as long as there is room. */
-static void note_ignored(tx_conversation *c, const char *key)
+void tx_conversation_ignore(tx_conversation *c, const char *key)
 {
     const size_t size = strlen(key);
     for (const char *at = c->ignored, *end; *at; at = *end ? end + 2 : end) {
@@ -63,23 +130,28 @@ static void note_ignored(tx_conversation *c, const char *key)
         tx_list_add(c->ignored, sizeof c->ignored, ", ", "%s", key);
 }
 
-/* Looks at the keys that are none of `read`, which NULL ends. */
-static tx_status check_keys(const tx_json *object, const char *const *read, bool is_message, tx_conversation *c)
+/* Refuses keys that hold a part of the conversation which no template of texts renders. */
+static tx_status refuse_parts(const tx_json *object)
+{
+    static const char *const parts[] = {"functions", "function_call", "image",  "images", "audio",
+                                        "audios",    "video",         "videos", "history"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (tx_json_find(object, parts[i]) && !tx_json_is_empty(tx_json_find(object, parts[i])))
+            return tx_fail(TX_FORMAT, "%s: TX does not render it: leave the line out, or write it as text into content",
+                           parts[i]);
+    return TX_OK;
+}
+
+/* Notes keys that are none of `read`, which NULL ends. */
+static void note_keys(const tx_json *object, const char *const *read, tx_conversation *c)
 {
     for (void *i = tx_json_first(object); i; i = tx_json_next(object, i)) {
-        const char *key = tx_json_key(i);
         const char *const *known = read;
-        while (*known && strcmp(*known, key) != 0)
+        while (*known && strcmp(*known, tx_json_key(i)) != 0)
             known++;
-        if (*known || tx_json_is_empty(tx_json_value(i)))
-            continue;
-        for (size_t k = 0; k < sizeof unrendered / sizeof unrendered[0]; k++)
-            if (strcmp(unrendered[k].key, key) == 0 && (is_message || unrendered[k].of_object))
-                return tx_fail(TX_FORMAT,
-                               "%s: TX does not render it: leave the line out, or write it as text into content", key);
-        note_ignored(c, key);
+        if (!*known && !tx_json_is_empty(tx_json_value(i)))
+            tx_conversation_ignore(c, tx_json_key(i));
     }
-    return TX_OK;
 }
 
 tx_status tx_chat_foreign(const tx_json *object)
@@ -101,47 +173,86 @@ tx_status tx_chat_foreign(const tx_json *object)
 
 /* ---- Reading ---------------------------------------------------------------------------------------------- */
 
-static tx_status read_role(const tx_json *object, tx_chat_role *role)
+/* As transformers does: reasoning_content by its older names, and thinking, which templates of gpt-oss read. */
+static tx_status name_reasoning(tx_json *message)
 {
-    const char *name;
-    TX_TRY(tx_json_get_string(object, "role", &name));
-    for (int i = TX_CHAT_SYSTEM; i <= TX_CHAT_ASSISTANT; i++)
-        if (strcmp(name, tx_chat_roles[i]) == 0) {
-            *role = (tx_chat_role)i;
-            return TX_OK;
-        }
-    return tx_fail(TX_FORMAT, "role: \"%.40s\" is none of system, user and assistant", name);
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    const tx_json *found = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !found; i++)
+        found = tx_json_has(message, names[i]) ? tx_json_find(message, names[i]) : NULL;
+    if (!found)
+        return TX_OK;
+    tx_json *copies[] = {tx_json_copy(found), tx_json_copy(found)};
+    tx_status status = tx_json_set(message, names[0], copies[0]);
+    if (!status && !tx_json_has(message, names[1]))
+        return tx_json_set(message, names[1], copies[1]);
+    tx_json_free(copies[1]);
+    return status;
+}
+
+static tx_status read_message(const tx_json *item, bool learnt, tx_conversation *c)
+{
+    const char *role;
+    if (tx_json_type_of(item) != TX_JSON_OBJECT)
+        return tx_fail(TX_FORMAT, "expected an object");
+    TX_TRY(refuse_parts(item));
+    TX_TRY(tx_json_get_string(item, "role", &role));
+    const tx_json *content = tx_json_find(item, "content"), *calls = tx_json_find(item, "tool_calls");
+    const tx_json_type type = content ? tx_json_type_of(content) : TX_JSON_NULL;
+    if (type == TX_JSON_NULL && (!calls || tx_json_is_empty(calls)))
+        return tx_fail(TX_FORMAT, "content is missing, and there are no tool_calls");
+    if (type != TX_JSON_NULL && type != TX_JSON_STRING && type != TX_JSON_ARRAY)
+        return tx_fail(TX_FORMAT, "content: expected a text or a list of parts");
+    tx_json *made = tx_json_copy(item);
+    const tx_status status = made ? name_reasoning(made) : TX_OK;
+    if (status)
+        tx_json_free(made);
+    return status ? status : append(c, made, learnt && strcmp(role, "assistant") == 0);
 }
 
 /* Appends the messages of the list `key`. */
 static tx_status read_list(const tx_json *object, const char *key, bool learnt, tx_conversation *c)
 {
-    static const char *const of_message[] = {"role", "content", NULL};
     tx_json *list;
     TX_TRY(tx_json_get(object, key, TX_JSON_ARRAY, &list));
-    for (size_t i = 0; i < tx_json_size(list); i++) {
-        const tx_json *item = tx_json_at(list, i);
-        tx_chat_message m = {.learnt = learnt};
-        tx_status status = tx_json_type_of(item) == TX_JSON_OBJECT ? TX_OK : tx_fail(TX_FORMAT, "expected an object");
-        TX_THEN(status, check_keys(item, of_message, true, c));
-        TX_THEN(status, read_role(item, &m.role));
-        TX_THEN(status, tx_json_get_text(item, "content", &m.text, &m.size));
-        if (status)
-            return tx_fail_in(status, "%s: message %zu", key, i + 1);
-        m.learnt = learnt && m.role == TX_CHAT_ASSISTANT;
-        TX_TRY(tx_conversation_add(c, &m));
-    }
+    for (size_t i = 0; i < tx_json_size(list); i++)
+        TX_TRY(tx_fail_in(read_message(tx_json_at(list, i), learnt, c), "%s: message %zu", key, i + 1));
     return TX_OK;
 }
 
-static tx_status read_text(const tx_json *object, const char *key, tx_chat_role role, tx_conversation *c)
+/* An instruction with an input: `content` is both, and templates for such data find them apart. */
+static tx_status set_input(const tx_json *object, tx_json *message, const char *text, size_t size)
 {
-    tx_chat_message m = {.role = role, .learnt = role == TX_CHAT_ASSISTANT};
-    TX_TRY(tx_json_get_text(object, key, &m.text, &m.size));
-    if (c->form == TX_CHAT_INSTRUCTION && role == TX_CHAT_USER && tx_json_has(object, "input"))
-        TX_TRY(tx_json_get_text(object, "input", &m.input, &m.input_size));
-    m.input = m.input_size ? m.input : NULL;
-    return tx_conversation_add(c, &m);
+    const char *input = "";
+    size_t input_size = 0;
+    tx_buffer both = {0};
+    TX_TRY(TX_JSON_OPTIONAL(text, object, "input", &input, &input_size));
+    if (!input_size)
+        return TX_OK;
+    tx_buffer_add(&both, text, size);
+    tx_buffer_add(&both, "\n\n", 2);
+    tx_buffer_add(&both, input, input_size);
+    tx_status status = both.status;
+    TX_THEN(status, tx_json_set_text(message, "content", both.data, both.size));
+    TX_THEN(status, tx_json_set_text(message, "instruction", text, size));
+    TX_THEN(status, tx_json_set_text(message, "input", input, input_size));
+    free(both.data);
+    return status;
+}
+
+static tx_status read_text(const tx_json *object, const char *key, const char *role, tx_conversation *c)
+{
+    const char *text = NULL;
+    size_t size = 0;
+    TX_TRY(tx_json_get_text(object, key, &text, &size));
+    tx_json *made = make_message(role);
+    const bool asks = strcmp(role, "user") == 0;
+    tx_status status = tx_json_set_text(made, "content", text, size);
+    if (!status && asks && c->form == TX_CHAT_INSTRUCTION)
+        status = set_input(object, made, text, size);
+    if (status)
+        tx_json_free(made);
+    return status ? status : append(c, made, !asks);
 }
 
 static tx_status read_form(const tx_json *object, bool answered, tx_conversation *c)
@@ -156,25 +267,27 @@ static tx_status read_form(const tx_json *object, bool answered, tx_conversation
         TX_TRY(read_list(object, "prompt", false, c));
         return rest ? read_list(object, answer, true, c) : TX_OK;
     }
-    TX_TRY(read_text(object, c->form == TX_CHAT_PLAIN ? "prompt" : "instruction", TX_CHAT_USER, c));
-    return rest ? read_text(object, answer, TX_CHAT_ASSISTANT, c) : TX_OK;
+    TX_TRY(read_text(object, c->form == TX_CHAT_PLAIN ? "prompt" : "instruction", "user", c));
+    return rest ? read_text(object, answer, "assistant", c) : TX_OK;
 }
 
 tx_status tx_conversation_read(const tx_json *object, bool answered, tx_conversation *c)
 {
-    c->count = 0;
+    TX_NEEDS(object && c, TX_INVALID);
     if (tx_json_type_of(object) != TX_JSON_OBJECT)
         return tx_fail(TX_FORMAT, "expected an object");
+    TX_TRY(clear(c, object));
     c->form = tx_chat_form_of(object);
-    static const char *const keys[][4] = {[TX_CHAT_MESSAGES] = {"messages"},
-                                          [TX_CHAT_PAIR] = {"prompt", "completion"},
+    static const char *const keys[][6] = {[TX_CHAT_MESSAGES] = {"messages", "tools", "documents"},
+                                          [TX_CHAT_PAIR] = {"prompt", "completion", "tools", "documents"},
                                           [TX_CHAT_PLAIN] = {"prompt", "completion"},
                                           [TX_CHAT_INSTRUCTION] = {"instruction", "output", "input"}};
     if (c->form == TX_CHAT_FORMS || (c->form != TX_CHAT_MESSAGES && !tx_json_has(object, keys[c->form][1])))
         TX_TRY(tx_chat_foreign(object));
     if (c->form == TX_CHAT_FORMS)
         return tx_fail(TX_FORMAT, "it has none of the keys messages, prompt and instruction");
-    tx_status status = check_keys(object, keys[c->form], false, c);
+    note_keys(object, keys[c->form], c);
+    tx_status status = refuse_parts(object);
     TX_THEN(status, read_form(object, answered, c));
     if (status) /* a key that is missing is a fault of the file's form */
         return status == TX_NOT_FOUND ? TX_FORMAT : status;

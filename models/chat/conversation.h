@@ -10,5 +10,9 @@
 tx_chat_form tx_chat_form_of(const tx_json *object);
 /* Refuses an object that trains in a form that TX does not have: ShareGPT's, preferences. */
 tx_status tx_chat_foreign(const tx_json *object);
+/* Message `index`. */
+tx_json *tx_conversation_message(const tx_conversation *conversation, size_t index);
+/* Notes a key that nothing reads, once, as long as there is room. */
+void tx_conversation_ignore(tx_conversation *conversation, const char *key);
 
 #endif

@@ -11,7 +11,7 @@
 /* ---- Beginnings of a text -------------------------------------------------------------------------------------
  * For a text that its normalizer changes. */
 
-/* How many of `ids` the beginning of the text up to byte `at` settles. `whole`: it ends where the last of them does. */
+/* How many of `ids` the beginning of the text up to byte `at` settles. `whole`: it ends with the last of them. */
 static tx_status settled(tx_encoder *encoder, const tx_chat_text *text, const tx_marks *marks, size_t at,
                          const tx_ids *ids, tx_ids *scratch, size_t *count, bool *whole)
 {
@@ -25,7 +25,7 @@ static tx_status settled(tx_encoder *encoder, const tx_chat_text *text, const tx
     return TX_OK;
 }
 
-/* Marks the ids of bytes begin..end-1: a token that has some of them belongs to them. */
+/* Marks the ids of bytes begin..end-1: every token with some of these bytes. */
 static tx_status mark(tx_encoder *encoder, const tx_chat_text *text, const tx_marks *marks, size_t begin, size_t end,
                       const tx_ids *ids, tx_ids *scratch, int32_t *learnt)
 {
@@ -175,11 +175,11 @@ tx_status tx_chat_encode(const tx_chat *chat, tx_encoder *encoder, const tx_chat
     return learnt ? mark_all(chat, encoder, text, &marks, ids, learnt) : TX_OK;
 }
 
-tx_status tx_chat_prompt(const tx_chat *chat, tx_encoder *encoder, const tx_conversation *conversation, tx_ids *ids)
+tx_status tx_chat_prompt(const tx_chat *chat, tx_encoder *encoder, tx_conversation *conversation, tx_ids *ids)
 {
     TX_NEEDS(chat && encoder && conversation && ids, TX_INVALID);
     tx_chat_text text = {0};
-    tx_status status = tx_chat_render(chat, conversation, true, &text);
+    tx_status status = tx_chat_render(chat, conversation, true, false, &text);
     TX_THEN(status, tx_chat_encode(chat, encoder, &text, ids, NULL));
     tx_chat_text_free(&text);
     return status;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From conversations to texts. */
+ * From conversations to texts, of which each part is the template's or somebody's. */
 #include "models/chat/chat.h"
 
-#include "models/text/unicode.h"
 #include "models/text/utf8.h"
 
 #include <stdlib.h>
@@ -13,10 +12,11 @@ void tx_chat_text_free(tx_chat_text *text)
     free(text->bytes.data);
     free(text->part);
     free(text->answer);
+    tx_jinja_text_free(&text->rendered);
     *text = (tx_chat_text){0};
 }
 
-/* ---- Parts --------------------------------------------------------------------------------------------- */
+/* ---- Parts ---------------------------------------------------------------------------------------------- */
 
 static tx_status add_part(tx_chat_text *t, const char *bytes, size_t size, bool frame, bool answer)
 {
@@ -31,161 +31,91 @@ static tx_status add_part(tx_chat_text *t, const char *bytes, size_t size, bool 
     return TX_OK;
 }
 
-/* Adds a text of the template, with what "{bos}" and "{eos}" stand for. */
-static tx_status add_frame(const tx_chat *chat, const char *text, bool answer, tx_chat_text *t)
+/* Runs of bytes with the same flags. */
+static tx_status add_runs(tx_chat_text *t)
 {
-    for (const char *at = text ? text : ""; *at;) {
-        const bool bos = strncmp(at, "{bos}", 5) == 0, eos = strncmp(at, "{eos}", 5) == 0;
-        size_t size = 1;
-        if (bos || eos) {
-            TX_TRY(add_part(t, bos ? chat->bos : chat->eos, bos ? chat->bos_size : chat->eos_size, true, answer));
-            at += 5;
-            continue;
-        }
-        while (at[size] && at[size] != '{')
-            size++;
-        TX_TRY(add_part(t, at, size, true, answer));
-        at += size;
+    static const unsigned said = TX_JINJA_SAID | TX_CHAT_LEARNT;
+    const tx_jinja_text *r = &t->rendered;
+    for (size_t begin = 0, end; begin < r->bytes.size; begin = end) {
+        const unsigned flags = (unsigned char)r->flags.data[begin];
+        for (end = begin; end < r->bytes.size && !(((unsigned char)r->flags.data[end] ^ flags) & said);)
+            end++;
+        TX_TRY(add_part(t, r->bytes.data + begin, end - begin, !(flags & TX_JINJA_SAID), flags & TX_CHAT_LEARNT));
     }
     return TX_OK;
 }
 
-static tx_status add_said(const char *text, size_t size, bool answer, tx_chat_text *t)
+/* ---- Keys ----------------------------------------------------------------------------------------------- */
+
+/* Refuses parts of the conversation that the template never reads, and notes other keys. */
+static tx_status check_keys(const tx_chat *chat, const tx_json *object, tx_conversation *c)
 {
-    char *mended = NULL;
-    if (tx_utf8_prefix(text, size) < size)
-        TX_TRY(tx_utf8_replace(text, size, &mended, &size));
-    tx_status status = add_part(t, mended ? mended : text, size, false, answer);
-    free(mended);
+    static const char *const parts[] = {"tools",        "documents",         "tool_calls",
+                                        "tool_call_id", "reasoning_content", "tool_plan"};
+    for (void *i = tx_json_first(object); i; i = tx_json_next(object, i)) {
+        const char *key = tx_json_key(i);
+        if (strstr(chat->text, key) || tx_json_is_empty(tx_json_value(i)))
+            continue;
+        for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
+            if (strcmp(parts[k], key) == 0 && strcmp(key, "tool_call_id") != 0)
+                return tx_fail(TX_FORMAT, "%s: the chat template does not render it", key);
+        if (strcmp(key, "role") && strcmp(key, "thinking") && strcmp(key, "reasoning") && strcmp(key, "instruction") &&
+            strcmp(key, "input"))
+            tx_conversation_ignore(c, key);
+    }
+    return TX_OK;
+}
+
+/* A template that knows no parts of a content gets the texts of a list of parts as one text. */
+static tx_status join_parts(const tx_chat *chat, tx_json *message)
+{
+    const tx_json *list = tx_json_find(message, "content");
+    tx_buffer all = {0};
+    if (!list || tx_json_type_of(list) != TX_JSON_ARRAY || strstr(chat->text, "'type'") ||
+        strstr(chat->text, "\"type\"") || strstr(chat->text, ".type"))
+        return TX_OK;
+    for (size_t i = 0; i < tx_json_size(list); i++) {
+        const char *type = "", *text = "";
+        size_t size = 0;
+        tx_status status = tx_json_get_string(tx_json_at(list, i), "type", &type);
+        TX_THEN(status,
+                strcmp(type, "text") == 0
+                    ? tx_json_get_text(tx_json_at(list, i), "text", &text, &size)
+                    : tx_fail(TX_FORMAT, "content: the chat template does not render parts of type \"%.40s\"", type));
+        if (status) {
+            free(all.data);
+            return status == TX_NOT_FOUND ? TX_FORMAT : status;
+        }
+        tx_buffer_add(&all, text, size);
+    }
+    tx_status status = all.status;
+    TX_THEN(status, tx_json_set_text(message, "content", all.data ? all.data : "", all.size));
+    free(all.data);
     return status;
 }
 
-/* As Python's str.strip sees it. */
-static bool is_space(uint32_t code)
+static tx_status prepare(const tx_chat *chat, tx_conversation *c)
 {
-    return tx_unicode_is_space(code) || (code >= 0x1C && code <= 0x1F);
-}
-
-/* Leaves white space out at both ends of what is behind `mark`. */
-static void strip(tx_chat_text *t, size_t mark)
-{
-    const char *bytes = t->bytes.data;
-    size_t begin = mark, end = t->bytes.size, length;
-    uint32_t code;
-    while (end > mark && (length = tx_utf8_read_last(bytes + mark, end - mark, &code)) && is_space(code))
-        end -= length;
-    while (begin < end && (length = tx_utf8_read(bytes + begin, end - begin, &code)) && is_space(code))
-        begin += length;
-    if (begin > mark)
-        memmove(t->bytes.data + mark, bytes + begin, end - begin);
-    t->bytes.size = mark + end - begin;
-    for (size_t i = t->parts; i > 0 && t->part[i - 1].end > mark; i--) {
-        size_t *at = &t->part[i - 1].end;
-        const size_t kept = *at < end ? *at : end;
-        *at = kept <= mark ? kept : kept < begin ? mark : mark + kept - begin;
+    TX_TRY(check_keys(chat, c->said, c));
+    for (size_t i = 0; i < c->count; i++) {
+        tx_json *message = tx_conversation_message(c, i);
+        TX_TRY(tx_fail_in(check_keys(chat, message, c), "message %zu", i + 1));
+        TX_TRY(tx_fail_in(join_parts(chat, message), "message %zu", i + 1));
     }
-}
-
-/* ---- Turns --------------------------------------------------------------------------------------------- */
-
-/* A conversation on its way. */
-typedef struct rendering {
-    const tx_chat *chat;
-    const tx_chat_message *system; /* that waits for the user's first turn; NULL: none */
-    const tx_chat_message *before; /* the turn before, of user or assistant; NULL: none */
-    tx_chat_text *text;
-} rendering;
-
-static tx_status add_system(const rendering *r, const tx_chat_message *m)
-{
-    const tx_chat_template *t = &r->chat->template;
-    TX_TRY(add_frame(r->chat, t->system_before, false, r->text));
-    const size_t mark = r->text->bytes.size;
-    TX_TRY(add_said(m->text, m->size, false, r->text));
-    if (t->trim && !t->system_in_user)
-        strip(r->text, mark);
-    return add_frame(r->chat, t->system_after, false, r->text);
-}
-
-static tx_status add_user(rendering *r, const tx_chat_message *m)
-{
-    const tx_chat_template *t = &r->chat->template;
-    TX_TRY(add_frame(r->chat, t->user_before, false, r->text));
-    const size_t mark = r->text->bytes.size;
-    if (r->system)
-        TX_TRY(add_system(r, r->system));
-    r->system = NULL;
-    TX_TRY(add_said(m->text, m->size, false, r->text));
-    if (m->input) {
-        TX_TRY(add_frame(r->chat, t->input ? t->input : "\n\n", false, r->text));
-        TX_TRY(add_said(m->input, m->input_size, false, r->text));
-    }
-    if (t->trim)
-        strip(r->text, mark);
-    return add_frame(r->chat, t->user_after, false, r->text);
-}
-
-static tx_status add_answer(const rendering *r, const tx_chat_message *m)
-{
-    const tx_chat_template *t = &r->chat->template;
-    TX_TRY(add_frame(r->chat, t->prompt, false, r->text));
-    TX_TRY(add_frame(r->chat, t->answer_before, m->learnt, r->text));
-    const size_t mark = r->text->bytes.size;
-    TX_TRY(add_said(m->text, m->size, m->learnt, r->text));
-    if (t->trim)
-        strip(r->text, mark);
-    TX_TRY(add_frame(r->chat, t->end, m->learnt, r->text));
-    return add_frame(r->chat, t->after, false, r->text);
-}
-
-/* Whether the template has a place for the turn. */
-static tx_status check_turn(const rendering *r, const tx_chat_message *m, bool is_first)
-{
-    const tx_chat_template *t = &r->chat->template;
-    const tx_chat_role wanted = r->before && r->before->role == TX_CHAT_USER ? TX_CHAT_ASSISTANT : TX_CHAT_USER;
-    if (m->role == TX_CHAT_SYSTEM && t->no_system)
-        return tx_fail(TX_FORMAT, "chat template %s has no role system", t->name);
-    if (m->role == TX_CHAT_SYSTEM && (t->system_in_user || t->alternate) && !is_first)
-        return tx_fail(TX_FORMAT, "chat template %s: role system begins a conversation", t->name);
-    if (m->role != TX_CHAT_SYSTEM && t->alternate && m->role != wanted)
-        return tx_fail(TX_FORMAT,
-                       "chat template %s: user and assistant take turns, user first; role %s where %s's turn is",
-                       t->name, tx_chat_roles[m->role], tx_chat_roles[wanted]);
     return TX_OK;
 }
 
-static tx_status add_turn(rendering *r, const tx_chat_message *m, bool is_first)
-{
-    TX_TRY(check_turn(r, m, is_first));
-    if (m->role == TX_CHAT_SYSTEM && r->chat->template.system_in_user) {
-        r->system = m;
-        return TX_OK;
-    }
-    if (m->role != TX_CHAT_SYSTEM)
-        r->before = m;
-    return m->role == TX_CHAT_SYSTEM ? add_system(r, m) : m->role == TX_CHAT_USER ? add_user(r, m) : add_answer(r, m);
-}
+/* ---- All ------------------------------------------------------------------------------------------------ */
 
-tx_status tx_chat_render(const tx_chat *chat, const tx_conversation *c, bool asks, tx_chat_text *text)
+tx_status tx_chat_render(const tx_chat *chat, tx_conversation *c, bool asks, bool learns, tx_chat_text *text)
 {
-    const tx_chat_template *t = &chat->template;
-    rendering r = {.chat = chat, .text = text};
     text->parts = 0;
     tx_buffer_clear(&text->bytes);
-    TX_TRY(add_frame(chat, t->begin, false, text));
-    bool with_input = false;
-    for (size_t i = 0; i < c->count; i++)
-        with_input = with_input || c->message[i].input;
-    const char *usual = with_input && t->default_system_input ? t->default_system_input : t->default_system;
-    const tx_chat_message first = {.role = TX_CHAT_SYSTEM, .text = usual, .size = usual ? strlen(usual) : 0};
-    if (usual && (c->count == 0 || c->message[0].role != TX_CHAT_SYSTEM))
-        TX_TRY(add_turn(&r, &first, true));
-    for (size_t i = 0; i < c->count; i++)
-        TX_TRY(tx_fail_in(add_turn(&r, &c->message[i], i == 0), "message %zu", i + 1));
-    if (r.system)
-        return tx_fail(TX_FORMAT, "chat template %s: the system's text stands in the user's turn, and there is none",
-                       t->name);
-    return asks ? add_frame(chat, t->prompt, false, text) : TX_OK;
+    TX_TRY(prepare(chat, c));
+    TX_TRY(tx_jinja_render(chat->jinja, c->said, chat->given[asks], &text->rendered));
+    if (learns)
+        TX_TRY(tx_chat_mark_answers(chat, c, &text->rendered));
+    return add_runs(text);
 }
 
 tx_status tx_chat_render_plain(const tx_chat *chat, const tx_conversation *c, tx_chat_text *text)
@@ -193,9 +123,73 @@ tx_status tx_chat_render_plain(const tx_chat *chat, const tx_conversation *c, tx
     text->parts = 0;
     tx_buffer_clear(&text->bytes);
     for (size_t i = 0; i < c->count; i++) {
-        TX_TRY(add_said(c->message[i].text, c->message[i].size, c->message[i].learnt, text));
-        if (text->parts)
-            text->part[text->parts - 1].frame = true;
+        const char *said;
+        size_t size;
+        TX_TRY(tx_json_get_text(tx_conversation_message(c, i), "content", &said, &size));
+        TX_TRY(add_part(text, said, size, true, c->learnt[i]));
     }
     return add_part(text, chat->eos, chat->eos_size, true, true);
+}
+
+/* ---- The frame of an answer ----------------------------------------------------------------------------- */
+
+static char *copy_of(const char *text, size_t size)
+{
+    char *copy = malloc(size + 1);
+    if (copy && size)
+        memcpy(copy, text, size);
+    if (copy)
+        copy[size] = '\0';
+    return copy;
+}
+
+static size_t common(const tx_buffer *x, const tx_buffer *y)
+{
+    size_t n = 0;
+    while (n < x->size && n < y->size && x->data[n] == y->data[n])
+        n++;
+    return n;
+}
+
+/* From the texts of a question, of the same with a generation prompt, and of the same with the answer "b". */
+static tx_status find_texts(const tx_buffer *question, const tx_buffer *asked, const tx_jinja_text *answered,
+                            tx_chat_frame *frame)
+{
+    const tx_buffer *all = &answered->bytes;
+    const size_t begin = common(question, asked);
+    size_t said = all->size, end = all->size;
+    while (said > 0 && !((unsigned char)answered->flags.data[said - 1] & TX_JINJA_SAID))
+        said--; /* the answer is the last that is said */
+    if (!said)
+        return tx_fail(TX_FORMAT, "the chat template does not write the text of the assistant");
+    const size_t shared = common(asked, all), before = shared < said - 1 ? shared : said - 1;
+    size_t after = said;
+    while (after < end && strchr(" \n\t", all->data[after]))
+        after++;
+    while (end > after && strchr(" \n\t", all->data[end - 1]))
+        end--;
+    frame->question = copy_of(question->data, question->size);
+    frame->prompt = copy_of(asked->data + begin, asked->size - begin);
+    frame->before = copy_of(all->data + before, said - 1 - before);
+    frame->end = copy_of(all->data + after, end - after);
+    return frame->question && frame->prompt && frame->before && frame->end
+               ? TX_OK
+               : tx_fail(TX_MEMORY, "chat template: out of memory");
+}
+
+tx_status tx_chat_find_frame(const tx_chat *chat, tx_chat_frame *frame)
+{
+    tx_conversation c = {0};
+    tx_jinja_text text[3];
+    memset(text, 0, sizeof text);
+    tx_status status = tx_conversation_add(&c, "user", "a", 1);
+    TX_THEN(status, tx_jinja_render(chat->jinja, c.said, chat->given[0], &text[0]));
+    TX_THEN(status, tx_jinja_render(chat->jinja, c.said, chat->given[1], &text[1]));
+    TX_THEN(status, tx_conversation_add(&c, "assistant", "b", 1));
+    TX_THEN(status, tx_jinja_render(chat->jinja, c.said, chat->given[0], &text[2]));
+    TX_THEN(status, find_texts(&text[0].bytes, &text[1].bytes, &text[2], frame));
+    for (int i = 0; i < 3; i++)
+        tx_jinja_text_free(&text[i]);
+    tx_conversation_free(&c);
+    return tx_fail_in(status, "a question and its answer");
 }

@@ -3,7 +3,7 @@
  * them: for each {"text": .., "ids": [..], "learnt": [..]}, or {"error": ".."}.
  *
  *   chat_ids TOKENIZER TEMPLATE|- [ask]   -: the tokenizer's own
- *   chat_ids TOKENIZER TEMPLATE jinja     prints the template in Jinja */
+ *   chat_ids TOKENIZER TEMPLATE jinja     prints the template */
 #include "models/chat/chat.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ static tx_status answer(const tx_chat *chat, tx_encoder *encoder, const char *li
     tx_ids ids = {0}, learnt = {0};
     tx_status status = tx_json_parse_line(line, strlen(line), "line", &object);
     TX_THEN(status, tx_conversation_read(object, !asks, &conversation));
-    TX_THEN(status, tx_chat_render(chat, &conversation, asks, &text));
+    TX_THEN(status, tx_chat_render(chat, &conversation, asks, !asks, &text));
     TX_THEN(status, tx_chat_encode(chat, encoder, &text, &ids, &learnt));
     if (status)
         status = tx_json_set_string(json, "error", tx_error());
@@ -54,15 +54,15 @@ static tx_status run(const char *path, const char *name, const char *what)
     tx_tokenizer *tokenizer = NULL;
     tx_encoder *encoder = NULL;
     tx_chat *chat = NULL;
-    char *line = NULL, *text = NULL;
+    char *line = NULL;
     size_t room = 0;
     const tx_reporter report = {.warn = warn};
     tx_status status = tx_tokenizer_open(path, &tokenizer);
     TX_THEN(status, tx_chat_create(strcmp(name, "-") == 0 ? NULL : name, tokenizer, &report, &chat));
     TX_THEN(status, tx_encoder_create(tokenizer, &encoder));
     const bool jinja = strcmp(what, "jinja") == 0;
-    if (!status && jinja && !(status = tx_chat_jinja_write(&chat->template, &text)))
-        fputs(text, stdout);
+    if (!status && jinja)
+        fputs(chat->text, stdout);
     while (!status && !jinja && getline(&line, &room, stdin) > 0) {
         tx_json *json = tx_json_object();
         status = answer(chat, encoder, line, strcmp(what, "ask") == 0, json);
@@ -71,7 +71,6 @@ static tx_status run(const char *path, const char *name, const char *what)
         free(made);
         tx_json_free(json);
     }
-    free(text);
     free(line);
     tx_chat_free(chat);
     tx_encoder_free(encoder);

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chat templates as the models of these names were published with them (tokenizer_config.json's chat_template), and
-one in TX's words where no model publishes any (alpaca). `python published.py` prints models/chat/published.def's rows."""
-import hashlib
+one in TX's words where no model publishes any (alpaca)."""
 
 CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' "
           "+ '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
@@ -160,9 +159,3 @@ def spellings(text):
     yield text.rstrip()
     if "{%" in text and "\n" in text and not text.startswith(("{%-", "{% for message in messages %}\n")):
         yield text.rstrip().replace("\n", "\\n")
-
-
-if __name__ == "__main__":
-    for name, text in PUBLISHED.items():
-        for spelled in spellings(text):
-            print(f'TX_PUBLISHED("{name}", "{hashlib.sha256(spelled.encode()).hexdigest()}")')

@@ -12,6 +12,7 @@
 
 /* A template, a tokenizer, and what they make of an object. */
 typedef struct talk {
+    char name[32];
     tx_tokenizer *tokenizer;
     tx_encoder *encoder;
     tx_chat *chat;
@@ -37,6 +38,7 @@ static void close_talk(talk *t)
 static void open_talk(talk *t, const char *folder, const char *name)
 {
     *t = (talk){0};
+    snprintf(t->name, sizeof t->name, "%s", name ? name : "");
     assert_ok(tx_tokenizer_open(folder, &t->tokenizer));
     assert_ok(tx_encoder_create(t->tokenizer, &t->encoder));
     assert_ok(tx_chat_create(name, t->tokenizer, NULL, &t->chat));
@@ -45,7 +47,7 @@ static void open_talk(talk *t, const char *folder, const char *name)
 static tx_status render(talk *t, const tx_json *object, bool asks)
 {
     TX_TRY(tx_conversation_read(object, !asks, &t->conversation));
-    TX_TRY(tx_chat_render(t->chat, &t->conversation, asks, &t->text));
+    TX_TRY(tx_chat_render(t->chat, &t->conversation, asks, !asks, &t->text));
     return tx_chat_encode(t->chat, t->encoder, &t->text, &t->ids, &t->learnt);
 }
 
@@ -85,7 +87,7 @@ static void check_row(talk *t, const tx_json *row)
     assert_ok(tx_json_get_string(row, "template", &name));
     assert_ok(tx_json_get_bool(row, "asks", &asks));
     assert_ok(tx_json_get_text(row, "text", &wanted, &size));
-    if (!t->chat || strcmp(t->chat->template.name, name) != 0) {
+    if (!t->chat || strcmp(t->name, name) != 0) {
         close_talk(t);
         open_talk(t, GOLDEN, name);
     }
@@ -167,14 +169,12 @@ static void check_many(const char *folder, const char *name, const char *said, s
     enum { TURNS = 16000 };
     talk t;
     open_talk(&t, folder, name);
-    for (int i = 0; i < TURNS; i++)
-        assert_ok(
-            tx_conversation_add(&t.conversation, &(tx_chat_message){.role = i % 2 ? TX_CHAT_ASSISTANT : TX_CHAT_USER,
-                                                                    .text = said,
-                                                                    .size = strlen(said),
-                                                                    .learnt = i % 2}));
+    for (int i = 0; i < TURNS; i++) {
+        assert_ok(tx_conversation_add(&t.conversation, i % 2 ? "assistant" : "user", said, strlen(said)));
+        t.conversation.learnt[i] = i % 2;
+    }
     const clock_t begin = clock();
-    assert_ok(tx_chat_render(t.chat, &t.conversation, false, &t.text));
+    assert_ok(tx_chat_render(t.chat, &t.conversation, false, true, &t.text));
     assert_ok(tx_chat_encode(t.chat, t.encoder, &t.text, &t.ids, &t.learnt));
     assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 20.0);
     assert_int_equal(count_id(&t.learnt, 1), learnt * TURNS / 2);
@@ -199,7 +199,7 @@ static void test_many_turns(void **state)
 
 /* ---- Files that are no text --------------------------------------------------------------------------- */
 
-/* A template that TX wrote and that bytes follow after a NUL was compared beyond its end. */
+/* A template with bytes after a NUL is no text. */
 static void test_template_with_nul(void **state)
 {
     static const char *const files[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"};
@@ -207,19 +207,15 @@ static void test_template_with_nul(void **state)
     char *folder = make_scratch(), *text = NULL, *longer = calloc(1, SIZE);
     tx_tokenizer *tokenizer = NULL;
     tx_chat *chat = NULL;
-    tx_json *json = NULL;
-    tx_chat_template found;
+    tx_jinja *jinja = NULL;
     size_t size;
-    assert_ok(tx_chat_jinja_write(tx_chat_template_find("chatml"), &text));
-    assert_true(strlen(text) < SIZE);
     memset(longer, 'x', SIZE);
-    memcpy(longer, text, strlen(text) + 1);
-    assert_refused(tx_chat_jinja_read(longer, SIZE, &found, &json), TX_FORMAT, "NUL");
+    strcpy(longer, tx_chat_template_find("chatml"));
+    assert_refused(tx_jinja_parse(longer, SIZE, &jinja), TX_FORMAT, "NUL");
     assert_ok(tx_file_write(TX_PATH(folder, "a.jinja"), longer, SIZE));
     assert_ok(tx_tokenizer_open(GOLDEN, &tokenizer));
     assert_refused(tx_chat_create(TX_PATH(folder, "a.jinja"), tokenizer, NULL, &chat), TX_FORMAT, "a.jinja: byte");
     tx_tokenizer_free(tokenizer);
-    free(text);
     for (int i = 0; i < 3; i++) {
         for (int k = 0; k < 2; k++) {
             assert_ok(tx_file_read(TX_PATH(GOLDEN, files[k]), SIZE, &text, &size));
@@ -291,7 +287,14 @@ static void test_refused_data(void **state)
         {"llama2", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}", "take turns"},
         {"mistral",
          "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"a\"}]}",
-         "message 2"},
+         "take turns"},
+        {"zephyr",
+         "{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"name\": \"f\"}]}]}",
+         "message 1: tool_calls: the chat template does not render it"},
+        {"zephyr", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": [{\"name\": \"f\"}]}",
+         "tools: the chat template does not render it"},
+        {"zephyr", "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
+         "parts of type \"image\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         talk t;
@@ -306,27 +309,36 @@ static void test_refused_data(void **state)
 static void test_custom(void **state)
 {
     static const struct {
-        const char *json, *wrong;
+        const char *jinja, *wrong;
     } cases[] = {
-        {"{\"end\": \"</s>\", \"prompt\": \"A:\", \"user_before\": \"{bos}U:\", \"trim\": true}", NULL},
-        {"{\"end\": \"</s>\", \"colour\": \"red\"}", "colour"},
-        {"{\"end\": \"</s>\", \"trim\": 1}", "trim"},
-        {"{\"prompt\": \"A:\"}", "end"},
-        {"[]", "object"},
-        {"{", "mine.json"},
+        {"{{ bos_token }}{% for m in messages %}{{ 'U:' if m.role == 'user' else 'A:' }}{{ m.content | trim }}"
+         "{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %}A:{% endif "
+         "%}",
+         NULL},
+        {"{% for m in messages %}{% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}{% endfor %}", NULL},
+        {"{% for m in messages %}{{ m.content }}{% endfor %}", "ends answers with nothing"},
+        {"{{ 'a' }}", "does not write the text of the assistant"},
+        {"{% for m in messages %}", "line 1: the text ends before \"else\""},
+        {"{{ messages | nothing }}", "there is no filter nothing"},
+        {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "too deep"},
+        {"{% set x = 'a' * 1000000 %}{% for i in range(1000) %}{{ x.count('ab') }}{% endfor %}", "steps"},
+        {"{% for i in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}", "it needs more than"},
+        {"{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+         "it needs more than"},
     };
-    char *folder = make_scratch(), *path = tx_path_join(folder, "mine.json");
+    char *folder = make_scratch(), *path = tx_path_join(folder, "mine.jinja");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         talk t = {0};
-        assert_ok(tx_file_write(path, cases[i].json, strlen(cases[i].json)));
+        assert_ok(tx_file_write(path, cases[i].jinja, strlen(cases[i].jinja)));
         assert_ok(tx_tokenizer_open(GOLDEN, &t.tokenizer));
         if (cases[i].wrong) {
-            assert_refused(tx_chat_create(path, t.tokenizer, NULL, &t.chat), TX_FORMAT, cases[i].wrong);
+            assert_true(tx_chat_create(path, t.tokenizer, NULL, &t.chat) != TX_OK);
+            assert_non_null(strstr(tx_error(), cases[i].wrong));
         } else {
             assert_ok(tx_chat_create(path, t.tokenizer, NULL, &t.chat));
             assert_ok(tx_encoder_create(t.tokenizer, &t.encoder));
             assert_ok(render_text(&t, "{\"prompt\": \" a \", \"completion\": \" b\"}"));
-            expect_text(&t, "<s>U:aA:b</s>");
+            expect_text(&t, i ? " a </s> b</s>" : "<s>U:aA:b</s>");
             assert_int_equal(t.chat->end_id, tx_tokenizer_find(t.tokenizer, "</s>"));
         }
         close_talk(&t);

@@ -186,21 +186,21 @@ static void test_faults(void **state)
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\"\n", "line 2: JSON"},
         {"[{\"prompt\": \"a\", \"completion\": \"b\"}, {\"completion\": \"b\"}]", "element 2: it has none of the keys"},
         {"{\"text\": \"a\"}", "line 1: it has none of the keys"},
-        {"{\"messages\": [" TURN("tool", "a") "]}", "line 1: messages: message 1: role: \"tool\""},
+        {"{\"messages\": [" TURN("tool", "a") "]}", "line 1: chat template, line 3: there is no role tool here"},
         {"\xFE\xFF{", "a.jsonl: text in UTF-16"},
-        /* Parts of a conversation that would be dropped. */
+        /* Parts of a conversation that the template does not render. */
         {"{\"messages\": [" TURN("user", "a") ", {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{}]}]}",
-         "line 1: messages: message 2: tool_calls: TX does not render it"},
+         "line 1: message 2: tool_calls: the chat template does not render it"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"function_call\": {\"name\": \"f\"}}]}",
          "message 1: function_call"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": []}]}", "message 1: content"},
-        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}]}]}",
-         "message 1: content"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"image\": \"a\"}]}]}",
+         "message 1: content: the chat template does not render parts of type \"image\""},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"messages\": [" TURN("user", "a") "], \"tools\": [{}]}",
-         "line 2: tools: TX does not render it"},
+         "line 2: tools: the chat template does not render it"},
         {"{\"prompt\": [" TURN("user", "a") "], \"completion\": [{\"role\": \"assistant\", \"content\": \"b\", "
                                             "\"reasoning_content\": \"c\"}]}",
-         "line 1: completion: message 1: reasoning_content"},
+         "line 1: message 2: reasoning_content: the chat template does not render it"},
         {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"c\", \"d\"]]}", "line 1: history"},
     };
     reader r;

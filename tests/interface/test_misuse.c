@@ -2,6 +2,7 @@
  * Every public function given NULL or nonsense says so and returns; each call has a process of its own.
  *
  *   test_misuse [NM LIBTX.so]    also: the library exports nothing that misuse.def does not name */
+#include "models/tx_chat.h"
 #include "models/tx_generate.h"
 #include "models/tx_text.h"
 #include "models/tx_train.h"

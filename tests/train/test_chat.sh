@@ -38,7 +38,7 @@ run()
 }
 outcome 1 "--chat_template" run none --max_steps 1
 run learnt --chat_template chatml --max_steps 300 --save_strategy no --validation_file "$work/dev.jsonl" || fail "training"
-head -c 7 "$work/learnt/chat_template.jinja" | grep -q '{#- tx ' || fail "no chat template is saved"
+grep -q 'im_start' "$work/learnt/chat_template.jinja" || fail "no chat template is saved"
 # What ends answers ends texts in other programs, too: the files say it as TRL's SFTTrainer writes them with --eos_token
 # '<|im_end|>' (token 334; config.json had 2).
 tr -d ' \n' < "$work/learnt/generation_config.json" | grep -q '"eos_token_id":\[334,2\]' || fail "generation_config.json: $(cat "$work/learnt/generation_config.json")"
@@ -71,10 +71,10 @@ cmp -s "$work/adapter/generation_config.json" "$work/merged/generation_config.js
 awk -v loss="$(numbers eval_loss "$work/learnt/eval_results.json")" 'BEGIN { exit !(loss < 0.05) }' || fail "nothing is learnt"
 
 # Parts of a conversation that no template renders, and other forms of data, by line and key; other keys are told of.
-echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [{}]}]}' > "$work/tools.jsonl"
+echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [{}]}, {"role": "tool", "content": "b"}, {"role": "assistant", "content": "c"}]}' > "$work/tools.jsonl"
 echo '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}' > "$work/sharegpt.jsonl"
 sed 's/"content"/"name": "x", &/' "$work/dev.jsonl" > "$work/named.jsonl"
-tools="tools.jsonl: line 1: messages: message 2: tool_calls"
+tools="tools.jsonl: line 1: message 2: tool_calls: the chat template does not render it"
 data=tools
 outcome 1 "$tools" run none --chat_template chatml
 outcome 1 "$tools" "$bin/txgen" --device "$device" --model "$work/learnt" --chat --prompts "$work/tools.jsonl"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Answers to many conversations. */
+ * Conversations to ids, growing answers, and answers to many conversations. */
 #include "tools/generate/txgen.h"
 
 #include <errno.h>
@@ -7,6 +7,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- A conversation and its answer ------------------------------------------------------------------------- */
+
+tx_status txgen_chat_begin(const txgen_chat *c, tx_conversation *conversation)
+{
+    tx_conversation_remove(conversation, 0, conversation->count);
+    return c->system ? tx_conversation_add(conversation, "system", c->system, strlen(c->system)) : TX_OK;
+}
+
+tx_status txgen_chat_ids(const txgen_chat *c, tx_conversation *conversation, tx_ids *ids)
+{
+    return tx_chat_prompt(c->chat, c->encoder, conversation, ids);
+}
+
+void txgen_chat_clear(txgen_chat *c)
+{
+    c->size = c->shown = 0;
+    c->status = TX_OK;
+}
+
+void txgen_chat_grow(txgen_chat *c, const char *bytes, size_t size)
+{
+    TX_THEN(c->status, tx_array_reserve(&c->answer, &c->room, c->size + size, 1, "bytes of an answer"));
+    if (c->status || !size)
+        return;
+    memcpy(c->answer + c->size, bytes, size);
+    c->size += size;
+}
+
+/* ---- Many of them ------------------------------------------------------------------------------------------ */
 
 /* Conversations that wait for answers. */
 typedef struct waiting {
@@ -18,7 +48,7 @@ typedef struct waiting {
     tx_status status;
 } waiting;
 
-static tx_status add(waiting *w, tx_json *object, const tx_conversation *said)
+static tx_status add(waiting *w, tx_json *object, tx_conversation *said)
 {
     tx_ids ids = {0};
     tx_status status = tx_array_reserve(&w->object, &w->room[0], w->count + 1, sizeof *w->object, "conversations");
@@ -50,33 +80,34 @@ static void release(waiting *w)
 
 /* ---- Reading --------------------------------------------------------------------------------------------- */
 
-static tx_status add_message(tx_json *list, const tx_chat_message *m)
+/* The conversation of a line: the assistant's last words are left out, and --system is put in. */
+static tx_status read_line(waiting *w, const tx_json *object, tx_conversation *said)
 {
-    tx_json *made = tx_json_object();
-    tx_status status = tx_json_set_string(made, "role", tx_chat_roles[m->role]);
-    TX_THEN(status, tx_json_set_text(made, "content", m->text, m->size));
+    tx_conversation *read = &w->read;
+    tx_status status = tx_conversation_read(object, false, read);
     if (status)
-        tx_json_free(made);
-    return status ? status : tx_json_append(list, made);
+        return status;
+    if (strcmp(tx_conversation_role(read, read->count - 1), "assistant") == 0)
+        tx_conversation_remove(read, read->count - 1, 1);
+    if (!read->count)
+        return tx_fail(TX_FORMAT, "there is nothing to answer");
+    if (strcmp(tx_conversation_role(read, 0), "system") != 0)
+        TX_TRY(txgen_chat_begin(w->chat, said));
+    for (size_t i = 0; i < read->count && !status; i++)
+        status = tx_conversation_copy(said, read, i);
+    static const char *const others[] = {"tools", "documents"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0] && !status; i++)
+        status = tx_json_set(said->said, others[i], tx_json_copy(tx_json_find(read->said, others[i])));
+    return status;
 }
 
-/* What is to be answered: the assistant's last words are left out, as what --system says is put in. */
 static tx_status add_line(waiting *w, const char *line, size_t size)
 {
-    tx_json *object = NULL, *list = tx_json_array(), *made = tx_json_object();
-    tx_conversation *read = &w->read, said = {0};
-    tx_status status = tx_json_set(made, "messages", list);
-    TX_THEN(status, tx_json_parse_line(line, size, "JSON", &object));
-    TX_THEN(status, tx_conversation_read(object, false, read));
-    if (!status && (read->count == 0 || read->message[0].role != TX_CHAT_SYSTEM))
-        status = txgen_chat_begin(w->chat, &said);
-    const bool answered = read->count && read->message[read->count - 1].role == TX_CHAT_ASSISTANT;
-    for (size_t i = 0; i < read->count - answered && !status; i++)
-        status = tx_conversation_add(&said, &read->message[i]);
-    if (!status && said.count == 0)
-        status = tx_fail(TX_FORMAT, "there is nothing to answer");
-    for (size_t i = 0; i < said.count && !status; i++)
-        status = add_message(list, &said.message[i]);
+    tx_json *object = NULL, *made = tx_json_object();
+    tx_conversation said = {0};
+    tx_status status = tx_json_parse_line(line, size, "JSON", &object);
+    TX_THEN(status, read_line(w, object, &said));
+    TX_THEN(status, tx_json_set(made, "messages", tx_json_copy(tx_json_find(said.said, "messages"))));
     if (status)
         tx_json_free(made);
     else
@@ -109,9 +140,8 @@ static tx_status add_lines(waiting *w, const char *path)
 static tx_status add_prompt(waiting *w, const char *text)
 {
     tx_conversation said = {0};
-    const tx_chat_message m = {.role = TX_CHAT_USER, .text = text, .size = strlen(text)};
     tx_status status = txgen_chat_begin(w->chat, &said);
-    TX_THEN(status, tx_conversation_add(&said, &m));
+    TX_THEN(status, tx_conversation_add(&said, "user", text, strlen(text)));
     TX_THEN(status, add(w, NULL, &said));
     tx_conversation_free(&said);
     return status;
@@ -143,14 +173,17 @@ static tx_status write_answer(waiting *w, int64_t index)
         fwrite(c->answer, 1, c->size, stdout);
     } else {
         char *whole = NULL; /* tokens may be parts of characters */
-        tx_chat_message m = {.role = TX_CHAT_ASSISTANT};
+        size_t size = 0;
+        tx_json *message = tx_json_object();
         tx_status status = tx_json_get(object, "messages", TX_JSON_ARRAY, &list);
-        TX_THEN(status, tx_utf8_replace(c->answer, c->size, &whole, &m.size));
-        m.text = whole;
-        TX_THEN(status, add_message(list, &m));
+        TX_THEN(status, tx_utf8_replace(c->answer, c->size, &whole, &size));
+        TX_THEN(status, tx_json_set_string(message, "role", "assistant"));
+        TX_THEN(status, tx_json_set_text(message, "content", whole, size));
         free(whole);
         if (status)
-            return status;
+            tx_json_free(message);
+        TX_TRY(status);
+        TX_TRY(tx_json_append(list, message));
         char *text = tx_json_text(object, TX_JSON_LINE);
         if (!text)
             return TX_MEMORY;

@@ -42,38 +42,7 @@ static tx_status add_end(txgen_chat *c)
     return TX_OK;
 }
 
-/* ---- Ids ------------------------------------------------------------------------------------------------- */
-
-tx_status txgen_chat_begin(const txgen_chat *c, tx_conversation *conversation)
-{
-    conversation->count = 0;
-    if (!c->system)
-        return TX_OK;
-    const tx_chat_message m = {.role = TX_CHAT_SYSTEM, .text = c->system, .size = strlen(c->system)};
-    return tx_conversation_add(conversation, &m);
-}
-
-tx_status txgen_chat_ids(const txgen_chat *c, const tx_conversation *conversation, tx_ids *ids)
-{
-    return tx_chat_prompt(c->chat, c->encoder, conversation, ids);
-}
-
 /* ---- An answer --------------------------------------------------------------------------------------------- */
-
-void txgen_chat_clear(txgen_chat *c)
-{
-    c->size = c->shown = 0;
-    c->status = TX_OK;
-}
-
-void txgen_chat_grow(txgen_chat *c, const char *bytes, size_t size)
-{
-    TX_THEN(c->status, tx_array_reserve(&c->answer, &c->room, c->size + size, 1, "bytes of an answer"));
-    if (c->status || !size)
-        return;
-    memcpy(c->answer + c->size, bytes, size);
-    c->size += size;
-}
 
 static size_t held_back(const txgen_chat *c)
 {
@@ -130,32 +99,9 @@ static tx_status answer(txgen_chat *c, const tx_ids *ids, int64_t most)
 static void drop_oldest(tx_conversation *c, size_t first)
 {
     size_t next = first + 1;
-    while (next < c->count && c->message[next].role != TX_CHAT_USER)
+    while (next < c->count && strcmp(tx_conversation_role(c, next), "user") != 0)
         next++;
-    for (size_t i = first; i < next; i++)
-        free((void *)(uintptr_t)c->message[i].text);
-    memmove(c->message + first, c->message + next, (c->count - next) * sizeof *c->message);
-    c->count -= next - first;
-}
-
-/* Forgets all but what the system says, which is not the conversation's own. */
-static void forget(const txgen_chat *c, tx_conversation *conversation)
-{
-    while (conversation->count > (c->system != NULL))
-        drop_oldest(conversation, c->system != NULL);
-}
-
-static tx_status add_said(tx_conversation *conversation, tx_chat_role role, const char *text, size_t size)
-{
-    char *copy = malloc(size + 1);
-    if (!copy)
-        return tx_fail(TX_MEMORY, "--chat: out of memory");
-    memcpy(copy, text, size);
-    copy[size] = '\0';
-    tx_status status = tx_conversation_add(conversation, &(tx_chat_message){.role = role, .text = copy, .size = size});
-    if (status)
-        free(copy);
-    return status;
+    tx_conversation_remove(c, first, next - first);
 }
 
 /* Positions that there are for a conversation and an answer, and how many of them an answer should have. */
@@ -174,7 +120,7 @@ static tx_status check_last(const txgen_chat *c, tx_conversation *conversation, 
     int64_t room;
     const int64_t positions = room_of(c, &room);
     tx_status status = txgen_chat_begin(c, &alone);
-    TX_THEN(status, tx_conversation_add(&alone, &conversation->message[conversation->count - 1]));
+    TX_THEN(status, tx_conversation_copy(&alone, conversation, conversation->count - 1));
     TX_THEN(status, txgen_chat_ids(c, &alone, ids));
     tx_conversation_free(&alone);
     *fits = (int64_t)ids->count < positions;
@@ -213,12 +159,12 @@ static tx_status reply(txgen_chat *c, tx_conversation *conversation, const char 
     tx_ids ids = {0};
     int64_t most = 0;
     bool fits = false;
-    tx_status status = add_said(conversation, TX_CHAT_USER, line, size);
+    tx_status status = tx_conversation_add(conversation, "user", line, size);
     TX_THEN(status, check_last(c, conversation, &ids, &fits));
     if (!status && fits) {
         status = fit(c, conversation, &ids, &most);
         TX_THEN(status, answer(c, &ids, most));
-        TX_THEN(status, add_said(conversation, TX_CHAT_ASSISTANT, c->answer, c->size));
+        TX_THEN(status, tx_conversation_add(conversation, "assistant", c->answer, c->size));
     }
     free(ids.id);
     return status;
@@ -235,12 +181,11 @@ static tx_status converse(txgen_chat *c)
         if (strcmp(line, "/exit") == 0)
             break;
         if (strcmp(line, "/reset") == 0)
-            forget(c, &conversation);
+            status = txgen_chat_begin(c, &conversation);
         else if (length > 0)
             status = reply(c, &conversation, line, length);
     }
     fputc('\n', stderr);
-    forget(c, &conversation);
     tx_conversation_free(&conversation);
     free(line);
     return status;

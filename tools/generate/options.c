@@ -52,7 +52,7 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "chat_template", AT(chat_template), .choices = "NAME|FILE",
      .help =
          "how a conversation becomes text: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a "
-         ".json file; otherwise the model's own"},
+         ".jinja file; otherwise the model's own"},
     {TX_OPTION_TEXT, "system", AT(system), .choices = "TEXT", .help = "what the system says before a conversation"},
     {TX_OPTION_INTEGER, "batch_size", AT(batch_size), 0, 4096, "N",
      "prompts, or windows of --perplexity, at once; 0: 8 prompts, 1 window. A single text is shown as it grows"},

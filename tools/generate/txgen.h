@@ -83,7 +83,7 @@ tx_status txgen_run_chat(const txgen_settings *settings, tx_lm *lm, const tx_gen
 /* Begins a conversation with what --system says. */
 tx_status txgen_chat_begin(const txgen_chat *c, tx_conversation *conversation);
 /* The ids of a conversation that waits for an answer. */
-tx_status txgen_chat_ids(const txgen_chat *c, const tx_conversation *conversation, tx_ids *ids);
+tx_status txgen_chat_ids(const txgen_chat *c, tx_conversation *conversation, tx_ids *ids);
 /* Begins an answer, and adds bytes to it. */
 void txgen_chat_clear(txgen_chat *c);
 void txgen_chat_grow(txgen_chat *c, const char *bytes, size_t size);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which bytes of a rendered conversation are the model's own: the blocks `generation` of the template, or else, for
+ * each message that is learnt, the bytes that the loop over the messages wrote for it, after the generation prompt. */
+#include "models/chat/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void flag(tx_jinja_text *t, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++)
+        t->flags.data[i] = (char)((unsigned char)t->flags.data[i] | TX_CHAT_LEARNT);
+}
+
+static bool is_learnt(const tx_conversation *c, size_t message)
+{
+    return message < c->count && c->learnt[message];
+}
+
+/* Blocks `generation`, but those of messages that are not learnt. */
+static void flag_blocks(const tx_conversation *c, tx_jinja_text *t)
+{
+    for (size_t i = 0; i < t->bytes.size; i++)
+        if ((unsigned char)t->flags.data[i] & TX_JINJA_GENERATION)
+            flag(t, i, i + 1);
+    for (size_t i = 0; i < t->turns; i++)
+        for (size_t at = t->turn[i].begin; at < t->turn[i].end && !is_learnt(c, t->turn[i].message); at++)
+            t->flags.data[at] = (char)((unsigned char)t->flags.data[at] & ~TX_CHAT_LEARNT);
+}
+
+/* The answer in the bytes of a turn: after the generation prompt, up to the white space at its end. */
+static tx_status flag_turn(const tx_chat *chat, const tx_jinja_turn *turn, tx_jinja_text *t)
+{
+    const char *prompt = chat->frame.prompt, *bytes = t->bytes.data;
+    size_t begin = turn->begin, end = turn->end;
+    while (*prompt && begin < end && bytes[begin] == *prompt) {
+        begin++;
+        prompt++;
+    }
+    if (begin == turn->begin && *prompt)
+        return tx_fail(
+            TX_FORMAT,
+            "message %zu: the chat template does not begin an answer with its generation prompt: mark the "
+            "answers by {%% generation %%} and {%% endgeneration %%}",
+            turn->message + 1);
+    while (end > begin && strchr(" \n\t", bytes[end - 1]) && !((unsigned char)t->flags.data[end - 1] & TX_JINJA_SAID))
+        end--;
+    flag(t, begin, end);
+    return TX_OK;
+}
+
+tx_status tx_chat_mark_answers(const tx_chat *chat, const tx_conversation *c, tx_jinja_text *t)
+{
+    size_t wanted = 0, found = 0;
+    if (tx_jinja_marks_generation(chat->jinja)) {
+        flag_blocks(c, t);
+        return TX_OK;
+    }
+    for (size_t i = 0; i < c->count; i++)
+        wanted += c->learnt[i];
+    for (size_t i = 0; i < t->turns; i++)
+        if (is_learnt(c, t->turn[i].message)) {
+            TX_TRY(flag_turn(chat, &t->turn[i], t));
+            found++;
+        }
+    return found == wanted
+               ? TX_OK
+               : tx_fail(TX_FORMAT,
+                         "the chat template shows %zu of %zu answers to learn: mark them by {%% generation %%} "
+                         "and {%% endgeneration %%}",
+                         found, wanted);
+}
