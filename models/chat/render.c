@@ -152,11 +152,11 @@ static size_t common(const tx_buffer *x, const tx_buffer *y)
 }
 
 /* From the texts of a question, of the same with a generation prompt, and of the same with the answer "b". */
-static tx_status find_texts(const tx_buffer *question, const tx_buffer *asked, const tx_jinja_text *answered,
+static tx_status find_texts(const tx_buffer *question, const tx_jinja_text *prompted, const tx_jinja_text *answered,
                             tx_chat_frame *frame)
 {
-    const tx_buffer *all = &answered->bytes;
-    const size_t begin = common(question, asked);
+    const tx_buffer *all = &answered->bytes, *asked = &prompted->bytes;
+    const size_t begin = prompted->turns ? prompted->turn[prompted->turns - 1].end : common(question, asked);
     size_t said = all->size, end = all->size;
     while (said > 0 && !((unsigned char)answered->flags.data[said - 1] & TX_JINJA_SAID))
         said--; /* the answer is the last that is said */
@@ -187,7 +187,7 @@ tx_status tx_chat_find_frame(const tx_chat *chat, tx_chat_frame *frame)
     TX_THEN(status, tx_jinja_render(chat->jinja, c.said, chat->given[1], &text[1]));
     TX_THEN(status, tx_conversation_add(&c, "assistant", "b", 1));
     TX_THEN(status, tx_jinja_render(chat->jinja, c.said, chat->given[0], &text[2]));
-    TX_THEN(status, find_texts(&text[0].bytes, &text[1].bytes, &text[2], frame));
+    TX_THEN(status, find_texts(&text[0].bytes, &text[1], &text[2], frame));
     for (int i = 0; i < 3; i++)
         tx_jinja_text_free(&text[i]);
     tx_conversation_free(&c);
