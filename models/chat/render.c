@@ -156,7 +156,8 @@ static tx_status find_texts(const tx_buffer *question, const tx_jinja_text *prom
                             tx_chat_frame *frame)
 {
     const tx_buffer *all = &answered->bytes, *asked = &prompted->bytes;
-    const size_t begin = prompted->turns ? prompted->turn[prompted->turns - 1].end : common(question, asked);
+    const size_t last = prompted->turns ? prompted->turn[prompted->turns - 1].end : asked->size;
+    const size_t begin = last < asked->size ? last : common(question, asked); /* the loop may write the prompt itself */
     size_t said = all->size, end = all->size;
     while (said > 0 && !((unsigned char)answered->flags.data[said - 1] & TX_JINJA_SAID))
         said--; /* the answer is the last that is said */
