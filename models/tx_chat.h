@@ -23,6 +23,7 @@ TX_API_BEGIN
 /* The form of an object of instruction data. */
 typedef enum tx_chat_form {
     TX_CHAT_MESSAGES,    /* "messages": [{"role", "content"}, ..] */
+    TX_CHAT_SHAREGPT,    /* "conversations": [{"from": "human" or "gpt", "value"}, ..] */
     TX_CHAT_PAIR,        /* "prompt" and "completion", both such lists */
     TX_CHAT_PLAIN,       /* "prompt" and "completion", both texts */
     TX_CHAT_INSTRUCTION, /* "instruction", "output" and, if there is one, "input": Stanford Alpaca's */

@@ -38,11 +38,10 @@ static tx_status flag_turn(const tx_chat *chat, const tx_jinja_turn *turn, tx_ji
         prompt++;
     }
     if (begin == turn->begin && *prompt)
-        return tx_fail(
-            TX_FORMAT,
-            "message %zu: the chat template does not begin an answer with its generation prompt: mark the "
-            "answers by {%% generation %%} and {%% endgeneration %%}",
-            turn->message + 1);
+        return tx_fail(TX_FORMAT,
+                       "message %zu: the chat template does not begin an answer with its generation prompt: mark the "
+                       "answers by {%% generation %%} and {%% endgeneration %%}",
+                       turn->message + 1);
     while (end > begin && strchr(" \n\t", bytes[end - 1]) && !((unsigned char)t->flags.data[end - 1] & TX_JINJA_SAID))
         end--;
     flag(t, begin, end);

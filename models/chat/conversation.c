@@ -108,13 +108,25 @@ static bool is_text(const tx_json *object, const char *key)
     return value && tx_json_type_of(value) == TX_JSON_STRING;
 }
 
+/* The key of a conversation in ShareGPT's form, or NULL. */
+static const char *find_talk(const tx_json *object)
+{
+    static const char *const keys[] = {"conversations", "conversation"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (tx_json_has(object, keys[i]))
+            return keys[i];
+    return NULL;
+}
+
 tx_chat_form tx_chat_form_of(const tx_json *object)
 {
     if (tx_json_has(object, "messages"))
         return TX_CHAT_MESSAGES;
     if (tx_json_has(object, "prompt"))
         return is_text(object, "prompt") ? TX_CHAT_PLAIN : TX_CHAT_PAIR;
-    return tx_json_has(object, "instruction") ? TX_CHAT_INSTRUCTION : TX_CHAT_FORMS;
+    if (tx_json_has(object, "instruction"))
+        return TX_CHAT_INSTRUCTION;
+    return find_talk(object) && !tx_json_has(object, "text") ? TX_CHAT_SHAREGPT : TX_CHAT_FORMS;
 }
 
 void tx_conversation_ignore(tx_conversation *c, const char *key)
@@ -156,19 +168,12 @@ static void note_keys(const tx_json *object, const char *const *read, tx_convers
 
 tx_status tx_chat_foreign(const tx_json *object)
 {
-    static const char form[] =
-        "TX reads {\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, {\"role\": \"assistant\", "
-        "\"content\": \"...\"}]}";
-    static const char *const talks[] = {"conversations", "conversation", "dialog", "dialogue", "turns"};
-    for (size_t i = 0; i < sizeof talks / sizeof talks[0]; i++)
-        if (tx_json_has(object, talks[i]))
-            return tx_fail(TX_FORMAT, "%s (as ShareGPT has it) is a key that TX does not know: %s", talks[i], form);
-    if (tx_json_has(object, "chosen") || tx_json_has(object, "rejected"))
-        return tx_fail(TX_FORMAT,
-                       "chosen and rejected are preferences, from which TX does not learn: %s, or "
-                       "{\"prompt\": \"...\", \"completion\": \"...\"}",
-                       form);
-    return TX_OK;
+    if (!tx_json_has(object, "chosen") && !tx_json_has(object, "rejected"))
+        return TX_OK;
+    return tx_fail(TX_FORMAT,
+                   "chosen and rejected are preferences, from which TX does not learn: TX reads {\"messages\": "
+                   "[{\"role\": \"user\", \"content\": \"...\"}, {\"role\": \"assistant\", \"content\": \"...\"}]}, or "
+                   "{\"prompt\": \"...\", \"completion\": \"...\"}");
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------------------- */
@@ -190,11 +195,50 @@ static tx_status name_reasoning(tx_json *message)
     return status;
 }
 
+/* ShareGPT's "from" and "value" as "role" and "content". */
+static tx_status rename_turn(const tx_json *item, tx_json **made)
+{
+    static const char *const roles[][2] = {
+        {"human", "user"},
+        {"user", "user"},
+        {"gpt", "assistant"},
+        {"assistant", "assistant"},
+        {"bing", "assistant"},
+        {"bard", "assistant"},
+        {"chatgpt", "assistant"},
+        {"model", "assistant"},
+        {"system", "system"},
+        {"tool", "tool"},
+        {"function", "tool"},
+        {"observation", "tool"},
+        {"function_response", "tool"},
+    };
+    const char *from, *text;
+    size_t size, i = 0;
+    TX_TRY(tx_json_get_string(item, "from", &from));
+    TX_TRY(tx_json_get_text(item, "value", &text, &size));
+    while (i < sizeof roles / sizeof roles[0] && strcmp(roles[i][0], from) != 0)
+        i++;
+    if (i == sizeof roles / sizeof roles[0])
+        return tx_fail(TX_FORMAT, "from: \"%.40s\" is none of human, gpt, system and tool", from);
+    *made = make_message(roles[i][1]);
+    tx_status status = tx_json_set_text(*made, "content", text, size);
+    if (status)
+        tx_json_free(*made);
+    return status;
+}
+
 static tx_status read_message(const tx_json *item, bool learnt, tx_conversation *c)
 {
     const char *role;
     if (tx_json_type_of(item) != TX_JSON_OBJECT)
         return tx_fail(TX_FORMAT, "expected an object");
+    if (c->form == TX_CHAT_SHAREGPT && tx_json_has(item, "from")) {
+        tx_json *made = NULL;
+        TX_TRY(rename_turn(item, &made));
+        const bool answers = tx_json_get_string(made, "role", &role) == TX_OK && strcmp(role, "assistant") == 0;
+        return append(c, made, learnt && answers);
+    }
     TX_TRY(refuse_parts(item));
     TX_TRY(tx_json_get_string(item, "role", &role));
     const tx_json *content = tx_json_find(item, "content"), *calls = tx_json_find(item, "tool_calls");
@@ -259,8 +303,8 @@ static tx_status read_form(const tx_json *object, bool answered, tx_conversation
 {
     static const char *const answers[] = {
         [TX_CHAT_PAIR] = "completion", [TX_CHAT_PLAIN] = "completion", [TX_CHAT_INSTRUCTION] = "output"};
-    if (c->form == TX_CHAT_MESSAGES)
-        return read_list(object, "messages", true, c);
+    if (c->form == TX_CHAT_MESSAGES || c->form == TX_CHAT_SHAREGPT)
+        return read_list(object, c->form == TX_CHAT_MESSAGES ? "messages" : find_talk(object), true, c);
     const char *answer = answers[c->form];
     const bool rest = answered || tx_json_has(object, answer);
     if (c->form == TX_CHAT_PAIR) {
@@ -279,13 +323,15 @@ tx_status tx_conversation_read(const tx_json *object, bool answered, tx_conversa
     TX_TRY(clear(c, object));
     c->form = tx_chat_form_of(object);
     static const char *const keys[][6] = {[TX_CHAT_MESSAGES] = {"messages", "tools", "documents"},
+                                          [TX_CHAT_SHAREGPT] = {"conversations", "conversation", "tools", "documents"},
                                           [TX_CHAT_PAIR] = {"prompt", "completion", "tools", "documents"},
                                           [TX_CHAT_PLAIN] = {"prompt", "completion"},
                                           [TX_CHAT_INSTRUCTION] = {"instruction", "output", "input"}};
-    if (c->form == TX_CHAT_FORMS || (c->form != TX_CHAT_MESSAGES && !tx_json_has(object, keys[c->form][1])))
+    const bool in_parts = c->form == TX_CHAT_PAIR || c->form == TX_CHAT_PLAIN || c->form == TX_CHAT_INSTRUCTION;
+    if (c->form == TX_CHAT_FORMS || (in_parts && !tx_json_has(object, keys[c->form][1])))
         TX_TRY(tx_chat_foreign(object));
     if (c->form == TX_CHAT_FORMS)
-        return tx_fail(TX_FORMAT, "it has none of the keys messages, prompt and instruction");
+        return tx_fail(TX_FORMAT, "it has none of the keys messages, conversations, prompt and instruction");
     note_keys(object, keys[c->form], c);
     tx_status status = refuse_parts(object);
     TX_THEN(status, read_form(object, answered, c));

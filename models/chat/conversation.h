@@ -8,7 +8,7 @@
 
 /* Which form an object has by its keys; TX_CHAT_FORMS: none. */
 tx_chat_form tx_chat_form_of(const tx_json *object);
-/* Refuses an object that trains in a form that TX does not have: ShareGPT's, preferences. */
+/* Refuses an object in a form that TX does not train from: preferences. */
 tx_status tx_chat_foreign(const tx_json *object);
 /* Message `index`. */
 tx_json *tx_conversation_message(const tx_conversation *conversation, size_t index);

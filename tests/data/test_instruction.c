@@ -110,6 +110,12 @@ static void test_forms(void **state)
     reader r;
     begin(&r);
     r.set.chat_template = "chatml";
+    assert_ok(read_text(&r,
+                        "{\"id\": 1, \"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
+                        "\"value\": \"b\"}]}"));
+    expect_row(&r, 0, frame, "b<|im_end|>");
+    assert_refused(read_text(&r, "{\"conversations\": [{\"from\": \"nobody\", \"value\": \"a\"}]}"), TX_FORMAT,
+                   "line 1: conversations: message 1: from: \"nobody\"");
     assert_ok(read_text(&r, "\xEF\xBB\xBF{\"messages\": [" TURN("user", "a") ", " TURN(
                                 "assistant", "b") "]}\n\n"
                                                   "{\"prompt\": \"a\", \"completion\": \"b\"}\r\n"
@@ -265,9 +271,9 @@ static void test_kind(void **state)
                  {"{\"messages\": null, \"text\": \"a\"}", false},
                  {"{\"text\": \"a, \\\"prompt\\\": 1\", \"x\": {\"prompt\": [\"messages\"]}}", false},
                  {"{\"text\": [\"prompt\", {}], \"conversations\": []}", false},
+                 {"{\"id\": 1, \"conversations\": [{\"from\": \"human\", \"value\": \"a\"}]}", true},
                  {"\xEF\xBB\xBF\n{\"id\": {\"a\": [1]}, \"messages\" : []}", true}};
     static const char *const foreign[] = {
-        "{\"id\": 1, \"conversations\": [{\"from\": \"human\", \"value\": \"a\"}]}",
         "[{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}]",
         "{\"chosen\": [{\"role\": \"user\", \"content\": \"a\"}], \"rejected\": []}",
     };

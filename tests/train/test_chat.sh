@@ -72,17 +72,11 @@ awk -v loss="$(numbers eval_loss "$work/learnt/eval_results.json")" 'BEGIN { exi
 
 # Parts of a conversation that no template renders, and other forms of data, by line and key; other keys are told of.
 echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [{}]}, {"role": "tool", "content": "b"}, {"role": "assistant", "content": "c"}]}' > "$work/tools.jsonl"
-echo '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}' > "$work/sharegpt.jsonl"
 sed 's/"content"/"name": "x", &/' "$work/dev.jsonl" > "$work/named.jsonl"
 tools="tools.jsonl: line 1: message 2: tool_calls: the chat template does not render it"
 data=tools
 outcome 1 "$tools" run none --chat_template chatml
 outcome 1 "$tools" "$bin/txgen" --device "$device" --model "$work/learnt" --chat --prompts "$work/tools.jsonl"
-data=sharegpt
-for template in "" "--chat_template chatml"; do
-    # shellcheck disable=SC2086
-    outcome 1 'conversations (as ShareGPT has it) is a key that TX does not know: TX reads {"messages"' run none $template
-done
 data=named
 outcome 0 "named.jsonl: keys that are not read: name" run named --chat_template chatml --max_steps 1
 data=
