@@ -308,7 +308,7 @@ static void set_variables(tx_jinja_run *r, const tx_json *json, uint8_t flags)
 /* Steps and bytes grow with the values; a template that needs more of them than these is out to hang its reader. */
 #define LEAST_STEPS 2000000u
 #define STEPS_PER_VALUE 20000u
-#define MOST_BYTES ((size_t)1 << 26)
+#define MOST_BYTES ((size_t)1 << 25)
 #define BYTES_PER_VALUE ((size_t)1 << 14)
 
 tx_status tx_jinja_render(const tx_jinja *jinja, const tx_json *said, const tx_json *given, tx_jinja_text *text)
