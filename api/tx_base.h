@@ -3,7 +3,6 @@
 #ifndef TX_BASE_H
 #define TX_BASE_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -101,7 +100,6 @@ void tx_escape(const char *text, char *safe, size_t size);
 /* Adds an entry to the list in `list`, which has `size` bytes; `between` comes before all but the first. A
  * longer text is cut. */
 void tx_list_add(char *list, size_t size, const char *between, const char *format, ...) TX_PRINTF(4, 5);
-void tx_list_vadd(char *list, size_t size, const char *between, const char *format, va_list args);
 
 /* The end of a noun after its number: "1 step", "2 steps". */
 const char *tx_s(int64_t count);

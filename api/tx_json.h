@@ -25,7 +25,7 @@ tx_status tx_json_parse_prefix(const char *text, size_t size, const char *where,
 tx_status tx_json_parse_line(const char *text, size_t size, const char *where, tx_json **json);
 /* Reads a file of at most `limit` bytes. */
 tx_status tx_json_read(const char *path, int64_t limit, tx_json **json);
-void tx_json_free(tx_json *json);
+void tx_json_free(tx_json *json); /* NULL is fine */
 /* A deep copy; NULL when out of memory. */
 tx_json *tx_json_copy(const tx_json *json);
 
@@ -45,10 +45,11 @@ typedef enum tx_json_type {
 #undef X
 } tx_json_type;
 
-tx_json_type tx_json_type_of(const tx_json *json);
+tx_json_type tx_json_type_of(const tx_json *json); /* TX_JSON_NULL for NULL, too */
 
 /* Members of an object. An absent key is TX_NOT_FOUND, another type or a value out of range TX_FORMAT; the
- * output is then left alone, so that it can hold a default. Strings and members live as long as the object. */
+ * output is then left alone, so that it can hold a default. Strings and members live as long as the object. NULL has
+ * no members, as an empty object. */
 tx_status tx_json_get(const tx_json *object, const char *key, tx_json_type type, tx_json **value);
 tx_status tx_json_get_bool(const tx_json *object, const char *key, bool *value);
 tx_status tx_json_get_int(const tx_json *object, const char *key, int64_t min, int64_t max, int64_t *value);
@@ -115,9 +116,6 @@ typedef enum tx_json_form { TX_JSON_LINE, TX_JSON_PRETTY, TX_JSON_SORTED } tx_js
 char *tx_json_text(const tx_json *json, tx_json_form form);
 /* Writes the text and a newline, atomically (tx_file_write). */
 tx_status tx_json_write(const char *path, const tx_json *json, tx_json_form form);
-/* The same by another function: tx_file_write_output for a name that a user gives. */
-typedef tx_status tx_json_writer(const char *path, const void *data, size_t size);
-tx_status tx_json_write_by(tx_json_writer *write, const char *path, const tx_json *json, tx_json_form form);
 
 TX_API_END
 #endif

@@ -25,7 +25,7 @@ typedef struct tx_names {
 
 /* The names in a folder except "." and "..", sorted by bytes. The caller frees them by tx_names_free. */
 tx_status tx_folder_list(const char *folder, tx_names *names);
-void tx_names_free(tx_names *names);
+void tx_names_free(tx_names *names); /* NULL is fine */
 
 /* Removes parent/name with all that is in it. Links are removed, never followed. A missing one is no failure. */
 tx_status tx_folder_remove(const char *parent, const char *name);

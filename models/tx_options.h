@@ -92,7 +92,7 @@ typedef struct tx_option_values {
 } tx_option_values;
 
 /* Frees the memory that the values point to. */
-void tx_option_values_free(tx_option_values *values);
+void tx_option_values_free(tx_option_values *values); /* NULL is fine */
 
 /* Whether the option with its value at that offset was set. */
 bool tx_option_given(const tx_option_values *values, size_t offset);
@@ -117,11 +117,10 @@ tx_json *tx_option_json_given(const tx_option_values *from);
 /* One value as JSON, which the caller frees; NULL when out of memory. */
 char *tx_option_text(const tx_option_values *from, const tx_option *option);
 
-/* Values by name: of a FLAG, of an INTEGER or REAL, and of a TEXT or OPTIONAL, which lives as long as the values. An
- * option of another kind, or an unknown name, gives false, NaN and NULL. */
+/* Values by name: of a FLAG, and of an INTEGER or REAL. An option of another kind, or an unknown name, gives false and
+ * NaN. */
 bool tx_option_flag(const tx_option_values *from, const char *name);
 double tx_option_number(const tx_option_values *from, const char *name);
-const char *tx_option_string(const tx_option_values *from, const char *name);
 
 /* ---- Words -------------------------------------------------------------------------------------------- */
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Arrays that grow, and the clock by which durations are measured. */
 #include "api/base/clock.h"
+#include "api/base/needs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 tx_status tx_array_reserve(void *array, size_t *room, size_t count, size_t size, const char *what)
 {
+    TX_NEEDS(array && room && size && what, TX_INVALID);
     if (count <= *room)
         return TX_OK;
     const size_t twice = *room < 8 ? 16 : 2 * *room, more = count < twice ? twice : count;

@@ -2,6 +2,8 @@
  * Whole reads and atomic writes of files. */
 #include "api/base/file.h"
 
+#include "api/base/needs.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,6 +28,7 @@ struct tx_file {
 
 tx_status tx_file_fail(const char *path, const char *doing)
 {
+    TX_NEEDS(path && doing, TX_INVALID);
     int error = errno;
     tx_status status = TX_IO;
     if (error == ENOENT || error == ENOTDIR)
@@ -49,6 +52,7 @@ static tx_status fail_kind(const char *path, mode_t mode)
 
 tx_status tx_file_open(const char *path, int flags, int *descriptor, int64_t *size)
 {
+    TX_NEEDS(path && descriptor, TX_INVALID);
     struct stat info;
     /* Without O_NONBLOCK a pipe whose other end nobody holds would never be opened, nor refused. */
     int opened = open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666);
@@ -142,13 +146,13 @@ static tx_status read_all(int descriptor, const char *path, size_t expected, int
 
 tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *size)
 {
+    TX_NEEDS(path && data && size, TX_INVALID);
     int descriptor = -1;
     int64_t there = 0;
     if (strcmp(path, "/dev/stdin") == 0)
         return read_all(STDIN_FILENO, path, INPUT_ROOM, limit, data, size);
-    tx_status status = tx_file_open(path, O_RDONLY, &descriptor, &there);
-    if (status)
-        return status;
+    tx_status status;
+    TX_TRY(tx_file_open(path, O_RDONLY, &descriptor, &there));
     if (there > limit)
         status = tx_fail(TX_FORMAT, "%s: %" PRId64 " bytes, larger than the %" PRId64 " that such a file may have",
                          path, there, limit);
@@ -160,6 +164,7 @@ tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *siz
 
 tx_status tx_file_read_text(const char *path, int64_t limit, char **text, size_t *size)
 {
+    TX_NEEDS(path && text && size, TX_INVALID);
     char *read;
     size_t bytes;
     TX_TRY(tx_file_read(path, limit, &read, &bytes));
@@ -175,19 +180,20 @@ tx_status tx_file_read_text(const char *path, int64_t limit, char **text, size_t
 
 tx_status tx_file_read_input(char **data, size_t *size)
 {
+    TX_NEEDS(data && size, TX_INVALID);
     return read_all(STDIN_FILENO, "standard input", INPUT_ROOM, INT64_MAX, data, size);
 }
 
 bool tx_file_exists(const char *path)
 {
     struct stat info;
-    return stat(path, &info) == 0;
+    return path && stat(path, &info) == 0;
 }
 
 bool tx_is_folder(const char *path)
 {
     struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    return path && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 /* ---- Folders ------------------------------------------------------------------------------------- */
@@ -426,6 +432,7 @@ static tx_status fill(tx_file *file, const void *data, size_t size)
 
 tx_status tx_file_write(const char *path, const void *data, size_t size)
 {
+    TX_NEEDS(path && (data || !size), TX_INVALID);
     tx_file *file;
     TX_TRY(tx_file_create(path, &file));
     return fill(file, data, size);
@@ -433,6 +440,7 @@ tx_status tx_file_write(const char *path, const void *data, size_t size)
 
 tx_status tx_file_write_output(const char *path, const void *data, size_t size)
 {
+    TX_NEEDS(path && (data || !size), TX_INVALID);
     tx_file *file;
     TX_TRY(tx_file_create_output(path, &file));
     return fill(file, data, size);

@@ -3,6 +3,7 @@
 #include "tx_json.h"
 
 #include "api/base/file.h"
+#include "api/base/needs.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -124,16 +125,19 @@ static tx_status parse(const char *text, size_t size, const char *where, size_t 
 
 tx_status tx_json_parse(const char *text, size_t size, const char *where, tx_json **json)
 {
+    TX_NEEDS(text && where && json, TX_INVALID);
     return parse(text, size, where, 0, json, NULL);
 }
 
 tx_status tx_json_parse_prefix(const char *text, size_t size, const char *where, tx_json **json, size_t *used)
 {
+    TX_NEEDS(text && where && json && used, TX_INVALID);
     return parse(text, size, where, JSON_DISABLE_EOF_CHECK, json, used);
 }
 
 tx_status tx_json_parse_line(const char *text, size_t size, const char *where, tx_json **json)
 {
+    TX_NEEDS(text && where && json, TX_INVALID);
     return parse(text, size, where, JSON_ALLOW_NUL, json, NULL);
 }
 
@@ -141,10 +145,8 @@ tx_status tx_json_read(const char *path, int64_t limit, tx_json **json)
 {
     char *text;
     size_t size;
-    tx_status status = tx_file_read(path, limit, &text, &size);
-    if (status)
-        return status;
-    status = tx_json_parse(text, size, path, json);
+    TX_TRY(tx_file_read(path, limit, &text, &size));
+    const tx_status status = tx_json_parse(text, size, path, json);
     free(text);
     return status;
 }
@@ -177,7 +179,7 @@ tx_json_type tx_json_type_of(const tx_json *json)
         [JSON_INTEGER] = TX_JSON_INTEGER, [JSON_REAL] = TX_JSON_NUMBER, [JSON_TRUE] = TX_JSON_BOOL,
         [JSON_FALSE] = TX_JSON_BOOL,      [JSON_NULL] = TX_JSON_NULL,
     };
-    return types[json_typeof(json)];
+    return json ? types[json_typeof(json)] : TX_JSON_NULL;
 }
 
 /* "KEY is missing", or "KEY: expected EXPECTED, found VALUE" */
@@ -195,6 +197,7 @@ static tx_status fail_value(const char *what, const char *expected, const tx_jso
 
 tx_status tx_json_as_bool(const tx_json *json, const char *what, bool *value)
 {
+    TX_NEEDS(what && value, TX_INVALID);
     if (!json_is_boolean(json))
         return fail_value(what, type_names[TX_JSON_BOOL], json);
     *value = json_is_true(json);
@@ -203,6 +206,7 @@ tx_status tx_json_as_bool(const tx_json *json, const char *what, bool *value)
 
 tx_status tx_json_as_int(const tx_json *json, const char *what, int64_t min, int64_t max, int64_t *value)
 {
+    TX_NEEDS(what && value, TX_INVALID);
     int64_t found = json_integer_value(json);
     if (!json_is_integer(json) || found < min || found > max) {
         char expected[96];
@@ -218,6 +222,7 @@ tx_status tx_json_as_int(const tx_json *json, const char *what, int64_t min, int
 
 tx_status tx_json_as_number(const tx_json *json, const char *what, double min, double max, double *value)
 {
+    TX_NEEDS(what && value, TX_INVALID);
     double found = json_number_value(json);
     if (!json_is_number(json) || !(found >= min && found <= max)) {
         char expected[96];
@@ -230,6 +235,7 @@ tx_status tx_json_as_number(const tx_json *json, const char *what, double min, d
 
 tx_status tx_json_as_string(const tx_json *json, const char *what, const char **value)
 {
+    TX_NEEDS(what && value, TX_INVALID);
     if (!json_is_string(json))
         return fail_value(what, type_names[TX_JSON_STRING], json);
     if (strlen(json_string_value(json)) < json_string_length(json))
@@ -240,6 +246,7 @@ tx_status tx_json_as_string(const tx_json *json, const char *what, const char **
 
 tx_status tx_json_get(const tx_json *object, const char *key, tx_json_type type, tx_json **value)
 {
+    TX_NEEDS(key && value && type <= TX_JSON_OBJECT, TX_INVALID);
     tx_json *found = tx_json_find(object, key);
     if (!found || tx_json_type_of(found) != type)
         return fail_value(key, type_names[type], found);
@@ -269,6 +276,7 @@ tx_status tx_json_get_string(const tx_json *object, const char *key, const char 
 
 tx_status tx_json_as_text(const tx_json *json, const char *what, const char **value, size_t *size)
 {
+    TX_NEEDS(what && value && size, TX_INVALID);
     if (!json_is_string(json))
         return fail_value(what, type_names[TX_JSON_STRING], json);
     *value = json_string_value(json);
@@ -365,6 +373,7 @@ tx_status tx_json_set(tx_json *object, const char *key, tx_json *value)
     bool memory = object && value;
     if (json_object_set_new(object, key, value) == 0)
         return TX_OK;
+    TX_NEEDS(key, TX_INVALID);
     if (!memory)
         return tx_fail(TX_MEMORY, "no memory for the JSON member %s", key);
     if (!json_is_object(object))
@@ -476,19 +485,15 @@ char *tx_json_text(const tx_json *json, tx_json_form form)
     }
 }
 
-tx_status tx_json_write_by(tx_json_writer *write, const char *path, const tx_json *json, tx_json_form form)
+tx_status tx_json_write(const char *path, const tx_json *json, tx_json_form form)
 {
+    TX_NEEDS(path, TX_INVALID);
     char *text = tx_json_text(json, form);
     if (!text)
         return tx_fail_in(TX_MEMORY, "%s", path);
     size_t size = strlen(text);
     text[size] = '\n'; /* instead of the NUL */
-    tx_status status = write(path, text, size + 1);
+    const tx_status status = tx_file_write(path, text, size + 1);
     free(text);
     return status;
-}
-
-tx_status tx_json_write(const char *path, const tx_json *json, tx_json_form form)
-{
-    return tx_json_write_by(tx_file_write, path, json, form);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Status codes and the thread's error message. */
-#include "tx.h"
+#include "api/base/needs.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,6 +27,7 @@ const char *tx_status_text(tx_status status)
 
 void tx_escape(const char *text, char *safe, size_t size)
 {
+    TX_NEEDS(text && safe && size, );
     static const char hexadecimal[] = "0123456789abcdef";
     size_t used = 0;
     for (const unsigned char *c = (const unsigned char *)text; *c && used + 5 < size; c++) {
@@ -52,20 +53,16 @@ void tx_escape(const char *text, char *safe, size_t size)
     safe[used] = '\0';
 }
 
-void tx_list_vadd(char *list, size_t size, const char *between, const char *format, va_list args)
+void tx_list_add(char *list, size_t size, const char *between, const char *format, ...)
 {
+    TX_NEEDS(list && size && between && format, );
     size_t used = strlen(list);
     if (used)
         snprintf(list + used, size - used, "%s", between);
     used = strlen(list);
-    vsnprintf(list + used, size - used, format, args);
-}
-
-void tx_list_add(char *list, size_t size, const char *between, const char *format, ...)
-{
     va_list args;
     va_start(args, format);
-    tx_list_vadd(list, size, between, format, args);
+    vsnprintf(list + used, size - used, format, args);
     va_end(args);
 }
 

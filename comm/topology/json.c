@@ -2,6 +2,7 @@
  * A topology as JSON, as tools/topology/txtopo.schema.json describes it: a table of fields a struct. */
 #include "comm/topology/tx_topology.h"
 
+#include "api/base/needs.h"
 #include "tx_json.h"
 
 #include <stddef.h>
@@ -198,6 +199,7 @@ static void put_pairs(writer *w, tx_json *root)
 
 char *tx_topology_json(const tx_topology *topology)
 {
+    TX_NEEDS(topology, NULL);
     writer w = {.t = topology};
     tx_json *root = tx_json_object();
     keep(&w, tx_json_set_int(root, "version", 1));

@@ -3,6 +3,8 @@
  * libraries tell. Whatever cannot be asked is a note. */
 #include "comm/topology/sources.h"
 
+#include "api/base/needs.h"
+
 #include <stdlib.h>
 #include <sys/utsname.h>
 
@@ -26,6 +28,7 @@ static void join_opencl(tx_draft *draft)
 
 tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topology)
 {
+    TX_NEEDS(topology, TX_INVALID);
     static const tx_topo_options defaults = {.size = sizeof defaults};
     struct utsname names;
     tx_draft draft;

@@ -2,6 +2,8 @@
  * Words of the topology, bus ids, cells of the matrix, and rates of PCIe links. */
 #include "comm/topology/draft.h"
 
+#include "api/base/needs.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,12 +64,16 @@ const char *tx_topo_vendor(int32_t vendor_id)
 
 const tx_topo_pair *tx_topo_pair_of(const tx_topology *t, int32_t a, int32_t b)
 {
+    TX_NEEDS(t && a >= 0 && a < t->device_count && b >= 0 && b < t->device_count, NULL);
     return &t->pairs[(int64_t)a * t->device_count + b];
 }
 
 const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool links, char text[16])
 {
+    TX_NEEDS(topology && text, NULL);
     const tx_topo_pair *pair = tx_topo_pair_of(topology, a, b);
+    if (!pair)
+        return NULL;
     const bool link = links && pair->link != TX_TOPO_NO_LINK;
     const char *name = link ? tx_topo_link_names[pair->link] : tx_topo_class_names[pair->class_];
     if (link && pair->links > 0)
@@ -81,6 +87,7 @@ const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool
 
 bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value)
 {
+    TX_NEEDS(topology, false);
     for (int64_t i = 0; i < (int64_t)topology->device_count * topology->device_count; i++)
         if (topology->pairs[i].class_ == value)
             return true;
@@ -89,24 +96,18 @@ bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value)
 
 bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value)
 {
+    TX_NEEDS(topology, false);
     for (int64_t i = 0; i < (int64_t)topology->device_count * topology->device_count; i++)
         if (topology->pairs[i].link == value)
             return true;
     return false;
 }
 
-int32_t tx_topo_cores(const tx_topology *topology)
-{
-    int32_t cores = 0;
-    for (int32_t i = 0; i < topology->cpu_count; i++)
-        cores = topology->cpus[i].core >= cores ? topology->cpus[i].core + 1 : cores;
-    return cores;
-}
-
 /* ---- Rates ------------------------------------------------------------------------------------------ */
 
 double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max)
 {
+    TX_NEEDS(link, 0);
     double speed = max ? link->speed_max : link->speed;
     int32_t width = max ? link->width_max : link->width;
     if (speed <= 0 || width <= 0)

@@ -3,6 +3,8 @@
 #include "comm/topology/placement.h"
 #include "comm/topology/choose.h"
 
+#include "api/base/needs.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,15 @@ typedef struct plan {
 static tx_status no_memory(int64_t ranks)
 {
     return tx_fail(TX_MEMORY, "placement of %" PRId64 " ranks: out of memory", ranks);
+}
+
+/* The cores that the topology has. */
+static int32_t count_cores(const tx_topology *topology)
+{
+    int32_t cores = 0;
+    for (int32_t i = 0; i < topology->cpu_count; i++)
+        cores = topology->cpus[i].core >= cores ? topology->cpus[i].core + 1 : cores;
+    return cores;
 }
 
 /* ---- With GPUs ------------------------------------------------------------------------------------- */
@@ -244,7 +255,8 @@ static tx_status make(plan *p)
 
 tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_placement **placement)
 {
-    plan p = {.t = topology, .cores = tx_topo_cores(topology)};
+    TX_NEEDS(topology && placement, TX_INVALID);
+    plan p = {.t = topology, .cores = count_cores(topology)};
     if (ranks < 1 || ranks > TX_TOPO_RANKS_MAX)
         return tx_fail(TX_INVALID, "placement of %" PRId64 " ranks: a host has 1 to %d", ranks, TX_TOPO_RANKS_MAX);
     if (p.cores == 0)
@@ -281,7 +293,7 @@ tx_status tx_placement_confine(tx_topology *topology, const char *cpus)
         return status;
     for (int32_t i = 0; i < topology->cpu_count; i++)
         left += is_in(topology->cpus[i].number, numbers, count);
-    int32_t *core = calloc((size_t)tx_topo_cores(topology) + 1, sizeof *core); /* its new number + 1 */
+    int32_t *core = calloc((size_t)count_cores(topology) + 1, sizeof *core); /* its new number + 1 */
     if (!left)
         status = tx_fail(TX_UNSUPPORTED, "the topology has none of the CPUs %s", cpus);
     else if (!core)

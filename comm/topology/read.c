@@ -4,6 +4,7 @@
 #include "comm/topology/sources.h"
 
 #include "api/base/file.h"
+#include "api/base/needs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +88,7 @@ static tx_status parse_any(const char *text, size_t size, tx_topology **topology
 
 tx_status tx_topology_read(const char *path, tx_topology **topology)
 {
+    TX_NEEDS(path && topology, TX_INVALID);
     char *text = NULL;
     size_t size = 0;
     tx_status status = tx_file_read(path, FILE_MAX, &text, &size);

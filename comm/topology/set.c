@@ -2,6 +2,8 @@
  * Sets of CPUs and NUMA nodes as lists, "0-7,64-71". */
 #include "comm/topology/tx_topology.h"
 
+#include "api/base/needs.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +44,7 @@ static int32_t walk(const char *set, int32_t *numbers)
 
 tx_status tx_topo_set_parse(const char *set, int32_t **numbers, int32_t *count)
 {
+    TX_NEEDS(set && numbers && count, TX_INVALID);
     int32_t size = walk(set, NULL);
     if (size < 0)
         return tx_fail(TX_FORMAT, "\"%.100s\" is no set of numbers such as 0-7,64-71", set);

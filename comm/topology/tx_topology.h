@@ -246,15 +246,15 @@ char *tx_topology_json(const tx_topology *topology);
 
 /* ---- Asking --------------------------------------------------------------------------------------- */
 
+/* NULL if `a` or `b` is not the number of a device. */
 const tx_topo_pair *tx_topo_pair_of(const tx_topology *topology, int32_t a, int32_t b);
 
-/* The cell of the matrix: "PIX", "NV6", "XG", "?", " X " as "X"; of PCI alone without `links`. Returns `text`. */
+/* The cell of the matrix: "PIX", "NV6", "XG", "?", " X " as "X"; without `links`, only the class of the pair. Returns
+ * `text`, or NULL if there is no such pair. */
 const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool links, char text[16]);
 /* Whether any pair has that class, or that link. */
 bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value);
 bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value);
-/* How many cores the topology tells. */
-int32_t tx_topo_cores(const tx_topology *topology);
 /* The rate of the PCIe link above a node, by speed and width with the encoding's loss, or as told; 0 unknown. `max`:
  * what it could be. */
 double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max);

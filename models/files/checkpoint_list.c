@@ -93,6 +93,7 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
 
 tx_status tx_checkpoint_latest(const char *output_dir, int64_t *step)
 {
+    TX_NEEDS(output_dir && step, TX_INVALID);
     tx_checkpoint_steps steps;
     TX_TRY(list_steps(output_dir, &steps));
     *step = steps.count ? steps.step[0] : -1;

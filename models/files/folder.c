@@ -3,6 +3,7 @@
 #include "models/files/folder.h"
 
 #include "api/base/file.h"
+#include "api/base/needs.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,6 +19,7 @@
 
 char *tx_path_in(char path[TX_PATH_ROOM], const char *folder, const char *name)
 {
+    TX_NEEDS(path && folder && name, path);
     const size_t length = strlen(folder);
     snprintf(path, TX_PATH_ROOM, "%s%s%s", folder, length > 0 && folder[length - 1] == '/' ? "" : "/", name);
     return path;
@@ -77,6 +79,7 @@ static tx_status read_names(DIR *list, const char *folder, tx_names *names)
 
 tx_status tx_folder_list(const char *folder, tx_names *names)
 {
+    TX_NEEDS(folder && names, TX_INVALID);
     tx_names made = {0};
     DIR *list = opendir(folder);
     if (!list)
@@ -95,6 +98,8 @@ tx_status tx_folder_list(const char *folder, tx_names *names)
 
 void tx_names_free(tx_names *names)
 {
+    if (!names)
+        return;
     for (size_t i = 0; i < names->count; i++)
         free(names->name[i]);
     free(names->name);
@@ -175,6 +180,7 @@ static tx_status remove_at(removal *r, int parent, const char *name)
 
 tx_status tx_folder_remove(const char *parent, const char *name)
 {
+    TX_NEEDS(parent && name, TX_INVALID);
     int descriptor = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0)
         return tx_file_fail(parent, "open");

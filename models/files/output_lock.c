@@ -2,6 +2,7 @@
  * An output folder: whether a run may write to it, one process at a time, the leavings of those before it, and room on
  * its disk. */
 #include "api/base/file.h"
+#include "api/base/needs.h"
 #include "models/files/checkpoint.h"
 #include "models/files/checkpoint_files.h"
 
@@ -107,6 +108,7 @@ static tx_status clean(const char *output_dir)
 
 tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock)
 {
+    TX_NEEDS(output_dir && lock, TX_INVALID);
     TX_TRY(tx_folder_create(output_dir));
     tx_output_lock *made = malloc(sizeof *made);
     if (!made)
@@ -148,6 +150,7 @@ tx_status tx_disk_check(const char *folder, int64_t bytes)
 
 tx_status tx_output_check(const char *folder)
 {
+    TX_NEEDS(folder, TX_INVALID);
     DIR *dir = opendir(folder);
     if (!dir && errno == ENOENT)
         return TX_OK;

@@ -15,10 +15,12 @@
 
 void tx_job_lack(tx_job *j, const char *format, ...)
 {
+    char text[sizeof j->lacks];
     va_list args;
     va_start(args, format);
-    tx_list_vadd(j->lacks, sizeof j->lacks, "; ", format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    tx_list_add(j->lacks, sizeof j->lacks, "; ", "%s", text);
 }
 
 void tx_job_look_for_best(const tx_job *j)

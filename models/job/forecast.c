@@ -43,7 +43,7 @@ static tx_status make(const tx_forecaster_options *o, tx_forecaster *f)
 
 tx_status tx_forecaster_open(const tx_forecaster_options *options, tx_forecaster **forecaster)
 {
-    TX_NEEDS(options && options->model && forecaster, TX_INVALID);
+    TX_NEEDS(options && options->model && options->lora_r >= 0 && options->ranks >= 0 && forecaster, TX_INVALID);
     if (options->size != sizeof *options)
         return tx_fail(TX_INVALID, "tx_forecaster_open: the options' size field is %zu, expected %zu", options->size,
                        sizeof *options);

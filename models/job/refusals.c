@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* All that is wrong, with "; " between. */
@@ -18,11 +19,13 @@ static void refuse(refusals *r, bool wrong, const char *format, ...) TX_PRINTF(3
 
 static void refuse(refusals *r, bool wrong, const char *format, ...)
 {
+    char text[sizeof r->text];
     va_list args;
     va_start(args, format);
-    if (wrong)
-        tx_list_vadd(r->text, sizeof r->text, "; ", format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    if (wrong)
+        tx_list_add(r->text, sizeof r->text, "; ", "%s", text);
 }
 
 static void check_steps(refusals *r, const char *name, double value)

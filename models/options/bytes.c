@@ -2,11 +2,14 @@
  * Reading amounts of memory. */
 #include "models/tx_options.h"
 
+#include "api/base/needs.h"
+
 #include <stdlib.h>
 #include <strings.h>
 
 tx_status tx_read_bytes(const char *text, int64_t *bytes)
 {
+    TX_NEEDS(text && bytes, TX_INVALID);
     static const struct {
         const char *name;
         double bytes;

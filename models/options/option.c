@@ -2,6 +2,8 @@
  * Names and values of options. */
 #include "models/options/option.h"
 
+#include "api/base/needs.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -14,6 +16,7 @@
 
 bool tx_option_has_value(const tx_option *option)
 {
+    TX_NEEDS(option, false);
     return option->kind != TX_OPTION_HEADING && option->kind != TX_OPTION_FOREIGN;
 }
 
@@ -45,6 +48,8 @@ static const char *keep_text(tx_option_values *to, const char *text)
 
 void tx_option_values_free(tx_option_values *values)
 {
+    if (!values)
+        return;
     while (values->kept) {
         struct tx_option_kept *one = values->kept;
         values->kept = one->next;
@@ -68,11 +73,13 @@ tx_option_source tx_option_from(const tx_option_values *values, size_t offset)
 
 bool tx_option_given(const tx_option_values *values, size_t offset)
 {
+    TX_NEEDS(values, false);
     return tx_option_from(values, offset) != TX_OPTION_UNSET;
 }
 
 bool tx_option_asked(const tx_option_values *values, size_t offset)
 {
+    TX_NEEDS(values, false);
     return tx_option_from(values, offset) > TX_OPTION_REPEATED;
 }
 
@@ -114,7 +121,9 @@ static size_t distance(const char *a, const char *b)
 
 void tx_name_compare(const char *name, const char *candidate, size_t *least, const char **nearest)
 {
-    const size_t d = strlen(name) > NAME_MOST ? SIZE_MAX : distance(name, candidate);
+    TX_NEEDS(name && candidate && least && nearest, );
+    const bool known = strlen(name) <= NAME_MOST && strlen(candidate) <= NAME_MOST;
+    const size_t d = known ? distance(name, candidate) : SIZE_MAX;
     if (d < *least) {
         *least = d;
         *nearest = candidate;
@@ -132,6 +141,7 @@ static const char *dashes(const char *name)
 
 tx_status tx_option_unknown(const tx_option_table *table, const char *file, const char *name)
 {
+    TX_NEEDS(table && name, TX_INVALID);
     char spelled[NAME_MOST + 1];
     const char *nearest = NULL;
     size_t least = spell(name, spelled) ? strlen(spelled) / 3 + 2 : 0;
@@ -146,6 +156,7 @@ tx_status tx_option_unknown(const tx_option_table *table, const char *file, cons
 
 const tx_option *tx_option_find(const tx_option_table *table, const char *name)
 {
+    TX_NEEDS(table && name, NULL);
     char spelled[NAME_MOST + 1];
     if (!spell(name, spelled))
         return NULL;
@@ -162,7 +173,7 @@ const tx_option *tx_option_find(const tx_option_table *table, const char *name)
 
 size_t tx_choice_length(const char *choices)
 {
-    return strcspn(choices, "|");
+    return choices ? strcspn(choices, "|") : 0;
 }
 
 const char *tx_choice_next(const char *choices)
@@ -182,6 +193,7 @@ int tx_choice_find(const char *choices, const char *word, size_t length)
 
 int tx_option_truth(const char *word)
 {
+    TX_NEEDS(word, -1);
     static const char *const words[] = {"false", "true", "no", "yes", "f", "t", "n", "y", "0", "1"};
     for (int i = 0; i < (int)(sizeof words / sizeof words[0]); i++)
         if (strcasecmp(word, words[i]) == 0)
@@ -191,6 +203,7 @@ int tx_option_truth(const char *word)
 
 bool tx_option_is_list(const tx_option *option)
 {
+    TX_NEEDS(option, false);
     const bool words = option->kind == TX_OPTION_TEXT && option->choices && strstr(option->choices, ",...");
     return words || option->kind == TX_OPTION_LIST;
 }
@@ -303,6 +316,7 @@ static tx_status store_text(tx_option_values *to, const char *value, const char 
 /* Room is taken in powers of two; the smaller blocks stay, they are few. */
 tx_status tx_option_add_word(tx_option_values *to, const char *word, size_t at)
 {
+    TX_NEEDS(to && word, TX_INVALID);
     tx_words *words = (tx_words *)(void *)((char *)to->values + at);
     const size_t count = (size_t)words->count;
     const char **list = (const char **)(uintptr_t)words->word;
@@ -336,6 +350,7 @@ bool tx_option_asks_for(const char *choices, const char *value)
 
 tx_status tx_option_store(tx_option_values *to, const char *file, const tx_option *option, const char *value)
 {
+    TX_NEEDS(to && option && value, TX_INVALID);
     void *at = (char *)to->values + option->offset;
     const int64_t index = option - to->table.option;
     tx_status status = TX_INVALID;
@@ -383,6 +398,7 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
 
 tx_status tx_option_set(tx_option_values *to, const char *name, const char *value)
 {
+    TX_NEEDS(to && name && value, TX_INVALID);
     const tx_option *option = tx_option_find(&to->table, name);
     return option ? tx_option_store(to, NULL, option, value) : tx_option_unknown(&to->table, NULL, name);
 }

@@ -2,6 +2,8 @@
  * Options from JSON, as transformers' HfArgumentParser reads them, as JSON, and by name. */
 #include "models/options/option.h"
 
+#include "api/base/needs.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -174,6 +176,7 @@ static tx_status read_members(tx_option_values *to, const char *path, bool inher
 
 tx_status tx_option_read(tx_option_values *to, const char *path)
 {
+    TX_NEEDS(to && path, TX_INVALID);
     return read_members(to, path, false, NULL);
 }
 
@@ -264,11 +267,13 @@ tx_json *tx_option_json(const tx_option_values *from, uint32_t with, uint32_t wi
 
 tx_json *tx_option_json_given(const tx_option_values *from)
 {
+    TX_NEEDS(from, NULL);
     return write_all(from, true, 0, 0);
 }
 
 char *tx_option_text(const tx_option_values *from, const tx_option *option)
 {
+    TX_NEEDS(from && option, NULL);
     tx_json *json = tx_json_object();
     const tx_status status = json ? write_value(json, option, (const char *)from->values + option->offset) : TX_MEMORY;
     void *member = status ? NULL : tx_json_first(json);
@@ -289,19 +294,15 @@ static const void *value_of(const tx_option_values *from, const char *name, tx_o
 
 bool tx_option_flag(const tx_option_values *from, const char *name)
 {
+    TX_NEEDS(from && name, false);
     const bool *flag = value_of(from, name, TX_OPTION_FLAG, TX_OPTION_FLAG);
     return flag && *flag;
 }
 
 double tx_option_number(const tx_option_values *from, const char *name)
 {
+    TX_NEEDS(from && name, (double)NAN);
     const int64_t *whole = value_of(from, name, TX_OPTION_INTEGER, TX_OPTION_INTEGER);
     const double *real = value_of(from, name, TX_OPTION_REAL, TX_OPTION_REAL);
     return whole ? (double)*whole : real ? *real : (double)NAN;
-}
-
-const char *tx_option_string(const tx_option_values *from, const char *name)
-{
-    const char *const *text = value_of(from, name, TX_OPTION_TEXT, TX_OPTION_OPTIONAL);
-    return text ? *text : NULL;
 }

@@ -3,6 +3,8 @@
 #include "models/text/lines.h"
 #include "models/text/utf8.h"
 
+#include "api/base/needs.h"
+
 #include <string.h>
 
 #define LENGTH(text) (sizeof(text) - 1)
@@ -154,6 +156,7 @@ static const char *find_wide(const char *text, size_t size)
 
 bool tx_line_is_blank(const char *line, size_t size)
 {
+    TX_NEEDS(line || !size, false);
     while (size && (*line == ' ' || *line == '\t' || *line == '\r' || *line == '\n')) {
         line++;
         size--;
@@ -163,6 +166,7 @@ bool tx_line_is_blank(const char *line, size_t size)
 
 tx_status tx_text_begin(const char *text, size_t size, bool tokens, size_t *begin)
 {
+    TX_NEEDS((text || !size) && begin, TX_INVALID);
     static const char mark[] = "\xEF\xBB\xBF";
     const size_t looked = size < TX_TEXT_BEGIN ? size : TX_TEXT_BEGIN;
     const char *other = find_other(text, looked, tokens), *wide = tokens ? NULL : find_wide(text, looked);

@@ -2,6 +2,8 @@
  * UTF-8: reading, checking, mending. */
 #include "models/text/utf8.h"
 
+#include "api/base/needs.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -82,6 +84,7 @@ size_t tx_utf8_write(uint32_t code, char text[TX_UTF8_MAX])
 
 tx_status tx_utf8_replace(const char *text, size_t size, char **made, size_t *made_size)
 {
+    TX_NEEDS((text || !size) && made && made_size, TX_INVALID);
     static const char mark[] = "\xEF\xBF\xBD";
     const size_t mark_size = sizeof mark - 1;
     size_t bad = 0;

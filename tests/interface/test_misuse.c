@@ -2,10 +2,14 @@
  * Every public function given NULL or nonsense says so and returns; each call has a process of its own.
  *
  *   test_misuse [NM LIBTX.so]    also: the library exports nothing that misuse.def does not name */
+#include "comm/topology/tx_topology.h"
 #include "models/tx_chat.h"
+#include "models/tx_convert.h"
+#include "models/tx_folder.h"
 #include "models/tx_generate.h"
 #include "models/tx_text.h"
 #include "models/tx_train.h"
+#include "tx_file.h"
 
 #include <limits.h>
 #include <math.h>
@@ -23,6 +27,7 @@ typedef struct things {
     tx_graph *graph;
     tx_tensor *x; /* F32 [2, 3] */
     tx_job *job;
+    tx_json *json; /* {"one": 1, "text": "a"} */
     tx_tokenizer *tokenizer;
     tx_encoder *encoder;
     tx_tokenizer_trainer *trainer;
@@ -32,9 +37,11 @@ typedef struct things {
 static bool make(things *t)
 {
     const tx_engine_options options = {.size = sizeof options, .device = "cpu", .threads = 1};
+    const char json[] = "{\"one\": 1, \"text\": \"a\"}";
     if (tx_engine_create(&options, &t->engine) || tx_model_create(t->engine, &t->model) ||
         tx_graph_create(t->model, &t->graph) || tx_job_create(&t->job) || tx_tokenizer_bytes(&t->tokenizer) ||
-        tx_encoder_create(t->tokenizer, &t->encoder) || tx_tokenizer_trainer_create(&t->trainer))
+        tx_encoder_create(t->tokenizer, &t->encoder) || tx_tokenizer_trainer_create(&t->trainer) ||
+        tx_json_parse(json, sizeof json - 1, "json", &t->json))
         return false;
     t->x = tx_input(t->graph, "x", TX_F32, TX_SHAPE(2, 3));
     return t->x;

@@ -99,7 +99,10 @@ static tx_status write_report(const report *r, bool complete)
     tx_json_set_bool(r->all, "complete", complete);
     tx_json_set_number(r->all, "seconds", spent(r));
     snprintf(path, sizeof path, "%s.json", r->set->output);
-    TX_TRY(tx_json_write_by(tx_file_write_output, path, r->all, TX_JSON_PRETTY));
+    char *text = tx_json_text(r->all, TX_JSON_PRETTY);
+    const tx_status written = text ? tx_file_write_output(path, text, strlen(text)) : TX_MEMORY;
+    free(text);
+    TX_TRY(written);
     tx_json *reports = tx_json_array();
     TX_TRY(tx_json_append(reports, tx_json_copy(r->all)));
     return write_page(r->set->output, reports);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <float.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

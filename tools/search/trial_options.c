@@ -3,6 +3,7 @@
 #include "tools/search/txsearch.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
