@@ -260,9 +260,9 @@ static void optimizer_refusals(void **state)
 /* A run of each task, "NAME VALUE" by "|"; @ is the scratch folder. */
 static const char *const runs[] = {
     "train_file @/text.txt|config_overrides n_layer=1,n_embd=16,n_head=2,n_positions=32|block_size 16",
-    "train_file @/talk.jsonl|config_overrides n_layer=1,n_embd=16,n_head=2,n_positions=32|chat_template @/form.json",
+    "train_file @/talk.jsonl|config_overrides n_layer=1,n_embd=16,n_head=2,n_positions=32|chat_template @/form.jinja",
     "train_file @/talk.jsonl|config_overrides n_layer=1,n_embd=16,n_head=2,n_positions=32|chat_template "
-    "@/form.json|packing true",
+    "@/form.jinja|packing true",
     "train_file @/text.txt|config_name @/bert",
     "train_file @/rows.csv|config_name @/bert|task_name sst2",
     "train_file @/rows.csv|config_name @/bert|task_name stsb|pad_to_max_length "
@@ -275,7 +275,8 @@ static void write_inputs(const char *folder)
         {"text.txt", "a line of a text\nand another a text, a text that is longer than the first a text text\nand a "
                      "third text\na text\na text\n"},
         {"rows.csv", "sentence,label\na text,1\nanother text,0\na third,1\na fourth one,0\n"},
-        {"form.json", "{\"user_before\": \"U\", \"prompt\": \"A\", \"end\": \"{eos}\"}"},
+        {"form.jinja", "{% for m in messages %}{% if m.role == 'user' %}U{{ m.content }}{% else %}A{{ m.content }}{{ "
+                       "eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %}A{% endif %}"},
         {"talk.jsonl", "{\"prompt\": [{\"role\": \"user\", \"content\": \"one\"}], \"completion\": [{\"role\": "
                        "\"assistant\", \"content\": \"a b c\"}]}\n"},
         {"bert/tokenizer.json",

@@ -31,7 +31,9 @@ for word in cat dog bird; do
 done > "$work/talk.jsonl"
 sed 's/"prompt": \[/"messages": [/; s/\], "completion": \[/, /' "$work/talk.jsonl" > "$work/messages.jsonl"
 echo '{"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.5]}}}' > "$work/ds.json"
-echo '{"user_before": "U", "prompt": "A", "end": "{eos}"}' > "$work/form.json"
+cat > "$work/form.jinja" << 'END'
+{% for m in messages %}{% if m.role == 'user' %}U{{ m.content }}{% else %}A{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %}A{% endif %}
+END
 mkdir -p "$work/home/datasets/pets/small" "$work/home/models/tiny"
 cp "$work/text" "$work/home/datasets/pets/small/train.txt"
 cp "$work/other" "$work/home/datasets/pets/small/validation.txt"
@@ -196,7 +198,7 @@ draws_progress()
 # More is learnt than what is usual.
 learns_more()
 {
-    cp "$work/r/log.jsonl" "$work/b" && rm -rf "$work/r" && "$1" --chat_template "$work/form.json" || return 1
+    cp "$work/r/log.jsonl" "$work/b" && rm -rf "$work/r" && "$1" --chat_template "$work/form.jinja" || return 1
     [ "$(numbers loss "$work/b" | head -n 1)" != "$(numbers loss "$work/r/log.jsonl" | head -n 1)" ]
 }
 # evaluations_are STEP...: those of log.jsonl
@@ -275,7 +277,7 @@ per_device_train_batch_size | --per_device_train_batch_size 3 | weights_differ
 dataloader_drop_last | --max_steps -1 --num_train_epochs 1 --per_device_train_batch_size 4 --dataloader_drop_last | steps_are 27
 train_sampling_strategy | --train_sampling_strategy sequential | weights_differ
 train_sampling_strategy | --train_sampling_strategy group_by_length | grouping_changes_nothing
-group_by_length | talk --chat_template $work/form.json --max_steps -1 --num_train_epochs 2 --group_by_length --per_device_train_batch_size 1 --dump_order $work/lengths | begins_with_the_longest
+group_by_length | talk --chat_template $work/form.jinja --max_steps -1 --num_train_epochs 2 --group_by_length --per_device_train_batch_size 1 --dump_order $work/lengths | begins_with_the_longest
 group_by_length | --group_by_length --train_sampling_strategy sequential | says --group_by_length and --train_sampling_strategy exclude each other
 optim_args | --optim_args beta1=0.5,eps=1e-4 | weights_differ
 task_name | glue --task_name sst2 | holds config.json BertForSequenceClassification
@@ -285,14 +287,14 @@ max_predict_samples | glue --task_name sst2 --do_train --do_predict --test_file 
 max_seq_length | glue --task_name sst2 --max_seq_length 9 | says samples of at most 9
 max_seq_length | --max_seq_length 9 | says the length of blocks of text is --block_size
 pad_to_max_length | glue --task_name sst2 --pad_to_max_length false | holds training_args.json \"pad_to_max_length\":.false
-max_seq_length | talk --chat_template $work/form.json --max_seq_length 20 | says samples of at most 20
-chat_template | talk --chat_template $work/form.json | has chat_template.jinja
+max_seq_length | talk --chat_template $work/form.jinja --max_seq_length 20 | says samples of at most 20
+chat_template | talk --chat_template $work/form.jinja | has chat_template.jinja
 chat_template | --chat_template chatml | says is for instruction data
-completion_only_loss | talk --chat_template $work/form.json --completion_only_loss false | learns_more talk
-assistant_only_loss | messages --chat_template $work/form.json --assistant_only_loss false | learns_more messages
+completion_only_loss | talk --chat_template $work/form.jinja --completion_only_loss false | learns_more talk
+assistant_only_loss | messages --chat_template $work/form.jinja --assistant_only_loss false | learns_more messages
 mlm_probability | --mlm_probability 0.2 | says is for masked language modelling
 line_by_line | --line_by_line | says is for masked language modelling
-packing | talk --chat_template $work/form.json --packing | says 2 rows of at most 24
+packing | talk --chat_template $work/form.jinja --packing | says 2 rows of at most 24
 label_smoothing_factor | --label_smoothing_factor 0.1 | weights_differ
 router_z_loss_coef | --config_name $work/experts.json --router_z_loss_coef 0.5 | experts_differ
 expert_capacity_factor | --config_name $work/experts.json --expert_capacity_factor 0.5 | logged \"dropped\":.[1-9]
