@@ -62,7 +62,7 @@ tx_status tx_model_set(tx_model *model, tx_control control, double value)
     for (; model; model = model->following)
         if (word.u32 != model->controls.word[control].u32) {
             model->controls.word[control] = word;
-            model->controls_changed = true;
+            model->later.changed = true;
         }
     return TX_OK;
 }
@@ -79,34 +79,34 @@ tx_status tx_model_keep_controls(tx_model *model, int32_t micro_batch)
     TX_NEEDS(model, TX_INVALID);
     if (micro_batch < 0)
         return tx_fail(TX_INVALID, "there is no micro-batch number %d", micro_batch);
-    if (micro_batch >= model->micro_batches) {
-        tx_controls *more = realloc(model->of_micro_batch, ((size_t)micro_batch + 1) * sizeof *more);
+    if (micro_batch >= model->later.count) {
+        tx_controls *more = realloc(model->later.controls, ((size_t)micro_batch + 1) * sizeof *more);
         if (!more)
             return tx_fail(TX_MEMORY, "no memory for the controls of %d micro-batches", micro_batch + 1);
-        for (int32_t i = model->micro_batches; i < micro_batch; i++)
+        for (int32_t i = model->later.count; i < micro_batch; i++)
             more[i] = model->controls;
-        model->of_micro_batch = more;
-        model->micro_batches = micro_batch + 1;
+        model->later.controls = more;
+        model->later.count = micro_batch + 1;
     }
-    model->of_micro_batch[micro_batch] = model->controls;
+    model->later.controls[micro_batch] = model->controls;
     return TX_OK;
 }
 
 tx_status tx_model_begin_micro_batch(tx_model *model, int32_t micro_batch)
 {
-    if (micro_batch >= model->micro_batches)
+    if (micro_batch >= model->later.count)
         return tx_fail(TX_INVALID, "the controls of micro-batch %d are not known (tx_model_keep_controls)",
                        micro_batch);
-    model->controls = model->of_micro_batch[micro_batch];
-    model->controls_changed = true;
+    model->controls = model->later.controls[micro_batch];
+    model->later.changed = true;
     return tx_model_send_controls(model);
 }
 
 tx_status tx_model_send_controls(tx_model *model)
 {
-    if (!model->controls_changed)
+    if (!model->later.changed)
         return TX_OK;
     tx_status status = tx_model_send(model, TX_ARENA_CONTROL, 0, &model->controls, TX_CONTROL_BYTES);
-    model->controls_changed = status != TX_OK;
+    model->later.changed = status != TX_OK;
     return status;
 }

@@ -148,24 +148,29 @@ struct tx_model {
     tx_optimizer *optimizer; /* once it is made */
     tx_arena arena[TX_ARENA_COUNT];
     const tx_residency_hooks *residency; /* NULL: all arenas are in the device's memory */
-    const char *folder;                  /* of the file that arenas lie in; NULL: none does */
-    struct tx_swap *swap;                /* the file; NULL: not made yet */
+    struct {
+        const char *folder;   /* NULL: no arena is in a file */
+        struct tx_swap *swap; /* NULL: not made yet */
+    } file;
     int64_t saved;  /* bytes of arena PLANNED that forward keeps for backward, in the plan that keeps most */
     tx_plan *plans; /* linked list */
     tx_controls controls;
-    bool controls_changed;
+    struct {
+        bool changed;          /* `controls` are not on the device yet */
+        tx_controls *controls; /* by micro-batch (tx_model_keep_controls) */
+        int32_t count;
+    } later;
     tx_ring ring;
     int64_t input_bytes; /* of the plan with the most */
     tx_result_queue results;
     const tx_parallel_hooks *hooks; /* NULL if one device trains the model */
     tx_parallel *parallel;          /* NULL: one rank */
-    /* The arenas of the weights that this rank has, WEIGHTS or SHARDS, and of that which its gradients are as large as.
-     */
-    tx_arena_id weights, gradients_as;
-    bool keeps_gradients;        /* gradients stay on the device: another micro-batch of the step follows */
-    int64_t exchanged;           /* address in EXCHANGE: the planner places its tensors from there on */
-    tx_controls *of_micro_batch; /* tx_model_keep_controls */
-    int32_t micro_batches;
+    struct {
+        tx_arena_id weights;      /* the arena of the weights that this rank has: WEIGHTS or SHARDS */
+        tx_arena_id gradients_as; /* the arena whose size its gradients have */
+        bool keeps_gradients;     /* gradients stay on the device: another micro-batch of the step follows */
+        int64_t exchanged;        /* address in EXCHANGE from which on the planner places tensors */
+    } exchange;
     tx_mesh mesh;
     tx_model *following; /* the model of the next pipeline stage, if this process has all stages (tx_model_divide) */
 };

@@ -157,7 +157,7 @@ tx_status tx_parallel_place_buckets(tx_model *model)
         if (tx_parallel_sharded(p))
             shrink_holdings(model, b);
     }
-    model->exchanged = tx_arena_end(exchange);
+    model->exchange.exchanged = tx_arena_end(exchange);
     if (tx_parallel_sharded(p))
         TX_THEN(status, order_holdings(model));
     if (tx_parallel_sharded(p) && !tx_parallel_gathers(p))

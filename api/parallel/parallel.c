@@ -118,8 +118,9 @@ static void set_spaces(tx_model *model)
     const bool in_place = model->engine->backend->host_memory;
     for (int i = 0; i < TX_ARENA_COUNT; i++)
         model->arena[i].comm = i == TX_ARENA_PARTS ? model->mesh.tensor.comm : model->mesh.data.comm;
-    model->weights = tx_parallel_gathers(p) ? TX_ARENA_SHARDS : TX_ARENA_WEIGHTS;
-    model->gradients_as = tx_parallel_keeps_shards(p) && !tx_parallel_gathers(p) ? TX_ARENA_GRADIENTS : model->weights;
+    model->exchange.weights = tx_parallel_gathers(p) ? TX_ARENA_SHARDS : TX_ARENA_WEIGHTS;
+    model->exchange.gradients_as =
+        tx_parallel_keeps_shards(p) && !tx_parallel_gathers(p) ? TX_ARENA_GRADIENTS : model->exchange.weights;
     if (model->mesh.tensor.comm)
         model->arena[TX_ARENA_PARTS].space = TX_SPACE_WINDOW;
     if (!tx_mesh_is_one_rank(&model->mesh))
@@ -186,7 +187,7 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
 tx_status tx_model_synchronize(tx_model *model, bool on)
 {
     TX_NEEDS(model, TX_INVALID);
-    model->keeps_gradients = !on && model->parallel && !tx_parallel_keeps_shards(model->parallel);
+    model->exchange.keeps_gradients = !on && model->parallel && !tx_parallel_keeps_shards(model->parallel);
     return TX_OK;
 }
 

@@ -63,7 +63,7 @@ static tx_status compile(tx_plan *plan)
     for (int i = 0; i < TX_LAYOUT_ARENAS; i++)
         layout.arena[i].chunk_bytes = model->arena[tx_layout_arena[i]].chunk_bytes;
     TX_TRY(tx_pipeline(plan->graph));
-    layout.exchanged = model->exchanged;
+    layout.exchanged = model->exchange.exchanged;
     TX_TRY(tx_plan_layout(plan->graph, &layout));
     TX_TRY(tx_plan_find_placed(plan));
     TX_TRY(make_commands(plan));

@@ -9,7 +9,7 @@
 /* The weights that copies are of. */
 static const tx_arena *arena_of(const tx_model *model)
 {
-    return &model->arena[model->weights];
+    return &model->arena[model->exchange.weights];
 }
 
 int64_t tx_copies_elements(const tx_model *model)
@@ -42,7 +42,7 @@ bool tx_copies_range(const tx_model *model, int32_t number, tx_copy_range *r)
 static void add_cast(tx_graph *graph, const tx_copy_range *r)
 {
     const tx_model *model = graph->model;
-    tx_tensor *weights = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(r->count), model->weights, r->address);
+    tx_tensor *weights = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(r->count), model->exchange.weights, r->address);
     tx_tensor *copies = tx_tensor_fixed(graph, model->copies.dtype, TX_SHAPE(r->count), TX_ARENA_HALF,
                                         tx_model_half_address(model, r->address));
     tx_emit(graph,

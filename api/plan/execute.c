@@ -50,7 +50,7 @@ tx_status tx_plan_execute(tx_plan *plan)
     int32_t done = 0;
     for (int32_t i = 0; i < plan->cuts; i++) {
         const tx_cut *cut = &plan->cut[i];
-        if (model->keeps_gradients && tx_op_info_of(cut->command.op)->place == TX_ON_HOST_LAST)
+        if (model->exchange.keeps_gradients && tx_op_info_of(cut->command.op)->place == TX_ON_HOST_LAST)
             continue;
         TX_TRY(run_commands(plan, done, cut->at));
         TX_TRY(host[cut->command.op](model, &cut->command));

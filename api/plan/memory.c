@@ -18,14 +18,14 @@ static tx_status size_arenas(tx_model *model)
     tx_arena *arena = model->arena;
     const tx_arena *weights = &arena[TX_ARENA_WEIGHTS];
     if (model->has_gradients)
-        tx_arena_cover(&arena[TX_ARENA_GRADIENTS], &arena[model->gradients_as]);
+        tx_arena_cover(&arena[TX_ARENA_GRADIENTS], &arena[model->exchange.gradients_as]);
     if (arena[TX_ARENA_WEIGHTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_WEIGHTS_WINDOW], weights);
     if (model->has_gradients && arena[TX_ARENA_GRADIENTS_WINDOW].space == TX_SPACE_WINDOW)
         tx_arena_cover(&arena[TX_ARENA_GRADIENTS_WINDOW], weights);
     if (model->residency)
         TX_TRY(model->residency->prepare(model));
-    const tx_arena *own = &arena[model->weights];
+    const tx_arena *own = &arena[model->exchange.weights];
     for (int32_t c = 0; c < own->chunks && tx_model_keeps_copies(model); c++)
         TX_TRY(tx_arena_use(&arena[TX_ARENA_HALF], c * arena[TX_ARENA_HALF].chunk_bytes, own->used[c] / 2));
     TX_TRY(tx_arena_use(&arena[TX_ARENA_CONTROL], 0, tx_aligned(TX_CONTROL_BYTES)));
@@ -97,7 +97,7 @@ int64_t tx_model_file_bytes(const tx_model *model)
     TX_NEEDS(model, 0);
     tx_model sized = *model;
     int64_t bytes = 0;
-    if (!model->folder || size_arenas(&sized) != TX_OK)
+    if (!model->file.folder || size_arenas(&sized) != TX_OK)
         return 0;
     for (int i = 0; i < TX_ARENA_COUNT; i++)
         for (int32_t c = 0; c < sized.arena[i].chunks; c++)
@@ -325,7 +325,7 @@ tx_status tx_model_ready(tx_model *model)
     /* At once, for what follows may fail and be tried again. */
     for (tx_plan *p = model->plans; p && moved; p = p->next)
         p->bound = false;
-    model->controls_changed = model->controls_changed || moved;
+    model->later.changed = model->later.changed || moved;
     TX_TRY(status);
     if (ring_bytes(model) > model->ring.bytes) {
         TX_TRY(grow_host(model, &model->ring.buffer, ring_bytes(model)));

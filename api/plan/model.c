@@ -17,12 +17,12 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
         m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
     m->engine = engine;
     m->mesh = tx_mesh_whole();
-    m->weights = m->gradients_as = TX_ARENA_WEIGHTS;
+    m->exchange.weights = m->exchange.gradients_as = TX_ARENA_WEIGHTS;
     m->results.begin.value[TX_RESULT_LOSS_SCALE] = 1.0f;
     m->controls.word[TX_CONTROL_INVERSE_LABELS].f32 = 1.0f;
     m->controls.word[TX_CONTROL_POSITIONS_PER_TOKEN].f32 = 1.0f;
     m->controls.word[TX_CONTROL_NOISE].f32 = 1.0f;
-    m->controls_changed = true;
+    m->later.changed = true;
     *model = m;
     return TX_OK;
 }
@@ -62,7 +62,7 @@ void tx_model_free(tx_model *model)
         free(model->param[i].name);
     for (int32_t i = 0; i < model->states; i++)
         free(model->state[i].name);
-    free(model->of_micro_batch);
+    free(model->later.controls);
     free(model->param);
     free(model->holding);
     free(model->state);

@@ -9,7 +9,7 @@
 /* A node of a piece reads and writes a range of the arenas, or a tensor. */
 static tx_tensor *weights_of(tx_graph *graph, const tx_optimizer_piece *piece, tx_shape shape)
 {
-    return tx_tensor_fixed(graph, graph->model->stored, shape, graph->model->weights, piece->weights);
+    return tx_tensor_fixed(graph, graph->model->stored, shape, graph->model->exchange.weights, piece->weights);
 }
 
 static tx_tensor *gradients_of(tx_graph *graph, const tx_optimizer_piece *piece, tx_shape shape)

@@ -43,16 +43,17 @@ static tx_status add_piece(const tx_model *model, tx_optimizer *o, const int64_t
     const tx_param_record *r = &model->param[h->param];
     const int64_t address = r->offset + h->at + at, block = TX_PARAM_BLOCK * tx_model_element(model);
     const int32_t chunk = tx_arena_chunk(weights, address);
-    return add_part(model, o,
-                    &(tx_optimizer_piece){.form = tx_optimizer_form_of(o, &r->spec),
-                                          .param = h->param,
-                                          .tensor = tensor,
-                                          .shape = shape,
-                                          .address = address,
-                                          .count = tx_shape_count(&shape),
-                                          .gradients = h->address + at,
-                                          .weights = model->weights == TX_ARENA_SHARDS ? h->address + at : address,
-                                          .groups = groups[chunk] + address % weights->chunk_bytes / block});
+    return add_part(
+        model, o,
+        &(tx_optimizer_piece){.form = tx_optimizer_form_of(o, &r->spec),
+                              .param = h->param,
+                              .tensor = tensor,
+                              .shape = shape,
+                              .address = address,
+                              .count = tx_shape_count(&shape),
+                              .gradients = h->address + at,
+                              .weights = model->exchange.weights == TX_ARENA_SHARDS ? h->address + at : address,
+                              .groups = groups[chunk] + address % weights->chunk_bytes / block});
 }
 
 /* A piece for each tensor of a parameter, or as many as its bytes need. */

@@ -16,7 +16,7 @@ tx_status tx_host_move_file(tx_model *model, const tx_command *c)
         TX_TRY(e->backend->mark(e->context, TX_QUEUE_TRANSFER, &copied));
         TX_TRY(e->backend->wait(e->context, copied));
     }
-    return tx_swap_begin(model->swap, out, model->arena[file->arena].filed[file->chunk] + file->offset,
+    return tx_swap_begin(model->file.swap, out, model->arena[file->arena].filed[file->chunk] + file->offset,
                          tx_operand_host(model, memory), tx_operand_bytes(file));
 }
 
@@ -27,14 +27,14 @@ tx_status tx_host_copy_state(tx_model *model, const tx_command *c)
     const tx_operand *x = &c->in[0], *y = &c->out[0];
     tx_buffer *from = model->arena[x->arena].buffer[x->chunk], *to = model->arena[y->arena].buffer[y->chunk];
     if (x->arena == TX_ARENA_STAGING)
-        TX_TRY(tx_swap_wait(model->swap, tx_operand_host(model, x), tx_operand_bytes(x)));
+        TX_TRY(tx_swap_wait(model->file.swap, tx_operand_host(model, x), tx_operand_bytes(x)));
     TX_TRY(tx_order(e->backend, e->context, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER));
     return e->backend->copy(e->context, TX_QUEUE_TRANSFER, from, x->offset, to, y->offset, tx_operand_bytes(x));
 }
 
 tx_status tx_host_wait_file(tx_model *model, const tx_command *c)
 {
-    return tx_swap_wait(model->swap, tx_operand_host(model, &c->in[0]), tx_operand_bytes(&c->in[0]));
+    return tx_swap_wait(model->file.swap, tx_operand_host(model, &c->in[0]), tx_operand_bytes(&c->in[0]));
 }
 
 tx_status tx_host_wait_copies(tx_model *model, const tx_command *c)

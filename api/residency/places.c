@@ -13,20 +13,20 @@ static tx_status move(const tx_model *model, const tx_arena *arena, bool out, in
                       int64_t bytes)
 {
     const int64_t at = arena->filed[tx_arena_chunk(arena, address)] + address % arena->chunk_bytes;
-    TX_TRY(tx_swap_begin(model->swap, out, at, data, bytes));
-    return tx_swap_wait(model->swap, data, bytes);
+    TX_TRY(tx_swap_begin(model->file.swap, out, at, data, bytes));
+    return tx_swap_wait(model->file.swap, data, bytes);
 }
 
 static tx_status wait(const tx_model *model, const void *memory, int64_t bytes)
 {
-    return model->swap ? tx_swap_wait(model->swap, memory, bytes) : TX_OK;
+    return model->file.swap ? tx_swap_wait(model->file.swap, memory, bytes) : TX_OK;
 }
 
 /* Room in the file, all of zeros. What is in it has its size from the beginning. */
 static tx_status reserve(tx_model *model)
 {
-    if (model->folder && !model->swap)
-        TX_TRY(tx_swap_create(model->folder, &model->swap));
+    if (model->file.folder && !model->file.swap)
+        TX_TRY(tx_swap_create(model->file.folder, &model->file.swap));
     for (int i = 0; i < TX_ARENA_COUNT; i++) {
         tx_arena *arena = &model->arena[i];
         for (int32_t c = 0; c < arena->chunks && arena->space == TX_SPACE_FILE; c++) {
@@ -34,7 +34,7 @@ static tx_status reserve(tx_model *model)
                 continue;
             if (arena->held[c] > 0)
                 return tx_fail(TX_INTERNAL, "what lies in a file grows");
-            TX_TRY(tx_swap_reserve(model->swap, arena->used[c], &arena->filed[c]));
+            TX_TRY(tx_swap_reserve(model->file.swap, arena->used[c], &arena->filed[c]));
             arena->held[c] = arena->used[c];
             model->copies.half_stale = model->copies.half_stale || i == TX_ARENA_HALF;
         }
@@ -44,7 +44,7 @@ static tx_status reserve(tx_model *model)
 
 static void close(tx_model *model)
 {
-    tx_swap_free(model->swap);
+    tx_swap_free(model->file.swap);
 }
 
 static const tx_residency_hooks hooks = {
@@ -62,10 +62,10 @@ static const tx_residency_hooks hooks = {
 /* Puts an arena into the model's file, in this folder, which outlives the model. */
 static tx_status place_in_file(tx_model *model, tx_arena_id arena, const char *folder)
 {
-    if (model->folder && strcmp(model->folder, folder) != 0)
-        return tx_fail(TX_INVALID, "a model has one file, which is in %s: it cannot be in %s, too", model->folder,
+    if (model->file.folder && strcmp(model->file.folder, folder) != 0)
+        return tx_fail(TX_INVALID, "a model has one file, which is in %s: it cannot be in %s, too", model->file.folder,
                        folder);
-    model->folder = folder;
+    model->file.folder = folder;
     model->arena[arena].space = TX_SPACE_FILE;
     model->arena[TX_ARENA_STAGING].space = TX_SPACE_PINNED;
     return TX_OK;
