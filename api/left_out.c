@@ -7,22 +7,19 @@
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-static inline tx_status unsupported(const char *function, const char *extension)
-{
-    return tx_fail(TX_UNSUPPORTED, "%s: TX was built without it (extension %s)", function, extension);
-}
+#define UNSUPPORTED(extension) tx_fail(TX_UNSUPPORTED, "%s: TX was built without it (extension " #extension ")", __func__)
 
 /* Defines a function that adds an op to the graph of operand `x`. */
 #define LEFT_OUT_OP(extension, x, ...)                                                    \
     __VA_ARGS__                                                                           \
     {                                                                                     \
-        return x ? tx_graph_refuse((x)->graph, unsupported(__func__, #extension)) : NULL; \
+        return x ? tx_graph_refuse((x)->graph, UNSUPPORTED(extension)) : NULL; \
     }
 
 #define LEFT_OUT(extension, ...)                  \
     __VA_ARGS__                                   \
     {                                             \
-        return unsupported(__func__, #extension); \
+        return UNSUPPORTED(extension); \
     }
 
 #define LEFT_OUT_VALUE(value, ...) \
@@ -55,7 +52,7 @@ LEFT_OUT(packed, tx_status tx_packed_read(tx_model *model, int32_t index, int64_
 #ifdef TX_WITHOUT_PARALLEL
 tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_options *options)
 {
-    return tx_comm_size_of(comm) == 1 ? TX_OK : unsupported(__func__, "parallel");
+    return tx_comm_size_of(comm) == 1 ? TX_OK : UNSUPPORTED(parallel);
 }
 LEFT_OUT(parallel, tx_status tx_model_divide(tx_model *model, tx_engine *const *engines, const int32_t *blocks, int32_t count))
 LEFT_OUT_VALUE(TX_OK, tx_status tx_model_synchronize(tx_model *model, bool on))
