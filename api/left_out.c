@@ -7,18 +7,19 @@
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-#define UNSUPPORTED(extension) tx_fail(TX_UNSUPPORTED, "%s: TX was built without it (extension " #extension ")", __func__)
+#define UNSUPPORTED(extension) \
+    tx_fail(TX_UNSUPPORTED, "%s: TX was built without it (extension " #extension ")", __func__)
 
 /* Defines a function that adds an op to the graph of operand `x`. */
-#define LEFT_OUT_OP(extension, x, ...)                                                    \
-    __VA_ARGS__                                                                           \
-    {                                                                                     \
+#define LEFT_OUT_OP(extension, x, ...)                                         \
+    __VA_ARGS__                                                                \
+    {                                                                          \
         return x ? tx_graph_refuse((x)->graph, UNSUPPORTED(extension)) : NULL; \
     }
 
-#define LEFT_OUT(extension, ...)                  \
-    __VA_ARGS__                                   \
-    {                                             \
+#define LEFT_OUT(extension, ...)       \
+    __VA_ARGS__                        \
+    {                                  \
         return UNSUPPORTED(extension); \
     }
 

@@ -94,7 +94,7 @@ tx_jinja_value tx_jinja_do_reverse(const tx_jinja_call *c)
 static tx_jinja_value call_named(const tx_jinja_call *c, tx_jinja_method_kind kind, size_t index, tx_jinja_value self)
 {
     const tx_jinja_string *name = tx_jinja_string_of(c, index, "name");
-    const tx_jinja_method *method = name ? c->find((int)kind, name) : NULL;
+    const tx_jinja_method *method = name ? c->find(kind, name) : NULL;
     if (!method && !c->arena->status)
         return tx_jinja_fail(c->arena, TX_UNSUPPORTED, "there is no %s of this name",
                              kind == TX_JINJA_A_TEST ? "test" : "filter");

@@ -11,8 +11,18 @@ typedef struct tx_jinja_argument {
     tx_jinja_value value;
 } tx_jinja_argument;
 
+typedef enum tx_jinja_method_kind {
+    TX_JINJA_A_FILTER,
+    TX_JINJA_A_TEST,
+    TX_JINJA_A_GLOBAL,
+    TX_JINJA_OF_STRING,
+    TX_JINJA_OF_DICT,
+    TX_JINJA_OF_LIST,
+    TX_JINJA_OF_LOOP
+} tx_jinja_method_kind;
+
 struct tx_jinja_method;
-typedef const struct tx_jinja_method *tx_jinja_finder(int kind, const tx_jinja_string *name);
+typedef const struct tx_jinja_method *tx_jinja_finder(tx_jinja_method_kind kind, const tx_jinja_string *name);
 
 /* The arguments of a call; `self` is the value that a filter or a test stands after, or whose method it is. */
 typedef struct tx_jinja_call {
@@ -24,16 +34,6 @@ typedef struct tx_jinja_call {
 } tx_jinja_call;
 
 typedef tx_jinja_value tx_jinja_function(const tx_jinja_call *c);
-
-typedef enum tx_jinja_method_kind {
-    TX_JINJA_A_FILTER,
-    TX_JINJA_A_TEST,
-    TX_JINJA_A_GLOBAL,
-    TX_JINJA_OF_STRING,
-    TX_JINJA_OF_DICT,
-    TX_JINJA_OF_LIST,
-    TX_JINJA_OF_LOOP
-} tx_jinja_method_kind;
 
 typedef struct tx_jinja_method {
     tx_jinja_method_kind kind;

@@ -10,10 +10,10 @@ static const tx_jinja_method methods[] = {
 #undef TX_JINJA_METHOD_ROW
 };
 
-const tx_jinja_method *tx_jinja_method_find(int kind, const tx_jinja_string *name)
+const tx_jinja_method *tx_jinja_method_find(tx_jinja_method_kind kind, const tx_jinja_string *name)
 {
     for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
-        if ((int)methods[i].kind == kind && strlen(methods[i].name) == name->size &&
+        if (methods[i].kind == kind && strlen(methods[i].name) == name->size &&
             memcmp(methods[i].name, name->bytes, name->size) == 0)
             return &methods[i];
     return NULL;
