@@ -48,8 +48,8 @@ tx_status tx_conversation_copy(tx_conversation *conversation, const tx_conversat
 void tx_conversation_remove(tx_conversation *conversation, size_t first, size_t count);
 /* The role of a message; it lives as long as the message. */
 const char *tx_conversation_role(const tx_conversation *conversation, size_t index);
-/* Replaces the conversation by that of an object. With `answered` it must have its completion or output. TX_FORMAT tells
- * the fault of the object. Unknown keys are noted as ignored. */
+/* Replaces the conversation by that of an object. With `answered` it must have its completion or output. TX_FORMAT
+ * tells the fault of the object. Unknown keys are noted as ignored. */
 tx_status tx_conversation_read(const tx_json *object, bool answered, tx_conversation *conversation);
 void tx_conversation_free(tx_conversation *conversation); /* leaves {0} */
 
@@ -66,7 +66,8 @@ void tx_chat_free(tx_chat *chat); /* NULL is fine */
 
 /* Replaces `ids` by those of a conversation that waits for an answer, as transformers' apply_chat_template has them,
  * except that special tokens and the end of an answer are plain text in a message. The encoder is one of the same
- * tokenizer. TX_FORMAT if the template raises an exception or does not render a part of the conversation. The caller frees ids->id. */
+ * tokenizer. TX_FORMAT if the template raises an exception or does not render a part of the conversation. The caller
+ * frees ids->id. */
 tx_status tx_chat_prompt(const tx_chat *chat, tx_encoder *encoder, tx_conversation *conversation, tx_ids *ids);
 
 /* The text that ends an answer, and its id, or -1 if it is no single token. The text lives as long as the template. */

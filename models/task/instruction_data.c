@@ -134,7 +134,8 @@ static tx_status encode(reading *r, const tx_instruction_data *d)
     const tx_chat_form form = r->conversation.form;
     const bool plain = is_plain(r);
     const tx_chat *chat = plain ? &r->plain : d->chat;
-    const bool learns = form == TX_CHAT_MESSAGES || form == TX_CHAT_SHAREGPT ? o->set->assistant_only : o->set->completion_only;
+    const bool learns =
+        form == TX_CHAT_MESSAGES || form == TX_CHAT_SHAREGPT ? o->set->assistant_only : o->set->completion_only;
     TX_TRY(plain ? tx_chat_render_plain(chat, &r->conversation, &r->text)
                  : tx_chat_render(chat, &r->conversation, false, learns, &r->text));
     TX_TRY(tx_chat_encode(chat, r->encoder, &r->text, &r->ids, &r->learnt));

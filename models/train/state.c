@@ -18,10 +18,10 @@
 /* The device counts updates in fp32, which is exact up to here. */
 #define EXACT ((int64_t)1 << 24)
 /* X(member, least): the counters in run_state.json. */
-#define COUNTER_MAP(X)                                                                                         \
-    X(step, 0)                                                                                                 \
-    X(tokens, 0) X(padded_tokens, 0) X(logged, 0) X(bad, 0) X(skipped, 0) X(held, 0) X(updates, 0) X(stale, 0) \
-        X(best_step, -1)
+#define COUNTER_MAP(X) \
+    X(step, 0)         \
+    X(tokens, 0)       \
+    X(padded_tokens, 0) X(logged, 0) X(bad, 0) X(skipped, 0) X(held, 0) X(updates, 0) X(stale, 0) X(best_step, -1)
 
 tx_status tx_run_state_create(tx_run_state *state)
 {

@@ -103,7 +103,7 @@ typedef struct row {
 typedef struct comparison {
     const settings *set;
     const char **arguments; /* "env TX_COMM_SHM=0 mpiexec -n 2 txresearch ddp ..", of which a row has the end */
-    int last;         /* place of its option --row */
+    int last;               /* place of its option --row */
     row row[3];
     double difference; /* of a loss from the first one, relative; the largest */
 } comparison;
