@@ -40,6 +40,14 @@ refuse()
         fail "$*: not both numbers"
     refused=$((refused + 1))
 }
+# ranks COMMAND...: mpiexec ends with 9 if it killed a rank because another one had ended with 1 before it
+ranks()
+{
+    "$@"
+    ended=$?
+    [ $ended -ne 9 ] || return 1
+    return $ended
+}
 # train SHAPE ARGUMENT...
 train()
 {
@@ -75,7 +83,7 @@ fi
 if [ -n "$launcher" ]; then
     for device in cpu $opencl; do
         # shellcheck disable=SC2086
-        refuse "take a smaller model" timeout -s KILL 600 "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" --output_dir "$work/o" \
+        refuse "take a smaller model" ranks timeout -s KILL 600 "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" --output_dir "$work/o" \
             --config_overrides n_layer=48,n_embd=4096,n_head=64,n_positions=16 --block_size 16 --device $device
     done
 fi
@@ -134,7 +142,7 @@ if [ -n "$group" ]; then
         --config_overrides $wide --block_size 16 --per_device_train_batch_size 1 --threads 1
     refuse "a smaller batch_size" in_group "$bin/txgen" --model "$work/model" --prompts "$work/prompts" --batch_size 512 \
         --max_new_tokens 16000
-    [ -z "$launcher" ] || refuse "planned by 2 ranks" in_group "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" \
+    [ -z "$launcher" ] || refuse "planned by 2 ranks" ranks in_group "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" \
         --output_dir "$work/o" --config_overrides $wide --block_size 16 --optim sgd --threads 1
     # What fits is not refused, and lives.
     for device in cpu $opencl; do
