@@ -51,7 +51,7 @@ static tx_jinja_value method_of(tx_jinja_run *r, tx_jinja_value of, const tx_jin
     return kind == TX_JINJA_A_GLOBAL ? TX_JINJA_NOTHING : bound(r, tx_jinja_method_find(kind, name), of);
 }
 
-tx_jinja_value tx_jinja_attribute(tx_jinja_run *r, tx_jinja_value of, const tx_jinja_string *name)
+static tx_jinja_value attribute(tx_jinja_run *r, tx_jinja_value of, const tx_jinja_string *name)
 {
     tx_jinja_value found = of.kind == TX_JINJA_NAMESPACE ? find_key(r, of.dict, name) : method_of(r, of, name);
     if (found.kind == TX_JINJA_UNDEFINED && of.kind == TX_JINJA_NAMESPACE)
@@ -61,11 +61,10 @@ tx_jinja_value tx_jinja_attribute(tx_jinja_run *r, tx_jinja_value of, const tx_j
     return found;
 }
 
-tx_jinja_value tx_jinja_item(tx_jinja_run *r, tx_jinja_value of, tx_jinja_value key)
+static tx_jinja_value item(tx_jinja_run *r, tx_jinja_value of, tx_jinja_value key)
 {
     const tx_jinja_value found = tx_jinja_member(&r->arena, of, key);
-    return found.kind == TX_JINJA_UNDEFINED && key.kind == TX_JINJA_STRING ? tx_jinja_attribute(r, of, key.string)
-                                                                           : found;
+    return found.kind == TX_JINJA_UNDEFINED && key.kind == TX_JINJA_STRING ? attribute(r, of, key.string) : found;
 }
 
 /* Fails if a value that is read from is not there. */
@@ -124,12 +123,7 @@ static tx_jinja_value slice(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja
             break;
         i += step;
     }
-    if (!text || a->status)
-        return made;
-    tx_jinja_sink sink = tx_jinja_sink_of(a);
-    for (size_t i = 0; i < made.list->count; i++)
-        tx_jinja_write_string(&sink, made.list->at[i].string);
-    return tx_jinja_written(a, &sink);
+    return text && !a->status ? tx_jinja_concatenated(a, made.list) : made;
 }
 
 /* ---- Operators ------------------------------------------------------------------------------------------ */
@@ -334,7 +328,7 @@ static tx_jinja_value call_macro(tx_jinja_run *r, const tx_jinja_macro *m, const
     return r->arena.status ? TX_JINJA_NOTHING : tx_jinja_capture(r, m->body, scope, 0);
 }
 
-tx_jinja_value tx_jinja_call_value(tx_jinja_run *r, tx_jinja_value callee, const tx_jinja_argument *at, size_t count)
+static tx_jinja_value call(tx_jinja_run *r, tx_jinja_value callee, const tx_jinja_argument *at, size_t count)
 {
     if (callee.kind == TX_JINJA_MACRO)
         return call_macro(r, callee.macro, at, count);
@@ -354,7 +348,7 @@ tx_jinja_value tx_jinja_call_node(tx_jinja_run *r, const tx_jinja_node *node, co
     r->arena.line = node->line;
     if (!r->arena.status && callee.kind == TX_JINJA_UNDEFINED)
         return tx_jinja_fail(&r->arena, TX_FORMAT, "'%.*s' is undefined", (int)node->a->name.size, node->a->name.bytes);
-    return r->arena.status ? TX_JINJA_NOTHING : tx_jinja_call_value(r, callee, at, count);
+    return r->arena.status ? TX_JINJA_NOTHING : call(r, callee, at, count);
 }
 
 /* A filter or a test of `self`. */
@@ -406,9 +400,9 @@ static tx_jinja_value evaluate_of(tx_jinja_run *r, const tx_jinja_node *node)
         return TX_JINJA_NOTHING;
     switch (node->kind) {
     case TX_JINJA_ATTRIBUTE:
-        return is_there(r, a, node) ? tx_jinja_attribute(r, a, &node->name) : TX_JINJA_NOTHING;
+        return is_there(r, a, node) ? attribute(r, a, &node->name) : TX_JINJA_NOTHING;
     case TX_JINJA_ITEM:
-        return is_there(r, a, node) ? tx_jinja_item(r, a, tx_jinja_evaluate(r, node->b)) : TX_JINJA_NOTHING;
+        return is_there(r, a, node) ? item(r, a, tx_jinja_evaluate(r, node->b)) : TX_JINJA_NOTHING;
     case TX_JINJA_SLICE:
         return is_there(r, a, node) ? slice(r, node, a) : TX_JINJA_NOTHING;
     case TX_JINJA_FILTER:

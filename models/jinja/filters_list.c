@@ -75,17 +75,10 @@ tx_jinja_value tx_jinja_do_list(const tx_jinja_call *c)
 tx_jinja_value tx_jinja_do_reverse(const tx_jinja_call *c)
 {
     const tx_jinja_value made = copy_list(c, c->self);
-    for (size_t i = 0; made.kind == TX_JINJA_LIST && i < made.list->count / 2; i++) {
-        const tx_jinja_value swap = made.list->at[i];
-        made.list->at[i] = made.list->at[made.list->count - 1 - i];
-        made.list->at[made.list->count - 1 - i] = swap;
-    }
-    if (c->self.kind != TX_JINJA_STRING || c->arena->status)
+    if (c->arena->status)
         return made;
-    tx_jinja_sink sink = tx_jinja_sink_of(c->arena);
-    for (size_t i = 0; i < made.list->count; i++)
-        tx_jinja_write_string(&sink, made.list->at[i].string);
-    return tx_jinja_written(c->arena, &sink);
+    tx_jinja_reverse(made.list);
+    return c->self.kind == TX_JINJA_STRING ? tx_jinja_concatenated(c->arena, made.list) : made;
 }
 
 /* ---- Choosing ------------------------------------------------------------------------------------------- */
@@ -178,22 +171,6 @@ static tx_jinja_value key_of(const tx_jinja_call *c, tx_jinja_value v, tx_jinja_
     return v.kind == TX_JINJA_STRING && !cased ? tx_jinja_do_lower(&lower) : v;
 }
 
-/* Merges two sorted halves; equal ones keep their order. */
-static void sort_pairs(const tx_jinja_call *c, tx_jinja_pair *at, tx_jinja_pair *scratch, size_t count, bool reverse)
-{
-    if (count < 2 || !tx_jinja_step(c->arena, count))
-        return;
-    const size_t half = count / 2;
-    sort_pairs(c, at, scratch, half, reverse);
-    sort_pairs(c, at + half, scratch, count - half, reverse);
-    memcpy(scratch, at, count * sizeof *at);
-    for (size_t i = 0, x = 0, y = half; i < count; i++) {
-        const int order = x == half ? 1 : y == count ? -1 : tx_jinja_compare(c->arena, scratch[x].key, scratch[y].key);
-        const bool first = x < half && (y == count || (reverse ? order >= 0 : order <= 0));
-        at[i] = scratch[first ? x++ : y++];
-    }
-}
-
 static tx_jinja_value sorted(const tx_jinja_call *c, tx_jinja_value of, tx_jinja_value attribute, bool cased,
                              bool reverse)
 {
@@ -203,7 +180,7 @@ static tx_jinja_value sorted(const tx_jinja_call *c, tx_jinja_value of, tx_jinja
     for (size_t i = 0; pair && i < list->count; i++)
         pair[i] = (tx_jinja_pair){key_of(c, list->at[i], attribute, cased), list->at[i]};
     if (pair && !c->arena->status)
-        sort_pairs(c, pair, pair + list->count, list->count, reverse);
+        tx_jinja_sort(c->arena, pair, pair + list->count, list->count, reverse);
     for (size_t i = 0; pair && i < list->count; i++)
         tx_jinja_append(c->arena, made.list, pair[i].value);
     return made;

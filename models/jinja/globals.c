@@ -2,6 +2,8 @@
  * Arguments of calls, global functions, and methods of dicts, lists and loops. */
 #include "models/jinja/method.h"
 
+#include "models/text/unicode.h"
+
 #include <string.h>
 #include <time.h>
 
@@ -33,6 +35,20 @@ const tx_jinja_string *tx_jinja_string_of(const tx_jinja_call *c, size_t index, 
     if (v.kind != TX_JINJA_STRING && v.kind != TX_JINJA_UNDEFINED && v.kind != TX_JINJA_NONE)
         tx_jinja_fail(c->arena, TX_FORMAT, "%s is a str, not a %s", name, tx_jinja_kind_name(v));
     return v.kind == TX_JINJA_STRING ? v.string : NULL;
+}
+
+const tx_jinja_string *tx_jinja_needed(const tx_jinja_call *c, size_t index, const char *name)
+{
+    static const tx_jinja_string empty = {.bytes = ""};
+    const tx_jinja_string *s = tx_jinja_string_of(c, index, name);
+    if (!s)
+        tx_jinja_fail(c->arena, TX_FORMAT, "argument %s is missing", name);
+    return s ? s : &empty;
+}
+
+bool tx_jinja_is_space(uint32_t code)
+{
+    return tx_unicode_is_space(code) || (code >= 0x1C && code <= 0x1F);
 }
 
 const tx_jinja_string *tx_jinja_self(const tx_jinja_call *c)

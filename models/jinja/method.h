@@ -56,6 +56,9 @@ tx_jinja_value tx_jinja_argument_of(const tx_jinja_call *c, size_t index, const 
 int64_t tx_jinja_integer_of(const tx_jinja_call *c, size_t index, const char *name, int64_t usual);
 /* As a string, NULL if it is not given, or None; fails for another kind. */
 const tx_jinja_string *tx_jinja_string_of(const tx_jinja_call *c, size_t index, const char *name);
+/* The same; fails if it is not given, and returns an empty string then. */
+const tx_jinja_string *tx_jinja_needed(const tx_jinja_call *c, size_t index, const char *name);
+bool tx_jinja_is_space(uint32_t code); /* as Python's str.isspace() has it */
 /* The string that a string's method, or a filter of texts, works on. */
 const tx_jinja_string *tx_jinja_self(const tx_jinja_call *c);
 

@@ -9,16 +9,6 @@
 
 typedef const tx_jinja_string *str;
 
-/* An argument that must be a string; an empty one after a failure. */
-static str needed(const tx_jinja_call *c, size_t index, const char *name)
-{
-    static const tx_jinja_string empty = {.bytes = ""};
-    str s = tx_jinja_string_of(c, index, name);
-    if (!s)
-        tx_jinja_fail(c->arena, TX_FORMAT, "argument %s is missing", name);
-    return s ? s : &empty;
-}
-
 static void append_cut(const tx_jinja_call *c, tx_jinja_value list, size_t begin, size_t end)
 {
     if (!c->arena->status)
@@ -48,14 +38,14 @@ tx_jinja_value tx_jinja_do_find(const tx_jinja_call *c)
     str s = tx_jinja_self(c);
     const int64_t start = tx_jinja_integer_of(c, 1, "start", 0);
     const int64_t from = start < 0 ? start + (int64_t)tx_jinja_length(s) : start;
-    return as_place(s,
-                    tx_jinja_search(c->arena, s, needed(c, 0, "sub"), tx_jinja_place(s, from < 0 ? 0 : (size_t)from)));
+    return as_place(
+        s, tx_jinja_search(c->arena, s, tx_jinja_needed(c, 0, "sub"), tx_jinja_place(s, from < 0 ? 0 : (size_t)from)));
 }
 
 tx_jinja_value tx_jinja_do_rfind(const tx_jinja_call *c)
 {
     str s = tx_jinja_self(c);
-    return as_place(s, search_last(c, s, needed(c, 0, "sub"), s->size));
+    return as_place(s, search_last(c, s, tx_jinja_needed(c, 0, "sub"), s->size));
 }
 
 tx_jinja_value tx_jinja_do_index_of(const tx_jinja_call *c)
@@ -80,7 +70,7 @@ tx_jinja_value tx_jinja_do_count_of(const tx_jinja_call *c)
             count += tx_jinja_equal(c->arena, c->self.list->at[i], x);
         return tx_jinja_integer(count);
     }
-    str s = tx_jinja_self(c), part = needed(c, 0, "sub");
+    str s = tx_jinja_self(c), part = tx_jinja_needed(c, 0, "sub");
     if (!part->size)
         return tx_jinja_integer((int64_t)tx_jinja_length(s) + 1);
     for (int64_t at = 0; (at = tx_jinja_search(c->arena, s, part, (size_t)at)) >= 0; at += (int64_t)part->size)
@@ -123,17 +113,13 @@ tx_jinja_value tx_jinja_do_replace(const tx_jinja_call *c)
 
 /* ---- Splitting ------------------------------------------------------------------------------------------ */
 
-static bool is_space(uint32_t code)
-{
-    return tx_unicode_is_space(code) || (code >= 0x1C && code <= 0x1F);
-}
-
 /* Skips characters that are (or are not) white space, from a byte on. */
 static size_t skip(str s, size_t at, bool space)
 {
     uint32_t code;
     size_t size;
-    while (at < s->size && (size = tx_utf8_read(s->bytes + at, s->size - at, &code)) && is_space(code) == space)
+    while (at < s->size && (size = tx_utf8_read(s->bytes + at, s->size - at, &code)) &&
+           tx_jinja_is_space(code) == space)
         at += size;
     return at;
 }
@@ -147,7 +133,7 @@ static tx_jinja_value split_words(const tx_jinja_call *c, tx_jinja_value list, i
     for (size_t begin = skip(s, 0, true); begin < s->size && tx_jinja_step(c->arena, 1); begin = skip(s, end, true)) {
         end = skip(s, begin, false);
         if (most-- == 0)
-            for (end = s->size; (size = tx_utf8_read_last(s->bytes, end, &code)) && is_space(code);)
+            for (end = s->size; (size = tx_utf8_read_last(s->bytes, end, &code)) && tx_jinja_is_space(code);)
                 end -= size;
         append_cut(c, list, begin, end);
     }
@@ -186,11 +172,8 @@ tx_jinja_value tx_jinja_do_rsplit(const tx_jinja_call *c)
         end = (size_t)found;
     }
     append_cut(c, list, 0, end);
-    for (size_t i = 0; !c->arena->status && i < list.list->count / 2; i++) {
-        const tx_jinja_value swap = list.list->at[i];
-        list.list->at[i] = list.list->at[list.list->count - 1 - i];
-        list.list->at[list.list->count - 1 - i] = swap;
-    }
+    if (!c->arena->status)
+        tx_jinja_reverse(list.list);
     return list;
 }
 
@@ -203,11 +186,11 @@ tx_jinja_value tx_jinja_do_splitlines(const tx_jinja_call *c)
         uint32_t code = 0;
         next = end = begin;
         for (bool ends = false; next < s->size && !ends;) {
-            const size_t size = tx_utf8_read(s->bytes + next, s->size - next, &code);
+            const size_t size = tx_jinja_read(s, next, &code);
             ends = (code >= '\n' && code <= '\r') || (code >= 0x1C && code <= 0x1E) || code == 0x85 || code == 0x2028 ||
                    code == 0x2029;
-            end = ends ? next : next + (size ? size : 1);
-            next += size ? size : 1;
+            end = ends ? next : next + size;
+            next += size;
             if (code == '\r' && next < s->size && s->bytes[next] == '\n')
                 next++;
         }
@@ -218,7 +201,7 @@ tx_jinja_value tx_jinja_do_splitlines(const tx_jinja_call *c)
 
 static tx_jinja_value part_at(const tx_jinja_call *c, bool last)
 {
-    str s = tx_jinja_self(c), sep = needed(c, 0, "sep");
+    str s = tx_jinja_self(c), sep = tx_jinja_needed(c, 0, "sep");
     const tx_jinja_value list = tx_jinja_list_new(c->arena, true);
     if (!sep->size)
         return tx_jinja_fail(c->arena, TX_FORMAT, "empty separator");

@@ -37,10 +37,6 @@ bool tx_jinja_deeper(tx_jinja_run *r); /* counts a step and a level, which r->de
 tx_jinja_value tx_jinja_evaluate(tx_jinja_run *r, const tx_jinja_node *node);
 /* Filters of a block, applied to its text. */
 tx_jinja_value tx_jinja_evaluate_filters(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja_value text);
-tx_jinja_value tx_jinja_attribute(tx_jinja_run *r, tx_jinja_value of, const tx_jinja_string *name);
-tx_jinja_value tx_jinja_item(tx_jinja_run *r, tx_jinja_value of, tx_jinja_value key);
-/* Calls a method or a macro. */
-tx_jinja_value tx_jinja_call_value(tx_jinja_run *r, tx_jinja_value callee, const tx_jinja_argument *at, size_t count);
 /* Calls a CALL node; `caller`, if it is not NULL, is one more named argument. */
 tx_jinja_value tx_jinja_call_node(tx_jinja_run *r, const tx_jinja_node *node, const tx_jinja_macro *caller);
 

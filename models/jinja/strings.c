@@ -15,28 +15,6 @@ static tx_jinja_value cut(const tx_jinja_call *c, size_t begin, size_t end)
     return tx_jinja_cut(c->arena, tx_jinja_self(c), begin, end);
 }
 
-/* An argument that must be a string; an empty one after a failure. */
-static str needed(const tx_jinja_call *c, size_t index, const char *name)
-{
-    static const tx_jinja_string empty = {.bytes = ""};
-    str s = tx_jinja_string_of(c, index, name);
-    if (!s)
-        tx_jinja_fail(c->arena, TX_FORMAT, "argument %s is missing", name);
-    return s ? s : &empty;
-}
-
-static size_t read_at(str s, size_t at, uint32_t *code)
-{
-    const size_t size = tx_utf8_read(s->bytes + at, s->size - at, code);
-    return size ? size : 1;
-}
-
-/* As Python sees it. */
-static bool is_space(uint32_t code)
-{
-    return tx_unicode_is_space(code) || (code >= 0x1C && code <= 0x1F);
-}
-
 /* ---- Case ----------------------------------------------------------------------------------------------- */
 
 typedef enum letter_case { LOWER, UPPER, CAPITALIZE, TITLE_WORDS, TITLE_LETTERS } letter_case;
@@ -45,7 +23,8 @@ typedef enum letter_case { LOWER, UPPER, CAPITALIZE, TITLE_WORDS, TITLE_LETTERS 
 static bool begins_word(letter_case how, uint32_t before)
 {
     if (how == TITLE_WORDS) /* Jinja's filter */
-        return before == '-' || before == '(' || before == '{' || before == '[' || before == '<' || is_space(before);
+        return before == '-' || before == '(' || before == '{' || before == '[' || before == '<' ||
+               tx_jinja_is_space(before);
     return how == TITLE_LETTERS && !tx_unicode_is_upper(before) && !tx_unicode_is_lower(before);
 }
 
@@ -57,14 +36,14 @@ static tx_jinja_value with_case(const tx_jinja_call *c, letter_case how)
     for (size_t at = 0, size; at < s->size && tx_jinja_step(c->arena, 1); at += size) {
         tx_buffer made = {0};
         uint32_t code = 0;
-        size = read_at(s, at, &code);
+        size = tx_jinja_read(s, at, &code);
         const bool first = how == CAPITALIZE ? at == 0 : begins_word(how, before);
         if (how == UPPER || first)
             tx_unicode_upper(code, &made);
         else
             tx_unicode_lower(code, &made);
         if (made.size)
-            tx_jinja_write(&sink, made.data, made.size, s->flags ? s->flags[at] : s->all);
+            tx_jinja_write(&sink, made.data, made.size, tx_jinja_flags_at(s, at));
         free(made.data);
         before = code;
     }
@@ -103,7 +82,7 @@ static tx_jinja_value all_are(const tx_jinja_call *c, bool (*is)(uint32_t code))
     bool all = s->size > 0;
     for (size_t at = 0; at < s->size && all && tx_jinja_step(c->arena, 1);) {
         uint32_t code = 0;
-        at += read_at(s, at, &code);
+        at += tx_jinja_read(s, at, &code);
         all = is(code);
     }
     return tx_jinja_bool(all);
@@ -136,7 +115,7 @@ tx_jinja_value tx_jinja_do_isdigit(const tx_jinja_call *c)
 
 tx_jinja_value tx_jinja_do_isspace(const tx_jinja_call *c)
 {
-    return all_are(c, is_space);
+    return all_are(c, tx_jinja_is_space);
 }
 
 /* ---- Ends ----------------------------------------------------------------------------------------------- */
@@ -145,9 +124,9 @@ tx_jinja_value tx_jinja_do_isspace(const tx_jinja_call *c)
 static bool is_stripped(str chars, const char *bytes, size_t size, uint32_t code)
 {
     if (!chars)
-        return is_space(code);
+        return tx_jinja_is_space(code);
     for (size_t at = 0, length; at < chars->size; at += length) {
-        length = read_at(chars, at, NULL);
+        length = tx_jinja_read(chars, at, NULL);
         if (length == size && memcmp(chars->bytes + at, bytes, size) == 0)
             return true;
     }
@@ -195,7 +174,7 @@ static tx_jinja_value with_end(const tx_jinja_call *c, bool last)
     const tx_jinja_value parts = tx_jinja_argument_of(c, 0, "prefix");
     bool found = false;
     if (parts.kind != TX_JINJA_TUPLE)
-        return tx_jinja_bool(has_end(tx_jinja_self(c), needed(c, 0, "prefix"), last));
+        return tx_jinja_bool(has_end(tx_jinja_self(c), tx_jinja_needed(c, 0, "prefix"), last));
     for (size_t i = 0; i < parts.list->count && !found; i++)
         found = parts.list->at[i].kind == TX_JINJA_STRING && has_end(tx_jinja_self(c), parts.list->at[i].string, last);
     return tx_jinja_bool(found);
@@ -213,12 +192,12 @@ tx_jinja_value tx_jinja_do_endswith(const tx_jinja_call *c)
 
 tx_jinja_value tx_jinja_do_removeprefix(const tx_jinja_call *c)
 {
-    str s = tx_jinja_self(c), part = needed(c, 0, "prefix");
+    str s = tx_jinja_self(c), part = tx_jinja_needed(c, 0, "prefix");
     return cut(c, has_end(s, part, false) ? part->size : 0, s->size);
 }
 
 tx_jinja_value tx_jinja_do_removesuffix(const tx_jinja_call *c)
 {
-    str s = tx_jinja_self(c), part = needed(c, 0, "suffix");
+    str s = tx_jinja_self(c), part = tx_jinja_needed(c, 0, "suffix");
     return cut(c, 0, s->size - (has_end(s, part, true) ? part->size : 0));
 }

@@ -3,7 +3,6 @@
 #include "models/jinja/method.h"
 
 #include "models/text/unicode.h"
-#include "models/text/utf8.h"
 
 #define KIND_TEST(name, condition)                            \
     tx_jinja_value tx_jinja_do_##name(const tx_jinja_call *c) \
@@ -77,8 +76,7 @@ static bool has_case(const tx_jinja_call *c, bool upper)
     bool found = false;
     for (size_t at = 0, size; at < s->size && tx_jinja_step(c->arena, 1); at += size) {
         uint32_t code = 0;
-        size = tx_utf8_read(s->bytes + at, s->size - at, &code);
-        size = size ? size : 1;
+        size = tx_jinja_read(s, at, &code);
         const bool is_upper = tx_unicode_is_upper(code), is_lower = tx_unicode_is_lower(code);
         if (upper ? is_lower : is_upper)
             return false;

@@ -3,7 +3,6 @@
 #include "models/jinja/value.h"
 
 #include "models/text/unicode.h"
-#include "models/text/utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -29,11 +28,12 @@ void tx_jinja_write(tx_jinja_sink *sink, const char *bytes, size_t size, uint8_t
 
 static void write_part(tx_jinja_sink *sink, const tx_jinja_string *s, size_t begin, size_t end)
 {
-    tx_buffer_add(&sink->bytes, s->bytes + begin, end - begin);
-    for (size_t i = begin; s->flags && i < end; i++)
-        write_flags(sink, 1, s->flags[i]);
-    if (!s->flags)
-        write_flags(sink, end - begin, s->all);
+    tx_jinja_write(sink, s->bytes + begin, end - begin, s->all);
+    if (!s->flags || sink->flags.status)
+        return;
+    char *flags = sink->flags.data + sink->flags.size - (end - begin);
+    for (size_t i = begin; i < end; i++)
+        flags[i - begin] = (char)(s->flags[i] | sink->more);
 }
 
 void tx_jinja_write_string(tx_jinja_sink *sink, const tx_jinja_string *s)
@@ -63,6 +63,14 @@ tx_jinja_value tx_jinja_written(tx_jinja_arena *a, tx_jinja_sink *sink)
     free(sink->flags.data);
     *sink = (tx_jinja_sink){0};
     return made;
+}
+
+tx_jinja_value tx_jinja_concatenated(tx_jinja_arena *a, const tx_jinja_list *list)
+{
+    tx_jinja_sink sink = tx_jinja_sink_of(a);
+    for (size_t i = 0; i < list->count; i++)
+        tx_jinja_write_string(&sink, list->at[i].string);
+    return tx_jinja_written(a, &sink);
 }
 
 /* ---- Python's texts ------------------------------------------------------------------------------------ */
@@ -96,8 +104,7 @@ static void write_quoted(tx_jinja_sink *sink, const tx_jinja_string *s)
     for (size_t at = 0, size; at < s->size; at += size) {
         uint32_t code = 0;
         char text[16] = "";
-        size = tx_utf8_read(s->bytes + at, s->size - at, &code);
-        size = size ? size : 1;
+        size = tx_jinja_read(s, at, &code);
         const char *named = memchr("\\\n\r\t", (int)code, 4);
         if (code == (uint32_t)quote || (named && code))
             snprintf(text, sizeof text, "\\%c",
@@ -112,7 +119,7 @@ static void write_quoted(tx_jinja_sink *sink, const tx_jinja_string *s)
         else if (code > 0xFFFF && tx_unicode_is_control(code))
             snprintf(text, sizeof text, "\\U%08x", (unsigned)code);
         if (*text)
-            write_text(sink, text, s->flags ? s->flags[at] : s->all);
+            write_text(sink, text, tx_jinja_flags_at(s, at));
         else
             write_part(sink, s, at, at + size);
     }
@@ -213,8 +220,7 @@ static void write_json_string(tx_jinja_sink *sink, const tx_jinja_string *s, boo
         static const char named[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
         uint32_t code = 0;
         char text[16] = "";
-        size = tx_utf8_read(s->bytes + at, s->size - at, &code);
-        size = size ? size : 1;
+        size = tx_jinja_read(s, at, &code);
         const char *found = code && code < 0x80 ? strchr(named, (int)code) : NULL;
         if (found)
             snprintf(text, sizeof text, "\\%c", letters[found - named]);
@@ -224,7 +230,7 @@ static void write_json_string(tx_jinja_sink *sink, const tx_jinja_string *s, boo
             snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xD7C0u + (unsigned)(code >> 10),
                      0xDC00u + (unsigned)(code & 0x3FFu));
         if (*text)
-            write_text(sink, text, s->flags ? s->flags[at] : s->all);
+            write_text(sink, text, tx_jinja_flags_at(s, at));
         else
             write_part(sink, s, at, at + size);
     }
@@ -253,27 +259,14 @@ static void write_between(tx_jinja_sink *sink, const tx_jinja_json_form *form, i
     write_break(sink, form, depth);
 }
 
-/* Python sorts the pairs by key. */
-static void sort_pairs(tx_jinja_arena *a, tx_jinja_pair *pair, size_t count)
-{
-    for (size_t i = 1; i < count; i++)
-        for (size_t k = i; k > 0 && tx_jinja_step(a, 1); k--) {
-            if (tx_jinja_compare(a, pair[k - 1].key, pair[k].key) <= 0)
-                break;
-            const tx_jinja_pair swap = pair[k];
-            pair[k] = pair[k - 1];
-            pair[k - 1] = swap;
-        }
-}
-
 static void write_json_dict(tx_jinja_arena *a, tx_jinja_sink *sink, const tx_jinja_dict *d,
                             const tx_jinja_json_form *form, int depth)
 {
-    tx_jinja_pair *pair = tx_jinja_take(a, d->count, sizeof *pair);
+    tx_jinja_pair *pair = tx_jinja_take(a, 2 * d->count, sizeof *pair);
     if (pair && d->count)
         memcpy(pair, d->at, d->count * sizeof *pair);
     if (pair && form->sorted)
-        sort_pairs(a, pair, d->count);
+        tx_jinja_sort(a, pair, pair + d->count, d->count, false);
     write_text(sink, "{", TX_JINJA_SAID);
     for (size_t i = 0; pair && i < d->count && tx_jinja_step(a, 1); i++) {
         if (i)

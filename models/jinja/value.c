@@ -429,8 +429,7 @@ const tx_jinja_list *tx_jinja_elements(tx_jinja_arena *a, tx_jinja_value v)
             tx_jinja_append(a, made.list, v.dict->at[i].key);
     } else if (v.kind == TX_JINJA_STRING) {
         for (size_t at = 0, end; at < v.string->size && tx_jinja_step(a, 1); at = end) {
-            const size_t size = tx_utf8_read(v.string->bytes + at, v.string->size - at, NULL);
-            end = at + (size ? size : 1);
+            end = at + tx_jinja_read(v.string, at, NULL);
             tx_jinja_append(a, made.list, tx_jinja_cut(a, v.string, at, end));
         }
     } else if (v.kind != TX_JINJA_UNDEFINED) {
@@ -444,6 +443,14 @@ const tx_jinja_list *tx_jinja_elements(tx_jinja_arena *a, tx_jinja_value v)
 static bool is_begin(char byte)
 {
     return ((unsigned char)byte & 0xC0u) != 0x80u;
+}
+
+size_t tx_jinja_read(const tx_jinja_string *s, size_t at, uint32_t *code)
+{
+    if (code)
+        *code = 0;
+    const size_t size = tx_utf8_read(s->bytes + at, s->size - at, code);
+    return size ? size : 1;
 }
 
 size_t tx_jinja_length(const tx_jinja_string *s)

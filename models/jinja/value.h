@@ -105,6 +105,9 @@ void tx_jinja_put(tx_jinja_arena *a, tx_jinja_dict *dict, tx_jinja_value key, tx
 /* The value of a key, or NULL. */
 const tx_jinja_value *tx_jinja_find(tx_jinja_arena *a, const tx_jinja_dict *dict, tx_jinja_value key);
 const tx_jinja_value *tx_jinja_find_name(const tx_jinja_dict *dict, const char *name);
+/* Sorts pairs by key; equal ones keep their order. `scratch` has room for as many. */
+void tx_jinja_sort(tx_jinja_arena *a, tx_jinja_pair *pair, tx_jinja_pair *scratch, size_t count, bool reverse);
+void tx_jinja_reverse(tx_jinja_list *list);
 /* The element of a list or a string at a number, or the value of a dict's key; undefined if there is none. */
 tx_jinja_value tx_jinja_member(tx_jinja_arena *a, tx_jinja_value of, tx_jinja_value key);
 bool tx_jinja_as_index(tx_jinja_value v, int64_t *index); /* true for whole numbers and bools */
@@ -124,6 +127,13 @@ bool tx_jinja_contains(tx_jinja_arena *a, tx_jinja_value in, tx_jinja_value x);
 /* The elements that a loop over a value has: those of a list, the keys of a dict, the characters of a string. */
 const tx_jinja_list *tx_jinja_elements(tx_jinja_arena *a, tx_jinja_value v);
 const char *tx_jinja_kind_name(tx_jinja_value v); /* Python's: "str" */
+/* The flags of the byte at `at`. */
+static inline uint8_t tx_jinja_flags_at(const tx_jinja_string *s, size_t at)
+{
+    return s->flags ? s->flags[at] : s->all;
+}
+/* The size of the character at byte `at`; a byte that begins none counts as one, with code 0. */
+size_t tx_jinja_read(const tx_jinja_string *s, size_t at, uint32_t *code);
 size_t tx_jinja_length(const tx_jinja_string *s); /* in characters */
 /* The byte at which character `index` begins; the size beyond the end. */
 size_t tx_jinja_place(const tx_jinja_string *s, size_t index);
@@ -149,6 +159,8 @@ void tx_jinja_write_string(tx_jinja_sink *sink, const tx_jinja_string *s);
 void tx_jinja_write_value(tx_jinja_arena *a, tx_jinja_sink *sink, tx_jinja_value v);
 /* As a string in the arena; the sink is freed. */
 tx_jinja_value tx_jinja_written(tx_jinja_arena *a, tx_jinja_sink *sink);
+/* The strings of a list as one. */
+tx_jinja_value tx_jinja_concatenated(tx_jinja_arena *a, const tx_jinja_list *list);
 /* str(v): the value itself if it is a string. */
 const tx_jinja_string *tx_jinja_str(tx_jinja_arena *a, tx_jinja_value v);
 
