@@ -6,26 +6,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void flag(tx_jinja_text *t, size_t begin, size_t end)
-{
-    for (size_t i = begin; i < end; i++)
-        t->flags.data[i] = (char)((unsigned char)t->flags.data[i] | TX_CHAT_LEARNT);
-}
-
 static bool is_learnt(const tx_conversation *c, size_t message)
 {
     return message < c->count && c->learnt[message];
 }
 
-/* Blocks `generation`, but those of messages that are not learnt. */
+/* Sets or takes away the flag of bytes begin .. end - 1. */
+static void flag(tx_jinja_text *t, size_t begin, size_t end, bool learnt)
+{
+    for (size_t i = begin; i < end; i++) {
+        const unsigned others = (unsigned char)t->flags.data[i] & ~TX_CHAT_LEARNT;
+        t->flags.data[i] = (char)(learnt ? others | TX_CHAT_LEARNT : others);
+    }
+}
+
+/* Blocks `generation`, except those of messages that are not learnt. */
 static void flag_blocks(const tx_conversation *c, tx_jinja_text *t)
 {
     for (size_t i = 0; i < t->bytes.size; i++)
-        if ((unsigned char)t->flags.data[i] & TX_JINJA_GENERATION)
-            flag(t, i, i + 1);
+        flag(t, i, i + 1, (unsigned char)t->flags.data[i] & TX_JINJA_GENERATION);
     for (size_t i = 0; i < t->turns; i++)
-        for (size_t at = t->turn[i].begin; at < t->turn[i].end && !is_learnt(c, t->turn[i].message); at++)
-            t->flags.data[at] = (char)((unsigned char)t->flags.data[at] & ~TX_CHAT_LEARNT);
+        if (!is_learnt(c, t->turn[i].message))
+            flag(t, t->turn[i].begin, t->turn[i].end, false);
 }
 
 /* The answer in the bytes of a turn: after the generation prompt, up to the white space at its end. */
@@ -44,7 +46,7 @@ static tx_status flag_turn(const tx_chat *chat, const tx_jinja_turn *turn, tx_ji
                        turn->message + 1);
     while (end > begin && strchr(" \n\t", bytes[end - 1]) && !((unsigned char)t->flags.data[end - 1] & TX_JINJA_SAID))
         end--;
-    flag(t, begin, end);
+    flag(t, begin, end, true);
     return TX_OK;
 }
 

@@ -38,17 +38,13 @@ static tx_status choose(tx_chat *chat, const char *name)
 {
     if (!name)
         return read_own(chat);
-    chat->is_chosen = true;
     if (tx_ends_with(name, ".jinja"))
         return read_file(chat, name);
     const char *found = tx_chat_template_find(name);
     if (!found)
         return tx_fail(TX_INVALID, "--chat_template %s: there are %s; or give a .jinja file", name,
                        tx_chat_template_names());
-    chat->text = malloc(strlen(found) + 1);
-    if (!chat->text)
-        return tx_fail(TX_MEMORY, "chat template: out of memory");
-    strcpy(chat->text, found);
+    TX_TRY(tx_copy_text(found, &chat->text));
     return tx_jinja_parse(chat->text, strlen(found), &chat->jinja);
 }
 

@@ -24,7 +24,6 @@ struct tx_chat {
     tx_jinja *jinja;
     const tx_tokenizer *tokenizer;
     bool is_own;       /* the template is the one that the tokenizer's folder has */
-    bool is_chosen;    /* it was named */
     tx_json *given[2]; /* its variables: without and with add_generation_prompt */
     tx_ids kept;       /* added tokens around questions and answers, which messages cannot write */
     const char *eos;
@@ -56,7 +55,7 @@ typedef struct tx_chat_text {
     tx_text_part *part; /* the template's parts are frame */
     bool *answer;       /* by part: it is to be learnt */
     size_t parts, room[2];
-    tx_jinja_text rendered;
+    tx_jinja_text rendered; /* scratch */
 } tx_chat_text;
 
 void tx_chat_text_free(tx_chat_text *text); /* leaves {0} */

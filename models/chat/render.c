@@ -18,49 +18,57 @@ void tx_chat_text_free(tx_chat_text *text)
 
 /* ---- Parts ---------------------------------------------------------------------------------------------- */
 
-static tx_status add_part(tx_chat_text *t, const char *bytes, size_t size, bool frame, bool answer)
+/* Adds the part of the bytes from the end of the part before on to `end`. */
+static tx_status end_part(tx_chat_text *t, size_t end, bool frame, bool answer)
 {
-    if (!size)
+    if (end == (t->parts ? t->part[t->parts - 1].end : 0))
         return TX_OK;
-    tx_buffer_add(&t->bytes, bytes, size);
-    TX_TRY(t->bytes.status);
     TX_TRY(tx_array_reserve(&t->part, &t->room[0], t->parts + 1, sizeof *t->part, "parts of a text"));
     TX_TRY(tx_array_reserve(&t->answer, &t->room[1], t->parts + 1, sizeof *t->answer, "parts of a text"));
     t->answer[t->parts] = answer;
-    t->part[t->parts++] = (tx_text_part){t->bytes.size, frame};
+    t->part[t->parts++] = (tx_text_part){end, frame};
     return TX_OK;
 }
 
-/* Runs of bytes with the same flags. */
-static tx_status add_runs(tx_chat_text *t)
+/* The rendered bytes, in runs with the same flags. */
+static tx_status take_runs(tx_chat_text *t)
 {
-    static const unsigned said = TX_JINJA_SAID | TX_CHAT_LEARNT;
-    const tx_jinja_text *r = &t->rendered;
-    for (size_t begin = 0, end; begin < r->bytes.size; begin = end) {
-        const unsigned flags = (unsigned char)r->flags.data[begin];
-        for (end = begin; end < r->bytes.size && !(((unsigned char)r->flags.data[end] ^ flags) & said);)
+    static const unsigned compared = TX_JINJA_SAID | TX_CHAT_LEARNT;
+    const tx_buffer before = t->bytes;
+    const char *flags = t->rendered.flags.data;
+    t->bytes = t->rendered.bytes; /* the next rendering writes over the other buffer */
+    t->rendered.bytes = before;
+    for (size_t begin = 0, end; begin < t->bytes.size; begin = end) {
+        const unsigned run = (unsigned char)flags[begin];
+        for (end = begin; end < t->bytes.size && !(((unsigned char)flags[end] ^ run) & compared);)
             end++;
-        TX_TRY(add_part(t, r->bytes.data + begin, end - begin, !(flags & TX_JINJA_SAID), flags & TX_CHAT_LEARNT));
+        TX_TRY(end_part(t, end, !(run & TX_JINJA_SAID), run & TX_CHAT_LEARNT));
     }
     return TX_OK;
 }
 
 /* ---- Keys ----------------------------------------------------------------------------------------------- */
 
+static bool is_among(const char *key, const char *const *keys)
+{
+    while (*keys && strcmp(*keys, key) != 0)
+        keys++;
+    return *keys != NULL;
+}
+
 /* Refuses parts of the conversation that the template never reads, and notes other keys. */
 static tx_status check_keys(const tx_chat *chat, const tx_json *object, tx_conversation *c)
 {
-    static const char *const parts[] = {"tools",        "documents",         "tool_calls",
-                                        "tool_call_id", "reasoning_content", "tool_plan"};
+    static const char *const parts[] = {"tools", "documents", "tool_calls", "reasoning_content", "tool_plan", NULL};
+    /* Keys of this library's own, or twins of a key that is checked. */
+    static const char *const silent[] = {"role", "thinking", "reasoning", "instruction", "input", NULL};
     for (void *i = tx_json_first(object); i; i = tx_json_next(object, i)) {
         const char *key = tx_json_key(i);
         if (strstr(chat->text, key) || tx_json_is_empty(tx_json_value(i)))
             continue;
-        for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
-            if (strcmp(parts[k], key) == 0 && strcmp(key, "tool_call_id") != 0)
-                return tx_fail(TX_FORMAT, "%s: the chat template does not render it", key);
-        if (strcmp(key, "role") && strcmp(key, "thinking") && strcmp(key, "reasoning") && strcmp(key, "instruction") &&
-            strcmp(key, "input"))
+        if (is_among(key, parts))
+            return tx_fail(TX_FORMAT, "%s: the chat template does not render it", key);
+        if (!is_among(key, silent))
             tx_conversation_ignore(c, key);
     }
     return TX_OK;
@@ -115,7 +123,7 @@ tx_status tx_chat_render(const tx_chat *chat, tx_conversation *c, bool asks, boo
     TX_TRY(tx_jinja_render(chat->jinja, c->said, chat->given[asks], &text->rendered));
     if (learns)
         TX_TRY(tx_chat_mark_answers(chat, c, &text->rendered));
-    return add_runs(text);
+    return take_runs(text);
 }
 
 tx_status tx_chat_render_plain(const tx_chat *chat, const tx_conversation *c, tx_chat_text *text)
@@ -126,9 +134,12 @@ tx_status tx_chat_render_plain(const tx_chat *chat, const tx_conversation *c, tx
         const char *said;
         size_t size;
         TX_TRY(tx_json_get_text(tx_conversation_message(c, i), "content", &said, &size));
-        TX_TRY(add_part(text, said, size, true, c->learnt[i]));
+        tx_buffer_add(&text->bytes, said, size);
+        TX_TRY(end_part(text, text->bytes.size, true, c->learnt[i]));
     }
-    return add_part(text, chat->eos, chat->eos_size, true, true);
+    tx_buffer_add(&text->bytes, chat->eos, chat->eos_size);
+    TX_TRY(end_part(text, text->bytes.size, true, true));
+    return text->bytes.status;
 }
 
 /* ---- The frame of an answer ----------------------------------------------------------------------------- */
