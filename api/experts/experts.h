@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of this extension share. */
+ * Functions that the files of this extension share. */
 #ifndef TX_API_EXPERTS_H
 #define TX_API_EXPERTS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Inference rules of what ranks have parts of. */
+ * Inference rules of ops on tensors that ranks divide. */
 #include "api/graph/infer.h"
 
 #include <inttypes.h>

@@ -22,7 +22,7 @@ static tx_status wait(const tx_model *model, const void *memory, int64_t bytes)
     return model->file.swap ? tx_swap_wait(model->file.swap, memory, bytes) : TX_OK;
 }
 
-/* Room in the file, all of zeros. What is in it has its size from the beginning. */
+/* Room in the file, all of zeros. A file has its full size from the beginning. */
 static tx_status reserve(tx_model *model)
 {
     if (model->file.folder && !model->file.swap)

@@ -84,7 +84,7 @@ static int32_t threads_of(const tx_job *j)
     return j->set.threads > 0 ? (int32_t)j->set.threads : share < allowed ? share : allowed;
 }
 
-/* ---- Who is where ------------------------------------------------------------------------------------------------ */
+/* ---- Placement --------------------------------------------------------------------------------------------------- */
 
 typedef struct identity {
     char id[32], name[128], driver[128];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels of what ranks have parts of: rows of tables, columns of tensors, keys of attention. */
+ * Kernels for tensors that ranks divide: rows of tables, columns of tensors, keys of attention. */
 #include "backends/cpu/move.h"
 
 #include <math.h>

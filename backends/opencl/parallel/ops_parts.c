@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Launches of what ranks have parts of: rows of tables, columns of tensors, keys of attention. */
+ * Launches for tensors that ranks divide: rows of tables, columns of tensors, keys of attention. */
 #include "backends/opencl/ops/ops.h"
 
 tx_status tx_cl_part_indices(tx_cl_builder *b, const tx_command *c)
