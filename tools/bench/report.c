@@ -100,7 +100,10 @@ static tx_status write_report(const report *r, bool complete)
     tx_json_set_number(r->all, "seconds", spent(r));
     snprintf(path, sizeof path, "%s.json", r->set->output);
     char *text = tx_json_text(r->all, TX_JSON_PRETTY);
-    const tx_status written = text ? tx_file_write_output(path, text, strlen(text)) : TX_MEMORY;
+    const size_t size = text ? strlen(text) : 0;
+    if (text)
+        text[size] = '\n'; /* replaces the NUL, which is not written */
+    const tx_status written = text ? tx_file_write_output(path, text, size + 1) : TX_MEMORY;
     free(text);
     TX_TRY(written);
     tx_json *reports = tx_json_array();

@@ -84,9 +84,8 @@ static void release(waiting *w)
 static tx_status read_line(waiting *w, const tx_json *object, tx_conversation *said)
 {
     tx_conversation *read = &w->read;
-    tx_status status = tx_conversation_read(object, false, read);
-    if (status)
-        return status;
+    tx_status status = TX_OK;
+    TX_TRY(tx_conversation_read(object, false, read));
     if (strcmp(tx_conversation_role(read, read->count - 1), "assistant") == 0)
         tx_conversation_remove(read, read->count - 1, 1);
     if (!read->count)
