@@ -40,8 +40,8 @@ LEFT_OUT_OP(experts, x, tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor *
 LEFT_OUT_OP(experts, choices, bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacity, tx_routes *routes))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, bool transpose))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes))
-LEFT_OUT_OP(experts, x, tx_tensor *tx_to_experts(tx_tensor *x, const tx_routes *routes, int64_t chosen, float capacity, tx_arrivals *arrivals))
-LEFT_OUT_OP(experts, x, tx_tensor *tx_from_experts(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals))
+LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes *routes, int64_t chosen, float capacity, tx_arrivals *arrivals))
+LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_collect(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals))
 #endif
 
 #ifdef TX_WITHOUT_PACKED
@@ -57,22 +57,22 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
 }
 LEFT_OUT(parallel, tx_status tx_model_divide(tx_model *model, tx_engine *const *engines, const int32_t *blocks, int32_t count))
 LEFT_OUT_VALUE(TX_OK, tx_status tx_model_synchronize(tx_model *model, bool on))
-LEFT_OUT_VALUE(TX_OK, tx_status tx_model_ask(tx_model *model, bool on))
-LEFT_OUT_VALUE(TX_OK, tx_status tx_model_answer(tx_model *model))
+LEFT_OUT_VALUE(TX_OK, tx_status tx_model_read_alone(tx_model *model, bool on))
+LEFT_OUT_VALUE(TX_OK, tx_status tx_model_serve_reads(tx_model *model))
 LEFT_OUT_VALUE(false, bool tx_model_gathers(const tx_model *model))
 LEFT_OUT_VALUE(0, uint64_t tx_model_written(const tx_model *model))
 LEFT_OUT_VALUE(, void tx_model_vote(tx_model *model, float mine))
 LEFT_OUT_VALUE(0, float tx_model_votes(const tx_model *model))
 LEFT_OUT_VALUE(0, int32_t tx_model_bucket_count(const tx_model *model))
 LEFT_OUT_VALUE(0, int64_t tx_model_bucket_elements(const tx_model *model, int32_t index))
-LEFT_OUT_VALUE((*part = 0, 1), int32_t tx_graph_parts(const tx_graph *graph, int32_t *part))
-LEFT_OUT_VALUE((*context = 0, 1), int32_t tx_graph_contexts(const tx_graph *graph, int32_t *context))
+LEFT_OUT_VALUE((*part = 0, 1), int32_t tx_graph_tp_size(const tx_graph *graph, int32_t *part))
+LEFT_OUT_VALUE((*context = 0, 1), int32_t tx_graph_cp_size(const tx_graph *graph, int32_t *context))
 LEFT_OUT_VALUE(false, bool tx_graph_sequence(const tx_graph *graph))
-LEFT_OUT_VALUE(x, tx_tensor *tx_part_input(tx_tensor *x))
-LEFT_OUT_VALUE(x, tx_tensor *tx_part_sum(tx_tensor *x))
-LEFT_OUT_VALUE(x, tx_tensor *tx_part_gather(tx_tensor *x))
-LEFT_OUT_VALUE(x, tx_tensor *tx_part_scatter(tx_tensor *x))
-LEFT_OUT_VALUE(param, tx_tensor *tx_part_param(tx_tensor *param))
+LEFT_OUT_VALUE(x, tx_tensor *tx_tp_input(tx_tensor *x))
+LEFT_OUT_VALUE(x, tx_tensor *tx_tp_all_reduce(tx_tensor *x))
+LEFT_OUT_VALUE(x, tx_tensor *tx_tp_all_gather(tx_tensor *x))
+LEFT_OUT_VALUE(x, tx_tensor *tx_tp_reduce_scatter(tx_tensor *x))
+LEFT_OUT_VALUE(param, tx_tensor *tx_tp_param(tx_tensor *param))
 #endif
 
 #ifdef TX_WITHOUT_GENERATION

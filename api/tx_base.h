@@ -78,7 +78,7 @@ tx_status tx_fail_in(tx_status status, const char *format, ...) TX_PRINTF(2, 3);
 #define TX_THEN(status, call) ((status) = (status) != TX_OK ? (status) : (call))
 /* For the end of a function that makes something: the caller gets it, or `release` frees it after a failure. The
  * status. */
-#define TX_GIVE(status, made, to, release) ((status) != TX_OK ? ((release)(made), (status)) : (*(to) = (made), TX_OK))
+#define TX_RETURN(status, made, to, release) ((status) != TX_OK ? ((release)(made), (status)) : (*(to) = (made), TX_OK))
 
 /* ---- Telling ------------------------------------------------------------------------------ */
 

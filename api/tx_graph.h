@@ -106,9 +106,9 @@ typedef struct tx_arrivals {
  * the ranks of their experts: [rows, C] in the order of own experts, ranks and places; x itself where all are here.
  * Memory is for the worst case: all ranks' tokens choose as many of this rank's experts as they can, N min(k, own
  * experts) rows a rank, or what own experts take at most if that is less. What is sent are the rows that there are. */
-tx_tensor *tx_to_experts(tx_tensor *x, const tx_routes *routes, int64_t chosen, float capacity, tx_arrivals *arrivals);
+tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes *routes, int64_t chosen, float capacity, tx_arrivals *arrivals);
 /* What experts gave of them back to their places: x [rows, C] -> [N k, C]. */
-tx_tensor *tx_from_experts(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals);
+tx_tensor *tx_ep_collect(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals);
 /* y[n] = the sum over j of weights[n, j] x[places[n, j]]: x [N k, C], weights [N, k] -> [N, C]. */
 tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes);
 tx_tensor *tx_layer_norm(tx_tensor *x, tx_tensor *gamma, tx_tensor *beta, float eps);
@@ -118,22 +118,22 @@ tx_tensor *tx_rms_norm(tx_tensor *x, tx_tensor *gamma, float eps);
 tx_tensor *tx_head_norm(tx_tensor *x, tx_tensor *gamma, int32_t heads, int32_t kv_heads, float eps);
 /* The ranks of a tensor group (tx_parallel_options) divide products: how many there are, 1 without, and which this is.
  */
-int32_t tx_graph_parts(const tx_graph *graph, int32_t *part);
+int32_t tx_graph_tp_size(const tx_graph *graph, int32_t *part);
 /* The ranks that have two chunks of each row's positions (tx_parallel_options.context): how many there are, 1 without,
  * and which this is. Embeddings and rotary positions that are given no positions, and dropout, count from the chunks'
  * places on. */
-int32_t tx_graph_contexts(const tx_graph *graph, int32_t *context);
+int32_t tx_graph_cp_size(const tx_graph *graph, int32_t *context);
 /* What they all have, read by products that each does a part of: x, whose gradient is summed over the group. */
-tx_tensor *tx_part_input(tx_tensor *x);
+tx_tensor *tx_tp_input(tx_tensor *x);
 /* The sum over the group of what each has made of its part. */
-tx_tensor *tx_part_sum(tx_tensor *x);
+tx_tensor *tx_tp_all_reduce(tx_tensor *x);
 /* The same for what lies between products, [B, T, C]: where each rank has a chunk of the positions there
  * (tx_parallel_options.sequence) the chunks of all, and of the sum the own one, [B, T / parts, C]. */
 bool tx_graph_sequence(const tx_graph *graph);
-tx_tensor *tx_part_gather(tx_tensor *x);
-tx_tensor *tx_part_scatter(tx_tensor *x);
+tx_tensor *tx_tp_all_gather(tx_tensor *x);
+tx_tensor *tx_tp_reduce_scatter(tx_tensor *x);
 /* A parameter that is read between products: where ranks have chunks its gradient is summed over them. */
-tx_tensor *tx_part_param(tx_tensor *param);
+tx_tensor *tx_tp_param(tx_tensor *param);
 tx_tensor *tx_softmax(tx_tensor *x); /* over the last dimension */
 tx_tensor *tx_gelu(tx_tensor *x, bool exact);
 tx_tensor *tx_silu(tx_tensor *x);
@@ -195,7 +195,7 @@ tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_ro
 /* -log softmax(logits)[label] a row: logits [..., V'], labels [...]; columns from `vocab` on are
  * padding. Rows labelled TX_IGNORE_LABEL give 0. Logits that are tx_linear's by a transposed matrix whose rows a tensor
  * group divides are this rank's columns: the loss is that of all, `vocab` of them, and such logits are no tx_output.
- * tx_part_input is to stand before that product. */
+ * tx_tp_input is to stand before that product. */
 tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab);
 /* (1 - smoothing) times that plus `smoothing` times the mean over the vocabulary of -log p, 0 <= smoothing < 1: what
  * transformers' LabelSmoother gives (Szegedy et al., 2016, section 7). */

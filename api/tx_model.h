@@ -99,8 +99,8 @@ typedef struct tx_param_spec {
     bool tied; /* one in front that is read behind them, too */
 } tx_param_spec;
 
-/* State k of the optimizer is part TX_PART_STATE + k. */
-typedef enum tx_part { TX_PART_WEIGHT, TX_PART_GRADIENT, TX_PART_STATE } tx_part;
+/* State k of the optimizer is part TX_PARAM_STATE + k. */
+typedef enum tx_param_role { TX_PARAM_WEIGHT, TX_PARAM_GRADIENT, TX_PARAM_STATE } tx_param_role;
 
 tx_status tx_model_create(tx_engine *engine, tx_model **model);
 void tx_model_free(tx_model *model);
@@ -144,14 +144,15 @@ tx_status tx_model_init(tx_model *model, uint64_t seed);
 tx_status tx_model_init_param(tx_model *model, int32_t index, uint64_t seed);
 /* Copy one parameter's part from or to `data`: fp32 whatever is stored, logical shape, row-major. They wait for the
  * device. Of what ranks divide it is the whole: each takes its part of what is written, and all read together. */
-tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data);
-tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data);
+tx_status tx_model_write(tx_model *model, tx_param_role part, int32_t index, const float *data);
+tx_status tx_model_read(tx_model *model, tx_param_role part, int32_t index, float *data);
 /* The same for elements first .. first + count - 1 of it. What is written of NF4 is whole blocks of 64 elements, of
  * NF4_DOUBLE groups of 16,384, or ends with the parameter: it is quantised, and what is read is what that stands for.
  */
-tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+tx_status tx_model_write_range(tx_model *model, tx_param_role part, int32_t index, int64_t first, int64_t count,
                                const float *data);
-tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data);
+tx_status tx_model_read_range(tx_model *model, tx_param_role part, int32_t index, int64_t first, int64_t count,
+                              float *data);
 
 /* Sets a scalar for the runs that follow. Values of u32 controls are whole numbers. */
 tx_status tx_model_set(tx_model *model, tx_control control, double value);

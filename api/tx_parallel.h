@@ -100,14 +100,14 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
 tx_status tx_model_synchronize(tx_model *model, bool on);
 /* Waits for what still moves between the ranks: gradients, or weights of the last update. All of them call it before
  * some read those or go. */
-tx_status tx_model_settle(tx_model *model);
+tx_status tx_model_wait(tx_model *model);
 /* Whether ranks have parts of the weights alone: zero_stage 3, `tensor`, `expert` or `pipeline`. */
 bool tx_model_gathers(const tx_model *model);
 /* Between `on` and its end rank 0 alone reads weights and states, whichever ranks they are spread over, while the
- * others are in tx_model_answer, which ends when it does. A rank whose answer fails says so, and the values that rank 0
- * read are of no use then. Nothing to do if every rank has what is read. */
-tx_status tx_model_ask(tx_model *model, bool on);
-tx_status tx_model_answer(tx_model *model);
+ * others are in tx_model_serve_reads, which ends when it does. A rank whose answer fails says so, and the values that
+ * rank 0 read are of no use then. Nothing to do if every rank has what is read. */
+tx_status tx_model_read_alone(tx_model *model, bool on);
+tx_status tx_model_serve_reads(tx_model *model);
 /* A hash of all weights that were written on this rank where it keeps shards of them alone; else 0. */
 uint64_t tx_model_written(const tx_model *model);
 /* A number that the ranks sum with every update, so that they decide alike: this rank's for the next one, and the sum

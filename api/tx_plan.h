@@ -49,7 +49,7 @@ typedef struct tx_optimizer_options {
 } tx_optimizer_options;
 /* The update plan: global gradient norm, clip, optimizer over the flat arenas. */
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan);
-/* How many states the model's optimizer keeps of parameter `index`, parts TX_PART_STATE and those that follow; before
+/* How many states the model's optimizer keeps of parameter `index`, parts TX_PARAM_STATE and those that follow; before
  * it is made, and of what is frozen, none. */
 int32_t tx_model_states(const tx_model *model, int32_t index);
 /* State `k` of it. The name lives as long as the library. */

@@ -152,12 +152,12 @@ static inline int64_t tx_norm_part(const tx_attrs *attrs, int64_t row)
     X(OPTIMIZER, OPTIMIZER)                                                                                        \
     X(STAGING, OFFLOADED)       /* host memory by which what lies in a file goes to the device and back */         \
     X(PLANNED, ACTIVATIONS)     /* inputs, activations, temporaries: reused by lifetimes */                        \
-    X(AWAY, OFFLOADED)          /* activations of blocks, while the passes are elsewhere: likewise */              \
+    X(OFFLOADED, OFFLOADED)     /* activations of blocks, while the passes are elsewhere: likewise */              \
     X(STATE, CACHE)             /* key-value caches, optimizer group bytes */                                      \
     X(WEIGHTS_WINDOW, EXCHANGE) /* where ranks exchange WEIGHTS, and GRADIENTS, of a device with its own memory */ \
     X(GRADIENTS_WINDOW, EXCHANGE)                                                                                  \
     X(EXCHANGE, EXCHANGE)     /* what ranks exchange and lies in no other arena */                                 \
-    X(PARTS, EXCHANGE)        /* what the ranks of a tensor group exchange */                                      \
+    X(TP, EXCHANGE)           /* what the ranks of a tensor group exchange */                                      \
     X(CONTROL, FUNCTIONALITY) /* TX_CONTROL_COUNT words written by the host */                                     \
     X(RESULT, FUNCTIONALITY)  /* TX_RESULT_COUNT floats written by the device */                                   \
     X(SCRATCH, SCRATCH)       /* what prepare() asked for */

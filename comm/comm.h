@@ -71,7 +71,7 @@ int32_t tx_comm_split(int32_t count);
 
 typedef struct tx_comm tx_comm;
 typedef struct tx_queue tx_queue;
-typedef struct tx_pulse tx_pulse;
+typedef struct tx_heartbeat tx_heartbeat;
 
 /* A rank, as another one sees it. */
 typedef struct tx_comm_rank {
@@ -151,7 +151,7 @@ struct tx_comm {
     int32_t local_rank, local_size; /* among the ranks of this host */
     const tx_comm_rank *ranks;      /* all of them */
     tx_queue *queue;                /* of transfers that have begun */
-    tx_pulse *pulse;                /* NULL: none, of one rank or a group */
+    tx_heartbeat *heartbeat;        /* NULL: none, of one rank or a group */
 };
 
 /* The communicator of this process: mpi where it was built in and a launcher says that it started several ranks, else

@@ -34,7 +34,7 @@ struct tx_exchange {
     lane lane[LANES];
     tx_term *term; /* room for as many as ranks */
     void **out;    /* room for as many as members, and one */
-    tx_patience patience;
+    tx_waiter waiter;
     /* The present transfer. */
     const tx_transfer *transfer;
     char *const *segment;
@@ -136,11 +136,11 @@ int64_t tx_exchange_message(const tx_exchange *exchange)
 static tx_status wait_for(tx_exchange *e, int32_t first, int32_t count)
 {
     int32_t missing = -1;
-    tx_patience_begin(&e->patience);
+    tx_waiter_begin(&e->waiter);
     tx_status status;
     while (!(status = tx_transport_test(e->transport, first, count, &missing)) && missing >= 0)
-        tx_patience_pause(&e->patience, e->group, missing);
-    tx_patience_end(&e->patience, e->group);
+        tx_waiter_pause(&e->waiter, e->group, missing);
+    tx_waiter_end(&e->waiter, e->group);
     return status;
 }
 

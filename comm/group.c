@@ -9,11 +9,11 @@ void tx_group_barrier(tx_group *g)
 {
     const long long turn = ++g->barriers;
     atomic_store_explicit(&g->mark[g->place]->arrived, turn, memory_order_release);
-    tx_patience_begin(&g->patience);
+    tx_waiter_begin(&g->waiter);
     for (int32_t i = 0; i < g->size; i++)
         while (atomic_load_explicit(&g->mark[i]->arrived, memory_order_acquire) < turn)
-            tx_patience_pause(&g->patience, g, g->member[i]);
-    tx_patience_end(&g->patience, g);
+            tx_waiter_pause(&g->waiter, g, g->member[i]);
+    tx_waiter_end(&g->waiter, g);
 }
 
 tx_status tx_group_meet(tx_group *g, uint64_t doing)

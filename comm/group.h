@@ -16,12 +16,12 @@
 /* How a rank waits for others: it tries again at once some times, then gives its core away between tries, and when
  * nothing came for a while it sleeps between them, so that whoever computes on the same core keeps it. After a long
  * wait the next one comes to sleeping sooner. */
-typedef struct tx_patience {
+typedef struct tx_waiter {
     bool long_before; /* what the last wait was */
     bool told;        /* the group knows of this wait */
     int32_t tries;
     double began, waited; /* when this wait passed its first tries, and the microseconds since */
-} tx_patience;
+} tx_waiter;
 
 /* What a rank tells the others of its group, in memory of its own that they map. */
 typedef struct tx_mark {
@@ -35,7 +35,7 @@ typedef struct tx_group {
     const int32_t *member; /* ranks by place */
     tx_mark *const *mark;  /* by place */
     int64_t barriers;
-    tx_patience patience;
+    tx_waiter waiter;
 } tx_group;
 
 void tx_group_barrier(tx_group *group);
@@ -47,12 +47,12 @@ static inline void tx_group_wait_for(tx_group *group, int32_t rank)
     atomic_store_explicit(&group->mark[group->place]->waits_for, rank, memory_order_relaxed);
 }
 /* Begins a wait. It remembers the length of the last one. */
-void tx_patience_begin(tx_patience *patience);
+void tx_waiter_begin(tx_waiter *waiter);
 /* Lets some time pass in a wait for `rank` and moves on the messages of this thread (message.c). If it sleeps, the
  * group learns of the wait. */
-void tx_patience_pause(tx_patience *patience, tx_group *group, int32_t rank);
+void tx_waiter_pause(tx_waiter *waiter, tx_group *group, int32_t rank);
 /* Ends a wait. */
-void tx_patience_end(tx_patience *patience, tx_group *group);
+void tx_waiter_end(tx_waiter *waiter, tx_group *group);
 /* The rank at the end of the chain that this one waits in, -1 when it waits for none. Any thread may ask. */
 int32_t tx_group_laggard(const tx_group *group);
 

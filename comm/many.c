@@ -5,8 +5,8 @@
 #include "api/base/environment.h"
 #include "comm/common.h"
 #include "comm/exchange.h"
+#include "comm/heartbeat.h"
 #include "comm/message.h"
-#include "comm/pulse.h"
 #include "comm/queue.h"
 #include "comm/window.h"
 
@@ -169,7 +169,7 @@ static void many_close(tx_comm *comm)
         many_close(&sub->base);
     }
     tx_queue_free(c->base.queue);
-    tx_pulse_close(c->base.pulse);
+    tx_heartbeat_close(c->base.heartbeat);
     tx_transport_close(c->transport);
     while (c->windows) {
         tx_window *next = c->windows->next;
@@ -191,7 +191,7 @@ static void many_close(tx_comm *comm)
 
 static tx_status make(tx_comm *comm, const tx_transfer *t);
 
-/* All but the pulse, once there is a transport. */
+/* All but the heartbeat, once there is a transport. */
 static tx_status gather(many *c)
 {
     TX_TRY(find_ranks(c));
@@ -212,7 +212,7 @@ static tx_status join(many *c, int *argc, char ***argv)
     take_place(c);
     TX_TRY(tx_launcher_check(c->base.size, advice, true));
     TX_TRY(gather(c));
-    return tx_pulse_open(&c->base);
+    return tx_heartbeat_open(&c->base);
 }
 
 static tx_status make_many(many **made)
@@ -388,8 +388,8 @@ const tx_comm_table tx_comm_mpi = {
     .begin_message = many_begin_message,
     .wait_message = many_wait_message,
     .traffic = many_traffic,
-    .tell = tx_pulse_tell,
-    .hear = tx_pulse_hear,
+    .tell = tx_heartbeat_send,
+    .hear = tx_heartbeat_read,
     .laggard = many_laggard,
     .leave = tx_leave,
     .peer_all_reduce = many_peer_all_reduce,

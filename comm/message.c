@@ -24,7 +24,7 @@ struct tx_messages {
     tx_group *group;
     int32_t first;
     int64_t piece;
-    tx_patience patience;
+    tx_waiter waiter;
     passing passing[TX_MESSAGE_SLOTS];
 };
 
@@ -134,15 +134,15 @@ enum {
     PART = 16,    /* else this part of the time waited so far */
 };
 
-void tx_patience_begin(tx_patience *patience)
+void tx_waiter_begin(tx_waiter *waiter)
 {
-    patience->long_before = patience->waited >= GRACE;
-    patience->waited = 0.0;
-    patience->tries = 0;
+    waiter->long_before = waiter->waited >= GRACE;
+    waiter->waited = 0.0;
+    waiter->tries = 0;
 }
 
 /* Lets some time pass; true when it slept. */
-static bool pause_once(tx_patience *p)
+static bool pause_once(tx_waiter *p)
 {
     if (++p->tries < SPINS)
         return false;
@@ -163,7 +163,7 @@ static bool pause_once(tx_patience *p)
     return true;
 }
 
-void tx_patience_pause(tx_patience *p, tx_group *group, int32_t rank)
+void tx_waiter_pause(tx_waiter *p, tx_group *group, int32_t rank)
 {
     if (!pause_once(p))
         return;
@@ -171,7 +171,7 @@ void tx_patience_pause(tx_patience *p, tx_group *group, int32_t rank)
     p->told = true;
 }
 
-void tx_patience_end(tx_patience *p, tx_group *group)
+void tx_waiter_end(tx_waiter *p, tx_group *group)
 {
     if (p->told)
         tx_group_wait_for(group, -1);
@@ -183,10 +183,10 @@ tx_status tx_messages_wait(tx_messages *m, int32_t request)
     if (request < 0 || request >= TX_MESSAGE_SLOTS || !m->passing[request].begun)
         return tx_fail(TX_INVALID, "wait: message %" PRId32 " was not begun or is done already", request);
     passing *p = &m->passing[request];
-    tx_patience_begin(&m->patience);
+    tx_waiter_begin(&m->waiter);
     for (move_on(); !p->over && !p->status; move_on())
-        tx_patience_pause(&m->patience, m->group, p->message.other);
-    tx_patience_end(&m->patience, m->group);
+        tx_waiter_pause(&m->waiter, m->group, p->message.other);
+    tx_waiter_end(&m->waiter, m->group);
     p->begun = false;
     if (--m->begun == 0)
         leave(m);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The communicator of one rank: the sum over the ranks is the rank's own data. */
 #include "comm/common.h"
-#include "comm/pulse.h"
+#include "comm/heartbeat.h"
 #include "comm/queue.h"
 
 #include <inttypes.h>
@@ -136,8 +136,8 @@ const tx_comm_table tx_comm_self_table = {
     .begin_message = self_begin_message,
     .wait_message = self_wait_message,
     .traffic = self_traffic,
-    .tell = tx_pulse_tell,
-    .hear = tx_pulse_hear,
+    .tell = tx_heartbeat_send,
+    .hear = tx_heartbeat_read,
     .laggard = self_laggard,
 };
 

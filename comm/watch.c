@@ -38,7 +38,7 @@ static void end_process(const tx_watch *w, int status, const char *why)
 {
     const char *advice = w->o.advice ? w->o.advice : "";
     if (*why)
-        tx_watch_say(w, "%s; the run ends%s%s", why, *advice ? "; " : "", advice);
+        tx_watch_report(w, "%s; the run ends%s%s", why, *advice ? "; " : "", advice);
     if (w->o.end) {
         w->o.end(w->o.context, status);
         return;
@@ -65,7 +65,7 @@ static void *watch(void *argument)
     double last = tx_now();
     bool ends = false;
     while (!w->stop && !ends) {
-        const double interval = fmin(tx_watch_usual(w) / 8.0, look_every);
+        const double interval = fmin(tx_watch_default_limit(w) / 8.0, look_every);
         sleep_until(w, last + interval);
         /* A gap that is longer than what was slept for was no fault of the run: the process itself stood still. */
         const double now = tx_now(), gap = fmin(now - last, 2.0 * interval);
@@ -134,7 +134,7 @@ tx_status tx_watch_join(tx_watch *w, tx_comm *comm)
     w->size = comm->size;
     snprintf(w->host, sizeof w->host, "%s", comm->ranks[comm->rank].name);
     w->quiet = 0.0;
-    tx_watch_tell_unheard(w);
+    tx_watch_report_silent(w);
     pthread_mutex_unlock(&w->lock);
     return w->running || comm->size == 1 ? TX_OK : start_thread(w);
 }
@@ -192,7 +192,7 @@ void tx_watch_begin(tx_watch *w, tx_watch_phase phase)
     w->phase = phase;
     w->detail[0] = 0;
     w->reports = 0;
-    w->notice = tx_watch_usual(w);
+    w->notice = tx_watch_default_limit(w);
     w->began = tx_now();
     tx_watch_listen(w, 0.0); /* the others name it should this process stop in it */
     leave(w);

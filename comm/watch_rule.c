@@ -26,7 +26,7 @@ static const char *const phases[TX_WATCH_PHASE_COUNT] = {
 #undef X
 };
 
-double tx_watch_usual(const tx_watch *w)
+double tx_watch_default_limit(const tx_watch *w)
 {
     if (w->o.timeout > 0.0)
         return w->o.timeout;
@@ -35,7 +35,7 @@ double tx_watch_usual(const tx_watch *w)
 
 double tx_watch_limit_now(const tx_watch *w)
 {
-    const double limit = tx_watch_usual(w), most = fmax(limit, TX_WATCH_LONG);
+    const double limit = tx_watch_default_limit(w), most = fmax(limit, TX_WATCH_LONG);
     if (w->over)
         return w->result ? failed_limit : limit;
     switch (w->phase) {
@@ -65,7 +65,7 @@ static double delay_of(const tx_comm *comm, int32_t other)
     return here == 0 ? host_delay : other_delay + 1.5 * (here < 20 ? here : 20);
 }
 
-void tx_watch_say(const tx_watch *w, const char *format, ...)
+void tx_watch_report(const tx_watch *w, const char *format, ...)
 {
     char line[1200];
     size_t length = (size_t)snprintf(line, sizeof line / 2, "%s: ", w->o.program);
@@ -89,7 +89,7 @@ void tx_watch_say(const tx_watch *w, const char *format, ...)
 
 /* ---- The other ranks, under the lock ---------------------------------------------------------------------------- */
 
-void tx_watch_tell_unheard(const tx_watch *w)
+void tx_watch_report_silent(const tx_watch *w)
 {
     int32_t count = 0, first = -1;
     tx_comm_peer peer;
@@ -100,10 +100,11 @@ void tx_watch_tell_unheard(const tx_watch *w)
         }
     if (count == 0)
         return;
-    tx_watch_say(w,
-                 "warning: no datagram (UDP) of %" PRId32 " ranks arrives at rank 0 on %s; the first is rank %" PRId32
-                 " on %s. Where one of them stops, that is found later",
-                 count, w->host, first, w->comm->ranks[first].name);
+    tx_watch_report(w,
+                    "warning: no datagram (UDP) of %" PRId32
+                    " ranks arrives at rank 0 on %s; the first is rank %" PRId32
+                    " on %s. Where one of them stops, that is found later",
+                    count, w->host, first, w->comm->ranks[first].name);
 }
 
 void tx_watch_listen(tx_watch *w, double elapsed)
@@ -127,7 +128,7 @@ void tx_watch_listen(tx_watch *w, double elapsed)
 /* The first rank whose process gives no sign of life; -1: all do. */
 static int32_t find_silent(const tx_watch *w)
 {
-    const double limit = tx_watch_usual(w);
+    const double limit = tx_watch_default_limit(w);
     for (int32_t r = 0; r < w->size; r++)
         if (w->others[r].silent >= limit && w->others[r].silent >= limit + delay_of(w->comm, r))
             return r;
@@ -205,8 +206,8 @@ static void tell_of_slow_disk(tx_watch *w)
     if (w->phase != TX_WATCH_WRITING || w->quiet < w->notice)
         return;
     w->notice *= 2.0;
-    tx_watch_say(w, "rank %" PRId32 " on %s has been writing files for %.3g s, is the disk slow? The run waits",
-                 w->rank, w->host, w->quiet);
+    tx_watch_report(w, "rank %" PRId32 " on %s has been writing files for %.3g s, is the disk slow? The run waits",
+                    w->rank, w->host, w->quiet);
 }
 
 bool tx_watch_judge(tx_watch *w, int *status, char *why, size_t room)
@@ -222,7 +223,7 @@ bool tx_watch_judge(tx_watch *w, int *status, char *why, size_t room)
     if (silent >= 0) {
         lose(w, silent, waits && other.rank == silent ? &other : NULL, w->others[silent].silent, why, room);
     } else if (waits) {
-        if (w->quiet < fmin(limit, fmax(tx_watch_usual(w), TX_WATCH_LONG)) + delay_of(w->comm, other.rank) ||
+        if (w->quiet < fmin(limit, fmax(tx_watch_default_limit(w), TX_WATCH_LONG)) + delay_of(w->comm, other.rank) ||
             is_busy(w, other.rank))
             return false;
         lose(w, other.rank, &other, w->quiet, why, room);

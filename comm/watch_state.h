@@ -50,12 +50,12 @@ struct tx_watch {
 };
 
 /* Says one line to the user, the program's name before it. */
-void tx_watch_say(const tx_watch *watch, const char *format, ...) TX_PRINTF(2, 3);
+void tx_watch_report(const tx_watch *watch, const char *format, ...) TX_PRINTF(2, 3);
 /* The limit by default, and the one that holds now (INFINITY: none). */
-double tx_watch_usual(const tx_watch *watch);
+double tx_watch_default_limit(const tx_watch *watch);
 double tx_watch_limit_now(const tx_watch *watch);
 /* Tells the user of ranks that are not heard. */
-void tx_watch_tell_unheard(const tx_watch *watch);
+void tx_watch_report_silent(const tx_watch *watch);
 /* While the communicator is open: tells the others that this rank lives, and hears what they tell; `elapsed` seconds
  * after it did so last. */
 void tx_watch_listen(tx_watch *watch, double elapsed);

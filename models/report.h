@@ -10,8 +10,8 @@
 #include <stdio.h>
 
 /* printf to the user; what is too long for a line is cut off. `reporter` NULL: nobody listens. */
-static inline void tx_tell(const tx_reporter *reporter, const char *format, ...) TX_PRINTF(2, 3);
-static inline void tx_tell(const tx_reporter *reporter, const char *format, ...)
+static inline void tx_reporter_print(const tx_reporter *reporter, const char *format, ...) TX_PRINTF(2, 3);
+static inline void tx_reporter_print(const tx_reporter *reporter, const char *format, ...)
 {
     char message[4096];
     va_list args;

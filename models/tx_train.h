@@ -91,7 +91,7 @@ bool tx_job_is_own(const tx_option *option);
 tx_status tx_job_like(const tx_job *job, tx_job **other);
 /* Completes the options, once they are set, and checks them: reads the configurations that they name, inherits the
  * options of the checkpoint's run, and refuses contradictions (TX_INVALID, TX_UNSUPPORTED). tx_job_run does so too. */
-tx_status tx_job_settle(tx_job *job);
+tx_status tx_job_resolve(tx_job *job);
 /* The listener is copied. */
 tx_status tx_job_listen(tx_job *job, const tx_job_listener *listener);
 

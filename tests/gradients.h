@@ -22,7 +22,7 @@ static inline tx_status read_gradients(tx_model *model, float *loss, float *grad
         status = tx_model_param(model, i, &name, &spec);
         if (!status && spec->frozen)
             continue;
-        TX_THEN(status, tx_model_read(model, TX_PART_GRADIENT, i, gradient));
+        TX_THEN(status, tx_model_read(model, TX_PARAM_GRADIENT, i, gradient));
         if (!status)
             gradient += tx_shape_count(&spec->logical);
     }

@@ -70,7 +70,7 @@ static bool is_repeatable(const tx_node *n)
             return false;
     for (int k = 0; k < TX_MAX_OUT; k++) {
         const tx_tensor *root = tx_tensor_root(n->out[k]);
-        const bool in_window = root && root->arena == TX_ARENA_PARTS && is_gathering(n);
+        const bool in_window = root && root->arena == TX_ARENA_TP && is_gathering(n);
         if (root && ((root->arena != TX_ARENA_PLANNED && !in_window) || root->is_fixed))
             return false;
     }

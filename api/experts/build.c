@@ -50,13 +50,13 @@ tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows)
     if (!x || !counts)
         return NULL;
     /* By ranks lie the rows that come, or came: y of those that go to experts, x of those that come back. */
-    const int64_t moved = op == TX_OP_TO_EXPERTS ? rows : x->shape.dim[0],
-                  own = op == TX_OP_TO_EXPERTS ? x->shape.dim[0] : rows;
+    const int64_t moved = op == TX_OP_EP_DISPATCH ? rows : x->shape.dim[0],
+                  own = op == TX_OP_EP_DISPATCH ? x->shape.dim[0] : rows;
     const int64_t room = moved + (x->graph->model->engine->backend->host_memory ? 0 : own);
     tx_tensor *w = tx_tensor_planned(x->graph, x->dtype, TX_SHAPE(room, x->shape.dim[1]), TX_ARENA_EXCHANGE);
-    return tx_emit(
-        x->graph,
-        &(tx_emit_args){.op = op, .attrs = TX_ATTRS(.rows = rows), .in = {x, counts}, .out[TX_OUT(to_experts, w)] = w});
+    return tx_emit(x->graph,
+                   &(tx_emit_args){
+                       .op = op, .attrs = TX_ATTRS(.rows = rows), .in = {x, counts}, .out[TX_OUT(ep_dispatch, w)] = w});
 }
 
 /* Tells the ranks of the group what comes. */
@@ -73,7 +73,7 @@ static bool share_routes(const tx_routes *routes, int64_t own, tx_arrivals *arri
     return arrivals->offsets != NULL;
 }
 
-tx_tensor *tx_to_experts(tx_tensor *x, const tx_routes *routes, int64_t chosen, float capacity, tx_arrivals *arrivals)
+tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes *routes, int64_t chosen, float capacity, tx_arrivals *arrivals)
 {
     TX_NEEDS(routes && arrivals && chosen > 0 && capacity >= 0.0f, NULL);
     if (!x)
@@ -85,14 +85,14 @@ tx_tensor *tx_to_experts(tx_tensor *x, const tx_routes *routes, int64_t chosen, 
     const int64_t experts = routes->offsets->shape.dim[0] - 1, own = experts / ranks;
     const int64_t of_tokens = rows / chosen * least(chosen, own);
     arrivals->rows = ranks * least(of_tokens, own * tx_expert_capacity(capacity, rows, experts));
-    return share_routes(routes, own, arrivals) ? tx_move_rows(TX_OP_TO_EXPERTS, x, arrivals->counts, arrivals->rows)
+    return share_routes(routes, own, arrivals) ? tx_move_rows(TX_OP_EP_DISPATCH, x, arrivals->counts, arrivals->rows)
                                                : NULL;
 }
 
-tx_tensor *tx_from_experts(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals)
+tx_tensor *tx_ep_collect(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals)
 {
     TX_NEEDS(routes && arrivals, NULL);
     if (!x || !arrivals->counts)
         return x;
-    return tx_move_rows(TX_OP_FROM_EXPERTS, x, arrivals->counts, tx_shape_count(&routes->tokens->shape));
+    return tx_move_rows(TX_OP_EP_COLLECT, x, arrivals->counts, tx_shape_count(&routes->tokens->shape));
 }

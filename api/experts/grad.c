@@ -33,7 +33,7 @@ void tx_grad_combine(const tx_grad *c)
 /* Rows return in the type of x. */
 void tx_grad_move_rows(const tx_grad *c)
 {
-    const tx_op back = c->node->op == TX_OP_TO_EXPERTS ? TX_OP_FROM_EXPERTS : TX_OP_TO_EXPERTS;
+    const tx_op back = c->node->op == TX_OP_EP_DISPATCH ? TX_OP_EP_COLLECT : TX_OP_EP_DISPATCH;
     tx_tensor *x = c->node->in[0], *counts = c->node->in[1];
     c->din[0] = tx_move_rows(back, tx_grad_as(c->dout[0], x->dtype), counts, x->shape.dim[0]);
 }

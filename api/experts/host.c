@@ -92,12 +92,12 @@ tx_status tx_host_move_rows(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     const tx_parallel *p = model->parallel;
-    const bool back = c->op == TX_OP_FROM_EXPERTS, in_place = e->backend->host_memory;
-    const tx_operand *x = &c->in[TX_IN(to_experts, x)], *y = &c->out[TX_OUT(to_experts, y)];
+    const bool back = c->op == TX_OP_EP_COLLECT, in_place = e->backend->host_memory;
+    const tx_operand *x = &c->in[TX_IN(ep_dispatch, x)], *y = &c->out[TX_OUT(ep_dispatch, y)];
     const tx_operand *arrived = back ? x : y, *places = back ? y : x;
-    const routed r = routed_of(model, &c->in[TX_IN(to_experts, counts)]);
+    const routed r = routed_of(model, &c->in[TX_IN(ep_dispatch, counts)]);
     const int64_t width = x->shape.dim[1], come = r.offset[r.own], gone = sum(r.out, r.ranks * r.own);
-    char *by_rank = tx_operand_host(model, &c->out[TX_OUT(to_experts, w)]);
+    char *by_rank = tx_operand_host(model, &c->out[TX_OUT(ep_dispatch, w)]);
     char *by_place = in_place ? tx_operand_host(model, places) : by_rank + tx_operand_bytes(arrived);
     if (come > arrived->shape.dim[0] || gone > places->shape.dim[0])
         return tx_fail(TX_INTERNAL, "%" PRId64 " rows come to experts, and there is room for %" PRId64, come,

@@ -14,20 +14,20 @@
 tx_status tx_infer_top_k(const tx_infer *c)
 {
     const tx_shape *x = &c->in[0].shape;
-    TX_TRY(tx_want(c, "F"));
+    TX_TRY(tx_require(c, "F"));
     if (c->attrs->rows < 1 || c->attrs->rows > tx_shape_last(x))
         return tx_refuse(c, "%" PRId64 " elements of rows of %s", c->attrs->rows, TX_TEXT(*x));
-    tx_give(c, 0, TX_F32, tx_with_last(x, c->attrs->rows));
-    return tx_give(c, 1, TX_I32, tx_with_last(x, c->attrs->rows));
+    tx_set_output(c, 0, TX_F32, tx_with_last(x, c->attrs->rows));
+    return tx_set_output(c, 1, TX_I32, tx_with_last(x, c->attrs->rows));
 }
 
 tx_status tx_infer_top_k_grad(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "FI"));
-    TX_TRY(tx_want_shape(c, 1, &c->in[0].shape));
+    TX_TRY(tx_require(c, "FI"));
+    TX_TRY(tx_require_shape(c, 1, &c->in[0].shape));
     if (c->attrs->rows < tx_shape_last(&c->in[0].shape))
-        return tx_want_other_shape(c, 0, "rows no longer than the result's");
-    return tx_give(c, 0, TX_F32, tx_with_last(&c->in[0].shape, c->attrs->rows));
+        return tx_require_other_shape(c, 0, "rows no longer than the result's");
+    return tx_set_output(c, 0, TX_F32, tx_with_last(&c->in[0].shape, c->attrs->rows));
 }
 
 /* ---- Routes ------------------------------------------------------------------------------------------------ */
@@ -36,62 +36,62 @@ tx_status tx_infer_route(const tx_infer *c)
 {
     const tx_shape *choices = &c->in[0].shape;
     const int64_t count = tx_shape_count(choices), experts = c->attrs->rows;
-    TX_TRY(tx_want(c, "I2I"));
+    TX_TRY(tx_require(c, "I2I"));
     if (experts < 1 || experts > MOST_CHOICES || !(c->attrs->scale >= 0.0f && isfinite(c->attrs->scale)))
         return tx_refuse(c, "%" PRId64 " experts with a capacity factor of %g", experts, (double)c->attrs->scale);
-    TX_TRY(tx_want_shape(c, 1, &TX_SHAPE(choices->dim[0])));
+    TX_TRY(tx_require_shape(c, 1, &TX_SHAPE(choices->dim[0])));
     if (count > MOST_CHOICES)
-        return tx_fail(TX_UNSUPPORTED, "%s: %s are more than %d choices: take a smaller batch", tx_want_name(c),
+        return tx_fail(TX_UNSUPPORTED, "%s: %s are more than %d choices: take a smaller batch", tx_require_name(c),
                        TX_TEXT(*choices), MOST_CHOICES);
-    tx_give(c, 0, TX_I32, TX_SHAPE(count));
-    tx_give(c, 1, TX_I32, *choices);
-    tx_give(c, 2, TX_I32, TX_SHAPE(experts + 1));
-    return tx_give(c, 3, TX_F32, TX_SHAPE(experts));
+    tx_set_output(c, 0, TX_I32, TX_SHAPE(count));
+    tx_set_output(c, 1, TX_I32, *choices);
+    tx_set_output(c, 2, TX_I32, TX_SHAPE(experts + 1));
+    return tx_set_output(c, 3, TX_F32, TX_SHAPE(experts));
 }
 
 /* x [N k, C], weights [N, k], places and tokens from input x on. */
 static tx_status check_combined(const tx_infer *c, int x)
 {
     const tx_shape *weights = &c->in[x + 1].shape;
-    TX_TRY(tx_want_shape(c, x + 2, weights));
+    TX_TRY(tx_require_shape(c, x + 2, weights));
     if (c->in[x].shape.dim[0] != tx_shape_count(weights))
-        return tx_want_other_shape(c, x, "a row for each of the weights");
-    return tx_want_shape(c, x + 3, &TX_SHAPE(c->in[x].shape.dim[0]));
+        return tx_require_other_shape(c, x, "a row for each of the weights");
+    return tx_require_shape(c, x + 3, &TX_SHAPE(c->in[x].shape.dim[0]));
 }
 
 tx_status tx_infer_combine(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "H2F2II"));
+    TX_TRY(tx_require(c, "H2F2II"));
     TX_TRY(check_combined(c, 0));
-    return tx_give(c, 0, TX_F32, TX_SHAPE(c->in[1].shape.dim[0], tx_shape_last(&c->in[0].shape)));
+    return tx_set_output(c, 0, TX_F32, TX_SHAPE(c->in[1].shape.dim[0], tx_shape_last(&c->in[0].shape)));
 }
 
 tx_status tx_infer_combine_grad(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "FH2F2II"));
+    TX_TRY(tx_require(c, "FH2F2II"));
     TX_TRY(check_combined(c, 1));
-    TX_TRY(tx_want_shape(c, 0, &TX_SHAPE(c->in[2].shape.dim[0], tx_shape_last(&c->in[1].shape))));
-    tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
-    return tx_give(c, 1, TX_F32, c->in[2].shape);
+    TX_TRY(tx_require_shape(c, 0, &TX_SHAPE(c->in[2].shape.dim[0], tx_shape_last(&c->in[1].shape))));
+    tx_set_output(c, 0, c->in[1].dtype, c->in[1].shape);
+    return tx_set_output(c, 1, TX_F32, c->in[2].shape);
 }
 
 /* ---- Ways to other ranks ------------------------------------------------------------------------------------------ */
 
 tx_status tx_infer_share_routes(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "I1"));
+    TX_TRY(tx_require(c, "I1"));
     if (c->attrs->rows < 1 || (c->in[0].shape.dim[0] - 1) % c->attrs->rows != 0)
         return tx_refuse(c, "%" PRId64 " experts a rank of %" PRId64, c->attrs->rows, c->in[0].shape.dim[0] - 1);
-    return tx_give(c, 0, TX_I32, TX_SHAPE(c->attrs->rows + 1));
+    return tx_set_output(c, 0, TX_I32, TX_SHAPE(c->attrs->rows + 1));
 }
 
 /* w, where it is known already, has the type of x. */
 tx_status tx_infer_move_rows(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "H2I2"));
+    TX_TRY(tx_require(c, "H2I2"));
     if (tx_present(&c->out[1]))
         c->out[1].dtype = c->in[0].dtype;
-    return tx_give(c, 0, c->in[0].dtype, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[1]));
+    return tx_set_output(c, 0, c->in[0].dtype, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[1]));
 }
 
 /* ---- Grouped products ---------------------------------------------------------------------------------------- */
@@ -99,8 +99,8 @@ tx_status tx_infer_move_rows(const tx_infer *c)
 tx_status tx_infer_grouped_matmul(const tx_infer *c)
 {
     const tx_shape *x = &c->in[0].shape, *w = &c->in[1].shape;
-    TX_TRY(tx_want(c, "H2=3I"));
-    TX_TRY(tx_want_shape(c, 2, &TX_SHAPE(w->dim[0] + 1)));
+    TX_TRY(tx_require(c, "H2=3I"));
+    TX_TRY(tx_require_shape(c, 2, &TX_SHAPE(w->dim[0] + 1)));
     if (w->dim[c->attrs->trans_b ? 2 : 1] != x->dim[1])
         return tx_refuse(c, "inner dimensions of %s and %s%s differ", TX_TEXT(*x), TX_TEXT(*w),
                          c->attrs->trans_b ? " transposed" : "");
@@ -110,10 +110,10 @@ tx_status tx_infer_grouped_matmul(const tx_infer *c)
 tx_status tx_infer_grouped_matmul_grad(const tx_infer *c)
 {
     const tx_shape *a = &c->in[0].shape, *b = &c->in[1].shape;
-    TX_TRY(tx_want(c, "H2=2I1"));
+    TX_TRY(tx_require(c, "H2=2I1"));
     if (a->dim[0] != b->dim[0] || c->in[2].shape.dim[0] < 2)
         return tx_refuse(c, "%s, %s and offsets %s do not fit", TX_TEXT(*a), TX_TEXT(*b), TX_TEXT(c->in[2].shape));
-    return tx_give(c, 0, TX_F32, TX_SHAPE(c->in[2].shape.dim[0] - 1, a->dim[1], b->dim[1]));
+    return tx_set_output(c, 0, TX_F32, TX_SHAPE(c->in[2].shape.dim[0] - 1, a->dim[1], b->dim[1]));
 }
 
 /* As if every row had a group. */

@@ -7,40 +7,40 @@
 
 static tx_status check_cache(const tx_infer *c, int64_t *head_size)
 {
-    TX_TRY(tx_want(c, "H=3="));
-    TX_TRY(tx_want_qkv(c, 0, head_size));
+    TX_TRY(tx_require(c, "H=3="));
+    TX_TRY(tx_require_qkv(c, 0, head_size));
     const tx_shape *cache = &c->in[1].shape;
-    TX_TRY(tx_want_positions(c, 3, c->in[0].shape.dim[0]));
+    TX_TRY(tx_require_positions(c, 3, c->in[0].shape.dim[0]));
     if (cache->dim[0] != c->in[0].shape.dim[0] || cache->dim[2] != c->attrs->attention.kv_heads * *head_size ||
         cache->dim[1] < c->in[0].shape.dim[1])
         return tx_refuse(c, "the cache %s does not fit %s", TX_TEXT(*cache), TX_TEXT(c->in[0].shape));
-    return tx_want_shape(c, 2, cache);
+    return tx_require_shape(c, 2, cache);
 }
 
 tx_status tx_infer_attention_cached(const tx_infer *c)
 {
     int64_t d = 0;
     TX_TRY(check_cache(c, &d));
-    return tx_give(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, c->attrs->attention.heads * d));
+    return tx_set_output(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, c->attrs->attention.heads * d));
 }
 
 tx_status tx_infer_kv_append(const tx_infer *c)
 {
     int64_t d = 0;
     TX_TRY(check_cache(c, &d));
-    tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
-    return tx_give(c, 1, c->in[2].dtype, c->in[2].shape);
+    tx_set_output(c, 0, c->in[1].dtype, c->in[1].shape);
+    return tx_set_output(c, 1, c->in[2].dtype, c->in[2].shape);
 }
 
 tx_status tx_infer_kv_reorder(const tx_infer *c)
 {
     const tx_shape *cache = &c->in[0].shape;
-    TX_TRY(tx_want(c, "H3="));
-    TX_TRY(tx_want_shape(c, 1, cache));
-    TX_TRY(tx_want_positions(c, 2, cache->dim[0]));
-    TX_TRY(tx_want_positions(c, 3, cache->dim[0]));
-    tx_give(c, 0, c->in[0].dtype, *cache);
-    return tx_give(c, 1, c->in[1].dtype, *cache);
+    TX_TRY(tx_require(c, "H3="));
+    TX_TRY(tx_require_shape(c, 1, cache));
+    TX_TRY(tx_require_positions(c, 2, cache->dim[0]));
+    TX_TRY(tx_require_positions(c, 3, cache->dim[0]));
+    tx_set_output(c, 0, c->in[0].dtype, *cache);
+    return tx_set_output(c, 1, c->in[1].dtype, *cache);
 }
 
 /* Rows of a cache that `time` queries of a sample look at; how much of it is in use is not known here: all of it. */

@@ -102,8 +102,7 @@ static inline bool tx_tensor_lasts(tx_tensor *t)
     const tx_tensor *root = tx_tensor_root(t);
     const tx_arena_id arena = root->arena;
     return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS || arena == TX_ARENA_KEPT ||
-           arena == TX_ARENA_FROZEN || arena == TX_ARENA_HALF || arena == TX_ARENA_EXCHANGE ||
-           arena == TX_ARENA_PARTS ||
+           arena == TX_ARENA_FROZEN || arena == TX_ARENA_HALF || arena == TX_ARENA_EXCHANGE || arena == TX_ARENA_TP ||
            (arena == TX_ARENA_RESULT && root->offset == TX_RESULT_LOSS_SCALE * (int64_t)sizeof(float));
 }
 
@@ -152,7 +151,7 @@ bool tx_attention_attrs(tx_tensor *qkv, const tx_attention_options *options, tx_
 
 /* A tensor on fixed storage (arena address `offset`), not made by a node. */
 tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset);
-/* A tensor that the planner places in an arena, PLANNED, AWAY, EXCHANGE or PARTS, not made by a node. */
+/* A tensor that the planner places in an arena, PLANNED, OFFLOADED, EXCHANGE or TP, not made by a node. */
 tx_tensor *tx_tensor_planned(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena);
 /* A view: `shape` elements of `whole` from element `first` on, to be read or written in their place. */
 tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape);

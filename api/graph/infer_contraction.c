@@ -17,42 +17,42 @@ static tx_status infer_epilogue(const tx_infer *c)
         return TX_OK;
     if (c->attrs->accumulate != TX_STORE)
         return tx_refuse(c, "an epilogue's result is stored");
-    TX_TRY(tx_want_dtype(c, 3, c->out[0].dtype));
-    TX_TRY(tx_want_shape(c, 3, &c->out[0].shape));
+    TX_TRY(tx_require_dtype(c, 3, c->out[0].dtype));
+    TX_TRY(tx_require_shape(c, 3, &c->out[0].shape));
     if (epilogue == TX_EPILOGUE_GELU && c->attrs->keeps)
-        return tx_give(c, 1, c->out[0].dtype, c->out[0].shape);
+        return tx_set_output(c, 1, c->out[0].dtype, c->out[0].shape);
     return TX_OK;
 }
 
 /* A packed matrix is one for all rows of a, and its rows are whole blocks. */
 static tx_status check_packed(const tx_infer *c)
 {
-    TX_TRY(tx_want_rank(c, 1, 2));
+    TX_TRY(tx_require_rank(c, 1, 2));
     if (!c->attrs->flat || c->attrs->trans_a)
         return tx_refuse(c, "%s is multiplied by rows that are not transposed and no batch",
                          tx_dtype_name(c->in[1].dtype));
     if (tx_shape_last(&c->in[1].shape) % TX_NF4_BLOCK != 0)
-        return tx_want_other_shape(c, 1, "rows of a multiple of 64 elements");
+        return tx_require_other_shape(c, 1, "rows of a multiple of 64 elements");
     return TX_OK;
 }
 
 tx_status tx_infer_matmul(const tx_infer *c)
 {
     const tx_shape *a = &c->in[0].shape, *b = &c->in[1].shape;
-    TX_TRY(tx_want_float_type(c, 0));
+    TX_TRY(tx_require_float_type(c, 0));
     if (tx_dtype_packed(c->in[1].dtype))
         TX_TRY(check_packed(c));
     else
-        TX_TRY(tx_want_dtype(c, 1, c->in[0].dtype));
-    TX_TRY(tx_want_dtype(c, 2, TX_F32));
+        TX_TRY(tx_require_dtype(c, 1, c->in[0].dtype));
+    TX_TRY(tx_require_dtype(c, 2, TX_F32));
     tx_gemm g = tx_gemm_of(c->attrs, a, b);
     int64_t b_k = c->attrs->trans_b ? tx_shape_last(b) : tx_shape_count(b) / tx_shape_last(b);
     if (c->attrs->flat) {
         if (!c->attrs->trans_a)
-            TX_TRY(tx_want_rank(c, 1, 2));
+            TX_TRY(tx_require_rank(c, 1, 2));
     } else {
         if (a->rank < 2 || b->rank < 2)
-            return tx_want_other_shape(c, a->rank < 2 ? 0 : 1, "rank 2 or more");
+            return tx_require_other_shape(c, a->rank < 2 ? 0 : 1, "rank 2 or more");
         b_k = c->attrs->trans_b ? tx_shape_last(b) : b->dim[b->rank - 2];
         bool leading = a->rank == b->rank;
         for (int32_t i = 0; leading && i + 2 < a->rank; i++)
@@ -63,7 +63,7 @@ tx_status tx_infer_matmul(const tx_infer *c)
     if (g.k != b_k)
         return tx_refuse(c, "inner dimensions of %s%s and %s%s differ", TX_TEXT(*a),
                          c->attrs->trans_a ? " transposed" : "", TX_TEXT(*b), c->attrs->trans_b ? " transposed" : "");
-    TX_TRY(tx_want_shape(c, 2, &TX_SHAPE(g.n)));
+    TX_TRY(tx_require_shape(c, 2, &TX_SHAPE(g.n)));
     tx_shape y = TX_SHAPE(g.m, g.n);
     if (c->attrs->flat && !c->attrs->trans_a) {
         y = tx_with_last(a, g.n);
@@ -76,17 +76,17 @@ tx_status tx_infer_matmul(const tx_infer *c)
     return infer_epilogue(c);
 }
 
-tx_status tx_want_qkv(const tx_infer *c, int i, int64_t *head_size)
+tx_status tx_require_qkv(const tx_infer *c, int i, int64_t *head_size)
 {
     const tx_attrs *a = c->attrs;
-    TX_TRY(tx_want_rank(c, i, 3));
+    TX_TRY(tx_require_rank(c, i, 3));
     if (a->attention.heads < 1 || a->attention.kv_heads < 1 || a->attention.heads % a->attention.kv_heads != 0)
         return tx_refuse(c, "%d heads cannot share %d key heads", a->attention.heads, a->attention.kv_heads);
     int64_t parts = a->attention.heads + 2 * (int64_t)a->attention.kv_heads, last = tx_shape_last(&c->in[i].shape);
     if (last % parts != 0)
         return tx_refuse(c, "the last dimension of %s is no multiple of %" PRId64 " heads", TX_TEXT(c->in[i].shape),
                          parts);
-    TX_TRY(tx_want_draw(c));
+    TX_TRY(tx_require_draw(c));
     if (a->attention.window < 0)
         return tx_refuse(c, "a window of %d keys", a->attention.window);
     *head_size = last / parts;
@@ -97,8 +97,8 @@ tx_status tx_want_qkv(const tx_infer *c, int i, int64_t *head_size)
 static tx_status check_bounds(const tx_infer *c, int lengths, const tx_shape *qkv)
 {
     const int starts = lengths + 1;
-    TX_TRY(tx_want_shape(c, lengths, &TX_SHAPE(qkv->dim[0])));
-    TX_TRY(tx_want_shape(c, starts, &TX_SHAPE(qkv->dim[0], qkv->dim[1])));
+    TX_TRY(tx_require_shape(c, lengths, &TX_SHAPE(qkv->dim[0])));
+    TX_TRY(tx_require_shape(c, starts, &TX_SHAPE(qkv->dim[0], qkv->dim[1])));
     if (!c->attrs->attention.causal && (c->attrs->attention.window > 0 || tx_present(&c->in[starts])))
         return tx_refuse(c, "a window and starts are for causal attention");
     return TX_OK;
@@ -107,26 +107,26 @@ static tx_status check_bounds(const tx_infer *c, int lengths, const tx_shape *qk
 tx_status tx_infer_attention(const tx_infer *c)
 {
     int64_t d = 0;
-    TX_TRY(tx_want(c, "HII"));
-    TX_TRY(tx_want_qkv(c, 0, &d));
+    TX_TRY(tx_require(c, "HII"));
+    TX_TRY(tx_require_qkv(c, 0, &d));
     int64_t batch = c->in[0].shape.dim[0], time = c->in[0].shape.dim[1];
     TX_TRY(check_bounds(c, TX_IN(attention, lengths), &c->in[0].shape));
-    tx_give(c, 0, c->in[0].dtype, TX_SHAPE(batch, time, c->attrs->attention.heads * d));
-    return tx_give(c, 1, TX_F32, TX_SHAPE(batch, c->attrs->attention.heads, time));
+    tx_set_output(c, 0, c->in[0].dtype, TX_SHAPE(batch, time, c->attrs->attention.heads * d));
+    return tx_set_output(c, 1, TX_F32, TX_SHAPE(batch, c->attrs->attention.heads, time));
 }
 
 tx_status tx_infer_attention_grad(const tx_infer *c)
 {
     int64_t d = 0;
-    TX_TRY(tx_want(c, "H==FII"));
-    TX_TRY(tx_want_qkv(c, 1, &d));
+    TX_TRY(tx_require(c, "H==FII"));
+    TX_TRY(tx_require_qkv(c, 1, &d));
     int64_t batch = c->in[1].shape.dim[0], time = c->in[1].shape.dim[1];
     tx_shape o = TX_SHAPE(batch, time, c->attrs->attention.heads * d),
              lse = TX_SHAPE(batch, c->attrs->attention.heads, time);
-    TX_TRY(tx_want_shape(c, 0, &o));
-    TX_TRY(tx_want_shape(c, 2, &o));
-    TX_TRY(tx_want_shape(c, 3, &lse));
+    TX_TRY(tx_require_shape(c, 0, &o));
+    TX_TRY(tx_require_shape(c, 2, &o));
+    TX_TRY(tx_require_shape(c, 3, &lse));
     TX_TRY(check_bounds(c, TX_IN(attention_grad, lengths), &c->in[1].shape));
-    tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
-    return tx_give(c, 1, TX_F32, lse);
+    tx_set_output(c, 0, c->in[1].dtype, c->in[1].shape);
+    return tx_set_output(c, 1, TX_F32, lse);
 }

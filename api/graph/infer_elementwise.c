@@ -10,75 +10,75 @@
 tx_status tx_infer_same(const tx_infer *c)
 {
     if (tx_op_info_of(c->op)->op_class == TX_COLLECTIVE)
-        TX_TRY(tx_want(c, "H"));
+        TX_TRY(tx_require(c, "H"));
     else if (c->op != TX_OP_COPY)
-        TX_TRY(tx_want(c, "F"));
+        TX_TRY(tx_require(c, "F"));
     if (c->op == TX_OP_NOISE && !(c->attrs->scale >= 0.0f && c->attrs->scale <= FLT_MAX))
         return tx_refuse(c, "a scale of %g is not 0 or more", (double)c->attrs->scale);
-    return tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
+    return tx_set_output(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
 tx_status tx_infer_dropout(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "H"));
+    TX_TRY(tx_require(c, "H"));
     if (!(c->attrs->draw.p >= 0.0f && c->attrs->draw.p < 1.0f))
         return tx_refuse(c, "%g is not in [0, 1)", (double)c->attrs->draw.p);
-    return tx_give_asked(c, TX_F32, c->in[0].shape);
+    return tx_set_output_as(c, TX_F32, c->in[0].shape);
 }
 
 /* One operand or two, of one type and shape. */
 tx_status tx_infer_map(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "H="));
+    TX_TRY(tx_require(c, "H="));
     if (tx_present(&c->in[1]) && !tx_shape_equal(&c->in[0].shape, &c->in[1].shape))
         return tx_refuse(c, "shapes %s and %s differ", TX_TEXT(c->in[0].shape), TX_TEXT(c->in[1].shape));
-    return tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
+    return tx_set_output(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
 tx_status tx_infer_same2(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "FF"));
+    TX_TRY(tx_require(c, "FF"));
     return tx_infer_map(c);
 }
 
 tx_status tx_infer_swiglu(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "H"));
+    TX_TRY(tx_require(c, "H"));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (last % 2 != 0)
-        return tx_want_other_shape(c, 0, "an even last dimension (gate | up)");
-    return tx_give(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, last / 2));
+        return tx_require_other_shape(c, 0, "an even last dimension (gate | up)");
+    return tx_set_output(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, last / 2));
 }
 
 tx_status tx_infer_swiglu_grad(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "H="));
+    TX_TRY(tx_require(c, "H="));
     tx_shape half = tx_with_last(&c->in[1].shape, tx_shape_last(&c->in[1].shape) / 2);
-    TX_TRY(tx_want_shape(c, 0, &half));
-    return tx_give(c, 0, c->in[1].dtype, c->in[1].shape);
+    TX_TRY(tx_require_shape(c, 0, &half));
+    return tx_set_output(c, 0, c->in[1].dtype, c->in[1].shape);
 }
 
 tx_status tx_infer_rotary(const tx_infer *c)
 {
     const tx_attrs *a = c->attrs;
-    TX_TRY(tx_want(c, "F3"));
-    TX_TRY(tx_want_places(c, 1, c->in[0].shape.dim[0], c->in[0].shape.dim[1]));
+    TX_TRY(tx_require(c, "F3"));
+    TX_TRY(tx_require_places(c, 1, c->in[0].shape.dim[0], c->in[0].shape.dim[1]));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (a->attention.head_size < 2 || a->attention.head_size % 2 != 0 || last % a->attention.head_size != 0 ||
         a->attention.heads < 0 || a->attention.head_size > TX_MAX_ROTARY ||
         a->attention.heads > last / a->attention.head_size || !(a->rope.theta > 0.0f) || !(a->rope.factor > 0.0f))
         return tx_refuse(c, "%d heads of size %d (even, at most %d) with theta %g do not fit %s", a->attention.heads,
                          a->attention.head_size, TX_MAX_ROTARY, (double)a->rope.theta, TX_TEXT(c->in[0].shape));
-    return tx_give(c, 0, TX_F32, c->in[0].shape);
+    return tx_set_output(c, 0, TX_F32, c->in[0].shape);
 }
 
 /* ---- movement ------------------------------------------------------------------------------ */
 
 tx_status tx_infer_embedding(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "I2H2=2"));
+    TX_TRY(tx_require(c, "I2H2=2"));
     const tx_shape *tokens = &c->in[0].shape;
-    TX_TRY(tx_want_places(c, 3, tokens->dim[0], tokens->dim[1]));
+    TX_TRY(tx_require_places(c, 3, tokens->dim[0], tokens->dim[1]));
     int64_t channels = c->in[1].shape.dim[1];
     if (tx_present(&c->in[2]) && (c->in[2].shape.dim[1] != channels || c->in[2].shape.dim[0] < tokens->dim[1]))
         return tx_refuse(c, "positions %s do not fit tokens %s and table %s", TX_TEXT(c->in[2].shape), TX_TEXT(*tokens),
@@ -91,45 +91,45 @@ tx_status tx_infer_embedding(const tx_infer *c)
 
 tx_status tx_infer_token_positions(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "I2"));
+    TX_TRY(tx_require(c, "I2"));
     if (c->attrs->first < 0 || c->attrs->first > INT32_MAX - c->in[0].shape.dim[1])
         return tx_refuse(c, "rows of %" PRId64 " tokens cannot be counted from %" PRId64 " on", c->in[0].shape.dim[1],
                          c->attrs->first);
-    return tx_give(c, 0, TX_I32, c->in[0].shape);
+    return tx_set_output(c, 0, TX_I32, c->in[0].shape);
 }
 
 tx_status tx_infer_position_grad(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "F3"));
+    TX_TRY(tx_require(c, "F3"));
     if (c->attrs->rows < c->in[0].shape.dim[1])
         return tx_refuse(c, "%" PRId64 " rows are too few for %s", c->attrs->rows, TX_TEXT(c->in[0].shape));
-    return tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[2]));
+    return tx_set_output(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, c->in[0].shape.dim[2]));
 }
 
 tx_status tx_infer_gather(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "H2I"));
+    TX_TRY(tx_require(c, "H2I"));
     tx_shape y = c->in[1].shape;
     if (y.rank + 1 > TX_MAX_RANK)
-        return tx_want_other_shape(c, 1, "a smaller rank");
+        return tx_require_other_shape(c, 1, "a smaller rank");
     y.dim[y.rank++] = c->in[0].shape.dim[1];
-    return tx_give(c, 0, c->in[0].dtype, y);
+    return tx_set_output(c, 0, c->in[0].dtype, y);
 }
 
 tx_status tx_infer_scatter_add(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "IF"));
+    TX_TRY(tx_require(c, "IF"));
     int64_t count = tx_shape_count(&c->in[0].shape);
     if (tx_shape_rows(&c->in[1].shape) != count)
         return tx_refuse(c, "indices %s do not fit %s", TX_TEXT(c->in[0].shape), TX_TEXT(c->in[1].shape));
     if (c->attrs->rows < 1)
         return tx_refuse(c, "the result has no rows");
-    return tx_give(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, tx_shape_last(&c->in[1].shape)));
+    return tx_set_output(c, 0, TX_F32, TX_SHAPE(c->attrs->rows, tx_shape_last(&c->in[1].shape)));
 }
 
 tx_status tx_infer_cast(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "H"));
+    TX_TRY(tx_require(c, "H"));
     if (!tx_is_float_type(c->out[0].dtype))
         return tx_refuse(c, "%s cannot become %s", tx_dtype_name(c->in[0].dtype), tx_dtype_name(c->out[0].dtype));
     c->out[0].shape = c->in[0].shape;

@@ -10,25 +10,25 @@
 static tx_status check_norm(const tx_infer *c, int x, int first, int last)
 {
     for (int i = 0; i < (x > 0 ? TX_MAX_IN : last + 1); i++)
-        TX_TRY(i < x ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
+        TX_TRY(i < x ? tx_require_float_type(c, i) : tx_require_dtype(c, i, TX_F32));
     const tx_shape *rows = &c->in[x].shape;
     const tx_shape channels = TX_SHAPE(tx_shape_last(rows) * (c->attrs->attention.heads ? 2 : 1));
     const int64_t heads = (int64_t)c->attrs->attention.heads + 2 * (int64_t)c->attrs->attention.kv_heads;
     if (c->attrs->attention.heads && (rows->rank < 2 || rows->dim[rows->rank - 2] != heads))
         return tx_refuse(c, "%s has not %" PRId64 " heads", TX_TEXT(*rows), heads);
     for (int i = first; i <= last; i++)
-        TX_TRY(tx_want_shape(c, i, &channels));
+        TX_TRY(tx_require_shape(c, i, &channels));
     return TX_OK;
 }
 
 /* Operand i, a summand of what is normalised, which dropout may come before, and where the sum goes. */
 static tx_status infer_summand(const tx_infer *c, int i, int out)
 {
-    TX_TRY(out >= 0 && c->attrs->draw.p > 0.0f ? tx_want_float_type(c, i) : tx_want_dtype(c, i, TX_F32));
-    TX_TRY(tx_want_draw(c));
-    TX_TRY(tx_want_shape(c, i, &c->in[0].shape));
+    TX_TRY(out >= 0 && c->attrs->draw.p > 0.0f ? tx_require_float_type(c, i) : tx_require_dtype(c, i, TX_F32));
+    TX_TRY(tx_require_draw(c));
+    TX_TRY(tx_require_shape(c, i, &c->in[0].shape));
     if (out >= 0 && tx_present(&c->in[i]))
-        tx_give(c, out, TX_F32, c->in[0].shape);
+        tx_set_output(c, out, TX_F32, c->in[0].shape);
     return TX_OK;
 }
 
@@ -44,8 +44,8 @@ tx_status tx_infer_norm(const tx_infer *c)
     TX_TRY(check_norm(c, 0, 1, vectors));
     TX_TRY(infer_summand(c, 1 + vectors, 1 + vectors));
     for (int i = 1; i <= vectors; i++)
-        tx_give(c, i, TX_F32, TX_SHAPE(tx_shape_rows(&c->in[0].shape)));
-    return tx_give_asked(c, TX_F32, c->in[0].shape);
+        tx_set_output(c, i, TX_F32, TX_SHAPE(tx_shape_rows(&c->in[0].shape)));
+    return tx_set_output_as(c, TX_F32, c->in[0].shape);
 }
 
 tx_status tx_infer_norm_grad(const tx_infer *c)
@@ -54,16 +54,16 @@ tx_status tx_infer_norm_grad(const tx_infer *c)
     const tx_shape *x = &c->in[1].shape, *gamma = &c->in[2].shape;
     const int64_t rows = tx_shape_rows(x);
     TX_TRY(check_norm(c, 1, 2, 2));
-    TX_TRY(tx_want_shape(c, 0, x));
+    TX_TRY(tx_require_shape(c, 0, x));
     for (int i = 0; i < vectors; i++)
-        TX_TRY(tx_want_shape(c, 3 + i, &TX_SHAPE(rows)));
+        TX_TRY(tx_require_shape(c, 3 + i, &TX_SHAPE(rows)));
     TX_TRY(infer_summand(c, 3 + vectors, -1));
-    tx_give(c, 0, TX_F32, *x);
+    tx_set_output(c, 0, TX_F32, *x);
     for (int i = 0; i < vectors; i++)
-        tx_give(c, 1 + i, TX_F32, *gamma);
+        tx_set_output(c, 1 + i, TX_F32, *gamma);
     const int64_t blocks = tx_row_blocks(rows);
-    return tx_give(c, 1 + vectors, TX_F32,
-                   vectors == 2 ? TX_SHAPE(blocks, 2, gamma->dim[0]) : TX_SHAPE(blocks, gamma->dim[0]));
+    return tx_set_output(c, 1 + vectors, TX_F32,
+                         vectors == 2 ? TX_SHAPE(blocks, 2, gamma->dim[0]) : TX_SHAPE(blocks, gamma->dim[0]));
 }
 
 /* Logits are input 0. The next inputs, which have a number for each of their rows, are those from `first` to `last`. */
@@ -72,7 +72,7 @@ static tx_status check_logits(const tx_infer *c, int first, int last)
     const tx_shape rows = tx_without_last(&c->in[0].shape);
     const int64_t columns = tx_shape_last(&c->in[0].shape);
     for (int i = first; i <= last; i++)
-        TX_TRY(tx_want_shape(c, i, &rows));
+        TX_TRY(tx_require_shape(c, i, &rows));
     if (!(c->attrs->smoothing >= 0.0f && c->attrs->smoothing <= 1.0f))
         return tx_refuse(c, "smoothing %g must be from 0 to 1", (double)c->attrs->smoothing);
     if (c->attrs->rows && c->attrs->rows < c->attrs->vocab)
@@ -85,31 +85,31 @@ static tx_status check_logits(const tx_infer *c, int first, int last)
 tx_status tx_infer_cross_entropy(const tx_infer *c)
 {
     const tx_shape rows = tx_without_last(&c->in[0].shape);
-    TX_TRY(tx_want(c, "HIFF"));
+    TX_TRY(tx_require(c, "HIFF"));
     TX_TRY(check_logits(c, 1, 3));
-    tx_give(c, 0, TX_F32, rows);
-    return tx_give(c, 1, TX_F32, rows);
+    tx_set_output(c, 0, TX_F32, rows);
+    return tx_set_output(c, 1, TX_F32, rows);
 }
 
 tx_status tx_infer_cross_entropy_grad(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "HFIF"));
+    TX_TRY(tx_require(c, "HFIF"));
     TX_TRY(check_logits(c, 1, 3));
-    return tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
+    return tx_set_output(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
 tx_status tx_infer_fused_classifier(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "HFI"));
+    TX_TRY(tx_require(c, "HFI"));
     TX_TRY(check_logits(c, 1, 2));
-    tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
-    return tx_give(c, 1, TX_F32, c->in[1].shape);
+    tx_set_output(c, 0, c->in[0].dtype, c->in[0].shape);
+    return tx_set_output(c, 1, TX_F32, c->in[1].shape);
 }
 
 /* The teacher is like the logits. */
 static tx_status check_distillation(const tx_infer *c, int teacher)
 {
-    TX_TRY(tx_want_shape(c, teacher, &c->in[0].shape));
+    TX_TRY(tx_require_shape(c, teacher, &c->in[0].shape));
     if (!(c->attrs->scale > 0.0f && c->attrs->scale <= FLT_MAX && c->attrs->alpha >= 0.0f && c->attrs->alpha <= 1.0f))
         return tx_refuse(c, "temperature %g must be above 0, alpha %g from 0 to 1", (double)c->attrs->scale,
                          (double)c->attrs->alpha);
@@ -118,19 +118,19 @@ static tx_status check_distillation(const tx_infer *c, int teacher)
 
 tx_status tx_infer_distillation(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "H=I"));
+    TX_TRY(tx_require(c, "H=I"));
     TX_TRY(check_distillation(c, 1));
     TX_TRY(check_logits(c, 2, 2));
-    return tx_give(c, 0, TX_F32, c->in[2].shape);
+    return tx_set_output(c, 0, TX_F32, c->in[2].shape);
 }
 
 tx_status tx_infer_distillation_grad(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "HF=I"));
+    TX_TRY(tx_require(c, "HF=I"));
     TX_TRY(check_distillation(c, 2));
     TX_TRY(check_logits(c, 1, 1));
     TX_TRY(check_logits(c, 3, 3));
-    return tx_give(c, 0, c->in[0].dtype, c->in[0].shape);
+    return tx_set_output(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
 static tx_shape reduced(const tx_shape *x, tx_axis axis)
@@ -142,17 +142,17 @@ static tx_shape reduced(const tx_shape *x, tx_axis axis)
 
 tx_status tx_infer_reduce(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "H"));
+    TX_TRY(tx_require(c, "H"));
     const tx_shape *x = &c->in[0].shape;
-    tx_give(c, 0, TX_F32, reduced(x, c->attrs->axis));
-    return tx_give(c, 1, TX_F32, TX_SHAPE(tx_reduce_work(c->attrs->axis, x)));
+    tx_set_output(c, 0, TX_F32, reduced(x, c->attrs->axis));
+    return tx_set_output(c, 1, TX_F32, TX_SHAPE(tx_reduce_work(c->attrs->axis, x)));
 }
 
 tx_status tx_infer_broadcast(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "F"));
+    TX_TRY(tx_require(c, "F"));
     tx_shape small = reduced(&c->out[0].shape, c->attrs->axis);
-    TX_TRY(tx_want_shape(c, 0, &small));
+    TX_TRY(tx_require_shape(c, 0, &small));
     c->out[0].dtype = TX_F32;
     return TX_OK;
 }

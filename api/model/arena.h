@@ -48,7 +48,7 @@ static inline int64_t tx_arena_end(const tx_arena *arena)
 }
 
 /* Whether it lies outside the device's memory. */
-static inline bool tx_arena_is_away(const tx_arena *arena)
+static inline bool tx_arena_is_offloaded(const tx_arena *arena)
 {
     return arena->space == TX_SPACE_PINNED || arena->space == TX_SPACE_FILE;
 }

@@ -68,9 +68,9 @@ static int64_t alignment_of(const tx_model *model, const tx_param_spec *spec)
     return tx_dtype_packed(spec->dtype) ? TX_ALIGNMENT : tx_dtype_bytes(spec->dtype, TX_PARAM_BLOCK);
 }
 
-tx_status tx_own_add(tx_model *model, const tx_holding *holding)
+tx_status tx_own_add(tx_model *model, const tx_param_slice *holding)
 {
-    tx_holding *grown = tx_grown(model->holding, model->holdings, sizeof *grown);
+    tx_param_slice *grown = tx_grown(model->holding, model->holdings, sizeof *grown);
     if (!grown)
         return tx_fail(TX_MEMORY, "no memory for the table of ownership");
     model->holding = grown;
@@ -83,12 +83,12 @@ static tx_status place_param(tx_model *model, tx_param_record *r)
 {
     const int64_t count = tx_shape_count(&r->spec.shape), bytes = tx_dtype_bytes(r->spec.dtype, count);
     TX_TRY(tx_arena_append(&model->arena[r->arena], bytes, alignment_of(model, &r->spec), &r->offset));
-    tx_holding h = {model->params, TX_PART_WEIGHT, r->arena, r->offset, 0, bytes};
+    tx_param_slice h = {model->params, TX_PARAM_WEIGHT, r->arena, r->offset, 0, bytes};
     if (r->spec.frozen)
         return tx_own_add(model, &h);
     h.bytes = tx_dtype_bytes(r->spec.dtype, tx_param_blocks(count) * TX_PARAM_BLOCK);
     TX_TRY(tx_own_add(model, &h));
-    h.part = TX_PART_GRADIENT;
+    h.part = TX_PARAM_GRADIENT;
     h.arena = TX_ARENA_GRADIENTS;
     return tx_own_add(model, &h);
 }

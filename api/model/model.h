@@ -78,7 +78,7 @@ typedef struct tx_parallel tx_parallel;
 
 /* Elements first .. first + count - 1 of a part of a parameter, from the host or to the host. */
 typedef struct tx_value_copy {
-    tx_part part;
+    tx_param_role part;
     int32_t index;
     int64_t first, count;
     const float *from; /* one of them is NULL */
@@ -94,7 +94,7 @@ typedef struct tx_parallel_hooks {
     tx_status (*prepare)(tx_model *model);
     /* A plan's commands have been given to the device: begins transfers that waited for that. */
     tx_status (*flush)(tx_model *model);
-    tx_status (*settle)(tx_model *model); /* tx_model_settle */
+    tx_status (*settle)(tx_model *model); /* tx_model_wait */
     /* Builders of graphs. The positions of the tokens of x [B, T, ..]; NULL if they begin at 0. All layers read the
      * same. */
     tx_tensor *(*places)(const tx_tensor *x);
@@ -106,7 +106,7 @@ typedef struct tx_parallel_hooks {
     /* Reads or writes a parameter that ranks or devices divide. */
     tx_status (*copy)(tx_model *model, const tx_value_copy *copy);
     /* Completes bytes of a part of which this rank has read its shard: words, 0 where it has none. */
-    tx_status (*complete)(const tx_model *model, tx_part part, int32_t index, int32_t *words, int64_t count,
+    tx_status (*complete)(const tx_model *model, tx_param_role part, int32_t index, int32_t *words, int64_t count,
                           tx_status status);
     tx_status (*check_optimizer)(const tx_model *model, const tx_optimizer *optimizer);
     /* Nodes of the update plan: those before the norm, the squares of all gradients, and the updates. */
@@ -137,7 +137,7 @@ struct tx_model {
     tx_engine *engine;
     tx_param_record *param;
     int32_t params;
-    tx_holding *holding; /* the table of ownership (own.h) */
+    tx_param_slice *holding; /* the table of ownership (own.h) */
     int32_t holdings;
     tx_state_record *state;
     int32_t states;
@@ -197,9 +197,10 @@ static inline bool tx_model_keeps_copies(const tx_model *model)
 }
 
 /* Whether the weights lie outside the device's memory. */
-static inline bool tx_model_weights_away(const tx_model *model)
+static inline bool tx_model_weights_offloaded(const tx_model *model)
 {
-    return tx_arena_is_away(&model->arena[TX_ARENA_WEIGHTS]) || tx_arena_is_away(&model->arena[TX_ARENA_SHARDS]);
+    return tx_arena_is_offloaded(&model->arena[TX_ARENA_WEIGHTS]) ||
+           tx_arena_is_offloaded(&model->arena[TX_ARENA_SHARDS]);
 }
 
 /* Where the frozen parameters lie that this rank has: its shards, or all. */
@@ -211,7 +212,7 @@ static inline tx_arena_id tx_model_frozen(const tx_model *model)
 /* Whether graphs fetch parameters before they read them (tx_model_offload_params). */
 static inline bool tx_model_fetches(const tx_model *model)
 {
-    return tx_arena_is_away(&model->arena[tx_model_frozen(model)]);
+    return tx_arena_is_offloaded(&model->arena[tx_model_frozen(model)]);
 }
 
 /* Bytes of an element of arenas WEIGHTS and GRADIENTS. */

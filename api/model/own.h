@@ -36,14 +36,14 @@ typedef struct tx_param_run {
     int32_t replicas, replica; /* ranks that have the run, and this rank's number among them */
 } tx_param_run;
 
-typedef struct tx_holding {
+typedef struct tx_param_slice {
     int32_t param;
-    tx_part part;
+    tx_param_role part;
     tx_arena_id arena;
     int64_t address;
     int64_t at, bytes; /* of the own array, or of the state */
-} tx_holding;
+} tx_param_slice;
 
-tx_status tx_own_add(tx_model *model, const tx_holding *holding);
+tx_status tx_own_add(tx_model *model, const tx_param_slice *holding);
 
 #endif

@@ -5,23 +5,23 @@
 /* Ranges [n] of the flat arenas, F32 or BF16, and states of the same shape and any floating type. */
 tx_status tx_infer_update_any(const tx_infer *c)
 {
-    TX_TRY(tx_want_rank(c, 0, 1));
-    TX_TRY(tx_want_update(c, true, tx_update_blocks(c)));
+    TX_TRY(tx_require_rank(c, 0, 1));
+    TX_TRY(tx_require_update(c, true, tx_update_blocks(c)));
     for (int i = 3; i < tx_op_info_of(c->op)->inputs; i++) {
-        TX_TRY(tx_want_float_type(c, i));
-        TX_TRY(tx_want_shape(c, i, &c->in[0].shape));
+        TX_TRY(tx_require_float_type(c, i));
+        TX_TRY(tx_require_shape(c, i, &c->in[0].shape));
     }
-    return tx_give_states(c, tx_op_info_of(c->op)->outputs);
+    return tx_set_state_outputs(c, tx_op_info_of(c->op)->outputs);
 }
 
 tx_status tx_infer_update_8bit(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "-1--UUF"));
-    TX_TRY(tx_want_update(c, false, tx_update_blocks(c)));
-    TX_TRY(tx_want_shape(c, 3, &c->in[0].shape));
-    TX_TRY(tx_want_shape(c, 4, &c->in[0].shape));
-    TX_TRY(tx_want_shape(c, 5, &TX_SHAPE(2 * tx_update_blocks(c))));
-    return tx_give_states(c, tx_op_info_of(c->op)->outputs);
+    TX_TRY(tx_require(c, "-1--UUF"));
+    TX_TRY(tx_require_update(c, false, tx_update_blocks(c)));
+    TX_TRY(tx_require_shape(c, 3, &c->in[0].shape));
+    TX_TRY(tx_require_shape(c, 4, &c->in[0].shape));
+    TX_TRY(tx_require_shape(c, 5, &TX_SHAPE(2 * tx_update_blocks(c))));
+    return tx_set_state_outputs(c, tx_op_info_of(c->op)->outputs);
 }
 
 /* A matrix with a number a row and one a column, or what is none with as many as p has; and work. */
@@ -30,32 +30,32 @@ tx_status tx_infer_adafactor(const tx_infer *c)
     const tx_shape *p = &c->in[0].shape;
     const bool matrix = c->op == TX_OP_ADAFACTOR;
     const int states = matrix ? 2 : 1;
-    TX_TRY(tx_want(c, matrix ? "-2--FF" : "-1--F"));
-    TX_TRY(tx_want_update(c, false, 1));
+    TX_TRY(tx_require(c, matrix ? "-2--FF" : "-1--F"));
+    TX_TRY(tx_require_update(c, false, 1));
     for (int i = 0; i < states; i++)
-        TX_TRY(tx_want_shape(c, 3 + i, &TX_SHAPE(p->dim[i])));
-    tx_give(c, 1 + states, TX_F32, TX_SHAPE(tx_adafactor_work(p)));
-    return tx_give_states(c, 1 + states);
+        TX_TRY(tx_require_shape(c, 3 + i, &TX_SHAPE(p->dim[i])));
+    tx_set_output(c, 1 + states, TX_F32, TX_SHAPE(tx_adafactor_work(p)));
+    return tx_set_state_outputs(c, 1 + states);
 }
 
 tx_status tx_infer_muon_momentum(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "F2F"));
-    TX_TRY(tx_want_shape(c, 1, &TX_SHAPE(tx_shape_count(&c->in[0].shape))));
-    tx_give(c, 0, TX_F32, c->in[1].shape);
-    return tx_give(c, 1, TX_F32, c->in[0].shape);
+    TX_TRY(tx_require(c, "F2F"));
+    TX_TRY(tx_require_shape(c, 1, &TX_SHAPE(tx_shape_count(&c->in[0].shape))));
+    tx_set_output(c, 0, TX_F32, c->in[1].shape);
+    return tx_set_output(c, 1, TX_F32, c->in[0].shape);
 }
 
 tx_status tx_infer_muon(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "F2"));
-    TX_TRY(tx_want_update(c, false, 1));
-    return tx_give(c, 0, TX_F32, c->in[0].shape);
+    TX_TRY(tx_require(c, "F2"));
+    TX_TRY(tx_require_update(c, false, 1));
+    return tx_set_output(c, 0, TX_F32, c->in[0].shape);
 }
 
 tx_status tx_infer_normalize(const tx_infer *c)
 {
-    TX_TRY(tx_want(c, "FF"));
-    TX_TRY(tx_want_shape(c, 1, &TX_SHAPE(1)));
-    return tx_give(c, 0, TX_F32, c->in[0].shape);
+    TX_TRY(tx_require(c, "FF"));
+    TX_TRY(tx_require_shape(c, 1, &TX_SHAPE(1)));
+    return tx_set_output(c, 0, TX_F32, c->in[0].shape);
 }

@@ -41,8 +41,8 @@ static tx_status open_slice(tx_model *model, int32_t index, slice **opened)
 
 static tx_status move(const slice *s, bool out, int64_t at, void *data, int64_t bytes)
 {
-    return out ? tx_stored_write(s->model, TX_PART_WEIGHT, s->param, at, data, bytes)
-               : tx_stored_read(s->model, TX_PART_WEIGHT, s->param, at, data, bytes);
+    return out ? tx_stored_write(s->model, TX_PARAM_WEIGHT, s->param, at, data, bytes)
+               : tx_stored_read(s->model, TX_PARAM_WEIGHT, s->param, at, data, bytes);
 }
 
 /* The first failure; what comes behind one is moved all the same, as ranks that have shards move it together. */

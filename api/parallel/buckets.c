@@ -94,9 +94,9 @@ static void shrink_holdings(tx_model *model, const tx_bucket *b)
     const tx_parallel *p = model->parallel;
     const int64_t shard = b->address + b->first * b->element, last = shard + b->owned * b->element;
     for (int32_t i = 0; i < model->holdings; i++) {
-        tx_holding *h = &model->holding[i];
+        tx_param_slice *h = &model->holding[i];
         const tx_param_record *r = &model->param[h->param];
-        const bool weights = h->part == TX_PART_WEIGHT;
+        const bool weights = h->part == TX_PARAM_WEIGHT;
         if (r->arena != b->arena || !tx_bucket_holds(b, r->offset) || (weights && !tx_parallel_gathers(p)))
             continue;
         const int64_t begin = r->offset > shard ? r->offset : shard, stop = r->offset + h->bytes,
@@ -113,7 +113,7 @@ static void shrink_holdings(tx_model *model, const tx_bucket *b)
 static tx_status order_holdings(tx_model *model)
 {
     const tx_parallel *p = model->parallel;
-    tx_holding *ordered = calloc((size_t)model->holdings + 1, sizeof *ordered);
+    tx_param_slice *ordered = calloc((size_t)model->holdings + 1, sizeof *ordered);
     int32_t count = 0;
     if (!ordered)
         return tx_fail(TX_MEMORY, "no memory for the table of ownership");

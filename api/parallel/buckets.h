@@ -164,14 +164,14 @@ tx_node tx_message_node(tx_op op, tx_direction direction, int32_t peer, int32_t 
 extern const tx_parallel_hooks tx_parallel_table;
 tx_status tx_parallel_divide(const tx_model *model, tx_param_record *record);
 tx_status tx_parallel_flush(tx_model *model);
-tx_status tx_parallel_settle(tx_model *model);
+tx_status tx_parallel_wait(tx_model *model);
 tx_tensor *tx_parallel_places(const tx_tensor *x);
 bool tx_parallel_divides(const tx_tensor *x);
 tx_tensor *tx_parallel_embed(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
                              tx_tensor *positions);
 tx_tensor *tx_parallel_loss(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
 tx_status tx_parallel_copy(tx_model *model, const tx_value_copy *copy);
-tx_status tx_parallel_complete(const tx_model *model, tx_part part, int32_t index, int32_t *words, int64_t count,
+tx_status tx_parallel_complete(const tx_model *model, tx_param_role part, int32_t index, int32_t *words, int64_t count,
                                tx_status status);
 tx_status tx_parallel_check_optimizer(const tx_model *model, const tx_optimizer *optimizer);
 void tx_parallel_add_waits(tx_graph *graph);

@@ -152,7 +152,7 @@ static tx_status wait_for(tx_model *model, tx_op op, const tx_command *c)
     return status;
 }
 
-tx_status tx_parallel_settle(tx_model *model)
+tx_status tx_parallel_wait(tx_model *model)
 {
     tx_status status = TX_OK;
     while (model->parallel && model->parallel->movings > 0 && !status)
@@ -199,8 +199,8 @@ tx_status tx_host_wait_transfer(tx_model *model, const tx_command *c)
 tx_status tx_host_sum(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
-    const tx_operand *x = &c->in[TX_IN(part_sum, x)], *y = &c->out[TX_OUT(part_sum, y)],
-                     *w = &c->out[TX_OUT(part_sum, w)];
+    const tx_operand *x = &c->in[TX_IN(tp_all_reduce, x)], *y = &c->out[TX_OUT(tp_all_reduce, y)],
+                     *w = &c->out[TX_OUT(tp_all_reduce, w)];
     tx_comm *group = c->op == TX_OP_SUM_TIED ? model->mesh.ends : model->mesh.tensor.comm;
     const bool in_place = w->dtype == TX_DTYPE_COUNT;
     char *sum = tx_operand_host(model, in_place ? x : w);
@@ -249,10 +249,10 @@ static void join_rows(float *number, int64_t rows, int32_t ranks, const int32_t 
 tx_status tx_host_join_losses(tx_model *model, const tx_command *c)
 {
     const tx_mesh_axis *tensor = &model->mesh.tensor;
-    const tx_operand *labels = &c->in[TX_IN(part_loss, labels)], *losses = &c->in[TX_IN(part_loss, losses)],
-                     *lse = &c->in[TX_IN(part_loss, lse)];
+    const tx_operand *labels = &c->in[TX_IN(tp_cross_entropy, labels)],
+                     *losses = &c->in[TX_IN(tp_cross_entropy, losses)], *lse = &c->in[TX_IN(tp_cross_entropy, lse)];
     const int64_t rows = tx_operand_count(losses), bytes = tx_operand_bytes(losses), count = 2 * rows * tensor->size;
-    float *all = (float *)(void *)tx_operand_host(model, &c->out[TX_OUT(part_loss, w)]),
+    float *all = (float *)(void *)tx_operand_host(model, &c->out[TX_OUT(tp_cross_entropy, w)]),
           *own = all + 2 * rows * tensor->rank;
     int32_t *label = (int32_t *)(void *)(all + count);
     TX_TRY(tx_operand_read(model, losses, 0, own, bytes));
@@ -263,8 +263,8 @@ tx_status tx_host_join_losses(tx_model *model, const tx_command *c)
     /* As whole numbers, so that the others' zeros change no bit. */
     TX_TRY(tx_comm_collect(model->mesh.tensor.comm, TX_ALL_REDUCE, all, count, TX_I32, 0));
     join_rows(all, rows, tensor->size, label);
-    losses = &c->out[TX_OUT(part_loss, all_losses)];
-    lse = &c->out[TX_OUT(part_loss, all_lse)];
+    losses = &c->out[TX_OUT(tp_cross_entropy, all_losses)];
+    lse = &c->out[TX_OUT(tp_cross_entropy, all_lse)];
     TX_TRY(tx_operand_write(model, losses, 0, all, bytes));
     return tx_operand_write(model, lse, 0, all + rows, bytes);
 }

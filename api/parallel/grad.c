@@ -2,12 +2,12 @@
  * Gradient rules of chunks of positions that ranks gather and scatter. */
 #include "api/passes/grad.h"
 
-void tx_grad_part_scatter(const tx_grad *c)
+void tx_grad_tp_reduce_scatter(const tx_grad *c)
 {
-    c->din[0] = tx_part_gather(c->dout[0]);
+    c->din[0] = tx_tp_all_gather(c->dout[0]);
 }
 
-void tx_grad_part_gather(const tx_grad *c)
+void tx_grad_tp_all_gather(const tx_grad *c)
 {
-    c->din[0] = tx_part_scatter(tx_grad_as(c->dout[0], TX_F32));
+    c->din[0] = tx_tp_reduce_scatter(tx_grad_as(c->dout[0], TX_F32));
 }

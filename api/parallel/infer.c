@@ -4,56 +4,56 @@
 
 #include <inttypes.h>
 
-tx_status tx_infer_part_indices(const tx_infer *c)
+tx_status tx_infer_tp_indices(const tx_infer *c)
 {
     const tx_attrs *a = c->attrs;
-    TX_TRY(tx_want(c, "I"));
+    TX_TRY(tx_require(c, "I"));
     if (a->first < 0 || a->rows < 1 || a->vocab > INT32_MAX || a->first > a->vocab - a->rows)
         return tx_refuse(c, "%" PRId64 " rows from %" PRId64 " on are not of %" PRId64, a->rows, a->first, a->vocab);
-    return tx_give(c, 0, TX_I32, c->in[0].shape);
+    return tx_set_output(c, 0, TX_I32, c->in[0].shape);
 }
 
-tx_status tx_infer_part_rows(const tx_infer *c)
+tx_status tx_infer_tp_rows(const tx_infer *c)
 {
     const tx_shape *x = &c->in[0].shape, *y = &c->out[0].shape;
-    TX_TRY(tx_want(c, "H3"));
+    TX_TRY(tx_require(c, "H3"));
     if (y->rank != 3 || y->dim[0] != x->dim[0] || y->dim[1] < 1 || y->dim[2] != x->dim[2])
         return tx_refuse(c, "%s of %s", TX_TEXT(*y), TX_TEXT(*x));
     if (tx_present(&c->out[1]))
         c->out[1].dtype = c->in[0].dtype;
-    return tx_give(c, 0, c->in[0].dtype, *y);
+    return tx_set_output(c, 0, c->in[0].dtype, *y);
 }
 
 tx_status tx_infer_take_columns(const tx_infer *c)
 {
     const int64_t first = c->attrs->first, count = c->attrs->rows, last = tx_shape_last(&c->in[0].shape);
-    TX_TRY(tx_want(c, "H"));
+    TX_TRY(tx_require(c, "H"));
     if (first < 0 || count < 1 || first > last - count)
         return tx_refuse(c, "%" PRId64 " from %" PRId64 " on of %s", count, first, TX_TEXT(c->in[0].shape));
-    return tx_give_asked(c, TX_F32, tx_with_last(&c->in[0].shape, count));
+    return tx_set_output_as(c, TX_F32, tx_with_last(&c->in[0].shape, count));
 }
 
 tx_status tx_infer_join_columns(const tx_infer *c)
 {
     const tx_shape *a = &c->in[0].shape, *b = &c->in[1].shape;
     const tx_shape alike = tx_with_last(b, tx_shape_last(a));
-    TX_TRY(tx_want(c, "HH"));
-    TX_TRY(tx_want_shape(c, 0, &alike));
+    TX_TRY(tx_require(c, "HH"));
+    TX_TRY(tx_require_shape(c, 0, &alike));
     if (c->attrs->rows < 1 || c->attrs->rows > tx_shape_last(a))
         return tx_refuse(c, "%" PRId64 " columns of %s", c->attrs->rows, TX_TEXT(*a));
-    return tx_give_asked(c, c->in[0].dtype, tx_with_last(a, c->attrs->rows + tx_shape_last(b)));
+    return tx_set_output_as(c, c->in[0].dtype, tx_with_last(a, c->attrs->rows + tx_shape_last(b)));
 }
 
 tx_status tx_infer_attention_merge(const tx_infer *c)
 {
     const tx_shape *a = &c->in[0].shape;
-    TX_TRY(tx_want(c, "H3FHF"));
+    TX_TRY(tx_require(c, "H3FHF"));
     if (c->attrs->attention.heads < 1 || a->dim[2] % c->attrs->attention.heads != 0)
         return tx_refuse(c, "%d heads do not divide %s", c->attrs->attention.heads, TX_TEXT(*a));
     const tx_shape lse = TX_SHAPE(a->dim[0], c->attrs->attention.heads, a->dim[1]);
-    TX_TRY(tx_want_shape(c, 2, a));
-    TX_TRY(tx_want_shape(c, 1, &lse));
-    TX_TRY(tx_want_shape(c, 3, &lse));
-    tx_give(c, 1, TX_F32, lse);
-    return tx_give_asked(c, TX_F32, *a);
+    TX_TRY(tx_require_shape(c, 2, a));
+    TX_TRY(tx_require_shape(c, 1, &lse));
+    TX_TRY(tx_require_shape(c, 3, &lse));
+    tx_set_output(c, 1, TX_F32, lse);
+    return tx_set_output_as(c, TX_F32, *a);
 }

@@ -45,7 +45,7 @@ static tx_status check_division(const tx_division *d, const char *name, const tx
     for (int32_t i = 0; i < (sections ? s->count : 1); i++) {
         const bool units = sections && s->unit > 0;
         const int64_t part = !sections ? size : units ? s->size[i] / s->unit : s->size[i];
-        if (padded ? tx_part_of(part, d->parts - 1, d->parts, &first) == 0
+        if (padded ? tx_own_rows(part, d->parts - 1, d->parts, &first) == 0
                    : !can_divide(part, d->parts, units && d->dimension == 0))
             return tx_fail(TX_UNSUPPORTED, "parameter %s: %" PRId64 " cannot be divided among %" PRId32 " ranks", name,
                            part, d->parts);
@@ -84,7 +84,7 @@ static void find_runs(tx_param_record *record)
         const int64_t size = sections ? whole->sections.size[i] : row / inner;
         const int32_t replicas = sections ? replicas_of(&whole->sections, i, d->parts) : 1;
         int64_t first;
-        const int64_t count = tx_part_of(size, d->part / replicas, d->parts / replicas, &first);
+        const int64_t count = tx_own_rows(size, d->part / replicas, d->parts / replicas, &first);
         record->run[i] = (tx_param_run){.first = e->part * share + before + first * inner,
                                         .count = count * inner,
                                         .step = row,

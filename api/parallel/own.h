@@ -14,7 +14,7 @@ static inline bool tx_model_splits(const tx_model *model, int32_t index)
 
 /* How many of `size` rows rank `part` of `parts` has, and *first, where they begin: all as many, but for the last ones
  * of a size that is no multiple. */
-static inline int64_t tx_part_of(int64_t size, int32_t part, int32_t parts, int64_t *first)
+static inline int64_t tx_own_rows(int64_t size, int32_t part, int32_t parts, int64_t *first)
 {
     const int64_t each = (size + parts - 1) / parts;
     *first = part * each < size ? part * each : size;

@@ -84,10 +84,10 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     for (int32_t r = 1; r < comm->size; r++)
         least = bytes[r] < least ? bytes[r] : least;
     free(bytes);
-    static const tx_arena_id alike[] = {TX_ARENA_FROZEN,           TX_ARENA_FROZEN_SHARDS,  TX_ARENA_WEIGHTS,
-                                        TX_ARENA_SHARDS,           TX_ARENA_HALF,           TX_ARENA_GRADIENTS,
-                                        TX_ARENA_OPTIMIZER,        TX_ARENA_WEIGHTS_WINDOW, TX_ARENA_EXCHANGE,
-                                        TX_ARENA_GRADIENTS_WINDOW, TX_ARENA_PARTS};
+    static const tx_arena_id alike[] = {
+        TX_ARENA_FROZEN,   TX_ARENA_FROZEN_SHARDS,    TX_ARENA_WEIGHTS,   TX_ARENA_SHARDS,
+        TX_ARENA_HALF,     TX_ARENA_GRADIENTS,        TX_ARENA_OPTIMIZER, TX_ARENA_WEIGHTS_WINDOW,
+        TX_ARENA_EXCHANGE, TX_ARENA_GRADIENTS_WINDOW, TX_ARENA_TP};
     for (size_t i = 0; i < sizeof alike / sizeof alike[0] && !status; i++)
         model->arena[alike[i]].chunk_bytes = least;
     return status;
@@ -117,12 +117,12 @@ static void set_spaces(tx_model *model)
     const tx_parallel *p = model->parallel;
     const bool in_place = model->engine->backend->host_memory;
     for (int i = 0; i < TX_ARENA_COUNT; i++)
-        model->arena[i].comm = i == TX_ARENA_PARTS ? model->mesh.tensor.comm : model->mesh.data.comm;
+        model->arena[i].comm = i == TX_ARENA_TP ? model->mesh.tensor.comm : model->mesh.data.comm;
     model->exchange.weights = tx_parallel_gathers(p) ? TX_ARENA_SHARDS : TX_ARENA_WEIGHTS;
     model->exchange.gradients_as =
         tx_parallel_keeps_shards(p) && !tx_parallel_gathers(p) ? TX_ARENA_GRADIENTS : model->exchange.weights;
     if (model->mesh.tensor.comm)
-        model->arena[TX_ARENA_PARTS].space = TX_SPACE_WINDOW;
+        model->arena[TX_ARENA_TP].space = TX_SPACE_WINDOW;
     if (!tx_mesh_is_one_rank(&model->mesh))
         model->arena[TX_ARENA_EXCHANGE].space = TX_SPACE_WINDOW;
     if (model->mesh.data.size == 1)
@@ -143,7 +143,7 @@ const tx_parallel_hooks tx_parallel_table = {.free = tx_parallel_free,
                                              .divide = tx_parallel_divide,
                                              .prepare = prepare,
                                              .flush = tx_parallel_flush,
-                                             .settle = tx_parallel_settle,
+                                             .settle = tx_parallel_wait,
                                              .places = tx_parallel_places,
                                              .divides = tx_parallel_divides,
                                              .embed = tx_parallel_embed,

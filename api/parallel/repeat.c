@@ -30,8 +30,8 @@ typedef struct repeating {
 static bool is_own(tx_tensor *t)
 {
     const tx_tensor *root = tx_tensor_root(t);
-    return !root->is_fixed && (root->arena == TX_ARENA_PLANNED || root->arena == TX_ARENA_AWAY ||
-                               root->arena == TX_ARENA_EXCHANGE || root->arena == TX_ARENA_PARTS);
+    return !root->is_fixed && (root->arena == TX_ARENA_PLANNED || root->arena == TX_ARENA_OFFLOADED ||
+                               root->arena == TX_ARENA_EXCHANGE || root->arena == TX_ARENA_TP);
 }
 
 /* The tensor as micro-batch `m` has it; NULL on failure, which the graph keeps. */

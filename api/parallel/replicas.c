@@ -28,7 +28,7 @@ static tx_status insert_sum(tx_graph *graph, tx_edit *edit, const tx_param_recor
                     .attrs = {.control = -1, .first = model->mesh.tensor.rank / s->replicas * s->count}};
     tx_tensor *x = tx_tensor_fixed(graph, model->stored, TX_SHAPE(s->count), TX_ARENA_GRADIENTS,
                                    r->offset + s->own * tx_model_element(model));
-    tx_tensor *w = tx_tensor_planned(graph, model->stored, TX_SHAPE(places * s->count), TX_ARENA_PARTS);
+    tx_tensor *w = tx_tensor_planned(graph, model->stored, TX_SHAPE(places * s->count), TX_ARENA_TP);
     node.in[TX_IN(sum_replicas, x)] = node.out[TX_OUT(sum_replicas, y)] = x;
     node.out[TX_OUT(sum_replicas, w)] = w;
     return x && w ? tx_edit_insert(edit, at + 1, &node, NULL) : graph->status;

@@ -50,9 +50,9 @@ static void append(const ring *r, tx_op op, const message *m, tx_tensor *in, tx_
 static message message_of(const ring *r, tx_tensor *x, int32_t peer, int32_t number)
 {
     const bool host = r->graph->model->engine->backend->host_memory;
-    tx_tensor *w = !x || host ? x : tx_tensor_planned(r->graph, x->dtype, x->shape, TX_ARENA_AWAY);
+    tx_tensor *w = !x || host ? x : tx_tensor_planned(r->graph, x->dtype, x->shape, TX_ARENA_OFFLOADED);
     if (w && !host)
-        r->graph->model->arena[TX_ARENA_AWAY].space = TX_SPACE_PINNED;
+        r->graph->model->arena[TX_ARENA_OFFLOADED].space = TX_SPACE_PINNED;
     return (message){x, w, peer, number};
 }
 

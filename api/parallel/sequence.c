@@ -53,9 +53,9 @@ static tx_status gather(const tx_model *model, const tx_operand *x, const tx_ope
     return TX_OK;
 }
 
-tx_status tx_host_part_rows(tx_model *model, const tx_command *c)
+tx_status tx_host_tp_rows(tx_model *model, const tx_command *c)
 {
-    const tx_operand *x = &c->in[TX_IN(part_scatter, x)], *y = &c->out[TX_OUT(part_scatter, y)],
-                     *w = &c->out[TX_OUT(part_scatter, w)];
-    return c->op == TX_OP_PART_SCATTER ? scatter(model, x, y, w) : gather(model, x, y, w);
+    const tx_operand *x = &c->in[TX_IN(tp_reduce_scatter, x)], *y = &c->out[TX_OUT(tp_reduce_scatter, y)],
+                     *w = &c->out[TX_OUT(tp_reduce_scatter, w)];
+    return c->op == TX_OP_TP_REDUCE_SCATTER ? scatter(model, x, y, w) : gather(model, x, y, w);
 }

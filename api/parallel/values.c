@@ -11,16 +11,16 @@
 #include <string.h>
 
 /* The ranks that have shards of a part; NULL if this rank has all of it. */
-static tx_comm *sharers_of(const tx_model *model, tx_part part, int32_t index)
+static tx_comm *sharers_of(const tx_model *model, tx_param_role part, int32_t index)
 {
     const tx_param_record *r = &model->param[index];
     const bool shards =
-        part == TX_PART_WEIGHT ? model->arena[r->arena].addresses : tx_parallel_sharded(model->parallel);
+        part == TX_PARAM_WEIGHT ? model->arena[r->arena].addresses : tx_parallel_sharded(model->parallel);
     return shards ? tx_parallel_summers(model, &r->spec) : NULL;
 }
 
 /* True if ranks have parts of it, so that all read it together. */
-static bool is_spread(const tx_model *model, tx_part part, int32_t index)
+static bool is_spread(const tx_model *model, tx_param_role part, int32_t index)
 {
     return index >= 0 && index < model->params &&
            (tx_model_splits(model, index) || tx_model_has_pipeline(model) || sharers_of(model, part, index));
@@ -34,7 +34,7 @@ static tx_status add_up(tx_comm *comm, void *to, int64_t words, tx_status status
     return status ? status : added;
 }
 
-tx_status tx_parallel_complete(const tx_model *model, tx_part part, int32_t index, int32_t *words, int64_t count,
+tx_status tx_parallel_complete(const tx_model *model, tx_param_role part, int32_t index, int32_t *words, int64_t count,
                                tx_status status)
 {
     tx_comm *sharers = sharers_of(model, part, index);
@@ -71,7 +71,7 @@ static tx_status copy_runs(tx_model *model, const tx_value_copy *c)
 static tx_status prepare(tx_model *model, const tx_value_copy *c)
 {
     TX_TRY(tx_values_prepare(model, c));
-    return c->part == TX_PART_GRADIENT && tx_parallel_sharded(model->parallel)
+    return c->part == TX_PARAM_GRADIENT && tx_parallel_sharded(model->parallel)
                ? tx_fail(TX_NOT_FOUND, "no rank has all gradients: they are spread (zero_stage %d)",
                          (int)model->parallel->options.zero_stage)
                : TX_OK;
@@ -83,7 +83,7 @@ static tx_status copy_values(tx_model *model, const tx_value_copy *c)
 {
     tx_status status = TX_OK;
     TX_TRY(prepare(model, c));
-    if (c->from && c->part == TX_PART_WEIGHT && sharers_of(model, c->part, c->index)) /* all, whatever this rank has */
+    if (c->from && c->part == TX_PARAM_WEIGHT && sharers_of(model, c->part, c->index)) /* all, whatever this rank has */
         model->parallel->written = tx_hash_words(model->parallel->written, c->from, c->count);
     if (c->to && tx_model_has_pipeline(model))
         memset(c->to, 0, (size_t)c->count * sizeof *c->to);
@@ -129,7 +129,7 @@ static bool spreads(const tx_model *model)
     return tx_parallel_sharded(model->parallel) || tx_model_gathers(model);
 }
 
-tx_status tx_model_ask(tx_model *model, bool on)
+tx_status tx_model_read_alone(tx_model *model, bool on)
 {
     TX_NEEDS(model, TX_INVALID);
     tx_parallel *p = model->parallel;
@@ -140,17 +140,17 @@ tx_status tx_model_ask(tx_model *model, bool on)
         p->asks = false;
         return pass_on(&model->mesh, &none);
     }
-    TX_TRY(tx_model_settle(model));
+    TX_TRY(tx_model_wait(model));
     p->asks = true;
     return TX_OK;
 }
 
-tx_status tx_model_answer(tx_model *model)
+tx_status tx_model_serve_reads(tx_model *model)
 {
     TX_NEEDS(model, TX_INVALID);
     if (!spreads(model))
         return TX_OK;
-    TX_TRY(tx_model_settle(model));
+    TX_TRY(tx_model_wait(model));
     float *answer = model->parallel->answer;
     tx_status status = TX_OK, read;
     question q = {0};
@@ -158,7 +158,7 @@ tx_status tx_model_answer(tx_model *model)
         read = pass_on(&model->mesh, &q);
         more = !read && q.param >= 0;
         if (more)
-            read = copy_values(model, &(tx_value_copy){(tx_part)q.part, q.param, q.first, q.count, .to = answer});
+            read = copy_values(model, &(tx_value_copy){(tx_param_role)q.part, q.param, q.first, q.count, .to = answer});
         status = status ? status : read;
     }
     return status;

@@ -81,7 +81,7 @@ void tx_grad_rms_norm(const tx_grad *c)
                 TX_NODE_IN(c, rms_norm, gamma), TX_NODE_OUT(c, rms_norm, rstd));
 }
 
-/* PART_LOSS has the same operands in the same places: logits, labels, and lse as its second output. */
+/* TP_CROSS_ENTROPY has the same operands in the same places: logits, labels, and lse as its second output. */
 void tx_grad_cross_entropy(const tx_grad *c)
 {
     TX_DIN(c, cross_entropy, logits) =
@@ -238,7 +238,7 @@ void tx_grad_cast(const tx_grad *c)
 
 void tx_grad_reshape(const tx_grad *c)
 {
-    tx_tensor *d = c->node->attrs.summed ? tx_part_sum(tx_grad_as(c->dout[0], TX_F32)) : c->dout[0];
+    tx_tensor *d = c->node->attrs.summed ? tx_tp_all_reduce(tx_grad_as(c->dout[0], TX_F32)) : c->dout[0];
     c->din[0] = d ? tx_reshape(d, c->node->in[0]->shape) : NULL;
 }
 

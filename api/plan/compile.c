@@ -32,7 +32,7 @@ static tx_status make_commands(tx_plan *plan)
         const tx_node *n = &graph->node[i];
         for (int k = 0; k < TX_MAX_IN && graph->direction != TX_UPDATE; k++)
             plan->reads_copies = plan->reads_copies || (n->in[k] && tx_tensor_root(n->in[k])->arena == TX_ARENA_HALF);
-        for (int k = 0; k < TX_MAX_IN && tx_model_weights_away(plan->model); k++)
+        for (int k = 0; k < TX_MAX_IN && tx_model_weights_offloaded(plan->model); k++)
             plan->reads_kept = plan->reads_kept || (n->in[k] && tx_tensor_root(n->in[k])->arena == TX_ARENA_KEPT);
         const tx_op_place place = tx_op_info_of(n->op)->place;
         plan->settles = plan->settles && place != TX_ON_HOST && place != TX_ON_HOST_LAST;

@@ -16,7 +16,7 @@ int64_t tx_copies_elements(const tx_model *model)
 {
     const int64_t all = arena_of(model)->chunk_bytes / (int64_t)sizeof(float),
                   piece = tx_offload_elements(model->optimizer);
-    return tx_model_weights_away(model) && piece < all ? piece : all;
+    return tx_model_weights_offloaded(model) && piece < all ? piece : all;
 }
 
 bool tx_copies_range(const tx_model *model, int32_t number, tx_copy_range *r)

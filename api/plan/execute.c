@@ -10,7 +10,7 @@ static tx_status renew_copies(tx_model *model)
     const tx_plan *plan = model->copies.plan;
     tx_copy_range *range = model->copies.range;
     tx_status status = TX_OK;
-    if (!tx_model_keeps_copies(model) || tx_model_weights_away(model))
+    if (!tx_model_keeps_copies(model) || tx_model_weights_offloaded(model))
         return TX_OK;
     for (int32_t i = 0; i < plan->program.length && status == TX_OK; i++) {
         if (model->copies.half_stale || (range && range[i].stale))
@@ -60,7 +60,7 @@ tx_status tx_plan_execute(tx_plan *plan)
     return model->hooks && plan->cuts > 0 ? model->hooks->flush(model) : TX_OK;
 }
 
-tx_status tx_model_settle(tx_model *model)
+tx_status tx_model_wait(tx_model *model)
 {
     TX_NEEDS(model, TX_INVALID);
     return model->hooks ? model->hooks->settle(model) : TX_OK;

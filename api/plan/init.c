@@ -42,7 +42,7 @@ static tx_status init_param(tx_model *model, int32_t index, uint64_t seed, float
                 for (int64_t k = i; k < i + 4; k++)
                     slice[k] = p->spec.init == TX_INIT_ONE ? 1.0f : 0.0f;
         }
-        TX_TRY(tx_model_write_range(model, TX_PART_WEIGHT, index, first, n, slice));
+        TX_TRY(tx_model_write_range(model, TX_PARAM_WEIGHT, index, first, n, slice));
     }
     return TX_OK;
 }

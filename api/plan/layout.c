@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-const tx_arena_id tx_layout_arena[TX_LAYOUT_ARENAS] = {TX_ARENA_PLANNED, TX_ARENA_AWAY, TX_ARENA_STAGING,
-                                                       TX_ARENA_EXCHANGE, TX_ARENA_PARTS};
+const tx_arena_id tx_layout_arena[TX_LAYOUT_ARENAS] = {TX_ARENA_PLANNED, TX_ARENA_OFFLOADED, TX_ARENA_STAGING,
+                                                       TX_ARENA_EXCHANGE, TX_ARENA_TP};
 
 bool tx_layout_places(const tx_tensor *t)
 {

@@ -6,7 +6,7 @@
 #include "api/graph/graph.h"
 #include "api/model/arena.h"
 
-/* The arenas of tensors that are placed by their lifetimes: PLANNED first, AWAY, STAGING, EXCHANGE and PARTS. */
+/* The arenas of tensors that are placed by their lifetimes: PLANNED first, OFFLOADED, STAGING, EXCHANGE and TP. */
 #define TX_LAYOUT_ARENAS 5
 extern const tx_arena_id tx_layout_arena[TX_LAYOUT_ARENAS];
 

@@ -177,7 +177,7 @@ static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
     const bool keep = id != TX_ARENA_PLANNED && id != TX_ARENA_SCRATCH;
     tx_buffer *larger = NULL;
     if (arena->space == TX_SPACE_WINDOW) /* nothing moves that lies in it */
-        TX_TRY(tx_model_settle(model));
+        TX_TRY(tx_model_wait(model));
     if (model->residency && arena->held[c] > 0 && e->backend->map(arena->buffer[c]))
         TX_TRY(model->residency->wait(model, e->backend->map(arena->buffer[c]), arena->held[c]));
     if (!keep)

@@ -36,7 +36,7 @@ static tx_status add_part(const tx_model *model, tx_optimizer *o, const tx_optim
 }
 
 /* The piece of this shape whose gradients begin `at` bytes after those of a holding. */
-static tx_status add_piece(const tx_model *model, tx_optimizer *o, const int64_t *groups, const tx_holding *h,
+static tx_status add_piece(const tx_model *model, tx_optimizer *o, const int64_t *groups, const tx_param_slice *h,
                            int64_t at, int32_t tensor, tx_shape shape)
 {
     const tx_arena *weights = &model->arena[TX_ARENA_WEIGHTS];
@@ -57,7 +57,7 @@ static tx_status add_piece(const tx_model *model, tx_optimizer *o, const int64_t
 }
 
 /* A piece for each tensor of a parameter, or as many as its bytes need. */
-static tx_status cut(const tx_model *model, tx_optimizer *o, const int64_t *groups, const tx_holding *h)
+static tx_status cut(const tx_model *model, tx_optimizer *o, const int64_t *groups, const tx_param_slice *h)
 {
     const tx_param_spec *spec = &model->param[h->param].spec;
     const int64_t element = tx_model_element(model), most = most_elements(model, o) * element;
@@ -110,7 +110,7 @@ static int64_t numbers_of(const tx_optimizer_state *state, const tx_optimizer_pi
 }
 
 /* Holdings of the states of a piece, of each parameter that it has gradients of. */
-static tx_status hold_states(tx_model *model, const tx_optimizer_piece *piece, const tx_holding *gradients)
+static tx_status hold_states(tx_model *model, const tx_optimizer_piece *piece, const tx_param_slice *gradients)
 {
     const int64_t element = tx_model_element(model), last = piece->gradients + piece->count * element,
                   stop = gradients->address + gradients->bytes,
@@ -124,12 +124,12 @@ static tx_status hold_states(tx_model *model, const tx_optimizer_piece *piece, c
         const tx_optimizer_state *state = &piece->form->state[k];
         const int64_t size = (int64_t)tx_dtype_size(state->dtype), bytes = numbers_of(state, piece, count) * size;
         const int64_t at = numbers_of(state, piece, first) * size;
-        const tx_holding held = {.param = gradients->param,
-                                 .part = (tx_part)(TX_PART_STATE + k),
-                                 .arena = TX_ARENA_OPTIMIZER,
-                                 .address = piece->state[k] + numbers_of(state, piece, before) * size,
-                                 .at = state->per == TX_PER_COLUMN ? piece->tensor * bytes : at,
-                                 .bytes = bytes};
+        const tx_param_slice held = {.param = gradients->param,
+                                     .part = (tx_param_role)(TX_PARAM_STATE + k),
+                                     .arena = TX_ARENA_OPTIMIZER,
+                                     .address = piece->state[k] + numbers_of(state, piece, before) * size,
+                                     .at = state->per == TX_PER_COLUMN ? piece->tensor * bytes : at,
+                                     .bytes = bytes};
         TX_TRY(tx_own_add(model, &held));
     }
     return TX_OK;
@@ -139,13 +139,13 @@ tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer 
 {
     const int32_t holdings = model->holdings;
     for (int32_t i = 0; i < holdings; i++)
-        if (model->holding[i].part == TX_PART_GRADIENT)
+        if (model->holding[i].part == TX_PARAM_GRADIENT)
             TX_TRY(cut(model, optimizer, groups, &model->holding[i]));
     TX_TRY(place_states(model, optimizer));
     for (int32_t k = 0; k < optimizer->pieces; k++)
         for (int32_t i = 0; i < holdings; i++) {
-            const tx_holding gradients = model->holding[i]; /* the table may move */
-            if (gradients.part == TX_PART_GRADIENT)
+            const tx_param_slice gradients = model->holding[i]; /* the table may move */
+            if (gradients.part == TX_PARAM_GRADIENT)
                 TX_TRY(hold_states(model, &optimizer->piece[k], &gradients));
         }
     return TX_OK;

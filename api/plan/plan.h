@@ -71,9 +71,10 @@ tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer 
 
 /* stored.c: bytes of this rank's own array of a parameter, or of a state of it, between the host and the holdings
  * (own.h). Writes the bytes that this rank holds, as tx_model_write_at. */
-tx_status tx_stored_write(tx_model *model, tx_part part, int32_t index, int64_t at, const void *data, int64_t bytes);
+tx_status tx_stored_write(tx_model *model, tx_param_role part, int32_t index, int64_t at, const void *data,
+                          int64_t bytes);
 /* Reads bytes; all ranks that have shards of the part do it together. `data` has room for whole words of 4 bytes. */
-tx_status tx_stored_read(tx_model *model, tx_part part, int32_t index, int64_t at, void *data, int64_t bytes);
+tx_status tx_stored_read(tx_model *model, tx_param_role part, int32_t index, int64_t at, void *data, int64_t bytes);
 
 /* values.c. Checks a copy and makes the model ready for it; copies elements of the own array. */
 tx_status tx_values_prepare(tx_model *model, const tx_value_copy *copy);

@@ -65,7 +65,7 @@ static tx_status run_own(tx_plan *plan)
     tx_status status = tx_model_ready(model);
     TX_THEN(status, tx_model_send_controls(model));
     if (plan->settles)
-        TX_THEN(status, tx_model_settle(model));
+        TX_THEN(status, tx_model_wait(model));
     if (model->residency)
         TX_THEN(status, model->residency->renew(plan));
     TX_THEN(status, tx_plan_execute(plan));
@@ -79,7 +79,7 @@ static tx_status read_own(tx_plan *plan, tx_tensor *output, void *data, size_t b
     bool readable = output && (tx_tensor_root(output)->is_output || output->arena != TX_ARENA_PLANNED);
     TX_TRY(check_transfer(plan, output, bytes, readable, "output (see tx_output)"));
     TX_TRY(tx_model_ready(plan->model));
-    TX_TRY(tx_model_settle(plan->model));
+    TX_TRY(tx_model_wait(plan->model));
     return tx_model_read_at(plan->model, tx_tensor_root(output)->arena, tx_tensor_address(output), data,
                             (int64_t)bytes);
 }

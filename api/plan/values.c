@@ -14,18 +14,18 @@
 #define SLICE (INT64_C(1) << 20)
 
 /* The shape of a part; fails, naming it, if there is none. */
-static tx_status shape_of(const tx_model *model, tx_part part, int32_t index, tx_shape *shape)
+static tx_status shape_of(const tx_model *model, tx_param_role part, int32_t index, tx_shape *shape)
 {
     if (index < 0 || index >= model->params)
         return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
-    if (part != TX_PART_WEIGHT && model->param[index].spec.frozen)
+    if (part != TX_PARAM_WEIGHT && model->param[index].spec.frozen)
         return tx_fail(TX_NOT_FOUND, "parameter %s is frozen: it has no gradient and no optimizer state",
                        model->param[index].name);
     *shape = model->param[index].whole.logical;
-    if (part < TX_PART_STATE)
+    if (part < TX_PARAM_STATE)
         return TX_OK;
     tx_state_info info;
-    TX_TRY(tx_model_state(model, index, (int32_t)part - TX_PART_STATE, &info));
+    TX_TRY(tx_model_state(model, index, (int32_t)part - TX_PARAM_STATE, &info));
     *shape = info.shape;
     return TX_OK;
 }
@@ -41,9 +41,9 @@ tx_status tx_values_prepare(tx_model *model, const tx_value_copy *c)
                        "parameter %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on were asked for",
                        model->param[c->index].name, elements, c->count, c->first);
     TX_TRY(tx_model_ready(model));
-    TX_TRY(tx_model_settle(model));
-    return c->part != TX_PART_GRADIENT || model->has_gradients ? TX_OK
-                                                               : tx_fail(TX_NOT_FOUND, "the model has no gradients");
+    TX_TRY(tx_model_wait(model));
+    return c->part != TX_PARAM_GRADIENT || model->has_gradients ? TX_OK
+                                                                : tx_fail(TX_NOT_FOUND, "the model has no gradients");
 }
 
 /* ---- The own array ------------------------------------------------------------------------------------ */
@@ -106,8 +106,8 @@ tx_status tx_values_copy_own(tx_model *model, const tx_value_copy *c)
 {
     const int64_t word = (int64_t)sizeof(float);
     tx_state_info info = {.dtype = model->param[c->index].spec.dtype};
-    if (c->part >= TX_PART_STATE)
-        TX_TRY(tx_model_state(model, c->index, (int32_t)c->part - TX_PART_STATE, &info));
+    if (c->part >= TX_PARAM_STATE)
+        TX_TRY(tx_model_state(model, c->index, (int32_t)c->part - TX_PARAM_STATE, &info));
     if (tx_dtype_packed(info.dtype))
         return c->from ? tx_packed_write(model, c->index, c->first, c->count, c->from)
                        : tx_packed_read(model, c->index, c->first, c->count, c->to);
@@ -126,33 +126,34 @@ static tx_status copy_values(tx_model *model, const tx_value_copy *copy)
     return tx_values_copy_own(model, copy);
 }
 
-tx_status tx_model_write_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count,
+tx_status tx_model_write_range(tx_model *model, tx_param_role part, int32_t index, int64_t first, int64_t count,
                                const float *data)
 {
     TX_NEEDS(model && data, TX_INVALID);
     return copy_values(model, &(tx_value_copy){part, index, first, count, .from = data});
 }
 
-tx_status tx_model_read_range(tx_model *model, tx_part part, int32_t index, int64_t first, int64_t count, float *data)
+tx_status tx_model_read_range(tx_model *model, tx_param_role part, int32_t index, int64_t first, int64_t count,
+                              float *data)
 {
     TX_NEEDS(model && data, TX_INVALID);
     return copy_values(model, &(tx_value_copy){part, index, first, count, .to = data});
 }
 
 /* Elements of a part; 0 for one that there is not, which the copy then refuses. */
-static int64_t elements_of(const tx_model *model, tx_part part, int32_t index)
+static int64_t elements_of(const tx_model *model, tx_param_role part, int32_t index)
 {
     tx_shape shape;
     return shape_of(model, part, index, &shape) == TX_OK ? tx_shape_count(&shape) : 0;
 }
 
-tx_status tx_model_write(tx_model *model, tx_part part, int32_t index, const float *data)
+tx_status tx_model_write(tx_model *model, tx_param_role part, int32_t index, const float *data)
 {
     TX_NEEDS(model && data, TX_INVALID);
     return tx_model_write_range(model, part, index, 0, elements_of(model, part, index), data);
 }
 
-tx_status tx_model_read(tx_model *model, tx_part part, int32_t index, float *data)
+tx_status tx_model_read(tx_model *model, tx_param_role part, int32_t index, float *data)
 {
     TX_NEEDS(model && data, TX_INVALID);
     return tx_model_read_range(model, part, index, 0, elements_of(model, part, index), data);

@@ -21,7 +21,7 @@ static bool copies_away(const tx_model *model)
 static tx_tensor *weights_of(tx_graph *graph, int32_t number, const tx_copy_range *r, bool here)
 {
     const tx_model *model = graph->model;
-    const bool brought = here && tx_model_weights_away(model);
+    const bool brought = here && tx_model_weights_offloaded(model);
     return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(r->count), brought ? TX_ARENA_KEPT : model->exchange.weights,
                            brought ? model->copies.casting[number % 2] : r->address);
 }
@@ -31,7 +31,7 @@ static tx_tensor *weights_of(tx_graph *graph, int32_t number, const tx_copy_rang
 static void add_fetch(tx_graph *graph, int32_t number)
 {
     tx_copy_range r;
-    if (!tx_model_weights_away(graph->model) || !tx_copies_range(graph->model, number, &r))
+    if (!tx_model_weights_offloaded(graph->model) || !tx_copies_range(graph->model, number, &r))
         return;
     tx_emit(graph, &(tx_emit_args){.op = TX_OP_FETCH,
                                    .attrs = TX_PLAIN,
@@ -52,7 +52,7 @@ void tx_residency_cast(tx_graph *graph, int32_t number, const tx_copy_range *r)
                                                        model->copies.casted[number % 2]);
     if (number == 0)
         add_fetch(graph, 0);
-    if (tx_model_weights_away(model))
+    if (tx_model_weights_offloaded(model))
         tx_emit(graph, &(tx_emit_args){.op = TX_OP_WAIT_COPIES, .attrs = TX_PLAIN});
     add_fetch(graph, number + 1);
     tx_emit(graph, &cast);
@@ -64,7 +64,7 @@ tx_status tx_residency_prepare(tx_model *model)
 {
     int64_t most = 0;
     tx_copy_range r;
-    if (!tx_model_keeps_copies(model) || !tx_model_weights_away(model) || in_file(model))
+    if (!tx_model_keeps_copies(model) || !tx_model_weights_offloaded(model) || in_file(model))
         return TX_OK;
     for (int32_t i = 0; tx_copies_range(model, i, &r); i++)
         most = r.count * (int64_t)sizeof(float) > most ? r.count * (int64_t)sizeof(float) : most;
@@ -129,7 +129,7 @@ static tx_status renew_kept(tx_model *model)
 tx_status tx_residency_renew(const tx_plan *plan)
 {
     tx_model *model = plan->model;
-    if (plan->reads_copies && tx_model_keeps_copies(model) && tx_model_weights_away(model))
+    if (plan->reads_copies && tx_model_keeps_copies(model) && tx_model_weights_offloaded(model))
         TX_TRY(renew_away(model));
     return plan->reads_kept ? renew_kept(model) : TX_OK;
 }

@@ -52,7 +52,7 @@ static bool is_away(const tx_graph *graph, const tx_tensor *root)
     const bool of_params =
         root && (root->arena == TX_ARENA_WEIGHTS || root->arena == TX_ARENA_SHARDS || root->arena == TX_ARENA_FROZEN ||
                  root->arena == TX_ARENA_FROZEN_SHARDS || root->arena == TX_ARENA_HALF);
-    return of_params && tx_arena_is_away(&graph->model->arena[root->arena]);
+    return of_params && tx_arena_is_offloaded(&graph->model->arena[root->arena]);
 }
 
 /* A weight that the stretch before has read is still resident. */

@@ -31,7 +31,7 @@ static const tx_step steps[] = {{TX_OP_WAIT_COPIES, 0}, {TX_OP_WRITE_FILE, -1}, 
 
 static bool is_away(const tx_graph *graph, const tx_tensor *t)
 {
-    return t && t->is_fixed && !t->base && tx_arena_is_away(&graph->model->arena[t->arena]);
+    return t && t->is_fixed && !t->base && tx_arena_is_offloaded(&graph->model->arena[t->arena]);
 }
 
 static bool in_file(const tx_residency *r, const tx_tensor *away)
@@ -150,8 +150,8 @@ static tx_status change(tx_edit *edit, void *state)
 
 tx_status tx_offload(tx_graph *graph)
 {
-    const bool states = tx_arena_is_away(&graph->model->arena[TX_ARENA_OPTIMIZER]);
-    const bool weights = tx_model_weights_away(graph->model), fetched = tx_model_fetches(graph->model);
+    const bool states = tx_arena_is_offloaded(&graph->model->arena[TX_ARENA_OPTIMIZER]);
+    const bool weights = tx_model_weights_offloaded(graph->model), fetched = tx_model_fetches(graph->model);
     if (graph->direction != TX_UPDATE)
         return weights && !fetched ? read_kept(graph) : TX_OK;
     if (!states && !weights && !fetched)

@@ -114,7 +114,7 @@ static tx_status add_piece(offloading *o, int32_t tensor)
     usage *u = &o->use[tensor];
     tx_graph *graph = o->r.graph;
     tx_tensor *here = graph->tensor[tensor];
-    tx_tensor *away = tx_tensor_planned(graph, here->dtype, here->shape, TX_ARENA_AWAY);
+    tx_tensor *away = tx_tensor_planned(graph, here->dtype, here->shape, TX_ARENA_OFFLOADED);
     u->back = away ? tx_tensor_planned(graph, here->dtype, here->shape, TX_ARENA_PLANNED) : NULL;
     TX_TRY(graph->status);
     o->r.piece[o->r.pieces++] = (tx_piece){.away = away, .here = u->back, .loads = true};
@@ -198,7 +198,7 @@ tx_status tx_offload_activations(tx_graph *graph)
 {
     if (!graph->offloads)
         return TX_OK;
-    graph->model->arena[TX_ARENA_AWAY].space = TX_SPACE_PINNED;
+    graph->model->arena[TX_ARENA_OFFLOADED].space = TX_SPACE_PINNED;
     offloading o = {.r = {.graph = graph, .step = steps, .steps = 2}, .tensors = graph->tensors};
     return tx_edit_run(graph, change, &o);
 }

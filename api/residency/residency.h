@@ -10,7 +10,7 @@
  * need is on the device at a time. What other graphs read of weights themselves they read in arena KEPT. */
 tx_status tx_offload(tx_graph *graph);
 
-/* Activations of blocks lie in arena AWAY between the passes (tx_graph_offload_activations): each is put there behind
+/* Activations of blocks lie in arena OFFLOADED between the passes (tx_graph_offload_activations): each is put there behind
  * its last reader of the forward pass, and is fetched into another tensor while the backward pass is one block behind.
  * Behind all that changes who reads what. */
 tx_status tx_offload_activations(tx_graph *graph);

@@ -75,7 +75,7 @@ tx_status tx_arch_pieces(const tx_config *config, tx_weights_piece **pieces, int
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
     const tx_status status = fill_pieces(config, made, count);
-    return TX_GIVE(status, made, pieces, free);
+    return TX_RETURN(status, made, pieces, free);
 }
 
 int64_t tx_arch_param_count(const tx_config *config)
@@ -108,7 +108,7 @@ tx_tensor *tx_arch_noise(tx_graph *graph, tx_tensor *x, const tx_arch_options *o
         return x;
     const tx_shape *tokens = tx_tensor_shape(tx_find_input(graph, "input_ids")), *shape = tx_tensor_shape(x);
     int32_t chunk; /* a rank may have a part of the positions of a row */
-    const int64_t row = tokens->dim[1] * tx_graph_contexts(graph, &chunk) * shape->dim[2];
+    const int64_t row = tokens->dim[1] * tx_graph_cp_size(graph, &chunk) * shape->dim[2];
     return tx_noise(x, options->noise / sqrtf((float)row), site);
 }
 

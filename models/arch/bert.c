@@ -311,7 +311,7 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const bert_config *c = bert_of(b->config);
     const bool decides = b->config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION;
-    const int32_t heads = tx_stack_share(b, c->base.heads, "num_attention_heads");
+    const int32_t heads = tx_stack_heads_per_rank(b, c->base.heads, "num_attention_heads");
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
     tx_tensor *h = linear(b, x, QKV_PROJ); /* query | key | value */
     h = tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
@@ -335,7 +335,7 @@ static tx_tensor *masked_logits(tx_graph *graph, const tx_config *config, const 
     tx_tensor *x = tx_stack_blocks(&b, embed(&b, &words), transformer_block);
     x = linear(&b, tx_stack_rows(&b, x), HEAD_DENSE);
     x = layer_norm(&b, activation(c->kind->exact_gelu ? ACT_GELU : c->hidden_act, x), HEAD_NORM);
-    return tx_linear(tx_part_input(x), words, tx_stack_weight(&b, HEAD_BIAS), true);
+    return tx_linear(tx_tp_input(x), words, tx_stack_weight(&b, HEAD_BIAS), true);
 }
 
 /* [B, labels] */

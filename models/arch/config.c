@@ -45,7 +45,7 @@ static tx_status make_preset(const tx_architecture *a, const tx_preset *preset, 
     tx_config *made = NULL;
     tx_status status = tx_config_copy(a->defaults, &made);
     TX_THEN(status, tx_config_override(made, preset->overrides));
-    return TX_GIVE(status, made, config, tx_config_free);
+    return TX_RETURN(status, made, config, tx_config_free);
 }
 
 tx_status tx_config_preset(const char *name, tx_config **config)
@@ -398,7 +398,7 @@ tx_status tx_config_json(const tx_config *config, tx_json **json)
     TX_TRY(tx_config_check(config));
     tx_json *made = config->source ? tx_json_copy(config->source) : tx_json_object();
     const tx_status status = made ? write_all(config, made) : TX_MEMORY;
-    return TX_GIVE(status, made, json, tx_json_free);
+    return TX_RETURN(status, made, json, tx_json_free);
 }
 
 tx_status tx_config_write(const tx_config *config, tx_dtype dtype, const char *path)

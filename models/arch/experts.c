@@ -65,14 +65,14 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     note_router(stack, experts, logits, probabilities, ids, &routes);
     /* The ranks of a tensor group all do all of this but for the experts, of each of which they have a part. Those of
      * an expert group have whole ones, to which their tokens go. */
-    tx_tensor *h = tx_gather(tx_part_input(rows), routes.tokens);
+    tx_tensor *h = tx_gather(tx_tp_input(rows), routes.tokens);
     tx_arrivals here;
-    h = tx_to_experts(h, &routes, experts->chosen, capacity, &here);
+    h = tx_ep_dispatch(h, &routes, experts->chosen, capacity, &here);
     h = tx_grouped_linear(h, tx_stack_weight(stack, experts->gate_up), here.offsets, true);
     h = tx_grouped_linear(tx_swiglu(h), tx_stack_weight(stack, experts->down), here.offsets, true);
-    h = tx_from_experts(h, &routes, &here);
-    h = tx_combine(h, tx_part_input(experts->normalise ? tx_softmax(weights) : weights), &routes);
-    h = tx_part_sum(h);
+    h = tx_ep_collect(h, &routes, &here);
+    h = tx_combine(h, tx_tp_input(experts->normalise ? tx_softmax(weights) : weights), &routes);
+    h = tx_tp_all_reduce(h);
     return h ? tx_reshape(h, shape) : NULL;
 }
 

@@ -43,5 +43,5 @@ tx_status tx_config_small(tx_config **config)
              TX_BYTES_VOCAB, TX_BYTES_END, TX_BYTES_END);
     tx_status status = tx_config_preset("gpt2", &made);
     TX_THEN(status, tx_config_override(made, text));
-    return TX_GIVE(status, made, config, tx_config_free);
+    return TX_RETURN(status, made, config, tx_config_free);
 }

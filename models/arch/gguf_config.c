@@ -99,7 +99,7 @@ static tx_status read_factors(const reading *m, int64_t *pairs, float **factors)
     float *made = malloc((size_t)*pairs * sizeof *made);
     const tx_status status = made ? tx_gguf_read_f32(m->file, index, 0, *pairs, made)
                                   : tx_fail(TX_MEMORY, "no memory for " TX_GGUF_ROPE_FACTORS);
-    return TX_GIVE(status, made, factors, free);
+    return TX_RETURN(status, made, factors, free);
 }
 
 /* Rotary positions depend on the size of heads, which other keys say. */

@@ -157,7 +157,7 @@ static tx_status param(const tx_config *config, int32_t index, char name[TX_ARCH
 
 static tx_tensor *layer_norm(const tx_stack *b, tx_tensor *x, int32_t weight, int32_t bias)
 {
-    tx_tensor *gamma = tx_part_param(tx_stack_weight(b, weight)), *beta = tx_part_param(tx_stack_weight(b, bias));
+    tx_tensor *gamma = tx_tp_param(tx_stack_weight(b, weight)), *beta = tx_tp_param(tx_stack_weight(b, bias));
     return tx_layer_norm(x, gamma, beta, (float)tx_gpt2_of(b->config)->layer_norm_epsilon);
 }
 
@@ -187,7 +187,7 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *qkv, int64_t layer)
     double scale = c->scale_attn_weights ? 1.0 / sqrt((double)(c->base.width / c->base.heads)) : 1.0;
     if (c->scale_attn_by_inverse_layer_idx)
         scale /= (double)(layer + 1);
-    const int32_t heads = tx_stack_share(b, c->base.heads, "n_head");
+    const int32_t heads = tx_stack_heads_per_rank(b, c->base.heads, "n_head");
     tx_attention_options options = {.heads = heads, .kv_heads = heads, .scale = (float)scale};
     return tx_stack_attention(b, qkv, layer, &options, c->attn_pdrop);
 }
@@ -213,7 +213,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     tx_tensor *x = tx_stack_dropout(&b, tx_stack_embed(&b, wte, wpe), tx_gpt2_of(config)->embd_pdrop);
     x = tx_stack_blocks(&b, x, transformer_block);
     x = tx_stack_rows(&b, x); /* the norm works row by row: the others need not be normalised */
-    return tx_linear(tx_part_gather(layer_norm(&b, x, LN_F, LN_F_BIAS)), wte, NULL, true);
+    return tx_linear(tx_tp_all_gather(layer_norm(&b, x, LN_F, LN_F_BIAS)), wte, NULL, true);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */

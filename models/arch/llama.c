@@ -178,23 +178,24 @@ static int64_t idle(const tx_config *config)
 
 static tx_tensor *norm(const tx_stack *b, tx_tensor *x, int32_t weight)
 {
-    return tx_rms_norm(x, tx_part_param(tx_stack_weight(b, weight)), (float)llama_of(b->config)->rms_norm_eps);
+    return tx_rms_norm(x, tx_tp_param(tx_stack_weight(b, weight)), (float)llama_of(b->config)->rms_norm_eps);
 }
 
 /* x [B, T, C] -> [B, T, heads * size] */
 static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const llama_config *c = llama_of(b->config);
-    const int32_t heads = tx_stack_share(b, c->base.heads, "num_attention_heads"), size = (int32_t)head_size(c);
-    const int32_t of_kv = tx_stack_share_kv(b, kv_heads(c), "num_key_value_heads");
+    const int32_t heads = tx_stack_heads_per_rank(b, c->base.heads, "num_attention_heads"),
+                  size = (int32_t)head_size(c);
+    const int32_t of_kv = tx_stack_kv_heads_per_rank(b, kv_heads(c), "num_key_value_heads");
     int32_t context;
-    const int64_t row = tx_tensor_shape(b->tokens)->dim[1] * tx_graph_contexts(b->graph, &context);
+    const int64_t row = tx_tensor_shape(b->tokens)->dim[1] * tx_graph_cp_size(b->graph, &context);
     const int64_t length = b->options->cache > row ? b->options->cache : row;
     const tx_rope rope = tx_rope_of(&c->rope, size, length);
     tx_attention_options options = {.heads = heads, .kv_heads = of_kv, .window = (int32_t)window_of(c, layer)};
     tx_tensor *qkv = tx_stack_linear(b, x, QKV_PROJ, QKV_BIAS);
     if (c->head_norms)
-        qkv = tx_head_norm(qkv, tx_part_input(tx_stack_weight(b, HEAD_NORM)), heads, of_kv, (float)c->rms_norm_eps);
+        qkv = tx_head_norm(qkv, tx_tp_input(tx_stack_weight(b, HEAD_NORM)), heads, of_kv, (float)c->rms_norm_eps);
     qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions);
     return tx_stack_attention(b, qkv, layer, &options, c->attention_dropout);
 }
@@ -262,7 +263,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)), FINAL_NORM);
     const tx_experts experts = experts_of(llama_of(config));
     tx_stack_router_loss(&b, &experts, llama_of(config)->router_aux_loss_coef);
-    return tx_linear(tx_part_gather(x),
+    return tx_linear(tx_tp_all_gather(x),
                      llama_of(config)->tie_word_embeddings ? embedding : tx_stack_weight(&b, LM_HEAD), NULL, true);
 }
 

@@ -25,7 +25,7 @@ tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy)
     tx_status status = tx_copy_text(lora->targets, &made->targets);
     TX_THEN(status, tx_copy_text(lora->saved, &made->saved));
     TX_THEN(status, tx_copy_text(lora->base, &made->base));
-    return TX_GIVE(status, made, copy, tx_lora_free);
+    return TX_RETURN(status, made, copy, tx_lora_free);
 }
 
 void tx_lora_free(tx_lora *lora)

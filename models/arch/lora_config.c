@@ -175,7 +175,7 @@ tx_status tx_lora_read(const char *folder, tx_lora **lora)
         status = tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s", path);
     }
     tx_json_free(json);
-    return TX_GIVE(status, made, lora, tx_lora_free);
+    return TX_RETURN(status, made, lora, tx_lora_free);
 }
 
 /* ---- Writing ---------------------------------------------------------------------- */

@@ -155,7 +155,7 @@ static tx_status write_pieces(tx_model *model, const adapter_file *f, const char
     TX_TRY(tx_st_create(path, f->tensor, f->count, NULL, &writer));
     tx_status status = TX_OK;
     for (int32_t i = 0; i < f->count && !status; i++)
-        status = tx_weights_append(model, TX_PART_WEIGHT, f->piece[i].param, f->piece[i].first, &f->tensor[i],
+        status = tx_weights_append(model, TX_PARAM_WEIGHT, f->piece[i].param, f->piece[i].first, &f->tensor[i],
                                    f->buffer, writer);
     if (!status)
         return tx_st_commit(writer);

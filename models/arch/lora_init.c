@@ -16,7 +16,7 @@ static tx_status add_rows(const tx_model *model, const tx_weights_piece *piece, 
         return tx_fail(TX_UNSUPPORTED, "%s: rows of %lld weights are too long", piece->name, (long long)columns);
     for (int64_t row = 0; row < rows; row += most) {
         const int64_t now = rows - row < most ? rows - row : most;
-        TX_TRY(tx_model_read_range((tx_model *)(uintptr_t)model, TX_PART_WEIGHT, piece->param,
+        TX_TRY(tx_model_read_range((tx_model *)(uintptr_t)model, TX_PARAM_WEIGHT, piece->param,
                                    piece->first + row * columns, now * columns, buffer));
         for (int64_t i = 0; i < now * columns; i++)
             sums[inputs_first ? i % columns : row + i / columns] += (double)buffer[i] * (double)buffer[i];
@@ -47,7 +47,7 @@ static tx_status begin_magnitudes(tx_model *model, const char *module, const tx_
                                      : tx_fail(TX_MEMORY, "%s: no memory for its magnitudes", module);
     for (int64_t o = 0; o < out && !status; o++)
         norms[o] = (float)sqrt(sums[o]);
-    TX_THEN(status, tx_model_write(model, TX_PART_WEIGHT, index, norms));
+    TX_THEN(status, tx_model_write(model, TX_PARAM_WEIGHT, index, norms));
     free(sums);
     free(norms);
     return status;

@@ -176,7 +176,7 @@ static tx_status write_rows(merge *m, const tx_weights_piece *piece, double *out
                            (double)m->buffer[i],
                            isfinite(m->buffer[i]) ? ", too large for float16: use bfloat16 or float32" : "");
     }
-    return tx_model_write_range(m->model, TX_PART_WEIGHT, piece->param, piece->first + first * columns, rows * columns,
+    return tx_model_write_range(m->model, TX_PARAM_WEIGHT, piece->param, piece->first + first * columns, rows * columns,
                                 m->buffer);
 }
 
@@ -226,7 +226,7 @@ static tx_status replace(merge *m, const tx_weights_piece *piece, int32_t param)
     for (int64_t at = 0; at < count; at += TX_WEIGHTS_CHUNK) {
         const int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
         TX_TRY(tx_weights_read_f32(m->weights, index, at, now, m->buffer));
-        TX_TRY(tx_model_write_range(m->model, TX_PART_WEIGHT, param, piece->first + at, now, m->buffer));
+        TX_TRY(tx_model_write_range(m->model, TX_PARAM_WEIGHT, param, piece->first + at, now, m->buffer));
     }
     return TX_OK;
 }

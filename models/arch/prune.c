@@ -120,10 +120,10 @@ static tx_status prune_piece(tx_model *model, const tx_weights_piece *piece, int
     float *w = malloc((size_t)count * sizeof *w);
     if (!w)
         return tx_fail(TX_MEMORY, "no memory to prune %s", piece->name);
-    tx_status status = tx_model_read_range(model, TX_PART_WEIGHT, piece->param, piece->first, count, w);
+    tx_status status = tx_model_read_range(model, TX_PARAM_WEIGHT, piece->param, piece->first, count, w);
     if (status == TX_OK) {
         prune_matrix(w, &piece->shape, input, p, counts);
-        status = tx_model_write_range(model, TX_PART_WEIGHT, piece->param, piece->first, count, w);
+        status = tx_model_write_range(model, TX_PARAM_WEIGHT, piece->param, piece->first, count, w);
         pruned->matrices++;
         pruned->weights += count;
         for (int64_t i = 0; i < count; i++)

@@ -156,7 +156,7 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
     if (!tokens || tx_tensor_shape(tokens)->rank != 2 || tx_tensor_dtype(tokens) != TX_I32)
         return tx_fail(TX_INVALID, "the graph must have an input input_ids, I32 [B, T]");
     int32_t chunk;
-    int64_t tokens_in_row = tx_tensor_shape(tokens)->dim[1] * tx_graph_contexts(graph, &chunk);
+    int64_t tokens_in_row = tx_tensor_shape(tokens)->dim[1] * tx_graph_cp_size(graph, &chunk);
     int64_t positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
     if (positions > c->positions)
         return tx_fail(TX_INVALID, "%" PRId64 " positions asked for, the model has %" PRId64, positions, c->positions);
@@ -188,7 +188,7 @@ tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_
                         .tokens = tx_find_input(graph, "input_ids"),
                         .padding = -1,
                         .positions = tx_find_input(graph, options->cache > 0 ? "positions" : "position_ids")};
-    stack->parts = tx_graph_parts(graph, &stack->part);
+    stack->parts = tx_graph_tp_size(graph, &stack->part);
     return TX_OK;
 }
 
@@ -240,7 +240,7 @@ tx_tensor *tx_stack_weight(const tx_stack *stack, int32_t slot)
     return NULL;
 }
 
-int32_t tx_stack_share(tx_stack *stack, int64_t heads, const char *what)
+int32_t tx_stack_heads_per_rank(tx_stack *stack, int64_t heads, const char *what)
 {
     if (heads % stack->parts != 0)
         tx_graph_fail(stack->graph, tx_fail(TX_UNSUPPORTED, "%s: %" PRId64 " cannot be divided among %" PRId32 " ranks",
@@ -248,9 +248,9 @@ int32_t tx_stack_share(tx_stack *stack, int64_t heads, const char *what)
     return (int32_t)(heads / stack->parts);
 }
 
-int32_t tx_stack_share_kv(tx_stack *stack, int64_t heads, const char *what)
+int32_t tx_stack_kv_heads_per_rank(tx_stack *stack, int64_t heads, const char *what)
 {
-    return stack->parts % heads == 0 ? 1 : tx_stack_share(stack, heads, what);
+    return stack->parts % heads == 0 ? 1 : tx_stack_heads_per_rank(stack, heads, what);
 }
 
 /* The dimension of a parameter that is split, counted from 1; 0: none, or there is one rank. */
@@ -269,11 +269,11 @@ tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight_s
                by_inputs = split && !by_outputs;
     tx_tensor *weight = tx_stack_weight(stack, weight_slot), *bias = of_bias < 0 ? NULL : param_at(stack, of_bias);
     tx_tensor *y = tx_lora_linear(stack->graph, stack->config, stack->options, index,
-                                  by_outputs ? tx_part_gather(x) : x, weight, by_inputs ? NULL : bias);
+                                  by_outputs ? tx_tp_all_gather(x) : x, weight, by_inputs ? NULL : bias);
     if (!by_inputs)
         return y;
-    y = tx_part_scatter(y);
-    return y && bias ? tx_add(y, tx_broadcast(tx_part_param(bias), *tx_tensor_shape(y), TX_AXIS_ROWS)) : y;
+    y = tx_tp_reduce_scatter(y);
+    return y && bias ? tx_add(y, tx_broadcast(tx_tp_param(bias), *tx_tensor_shape(y), TX_AXIS_ROWS)) : y;
 }
 
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table)

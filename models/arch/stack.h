@@ -51,7 +51,7 @@ typedef struct tx_stack {
     const tx_stack_row *rows;
     int64_t block;       /* whose parameters slots of blocks mean */
     int32_t next_site;   /* of dropout */
-    int32_t part, parts; /* tx_graph_parts */
+    int32_t part, parts; /* tx_graph_tp_size */
     /* Sums over the blocks' routers, for their losses (experts.h); NULL: none so far. */
     struct {
         tx_tensor *counts, *probabilities, *squares, *kept, *all;
@@ -66,10 +66,10 @@ tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_
 tx_tensor *tx_stack_weight(const tx_stack *stack, int32_t slot);
 /* How many of so many heads this rank has, where ranks divide them; `what` calls them in the message of a number that
  * cannot be divided. */
-int32_t tx_stack_share(tx_stack *stack, int64_t heads, const char *what);
+int32_t tx_stack_heads_per_rank(tx_stack *stack, int64_t heads, const char *what);
 /* The same of heads of keys and values, of which there may be fewer than ranks: each then has one, and as many
  * neighbours, whose queries read it, have the same. */
-int32_t tx_stack_share_kv(tx_stack *stack, int64_t heads, const char *what);
+int32_t tx_stack_kv_heads_per_rank(tx_stack *stack, int64_t heads, const char *what);
 /* A linear layer, x [.., in] -> [.., out], with what an adapter adds to it; NULL on error. The bias is added if the
  * model has one. A layer whose outputs are split gives this rank's part of them, one whose inputs are split takes that
  * and gives the whole. */

@@ -106,7 +106,7 @@ static tx_status find_end(tx_chat *chat, const tx_reporter *report)
                        chat->tokenizer->end < 0 ? ", or with eos_token, which the tokenizer does not name" : "");
     chat->end_id = tx_tokenizer_find(chat->tokenizer, end);
     if (chat->end_id < 0)
-        tx_tell(
+        tx_reporter_print(
             report,
             "the chat template ends answers with %s, which is no token of the tokenizer: it is spelled as text, and "
             "anybody can write it",
@@ -129,7 +129,7 @@ tx_status tx_chat_create(const char *name, const tx_tokenizer *tokenizer, const 
         return tx_fail(TX_MEMORY, "chat template: out of memory");
     made->tokenizer = tokenizer;
     tx_status status = make(made, name, report);
-    return TX_GIVE(status, made, chat, tx_chat_free);
+    return TX_RETURN(status, made, chat, tx_chat_free);
 }
 
 void tx_chat_free(tx_chat *chat)

@@ -172,7 +172,7 @@ tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoin
     tx_status status = made->output_dir && made->expected
                            ? make_folder(made)
                            : tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
-    return TX_GIVE(status, made, checkpoint, checkpoint_free);
+    return TX_RETURN(status, made, checkpoint, checkpoint_free);
 }
 
 const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint)

@@ -42,8 +42,8 @@ tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step);
 /* ---- What a model is made of besides its weights --------------------------------------------------------- */
 
 /* Writes the optimizer's states of every parameter, as PARAM.exp_avg and PARAM.exp_avg_sq of AdamW, F32, logical shape;
- * where ranks have shards of them, of the rank that asks (tx_model_ask). `digest` (or NULL) receives what was written,
- * for tx_checkpoint_expect. */
+ * where ranks have shards of them, of the rank that asks (tx_model_read_alone). `digest` (or NULL) receives what was
+ * written, for tx_checkpoint_expect. */
 tx_status tx_optimizer_save(tx_model *model, const char *path, char digest[TX_DIGEST_TEXT]);
 /* Names, shapes and number must be those of the model; values that are not finite, or below 0 where none can be, are
  * refused (TX_FORMAT). After a failure the model's states may be partly the file's. */

@@ -75,7 +75,7 @@ static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *s
         }
         if (!is_verdict(status))
             return tx_fail_in(status, "it cannot be told whether the newest checkpoint is whole");
-        tx_tell(report, "%.1400s; an older checkpoint is looked for", tx_error());
+        tx_reporter_print(report, "%.1400s; an older checkpoint is looked for", tx_error());
     }
     return tx_fail_in(TX_FORMAT, "%s: none of %zu checkpoints is whole; the oldest", output_dir, steps->count);
 }
@@ -136,7 +136,7 @@ static bool prune_one(const char *output_dir, int64_t step, const tx_reporter *r
     tx_status status = check_ours(TX_CHECKPOINT_PATH(output_dir, step));
     TX_THEN(status, tx_checkpoint_remove(output_dir, tx_checkpoint_name(step, name), step));
     if (status)
-        tx_tell(report, "%.1400s; this old checkpoint is not removed", tx_error());
+        tx_reporter_print(report, "%.1400s; this old checkpoint is not removed", tx_error());
     return status == TX_OK;
 }
 

@@ -34,7 +34,7 @@ tx_status tx_gguf_open(const char *path, tx_gguf_file **file)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     tx_status status = tx_data_file_open(path, &made->file);
     TX_THEN(status, tx_fail_in(tx_gguf_header_read(&made->file, &made->header), "%s", path));
-    return TX_GIVE(status, made, file, tx_gguf_close);
+    return TX_RETURN(status, made, file, tx_gguf_close);
 }
 
 void tx_gguf_close(tx_gguf_file *file)

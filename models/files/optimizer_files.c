@@ -29,9 +29,9 @@ static void states_free(states *s)
     free(s->tensor);
 }
 
-static tx_part part_of(const states *s, size_t i)
+static tx_param_role part_of(const states *s, size_t i)
 {
-    return (tx_part)(TX_PART_STATE + s->at[i].number);
+    return (tx_param_role)(TX_PARAM_STATE + s->at[i].number);
 }
 
 static tx_status add_states(states *s, int32_t param)

@@ -69,7 +69,7 @@ static tx_status lock_file(const char *output_dir, const char *path, int *descri
                          output_dir, strerror(errno));
     else
         status = sign(path, opened);
-    return TX_GIVE(status, opened, descriptor, close);
+    return TX_RETURN(status, opened, descriptor, close);
 }
 
 /* ---- What an interrupted process left -------------------------------------------------------------- */
@@ -119,7 +119,7 @@ tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock)
         if (status)
             close(made->descriptor);
     }
-    return TX_GIVE(status, made, lock, free);
+    return TX_RETURN(status, made, lock, free);
 }
 
 void tx_output_lock_release(tx_output_lock *lock)

@@ -111,7 +111,7 @@ tx_status tx_st_open(const char *path, tx_st_file **file)
     if (!made)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     const tx_status status = open_file(path, made);
-    return TX_GIVE(status, made, file, tx_st_close);
+    return TX_RETURN(status, made, file, tx_st_close);
 }
 
 void tx_st_close(tx_st_file *file)

@@ -97,7 +97,7 @@ tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t co
     tx_status status = tx_fail_in(build_header(tensors, count, header, &made->expected), "%s", path);
     TX_THEN(status, begin(path, header, made));
     tx_json_free(header);
-    return TX_GIVE(status, made, writer, tx_st_discard);
+    return TX_RETURN(status, made, writer, tx_st_discard);
 }
 
 tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes)

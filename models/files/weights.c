@@ -104,7 +104,7 @@ tx_status tx_weights_list(const tx_model *model, bool (*is_elsewhere)(const void
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
     const tx_status status = fill_pieces(model, is_elsewhere, context, made, count);
-    return TX_GIVE(status, made, pieces, free);
+    return TX_RETURN(status, made, pieces, free);
 }
 
 /* ---- Opening ------------------------------------------------------------------------------------- */
@@ -229,7 +229,7 @@ tx_status tx_weights_open(const char *path, tx_weights **weights)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     made->path = strdup(path);
     tx_status status = made->path ? open_any(made) : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    return TX_GIVE(status, made, weights, tx_weights_close);
+    return TX_RETURN(status, made, weights, tx_weights_close);
 }
 
 tx_status tx_weights_of_source(const char *path, const tx_weights_source *source, tx_weights **weights)

@@ -122,7 +122,7 @@ tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *s
 
 /* Appends a part of parameter `param` to the file: as many elements as `tensor` has, of its type, from element `first`
  * on; `buffer` holds TX_WEIGHTS_CHUNK. */
-tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t first, const tx_st_tensor *tensor,
-                            float *buffer, tx_st_writer *writer);
+tx_status tx_weights_append(tx_model *model, tx_param_role part, int32_t param, int64_t first,
+                            const tx_st_tensor *tensor, float *buffer, tx_st_writer *writer);
 
 #endif

@@ -201,7 +201,7 @@ static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, 
             if (!status && options && options->digest)
                 status = tx_digest_add(options->digest, buffer, (size_t)now * sizeof *buffer);
             if (!status && model)
-                status = tx_model_write_range(model, TX_PART_WEIGHT, piece->param, piece->first + at, now, buffer);
+                status = tx_model_write_range(model, TX_PARAM_WEIGHT, piece->param, piece->first + at, now, buffer);
         }
         tx_report_progress(options ? options->report : NULL, tx_weights_path(w), p + 1, count);
     }
@@ -218,8 +218,8 @@ static void tell_new(const tx_weights *w, const tx_weights_piece *pieces, const 
         if (source[p] < 0)
             tx_list_add(names, sizeof names, ", ", "%s", pieces[p].name);
     if (names[0] && options)
-        tx_tell(options->report, "%s lacks %s, or has them in another shape: these begin as new weights",
-                tx_weights_path(w), names);
+        tx_reporter_print(options->report, "%s lacks %s, or has them in another shape: these begin as new weights",
+                          tx_weights_path(w), names);
 }
 
 static tx_status read_pieces(const tx_weights *w, const tx_weights_piece *pieces, int32_t count,

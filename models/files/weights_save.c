@@ -79,8 +79,8 @@ static void narrow(tx_st_dtype dtype, float *buffer, int64_t count)
     }
 }
 
-tx_status tx_weights_append(tx_model *model, tx_part part, int32_t param, int64_t first, const tx_st_tensor *tensor,
-                            float *buffer, tx_st_writer *writer)
+tx_status tx_weights_append(tx_model *model, tx_param_role part, int32_t param, int64_t first,
+                            const tx_st_tensor *tensor, float *buffer, tx_st_writer *writer)
 {
     const int64_t count = tx_st_elements(tensor);
     for (int64_t at = 0; at < count; at += TX_WEIGHTS_CHUNK) {
@@ -103,7 +103,7 @@ static tx_status compare_tensor(const tx_save *s, const tx_st_file *file, int32_
     for (int64_t at = 0; at < count; at += most) {
         const int64_t now = count - at < most ? count - at : most;
         TX_TRY(tx_st_read_f32(file, index, at, now, read));
-        TX_TRY(tx_model_read_range(s->model, TX_PART_WEIGHT, piece->param, piece->first + at, now, own));
+        TX_TRY(tx_model_read_range(s->model, TX_PARAM_WEIGHT, piece->param, piece->first + at, now, own));
         if (memcmp(own, read, (size_t)now * sizeof *own) != 0)
             return tx_fail(TX_IO, "%s: %s is not what was written: the disk is faulty", tx_st_path(file), piece->name);
     }
@@ -132,7 +132,7 @@ static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
     TX_TRY(tx_st_create(path, s->tensor + first, end - first, NULL, &writer));
     tx_status status = TX_OK;
     for (int32_t p = first; p < end && !status; p++)
-        status = tx_weights_append(s->model, TX_PART_WEIGHT, s->piece[p].param, s->piece[p].first, &s->tensor[p],
+        status = tx_weights_append(s->model, TX_PARAM_WEIGHT, s->piece[p].param, s->piece[p].first, &s->tensor[p],
                                    s->buffer, writer);
     if (status)
         tx_st_discard(writer);

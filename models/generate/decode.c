@@ -95,7 +95,7 @@ tx_status tx_decoder_create(tx_model *model, const tx_config *config, int64_t ro
     made->padded = tx_arch_padded_vocab(config);
     made->capacity = round_up(context, config->positions);
     tx_status status = prepare(made, model, config, prompt, beams);
-    return TX_GIVE(status, made, decoder, tx_decoder_free);
+    return TX_RETURN(status, made, decoder, tx_decoder_free);
 }
 
 static void release(stage *s)

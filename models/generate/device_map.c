@@ -91,7 +91,7 @@ tx_status tx_lm_divide(const tx_lm *lm, const int32_t blocks[TX_LM_DEVICES], boo
     TX_THEN(status, tx_model_store(made, lm->dtype));
     if (lm->offload_params)
         TX_THEN(status, tx_model_offload_params(made, lm->offload_params, lm->offload_folder, false));
-    return TX_GIVE(status, made, model, tx_model_free);
+    return TX_RETURN(status, made, model, tx_model_free);
 }
 
 /* Whether device d has room for what the plans of a model so divided take there. */

@@ -35,7 +35,7 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
     tx_status status =
         tx_decoder_create(model, config, o->batch * o->beams, o->prompt, o->context, o->beams > 1, &made->decoder);
     TX_THEN(status, allocate(made));
-    return TX_GIVE(status, made, generator, tx_generator_free);
+    return TX_RETURN(status, made, generator, tx_generator_free);
 }
 
 void tx_generator_free(tx_generator *generator)

@@ -64,7 +64,8 @@ static void report_unknown(const tx_json *json, const char *path, const tx_repor
         if (tx_json_get_number(json, unknown[i].key, -DBL_MAX, DBL_MAX, &value) == TX_OK &&
             fabs(value - unknown[i].nothing) <= 0.0)
             continue;
-        tx_tell(reporter, "%.400s: %s is not known here: the text is generated without it", path, unknown[i].key);
+        tx_reporter_print(reporter, "%.400s: %s is not known here: the text is generated without it", path,
+                          unknown[i].key);
     }
 }
 
@@ -155,7 +156,7 @@ tx_status tx_generation_read(const char *folder, tx_generation *generation, cons
         *generation = read;
         report_unknown(json, path, reporter);
         if (!tx_json_has(json, "eos_token_id") && read.eos_count)
-            tx_tell(reporter, "%.400s: names no eos_token_id: texts end at those of config.json", path);
+            tx_reporter_print(reporter, "%.400s: names no eos_token_id: texts end at those of config.json", path);
     }
     tx_json_free(json);
     return status;

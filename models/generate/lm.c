@@ -88,7 +88,7 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
     made->batch = o->batch_size > 0 ? o->batch_size : DEFAULT_BATCH;
     made->keep = o->keep_cache;
     tx_status status = open_folder(made, o);
-    return TX_GIVE(status, made, lm, tx_lm_free);
+    return TX_RETURN(status, made, lm, tx_lm_free);
 }
 
 /* Frees what is compiled, the weights with it. */

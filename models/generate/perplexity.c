@@ -60,7 +60,7 @@ tx_status tx_perplexity_create(tx_model *model, const tx_config *config, const t
     made->options = *o;
     made->vocab = config->vocab_size;
     tx_status status = build(model, config, made);
-    return TX_GIVE(status, made, perplexity, tx_perplexity_free);
+    return TX_RETURN(status, made, perplexity, tx_perplexity_free);
 }
 
 void tx_perplexity_free(tx_perplexity *perplexity)
@@ -179,7 +179,7 @@ tx_status tx_forward_create(tx_model *model, const tx_config *config, int64_t co
     made->vocab = config->vocab_size;
     made->columns = tx_arch_columns(config);
     tx_status status = build_forward(model, config, made);
-    return TX_GIVE(status, made, forward, tx_forward_free);
+    return TX_RETURN(status, made, forward, tx_forward_free);
 }
 
 void tx_forward_free(tx_forward *forward)

@@ -288,7 +288,7 @@ tx_status tx_jinja_parse(const char *text, size_t size, tx_jinja **made)
         jinja->body = parse_body(&p, NULL);
     jinja->marks_generation = p.marks_generation;
     const tx_status status = jinja->arena.status;
-    return TX_GIVE(status, jinja, made, tx_jinja_free);
+    return TX_RETURN(status, jinja, made, tx_jinja_free);
 }
 
 void tx_jinja_free(tx_jinja *jinja)

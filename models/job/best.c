@@ -13,7 +13,7 @@
 
 #define STATE_LIMIT ((int64_t)1 << 30)
 
-void tx_job_lack(tx_job *j, const char *format, ...)
+void tx_job_note_missing(tx_job *j, const char *format, ...)
 {
     char text[sizeof j->lacks];
     va_list args;
@@ -23,15 +23,15 @@ void tx_job_lack(tx_job *j, const char *format, ...)
     tx_list_add(j->lacks, sizeof j->lacks, "; ", "%s", text);
 }
 
-void tx_job_look_for_best(const tx_job *j)
+void tx_job_find_best(const tx_job *j)
 {
     char *best = NULL;
     if (!j->set.load_best || tx_run_state_best(&j->inputs.state, j->set.output_dir, &best))
         return;
     if (!tx_is_folder(best))
-        tx_tell(&j->report,
-                "%.400s: the best checkpoint so far is not there; it is missed at the end unless a better one comes",
-                best);
+        tx_reporter_print(
+            &j->report,
+            "%.400s: the best checkpoint so far is not there; it is missed at the end unless a better one comes", best);
     free(best);
 }
 
@@ -91,13 +91,13 @@ static void lack_best(tx_job *j)
         count += tx_json_has(entry, "eval_runtime") && !tx_json_get_int(entry, "step", 1, INT64_MAX, &step);
     }
     if (count)
-        tx_job_lack(j,
-                    "%s: there is no best evaluation: %s was not a number in %" PRId64 " of %" PRId64
-                    " evaluation%s; the last weights are kept",
-                    option, j->inputs.metric->name, count, count, tx_s(count));
+        tx_job_note_missing(j,
+                            "%s: there is no best evaluation: %s was not a number in %" PRId64 " of %" PRId64
+                            " evaluation%s; the last weights are kept",
+                            option, j->inputs.metric->name, count, count, tx_s(count));
     else
-        tx_job_lack(j, "%s: there is no best evaluation: none was made after a step; the last weights are kept",
-                    option);
+        tx_job_note_missing(j, "%s: there is no best evaluation: none was made after a step; the last weights are kept",
+                            option);
 }
 
 tx_status tx_job_load_best(tx_job *j)
@@ -112,7 +112,7 @@ tx_status tx_job_load_best(tx_job *j)
     if (!status && replaced)
         tell_best(j, load.folder);
     else if (!status)
-        tx_job_lack(j, "the best checkpoint cannot be loaded, the last weights are kept: %.500s", tx_error());
+        tx_job_note_missing(j, "the best checkpoint cannot be loaded, the last weights are kept: %.500s", tx_error());
     free(load.folder);
     return status;
 }
@@ -146,7 +146,7 @@ tx_status tx_job_is_written(const tx_job *j, bool *written)
     return TX_OK;
 }
 
-bool tx_job_asks_to_evaluate(const tx_job *j)
+bool tx_job_evaluates_at_end(const tx_job *j)
 {
     bool asks = false;
     for (int32_t i = 0; i < tx_job_table.count; i++)

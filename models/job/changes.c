@@ -109,9 +109,9 @@ tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
                        "begin anew with --model_name_or_path %s",
                        j->inputs.checkpoint, refused.text, j->inputs.checkpoint);
     if (*told.text)
-        tx_tell(&j->report, "the run goes on with other options than before: %s", told.text);
+        tx_reporter_print(&j->report, "the run goes on with other options than before: %s", told.text);
     if (*kept.text)
-        tx_tell(&j->report, "these options are those of the checkpoint, whatever is given: %s", kept.text);
+        tx_reporter_print(&j->report, "these options are those of the checkpoint, whatever is given: %s", kept.text);
     return TX_OK;
 }
 

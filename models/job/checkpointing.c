@@ -59,7 +59,7 @@ static tx_status try_effort(search *s, int32_t step, bool *meets)
     tx_comm *comm = s->job->comm;
     tx_forecast forecast;
     s->trainer->checkpointing = effort(s, step);
-    TX_TRY(tx_trainer_foresee(s->job->engine, s->job->inputs.config, s->trainer, &forecast));
+    TX_TRY(tx_trainer_forecast(s->job->engine, s->job->inputs.config, s->trainer, &forecast));
     const int64_t mine = tx_memory_total(&forecast.memory) + s->scratch;
     tx_status status;
     int64_t *planned = tx_comm_gather(comm, &mine, sizeof mine, &status);

@@ -46,7 +46,7 @@ static tx_status compile(tx_job *j)
     TX_TRY(tx_model_memory(j->model, &planned));
     TX_TRY(tx_job_judge_fit(j, &planned, &fit));
     if (fit.planned > fit.limit) {
-        TX_TRY(tx_job_foresee(j, planned.bytes[TX_MEMORY_SCRATCH], &forecast));
+        TX_TRY(tx_job_forecast(j, planned.bytes[TX_MEMORY_SCRATCH], &forecast));
         return refuse_all(j, &fit, tx_memory_total(&planned) - tx_memory_total(&forecast.memory));
     }
     tx_fit_text(&fit, text, sizeof text);

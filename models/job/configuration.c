@@ -197,11 +197,11 @@ static void apply_row(reading *r, const char *path, const known_key *row, const 
         raise(r, path, row, value);
         break;
     case SAME:
-        if (!tx_option_asks_for(row->to, text))
+        if (!tx_option_list_has(row->to, text))
             refuse(r, path, row->text);
         break;
     case TOLD:
-        if (!tx_option_asks_for(row->to, text))
+        if (!tx_option_list_has(row->to, text))
             tell(r, path, row->text);
         break;
     case ABSENT:

@@ -135,9 +135,10 @@ static tx_status choose_block(tx_job *j)
         return tx_fail(TX_INVALID, "block_size %" PRId64 " is more than the model's %" PRId64 " positions", in->block,
                        positions);
     if (in->block > positions && in->task->of_texts)
-        tx_tell(&j->report,
-                "max_seq_length %" PRId64 " is more than the model's %" PRId64 " positions: texts are cut to these",
-                in->block, positions);
+        tx_reporter_print(&j->report,
+                          "max_seq_length %" PRId64 " is more than the model's %" PRId64
+                          " positions: texts are cut to these",
+                          in->block, positions);
     in->block = in->block < positions ? in->block : positions;
     return in->block < 2 ? tx_fail(TX_INVALID, "block_size must be 2 or more: a label is the token after") : TX_OK;
 }

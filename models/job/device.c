@@ -61,7 +61,7 @@ static tx_status take_place(tx_job *j, const char *cpus, bool moves)
     return status == TX_UNSUPPORTED && !wants_auto(j) ? TX_OK : status;
 }
 
-tx_status tx_job_take_place(tx_job *j)
+tx_status tx_job_bind_rank(tx_job *j)
 {
     char *cpus = NULL;
     bool bound = false;
@@ -159,8 +159,9 @@ static void choose_kernels(tx_job *j)
 {
     const char *kernels = j->inputs.state.kernels;
     if (kernels && tx_engine_choose(j->engine, kernels))
-        tx_tell(&j->report,
-                "this device lacks kernels that the checkpoint's run used: results may differ in the last bits");
+        tx_reporter_print(
+            &j->report,
+            "this device lacks kernels that the checkpoint's run used: results may differ in the last bits");
 }
 
 /* A driver that has seen none of the kernels takes minutes. */

@@ -38,7 +38,7 @@ static tx_status make(const tx_forecaster_options *o, tx_forecaster *f)
     if (o->lora_r)
         TX_TRY(adapt(o, f->config));
     TX_TRY(tx_engine_create(&engine, &f->engine));
-    return o->ranks > 1 ? tx_pretend_open(o->ranks, o->ranks, &f->comm) : TX_OK;
+    return o->ranks > 1 ? tx_fake_comm_open(o->ranks, o->ranks, &f->comm) : TX_OK;
 }
 
 tx_status tx_forecaster_open(const tx_forecaster_options *options, tx_forecaster **forecaster)
@@ -49,14 +49,14 @@ tx_status tx_forecaster_open(const tx_forecaster_options *options, tx_forecaster
                        sizeof *options);
     tx_forecaster *made = calloc(1, sizeof *made);
     tx_status status = made ? make(options, made) : tx_fail(TX_MEMORY, "no memory for a forecast");
-    return TX_GIVE(status, made, forecaster, tx_forecaster_free);
+    return TX_RETURN(status, made, forecaster, tx_forecaster_free);
 }
 
 void tx_forecaster_free(tx_forecaster *f)
 {
     if (!f)
         return;
-    tx_pretend_close(f->comm);
+    tx_fake_comm_close(f->comm);
     tx_engine_free(f->engine);
     tx_config_free(f->config);
     free(f);
@@ -122,5 +122,5 @@ tx_status tx_forecaster_plan(const tx_forecaster *f, const tx_forecast_options *
     };
     if (f->config->lora)
         f->config->lora->stored = o->autocast;
-    return tx_trainer_foresee(f->engine, f->config, &trainer, forecast);
+    return tx_trainer_forecast(f->engine, f->config, &trainer, forecast);
 }

@@ -123,12 +123,12 @@ static void add_of_course(const tx_job *j, char *text, size_t size)
     ADD_ALL(rows);
 }
 
-void tx_job_tell_idle(const tx_job *j)
+void tx_job_report_idle(const tx_job *j)
 {
     char text[3072] = "";
     add_of_data(j, text, sizeof text);
     add_of_training(j, text, sizeof text);
     add_of_course(j, text, sizeof text);
     if (*text)
-        tx_tell(&j->report, "options without effect: %s", text);
+        tx_reporter_print(&j->report, "options without effect: %s", text);
 }

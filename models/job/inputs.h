@@ -66,6 +66,6 @@ tx_status tx_job_choose_end(tx_job *job);
 /* ---- idle.c --------------------------------------------------------------------------------------------- */
 
 /* Warns of options that were given and change nothing in this run. All inputs must be open. */
-void tx_job_tell_idle(const tx_job *job);
+void tx_job_report_idle(const tx_job *job);
 
 #endif

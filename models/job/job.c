@@ -22,7 +22,7 @@ tx_status tx_job_create(tx_job **job)
     tx_job *j = calloc(1, sizeof *j);
     if (!j)
         return tx_fail(TX_MEMORY, "no memory for a job");
-    j->set = tx_job_usual;
+    j->set = tx_job_defaults;
     j->options = (tx_option_values){.table = tx_job_table, .values = &j->set};
     j->report = tx_job_reporter(j);
     *job = j;
@@ -176,7 +176,7 @@ static tx_status read_inputs(tx_job *j)
     const tx_job_settings *set = &j->set;
     const bool first = tx_job_leads(j);
     tx_watch_begin(j->watch, TX_WATCH_READING);
-    TX_TRY(tx_job_take_place(j));
+    TX_TRY(tx_job_bind_rank(j));
     if (!first)
         TX_TRY(meet(j));
     if (first && !set->dry_run && !set->overwrite && !set->resume && tx_job_trains(set))
@@ -207,7 +207,7 @@ static tx_status prepare(tx_job *j)
     TX_TRY(tx_job_agree_on_kernels(j));
     tx_job_note_adapter(j);
     tx_job_note_shares(j);
-    tx_job_tell_idle(j);
+    tx_job_report_idle(j);
     return TX_OK;
 }
 
@@ -221,7 +221,7 @@ static tx_status restore(tx_job *j, const tx_json *made)
     tx_job_judge_anew(j, made);
     const char *output = tx_job_leads(j) && !tx_job_is_over(j) ? j->set.output_dir : NULL;
     TX_TRY(tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint, output));
-    tx_job_look_for_best(j);
+    tx_job_find_best(j);
     return TX_OK;
 }
 
@@ -251,7 +251,7 @@ static tx_status begin(tx_job *j, tx_run_options *run)
     if (j->listener.begin)
         j->listener.begin(j->listener.context);
     const tx_status status = tx_job_share_warnings(j);
-    tx_job_tell_warnings(j);
+    tx_job_print_warnings(j);
     return status;
 }
 
@@ -261,8 +261,8 @@ static tx_status end(tx_job *j, const tx_run_options *run)
     const tx_run_summary *s = &j->summary;
     const char *folder = j->set.output_dir;
     if (s->unsaved)
-        tx_job_lack(j, "%" PRId64 " %s not written, the last of %s", s->unsaved,
-                    s->unsaved == 1 ? "checkpoint was" : "checkpoints were", s->unsaved_why);
+        tx_job_note_missing(j, "%" PRId64 " %s not written, the last of %s", s->unsaved,
+                            s->unsaved == 1 ? "checkpoint was" : "checkpoints were", s->unsaved_why);
     tx_watch_begin(j->watch, TX_WATCH_WRITING);
     TX_TRY(tx_job_load_best(j));
     TX_TRY(tx_job_log_training(j));
@@ -285,7 +285,7 @@ static tx_status end_again(tx_job *j, const tx_run_options *run)
     bool written = false;
     TX_TRY(tx_job_is_written(j, &written));
     j->summary = (tx_run_summary){.loss = (double)NAN, .mean_loss = (double)NAN};
-    j->rests = written && !tx_job_asks_to_evaluate(j);
+    j->rests = written && !tx_job_evaluates_at_end(j);
     tx_job_note(j, "already complete: %s is after step %" PRId64 " of %" PRId64 "%s; %s %s", in->checkpoint,
                 in->state.step, j->steps, in->state.step < j->steps ? ", where early stopping ended the run" : "",
                 j->rests  ? "nothing changes in"
@@ -359,7 +359,7 @@ tx_status tx_job_run(tx_job *j)
         return tx_fail(TX_INVALID, "tx_job_run: a job runs once");
     j->runs = true;
     tx_status status = tx_job_join(j);
-    TX_THEN(status, tx_job_settle(j));
+    TX_THEN(status, tx_job_resolve(j));
     if (j->told)
         tx_job_note(j, "%s", j->told);
     if (!status && j->comm->size > 1)

@@ -80,7 +80,7 @@ struct tx_job {
     char *rows_text;           /* all ranks' rows, "3,1" */
     bool balance;              /* the ranks' speed is to be measured */
     bool runs;                 /* or has run */
-    bool settled;              /* see tx_job_settle */
+    bool settled;              /* see tx_job_resolve */
     char *inherited;           /* the checkpoint that options were inherited from */
     /* The end. */
     tx_run_summary summary;
@@ -106,7 +106,7 @@ void tx_job_note(const tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
 /* Reports the warnings that were kept, unless rank 0 had the same ones. All ranks call it. */
 tx_status tx_job_share_warnings(tx_job *job);
 /* Reports the warnings that were kept since, and keeps none from now on. */
-void tx_job_tell_warnings(tx_job *job);
+void tx_job_print_warnings(tx_job *job);
 /* Opens the event file of --report_to. */
 tx_status tx_job_open_events(tx_job *job);
 

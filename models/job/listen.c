@@ -92,7 +92,7 @@ tx_status tx_job_share_warnings(tx_job *j)
     return status;
 }
 
-void tx_job_tell_warnings(tx_job *j)
+void tx_job_print_warnings(tx_job *j)
 {
     if (!tx_job_leads(j))
         tell_kept(j);

@@ -71,14 +71,14 @@ static tx_status make_plans(tx_job *j, const tx_trainer_options *options)
     return tx_trainer_create(j->model, j->inputs.config, options, &j->trainer);
 }
 
-tx_status tx_job_foresee(tx_job *j, int64_t scratch, tx_forecast *forecast)
+tx_status tx_job_forecast(tx_job *j, int64_t scratch, tx_forecast *forecast)
 {
     tx_trainer_options trainer;
     int64_t limit;
     TX_TRY(tx_job_trainer_options(j, &trainer, &limit));
     if (limit)
         TX_TRY(tx_job_choose_checkpointing(j, &trainer, limit, scratch));
-    return tx_trainer_foresee(j->engine, j->inputs.config, &trainer, forecast);
+    return tx_trainer_forecast(j->engine, j->inputs.config, &trainer, forecast);
 }
 
 /* Notes the parts that are not kept in device memory, and options that do nothing on the cpu. */
@@ -130,7 +130,7 @@ tx_status tx_job_compile(tx_job *j)
     TX_TRY(make_plans(j, &trainer));
     if (limit) {
         TX_TRY(tx_model_memory(j->model, &planned));
-        TX_TRY(tx_trainer_foresee(j->engine, j->inputs.config, &trainer, &kept));
+        TX_TRY(tx_trainer_forecast(j->engine, j->inputs.config, &trainer, &kept));
         TX_TRY(
             tx_job_choose_checkpointing(j, &trainer, limit, tx_memory_total(&planned) - tx_memory_total(&kept.memory)));
         TX_TRY(make_plans(j, &trainer));

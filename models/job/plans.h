@@ -14,7 +14,7 @@ tx_status tx_job_trainer_options(const tx_job *job, tx_trainer_options *options,
 tx_status tx_job_compile(tx_job *job);
 /* The memory of the plans without the kernels' scratch. A limit of --gradient_checkpointing counts `scratch` bytes of
  * it; TX_MEMORY if that limit cannot be met. */
-tx_status tx_job_foresee(tx_job *job, int64_t scratch, tx_forecast *forecast);
+tx_status tx_job_forecast(tx_job *job, int64_t scratch, tx_forecast *forecast);
 
 /* ---- checkpointing.c ------------------------------------------------------------------------------------ */
 

@@ -20,7 +20,7 @@ tx_status tx_job_agree_on_run(tx_job *job, const tx_json *made);
 /* ---- device.c ------------------------------------------------------------------------------------------- */
 
 /* Assigns devices (device auto) and cores to ranks of this host that no launcher has bound. */
-tx_status tx_job_take_place(tx_job *job);
+tx_status tx_job_bind_rank(tx_job *job);
 /* Opens the device once, with the kernels of the checkpoint's run, and compares the ranks' devices. If they round
  * differently, each weight is updated by one rank. */
 tx_status tx_job_open_device(tx_job *job);

@@ -23,7 +23,7 @@ static bool same_text(const char *a, const char *b)
 
 bool tx_job_in_use(const tx_job_settings *set, const tx_option *option)
 {
-    const char *now = (const char *)set + option->offset, *before = (const char *)&tx_job_usual + option->offset;
+    const char *now = (const char *)set + option->offset, *before = (const char *)&tx_job_defaults + option->offset;
     switch (option->kind) {
     case TX_OPTION_FLAG:
         return *(const bool *)now != *(const bool *)before;

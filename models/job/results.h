@@ -36,7 +36,7 @@ tx_status tx_job_dump_order(const tx_job *job);
 /* ---- best.c --------------------------------------------------------------------------------------------- */
 
 /* Warns if the best checkpoint so far is missing and the run needs it at the end. */
-void tx_job_look_for_best(const tx_job *job);
+void tx_job_find_best(const tx_job *job);
 /* Loads the best weights if load_best_model_at_end is set. If that fails the last weights stay, and the job lacks
  * something. All ranks call it. */
 tx_status tx_job_load_best(tx_job *job);
@@ -48,9 +48,9 @@ bool tx_job_is_over(const tx_job *job);
 /* Whether the folder holds the model and the results of a run that came as far as the checkpoint. Rank 0 decides. */
 tx_status tx_job_is_written(const tx_job *job, bool *written);
 /* Whether evaluations or predictions were asked for with this run. */
-bool tx_job_asks_to_evaluate(const tx_job *job);
+bool tx_job_evaluates_at_end(const tx_job *job);
 /* Adds something that the job lacks. */
-void tx_job_lack(tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
+void tx_job_note_missing(tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
 
 /* ---- results.c ------------------------------------------------------------------------------------------ */
 

@@ -94,7 +94,7 @@ static tx_status settle_sampling(tx_job *j)
     return tx_option_set_at(&j->options, TX_JOB_AT(sampling), "group_by_length");
 }
 
-tx_status tx_job_settle(tx_job *j)
+tx_status tx_job_resolve(tx_job *j)
 {
     TX_NEEDS(j, TX_INVALID);
     if (j->settled)

@@ -111,9 +111,9 @@ tx_status tx_job_write_model(tx_job *j, const char *folder)
     if (!tx_model_gathers(j->model))
         return tx_job_leads(j) ? tx_job_write_files(j, folder) : TX_OK;
     if (!tx_job_leads(j))
-        return tx_model_answer(j->model);
-    TX_TRY(tx_model_ask(j->model, true));
+        return tx_model_serve_reads(j->model);
+    TX_TRY(tx_model_read_alone(j->model, true));
     tx_status status = tx_job_write_files(j, folder);
-    const tx_status ended = tx_model_ask(j->model, false);
+    const tx_status ended = tx_model_read_alone(j->model, false);
     return status ? status : ended;
 }

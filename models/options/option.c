@@ -333,7 +333,7 @@ tx_status tx_option_add_word(tx_option_values *to, const char *word, size_t at)
     return list[count] ? TX_OK : TX_MEMORY;
 }
 
-bool tx_option_asks_for(const char *choices, const char *value)
+bool tx_option_list_has(const char *choices, const char *value)
 {
     char same[64], *end, *other_end;
     for (const char *at = choices; at; at = tx_choice_next(at)) {
@@ -355,7 +355,7 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
     const int64_t index = option - to->table.option;
     tx_status status = TX_INVALID;
     if (option->kind == TX_OPTION_FOREIGN)
-        return tx_option_asks_for(option->choices, value)
+        return tx_option_list_has(option->choices, value)
                    ? TX_OK
                    : tx_fail(TX_UNSUPPORTED, "%s%s%s: an option of transformers that TX does not have: %s",
                              PLACE(file, option->name), option->help);

@@ -31,7 +31,7 @@ tx_status tx_option_inherit(tx_option_values *to, const char *path, const tx_opt
  * and none of the traits `without`. NULL if out of memory. */
 tx_json *tx_option_json(const tx_option_values *from, uint32_t with, uint32_t without);
 /* Whether a value asks for the same as one of "false|0"; "*": any does; NULL: none. */
-bool tx_option_asks_for(const char *choices, const char *value);
+bool tx_option_list_has(const char *choices, const char *value);
 /* The others after the first of "linear|cosine", or NULL; the place of a word among them in upper or lower case, or -1.
  */
 const char *tx_choice_next(const char *choices);

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-const tx_job_settings tx_job_usual = {
+const tx_job_settings tx_job_defaults = {
 #define OPTION(kind, type, name, member, initial, ...) .member = initial,
 #include "models/options/options.def"
 };

@@ -58,7 +58,7 @@ typedef struct tx_job_settings {
 #include "models/options/options.def"
 } tx_job_settings;
 
-extern const tx_job_settings tx_job_usual; /* the defaults */
+extern const tx_job_settings tx_job_defaults; /* the defaults */
 
 /* Whether the run trains, and whether it evaluates when training is over. These follow from other settings if do_train
  * and do_eval are not given, as with transformers. */

@@ -17,10 +17,10 @@ static tx_status foresee(tx_engine *engine, const tx_config *config, const tx_tr
 {
     tx_comm *data = NULL, *tensor = NULL, *pipeline = NULL, *ends = NULL;
     tx_trainer_options options = *base;
-    tx_status status = tx_pretend_open((int32_t)s->data, (int32_t)host, &data);
-    TX_THEN(status, tx_pretend_open((int32_t)s->tensor, (int32_t)host, &tensor));
-    TX_THEN(status, tx_pretend_open((int32_t)s->pipeline, (int32_t)host, &pipeline));
-    TX_THEN(status, tx_pretend_open(2, (int32_t)host, &ends));
+    tx_status status = tx_fake_comm_open((int32_t)s->data, (int32_t)host, &data);
+    TX_THEN(status, tx_fake_comm_open((int32_t)s->tensor, (int32_t)host, &tensor));
+    TX_THEN(status, tx_fake_comm_open((int32_t)s->pipeline, (int32_t)host, &pipeline));
+    TX_THEN(status, tx_fake_comm_open(2, (int32_t)host, &ends));
     options.batch = s->batch;
     options.all_rows = s->batch * s->data;
     options.rows_before = 0;
@@ -36,11 +36,11 @@ static tx_status foresee(tx_engine *engine, const tx_config *config, const tx_tr
     options.parallel.stage_blocks = stage_blocks;
     options.checkpointing =
         s->again ? (tx_checkpointing){sizeof options.checkpointing, 0, INT32_MAX, 0} : (tx_checkpointing){0};
-    TX_THEN(status, tx_trainer_foresee(engine, config, &options, forecast));
-    tx_pretend_close(ends);
-    tx_pretend_close(pipeline);
-    tx_pretend_close(tensor);
-    tx_pretend_close(data);
+    TX_THEN(status, tx_trainer_forecast(engine, config, &options, forecast));
+    tx_fake_comm_close(ends);
+    tx_fake_comm_close(pipeline);
+    tx_fake_comm_close(tensor);
+    tx_fake_comm_close(data);
     return status;
 }
 

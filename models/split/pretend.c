@@ -29,7 +29,7 @@ static tx_status wait(tx_comm *comm, int32_t request)
 
 static const tx_comm_table table = {.name = "pretend", .begin = begin, .wait = wait};
 
-tx_status tx_pretend_open(int32_t size, int32_t host, tx_comm **comm)
+tx_status tx_fake_comm_open(int32_t size, int32_t host, tx_comm **comm)
 {
     tx_comm *made = calloc(1, sizeof *made);
     tx_comm_rank *ranks = calloc((size_t)size, sizeof *ranks);
@@ -45,7 +45,7 @@ tx_status tx_pretend_open(int32_t size, int32_t host, tx_comm **comm)
     return TX_OK;
 }
 
-void tx_pretend_close(tx_comm *comm)
+void tx_fake_comm_close(tx_comm *comm)
 {
     if (comm)
         free((void *)(uintptr_t)comm->ranks);

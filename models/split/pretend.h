@@ -8,7 +8,7 @@
 #include "tx.h"
 
 /* Rank 0 of `size`, `host` of which share a host. The caller closes it. */
-tx_status tx_pretend_open(int32_t size, int32_t host, tx_comm **comm);
-void tx_pretend_close(tx_comm *comm); /* NULL is fine */
+tx_status tx_fake_comm_open(int32_t size, int32_t host, tx_comm **comm);
+void tx_fake_comm_close(tx_comm *comm); /* NULL is fine */
 
 #endif

@@ -31,7 +31,7 @@ tx_status tx_batches_create(const tx_dataset *dataset, const tx_batches_options 
         return tx_fail(TX_MEMORY, "batches: out of memory");
     made->count = tx_loader_epoch_steps(samples.count, options->rows);
     tx_status status = tx_loader_create(&samples, &loader, options->first, &made->loader);
-    return TX_GIVE(status, made, batches, free);
+    return TX_RETURN(status, made, batches, free);
 }
 
 void tx_batches_free(tx_batches *batches)

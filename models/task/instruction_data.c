@@ -113,9 +113,10 @@ static tx_status need_chat(reading *r, tx_instruction_data *d)
     if (!status && o->set->chat_template && o->split == TX_DATA_TRAIN)
         status = tx_chat_replaces(d->chat, &replaces);
     if (replaces)
-        tx_tell(&o->report,
-                "--chat_template %s replaces the model's own chat template, also in the folders that are written",
-                o->set->chat_template);
+        tx_reporter_print(
+            &o->report,
+            "--chat_template %s replaces the model's own chat template, also in the folders that are written",
+            o->set->chat_template);
     if (status == TX_NOT_FOUND && !o->set->chat_template && r->conversation.form == TX_CHAT_INSTRUCTION)
         status = tx_chat_create("alpaca", o->tokenizer, &o->report, &d->chat);
     return status;
@@ -202,19 +203,20 @@ static void tell_counts(const reading *r)
     const tx_reporter *report = &r->options->report;
     const char *ignored = r->conversation.ignored;
     if (*ignored)
-        tx_tell(report, "%.800s: keys that are not read: %s", r->path, ignored);
+        tx_reporter_print(report, "%.800s: keys that are not read: %s", r->path, ignored);
     if (r->bad)
-        tx_tell(report, "%.800s: %" PRId64 " malformed %s left out, the first is %s %" PRId64, r->path, r->bad,
-                r->objects.array ? "elements are" : "lines are", r->objects.array ? "element" : "line",
-                r->objects.array ? r->first_bad + 1 : r->objects.lines[r->first_bad].number);
+        tx_reporter_print(report, "%.800s: %" PRId64 " malformed %s left out, the first is %s %" PRId64, r->path,
+                          r->bad, r->objects.array ? "elements are" : "lines are",
+                          r->objects.array ? "element" : "line",
+                          r->objects.array ? r->first_bad + 1 : r->objects.lines[r->first_bad].number);
     if (r->cut)
-        tx_tell(report,
-                "%.800s: %" PRId64 " of %" PRId64 " samples are longer than max_seq_length %" PRId64
-                " and are cut at their end",
-                r->path, r->cut, r->end - r->begin, r->options->block);
+        tx_reporter_print(report,
+                          "%.800s: %" PRId64 " of %" PRId64 " samples are longer than max_seq_length %" PRId64
+                          " and are cut at their end",
+                          r->path, r->cut, r->end - r->begin, r->options->block);
     if (r->dropped)
-        tx_tell(report, "%.800s: %" PRId64 " of %" PRId64 " samples have nothing to learn%s and are left out", r->path,
-                r->dropped, r->end - r->begin, r->cut ? " in what is not cut" : "");
+        tx_reporter_print(report, "%.800s: %" PRId64 " of %" PRId64 " samples have nothing to learn%s and are left out",
+                          r->path, r->dropped, r->end - r->begin, r->cut ? " in what is not cut" : "");
 }
 
 static tx_status write_digest(const tx_instruction_data *d, char text[TX_DIGEST_TEXT])
@@ -236,7 +238,7 @@ static tx_status read_all(reading *r, const tx_task *task, tx_instruction_data *
 {
     const tx_data_options *o = r->options;
     TX_TRY(open_objects(r->path, &r->objects));
-    TX_TRY(tx_task_choose_part(o, (int64_t)r->objects.count, "samples", &r->begin, &r->end));
+    TX_TRY(tx_task_choose_range(o, (int64_t)r->objects.count, "samples", &r->begin, &r->end));
     const int64_t samples = r->end - r->begin;
     r->plain.tokenizer = o->tokenizer;
     d->eos = tx_tokenizer_end(o->tokenizer);

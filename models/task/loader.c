@@ -147,7 +147,7 @@ static tx_status prepare_rows(const tx_loader *l, const slot *s, tx_step_batch *
     for (int64_t r = 0; r < c->batch && !status; r++) {
         const int64_t at = micro * c->batch + r, own = r - c->first;
         const bool is_own = own >= 0 && own < c->rows;
-        const tx_batch row = tx_batch_part(samples->task, samples->block, &s->room,
+        const tx_batch row = tx_batch_rows(samples->task, samples->block, &s->room,
                                            is_own ? micro * c->rows + own : s->room.rows - 1, 1);
         if (at < b->rows || is_own)
             status = tx_samples_rows(samples, &as_it_lies,
@@ -212,8 +212,8 @@ static void start_workers(tx_loader *l, const tx_loader_options *o)
     char instead[64] = "each batch is prepared when its step begins";
     if (l->worker_count)
         snprintf(instead, sizeof instead, "going on with %" PRId32, l->worker_count);
-    tx_tell(&o->report, "the system refuses thread %" PRId32 " of the %" PRId32 " that load data (%s): %s",
-            l->worker_count + 1, wanted, strerror(errno), instead);
+    tx_reporter_print(&o->report, "the system refuses thread %" PRId32 " of the %" PRId32 " that load data (%s): %s",
+                      l->worker_count + 1, wanted, strerror(errno), instead);
 }
 
 static void stop_workers(tx_loader *l)
@@ -261,10 +261,11 @@ static void pin(tx_loader *l, const tx_reporter *report)
 {
     l->locked = mlock(l->memory, l->memory_size) == 0;
     if (!l->locked)
-        tx_tell(report,
-                "the %zu bytes of the batches cannot be locked in memory (%s): going on without; `ulimit -l` shows "
-                "what is allowed",
-                l->memory_size, strerror(errno));
+        tx_reporter_print(
+            report,
+            "the %zu bytes of the batches cannot be locked in memory (%s): going on without; `ulimit -l` shows "
+            "what is allowed",
+            l->memory_size, strerror(errno));
 }
 
 tx_status tx_loader_create(const tx_samples *samples, const tx_loader_options *options, int64_t first,

@@ -40,10 +40,10 @@ tx_status tx_samples_rows(const tx_samples *samples, const tx_sample_order *orde
     const int64_t block = samples->block, left = first < samples->count ? samples->count - first : 0;
     const int64_t real = left < batch->rows ? left : batch->rows, padding = batch->rows - real;
     for (int64_t r = 0; r < real; r++) {
-        const tx_batch row = tx_batch_part(task, block, batch, r, 1);
+        const tx_batch row = tx_batch_rows(task, block, batch, r, 1);
         TX_TRY(task->row(samples, tx_sample_order_at(order, samples->count, first + r), order->epoch, &row));
     }
-    const tx_batch rest = tx_batch_part(task, block, batch, real, padding);
+    const tx_batch rest = tx_batch_rows(task, block, batch, real, padding);
     for (int32_t f = 0; task->fields[f].name; f++)
         tx_field_pad(&task->fields[f], rest.field[f], padding * tx_field_values(&task->fields[f], block));
     return TX_OK;

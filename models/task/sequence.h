@@ -60,8 +60,8 @@ void tx_label_index_free(tx_label_index *index); /* leaves {0} */
 /* TX_FORMAT says why a text can be no label: it is empty, a list, an object, or stands for a missing value. */
 tx_status tx_label_check(const char *text, size_t size);
 /* Gives the model its labels: those of the task, else, if it is trained, those of the data, and indexes them. */
-tx_status tx_labels_settle(const tx_sequence_task *task, const tx_data_options *options, const char *const *texts,
-                           int64_t count, tx_label_index *index);
+tx_status tx_labels_resolve(const tx_sequence_task *task, const tx_data_options *options, const char *const *texts,
+                            int64_t count, tx_label_index *index);
 /* The label of a text, and its number in a regression. TX_FORMAT says why it has none. */
 tx_status tx_label_read(const tx_config *config, const tx_label_index *index, const char *text, int32_t *label,
                         float *target);

@@ -50,7 +50,7 @@ static tx_status find_columns(reading *r)
     r->label = o->split == TX_DATA_TEST ? -1 : tx_table_column(&r->table, "label");
     if (r->label < 0 && o->split != TX_DATA_TEST)
         return tx_fail(TX_FORMAT, "there is no column label");
-    return tx_task_choose_part(o, r->table.rows, "rows", &r->begin, &r->end);
+    return tx_task_choose_range(o, r->table.rows, "rows", &r->begin, &r->end);
 }
 
 /* ---- Rows ----------------------------------------------------------------------------------------------- */
@@ -190,9 +190,9 @@ static void tell_bad(const reading *r, const char *path)
     const tx_table *t = &r->table;
     const int64_t first = !r->bad || (t->bad && t->first_bad < r->first_bad) ? t->first_bad : r->first_bad;
     if (r->bad + t->bad)
-        tx_tell(&r->options->report,
-                "%.800s: %" PRId64 " malformed or unlabelled %s left out, the first is row %" PRId64, path,
-                r->bad + t->bad, r->bad + t->bad == 1 ? "row is" : "rows are", first);
+        tx_reporter_print(&r->options->report,
+                          "%.800s: %" PRId64 " malformed or unlabelled %s left out, the first is row %" PRId64, path,
+                          r->bad + t->bad, r->bad + t->bad == 1 ? "row is" : "rows are", first);
 }
 
 static tx_status read_all(reading *r, tx_sequence_data *d)
@@ -200,7 +200,7 @@ static tx_status read_all(reading *r, tx_sequence_data *d)
     TX_TRY(find_columns(r));
     TX_TRY(choose_rows(r));
     if (r->label >= 0)
-        TX_TRY(tx_labels_settle(r->task, r->options, r->label_text, r->count, &r->labels));
+        TX_TRY(tx_labels_resolve(r->task, r->options, r->label_text, r->count, &r->labels));
     TX_TRY(tx_encoder_create(r->options->tokenizer, &r->encoder));
     return read_samples(r, d);
 }

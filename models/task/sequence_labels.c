@@ -185,8 +185,8 @@ static tx_status settle_any(const tx_data_options *o, const char *const *texts, 
     return TX_OK;
 }
 
-tx_status tx_labels_settle(const tx_sequence_task *t, const tx_data_options *o, const char *const *texts, int64_t count,
-                           tx_label_index *index)
+tx_status tx_labels_resolve(const tx_sequence_task *t, const tx_data_options *o, const char *const *texts,
+                            int64_t count, tx_label_index *index)
 {
     tx_config *config = o->config;
     const bool trains = o->split == TX_DATA_TRAIN;

@@ -64,7 +64,7 @@ tx_batch tx_batch_of(const tx_task *task, int64_t block, int64_t rows, void *mem
     return batch;
 }
 
-tx_batch tx_batch_part(const tx_task *task, int64_t block, const tx_batch *batch, int64_t first, int64_t rows)
+tx_batch tx_batch_rows(const tx_task *task, int64_t block, const tx_batch *batch, int64_t first, int64_t rows)
 {
     tx_batch part = {.rows = rows, .longest = batch->longest};
     for (int32_t f = 0; task->fields[f].name; f++)
@@ -144,7 +144,7 @@ tx_status tx_task_need_tokenizer(const char *path, const tx_data_options *o)
     return o->tokenizer ? TX_OK : tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
 }
 
-tx_status tx_task_choose_part(const tx_data_options *o, int64_t count, const char *what, int64_t *begin, int64_t *end)
+tx_status tx_task_choose_range(const tx_data_options *o, int64_t count, const char *what, int64_t *begin, int64_t *end)
 {
     *begin = (int64_t)rint((double)count * o->from / 100.0);
     *end = (int64_t)rint((double)count * o->to / 100.0);

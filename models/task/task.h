@@ -137,8 +137,8 @@ static inline int64_t tx_sample_begin(const int64_t *end, int64_t number)
 /* For tasks that read texts. Refuses a file for which no tokenizer is known. */
 tx_status tx_task_need_tokenizer(const char *path, const tx_data_options *options);
 /* The part of `count` samples of a file that is used, which has some. `what` names samples in the plural. */
-tx_status tx_task_choose_part(const tx_data_options *options, int64_t count, const char *what, int64_t *begin,
-                              int64_t *end);
+tx_status tx_task_choose_range(const tx_data_options *options, int64_t count, const char *what, int64_t *begin,
+                               int64_t *end);
 /* Refuses ids outside the model's vocabulary. */
 tx_status tx_task_check_ids(const tx_data_options *options, const int32_t *ids, size_t count);
 /* A metric: the loss over the labels. */
@@ -158,7 +158,7 @@ int32_t tx_task_metric(const tx_task *task, const char *name);
 /* Fields of so many rows, one after the other in memory of rows * tx_task_row_bytes. */
 tx_batch tx_batch_of(const tx_task *task, int64_t block, int64_t rows, void *memory);
 /* Rows first .. first + rows - 1 of a batch, where they lie. */
-tx_batch tx_batch_part(const tx_task *task, int64_t block, const tx_batch *batch, int64_t first, int64_t rows);
+tx_batch tx_batch_rows(const tx_task *task, int64_t block, const tx_batch *batch, int64_t first, int64_t rows);
 /* The most positions that a row of the batch uses; 0: the task has no such field. */
 int64_t tx_batch_longest(const tx_task *task, const tx_batch *batch);
 /* Tokens: positions that their row uses and that are not TX_NO_TOKEN. */

@@ -19,7 +19,7 @@ tx_status tx_cutter_create(const tx_steps *steps, tx_word_sink sink, void *conte
         return tx_fail(TX_MEMORY, "no memory for cutting texts into words");
     *made = (tx_cutter){.steps = steps, .sink = sink, .context = context};
     tx_status status = tx_matcher_create(&made->matcher);
-    return TX_GIVE(status, made, cutter, tx_cutter_free);
+    return TX_RETURN(status, made, cutter, tx_cutter_free);
 }
 
 void tx_cutter_free(tx_cutter *cutter)

@@ -272,8 +272,8 @@ static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *
         return status;
     }
     if (tokens->bad)
-        tx_tell(&o->report, "%.800s: %" PRId64 " malformed lines are left out, the first is line %" PRId64, path,
-                tokens->bad, tokens->first_bad);
+        tx_reporter_print(&o->report, "%.800s: %" PRId64 " malformed lines are left out, the first is line %" PRId64,
+                          path, tokens->bad, tokens->first_bad);
     free(made->tokens.lengths); /* the cuts are made */
     made->tokens.lengths = NULL;
     *dataset = made;

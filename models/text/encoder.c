@@ -46,7 +46,7 @@ tx_status tx_encoder_create(const tx_tokenizer *tokenizer, tx_encoder **encoder)
     }
     tx_status status = made && made->match && made->cache ? TX_OK : tx_fail(TX_MEMORY, "no memory for an encoder");
     TX_THEN(status, tx_cutter_create(&tokenizer->pre_tokenizer, add_word, made, &made->cutter));
-    return TX_GIVE(status, made, encoder, tx_encoder_free);
+    return TX_RETURN(status, made, encoder, tx_encoder_free);
 }
 
 void tx_encoder_free(tx_encoder *encoder)

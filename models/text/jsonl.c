@@ -139,7 +139,7 @@ static tx_status parse(const char *line, size_t size, const char *where, tx_json
         status = tx_fail(TX_FORMAT, "%s: expected an object {\"text\": ...}", where);
     else if (tx_json_get_text(object, "text", text, length))
         status = tx_fail_in(TX_FORMAT, "%s", where);
-    return TX_GIVE(status, object, json, tx_json_free);
+    return TX_RETURN(status, object, json, tx_json_free);
 }
 
 /* The object without the text between two places. */

@@ -141,7 +141,7 @@ static tx_status read_one(void *context, const tx_json *json, const char *type)
 
 tx_status tx_post_processor_read(tx_post_processor *post, const tx_json *json)
 {
-    return tx_part_read(json, "processors", read_one, post);
+    return tx_component_read(json, "processors", read_one, post);
 }
 
 void tx_post_processor_free(tx_post_processor *post)

@@ -16,7 +16,7 @@ static tx_status read_behavior(tx_step *step, const tx_json *json)
 {
     static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
     size_t mode = 0;
-    TX_TRY(tx_part_choice(json, "behavior", names, sizeof names / sizeof names[0], &mode));
+    TX_TRY(tx_component_choice(json, "behavior", names, sizeof names / sizeof names[0], &mode));
     step->mode = (tx_split_mode)mode;
     return TX_OK;
 }

@@ -4,7 +4,7 @@
 #include "models/text/utf8.h"
 
 /* JSON's own limit of nesting ends this. */
-tx_status tx_part_read(const tx_json *part, const char *list_key, tx_part_reader *read, void *context)
+tx_status tx_component_read(const tx_json *part, const char *list_key, tx_component_reader *read, void *context)
 {
     const char *type;
     tx_json *list;
@@ -17,11 +17,12 @@ tx_status tx_part_read(const tx_json *part, const char *list_key, tx_part_reader
         return read(context, part, type);
     TX_TRY(tx_json_get(part, list_key, TX_JSON_ARRAY, &list));
     for (size_t i = 0; i < tx_json_size(list); i++)
-        TX_TRY(tx_fail_in(tx_part_read(tx_json_at(list, i), list_key, read, context), "%s[%zu]", list_key, i));
+        TX_TRY(tx_fail_in(tx_component_read(tx_json_at(list, i), list_key, read, context), "%s[%zu]", list_key, i));
     return TX_OK;
 }
 
-tx_status tx_part_choice(const tx_json *json, const char *key, const char *const *names, size_t count, size_t *choice)
+tx_status tx_component_choice(const tx_json *json, const char *key, const char *const *names, size_t count,
+                              size_t *choice)
 {
     const char *name;
     TX_TRY(tx_json_get_string(json, key, &name));
@@ -58,7 +59,7 @@ static tx_status read_step(void *context, const tx_json *json, const char *type)
 tx_status tx_steps_read(tx_steps *steps, const tx_json *part, const char *list_key, const tx_step_kind *kinds,
                         size_t count)
 {
-    return tx_part_read(part, list_key, read_step, &(reading){steps, kinds, count});
+    return tx_component_read(part, list_key, read_step, &(reading){steps, kinds, count});
 }
 
 void tx_steps_free(tx_steps *steps)
@@ -131,7 +132,7 @@ tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
     step->prepend = prefix ? TX_PREPEND_ALWAYS : TX_PREPEND_NEVER;
     if (!tx_json_has(json, "prepend_scheme"))
         return TX_OK;
-    TX_TRY(tx_part_choice(json, "prepend_scheme", schemes, sizeof schemes / sizeof schemes[0], &scheme));
+    TX_TRY(tx_component_choice(json, "prepend_scheme", schemes, sizeof schemes / sizeof schemes[0], &scheme));
     step->prepend = (tx_prepend)scheme;
     return TX_OK;
 }

@@ -64,10 +64,11 @@ typedef struct tx_steps {
 
 /* Goes through a part, an object or NULL, or the objects of a Sequence in its member `list_key`: calls `read` for each,
  * with its type. */
-typedef tx_status tx_part_reader(void *context, const tx_json *json, const char *type);
-tx_status tx_part_read(const tx_json *part, const char *list_key, tx_part_reader *read, void *context);
+typedef tx_status tx_component_reader(void *context, const tx_json *json, const char *type);
+tx_status tx_component_read(const tx_json *part, const char *list_key, tx_component_reader *read, void *context);
 /* Which of `count` names member `key` is; TX_UNSUPPORTED for another. */
-tx_status tx_part_choice(const tx_json *json, const char *key, const char *const *names, size_t count, size_t *choice);
+tx_status tx_component_choice(const tx_json *json, const char *key, const char *const *names, size_t count,
+                              size_t *choice);
 
 /* Reads a part that is an object, or null. `list_key` names the member that holds a Sequence's steps. What is not among
  * the kinds is refused by its name. */

@@ -100,7 +100,7 @@ tx_status tx_tokenizer_config(const tx_tokenizer *t, tx_json **config)
         status = tx_fail_in(merge(map, made), "%s", t->source[TX_TOKENIZER_SPECIAL].name);
     }
     tx_json_free(map);
-    return TX_GIVE(status, made, config, tx_json_free);
+    return TX_RETURN(status, made, config, tx_json_free);
 }
 
 tx_status tx_tokenizer_role(const tx_json *config, const char *role, const char **text)

@@ -272,5 +272,5 @@ tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
     for (int i = 0; i < TX_SOURCES; i++)
         made->source[i].name = names[i];
     const tx_status status = tx_gguf_is_name(path) ? open_gguf(made, path) : open_files(made, path);
-    return TX_GIVE(status, made, tokenizer, tx_tokenizer_free);
+    return TX_RETURN(status, made, tokenizer, tx_tokenizer_free);
 }

@@ -69,7 +69,7 @@ tx_status tx_tokenizer_trainer_create(tx_tokenizer_trainer **trainer)
         return tx_fail(TX_MEMORY, "no memory for a trainer");
     tx_status status = tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false);
     TX_THEN(status, tx_cutter_create(&made->pre_tokenizer, count_word, made, &made->cutter));
-    return TX_GIVE(status, made, trainer, tx_tokenizer_trainer_free);
+    return TX_RETURN(status, made, trainer, tx_tokenizer_trainer_free);
 }
 
 void tx_tokenizer_trainer_free(tx_tokenizer_trainer *trainer)

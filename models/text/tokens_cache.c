@@ -136,8 +136,8 @@ static tx_status read_cache(const char *path, const char *key, const tx_reporter
     tx_data_file_close(&file);
     if (!status || status == TX_MEMORY)
         return status;
-    tx_tell(report, "%.500s: tokenised text that is kept here cannot be used (%.1000s): it is made anew", path,
-            tx_error());
+    tx_reporter_print(report, "%.500s: tokenised text that is kept here cannot be used (%.1000s): it is made anew",
+                      path, tx_error());
     return TX_NOT_FOUND;
 }
 
@@ -214,7 +214,8 @@ tx_status tx_tokens_cached(const tx_data_file *file, tx_text_form form, const tx
     if (status == TX_NOT_FOUND) {
         status = tx_tokens_of_text(file, form, options, &made);
         if (!status && write_cache(options->cache, kept, key, &made))
-            tx_tell(&options->report, "the tokenised text cannot be kept, and is made anew next time: %s", tx_error());
+            tx_reporter_print(&options->report, "the tokenised text cannot be kept, and is made anew next time: %s",
+                              tx_error());
     }
     if (!status)
         *tokens = made;

@@ -169,8 +169,9 @@ static void run_parts(part *parts, size_t count, const tx_reporter *report)
         error = parts[i].started ? 0 : errno;
     }
     if (error)
-        tx_tell(report, "%.100s: the system refuses some of the %zu threads that tokenise (%s): going on with fewer",
-                parts[0].path, count, strerror(error));
+        tx_reporter_print(report,
+                          "%.100s: the system refuses some of the %zu threads that tokenise (%s): going on with fewer",
+                          parts[0].path, count, strerror(error));
     for (size_t i = 0; i < count; i++)
         if (!parts[i].started)
             run_part(&parts[i]);

@@ -105,8 +105,8 @@ static tx_status copy_weights(tx_model *model, float *copy, bool back, int64_t *
         if (spec->frozen)
             continue;
         if (copy)
-            TX_TRY(back ? tx_model_write(model, TX_PART_WEIGHT, i, copy + *count)
-                        : tx_model_read(model, TX_PART_WEIGHT, i, copy + *count));
+            TX_TRY(back ? tx_model_write(model, TX_PARAM_WEIGHT, i, copy + *count)
+                        : tx_model_read(model, TX_PARAM_WEIGHT, i, copy + *count));
         *count += tx_shape_count(&spec->logical);
     }
     return TX_OK;

@@ -12,7 +12,7 @@
 /* Says once that the log ends here; the message of the failure names the file. */
 static void give_up(tx_log *log)
 {
-    tx_tell(&log->report, "%.440s; training goes on without a log", tx_error());
+    tx_reporter_print(&log->report, "%.440s; training goes on without a log", tx_error());
     if (log->file)
         fclose(log->file);
     log->file = NULL;

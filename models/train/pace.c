@@ -81,7 +81,7 @@ tx_status tx_pace_begin(tx_pace *p, tx_model *model)
 {
     bool on = p->chosen ? p->overlap == TX_OVERLAP_YES : in_trial(p) && (p->step - WARM) % 2 == 0;
     if (on != p->background) {
-        TX_TRY(tx_model_settle(model));
+        TX_TRY(tx_model_wait(model));
         TX_TRY(p->comm->table->background(p->comm, on));
         p->background = on;
     }
@@ -101,7 +101,7 @@ static int compare(const void *left, const void *right)
 static tx_status share(tx_pace *p, double mine)
 {
     p->all[p->comm->rank] = mine;
-    TX_TRY(tx_model_settle(p->model));
+    TX_TRY(tx_model_wait(p->model));
     return tx_comm_share(p->comm, p->all, sizeof *p->all);
 }
 
@@ -221,7 +221,7 @@ static tx_status hash_weights(tx_model *model, uint64_t *hash)
         int64_t count = status ? 0 : tx_shape_count(&spec->logical);
         for (int64_t at = 0; at < count && !status; at += PIECE) {
             int64_t now = count - at < PIECE ? count - at : PIECE;
-            status = tx_model_read_range(model, TX_PART_WEIGHT, i, at, now, words);
+            status = tx_model_read_range(model, TX_PARAM_WEIGHT, i, at, now, words);
             if (!status)
                 h = tx_hash_words(h, words, now);
         }
@@ -244,7 +244,7 @@ char *tx_pace_shares_text(const int64_t *share, int32_t ranks)
 tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, const char *cause, uint64_t *hash)
 {
     uint64_t mine;
-    TX_TRY(tx_model_settle(model));
+    TX_TRY(tx_model_wait(model));
     TX_TRY(hash_weights(model, &mine));
     mine ^= tx_model_written(model); /* ranks that gather their shards have equal weights: their writes count too */
     tx_status status;

@@ -33,7 +33,7 @@ tx_status tx_pace_create(tx_comm *comm, tx_overlap overlap, bool balance, int64_
                          tx_pace **pace);
 void tx_pace_free(tx_pace *pace);
 
-/* Before a step: switches the communicator's thread as is wanted. Nothing may be outstanding but what tx_model_settle
+/* Before a step: switches the communicator's thread as is wanted. Nothing may be outstanding but what tx_model_wait
  * waits for. */
 tx_status tx_pace_begin(tx_pace *pace, tx_model *model);
 /* After it. */

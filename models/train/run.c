@@ -39,8 +39,8 @@ static tx_status save(tx_running *r)
     snprintf(r->summary->unsaved_why, sizeof r->summary->unsaved_why, "step %" PRId64 ": %.500s", r->state->step,
              tx_error());
     if (r->speaks)
-        tx_tell(&o->report, "checkpoint of step %" PRId64 " was not written: %.400s; training goes on", r->state->step,
-                tx_error());
+        tx_reporter_print(&o->report, "checkpoint of step %" PRId64 " was not written: %.400s; training goes on",
+                          r->state->step, tx_error());
     return TX_OK;
 }
 
@@ -57,7 +57,7 @@ static tx_status end_unread(tx_running *r, tx_status status)
     const int64_t step = r->state->step;
     const bool saves = o->set->output_dir && step > 0 && r->saved != step;
     if (!saved)
-        saved = tx_model_settle(r->model);
+        saved = tx_model_wait(r->model);
     if (!saved && saves)
         saved = tx_run_save(r->engine, r->model, r->comm, o, r->state, r->log.file != NULL);
     if (saved)
@@ -84,12 +84,12 @@ static tx_status after(tx_running *r, const tx_pending *p)
     const int64_t every = o->facts.save_steps;
     bool end = p->step == o->schedule.total_steps, best = false;
     const bool evaluates = evaluates_after(o, p, end);
-    bool saves = tx_running_asked_to_save(r);
+    bool saves = tx_running_save_requested(r);
     saves = saves || tx_running_due(saving, every, p) || (end && saving == TX_STRATEGY_STEPS && every);
     if (!evaluates && !saves)
         return TX_OK;
     tx_status status = tx_running_take(r);
-    TX_THEN(status, tx_model_settle(r->model));
+    TX_THEN(status, tx_model_wait(r->model));
     if (evaluates)
         TX_THEN(status, evaluate(r, &best));
     if (saves || (best && saving == TX_STRATEGY_BEST))
@@ -121,8 +121,8 @@ static tx_status give(tx_running *r, tx_pending *given)
     TX_TRY(status);
     double rates[2];
     find_rates(r, b->step, rates);
-    if (tx_running_holds(r))
-        TX_TRY(tx_trainer_hold(r->trainer, rates[1], r->state->skipped));
+    if (tx_running_skips_schedule(r))
+        TX_TRY(tx_trainer_hold_rate(r->trainer, rates[1], r->state->skipped));
     TX_TRY(tx_trainer_step(r->trainer, &b->batch, b->labels, rates[0]));
     int64_t step = b->step + 1;
     *given = (tx_pending){
@@ -197,7 +197,7 @@ static tx_status loop(tx_running *r)
             r->summary->stopped = tx_running_stop(r);
     }
     TX_THEN(status, tx_running_take(r));
-    TX_THEN(status, tx_model_settle(r->model));
+    TX_THEN(status, tx_model_wait(r->model));
     if (!status && r->summary->stopped)
         status = save(r);
     if (status && r->unread)

@@ -73,10 +73,11 @@ static void tell_pace(tx_running *r, const tx_pace_news *news, int64_t step)
     tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"slowest_rank\": %d, \"seconds\": %.6f, \"median_seconds\": %.6f}",
                 step, slowest, news->seconds, news->median);
     if (r->speaks && news->seconds > TX_PACE_SLOW * news->median)
-        tx_tell(&r->options->report,
-                "rank %d on %.63s is slow: %.1f ms of work a step, the ranks' median is %.1f; the others wait for it "
-                "(--batch_weights auto gives it less)",
-                slowest, r->data->ranks[news->slowest].name, 1e3 * news->seconds, 1e3 * news->median);
+        tx_reporter_print(
+            &r->options->report,
+            "rank %d on %.63s is slow: %.1f ms of work a step, the ranks' median is %.1f; the others wait for it "
+            "(--batch_weights auto gives it less)",
+            slowest, r->data->ranks[news->slowest].name, 1e3 * news->seconds, 1e3 * news->median);
 }
 
 tx_status tx_running_keep_pace(tx_running *r, int64_t step)
@@ -122,7 +123,7 @@ int tx_running_stop(const tx_running *r)
     return tx_model_votes(r->model) < vote_to_stop ? 0 : asked ? asked : SIGTERM;
 }
 
-bool tx_running_asked_to_save(tx_running *r)
+bool tx_running_save_requested(tx_running *r)
 {
     const bool alone = !r->comm || r->comm->size == 1;
     const bool wanted = alone ? r->wants_save : fmodf(tx_model_votes(r->model), vote_to_stop) >= vote_to_save;

@@ -38,10 +38,11 @@ static tx_status judge(tx_running *r, const tx_run_step *s, bool finite)
     state->bad++;
     char n[2][TX_LOG_NUMBER];
     if (r->speaks)
-        tx_tell(&r->options->report,
-                "step %" PRId64 ": loss %s, gradient norm %s: %s (%" PRId64 " in a row, %" PRId64 " skipped so far)",
-                s->step, tx_log_number(s->loss, n[0]), tx_log_number(s->grad_norm, n[1]),
-                finite ? "the loss is not finite" : "the update is skipped", state->bad, state->skipped);
+        tx_reporter_print(&r->options->report,
+                          "step %" PRId64 ": loss %s, gradient norm %s: %s (%" PRId64 " in a row, %" PRId64
+                          " skipped so far)",
+                          s->step, tx_log_number(s->loss, n[0]), tx_log_number(s->grad_norm, n[1]),
+                          finite ? "the loss is not finite" : "the update is skipped", state->bad, state->skipped);
     if (state->bad < r->options->set->max_bad_steps)
         return TX_OK;
     char checkpoint[64] = "there is no checkpoint yet";
@@ -129,7 +130,7 @@ bool tx_running_due(int32_t strategy, int64_t every, const tx_pending *p)
            (strategy == TX_STRATEGY_EPOCH && p->ends_epoch);
 }
 
-bool tx_running_holds(const tx_running *r)
+bool tx_running_skips_schedule(const tx_running *r)
 {
     return r->options->set->fp16;
 }
@@ -148,9 +149,9 @@ static void account(tx_running *r, const tx_pending *p, const tx_results *result
     state->loss_sum += loss;
     state->updates = (int64_t)results->value[TX_RESULT_UPDATES];
     const int64_t skipped = (int64_t)results->value[TX_RESULT_SKIPPED];
-    state->held += tx_running_holds(r) ? skipped - state->skipped : 0;
+    state->held += tx_running_skips_schedule(r) ? skipped - state->skipped : 0;
     state->skipped = skipped;
-    state->loss_scale = tx_running_holds(r) ? (double)results->value[TX_RESULT_LOSS_SCALE] : 0.0;
+    state->loss_scale = tx_running_skips_schedule(r) ? (double)results->value[TX_RESULT_LOSS_SCALE] : 0.0;
     state->scale_steps = (int64_t)results->value[TX_RESULT_SCALE_STEPS];
     sum->steps++;
     sum->tokens += p->tokens;
@@ -179,7 +180,7 @@ tx_status tx_running_take(tx_running *r)
     /* The time of a step is what the host spends in giving it plus what it waits for the results: that holds for a
      * backend that works while it is called and for one that works on its own. */
     double seconds = p.seconds + (tx_now() - begin);
-    const bool held = tx_running_holds(r) && r->state->skipped > p.skipped;
+    const bool held = tx_running_skips_schedule(r) && r->state->skipped > p.skipped;
     account(r, &p, &results, seconds);
     const tx_run_options *o = r->options;
     int64_t left = o->schedule.total_steps - p.step;

@@ -46,7 +46,7 @@ typedef struct tx_running {
 /* Takes the results of the pending step, waiting for the device if need be, and reports them. */
 tx_status tx_running_take(tx_running *r);
 /* Whether the schedule waits for updates that are left out: with a loss scale, as transformers' Trainer does. */
-bool tx_running_holds(const tx_running *r);
+bool tx_running_skips_schedule(const tx_running *r);
 /* Writes an evaluation to log and history. */
 tx_status tx_running_evaluated(tx_running *r, const tx_run_evaluation *evaluation);
 /* Whether it is the best so far; and whether it is one too many that is not (`enough`). */
@@ -62,6 +62,6 @@ float tx_running_vote(void *context);
 /* Why to end after this step, 0 to go on. Of many ranks all end where one was asked to before the update. */
 int tx_running_stop(const tx_running *r);
 /* Whether to save after this step: all ranks do where one was asked to. Asked once a step. */
-bool tx_running_asked_to_save(tx_running *r);
+bool tx_running_save_requested(tx_running *r);
 
 #endif

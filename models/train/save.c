@@ -71,7 +71,7 @@ static void prune(const tx_run_options *o, const tx_run_state *state)
     TX_THEN(status, tx_checkpoint_prune(o->set->output_dir, o->set->save_total_limit, state->step, best, &o->report));
     free(best);
     if (status)
-        tx_tell(&o->report, "old checkpoints are not removed: %.440s", tx_error());
+        tx_reporter_print(&o->report, "old checkpoints are not removed: %.440s", tx_error());
 }
 
 tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *o, tx_run_state *state,
@@ -88,10 +88,10 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
         status = tx_run_state_set_best(state, s.name);
     }
     if (writes) {
-        TX_THEN(status, tx_model_ask(model, true));
+        TX_THEN(status, tx_model_read_alone(model, true));
         status = write_checkpoint(&s, status);
     }
-    const tx_status answered = writes ? tx_model_ask(model, false) : tx_model_answer(model);
+    const tx_status answered = writes ? tx_model_read_alone(model, false) : tx_model_serve_reads(model);
     status = status ? status : answered;
     if (comm)
         status = tx_comm_agree(comm, status, "write it");

@@ -115,7 +115,7 @@ static uint8_t *put_summary(uint8_t *at, const char *tag, float value)
 /* Says once that the file ends here. */
 static void give_up(tx_tensorboard *b, const char *why)
 {
-    tx_tell(&b->report, "%.900s: cannot write the events: %s; training goes on without them", b->path, why);
+    tx_reporter_print(&b->report, "%.900s: cannot write the events: %s; training goes on without them", b->path, why);
     close(b->file);
     b->file = -1;
 }

@@ -176,7 +176,7 @@ tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_t
     made->model = model;
     made->config = config;
     made->options = *options;
-    made->options.set = options->set ? options->set : &tx_job_usual;
+    made->options.set = options->set ? options->set : &tx_job_defaults;
     made->options.all_rows = options->all_rows ? options->all_rows : options->batch;
     tx_status status = prepare(made);
     if (status)
@@ -198,8 +198,8 @@ void tx_trainer_free(tx_trainer *trainer)
     free(trainer);
 }
 
-tx_status tx_trainer_foresee(tx_engine *engine, const tx_config *config, const tx_trainer_options *options,
-                             tx_forecast *forecast)
+tx_status tx_trainer_forecast(tx_engine *engine, const tx_config *config, const tx_trainer_options *options,
+                              tx_forecast *forecast)
 {
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
@@ -379,7 +379,7 @@ static tx_status run_stages(tx_trainer *trainer, const tx_batch *batch, int64_t 
         tx_field_pad(&o->task->fields[f], padding.field[f], o->batch * tx_field_values(&o->task->fields[f], o->block));
     for (int64_t i = 0; i < o->accumulation; i++) {
         const tx_batch micro =
-            i < micro_batches ? tx_batch_part(o->task, o->block, batch, i * o->batch, o->batch) : padding;
+            i < micro_batches ? tx_batch_rows(o->task, o->block, batch, i * o->batch, o->batch) : padding;
         TX_TRY(begin_micro_batch(trainer, i, &micro, labels));
         TX_TRY(tell_padding(trainer, &micro));
         TX_TRY(tx_model_keep_controls(trainer->model, (int32_t)i));
@@ -409,7 +409,7 @@ tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t la
     if (is_staged(trainer))
         TX_THEN(status, run_stages(trainer, batch, micro_batches, labels));
     for (int64_t i = 0; i < micro_batches && !status && !is_staged(trainer); i++) {
-        const tx_batch micro = tx_batch_part(o->task, o->block, batch, i * o->batch, o->batch);
+        const tx_batch micro = tx_batch_rows(o->task, o->block, batch, i * o->batch, o->batch);
         status = begin_micro_batch(trainer, i, &micro, labels);
         TX_THEN(status, tx_model_synchronize(model, i == micro_batches - 1));
         TX_THEN(status, run_batch(trainer, trainer->train, &micro, &ran));
@@ -423,7 +423,7 @@ tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t la
     return status;
 }
 
-tx_status tx_trainer_hold(tx_trainer *trainer, double rate, int64_t skipped)
+tx_status tx_trainer_hold_rate(tx_trainer *trainer, double rate, int64_t skipped)
 {
     TX_TRY(tx_model_set(trainer->model, TX_CONTROL_HELD_RATE, rate));
     return tx_model_set(trainer->model, TX_CONTROL_HOLD_FROM, (double)(skipped + 1));

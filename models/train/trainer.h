@@ -50,8 +50,8 @@ void tx_trainer_free(tx_trainer *trainer);
  * where ranks exchange them. */
 bool tx_trainer_offloads_weights(const tx_trainer_options *options);
 /* Compiles the plans and forgets them; the device is asked for nothing. All ranks call it where there are many. */
-tx_status tx_trainer_foresee(tx_engine *engine, const tx_config *config, const tx_trainer_options *options,
-                             tx_forecast *forecast);
+tx_status tx_trainer_forecast(tx_engine *engine, const tx_config *config, const tx_trainer_options *options,
+                              tx_forecast *forecast);
 const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer);
 /* Fails unless the samples are of the trainer's task and block. */
 tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *samples);
@@ -63,7 +63,7 @@ tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *
 tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t labels, double learning_rate);
 /* If more updates than `skipped` have been left out when the next step makes its update, it uses this rate, so that a
  * schedule can wait for a step whose results the host does not have yet. */
-tx_status tx_trainer_hold(tx_trainer *trainer, double rate, int64_t skipped);
+tx_status tx_trainer_hold_rate(tx_trainer *trainer, double rate, int64_t skipped);
 /* Positions of a row of the batch as training computes it, padding included. */
 int64_t tx_trainer_positions(const tx_trainer *trainer, const tx_batch *batch);
 /* Takes the results of the oldest step not yet taken; waits for the device if need be. */

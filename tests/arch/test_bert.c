@@ -156,7 +156,7 @@ static int64_t write_param(side *s, int32_t p, float *values)
     assert_true(count <= MOST);
     for (int64_t i = 0; i < count; i++)
         values[i] = (float)(0.2 * sin(0.7 * (double)i + p)) + more;
-    assert_ok(tx_model_write(s->model, TX_PART_WEIGHT, p, values));
+    assert_ok(tx_model_write(s->model, TX_PARAM_WEIGHT, p, values));
     return count;
 }
 
@@ -199,7 +199,7 @@ static void expect_loss_and_gradients(side *s, double loss, const double *norms,
         const tx_param_spec *spec;
         double sum = 0.0;
         assert_ok(tx_model_param(s->model, p, &name, &spec));
-        assert_ok(tx_model_read(s->model, TX_PART_GRADIENT, p, values));
+        assert_ok(tx_model_read(s->model, TX_PARAM_GRADIENT, p, values));
         for (int64_t i = 0; i < tx_shape_count(spec->logical.rank ? &spec->logical : &spec->shape); i++)
             sum += (double)values[i] * (double)values[i];
         expect_near(sqrt(sum), norms[p], 1e-5, name);

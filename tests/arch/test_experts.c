@@ -176,7 +176,7 @@ static void run_layer(fixture *f, const layer *l, tx_dtype dtype, float y[N * C]
     for (int p = 0; p < PARTS; p++) {
         write_floats(l->part[p], sizes[p], buffer);
         assert_ok(tx_model_find(f->model, names[p], &index));
-        assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, index, buffer));
+        assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, index, buffer));
     }
     write_floats(l->of_output, N * C, buffer);
     assert_ok(tx_plan_write(f->plan, of_output, buffer, N * C * sizeof(float)));
@@ -198,7 +198,7 @@ static void read_gradient(fixture *f, int part, float *gradient)
 {
     int32_t index;
     assert_ok(tx_model_find(f->model, names[part], &index));
-    assert_ok(tx_model_read(f->model, TX_PART_GRADIENT, index, gradient));
+    assert_ok(tx_model_read(f->model, TX_PARAM_GRADIENT, index, gradient));
 }
 
 static void compare(fixture *f, layer *l, const char *what)

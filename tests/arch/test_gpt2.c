@@ -207,7 +207,7 @@ static float *all_values(tx_model *model, int64_t *count)
         assert_ok(tx_model_param(model, i, &name, &spec));
         used += tx_shape_count(&spec->logical);
         assert_true(used <= 100000);
-        assert_ok(tx_model_read(model, TX_PART_WEIGHT, i, values + used - tx_shape_count(&spec->logical)));
+        assert_ok(tx_model_read(model, TX_PARAM_WEIGHT, i, values + used - tx_shape_count(&spec->logical)));
     }
     *count = used;
     return values;

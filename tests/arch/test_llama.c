@@ -199,7 +199,7 @@ static void test_pieces(void **state)
         assert_ok(tx_model_init(f->model, 7));
         for (int i = 0; i < 3; i++) {
             assert_ok(tx_model_find(f->model, names[i], &index));
-            assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, index, before[i]));
+            assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, index, before[i]));
         }
         assert_ok(tx_arch_save(f->model, config, folder));
         assert_ok(tx_weights_save(f->model, folder, shard));
@@ -213,7 +213,7 @@ static void test_pieces(void **state)
         assert_ok(tx_arch_load(f->model, config, folder, NULL));
         for (int i = 0; i < 3; i++) {
             assert_ok(tx_model_find(f->model, names[i], &index));
-            assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, index, after));
+            assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, index, after));
             assert_memory_equal(after, before[i], (i == 1 ? 20 : 20 * 12) * sizeof(float));
         }
     }
@@ -303,7 +303,7 @@ static void update(fixture *f, const tx_config *config, const tx_optimizer_optio
     assert_ok(tx_model_init(f->model, 1));
     for (size_t i = list_tensors(f->model, list); i-- > 0;) {
         const int64_t count = begin_tensor(&list[i], values);
-        assert_ok(tx_model_write_range(f->model, TX_PART_WEIGHT, list[i].param, list[i].first, count, values));
+        assert_ok(tx_model_write_range(f->model, TX_PARAM_WEIGHT, list[i].param, list[i].first, count, values));
     }
     assert_ok(tx_model_set(f->model, TX_CONTROL_INVERSE_LABELS, 1.0 / (BATCH * BLOCK)));
     assert_ok(tx_model_set(f->model, TX_CONTROL_LEARNING_RATE, 0.02));
@@ -320,7 +320,7 @@ static void compare_tensor(tx_model *model, const tx_weights_piece *piece, const
     float before[MOST_ELEMENTS], after[MOST_ELEMENTS];
     double squares = 0.0, product = 0.0;
     const int64_t count = begin_tensor(piece, before);
-    assert_ok(tx_model_read_range(model, TX_PART_WEIGHT, piece->param, piece->first, count, after));
+    assert_ok(tx_model_read_range(model, TX_PARAM_WEIGHT, piece->param, piece->first, count, after));
     for (int64_t i = 0; i < count; i++) {
         const double change = (double)after[i] - (double)before[i];
         squares += change * change;

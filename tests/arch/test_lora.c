@@ -87,7 +87,7 @@ static float evaluate(fixture *f, tx_tensor *loss)
 }
 
 /* A part of a parameter; the caller frees. */
-static float *part_of(fixture *f, tx_part part, const char *name, int64_t *count)
+static float *part_of(fixture *f, tx_param_role part, const char *name, int64_t *count)
 {
     int32_t index;
     const char *found;
@@ -113,7 +113,7 @@ static void draw_b(fixture *f)
         for (int64_t k = 0; strstr(name, "lora_B") && k < tx_shape_count(&spec->shape); k++)
             b[k] = (float)((double)(next_random(&seed) >> 40) * 0x1p-24 - 0.5);
         if (strstr(name, "lora_B"))
-            assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, i, b));
+            assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, i, b));
     }
 }
 
@@ -125,8 +125,8 @@ static void copy_base(fixture *from, fixture *to)
         const tx_param_spec *spec;
         int64_t count;
         assert_ok(tx_model_param(to->model, i, &name, &spec));
-        float *data = part_of(from, TX_PART_WEIGHT, name, &count);
-        assert_ok(tx_model_write(to->model, TX_PART_WEIGHT, i, data));
+        float *data = part_of(from, TX_PARAM_WEIGHT, name, &count);
+        assert_ok(tx_model_write(to->model, TX_PARAM_WEIGHT, i, data));
         free(data);
     }
 }
@@ -154,10 +154,10 @@ static void compare_gradients(fixture *f, fixture *merged, const module *m)
 {
     const double scale = 5.0 / RANK;
     int64_t count;
-    float *a = part_of(f, TX_PART_WEIGHT, m->a, &count), *da = part_of(f, TX_PART_GRADIENT, m->a, &count);
-    float *b = part_of(f, TX_PART_WEIGHT, m->b, &count), *db = part_of(f, TX_PART_GRADIENT, m->b, &count);
+    float *a = part_of(f, TX_PARAM_WEIGHT, m->a, &count), *da = part_of(f, TX_PARAM_GRADIENT, m->a, &count);
+    float *b = part_of(f, TX_PARAM_WEIGHT, m->b, &count), *db = part_of(f, TX_PARAM_GRADIENT, m->b, &count);
     assert_int_equal(count, m->out * RANK);
-    float *dw = part_of(merged, TX_PART_GRADIENT, m->weight, &count);
+    float *dw = part_of(merged, TX_PARAM_GRADIENT, m->weight, &count);
     for (int k = 0; k < RANK; k++) {
         for (int i = 0; i < m->in; i++) {
             double sum = 0;
@@ -248,19 +248,19 @@ static void only_the_adapter_is_trained(void **state)
     assert_in_range(tx_model_param_count(f->model), 10, 64);
     for (int32_t i = 0; i < tx_model_param_count(f->model); i++) {
         assert_ok(tx_model_param(f->model, i, &name, &spec));
-        before[i] = part_of(f, TX_PART_WEIGHT, name, &count);
+        before[i] = part_of(f, TX_PARAM_WEIGHT, name, &count);
     }
     run(f);
     assert_ok(tx_model_set(f->model, TX_CONTROL_LEARNING_RATE, 0.01));
     assert_ok(tx_plan_run(f->update));
     for (int32_t i = 0; i < tx_model_param_count(f->model); i++) {
         assert_ok(tx_model_param(f->model, i, &name, &spec));
-        after = part_of(f, TX_PART_WEIGHT, name, &count);
+        after = part_of(f, TX_PARAM_WEIGHT, name, &count);
         const bool is_trained =
             strstr(name, ".lora_") || strstr(name, "norm.weight") || strcmp(name, "lm_head.weight") == 0;
         assert_true(spec->frozen != is_trained);
         assert_true((memcmp(before[i], after, (size_t)count * sizeof *after) != 0) == is_trained);
-        assert_int_equal(tx_model_read(f->model, TX_PART_GRADIENT, i, after), is_trained ? TX_OK : TX_NOT_FOUND);
+        assert_int_equal(tx_model_read(f->model, TX_PARAM_GRADIENT, i, after), is_trained ? TX_OK : TX_NOT_FOUND);
         trained += is_trained ? (tx_shape_count(&spec->shape) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK : 0;
         free(before[i]);
         free(after);

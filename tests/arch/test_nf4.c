@@ -128,23 +128,23 @@ static void what_is_written_is_read_back(void **state)
     for (int t = 0; t < 2; t++) {
         const int64_t unit = tx_nf4_unit(t), cut = 17 * unit;
         const int32_t p = index_of(f, t ? "double" : "single");
-        assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, p, x));
-        assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, p, whole));
+        assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, p, x));
+        assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, p, whole));
         check_near(whole, x, COUNT, t ? 0.02f : 0.0f);
         float *wanted = in_a_row(x, COUNT, t); /* whichever threads have done it */
         assert_memory_equal(whole, wanted, COUNT * sizeof *wanted);
         free(wanted);
         assert_memory_not_equal(whole, x, COUNT * sizeof *x);
         /* In two pieces the same, and pieces of it are read. */
-        assert_ok(tx_model_write_range(f->model, TX_PART_WEIGHT, p, cut, COUNT - cut, x + cut));
-        assert_ok(tx_model_write_range(f->model, TX_PART_WEIGHT, p, 0, cut, x));
-        assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, p, parts));
+        assert_ok(tx_model_write_range(f->model, TX_PARAM_WEIGHT, p, cut, COUNT - cut, x + cut));
+        assert_ok(tx_model_write_range(f->model, TX_PARAM_WEIGHT, p, 0, cut, x));
+        assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, p, parts));
         assert_memory_equal(parts, whole, COUNT * sizeof *parts);
-        assert_ok(tx_model_read_range(f->model, TX_PART_WEIGHT, p, 50001, 77, parts));
+        assert_ok(tx_model_read_range(f->model, TX_PARAM_WEIGHT, p, 50001, 77, parts));
         assert_memory_equal(parts, whole + 50001, 77 * sizeof *parts);
-        assert_refused(tx_model_write_range(f->model, TX_PART_WEIGHT, p, 32, 64, x), TX_INVALID, "whole units");
-        assert_refused(tx_model_write_range(f->model, TX_PART_WEIGHT, p, 0, unit / 2, x), TX_INVALID, "whole units");
-        assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, p, parts));
+        assert_refused(tx_model_write_range(f->model, TX_PARAM_WEIGHT, p, 32, 64, x), TX_INVALID, "whole units");
+        assert_refused(tx_model_write_range(f->model, TX_PARAM_WEIGHT, p, 0, unit / 2, x), TX_INVALID, "whole units");
+        assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, p, parts));
         assert_memory_equal(parts, whole, COUNT * sizeof *parts);
     }
     free(x);
@@ -268,7 +268,7 @@ static float run(fixture *f, tx_tensor *x, int64_t rows, float *gradient)
     assert_ok(tx_plan_run(f->plan));
     assert_ok(tx_model_fetch(f->model));
     assert_ok(tx_model_results(f->model, &results));
-    assert_ok(tx_model_read(f->model, TX_PART_GRADIENT, index_of(f, "p"), gradient));
+    assert_ok(tx_model_read(f->model, TX_PARAM_GRADIENT, index_of(f, "p"), gradient));
     tx_plan_free(f->plan);
     f->plan = NULL;
     free(data);
@@ -279,8 +279,8 @@ static void copy_values(fixture *f, const char *from, const char *to, int64_t co
 {
     float *x = malloc((size_t)count * sizeof *x);
     assert_non_null(x);
-    assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, index_of(f, from), x));
-    assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, index_of(f, to), x));
+    assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, index_of(f, from), x));
+    assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, index_of(f, to), x));
     free(x);
 }
 
@@ -303,8 +303,8 @@ static void compare_gradients(void **state, tx_dtype type, tx_dtype computed, in
     f->plan = NULL;
     tx_tensor *x = build(f, type, computed, rows);
     assert_ok(tx_model_init(f->model, 5));
-    assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, index_of(f, "w"), w));
-    assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, index_of(f, "v"), v));
+    assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, index_of(f, "w"), w));
+    assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, index_of(f, "v"), v));
     copy_values(f, "w", "copy w", INNER * WIDTH);
     copy_values(f, "v", "copy v", INNER * OUT);
     const float loss = run(f, x, rows, mine);
@@ -321,11 +321,11 @@ static void compare_gradients(void **state, tx_dtype type, tx_dtype computed, in
     assert_true(sqrt(error / size) <= tolerance);
     assert_true(fabs((double)loss / wanted - 1.0) <= tolerance);
     /* The same weights as before; and what they stand for is not what was written, which would hide a mix-up. */
-    assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, index_of(f, "w"), w));
+    assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, index_of(f, "w"), w));
     float *after = malloc(sizeof *after * INNER * WIDTH);
     assert_non_null(after);
     copy_values(f, "w", "copy w", INNER * WIDTH);
-    assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, index_of(f, "w"), after));
+    assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, index_of(f, "w"), after));
     assert_memory_equal(after, w, sizeof *after * INNER * WIDTH);
     free(after);
     tx_graph_free(kept);

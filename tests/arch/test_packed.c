@@ -81,7 +81,7 @@ static int64_t read_gradient(tx_model *model, int32_t p, float values[MOST], con
     assert_ok(tx_model_param(model, p, name, &spec));
     const int64_t count = tx_shape_count(spec->logical.rank ? &spec->logical : &spec->shape);
     assert_true(count <= MOST);
-    assert_ok(tx_model_read(model, TX_PART_GRADIENT, p, values));
+    assert_ok(tx_model_read(model, TX_PARAM_GRADIENT, p, values));
     return count;
 }
 

@@ -82,12 +82,12 @@ static int compare(fixture *f, const tx_config *config, int input, const tx_prun
     int found = 0;
     assert_true(params <= PARAMS);
     for (int32_t i = 0; i < params; i++)
-        assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, i, before[i]));
+        assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, i, before[i]));
     assert_ok(tx_prune(f->model, config, p, pruned));
     for (int32_t i = 0; i < params; i++) {
         tx_weights_piece piece[TX_MAX_SECTIONS];
         assert_ok(tx_model_param(f->model, i, &name, &spec));
-        assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, i, after));
+        assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, i, after));
         const bool in_block = strstr(name, "h.") || strstr(name, "layer");
         if (!in_block || spec->shape.rank != 2) {
             assert_memory_equal(before[i], after, (size_t)tx_shape_count(&spec->logical) * sizeof *after);
@@ -140,9 +140,9 @@ static void ties_go_in_order(void **state)
     assert_ok(tx_model_find(f->model, "transformer.h.0.attn.c_attn.weight", &index));
     for (int i = 0; i < 24 * 72; i++)
         w[i] = i % 2 ? 0.5f : -0.5f;
-    assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, index, w));
+    assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, index, w));
     assert_ok(tx_prune(f->model, config, &(tx_pruning){.sparsity = 0.25}, &pruned));
-    assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, index, w));
+    assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, index, w));
     for (int i = 0; i < 24 * 72; i++)
         assert_true(w[i] == (i < 24 * 18 ? 0.0f : i % 2 ? 0.5f : -0.5f));
     tx_config_free(config);

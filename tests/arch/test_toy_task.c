@@ -302,7 +302,7 @@ static void fields_of_numbers(void **state)
     labels[1] = -100.0f;
     labels[3] = 0.0f;
     assert_int_equal(tx_batch_labels(&task, 2, &batch), 2);
-    const tx_batch part = tx_batch_part(&task, 2, &batch, 2, 2);
+    const tx_batch part = tx_batch_rows(&task, 2, &batch, 2, 2);
     assert_int_equal(tx_batch_labels(&task, 2, &part), 1);
     assert_true(tx_shape_equal(&TX_SHAPE(4), &(tx_shape[]){tx_field_shape(&numbers[2], 4, 2)}[0]));
     assert_true(tx_shape_equal(&TX_SHAPE(4, 3), &(tx_shape[]){tx_field_shape(&numbers[1], 4, 2)}[0]));

@@ -65,7 +65,7 @@ static int save_and_load(fixture *f, int64_t shard_bytes)
             const char *name;
             const tx_param_spec *spec;
             assert_ok(tx_model_param(f->model, p, &name, &spec));
-            assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, p, (pass ? after : before) + at));
+            assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, p, (pass ? after : before) + at));
             at += tx_shape_count(spec->logical.rank ? &spec->logical : &spec->shape);
         }
         used = at;
@@ -227,7 +227,7 @@ static void test_types(void **state)
     for (int kind = 0; kind < 2; kind++) {
         write_one(f, kind ? TX_ST_BF16 : TX_ST_F16, ALL, half);
         assert_ok(load(f, f->folder, &any));
-        assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, 0, got));
+        assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, 0, got));
         for (int i = 0; i < ALL; i++) {
             float want = kind ? tx_bf16_to_f32(half[i]) : tx_f16_to_f32(half[i]);
             assert_true(isnan(want) ? isnan(got[i]) : memcmp(&got[i], &want, sizeof want) == 0);
@@ -261,7 +261,7 @@ static void test_non_finite(void **state)
     write_one(f, TX_ST_F64, COUNT, wide);
     assert_refused(load(f, f->folder, NULL), TX_FORMAT, "tensor w (F64) holds inf at element 1100000");
     assert_ok(load(f, f->folder, &any));
-    assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, 0, got));
+    assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, 0, got));
     assert_true(isinf(got[AT]) && got[AT - 1] == 0);
     wide[AT] = NAN;
     write_one(f, TX_ST_F64, COUNT, wide);

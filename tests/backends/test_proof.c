@@ -2,7 +2,7 @@
  *
  * Known-answer tests find planted faults: a backend is the cpu backend, whose results are changed when they are read.
  */
-#include "backends/tune/proof.h"
+#include "backends/tune/verify.h"
 #include "tests/scratch.h"
 
 static struct {
@@ -34,7 +34,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     fault.cpu->close(fault.context);
-    tx_proof_close(fault.reference);
+    tx_verify_close(fault.reference);
     return 0;
 }
 
@@ -60,7 +60,7 @@ static tx_status prove(const tx_probe *probe, int64_t at, const void *change, si
     fault.bytes = (int64_t)bytes;
     memcpy(fault.change, change, bytes);
     assert_ok(tx_probe_open(&run, &fault.backend, fault.context, probe, NULL));
-    const tx_status status = tx_prove(&run, &fault.reference);
+    const tx_status status = tx_verify(&run, &fault.reference);
     tx_probe_close(&run);
     return status;
 }

@@ -54,7 +54,7 @@ static void run_rows(tx_trainer *trainer, const tx_samples *samples, outcome *ma
     batch.longest = tx_batch_longest(samples->task, &batch);
     made->labels = tx_batch_labels(samples->task, BLOCK, &batch);
     for (int64_t r = 0; r < samples->count; r++) {
-        tx_batch row = tx_batch_part(samples->task, BLOCK, &batch, r, 1);
+        tx_batch row = tx_batch_rows(samples->task, BLOCK, &batch, r, 1);
         row.longest = tx_batch_longest(samples->task, &row);
         assert_ok(tx_trainer_evaluate(trainer, &row, made->sums, NULL));
     }

@@ -115,7 +115,7 @@ static void spoil(tiny *t, part_left_out what)
     assert_ok(tx_model_param(t->model, 0, &name, &spec));
     float *zero = calloc((size_t)tx_shape_count(&spec->shape), sizeof *zero);
     assert_non_null(zero);
-    assert_ok(tx_model_write(t->model, what == FIRST_STATES ? TX_PART_STATE : TX_PART_STATE + 1, 0, zero));
+    assert_ok(tx_model_write(t->model, what == FIRST_STATES ? TX_PARAM_STATE : TX_PARAM_STATE + 1, 0, zero));
     free(zero);
 }
 
@@ -211,7 +211,7 @@ static void compare_state(const tx_st_file *file, tx_model *model, int32_t param
     float *saved = malloc(2 * (size_t)count * sizeof *saved);
     assert_non_null(saved);
     assert_ok(tx_st_read_f32(file, index, 0, count, saved));
-    assert_ok(tx_model_read(model, (tx_part)(TX_PART_STATE + k), param, saved + count));
+    assert_ok(tx_model_read(model, (tx_param_role)(TX_PARAM_STATE + k), param, saved + count));
     assert_memory_equal(saved, saved + count, (size_t)count * sizeof *saved);
     free(saved);
 }
@@ -311,7 +311,7 @@ static void other_states_are_refused(void **state)
 }
 
 /* Saves the states with one element of them changed. */
-static void save_with(tiny *t, const char *param, tx_part part, int64_t element, float value, const char *path)
+static void save_with(tiny *t, const char *param, tx_param_role part, int64_t element, float value, const char *path)
 {
     float moment[24 * 172], changed[24 * 172];
     int32_t p;
@@ -328,18 +328,18 @@ static void impossible_states_are_refused(void **state)
 {
     static const struct {
         const char *param;
-        tx_part part;
+        tx_param_role part;
         int64_t element;
         float value;
         const char *says; /* NULL: taken */
     } cases[] = {
-        {"table", TX_PART_STATE, 0, NAN, "tensor table.exp_avg holds nan at element 0,"},
-        {"up.weight", TX_PART_STATE, 4127, -INFINITY, "tensor up.weight.exp_avg holds -inf at element 4127,"},
-        {"table", TX_PART_STATE + 1, 1199, INFINITY, "tensor table.exp_avg_sq holds inf at element 1199,"},
-        {"down.bias", TX_PART_STATE + 1, 3, NAN, "tensor down.bias.exp_avg_sq holds nan at element 3,"},
-        {"down.bias", TX_PART_STATE + 1, 23, -1e-30f, "tensor down.bias.exp_avg_sq holds -1e-30 at element 23,"},
-        {"down.bias", TX_PART_STATE + 1, 23, -0.0f, NULL},
-        {"down.bias", TX_PART_STATE, 23, -1.0f, NULL},
+        {"table", TX_PARAM_STATE, 0, NAN, "tensor table.exp_avg holds nan at element 0,"},
+        {"up.weight", TX_PARAM_STATE, 4127, -INFINITY, "tensor up.weight.exp_avg holds -inf at element 4127,"},
+        {"table", TX_PARAM_STATE + 1, 1199, INFINITY, "tensor table.exp_avg_sq holds inf at element 1199,"},
+        {"down.bias", TX_PARAM_STATE + 1, 3, NAN, "tensor down.bias.exp_avg_sq holds nan at element 3,"},
+        {"down.bias", TX_PARAM_STATE + 1, 23, -1e-30f, "tensor down.bias.exp_avg_sq holds -1e-30 at element 23,"},
+        {"down.bias", TX_PARAM_STATE + 1, 23, -0.0f, NULL},
+        {"down.bias", TX_PARAM_STATE, 23, -1.0f, NULL},
     };
     char *folder = make_scratch(), *path = TX_PATH(folder, "optimizer.safetensors");
     tiny t;

@@ -175,7 +175,7 @@ float *tiny_read(tiny *t, int64_t *count)
     float *all = calloc((size_t)*count + 1, sizeof *all), *next = all;
     for (int32_t p = 0; all && p < tx_model_param_count(t->model); p++)
         for (int32_t k = -1; k < tx_model_states(t->model, p); k++) {
-            const tx_part part = k < 0 ? TX_PART_WEIGHT : (tx_part)(TX_PART_STATE + k);
+            const tx_param_role part = k < 0 ? TX_PARAM_WEIGHT : (tx_param_role)(TX_PARAM_STATE + k);
             if (tx_model_read(t->model, part, p, next)) {
                 free(all);
                 return NULL;

@@ -157,8 +157,8 @@ static void check_values(const side *one, const side *many)
         float *a = malloc(bytes), *b = malloc(bytes);
         assert_non_null(a);
         assert_non_null(b);
-        assert_ok(tx_model_read(one->model, TX_PART_WEIGHT, i, a));
-        assert_ok(tx_model_read(many->model, TX_PART_WEIGHT, i, b));
+        assert_ok(tx_model_read(one->model, TX_PARAM_WEIGHT, i, a));
+        assert_ok(tx_model_read(many->model, TX_PARAM_WEIGHT, i, b));
         assert_memory_equal(a, b, bytes);
         free(a);
         free(b);

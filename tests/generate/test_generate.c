@@ -129,7 +129,7 @@ static void kept_caches(void **state)
 
     for (int i = 0; i < 36; i++)
         noise[i] = (float)i - 18.0f;
-    assert_ok(tx_model_write_range(f->model, TX_PART_WEIGHT, index, 0, 36, noise));
+    assert_ok(tx_model_write_range(f->model, TX_PARAM_WEIGHT, index, 0, 36, noise));
     static const int64_t counts[] = {40, 40, 88, POSITIONS};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         assert_ok(tx_decoder_start(decoder, &(tx_prompt){f->ids[0], counts[i]}, true));

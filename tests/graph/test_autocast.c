@@ -253,7 +253,7 @@ static void copies_follow(bool before, tx_optimizer_kind kind)
     assert_true(loss_of(&e, evaluate) != first);
     expect_copies(f->model);
     const float second = loss_of(&e, evaluate);
-    assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, 0, other));
+    assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, 0, other));
     assert_true(loss_of(&e, evaluate) != second);
     expect_copies(f->model);
     tx_plan_free(evaluate);

@@ -22,12 +22,12 @@ static float run(fixture *f, const float *weights, float *gradient)
     if (tx_plan_create(f->graph, "train", &f->plan))
         fail_msg("%s", tx_error());
     assert_int_equal(tx_model_init(f->model, 1), TX_OK);
-    assert_int_equal(tx_model_write(f->model, TX_PART_WEIGHT, 0, weights), TX_OK);
+    assert_int_equal(tx_model_write(f->model, TX_PARAM_WEIGHT, 0, weights), TX_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(tx_model_set(f->model, TX_CONTROL_ACCUMULATE, i), TX_OK);
         assert_int_equal(tx_plan_run(f->plan), TX_OK);
     }
-    assert_int_equal(tx_model_read(f->model, TX_PART_GRADIENT, 0, gradient), TX_OK);
+    assert_int_equal(tx_model_read(f->model, TX_PARAM_GRADIENT, 0, gradient), TX_OK);
     tx_results results;
     assert_int_equal(tx_model_fetch(f->model), TX_OK);
     assert_int_equal(tx_model_results(f->model, &results), TX_OK);
@@ -107,9 +107,9 @@ static void inputs_outlast_larger_plans(void **state)
     assert_int_equal(tx_graph_create(f->model, &other), TX_OK);
     tx_output(tx_gelu(tx_fill(other, TX_SHAPE(512, 512), 1.0f), false));
     assert_int_equal(tx_plan_create(other, "larger", &larger), TX_OK);
-    assert_int_equal(tx_model_write(f->model, TX_PART_WEIGHT, 0, w), TX_OK);
+    assert_int_equal(tx_model_write(f->model, TX_PARAM_WEIGHT, 0, w), TX_OK);
     assert_int_equal(tx_plan_run(f->plan), TX_OK);
-    assert_int_equal(tx_model_read(f->model, TX_PART_GRADIENT, 0, gradient), TX_OK);
+    assert_int_equal(tx_model_read(f->model, TX_PARAM_GRADIENT, 0, gradient), TX_OK);
     assert_memory_equal(gradient, given, sizeof given);
     tx_plan_free(larger);
     tx_graph_free(other);

@@ -54,7 +54,7 @@ static bool read_weights(tx_model *model, trained *out)
     for (int32_t p = 0; next && p < tx_model_param_count(model); p++) {
         CHECK(tx_model_param(model, p, &name, &spec));
         for (int32_t k = -1; k < states; k++, next += tx_shape_count(&spec->logical))
-            CHECK(tx_model_read(model, k < 0 ? TX_PART_WEIGHT : (tx_part)(TX_PART_STATE + k), p, next));
+            CHECK(tx_model_read(model, k < 0 ? TX_PARAM_WEIGHT : (tx_param_role)(TX_PARAM_STATE + k), p, next));
     }
     return next != NULL;
 }

@@ -200,7 +200,7 @@ static void build(fixture *f, const tx_optimizer_options *options, uint64_t *see
         double wide[100 * 96];
         draw(seed, 0.5, start, count_of(p));
         widen(start, wide, count_of(p));
-        assert_int_equal(tx_model_write(f->model, TX_PART_WEIGHT, p, start), TX_OK);
+        assert_int_equal(tx_model_write(f->model, TX_PARAM_WEIGHT, p, start), TX_OK);
         for (int k = 0; k < tensors_of(p); k++) {
             int64_t first;
             tx_reference *r = &f->reference[p][k];
@@ -269,7 +269,7 @@ static void compare(fixture *f, size_t row, double rate)
     for (int p = 0; p < PARAMS; p++) {
         float got[100 * 96];
         double most = 0.0, squares = 0.0;
-        assert_int_equal(tx_model_read(f->model, TX_PART_WEIGHT, p, got), TX_OK);
+        assert_int_equal(tx_model_read(f->model, TX_PARAM_WEIGHT, p, got), TX_OK);
         for (int k = 0; k < tensors_of(p); k++) {
             int64_t first;
             const int64_t count = rows_of(p, k, &first) * (params[p].columns ? params[p].columns : 1);
@@ -293,7 +293,7 @@ static void compare_sums(fixture *f, int p, int state, tx_shape shape)
     int64_t at = 0;
     assert_int_equal(tx_model_state(f->model, p, state, &info), TX_OK);
     assert_true(tx_shape_equal(&info.shape, &shape));
-    assert_int_equal(tx_model_read(f->model, (tx_part)(TX_PART_STATE + state), p, got), TX_OK);
+    assert_int_equal(tx_model_read(f->model, (tx_param_role)(TX_PARAM_STATE + state), p, got), TX_OK);
     for (int k = 0; k < tensors_of(p); k++) {
         const tx_reference *r = &f->reference[p][k];
         const double *wanted = state ? r->c : r->v;

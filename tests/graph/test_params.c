@@ -46,10 +46,10 @@ static void step(fixture *f, float *gradient, float *w, float *b)
     assert_ok(tx_model_init(f->model, 4));
     assert_ok(tx_model_set(f->model, TX_CONTROL_LEARNING_RATE, 0.01));
     assert_ok(tx_plan_run(f->plan));
-    assert_ok(tx_model_read(f->model, TX_PART_GRADIENT, 0, gradient));
+    assert_ok(tx_model_read(f->model, TX_PARAM_GRADIENT, 0, gradient));
     assert_ok(tx_plan_run(f->update));
-    assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, 0, w));
-    assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, 1, b));
+    assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, 0, w));
+    assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, 1, b));
 }
 
 static int64_t held(const fixture *f, tx_memory_kind kind)
@@ -76,11 +76,11 @@ static void frozen_in_16_bits(void **state)
     assert_memory_equal(w[0], w[1], sizeof w[0]);
     assert_memory_not_equal(b[0], b[1], sizeof b[0]);
     assert_ok(tx_model_init(f->model, 4));
-    assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, 1, before));
+    assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, 1, before));
     assert_memory_equal(before, b[0], sizeof before);
-    assert_int_equal(tx_model_read(f->model, TX_PART_GRADIENT, 1, before), TX_NOT_FOUND);
+    assert_int_equal(tx_model_read(f->model, TX_PARAM_GRADIENT, 1, before), TX_NOT_FOUND);
     assert_non_null(strstr(tx_error(), "parameter b is frozen"));
-    assert_int_equal(tx_model_read(f->model, TX_PART_STATE, 1, before), TX_NOT_FOUND);
+    assert_int_equal(tx_model_read(f->model, TX_PARAM_STATE, 1, before), TX_NOT_FOUND);
     const int64_t whole = TX_PARAM_BLOCK * 4 * ((WEIGHTS + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK);
     assert_true(held(trained, TX_MEMORY_GRADIENTS) == 2 * whole && held(f, TX_MEMORY_GRADIENTS) == whole);
     assert_true(held(trained, TX_MEMORY_OPTIMIZER) == 4 * whole && held(f, TX_MEMORY_OPTIMIZER) == 2 * whole);
@@ -98,11 +98,11 @@ static void values_in_16_bits(void **state)
     param(f, "bf16", TX_SHAPE(3), true, TX_BF16);
     param(f, "f16", TX_SHAPE(3), true, TX_F16);
     for (int i = 0; i < 2; i++) {
-        assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, i, given));
-        assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, i, back));
+        assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, i, given));
+        assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, i, back));
         assert_memory_equal(back, kept[i], sizeof back);
-        assert_ok(tx_model_write_range(f->model, TX_PART_WEIGHT, i, 1, 1, given + 2));
-        assert_ok(tx_model_read_range(f->model, TX_PART_WEIGHT, i, 1, 2, back));
+        assert_ok(tx_model_write_range(f->model, TX_PARAM_WEIGHT, i, 1, 1, given + 2));
+        assert_ok(tx_model_read_range(f->model, TX_PARAM_WEIGHT, i, 1, 2, back));
         assert_true(back[0] == given[2] && back[1] == given[2]);
     }
     assert_null(param(f, "trained", TX_SHAPE(3), false, TX_BF16));

@@ -98,7 +98,7 @@ static void nan_in_a_weight(void **state)
     float weight[WIDTH * WIDTH] = {0};
     weight[77] = NAN;
     *told = '\0';
-    assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, 1, weight));
+    assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, 1, weight));
     assert_ok(tx_plan_watch(f->plan, &report));
     write_input(f, x, 1.0f);
     assert_refused(tx_plan_run(f->plan), TX_INVALID, "second.weight");

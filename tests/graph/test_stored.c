@@ -114,16 +114,16 @@ static void small_steps_arrive(void **state)
             assert_ok(tx_model_init(f->model, 1));
             memset(first, 0, sizeof first);
             for (int32_t k = 0; k < tx_model_states(f->model, 0); k++)
-                assert_ok(tx_model_write(f->model, (tx_part)(TX_PART_STATE + k), 0, first));
+                assert_ok(tx_model_write(f->model, (tx_param_role)(TX_PARAM_STATE + k), 0, first));
             assert_ok(tx_model_set_seed(f->model, 3));
             memcpy(first, weight, sizeof first);
             for (uint32_t t = 0; t < 100; t++)
                 step(f, x, gradient, COUNT, t, 1e-4);
-            assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, 0, weight));
+            assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, 0, weight));
         }
         assert_memory_equal(first, weight, sizeof weight);
         if (rows[r].kahan) /* what a weight has not taken up yet */
-            assert_ok(tx_model_read(f->model, (tx_part)(TX_PART_STATE + 2), 0, rest));
+            assert_ok(tx_model_read(f->model, (tx_param_role)(TX_PARAM_STATE + 2), 0, rest));
         double up = 0.0, down = 0.0;
         for (int i = 0; i < COUNT; i++)
             *(i % 2 ? &down : &up) += (double)weight[i] - 1.0 + (double)rest[i];
@@ -151,11 +151,11 @@ static void kahan_is_theirs(void **state)
     store(f, TX_BF16);
     tx_tensor *x = make_product(f, 4);
     assert_ok(tx_optimizer_create(f->model, &options, &f->update));
-    assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, 0, start));
+    assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, 0, start));
     for (uint32_t t = 0; t < 3; t++)
         step(f, x, g[t], 4, t, 1e-3);
-    assert_ok(tx_model_read(f->model, TX_PART_WEIGHT, 0, p));
-    assert_ok(tx_model_read(f->model, (tx_part)(TX_PART_STATE + 2), 0, c));
+    assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, 0, p));
+    assert_ok(tx_model_read(f->model, (tx_param_role)(TX_PARAM_STATE + 2), 0, c));
     for (int i = 0; i < 4; i++)
         if (!(fabsf(p[i] - end[i]) == 0.0f))
             fail_msg("number %d is %.9g, theirs %.9g", i, (double)p[i], (double)end[i]);

@@ -237,15 +237,15 @@ static void values(void **state)
     assert_refused(tx_model_fetch(f->model), TX_INVALID, "4 copies of the results are outstanding");
     assert_refused(tx_model_param(f->model, 1, &name, &spec), TX_NOT_FOUND, "no parameter number 1");
     assert_refused(tx_model_find(f->model, "v", &index), TX_NOT_FOUND, "no parameter v");
-    assert_refused(tx_model_read(f->model, TX_PART_WEIGHT, -1, data), TX_NOT_FOUND, "no parameter number -1");
-    assert_refused(tx_model_read(f->model, TX_PART_GRADIENT, 0, data), TX_NOT_FOUND, "has no gradients");
-    assert_refused(tx_model_read(f->model, TX_PART_STATE, 0, data), TX_NOT_FOUND, "no state number 0");
+    assert_refused(tx_model_read(f->model, TX_PARAM_WEIGHT, -1, data), TX_NOT_FOUND, "no parameter number -1");
+    assert_refused(tx_model_read(f->model, TX_PARAM_GRADIENT, 0, data), TX_NOT_FOUND, "has no gradients");
+    assert_refused(tx_model_read(f->model, TX_PARAM_STATE, 0, data), TX_NOT_FOUND, "no state number 0");
     assert_int_equal(tx_model_states(f->model, 0), 0);
     tx_state_info info;
     assert_refused(tx_model_state(f->model, 0, 0, &info), TX_NOT_FOUND, "no state number 0");
-    assert_refused(tx_model_write_range(f->model, TX_PART_WEIGHT, 0, 13, 2, data), TX_INVALID,
+    assert_refused(tx_model_write_range(f->model, TX_PARAM_WEIGHT, 0, 13, 2, data), TX_INVALID,
                    "parameter w has 14 elements, 2 from 13 on were asked for");
-    assert_refused(tx_model_read_range(f->model, TX_PART_WEIGHT, 0, INT64_MAX, INT64_MAX, data), TX_INVALID,
+    assert_refused(tx_model_read_range(f->model, TX_PARAM_WEIGHT, 0, INT64_MAX, INT64_MAX, data), TX_INVALID,
                    "parameter w has 14 elements");
     assert_null(tx_gelu(y, false));
     tx_graph *late = NULL;
@@ -304,11 +304,11 @@ static void gradient_of_cast(void **state)
     tx_tensor *cast = tx_output(tx_cast(tx_cast(param(f->graph, "x", TX_SHAPE(4)), TX_BF16), TX_F32));
     assert_ok(tx_backward(f->graph, tx_reduce(tx_mul(cast, weights), TX_REDUCE_SUM, TX_AXIS_ALL)));
     assert_ok(tx_plan_create(f->graph, "cast", &plan));
-    assert_ok(tx_model_write(f->model, TX_PART_WEIGHT, 0, x));
+    assert_ok(tx_model_write(f->model, TX_PARAM_WEIGHT, 0, x));
     assert_ok(tx_plan_write(plan, weights, w, sizeof w));
     assert_ok(tx_plan_run(plan));
     assert_ok(tx_plan_read(plan, cast, y, sizeof y));
-    assert_ok(tx_model_read(f->model, TX_PART_GRADIENT, 0, dx));
+    assert_ok(tx_model_read(f->model, TX_PARAM_GRADIENT, 0, dx));
     assert_memory_equal(y, rounded, sizeof y);
     assert_memory_equal(dx, slope, sizeof dx);
     tx_plan_free(plan);

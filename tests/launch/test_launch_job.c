@@ -78,12 +78,12 @@ static void ranks_that_are_done_may_leave(void **state)
 static void silence_is_a_sign(void **state)
 {
     tx_launch_job job = running();
-    tx_launch_job_look(&job, 39.0, HEART, START);
+    tx_launch_job_poll(&job, 39.0, HEART, START);
     assert_int_equal(job.sign.kind, TX_LAUNCH_NONE);
     tx_launch_job_forgive(&job, 100.0); /* txlaunch itself did not run */
-    tx_launch_job_look(&job, 139.0, HEART, START);
+    tx_launch_job_poll(&job, 139.0, HEART, START);
     assert_int_equal(job.sign.kind, TX_LAUNCH_NONE);
-    tx_launch_job_look(&job, 142.0, HEART, START);
+    tx_launch_job_poll(&job, 142.0, HEART, START);
     assert_int_equal(job.sign.kind, TX_LAUNCH_SILENT);
     assert_true(job.sign.seconds == 32.0);
     tx_launch_job_free(&job);
@@ -94,9 +94,9 @@ static void a_rank_that_never_started_is_absent(void **state)
     tx_launch_job job = start(3);
     assert_true(tx_launch_job_hear(&job, "0 hello 3 h 7", 100.0));
     assert_true(tx_launch_job_hear(&job, "2 hello 3 h 8", 100.0));
-    tx_launch_job_look(&job, 119.0, HEART, START);
+    tx_launch_job_poll(&job, 119.0, HEART, START);
     assert_int_equal(job.sign.kind, TX_LAUNCH_NONE);
-    tx_launch_job_look(&job, 121.0, HEART, START);
+    tx_launch_job_poll(&job, 121.0, HEART, START);
     assert_int_equal(job.sign.kind, TX_LAUNCH_ABSENT);
     assert_int_equal(job.sign.rank, 1);
     tx_launch_job_free(&job);

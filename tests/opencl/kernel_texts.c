@@ -134,7 +134,7 @@ STAND_IN(cl_int, clSetKernelArg, cl_kernel kernel, cl_uint index, size_t size, c
 }
 
 /* Providers of matrix products and forms of attention are believed: on the device that is meant they would be right. */
-STAND_IN(tx_status, tx_cl_gemm_trial, tx_context *context, const char *provider, const tx_cl_trial *trial,
+STAND_IN(tx_status, tx_cl_gemm_verify, tx_context *context, const char *provider, const tx_cl_gemm_case *trial,
          double *seconds)
 {
     (void)context;
@@ -145,7 +145,7 @@ STAND_IN(tx_status, tx_cl_gemm_trial, tx_context *context, const char *provider,
     return TX_OK;
 }
 
-STAND_IN(tx_status, tx_cl_attention_trial, tx_context *context, const tx_cl_attention_job *a,
+STAND_IN(tx_status, tx_cl_attention_verify, tx_context *context, const tx_cl_attention_job *a,
          tx_cl_attention_kernel kernel, const tx_cl_attention_form *form)
 {
     (void)context;

@@ -87,7 +87,7 @@ static bool try_forms(tx_context *context, const shape *s, tx_cl_attention_kerne
     bool good = true;
     CHECK(tx_cl_attention_list(context, &job, kernel, &forms));
     for (int i = 0; i < forms.count; i++) {
-        const bool right = tx_cl_attention_trial(context, &job, kernel, &forms.form[i]) == TX_OK;
+        const bool right = tx_cl_attention_verify(context, &job, kernel, &forms.form[i]) == TX_OK;
         printf("%s  kernel %d, d %d, %s%s%s\n", right ? "ok" : "FAIL", (int)kernel, s->d, forms.form[i].name,
                right ? "" : ": ", right ? "" : tx_error());
         good = good && right;
@@ -101,7 +101,7 @@ static bool declines(tx_context *context)
     const tx_cl_forced forced = {tx_cl_attention_keys[TX_CL_FORWARD], "gpu-1x1-1"};
     tx_probe probe = {.command = command_of(&shapes[0], false)};
     CHECK(tx_probe_create(&probe));
-    const tx_status status = tx_cl_trial_prove(context, &forced, &probe);
+    const tx_status status = tx_cl_verify_candidate(context, &forced, &probe);
     tx_probe_free(&probe);
     return status == TX_UNSUPPORTED && strstr(tx_error(), "gpu-1x1-1 declines");
 }

@@ -19,14 +19,14 @@ enum { ENGINES = 3, PRODUCTS = 10 };
 static void *use_engines(void *failures)
 {
     const tx_open_options options = {.profile = false};
-    const tx_cl_trial trial = {.batch = 1, .m = 96, .n = 80, .k = 48, .from = TX_F32, .to = TX_F32};
+    const tx_cl_gemm_case trial = {.batch = 1, .m = 96, .n = 80, .k = 48, .from = TX_F32, .to = TX_F32};
     int *failed = failures;
     for (int i = 0; i < 2; i++) {
         tx_context *context;
         if (be->open(0, &options, &context) != TX_OK)
             return (*failed)++, printf("FAIL %s\n", tx_error()), NULL;
         for (int p = 0; p < PRODUCTS; p++)
-            if (tx_cl_gemm_trial(context, "clblast", &trial, NULL) != TX_OK)
+            if (tx_cl_gemm_verify(context, "clblast", &trial, NULL) != TX_OK)
                 (*failed)++, printf("FAIL %s\n", tx_error());
         be->close(context);
     }

@@ -101,13 +101,13 @@ static bool scatter_rows(tx_context *context, int64_t count, double *seconds)
 /* More than a quarter of a second of a card of four units: by several launches. */
 static bool cut_product(void)
 {
-    static const tx_cl_trial trial = {.batch = 1, .m = 1030, .n = 1030, .k = 2500, .from = TX_F32, .to = TX_F32};
+    static const tx_cl_gemm_case trial = {.batch = 1, .m = 1030, .n = 1030, .k = 2500, .from = TX_F32, .to = TX_F32};
     tx_context *context;
     stand_in.card = "plain";
     if (tx_cl_open(0, NULL, &context) != TX_OK)
         return printf("FAIL %s\n", tx_error()), false;
     stand_in.calls[STAND_IN_ENQUEUE] = 0;
-    const tx_status status = tx_cl_gemm_trial(context, "portable-tile-64x128x8", &trial, NULL);
+    const tx_status status = tx_cl_gemm_verify(context, "portable-tile-64x128x8", &trial, NULL);
     const long launches = stand_in.calls[STAND_IN_ENQUEUE];
     tx_cl_close(context);
     const bool good = status == TX_OK && launches > 1;

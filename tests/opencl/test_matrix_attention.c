@@ -64,7 +64,7 @@ static bool prove_forms(tx_context *context, const attention_proof *t, tx_cl_att
     bool good = !status && strncmp(forms.form[0].name, t->expected, strlen(t->expected)) == 0;
     const char *failed = "";
     for (int i = 0; !status && i < forms.count && forms.form[i].kind->typed; i++) {
-        status = tx_cl_attention_trial(context, &job, kernel, &forms.form[i]);
+        status = tx_cl_attention_verify(context, &job, kernel, &forms.form[i]);
         failed = status ? forms.form[i].name : failed;
         good = good && !status;
     }

@@ -27,21 +27,24 @@ tx_status __wrap_tx_cl_self_test(tx_context *context)
     return believed ? TX_OK : __real_tx_cl_self_test(context);
 }
 
-tx_status __real_tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds);
-tx_status __wrap_tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds);
-tx_status __wrap_tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds)
+tx_status __real_tx_cl_gemm_verify(tx_context *context, const char *provider, const tx_cl_gemm_case *trial,
+                                   double *seconds);
+tx_status __wrap_tx_cl_gemm_verify(tx_context *context, const char *provider, const tx_cl_gemm_case *trial,
+                                   double *seconds);
+tx_status __wrap_tx_cl_gemm_verify(tx_context *context, const char *provider, const tx_cl_gemm_case *trial,
+                                   double *seconds)
 {
-    return believed ? TX_OK : __real_tx_cl_gemm_trial(context, provider, trial, seconds);
+    return believed ? TX_OK : __real_tx_cl_gemm_verify(context, provider, trial, seconds);
 }
 
-tx_status __real_tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                                       const tx_cl_attention_form *form);
-tx_status __wrap_tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                                       const tx_cl_attention_form *form);
-tx_status __wrap_tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                                       const tx_cl_attention_form *form)
+tx_status __real_tx_cl_attention_verify(tx_context *context, const tx_cl_attention_job *a,
+                                        tx_cl_attention_kernel kernel, const tx_cl_attention_form *form);
+tx_status __wrap_tx_cl_attention_verify(tx_context *context, const tx_cl_attention_job *a,
+                                        tx_cl_attention_kernel kernel, const tx_cl_attention_form *form);
+tx_status __wrap_tx_cl_attention_verify(tx_context *context, const tx_cl_attention_job *a,
+                                        tx_cl_attention_kernel kernel, const tx_cl_attention_form *form)
 {
-    return believed ? TX_OK : __real_tx_cl_attention_trial(context, a, kernel, form);
+    return believed ? TX_OK : __real_tx_cl_attention_verify(context, a, kernel, form);
 }
 
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
@@ -289,17 +292,17 @@ typedef struct proof {
 /* Many tiles, none of them whole. */
 static tx_status run_tiles(tx_context *context, const proof *t, const char *provider, int64_t terms)
 {
-    const tx_cl_trial trial = {.batch = 1,
-                               .m = 200,
-                               .n = 328,
-                               .k = terms,
-                               .trans_a = t->trans_a,
-                               .trans_b = t->trans_b,
-                               .bias = true,
-                               .from = t->from,
-                               .to = t->from,
-                               .accumulate = TX_ADD};
-    return tx_cl_gemm_trial(context, provider, &trial, NULL);
+    const tx_cl_gemm_case trial = {.batch = 1,
+                                   .m = 200,
+                                   .n = 328,
+                                   .k = terms,
+                                   .trans_a = t->trans_a,
+                                   .trans_b = t->trans_b,
+                                   .bias = true,
+                                   .from = t->from,
+                                   .to = t->from,
+                                   .accumulate = TX_ADD};
+    return tx_cl_gemm_verify(context, provider, &trial, NULL);
 }
 
 static bool prove_product(const proof *t)
@@ -334,10 +337,10 @@ static bool prove_product(const proof *t)
 static tx_status multiply_rough(const char *provider, bool tf32)
 {
     const tx_open_options options = {.tf32 = tf32};
-    const tx_cl_trial trial = {.batch = 1, .m = 64, .n = 64, .k = 4096, .trans_b = true, .rough = true};
+    const tx_cl_gemm_case trial = {.batch = 1, .m = 64, .n = 64, .k = 4096, .trans_b = true, .rough = true};
     tx_context *context;
     TX_TRY(tx_cl_open(0, &options, &context));
-    tx_status status = tx_cl_gemm_trial(context, provider, &trial, NULL);
+    tx_status status = tx_cl_gemm_verify(context, provider, &trial, NULL);
     tx_cl_close(context);
     return status;
 }

@@ -54,17 +54,17 @@ static tx_status choose(tx_context *context, const proof *t, tx_cl_gemm_choice *
 /* Groups of several tiles, none of them whole. */
 static tx_status run_tiles(tx_context *context, const proof *t, const char *provider)
 {
-    const tx_cl_trial trial = {.batch = 1,
-                               .m = t->trans_a ? 200 : 1003,
-                               .n = 328,
-                               .k = t->trans_a ? 403 : 104,
-                               .trans_a = t->trans_a,
-                               .trans_b = t->trans_b,
-                               .groups = t->groups,
-                               .from = t->from,
-                               .to = t->trans_a ? TX_F32 : t->from,
-                               .accumulate = t->trans_a ? TX_ADD : TX_STORE};
-    return tx_cl_gemm_trial(context, provider, &trial, NULL);
+    const tx_cl_gemm_case trial = {.batch = 1,
+                                   .m = t->trans_a ? 200 : 1003,
+                                   .n = 328,
+                                   .k = t->trans_a ? 403 : 104,
+                                   .trans_a = t->trans_a,
+                                   .trans_b = t->trans_b,
+                                   .groups = t->groups,
+                                   .from = t->from,
+                                   .to = t->trans_a ? TX_F32 : t->from,
+                                   .accumulate = t->trans_a ? TX_ADD : TX_STORE};
+    return tx_cl_gemm_verify(context, provider, &trial, NULL);
 }
 
 static bool prove(const proof *t)

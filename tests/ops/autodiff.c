@@ -91,7 +91,7 @@ static tx_status write_param(machine *m, int32_t index, int64_t at, double move)
         data[i] = param_value(spec, index, i);
     if (at >= 0)
         data[at] += (float)move;
-    status = tx_model_write(m->model, TX_PART_WEIGHT, index, data);
+    status = tx_model_write(m->model, TX_PARAM_WEIGHT, index, data);
     free(data);
     return status;
 }
@@ -214,7 +214,7 @@ static tx_status check_param(machine *device, machine *mock, const tx_graph_case
         status = tx_fail(TX_MEMORY, "autodiff: no memory for a gradient");
     TX_THEN(status, tx_model_find(mock->model, name, &on_mock));
     TX_THEN(status, slopes_of(mock, c, on_mock, count, stride, slope));
-    TX_THEN(status, tx_model_read(device->model, TX_PART_GRADIENT, index, gradient));
+    TX_THEN(status, tx_model_read(device->model, TX_PARAM_GRADIENT, index, gradient));
     TX_THEN(status, compare(name, gradient, slope, count, stride, worst));
     free(slope);
     free(gradient);

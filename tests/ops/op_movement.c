@@ -89,7 +89,7 @@ static void token_positions_cases(tx_cases *list)
     }
 }
 
-static void part_indices_reference(tx_call *call)
+static void tp_indices_reference(tx_call *call)
 {
     const double first = (double)call->attrs.first, end = first + (double)call->attrs.rows;
     for (int64_t i = 0; i < call->in[0].count; i++) {
@@ -99,7 +99,7 @@ static void part_indices_reference(tx_call *call)
     }
 }
 
-static void part_indices_cases(tx_cases *list)
+static void tp_indices_cases(tx_cases *list)
 {
     static const int64_t sizes[][5] = {/* B, T, first, rows, all */ {1, 1, 0, 1, 1},
                                        {2, 9, 0, 5, 11},
@@ -447,8 +447,8 @@ const tx_descriptor tx_descriptor_embedding = {
     .cases = embedding_cases, .outputs = embedding_outputs, .reference = embedding_reference};
 const tx_descriptor tx_descriptor_token_positions = {
     .cases = token_positions_cases, .outputs = token_positions_outputs, .reference = token_positions_reference};
-const tx_descriptor tx_descriptor_part_indices = {
-    .cases = part_indices_cases, .outputs = token_positions_outputs, .reference = part_indices_reference};
+const tx_descriptor tx_descriptor_tp_indices = {
+    .cases = tp_indices_cases, .outputs = token_positions_outputs, .reference = tp_indices_reference};
 const tx_descriptor tx_descriptor_position_grad = {.cases = position_grad_cases,
                                                    .outputs = position_grad_outputs,
                                                    .reference = position_grad_reference,

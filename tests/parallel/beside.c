@@ -113,7 +113,7 @@ tx_status beside_update(side *s)
 /* ---- Comparing ---------------------------------------------------------------------------------------------- */
 
 /* How far what the ranks have of a parameter is from what one rank has, relative; `factor` makes a gradient wrong. */
-static tx_status distance(const side *together, const side *alone, tx_part part, int32_t index, double factor,
+static tx_status distance(const side *together, const side *alone, tx_param_role part, int32_t index, double factor,
                           double *off)
 {
     const char *name;
@@ -135,7 +135,7 @@ static tx_status distance(const side *together, const side *alone, tx_part part,
     return status;
 }
 
-tx_status beside_furthest(const side *together, const side *alone, tx_part part, int32_t wrong, double factor,
+tx_status beside_furthest(const side *together, const side *alone, tx_param_role part, int32_t wrong, double factor,
                           double *most)
 {
     *most = 0.0;
@@ -146,7 +146,7 @@ tx_status beside_furthest(const side *together, const side *alone, tx_part part,
         TX_TRY(distance(together, alone, part, i, i == wrong ? factor : 1.0, &off));
         TX_TRY(tx_model_param(alone->model, i, &name, &spec));
         if (!(off <= 1e-5) && i != wrong)
-            printf("%s: %s is %.2e off\n", part == TX_PART_WEIGHT ? "weights" : "gradients", name, off);
+            printf("%s: %s is %.2e off\n", part == TX_PARAM_WEIGHT ? "weights" : "gradients", name, off);
         *most = off > *most || isnan(off) ? off : *most;
     }
     return TX_OK;
@@ -159,12 +159,12 @@ static tx_status compare_gradients(const side *together, const side *alone)
     int32_t norm = -1;
     const char *name;
     const tx_param_spec *spec;
-    TX_TRY(beside_furthest(together, alone, TX_PART_GRADIENT, -1, 1.0, &most));
+    TX_TRY(beside_furthest(together, alone, TX_PARAM_GRADIENT, -1, 1.0, &most));
     for (int32_t i = 0; i < tx_model_param_count(alone->model) && norm < 0; i++)
         if (!tx_model_param(alone->model, i, &name, &spec) && spec->init == TX_INIT_ONE)
             norm = i;
-    TX_TRY(beside_furthest(together, alone, TX_PART_GRADIENT, 0, 0.5, &halved));
-    TX_TRY(beside_furthest(together, alone, TX_PART_GRADIENT, norm, 1.003, &unsummed));
+    TX_TRY(beside_furthest(together, alone, TX_PARAM_GRADIENT, 0, 0.5, &halved));
+    TX_TRY(beside_furthest(together, alone, TX_PARAM_GRADIENT, norm, 1.003, &unsummed));
     printf("gradients: %.2e off at most; an embedding's halved %.2e, a norm's with 3e-3 more %.2e\n", most, halved,
            unsummed);
     if (!(most <= 1e-5))
@@ -193,7 +193,8 @@ tx_status beside_results(const side *together, const side *alone, int32_t number
 /* ---- Files --------------------------------------------------------------------------------------------------- */
 
 /* What is read of one model is there to the bit when it has been written to another. */
-static tx_status carry(const side *from, const side *to, tx_part part, int32_t index, float *x, float *y, size_t count)
+static tx_status carry(const side *from, const side *to, tx_param_role part, int32_t index, float *x, float *y,
+                       size_t count)
 {
     TX_TRY(tx_model_read(from->model, part, index, x));
     for (size_t i = 0; i < count; i++) /* another one at each place */
@@ -207,16 +208,16 @@ tx_status beside_carry(const side *together, const side *alone)
 {
     tx_status status = TX_OK;
     for (int32_t i = 0; i < tx_model_param_count(alone->model) && !status; i++)
-        for (int part = TX_PART_WEIGHT; part <= TX_PART_STATE + 1 && !status; part++) {
+        for (int part = TX_PARAM_WEIGHT; part <= TX_PARAM_STATE + 1 && !status; part++) {
             const char *name;
             const tx_param_spec *spec;
-            if (part == TX_PART_GRADIENT)
+            if (part == TX_PARAM_GRADIENT)
                 continue;
             TX_TRY(tx_model_param(together->model, i, &name, &spec));
             const size_t count = (size_t)tx_shape_count(&spec->logical);
             float *x = malloc(count * sizeof *x), *y = malloc(count * sizeof *y);
-            status = x && y ? carry(together, alone, (tx_part)part, i, x, y, count) : TX_MEMORY;
-            TX_THEN(status, carry(alone, together, (tx_part)part, i, x, y, count));
+            status = x && y ? carry(together, alone, (tx_param_role)part, i, x, y, count) : TX_MEMORY;
+            TX_THEN(status, carry(alone, together, (tx_param_role)part, i, x, y, count));
             status = tx_fail_in(status, "%s, part %d", name, part);
             free(x);
             free(y);
@@ -233,7 +234,7 @@ tx_status beside_steps(side *together, int32_t together_way, side *alone, int32_
         TX_TRY(backward(together, number, together_way));
         TX_TRY(backward(alone, number, alone_way));
         if (number == 0 && gradients) {
-            TX_TRY(tx_model_settle(together->model)); /* what other ranks sum */
+            TX_TRY(tx_model_wait(together->model)); /* what other ranks sum */
             TX_TRY(compare_gradients(together, alone));
         }
         TX_TRY(beside_update(together));

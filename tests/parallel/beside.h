@@ -37,7 +37,7 @@ tx_status beside_update(side *s);
 
 /* The parameter that is furthest off, relative; that of number `wrong` (-1: none) counts as `factor` times what it is.
  */
-tx_status beside_furthest(const side *together, const side *alone, tx_part part, int32_t wrong, double factor,
+tx_status beside_furthest(const side *together, const side *alone, tx_param_role part, int32_t wrong, double factor,
                           double *most);
 /* INTERNAL unless the results of step `number` are those of one rank. */
 tx_status beside_results(const side *together, const side *alone, int32_t number);

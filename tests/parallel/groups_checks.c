@@ -23,15 +23,15 @@ static tx_status count_sums(const side *s, int32_t wanted, int32_t joins)
     for (int32_t i = 0; i < tx_plan_node_count(s->plan); i++) {
         tx_plan_node node;
         TX_TRY(tx_plan_node_at(s->plan, i, &node));
-        found += strcmp(node.op, "part_sum") == 0;
-        joins -= strcmp(node.op, "part_loss") == 0;
+        found += strcmp(node.op, "tp_all_reduce") == 0;
+        joins -= strcmp(node.op, "tp_cross_entropy") == 0;
         replicas += strcmp(node.op, "sum_replicas") == 0;
     }
     for (int32_t i = 0, part; i < tx_model_param_count(s->model); i++) {
         const char *name;
         const tx_param_spec *spec;
         TX_TRY(tx_model_param(s->model, i, &name, &spec));
-        replicas -= has_replicas(spec, tx_graph_parts(s->graph, &part));
+        replicas -= has_replicas(spec, tx_graph_tp_size(s->graph, &part));
     }
     if (replicas != 0)
         return tx_fail(TX_INTERNAL, "%d sums of replicas too many", (int)replicas);
@@ -50,11 +50,11 @@ tx_status check_sums(const tested *t, const side *together, const side *alone)
 }
 
 /* What this rank holds of a part of a parameter: of its weights all, of its moments what ZeRO leaves it. */
-static tx_status read_own(const side *s, tx_part part, int32_t index, int64_t count, float *own)
+static tx_status read_own(const side *s, tx_param_role part, int32_t index, int64_t count, float *own)
 {
     const int64_t bytes = count * (int64_t)sizeof *own;
     for (int32_t i = 0; i < s->model->holdings; i++) {
-        const tx_holding *h = &s->model->holding[i];
+        const tx_param_slice *h = &s->model->holding[i];
         const int64_t end = h->at + h->bytes < bytes ? h->at + h->bytes : bytes;
         if (h->param == index && h->part == part && h->at < end)
             TX_TRY(tx_model_read_at(s->model, h->arena, h->address, (char *)own + h->at, end - h->at));
@@ -63,7 +63,7 @@ static tx_status read_own(const side *s, tx_part part, int32_t index, int64_t co
 }
 
 /* The own values of this rank equal those that checkpoints hold, of the first rank that has the same, to the bit. */
-static tx_status compare_own(const side *s, tx_part part, int32_t index, float *whole, float *taken, float *own)
+static tx_status compare_own(const side *s, tx_param_role part, int32_t index, float *whole, float *taken, float *own)
 {
     const tx_param_record *r = &s->model->param[index];
     const int64_t count = tx_shape_count(&r->whole.logical), mine = tx_own_before(r, count);
@@ -76,7 +76,7 @@ static tx_status compare_own(const side *s, tx_part part, int32_t index, float *
                : tx_fail(TX_INTERNAL, "%s, part %d: ranks that have the same have other numbers", r->name, (int)part);
 }
 
-static tx_status compare_part(const side *s, tx_part part, int32_t index)
+static tx_status compare_part(const side *s, tx_param_role part, int32_t index)
 {
     const size_t count = (size_t)tx_shape_count(&s->model->param[index].whole.shape);
     float *numbers = malloc(3 * count * sizeof *numbers);
@@ -89,12 +89,12 @@ static tx_status compare_part(const side *s, tx_part part, int32_t index)
 /* The last value's moment becomes another on the last rank alone, where others have the same: that is found there. */
 static tx_status plant_moment(const side *s, int32_t index)
 {
-    const tx_part part = (tx_part)(TX_PART_STATE + 1);
+    const tx_param_role part = (tx_param_role)(TX_PARAM_STATE + 1);
     const bool last = groups.tensor->rank == groups.tensor->size - 1;
     const int64_t at = (tx_shape_count(&s->model->param[index].spec.shape) - 1) * (int64_t)sizeof(float);
     const float other = 7.0f;
     for (int32_t i = 0; i < s->model->holdings && last; i++) {
-        const tx_holding *h = &s->model->holding[i];
+        const tx_param_slice *h = &s->model->holding[i];
         if (h->param == index && h->part == part && at >= h->at && at < h->at + h->bytes)
             TX_TRY(tx_model_write_at(s->model, h->arena, h->address + at - h->at, &other, sizeof other));
     }
@@ -107,9 +107,9 @@ tx_status check_replicas(const side *s)
 {
     const bool shards = ways.zero == 3 && groups.data->size > 1; /* ranks have no more of the weights */
     for (int32_t i = 0; i < s->model->params; i++)
-        for (int part = shards ? TX_PART_STATE : TX_PART_WEIGHT; part <= TX_PART_STATE + 1; part++)
-            if (part != TX_PART_GRADIENT)
-                TX_TRY(compare_part(s, (tx_part)part, i));
+        for (int part = shards ? TX_PARAM_STATE : TX_PARAM_WEIGHT; part <= TX_PARAM_STATE + 1; part++)
+            if (part != TX_PARAM_GRADIENT)
+                TX_TRY(compare_part(s, (tx_param_role)part, i));
     for (int32_t i = 0; i < s->model->params && ways.zero == 0; i++)
         if (has_replicas(&s->model->param[i].whole, ways.tensor))
             TX_TRY(plant_moment(s, i));
@@ -185,12 +185,12 @@ tx_status check_bytes(side *s)
         int32_t index = -1;
         snprintf(name, sizeof name, "model.layers.%d.block_sparse_moe.gate.weight", (int)layer);
         TX_TRY(tx_model_find(s->model, name, &index));
-        TX_TRY(tx_model_write(s->model, TX_PART_WEIGHT, index, zeros));
+        TX_TRY(tx_model_write(s->model, TX_PARAM_WEIGHT, index, zeros));
     }
     tx_comm_traffic before, after;
     groups.expert->table->traffic(groups.expert, &before);
     TX_TRY(groups_backward(s, 0, 1));
-    TX_TRY(tx_model_settle(s->model));
+    TX_TRY(tx_model_wait(s->model));
     groups.expert->table->traffic(groups.expert, &after);
     const int64_t sent = after.sent - before.sent;
     printf("all-to-alls: %lld bytes sent\n", (long long)sent);

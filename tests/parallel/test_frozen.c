@@ -65,7 +65,7 @@ static tx_status step(side *s, int32_t number)
     TX_TRY(tx_plan_write(s->plan, s->labels, labels, sizeof labels));
     TX_TRY(tx_plan_run(s->plan));
     TX_TRY(beside_update(s));
-    return tx_model_settle(s->model); /* another model uses the communicator next */
+    return tx_model_wait(s->model); /* another model uses the communicator next */
 }
 
 /* ---- Faults ------------------------------------------------------------------------------------------------- */
@@ -132,8 +132,8 @@ static tx_status same_values(const side *a, const side *b, int32_t index, bool *
     TX_TRY(tx_model_param(a->model, index, &name, &spec));
     const size_t count = (size_t)tx_shape_count(&spec->logical);
     float *x = malloc(count * sizeof *x), *y = malloc(count * sizeof *y);
-    tx_status status = x && y ? tx_model_read(a->model, TX_PART_WEIGHT, index, x) : TX_MEMORY;
-    TX_THEN(status, tx_model_read(b->model, TX_PART_WEIGHT, index, y));
+    tx_status status = x && y ? tx_model_read(a->model, TX_PARAM_WEIGHT, index, x) : TX_MEMORY;
+    TX_THEN(status, tx_model_read(b->model, TX_PARAM_WEIGHT, index, y));
     *same = *same && !status && memcmp(x, y, count * sizeof *x) == 0;
     free(x);
     free(y);

@@ -86,7 +86,7 @@ static tx_status step(trained *s, int used, int64_t first, int64_t rows)
     TX_TRY(tx_plan_run(s->update));
     TX_TRY(tx_model_fetch(s->model));
     TX_TRY(tx_model_results(s->model, &s->results));
-    return tx_model_settle(s->model);
+    return tx_model_wait(s->model);
 }
 
 /* A model with graphs of two lengths; without `comm` it is of one rank. */
@@ -125,8 +125,8 @@ static tx_status distance(tx_model *a, tx_model *b, double *result)
         status = tx_model_param(a, i, &name, &spec);
         size_t count = status ? 0 : (size_t)tx_shape_count(&spec->logical);
         float *x = malloc(count * sizeof *x), *y = malloc(count * sizeof *y);
-        TX_THEN(status, tx_model_read(a, TX_PART_WEIGHT, i, x));
-        TX_THEN(status, tx_model_read(b, TX_PART_WEIGHT, i, y));
+        TX_THEN(status, tx_model_read(a, TX_PARAM_WEIGHT, i, x));
+        TX_THEN(status, tx_model_read(b, TX_PARAM_WEIGHT, i, y));
         for (size_t k = 0; k < count && !status; k++) {
             difference += ((double)x[k] - (double)y[k]) * ((double)x[k] - (double)y[k]);
             norm += (double)y[k] * (double)y[k];

@@ -234,8 +234,8 @@ static tx_status sum_wrongly(const char *device, const tested *t, const tx_confi
     tx_status status = make(device, t, config, by_experts ? groups.sums : groups.data,
                             by_experts ? groups.sums : groups.replicas, &wrong);
     TX_THEN(status, groups_backward(&wrong, 0, 1));
-    TX_THEN(status, tx_model_settle(wrong.model));
-    TX_THEN(status, beside_furthest(&wrong, alone, TX_PART_GRADIENT, -1, 1.0, &off));
+    TX_THEN(status, tx_model_wait(wrong.model));
+    TX_THEN(status, beside_furthest(&wrong, alone, TX_PARAM_GRADIENT, -1, 1.0, &off));
     beside_free(&wrong);
     if (!status && !(off > 1e-5))
         status = tx_fail(TX_INTERNAL, "gradients summed over the wrong ranks were not found");
@@ -285,7 +285,7 @@ static tx_status compare(const char *device, const tested *t, const tx_config *c
     double off = (double)NAN;
     tx_status status = make(device, t, config, groups.sums, groups.replicas, &together);
     TX_THEN(status, make(device, t, config, NULL, NULL, &alone));
-    TX_THEN(status, beside_furthest(&together, &alone, TX_PART_WEIGHT, -1, 1.0, &off));
+    TX_THEN(status, beside_furthest(&together, &alone, TX_PARAM_WEIGHT, -1, 1.0, &off));
     if (!status && !(off <= 0.0))
         status = tx_fail(TX_INTERNAL, "other weights to begin with");
     if (only_tensor() && t->sums)
@@ -296,7 +296,7 @@ static tx_status compare(const char *device, const tested *t, const tx_config *c
     TX_THEN(status, sum_wrongly(device, t, config, &alone));
     TX_THEN(status, beside_steps(&together, 1, &alone, 0, groups_backward, ways.zero == 0));
     TX_THEN(status, count_twice(&together, &alone));
-    TX_THEN(status, tx_model_settle(together.model));
+    TX_THEN(status, tx_model_wait(together.model));
     TX_THEN(status, beside_memory(&together, share_of, groups.pipeline->rank, ways.stages, ways.zero == 3));
     TX_THEN(status, beside_carry(&together, &alone));
     if (only_tensor())

@@ -52,12 +52,12 @@ static void weights(void **state)
     assert_int_equal(hash, again);
     uint32_t word;
     float value;
-    assert_int_equal(tx_model_read_range(model, TX_PART_WEIGHT, 1, 2099, 1, &value), TX_OK);
+    assert_int_equal(tx_model_read_range(model, TX_PARAM_WEIGHT, 1, 2099, 1, &value), TX_OK);
     memcpy(&word, &value, sizeof word);
     if (comm->rank == comm->size - 1)
         word ^= 1;
     memcpy(&value, &word, sizeof word);
-    assert_int_equal(tx_model_write_range(model, TX_PART_WEIGHT, 1, 2099, 1, &value), TX_OK);
+    assert_int_equal(tx_model_write_range(model, TX_PARAM_WEIGHT, 1, 2099, 1, &value), TX_OK);
     if (comm->size == 1) {
         assert_int_equal(tx_pace_compare_weights(model, comm, "why?", &again), TX_OK);
         assert_int_not_equal(hash, again);

@@ -106,7 +106,7 @@ static char *make_table(void)
     char *text = NULL;
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
-    const tx_job_settings defaults = tx_job_usual;
+    const tx_job_settings defaults = tx_job_defaults;
     tx_json *json = tx_job_arguments(&defaults, 0, 0);
     if (!to || !json)
         return NULL;

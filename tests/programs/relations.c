@@ -8,7 +8,7 @@
 /* A value other than the default. */
 static void other_value(const tx_option *option, char text[64])
 {
-    const tx_job_settings usual = tx_job_usual;
+    const tx_job_settings usual = tx_job_defaults;
     const char *second = option->choices ? strchr(option->choices, '|') : NULL;
     switch (option->kind) {
     case TX_OPTION_FLAG:
@@ -41,7 +41,7 @@ static void use(tx_option_values *values, const tx_option *option)
 /* Whether the settings are refused for the relation between the two. */
 static bool refused(const tx_option *first, const tx_option *second, const char *a, const char *b, const char *why)
 {
-    tx_job_settings set = tx_job_usual;
+    tx_job_settings set = tx_job_defaults;
     tx_option_values values = {.table = tx_job_table, .values = &set};
     char text[8192] = "", wanted[512];
     if (first)
@@ -80,7 +80,7 @@ static void test_every_option_can_change(void **state)
 {
     for (int32_t i = 0; i < tx_job_table.count; i++) {
         const tx_option *option = &tx_job_table.option[i];
-        tx_job_settings set = tx_job_usual;
+        tx_job_settings set = tx_job_defaults;
         tx_option_values values = {.table = tx_job_table, .values = &set};
         if (!tx_option_has_value(option))
             continue;

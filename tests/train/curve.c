@@ -59,7 +59,7 @@ int main(int argc, char **argv)
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
     tx_engine_options device = {.size = sizeof device, .device = argv[9], .threads = 0};
-    tx_job_settings set = tx_job_usual;
+    tx_job_settings set = tx_job_defaults;
     tx_trainer_options options = {
         .size = sizeof options,
         .set = &set,

@@ -82,7 +82,7 @@ static void new_model(subject *s)
 /* A trainer whose model holds the weights of the folder. */
 static tx_trainer *new_trainer(subject *s, int64_t batch, double clip, double decay)
 {
-    s->set = tx_job_usual;
+    s->set = tx_job_defaults;
     s->set.max_grad_norm = clip;
     tx_trainer_options options = {
         .size = sizeof options,
@@ -182,7 +182,7 @@ static void check_gradients(subject *s, const tx_json *golden)
         int64_t count;
         must(tx_model_param(s->model, i, &name, &spec));
         float *want = read_tensor(file, name, &count), *got = must_have(malloc((size_t)count * sizeof *got));
-        must(tx_model_read(s->model, TX_PART_GRADIENT, i, got));
+        must(tx_model_read(s->model, TX_PARAM_GRADIENT, i, got));
         double error = relative_l2(got, want, count);
         char what[160];
         snprintf(what, sizeof what, "gradient of %s", name);
@@ -223,7 +223,7 @@ static void check_final_weights(subject *s)
         int64_t count;
         must(tx_model_param(s->model, i, &name, &spec));
         float *want = read_tensor(file, name, &count), *got = must_have(malloc((size_t)count * sizeof *got));
-        must(tx_model_read(s->model, TX_PART_WEIGHT, i, got));
+        must(tx_model_read(s->model, TX_PARAM_WEIGHT, i, got));
         over += compare_weights(name, got, want, count, &largest);
         total += count;
         free(want);

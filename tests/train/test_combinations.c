@@ -92,15 +92,15 @@ typedef struct snapshot {
     tx_results results;
 } snapshot;
 
-static tx_status part_count(const tx_model *model, int32_t param, tx_part part, int64_t *count)
+static tx_status part_count(const tx_model *model, int32_t param, tx_param_role part, int64_t *count)
 {
     const char *name;
     const tx_param_spec *spec;
     tx_state_info state;
     TX_TRY(tx_model_param(model, param, &name, &spec));
-    if (part >= TX_PART_STATE)
-        TX_TRY(tx_model_state(model, param, (int32_t)part - TX_PART_STATE, &state));
-    *count = tx_shape_count(part == TX_PART_WEIGHT ? &spec->logical : &state.shape);
+    if (part >= TX_PARAM_STATE)
+        TX_TRY(tx_model_state(model, param, (int32_t)part - TX_PARAM_STATE, &state));
+    *count = tx_shape_count(part == TX_PARAM_WEIGHT ? &spec->logical : &state.shape);
     return TX_OK;
 }
 
@@ -110,7 +110,7 @@ static tx_status copy_all(tx_model *model, snapshot *s, bool back)
     int64_t at = 0, count = 0;
     for (int32_t p = 0; p < tx_model_param_count(model); p++)
         for (int32_t k = -1; k < tx_model_states(model, p); k++) {
-            const tx_part part = k < 0 ? TX_PART_WEIGHT : (tx_part)(TX_PART_STATE + k);
+            const tx_param_role part = k < 0 ? TX_PARAM_WEIGHT : (tx_param_role)(TX_PARAM_STATE + k);
             TX_TRY(part_count(model, p, part, &count));
             if (!back) {
                 float *more = realloc(s->number, (size_t)(at + count) * sizeof *more);
@@ -155,11 +155,11 @@ static tx_status finish(tx_trainer *trainer, tx_model *model, const combination 
         tx_trainer_set_steps(trainer, CUT);
     } else {
         TX_TRY(train(trainer, c, 0, CUT, &cut->results));
-        TX_TRY(tx_model_settle(model));
+        TX_TRY(tx_model_wait(model));
         TX_TRY(copy_all(model, cut, false));
     }
     TX_TRY(train(trainer, c, CUT, STEPS, &end->results));
-    TX_TRY(tx_model_settle(model));
+    TX_TRY(tx_model_wait(model));
     return copy_all(model, end, false);
 }
 
@@ -170,7 +170,7 @@ static tx_status compare_memory(const tx_model *model, const tx_config *config, 
     tx_memory planned, counted;
     TX_TRY(tx_model_memory(model, &planned));
     TX_TRY(tx_engine_memory(engine, &counted));
-    TX_TRY(tx_trainer_foresee(engine, config, options, &foreseen));
+    TX_TRY(tx_trainer_forecast(engine, config, options, &foreseen));
     for (int k = 0; k < TX_MEMORY_COUNT; k++) {
         int64_t plan = planned.bytes[k];
         if (k != TX_MEMORY_SCRATCH && foreseen.memory.bytes[k] != plan)
@@ -196,7 +196,7 @@ static tx_status find_zeros(tx_model *model, uint64_t *digest, int64_t *zeros)
         TX_TRY(tx_model_param(model, p, &name, &spec));
         if (spec->table || spec->shape.rank != 2)
             continue;
-        TX_TRY(tx_model_read(model, TX_PART_WEIGHT, p, w));
+        TX_TRY(tx_model_read(model, TX_PARAM_WEIGHT, p, w));
         for (int64_t i = 0; i < tx_shape_count(&spec->shape); i++) {
             *digest = *digest * UINT64_C(6364136223846793005) + (w[i] == 0.0f) + 1;
             *zeros += w[i] == 0.0f;

@@ -352,7 +352,7 @@ static void other_value(const tx_job *job, const tx_option *o, char value[64])
  * caller frees. */
 static char *open_run(tx_job *job, char message[2048])
 {
-    tx_status status = tx_job_settle(job);
+    tx_status status = tx_job_resolve(job);
     TX_THEN(status, tx_job_open(job));
     snprintf(message, 2048, "%s", status ? tx_error() : "");
     tx_json *json = tx_job_arguments(&job->set, 0, 0);

@@ -66,7 +66,7 @@ static tx_status write_values(side *s, tx_st_writer *writer, float *values)
         const char *name;
         const tx_param_spec *spec;
         TX_TRY(tx_model_param(s->model, i, &name, &spec));
-        TX_TRY(tx_model_read(s->model, TX_PART_GRADIENT, i, values));
+        TX_TRY(tx_model_read(s->model, TX_PARAM_GRADIENT, i, values));
         TX_TRY(
             tx_st_append(writer, values,
                          (size_t)tx_shape_count(spec->logical.rank ? &spec->logical : &spec->shape) * sizeof *values));

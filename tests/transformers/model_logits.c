@@ -64,8 +64,8 @@ static tx_status take_gradients(tx_model *model, tx_plan *plan)
         float *gradient = status ? NULL : malloc((size_t)tx_shape_count(&spec->shape) * sizeof *gradient);
         if (!status && !gradient)
             status = tx_fail(TX_MEMORY, "no memory for a gradient");
-        TX_THEN(status, tx_model_read(model, TX_PART_GRADIENT, i, gradient));
-        TX_THEN(status, tx_model_write(model, TX_PART_WEIGHT, i, gradient));
+        TX_THEN(status, tx_model_read(model, TX_PARAM_GRADIENT, i, gradient));
+        TX_THEN(status, tx_model_write(model, TX_PARAM_WEIGHT, i, gradient));
         free(gradient);
     }
     return status;

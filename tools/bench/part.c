@@ -59,7 +59,7 @@ static void hide_paths(char *text)
 static bool wait_for(tx_process *process, double seconds)
 {
     double killed = 0.0;
-    while (!tx_process_look(process) && (killed <= 0.0 || tx_now() - killed <= KILLED_SECONDS)) {
+    while (!tx_process_poll(process) && (killed <= 0.0 || tx_now() - killed <= KILLED_SECONDS)) {
         if (killed <= 0.0 && process->seconds > seconds) {
             kill(process->id, SIGKILL);
             killed = tx_now();

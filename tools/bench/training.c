@@ -153,7 +153,7 @@ static void fill(tx_bench_training *t, const tx_task *task)
 static tx_status step(tx_bench_training *t, bool first)
 {
     const tx_trainer_options *options = tx_trainer_options_of(t->trainer);
-    const tx_batch batch = tx_batch_part(options->task, t->data.block, &t->batch, options->rows_before,
+    const tx_batch batch = tx_batch_rows(options->task, t->data.block, &t->batch, options->rows_before,
                                          options->batch * options->accumulation);
     tx_pace_news news;
     fill(t, options->task);

@@ -170,7 +170,7 @@ void tx_alive_told(tx_alive *a)
     pthread_mutex_unlock(&a->lock);
 }
 
-void tx_alive_ask(tx_alive *a, void (*ask)(void *context, char *text, size_t size), void *context)
+void tx_alive_set_status(tx_alive *a, void (*ask)(void *context, char *text, size_t size), void *context)
 {
     if (!a)
         return;

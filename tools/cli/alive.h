@@ -24,6 +24,6 @@ void tx_alive_progress(void *alive, const char *what, int64_t done, int64_t tota
 void tx_alive_told(tx_alive *alive);
 /* Calls `ask` every half a second: it writes the present action, or nothing if it does not know. It may be
  * called until _stop. */
-void tx_alive_ask(tx_alive *alive, void (*ask)(void *context, char *text, size_t size), void *context);
+void tx_alive_set_status(tx_alive *alive, void (*ask)(void *context, char *text, size_t size), void *context);
 
 #endif

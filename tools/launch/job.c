@@ -102,7 +102,7 @@ bool tx_launch_job_silent(const tx_launch_job *job, double now, double heartbeat
     return now - job->heard > (job->reported ? heartbeat_timeout : start_timeout);
 }
 
-void tx_launch_job_look(tx_launch_job *job, double now, double heartbeat_timeout, double start_timeout)
+void tx_launch_job_poll(tx_launch_job *job, double now, double heartbeat_timeout, double start_timeout)
 {
     int32_t missing = 0;
     while (missing < job->size && job->rank[missing].here)

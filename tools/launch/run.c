@@ -71,7 +71,7 @@ static bool is_over(attempt *t, double now)
     }
     if (is_stopping(t))
         return tx_launch_job_silent(t->job, now, set->heartbeat_timeout, set->start_timeout);
-    tx_launch_job_look(t->job, now, set->heartbeat_timeout, set->start_timeout);
+    tx_launch_job_poll(t->job, now, set->heartbeat_timeout, set->start_timeout);
     if (t->job->sign.kind == TX_LAUNCH_NONE)
         return false;
     t->signed_at = t->signed_at > 0.0 ? t->signed_at : now;

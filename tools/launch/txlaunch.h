@@ -104,7 +104,7 @@ bool tx_launch_job_hear(tx_launch_job *job, const char *report, double now);
 /* Whether no report came for too long. */
 bool tx_launch_job_silent(const tx_launch_job *job, double now, double heartbeat_timeout, double start_timeout);
 /* Takes such a silence, or a rank that did not start in time, for a sign. */
-void tx_launch_job_look(tx_launch_job *job, double now, double heartbeat_timeout, double start_timeout);
+void tx_launch_job_poll(tx_launch_job *job, double now, double heartbeat_timeout, double start_timeout);
 /* `seconds` in which txlaunch itself did not run count for nothing. */
 void tx_launch_job_forgive(tx_launch_job *job, double seconds);
 

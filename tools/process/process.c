@@ -67,7 +67,7 @@ tx_status tx_process_start(const tx_command_line *command, const tx_child_spawni
     return tx_child_spawn(argv, how, &process->id);
 }
 
-bool tx_process_look(tx_process *process)
+bool tx_process_poll(tx_process *process)
 {
     if (process->ended)
         return true;

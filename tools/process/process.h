@@ -39,7 +39,7 @@ tx_status tx_process_beside(const char *name, char *path, size_t size);
 /* Starts the command. */
 tx_status tx_process_start(const tx_command_line *command, const tx_child_spawning *how, tx_process *process);
 /* Whether it has ended. */
-bool tx_process_look(tx_process *process);
+bool tx_process_poll(tx_process *process);
 /* Whether one that ended did so well. Else the message is the signal that ended it and what it `said`, which may be "".
  */
 bool tx_process_well(const tx_process *process, const char *said, char *message, size_t size);

@@ -127,9 +127,9 @@ static tx_status run_replicas(replicas *all)
 
 /* Elements first .. first + n - 1 of a parameter: the first replica's weight goes to the others, or the sum of all
  * gradients to the first, added up in the order in which ranks do (comm.h), so that the bits are the same. */
-static tx_status move_piece(const replicas *all, tx_part part, int32_t param, int64_t first, int64_t n)
+static tx_status move_piece(const replicas *all, tx_param_role part, int32_t param, int64_t first, int64_t n)
 {
-    const bool sum = part == TX_PART_GRADIENT;
+    const bool sum = part == TX_PARAM_GRADIENT;
     const int32_t ranks = all->ranks;
     for (int32_t i = 0; i < (sum ? ranks : 1); i++)
         TX_TRY(tx_model_read_range(all->replica[i].model, part, param, first, n, all->piece + (int64_t)i * PIECE));
@@ -145,7 +145,7 @@ static tx_status move_piece(const replicas *all, tx_part part, int32_t param, in
     return TX_OK;
 }
 
-static tx_status move(const replicas *all, tx_part part)
+static tx_status move(const replicas *all, tx_param_role part)
 {
     const tx_model *master = all->replica[0].model;
     for (int32_t p = 0; p < tx_model_param_count(master); p++) {
@@ -162,9 +162,9 @@ static tx_status move(const replicas *all, tx_part part)
 static tx_status run_step(replicas *all)
 {
     tx_bench_tokens_next(all->config->vocab_size, &all->data);
-    TX_TRY(move(all, TX_PART_WEIGHT));
+    TX_TRY(move(all, TX_PARAM_WEIGHT));
     TX_TRY(run_replicas(all));
-    TX_TRY(move(all, TX_PART_GRADIENT));
+    TX_TRY(move(all, TX_PARAM_GRADIENT));
     return tx_plan_run(all->update);
 }
 

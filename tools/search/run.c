@@ -105,7 +105,7 @@ static tx_status look(tx_search *s, int caught, bool at_once, int32_t *running)
         const int32_t trial = p->trial;
         if (trial < 0)
             continue;
-        if (tx_process_look(&p->process)) {
+        if (tx_process_poll(&p->process)) {
             TX_TRY(tx_trial_end(s, p, caught != 0));
             if (s->study.trial[trial].state == TX_TRIAL_RUNNING)
                 continue;
@@ -153,7 +153,7 @@ static void end_all(tx_search *s)
         tx_search_place *p = &s->place[i];
         if (p->trial < 0)
             continue;
-        while (!tx_process_look(&p->process)) {
+        while (!tx_process_poll(&p->process)) {
             tx_trial_ask(s, p, true);
             nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
         }

@@ -73,7 +73,7 @@ tx_status tx_trial_job(const tx_search *s, const tx_trial *t, tx_job **job)
     TX_THEN(status, set_purpose(s, made));
     if (!status && t)
         status = set_point(s, t, made);
-    return TX_GIVE(status, made, job, tx_job_free);
+    return TX_RETURN(status, made, job, tx_job_free);
 }
 
 tx_json *tx_trial_options(const tx_search *s, int32_t trial, bool shares)
@@ -114,7 +114,7 @@ tx_status tx_trial_check(const tx_search *s)
     tx_status status = check_given(s, &first);
     TX_THEN(status, tx_trial_job(s, &first, &job));
     TX_THEN(status, tx_job_set(job, "output_dir", s->folder));
-    TX_THEN(status, tx_job_settle(job));
+    TX_THEN(status, tx_job_resolve(job));
     tx_job_free(job);
     return status;
 }

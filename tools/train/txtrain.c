@@ -135,7 +135,7 @@ static int run(const tx_cli *program, tx_job *j, tx_alive *alive)
 {
     tx_status status = tx_job_join(j);
     if (!status)
-        tx_alive_ask(alive, tell_doing, j);
+        tx_alive_set_status(alive, tell_doing, j);
     catch_early_signals(); /* MPICH took SIGUSR1 for itself */
     TX_THEN(status, tx_job_run(j));
     if (!status || tx_option_flag(tx_job_options(j), "dry_run")) {
@@ -216,7 +216,7 @@ int main(int argc, char **argv)
     progress.line = !tx_option_flag(options, "disable_tqdm") && isatty(STDERR_FILENO);
     if (ending == TX_GO_ON && tx_option_flag(options, "list_devices"))
         ending = tx_print_devices(stdout) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
-    const tx_status settled = ending == TX_GO_ON ? tx_job_settle(job) : TX_OK;
+    const tx_status settled = ending == TX_GO_ON ? tx_job_resolve(job) : TX_OK;
     if (settled)
         ending =
             tx_complain(&program, settled == TX_INVALID || settled == TX_UNSUPPORTED ? TX_EXIT_USAGE : TX_EXIT_FAILURE,

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-TX_ELEMENTS(part_indices)
+TX_ELEMENTS(tp_indices)
 {
     const tx_attrs *a = &call->command->attrs;
     const int32_t *index = call->in[0];

@@ -77,7 +77,7 @@ tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_j
 #define TX_CL_ATTENTION_CACHED TX_CL_ATTENTION " cached"
 extern const char *const tx_cl_attention_keys[]; /* those of each kernel: "attention forward", " dq", " dkv" */
 /* Whether a form of this name is for this device. */
-bool tx_cl_attention_knows(const tx_context *context, const char *name);
+bool tx_cl_attention_has_form(const tx_context *context, const char *name);
 
 /* Whether a command launches this kernel: while one of attention's is tried, it runs alone. */
 bool tx_cl_attention_runs(const tx_cl_builder *b, tx_cl_attention_kernel kernel);

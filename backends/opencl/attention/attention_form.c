@@ -212,7 +212,7 @@ tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_
                                   (long long)context->limits.local_bytes, context->info.name);
 }
 
-bool tx_cl_attention_knows(const tx_context *context, const char *name)
+bool tx_cl_attention_has_form(const tx_context *context, const char *name)
 {
     for (size_t i = 0; i < KINDS; i++)
         if (kinds[i]->knows(context, name))

@@ -60,10 +60,11 @@ static void share_out(tx_cl_builder *b, const tx_cl_attention_job *a, const int6
                       int64_t share[3])
 {
     const double row = work / (double)whole[2], head = row / (double)whole[1];
-    share[2] = tx_cl_share(b, whole[2], work);
-    share[1] = share[2] > 1 ? whole[1] : tx_cl_share(b, whole[1], row);
-    share[0] =
-        share[1] > 1 ? whole[0] : tx_cl_share(b, whole[0], a->command->attrs.attention.causal ? 2.0 * head : head);
+    share[2] = tx_cl_parts_per_launch(b, whole[2], work);
+    share[1] = share[2] > 1 ? whole[1] : tx_cl_parts_per_launch(b, whole[1], row);
+    share[0] = share[1] > 1
+                   ? whole[0]
+                   : tx_cl_parts_per_launch(b, whole[0], a->command->attrs.attention.causal ? 2.0 * head : head);
 }
 
 /* One launch of a form, of `share` work-groups from `first` on. */

@@ -171,7 +171,7 @@ static void clblast_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_
     }
     *s = (sgemm){
         .g = p->g,
-        .rows = tx_cl_share(b, p->g.m, work),
+        .rows = tx_cl_parts_per_launch(b, p->g.m, work),
         .trans_a = p->trans_a ? CLBlastTransposeYes : CLBlastTransposeNo,
         .trans_b = p->trans_b ? CLBlastTransposeYes : CLBlastTransposeNo,
         .accumulate = p->accumulate,

@@ -82,9 +82,9 @@ tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command 
 /* All providers there are; number i, NULL behind the last. */
 const tx_cl_provider *tx_cl_gemm_provider(int i);
 /* Whether a provider is for this kind of device. */
-bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider);
+bool tx_cl_gemm_supports(const tx_context *context, const tx_cl_provider *provider);
 /* Whether there is one of this name for this kind of device. */
-bool tx_cl_gemm_knows(const tx_context *context, const char *name);
+bool tx_cl_gemm_has_provider(const tx_context *context, const char *name);
 
 /* Options of storage types and transposes, behind those in `form`. */
 void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p);

@@ -30,7 +30,7 @@ static void suggest(const tx_context *context, const tx_cl_product *p, const cha
     const tx_cl_provider *provider;
     for (int i = 0; (provider = tx_cl_gemm_provider(i)) != NULL; i++) {
         char why[TX_CL_WHY] = "";
-        if (!tx_cl_gemm_offers(context, provider) || (p->packed != TX_F32 && !provider->packed) ||
+        if (!tx_cl_gemm_supports(context, provider) || (p->packed != TX_F32 && !provider->packed) ||
             (p->offsets && !provider->grouped))
             continue;
         double share = provider->suits(context, provider, p, why);

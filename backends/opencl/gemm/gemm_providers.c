@@ -22,17 +22,17 @@ const tx_cl_provider *tx_cl_gemm_provider(int i)
     return NULL;
 }
 
-bool tx_cl_gemm_offers(const tx_context *context, const tx_cl_provider *provider)
+bool tx_cl_gemm_supports(const tx_context *context, const tx_cl_provider *provider)
 {
     return provider->device == TX_CL_ALL || (provider->device == TX_CL_CPUS) == context->limits.cpu;
 }
 
-bool tx_cl_gemm_knows(const tx_context *context, const char *name)
+bool tx_cl_gemm_has_provider(const tx_context *context, const char *name)
 {
     const tx_cl_provider *found;
     for (int i = 0; (found = tx_cl_gemm_provider(i)) != NULL; i++)
         if (strcmp(name, found->name) == 0)
-            return tx_cl_gemm_offers(context, found);
+            return tx_cl_gemm_supports(context, found);
     return false;
 }
 

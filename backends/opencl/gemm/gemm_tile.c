@@ -218,7 +218,7 @@ static int64_t groups_of(const tx_context *context, const tx_cl_tile *t, int64_t
 static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_product *p, const tiling *plan)
 {
     const int64_t batch = p->offsets && !p->trans_a ? 1 : p->g.batch, tiles = plan->tiles / batch;
-    const int64_t share = tx_cl_share(b, tiles, 2.0 * multiplies(p));
+    const int64_t share = tx_cl_parts_per_launch(b, tiles, 2.0 * multiplies(p));
     const size_t local[2] = {(size_t)t->group, 1};
     char form[256], options[384];
     t->options(b->context, t, p, form, sizeof form);

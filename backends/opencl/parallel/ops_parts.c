@@ -2,10 +2,10 @@
  * Launches for tensors that ranks divide: rows of tables, columns of tensors, keys of attention. */
 #include "backends/opencl/ops/ops.h"
 
-tx_status tx_cl_part_indices(tx_cl_builder *b, const tx_command *c)
+tx_status tx_cl_tp_indices(tx_cl_builder *b, const tx_command *c)
 {
     const size_t count = (size_t)tx_operand_count(&c->in[0]);
-    tx_cl_launch(b, "parts", "", "part_indices", 1, &count, NULL);
+    tx_cl_launch(b, "parts", "", "tp_indices", 1, &count, NULL);
     tx_cl_arg_all(b, c);
     return TX_CL_I64(b, (int64_t)count, c->attrs.first, c->attrs.rows, c->attrs.vocab);
 }

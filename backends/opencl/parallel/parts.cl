@@ -8,8 +8,8 @@
 #define OUT f32
 #endif
 
-__kernel void part_indices(const __global int *indices, long io, __global int *y, long yo, long count, long first,
-                           long rows, long all)
+__kernel void tp_indices(const __global int *indices, long io, __global int *y, long yo, long count, long first,
+                         long rows, long all)
 {
     const long i = get_global_id(0);
     if (i >= count)
@@ -20,8 +20,8 @@ __kernel void part_indices(const __global int *indices, long io, __global int *y
 }
 
 /* Row: `n` columns of x, whose rows have `width`, from `from` on become those of y, likewise. */
-__kernel void columns(const __global TX_CAT(IN, _t) *x, long xo, __global TX_CAT(OUT, _t) *y, long yo, long n, long x_width, long from,
-                      long y_width, long to, int mode, const __global uint *control)
+__kernel void columns(const __global TX_CAT(IN, _t) * x, long xo, __global TX_CAT(OUT, _t) * y, long yo, long n,
+                      long x_width, long from, long y_width, long to, int mode, const __global uint *control)
 {
     const int adds = tx_adds(mode, control);
     x += xo + TX_ROW * x_width + from;

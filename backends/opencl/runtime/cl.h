@@ -55,7 +55,7 @@ typedef struct tx_cl_limits {
 } tx_cl_limits;
 
 /* Facts about the driver that show while kernels run. */
-typedef enum tx_cl_claims { TX_CL_UNTRIED, TX_CL_BELIEVED, TX_CL_DISPROVED } tx_cl_claims;
+typedef enum tx_cl_claims { TX_CL_UNTRIED, TX_CL_BELIEVED, TX_CL_WRONG } tx_cl_claims;
 typedef struct tx_cl_driver {
     tx_cl_claims groups; /* CL_KERNEL_WORK_GROUP_SIZE: rusticl of Mesa 22.3 gives the sub-group's size for it, whatever
                           * the kernel runs in (check.c) */
@@ -130,7 +130,7 @@ size_t tx_cl_group(const tx_context *context, size_t wanted);
 
 /* How many of a launch's `count` parts along a dimension a launch should take, so that none exceeds launch_work, nor
  * has more than a grid. `work`: the floating-point operations of all. On CPUs: all. */
-int64_t tx_cl_share(tx_cl_builder *b, int64_t count, double work);
+int64_t tx_cl_parts_per_launch(tx_cl_builder *b, int64_t count, double work);
 
 /* Whether a variant `name` of a kernel fits that takes so much local memory and so large work-groups. Where it does not
  * and `why` is still empty, it is told there, for tx_cl_variant: "64x32 needs 41 KiB of local memory and the device
@@ -172,7 +172,7 @@ struct tx_cl_builder {
     const struct tx_cl_forced *forced; /* the candidate under trial (select.h), or NULL */
     int64_t scratch;                   /* bytes that the command being built has reserved */
     size_t widest;                     /* work-items in the largest work-group that it asked for */
-    double work;                       /* the largest that it asked tx_cl_share about */
+    double work;                       /* the largest that it asked tx_cl_parts_per_launch about */
 };
 
 /* Every op has a function tx_cl_<op> that emits its launches. Returns builder->status, or a failure of its own. */

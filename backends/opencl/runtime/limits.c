@@ -189,7 +189,7 @@ size_t tx_cl_group(const tx_context *context, size_t wanted)
     return group;
 }
 
-int64_t tx_cl_share(tx_cl_builder *b, int64_t count, double work)
+int64_t tx_cl_parts_per_launch(tx_cl_builder *b, int64_t count, double work)
 {
     const tx_cl_limits *limits = &b->context->limits;
     b->work = fmax(b->work, work);

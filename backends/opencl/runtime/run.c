@@ -32,7 +32,7 @@ static tx_status launch(const tx_executable *x, int32_t index, cl_event *event, 
     }
     *refused = tx_cl_is_refusal(code);
     if (code == CL_SUCCESS && s->doubted)
-        x->context->driver.groups = TX_CL_DISPROVED;
+        x->context->driver.groups = TX_CL_WRONG;
     return tx_cl_check(code, "clEnqueueNDRangeKernel");
 }
 

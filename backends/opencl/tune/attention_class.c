@@ -14,7 +14,7 @@ static bool typed(const tx_cl_attention_subject *s)
 static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
 {
     const tx_cl_attention_subject *s = c->q->user;
-    return tx_cl_attention_trial(context, s->a, s->kernel, &s->forms.form[id]);
+    return tx_cl_attention_verify(context, s->a, s->kernel, &s->forms.form[id]);
 }
 
 static tx_status measure(tx_context *context, const tx_cl_class *c, int id, double give_up_after, double *seconds)

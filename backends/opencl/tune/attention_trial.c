@@ -102,14 +102,14 @@ static void set_tolerances(tx_cl_attention_kernel kernel, const tx_cl_attention_
     }
 }
 
-tx_status tx_cl_attention_trial(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                                const tx_cl_attention_form *form)
+tx_status tx_cl_attention_verify(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+                                 const tx_cl_attention_form *form)
 {
     const tx_cl_forced forced = {a->cached ? TX_CL_ATTENTION_CACHED : tx_cl_attention_keys[kernel], form->name};
     tx_probe probe;
     tx_status status = create(a, kernel, form, &probe);
     set_tolerances(kernel, a, &probe);
-    TX_THEN(status, tx_cl_trial_prove(context, &forced, &probe));
+    TX_THEN(status, tx_cl_verify_candidate(context, &forced, &probe));
     tx_probe_free(&probe);
     return status;
 }
@@ -134,7 +134,7 @@ tx_status tx_cl_attention_measure(tx_context *context, const tx_cl_attention_job
     if (!status) {
         tx_probe_fill(&probe, TX_PROBE_ROUGH, (int32_t)e.T); /* lengths of whole rows */
         put_starts(&probe, &probe.command.in[kernel == TX_CL_FORWARD ? 2 : 5], e.T);
-        status = tx_cl_trial_measure(context, &forced, &probe, seconds);
+        status = tx_cl_measure_candidate(context, &forced, &probe, seconds);
     }
     tx_probe_free(&probe);
     return status;

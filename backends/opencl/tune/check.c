@@ -42,7 +42,7 @@ static tx_status run_check(tx_context *context, const struct check *c)
     probe.command.out[1] = of_shape(&c->work);
     TX_TRY(tx_probe_create(&probe));
     tx_probe_fill(&probe, TX_PROBE_ROUGH, 0);
-    tx_status status = tx_cl_trial_prove(context, NULL, &probe);
+    tx_status status = tx_cl_verify_candidate(context, NULL, &probe);
     tx_probe_free(&probe);
     if (status != TX_DEVICE)
         return status;
@@ -92,7 +92,7 @@ tx_status tx_cl_self_test(tx_context *context)
     void *verdict = NULL;
     size_t size = 0;
     if (tx_cl_cache_load(context, key, &verdict, &size)) {
-        context->driver.groups = strstr(verdict, disproved) ? TX_CL_DISPROVED : TX_CL_BELIEVED;
+        context->driver.groups = strstr(verdict, disproved) ? TX_CL_WRONG : TX_CL_BELIEVED;
         context->driver.native_exp2 = strstr(verdict, coarse) == NULL;
         free(verdict);
         return TX_OK;

@@ -28,7 +28,7 @@ static tx_status read_line(const tx_context *context, char *line, char **choices
                    : tx_fail(TX_FORMAT, "a product goes by 1 to %d parts: \"%.60s\"", TX_CL_MOST_PARTS, tab + 1);
     }
     const bool attention = strncmp(line, TX_CL_ATTENTION, sizeof TX_CL_ATTENTION - 1) == 0;
-    if (attention ? tx_cl_attention_knows(context, tab + 1) : tx_cl_gemm_knows(context, tab + 1))
+    if (attention ? tx_cl_attention_has_form(context, tab + 1) : tx_cl_gemm_has_provider(context, tab + 1))
         return tx_cl_line_set(choices, line, tab + 1);
     return tx_fail(
         TX_UNSUPPORTED, "%s (%s) has no %s \"%.60s\", which the earlier run used: results may differ in the last bits",

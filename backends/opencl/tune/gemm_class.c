@@ -18,13 +18,13 @@
 /* Small products with known answers in the types and transposes of `p`, made of whole pieces of the provider's; those
  * without columns are left out. One that it declines says nothing; one at least it has to take. */
 static tx_status try_all(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, int count,
-                         const tx_cl_trial *trials)
+                         const tx_cl_gemm_case *trials)
 {
     const int64_t piece = tx_cl_blocks(provider->piece, (int64_t)tx_dtype_size(p->from));
     const int64_t unit = p->packed != TX_F32 ? TX_NF4_BLOCK : piece > 0 ? piece : 1;
     tx_status status = TX_UNSUPPORTED;
     for (int i = 0; i < count; i++) {
-        tx_cl_trial t = trials[i];
+        tx_cl_gemm_case t = trials[i];
         if (t.n == 0)
             continue;
         t.trans_a = p->trans_a;
@@ -43,7 +43,7 @@ static tx_status try_all(tx_context *context, const tx_cl_provider *provider, co
         t.m = provider->rows ? t.m : tx_cl_blocks(t.m, unit) * unit;
         t.n = tx_cl_blocks(t.n, unit) * unit;
         t.k = tx_cl_blocks(t.k, unit) * unit;
-        const tx_status now = tx_cl_gemm_trial(context, provider->name, &t, NULL);
+        const tx_status now = tx_cl_gemm_verify(context, provider->name, &t, NULL);
         if (now != TX_UNSUPPORTED)
             status = now;
         if (status != TX_OK && status != TX_UNSUPPORTED)
@@ -68,7 +68,7 @@ static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
 {
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
     const int64_t rows = provider->rows, odd = !in_quads(c->q->user), many = tx_cl_gemm_columns(context, provider);
-    const tx_cl_trial trials[] = {
+    const tx_cl_gemm_case trials[] = {
         {.batch = 2,
          .m = rows ? rows - 1 : 20 + odd,
          .n = 60 + odd,
@@ -86,37 +86,37 @@ static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
 static tx_status prove_epilogue(tx_context *context, const tx_cl_class *c, int id)
 {
     const tx_cl_product *p = c->q->user;
-    const tx_cl_trial whole = {.batch = 1,
-                               .m = 68,
-                               .n = 132,
-                               .k = 44,
-                               .bias = tx_present(p->bias),
-                               .epilogue = p->epilogue,
-                               .exact = p->exact};
-    tx_cl_trial trials[] = {whole, whole};
+    const tx_cl_gemm_case whole = {.batch = 1,
+                                   .m = 68,
+                                   .n = 132,
+                                   .k = 44,
+                                   .bias = tx_present(p->bias),
+                                   .epilogue = p->epilogue,
+                                   .exact = p->exact};
+    tx_cl_gemm_case trials[] = {whole, whole};
     trials[1].k = 1100;
     return try_all(context, tx_cl_gemm_provider(id), p, 2, trials);
 }
 
 /* The product that is measured instead of this one: it has a few of its groups, with as many rows or terms each. */
-static tx_cl_trial cut(const tx_cl_product *p)
+static tx_cl_gemm_case cut(const tx_cl_product *p)
 {
     const int64_t groups = p->offsets ? tx_cl_least(p->g.batch, MEASURED_GROUPS) : 0;
     const int64_t of = groups > 0 ? p->g.batch : 1, some = groups > 0 ? groups : 1;
-    return (tx_cl_trial){.batch = 1,
-                         .m = tx_cl_least(p->trans_a ? p->g.m : tx_cl_blocks(p->g.m * some, of), MEASURED),
-                         .n = tx_cl_least(p->g.n, MEASURED),
-                         .k = tx_cl_least(p->trans_a ? tx_cl_blocks(p->g.k * some, of) : p->g.k, MEASURED),
-                         .op = p->op,
-                         .groups = groups,
-                         .trans_a = p->trans_a,
-                         .trans_b = p->trans_b,
-                         .from = p->from,
-                         .to = p->to,
-                         .packed = p->packed};
+    return (tx_cl_gemm_case){.batch = 1,
+                             .m = tx_cl_least(p->trans_a ? p->g.m : tx_cl_blocks(p->g.m * some, of), MEASURED),
+                             .n = tx_cl_least(p->g.n, MEASURED),
+                             .k = tx_cl_least(p->trans_a ? tx_cl_blocks(p->g.k * some, of) : p->g.k, MEASURED),
+                             .op = p->op,
+                             .groups = groups,
+                             .trans_a = p->trans_a,
+                             .trans_b = p->trans_b,
+                             .from = p->from,
+                             .to = p->to,
+                             .packed = p->packed};
 }
 
-static double work_of(const tx_cl_trial *t)
+static double work_of(const tx_cl_gemm_case *t)
 {
     return 2.0 * (double)t->m * (double)t->n * (double)t->k;
 }
@@ -125,12 +125,12 @@ static double work_of(const tx_cl_trial *t)
 static tx_status estimate(tx_context *context, const tx_cl_class *c, const char *name, double *seconds)
 {
     const tx_cl_product *p = c->q->user;
-    const tx_cl_trial trial = {
+    const tx_cl_gemm_case trial = {
         .batch = 1, .m = 512, .n = 512, .k = 512, .from = p->from, .to = p->to, .packed = p->packed};
     char key[96], text[32];
     snprintf(key, sizeof key, "pace %d %d %d %s", p->from, p->packed, p->to, name);
     if (!tx_cl_line_get(context->tuner->proofs, key, text, sizeof text)) {
-        TX_TRY(tx_cl_gemm_trial(context, name, &trial, seconds));
+        TX_TRY(tx_cl_gemm_verify(context, name, &trial, seconds));
         snprintf(text, sizeof text, "%.9g", *seconds);
         TX_TRY(tx_cl_line_set(&context->tuner->proofs, key, text));
     }
@@ -141,13 +141,13 @@ static tx_status estimate(tx_context *context, const tx_cl_class *c, const char 
 static tx_status measure(tx_context *context, const tx_cl_class *c, int id, double give_up_after, double *seconds)
 {
     const char *name = tx_cl_gemm_provider(id)->name;
-    const tx_cl_trial trial = cut(c->q->user);
+    const tx_cl_gemm_case trial = cut(c->q->user);
     if (give_up_after < INFINITY) {
         tx_status status = estimate(context, c, name, seconds);
         if (status || *seconds > give_up_after)
             return status;
     }
-    return tx_cl_gemm_trial(context, name, &trial, seconds);
+    return tx_cl_gemm_verify(context, name, &trial, seconds);
 }
 
 /* How many elements make pieces of which all rows of a and b consist, at most those of 16 bytes: some providers take
@@ -165,7 +165,7 @@ void tx_cl_gemm_class(const tx_context *context, tx_cl_class *c)
 {
     const tx_cl_product *p = c->q->user;
     const tx_gemm *g = &p->g;
-    const tx_cl_trial t = cut(p);
+    const tx_cl_gemm_case t = cut(p);
     const int64_t piece = piece_of(p);
     char pieces[16] = "", groups[16] = "";
     if (piece * (int64_t)tx_dtype_size(p->from) < 16)
@@ -199,7 +199,7 @@ tx_status tx_cl_gemm_fuse(tx_context *context, tx_cl_class *c)
         return TX_OK;
     c->prove = prove_epilogue;
     c->proven += snprintf(c->key + c->proven, sizeof c->key - (size_t)c->proven, " e%d%d", (int)p->epilogue, p->exact);
-    tx_status status = tx_cl_prove(context, c, candidate, &right);
+    tx_status status = tx_cl_verify(context, c, candidate, &right);
     c->q->unfused = !right;
     return status;
 }

@@ -45,7 +45,7 @@ static tx_shape matrix(int64_t batch, int64_t rows, int64_t columns)
 }
 
 /* Where group e begins: groups have 0, 5, 3, 1, 6, 4 and 2 shares, again and again, and one share is of none. */
-static int64_t group_begin(const tx_cl_trial *t, int64_t e)
+static int64_t group_begin(const tx_cl_gemm_case *t, int64_t e)
 {
     const int64_t rows = t->trans_a ? t->k : t->m;
     int64_t before = 0, all = 1;
@@ -57,7 +57,7 @@ static int64_t group_begin(const tx_cl_trial *t, int64_t e)
 }
 
 /* A MATMUL becomes one by groups. */
-static void lay_out_groups(const tx_cl_trial *t, tx_command *c)
+static void lay_out_groups(const tx_cl_gemm_case *t, tx_command *c)
 {
     c->op = t->op;
     c->in[BIAS] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(t->groups + 1)};
@@ -67,7 +67,7 @@ static void lay_out_groups(const tx_cl_trial *t, tx_command *c)
         c->in[B].shape = t->trans_b ? TX_SHAPE(t->groups, t->n, t->k) : TX_SHAPE(t->groups, t->k, t->n);
 }
 
-static void lay_out(const tx_cl_trial *t, tx_command *c)
+static void lay_out(const tx_cl_gemm_case *t, tx_command *c)
 {
     const bool keeps = t->epilogue == TX_EPILOGUE_GELU;
     const tx_attrs attrs = {.trans_a = t->trans_a,
@@ -102,7 +102,7 @@ static double rough_error(int64_t terms)
     return 4.0 * 0.425 * 0x1p-24 * sqrt((double)terms / 2.0);
 }
 
-static tx_status create(const tx_cl_trial *t, tx_probe *probe)
+static tx_status create(const tx_cl_gemm_case *t, tx_probe *probe)
 {
     const bool rounds = t->epilogue == TX_EPILOGUE_GELU || t->epilogue == TX_EPILOGUE_GELU_GRAD;
     *probe = (tx_probe){.tolerance = {t->rough ? rough_error(t->k) : rounds ? EPILOGUE_TOLERANCE : 0.0}};
@@ -117,15 +117,15 @@ static tx_status create(const tx_cl_trial *t, tx_probe *probe)
     return TX_OK;
 }
 
-tx_status tx_cl_gemm_trial(tx_context *context, const char *provider, const tx_cl_trial *trial, double *seconds)
+tx_status tx_cl_gemm_verify(tx_context *context, const char *provider, const tx_cl_gemm_case *trial, double *seconds)
 {
     const tx_cl_forced forced = {TX_CL_PRODUCT, provider};
     tx_probe probe;
     tx_status status = create(trial, &probe);
     if (!status && (!seconds || (double)(trial->batch * trial->m * trial->n) * (double)trial->k <= PROVEN))
-        status = tx_cl_trial_prove(context, &forced, &probe);
+        status = tx_cl_verify_candidate(context, &forced, &probe);
     if (!status && seconds)
-        status = tx_cl_trial_measure(context, &forced, &probe, seconds);
+        status = tx_cl_measure_candidate(context, &forced, &probe, seconds);
     tx_probe_free(&probe);
     return status;
 }

@@ -59,13 +59,13 @@ static void note_spills(tx_context *context, const tx_executable *x)
     }
 }
 
-tx_status tx_cl_trial_prove(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe)
+tx_status tx_cl_verify_candidate(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe)
 {
     tx_probe_run run;
     tx_status status = tx_probe_open(&run, &tx_cl_plain, context, probe, forced);
     if (!status)
         note_spills(context, run.executable);
-    TX_THEN(status, tx_prove(&run, &context->tuner->reference));
+    TX_THEN(status, tx_verify(&run, &context->tuner->reference));
     tx_probe_close(&run);
     return status;
 }
@@ -86,7 +86,8 @@ static tx_status measure(tx_context *context, const tx_probe_run *run, double *s
     return status;
 }
 
-tx_status tx_cl_trial_measure(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe, double *seconds)
+tx_status tx_cl_measure_candidate(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe,
+                                  double *seconds)
 {
     tx_probe_run run;
     tx_status status = tx_probe_open(&run, &tx_cl_plain, context, probe, forced);

@@ -50,6 +50,6 @@ void tx_cl_tuner_close(tx_context *context)
     free(tuner->proofs);
     free(tuner->table);
     free(tuner->surveyed);
-    tx_proof_close(tuner->reference);
+    tx_verify_close(tuner->reference);
     free(tuner);
 }

@@ -68,7 +68,7 @@ static tx_status survey_trial(tx_context *context, const tx_cl_class *c, const t
     return TX_OK;
 }
 
-tx_status tx_cl_prove(tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate, bool *right)
+tx_status tx_cl_verify(tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate, bool *right)
 {
     char key[PROOF_KEY], why[TX_CL_WHY] = "";
     proof_key(c, candidate, "", key);
@@ -119,7 +119,7 @@ static tx_status keep_proven(tx_context *context, tx_cl_class *c, int most)
         bool right;
         if (enough(c, kept, most, &candidate))
             continue;
-        TX_TRY(tx_cl_prove(context, c, &candidate, &right));
+        TX_TRY(tx_cl_verify(context, c, &candidate, &right));
         if (!right)
             continue;
         candidate.spills = spills_of(context, c, &candidate);
@@ -197,7 +197,7 @@ static tx_status look_up(tx_context *context, tx_cl_class *c, bool *found)
         return TX_OK;
     value[strcspn(value, " ")] = '\0';
     const tx_cl_candidate *candidate = tx_cl_find_candidate(c->q, value);
-    tx_status status = candidate ? tx_cl_prove(context, c, candidate, found) : TX_OK;
+    tx_status status = candidate ? tx_cl_verify(context, c, candidate, found) : TX_OK;
     if (*found)
         c->q->candidate[0] = *candidate;
     return status;
@@ -231,7 +231,7 @@ static tx_status choose_again(tx_context *context, tx_cl_class *c, const char *n
     const tx_cl_candidate *candidate = tx_cl_find_candidate(c->q, name);
     if (!candidate)
         return tx_fail(TX_UNSUPPORTED, "%s, chosen for %s, does not suit it on this device", name, c->key);
-    tx_status status = tx_cl_prove(context, c, candidate, &right);
+    tx_status status = tx_cl_verify(context, c, candidate, &right);
     if (!status && !right)
         status = tx_fail(TX_DEVICE, "%s was chosen for %s: %s", name, c->key, c->q->rejected);
     c->q->candidate[0] = *candidate;

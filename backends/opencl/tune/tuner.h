@@ -18,7 +18,7 @@
 #define TX_OPENCL_TUNER_H
 
 #include "backends/opencl/runtime/select.h"
-#include "backends/tune/proof.h"
+#include "backends/tune/verify.h"
 
 #define TX_CL_CHOICE_KEY 128
 
@@ -60,7 +60,7 @@ tx_status tx_cl_tune(tx_context *context, tx_cl_class *c);
 
 /* Proves a candidate, once a context for the first c->proven characters of the key and the form. If it is wrong,
  * c->q->rejected says why. A lack of memory proves nothing and is the status. */
-tx_status tx_cl_prove(tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate, bool *right);
+tx_status tx_cl_verify(tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate, bool *right);
 
 /* Fill the class of a product (gemm_class.c) and of a kernel of attention (attention_class.c). */
 void tx_cl_gemm_class(const tx_context *context, tx_cl_class *c);

@@ -18,7 +18,7 @@ static bool prove(tx_context *context, const char *provider, const char *type)
     const tx_dtype from = strcmp(type, "bf16") == 0 ? TX_BF16 : strcmp(type, "f16") == 0 ? TX_F16 : TX_F32;
     bool good = true;
     for (int turned = 0; turned < 4; turned++) {
-        tx_cl_trial trials[] = {
+        tx_cl_gemm_case trials[] = {
             {.batch = 2, .m = 136, .n = 72, .k = 1240, .bias = true, .to = TX_F32, .accumulate = TX_ADD},
             {.batch = 1, .m = 72, .n = 136, .k = 40, .to = from},
             {.batch = 1, .m = 72, .n = 136, .k = 40, .to = TX_F32, .epilogue = TX_EPILOGUE_GELU}};
@@ -27,7 +27,7 @@ static bool prove(tx_context *context, const char *provider, const char *type)
             trials[i].packed = TX_F32;
             trials[i].trans_a = turned / 2;
             trials[i].trans_b = turned % 2;
-            if (tx_cl_gemm_trial(context, provider, &trials[i], NULL) != TX_OK) {
+            if (tx_cl_gemm_verify(context, provider, &trials[i], NULL) != TX_OK) {
                 printf("FAIL %s, %s, transposes %d%d, k %d: %s\n", provider, type, turned / 2, turned % 2,
                        (int)trials[i].k, tx_error());
                 good = false;

@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-int32_t tx_graph_parts(const tx_graph *graph, int32_t *part)
+int32_t tx_graph_tp_size(const tx_graph *graph, int32_t *part)
 {
     TX_NEEDS(graph && part, 0);
     *part = graph->model->mesh.tensor.rank;
@@ -21,14 +21,14 @@ bool tx_graph_sequence(const tx_graph *graph)
     return graph->model->mesh.sequence;
 }
 
-int32_t tx_graph_contexts(const tx_graph *graph, int32_t *context)
+int32_t tx_graph_cp_size(const tx_graph *graph, int32_t *context)
 {
     TX_NEEDS(graph && context, 0);
     *context = graph->model->mesh.context.rank;
     return graph->model->mesh.context.size;
 }
 
-tx_tensor *tx_part_input(tx_tensor *x)
+tx_tensor *tx_tp_input(tx_tensor *x)
 {
     if (!x || x->graph->model->mesh.tensor.size == 1)
         return x;
@@ -38,17 +38,17 @@ tx_tensor *tx_part_input(tx_tensor *x)
 /* Memory in which ranks exchange numbers of the type of x. */
 static tx_tensor *window_of(const tx_tensor *x, tx_shape shape)
 {
-    return tx_tensor_planned(x->graph, x->dtype, shape, TX_ARENA_PARTS);
+    return tx_tensor_planned(x->graph, x->dtype, shape, TX_ARENA_TP);
 }
 
-tx_tensor *tx_part_sum(tx_tensor *x)
+tx_tensor *tx_tp_all_reduce(tx_tensor *x)
 {
     if (!x || x->graph->model->mesh.tensor.size == 1)
         return x;
-    return tx_emit(x->graph, &(tx_emit_args){.op = TX_OP_PART_SUM,
+    return tx_emit(x->graph, &(tx_emit_args){.op = TX_OP_TP_ALL_REDUCE,
                                              .attrs = TX_PLAIN,
                                              .in = {x},
-                                             .out[TX_OUT(part_sum, w)] = window_of(x, x->shape)});
+                                             .out[TX_OUT(tp_all_reduce, w)] = window_of(x, x->shape)});
 }
 
 /* What a rank has of `chunks` chunks, in the window. */
@@ -60,33 +60,33 @@ static tx_tensor *move_rows(tx_tensor *x, tx_op op, int64_t tokens)
     const int64_t blocks = tx_param_blocks(x->shape.dim[0] * least * x->shape.dim[2]);
     tx_tensor *w = window_of(x, TX_SHAPE(parts * blocks * TX_PARAM_BLOCK));
     return tx_emit(
-        graph,
-        &(tx_emit_args){.op = op, .attrs = TX_PLAIN, .in = {x}, .shape = &shape, .out[TX_OUT(part_scatter, w)] = w});
+        graph, &(tx_emit_args){
+                   .op = op, .attrs = TX_PLAIN, .in = {x}, .shape = &shape, .out[TX_OUT(tp_reduce_scatter, w)] = w});
 }
 
-tx_tensor *tx_part_gather(tx_tensor *x)
+tx_tensor *tx_tp_all_gather(tx_tensor *x)
 {
     if (!x || !x->graph->model->mesh.sequence)
-        return tx_part_input(x);
-    return move_rows(x, TX_OP_PART_GATHER, x->shape.dim[1] * x->graph->model->mesh.tensor.size);
+        return tx_tp_input(x);
+    return move_rows(x, TX_OP_TP_ALL_GATHER, x->shape.dim[1] * x->graph->model->mesh.tensor.size);
 }
 
-tx_tensor *tx_part_scatter(tx_tensor *x)
+tx_tensor *tx_tp_reduce_scatter(tx_tensor *x)
 {
     if (!x || !x->graph->model->mesh.sequence)
-        return tx_part_sum(x);
+        return tx_tp_all_reduce(x);
     const int64_t parts = x->graph->model->mesh.tensor.size;
     if (x->shape.rank == 3 && x->shape.dim[1] % parts == 0)
-        return move_rows(x, TX_OP_PART_SCATTER, x->shape.dim[1] / parts);
+        return move_rows(x, TX_OP_TP_REDUCE_SCATTER, x->shape.dim[1] / parts);
     return tx_graph_refuse(x->graph, tx_fail(TX_UNSUPPORTED,
                                              "sequence parallelism: %" PRId64
                                              " positions cannot be divided among %" PRId64 " ranks",
                                              x->shape.dim[1], parts));
 }
 
-tx_tensor *tx_part_param(tx_tensor *param)
+tx_tensor *tx_tp_param(tx_tensor *param)
 {
-    return param && param->graph->model->mesh.sequence ? tx_part_input(param) : param;
+    return param && param->graph->model->mesh.sequence ? tx_tp_input(param) : param;
 }
 
 /* ---- Positions ---------------------------------------------------------------------------------------- */
@@ -122,9 +122,9 @@ static tx_tensor *own_indices(tx_tensor *indices, const tx_param_spec *whole, in
                               tx_emit_args *args)
 {
     const tx_model *model = indices->graph->model;
-    *args = (tx_emit_args){.op = TX_OP_PART_INDICES, .attrs = TX_PLAIN, .in = {indices}};
+    *args = (tx_emit_args){.op = TX_OP_TP_INDICES, .attrs = TX_PLAIN, .in = {indices}};
     args->attrs.rows =
-        tx_part_of(whole->logical.dim[0], model->mesh.tensor.rank, model->mesh.tensor.size, &args->attrs.first);
+        tx_own_rows(whole->logical.dim[0], model->mesh.tensor.rank, model->mesh.tensor.size, &args->attrs.first);
     args->attrs.vocab = all;
     args->attrs.keeps = labels;
     tx_tensor_narrow(indices, labels ? 0 : -1, all, labels);
@@ -143,7 +143,7 @@ static tx_tensor *add_positions(tx_tensor *x, tx_tensor *table, tx_tensor *posit
     const tx_model *model = x->graph->model;
     const int32_t first = model->mesh.sequence ? model->mesh.tensor.rank * (int32_t)tokens : 0;
     tx_tensor *range = tx_range(x->graph, TX_SHAPE(1, tokens), first, 1);
-    tx_tensor *places = TX_EMIT(range, EMBEDDING, TX_PLAIN, range, tx_part_param(table));
+    tx_tensor *places = TX_EMIT(range, EMBEDDING, TX_PLAIN, range, tx_tp_param(table));
     places = tx_broadcast(tx_reshape(places, TX_SHAPE(row)), TX_SHAPE(rows, row), TX_AXIS_ROWS);
     return tx_add(x, tx_reshape(places, x->shape));
 }
@@ -160,7 +160,7 @@ tx_tensor *tx_parallel_embed(tx_tensor *tokens, tx_tensor *table, int64_t paddin
     const int64_t own = padding - of_tokens.attrs.first;
     const tx_attrs attrs = TX_ATTRS(.padding = own >= 0 && own < of_tokens.attrs.rows ? own + 1 : 0);
     tx_tensor *x = TX_EMIT(indices, EMBEDDING, attrs, indices, table);
-    return add_positions(tx_part_scatter(x), position_table, positions);
+    return add_positions(tx_tp_reduce_scatter(x), position_table, positions);
 }
 
 /* ---- Losses -------------------------------------------------------------------------------------------- */
@@ -194,7 +194,7 @@ tx_tensor *tx_parallel_loss(tx_tensor *logits, tx_tensor *labels, int64_t vocab,
     if (!labels || !tx_emit(graph, &own))
         return NULL;
     tx_tensor *losses = own.out[TX_OUT(cross_entropy, losses)], *lse = own.out[TX_OUT(cross_entropy, lse)];
-    tx_emit_args all = {.op = TX_OP_PART_LOSS, .attrs = attrs, .in = {logits, labels, losses, lse}};
-    all.out[TX_OUT(part_loss, w)] = window_of(losses, TX_SHAPE(numbers * tx_shape_count(&labels->shape)));
+    tx_emit_args all = {.op = TX_OP_TP_CROSS_ENTROPY, .attrs = attrs, .in = {logits, labels, losses, lse}};
+    all.out[TX_OUT(tp_cross_entropy, w)] = window_of(losses, TX_SHAPE(numbers * tx_shape_count(&labels->shape)));
     return tx_emit(graph, &all);
 }

@@ -3,8 +3,8 @@
  * Known-answer tests: a context runs one command on data of its own, the cpu backend does the same, and the results are
  * compared. A backend tests a device so before it trusts it, and each candidate for a command before it uses it.
  * Measurements use the same probes. */
-#ifndef TX_PROOF_H
-#define TX_PROOF_H
+#ifndef TX_VERIFY_H
+#define TX_VERIFY_H
 
 #include "backends/backend.h"
 
@@ -66,8 +66,8 @@ void tx_probe_close(tx_probe_run *run);
 
 /* Runs an open probe and compares the results with those of the cpu backend. A wrong result, or a write to another
  * place than an output, is TX_DEVICE with a message. *reference is a context of the cpu backend. The first proof opens
- * it; close it by tx_proof_close, which takes NULL. */
-tx_status tx_prove(const tx_probe_run *run, tx_context **reference);
-void tx_proof_close(tx_context *reference);
+ * it; close it by tx_verify_close, which takes NULL. */
+tx_status tx_verify(const tx_probe_run *run, tx_context **reference);
+void tx_verify_close(tx_context *reference);
 
 #endif

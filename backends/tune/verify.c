@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Runs of single commands, and the comparison of a backend with the cpu backend. */
-#include "backends/tune/proof.h"
+#include "backends/tune/verify.h"
 
 #include "api/base/half.h"
 #include "api/graph/op.h"
@@ -222,7 +222,7 @@ static tx_status judge(const tx_probe *probe, unsigned char *got, const unsigned
     return TX_OK;
 }
 
-tx_status tx_prove(const tx_probe_run *run, tx_context **reference)
+tx_status tx_verify(const tx_probe_run *run, tx_context **reference)
 {
     unsigned char *got = malloc((size_t)run->probe->bytes), *want = malloc((size_t)run->probe->bytes);
     tx_status status = got && want ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
@@ -235,7 +235,7 @@ tx_status tx_prove(const tx_probe_run *run, tx_context **reference)
     return status;
 }
 
-void tx_proof_close(tx_context *reference)
+void tx_verify_close(tx_context *reference)
 {
     if (reference)
         cpu()->close(reference);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The pulse of the ranks, by datagrams. */
-#include "comm/pulse.h"
+ * The heartbeat of the ranks, by datagrams. */
+#include "comm/heartbeat.h"
 
 #include "api/base/clock.h"
 
@@ -23,7 +23,7 @@ enum {
     REPEATS = 3,
 };
 
-static const double patience = 2.0; /* seconds in which the first datagrams arrive */
+static const double first_wait = 2.0; /* seconds in which the first datagrams arrive */
 
 /* Its family says which; the port lies at the same place in both. */
 typedef union address {
@@ -45,7 +45,7 @@ typedef struct peer {
     address at;
 } peer;
 
-struct tx_pulse {
+struct tx_heartbeat {
     int32_t rank, size;
     int32_t first, end; /* ranks that this one hears and tells */
     int socket[2];      /* by is_six(); -1: none */
@@ -78,7 +78,7 @@ static int open_socket(int family)
 }
 
 /* Adds an address of this host with the port of the socket that is reached there. */
-static void add_address(const tx_pulse *p, place *z, const struct sockaddr *at)
+static void add_address(const tx_heartbeat *p, place *z, const struct sockaddr *at)
 {
     address made, own;
     socklen_t size = sizeof own;
@@ -93,7 +93,7 @@ static void add_address(const tx_pulse *p, place *z, const struct sockaddr *at)
 }
 
 /* The addresses of this host, and a token. */
-static void describe(const tx_pulse *p, place *z)
+static void describe(const tx_heartbeat *p, place *z)
 {
     unsigned char random[TOKEN / 2] = {0};
     struct ifaddrs *list = NULL;
@@ -107,7 +107,7 @@ static void describe(const tx_pulse *p, place *z)
         snprintf(z->token + 2 * i, 3, "%02x", random[i]);
 }
 
-void tx_pulse_close(tx_pulse *p)
+void tx_heartbeat_close(tx_heartbeat *p)
 {
     if (!p)
         return;
@@ -121,13 +121,13 @@ void tx_pulse_close(tx_pulse *p)
 /* ---- Datagrams ------------------------------------------------------------------------------------------------- */
 
 /* What does not go out now is followed by another. */
-static void send_to(const tx_pulse *p, const address *to, const char *text, size_t length)
+static void send_to(const tx_heartbeat *p, const address *to, const char *text, size_t length)
 {
     (void)sendto(p->socket[is_six(&to->any)], text, length, MSG_NOSIGNAL | MSG_DONTWAIT, &to->any, size_of(&to->any));
 }
 
 /* TOKEN RANK STEP WAITS_FOR DOING */
-static void take(tx_pulse *p, const char *text, const address *from)
+static void take(tx_heartbeat *p, const char *text, const address *from)
 {
     tx_comm_peer told = {0};
     int32_t rank = -1;
@@ -143,7 +143,7 @@ static void take(tx_pulse *p, const char *text, const address *from)
     *sender = (peer){told, true, *from};
 }
 
-static void take_all(tx_pulse *p, int from)
+static void take_all(tx_heartbeat *p, int from)
 {
     char text[DATAGRAM + 1];
     address at = {0};
@@ -158,9 +158,9 @@ static void take_all(tx_pulse *p, int from)
     }
 }
 
-void tx_pulse_tell(tx_comm *comm, int64_t step, const char *doing)
+void tx_heartbeat_send(tx_comm *comm, int64_t step, const char *doing)
 {
-    tx_pulse *p = comm->pulse;
+    tx_heartbeat *p = comm->heartbeat;
     char text[DATAGRAM];
     tx_comm_laggard late;
     if (!p || !p->zero.count)
@@ -177,17 +177,17 @@ void tx_pulse_tell(tx_comm *comm, int64_t step, const char *doing)
         send_to(p, &p->zero.address[i], text, length); /* until an answer tells which of them is the one */
 }
 
-bool tx_pulse_hear(tx_comm *comm, int32_t rank, tx_comm_peer *told)
+bool tx_heartbeat_read(tx_comm *comm, int32_t rank, tx_comm_peer *told)
 {
-    if (!comm->pulse)
+    if (!comm->heartbeat)
         return false;
-    *told = comm->pulse->peer[rank].known;
+    *told = comm->heartbeat->peer[rank].known;
     return told->beats > 0;
 }
 
 /* ---- Opening --------------------------------------------------------------------------------------------------- */
 
-static bool hears_all(const tx_pulse *p)
+static bool hears_all(const tx_heartbeat *p)
 {
     for (int32_t r = p->first; r < p->end; r++)
         if (p->peer[r].known.beats == 0)
@@ -199,38 +199,38 @@ static bool hears_all(const tx_pulse *p)
  * heard at all. */
 static void greet(tx_comm *comm)
 {
-    const double end = tx_now() + patience;
+    const double end = tx_now() + first_wait;
     do {
-        tx_pulse_tell(comm, -1, "joining");
+        tx_heartbeat_send(comm, -1, "joining");
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    } while (!hears_all(comm->pulse) && tx_now() < end);
+    } while (!hears_all(comm->heartbeat) && tx_now() < end);
     for (int32_t i = 0; i < REPEATS; i++) /* the last that was told may be lost */
-        tx_pulse_tell(comm, -1, "joining");
+        tx_heartbeat_send(comm, -1, "joining");
 }
 
-tx_status tx_pulse_open(tx_comm *comm)
+tx_status tx_heartbeat_open(tx_comm *comm)
 {
-    tx_pulse *p = calloc(1, sizeof *p);
+    tx_heartbeat *p = calloc(1, sizeof *p);
     peer *peers = calloc((size_t)comm->size, sizeof *peers);
     if (!p || !peers) {
         free(p);
         free(peers);
-        return tx_fail(TX_MEMORY, "no memory for the pulse of %" PRId32 " ranks", comm->size);
+        return tx_fail(TX_MEMORY, "no memory for the heartbeat of %" PRId32 " ranks", comm->size);
     }
-    *p = (tx_pulse){.rank = comm->rank,
-                    .size = comm->size,
-                    .first = comm->rank == 0,
-                    .end = comm->rank == 0 ? comm->size : 1,
-                    .socket = {open_socket(AF_INET), open_socket(AF_INET6)},
-                    .peer = peers};
+    *p = (tx_heartbeat){.rank = comm->rank,
+                        .size = comm->size,
+                        .first = comm->rank == 0,
+                        .end = comm->rank == 0 ? comm->size : 1,
+                        .socket = {open_socket(AF_INET), open_socket(AF_INET6)},
+                        .peer = peers};
     if (p->rank == 0)
         describe(p, &p->zero);
     tx_status status = tx_comm_collect(comm, TX_BROADCAST, &p->zero, sizeof p->zero / sizeof(int32_t), TX_I32, 0);
     if (status) {
-        tx_pulse_close(p);
+        tx_heartbeat_close(p);
         return status;
     }
-    comm->pulse = p;
+    comm->heartbeat = p;
     greet(comm);
     return TX_OK;
 }
