@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the commands that documents show and compares what they print with the documents.
+
+    run.py [--bin FOLDER] [--launcher PROGRAM] [--update] [--keep] [DOCUMENT.md...]
+
+Without documents it runs README.md and all of docs/. The form of the blocks:
+
+- In a block that begins with ```console, a line "$ COMMAND" is a command. It may be continued by lines that begin with
+  "> ", or after a backslash at the end of a line. Other lines are its output, standard error included.
+- A line "..." stands for any number of lines. Numbers, units of bytes and runs of blanks are not compared.
+- ```console fails: the last command of the block has to fail; all others have to succeed.
+- <!-- run: COMMANDS -->, on one line or several, runs commands that readers do not see.
+
+The commands of a document run in order in one shell, in a scratch folder with the models and data of stand_ins.sh.
+Exit status: 0 if all is as shown, 1 if not, 77 if a document needs MPI and there is no launcher."""
+import argparse
+import difflib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SECONDS = 120  # for a document
+SKIPPED = 77
+MODELS = "home/.local/share/tx/models/"  # of stand-ins that a document uses by name
+SHOWN_LINES = 40  # of a long output that is not as shown
+
+
+class Command:
+    """A command with its output in the document: lines[first:last] there."""
+
+    def __init__(self, number, text, fails=False, hidden=False):
+        self.number, self.text, self.fails, self.hidden = number, text, fails, hidden
+        self.first = self.last = number
+
+
+def read_commands(lines):
+    commands = []
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        if line.lstrip().startswith("<!-- run:"):
+            first = number
+            while "-->" not in lines[number]:
+                number += 1
+            text = "\n".join(lines[first:number + 1])
+            commands.append(Command(first, text[text.index(":") + 1:text.index("-->")].strip(), hidden=True))
+        elif line.startswith("```console"):
+            number = read_block(lines, number + 1, line.split()[1:] == ["fails"], commands)
+        number += 1
+    return commands
+
+
+def read_block(lines, number, fails, commands):
+    """Adds the commands of a block. Returns the number of the line that closes it."""
+    found = []
+    while number < len(lines) and not lines[number].startswith("```"):
+        line = lines[number]
+        number += 1
+        if line.startswith("$ "):
+            found.append(Command(number - 1, line[2:]))
+            while lines[number].startswith("> ") or found[-1].text.endswith("\\"):
+                found[-1].text += "\n" + re.sub("^> ", "", lines[number])
+                number += 1
+            found[-1].first = number
+        if found:
+            found[-1].last = number
+    if found:
+        found[-1].fails = fails
+    commands += found
+    return number
+
+
+def normal(line):
+    """The line without the parts that depend on the machine or on the size of a stand-in."""
+    line = re.sub(r"(?<![A-Za-z_.\d])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![A-Za-z_]{3})", "#", line)
+    line = re.sub(r"#( ?)[KMGTP]i?B?(?![A-Za-z])", r"#\1B", line)
+    line = re.sub(r"device +cpu: .*", "device cpu", line)
+    return " ".join(line.split())
+
+
+def matches(shown, real):
+    """True if the output is as shown; "..." in `shown` stands for any lines."""
+    pattern = "".join(r"(?:.*\n)*" if line.strip() == "..." else re.escape(normal(line)) + "\n" for line in shown)
+    return re.fullmatch(pattern, "".join(normal(line) + "\n" for line in real)) is not None
+
+
+def environment(bin_folder, work, launcher):
+    """The commands' environment. Programs of this build are found first, also as build/bin/NAME."""
+    tools = os.path.join(work, "tools")
+    os.makedirs(tools)
+    os.makedirs(os.path.join(work, "home"))
+    os.makedirs(os.path.join(work, "here", "build"))
+    os.symlink(bin_folder, os.path.join(work, "here", "build", "bin"))
+    if launcher:
+        for name in ("mpirun", "mpiexec"):
+            with open(os.path.join(tools, name), "w") as script:
+                script.write(f'#!/bin/sh\nexec "{launcher}" "$@"\n')
+            os.chmod(os.path.join(tools, name), 0o755)
+    changed = {"PATH": os.pathsep.join((bin_folder, tools, os.environ["PATH"])), "HOME": os.path.join(work, "home"),
+               "TX_PROGRESS": "0", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive", "LC_ALL": "C.UTF-8",
+               "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+               "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "MAKEFLAGS": ""}
+    kept = {name: value for name, value in os.environ.items() if not re.match("TX_|HF_|XDG_", name)}
+    return {**kept, **changed}
+
+
+def run_all(document, commands, work, variables):
+    """Runs the commands of a document. Returns the status and the lines of output of each that ended."""
+    here = os.path.join(work, "here")
+    script = [f'sh "{ROOT}/tests/docs/stand_ins.sh" "{document}" > "{work}/stand_ins" 2>&1 || exit 9']
+    for index, command in enumerate(commands):
+        script.append(f'{{ {command.text}\n}} > "{work}/{index}.out" 2>&1\necho $? > "{work}/{index}.status"')
+    status = None
+    with subprocess.Popen(["bash", "-c", "\n".join(script)], cwd=here, env=variables, stdin=subprocess.DEVNULL,
+                          start_new_session=True) as shell:
+        try:
+            status = shell.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, 9)
+    if status == 9 and not os.path.exists(os.path.join(work, "0.out")):
+        with open(os.path.join(work, "stand_ins"), errors="replace") as text:
+            sys.exit("stand_ins.sh failed: " + text.read())
+    results = []
+    for index in range(len(commands)):
+        try:
+            with open(f"{work}/{index}.status") as text:
+                status = int(text.read())
+            with open(f"{work}/{index}.out", errors="replace") as text:
+                output = text.read()
+        except FileNotFoundError:
+            break
+        for folder, name in ((MODELS, ""), ("home", "~"), ("here/", "")):
+            output = output.replace(os.path.join(work, folder), name)
+        results.append((status, output.rstrip("\n").split("\n") if output.strip() else []))
+    return results
+
+
+def show_difference(shown, real):
+    """Prints how the output differs from the document."""
+    changes = difflib.unified_diff([normal(line) for line in shown], [normal(line) for line in real], "document",
+                                   "output", lineterm="", n=2)
+    for line in list(changes)[:SHOWN_LINES]:
+        print("    " + line)
+
+
+def run_document(path, arguments):
+    """Runs a document. Returns the number of its faults, or SKIPPED."""
+    with open(path) as text:
+        lines = text.read().split("\n")
+    commands = read_commands(lines)
+    name = os.path.relpath(path, ROOT)
+    needs_mpi = any(re.search(r"\b(mpirun|mpiexec|txlaunch)\b", command.text) for command in commands)
+    if needs_mpi and not arguments.launcher:
+        print(f"{name}: skipped, it needs an MPI launcher")
+        return SKIPPED
+    if not commands:
+        print(f"{name}: no commands")
+        return 0
+    began = time.monotonic()
+    work = tempfile.mkdtemp(prefix="tx-docs-")
+    try:
+        variables = environment(arguments.bin, work, arguments.launcher)
+        results = run_all(os.path.abspath(path), commands, work, variables)
+    finally:
+        if arguments.keep:
+            print(f"{name}: the scratch folder is {work}/here")
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+    faults = 0
+    for command, (status, real) in reversed(list(zip(commands, results))):
+        where = f"{name}:{command.number + 1}"
+        shown = lines[command.first:command.last]
+        if (status != 0) != command.fails:
+            print(f"{where}: exit status {status}: {command.text}")
+            print("\n".join("    " + line for line in real[-SHOWN_LINES:]))
+            faults += 1
+        elif not command.hidden and not matches(shown, real):
+            if arguments.update:
+                lines[command.first:command.last] = real
+            else:
+                print(f"{where}: other output: {command.text}")
+                show_difference(shown, real)
+                faults += 1
+    if len(results) < len(commands):
+        late = commands[len(results)]
+        print(f"{name}:{late.number + 1}: did not end within {SECONDS} s from the start: {late.text}")
+        faults += 1
+    if arguments.update:
+        with open(path, "w") as text:
+            text.write("\n".join(lines))
+    print(f"{name}: {len(commands)} commands, {faults} faults, {time.monotonic() - began:.1f} s")
+    return faults
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"), help="the folder of TX's programs")
+    parser.add_argument("--launcher", default=shutil.which("mpiexec.mpich") or shutil.which("mpiexec") or "",
+                        help="MPI's launcher; empty: skip documents that need it")
+    parser.add_argument("--update", action="store_true", help="write the real output into the documents if it differs")
+    parser.add_argument("--keep", action="store_true", help="keep the scratch folders")
+    parser.add_argument("documents", nargs="*")
+    arguments = parser.parse_args()
+    arguments.bin = os.path.abspath(arguments.bin)
+    documents = arguments.documents or [os.path.join(ROOT, "README.md")] + sorted(
+        os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(ROOT, "docs")) for name in names
+        if name.endswith(".md"))
+    results = [run_document(path, arguments) for path in documents]
+    if any(result not in (0, SKIPPED) for result in results):
+        return 1
+    return SKIPPED if SKIPPED in results else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

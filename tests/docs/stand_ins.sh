@@ -1,0 +1,98 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Makes the models and data that a document names, as tiny stand-ins in the current folder and in TX's folder.
+# run.py calls it once for each document, with TX's programs in PATH.
+#
+#   stand_ins.sh DOCUMENT
+#
+# Models have random weights. Names of real models stand for the same architecture with two narrow layers.
+set -eu
+document=$1
+
+# named NAME: true if the document uses this name.
+named()
+{
+    grep -qF -- "$1" "$document"
+}
+
+# model NAME CONFIG [DATA OPTION...]: a folder with new weights of this configuration. GPT-2 is found by its name instead,
+# so that txmem plans the real gpt2.
+model()
+{
+    name=$1
+    named "$name" || return 0
+    echo "$2" > config.json
+    shift 2
+    folder=$name
+    [ "$name" != gpt2 ] || folder=$HOME/.local/share/tx/models/gpt2
+    txtrain --config_name config.json "${@:---train_file=book.txt}" --per_device_train_batch_size 1 --max_steps 1 \
+        --learning_rate 0 --save_strategy no --device cpu --output_dir "$folder" > model.log 2>&1 ||
+        { cat model.log; exit 1; }
+    (cd "$folder" && rm -rf cache README.md log.jsonl ./*_results.json trainer_state.json training_args.json)
+    rm config.json model.log
+}
+
+# text LINES FIRST: lines of text that a model can learn.
+text()
+{
+    awk -v lines="$1" -v first="$2" 'BEGIN {
+        split("cat dog bird fish horse", who, " ")
+        split("sat on the mat;ran over the hill;looked at the moon;slept all day", did, ";")
+        for (i = first; i < first + lines; i++)
+            print "Chapter " i ": the " who[i % 5 + 1] " " did[int(i / 3) % 4 + 1] " while the " \
+                who[int(i / 7) % 5 + 1] " " did[i % 4 + 1] "."
+    }'
+}
+
+# chats LINES FIRST: conversations, one JSON object a line.
+chats()
+{
+    awk -v lines="$1" -v first="$2" 'BEGIN {
+        split("cat dog cow duck", who, " ")
+        split("Miaow Woof Moo Quack", says, " ")
+        for (i = first; i < first + lines; i++)
+            print "{\"messages\": [{\"role\": \"user\", \"content\": \"What does a " who[i % 4 + 1] " say?\"}, " \
+                "{\"role\": \"assistant\", \"content\": \"" says[i % 4 + 1] ".\"}]}"
+    }'
+}
+
+# labels LINES FIRST: a table of texts with labels.
+labels()
+{
+    echo "sentence,label"
+    text "$1" "$2" | awk '{ print "\"" $0 "\"," (/cat/ ? "cat" : "none") }'
+}
+
+text 400 1 > book.txt
+mkdir my-folder
+text 300 1 > my-folder/train.txt
+text 40 500 > my-folder/validation.txt
+mkdir chats
+chats 60 0 > chats/train.jsonl
+chats 8 3 > chats/validation.jsonl
+labels 120 1 > train.csv
+labels 30 200 > dev.csv
+
+bytes='"vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256'
+llama='"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,'
+model gpt2 "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 64, \"n_head\": 2, \"n_positions\": 512, $bytes}"
+model Llama-3.2-1B "{\"model_type\": \"llama\", $llama $bytes}"
+model Qwen1.5-MoE-A2.7B "{\"model_type\": \"qwen2_moe\", \"num_experts\": 4, \"num_experts_per_tok\": 2,
+    \"moe_intermediate_size\": 32, \"shared_expert_intermediate_size\": 64, $llama $bytes}"
+model bert-base-uncased "{\"model_type\": \"bert\", \"hidden_size\": 64, \"num_hidden_layers\": 2, 
+    \"num_attention_heads\": 2, \"intermediate_size\": 128, \"max_position_embeddings\": 512, \"vocab_size\": 257}" --train_file=train.csv
+
+# A real Qwen3 has a tokenizer with the special tokens of its chat template.
+if named Qwen3-0.6B; then
+    mkdir tokenizer
+    cp "${0%/*}"/../chat/golden/tokenizer*.json tokenizer
+    model Qwen3-0.6B \
+        "{\"model_type\": \"qwen3\", \"head_dim\": 32, $llama \"vocab_size\": 342, \"eos_token_id\": 334}" \
+        --train_file=book.txt --tokenizer_name=tokenizer
+    rm -r tokenizer
+    cat > Qwen3-0.6B/chat_template.jinja << 'END'
+{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
+END
+fi
