@@ -15,8 +15,8 @@ named()
     grep -qF -- "$1" "$document"
 }
 
-# model NAME CONFIG [DATA OPTION...]: a folder with new weights of this configuration. GPT-2 is found by its name instead,
-# so that txmem plans the real gpt2.
+# model NAME CONFIG [DATA OPTION...]: a folder with new weights of this configuration. GPT-2 is found by its name
+# instead, so that txmem plans the real gpt2.
 model()
 {
     name=$1
@@ -81,7 +81,8 @@ model Llama-3.2-1B "{\"model_type\": \"llama\", $llama $bytes}"
 model Qwen1.5-MoE-A2.7B "{\"model_type\": \"qwen2_moe\", \"num_experts\": 4, \"num_experts_per_tok\": 2,
     \"moe_intermediate_size\": 32, \"shared_expert_intermediate_size\": 64, $llama $bytes}"
 model bert-base-uncased "{\"model_type\": \"bert\", \"hidden_size\": 64, \"num_hidden_layers\": 2, 
-    \"num_attention_heads\": 2, \"intermediate_size\": 128, \"max_position_embeddings\": 512, \"vocab_size\": 257}" --train_file=train.csv
+    \"num_attention_heads\": 2, \"intermediate_size\": 128, \"max_position_embeddings\": 512, \"vocab_size\": 257}" \
+    --train_file=train.csv
 
 # A real Qwen3 has a tokenizer with the special tokens of its chat template.
 if named Qwen3-0.6B; then
