@@ -105,7 +105,8 @@ def environment(bin_folder, work, launcher):
     changed = {"PATH": os.pathsep.join((bin_folder, tools, os.environ["PATH"])), "HOME": os.path.join(work, "home"),
                "TX_PROGRESS": "0", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive", "LC_ALL": "C.UTF-8",
                "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-               "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "MAKEFLAGS": ""}
+               "OMPI_MCA_rmaps_base_oversubscribe": "1",
+               "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
     kept = {name: value for name, value in os.environ.items() if not re.match("TX_|HF_|XDG_", name)}
     return {**kept, **changed}
 
