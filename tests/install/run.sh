@@ -54,7 +54,7 @@ fi
 # The README's compile lines, as printed, on the installed examples in a clean folder; and CMake's package.
 mkdir "$scratch/clean"
 cp "$(find "$tree" -path '*/doc/*' -name train.c)" "$(find "$tree" -path '*/doc/*' -name mlp.c)" "$scratch/clean"
-grep '^    cc .*pkg-config' "$source/README.md" | sed "s|^    cc|$cc|" > "$scratch/lines"
+grep '^cc .*pkg-config' "$source/README.md" | sed "s|^cc|$cc|" > "$scratch/lines"
 [ "$(wc -l < "$scratch/lines")" -eq 2 ]
 (cd "$scratch/clean" && while read -r line; do sh -ec "$line"; done < "$scratch/lines" && LD_LIBRARY_PATH=$libdir ./a.out > ../mlp.out)
 grep -q loss "$scratch/mlp.out"
