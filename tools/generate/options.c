@@ -13,7 +13,7 @@
 #define AT(field) offsetof(txgen_settings, field)
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME",
-     .help = "model: a folder, a GGUF file, or a name to look up (docs/TRAINING.md)"},
+     .help = "model: a folder, a GGUF file, or a name to look up (docs/guides/inference.md)"},
     {TX_OPTION_TEXT, "adapter", AT(adapter), .choices = "DIR",
      .help =
          "a low-rank adapter as peft or txtrain --lora_r writes it, added to the model's weights; without --model to "
@@ -48,7 +48,7 @@ static const tx_option options[] = {
      .help = "a prompt a line, or {\"text\": ...} a line of a .jsonl file; -: standard input"},
     {TX_OPTION_FLAG, "chat", AT(chat),
      .help = "a conversation: each line of standard input is answered, /reset begins anew, /exit ends. Or an answer to "
-             "each --prompt, or to each line of --prompts, instruction data (docs/TRAINING.md), as a line of JSON"},
+             "each --prompt, or to each line of --prompts, which is instruction data, as a line of JSON"},
     {TX_OPTION_TEXT, "chat_template", AT(chat_template), .choices = "NAME|FILE",
      .help =
          "how a conversation becomes text: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a "
