@@ -63,6 +63,9 @@ labels()
     text "$1" "$2" | awk '{ print "\"" $0 "\"," (/cat/ ? "cat" : "none") }'
 }
 
+# Documents use some files of the repository by their paths.
+named tests/ && ln -s "$(cd "${0%/*}/.." && pwd)" tests
+
 text 400 1 > book.txt
 mkdir my-folder
 text 300 1 > my-folder/train.txt
