@@ -208,7 +208,7 @@ static void it_is_said_in_one_line(void **state)
          41,
          255,
          "mpiexec ended and no rank did: somebody killed it, a host is lost, or a stranger connected to its port "
-         "(docs/RANKS.md) (mpiexec: status 255)"},
+         "(docs/guides/debugging.md) (mpiexec: status 255)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char line[800], small[40];

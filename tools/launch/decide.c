@@ -142,7 +142,7 @@ static void append_sign(const tx_launch_job *job, const char *launcher, char *li
                job->done ? "the run is complete"
                : job->reported
                    ? "%s ended and no rank did: somebody killed it, a host is lost, or a stranger connected "
-                     "to its port (docs/RANKS.md)"
+                     "to its port (docs/guides/debugging.md)"
                    : "%s ended before a rank reported",
                launcher);
     }
