@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""arguments.py TXTRAIN OPTIONS_MD: every option of the installed transformers' TrainingArguments, and of run_clm.py, stands in
-docs/OPTIONS.md, and what to_dict() writes of their defaults is accepted whole."""
+"""arguments.py TXTRAIN OPTIONS_MD: every option of the installed transformers' TrainingArguments, and of run_clm.py, is in
+docs/reference/options.md, and a file of their defaults, as to_dict() writes it, is accepted."""
 import dataclasses
 import json
 import os
@@ -16,9 +16,8 @@ from transformers.trainer_pt_utils import AcceleratorConfig
 
 txtrain, table = sys.argv[1:]
 with open(table) as file:
-    rows = re.sub(r"^## Options that exclude.*?(?=^## |\Z)", "", file.read(), flags=re.M | re.S)
-    known = re.findall(r"^\| `(\w+)` \|", rows, re.M)
-assert len(known) == len(set(known)), "a name stands twice in the table"
+    known = re.findall(r"^\| `(?:--)?(\w+)` \|", file.read(), re.M)
+assert len(known) == len(set(known)), "a name is twice in the table"
 
 # What run_clm.py adds.
 run_clm = """model_name_or_path model_type config_overrides config_name tokenizer_name cache_dir use_fast_tokenizer
