@@ -23,7 +23,7 @@ def output(*command):
 
 def help_of(*command):
     """The help of a program or one of its commands, without the options that all programs have."""
-    text = output(*command, "--help").split("\n  --help  ")[0].rstrip()
+    text = output(*command, "--help").split("\nCommon options:")[0].rstrip()
     if command == ("txtrain",):
         text = "\n\n".join(text.split("\n\n")[:2])
     return f"```text\n{text}\n```\n"
@@ -33,7 +33,7 @@ def section_programs():
     text = ""
     for program in sorted(programs):
         text += f"\n## {program}\n\n{help_of(program)}"
-        commands = re.search(r"^commands\n(.*?)(?:\n\n|\Z)", output(program, "--help"), re.M | re.S)
+        commands = re.search(r"^Commands:\n(.*?)(?:\n\n|\Z)", output(program, "--help"), re.M | re.S)
         for command in re.findall(r"^  (\w+)", commands.group(1), re.M) if commands else []:
             if output(program, command, "--help") != output(program, "--help"):
                 text += f"\n### {program} {command}\n\n{help_of(program, command)}"

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# completion.sh BIN PROGRAM...: the completion script of each program loads in bash and answers; each manual page is roff
-# without a complaint, where man is installed.
+# completion.sh BIN PROGRAM...: the completion script of each program loads in bash and answers.
 bin=$1
 shift
 failures=0
@@ -54,15 +53,8 @@ for program in "$@"; do
     . "$scratch/script" || fail "$program: the script does not load"
     answers "*--help --version *" "$program" --
     answers "--help " "$program" --hel
-    "$bin/$program" --man > "$scratch/page" || fail "$program --man"
-    grep -q "^\.TH ${program^^} 1 " "$scratch/page" || fail "$program: no title of a manual page"
-    if command -v man > /dev/null; then
-        complaints=$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -l "$scratch/page" 2>&1 > "$scratch/text")
-        [ -z "$complaints" ] || fail "$program: $complaints"
-        grep -q "$program  *- " "$scratch/text" || fail "$program: no description in the manual page"
-    fi
     "$bin/$program" --completion zsh 2> /dev/null && fail "$program: a shell that is not known"
-    for option in --help --version --man "--completion bash"; do
+    for option in --help --version "--completion bash"; do
         # shellcheck disable=SC2086
         unwritable "$program" $option
     done

@@ -35,8 +35,7 @@ escape=$(printf '\033')
 # ---- options ------------------------------------------------------------------------------------
 expect 0 "--input FILE" --help
 expect 0 "txtopo 0." --version
-expect 0 "XG#: Connection traversing # XGMI" --help
-expect 0 "PIX: Connection traversing at most a single" --man
+expect 0 "XG#   Connection traversing # XGMI" --help
 expect 2 "exclude each other" -m -mp
 expect 2 "exclude each other" --json --nvidia
 expect 2 "exclude each other" --tree -mp

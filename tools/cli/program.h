@@ -18,7 +18,7 @@ typedef struct tx_cli {
     const char *name, *usage, *about;
     const tx_option *options;
     int32_t count;
-    const void *values; /* the defaults, where `program` is a command's: the manual page shows them */
+    const void *values; /* the defaults of a command's options */
     const tx_option_spelling *spellings;
     int32_t spelling_count;
     const tx_cli_command *commands;
@@ -41,7 +41,7 @@ int tx_complain(const tx_cli *program, int status, const char *format, ...) TX_P
  * its standard output could not be written. */
 int tx_end(const tx_cli *program, int status);
 
-/* Answers --help, -h, --version, --man and --completion bash where argv asks for one, from the table alone; TX_GO_ON
+/* Answers --help, -h, --version and --completion bash where argv asks for one, from the table alone; TX_GO_ON
  * where it does not. `values` holds the defaults, or is NULL. (usage.c) */
 int tx_usage_answer(const tx_cli *program, int argc, char *const *argv, const void *values);
 

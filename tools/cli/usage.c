@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Help, manual pages and completion. */
+ * The help and the completion script of a program, from its table of options. */
 #include "tools/cli/program.h"
 
 #include <ctype.h>
@@ -41,18 +41,11 @@ static void default_text(const tx_option *option, const void *values, char *text
     }
 }
 
-/* ---- what help and manual page say alike ------------------------------------------------------ */
-
-/* A form of the text. `value` NULL: there is none; a help that is given with `standard` ends with the default. */
-typedef struct style {
-    void (*heading)(const char *text);
-    void (*entry)(const char *name, const char *value, bool optional, const char *help, const char *standard);
-} style;
+/* ---- help ----------------------------------------------------------------------------------- */
 
 static const tx_option common[] = {
     {TX_OPTION_FLAG, "help", .help = "print this"},
     {TX_OPTION_FLAG, "version", .help = "print the version"},
-    {TX_OPTION_FLAG, "man", .help = "print the manual page"},
     {TX_OPTION_TEXT, "completion", .choices = "bash", .help = "print the completion script of that shell"},
 };
 enum { COMMON = sizeof common / sizeof common[0] };
@@ -68,38 +61,14 @@ static void spellings(const tx_cli *program, const tx_option *option, char *text
         snprintf(text + used, size - used, "%s%s", option->name[1] ? "--" : "-", option->name);
 }
 
-static void say_commands(const tx_cli *program, const style *s)
-{
-    for (int32_t i = 0; i < program->command_count; i++)
-        s->entry(program->commands[i].name, NULL, false, program->commands[i].help, "");
-}
-
-static void say_options(const tx_cli *program, const tx_option *options, int32_t count, const void *values,
-                        const style *s)
-{
-    for (int32_t i = 0; i < count; i++) {
-        const tx_option *option = &options[i];
-        char name[128], standard[256];
-        if (option->kind == TX_OPTION_HEADING) {
-            s->heading(option->help);
-            continue;
-        }
-        if (option->kind == TX_OPTION_FOREIGN)
-            continue;
-        spellings(program, option, name, sizeof name);
-        default_text(option, values, standard, sizeof standard);
-        s->entry(name, option->choices, option->kind == TX_OPTION_OPTIONAL, option->help, standard);
-    }
-}
-
-/* ---- help ----------------------------------------------------------------------------------- */
-
 #define HELP_COLUMN 32
 #define HELP_WIDTH 110
 
+/* Begins with a capital letter and ends with a colon, by which help2man knows a heading. */
 static void help_heading(const char *text)
 {
-    printf("\n%s\n", text);
+    const size_t length = strlen(text);
+    printf("\n%c%s%s\n", toupper((unsigned char)text[0]), text + 1, text[length - 1] == ':' ? "" : ":");
 }
 
 /* A name and its explanation, broken between words. */
@@ -128,119 +97,40 @@ static void help_entry(const char *name, const char *value, bool optional, const
     putchar('\n');
 }
 
+static void print_commands(const tx_cli *program)
+{
+    for (int32_t i = 0; i < program->command_count; i++)
+        help_entry(program->commands[i].name, NULL, false, program->commands[i].help, "");
+}
+
+static void print_options(const tx_cli *program, const tx_option *options, int32_t count, const void *values)
+{
+    for (int32_t i = 0; i < count; i++) {
+        const tx_option *option = &options[i];
+        char name[128], standard[256];
+        if (option->kind == TX_OPTION_HEADING) {
+            help_heading(option->help);
+            continue;
+        }
+        if (option->kind == TX_OPTION_FOREIGN)
+            continue;
+        spellings(program, option, name, sizeof name);
+        default_text(option, values, standard, sizeof standard);
+        help_entry(name, option->choices, option->kind == TX_OPTION_OPTIONAL, option->help, standard);
+    }
+}
+
 static void print_help(const tx_cli *program, const void *values)
 {
-    static const style plain = {help_heading, help_entry};
-    printf("usage: %s\n\n%s\n", program->usage, program->about);
+    printf("Usage: %s\n\n%s\n", program->usage, program->about);
     if (program->command_count)
         help_heading("commands");
-    say_commands(program, &plain);
-    if (program->command_count && program->count && program->options[0].kind != TX_OPTION_HEADING)
+    print_commands(program);
+    if (program->count && program->options[0].kind != TX_OPTION_HEADING)
         help_heading("options");
-    say_options(program, program->options, program->count, values, &plain);
-    putchar('\n');
-    say_options(program, common, COMMON, NULL, &plain);
-}
-
-/* ---- the manual page ------------------------------------------------------------------------------ */
-
-/* Prints text between `before` and `after` so that roff takes it as it stands; a new line stays one. */
-static void roff(const char *before, const char *text, const char *after)
-{
-    bool start = true;
-    fputs(before, stdout);
-    for (; *text; text++) {
-        if (start && (*text == '.' || *text == '\''))
-            fputs("\\&", stdout);
-        start = *text == '\n';
-        if (*text == '\\')
-            fputs("\\e", stdout);
-        else if (*text == '-')
-            fputs("\\-", stdout);
-        else if (*text == '|') /* a list of words may go on in the next line */
-            fputs("|\\:", stdout);
-        else
-            putchar(*text);
-    }
-    fputs(after, stdout);
-}
-
-/* A text of paragraphs and of lines that begin with blanks, which stay as they are. */
-static void roff_paragraphs(const char *text)
-{
-    bool filled = true;
-    while (*text) {
-        size_t length = strcspn(text, "\n");
-        bool fill = *text != ' ';
-        if (fill != filled)
-            puts(fill ? ".fi" : ".nf");
-        filled = fill;
-        char line[1024];
-        snprintf(line, sizeof line, "%.*s", (int)length, text);
-        roff("", line, "\n");
-        text += length + (text[length] == '\n');
-    }
-    if (!filled)
-        puts(".fi");
-}
-
-static void man_heading(const char *text)
-{
-    roff(".SS ", text, "\n");
-}
-
-static void man_entry(const char *name, const char *value, bool optional, const char *help, const char *standard)
-{
-    roff(".TP\n\\fB", name, "\\fR");
-    if (value)
-        roff(optional ? " [\\fI" : " \\fI", value, optional ? "\\fR]" : "\\fR");
-    roff("\n", help, "");
-    roff("", standard, "\n");
-}
-
-/* The page's one-line description: what the program is about, up to the first full stop or colon. */
-static void roff_name(const tx_cli *program)
-{
-    char line[256];
-    size_t length = strcspn(program->about, ".:");
-    snprintf(line, sizeof line, "%.*s", (int)length, program->about);
-    line[0] = (char)tolower((unsigned char)line[0]);
-    for (char *at = line; *at; at++)
-        *at = *at == '\n' ? ' ' : *at;
-    roff(".SH NAME\n", program->name, " \\- ");
-    roff("", line, "\n");
-}
-
-static void print_man(const tx_cli *program, const void *values)
-{
-    static const style page = {man_heading, man_entry};
-    fputs(".TH ", stdout);
-    for (const char *at = program->name; *at; at++)
-        putchar(toupper((unsigned char)*at));
-    printf(" 1 \"\" \"TX %s\" \"TX\"\n.ad l\n", TX_VERSION); /* words of choices are long to adjust */
-    roff_name(program);
-    roff(".SH SYNOPSIS\n\\fB", program->usage, "\\fR\n.SH DESCRIPTION\n");
-    roff_paragraphs(program->about);
-    if (program->command_count)
-        puts(".SH COMMANDS");
-    say_commands(program, &page);
-    if (program->count)
-        puts(".SH OPTIONS");
-    say_options(program, program->options, program->count, values, &page);
-    for (int32_t i = 0; i < program->command_count; i++) {
-        const tx_cli *own = program->commands[i].program;
-        if (!own)
-            continue;
-        roff(".SH OPTIONS OF ", program->commands[i].name, "\n");
-        roff_paragraphs(own->about);
-        say_options(own, own->options, own->count, own->values, &page);
-    }
-    puts(".SH COMMON OPTIONS");
-    say_options(program, common, COMMON, NULL, &page);
-    puts(".SH NOTES\nIn names of options \\- and _ are the same; a value follows after a blank or after =.");
-    if (!program->operand && !program->command_count)
-        puts("The first argument may be a JSON file of options, {\"option\": value, ...}; options after it win.");
-    puts(".SH EXIT STATUS\n0: done. 1: it failed, and a message says why. 2: wrong usage.");
+    print_options(program, program->options, program->count, values);
+    help_heading("common options");
+    print_options(program, common, COMMON, NULL);
 }
 
 /* ---- completion for bash ------------------------------------------------------------------------------ */
@@ -260,10 +150,10 @@ static const char script[] =
     "        before=${COMP_WORDS[COMP_CWORD - 2]} equals=1\n"
     "    fi\n"
     "    before=${before//-/_}\n"
-    "    commands=$(\"${COMP_WORDS[0]}\" --help | sed -n '/^commands$/,/^$/s/^  \\([a-z]*\\) .*/\\1/p')\n"
+    "    commands=$(\"${COMP_WORDS[0]}\" --help | sed -n '/^Commands:$/,/^$/s/^  \\([a-z]*\\) .*/\\1/p')\n"
     "    [ -z \"$commands\" ] || command=${COMP_WORDS[1]}\n"
     "    if [ -n \"$commands\" ] && [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-    "        words=\"$commands --help --version --man --completion\" files=\n"
+    "        words=\"$commands --help --version --completion\" files=\n"
     "    else\n"
     "        while IFS= read -r line; do # \"  -n, --name VALUE  text\"\n"
     "            [[ $line == \"  -\"* ]] || continue\n"
@@ -313,8 +203,6 @@ int tx_usage_answer(const tx_cli *program, int argc, char *const *argv, const vo
             print_help(program, values);
         else if (strcmp(argv[i], "--version") == 0)
             printf("%s %s\n", program->name, TX_VERSION);
-        else if (strcmp(argv[i], "--man") == 0)
-            print_man(program, values);
         else if (shell && strcmp(shell, "bash") == 0)
             print_completion(program);
         else if (shell)

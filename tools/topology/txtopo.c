@@ -48,11 +48,11 @@ static const tx_option options[] = {
 static const tx_option_spelling spellings[] = {{"-m", "matrix"}, {"-mp", "pci"}, {"-p2p", "p2p"}};
 
 /* The legend, for the help: a line a word of topology.h; the two words for no link are not among them. */
-#define CLASS_LINE(name, cell, legend) "\n  " cell ": " legend
+#define CLASS_LINE(name, cell, legend) "\n  " cell "   " legend
 #define LINK_LINE(name, cell, legend) LINE_##name(cell, legend)
 #define LINE_NO_LINK(cell, legend)
 #define LINE_LINK_UNKNOWN(cell, legend)
-#define LINE_NVLINK(cell, legend) "\n  " cell "#: " legend
+#define LINE_NVLINK(cell, legend) "\n  " cell "#   " legend
 #define LINE_XGMI(cell, legend) LINE_NVLINK(cell, legend)
 #define LINE_XELINK(cell, legend) LINE_NVLINK(cell, legend)
 
