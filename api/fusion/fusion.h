@@ -10,7 +10,7 @@
  * gradient and where the gradient of the losses does not depend on the losses. dtable is the sum of the chunks' in
  * their order. Of one that fits, loss and gradient are brought together alike. It wants to see all readers.
  * TX_CHUNK_BYTES (graph.h) is what plans are made with: 1,280 rows of GPT-2, so that dx, with few columns, still has
- * work for all of a large device; BENCHMARKS.md has what less would gain. */
+ * work for all of a large device; docs/benchmarks/memory.json has what less would gain. */
 tx_status tx_chunk(tx_graph *graph);
 
 /* Products take over, as epilogues of op MATMUL, the GELU, slope of GELU or sum that reads their result, norms the sum

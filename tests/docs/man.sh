@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# man.sh BIN SOURCE PROGRAM...: help2man makes a manual page of each program and of each command with options of its own. The
-# pages have a title, a description and the options, and man and mandoc read them without complaints.
+# man.sh BIN SOURCE PROGRAM...: help2man makes a manual page of each program, and of each command with its own options.
+# The pages have a title, a description and the options, and man and mandoc read them without complaints.
 bin=$1
 source=$2
 shift 2

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""reference.py BIN SOURCE PROGRAM... [--write]: compares the generated sections of docs/reference and BENCHMARKS.md with the
-code, the programs' --help and docs/benchmarks/*.json. A section is between <!-- BEGIN name --> and <!-- END name -->. With
---write the sections are written instead."""
+"""reference.py BIN SOURCE PROGRAM... [--write]
+
+Compares the generated sections of docs/reference and BENCHMARKS.md with the code, the programs' --help and
+docs/benchmarks/*.json. A section is between <!-- BEGIN name --> and <!-- END name -->. With --write the sections are
+written instead."""
 import fnmatch
 import glob
 import json
@@ -16,16 +18,16 @@ write = len(arguments) + 1 < len(sys.argv)
 bin_folder, source, *programs = arguments
 
 
-def output(*command):
-    os.environ["COLUMNS"] = "110"
-    return subprocess.run([os.path.join(bin_folder, command[0]), *command[1:]], check=True, capture_output=True, text=True).stdout
+def output(program, *words):
+    command = [os.path.join(bin_folder, program), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def help_of(*command):
     """The help of a program or one of its commands, without the options that all programs have."""
     text = output(*command, "--help").split("\nCommon options:")[0].rstrip()
     if command == ("txtrain",):
-        text = "\n\n".join(text.split("\n\n")[:2])
+        text = "\n\n".join(text.split("\n\n")[:2]) + "\n\nSee options.md for the options."
     return f"```text\n{text}\n```\n"
 
 
@@ -37,7 +39,7 @@ def section_programs():
         for command in re.findall(r"^  (\w+)", commands.group(1), re.M) if commands else []:
             if output(program, command, "--help") != output(program, "--help"):
                 text += f"\n### {program} {command}\n\n{help_of(program, command)}"
-    return text.lstrip("\n").replace("```\n\n## txtune", "```\n\nThe options are in [Options of txtrain](options.md).\n\n## txtune")
+    return text
 
 
 def benchmark_rows(kind):
@@ -50,16 +52,21 @@ def benchmark_rows(kind):
 
 
 def section_speed():
-    text = "| measured | TX | peer | ratio | machine |\n|---|---|---|---|---|\n"
+    """A row for each measurement, with the figures of each machine."""
+    machines, cells = "AB", {}
     for row in benchmark_rows("speed"):
-        text += f"| {row['name']} | {row.get('tx', '')} | {row.get('peer', '')} | **{row['ratio']}** | {row['machine']} |\n"
+        times = f" ({row['tx']}, {row['peer']})" if row["tx"] else ""
+        cells.setdefault(row["name"], {})[row["machine"]] = f"**{row['ratio']:.3g}**{times}"
+    text = "| measured | " + " | ".join(machines) + " |\n|---|---|---|\n"
+    for name, found in cells.items():
+        text += f"| {name} | " + " | ".join(found.get(machine, "") for machine in machines) + " |\n"
     return text
 
 
 def section_memory():
-    text = "| measured | bytes | beside it |\n|---|---|---|\n"
+    text = "| measured | bytes | note |\n|---|---|---|\n"
     for row in benchmark_rows("memory"):
-        text += f"| {row['name']} | {row['value']} | {row.get('note', '')} |\n"
+        text += f"| {row['name']} | {row['value']} | {row['note']} |\n"
     return text
 
 
@@ -80,18 +87,29 @@ def unnamed_files():
     with open(os.path.join(source, "docs/reference/files.md")) as file:
         words = re.findall(r"`([^`\n]+)`", file.read())
     names = [re.sub(r"\b(N|NAME|HASH)\b", "*", word.rstrip("/")) for word in words]
+    model = {"model_type": "gpt2", "vocab_size": 257, "n_positions": 32, "n_embd": 16, "n_layer": 1, "n_head": 2}
     with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, "text"), "w") as file:
+        text, config, run = (os.path.join(folder, name) for name in ("text", "config.json", "run"))
+        with open(text, "w") as file:
             file.write("".join(f"{i}\n" for i in range(999)))
-        with open(os.path.join(folder, "c.json"), "w") as file:
-            json.dump({"model_type": "gpt2", "vocab_size": 257, "n_positions": 32, "n_embd": 16, "n_layer": 1, "n_head": 2}, file)
-        run = os.path.join(folder, "run")
-        output("txtrain", "--train_file", f"{folder}/text", "--config_name", f"{folder}/c.json", "--output_dir", run, "--max_steps",
-               "2", "--do_train", "--do_eval", "--report_to", "tensorboard", "--threads", "1")
+        with open(config, "w") as file:
+            json.dump(model, file)
+        words = "--max_steps 2 --do_train --do_eval --report_to tensorboard --threads 1".split()
+        output("txtrain", "--train_file", text, "--config_name", config, "--output_dir", run, *words)
         for parent, _, files in os.walk(run):
-            for path in files if not parent.endswith("/cache") else []:
-                if not any(fnmatch.fnmatch(os.path.relpath(os.path.join(parent, path), run), n) or n == path for n in names):
+            for path in [os.path.join(parent, name) for name in files if not parent.endswith("/cache")]:
+                found = (os.path.relpath(path, run), os.path.basename(path))
+                if not any(fnmatch.fnmatch(f, name) for f in found for name in names if name != "*"):
                     yield f"docs/reference/files.md does not name {path}"
+
+
+def twice():
+    """Options that have two rows."""
+    seen = set()
+    for name in re.findall(r"^\| `(\w+)`", output("reference", "options") + output("reference", "foreign"), re.M):
+        if name in seen:
+            yield f"option {name} has two rows"
+        seen.add(name)
 
 
 def renew(found):
@@ -101,7 +119,7 @@ def renew(found):
     return f"<!-- BEGIN {name} -->\n\n{text.strip()}\n\n<!-- END {name} -->"
 
 
-faults = sorted({*undocumented(), *unnamed_files()})
+faults = sorted({*undocumented(), *unnamed_files(), *twice()})
 for page in sorted(glob.glob(os.path.join(source, "docs/reference/*.md"))) + [os.path.join(source, "BENCHMARKS.md")]:
     with open(page) as file:
         before = file.read()
