@@ -1,48 +1,55 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the links of documents: links.py [DOCUMENT.md...]
-
-Each relative link has to lead to a file, and its #anchor to a heading of that file. Without arguments the script checks
-the documents in the top folder and all of docs/."""
-import glob
+"""links.py SOURCE: every relative link of the tree's Markdown files leads to a file, and its anchor to a heading."""
 import os
 import re
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LINK = re.compile(r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)|<img [^>]*src=\"([^\"]+)\"|^\[[^\]]+\]: (\S+)", re.M)
+SKIP = {".git", "third_party"}
 
 
-def without_code(text):
-    return re.sub(r"`[^`\n]*`", "", re.sub(r"(?ms)^```.*?^```", "", text))
+def prose(text):
+    """The text without code, whose brackets are no links."""
+    text = re.sub(r"(?ms)^ *(```|~~~).*?^ *\1", "", text)
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"(?m)^(?: {4}|\t).*$", "", text))
 
 
-def anchors(path):
-    """The anchors that GitHub makes of the headings of a document."""
-    with open(path) as document:
-        headings = re.findall(r"(?m)^#+ +(.*?) *$", re.sub(r"(?ms)^```.*?^```", "", document.read()))
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+def anchors(text):
+    """The anchors of the headings, as GitHub and the site make them."""
+    found = []
+    for heading in re.findall(r"(?m)^#+ +(.*?) *#*$", re.sub(r"(?ms)^ *(```|~~~).*?^ *\1", "", text)):
+        heading = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").lower()
+        anchor = re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-")
+        found.append(anchor + (f"-{found.count(anchor)}" if anchor in found else ""))
+    return found + re.findall(r"<a (?:id|name)=\"([^\"]+)\"", text)
 
 
-def broken_links(path):
-    with open(path) as document:
-        targets = re.findall(r"\]\(([^)\s]+)\)", without_code(document.read()))
-    for target in targets:
-        if re.match("[a-z]+:", target):
-            continue
-        name, _, anchor = target.partition("#")
-        file = os.path.join(os.path.dirname(path), name) if name else path
-        if not os.path.exists(file):
-            yield f"{target}: no such file"
-        elif anchor and anchor not in anchors(file):
-            yield f"{target}: no such heading"
+def pages(root):
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in SKIP and not name.startswith("build")]
+        yield from (os.path.normpath(os.path.join(folder, name)) for name in names if name.endswith(".md"))
 
 
-def main():
-    documents = sys.argv[1:] or sorted(glob.glob(f"{ROOT}/*.md") + glob.glob(f"{ROOT}/docs/**/*.md", recursive=True))
-    found = [f"{os.path.relpath(path, ROOT)}: {text}" for path in documents for text in broken_links(path)]
-    print("\n".join(found) if found else f"{len(documents)} documents: no broken link")
-    return 1 if found else 0
+def faults(text_of):
+    """The broken links of pages: path -> text."""
+    for path, text in sorted(text_of.items()):
+        for groups in LINK.findall(prose(text)):
+            target, _, anchor = "".join(groups).partition("#")
+            if re.match(r"[a-z]+:", target):
+                continue
+            there = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target else path
+            if not os.path.exists(there) and there not in text_of:
+                yield f"{path}: {target} does not exist"
+            elif anchor and there in text_of and anchor not in anchors(text_of[there]):
+                yield f"{path}: {target}#{anchor} has no such heading"
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+planted = {"/a.md": "# One `two`\n[x](b.md) [y](#one-two) [z](#three) `[no](link)`\n"}
+assert [fault.split(": ")[1] for fault in faults(planted)] == ["b.md does not exist", "#three has no such heading"]
+found = {}
+for page in pages(sys.argv[1]):
+    with open(page, encoding="utf-8") as file:
+        found[page] = file.read()
+broken = list(faults(found))
+print("\n".join(broken) or f"the links of {len(found)} pages resolve")
+sys.exit(bool(broken))

@@ -14,11 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Prints text as a cell of a table, which an unescaped | would end. */
-static void cell(const char *text)
+/* Prints text as a cell of a table, with `bar` for |, which would end it. */
+static void cell(const char *text, const char *bar)
 {
     for (; *text; text++)
-        printf(*text == '|' ? "\\%c" : *text == '<' ? "&lt;" : "%c", *text);
+        if (*text == '|' || *text == '<')
+            fputs(*text == '|' ? bar : "&lt;", stdout);
+        else
+            putchar(*text);
 }
 
 /* ---- Options --------------------------------------------------------------------------------------------- */
@@ -53,11 +56,11 @@ static void print_options(void)
         if (!tx_option_has_value(o))
             continue;
         printf("| `%s` | ", o->name);
-        cell(o->choices ? o->choices : o->kind == TX_OPTION_FLAG ? "true or false" : "");
+        cell(o->choices ? o->choices : o->kind == TX_OPTION_FLAG ? "true or false" : "", " \\| ");
         printf(" | ");
         print_default(o, defaults);
         printf(" | ");
-        cell(o->help);
+        cell(o->help, "\\|");
         printf(" |\n");
     }
     tx_json_free(defaults);
@@ -84,7 +87,7 @@ static void print_foreign(void)
             if (tx_choice_length(at))
                 printf("%s`%.*s`", at == o->choices ? ", except " : " ", (int)tx_choice_length(at), at);
         printf(" | ");
-        cell(o->help);
+        cell(o->help, "\\|");
         printf(" |\n");
     }
 }

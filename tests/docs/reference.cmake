@@ -7,3 +7,4 @@ tx_script(reference "" ${renew})
 add_custom_target(docs COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/python.sh ${renew} --write
     WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} DEPENDS reference ${TX_PROGRAMS} VERBATIM)
 tx_script(man_pages "" docs/man.sh ${bin} ${PROJECT_SOURCE_DIR} ${TX_PROGRAMS})
+tx_script(links "" docs/links.py ${PROJECT_SOURCE_DIR})

@@ -56,7 +56,7 @@ def section_speed():
     machines, cells = "AB", {}
     for row in benchmark_rows("speed"):
         times = f" ({row['tx']}, {row['peer']})" if row["tx"] else ""
-        cells.setdefault(row["name"], {})[row["machine"]] = f"**{row['ratio']:.3g}**{times}"
+        cells.setdefault(row["name"], {})[row["machine"]] = f"**{row['ratio']:.2f}**{times}"
     text = "| measured | " + " | ".join(machines) + " |\n|---|---|---|\n"
     for name, found in cells.items():
         text += f"| {name} | " + " | ".join(found.get(machine, "") for machine in machines) + " |\n"
