@@ -17,8 +17,8 @@ write()
     # Commands have a page each, a list of words may break after |, and the date would change with every build.
     title=$(printf '%s' "$1" | tr '[:lower:]' '[:upper:]')
     help2man --no-info --manual TX --source "$version" --name "$first${about#?}" "$2" |
-        sed "s/^\.TH [^ ]* \"1\" \"[^\"]*\"/.TH $title \"1\" \"\"/; /^\.SH NAME/{n;s/^[^ ]*/$1/;}; s/|/|\\\\:/g; 2a .ad l" \
-            > "$folder/$1.1"
+        sed "s/^\.TH [^ ]* \"1\" \"[^\"]*\"/.TH $title \"1\" \"\"/; 2a .ad l
+            /^\.SH NAME/{n;s/^[^ ]*/$1/;}; s/|/|\\\\:/g" > "$folder/$1.1"
 }
 
 for program in "$@"; do

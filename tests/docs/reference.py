@@ -70,16 +70,20 @@ def section_memory():
     return text
 
 
-def undocumented():
-    """Variables that a source reads by name and environment.def does not have."""
+def environment():
+    """Variables that a source reads and environment.def does not have, and rows that no source mentions."""
     with open(os.path.join(source, "api/base/environment.def")) as file:
-        known = re.findall(r"VARIABLE\((\w+)", file.read())
+        rows = re.findall(r"VARIABLE\((\w+)", file.read())
+    mentioned = set()
     for folder in ("api", "backends", "comm", "models", "tools"):
-        for path in glob.glob(os.path.join(source, folder, "**/*.c"), recursive=True):
+        for path in glob.glob(os.path.join(source, folder, "**/*.[ch]"), recursive=True):
             with open(path) as file:
-                for name in re.findall(r'\b(?:getenv|tx_environment_count|environment)\("(\w+)"', file.read()):
-                    if name not in known:
-                        yield f"{path}: {name} has no row in api/base/environment.def"
+                text = file.read()
+            mentioned.update(re.findall(r'"(\w+)"', text))
+            for name in re.findall(r'\b(?:getenv|tx_environment_count|environment)\("(\w+)"', text):
+                if name not in rows:
+                    yield f"{path}: {name} has no row in api/base/environment.def"
+    yield from (f"api/base/environment.def: no source reads {name}" for name in rows if name not in mentioned)
 
 
 def unnamed_files():
@@ -119,7 +123,7 @@ def renew(found):
     return f"<!-- BEGIN {name} -->\n\n{text.strip()}\n\n<!-- END {name} -->"
 
 
-faults = sorted({*undocumented(), *unnamed_files(), *twice()})
+faults = sorted({*environment(), *unnamed_files(), *twice()})
 for page in sorted(glob.glob(os.path.join(source, "docs/reference/*.md"))) + [os.path.join(source, "BENCHMARKS.md")]:
     with open(page) as file:
         before = file.read()
