@@ -46,7 +46,7 @@ static void print_default(const tx_option *o, const tx_json *defaults)
 
 static void print_options(void)
 {
-    const tx_job_settings usual = tx_job_usual;
+    const tx_job_settings usual = tx_job_defaults;
     tx_json *defaults = tx_job_arguments(&usual, 0, 0);
     for (int32_t i = 0; i < tx_job_table.count; i++) {
         const tx_option *o = &tx_job_table.option[i];
