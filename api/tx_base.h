@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Around what a header declares: C++ callers, and what the shared library exports, which is this and nothing else. */
+/* Every public header declares its functions between TX_API_BEGIN and TX_API_END. These give them C linkage in C++ and
+ * export them from the shared library, which exports nothing else. */
 #ifdef __cplusplus
 #define TX_API_LINKAGE_BEGIN extern "C" {
 #define TX_API_LINKAGE_END }
@@ -53,9 +54,9 @@ typedef enum tx_status {
 #undef X
 } tx_status;
 
-/* The sentence that belongs to a status code. */
+/* Returns the sentence for a status code. */
 const char *tx_status_text(tx_status status);
-/* The message of the last failure on this thread; "" when there was none. */
+/* Returns the message of the last failure on this thread, or "" if nothing has failed. */
 const char *tx_error(void);
 
 #if defined(__GNUC__)
@@ -65,7 +66,7 @@ const char *tx_error(void);
 #endif
 /* Records a failure: sets this thread's message and returns `status`. For code that extends TX. */
 tx_status tx_fail(tx_status status, const char *format, ...) TX_PRINTF(2, 3);
-/* Puts "context: " before this thread's message where `status` is a failure; returns `status`. */
+/* Puts "context: " before this thread's message if `status` is a failure. Returns `status`. */
 tx_status tx_fail_in(tx_status status, const char *format, ...) TX_PRINTF(2, 3);
 /* Ends the function with the status of a call that fails. */
 #define TX_TRY(call)                       \
@@ -74,51 +75,53 @@ tx_status tx_fail_in(tx_status status, const char *format, ...) TX_PRINTF(2, 3);
         if (tx_tried != TX_OK)             \
             return tx_tried;               \
     } while (0)
-/* For a function that releases something at its end: does the call unless `status` tells of a failure before. */
+/* Cleans up at the end of a function: makes the call only if `status` is still TX_OK and keeps the first failure. */
 #define TX_THEN(status, call) ((status) = (status) != TX_OK ? (status) : (call))
-/* For the end of a function that makes something: the caller gets it, or `release` frees it after a failure. The
- * status. */
+/* Ends a constructor: on success passes the new object to the caller, on failure frees it with `release`. Evaluates to
+ * `status`. */
 #define TX_RETURN(status, made, to, release) ((status) != TX_OK ? ((release)(made), (status)) : (*(to) = (made), TX_OK))
 
-/* ---- Telling ------------------------------------------------------------------------------ */
+/* ---- Warnings and progress ---------------------------------------------------------------- */
 
-/* How library code tells the user something without printing. */
+/* Callbacks by which library code informs the user. The library itself prints nothing. Either may be NULL. */
 typedef struct tx_reporter {
-    /* Takes one line, without its end, that the user should see and that is no failure. NULL: nobody listens. */
+    /* Receives a warning: one line without a newline. */
     void (*warn)(void *context, const char *message);
-    void *context; /* of both */
-    /* Takes how far something long is: `done` of `total`, in whatever it counts. `what` names it: a file. Any thread
-     * may call it. NULL: nobody listens. */
+    void *context; /* passed to both callbacks */
+    /* Receives the progress of a long operation: `done` of `total` units. `what` names it, for example a file. Any
+     * thread may call it. */
     void (*progress)(void *context, const char *what, int64_t done, int64_t total);
 } tx_reporter;
 
-/* ---- Texts of messages --------------------------------------------------------------------- */
+/* ---- Message texts ------------------------------------------------------------------------ */
 
-/* Writes `text` as one line without effect on a terminal: control characters as \n, \x1b and so on, a tab as a blank.
- * A text that needs more than `size` bytes (6 at least) is cut. tx_fail does so with its message. */
+/* Writes `text` as one line that is safe to print on a terminal. Control characters become \n, \x1b and so on; a tab
+ * becomes a blank. Text that needs more than `size` bytes (at least 6) is truncated. tx_fail applies it to its message.
+ */
 void tx_escape(const char *text, char *safe, size_t size);
-/* Adds an entry to the list in `list`, which has `size` bytes; `between` comes before all but the first. A
- * longer text is cut. */
+/* Appends an entry to the text in `list`, a buffer of `size` bytes. `between` separates entries. Text that does not fit
+ * is truncated. */
 void tx_list_add(char *list, size_t size, const char *between, const char *format, ...) TX_PRINTF(4, 5);
 
-/* The end of a noun after its number: "1 step", "2 steps". */
+/* Returns the plural ending after a number: "1 step", "2 steps". */
 const char *tx_s(int64_t count);
 
 /* ---- Arrays and time ------------------------------------------------------------------------ */
 
 /* Makes room for `count` elements of `size` bytes. `array` is the address of the pointer to the first element, `*room`
- * the number of elements that it has room for; both begin with 0. The caller frees the array. TX_MEMORY names the
- * elements by `what`, in the plural. */
+ * the number of elements allocated; both start at 0. The caller frees the array. If memory runs out, the message names
+ * the elements by `what`, a plural noun. */
 tx_status tx_array_reserve(void *array, size_t *room, size_t count, size_t size, const char *what);
 
-/* Seconds since some fixed moment, for measuring durations: a clock that never goes back. */
+/* Returns seconds of a monotonic clock, to measure durations. */
 double tx_now(void);
 
 /* ---- Types and shapes ---------------------------------------------------------------------- */
 
-/* X(NAME, bytes, "name in safetensors files"). NF4 and NF4_DOUBLE (backends/nf4.h) are for frozen matrices that
- * products read: blocks of 64 neighbours in 4 bits each, whose scales are in fp32 or, again by blocks, in 8 bits. They
- * have no place in files, and an element has no address of its own: their unit is the byte. */
+/* X(NAME, bytes, "name in safetensors files"). NF4 and NF4_DOUBLE (backends/nf4.h) store frozen matrices that products
+ * read. They hold blocks of 64 consecutive elements in 4 bits each; the scale of a block is fp32 or, with NF4_DOUBLE,
+ * quantised to 8 bits. Single elements are not addressable, so the unit is the byte. Files never contain these types.
+ */
 #define TX_DTYPE_MAP(X) \
     X(F32, 4, "F32")    \
     X(BF16, 2, "BF16")  \
@@ -136,8 +139,8 @@ typedef enum tx_dtype {
 } tx_dtype;
 
 size_t tx_dtype_size(tx_dtype dtype);
-bool tx_dtype_packed(tx_dtype dtype); /* NF4, NF4_DOUBLE */
-/* Bytes of so many elements in one piece; of what is packed a multiple of 64. */
+bool tx_dtype_packed(tx_dtype dtype); /* NF4 or NF4_DOUBLE */
+/* Returns the bytes of `count` contiguous elements. For packed types the result is a multiple of 64. */
 int64_t tx_dtype_bytes(tx_dtype dtype, int64_t count);
 const char *tx_dtype_name(tx_dtype dtype);
 
@@ -146,7 +149,7 @@ typedef struct tx_shape {
     int64_t dim[TX_MAX_RANK]; /* outermost first; row-major, no gaps */
 } tx_shape;
 
-/* TX_SHAPE(4, 128, 768) */
+/* A shape from its dimensions: TX_SHAPE(4, 128, 768). */
 #define TX_SHAPE(...) ((tx_shape){(int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 
 int64_t tx_shape_count(const tx_shape *shape); /* number of elements */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Devices, opened devices (engines), and their memory accounts. */
+ * Devices, opened devices (engines) and their memory accounts. */
 #ifndef TX_ENGINE_H
 #define TX_ENGINE_H
 
@@ -12,52 +12,55 @@ TX_API_BEGIN
 typedef enum tx_device_type { TX_DEVICE_CPU, TX_DEVICE_GPU, TX_DEVICE_OTHER } tx_device_type;
 
 typedef struct tx_device_info {
-    char id[32]; /* "cpu" or "opencl:0": what --device takes */
+    char id[32]; /* "cpu" or "opencl:0", as --device accepts it */
     char name[128];
     char vendor[64];
     char platform[128];
     char driver[128];
     tx_device_type type;
-    int64_t memory;         /* bytes; 0 when unknown */
-    int64_t max_allocation; /* bytes in one allocation */
+    int64_t memory;         /* bytes; 0 if unknown */
+    int64_t max_allocation; /* bytes of the largest single allocation */
     int32_t compute_units;
-    bool tf32; /* has matrix units for tf32 that TX uses */
-    /* Has instructions or matrix units for products of the type that TX uses; else operands are widened to fp32. */
+    bool tf32; /* has tf32 matrix units that TX uses */
+    /* Whether TX uses the device's instructions or matrix units for products of this type. Otherwise operands are
+     * converted to fp32. */
     bool bf16, fp16;
 } tx_device_info;
 
-/* Number of devices over all backends; the cpu comes first. A platform without devices is not an error. */
+/* Counts the devices of all backends; the CPU is first. A platform without devices is not an error. */
 tx_status tx_device_count(int32_t *count);
 tx_status tx_device_get(int32_t index, tx_device_info *info);
-/* Finds "cpu", "opencl", "opencl:N", "gpu", or "opencl:TEXT" with TEXT part of a name (any case). */
+/* Finds a device by "cpu", "opencl", "opencl:N", "gpu", or "opencl:TEXT", where TEXT is part of the device's name in
+ * any case. */
 tx_status tx_device_find(const char *name, int32_t *index);
 
 /* ---- Processors ---------------------------------------------------------------------------- */
 
-/* Processors that the calling thread may run on; at least 1. */
+/* Returns the number of processors in the affinity mask of the calling thread, at least 1. */
 int32_t tx_cores_allowed(void);
-/* The lesser of these and of the number that control groups let this process keep busy, as containers are given "2
- * CPUs". */
+/* Returns tx_cores_allowed() or the CPU limit of the control groups, whichever is less. Containers set such a limit ("2
+ * CPUs"). */
 int32_t tx_cores(void);
-/* Whether so many threads would share processors (pass 0 for tx_cores threads), with each other, with other ranks of
- * this host or with other programs. A thread that spins while it waits then takes time from those that work. */
+/* Whether `threads` threads (0 means tx_cores()) would share processors with each other, with other ranks on this host
+ * or with other programs. If so, threads should sleep while they wait instead of spinning. */
 bool tx_cores_shared(int32_t threads);
 
 /* ---- Memory accounts ----------------------------------------------------------------------- */
 
-/* The categories of the Hugging Face memory anatomy, the last of which is told by what it is for. X(NAME, "name") */
-#define TX_MEMORY_MAP(X)                                                                      \
-    X(WEIGHTS, "weights")                                                                     \
-    X(COPIES, "16-bit copies") /* of the weights, which mixed precision reads */              \
-    X(OPTIMIZER, "optimizer states")                                                          \
-    X(GRADIENTS, "gradients")                                                                 \
-    X(ACTIVATIONS, "activations")     /* kept by the forward pass for the backward pass */    \
-    X(TEMPORARY, "temporary")         /* everything else in the planned arena */              \
-    X(SCRATCH, "scratch")             /* of kernels and libraries, packed weights */          \
-    X(EXCHANGE, "exchange")           /* what ranks exchange and is none of the above */      \
-    X(CACHE, "caches")                /* of keys and values; the weights' optimizer groups */ \
-    X(FUNCTIONALITY, "functionality") /* scalars, and host memory they and inputs go by */    \
-    X(OFFLOADED, "offloaded")         /* states and weights, to host memory: comes last, and is no part of the total */
+/* Memory is counted in the categories of Hugging Face's memory anatomy. "Functionality" is split by use. X(NAME,
+ * "name") */
+#define TX_MEMORY_MAP(X)                                                                        \
+    X(WEIGHTS, "weights")                                                                       \
+    X(COPIES, "16-bit copies") /* 16-bit copies of the weights for mixed precision */           \
+    X(OPTIMIZER, "optimizer states")                                                            \
+    X(GRADIENTS, "gradients")                                                                   \
+    X(ACTIVATIONS, "activations")     /* kept by the forward pass for the backward pass */      \
+    X(TEMPORARY, "temporary")         /* all else in the planned arena */                       \
+    X(SCRATCH, "scratch")             /* workspaces of kernels and libraries, packed weights */ \
+    X(EXCHANGE, "exchange")           /* communication buffers not counted above */             \
+    X(CACHE, "caches")                /* keys and values, the weights' optimizer groups */      \
+    X(FUNCTIONALITY, "functionality") /* scalars; staging buffers in host memory */             \
+    X(OFFLOADED, "offloaded")         /* states and weights in host memory; last because the total excludes it */
 
 typedef enum tx_memory_kind {
 #define X(name, text) TX_MEMORY_##name,
@@ -71,64 +74,64 @@ typedef struct tx_memory {
 } tx_memory;
 
 const char *tx_memory_name(tx_memory_kind kind);
-/* All but OFFLOADED: what a device has to have. */
+/* Returns the device memory needed: all categories except OFFLOADED. */
 int64_t tx_memory_total(const tx_memory *memory);
 
 /* ---- Engine -------------------------------------------------------------------------------- */
 
 typedef struct tx_engine tx_engine;
 
-/* How long to measure which kernel is the fastest. */
+/* How long the autotuner may measure. */
 typedef struct tx_tune_options {
     size_t size;    /* sizeof(tx_tune_options) */
-    double seconds; /* no new measurement begins after so many */
-    /* Called after each measurement, and before a long one; may be NULL. `spent` are seconds. */
+    double seconds; /* no new measurement starts after this time */
+    /* Called after each measurement and before a long one; may be NULL. `spent` is in seconds. */
     void (*progress)(void *user, const char *what, double spent);
     void *user;
 } tx_tune_options;
 
 typedef struct tx_engine_options {
     size_t size;        /* sizeof(tx_engine_options) */
-    const char *device; /* see tx_device_find; NULL is "cpu" */
-    int32_t threads;    /* of the cpu backend; 0 is all that this process may use */
+    const char *device; /* see tx_device_find; NULL means "cpu" */
+    int32_t threads;    /* of the CPU backend; 0 means all that this process may use */
     bool profile;       /* opens the device so that single operations can be timed */
-    /* fp32 matrix products may round their operands to tf32 (10 bits of mantissa) where the device has units for that;
-     * elsewhere it changes nothing. */
+    /* Allows fp32 matrix products to round their operands to tf32 (10 bits of mantissa) if the device has units for it.
+     * It has no effect on other devices. */
     bool tf32;
-    /* Plans that are compiled measure all ways to compute their matrix products, whatever earlier runs found, and what
-     * is found is kept for all later runs on this device. Outlives the engine. NULL: a few seconds, for what is not
-     * known yet. */
+    /* Compiling a plan measures every candidate for its matrix products again, also those of earlier runs, and stores
+     * the results for all later runs on this device. The options must outlive the engine. With NULL the autotuner
+     * measures only unknown products, for a few seconds. */
     const tx_tune_options *tune;
-    /* Is told, from the thread that compiles a plan, how many of its kernels' programs are built, where that takes
-     * seconds. Outlives the engine; may be NULL. */
+    /* Receives the number of kernel programs built while a plan is compiled, if that takes seconds. The calls come from
+     * the compiling thread. It must outlive the engine; may be NULL. */
     const tx_reporter *report;
 } tx_engine_options;
 
 tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine);
 void tx_engine_free(tx_engine *engine);
 const tx_device_info *tx_engine_device(const tx_engine *engine);
-/* What the backend's allocation calls hold now. ACTIVATIONS stands for the whole planned arena
- * (activations and temporary): the backend sees one block. */
+/* Reports the memory that the backend has allocated now. ACTIVATIONS is the whole planned arena (activations and
+ * temporary), which the backend sees as one block. */
 tx_status tx_engine_memory(const tx_engine *engine, tx_memory *counted);
-/* Waits until the device has done all it was given. */
+/* Waits until the device has finished all submitted work. */
 tx_status tx_engine_finish(tx_engine *engine);
 
 typedef struct tx_traffic {
-    int64_t to_device, from_device; /* bytes copied since the engine was made */
-    int64_t transfers;              /* copies that went by the device's second queue, beside what it computes */
-    int64_t launches;               /* kernels or library calls given to the device */
+    int64_t to_device, from_device; /* bytes copied since the engine was created */
+    int64_t transfers;              /* copies in the device's second queue, which overlap with computation */
+    int64_t launches;               /* kernels and library calls submitted to the device */
     int64_t allocations;            /* calls of the backend's allocator */
 } tx_traffic;
 tx_status tx_engine_traffic(const tx_engine *engine, tx_traffic *traffic);
 
-/* What the backend chose by measuring so far (which kernel runs which product), one choice a line; "" where it
- * chooses nothing. For a checkpoint: the same choices, the same bits. The caller frees `*text`. */
+/* Returns the autotuner's choices so far (the kernel for each product), one a line, or "" if the backend measures
+ * nothing. A checkpoint stores them: equal choices give equal bits. The caller frees `*text`. */
 tx_status tx_engine_choices(const tx_engine *engine, char **text);
-/* Makes it choose the same in the plans that are compiled from now on; those that are stay as they are. A choice that
- * this build or device does not have is TX_UNSUPPORTED, and nothing is changed. */
+/* Forces these choices in plans compiled from now on; existing plans keep theirs. If this build or device lacks a
+ * choice, the call fails with TX_UNSUPPORTED and changes nothing. */
 tx_status tx_engine_choose(tx_engine *engine, const char *text);
-/* What this and earlier runs found out about the device by measuring, one line each: KEY, a tab, VALUE; "" where
- * nothing is measured. The caller frees `*text`. */
+/* Returns the measurements of this and earlier runs on this device. Each line is KEY, a tab, VALUE; "" if there are
+ * none. The caller frees `*text`. */
 tx_status tx_engine_tuned(const tx_engine *engine, char **text);
 
 TX_API_END

@@ -12,127 +12,131 @@ typedef struct tx_tensor tx_tensor;
 
 tx_status tx_graph_create(tx_model *model, tx_graph **graph);
 void tx_graph_free(tx_graph *graph);
-/* Mixed precision: with BF16 or F16 products and attention read 16 bits and keep 16 bits for the backward pass, and so
- * do activations between them; their sums, statistics of norms, softmax, losses, the residual stream, parameters and
- * their gradients stay in fp32. F32 (the default): everything is as recorded. Outputs keep their type. To be called
- * before the graph has a plan. */
+/* Enables mixed precision with BF16 or F16. Products and attention then read 16-bit operands and save 16-bit
+ * activations for the backward pass, and so do the activations between them. Sums, statistics of norms, softmax,
+ * losses, the residual stream, parameters and their gradients stay in fp32. The default F32 leaves all ops as recorded.
+ * Outputs keep their type. Call this before the graph has a plan. */
 tx_status tx_graph_autocast(tx_graph *graph, tx_dtype dtype);
-/* Nodes recorded from here on belong to this block of the architecture (a layer: attention and what follows it),
- * counted from 1 in the order of the model; 0, the default: to none. */
+/* Assigns the nodes recorded from now on to a block of the architecture (a layer: attention and feed-forward). Blocks
+ * are numbered from 1 in the order of the model. The default 0 means no block. */
 void tx_graph_block(tx_graph *graph, int32_t block);
 
-/* Gradient checkpointing (Chen et al., Training deep nets with sublinear memory cost, 2016): results of blocks that the
- * backward pass reads are not kept from the forward pass but computed again, to the same bits, when it comes to them.
- */
+/* Gradient checkpointing (Chen et al., Training deep nets with sublinear memory cost, 2016): activations of blocks are
+ * not saved in the forward pass. The backward pass recomputes them just before use, with the same bits. */
 typedef struct tx_checkpointing {
     size_t size; /* sizeof(tx_checkpointing) */
     int32_t
-        segments;  /* the blocks are divided into so many, as even as can be; 0, or more than there are: each is one */
-    int32_t whole; /* the first so many segments keep nothing but what they begin with */
-    int32_t cheap; /* the first so many, where they are not among those, do not keep results of norms, activations and
-                    * casts that follow from something that is kept */
+        /* Number of segments into which the blocks are divided, as evenly as possible. Default: 0 (one a block), as for
+         * values over the number of blocks. */
+        segments;
+    int32_t whole; /* the first `whole` segments save only their input */
+    /* After those, the first `cheap` segments recompute norms, activation functions and casts of saved values. */
+    int32_t cheap;
 } tx_checkpointing;
-/* To be called before the graph has a plan. tx_plan_create refuses it for a graph with gradients and without blocks. */
+/* Call this before the graph has a plan. tx_plan_create refuses a graph with gradients and without blocks. */
 tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *options);
-/* What the backward pass reads of blocks (tx_graph_block) waits for it in the host's memory: two blocks' is on the
- * device at a time, and the last block's. To the same bits. With checkpointing what segments begin with goes there. To
- * be called before the graph has a plan. */
+/* Keeps saved activations of blocks (tx_graph_block) in host memory between the forward and the backward pass. The
+ * device holds those of two blocks at a time and of the last block. Results have the same bits. With checkpointing the
+ * inputs of segments are offloaded too. Call this before the graph has a plan. */
 tx_status tx_graph_offload_activations(tx_graph *graph);
-/* Keeps a failure with this thread's message, unless there is one already, for tx_backward and tx_plan_create to
- * report; returns `status`. For functions that build parts of models and return NULL on error. */
+/* Records a failure with this thread's message, unless the graph has one; tx_backward and tx_plan_create report it.
+ * Returns `status`. It is for functions that build parts of models and return NULL on error. */
 tx_status tx_graph_fail(tx_graph *graph, tx_status status);
 const tx_shape *tx_tensor_shape(const tx_tensor *tensor);
 tx_dtype tx_tensor_dtype(const tx_tensor *tensor);
 
-/* A value the host writes before a run. */
+/* Adds an input, which the host writes before a run. */
 tx_tensor *tx_input(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape);
-/* The first input of this name; NULL: there is none. */
+/* Returns the first input of this name, or NULL if there is none. */
 tx_tensor *tx_find_input(const tx_graph *graph, const char *name);
-/* A parameter of the model; the first use declares it, later ones (in any graph) must agree; with
- * spec NULL it must have been declared. */
+/* Reads a parameter of the model. The first use declares it; later ones, in any graph, must agree. `spec` may be NULL
+ * if the parameter has been declared. */
 tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec);
-/* A tensor that keeps its value between runs and is shared by name among the graphs of a model
- * (a key-value cache). Starts as zero. */
+/* A tensor that keeps its value between runs. Graphs of a model share it by name (a key-value cache). It is initially
+ * 0. */
 tx_tensor *tx_state(tx_graph *graph, const char *name, tx_dtype dtype, tx_shape shape);
-/* Keeps a tensor readable after the runs; of no effect once the graph has a plan. Returns its argument. */
+/* Makes a tensor readable after runs. It has no effect once the graph has a plan. Returns its argument. */
 tx_tensor *tx_output(tx_tensor *tensor);
 
 /* y = x W + b. x [..., K]; W [K, N], or [N, K] with transpose; b [N] or NULL. */
 tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose);
-/* The same in fp32 also where tx_graph_autocast says 16 bits: what routes tokens must not change with small errors. */
+/* The same in fp32 in spite of tx_graph_autocast. Routers use it, because small errors would change the routing. */
 tx_tensor *tx_linear_full(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose);
-/* Batched product over equal leading dimensions, or one operand of rank 2 for all. */
+/* Batched product over equal leading dimensions. An operand of rank 2 applies to the whole batch. */
 tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpose_b);
-/* Rows of `tokens` from token_table plus rows positions[b].. of position_table (NULL: none). positions I32 [B]: where
- * the first token of each row stands, which is the length of its cache; I32 [B, T]: where each token stands; NULL: 0
- * and on. tokens [B, T] -> [B, T, C]. Of a token_table whose rows a tensor group divides (tx_param_spec.split) each
- * rank gives those that it has, and they are summed. */
+/* Token embedding plus position embedding, for tokens [B, T]. Returns [B, T, C]. position_table may be NULL. Positions
+ * I32 [B] are those of each row's first token (the length of its cache). Positions I32 [B, T] are those of each token.
+ * With NULL they count from 0. If a tensor group divides the rows of token_table (tx_param_spec.split), each rank looks
+ * up its own rows and the results are summed. */
 tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions);
-/* The same, where row `padding` of token_table learns nothing (PyTorch's padding_idx); below 0: all rows learn. */
+/* The same, but row `padding` of token_table gets no gradient (PyTorch's padding_idx). Below 0 all rows get one. */
 tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
                                tx_tensor *positions);
-/* I32 [B, T] -> [B, T]: the positions of tokens in a row, padding left out, counted from padding + 1 on; padding stands
- * at `padding` (RoBERTa). */
+/* Positions of the tokens in each row: I32 [B, T] -> [B, T]. Tokens that are not padding count from padding + 1;
+ * padding has position `padding` (RoBERTa). */
 tx_tensor *tx_token_positions(tx_tensor *tokens, int32_t padding);
 tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows);
-/* out [rows, C]: row r is the sum of the src rows whose index is r. */
+/* Returns [rows, C]: row r is the sum of the src rows whose index is r. */
 tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows);
-/* The k greatest elements of each row of x [..., E], greatest first, and in *indices (I32) their places; of equal ones
- * the lower place comes first. [..., k]. */
+/* Returns the k greatest elements of each row of x [..., E] in descending order, [..., k], and their indices (I32) in
+ * *indices. Among equal elements the lower index comes first. */
 tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices);
-/* What experts get (Lepikhin et al., GShard, 2021; Fedus et al., Switch Transformers, 2022; without padding, as Gale et
- * al., MegaBlocks, 2023, have it). All tensors but counts are I32. */
+/* Assignment of tokens to experts (Lepikhin et al., GShard, 2021; Fedus et al., Switch Transformers, 2022; without
+ * padding as in Gale et al., MegaBlocks, 2023). All tensors are I32 except counts. */
 typedef struct tx_routes {
-    tx_tensor *tokens;  /* [N k]: the token in each place; places are sorted by expert. -1: none */
-    tx_tensor *places;  /* [N, k]: the place of each choice; -1: dropped */
-    tx_tensor *offsets; /* [experts + 1]: where each expert's places begin, and the last one's end */
+    tx_tensor *tokens;  /* [N k]: the token in each slot, or -1; slots are sorted by expert */
+    tx_tensor *places;  /* [N, k]: the slot of each choice, or -1 if dropped */
+    tx_tensor *offsets; /* [experts + 1]: the first slot of each expert, then the end of the last */
     tx_tensor *counts;  /* F32 [experts]: choices of each expert, dropped ones included; no gradient */
 } tx_routes;
-/* choices I32 [N, k], below `experts`; ids I32 [N]: a token whose id is below 0 is padding and chooses no expert; pass
- * NULL if none is. With a capacity above 0 an expert takes at most ceil(capacity times an even share of the choices):
- * first choices before second ones, and of these those of earlier tokens first. False on failure, which the graph
- * keeps. */
+/* Sorts tokens by expert. choices I32 [N, k] are below `experts`. ids I32 [N] may be NULL. A token whose id is below 0
+ * is padding and gets no expert. With a capacity above 0 an expert gets at most ceil(capacity times an even share of
+ * the choices): first choices before second ones, and among these earlier tokens first. Returns false on failure, which
+ * the graph records. */
 bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacity, tx_routes *routes);
-/* Rows offsets[e]..offsets[e + 1] - 1 of x [R, K] times w[e], w [E, K, N], or [E, N, K] with transpose: [R, N]. Rows
- * that no group has give 0. */
+/* Multiplies rows offsets[e]..offsets[e + 1] - 1 of x [R, K] by w[e]; w [E, K, N], or [E, N, K] with transpose. Returns
+ * [R, N]. Rows outside all groups give 0. */
 tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, bool transpose);
-/* Rows that have come to the experts of this rank (tx_parallel_options.expert). */
+/* Rows received by this rank's experts (tx_parallel_options.expert). */
 typedef struct tx_arrivals {
-    tx_tensor *offsets; /* I32 [own experts + 1]: where each own expert's rows begin, and the last one's end */
-    tx_tensor *counts;  /* of the way back; NULL: all experts are here, and no row moves */
-    int64_t rows;       /* that can come at most: what `offsets` does not reach is 0 */
+    tx_tensor *offsets; /* I32 [own experts + 1]: the first row of each own expert, then the end of the last */
+    tx_tensor *counts;  /* rows to send back to each rank; NULL without an expert group */
+    int64_t rows;       /* most rows that can arrive; rows after the last offset are 0 */
 } tx_arrivals;
-/* x [N k, C], a row a place of `routes`, of which a token has `chosen` (k), `capacity` as tx_route had it, to
- * the ranks of their experts: [rows, C] in the order of own experts, ranks and places; x itself where all are here.
- * Memory is for the worst case: all ranks' tokens choose as many of this rank's experts as they can, N min(k, own
- * experts) rows a rank, or what own experts take at most if that is less. What is sent are the rows that there are. */
+/* Sends rows of x [N k, C], one for each slot of `routes`, to the ranks of their experts. `chosen` is k, `capacity`
+ * that of tx_route. Returns [rows, C], sorted by own expert, rank and slot; without an expert group x itself. Memory is
+ * for the worst case: each rank sends N min(k, own experts) rows, or as many as own experts accept at most if that is
+ * less. Only actual rows are sent. */
 tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes *routes, int64_t chosen, float capacity, tx_arrivals *arrivals);
-/* What experts gave of them back to their places: x [rows, C] -> [N k, C]. */
+/* Returns the experts' results to their slots: x [rows, C] -> [N k, C]. */
 tx_tensor *tx_ep_collect(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals);
 /* y[n] = the sum over j of weights[n, j] x[places[n, j]]: x [N k, C], weights [N, k] -> [N, C]. */
 tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes);
 tx_tensor *tx_layer_norm(tx_tensor *x, tx_tensor *gamma, tx_tensor *beta, float eps);
 tx_tensor *tx_rms_norm(tx_tensor *x, tx_tensor *gamma, float eps);
-/* RMS norm of each head of q and k: x [..., (heads + 2 kv_heads) * size] = q | k | v, gamma [2 * size] = that of q |
- * that of k. v stays as it is (Henry et al., Query-key normalization for transformers, 2020; as Qwen3 has it). */
+/* RMS norm of each head of q and k. x is [..., (heads + 2 kv_heads) * size] = q | k | v, gamma is [2 * size] = gamma of
+ * q | gamma of k. The norm leaves v as it is (Henry et al., Query-key normalization for transformers, 2020; as in
+ * Qwen3). */
 tx_tensor *tx_head_norm(tx_tensor *x, tx_tensor *gamma, int32_t heads, int32_t kv_heads, float eps);
-/* The ranks of a tensor group (tx_parallel_options) divide products: how many there are, 1 without, and which this is.
- */
+/* Returns the tensor-parallel size (tx_parallel_options), 1 without such a group, and this rank's index in *part. */
 int32_t tx_graph_tp_size(const tx_graph *graph, int32_t *part);
-/* The ranks that have two chunks of each row's positions (tx_parallel_options.context): how many there are, 1 without,
- * and which this is. Embeddings and rotary positions that are given no positions, and dropout, count from the chunks'
- * places on. */
+/* Returns the context-parallel size (tx_parallel_options.context), 1 without such a group, and this rank's index in
+ * *context. Each rank has two chunks of every row. Embeddings and rotary positions without given positions, and
+ * dropout, use the positions of these chunks in the row. */
 int32_t tx_graph_cp_size(const tx_graph *graph, int32_t *context);
-/* What they all have, read by products that each does a part of: x, whose gradient is summed over the group. */
+/* Marks x, which all tensor-parallel ranks have, as input of divided products. Its gradient is summed over the group.
+ */
 tx_tensor *tx_tp_input(tx_tensor *x);
-/* The sum over the group of what each has made of its part. */
+/* Sums x, the partial result of each tensor-parallel rank, over the group. */
 tx_tensor *tx_tp_all_reduce(tx_tensor *x);
-/* The same for what lies between products, [B, T, C]: where each rank has a chunk of the positions there
- * (tx_parallel_options.sequence) the chunks of all, and of the sum the own one, [B, T / parts, C]. */
+/* Sequence parallelism (tx_parallel_options.sequence). tx_graph_sequence returns whether it is on. If so, activations
+ * between products are divided along the positions, [B, T / size, C]. tx_tp_all_gather gathers the chunks of all ranks;
+ * tx_tp_reduce_scatter sums over the ranks and keeps the own chunk. Otherwise they act as tx_tp_input and
+ * tx_tp_all_reduce. */
 bool tx_graph_sequence(const tx_graph *graph);
 tx_tensor *tx_tp_all_gather(tx_tensor *x);
 tx_tensor *tx_tp_reduce_scatter(tx_tensor *x);
-/* A parameter that is read between products: where ranks have chunks its gradient is summed over them. */
+/* Marks a parameter that is read between products. With sequence parallelism its gradient is summed over the group. */
 tx_tensor *tx_tp_param(tx_tensor *param);
 tx_tensor *tx_softmax(tx_tensor *x); /* over the last dimension */
 tx_tensor *tx_gelu(tx_tensor *x, bool exact);
@@ -143,43 +147,48 @@ tx_tensor *tx_swiglu(tx_tensor *x); /* x [..., 2F] = gate | up -> silu(gate) * u
 tx_tensor *tx_add(tx_tensor *a, tx_tensor *b);
 tx_tensor *tx_mul(tx_tensor *a, tx_tensor *b);
 tx_tensor *tx_scale(tx_tensor *x, float factor);
-/* `site` numbers the place in the model: the same (seed, step, sample, site, element) gives the same draw. */
+/* `site` identifies the dropout in the model. Equal seed, step, sample, site and element give equal draws. */
 tx_tensor *tx_dropout(tx_tensor *x, float p, int32_t site);
-/* Adds numbers drawn evenly from [-scale, scale), times control NOISE. */
+/* Adds uniform noise from [-scale, scale), multiplied by control NOISE. */
 tx_tensor *tx_noise(tx_tensor *x, float scale, int32_t site);
 
 typedef struct tx_attention_options {
     size_t size; /* sizeof(tx_attention_options) */
     int32_t heads, kv_heads;
     bool causal;
-    float scale;   /* of the scores; 0 is 1 / sqrt(head size) */
+    float scale;   /* of the scores; 0 means 1 / sqrt(head size) */
     float dropout; /* of the probabilities */
     int32_t site;  /* as in tx_dropout */
-    /* A position sees itself and the window - 1 before it; 0: all before it (Beltagy et al., Longformer, 2020; as
-     * Mistral has it). Time and memory traffic grow with the window then, not with T. Causal attention alone. */
+    /* Sliding window: a position sees itself and the window - 1 positions before it, or all before it if the window is
+     * 0 (Beltagy et al., Longformer, 2020; as in Mistral). Time and memory traffic then grow with the window instead of
+     * with T. It needs causal attention. */
     int32_t window;
-    int32_t first_head; /* number in the model of the first head, where ranks divide them: keys the dropout */
+    /* Index in the model of this rank's first head, if tensor-parallel ranks divide the heads. Dropout depends on it.
+     */
+    int32_t first_head;
 } tx_attention_options;
-/* qkv [B, T, (heads + 2 kv_heads) * size] = q | k | v -> [B, T, heads * size]. lengths I32 [B] or NULL. starts I32
- * [B, T] or NULL: the first position that each sees, as where several samples share a row: causal attention alone;
- * values are 0..T-1, and what lies behind the position itself counts as the position. */
+/* Attention. The operand qkv is [B, T, (heads + 2 kv_heads) * size] = q | k | v, the result [B, T, heads * size].
+ * Operand lengths is I32 [B] or NULL. Operand starts is I32 [B, T] or NULL. It holds the first position that each
+ * position sees, for rows of several packed samples, and needs causal attention. Values are 0..T-1; one greater than
+ * the position itself counts as the position. */
 tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, const tx_attention_options *options);
-/* Appends each row's keys and values to its caches [B, S, kv_heads * size] at positions[b] (I32 [B], 0..S-T) and lets
- * query t attend to 0..positions[b]+t, within the window. `sources` I32 [B] (or NULL): before that, the row's cache
- * becomes a copy of that of row sources[b], as beams need it. */
+/* Appends keys and values of each row to its caches [B, S, kv_heads * size] at positions[b] (I32 [B], 0..S-T). Query t
+ * attends to 0..positions[b]+t, within the window. With `sources` (I32 [B], or NULL), row b's cache first becomes a
+ * copy of row sources[b]'s, as beam search needs it. */
 tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
                                tx_tensor *sources, const tx_attention_options *options);
-/* Rotary positions (Su et al., RoFormer, 2021), and the ways to reach beyond the length that a model was trained at.
- * Pair i of a head of d elements turns by f (1 - r + r / factor) a position, where f = theta^(-2i/d), in fp32, and r =
- * ramp + ramp_pair i + ramp_frequency f within [0, 1]: all pairs as they are by ramp 0, all slower by ramp 1
- * ("linear"), by the pair's number (YaRN), by its wavelength ("llama3"). With divisors f is that over divisor[i], each
- * pair's own ("longrope"; by infinity a pair does not turn). Sines and cosines are times `magnitude`. */
+/* Rotary position embedding (Su et al., RoFormer, 2021) and its extensions to contexts longer than in training. The
+ * angle of pair i in a head of d elements is f (1 - r + r / factor) for each position, with f = theta^(-2i/d) and r =
+ * ramp + ramp_pair i + ramp_frequency f clamped to [0, 1]. Ramp 0 leaves all pairs unchanged and ramp 1 slows all
+ * ("linear"). ramp_pair depends on the pair (YaRN), ramp_frequency on the wavelength ("llama3"). Divisors divide the f
+ * of each pair ("longrope"; a pair with an infinite one is not rotated). Sines and cosines are multiplied by
+ * `magnitude`. All is computed in fp32. */
 #define TX_MAX_ROTARY 256
 typedef struct tx_rope {
     float theta, factor;
     float ramp, ramp_pair, ramp_frequency;
     float magnitude;
-    float divisor[TX_MAX_ROTARY / 2]; /* 0: 1 */
+    float divisor[TX_MAX_ROTARY / 2]; /* 0 means 1 */
 } tx_rope;
 #define TX_ROPE(theta)                       \
     {                                        \
@@ -188,54 +197,55 @@ typedef struct tx_rope {
             0                                \
         }                                    \
     } /* an initializer */
-/* Rotates the first `heads` heads of x [B, T, n * head_size], pairs (i, i + head_size / 2); the rest is copied.
- * head_size is even and at most TX_MAX_ROTARY. Token t of row b stands at positions[b] + t; positions I32 [B], NULL: 0;
- * or at positions[b][t], I32 [B, T]. */
+/* Rotates pairs (i, i + head_size / 2) in the first `heads` heads of x [B, T, n * head_size] and copies the others.
+ * head_size is even and at most TX_MAX_ROTARY. Token t of row b has position positions[b] + t with I32 [B],
+ * positions[b][t] with I32 [B, T], and t with NULL. */
 tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions);
-/* -log softmax(logits)[label] a row: logits [..., V'], labels [...]; columns from `vocab` on are
- * padding. Rows labelled TX_IGNORE_LABEL give 0. Logits that are tx_linear's by a transposed matrix whose rows a tensor
- * group divides are this rank's columns: the loss is that of all, `vocab` of them, and such logits are no tx_output.
- * tx_tp_input is to stand before that product. */
+/* Returns -log softmax(logits)[label] of each row: logits [..., V'], labels [...]. Columns from `vocab` on are padding.
+ * Rows labelled TX_IGNORE_LABEL give 0. If the logits come from tx_linear with a transposed matrix whose rows a tensor
+ * group divides, they are this rank's columns; the loss is over all `vocab` columns of the group. Such logits cannot be
+ * a tx_output, and tx_tp_input must precede the product. */
 tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab);
-/* (1 - smoothing) times that plus `smoothing` times the mean over the vocabulary of -log p, 0 <= smoothing < 1: what
- * transformers' LabelSmoother gives (Szegedy et al., 2016, section 7). */
+/* Label smoothing: (1 - smoothing) times the cross-entropy plus `smoothing` times the mean over the vocabulary of -log
+ * p. 0 <= smoothing < 1. It equals transformers' LabelSmoother (Szegedy et al., 2016, section 7). */
 tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
-/* Distillation from a teacher's logits, of the same shape and type (Hinton et al., 2015): `alpha` times the
- * cross-entropy plus (1 - alpha) T^2 KL(softmax(teacher / T) || softmax(logits / T)), T the temperature; no gradient
- * goes to the teacher. Rows and columns as those of tx_cross_entropy. */
+/* Distillation from a teacher's logits of the same shape and type (Hinton et al., 2015): `alpha` times the
+ * cross-entropy plus (1 - alpha) T^2 KL(softmax(teacher / T) || softmax(logits / T)), where T is the temperature. The
+ * teacher gets no gradient. Rows and columns are as in tx_cross_entropy. */
 tx_tensor *tx_distillation(tx_tensor *logits, tx_tensor *teacher, tx_tensor *labels, int64_t vocab, float temperature,
                            float alpha);
-/* Sum of `losses` times control INVERSE_LABELS: the mean over the labels of the global batch. */
+/* Returns the mean over the labels of the global batch: the sum of `losses` times control INVERSE_LABELS. */
 tx_tensor *tx_mean_loss(tx_tensor *losses);
 
-/* `loss` times control LABEL_SHARE: what a mean over a micro-batch counts for in that of the global batch. */
+/* Weights a mean over a micro-batch by its share of the global batch: `loss` times control LABEL_SHARE. */
 tx_tensor *tx_share_loss(tx_tensor *loss);
-/* A mean over the positions of a micro-batch, to which padding has added 0, as the mean over its tokens: `mean` times
- * control POSITIONS_PER_TOKEN. */
+/* Converts a mean over the positions of a micro-batch, in which padding counts as 0, to a mean over its tokens: `mean`
+ * times control POSITIONS_PER_TOKEN. */
 tx_tensor *tx_mean_of_tokens(tx_tensor *mean);
 
-/* Adds x, one F32 number, to result DROPPED, over all micro-batches of a step and all ranks; at most once a graph. */
+/* Adds x, one F32 number, to `result`, which must be DROPPED, over all micro-batches of a step and all ranks. At most
+ * once a graph. */
 tx_status tx_add_to_result(tx_tensor *x, tx_result result);
 
 typedef enum tx_reduction { TX_REDUCE_SUM, TX_REDUCE_MEAN, TX_REDUCE_MAX, TX_REDUCE_SUMSQ } tx_reduction;
-/* What is reduced away: everything, the last dimension, or all dimensions but the last. */
+/* The dimensions to reduce: all, the last, or all except the last. */
 typedef enum tx_axis { TX_AXIS_ALL, TX_AXIS_LAST, TX_AXIS_ROWS } tx_axis;
 tx_tensor *tx_reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis);
-/* The converse: x [1], without the last dimension, or of that alone [last], repeated to `shape`. */
+/* Repeats x to `shape`, the inverse of tx_reduce's axis: x is [1], lacks the last dimension, or has only the last. */
 tx_tensor *tx_broadcast(tx_tensor *x, tx_shape shape, tx_axis axis);
-/* log(sum(exp(x))) over the last dimension, which goes. */
+/* log(sum(exp(x))) over the last dimension, which is removed. */
 tx_tensor *tx_log_sum_exp(tx_tensor *x);
-/* x as a constant: nothing that is made of it has a part in the gradient of x. */
+/* Returns x as a constant: no gradient flows through it. */
 tx_tensor *tx_detach(tx_tensor *x);
 tx_tensor *tx_cast(tx_tensor *x, tx_dtype dtype);
 tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value);
-/* I32: first, first + step, ..., for the operands of tx_embedding and tx_gather that name rows. */
+/* I32: first, first + step, ..., for index operands of tx_embedding and tx_gather. */
 tx_tensor *tx_range(tx_graph *graph, tx_shape shape, int32_t first, int32_t step);
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape);
 
-/* Asks for the gradient of the scalar `loss` with respect to every parameter it depends on, and for the addition of
- * `loss` to result LOSS. Given several losses, also one twice, the gradients are those of their sum. The gradients are
- * made by tx_plan_create, which is also where an op without a gradient is refused. */
+/* Adds `loss`, a scalar, to result LOSS and requests its gradient for every parameter it depends on. For several
+ * losses, also repeated ones, the gradients are those of their sum. tx_plan_create builds the gradients and refuses ops
+ * without one. */
 tx_status tx_backward(tx_graph *graph, tx_tensor *loss);
 
 TX_API_END

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model that many ranks train. */
+ * Models that many ranks train together. */
 #ifndef TX_PARALLEL_H
 #define TX_PARALLEL_H
 
@@ -7,34 +7,38 @@
 
 TX_API_BEGIN
 
-/* The ranks that train together: processes that a launcher started (mpiexec), or this one alone. */
+/* The ranks that train together: processes started by a launcher (mpiexec), or this process by itself. */
 typedef struct tx_comm tx_comm;
 
-/* Joins them. Fails when the launcher started more ranks than this build can see, naming the launcher to use. One a
- * process; models that use it go first. */
+/* Opens the communicator of all ranks. Fails if the launcher started more ranks than this build can see, and names the
+ * launcher to use. Each process opens one; free the models that use it before it is closed. */
 tx_status tx_comm_open(int *argc, char ***argv, tx_comm **comm);
 void tx_comm_close(tx_comm *comm);
-/* Groups of them; all ranks of `parent` call it, when nothing is on its way. `*sub` is of those that give this colour,
- * 0 or more, in the order of their keys and, where these are equal, of their ranks. It has transfers and memory of its
- * own, and goes when the one that was opened is closed; nobody else closes it. */
+/* Splits `parent` into groups. All its ranks call this while no transfer is in progress. `*sub` has the ranks that pass
+ * the same colour (0 or more), ordered by key and then by rank. It has its own transfers and memory. tx_comm_close of
+ * the communicator that was opened also closes it; do not close it yourself. */
 tx_status tx_comm_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub);
 int32_t tx_comm_rank_of(const tx_comm *comm);
 int32_t tx_comm_size_of(const tx_comm *comm);
-/* The number of ranks that a launcher started, 0 without one, before they join. `variable`, unless NULL, gets the name
- * of the environment variable that says so. */
+/* Returns the number of ranks that a launcher started, or 0 without one. It may be called before tx_comm_open.
+ * `variable`, unless NULL, receives the name of the environment variable with this number. */
 int32_t tx_launcher_ranks(const char **variable);
-/* The rank of this process among them; -1 without a launcher. */
+/* Returns the rank of this process, or -1 without a launcher. */
 int32_t tx_launcher_rank(void);
 
-/* X(NAME, "name"): in which order a pipeline's stages do forward and backward parts of a step's micro-batches. The same
- * gradients, to the bit. */
-#define TX_PIPELINE_MAP(X)                                                                                            \
-    X(1F1B, "1f1b")   /* in turns, as soon as one can: a stage keeps activations of at most as many micro-batches as  \
-                         there are stages from it on (Narayanan et al., PipeDream, 2019) */                           \
-    X(GPIPE, "gpipe") /* first all forward parts: it keeps those of all (Huang et al., GPipe, 2019) */                \
-    X(INTERLEAVED, "interleaved") /* as 1f1b, by `chunks` stages a rank: ranks wait 1 / chunks as long at the ends of \
-                         a step, for chunks times the messages (Narayanan et al., Efficient Large-Scale Language      \
-                         Model Training on GPU Clusters Using Megatron-LM, 2021) */
+/* X(NAME, "name"): the order of the forward and backward passes of a step's micro-batches in a pipeline. All schedules
+ * give the same gradients, bit for bit.
+ * - 1F1B: one forward, one backward, each as soon as its input has arrived. A stage keeps the activations of at most as
+ *   many micro-batches as there are stages from it to the last (Narayanan et al., PipeDream, 2019).
+ * - GPIPE: all forward passes come first. A stage keeps the activations of all micro-batches (Huang et al., GPipe,
+ * 2019).
+ * - INTERLEAVED: 1F1B with `chunks` stages a rank. The pipeline bubble is 1 / chunks as long and there are chunks times
+ *   as many messages (Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using
+ * Megatron-LM, 2021). */
+#define TX_PIPELINE_MAP(X) \
+    X(1F1B, "1f1b")        \
+    X(GPIPE, "gpipe")      \
+    X(INTERLEAVED, "interleaved")
 
 typedef enum tx_pipeline_schedule {
 #define X(name, text) TX_PIPELINE_##name,
@@ -43,79 +47,84 @@ typedef enum tx_pipeline_schedule {
 } tx_pipeline_schedule;
 
 typedef struct tx_parallel_options {
-    size_t size;          /* sizeof(tx_parallel_options) */
-    int64_t bucket_bytes; /* gradients are summed in buckets of about so many bytes; 0: 25 MiB, the first 1 MiB */
-    bool half;            /* gradients leave a host in bf16 */
-    int32_t zero_stage; /* 0: every rank keeps all; 1: optimizer states are spread over the ranks; 2: gradients too; 3:
-                           weights too, which plans gather before they read them (Rajbhandari et al., ZeRO: Memory
-                           Optimizations Toward Training Trillion Parameter Models, 2020); frozen ones stay whole */
-    bool whole;         /* with zero_stage: buckets go to ranks whole, in place of a shard each; what optimizers need
-                           that work on whole parameters (tx_optimizer_is_whole). The sums of gradients then take
-                           twice the messages */
-    tx_comm *tensor;    /* the ranks that compute each product of a row together, a part each (Shoeybi et al.,
-                           Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism, 2019):
-                           they read the same rows and divide parameters by tx_param_spec.split, tables by their
-                           vocabulary; `comm` has those of other rows that have the same parts. With optimizers whose
-                           states are numbers of one weight each. NULL: none */
-    bool sequence;      /* of a tensor group: what lies between its products, sums, norms and dropout, each rank has for
-                           its chunk of the positions, and gathers before it multiplies (Korthikanti et al., Reducing
-                           Activation Recomputation in Large Transformer Models, 2022). Rows are multiples of its size */
-    /* The ranks of `comm` among which the experts of each layer are divided (tx_param_spec.experts), as many whole ones
-     * to each, and those of `comm` that have the same: tokens go to the ranks of their experts and back by all-to-alls
-     * (Lepikhin et al., GShard, 2020). The ranks of a group run the same plans at the same time, of as many rows each.
-     * With `tensor` each has its part of every one of them (Megatron-LM's division). Not with `sequence` and `whole`.
-     * NULL: none */
+    size_t size; /* sizeof(tx_parallel_options) */
+    /* Bytes of a gradient bucket, approximately. Default: 0 (25 MiB, and 1 MiB for the first bucket). */
+    int64_t bucket_bytes;
+    bool half; /* gradients between hosts are sent in bf16 */
+    /* With 1 the ranks divide optimizer states, with 2 also gradients, with 3 also weights. Plans gather divided
+     * weights before use (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models,
+     * 2020). Frozen weights are not divided. Default: 0 (every rank has everything). */
+    int32_t zero_stage;
+    /* With zero_stage: assigns whole buckets to ranks instead of dividing each into shards. Optimizers on whole
+     * parameters (tx_optimizer_is_whole) need this. The sums of gradients then take twice as many messages. */
+    bool whole;
+    /* The tensor-parallel group, or NULL. Its ranks read the same rows and compute a part of each product (Shoeybi et
+     * al., Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism, 2019). They divide
+     * parameters by tx_param_spec.split, tables by their vocabulary. `comm` then has the data-parallel ranks with the
+     * same shards. It needs an optimizer whose states belong to single weights. */
+    tx_comm *tensor;
+    /* Sequence parallelism in the tensor group. Each rank computes the sums, norms and dropout between products for its
+     * chunk of the positions, and gathers the chunks before a product (Korthikanti et al., Reducing Activation
+     * Recomputation in Large Transformer Models, 2022). The length of rows must be a multiple of the group's size.
+     */
+    bool sequence;
+    /* The expert-parallel group, or NULL. It has ranks of `comm` that divide the experts of each layer
+     * (tx_param_spec.experts), with equally many experts on each. `replicas` has the ranks of `comm` with the same
+     * experts. All-to-alls move tokens to the ranks of their experts and back (Lepikhin et al., GShard, 2020). The
+     * ranks of a group run the same plans at the same time with equally many rows. With `tensor`, each rank has its
+     * shard of every expert (Megatron-LM's division). It cannot be combined with `sequence` or `whole`. */
     tx_comm *expert, *replicas;
-    /* The ranks that have a stage each of a model whose graphs have blocks (tx_graph_block), in their order: they read
-     * the same rows, and each has the parameters of its blocks, the first those in front, the last those behind and
-     * what is tied (tx_param_spec). A training plan does a whole step, `micro_batches` of them (tx_plan_input,
-     * tx_model_keep_controls), a plan for evaluation one batch. `comm` has those of other rows that have the same
-     * stage. With zero_stage 0 or 1. NULL: none */
+    /* The pipeline group, or NULL. It has one rank for each stage, in order. The graphs must have blocks
+     * (tx_graph_block). All ranks read the same rows. Each stage has the parameters of its blocks; the first also has
+     * those before the blocks, the last those after them and the tied ones (tx_param_spec). A training plan runs a
+     * whole step of `micro_batches` (tx_plan_input, tx_model_keep_controls); an evaluation plan runs one batch. `comm`
+     * has the data-parallel ranks of the same stage. It needs zero_stage 0 or 1. */
     tx_comm *pipeline;
-    tx_comm *ends; /* of these the first and the last; others are in groups that nobody uses */
+    tx_comm *ends; /* first and last rank of `pipeline`; unused on the other ranks */
     int32_t blocks, micro_batches;
-    const int32_t *stage_blocks; /* how many of them each stage has, in the model's order, 1 or more. Read while the
-                                    model is made parallel */
-    /* Stages of a rank, which has the stages rank, rank + ranks and so on: with INTERLEAVED 2 or more, and
-     * micro_batches is a multiple of the ranks; else 0 or 1. */
+    /* Blocks of each stage in the order of the model, at least 1 each. tx_model_parallel reads it and keeps no
+     * reference. */
+    const int32_t *stage_blocks;
+    /* Model chunks (stages) of a rank: stages rank, rank + ranks and so on. With INTERLEAVED it is 2 or more and
+     * micro_batches is a multiple of the ranks; otherwise it is 0 or 1. */
     int32_t chunks;
-    /* The N ranks that have a part each of the positions of the same rows: of 2 N chunks rank r has r and 2 N - 1 - r,
-     * so that causal attention is as much for all. Inputs are those of its chunks alone, the later one behind the
-     * earlier; positions count from the chunks' places on, and ranks send keys and values to those that need them (Liu
-     * et al., Ring Attention with Blockwise Transformers, 2023). Chunks are alike, multiples of 4 positions. `comm` has
-     * all ranks, these too: gradients and losses are sums over them as over rows. Without `sequence`.
-     * NULL: none */
+    /* The context-parallel group of N ranks, or NULL. Each rank has a part of the positions of the same rows. Rows are
+     * cut into 2 N chunks and rank r has chunks r and 2 N - 1 - r, so that causal attention takes equally long on all
+     * ranks. Inputs hold only the rank's own chunks, in order of position, and positions keep their numbers in the
+     * whole row. Ranks send keys and values to the ranks that need them (Liu et al., Ring Attention with Blockwise
+     * Transformers, 2023). Chunks have equal lengths, multiples of 4. `comm` includes these ranks: gradients and losses
+     * are summed over them as over rows. It cannot be combined with `sequence`. */
     tx_comm *context;
     tx_pipeline_schedule schedule;
 } tx_parallel_options;
 
-/* Makes `model` one of many copies, each rank's: from now on gradients and result LOSS are summed over the ranks, and
- * every rank makes the same updates. Every rank calls it, before the first parameter is declared, and builds the same
- * graphs, save for batch sizes. Each rank's loss is to be its part of the sum (control INVERSE_LABELS: of the labels of
- * all ranks). With zero_stage 1 and more all ranks make the calls that read optimizer states, with 3
- * those that read weights, and as many runs of plans. */
+/* Makes `model` this rank's copy of a model that all ranks train. Gradients and result LOSS are then summed over the
+ * ranks, and every rank makes the same updates. Every rank calls this before it declares the first parameter, and
+ * builds the same graphs except for batch sizes. Each rank's loss must be its part of the sum: control INVERSE_LABELS
+ * counts the labels of all ranks. With zero_stage 1 or more, reads of optimizer states are collective calls; with 3, so
+ * are reads of weights and runs of plans. */
 tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_options *options);
-/* Whether runs of a training plan sum the gradients over the ranks: off for all but the last micro-batch of a step. On
- * at first. (With zero_stage 2 and 3 every run does.) */
+/* Sets whether runs of a training plan sum the gradients over the ranks. It is initially on; turn it off except for the
+ * last micro-batch of a step. With zero_stage 2 and 3 every run sums them anyway. */
 tx_status tx_model_synchronize(tx_model *model, bool on);
-/* Waits for what still moves between the ranks: gradients, or weights of the last update. All of them call it before
- * some read those or go. */
+/* Waits for transfers between the ranks: gradients, or the weights of the last update. All ranks call this before one
+ * of them reads these values or frees the model. */
 tx_status tx_model_wait(tx_model *model);
-/* Whether ranks have parts of the weights alone: zero_stage 3, `tensor`, `expert` or `pipeline`. */
+/* Whether ranks have only shards of the weights: zero_stage 3, `tensor`, `expert` or `pipeline`. */
 bool tx_model_gathers(const tx_model *model);
-/* Between `on` and its end rank 0 alone reads weights and states, whichever ranks they are spread over, while the
- * others are in tx_model_serve_reads, which ends when it does. A rank whose answer fails says so, and the values that
- * rank 0 read are of no use then. Nothing to do if every rank has what is read. */
+/* tx_model_read_alone(model, true) lets rank 0 read weights and states from all ranks until tx_model_read_alone(model,
+ * false). Meanwhile the other ranks are in tx_model_serve_reads, which returns at that end. If tx_model_serve_reads
+ * fails on a rank, the values that rank 0 read are invalid. Both do nothing if every rank has all values. */
 tx_status tx_model_read_alone(tx_model *model, bool on);
 tx_status tx_model_serve_reads(tx_model *model);
-/* A hash of all weights that were written on this rank where it keeps shards of them alone; else 0. */
+/* Returns a hash of all weights written on this rank if it keeps only shards of them, otherwise 0. */
 uint64_t tx_model_written(const tx_model *model);
-/* A number that the ranks sum with every update, so that they decide alike: this rank's for the next one, and the sum
- * of the last. */
+/* A number that the ranks sum with each update, so that all take the same decision. tx_model_vote sets this rank's
+ * number for the next update; tx_model_votes returns the sum of the last one. */
 void tx_model_vote(tx_model *model, float mine);
 float tx_model_votes(const tx_model *model);
-/* The buckets in the order in which the backward pass fills them: number, and elements of each. Known after
- * tx_plan_create; none without tx_model_parallel. */
+/* Return the number of gradient buckets and the elements of each, in the order in which the backward pass fills them.
+ * Known after tx_plan_create; 0 without tx_model_parallel. */
 int32_t tx_model_bucket_count(const tx_model *model);
 int64_t tx_model_bucket_elements(const tx_model *model, int32_t index);
 

@@ -9,7 +9,7 @@ TX_API_BEGIN
 
 typedef struct tx_plan tx_plan;
 
-/* Compiles the graph, to which nothing can be added afterwards; nothing is allocated on the device yet. */
+/* Compiles the graph. Nothing can be added to the graph afterwards. Nothing is allocated on the device yet. */
 tx_status tx_plan_create(tx_graph *graph, const char *name, tx_plan **plan);
 void tx_plan_free(tx_plan *plan);
 
@@ -18,9 +18,9 @@ typedef enum tx_optimizer_kind {
     TX_ADAMW,
     TX_LION,
     TX_ADAFACTOR,
-    TX_ADAMW_8BIT,         /* moments in 8 bits, but of tables and what has less than 4096 elements */
-    TX_ADAMW_ANYPRECISION, /* moments in types of their own */
-    TX_MUON,               /* of matrices but tables; AdamW of the rest */
+    TX_ADAMW_8BIT,         /* 8-bit moments, except for tables and parameters of less than 4096 elements */
+    TX_ADAMW_ANYPRECISION, /* moments in types that the options choose */
+    TX_MUON,               /* Muon for matrices that are not tables, AdamW for all else */
     TX_OPTIMIZER_KINDS
 } tx_optimizer_kind;
 
@@ -29,57 +29,62 @@ typedef struct tx_optimizer_options {
     tx_optimizer_kind kind;
     float beta1, beta2; /* AdamW, Lion */
     float eps;          /* AdamW */
-    float momentum;     /* SGD; 0: it keeps no state. Muon */
-    float weight_decay; /* of parameters whose spec says decay */
+    float momentum;     /* SGD and Muon; with 0, SGD keeps no state */
+    float weight_decay; /* for parameters whose spec has `decay` */
     bool nesterov;      /* SGD and Muon, with momentum */
-    /* Adafactor: the learning rate is min(1e-2, 1 / sqrt(t)) in place of the control's; the rate is times the root mean
-     * square of each parameter; a relative rate begins at 1e-6 t. */
+    /* Adafactor. relative_step: the learning rate is min(1e-2, 1 / sqrt(t)) instead of the control's. scale_parameter:
+     * the rate is multiplied by the root mean square of each parameter. warmup_init: a relative rate starts at 1e-6 t.
+     */
     bool relative_step, scale_parameter, warmup_init;
-    /* AdamW of any precision: types of its moments, F32 or BF16; whether each weight has a remainder (Kahan's sum), and
-     * its type. */
+    /* AdamW with moments of any type: F32 or BF16 for each moment. `kahan` adds a compensation term (Kahan summation)
+     * of type compensation_dtype to each weight. */
     tx_dtype momentum_dtype, variance_dtype, compensation_dtype;
     bool kahan;
-    /* What is pruned stays so: of matrices but tables a weight that is 0 stays 0, and its gradient counts as 0. */
+    /* Keeps pruned weights pruned: in matrices that are not tables a weight of 0 stays 0 and its gradient counts as 0.
+     */
     bool keep_zeros;
-    bool match_rms; /* Muon: its steps are as large as AdamW's, 0.2 sqrt(max(rows, columns)) in place of
-                       sqrt(max(1, rows / columns)) */
+    /* Muon: scales steps to the size of AdamW's, by 0.2 sqrt(max(rows, columns)) instead of sqrt(max(1, rows /
+     * columns)). */
+    bool match_rms;
     tx_offload_place offload;
-    const char *offload_folder; /* of the file; outlives the model */
-    int64_t offload_elements;   /* of a state that move at a time, but for what works on whole parameters; 0: 4 Mi */
+    const char *offload_folder; /* folder of the offload file; outlives the model */
+    /* Elements of an offloaded state that move at a time; 0 means 4 Mi. Optimizers on whole parameters ignore it. */
+    int64_t offload_elements;
 } tx_optimizer_options;
-/* The update plan: global gradient norm, clip, optimizer over the flat arenas. */
+/* Creates the update plan: global gradient norm, clipping, then the optimizer over the flat arenas. */
 tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *options, tx_plan **plan);
-/* How many states the model's optimizer keeps of parameter `index`, parts TX_PARAM_STATE and those that follow; before
- * it is made, and of what is frozen, none. */
+/* Returns the number of optimizer states of parameter `index`: parts TX_PARAM_STATE and following. It is 0 for frozen
+ * parameters and before the optimizer is created. */
 int32_t tx_model_states(const tx_model *model, int32_t index);
-/* State `k` of it. The name lives as long as the library. */
+/* State `k` of a parameter. The name lives as long as the library. */
 typedef struct tx_state_info {
-    const char *name; /* what files call it, as in PARAM.exp_avg */
-    tx_dtype dtype;   /* as stored; tx_model_read and tx_model_write convert, without loss */
+    const char *name; /* name in files, as in PARAM.exp_avg */
+    tx_dtype dtype;   /* as stored; tx_model_read and tx_model_write convert without loss */
     tx_shape shape;
     bool never_negative;
 } tx_state_info;
 tx_status tx_model_state(const tx_model *model, int32_t index, int32_t k, tx_state_info *info);
-/* Bytes of all states of all parameters, wherever they lie: what files hold. */
+/* Returns the bytes of all states of all parameters in all places. Files store that many. */
 int64_t tx_model_state_bytes(const tx_model *model);
-/* Whether an optimizer works on whole parameters: then ranks divide updates by tx_parallel_options.whole. */
+/* Whether an optimizer works on whole parameters. Ranks then divide updates by tx_parallel_options.whole. */
 bool tx_optimizer_is_whole(tx_optimizer_kind kind);
 
-/* Copies `bytes` from `data` into an input; the data may be reused at once. Indices outside what
- * the graph can take are refused here, so that they never reach a kernel. */
+/* Copies `bytes` from `data` into an input; the caller may reuse the data at once. Indices that are out of range for
+ * the graph are refused here and never reach a kernel. */
 tx_status tx_plan_write(tx_plan *plan, tx_tensor *input, const void *data, size_t bytes);
-/* The input of micro-batch `micro_batch` that one of the graph is of the first, in a plan that does many
- * (tx_parallel_options.pipeline); NULL: the plan has no such. */
+/* Returns the input of micro-batch `micro_batch` that corresponds to the graph's `input`, in a plan that runs several
+ * micro-batches (tx_parallel_options.pipeline). Returns NULL if the plan has no such input. */
 tx_tensor *tx_plan_input(const tx_plan *plan, tx_tensor *input, int32_t micro_batch);
-/* Gives the plan to the device; does not wait. */
+/* Submits the plan to the device; does not wait. */
 tx_status tx_plan_run(tx_plan *plan);
 /* Waits for the device and copies an output (see tx_output) to `data`. */
 tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t bytes);
 
-/* From now on every run of the plan is measured: what each node reads and gives, as least and greatest magnitude. The
- * first node with a NaN or an infinity ends the run with a failure that names it, after `report` was told the ranges of
- * the last nodes, that one's operands, and what these were in the last run that was finite. Gradients are let pass
- * where the loss scale adapts to them (control GROWTH_INTERVAL). Many times slower. NULL: the plan runs as it is. */
+/* Checks values in every later run of the plan: records the least and greatest magnitude of each node's operands and
+ * results. The first node with a NaN or an infinity ends the run with a failure that names it. Before that, `report`
+ * receives the ranges of the last nodes, and of the node's operands now and in the last finite run. With an adaptive
+ * loss scale (control GROWTH_INTERVAL) gradients may be infinite. Runs are many times slower. Pass NULL to stop
+ * checking. */
 tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report);
 
 typedef enum tx_op_class {
@@ -90,32 +95,32 @@ typedef enum tx_op_class {
     TX_COLLECTIVE,
     TX_CLASS_COUNT
 } tx_op_class;
-/* RECOMPUTE: of the forward pass, once more for the backward pass (tx_graph_checkpointing). */
+/* RECOMPUTE: forward nodes that run again for the backward pass (tx_graph_checkpointing). */
 typedef enum tx_direction { TX_FORWARD, TX_RECOMPUTE, TX_BACKWARD, TX_UPDATE, TX_DIRECTION_COUNT } tx_direction;
 const char *tx_class_name(tx_op_class op_class);
 const char *tx_direction_name(tx_direction direction);
 
-/* Operations that a run takes in nodes of this direction: a multiply-add is two, other ops count one a result element.
- */
+/* Returns the floating-point operations of a run in nodes of this direction. A multiply-add counts as two; ops other
+ * than products and attention count one per result element. */
 double tx_plan_flops(const tx_plan *plan, tx_direction direction);
 
-/* Operations of a run's products and attention, and the bytes that its other ops have to read and write. */
+/* Returns the operations of a run's products and attention, and the least bytes that its other ops read and write. */
 void tx_plan_work(const tx_plan *plan, double *product_flops, double *other_bytes);
 
-/* The nodes of a plan in the order in which they run, those included that have no kernel. */
+/* A node of a plan. Nodes are in execution order and include those without a kernel. */
 typedef struct tx_plan_node {
     const char *op; /* name in the op set */
     tx_direction direction;
-    int32_t block; /* of the architecture, from 1; 0: none */
+    int32_t block; /* block of the architecture, from 1; 0 if none */
 } tx_plan_node;
 int32_t tx_plan_node_count(const tx_plan *plan);
 tx_status tx_plan_node_at(const tx_plan *plan, int32_t index, tx_plan_node *node);
 
-/* What a plan places by its lifetime, but for activations in the host's memory: it is there from node `first` to node
- * `last`, which may be the number of nodes. */
+/* A tensor that a plan allocates by its lifetime, from node `first` to node `last`. `last` may equal the number of
+ * nodes. Activations in host memory are not included. */
 typedef struct tx_plan_tensor {
-    const char *name;    /* of an input, else the op that makes it */
-    int32_t node;        /* which makes it; -1: none */
+    const char *name;    /* of an input, or of the op that computes it */
+    int32_t node;        /* that computes it; -1 if none */
     tx_memory_kind kind; /* ACTIVATIONS: kept for the backward pass; TEMPORARY; EXCHANGE */
     tx_dtype dtype;
     tx_shape shape;
@@ -127,14 +132,14 @@ tx_status tx_plan_tensor_at(const tx_plan *plan, int32_t index, tx_plan_tensor *
 
 typedef struct tx_profile_entry {
     const char *op;      /* name in the op set */
-    const char *variant; /* which kernel or library ran it */
+    const char *variant; /* the kernel or library that ran it */
     tx_op_class op_class;
     tx_direction direction;
     double seconds; /* summed over the profiled runs */
-    double flops;   /* one run */
-    double bytes;   /* read and written, one run */
+    double flops;   /* of one run */
+    double bytes;   /* read and written in one run */
 } tx_profile_entry;
-/* From now on times every operation (the engine must have been opened with profile). */
+/* Times every operation from now on. The engine must have been opened with `profile`. */
 tx_status tx_plan_profile(tx_plan *plan, bool on);
 int32_t tx_plan_length(const tx_plan *plan); /* operations in the plan */
 tx_status tx_plan_profile_entry(const tx_plan *plan, int32_t index, tx_profile_entry *entry);
