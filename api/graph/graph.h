@@ -1,51 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The static graph: tensors and nodes, as the passes see them. */
+ * The static graph: its tensors and nodes. Builders create them and passes edit them (edit.h). */
 #ifndef TX_API_GRAPH_H
 #define TX_API_GRAPH_H
 
 #include "api/graph/op.h"
 
-/* The values that an index tensor may hold; what is outside is refused when it is written. */
+/* The values that an index tensor may contain. A write of any other value fails. */
 typedef struct tx_index_range {
     int64_t low, high; /* low <= index < high */
-    bool ignore;       /* or TX_IGNORE_LABEL */
+    bool ignore;       /* TX_IGNORE_LABEL is allowed too */
 } tx_index_range;
 
 struct tx_tensor {
     tx_graph *graph;
-    int32_t id; /* its index in the graph */
+    int32_t id; /* index in the graph */
     tx_dtype dtype;
     tx_shape shape;
     tx_arena_id arena;
-    int64_t offset;   /* arena address */
-    tx_tensor *base;  /* whose storage this is, when not its own (reshape, in place, view) */
-    int64_t within;   /* bytes from the beginning of that storage */
-    int32_t producer; /* index of the node; -1: none */
-    int32_t param;    /* the parameter's number, of what a PARAM node gives; -1: no parameter */
+    int64_t offset;   /* address in the arena */
+    tx_tensor *base;  /* the tensor whose storage this one uses (reshape, in place, view), or NULL */
+    int64_t within;   /* byte offset in that storage */
+    int32_t producer; /* index of the node; -1 if none */
+    int32_t param;    /* index of the parameter of a PARAM node's result; otherwise -1 */
     bool requires_grad, is_output, is_input;
-    bool is_fixed; /* lies at `offset` in every plan; else the planner places it by its lifetime */
+    bool is_fixed; /* at `offset` in every plan; otherwise the planner assigns the address by lifetime */
     tx_index_range range;
-    char *name;          /* of inputs, parameters and states; else NULL */
-    int32_t first, last; /* lifetime in nodes, of storage that is planned */
+    char *name;          /* of inputs, parameters and states; otherwise NULL */
+    int32_t first, last; /* first and last node of the lifetime of planned storage */
 };
 
-/* Attributes of a node: no control word and a factor of 1, except as named. */
+/* Attributes of a node. Unless named, there is no control and the factor is 1. */
 #define TX_ATTRS(...) ((tx_attrs){.control = -1, .alpha = 1.0f, __VA_ARGS__})
 #define TX_PLAIN TX_ATTRS()
 
 typedef struct tx_node {
     tx_op op;
     tx_direction direction;
-    int32_t block; /* of the architecture (tx_graph_block), also of what passes make of its nodes; 0: of none */
+    /* Block of the architecture (tx_graph_block), or 0. Nodes that passes derive from a node have its block. */
+    int32_t block;
     tx_attrs attrs;
     tx_tensor *in[TX_MAX_IN];
     tx_tensor *out[TX_MAX_OUT];
 } tx_node;
 
-/* Bytes of the logits of a chunk of the classifier (tx_chunk). */
+/* Bytes of the logits in one chunk of the classifier (tx_chunk). */
 #define TX_CHUNK_BYTES (INT64_C(256) << 20)
-#define TX_CROSSINGS 8 /* most tensors of a micro-batch from a stage to the next */
+#define TX_CROSSINGS 8 /* most tensors that a micro-batch passes from one stage to the next */
 
 struct tx_graph {
     tx_model *model;
@@ -53,27 +54,29 @@ struct tx_graph {
     int32_t tensors;
     tx_node *node;
     int32_t nodes;
-    tx_direction direction; /* of the nodes being added */
-    int32_t block;          /* likewise */
-    tx_tensor **loss; /* what tx_backward was given, until autodiff takes it: the gradients are those of the sum */
+    tx_direction direction; /* of the nodes that are added next */
+    int32_t block;          /* of the nodes that are added next */
+    /* Losses given to tx_backward, until autodiff consumes them. The gradients are those of their sum. */
+    tx_tensor **loss;
     int32_t losses;
-    tx_dtype autocast;              /* what tx_graph_autocast was given */
-    tx_checkpointing checkpointing; /* what tx_graph_checkpointing was given */
-    bool offloads;                  /* tx_graph_offload_activations */
-    int64_t chunk_bytes;            /* TX_CHUNK_BYTES, or what a test sets */
-    tx_tensor **repeated; /* [repeats, repeated_tensors], of a graph of many micro-batches (tx_repeat): NULL, or the
-                             tensor that one has in place of that of micro-batch 0; NULL: it is of one alone */
+    tx_dtype autocast;              /* type given to tx_graph_autocast */
+    tx_checkpointing checkpointing; /* options given to tx_graph_checkpointing */
+    bool offloads;                  /* tx_graph_offload_activations was called */
+    int64_t chunk_bytes;            /* TX_CHUNK_BYTES unless a test sets it */
+    /* [repeats, repeated_tensors] in a graph of many micro-batches (tx_repeat), otherwise NULL. The entry of a
+     * micro-batch is its copy of a tensor of micro-batch 0, or NULL if there is only one for all. */
+    tx_tensor **repeated;
     int32_t repeats, repeated_tensors;
-    tx_tensor *places; /* where the tokens of chunks of longer rows stand, once they are asked for (build.c) */
-    /* Of a model that is divided among devices: what the next stage gets, and what this one has of the stage before,
-     * inputs; in the same order, NULL behind the last. */
+    tx_tensor *places; /* positions of the tokens in context-parallel chunks, once they are needed (build.c) */
+    /* If the model is divided among devices: `gone` has the tensors for the next stage and `come` those from the stage
+     * before, which are inputs. Both have the same order and end with NULL. */
     tx_tensor *gone[TX_CROSSINGS + 1], *come[TX_CROSSINGS + 1];
-    bool planned;     /* has been given to a plan: storage is shared, so nothing may be added */
-    tx_status status; /* of the first failure; its message is kept below */
+    bool planned;     /* has a plan, which shares its storage; nothing may be added */
+    tx_status status; /* of the first failure, whose message follows */
     char message[512];
 };
 
-/* NULL for NULL. */
+/* Returns the tensor that owns the storage of `t`; NULL for NULL. */
 static inline tx_tensor *tx_tensor_root(tx_tensor *t)
 {
     while (t && t->base)
@@ -81,7 +84,7 @@ static inline tx_tensor *tx_tensor_root(tx_tensor *t)
     return t;
 }
 
-/* Where it lies in its root's arena. */
+/* Returns the address in the arena of the tensor's root. */
 static inline int64_t tx_tensor_address(const tx_tensor *t)
 {
     int64_t address = 0;
@@ -95,8 +98,8 @@ static inline int64_t tx_tensor_bytes(const tx_tensor *t)
     return tx_dtype_bytes(t->dtype, tx_shape_count(&t->shape));
 }
 
-/* Whether it keeps what it holds while a plan runs, but for what the nodes of the graph that make it write. Of the
- * results that is the loss scale, which the update plan alone writes. */
+/* Whether only nodes of the graph that create it write to the tensor while a plan runs. In arena RESULT only the loss
+ * scale persists; only the update plan writes it. */
 static inline bool tx_tensor_lasts(tx_tensor *t)
 {
     const tx_tensor *root = tx_tensor_root(t);
@@ -106,38 +109,38 @@ static inline bool tx_tensor_lasts(tx_tensor *t)
            (arena == TX_ARENA_RESULT && root->offset == TX_RESULT_LOSS_SCALE * (int64_t)sizeof(float));
 }
 
-/* A copy of a graph that has no plan and no losses, for another stage of its model (copy.c): parameters and states lie
- * where that stage has them, and tensors keep their numbers. */
+/* Copies a graph without plan and losses for another stage of its model (copy.c). Parameters and states get that
+ * stage's addresses. Tensors keep their indices. */
 tx_status tx_graph_copy(const tx_graph *graph, tx_model *stage, tx_graph **copy);
 
-/* Keeps a failure as tx_graph_fail does, for functions that return NULL then. */
+/* Records a failure like tx_graph_fail and returns NULL. */
 static inline void *tx_graph_refuse(tx_graph *graph, tx_status status)
 {
     tx_graph_fail(graph, status);
     return NULL;
 }
 
-/* Fails once the graph has a plan; `what` begins the message. */
+/* Fails if the graph has a plan; `what` starts the message. */
 tx_status tx_graph_open(const tx_graph *graph, const char *what);
-/* TX_OK, or the first failure with its message put back. */
+/* Returns TX_OK, or the first failure and restores its message. */
 tx_status tx_graph_check(const tx_graph *graph);
 
-/* What a node is asked to be; all but op and in may be left out. */
+/* Arguments of a new node. Only `op` and `in` are required. */
 typedef struct tx_emit_args {
     tx_op op;
     tx_attrs attrs;
     tx_tensor *in[TX_MAX_IN];
-    const tx_dtype *dtype;      /* of output 0, where the op has a choice */
-    const tx_shape *shape;      /* of output 0, where the op does not know it */
-    tx_tensor *out[TX_MAX_OUT]; /* given tensors to write to (fixed storage); NULL: made here */
+    const tx_dtype *dtype;      /* of output 0, if the op has a choice */
+    const tx_shape *shape;      /* of output 0, if the operands do not determine it */
+    tx_tensor *out[TX_MAX_OUT]; /* existing tensors to write to (fixed storage); NULL creates new ones */
 } tx_emit_args;
 
-/* Validates and appends a node; the node's outputs go to `args->out`. Returns output 0 (NULL on failure, which the
- * graph keeps). */
+/* Validates and appends a node and stores its outputs in `args->out`. Returns output 0, or NULL on failure, which the
+ * graph records. */
 tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
-/* Emits an op by name for the graph of `first`. NULL is an earlier failure, which the graph has. */
+/* Emits an op in the graph of `first`. If `first` is NULL because of an earlier failure, it returns NULL. */
 #define TX_EMIT(first, NAME, attributes, ...) TX_EMIT_AS(first, NAME, attributes, NULL, NULL, __VA_ARGS__)
-/* The same with the type and shape of output 0. */
+/* The same with a type and a shape for output 0. */
 #define TX_EMIT_AS(first, NAME, attributes, type, size, ...)                                                        \
     ((first)                                                                                                        \
          ? tx_emit((first)->graph,                                                                                  \
@@ -145,23 +148,22 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
                        .op = TX_OP_##NAME, .attrs = attributes, .in = {__VA_ARGS__}, .dtype = type, .shape = size}) \
          : NULL)
 
-/* The attributes of attention over qkv with these options. False if the options do not fit; the graph has the failure.
- */
+/* Sets the attributes of attention over qkv. Returns false if the options do not fit; the graph records the failure. */
 bool tx_attention_attrs(tx_tensor *qkv, const tx_attention_options *options, tx_attrs *attrs);
 
-/* A tensor on fixed storage (arena address `offset`), not made by a node. */
+/* Creates a tensor at a fixed address of an arena, without a producer. */
 tx_tensor *tx_tensor_fixed(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena, int64_t offset);
-/* A tensor that the planner places in an arena, PLANNED, OFFLOADED, EXCHANGE or TP, not made by a node. */
+/* Creates a tensor that the planner places in arena PLANNED, OFFLOADED, EXCHANGE or TP, without a producer. */
 tx_tensor *tx_tensor_planned(tx_graph *graph, tx_dtype dtype, tx_shape shape, tx_arena_id arena);
-/* A view: `shape` elements of `whole` from element `first` on, to be read or written in their place. */
+/* Creates a view: `shape` elements of `whole` from element `first` on. */
 tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape);
-/* Narrows the values that may be written to an index input, unless it is NULL, to low .. high - 1 and, with `ignore`,
- * TX_IGNORE_LABEL. */
+/* Restricts the values that may be written to an index input to low .. high - 1, and TX_IGNORE_LABEL if `ignore`. `t`
+ * may be NULL. */
 void tx_tensor_narrow(tx_tensor *t, int64_t low, int64_t high, bool ignore);
-/* The scalar `result` of the model as a tensor [1]. */
+/* Returns the scalar `result` of the model as a tensor [1]. */
 tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result);
 
-/* Appends a copy of a node as it is, for ops that are not the user's; `*number` receives its number. */
+/* Appends a copy of a node without validation, for ops that only the engine uses; `*number` receives its index. */
 tx_status tx_graph_append(tx_graph *graph, const tx_node *node, int32_t *number);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rules that count the operations and the bytes of a command (api/work.def). */
+ * Rules that count the operations and the memory traffic of a command (api/work.def). */
 #ifndef TX_API_WORK_H
 #define TX_API_WORK_H
 
@@ -9,7 +9,7 @@
 #define TX_BYTES(NAME, function) double tx_bytes_##function(const tx_command *c);
 #include "work.def"
 
-/* Bytes that a command reads and writes if each operand is read once. */
+/* Returns the bytes that a command reads and writes if it reads each operand once. */
 double tx_bytes_of(const tx_command *c);
 double tx_head_size(const tx_command *c, const tx_shape *qkv);
 

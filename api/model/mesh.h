@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device mesh: how the ranks that train a model divide its work, one axis for each kind of parallelism. Two ranks
- * are in the same communicator of an axis if they differ in no other coordinate. */
+ * The device mesh: the division of training among ranks, with one axis for each kind of parallelism. Two ranks are in
+ * the same communicator of an axis if all their other coordinates are equal. */
 #ifndef TX_API_MESH_H
 #define TX_API_MESH_H
 
@@ -10,20 +10,20 @@
 
 typedef struct tx_mesh_axis {
     int32_t rank, size; /* this rank's coordinate; 0 of 1 if the axis divides nothing */
-    tx_comm *comm;      /* NULL if the axis divides nothing, and between devices of one process */
+    tx_comm *comm;      /* NULL if the axis divides nothing or divides devices of one process */
 } tx_mesh_axis;
 
 typedef struct tx_mesh {
-    tx_mesh_axis data;     /* batch rows; ZeRO shards. Its communicator exists in every parallel model */
+    tx_mesh_axis data;     /* batch rows and ZeRO shards; every parallel model has this communicator */
     tx_mesh_axis tensor;   /* each weight matrix (tx_param_spec.split) */
     tx_mesh_axis context;  /* the positions of a row: rank r of N has chunks r and 2 N - 1 - r */
-    tx_mesh_axis expert;   /* the experts of each layer; a part of the data axis */
-    tx_mesh_axis pipeline; /* the blocks: rank r of N has the stages r, r + N, ... */
-    tx_comm *replicas;     /* the data-parallel ranks with the same experts; NULL without an expert axis */
-    tx_comm *ends;         /* the first and the last rank of the pipeline, which share tied parameters */
+    tx_mesh_axis expert;   /* the experts of each layer; part of the data axis */
+    tx_mesh_axis pipeline; /* the blocks: rank r of N has stages r, r + N, ... */
+    tx_comm *replicas;     /* data-parallel ranks with the same experts; NULL without an expert axis */
+    tx_comm *ends;         /* first and last rank of the pipeline, which share tied parameters */
     bool sequence;         /* the tensor axis also divides the positions of activations between products */
     int32_t stages;        /* of the pipeline, over all ranks */
-    int32_t *last_block;   /* the last block of each stage; NULL if there is one stage */
+    int32_t *last_block;   /* last block of each stage; NULL if there is one stage */
 } tx_mesh;
 
 /* A mesh that divides nothing. */
@@ -39,15 +39,14 @@ static inline bool tx_mesh_is_one_rank(const tx_mesh *mesh)
     return mesh->data.size == 1 && !mesh->tensor.comm && !mesh->pipeline.comm;
 }
 
-/* Of `length` positions of a row that a rank of the context axis has, the later half is a chunk of its own, which is as
- * far from the end of the row as the first half from its beginning: how many positions of others lie between the two.
- */
+/* Returns the number of positions between the two chunks of a row on a rank of the context axis. `length` counts the
+ * positions of both chunks. The second chunk is as far from the end of the row as the first is from its start. */
 static inline int64_t tx_mesh_gap(const tx_mesh *mesh, int64_t length)
 {
     return (mesh->context.size - 1 - mesh->context.rank) * length;
 }
 
-/* An axis along a communicator; nothing is divided if that is NULL or has one rank. */
+/* Returns the axis of a communicator. It divides nothing if that is NULL or has one rank. */
 static inline tx_mesh_axis tx_mesh_along(tx_comm *comm)
 {
     return comm && comm->size > 1 ? (tx_mesh_axis){comm->rank, comm->size, comm} : (tx_mesh_axis){.size = 1};

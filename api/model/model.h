@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model: its parameters in arena order, the arenas that all its plans share, the run-time scalars and the
- * ring of memory through which they and the inputs reach the device. */
+ * A model: its parameters in arena order, the arenas that all its plans share, and the run-time scalars. A ring of host
+ * memory passes scalars and inputs to the device. */
 #ifndef TX_API_MODEL_H
 #define TX_API_MODEL_H
 
@@ -14,58 +14,58 @@
 struct tx_param_record {
     char *name;
     tx_param_spec spec;   /* of this rank's own array */
-    tx_param_spec whole;  /* as it was declared */
-    tx_division experts;  /* of an expert group: the first dimension */
-    tx_division division; /* of a tensor group: another one, where both do */
+    tx_param_spec whole;  /* as declared */
+    tx_division experts;  /* the first dimension in an expert group */
+    tx_division division; /* in a tensor group; another dimension than `experts` */
     tx_param_run run[TX_MAX_SECTIONS];
     int32_t runs;
-    int64_t own_step;  /* elements of the own array from a run to the next time of it */
+    int64_t own_step;  /* elements of the own array between repetitions of a run */
     tx_arena_id arena; /* WEIGHTS, or FROZEN */
-    int64_t offset;    /* address there, and of what is in WEIGHTS in GRADIENTS too */
-    bool absent;       /* other stages of the pipeline have it: it has no place here */
+    int64_t offset;    /* address in that arena; for WEIGHTS also in GRADIENTS */
+    bool absent;       /* only other pipeline stages have it; it has no memory here */
     bool is_kept;      /* has a copy in arena KEPT */
-    int64_t kept;      /* its address */
+    int64_t kept;      /* address of that copy */
 };
 
 typedef struct tx_state_record {
-    char *name; /* NULL: group bytes of a chunk of the parameters */
+    char *name; /* NULL for the group bytes of a chunk of the parameters */
     tx_dtype dtype;
     tx_shape shape;
     int64_t offset;
-    bool absent; /* another stage has it: it has no place here */
+    bool absent; /* only another stage has it; it has no memory here */
 } tx_state_record;
 
-/* Host memory that a device copies from, as a ring. Positions count bytes taken since the start; what lies before
- * `freed` is known to have been copied, because results asked for later have arrived. */
+/* Host memory that the device copies from, used as a ring. Positions count the bytes taken since the start. Bytes
+ * before `freed` have been copied to the device, because results requested later have arrived. */
 typedef struct tx_ring {
     tx_buffer *buffer;
     int64_t bytes, taken, freed;
-    int64_t mark[TX_RESULTS_PENDING]; /* `taken` when each outstanding copy of the results was asked for */
+    int64_t mark[TX_RESULTS_PENDING]; /* `taken` when each outstanding copy of the results was requested */
 } tx_ring;
 
 #define TX_RESULT_BYTES ((int64_t)(TX_RESULT_COUNT * sizeof(float))) /* of arena RESULT */
 #define TX_CONTROL_BYTES ((int64_t)sizeof(tx_controls))              /* of arena CONTROL */
 
-/* Weights that one command casts. */
+/* A range of weights that one command casts. */
 typedef struct tx_copy_range {
     int64_t address, count; /* elements of arena WEIGHTS */
-    bool stale;             /* these have changed, perhaps alone */
+    bool stale;             /* these weights have changed, perhaps no others */
 } tx_copy_range;
 
-/* Copies of the weights on the device (plan/copies.c): of 16 bits in arena HALF, and as they are stored in arena KEPT.
- */
+/* Copies of the weights on the device (plan/copies.c): 16-bit copies in arena HALF, copies in the stored type in arena
+ * KEPT. */
 typedef struct tx_weight_copies {
-    tx_dtype dtype;              /* of arena HALF; F32 if no graph reads copies */
-    bool half_stale, kept_stale; /* weights have changed since HALF and KEPT were written */
-    tx_plan *plan;               /* makes the copies of HALF; NULL before the first time */
-    int64_t casting[2];          /* places in KEPT for offloaded weights that the plan casts, */
-    int64_t casting_bytes;       /* bytes of each, */
-    int64_t casted[2];           /* and places of the results if HALF is offloaded too */
-    tx_copy_range *range;        /* what ranks gather after an update, and what is cast by itself therefore; */
-    int32_t ranges;              /* NULL: chunks are cast */
+    tx_dtype dtype;              /* type of arena HALF; F32 if no graph reads 16-bit copies */
+    bool half_stale, kept_stale; /* weights have changed since HALF or KEPT was written */
+    tx_plan *plan;               /* updates HALF; NULL before the first use */
+    int64_t casting[2];          /* two buffers in KEPT for offloaded weights to cast */
+    int64_t casting_bytes;       /* bytes of each buffer */
+    int64_t casted[2];           /* two buffers for the results if HALF is offloaded too */
+    tx_copy_range *range;        /* ranges that ranks gather after an update and that are cast separately */
+    int32_t ranges;              /* 0 if whole chunks are cast */
 } tx_weight_copies;
 
-/* Results on their way to the host. */
+/* Copies of the results that are in progress. */
 typedef struct tx_result_queue {
     tx_buffer *buffer; /* TX_RESULTS_PENDING copies of arena RESULT */
     tx_event *reading[TX_RESULTS_PENDING];
@@ -76,60 +76,60 @@ typedef struct tx_result_queue {
 
 typedef struct tx_parallel tx_parallel;
 
-/* Elements first .. first + count - 1 of a part of a parameter, from the host or to the host. */
+/* A copy of elements first .. first + count - 1 of a part of a parameter from or to the host. */
 typedef struct tx_value_copy {
     tx_param_role part;
     int32_t index;
     int64_t first, count;
-    const float *from; /* one of them is NULL */
+    const float *from; /* one of the two is NULL */
     float *to;
 } tx_value_copy;
 
-/* What the core calls if many ranks or devices have a model (extension parallel). */
+/* Functions that the core calls if several ranks or devices share a model (extension parallel). */
 typedef struct tx_parallel_hooks {
     void (*free)(tx_model *model);
-    /* A parameter is declared: finds this rank's part of it. */
+    /* Called when a parameter is declared: determines this rank's part of it. */
     tx_status (*divide)(const tx_model *model, tx_param_record *record);
-    /* Before the sizes of arenas are final. */
+    /* Called before the sizes of arenas are final. */
     tx_status (*prepare)(tx_model *model);
-    /* A plan's commands have been given to the device: begins transfers that waited for that. */
+    /* Called after a plan's commands were submitted to the device: starts transfers that depend on them. */
     tx_status (*flush)(tx_model *model);
     tx_status (*settle)(tx_model *model); /* tx_model_wait */
-    /* Builders of graphs. The positions of the tokens of x [B, T, ..]; NULL if they begin at 0. All layers read the
-     * same. */
+    /* Functions for graph builders. places returns the positions of the tokens of x [B, T, ..], or NULL if they start
+     * at 0. All layers share the tensor. */
     tx_tensor *(*places)(const tx_tensor *x);
-    /* True if ranks divide the rows of table x, or the columns of logits x, which the next two are for. */
+    /* Whether ranks divide the rows of table x, or the columns of logits x. If so, builders call `embed` or `loss`. */
     bool (*divides)(const tx_tensor *x);
     tx_tensor *(*embed)(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
                         tx_tensor *positions);
     tx_tensor *(*loss)(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
     /* Reads or writes a parameter that ranks or devices divide. */
     tx_status (*copy)(tx_model *model, const tx_value_copy *copy);
-    /* Completes bytes of a part of which this rank has read its shard: words, 0 where it has none. */
+    /* Completes a part of which this rank has read its shard. `words` has 0 for values of other ranks. */
     tx_status (*complete)(const tx_model *model, tx_param_role part, int32_t index, int32_t *words, int64_t count,
                           tx_status status);
     tx_status (*check_optimizer)(const tx_model *model, const tx_optimizer *optimizer);
-    /* Nodes of the update plan: those before the norm, the squares of all gradients, and the updates. */
+    /* Add nodes to the update plan: those before the norm, the squares of all gradients, and the updates. */
     void (*add_waits)(tx_graph *graph);
     void (*add_squares)(tx_graph *graph);
     void (*add_updates)(tx_graph *graph);
 } tx_parallel_hooks;
 
-/* What the core calls if arenas are outside the device's memory (extension residency). */
+/* Functions that the core calls if arenas are in host memory or in a file (extension residency). */
 typedef struct tx_residency_hooks {
     void (*free)(tx_model *model);
-    /* Before the sizes of arenas are final: gives places to weights on their way to be cast. */
+    /* Called before the sizes of arenas are final: allocates buffers for weights to cast. */
     tx_status (*prepare)(tx_model *model);
-    /* Gives arenas their room in the file. */
+    /* Reserves space in the file for arenas. */
     tx_status (*reserve)(tx_model *model);
-    /* Moves bytes to an address of an arena in the file (`out`), or back, and waits. */
+    /* Copies bytes to an address of an arena in the file (`out`), or from it, and waits. */
     tx_status (*move)(const tx_model *model, const tx_arena *arena, bool out, int64_t address, void *data,
                       int64_t bytes);
     /* Waits for transfers between the file and this memory. */
     tx_status (*wait)(const tx_model *model, const void *memory, int64_t bytes);
-    /* Adds the cast of a range of weights to the plan that makes copies. */
+    /* Adds the cast of a range of weights to the plan that updates the copies. */
     void (*cast)(tx_graph *graph, int32_t number, const tx_copy_range *range);
-    /* Updates the copies that a plan reads of weights outside the device's memory. */
+    /* Updates the copies that a plan reads of offloaded weights. */
     tx_status (*renew)(const tx_plan *plan);
 } tx_residency_hooks;
 
@@ -143,20 +143,20 @@ struct tx_model {
     int32_t states;
     bool has_gradients, sealed, groups_written;
     bool only_plans; /* tx_model_only_plan */
-    tx_dtype stored; /* of parameters that are declared in F32 (tx_model_store) */
+    tx_dtype stored; /* storage type of parameters declared in F32 (tx_model_store) */
     tx_weight_copies copies;
-    tx_optimizer *optimizer; /* once it is made */
+    tx_optimizer *optimizer; /* NULL until it is created */
     tx_arena arena[TX_ARENA_COUNT];
-    const tx_residency_hooks *residency; /* NULL: all arenas are in the device's memory */
+    const tx_residency_hooks *residency; /* NULL if all arenas are in device memory */
     struct {
-        const char *folder;   /* NULL: no arena is in a file */
-        struct tx_swap *swap; /* NULL: not made yet */
+        const char *folder;   /* NULL if no arena is in a file */
+        struct tx_swap *swap; /* NULL until it is created */
     } file;
-    int64_t saved;  /* bytes of arena PLANNED that forward keeps for backward, in the plan that keeps most */
+    int64_t saved;  /* largest size of saved activations in arena PLANNED over all plans */
     tx_plan *plans; /* linked list */
     tx_controls controls;
     struct {
-        bool changed;          /* `controls` are not on the device yet */
+        bool changed;          /* `controls` must be sent to the device */
         tx_controls *controls; /* by micro-batch (tx_model_keep_controls) */
         int32_t count;
     } later;
@@ -164,64 +164,64 @@ struct tx_model {
     int64_t input_bytes; /* of the plan with the most */
     tx_result_queue results;
     const tx_parallel_hooks *hooks; /* NULL if one device trains the model */
-    tx_parallel *parallel;          /* NULL: one rank */
+    tx_parallel *parallel;          /* NULL with one rank */
     struct {
-        tx_arena_id weights;      /* the arena of the weights that this rank has: WEIGHTS or SHARDS */
-        tx_arena_id gradients_as; /* the arena whose size its gradients have */
-        bool keeps_gradients;     /* gradients stay on the device: another micro-batch of the step follows */
-        int64_t exchanged;        /* address in EXCHANGE from which on the planner places tensors */
+        tx_arena_id weights;      /* arena of this rank's weights: WEIGHTS or SHARDS */
+        tx_arena_id gradients_as; /* arena with the size of this rank's gradients */
+        bool keeps_gradients;     /* gradients stay on the device: the step has another micro-batch */
+        int64_t exchanged;        /* first address in EXCHANGE that the planner may use */
     } exchange;
     tx_mesh mesh;
-    tx_model *following; /* the model of the next pipeline stage, if this process has all stages (tx_model_divide) */
+    tx_model *following; /* model of the next pipeline stage, if this process has all stages (tx_model_divide) */
 };
 
-/* Finds or declares a parameter (spec NULL: only finds). */
+/* Finds or declares a parameter. With spec NULL it only finds. */
 tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spec *spec, int32_t *index);
-/* Finds or declares a state, which the stage of its block has. */
+/* Finds or declares a state. The stage of `block` has it. */
 tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dtype, const tx_shape *shape,
                                  int32_t block, int64_t *offset);
-/* The state of this name, or NULL. */
+/* Returns the state of this name, or NULL. */
 const tx_state_record *tx_model_find_state(const tx_model *model, const char *name);
-/* Declares the optimizer's group bytes; `offset[c]` is the address of those of chunk c of the parameters. From now on
- * no parameter can be declared. */
+/* Declares the optimizer's group bytes. `offset[c]` receives the address for chunk c of the parameters. Afterwards no
+ * parameter can be declared. */
 tx_status tx_model_declare_groups(tx_model *model, int64_t offset[TX_MAX_CHUNKS]);
 
-/* Where in arena HALF, which has as many chunks as the weights, the copy of the weights from a block's address on lies.
- */
+/* Returns the address in arena HALF of the copy of the weights at a block's address. HALF has as many chunks as the
+ * weights. */
 int64_t tx_model_half_address(const tx_model *model, int64_t weights);
 
-/* Whether arena HALF holds copies of the weights that this rank has. */
+/* Whether arena HALF has copies of this rank's weights. */
 static inline bool tx_model_keeps_copies(const tx_model *model)
 {
     return model->copies.dtype != TX_F32;
 }
 
-/* Whether the weights lie outside the device's memory. */
+/* Whether the weights are offloaded. */
 static inline bool tx_model_weights_offloaded(const tx_model *model)
 {
     return tx_arena_is_offloaded(&model->arena[TX_ARENA_WEIGHTS]) ||
            tx_arena_is_offloaded(&model->arena[TX_ARENA_SHARDS]);
 }
 
-/* Where the frozen parameters lie that this rank has: its shards, or all. */
+/* Returns the arena of this rank's frozen parameters: its shards, or all. */
 static inline tx_arena_id tx_model_frozen(const tx_model *model)
 {
     return model->arena[TX_ARENA_FROZEN].addresses ? TX_ARENA_FROZEN_SHARDS : TX_ARENA_FROZEN;
 }
 
-/* Whether graphs fetch parameters before they read them (tx_model_offload_params). */
+/* Whether graphs fetch parameters before use (tx_model_offload_params). */
 static inline bool tx_model_fetches(const tx_model *model)
 {
     return tx_arena_is_offloaded(&model->arena[tx_model_frozen(model)]);
 }
 
-/* Bytes of an element of arenas WEIGHTS and GRADIENTS. */
+/* Returns the bytes of an element of arenas WEIGHTS and GRADIENTS. */
 static inline int64_t tx_model_element(const tx_model *model)
 {
     return (int64_t)tx_dtype_size(model->stored);
 }
 
-/* Blocks that a parameter of so many elements takes; the last may be short. */
+/* Returns the blocks of a parameter with `count` elements; the last block may be partial. */
 static inline int64_t tx_param_blocks(int64_t count)
 {
     return (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
@@ -232,7 +232,8 @@ static inline bool tx_model_has_stage(const tx_model *model, int32_t stage)
     return stage % model->mesh.pipeline.size == model->mesh.pipeline.rank;
 }
 
-/* The stage that a block belongs to; 0: what is in front of the blocks, -1: behind them. */
+/* Returns the stage of a block. Block 0 (parameters before the blocks) is in the first stage, block -1 (parameters
+ * after them) in the last. */
 static inline int32_t tx_model_stage_of(const tx_model *model, int32_t block)
 {
     int32_t stage = 0;
@@ -253,15 +254,15 @@ static inline bool tx_model_is_divided(const tx_model *model)
     return model->mesh.stages > 1 && !model->parallel;
 }
 
-/* Writes to a place in an arena, in the order of runs; `data` is to stay until the device is finished. */
+/* Writes to an address of an arena, in order with runs. `data` must stay valid until the device has finished. */
 tx_status tx_model_write_at(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);
-/* Reads from a place in an arena, and waits for it. */
+/* Reads from an address of an arena and waits. */
 tx_status tx_model_read_at(tx_model *model, tx_arena_id arena, int64_t address, void *data, int64_t bytes);
-/* Copies `bytes` from the host to a place in an arena, in the order of runs; `data` may be reused at once. */
+/* Copies `bytes` from the host to an address of an arena, in order with runs. The caller may reuse `data` at once. */
 tx_status tx_model_send(tx_model *model, tx_arena_id arena, int64_t address, const void *data, int64_t bytes);
-/* Brings changed controls to the device. */
+/* Sends changed controls to the device. */
 tx_status tx_model_send_controls(tx_model *model);
-/* The controls are those of a micro-batch (tx_model_keep_controls) for what runs next. */
+/* Restores the controls of a micro-batch (tx_model_keep_controls) for the next work. */
 tx_status tx_model_begin_micro_batch(tx_model *model, int32_t micro_batch);
 
 #endif
