@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The public functions that add one operation to a graph. */
+ * Builders: the public functions that add one operation to a graph. */
 #include "api/graph/graph.h"
 
 #include "api/base/needs.h"
@@ -37,16 +37,17 @@ tx_tensor *tx_linear_full(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpo
 
 tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpose_b)
 {
-    const bool flat = b && b->shape.rank == 2 && !transpose_a; /* the batch is more rows */
+    const bool flat = b && b->shape.rank == 2 && !transpose_a; /* the batch becomes more rows */
     return TX_EMIT(a, MATMUL, TX_ATTRS(.trans_a = transpose_a, .trans_b = transpose_b, .flat = flat), a, b);
 }
 
-/* The numbers in the model of the rows of x [B, T, C] that random numbers are drawn for. */
+/* Sets the row numbers in the model of x [B, T, C]. Random numbers depend on them. */
 static void number_rows(const tx_tensor *x, tx_attrs *attrs)
 {
     const tx_model *model = x->graph->model;
     if (model->mesh.context.size > 1 && x->shape.rank != 3)
-        tx_graph_fail(x->graph, tx_fail(TX_UNSUPPORTED, "context parallelism: random numbers are drawn for [B, T, C]"));
+        tx_graph_fail(x->graph,
+                      tx_fail(TX_UNSUPPORTED, "context parallelism: dropout and noise need a tensor [B, T, C]"));
     if (x->shape.rank != 3)
         return;
     attrs->draw.row = model->mesh.sequence ? model->mesh.tensor.rank * x->shape.dim[1]
@@ -87,8 +88,8 @@ tx_tensor *tx_head_norm(tx_tensor *x, tx_tensor *gamma, int32_t heads, int32_t k
     char shape[96];
     if (heads < 1 || kv_heads < 1 || last % all != 0)
         return tx_graph_refuse(x->graph,
-                               tx_fail(TX_INVALID, "head_norm: %d heads and %d of keys and values do not divide %s",
-                                       heads, kv_heads, tx_shape_text(&x->shape, shape, sizeof shape)));
+                               tx_fail(TX_INVALID, "head_norm: %d heads and %d key-value heads do not divide %s", heads,
+                                       kv_heads, tx_shape_text(&x->shape, shape, sizeof shape)));
     tx_tensor *by_head = tx_reshape(x, TX_SHAPE(tx_shape_rows(&x->shape), all, last / all));
     return tx_reshape(TX_EMIT(by_head, RMS_NORM, attrs, by_head, gamma), x->shape);
 }
@@ -149,7 +150,7 @@ bool tx_attention_attrs(tx_tensor *qkv, const tx_attention_options *o, tx_attrs 
 {
     if (o->size != sizeof *o) {
         tx_graph_fail(qkv->graph,
-                      tx_fail(TX_INVALID, "attention options: size is %zu, wanted %zu", o->size, sizeof *o));
+                      tx_fail(TX_INVALID, "attention options: size is %zu, expected %zu", o->size, sizeof *o));
         return false;
     }
     const int64_t parts = o->heads + 2 * (int64_t)o->kv_heads;
@@ -168,7 +169,7 @@ tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, c
     return TX_EMIT(qkv, ATTENTION, attrs, qkv, lengths, starts);
 }
 
-/* -log softmax spread evenly over the labels is the log-sum-exp less the mean. */
+/* Cross-entropy with smoothing 1 is the log-sum-exp minus the mean. */
 tx_tensor *tx_log_sum_exp(tx_tensor *x)
 {
     TX_NEEDS(x, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A graph once more, for another stage of its model. */
+ * Copies a graph for another stage of its model. api/parallel calls it. */
 #include "api/graph/graph.h"
 
 #include "api/model/model.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The copy of a tensor, among those that are copied before it. */
+/* Returns the copy of a tensor. Tensors are copied in order, so that it exists. */
 static tx_tensor *copied(const tx_graph *copy, const tx_tensor *t)
 {
     return t ? copy->tensor[t->id] : NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Changing a graph: a list of its nodes in their order, and the uses of each tensor. */
+ * Graph edits: a linked list of the nodes in their order, and the uses of each tensor. Passes call it through edit.h.
+ */
 #include "api/graph/edit.h"
 
 #include "api/base/grow.h"
@@ -7,13 +8,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* A node's neighbours in the order; TX_EDIT_END at the ends. */
+/* A node's neighbours in the list; TX_EDIT_END at the ends. */
 typedef struct link {
-    int32_t before, behind;
+    int32_t previous, next;
     bool erased;
 } link;
 
-/* Memory of the edit or its pass. */
+/* Memory allocated for the edit or its pass. */
 typedef struct block {
     struct block *next;
     max_align_t data[];
@@ -24,10 +25,10 @@ struct tx_edit {
     tx_status status; /* of the allocations */
     block *blocks;
     link *link;              /* by node */
-    int32_t known, room;     /* nodes that the list holds */
+    int32_t known, room;     /* nodes in the list; capacity of `link` */
     int32_t first, last;     /* of the list */
-    int32_t found;           /* nodes when it was opened */
-    int32_t tensors, *begin; /* by tensor: where its uses begin; those of the next one follow */
+    int32_t found;           /* number of nodes when the edit was opened */
+    int32_t tensors, *begin; /* index of each tensor's first use; the next tensor's uses follow */
     tx_use *use;
     bool *viewed;
 };
@@ -53,24 +54,24 @@ tx_status tx_edit_check(const tx_edit *e)
 
 /* ---- The order --------------------------------------------------------------------------------------- */
 
-static void take_out(tx_edit *e, int32_t node)
+static void unlink_node(tx_edit *e, int32_t node)
 {
     const link *l = &e->link[node];
-    *(l->before == TX_EDIT_END ? &e->first : &e->link[l->before].behind) = l->behind;
-    *(l->behind == TX_EDIT_END ? &e->last : &e->link[l->behind].before) = l->before;
+    *(l->previous == TX_EDIT_END ? &e->first : &e->link[l->previous].next) = l->next;
+    *(l->next == TX_EDIT_END ? &e->last : &e->link[l->next].previous) = l->previous;
 }
 
-static void put_before(tx_edit *e, int32_t node, int32_t at)
+static void insert_before(tx_edit *e, int32_t node, int32_t at)
 {
     link *l = &e->link[node];
-    l->behind = at;
-    l->before = at == TX_EDIT_END ? e->last : e->link[at].before;
-    *(l->before == TX_EDIT_END ? &e->first : &e->link[l->before].behind) = node;
-    *(at == TX_EDIT_END ? &e->last : &e->link[at].before) = node;
+    l->next = at;
+    l->previous = at == TX_EDIT_END ? e->last : e->link[at].previous;
+    *(l->previous == TX_EDIT_END ? &e->first : &e->link[l->previous].next) = node;
+    *(at == TX_EDIT_END ? &e->last : &e->link[at].previous) = node;
 }
 
-/* Appends what was emitted since. */
-static tx_status learn(tx_edit *e)
+/* Appends the nodes emitted since the last call. */
+static tx_status append_new_nodes(tx_edit *e)
 {
     const tx_graph *g = e->graph;
     if (g->nodes > e->room) {
@@ -83,7 +84,7 @@ static tx_status learn(tx_edit *e)
     }
     for (; e->known < g->nodes; e->known++) {
         e->link[e->known].erased = false;
-        put_before(e, e->known, TX_EDIT_END);
+        insert_before(e, e->known, TX_EDIT_END);
     }
     return TX_OK;
 }
@@ -155,7 +156,7 @@ bool tx_edit_writes_gradient(const tx_node *node, int64_t address)
 
 int32_t tx_edit_next(tx_edit *e, int32_t node)
 {
-    return node == TX_EDIT_END ? e->first : e->link[node].behind;
+    return node == TX_EDIT_END ? e->first : e->link[node].next;
 }
 
 /* ---- Opening and closing ------------------------------------------------------------------------------- */
@@ -167,7 +168,7 @@ tx_status tx_edit_open(tx_graph *graph, tx_edit **edit)
         return tx_fail(TX_MEMORY, "no memory to change a graph");
     *e = (tx_edit){
         .graph = graph, .first = TX_EDIT_END, .last = TX_EDIT_END, .found = graph->nodes, .tensors = graph->tensors};
-    tx_status status = learn(e);
+    tx_status status = append_new_nodes(e);
     TX_THEN(status, find_uses(e));
     if (status) {
         tx_edit_discard(e);
@@ -192,7 +193,7 @@ void tx_edit_discard(tx_edit *e)
 tx_status tx_edit_commit(tx_edit *e)
 {
     tx_graph *g = e->graph;
-    tx_status status = learn(e);
+    tx_status status = append_new_nodes(e);
     int32_t *moved = tx_edit_alloc(e, (size_t)g->nodes + 1, sizeof *moved), count = 0;
     tx_node *nodes = malloc(tx_room(g->nodes) * sizeof *nodes);
     if (status || !moved || !nodes) {
@@ -201,8 +202,8 @@ tx_status tx_edit_commit(tx_edit *e)
         return tx_fail(TX_MEMORY, "no memory to change a graph");
     }
     for (int32_t i = 0; i < g->nodes; i++)
-        moved[i] = -1; /* erased */
-    for (int32_t i = e->first; i != TX_EDIT_END; i = e->link[i].behind) {
+        moved[i] = -1; /* erased unless the list has it */
+    for (int32_t i = e->first; i != TX_EDIT_END; i = e->link[i].next) {
         moved[i] = count;
         nodes[count++] = g->node[i];
     }
@@ -242,7 +243,7 @@ tx_status tx_edit_insert(tx_edit *e, int32_t at, const tx_node *node, int32_t *n
 {
     int32_t made;
     tx_status status = tx_graph_append(e->graph, node, &made);
-    TX_THEN(status, learn(e));
+    TX_THEN(status, append_new_nodes(e));
     if (status)
         return status;
     tx_edit_move(e, made, at == e->found ? TX_EDIT_END : at);
@@ -261,16 +262,16 @@ tx_status tx_edit_insert_op(tx_edit *e, int32_t at, int32_t like, tx_op op, tx_t
 
 void tx_edit_move(tx_edit *e, int32_t node, int32_t at)
 {
-    if (node == at || learn(e) != TX_OK) /* told by the commit, which fails for the same reason */
+    if (node == at || append_new_nodes(e) != TX_OK) /* tx_edit_commit reports the failure, as it occurs there again */
         return;
-    take_out(e, node);
-    put_before(e, node, at);
+    unlink_node(e, node);
+    insert_before(e, node, at);
 }
 
 void tx_edit_erase(tx_edit *e, int32_t node)
 {
     if (e->link[node].erased)
         return;
-    take_out(e, node);
+    unlink_node(e, node);
     e->link[node].erased = true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Storage of a graph, and the one function that appends nodes. */
+ * Storage of a graph: tensors, inputs, parameters and states. Builders and passes append nodes with tx_emit. */
 #include "api/graph/graph.h"
 
 #include "api/base/grow.h"
@@ -191,7 +191,7 @@ tx_tensor *tx_find_input(const tx_graph *graph, const char *name)
     return NULL;
 }
 
-/* The parameter's node, which the graph may have already. */
+/* Returns the parameter's node, and creates it at the first use. */
 static tx_tensor *param_node(tx_graph *graph, int32_t index)
 {
     const tx_param_record *record = &graph->model->param[index];
@@ -200,7 +200,7 @@ static tx_tensor *param_node(tx_graph *graph, int32_t index)
             return graph->node[i].out[0];
     const tx_dtype stored = record->spec.dtype;
     const bool narrowed = stored == graph->model->stored || (record->spec.frozen && stored == graph->autocast);
-    const tx_dtype dtype = narrowed ? TX_F32 : stored; /* tx_autocast has it read as it is stored */
+    const tx_dtype dtype = narrowed ? TX_F32 : stored; /* tx_autocast makes nodes read it in the stored type */
     tx_tensor *t =
         tensor_named(tx_tensor_fixed(graph, dtype, record->spec.shape, record->arena, record->offset), record->name);
     if (!t)
@@ -225,7 +225,7 @@ tx_tensor *tx_param(tx_graph *graph, const char *name, const tx_param_spec *spec
     return param_node(graph, index);
 }
 
-/* The state of this name that the graph has already, or NULL. */
+/* Returns the graph's state of this name, or NULL. */
 static tx_tensor *find_state(const tx_graph *graph, const char *name)
 {
     for (int32_t i = 0; i < graph->tensors; i++) {
@@ -268,8 +268,9 @@ void tx_tensor_narrow(tx_tensor *t, int64_t low, int64_t high, bool ignore)
     r->ignore = r->ignore && ignore;
 }
 
-/* Positions of rows of `time` tokens each, or of all tokens, that enter a table (or none). */
-static void narrow_places(tx_tensor *positions, const tx_tensor *table, int64_t time)
+/* Restricts positions to the rows of a table, if there is one. They are given for each token, or for the first of
+ * `time` tokens of each row. */
+static void narrow_positions(tx_tensor *positions, const tx_tensor *table, int64_t time)
 {
     if (positions)
         tx_tensor_narrow(positions, 0,
@@ -284,8 +285,8 @@ static void narrow_indices(const tx_node *n)
     switch (n->op) {
     case TX_OP_EMBEDDING:
         tx_tensor_narrow(n->in[TX_IN(embedding, tokens)], -1, DIM(embedding, table, 0), false);
-        narrow_places(n->in[TX_IN(embedding, positions)], n->in[TX_IN(embedding, position_table)],
-                      DIM(embedding, tokens, 1));
+        narrow_positions(n->in[TX_IN(embedding, positions)], n->in[TX_IN(embedding, position_table)],
+                         DIM(embedding, tokens, 1));
         break;
     case TX_OP_ROTARY:
         tx_tensor_narrow(n->in[TX_IN(rotary, positions)], 0, INT32_MAX, false);
@@ -320,7 +321,7 @@ static tx_node *node_new(tx_graph *graph)
     return &graph->node[graph->nodes];
 }
 
-/* Makes the node's output tensors, or checks those that were given. */
+/* Creates the node's output tensors, or checks those that the caller passed. */
 static bool make_outputs(tx_graph *graph, tx_emit_args *args, const tx_operand out[TX_MAX_OUT])
 {
     bool needs = false;
@@ -332,7 +333,7 @@ static bool make_outputs(tx_graph *graph, tx_emit_args *args, const tx_operand o
         if (args->out[i]) {
             if (args->out[i]->dtype == out[i].dtype && tx_shape_equal(&args->out[i]->shape, &out[i].shape))
                 continue;
-            tx_graph_fail(graph, tx_fail(TX_INTERNAL, "%s: output %d was given another shape or type",
+            tx_graph_fail(graph, tx_fail(TX_INTERNAL, "%s: output %d has a different shape or type than the op",
                                          tx_op_info_of(args->op)->name, i));
             return false;
         }

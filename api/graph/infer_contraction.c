@@ -6,17 +6,17 @@
 
 #include <inttypes.h>
 
-/* Output 0 is known. */
+/* Checks the epilogue. Output 0 is set. */
 static tx_status infer_epilogue(const tx_infer *c)
 {
     const tx_epilogue epilogue = c->attrs->epilogue;
     const bool reads = epilogue == TX_EPILOGUE_GELU_GRAD || epilogue == TX_EPILOGUE_ADD;
     if (tx_present(&c->in[3]) != reads)
-        return tx_refuse(c, "operand 3 is %s", reads ? "missing" : "for epilogues that read it");
+        return tx_refuse(c, "operand 3 is %s", reads ? "missing" : "only for the epilogues GELU_GRAD and ADD");
     if (epilogue == TX_EPILOGUE_NONE)
         return TX_OK;
     if (c->attrs->accumulate != TX_STORE)
-        return tx_refuse(c, "an epilogue's result is stored");
+        return tx_refuse(c, "with an epilogue the result cannot be added");
     TX_TRY(tx_require_dtype(c, 3, c->out[0].dtype));
     TX_TRY(tx_require_shape(c, 3, &c->out[0].shape));
     if (epilogue == TX_EPILOGUE_GELU && c->attrs->keeps)
@@ -24,13 +24,12 @@ static tx_status infer_epilogue(const tx_infer *c)
     return TX_OK;
 }
 
-/* A packed matrix is one for all rows of a, and its rows are whole blocks. */
+/* A packed matrix applies to all rows of a, and its rows are whole blocks. */
 static tx_status check_packed(const tx_infer *c)
 {
     TX_TRY(tx_require_rank(c, 1, 2));
     if (!c->attrs->flat || c->attrs->trans_a)
-        return tx_refuse(c, "%s is multiplied by rows that are not transposed and no batch",
-                         tx_dtype_name(c->in[1].dtype));
+        return tx_refuse(c, "%s operands need a flat product without trans_a", tx_dtype_name(c->in[1].dtype));
     if (tx_shape_last(&c->in[1].shape) % TX_NF4_BLOCK != 0)
         return tx_require_other_shape(c, 1, "rows of a multiple of 64 elements");
     return TX_OK;
@@ -84,23 +83,23 @@ tx_status tx_require_qkv(const tx_infer *c, int i, int64_t *head_size)
         return tx_refuse(c, "%d heads cannot share %d key heads", a->attention.heads, a->attention.kv_heads);
     int64_t parts = a->attention.heads + 2 * (int64_t)a->attention.kv_heads, last = tx_shape_last(&c->in[i].shape);
     if (last % parts != 0)
-        return tx_refuse(c, "the last dimension of %s is no multiple of %" PRId64 " heads", TX_TEXT(c->in[i].shape),
+        return tx_refuse(c, "the last dimension of %s is not a multiple of %" PRId64 " heads", TX_TEXT(c->in[i].shape),
                          parts);
     TX_TRY(tx_require_draw(c));
     if (a->attention.window < 0)
-        return tx_refuse(c, "a window of %d keys", a->attention.window);
+        return tx_refuse(c, "window %d is negative", a->attention.window);
     *head_size = last / parts;
     return TX_OK;
 }
 
-/* What bounds the keys from above, operand `lengths`, and from below, the next operand and the window. */
+/* Checks the bounds of the keys: operand `lengths`, the next operand (starts) and the window. */
 static tx_status check_bounds(const tx_infer *c, int lengths, const tx_shape *qkv)
 {
     const int starts = lengths + 1;
     TX_TRY(tx_require_shape(c, lengths, &TX_SHAPE(qkv->dim[0])));
     TX_TRY(tx_require_shape(c, starts, &TX_SHAPE(qkv->dim[0], qkv->dim[1])));
     if (!c->attrs->attention.causal && (c->attrs->attention.window > 0 || tx_present(&c->in[starts])))
-        return tx_refuse(c, "a window and starts are for causal attention");
+        return tx_refuse(c, "a window or starts need causal attention");
     return TX_OK;
 }
 

@@ -14,7 +14,7 @@ tx_status tx_infer_same(const tx_infer *c)
     else if (c->op != TX_OP_COPY)
         TX_TRY(tx_require(c, "F"));
     if (c->op == TX_OP_NOISE && !(c->attrs->scale >= 0.0f && c->attrs->scale <= FLT_MAX))
-        return tx_refuse(c, "a scale of %g is not 0 or more", (double)c->attrs->scale);
+        return tx_refuse(c, "scale %g must be at least 0", (double)c->attrs->scale);
     return tx_set_output(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
@@ -26,7 +26,7 @@ tx_status tx_infer_dropout(const tx_infer *c)
     return tx_set_output_as(c, TX_F32, c->in[0].shape);
 }
 
-/* One operand or two, of one type and shape. */
+/* One or two operands of the same type and shape. */
 tx_status tx_infer_map(const tx_infer *c)
 {
     TX_TRY(tx_require(c, "H="));
@@ -84,7 +84,7 @@ tx_status tx_infer_embedding(const tx_infer *c)
         return tx_refuse(c, "positions %s do not fit tokens %s and table %s", TX_TEXT(c->in[2].shape), TX_TEXT(*tokens),
                          TX_TEXT(c->in[1].shape));
     if (c->attrs->padding > c->in[1].shape.dim[0])
-        return tx_refuse(c, "the padding is row %" PRId64 " of the table %s", c->attrs->padding - 1,
+        return tx_refuse(c, "padding row %" PRId64 " is not in the table %s", c->attrs->padding - 1,
                          TX_TEXT(c->in[1].shape));
     return tx_give_stored(c, c->in[1].dtype, TX_F32, TX_SHAPE(tokens->dim[0], tokens->dim[1], channels));
 }
@@ -93,8 +93,8 @@ tx_status tx_infer_token_positions(const tx_infer *c)
 {
     TX_TRY(tx_require(c, "I2"));
     if (c->attrs->first < 0 || c->attrs->first > INT32_MAX - c->in[0].shape.dim[1])
-        return tx_refuse(c, "rows of %" PRId64 " tokens cannot be counted from %" PRId64 " on", c->in[0].shape.dim[1],
-                         c->attrs->first);
+        return tx_refuse(c, "positions of %" PRId64 " tokens from %" PRId64 " on do not fit 32 bits",
+                         c->in[0].shape.dim[1], c->attrs->first);
     return tx_set_output(c, 0, TX_I32, c->in[0].shape);
 }
 
@@ -143,7 +143,7 @@ tx_status tx_infer_fill(const tx_infer *c)
     return TX_OK;
 }
 
-/* The last one has to be a number of 32 bits. */
+/* The last value must fit in 32 bits. */
 tx_status tx_infer_range(const tx_infer *c)
 {
     const int64_t last = tx_range_period(c->attrs, tx_shape_count(&c->out[0].shape)) - 1;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Inference rules of normalisations: norms, cross-entropy, reductions. */
+ * Inference rules of norms, softmax, cross-entropy and reductions. */
 #include "api/graph/infer.h"
 
 #include <float.h>
 #include <inttypes.h>
 
-/* x [.., C] at `x`, behind the gradient dy of any type where it is not the first; vectors [C] from input `first` to
- * `last`, [2 C] for heads of q and of k. A norm's summand is left to infer_summand. */
+/* Checks the operands of a norm. Input `x` is [.., C]; the gradient dy, of any floating type, comes before it if it is
+ * not the first. Inputs `first` to `last` are vectors [C], or [2 C] for heads of q and of k. infer_summand checks the
+ * summand. */
 static tx_status check_norm(const tx_infer *c, int x, int first, int last)
 {
     for (int i = 0; i < (x > 0 ? TX_MAX_IN : last + 1); i++)
@@ -15,13 +16,13 @@ static tx_status check_norm(const tx_infer *c, int x, int first, int last)
     const tx_shape channels = TX_SHAPE(tx_shape_last(rows) * (c->attrs->attention.heads ? 2 : 1));
     const int64_t heads = (int64_t)c->attrs->attention.heads + 2 * (int64_t)c->attrs->attention.kv_heads;
     if (c->attrs->attention.heads && (rows->rank < 2 || rows->dim[rows->rank - 2] != heads))
-        return tx_refuse(c, "%s has not %" PRId64 " heads", TX_TEXT(*rows), heads);
+        return tx_refuse(c, "%s does not have %" PRId64 " heads", TX_TEXT(*rows), heads);
     for (int i = first; i <= last; i++)
         TX_TRY(tx_require_shape(c, i, &channels));
     return TX_OK;
 }
 
-/* Operand i, a summand of what is normalised, which dropout may come before, and where the sum goes. */
+/* Checks operand i, the summand, to which dropout may apply. The sum is output `out`. */
 static tx_status infer_summand(const tx_infer *c, int i, int out)
 {
     TX_TRY(out >= 0 && c->attrs->draw.p > 0.0f ? tx_require_float_type(c, i) : tx_require_dtype(c, i, TX_F32));
@@ -32,7 +33,7 @@ static tx_status infer_summand(const tx_infer *c, int i, int out)
     return TX_OK;
 }
 
-/* The vectors that a norm learns, gamma and beta; as many statistics of each row are outputs. */
+/* Returns the number of learned vectors (gamma and beta). It is also the number of statistics a row. */
 static int vectors_of(const tx_infer *c)
 {
     return c->op == TX_OP_LAYER_NORM || c->op == TX_OP_LAYER_NORM_GRAD ? 2 : 1;
@@ -66,7 +67,7 @@ tx_status tx_infer_norm_grad(const tx_infer *c)
                          vectors == 2 ? TX_SHAPE(blocks, 2, gamma->dim[0]) : TX_SHAPE(blocks, gamma->dim[0]));
 }
 
-/* Logits are input 0. The next inputs, which have a number for each of their rows, are those from `first` to `last`. */
+/* Checks the logits, input 0, and inputs `first` to `last`, which have one number for each row of logits. */
 static tx_status check_logits(const tx_infer *c, int first, int last)
 {
     const tx_shape rows = tx_without_last(&c->in[0].shape);
@@ -76,7 +77,8 @@ static tx_status check_logits(const tx_infer *c, int first, int last)
     if (!(c->attrs->smoothing >= 0.0f && c->attrs->smoothing <= 1.0f))
         return tx_refuse(c, "smoothing %g must be from 0 to 1", (double)c->attrs->smoothing);
     if (c->attrs->rows && c->attrs->rows < c->attrs->vocab)
-        return tx_refuse(c, "%" PRId64 " columns are more than all %" PRId64, c->attrs->vocab, c->attrs->rows);
+        return tx_refuse(c, "a shard of %" PRId64 " columns is larger than the whole, %" PRId64, c->attrs->vocab,
+                         c->attrs->rows);
     if (c->attrs->vocab >= 1 && c->attrs->vocab <= columns)
         return TX_OK;
     return tx_refuse(c, "a vocabulary of %" PRId64 " does not fit logits %s", c->attrs->vocab, TX_TEXT(c->in[0].shape));
@@ -106,7 +108,7 @@ tx_status tx_infer_fused_classifier(const tx_infer *c)
     return tx_set_output(c, 1, TX_F32, c->in[1].shape);
 }
 
-/* The teacher is like the logits. */
+/* The teacher has the shape and type of the logits. */
 static tx_status check_distillation(const tx_infer *c, int teacher)
 {
     TX_TRY(tx_require_shape(c, teacher, &c->in[0].shape));

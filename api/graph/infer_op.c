@@ -42,10 +42,10 @@ tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MA
         if (present)
             TX_TRY(check_dims(&c, &in[i], "input", i));
         if (present && tx_dtype_packed(in[i].dtype) && (op != TX_OP_MATMUL || i != TX_IN(matmul, b)))
-            return tx_refuse(&c, "input %d is %s, which products alone read, as their second operand", i,
+            return tx_refuse(&c, "input %d is %s, which only the second operand of a product may be", i,
                              tx_dtype_name(in[i].dtype));
     }
-    if (result[0].shape.rank != 0) /* given for ops that do not know it */
+    if (result[0].shape.rank != 0) /* set for ops that cannot derive it */
         TX_TRY(check_dims(&c, &result[0], "output", 0));
     TX_TRY(rules[op](&c));
     for (int i = 0; i < info->outputs; i++)

@@ -24,7 +24,8 @@ int64_t tx_update_blocks(const tx_infer *c)
     return (tx_shape_count(&c->in[0].shape) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
 }
 
-/* Ranges [n] of the flat arenas, F32 states of the same shape, and as the last operand the weights' copy of 16 bits. */
+/* Updates of ranges [n] of the flat arenas with F32 states of the same shape. The last operand is the 16-bit copy of
+ * the weights. */
 tx_status tx_infer_update(const tx_infer *c)
 {
     const int last = tx_op_info_of(c->op)->inputs - 1;

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Builders of graphs: embeddings and positions of tokens, and losses of logits. */
+ * Builders for embeddings, positions of tokens and losses of logits. */
 #include "api/graph/graph.h"
 
 #include "api/base/needs.h"
 #include "api/model/model.h"
 
-/* The hooks of a tensor's model; NULL if one device has the model. */
+/* Returns the hooks of a tensor's model; NULL if one device has the model. */
 static const tx_parallel_hooks *hooks_of(const tx_tensor *x)
 {
     return x->graph->model->hooks;
 }
 
-/* True if ranks divide the rows of a table, or the columns of logits. */
+/* Whether ranks divide the rows of a table or the columns of logits. */
 static bool is_divided(const tx_tensor *x)
 {
     return x && hooks_of(x) && hooks_of(x)->divides(x);
 }
 
-/* The positions of the tokens of x [B, T, ..] if none are given. */
-static tx_tensor *places_of(const tx_tensor *x)
+/* Returns the default positions of the tokens of x [B, T, ..], or NULL if they start at 0. */
+static tx_tensor *positions_of(const tx_tensor *x)
 {
     return hooks_of(x) ? hooks_of(x)->places(x) : NULL;
 }
@@ -27,7 +27,7 @@ tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_ro
 {
     TX_NEEDS(x && rope, NULL);
     const tx_attrs attrs = TX_ATTRS(.attention.heads = heads, .attention.head_size = head_size, .rope = *rope);
-    return TX_EMIT(x, ROTARY, attrs, x, positions ? positions : places_of(x));
+    return TX_EMIT(x, ROTARY, attrs, x, positions ? positions : positions_of(x));
 }
 
 tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
@@ -38,7 +38,7 @@ tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_
     if (is_divided(token_table))
         return hooks_of(tokens)->embed(tokens, token_table, padding, position_table, positions);
     if (position_table && !positions)
-        positions = places_of(tokens);
+        positions = positions_of(tokens);
     return TX_EMIT(tokens, EMBEDDING, TX_ATTRS(.padding = padding < 0 ? 0 : padding + 1), tokens, token_table,
                    position_table, positions);
 }
@@ -54,7 +54,7 @@ tx_tensor *tx_output(tx_tensor *tensor)
         return tensor;
     if (is_divided(tensor))
         return tx_graph_refuse(tensor->graph,
-                               tx_fail(TX_UNSUPPORTED, "logits are no output where ranks divide the vocabulary"));
+                               tx_fail(TX_UNSUPPORTED, "logits cannot be an output if ranks divide the vocabulary"));
     tx_tensor_root(tensor)->is_output = true;
     return tensor;
 }
@@ -82,7 +82,8 @@ tx_tensor *tx_distillation(tx_tensor *logits, tx_tensor *teacher, tx_tensor *lab
     const tx_attrs attrs = {.control = -1, .alpha = alpha, .vocab = vocab, .scale = temperature};
     if (is_divided(logits))
         return tx_graph_refuse(logits->graph,
-                               tx_fail(TX_UNSUPPORTED, "distillation: ranks divide the vocabulary: leave out the "
-                                                       "teacher or --tensor_parallel"));
+                               tx_fail(TX_UNSUPPORTED,
+                                       "distillation is not supported if ranks divide the vocabulary: leave out the "
+                                       "teacher or --tensor_parallel"));
     return TX_EMIT(logits, DISTILLATION, attrs, logits, teacher, labels);
 }

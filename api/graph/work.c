@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rules of api/work.def for the core's ops. */
+ * Rules of api/work.def for the core's ops. tx_op_work calls them. */
 #include "api/graph/work.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Pairs of query and key that attention looks at. Where starts are an operand they are not known here: all that the
- * window leaves. */
+/* Returns the pairs of query and key that attention computes. The values of a starts operand are unknown here, so all
+ * keys in the window count. */
 static double attention_pairs(const tx_command *c, const tx_shape *qkv)
 {
     double batch = (double)qkv->dim[0], time = (double)qkv->dim[1];
@@ -27,13 +27,13 @@ double tx_flops_matmul(const tx_command *c)
     return 2.0 * (double)g.batch * (double)g.m * (double)g.n * (double)g.k;
 }
 
-/* Scores and weighted values. */
+/* Two products: scores, and weighted values. */
 double tx_flops_attention(const tx_command *c)
 {
     return 4.0 * attention_pairs(c, &c->in[0].shape) * tx_head_size(c, &c->in[0].shape);
 }
 
-/* Scores again, and four products. */
+/* Five products: the scores again, and four for the gradients. */
 double tx_flops_attention_grad(const tx_command *c)
 {
     return 10.0 * attention_pairs(c, &c->in[1].shape) * tx_head_size(c, &c->in[1].shape);
@@ -44,7 +44,7 @@ static const char *const operands[TX_OP_COUNT] = {
 #include "ops.def"
 };
 
-/* True if operand `i` is the weights' copy of 16 bits, which an update writes and does not read. */
+/* Whether operand `i` is the 16-bit copy of the weights, which an update writes but does not read. */
 static bool is_copy(const tx_command *c, int i)
 {
     return i == tx_op_info_of(c->op)->inputs - 1 && strstr(operands[c->op], ", half)");
@@ -55,7 +55,7 @@ double tx_bytes_of(const tx_command *c)
     double bytes = 0;
     for (int i = 0; i < TX_MAX_IN; i++) {
         bool unread = (c->op == TX_OP_EMBEDDING && i > 0) || (c->op == TX_OP_GATHER && i == 0) || is_copy(c, i);
-        if (tx_present(&c->in[i]) && !unread) /* of a table only the rows that are looked up are read, a copy not */
+        if (tx_present(&c->in[i]) && !unread) /* tables are only read in the rows that are looked up */
             bytes += (double)tx_operand_bytes(&c->in[i]);
     }
     int32_t outputs = tx_op_info_of(c->op)->outputs;
@@ -67,7 +67,7 @@ double tx_bytes_of(const tx_command *c)
     return bytes;
 }
 
-/* A sum touches only the rows that indices name. */
+/* A sum accesses only the rows in `indices`. */
 double tx_bytes_scatter_add(const tx_command *c)
 {
     return c->attrs.accumulate == TX_ADD

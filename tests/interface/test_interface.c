@@ -56,7 +56,8 @@ static void attention(void **state)
     REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &(tx_attention_options){.heads = 2}),
             "attention options: size is 0");
     REFUSES(tx_attention(F32(2, 24), NULL, NULL, &o), "attention: input 0 has shape [2, 24], wanted rank 3");
-    REFUSES(tx_attention(F32(2, 5, 25), NULL, NULL, &o), "the last dimension of [2, 5, 25] is no multiple of 6 heads");
+    REFUSES(tx_attention(F32(2, 5, 25), NULL, NULL, &o),
+            "the last dimension of [2, 5, 25] is not a multiple of 6 heads");
     REFUSES(tx_attention(F32(2, 5, 24), I32(3), NULL, &o), "attention: input 1 has shape [3], wanted [2]");
     REFUSES(tx_attention(F32(2, 5, 24), F32(2), NULL, &o), "attention: input 1 is F32, wanted I32");
     o.kv_heads = 3;
@@ -67,7 +68,7 @@ static void attention(void **state)
     o.dropout = 1.0f;
     REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "attention: dropout 1 is not in [0, 1)");
     o.dropout = 0.0f;
-    REFUSES(tx_attention(F32(2, 5, 24), NULL, I32(2, 5), &o), "attention: a window and starts are for causal");
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, I32(2, 5), &o), "attention: a window or starts need causal");
     o.causal = true;
     REFUSES(tx_attention(F32(2, 5, 24), NULL, I32(2), &o), "attention: input 2 has shape [2], wanted [2, 5]");
     REFUSES(tx_attention(F32(2, 5, 24), NULL, F32(2, 5), &o), "attention: input 2 is F32, wanted I32");
@@ -75,7 +76,7 @@ static void attention(void **state)
     REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "attention: a window of -1 keys");
     o.causal = false;
     o.window = 3;
-    REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "attention: a window and starts are for causal");
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "attention: a window or starts need causal");
     o.window = 0;
     REFUSES(tx_attention_cached(F32(2, 5, 24), F32(2, 4, 8), F32(2, 4, 8), I32(2), NULL, &o),
             "the cache [2, 4, 8] does not fit [2, 5, 24]");
@@ -90,7 +91,7 @@ static void normalization(void **state)
     fixture *f = *state;
     REFUSES(tx_layer_norm(F32(2, 7), F32(6), F32(7), 1e-5f), "layer_norm: input 1 has shape [6], wanted [7]");
     REFUSES(tx_rms_norm(F32(2, 7), F32(6), 1e-5f), "rms_norm: input 1 has shape [6], wanted [7]");
-    REFUSES(tx_head_norm(F32(2, 22), F32(12), 2, 1, 1e-5f), "2 heads and 1 of keys and values do not divide [2, 22]");
+    REFUSES(tx_head_norm(F32(2, 22), F32(12), 2, 1, 1e-5f), "2 heads and 1 key-value heads do not divide [2, 22]");
     REFUSES(tx_head_norm(F32(2, 24), F32(6), 2, 1, 1e-5f), "rms_norm: input 1 has shape [6], wanted [12]");
     REFUSES(tx_softmax(I32(2, 7)), "softmax: input 0 is I32, wanted F32");
     REFUSES(tx_cross_entropy(F32(2, 7), I32(3), 7), "cross_entropy: input 1 has shape [3], wanted [2]");
@@ -130,7 +131,7 @@ static void movement(void **state)
     REFUSES(tx_gather(F32(9, 4), I32(1, 2, 1, 2, 1)), "input 1 has shape [1, 2, 1, 2, 1], wanted a smaller rank");
     REFUSES(tx_embedding_padded(I32(2, 5), F32(9, 4), 9, NULL, NULL), "padding is row 9 of the table [9, 4]");
     REFUSES(tx_token_positions(F32(2, 5), 1), "token_positions: input 0 is F32, wanted I32");
-    REFUSES(tx_token_positions(I32(2, 5), -1), "cannot be counted from -1 on");
+    REFUSES(tx_token_positions(I32(2, 5), -1), "from -1 on do not fit 32 bits");
     REFUSES(tx_scatter_add(I32(3), F32(2, 4), 9), "scatter_add: indices [3] do not fit [2, 4]");
     REFUSES(tx_scatter_add(I32(2), F32(2, 4), 0), "scatter_add: the result has no rows");
     REFUSES(tx_cast(F32(2, 7), TX_I32), "cast: F32 cannot become I32");
