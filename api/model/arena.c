@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Addresses in arenas. */
+ * Addresses in arenas: the model and the planner allocate with these functions. */
 #include "api/model/arena.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@ tx_status tx_arena_use(tx_arena *arena, int64_t address, int64_t bytes)
     int64_t chunk = address / arena->chunk_bytes, end = address % arena->chunk_bytes + bytes;
     if (end > arena->chunk_bytes)
         return tx_fail(TX_MEMORY,
-                       "a tensor of %" PRId64 " bytes is more than this device gives in one allocation (%" PRId64
+                       "a tensor of %" PRId64 " bytes exceeds this device's largest allocation (%" PRId64
                        "): use a smaller batch or block",
                        bytes, arena->chunk_bytes);
     if (chunk >= TX_MAX_CHUNKS)

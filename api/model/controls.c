@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The small copies of every step: inputs through a ring of host memory, and controls. */
+ * The small copies of every step: inputs (through a ring of host memory) and controls. */
 #include "api/model/model.h"
 
 #include "api/base/needs.h"
@@ -10,7 +10,7 @@
 
 /* ---- The ring ------------------------------------------------------------------------------- */
 
-/* A piece of the ring; waits for the device when the ring is full. */
+/* Allocates a piece of the ring. Waits for the device if the ring is full. */
 static tx_status take_piece(tx_model *model, int64_t bytes, void **piece)
 {
     const tx_engine *e = model->engine;
@@ -55,7 +55,7 @@ tx_status tx_model_set(tx_model *model, tx_control control, double value)
     if ((unsigned)control >= TX_CONTROL_COUNT)
         return tx_fail(TX_INVALID, "no control number %d", (int)control);
     if (whole[control] && !(value >= 0 && value <= UINT32_MAX && value == floor(value)))
-        return tx_fail(TX_INVALID, "control %d takes whole numbers from 0 to 2^32 - 1, not %g", (int)control, value);
+        return tx_fail(TX_INVALID, "control %d must be a whole number from 0 to 2^32 - 1, not %g", (int)control, value);
     tx_word word = {.f32 = (float)value};
     if (whole[control])
         word.u32 = (uint32_t)value;
@@ -95,7 +95,7 @@ tx_status tx_model_keep_controls(tx_model *model, int32_t micro_batch)
 tx_status tx_model_begin_micro_batch(tx_model *model, int32_t micro_batch)
 {
     if (micro_batch >= model->later.count)
-        return tx_fail(TX_INVALID, "the controls of micro-batch %d are not known (tx_model_keep_controls)",
+        return tx_fail(TX_INVALID, "the controls of micro-batch %d are not set: call tx_model_keep_controls first",
                        micro_batch);
     model->controls = model->later.controls[micro_batch];
     model->later.changed = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The devices of all backends as one list. */
+ * The devices of all backends in one list. */
 #define _GNU_SOURCE /* strcasestr */
 #include "api/model/engine.h"
 
@@ -49,7 +49,7 @@ tx_status tx_device_get(int32_t index, tx_device_info *info)
     return status == TX_OK ? backend->device_info(local, info) : status;
 }
 
-/* Does `name` (as tx_device_find takes it) mean this device? */
+/* Whether `name` (see tx_device_find) selects this device. */
 static bool matches(const tx_device_info *info, const char *name)
 {
     if (strcmp(name, "gpu") == 0)
@@ -65,7 +65,7 @@ static bool matches(const tx_device_info *info, const char *name)
     return number ? strcmp(info->id, name) == 0 : colon[1] && strcasestr(info->name, colon + 1);
 }
 
-/* Fails, naming the devices that there are, and where GPUs come from to who asks for one. */
+/* Fails and lists the devices. If the name looks like a GPU, it adds a hint about drivers. */
 static tx_status fail_without(const char *name)
 {
     static const char *const gpus[] = {"gpu", "cuda", "hip", "rocm", "mps", "xpu", "metal", "nvidia", "amd", "opencl"};
@@ -82,15 +82,15 @@ static tx_status fail_without(const char *name)
     for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++)
         gpu = gpu || strncmp(name, gpus[i], strlen(gpus[i])) == 0;
     return tx_fail(TX_NOT_FOUND, "no device \"%s\": there are %s%s", name, *list ? list : "none",
-                   gpu ? "; TX uses GPUs of any make through OpenCL, as opencl:0: one that is missing here needs its "
-                         "maker's OpenCL driver (clinfo lists what there is)"
+                   gpu ? "; TX uses all GPUs through OpenCL (opencl:0): install the OpenCL driver of the GPU's "
+                         "vendor (clinfo lists the devices)"
                        : "");
 }
 
 tx_status tx_device_find(const char *name, int32_t *index)
 {
     TX_NEEDS(name && index, TX_INVALID);
-    /* Device by device, so that asking for the cpu does not wake every OpenCL driver. */
+    /* Devices are queried one by one, so that "cpu" does not load every OpenCL driver. */
     for (int32_t i = 0;; i++) {
         const tx_backend *backend = NULL;
         tx_device_info info;

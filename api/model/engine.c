@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Opening a device, and what it tells. */
+ * Opens and closes devices, and returns their properties. */
 #include "api/model/engine.h"
 
 #include "api/base/cores.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An opened device. */
+ * An opened device: the definition of tx_engine. */
 #ifndef TX_API_ENGINE_H
 #define TX_API_ENGINE_H
 
@@ -10,10 +10,10 @@ struct tx_engine {
     tx_context *context;
     tx_device_info device;
     bool profile;
-    int32_t threads; /* of the host, that this engine may use */
+    int32_t threads; /* host threads that this engine may use */
 };
 
-/* The backend of device `index` (as in tx_device_get) and its number there. */
+/* Finds the backend of device `index` (see tx_device_get) and the device's index in that backend. */
 tx_status tx_device_locate(int32_t index, const tx_backend **backend, int32_t *local);
 
 #endif

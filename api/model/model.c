@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Declaring parameters and states. */
+ * Declares parameters and states, and writes and reads their memory. */
 #include "api/model/model.h"
 
 #include "api/base/grow.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the sections, where there are any, make up their dimension. */
+/* Whether the sections, if any, add up to their dimension. */
 static bool has_good_sections(const tx_param_spec *spec)
 {
     const tx_param_sections *s = &spec->sections;
@@ -37,11 +37,11 @@ static tx_status check_spec(const char *name, const tx_param_spec *spec, tx_dtyp
     if (!good)
         return tx_fail(TX_INVALID, "parameter %s: only the first dimension may be padded", name);
     if (!has_good_sections(spec))
-        return tx_fail(TX_INVALID, "parameter %s: its sections do not make up one of its dimensions", name);
+        return tx_fail(TX_INVALID, "parameter %s: its sections do not add up to their dimension", name);
     if (spec->apart && spec->sections.count > 0 && spec->sections.dimension != (spec->experts ? 1 : 0))
-        return tx_fail(TX_INVALID, "parameter %s: files hold only sections of rows apart", name);
+        return tx_fail(TX_INVALID, "parameter %s: only sections of rows can be separate tensors in files", name);
     if (spec->experts && spec->split == 1)
-        return tx_fail(TX_INVALID, "parameter %s: its first dimension, experts, is no other group's to split", name);
+        return tx_fail(TX_INVALID, "parameter %s: the tensor group cannot divide the dimension of experts", name);
     if (tx_dtype_packed(spec->dtype) && spec->frozen)
         return tx_packed_check(name, spec);
     if (!spec->frozen && spec->dtype != stored)
@@ -60,7 +60,8 @@ static bool same_spec(const tx_param_spec *a, const tx_param_spec *b)
            a->experts == b->experts && a->apart == b->apart;
 }
 
-/* Of what ranks divide, words: its shards are whole blocks of them, whatever its type. */
+/* Returns the alignment of a parameter. Shards of a divided parameter are whole blocks of 32-bit words for every type.
+ */
 static int64_t alignment_of(const tx_model *model, const tx_param_spec *spec)
 {
     if (spec->frozen && model->arena[TX_ARENA_FROZEN].addresses)
@@ -78,7 +79,7 @@ tx_status tx_own_add(tx_model *model, const tx_param_slice *holding)
     return TX_OK;
 }
 
-/* Gives the own array its place in its arena, and in arena GRADIENTS if it is trained. */
+/* Allocates the own array in its arena, and in arena GRADIENTS if it is trained. */
 static tx_status place_param(tx_model *model, tx_param_record *r)
 {
     const int64_t count = tx_shape_count(&r->spec.shape), bytes = tx_dtype_bytes(r->spec.dtype, count);
@@ -93,7 +94,7 @@ static tx_status place_param(tx_model *model, tx_param_record *r)
     return tx_own_add(model, &h);
 }
 
-/* Appends a record of all but its own part. */
+/* Appends a complete record, and allocates its own array. */
 static tx_status append_param(tx_model *model, tx_param_record *record)
 {
     const tx_param_spec *whole = &record->whole;
@@ -121,13 +122,13 @@ tx_status tx_model_store(tx_model *model, tx_dtype dtype)
     if (dtype != TX_F32 && dtype != TX_BF16 && dtype != TX_F16)
         return tx_fail(TX_INVALID, "parameters are stored in F32, BF16 or F16");
     if (model->params > 0)
-        return tx_fail(TX_INVALID, "parameters have been declared: their type is to be said before");
+        return tx_fail(TX_INVALID, "parameters have been declared: call tx_model_store before");
     for (; model; model = model->following)
         model->stored = dtype;
     return TX_OK;
 }
 
-/* Declares a parameter that there is not yet. */
+/* Declares a new parameter. */
 static tx_status declare_new(tx_model *model, const char *name, const tx_param_spec *spec)
 {
     tx_param_record record = {.name = (char *)(uintptr_t)name, .whole = *spec, .experts.parts = 1, .division.parts = 1};
@@ -139,13 +140,13 @@ static tx_status declare_new(tx_model *model, const char *name, const tx_param_s
         TX_TRY(model->hooks->divide(model, &record));
     if (model->sealed)
         return tx_fail(TX_INVALID,
-                       "parameter %s comes too late: parameters are declared before the first one is read or "
-                       "written and before the optimizer is made",
+                       "parameter %s is declared too late: declare all parameters before the first one is read or "
+                       "written and before the optimizer is created",
                        name);
     return append_param(model, &record);
 }
 
-/* The number of the parameter of this name; -1: there is none. */
+/* Returns the index of the parameter of this name, or -1. */
 static int32_t find_param(const tx_model *model, const char *name)
 {
     int32_t i = model->params - 1;
@@ -166,7 +167,7 @@ tx_status tx_model_declare(tx_model *model, const char *name, const tx_param_spe
     if (found < 0 && !spec)
         return tx_fail(TX_NOT_FOUND, "parameter %s was not declared", name);
     if (found >= 0 && spec && !same_spec(&model->param[found].whole, spec))
-        return tx_fail(TX_INVALID, "parameter %s was declared otherwise before", name);
+        return tx_fail(TX_INVALID, "parameter %s was declared differently before", name);
     if (found < 0) {
         TX_TRY(declare_new(model, name, spec));
         found = model->params - 1;
@@ -212,7 +213,7 @@ tx_status tx_model_declare_state(tx_model *model, const char *name, tx_dtype dty
     const tx_state_record *s = tx_model_find_state(model, name);
     int64_t elsewhere;
     if (s && (s->dtype != dtype || !tx_shape_equal(&s->shape, shape)))
-        return tx_fail(TX_INVALID, "state %s was declared otherwise before", name);
+        return tx_fail(TX_INVALID, "state %s was declared differently before", name);
     if (s)
         *offset = s->offset;
     else
@@ -264,7 +265,7 @@ int64_t tx_model_half_address(const tx_model *model, int64_t weights)
     return weights - within + within / 2;
 }
 
-/* ---- Places in arenas ----------------------------------------------------------------------------------- */
+/* ---- Memory of arenas ----------------------------------------------------------------------------------- */
 
 tx_status tx_model_write_at(tx_model *model, tx_arena_id id, int64_t address, const void *data, int64_t bytes)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of optimizers. */
+ * The table of optimizers and the shapes of their states. */
 #include "api/model/model.h"
 
 #include "api/base/needs.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- What the rows name -------------------------------------------------------------------------- */
+/* ---- Functions and tables of the rows ------------------------------------------------------------- */
 
 static bool with_momentum(const tx_optimizer_options *options)
 {
@@ -26,7 +26,7 @@ static const tx_optimizer_form forms[] = {
 };
 
 static const struct {
-    bool built; /* extension `optimizers` has most rows, and may be left out */
+    bool built; /* false if extension `optimizers`, which has most rows, is not in the build */
     form_id form, other;
     bool (*takes)(const tx_param_spec *spec);
 } optimizers[TX_OPTIMIZER_KINDS] = {
@@ -36,7 +36,7 @@ static const struct {
 
 /* ---- Forms ----------------------------------------------------------------------------------------- */
 
-/* A form with these options: the types of its states, and how many there are. */
+/* Returns a form with these options: the types of its states and their number. */
 static tx_optimizer_form with_options(const tx_optimizer_form *row, const tx_optimizer_options *o)
 {
     tx_optimizer_form form = *row;
@@ -54,7 +54,7 @@ static tx_optimizer_form with_options(const tx_optimizer_form *row, const tx_opt
 tx_status tx_optimizer_choose(const tx_optimizer_options *options, tx_optimizer **optimizer)
 {
     if (!optimizers[options->kind].built)
-        return tx_fail(TX_UNSUPPORTED, "this build has no such optimizer: TX was built without extension optimizers");
+        return tx_fail(TX_UNSUPPORTED, "this build does not have the optimizer: build TX with extension optimizers");
     tx_optimizer *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for the optimizer");
@@ -121,12 +121,12 @@ int64_t tx_state_count(const tx_optimizer_state *state, const tx_shape *shape, i
     }
 }
 
-/* The logical one; numbers of columns are a row for each tensor. */
+/* Returns the logical shape of a state. States by column have one row for each tensor. */
 static tx_shape shape_of_state(const tx_optimizer_state *state, const tx_param_spec *spec)
 {
     const int64_t elements = tx_shape_count(&spec->logical);
     const int32_t tensors = tx_param_tensors(spec);
-    tx_shape rows = tx_param_tensor_of(spec, 0).shape; /* of all tensors */
+    tx_shape rows = tx_param_tensor_of(spec, 0).shape; /* rows of all tensors together */
     if (state->per == TX_PER_WEIGHT)
         return spec->logical;
     rows.dim[0] = elements / (tx_shape_count(&rows) / rows.dim[0]);
@@ -136,12 +136,13 @@ static tx_shape shape_of_state(const tx_optimizer_state *state, const tx_param_s
     return state->width > 1 ? TX_SHAPE(count / state->width, state->width) : TX_SHAPE(count);
 }
 
-/* The form of a parameter; NULL: it has no states. */
+/* Returns the form of a parameter, or NULL if it has no states. */
 static const tx_optimizer_form *form_of(const tx_model *model, int32_t index)
 {
-    const bool there = model->optimizer && index >= 0 && index < model->params;
-    return there && !model->param[index].spec.frozen ? tx_optimizer_form_of(model->optimizer, &model->param[index].spec)
-                                                     : NULL;
+    const bool trained = model->optimizer && index >= 0 && index < model->params;
+    return trained && !model->param[index].spec.frozen
+               ? tx_optimizer_form_of(model->optimizer, &model->param[index].spec)
+               : NULL;
 }
 
 int32_t tx_model_states(const tx_model *model, int32_t index)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixed precision (Micikevicius et al., Mixed precision training, 2018): which forward results are of 16 bits, and
- * casts between them and what reads them in fp32. A product writes the type that its readers want, a norm 16 bits where
- * products alone read it, so that most casts are part of a node that is there anyway. What is left is cast once a
- * tensor: results that are read both ways. Of parameters there are copies, which are kept beside them. */
+ * Pass autocast: mixed precision (Micikevicius et al., Mixed precision training, 2018). It decides which forward
+ * results have 16 bits, and inserts casts for readers that need fp32. A product writes the type that its readers want,
+ * and a norm writes 16 bits if only products read it. Most casts are thus part of an existing node. A result that is
+ * needed in both types is cast once. Parameters have 16-bit copies that persist. */
 #include "api/passes/passes.h"
 
 #include "api/graph/edit.h"
@@ -14,8 +14,8 @@
 typedef struct casting {
     tx_graph *graph;
     tx_edit *edit;
-    bool *narrowed;   /* by tensor: recorded in fp32, now of 16 bits */
-    tx_tensor **copy; /* by tensor: the same in the other type, once it is made */
+    bool *narrowed;   /* by tensor: recorded in fp32, now 16 bits */
+    tx_tensor **copy; /* by tensor: its cast to the other type, or NULL until it is needed */
 } casting;
 
 static tx_cast_rule rule_of(const tx_node *n)
@@ -29,7 +29,7 @@ static bool reads_half(const tx_node *n, int32_t operand)
     return operand < tx_op_info_of(n->op)->inputs_min && (rule == TX_CAST_HALF || rule == TX_CAST_ANY);
 }
 
-/* Whether `t` has to stay fp32: the host reads it, it is a loss, or it lies in memory that others know. */
+/* Whether `t` must stay fp32: the host reads it, it is a loss, or its memory is shared outside the graph. */
 static bool is_kept(const casting *c, tx_tensor *t)
 {
     const tx_tensor *root = tx_tensor_root(t);
@@ -39,8 +39,8 @@ static bool is_kept(const casting *c, tx_tensor *t)
     return kept;
 }
 
-/* The type that a node is asked to give its first result, where it has a choice. */
-static tx_dtype asked_of(const casting *c, const tx_node *n)
+/* Returns the type to request for a node's first result, if the op has a choice. */
+static tx_dtype requested_type(const casting *c, const tx_node *n)
 {
     const tx_tensor *y = n->out[0];
     const tx_cast_rule rule = rule_of(n);
@@ -57,7 +57,7 @@ static bool is_state(tx_tensor *t)
     return tx_tensor_root(t)->arena == TX_ARENA_STATE;
 }
 
-/* Whether it reads a state that is stored in 16 bits. */
+/* Whether the node reads a state that is stored in 16 bits. */
 static bool reads_narrow_state(const casting *c, const tx_node *n)
 {
     bool any = false;
@@ -66,21 +66,21 @@ static bool reads_narrow_state(const casting *c, const tx_node *n)
     return any;
 }
 
-/* Types that a node reads and writes, which it can have. With `full` all are as recorded. */
+/* Finds types for a node's operands and results that the op supports. With `full` all are as recorded. */
 static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_operand in[TX_MAX_IN],
                           tx_operand out[TX_MAX_OUT])
 {
     const tx_cast_rule rule = rule_of(n);
-    const bool beside = rule == TX_CAST_STORED && reads_narrow_state(c, n);
+    const bool like_state = rule == TX_CAST_STORED && reads_narrow_state(c, n);
     for (int k = 0; k < TX_MAX_IN; k++) {
         const tx_tensor *t = n->in[k];
         in[k] = (tx_operand){.dtype = t ? t->dtype : TX_DTYPE_COUNT, .shape = t ? t->shape : (tx_shape){0}};
         if (!t || (t->dtype != TX_F32 && !c->narrowed[t->id]))
-            continue; /* no tensor, or one that was not recorded in fp32 */
+            continue; /* no tensor, or not recorded in fp32 */
         const bool half = !full && k < tx_op_info_of(n->op)->inputs_min &&
                           (rule == TX_CAST_HALF || (rule == TX_CAST_ANY && c->narrowed[t->id]));
         const bool as_stored = rule == TX_CAST_STORED && (t->param >= 0 || is_state(n->in[k]));
-        in[k].dtype = as_stored ? t->dtype : half || beside ? c->graph->autocast : TX_F32;
+        in[k].dtype = as_stored ? t->dtype : half || like_state ? c->graph->autocast : TX_F32;
     }
     for (int k = 0; k < TX_MAX_OUT; k++) {
         out[k] = (tx_operand){.dtype = TX_DTYPE_COUNT};
@@ -89,12 +89,12 @@ static tx_status types_of(const casting *c, const tx_node *n, bool full, tx_oper
     }
     if (rule == TX_CAST_FULL)
         return TX_OK;
-    const bool asked = rule == TX_CAST_HALF || rule == TX_CAST_ROUND;
-    out[0].dtype = full || !asked ? n->out[0]->dtype : asked_of(c, n);
+    const bool selectable = rule == TX_CAST_HALF || rule == TX_CAST_ROUND;
+    out[0].dtype = full || !selectable ? n->out[0]->dtype : requested_type(c, n);
     return tx_op_infer(n->op, &n->attrs, in, out);
 }
 
-/* `t` in another type, cast before node `at` where that has not been done for an earlier reader. */
+/* Returns `t` in another type. The first reader's call inserts the cast before node `at`. */
 static tx_tensor *copy_of(casting *c, tx_tensor *t, tx_dtype dtype, int32_t at)
 {
     tx_graph *graph = c->graph;
@@ -124,7 +124,7 @@ static tx_tensor *copy_of(casting *c, tx_tensor *t, tx_dtype dtype, int32_t at)
 static tx_status cast_node(casting *c, int32_t at)
 {
     tx_graph *graph = c->graph;
-    tx_node n = graph->node[at]; /* a copy: the array grows */
+    tx_node n = graph->node[at]; /* a copy, because the array may be reallocated */
     tx_operand in[TX_MAX_IN], out[TX_MAX_OUT];
     tx_status status = types_of(c, &n, false, in, out);
     if (!status && n.out[0] && is_kept(c, n.out[0]) && out[0].dtype != n.out[0]->dtype)
@@ -147,7 +147,7 @@ static tx_status cast_node(casting *c, int32_t at)
     return TX_OK;
 }
 
-/* Parameters and states that are stored in 16 bits were recorded in fp32, which their readers then have to ask for. */
+/* Changes parameters and states that are stored in 16 bits from the recorded fp32. Readers then request fp32. */
 static void narrow_stored(casting *c)
 {
     const tx_graph *graph = c->graph;

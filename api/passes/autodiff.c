@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reverse-mode differentiation: walks the forward nodes backwards, asks each op's rule for the gradients of
- * its inputs, sums what comes from several uses in that fixed order, and lets the gradients of parameters be
- * written to (first use) and added to (later uses) their slices of arena GRADIENTS. What is read through a cast to 16
- * bits gets its gradient in fp32: the rule of the reader is asked for that, and the cast is not differentiated. */
+ * Pass autodiff: reverse-mode differentiation. It walks the forward nodes backwards and calls each op's gradient rule.
+ * Gradients from several uses are summed in this fixed order. The gradient of a parameter is written to its slice of
+ * arena GRADIENTS at the first use and added at later ones. If an input is a cast to 16 bits, the rule computes the
+ * gradient in fp32 and the cast is not differentiated. */
 #include "api/graph/graph.h"
 #include "api/model/model.h"
 #include "api/passes/passes.h"
@@ -12,8 +12,8 @@
 
 typedef struct autodiff {
     tx_graph *graph;
-    tx_tensor **gradient; /* of each tensor of the forward part, by id */
-    bool *written;        /* parameters whose slice holds a contribution of this graph, by id */
+    tx_tensor **gradient; /* by id, of each tensor of the forward pass */
+    bool *written;        /* by id: parameters whose slice has a contribution of this graph */
 } autodiff;
 
 static tx_accumulate mode_of(const autodiff *a, const tx_tensor *param)
@@ -21,7 +21,7 @@ static tx_accumulate mode_of(const autodiff *a, const tx_tensor *param)
     return a->written[param->id] ? TX_ADD : TX_ADD_CONTROL;
 }
 
-/* The fp32 tensor that a tensor is a cast or the copy of, or else itself: whose gradient its readers contribute to. */
+/* Returns the fp32 tensor of which `t` is a cast or the copy, otherwise `t`. Readers contribute to its gradient. */
 static tx_tensor *source_of(const tx_graph *graph, tx_tensor *t)
 {
     const tx_node *n = t && t->producer >= 0 ? &graph->node[t->producer] : NULL;
@@ -34,8 +34,9 @@ static bool is_param(const tx_tensor *t)
     return t && t->param >= 0;
 }
 
-/* Can the node that makes `d` write it straight to the slice of `param`? The node must be of the rule that just
- * ran (from `first` on), its op must be able to add, and every output that adds must go to a slice in the same way. */
+/* Whether the node that produces input i's gradient can write it directly to the parameter's slice. The node must
+ * belong to the rule that just ran (from node `first` on), its op must be able to add, and every output that adds must
+ * go to a slice in the same mode. */
 static bool writes_directly(const autodiff *a, tx_tensor *const in[TX_MAX_IN], tx_tensor *const din[TX_MAX_IN], int i,
                             int32_t first)
 {
@@ -62,7 +63,7 @@ static bool writes_directly(const autodiff *a, tx_tensor *const in[TX_MAX_IN], t
     return itself;
 }
 
-/* Brings the gradient `d` of a parameter to its slice. */
+/* Writes the gradient `d` of a parameter to its slice. */
 static void to_slice(autodiff *a, tx_tensor *param, tx_tensor *d, bool directly)
 {
     tx_accumulate mode = mode_of(a, param);
@@ -81,14 +82,14 @@ static void to_slice(autodiff *a, tx_tensor *param, tx_tensor *d, bool directly)
     }
 }
 
-/* When the gradient of operand `i` comes to a slice: its node writes it, or a copy behind all nodes. */
+/* Returns the node that writes the gradient of operand `i` to a slice, or INT32_MAX for a copy after all nodes. */
 static int32_t time_of(tx_tensor *const din[TX_MAX_IN], const bool directly[TX_MAX_IN], int i)
 {
     return din[i] && directly[i] ? tx_tensor_root(din[i])->producer : INT32_MAX;
 }
 
-/* The operands in the order in which their gradients are written: of a parameter that is used twice the first one to
- * come is stored and the second added. */
+/* Sorts the operands by the time at which their gradients are written. If a parameter is used twice, the first gradient
+ * is stored and the second added. */
 static void order_by_time(tx_tensor *const din[TX_MAX_IN], const bool directly[TX_MAX_IN], int order[TX_MAX_IN])
 {
     for (int i = 0; i < TX_MAX_IN; i++) {
@@ -99,10 +100,10 @@ static void order_by_time(tx_tensor *const din[TX_MAX_IN], const bool directly[T
     }
 }
 
-/* Takes the gradients of a node's inputs that its rule has made from node `first` on: to the slices of parameters, or
- * to what other uses gave. */
-static void take(autodiff *a, tx_tensor *const in[TX_MAX_IN], const tx_wanted want[TX_MAX_IN],
-                 tx_tensor *const din[TX_MAX_IN], int32_t first)
+/* Accumulates the gradients of a node's inputs, which its rule created from node `first` on: in the slices of
+ * parameters, or added to gradients from other uses. */
+static void accumulate_gradients(autodiff *a, tx_tensor *const in[TX_MAX_IN], const tx_wanted want[TX_MAX_IN],
+                                 tx_tensor *const din[TX_MAX_IN], int32_t first)
 {
     bool directly[TX_MAX_IN] = {0};
     int order[TX_MAX_IN];
@@ -153,11 +154,11 @@ static tx_status differentiate(autodiff *a, int32_t index)
     for (int i = 0; i < TX_MAX_IN; i++)
         if (want[i].need && din[i] && din[i]->dtype != want[i].dtype)
             din[i] = tx_cast(din[i], want[i].dtype);
-    take(a, in, want, din, first);
+    accumulate_gradients(a, in, want, din, first);
     return graph->status;
 }
 
-/* The gradient that the losses start with: result LOSS_SCALE. */
+/* Returns the gradient of a loss: result LOSS_SCALE. */
 static tx_tensor *seed(tx_graph *graph, const tx_tensor *loss)
 {
     tx_emit_args args = {.op = TX_OP_BROADCAST, .attrs = TX_PLAIN, .shape = &loss->shape};
@@ -166,7 +167,7 @@ static tx_tensor *seed(tx_graph *graph, const tx_tensor *loss)
     return args.in[TX_IN(broadcast, x)] ? tx_emit(graph, &args) : NULL;
 }
 
-/* Result LOSS is the sum of all losses. */
+/* Adds a loss to result LOSS. */
 static void add_to_result(tx_graph *graph, tx_tensor *loss, bool first)
 {
     tx_emit_args copy = {
@@ -176,8 +177,8 @@ static void add_to_result(tx_graph *graph, tx_tensor *loss, bool first)
         tx_emit(graph, &copy);
 }
 
-/* A loss that is given twice, or that another one is made of, has the sum of its gradients. */
-static void begin_at(autodiff *a, const tx_tensor *loss)
+/* Adds the initial gradient of a loss. A loss that was given twice, or that another loss depends on, has the sum. */
+static void seed_loss(autodiff *a, const tx_tensor *loss)
 {
     tx_tensor *before = a->gradient[loss->id], *one = seed(a->graph, loss);
     a->gradient[loss->id] = before ? tx_add(before, one) : one;
@@ -197,12 +198,12 @@ tx_status tx_autodiff(tx_graph *graph)
         tx_graph_fail(graph, tx_fail(TX_MEMORY, "no memory to differentiate"));
     graph->direction = TX_BACKWARD;
     for (int32_t i = 0; i < graph->losses && graph->status == TX_OK; i++)
-        begin_at(&a, graph->loss[i]);
+        seed_loss(&a, graph->loss[i]);
     for (int32_t i = forward - 1; i >= 0 && graph->status == TX_OK; i--)
         differentiate(&a, i);
     graph->direction = TX_FORWARD;
     graph->block = 0;
-    graph->losses = 0; /* they have their gradients */
+    graph->losses = 0; /* the gradients exist now */
     free(a.gradient);
     free(a.written);
     return graph->status;

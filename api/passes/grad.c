@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradient rules of the core's ops, and what rules share. */
+ * Gradient rules of the core's ops, and functions that all rules use. */
 #include "api/passes/grad.h"
 
 void tx_grad_all(const tx_grad *c, tx_emit_args args, int count)
@@ -25,13 +25,14 @@ static tx_tensor *product(const tx_grad *c, tx_tensor *a, bool trans_a, tx_tenso
     return TX_EMIT_AS(a, MATMUL, attrs, &dtype, NULL, a, b);
 }
 
-/* In fp32, whatever x is. */
+/* The sum is fp32 for every type of x. */
 static tx_tensor *sum_rows(tx_tensor *x)
 {
     return TX_EMIT(x, REDUCE, TX_ATTRS(.axis = TX_AXIS_ROWS), x);
 }
 
-/* The gradient of an operand of rank 2 that served a whole batch: the sum over the batch. */
+/* Returns the gradient of an operand. If an operand of rank 2 was used for a whole batch, this is the sum over the
+ * batch. */
 static tx_tensor *of_operand(tx_tensor *d, const tx_shape *shape)
 {
     if (!d || tx_shape_count(&d->shape) == tx_shape_count(shape))
@@ -41,13 +42,13 @@ static tx_tensor *of_operand(tx_tensor *d, const tx_shape *shape)
     return as_shape(sum_rows(rows), shape);
 }
 
-/* y = A B, A = op(a), B = op(b): dA = dy B^T, dB = A^T dy; transposed again where op transposes. */
+/* y = A B, A = op(a), B = op(b): dA = dy B^T, dB = A^T dy; transposed again if op transposes. */
 void tx_grad_matmul(const tx_grad *c)
 {
     tx_tensor *a = TX_NODE_IN(c, matmul, a), *b = TX_NODE_IN(c, matmul, b), *dy = tx_grad_as(c->dout[0], a->dtype);
     const tx_wanted *want_a = &TX_WANT(c, matmul, a), *want_b = &TX_WANT(c, matmul, b);
     const tx_attrs *at = &c->node->attrs;
-    if (want_b->need) { /* first, for the sums over ranks: they can begin while da is computed */
+    if (want_b->need) { /* first, so that the ranks can sum it while da is computed */
         tx_tensor *db = at->trans_b ? product(c, dy, true, a, at->trans_a, want_b->dtype)
                                     : product(c, a, !at->trans_a, dy, false, want_b->dtype);
         TX_DIN(c, matmul, b) = of_operand(db, &b->shape);
@@ -81,7 +82,7 @@ void tx_grad_rms_norm(const tx_grad *c)
                 TX_NODE_IN(c, rms_norm, gamma), TX_NODE_OUT(c, rms_norm, rstd));
 }
 
-/* TP_CROSS_ENTROPY has the same operands in the same places: logits, labels, and lse as its second output. */
+/* Also for TP_CROSS_ENTROPY, whose operands have the same indices: logits, labels, and lse as second output. */
 void tx_grad_cross_entropy(const tx_grad *c)
 {
     TX_DIN(c, cross_entropy, logits) =
@@ -110,20 +111,20 @@ void tx_grad_reduce(const tx_grad *c)
 {
     tx_tensor *x = c->node->in[0];
     if (c->node->attrs.reduction == TX_REDUCE_MAX) {
-        tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "reduce: the maximum has no gradient here"));
+        tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "reduce: the gradient of the maximum is not implemented"));
         return;
     }
     tx_tensor *d = broadcast(c->dout[0], &c->node->attrs, &x->shape);
     c->din[0] = d && c->node->attrs.reduction == TX_REDUCE_SUMSQ ? tx_mul(d, x) : d;
 }
 
-/* Ops whose gradient is dy itself. */
+/* The gradient is dy itself. */
 void tx_grad_copy(const tx_grad *c)
 {
     c->din[0] = c->dout[0];
 }
 
-/* The gradient ops of rules of_input and of_output. */
+/* The gradient ops for rules of_input and of_output. */
 /* clang-format off */
 static const tx_op gradient_op[TX_OP_COUNT] = {
     [TX_OP_GELU] = TX_OP_GELU_GRAD,
@@ -140,26 +141,26 @@ static void of_map(const tx_grad *c, tx_tensor *other)
                 1);
 }
 
-/* The gradient is an op of dy and x. */
+/* The gradient op reads dy and x. */
 void tx_grad_of_input(const tx_grad *c)
 {
     of_map(c, c->node->in[0]);
 }
 
-/* The gradient is an op of dy and y. */
+/* The gradient op reads dy and y. */
 void tx_grad_of_output(const tx_grad *c)
 {
     of_map(c, c->node->out[0]);
 }
 
-/* dy times -y^3 / 2. */
+/* dx = dy times -y^3 / 2. */
 void tx_grad_rsqrt(const tx_grad *c)
 {
     tx_tensor *y = c->node->out[0];
     c->din[0] = tx_scale(tx_mul(c->dout[0], tx_mul(y, tx_mul(y, y))), -0.5f);
 }
 
-/* A sum along what was repeated. */
+/* The gradient is the sum over the repeated dimensions. */
 void tx_grad_broadcast(const tx_grad *c)
 {
     tx_attrs attrs = c->node->attrs;
@@ -184,7 +185,7 @@ void tx_grad_scale(const tx_grad *c)
     TX_DIN(c, scale, x) = TX_EMIT(c->dout[0], SCALE, c->node->attrs, c->dout[0]);
 }
 
-/* The same draw, in the type that the gradient ends in. */
+/* The same draw, in the requested type of the gradient. */
 void tx_grad_dropout(const tx_grad *c)
 {
     TX_DIN(c, dropout, x) =
@@ -204,7 +205,8 @@ void tx_grad_embedding(const tx_grad *c)
     tx_tensor *positions = TX_NODE_IN(c, embedding, positions),
               *position_table = TX_NODE_IN(c, embedding, position_table);
     if (of_positions && positions && positions->shape.rank == 1) {
-        tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED, "embedding: no gradient of positions by the row"));
+        tx_graph_fail(c->graph, tx_fail(TX_UNSUPPORTED,
+                                        "embedding: positions given by row have no gradient for the position table"));
         return;
     }
     if (TX_WANT(c, embedding, table).need) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The gradient of a node, by its op's rule. */
+ * Calls the gradient rule of a node's op. */
 #include "api/passes/grad.h"
 
 static void (*const rules[TX_OP_COUNT])(const tx_grad *) = {

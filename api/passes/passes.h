@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The passes over a graph. */
+ * The core's passes over a graph. tx_pipeline runs them and those of the extensions (passes.def). */
 #ifndef TX_API_PASSES_H
 #define TX_API_PASSES_H
 
 #include "api/graph/graph.h"
 
-/* Mixed precision as tx_graph_autocast and column CAST of ops.def say: gives the results of forward nodes their types
- * and casts what is read in another one, a tensor once, before its first reader. The copies of parameters lie in arena
- * HALF; those that are stored in 16 bits themselves are read where they lie, or cast to fp32. Before tx_autodiff, which
- * takes the types over. */
+/* Applies mixed precision as tx_graph_autocast and column CAST of ops.def specify. It sets the types of forward
+ * results. A tensor that is read in another type is cast once, before its first reader. 16-bit copies of parameters are
+ * in arena HALF. Parameters stored in 16 bits are read directly or cast to fp32. It runs before tx_autodiff, which uses
+ * the types. */
 tx_status tx_autocast(tx_graph *graph);
 
-/* Appends the gradients of the sum of the losses that tx_backward was given, in the order of back-propagation. */
+/* Appends the gradients of the sum of the losses given to tx_backward, in the order of back-propagation. */
 tx_status tx_autodiff(tx_graph *graph);
 
-/* The gradient of an input that a rule is asked for. */
+/* A request for the gradient of an input. */
 typedef struct tx_wanted {
     bool need;
-    tx_dtype dtype; /* what it ends in: a rule whose op can write it so saves a cast */
+    tx_dtype dtype; /* final type; a rule whose op can write it directly saves a cast */
 } tx_wanted;
 
-/* What tx_autodiff asks of an op (grad.c): appends the gradient of node `n`; from the gradients `dout` of its outputs
- * (NULL: zero) those of its inputs that are wanted, into `din`. */
+/* Calls the gradient rule of an op (grad.c). From `dout`, the gradients of the outputs of `node` (NULL means zero), it
+ * appends those of the inputs in `want` and stores them in `din`. */
 tx_status tx_op_grad(tx_graph *graph, const tx_node *node, tx_tensor *const dout[TX_MAX_OUT],
                      const tx_wanted want[TX_MAX_IN], tx_tensor *din[TX_MAX_IN]);
 
-/* All passes over a graph, in their order (passes.def); nothing where it has a plan already. */
+/* Runs all passes over a graph in order (passes.def). Does nothing if the graph has a plan. */
 tx_status tx_pipeline(tx_graph *graph);
 
 #endif

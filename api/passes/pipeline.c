@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From the recorded graph to the graph that is executed: all passes, in their order. */
+ * Runs all passes in order: converts the recorded graph to the executed graph. */
 #include "api/checkpointing/checkpointing.h"
 #include "api/fusion/fusion.h"
 #include "api/parallel/parallel.h"

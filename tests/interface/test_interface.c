@@ -156,7 +156,7 @@ static void graphs(void **state)
     assert_refused(tx_plan_create(f->graph, "", &plan), TX_NOT_FOUND, "nobody was not declared");
     begin_graph(f);
     assert_non_null(tx_state(f->graph, "cache", TX_F32, TX_SHAPE(4, 4)));
-    REFUSES(tx_state(f->graph, "cache", TX_F32, TX_SHAPE(4, 5)), "state cache was declared otherwise before");
+    REFUSES(tx_state(f->graph, "cache", TX_F32, TX_SHAPE(4, 5)), "state cache was declared differently before");
     REFUSES(tx_state(f->graph, "s", TX_F32, (tx_shape){.rank = -1}), "state s has an impossible shape [of rank -1]");
     REFUSES(tx_input(f->graph, "x", (tx_dtype)77, TX_SHAPE(1)), "input x: there is no data type number 77");
     REFUSES(param(f->graph, "w", TX_SHAPE(INT64_MAX, 2)), "parameter w has an impossible shape");
@@ -228,9 +228,9 @@ static void values(void **state)
     assert_refused(tx_plan_read(plan, NULL, data, sizeof data), TX_INVALID, "not an output (see tx_output)");
     assert_refused(tx_plan_profile(plan, true), TX_INVALID, "was not opened for profiling");
     assert_refused(tx_plan_profile_entry(plan, 99, &entry), TX_INVALID, "plan p has no operation 99");
-    assert_refused(tx_model_set(f->model, TX_CONTROL_STEP, 0.5), TX_INVALID, "takes whole numbers");
-    assert_refused(tx_model_set(f->model, TX_CONTROL_STEP, -1.0), TX_INVALID, "takes whole numbers");
-    assert_refused(tx_model_set(f->model, TX_CONTROL_STEP, NAN), TX_INVALID, "takes whole numbers");
+    assert_refused(tx_model_set(f->model, TX_CONTROL_STEP, 0.5), TX_INVALID, "must be a whole number");
+    assert_refused(tx_model_set(f->model, TX_CONTROL_STEP, -1.0), TX_INVALID, "must be a whole number");
+    assert_refused(tx_model_set(f->model, TX_CONTROL_STEP, NAN), TX_INVALID, "must be a whole number");
     assert_refused(tx_model_set(f->model, TX_CONTROL_COUNT, 1.0), TX_INVALID, "no control number");
     assert_refused(tx_model_results(f->model, &results), TX_INVALID, "no copy of the results was asked for");
     for (int i = 0; i < TX_RESULTS_PENDING; i++)
@@ -253,7 +253,7 @@ static void values(void **state)
     assert_ok(tx_graph_create(f->model, &late));
     assert_null(param(late, "v", TX_SHAPE(3)));
     tx_plan *never = NULL;
-    assert_refused(tx_plan_create(late, "", &never), TX_INVALID, "parameter v comes too late");
+    assert_refused(tx_plan_create(late, "", &never), TX_INVALID, "parameter v is declared too late");
     tx_graph_free(late);
     tx_plan_free(plan);
 }
