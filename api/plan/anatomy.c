@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is in the memory of a plan while it runs, and what it computes. */
+ * Inspects a plan: the tensors in its memory, its nodes and the operations of a run. txmem and the profiler use it. */
 #include "api/base/needs.h"
 #include "api/plan/layout.h"
 #include "api/plan/plan.h"
@@ -80,7 +80,7 @@ tx_status tx_plan_tensor_at(const tx_plan *plan, int32_t index, tx_plan_tensor *
         return tx_fail(TX_INVALID, "plan %s has no tensor %d", plan->name, (int)index);
     const tx_graph *g = plan->graph;
     const tx_tensor *t = g->tensor[plan->placed[index]];
-    /* What several nodes write in parts is the first one's. */
+    /* If several nodes write parts of a tensor, the first node counts. */
     const int32_t node = t->is_input ? -1 : t->producer >= 0 ? t->producer : t->first;
     *tensor = (tx_plan_tensor){.name = t->name    ? t->name
                                        : node < 0 ? ""

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From graph to plan. */
+ * Compiles a graph to a plan: passes, layout, commands and the backend's program. */
 #include "api/base/needs.h"
 #include "api/passes/passes.h"
 #include "api/plan/layout.h"
@@ -107,7 +107,7 @@ static tx_status create(tx_graph *graph, const char *name, bool owns_graph, tx_p
     return TX_OK;
 }
 
-/* Makes `following`, which it then owns, the plan of the next stage. */
+/* Makes `following` the plan of the next stage; `plan` owns it then. */
 static tx_status follow(tx_plan *plan, tx_plan *following)
 {
     int64_t most = 0;
@@ -115,12 +115,12 @@ static tx_status follow(tx_plan *plan, tx_plan *following)
         most = tx_tensor_bytes(plan->graph->gone[i]) > most ? tx_tensor_bytes(plan->graph->gone[i]) : most;
     plan->crossing = malloc((size_t)most + 1);
     if (!plan->crossing)
-        return tx_fail(TX_MEMORY, "no memory for what goes from a device to the next");
+        return tx_fail(TX_MEMORY, "no memory for the tensors that devices exchange");
     plan->following = following;
     return TX_OK;
 }
 
-/* On all devices that the model is divided among: those behind the graph's compile copies of what was recorded. */
+/* Creates plans on all devices that the model is divided among. Later devices compile copies of the recorded graph. */
 static tx_status create_on_all(tx_graph *graph, const char *name, bool owns_graph, tx_plan **plan)
 {
     tx_plan *made = NULL, *following = NULL;

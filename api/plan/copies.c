@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keeping arena HALF true. The update writes the 16-bit copy of a weight beside the weight; where weights come from
- * elsewhere (files, other ranks, an optimizer whose kernel does not write copies) they are cast before the next program
- * runs, by a plan of one cast a range (tx_weight_copies). So a weight is cast once a step, however many passes read it.
- */
+ * Keeps arena HALF up to date. The update writes a weight and its 16-bit copy. If weights are written in another manner
+ * (from files, by other ranks, by an optimizer whose kernel does not write copies), a plan casts them before the next
+ * program runs. It has one cast for each range (tx_weight_copies). A weight is thus cast once a step, even if several
+ * passes read it. */
 #include "api/plan/plan.h"
 
-/* The weights that copies are of. */
+/* Returns the arena of the copied weights. */
 static const tx_arena *arena_of(const tx_model *model)
 {
     return &model->arena[model->exchange.weights];
@@ -50,7 +50,7 @@ static void add_cast(tx_graph *graph, const tx_copy_range *r)
                 .op = TX_OP_CAST, .attrs = TX_PLAIN, .dtype = &model->copies.dtype, .in = {weights}, .out = {copies}});
 }
 
-/* Whether the plan is of the weights as they are: parameters may have been declared since, or buckets made. */
+/* Whether the plan matches the current weights. Parameters may have been declared since, or buckets created. */
 static bool is_current(const tx_model *model)
 {
     const tx_plan *plan = model->copies.plan;

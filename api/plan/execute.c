@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A plan's commands with the cuts between them. */
+ * Executes a plan: commands on the device, and host ops (cuts) between them. */
 #include "api/base/needs.h"
 #include "api/plan/host.h"
 #include "api/plan/plan.h"
@@ -36,14 +36,14 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
 }
 
 static tx_status (*const host[TX_OP_COUNT])(tx_model *, const tx_command *) = {
-    [TX_OP_MATMUL] = NULL, /* a table without any row is no C */
+    [TX_OP_MATMUL] = NULL, /* C does not allow an empty initializer */
 #define TX_OP(...)
 #define TX_VIRTUAL(...)
 #define TX_HOST(RUNS, function, NAME, ...) [TX_OP_##NAME] = tx_host_##function,
 #include "ops.def"
 };
 
-/* The device runs what lies between the cuts. */
+/* The device runs the commands between the cuts. */
 tx_status tx_plan_execute(tx_plan *plan)
 {
     tx_model *model = plan->model;

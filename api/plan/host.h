@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Host ops (rows TX_HOST of ops.def): the executor calls them between programs of the device. */
+ * Host ops (rows TX_HOST of ops.def), which the executor calls between device programs, and access to their operands.
+ */
 #ifndef TX_API_HOST_H
 #define TX_API_HOST_H
 
@@ -10,7 +11,7 @@
 #define TX_HOST(RUNS, host, ...) tx_status tx_host_##host(tx_model *model, const tx_command *command);
 #include "ops.def"
 
-/* The memory of an operand, and its address on the host. */
+/* The buffer of an operand, and its address on the host. */
 static inline tx_buffer *tx_operand_buffer(const tx_model *model, const tx_operand *o)
 {
     return model->arena[o->arena].buffer[o->chunk];
@@ -21,7 +22,7 @@ static inline char *tx_operand_host(const tx_model *model, const tx_operand *o)
     return (char *)model->engine->backend->map(tx_operand_buffer(model, o)) + o->offset;
 }
 
-/* Bytes of an operand, from byte `at` on, to the host, which waits for them, or from there. */
+/* Copy `bytes` of an operand, from byte `at` on, to or from the host. A read waits for the device. */
 static inline tx_status tx_operand_read(const tx_model *model, const tx_operand *o, int64_t at, void *to, int64_t bytes)
 {
     const tx_engine *e = model->engine;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Drawing a model's parameters. */
+ * Initialises a model's parameters with reproducible random numbers. */
 #include "api/base/hash.h"
 #include "api/base/needs.h"
 #include "api/model/model.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements 4 * block .. 4 * block + 3 of a parameter; normal numbers by Box and Muller. */
+/* Computes elements 4 * block .. 4 * block + 3 of a parameter. Normal numbers are drawn by the Box-Muller method. */
 static void draw_block(const tx_param_spec *spec, uint64_t hash, uint64_t seed, int64_t block, float out[4])
 {
     tx_random r = tx_philox((tx_u32)block, (tx_u32)((uint64_t)block >> 32), (tx_u32)hash, (tx_u32)(hash >> 32),
@@ -47,12 +47,12 @@ static tx_status init_param(tx_model *model, int32_t index, uint64_t seed, float
     return TX_OK;
 }
 
-/* Parameters first .. end - 1. */
+/* Initialises parameters first .. end - 1. */
 static tx_status init_params(tx_model *model, int32_t first, int32_t end, uint64_t seed)
 {
     const int64_t room = 1 << 16;
     float *slice = malloc((size_t)(room + 4) * sizeof *slice);
-    tx_status status = slice ? TX_OK : tx_fail(TX_MEMORY, "no memory to draw parameters");
+    tx_status status = slice ? TX_OK : tx_fail(TX_MEMORY, "no memory to initialise parameters");
     for (int32_t i = first; i < end && status == TX_OK; i++)
         status = init_param(model, i, seed, slice, room);
     free(slice);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory planning: lifetimes, reuse in place, addresses. */
+ * Memory planning: computes lifetimes, reuse in place and addresses. */
 #include "api/plan/layout.h"
 
 #include <inttypes.h>
@@ -42,15 +42,15 @@ static void find_lifetimes(tx_graph *graph)
         tx_tensor *t = graph->tensor[i];
         if (t->base)
             continue;
-        if (t->is_input) /* written before the run, and kept for another */
+        if (t->is_input) /* written before the group and kept for the next one */
             t->first = 0;
         if (t->is_output || t->is_input)
             t->last = graph->nodes;
     }
 }
 
-/* May output 0 of node `index` take over the storage of its input `op.in_place`? */
-static bool can_take_over(const tx_graph *graph, int32_t index, int in)
+/* Whether output 0 of node `index` may reuse the storage of its input `in`. */
+static bool can_reuse(const tx_graph *graph, int32_t index, int in)
 {
     const tx_node *n = &graph->node[index];
     tx_tensor *x = n->in[in], *y = n->out[0];
@@ -60,7 +60,7 @@ static bool can_take_over(const tx_graph *graph, int32_t index, int in)
     if (root->arena != TX_ARENA_PLANNED || root->is_input || root->is_output || root->last != index ||
         tx_tensor_bytes(root) != tx_tensor_bytes(y))
         return false;
-    for (int k = 0; k < TX_MAX_IN; k++) /* the same storage read twice: only ops that read it alike survive that */
+    for (int k = 0; k < TX_MAX_IN; k++) /* the node reads the storage twice, and the second read may see the result */
         if (k != in && n->in[k] && tx_tensor_root(n->in[k]) == root)
             return false;
     return true;
@@ -71,7 +71,7 @@ static void reuse_in_place(tx_graph *graph)
     for (int32_t i = 0; i < graph->nodes; i++) {
         const tx_node *n = &graph->node[i];
         int in = tx_op_info_of(n->op)->in_place;
-        if (n->op == TX_OP_RESHAPE || in < 0 || !can_take_over(graph, i, in))
+        if (n->op == TX_OP_RESHAPE || in < 0 || !can_reuse(graph, i, in))
             continue;
         tx_tensor *root = tx_tensor_root(n->in[in]), *y = n->out[0];
         y->base = root;
@@ -99,8 +99,8 @@ static int64_t aligned(const tx_tensor *t)
     return tx_aligned(tx_tensor_bytes(t));
 }
 
-/* Inserts t into `by_address` (sorted, `count` long), at the lowest address from `least` on that none alive with t
- * takes. */
+/* Inserts t into `by_address` (sorted, `count` long), at the lowest address from `least` on that no tensor alive at the
+ * same time uses. */
 static void place(tx_tensor **by_address, int32_t count, tx_tensor *t, int64_t least, int64_t chunk_bytes)
 {
     int64_t bytes = aligned(t), address = tx_arena_fit(chunk_bytes, least, bytes);
@@ -151,16 +151,17 @@ static int64_t saved_bytes(const tx_graph *graph)
     return saved;
 }
 
-/* How many of the tensors, earlier ones first, end before the others begin: places do not depend on those. */
-static int32_t run_of(tx_tensor *const *tensor, int32_t count)
+/* Returns how many tensors (sorted by first use) overlap as a group. The addresses of later tensors are independent of
+ * them. */
+static int32_t group_of(tx_tensor *const *tensor, int32_t count)
 {
-    int32_t last = tensor[0]->last, run = 1;
-    for (; run < count && tensor[run]->first <= last; run++)
-        last = tensor[run]->last > last ? tensor[run]->last : last;
-    return run;
+    int32_t last = tensor[0]->last, group = 1;
+    for (; group < count && tensor[group]->first <= last; group++)
+        last = tensor[group]->last > last ? tensor[group]->last : last;
+    return group;
 }
 
-/* Places the tensors of one arena, the larger ones of each run first. */
+/* Places the tensors of one arena, the larger ones of each group first. */
 static tx_status place_all(const tx_graph *graph, tx_arena_id id, int64_t least, tx_arena *arena)
 {
     size_t room = (size_t)graph->tensors + 1;
@@ -172,11 +173,11 @@ static tx_status place_all(const tx_graph *graph, tx_arena_id id, int64_t least,
             planned[count++] = graph->tensor[i];
     if (count > 0)
         qsort(planned, (size_t)count, sizeof *planned, earlier_first);
-    for (int32_t begin = 0, run; begin < count && status == TX_OK; begin += run) {
+    for (int32_t begin = 0, group; begin < count && status == TX_OK; begin += group) {
         tx_tensor **first = planned + begin;
-        run = run_of(first, count - begin);
-        qsort(first, (size_t)run, sizeof *first, larger_first);
-        for (int32_t i = 0; i < run && status == TX_OK; i++) {
+        group = group_of(first, count - begin);
+        qsort(first, (size_t)group, sizeof *first, larger_first);
+        for (int32_t i = 0; i < group && status == TX_OK; i++) {
             place(by_address, i, first[i], least, arena->chunk_bytes);
             status = tx_arena_use(arena, first[i]->offset, aligned(first[i]));
         }

@@ -1,35 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where the tensors of a graph lie. */
+ * Assigns addresses to the tensors of a graph. tx_plan_create calls it after the passes. */
 #ifndef TX_API_LAYOUT_H
 #define TX_API_LAYOUT_H
 
 #include "api/graph/graph.h"
 #include "api/model/arena.h"
 
-/* The arenas of tensors that are placed by their lifetimes: PLANNED first, OFFLOADED, STAGING, EXCHANGE and TP. */
+/* The arenas of tensors that are placed by lifetime: PLANNED (first), OFFLOADED, STAGING, EXCHANGE and TP. */
 #define TX_LAYOUT_ARENAS 5
 extern const tx_arena_id tx_layout_arena[TX_LAYOUT_ARENAS];
 
-/* What these tensors of a graph take. */
+/* Memory of these tensors of a graph. */
 typedef struct tx_layout {
     tx_arena arena[TX_LAYOUT_ARENAS]; /* sizes of the chunks; no buffers */
-    int64_t exchanged;                /* what lies in EXCHANGE below this address is not the planner's */
-    int64_t saved;                    /* bytes of PLANNED kept by the forward pass for the backward pass */
+    int64_t exchanged;                /* the planner may not use lower addresses of EXCHANGE */
+    int64_t saved;                    /* bytes of PLANNED that the forward pass saves for the backward pass */
 } tx_layout;
 
-/* Gives every tensor of these arenas that is not fixed its address: lifetimes
- * first, in place where ops.def allows it, then the largest tensors at the lowest free address (greedy by size:
- * Pisarchyk and Lee, Efficient memory management for deep neural net inference, 2020). No tensor straddles a chunk,
- * whose spans the caller sets in `layout`, as `exchanged`. */
+/* Assigns an address to every tensor of these arenas that is not fixed. It computes lifetimes and reuses memory in
+ * place if ops.def allows it. Then the largest tensors come first, each at the lowest free address (greedy by size:
+ * Pisarchyk and Lee, Efficient memory management for deep neural net inference, 2020). No tensor is in two chunks. The
+ * caller sets the span of chunks and `exchanged` in `layout`. */
 tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout);
 
-/* Whether the planner gave the tensor its place, in one of these arenas. */
+/* Whether the planner placed the tensor in one of these arenas. */
 bool tx_layout_places(const tx_tensor *tensor);
 
-/* The first node of the backward pass; the number of nodes where there is none. */
+/* Returns the first node of the backward pass, or the number of nodes if there is none. */
 int32_t tx_layout_backward(const tx_graph *graph);
-/* Whether a tensor that the planner placed is made before the backward pass, which begins with node `backward`, and
- * read in it. */
+/* Whether a planned tensor is produced before the backward pass, which starts at node `backward`, and read in it. */
 bool tx_layout_is_saved(const tx_graph *graph, int32_t backward, const tx_tensor *tensor);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model's memory: how much it is, taking it, and giving it back. */
+ * A model's memory: computes its size, and allocates, grows and binds it. */
 #include "api/base/memory_left.h"
 #include "api/base/needs.h"
 #include "api/plan/plan.h"
@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs whose inputs and controls fit the ring before one has to be waited for. */
+/* Runs whose inputs and controls fit in the ring before the host must wait for one. */
 #define RING_RUNS 16
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
 
-/* Sizes the arenas that follow from others. */
+/* Computes the sizes of arenas that depend on others. */
 static tx_status size_arenas(tx_model *model)
 {
     tx_arena *arena = model->arena;
@@ -44,7 +44,7 @@ static int64_t results_bytes(void)
     return TX_RESULTS_PENDING * tx_aligned(TX_RESULT_BYTES);
 }
 
-/* Pinned is what lies outside the device's memory. */
+/* Offloaded arenas are in pinned memory. */
 static tx_memory_kind kind_of(const tx_model *model, tx_arena_id arena)
 {
     static const tx_memory_kind kind[] = {
@@ -57,7 +57,7 @@ static tx_memory_kind kind_of(const tx_model *model, tx_arena_id arena)
 
 static tx_status memory_of(const tx_model *model, tx_memory *planned)
 {
-    tx_model sized = *model; /* the arenas' sizes only: nothing is allocated */
+    tx_model sized = *model; /* computes only sizes and allocates nothing */
     tx_memory m = {0};
     TX_TRY(size_arenas(&sized));
     for (int i = 0; i < TX_ARENA_COUNT; i++)
@@ -118,14 +118,14 @@ static tx_status release_chunk(const tx_engine *e, tx_arena *arena, int32_t c)
     return TX_OK;
 }
 
-/* Inputs of plans that lie in a chunk of arena PLANNED: what was written to them outlasts the chunk. */
-typedef struct kept_inputs {
+/* Inputs of plans in a chunk of arena PLANNED. Their values must survive the chunk. */
+typedef struct saved_inputs {
     char *data;
     int64_t bytes;
-} kept_inputs;
+} saved_inputs;
 
-/* Goes through those within the first `held` bytes, from the device to `kept` (`out`) or back; `kept` NULL: counts
- * their bytes. */
+/* Copies the inputs in the first `held` bytes from the device to `kept` (`out`) or back. With `kept` NULL it only
+ * counts their bytes. */
 static tx_status move_inputs(tx_model *model, int32_t c, int64_t held, char *kept, bool out, int64_t *bytes)
 {
     const tx_engine *e = model->engine;
@@ -147,17 +147,17 @@ static tx_status move_inputs(tx_model *model, int32_t c, int64_t held, char *kep
     return status == TX_OK && kept && !out ? e->backend->finish(e->context) : status;
 }
 
-static tx_status keep_inputs(tx_model *model, int32_t c, kept_inputs *kept)
+static tx_status save_inputs(tx_model *model, int32_t c, saved_inputs *kept)
 {
     const int64_t held = model->arena[TX_ARENA_PLANNED].held[c];
     move_inputs(model, c, held, NULL, true, &kept->bytes);
     kept->data = malloc((size_t)kept->bytes + 1);
     return kept->data ? move_inputs(model, c, held, kept->data, true, &kept->bytes)
-                      : tx_fail(TX_MEMORY, "no memory to keep what was written to plans");
+                      : tx_fail(TX_MEMORY, "no memory to save the inputs of plans");
 }
 
-/* Memory for a chunk as it is to be; all ranks take a window at once. */
-static tx_status take_chunk(tx_model *model, tx_arena_id id, int32_t c, tx_buffer **buffer)
+/* Allocates a chunk at its required size. A window is a collective call of all its ranks. */
+static tx_status allocate_chunk(tx_model *model, tx_arena_id id, int32_t c, tx_buffer **buffer)
 {
     const tx_engine *e = model->engine;
     const tx_arena *arena = &model->arena[id];
@@ -168,21 +168,21 @@ static tx_status take_chunk(tx_model *model, tx_arena_id id, int32_t c, tx_buffe
     return status ? status : e->backend->adopt(e->context, kind_of(model, id), memory, arena->used[c], buffer);
 }
 
-/* Replaces a chunk by a larger one. What a plan may not rely on (arenas PLANNED and SCRATCH) goes
- * first, but for inputs; the rest is kept, also where there is no room for the larger one. */
+/* Replaces a chunk by a larger one. Arenas PLANNED and SCRATCH are released first, as plans do not rely on their
+ * contents except for inputs. Other arenas keep their contents, also if the larger chunk cannot be allocated. */
 static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
 {
     const tx_engine *e = model->engine;
     tx_arena *arena = &model->arena[id];
     const bool keep = id != TX_ARENA_PLANNED && id != TX_ARENA_SCRATCH;
     tx_buffer *larger = NULL;
-    if (arena->space == TX_SPACE_WINDOW) /* nothing moves that lies in it */
+    if (arena->space == TX_SPACE_WINDOW) /* no transfer of its contents may be in progress */
         TX_TRY(tx_model_wait(model));
     if (model->residency && arena->held[c] > 0 && e->backend->map(arena->buffer[c]))
         TX_TRY(model->residency->wait(model, e->backend->map(arena->buffer[c]), arena->held[c]));
     if (!keep)
         TX_TRY(release_chunk(e, arena, c));
-    TX_TRY(take_chunk(model, id, c, &larger));
+    TX_TRY(allocate_chunk(model, id, c, &larger));
     const int64_t old = arena->held[c];
     tx_status status = TX_OK;
     if (old > 0)
@@ -202,10 +202,10 @@ static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
 static tx_status grow_planned(tx_model *model, int32_t c)
 {
     const int64_t held = model->arena[TX_ARENA_PLANNED].held[c];
-    kept_inputs kept = {0};
-    tx_status status = keep_inputs(model, c, &kept);
+    saved_inputs kept = {0};
+    tx_status status = save_inputs(model, c, &kept);
     TX_THEN(status, grow_chunk(model, TX_ARENA_PLANNED, c));
-    TX_THEN(status, move_inputs(model, c, held, kept.data, false, &kept.bytes)); /* to the same addresses */
+    TX_THEN(status, move_inputs(model, c, held, kept.data, false, &kept.bytes)); /* at the same addresses */
     free(kept.data);
     return status;
 }
@@ -257,19 +257,20 @@ static tx_status write_results(tx_model *model)
 {
     const tx_engine *e = model->engine;
     TX_TRY(tx_model_write_at(model, TX_ARENA_RESULT, 0, &model->results.begin, TX_RESULT_BYTES));
-    TX_TRY(e->backend->finish(e->context)); /* `begin` may change */
+    TX_TRY(e->backend->finish(e->context)); /* `begin` may change afterwards */
     model->results.written = true;
     return TX_OK;
 }
 
-/* Refuses, before the first byte of it is taken, what the device or the host has no room for: drivers fail in the
- * middle, and the system kills a process. */
+/* Fails before it allocates if the device or the host does not have enough memory. Otherwise a driver might fail
+ * half-way or the system kill the process. */
 static tx_status check_room(const tx_model *model)
 {
     const tx_device_info *device = &model->engine->device;
     const double gib = (double)((int64_t)1 << 30);
     char owner[120];
-    int64_t asked[2] = {0, 0}, planned = 0; /* of the device, of the host; of the device in all */
+    int64_t missing[2] = {0, 0},
+            planned = 0; /* bytes to allocate on the device and on the host; all bytes planned on the device */
     for (int i = 0; i < TX_ARENA_COUNT; i++) {
         const tx_arena *arena = &model->arena[i];
         const bool host = device->type == TX_DEVICE_CPU || arena->space != TX_SPACE_DEVICE;
@@ -277,17 +278,17 @@ static tx_status check_room(const tx_model *model)
             arena->space == TX_SPACE_DEVICE || (device->type == TX_DEVICE_CPU && arena->space != TX_SPACE_PINNED);
         for (int32_t c = 0; c < arena->chunks; c++) {
             const int64_t wanted = tx_arena_wanted(arena, c);
-            asked[host] += wanted > arena->held[c] ? wanted - arena->held[c] : 0;
+            missing[host] += wanted > arena->held[c] ? wanted - arena->held[c] : 0;
             planned += own ? wanted : 0;
         }
     }
     if (device->memory && planned > device->memory)
         return tx_fail(TX_MEMORY, "the model does not fit: %.2f GiB are planned, %s has %.2f GiB",
                        (double)planned / gib, device->id, (double)device->memory / gib);
-    const int64_t left = asked[1] ? tx_memory_left("", owner, sizeof owner) : INT64_MAX;
-    if (asked[1] > left)
+    const int64_t left = missing[1] ? tx_memory_left("", owner, sizeof owner) : INT64_MAX;
+    if (missing[1] > left)
         return tx_fail(TX_MEMORY, "the model does not fit: %.2f GiB are planned, %s has %.2f GiB left",
-                       (double)asked[1] / gib, owner, (double)left / gib);
+                       (double)missing[1] / gib, owner, (double)left / gib);
     return TX_OK;
 }
 
@@ -314,7 +315,7 @@ tx_status tx_model_ready(tx_model *model)
 {
     bool moved = false;
     if (model->only_plans)
-        return tx_fail(TX_INVALID, "the model was made for its plans alone (tx_model_only_plan): it has no memory");
+        return tx_fail(TX_INVALID, "the model is a dry run (tx_model_only_plan): it has no memory");
     if (model->hooks)
         TX_TRY(model->hooks->prepare(model));
     TX_TRY(tx_copies_make(model));
@@ -322,7 +323,7 @@ tx_status tx_model_ready(tx_model *model)
     if (model->residency)
         TX_TRY(model->residency->reserve(model));
     const tx_status status = allocate_arenas(model, &moved);
-    /* At once, for what follows may fail and be tried again. */
+    /* First, because the rest may fail and be tried again. */
     for (tx_plan *p = model->plans; p && moved; p = p->next)
         p->bound = false;
     model->later.changed = model->later.changed || moved;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model is made and freed. */
+ * Creates and frees models. */
 #include "api/plan/plan.h"
 
 #include "api/base/needs.h"
@@ -13,7 +13,7 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     if (!m)
         return tx_fail(TX_MEMORY, "no memory for a model");
     int64_t most = engine->device.max_allocation;
-    for (int i = 0; i < TX_ARENA_COUNT; i++) /* a span that any device's memory fits in when it names no limit */
+    for (int i = 0; i < TX_ARENA_COUNT; i++) /* without a limit, a span that any device's memory fits in */
         m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
     m->engine = engine;
     m->mesh = tx_mesh_whole();
@@ -42,7 +42,7 @@ void tx_model_free(tx_model *model)
     tx_model_free(model->following);
     e->backend->finish(e->context);
     tx_plan_free(model->copies.plan);
-    if (model->residency) /* before the memory of its transfers */
+    if (model->residency) /* before the memory of its transfers is released */
         model->residency->free(model);
     for (int32_t i = 0; i < model->results.pending; i++)
         e->backend->forget(e->context, model->results.reading[(model->results.first + i) % TX_RESULTS_PENDING]);

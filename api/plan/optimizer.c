@@ -6,7 +6,7 @@
 
 /* ---- Nodes ------------------------------------------------------------------------------------- */
 
-/* A node of a piece reads and writes a range of the arenas, or a tensor. */
+/* The node of a piece reads and writes a range of the arenas, or a tensor. */
 static tx_tensor *weights_of(tx_graph *graph, const tx_optimizer_piece *piece, tx_shape shape)
 {
     return tx_tensor_fixed(graph, graph->model->stored, shape, graph->model->exchange.weights, piece->weights);
@@ -17,7 +17,7 @@ static tx_tensor *gradients_of(tx_graph *graph, const tx_optimizer_piece *piece,
     return tx_tensor_fixed(graph, graph->model->stored, shape, TX_ARENA_GRADIENTS, piece->gradients);
 }
 
-/* The operand that a state is. */
+/* Returns the operand for a state. */
 static tx_tensor *state_operand(tx_graph *graph, const tx_optimizer_piece *piece, int32_t k)
 {
     const tx_optimizer_state *state = &piece->form->state[k];
@@ -54,7 +54,8 @@ static tx_attrs attrs_of(const tx_optimizer_options *o)
                     .update.warmup_init = o->warmup_init);
 }
 
-/* Which operand of a form's op is the weights' copy of 16 bits: the one behind all states that its row has; 0: none. */
+/* Returns the index of the op's operand for the 16-bit copy, after all states of the form's row, or 0 if it has none.
+ */
 static int32_t copy_operand(const tx_optimizer_form *form)
 {
     int32_t operand = (int32_t)TX_IN(adamw, m);
@@ -63,7 +64,7 @@ static int32_t copy_operand(const tx_optimizer_form *form)
     return operand < tx_op_info_of(form->op)->inputs ? operand : 0;
 }
 
-/* If one form cannot write copies, or ranks gather the new weights, all are cast. */
+/* If one form cannot write copies, or ranks gather the new weights, all weights are cast instead. */
 static bool writes_copies(const tx_model *model)
 {
     const tx_optimizer_form *form = model->optimizer->form;
@@ -76,13 +77,13 @@ void tx_update_add_piece(tx_graph *graph, const tx_optimizer_piece *piece)
     tx_emit_args args = {.op = form->op, .attrs = attrs_of(&graph->model->optimizer->options)};
     const int64_t blocks = form->whole ? 1 : piece->count / TX_PARAM_BLOCK;
     args.attrs.first = piece->address / tx_model_element(graph->model);
-    /* p, g, groups, states and p, states are what all rows of optimizers.def have. */
+    /* Every row of optimizers.def has the operands p, g, groups, states and the results p, states. */
     args.in[TX_IN(adamw, p)] = args.out[TX_OUT(adamw, p)] = weights_of(graph, piece, piece->shape);
     args.in[TX_IN(adamw, g)] = gradients_of(graph, piece, piece->shape);
     args.in[TX_IN(adamw, groups)] = tx_tensor_fixed(graph, TX_U8, TX_SHAPE(blocks), TX_ARENA_STATE, piece->groups);
     for (int32_t k = 0; k < form->states; k++)
         args.in[TX_IN(adamw, m) + (size_t)k] = args.out[TX_OUT(adamw, m) + (size_t)k] = state_operand(graph, piece, k);
-    if (writes_copies(graph->model) && args.in[TX_IN(adamw, p)]) { /* as output behind the states, too */
+    if (writes_copies(graph->model) && args.in[TX_IN(adamw, p)]) { /* also an output, after the states */
         const int32_t copy = copy_operand(form);
         args.in[copy] = args.out[copy - 2] =
             tx_tensor_fixed(graph, graph->model->copies.dtype, TX_SHAPE(piece->count), TX_ARENA_HALF,
@@ -94,8 +95,8 @@ void tx_update_add_piece(tx_graph *graph, const tx_optimizer_piece *piece)
         tx_emit(graph, &args);
 }
 
-/* Gradients of pruned weights, before the norm sees them; pieces of one tensor of a parameter that keeps no zeros
- * need nothing. */
+/* Masks gradients of pruned weights before the norm is computed. Pieces that are one tensor of a parameter without
+ * keep_zeros are skipped. */
 static void mask_gradients(tx_graph *graph)
 {
     const tx_optimizer *o = graph->model->optimizer;
@@ -140,24 +141,23 @@ static tx_status check_options(const tx_optimizer_options *o)
     if ((uint32_t)o->kind >= TX_OPTIMIZER_KINDS)
         return tx_fail(TX_INVALID, "optimizer: there is no kind %d", (int)o->kind);
     if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1))
-        return tx_fail(TX_INVALID, "optimizer: betas must lie in [0, 1)");
+        return tx_fail(TX_INVALID, "optimizer: betas must be in [0, 1)");
     if (!(o->eps >= 0 && o->momentum >= 0 && o->weight_decay >= 0))
         return tx_fail(TX_INVALID, "optimizer: epsilon, momentum and weight decay must not be negative");
     if (o->keep_zeros && o->eps == 0 &&
         (o->kind == TX_ADAMW || o->kind == TX_ADAMW_8BIT || o->kind == TX_ADAMW_ANYPRECISION))
-        return tx_fail(TX_INVALID,
-                       "optimizer: keep_zeros needs an epsilon above 0, since moments that are 0 are divided");
+        return tx_fail(TX_INVALID, "optimizer: keep_zeros needs an epsilon above 0, because it divides moments of 0");
     if (o->nesterov && !(o->momentum > 0))
         return tx_fail(TX_INVALID, "optimizer: nesterov needs a momentum");
     if (o->warmup_init && !o->relative_step)
         return tx_fail(TX_INVALID, "optimizer: warmup_init needs relative_step");
     if (o->offload == TX_OFFLOAD_FILE && !o->offload_folder)
-        return tx_fail(TX_INVALID, "optimizer: a file of states needs offload_folder");
+        return tx_fail(TX_INVALID, "optimizer: offload to a file needs offload_folder");
     if ((uint32_t)o->offload > TX_OFFLOAD_FILE || (o->offload_elements != 0 && o->offload_elements < TX_PARAM_BLOCK))
-        return tx_fail(TX_INVALID, "optimizer: offload moves at least %d elements at a time, to one of %d places",
+        return tx_fail(TX_INVALID, "optimizer: offload_elements must be at least %d, offload one of the places 0 to %d",
                        TX_PARAM_BLOCK, TX_OFFLOAD_FILE);
     if (!is_state_type(o->momentum_dtype) || !is_state_type(o->variance_dtype) || !is_state_type(o->compensation_dtype))
-        return tx_fail(TX_INVALID, "optimizer: states are of F32 or BF16");
+        return tx_fail(TX_INVALID, "optimizer: the type of states must be F32 or BF16");
     return TX_OK;
 }
 
@@ -168,13 +168,13 @@ static tx_status check_model(const tx_model *model, const tx_optimizer_options *
     if (model->optimizer)
         return tx_fail(TX_INVALID, "the model has an optimizer already");
     if (model->stored == TX_F16)
-        return tx_fail(TX_INVALID, "weights that are stored in float16 cannot be trained");
+        return tx_fail(TX_INVALID, "weights stored in float16 cannot be trained");
     if (model->stored == TX_BF16 && o->kind != TX_ADAMW && o->kind != TX_ADAMW_ANYPRECISION)
-        return tx_fail(TX_UNSUPPORTED, "weights that are stored in bfloat16 are updated by AdamW alone");
+        return tx_fail(TX_UNSUPPORTED, "weights stored in bfloat16 need AdamW: no other optimizer can update them");
     return TX_OK;
 }
 
-/* The options as they hold for weights of the model's type: AdamW of BF16 is the one whose states have types. */
+/* Returns the options for the model's storage type: AdamW of BF16 becomes AdamW with typed states. */
 static tx_optimizer_options as_stored(const tx_model *model, const tx_optimizer_options *options)
 {
     tx_optimizer_options o = *options;
@@ -195,12 +195,12 @@ tx_status tx_optimizer_create(tx_model *model, const tx_optimizer_options *optio
     const int32_t holdings = model->holdings;
     TX_TRY(check_options(options));
     TX_TRY(check_model(model, options));
-    const tx_optimizer_options meant = as_stored(model, options);
-    TX_TRY(tx_optimizer_choose(&meant, &optimizer));
+    const tx_optimizer_options resolved = as_stored(model, options);
+    TX_TRY(tx_optimizer_choose(&resolved, &optimizer));
     tx_status status = model->hooks ? model->hooks->check_optimizer(model, optimizer) : TX_OK;
     TX_THEN(status, tx_model_declare_groups(model, groups));
-    if (meant.offload != TX_OFFLOAD_NONE)
-        TX_THEN(status, tx_model_offload_states(model, &meant));
+    if (resolved.offload != TX_OFFLOAD_NONE)
+        TX_THEN(status, tx_model_offload_states(model, &resolved));
     TX_THEN(status, tx_optimizer_cut(model, groups, optimizer));
     TX_THEN(status, tx_graph_create(model, &graph));
     if (status != TX_OK) {

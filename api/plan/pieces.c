@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The pieces of the arenas that an optimizer's nodes work on, and where their states lie. */
+ * Splits the arenas into pieces for the optimizer's nodes and places their states. tx_optimizer_create calls it. */
 #include "api/plan/plan.h"
 
 #include "api/base/grow.h"
 
-/* Elements of a range that a piece may have: no state outgrows an allocation, also of F32. */
+/* Returns the most elements in a piece: a state, also of F32, must fit in one allocation. */
 static int64_t most_elements(const tx_model *model, const tx_optimizer *o)
 {
     const int64_t chunk = model->arena[TX_ARENA_OPTIMIZER].chunk_bytes / (int64_t)sizeof(float);
@@ -13,16 +13,17 @@ static int64_t most_elements(const tx_model *model, const tx_optimizer *o)
     return away && moved < most ? moved : most;
 }
 
-/* The piece ends with the last element of its range or begins a new one. */
+/* Adds a piece, or extends the last one if both are contiguous. */
 static tx_status add_part(const tx_model *model, tx_optimizer *o, const tx_optimizer_piece *part)
 {
     const int64_t element = tx_model_element(model), most = most_elements(model, o);
     tx_optimizer_piece *last = o->pieces ? &o->piece[o->pieces - 1] : NULL;
-    const bool goes_on = last && last->form == part->form && !part->form->whole && last->count + part->count <= most &&
-                         last->address + last->count * element == part->address &&
-                         last->gradients + last->count * element == part->gradients &&
-                         last->groups + last->count / TX_PARAM_BLOCK == part->groups;
-    if (goes_on) {
+    const bool continues = last && last->form == part->form && !part->form->whole &&
+                           last->count + part->count <= most &&
+                           last->address + last->count * element == part->address &&
+                           last->gradients + last->count * element == part->gradients &&
+                           last->groups + last->count / TX_PARAM_BLOCK == part->groups;
+    if (continues) {
         last->count += part->count;
         last->shape = TX_SHAPE(last->count);
         return TX_OK;
@@ -35,7 +36,7 @@ static tx_status add_part(const tx_model *model, tx_optimizer *o, const tx_optim
     return TX_OK;
 }
 
-/* The piece of this shape whose gradients begin `at` bytes after those of a holding. */
+/* Adds the piece of this shape whose gradients start `at` bytes into a holding. */
 static tx_status add_piece(const tx_model *model, tx_optimizer *o, const int64_t *groups, const tx_param_slice *h,
                            int64_t at, int32_t tensor, tx_shape shape)
 {
@@ -56,7 +57,7 @@ static tx_status add_piece(const tx_model *model, tx_optimizer *o, const int64_t
                               .groups = groups[chunk] + address % weights->chunk_bytes / block});
 }
 
-/* A piece for each tensor of a parameter, or as many as its bytes need. */
+/* Adds a piece for each tensor of a parameter, or as many as its bytes need. */
 static tx_status cut(const tx_model *model, tx_optimizer *o, const int64_t *groups, const tx_param_slice *h)
 {
     const tx_param_spec *spec = &model->param[h->param].spec;
@@ -75,7 +76,7 @@ static tx_status cut(const tx_model *model, tx_optimizer *o, const int64_t *grou
     return TX_OK;
 }
 
-/* State after state, each with its pieces in their order. */
+/* Allocates the states one after the other, each with its pieces in order. */
 static tx_status place_states(tx_model *model, tx_optimizer *o)
 {
     tx_arena *arena = &model->arena[TX_ARENA_OPTIMIZER];
@@ -93,8 +94,8 @@ static tx_status place_states(tx_model *model, tx_optimizer *o)
     return status;
 }
 
-/* Numbers of a state for so many elements of a piece. */
-static int64_t numbers_of(const tx_optimizer_state *state, const tx_optimizer_piece *piece, int64_t elements)
+/* Returns the values of a state for `elements` elements of a piece. */
+static int64_t values_of(const tx_optimizer_state *state, const tx_optimizer_piece *piece, int64_t elements)
 {
     const int64_t width = state->width ? state->width : 1;
     switch (state->per) {
@@ -109,7 +110,7 @@ static int64_t numbers_of(const tx_optimizer_state *state, const tx_optimizer_pi
     }
 }
 
-/* Holdings of the states of a piece, of each parameter that it has gradients of. */
+/* Adds holdings of a piece's states for the parameter of `gradients`, if the piece has gradients of it. */
 static tx_status hold_states(tx_model *model, const tx_optimizer_piece *piece, const tx_param_slice *gradients)
 {
     const int64_t element = tx_model_element(model), last = piece->gradients + piece->count * element,
@@ -122,12 +123,12 @@ static tx_status hold_states(tx_model *model, const tx_optimizer_piece *piece, c
                   before = (begin - piece->gradients) / element;
     for (int32_t k = 0; k < piece->form->states; k++) {
         const tx_optimizer_state *state = &piece->form->state[k];
-        const int64_t size = (int64_t)tx_dtype_size(state->dtype), bytes = numbers_of(state, piece, count) * size;
-        const int64_t at = numbers_of(state, piece, first) * size;
+        const int64_t size = (int64_t)tx_dtype_size(state->dtype), bytes = values_of(state, piece, count) * size;
+        const int64_t at = values_of(state, piece, first) * size;
         const tx_param_slice held = {.param = gradients->param,
                                      .part = (tx_param_role)(TX_PARAM_STATE + k),
                                      .arena = TX_ARENA_OPTIMIZER,
-                                     .address = piece->state[k] + numbers_of(state, piece, before) * size,
+                                     .address = piece->state[k] + values_of(state, piece, before) * size,
                                      .at = state->per == TX_PER_COLUMN ? piece->tensor * bytes : at,
                                      .bytes = bytes};
         TX_TRY(tx_own_add(model, &held));
@@ -144,7 +145,7 @@ tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer 
     TX_TRY(place_states(model, optimizer));
     for (int32_t k = 0; k < optimizer->pieces; k++)
         for (int32_t i = 0; i < holdings; i++) {
-            const tx_param_slice gradients = model->holding[i]; /* the table may move */
+            const tx_param_slice gradients = model->holding[i]; /* a copy, because the table may be reallocated */
             if (gradients.part == TX_PARAM_GRADIENT)
                 TX_TRY(hold_states(model, &optimizer->piece[k], &gradients));
         }

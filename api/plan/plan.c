@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A plan as it stands: where its tensors lie, what it tells, its end. */
+ * Addresses of a plan's tensors, its profile, and its release. */
 #include "api/plan/plan.h"
 
 #include "api/base/needs.h"
@@ -68,7 +68,7 @@ tx_status tx_plan_profile(tx_plan *plan, bool on)
     if (on && !plan->model->engine->profile)
         return tx_fail(TX_INVALID, "plan %s: the engine was not opened for profiling", plan->name);
     if (plan->following)
-        return tx_fail(TX_UNSUPPORTED, "plan %s: it runs on several devices: profile the model on one", plan->name);
+        return tx_fail(TX_UNSUPPORTED, "plan %s runs on several devices: profile the model on one device", plan->name);
     plan->profiling = on;
     memset(plan->seconds, 0, (size_t)plan->program.length * sizeof *plan->seconds);
     return TX_OK;
@@ -87,7 +87,7 @@ tx_status tx_plan_profile_entry(const tx_plan *plan, int32_t index, tx_profile_e
         return tx_fail(TX_INVALID, "plan %s has no operation %d", plan->name, index);
     const tx_command *c = &plan->commands[index];
     const tx_op_info *info = tx_op_info_of(c->op);
-    tx_command_info run = {.variant = ""}; /* of plans that are not for running */
+    tx_command_info run = {.variant = ""}; /* default for dry-run plans */
     if (plan->executable)
         run = plan->model->engine->backend->command_info(plan->executable, index);
     *entry = (tx_profile_entry){.op = info->name,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Running a plan: its inputs, its commands, its outputs and results. */
+ * Runs a plan: writes inputs, executes its commands, reads outputs and results. */
 #include "api/base/needs.h"
 #include "api/plan/layout.h"
 #include "api/plan/plan.h"
@@ -84,8 +84,8 @@ static tx_status read_own(tx_plan *plan, tx_tensor *output, void *data, size_t b
                             (int64_t)bytes);
 }
 
-/* Brings the tensors that the next device reads to its plan, when this one has run. */
-static tx_status hand_over(tx_plan *plan)
+/* Copies the tensors that the next device reads to its plan, after this plan has run. */
+static tx_status pass_on(tx_plan *plan)
 {
     tx_plan *next = plan->following;
     for (int32_t i = 0; plan->graph->gone[i]; i++) {
@@ -102,7 +102,7 @@ tx_status tx_plan_run(tx_plan *plan)
     TX_NEEDS(plan, TX_INVALID);
     TX_TRY(run_own(plan));
     for (; plan->following; plan = plan->following) {
-        TX_TRY(hand_over(plan));
+        TX_TRY(pass_on(plan));
         TX_TRY(run_own(plan->following));
     }
     return TX_OK;
@@ -115,7 +115,7 @@ tx_status tx_plan_read(tx_plan *plan, tx_tensor *output, void *data, size_t byte
         return read_own(plan, output, data, bytes);
     const int32_t id = output->id;
     while (plan->following && !tx_layout_places(tx_tensor_root(plan->graph->tensor[id])))
-        plan = plan->following; /* a later stage has it */
+        plan = plan->following; /* a later stage has the output */
     return read_own(plan, plan->graph->tensor[id], data, bytes);
 }
 
@@ -142,10 +142,9 @@ tx_status tx_model_results(tx_model *model, tx_results *results)
     TX_NEEDS(model && results, TX_INVALID);
     const tx_engine *e = model->engine;
     if (model->results.pending == 0)
-        return tx_fail(TX_INVALID, "no copy of the results was asked for");
+        return tx_fail(TX_INVALID, "no copy of the results is outstanding: call tx_model_fetch first");
     int32_t slot = model->results.first;
-    tx_status status =
-        e->backend->wait(e->context, model->results.reading[slot]); /* which ends the event in any case */
+    tx_status status = e->backend->wait(e->context, model->results.reading[slot]); /* always releases the event */
     model->results.first = (slot + 1) % TX_RESULTS_PENDING;
     model->results.pending--;
     TX_TRY(status);
@@ -163,7 +162,7 @@ tx_status tx_model_restore(tx_model *model, const tx_results *results)
                                         TX_RESULT_SCALE_STEPS};
     const float scale = results->value[TX_RESULT_LOSS_SCALE];
     if (!(scale >= 0.0f && isfinite(scale)))
-        return tx_fail(TX_INVALID, "a loss scale of %g: it has to be a number above 0", (double)scale);
+        return tx_fail(TX_INVALID, "loss scale %g must be a finite number of at least 0", (double)scale);
     model->results.begin = (tx_results){{0}};
     for (size_t i = 0; i < sizeof lasting / sizeof lasting[0]; i++)
         model->results.begin.value[lasting[i]] = results->value[lasting[i]];

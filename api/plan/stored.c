@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Bytes of the holdings. */
+ * Copies bytes between the host and this rank's holdings (own.h). */
 #include "api/plan/plan.h"
 
 #include <string.h>
 
-/* The bytes of a holding among `bytes` from `at` on: the first, and their number; 0 or less: it has none. */
+/* Returns the number of bytes that a holding has among `bytes` from `at` on, and the first one. 0 or less means none.
+ */
 static int64_t held_of(const tx_param_slice *h, int64_t at, int64_t bytes, int64_t *first)
 {
     const int64_t end = at + bytes < h->at + h->bytes ? at + bytes : h->at + h->bytes;

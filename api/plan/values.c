@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading and writing parameters, their gradients and their optimizer states: whole and ranges of them, by the table of
- * ownership (own.h). */
+ * Reads and writes parameters, their gradients and their optimizer states by the table of ownership (own.h), as a whole
+ * or in ranges. */
 #include "api/packed/packed.h"
 #include "api/plan/plan.h"
 
@@ -10,10 +10,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Elements that are converted at once: whole words. */
+/* Elements that are converted at once; a multiple of whole words. */
 #define SLICE (INT64_C(1) << 20)
 
-/* The shape of a part; fails, naming it, if there is none. */
+/* Returns the shape of a part, or fails if the part does not exist. */
 static tx_status shape_of(const tx_model *model, tx_param_role part, int32_t index, tx_shape *shape)
 {
     if (index < 0 || index >= model->params)
@@ -37,8 +37,7 @@ tx_status tx_values_prepare(tx_model *model, const tx_value_copy *c)
     TX_TRY(shape_of(model, c->part, c->index, &shape));
     const int64_t elements = tx_shape_count(&shape);
     if (c->first < 0 || c->count < 0 || c->first > elements || c->count > elements - c->first)
-        return tx_fail(TX_INVALID,
-                       "parameter %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on were asked for",
+        return tx_fail(TX_INVALID, "parameter %s has %" PRId64 " elements, not %" PRId64 " from %" PRId64 " on",
                        model->param[c->index].name, elements, c->count, c->first);
     TX_TRY(tx_model_ready(model));
     TX_TRY(tx_model_wait(model));
@@ -70,7 +69,7 @@ static void widen(tx_dtype dtype, const void *from, float *to, int64_t count)
             to[i] = dtype == TX_BF16 ? tx_bf16_to_f32(half[i]) : tx_f16_to_f32(half[i]);
 }
 
-/* Moves numbers of a part as they are stored: bytes from byte `at` on of the own array. */
+/* Copies the stored values of a part: bytes from byte `at` of the own array. */
 static tx_status move(tx_model *model, const tx_value_copy *c, int64_t at, void *data, int64_t bytes)
 {
     const tx_engine *e = model->engine;
@@ -80,8 +79,8 @@ static tx_status move(tx_model *model, const tx_value_copy *c, int64_t at, void 
     return e->backend->finish(e->context);
 }
 
-/* Converts slice by slice. Slices after a failure are moved all the same, as ranks that have shards move them together.
- */
+/* Converts slice by slice. After a failure the remaining slices are still transferred, because the ranks that have
+ * shards do so collectively. */
 static tx_status convert(tx_model *model, const tx_value_copy *c, tx_dtype dtype)
 {
     const int64_t size = (int64_t)tx_dtype_size(dtype);
@@ -140,7 +139,7 @@ tx_status tx_model_read_range(tx_model *model, tx_param_role part, int32_t index
     return copy_values(model, &(tx_value_copy){part, index, first, count, .to = data});
 }
 
-/* Elements of a part; 0 for one that there is not, which the copy then refuses. */
+/* Returns the elements of a part, or 0 if it does not exist; the copy then fails. */
 static int64_t elements_of(const tx_model *model, tx_param_role part, int32_t index)
 {
     tx_shape shape;

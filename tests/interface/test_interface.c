@@ -198,7 +198,7 @@ static void options(void **state)
     tx_optimizer_options o = {.size = sizeof o, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
     assert_refused(tx_optimizer_create(f->model, &o, &plan), TX_INVALID, "needs a graph with gradients first");
     o.beta2 = NAN;
-    assert_refused(tx_optimizer_create(f->model, &o, &plan), TX_INVALID, "betas must lie in [0, 1)");
+    assert_refused(tx_optimizer_create(f->model, &o, &plan), TX_INVALID, "betas must be in [0, 1)");
     o.beta2 = 0.999f;
     o.weight_decay = -1.0f;
     assert_refused(tx_optimizer_create(f->model, &o, &plan), TX_INVALID, "weight decay must not be negative");
@@ -232,7 +232,7 @@ static void values(void **state)
     assert_refused(tx_model_set(f->model, TX_CONTROL_STEP, -1.0), TX_INVALID, "must be a whole number");
     assert_refused(tx_model_set(f->model, TX_CONTROL_STEP, NAN), TX_INVALID, "must be a whole number");
     assert_refused(tx_model_set(f->model, TX_CONTROL_COUNT, 1.0), TX_INVALID, "no control number");
-    assert_refused(tx_model_results(f->model, &results), TX_INVALID, "no copy of the results was asked for");
+    assert_refused(tx_model_results(f->model, &results), TX_INVALID, "no copy of the results is outstanding");
     for (int i = 0; i < TX_RESULTS_PENDING; i++)
         assert_ok(tx_model_fetch(f->model));
     assert_refused(tx_model_fetch(f->model), TX_INVALID, "4 copies of the results are outstanding");
@@ -245,7 +245,7 @@ static void values(void **state)
     tx_state_info info;
     assert_refused(tx_model_state(f->model, 0, 0, &info), TX_NOT_FOUND, "no state number 0");
     assert_refused(tx_model_write_range(f->model, TX_PARAM_WEIGHT, 0, 13, 2, data), TX_INVALID,
-                   "parameter w has 14 elements, 2 from 13 on were asked for");
+                   "parameter w has 14 elements, not 2 from 13 on");
     assert_refused(tx_model_read_range(f->model, TX_PARAM_WEIGHT, 0, INT64_MAX, INT64_MAX, data), TX_INVALID,
                    "parameter w has 14 elements");
     assert_null(tx_gelu(y, false));

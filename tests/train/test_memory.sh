@@ -36,7 +36,7 @@ in_group() { timeout -s KILL 600 sh -c 'echo $$ > "$0/cgroup.procs" && exec "$@"
 refuse()
 {
     outcome 1 "$@"
-    grep -qE '[0-9]+\.[0-9]+ GiB are planned.* has [0-9]+\.[0-9]+ GiB|[0-9]+ bytes is more than .* \([0-9]+\)' "$work/err" ||
+    grep -qE '[0-9]+\.[0-9]+ GiB are planned.* has [0-9]+\.[0-9]+ GiB|[0-9]+ bytes exceeds .* \([0-9]+\)' "$work/err" ||
         fail "$*: not both numbers"
     refused=$((refused + 1))
 }
