@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Arrays that grow, and the clock by which durations are measured. */
+ * Growing arrays, and the clock for durations. */
 #include "api/base/clock.h"
 #include "api/base/needs.h"
 

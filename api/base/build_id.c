@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The note of the linker's build id, found in memory. */
+ * Finds the note with the linker's build id in memory. */
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #include "api/base/build_id.h"
 

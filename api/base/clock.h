@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The system's clocks in seconds; tx_now is in tx_base.h. */
+ * The system's clocks in seconds. tx_now is declared in tx_base.h. */
 #ifndef TX_API_CLOCK_H
 #define TX_API_CLOCK_H
 

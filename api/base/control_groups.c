@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Control groups, as the files of Linux tell them. */
+ * Reads control groups from the files of Linux. */
 #include "api/base/control_groups.h"
 
 #include <limits.h>
@@ -16,7 +16,7 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-/* A group and those that it is in; version 1 has a folder for each set of controllers. */
+/* Visits a group and its parents. Version 1 has a folder for each set of controllers. */
 static void visit_path(const char *root, const char *controllers, char *group, tx_control_group *visit, void *context)
 {
     char folder[PATH_MAX];
@@ -34,7 +34,7 @@ void tx_control_groups(const char *list, const char *root, const char *controlle
 {
     char line[PATH_MAX + 256];
     FILE *file = fopen(list, "re");
-    while (file && fgets(line, sizeof line, file)) { /* "4:cpu,cpuacct:/path", or "0::/path" of version 2 */
+    while (file && fgets(line, sizeof line, file)) { /* "4:cpu,cpuacct:/path", or "0::/path" in version 2 */
         line[strcspn(line, "\n")] = '\0';
         char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!group)

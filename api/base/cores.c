@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Processors of this process, as Linux tells them. What cannot be read is no limit. */
-#define _GNU_SOURCE /* sets of more than 1024 processors */
+ * Counts the processors of this process on Linux. Values that cannot be read impose no limit. */
+#define _GNU_SOURCE /* for sets of more than 1024 processors */
 #include "api/base/cores.h"
 
 #include "api/base/control_groups.h"
@@ -26,9 +26,9 @@ int32_t tx_cores_allowed(void)
 
 /* ---- Control groups ----------------------------------------------------------------------------------- */
 
-/* The limit of one group, where it is the least: version 2 has both numbers in a file, version 1 a file for each and -1
- * for none. */
-static void look_at_group(void *context, const char *folder, const char *name, bool second)
+/* Applies the limit of one group if it is lower. Version 2 has both numbers in one file. Version 1 has a file for each,
+ * and -1 for no limit. */
+static void apply_limit(void *context, const char *folder, const char *name, bool second)
 {
     (void)name;
     int32_t *least = context;
@@ -50,7 +50,7 @@ static void look_at_group(void *context, const char *folder, const char *name, b
 int32_t tx_cores_quota_of(const char *groups, const char *root)
 {
     int32_t least = INT32_MAX;
-    tx_control_groups(groups, root, "cpu", look_at_group, &least);
+    tx_control_groups(groups, root, "cpu", apply_limit, &least);
     return least;
 }
 
@@ -65,9 +65,9 @@ int32_t tx_cores(void)
     return quota < allowed ? quota : allowed;
 }
 
-/* ---- Others ------------------------------------------------------------------------------------------- */
+/* ---- Other processes ------------------------------------------------------------------------------------------- */
 
-/* Ranks of this host, as launchers tell their processes. */
+/* Returns the number of ranks on this host, from the launcher's variables. */
 static int32_t ranks_here(void)
 {
     static const char *const names[] = {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"};
@@ -77,17 +77,17 @@ static int32_t ranks_here(void)
     return 1;
 }
 
-/* A tenth of the last ten seconds in which some process waited for a processor is more than chance. Where the system
- * does not count that, the processes that want one now have to do. */
+/* If some process waited for a processor for a tenth of the last ten seconds, processors are shared. If the system does
+ * not report this, the number of running processes decides. */
 bool tx_cores_shared_at(const char *root, int32_t threads)
 {
     const double most_waiting = 10.0; /* percent */
-    const int32_t all = (int32_t)sysconf(_SC_NPROCESSORS_ONLN), allowed = tx_cores_allowed(), asked = threads;
+    const int32_t all = (int32_t)sysconf(_SC_NPROCESSORS_ONLN), allowed = tx_cores_allowed(), requested = threads;
     const bool bound = allowed < all;
-    threads = asked > 0 ? asked : tx_cores();
+    threads = requested > 0 ? requested : tx_cores();
     if (threads > allowed || tx_cores_quota() < allowed)
         return true;
-    if (!bound && ranks_here() > 1 && (int64_t)ranks_here() * (asked > 0 ? asked : 1) > allowed)
+    if (!bound && ranks_here() > 1 && (int64_t)ranks_here() * (requested > 0 ? requested : 1) > allowed)
         return true;
     char proc[PATH_MAX];
     double waiting, running = -1.0;

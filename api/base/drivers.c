@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Finds OpenCL drivers and passes them to the OpenCL loader in a temporary folder. */
 #include "api/base/drivers.h"
 
 #include <glob.h>
@@ -19,7 +20,7 @@
 
 enum { PATTERNS = 7, DRIVERS = 3 };
 
-/* Where vendors and distributions put each driver, the usual place first; the first that is there counts. */
+/* Paths of each driver from vendors and distributions, the most usual first. The first that exists is used. */
 static const char *const drivers[DRIVERS][PATTERNS] = {
     {"/usr/lib/" MACHINE "/libnvidia-opencl.so.1", "/usr/lib/" MACHINE "/nvidia/current/libnvidia-opencl.so.1",
      "/usr/lib64/libnvidia-opencl.so.1", "/usr/lib64/nvidia/libnvidia-opencl.so.1",
@@ -31,7 +32,7 @@ static const char *const drivers[DRIVERS][PATTERNS] = {
      "/usr/lib/intel-opencl/libigdrcl.so"},
 };
 
-/* The first file that matches, to `path`; false where there is none. */
+/* Returns the first file that matches in `path`, or false if there is none. */
 static bool first_match(const char *root, const char *pattern, char path[PATH_MAX])
 {
     glob_t found = {0};
@@ -50,14 +51,14 @@ static bool is_set(const char *name)
     return value && *value;
 }
 
-/* The path of an .icd file of the folder. */
+/* Returns the path of an .icd file in the folder. */
 static const char *icd(const char *folder, int driver, char path[PATH_MAX])
 {
     snprintf(path, PATH_MAX, "%.4000s/%d.icd", folder, driver);
     return path;
 }
 
-/* Makes the folder, with a file for each library that there is ("": not there); false where that cannot be done. */
+/* Creates the folder with a file for each library found ("" if not found). Returns false on failure. */
 static bool make_folder(char *folder, char libraries[DRIVERS][PATH_MAX])
 {
     char path[PATH_MAX];
@@ -97,15 +98,15 @@ void tx_load_drivers(const char *root, void (*load)(void))
 {
     char libraries[DRIVERS][PATH_MAX] = {""}, path[PATH_MAX], folder[PATH_MAX];
     const char *temporary = is_set("TMPDIR") ? getenv("TMPDIR") : "/tmp";
-    const bool told = is_set(VARIABLE) || is_set("OCL_ICD_FILENAMES") || is_set("OPENCL_VENDOR_PATH") ||
-                      first_match(root, VENDORS "/*.icd", path);
+    const bool configured = is_set(VARIABLE) || is_set("OCL_ICD_FILENAMES") || is_set("OPENCL_VENDOR_PATH") ||
+                            first_match(root, VENDORS "/*.icd", path);
     snprintf(folder, sizeof folder, "%.4000s/tx-icd-XXXXXX", temporary);
-    /* Where the folder cannot be made, the loader finds no driver, which its caller says. */
-    const bool shown = !told && find_libraries(root, libraries) && make_folder(folder, libraries);
-    if (shown)
+    /* If the folder cannot be created, the loader finds no driver, and the caller reports that. */
+    const bool provided = !configured && find_libraries(root, libraries) && make_folder(folder, libraries);
+    if (provided)
         setenv(VARIABLE, folder, 1);
     load();
-    if (shown) {
+    if (provided) {
         unsetenv(VARIABLE);
         remove_folder(folder);
     }

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Reads settings from environment variables. */
 #include "api/base/environment.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whole reads and atomic writes of files. */
+ * Reads whole files and writes files atomically. */
 #include "api/base/file.h"
 
 #include "api/base/needs.h"
@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Names that a temporary file may take before another process' leftovers are given as the reason to stop. */
+/* Temporary names to try before the leftovers of other processes make the call fail. */
 #define TEMPORARY_NAMES 1000
-/* Room that a read of standard input begins with. */
+/* Initial buffer for standard input. */
 #define INPUT_ROOM ((size_t)1 << 16)
 /* Room for ".<pid>-<number>.tmp" after the final name. */
 #define TEMPORARY_SUFFIX 48
@@ -23,7 +23,7 @@
 struct tx_file {
     int descriptor;
     char *path;      /* final name */
-    char *temporary; /* name until then; NULL if the file is written directly */
+    char *temporary; /* name until the commit; NULL if the file is written directly */
 };
 
 tx_status tx_file_fail(const char *path, const char *doing)
@@ -33,7 +33,7 @@ tx_status tx_file_fail(const char *path, const char *doing)
     tx_status status = TX_IO;
     if (error == ENOENT || error == ENOTDIR)
         status = TX_NOT_FOUND;
-    else if (error == ENOMEM || error == EMFILE || error == ENFILE) /* of memory, or of descriptors */
+    else if (error == ENOMEM || error == EMFILE || error == ENFILE) /* memory, or descriptors */
         status = TX_MEMORY;
     return tx_fail(status, "%s: cannot %s: %s", path, doing, strerror(error));
 }
@@ -47,14 +47,14 @@ static tx_status fail_kind(const char *path, mode_t mode)
                        : S_ISLNK(mode)  ? "a link"
                        : S_ISSOCK(mode) ? "a socket"
                                         : "a device";
-    return tx_fail(TX_FORMAT, "%s: %s, where a regular file should be", path, what);
+    return tx_fail(TX_FORMAT, "%s: expected a regular file, found %s", path, what);
 }
 
 tx_status tx_file_open(const char *path, int flags, int *descriptor, int64_t *size)
 {
     TX_NEEDS(path && descriptor, TX_INVALID);
     struct stat info;
-    /* Without O_NONBLOCK a pipe whose other end nobody holds would never be opened, nor refused. */
+    /* Without O_NONBLOCK, open would wait for ever for a pipe without a writer. */
     int opened = open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666);
     if (opened < 0) {
         const int error = errno;
@@ -88,7 +88,7 @@ static tx_status fail_short(int descriptor, const char *path, int64_t wanted)
     struct stat info;
     if (fstat(descriptor, &info) != 0)
         return tx_file_fail(path, "read");
-    return tx_fail(TX_IO, "%s: has %" PRId64 " bytes, %" PRId64 " are needed: it was shortened since it was opened",
+    return tx_fail(TX_IO, "%s: has %" PRId64 " bytes, %" PRId64 " are needed: it was truncated after it was opened",
                    path, (int64_t)info.st_size, wanted);
 }
 
@@ -110,10 +110,10 @@ tx_status tx_file_read_at(int descriptor, const char *path, int64_t at, void *da
     return TX_OK;
 }
 
-/* Reads until the end of the file or one byte beyond `limit`. */
+/* Reads until the end of the file or one byte after `limit`. */
 static tx_status read_all(int descriptor, const char *path, size_t expected, int64_t limit, char **data, size_t *size)
 {
-    size_t room = expected + 1, used = 0; /* the spare byte meets the end of the file, then holds the NUL */
+    size_t room = expected + 1, used = 0; /* the spare byte detects the end of the file, then holds the NUL */
     char *buffer = malloc(room);
     while (buffer) {
         ssize_t got = read(descriptor, buffer + used, room - used);
@@ -171,7 +171,7 @@ tx_status tx_file_read_text(const char *path, int64_t limit, char **text, size_t
     const size_t length = strlen(read);
     if (length < bytes) {
         free(read);
-        return tx_fail(TX_FORMAT, "%s: byte %zu is NUL: this is no text file", path, length + 1);
+        return tx_fail(TX_FORMAT, "%s: byte %zu is NUL: this is not a text file", path, length + 1);
     }
     *text = read;
     *size = bytes;
@@ -204,14 +204,14 @@ tx_status tx_folder_flush(const char *path)
     if (descriptor < 0)
         return tx_file_fail(path, "open to flush it");
     tx_status status = TX_OK;
-    /* EINVAL: this file system has no such operation for folders. */
+    /* EINVAL means that the file system cannot flush folders. */
     if (fsync(descriptor) != 0 && errno != EINVAL)
         status = tx_file_fail(path, "flush to disk");
     close(descriptor);
     return status;
 }
 
-/* Makes the new name `path` last through a loss of power. */
+/* Flushes the name `path`, so that it survives a power failure. */
 static tx_status flush_name(const char *path)
 {
     char *folder = strdup(path);
@@ -229,7 +229,7 @@ static tx_status create_one(const char *path)
 {
     if (mkdir(path, 0777) == 0)
         return flush_name(path);
-    int error = errno; /* of mkdir: a folder that exists may give EEXIST, EROFS or EACCES */
+    int error = errno; /* of mkdir; for an existing folder EEXIST, EROFS or EACCES */
     if (tx_is_folder(path))
         return TX_OK;
     errno = error;
@@ -286,10 +286,11 @@ static tx_status open_temporary(tx_file *file)
         if (errno != EEXIST)
             break;
     }
-    return tx_file_fail(file->path, "create a temporary file beside it");
+    return tx_file_fail(file->path, "create a temporary file in its folder");
 }
 
-/* Pass the descriptor of a file that is written directly, which this takes over; -1 for one that is replaced. */
+/* `direct` is the descriptor of a file that is written directly, which this call owns, or -1 for a file that is
+ * replaced. */
 static tx_status create(const char *path, int direct, tx_file **file)
 {
     tx_file *made = calloc(1, sizeof *made);
@@ -326,7 +327,7 @@ char *tx_file_target(const char *path)
 {
     struct stat info;
     char *target = NULL;
-    /* /dev/stdout may lead to a pipe, which has no path. */
+    /* /dev/stdout may be a pipe, which has no path. */
     if (stat(path, &info) == 0 && S_ISREG(info.st_mode))
         target = realpath(path, NULL);
     if (!target && !(target = strdup(path)))
@@ -334,17 +335,17 @@ char *tx_file_target(const char *path)
     return target;
 }
 
-/* Makes an empty file at the end of a link that leads to nothing. */
+/* Creates an empty file at the target of a dangling link. */
 static tx_status make_target(const char *path)
 {
     const int made = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (made < 0)
-        return tx_file_fail(path, "make the file that the link leads to");
+        return tx_file_fail(path, "create the target of the link");
     close(made);
     return TX_OK;
 }
 
-/* A descriptor of standard output or error if that is the same file; else -1. */
+/* Returns a descriptor of standard output or error if that is the same file, else -1. */
 static int shared_output(const struct stat *info)
 {
     struct stat own;
@@ -394,13 +395,13 @@ tx_status tx_file_commit(tx_file *file)
     /* EINVAL, EROFS: a pipe or a device that cannot be flushed. */
     if (fsync(file->descriptor) != 0 && (file->temporary || (errno != EINVAL && errno != EROFS)))
         status = tx_file_fail(file->path, "flush to disk");
-    /* Who reads it back reads the disk and not memory, where the system can do so. */
+    /* A later read then comes from the disk and not from memory, if the system supports it. */
     (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_DONTNEED);
     if (close(file->descriptor) != 0 && !status)
         status = tx_file_fail(file->path, "close");
     if (file->temporary) {
         if (!status && rename(file->temporary, file->path) != 0)
-            status = tx_file_fail(file->path, "give the finished file its name");
+            status = tx_file_fail(file->path, "rename the temporary file");
         if (status)
             unlink(file->temporary);
         else

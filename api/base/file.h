@@ -1,39 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files: the parts of tx_file.h. */
+ * Files: functions that complete tx_file.h for the library and its programs. */
 #ifndef TX_API_FILE_H
 #define TX_API_FILE_H
 
 #include "tx.h"
 #include "tx_file.h"
 
-/* Reads `bytes` bytes from byte `at` on, of a file that was that long: where it ends before, it was shortened since,
- * and the message (TX_IO) has both sizes. */
+/* Reads `bytes` bytes from byte `at` on. If the file is shorter, it was truncated after it was opened; the call fails
+ * with TX_IO and both sizes. */
 tx_status tx_file_read_at(int descriptor, const char *path, int64_t at, void *data, int64_t bytes);
 
-/* Makes a folder and its missing parents, and flushes their names; one that is there already is fine. */
+/* Creates a folder and its missing parents, and flushes their names. An existing folder is not an error. */
 tx_status tx_folder_create(const char *path);
-/* Flushes the names in a folder to disk, so that they last through a loss of power. */
+/* Flushes the names in a folder to disk, so that they survive a power failure. */
 tx_status tx_folder_flush(const char *path);
 
-/* "folder/name", allocated; NULL when out of memory (the message is set). The caller frees it. */
+/* Returns "folder/name", which the caller frees; or NULL, with the message set, if memory runs out. */
 char *tx_path_join(const char *folder, const char *name);
 
-/* A file in the making: written to a temporary name in the folder of `path`, renamed to `path` by
- * tx_file_commit after it has been flushed to disk. What was at `path` stays whole until then. */
+/* A file that is being written, under a temporary name in the folder of `path`. tx_file_commit flushes it to disk and
+ * renames it to `path`. Until then the old file at `path` is complete. */
 typedef struct tx_file tx_file;
 
-/* For tx_file_write, and for tx_file_write_output. */
+/* Start a file as tx_file_write and tx_file_write_output do. */
 tx_status tx_file_create(const char *path, tx_file **file);
 tx_status tx_file_create_output(const char *path, tx_file **file);
-/* The path of the file that tx_file_write_output writes; the caller frees it. NULL when out of memory (the message is
- * set). */
+/* Returns the path of the file that tx_file_write_output writes. The caller frees it. Returns NULL, with the message
+ * set, if memory runs out. */
 char *tx_file_target(const char *path);
 tx_status tx_file_append(tx_file *file, const void *data, size_t size);
-/* Flushes the file to disk, renames it and flushes the folder. Frees `file` whatever the outcome; after a
- * failure nothing temporary is left behind. */
+/* Flushes the file to disk, renames it and flushes the folder. Always frees `file`. After a failure no temporary file
+ * remains. */
 tx_status tx_file_commit(tx_file *file);
-/* Removes the temporary file and frees `file` (NULL is fine). Keeps the thread's error message. */
+/* Removes the temporary file and frees `file`, which may be NULL. Keeps the thread's error message. */
 void tx_file_discard(tx_file *file);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bf16 and IEEE half from and to fp32, round to nearest even; NaN stays NaN, subnormals are exact. */
+ * Conversions between fp32 and bf16 or IEEE half. They round to nearest even, keep NaN and are exact for subnormals. */
 #ifndef TX_HALF_H
 #define TX_HALF_H
 
@@ -34,13 +34,13 @@ static inline uint16_t tx_f32_to_bf16(float f)
     return (uint16_t)((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
 }
 
-/* Without branches, so that loops over it become vector code. */
+/* Has no branches, so that compilers can vectorise loops over it. */
 static inline float tx_f16_to_f32(uint16_t h)
 {
     uint32_t magnitude = (uint32_t)(h & 0x7FFFu) << 13, sign = (uint32_t)(h & 0x8000u) << 16;
     uint32_t special = magnitude >= 0x0F800000u ? 0x7F800000u : 0u; /* infinity or NaN */
     uint32_t normal = magnitude + 0x38000000u;
-    /* 2^-14 + mantissa 2^-24 is a normal number; taking 2^-14 off is exact. */
+    /* 2^-14 + mantissa 2^-24 is a normal number, and the subtraction of 2^-14 is exact. */
     uint32_t subnormal = tx_bits_of(tx_float_of(magnitude + 0x38800000u) - 0x1p-14f);
     return tx_float_of(sign | special | (magnitude < 0x00800000u ? subnormal : normal));
 }

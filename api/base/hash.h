@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * FNV-1a, 64 bits (Fowler, Noll, Vo): tells things apart, guards against nothing. */
+ * FNV-1a, 64 bits (Fowler, Noll, Vo): distinguishes values; it is not a cryptographic hash. */
 #ifndef TX_HASH_H
 #define TX_HASH_H
 
@@ -10,7 +10,7 @@
 #define TX_HASH_START UINT64_C(0xCBF29CE484222325)
 #define TX_HASH_PRIME UINT64_C(0x100000001B3)
 
-/* Of `data` behind what `hash` stands for. */
+/* Continues `hash` with `data`. */
 static inline uint64_t tx_hash(uint64_t hash, const void *data, size_t size)
 {
     const unsigned char *byte = data;
@@ -19,7 +19,8 @@ static inline uint64_t tx_hash(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
-/* Of floats or other words of 4 bytes, by whole words: four times as fast as by bytes, and other hashes. */
+/* Continues a hash with floats or other 4-byte words, a word at a time. It is four times as fast as tx_hash and gives
+ * other hashes. */
 static inline uint64_t tx_hash_words(uint64_t hash, const void *data, int64_t count)
 {
     const unsigned char *at = data;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The wrapper over jansson: strict parsing, typed access, writing. */
+ * A wrapper of jansson: strict parsing, typed access, writing. */
 #include "tx_json.h"
 
 #include "api/base/file.h"
@@ -14,8 +14,8 @@
 
 /* ---- Parsing ----------------------------------------------------------------------------------- */
 
-/* Whether the value that `text` begins with nests deeper than TX_JSON_DEPTH; text that is no JSON may say
- * either. jansson recurses, so it is asked before. */
+/* Whether the value at the start of `text` is nested deeper than TX_JSON_DEPTH. The result is undefined for invalid
+ * JSON. jansson recurses, so this is checked first. */
 static bool too_deep(const char *text, size_t size)
 {
     int depth = 0;
@@ -47,7 +47,7 @@ static bool in_number(char c)
     return (c >= '0' && c <= '9') || (c && strchr("+-.eE", c));
 }
 
-/* Whether a text is an integer beyond int64, and nothing else. */
+/* Whether a text is only an integer beyond int64. */
 static bool is_beyond(const char *text)
 {
     char *end;
@@ -56,8 +56,8 @@ static bool is_beyond(const char *text)
     return errno == ERANGE && !*end;
 }
 
-/* A copy in which integers beyond int64 have an exponent, which makes them numbers; `*size` becomes its size. NULL when
- * out of memory. */
+/* Returns a copy in which integers beyond int64 get an exponent, which makes them numbers; `*size` becomes its size.
+ * Returns NULL if memory runs out. */
 static char *mark_long_integers(const char *text, size_t *size)
 {
     const size_t end = *size;
@@ -86,8 +86,8 @@ static char *mark_long_integers(const char *text, size_t *size)
     return copy;
 }
 
-/* jansson refuses integers beyond int64: those are read as the numbers nearest to them, as other languages do. Real
- * files have them: transformers writes 10^30 for a length without limit. */
+/* jansson refuses integers beyond int64. They are read as the nearest numbers, as in other languages. Real files have
+ * them: transformers writes 10^30 for an unlimited length. */
 static json_t *load(const char *text, size_t size, size_t flags, json_error_t *error)
 {
     json_t *value = json_loadb(text, size, flags, error);
@@ -106,13 +106,13 @@ static tx_status parse(const char *text, size_t size, const char *where, size_t 
         return tx_fail(TX_FORMAT, "%s: JSON nested deeper than %d levels", where, TX_JSON_DEPTH);
     json_error_t error;
     flags |= JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
-    /* `used` counts bytes of this text: no copy will do. */
+    /* `used` counts bytes of the original text, not of a copy. */
     json_t *value = used ? json_loadb(text, size, flags, &error) : load(text, size, flags, &error);
-    if (!value) /* jansson takes an allocation that fails for a fault of the text: such a fault is there twice */
+    if (!value) /* a failed allocation looks like a syntax error to jansson, but only a syntax error occurs twice */
         value = json_loadb(text, size, flags, &error);
     if (!value && (json_error_code(&error) == json_error_out_of_memory || !error.text[0]))
         return tx_fail(TX_MEMORY, "%s: no memory to read its JSON", where);
-    if (!value && flags & JSON_ALLOW_NUL) /* what may hold NUL is one line */
+    if (!value && flags & JSON_ALLOW_NUL) /* text that may contain NUL is one line */
         return tx_fail(TX_FORMAT, "%s: not valid JSON: column %d: %s", where, error.column, error.text);
     if (!value)
         return tx_fail(TX_FORMAT, "%s: not valid JSON: line %d, column %d: %s", where, error.line, error.column,
@@ -302,8 +302,9 @@ bool tx_json_has(const tx_json *object, const char *key)
 
 bool tx_json_is_empty(const tx_json *json)
 {
-    const bool says = json_is_number(json) || json_is_true(json); /* other scalars have no size and no length */
-    return !says && tx_json_size(json) == 0 && json_string_length(json) == 0;
+    const bool has_value =
+        json_is_number(json) || json_is_true(json); /* numbers and true have neither size nor length */
+    return !has_value && tx_json_size(json) == 0 && json_string_length(json) == 0;
 }
 
 size_t tx_json_size(const tx_json *json)
@@ -316,7 +317,7 @@ tx_json *tx_json_at(const tx_json *array, size_t index)
     return json_array_get(array, index);
 }
 
-/* jansson takes a mutable object to iterate, and does not change it. */
+/* jansson's iterators need a mutable object but do not change it. */
 static tx_json *unchanged(const tx_json *json)
 {
     union {
@@ -358,7 +359,7 @@ tx_json *tx_json_array(void)
     return json_array();
 }
 
-/* Why jansson does not take a text: it is not UTF-8, or memory is out. */
+/* Fails with the reason why jansson refused a text: it is not UTF-8, or memory ran out. */
 static tx_status refuse_text(const char *text, size_t size)
 {
     json_t *good = json_stringn(text, size), *any = good ? good : json_stringn_nocheck(text, size);
@@ -367,7 +368,7 @@ static tx_status refuse_text(const char *text, size_t size)
                         : tx_fail(TX_MEMORY, "no memory for a string of JSON");
 }
 
-/* A NULL container or value is an allocation that failed. */
+/* A NULL container or value is a failed allocation. */
 tx_status tx_json_set(tx_json *object, const char *key, tx_json *value)
 {
     bool memory = object && value;
@@ -377,7 +378,7 @@ tx_status tx_json_set(tx_json *object, const char *key, tx_json *value)
     if (!memory)
         return tx_fail(TX_MEMORY, "no memory for the JSON member %s", key);
     if (!json_is_object(object))
-        return tx_fail(TX_INVALID, "the JSON member %s cannot be set in what is no object", key);
+        return tx_fail(TX_INVALID, "the JSON member %s cannot be set: the value is not an object", key);
     return tx_fail_in(refuse_text(key, strlen(key)), "the name of a JSON member");
 }
 
@@ -386,7 +387,7 @@ tx_status tx_json_append(tx_json *array, tx_json *value)
     bool memory = array && value;
     if (json_array_append_new(array, value) == 0)
         return TX_OK;
-    return memory ? tx_fail(TX_INVALID, "a JSON value cannot be appended to what is no array")
+    return memory ? tx_fail(TX_INVALID, "a JSON value can only be appended to an array")
                   : tx_fail(TX_MEMORY, "no memory for an element of a JSON array");
 }
 
@@ -464,7 +465,7 @@ tx_status tx_json_append_string(tx_json *array, const char *value)
 
 /* ---- Writing ----------------------------------------------------------------------------------- */
 
-/* The whole text with the fewest digits, 15 to 17, with which every number reads back the same. */
+/* Returns the whole text with the fewest digits, 15 to 17, with which every number reads back the same. */
 char *tx_json_text(const tx_json *json, tx_json_form form)
 {
     size_t flags = JSON_ENCODE_ANY | (form == TX_JSON_LINE ? 0 : JSON_INDENT(2));
@@ -492,7 +493,7 @@ tx_status tx_json_write(const char *path, const tx_json *json, tx_json_form form
     if (!text)
         return tx_fail_in(TX_MEMORY, "%s", path);
     size_t size = strlen(text);
-    text[size] = '\n'; /* instead of the NUL */
+    text[size] = '\n'; /* replaces the NUL */
     const tx_status status = tx_file_write(path, text, size + 1);
     free(text);
     return status;

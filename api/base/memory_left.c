@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How much memory there is to take, as the files of Linux tell it. */
+ * Reads the available memory from the files of Linux. */
 #include "api/base/memory_left.h"
 
 #include "api/base/control_groups.h"
 
 #include <stdio.h>
 
-/* The files of a control group, in the two versions of them. */
+/* The files of a control group in versions 1 and 2. */
 typedef struct version {
     const char *limit, *used, *active, *inactive;
 } version;
@@ -16,14 +16,14 @@ static const version versions[] = {
     {"memory.max", "memory.current", "active_file ", "inactive_file "},
 };
 
-/* The least so far, and whose it is. */
+/* The minimum so far and its owner. */
 typedef struct least {
     int64_t left;
     char *owner;
     size_t room;
 } least;
 
-/* The number after `key` at the beginning of a line; -1 if there is none. */
+/* Returns the number after `key` at the start of a line, or -1 if there is none. */
 static int64_t number_in(const char *folder, const char *file, const char *key)
 {
     double number;
@@ -32,22 +32,23 @@ static int64_t number_in(const char *folder, const char *file, const char *key)
     return number < 0x1p63 ? (int64_t)number : INT64_MAX;
 }
 
-static int64_t not_less(int64_t number)
+static int64_t at_least_zero(int64_t number)
 {
     return number > 0 ? number : 0;
 }
 
-/* What a control group still has; caches of files are given up before anything is refused. */
-static void look_at_group(void *context, const char *folder, const char *name, bool second)
+/* Applies the remaining memory of a control group. File caches are reclaimed before an allocation fails, so they count as
+ * free. */
+static void apply_limit(void *context, const char *folder, const char *name, bool second)
 {
     least *l = context;
     const version *v = &versions[second];
     const int64_t limit = number_in(folder, v->limit, ""), used = number_in(folder, v->used, "");
     if (limit < 0 || used < 0)
         return;
-    const int64_t caches =
-        not_less(number_in(folder, "memory.stat", v->active)) + not_less(number_in(folder, "memory.stat", v->inactive));
-    const int64_t left = not_less(limit - not_less(used - caches));
+    const int64_t caches = at_least_zero(number_in(folder, "memory.stat", v->active)) +
+                           at_least_zero(number_in(folder, "memory.stat", v->inactive));
+    const int64_t left = at_least_zero(limit - at_least_zero(used - caches));
     if (left < l->left) {
         l->left = left;
         snprintf(l->owner, l->room, "the control group %s", name);
@@ -63,6 +64,6 @@ int64_t tx_memory_left(const char *root, char *owner, size_t room)
     snprintf(owner, room, "the host");
     snprintf(list, sizeof list, "%s/self/cgroup", base);
     snprintf(base, sizeof base, "%.100s/sys/fs/cgroup", root);
-    tx_control_groups(list, base, "memory", look_at_group, &l);
+    tx_control_groups(list, base, "memory", apply_limit, &l);
     return l.left;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a public function must be given. */
+ * Checks the arguments of public functions. */
 #ifndef TX_NEEDS_H
 #define TX_NEEDS_H
 
 #include "tx_base.h"
 
-/* Returns `otherwise`, with a message that names the function and the arguments, unless these are there. */
+/* Returns `otherwise` unless `arguments` is true. The message names the function and the arguments. */
 #define TX_NEEDS(arguments, otherwise)                                                      \
     do {                                                                                    \
         if (!(arguments)) {                                                                 \

@@ -31,10 +31,10 @@ void tx_escape(const char *text, char *safe, size_t size)
     static const char hexadecimal[] = "0123456789abcdef";
     size_t used = 0;
     for (const unsigned char *c = (const unsigned char *)text; *c && used + 5 < size; c++) {
-        /* U+0080 to U+009F move a terminal's cursor as well. */
+        /* U+0080 to U+009F are control characters of a terminal too. */
         const bool second = *c >= 0x80 && *c < 0xA0 && (const char *)c > text && c[-1] == 0xC2;
         if (second) {
-            used--; /* with its first byte */
+            used--; /* together with its first byte */
             used += (size_t)snprintf(safe + used, size - used, "\\u00%c%c", hexadecimal[*c >> 4], hexadecimal[*c & 15]);
         } else if (*c == '\t') {
             safe[used++] = ' ';

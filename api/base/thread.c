@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Threads that leave signals to the program. */
+ * Threads with blocked signals. */
 #include "api/base/thread.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 void tx_signals_hold(sigset_t *before)
 {
-    static const int of_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}; /* they cannot wait */
+    static const int of_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}; /* cannot be deferred */
     sigset_t all;
     sigfillset(&all);
     for (size_t i = 0; i < sizeof of_faults / sizeof of_faults[0]; i++)
@@ -23,7 +23,7 @@ void tx_signals_take(const sigset_t *before)
 bool tx_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
 {
     sigset_t before;
-    tx_signals_hold(&before); /* the new thread inherits it */
+    tx_signals_hold(&before); /* the new thread inherits the mask */
     int error = pthread_create(thread, NULL, run, argument);
     tx_signals_take(&before);
     if (error)

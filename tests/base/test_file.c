@@ -25,12 +25,12 @@ static void test_write_and_read(void **state)
     assert_int_equal(size, 6);
     free(data);
     assert_ok(tx_file_write(path, "first\0half", 10));
-    assert_refused(tx_file_read_text(path, 10, &data, &size), TX_FORMAT, "byte 6 is NUL: this is no text file");
+    assert_refused(tx_file_read_text(path, 10, &data, &size), TX_FORMAT, "byte 6 is NUL: this is not a text file");
     assert_int_equal(count_entries(folder), 1);
     free(path);
     path = tx_path_join(folder, "none");
     assert_refused(tx_file_read(path, 100, &data, &size), TX_NOT_FOUND, path);
-    assert_refused(tx_file_read(folder, 1 << 20, &data, &size), TX_FORMAT, "a folder, where a regular file should be");
+    assert_refused(tx_file_read(folder, 1 << 20, &data, &size), TX_FORMAT, "expected a regular file, found a folder");
     free(path);
     remove_scratch(folder);
 }
@@ -49,7 +49,7 @@ static void test_what_is_no_file(void **state)
     assert_ok(tx_file_read(link, 4, &data, &size));
     assert_string_equal(data, "text");
     free(data);
-    assert_refused(tx_file_read(pipe, 4, &data, &size), TX_FORMAT, "pipe: a pipe, where a regular file should be");
+    assert_refused(tx_file_read(pipe, 4, &data, &size), TX_FORMAT, "pipe: expected a regular file, found a pipe");
     assert_refused(tx_file_read("/dev/null", 4, &data, &size), TX_FORMAT, "a device, where");
     const int writing[] = {O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, O_RDWR | O_NOFOLLOW,
                            O_WRONLY | O_APPEND | O_NOFOLLOW};
@@ -106,7 +106,7 @@ static void test_output_links(void **state)
     assert_holds(link, "own");
     assert_holds(file, "second");
     assert_int_equal(count_entries(folder), 4);
-    assert_refused(tx_file_write_output(folder, "x", 1), TX_FORMAT, "a folder, where a regular file should be");
+    assert_refused(tx_file_write_output(folder, "x", 1), TX_FORMAT, "expected a regular file, found a folder");
     free(file);
     free(link);
     free(loose);
@@ -125,7 +125,7 @@ static void test_output_is_no_file(void **state)
     assert_ok(tx_file_write_output(pipe, "text", 4));
     assert_int_equal(read(reader, got, sizeof got), 4);
     assert_string_equal(got, "text");
-    assert_refused(tx_file_write(pipe, "text", 4), TX_FORMAT, "pipe: a pipe, where a regular file should be");
+    assert_refused(tx_file_write(pipe, "text", 4), TX_FORMAT, "pipe: expected a regular file, found a pipe");
     assert_true(is_kind(pipe, S_IFIFO));
     close(reader);
     if (mknod(device, S_IFCHR | 0600, 1 << 8 | 3) == 0) { /* as root: another node of /dev/null's */

@@ -225,7 +225,7 @@ static void test_template_with_nul(void **state)
         if (i == 2)
             assert_ok(tx_file_write(TX_PATH(folder, files[i]), longer, SIZE));
         assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, files[i]);
-        assert_non_null(strstr(tx_error(), "is NUL: this is no text file"));
+        assert_non_null(strstr(tx_error(), "is NUL: this is not a text file"));
     }
     free(longer);
     remove_scratch(folder);
