@@ -37,8 +37,8 @@ static int64_t at_least_zero(int64_t number)
     return number > 0 ? number : 0;
 }
 
-/* Applies the remaining memory of a control group. File caches are reclaimed before an allocation fails, so they count as
- * free. */
+/* Applies the remaining memory of a control group. File caches are reclaimed before an allocation fails, so they count
+ * as free. */
 static void apply_limit(void *context, const char *folder, const char *name, bool second)
 {
     least *l = context;

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradient checkpointing. A segment is a run of blocks. Of what its forward nodes make, the backward pass reads copies
- * that are made again from the segment's own beginning, or, of cheap ops alone, from what is kept within it. Ranks that
- * have chunks of the positions keep these alone, and gather them again. Random numbers depend on the place in the model
- * (rng.h), so a dropout that is computed again is the same dropout. */
+ * Pass checkpoint: gradient checkpointing. A segment is a run of blocks. The backward pass reads recomputed copies of a
+ * segment's activations. They are recomputed from the segment's input, or by cheap ops from activations saved within
+ * it. With sequence parallelism, ranks save only chunks of the positions and gather them again. Random numbers
+ * depend on the place in the model (rng.h), so a recomputed dropout is equal to the first. */
 #include "api/checkpointing/checkpointing.h"
 
 #include "api/base/needs.h"
 #include "api/graph/edit.h"
 #include "api/model/model.h"
 
-typedef enum keeping { KEEP_ALL, KEEP_CHUNKS, KEEP_DEAR, KEEP_NONE } keeping;
+typedef enum save_level { SAVE_ALL, SAVE_CHUNKS, SAVE_EXPENSIVE, SAVE_INPUT } save_level;
 
 typedef struct checkpointing {
     tx_graph *graph;
     tx_edit *edit;
     int32_t blocks, segments;
-    bool *kept;       /* by tensor that has storage: somebody outside its segment reads it */
-    bool *saved;      /* by tensor that has storage: a backward node reads it */
-    bool *again;      /* by node: its results can be computed again */
-    bool *wanted;     /* by node: they are */
-    tx_tensor **copy; /* by tensor: the one that is computed again */
+    bool *kept;         /* by tensor with storage: read outside its segment */
+    bool *saved;        /* by tensor with storage: read by a backward node */
+    bool *recomputable; /* by node: its results can be recomputed */
+    bool *wanted;       /* by node: they must be recomputed */
+    tx_tensor **copy;   /* by tensor: the recomputed copy */
 } checkpointing;
 
 /* ---- Segments ------------------------------------------------------------------------------------------ */
 
-/* The segment that a forward node belongs to; -1: none. */
+/* Returns the segment of a forward node, or -1 if it has none. */
 static int32_t segment_of(const checkpointing *c, int32_t node)
 {
     const tx_node *n = &c->graph->node[node];
@@ -34,14 +34,14 @@ static int32_t segment_of(const checkpointing *c, int32_t node)
     return (int32_t)((int64_t)(n->block - 1) * c->segments / c->blocks);
 }
 
-static keeping keeping_of(const checkpointing *c, int32_t segment)
+static save_level level_of(const checkpointing *c, int32_t segment)
 {
     const tx_checkpointing *o = &c->graph->checkpointing;
-    const keeping least = c->graph->model->mesh.sequence ? KEEP_CHUNKS : KEEP_ALL;
-    return segment < o->whole ? KEEP_NONE : segment < o->cheap ? KEEP_DEAR : least;
+    const save_level least = c->graph->model->mesh.sequence ? SAVE_CHUNKS : SAVE_ALL;
+    return segment < o->whole ? SAVE_INPUT : segment < o->cheap ? SAVE_EXPENSIVE : least;
 }
 
-/* Whether an op costs little beside the products: each result element takes a few operations. */
+/* Whether an op is cheap compared with products: it takes a few operations for each result element. */
 static bool is_cheap(const tx_node *n)
 {
     const tx_op_info *info = tx_op_info_of(n->op);
@@ -49,20 +49,20 @@ static bool is_cheap(const tx_node *n)
            n->op == TX_OP_CAST || n->op == TX_OP_RESHAPE;
 }
 
-/* A collective that reads an operand of products: it gathers chunks of it. */
+/* Whether the node is a collective that gathers chunks of an operand of products. */
 static bool is_gathering(const tx_node *n)
 {
     return tx_op_info_of(n->op)->op_class == TX_COLLECTIVE && tx_op_info_of(n->op)->cast == TX_CAST_HALF;
 }
 
-/* What is gathered before a product, and made of a chunk for that. */
+/* Whether the node gathers chunks for a product, or prepares a chunk for that. */
 static bool is_of_chunks(const tx_node *n)
 {
     return is_gathering(n) || n->op == TX_OP_LAYER_NORM || n->op == TX_OP_RMS_NORM || n->op == TX_OP_CAST ||
            n->op == TX_OP_RESHAPE;
 }
 
-/* A node that gives the same results whenever it runs, and does nothing else. */
+/* Whether the node gives the same results at each execution and has no other effect. */
 static bool is_repeatable(const tx_node *n)
 {
     for (int k = 0; k < TX_MAX_IN; k++)
@@ -77,9 +77,9 @@ static bool is_repeatable(const tx_node *n)
     return n->attrs.accumulate == TX_STORE;
 }
 
-/* ---- What is kept, and what can be computed again ------------------------------------------------------- */
+/* ---- Saved and recomputable tensors ------------------------------------------------------- */
 
-static void look_at_reader(checkpointing *c, int32_t node)
+static void mark_operands(checkpointing *c, int32_t node)
 {
     const tx_node *n = &c->graph->node[node];
     for (int k = 0; k < TX_MAX_IN; k++) {
@@ -93,36 +93,36 @@ static void look_at_reader(checkpointing *c, int32_t node)
     }
 }
 
-/* An operand is there, or can be had, when the backward pass comes. */
-static bool is_there(const checkpointing *c, const tx_tensor *t, keeping level)
+/* Whether an operand is available in the backward pass, or can be recomputed. */
+static bool is_available(const checkpointing *c, const tx_tensor *t, save_level level)
 {
     const tx_tensor *root = tx_tensor_root((tx_tensor *)(uintptr_t)t);
-    return level == KEEP_NONE || root->arena != TX_ARENA_PLANNED || c->saved[root->id] || root->is_input ||
-           (root->producer >= 0 && c->again[root->producer]);
+    return level == SAVE_INPUT || root->arena != TX_ARENA_PLANNED || c->saved[root->id] || root->is_input ||
+           (root->producer >= 0 && c->recomputable[root->producer]);
 }
 
 static void judge_node(checkpointing *c, int32_t node)
 {
     const tx_node *n = &c->graph->node[node];
     const int32_t segment = segment_of(c, node);
-    const keeping level = segment < 0 ? KEEP_ALL : keeping_of(c, segment);
-    const bool may = level == KEEP_NONE || (level == KEEP_DEAR && is_cheap(n)) || is_of_chunks(n);
-    bool again = level != KEEP_ALL && is_repeatable(n) && may;
+    const save_level level = segment < 0 ? SAVE_ALL : level_of(c, segment);
+    const bool may = level == SAVE_INPUT || (level == SAVE_EXPENSIVE && is_cheap(n)) || is_of_chunks(n);
+    bool recomputable = level != SAVE_ALL && is_repeatable(n) && may;
     for (int k = 0; k < TX_MAX_IN; k++)
-        again = again && (!n->in[k] || is_there(c, n->in[k], level));
-    c->again[node] = again;
+        recomputable = recomputable && (!n->in[k] || is_available(c, n->in[k], level));
+    c->recomputable[node] = recomputable;
 }
 
-/* Whether readers are to get a copy of this tensor. */
+/* Whether readers get a copy of this tensor. */
 static bool is_copied(const checkpointing *c, tx_tensor *t)
 {
     const tx_tensor *root = tx_tensor_root(t);
-    return root->producer >= 0 && c->again[root->producer] && !c->kept[root->id] && !root->is_output;
+    return root->producer >= 0 && c->recomputable[root->producer] && !c->kept[root->id] && !root->is_output;
 }
 
-/* ---- Computing again -------------------------------------------------------------------------------------- */
+/* ---- Recomputation -------------------------------------------------------------------------------------- */
 
-/* The first backward node that reads a tensor; `none` where no one does. */
+/* Returns the first backward node that reads a tensor, or `none`. */
 static int32_t first_backward(const checkpointing *c, const tx_tensor *t, int32_t none)
 {
     int32_t count;
@@ -133,7 +133,7 @@ static int32_t first_backward(const checkpointing *c, const tx_tensor *t, int32_
     return none;
 }
 
-/* Marks the nodes of a segment whose results are needed, and tells the first backward node that needs any. */
+/* Marks the nodes of a segment whose results are needed. Returns the first backward node that needs one. */
 static int32_t find_wanted(checkpointing *c, int32_t segment, int32_t end)
 {
     int32_t at = end;
@@ -153,7 +153,7 @@ static int32_t find_wanted(checkpointing *c, int32_t segment, int32_t end)
     return at;
 }
 
-/* A tensor like `t`, made by node `producer`. */
+/* Creates a tensor like `t`, produced by node `producer`. */
 static tx_tensor *copy_of(checkpointing *c, tx_tensor *t, int32_t producer)
 {
     tx_tensor *copy = tx_tensor_planned(c->graph, t->dtype, t->shape, t->arena);
@@ -168,8 +168,8 @@ static tx_tensor *copy_of(checkpointing *c, tx_tensor *t, int32_t producer)
     return copy;
 }
 
-/* Lets the backward pass read the copy. */
-static void hand_over(const checkpointing *c, const tx_tensor *t)
+/* Redirects the backward pass to the copy. */
+static void redirect_readers(const checkpointing *c, const tx_tensor *t)
 {
     int32_t count;
     const tx_use *use = tx_edit_readers(c->edit, t, &count);
@@ -194,7 +194,7 @@ static tx_status repeat(checkpointing *c, int32_t node, int32_t at)
         if (t && !n.out[k])
             return graph->status;
         if (t && is_copied(c, t))
-            hand_over(c, t);
+            redirect_readers(c, t);
     }
     return tx_edit_insert(c->edit, at, &n, NULL);
 }
@@ -209,12 +209,12 @@ static tx_status change(tx_edit *edit, void *state)
     c->edit = edit;
     c->kept = tx_edit_alloc(edit, tensors, sizeof *c->kept);
     c->saved = tx_edit_alloc(edit, tensors, sizeof *c->saved);
-    c->again = tx_edit_alloc(edit, nodes, sizeof *c->again);
+    c->recomputable = tx_edit_alloc(edit, nodes, sizeof *c->recomputable);
     c->wanted = tx_edit_alloc(edit, nodes, sizeof *c->wanted);
     c->copy = tx_edit_alloc(edit, tensors, sizeof *c->copy);
     TX_TRY(tx_edit_check(edit));
     for (int32_t i = 0; i < end; i++)
-        look_at_reader(c, i);
+        mark_operands(c, i);
     for (int32_t i = 0; i < end; i++)
         judge_node(c, i);
     for (int32_t s = 0; s < c->segments; s++) {
@@ -231,11 +231,11 @@ static tx_status count_blocks(checkpointing *c)
     const tx_graph *g = c->graph;
     for (int32_t i = 0; i < g->nodes; i++)
         c->blocks = g->node[i].block > c->blocks ? g->node[i].block : c->blocks;
-    const int32_t asked = g->checkpointing.segments;
-    c->segments = asked > 0 && asked < c->blocks ? asked : c->blocks;
+    const int32_t requested = g->checkpointing.segments;
+    c->segments = requested > 0 && requested < c->blocks ? requested : c->blocks;
     return c->blocks || !g->checkpointing.size
                ? TX_OK
-               : tx_fail(TX_UNSUPPORTED, "checkpointing: the model's graph does not say what its blocks are");
+               : tx_fail(TX_UNSUPPORTED, "checkpointing: the model's graph has no blocks (tx_graph_block)");
 }
 
 static bool has_backward(const tx_graph *g)
@@ -250,7 +250,7 @@ tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *option
         return tx_fail(TX_INVALID, "checkpointing: the options' size field is %zu, expected %zu", options->size,
                        sizeof *options);
     if (options->segments < 0 || options->whole < 0 || options->cheap < 0)
-        return tx_fail(TX_INVALID, "checkpointing: %d segments, %d and %d of them computed again: none may be below 0",
+        return tx_fail(TX_INVALID, "checkpointing: segments %d, whole %d and cheap %d must be at least 0",
                        (int)options->segments, (int)options->whole, (int)options->cheap);
     TX_TRY(tx_graph_open(graph, "checkpointing"));
     graph->checkpointing = *options;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The classifier in chunks of rows. Its logits, the product of all rows and a table, are by far the largest tensor of a
- * language model, and nobody but the cross-entropy and its gradient reads them. So a chunk's logits, losses, gradient
- * on the logits and what follows from that (rows of dx, a summand of dtable) are computed one after another, and the
- * logits of one chunk exist at a time. Backward nodes thereby stand before the loss is summed up, which is possible
- * because the gradient of the losses, for a mean, does not depend on them. A teacher's logits, which a
- * distillation reads beside the model's, go the same way. */
+ * Pass chunk: computes the classifier in chunks of rows. Its logits, the product of all rows and a table, are by far
+ * the largest tensor of a language model, and only the cross-entropy and its gradient read them. For each chunk the
+ * pass emits the logits, losses, gradient of the logits, rows of dx and the summand of dtable, so that the logits of
+ * only one chunk exist at a time. Some backward nodes therefore precede the sum of the loss. This is possible because
+ * the gradient of the losses, for a mean, does not depend on them. A teacher's logits in distillation are chunked too.
+ */
 #include "api/fusion/fusion.h"
 
 #include "api/graph/edit.h"
@@ -13,7 +13,7 @@
 
 #include <stdlib.h>
 
-/* Chunks have a multiple of so many rows: views then begin at multiples of TX_ALIGNMENT, whatever the width, and the
+/* Chunks have a multiple of this number of rows. Views then start at multiples of TX_ALIGNMENT for every width, and the
  * products stay efficient. */
 #define ROWS_UNIT 256
 #define MEMBERS 9
@@ -22,32 +22,33 @@
 #define IN(op, name) (1u << TX_IN(op, name))
 #define OUT(op, name) (1u << TX_OUT(op, name))
 
-/* A node that goes by chunks. */
+/* A node that is executed in chunks. */
 typedef struct member {
     int32_t node;
-    uint32_t in, out; /* bit i: of operand i, rows of the chunk; the others are whole */
+    uint32_t in, out; /* bit i: operand i has the rows of the chunk; others are whole */
     bool sums;        /* output 0 is a sum over the rows */
 } member;
 
 typedef struct classifier {
     tx_graph *graph;
     tx_edit *edit;
-    member member[MEMBERS]; /* product, loss, gradient of the loss, products of that; in the graph's order */
+    member member[MEMBERS]; /* product, loss, gradient of the loss, its products; in the graph's order */
     int32_t members;
-    tx_tensor *inner[INNERS]; /* made for each chunk: logits and their gradient, as they are computed and as they are
-                               * read, and what the gradient takes from the loss */
+    /* Tensors created for each chunk: logits and their gradient, before and after casts, and the lse for the gradient.
+     */
+    tx_tensor *inner[INNERS];
     int32_t inners;
-    tx_tensor *lse; /* what the gradient takes from the loss; NULL: nothing */
+    tx_tensor *lse; /* log-sum-exp that the gradient reads; NULL if none */
     bool has_gradient;
     int32_t loss; /* the node CROSS_ENTROPY or DISTILLATION */
     bool split;
     int64_t rows;
-    bool *early; /* by node: what else has to come before the first chunk */
+    bool *early; /* by node: must precede the first chunk */
 } classifier;
 
 /* ---- Finding ------------------------------------------------------------------------------------------ */
 
-/* Adds the node; false where there are too many. */
+/* Adds the node. Returns false if there are too many. */
 static bool add_member(classifier *c, int32_t node, uint32_t in, uint32_t out, bool sums)
 {
     if (c->members == MEMBERS)
@@ -56,7 +57,7 @@ static bool add_member(classifier *c, int32_t node, uint32_t in, uint32_t out, b
     return true;
 }
 
-/* A tensor that is replaced by one of each chunk; false where it cannot be. */
+/* Adds a tensor that each chunk has separately. Returns false if that is impossible. */
 static bool add_inner(classifier *c, tx_tensor *t)
 {
     if (c->inners == INNERS || t->arena != TX_ARENA_PLANNED || t->is_output)
@@ -65,7 +66,7 @@ static bool add_inner(classifier *c, tx_tensor *t)
     return true;
 }
 
-/* Which inner tensor it is; -1: none. */
+/* Returns the index of an inner tensor, or -1. */
 static int32_t inner_of(const classifier *c, const tx_tensor *t)
 {
     for (int32_t i = 0; i < c->inners; i++)
@@ -74,7 +75,7 @@ static int32_t inner_of(const classifier *c, const tx_tensor *t)
     return -1;
 }
 
-/* A product of two matrices. */
+/* Whether the node multiplies two matrices. */
 static bool is_product(const tx_node *n)
 {
     return n->op == TX_OP_MATMUL &&
@@ -93,7 +94,7 @@ static bool add_product(classifier *c, const tx_tensor *d, int32_t node)
            add_member(c, node, sums ? IN(matmul, a) | IN(matmul, b) : IN(matmul, a), sums ? 0 : OUT(matmul, y), sums);
 }
 
-/* Adds what reads the logits' gradient `d`: products, or a cast whose result they read. */
+/* Adds the readers of the logits' gradient `d`: products, or a cast that products read. */
 static bool add_readers(classifier *c, tx_tensor *d)
 {
     int32_t count;
@@ -109,7 +110,7 @@ static bool add_readers(classifier *c, tx_tensor *d)
     return add_inner(c, d);
 }
 
-/* Adds the gradient of a distillation, which takes nothing else from the loss. */
+/* Adds the gradient of a distillation, which reads nothing else from the loss. */
 static bool add_distillation_grad(classifier *c, const tx_node *loss, int32_t node)
 {
     const tx_node *n = &c->graph->node[node];
@@ -123,7 +124,7 @@ static bool add_distillation_grad(classifier *c, const tx_node *loss, int32_t no
     return add_member(c, node, in, OUT(distillation_grad, dlogits), false) && add_readers(c, n->out[0]);
 }
 
-/* Adds the gradient of the node `loss`, and what is made of it. */
+/* Adds the gradient of node `loss` and its readers. */
 static bool add_gradient(classifier *c, int32_t loss, int32_t node)
 {
     const tx_node *n = &c->graph->node[node], *l = &c->graph->node[loss];
@@ -141,7 +142,7 @@ static bool add_gradient(classifier *c, int32_t loss, int32_t node)
     return add_member(c, node, in, OUT(cross_entropy_grad, dlogits), false) && add_readers(c, n->out[0]);
 }
 
-/* Adds the product that makes the logits, and the cast to fp32 behind it where there is one that alone reads it. */
+/* Adds the product of the logits, and the cast to fp32 after it if that is its only reader. */
 static bool add_logits(classifier *c, tx_tensor *logits)
 {
     const tx_graph *g = c->graph;
@@ -163,7 +164,7 @@ static int by_node(const void *a, const void *b)
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
-/* Adds the teacher's product and the loss: the logits of both go by the same rows. */
+/* Adds the teacher's product and the loss. The logits of both have the same rows. */
 static bool add_distillation(classifier *c, int32_t loss)
 {
     tx_tensor *teacher = c->graph->node[loss].in[TX_IN(distillation, teacher)];
@@ -176,8 +177,8 @@ static bool add_distillation(classifier *c, int32_t loss)
     return add_logits(c, teacher) && add_member(c, loss, in, OUT(distillation, losses), false);
 }
 
-/* Where ranks divide the columns: adds the node that joins what they have of them, which alone reads losses and lse;
- * else the losses are what the node `loss` gives. */
+/* If ranks divide the columns, adds the node that combines their losses and lse and is the only reader. Otherwise node
+ * `loss` computes the final losses. */
 static bool add_join(classifier *c, int32_t loss, int32_t *join)
 {
     tx_tensor *const *own = c->graph->node[loss].out;
@@ -189,14 +190,14 @@ static bool add_join(classifier *c, int32_t loss, int32_t *join)
         *join = -1;
         return true;
     }
-    /* Its outputs are those of the loss, for all columns; all it reads has rows. */
+    /* Its outputs are those of the loss over all columns; all operands have rows. */
     const uint32_t in = (1U << tx_op_info_of(c->graph->node[*join].op)->inputs) - 1;
     c->lse = c->graph->node[*join].out[TX_OUT(cross_entropy, lse)];
     return add_inner(c, own[TX_OUT(cross_entropy, losses)]) && add_inner(c, own[TX_OUT(cross_entropy, lse)]) &&
            add_member(c, *join, in, OUT(cross_entropy, losses) | OUT(cross_entropy, lse), false);
 }
 
-/* Finds the classifier that ends with the node `loss`, CROSS_ENTROPY or DISTILLATION; false where something else reads
+/* Finds the classifier that ends with node `loss`, CROSS_ENTROPY or DISTILLATION. Returns false if another node reads
  * its logits. */
 static bool find_members(classifier *c, int32_t loss)
 {
@@ -218,7 +219,7 @@ static bool find_members(classifier *c, int32_t loss)
     return true;
 }
 
-/* Member of number `node`, or NULL. */
+/* Returns the member that is node `node`, or NULL. */
 static const member *member_at(const classifier *c, int32_t node)
 {
     for (int32_t i = 0; i < c->members; i++)
@@ -227,21 +228,21 @@ static const member *member_at(const classifier *c, int32_t node)
     return NULL;
 }
 
-/* Whether operand `k` of a member is made by a member for the same rows. */
+/* Whether a member computes operand `k` for the same rows. */
 static bool is_inner(const classifier *c, const tx_node *n, int k)
 {
     return inner_of(c, n->in[k]) >= 0;
 }
 
-/* A node that can go before the chunks whatever they do: a parameter, memory that is taken or filled. */
+/* Whether a node can precede the chunks in any case: a parameter, or memory that is allocated or filled. */
 static bool reads_nothing(const tx_node *n)
 {
     return tx_op_info_of(n->op)->inputs == 0;
 }
 
-/* Can the other nodes between the first member and the last go before the chunks or behind them? Sums over ranks that
- * begin with what a member wrote can: behind them. */
-static bool others_give_way(const classifier *c)
+/* Whether the other nodes between the first and the last member can move before or after the chunks. Sums over ranks of
+ * a member's result can move after them. */
+static bool others_can_move(const classifier *c)
 {
     const int32_t first = c->member[0].node, last = c->member[c->members - 1].node;
     for (int32_t i = first + 1; i < last; i++) {
@@ -260,7 +261,7 @@ static bool others_give_way(const classifier *c)
     return true;
 }
 
-/* Finds what the members need from nodes behind the first of them; false where that needs a member itself. */
+/* Marks the operands of members that are produced after the first member. Returns false if one needs a member. */
 static bool find_early(classifier *c)
 {
     const int32_t first = c->member[0].node, last = c->member[c->members - 1].node;
@@ -283,13 +284,13 @@ static bool find_early(classifier *c)
 
 /* ---- Emitting ----------------------------------------------------------------------------------------- */
 
-/* Rows first .. first + rows - 1, and the inner tensors made for them. */
+/* Rows first .. first + rows - 1, and their inner tensors. */
 typedef struct chunk {
     int64_t first, rows;
     tx_tensor *inner[INNERS];
 } chunk;
 
-/* The chunk's part of an operand of `n`. */
+/* Returns the chunk's part of an operand of `n`. */
 static tx_tensor *part_of(const classifier *c, const chunk *at, const tx_node *n, tx_tensor *t)
 {
     if (inner_of(c, t) >= 0)
@@ -300,10 +301,10 @@ static tx_tensor *part_of(const classifier *c, const chunk *at, const tx_node *n
     return tx_tensor_view(t, at->first * width, n->op == TX_OP_MATMUL ? TX_SHAPE(at->rows, width) : TX_SHAPE(at->rows));
 }
 
-/* Appends what a member does for a chunk. */
+/* Emits a member for a chunk. */
 static void emit_member(const classifier *c, const member *m, chunk *at)
 {
-    const tx_node n = c->graph->node[m->node]; /* a copy: the array grows */
+    const tx_node n = c->graph->node[m->node]; /* a copy, because the array may be reallocated */
     tx_emit_args args = {.op = n.op, .attrs = n.attrs, .dtype = &n.out[0]->dtype};
     for (int k = 0; k < TX_MAX_IN; k++)
         args.in[k] = n.in[k] && (m->in & (1u << k)) ? part_of(c, at, &n, n.in[k]) : n.in[k];
@@ -331,13 +332,13 @@ static tx_status emit_chunks(const classifier *c, int64_t most)
     return c->graph->status;
 }
 
-/* Replaces the members by their chunks: in the place of the first stand what they need (early) and then the chunks. */
+/* Replaces the members by their chunks. The nodes marked `early`, then the chunks, are inserted at the first member. */
 static tx_status split(const classifier *c, int64_t most)
 {
     tx_graph *graph = c->graph;
     const int32_t first = c->member[0].node, chunks = graph->nodes;
     TX_TRY(emit_chunks(c, most));
-    for (int32_t i = 0; i < c->members; i++) /* of what is whole, the last chunk's node */
+    for (int32_t i = 0; i < c->members; i++) /* the last chunk produces whole outputs */
         for (int k = 0; k < TX_MAX_OUT; k++) {
             tx_tensor *t = graph->node[c->member[i].node].out[k];
             if (t && inner_of(c, t) < 0 && t->producer >= 0)
@@ -353,7 +354,7 @@ static tx_status split(const classifier *c, int64_t most)
 
 /* ---- The pass ----------------------------------------------------------------------------------------- */
 
-/* Rows of a chunk, at most. */
+/* Returns the most rows of a chunk. */
 static int64_t most_rows(const tx_graph *graph, const tx_tensor *logits)
 {
     const int64_t bytes = graph->chunk_bytes;
@@ -363,8 +364,8 @@ static int64_t most_rows(const tx_graph *graph, const tx_tensor *logits)
     return rows < ROWS_UNIT ? ROWS_UNIT : rows;
 }
 
-/* Whether the members stand one behind the other. */
-static bool is_together(const classifier *c)
+/* Whether the members are consecutive nodes. */
+static bool is_consecutive(const classifier *c)
 {
     return c->member[c->members - 1].node - c->member[0].node == c->members - 1;
 }
@@ -374,11 +375,11 @@ static tx_status chunk_one(tx_edit *edit, void *state)
 {
     classifier *c = state;
     c->edit = edit;
-    if (!find_members(c, c->loss) || !others_give_way(c))
+    if (!find_members(c, c->loss) || !others_can_move(c))
         return TX_OK;
     const int64_t most = most_rows(c->graph, c->graph->node[c->loss].in[0]);
-    /* One that fits into a chunk is brought together, so that loss and gradient can become one node (tx_fuse). */
-    if (c->rows <= most && (!c->has_gradient || is_together(c)))
+    /* If all rows fit in a chunk, its nodes are moved together so that tx_fuse can fuse loss and gradient. */
+    if (c->rows <= most && (!c->has_gradient || is_consecutive(c)))
         return TX_OK;
     c->early = tx_edit_alloc(edit, (size_t)c->graph->nodes, sizeof *c->early);
     TX_TRY(tx_edit_check(edit));

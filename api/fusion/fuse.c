@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products take over the element-wise op that alone reads them, and norms the sums before and behind them: what passes
- * between goes through memory once less. GELU behind a product whose result the backward pass needs leaves that as a
- * second output; the slope of GELU, and a sum with something else, read their other operand when the product is stored.
- * A norm adds up what it normalises, after dropout where that comes before, its gradient what else comes to dx. The
- * classifier's loss and the gradient of its logits are one pass over these. */
+ * Pass fuse: fuses an element-wise op with the product that it reads, and sums with the norm before or after them. This
+ * saves one pass through memory for each. If the backward pass needs the operand of a fused GELU, the product writes it
+ * as a second output. The derivative of GELU, and a sum, read their other operand when the product is stored. A norm
+ * computes the sum that it normalises, after dropout if there is one; its gradient adds other terms of dx. The
+ * classifier's loss and the gradient of its logits become one pass over the logits. */
 #include "api/fusion/fusion.h"
 
 #include "api/graph/edit.h"
@@ -17,37 +17,37 @@ typedef struct fusion {
     tx_edit *edit;
 } fusion;
 
-/* Can the op that makes `t`, which node `reader` reads, be fused with that one? */
-static bool is_passing(const fusion *f, const tx_tensor *t, int32_t reader)
+/* Whether the op that produces `t` can be fused with node `reader`, which reads it. */
+static bool can_fuse(const fusion *f, const tx_tensor *t, int32_t reader)
 {
     return t && t->producer >= 0 && t->producer < reader && !t->is_output && t->arena == TX_ARENA_PLANNED &&
            !tx_edit_is_viewed(f->edit, t) && !tx_edit_is_erased(f->edit, t->producer);
 }
 
-/* What lies elsewhere may be written between two nodes, so that no op that reads it may move. */
-static bool is_lasting(tx_tensor *t)
+/* Whether `t` keeps its value between two nodes. An op that reads other memory may not move. */
+static bool is_stable(tx_tensor *t)
 {
     return !t || tx_tensor_lasts(t);
 }
 
 static bool is_product(const fusion *f, const tx_tensor *t, int32_t reader)
 {
-    if (!is_passing(f, t, reader))
+    if (!can_fuse(f, t, reader))
         return false;
     const tx_node *n = &f->graph->node[t->producer];
     return n->op == TX_OP_MATMUL && n->out[0] == t && n->attrs.accumulate == TX_STORE &&
-           n->attrs.epilogue == TX_EPILOGUE_NONE && is_lasting(n->in[TX_IN(matmul, a)]) &&
-           is_lasting(n->in[TX_IN(matmul, b)]) && is_lasting(n->in[TX_IN(matmul, bias)]);
+           n->attrs.epilogue == TX_EPILOGUE_NONE && is_stable(n->in[TX_IN(matmul, a)]) &&
+           is_stable(n->in[TX_IN(matmul, b)]) && is_stable(n->in[TX_IN(matmul, bias)]);
 }
 
-static bool reads_alone(const fusion *f, const tx_tensor *t)
+static bool has_one_reader(const fusion *f, const tx_tensor *t)
 {
     int32_t readers;
     tx_edit_readers(f->edit, t, &readers);
     return readers == 1;
 }
 
-/* GELU moves to the product, whose result others may read. */
+/* Fuses GELU into the product, whose result other nodes may read. */
 static void fuse_gelu(fusion *f, int32_t at)
 {
     const tx_node *gelu = &f->graph->node[at];
@@ -57,14 +57,14 @@ static void fuse_gelu(fusion *f, int32_t at)
     tx_node *product = &f->graph->node[t->producer];
     product->attrs.epilogue = TX_EPILOGUE_GELU;
     product->attrs.exact = gelu->attrs.exact;
-    product->attrs.keeps = !reads_alone(f, t);
+    product->attrs.keeps = !has_one_reader(f, t);
     product->out[TX_OUT(matmul, y)] = y;
     product->out[TX_OUT(matmul, p)] = product->attrs.keeps ? t : NULL;
     y->producer = t->producer;
     tx_edit_erase(f->edit, at);
 }
 
-/* The product moves to the node, its only reader, and reads `z` as well. */
+/* Moves the product to its only reader, and adds operand `z`. */
 static void fuse_reader(fusion *f, int32_t at, tx_tensor *t, tx_tensor *z, tx_epilogue epilogue)
 {
     tx_node *reader = &f->graph->node[at], made = f->graph->node[t->producer];
@@ -87,15 +87,15 @@ static bool is_read_between(const fusion *f, const tx_tensor *t, int32_t first, 
     return false;
 }
 
-/* Dropout moves to the norm that adds its result up, its only reader. */
+/* Fuses dropout into the norm that adds its result, which must be the only reader. */
 static void fuse_dropout(fusion *f, int32_t at, size_t z)
 {
     tx_node *norm = &f->graph->node[at];
     tx_tensor *t = norm->in[z];
-    if (!is_passing(f, t, at) || f->graph->node[t->producer].op != TX_OP_DROPOUT || !reads_alone(f, t))
+    if (!can_fuse(f, t, at) || f->graph->node[t->producer].op != TX_OP_DROPOUT || !has_one_reader(f, t))
         return;
     const tx_node *dropout = &f->graph->node[t->producer];
-    if (!is_lasting(dropout->in[0]))
+    if (!is_stable(dropout->in[0]))
         return;
     norm->in[z] = dropout->in[0];
     norm->attrs.draw.p = dropout->attrs.draw.p;
@@ -106,16 +106,16 @@ static void fuse_dropout(fusion *f, int32_t at, size_t z)
     t->producer = -1;
 }
 
-/* The sum moves to the norm, its first reader: operand `z` and output `sum` are those of ops.def. */
+/* Fuses a sum into the norm that reads it first. Operand `z` and output `sum` are those of ops.def. */
 static void fuse_norm(fusion *f, int32_t at, size_t z, size_t sum)
 {
     tx_node *norm = &f->graph->node[at];
     tx_tensor *t = norm->in[0];
-    if (!is_passing(f, t, at))
+    if (!can_fuse(f, t, at))
         return;
     const tx_node *add = &f->graph->node[t->producer];
-    if (add->op != TX_OP_ADD || add->out[0] != t || !is_lasting(add->in[TX_IN(add, a)]) ||
-        !is_lasting(add->in[TX_IN(add, b)]) || is_read_between(f, t, t->producer, at))
+    if (add->op != TX_OP_ADD || add->out[0] != t || !is_stable(add->in[TX_IN(add, a)]) ||
+        !is_stable(add->in[TX_IN(add, b)]) || is_read_between(f, t, t->producer, at))
         return;
     norm->in[0] = add->in[TX_IN(add, a)];
     norm->in[z] = add->in[TX_IN(add, b)];
@@ -125,12 +125,13 @@ static void fuse_norm(fusion *f, int32_t at, size_t z, size_t sum)
     fuse_dropout(f, at, z);
 }
 
-/* The gradient of a norm, `t`, adds `other`, which was there before, for the sum that alone reads it. */
+/* Fuses the sum of a norm's gradient `t` and `other` into the gradient op. The sum must be the only reader of `t`, and
+ * `other` must exist before. */
 static bool fuse_norm_gradient(fusion *f, int32_t at, tx_tensor *t, tx_tensor *other)
 {
     tx_tensor *y = f->graph->node[at].out[0];
-    /* What is viewed has parts that other nodes write: when it is whole its producer does not say. */
-    if (!is_passing(f, t, at) || !reads_alone(f, t) || !is_lasting(other) || tx_edit_is_viewed(f->edit, other) ||
+    /* Other nodes may write parts of a viewed tensor, so its producer does not determine when it is complete. */
+    if (!can_fuse(f, t, at) || !has_one_reader(f, t) || !is_stable(other) || tx_edit_is_viewed(f->edit, other) ||
         other->producer > t->producer || y->arena != TX_ARENA_PLANNED || tx_edit_is_viewed(f->edit, y) ||
         y->producer != at)
         return false;
@@ -146,25 +147,25 @@ static bool fuse_norm_gradient(fusion *f, int32_t at, tx_tensor *t, tx_tensor *o
     return true;
 }
 
-/* A sum goes to what makes one of its terms. */
+/* Fuses a sum into the producer of one of its terms. */
 static void fuse_sum(fusion *f, int32_t at, tx_tensor *a, tx_tensor *b)
 {
-    if (is_product(f, b, at) && reads_alone(f, b))
+    if (is_product(f, b, at) && has_one_reader(f, b))
         fuse_reader(f, at, b, a, TX_EPILOGUE_ADD);
-    else if (is_product(f, a, at) && reads_alone(f, a))
+    else if (is_product(f, a, at) && has_one_reader(f, a))
         fuse_reader(f, at, a, b, TX_EPILOGUE_ADD);
     else if (!fuse_norm_gradient(f, at, b, a))
         fuse_norm_gradient(f, at, a, b);
 }
 
-/* The same tensor, or the same rows of one. */
+/* Whether both are the same tensor or the same rows of one. */
 static bool is_same(const tx_tensor *a, const tx_tensor *b)
 {
     return a == b || (a->base && a->base == b->base && a->within == b->within);
 }
 
-/* Loss and gradient of the logits become one node where the loss was, if nothing else reads the logits and what the
- * gradient is made from is there. */
+/* Fuses loss and gradient of the logits into one node at the place of the loss. No other node may read the logits, and
+ * the operands of the gradient must exist before. */
 static void fuse_classifier(fusion *f, int32_t at)
 {
     const tx_node gradient = f->graph->node[at];
@@ -174,8 +175,8 @@ static void fuse_classifier(fusion *f, int32_t at)
     const int32_t first = lse->producer;
     int32_t readers;
     tx_edit_readers(f->edit, logits, &readers);
-    if (first < 0 || first > at || !reads_alone(f, lse) || lse->is_output || readers != 2 || logits->is_output ||
-        tx_edit_is_viewed(f->edit, logits) || tx_tensor_root(dlosses)->producer >= first || !is_lasting(dlosses) ||
+    if (first < 0 || first > at || !has_one_reader(f, lse) || lse->is_output || readers != 2 || logits->is_output ||
+        tx_edit_is_viewed(f->edit, logits) || tx_tensor_root(dlosses)->producer >= first || !is_stable(dlosses) ||
         dlogits->arena != TX_ARENA_PLANNED || tx_edit_is_viewed(f->edit, dlogits))
         return;
     tx_node *loss = &f->graph->node[first];
@@ -203,7 +204,7 @@ static void fuse_node(fusion *f, int32_t at)
         fuse_gelu(f, at);
         break;
     case TX_OP_GELU_GRAD:
-        if (is_product(f, a, at) && reads_alone(f, a))
+        if (is_product(f, a, at) && has_one_reader(f, a))
             fuse_reader(f, at, a, b, TX_EPILOGUE_GELU_GRAD);
         break;
     case TX_OP_ADD:
@@ -234,6 +235,6 @@ static tx_status change(tx_edit *edit, void *state)
 
 tx_status tx_fuse(tx_graph *graph)
 {
-    const char *wish = getenv("TX_FUSE");
-    return wish && strcmp(wish, "0") == 0 ? TX_OK : tx_edit_run(graph, change, &(fusion){.graph = graph});
+    const char *setting = getenv("TX_FUSE");
+    return setting && strcmp(setting, "0") == 0 ? TX_OK : tx_edit_run(graph, change, &(fusion){.graph = graph});
 }
