@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The public functions of extensions that this build leaves out (tools/extensions.cmake). They fail with
- * TX_UNSUPPORTED; a function that adds an op leaves the failure in the graph of its operand. A function that every
- * program calls returns the value that it has for one device. */
+ * The public functions of extensions that are not in this build (tools/extensions.cmake). They fail with
+ * TX_UNSUPPORTED. A function that adds an op records the failure in the graph of its operand. A function that every
+ * program calls returns the value for one device. */
 #include "api/packed/packed.h"
 #include "api/residency/residency.h"
 
@@ -37,16 +37,19 @@ LEFT_OUT(checkpointing, tx_status tx_graph_checkpointing(tx_graph *graph, const 
 
 #ifdef TX_WITHOUT_EXPERTS
 LEFT_OUT_OP(experts, x, tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices))
-LEFT_OUT_OP(experts, choices, bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacity, tx_routes *routes))
+LEFT_OUT_OP(experts, choices, bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacity,
+    tx_routes *routes))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, bool transpose))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes))
-LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes *routes, int64_t chosen, float capacity, tx_arrivals *arrivals))
+LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes *routes, int64_t chosen,
+    float capacity, tx_arrivals *arrivals))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_collect(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals))
 #endif
 
 #ifdef TX_WITHOUT_PACKED
 LEFT_OUT(packed, tx_status tx_packed_check(const char *name, const tx_param_spec *spec))
-LEFT_OUT(packed, tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count, const float *data))
+LEFT_OUT(packed, tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count,
+    const float *data))
 LEFT_OUT(packed, tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data))
 #endif
 
@@ -55,7 +58,8 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
 {
     return tx_comm_size_of(comm) == 1 ? TX_OK : UNSUPPORTED(parallel);
 }
-LEFT_OUT(parallel, tx_status tx_model_divide(tx_model *model, tx_engine *const *engines, const int32_t *blocks, int32_t count))
+LEFT_OUT(parallel, tx_status tx_model_divide(tx_model *model, tx_engine *const *engines, const int32_t *blocks,
+    int32_t count))
 LEFT_OUT_VALUE(TX_OK, tx_status tx_model_synchronize(tx_model *model, bool on))
 LEFT_OUT_VALUE(TX_OK, tx_status tx_model_read_alone(tx_model *model, bool on))
 LEFT_OUT_VALUE(TX_OK, tx_status tx_model_serve_reads(tx_model *model))
@@ -76,13 +80,15 @@ LEFT_OUT_VALUE(param, tx_tensor *tx_tp_param(tx_tensor *param))
 #endif
 
 #ifdef TX_WITHOUT_GENERATION
-LEFT_OUT_OP(generation, qkv, tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions, tx_tensor *sources, const tx_attention_options *options))
+LEFT_OUT_OP(generation, qkv, tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache,
+    tx_tensor *positions, tx_tensor *sources, const tx_attention_options *options))
 #endif
 
 #ifdef TX_WITHOUT_RESIDENCY
 LEFT_OUT(residency, tx_status tx_graph_offload_activations(tx_graph *graph))
 LEFT_OUT(residency, tx_status tx_model_offload_weights(tx_model *model))
-LEFT_OUT(residency, tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const char *folder, bool frozen_alone))
+LEFT_OUT(residency, tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const char *folder,
+    bool frozen_alone))
 LEFT_OUT(residency, tx_status tx_model_offload_states(tx_model *model, const tx_optimizer_options *options))
 #endif
 

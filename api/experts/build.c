@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The public functions of experts: routes, grouped products, and rows that move to experts of other ranks and back
+ * Builders for experts: routing, grouped products, and all-to-alls that move rows to experts of other ranks and back
  * (Lepikhin et al., GShard, 2020). */
 #include "api/experts/experts.h"
 
@@ -40,7 +40,7 @@ tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes)
 
 /* ---- Experts of other ranks -------------------------------------------------------------------------------- */
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t lesser(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -49,7 +49,7 @@ tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows)
 {
     if (!x || !counts)
         return NULL;
-    /* By ranks lie the rows that come, or came: y of those that go to experts, x of those that come back. */
+    /* The rows on the expert side are sorted by rank: y of EP_DISPATCH, x of EP_COLLECT. */
     const int64_t moved = op == TX_OP_EP_DISPATCH ? rows : x->shape.dim[0],
                   own = op == TX_OP_EP_DISPATCH ? x->shape.dim[0] : rows;
     const int64_t room = moved + (x->graph->model->engine->backend->host_memory ? 0 : own);
@@ -59,7 +59,7 @@ tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows)
                        .op = op, .attrs = TX_ATTRS(.rows = rows), .in = {x, counts}, .out[TX_OUT(ep_dispatch, w)] = w});
 }
 
-/* Tells the ranks of the group what comes. */
+/* Sends the numbers of rows to the ranks of the group. */
 static bool share_routes(const tx_routes *routes, int64_t own, tx_arrivals *arrivals)
 {
     tx_graph *graph = routes->offsets->graph;
@@ -83,8 +83,8 @@ tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes *routes, int64_t chosen,
     if (ranks == 1)
         return x;
     const int64_t experts = routes->offsets->shape.dim[0] - 1, own = experts / ranks;
-    const int64_t of_tokens = rows / chosen * least(chosen, own);
-    arrivals->rows = ranks * least(of_tokens, own * tx_expert_capacity(capacity, rows, experts));
+    const int64_t of_tokens = rows / chosen * lesser(chosen, own);
+    arrivals->rows = ranks * lesser(of_tokens, own * tx_expert_capacity(capacity, rows, experts));
     return share_routes(routes, own, arrivals) ? tx_move_rows(TX_OP_EP_DISPATCH, x, arrivals->counts, arrivals->rows)
                                                : NULL;
 }

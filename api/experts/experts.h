@@ -5,7 +5,7 @@
 
 #include "api/graph/graph.h"
 
-/* Rows on their way to experts that ranks divide, or back (op EP_DISPATCH or EP_COLLECT): x [.., C] -> [rows, C]. */
+/* Moves rows to experts of other ranks, or back (op EP_DISPATCH or EP_COLLECT): x [.., C] -> [rows, C]. */
 tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows);
 
 #endif

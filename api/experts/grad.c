@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradient rules of experts. */
+ * Gradient rules of the experts' ops. */
 #include "api/passes/grad.h"
 #include "api/experts/experts.h"
 
@@ -8,14 +8,14 @@ void tx_grad_grouped_matmul(const tx_grad *c)
     tx_tensor *x = TX_NODE_IN(c, grouped_matmul, x), *w = TX_NODE_IN(c, grouped_matmul, w),
               *dy = tx_grad_as(c->dout[0], x->dtype);
     tx_tensor *offsets = TX_NODE_IN(c, grouped_matmul, offsets);
-    const bool is_turned = c->node->attrs.trans_b;
+    const bool transposed = c->node->attrs.trans_b;
     const tx_wanted *want_x = &TX_WANT(c, grouped_matmul, x);
     if (TX_WANT(c, grouped_matmul, w).need)
         TX_DIN(c, grouped_matmul, w) =
-            TX_EMIT(dy, GROUPED_MATMUL_GRAD, TX_PLAIN, is_turned ? dy : x, is_turned ? x : dy, offsets);
+            TX_EMIT(dy, GROUPED_MATMUL_GRAD, TX_PLAIN, transposed ? dy : x, transposed ? x : dy, offsets);
     if (want_x->need)
         TX_DIN(c, grouped_matmul, x) =
-            TX_EMIT_AS(dy, GROUPED_MATMUL, TX_ATTRS(.trans_b = !is_turned), &want_x->dtype, NULL, dy, w, offsets);
+            TX_EMIT_AS(dy, GROUPED_MATMUL, TX_ATTRS(.trans_b = !transposed), &want_x->dtype, NULL, dy, w, offsets);
 }
 
 void tx_grad_top_k(const tx_grad *c)
@@ -30,7 +30,7 @@ void tx_grad_combine(const tx_grad *c)
                 TX_NODE_IN(c, combine, places), TX_NODE_IN(c, combine, tokens));
 }
 
-/* Rows return in the type of x. */
+/* The gradient's rows return in the type of x. */
 void tx_grad_move_rows(const tx_grad *c)
 {
     const tx_op back = c->node->op == TX_OP_EP_DISPATCH ? TX_OP_EP_COLLECT : TX_OP_EP_DISPATCH;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the executor does with rows that go to experts of other ranks and come back. The host reads what each rank has
- * for each expert, and all-to-alls move rows that lie together: a rank's places are sorted by expert, and so by the
- * rank that has it. On their ranks rows are sorted anew, by expert and then by the rank that they came from. */
+ * Host ops that move rows to experts of other ranks and back. The host reads the number of rows of each rank and
+ * expert. All-to-alls move contiguous rows: a rank's slots are sorted by expert and thus by the rank of the expert. The
+ * receiving rank sorts them by expert and then by source rank. */
 #include "api/parallel/buckets.h"
 
 #include <inttypes.h>
 
-/* What is known of the rows that move (tensor counts). */
+/* The numbers of rows that move (tensor counts). */
 typedef struct routed {
-    int32_t ranks, own; /* of the group; experts of each */
+    int32_t ranks, own; /* ranks of the group; experts of each */
     int32_t *out;       /* rows of this rank by expert */
-    int32_t *in;        /* by rank and own expert: rows that come */
-    int32_t *offset;    /* where the rows of each own expert begin, and the last one's end */
+    int32_t *in;        /* by rank and own expert: rows to receive */
+    int32_t *offset;    /* first row of each own expert, then the end of the last */
 } routed;
 
 static routed routed_of(const tx_model *model, const tx_operand *counts)
@@ -50,7 +50,7 @@ tx_status tx_host_share_routes(tx_model *model, const tx_command *c)
     return tx_operand_write(model, own, 0, r.offset, tx_operand_bytes(own));
 }
 
-/* Copies the rows of own experts, as the device has them, from or to where they lie by ranks. */
+/* Copies the rows of own experts between the device's order and the order by rank. */
 static tx_status sort(const tx_model *model, const routed *r, const tx_operand *x, bool read, char *by_rank)
 {
     const int64_t row = tx_dtype_bytes(x->dtype, x->shape.dim[1]);
@@ -68,7 +68,7 @@ static tx_status sort(const tx_model *model, const routed *r, const tx_operand *
     return TX_OK;
 }
 
-/* Rows of y from `rows` on become 0. */
+/* Fills rows of y from `rows` on with 0. */
 static tx_status clear(const tx_model *model, const tx_operand *y, int64_t rows)
 {
     const tx_engine *e = model->engine;
@@ -77,7 +77,7 @@ static tx_status clear(const tx_model *model, const tx_operand *y, int64_t rows)
                       : e->backend->fill(e->context, tx_operand_buffer(model, y), y->offset + rows * row, 0, bytes);
 }
 
-/* Elements of rows of `width` to each rank and from each, on the way to experts or back. */
+/* Computes the elements to send to and receive from each rank, for rows of `width`. */
 static void find_blocks(const tx_parallel *p, const routed *r, bool back, int64_t width)
 {
     for (int32_t rank = 0; rank < r->ranks; rank++) {
@@ -86,8 +86,8 @@ static void find_blocks(const tx_parallel *p, const routed *r, bool back, int64_
     }
 }
 
-/* By ranks the rows of own experts lie in w; those of the places do in the tensor itself, where the host has its
- * memory, else behind them. */
+/* Buffer w has the rows of own experts by rank. The rows by slot are in the tensor itself if the device shares the
+ * host's memory, otherwise in w after those. */
 tx_status tx_host_move_rows(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
@@ -96,25 +96,25 @@ tx_status tx_host_move_rows(tx_model *model, const tx_command *c)
     const tx_operand *x = &c->in[TX_IN(ep_dispatch, x)], *y = &c->out[TX_OUT(ep_dispatch, y)];
     const tx_operand *arrived = back ? x : y, *places = back ? y : x;
     const routed r = routed_of(model, &c->in[TX_IN(ep_dispatch, counts)]);
-    const int64_t width = x->shape.dim[1], come = r.offset[r.own], gone = sum(r.out, r.ranks * r.own);
+    const int64_t width = x->shape.dim[1], received = r.offset[r.own], sent = sum(r.out, r.ranks * r.own);
     char *by_rank = tx_operand_host(model, &c->out[TX_OUT(ep_dispatch, w)]);
     char *by_place = in_place ? tx_operand_host(model, places) : by_rank + tx_operand_bytes(arrived);
-    if (come > arrived->shape.dim[0] || gone > places->shape.dim[0])
-        return tx_fail(TX_INTERNAL, "%" PRId64 " rows come to experts, and there is room for %" PRId64, come,
+    if (received > arrived->shape.dim[0] || sent > places->shape.dim[0])
+        return tx_fail(TX_INTERNAL, "%" PRId64 " rows arrive at the experts, but there is room for %" PRId64, received,
                        arrived->shape.dim[0]);
     find_blocks(p, &r, back, width);
     TX_TRY(e->backend->finish(e->context));
     if (back)
         TX_TRY(sort(model, &r, x, true, by_rank));
-    else if (!in_place && gone > 0)
-        TX_TRY(tx_operand_read(model, x, 0, by_place, tx_dtype_bytes(x->dtype, gone * width)));
+    else if (!in_place && sent > 0)
+        TX_TRY(tx_operand_read(model, x, 0, by_place, tx_dtype_bytes(x->dtype, sent * width)));
     TX_TRY(tx_comm_all_to_all(model->mesh.expert.comm,
                               &(tx_all_to_all){back ? by_rank : by_place, p->block, back ? by_place : by_rank,
                                                p->block + r.ranks, x->dtype}));
     if (!back)
         TX_TRY(sort(model, &r, y, false, by_rank));
-    else if (!in_place && gone > 0)
-        TX_TRY(tx_operand_write(model, y, 0, by_place, tx_dtype_bytes(y->dtype, gone * width)));
-    TX_TRY(clear(model, y, back ? gone : come));
-    return e->backend->finish(e->context); /* others take the memory over */
+    else if (!in_place && sent > 0)
+        TX_TRY(tx_operand_write(model, y, 0, by_place, tx_dtype_bytes(y->dtype, sent * width)));
+    TX_TRY(clear(model, y, back ? sent : received));
+    return e->backend->finish(e->context); /* other tensors reuse the memory */
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Inference rules of experts, and the arithmetic of grouped products. */
+ * Inference rules of the experts' ops, and the operations of grouped products. */
 #include "api/graph/infer.h"
 #include "api/graph/work.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-/* Above this whole numbers in fp32 are not exact, in which choices are counted. */
+/* Choices are counted in fp32, which is exact only up to this number. */
 #define MOST_CHOICES (1 << 24)
 
 /* ---- The greatest elements ------------------------------------------------------------------------------- */
@@ -16,7 +16,7 @@ tx_status tx_infer_top_k(const tx_infer *c)
     const tx_shape *x = &c->in[0].shape;
     TX_TRY(tx_require(c, "F"));
     if (c->attrs->rows < 1 || c->attrs->rows > tx_shape_last(x))
-        return tx_refuse(c, "%" PRId64 " elements of rows of %s", c->attrs->rows, TX_TEXT(*x));
+        return tx_refuse(c, "cannot select %" PRId64 " elements of rows of %s", c->attrs->rows, TX_TEXT(*x));
     tx_set_output(c, 0, TX_F32, tx_with_last(x, c->attrs->rows));
     return tx_set_output(c, 1, TX_I32, tx_with_last(x, c->attrs->rows));
 }
@@ -38,7 +38,8 @@ tx_status tx_infer_route(const tx_infer *c)
     const int64_t count = tx_shape_count(choices), experts = c->attrs->rows;
     TX_TRY(tx_require(c, "I2I"));
     if (experts < 1 || experts > MOST_CHOICES || !(c->attrs->scale >= 0.0f && isfinite(c->attrs->scale)))
-        return tx_refuse(c, "%" PRId64 " experts with a capacity factor of %g", experts, (double)c->attrs->scale);
+        return tx_refuse(c, "%" PRId64 " experts and capacity factor %g are out of range", experts,
+                         (double)c->attrs->scale);
     TX_TRY(tx_require_shape(c, 1, &TX_SHAPE(choices->dim[0])));
     if (count > MOST_CHOICES)
         return tx_fail(TX_UNSUPPORTED, "%s: %s are more than %d choices: take a smaller batch", tx_require_name(c),
@@ -49,13 +50,13 @@ tx_status tx_infer_route(const tx_infer *c)
     return tx_set_output(c, 3, TX_F32, TX_SHAPE(experts));
 }
 
-/* x [N k, C], weights [N, k], places and tokens from input x on. */
+/* Checks inputs x [N k, C], weights [N, k], places and tokens, from index `x` on. */
 static tx_status check_combined(const tx_infer *c, int x)
 {
     const tx_shape *weights = &c->in[x + 1].shape;
     TX_TRY(tx_require_shape(c, x + 2, weights));
     if (c->in[x].shape.dim[0] != tx_shape_count(weights))
-        return tx_require_other_shape(c, x, "a row for each of the weights");
+        return tx_require_other_shape(c, x, "one row for each weight");
     return tx_require_shape(c, x + 3, &TX_SHAPE(c->in[x].shape.dim[0]));
 }
 
@@ -75,17 +76,18 @@ tx_status tx_infer_combine_grad(const tx_infer *c)
     return tx_set_output(c, 1, TX_F32, c->in[2].shape);
 }
 
-/* ---- Ways to other ranks ------------------------------------------------------------------------------------------ */
+/* ---- Experts of other ranks -------------------------------------------------------------------------------- */
 
 tx_status tx_infer_share_routes(const tx_infer *c)
 {
     TX_TRY(tx_require(c, "I1"));
     if (c->attrs->rows < 1 || (c->in[0].shape.dim[0] - 1) % c->attrs->rows != 0)
-        return tx_refuse(c, "%" PRId64 " experts a rank of %" PRId64, c->attrs->rows, c->in[0].shape.dim[0] - 1);
+        return tx_refuse(c, "%" PRId64 " experts a rank do not divide %" PRId64, c->attrs->rows,
+                         c->in[0].shape.dim[0] - 1);
     return tx_set_output(c, 0, TX_I32, TX_SHAPE(c->attrs->rows + 1));
 }
 
-/* w, where it is known already, has the type of x. */
+/* If w exists, it has the type of x. */
 tx_status tx_infer_move_rows(const tx_infer *c)
 {
     TX_TRY(tx_require(c, "H2I2"));
@@ -116,7 +118,7 @@ tx_status tx_infer_grouped_matmul_grad(const tx_infer *c)
     return tx_set_output(c, 0, TX_F32, TX_SHAPE(c->in[2].shape.dim[0] - 1, a->dim[1], b->dim[1]));
 }
 
-/* As if every row had a group. */
+/* Counts every row as if it had a group. */
 double tx_flops_grouped_matmul(const tx_command *c)
 {
     return 2.0 * (double)tx_operand_count(&c->in[0]) * (double)tx_shape_last(&c->out[0].shape);

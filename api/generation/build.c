@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The public function of attention to caches of keys and values. */
+ * The builder of attention with key-value caches. */
 #include "api/graph/graph.h"
 
 tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,

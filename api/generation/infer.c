@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Inference rules of caches, and the work of attention to them. */
+ * Inference rules of key-value caches, and the work of attention with them. */
 #include "api/graph/infer.h"
 #include "api/graph/work.h"
 
@@ -43,7 +43,8 @@ tx_status tx_infer_kv_reorder(const tx_infer *c)
     return tx_set_output(c, 1, c->in[1].dtype, *cache);
 }
 
-/* Rows of a cache that `time` queries of a sample look at; how much of it is in use is not known here: all of it. */
+/* Returns the rows of a cache that `time` queries of a sample can see. The used part is unknown here, so all rows
+ * count. */
 static double cached_rows(const tx_command *c)
 {
     double rows = (double)c->in[1].shape.dim[1], time = (double)c->in[0].shape.dim[1];
@@ -66,7 +67,7 @@ double tx_bytes_attention_cached(const tx_command *c)
     return tx_bytes_of(c) - unseen * (double)(tx_operand_bytes(&c->in[1]) + tx_operand_bytes(&c->in[2]));
 }
 
-/* Keys and values are read and written; nothing else of the caches is touched. */
+/* Only the new keys and values are read and written. */
 double tx_bytes_kv_append(const tx_command *c)
 {
     return 4.0 * c->attrs.attention.kv_heads * tx_head_size(c, &c->in[0].shape) *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which parameters an optimizer keeps in which form: the conditions that rows of optimizers.def name. */
+ * The conditions that rows of optimizers.def use to choose a parameter's form. */
 #include "api/optimizers/optimizers.h"
 
 bool tx_optimizer_with_kahan(const tx_optimizer_options *options)

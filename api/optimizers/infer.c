@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Inference rules of the optimizers beyond SGD and AdamW. */
+ * Inference rules of the optimizers other than SGD and AdamW. */
 #include "api/graph/infer.h"
 
-/* Ranges [n] of the flat arenas, F32 or BF16, and states of the same shape and any floating type. */
+/* Ranges [n] of the flat arenas, F32 or BF16, with states of the same shape and any floating type. */
 tx_status tx_infer_update_any(const tx_infer *c)
 {
     TX_TRY(tx_require_rank(c, 0, 1));
@@ -24,7 +24,7 @@ tx_status tx_infer_update_8bit(const tx_infer *c)
     return tx_set_state_outputs(c, tx_op_info_of(c->op)->outputs);
 }
 
-/* A matrix with a number a row and one a column, or what is none with as many as p has; and work. */
+/* A matrix has one value a row and one a column; other parameters have one a weight. The last output is work. */
 tx_status tx_infer_adafactor(const tx_infer *c)
 {
     const tx_shape *p = &c->in[0].shape;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Muon: the momentum of a matrix, made nearly orthogonal by steps of a Newton-Schulz iteration. All of it is in fp32.
- */
+ * Muon: orthogonalises the momentum of a matrix by steps of a Newton-Schulz iteration, in fp32. */
 #include "api/optimizers/optimizers.h"
 #include "api/plan/plan.h"
 
@@ -25,7 +24,8 @@ static tx_tensor *normalized(tx_tensor *u)
     return TX_EMIT(u, NORMALIZE, TX_ATTRS(.eps = EPS), u, tx_reduce(u, TX_REDUCE_SUMSQ, TX_AXIS_ALL));
 }
 
-/* One step: a x + (b s + c s^2) x with s = x x^T; from the right where there are more rows than columns. */
+/* One step: a x + (b s + c s^2) x with s = x x^T, or x (b s + c s^2) with s = x^T x if there are more rows than
+ * columns. */
 static tx_tensor *newton_schulz(tx_tensor *x, bool tall)
 {
     tx_tensor *s = product(x, tall, x, !tall);

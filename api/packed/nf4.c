@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Quantising to NormalFloat, and back. */
+ * Quantises to NormalFloat and back, on the host. */
 #include "tx.h"
 
 #include "api/packed/nf4.h"
@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* How many of the 15 middles between neighbouring values lie below x; 0 for NaN. */
+/* Counts how many of the 15 midpoints between neighbouring values are below x; 0 for NaN. */
 static inline int32_t code_of(float x)
 {
     int32_t code = 0;
@@ -23,7 +23,7 @@ void tx_nf4_quantize(const float *x, int64_t blocks, uint8_t *codes, float *absm
     for (int64_t b = 0; b < blocks; b++, x += TX_NF4_BLOCK, codes += TX_NF4_BLOCK / 2) {
         float most = 0.0f;
         int32_t code[TX_NF4_BLOCK];
-        for (int i = 0; i < TX_NF4_BLOCK; i++) /* NaN stays, for the reader to see */
+        for (int i = 0; i < TX_NF4_BLOCK; i++) /* keeps NaN, so that readers notice it */
             most = most >= fabsf(x[i]) || isnan(most) ? most : fabsf(x[i]);
         const float inverse = 1.0f / (most < 1e-38f ? 1e-38f : most);
         for (int i = 0; i < TX_NF4_BLOCK; i++)
@@ -84,14 +84,14 @@ tx_status tx_packed_check(const char *name, const tx_param_spec *spec)
     char text[96];
     if (spec->shape.rank != 2 || row % TX_NF4_BLOCK != 0)
         return tx_fail(TX_UNSUPPORTED,
-                       "parameter %s of shape %s cannot be stored in 4 bits: that is for matrices whose rows are "
+                       "parameter %s of shape %s cannot be stored in 4 bits: only matrices can, whose rows are "
                        "multiples of %d: load the model in 16 bits",
                        name, tx_shape_text(&spec->shape, text, sizeof text), TX_NF4_BLOCK);
     for (int32_t i = 0; i < s->count && s->dimension == 0; i++)
         if (s->size[i] * row % unit != 0)
             return tx_fail(TX_UNSUPPORTED,
-                           "parameter %s: its part %d of %" PRId64 " elements is no multiple of the %" PRId64
-                           " that share a scale of their scales: "
+                           "parameter %s: section %d of %" PRId64 " elements is not a multiple of the %" PRId64
+                           " that share a quantised scale: "
                            "leave out double quantisation",
                            name, i, s->size[i] * row, unit);
     return TX_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Quantises what is written to packed parameters, slice by slice, and brings back what they stand for. */
+ * Quantises writes to packed parameters and dequantises reads, slice by slice. */
 #include "api/plan/plan.h"
 
 #include "api/base/thread.h"
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Blocks that are converted at once: whole groups. */
+/* Blocks that are converted at once; a multiple of whole groups. */
 #define SLICE (INT64_C(64) * TX_NF4_GROUP)
 
-/* A slice on the host, and where its parameter lies. */
+/* A slice of a parameter on the host. */
 typedef struct slice {
     tx_model *model;
     int32_t param;
@@ -45,13 +45,13 @@ static tx_status move(const slice *s, bool out, int64_t at, void *data, int64_t 
                : tx_stored_read(s->model, TX_PARAM_WEIGHT, s->param, at, data, bytes);
 }
 
-/* The first failure; what comes behind one is moved all the same, as ranks that have shards move it together. */
+/* Returns the first failure. Later transfers still run, because the ranks that have shards make them collectively. */
 static tx_status first_of(tx_status status, tx_status next)
 {
     return status ? status : next;
 }
 
-/* Moves what there is of blocks first .. first + blocks - 1, which with double quantisation begin a group. */
+/* Transfers blocks first .. first + blocks - 1, which start a group with double quantisation. */
 static tx_status move_slice(slice *s, bool out, int64_t first, int64_t blocks)
 {
     const int64_t n = s->elements, group = first / TX_NF4_GROUP,
@@ -67,7 +67,7 @@ static tx_status move_slice(slice *s, bool out, int64_t first, int64_t blocks)
 
 /* ---- Quantising ----------------------------------------------------------------------------------------- */
 
-/* Whole groups of a slice, which a thread does by itself: the bytes are the same whoever does them. */
+/* Whole groups of a slice for one thread. The bytes do not depend on the number of threads. */
 typedef struct share {
     slice *s;
     const float *data; /* of the slice */
@@ -88,7 +88,7 @@ static void *quantize(void *argument)
     return NULL;
 }
 
-/* What the system refuses a thread is done by this one. */
+/* If the system refuses a thread, this thread does its part. */
 static void quantize_all(slice *s, const float *data, int64_t blocks)
 {
     share part[SLICE / TX_NF4_GROUP];
@@ -114,8 +114,8 @@ tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t
     const int64_t unit = tx_nf4_unit(param->spec.dtype == TX_NF4_DOUBLE), end = first + count;
     if (first % unit != 0 || (end % unit != 0 && end != tx_shape_count(&param->spec.logical)))
         return tx_fail(TX_INVALID,
-                       "parameter %s is stored in %s, which is written by whole units of %" PRId64
-                       " elements: elements %" PRId64 " to %" PRId64 " are none",
+                       "parameter %s is stored in %s: write whole units of %" PRId64 " elements, not elements %" PRId64
+                       " to %" PRId64,
                        param->name, tx_dtype_name(param->spec.dtype), unit, first, end - 1);
     TX_TRY(open_slice(model, index, &s));
     tx_status status = TX_OK;
@@ -123,7 +123,7 @@ tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t
         const int64_t left = end / TX_NF4_BLOCK - at, blocks = left < SLICE ? left : SLICE;
         quantize_all(s, data + at * TX_NF4_BLOCK - first, blocks);
         status = move_slice(s, true, at, blocks);
-        TX_THEN(status, e->backend->finish(e->context)); /* the slice is used again */
+        TX_THEN(status, e->backend->finish(e->context)); /* the slice is reused */
     }
     free(s);
     return status;
