@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * 16-bit copies of weights that lie outside the device's memory. They are cast on the device, range by range, and put
- * back; the host casts those in the file. */
+ * 16-bit copies of offloaded weights. They are cast on the device, range by range, and copied back. The host casts
+ * those in the file. */
 #include "api/base/half.h"
 #include "api/plan/plan.h"
 #include "api/residency/hooks.h"
@@ -17,17 +17,16 @@ static bool copies_away(const tx_model *model)
     return model->arena[TX_ARENA_HALF].space == TX_SPACE_PINNED;
 }
 
-/* A range in fp32; if its weights lie outside the device's memory, there or `here`, on the device. */
+/* Returns a range in fp32. For offloaded weights it is in their arena, or with `here` in a buffer on the device. */
 static tx_tensor *weights_of(tx_graph *graph, int32_t number, const tx_copy_range *r, bool here)
 {
     const tx_model *model = graph->model;
-    const bool brought = here && tx_model_weights_offloaded(model);
-    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(r->count), brought ? TX_ARENA_KEPT : model->exchange.weights,
-                           brought ? model->copies.casting[number % 2] : r->address);
+    const bool fetched = here && tx_model_weights_offloaded(model);
+    return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(r->count), fetched ? TX_ARENA_KEPT : model->exchange.weights,
+                           fetched ? model->copies.casting[number % 2] : r->address);
 }
 
-/* Nothing where the weights are on the device. Not into tensors of the planner's: what was written to plans lies there.
- */
+/* Fetches a range of offloaded weights. The buffer is not planned, because plans' inputs are in planned memory. */
 static void add_fetch(tx_graph *graph, int32_t number)
 {
     tx_copy_range r;

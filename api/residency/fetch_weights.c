@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parameters that lie in the host's memory, or in a file (Rajbhandari et al., ZeRO-Infinity, 2021). What nodes read of
- * them comes from planned tensors, which are filled while the stretch before is computed, and whose memory is free
- * behind the last node that reads them. A stretch is nodes in a row of one block and one direction:
+ * Pass fetch_weights: parameters in host memory or in a file (Rajbhandari et al., ZeRO-Infinity, 2021). Nodes read
+ * planned tensors instead. These are filled while the stretch before is computed and freed after their last reader. A
+ * stretch is a run of nodes of one block and one direction:
  *
  *     compute      block 1    block 2    block 3
  *     transfers    fetch 2    fetch 3    fetch 4
  *     file         read 3     read 4     ..
  *
- * Where the device's memory is the host's, what is read from the file is there, so that block 2 is read beside block 1.
- * Copies are bits, so results are those without. */
+ * If the device shares the host's memory, data read from the file need no fetch, and block 2 is read while block 1 is
+ * computed. Copies preserve bits, so results do not change. */
 #include "api/residency/residency.h"
 
 #include "api/model/model.h"
@@ -17,21 +17,21 @@
 
 #include <stdlib.h>
 
-/* Neighbours in an arena come by one copy of no more bytes than that; a larger parameter comes alone. */
+/* Contiguous parameters are fetched by one copy of at most this size. A larger parameter is fetched separately. */
 #define MOST_BYTES ((int64_t)64 << 20)
 
 static const tx_step steps[] = {{TX_OP_WAIT_COPIES, 0}, {TX_OP_READ_FILE, 2}, {TX_OP_FETCH, 1}};
-/* From a file into memory that the device shares. */
+/* From a file to memory that the device shares. */
 static const tx_step direct_steps[] = {{TX_OP_WAIT_FILE, 0}, {TX_OP_READ_FILE, 1}};
 
-/* A parameter, or its copy of 16 bits, that is resident during visits first .. last. */
+/* A parameter, or its 16-bit copy, that is resident during visits first .. last. */
 typedef struct weight {
     tx_tensor *root;
     int32_t first, last;
     int32_t piece;
 } weight;
 
-/* An operand that is in one. */
+/* An operand that is part of a weight. */
 typedef struct reading {
     tx_use use;
     int32_t weight;
@@ -42,12 +42,12 @@ typedef struct fetching {
     weight *weight;
     reading *reading;
     int32_t weights, readings;
-    weight **order; /* as they come */
+    weight **order; /* in the order of fetches */
 } fetching;
 
-/* ---- What is read when ---------------------------------------------------------------------------------- */
+/* ---- Readers ---------------------------------------------------------------------------------- */
 
-static bool is_away(const tx_graph *graph, const tx_tensor *root)
+static bool is_offloaded(const tx_graph *graph, const tx_tensor *root)
 {
     const bool of_params =
         root && (root->arena == TX_ARENA_WEIGHTS || root->arena == TX_ARENA_SHARDS || root->arena == TX_ARENA_FROZEN ||
@@ -55,7 +55,7 @@ static bool is_away(const tx_graph *graph, const tx_tensor *root)
     return of_params && tx_arena_is_offloaded(&graph->model->arena[root->arena]);
 }
 
-/* A weight that the stretch before has read is still resident. */
+/* A weight that the stretch before reads is still resident. */
 static int32_t weight_for(fetching *f, tx_tensor *root)
 {
     const int32_t stretch = f->r.visits - 1;
@@ -78,7 +78,7 @@ static void find_readings(fetching *f)
         const tx_node *node = &graph->node[n];
         for (int k = 0; k < TX_MAX_IN && node->op != TX_OP_COPY_OF_PARAM && node->op != TX_OP_RESHAPE; k++) {
             tx_tensor *root = tx_tensor_root(node->in[k]);
-            if (!is_away(graph, root))
+            if (!is_offloaded(graph, root))
                 continue;
             if (!before || node->block != before->block || node->direction != before->direction)
                 f->r.visit[f->r.visits++].node = n;
@@ -90,9 +90,9 @@ static void find_readings(fetching *f)
     f->r.start = f->r.visit[0].node;
 }
 
-/* ---- What comes together ---------------------------------------------------------------------------------- */
+/* ---- Pieces ---------------------------------------------------------------------------------- */
 
-static int by_place(const void *a, const void *b)
+static int by_address(const void *a, const void *b)
 {
     const weight *const x = *(weight *const *)a, *const y = *(weight *const *)b;
     if (x->first != y->first)
@@ -102,8 +102,8 @@ static int by_place(const void *a, const void *b)
     return (x->root->offset > y->root->offset) - (x->root->offset < y->root->offset);
 }
 
-/* Whether `next` can come with what comes from `first` on and ends with `last`: nothing but padding is between. */
-static bool goes_along(const tx_graph *graph, const weight *first, const weight *last, const weight *next)
+/* Whether `next` can be part of the piece from `first` to `last`: only padding is between them. */
+static bool can_join(const tx_graph *graph, const weight *first, const weight *last, const weight *next)
 {
     const tx_tensor *x = first->root, *y = last->root, *z = next->root;
     const tx_arena *arena = &graph->model->arena[x->arena];
@@ -113,7 +113,7 @@ static bool goes_along(const tx_graph *graph, const weight *first, const weight 
            between >= 0 && between < TX_PARAM_BLOCK * (int64_t)tx_dtype_size(z->dtype);
 }
 
-/* One piece for `count` weights that come together. */
+/* Adds a piece of `count` weights. */
 static tx_status add_piece(fetching *f, weight *const *order, int32_t count)
 {
     tx_graph *graph = f->r.graph;
@@ -139,12 +139,12 @@ static tx_status add_pieces(fetching *f)
     weight **const order = f->order;
     for (int32_t i = 0; i < f->weights; i++)
         order[i] = &f->weight[i];
-    qsort(order, (size_t)f->weights, sizeof *order, by_place);
+    qsort(order, (size_t)f->weights, sizeof *order, by_address);
     int32_t i = 0;
     for (int32_t visit = 0; visit <= f->r.visits; visit++) {
         f->r.visit[visit].piece = f->r.pieces;
         for (int32_t next; i < f->weights && order[i]->first == visit; i = next) {
-            for (next = i + 1; next < f->weights && goes_along(f->r.graph, order[i], order[next - 1], order[next]);
+            for (next = i + 1; next < f->weights && can_join(f->r.graph, order[i], order[next - 1], order[next]);
                  next++)
                 ;
             TX_TRY(add_piece(f, order + i, next - i));
@@ -153,7 +153,7 @@ static tx_status add_pieces(fetching *f)
     return TX_OK;
 }
 
-/* The operand becomes the same elements of the fetched piece. */
+/* Replaces the operand by the same elements of the fetched piece. */
 static tx_status read_here(const fetching *f, const reading *r)
 {
     const tx_piece *p = &f->r.piece[f->weight[r->weight].piece];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Hooks of tx_residency_hooks that copies.c defines. */
+ * Functions of copies.c for the table of hooks (tx_residency_hooks) in places.c. */
 #ifndef TX_API_RESIDENCY_HOOKS_H
 #define TX_API_RESIDENCY_HOOKS_H
 

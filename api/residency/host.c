@@ -4,8 +4,8 @@
 
 #include "api/residency/swap.h"
 
-/* Begins a transfer between the file and host memory. Memory of arena STAGING is free once the device's copies from and
- * to it are done. */
+/* Starts a transfer between the file and host memory. Memory of arena STAGING is free once the device's copies from and
+ * to it are complete. */
 tx_status tx_host_move_file(tx_model *model, const tx_command *c)
 {
     const bool out = c->op == TX_OP_WRITE_FILE;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizer states, and weights, that lie outside the device's memory (Rajbhandari et al., ZeRO-Infinity, 2021). Nodes
- * of updates compute what they computed before, on tensors that the planner places: so every optimizer is offloaded
- * alike, with the same bits. Other graphs read copies of weights.
+ * Pass offload: optimizer states and weights outside the device's memory (Rajbhandari et al., ZeRO-Infinity, 2021).
+ * Nodes of updates compute the same on planned tensors. All optimizers are thus offloaded in the same manner, with the
+ * same bits. Other graphs read copies of weights.
  *
  *     transfer queue    fetch 1   fetch 2   put back 1   fetch 3   put back 2   ..
  *     compute queue               update 1               update 2               ..
  *
- * What lies in a file is read into host memory one update earlier, and written when it has been put back there. Where
- * the device's memory is the host's, updates compute there:
+ * Data in a file are read to host memory one update earlier, and written after they were copied back. If the device
+ * shares the host's memory, updates compute in that memory:
  *
  *     file                read 1, 2   read 3     write 1, read 4   ..
  *     compute queue                   update 1   update 2          .. */
@@ -17,11 +17,11 @@
 #include "api/model/model.h"
 #include "api/residency/visits.h"
 
-/* Places of states in host memory on their way: one is read, one copied to the device, one put back, one written; or
- * two are read, one is updated, one written. */
+/* Staging slots in host memory. At a time one is read, one copied to the device, one copied back and one written; or
+ * two are read, one is updated and one written. */
 #define SLOTS 4
 
-/* The states that a node updates, the weights, and their copies of 16 bits. */
+/* The states that a node updates, the weights and their 16-bit copies. */
 #define MOST (TX_MAX_OPTIMIZER_STATES + 2)
 
 static const tx_step steps[] = {{TX_OP_WAIT_COPIES, 0}, {TX_OP_WRITE_FILE, -1}, {TX_OP_READ_FILE, 2},
@@ -29,7 +29,7 @@ static const tx_step steps[] = {{TX_OP_WAIT_COPIES, 0}, {TX_OP_WRITE_FILE, -1}, 
 
 /* ---- Tensors ------------------------------------------------------------------------------------------------ */
 
-static bool is_away(const tx_graph *graph, const tx_tensor *t)
+static bool is_offloaded(const tx_graph *graph, const tx_tensor *t)
 {
     return t && t->is_fixed && !t->base && tx_arena_is_offloaded(&graph->model->arena[t->arena]);
 }
@@ -39,8 +39,8 @@ static bool in_file(const tx_residency *r, const tx_tensor *away)
     return r->graph->model->arena[away->arena].space == TX_SPACE_FILE;
 }
 
-/* The tensor that node `n` reads and writes becomes one that the planner places, or one in a slot if it comes from a
- * file and the device shares the host's memory. A new tensor has the old address. */
+/* Replaces the tensor that node `n` uses by a planned one, or by one in a slot if it comes from a file and the device
+ * shares the host's memory. A new tensor has the old address. */
 static tx_status add_piece(tx_residency *r, int32_t n, tx_tensor *here)
 {
     const tx_node *node = &r->graph->node[n];
@@ -52,7 +52,7 @@ static tx_status add_piece(tx_residency *r, int32_t n, tx_tensor *here)
     here->is_fixed = in_file(r, away) && r->graph->model->engine->backend->host_memory;
     here->arena = here->is_fixed ? TX_ARENA_STAGING : TX_ARENA_PLANNED;
     here->offset = 0;
-    if (!p->loads && !here->is_fixed) /* copies of 16 bits are written by updates, and not read */
+    if (!p->loads && !here->is_fixed) /* updates write 16-bit copies but do not read them */
         here->producer = n;
     for (int k = 0; k < TX_MAX_OUT; k++)
         p->stores = p->stores || node->out[k] == here;
@@ -64,7 +64,7 @@ static tx_status find_visits(tx_residency *r)
     for (int32_t n = 0; n < r->end; n++) {
         const int32_t first = r->pieces;
         for (int k = 0; k < TX_MAX_IN && tx_op_info_of(r->graph->node[n].op)->place == TX_ON_DEVICE; k++)
-            if (is_away(r->graph, r->graph->node[n].in[k]))
+            if (is_offloaded(r->graph, r->graph->node[n].in[k]))
                 TX_TRY(add_piece(r, n, r->graph->node[n].in[k]));
         if (r->pieces > first)
             r->visit[r->visits++] = (tx_visit){n, first};
@@ -73,7 +73,7 @@ static tx_status find_visits(tx_residency *r)
     return TX_OK;
 }
 
-/* The states with the same number of any visit have room in a slot. */
+/* Each slot has room for the largest k-th state of any visit. */
 static tx_status find_slots(const tx_residency *r, int64_t address[SLOTS][MOST])
 {
     tx_arena *arena = &r->graph->model->arena[TX_ARENA_STAGING], need = {.chunk_bytes = arena->chunk_bytes};
@@ -110,7 +110,7 @@ static tx_status stage(const tx_residency *r)
 
 /* ---- Other graphs ------------------------------------------------------------------------------------------- */
 
-/* Gives a parameter a place in arena KEPT; tells its address. */
+/* Allocates memory for a parameter in arena KEPT and returns its address. */
 static tx_status keep(tx_model *model, int32_t index, int64_t *address)
 {
     tx_param_record *r = &model->param[index];
@@ -122,7 +122,7 @@ static tx_status keep(tx_model *model, int32_t index, int64_t *address)
     return TX_OK;
 }
 
-/* What nodes read of weights themselves is on the device once more (copies.c). */
+/* Weights that nodes read themselves have another copy on the device (copies.c). */
 static tx_status read_kept(tx_graph *graph)
 {
     for (int32_t n = 0; n < graph->nodes; n++)

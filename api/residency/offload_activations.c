@@ -1,52 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activations that wait for the backward pass in the host's memory (Rhu et al., vDNN: Virtualized Deep Neural Networks
- * for Scalable, Memory-Efficient Neural Network Design, 2016). What a block keeps goes there while the next block is
- * computed, and comes back while the backward pass is in the block behind it:
+ * Pass offload_activations: keeps saved activations in host memory until the backward pass (Rhu et al., vDNN:
+ * Virtualized Deep Neural Networks for Scalable, Memory-Efficient Neural Network Design, 2016). Those of a block are
+ * copied there while the next block is computed, and fetched while the backward pass computes the block after it:
  *
  *     forward     block 1          2           3           ..         backward    3           2           1
  *     transfers                 put away 1  put away 2     ..                  fetch 2     fetch 1
  *
- * The last block's are needed at once, and stay. Copies are bits, so results are those without. */
+ * Those of the last block stay on the device, as they are needed at once. Copies preserve bits, so results do not
+ * change. */
 #include "api/residency/residency.h"
 
 #include "api/base/needs.h"
 #include "api/model/model.h"
 #include "api/residency/visits.h"
 
-/* What takes less than this part of the largest stays: a copy would cost more than it frees. */
+/* A tensor smaller than this fraction of the largest stays on the device: a copy would cost more than it frees. */
 #define LEAST_PART 64
 
-/* Behind the last block there may be asked for another two, which have no nodes. */
+/* Blocks after the last one that may be looked up and have no nodes. */
 #define MARGIN 3
 
-/* How a graph uses a tensor that the planner places. */
+/* The uses of a planned tensor. */
 typedef struct usage {
-    int32_t forward;  /* the last node of the forward pass that reads or writes it; -1: none */
-    int32_t backward; /* the first later one */
-    bool stays;       /* others than kernels move it, or the backward pass writes to it */
-    tx_tensor *back;  /* what the backward pass reads; NULL: the tensor itself */
+    int32_t forward;  /* last node of the forward pass that uses it; -1 if none */
+    int32_t backward; /* first later node that uses it */
+    bool stays;       /* an op without a kernel moves it, or the backward pass writes it */
+    tx_tensor *back;  /* the tensor that the backward pass reads; NULL for the tensor itself */
 } usage;
 
 static const tx_step steps[] = {{TX_OP_WAIT_COPIES, 0}, {TX_OP_FETCH, 1}};
 
 typedef struct offloading {
     tx_residency r;  /* visits are blocks, in the order of the backward pass */
-    int32_t tensors; /* when the edit was opened */
+    int32_t tensors; /* number when the edit was opened */
     int32_t blocks;
-    int32_t turn; /* the first node that is not of the forward pass */
+    int32_t forward_end; /* first node after the forward pass */
     usage *use;
-    int32_t *first[2]; /* by block: its first node of the forward pass, and of the rest; `end` where it has none */
+    int32_t *first[2]; /* by block: its first node in the forward pass, and after it; `end` if none */
 } offloading;
 
-/* ---- What goes -------------------------------------------------------------------------------------------- */
+/* ---- Choice of tensors ------------------------------------------------------------------------------------------ */
 
 static bool is_planned(const tx_tensor *root)
 {
     return root->arena == TX_ARENA_PLANNED && !root->is_fixed && !root->is_input && !root->is_output;
 }
 
-static void look_at(offloading *o, int32_t n, tx_tensor *operand, bool writes)
+static void add_use(offloading *o, int32_t n, tx_tensor *operand, bool writes)
 {
     const tx_node *node = &o->r.graph->node[n];
     const tx_tensor *root = tx_tensor_root(operand);
@@ -63,31 +64,31 @@ static void look_at(offloading *o, int32_t n, tx_tensor *operand, bool writes)
     }
 }
 
-static void look_at_all(offloading *o)
+static void find_uses(offloading *o)
 {
     for (int32_t i = 0; i < o->tensors; i++)
         o->use[i] = (usage){.forward = -1, .backward = o->r.end};
     for (int32_t b = 0; b < o->blocks + MARGIN; b++)
         o->first[0][b] = o->first[1][b] = o->r.end;
-    o->turn = 0;
-    while (o->turn < o->r.end && o->r.graph->node[o->turn].direction == TX_FORWARD)
-        o->turn++;
+    o->forward_end = 0;
+    while (o->forward_end < o->r.end && o->r.graph->node[o->forward_end].direction == TX_FORWARD)
+        o->forward_end++;
     for (int32_t n = 0; n < o->r.end; n++) {
         const tx_node *node = &o->r.graph->node[n];
         int32_t *first = &o->first[node->direction != TX_FORWARD][node->block];
         *first = n < *first ? n : *first;
         for (int k = 0; k < TX_MAX_IN; k++)
-            look_at(o, n, node->in[k], false);
+            add_use(o, n, node->in[k], false);
         for (int k = 0; k < TX_MAX_OUT; k++)
-            look_at(o, n, node->out[k], true);
+            add_use(o, n, node->out[k], true);
     }
 }
 
-/* The block that brings it back, and in which the forward pass is done with it; 0: it stays. */
+/* Returns the block that fetches the tensor back and in which the forward pass last uses it, or 0 if it stays. */
 static int32_t block_of(const offloading *o, int32_t tensor)
 {
     const usage *u = &o->use[tensor];
-    if (u->stays || u->forward < 0 || u->forward >= o->turn || u->backward == o->r.end)
+    if (u->stays || u->forward < 0 || u->forward >= o->forward_end || u->backward == o->r.end)
         return 0;
     const int32_t block = o->r.graph->node[u->backward].block, done = o->r.graph->node[u->forward].block;
     if (done < 1 || done > block || block == o->blocks)
@@ -108,7 +109,7 @@ static int64_t largest(const offloading *o)
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------ */
 
-/* A tensor leaves the device after its last forward use, and a visit fetches it. */
+/* Offloads a tensor after its last use in the forward pass. A visit fetches it. */
 static tx_status add_piece(offloading *o, int32_t tensor)
 {
     usage *u = &o->use[tensor];
@@ -135,10 +136,11 @@ static tx_status add_pieces(offloading *o)
     return TX_OK;
 }
 
-/* The memory of what the forward pass was done with in a block is free when the next block has been computed. */
-static tx_status let_go(const offloading *o, int32_t done)
+/* Frees the memory of tensors that the forward pass last used in block `done`, after the next block has been computed.
+ */
+static tx_status free_tensors(const offloading *o, int32_t done)
 {
-    const int32_t behind = o->first[0][done + 2], at = behind < o->turn ? behind : o->turn;
+    const int32_t behind = o->first[0][done + 2], at = behind < o->forward_end ? behind : o->forward_end;
     tx_node node = {.op = TX_OP_WAIT_COPIES, .block = done, .attrs = TX_PLAIN};
     int32_t inputs = 0;
     for (int32_t i = 0; i < o->tensors; i++)
@@ -156,10 +158,10 @@ static tx_status let_go(const offloading *o, int32_t done)
 
 /* ---- The pass --------------------------------------------------------------------------------------------- */
 
-/* The backward pass reads the fetched tensors. */
+/* Redirects the backward pass to the fetched tensors. */
 static tx_status read_back(const offloading *o)
 {
-    for (int32_t n = o->turn; n < o->r.end; n++)
+    for (int32_t n = o->forward_end; n < o->r.end; n++)
         for (int k = 0; k < TX_MAX_IN; k++) {
             tx_tensor *t = o->r.graph->node[n].in[k], *root = tx_tensor_root(t);
             tx_tensor *back = root && root->id < o->tensors ? o->use[root->id].back : NULL;
@@ -178,11 +180,11 @@ static tx_status change(tx_edit *edit, void *state)
     for (int i = 0; i < 2; i++)
         o->first[i] = tx_edit_alloc(edit, (size_t)o->blocks + MARGIN, sizeof **o->first);
     TX_TRY(tx_residency_open(&o->r, edit, o->blocks, o->tensors));
-    look_at_all(o);
+    find_uses(o);
     TX_TRY(add_pieces(o));
     TX_TRY(tx_residency_insert(&o->r));
     for (int32_t block = 1; block < o->blocks; block++)
-        TX_TRY(let_go(o, block));
+        TX_TRY(free_tensors(o, block));
     return read_back(o);
 }
 

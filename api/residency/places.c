@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Arenas outside the device's memory: in host memory, or in a file. */
+ * Places arenas outside the device's memory: in host memory or in a file. Defines the extension's hooks. */
 #include "api/base/needs.h"
 #include "api/residency/hooks.h"
 #include "api/residency/residency.h"
@@ -22,7 +22,7 @@ static tx_status wait(const tx_model *model, const void *memory, int64_t bytes)
     return model->file.swap ? tx_swap_wait(model->file.swap, memory, bytes) : TX_OK;
 }
 
-/* Room in the file, all of zeros. A file has its full size from the beginning. */
+/* Reserves zeroed space in the file for arenas. Their chunks have the full size from the start. */
 static tx_status reserve(tx_model *model)
 {
     if (model->file.folder && !model->file.swap)
@@ -33,7 +33,7 @@ static tx_status reserve(tx_model *model)
             if (arena->used[c] <= arena->held[c])
                 continue;
             if (arena->held[c] > 0)
-                return tx_fail(TX_INTERNAL, "what lies in a file grows");
+                return tx_fail(TX_INTERNAL, "an arena in a file cannot grow");
             TX_TRY(tx_swap_reserve(model->file.swap, arena->used[c], &arena->filed[c]));
             arena->held[c] = arena->used[c];
             model->copies.half_stale = model->copies.half_stale || i == TX_ARENA_HALF;
@@ -59,25 +59,25 @@ static const tx_residency_hooks hooks = {
 
 /* ---- Places ----------------------------------------------------------------------------------------------- */
 
-/* Puts an arena into the model's file, in this folder, which outlives the model. */
+/* Places an arena in the model's file in this folder, which must outlive the model. */
 static tx_status place_in_file(tx_model *model, tx_arena_id arena, const char *folder)
 {
     if (model->file.folder && strcmp(model->file.folder, folder) != 0)
-        return tx_fail(TX_INVALID, "a model has one file, which is in %s: it cannot be in %s, too", model->file.folder,
-                       folder);
+        return tx_fail(TX_INVALID, "the model's offload file is in %s: use that folder instead of %s",
+                       model->file.folder, folder);
     model->file.folder = folder;
     model->arena[arena].space = TX_SPACE_FILE;
     model->arena[TX_ARENA_STAGING].space = TX_SPACE_PINNED;
     return TX_OK;
 }
 
-/* Whether it can be said now where parameters lie. */
-static tx_status may_offload(const tx_model *model)
+/* Checks that parameters can still be offloaded. */
+static tx_status check_offload(const tx_model *model)
 {
     if (model->params > 0)
-        return tx_fail(TX_INVALID, "parameters have been declared: where they lie is to be said before");
+        return tx_fail(TX_INVALID, "parameters have been declared: offload them before the first declaration");
     if (tx_model_is_divided(model))
-        return tx_fail(TX_UNSUPPORTED, "weights of a model that is divided among devices lie there");
+        return tx_fail(TX_UNSUPPORTED, "weights cannot be offloaded if the model is divided among devices");
     return TX_OK;
 }
 
@@ -90,9 +90,9 @@ static bool is_exchanged(const tx_model *model)
 tx_status tx_model_offload_weights(tx_model *model)
 {
     TX_NEEDS(model, TX_INVALID);
-    TX_TRY(may_offload(model));
+    TX_TRY(check_offload(model));
     if (is_exchanged(model) || model->arena[TX_ARENA_WEIGHTS].addresses)
-        return tx_fail(TX_UNSUPPORTED, "weights that ranks exchange cannot be offloaded: take zero_stage 0");
+        return tx_fail(TX_UNSUPPORTED, "weights that ranks exchange cannot be offloaded: use zero_stage 0");
     model->residency = &hooks;
     model->arena[TX_ARENA_WEIGHTS].space = TX_SPACE_PINNED;
     return TX_OK;
@@ -101,18 +101,18 @@ tx_status tx_model_offload_weights(tx_model *model)
 tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const char *folder, bool frozen_alone)
 {
     TX_NEEDS(model, TX_INVALID);
-    TX_TRY(may_offload(model));
+    TX_TRY(check_offload(model));
     if (place != TX_OFFLOAD_HOST && place != TX_OFFLOAD_FILE)
-        return tx_fail(TX_INVALID, "parameters are offloaded to no place %d", (int)place);
+        return tx_fail(TX_INVALID, "%d is not a place for offloaded parameters", (int)place);
     if (place == TX_OFFLOAD_FILE && !folder)
-        return tx_fail(TX_INVALID, "a file of parameters needs a folder");
+        return tx_fail(TX_INVALID, "offload to a file needs a folder");
     tx_arena_id away[3] = {tx_model_frozen(model)};
     int count = 1;
     if (!frozen_alone && model->arena[TX_ARENA_WEIGHTS].addresses) {
         away[count++] = TX_ARENA_SHARDS;
         away[count++] = TX_ARENA_HALF;
     } else if (!frozen_alone && is_exchanged(model)) {
-        return tx_fail(TX_UNSUPPORTED, "whole weights that ranks exchange cannot be offloaded: take zero_stage 0 or 3");
+        return tx_fail(TX_UNSUPPORTED, "whole weights that ranks exchange cannot be offloaded: use zero_stage 0 or 3");
     } else if (!frozen_alone) {
         away[count++] = TX_ARENA_WEIGHTS;
         away[count++] = TX_ARENA_HALF;
@@ -126,7 +126,7 @@ tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const
     return TX_OK;
 }
 
-/* A file has no limit on one piece. */
+/* A file does not limit the size of a piece. */
 tx_status tx_model_offload_states(tx_model *model, const tx_optimizer_options *o)
 {
     model->residency = &hooks;

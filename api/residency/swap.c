@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Threads move blocks between memory and a file. A transfer goes by parts, several of which are on their way at a time:
- * whole blocks of memory directly, others through memory of each thread's that suits the disk. */
+ * Threads transfer blocks between memory and a file. A transfer is split into parts, several of which run at a time.
+ * Aligned memory is transferred directly, other memory through an aligned buffer of each thread. */
 #define _GNU_SOURCE /* O_DIRECT, O_TMPFILE */
 #include "api/residency/swap.h"
 
@@ -15,16 +15,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A virtual disk reached its full rate with 4 of a MiB on their way. */
+/* A virtual disk reached its full rate with 4 parts of 1 MiB in progress. */
 enum { THREADS = 4, ROOM = 64 };
 #define PART (INT64_C(1) << 20)
 
-/* Bytes at .. end of the file. */
+/* A transfer of bytes at .. end of the file. */
 typedef struct transfer {
     int64_t number;
     bool out;
-    int64_t at, end, given; /* parts up to `given` were taken by threads */
-    int64_t left;           /* bytes that have not been moved */
+    int64_t at, end, given; /* threads have started the parts up to `given` */
+    int64_t left;           /* bytes that are still to be transferred */
     char *memory;
 } transfer;
 
@@ -34,16 +34,16 @@ struct tx_swap {
     int64_t bytes;
     pthread_t thread[THREADS];
     int threads;
-    pthread_mutex_t mutex; /* for all that follows */
+    pthread_mutex_t mutex; /* for all members below */
     pthread_cond_t more, fewer;
-    transfer transfer[ROOM]; /* in the order in which they were begun */
+    transfer transfer[ROOM]; /* in the order in which they were started */
     int32_t transfers;
     int64_t begun;
     bool stop;
     char error[256]; /* of the first failure */
 };
 
-/* The block that byte `at` lies in. */
+/* Returns the start of the block that contains byte `at`. */
 static int64_t begin_of(int64_t at)
 {
     return at / TX_FILE_BLOCK * TX_FILE_BLOCK;
@@ -51,7 +51,8 @@ static int64_t begin_of(int64_t at)
 
 /* ---- A part -------------------------------------------------------------------------------------------------- */
 
-/* One system call for blocks first .. first + bytes; 0, or errno. What moves less than that has failed, too. */
+/* Makes one system call for blocks first .. first + bytes. Returns 0 or errno. An incomplete transfer is an error too.
+ */
 static int move(int file, bool out, int64_t first, void *block, int64_t bytes)
 {
     ssize_t moved;
@@ -61,7 +62,7 @@ static int move(int file, bool out, int64_t first, void *block, int64_t bytes)
     return moved == bytes ? 0 : moved < 0 ? errno : EIO;
 }
 
-/* Bytes at .. end by whole blocks; of those that are written in part the rest stays. */
+/* Transfers bytes at .. end in whole blocks. Blocks that are written in part keep their other bytes. */
 static int move_through(int file, bool out, int64_t at, int64_t end, char *memory, char *block)
 {
     const int64_t first = begin_of(at), last = begin_of(end - 1), bytes = last + TX_FILE_BLOCK - first;
@@ -81,7 +82,7 @@ static int move_through(int file, bool out, int64_t at, int64_t end, char *memor
     return error;
 }
 
-/* Memory that a device's driver has given may be out of the disk's reach (EFAULT), though not out of the threads'. */
+/* Memory from a device's driver may be inaccessible to direct I/O (EFAULT), but not to threads. */
 static int move_part(int file, bool out, int64_t at, int64_t end, char *memory, char *block)
 {
     const bool whole = at % TX_FILE_BLOCK == 0 && end % TX_FILE_BLOCK == 0 && (uintptr_t)memory % TX_FILE_BLOCK == 0;
@@ -91,8 +92,8 @@ static int move_part(int file, bool out, int64_t at, int64_t end, char *memory, 
 
 /* ---- Threads --------------------------------------------------------------------------------------------------- */
 
-/* The next part: `t` becomes it, up to `given`. False: there is none. The mutex is held. */
-static bool take_part(tx_swap *s, transfer *t)
+/* Sets `t` to the next part, up to `given`. Returns false if there is none. The mutex must be locked. */
+static bool next_part(tx_swap *s, transfer *t)
 {
     int32_t i = 0;
     while (i < s->transfers && s->transfer[i].given == s->transfer[i].end)
@@ -108,11 +109,12 @@ static bool take_part(tx_swap *s, transfer *t)
     return true;
 }
 
-static void tell(tx_swap *s, const transfer *t, int error)
+static void complete_part(tx_swap *s, const transfer *t, int error)
 {
     if (error && !*s->error)
-        snprintf(s->error, sizeof s->error, "%.120s: cannot %s bytes %" PRId64 " to %" PRId64 " of a file there: %s",
-                 s->folder, t->out ? "write" : "read", t->at, t->given, strerror(error));
+        snprintf(s->error, sizeof s->error,
+                 "%.120s: cannot %s bytes %" PRId64 " to %" PRId64 " of the offload file: %s", s->folder,
+                 t->out ? "write" : "read", t->at, t->given, strerror(error));
     int32_t i = 0;
     while (s->transfer[i].number != t->number)
         i++;
@@ -129,7 +131,7 @@ static void *serve(void *argument)
     char *block = aligned_alloc(TX_FILE_BLOCK, (size_t)PART);
     pthread_mutex_lock(&s->mutex);
     while (!s->stop || s->transfers > 0) {
-        if (!take_part(s, &t)) {
+        if (!next_part(s, &t)) {
             if (s->stop)
                 break;
             pthread_cond_wait(&s->more, &s->mutex);
@@ -139,7 +141,7 @@ static void *serve(void *argument)
         pthread_mutex_unlock(&s->mutex);
         const int error = failed ? 0 : block ? move_part(s->file, t.out, t.at, t.given, t.memory, block) : ENOMEM;
         pthread_mutex_lock(&s->mutex);
-        tell(s, &t, error);
+        complete_part(s, &t, error);
     }
     pthread_mutex_unlock(&s->mutex);
     free(block);
@@ -154,7 +156,8 @@ static bool same_memory(const transfer *t, const void *memory, int64_t bytes)
     return t->memory < begin + bytes && begin < t->memory + (t->end - t->at);
 }
 
-/* Whether one of two transfers writes what the other moves; of blocks that two write in part both write all. */
+/* Whether one of two transfers writes bytes of the other. If two write parts of the same block, both write the whole
+ * block. */
 static bool same_file(const transfer *a, const transfer *b)
 {
     if (a->out && b->out)
@@ -162,8 +165,9 @@ static bool same_file(const transfer *a, const transfer *b)
     return (a->out || b->out) && a->at < b->end && b->at < a->end;
 }
 
-/* Waits for what moves that memory, and what is not to move beside `next`, where there is one. The mutex is held. */
-static tx_status settle(tx_swap *s, const void *memory, int64_t bytes, const transfer *next)
+/* Waits for transfers of that memory, and for those that conflict with `next` if it is not NULL. The mutex must be
+ * locked. */
+static tx_status wait_for_transfers(tx_swap *s, const void *memory, int64_t bytes, const transfer *next)
 {
     for (int32_t i = 0; i < s->transfers; i++) {
         const transfer *t = &s->transfer[i];
@@ -178,12 +182,13 @@ static tx_status settle(tx_swap *s, const void *memory, int64_t bytes, const tra
 tx_status tx_swap_begin(tx_swap *s, bool out, int64_t at, void *memory, int64_t bytes)
 {
     if (at < 0 || bytes < 0 || bytes > s->bytes || at > s->bytes - bytes)
-        return tx_fail(TX_INTERNAL, "bytes %" PRId64 " to %" PRId64 " of a file of %" PRId64, at, at + bytes, s->bytes);
+        return tx_fail(TX_INTERNAL, "bytes %" PRId64 " to %" PRId64 " are outside the offload file of %" PRId64, at,
+                       at + bytes, s->bytes);
     if (bytes == 0)
         return TX_OK;
     transfer t = {.out = out, .at = at, .end = at + bytes, .given = at, .left = bytes, .memory = memory};
     pthread_mutex_lock(&s->mutex);
-    tx_status status = settle(s, memory, bytes, &t);
+    tx_status status = wait_for_transfers(s, memory, bytes, &t);
     while (status == TX_OK && s->transfers == ROOM)
         pthread_cond_wait(&s->fewer, &s->mutex);
     if (status == TX_OK) {
@@ -198,14 +203,14 @@ tx_status tx_swap_begin(tx_swap *s, bool out, int64_t at, void *memory, int64_t 
 tx_status tx_swap_wait(tx_swap *s, const void *memory, int64_t bytes)
 {
     pthread_mutex_lock(&s->mutex);
-    tx_status status = settle(s, memory, bytes, NULL);
+    tx_status status = wait_for_transfers(s, memory, bytes, NULL);
     pthread_mutex_unlock(&s->mutex);
     return status;
 }
 
-/* ---- The file ------------------------------------------------------------------------------------------------------ */
+/* ---- The file --------------------------------------------------------------------------------------------------- */
 
-/* Descriptor, or -1. Some file systems know no files without a name, others no way past the cache. */
+/* Opens the file; returns a descriptor or -1. Some file systems do not support unnamed files, others no direct I/O. */
 static int open_file(const char *folder)
 {
     const int flags = O_RDWR | O_TMPFILE | O_CLOEXEC;
@@ -228,7 +233,7 @@ tx_status tx_swap_reserve(tx_swap *s, int64_t bytes, int64_t *at)
     const int64_t blocks = tx_file_blocks(bytes);
     const int error = blocks ? posix_fallocate(s->file, s->bytes, blocks) : 0;
     if (error)
-        return tx_fail(TX_IO, "%s: cannot reserve %.2f GiB there: %s", s->folder, (double)blocks / gib,
+        return tx_fail(TX_IO, "%s: cannot reserve %.2f GiB for the offload file: %s", s->folder, (double)blocks / gib,
                        strerror(error));
     *at = s->bytes;
     s->bytes += blocks;
@@ -246,13 +251,13 @@ tx_status tx_swap_create(const char *folder, tx_swap **swap)
     pthread_cond_init(&s->fewer, NULL);
     s->file = s->folder ? open_file(folder) : -1;
     tx_status status = !s->folder    ? tx_fail(TX_MEMORY, "no memory for a file")
-                       : s->file < 0 ? tx_file_fail(folder, "keep a file there")
+                       : s->file < 0 ? tx_file_fail(folder, "create the offload file")
                                      : TX_OK;
     while (status == TX_OK && s->threads < THREADS) {
         if (tx_thread_start(&s->thread[s->threads], serve, s))
             s->threads++;
         else
-            status = tx_fail(TX_MEMORY, "cannot start a thread that moves what lies in a file: %s", strerror(errno));
+            status = tx_fail(TX_MEMORY, "cannot start a thread for the offload file: %s", strerror(errno));
     }
     if (status == TX_OK)
         *swap = s;

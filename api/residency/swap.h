@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file without a name that memory is moved to and from, by threads beside the caller's: what lies in it is reserved
- * on the disk before, and it is gone with the process, however that ends. */
+ * An unnamed file to which memory is offloaded. Background threads transfer the data. Disk space is reserved before it
+ * is used. The system deletes the file when the process ends in any way. */
 #ifndef TX_API_SWAP_H
 #define TX_API_SWAP_H
 
@@ -9,21 +9,21 @@
 
 typedef struct tx_swap tx_swap;
 
-/* Opens an empty file in `folder`; TX_IO, or TX_NOT_FOUND, where that cannot be. The page cache is passed over where
- * the file system can do that. */
+/* Opens an empty file in `folder`. Fails with TX_IO or TX_NOT_FOUND. Bypasses the page cache if the file system
+ * supports it. */
 tx_status tx_swap_create(const char *folder, tx_swap **swap);
-/* Reserves `bytes` of zeros behind what the file has, at a multiple of TX_FILE_BLOCK, which it tells. TX_IO where the
- * folder has no room. */
+/* Reserves `bytes` of zeros after the end of the file and returns their offset, a multiple of TX_FILE_BLOCK. Fails with
+ * TX_IO if the disk is full. */
 tx_status tx_swap_reserve(tx_swap *swap, int64_t bytes, int64_t *at);
-/* Waits for what moves. NULL is fine. */
+/* Waits for all transfers, then closes the file. `swap` may be NULL. */
 void tx_swap_free(tx_swap *swap);
 
-/* Begins to move `bytes` from memory to byte `at` of the file (`out`), or back, when what was begun before with that
- * memory has ended, and what writes to those bytes of the file, or reads what is now written. The memory is the
- * transfer's until tx_swap_wait. Other transfers are in no order. */
+/* Starts to copy `bytes` from memory to offset `at` of the file (`out`), or back. First it waits for earlier transfers
+ * of the same memory, and for transfers that conflict in the file. The caller must not use the memory until
+ * tx_swap_wait. Other transfers have no order. */
 tx_status tx_swap_begin(tx_swap *swap, bool out, int64_t at, void *memory, int64_t bytes);
-/* Waits for what moves to or from that memory. TX_IO where any transfer so far failed, or moved less than it was to:
- * then all that follow fail too. */
+/* Waits for transfers of that memory. Fails with TX_IO if any transfer so far failed or was incomplete; then all later
+ * calls fail too. */
 tx_status tx_swap_wait(tx_swap *swap, const void *memory, int64_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Inserts the transfers of tensors that are resident only while nodes use them. */
+ * Inserts the transfers of tensors that are resident only while nodes use them. The residency passes call it. */
 #include "api/residency/visits.h"
 
 #define MOST_AHEAD 2
@@ -23,7 +23,7 @@ tx_status tx_residency_move(const tx_residency *r, int32_t at, tx_op op, const t
     return tx_edit_insert(r->edit, at, &node, out ? &out->producer : NULL);
 }
 
-/* Inserts a step's op for a piece that needs it. */
+/* Inserts a step's op for a piece, if the piece needs it. */
 static tx_status insert_piece(const tx_residency *r, const tx_piece *p, int32_t at, tx_op op)
 {
     const bool copied = p->staged != p->here;
@@ -36,7 +36,7 @@ static tx_status insert_piece(const tx_residency *r, const tx_piece *p, int32_t 
         if (!p->staged || !copied)
             return TX_OK;
         return tx_residency_move(r, at, TX_OP_WAIT_FILE, &plain, p->staged,
-                                 NULL); /* the last write from there is over */
+                                 NULL); /* the last write from that memory is complete */
     case TX_OP_WAIT_FILE:
         return copied ? TX_OK : tx_residency_move(r, at, op, &plain, p->staged, NULL);
     case TX_OP_FETCH:
@@ -50,9 +50,8 @@ static tx_status insert_piece(const tx_residency *r, const tx_piece *p, int32_t 
     }
 }
 
-/* From here on the visit's fetched pieces are on the device, and the memory of stored pieces of the visit before is
- * free.
- */
+/* Waits for copies: afterwards the visit's fetched pieces are on the device, and the memory of the stored pieces of the
+ * visit before is free. */
 static tx_status wait_for_copies(const tx_residency *r, int32_t visit)
 {
     const int32_t begin = r->visit[visit].piece, end = visit < r->visits ? r->visit[visit + 1].piece : begin;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Watching a plan for numbers that are not finite (transformers' DebugUnderflowOverflow does it for modules): a run
- * goes node by node, what each reads and gives is measured on the host, and the first NaN or infinity ends it with what
- * came before. Slow; plans that are not watched know nothing of it. */
+ * Checks a plan for NaN and infinity, as transformers' DebugUnderflowOverflow does for modules. A run executes node by
+ * node, the host computes the range of each operand and result, and the first NaN or infinity ends the run with a
+ * report. It is slow; it costs nothing for plans that are not watched. */
 #include "api/plan/plan.h"
 
 #include "api/base/half.h"
@@ -14,37 +14,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nodes that are told of, as many as transformers tells of. */
-#define TOLD 21
+/* Nodes in a report, as many as in transformers. */
+#define REPORTED 21
 /* Bytes that are read from the device at a time. */
 #define SLICE (INT64_C(4) << 20)
 
-/* Magnitudes of a tensor, of those numbers that are finite. */
+/* The range of magnitudes of a tensor's finite values. */
 typedef struct range {
     bool known, nan, inf;
     float least, greatest;
 } range;
 
-/* The ranges of the numbers of a watched plan. */
+/* The ranges of a watched plan's tensors. */
 typedef struct tx_ranges {
-    tx_watch watch; /* first: plan->watch points to it */
+    tx_watch watch; /* first, because plan->watch points to it */
     tx_reporter report;
     int32_t *node;       /* of each command */
-    range *now, *before; /* of each tensor: in this run, and in the last one that came to its end */
+    range *now, *before; /* by tensor: in this run, and in the last completed run */
     int32_t tensors;
     void *slice;
 } tx_ranges;
 
 /* ---- Names ---------------------------------------------------------------------------------------------- */
 
-/* What ops.def calls operands: "(a, b, bias, z)". */
+/* The operand names of ops.def: "(a, b, bias, z)". */
 static const char *const operand_names[TX_OP_COUNT][2] = {
 #define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, infer, grad, in, out) \
     [TX_OP_##NAME] = {#in, #out},
 #include "ops.def"
 };
 
-/* Name k of the list, and its length. */
+/* Returns name k of the list and its length. */
 static const char *operand_name(tx_op op, bool out, int k, int *length)
 {
     const char *name = operand_names[op][out] + 1;
@@ -54,14 +54,14 @@ static const char *operand_name(tx_op op, bool out, int k, int *length)
     return name;
 }
 
-/* Memory that a node only works in. */
+/* Whether the output is scratch memory. */
 static bool is_work(tx_op op, int k)
 {
     int length;
     return strncmp(operand_name(op, true, k, &length), "work", 4) == 0;
 }
 
-/* The parameter that a tensor is, or is a cast of; or an input's name. */
+/* Returns the name of the parameter or input that a tensor is, directly or through casts. */
 static const char *name_of(const tx_graph *graph, const tx_tensor *t)
 {
     while (t && !t->name && t->producer >= 0) {
@@ -122,15 +122,15 @@ static bool is_real(const tx_tensor *t)
     return t && (t->dtype == TX_F32 || t->dtype == TX_BF16 || t->dtype == TX_F16);
 }
 
-/* ---- Telling -------------------------------------------------------------------------------------------- */
+/* ---- Reports -------------------------------------------------------------------------------------------- */
 
-static void tell(const tx_ranges *w, const char *line)
+static void report_line(const tx_ranges *w, const char *line)
 {
     if (w->report.warn)
         w->report.warn(w->report.context, line);
 }
 
-static void tell_range(const tx_ranges *w, const range *r, tx_op op, bool out, int k)
+static void report_range(const tx_ranges *w, const range *r, tx_op op, bool out, int k)
 {
     char line[160];
     int length;
@@ -141,51 +141,51 @@ static void tell_range(const tx_ranges *w, const range *r, tx_op op, bool out, i
                  r->nan ? ", NaN" : "", r->inf ? ", infinite" : "");
     else
         snprintf(line, sizeof line, "       -        - %s %.*s", out ? "output" : "input", length, name);
-    tell(w, line);
+    report_line(w, line);
 }
 
-static void tell_node(const tx_plan *plan, const tx_node *n, const range *ranges)
+static void report_node(const tx_plan *plan, const tx_node *n, const range *ranges)
 {
     char text[512], line[560];
     describe(plan->graph, n, text, sizeof text);
     snprintf(line, sizeof line, "                  %s", text);
-    tell(((tx_ranges *)plan->watch), line);
+    report_line(((tx_ranges *)plan->watch), line);
     for (int k = 0; k < TX_MAX_IN; k++)
         if (is_real(n->in[k]))
-            tell_range(((tx_ranges *)plan->watch), &ranges[n->in[k]->id], n->op, false, k);
+            report_range(((tx_ranges *)plan->watch), &ranges[n->in[k]->id], n->op, false, k);
     for (int k = 0; k < TX_MAX_OUT; k++)
         if (is_real(n->out[k]) && !is_work(n->op, k))
-            tell_range(((tx_ranges *)plan->watch), &ranges[n->out[k]->id], n->op, true, k);
+            report_range(((tx_ranges *)plan->watch), &ranges[n->out[k]->id], n->op, true, k);
 }
 
-static tx_status tell_all(const tx_plan *plan, int32_t command)
+static tx_status report_all(const tx_plan *plan, int32_t command)
 {
     const tx_ranges *w = (tx_ranges *)plan->watch;
     const tx_node *n = &plan->graph->node[w->node[command]];
     char text[512], line[128];
-    const int32_t first = command + 1 > TOLD ? command + 1 - TOLD : 0;
+    const int32_t first = command + 1 > REPORTED ? command + 1 - REPORTED : 0;
     snprintf(line, sizeof line, "not finite in step %" PRIu32 ": the last %d nodes",
              plan->model->controls.word[TX_CONTROL_STEP].u32 + 1, (int)(command + 1 - first));
-    tell(w, line);
-    tell(w, "abs min  abs max  metadata");
+    report_line(w, line);
+    report_line(w, "abs min  abs max  metadata");
     for (int32_t i = first; i <= command; i++)
-        tell_node(plan, &plan->graph->node[w->node[i]], w->now);
-    tell(w, "and what the last node had in the last run that was finite");
-    tell_node(plan, n, w->before);
+        report_node(plan, &plan->graph->node[w->node[i]], w->now);
+    report_line(w, "the last node in the last finite run:");
+    report_node(plan, n, w->before);
     describe(plan->graph, n, text, sizeof text);
     return tx_fail(TX_INVALID,
-                   "%s: NaN or infinity (see above); a lower learning rate or bf16 in place of fp16 may help", text);
+                   "%s: NaN or infinity (see above); a lower learning rate or bf16 instead of fp16 may help", text);
 }
 
 /* ---- Runs ----------------------------------------------------------------------------------------------- */
 
-/* Where the loss is scaled, a gradient that is not finite is what the scale adapts to. */
+/* With a loss scale, gradients may overflow; the scale adapts to that. */
 static bool may_overflow(const tx_plan *plan, const tx_node *n)
 {
     return n->direction == TX_BACKWARD && plan->model->controls.word[TX_CONTROL_GROWTH_INTERVAL].f32 > 0.0f;
 }
 
-static bool is_bad(const tx_ranges *w, const tx_tensor *t)
+static bool is_not_finite(const tx_ranges *w, const tx_tensor *t)
 {
     return is_real(t) && (w->now[t->id].nan || w->now[t->id].inf);
 }
@@ -199,15 +199,15 @@ static tx_status run_node(tx_plan *plan, int32_t command)
     for (int k = 0; k < TX_MAX_IN; k++) {
         if (is_real(n->in[k]) && !w->now[n->in[k]->id].known)
             TX_TRY(measure(plan, n->in[k]));
-        bad = bad || is_bad(w, n->in[k]);
+        bad = bad || is_not_finite(w, n->in[k]);
     }
     TX_TRY(model->engine->backend->run(plan->executable, command, 1, &model->controls, NULL));
     for (int k = 0; k < TX_MAX_OUT; k++)
         if (is_real(n->out[k]) && !is_work(n->op, k)) {
             TX_TRY(measure(plan, n->out[k]));
-            bad = bad || is_bad(w, n->out[k]);
+            bad = bad || is_not_finite(w, n->out[k]);
         }
-    return bad && !may_overflow(plan, n) ? tell_all(plan, command) : TX_OK;
+    return bad && !may_overflow(plan, n) ? report_all(plan, command) : TX_OK;
 }
 
 static tx_status run(tx_plan *plan, int32_t first, int32_t end)
@@ -241,7 +241,7 @@ tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report)
     if (!report)
         return TX_OK;
     if (plan->following)
-        return tx_fail(TX_UNSUPPORTED, "plan %s: it runs on several devices: watch the model on one", plan->name);
+        return tx_fail(TX_UNSUPPORTED, "plan %s runs on several devices: watch the model on one device", plan->name);
     const tx_graph *graph = plan->graph;
     tx_ranges *made = calloc(1, sizeof *made);
     if (!made)
@@ -257,7 +257,7 @@ tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report)
         free_ranges(&made->watch);
         return tx_fail(TX_MEMORY, "no memory to watch a plan");
     }
-    for (int32_t i = 0, command = 0; i < graph->nodes; i++) /* as make_commands has them (compile.c) */
+    for (int32_t i = 0, command = 0; i < graph->nodes; i++) /* same order as in make_commands (compile.c) */
         if (tx_op_info_of(graph->node[i].op)->place == TX_ON_DEVICE)
             made->node[command++] = i;
     plan->watch = &made->watch;

@@ -121,9 +121,9 @@ static void failures(void **state)
         fault fault;
         bool out;
         const char *text;
-    } rows[] = {{READ_ERROR, false, "cannot read bytes 0 to 8192 of a file there: Input/output error"},
+    } rows[] = {{READ_ERROR, false, "cannot read bytes 0 to 8192 of the offload file: Input/output error"},
                 {READ_SHORT, false, "Input/output error"},
-                {WRITE_FULL, true, "cannot write bytes 0 to 8192 of a file there: No space left on device"},
+                {WRITE_FULL, true, "cannot write bytes 0 to 8192 of the offload file: No space left on device"},
                 {WRITE_SHORT, true, "Input/output error"}};
     static char data[8192];
     char *folder = make_scratch();

@@ -89,7 +89,7 @@ same filed
 grep -q "^offload .* are kept in a file in $disk" "$work/out" || fail "not told of the file"
 run unfiled --offload_optimizer none --resume_from_checkpoint "$work/filed/checkpoint-3" || fail "goes on from the run with a file"
 same unfiled
-outcome 1 "$work/nowhere: cannot keep a file there" run none --offload_optimizer nvme --nvme_path "$work/nowhere"
+outcome 1 "$work/nowhere: cannot create the offload file" run none --offload_optimizer nvme --nvme_path "$work/nowhere"
 outcome 2 "needs --nvme_path" run none --offload_optimizer nvme
 
 # So do weights, with their copies of 16 bits, or without any, alone and with the states.
@@ -106,7 +106,7 @@ same taken
 run wide --bf16 0 || fail "the run in fp32"
 run wide_filed --bf16 0 --offload_param nvme --nvme_path "$disk" || fail "the run in fp32 with weights in a file"
 cmp -s "$work/wide/model.safetensors" "$work/wide_filed/model.safetensors" || fail "fp32: weights differ"
-outcome 1 "$work/nowhere: cannot keep a file there" run none --offload_param nvme --nvme_path "$work/nowhere"
+outcome 1 "$work/nowhere: cannot create the offload file" run none --offload_param nvme --nvme_path "$work/nowhere"
 outcome 2 "--offload_param nvme needs --nvme_path" run none --offload_param nvme
 
 # faulty FOLDER MODE AT ARGUMENT...: a run whose calls on the disk go wrong; a step writes moments of two kinds, 92 KiB each
@@ -123,7 +123,7 @@ faulty()
 # The disk is full, or the process killed, in step 5: the checkpoint of step 3 is good.
 if [ "$shim" != none ]; then
     faulty full full 800000 && fail "goes on with a full disk"
-    [ "$(wc -l < "$work/err")" -eq 1 ] && grep -q "$disk: cannot write bytes .* of a file there" "$work/err" ||
+    [ "$(wc -l < "$work/err")" -eq 1 ] && grep -q "$disk: cannot write bytes .* of the offload file" "$work/err" ||
         fail "a full disk is not told in a line"
     faulty killed kill 10
     for folder in full killed; do
@@ -135,7 +135,7 @@ fi
 # So it is where a weight cannot be read in step 5.
 if [ "$shim" != none ]; then
     faulty unread unreadable 600 --offload_param nvme && fail "goes on with a weight that it cannot read"
-    [ "$(wc -l < "$work/err")" -eq 1 ] && grep -q "$disk: cannot read bytes .* of a file there: Input/output error" "$work/err" ||
+    [ "$(wc -l < "$work/err")" -eq 1 ] && grep -q "$disk: cannot read bytes .* of the offload file: Input/output error" "$work/err" ||
         fail "a weight that cannot be read is not told in a line"
     [ -d "$work/unread/checkpoint-3" ] && [ ! -d "$work/unread/checkpoint-6" ] || fail "unread: not after step 3"
     run unread --offload_param nvme --nvme_path "$disk" --resume_from_checkpoint || fail "unread: goes on"
