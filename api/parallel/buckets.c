@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Buckets and shards: where they lie, and the memory that they are exchanged through. */
+ * Creates and places buckets and shards, and the windows through which they are exchanged. */
 #include "api/parallel/buckets.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* PyTorch's DistributedDataParallel has the same: a small first bucket begins to move early. */
+/* The same as in PyTorch's DistributedDataParallel: transfers of a small first bucket start early. */
 #define BUCKET_BYTES (INT64_C(25) << 20)
 #define FIRST_BUCKET_BYTES (INT64_C(1) << 20)
 #define RESULTS_BYTES 4096
 
 /* ---- Buckets ---------------------------------------------------------------------------------------- */
 
-/* The lowest of `buckets` buckets of an arena takes one more parameter, or a new one begins. */
+/* Adds a parameter to the last bucket of an arena, or to a new one. */
 static void add_param(const tx_model *model, const tx_param_record *param, tx_bucket *bucket, int32_t *buckets,
                       bool *full)
 {
@@ -39,24 +39,24 @@ static void add_param(const tx_model *model, const tx_param_record *param, tx_bu
     *full = last->count * last->element >= most;
 }
 
-/* Makes the buckets of an arena; tells how many they are. */
+/* Creates the buckets of an arena and returns their number. */
 static int32_t add_params(const tx_model *model, tx_arena_id arena, tx_bucket *bucket)
 {
     int32_t buckets = 0;
     bool full = false;
-    for (int32_t i = model->params - 1; i >= 0; i--) /* the backward pass comes from the end */
+    for (int32_t i = model->params - 1; i >= 0; i--) /* in the order of the backward pass */
         if (model->param[i].arena == arena && !model->param[i].absent)
             add_param(model, &model->param[i], bucket, &buckets, &full);
     return buckets;
 }
 
-/* Each rank has a shard of each bucket; or, of whole ones, which are to be updated, those that come when it has least.
+/* Assigns each rank a shard of each bucket. If updates need whole buckets, each goes to the rank with the least so far.
  */
-static tx_status share_buckets(const tx_mesh_axis *data, tx_parallel *p)
+static tx_status assign_buckets(const tx_mesh_axis *data, tx_parallel *p)
 {
     int64_t *load = calloc((size_t)data->size, sizeof *load);
     if (!load)
-        return tx_fail(TX_MEMORY, "no memory for the ranks' shares");
+        return tx_fail(TX_MEMORY, "no memory for the ranks' shards");
     for (int32_t i = 0; i < p->buckets + p->frozen; i++) {
         tx_bucket *b = &p->bucket[i];
         b->owner = -1;
@@ -85,10 +85,10 @@ tx_status tx_parallel_make_buckets(tx_model *model)
         return tx_fail(TX_MEMORY, "no memory for the list of buckets");
     p->buckets = add_params(model, TX_ARENA_WEIGHTS, p->bucket);
     p->frozen = tx_parallel_gathers(p) ? add_params(model, TX_ARENA_FROZEN, p->bucket + p->buckets) : 0;
-    return share_buckets(&model->mesh.data, p);
+    return assign_buckets(&model->mesh.data, p);
 }
 
-/* Shrinks holdings of the bucket's parameters to this rank's shard, of the parts that the ranks have shards of. */
+/* Shrinks the holdings of the bucket's parameters to this rank's shard, for parts that ranks divide. */
 static void shrink_holdings(tx_model *model, const tx_bucket *b)
 {
     const tx_parallel *p = model->parallel;
@@ -108,8 +108,8 @@ static void shrink_holdings(tx_model *model, const tx_bucket *b)
     }
 }
 
-/* An update that is sharded begins with the lowest layers, which the next forward pass needs first: holdings in the
- * order of updates. */
+/* Sorts the holdings in the order of updates. A sharded update starts with the lowest layers, which the next forward
+ * pass needs first. */
 static tx_status order_holdings(tx_model *model)
 {
     const tx_parallel *p = model->parallel;
@@ -117,7 +117,7 @@ static tx_status order_holdings(tx_model *model)
     int32_t count = 0;
     if (!ordered)
         return tx_fail(TX_MEMORY, "no memory for the table of ownership");
-    for (int32_t b = p->buckets - 1; b >= -1; b--) /* -1: frozen parameters */
+    for (int32_t b = p->buckets - 1; b >= -1; b--) /* -1 stands for frozen parameters */
         for (int32_t i = 0; i < model->holdings; i++) {
             const tx_param_record *r = &model->param[model->holding[i].param];
             if ((r->spec.frozen ? -1 : tx_parallel_bucket_at(p, TX_ARENA_WEIGHTS, r->offset)) == b)
@@ -128,7 +128,7 @@ static tx_status order_holdings(tx_model *model)
     return TX_OK;
 }
 
-/* The copies of weights that ranks gather after an update are cast bucket by bucket. */
+/* Copies of weights that ranks gather after an update are cast bucket by bucket. */
 static tx_status make_copy_ranges(tx_model *model)
 {
     const tx_parallel *p = model->parallel;
@@ -200,7 +200,7 @@ tx_status tx_parallel_pack(tx_model *model, int32_t bucket, const tx_bucket_rang
     int64_t *shard = more ? calloc((size_t)b->comm->size + 1, sizeof *shard) : NULL;
     p->packing = more ? more : p->packing;
     if (!shard)
-        return tx_fail(TX_MEMORY, "no memory for the list of what is gathered");
+        return tx_fail(TX_MEMORY, "no memory for the list of packings");
     for (int32_t r = 0; r <= b->comm->size; r++)
         shard[r] = tx_parallel_packed(range, ranges, tx_comm_shard(b->count, b->comm->size, r));
     const int64_t first = tx_parallel_packed(range, ranges, b->first);

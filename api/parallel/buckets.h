@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model that many ranks train: its gradients cut into buckets, ranges of the arenas that are summed over the ranks as
- * soon as the backward pass has filled them, and each bucket into shards, one a rank.
+ * Data parallelism and ZeRO. Gradients are divided into buckets, ranges of the arenas that are summed over the ranks as
+ * soon as the backward pass has filled them. Each bucket is divided into shards, one for each rank.
  *
- * What the ranks exchange lies in windows (comm.h), which every rank takes in the same order and of the same size,
- * whatever its device. Where the device's memory is the host's, arenas WEIGHTS and GRADIENTS are windows themselves;
- * else what moves is copied to arenas that lie as they do, and back.
+ * Ranks exchange data in windows (comm.h). All ranks allocate windows in the same order and size, independently of
+ * their devices. If the device shares the host's memory, arenas WEIGHTS and GRADIENTS are windows themselves. Otherwise
+ * the data are copied between them and window arenas with the same layout.
  *
  *              arena GRADIENTS   buckets              arena OPTIMIZER   weights
- *   stage 0    all               ranges of it         all               every rank updates all
- *   stage 1    all               ranges of it         own shards        gathered after an update
- *   stage 2    own shards        planned tensors      own shards        gathered after an update
- *   stage 3    own shards        planned tensors      own shards        own shards, gathered where a plan reads them
+ *   Stage 0    all               ranges of it         all               every rank updates all.
+ *   Stage 1    all               ranges of it         own shards        gathered after an update.
+ *   Stage 2    own shards        planned tensors      own shards        gathered after an update.
+ *   Stage 3    own shards        planned tensors      own shards        own shards, gathered before use.
  *
- * Of stage 3 arena WEIGHTS is addresses alone, by which buckets say what they are of; own shards lie in arena SHARDS,
- * and their copies of 16 bits in HALF, as in SHARDS. So is FROZEN, with own shards in FROZEN_SHARDS. What it holds is
- * of many types, of 4 bits with their scales too, but never changes: its buckets are of words of 4 bytes, which are cut
- * and gathered as they lie, and only what is whole again is read as what it is. Buckets of experts that an expert group
- * divides go among the ranks that have the same ones, all others among all. The update's norm is a sum of the ranks'
- * sums over their own shards, in every stage. So stages differ in no bit, but for stage 2 with accumulation, which sums
- * over ranks first and over micro-batches then. */
+ * In ZeRO stage 3 arena WEIGHTS has addresses but no memory; buckets refer to these addresses. Own shards are in arena
+ * SHARDS, and their 16-bit copies in HALF with the layout of SHARDS. Likewise FROZEN has addresses only, and
+ * FROZEN_SHARDS the own shards. Frozen parameters have many types (4 bits with scales too) but never change. Their
+ * buckets therefore consist of 4-byte words, and data are reinterpreted only after they were gathered.
+ *
+ * Buckets of experts are shared among the ranks with the same experts, all other buckets among all ranks. In every
+ * stage the norm of the update is the sum of the ranks' sums over their own shards. Stages therefore give the same
+ * bits. The exception is stage 2 with accumulation, which sums over ranks first and then over micro-batches. */
 #ifndef TX_API_BUCKETS_H
 #define TX_API_BUCKETS_H
 
@@ -29,23 +30,23 @@
 #include "api/plan/host.h"
 #include "comm/comm.h"
 
-/* Where buckets lie. Those of a model stay as the first training graph made them. */
+/* A bucket. The buckets of a model are created for the first training graph and never change. */
 typedef struct tx_bucket {
     tx_comm *comm;        /* the ranks that sum it and have shards of it */
-    tx_arena_id arena;    /* WEIGHTS, or FROZEN */
-    tx_dtype dtype;       /* of its elements: the stored type, or, of FROZEN, I32 */
-    int64_t address;      /* of its first weight; all of it is in one chunk */
+    tx_arena_id arena;    /* WEIGHTS or FROZEN */
+    tx_dtype dtype;       /* type of its elements: the stored type, or I32 for FROZEN */
+    int64_t address;      /* of its first weight; the bucket is in one chunk */
     int64_t count;        /* elements */
-    int64_t element;      /* bytes of one */
-    int64_t first, owned; /* this rank's shard: elements of the bucket */
-    int64_t kept;         /* stages 2 and 3: address in GRADIENTS, and SHARDS or FROZEN_SHARDS, of the own shard */
-    int32_t owner;        /* where buckets are whole: the rank that has it; -1: each has a shard */
+    int64_t element;      /* bytes of an element */
+    int64_t first, owned; /* this rank's shard, in elements of the bucket */
+    int64_t kept;         /* ZeRO stages 2 and 3: address of the own shard in GRADIENTS, SHARDS or FROZEN_SHARDS */
+    int32_t owner;        /* rank that has the whole bucket; -1 if each rank has a shard */
 } tx_bucket;
 
-/* Ranges of a bucket, one behind the other, as plans gather them; each rank has those that lie in its shard. */
+/* Contiguously packed ranges of a bucket, as plans gather them. Each rank contributes those in its shard. */
 typedef struct tx_packing {
-    int64_t count, first, owned; /* elements of all, and of this rank's part */
-    int64_t *shard;              /* by rank, and one more: where its part begins */
+    int64_t count, first, owned; /* elements in total, and of this rank's part */
+    int64_t *shard;              /* by rank: start of its part; one more for the end */
 } tx_packing;
 
 /* Elements begin .. end - 1 of a bucket. */
@@ -53,47 +54,50 @@ typedef struct tx_bucket_range {
     int64_t begin, end;
 } tx_bucket_range;
 
-/* A transfer that a plan has begun and nobody has waited for yet. */
+/* A transfer that a plan has started and not yet waited for. */
 typedef struct tx_moving {
     tx_command command; /* REDUCE_GRADIENTS or GATHER_WEIGHTS */
-    tx_event *arrived;  /* behind the copy from the device to the window; NULL: there is none to wait for */
-    int32_t request;    /* of the communicator; -1: begun when the copy has arrived */
+    tx_event *arrived;  /* after the copy from device to window; NULL if complete */
+    int32_t request;    /* of the communicator; -1 if it starts after that copy */
 } tx_moving;
 
-/* A message that a plan has begun and not waited for. */
+/* A message that a plan has started and not yet waited for. */
 typedef struct tx_message_on_way {
     tx_comm *comm;
     tx_op op; /* SEND or RECEIVE */
     int32_t peer, number, request;
 } tx_message_on_way;
 
-#define TX_ANSWER (INT64_C(1) << 18) /* elements that rank 0 asks for at once (values.c) */
+#define TX_ANSWER (INT64_C(1) << 18) /* most elements that rank 0 requests at a time (values.c) */
 
 struct tx_parallel {
     tx_parallel_options options;
-    uint64_t written; /* hash of all weights that were given, of which this rank kept its shards */
-    bool asks;        /* this rank reads what is spread while the others answer (plan/values.c) */
+    uint64_t written; /* hash of all weights written, of which this rank kept its shards */
+    bool asks;        /* this rank reads values of other ranks, which are in tx_model_serve_reads (values.c) */
     float vote, votes;
-    tx_bucket *bucket;       /* those that have gradients in the order in which the first graph fills them */
-    int32_t buckets, frozen; /* so many of them, and in stage 3 behind them so many of arena FROZEN */
-    int64_t results;         /* address in EXCHANGE */
-    tx_message_on_way message[2 * TX_MESSAGES]; /* of a pipeline, and of a ring */
+    /* Buckets with gradients, in the order in which the first graph fills them. In ZeRO stage 3 buckets of FROZEN
+     * follow. */
+    tx_bucket *bucket;
+    int32_t buckets, frozen;                    /* number of buckets with gradients, and of frozen ones */
+    int64_t results;                            /* address in EXCHANGE */
+    tx_message_on_way message[2 * TX_MESSAGES]; /* of a pipeline and of a context-parallel ring */
     int32_t messages;
     tx_packing *packing;
     int32_t packings;
-    tx_moving *moving; /* in the order in which they began: at most a sum and two gatherings of each bucket */
+    /* In the order of their start. At most one sum and two gathers for each bucket. */
+    tx_moving *moving;
     int32_t movings;
-    float *answer;  /* room for TX_ANSWER elements that rank 0 asks for */
-    int64_t *block; /* of an all-to-all of the expert group: elements to each rank, then from each */
+    float *answer;  /* buffer for TX_ANSWER elements */
+    int64_t *block; /* elements to each rank, then from each, in an all-to-all of the expert group */
 };
 
-/* Whether updates are spread over the ranks. */
+/* Whether ranks divide updates. */
 static inline bool tx_parallel_sharded(const tx_parallel *parallel)
 {
     return parallel && parallel->options.zero_stage > 0;
 }
 
-/* Whether a rank keeps shards of the gradients alone, and of the weights. */
+/* Whether a rank keeps only shards of gradients, or of weights too. */
 static inline bool tx_parallel_keeps_shards(const tx_parallel *parallel)
 {
     return parallel && parallel->options.zero_stage >= 2;
@@ -104,60 +108,61 @@ static inline bool tx_parallel_gathers(const tx_parallel *parallel)
     return parallel && parallel->options.zero_stage == 3;
 }
 
-/* Where a rank keeps its shard of a bucket. */
+/* Returns the arena of a rank's shard of a bucket. */
 static inline tx_arena_id tx_bucket_keeper(const tx_parallel *parallel, const tx_bucket *b)
 {
     return b->arena == TX_ARENA_FROZEN ? TX_ARENA_FROZEN_SHARDS
                                        : (tx_parallel_gathers(parallel) ? TX_ARENA_SHARDS : TX_ARENA_GRADIENTS);
 }
 
-/* Elements of a bucket, whole blocks, that so many bytes of it take. */
+/* Returns the elements of a bucket, in whole blocks, for `bytes`. */
 static inline int64_t tx_bucket_elements(const tx_bucket *b, int64_t bytes)
 {
     return tx_param_blocks((bytes + b->element - 1) / b->element) * TX_PARAM_BLOCK;
 }
 
-/* The ranks that sum a parameter's gradient. */
+/* Returns the ranks that sum a parameter's gradient. */
 static inline tx_comm *tx_parallel_summers(const tx_model *model, const tx_param_spec *spec)
 {
     return spec->experts && model->mesh.replicas ? model->mesh.replicas : model->mesh.data.comm;
 }
 
-/* Whether the weight at an address is one of a bucket's. */
+/* Whether the weight at an address belongs to a bucket. */
 static inline bool tx_bucket_holds(const tx_bucket *b, int64_t address)
 {
     return address >= b->address && address < b->address + b->count * b->element;
 }
 
-/* Where in GRADIENTS this rank's shard of a bucket lies when it is updated. */
+/* Returns the address in GRADIENTS of this rank's shard of a bucket when it is updated. */
 static inline int64_t tx_bucket_gradients(const tx_parallel *parallel, const tx_bucket *b)
 {
     return tx_parallel_keeps_shards(parallel) ? b->kept : b->address + b->first * b->element;
 }
 
-/* Makes the buckets from the parameters; the order is the caller's to change until they are placed. */
+/* Creates the buckets from the parameters. The caller may change their order until they are placed. */
 tx_status tx_parallel_make_buckets(tx_model *model);
-/* Gives them addresses. */
+/* Allocates addresses for the buckets. */
 tx_status tx_parallel_place_buckets(tx_model *model);
-/* Both, in the order of the parameters, where that has not been done: what reads or writes weights that are parted. */
+/* Creates and places buckets in the order of the parameters unless they exist. Code that reads or writes sharded
+ * weights calls it. */
 tx_status tx_parallel_need_buckets(tx_model *model);
-/* The bucket that holds the weight at an address of WEIGHTS, or FROZEN; -1: none. */
+/* Returns the bucket of the weight at an address of WEIGHTS or FROZEN, or -1. */
 int32_t tx_parallel_bucket_at(const tx_parallel *parallel, tx_arena_id arena, int64_t address);
-/* A packing of ranges of a bucket, which ascend and begin and end on multiples of TX_PARAM_BLOCK. Gives its number,
- * counted from 1; the model keeps it. */
+/* Creates a packing of ranges of a bucket, which are in ascending order and aligned to TX_PARAM_BLOCK. Returns its
+ * number, counted from 1. The model owns it. */
 tx_status tx_parallel_pack(tx_model *model, int32_t bucket, const tx_bucket_range *range, int32_t ranges,
                            int32_t *number);
-/* Elements of the ranges that lie before an element of the bucket. */
+/* Returns the elements of the ranges that come before an element of the bucket. */
 int64_t tx_parallel_packed(const tx_bucket_range *range, int32_t ranges, int64_t element);
-/* The gradients (stages 0 and 1) or weights of a bucket on the device, and where the ranks exchange them. NULL on
- * failure, which the graph keeps. */
+/* Return the gradients (ZeRO stages 0 and 1) or weights of a bucket on the device, and their window. NULL on failure,
+ * which the graph records. */
 tx_tensor *tx_parallel_tensor(tx_graph *graph, tx_arena_id arena, int32_t bucket);
 tx_tensor *tx_parallel_exchanged(tx_graph *graph, tx_arena_id arena, int32_t bucket);
 void tx_parallel_free(tx_model *model);
 
-/* A node of a message to or from rank `peer`: SEND, RECEIVE or what waits for one. The number tells those apart that
- * are on their way between two ranks in one direction: of a pipeline that among the tensors that cross this border, of
- * which both sides go through in the same order. */
+/* Creates the node of a message to or from rank `peer`: SEND, RECEIVE or a wait. `number` distinguishes the messages in
+ * progress between two ranks in one direction. In a pipeline it is the tensor's index at this border, and both sides
+ * use the same order. */
 tx_node tx_message_node(tx_op op, tx_direction direction, int32_t peer, int32_t number, tx_tensor *in, tx_tensor *out);
 
 /* The functions of tx_parallel_hooks. */

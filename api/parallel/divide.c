@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model divided among devices of this process. The division makes a model for each device, and each model knows the
- * next one: their plans are made, written and run together. A graph is recorded for the first; each of the others
- * compiles a copy, and pass `stage` keeps the nodes of its own stage. */
+ * Divides a model among devices of this process. Each device gets a model that points to the next one. Their plans are
+ * created, written and run together. A graph is recorded for the first; each of the others compiles a copy, and pass
+ * `stage` keeps the nodes of its own stage. */
 #include "api/parallel/buckets.h"
 
 #include "api/base/needs.h"
@@ -24,17 +24,17 @@ tx_status tx_model_set_stage(tx_model *model, tx_mesh_axis axis, int32_t stages,
 static tx_status check(const tx_model *model, tx_engine *const *engines, const int32_t *blocks, int32_t count)
 {
     if (model->params > 0 || model->parallel || model->mesh.stages > 1)
-        return tx_fail(TX_INVALID, "divide: the model has parameters already, or was made parallel or divided before");
+        return tx_fail(TX_INVALID, "divide: the model has parameters, or is parallel or divided already");
     if (count < 1 || engines[0] != model->engine)
-        return tx_fail(TX_INVALID, "divide: the first of %d devices is to be the model's", (int)count);
+        return tx_fail(TX_INVALID, "divide: the first of %d devices must be the model's", (int)count);
     for (int32_t d = 0; d < count; d++)
         if (!engines[d] || blocks[d] < 1)
-            return tx_fail(TX_INVALID, "divide: device %d of %d has %d blocks: it takes 1 or more", (int)d + 1,
+            return tx_fail(TX_INVALID, "divide: device %d of %d has %d blocks: it needs 1 or more", (int)d + 1,
                            (int)count, (int)blocks[d]);
     return TX_OK;
 }
 
-/* The first model has to be the first stage before any parameter is declared, so all are made here. */
+/* Creates all models now, because the first model must be the first stage before any parameter is declared. */
 tx_status tx_model_divide(tx_model *model, tx_engine *const *engines, const int32_t *blocks, int32_t count)
 {
     TX_NEEDS(model && engines && blocks, TX_INVALID);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the executor does at collective nodes: gradients, results and weights go between the device, the windows and the
- * communicator. The device is never waited for while it still has work: copies to the host are begun at the node, go by
- * the device's transfer queue beside what it computes, and are taken when the plan has been given to it. */
+ * Host ops of collectives: transfer gradients, results and weights between the device, the windows and the
+ * communicator. The host never waits for the device while it still has work to submit. Copies to the host start at the
+ * node, use the device's transfer queue during computation, and complete after the whole plan was submitted. */
 #include "api/parallel/buckets.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ typedef struct piece {
     int64_t first, count;
 } piece;
 
-/* What moves at a command: a bucket, or a packing of it. */
+/* Returns the elements that a command transfers: a bucket, or a packing of it. */
 static tx_packing moved_by(const tx_parallel *p, const tx_command *c)
 {
     const tx_bucket *b = &p->bucket[c->attrs.exchange.bucket];
@@ -22,7 +22,7 @@ static tx_packing moved_by(const tx_parallel *p, const tx_command *c)
                                      : (tx_packing){.count = b->count, .first = b->first, .owned = b->owned};
 }
 
-/* Whether the ranks exchange the device's memory itself. */
+/* Whether the ranks exchange the device's memory directly. */
 static bool is_in_place(const tx_command *c)
 {
     const tx_operand *x = &c->in[0], *w = &c->out[0];
@@ -38,7 +38,7 @@ static tx_status to_window(const tx_model *model, const tx_command *c, piece p, 
                                   tx_operand_host(model, &c->out[0]) + p.first * element, p.count * element, arrived);
 }
 
-/* Behind the copy to the window, in the same queue; the caller orders what is computed next behind it. */
+/* Runs after the copy to the window, in the same queue. The caller orders later computation after it. */
 static tx_status from_window(const tx_model *model, const tx_command *c, piece p)
 {
     const tx_engine *e = model->engine;
@@ -50,7 +50,7 @@ static tx_status from_window(const tx_model *model, const tx_command *c, piece p
                              tx_operand_host(model, &c->out[0]) + p.first * element, p.count * element);
 }
 
-/* ---- Beginning ---------------------------------------------------------------------------------------- */
+/* ---- Start ---------------------------------------------------------------------------------------- */
 
 static tx_status begin(const tx_model *model, tx_moving *m)
 {
@@ -59,7 +59,8 @@ static tx_status begin(const tx_model *model, tx_moving *m)
     const int32_t owner = p->bucket[c->attrs.exchange.bucket].owner;
     tx_comm *comm = p->bucket[c->attrs.exchange.bucket].comm;
     const bool sums = c->op == TX_OP_REDUCE_GRADIENTS, spread = tx_parallel_sharded(p) && owner < 0;
-    const tx_dtype dtype = c->in[0].dtype == TX_F16 ? TX_BF16 : c->in[0].dtype; /* of weights: bits alone move */
+    const tx_dtype dtype =
+        c->in[0].dtype == TX_F16 ? TX_BF16 : c->in[0].dtype; /* of weights, whose bits are only copied */
     const tx_transfer transfer = {
         .kind = sums ? (spread ? TX_REDUCE_SCATTER : TX_ALL_REDUCE) : (spread ? TX_ALL_GATHER : TX_BROADCAST),
         .root = owner,
@@ -89,15 +90,15 @@ tx_status tx_parallel_flush(tx_model *model)
     return status;
 }
 
-/* ---- Waiting ------------------------------------------------------------------------------------------- */
+/* ---- Completion ------------------------------------------------------------------------------------------- */
 
-/* Brings what a transfer left in the window to the device: what this rank did not have. */
-static tx_status bring(const tx_model *model, const tx_command *c)
+/* Copies the elements that this rank did not have from the window to the device. */
+static tx_status copy_received(const tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
     const tx_packing m = moved_by(model->parallel, c);
     const piece all = {0, m.count}, own = {m.first, m.owned}, before = {0, m.first},
-                behind = {m.first + m.owned, m.count - m.first - m.owned};
+                after = {m.first + m.owned, m.count - m.first - m.owned};
     tx_status status = TX_OK;
     if (is_in_place(c))
         return TX_OK;
@@ -105,19 +106,19 @@ static tx_status bring(const tx_model *model, const tx_command *c)
         status = from_window(model, c, tx_parallel_sharded(model->parallel) ? own : all);
     else {
         status = from_window(model, c, before);
-        TX_THEN(status, from_window(model, c, behind));
+        TX_THEN(status, from_window(model, c, after));
     }
     return status ? status : tx_order(e->backend, e->context, TX_QUEUE_TRANSFER, TX_QUEUE_COMPUTE);
 }
 
-/* The copies of weights that have been gathered are to be cast. */
+/* Marks the copies of gathered weights for casting. */
 static void note_gathered(tx_model *model, const tx_command *c)
 {
     if (c->op == TX_OP_GATHER_WEIGHTS && model->copies.range)
         model->copies.range[c->attrs.exchange.bucket].stale = true;
 }
 
-/* Waits for the oldest transfer: requests are waited for in the order they began. */
+/* Waits for the oldest transfer. Requests are waited for in the order of their start. */
 static tx_status complete(tx_model *model)
 {
     tx_parallel *p = model->parallel;
@@ -128,11 +129,11 @@ static tx_status complete(tx_model *model)
     tx_comm *comm = p->bucket[oldest.command.attrs.exchange.bucket].comm;
     TX_THEN(status, comm->table->wait(comm, oldest.request));
     note_gathered(model, &oldest.command);
-    return status ? status : bring(model, &oldest.command);
+    return status ? status : copy_received(model, &oldest.command);
 }
 
-/* Whether a transfer is the one that a command begins or waits for. */
-static bool is_of(const tx_moving *m, tx_op op, const tx_command *c)
+/* Whether a command starts or waits for this transfer. */
+static bool is_transfer_of(const tx_moving *m, tx_op op, const tx_command *c)
 {
     const tx_attrs *a = &m->command.attrs;
     return m->command.op == op && a->exchange.bucket == c->attrs.exchange.bucket &&
@@ -144,7 +145,7 @@ static tx_status wait_for(tx_model *model, tx_op op, const tx_command *c)
 {
     tx_parallel *p = model->parallel;
     int32_t found = p->movings - 1;
-    while (found >= 0 && !is_of(&p->moving[found], op, c))
+    while (found >= 0 && !is_transfer_of(&p->moving[found], op, c))
         found--;
     tx_status status = TX_OK;
     for (; found >= 0 && !status; found--)
@@ -162,8 +163,8 @@ tx_status tx_parallel_wait(tx_model *model)
 
 /* ---- Collectives --------------------------------------------------------------------------------------- */
 
-/* Where what moves lies in the window already it begins at once; else the rank's part of it is copied there first. What
- * no other rank has stays where it is. */
+/* If the data are in the window, the transfer starts at once. Otherwise the rank's part is copied there first. With one
+ * rank nothing is transferred. */
 tx_status tx_host_begin_transfer(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
@@ -179,7 +180,7 @@ tx_status tx_host_begin_transfer(tx_model *model, const tx_command *c)
     tx_moving m = {.command = *c, .request = -1};
     if (!status && is_in_place(c))
         status = begin(model, &m);
-    else if (!status) { /* copies, also those back, follow what was computed so far */
+    else if (!status) { /* copies in both directions follow the computation so far */
         status = tx_order(e->backend, e->context, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER);
         if (!status && own.count > 0)
             status = to_window(model, c, own, &m.arrived);
@@ -194,8 +195,9 @@ tx_status tx_host_wait_transfer(tx_model *model, const tx_command *c)
     return wait_for(model, c->op == TX_OP_WAIT_GRADIENTS ? TX_OP_REDUCE_GRADIENTS : TX_OP_GATHER_WEIGHTS, c);
 }
 
-/* Sums x over the tensor group into y, in the window, or, where the host reads the device's memory, in x itself, which
- * y is then; tied gradients over the first stage's rank and the last's. The device waits. */
+/* Sums x over the tensor group into y through the window. If the host can access the device's memory, y is x and no
+ * window is needed. Gradients of tied parameters are summed over the first and the last stage. The host waits for the
+ * device. */
 tx_status tx_host_sum(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
@@ -209,9 +211,8 @@ tx_status tx_host_sum(tx_model *model, const tx_command *c)
     return in_place ? TX_OK : tx_operand_write(model, y, 0, sum, tx_operand_bytes(y));
 }
 
-/* Each that several ranks have has its place in the window, where the others' zeros change no bit: all get the same
- * sums, in the order of the ranks. The device waits; once it is read from, what was on its way from the window has
- * arrived. */
+/* Every replicated section has a slot in the window. Ranks without it contribute zeros, so all ranks compute the same
+ * sums, in rank order. The host waits for the device, so that earlier copies from the window are complete. */
 tx_status tx_host_sum_replicas(tx_model *model, const tx_command *c)
 {
     const tx_operand *x = &c->in[TX_IN(sum_replicas, x)], *w = &c->out[TX_OUT(sum_replicas, w)];
@@ -224,10 +225,10 @@ tx_status tx_host_sum_replicas(tx_model *model, const tx_command *c)
     return tx_operand_write(model, x, 0, own, bytes);
 }
 
-/* What CROSS_ENTROPY gives of the columns of each rank becomes that of all: the maxima and the sums of exponentials are
- * exchanged as the ranks' log-sum-exps. In: of each rank the losses of `rows` rows and then their log-sum-exps; out:
- * those of all columns, in the place of the first rank's. What a rank's log-sum-exp is above its loss is its part of
- * what the loss takes off: the label's logit, of the rank that has it, and of smoothing the mean. */
+/* Combines the CROSS_ENTROPY of each rank's columns to that over all columns, using the ranks' log-sum-exps. `number`
+ * has for each rank the losses of `rows` rows, then their log-sum-exps. The result replaces that of the first rank. lse
+ * - loss of a rank is its share of the terms that the loss subtracts: the label's logit, and with smoothing the mean.
+ */
 static void join_rows(float *number, int64_t rows, int32_t ranks, const int32_t *label)
 {
     for (int64_t i = 0; i < rows; i++) {
@@ -245,7 +246,7 @@ static void join_rows(float *number, int64_t rows, int32_t ranks, const int32_t 
     }
 }
 
-/* Every rank joins the same numbers in the same order; the device waits. */
+/* Every rank combines the same numbers in the same order. The host waits for the device. */
 tx_status tx_host_join_losses(tx_model *model, const tx_command *c)
 {
     const tx_mesh_axis *tensor = &model->mesh.tensor;
@@ -260,7 +261,7 @@ tx_status tx_host_join_losses(tx_model *model, const tx_command *c)
     TX_TRY(tx_operand_read(model, labels, 0, label, bytes));
     memset(all, 0, (size_t)(own - all) * sizeof *all);
     memset(own + 2 * rows, 0, (size_t)(all + count - own - 2 * rows) * sizeof *all);
-    /* As whole numbers, so that the others' zeros change no bit. */
+    /* Summed as integers, so that the zeros of other ranks change no bit. */
     TX_TRY(tx_comm_collect(model->mesh.tensor.comm, TX_ALL_REDUCE, all, count, TX_I32, 0));
     join_rows(all, rows, tensor->size, label);
     losses = &c->out[TX_OUT(tp_cross_entropy, all_losses)];
@@ -271,20 +272,20 @@ tx_status tx_host_join_losses(tx_model *model, const tx_command *c)
 
 /* ---- Messages --------------------------------------------------------------------------------------------- */
 
-/* The ranks that it goes between. */
+/* Returns the communicator of a message. */
 static tx_comm *messengers_of(const tx_mesh *mesh, const tx_command *c)
 {
     return c->attrs.exchange.around ? mesh->context.comm : mesh->pipeline.comm;
 }
 
-/* Those that are on their way at a time have different ones. */
+/* Returns the message number, which is unique among messages in progress. */
 static int32_t number_of(const tx_model *model, const tx_command *c)
 {
     const int64_t of_micro_batch = (int64_t)(model->mesh.stages / model->mesh.pipeline.size) * TX_CROSSINGS * 2;
     return (int32_t)((c->attrs.exchange.micro_batch * of_micro_batch + c->attrs.exchange.bucket) % TX_MESSAGE_NUMBERS);
 }
 
-/* Begins one; what is sent from the device's memory is read first, and the device waited for. */
+/* Starts a message. Data to send are copied from the device first, which the host waits for. */
 tx_status tx_host_begin_message(tx_model *model, const tx_command *c)
 {
     const tx_engine *e = model->engine;
@@ -320,7 +321,7 @@ tx_status tx_host_wait_message(tx_model *model, const tx_command *c)
                                 p->message[i].peer == c->attrs.exchange.peer && p->message[i].number == number))
         i++;
     if (i == p->messages)
-        return tx_fail(TX_INTERNAL, "a message that did not begin is waited for");
+        return tx_fail(TX_INTERNAL, "a plan waits for a message that was not started");
     const int32_t request = p->message[i].request;
     p->message[i] = p->message[--p->messages];
     TX_TRY(comm->table->wait_message(comm, request));
@@ -328,12 +329,12 @@ tx_status tx_host_wait_message(tx_model *model, const tx_command *c)
     if (op == TX_OP_SEND || is_in_place(c))
         return TX_OK;
     TX_TRY(tx_operand_write(model, x, 0, tx_operand_host(model, w), tx_operand_bytes(x)));
-    return e->backend->finish(e->context); /* the message's memory may be taken over */
+    return e->backend->finish(e->context); /* other tensors may reuse the message's memory */
 }
 
 /* ---- Results ---------------------------------------------------------------------------------------------- */
 
-/* The vote goes with the results. */
+/* The vote is summed together with the results. */
 tx_status tx_host_reduce_results(tx_model *model, const tx_command *c)
 {
     const tx_mesh *mesh = &model->mesh;
@@ -345,7 +346,7 @@ tx_status tx_host_reduce_results(tx_model *model, const tx_command *c)
     float *sum = (float *)(void *)tx_operand_host(model, &c->out[TX_OUT(reduce_results, w)]);
     tx_status status = tx_operand_read(model, &c->in[0], 0, sum, bytes);
     sum[count] = p->vote;
-    /* A tensor group has them in common; of a pipeline's stages but the last they are left from the step before. */
+    /* All ranks of a tensor group have the same results. Only the last pipeline stage has current ones. */
     if (mesh->tensor.rank > 0 || mesh->pipeline.rank < mesh->pipeline.size - 1)
         sum[TX_RESULT_LOSS] = sum[TX_RESULT_DROPPED] = 0.0f;
     tx_comm *const groups[] = {mesh->data.comm, mesh->tensor.comm, mesh->pipeline.comm};

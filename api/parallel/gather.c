@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gathering weights of which every rank has its shard (ZeRO's stage 3), frozen ones too. What nodes read of a bucket
- * comes from planned tensors, one of weights as they are stored and one of their copies of 16 bits, which are filled
- * before the first node that reads them and go behind the last; memory for them is found as for any other. While the
- * nodes that read one bucket are computed the next is on its way. */
+ * Pass gather_weights: all-gathers sharded weights (ZeRO stage 3), also frozen ones. Nodes read planned tensors
+ * instead: one of a bucket's weights in the stored type and one of their 16-bit copies. These are filled before their
+ * first reader and freed after the last one; the planner places them like other tensors. While the readers of one
+ * bucket are computed the next bucket is gathered. */
 #include "api/parallel/parallel.h"
 
 #include "api/parallel/buckets.h"
@@ -11,8 +11,8 @@
 
 #include <stdlib.h>
 
-/* A bucket stays resident until so many others have been gathered since it was last read: layers that two buckets
- * share read them in turns, and the backward pass begins with what the forward pass read last. */
+/* A bucket stays resident until this many others have been gathered since its last use. Layers that are in two buckets
+ * read them alternately, and the backward pass starts with the last buckets of the forward pass. */
 #define WINDOW 2
 
 static const tx_step steps[] = {{TX_OP_WAIT_WEIGHTS, 0}, {TX_OP_GATHER_WEIGHTS, 1}};
@@ -20,20 +20,20 @@ static const tx_step steps[] = {{TX_OP_WAIT_WEIGHTS, 0}, {TX_OP_GATHER_WEIGHTS, 
 /* A visit of a bucket. */
 typedef struct gathering {
     int32_t bucket;
-    int32_t last;     /* the last node that reads it */
+    int32_t last;     /* last node that reads it */
     int32_t since;    /* number of visits at that node */
-    int32_t piece[2]; /* its weights as they are stored, and their 16-bit copies */
+    int32_t piece[2]; /* stored weights, and their 16-bit copies */
 } gathering;
 
-/* An operand that is a weight, or its 16-bit copy. */
+/* An operand that is a weight or its 16-bit copy. */
 typedef struct reading {
     tx_use use;
     int32_t visit;
     bool copy;
-    const tx_tensor *weight; /* as it is stored */
+    const tx_tensor *weight; /* in the stored type */
 } reading;
 
-/* A piece packs ranges of its bucket, of the stored weights or of their 16-bit copies. */
+/* A piece packs ranges of its bucket: stored weights, or their 16-bit copies. */
 typedef struct packed_piece {
     int32_t bucket, packing, ranges;
     tx_bucket_range *range;
@@ -41,18 +41,18 @@ typedef struct packed_piece {
 } packed_piece;
 
 typedef struct gathers {
-    tx_residency r; /* first: what the steps get */
+    tx_residency r; /* must be first: steps get a pointer to it */
     const tx_parallel *parallel;
     gathering *gathering; /* by visit */
     packed_piece *packed; /* by piece */
     reading *reading;
     int32_t readings;
-    tx_bucket_range *range; /* room for the next piece */
+    tx_bucket_range *range; /* free memory for the next piece */
 } gathers;
 
-/* ---- What is read when ---------------------------------------------------------------------------------- */
+/* ---- Readers ---------------------------------------------------------------------------------- */
 
-/* The weight that an operand is, or is the copy of; NULL: it is none. */
+/* Returns the weight that an operand is or is the copy of, or NULL. */
 static const tx_tensor *weight_of(const gathers *g, tx_tensor *t, bool *copy)
 {
     tx_tensor *root = tx_tensor_root(t);
@@ -62,7 +62,7 @@ static const tx_tensor *weight_of(const gathers *g, tx_tensor *t, bool *copy)
     return root && (root->arena == TX_ARENA_WEIGHTS || root->arena == TX_ARENA_FROZEN) ? root : NULL;
 }
 
-/* The visit in which node `at` reads a bucket: the last one, while that is resident, or a new one. */
+/* Returns the visit in which node `at` reads a bucket: the last one while the bucket is resident, or a new one. */
 static int32_t visit_for(gathers *g, int32_t bucket, int32_t at)
 {
     tx_residency *r = &g->r;
@@ -94,7 +94,7 @@ static void find_readings(gathers *g)
     }
 }
 
-/* ---- What goes along -------------------------------------------------------------------------------------- */
+/* ---- Pieces -------------------------------------------------------------------------------------- */
 
 static int by_begin(const void *a, const void *b)
 {
@@ -108,7 +108,7 @@ static tx_bucket_range range_of(const tx_bucket *b, const tx_tensor *weight)
     return (tx_bucket_range){begin, begin + tx_bucket_elements(b, tx_tensor_bytes(weight))};
 }
 
-/* The ranges of a piece that a visit's nodes read; neighbours are one. */
+/* Finds the ranges of a piece that a visit's nodes read. Contiguous ones are merged. */
 static void find_ranges(const gathers *g, int32_t visit, packed_piece *p)
 {
     tx_bucket_range *range = p->range = g->range;
@@ -126,8 +126,8 @@ static void find_ranges(const gathers *g, int32_t visit, packed_piece *p)
     }
 }
 
-/* Ranks whose device has its own memory reserve the exchange memory for as long as the others, so that all ranks place
- * it alike. */
+/* Adds a piece. RESERVE nodes keep the communication buffer allocated equally long on ranks with and without own device
+ * memory, so that all ranks place it at the same address. */
 static tx_status add_piece(gathers *g, int32_t visit, bool copy)
 {
     tx_graph *graph = g->r.graph;
@@ -164,7 +164,7 @@ static tx_status add_pieces(gathers *g)
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------ */
 
-/* The part of the ranges that this rank's shard has goes to its place among the others'. */
+/* Copies this rank's shard of the ranges to its position in the gathered piece. */
 static tx_status put_own(const tx_residency *to, const packed_piece *p, tx_tensor *here, int32_t at)
 {
     tx_graph *graph = to->graph;
@@ -200,8 +200,8 @@ static tx_status insert(const tx_residency *r, tx_op op, int32_t piece, int32_t 
     return tx_residency_move(r, at, op, &attrs, p->here, p->staged);
 }
 
-/* The operand becomes the same bytes of the gathered piece. It keeps its type, which the words of frozen weights have
- * not. */
+/* Replaces the operand by the same bytes of the gathered piece. It keeps its type; pieces of frozen weights are words.
+ */
 static tx_status read_gathered(const gathers *g, const reading *r)
 {
     tx_tensor *was = g->r.graph->node[r->use.node].in[r->use.operand];
@@ -213,7 +213,7 @@ static tx_status read_gathered(const gathers *g, const reading *r)
     return tx_residency_read(&g->r, r->use, here, begin + tx_tensor_address(was) - tx_tensor_root(was)->offset);
 }
 
-/* Nobody reads the copies of whole weights any more, of which arena HALF has shards. */
+/* Removes copies of whole weights, which have no readers now. Arena HALF has only shards. */
 static void erase_copies(const gathers *g)
 {
     bool copy;

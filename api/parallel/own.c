@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
- * This rank's part of each parameter. */
+ * Computes this rank's shard of each parameter, and copies elements between shard and whole. */
 #include "api/parallel/own.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* A part of a padded dimension has a multiple of so many rows, as kernels of matrix products like it. */
+/* A shard of a padded dimension has a multiple of this number of rows, for the kernels of matrix products. */
 #define PADDED_ROWS 16
 
 /* ---- Divisions ------------------------------------------------------------------------------------------ */
 
-/* Whether the ranks divide the first dimension, which is padded: a vocabulary. */
+/* Whether the ranks divide the first dimension and it is padded (a vocabulary). */
 static bool divides_padded(const tx_param_spec *spec, const tx_division *d)
 {
     return d->parts > 1 && d->dimension == 0 && spec->sections.count == 0 && spec->logical.dim[0] < spec->shape.dim[0];
 }
 
-/* Whether the ranks divide each section by itself. */
+/* Whether the ranks divide each section separately. */
 static bool divides_sections(const tx_param_spec *spec, const tx_division *d)
 {
     return d->parts > 1 && spec->sections.count > 0 && spec->sections.dimension == d->dimension;
 }
 
-/* Whether so many units can be divided among the ranks, or, `few` being allowed, the ranks among them. */
+/* Whether the ranks can divide `units`, or with `few` the units can divide the ranks. */
 static bool can_divide(int64_t units, int32_t parts, bool few)
 {
     return units % parts == 0 || (few && parts % units == 0);
@@ -38,9 +38,9 @@ static tx_status check_division(const tx_division *d, const char *name, const tx
     int64_t first;
     if (d->dimension < 0 || d->dimension >= spec->shape.rank ||
         !(padded || tx_shape_equal(&spec->shape, &spec->logical)))
-        return tx_fail(TX_INVALID, "parameter %s: it has no dimension to split", name);
+        return tx_fail(TX_INVALID, "parameter %s: spec.split is not a dimension that can be divided", name);
     if (tx_dtype_packed(spec->dtype))
-        return tx_fail(TX_UNSUPPORTED, "parameter %s: what is stored in %s cannot be divided among ranks", name,
+        return tx_fail(TX_UNSUPPORTED, "parameter %s: parameters stored in %s cannot be divided among ranks", name,
                        tx_dtype_name(spec->dtype));
     for (int32_t i = 0; i < (sections ? s->count : 1); i++) {
         const bool units = sections && s->unit > 0;
@@ -61,7 +61,7 @@ tx_status tx_own_check(const tx_param_record *record)
 
 /* ---- Runs ----------------------------------------------------------------------------------------------- */
 
-/* How many ranks have the same of a section, which has fewer units than there are ranks; 1: it is divided among all. */
+/* Returns how many ranks have the same units of a section with fewer units than ranks; 1 if it is divided among all. */
 static int32_t replicas_of(const tx_param_sections *sections, int32_t section, int32_t parts)
 {
     const int64_t units = sections->unit > 0 ? sections->size[section] / sections->unit : parts;
@@ -115,7 +115,7 @@ void tx_own_divide(tx_param_record *record)
         spec->logical.dim[d->dimension] = record->own_step / inner;
     }
     spec->shape = spec->logical;
-    if (divides_padded(whole, d)) { /* all ranks have as many rows in memory, so that their graphs are alike */
+    if (divides_padded(whole, d)) { /* equally many rows on all ranks, so that their graphs are equal */
         const int64_t unit = (int64_t)PADDED_ROWS * d->parts;
         spec->shape.dim[0] = (whole->shape.dim[0] + unit - 1) / unit * PADDED_ROWS;
     }
@@ -189,7 +189,7 @@ static tx_division experts_of(const tx_model *model, const tx_param_spec *spec)
                : (tx_division){.parts = 1};
 }
 
-/* A tied parameter is on the first stage and on the last. */
+/* A tied parameter is on the first and the last stage. */
 tx_status tx_parallel_divide(const tx_model *model, tx_param_record *record)
 {
     const tx_param_spec *whole = &record->whole;

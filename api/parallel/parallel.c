@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model is made parallel: the mesh, the spaces of arenas, and what the core calls. */
+ * Makes a model parallel: creates the mesh, sets the spaces of arenas, and defines the hooks for the core. */
 #include "api/parallel/buckets.h"
 
 #include "api/base/needs.h"
@@ -8,17 +8,17 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* ---- Joining ---------------------------------------------------------------------------------------- */
+/* ---- Options ---------------------------------------------------------------------------------------- */
 
-/* The blocks of each stage, where they are said. */
+/* Checks the blocks of each stage. */
 static tx_status check_stages(const tx_parallel_options *o, int32_t stages)
 {
     int64_t sum = 0;
     if (!o->stage_blocks)
-        return tx_fail(TX_INVALID, "parallel: a pipeline needs the blocks of each stage");
+        return tx_fail(TX_INVALID, "parallel: a pipeline needs the blocks of each stage (stage_blocks)");
     for (int32_t s = 0; s < stages; s++) {
         if (o->stage_blocks[s] < 1)
-            return tx_fail(TX_INVALID, "parallel: stage %" PRId32 " has %" PRId32 " blocks: it takes 1 or more", s + 1,
+            return tx_fail(TX_INVALID, "parallel: stage %" PRId32 " has %" PRId32 " blocks: it needs 1 or more", s + 1,
                            o->stage_blocks[s]);
         sum += o->stage_blocks[s];
     }
@@ -37,42 +37,38 @@ static tx_status check_options(const tx_model *model, const tx_parallel_options 
                        o->zero_stage, o->bucket_bytes);
     const tx_comm *pipeline = o->pipeline && o->pipeline->size > 1 ? o->pipeline : NULL;
     if (pipeline && o->zero_stage > 1)
-        return tx_fail(TX_UNSUPPORTED, "parallel: with a pipeline zero_stage is 0 or 1, not %" PRId32, o->zero_stage);
+        return tx_fail(TX_UNSUPPORTED, "parallel: with a pipeline zero_stage must be 0 or 1, not %" PRId32,
+                       o->zero_stage);
     const int32_t chunks = o->chunks > 1 ? o->chunks : 1;
     if (pipeline && (o->schedule == TX_PIPELINE_INTERLEAVED) != (chunks > 1))
-        return tx_fail(TX_INVALID,
-                       "parallel: ranks of an interleaved pipeline, and of no other, have 2 chunks or more");
+        return tx_fail(TX_INVALID, "parallel: an interleaved pipeline needs 2 chunks or more a rank, any other 0 or 1");
     if (pipeline && chunks > 1 && o->micro_batches % pipeline->size != 0)
         return tx_fail(TX_INVALID,
-                       "parallel: an interleaved pipeline of %" PRId32 " ranks takes a multiple of so many "
+                       "parallel: an interleaved pipeline of %" PRId32 " ranks needs a multiple of as many "
                        "micro-batches, not %" PRId32,
                        pipeline->size, o->micro_batches);
     if (pipeline && (o->blocks < pipeline->size * chunks || o->micro_batches < 1 || !o->ends))
         return tx_fail(TX_INVALID,
-                       "parallel: a pipeline of %" PRId32 " stages has as many blocks, not %" PRId32
+                       "parallel: a pipeline of %" PRId32 " stages needs at least as many blocks, not %" PRId32
                        ", at least one micro-batch, and a group of its ends",
                        pipeline->size * chunks, o->blocks);
     if (pipeline)
         TX_TRY(check_stages(o, pipeline->size * chunks));
     const bool divides = o->expert && o->expert->size > 1;
     if (divides && !o->replicas)
-        return tx_fail(TX_INVALID, "parallel: an expert group goes with ranks that have the same experts");
+        return tx_fail(TX_INVALID, "parallel: an expert group needs `replicas`, the ranks with the same experts");
     if (divides && o->whole)
-        return tx_fail(TX_UNSUPPORTED,
-                       "parallel: an expert group has no whole parameters for this optimizer: take AdamW, "
-                       "SGD or Lion");
+        return tx_fail(TX_UNSUPPORTED, "parallel: an expert group cannot be combined with `whole` updates: take AdamW, "
+                                       "SGD or Lion");
     const bool context = o->context && o->context->size > 1;
     if (context && o->sequence)
-        return tx_fail(
-            TX_UNSUPPORTED,
-            "parallel: a tensor group does not divide the positions (sequence) of chunks of a context group");
+        return tx_fail(TX_UNSUPPORTED, "parallel: sequence parallelism cannot be combined with context parallelism");
     if (model->params > 0 || model->parallel || model->following)
-        return tx_fail(TX_INVALID,
-                       "parallel: the model has parameters already, or was made parallel or divided before");
+        return tx_fail(TX_INVALID, "parallel: the model has parameters, or is parallel or divided already");
     return TX_OK;
 }
 
-/* The ranks' arenas are to be alike, so their chunks are as large as the device that gives least allows. */
+/* All ranks need arenas with the same layout. The chunks therefore have the size of the device with the least. */
 static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
 {
     int64_t *bytes = calloc((size_t)comm->size, sizeof *bytes);
@@ -93,7 +89,7 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     return status;
 }
 
-/* The mesh that the options describe. */
+/* Creates the mesh from the options. */
 static tx_status set_mesh(tx_model *model, tx_comm *comm, const tx_parallel_options *options)
 {
     const tx_mesh_axis pipeline = tx_mesh_along(options->pipeline);
@@ -111,7 +107,7 @@ static tx_status set_mesh(tx_model *model, tx_comm *comm, const tx_parallel_opti
     return TX_OK;
 }
 
-/* Arenas through which the ranks exchange data are windows; arenas of which each rank has shards are addresses only. */
+/* Arenas through which the ranks exchange data are windows. Arenas of which each rank has shards are addresses only. */
 static void set_spaces(tx_model *model)
 {
     const tx_parallel *p = model->parallel;
@@ -175,9 +171,9 @@ tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_op
         return status;
     }
     *made = (tx_parallel){.options = *options, .block = block, .answer = answer};
-    made->options.stage_blocks = NULL; /* the caller's, and read now */
+    made->options.stage_blocks = NULL; /* it belongs to the caller */
     if (comm->size == 1)
-        made->options.zero_stage = 0; /* its shards are all there is */
+        made->options.zero_stage = 0; /* one rank has everything */
     model->parallel = made;
     model->hooks = &tx_parallel_table;
     set_spaces(model);

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions of this extension that rows of the core's tables name: passes over a graph (passes.def). */
+ * The passes of this extension (passes.def). */
 #ifndef TX_API_PARALLEL_H
 #define TX_API_PARALLEL_H
 
 #include "api/graph/graph.h"
 
-/* With a pipeline leaves the nodes of this rank's stage, by their blocks, with messages where a tensor crosses to the
- * next one; UNSUPPORTED where more than one does. Behind tx_autodiff, whose nodes have their blocks. */
+/* With a pipeline, keeps the nodes of this rank's stage, by their blocks. Tensors that cross to the next stage are sent
+ * as messages. Returns TX_UNSUPPORTED if more than one crosses. It runs after tx_autodiff, whose nodes have blocks. */
 tx_status tx_stage(tx_graph *graph);
 
-/* Where ranks have a chunk of each row's positions (tx_parallel_options.context): attention and its gradient become
- * series of those of pairs of chunks, with messages. UNSUPPORTED for attention that is not causal over whole rows.
- * Behind tx_checkpoint, so that attention which is computed again is one too. */
+/* With context parallelism (tx_parallel_options.context), replaces attention and its gradient by series of attention
+ * between pairs of chunks, with messages. Attention must be causal over whole rows; otherwise it returns
+ * TX_UNSUPPORTED. It runs after tx_checkpoint, so that recomputed attention is replaced too. */
 tx_status tx_ring_attention(tx_graph *graph);
 
-/* With a pipeline repeats the nodes of a training graph for each micro-batch, in the order of the stage's timetable
- * (timetable.h). Behind all others. */
+/* With a pipeline, repeats the nodes of a training graph for each micro-batch, in the order of the stage's timetable
+ * (timetable.h). It runs after all other passes except those of offloading. */
 tx_status tx_repeat(tx_graph *graph);
 
-/* Of parameters of which several ranks of a tensor group have the same (tx_param_spec.split), keys and values of fewer
- * heads than ranks, each makes a gradient by its own queries: inserts a sum over these ranks behind the last node that
- * writes it. What the product's input gets is a sum over the group anyway, of which each rank's share is of its own
- * queries alone. Before tx_shard, for which it is one more node that writes to a bucket. */
+/* Sums gradients of replicated sections in a tensor group (tx_param_spec.split): keys and values with fewer heads than
+ * ranks. Each rank computes their gradient from its own queries, so the pass inserts a sum over these ranks after the
+ * last node that writes it. The gradient of the product's input is summed over the group in any case. It runs before
+ * tx_shard, for which the sum is one more node that writes to a bucket. */
 tx_status tx_sum_replicas(tx_graph *graph);
 
-/* For a model that many ranks train: inserts collective nodes behind the nodes that fill a bucket of gradients, and
- * before those that first read a bucket of weights. With zero_stage 2 gradients are written to planned tensors, and
- * what the rank keeps of them is added to arena GRADIENTS. */
+/* With data parallelism, inserts collectives after the nodes that fill a bucket of gradients, and before the first
+ * readers of a bucket of weights. With zero_stage 2 gradients are written to planned tensors, and the rank's shard is
+ * added to arena GRADIENTS. */
 tx_status tx_shard(tx_graph *graph);
 
-/* With zero_stage 3 every bucket of weights, frozen ones too, is gathered into a planned tensor before the nodes that
- * read it, the next one while these are computed, and goes behind them; where the same is read later it is gathered
- * again. Copies of 16 bits are gathered as such. Plans for evaluation gather alike. */
+/* With zero_stage 3, all-gathers every bucket of weights, also frozen ones, to a planned tensor before the nodes that
+ * read it. The next bucket is gathered while these nodes are computed. The tensor is freed after its last reader; later
+ * readers gather it again. 16-bit copies are gathered in 16 bits. Plans for evaluation do the same. */
 tx_status tx_gather_weights(tx_graph *graph);
 
 #endif

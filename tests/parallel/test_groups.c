@@ -252,7 +252,7 @@ static tx_status count_twice(side *together, const side *alone)
 /* Blocks of stages that do not make the model are refused, before anything is exchanged. */
 static tx_status try_wrong_blocks(const char *device)
 {
-    static const char *const says[] = {"takes 1 or more", "blocks, the model", "needs the blocks of each stage"};
+    static const char *const says[] = {"needs 1 or more", "blocks, the model", "needs the blocks of each stage"};
     int32_t wrong[MOST_LAYERS] = {ways.layers};
     const tx_engine_options options = {.size = sizeof options, .device = device, .threads = 1};
     tx_parallel_options parallel = {.size = sizeof parallel,
