@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradient rules of chunks of positions that ranks gather and scatter. */
+ * Gradient rules of TP_REDUCE_SCATTER and TP_ALL_GATHER. */
 #include "api/passes/grad.h"
 
 void tx_grad_tp_reduce_scatter(const tx_grad *c)

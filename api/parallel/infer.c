@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Inference rules of ops on tensors that ranks divide. */
+ * Inference rules of ops on divided tensors. */
 #include "api/graph/infer.h"
 
 #include <inttypes.h>
@@ -9,7 +9,8 @@ tx_status tx_infer_tp_indices(const tx_infer *c)
     const tx_attrs *a = c->attrs;
     TX_TRY(tx_require(c, "I"));
     if (a->first < 0 || a->rows < 1 || a->vocab > INT32_MAX || a->first > a->vocab - a->rows)
-        return tx_refuse(c, "%" PRId64 " rows from %" PRId64 " on are not of %" PRId64, a->rows, a->first, a->vocab);
+        return tx_refuse(c, "%" PRId64 " rows from %" PRId64 " on are outside the %" PRId64 " rows of the table",
+                         a->rows, a->first, a->vocab);
     return tx_set_output(c, 0, TX_I32, c->in[0].shape);
 }
 
@@ -18,7 +19,7 @@ tx_status tx_infer_tp_rows(const tx_infer *c)
     const tx_shape *x = &c->in[0].shape, *y = &c->out[0].shape;
     TX_TRY(tx_require(c, "H3"));
     if (y->rank != 3 || y->dim[0] != x->dim[0] || y->dim[1] < 1 || y->dim[2] != x->dim[2])
-        return tx_refuse(c, "%s of %s", TX_TEXT(*y), TX_TEXT(*x));
+        return tx_refuse(c, "%s cannot be a chunk or gather of %s", TX_TEXT(*y), TX_TEXT(*x));
     if (tx_present(&c->out[1]))
         c->out[1].dtype = c->in[0].dtype;
     return tx_set_output(c, 0, c->in[0].dtype, *y);
@@ -29,7 +30,8 @@ tx_status tx_infer_take_columns(const tx_infer *c)
     const int64_t first = c->attrs->first, count = c->attrs->rows, last = tx_shape_last(&c->in[0].shape);
     TX_TRY(tx_require(c, "H"));
     if (first < 0 || count < 1 || first > last - count)
-        return tx_refuse(c, "%" PRId64 " from %" PRId64 " on of %s", count, first, TX_TEXT(c->in[0].shape));
+        return tx_refuse(c, "%" PRId64 " columns from %" PRId64 " on are outside %s", count, first,
+                         TX_TEXT(c->in[0].shape));
     return tx_set_output_as(c, TX_F32, tx_with_last(&c->in[0].shape, count));
 }
 
@@ -40,7 +42,7 @@ tx_status tx_infer_join_columns(const tx_infer *c)
     TX_TRY(tx_require(c, "HH"));
     TX_TRY(tx_require_shape(c, 0, &alike));
     if (c->attrs->rows < 1 || c->attrs->rows > tx_shape_last(a))
-        return tx_refuse(c, "%" PRId64 " columns of %s", c->attrs->rows, TX_TEXT(*a));
+        return tx_refuse(c, "%" PRId64 " columns are outside %s", c->attrs->rows, TX_TEXT(*a));
     return tx_set_output_as(c, c->in[0].dtype, tx_with_last(a, c->attrs->rows + tx_shape_last(b)));
 }
 

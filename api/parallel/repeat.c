@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's whole step as one graph: the nodes of a micro-batch, forward and backward part of each of its stages, stand
- * in it once for each micro-batch, in the order of the timetable. Each has tensors of its own, so that memory is taken
- * for as many micro-batches as the schedule keeps, and no more. */
+ * Pass repeat: a rank's whole step as one graph. The nodes of a micro-batch, forward and backward on each of the rank's
+ * stages, are repeated for each micro-batch in the order of the timetable. Each micro-batch has its own tensors. The
+ * planner thus allocates memory for as many micro-batches as the schedule keeps at a time. */
 #include "api/parallel/parallel.h"
 
 #include "api/graph/edit.h"
@@ -15,18 +15,18 @@
 typedef struct repeating {
     tx_graph *graph;
     tx_edit *edit;
-    int32_t nodes, tensors; /* of a micro-batch */
-    int32_t backward;       /* its first node that is not of the forward part */
+    int32_t nodes, tensors; /* of one micro-batch */
+    int32_t backward;       /* its first node after the forward pass */
     int32_t micro_batches;
     tx_timetable table;
-    int32_t *chunk; /* by node: of which of the rank's stages it is, from the first on */
-    int32_t *times; /* by node: how often it stands in the step so far */
-    int32_t *maker; /* by tensor: the node that makes it, of a micro-batch */
+    int32_t *chunk;    /* by node: index of the stage on this rank */
+    int32_t *times;    /* by node: number of its copies so far */
+    int32_t *producer; /* by tensor: the node of the micro-batch that produces it */
 } repeating;
 
 /* ---- Tensors ------------------------------------------------------------------------------------------ */
 
-/* Whether a micro-batch has a tensor of its own. */
+/* Whether each micro-batch has its own copy of the tensor. */
 static bool is_own(tx_tensor *t)
 {
     const tx_tensor *root = tx_tensor_root(t);
@@ -34,7 +34,7 @@ static bool is_own(tx_tensor *t)
                                root->arena == TX_ARENA_EXCHANGE || root->arena == TX_ARENA_TP);
 }
 
-/* The tensor as micro-batch `m` has it; NULL on failure, which the graph keeps. */
+/* Returns the tensor of micro-batch `m`; NULL on failure, which the graph records. */
 static tx_tensor *tensor_of(const repeating *r, tx_tensor *t, int32_t m)
 {
     tx_graph *g = r->graph;
@@ -61,13 +61,13 @@ static tx_tensor *tensor_of(const repeating *r, tx_tensor *t, int32_t m)
 
 /* ---- Nodes -------------------------------------------------------------------------------------------- */
 
-/* Appends node `i` as micro-batch `m` has it. */
+/* Appends node `i` for micro-batch `m`. */
 static tx_status append(const repeating *r, int32_t i, int32_t m)
 {
     tx_node node = r->graph->node[i];
     int32_t number;
     node.attrs.exchange.micro_batch = m;
-    if (node.attrs.accumulate == TX_ADD_CONTROL) /* results, and gradients of parameters */
+    if (node.attrs.accumulate == TX_ADD_CONTROL) /* results and gradients of parameters */
         node.attrs.accumulate = r->times[i] ? TX_ADD : TX_STORE;
     r->times[i]++;
     for (int k = 0; k < TX_MAX_IN; k++)
@@ -75,7 +75,7 @@ static tx_status append(const repeating *r, int32_t i, int32_t m)
             return r->graph->status;
     bool makes[TX_MAX_OUT];
     for (int k = 0; k < TX_MAX_OUT; k++) {
-        makes[k] = node.out[k] && r->maker[node.out[k]->id] == i;
+        makes[k] = node.out[k] && r->producer[node.out[k]->id] == i;
         if (node.out[k] && !(node.out[k] = tensor_of(r, node.out[k], m)))
             return r->graph->status;
     }
@@ -86,7 +86,7 @@ static tx_status append(const repeating *r, int32_t i, int32_t m)
     return TX_OK;
 }
 
-/* Which turn a node is for. Messages within a stage are of what it computes. */
+/* Returns the kind of turn that includes a node. Messages within a stage belong to its computation. */
 static tx_turn_kind turn_of(const tx_node *n)
 {
     if (n->attrs.exchange.around)
@@ -105,8 +105,8 @@ static tx_turn_kind turn_of(const tx_node *n)
     }
 }
 
-/* The chunk of a message: of what is sent its number says it (pass `stage`), of what comes it is the same, unless it
- * comes from the other end of the ranks. */
+/* Returns the chunk of a message. The number of a sent message includes it (pass `stage`). A received one has the same
+ * chunk unless it comes from the other end of the ranks. */
 static int32_t chunk_of_message(const tx_model *model, const tx_node *n)
 {
     const int32_t from = n->attrs.exchange.bucket / (2 * TX_CROSSINGS), last = model->mesh.pipeline.size - 1;
@@ -116,8 +116,8 @@ static int32_t chunk_of_message(const tx_model *model, const tx_node *n)
                                                                                              : from;
 }
 
-/* Nodes of no block go with what stands before them, which of the forward part begins with the first chunk, of the
- * backward part with the last one. */
+/* Nodes without a block belong to the chunk of the nodes before them. The forward pass starts with the first chunk, the
+ * backward pass with the last. */
 static void find_chunks(const repeating *r)
 {
     const tx_model *model = r->graph->model;
@@ -132,9 +132,9 @@ static void find_chunks(const repeating *r)
     }
 }
 
-/* What the ranks do once a step, when all gradients of a bucket are there: behind the last micro-batch. The sum of a
- * tied table, and what waits for that, comes when no stage waits for this one any more. */
-static bool is_at_end(const repeating *r, const tx_node *n)
+/* Whether the ranks do this once a step, after the last micro-batch, when all gradients of a bucket exist. The sum of a
+ * tied table, and nodes that depend on it, come when no other stage waits for this one. */
+static bool is_once_a_step(const repeating *r, const tx_node *n)
 {
     const tx_parallel *p = r->graph->model->parallel;
     if (n->op == TX_OP_SUM_TIED)
@@ -148,7 +148,7 @@ static bool is_at_end(const repeating *r, const tx_node *n)
     return false;
 }
 
-static tx_status append_pass(const repeating *r, bool backward, int32_t m)
+static tx_status append_begin(const repeating *r, bool backward, int32_t m)
 {
     const tx_node pass = {.op = TX_OP_BEGIN_MICRO_BATCH,
                           .direction = backward ? TX_BACKWARD : TX_FORWARD,
@@ -160,13 +160,13 @@ static tx_status append_turn(const repeating *r, const tx_turn *t)
 {
     const int32_t first = t->backward ? r->backward : 0, end = t->backward ? r->nodes : r->backward;
     if (t->kind == TX_TURN_COMPUTE)
-        TX_TRY(append_pass(r, t->backward, t->micro_batch));
+        TX_TRY(append_begin(r, t->backward, t->micro_batch));
     for (int32_t i = first; i < end; i++) {
         const tx_node *n = &r->graph->node[i];
         const bool sums = n->op == TX_OP_REDUCE_GRADIENTS || n->op == TX_OP_SUM_REPLICAS,
                    early = sums && t->micro_batch < r->micro_batches - 1,
                    late = n->op == TX_OP_WAIT_WEIGHTS && t->micro_batch > 0;
-        if (turn_of(n) == t->kind && r->chunk[i] == t->chunk && !early && !late && !is_at_end(r, n))
+        if (turn_of(n) == t->kind && r->chunk[i] == t->chunk && !early && !late && !is_once_a_step(r, n))
             TX_TRY(append(r, i, t->micro_batch));
     }
     return TX_OK;
@@ -177,7 +177,7 @@ static tx_status append_all(const repeating *r)
     for (int32_t i = 0; i < r->table.turns; i++)
         TX_TRY(append_turn(r, &r->table.turn[i]));
     for (int32_t i = 0; i < r->nodes; i++)
-        if (is_at_end(r, &r->graph->node[i]))
+        if (is_once_a_step(r, &r->graph->node[i]))
             TX_TRY(append(r, i, r->micro_batches - 1));
     for (int32_t i = 0; i < r->nodes; i++)
         tx_edit_erase(r->edit, i);
@@ -194,7 +194,7 @@ static tx_status change(tx_edit *edit, void *state)
     r->edit = edit;
     r->chunk = tx_edit_alloc(edit, nodes, sizeof *r->chunk);
     r->times = tx_edit_alloc(edit, nodes, sizeof *r->times);
-    r->maker = tx_edit_alloc(edit, tensors, sizeof *r->maker);
+    r->producer = tx_edit_alloc(edit, tensors, sizeof *r->producer);
     TX_TRY(tx_edit_check(edit));
     graph->repeats = r->micro_batches;
     graph->repeated_tensors = r->tensors;
@@ -202,12 +202,12 @@ static tx_status change(tx_edit *edit, void *state)
     if (!graph->repeated)
         return tx_fail(TX_MEMORY, "no memory to repeat a graph for each micro-batch");
     for (int32_t i = 0; i < r->tensors; i++)
-        r->maker[i] = graph->tensor[i]->producer;
+        r->producer[i] = graph->tensor[i]->producer;
     find_chunks(r);
     const tx_mesh *mesh = &graph->model->mesh;
     TX_TRY(tx_timetable_make(graph->model->parallel->options.schedule, mesh->pipeline.rank, mesh->pipeline.size,
                              mesh->stages / mesh->pipeline.size, r->micro_batches, &r->table));
-    for (int32_t i = 0; i < r->tensors; i++) /* also of inputs that this stage does not read */
+    for (int32_t i = 0; i < r->tensors; i++) /* also inputs that this stage does not read */
         for (int32_t m = 1; m < r->micro_batches && graph->tensor[i]->is_input; m++)
             if (!tensor_of(r, graph->tensor[i], m))
                 return graph->status;

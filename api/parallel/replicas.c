@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients of what several ranks of a tensor group have of a parameter. */
+ * Pass sum_replicas: sums gradients of sections that several ranks of a tensor group share. */
 #include "api/parallel/parallel.h"
 
 #include "api/graph/edit.h"
 #include "api/parallel/own.h"
 
-/* The last node that writes to the gradient of a parameter; -1: none does. */
+/* Returns the last node that writes to the gradient of a parameter, or -1. */
 static int32_t last_writer(const tx_graph *graph, const tx_param_record *r)
 {
     int32_t last = -1;
@@ -14,7 +14,7 @@ static int32_t last_writer(const tx_graph *graph, const tx_param_record *r)
     return last;
 }
 
-/* Ranks that have the same are neighbours: this one's place among those of all is by the neighbours before it. */
+/* Replicas are on neighbouring ranks, so that a rank's slot in the window follows from the ranks before it. */
 static tx_status insert_sum(tx_graph *graph, tx_edit *edit, const tx_param_record *r, const tx_param_run *s)
 {
     const int32_t at = last_writer(graph, r);

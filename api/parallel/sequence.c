@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Host ops of sequence parallelism: between products, each rank of a tensor group has a chunk of the positions. A whole
  * tensor has its samples in order, and each sample the chunks of all ranks. The window has the chunks by rank, as
- * shards. The host moves one piece for each sample and rank. */
+ * shards. The host copies one piece for each sample and rank. */
 #include "api/parallel/buckets.h"
 
 typedef struct chunks {
@@ -29,11 +29,11 @@ static char *place(const chunks *c, int64_t piece)
 
 static tx_status exchange(const chunks *c, tx_collective kind, const tx_operand *w)
 {
-    const tx_dtype dtype = w->dtype == TX_F16 ? TX_BF16 : w->dtype; /* a gather only moves bits */
+    const tx_dtype dtype = w->dtype == TX_F16 ? TX_BF16 : w->dtype; /* a gather only copies bits */
     return tx_comm_collect(c->group, kind, c->window, tx_operand_count(w), dtype, 0);
 }
 
-/* The device waits, here as with other sums. */
+/* The host waits for the device, as in other sums. */
 static tx_status scatter(const tx_model *model, const tx_operand *x, const tx_operand *y, const tx_operand *w)
 {
     const chunks c = chunks_of(model, y, w);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The collective nodes of a training graph. A bucket is summed over the ranks as soon as its last gradient is written,
- * while the backward pass goes on with the layers before. */
+ * Pass shard: inserts the collectives of a training graph. A bucket is summed over the ranks as soon as its last
+ * gradient is written, while the backward pass computes earlier layers. */
 #include "api/parallel/parallel.h"
 
 #include "api/graph/edit.h"
@@ -10,28 +10,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A bucket's memory is free again when so many later ones are full (stages 2 and 3). */
+/* A bucket's memory is freed when this many later buckets are full (ZeRO stages 2 and 3). */
 #define IN_FLIGHT 2
 
 /* How this graph fills a bucket. */
 typedef struct filling {
     int32_t bucket;
-    int32_t begin, ready; /* the first node that writes to it, and the last; behind all nodes where none does */
-    tx_tensor *x, *w;     /* its gradients on the device, and where the ranks exchange them */
+    /* First and last node that write to it; after all nodes if there are none. */
+    int32_t begin, ready;
+    tx_tensor *x, *w; /* its gradients on the device, and their window */
 } filling;
 
 typedef struct sharding {
     tx_graph *graph;
     tx_parallel *parallel;
     tx_edit *edit;
-    int32_t end;      /* number of nodes before any was inserted */
-    filling *filling; /* in the order in which the buckets are full */
-    bool *written;    /* by parameter: this graph has its gradient */
+    int32_t end;      /* number of nodes before the pass inserts any */
+    filling *filling; /* in the order in which the buckets become full */
+    bool *written;    /* by parameter: this graph computes its gradient */
 } sharding;
 
 /* ---- Buckets ------------------------------------------------------------------------------------------ */
 
-/* The bucket that a tensor's gradients lie in; -1: it is no gradient. */
+/* Returns the bucket of a gradient tensor, or -1 if it is not a gradient. */
 static int32_t bucket_of(const sharding *s, tx_tensor *t)
 {
     const tx_tensor *root = tx_tensor_root(t);
@@ -71,7 +72,7 @@ static tx_status find_fillings(sharding *s)
     return TX_OK;
 }
 
-/* The first graph makes the buckets, and their order. */
+/* The first graph creates the buckets and determines their order. */
 static tx_status make_buckets(sharding *s)
 {
     tx_parallel *p = s->parallel;
@@ -97,7 +98,7 @@ static tx_status insert_collective(const sharding *s, int32_t at, tx_op op, int3
     return in && out ? tx_edit_insert(s->edit, at, &node, NULL) : s->graph->status;
 }
 
-/* The first node that reads a weight of the bucket; the number of nodes where none does. */
+/* Returns the first node that reads a weight of the bucket, or the number of nodes if there is none. */
 static int32_t first_reader(const sharding *s, const tx_bucket *b)
 {
     int32_t first = s->end, count;
@@ -119,10 +120,10 @@ static tx_status wait_for_weights(const sharding *s, int32_t bucket)
                              tx_parallel_tensor(s->graph, TX_ARENA_WEIGHTS, bucket));
 }
 
-/* ---- Stages 2 and 3: buckets are tensors of this micro-batch ------------------------------------------------- */
+/* ---- ZeRO stages 2 and 3: buckets are planned tensors of a micro-batch ------------------------------------------ */
 
-/* A bucket's gradients are parts of a tensor of their own; where the device's memory is the host's, it is exchanged
- * where it lies. */
+/* The bucket's gradients become views of one tensor. If the device shares the host's memory, it is exchanged directly.
+ */
 static tx_status write_to_tensor(const sharding *s, filling *f)
 {
     tx_graph *graph = s->graph;
@@ -148,7 +149,7 @@ static tx_status write_to_tensor(const sharding *s, filling *f)
     return status;
 }
 
-/* What is written is of this micro-batch alone. */
+/* Writes only the gradients of this micro-batch. */
 static void store_gradients(const sharding *s)
 {
     for (int32_t n = 0; n < s->end; n++) {
@@ -159,7 +160,7 @@ static void store_gradients(const sharding *s)
     }
 }
 
-/* The tensor's memory held something else before: what no node writes becomes 0. */
+/* Fills elements that no node writes with 0, because the tensor's memory is reused. */
 static tx_status clear_gap(const sharding *s, const filling *f, int64_t first, int64_t count)
 {
     tx_node fill = {.op = TX_OP_FILL, .direction = TX_BACKWARD, .attrs = {.control = -1}};
@@ -194,8 +195,8 @@ static tx_status find_written(sharding *s)
     return TX_OK;
 }
 
-/* The own shard of a bucket's sum is added to what the rank keeps. */
-static tx_status keep_shard(const sharding *s, int32_t at, const filling *f)
+/* Adds the own shard of a bucket's sum to the rank's gradients. */
+static tx_status add_shard(const sharding *s, int32_t at, const filling *f)
 {
     const tx_bucket *b = &s->parallel->bucket[f->bucket];
     TX_TRY(insert_collective(s, at, TX_OP_WAIT_GRADIENTS, f->bucket, f->w, f->x));
@@ -246,7 +247,7 @@ static tx_status change(tx_edit *edit, void *state)
     }
     for (int32_t i = 0; i < p->buckets && keeps_shards; i++) {
         const int32_t later = i + IN_FLIGHT;
-        TX_TRY(keep_shard(s, later < p->buckets ? s->filling[later].ready + 1 : s->end, &s->filling[i]));
+        TX_TRY(add_shard(s, later < p->buckets ? s->filling[later].ready + 1 : s->end, &s->filling[i]));
     }
     return TX_OK;
 }

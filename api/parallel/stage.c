@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stage of a pipeline: of the whole model's graph, forward and backward, the nodes of this rank's blocks are left,
- * with messages where a tensor crosses from one stage to the next. What stands in front of the blocks is the first
- * stage's, what stands behind them, the loss too, the last one's. Ranks that have several stages have them in turns, so
- * that neighbours are never one rank's, and what has crossed to a rank its later stages read there too. Where one
- * process has all stages, each on a device, what crosses is an output of the one and an input of the next. */
+ * Pass stage: keeps the nodes of this rank's pipeline stages, forward and backward, and inserts messages for tensors
+ * that cross from one stage to the next. Nodes before the blocks belong to the first stage, nodes after them (also the
+ * loss) to the last. Ranks with several stages have them in turn, so that neighbouring stages are on different ranks. A
+ * tensor that a rank has received is also read by its later stages. If one process has all stages on different devices,
+ * a crossing tensor is an output of one graph and an input of the next. */
 #include "api/parallel/parallel.h"
 
 #include "api/graph/edit.h"
@@ -18,19 +18,18 @@ typedef struct staging {
     tx_graph *graph;
     const tx_model *model;
     tx_edit *edit;
-    int32_t end;    /* number of nodes before any was inserted */
-    int32_t *stage; /* by node; ANYWHERE: wherever it is read */
+    int32_t end;    /* number of nodes before the pass inserts any */
+    int32_t *stage; /* by node; ANYWHERE for nodes of every stage that reads them */
     bool *wanted;   /* by node of ANYWHERE: this rank reads it */
     struct span {
-        int32_t first, last, gone; /* its nodes, -1 where it has none, and the tensors that go on from it */
-    } * span[2];                   /* of each stage, by direction: forward, and back */
+        int32_t first, last, gone; /* first and last node, -1 if none; tensors sent from it */
+    } * span[2];                   /* by direction (forward, backward) and stage */
 } staging;
 
-/* ---- Whose a node is ---------------------------------------------------------------------------------- */
+/* ---- Stages of nodes ---------------------------------------------------------------------------------- */
 
-/* Whether a node makes what it makes of nothing, or of parameters and inputs alone, at no cost: each stage that reads
- * it has it. */
-static bool is_anywhere(const staging *s, const tx_node *n)
+/* Whether a node depends only on parameters and inputs and is cheap. Each stage that reads it then computes it. */
+static bool is_in_every_stage(const staging *s, const tx_node *n)
 {
     if (n->op != TX_OP_PARAM && n->op != TX_OP_COPY_OF_PARAM && n->op != TX_OP_CAST && n->op != TX_OP_RESHAPE &&
         n->op != TX_OP_RANGE)
@@ -46,12 +45,12 @@ static bool is_anywhere(const staging *s, const tx_node *n)
 static void find_stages(staging *s)
 {
     const int32_t last = s->model->mesh.stages - 1;
-    bool in_blocks[2] = {false, false}; /* forward, and else */
+    bool in_blocks[2] = {false, false}; /* forward, backward */
     for (int32_t i = 0; i < s->end; i++) {
         const tx_node *n = &s->graph->node[i];
         const bool back = n->direction != TX_FORWARD;
         in_blocks[back] = in_blocks[back] || n->block > 0;
-        s->stage[i] = is_anywhere(s, n)          ? ANYWHERE
+        s->stage[i] = is_in_every_stage(s, n)    ? ANYWHERE
                       : n->block > 0             ? tx_model_stage_of(s->model, n->block)
                       : in_blocks[back] == !back ? last
                                                  : 0;
@@ -65,13 +64,13 @@ static void find_stages(staging *s)
 
 static tx_status cannot_divide(const char *why)
 {
-    return tx_fail(TX_UNSUPPORTED, "stages cannot divide this model: %s; take it without a pipeline, on one device",
-                   why);
+    return tx_fail(TX_UNSUPPORTED,
+                   "this model cannot be divided into stages: %s; run it without a pipeline, on one device", why);
 }
 
-/* ---- What crosses ------------------------------------------------------------------------------------- */
+/* ---- Crossing tensors ------------------------------------------------------------------------------------- */
 
-/* Where a message lies: in the tensor itself where the device's memory is the host's. */
+/* Returns the buffer of a message, which is the tensor itself if the device shares the host's memory. */
 static tx_tensor *message_of(const staging *s, tx_tensor *x)
 {
     if (s->model->engine->backend->host_memory)
@@ -88,23 +87,24 @@ tx_node tx_message_node(tx_op op, tx_direction direction, int32_t peer, int32_t 
     return node;
 }
 
-/* A tensor's way from a stage to the next. All ranks count all of them, so that both ends have the same number. */
-typedef struct hop {
+/* A crossing of a tensor from one stage to the next. All ranks count all crossings, so that both ends have equal
+ * numbers. */
+typedef struct crossing {
     tx_direction direction;
     int32_t from, to; /* stages */
-    int32_t number;   /* of those from there to there */
-} hop;
+    int32_t number;   /* index among the crossings between these stages */
+} crossing;
 
-static tx_node node_of(const staging *s, const hop *h, tx_op op, tx_tensor *in, tx_tensor *out)
+static tx_node node_of(const staging *s, const crossing *h, tx_op op, tx_tensor *in, tx_tensor *out)
 {
     const int32_t peer = (op == TX_OP_SEND || op == TX_OP_WAIT_SENT ? h->to : h->from) % s->model->mesh.pipeline.size;
     const int32_t chunk = h->from / s->model->mesh.pipeline.size, back = h->direction != TX_FORWARD;
     return tx_message_node(op, h->direction, peer, (2 * chunk + back) * TX_CROSSINGS + h->number, in, out);
 }
 
-/* Sends a tensor from node `at` on. What goes out is waited for when all of the stage is computed, so that it does not
- * wait here for one that waits for what is computed below. */
-static tx_status send(staging *s, tx_tensor *t, const hop *h, int32_t at)
+/* Sends a tensor from node `at` on. The start_send is waited for after all computation of the stage, to prevent a
+ * deadlock with a stage that waits for later results of this one. */
+static tx_status start_send(staging *s, tx_tensor *t, const crossing *h, int32_t at)
 {
     if (tx_model_is_divided(s->model)) {
         tx_tensor_root(t)->is_output = true;
@@ -119,8 +119,8 @@ static tx_status send(staging *s, tx_tensor *t, const hop *h, int32_t at)
     return tx_edit_insert(s->edit, s->span[h->direction != TX_FORWARD][h->from].last + 1, &wait, NULL);
 }
 
-/* Calls for what crosses before all else of the stage, and waits for it at node `at`. */
-static tx_status call_for(staging *s, tx_tensor *x, const hop *h, int32_t at)
+/* Starts to receive before all other nodes of the stage, and waits at node `at`. */
+static tx_status start_receive(staging *s, tx_tensor *x, const crossing *h, int32_t at)
 {
     tx_tensor *w = message_of(s, x);
     if (!w)
@@ -130,18 +130,18 @@ static tx_status call_for(staging *s, tx_tensor *x, const hop *h, int32_t at)
     return tx_edit_insert(s->edit, at, &wait, &x->producer);
 }
 
-/* What this rank has of a tensor that another makes; node `at` is the first of the stage that reads it here. */
-static tx_status receive(staging *s, tx_tensor *t, const hop *h, int32_t at, tx_tensor **here)
+/* Creates this rank's copy of a tensor that another rank produces. Node `at` is its first reader in the stage. */
+static tx_status receive(staging *s, tx_tensor *t, const crossing *h, int32_t at, tx_tensor **here)
 {
     const bool divided = tx_model_is_divided(s->model);
-    tx_tensor *x = divided ? tx_input(s->graph, "what the device before gives", t->dtype, t->shape)
+    tx_tensor *x = divided ? tx_input(s->graph, "input from the previous device", t->dtype, t->shape)
                            : tx_tensor_planned(s->graph, t->dtype, t->shape, TX_ARENA_PLANNED);
     if (!x)
         return s->graph->status;
     if (divided)
         s->graph->come[h->number] = x;
     else
-        TX_TRY(call_for(s, x, h, at));
+        TX_TRY(start_receive(s, x, h, at));
     tx_edit_replace(s->edit, t, x);
     for (int32_t i = 0; i < s->graph->tensors; i++)
         if (s->graph->tensor[i]->base == t)
@@ -150,7 +150,7 @@ static tx_status receive(staging *s, tx_tensor *t, const hop *h, int32_t at, tx_
     return TX_OK;
 }
 
-/* The stage furthest from its own that reads a tensor; ANYWHERE where none does. */
+/* Returns the stage furthest from stage `from` that reads a tensor, or ANYWHERE. */
 static int32_t furthest_reader(const staging *s, const tx_tensor *t, int32_t from)
 {
     int32_t count, furthest = ANYWHERE;
@@ -163,7 +163,7 @@ static int32_t furthest_reader(const staging *s, const tx_tensor *t, int32_t fro
     return furthest;
 }
 
-/* The first node by which a stage reads a tensor, or its first of all. */
+/* Returns the first node of a stage that reads a tensor, or the stage's first node. */
 static int32_t first_reader(const staging *s, const tx_tensor *t, int32_t stage, bool back)
 {
     int32_t count;
@@ -174,27 +174,27 @@ static int32_t first_reader(const staging *s, const tx_tensor *t, int32_t stage,
     return s->span[back][stage].first;
 }
 
-/* A tensor that one stage makes and another reads goes from neighbour to neighbour, forward or back, until its last
- * reader or every rank has it. */
+/* Sends a tensor that one stage produces and another reads from neighbour to neighbour, forward or backward, until its
+ * last reader or every rank has it. */
 static tx_status cross(staging *s, tx_tensor *t)
 {
     const int32_t from = t->producer >= 0 ? s->stage[t->producer] : ANYWHERE;
     const int32_t to = from == ANYWHERE || t->is_fixed ? ANYWHERE : furthest_reader(s, t, from);
     if (to == ANYWHERE)
         return TX_OK;
-    hop h = {.direction = s->graph->node[t->producer].direction, .from = from};
+    crossing h = {.direction = s->graph->node[t->producer].direction, .from = from};
     const bool back = h.direction != TX_FORWARD;
     const int32_t step = back ? -1 : 1;
     int32_t at = t->producer + 1;
     if ((to - from) * step < 0)
-        return cannot_divide("a stage reads what a later one makes");
-    for (int32_t hops = 1; h.from != to && hops < s->model->mesh.pipeline.size; hops++, h.from = h.to) {
+        return cannot_divide("a stage reads a result of a later one");
+    for (int32_t crossings = 1; h.from != to && crossings < s->model->mesh.pipeline.size; crossings++, h.from = h.to) {
         h.to = h.from + step;
         h.number = s->span[back][h.from].gone++;
         if (h.number == TX_CROSSINGS)
-            return cannot_divide("too many tensors go from a stage to the next");
+            return cannot_divide("too many tensors cross from one stage to the next");
         if (tx_model_has_stage(s->model, h.from))
-            TX_TRY(send(s, t, &h, at));
+            TX_TRY(start_send(s, t, &h, at));
         if (tx_model_has_stage(s->model, h.to)) {
             at = first_reader(s, t, h.to, back);
             TX_TRY(receive(s, t, &h, at, &t));
@@ -203,14 +203,14 @@ static tx_status cross(staging *s, tx_tensor *t)
     return TX_OK;
 }
 
-/* ---- What is left ------------------------------------------------------------------------------------- */
+/* ---- Kept nodes ------------------------------------------------------------------------------------- */
 
 static bool is_kept(const staging *s, int32_t node)
 {
     return s->stage[node] == ANYWHERE ? s->wanted[node] : tx_model_has_stage(s->model, s->stage[node]);
 }
 
-/* Nodes of any stage whose results this rank reads, from the last to the first. */
+/* Marks nodes of ANYWHERE whose results this rank reads, from the last to the first. */
 static void find_wanted(staging *s)
 {
     for (int32_t i = s->end - 1; i >= 0; i--)
@@ -221,7 +221,7 @@ static void find_wanted(staging *s)
         }
 }
 
-/* What a node that is left reads and keeps its value is to be this stage's. */
+/* Checks that states and parameters that a kept node reads belong to this stage. */
 static tx_status check_kept(const staging *s, const tx_node *n)
 {
     for (int k = 0; k < TX_MAX_IN; k++) {
@@ -238,7 +238,7 @@ static tx_status check_kept(const staging *s, const tx_node *n)
     return TX_OK;
 }
 
-/* The first node that is left of those which write a parameter's gradient stores it. */
+/* The first kept node that writes a parameter's gradient must store it. */
 static void store_first(const staging *s)
 {
     const tx_graph *g = s->graph;
@@ -255,7 +255,7 @@ static void store_first(const staging *s)
 
 /* ---- Tied parameters ---------------------------------------------------------------------------------- */
 
-/* The gradient of what the first stage has and the last is the sum of theirs, once both are there. */
+/* Sums the gradient of a tied parameter over the first and the last stage, after both have computed it. */
 static tx_status sum_tied(const staging *s, const tx_param_record *r)
 {
     int32_t last = -1;
@@ -297,7 +297,7 @@ static tx_status change(tx_edit *edit, void *state)
     find_stages(s);
     for (int32_t i = 0; i < stages; i++)
         if (s->span[0][i].first < 0)
-            return cannot_divide("one of them has no block");
+            return cannot_divide("a stage has no block");
     for (int32_t i = 0; i < tensors; i++)
         TX_TRY(cross(s, s->graph->tensor[i]));
     find_wanted(s);
@@ -319,10 +319,9 @@ tx_status tx_stage(tx_graph *graph)
         blocks = blocks || graph->node[i].block > 0;
         params = params || graph->node[i].op == TX_OP_PARAM;
     }
-    if (graph->model->mesh.stages == 1 || !params) /* an update works on what the rank has */
+    if (graph->model->mesh.stages == 1 || !params) /* an update plan is already restricted to this rank */
         return TX_OK;
     if (!blocks)
-        return tx_fail(TX_UNSUPPORTED,
-                       "a pipeline's stages have blocks of the graph (tx_graph_block), and it has none");
+        return tx_fail(TX_UNSUPPORTED, "a pipeline needs a graph with blocks (tx_graph_block)");
     return tx_edit_run(graph, change, &s);
 }

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Schedules of a pipeline's ranks. */
+ * Pipeline schedules: computes the timetable of a rank. Pass repeat calls it. */
 #include "api/parallel/timetable.h"
 
 #include <stdlib.h>
 
 /* ---- Schedules ---------------------------------------------------------------------------------------- */
 
-/* A part of a micro-batch. */
-typedef struct part {
+/* A forward or backward pass of a micro-batch on one chunk. */
+typedef struct pass {
     bool backward;
     int32_t chunk, micro_batch;
-} part;
+} pass;
 
-/* Part number i of those of one direction: as many micro-batches as there are ranks go through all chunks, then the
- * next ones; back from the last chunk to the first. With one chunk: micro-batch i. */
-static part part_of(const tx_timetable *t, bool backward, int32_t i)
+/* Returns pass `i` of one direction. Groups of as many micro-batches as there are ranks go through all chunks in turn,
+ * backward from the last chunk to the first. With one chunk it is micro-batch i. */
+static pass pass_of(const tx_timetable *t, bool backward, int32_t i)
 {
     const int32_t round = t->ranks * t->chunks, chunk = i % round / t->ranks;
-    return (part){backward, backward ? t->chunks - 1 - chunk : chunk, i / round * t->ranks + i % t->ranks};
+    return (pass){backward, backward ? t->chunks - 1 - chunk : chunk, i / round * t->ranks + i % t->ranks};
 }
 
-/* Forward parts that come before the first backward part, besides one. GPipe (Huang et al., 2019): all, so that
- * gradients are summed as 1F1B sums them. 1F1B (Narayanan et al., PipeDream-2BW, 2021): as many as there are later
- * stages, so that a rank holds at most `ranks - rank` micro-batches. Interleaved (Narayanan et al., Megatron-LM, 2021):
- * up to the first gradient, which has to come from the last stage. */
-static int32_t lead_of(const tx_timetable *t, tx_pipeline_schedule schedule)
+/* Returns the number of forward passes before the first backward pass, minus one. GPipe (Huang et al., 2019): all, so
+ * that gradients are summed as in 1F1B. 1F1B (Narayanan et al., PipeDream-2BW, 2021): the number of later stages, so
+ * that a rank holds at most `ranks - rank` micro-batches. Interleaved (Narayanan et al., Megatron-LM, 2021): until the
+ * first gradient arrives from the last stage. */
+static int32_t warmup_of(const tx_timetable *t, tx_pipeline_schedule schedule)
 {
     const int32_t later = t->ranks - 1 - t->rank;
     if (schedule == TX_PIPELINE_GPIPE)
@@ -32,47 +32,47 @@ static int32_t lead_of(const tx_timetable *t, tx_pipeline_schedule schedule)
     return schedule == TX_PIPELINE_INTERLEAVED ? 2 * later + (t->chunks - 1) * t->ranks : later;
 }
 
-/* Forward parts up to the lead, then one forward and one backward part in turns. */
-static void put_in_order(const tx_timetable *t, int32_t lead, part *order)
+/* Orders the forward passes of the warmup, then one forward and one backward pass alternately. */
+static void order_passes(const tx_timetable *t, int32_t warmup, pass *order)
 {
-    const int32_t parts = t->micro_batches * t->chunks;
+    const int32_t passes = t->micro_batches * t->chunks;
     int32_t forward = 0, backward = 0;
-    for (int32_t i = 0; i < 2 * parts; i++) {
-        const bool is_forward = forward < parts && forward - backward <= lead;
-        order[i] = part_of(t, !is_forward, is_forward ? forward++ : backward++);
+    for (int32_t i = 0; i < 2 * passes; i++) {
+        const bool is_forward = forward < passes && forward - backward <= warmup;
+        order[i] = pass_of(t, !is_forward, is_forward ? forward++ : backward++);
     }
 }
 
 /* ---- Turns -------------------------------------------------------------------------------------------- */
 
-/* Whether a stage comes before this part's, whose result it reads, or behind it. */
-static bool receives(const tx_timetable *t, part p)
+/* Whether a pass receives its input from another stage. */
+static bool receives(const tx_timetable *t, pass p)
 {
     const int32_t stage = p.chunk * t->ranks + t->rank;
     return p.backward ? stage < t->chunks * t->ranks - 1 : stage > 0;
 }
 
-static bool sends(const tx_timetable *t, part p)
+static bool sends(const tx_timetable *t, pass p)
 {
-    return receives(t, (part){!p.backward, p.chunk, p.micro_batch});
+    return receives(t, (pass){!p.backward, p.chunk, p.micro_batch});
 }
 
-static void add(tx_timetable *t, tx_turn_kind kind, part p)
+static void add(tx_timetable *t, tx_turn_kind kind, pass p)
 {
     t->turn[t->turns++] = (tx_turn){kind, p.backward, p.chunk, p.micro_batch};
 }
 
-/* What the next part reads is called for before a part is computed, and what a part made is on its way while the next
- * one is. */
-static void add_turns(tx_timetable *t, const part *order)
+/* Each pass starts to receive the next input before it computes, and its output is sent while the next pass computes.
+ */
+static void add_turns(tx_timetable *t, const pass *order)
 {
-    const int32_t parts = 2 * t->micro_batches * t->chunks;
+    const int32_t passes = 2 * t->micro_batches * t->chunks;
     if (receives(t, order[0]))
         add(t, TX_TURN_RECEIVE, order[0]);
-    for (int32_t i = 0; i < parts; i++) {
+    for (int32_t i = 0; i < passes; i++) {
         if (receives(t, order[i]))
             add(t, TX_TURN_RECEIVED, order[i]);
-        if (i + 1 < parts && receives(t, order[i + 1]))
+        if (i + 1 < passes && receives(t, order[i + 1]))
             add(t, TX_TURN_RECEIVE, order[i + 1]);
         add(t, TX_TURN_COMPUTE, order[i]);
         if (i > 0 && sends(t, order[i - 1]))
@@ -80,24 +80,24 @@ static void add_turns(tx_timetable *t, const part *order)
         if (sends(t, order[i]))
             add(t, TX_TURN_SEND, order[i]);
     }
-    if (sends(t, order[parts - 1]))
-        add(t, TX_TURN_SENT, order[parts - 1]);
+    if (sends(t, order[passes - 1]))
+        add(t, TX_TURN_SENT, order[passes - 1]);
 }
 
 tx_status tx_timetable_make(tx_pipeline_schedule schedule, int32_t rank, int32_t ranks, int32_t chunks,
                             int32_t micro_batches, tx_timetable *table)
 {
-    enum { TURNS = 5 }; /* of a part at most */
+    enum { TURNS = 5 }; /* turns of a pass at most */
     tx_timetable made = {.rank = rank, .ranks = ranks, .chunks = chunks, .micro_batches = micro_batches};
-    const size_t parts = 2 * (size_t)micro_batches * (size_t)chunks;
-    part *order = calloc(parts, sizeof *order);
-    made.turn = calloc(TURNS * parts, sizeof *made.turn);
+    const size_t passes = 2 * (size_t)micro_batches * (size_t)chunks;
+    pass *order = calloc(passes, sizeof *order);
+    made.turn = calloc(TURNS * passes, sizeof *made.turn);
     if (!order || !made.turn) {
         free(order);
         free(made.turn);
         return tx_fail(TX_MEMORY, "no memory for a timetable");
     }
-    put_in_order(&made, lead_of(&made, schedule), order);
+    order_passes(&made, warmup_of(&made, schedule), order);
     add_turns(&made, order);
     free(order);
     *table = made;

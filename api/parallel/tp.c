@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Builders of graphs whose tensors ranks have parts of: sums over a tensor group, tables whose rows it divides, losses
- * of logits whose columns it divides (Shoeybi et al., Megatron-LM, 2019, section 3), and positions that a context group
- * divides. */
+ * Builders for divided tensors: sums over a tensor group, embeddings of divided tables, losses of logits with divided
+ * columns (Shoeybi et al., Megatron-LM, 2019, section 3), and positions of a context-parallel rank. */
 #include "api/parallel/buckets.h"
 
 #include "api/base/needs.h"
@@ -35,7 +34,7 @@ tx_tensor *tx_tp_input(tx_tensor *x)
     return TX_EMIT_AS(x, RESHAPE, TX_ATTRS(.summed = true), NULL, &x->shape, x);
 }
 
-/* Memory in which ranks exchange numbers of the type of x. */
+/* Allocates a communication buffer of the type of x. */
 static tx_tensor *window_of(const tx_tensor *x, tx_shape shape)
 {
     return tx_tensor_planned(x->graph, x->dtype, shape, TX_ARENA_TP);
@@ -51,13 +50,13 @@ tx_tensor *tx_tp_all_reduce(tx_tensor *x)
                                              .out[TX_OUT(tp_all_reduce, w)] = window_of(x, x->shape)});
 }
 
-/* What a rank has of `chunks` chunks, in the window. */
+/* Exchanges rows through the window, which has one padded chunk for each rank. */
 static tx_tensor *move_rows(tx_tensor *x, tx_op op, int64_t tokens)
 {
     tx_graph *graph = x->graph;
     const tx_shape shape = TX_SHAPE(x->shape.dim[0], tokens, x->shape.dim[2]);
-    const int64_t least = tokens < x->shape.dim[1] ? tokens : x->shape.dim[1], parts = graph->model->mesh.tensor.size;
-    const int64_t blocks = tx_param_blocks(x->shape.dim[0] * least * x->shape.dim[2]);
+    const int64_t shorter = tokens < x->shape.dim[1] ? tokens : x->shape.dim[1], parts = graph->model->mesh.tensor.size;
+    const int64_t blocks = tx_param_blocks(x->shape.dim[0] * shorter * x->shape.dim[2]);
     tx_tensor *w = window_of(x, TX_SHAPE(parts * blocks * TX_PARAM_BLOCK));
     return tx_emit(
         graph, &(tx_emit_args){
@@ -109,7 +108,7 @@ tx_tensor *tx_parallel_places(const tx_tensor *x)
 
 /* ---- Tables ------------------------------------------------------------------------------------------- */
 
-/* The parameter of which `x` is this rank's rows; NULL: it is no such thing. */
+/* Returns the parameter of which `x` is this rank's rows, or NULL. */
 static const tx_param_spec *divided_rows(const tx_tensor *x)
 {
     const tx_model *model = x->graph->model;
@@ -117,7 +116,7 @@ static const tx_param_spec *divided_rows(const tx_tensor *x)
     return whole && whole->split == 1 ? whole : NULL;
 }
 
-/* Indices of rows of a parameter, of `all` rows, as this rank has them: what it has not is below 0. */
+/* Converts indices of a parameter of `all` rows to this rank's shard. Rows of other ranks become negative. */
 static tx_tensor *own_indices(tx_tensor *indices, const tx_param_spec *whole, int64_t all, bool labels,
                               tx_emit_args *args)
 {
@@ -131,24 +130,24 @@ static tx_tensor *own_indices(tx_tensor *indices, const tx_param_spec *whole, in
     return tx_emit(indices->graph, args);
 }
 
-/* Adds rows of a table of positions, 0 and on or those that are named: x [B, T, C]. */
+/* Adds position embeddings to x [B, T, C]: the given positions, or those from 0 on. */
 static tx_tensor *add_positions(tx_tensor *x, tx_tensor *table, tx_tensor *positions)
 {
     if (x && table && positions && x->graph->model->mesh.sequence)
         tx_graph_fail(x->graph,
-                      tx_fail(TX_UNSUPPORTED, "sequence parallelism: tokens that have positions of their own"));
+                      tx_fail(TX_UNSUPPORTED, "sequence parallelism does not support given positions of tokens"));
     if (!x || !table || positions)
         return table ? tx_add(x, TX_EMIT(positions, EMBEDDING, TX_PLAIN, positions, table)) : x;
     const int64_t rows = x->shape.dim[0], tokens = x->shape.dim[1], row = tokens * x->shape.dim[2];
     const tx_model *model = x->graph->model;
     const int32_t first = model->mesh.sequence ? model->mesh.tensor.rank * (int32_t)tokens : 0;
     tx_tensor *range = tx_range(x->graph, TX_SHAPE(1, tokens), first, 1);
-    tx_tensor *places = TX_EMIT(range, EMBEDDING, TX_PLAIN, range, tx_tp_param(table));
-    places = tx_broadcast(tx_reshape(places, TX_SHAPE(row)), TX_SHAPE(rows, row), TX_AXIS_ROWS);
-    return tx_add(x, tx_reshape(places, x->shape));
+    tx_tensor *embedded = TX_EMIT(range, EMBEDDING, TX_PLAIN, range, tx_tp_param(table));
+    embedded = tx_broadcast(tx_reshape(embedded, TX_SHAPE(row)), TX_SHAPE(rows, row), TX_AXIS_ROWS);
+    return tx_add(x, tx_reshape(embedded, x->shape));
 }
 
-/* Each rank gives the rows that it has, and they are summed. */
+/* Each rank looks up its own rows, and the results are summed. */
 tx_tensor *tx_parallel_embed(tx_tensor *tokens, tx_tensor *table, int64_t padding, tx_tensor *position_table,
                              tx_tensor *positions)
 {
@@ -165,7 +164,7 @@ tx_tensor *tx_parallel_embed(tx_tensor *tokens, tx_tensor *table, int64_t paddin
 
 /* ---- Losses -------------------------------------------------------------------------------------------- */
 
-/* The parameter whose rows, of which this rank has a part, the columns of `x` are products with; NULL: none. */
+/* Returns the parameter whose divided rows give the columns of `x` in a product, or NULL. */
 static const tx_param_spec *divided_columns(const tx_tensor *x)
 {
     const tx_node *n = x->producer >= 0 ? &x->graph->node[x->producer] : NULL;
@@ -177,7 +176,7 @@ bool tx_parallel_divides(const tx_tensor *x)
     return divided_rows(x) || divided_columns(x);
 }
 
-/* The loss of each rank's own columns, from which the ranks make that of all. */
+/* Each rank computes the loss of its own columns; the ranks combine them to the loss of all columns. */
 tx_tensor *tx_parallel_loss(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)
 {
     tx_graph *graph = logits->graph;
@@ -185,7 +184,8 @@ tx_tensor *tx_parallel_loss(tx_tensor *logits, tx_tensor *labels, int64_t vocab,
     const int64_t numbers = 2 * (int64_t)graph->model->mesh.tensor.size + 1;
     if (vocab != whole->logical.dim[0])
         return tx_graph_refuse(graph, tx_fail(TX_INVALID,
-                                              "cross_entropy: a vocabulary of %" PRId64 ", and ranks divide %" PRId64,
+                                              "cross_entropy: a vocabulary of %" PRId64 " does not match the %" PRId64
+                                              " that ranks divide",
                                               vocab, whole->logical.dim[0]));
     tx_emit_args of_labels;
     labels = own_indices(labels, whole, vocab, true, &of_labels);

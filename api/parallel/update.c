@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Nodes of the update plan of many ranks: they wait for the sums of gradients, sum their squares, and gather the
- * weights that each has updated. */
+ * Nodes of the update plan with several ranks: wait for the sums of gradients, sum their squares, and all-gather the
+ * updated weights. */
 #include "api/parallel/buckets.h"
 #include "api/plan/plan.h"
 
@@ -9,12 +9,12 @@ tx_status tx_parallel_check_optimizer(const tx_model *model, const tx_optimizer 
     const tx_mesh *mesh = &model->mesh;
     const tx_parallel *p = model->parallel;
     if (tx_parallel_sharded(p) && tx_optimizer_is_whole(optimizer->options.kind) && !p->options.whole)
-        return tx_fail(TX_INVALID, "this optimizer works on whole parameters, and the ranks have parts of them: give "
-                                   "tx_model_parallel the option `whole`");
+        return tx_fail(TX_INVALID, "this optimizer works on whole parameters, but the ranks have shards: pass "
+                                   "option `whole` to tx_model_parallel");
     if ((mesh->tensor.size > 1 || mesh->expert.size > 1 || mesh->stages > 1) && !tx_optimizer_divides(optimizer))
         return tx_fail(TX_UNSUPPORTED,
-                       "this optimizer's states are of blocks or whole parameters, of which the ranks "
-                       "of a tensor group, an expert group or a pipeline have parts: take AdamW, SGD or Lion");
+                       "this optimizer's states belong to blocks or whole parameters, but the ranks "
+                       "of a tensor group, an expert group or a pipeline have shards: take AdamW, SGD or Lion");
     return TX_OK;
 }
 
@@ -35,13 +35,13 @@ static void gather_weights(tx_graph *graph, int32_t bucket)
                    tx_parallel_exchanged(graph, TX_ARENA_WEIGHTS, bucket));
 }
 
-#define SUMMED 3 /* results: LOSS, GRAD_SUMSQ and DROPPED, the first */
+#define SUMMED 3 /* results LOSS, GRAD_SUMSQ and DROPPED come first */
 
-/* They are summed over the ranks. */
+/* Sums these results over the ranks. */
 static void reduce_results(tx_graph *graph)
 {
     _Static_assert(TX_RESULT_LOSS < SUMMED && TX_RESULT_GRAD_SUMSQ < SUMMED && TX_RESULT_DROPPED < SUMMED,
-                   "what is summed lies together");
+                   "summed results are contiguous");
     tx_tensor *x = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(SUMMED), TX_ARENA_RESULT, 0);
     tx_tensor *w =
         tx_tensor_fixed(graph, TX_F32, TX_SHAPE(SUMMED + 1), TX_ARENA_EXCHANGE, graph->model->parallel->results);
@@ -51,11 +51,13 @@ static void reduce_results(tx_graph *graph)
 void tx_parallel_add_waits(tx_graph *graph)
 {
     const tx_parallel *p = graph->model->parallel;
-    for (int32_t i = 0; i < p->buckets && !tx_parallel_keeps_shards(p); i++) /* else the training plan has waited */
+    for (int32_t i = 0; i < p->buckets && !tx_parallel_keeps_shards(p);
+         i++) /* otherwise the training plan has waited */
         wait_for_gradients(graph, i);
 }
 
-/* The stretches of a parameter of which this rank is the first replica, as far as its shard of the bucket has them. */
+/* Adds the squares of a parameter's stretches of which this rank is the first replica, within its shard of the bucket.
+ */
 static void add_param(tx_graph *graph, const tx_bucket *b, const tx_param_record *r)
 {
     const int64_t gradients = tx_bucket_gradients(graph->model->parallel, b);
@@ -69,14 +71,15 @@ static void add_param(tx_graph *graph, const tx_bucket *b, const tx_param_record
     }
 }
 
-/* This rank's shard of a bucket. Of what all ranks of a tensor group have the first one counts, the others what they
- * have parts of; what two stages have one of them counts. */
+/* Adds the squares of this rank's shard of a bucket. Replicated parameters count only on the first rank of a tensor
+ * group, divided ones on every rank, and tied ones only on one stage. */
 static void add_bucket(tx_graph *graph, const tx_bucket *b)
 {
     const tx_model *model = graph->model;
-    const bool again =
-        model->mesh.stages > 1 && tx_model_has_stage(model, model->mesh.stages - 1); /* the first counts what is tied */
-    if (model->mesh.tensor.rank == 0 && !again) {
+    const bool counted_elsewhere =
+        model->mesh.stages > 1 &&
+        tx_model_has_stage(model, model->mesh.stages - 1); /* tied parameters count on the first stage */
+    if (model->mesh.tensor.rank == 0 && !counted_elsewhere) {
         tx_update_add_squares(graph, tx_bucket_gradients(model->parallel, b), b->owned);
         return;
     }
@@ -96,7 +99,7 @@ void tx_parallel_add_squares(tx_graph *graph)
     reduce_results(graph);
 }
 
-/* The pieces in their order; a sharded bucket moves when the last of its own has been updated. */
+/* Updates the pieces in order. A sharded bucket is gathered after the last of its own pieces was updated. */
 void tx_parallel_add_updates(tx_graph *graph)
 {
     const tx_optimizer *o = graph->model->optimizer;
@@ -105,7 +108,7 @@ void tx_parallel_add_updates(tx_graph *graph)
     for (int32_t i = tx_parallel_sharded(p) ? p->buckets - 1 : -1; i >= 0; i--) {
         for (; done < o->pieces && tx_bucket_holds(&p->bucket[i], o->piece[done].address); done++)
             tx_update_add_piece(graph, &o->piece[done]);
-        if (!tx_parallel_gathers(p)) /* else what reads them does */
+        if (!tx_parallel_gathers(p)) /* otherwise its readers gather it */
             gather_weights(graph, i);
     }
     for (; done < o->pieces; done++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading and writing values that ranks, or devices of this process, divide. All ranks read a spread value together, or
- * rank 0 asks for it and the others answer. */
+ * Reads and writes values that ranks, or devices of this process, divide. A read is a collective call of all ranks, or
+ * rank 0 requests it while the others are in tx_model_serve_reads. */
 #include "api/parallel/buckets.h"
 
 #include "api/base/hash.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The ranks that have shards of a part; NULL if this rank has all of it. */
-static tx_comm *sharers_of(const tx_model *model, tx_param_role part, int32_t index)
+/* Returns the ranks that have shards of a part, or NULL if this rank has all of it. */
+static tx_comm *shard_group(const tx_model *model, tx_param_role part, int32_t index)
 {
     const tx_param_record *r = &model->param[index];
     const bool shards =
@@ -19,16 +19,16 @@ static tx_comm *sharers_of(const tx_model *model, tx_param_role part, int32_t in
     return shards ? tx_parallel_summers(model, &r->spec) : NULL;
 }
 
-/* True if ranks have parts of it, so that all read it together. */
-static bool is_spread(const tx_model *model, tx_param_role part, int32_t index)
+/* Whether ranks have only shards of a parameter, so that reads are collective. */
+static bool is_divided(const tx_model *model, tx_param_role part, int32_t index)
 {
     return index >= 0 && index < model->params &&
-           (tx_model_splits(model, index) || tx_model_has_pipeline(model) || sharers_of(model, part, index));
+           (tx_model_splits(model, index) || tx_model_has_pipeline(model) || shard_group(model, part, index));
 }
 
-/* Sums words over the ranks, each of which only one rank has read: the zeros of the others change no bit. A rank that
- * has failed takes part all the same. */
-static tx_status add_up(tx_comm *comm, void *to, int64_t words, tx_status status)
+/* Sums words over the ranks. Only one rank has read each word; the zeros of the others change no bit. A rank that
+ * failed takes part too. */
+static tx_status sum_words(tx_comm *comm, void *to, int64_t words, tx_status status)
 {
     const tx_status added = tx_comm_collect(comm, TX_ALL_REDUCE, to, words, TX_I32, 0);
     return status ? status : added;
@@ -37,13 +37,13 @@ static tx_status add_up(tx_comm *comm, void *to, int64_t words, tx_status status
 tx_status tx_parallel_complete(const tx_model *model, tx_param_role part, int32_t index, int32_t *words, int64_t count,
                                tx_status status)
 {
-    tx_comm *sharers = sharers_of(model, part, index);
-    return sharers ? add_up(sharers, words, count, status) : status;
+    tx_comm *group = shard_group(model, part, index);
+    return group ? sum_words(group, words, count, status) : status;
 }
 
 /* ---- Copies ------------------------------------------------------------------------------------------- */
 
-/* This rank's runs of a parameter that its groups divide; all ranks of these read together. */
+/* Copies this rank's runs of a divided parameter. A read is a collective call of its groups. */
 static tx_status copy_runs(tx_model *model, const tx_value_copy *c)
 {
     const tx_param_record *r = &model->param[c->index];
@@ -60,9 +60,9 @@ static tx_status copy_runs(tx_model *model, const tx_value_copy *c)
         if (!status)
             tx_own_put(r, c->first, c->count, mine, c->to);
         if (r->division.parts > 1)
-            status = add_up(model->mesh.tensor.comm, c->to, c->count, status);
+            status = sum_words(model->mesh.tensor.comm, c->to, c->count, status);
         if (r->experts.parts > 1)
-            status = add_up(model->mesh.expert.comm, c->to, c->count, status);
+            status = sum_words(model->mesh.expert.comm, c->to, c->count, status);
     }
     free(mine);
     return status;
@@ -72,18 +72,19 @@ static tx_status prepare(tx_model *model, const tx_value_copy *c)
 {
     TX_TRY(tx_values_prepare(model, c));
     return c->part == TX_PARAM_GRADIENT && tx_parallel_sharded(model->parallel)
-               ? tx_fail(TX_NOT_FOUND, "no rank has all gradients: they are spread (zero_stage %d)",
+               ? tx_fail(TX_NOT_FOUND, "no rank has all gradients: they are divided (zero_stage %d)",
                          (int)model->parallel->options.zero_stage)
                : TX_OK;
 }
 
-/* Each stage that has a parameter writes it, and its own stage reads it: a device of this process, or a rank of a
- * pipeline, of which all ranks read together. */
+/* Every stage that has a parameter writes it, and the stage that owns it reads it. A stage is a device of this process,
+ * or a rank of a pipeline, in which all ranks read collectively. */
 static tx_status copy_values(tx_model *model, const tx_value_copy *c)
 {
     tx_status status = TX_OK;
     TX_TRY(prepare(model, c));
-    if (c->from && c->part == TX_PARAM_WEIGHT && sharers_of(model, c->part, c->index)) /* all, whatever this rank has */
+    if (c->from && c->part == TX_PARAM_WEIGHT &&
+        shard_group(model, c->part, c->index)) /* all values, also those of other ranks */
         model->parallel->written = tx_hash_words(model->parallel->written, c->from, c->count);
     if (c->to && tx_model_has_pipeline(model))
         memset(c->to, 0, (size_t)c->count * sizeof *c->to);
@@ -94,19 +95,19 @@ static tx_status copy_values(tx_model *model, const tx_value_copy *c)
             status = prepare(m, c);
         TX_THEN(status, (tx_model_splits(m, c->index) ? copy_runs : tx_values_copy_own)(m, c));
     }
-    return c->to && tx_model_has_pipeline(model) ? add_up(model->mesh.pipeline.comm, c->to, c->count, status) : status;
+    return c->to && tx_model_has_pipeline(model) ? sum_words(model->mesh.pipeline.comm, c->to, c->count, status)
+                                                 : status;
 }
 
-/* ---- Asking and answering ------------------------------------------------------------------------------ */
+/* ---- Requests of rank 0 ------------------------------------------------------------------------------ */
 
-typedef struct question {
+typedef struct request {
     int64_t first, count;
-    int32_t part, param; /* -1: there is no further question */
-} question;
+    int32_t part, param; /* -1 ends the requests */
+} request;
 
-/* To all ranks: to those of rank 0's tensor group, from each of these to the others of its part, and from these to the
- * other stages. */
-static tx_status pass_on(const tx_mesh *mesh, question *q)
+/* Broadcasts to all ranks: first in rank 0's tensor group, then along the data axis, then to the other stages. */
+static tx_status broadcast(const tx_mesh *mesh, request *q)
 {
     const int64_t words = (int64_t)(sizeof *q / sizeof(int32_t));
     tx_comm *const axes[] = {mesh->tensor.comm, mesh->data.comm, mesh->pipeline.comm};
@@ -123,8 +124,8 @@ bool tx_model_gathers(const tx_model *model)
            tx_model_has_pipeline(model);
 }
 
-/* Whether ranks have parts of the weights or of the optimizer states. */
-static bool spreads(const tx_model *model)
+/* Whether ranks have shards of the weights or of the optimizer states. */
+static bool divides(const tx_model *model)
 {
     return tx_parallel_sharded(model->parallel) || tx_model_gathers(model);
 }
@@ -133,12 +134,12 @@ tx_status tx_model_read_alone(tx_model *model, bool on)
 {
     TX_NEEDS(model, TX_INVALID);
     tx_parallel *p = model->parallel;
-    question none = {.param = -1};
-    if (!spreads(model) || p->asks == on)
+    request none = {.param = -1};
+    if (!divides(model) || p->asks == on)
         return TX_OK;
     if (!on) {
         p->asks = false;
-        return pass_on(&model->mesh, &none);
+        return broadcast(&model->mesh, &none);
     }
     TX_TRY(tx_model_wait(model));
     p->asks = true;
@@ -148,14 +149,14 @@ tx_status tx_model_read_alone(tx_model *model, bool on)
 tx_status tx_model_serve_reads(tx_model *model)
 {
     TX_NEEDS(model, TX_INVALID);
-    if (!spreads(model))
+    if (!divides(model))
         return TX_OK;
     TX_TRY(tx_model_wait(model));
     float *answer = model->parallel->answer;
     tx_status status = TX_OK, read;
-    question q = {0};
+    request q = {0};
     for (bool more = true; more;) {
-        read = pass_on(&model->mesh, &q);
+        read = broadcast(&model->mesh, &q);
         more = !read && q.param >= 0;
         if (more)
             read = copy_values(model, &(tx_value_copy){(tx_param_role)q.part, q.param, q.first, q.count, .to = answer});
@@ -166,11 +167,11 @@ tx_status tx_model_serve_reads(tx_model *model)
 
 tx_status tx_parallel_copy(tx_model *model, const tx_value_copy *c)
 {
-    if (c->from || !is_spread(model, c->part, c->index) || !model->parallel->asks)
+    if (c->from || !is_divided(model, c->part, c->index) || !model->parallel->asks)
         return copy_values(model, c);
     for (int64_t at = 0; at < c->count; at += TX_ANSWER) {
-        question q = {c->first + at, c->count - at < TX_ANSWER ? c->count - at : TX_ANSWER, (int32_t)c->part, c->index};
-        TX_TRY(pass_on(&model->mesh, &q));
+        request q = {c->first + at, c->count - at < TX_ANSWER ? c->count - at : TX_ANSWER, (int32_t)c->part, c->index};
+        TX_TRY(broadcast(&model->mesh, &q));
         TX_TRY(copy_values(model, &(tx_value_copy){c->part, c->index, q.first, q.count, .to = c->to + at}));
     }
     return TX_OK;

@@ -58,5 +58,5 @@ mkdir "$work/talks"
 cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/talks"
 echo '{"model_type": "gpt2", "vocab_size": 342, "n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 64}' > "$work/talks/config.json"
 from="--config_name $work/talks --tokenizer_name $work/talks --train_file $work/talk.jsonl --chat_template chatml --max_seq_length 64 --packing true"
-refused "tokens that have positions of their own" 2 2
+refused "given positions of tokens" 2 2
 ends
