@@ -36,7 +36,7 @@ static void read_notes(const unsigned char *at, size_t size, char *text)
     }
 }
 
-static int look_at(struct dl_phdr_info *module, size_t size, void *context)
+static int visit_module(struct dl_phdr_info *module, size_t size, void *context)
 {
     const search *s = context;
     bool here = false;
@@ -55,7 +55,7 @@ static int look_at(struct dl_phdr_info *module, size_t size, void *context)
 
 void tx_build_id(char text[TX_BUILD_ID])
 {
-    search s = {(uintptr_t)&look_at, text};
+    search s = {(uintptr_t)&visit_module, text};
     snprintf(text, TX_BUILD_ID, "unknown");
-    dl_iterate_phdr(look_at, &s);
+    dl_iterate_phdr(visit_module, &s);
 }

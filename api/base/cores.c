@@ -31,7 +31,7 @@ int32_t tx_cores_allowed(void)
 static void apply_limit(void *context, const char *folder, const char *name, bool second)
 {
     (void)name;
-    int32_t *least = context;
+    int32_t *limit = context;
     double both[2], quota[2], period[2];
     if (second && tx_read_numbers(folder, "cpu.max", "", 2, both)) {
         quota[0] = both[0];
@@ -44,14 +44,14 @@ static void apply_limit(void *context, const char *folder, const char *name, boo
         return;
     const int32_t whole = (int32_t)(quota[0] / period[0]);
     const int32_t cores = whole + ((double)whole * period[0] < quota[0]);
-    *least = cores < *least ? cores : *least;
+    *limit = cores < *limit ? cores : *limit;
 }
 
 int32_t tx_cores_quota_of(const char *groups, const char *root)
 {
-    int32_t least = INT32_MAX;
-    tx_control_groups(groups, root, "cpu", apply_limit, &least);
-    return least;
+    int32_t limit = INT32_MAX;
+    tx_control_groups(groups, root, "cpu", apply_limit, &limit);
+    return limit;
 }
 
 int32_t tx_cores_quota(void)
@@ -81,7 +81,7 @@ static int32_t ranks_here(void)
  * not report this, the number of running processes decides. */
 bool tx_cores_shared_at(const char *root, int32_t threads)
 {
-    const double most_waiting = 10.0; /* percent */
+    const double waiting_limit = 10.0; /* percent */
     const int32_t all = (int32_t)sysconf(_SC_NPROCESSORS_ONLN), allowed = tx_cores_allowed(), requested = threads;
     const bool bound = allowed < all;
     threads = requested > 0 ? requested : tx_cores();
@@ -93,7 +93,7 @@ bool tx_cores_shared_at(const char *root, int32_t threads)
     double waiting, running = -1.0;
     snprintf(proc, sizeof proc, "%.1000s/proc", root);
     if (tx_read_numbers(proc, "pressure/cpu", "some avg10=", 1, &waiting))
-        return waiting >= most_waiting;
+        return waiting >= waiting_limit;
     tx_read_numbers(proc, "stat", "procs_running ", 1, &running);
     return running - 1.0 + threads > all;
 }

@@ -58,8 +58,8 @@ tx_status tx_file_open(const char *path, int flags, int *descriptor, int64_t *si
     int opened = open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666);
     if (opened < 0) {
         const int error = errno;
-        bool there = (flags & O_NOFOLLOW ? lstat : stat)(path, &info) == 0;
-        if (there && !S_ISREG(info.st_mode) && (error == ELOOP || error == ENXIO || error == EISDIR))
+        bool exists = (flags & O_NOFOLLOW ? lstat : stat)(path, &info) == 0;
+        if (exists && !S_ISREG(info.st_mode) && (error == ELOOP || error == ENXIO || error == EISDIR))
             return fail_kind(path, info.st_mode);
         errno = error;
         return tx_file_fail(path, (flags & O_ACCMODE) == O_RDONLY ? "open" : "open for writing");
@@ -148,16 +148,16 @@ tx_status tx_file_read(const char *path, int64_t limit, char **data, size_t *siz
 {
     TX_NEEDS(path && data && size, TX_INVALID);
     int descriptor = -1;
-    int64_t there = 0;
+    int64_t bytes = 0;
     if (strcmp(path, "/dev/stdin") == 0)
         return read_all(STDIN_FILENO, path, INPUT_ROOM, limit, data, size);
     tx_status status;
-    TX_TRY(tx_file_open(path, O_RDONLY, &descriptor, &there));
-    if (there > limit)
+    TX_TRY(tx_file_open(path, O_RDONLY, &descriptor, &bytes));
+    if (bytes > limit)
         status = tx_fail(TX_FORMAT, "%s: %" PRId64 " bytes, larger than the %" PRId64 " that such a file may have",
-                         path, there, limit);
+                         path, bytes, limit);
     else
-        status = read_all(descriptor, path, (size_t)there, limit, data, size);
+        status = read_all(descriptor, path, (size_t)bytes, limit, data, size);
     close(descriptor);
     return status;
 }
@@ -361,12 +361,12 @@ tx_status tx_file_create_output(const char *path, tx_file **file)
     int direct = -1;
     if (stat(path, &info) != 0 && lstat(path, &info) == 0)
         TX_TRY(make_target(path));
-    const bool there = stat(path, &info) == 0;
-    if (there && (S_ISDIR(info.st_mode) || S_ISSOCK(info.st_mode)))
+    const bool exists = stat(path, &info) == 0;
+    if (exists && (S_ISDIR(info.st_mode) || S_ISSOCK(info.st_mode)))
         return fail_kind(path, info.st_mode);
-    if (there)
+    if (exists)
         direct = shared_output(&info);
-    if (there && direct < 0 && !S_ISREG(info.st_mode) && (direct = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC)) < 0)
+    if (exists && direct < 0 && !S_ISREG(info.st_mode) && (direct = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC)) < 0)
         return tx_file_fail(path, "open for writing");
     char *target = tx_file_target(path);
     const tx_status status = target ? create(target, direct, file) : TX_MEMORY;

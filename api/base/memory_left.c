@@ -17,11 +17,11 @@ static const version versions[] = {
 };
 
 /* The minimum so far and its owner. */
-typedef struct least {
+typedef struct minimum {
     int64_t left;
     char *owner;
     size_t room;
-} least;
+} minimum;
 
 /* Returns the number after `key` at the start of a line, or -1 if there is none. */
 static int64_t number_in(const char *folder, const char *file, const char *key)
@@ -41,7 +41,7 @@ static int64_t at_least_zero(int64_t number)
  * as free. */
 static void apply_limit(void *context, const char *folder, const char *name, bool second)
 {
-    least *l = context;
+    minimum *l = context;
     const version *v = &versions[second];
     const int64_t limit = number_in(folder, v->limit, ""), used = number_in(folder, v->used, "");
     if (limit < 0 || used < 0)
@@ -60,7 +60,7 @@ int64_t tx_memory_left(const char *root, char *owner, size_t room)
     char list[200], base[160];
     snprintf(base, sizeof base, "%.100s/proc", root);
     const int64_t kilobytes = number_in(base, "meminfo", "MemAvailable:");
-    least l = {kilobytes < 0 ? INT64_MAX : kilobytes * 1024, owner, room};
+    minimum l = {kilobytes < 0 ? INT64_MAX : kilobytes * 1024, owner, room};
     snprintf(owner, room, "the host");
     snprintf(list, sizeof list, "%s/self/cgroup", base);
     snprintf(base, sizeof base, "%.100s/sys/fs/cgroup", root);

@@ -37,8 +37,8 @@ static int32_t segment_of(const checkpointing *c, int32_t node)
 static save_level level_of(const checkpointing *c, int32_t segment)
 {
     const tx_checkpointing *o = &c->graph->checkpointing;
-    const save_level least = c->graph->model->mesh.sequence ? SAVE_CHUNKS : SAVE_ALL;
-    return segment < o->whole ? SAVE_INPUT : segment < o->cheap ? SAVE_EXPENSIVE : least;
+    const save_level minimum = c->graph->model->mesh.sequence ? SAVE_CHUNKS : SAVE_ALL;
+    return segment < o->whole ? SAVE_INPUT : segment < o->cheap ? SAVE_EXPENSIVE : minimum;
 }
 
 /* Whether an op is cheap compared with products: it takes a few operations for each result element. */

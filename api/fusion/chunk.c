@@ -319,9 +319,9 @@ static void emit_member(const classifier *c, const member *m, chunk *at)
             at->inner[inner_of(c, n.out[k])] = args.out[k];
 }
 
-static tx_status emit_chunks(const classifier *c, int64_t most)
+static tx_status emit_chunks(const classifier *c, int64_t limit)
 {
-    const int64_t chunks = (c->rows + most - 1) / most, even = (c->rows + chunks - 1) / chunks;
+    const int64_t chunks = (c->rows + limit - 1) / limit, even = (c->rows + chunks - 1) / chunks;
     const int64_t rows = (even + ROWS_UNIT - 1) / ROWS_UNIT * ROWS_UNIT;
     for (int64_t first = 0; first < c->rows; first += rows) {
         chunk at = {first, c->rows - first < rows ? c->rows - first : rows, {0}};
@@ -333,11 +333,11 @@ static tx_status emit_chunks(const classifier *c, int64_t most)
 }
 
 /* Replaces the members by their chunks. The nodes marked `early`, then the chunks, are inserted at the first member. */
-static tx_status split(const classifier *c, int64_t most)
+static tx_status split(const classifier *c, int64_t limit)
 {
     tx_graph *graph = c->graph;
     const int32_t first = c->member[0].node, chunks = graph->nodes;
-    TX_TRY(emit_chunks(c, most));
+    TX_TRY(emit_chunks(c, limit));
     for (int32_t i = 0; i < c->members; i++) /* the last chunk produces whole outputs */
         for (int k = 0; k < TX_MAX_OUT; k++) {
             tx_tensor *t = graph->node[c->member[i].node].out[k];
@@ -355,7 +355,7 @@ static tx_status split(const classifier *c, int64_t most)
 /* ---- The pass ----------------------------------------------------------------------------------------- */
 
 /* Returns the most rows of a chunk. */
-static int64_t most_rows(const tx_graph *graph, const tx_tensor *logits)
+static int64_t row_limit(const tx_graph *graph, const tx_tensor *logits)
 {
     const int64_t bytes = graph->chunk_bytes;
     const int64_t chunk_bytes = graph->model->arena[TX_ARENA_PLANNED].chunk_bytes;
@@ -377,14 +377,14 @@ static tx_status chunk_one(tx_edit *edit, void *state)
     c->edit = edit;
     if (!find_members(c, c->loss) || !others_can_move(c))
         return TX_OK;
-    const int64_t most = most_rows(c->graph, c->graph->node[c->loss].in[0]);
+    const int64_t limit = row_limit(c->graph, c->graph->node[c->loss].in[0]);
     /* If all rows fit in a chunk, its nodes are moved together so that tx_fuse can fuse loss and gradient. */
-    if (c->rows <= most && (!c->has_gradient || is_consecutive(c)))
+    if (c->rows <= limit && (!c->has_gradient || is_consecutive(c)))
         return TX_OK;
     c->early = tx_edit_alloc(edit, (size_t)c->graph->nodes, sizeof *c->early);
     TX_TRY(tx_edit_check(edit));
     c->split = find_early(c);
-    return c->split ? split(c, most) : TX_OK;
+    return c->split ? split(c, limit) : TX_OK;
 }
 
 tx_status tx_chunk(tx_graph *graph)

@@ -105,18 +105,18 @@ tx_status tx_set_output(const tx_infer *c, int i, tx_dtype dtype, tx_shape shape
 
 tx_status tx_set_output_as(const tx_infer *c, tx_dtype own, tx_shape shape)
 {
-    const tx_dtype asked = c->out[0].dtype != TX_DTYPE_COUNT ? c->out[0].dtype : own;
-    if (!tx_is_float_type(asked))
-        return tx_refuse(c, "the result cannot be %s", tx_dtype_name(asked));
-    return tx_set_output(c, 0, asked, shape);
+    const tx_dtype requested = c->out[0].dtype != TX_DTYPE_COUNT ? c->out[0].dtype : own;
+    if (!tx_is_float_type(requested))
+        return tx_refuse(c, "the result cannot be %s", tx_dtype_name(requested));
+    return tx_set_output(c, 0, requested, shape);
 }
 
 tx_status tx_give_stored(const tx_infer *c, tx_dtype stored, tx_dtype own, tx_shape shape)
 {
-    const tx_dtype asked = c->out[0].dtype != TX_DTYPE_COUNT ? c->out[0].dtype : own;
-    if (asked != TX_F32 && asked != stored)
-        return tx_refuse(c, "%s operands cannot give %s", tx_dtype_name(stored), tx_dtype_name(asked));
-    return tx_set_output(c, 0, asked, shape);
+    const tx_dtype requested = c->out[0].dtype != TX_DTYPE_COUNT ? c->out[0].dtype : own;
+    if (requested != TX_F32 && requested != stored)
+        return tx_refuse(c, "%s operands cannot give %s", tx_dtype_name(stored), tx_dtype_name(requested));
+    return tx_set_output(c, 0, requested, shape);
 }
 
 tx_shape tx_without_last(const tx_shape *shape)

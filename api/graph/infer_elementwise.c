@@ -147,9 +147,9 @@ tx_status tx_infer_fill(const tx_infer *c)
 tx_status tx_infer_range(const tx_infer *c)
 {
     const int64_t last = tx_range_period(c->attrs, tx_shape_count(&c->out[0].shape)) - 1;
-    int64_t way, end;
-    if (__builtin_mul_overflow(last, (int64_t)c->attrs->step, &way) ||
-        __builtin_add_overflow(way, (int64_t)c->attrs->first, &end) ||
+    int64_t distance, end;
+    if (__builtin_mul_overflow(last, (int64_t)c->attrs->step, &distance) ||
+        __builtin_add_overflow(distance, (int64_t)c->attrs->first, &end) ||
         __builtin_add_overflow(end, c->attrs->gap, &end) || end < INT32_MIN || end > INT32_MAX)
         return tx_refuse(c, "%s numbers from %" PRId64 " on, %d apart, do not fit 32 bits", TX_TEXT(c->out[0].shape),
                          c->attrs->first, c->attrs->step);

@@ -75,8 +75,8 @@ void tx_optimizer_free(tx_optimizer *optimizer)
 
 int64_t tx_offload_elements(const tx_optimizer *optimizer)
 {
-    const int64_t asked = optimizer ? optimizer->options.offload_elements : 0;
-    return (asked ? asked : INT64_C(4) << 20) / TX_PARAM_BLOCK * TX_PARAM_BLOCK;
+    const int64_t requested = optimizer ? optimizer->options.offload_elements : 0;
+    return (requested ? requested : INT64_C(4) << 20) / TX_PARAM_BLOCK * TX_PARAM_BLOCK;
 }
 
 const tx_optimizer_form *tx_optimizer_form_of(const tx_optimizer *optimizer, const tx_param_spec *spec)

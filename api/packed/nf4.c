@@ -21,16 +21,16 @@ static inline int32_t code_of(float x)
 void tx_nf4_quantize(const float *x, int64_t blocks, uint8_t *codes, float *absmax)
 {
     for (int64_t b = 0; b < blocks; b++, x += TX_NF4_BLOCK, codes += TX_NF4_BLOCK / 2) {
-        float most = 0.0f;
+        float largest = 0.0f;
         int32_t code[TX_NF4_BLOCK];
         for (int i = 0; i < TX_NF4_BLOCK; i++) /* keeps NaN, so that readers notice it */
-            most = most >= fabsf(x[i]) || isnan(most) ? most : fabsf(x[i]);
-        const float inverse = 1.0f / (most < 1e-38f ? 1e-38f : most);
+            largest = largest >= fabsf(x[i]) || isnan(largest) ? largest : fabsf(x[i]);
+        const float inverse = 1.0f / (largest < 1e-38f ? 1e-38f : largest);
         for (int i = 0; i < TX_NF4_BLOCK; i++)
             code[i] = code_of(x[i] * inverse);
         for (int i = 0; i < TX_NF4_BLOCK / 2; i++)
             codes[i] = (uint8_t)(code[2 * i] << 4 | code[2 * i + 1]);
-        absmax[b] = most;
+        absmax[b] = largest;
     }
 }
 

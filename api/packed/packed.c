@@ -68,17 +68,17 @@ static tx_status move_slice(slice *s, bool out, int64_t first, int64_t blocks)
 /* ---- Quantising ----------------------------------------------------------------------------------------- */
 
 /* Whole groups of a slice for one thread. The bytes do not depend on the number of threads. */
-typedef struct share {
+typedef struct job {
     slice *s;
     const float *data; /* of the slice */
     int64_t first, blocks;
     pthread_t thread;
     bool started;
-} share;
+} job;
 
 static void *quantize(void *argument)
 {
-    const share *part = argument;
+    const job *part = argument;
     slice *s = part->s;
     const int64_t first = part->first;
     tx_nf4_quantize(part->data + first * TX_NF4_BLOCK, part->blocks, s->codes + first * TX_NF4_BLOCK / 2,
@@ -91,12 +91,12 @@ static void *quantize(void *argument)
 /* If the system refuses a thread, this thread does its part. */
 static void quantize_all(slice *s, const float *data, int64_t blocks)
 {
-    share part[SLICE / TX_NF4_GROUP];
+    job part[SLICE / TX_NF4_GROUP];
     const int64_t groups = (blocks + TX_NF4_GROUP - 1) / TX_NF4_GROUP, threads = s->model->engine->threads;
     const int64_t parts = groups < threads ? groups : threads;
     for (int64_t i = 0; i < parts; i++) {
         const int64_t first = groups * i / parts * TX_NF4_GROUP, end = groups * (i + 1) / parts * TX_NF4_GROUP;
-        part[i] = (share){.s = s, .data = data, .first = first, .blocks = (end < blocks ? end : blocks) - first};
+        part[i] = (job){.s = s, .data = data, .first = first, .blocks = (end < blocks ? end : blocks) - first};
         part[i].started = i + 1 < parts && tx_thread_start(&part[i].thread, quantize, &part[i]);
         if (!part[i].started)
             quantize(&part[i]);

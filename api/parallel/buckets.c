@@ -25,9 +25,9 @@ static void add_param(const tx_model *model, const tx_param_record *param, tx_bu
         .comm = comm, .arena = param->arena, .dtype = dtype, .element = (int64_t)tx_dtype_size(dtype)};
     const int64_t count =
         tx_bucket_elements(&empty, tx_dtype_bytes(param->spec.dtype, tx_shape_count(&param->spec.shape)));
-    int64_t most = p->options.bucket_bytes ? p->options.bucket_bytes : BUCKET_BYTES;
+    int64_t limit = p->options.bucket_bytes ? p->options.bucket_bytes : BUCKET_BYTES;
     tx_bucket *last = *buckets ? &bucket[*buckets - 1] : NULL;
-    if (!last || *full || count * empty.element > most || last->comm != comm ||
+    if (!last || *full || count * empty.element > limit || last->comm != comm ||
         tx_arena_chunk(arena, last->address) != tx_arena_chunk(arena, param->offset)) {
         last = &bucket[(*buckets)++];
         *last = empty;
@@ -35,8 +35,8 @@ static void add_param(const tx_model *model, const tx_param_record *param, tx_bu
     last->address = param->offset;
     last->count += count;
     if (*buckets == 1 && !frozen && !p->options.bucket_bytes)
-        most = FIRST_BUCKET_BYTES;
-    *full = last->count * last->element >= most;
+        limit = FIRST_BUCKET_BYTES;
+    *full = last->count * last->element >= limit;
 }
 
 /* Creates the buckets of an arena and returns their number. */

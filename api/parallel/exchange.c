@@ -58,11 +58,11 @@ static tx_status begin(const tx_model *model, tx_moving *m)
     const tx_command *c = &m->command;
     const int32_t owner = p->bucket[c->attrs.exchange.bucket].owner;
     tx_comm *comm = p->bucket[c->attrs.exchange.bucket].comm;
-    const bool sums = c->op == TX_OP_REDUCE_GRADIENTS, spread = tx_parallel_sharded(p) && owner < 0;
+    const bool sums = c->op == TX_OP_REDUCE_GRADIENTS, sharded = tx_parallel_sharded(p) && owner < 0;
     const tx_dtype dtype =
         c->in[0].dtype == TX_F16 ? TX_BF16 : c->in[0].dtype; /* of weights, whose bits are only copied */
     const tx_transfer transfer = {
-        .kind = sums ? (spread ? TX_REDUCE_SCATTER : TX_ALL_REDUCE) : (spread ? TX_ALL_GATHER : TX_BROADCAST),
+        .kind = sums ? (sharded ? TX_REDUCE_SCATTER : TX_ALL_REDUCE) : (sharded ? TX_ALL_GATHER : TX_BROADCAST),
         .root = owner,
         .dtype = dtype,
         .wire = sums && p->options.half ? TX_BF16 : dtype,

@@ -227,12 +227,12 @@ static void erase_copies(const gathers *g)
 static tx_status change(tx_edit *edit, void *state)
 {
     gathers *g = state;
-    const int32_t most = g->r.graph->nodes * TX_MAX_IN;
-    g->gathering = tx_edit_alloc(edit, (size_t)most, sizeof *g->gathering);
-    g->packed = tx_edit_alloc(edit, (size_t)most, sizeof *g->packed);
-    g->reading = tx_edit_alloc(edit, (size_t)most, sizeof *g->reading);
-    g->range = tx_edit_alloc(edit, (size_t)most, sizeof *g->range);
-    TX_TRY(tx_residency_open(&g->r, edit, most, most));
+    const int32_t room = g->r.graph->nodes * TX_MAX_IN;
+    g->gathering = tx_edit_alloc(edit, (size_t)room, sizeof *g->gathering);
+    g->packed = tx_edit_alloc(edit, (size_t)room, sizeof *g->packed);
+    g->reading = tx_edit_alloc(edit, (size_t)room, sizeof *g->reading);
+    g->range = tx_edit_alloc(edit, (size_t)room, sizeof *g->range);
+    TX_TRY(tx_residency_open(&g->r, edit, room, room));
     find_readings(g);
     TX_TRY(add_pieces(g));
     TX_TRY(tx_residency_insert(&g->r));

@@ -38,9 +38,9 @@ tx_status tx_infer_take_columns(const tx_infer *c)
 tx_status tx_infer_join_columns(const tx_infer *c)
 {
     const tx_shape *a = &c->in[0].shape, *b = &c->in[1].shape;
-    const tx_shape alike = tx_with_last(b, tx_shape_last(a));
+    const tx_shape expected = tx_with_last(b, tx_shape_last(a));
     TX_TRY(tx_require(c, "HH"));
-    TX_TRY(tx_require_shape(c, 0, &alike));
+    TX_TRY(tx_require_shape(c, 0, &expected));
     if (c->attrs->rows < 1 || c->attrs->rows > tx_shape_last(a))
         return tx_refuse(c, "%" PRId64 " columns are outside %s", c->attrs->rows, TX_TEXT(*a));
     return tx_set_output_as(c, c->in[0].dtype, tx_with_last(a, c->attrs->rows + tx_shape_last(b)));

@@ -73,8 +73,8 @@ static void find_runs(tx_param_record *record)
     const tx_param_spec *whole = &record->whole;
     const tx_division *d = &record->division, *e = &record->experts;
     const bool sections = divides_sections(whole, d);
-    const int64_t share = tx_shape_count(&whole->logical) / e->parts;
-    int64_t row = share, inner = 1, before = 0, own = 0;
+    const int64_t per_rank = tx_shape_count(&whole->logical) / e->parts;
+    int64_t row = per_rank, inner = 1, before = 0, own = 0;
     for (int32_t i = d->dimension + 1; i < whole->logical.rank && d->parts > 1; i++)
         inner *= whole->logical.dim[i];
     if (d->parts > 1)
@@ -85,10 +85,10 @@ static void find_runs(tx_param_record *record)
         const int32_t replicas = sections ? replicas_of(&whole->sections, i, d->parts) : 1;
         int64_t first;
         const int64_t count = tx_own_rows(size, d->part / replicas, d->parts / replicas, &first);
-        record->run[i] = (tx_param_run){.first = e->part * share + before + first * inner,
+        record->run[i] = (tx_param_run){.first = e->part * per_rank + before + first * inner,
                                         .count = count * inner,
                                         .step = row,
-                                        .times = share / row,
+                                        .times = per_rank / row,
                                         .own = own,
                                         .replicas = replicas,
                                         .replica = d->part % replicas};

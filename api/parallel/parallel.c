@@ -76,16 +76,16 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
         return tx_fail(TX_MEMORY, "parallel: out of memory");
     bytes[comm->rank] = model->arena[TX_ARENA_WEIGHTS].chunk_bytes;
     tx_status status = tx_comm_share(comm, bytes, sizeof *bytes);
-    int64_t least = bytes[0];
+    int64_t smallest = bytes[0];
     for (int32_t r = 1; r < comm->size; r++)
-        least = bytes[r] < least ? bytes[r] : least;
+        smallest = bytes[r] < smallest ? bytes[r] : smallest;
     free(bytes);
-    static const tx_arena_id alike[] = {
+    static const tx_arena_id arenas[] = {
         TX_ARENA_FROZEN,   TX_ARENA_FROZEN_SHARDS,    TX_ARENA_WEIGHTS,   TX_ARENA_SHARDS,
         TX_ARENA_HALF,     TX_ARENA_GRADIENTS,        TX_ARENA_OPTIMIZER, TX_ARENA_WEIGHTS_WINDOW,
         TX_ARENA_EXCHANGE, TX_ARENA_GRADIENTS_WINDOW, TX_ARENA_TP};
-    for (size_t i = 0; i < sizeof alike / sizeof alike[0] && !status; i++)
-        model->arena[alike[i]].chunk_bytes = least;
+    for (size_t i = 0; i < sizeof arenas / sizeof arenas[0] && !status; i++)
+        model->arena[arenas[i]].chunk_bytes = smallest;
     return status;
 }
 

@@ -102,7 +102,7 @@ static tx_node node_of(const staging *s, const crossing *h, tx_op op, tx_tensor 
     return tx_message_node(op, h->direction, peer, (2 * chunk + back) * TX_CROSSINGS + h->number, in, out);
 }
 
-/* Sends a tensor from node `at` on. The start_send is waited for after all computation of the stage, to prevent a
+/* Sends a tensor from node `at` on. The host waits for it after all computation of the stage, to prevent a
  * deadlock with a stage that waits for later results of this one. */
 static tx_status start_send(staging *s, tx_tensor *t, const crossing *h, int32_t at)
 {

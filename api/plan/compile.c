@@ -110,10 +110,10 @@ static tx_status create(tx_graph *graph, const char *name, bool owns_graph, tx_p
 /* Makes `following` the plan of the next stage; `plan` owns it then. */
 static tx_status follow(tx_plan *plan, tx_plan *following)
 {
-    int64_t most = 0;
+    int64_t largest = 0;
     for (int32_t i = 0; plan->graph->gone[i]; i++)
-        most = tx_tensor_bytes(plan->graph->gone[i]) > most ? tx_tensor_bytes(plan->graph->gone[i]) : most;
-    plan->crossing = malloc((size_t)most + 1);
+        largest = tx_tensor_bytes(plan->graph->gone[i]) > largest ? tx_tensor_bytes(plan->graph->gone[i]) : largest;
+    plan->crossing = malloc((size_t)largest + 1);
     if (!plan->crossing)
         return tx_fail(TX_MEMORY, "no memory for the tensors that devices exchange");
     plan->following = following;

@@ -22,19 +22,19 @@ int64_t tx_copies_elements(const tx_model *model)
 bool tx_copies_range(const tx_model *model, int32_t number, tx_copy_range *r)
 {
     const tx_arena *weights = arena_of(model);
-    const int64_t most = tx_copies_elements(model), word = (int64_t)sizeof(float);
+    const int64_t limit = tx_copies_elements(model), word = (int64_t)sizeof(float);
     if (model->copies.range) {
         if (number < model->copies.ranges)
             *r = model->copies.range[number];
         return number < model->copies.ranges;
     }
-    int64_t first = number * most;
+    int64_t first = number * limit;
     for (int32_t c = 0; c < weights->chunks; c++) {
         const int64_t elements = weights->used[c] / word, left = elements - first;
-        *r = (tx_copy_range){c * weights->chunk_bytes + first * word, left < most ? left : most, false};
+        *r = (tx_copy_range){c * weights->chunk_bytes + first * word, left < limit ? left : limit, false};
         if (left > 0)
             return true;
-        first -= (elements + most - 1) / most * most;
+        first -= (elements + limit - 1) / limit * limit;
     }
     return false;
 }

@@ -99,11 +99,11 @@ static int64_t aligned(const tx_tensor *t)
     return tx_aligned(tx_tensor_bytes(t));
 }
 
-/* Inserts t into `by_address` (sorted, `count` long), at the lowest address from `least` on that no tensor alive at the
- * same time uses. */
-static void place(tx_tensor **by_address, int32_t count, tx_tensor *t, int64_t least, int64_t chunk_bytes)
+/* Inserts t into `by_address` (sorted, `count` long), at the lowest address from `lowest` on that no tensor alive at
+ * the same time uses. */
+static void place(tx_tensor **by_address, int32_t count, tx_tensor *t, int64_t lowest, int64_t chunk_bytes)
 {
-    int64_t bytes = aligned(t), address = tx_arena_fit(chunk_bytes, least, bytes);
+    int64_t bytes = aligned(t), address = tx_arena_fit(chunk_bytes, lowest, bytes);
     for (int32_t i = 0; i < count; i++) {
         const tx_tensor *o = by_address[i];
         if (o->last < t->first || o->first > t->last)
@@ -135,8 +135,8 @@ int32_t tx_layout_backward(const tx_graph *graph)
 
 bool tx_layout_is_saved(const tx_graph *graph, int32_t backward, const tx_tensor *t)
 {
-    const bool made_forward = t->first < backward && graph->node[t->first].direction == TX_FORWARD;
-    return made_forward && t->last < graph->nodes && graph->node[t->last].direction != TX_FORWARD;
+    const bool in_forward = t->first < backward && graph->node[t->first].direction == TX_FORWARD;
+    return in_forward && t->last < graph->nodes && graph->node[t->last].direction != TX_FORWARD;
 }
 
 static int64_t saved_bytes(const tx_graph *graph)
@@ -162,7 +162,7 @@ static int32_t group_of(tx_tensor *const *tensor, int32_t count)
 }
 
 /* Places the tensors of one arena, the larger ones of each group first. */
-static tx_status place_all(const tx_graph *graph, tx_arena_id id, int64_t least, tx_arena *arena)
+static tx_status place_all(const tx_graph *graph, tx_arena_id id, int64_t lowest, tx_arena *arena)
 {
     size_t room = (size_t)graph->tensors + 1;
     tx_tensor **planned = calloc(room, sizeof *planned), **by_address = calloc(room, sizeof *by_address);
@@ -178,7 +178,7 @@ static tx_status place_all(const tx_graph *graph, tx_arena_id id, int64_t least,
         group = group_of(first, count - begin);
         qsort(first, (size_t)group, sizeof *first, larger_first);
         for (int32_t i = 0; i < group && status == TX_OK; i++) {
-            place(by_address, i, first[i], least, arena->chunk_bytes);
+            place(by_address, i, first[i], lowest, arena->chunk_bytes);
             status = tx_arena_use(arena, first[i]->offset, aligned(first[i]));
         }
     }

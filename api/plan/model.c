@@ -12,9 +12,9 @@ tx_status tx_model_create(tx_engine *engine, tx_model **model)
     tx_model *m = calloc(1, sizeof *m);
     if (!m)
         return tx_fail(TX_MEMORY, "no memory for a model");
-    int64_t most = engine->device.max_allocation;
+    int64_t limit = engine->device.max_allocation;
     for (int i = 0; i < TX_ARENA_COUNT; i++) /* without a limit, a span that any device's memory fits in */
-        m->arena[i].chunk_bytes = most > 0 ? most / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
+        m->arena[i].chunk_bytes = limit > 0 ? limit / TX_ALIGNMENT * TX_ALIGNMENT : INT64_C(1) << 46;
     m->engine = engine;
     m->mesh = tx_mesh_whole();
     m->exchange.weights = m->exchange.gradients_as = TX_ARENA_WEIGHTS;

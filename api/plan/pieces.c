@@ -5,21 +5,21 @@
 #include "api/base/grow.h"
 
 /* Returns the most elements in a piece: a state, also of F32, must fit in one allocation. */
-static int64_t most_elements(const tx_model *model, const tx_optimizer *o)
+static int64_t element_limit(const tx_model *model, const tx_optimizer *o)
 {
     const int64_t chunk = model->arena[TX_ARENA_OPTIMIZER].chunk_bytes / (int64_t)sizeof(float);
-    const int64_t most = chunk / TX_PARAM_BLOCK * TX_PARAM_BLOCK, moved = tx_offload_elements(o);
+    const int64_t limit = chunk / TX_PARAM_BLOCK * TX_PARAM_BLOCK, moved = tx_offload_elements(o);
     const bool away = o->options.offload || tx_model_fetches(model);
-    return away && moved < most ? moved : most;
+    return away && moved < limit ? moved : limit;
 }
 
 /* Adds a piece, or extends the last one if both are contiguous. */
 static tx_status add_part(const tx_model *model, tx_optimizer *o, const tx_optimizer_piece *part)
 {
-    const int64_t element = tx_model_element(model), most = most_elements(model, o);
+    const int64_t element = tx_model_element(model), limit = element_limit(model, o);
     tx_optimizer_piece *last = o->pieces ? &o->piece[o->pieces - 1] : NULL;
     const bool continues = last && last->form == part->form && !part->form->whole &&
-                           last->count + part->count <= most &&
+                           last->count + part->count <= limit &&
                            last->address + last->count * element == part->address &&
                            last->gradients + last->count * element == part->gradients &&
                            last->groups + last->count / TX_PARAM_BLOCK == part->groups;
@@ -61,10 +61,10 @@ static tx_status add_piece(const tx_model *model, tx_optimizer *o, const int64_t
 static tx_status cut(const tx_model *model, tx_optimizer *o, const int64_t *groups, const tx_param_slice *h)
 {
     const tx_param_spec *spec = &model->param[h->param].spec;
-    const int64_t element = tx_model_element(model), most = most_elements(model, o) * element;
+    const int64_t element = tx_model_element(model), limit = element_limit(model, o) * element;
     if (!tx_optimizer_form_of(o, spec)->whole) {
-        for (int64_t at = 0; at < h->bytes; at += most) {
-            const int64_t bytes = h->bytes - at < most ? h->bytes - at : most;
+        for (int64_t at = 0; at < h->bytes; at += limit) {
+            const int64_t bytes = h->bytes - at < limit ? h->bytes - at : limit;
             TX_TRY(add_piece(model, o, groups, h, at, 0, TX_SHAPE(bytes / element)));
         }
         return TX_OK;

@@ -12,7 +12,7 @@ static bool in_file(const tx_model *model)
     return model->arena[TX_ARENA_HALF].space == TX_SPACE_FILE;
 }
 
-static bool copies_away(const tx_model *model)
+static bool copies_offloaded(const tx_model *model)
 {
     return model->arena[TX_ARENA_HALF].space == TX_SPACE_PINNED;
 }
@@ -46,7 +46,7 @@ void tx_residency_cast(tx_graph *graph, int32_t number, const tx_copy_range *r)
     cast.in[0] = weights_of(graph, number, r, true);
     put_back.out[0] = cast.out[0] = tx_tensor_fixed(graph, model->copies.dtype, TX_SHAPE(r->count), TX_ARENA_HALF,
                                                     tx_model_half_address(model, r->address));
-    if (copies_away(model))
+    if (copies_offloaded(model))
         put_back.in[0] = cast.out[0] = tx_tensor_fixed(graph, model->copies.dtype, TX_SHAPE(r->count), TX_ARENA_KEPT,
                                                        model->copies.casted[number % 2]);
     if (number == 0)
@@ -61,18 +61,18 @@ void tx_residency_cast(tx_graph *graph, int32_t number, const tx_copy_range *r)
 
 tx_status tx_residency_prepare(tx_model *model)
 {
-    int64_t most = 0;
+    int64_t largest = 0;
     tx_copy_range r;
     if (!tx_model_keeps_copies(model) || !tx_model_weights_offloaded(model) || in_file(model))
         return TX_OK;
     for (int32_t i = 0; tx_copies_range(model, i, &r); i++)
-        most = r.count * (int64_t)sizeof(float) > most ? r.count * (int64_t)sizeof(float) : most;
-    for (int i = 0; i < 2 && model->copies.casting_bytes < most; i++) {
-        TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], most, TX_ALIGNMENT, &model->copies.casting[i]));
-        if (copies_away(model))
-            TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], most / 2, TX_ALIGNMENT, &model->copies.casted[i]));
+        largest = r.count * (int64_t)sizeof(float) > largest ? r.count * (int64_t)sizeof(float) : largest;
+    for (int i = 0; i < 2 && model->copies.casting_bytes < largest; i++) {
+        TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], largest, TX_ALIGNMENT, &model->copies.casting[i]));
+        if (copies_offloaded(model))
+            TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], largest / 2, TX_ALIGNMENT, &model->copies.casted[i]));
     }
-    model->copies.casting_bytes = most > model->copies.casting_bytes ? most : model->copies.casting_bytes;
+    model->copies.casting_bytes = largest > model->copies.casting_bytes ? largest : model->copies.casting_bytes;
     return TX_OK;
 }
 
@@ -99,7 +99,7 @@ static tx_status copy_all_in_file(tx_model *model)
     return status;
 }
 
-static tx_status renew_away(tx_model *model)
+static tx_status renew_offloaded(tx_model *model)
 {
     if (!model->copies.half_stale)
         return TX_OK;
@@ -129,6 +129,6 @@ tx_status tx_residency_renew(const tx_plan *plan)
 {
     tx_model *model = plan->model;
     if (plan->reads_copies && tx_model_keeps_copies(model) && tx_model_weights_offloaded(model))
-        TX_TRY(renew_away(model));
+        TX_TRY(renew_offloaded(model));
     return plan->reads_kept ? renew_kept(model) : TX_OK;
 }

@@ -166,11 +166,11 @@ static tx_status read_here(const fetching *f, const reading *r)
 static tx_status change(tx_edit *edit, void *state)
 {
     fetching *f = state;
-    const int32_t nodes = f->r.graph->nodes, most = nodes * TX_MAX_IN;
-    f->weight = tx_edit_alloc(edit, (size_t)most, sizeof *f->weight);
-    f->order = tx_edit_alloc(edit, (size_t)most, sizeof *f->order);
-    f->reading = tx_edit_alloc(edit, (size_t)most, sizeof *f->reading);
-    TX_TRY(tx_residency_open(&f->r, edit, nodes, most));
+    const int32_t nodes = f->r.graph->nodes, room = nodes * TX_MAX_IN;
+    f->weight = tx_edit_alloc(edit, (size_t)room, sizeof *f->weight);
+    f->order = tx_edit_alloc(edit, (size_t)room, sizeof *f->order);
+    f->reading = tx_edit_alloc(edit, (size_t)room, sizeof *f->reading);
+    TX_TRY(tx_residency_open(&f->r, edit, nodes, room));
     find_readings(f);
     TX_TRY(add_pieces(f));
     TX_TRY(tx_residency_insert(&f->r));

@@ -77,16 +77,16 @@ static tx_status find_visits(tx_residency *r)
 static tx_status find_slots(const tx_residency *r, int64_t address[SLOTS][MOST])
 {
     tx_arena *arena = &r->graph->model->arena[TX_ARENA_STAGING], need = {.chunk_bytes = arena->chunk_bytes};
-    int64_t most[MOST] = {0};
+    int64_t largest[MOST] = {0};
     for (int32_t v = 0; v < r->visits; v++)
         for (int32_t i = r->visit[v].piece, k = 0; i < r->visit[v + 1].piece; i++, k++) {
             const int64_t bytes = in_file(r, r->piece[i].away) ? tx_tensor_bytes(r->piece[i].away) : 0;
-            most[k] = bytes > most[k] ? bytes : most[k];
+            largest[k] = bytes > largest[k] ? bytes : largest[k];
         }
     for (int32_t s = 0; s < SLOTS && s < r->visits; s++)
         for (int32_t k = 0; k < MOST; k++)
-            if (most[k] > 0)
-                TX_TRY(tx_arena_append(&need, most[k], TX_FILE_BLOCK, &address[s][k]));
+            if (largest[k] > 0)
+                TX_TRY(tx_arena_append(&need, largest[k], TX_FILE_BLOCK, &address[s][k]));
     tx_arena_cover(arena, &need);
     return TX_OK;
 }

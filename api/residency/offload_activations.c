@@ -99,12 +99,12 @@ static int32_t block_of(const offloading *o, int32_t tensor)
 
 static int64_t largest(const offloading *o)
 {
-    int64_t most = 0;
+    int64_t maximum = 0;
     for (int32_t i = 0; i < o->tensors; i++) {
         const int64_t bytes = block_of(o, i) > 0 ? tx_tensor_bytes(o->r.graph->tensor[i]) : 0;
-        most = bytes > most ? bytes : most;
+        maximum = bytes > maximum ? bytes : maximum;
     }
-    return most;
+    return maximum;
 }
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------ */
@@ -124,12 +124,12 @@ static tx_status add_piece(offloading *o, int32_t tensor)
 
 static tx_status add_pieces(offloading *o)
 {
-    const int64_t least = (largest(o) + LEAST_PART - 1) / LEAST_PART;
+    const int64_t smallest = (largest(o) + LEAST_PART - 1) / LEAST_PART;
     tx_residency *r = &o->r;
     for (int32_t block = o->blocks; block > 0; block--) {
         r->visit[r->visits++] = (tx_visit){o->first[1][block], r->pieces};
         for (int32_t i = 0; i < o->tensors; i++)
-            if (block_of(o, i) == block && tx_tensor_bytes(r->graph->tensor[i]) >= least)
+            if (block_of(o, i) == block && tx_tensor_bytes(r->graph->tensor[i]) >= smallest)
                 TX_TRY(add_piece(o, i));
     }
     r->visit[r->visits] = (tx_visit){r->end, r->pieces};
@@ -140,7 +140,7 @@ static tx_status add_pieces(offloading *o)
  */
 static tx_status free_tensors(const offloading *o, int32_t done)
 {
-    const int32_t behind = o->first[0][done + 2], at = behind < o->forward_end ? behind : o->forward_end;
+    const int32_t after = o->first[0][done + 2], at = after < o->forward_end ? after : o->forward_end;
     tx_node node = {.op = TX_OP_WAIT_COPIES, .block = done, .attrs = TX_PLAIN};
     int32_t inputs = 0;
     for (int32_t i = 0; i < o->tensors; i++)

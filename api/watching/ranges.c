@@ -22,7 +22,7 @@
 /* The range of magnitudes of a tensor's finite values. */
 typedef struct range {
     bool known, nan, inf;
-    float least, greatest;
+    float lowest, greatest;
 } range;
 
 /* The ranges of a watched plan's tensors. */
@@ -97,7 +97,7 @@ static void add_numbers(range *r, tx_dtype dtype, const void *data, int64_t coun
         r->inf = r->inf || isinf(x);
         if (!isfinite(x))
             continue;
-        r->least = x < r->least ? x : r->least;
+        r->lowest = x < r->lowest ? x : r->lowest;
         r->greatest = x > r->greatest ? x : r->greatest;
     }
 }
@@ -105,7 +105,7 @@ static void add_numbers(range *r, tx_dtype dtype, const void *data, int64_t coun
 static tx_status measure(const tx_plan *plan, tx_tensor *t)
 {
     tx_ranges *w = (tx_ranges *)plan->watch;
-    range r = {.known = true, .least = INFINITY};
+    range r = {.known = true, .lowest = INFINITY};
     const int64_t bytes = tx_tensor_bytes(t), size = (int64_t)tx_dtype_size(t->dtype);
     const tx_arena_id arena = tx_tensor_root(t)->arena;
     for (int64_t at = 0; at < bytes; at += SLICE) {
@@ -136,7 +136,7 @@ static void report_range(const tx_ranges *w, const range *r, tx_op op, bool out,
     int length;
     const char *name = operand_name(op, out, k, &length);
     if (r->known)
-        snprintf(line, sizeof line, "%8.2e %8.2e %s %.*s%s%s", r->greatest > 0 ? (double)r->least : 0.0,
+        snprintf(line, sizeof line, "%8.2e %8.2e %s %.*s%s%s", r->greatest > 0 ? (double)r->lowest : 0.0,
                  r->inf ? (double)INFINITY : (double)r->greatest, out ? "output" : "input", length, name,
                  r->nan ? ", NaN" : "", r->inf ? ", infinite" : "");
     else
