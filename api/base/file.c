@@ -47,7 +47,7 @@ static tx_status fail_kind(const char *path, mode_t mode)
                        : S_ISLNK(mode)  ? "a link"
                        : S_ISSOCK(mode) ? "a socket"
                                         : "a device";
-    return tx_fail(TX_FORMAT, "%s: expected a regular file, found %s", path, what);
+    return tx_fail(TX_FORMAT, "%s: %s, not a regular file", path, what);
 }
 
 tx_status tx_file_open(const char *path, int flags, int *descriptor, int64_t *size)

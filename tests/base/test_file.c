@@ -30,7 +30,7 @@ static void test_write_and_read(void **state)
     free(path);
     path = tx_path_join(folder, "none");
     assert_refused(tx_file_read(path, 100, &data, &size), TX_NOT_FOUND, path);
-    assert_refused(tx_file_read(folder, 1 << 20, &data, &size), TX_FORMAT, "expected a regular file, found a folder");
+    assert_refused(tx_file_read(folder, 1 << 20, &data, &size), TX_FORMAT, "a folder, not a regular file");
     free(path);
     remove_scratch(folder);
 }
@@ -49,14 +49,14 @@ static void test_what_is_no_file(void **state)
     assert_ok(tx_file_read(link, 4, &data, &size));
     assert_string_equal(data, "text");
     free(data);
-    assert_refused(tx_file_read(pipe, 4, &data, &size), TX_FORMAT, "pipe: expected a regular file, found a pipe");
-    assert_refused(tx_file_read("/dev/null", 4, &data, &size), TX_FORMAT, "a device, where");
+    assert_refused(tx_file_read(pipe, 4, &data, &size), TX_FORMAT, "pipe: a pipe, not a regular file");
+    assert_refused(tx_file_read("/dev/null", 4, &data, &size), TX_FORMAT, "a device, not");
     const int writing[] = {O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, O_RDWR | O_NOFOLLOW,
                            O_WRONLY | O_APPEND | O_NOFOLLOW};
     for (size_t i = 0; i < sizeof writing / sizeof writing[0]; i++) {
-        assert_refused(tx_file_open(link, writing[i], &descriptor, &bytes), TX_FORMAT, "link: a link, where");
-        assert_refused(tx_file_open(pipe, writing[i], &descriptor, &bytes), TX_FORMAT, "pipe: a pipe, where");
-        assert_refused(tx_file_open(folder, writing[i], &descriptor, &bytes), TX_FORMAT, ": a folder, where");
+        assert_refused(tx_file_open(link, writing[i], &descriptor, &bytes), TX_FORMAT, "link: a link, not");
+        assert_refused(tx_file_open(pipe, writing[i], &descriptor, &bytes), TX_FORMAT, "pipe: a pipe, not");
+        assert_refused(tx_file_open(folder, writing[i], &descriptor, &bytes), TX_FORMAT, ": a folder, not");
     }
     assert_int_equal(descriptor, -1);
     assert_ok(tx_file_open(link, O_RDONLY, &descriptor, &bytes));
@@ -106,7 +106,7 @@ static void test_output_links(void **state)
     assert_holds(link, "own");
     assert_holds(file, "second");
     assert_int_equal(count_entries(folder), 4);
-    assert_refused(tx_file_write_output(folder, "x", 1), TX_FORMAT, "expected a regular file, found a folder");
+    assert_refused(tx_file_write_output(folder, "x", 1), TX_FORMAT, "a folder, not a regular file");
     free(file);
     free(link);
     free(loose);
@@ -125,7 +125,7 @@ static void test_output_is_no_file(void **state)
     assert_ok(tx_file_write_output(pipe, "text", 4));
     assert_int_equal(read(reader, got, sizeof got), 4);
     assert_string_equal(got, "text");
-    assert_refused(tx_file_write(pipe, "text", 4), TX_FORMAT, "pipe: expected a regular file, found a pipe");
+    assert_refused(tx_file_write(pipe, "text", 4), TX_FORMAT, "pipe: a pipe, not a regular file");
     assert_true(is_kind(pipe, S_IFIFO));
     close(reader);
     if (mknod(device, S_IFCHR | 0600, 1 << 8 | 3) == 0) { /* as root: another node of /dev/null's */
@@ -135,7 +135,7 @@ static void test_output_is_no_file(void **state)
         assert_ok(tx_file_write_output(link, "text", 4));
         assert_ok(tx_file_create_output(device, &file));
         tx_file_discard(file);
-        assert_refused(tx_file_write(device, "text", 4), TX_FORMAT, "a device, where");
+        assert_refused(tx_file_write(device, "text", 4), TX_FORMAT, "a device, not");
         assert_true(is_kind(device, S_IFCHR) && is_kind(link, S_IFLNK));
     }
     free(pipe);

@@ -88,7 +88,7 @@ static const struct {
     {add_file, "model.safetensors.index.json: was not saved with this checkpoint"},
     {add_folder, "more: was not saved with this checkpoint"},
     {link_file, "log: a link"},
-    {pipe_file, "log: expected a regular file, found a pipe"},
+    {pipe_file, "log: a pipe, not a regular file"},
     {link_manifest, "manifest.json: a link"},
     {other_format, "format 2"},
     {no_format, "format is missing"},

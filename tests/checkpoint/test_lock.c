@@ -133,7 +133,7 @@ static void folder_must_be_writable(void **state)
     assert_refused(tx_output_lock_take(below, &lock), TX_IO, "file");
     assert_int_equal(mkdir(output, 0777), 0);
     make(output, ".lock", true);
-    assert_refused(tx_output_lock_take(output, &lock), TX_FORMAT, ".lock: a folder, where a regular file should be");
+    assert_refused(tx_output_lock_take(output, &lock), TX_FORMAT, ".lock: a folder, not a regular file");
     assert_int_equal(chmod(scratch, 0755), 0);
     assert_int_equal(chmod(output, 0555), 0);
     const pid_t child = fork();

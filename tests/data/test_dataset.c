@@ -162,7 +162,7 @@ static void files_refused(void **state)
     refuse("a.jsonl", "version https://git-lfs.github.com/spec/v1\n", &options, TX_FORMAT, "git lfs pull");
     tx_dataset *dataset = NULL;
     assert_refused(tx_dataset_open("/nonexistent/text", &options, &dataset), TX_NOT_FOUND, "/nonexistent/text");
-    assert_refused(tx_dataset_open(folder, &options, &dataset), TX_FORMAT, "a folder, where a regular file should be");
+    assert_refused(tx_dataset_open(folder, &options, &dataset), TX_FORMAT, "a folder, not a regular file");
     assert_null(dataset);
 }
 

@@ -208,7 +208,7 @@ static void shortened_and_changed(void **state)
     assert_int_equal(truncate(path, 1024 + 41), 0);
     assert_ok(read_rows(dataset, &order, 0, 2, tokens, labels));
     assert_int_equal(tokens[13], 13 * 37);
-    expect_no_row(dataset, 2, TX_IO, "has 1065 bytes, 1066 are needed: it was shortened", "has 1065 bytes");
+    expect_no_row(dataset, 2, TX_IO, "has 1065 bytes, 1066 are needed: it was truncated", "has 1065 bytes");
     ((uint16_t *)f.wide)[12] = VOCAB;
     FILE *again = fopen(path, "r+b"); /* the same file, with other contents */
     assert_int_equal(fwrite(&f, 1, size, again), size);

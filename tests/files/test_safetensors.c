@@ -91,7 +91,7 @@ static void test_others_are_recognised(void **state)
         assert_ok(tx_file_write(path, others[i].text, others[i].size));
         assert_refused(tx_st_open(path, &file), TX_FORMAT, others[i].what);
     }
-    assert_refused(tx_st_open(folder, &file), TX_FORMAT, "a folder, where a regular file should be");
+    assert_refused(tx_st_open(folder, &file), TX_FORMAT, "a folder, not a regular file");
     remove_scratch(folder);
 }
 

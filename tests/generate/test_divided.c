@@ -217,11 +217,10 @@ static void misuse_is_refused(void **state)
     assert_refused(tx_model_divide(s->model, turned, few, DEVICES), TX_INVALID, "the first of 3 devices");
     assert_refused(tx_model_divide(s->model, s->engine, none, DEVICES), TX_INVALID, "device 2 of 3 has 0 blocks");
     assert_ok(tx_model_divide(s->model, s->engine, few, DEVICES));
-    assert_refused(tx_model_divide(s->model, s->engine, few, DEVICES), TX_INVALID, "divided before");
+    assert_refused(tx_model_divide(s->model, s->engine, few, DEVICES), TX_INVALID, "divided already");
     assert_refused(tx_model_offload_weights(s->model), TX_UNSUPPORTED, "divided among devices");
     assert_refused(tx_model_memory_on(s->model, DEVICES, &memory), TX_NOT_FOUND, "no device number 3");
-    assert_refused(tx_forward_create(s->model, config, LENGTH, &s->forward), TX_UNSUPPORTED,
-                   "one of them has no block");
+    assert_refused(tx_forward_create(s->model, config, LENGTH, &s->forward), TX_UNSUPPORTED, "a stage has no block");
     assert_ok(tx_graph_create(s->model, &graph));
     assert_non_null(tx_input(graph, "input_ids", TX_I32, TX_SHAPE(1, 8)));
     tx_tensor *logits = tx_arch_logits(graph, config, NULL);

@@ -305,8 +305,8 @@ static void only_plans(void **state)
     for (int k = 0; k < TX_MEMORY_COUNT; k++)
         assert_true(k == TX_MEMORY_SCRATCH || foreseen.bytes[k] == real.bytes[k]);
     assert_true(tx_plan_flops(planned.plan, TX_RECOMPUTE) > 0);
-    assert_refused(tx_plan_run(planned.plan), TX_INVALID, "plans alone");
-    assert_refused(tx_model_allocate(model), TX_INVALID, "plans alone");
+    assert_refused(tx_plan_run(planned.plan), TX_INVALID, "is a dry run");
+    assert_refused(tx_model_allocate(model), TX_INVALID, "is a dry run");
     tx_plan_free(planned.plan);
     tx_graph_free(planned.graph);
     tx_model_free(model);

@@ -99,7 +99,7 @@ static void parameters_agree_among_graphs(void **state)
     assert_ptr_equal(param(f->graph, "w", TX_SHAPE(3, 4)), w);
     assert_ptr_equal(tx_param(f->graph, "w", NULL), w);
     assert_null(param(f->graph, "w", TX_SHAPE(4, 3)));
-    assert_fails_with(f->graph, "w was declared otherwise");
+    assert_fails_with(f->graph, "w was declared differently");
 }
 
 /* ---- differentiation ------------------------------------------------------------------------ */

@@ -147,7 +147,7 @@ static void sections_that_are_none(void **state)
         tx_graph_free(f->graph);
         assert_ok(tx_graph_create(f->model, &f->graph));
         assert_null(tx_param(f->graph, "bad", &bad[i]));
-        assert_non_null(strstr(tx_error(), "its sections do not make up"));
+        assert_non_null(strstr(tx_error(), "its sections do not add up"));
     }
     const tx_param_spec columns = {.shape = TX_SHAPE(2, 6), .sections = {2, 1, {3, 3}, 0}, .apart = true};
     tx_graph_free(f->graph);

@@ -69,7 +69,7 @@ static void overflow_in(fixture *f, tx_dtype dtype, float large)
     expect("input b");
     expect("infinite");
     /* The same node in the run before: what x was then. */
-    const char *before = strstr(told, "in the last run that was finite");
+    const char *before = strstr(told, "in the last finite run");
     assert_non_null(before);
     assert_non_null(strstr(before, "5.00e-01 5.00e-01 input a"));
     assert_null(strstr(before, "infinite"));

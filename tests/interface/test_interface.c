@@ -73,7 +73,7 @@ static void attention(void **state)
     REFUSES(tx_attention(F32(2, 5, 24), NULL, I32(2), &o), "attention: input 2 has shape [2], wanted [2, 5]");
     REFUSES(tx_attention(F32(2, 5, 24), NULL, F32(2, 5), &o), "attention: input 2 is F32, wanted I32");
     o.window = -1;
-    REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "attention: a window of -1 keys");
+    REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "attention: window -1 is negative");
     o.causal = false;
     o.window = 3;
     REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "attention: a window or starts need causal");
@@ -107,7 +107,7 @@ static void elementwise(void **state)
     REFUSES(tx_dropout(I32(2, 7), 0.5f, 0), "dropout: input 0 is I32");
     REFUSES(tx_add(F32(2, 7), BF16(2, 7)), "add: input 1 is BF16, wanted F32");
     REFUSES(tx_dropout(F32(2, 7), 1.0f, 0), "dropout: 1 is not in [0, 1)");
-    REFUSES(tx_noise(F32(2, 7), NAN, 0), "noise: a scale of nan");
+    REFUSES(tx_noise(F32(2, 7), NAN, 0), "noise: scale nan must be");
     REFUSES(tx_cross_entropy_smoothed(F32(2, 7), I32(2), 7, 1.0f), "smoothing 1 must be");
     REFUSES(tx_distillation(F32(2, 7), F32(2, 8), I32(2), 7, 1.0f, 0.5f), "input 1 has shape [2, 8], wanted [2, 7]");
     REFUSES(tx_distillation(F32(2, 7), F32(2, 7), I32(2), 7, 0.0f, 0.5f), "temperature 0 must be above 0");
@@ -129,7 +129,7 @@ static void movement(void **state)
     REFUSES(tx_embedding(I32(2, 5), F32(9, 4), F32(4, 4), NULL), "positions [4, 4] do not fit tokens [2, 5]");
     REFUSES(tx_gather(F32(9, 4, 2), I32(2)), "gather: input 0 has shape [9, 4, 2], wanted rank 2");
     REFUSES(tx_gather(F32(9, 4), I32(1, 2, 1, 2, 1)), "input 1 has shape [1, 2, 1, 2, 1], wanted a smaller rank");
-    REFUSES(tx_embedding_padded(I32(2, 5), F32(9, 4), 9, NULL, NULL), "padding is row 9 of the table [9, 4]");
+    REFUSES(tx_embedding_padded(I32(2, 5), F32(9, 4), 9, NULL, NULL), "padding row 9 is not in the table [9, 4]");
     REFUSES(tx_token_positions(F32(2, 5), 1), "token_positions: input 0 is F32, wanted I32");
     REFUSES(tx_token_positions(I32(2, 5), -1), "from -1 on do not fit 32 bits");
     REFUSES(tx_scatter_add(I32(3), F32(2, 4), 9), "scatter_add: indices [3] do not fit [2, 4]");
@@ -166,7 +166,7 @@ static void graphs(void **state)
     assert_ok(tx_graph_create(f->model, &other));
     tx_tensor *most = tx_reduce(param(other, "w", TX_SHAPE(2, 7)), TX_REDUCE_MAX, TX_AXIS_ALL);
     assert_ok(tx_backward(other, most));
-    assert_refused(tx_plan_create(other, "", &plan), TX_UNSUPPORTED, "the maximum has no gradient");
+    assert_refused(tx_plan_create(other, "", &plan), TX_UNSUPPORTED, "the gradient of the maximum is not implemented");
     tx_graph_free(other);
 }
 
@@ -193,7 +193,7 @@ static void options(void **state)
     assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "zero_stage 4 must be 0, 1, 2 or 3");
     param(f->graph, "w", TX_SHAPE(2, 7));
     p.zero_stage = 0;
-    assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "the model has parameters already");
+    assert_refused(tx_model_parallel(f->model, comm, &p), TX_INVALID, "the model has parameters");
     tx_comm_close(comm);
     tx_optimizer_options o = {.size = sizeof o, .kind = TX_ADAMW, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
     assert_refused(tx_optimizer_create(f->model, &o, &plan), TX_INVALID, "needs a graph with gradients first");

@@ -46,7 +46,7 @@ from=$gpt2
 [ -z "$(ls -A "$work/disk")" ] || fail "something is left on the disk"
 for stage in 1 2; do
     ranks 2 refused --zero_stage $stage --offload_param cpu && fail "stage $stage: not refused"
-    grep -q "take zero_stage 0 or 3" "$work/err" || fail "stage $stage: not told why"
+    grep -q "use zero_stage 0 or 3" "$work/err" || fail "stage $stage: not told why"
 done
 from="--model_name_or_path $work/data --train_file $work/text --block_size 32 --lora_r 4"
 ranks 2 adapter --zero_stage 1 --dtype bfloat16 || fail "an adapter: on the device"

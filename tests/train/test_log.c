@@ -66,17 +66,17 @@ static void what_is_no_file(void **state)
 {
     char *target = put_text(folder, "target", "kept");
     assert_int_equal(symlink(target, path), 0);
-    refused("a link, where a regular file should be");
+    refused("a link, not a regular file");
     expect_file(target, "kept");
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
-    refused("a pipe, where a regular file should be");
+    refused("a pipe, not a regular file");
     unlink(path);
     assert_ok(tx_folder_create(path));
-    refused("a folder, where a regular file should be");
+    refused("a folder, not a regular file");
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(symlink("/dev/null", path), 0);
-    refused("a link, where a regular file should be");
+    refused("a link, not a regular file");
     unlink(path);
     free(target);
 }
