@@ -99,14 +99,14 @@ bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacit
 tx_tensor *tx_grouped_linear(tx_tensor *x, tx_tensor *w, tx_tensor *offsets, bool transpose);
 /* Rows received by this rank's experts (tx_parallel_options.expert). */
 typedef struct tx_arrivals {
-    tx_tensor *offsets; /* I32 [own experts + 1]: the first row of each own expert, then the end of the last */
-    tx_tensor *counts;  /* rows to send back to each rank; NULL without an expert group */
+    tx_tensor *offsets; /* I32 [local experts + 1]: the first row of each local expert, then the end of the last */
+    tx_tensor *counts;  /* row counts for tx_ep_collect; NULL without an expert group */
     int64_t rows;       /* most rows that can arrive; rows after the last offset are 0 */
 } tx_arrivals;
 /* Sends rows of x [N k, C], one for each slot of `routes`, to the ranks of their experts. `chosen` is k, `capacity`
- * that of tx_route. Returns [rows, C], sorted by own expert, rank and slot; without an expert group x itself. Memory is
- * for the worst case: each rank sends N min(k, own experts) rows, or as many as own experts accept at most if that is
- * less. Only actual rows are sent. */
+ * that of tx_route. Returns [rows, C], sorted by local expert, rank and slot; without an expert group x itself. Memory
+ * is for the worst case: each rank sends N min(k, local experts) rows, or as many as local experts accept at most if
+ * that is less. Only actual rows are sent. */
 tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes *routes, int64_t chosen, float capacity, tx_arrivals *arrivals);
 /* Returns the experts' results to their slots: x [rows, C] -> [N k, C]. */
 tx_tensor *tx_ep_collect(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals);
@@ -131,8 +131,9 @@ tx_tensor *tx_tp_input(tx_tensor *x);
 tx_tensor *tx_tp_all_reduce(tx_tensor *x);
 /* Sequence parallelism (tx_parallel_options.sequence). tx_graph_sequence returns whether it is on. If so, activations
  * between products are divided along the positions, [B, T / size, C]. tx_tp_all_gather gathers the chunks of all ranks;
- * tx_tp_reduce_scatter sums over the ranks and keeps the own chunk. Otherwise they act as tx_tp_input and
- * tx_tp_all_reduce. */
+ * tx_tp_reduce_scatter sums over the ranks and keeps the local chunk. Otherwise they act as tx_tp_input and
+ * tx_tp_all_reduce.
+ */
 bool tx_graph_sequence(const tx_graph *graph);
 tx_tensor *tx_tp_all_gather(tx_tensor *x);
 tx_tensor *tx_tp_reduce_scatter(tx_tensor *x);

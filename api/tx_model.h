@@ -162,8 +162,8 @@ tx_status tx_model_init(tx_model *model, uint64_t seed);
 /* Initialises one parameter as tx_model_init does. */
 tx_status tx_model_init_param(tx_model *model, int32_t index, uint64_t seed);
 /* Copy one part of a parameter from or to `data`: fp32 in any storage type, in its logical shape, row-major. They wait
- * for the device. If ranks divide the parameter, `data` is the whole: every rank writes its own shard, and a read is a
- * collective call. */
+ * for the device. If ranks divide the parameter, `data` is the whole: every rank writes its local shard, and a read is
+ * a collective call. */
 tx_status tx_model_write(tx_model *model, tx_param_role part, int32_t index, const float *data);
 tx_status tx_model_read(tx_model *model, tx_param_role part, int32_t index, float *data);
 /* The same for elements first .. first + count - 1. A write to NF4 covers whole blocks of 64 elements, to NF4_DOUBLE

@@ -90,7 +90,7 @@ typedef struct tx_parallel_options {
     int32_t chunks;
     /* The context-parallel group of N ranks, or NULL. Each rank has a part of the positions of the same rows. Rows are
      * cut into 2 N chunks and rank r has chunks r and 2 N - 1 - r, so that causal attention takes equally long on all
-     * ranks. Inputs hold only the rank's own chunks, in order of position, and positions keep their numbers in the
+     * ranks. Inputs hold only the rank's local chunks, in order of position, and positions keep their numbers in the
      * whole row. Ranks send keys and values to the ranks that need them (Liu et al., Ring Attention with Blockwise
      * Transformers, 2023). Chunks have equal lengths, multiples of 4. `comm` includes these ranks: gradients and losses
      * are summed over them as over rows. It cannot be combined with `sequence`. */

@@ -113,7 +113,7 @@ tx_status tx_file_read_at(int descriptor, const char *path, int64_t at, void *da
 /* Reads until the end of the file or one byte after `limit`. */
 static tx_status read_all(int descriptor, const char *path, size_t expected, int64_t limit, char **data, size_t *size)
 {
-    size_t room = expected + 1, used = 0; /* the spare byte detects the end of the file, then holds the NUL */
+    size_t room = expected + 1, used = 0; /* the spare byte detects the end of the file, then stores the NUL */
     char *buffer = malloc(room);
     while (buffer) {
         ssize_t got = read(descriptor, buffer + used, room - used);

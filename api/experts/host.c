@@ -10,8 +10,8 @@
 typedef struct routed {
     int32_t ranks, own; /* ranks of the group; experts of each */
     int32_t *out;       /* rows of this rank by expert */
-    int32_t *in;        /* by rank and own expert: rows to receive */
-    int32_t *offset;    /* first row of each own expert, then the end of the last */
+    int32_t *in;        /* by rank and local expert: rows to receive */
+    int32_t *offset;    /* first row of each local expert, then the end of the last */
 } routed;
 
 static routed routed_of(const tx_model *model, const tx_operand *counts)
@@ -50,7 +50,7 @@ tx_status tx_host_share_routes(tx_model *model, const tx_command *c)
     return tx_operand_write(model, own, 0, r.offset, tx_operand_bytes(own));
 }
 
-/* Copies the rows of own experts between the device's order and the order by rank. */
+/* Copies the rows of local experts between the device's order and the order by rank. */
 static tx_status sort(const tx_model *model, const routed *r, const tx_operand *x, bool read, char *by_rank)
 {
     const int64_t row = tx_dtype_bytes(x->dtype, x->shape.dim[1]);
@@ -86,7 +86,7 @@ static void find_blocks(const tx_parallel *p, const routed *r, bool back, int64_
     }
 }
 
-/* Buffer w has the rows of own experts by rank. The rows by slot are in the tensor itself if the device shares the
+/* Buffer w has the rows of local experts by rank. The rows by slot are in the tensor itself if the device shares the
  * host's memory, otherwise in w after those. */
 tx_status tx_host_move_rows(tx_model *model, const tx_command *c)
 {

@@ -115,7 +115,7 @@ tx_status tx_give_stored(const tx_infer *c, tx_dtype stored, tx_dtype own, tx_sh
 {
     const tx_dtype requested = c->out[0].dtype != TX_DTYPE_COUNT ? c->out[0].dtype : own;
     if (requested != TX_F32 && requested != stored)
-        return tx_refuse(c, "%s operands cannot give %s", tx_dtype_name(stored), tx_dtype_name(requested));
+        return tx_refuse(c, "%s operands cannot produce %s", tx_dtype_name(stored), tx_dtype_name(requested));
     return tx_set_output(c, 0, requested, shape);
 }
 

@@ -79,7 +79,7 @@ tx_status tx_own_add(tx_model *model, const tx_param_slice *holding)
     return TX_OK;
 }
 
-/* Allocates the own array in its arena, and in arena GRADIENTS if it is trained. */
+/* Allocates the local array in its arena, and in arena GRADIENTS if it is trained. */
 static tx_status place_param(tx_model *model, tx_param_record *r)
 {
     const int64_t count = tx_shape_count(&r->spec.shape), bytes = tx_dtype_bytes(r->spec.dtype, count);
@@ -94,7 +94,7 @@ static tx_status place_param(tx_model *model, tx_param_record *r)
     return tx_own_add(model, &h);
 }
 
-/* Appends a complete record, and allocates its own array. */
+/* Appends a complete record, and allocates its local array. */
 static tx_status append_param(tx_model *model, tx_param_record *record)
 {
     const tx_param_spec *whole = &record->whole;

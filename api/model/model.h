@@ -13,13 +13,13 @@
 
 struct tx_param_record {
     char *name;
-    tx_param_spec spec;   /* of this rank's own array */
+    tx_param_spec spec;   /* of this rank's local array */
     tx_param_spec whole;  /* as declared */
     tx_division experts;  /* the first dimension in an expert group */
     tx_division division; /* in a tensor group; another dimension than `experts` */
     tx_param_run run[TX_MAX_SECTIONS];
     int32_t runs;
-    int64_t own_step;  /* elements of the own array between repetitions of a run */
+    int64_t own_step;  /* elements of the local array between repetitions of a run */
     tx_arena_id arena; /* WEIGHTS, or FROZEN */
     int64_t offset;    /* address in that arena; for WEIGHTS also in GRADIENTS */
     bool absent;       /* only other pipeline stages have it; it has no memory here */

@@ -9,17 +9,17 @@
  *
  *              arena GRADIENTS   buckets              arena OPTIMIZER   weights
  *   Stage 0    all               ranges of it         all               every rank updates all.
- *   Stage 1    all               ranges of it         own shards        gathered after an update.
- *   Stage 2    own shards        planned tensors      own shards        gathered after an update.
- *   Stage 3    own shards        planned tensors      own shards        own shards, gathered before use.
+ *   Stage 1    all               ranges of it         local shards      gathered after an update.
+ *   Stage 2    local shards      planned tensors      local shards      gathered after an update.
+ *   Stage 3    local shards      planned tensors      local shards      local shards, gathered before use.
  *
  * In ZeRO stage 3 arena WEIGHTS has addresses but no memory; buckets refer to these addresses. Own shards are in arena
  * SHARDS, and their 16-bit copies in HALF with the layout of SHARDS. Likewise FROZEN has addresses only, and
- * FROZEN_SHARDS the own shards. Frozen parameters have many types (4 bits with scales too) but never change. Their
+ * FROZEN_SHARDS the local shards. Frozen parameters have many types (4 bits with scales too) but never change. Their
  * buckets therefore consist of 4-byte words, and data are reinterpreted only after they were gathered.
  *
  * Buckets of experts are shared among the ranks with the same experts, all other buckets among all ranks. In every
- * stage the norm of the update is the sum of the ranks' sums over their own shards. Stages therefore give the same
+ * stage the norm of the update is the sum of the ranks' sums over their local shards. Stages therefore give the same
  * bits. The exception is stage 2 with accumulation, which sums over ranks first and then over micro-batches. */
 #ifndef TX_API_BUCKETS_H
 #define TX_API_BUCKETS_H
@@ -39,7 +39,7 @@ typedef struct tx_bucket {
     int64_t count;        /* elements */
     int64_t element;      /* bytes of an element */
     int64_t first, owned; /* this rank's shard, in elements of the bucket */
-    int64_t kept;         /* ZeRO stages 2 and 3: address of the own shard in GRADIENTS, SHARDS or FROZEN_SHARDS */
+    int64_t kept;         /* ZeRO stages 2 and 3: address of the local shard in GRADIENTS, SHARDS or FROZEN_SHARDS */
     int32_t owner;        /* rank that has the whole bucket; -1 if each rank has a shard */
 } tx_bucket;
 

@@ -38,7 +38,7 @@ tx_status tx_own_check(const tx_param_record *record);
 /* Computes this rank's runs and its own spec from the whole, by the same divisions. */
 void tx_own_divide(tx_param_record *record);
 
-/* Returns the number of elements of the own array before element `end` of the whole. */
+/* Returns the number of elements of the local array before element `end` of the whole. */
 int64_t tx_own_before(const tx_param_record *record, int64_t end);
 /* Copy this rank's elements among first .. first + count - 1 of the whole, contiguously. `take` copies them from
  * `whole`, `put` to it. Only the first of several replicas puts its elements. */

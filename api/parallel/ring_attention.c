@@ -6,7 +6,7 @@
  * query chunk and a key chunk at or before it, two of them causal.
  *
  * The pass replaces each node of attention, and of its gradient, by a series: pairs within the rank, then pairs with
- * the chunks of the rank before it, and so on around the ring. Each rank sends its own chunks to the ranks with later
+ * the chunks of the rank before it, and so on around the ring. Each rank sends its local chunks to the ranks with later
  * queries. Outputs are merged by their log-sum-exps. The gradient uses the merged output and log-sum-exp, so the result
  * of each pair is exact. A rank's contributions to gradients of keys and values are sent to the owner, which sums them
  * in fp32 in a fixed order. */

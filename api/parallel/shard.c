@@ -195,7 +195,7 @@ static tx_status find_written(sharding *s)
     return TX_OK;
 }
 
-/* Adds the own shard of a bucket's sum to the rank's gradients. */
+/* Adds the local shard of a bucket's sum to the rank's gradients. */
 static tx_status add_shard(const sharding *s, int32_t at, const filling *f)
 {
     const tx_bucket *b = &s->parallel->bucket[f->bucket];

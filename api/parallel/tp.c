@@ -176,7 +176,7 @@ bool tx_parallel_divides(const tx_tensor *x)
     return divided_rows(x) || divided_columns(x);
 }
 
-/* Each rank computes the loss of its own columns; the ranks combine them to the loss of all columns. */
+/* Each rank computes the loss of its local columns; the ranks combine them to the loss of all columns. */
 tx_tensor *tx_parallel_loss(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing)
 {
     tx_graph *graph = logits->graph;

@@ -70,7 +70,7 @@ tx_status tx_copies_make(tx_model *model);
  * holdings of the states. groups[c] is the address of the group bytes of chunk c of the weights. */
 tx_status tx_optimizer_cut(tx_model *model, const int64_t *groups, tx_optimizer *optimizer);
 
-/* stored.c. These copy bytes of this rank's own array of a parameter, or of a state of it, between the host and the
+/* stored.c. These copy bytes of this rank's local array of a parameter, or of a state of it, between the host and the
  * holdings (own.h). tx_stored_write writes the bytes that this rank has, like tx_model_write_at. */
 tx_status tx_stored_write(tx_model *model, tx_param_role part, int32_t index, int64_t at, const void *data,
                           int64_t bytes);
@@ -78,7 +78,7 @@ tx_status tx_stored_write(tx_model *model, tx_param_role part, int32_t index, in
  * 4-byte words. */
 tx_status tx_stored_read(tx_model *model, tx_param_role part, int32_t index, int64_t at, void *data, int64_t bytes);
 
-/* values.c. Checks a copy and prepares the model for it; copies elements of the own array. */
+/* values.c. Checks a copy and prepares the model for it; copies elements of the local array. */
 tx_status tx_values_prepare(tx_model *model, const tx_value_copy *copy);
 tx_status tx_values_copy_own(tx_model *model, const tx_value_copy *copy);
 

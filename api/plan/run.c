@@ -127,7 +127,8 @@ tx_status tx_model_fetch(tx_model *model)
     const tx_engine *e = model->engine;
     TX_TRY(tx_model_ready(model));
     if (model->results.pending == TX_RESULTS_PENDING)
-        return tx_fail(TX_INVALID, "%d copies of the results are outstanding: take one first", TX_RESULTS_PENDING);
+        return tx_fail(TX_INVALID, "%d copies of the results are outstanding: call tx_model_results first",
+                       TX_RESULTS_PENDING);
     int32_t slot = (model->results.first + model->results.pending) % TX_RESULTS_PENDING;
     void *to = (char *)e->backend->map(model->results.buffer) + slot * tx_aligned(TX_RESULT_BYTES);
     TX_TRY(e->backend->read_begin(e->context, TX_QUEUE_COMPUTE, model->arena[TX_ARENA_RESULT].buffer[0], 0, to,

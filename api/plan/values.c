@@ -45,7 +45,7 @@ tx_status tx_values_prepare(tx_model *model, const tx_value_copy *c)
                                                                 : tx_fail(TX_NOT_FOUND, "the model has no gradients");
 }
 
-/* ---- The own array ------------------------------------------------------------------------------------ */
+/* ---- The local array ------------------------------------------------------------------------------------ */
 
 static void narrow(tx_dtype dtype, const float *from, void *to, int64_t count)
 {
@@ -69,7 +69,7 @@ static void widen(tx_dtype dtype, const void *from, float *to, int64_t count)
             to[i] = dtype == TX_BF16 ? tx_bf16_to_f32(half[i]) : tx_f16_to_f32(half[i]);
 }
 
-/* Copies the stored values of a part: bytes from byte `at` of the own array. */
+/* Copies the stored values of a part: bytes from byte `at` of the local array. */
 static tx_status move(tx_model *model, const tx_value_copy *c, int64_t at, void *data, int64_t bytes)
 {
     const tx_engine *e = model->engine;
