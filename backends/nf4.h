@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers of 4 bits for weights that do not change (Dettmers et al., QLoRA, 2023): NormalFloat, whose 16 values are
- * quantiles of the normal distribution, by blocks of 64 neighbours that share their greatest magnitude ("absmax"); with
- * double quantisation these are 8-bit codes of dynamic_map.h by groups of 256 blocks. Values, codes and their order in
- * a byte are those of bitsandbytes.
+ * NormalFloat: 4-bit numbers for frozen weights (Dettmers et al., QLoRA, 2023). The 16 values are quantiles of the
+ * normal distribution. Blocks of 64 neighbours share their greatest magnitude ("absmax"). With double quantization
+ * an absmax is an 8-bit code of dynamic_map.h, in groups of 256 blocks. Values, codes and their order in a byte are
+ * those of bitsandbytes.
  *
- * `count` elements, a multiple of 64, lie in one piece of memory:
- *   codes      count / 2 bytes; element 2 i is the upper half of byte i
- * NF4, then
- *   absmax     fp32, one a block
- * NF4_DOUBLE, then
- *   map        fp32, 256: what a code of an absmax stands for
- *   groups     fp32, two a group: scale and mean; absmax = scale map[code] + mean
- *   codes of absmax, a byte a block
+ * The layout of `count` elements, a multiple of 64, in memory:
+ *   codes           count / 2 bytes; element 2 i is the upper half of byte i
+ *   then for NF4:
+ *   absmax          fp32, one for each block
+ *   or for NF4_DOUBLE:
+ *   map             256 fp32: the value of each code of an absmax
+ *   groups          two fp32 for each group: scale and mean; absmax = scale * map[code] + mean
+ *   absmax codes    one byte for each block
  *
- * An element is value[code] absmax in fp32, rounded to the type of the operand that it is multiplied with. Written so
- * that C and OpenCL C compile the same text. */
+ * An element is value[code] * absmax in fp32, rounded to the type of the other operand of the product. This file is
+ * valid C and OpenCL C.
+ */
 #ifndef TX_NF4_H
 #define TX_NF4_H
 
@@ -43,7 +44,7 @@ TX_NF4_FN int64_t tx_nf4_groups(int64_t count)
     return (count / TX_NF4_BLOCK + TX_NF4_GROUP - 1) / TX_NF4_GROUP;
 }
 
-/* Where the parts behind the codes begin, in bytes. */
+/* Byte offsets of the sections after the codes. */
 TX_NF4_FN int64_t tx_nf4_absmax_at(int64_t count)
 {
     return count / 2;

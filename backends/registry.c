@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The only file that names the backends. */
+ *
+ * The table of the backends of this build. Only this file names them.
+ */
 #include "backends/backend.h"
 
 extern const tx_backend tx_backend_cpu;

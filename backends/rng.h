@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Counter-based random numbers: Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011).
- * Written so that C and OpenCL C compile the same text: every backend draws the same numbers.
+ * This file is valid C and OpenCL C, so every backend draws the same numbers.
  *
- * A draw is keyed by what it is for, never by the thread, node or rank that makes it:
+ * The key and counter of a draw identify its element, not the thread, node or rank that computes it:
  *   key      seed and optimizer step
  *   counter  global sample number, site in the model, row and column of the element, plane (attention head)
- * One block serves four neighbouring columns: word (column & 3) of block (column >> 2).
+ * One Philox block serves four neighbouring columns: column c uses word (c & 3) of block (c >> 2).
  */
 #ifndef TX_RNG_H
 #define TX_RNG_H
@@ -42,19 +42,20 @@ TX_RNG_FN tx_random tx_philox(tx_u32 c0, tx_u32 c1, tx_u32 c2, tx_u32 c3, tx_u32
     return r;
 }
 
-/* The four numbers for columns 4 * block .. 4 * block + 3; block < 2^20, plane < 2^12. */
+/* Returns the four numbers for columns 4 * block .. 4 * block + 3; block < 2^20, plane < 2^12. */
 TX_RNG_FN tx_random tx_draw(tx_u32 seed_lo, tx_u32 seed_hi, tx_u32 step, tx_u32 sample, tx_u32 site, tx_u32 plane,
                             tx_u32 row, tx_u32 block)
 {
     return tx_philox(block | (plane << 20), row, sample, site, seed_lo, seed_hi ^ (step * 0x85EBCA6Bu));
 }
 
-/* The site of the draws that round what an update stores, which no model has: sample 0, plane 0, row: block of
- * TX_PARAM_BLOCK elements of the arena, column: element in it. Bits 0-15 of a number round the weight, 16-31 its first
- * moment, 8-23 its second. */
+/* The site of the draws for stochastic rounding in optimizer updates; no model site has this number. Sample and
+ * plane are 0. The row is the block of TX_PARAM_BLOCK elements of the arena, the column the element in the block.
+ * Bits 0-15 of a number round the weight, 16-31 its first moment, 8-23 its second. */
 #define TX_UPDATE_SITE 0xFFFFFFFFu
 
-/* An element is kept when its number is at or above this; exact on every backend. p in [0, 1). */
+/* Dropout keeps an element if its number is at or above this threshold. The threshold is exact on every backend. p
+ * in [0, 1). */
 TX_RNG_FN tx_u32 tx_dropout_threshold(float p)
 {
     return (tx_u32)(p * 16777216.0f) << 8;

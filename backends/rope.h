@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rotary positions: how far a pair turns. */
+ *
+ * Frequencies of rotary position embeddings, for all backends.
+ */
 #ifndef TX_BACKENDS_ROPE_H
 #define TX_BACKENDS_ROPE_H
 
@@ -7,9 +9,9 @@
 
 #include <math.h>
 
-/* The angle of pair `pair` at position 1, in radians, as tx_rope says. Models are trained with these numbers as fp32
- * gives them, exponent, power, product and inverse rounded one after the other; exact ones would be off by 0.005 at
- * position 10,000. */
+/* Returns the angle of pair `pair` at position 1, in radians (see tx_rope). Models are trained with frequencies
+ * that are rounded to fp32 after each of exponent, power, product and inverse. Unrounded frequencies would be off
+ * by 0.005 at position 10,000. */
 static inline float tx_rope_frequency(const tx_attrs *attrs, int32_t pair)
 {
     const tx_rope *r = &attrs->rope;
