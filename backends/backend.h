@@ -80,11 +80,10 @@ typedef struct tx_attrs {
         int64_t row, column; /* index in the model of the first row, and of the first key of an attention */
     } draw;
     struct {
-        int32_t bucket;  /* collective: the bucket; message: its index within a micro-batch */
-        int32_t packing; /* all-gather: 1 + index in model->parallel's packings; 0 = a whole bucket */
-        int32_t peer,
-            micro_batch; /* message: the other rank; micro-batch (the same for all nodes of one micro-batch) */
-        bool around;     /* message: true within a context-parallel ring, false between pipeline stages */
+        int32_t bucket;            /* collective: the bucket; message: its index within a micro-batch */
+        int32_t packing;           /* all-gather: 1 + index in model->parallel's packings; 0 = a whole bucket */
+        int32_t peer, micro_batch; /* message: the other rank; the micro-batch */
+        bool around;               /* message: true within a context-parallel ring, false between pipeline stages */
     } exchange;
     struct {
         float beta1, beta2, momentum, weight_decay;
@@ -371,9 +370,9 @@ typedef struct tx_backend {
     tx_status (*copy)(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t from_offset, tx_buffer *to,
                       int64_t to_offset, int64_t bytes);
 
-    /* Events. mark creates an event after all work enqueued so far. Work enqueued in `queue` after await starts
-     * when the event has been reached; the event stays valid. wait blocks the host and frees the event; it returns
-     * the failure of earlier work, if any. forget frees the event without waiting. */
+    /* Events. `mark` creates an event after all work enqueued so far. Work enqueued in `queue` after await starts
+     * when the event has been reached; the event stays valid. `wait` blocks the host and frees the event; it returns
+     * the failure of earlier work, if any. `forget` frees the event without waiting. */
     tx_status (*mark)(tx_context *context, tx_queue_id queue, tx_event **event);
     tx_status (*await)(tx_context *context, tx_queue_id queue, tx_event *event);
     tx_status (*wait)(tx_context *context, tx_event *event);

@@ -5,14 +5,19 @@
  * an absmax is an 8-bit code of dynamic_map.h, in groups of 256 blocks. Values, codes and their order in a byte are
  * those of bitsandbytes.
  *
- * The layout of `count` elements, a multiple of 64, in memory:
- *   codes           count / 2 bytes; element 2 i is the upper half of byte i
- *   then for NF4:
- *   absmax          fp32, one for each block
- *   or for NF4_DOUBLE:
- *   map             256 fp32: the value of each code of an absmax
- *   groups          two fp32 for each group: scale and mean; absmax = scale * map[code] + mean
- *   absmax codes    one byte for each block
+ * The layout of `count` elements, a multiple of 64, in memory.
+ *
+ *   codes           Count / 2 bytes. Element 2 i is the upper half of byte i.
+ *
+ * NF4 continues with:
+ *
+ *   absmax          One fp32 for each block.
+ *
+ * NF4_DOUBLE continues with:
+ *
+ *   map             256 fp32: the value of each code of an absmax.
+ *   groups          Two fp32 for each group: scale and mean; absmax = scale * map[code] + mean.
+ *   absmax codes    One byte for each block.
  *
  * An element is value[code] * absmax in fp32, rounded to the type of the other operand of the product. This file is
  * valid C and OpenCL C.

@@ -4,8 +4,10 @@
  * This file is valid C and OpenCL C, so every backend draws the same numbers.
  *
  * The key and counter of a draw identify its element, not the thread, node or rank that computes it:
- *   key      seed and optimizer step
- *   counter  global sample number, site in the model, row and column of the element, plane (attention head)
+ *
+ *   key      Seed and optimizer step.
+ *   counter  Global sample number, site in the model, row and column of the element, plane (attention head).
+ *
  * One Philox block serves four neighbouring columns: column c uses word (c & 3) of block (c >> 2).
  */
 #ifndef TX_RNG_H

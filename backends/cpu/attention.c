@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Scaled dot-product attention, forward: a tile of queries meets one tile of keys after another, with a running maximum
- * and sum (Dao, FlashAttention-2, 2023). */
+ *
+ * Scaled dot-product attention, forward. A tile of queries visits one tile of keys after another and keeps a running
+ * maximum and a running sum (online softmax; Dao, FlashAttention-2, 2023).
+ */
 #include "backends/cpu/tile.h"
 
 #include <float.h>
 
-/* A thread's part of the scratch memory. */
+/* A thread's slice of the scratch memory. */
 typedef struct tx_forward_space {
     float score[TX_TILE * TX_TILE];
     float keep[TX_TILE * TX_TILE];
@@ -13,8 +15,8 @@ typedef struct tx_forward_space {
     float query[]; /* [size][TX_TILE] */
 } tx_forward_space;
 
-/* One tile of scores becomes probabilities under the running maximum; factor is what earlier sums are worth now. */
-static void soften(tx_forward_space *space, int64_t keys, int64_t lanes)
+/* Turns a tile of scores into exponentials below the running maximum. `factor` rescales the earlier sums. */
+static void update_softmax(tx_forward_space *space, int64_t keys, int64_t lanes)
 {
     for (int64_t i = 0; i < lanes; i += TX_VECTOR) {
         float greatest[TX_VECTOR], sum[TX_VECTOR];
@@ -46,7 +48,7 @@ static void scale_row(float *row, int64_t size, float factor)
     TX_SIMD for (int64_t i = 0; i < size; i++) row[i] *= factor;
 }
 
-/* Queries query..query+queries-1 of one head; o and lse (which may be NULL) point at the first of them. */
+/* Computes queries query..query+queries-1 of one head. o and lse point at the first of them; lse may be NULL. */
 static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_site *site, int64_t query,
                          int64_t queries, float *o, int64_t o_row, float *lse, tx_forward_space *space)
 {
@@ -54,7 +56,7 @@ static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_
     tx_tile_transpose(space->query, head->q + query * head->q_row, head->q_row, queries, size,
                       call->command->attrs.scale);
     for (int64_t i = 0; i < TX_TILE; i++) {
-        space->greatest[i] = -FLT_MAX; /* a tile may hide all its keys from a query */
+        space->greatest[i] = -FLT_MAX; /* a tile may mask all its keys for a query */
         space->sum[i] = 0.0f;
     }
     const int64_t begin = tx_tile_begin(head, query, queries);
@@ -65,7 +67,7 @@ static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_
         const tx_pair pair = {head, key, keys, query, queries, key == begin};
         tx_pair_scores(&pair, head->k + key * head->kv_row, space->query, space->score);
         tx_tile_mask(&pair, -INFINITY, space->score);
-        soften(space, keys, lanes);
+        update_softmax(space, keys, lanes);
         if (site->threshold) {
             tx_tile_draw(site, head->plane, key, keys, query, queries, space->keep);
             for (int64_t j = 0; j < keys * TX_TILE; j++)
@@ -82,14 +84,14 @@ static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_
     }
 }
 
-/* ---- A row ------------------------------------------------------------------------------------------ */
+/* ---- One row ---------------------------------------------------------------------------------------- */
 
-/* Fewer queries of a cache than this go row by row: a tile computes at least a vector of them. */
+/* Fewer queries of a cache than this are computed row by row, because a tile computes at least a vector of them. */
 #define FEW_QUERIES 4
 
-/* Scores of a query against `keys` keys become probabilities under their maximum; returns the maximum. */
-static float soften_row(const tx_head *head, const float *query, int64_t key, int64_t keys, float scale, float greatest,
-                        float *score)
+/* Turns the scores of a query against `keys` keys into exponentials below their maximum, and returns the maximum. */
+static float exponentiate_row(const tx_head *head, const float *query, int64_t key, int64_t keys, float scale,
+                              float greatest, float *score)
 {
     const float *k = head->k + key * head->kv_row;
     for (int64_t j = 0; j < keys; j++) {
@@ -103,7 +105,7 @@ static float soften_row(const tx_head *head, const float *query, int64_t key, in
     return greatest;
 }
 
-/* One query; it meets the keys that it sees in pieces as long as the space for scores. */
+/* Computes one query. Its keys are processed in chunks that fit in the space for scores. */
 static void forward_row(const tx_head *head, int64_t query, float scale, float *restrict o, tx_forward_space *space)
 {
     const int64_t begin = tx_head_first(head, query), end = head->offset + query + 1;
@@ -114,7 +116,7 @@ static void forward_row(const tx_head *head, int64_t query, float scale, float *
     for (int64_t key = begin; key < end; key += piece) {
         const int64_t count = end - key < piece ? end - key : piece;
         const float before = greatest;
-        greatest = soften_row(head, q, key, count, scale, before, space->score);
+        greatest = exponentiate_row(head, q, key, count, scale, before, space->score);
         const float factor = key > begin ? expf(before - greatest) : 0.0f;
         sum *= factor;
         if (key > begin)
@@ -131,14 +133,15 @@ static void forward_row(const tx_head *head, int64_t query, float scale, float *
 
 /* ---- Heads ------------------------------------------------------------------------------------------ */
 
-/* A head as it is stored: operands, the elements at which its first query, first key and value and the tile's result
- * begin, and the distances of rows. */
+/* A head in memory: its operands, the element offsets of its first query, first key, first value and of the tile's
+ * result, and the strides of rows. */
 typedef struct tx_stored {
     const void *q_of, *k_of, *v_of;
     int64_t q, k, v, o, q_row, kv_row, o_row;
 } tx_stored;
 
-/* Rows q | k | v of a head in fp32: the queries of the tile, and the keys and values that they see. */
+/* Converts the rows q | k | v of a head to fp32: the queries of the tile, and the keys and values that they attend
+ * to. */
 static void widen_tile(const tx_stored *at, tx_dtype type, tx_head *head, int64_t query, int64_t queries, float *copy)
 {
     const int64_t size = head->size, row = 3 * size, begin = tx_tile_begin(head, query, queries);
@@ -154,8 +157,8 @@ static void widen_tile(const tx_stored *at, tx_dtype type, tx_head *head, int64_
     head->q_row = head->kv_row = row;
 }
 
-/* A tile of queries of a head. Operands of fp32 are used in place; those of 16 bits are widened after the thread's
- * other memory, and the result is narrowed. */
+/* Computes a tile of queries of a head. fp32 operands are used in place. 16-bit operands are widened into scratch
+ * after the thread's other data, and the result is narrowed. */
 static void forward_stored(const tx_cpu_call *call, const tx_stored *at, tx_head *head, const tx_site *site,
                            int64_t query, int64_t queries, float *lse)
 {
@@ -182,8 +185,8 @@ static void forward_stored(const tx_cpu_call *call, const tx_stored *at, tx_head
         tx_narrow_rows(call->out[0], type, at->o, at->o_row, o, size, queries, size);
 }
 
-/* Item: (sample, head, tile of queries), tiles innermost. Keys and values are in the rows of the queries, or in caches.
- */
+/* An item is (sample, head, tile of queries), tiles innermost. Keys and values are in the rows of the queries, or
+ * in caches. */
 static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_attrs *attrs = &call->command->attrs;
@@ -223,7 +226,7 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
         const tx_site site = tx_site_of(call, b);
         if (seen > query)
             forward_stored(call, &at, &head, &site, query, seen - query, lse);
-        for (int64_t t = seen - query; t < end - query; t++) { /* of a batch with lengths */
+        for (int64_t t = seen - query; t < end - query; t++) { /* rows beyond the sample's length */
             memset((char *)call->out[0] + (at.o + t * at.o_row) * unit, 0, (size_t)(size * unit));
             lse[t] = 0.0f;
         }

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradient of attention: probabilities are computed again from the saved log-sum-exp, tile by tile (Dao,
- * FlashAttention-2, 2023, algorithm 2). One thread does all of a sample's key head, so sums have one order. */
+ *
+ * The gradient of attention. Probabilities are recomputed from the saved log-sum-exp, tile by tile (Dao,
+ * FlashAttention-2, 2023, algorithm 2). One thread computes a whole key head of a sample, so the order of sums is
+ * fixed.
+ */
 #include "backends/cpu/tile.h"
 
-/* A thread's part of the scratch memory. */
+/* A thread's slice of the scratch memory. */
 typedef struct tx_backward_space {
     float p[TX_TILE * TX_TILE];  /* probabilities, then gradients of scores */
-    float dp[TX_TILE * TX_TILE]; /* dropped probabilities, then gradients of probabilities */
+    float dp[TX_TILE * TX_TILE]; /* probabilities after dropout, then gradients of probabilities */
     float keep[TX_TILE * TX_TILE];
-    float query[]; /* [size][TX_TILE], followed by the same for gradients of outputs */
+    float query[]; /* [size][TX_TILE], followed by the gradients of outputs in the same layout */
 } tx_backward_space;
 
-/* The rows that one tile of queries reads and writes besides tx_head's. */
+/* The rows that one tile of queries reads and writes, in addition to those of tx_head. */
 typedef struct tx_backward_rows {
     const float *dout, *lse, *delta;
     float *dq, *dk, *dv;
     int64_t out_row;
 } tx_backward_rows;
 
-/* p = exp(score - lse), 0 where masked or where a lane has no query. */
+/* p = exp(score - lse), or 0 for masked keys and unused lanes. */
 static void probabilities(const tx_pair *pair, const float *lse, float *p)
 {
     for (int64_t j = 0; j < pair->keys; j++) {
@@ -71,7 +74,7 @@ static void backward_tile(const tx_cpu_call *call, const tx_head *head, const tx
         tx_pair_to_keys(&pair, kept, rows->dout, rows->out_row, rows->dv + key * row);
         tx_pair_scores(&pair, v, dout, dp);
         score_gradients(keys, queries, rows->delta, scale, drop, space);
-        tx_tile_mask(&pair, 0.0f, p); /* dp is not set everywhere */
+        tx_tile_mask(&pair, 0.0f, p); /* dp is undefined for masked keys */
         tx_pair_to_keys(&pair, p, q, head->q_row, rows->dk + key * row);
         tx_pair_to_queries(&pair, p, k, rows->dq, row);
     }
@@ -90,8 +93,9 @@ static void row_sums(const float *dout, const float *o, int64_t row, int64_t row
         TX_SUM(delta[t], i, size, dout[t * row + i] * o[t * row + i]);
 }
 
-/* What belongs to one key head of a sample, as fp32: packed rows q | k | v of query heads, key head and value head,
- * which begin at these places of a row, and rows of o and its gradient, which begin at the first of the query heads. */
+/* The data of one key head of a sample, as fp32. Rows of qkv are packed q | k | v; q, k and v are the offsets of
+ * the query heads, the key head and the value head in a row. Rows of o and its gradient begin at the first query
+ * head. */
 typedef struct tx_backward_group {
     int64_t b, group, length, shared, size;
     const float *qkv, *dout, *o;
@@ -99,7 +103,7 @@ typedef struct tx_backward_group {
     int64_t row, q, k, v, out_row;
 } tx_backward_group;
 
-/* All queries of query head `i` of the group; dk and dv are added to. */
+/* Computes all queries of query head `i` of the group, and adds to dk and dv. */
 static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, int64_t i, tx_backward_space *space)
 {
     const tx_attrs *attrs = &call->command->attrs;
@@ -141,8 +145,8 @@ static void backward_group(const tx_cpu_call *call, const tx_backward_group *g, 
         backward_head(call, g, i, space);
 }
 
-/* Of operands of 16 bits, of which those of the sample begin at element `first` of qkv and `out` of o: on copies in
- * the rest of the thread's memory, whose gradient is narrowed. */
+/* Computes a group with 16-bit operands. The sample begins at element `first` of qkv and `out` of o. Works on fp32
+ * copies in the rest of the thread's memory and narrows the gradient. */
 static void backward_wide(const tx_cpu_call *call, const tx_backward_group *stored, int64_t first, int64_t out,
                           tx_backward_space *space)
 {
@@ -171,7 +175,7 @@ static void backward_wide(const tx_cpu_call *call, const tx_backward_group *stor
         tx_narrow_rows(call->out[0], type, first + from[p], stored->row, dqkv + to[p], row, length, parts[p]);
 }
 
-/* Item: (sample, key head). */
+/* An item is (sample, key head). */
 static void attention_grad_items(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_attrs *attrs = &call->command->attrs;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The cpu backend: the device, its memory and its table of functions. What goes to the compute queue happens in the
- * calling thread and its OpenMP team before the call returns; the transfer queue is a thread (transfer.c). */
+ *
+ * The cpu backend: the device, its memory and its table of functions. Work for the compute queue runs in the calling
+ * thread and its OpenMP team before the call returns. The transfer queue is a thread (transfer.c).
+ */
 #include "api/base/cores.h"
 #include "backends/cpu/cpu.h"
 
@@ -16,28 +18,29 @@
 
 /* ---- Device ---------------------------------------------------------------------------------------------- */
 
-/* More threads than this and than there are processors are a mistake, of which the OpenMP runtime would die. */
-#define MOST_THREADS 1024
+/* The OpenMP runtime would abort with more threads. A request above both this and the number of processors is an
+ * error. */
+#define MAX_THREADS 1024
 
-/* All that this process may use, or what OMP_NUM_THREADS says. */
+/* Returns all threads that this process may use, or OMP_NUM_THREADS if it is set. */
 static int32_t usable_threads(void)
 {
     const int threads = getenv("OMP_NUM_THREADS") ? omp_get_max_threads() : tx_cores();
     return threads > 0 ? threads : 1;
 }
 
-/* Threads as asked for, or all that are usable. */
-static tx_status choose_threads(int32_t asked, int32_t *threads)
+/* Returns the requested threads, or all usable threads if the request is 0. */
+static tx_status choose_threads(int32_t requested, int32_t *threads)
 {
     const int procs = omp_get_num_procs();
-    const int32_t most = procs > MOST_THREADS ? procs : MOST_THREADS, usable = usable_threads();
-    if (asked < 0)
-        return tx_fail(TX_INVALID, "cpu: %d threads; 0 means all that this process may use", asked);
-    if (asked > most)
-        return tx_fail(TX_INVALID, "cpu: %d threads; at most %d are possible", asked, most);
-    if (asked == 0 && usable > most)
-        return tx_fail(TX_INVALID, "cpu: OMP_NUM_THREADS asks for %d threads; at most %d are possible", usable, most);
-    *threads = asked ? asked : usable;
+    const int32_t most = procs > MAX_THREADS ? procs : MAX_THREADS, usable = usable_threads();
+    if (requested < 0)
+        return tx_fail(TX_INVALID, "cpu: %d threads is invalid; use 0 for all that this process may use", requested);
+    if (requested > most)
+        return tx_fail(TX_INVALID, "cpu: %d threads is out of range; the maximum is %d", requested, most);
+    if (requested == 0 && usable > most)
+        return tx_fail(TX_INVALID, "cpu: OMP_NUM_THREADS=%d is out of range; the maximum is %d", usable, most);
+    *threads = requested ? requested : usable;
     return TX_OK;
 }
 
@@ -53,7 +56,7 @@ static tx_status device_count(int32_t *count)
     return TX_OK;
 }
 
-/* The value of a line "key : value" of /proc/cpuinfo; `text` stays as it is where there is none. */
+/* Reads the value of a line "key : value" of /proc/cpuinfo. Without such a line `text` is not changed. */
 static void read_cpuinfo(const char *key, char *text, size_t size)
 {
     FILE *file = fopen("/proc/cpuinfo", "r");
@@ -72,7 +75,7 @@ static void read_cpuinfo(const char *key, char *text, size_t size)
 
 static tx_status check_index(int32_t index)
 {
-    return index == 0 ? TX_OK : tx_fail(TX_NOT_FOUND, "cpu: there is no device %d; the only one is 0", index);
+    return index == 0 ? TX_OK : tx_fail(TX_NOT_FOUND, "cpu: device %d does not exist; the only device is 0", index);
 }
 
 static tx_status device_info(int32_t index, tx_device_info *info)
@@ -105,12 +108,12 @@ static tx_status open_device(int32_t index, const tx_open_options *options, tx_c
     const tx_cpu_kernels *kernels = tx_cpu_kernels_choose();
     if (!kernels)
         return tx_fail(TX_UNSUPPORTED,
-                       "cpu: TX_CPU_VARIANT=%s: it takes base, avx2 or avx512, if the processor can run that",
+                       "cpu: TX_CPU_VARIANT=%s is invalid or not supported by this processor; use base, avx2 or avx512",
                        getenv("TX_CPU_VARIANT"));
     TX_TRY(tx_cpu_self_test(kernels));
     tx_context *made = calloc(1, sizeof *made);
     if (!made)
-        return tx_fail(TX_MEMORY, "cpu: no memory for a device");
+        return tx_fail(TX_MEMORY, "cpu: out of memory for a device");
     made->threads = threads;
     made->kernels = kernels;
     *context = made;
@@ -125,7 +128,7 @@ static void close_device(tx_context *context)
 
 /* ---- Memory ---------------------------------------------------------------------------------------------- */
 
-/* Zeroed memory straight from the system: large pages where it gives them, committed when first touched. */
+/* Maps zeroed memory from the system, in large pages if possible. Pages are committed at the first access. */
 static char *map_pages(int64_t bytes)
 {
     char *raw = mmap(NULL, (size_t)(bytes + HUGE_PAGE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -137,7 +140,7 @@ static char *map_pages(int64_t bytes)
     if (head < HUGE_PAGE)
         munmap(raw + head + bytes, (size_t)(HUGE_PAGE - head));
 #ifdef MADV_HUGEPAGE
-    madvise(raw + head, (size_t)bytes, MADV_HUGEPAGE); /* advice: without it pages are small */
+    madvise(raw + head, (size_t)bytes, MADV_HUGEPAGE); /* a failure only means small pages */
 #endif
     return raw + head;
 }
@@ -150,16 +153,16 @@ static int64_t round_up(int64_t bytes, int64_t unit)
 static tx_status allocate(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
                           tx_buffer **buffer)
 {
-    (void)space; /* all memory here is the host's */
+    (void)space; /* host memory serves for every space */
     const int64_t limit = physical_memory();
     if (bytes <= 0 || (limit > 0 && bytes > limit))
         return tx_fail(bytes <= 0 ? TX_INVALID : TX_MEMORY,
-                       "cpu: %" PRId64 " bytes of %s asked for, the machine has %" PRId64
-                       "; a smaller batch or block size needs less",
+                       "cpu: %" PRId64 " bytes of %s requested, but the machine has %" PRId64
+                       "; use a smaller batch or block size",
                        bytes, tx_memory_name(kind), limit);
     tx_buffer *made = calloc(1, sizeof *made);
     if (!made)
-        return tx_fail(TX_MEMORY, "cpu: no memory for a buffer");
+        return tx_fail(TX_MEMORY, "cpu: out of memory for a buffer");
     *made = (tx_buffer){.context = context, .kind = kind, .bytes = bytes};
     if (bytes >= HUGE_PAGE) {
         made->mapped = round_up(bytes, HUGE_PAGE);
@@ -172,7 +175,7 @@ static tx_status allocate(tx_context *context, tx_memory_kind kind, tx_memory_sp
     }
     if (!made->data) {
         free(made);
-        return tx_fail(TX_MEMORY, "cpu: the system refused %" PRId64 " bytes of %s; a smaller batch needs less", bytes,
+        return tx_fail(TX_MEMORY, "cpu: the system refused %" PRId64 " bytes of %s; use a smaller batch", bytes,
                        tx_memory_name(kind));
     }
     context->held.bytes[kind] += bytes;
@@ -185,7 +188,7 @@ static tx_status adopt(tx_context *context, tx_memory_kind kind, void *memory, i
 {
     tx_buffer *made = calloc(1, sizeof *made);
     if (!made)
-        return tx_fail(TX_MEMORY, "cpu: no memory for a buffer");
+        return tx_fail(TX_MEMORY, "cpu: out of memory for a buffer");
     *made = (tx_buffer){.context = context, .kind = kind, .bytes = bytes, .data = memory, .adopted = true};
     context->held.bytes[kind] += bytes;
     context->traffic.allocations++;
@@ -222,12 +225,12 @@ static void account(const tx_context *context, tx_memory *held, tx_traffic *traf
 static tx_status check_range(const tx_buffer *buffer, int64_t offset, int64_t bytes)
 {
     if (offset < 0 || bytes < 0 || bytes > buffer->bytes || offset > buffer->bytes - bytes)
-        return tx_fail(TX_INVALID, "cpu: %" PRId64 " bytes at %" PRId64 " do not lie in a buffer of %" PRId64, bytes,
-                       offset, buffer->bytes);
+        return tx_fail(TX_INVALID, "cpu: %" PRId64 " bytes at offset %" PRId64 " are outside a buffer of %" PRId64,
+                       bytes, offset, buffer->bytes);
     return TX_OK;
 }
 
-/* Copies at once, or behind the copies that the transfer queue has. */
+/* Copies at once on the compute queue, or enqueues a copy on the transfer queue. */
 static tx_status move(tx_context *context, tx_queue_id queue, void *to, const void *from, int64_t bytes)
 {
     if (queue == TX_QUEUE_COMPUTE) {
@@ -280,7 +283,8 @@ static tx_status fill_buffer(tx_context *context, tx_buffer *to, int64_t offset,
 
 /* ---- Events ---------------------------------------------------------------------------------------------- */
 
-/* An event is the number of the last copy that the transfer queue had been given; the compute queue is never behind. */
+/* An event is the number of the last copy enqueued on the transfer queue. On the compute queue it is 0, which has
+ * always been reached. */
 static tx_status mark(tx_context *context, tx_queue_id queue, tx_event **event)
 {
     const int64_t number = queue == TX_QUEUE_TRANSFER ? tx_cpu_transfers_given(context->transfers) : 0;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The known-answer test of open(): a few small kernels of the table, so that a compiler or processor that gets
- * them wrong is refused before it trains anything. */
+ *
+ * The known-answer test of open(). It runs a few small kernels, so that a device whose compiler or processor
+ * computes wrong results is refused before training.
+ */
 #include "backends/cpu/cpu.h"
 
 #include <math.h>
 
-#define MOST 64
+#define MAX_WIDTH 64
 
 typedef struct tx_check {
     tx_op op;
-    int64_t width; /* elements a row */
-    float in[2][MOST], expect[MOST];
+    int64_t width; /* elements in a row */
+    float in[2][MAX_WIDTH], expect[MAX_WIDTH];
     tx_attrs attrs;
 } tx_check;
 
@@ -19,7 +21,7 @@ static tx_operand vector_of(int64_t width)
     return (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1, width)};
 }
 
-/* Runs one check on one thread; false where a number is more than a few units away. */
+/* Runs one check on one thread. Returns false if a number is off by more than 1e-6. */
 static bool holds(const tx_cpu_kernels *kernels, const tx_check *check)
 {
     const tx_operand vector = vector_of(check->width), none = {.dtype = TX_DTYPE_COUNT};
@@ -30,7 +32,7 @@ static bool holds(const tx_cpu_kernels *kernels, const tx_check *check)
         .out = {vector, vector, none, none},
     };
     const tx_controls controls = {{{.f32 = 0.0f}}};
-    float out[MOST], work[MOST];
+    float out[MAX_WIDTH], work[MAX_WIDTH];
     const tx_cpu_call call = {
         .command = &command,
         .in = {check->in[0], check->in[1]},
@@ -47,8 +49,8 @@ static bool holds(const tx_cpu_kernels *kernels, const tx_check *check)
 
 tx_status tx_cpu_self_test(const tx_cpu_kernels *kernels)
 {
-    /* Dropout of ones with key, counter and row 0: Philox4x32-10's published first block is 6627e8d5 e169c58d bc57ac4c
-     * 9b00dbd8, so at p = 0.7 (threshold b3333300) columns 1 and 2 are kept. */
+    /* Dropout of ones with key, counter and row 0. Philox4x32-10's published first block is 6627e8d5 e169c58d
+     * bc57ac4c 9b00dbd8. At p = 0.7 (threshold b3333300) columns 1 and 2 are kept. */
     static const tx_check check[] = {
         {TX_OP_SOFTMAX, 3, {{0.0f, 0.69314718f, 1.38629436f}}, {1.0f / 7.0f, 2.0f / 7.0f, 4.0f / 7.0f}, {0}},
         {TX_OP_GELU, 3, {{-1.0f, 0.5f, 2.0f}}, {-0.15865525f, 0.34573123f, 1.95449974f}, {.exact = true}},
@@ -58,8 +60,7 @@ tx_status tx_cpu_self_test(const tx_cpu_kernels *kernels)
     };
     for (size_t i = 0; i < sizeof check / sizeof check[0]; i++)
         if (!holds(kernels, &check[i]))
-            return tx_fail(TX_DEVICE,
-                           "cpu: kernels \"%s\" fail the known-answer test %zu; TX_CPU_VARIANT=base may work",
+            return tx_fail(TX_DEVICE, "cpu: kernels \"%s\" fail known-answer test %zu; try TX_CPU_VARIANT=base",
                            kernels->name, i);
     return TX_OK;
 }

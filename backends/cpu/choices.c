@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the bits of a run depend on besides its input: the kernels' instruction set, the library of matrix products and
- * the number of threads that it shares its sums out to. Nothing of this is chosen by measuring, so it is not set again
- * but compared. Lines are NAME<TAB>VALUE, as those of the facts for people. */
+ *
+ * The choices on which the bits of a run depend besides its input: the kernels' instruction set, the matrix-product
+ * library and the number of threads that share its sums. None of them is measured, so tx_cpu_choose compares them
+ * with the present run instead of setting them. A choice or fact is a line NAME<TAB>VALUE.
+ */
 #include "backends/cpu/cpu.h"
 
 #include <stdio.h>
@@ -21,7 +23,7 @@ static tx_status copy(const char *text, char **copied)
 {
     char *made = strdup(text);
     if (!made)
-        return tx_fail(TX_MEMORY, "cpu: no memory for a text");
+        return tx_fail(TX_MEMORY, "cpu: out of memory");
     *copied = made;
     return TX_OK;
 }
@@ -40,7 +42,7 @@ tx_status tx_cpu_choices(const tx_context *context, char **text)
     return copy(made, text);
 }
 
-/* Whether the line `length` long is one of `lines`. */
+/* Returns true if the line of `length` bytes is one of `lines`. */
 static bool has_line(const char *lines, const char *line, size_t length)
 {
     for (; *lines; lines += strcspn(lines, "\n") + 1)
@@ -64,6 +66,6 @@ tx_status tx_cpu_choose(tx_context *context, const char *text)
     for (char *c = own; *c; c++)
         if (*c == '\n')
             *c = c[1] ? ',' : '\0';
-    return tx_fail(TX_UNSUPPORTED, "cpu: the earlier run had %s, this one has %s: results may differ in the last bits",
-                   other, own);
+    return tx_fail(TX_UNSUPPORTED,
+                   "cpu: the earlier run used %s, this run uses %s; results may differ in the last bits", other, own);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Dropout and rotary embedding: element-wise kernels that need the place of an element. */
+ *
+ * Dropout, noise and rotary embedding: element-wise kernels that depend on the position of an element.
+ */
 #include "backends/cpu/random.h"
 #include "backends/rope.h"
 
@@ -12,7 +14,7 @@ static void noise_chunk(const tx_site *site, uint32_t row, int64_t column, int64
         x[i] + scale * ((float)(int32_t)(draw[i] >> 8) * 0x1p-23f - 1.0f);
 }
 
-/* Dropout and noise: `call`'s op does one chunk after the other. */
+/* Dropout and noise, one chunk of columns after another. */
 TX_COSTLY_ROWS(dropout, out[0], 4 * width)
 {
     const int64_t rows = tx_rows_per_sample(&call->command->out[0].shape);
@@ -46,7 +48,7 @@ static void rotate_head(const float *x, float *y, const float *cosine, const flo
     }
 }
 
-/* The angles of one position, by the frequencies of the pairs. */
+/* Computes cosines and sines of one position from the frequencies of the pairs. */
 static void rotary_angles(const tx_attrs *attrs, const float *frequency, int64_t position, float *cosine, float *sine)
 {
     const double magnitude = (double)attrs->rope.magnitude;
@@ -57,7 +59,7 @@ static void rotary_angles(const tx_attrs *attrs, const float *frequency, int64_t
     }
 }
 
-/* Items are tokens of a sample, so that the angles of a position serve the whole batch where all stand at the same. */
+/* An item is a position of the sequence, so one set of angles serves all samples at the same position. */
 static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_attrs *attrs = &call->command->attrs;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Element-wise kernels: activations and their gradients, sums, products, scaling, dropout, rotary embedding. */
+ *
+ * Element-wise kernels: activations and their gradients, sums, products, scaling and SwiGLU.
+ */
 #include "backends/cpu/simd.h"
 
-/* y[i] from a[i] and, where there is one, b[i], of n neighbours; y may lie on a. */
+/* Computes y[i] from a[i] and b[i] for n neighbours. b is NULL for functions of one operand. y may alias a. */
 typedef void tx_map(const tx_cpu_call *call, const float *a, const float *b, float *y, int64_t n);
 
-/* Maps elements first..last-1. All operands have the type of the result (of an epilogue too, whose command is the
- * product's). */
+/* Maps elements first..last-1. All operands have the type of the result. This also holds for an epilogue, whose
+ * command is that of the matrix product. */
 static inline void map_slice(const tx_cpu_call *call, int64_t first, int64_t last, tx_map *map)
 {
     const tx_dtype type = call->command->out[0].dtype;
@@ -20,14 +22,15 @@ static inline void map_slice(const tx_cpu_call *call, int64_t first, int64_t las
     }
 }
 
-/* Defines the kernel of `name` by its tx_map, name_map. */
+/* Defines the kernel `name` from the function name_map. */
 #define TX_MAPPED(name)                           \
     TX_ELEMENTS(name)                             \
     {                                             \
         map_slice(call, first, last, name##_map); \
     }
 
-/* The same, and the map: y[i] = term, an expression of a[i] and b[i]; `setup` runs before. */
+/* Defines the map function and its kernel: y[i] = term, an expression of a[i] and b[i]. `setup` runs before the
+ * loop. */
 #define TX_MAP_KERNEL(name, setup, term)                                                                 \
     static void name##_map(const tx_cpu_call *call, const float *a, const float *b, float *y, int64_t n) \
     {                                                                                                    \
@@ -39,8 +42,8 @@ static inline void map_slice(const tx_cpu_call *call, int64_t first, int64_t las
 
 /* ---- Activations ------------------------------------------------------------------------------- */
 
-/* 0.5 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) is the sigmoid of twice the argument; slope is the derivative of that.
- */
+/* 0.5 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) is the sigmoid of twice the argument of tanh. The slope is the
+ * derivative of x times that. */
 static inline float tx_gelu_argument(float x)
 {
     return x * (1.5957691216f + 0.0713548162f * x * x);
@@ -57,7 +60,7 @@ static inline float tx_gelu_tanh_slope(float x)
     return s.value + x * s.slope * (1.5957691216f + 0.2140644488f * x * x);
 }
 
-/* The normal distribution at x. */
+/* Returns the cumulative normal distribution at x. */
 static inline float tx_normal(float x, float bell)
 {
     float z = x < 0.0f ? -x : x, tail = tx_normal_tail(z, bell);
@@ -132,7 +135,7 @@ TX_ROWS(swiglu, out[0])
     }
 }
 
-/* dx may lie on x: both halves of an element are read before they are written. */
+/* dx may alias x: both halves of an element are read before they are written. */
 TX_ROWS(swiglu_grad, in[0])
 {
     const tx_dtype type = call->command->in[0].dtype;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks what is asked of a matrix product and chooses who runs it: TX's own loops for few rows, matrix units for
- * fp32 where they are, oneDNN for the rest. What oneDNN declines, and bf16 on CPUs without instructions for it, if it
- * is slower than in fp32, it gets with operands and sums in scratch (gemm_panels.c). */
+ * Validates a matrix product and selects its implementation. TX's own loops compute few rows, matrix units compute fp32
+ * if the processor has them, and oneDNN computes the rest. File gemm_panels.c converts operands or sums in scratch if
+ * oneDNN declines the types. It does the same for bf16 on CPUs without bf16 instructions, if that is faster in fp32.
+ */
 #include "gemm.h"
 
 #include "gemm_parts.h"
@@ -15,8 +16,8 @@
 
 struct tx_cpu_gemm {
     tx_cpu_gemm_spec spec;
-    tx_gemm_dnnl *product;  /* one of these, or none: few rows */
-    tx_gemm_panels *panels; /* with operands or sums in scratch */
+    tx_gemm_dnnl *product;  /* at most one of these three is set; none for few rows */
+    tx_gemm_panels *panels; /* oneDNN with operands or sums in scratch */
     const tx_gemm_units *units;
     char variant[TX_GEMM_VARIANT];
 };
@@ -34,18 +35,20 @@ static tx_status check(const tx_cpu_gemm_spec *spec)
         return tx_fail(TX_INVALID, "matrix product: the results of a batch overlap (stride %lld)",
                        (long long)s->stride_c);
     if (spec->type != TX_F32 && spec->type != TX_BF16 && spec->type != TX_F16)
-        return tx_fail(TX_UNSUPPORTED, "matrix product: operands are F32, BF16 or F16");
+        return tx_fail(TX_UNSUPPORTED, "matrix product: operands must be F32, BF16 or F16");
     if (spec->result != TX_F32 && spec->result != spec->type)
-        return tx_fail(TX_UNSUPPORTED, "matrix product: the result is F32 or the operands' type");
+        return tx_fail(TX_UNSUPPORTED, "matrix product: the result must be F32 or the operands' type");
     if (spec->packed != TX_F32 && (s->batch > 1 || spec->trans_a || s->ldb % TX_NF4_BLOCK != 0))
-        return tx_fail(TX_UNSUPPORTED, "matrix product: of 4 bits is one matrix whose rows are whole blocks of %d",
+        return tx_fail(TX_UNSUPPORTED,
+                       "matrix product: a 4-bit operand must be one matrix whose rows are whole blocks of %d",
                        TX_NF4_BLOCK);
     if (spec->threads < 1)
-        return tx_fail(TX_INVALID, "matrix product: %d threads", (int)spec->threads);
+        return tx_fail(TX_INVALID, "matrix product: %d threads; use at least 1", (int)spec->threads);
     return TX_OK;
 }
 
-/* A batch that shares b and whose a and c follow each other without a gap is one taller product. */
+/* A batch that shares b is one taller product if its matrices a and c are contiguous. Returns that product, or the
+ * shape unchanged. */
 static tx_gemm joined(const tx_cpu_gemm_spec *spec)
 {
     tx_gemm s = spec->shape;
@@ -56,7 +59,7 @@ static tx_gemm joined(const tx_cpu_gemm_spec *spec)
     return s;
 }
 
-/* Prepares what oneDNN runs, in fp32 if it declines the type. */
+/* Prepares a oneDNN product, in fp32 if oneDNN declines the type. */
 static tx_status create_by_library(tx_cpu_gemm *g, int64_t *scratch_bytes)
 {
     const tx_cpu_gemm_spec *spec = &g->spec;
@@ -71,7 +74,7 @@ static tx_status create_by_library(tx_cpu_gemm *g, int64_t *scratch_bytes)
     return status;
 }
 
-/* The units of an extension that are here, or NULL. */
+/* Returns the matrix units of an extension that this processor has, or NULL. */
 static const tx_gemm_units *units_here(void)
 {
     static const tx_gemm_units *(*const rows[])(void) = {
@@ -122,7 +125,7 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
     if (bias && !spec->bias)
         return tx_fail(TX_INVALID, "matrix product: prepared without a bias");
     if (!(beta == 0.0f || (beta == 1.0f && spec->adds)))
-        return tx_fail(TX_INVALID, "matrix product: prepared for beta 0%s, asked for %g", spec->adds ? " or 1" : "",
+        return tx_fail(TX_INVALID, "matrix product: prepared for beta 0%s, but run with %g", spec->adds ? " or 1" : "",
                        (double)beta);
     const tx_gemm_call call = {.a = a, .b = b, .bias = bias, .c = c, .add = beta != 0.0f, .scratch = scratch};
     if (gemm->panels)

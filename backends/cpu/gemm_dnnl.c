@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products by oneDNN (versions 2 and 3), through its C API: primitives, memory objects and arguments are made
- * once; a run points the memory objects at the operands and executes. Scratch is the caller's.
+ * Matrix products by oneDNN (versions 2 and 3) through its C API. Primitives, memory objects and arguments are
+ * created once. A run points the memory objects at the operands and executes. The caller provides scratch.
  *
- * Sums over a very long k go in pieces that add up in fp32: oneDNN reads a in place, and rows that are too far apart
- * cost it 15 % on the gradient of GPT-2's logits. */
+ * A sum over a very long k is cut into pieces that are added in fp32. The reason: oneDNN reads a in place, and rows
+ * that are too far apart cost it 15 % on the gradient of GPT-2's logits.
+ */
 #include "gemm_parts.h"
 
 #include <dnnl.h>
@@ -21,7 +22,7 @@
             return tried_;                   \
     } while (0)
 
-/* ---- What differs between the versions of the API --------------------------------------------- */
+/* ---- Differences between the versions of the API ---------------------------------------------- */
 
 typedef struct layout {
     dnnl_memory_desc_t desc;
@@ -54,9 +55,9 @@ static dnnl_status_t add_to_result(dnnl_post_ops_t ops)
 }
 
 static dnnl_status_t describe(dnnl_primitive_desc_t *desc, dnnl_engine_t engine, const layout *a, const layout *b,
-                              const layout *bias, const layout *c, dnnl_primitive_attr_t attr, bool turned)
+                              const layout *bias, const layout *c, dnnl_primitive_attr_t attr, bool prefer_gemm)
 {
-    (void)turned;
+    (void)prefer_gemm;
     return dnnl_matmul_primitive_desc_create(desc, engine, a->desc, b->desc, bias ? bias->desc : NULL, c->desc, attr);
 }
 #else
@@ -76,7 +77,7 @@ static dnnl_status_t layout_create(layout *l, int rank, const dnnl_dims_t size, 
 
 static void layout_free(layout *l)
 {
-    (void)l; /* plain data */
+    (void)l; /* the descriptor is plain data */
 }
 
 static dnnl_status_t add_to_result(dnnl_post_ops_t ops)
@@ -91,10 +92,10 @@ static bool is_called(const_dnnl_primitive_desc_t desc, const char *name)
            strcmp(own, name) == 0;
 }
 
-/* With `turned`, a transposed and a result of fp32, as gradients of weights are, oneDNN's own GEMM in place of what
- * comes first, which copies a badly: 8 to 13 % faster on AVX-512. */
+/* With `prefer_gemm` (transposed a and fp32 result, as for gradients of weights) selects oneDNN's own GEMM instead
+ * of the default, which copies a slowly. This is 8 to 13 % faster on AVX-512. */
 static dnnl_status_t describe(dnnl_primitive_desc_t *desc, dnnl_engine_t engine, const layout *a, const layout *b,
-                              const layout *bias, const layout *c, dnnl_primitive_attr_t attr, bool turned)
+                              const layout *bias, const layout *c, dnnl_primitive_attr_t attr, bool prefer_gemm)
 {
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_desc_iterator_t at = NULL;
@@ -102,11 +103,11 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
     DNNL_TRY(dnnl_primitive_desc_iterator_create(&at, &matmul, attr, engine, NULL));
     *desc = dnnl_primitive_desc_iterator_fetch(at);
     if (is_called(*desc, "brg:avx512_core") || is_called(*desc, "brg:avx512_core_bf16"))
-        while (turned && dnnl_primitive_desc_iterator_next(at) == dnnl_success) {
+        while (prefer_gemm && dnnl_primitive_desc_iterator_next(at) == dnnl_success) {
             dnnl_primitive_desc_t other = dnnl_primitive_desc_iterator_fetch(at);
-            turned = !is_called(other, "gemm:jit");
-            dnnl_primitive_desc_destroy(turned ? other : *desc);
-            *desc = turned ? *desc : other;
+            prefer_gemm = !is_called(other, "gemm:jit");
+            dnnl_primitive_desc_destroy(prefer_gemm ? other : *desc);
+            *desc = prefer_gemm ? *desc : other;
         }
     dnnl_primitive_desc_iterator_destroy(at);
     return *desc ? dnnl_success : dnnl_out_of_memory;
@@ -115,10 +116,10 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *desc, dnnl_engine_t engine,
 
 /* ---- Prepared products -------------------------------------------------------------------------- */
 
-#define PIECE_DEPTH 8192 /* of a sum that is taken in pieces, at most */
+#define PIECE_DEPTH 8192 /* maximum terms of a piece of a long sum */
 #define PIECE_UNIT 64
 
-enum { ARG_A, ARG_B, ARG_C, ARG_SCRATCH, ARG_BIAS, ARGS }; /* bias last: not every product has one */
+enum { ARG_A, ARG_B, ARG_C, ARG_SCRATCH, ARG_BIAS, ARGS }; /* bias is last because not every product has one */
 static const int arg_names[ARGS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD, DNNL_ARG_BIAS};
 
 /* A primitive with its memory objects. */
@@ -135,15 +136,15 @@ struct tx_gemm_dnnl {
     tx_cpu_gemm_spec spec;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    int64_t depth;    /* of a piece; k where there is one piece */
+    int64_t depth;    /* terms in a piece; k if there is one piece */
     float *no_bias;   /* zeros, for runs without the bias that was prepared */
-    form form[FORMS]; /* ADD adds to the result, ADD_REST adds the last piece where it is shorter */
+    form form[FORMS]; /* ADD adds to the result; ADD_REST adds a shorter last piece */
 };
 
 static tx_status failed(dnnl_status_t status)
 {
     if (status == dnnl_unimplemented)
-        return tx_fail(TX_UNSUPPORTED, "oneDNN does not take this product on this CPU");
+        return tx_fail(TX_UNSUPPORTED, "oneDNN does not support this product on this CPU");
     return tx_fail(status == dnnl_out_of_memory ? TX_MEMORY : TX_INTERNAL, "oneDNN: %s", dnnl_status2str(status));
 }
 
@@ -152,7 +153,7 @@ static dnnl_data_type_t type_of(tx_dtype type)
     return type == TX_F32 ? dnnl_f32 : type == TX_BF16 ? dnnl_bf16 : dnnl_f16;
 }
 
-/* Layouts of the operands: batch x rows x columns, without the batch where it is 1. */
+/* Layouts of the operands: batch x rows x columns, without the batch dimension if the batch is 1. */
 typedef struct layouts {
     layout a, b, c, bias;
 } layouts;
@@ -167,7 +168,7 @@ static dnnl_status_t matrix(layout *l, const tx_gemm *s, int64_t rows, int64_t c
     return layout_create(l, 3 - leave, size + leave, type_of(type), stride + leave);
 }
 
-/* Of a piece of the product: `depth` of k. */
+/* Creates the layouts of a piece of the product with `depth` terms. */
 static dnnl_status_t layouts_create(layouts *l, const tx_cpu_gemm_spec *spec, int64_t depth)
 {
     const tx_gemm *s = &spec->shape;
@@ -205,14 +206,14 @@ static dnnl_status_t form_arg(form *f, const tx_gemm_dnnl *g, int arg, layout_re
     return dnnl_memory_create(&at->memory, l, g->engine, DNNL_MEMORY_NONE);
 }
 
-/* Makes the memory objects of a primitive; *name gets oneDNN's name of it, which lives as long as the primitive. */
+/* Creates the memory objects of a primitive. *name is oneDNN's name of it, which lives as long as the primitive. */
 static dnnl_status_t form_fill(const tx_gemm_dnnl *g, form *f, const layouts *l, const char **name)
 {
     const_dnnl_primitive_desc_t desc = NULL;
     DNNL_TRY(dnnl_primitive_get_primitive_desc(f->primitive, &desc));
     DNNL_TRY(dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)name));
     if (strncmp(*name, "ref", 3) == 0)
-        return dnnl_unimplemented; /* the reference code is there to be compared with, not to be run */
+        return dnnl_unimplemented; /* the reference implementation is too slow */
     layout_ref scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     f->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
     layout_ref of[ARGS] = {layout_at(&l->a), layout_at(&l->b), layout_at(&l->c), scratch, layout_at(&l->bias)};
@@ -271,7 +272,7 @@ void tx_gemm_dnnl_destroy(tx_gemm_dnnl *g)
     free(g);
 }
 
-/* Decides on the pieces and makes the forms that runs need. */
+/* Chooses the pieces and creates the primitives that runs need. */
 static dnnl_status_t prepare(tx_gemm_dnnl *g, layouts *piece, layouts *rest, char variant[TX_GEMM_VARIANT])
 {
     const tx_cpu_gemm_spec *spec = &g->spec;
@@ -301,7 +302,7 @@ static dnnl_status_t prepare(tx_gemm_dnnl *g, layouts *piece, layouts *rest, cha
     return dnnl_success;
 }
 
-/* Lets oneDNN see `threads` threads; returns what this thread had before. */
+/* Sets the number of threads for oneDNN and returns the previous number. */
 static int use_threads(int threads)
 {
     int before = omp_get_max_threads();
@@ -367,7 +368,7 @@ bool tx_cpu_gemm_native(tx_dtype type)
 {
     if (type == TX_F32)
         return true;
-    /* A bit for each set of instructions. */
+    /* Each instruction set has a bit. */
     const unsigned wanted = type == TX_BF16 ? (unsigned)dnnl_cpu_isa_avx512_core_bf16 : FP16_ISA;
     return wanted && ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products that oneDNN does not take as they lie, with operands and sums in scratch: operands of 16 bits are widened to
- * fp32, a second operand of 4 bits is unpacked, and sums of fp32 are narrowed to 16 bits at the end, those of widened
- * operands and those over a long k, which oneDNN takes in pieces.
+ * oneDNN products whose operands or sums are converted in scratch. 16-bit operands are widened to fp32, and a 4-bit
+ * second operand is unpacked. Sums are computed in fp32 and narrowed to 16 bits at the end: those of widened operands,
+ * and those over a long k, which oneDNN computes in pieces.
  *
- * A second operand of 4 bits goes by panels of columns: each thread unpacks one into scratch that stays in its cache,
- * and lets oneDNN multiply by it; so no bit depends on the number of threads, which may part the terms of one product
- * of oneDNN's. All other products are one panel, which oneDNN shares out to its threads. */
+ * A 4-bit second operand is processed in panels of columns. Each thread unpacks a panel into scratch that stays in
+ * its cache and lets oneDNN multiply by it on one thread. So no bit depends on the number of threads, which could
+ * otherwise divide the terms of a oneDNN product. Other products are one panel, which oneDNN divides among its
+ * threads.
+ */
 #include "gemm_parts.h"
 
 #include "backends/nf4.h"
@@ -17,18 +19,18 @@
 
 #define PANEL_BYTES (1 << 20)
 
-/* What one thread needs. */
+/* The state of one thread. */
 typedef struct worker {
-    tx_gemm_dnnl *whole, *rest; /* of a panel; of the last one if it is narrower, else NULL */
+    tx_gemm_dnnl *whole, *rest; /* product of a panel; product of a narrower last panel, else NULL */
     tx_status status;           /* of a run */
     char message[256];
 } worker;
 
 struct tx_gemm_panels {
     tx_cpu_gemm_spec spec;                        /* with the threads of one worker */
-    tx_dtype type;                                /* that is multiplied */
+    tx_dtype type;                                /* in which oneDNN multiplies */
     int64_t width;                                /* of a panel; the last may be narrower */
-    int64_t a_bytes;                              /* of scratch for a as fp32; 0 if a is not widened */
+    int64_t a_bytes;                              /* scratch for a as fp32; 0 if a is not widened */
     int64_t panel_bytes, sum_bytes, worker_bytes; /* of a panel, of its sums, of all scratch of a worker */
     int32_t workers, threads;
     worker worker[];
@@ -57,11 +59,12 @@ static tx_status create_panel(const tx_gemm_panels *g, int64_t width, tx_gemm_dn
     return TX_OK;
 }
 
-/* Panels of a size that depends on the shape alone: in a cache, but some for every thread of a few. */
-#define LEAST_PANELS 8
+/* The width of a panel depends only on the shape: it fits in a cache, and there is a panel for each of a few
+ * threads. */
+#define MIN_PANELS 8
 static int64_t panel_width(const tx_gemm *s, int64_t size)
 {
-    const int64_t fits = PANEL_BYTES / (s->k * size), shares = (s->n + LEAST_PANELS - 1) / LEAST_PANELS;
+    const int64_t fits = PANEL_BYTES / (s->k * size), shares = (s->n + MIN_PANELS - 1) / MIN_PANELS;
     const int64_t width = (fits < shares ? fits : shares) / TX_NF4_BLOCK * TX_NF4_BLOCK;
     const int64_t least = width < TX_NF4_BLOCK ? TX_NF4_BLOCK : width;
     return least < s->n ? least : s->n;
@@ -114,7 +117,7 @@ static tx_gemm_matrix stored(const void *data, tx_dtype type, int64_t first, int
     return (tx_gemm_matrix){(char *)data + first * (int64_t)tx_dtype_size(type), type, rows, columns, ld};
 }
 
-/* The panel of product `i` that begins at column j; `a` as it is multiplied. */
+/* Runs the panel of product `i` that begins at column j. `a` is already converted. */
 static tx_status run_panel(const tx_gemm_panels *g, const tx_gemm_call *call, const void *a, int64_t i, int32_t w,
                            int64_t j)
 {
@@ -141,7 +144,7 @@ static tx_status run_panel(const tx_gemm_panels *g, const tx_gemm_call *call, co
     return TX_OK;
 }
 
-/* One worker's panels of product `i`. */
+/* Runs one worker's panels of product `i`. */
 static tx_status run_worker(const tx_gemm_panels *g, const tx_gemm_call *call, const void *a, int64_t i, int32_t w)
 {
     for (int64_t j = w * g->width; j < g->spec.shape.n; j += g->workers * g->width)
@@ -149,7 +152,8 @@ static tx_status run_worker(const tx_gemm_panels *g, const tx_gemm_call *call, c
     return TX_OK;
 }
 
-/* Product `i` of the batch. One worker is this thread, so that oneDNN's threads are not those of a nested team. */
+/* Runs product `i` of the batch. A single worker runs in this thread, so that oneDNN's threads are not a nested
+ * team. */
 static tx_status run_one(tx_gemm_panels *g, const tx_gemm_call *call, int64_t i)
 {
     const tx_gemm *s = &g->spec.shape;
@@ -164,7 +168,7 @@ static tx_status run_one(tx_gemm_panels *g, const tx_gemm_call *call, int64_t i)
 #pragma omp parallel for schedule(static, 1) num_threads(g->workers)
     for (int32_t w = 0; w < g->workers; w++) {
         g->worker[w].status = run_worker(g, call, a, i, w);
-        if (g->worker[w].status) /* other threads do not see the message */
+        if (g->worker[w].status) /* the message belongs to this thread */
             snprintf(g->worker[w].message, sizeof g->worker[w].message, "%s", tx_error());
     }
     for (int32_t w = 0; w < g->workers; w++)

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loops of matrix products that are TX's own: few rows of a, where b is read once and memory is the bound, and
- * rows between fp32 and the types of 16 bits. Compiled once for each instruction set. */
+ * TX's own loops of matrix products: few rows of a, where memory bandwidth is the limit because b is read once, and
+ * conversions between fp32 and 16-bit types. Compiled once for each instruction set.
+ */
 #include "gemm_parts.h"
 
 #include "backends/cpu/nf4.h"
 
 #include <string.h>
 
-#define COLUMNS 512      /* of few rows' sums: with DEPTH lines of b they stay in the first cache */
-#define DEPTH 8          /* lines of b that are taken in at once */
+#define COLUMNS 512      /* columns of few rows' sums; with DEPTH lines of b they stay in the L1 cache */
+#define DEPTH 8          /* lines of b that are added at once */
 #define CHUNK 64         /* lanes of a sum */
-#define CACHE_LINE 16    /* numbers in it */
+#define CACHE_LINE 16    /* fp32 numbers in a cache line */
 #define SMALL_WORK 65536 /* multiply-adds that are not worth waking a thread */
 
-/* What b is: lines of neighbours, `ld` numbers apart, packed where its type is. */
+/* Operand b in memory: contiguous lines, `ld` elements apart, packed if its type is. */
 typedef struct lines {
     const void *data;
     tx_dtype type;
@@ -32,7 +33,7 @@ static lines lines_of(const tx_cpu_gemm_spec *spec, const void *b)
     return l;
 }
 
-/* Reads `count` neighbours, from element `at` on, as fp32; of what is packed whole blocks. */
+/* Reads `count` elements from element `at` on as fp32. Packed elements are read in whole blocks. */
 static inline void load_lines(const lines *b, int64_t at, int64_t count, float *restrict to)
 {
     if (tx_dtype_packed(b->type))
@@ -41,7 +42,7 @@ static inline void load_lines(const lines *b, int64_t at, int64_t count, float *
         tx_widen(to, b->data, b->type, at, count);
 }
 
-/* c [i, j0..] = n sums + bias [j0..] (NULL: none), with `add` plus what c holds. */
+/* Stores c [i, j0..] = n sums + bias [j0..] (unless bias is NULL), plus the values in c if `add`. */
 static inline void store_row(float *restrict row, int64_t i, int64_t j0, int64_t n, const tx_gemm_matrix *c,
                              const float *bias, bool add)
 {
@@ -61,7 +62,7 @@ static inline void store_row(float *restrict row, int64_t i, int64_t j0, int64_t
 
 /* ---- Few rows ------------------------------------------------------------------------------------ */
 
-/* rows [m, k] = a, stored k x m where `trans`, as fp32. */
+/* Converts a to fp32 rows [m, k]. With `trans` a is stored k x m. */
 static void unpack(const tx_gemm_matrix *a, bool trans, int64_t m, int64_t k, float *rows)
 {
     float line[TX_GEMM_THIN];
@@ -74,8 +75,8 @@ static void unpack(const tx_gemm_matrix *a, bool trans, int64_t m, int64_t k, fl
     }
 }
 
-/* sum [m, n] += rows [m, DEPTH] times DEPTH lines of b that lie side by side, `step` apart: as fast as memory gives the
- * lines, which stay in the first cache for the other rows. */
+/* sum [m, n] += rows [m, DEPTH] times DEPTH adjacent lines of b, `step` apart. The lines are read at the speed of
+ * memory and stay in the L1 cache for the other rows. */
 static inline void thin_add_lines(int64_t m, int64_t n, const float *rows, int64_t ld, const float *b, int64_t step,
                                   float sum[TX_GEMM_THIN][COLUMNS])
 {
@@ -93,7 +94,7 @@ static inline void thin_add_lines(int64_t m, int64_t n, const float *rows, int64
     }
 }
 
-/* Sums of columns that lie side by side. */
+/* Sums of columns that are adjacent in memory. */
 static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
                       float sum[TX_GEMM_THIN][COLUMNS])
 {
@@ -116,7 +117,7 @@ static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
     }
 }
 
-/* One row times one column, which is a run: by lanes, which are added in pairs at the end. */
+/* Multiplies one row by one contiguous column: in lanes that are added pairwise at the end. */
 static inline float thin_dot(const float *restrict x, const float *restrict b, int64_t k)
 {
     float lane[CHUNK] = {0.0f};
@@ -134,7 +135,7 @@ static inline float thin_dot(const float *restrict x, const float *restrict b, i
     return lane[0];
 }
 
-/* Sums of columns each of which is a run. */
+/* Sums of columns that are each contiguous in memory. */
 static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
                        float sum[TX_GEMM_THIN][COLUMNS])
 {

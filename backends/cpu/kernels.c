@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of kernels of one instruction set, and the kernel behind a matrix product. */
+ *
+ * The table of kernels of one instruction set, and the kernel of MATMUL.
+ */
 #include "backends/cpu/simd.h"
 
-/* The product is there already (plan.c); here the epilogue, as the op that it stands for. */
+/* plan.c has already computed the product. This kernel applies the epilogue, as the op of the same name. */
 void TX_CPU_NAME(matmul)(const tx_cpu_call *call)
 {
     static tx_cpu_kernel *const epilogues[] = {

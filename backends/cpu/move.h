@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Moving and adding elements of any floating types. */
+ *
+ * Copies and adds elements, converting between floating types.
+ */
 #ifndef TX_CPU_MOVE_H
 #define TX_CPU_MOVE_H
 
@@ -10,7 +12,7 @@ static inline bool tx_cpu_adds(const tx_cpu_call *call)
     return tx_beta(call->command->attrs.accumulate, call->controls) != 0.0f;
 }
 
-/* `count` elements of operand `in` from `from` on become those of y from `to` on, or are added to them. */
+/* Copies `count` elements of operand `in` from element `from` to element `to` of y. With `add` they are added to y. */
 static inline void tx_cpu_move(const tx_cpu_call *call, int in, int64_t from, int64_t to, int64_t count, bool add)
 {
     const tx_dtype of_x = call->command->in[in].dtype, of_y = call->command->out[0].dtype;

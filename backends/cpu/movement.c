@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels that move numbers: tables and their gradients, broadcasts, casts, copies. */
+ *
+ * Kernels that move data: embedding tables and their gradients, broadcasts, casts, copies.
+ */
 #include "backends/cpu/move.h"
 
 /* ---- Tables ------------------------------------------------------------------------------------------ */
 
-/* Table row `tokens[row]` plus a row of the position table, if there is one. */
+/* Row `tokens[row]` of the table, plus a row of the position table if there is one. */
 TX_ROWS(embedding, out[0])
 {
     const int64_t length = tx_shape_last(&call->command->in[0].shape), token = ((const int32_t *)call->in[0])[row];
@@ -63,7 +65,7 @@ static void zero_slice(const tx_cpu_call *call, int64_t first, int64_t last)
     memset((char *)call->out[0] + (size_t)first * size, 0, (size_t)(last - first) * size);
 }
 
-/* Columns first..last-1 of all rows, sources in ascending order. */
+/* Adds columns first..last-1 of all rows, sources in ascending order. */
 static void scatter_columns(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const int64_t count = tx_operand_count(&call->command->in[0]);
@@ -136,7 +138,7 @@ static void fill_slice(const tx_cpu_call *call, int64_t first, int64_t last)
 
 void TX_CPU_NAME(fill)(const tx_cpu_call *call)
 {
-    const bool zero = tx_bits_of(call->command->attrs.alpha) == 0; /* memset does not read what it overwrites */
+    const bool zero = tx_bits_of(call->command->attrs.alpha) == 0; /* memset does not read the old values */
     tx_cpu_slices(call, tx_operand_count(&call->command->out[0]), TX_CPU_GRAIN, zero ? zero_slice : fill_slice);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading weights of 4 bits (backends/nf4.h), block by block: the sixteen values that a block can hold are made once,
- * and its elements are looked up among them. Included by files that are compiled once per instruction set. */
+ * Reads 4-bit weights (backends/nf4.h) block by block. The sixteen values that a block can hold are computed once,
+ * and elements are looked up in that table. Included by files that are compiled once for each instruction set.
+ */
 #ifndef TX_BACKENDS_CPU_NF4_H
 #define TX_BACKENDS_CPU_NF4_H
 
@@ -14,13 +15,13 @@
 
 typedef struct tx_cpu_nf4 {
     const uint8_t *codes;
-    const float *absmax; /* NULL: by the rest */
+    const float *absmax; /* NULL for NF4_DOUBLE, which uses the fields below */
     const float *map, *groups;
     const uint8_t *absmax_codes;
-    tx_dtype type; /* that elements are rounded to */
+    tx_dtype type; /* elements are rounded to this type */
 } tx_cpu_nf4;
 
-/* A matrix of `count` elements, as `stored`; they are rounded to `type`. */
+/* Describes a matrix of `count` elements of type `stored` at `data`. Its elements are rounded to `type`. */
 static inline tx_cpu_nf4 tx_cpu_nf4_of(const void *data, tx_dtype stored, int64_t count, tx_dtype type)
 {
     const char *at = data;
@@ -43,7 +44,7 @@ static inline float tx_cpu_nf4_absmax(const tx_cpu_nf4 *w, int64_t block)
     return group[0] * w->map[w->absmax_codes[block]] + group[1];
 }
 
-/* What the codes of a block stand for. */
+/* Computes the value of each code in a block. */
 static inline void tx_cpu_nf4_table(const tx_cpu_nf4 *w, int64_t block, float table[16])
 {
     const float absmax = tx_cpu_nf4_absmax(w, block);
@@ -57,7 +58,7 @@ static inline void tx_cpu_nf4_table(const tx_cpu_nf4 *w, int64_t block, float ta
             table[i] = tx_f16_to_f32(tx_f32_to_f16(table[i]));
 }
 
-/* The 64 elements of a block. */
+/* Reads the 64 elements of a block. */
 static inline void tx_cpu_nf4_block(const tx_cpu_nf4 *w, int64_t block, float *restrict to)
 {
     const uint8_t *codes = w->codes + block * (TX_NF4_BLOCK / 2);
@@ -75,7 +76,7 @@ static inline void tx_cpu_nf4_block(const tx_cpu_nf4 *w, int64_t block, float *r
                              _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(part[h]), _mm512_loadu_ps(table)));
 #else
             const __m256 lower = _mm256_loadu_ps(table), upper = _mm256_loadu_ps(table + 8);
-            for (int q = 0; q < 2; q++) { /* bit 3 of a code says which half of the table */
+            for (int q = 0; q < 2; q++) { /* bit 3 of a code selects the half of the table */
                 const __m256i code = _mm256_cvtepu8_epi32(q ? _mm_srli_si128(part[h], 8) : part[h]);
                 const __m256 pick = _mm256_castsi256_ps(_mm256_slli_epi32(code, 28));
                 _mm256_storeu_ps(to + i + 16 * h + 8 * q,
@@ -93,7 +94,7 @@ static inline void tx_cpu_nf4_block(const tx_cpu_nf4 *w, int64_t block, float *r
 #endif
 }
 
-/* Elements at .. at + count - 1, whole blocks, as fp32. */
+/* Reads elements at .. at + count - 1, which are whole blocks, as fp32. */
 static inline void tx_cpu_nf4_run(const tx_cpu_nf4 *w, int64_t at, int64_t count, float *restrict to)
 {
     for (int64_t i = 0; i < count; i += TX_NF4_BLOCK)

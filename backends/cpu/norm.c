@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
+ *
  * Layer norm (Ba et al., Layer normalization, 2016) and RMS norm (Zhang and Sennrich, 2019), forward and backward.
- * Gradients of gamma and beta: each block of rows (backend.h) sums into its own part of `work`, then the parts are
- * summed in order. */
+ * Each block of rows (backend.h) sums its gradients of gamma and beta into its own slice of `work`. Then the slices
+ * are summed in order.
+ */
 #include "backends/cpu/random.h"
 
-/* sum = x + what dropout leaves of row `row` of operand z. */
+/* sum = x + dropout(row `row` of operand z). */
 static void add_dropped(const tx_cpu_call *call, int z, int64_t row, const float *x, float *sum)
 {
     const tx_operand *operand = &call->command->in[z];
@@ -19,7 +21,7 @@ static void add_dropped(const tx_cpu_call *call, int z, int64_t row, const float
     }
 }
 
-/* Row `row` of the input: x, or x plus operand z, a sum that becomes the output of the same number. */
+/* Returns row `row` of the input: x, or x plus operand z. The sum is stored in output z. */
 static const float *norm_row(const tx_cpu_call *call, int z, int64_t row, int64_t width)
 {
     const float *x = (const float *)call->in[0] + row * width;
@@ -84,13 +86,13 @@ TX_ROWS(rms_norm, out[0])
 
 /* ---- Backward --------------------------------------------------------------------------------- */
 
-/* A row of dy as fp32; of 16 bits in scratch memory. */
+/* Returns a row of dy as fp32. A 16-bit row is widened into scratch. */
 static const float *gradient_row(const tx_cpu_call *call, int64_t row, int64_t width)
 {
     return tx_run_of(call->in[0], call->command->in[0].dtype, row * width, width, call->scratch);
 }
 
-/* dx = rstd (d - mean(d) - xhat mean(d xhat)), d = dy gamma. dx may lie on dy. */
+/* dx = rstd (d - mean(d) - xhat mean(d xhat)), d = dy gamma. dx may alias dy. */
 static void layer_norm_grad_row(const tx_cpu_call *call, int64_t row, int64_t width, float *dgamma)
 {
     const float *dy = gradient_row(call, row, width), *x = (const float *)call->in[1] + row * width;
@@ -111,7 +113,7 @@ static void layer_norm_grad_row(const tx_cpu_call *call, int64_t row, int64_t wi
     }
 }
 
-/* dx = rstd (d - xhat mean(d xhat)), d = dy gamma. dx may lie on dy. */
+/* dx = rstd (d - xhat mean(d xhat)), d = dy gamma. dx may alias dy. */
 static void rms_norm_grad_row(const tx_cpu_call *call, int64_t row, int64_t width, float *dgammas)
 {
     const int64_t at = tx_norm_part(&call->command->attrs, row) * width;
@@ -133,8 +135,8 @@ static void rms_norm_grad_row(const tx_cpu_call *call, int64_t row, int64_t widt
     }
 }
 
-/* How many parameters there are: gamma, and beta of a layer norm. In work [blocks, parameters, elements of gamma] each
- * block of rows sums their gradients. The operand that is added to dx, z, is the one after rstd. */
+/* Returns the number of parameters: gamma, and for a layer norm beta. Each block of rows sums their gradients in
+ * work [blocks, parameters, elements of gamma]. Operand z, which is added to dx, comes after rstd. */
 static int parameters(const tx_cpu_call *call)
 {
     return call->command->op == TX_OP_LAYER_NORM_GRAD ? 2 : 1;
@@ -162,7 +164,7 @@ static void grad_blocks(const tx_cpu_call *call, int64_t first, int64_t last)
     }
 }
 
-/* Elements first..last-1 of the gradients of the parameters: the sums over blocks. */
+/* Computes elements first..last-1 of the gradients of the parameters from the sums of blocks. */
 static void fold_work(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const int64_t blocks = tx_row_blocks(tx_shape_rows(&call->command->out[0].shape)), count = parameters(call);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Parameter updates over ranges of the flat arenas, and the decision about the gradient's norm before them. */
+ *
+ * Optimizer updates over ranges of the flat arenas, and the evaluation of the gradient norm before them.
+ */
 #include "backends/cpu/update.h"
 
 /* ---- Gradient norm --------------------------------------------------------------------------------- */
@@ -29,7 +31,7 @@ void TX_CPU_NAME(clip_norm)(const tx_cpu_call *call)
     adjust_scale(result, finite, call->controls->word[TX_CONTROL_GROWTH_INTERVAL].f32);
 }
 
-/* ---- What is pruned --------------------------------------------------------------------------------- */
+/* ---- Pruned weights --------------------------------------------------------------------------------- */
 
 static void mask_block(const tx_cpu_call *call, int64_t at, int64_t count)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Programs of the cpu backend: a prepared program is an array of calls whose pointers bind() fills in. */
+ *
+ * Programs of the cpu backend. A prepared program is an array of calls; bind() sets their pointers.
+ */
 #include "backends/cpu/prepared.h"
 
 #include <inttypes.h>
@@ -16,7 +18,7 @@ struct tx_executable {
     tx_cpu_call call[];
 };
 
-/* ---- The product of a MATMUL ----------------------------------------------------------------------------- */
+/* ---- The matrix product of MATMUL ------------------------------------------------------------------------ */
 
 static tx_status create_product(const tx_context *context, const tx_command *command, void **product,
                                 int64_t *scratch_bytes)
@@ -40,7 +42,7 @@ static tx_status create_product(const tx_context *context, const tx_command *com
     return status;
 }
 
-/* Its library can fail. The kernel of MATMUL applies the epilogue. */
+/* The library can fail, so this runs before the kernel of MATMUL, which applies the epilogue. */
 static tx_status run_product(const tx_cpu_call *call)
 {
     const tx_attrs *attrs = &call->command->attrs;
@@ -81,7 +83,7 @@ int64_t tx_cpu_scratch_attention(const tx_command *command)
     return tx_cpu_attention_scratch(size) + tx_cpu_attention_wide(qkv->dtype, length, size);
 }
 
-int64_t tx_cpu_scratch_norm_grad(const tx_command *command) /* a row of dy */
+int64_t tx_cpu_scratch_norm_grad(const tx_command *command) /* a row of dy as fp32 */
 {
     return command->in[0].dtype == TX_F32 ? 0 : tx_shape_last(&command->in[0].shape) * (int64_t)sizeof(float);
 }
@@ -107,7 +109,7 @@ tx_status tx_cpu_prepare(tx_context *context, const tx_program *program, tx_exec
     const size_t length = (size_t)program->length;
     tx_executable *made = calloc(1, sizeof *made + length * sizeof made->call[0]);
     if (!made)
-        return tx_fail(TX_MEMORY, "cpu: no memory for a program of %d commands", program->length);
+        return tx_fail(TX_MEMORY, "cpu: out of memory for a program of %d commands", program->length);
     made->context = context;
     made->program = *program;
     int64_t most = 0;
@@ -148,7 +150,7 @@ void tx_cpu_destroy(tx_executable *executable)
 
 /* ---- Bind ------------------------------------------------------------------------------------------------ */
 
-/* Address of an operand, NULL when it is absent. */
+/* Returns the address of an operand, or NULL if it is absent. */
 static tx_status resolve(const tx_bindings *bindings, const tx_operand *operand, void **address)
 {
     *address = NULL;
@@ -156,13 +158,14 @@ static tx_status resolve(const tx_bindings *bindings, const tx_operand *operand,
         return TX_OK;
     const tx_extent *space = &bindings->arena[operand->arena];
     if (operand->chunk < 0 || operand->chunk >= space->chunks)
-        return tx_fail(TX_INVALID, "arena %d has %d chunks, an operand lies in chunk %d", (int)operand->arena,
+        return tx_fail(TX_INVALID, "arena %d has %d chunks, but an operand is in chunk %d", (int)operand->arena,
                        space->chunks, operand->chunk);
     tx_buffer *buffer = space->chunk[operand->chunk];
     const int64_t bytes = tx_operand_bytes(operand);
     if (operand->offset < 0 || operand->offset > buffer->bytes - bytes)
-        return tx_fail(TX_INVALID, "%" PRId64 " bytes at %" PRId64 " do not lie in a chunk of %" PRId64 " (arena %d)",
-                       bytes, operand->offset, buffer->bytes, (int)operand->arena);
+        return tx_fail(TX_INVALID,
+                       "%" PRId64 " bytes at offset %" PRId64 " are outside a chunk of %" PRId64 " (arena %d)", bytes,
+                       operand->offset, buffer->bytes, (int)operand->arena);
     *address = buffer->data + operand->offset;
     return TX_OK;
 }
@@ -214,9 +217,10 @@ tx_status tx_cpu_bind(tx_executable *executable, const tx_bindings *bindings)
 
 /* ---- Run --------------------------------------------------------------------------------------------------- */
 
-/* Without signals: some of oneDNN's kernels keep the stack pointer in memory of the heap while they run, where the
- * frame of a handler would overwrite what lies below. Held for each command, so that a signal waits for one at most; of
- * all, since any may start the threads that products use later. */
+/* Runs a command with signals blocked. Some oneDNN kernels point the stack pointer into heap memory while they run,
+ * and the frame of a signal handler would overwrite the data below. Blocking each command separately delays a
+ * signal by one command at most. All commands are blocked, because any of them may start the threads that products
+ * use later. */
 static tx_status run_command(const tx_context *context, tx_cpu_call *call)
 {
     sigset_t before;
@@ -232,9 +236,9 @@ tx_status tx_cpu_run(tx_executable *executable, int32_t first, int32_t count, co
                      double *seconds)
 {
     if (!executable->bound || !controls)
-        return tx_fail(TX_INVALID, "cpu: a program runs after bind, with controls");
+        return tx_fail(TX_INVALID, "cpu: bind the program and pass controls before a run");
     if (first < 0 || count < 0 || first > executable->program.length - count)
-        return tx_fail(TX_INVALID, "cpu: commands %d..%d of a program of %d", first, first + count - 1,
+        return tx_fail(TX_INVALID, "cpu: commands %d..%d are outside a program of %d", first, first + count - 1,
                        executable->program.length);
     const tx_context *context = executable->context;
     for (int32_t i = first; i < first + count; i++) {

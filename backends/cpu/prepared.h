@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Functions and tables that rows of prepared.def name. */
+ *
+ * Declares the functions and tables that the rows of prepared.def name.
+ */
 #ifndef TX_CPU_PREPARED_H
 #define TX_CPU_PREPARED_H
 
 #include "backends/cpu/cpu.h"
 
-/* How a kind of matrix product is prepared once and run many times (gemm.h). */
+/* A kind of matrix product, which is prepared once and run many times (gemm.h). */
 struct tx_cpu_product {
-    /* *scratch_bytes is what every run needs. The caller destroys *product. */
+    /* *scratch_bytes is the scratch size of every run. The caller destroys *product. */
     tx_status (*create)(const tx_context *context, const tx_command *command, void **product, int64_t *scratch_bytes);
     tx_status (*run)(const tx_cpu_call *call);
     const char *(*variant)(const void *product); /* lives as long as the product */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The draws of rng.h, sixteen blocks at a time, in vector code. */
+ *
+ * Vectorized draws of rng.h, sixteen blocks at a time, for the kernels.
+ */
 #ifndef TX_BACKENDS_CPU_RANDOM_H
 #define TX_BACKENDS_CPU_RANDOM_H
 
@@ -11,13 +13,13 @@
 #endif
 
 #define TX_DRAW_LANES 16
-#define TX_DRAW_COLUMNS (4 * TX_DRAW_LANES) /* columns that one group of draws serves */
+#define TX_DRAW_COLUMNS (4 * TX_DRAW_LANES) /* columns of one group of draws */
 
-/* What is common to the draws of one site for one sample. */
+/* The values that all draws of one site for one sample have in common. */
 typedef struct tx_site {
     uint32_t key0, key1, sample, site, threshold;
     uint32_t row, block; /* of the first element */
-    float keep;          /* what a kept element is multiplied with: 1 / (1 - p) */
+    float keep;          /* factor of a kept element, 1 / (1 - p) */
     float scale;         /* of noise */
 } tx_site;
 
@@ -27,7 +29,7 @@ static inline tx_site tx_site_of(const tx_cpu_call *call, int64_t sample)
     const tx_attrs *attrs = &call->command->attrs;
     return (tx_site){
         .key0 = word[TX_CONTROL_SEED_LO].u32,
-        .key1 = word[TX_CONTROL_SEED_HI].u32 ^ (word[TX_CONTROL_STEP].u32 * 0x85EBCA6Bu), /* as tx_draw */
+        .key1 = word[TX_CONTROL_SEED_HI].u32 ^ (word[TX_CONTROL_STEP].u32 * 0x85EBCA6Bu), /* as in tx_draw */
         .sample = word[TX_CONTROL_SAMPLE].u32 + (uint32_t)sample,
         .site = (uint32_t)attrs->draw.site,
         .threshold = tx_dropout_threshold(attrs->draw.p),
@@ -38,15 +40,15 @@ static inline tx_site tx_site_of(const tx_cpu_call *call, int64_t sample)
     };
 }
 
-/* The number, counted from the site's, of row `row` of an operand that has `rows` a sample. */
+/* Returns the index, relative to the site's first row, of row `row` of an operand with `rows` rows in a sample. */
 static inline uint32_t tx_drawn_row(const tx_cpu_call *call, int64_t row, int64_t rows)
 {
-    const int64_t place = row % rows;
-    return (uint32_t)(place + (place < rows / 2 ? 0 : call->command->attrs.gap));
+    const int64_t index = row % rows;
+    return (uint32_t)(index + (index < rows / 2 ? 0 : call->command->attrs.gap));
 }
 
-/* Words in the halves of 64 bits, as many as one vector register holds, and the product of the low halves. Compilers
- * find this instruction in loops over integers sometimes only, and take three products else. */
+/* A vector register of 64-bit lanes, each with a word in its low half, and the product of the low halves. Compilers
+ * do not reliably find this instruction in integer loops; otherwise they use three multiplications. */
 #if defined __AVX512F__
 #define TX_WORDS_BYTES 64
 #define TX_WORDS_PRODUCT(a, b) ((tx_words)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
@@ -62,8 +64,8 @@ static inline uint32_t tx_drawn_row(const tx_cpu_call *call, int64_t row, int64_
 #endif
 typedef uint64_t tx_words __attribute__((vector_size(TX_WORDS_BYTES)));
 
-/* The rounds of tx_philox on the low halves of two registers for each of the four words, since one alone waits for its
- * products; what lies in the high halves between rounds does not matter. */
+/* Runs the rounds of tx_philox on the low halves of two registers for each of the four words. Two registers hide
+ * the latency of the products. The high halves between rounds are ignored. */
 static inline void tx_draw_rounds(const tx_site *site, tx_words word[4][2])
 {
     const tx_words zero = {0}, m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
@@ -83,7 +85,7 @@ static inline void tx_draw_rounds(const tx_site *site, tx_words word[4][2])
     }
 }
 
-/* out[w][l] is word w of tx_draw for row + l row_step and block + l block_step, counted from the site's own. */
+/* out[w][l] is word w of tx_draw for row + l * row_step and block + l * block_step, relative to the site's first. */
 static inline void tx_draw_lanes(const tx_site *site, uint32_t plane, uint32_t row, uint32_t row_step, uint32_t block,
                                  uint32_t block_step, uint32_t out[4][TX_DRAW_LANES])
 {
@@ -110,13 +112,13 @@ static inline void tx_draw_lanes(const tx_site *site, uint32_t plane, uint32_t r
     }
 }
 
-/* Rows of one sample: dim[0] samples of so many rows; a vector is row 0 of sample 0. */
+/* Returns the rows of one sample, of which there are dim[0]. A vector is row 0 of sample 0. */
 static inline int64_t tx_rows_per_sample(const tx_shape *shape)
 {
     return shape->rank < 2 ? 1 : tx_shape_rows(shape) / shape->dim[0];
 }
 
-/* The draws of TX_DRAW_COLUMNS columns from `column` on, a multiple of 4. */
+/* Draws for TX_DRAW_COLUMNS columns from `column` on, a multiple of 4. */
 static inline void tx_draw_columns(const tx_site *site, uint32_t row, int64_t column, uint32_t draw[TX_DRAW_COLUMNS])
 {
     uint32_t word[4][TX_DRAW_LANES];
@@ -130,10 +132,10 @@ static inline void tx_draw_columns(const tx_site *site, uint32_t row, int64_t co
     }
 }
 
-/* What dropout leaves of at most TX_DRAW_COLUMNS columns of a row, from `column` on. */
+/* Applies dropout to at most TX_DRAW_COLUMNS columns of a row, from `column` on. */
 static inline void tx_drop(const tx_site *site, uint32_t row, int64_t column, int64_t count, const float *x, float *y)
 {
-    const uint32_t threshold = site->threshold; /* y could lie on *site, for all that the compiler knows */
+    const uint32_t threshold = site->threshold; /* a local copy: the compiler must assume that y aliases *site */
     const float keep = site->keep;
     uint32_t draw[TX_DRAW_COLUMNS];
     tx_draw_columns(site, row, column, draw);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reductions: over everything, over the last dimension, over all dimensions but the last. Sums of many numbers go by
- * blocks of a size that depends on the count alone (backend.h), and within a block by pieces whose sums are added in
- * double precision, so that the sum of squares of 10^9 gradients keeps its digits. */
+ *
+ * Reductions over a whole tensor, over the last dimension, or over all dimensions except the last. Long sums are
+ * computed in blocks whose size depends only on the count (backend.h). Within a block the sums of pieces are added
+ * in double precision, so that the sum of squares of 10^9 gradients stays accurate.
+ */
 #include "backends/cpu/simd.h"
 
 #define PIECE 4096
 
-/* The greatest number, or NaN where there is one. */
+/* Returns the greatest number, or NaN if there is one. */
 static float greatest_or_nan(const float *x, int64_t n)
 {
     float nan;
@@ -19,7 +21,7 @@ static inline float greater_or_nan(float a, float b)
     return a > b || a != a ? a : b;
 }
 
-/* Sum, sum of squares or maximum of n > 0 neighbouring numbers, from element `first` of x on. */
+/* Returns the sum, sum of squares or maximum of n > 0 elements of x from element `first` on. */
 static double reduce_run(tx_reduction reduction, const void *x, tx_dtype type, int64_t first, int64_t n)
 {
     double total = 0.0;
@@ -39,7 +41,7 @@ static double reduce_run(tx_reduction reduction, const void *x, tx_dtype type, i
     return reduction == TX_REDUCE_MAX ? (double)greatest : total;
 }
 
-/* The factor of the result: alpha, the control, and 1 / count for a mean. */
+/* Returns the factor of the result: alpha, the control, and 1 / count for a mean. */
 static float result_factor(const tx_cpu_call *call, int64_t count)
 {
     const float factor = tx_cpu_factor(call);
@@ -52,7 +54,7 @@ static void put(const tx_cpu_call *call, float *y, float value)
     *y = beta != 0.0f ? *y + value : value;
 }
 
-/* ---- Over everything ------------------------------------------------------------------------------- */
+/* ---- Whole tensor ---------------------------------------------------------------------------------- */
 
 static void reduce_blocks(const tx_cpu_call *call, int64_t first, int64_t last)
 {
@@ -70,13 +72,13 @@ static void reduce_all(const tx_cpu_call *call)
     const int64_t count = tx_operand_count(&call->command->in[0]), blocks = tx_blocks(count, TX_REDUCE_BLOCK);
     const tx_reduction reduction = call->command->attrs.reduction;
     tx_cpu_slices(call, blocks, tx_cpu_rows_grain(tx_block_size(count, TX_REDUCE_BLOCK)), reduce_blocks);
-    /* the blocks already hold squares */
+    /* the blocks already hold sums of squares */
     const double total =
         reduce_run(reduction == TX_REDUCE_SUMSQ ? TX_REDUCE_SUM : reduction, call->out[1], TX_F32, 0, blocks);
     put(call, call->out[0], (float)total * result_factor(call, count));
 }
 
-/* ---- Over the last dimension ------------------------------------------------------------------------- */
+/* ---- Last dimension ---------------------------------------------------------------------------------- */
 
 static void reduce_last(const tx_cpu_call *call, int64_t first, int64_t last)
 {
@@ -89,7 +91,7 @@ static void reduce_last(const tx_cpu_call *call, int64_t first, int64_t last)
             (float)reduce_run(call->command->attrs.reduction, call->in[0], x->dtype, row * width, width) * factor);
 }
 
-/* ---- Over all dimensions but the last ----------------------------------------------------------------- */
+/* ---- All dimensions except the last ------------------------------------------------------------------- */
 
 static void gather_row(tx_reduction reduction, const float *x, int64_t width, float *sum)
 {

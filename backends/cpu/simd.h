@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tools of the kernel files: loops that the compiler turns into vector code, sums with a fixed order, and
- * functions of one fp32 number without a branch. Included by files that are compiled once per instruction set. */
+ * Tools of the kernel files: loops that the compiler vectorizes, sums with a fixed order, and branch-free fp32
+ * functions. Included by files that are compiled once for each instruction set.
+ */
 #ifndef TX_BACKENDS_CPU_SIMD_H
 #define TX_BACKENDS_CPU_SIMD_H
 
@@ -17,7 +18,7 @@
 #define TX_TEXT_(x) #x
 #define TX_TEXT(x) TX_TEXT_(x)
 
-/* The rows of matrix products and the kernels of this variant, these as named by ops.def. */
+/* The matrix-product loops and the kernels of this variant. Kernels are named after the ops in ops.def. */
 extern const tx_gemm_rows TX_CPU_NAME(gemm_rows);
 #define TX_OP(NAME, name, ...) void TX_CPU_NAME(name)(const tx_cpu_call *call);
 #define TX_VIRTUAL(NAME, name, ...)
@@ -25,11 +26,11 @@ extern const tx_gemm_rows TX_CPU_NAME(gemm_rows);
 
 /* ---- Kernels --------------------------------------------------------------------------------- */
 
-/* TX_ROWS(name, of) { ... } defines the kernel `name`. Threads share the rows of operand `of`, for example out[0]; the
- * body does row `row` of `width` elements. */
+/* TX_ROWS(name, of) { ... } defines the kernel `name`. Threads divide the rows of operand `of`, for example out[0].
+ * The body computes row `row` of `width` elements. */
 #define TX_ROWS(name, of) TX_COSTLY_ROWS(name, of, width)
 
-/* The same for a row that takes as long as `cost` elements, an expression of call and width. */
+/* Like TX_ROWS, for a row that costs as much as `cost` elements, an expression of call and width. */
 #define TX_COSTLY_ROWS(name, of, cost)                                                   \
     static inline void name##_row(const tx_cpu_call *call, int64_t row, int64_t width);  \
     static void name##_rows(const tx_cpu_call *call, int64_t first, int64_t last)        \
@@ -46,8 +47,8 @@ extern const tx_gemm_rows TX_CPU_NAME(gemm_rows);
     }                                                                                    \
     static inline void name##_row(const tx_cpu_call *call, int64_t row, int64_t width)
 
-/* TX_ELEMENTS(name) { ... } defines the kernel `name`. Threads share the elements of the first output; the body does
- * elements first..last-1. */
+/* TX_ELEMENTS(name) { ... } defines the kernel `name`. Threads divide the elements of the first output. The body
+ * computes elements first..last-1. */
 #define TX_ELEMENTS(name)                                                                          \
     static void name##_slice(const tx_cpu_call *call, int64_t first, int64_t last);                \
     void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                \
@@ -58,8 +59,8 @@ extern const tx_gemm_rows TX_CPU_NAME(gemm_rows);
 
 /* ---- Sums ------------------------------------------------------------------------------------ */
 
-/* Partial sums of one sum: element i goes to lane i % TX_LANES, and the lanes are added pairwise. So the order does
- * not depend on the width of vectors. */
+/* Lanes of a sum. Element i is added to lane i % TX_LANES, and the lanes are added pairwise. So the order does not
+ * depend on the width of vectors. */
 #define TX_LANES 32
 
 static inline float tx_fold(float lane[TX_LANES])
@@ -70,7 +71,7 @@ static inline float tx_fold(float lane[TX_LANES])
     return lane[0];
 }
 
-/* Adds `term`, an expression of i, to the lanes for each i of 0 <= i < n. */
+/* Adds `term`, an expression of i, to the lanes for 0 <= i < n. */
 #define TX_ADD_TERMS(lane, i, n, term)                               \
     do {                                                             \
         const int64_t n_ = (n), whole_ = n_ - n_ % TX_LANES;         \
@@ -93,7 +94,7 @@ static inline float tx_fold(float lane[TX_LANES])
         (sum) = tx_fold(lane_);          \
     } while (0)
 
-/* The greatest of n > 0 numbers; NaN are passed over (a sum of exponentials shows them). */
+/* Returns the greatest of n > 0 numbers. It ignores NaN, which a sum of exponentials propagates. */
 static inline float tx_greatest(const float *x, int64_t n)
 {
     float lane[TX_LANES];
@@ -111,8 +112,8 @@ static inline float tx_greatest(const float *x, int64_t n)
     return greatest;
 }
 
-/* y[i] = beta y[i] + factor * the sum over rows r of x[r * stride + i], first <= i < last, rows in order; with beta 0
- * y is not read. */
+/* y[i] = beta y[i] + factor * (sum of x[r * stride + i] over rows r in order), first <= i < last. With beta 0 it
+ * does not read y. */
 static inline void tx_cpu_fold_blocks(const float *x, int64_t rows, int64_t stride, int64_t first, int64_t last,
                                       float factor, float beta, float *y)
 {
@@ -130,13 +131,13 @@ static inline void tx_cpu_fold_blocks(const float *x, int64_t rows, int64_t stri
 
 /* ---- Functions of one number -------------------------------------------------------------------- */
 
-/* e^x for x <= 88, which is all that the kernels need: within 1.01 units in the last place, NaN stays. Below 2^-126.5
- * the result is 0, or the right subnormal number when `tiny`. x = n ln 2 + r; the fit of (e^r - 1 - r) / r^2 is off by
- * 3e-9 of e^r. */
+/* Returns e^x for x <= 88, within 1.01 units in the last place; NaN is kept. Below 2^-126.5 the result is 0, or the
+ * correct subnormal number if `tiny`. x = n ln 2 + r; the polynomial for (e^r - 1 - r) / r^2 has an error of 3e-9
+ * relative to e^r. */
 static inline float tx_exp_to(float x, bool tiny)
 {
     x = x < -104.0f ? -104.0f : x;
-    const float magic = 0x1.8p23f; /* adding it rounds to a whole number, held in the low bits */
+    const float magic = 0x1.8p23f; /* adding it rounds to an integer, held in the low bits */
     float shifted = x * 0x1.715476p+0f + magic, n = shifted - magic;
     float r = x - n * 0x1.62e4p-1f; /* exact: the constant has 17 bits */
     r = r - n * 0x1.7f7d1cp-20f;
@@ -145,12 +146,12 @@ static inline float tx_exp_to(float x, bool tiny)
     q = q * r + 0x1.5558f2p-5f;
     q = q * r + 0x1.555492p-3f;
     q = q * r + 0x1.fffffcp-2f;
-    int32_t power = (int32_t)(tx_bits_of(shifted) - (tx_bits_of(magic) - 127u)); /* n + 127, whatever for NaN */
+    int32_t power = (int32_t)(tx_bits_of(shifted) - (tx_bits_of(magic) - 127u)); /* n + 127; any value for NaN */
     float e = 1.0f + (r + r * r * q);
     if (tiny) {
         const bool low = power <= 0;
         power = low ? power + 64 : power;
-        e = low ? e * 0x1p-64f : e; /* exact: rounding happens in the last product */
+        e = low ? e * 0x1p-64f : e; /* exact: only the last product rounds */
     }
     power = power > 0 ? power : 0;
     return e * tx_float_of((uint32_t)power << 23);
@@ -161,14 +162,14 @@ static inline float tx_exp(float x)
     return tx_exp_to(x, false);
 }
 
-/* s = 1 / (1 + e^-x) and its derivative s (1 - s), each accurate relative to itself on both sides. */
+/* s = 1 / (1 + e^-x) and its derivative s (1 - s). Both have a small relative error for every x. */
 typedef struct tx_logistic {
     float value, slope;
 } tx_logistic;
 
 static inline tx_logistic tx_logistic_of(float x)
 {
-    float e = tx_exp_to(x < 0.0f ? x : -x, true), r = 1.0f / (1.0f + e); /* e of -|x| does not overflow */
+    float e = tx_exp_to(x < 0.0f ? x : -x, true), r = 1.0f / (1.0f + e); /* e^-|x| does not overflow */
     return (tx_logistic){x < 0.0f ? e * r : r, e * r * r};
 }
 
@@ -177,8 +178,8 @@ static inline float tx_sigmoid(float x)
     return tx_logistic_of(x).value;
 }
 
-/* The upper tail of the normal distribution at z >= 0, given bell = e^(-z^2 / 2): minimax fit of
- * Q(z) / (t bell) in t = 1 / (1 + 0.35 z), relative error 3e-8 before rounding. */
+/* Returns the upper tail of the normal distribution at z >= 0, given bell = e^(-z^2 / 2). Uses a minimax polynomial
+ * for Q(z) / (t bell) in t = 1 / (1 + 0.35 z), relative error 3e-8 before rounding. */
 static inline float tx_normal_tail(float z, float bell)
 {
     float t = 1.0f / (1.0f + 0.35f * z);
@@ -196,7 +197,7 @@ static inline float tx_normal_tail(float z, float bell)
 
 /* ---- 16-bit storage ------------------------------------------------------------------------------ */
 
-/* x[first..first+count-1] of any floating type as fp32. */
+/* Converts x[first..first+count-1] of any floating type to fp32. */
 static inline void tx_widen(float *to, const void *from, tx_dtype dtype, int64_t first, int64_t count)
 {
     const uint16_t *half = (const uint16_t *)from + first;
@@ -221,9 +222,9 @@ static inline void tx_narrow(void *to, const float *from, tx_dtype dtype, int64_
     }
 }
 
-#define TX_PIECE 512 /* numbers that are widened or narrowed at a time, on the stack */
+#define TX_PIECE 512 /* elements that are converted at a time, on the stack */
 
-/* Elements first..first+count-1 of x as fp32: where they lie, or, of 16 bits, widened into `piece`. */
+/* Returns elements first..first+count-1 of x as fp32: in place, or widened from 16 bits into `piece`. */
 static inline const float *tx_run_of(const void *x, tx_dtype dtype, int64_t first, int64_t count, float *piece)
 {
     if (dtype == TX_F32)
@@ -232,7 +233,8 @@ static inline const float *tx_run_of(const void *x, tx_dtype dtype, int64_t firs
     return piece;
 }
 
-/* Where results from `first` on go: to their place, or, of 16 bits, into `piece`, which tx_run_put then narrows. */
+/* Returns the destination of results from `first` on: in place, or `piece` for a 16-bit y, which tx_run_put then
+ * narrows. */
 static inline float *tx_run_to(void *y, tx_dtype dtype, int64_t first, float *piece)
 {
     return dtype == TX_F32 ? (float *)y + first : piece;
@@ -244,7 +246,7 @@ static inline void tx_run_put(void *y, const float *piece, tx_dtype dtype, int64
         tx_narrow(y, piece, dtype, first, count);
 }
 
-/* How many of `rest` elements go at once: all where they need not be widened. */
+/* Returns how many of `rest` elements to process at once: all if they need no conversion. */
 static inline int64_t tx_run_length(tx_dtype dtype, int64_t rest)
 {
     return dtype == TX_F32 || rest < TX_PIECE ? rest : TX_PIECE;

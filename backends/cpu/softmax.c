@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Softmax and cross-entropy. The loss reads the logits once, keeping a running maximum and the sum of exponentials
- * below it (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018). */
+ *
+ * Softmax, cross-entropy and distillation. A loss reads the logits once and keeps a running maximum and a running
+ * sum of exponentials (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018).
+ */
 #include "backends/cpu/simd.h"
 
-#define CHUNK 1024 /* columns looked at twice while they are in the first cache */
+#define CHUNK 1024 /* columns that are read twice while they are in the L1 cache */
 
 /* ---- Softmax ------------------------------------------------------------------------------------- */
 
@@ -29,8 +31,8 @@ TX_ROWS(softmax_grad, out[0])
 
 /* ---- Cross-entropy --------------------------------------------------------------------------------- */
 
-/* log of the sum of e^(times x) over n > 0 numbers from element `first` on; NaN and +inf among them give NaN, -inf
- * alone -inf. */
+/* Returns log(sum of e^(times x)) over n > 0 elements from element `first` on. NaN or +inf among them gives NaN; if
+ * all are -inf, the result is -inf. */
 static float log_sum_exp(const void *x, tx_dtype type, int64_t first, int64_t n, float times)
 {
     float lane[TX_LANES] = {0}, greatest = -INFINITY, piece[CHUNK];
@@ -59,7 +61,7 @@ static float logit_of(const tx_cpu_call *call, int64_t at)
     return *tx_run_of(call->in[0], call->command->in[0].dtype, at, 1, &logit);
 }
 
-/* The sum of `count` logits from element `at` on, over `all`. */
+/* Returns the sum of `count` logits from element `at` on, divided by `all`. */
 static float mean_logit(const void *x, tx_dtype type, int64_t at, int64_t count, int64_t all)
 {
     float lane[TX_LANES] = {0}, piece[TX_PIECE];
@@ -71,13 +73,13 @@ static float mean_logit(const void *x, tx_dtype type, int64_t at, int64_t count,
     return tx_fold(lane) / (float)all;
 }
 
-/* Columns of all ranks. */
+/* Returns the columns of all ranks. */
 static int64_t all_columns(const tx_cpu_call *call)
 {
     return call->command->attrs.rows ? call->command->attrs.rows : call->command->attrs.vocab;
 }
 
-/* Loss of a row of the logits, operand 0, and its log-sum-exp; of what is ignored 0. */
+/* Returns the loss of a row of the logits (operand 0) and its log-sum-exp. The loss of an ignored row is 0. */
 static float loss_of_row(const tx_cpu_call *call, int64_t row, int64_t width, int32_t label, float *lse)
 {
     const int64_t at = row * width, vocab = call->command->attrs.vocab;
@@ -87,7 +89,7 @@ static float loss_of_row(const tx_cpu_call *call, int64_t row, int64_t width, in
     if (label == TX_IGNORE_LABEL)
         return 0.0f;
     const bool elsewhere = label < 0 && call->command->attrs.rows;
-    if (!elsewhere && (label < 0 || label >= vocab)) /* does not exist: nothing is read outside the row */
+    if (!elsewhere && (label < 0 || label >= vocab)) /* invalid label: read nothing outside the row */
         return NAN;
     const float logit = elsewhere ? 0.0f : logit_of(call, at + label);
     if (smoothing > 0.0f)
@@ -103,7 +105,7 @@ TX_ROWS(cross_entropy, in[0])
     losses[row] = loss_of_row(call, row, width, labels[row], &lse[row]);
 }
 
-/* dx = (exp(x - base) - share) d of `count` columns from element `at` on. */
+/* dx = (exp(x - base) - share) d for `count` columns from element `at` on. */
 static void logit_slopes(const tx_cpu_call *call, int64_t at, int64_t count, float base, float share, float d)
 {
     const tx_dtype type = call->command->in[0].dtype;
@@ -117,8 +119,8 @@ static void logit_slopes(const tx_cpu_call *call, int64_t at, int64_t count, flo
     }
 }
 
-/* The row's gradients begin as 0 if its label is ignored (then false), else those of the columns beyond the vocabulary.
- */
+/* Zeroes the gradients of the whole row if its label is ignored, and returns false. Otherwise zeroes those of the
+ * columns beyond the vocabulary. */
 static bool begin_gradients(const tx_cpu_call *call, int64_t row, int64_t width, int32_t label)
 {
     const int64_t from = label == TX_IGNORE_LABEL ? 0 : call->command->attrs.vocab;
@@ -127,7 +129,7 @@ static bool begin_gradients(const tx_cpu_call *call, int64_t row, int64_t width,
     return from > 0;
 }
 
-/* The gradient `d` of the loss of a row becomes that of its logits. */
+/* Computes the gradient of a row of logits from the gradient `d` of its loss. */
 static void gradient_of_row(const tx_cpu_call *call, int64_t row, int64_t width, int32_t label, float lse, float d)
 {
     const int64_t vocab = call->command->attrs.vocab;
@@ -149,7 +151,7 @@ TX_ROWS(cross_entropy_grad, in[0])
     gradient_of_row(call, row, width, labels[row], lse[row], dlosses[row]);
 }
 
-/* A row is still in the cache when its gradient takes its place. */
+/* The row is still in the cache when its gradient overwrites it. */
 TX_ROWS(fused_classifier, in[0])
 {
     const float *dlosses = call->in[1];
@@ -161,7 +163,7 @@ TX_ROWS(fused_classifier, in[0])
 
 /* ---- Distillation ------------------------------------------------------------------------------------ */
 
-/* What the loss and the gradient of a row need: log-sum-exps of its logits, and of these and the teacher's over T. */
+/* The state of a row: log-sum-exp of its logits, of its logits over T, and of the teacher's logits over T. */
 typedef struct distilled {
     const void *x, *teacher;
     tx_dtype type;
@@ -193,7 +195,7 @@ static inline float divergence_term(float log_q, float log_p)
     return tx_exp(log_q) * (log_q - log_p);
 }
 
-/* Sum of q (log q - log p) over the vocabulary. */
+/* Returns the sum of q (log q - log p) over the vocabulary. */
 static float divergence(const distilled *d)
 {
     float lane[TX_LANES] = {0}, piece[TX_PIECE], other[TX_PIECE];
@@ -217,7 +219,7 @@ TX_ROWS(distillation, in[0])
             (1.0f - d.alpha) * d.temperature * d.temperature * divergence(&d);
 }
 
-/* The gradient `g` of the loss of a row becomes that of its logits. */
+/* Computes the gradient of a row of logits from the gradient `g` of its loss. */
 static void distilled_slopes(const tx_cpu_call *call, const distilled *d, float g)
 {
     const float hard = d->alpha * g, soft = (1.0f - d->alpha) * d->temperature * g;

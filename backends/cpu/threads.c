@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How kernels spread over threads: the only place of the kernels that knows OpenMP's threads. Work for one thread
- * is called directly, since a parallel region of another size makes the run-time library allocate. */
+ *
+ * The distribution of kernels over threads. Among the kernels only this file uses OpenMP's thread functions. Work
+ * for one thread is called directly, because a parallel region of another size makes the OpenMP runtime allocate.
+ */
 #include "backends/cpu/cpu.h"
 
 #include <omp.h>
 
-/* The call with the scratch of the thread that runs this. */
+/* Returns the call with the scratch slice of the current thread. */
 static tx_cpu_call own_call(const tx_cpu_call *call)
 {
     tx_cpu_call own = *call;

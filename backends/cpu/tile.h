@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tiles of attention. Scores lie transposed, [key][query], so that queries are the lanes of vectors: a softmax then
- * needs no sum across a vector, keys, values and gradients are read as they lie, and only queries are transposed. */
+ * Tiles of attention. Scores are stored transposed, [key][query], so that queries are vector lanes. A softmax then
+ * needs no sum across a vector, keys, values and gradients are read in place, and only queries are transposed.
+ */
 #ifndef TX_BACKENDS_CPU_TILE_H
 #define TX_BACKENDS_CPU_TILE_H
 
@@ -61,8 +62,8 @@ TX_TILE_PANEL(4)
 TX_TILE_PANEL(2)
 TX_TILE_PANEL(1)
 
-/* c [m, n] = a b, or c += a b; element (i, p) of a [m, k] is a[i a_row + p a_step]; b [k, n] and c have rows of ldb and
- * ldc elements. */
+/* c [m, n] = a b, or c += a b. Element (i, p) of a [m, k] is a[i a_row + p a_step]. Rows of b [k, n] and c are ldb
+ * and ldc elements apart. */
 static inline void tx_tile_product(bool add, int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row,
                                    int64_t a_step, const float *b, int64_t ldb, float *c, int64_t ldc)
 {
@@ -83,7 +84,8 @@ static inline void tx_tile_product(bool add, int64_t m, int64_t n, int64_t k, co
 
 /* ---- 16-bit storage ------------------------------------------------------------------------------ */
 
-/* Rows of `size` elements, `row` apart from element `first` of x on, as fp32 rows that are `to_row` apart. */
+/* Converts `rows` rows of `size` elements of x, `row` apart from element `first` on, to fp32 rows that are `to_row`
+ * apart. */
 static inline void tx_widen_rows(float *to, int64_t to_row, const void *x, tx_dtype dtype, int64_t first, int64_t row,
                                  int64_t rows, int64_t size)
 {
@@ -100,12 +102,12 @@ static inline void tx_narrow_rows(void *y, tx_dtype dtype, int64_t first, int64_
 
 /* ---- Tiles ------------------------------------------------------------------------------------------ */
 
-/* One head of one sample. Query t sees keys 0..keys-1, when causal only those up to offset + t, and of these only those
- * that window (0: none) and starts (of each query; NULL: none) leave. */
+/* One head of one sample. Query t attends to keys 0..keys-1; if causal, only to those up to offset + t. A window (0
+ * = none) and starts (one for each query, or NULL) restrict them further. */
 typedef struct tx_head {
     const float *q, *k, *v;
     int64_t q_row, kv_row; /* elements from one row to the next */
-    int64_t size;          /* of a row */
+    int64_t size;          /* elements of a row */
     int64_t keys, offset;
     bool causal;
     int64_t window;
@@ -113,7 +115,7 @@ typedef struct tx_head {
     uint32_t plane;
 } tx_head;
 
-/* Rows of sample b that count; whatever `lengths` holds, no more than there are. */
+/* Returns the valid rows of sample b, clamped to 0..length. */
 static inline int64_t tx_tile_valid(const int32_t *lengths, int64_t b, int64_t length)
 {
     if (!lengths || lengths[b] > length)
@@ -141,7 +143,7 @@ static inline void tx_tile_transpose(float *to, const float *from, int64_t row, 
     }
 }
 
-/* The first key that a query sees. */
+/* Returns the first key that a query attends to. */
 static inline int64_t tx_head_first(const tx_head *head, int64_t query)
 {
     const int64_t own = head->offset + query;
@@ -156,7 +158,7 @@ static inline bool tx_head_bounded(const tx_head *head)
     return head->window > 0 || head->starts;
 }
 
-/* The first tile of keys, by its first key, that one of `queries` queries sees part of. */
+/* Returns the first key of the first tile of keys that any of `queries` queries attends to. */
 static inline int64_t tx_tile_begin(const tx_head *head, int64_t query, int64_t queries)
 {
     int64_t first = tx_head_bounded(head) ? head->keys : 0;
@@ -167,7 +169,7 @@ static inline int64_t tx_tile_begin(const tx_head *head, int64_t query, int64_t 
     return first / TX_TILE * TX_TILE;
 }
 
-/* Keys of the tile from `key` on that at least one of the queries up to `query_end` sees. */
+/* Returns the number of keys in the tile from `key` on that the last query before `query_end` attends to. */
 static inline int64_t tx_tile_keys(const tx_head *head, int64_t key, int64_t query_end)
 {
     int64_t end = head->keys;
@@ -176,27 +178,28 @@ static inline int64_t tx_tile_keys(const tx_head *head, int64_t key, int64_t que
     return end - key < TX_TILE ? end - key : TX_TILE;
 }
 
-/* Lanes of `queries` queries, in whole vectors. */
+/* Returns the lanes of `queries` queries, in whole vectors. */
 static inline int64_t tx_tile_lanes(int64_t queries)
 {
     return (queries + TX_VECTOR - 1) / TX_VECTOR * TX_VECTOR;
 }
 
-/* The first query of the tile at `query` that sees `key`, counted from the tile's first. */
+/* Returns the first query of the tile at `query` that attends to `key`, relative to the tile. */
 static inline int64_t tx_tile_first(const tx_head *head, int64_t key, int64_t query)
 {
     const int64_t hidden = head->causal ? key - head->offset - query : 0;
     return hidden > 0 ? hidden : 0;
 }
 
-/* A tile of `keys` keys at `key` and one of `queries` queries at `query`; `first`: the queries have met no keys yet. */
+/* A tile of `keys` keys at `key` and a tile of `queries` queries at `query`. `first` is true for the queries' first
+ * tile of keys. */
 typedef struct tx_pair {
     const tx_head *head;
     int64_t key, keys, query, queries;
     bool first;
 } tx_pair;
 
-/* Where a query must not see a key, score [keys][TX_TILE] becomes `value`. */
+/* Sets score [keys][TX_TILE] to `value` for masked keys. */
 static inline void tx_tile_mask(const tx_pair *t, float value, float *score)
 {
     for (int64_t j = 0; j < t->keys; j++) {
@@ -211,8 +214,8 @@ static inline void tx_tile_mask(const tx_pair *t, float value, float *score)
     }
 }
 
-/* The three products of attention between the tiles of a pair. Strips of rows leave out most of what a causal mask
- * hides; that is not written, or taken for 0. */
+/* The three products of attention between the tiles of a pair. Strips of rows skip most masked elements: they are
+ * not written, or count as 0. */
 #define TX_STRIP (2 * TX_PANEL)
 
 static inline int64_t tx_tile_strip(int64_t from, int64_t count)
@@ -220,7 +223,7 @@ static inline int64_t tx_tile_strip(int64_t from, int64_t count)
     return count - from < TX_STRIP ? count - from : TX_STRIP;
 }
 
-/* out [key][query] = rows of keys (as far apart as the head's) times lanes [size][TX_TILE]. */
+/* out [key][query] = rows of keys (with the head's stride) times lanes [size][TX_TILE]. */
 static inline void tx_pair_scores(const tx_pair *t, const float *rows, const float *lanes, float *out)
 {
     const int64_t row = t->head->kv_row, width = tx_tile_lanes(t->queries);
@@ -243,13 +246,14 @@ static inline void tx_pair_to_keys(const tx_pair *t, const float *tile, const fl
     }
 }
 
-/* out [query] = (where they have met no keys yet) or += tile [key][query] transposed times rows of keys. */
+/* out [query] = or += transposed tile [key][query] times rows of keys; = for the queries' first tile of keys. */
 static inline void tx_pair_to_queries(const tx_pair *t, const float *tile, const float *rows, float *out,
                                       int64_t out_row)
 {
     for (int64_t i = 0; i < t->queries; i += TX_STRIP) {
         const int64_t count = tx_tile_strip(i, t->queries);
-        const int64_t end = t->head->offset + t->query + i + count - t->key; /* keys that the last one sees */
+        const int64_t end =
+            t->head->offset + t->query + i + count - t->key; /* keys that the last query of the strip attends to */
         const int64_t keys = t->head->causal && end < t->keys ? end : t->keys;
         if (keys > 0)
             tx_tile_product(!t->first, count, t->head->size, keys, tile + i, 1, TX_TILE, rows, t->head->kv_row,
@@ -257,11 +261,11 @@ static inline void tx_pair_to_queries(const tx_pair *t, const float *tile, const
     }
 }
 
-/* keep[j][i] = 1 / (1 - p) where the probability of query i and key j is kept, else 0. key is a multiple of 4. */
+/* keep[j][i] = 1 / (1 - p) if dropout keeps the probability of query i and key j, else 0. key is a multiple of 4. */
 static inline void tx_tile_draw(const tx_site *site, uint32_t plane, int64_t key, int64_t keys, int64_t query,
                                 int64_t queries, float *keep)
 {
-    const uint32_t threshold = site->threshold; /* keep could lie on *site, for all that the compiler knows */
+    const uint32_t threshold = site->threshold; /* a local copy: the compiler must assume that keep aliases *site */
     const float factor = site->keep;
     for (int64_t j = 0; j < keys; j += 4) {
         const int64_t words = keys - j < 4 ? keys - j : 4;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The transfer queue: a thread that copies beside what the caller's thread computes. Copies are numbered from 1 in the
- * order in which they are given. */
+ *
+ * The transfer queue of the cpu backend: a thread that copies while the calling thread computes. Copies are numbered
+ * from 1 in the order in which they are enqueued.
+ */
 #include "backends/cpu/cpu.h"
 
 #include "api/base/thread.h"
@@ -9,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies that may wait for the thread; whoever gives one more waits for room. */
-#define ROOM 64
+/* Capacity of the queue. Enqueueing into a full queue waits. */
+#define CAPACITY 64
 
 typedef struct copy {
     void *to;
@@ -20,10 +22,10 @@ typedef struct copy {
 
 struct tx_cpu_transfers {
     pthread_t thread;
-    pthread_mutex_t mutex; /* for all that follows */
-    pthread_cond_t more, fewer;
-    copy copy[ROOM];
-    int64_t given, made;
+    pthread_mutex_t mutex; /* protects the fields below */
+    pthread_cond_t not_empty, progress;
+    copy copy[CAPACITY];
+    int64_t enqueued, done;
     bool stop;
 };
 
@@ -32,16 +34,16 @@ static void *serve(void *argument)
     tx_cpu_transfers *t = argument;
     pthread_mutex_lock(&t->mutex);
     for (;;) {
-        while (!t->stop && t->made == t->given)
-            pthread_cond_wait(&t->more, &t->mutex);
-        if (t->made == t->given)
+        while (!t->stop && t->done == t->enqueued)
+            pthread_cond_wait(&t->not_empty, &t->mutex);
+        if (t->done == t->enqueued)
             break;
-        const copy next = t->copy[t->made % ROOM];
+        const copy next = t->copy[t->done % CAPACITY];
         pthread_mutex_unlock(&t->mutex);
         memcpy(next.to, next.from, next.bytes);
         pthread_mutex_lock(&t->mutex);
-        t->made++;
-        pthread_cond_signal(&t->fewer);
+        t->done++;
+        pthread_cond_signal(&t->progress);
     }
     pthread_mutex_unlock(&t->mutex);
     return NULL;
@@ -51,10 +53,10 @@ static tx_status start(tx_cpu_transfers **transfers)
 {
     tx_cpu_transfers *t = calloc(1, sizeof *t);
     if (!t)
-        return tx_fail(TX_MEMORY, "cpu: no memory for the transfer queue");
+        return tx_fail(TX_MEMORY, "cpu: out of memory for the transfer queue");
     pthread_mutex_init(&t->mutex, NULL);
-    pthread_cond_init(&t->more, NULL);
-    pthread_cond_init(&t->fewer, NULL);
+    pthread_cond_init(&t->not_empty, NULL);
+    pthread_cond_init(&t->progress, NULL);
     if (!tx_thread_start(&t->thread, serve, t)) {
         free(t);
         return tx_fail(TX_MEMORY, "cpu: cannot start the thread of the transfer queue: %s", strerror(errno));
@@ -63,11 +65,11 @@ static tx_status start(tx_cpu_transfers **transfers)
     return TX_OK;
 }
 
-/* Waits until copy `number` has been made. The mutex is held before and after. */
+/* Waits until copy `number` is done. The caller holds the mutex. */
 static void await_copy(tx_cpu_transfers *t, int64_t number)
 {
-    while (t->made < number)
-        pthread_cond_wait(&t->fewer, &t->mutex);
+    while (t->done < number)
+        pthread_cond_wait(&t->progress, &t->mutex);
 }
 
 tx_status tx_cpu_transfer(tx_cpu_transfers **transfers, void *to, const void *from, int64_t bytes)
@@ -75,16 +77,16 @@ tx_status tx_cpu_transfer(tx_cpu_transfers **transfers, void *to, const void *fr
     TX_TRY(*transfers ? TX_OK : start(transfers));
     tx_cpu_transfers *t = *transfers;
     pthread_mutex_lock(&t->mutex);
-    await_copy(t, t->given + 1 - ROOM);
-    t->copy[t->given++ % ROOM] = (copy){to, from, (size_t)bytes};
-    pthread_cond_signal(&t->more);
+    await_copy(t, t->enqueued + 1 - CAPACITY);
+    t->copy[t->enqueued++ % CAPACITY] = (copy){to, from, (size_t)bytes};
+    pthread_cond_signal(&t->not_empty);
     pthread_mutex_unlock(&t->mutex);
     return TX_OK;
 }
 
 int64_t tx_cpu_transfers_given(const tx_cpu_transfers *t)
 {
-    return t ? t->given : 0; /* the caller's own thread gives */
+    return t ? t->enqueued : 0; /* only the calling thread enqueues */
 }
 
 void tx_cpu_transfers_wait(tx_cpu_transfers *t, int64_t number)
@@ -102,11 +104,11 @@ void tx_cpu_transfers_free(tx_cpu_transfers *t)
         return;
     pthread_mutex_lock(&t->mutex);
     t->stop = true;
-    pthread_cond_signal(&t->more);
+    pthread_cond_signal(&t->not_empty);
     pthread_mutex_unlock(&t->mutex);
     pthread_join(t->thread, NULL);
-    pthread_cond_destroy(&t->more);
-    pthread_cond_destroy(&t->fewer);
+    pthread_cond_destroy(&t->not_empty);
+    pthread_cond_destroy(&t->progress);
     pthread_mutex_destroy(&t->mutex);
     free(t);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parameter updates: what all have in common, and the loop over blocks of those that work on ranges. */
+ * Optimizer updates: common values of a step, and the loop over blocks of parameters.
+ */
 #ifndef TX_BACKENDS_CPU_UPDATE_H
 #define TX_BACKENDS_CPU_UPDATE_H
 
@@ -10,14 +11,14 @@
 #define TX_DECAY 1u
 #define TX_KEEPS_ZEROS 2u
 
-/* What is the same for all elements of a step, made in double precision as PyTorch's scalars are. */
+/* The values that all elements of a step share, computed in double precision like PyTorch's scalars. */
 typedef struct tx_step {
     const tx_attrs *attrs;
     float rate, factor;   /* of gradients */
-    float keep;           /* what weight decay leaves of a weight */
-    float weight1, beta1; /* of the first moment: new, old */
+    float keep;           /* factor of weight decay */
+    float weight1, beta1; /* of the first moment: weight of the new value, of the old one */
     float weight2, beta2;
-    float step, root; /* AdamW's rate, and root of its second moment, for its step */
+    float step, root; /* AdamW's bias-corrected rate, and root of the bias correction of the second moment */
 } tx_step;
 
 static inline double tx_update_rate(const tx_cpu_call *call)
@@ -47,10 +48,10 @@ static inline tx_step tx_step_of(const tx_cpu_call *call)
     };
 }
 
-/* Updates elements at .. at + count - 1, at most a block of TX_PARAM_BLOCK. */
+/* Updates elements at .. at + count - 1, at most one block of TX_PARAM_BLOCK. */
 typedef void tx_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count);
 
-/* `copy`: the output that the new weights go to once more, rounded, where it is there; 0: the op has none. */
+/* `copy` is the output for a rounded copy of the new weights, which may be absent; 0 if the op has no such output. */
 static inline void tx_each_block(const tx_cpu_call *call, int64_t first, int64_t last, tx_block *update, int copy)
 {
     const tx_step step = tx_step_of(call);
@@ -65,7 +66,8 @@ static inline void tx_each_block(const tx_cpu_call *call, int64_t first, int64_t
     }
 }
 
-/* The kernel `name`, which does name_block on every block, unless the gradient is not finite; `copy` as above. */
+/* Defines the kernel `name`, which runs name_block on every block unless the gradient is not finite. See
+ * tx_each_block for `copy`. */
 #define TX_UPDATE(name, copy)                                                                                   \
     static void name##_blocks(const tx_cpu_call *call, int64_t first, int64_t last)                             \
     {                                                                                                           \

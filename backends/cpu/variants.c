@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which instruction sets the kernels were compiled for, and which of them this processor has. The list comes from
- * CMake, best first: TX_CPU_VARIANT_MAP(X, HAS) is X(variant, HAS(feature)...) for each. */
+ *
+ * The instruction sets for which the kernels were compiled, and the choice among them at run time. The list comes
+ * from CMake, best first: TX_CPU_VARIANT_MAP(X, HAS) is X(variant, HAS(feature)...) for each.
+ */
 #include "backends/cpu/cpu.h"
 
 #include <stdlib.h>

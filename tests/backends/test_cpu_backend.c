@@ -64,7 +64,7 @@ static void bad_calls_are_refused(void **state)
     assert_non_null(strstr(tx_error(), "100000 threads; at most "));
     setenv("TX_CPU_VARIANT", "abacus", 1);
     assert_int_equal(cpu->open(0, NULL, &none), TX_UNSUPPORTED);
-    assert_non_null(strstr(tx_error(), "TX_CPU_VARIANT=abacus: it takes base, avx2 or avx512"));
+    assert_non_null(strstr(tx_error(), "TX_CPU_VARIANT=abacus is invalid"));
     unsetenv("TX_CPU_VARIANT");
     assert_null(none);
     assert_int_equal(cpu->allocate(context, TX_MEMORY_WEIGHTS, TX_SPACE_DEVICE, INT64_MAX / 2, &more), TX_MEMORY);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of fp32 on the matrix units of x86 processors (AMX), which multiply bf16: every number is the sum of three
- * of bf16, exactly, and of the nine products of parts the six that reach fp32 are taken, as in Henry, Tang and
- * Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations" (2019).
- * A unit adds 32 products before it adds to the sum of fp32, so that fewer roundings meet a long sum than with a
- * multiply-add for each. Parts below the smallest normal number count as zero, so numbers below 2e-31 lose bits; what
- * is not finite gives what is not finite.
+ * fp32 matrix products on the AMX matrix units of x86 processors; gemm.c calls them through tx_gemm_units.
  *
- * k goes in chunks. Of each, all threads split op(a) into tiles that they share; then each takes panels of columns,
- * splits its panel of op(b) into tiles that stay in its cache, and multiplies blocks of 32 x 32. A sum's order depends
- * on k alone. */
+ * AMX multiplies bf16. Every fp32 number is split exactly into a sum of three bf16 parts. Only the six of nine products
+ * of parts that affect an fp32 result are computed, as in Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial
+ * Intelligence Datatype For Higher-Precision Computations" (2019). A unit adds 32 products before it adds them to the
+ * fp32 sum, so a long sum is rounded less often than with one multiply-add for each product. Parts below the smallest
+ * normal number count as zero, so numbers below 2e-31 lose bits. Operands that are not finite give results that are not
+ * finite.
+ *
+ * The sum over k is cut into chunks. For each chunk, all threads together split op(a) into shared tiles. Then each
+ * thread takes panels of columns, splits its panel of op(b) into tiles that stay in its cache, and multiplies blocks
+ * of 32 x 32. The order of a sum depends only on k.
+ */
 #include "backends/cpu/gemm_parts.h"
 
 #ifdef __AMX_BF16__
@@ -20,38 +23,38 @@
 #include <unistd.h>
 
 #define PARTS 3
-#define SIDE 16                       /* rows of a tile, and numbers of fp32 in one */
-#define DEPTH 32                      /* numbers of bf16 in a row of a tile: terms of a sum */
-#define TILE (SIDE * DEPTH)           /* numbers of bf16 in a tile */
+#define SIDE 16                       /* rows of a tile, and fp32 numbers in a row */
+#define DEPTH 32                      /* bf16 numbers in a row of a tile: terms of a sum */
+#define TILE (SIDE * DEPTH)           /* bf16 numbers in a tile */
 #define BLOCK (2 * SIDE)              /* rows or columns that are multiplied at once */
-#define LINE 32                       /* numbers of bf16 in a line of a cache */
-#define BLOCK_SIZE (2 * PARTS * TILE) /* numbers of bf16 in DEPTH terms of a block's lines */
-#define CHUNK 16                      /* times DEPTH terms: of a chunk of k */
-#define SHARED_BLOCKS 64              /* of a at a time */
-#define PANEL_BLOCKS 8                /* of b, at most: stay in the second cache */
-#define LEAST 48                      /* of m, n, k and m n / (m + n): found by measuring */
+#define LINE 32                       /* bf16 numbers in a cache line */
+#define BLOCK_SIZE (2 * PARTS * TILE) /* bf16 numbers in DEPTH terms of a block's lines */
+#define CHUNK 16                      /* terms in a chunk of k, in units of DEPTH */
+#define SHARED_BLOCKS 64              /* blocks of a that are split at a time */
+#define PANEL_BLOCKS 8                /* maximum blocks in a panel of b, which stays in the L2 cache */
+#define MIN_SIZE 48                   /* minimum m, n, k and m n / (m + n), found by measurement */
 
-/* op(a) or op(b): lines are rows of op(a) or columns of op(b), each `depth` long. */
+/* op(a) or op(b). Its lines are the rows of op(a) or the columns of op(b); each has `depth` elements. */
 typedef struct operand {
     const float *data;
     int64_t ld, lines, depth;
-    bool by_lines;      /* a line's numbers are neighbours, else the lines' */
-    bool lines_in_rows; /* a tile's rows are lines, else terms */
+    bool by_lines;      /* the elements of a line are contiguous; otherwise the lines are interleaved */
+    bool lines_in_rows; /* a row of a tile is a line; otherwise it is a term */
 } operand;
 
-/* How the work of a run is shared out. */
+/* The division of a product among threads. */
 typedef struct grid {
-    int64_t panel, panels; /* blocks of columns in one, and how many */
-    int64_t parts;         /* of the shared blocks of rows: shared out, too, where panels are few */
-    int64_t shared, steps; /* blocks of rows, and times DEPTH terms, at a time, at most */
+    int64_t panel, panels; /* blocks of columns in a panel; number of panels */
+    int64_t parts;         /* parts of the shared block rows, which are also divided if there are few panels */
+    int64_t shared, steps; /* maximum block rows, and terms in units of DEPTH, at a time */
 } grid;
 
-static int64_t share(int64_t count, int64_t size)
+static int64_t ceil_div(int64_t count, int64_t size)
 {
     return (count + size - 1) / size;
 }
 
-static int64_t least(int64_t x, int64_t y)
+static int64_t min_of(int64_t x, int64_t y)
 {
     return x < y ? x : y;
 }
@@ -59,13 +62,13 @@ static int64_t least(int64_t x, int64_t y)
 static grid grid_of(const tx_cpu_gemm_spec *spec)
 {
     const tx_gemm *s = &spec->shape;
-    const int64_t blocks = share(s->n, BLOCK);
-    int64_t panels = share(blocks, PANEL_BLOCKS);
-    panels = least(share(panels, spec->threads) * spec->threads, blocks);
-    grid g = {.panel = share(blocks, panels), .shared = least(share(s->m, BLOCK), SHARED_BLOCKS)};
-    g.panels = share(blocks, g.panel);
-    g.parts = least(g.panels < spec->threads ? spec->threads / g.panels : 1, g.shared);
-    g.steps = least(share(s->k, DEPTH), CHUNK);
+    const int64_t blocks = ceil_div(s->n, BLOCK);
+    int64_t panels = ceil_div(blocks, PANEL_BLOCKS);
+    panels = min_of(ceil_div(panels, spec->threads) * spec->threads, blocks);
+    grid g = {.panel = ceil_div(blocks, panels), .shared = min_of(ceil_div(s->m, BLOCK), SHARED_BLOCKS)};
+    g.panels = ceil_div(blocks, g.panel);
+    g.parts = min_of(g.panels < spec->threads ? spec->threads / g.panels : 1, g.shared);
+    g.steps = min_of(ceil_div(s->k, DEPTH), CHUNK);
     return g;
 }
 
@@ -84,7 +87,7 @@ static inline void transpose(__m512 r[SIDE])
             r[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
             r[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
         }
-    for (int j = 0; j < 4; j++) { /* r[4 i + j] has column j of four of rows 4 i ... 4 i + 3 in each quarter */
+    for (int j = 0; j < 4; j++) { /* quarter q of r[4 i + j] holds column 4 q + j of rows 4 i ... 4 i + 3 */
         const __m512 even = _mm512_shuffle_f32x4(r[j], r[4 + j], 0x88),
                      odd = _mm512_shuffle_f32x4(r[j], r[4 + j], 0xdd),
                      even2 = _mm512_shuffle_f32x4(r[8 + j], r[12 + j], 0x88),
@@ -99,11 +102,12 @@ static inline void transpose(__m512 r[SIDE])
 
 static inline __mmask16 mask_of(int64_t columns)
 {
-    const int64_t own = columns < 0 ? 0 : least(columns, SIDE);
+    const int64_t own = columns < 0 ? 0 : min_of(columns, SIDE);
     return (__mmask16)((1 << own) - 1);
 }
 
-/* to = SIDE rows of a tile, of SIDE numbers from this line and term on; zeros beyond the ends. */
+/* Loads SIDE rows of a tile, of SIDE numbers each, starting at this line and term. Zeros fill the rows and columns
+ * beyond the ends. */
 static inline void fetch(const operand *o, int64_t line, int64_t term, __m512 to[SIDE])
 {
     const int64_t row = o->by_lines ? line : term, column = o->by_lines ? term : line;
@@ -116,13 +120,13 @@ static inline void fetch(const operand *o, int64_t line, int64_t term, __m512 to
         transpose(to);
 }
 
-/* A row of a tile for each part: pairs of x[i] and y[i]. The first part is kept finite, and rounding what is left of
- * a number may go either way, so that parts have signs of their own. */
+/* Stores a row of a tile for each part: pairs of x[i] and y[i]. The first part is clamped to finite values.
+ * Rounding may leave a negative rest, so each part has its own sign. */
 static inline void split(__m512 x, __m512 y, uint16_t *to)
 {
     static const uint16_t pairs[DEPTH] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                           8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    const __m512 most = _mm512_castsi512_ps(_mm512_set1_epi32(0x7f7f0000)); /* of bf16 */
+    const __m512 most = _mm512_castsi512_ps(_mm512_set1_epi32(0x7f7f0000)); /* the largest finite bf16 number */
     const __m512i order = _mm512_loadu_si512(pairs), high = _mm512_set1_epi32((int)0xffff0000);
     __m512 first_x = _mm512_max_ps(-most, _mm512_min_ps(most, x)),
            first_y = _mm512_max_ps(-most, _mm512_min_ps(most, y));
@@ -135,7 +139,7 @@ static inline void split(__m512 x, __m512 y, uint16_t *to)
     }
 }
 
-/* to [2, PARTS, TILE] = the parts of DEPTH terms of a block's lines. */
+/* Splits DEPTH terms of a block's lines into to [2, PARTS, TILE]. */
 static inline void split_step(const operand *o, int64_t line, int64_t term, uint16_t *to)
 {
     for (int64_t half = 0; half < 2; half++, to += PARTS * TILE) {
@@ -147,14 +151,14 @@ static inline void split_step(const operand *o, int64_t line, int64_t term, uint
     }
 }
 
-/* Blocks of neighbouring lines, from a line and a term on, as [blocks, steps, 2, PARTS, TILE]. */
+/* Consecutive blocks from a line and a term on, split into [blocks, steps, 2, PARTS, TILE]. */
 typedef struct parts {
     const operand *from;
     int64_t line, term, blocks, steps;
     uint16_t *to;
 } parts;
 
-/* Item i of blocks x steps: items that follow each other read what lies side by side. */
+/* Splits item i of blocks x steps. Consecutive items read adjacent memory. */
 static inline void split_item(const parts *p, int64_t i)
 {
     const bool by_lines = p->from->by_lines;
@@ -165,7 +169,7 @@ static inline void split_item(const parts *p, int64_t i)
 
 /* ---- Multiplying ---------------------------------------------------------------------------------- */
 
-/* Tiles 0 to 3 are sums, 4 and 5 of a, 6 and 7 of b, all of 16 rows of 64 bytes. */
+/* Tiles 0 to 3 are sums, 4 and 5 hold a, 6 and 7 hold b. Each has 16 rows of 64 bytes. */
 static const struct {
     uint8_t palette, start, reserved[14];
     uint16_t bytes[16];
@@ -185,7 +189,7 @@ static const struct {
     _tile_dpbf16ps(2, 5, 6); \
     _tile_dpbf16ps(3, 5, 7)
 
-/* Adds `steps` times DEPTH terms to the tiles of sums, and in each asks for `ahead` lines of `next`. */
+/* Adds steps * DEPTH terms to the sum tiles. In each step it prefetches `ahead` cache lines of `next`. */
 static inline void multiply_block(const uint16_t *a, const uint16_t *b, int64_t steps, const uint16_t *next,
                                   int64_t ahead)
 {
@@ -208,15 +212,16 @@ static inline void multiply_block(const uint16_t *a, const uint16_t *b, int64_t 
     }
 }
 
-/* A block of the result: where it is whole the tiles are read and written in place, else through `edge`. */
+/* A block of the result. Tiles of a whole block are loaded and stored in place; others pass through `edge`. */
 typedef struct block {
     float *c;
-    int64_t ld, rows, columns; /* those to the ends of the result, which may be more than the block's */
+    int64_t ld, rows, columns; /* remaining in the result; may exceed the size of the block */
     bool whole;
     float edge[BLOCK * BLOCK] __attribute__((aligned(64)));
 } block;
 
-/* edge = what the sums begin with: what c holds, with `add`, and the bias (NULL: none) of the block's columns. */
+/* Fills edge with the initial sums: the values in c if `add`, plus the bias of the block's columns unless it is
+ * NULL. */
 static void begin_edge(block *o, const float *bias, bool add)
 {
     for (int64_t i = 0; i < BLOCK; i++)
@@ -231,8 +236,8 @@ static void begin_edge(block *o, const float *bias, bool add)
 
 static void end_edge(const block *o)
 {
-    for (int64_t i = 0; i < least(o->rows, BLOCK); i++)
-        for (int64_t j = 0; j < least(o->columns, BLOCK); j += SIDE)
+    for (int64_t i = 0; i < min_of(o->rows, BLOCK); i++)
+        for (int64_t j = 0; j < min_of(o->columns, BLOCK); j += SIDE)
             _mm512_mask_storeu_ps(o->c + i * o->ld + j, mask_of(o->columns - j),
                                   _mm512_load_ps(o->edge + i * BLOCK + j));
 }
@@ -243,7 +248,7 @@ static void end_edge(const block *o)
     DO(2, (from) + SIDE * (ld), (size_t)(ld) * sizeof(float)); \
     DO(3, (from) + SIDE * (ld) + SIDE, (size_t)(ld) * sizeof(float))
 
-/* The tiles of sums begin with what c holds, where `add`, and the bias of the block's columns (NULL: none). */
+/* Initializes the sum tiles: the values in c if `add`, plus the bias of the block's columns unless it is NULL. */
 static void begin_block(block *o, const float *bias, bool add)
 {
     if (!add && !bias) {
@@ -279,11 +284,11 @@ typedef struct product {
     grid grid;
 } product;
 
-/* The blocks of rows of `part`, of a chunk's, times a panel. */
+/* Multiplies part `part` of a chunk's block rows by a panel. */
 static void multiply_panel(const product *p, int64_t part, const parts *a, const parts *b)
 {
     const int64_t last = a->blocks * (part + 1) / p->grid.parts, size = a->steps * BLOCK_SIZE;
-    const int64_t ahead = share(BLOCK_SIZE / LINE, b->blocks);
+    const int64_t ahead = ceil_div(BLOCK_SIZE / LINE, b->blocks);
     const bool begins = a->term == 0;
     for (int64_t i = a->blocks * part / p->grid.parts; i < last; i++)
         for (int64_t j = 0; j < b->blocks; j++) {
@@ -300,7 +305,7 @@ static void multiply_panel(const product *p, int64_t part, const parts *a, const
         }
 }
 
-/* All rows of `a` times all columns, by all threads of a team, each of which has `own` for its panel. */
+/* Multiplies all rows of `a` by all columns. All threads of a team call it; each has `own` memory for its panel. */
 static void run_chunk(const product *p, const parts *a, uint16_t *own)
 {
     const grid *g = &p->grid;
@@ -313,7 +318,7 @@ static void run_chunk(const product *p, const parts *a, uint16_t *own)
         const int64_t first = item / g->parts * g->panel * BLOCK;
         if (b.line != first) {
             b.line = first;
-            b.blocks = least(share(p->b.lines - first, BLOCK), g->panel);
+            b.blocks = min_of(ceil_div(p->b.lines - first, BLOCK), g->panel);
             for (int64_t i = 0; i < b.blocks * b.steps; i++)
                 split_item(&b, i);
         }
@@ -331,19 +336,20 @@ static void run_one(const product *p, const tx_cpu_gemm_spec *spec)
         _tile_loadconfig(&tiles);
         for (a.line = 0; a.line < p->a.lines; a.line += SHARED_BLOCKS * BLOCK)
             for (a.term = 0; a.term < p->a.depth; a.term += CHUNK * DEPTH) {
-                a.blocks = least(share(p->a.lines - a.line, BLOCK), SHARED_BLOCKS);
-                a.steps = least(share(p->a.depth - a.term, DEPTH), CHUNK);
+                a.blocks = min_of(ceil_div(p->a.lines - a.line, BLOCK), SHARED_BLOCKS);
+                a.steps = min_of(ceil_div(p->a.depth - a.term, DEPTH), CHUNK);
                 run_chunk(p, &a, panels + omp_get_thread_num() * g->panel * g->steps * BLOCK_SIZE);
             }
         _tile_release();
     }
 }
 
-/* Whether the units pay. Splitting takes (m + n) k steps and saves a part of m n k. */
+/* Returns true if AMX is faster. Splitting costs (m + n) k steps and saves a ceil_div of m n k. */
 static bool takes(const tx_cpu_gemm_spec *spec)
 {
     const tx_gemm *s = &spec->shape;
-    const bool pays = s->k >= LEAST && s->m >= LEAST && s->n >= LEAST && s->m * s->n >= LEAST * (s->m + s->n);
+    const bool pays =
+        s->k >= MIN_SIZE && s->m >= MIN_SIZE && s->n >= MIN_SIZE && s->m * s->n >= MIN_SIZE * (s->m + s->n);
     return pays && spec->type == TX_F32;
 }
 
@@ -370,7 +376,7 @@ static void run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
 
 const tx_gemm_units *tx_gemm_amx_here(void)
 {
-    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* of Linux's arch_prctl */
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* arguments of Linux's arch_prctl */
     static const tx_gemm_units units = {"amx", "amx, 3 parts of bf16", takes, scratch_bytes, run};
     const bool here = tx_gemm_dnnl_amx() && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
     return here ? &units : NULL;

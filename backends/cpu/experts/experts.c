@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels of experts: the greatest elements of rows, routes, and the weighted sum of what experts gave. Products by
- * groups of rows are computed before (gemm_grouped.c). */
+ *
+ * Kernels of mixture-of-experts layers: top-k, routing, and the weighted sum of expert outputs. The grouped matrix
+ * products run before their kernels (gemm_grouped.c), which are therefore empty.
+ */
 #include "backends/cpu/simd.h"
 
 void TX_CPU_NAME(grouped_matmul)(const tx_cpu_call *call)
@@ -13,9 +15,10 @@ void TX_CPU_NAME(grouped_matmul_grad)(const tx_cpu_call *call)
     (void)call;
 }
 
-/* ---- The greatest elements ----------------------------------------------------------------------------- */
+/* ---- Top-k --------------------------------------------------------------------------------------------- */
 
-/* Of those behind element `before` in the order of TOP_K the first; before -1: of all. */
+/* Returns the index of the first element after element `before` in the order of TOP_K. Pass -1 for the first
+ * element. */
 static int64_t next_greatest(const float *x, int64_t n, int64_t before)
 {
     const float limit = before < 0 ? INFINITY : isnan(x[before]) ? INFINITY : x[before];
@@ -54,9 +57,10 @@ TX_ROWS(top_k_grad, out[0])
         dx[indices[i]] = ((const float *)call->in[0])[i];
 }
 
-/* ---- Routes ---------------------------------------------------------------------------------------------- */
+/* ---- Routing --------------------------------------------------------------------------------------------- */
 
-/* By counting, on one thread: a few additions for each of numbers that thousands of multiplications follow. */
+/* A counting sort on one thread. It costs a few additions for each number; the experts cost thousands of
+ * multiplications. */
 void TX_CPU_NAME(route)(const tx_cpu_call *call)
 {
     const tx_shape *shape = &call->command->in[0].shape;
@@ -90,7 +94,7 @@ void TX_CPU_NAME(route)(const tx_cpu_call *call)
         }
 }
 
-/* ---- The sum of what experts gave -------------------------------------------------------------------------- */
+/* ---- Weighted sum of expert outputs ------------------------------------------------------------------------ */
 
 TX_COSTLY_ROWS(combine, out[0], width * call->command->in[1].shape.dim[1])
 {
@@ -108,7 +112,7 @@ TX_COSTLY_ROWS(combine, out[0], width * call->command->in[1].shape.dim[1])
         }
 }
 
-/* Row `place` of dx, and the weight of the choice that lies there. */
+/* Computes row `place` of dx and the gradient of the weight of its choice. */
 static void combine_grad_place(const tx_cpu_call *call, int64_t token, int64_t place, int64_t width)
 {
     const tx_dtype type = call->command->in[1].dtype;
@@ -132,7 +136,7 @@ static void combine_grad_place(const tx_cpu_call *call, int64_t token, int64_t p
     ((float *)call->out[1])[choice] = sum;
 }
 
-/* Rows are places, and choices. */
+/* A row is a slot of the experts' input, and also a choice of a token. */
 TX_ROWS(combine_grad, in[1])
 {
     const int64_t bytes = width * (int64_t)tx_dtype_size(call->command->in[1].dtype);

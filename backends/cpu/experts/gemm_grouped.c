@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products by groups of rows, ops GROUPED_MATMUL and GROUPED_MATMUL_GRAD. How many rows a group has is known when it
- * runs; products are prepared for some numbers of rows, of which every number is a sum, so that nothing is padded. */
+ *
+ * Grouped matrix products, ops GROUPED_MATMUL and GROUPED_MATMUL_GRAD. The rows of a group are known only at run
+ * time. Products are prepared for a few row counts such that every count is a sum of them, so nothing is padded.
+ */
 #include "backends/cpu/gemm_parts.h"
 #include "backends/cpu/prepared.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of rows that are prepared: all up to FEW, which TX's own loops take, then doubling. */
+/* The prepared row counts: all up to FEW, which TX's own loops compute, then powers of two. */
 #define FEW TX_GEMM_THIN
 #define DOUBLINGS 7
 #define PIECES (FEW + DOUBLINGS)
@@ -78,13 +80,13 @@ static int64_t row_bytes(const tx_operand *o)
     return tx_shape_last(&o->shape) * (int64_t)tx_dtype_size(o->dtype);
 }
 
-/* Rows first..end-1, which are of one group; `beta` is that of the first piece. */
+/* Runs rows first..end-1 of one group. `beta` applies to the first piece. */
 static tx_status run_group(const tx_cpu_call *call, int64_t group, int64_t first, int64_t end, float beta)
 {
     const grouped *g = call->prepared;
     const tx_command *c = g->command;
     const bool grad = c->op == TX_OP_GROUPED_MATMUL_GRAD;
-    const tx_operand *whole = grad ? &c->out[0] : &c->in[1]; /* a matrix each */
+    const tx_operand *whole = grad ? &c->out[0] : &c->in[1]; /* the operand with one matrix for each group */
     const int64_t matrix = tx_operand_bytes(whole) / whole->shape.dim[0] * group;
     for (int32_t p = g->pieces - 1; first < end; first += g->rows[p]) {
         while (g->rows[p] > end - first)
@@ -98,7 +100,7 @@ static tx_status run_group(const tx_cpu_call *call, int64_t group, int64_t first
     return TX_OK;
 }
 
-/* Offsets count as the nearest that are allowed. */
+/* Offsets are clamped to the allowed range. */
 static tx_status run(const tx_cpu_call *call)
 {
     const tx_command *c = call->command;
@@ -116,12 +118,12 @@ static tx_status run(const tx_cpu_call *call)
             memset(out + e * matrix, 0, (size_t)matrix);
         TX_TRY(run_group(call, e, first, end, beta));
     }
-    if (!grad) /* what no group has */
+    if (!grad) /* rows of no group */
         memset(out + end * row_bytes(&c->out[0]), 0, (size_t)((rows - end) * row_bytes(&c->out[0])));
     return TX_OK;
 }
 
-/* What runs most of its rows. */
+/* Returns the variant of the largest piece. */
 static const char *variant(const void *product)
 {
     const grouped *g = product;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels of caches of keys and values. */
+ *
+ * Kernels of key-value caches.
+ */
 #include "backends/cpu/simd.h"
 
 void TX_CPU_NAME(attention_cached)(const tx_cpu_call *call)
@@ -7,7 +9,7 @@ void TX_CPU_NAME(attention_cached)(const tx_cpu_call *call)
     TX_CPU_NAME(attention)(call);
 }
 
-/* Items are positions of the call. */
+/* An item is a position of the call. */
 static void kv_append_positions(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->out[0].shape;
@@ -31,33 +33,33 @@ void TX_CPU_NAME(kv_append)(const tx_cpu_call *call)
     tx_cpu_slices(call, qkv->dim[1], tx_cpu_rows_grain(qkv->dim[0] * cache->dim[2]), kv_append_positions);
 }
 
-/* The rows at one place of all samples are copied, so that they can be given out in another order. */
-static void reorder_place(const tx_cpu_call *call, char *cache, int64_t place)
+/* Reorders the rows at one position of all samples. It copies them first, so that any order is possible. */
+static void reorder_position(const tx_cpu_call *call, char *cache, int64_t position)
 {
     const tx_shape *shape = &call->command->in[0].shape;
     const int64_t width = shape->dim[2] * (int64_t)tx_dtype_size(call->command->in[0].dtype);
     const int64_t batch = shape->dim[0], step = shape->dim[1] * width;
     const int32_t *sources = call->in[2];
-    char *row = cache + place * width, *copies = call->scratch;
+    char *row = cache + position * width, *copies = call->scratch;
     bool moved = false;
     for (int64_t b = 0; b < batch; b++)
-        moved = moved || (sources[b] != b && place < tx_cpu_position(call, 3, b, shape->dim[1]));
+        moved = moved || (sources[b] != b && position < tx_cpu_position(call, 3, b, shape->dim[1]));
     for (int64_t b = 0; moved && b < batch; b++)
         memcpy(copies + b * width, row + b * step, (size_t)width);
     for (int64_t b = 0; moved && b < batch; b++)
-        if (sources[b] >= 0 && sources[b] < batch && place < tx_cpu_position(call, 3, b, shape->dim[1]))
+        if (sources[b] >= 0 && sources[b] < batch && position < tx_cpu_position(call, 3, b, shape->dim[1]))
             memcpy(row + b * step, copies + sources[b] * width, (size_t)width);
 }
 
-static void kv_reorder_places(const tx_cpu_call *call, int64_t first, int64_t last)
+static void kv_reorder_positions(const tx_cpu_call *call, int64_t first, int64_t last)
 {
-    for (int64_t place = first; place < last; place++)
+    for (int64_t position = first; position < last; position++)
         for (int i = 0; i < 2; i++)
-            reorder_place(call, call->out[i], place);
+            reorder_position(call, call->out[i], position);
 }
 
 void TX_CPU_NAME(kv_reorder)(const tx_cpu_call *call)
 {
     const tx_shape *cache = &call->command->in[0].shape;
-    tx_cpu_slices(call, cache->dim[1], tx_cpu_rows_grain(2 * cache->dim[0] * cache->dim[2]), kv_reorder_places);
+    tx_cpu_slices(call, cache->dim[1], tx_cpu_rows_grain(2 * cache->dim[0] * cache->dim[2]), kv_reorder_positions);
 }

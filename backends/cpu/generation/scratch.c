@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Scratch of kernels of caches. */
+ *
+ * Scratch sizes of the kernels of key-value caches.
+ */
 #include "backends/cpu/prepared.h"
 
 int64_t tx_cpu_scratch_kv_reorder(const tx_command *command)

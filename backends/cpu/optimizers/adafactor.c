@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Adafactor (Shazeer and Stern, 2018). Lines are the rows of a matrix, or blocks of what is none. The work output
- * holds, one after the other: sums over blocks of rows by columns, the first row of which becomes 1 / sqrt(c); of each
- * line the squares of u and of p; NUMBERS. */
+ *
+ * Adafactor (Shazeer and Stern, 2018). A line is a row of a matrix, or a block of a tensor that is not a matrix.
+ *
+ * The work output holds, in this order: column sums for each block of rows, the first row of which becomes 1 / sqrt(c).
+ * Then the sums of squares of u for each line; the same of p; TX_ADAFACTOR_NUMBERS scalars.
+ */
 #include "backends/cpu/update.h"
 
-#define TINY 1e-30f /* is added to squared gradients */
-#define LEAST 1e-3  /* of rms(p) */
+#define TINY 1e-30f  /* added to squared gradients */
+#define MIN_RMS 1e-3 /* minimum of rms(p) */
 
-/* What the last pass needs. */
+/* Indices of the scalars that the last pass reads. */
 enum { MEAN, FACTOR, KEEP };
 
 typedef struct parts {
     float *columns, *u, *p, *number;
-    int64_t lines, length, all; /* length: of a line; the last one may be shorter where p is no matrix */
+    int64_t lines, length, all; /* length of a line; the last line may be shorter if p is not a matrix */
     float beta, factor;
 } parts;
 
@@ -35,9 +38,9 @@ static parts parts_of(const tx_cpu_call *call)
     };
 }
 
-/* ---- A matrix's sums --------------------------------------------------------------------------------- */
+/* ---- Matrices ---------------------------------------------------------------------------------------- */
 
-/* r of blocks of rows, and their sums by columns. */
+/* Updates r for blocks of rows, and computes the column sums of each block. */
 static void sum_blocks(const tx_cpu_call *call, int64_t first, int64_t last)
 {
     const parts w = parts_of(call);
@@ -92,7 +95,7 @@ static void update_rows(const tx_cpu_call *call, int64_t first, int64_t last)
     }
 }
 
-/* ---- What is no matrix --------------------------------------------------------------------------------- */
+/* ---- Other tensors ------------------------------------------------------------------------------------- */
 
 static int64_t line_end(const parts *w, int64_t line)
 {
@@ -125,7 +128,7 @@ static void update_lines(const tx_cpu_call *call, int64_t first, int64_t last)
 
 /* ---- Both ------------------------------------------------------------------------------------------------ */
 
-/* The rate, from the squares of u and p. */
+/* Computes the rate from the sums of squares of u and p. */
 static void choose_rate(const tx_cpu_call *call, const parts *w)
 {
     const tx_attrs *attrs = &call->command->attrs;
@@ -139,7 +142,7 @@ static void choose_rate(const tx_cpu_call *call, const parts *w)
     if (attrs->update.relative_step)
         rate = most < 1.0 / sqrt(t) ? most : 1.0 / sqrt(t);
     if (attrs->update.scale_parameter)
-        rate *= p > LEAST ? p : LEAST;
+        rate *= p > MIN_RMS ? p : MIN_RMS;
     const uint8_t *groups = call->in[2];
     w->number[FACTOR] = (float)(rate / (u > 1.0 ? u : 1.0));
     w->number[KEEP] = groups[0] & TX_DECAY ? (float)(1.0 - rate * (double)attrs->update.weight_decay) : 1.0f;

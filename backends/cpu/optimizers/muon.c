@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The ends of Muon's chain of nodes (api/optimizers/muon.c), and what it needs between products. */
+ *
+ * The first and last kernels of Muon's chain of nodes (api/optimizers/muon.c), and the normalization between them.
+ */
 #include "backends/cpu/update.h"
 
 static void momentum_slice(const tx_cpu_call *call, int64_t first, int64_t last)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * AdamW whose moments are numbers of 8 bits, with the greatest magnitude of each block in fp32 (Dettmers et al., 8-bit
- * Optimizers via Block-wise Quantization, 2022). */
+ *
+ * AdamW with 8-bit moments and an fp32 absmax for each block (Dettmers et al., 8-bit Optimizers via Block-wise
+ * Quantization, 2022).
+ */
 #include "backends/cpu/update.h"
 #include "backends/dynamic_map.h"
 
 /* The new moments of a block as fp32, and their greatest magnitudes. */
 typedef struct moments {
-    float m[TX_PARAM_BLOCK], v[TX_PARAM_BLOCK], most[2];
+    float m[TX_PARAM_BLOCK], v[TX_PARAM_BLOCK], absmax[2];
 } moments;
 
 static void widen_block(const uint8_t *m, const uint8_t *v, const float absmax[2], int64_t count, moments *out)
@@ -20,7 +22,7 @@ static void widen_block(const uint8_t *m, const uint8_t *v, const float absmax[2
 
 static void narrow_block(const moments *in, int64_t count, uint8_t *m, uint8_t *v)
 {
-    const float of_m = in->most[0] > 0.0f ? in->most[0] : 1.0f, of_v = in->most[1] > 0.0f ? in->most[1] : 1.0f;
+    const float of_m = in->absmax[0] > 0.0f ? in->absmax[0] : 1.0f, of_v = in->absmax[1] > 0.0f ? in->absmax[1] : 1.0f;
     TX_SIMD for (int64_t i = 0; i < count; i++)
     {
         m[i] = (uint8_t)tx_map_signed_code(in->m[i] / of_m);
@@ -35,7 +37,7 @@ static void adamw_8bit_block(const tx_cpu_call *call, const tx_step *s, bool dec
     float *restrict p = (float *)call->out[0] + at;
     uint8_t *m = (uint8_t *)call->out[1] + at, *v = (uint8_t *)call->out[2] + at;
     float *absmax = (float *)call->out[3] + 2 * (at / TX_PARAM_BLOCK);
-    moments now = {.most = {0.0f, 0.0f}};
+    moments now = {.absmax = {0.0f, 0.0f}};
     widen_block(m, v, absmax, count, &now);
     TX_SIMD for (int64_t i = 0; i < count; i++)
     {
@@ -45,10 +47,10 @@ static void adamw_8bit_block(const tx_cpu_call *call, const tx_step *s, bool dec
         p[i] = p[i] * shrink - a.step * now.m[i] / (sqrtf(now.v[i]) / a.root + eps);
     }
     for (int64_t i = 0; i < count; i++) {
-        now.most[0] = fabsf(now.m[i]) > now.most[0] ? fabsf(now.m[i]) : now.most[0];
-        now.most[1] = now.v[i] > now.most[1] ? now.v[i] : now.most[1];
+        now.absmax[0] = fabsf(now.m[i]) > now.absmax[0] ? fabsf(now.m[i]) : now.absmax[0];
+        now.absmax[1] = now.v[i] > now.absmax[1] ? now.v[i] : now.absmax[1];
     }
     narrow_block(&now, count, m, v);
-    memcpy(absmax, now.most, sizeof now.most);
+    memcpy(absmax, now.absmax, sizeof now.absmax);
 }
 TX_UPDATE(adamw_8bit, 0)

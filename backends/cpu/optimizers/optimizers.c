@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lion, and AdamW whose weights and moments are of any floating types. */
+ *
+ * Lion, and AdamW with weights and moments of any floating type.
+ */
 #include "backends/cpu/random.h"
 #include "backends/cpu/update.h"
 
@@ -19,7 +21,7 @@ TX_UPDATE(lion, TX_OUT(lion, half))
 
 /* ---- AdamW of any types ----------------------------------------------------------------------------- */
 
-/* The draws of a block (rng.h). */
+/* Draws the random numbers of a block (rng.h). */
 static void draw_noise(const tx_cpu_call *call, int64_t at, uint32_t noise[TX_PARAM_BLOCK])
 {
     tx_site site = tx_site_of(call, 0);
@@ -30,7 +32,8 @@ static void draw_noise(const tx_cpu_call *call, int64_t at, uint32_t noise[TX_PA
         tx_draw_columns(&site, row, first, noise + first);
 }
 
-/* Numbers to those of bf16 above or below, with the chance that keeps their mean; not those that are not finite. */
+/* Stochastic rounding to bf16: rounds up or down with the probabilities that preserve the mean. Numbers that are
+ * not finite do not change. */
 static void round_by_chance(float *x, const uint32_t noise[TX_PARAM_BLOCK], int shift, int64_t count)
 {
     TX_SIMD for (int64_t i = 0; i < count; i++)
@@ -40,7 +43,8 @@ static void round_by_chance(float *x, const uint32_t noise[TX_PARAM_BLOCK], int 
     }
 }
 
-/* Rounds the new p of BF16, to the nearest where what it loses is kept, and the moments that are of BF16 too. */
+/* Rounds the new values of p, which is BF16, and of moments that are BF16. p is rounded to nearest if a
+ * compensation buffer keeps its rounding error. */
 static void round_block(const tx_cpu_call *call, int64_t at, int64_t count, float *p, float *m, float *v)
 {
     const tx_operand *in = call->command->in;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels for tensors that ranks divide: rows of tables, columns of tensors, keys of attention. */
+ *
+ * Kernels for tensors that are divided among ranks: rows of tables, columns of tensors, keys of attention.
+ */
 #include "backends/cpu/move.h"
 
 #include <math.h>
@@ -29,7 +31,7 @@ TX_ROWS(join_columns, out[0])
     tx_cpu_move(call, 1, row * (width - taken), row * width + taken, width - taken, false);
 }
 
-/* Attention to two sets of keys becomes that to both. All heads of a row (b, t). */
+/* Merges attention over two sets of keys into attention over both. Processes all heads of a row (b, t). */
 TX_ROWS(attention_merge, out[0])
 {
     const tx_command *c = call->command;
