@@ -135,7 +135,8 @@ static void a_wrong_candidate_is_switched_off(void **state)
     assert_int_equal(world.proofs, 6);
     tx_cl_selection none = {.what = "candidate", .kind = TX_CL_PARTS, .user = "of cc"};
     tx_cl_add_candidate(&none, 0, names[0], 0.0, "it lacks memory");
-    assert_refused(tx_cl_select(context, &none), TX_UNSUPPORTED, "no candidate accepts this one: it lacks memory");
+    assert_refused(tx_cl_select(context, &none), TX_UNSUPPORTED,
+                   "no candidate supports this operation: it lacks memory");
     world.fails = TX_MEMORY;
     s = selection("test dd 1");
     assert_int_equal(tune(context, &s), TX_MEMORY);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a device says of itself, what TX takes it for, and what its compiler made of the kernels: for people who are
- * sent these lines and do not have the device. */
+ *
+ * Reports facts about a device: its OpenCL properties, how TX classifies it, and how its compiler built the kernels.
+ * People use this report to diagnose problems on devices that they do not have.
+ */
 #include "backends/opencl/runtime/internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Numbers that OpenCL knows of a device. X(KEY, PARAMETER) */
+/* Device properties that are numbers. X(KEY, PARAMETER) */
 #define NUMBER_MAP(X)                                                     \
     X("vendor id", CL_DEVICE_VENDOR_ID)                                   \
     X("clock MHz", CL_DEVICE_MAX_CLOCK_FREQUENCY)                         \
@@ -22,32 +24,32 @@
     X("memory with error correction", CL_DEVICE_ERROR_CORRECTION_SUPPORT) \
     X("timer ns", CL_DEVICE_PROFILING_TIMER_RESOLUTION)
 
-/* Likewise texts. */
+/* Device properties that are texts. X(KEY, PARAMETER) */
 #define TEXT_MAP(X)                                     \
     X("version", CL_DEVICE_VERSION)                     \
     X("compiler's version", CL_DEVICE_OPENCL_C_VERSION) \
     X("extensions", CL_DEVICE_EXTENSIONS)
 
-static void add_text(FILE *to, cl_device_id device, const char *key, cl_device_info what)
+static void add_text(FILE *to, cl_device_id device, const char *key, cl_device_info parameter)
 {
     char text[8192] = "";
-    if (clGetDeviceInfo(device, what, sizeof text, text, NULL) == CL_SUCCESS)
+    if (clGetDeviceInfo(device, parameter, sizeof text, text, NULL) == CL_SUCCESS)
         fprintf(to, "%s\t%s\n", key, text);
 }
 
-static void add_number(FILE *to, cl_device_id device, const char *key, cl_device_info what)
+static void add_number(FILE *to, cl_device_id device, const char *key, cl_device_info parameter)
 {
-    const int64_t value = tx_cl_number(device, what, -1);
+    const int64_t value = tx_cl_number(device, parameter, -1);
     if (value >= 0)
         fprintf(to, "%s\t%" PRId64 "\n", key, value);
 }
 
 static void add_device(FILE *to, cl_device_id device)
 {
-#define X(key, what) add_number(to, device, key, what);
+#define X(key, parameter) add_number(to, device, key, parameter);
     NUMBER_MAP(X)
 #undef X
-#define X(key, what) add_text(to, device, key, what);
+#define X(key, parameter) add_text(to, device, key, parameter);
     TEXT_MAP(X)
 #undef X
 }
@@ -57,9 +59,9 @@ static const char *yes(bool is)
     return is ? "yes" : "no";
 }
 
-static void add_taken_for(FILE *to, const tx_context *c)
+static void add_classification(FILE *to, const tx_context *c)
 {
-    fprintf(to, "TX architecture\t%s\n", c->can.architecture[0] ? c->can.architecture : "not known");
+    fprintf(to, "TX architecture\t%s\n", c->can.architecture[0] ? c->can.architecture : "unknown");
     fprintf(to, "TX matrix units take\t%s%s%s%s\n", c->can.f16 ? "f16 " : "", c->can.bf16 ? "bf16 " : "",
             c->can.tf32 ? "tf32" : "", c->can.f16 || c->can.bf16 || c->can.tf32 ? "" : "nothing");
     fprintf(to, "TX items in step\t%" PRId32 "\n", c->can.sub_group);
@@ -76,7 +78,7 @@ static void add_taken_for(FILE *to, const tx_context *c)
         fprintf(to, "TX simulated\t%s\n", c->limits.simulated);
 }
 
-/* Private memory lies beside the registers: what spills, or an array that is indexed. */
+/* Private memory holds spilled registers and indexed arrays. */
 static void add_kernel(FILE *to, cl_device_id device, const char *options, cl_kernel kernel)
 {
     char name[128] = "";
@@ -112,7 +114,7 @@ tx_status tx_cl_facts(const tx_context *context, char **text)
     if (!to)
         return tx_fail(TX_MEMORY, "out of host memory");
     add_device(to, context->device);
-    add_taken_for(to, context);
+    add_classification(to, context);
     for (const tx_cl_program *p = context->programs; p; p = p->next)
         add_kernels(to, context->device, p);
     if (fclose(to)) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Caches of keys and values, of storage type IN (f32, bf16, f16), for BATCH samples. */
+ *
+ * Key-value caches of storage type IN (f32, bf16 or f16) for BATCH samples.
+ */
 
 #ifndef IN
 #define IN f32
@@ -10,7 +12,7 @@
 #define IN_T TX_CAT(IN, _t)
 #define LOAD_IN TX_CAT(tx_load_, IN)
 
-/* Row: row (b, t) of qkv; n numbers of keys and as many of values, keys from `skip` on. */
+/* TX_ROW is row (b, t) of qkv. It has n keys, from column `skip` on, and n values. */
 __kernel void kv_append(const __global IN_T *qkv, long qo, __global IN_T *k_cache, long ko, __global IN_T *v_cache,
                         long vo, const __global int *positions, long po, long n, long skip, long last, long T, long S)
 {
@@ -24,26 +26,26 @@ __kernel void kv_append(const __global IN_T *qkv, long qo, __global IN_T *k_cach
     })
 }
 
-/* Row: place in the caches of all BATCH samples. */
+/* TX_ROW is a position in the caches of all BATCH samples. */
 __kernel void kv_reorder(__global IN_T *k_cache, long ko, __global IN_T *v_cache, long vo, const __global int *sources,
                          long so, const __global int *positions, long po, long n, long S)
 {
-    long place = TX_ROW;
+    long position = TX_ROW;
     int moved = 0;
     sources += so;
     positions += po;
     for (int b = 0; b < BATCH; b++)
-        moved |= sources[b] != b && place < tx_position(positions[b], S);
+        moved |= sources[b] != b && position < tx_position(positions[b], S);
     if (!moved)
         return;
     for (int kv = 0; kv < 2; kv++) {
-        __global IN_T *cache = (kv ? v_cache + vo : k_cache + ko) + place * n;
+        __global IN_T *cache = (kv ? v_cache + vo : k_cache + ko) + position * n;
         TX_EACH({
             vec row[BATCH];
             for (int b = 0; b < BATCH; b++)
                 row[b] = LOAD_IN(cache + b * S * n, i, n);
             for (int b = 0; b < BATCH; b++)
-                if (sources[b] >= 0 && sources[b] < BATCH && place < tx_position(positions[b], S))
+                if (sources[b] >= 0 && sources[b] < BATCH && position < tx_position(positions[b], S))
                     TX_CAT(tx_store_, IN)(row[sources[b]], cache + b * S * n, i, n);
         })
     }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Caches of keys and values. */
+ *
+ * Launches of the ops of key-value caches.
+ */
 #include "backends/opencl/ops/ops.h"
 
 tx_status tx_cl_attention_cached(tx_cl_builder *b, const tx_command *c)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Dropout's factors, 0 or 1 / (1 - p), from the draws of rng.h. */
+ *
+ * Factors of dropout, 0 or 1 / (1 - p), from the draws of rng.h.
+ */
 
-/* What the draws of a site for one sample and head have in common. */
+/* The values that all draws of a site for one sample and head have in common. */
 typedef struct draws {
     uint seed_lo, seed_hi, step, sample, site, head, threshold;
     float keep;
@@ -23,20 +25,22 @@ static draws draws_of(const __global uint *control, uint sample, int site, int h
     return d;
 }
 
-/* The number, counted from the first, of row `row` of those that have `middle` a sample, `gap` others between its halves. */
+/* Returns the index of row `row`, relative to the first. A sample has `middle` rows, with `gap` other rows between
+ * its halves. */
 static uint drawn_row(long row, long middle, int gap)
 {
-    const long place = row % middle;
-    return (uint)(place + (place < middle / 2 ? 0 : gap));
+    const long index = row % middle;
+    return (uint)(index + (index < middle / 2 ? 0 : gap));
 }
 
-/* The draw of a row and of four neighbouring columns, counted from the first element's. A function that hands on what tx_draw returns would be
- * one that oclgrind's compiler cannot translate. */
-#define DRAW_AT(d, line, place) \
-    tx_draw((d)->seed_lo, (d)->seed_hi, (d)->step, (d)->sample, (d)->site, (d)->head, (d)->row + (line), ((d)->column + (place)) >> 2)
+/* The draw of four neighbouring columns of a row, relative to the first element. This is a macro because oclgrind's
+ * compiler cannot translate a function that returns the result of tx_draw. */
+#define DRAW_AT(d, line, index)                                                                          \
+    tx_draw((d)->seed_lo, (d)->seed_hi, (d)->step, (d)->sample, (d)->site, (d)->head, (d)->row + (line), \
+            ((d)->column + (index)) >> 2)
 
-/* Factors of columns column..column+3 of a row, which share a draw; another column than a multiple of 4 stands for the
- * last one before it. */
+/* Factors of columns column..column+3 of a row, which share a draw. A column that is not a multiple of 4 is rounded
+ * down. */
 static float4 draw_factors(const draws *d, uint row, uint column)
 {
     const tx_random r = DRAW_AT(d, row, column);
@@ -45,13 +49,14 @@ static float4 draw_factors(const draws *d, uint row, uint column)
 }
 
 #if VW == 16
-/* The same for eight places at once: factor[w] is that of columns column + w. The rounds are those of tx_philox with a
- * word in the low half of 64 bits each, where CPUs have a product of vectors. */
+/* The same for eight blocks at once: factor[w] holds the factors of columns column + w. The rounds of tx_philox run
+ * on 64-bit lanes with a word in the low half, because CPUs have a vector instruction for that product. */
 static void draw_factors8(float8 factor[4], const draws *d, uint8 row, uint8 column)
 {
     const ulong low = 0xFFFFFFFFUL;
-    ulong8 c0 = convert_ulong8((d->column + column) >> 2 | d->head << 20), c1 = convert_ulong8(d->row + row), c2 = d->sample, c3 = d->site;
-    uint k0 = d->seed_lo, k1 = d->seed_hi ^ d->step * 0x85EBCA6Bu; /* as tx_draw */
+    ulong8 c0 = convert_ulong8((d->column + column) >> 2 | d->head << 20), c1 = convert_ulong8(d->row + row),
+           c2 = d->sample, c3 = d->site;
+    uint k0 = d->seed_lo, k1 = d->seed_hi ^ d->step * 0x85EBCA6Bu; /* as in tx_draw */
     _Pragma("unroll") for (int round = 0; round < 10; round++)
     {
         const ulong8 p0 = 0xD2511F53UL * (c0 & low), p1 = 0xCD9E8D57UL * (c2 & low);
@@ -70,7 +75,7 @@ static void draw_factors8(float8 factor[4], const draws *d, uint8 row, uint8 col
     factor[3] = convert_uint8(c3 & low) >= threshold ? keep : drop;
 }
 
-/* The four factors of place l, a hexadecimal digit. */
+/* The four factors of lane l, a hexadecimal digit. */
 #define FACTORS_OF(factor, l) factor[0].s##l, factor[1].s##l, factor[2].s##l, factor[3].s##l
 #endif
 
@@ -100,7 +105,7 @@ static void draw_vectors(vec factor[DRAWN], const draws *d, uint row, uint colum
 #endif
 }
 
-/* v times the factors; a dropped NaN is gone. */
+/* v times the factors. A dropped NaN becomes 0. */
 static vec drop(vec v, vec factor)
 {
 #if VW == 1

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Element-wise ops. Kernels over n elements run along dimension 0; those that know rows have the row in dimension 1. */
+ *
+ * Element-wise ops. Kernels over n elements use dimension 0. Kernels that need rows have the row in dimension 1.
+ */
 
 #include "draw.cl"
 #include "gelu.cl"
@@ -10,39 +12,39 @@ static vec silu_slope(vec v)
     return s + v * s * (1.0f - s);
 }
 
-/* Kernel map_<name>: y = `value` of an element u of a, and v of b. */
-#define UNARY(name, value)                                                                                           \
-    __kernel void map_##name(const __global h_t *a, long ao, __global h_t *y, long yo, long n)                   \
-    {                                                                                                                \
-        TX_EACH({                                                                                                    \
-            vec u = tx_load_h(a + ao, i, n);                                                                     \
-            tx_store_h(value, y + yo, i, n);                                                                           \
-        })                                                                                                           \
+/* Kernel map_<name>: y = `value`, an expression of elements u of a and v of b. */
+#define UNARY(name, value)                                                                     \
+    __kernel void map_##name(const __global h_t *a, long ao, __global h_t *y, long yo, long n) \
+    {                                                                                          \
+        TX_EACH({                                                                              \
+            vec u = tx_load_h(a + ao, i, n);                                                   \
+            tx_store_h(value, y + yo, i, n);                                                   \
+        })                                                                                     \
     }
-#define BINARY(name, value)                                                                                          \
-    __kernel void map_##name(const __global h_t *a, long ao, const __global h_t *b, long bo, __global h_t *y,    \
-                             long yo, long n)                                                                        \
-    {                                                                                                                \
-        TX_EACH({                                                                                                    \
-            vec u = tx_load_h(a + ao, i, n);                                                                     \
-            vec v = tx_load_h(b + bo, i, n);                                                                     \
+#define BINARY(name, value)                                                                                            \
+    __kernel void map_##name(const __global h_t *a, long ao, const __global h_t *b, long bo, __global h_t *y, long yo, \
+                             long n)                                                                                   \
+    {                                                                                                                  \
+        TX_EACH({                                                                                                      \
+            vec u = tx_load_h(a + ao, i, n);                                                                           \
+            vec v = tx_load_h(b + bo, i, n);                                                                           \
             tx_store_h(value, y + yo, i, n);                                                                           \
-        })                                                                                                           \
+        })                                                                                                             \
     }
 
 UNARY(gelu_tanh, gelu_of(u, 0))
 UNARY(gelu_exact, gelu_of(u, 1))
-UNARY(silu, u * tx_sigmoid(u))
+UNARY(silu, u *tx_sigmoid(u))
 UNARY(rsqrt, 1.0f / sqrt(u))
 UNARY(tanh, 2.0f * tx_sigmoid(2.0f * u) - 1.0f)
-BINARY(tanh_grad, u * (1.0f - v * v))
+BINARY(tanh_grad, u *(1.0f - v * v))
 BINARY(add, u + v)
-BINARY(mul, u * v)
-BINARY(gelu_grad_tanh, u * gelu_slope(v, 0))
-BINARY(gelu_grad_exact, u * gelu_slope(v, 1))
-BINARY(silu_grad, u * silu_slope(v))
+BINARY(mul, u *v)
+BINARY(gelu_grad_tanh, u *gelu_slope(v, 0))
+BINARY(gelu_grad_exact, u *gelu_slope(v, 1))
+BINARY(silu_grad, u *silu_slope(v))
 
-/* Rows of 2n: gate, then up. */
+/* Rows of x have 2n columns: gate, then up. */
 __kernel void swiglu(const __global h_t *x, long xo, __global h_t *y, long yo, long n)
 {
     long row = TX_ROW;
@@ -54,8 +56,8 @@ __kernel void swiglu(const __global h_t *x, long xo, __global h_t *y, long yo, l
     })
 }
 
-__kernel void swiglu_grad(const __global h_t *dy, long dyo, const __global h_t *x, long xo, __global h_t *dx,
-                          long dxo, long n)
+__kernel void swiglu_grad(const __global h_t *dy, long dyo, const __global h_t *x, long xo, __global h_t *dx, long dxo,
+                          long n)
 {
     long row = TX_ROW;
     dy += dyo + row * n;
@@ -79,7 +81,7 @@ __kernel void scale(const __global h_t *x, long xo, __global h_t *y, long yo, lo
     TX_EACH({ tx_store_h(tx_load_h(x, i, n) * factor, y, i, n); })
 }
 
-/* What dropout reads, and what it gives: f32, bf16 or f16. */
+/* Storage types of dropout's input and output: f32, bf16 or f16. */
 #ifndef IN
 #define IN f32
 #define OUT f32
@@ -87,7 +89,7 @@ __kernel void scale(const __global h_t *x, long xo, __global h_t *y, long yo, lo
 typedef TX_CAT(IN, _t) in_t;
 typedef TX_CAT(OUT, _t) out_t;
 
-/* Row: row of `middle` rows a sample. */
+/* TX_ROW is a row; a sample has `middle` rows. */
 __kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long yo, long n, long middle, float p,
                       int site, int first_row, int gap, const __global uint *control)
 {
@@ -95,7 +97,7 @@ __kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long y
     const draws d = draws_of(control, (uint)(row / middle), site, 0, p, first_row, 0);
     x += xo + row * n;
     y += yo + row * n;
-    for (int r = 0; r < RUN; r += DRAWN) { /* RUN is a multiple */
+    for (int r = 0; r < RUN; r += DRAWN) { /* RUN is a multiple of DRAWN */
         const long first = TX_COLUMN(r);
         if (first >= n)
             break;
@@ -108,13 +110,13 @@ __kernel void dropout(const __global in_t *x, long xo, __global out_t *y, long y
     }
 }
 
-/* y = x + scale times control NOISE u, u in [-1, 1); rows as in dropout. */
+/* y = x + scale * control NOISE * u, u in [-1, 1). Rows are as in dropout. */
 __kernel void noise(const __global float *x, long xo, __global float *y, long yo, long n, long middle, float scale,
                     int site, int first_row, int gap, const __global uint *control)
 {
     const long row = TX_ROW;
     const draws d = draws_of(control, (uint)(row / middle), site, 0, 0.0f, first_row, 0);
-    const float most = scale * as_float(control[TX_CONTROL_NOISE]);
+    const float amplitude = scale * as_float(control[TX_CONTROL_NOISE]);
     x += xo + row * n;
     y += yo + row * n;
     TX_EACH({
@@ -124,7 +126,7 @@ __kernel void noise(const __global float *x, long xo, __global float *y, long yo
         for (int k = 0; k < VW; k++) {
             const uint column = (uint)i + (uint)k;
             const tx_random u = DRAW_AT(&d, drawn_row(row, middle, gap), column);
-            part[k] += most * ((float)(u.word[column & 3] >> 8) * 0x1p-23f - 1.0f);
+            part[k] += amplitude * ((float)(u.word[column & 3] >> 8) * 0x1p-23f - 1.0f);
         }
         v = VLOAD_PRIVATE(part);
         tx_store(v, y, i, n);
@@ -133,7 +135,7 @@ __kernel void noise(const __global float *x, long xo, __global float *y, long yo
 
 #define TURN 0x28BE60DB9391054AUL /* 1 / (2 pi) as a fraction of 2^64 */
 
-/* An angle in radians, as turns in fractions of 2^64, of which whole turns drop out. */
+/* Converts an angle in radians to turns, as a fraction of 2^64. Whole turns vanish. */
 static ulong turns_of(float angle)
 {
     const uint bits = as_uint(angle);
@@ -149,8 +151,8 @@ typedef struct {
     float frequency[128]; /* of TX_MAX_ROTARY / 2 pairs */
 } rope_table;
 
-/* Dimension 0: pair i of the head, dimension 1: row (b, t). Angles are kept in turns as fractions of 2^64, where position
- * times frequency wraps exactly: nothing is lost at high positions. */
+/* Dimension 0 is pair i of the head, dimension 1 row (b, t). Angles are turns in fractions of 2^64, where position
+ * times frequency wraps exactly. So high positions lose no precision. */
 __kernel void rotary(const __global float *x, long xo, __global float *y, long yo, long last, int T, int heads, int d,
                      rope_table table, float magnitude, int inverse, int at, const __global int *positions, long po)
 {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * GELU of vectors and its slope, in both forms of op GELU. */
+ *
+ * GELU of vectors and its derivative, in both forms of op GELU.
+ */
 
-#ifndef LOGISTIC /* where the text before has no instructions for it */
+#ifndef LOGISTIC /* unless the including file has a faster function */
 #define LOGISTIC tx_sigmoid
 #endif
 
-/* 2 sqrt(2/pi) (x + 0.044715 x^3): GELU's tanh form is x times the logistic function of this. */
+/* 2 sqrt(2/pi) (x + 0.044715 x^3). The tanh form of GELU is x times the logistic function of this. */
 static vec gelu_inner(vec x)
 {
     return 1.5957691216057308f * x * (1.0f + 0.044715f * x * x);

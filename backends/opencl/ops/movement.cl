@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Embedding, gather, scatter, broadcasts, casts and copies. IN and OUT name storage types (f32, bf16, f16). */
+ *
+ * Embedding, gather, scatter, broadcasts, casts and copies. IN and OUT name storage types (f32, bf16 or f16).
+ */
 
 #ifndef IN
 #define IN f32
@@ -19,8 +21,8 @@
 #define SORT 1
 #endif
 
-/* Row: row (b, t). The position table may be absent (places 0), and the positions in it too (at 0); they have rank `at`. P: its
- * rows. */
+/* TX_ROW is row (b, t). P is the number of rows of the position table, 0 without one. `at` is the rank of the
+ * positions in it; 0 means absent, so row t has position t. */
 __kernel void embedding(const __global int *tokens, long to, const __global IN_T *table, long tao,
                         const __global IN_T *places, long po, const __global int *positions, long pso,
                         __global OUT_T *y, long yo, long n, long T, long P, int at)
@@ -41,7 +43,7 @@ __kernel void embedding(const __global int *tokens, long to, const __global IN_T
     })
 }
 
-/* Row: row t of the table's gradient. */
+/* TX_ROW is row t of the position table's gradient. */
 __kernel void position_grad(const __global float *dy, long dyo, __global float *y, long yo, long n, long B, long T,
                             int mode, const __global uint *control)
 {
@@ -75,7 +77,7 @@ __kernel void gather(const __global IN_T *table, long to, const __global int *in
     })
 }
 
-/* A work-item counts a row. */
+/* A work-item numbers the tokens of one row. */
 __kernel void token_positions(const __global int *tokens, long to, __global int *y, long yo, int B, int T, int padding)
 {
     const long b = get_global_id(0);
@@ -86,13 +88,16 @@ __kernel void token_positions(const __global int *tokens, long to, __global int 
         y[yo + i] = tokens[to + i] == padding ? padding : ++position;
 }
 
-/* ---- scatter_add: the sources of a row in their order, added up by pieces of PIECE -------------------------------
- *
- * Sorted by index, and by their own number where that is equal, sources of a row follow one another: sorted = {source,
- * its number in the row, sources of the row}[count], by place. A row with more than PIECE sources has its pieces' sums in
- * parts[2 ceil(count / PIECE)][n] first, so that a frequent row is not the work of one work-item. */
+/* ---- scatter_add ------------------------------------------------------------------------------ */
 
-/* Zeroes the output where it is not added to. */
+/* scatter_add adds the sources of each row in their order, in pieces of PIECE.
+ *
+ * Sources are sorted by index, then by their own number, so that the sources of a row are adjacent. `sorted` holds for
+ * each place the source, its number in the row, and the number of sources of the row. If a row has more than PIECE
+ * sources, the sums of its pieces are first stored in parts[2 ceil(count / PIECE)][n]. So a frequent row is not left to
+ * one work-item. */
+
+/* Zeroes the output unless the op adds to it. */
 __kernel void scatter_begin(__global float *y, long yo, long n, int mode, const __global uint *control)
 {
     if (tx_adds(mode, control))
@@ -100,11 +105,10 @@ __kernel void scatter_begin(__global float *y, long yo, long n, int mode, const 
     TX_EACH({ tx_store((vec)0.0f, y + yo, i, n); })
 }
 
-#define EACH_PLACE(i, count)                                                                                           \
-    for (int i = (int)get_global_id(0) * RUN, end = min(i + RUN, count); i < end; i++)
+#define EACH_PLACE(i, count) for (int i = (int)get_global_id(0) * RUN, end = min(i + RUN, count); i < end; i++)
 
-/* Sorts sources by index, equal ones by their own number, in blocks of SORT: the place of each is the number of those
- * before it. */
+/* Sorts sources by index, then by their own number, in blocks of SORT. The place of a source is the number of
+ * sources that precede it. */
 __kernel void scatter_sort(const __global int *indices, long io, __global int *order, long oo, int count)
 {
     indices += io;
@@ -119,8 +123,8 @@ __kernel void scatter_sort(const __global int *indices, long io, __global int *o
     }
 }
 
-/* Merges pairs of sorted runs of `run` sources. A work-item writes RUN places in a row: how many of those before them
- * come from the left run it finds by halving, the rest follows in steps. */
+/* Merges pairs of sorted runs of `run` sources. A work-item writes RUN consecutive places. It finds by bisection
+ * how many sources before them come from the left run, then merges step by step. */
 __kernel void scatter_merge(const __global int *indices, long io, const __global int *from, long fo, __global int *to,
                             long too, int count, int run)
 {
@@ -146,17 +150,17 @@ __kernel void scatter_merge(const __global int *indices, long io, const __global
     }
 }
 
-/* The last of the sources of the same row as the one at `place`, in the direction of `sign`: by steps that double, then
- * by halving. */
+/* Returns the last source with the same row as the source at `place`, in direction `sign`. The search doubles its
+ * steps, then bisects. */
 static int last_alike(const __global int *indices, const __global int *order, int count, int place, int sign)
 {
-    const int index = indices[order[place]], most = sign > 0 ? count - 1 - place : place;
-    int low = 0, high = 1; /* low: alike, high: not known to be */
-    while (high <= most && indices[order[place + sign * high]] == index) {
+    const int index = indices[order[place]], limit = sign > 0 ? count - 1 - place : place;
+    int low = 0, high = 1; /* low: same row; high: not known to be the same */
+    while (high <= limit && indices[order[place + sign * high]] == index) {
         low = high;
         high *= 2;
     }
-    high = min(high, most + 1);
+    high = min(high, limit + 1);
     while (low + 1 < high) {
         const int middle = low + (high - low) / 2;
         if (indices[order[place + sign * middle]] == index)
@@ -167,13 +171,13 @@ static int last_alike(const __global int *indices, const __global int *order, in
     return place + sign * low;
 }
 
-/* What the sorted order says of each place. */
+/* Writes the row data of each place in the sorted order. */
 __kernel void scatter_rows(const __global int *indices, long io, const __global int *order, long oo,
                            __global int *sorted, long so, int count, int rows, int padding)
 {
     indices += io;
     order += oo;
-    int index = -1, first = 0, last = -1; /* of the row of the place before */
+    int index = -1, first = 0, last = -1; /* of the row at the previous place */
     EACH_PLACE(i, count)
     {
         if (i > last) {
@@ -188,16 +192,17 @@ __kernel void scatter_rows(const __global int *indices, long io, const __global 
     }
 }
 
-/* The part of the piece that begins at a place. The first of a row has an odd number: it may follow the last of another row
- * in the same PIECE places, but never two such. */
+/* Index in `parts` of the piece that begins at a place. The first piece of a row has an odd index. It may share its
+ * PIECE places with the last piece of another row, but never with another first piece. */
 static long part_of(long place, int number)
 {
     return place / PIECE * 2 + (number == 0);
 }
 
-/* Row: places. The first of each piece adds it up. */
-__kernel void scatter_pieces(const __global int *indices, long io, const __global float *src, long so, __global float *y,
-                             long yo, const __global int *sorted, long sorto, __global float *parts, long po, long n)
+/* TX_ROW is a place. The work-item at the first place of each piece sums it. */
+__kernel void scatter_pieces(const __global int *indices, long io, const __global float *src, long so,
+                             __global float *y, long yo, const __global int *sorted, long sorto, __global float *parts,
+                             long po, long n)
 {
     const long place = TX_ROW;
     const __global int *at = sorted + sorto + 3 * place;
@@ -216,7 +221,7 @@ __kernel void scatter_pieces(const __global int *indices, long io, const __globa
     })
 }
 
-/* Row: places. The first of a row with several pieces adds these to the output. */
+/* TX_ROW is a place. The work-item at the first place of a row with several pieces adds them to the output. */
 __kernel void scatter_join(const __global int *indices, long io, __global float *y, long yo, const __global int *sorted,
                            long sorto, const __global float *parts, long po, long n)
 {
@@ -236,7 +241,7 @@ __kernel void scatter_join(const __global int *indices, long io, __global float 
 
 /* ---- broadcasts, casts, copies ----------------------------------------------------------------------------- */
 
-/* Row: rows of y. axis 0: x[0], 1: x[row], 2: x[column]. */
+/* TX_ROW is a row of y. axis 0 reads x[0], 1 reads x[row], 2 reads x[column]. */
 __kernel void broadcast(const __global float *x, long xo, __global float *y, long yo, long n, int axis, float alpha,
                         int which, const __global uint *control)
 {
@@ -254,7 +259,7 @@ __kernel void broadcast(const __global float *x, long xo, __global float *y, lon
     })
 }
 
-/* With IN and OUT f32 it also copies words of any type. */
+/* With IN and OUT f32 it also copies 32-bit words of any type. */
 __kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, long n, int mode,
                    const __global uint *control)
 {
@@ -269,15 +274,12 @@ __kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, 
     })
 }
 
-/* Offsets and count in bytes. */
-__kernel void copy_bytes(const __global uchar *x, long xo, __global uchar *y, long yo, long n)
-{
-    TX_EACH({
-        for (int k = 0; k < VW; k++)
-            if (i + k < n)
-                y[yo + i + k] = x[xo + i + k];
-    })
-}
+/* Offsets and count are in bytes. */
+__kernel void copy_bytes(const __global uchar *x, long xo, __global uchar *y, long yo, long n){TX_EACH({
+    for (int k = 0; k < VW; k++)
+        if (i + k < n)
+            y[yo + i + k] = x[xo + i + k];
+})}
 
 __kernel void fill(__global OUT_T *y, long yo, long n, float value)
 {

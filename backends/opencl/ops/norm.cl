@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Layer and RMS normalisation (RMS 1: no mean, no beta). One work-group a row; sums over rows go by blocks. ADDS 1: x + z is
- * normalised, and kept; z is added to dx. DROPS 1: z, of type Z, first goes through dropout. HEADS above 0: rows are heads of q, KV_HEADS of k and as many of v, which stay.
- * HELD above 0: a row has at most so many vectors a lane, which reads them once and has them in registers. */
+ *
+ * Layer norm and RMS norm (RMS 1: no mean, no beta). One work-group computes a row. Sums over rows are computed in
+ * blocks.
+ *
+ * ADDS 1 normalizes x + z and stores the sum; the gradient adds z to dx. DROPS 1 first applies dropout to z, which
+ * has type Z. If HEADS is above 0, rows are heads of q, KV_HEADS heads of k and KV_HEADS heads of v, which is not
+ * normalized. If HELD is above 0, a lane keeps at most HELD vectors of a row in registers and reads them once.
+ */
 
 #ifndef RMS
 #define RMS 0
@@ -25,18 +30,19 @@ typedef TX_CAT(Z, _t) z_t;
 #endif
 #define HEAD_OF(row) (HEADS ? (int)((row) % (HEADS ? HEADS + 2 * KV_HEADS : 1)) : 0)
 #define IS_V(row) (HEADS && HEAD_OF(row) >= HEADS + KV_HEADS)
-#define IS_K(row) (HEADS && HEAD_OF(row) >= HEADS) /* where it is not of v */
+#define IS_K(row) (HEADS && HEAD_OF(row) >= HEADS) /* also true for v */
 #define GAMMA_AT(row, n) (IS_K(row) && !IS_V(row) ? (n) : 0)
 #define GAMMA(i, n) (IS_V(row) ? (vec)(1.0f) : tx_load(gamma, i, n, 0.0f))
 
-/* The own vectors of a row, from element i on, vector k of them; what HOLD has taken from memory AGAIN gives. */
+/* Loops over the vectors of a row that belong to this work-item: vector k begins at element i. HOLD keeps a loaded
+ * vector, and AGAIN returns it or loads it again. */
 #ifndef HELD
 #define HELD 0
 #endif
 #if HELD
-#define ROW_LOOP(k, i, n)                                                                                              \
-    _Pragma("unroll") for (int k = 0; k < HELD; k++)                                                                   \
-        for (long i = ((long)k * WG + (long)get_local_id(0)) * VW; i < (n); i = (n))
+#define ROW_LOOP(k, i, n)                                                                                       \
+    _Pragma("unroll") for (int k = 0; k < HELD; k++) for (long i = ((long)k * WG + (long)get_local_id(0)) * VW; \
+                                                          i < (n); i = (n))
 #define AGAIN(own, k, v) own[k]
 #else
 #define ROW_LOOP(k, i, n) for (long k = 0, i = (long)get_local_id(0) * VW; i < (n); i += WG * VW, k++)
@@ -47,8 +53,9 @@ typedef TX_CAT(Z, _t) z_t;
 #if DROPS
 #define DROPOUT_ARGUMENTS , long middle, float p, int site, int first_row, int gap, const __global uint *control
 
-/* kept = x + z after dropout, of a row. */
-static void add_dropped(const __global float *x, const __global z_t *z, __global float *kept, long n, const draws *d, uint row)
+/* kept = x + dropout(z) for a row. */
+static void add_dropped(const __global float *x, const __global z_t *z, __global float *kept, long n, const draws *d,
+                        uint row)
 {
     for (long first = (long)get_local_id(0) * DRAWN * VW; first < n; first += WG * DRAWN * VW) {
         vec factor[DRAWN];
@@ -124,8 +131,9 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
     }
 }
 
-/* Dimension 0: columns, dimension 1: blocks of `block` rows. work [blocks, 2, n]: sums of dy * xhat, and of dy; RMS: [blocks,
- * n] sums of dy * xhat, with HEADS [blocks, 2, n], those of q and those of k. */
+/* Dimension 0 is columns, dimension 1 blocks of `block` rows. Layer norm writes work [blocks, 2, n]: sums of dy *
+ * xhat, and of dy. RMS norm writes work [blocks, n]: sums of dy * xhat; with HEADS it writes [blocks, 2, n], for q
+ * and for k. */
 __kernel void norm_grad_blocks(const __global h_t *dy, long dyo, const __global float *x, long xo,
                                const __global float *mean, long mo, const __global float *rstd, long ro,
                                __global float *work, long wo, long rows, long n, long block)
@@ -164,7 +172,7 @@ __kernel void norm_grad_blocks(const __global h_t *dy, long dyo, const __global 
 #endif
 }
 
-/* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma; dx may lie on dy. */
+/* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma. dx may alias dy. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, const __global float *gamma, long go,
           const __global float *mean, long mo, const __global float *rstd, long ro, const __global float *z, long zo,

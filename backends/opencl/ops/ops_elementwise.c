@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Element-wise ops, and how kernels are fitted to the device. */
+ *
+ * Launches of the element-wise ops, and the choice of kernel forms for a device.
+ */
 #include "backends/opencl/ops/ops.h"
 
 #include "api/graph/op.h"
@@ -8,9 +10,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* ---- Fitting -------------------------------------------------------------------------------------------- */
+/* ---- Kernel forms --------------------------------------------------------------------------------------- */
 
-/* Whether vectors of 16 bytes are aligned in all operands, in every row of `columns`. */
+/* Returns true if vectors of 16 bytes are aligned in all operands, in every row of `columns` elements. */
 static bool aligned(const tx_command *c, int64_t columns)
 {
     const tx_op_info *info = tx_op_info_of(c->op);
@@ -32,7 +34,7 @@ tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t co
         while (reduces && form.group > 32 && (int64_t)form.group * form.vector / 2 >= columns)
             form.group /= 2;
     } else if (!reduces) {
-        form.run = 64; /* 1024 elements: a launch on two cores costs less than they do */
+        form.run = 64; /* 1024 elements: a launch on two cores costs less than their work */
     }
     int used = snprintf(form.options, sizeof form.options, "-DWG=%zu -DVW=%d -DRUN=%d%s", form.group, form.vector,
                         form.run, *more ? " " : "");
@@ -118,7 +120,7 @@ static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kern
     return tx_cl_by_columns(b, c, "elementwise", kernel, tx_cl_type(&c->in[0]), columns, rows);
 }
 
-/* All elements as one row. */
+/* Treats all elements as one row. */
 static tx_status elementwise(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
     return by_rows(b, c, kernel, tx_operand_count(&c->out[0]), 1);
@@ -142,7 +144,7 @@ tx_status tx_cl_scale(tx_cl_builder *b, const tx_command *c)
 TX_CL_OP(swiglu, by_rows, "swiglu", tx_shape_last(&c->out[0].shape), tx_shape_rows(&c->out[0].shape))
 TX_CL_OP(swiglu_grad, by_rows, "swiglu_grad", tx_shape_last(&c->in[0].shape), tx_shape_rows(&c->in[0].shape))
 
-/* A kernel that draws. */
+/* Launches a kernel that draws random numbers. */
 static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel, float number)
 {
     const tx_shape *x = &c->in[0].shape;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Movement: embedding, gather, scatter, caches, broadcasts, casts, copies. */
+ *
+ * Launches of the data movement ops: embedding, gather, scatter, broadcasts, casts, copies.
+ */
 #include "backends/opencl/ops/ops.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Begins a kernel of movement.cl with dimension 0 along columns and dimension 1 along rows. */
+/* Begins a kernel of movement.cl. Dimension 0 is columns, dimension 1 rows. */
 static void move(tx_cl_builder *b, const tx_command *c, const char *kernel, tx_dtype in, tx_dtype out, int64_t columns,
                  int64_t rows)
 {
@@ -13,7 +15,7 @@ static void move(tx_cl_builder *b, const tx_command *c, const char *kernel, tx_d
     tx_cl_launch_columns(b, &form, "movement", kernel, columns, rows);
 }
 
-/* The same with arguments in.., out.., columns; `in` is the type of its source. */
+/* Like move, with arguments in.., out.., columns. `in` is the type of the source. */
 static tx_status move_all(tx_cl_builder *b, const tx_command *c, const char *kernel, tx_dtype in, int64_t columns,
                           int64_t rows)
 {
@@ -53,12 +55,12 @@ tx_status tx_cl_gather(tx_cl_builder *b, const tx_command *c)
     return move_all(b, c, "gather", c->in[0].dtype, tx_shape_last(&c->in[0].shape), tx_operand_count(&c->in[1]));
 }
 
-#define PIECE 64       /* sources that are added up at a time */
+#define PIECE 64       /* sources that are summed at a time */
 #define SORT_BLOCK 256 /* sources that are sorted by counting */
-#define SORT_ITEMS 64  /* of a work-item of a CPU, whatever it does */
-#define MERGE_ITEMS 8  /* of one of a GPU that merges */
+#define SORT_ITEMS 64  /* sources of a work-item on a CPU, in every kernel */
+#define MERGE_ITEMS 8  /* sources of a work-item on a GPU that merges */
 
-/* Begins a kernel over places of the sorted sources. */
+/* Begins a kernel over the places of the sorted sources. */
 static void move_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int64_t columns, int64_t count)
 {
     tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DPIECE=%d", PIECE);
@@ -66,7 +68,7 @@ static void move_sources(tx_cl_builder *b, const tx_command *c, const char *kern
     TX_CL_OPERANDS(b, &c->in[0]);
 }
 
-/* Begins a kernel over sources, `items` of them a work-item of a GPU. */
+/* Begins a kernel over sources, with `items` of them for each work-item of a GPU. */
 static void sort_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int items, int64_t count)
 {
     const int run = b->context->limits.cpu ? SORT_ITEMS : items;
@@ -77,7 +79,7 @@ static void sort_sources(tx_cl_builder *b, const tx_command *c, const char *kern
     TX_CL_OPERANDS(b, &c->in[0]);
 }
 
-/* The sources sorted by row, as movement.cl says: blocks, then runs that double. */
+/* Sorts the sources by row as movement.cl describes: first blocks, then runs that double in length. */
 static tx_operand sort(tx_cl_builder *b, const tx_command *c, int32_t count)
 {
     tx_operand order[2] = {{.dtype = TX_I32, .shape = TX_SHAPE(count), .arena = TX_ARENA_SCRATCH}};
@@ -102,13 +104,13 @@ static tx_operand sort(tx_cl_builder *b, const tx_command *c, int32_t count)
     return sorted;
 }
 
-/* Zero, sort the sources by row, add up pieces of rows, add those up. */
+/* Zeroes the output, sorts the sources by row, sums pieces of rows, then adds the sums of pieces. */
 tx_status tx_cl_scatter_add(tx_cl_builder *b, const tx_command *c)
 {
     const int64_t count = tx_operand_count(&c->in[0]), columns = tx_shape_last(&c->in[1].shape);
     const int64_t n = tx_operand_count(&c->out[0]), parts = 2 * tx_cl_blocks(count, PIECE);
     if (count > INT32_MAX / 3)
-        return tx_fail(TX_UNSUPPORTED, "scatter_add: %" PRId64 " sources", count);
+        return tx_fail(TX_UNSUPPORTED, "scatter_add: %" PRId64 " sources are too many", count);
     tx_operand sums = {.dtype = TX_F32, .shape = TX_SHAPE(parts, columns), .arena = TX_ARENA_SCRATCH};
     sums.offset = tx_cl_scratch(b, tx_operand_bytes(&sums));
     move(b, c, "scatter_begin", TX_F32, TX_F32, n, 1);
@@ -146,8 +148,8 @@ tx_status tx_cl_cast(tx_cl_builder *b, const tx_command *c)
     return tx_cl_arg_accumulate(b, c);
 }
 
-/* An operand seen as an array of another type of the same total size. */
-static tx_operand seen_as(const tx_operand *o, tx_dtype dtype)
+/* Returns the operand viewed as an array of another type with the same total size. */
+static tx_operand viewed_as(const tx_operand *o, tx_dtype dtype)
 {
     tx_operand other = *o;
     other.dtype = dtype;
@@ -160,7 +162,8 @@ tx_status tx_cl_copy(tx_cl_builder *b, const tx_command *c)
     if (c->attrs.accumulate != TX_STORE && c->out[0].dtype != TX_F32)
         return tx_cl_cast(b, c);
     const bool words = tx_operand_bytes(&c->in[0]) % 4 == 0 && c->in[0].offset % 4 == 0 && c->out[0].offset % 4 == 0;
-    const tx_operand x = seen_as(&c->in[0], words ? TX_F32 : TX_U8), y = seen_as(&c->out[0], words ? TX_F32 : TX_U8);
+    const tx_operand x = viewed_as(&c->in[0], words ? TX_F32 : TX_U8),
+                     y = viewed_as(&c->out[0], words ? TX_F32 : TX_U8);
     const int64_t n = tx_operand_count(&x);
     move(b, c, words ? "cast" : "copy_bytes", TX_F32, TX_F32, n, 1);
     TX_CL_OPERANDS(b, &x, &y);

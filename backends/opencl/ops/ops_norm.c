@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Statistical normalisation: layer and RMS norms, softmax, cross-entropy, reductions. */
+ *
+ * Launches of layer and RMS norms, softmax, cross-entropy, distillation and reductions.
+ */
 #include "backends/opencl/ops/ops.h"
 
 #include <stdio.h>
@@ -7,7 +9,7 @@
 
 /* ---- Sums over rows ------------------------------------------------------------------------------------------- */
 
-/* KIND of reduce.cl; passes after the first sum what was squared. */
+/* Returns KIND of reduce.cl. Passes after the first add values that are already squared. */
 static int reduce_kind(tx_reduction reduction, bool first)
 {
     if (reduction == TX_REDUCE_MAX)
@@ -22,12 +24,13 @@ static tx_status finish_arguments(tx_cl_builder *b, const tx_command *c, float a
     return tx_cl_arg_accumulate(b, c);
 }
 
-/* The last pass of sums over rows: `work` has a row for each block of rows. Its columns from `first` on are summed, and
- * times alpha and control, as in REDUCE, they are y. */
+/* The last pass of sums over rows. `work` has a row for each block of rows. y = alpha * control * sum of its
+ * columns from `first` on, as in REDUCE. */
 static void sum_columns(tx_cl_builder *b, const tx_command *c, const tx_operand *work, int64_t first,
                         const tx_operand *y, tx_reduction reduction, float alpha, int32_t control)
 {
-    /* Few columns and many blocks: several work-items share a column, 32 columns lie side by side. */
+    /* Few columns and many blocks: several work-items share a column, and 32 neighbouring columns form a
+     * work-group. */
     const size_t group[] = {tx_cl_group(b->context, 32), tx_cl_group(b->context, 256) / tx_cl_group(b->context, 32)};
     const int64_t blocks = tx_row_blocks(tx_shape_rows(&c->in[0].shape)), columns = tx_operand_count(y);
     const size_t global[] = {(size_t)columns, group[1]};
@@ -46,16 +49,16 @@ static void sum_columns(tx_cl_builder *b, const tx_command *c, const tx_operand 
 
 /* ---- Norms ---------------------------------------------------------------------------------------------- */
 
-/* Whether dropout comes before what is added. */
+/* Returns true if dropout is applied to z before it is added. */
 static bool drops(const tx_command *c, const tx_operand *z)
 {
     return tx_present(z) && c->attrs.draw.p > 0.0f;
 }
 
-/* Vectors of a row that a lane of a GPU has in registers, at most. */
-#define MOST_HELD 4
+/* Maximum vectors of a row that a lane of a GPU keeps in registers. */
+#define MAX_HELD 4
 
-/* `typed` is its operand of type H. */
+/* `typed` is the command's operand of type H. */
 static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rms, const tx_operand *z,
                             const tx_operand *typed)
 {
@@ -70,12 +73,12 @@ static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rm
                                     dropped, heads, tx_cl_type(typed));
     const int64_t held = tx_cl_blocks(columns, (int64_t)form.group * form.vector);
     const size_t used = strlen(form.options);
-    if (form.group > 1 && held <= MOST_HELD)
+    if (form.group > 1 && held <= MAX_HELD)
         snprintf(form.options + used, sizeof form.options - used, " -DHELD=%d", (int)held);
     return form;
 }
 
-/* layer: y, mean, rstd, sum; RMS: y, rstd, sum. */
+/* Outputs of a layer norm: y, mean, rstd, sum. Outputs of an RMS norm: y, rstd, sum. */
 static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
 {
     const tx_operand *z = &c->in[rms ? 2 : 3];
@@ -91,8 +94,8 @@ static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
     return b->status;
 }
 
-/* in: dy, x, gamma, [mean], rstd, [z]. out: dx, dgamma, [dbeta], work. The sums over rows come first: dx may lie on dy.
- */
+/* Inputs: dy, x, gamma, [mean], rstd, [z]. Outputs: dx, dgamma, [dbeta], work. Sums over rows run first because dx
+ * may alias dy. */
 static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
 {
     const tx_operand *mean = rms ? NULL : &c->in[3], *rstd = &c->in[rms ? 3 : 4], *z = &c->in[rms ? 4 : 5];
@@ -119,7 +122,7 @@ TX_CL_OP(rms_norm_grad, norm_grad, true)
 
 /* ---- Softmax and cross-entropy ------------------------------------------------------------------------------ */
 
-/* Launches kernel(in..., out..., columns), a work-group a row. */
+/* Launches kernel(in..., out..., columns) with a work-group for each row. */
 static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
     const tx_shape *x = &c->in[0].shape;
@@ -129,7 +132,7 @@ static tx_status by_rows(tx_cl_builder *b, const tx_command *c, const char *kern
 TX_CL_OP(softmax, by_rows, "softmax")
 TX_CL_OP(softmax_grad, by_rows, "softmax_grad")
 
-/* Rows of logits, of which a vocabulary counts, with labels. */
+/* Launches a kernel over rows of logits with labels. Only the first attrs.vocab columns count. */
 static void by_logits(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
     by_rows(b, c, kernel);
@@ -166,7 +169,7 @@ static tx_cl_form reduce_form(const tx_cl_builder *b, const tx_command *c, const
     return tx_cl_form_of(b, c, columns, true, "-DKIND=%d %s", kind, tx_cl_type(x));
 }
 
-/* One work-group a row of `columns`: `rows` results. */
+/* Reduces `rows` rows of `columns` elements to one result each, with a work-group for each row. */
 static void reduce_rows(tx_cl_builder *b, const tx_command *c, const tx_operand *x, int kind, int64_t rows,
                         int64_t columns, float alpha)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Parameter updates and the decision on the gradient's norm. */
+ *
+ * Launches of the optimizer updates and of the evaluation of the gradient norm.
+ */
 #include "backends/opencl/ops/update.h"
 
 #include "api/graph/op.h"

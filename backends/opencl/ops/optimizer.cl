@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Parameter updates over ranges of the flat arenas, and the decision on the gradient's norm. */
+ *
+ * Optimizer updates over ranges of the flat arenas, and the evaluation of the gradient norm.
+ */
 
 #include "update.cl"
 
-/* momentum_on 0: v is absent. */
+/* v is absent if momentum_on is 0. */
 __kernel void sgd(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
                   __global float *v, long vo, __global ushort *copy, long co, long n, float momentum, float decay,
-                  int momentum_on, int nesterov,
-                  const __global uint *control, const __global float *result)
+                  int momentum_on, int nesterov, const __global uint *control, const __global float *result)
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
@@ -30,10 +31,10 @@ __kernel void sgd(__global float *p, long po, const __global float *g, long go, 
     })
 }
 
-/* log1, log2: natural logarithms of beta1, beta2, so that 1 - beta^t keeps its digits for beta near 1. */
-__kernel void adamw(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
-                    __global float *m, long mo, __global float *v, long vo, __global ushort *copy, long co, long n,
-                    float beta1, float beta2, float log1, float log2, float eps, float decay,
+/* log1 and log2 are the natural logarithms of beta1 and beta2, so that 1 - beta^t is accurate for beta near 1. */
+__kernel void adamw(__global float *p, long po, const __global float *g, long go, const __global uchar *groups,
+                    long gro, __global float *m, long mo, __global float *v, long vo, __global ushort *copy, long co,
+                    long n, float beta1, float beta2, float log1, float log2, float eps, float decay,
                     const __global uint *control, const __global float *result)
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
@@ -61,7 +62,7 @@ __kernel void adamw(__global float *p, long po, const __global float *g, long go
 #define P f32
 #endif
 
-__kernel void mask_gradient(const __global TX_CAT(P, _t) *p, long po, __global TX_CAT(P, _t) *g, long go,
+__kernel void mask_gradient(const __global TX_CAT(P, _t) * p, long po, __global TX_CAT(P, _t) * g, long go,
                             const __global uchar *groups, long gro, long n)
 {
     p += po;
@@ -74,14 +75,14 @@ __kernel void mask_gradient(const __global TX_CAT(P, _t) *p, long po, __global T
     })
 }
 
-/* One work-item. */
+/* Runs as one work-item. */
 __kernel void clip_norm(const __global uint *control, __global float *result)
 {
-    float scale = result[TX_RESULT_LOSS_SCALE], most = as_float(control[TX_CONTROL_MAX_GRAD_NORM]);
+    float scale = result[TX_RESULT_LOSS_SCALE], limit = as_float(control[TX_CONTROL_MAX_GRAD_NORM]);
     float interval = as_float(control[TX_CONTROL_GROWTH_INTERVAL]);
     float norm = sqrt(result[TX_RESULT_GRAD_SUMSQ]) / scale;
     int finite = isfinite(norm);
-    float factor = most > 0.0f ? fmin(1.0f, most / (norm + 1e-6f)) : 1.0f;
+    float factor = limit > 0.0f ? fmin(1.0f, limit / (norm + 1e-6f)) : 1.0f;
     result[TX_RESULT_GRAD_NORM] = norm;
     result[TX_RESULT_FINITE] = finite ? 1.0f : 0.0f;
     result[TX_RESULT_GRAD_FACTOR] = factor / scale;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reductions. KIND 0: sum, 1: maximum, 2: sum of squares. Over everything and over rows they go by blocks of a constant size
- * into `work`, then over the blocks; a second pass never squares. PARTS work-items share a column of the last pass. */
+ *
+ * Reductions. KIND 0 is the sum, 1 the maximum, 2 the sum of squares. Reductions over a whole tensor and over rows
+ * first reduce blocks of a constant size into `work`, then the blocks. The second pass never squares. PARTS
+ * work-items share a column in the last pass.
+ */
 
 #ifndef KIND
 #define KIND 0
@@ -49,7 +52,7 @@ static void put(__global float *y, float value, int adds)
     *y = adds ? *y + value : value;
 }
 
-/* Block of `block` elements a work-group -> work. */
+/* A work-group reduces a block of `block` elements to work[b]. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 reduce_blocks(const __global h_t *x, long xo, __global float *work, long wo, long n, long block)
 {
@@ -60,10 +63,11 @@ reduce_blocks(const __global h_t *x, long xo, __global float *work, long wo, lon
         work[wo + b] = v;
 }
 
-/* One work-group a row of n -> y[row]. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-reduce_rows(const __global h_t *x, long xo, __global float *y, long yo, long n, float alpha, int which, int mode,
-            const __global uint *control)
+/* A work-group reduces a row of n elements to y[row]. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void reduce_rows(const __global h_t *x, long xo,
+                                                                          __global float *y, long yo, long n,
+                                                                          float alpha, int which, int mode,
+                                                                          const __global uint *control)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -72,7 +76,7 @@ reduce_rows(const __global h_t *x, long xo, __global float *y, long yo, long n, 
         put(y + yo + row, v * tx_factor(alpha, which, control), tx_adds(mode, control));
 }
 
-/* Dimension 0: columns, dimension 1: blocks of `block` rows -> work [blocks, n]. */
+/* Dimension 0 is columns, dimension 1 blocks of `block` rows. Writes work [blocks, n]. */
 __kernel void reduce_row_blocks(const __global h_t *x, long xo, __global float *work, long wo, long rows, long n,
                                 long block)
 {
@@ -89,7 +93,7 @@ __kernel void reduce_row_blocks(const __global h_t *x, long xo, __global float *
     tx_store(v, work + wo + b * n, i, n);
 }
 
-/* Column of `blocks` rows of work, `stride` apart -> y. Work-groups are WG columns by PARTS. */
+/* Reduces a column of `blocks` rows of work, `stride` apart, to y. Work-groups are WG columns by PARTS. */
 __kernel __attribute__((reqd_work_group_size(WG, PARTS, 1))) void
 reduce_columns(const __global float *work, long wo, long stride, long blocks, __global float *y, long yo, long n,
                float alpha, int which, int mode, const __global uint *control)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Softmax and cross-entropy, one work-group a row. Sums of exponentials are gathered in one pass: every lane
- * keeps its maximum so far and a sum relative to it (Milakov and Gimelshein, 2018). */
+ *
+ * Softmax, cross-entropy and distillation, with a work-group for each row. Sums of exponentials take one pass: every
+ * lane keeps a running maximum and a sum relative to it (Milakov and Gimelshein, 2018).
+ */
 
 #define ROW_LOOP(i, n) for (long i = (long)get_local_id(0) * VW; i < (n); i += WG * VW)
 
-/* Maximum m over factor x[0..n-1] and the sum of e^(factor x - m). */
+/* Returns the maximum m of factor * x[0..n-1] and the sum of e^(factor * x - m). */
 static float2 row_sum_by(const __global h_t *x, long n, float factor, __local float *part)
 {
     vec m = -FLT_MAX, s = 0.0f;
@@ -18,8 +20,8 @@ static float2 row_sum_by(const __global h_t *x, long n, float factor, __local fl
         }
         s += tx_exp(v - m);
     }
-    float top = tx_group_max(tx_hmax(m), part);
-    return (float2)(top, tx_group_sum(tx_hsum(s * tx_exp(m - top)), part));
+    float maximum = tx_group_max(tx_hmax(m), part);
+    return (float2)(maximum, tx_group_sum(tx_hsum(s * tx_exp(m - maximum)), part));
 }
 
 static float2 row_sum(const __global h_t *x, long n, __local float *part)
@@ -27,8 +29,8 @@ static float2 row_sum(const __global h_t *x, long n, __local float *part)
     return row_sum_by(x, n, 1.0f, part);
 }
 
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-softmax(const __global h_t *x, long xo, __global float *y, long yo, long n)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softmax(const __global h_t *x, long xo, __global float *y,
+                                                                      long yo, long n)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -56,7 +58,7 @@ softmax_grad(const __global float *dy, long dyo, const __global float *y, long y
     tx_store(tx_load(y, i, n, 0.0f) * (tx_load(dy, i, n, 0.0f) - total), dx, i, n);
 }
 
-/* Log-sum-exp of a row, and the sum of its logits over `all` where there is smoothing. */
+/* Returns the log-sum-exp of a row. If there is smoothing, also returns the sum of its logits divided by `all`. */
 static float2 row_lse(const __global h_t *x, long vocab, long all, float smoothing, __local float *part)
 {
     float2 sum = row_sum(x, vocab, part);
@@ -75,8 +77,8 @@ static float row_loss(float2 lse, float logit, float smoothing)
     return lse.x - (1.0f - smoothing) * logit - smoothing * lse.y;
 }
 
-/* Gradient of a row's logits, where l is its log-sum-exp and d the gradient of its loss. dx may lie on x. The logit of the
- * label, as it was, goes to *logit in the work-item that comes by it. */
+/* Computes the gradient of a row's logits from its log-sum-exp l and the gradient d of its loss. dx may alias x.
+ * The work-item that processes the label stores its original logit in *logit and returns 1. */
 static int row_gradient(const __global h_t *x, __global h_t *dx, long n, long vocab, long all, int label, float l,
                         float d, float smoothing, float *logit)
 {
@@ -109,7 +111,8 @@ static void row_zero(__global h_t *dx, long n)
     tx_store_h((vec)0.0f, dx, i, n);
 }
 
-/* Rows of n, of which `vocab` count. Where `parted`, they are some of `all` columns, and a label below 0 is another. */
+/* Rows have n columns, of which the first `vocab` count. With `parted` these are one rank's shard of `all` columns,
+ * and a label below 0 belongs to another rank. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 cross_entropy(const __global h_t *x, long xo, const __global int *labels, long lo, __global float *losses, long so,
               __global float *lse, long eo, long n, long vocab, int ignore, float smoothing, long all, int parted)
@@ -121,13 +124,14 @@ cross_entropy(const __global h_t *x, long xo, const __global int *labels, long l
     if (get_local_id(0) == 0) {
         int label = labels[lo + row];
         lse[eo + row] = l.x;
-        losses[so + row] = label == ignore                            ? 0.0f
-                           : (label < 0 && !parted) || label >= vocab ? NAN
-                           : row_loss(l, label < 0 ? 0.0f : tx_get_h(x, label), smoothing);
+        losses[so + row] = label == ignore ? 0.0f
+                           : (label < 0 && !parted) || label >= vocab
+                               ? NAN
+                               : row_loss(l, label < 0 ? 0.0f : tx_get_h(x, label), smoothing);
     }
 }
 
-/* dx may lie on x. */
+/* dx may alias x. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 cross_entropy_grad(const __global h_t *x, long xo, const __global float *dlosses, long so, const __global int *labels,
                    long lo, const __global float *lse, long eo, __global h_t *dx, long dxo, long n, long vocab,
@@ -143,7 +147,7 @@ cross_entropy_grad(const __global h_t *x, long xo, const __global float *dlosses
                      smoothing, &logit);
 }
 
-/* dx may lie on x, so that a label's logit is read by the one work-item that overwrites it. */
+/* dx may alias x, so the work-item that overwrites a label's logit also reads it. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 fused_classifier(const __global h_t *x, long xo, const __global float *dlosses, long so, const __global int *labels,
                  long lo, __global h_t *dx, long dxo, __global float *losses, long eo, long n, long vocab, int ignore,
@@ -155,7 +159,8 @@ fused_classifier(const __global h_t *x, long xo, const __global float *dlosses, 
     x += xo + row * n;
     dx += dxo + row * n;
     losses += eo + row;
-    float2 l = row_lse(x, vocab, all, smoothing, part); /* of ignored rows too: all work-items come to its barriers */
+    float2 l = row_lse(x, vocab, all, smoothing,
+                       part); /* for ignored rows too, because all work-items must reach its barriers */
     float logit;
     if (label == ignore)
         row_zero(dx, n);
@@ -165,8 +170,8 @@ fused_classifier(const __global h_t *x, long xo, const __global float *dlosses, 
         *losses = label == ignore ? 0.0f : NAN;
 }
 
-/* Log-sum-exps of a row: of its logits, and of these and the teacher's over the temperature; the
- * fourth number is none (of a float3 Intel's CPU runtime gave wrong ones). */
+/* Returns the log-sum-exps of a row: of its logits, of its logits over the temperature, and of the teacher's over
+ * the temperature. The fourth number is unused: Intel's CPU runtime computed wrong results with a float3. */
 static float4 row_distilled(const __global h_t *x, const __global h_t *t, long vocab, float inverse,
                             __local float *part)
 {
@@ -176,7 +181,7 @@ static float4 row_distilled(const __global h_t *x, const __global h_t *t, long v
     return (float4)(a.x + log(a.y), b.x + log(b.y), c.x + log(c.y), 0.0f);
 }
 
-/* Rows of n, of which `vocab` count; temperature and alpha as ops.def has them. */
+/* Rows have n columns, of which the first `vocab` count. See ops.def for temperature and alpha. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 distillation(const __global h_t *x, long xo, const __global h_t *t, long to, const __global int *labels, long lo,
              __global float *losses, long so, long n, long vocab, int ignore, float temperature, float alpha)
@@ -191,19 +196,19 @@ distillation(const __global h_t *x, long xo, const __global h_t *t, long to, con
     vec sum = 0.0f;
     ROW_LOOP(i, vocab)
     {
-        /* Beyond the vocabulary the teacher's share is e^-inf, and the difference finite. */
+        /* Beyond the vocabulary the teacher's probability is e^-inf, and the difference is finite. */
         vec q = tx_load_h_or(t, i, vocab, -1e30f) * inverse - l.z, p = tx_load_h_or(x, i, vocab, 0.0f) * inverse - l.y;
         sum += tx_exp(q) * (q - p);
     }
     float divergence = tx_group_sum(tx_hsum(sum), part);
     if (get_local_id(0) == 0)
-        losses[so + row] = label == ignore                ? 0.0f
+        losses[so + row] = label == ignore               ? 0.0f
                            : label < 0 || label >= vocab ? NAN
                                                          : alpha * (l.x - tx_get_h(x, label)) +
                                                                (1.0f - alpha) * temperature * temperature * divergence;
 }
 
-/* dx may lie on x. */
+/* dx may alias x. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 distillation_grad(const __global h_t *x, long xo, const __global float *dlosses, long so, const __global h_t *t,
                   long to, const __global int *labels, long lo, __global h_t *dx, long dxo, long n, long vocab,
@@ -217,7 +222,8 @@ distillation_grad(const __global h_t *x, long xo, const __global float *dlosses,
     x += xo + row * n;
     t += to + row * n;
     dx += dxo + row * n;
-    float4 l = row_distilled(x, t, vocab, inverse, part); /* of ignored rows too: all work-items come to its barriers */
+    float4 l = row_distilled(x, t, vocab, inverse,
+                             part); /* for ignored rows too, because all work-items must reach its barriers */
     if (label == ignore) {
         row_zero(dx, n);
         return;
@@ -225,8 +231,8 @@ distillation_grad(const __global h_t *x, long xo, const __global float *dlosses,
     ROW_LOOP(i, n)
     {
         vec u = tx_load_h(x, i, n);
-        vec v = hard * tx_exp(u - l.x) +
-                soft * (tx_exp(u * inverse - l.y) - tx_exp(tx_load_h(t, i, n) * inverse - l.z));
+        vec v =
+            hard * tx_exp(u - l.x) + soft * (tx_exp(u * inverse - l.y) - tx_exp(tx_load_h(t, i, n) * inverse - l.z));
         if ((label >= i && label < i + VW) || i + VW > vocab) {
             float one[VW];
             VSTORE_PRIVATE(v, one);

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What kernels of parameter updates share. */
+ *
+ * Code that the kernels of optimizer updates share.
+ */
 
-/* One group byte for so many elements of a range. Vectors never straddle two such blocks: PARAM_BLOCK is a multiple of VW
- * and ranges start on blocks. */
+/* Elements of a range for each group byte. Vectors never cross such a block: PARAM_BLOCK is a multiple of VW, and
+ * ranges begin at blocks. */
 #ifndef PARAM_BLOCK
 #define PARAM_BLOCK 256
 #endif
 
-/* What stores new weights: with COPY, bf16 or f16, also as the copy of that type, which the kernel has as
- * `copy` and `co`. */
+/* Stores new weights. With COPY (bf16 or f16) also stores a copy of that type in the kernel's arguments `copy` and
+ * `co`. */
 #ifdef COPY
-#define TX_STORE_WEIGHTS(v)                                                                                            \
-    {                                                                                                                  \
-        vec weights = v;                                                                                               \
-        tx_store(weights, p, i, n);                                                                                    \
-        TX_CAT(tx_store_, COPY)(weights, copy + co, i, n);                                                             \
+#define TX_STORE_WEIGHTS(v)                                \
+    {                                                      \
+        vec weights = v;                                   \
+        tx_store(weights, p, i, n);                        \
+        TX_CAT(tx_store_, COPY)(weights, copy + co, i, n); \
     }
 #else
 #define TX_STORE_WEIGHTS(v) tx_store(v, p, i, n);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The OpenCL backend's table: what leaves the backend explains its failures. */
+ *
+ * The OpenCL backend's table of functions. Its wrappers add the device and a hint to each failure (tx_cl_explain).
+ */
 #include "backends/opencl/runtime/internal.h"
 
-/* The function of a slot: calls tx_cl_NAME and explains its failure. */
+/* Defines the function of a slot: calls tx_cl_NAME and explains its failure. */
 #define EXPLAINED(name, of, parameters, arguments)        \
     static tx_status name parameters                      \
     {                                                     \

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The builder: with it an op adds its launches to a program when that is prepared. */
+ *
+ * The builder, with which an op adds its launches to a program in `prepare`.
+ */
 #include "backends/opencl/runtime/internal.h"
 
 #include <stdlib.h>
@@ -11,22 +13,22 @@ static void fail(tx_cl_builder *b, tx_status status)
         b->status = status;
 }
 
-/* `array` with room for one more element, moved if need be; a failure is recorded. */
-static void *grow(tx_cl_builder *b, void *array, int32_t count, int32_t *room, size_t size)
+/* Returns `array` with capacity for one more element, reallocated if necessary. Records a failure. */
+static void *grow(tx_cl_builder *b, void *array, int32_t count, int32_t *capacity, size_t size)
 {
-    if (count < *room)
+    if (count < *capacity)
         return array;
-    int32_t wanted = *room ? *room * 2 : 64;
+    int32_t wanted = *capacity ? *capacity * 2 : 64;
     void *larger = realloc(array, (size_t)wanted * size);
     if (!larger) {
         fail(b, tx_fail(TX_MEMORY, "out of host memory"));
         return array;
     }
-    *room = wanted;
+    *capacity = wanted;
     return larger;
 }
 
-/* False: it is not added, because this or something before has failed. */
+/* Returns false if the step was not added, because this or an earlier call failed. */
 static bool add_step(tx_cl_builder *b, const tx_cl_step *s)
 {
     tx_executable *x = b->executable;
@@ -39,8 +41,8 @@ static bool add_step(tx_cl_builder *b, const tx_cl_step *s)
     return true;
 }
 
-/* Whether the driver says that it runs the kernel in work-groups of so many items: registers may be too few for those
- * that the device takes. Where what it says is not believed, the launch will tell: *doubted. */
+/* Checks the driver's limit on the kernel's work-group size, which may be below the device's limit if the kernel
+ * needs many registers. If the driver's answer is not reliable, sets *doubted; the launch will show. */
 static tx_status check_group(const tx_cl_builder *b, cl_kernel kernel, size_t items, bool *doubted)
 {
     char name[64] = "";
@@ -50,7 +52,7 @@ static tx_status check_group(const tx_cl_builder *b, cl_kernel kernel, size_t it
     if (!*doubted || b->context->driver.groups != TX_CL_BELIEVED)
         return TX_OK;
     clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
-    return tx_fail(TX_DEVICE, "kernel %s needs work-groups of %zu and the driver runs it in %zu at most", name, items,
+    return tx_fail(TX_DEVICE, "kernel %s needs work-groups of %zu, but the driver allows at most %zu", name, items,
                    most);
 }
 
@@ -164,7 +166,7 @@ void tx_cl_call(tx_cl_builder *b, tx_cl_call_fn fn, void *data, void (*destroy)(
         return;
     }
     tx_executable *x = b->executable;
-    x->commands[x->length].launches += launches - 1; /* a step counts as one */
+    x->commands[x->length].launches += launches - 1; /* the step itself counts as one */
 }
 
 void tx_cl_variant(tx_cl_builder *b, const char *name)

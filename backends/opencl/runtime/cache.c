@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Small files on disk keyed by a text and the device's identity: TX_CACHE_DIR (empty: no caching), else
- * $XDG_CACHE_HOME/tx, else ~/.cache/tx. A file that is damaged or belongs to another key is as good as none. */
+ *
+ * Small files on disk, keyed by a text and the device's identity. The folder is TX_CACHE_DIR (empty disables
+ * caching), else $XDG_CACHE_HOME/tx, else ~/.cache/tx. Damaged files and files of another key are ignored.
+ */
 #include "backends/opencl/runtime/internal.h"
 
 #include "api/base/file.h"
@@ -12,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_BYTES (1 << 30)
+#define MAX_BYTES (1 << 30)
 
-/* Starts a file. The two hashes of the key guard against a name that two keys share. */
+/* The start of a file. The two hashes of the key detect two keys with the same file name. */
 typedef struct cache_header {
     char magic[8];
     uint64_t key[2], size, checksum;
@@ -22,7 +24,7 @@ typedef struct cache_header {
 
 static const char magic[8] = "TXCACHE";
 
-/* From a given start, with a final mix so that the two hashes of a key differ. */
+/* Hashes from a given start. A final mix makes the two hashes of a key different. */
 static uint64_t hash(uint64_t start, const void *data, size_t size)
 {
     uint64_t h = tx_hash(TX_HASH_START ^ start, data, size);
@@ -50,7 +52,8 @@ char *tx_cl_cache_folder(void)
     return NULL;
 }
 
-/* The two hashes of a key, and the file that has them in its name; NULL: no caching, or no memory. */
+/* Computes the two hashes of a key and returns the path of its file, which contains them. Returns NULL if caching
+ * is disabled or memory is short. */
 static char *file_of(const tx_context *context, const char *key, uint64_t hashes[2])
 {
     char name[48];
@@ -68,11 +71,11 @@ bool tx_cl_cache_load(const tx_context *context, const char *key, void **data, s
     cache_header header;
     char *path = file_of(context, key, hashes), *file = NULL;
     size_t bytes = 0;
-    bool found = path && tx_file_read(path, MOST_BYTES, &file, &bytes) == TX_OK && bytes > sizeof header;
+    bool found = path && tx_file_read(path, MAX_BYTES, &file, &bytes) == TX_OK && bytes > sizeof header;
     if (found) {
         memcpy(&header, file, sizeof header);
         bytes -= sizeof header;
-        memmove(file, file + sizeof header, bytes + 1); /* with the NUL behind it */
+        memmove(file, file + sizeof header, bytes + 1); /* with the terminating NUL */
         found = memcmp(header.magic, magic, sizeof magic) == 0 && memcmp(header.key, hashes, sizeof hashes) == 0 &&
                 header.size == bytes && header.checksum == hash(0, file, bytes);
     }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What kind of device it is: vendor and architecture by identifiers, names, extensions and the vendors' own queries.
- * What a driver really takes is found out by trials (gemm_trial.c, attention_trial.c). */
+ *
+ * Detects the vendor and architecture of a device from identifiers, names, extensions and vendor-specific queries.
+ * Whether a driver really supports a feature is found by measurement (tune/gemm_trial.c, tune/attention_trial.c).
+ */
 #include "backends/opencl/runtime/internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Of cl_nv_device_attribute_query, cl_amd_device_attribute_query, cl_intel_device_attribute_query and
+/* Parameters of cl_nv_device_attribute_query, cl_amd_device_attribute_query, cl_intel_device_attribute_query and
  * cl_intel_required_subgroup_size. */
 enum {
     COMPUTE_CAPABILITY_MAJOR_NV = 0x4000,
@@ -31,7 +33,7 @@ int64_t tx_cl_number(cl_device_id device, cl_device_info what, int64_t missing)
     return number > INT64_MAX ? INT64_MAX : (int64_t)number;
 }
 
-static cl_uint ask(cl_device_id device, cl_device_info what)
+static cl_uint query(cl_device_id device, cl_device_info what)
 {
     return (cl_uint)tx_cl_number(device, what, 0);
 }
@@ -49,15 +51,16 @@ static bool has_extension(cl_device_id device, const char *name)
 
 static void read_nvidia(cl_device_id device, tx_cl_capabilities *c)
 {
-    const cl_uint capability = 10 * ask(device, COMPUTE_CAPABILITY_MAJOR_NV) + ask(device, COMPUTE_CAPABILITY_MINOR_NV);
+    const cl_uint capability =
+        10 * query(device, COMPUTE_CAPABILITY_MAJOR_NV) + query(device, COMPUTE_CAPABILITY_MINOR_NV);
     if (capability > 0)
         snprintf(c->architecture, sizeof c->architecture, "sm_%u", capability);
-    c->sub_group = (int32_t)ask(device, WARP_SIZE_NV);
+    c->sub_group = (int32_t)query(device, WARP_SIZE_NV);
     c->f16 = capability >= 70;
     c->bf16 = c->tf32 = capability >= 80;
 }
 
-/* ROCm's names of devices are those of their architectures: "gfx90a:sramecc+:xnack-". */
+/* ROCm names devices after their architectures: "gfx90a:sramecc+:xnack-". */
 static void read_amd(cl_device_id device, const char *name, tx_cl_capabilities *c)
 {
     static const char *const matrix[] = {"gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12"};
@@ -67,10 +70,10 @@ static void read_amd(cl_device_id device, const char *name, tx_cl_capabilities *
         c->bf16 = c->bf16 || strncmp(c->architecture, matrix[i], strlen(matrix[i])) == 0;
     c->f16 = c->bf16;
     c->tf32 = strcmp(c->architecture, "gfx942") == 0;
-    c->sub_group = (int32_t)ask(device, WAVEFRONT_WIDTH_AMD);
+    c->sub_group = (int32_t)query(device, WAVEFRONT_WIDTH_AMD);
 }
 
-/* Version A.B of the graphics core is in the upper 10 and the next 8 bits. */
+/* The version A.B of the graphics core: A is in the upper 10 bits, B in the next 8. */
 static const char *xe_generation(cl_uint version)
 {
     const cl_uint major = version >> 22, minor = version >> 14 & 255;
@@ -79,12 +82,12 @@ static const char *xe_generation(cl_uint version)
     return major == 20 ? "xe2" : major == 30 ? "xe3" : "";
 }
 
-/* Its drivers count vector engines; a work-group runs on a sub-slice ("Xe core") of 8 or 16. */
+/* Intel's drivers count vector engines. A work-group runs on a sub-slice ("Xe core") of 8 or 16 engines. */
 static void read_intel(cl_device_id device, tx_cl_capabilities *c)
 {
-    const cl_uint engines = ask(device, NUM_EUS_PER_SUB_SLICE_INTEL);
+    const cl_uint engines = query(device, NUM_EUS_PER_SUB_SLICE_INTEL);
     size_t sizes[8] = {0};
-    snprintf(c->architecture, sizeof c->architecture, "%s", xe_generation(ask(device, IP_VERSION_INTEL)));
+    snprintf(c->architecture, sizeof c->architecture, "%s", xe_generation(query(device, IP_VERSION_INTEL)));
     c->f16 = c->bf16 = has_extension(device, "cl_intel_subgroup_matrix_multiply_accumulate");
     c->tf32 = has_extension(device, "cl_intel_subgroup_matrix_multiply_accumulate_tf32");
     if (clGetDeviceInfo(device, SUB_GROUP_SIZES_INTEL, sizeof sizes, sizes, NULL) == CL_SUCCESS)
@@ -93,7 +96,7 @@ static void read_intel(cl_device_id device, tx_cl_capabilities *c)
         c->units = (int32_t)tx_cl_blocks(c->units, (int64_t)engines);
 }
 
-/* PoCL's devices are this host, and its compiler takes assembler. */
+/* PoCL's devices are this host, and its compiler supports inline assembly. */
 static void read_cpu(const tx_device_info *info, tx_cl_capabilities *c)
 {
 #if defined(__x86_64__)
@@ -106,7 +109,7 @@ static void read_cpu(const tx_device_info *info, tx_cl_capabilities *c)
 
 void tx_cl_read_capabilities(cl_device_id device, const tx_device_info *info, tx_cl_capabilities *c)
 {
-    const cl_uint vendor = info->type == TX_DEVICE_GPU ? ask(device, CL_DEVICE_VENDOR_ID) : 0;
+    const cl_uint vendor = info->type == TX_DEVICE_GPU ? query(device, CL_DEVICE_VENDOR_ID) : 0;
     *c = (tx_cl_capabilities){.vendor = vendor == TX_CL_NVIDIA || vendor == TX_CL_AMD || vendor == TX_CL_INTEL
                                             ? (tx_cl_vendor)vendor
                                             : TX_CL_OTHER,

@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Stands before every kernel text, after rng.h and the numbers of controls and results.
  *
- * One text serves two kinds of device by macros that the host sets:
- *   WG   work-group size of kernels that reduce in local memory. 1 on CPU devices: reductions become plain loops
- *   VW   floats in a vector: 16 on CPU devices, 4 on others where every address is a multiple of 16 bytes, else 1
- *   RUN  vectors that one work-item does in a row
- * Pointers come with a 64-bit offset in elements. */
+ * The prelude of every kernel, after rng.h and the enumerators of controls and results.
+ *
+ * The host defines macros that adapt the kernels to CPU and GPU devices.
+ *
+ *   WG   Work-group size of kernels that reduce in local memory. It is 1 on CPU devices, where reductions become
+ *   plain loops.
+ *
+ *   VW   Floats in a vector. It is 16 on CPU devices; on others it is 4 if every address is a multiple of 16 bytes,
+ *   else 1.
+ *
+ *   RUN  Consecutive vectors that one work-item processes.
+ *
+ * Each pointer argument has a 64-bit offset in elements.
+ */
 
 #ifndef WG
 #define WG 1
@@ -35,7 +43,7 @@ typedef int ivec;
 typedef float4 vec;
 typedef uint4 uvec;
 typedef int4 ivec;
-#define VLOAD(p) (*(const __global float4 *)(p)) /* the host gives VW 4 where addresses allow it */
+#define VLOAD(p) (*(const __global float4 *)(p)) /* the host sets VW 4 only for aligned addresses */
 #define VSTORE(v, p) (*(__global float4 *)(p) = (v))
 #define VLOAD_PRIVATE(p) vload4(0, p)
 #define VSTORE_PRIVATE(v, p) vstore4(v, 0, p)
@@ -55,24 +63,25 @@ typedef int16 ivec;
 #define ANY(x) any(x)
 #endif
 
-/* What functions that load or store elements i..i+VW-1 of an array of n do first, for a vector that goes past its end:
- * element by element, `value` being what is loaded as element i + k (`pad` past the end), `put` what stores part[k]. */
+/* The first statement of functions that load or store elements i..i+VW-1 of an array of n. It handles a vector that
+ * crosses the end, element by element. `value` loads element i + k, `pad` replaces elements beyond the end, and
+ * `put` stores part[k]. */
 #if VW > 1
-#define TX_LOAD_END(value, pad)                                                                                        \
-    if (i + VW > n) {                                                                                                  \
-        float part[VW];                                                                                                \
-        for (int k = 0; k < VW; k++)                                                                                   \
-            part[k] = i + k < n ? (value) : (pad);                                                                     \
-        return VLOAD_PRIVATE(part);                                                                                    \
+#define TX_LOAD_END(value, pad)                    \
+    if (i + VW > n) {                              \
+        float part[VW];                            \
+        for (int k = 0; k < VW; k++)               \
+            part[k] = i + k < n ? (value) : (pad); \
+        return VLOAD_PRIVATE(part);                \
     }
-#define TX_STORE_END(type, v, put)                                                                                     \
-    if (i + VW > n) {                                                                                                  \
-        type part[VW];                                                                                                 \
-        VSTORE_PRIVATE(v, part);                                                                                       \
-        for (int k = 0; k < VW; k++)                                                                                   \
-            if (i + k < n)                                                                                             \
-                put;                                                                                                   \
-        return;                                                                                                        \
+#define TX_STORE_END(type, v, put)   \
+    if (i + VW > n) {                \
+        type part[VW];               \
+        VSTORE_PRIVATE(v, part);     \
+        for (int k = 0; k < VW; k++) \
+            if (i + k < n)           \
+                put;                 \
+        return;                      \
     }
 #else
 #define TX_LOAD_END(value, pad)
@@ -104,7 +113,7 @@ static float tx_hsum(vec v)
 #endif
 }
 
-/* The larger, or NaN where either is NaN. */
+/* Returns the larger number, or NaN if either is NaN. */
 static float tx_max1(float a, float b)
 {
     return a > b || isnan(a) ? a : b;
@@ -134,13 +143,13 @@ static float tx_hmax(vec v)
 #endif
 }
 
-/* e^x. Lanes of a CPU device do Cephes' expf (Moshier) without its branches, within 2 ulp of the true value:
- * x = n ln 2 + r, a polynomial for e^r, and 2^n in two steps so that results may be subnormal. */
+/* Returns e^x. On CPU devices it is Cephes' expf (Moshier) without branches, within 2 ulp of the exact value: x = n
+ * ln 2 + r, a polynomial for e^r, and 2^n in two steps so that results may be subnormal. */
 static vec tx_exp(vec x)
 {
 #if VW == 16
     vec c = clamp(x, (vec)-104.0f, (vec)89.0f);
-    vec n = c * 1.44269504f + 12582912.0f - 12582912.0f; /* to the nearest whole number: 1.5 2^23 has no digits after the point */
+    vec n = c * 1.44269504f + 12582912.0f - 12582912.0f; /* rounds to an integer: 1.5 2^23 has no fractional bits */
     vec r = fma(n, (vec)-0.693359375f, c);
     r = fma(n, (vec)2.12194440e-4f, r);
     vec y = 1.9875691500e-4f;
@@ -158,31 +167,31 @@ static vec tx_exp(vec x)
 #endif
 }
 
-/* The logistic function; keeps its digits where it is close to 0. */
+/* The logistic function. Small results keep their relative accuracy. */
 static vec tx_sigmoid(vec x)
 {
     vec t = tx_exp(-fabs(x));
     return (x < 0.0f ? t : (vec)1.0f) / (1.0f + t);
 }
 
-/* Sum and maximum over the work-group (dimension 0), known to all its items; `part` has WG floats. TX_JOINERS items join a
- * share each, and then all items join these: three barriers, however large the group. */
+/* Sum and maximum over the work-group (dimension 0), returned to all its items. `part` has WG floats. TX_JOINERS
+ * items each reduce a share, then all items reduce these. It takes three barriers for any group size. */
 #if WG > 1
 #define TX_JOINERS (WG < 16 ? WG : 16)
-#define TX_GROUP_JOIN(JOIN)                                                                                            \
-    const int l = (int)get_local_id(0);                                                                                \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
-    part[l] = v;                                                                                                       \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
-    if (l < TX_JOINERS) {                                                                                              \
-        for (int k = l + TX_JOINERS; k < WG; k += TX_JOINERS)                                                          \
-            v = JOIN(v, part[k]);                                                                                      \
-        part[l] = v;                                                                                                   \
-    }                                                                                                                  \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
-    float joined = part[0];                                                                                            \
-    for (int k = 1; k < TX_JOINERS; k++)                                                                               \
-        joined = JOIN(joined, part[k]);                                                                                \
+#define TX_GROUP_JOIN(JOIN)                                   \
+    const int l = (int)get_local_id(0);                       \
+    barrier(CLK_LOCAL_MEM_FENCE);                             \
+    part[l] = v;                                              \
+    barrier(CLK_LOCAL_MEM_FENCE);                             \
+    if (l < TX_JOINERS) {                                     \
+        for (int k = l + TX_JOINERS; k < WG; k += TX_JOINERS) \
+            v = JOIN(v, part[k]);                             \
+        part[l] = v;                                          \
+    }                                                         \
+    barrier(CLK_LOCAL_MEM_FENCE);                             \
+    float joined = part[0];                                   \
+    for (int k = 1; k < TX_JOINERS; k++)                      \
+        joined = JOIN(joined, part[k]);                       \
     return joined;
 #define TX_ADD2(a, b) ((a) + (b))
 #else
@@ -199,7 +208,7 @@ static float tx_group_max(float v, __local float *part)
     TX_GROUP_JOIN(tx_max1)
 }
 
-/* What tx_accumulate means in this run: whether the old value is added to. */
+/* Returns whether the op adds to the old value in this run; `mode` is a tx_accumulate. */
 static int tx_adds(int mode, const __global uint *control)
 {
     if (mode == 2)
@@ -207,7 +216,7 @@ static int tx_adds(int mode, const __global uint *control)
     return mode == 1;
 }
 
-/* The rate of updates, as the controls say. */
+/* Returns the learning rate of updates from the controls. */
 static float tx_update_rate(const __global uint *control, const __global float *result)
 {
     const uint from = control[TX_CONTROL_HOLD_FROM];
@@ -215,14 +224,14 @@ static float tx_update_rate(const __global uint *control, const __global float *
     return as_float(control[holds ? TX_CONTROL_HELD_RATE : TX_CONTROL_LEARNING_RATE]);
 }
 
-/* A position, kept within 0..most. */
+/* Returns a position clamped to 0..most. */
 static long tx_position(int position, long most)
 {
     return clamp((long)position, 0L, most);
 }
 
-/* Where token t of row b stands, row = b T + t: positions of `rank` 2 are of tokens, of 1 of rows, of 0 absent. A row
- * begins within 0..most. */
+/* Returns the position of token t of row b, row = b T + t. Positions of rank 2 belong to tokens, of rank 1 to rows;
+ * rank 0 means absent. The position of the first token of a row is clamped to 0..most. */
 static long tx_place(const __global int *positions, int rank, long row, long T, long most)
 {
     if (rank == 2)
@@ -230,30 +239,30 @@ static long tx_place(const __global int *positions, int rank, long row, long T, 
     return row % T + (rank ? tx_position(positions[row / T], most) : 0);
 }
 
-/* alpha, times a control when one is named. */
+/* Returns alpha, multiplied by control `which` unless that is negative. */
 static float tx_factor(float alpha, int which, const __global uint *control)
 {
     return which >= 0 ? alpha * as_float(control[which]) : alpha;
 }
 
-/* Of kernels over rows and columns: the row, and the first column of round r of this work-item. Rows are dimension 1, or 0
- * where they are more than grids have work-groups in other dimensions. */
+/* For kernels over rows and columns: the row, and the first column of round r of this work-item. Rows are dimension
+ * 1. They are dimension 0 if there are more rows than a grid allows in other dimensions. */
 #ifndef ROW_DIM
 #define ROW_DIM 1
 #endif
 #define TX_ROW ((long)get_global_id(ROW_DIM))
 #define TX_COLUMN(r) (((long)get_global_id(1 - ROW_DIM) * RUN + (r)) * VW)
 
-/* What such a kernel does with the vectors of this work-item, of which i is the first column; a row has n. */
-#define TX_EACH(body)                                                                                                  \
-    for (int r = 0; r < RUN; r++) {                                                                                    \
-        long i = TX_COLUMN(r);                                                                                         \
-        if (i >= n)                                                                                                    \
-            break;                                                                                                     \
-        body                                                                                                           \
+/* Runs `body` for each vector of this work-item. The vector begins at column i, and a row has n columns. */
+#define TX_EACH(body)               \
+    for (int r = 0; r < RUN; r++) { \
+        long i = TX_COLUMN(r);      \
+        if (i >= n)                 \
+            break;                  \
+        body                        \
     }
 
-/* ---- 16-bit storage: tx_load_TYPE and tx_store_TYPE like tx_load and tx_store, TYPE_t what memory holds --------- */
+/* ---- 16-bit storage: tx_load_TYPE and tx_store_TYPE are like tx_load and tx_store; TYPE_t is the stored type ---- */
 
 typedef float f32_t;
 typedef ushort bf16_t;
@@ -269,7 +278,7 @@ typedef ushort f16_t;
 #else
 #define TX_WIDEN TX_CAT(convert_uint, VW)
 #define TX_NARROW TX_CAT(convert_ushort, VW)
-#if VW == 4 /* where four floats lie at a multiple of 16 bytes, four halves do at one of 8 */
+#if VW == 4 /* four floats aligned to 16 bytes imply four halves aligned to 8 */
 #define TX_HALVES(p) (*(const __global ushort4 *)(p))
 #define TX_HALVES_STORE(v, p) (*(__global ushort4 *)(p) = (v))
 #define TX_HALF_LOAD(p) vloada_half4(0, (const __global half *)(p))
@@ -298,7 +307,7 @@ static vec tx_load_bf16(const __global ushort *p, long i, long n)
     return AS_VEC(TX_WIDEN(TX_HALVES(p + i)) << 16);
 }
 
-/* Round to nearest even; NaN stays NaN. */
+/* Rounds to nearest even; NaN stays NaN. */
 static void tx_store_bf16(vec v, __global ushort *p, long i, long n)
 {
     uvec u = AS_UVEC(v);
@@ -324,7 +333,7 @@ static void tx_store_f16(vec v, __global ushort *p, long i, long n)
     TX_HALF_STORE(v, p + i);
 }
 
-/* What operands that ops.def calls H hold: H is f32, bf16 or f16, all of a command's the same. */
+/* The storage type of operands of type H in ops.def: f32, bf16 or f16, the same for all of a command. */
 #ifndef H
 #define H f32
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Programs built side by side, before a plan's commands ask for them one after the other. Of OpenCL's calls all but
- * clSetKernelArg may be made by several threads at a time (OpenCL 1.2, appendix A.2). */
+ *
+ * Builds the programs of a plan in parallel, before its commands need them. Several threads may call all OpenCL
+ * functions except clSetKernelArg at a time (OpenCL 1.2, appendix A.2).
+ */
 #include "backends/opencl/runtime/internal.h"
 
 #include "api/base/cores.h"
@@ -10,18 +12,18 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define TELL_AFTER 2.0 /* seconds; and as often again: every second */
+#define REPORT_AFTER 2.0 /* seconds before the first report; then every second */
 
 typedef struct work {
     const tx_context *context;
     int32_t count;
-    pthread_mutex_t mutex; /* for all that follows */
-    pthread_cond_t one_more;
+    pthread_mutex_t mutex; /* protects the fields below */
+    pthread_cond_t progressed;
     tx_cl_program *next; /* in the context's list */
     int32_t done;
 } work;
 
-/* The first program from `entry` on that is to be built; NULL after the last. */
+/* Returns the first program from `entry` on that must be built, or NULL. */
 static tx_cl_program *first_wanted(tx_cl_program *entry)
 {
     while (entry && (entry->program || entry->tried))
@@ -41,13 +43,13 @@ static void *serve(void *argument)
         (void)tx_cl_build_program(w->context, one);
         pthread_mutex_lock(&w->mutex);
         w->done++;
-        pthread_cond_signal(&w->one_more);
+        pthread_cond_signal(&w->progressed);
     }
     pthread_mutex_unlock(&w->mutex);
     return NULL;
 }
 
-/* Starts at most so many threads, and says how many they are. */
+/* Starts at most `most` threads and returns how many were started. */
 static int32_t start(work *w, pthread_t *thread, int64_t most)
 {
     int32_t started = 0;
@@ -56,7 +58,7 @@ static int32_t start(work *w, pthread_t *thread, int64_t most)
     return started;
 }
 
-/* Waits until all is done, and tells how far it is. */
+/* Waits until all programs are built, and reports progress. */
 static void follow(work *w)
 {
     const tx_reporter *report = w->context->report;
@@ -66,11 +68,11 @@ static void follow(work *w)
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
-        while (w->done < w->count && pthread_cond_timedwait(&w->one_more, &w->mutex, &until) != ETIMEDOUT)
+        while (w->done < w->count && pthread_cond_timedwait(&w->progressed, &w->mutex, &until) != ETIMEDOUT)
             continue;
         const int32_t done = w->done;
         pthread_mutex_unlock(&w->mutex);
-        if (report && report->progress && tx_cl_now() - began >= TELL_AFTER)
+        if (report && report->progress && tx_cl_now() - began >= REPORT_AFTER)
             report->progress(report->context, "kernels", done, w->count);
         pthread_mutex_lock(&w->mutex);
     }
@@ -87,16 +89,16 @@ static void build(const tx_context *context)
     const int64_t most = tx_cl_least(tx_cl_least(tx_cores(), context->limits.compilers), w.count);
     pthread_t *thread = calloc((size_t)most, sizeof *thread);
     if (!thread)
-        return; /* each is built when its command asks for it */
+        return; /* each program is built when its command needs it */
     pthread_mutex_init(&w.mutex, NULL);
-    pthread_cond_init(&w.one_more, NULL);
+    pthread_cond_init(&w.progressed, NULL);
     const int32_t started = start(&w, thread, most);
     if (started > 0)
         follow(&w);
     for (int32_t i = 0; i < started; i++)
         pthread_join(thread[i], NULL);
     free(thread);
-    pthread_cond_destroy(&w.one_more);
+    pthread_cond_destroy(&w.progressed);
     pthread_mutex_destroy(&w.mutex);
 }
 

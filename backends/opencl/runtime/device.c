@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * OpenCL platforms and devices: enumeration that tolerates whatever is installed, facts, opening and closing. */
+ *
+ * OpenCL platforms and devices: enumeration, which tolerates broken installations, properties, opening and closing.
+ */
 #include "api/base/drivers.h"
 #include "backends/opencl/gemm/gemm.h"
 #include "backends/opencl/runtime/internal.h"
@@ -16,7 +18,7 @@ typedef struct device_list {
     cl_device_id device[MAX_DEVICES];
 } device_list;
 
-/* A device that can run TX at all: it is there, it has a compiler, and it thinks in our byte order. */
+/* Returns true if TX can run on the device: it is available, has a compiler and is little-endian. */
 static bool usable(cl_device_id device)
 {
     return tx_cl_number(device, CL_DEVICE_AVAILABLE, 0) && tx_cl_number(device, CL_DEVICE_COMPILER_AVAILABLE, 0) &&
@@ -29,7 +31,7 @@ static void load_drivers(void)
     clGetPlatformIDs(0, NULL, &count);
 }
 
-/* No driver, a platform without devices or a platform that fails all mean fewer devices, never a failure. */
+/* A missing driver, a platform without devices or a failing platform only means fewer devices, never a failure. */
 static void list_devices(device_list *list)
 {
     cl_platform_id platforms[32];
@@ -80,7 +82,7 @@ static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t 
     info->max_allocation = tx_cl_number(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0);
     info->compute_units = (int32_t)tx_cl_number(device, CL_DEVICE_MAX_COMPUTE_UNITS, 0);
     tx_cl_read_capabilities(device, info, can);
-    info->tf32 = can->vendor != TX_CL_INTEL && can->tf32; /* no provider is for Intel's matrix units */
+    info->tf32 = can->vendor != TX_CL_INTEL && can->tf32; /* no provider supports Intel's matrix units */
     info->bf16 = can->vendor != TX_CL_INTEL && can->bf16;
     return tx_cl_read_limits(device, can, info, limits);
 }
@@ -97,7 +99,7 @@ static tx_status find_device(int32_t index, device_list *list)
 {
     list_devices(list);
     if (index < 0 || index >= list->count)
-        return tx_fail(TX_NOT_FOUND, "no device opencl:%d: there are %d (see clinfo -l)", index, list->count);
+        return tx_fail(TX_NOT_FOUND, "no device opencl:%d; %d devices were found (see clinfo -l)", index, list->count);
     return TX_OK;
 }
 
@@ -110,8 +112,8 @@ tx_status tx_cl_device_info(int32_t index, tx_device_info *info)
     return status == TX_OK ? describe(list.platform[index], list.device[index], index, info, &can, &limits) : status;
 }
 
-/* Whatever changes when compiled code, a verdict or a measurement may change: platform, device, driver and their
- * versions, the variant of the kernels, simulated limits. */
+/* Returns a text that changes whenever compiled code, a check result or a measurement may change: platform, device
+ * and driver with versions, the variant of the kernels, and simulated limits. */
 static char *read_identity(const tx_context *context)
 {
     char platform[256] = "", device[256] = "";

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Errors of OpenCL calls, and what a user is told of them: which device it was, how much of its memory is held, and
- * what to do about it. */
+ *
+ * Errors of OpenCL calls, and the explanation for the user: the device, how much of its memory TX holds, and what to
+ * do.
+ */
 #include "backends/opencl/runtime/internal.h"
 
 #include <inttypes.h>
@@ -69,8 +71,8 @@ tx_status tx_cl_explain(const tx_context *context, tx_status status)
     if (status != TX_MEMORY && status != TX_DEVICE)
         return status;
     snprintf(what, sizeof what, "%s", tx_error());
-    return tx_fail(status, "%s (%s): %s; TX holds %" PRId64 " of its %" PRId64 " bytes: %s, or choose another device",
+    return tx_fail(status, "%s (%s): %s; TX holds %" PRId64 " of its %" PRId64 " bytes; %s, or choose another device",
                    info->id, info->name, what, tx_memory_total(&context->held), info->memory,
-                   status == TX_MEMORY ? "take a smaller batch or shorter blocks, end other programs on it"
-                                       : "the system's log may say more, a smaller batch or another driver may help");
+                   status == TX_MEMORY ? "use a smaller batch or block size, end other programs that use it"
+                                       : "check the system log, try a smaller batch or another driver");
 }

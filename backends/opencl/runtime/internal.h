@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files of this folder share this; ops need only cl.h. A file calls those below it:
+ * Declarations that the files of this folder share; ops need only cl.h. A file calls those below it:
  *
- *     backend                               the table
- *     device                                opens and closes
- *     run                                   runs programs
- *     refusal                               prepares them, in forms that the driver takes
- *     plan                                  executables
- *     ../ops/, ../attention/, ../gemm/      launches of each op
- *     select                                one of a few candidates
- *     builder
- *     compile                               builds programs side by side
- *     program, memory
- *     cache, limits, capabilities, errors
+ *   backend                           the table of functions
+ *
+ *   device                            opens and closes devices
+ *
+ *   run                               runs programs
+ *
+ *   refusal                           prepares programs in forms that the driver accepts
+ *
+ *   plan                              executables
+ *
+ *   ../ops/, ../attention/, ../gemm/  launches of each op
+ *
+ *   select                            selects one of a few candidates
+ *
+ *   builder                           adds launches to an executable
+ *
+ *   compile                           builds programs in parallel
+ *
+ *   program, memory                   programs and buffers
+ *
+ *   cache, limits, capabilities, errors
  */
 #ifndef TX_OPENCL_INTERNAL_H
 #define TX_OPENCL_INTERNAL_H
@@ -21,12 +31,12 @@
 
 struct tx_buffer {
     cl_mem memory;
-    void *mapped; /* the host's address: for as long as the buffer lives; NULL in TX_SPACE_DEVICE */
+    void *mapped; /* host address for the lifetime of the buffer; NULL in TX_SPACE_DEVICE */
     tx_memory_kind kind;
     int64_t bytes;
 };
 
-/* errors.c: after a failure of the device or for want of memory, says which device it is and what to do. */
+/* errors.c: adds the device and a hint to the message of a device or memory failure. */
 tx_status tx_cl_explain(const tx_context *context, tx_status status);
 
 /* device.c */
@@ -36,35 +46,36 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
 void tx_cl_close(tx_context *context);
 
 /* capabilities.c */
-/* A number that OpenCL or an extension of a vendor's knows of a device, at most INT64_MAX; `missing` if the driver does
- * not know the question. */
+/* Returns a number that OpenCL or a vendor extension reports for a device, at most INT64_MAX. Returns `missing` if
+ * the driver does not support the query. */
 int64_t tx_cl_number(cl_device_id device, cl_device_info what, int64_t missing);
-/* `info` is complete except for the types of matrix units. */
+/* `info` must be complete except for the types of matrix units. */
 void tx_cl_read_capabilities(cl_device_id device, const tx_device_info *info, tx_cl_capabilities *can);
 
-/* limits.c: the limits of a device that is described so far, TX_OCL_VARIANT and TX_OCL_LIMITS obeyed. What is simulated
- * shows in info's name and largest allocation. Both variables are refused with a message where they make no sense. */
+/* limits.c: reads the limits of a device whose `info` is filled in so far, and applies TX_OCL_VARIANT and
+ * TX_OCL_LIMITS. Simulated limits appear in info's name and maximum allocation. Invalid values of these variables
+ * are errors. */
 tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, tx_device_info *info,
                             tx_cl_limits *limits);
 
-/* Makes work-groups of more than `group` items too large. */
+/* Reduces the maximum work-group size to `group`. */
 void tx_cl_narrow(tx_cl_limits *limits, size_t group);
 
 /* program.c */
 struct tx_cl_program {
     tx_cl_program *next;
-    cl_program program; /* NULL: it is not built */
-    bool tried;         /* it was to be built ahead of its command */
+    cl_program program; /* NULL if it is not built */
+    bool tried;         /* it was scheduled to be built ahead of its command */
     const char *options;
     char source[]; /* the options follow */
 };
 /* Adds a program to the context's list, for tx_cl_compile_ahead. */
 tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options);
-/* Builds it. Several threads may do so at a time, each another program. */
+/* Builds a program. Several threads may build different programs at a time. */
 tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *program);
 void tx_cl_release_programs(tx_context *context);
 
-/* An extension that changes the compiler's binary of programs with an option, and has the driver load the result. */
+/* An extension that changes the binary of programs with an option. The driver then loads the result. */
 typedef struct tx_cl_reviser {
     const char *option;  /* "-DATOM=WGMMA" */
     const char *version; /* part of the key of cached programs: changes with `revise` */
@@ -75,17 +86,19 @@ typedef struct tx_cl_reviser {
 #undef TX_REVISER
 
 /* compile.c */
-/* Begins a survey: while context->survey is set, commands are emitted to learn which programs they and the trials
- * before them ask for; nothing is built, launched, proven, measured or kept. False while another one is under way. */
+/* Begins a survey. While context->survey is set, commands are emitted only to collect the programs that they and
+ * their measurements need. Nothing is built, launched, checked, measured or stored. Returns false if a survey is
+ * already running. */
 bool tx_cl_survey_begin(tx_context *context);
-/* Ends it and builds the programs that were asked for by a few threads. Failures are not reported: the command that
- * needs the program builds it again. */
+/* Ends the survey and builds the collected programs on a few threads. Failures are not reported here: the command
+ * that needs the program builds it again. */
 void tx_cl_compile_ahead(tx_context *context);
 
-/* cache.c: the folder of cached files, made if need be; the caller frees it. NULL: no caching. */
+/* cache.c: returns the folder of cached files, which it creates if necessary, or NULL if caching is disabled. The
+ * caller frees it. */
 char *tx_cl_cache_folder(void);
 
-/* memory.c: slots of the table. */
+/* memory.c: the functions for memory, copies and events in the table. */
 tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
                          tx_buffer **buffer);
 tx_status tx_cl_adopt(tx_context *context, tx_memory_kind kind, void *memory, int64_t bytes, tx_buffer **buffer);
@@ -108,18 +121,18 @@ tx_status tx_cl_finish(tx_context *context);
 
 /* ---- Programs (builder.c, plan.c, refusal.c, run.c) ------------------------------------------------------------ */
 
-/* One launch or, where `fn` is set, one call on the host. */
+/* One launch, or one host call if `fn` is set. */
 typedef struct tx_cl_step {
     cl_kernel kernel;
     cl_uint dims;
-    bool has_local, doubted; /* doubted: in larger work-groups than the driver says that the kernel runs in */
+    bool has_local, doubted; /* doubted: the work-group is larger than the driver's limit for the kernel */
     size_t global[3], local[3];
     tx_cl_call_fn fn;
     void *data;
     void (*destroy)(void *data);
 } tx_cl_step;
 
-/* An argument that names memory: set when the arenas are bound. */
+/* An argument that names memory; set when the arenas are bound. */
 typedef struct tx_cl_patch {
     int32_t step;
     cl_uint argument;
@@ -128,20 +141,20 @@ typedef struct tx_cl_patch {
 } tx_cl_patch;
 
 typedef struct tx_cl_command {
-    int32_t first, count; /* steps */
+    int32_t first, count; /* of its steps */
     int32_t launches;
     size_t widest; /* work-items in its largest work-group */
-    int32_t runs;  /* so far; 2: or more */
-    double work;   /* operations that it shares out among launches; 0: it is not cut */
-    char *variant; /* NULL: "opencl" */
+    int32_t runs;  /* runs so far, at most 2 */
+    double work;   /* operations that it divides among launches; 0 if it cannot be divided */
+    char *variant; /* NULL means "opencl" */
     tx_command asked;
-    tx_executable *instead; /* another form of it alone, since the driver refuses this one's launches, or they take too
-                             * long; NULL: none */
+    tx_executable *instead; /* another form of this command, used because the driver refused its launches or they take
+                               too long; may be NULL */
 } tx_cl_command;
 
 struct tx_executable {
     tx_context *context;
-    const struct tx_cl_forced *forced; /* the candidate under trial (select.h), or NULL */
+    const struct tx_cl_forced *forced; /* the candidate that is being measured (select.h), or NULL */
     int32_t length, step_count, step_room, patch_count, patch_room;
     tx_cl_command *commands;
     tx_cl_step *steps;
@@ -150,18 +163,18 @@ struct tx_executable {
     bool bound;
     cl_mem *memory[TX_ARENA_COUNT];
     int64_t scratch;  /* bytes of the bound arena SCRATCH */
-    cl_event *events; /* one a step, when the context profiles */
+    cl_event *events; /* one for each step, if the context profiles */
 };
 
 /* plan.c */
-/* An executable without commands, with room for `length`. */
+/* Creates an executable without commands, with room for `length`. */
 tx_status tx_cl_make(tx_context *context, int32_t length, tx_executable **executable);
-/* Emits the command that comes next, with a new builder. */
+/* Emits the next command with a new builder. */
 tx_status tx_cl_emit(tx_executable *executable, const tx_command *command, tx_cl_builder *builder);
-/* Takes back the steps from `first` on. */
+/* Removes the steps from `first` on. */
 void tx_cl_drop_steps(tx_executable *executable, int32_t first);
 tx_status tx_cl_bind(tx_executable *executable, const tx_bindings *bindings);
-/* Binds another one, which has at most one chunk of scratch, to the same memory. */
+/* Binds another executable, which has at most one chunk of scratch, to the same memory. */
 tx_status tx_cl_bind_alike(const tx_executable *executable, tx_executable *other);
 tx_command_info tx_cl_command_info(const tx_executable *executable, int32_t index);
 void tx_cl_destroy(tx_executable *executable);
@@ -169,14 +182,14 @@ void tx_cl_destroy(tx_executable *executable);
 /* refusal.c: the program's `trial` is a tx_cl_forced (select.h). */
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                         int64_t *scratch_bytes);
-/* Whether an error is about one launch: the driver has no room for it, or finds it too large. */
+/* Returns true if an error concerns one launch: the driver has too few resources for it or finds it too large. */
 bool tx_cl_is_refusal(cl_int code);
-/* After a launch of the command was refused with `status`: ->instead becomes a form with smaller work-groups. `began`:
- * launches of it were taken before. Returns `status`, with its message, if there is no such form. */
+/* Handles a refused launch of the command: sets ->instead to a form with smaller work-groups. `began` is true if
+ * earlier launches of the command were accepted. Returns `status`, with its message, if there is no such form. */
 tx_status tx_cl_replace_refused(tx_executable *executable, tx_cl_command *command, bool began, tx_status status);
-/* Whether the next run of the command is to be timed: its second, as compilers may work in the first, if launches must
- * not take long. After one of so many seconds ->instead becomes a form of more launches, with the same bits, if they
- * take too long. */
+/* tx_cl_is_watched returns true if the next run of the command is to be timed. This is its second run, because
+ * compilers may work in the first, and only if launches have a time limit. If the launches take too long,
+ * tx_cl_replace_slow sets ->instead to a form of more launches with the same bits. */
 bool tx_cl_is_watched(const tx_executable *executable, const tx_cl_command *command);
 void tx_cl_replace_slow(tx_executable *executable, tx_cl_command *command, double seconds);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What kernels and launches are fitted to: the device's own limits, the variant of the kernels that TX_OCL_VARIANT asks
- * for, and the smaller device that TX_OCL_LIMITS simulates. */
+ *
+ * Limits for kernels and launches: the device's own, the kernel variant that TX_OCL_VARIANT requests, and the
+ * smaller device that TX_OCL_LIMITS simulates.
+ */
 #include "backends/opencl/runtime/internal.h"
 
 #include "api/base/environment.h"
@@ -11,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What can be simulated, and the strictest value that TX can be asked to live with; a device's own value is the other
- * end, and for all but ALIGN the larger one. */
+/* The limits that can be simulated, with the strictest value that TX supports. The device's own value is the other
+ * end of the range. It is the upper end except for ALIGN. */
 enum limit { LOCAL, GROUP, ALLOCATION, ALIGN, LIMITS };
 static const struct {
     const char *name;
@@ -21,12 +23,12 @@ static const struct {
     [LOCAL] = {"local", 16384},             /* bytes of local memory */
     [GROUP] = {"group", 1},                 /* work-items of a work-group */
     [ALLOCATION] = {"allocation", 1048576}, /* bytes in one allocation */
-    [ALIGN] = {"align", 65536},             /* bytes that sub-buffers begin at multiples of; a power of two */
+    [ALIGN] = {"align", 65536},             /* alignment of sub-buffers in bytes; a power of two */
 };
 
 /* ---- TX_OCL_LIMITS ----------------------------------------------------------------------------------------- */
 
-/* A whole number, or a share P/Q of `whole`; -1: neither. */
+/* Returns a whole number, or a share P/Q of `whole`; -1 if the text is neither. */
 static int64_t read_number(const char *text, size_t length, int64_t whole)
 {
     int64_t part[2] = {0, 0};
@@ -49,7 +51,7 @@ static int64_t read_number(const char *text, size_t length, int64_t whole)
     return part[0] <= part[1] && part[1] > 0 && part[1] < 1000 ? whole / part[1] * part[0] : -1;
 }
 
-/* One NAME=NUMBER of `length` characters; `value` are the limits so far. */
+/* Reads one NAME=NUMBER of `length` characters into `value`, which holds the limits so far. */
 static tx_status read_limit(const char *text, size_t length, const tx_device_info *info, int64_t value[LIMITS])
 {
     const char *equals = memchr(text, '=', length);
@@ -59,15 +61,15 @@ static tx_status read_limit(const char *text, size_t length, const tx_device_inf
     while (i < LIMITS && (strlen(known[i].name) != name || memcmp(known[i].name, text, name) != 0))
         i++;
     if (i == LIMITS)
-        return tx_fail(TX_INVALID, "TX_OCL_LIMITS: \"%.*s\" is no limit: it takes local, group, allocation and align",
+        return tx_fail(TX_INVALID, "TX_OCL_LIMITS: \"%.*s\" is not a limit; use local, group, allocation or align",
                        shown, text);
     const int64_t whole = i == ALLOCATION ? info->memory : 0;
     const int64_t number = equals ? read_number(equals + 1, length - name - 1, whole) : -1;
     const int64_t low = i == ALIGN ? value[i] : known[i].strictest, high = i == ALIGN ? known[i].strictest : value[i];
     if (!(number >= low && number <= high) || (i == ALIGN && (number & (number - 1)) != 0))
         return tx_fail(TX_INVALID,
-                       "TX_OCL_LIMITS: \"%.*s\": on this device %s takes a %s from %" PRId64 " to %" PRId64 "%s", shown,
-                       text, known[i].name, i == ALIGN ? "power of two" : "number", low, high,
+                       "TX_OCL_LIMITS: \"%.*s\": on this device %s must be a %s from %" PRId64 " to %" PRId64 "%s",
+                       shown, text, known[i].name, i == ALIGN ? "power of two" : "number", low, high,
                        i == ALLOCATION ? ", or a share of its memory such as 1/4" : "");
     value[i] = number;
     return TX_OK;
@@ -84,7 +86,7 @@ static tx_status read_limit_list(const char *text, const tx_device_info *info, i
     return status;
 }
 
-/* Names the limits that are not the device's own, in their order above. */
+/* Names the simulated limits, in the order of `known`. */
 static void name_simulated(const int64_t own[LIMITS], const int64_t value[LIMITS], char *text, size_t size)
 {
     text[0] = '\0';
@@ -95,8 +97,8 @@ static void name_simulated(const int64_t own[LIMITS], const int64_t value[LIMITS
 
 /* ---- TX_OCL_VARIANT ---------------------------------------------------------------------------------------- */
 
-/* Which variant of the kernels suits the device: by its type, unless the user says otherwise. So the kernels that GPUs
- * run can be tested on a CPU. */
+/* Selects the variant of the kernels: by the type of the device unless the user sets TX_OCL_VARIANT. So GPU kernels
+ * can be tested on a CPU. */
 static tx_status read_variant(const tx_device_info *info, tx_cl_limits *limits)
 {
     const char *wanted = getenv("TX_OCL_VARIANT");
@@ -106,12 +108,12 @@ static tx_status read_variant(const tx_device_info *info, tx_cl_limits *limits)
     limits->cpu = strcmp(wanted, "cpu") == 0;
     return limits->cpu || strcmp(wanted, "gpu") == 0
                ? TX_OK
-               : tx_fail(TX_INVALID, "TX_OCL_VARIANT=%.60s: it takes cpu or gpu", wanted);
+               : tx_fail(TX_INVALID, "TX_OCL_VARIANT=%.60s is invalid; use cpu or gpu", wanted);
 }
 
 /* ---- The device -------------------------------------------------------------------------------------------- */
 
-/* The device's own limits; those that can be simulated also as `own`. */
+/* Reads the device's own limits. Those that can be simulated are also stored in `own`. */
 static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limits *limits, int64_t own[LIMITS])
 {
     const int64_t bits = tx_cl_number(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, 0),
@@ -126,8 +128,8 @@ static void read_own(cl_device_id device, const tx_device_info *info, tx_cl_limi
     own[ALIGN] = bits >= 8 ? bits / 8 : 1;
 }
 
-/* The rates, in a second and a unit, are assumed and far below what any should reach (tx_cl_replace_slow corrects
- * them); where the units are not known, the driver may count smaller ones. */
+/* Assumed operations per second and unit, far below the rate of any device; tx_cl_replace_slow corrects them. If
+ * the architecture is unknown, the driver may count smaller units. */
 #define UNIT_RATE 4e9
 #define UNKNOWN_UNIT_RATE 1e9
 
@@ -137,7 +139,7 @@ static double launch_work(const tx_cl_capabilities *can, const tx_cl_limits *lim
     return limits->cpu ? 0.0 : TX_CL_LAUNCH_SECONDS * rate * (double)can->units;
 }
 
-#define MOST_COMPILERS 8 /* a compiler may take hundreds of megabytes */
+#define MAX_COMPILERS 8 /* a compiler may use hundreds of megabytes */
 
 tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, tx_device_info *info,
                             tx_cl_limits *limits)
@@ -151,7 +153,7 @@ tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, 
     limits->launch_work = launch_work(can, limits);
     if (status == TX_OK && wanted)
         status = read_limit_list(wanted, info, value);
-    TX_THEN(status, tx_environment_count("TX_OCL_COMPILERS", 1, MOST_COMPILERS,
+    TX_THEN(status, tx_environment_count("TX_OCL_COMPILERS", 1, MAX_COMPILERS,
                                          "how many programs are compiled at a time", &limits->compilers));
     if (status != TX_OK)
         return status;
@@ -177,7 +179,7 @@ void tx_cl_narrow(tx_cl_limits *limits, size_t group)
         limits->max_item[i] = limits->max_item[i] < group ? limits->max_item[i] : group;
 }
 
-/* ---- Who fits -------------------------------------------------------------------------------------------------- */
+/* ---- Fitting --------------------------------------------------------------------------------------------------- */
 
 size_t tx_cl_group(const tx_context *context, size_t wanted)
 {

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Device and host memory, its account, copies, and the events of the two queues. */
+ *
+ * Device and host memory and their accounting, copies, and events of the two queues.
+ */
 #include "backends/opencl/runtime/internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Drivers give memory lazily; moving the empty buffer to the device now makes a lack of memory show here. */
-static tx_status settle(tx_context *context, cl_mem memory)
+/* Drivers allocate memory lazily. Moving the empty buffer to the device reports a lack of memory now. */
+static tx_status commit_memory(tx_context *context, cl_mem memory)
 {
     cl_int code = clEnqueueMigrateMemObjects(context->compute, 1, &memory, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0,
                                              NULL, NULL);
@@ -18,11 +20,11 @@ static tx_status settle(tx_context *context, cl_mem memory)
     return tx_cl_check(code, "clEnqueueMigrateMemObjects");
 }
 
-/* `adopted`: host memory to use; NULL: the driver's. */
+/* `adopted` is host memory to use, or NULL to let the driver allocate. */
 static tx_status make_memory(tx_context *context, bool pinned, void *adopted, tx_buffer *buffer)
 {
-    /* NVIDIA's driver copies to and from mapped memory by DMA, while the host goes on; any other memory of the host's
-     * it copies piece by piece through a mapped one of its own, and the call waits for that. */
+    /* NVIDIA's driver copies to and from mapped memory by DMA while the host continues. Other host memory is copied
+     * piece by piece through a mapped buffer of the driver, and the call waits. */
     cl_int code;
     cl_mem_flags flags = CL_MEM_READ_WRITE | (adopted ? CL_MEM_USE_HOST_PTR : pinned ? CL_MEM_ALLOC_HOST_PTR : 0);
     buffer->memory = clCreateBuffer(context->context, flags, (size_t)buffer->bytes, adopted, &code);
@@ -34,7 +36,7 @@ static tx_status make_memory(tx_context *context, bool pinned, void *adopted, tx
                                             (size_t)buffer->bytes, 0, NULL, NULL, &code);
         status = tx_cl_check(code, "clEnqueueMapBuffer");
     } else {
-        status = settle(context, buffer->memory);
+        status = commit_memory(context, buffer->memory);
     }
     if (status != TX_OK)
         clReleaseMemObject(buffer->memory);
@@ -45,9 +47,10 @@ static tx_status make_buffer(tx_context *context, tx_memory_kind kind, tx_memory
                              void *adopted, tx_buffer **out)
 {
     if (bytes <= 0)
-        return tx_fail(TX_INVALID, "an allocation of %" PRId64 " bytes", bytes);
+        return tx_fail(TX_INVALID, "cannot allocate %" PRId64 " bytes", bytes);
     if (bytes > context->limits.max_allocation)
-        return tx_fail(TX_MEMORY, "it gives at most %" PRId64 " bytes in one allocation, %" PRId64 " were asked for",
+        return tx_fail(TX_MEMORY,
+                       "the device allows at most %" PRId64 " bytes in one allocation; %" PRId64 " were requested",
                        context->limits.max_allocation, bytes);
     tx_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer)
@@ -106,13 +109,13 @@ void tx_cl_account(const tx_context *context, tx_memory *held, tx_traffic *traff
 static tx_status check_range(const tx_buffer *buffer, int64_t offset, int64_t bytes)
 {
     if (offset < 0 || bytes < 0 || offset > buffer->bytes - bytes)
-        return tx_fail(TX_INTERNAL, "a copy of bytes %" PRId64 " to %" PRId64 " of a buffer of %" PRId64, offset,
+        return tx_fail(TX_INTERNAL, "bytes %" PRId64 " to %" PRId64 " are outside a buffer of %" PRId64, offset,
                        offset + bytes, buffer->bytes);
     return TX_OK;
 }
 
-/* Begins what the host does with a range: `*address` is where that lies in host memory, once the queues are empty plain
- * memory; NULL where it lies on the device. */
+/* Prepares host access to a range. *address is its address in host memory, or NULL if it is in device memory. Waits
+ * until the queues are empty, so that the memory can be accessed directly. */
 static tx_status begin(tx_context *context, const tx_buffer *buffer, int64_t offset, int64_t bytes, void **address)
 {
     tx_status status = check_range(buffer, offset, bytes);
@@ -125,9 +128,9 @@ static cl_command_queue queue_of(const tx_context *context, tx_queue_id queue)
     return queue == TX_QUEUE_TRANSFER ? context->transfer : context->compute;
 }
 
-/* What became of giving a copy to a queue. Those of the transfer queue are sent at once, the others with the program
- * that follows. */
-static tx_status given(tx_context *context, tx_queue_id queue, cl_int code, const char *what)
+/* Checks the result of enqueueing a copy. Copies on the transfer queue are flushed at once, others with the next
+ * program. */
+static tx_status enqueued(tx_context *context, tx_queue_id queue, cl_int code, const char *what)
 {
     if (code != CL_SUCCESS || queue == TX_QUEUE_COMPUTE)
         return tx_cl_check(code, what);
@@ -147,21 +150,21 @@ tx_status tx_cl_write(tx_context *context, tx_queue_id queue, tx_buffer *to, int
         return TX_OK;
     }
     context->traffic.to_device += bytes;
-    return given(context, queue,
-                 clEnqueueWriteBuffer(queue_of(context, queue), to->memory, CL_FALSE, (size_t)offset, (size_t)bytes,
-                                      data, 0, NULL, NULL),
-                 "clEnqueueWriteBuffer");
+    return enqueued(context, queue,
+                    clEnqueueWriteBuffer(queue_of(context, queue), to->memory, CL_FALSE, (size_t)offset, (size_t)bytes,
+                                         data, 0, NULL, NULL),
+                    "clEnqueueWriteBuffer");
 }
 
-/* Reads what lies on the device, and waits where `waits`; `event` may be NULL. */
+/* Reads device memory, and waits if `waits`. `event` may be NULL. */
 static tx_status start_read(tx_context *context, tx_queue_id queue, const tx_buffer *from, int64_t offset, void *data,
                             int64_t bytes, bool waits, cl_event *event)
 {
     context->traffic.from_device += bytes;
-    return given(context, queue,
-                 clEnqueueReadBuffer(queue_of(context, queue), from->memory, waits, (size_t)offset, (size_t)bytes, data,
-                                     0, NULL, event),
-                 "clEnqueueReadBuffer");
+    return enqueued(context, queue,
+                    clEnqueueReadBuffer(queue_of(context, queue), from->memory, waits, (size_t)offset, (size_t)bytes,
+                                        data, 0, NULL, event),
+                    "clEnqueueReadBuffer");
 }
 
 tx_status tx_cl_read(tx_context *context, tx_buffer *from, int64_t offset, void *data, int64_t bytes)
@@ -183,7 +186,7 @@ tx_status tx_cl_read_begin(tx_context *context, tx_queue_id queue, tx_buffer *fr
     cl_event event = NULL;
     tx_status status = check_range(from, offset, bytes);
     if (status == TX_OK && (from->mapped || bytes == 0))
-        status = tx_fail(TX_INTERNAL, "an asynchronous read of nothing, or from host memory");
+        status = tx_fail(TX_INTERNAL, "an asynchronous read needs device memory and at least one byte");
     TX_THEN(status, start_read(context, queue, from, offset, data, bytes, false, &event));
     TX_THEN(status, tx_cl_check(clFlush(queue_of(context, queue)), "clFlush"));
     if (status == TX_OK)
@@ -204,10 +207,10 @@ tx_status tx_cl_copy_bytes(tx_context *context, tx_queue_id queue, tx_buffer *fr
         return tx_cl_write(context, queue, to, to_offset, (char *)from->mapped + from_offset, bytes);
     if (to->mapped)
         return start_read(context, queue, from, from_offset, (char *)to->mapped + to_offset, bytes, false, NULL);
-    return given(context, queue,
-                 clEnqueueCopyBuffer(queue_of(context, queue), from->memory, to->memory, (size_t)from_offset,
-                                     (size_t)to_offset, (size_t)bytes, 0, NULL, NULL),
-                 "clEnqueueCopyBuffer");
+    return enqueued(context, queue,
+                    clEnqueueCopyBuffer(queue_of(context, queue), from->memory, to->memory, (size_t)from_offset,
+                                        (size_t)to_offset, (size_t)bytes, 0, NULL, NULL),
+                    "clEnqueueCopyBuffer");
 }
 
 tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes)
@@ -222,7 +225,7 @@ tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, u
     }
     uint8_t pattern[16];
     memset(pattern, value, sizeof pattern);
-    size_t size = offset % 16 == 0 && bytes % 16 == 0 ? 16 : 1; /* wide stores where the range allows them */
+    size_t size = offset % 16 == 0 && bytes % 16 == 0 ? 16 : 1; /* wide stores if the range allows them */
     return tx_cl_check(
         clEnqueueFillBuffer(context->compute, to->memory, pattern, size, (size_t)offset, (size_t)bytes, 0, NULL, NULL),
         "clEnqueueFillBuffer");
@@ -230,7 +233,7 @@ tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, u
 
 /* ---- Events ---------------------------------------------------------------------------------------------- */
 
-/* The marker is sent: a queue that awaits what another one was not sent waits for ever. */
+/* Flushes the marker: a queue that waits for a marker in an unflushed queue would wait forever. */
 tx_status tx_cl_mark(tx_context *context, tx_queue_id queue, tx_event **event)
 {
     cl_event made;
@@ -260,7 +263,7 @@ tx_status tx_cl_wait(tx_context *context, tx_event *event)
         return TX_OK;
     const cl_int code = clWaitForEvents(1, &point);
     tx_cl_forget(context, event);
-    return tx_cl_check(code, "waiting for what the device was given");
+    return tx_cl_check(code, "clWaitForEvents");
 }
 
 void tx_cl_forget(tx_context *context, tx_event *event)
@@ -270,7 +273,7 @@ void tx_cl_forget(tx_context *context, tx_event *event)
         clReleaseEvent((cl_event)event);
 }
 
-/* Waits for both also where one of them fails: what they copy to may go then. */
+/* Waits for both queues even if one fails, because the caller may free the destinations of their copies. */
 tx_status tx_cl_finish(tx_context *context)
 {
     const cl_int transfer = clFinish(context->transfer), compute = clFinish(context->compute);

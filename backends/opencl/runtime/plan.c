@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Executables: commands that emit their launches once (builder.c), and the memory that these are bound to. */
+ *
+ * Executables: commands that emit their launches once (builder.c), and the memory to which they are bound.
+ */
 #include "backends/opencl/runtime/internal.h"
 
 #include "api/graph/op.h"
@@ -54,7 +56,7 @@ tx_status tx_cl_make(tx_context *context, int32_t length, tx_executable **out)
     return TX_OK;
 }
 
-/* Sets the arguments that name memory, as it lies in x->memory. */
+/* Sets the arguments that name memory, from x->memory. */
 static tx_status bind_patches(tx_executable *x)
 {
     for (int32_t i = 0; i < x->patch_count; i++) {
@@ -67,7 +69,7 @@ static tx_status bind_patches(tx_executable *x)
     return TX_OK;
 }
 
-/* Other forms of commands are forgotten: they were found for memory that lay elsewhere. */
+/* Destroys the replacement forms of commands. They were chosen for memory at other addresses. */
 static void drop_instead(tx_executable *x)
 {
     for (int32_t i = 0; x->commands && i < x->length; i++) {
@@ -95,7 +97,7 @@ tx_status tx_cl_bind(tx_executable *x, const tx_bindings *bindings)
     for (int32_t i = 0; i < x->patch_count; i++) {
         const tx_cl_patch *p = &x->patches[i];
         if (p->chunk >= bindings->arena[p->arena].chunks)
-            return tx_fail(TX_INTERNAL, "a program uses chunk %d of arena %d, which has %d", p->chunk, p->arena,
+            return tx_fail(TX_INTERNAL, "a program uses chunk %d of arena %d, which has %d chunks", p->chunk, p->arena,
                            bindings->arena[p->arena].chunks);
     }
     return bind_patches(x);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Programs: whole texts from the embedded sources, builds from the disk cache or from source, kernels. */
+ *
+ * Programs: whole texts from the embedded sources, builds from the disk cache or from source, and kernels.
+ */
 #include "backends/opencl/runtime/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What api/tx.h and backend.h number, told to kernels under the same names. */
+/* The enumerators of api/tx.h and backend.h, defined for kernels under the same names. */
 static const char numbers[] = "enum {\n"
 #define X(name, ...) "    TX_CONTROL_" #name ",\n"
     TX_CONTROL_MAP(X)
@@ -30,7 +32,7 @@ static const tx_cl_source *find_source(const char *name)
 }
 
 typedef struct whole_text {
-    char *bytes; /* NULL: counts only */
+    char *bytes; /* NULL in the pass that only counts */
     size_t size;
 } whole_text;
 
@@ -84,7 +86,7 @@ tx_status tx_cl_program_text(const char *source, char **text)
     return append_all(&whole, source);
 }
 
-/* The failure of a build with the first lines of its log. */
+/* Reports the failure of a build with the first lines of its log. */
 static tx_status build_failure(const tx_context *context, cl_program program, const char *source, cl_int code)
 {
     char log[600] = "";
@@ -116,7 +118,7 @@ static tx_status build_binary(const tx_context *context, const char *source, con
     return status;
 }
 
-/* NULL: there is none to have. The caller frees it. */
+/* Returns the program's binary, which the caller frees, or NULL if there is none. */
 static unsigned char *binary_of(cl_program program, size_t *size)
 {
     *size = 0;
@@ -151,7 +153,7 @@ static void store_program(const tx_context *context, const char *key, cl_program
     free(binary);
 }
 
-/* Programs with these options are changed by one of the table; NULL: they are loaded as they are. */
+/* Returns the reviser for programs with these options, or NULL if they are loaded unchanged. */
 static const tx_cl_reviser *reviser_of(const char *options)
 {
     static const tx_cl_reviser *const revisers[] = {
@@ -164,7 +166,7 @@ static const tx_cl_reviser *reviser_of(const char *options)
     return revisers[i];
 }
 
-/* Replaces *program, which is released, also on failure. */
+/* Replaces *program, which is released even on failure. */
 static tx_status revise(const tx_context *context, const tx_cl_reviser *reviser, const char *source,
                         const char *options, cl_program *program)
 {
@@ -173,8 +175,8 @@ static tx_status revise(const tx_context *context, const tx_cl_reviser *reviser,
     unsigned char *binary = binary_of(*program, &size);
     clReleaseProgram(*program);
     *program = NULL;
-    tx_status status =
-        binary ? reviser->revise((const char *)binary, size, &text) : tx_fail(TX_DEVICE, "the driver gives no binary");
+    tx_status status = binary ? reviser->revise((const char *)binary, size, &text)
+                              : tx_fail(TX_DEVICE, "the driver returns no binary");
     free(binary);
     TX_THEN(status, build_binary(context, source, options, text, strlen(text), program));
     free(text);
@@ -198,7 +200,8 @@ static tx_status build_program(const tx_context *context, const tx_cl_reviser *r
     return reviser ? revise(context, reviser, source, options, out) : TX_OK;
 }
 
-/* From the disk cache, keyed by the whole text and the options; else from source, and then into the cache. */
+/* Loads a program from the disk cache, keyed by the whole text and the options. Otherwise builds it from source and
+ * stores it in the cache. */
 tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
 {
     const char *options = entry->options;
@@ -212,7 +215,7 @@ tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
     if (!key || !all) {
         status = tx_fail(TX_MEMORY, "out of host memory");
     } else {
-        sprintf(all, "-cl-std=CL1.2 -w %s", options); /* a user cannot act on a driver's warnings */
+        sprintf(all, "-cl-std=CL1.2 -w %s", options); /* users cannot act on a driver's warnings */
         snprintf(key, size, "program%s%s\n%s\n%s", reviser ? " " : "", version, options, text);
         entry->program = load_program(context, key, entry->source, all);
         if (!entry->program) {
@@ -227,7 +230,7 @@ tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
     return status;
 }
 
-/* The context's entry for that source and these options; a new one has no program. */
+/* Finds the context's entry for a source and its options, or adds one without a program. */
 static tx_status entry_of(tx_context *context, const char *source, const char *options, tx_cl_program **found)
 {
     tx_cl_program *entry = context->programs;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Programs prepared and, if the driver refuses a launch or takes too long over it, prepared again: a command gets
- * another form, with smaller work-groups or more launches. */
+ *
+ * Prepares programs. If the driver refuses a launch or takes too long for it, prepares the command again in another
+ * form, with smaller work-groups or more launches.
+ */
 #include "backends/opencl/runtime/internal.h"
 
 #include "api/graph/op.h"
@@ -8,11 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Bounds on the form of a command, for the device's limits while it is emitted. */
+/* Bounds on the form of a command, used instead of the device's limits while it is emitted. */
 typedef struct bounds {
-    const struct tx_cl_forced *forced; /* the candidate under trial, or NULL */
-    size_t group;                      /* items of a work-group; 0: as the device takes */
-    double work;                       /* operations of a launch; 0: as limits.c says */
+    const struct tx_cl_forced *forced; /* the candidate that is being measured, or NULL */
+    size_t group;                      /* maximum work-items of a work-group; 0 = the device's limit */
+    double work;                       /* maximum operations of a launch; 0 = the limit of limits.c */
 } bounds;
 
 static void narrow(tx_cl_limits *limits, size_t group)
@@ -21,7 +23,7 @@ static void narrow(tx_cl_limits *limits, size_t group)
     tx_cl_narrow(limits, group);
 }
 
-/* Says in the command's variant that it runs in smaller work-groups than suit it. */
+/* Adds to the command's variant that its work-groups are smaller than preferred. */
 static void note_narrowed(tx_cl_builder *b)
 {
     char text[480];
@@ -31,8 +33,8 @@ static void note_narrowed(tx_cl_builder *b)
     tx_cl_variant(b, text);
 }
 
-/* Emits a command. If the driver refuses a kernel of it (its build, its creation, its work-groups), other forms with
- * smaller work-groups are tried, one after the other. */
+/* Emits a command. If the driver refuses one of its kernels (its build, its creation or its work-group size), tries
+ * forms with smaller and smaller work-groups. */
 static tx_status emit_some(tx_cl_builder *b, tx_executable *x, const tx_command *c)
 {
     tx_cl_limits *limits = &x->context->limits;
@@ -97,7 +99,7 @@ static tx_status prepare(tx_context *context, const tx_program *program, bounds 
     return status;
 }
 
-/* The first pass over the commands only collects the programs that they ask for. */
+/* The first pass over the commands only collects the programs that they need. */
 static tx_status prepare_ahead(tx_context *context, const tx_program *program, bounds within, tx_executable **out,
                                int64_t *scratch)
 {
@@ -118,9 +120,9 @@ tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_execu
                           : prepare_ahead(context, program, within, executable, scratch_bytes);
 }
 
-/* ---- Commands that run -------------------------------------------------------------------------------------------- */
+/* ---- Running commands ---------------------------------------------------------------------------------------- */
 
-/* Replaces a bound command by a form within bounds, of at least so many launches. It fails if there is none. */
+/* Replaces a bound command by a form within bounds that has at least `launches` launches. Fails if there is none. */
 static tx_status replace(tx_executable *x, tx_cl_command *c, bounds within, int32_t launches)
 {
     const tx_program alone = {.length = 1, .commands = &c->asked};
@@ -128,7 +130,7 @@ static tx_status replace(tx_executable *x, tx_cl_command *c, bounds within, int3
     int64_t scratch;
     tx_status status = prepare_ahead(x->context, &alone, within, &other, &scratch);
     if (status == TX_OK && other->commands[0].launches < launches)
-        status = tx_fail(TX_UNSUPPORTED, "it cannot be cut");
+        status = tx_fail(TX_UNSUPPORTED, "the command cannot be divided");
     if (status == TX_OK && scratch > x->scratch)
         status = tx_fail(TX_UNSUPPORTED, "a smaller form needs more scratch memory than there is");
     TX_THEN(status, tx_cl_bind_alike(x, other));
@@ -151,8 +153,8 @@ static bool overlap(const tx_operand *a, const tx_operand *b)
            a->offset < b->offset + tx_operand_bytes(b) && b->offset < a->offset + tx_operand_bytes(a);
 }
 
-/* Whether a command that was broken off may be run from its beginning: it reads nothing that it writes. */
-static bool can_begin_again(const tx_command *c)
+/* Returns true if a partly executed command may be restarted, because it reads nothing that it writes. */
+static bool can_restart(const tx_command *c)
 {
     bool can = c->attrs.accumulate == TX_STORE;
     for (int i = 0; i < TX_MAX_IN; i++)
@@ -164,7 +166,7 @@ static bool can_begin_again(const tx_command *c)
 tx_status tx_cl_replace_refused(tx_executable *x, tx_cl_command *c, bool began, tx_status status)
 {
     char refusal[640];
-    if (c->widest < 2 || (began && !can_begin_again(&c->asked)))
+    if (c->widest < 2 || (began && !can_restart(&c->asked)))
         return status;
     snprintf(refusal, sizeof refusal, "%s", tx_error());
     return replace(x, c, (bounds){.group = c->widest / 2}, 0) == TX_OK ? TX_OK : tx_fail(status, "%s", refusal);
@@ -173,7 +175,8 @@ tx_status tx_cl_replace_refused(tx_executable *x, tx_cl_command *c, bool began, 
 bool tx_cl_is_watched(const tx_executable *x, const tx_cl_command *c)
 {
     bool watched = c->runs == 1 && c->work > 0.0 && x->context->limits.launch_work > 0.0;
-    for (int32_t i = c->first; i < c->first + c->count; i++) /* CLBlast may take other ways, of other bits, for parts */
+    for (int32_t i = c->first; i < c->first + c->count;
+         i++) /* CLBlast may use other kernels, with other bits, for parts */
         watched = watched && !x->steps[i].fn;
     return watched;
 }
@@ -181,6 +184,6 @@ bool tx_cl_is_watched(const tx_executable *x, const tx_cl_command *c)
 void tx_cl_replace_slow(tx_executable *x, tx_cl_command *c, double seconds)
 {
     const double each = seconds / (double)c->launches;
-    if (each > TX_CL_LAUNCH_SECONDS) /* if there is none the command stays as it is */
+    if (each > TX_CL_LAUNCH_SECONDS) /* otherwise keep the command unchanged */
         (void)replace(x, c, (bounds){.work = c->work / c->launches * TX_CL_LAUNCH_SECONDS / each}, c->launches + 1);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Running programs: every launch by itself, timed where the caller asks. */
+ *
+ * Runs programs launch by launch, and times commands on request.
+ */
 #include "backends/opencl/runtime/internal.h"
 
 #include "api/graph/op.h"
@@ -18,8 +20,8 @@ static tx_status call(const tx_executable *x, const tx_cl_step *s, const tx_cl_r
     return status;
 }
 
-/* A launch that is refused is asked for once more when the device has done what it was given before. *refused: in
- * vain. */
+/* Launches a kernel. A refused launch is retried once after all earlier work is done. Sets *refused if that fails
+ * too. */
 static tx_status launch(const tx_executable *x, int32_t index, cl_event *event, bool *refused)
 {
     const tx_cl_step *s = &x->steps[index];
@@ -36,8 +38,8 @@ static tx_status launch(const tx_executable *x, int32_t index, cl_event *event, 
     return tx_cl_check(code, "clEnqueueNDRangeKernel");
 }
 
-/* Runs a command, from now on by a form with smaller work-groups where the driver refuses a launch of it. A call on
- * the host is timed by the clock between two waits, launches by their events. */
+/* Runs a command. If the driver refuses a launch, uses a form with smaller work-groups from now on. Host calls are
+ * timed by the clock between two waits, kernels by their events. */
 static tx_status run_command(tx_executable *x, int32_t index, const tx_cl_run *run, double *seconds)
 {
     tx_cl_command *c = &x->commands[index];
@@ -56,8 +58,8 @@ static tx_status run_command(tx_executable *x, int32_t index, const tx_cl_run *r
     return refused && status == TX_OK ? run_command(c->instead, 0, run, seconds) : status;
 }
 
-/* Runs a command. Its second run (compilers may work in the first) is timed where launches must not take long: what the
- * rates of limits.c were too high for has more launches from then on. */
+/* Runs a command. Its second run is timed if launches have a time limit, because compilers may work in the first.
+ * If the rates of limits.c were too high for it, the command gets more launches from then on. */
 static tx_status run_watched(tx_executable *x, int32_t index, const tx_cl_run *run, double *seconds)
 {
     tx_cl_command *c = &x->commands[index];
@@ -112,11 +114,11 @@ tx_status tx_cl_run_program(tx_executable *x, int32_t first, int32_t count, cons
                             double *seconds)
 {
     if (!x->bound)
-        return tx_fail(TX_INTERNAL, "a program was run before it was bound");
+        return tx_fail(TX_INTERNAL, "bind the program before a run");
     if (first < 0 || count < 0 || first > x->length - count)
-        return tx_fail(TX_INTERNAL, "commands %d to %d of a program of %d", first, first + count, x->length);
+        return tx_fail(TX_INTERNAL, "commands %d to %d are outside a program of %d", first, first + count, x->length);
     if (seconds && !x->events)
-        return tx_fail(TX_INVALID, "times need a device that was opened with profile");
+        return tx_fail(TX_INVALID, "to measure times, open the device with profile");
     const tx_cl_run run = {
         .context = x->context, .queue = x->context->compute, .controls = controls, .memory = x->memory};
     tx_status status = TX_OK;

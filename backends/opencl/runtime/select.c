@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Selection of a candidate. */
+ *
+ * Implements the selection of a candidate (select.h).
+ */
 #include "backends/opencl/runtime/select.h"
 
 #include <stdio.h>
@@ -37,7 +39,7 @@ tx_status tx_cl_select(tx_context *context, tx_cl_selection *q)
     }
     if (context->select && !forced)
         TX_TRY(context->select(context, q));
-    return q->count > 0
-               ? TX_OK
-               : tx_fail(TX_UNSUPPORTED, "no %s accepts this one%s%s", q->what, *q->rejected ? ": " : "", q->rejected);
+    return q->count > 0 ? TX_OK
+                        : tx_fail(TX_UNSUPPORTED, "no %s supports this operation%s%s", q->what,
+                                  *q->rejected ? ": " : "", q->rejected);
 }
