@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Runs of single commands, and the comparison of a backend with the cpu backend. */
+ *
+ * Runs single commands and compares a backend with the cpu backend (proof.h).
+ */
 #include "backends/tune/verify.h"
 
 #include "api/base/half.h"
@@ -20,7 +22,7 @@ tx_command tx_probe_command(tx_op op, const tx_attrs *attrs)
     return c;
 }
 
-/* Operand i: the inputs, then the outputs. */
+/* Returns operand i; inputs come first, then outputs. */
 static tx_operand *operand_of(tx_command *c, int i)
 {
     return i < TX_MAX_IN ? &c->in[i] : &c->out[i - TX_MAX_IN];
@@ -149,7 +151,7 @@ void tx_probe_close(tx_probe_run *run)
     *run = (tx_probe_run){.backend = run->backend, .context = run->context};
 }
 
-/* ---- Proof ------------------------------------------------------------------------------------------------ */
+/* ---- Comparison ------------------------------------------------------------------------------ */
 
 static const tx_backend *cpu(void)
 {
@@ -157,7 +159,7 @@ static const tx_backend *cpu(void)
     return tx_backends(&count)[0];
 }
 
-/* One thread keeps the processors free and starts none. */
+/* Uses one thread, which leaves the other processors free and starts no threads. */
 static tx_status run_reference(tx_context **reference, const tx_probe *probe, unsigned char *data)
 {
     const tx_open_options options = {.threads = 1};
@@ -171,7 +173,7 @@ static tx_status run_reference(tx_context **reference, const tx_probe *probe, un
     return status;
 }
 
-/* A unit in the last place of a number of a type, as a share of the number. The results in fp32 need none: those of
+/* Returns a unit in the last place of a type, relative to the number. fp32 results need none: those of
  * TX_PROBE_EXACT are exact. */
 static double unit_of(tx_dtype type)
 {
@@ -183,13 +185,13 @@ static tx_status compare(const tx_probe *probe, int out, tx_columns part, const 
 {
     const tx_operand *o = &probe->command.out[out];
     const int64_t count = tx_operand_count(o), width = tx_shape_last(&o->shape), end = part.first + part.count;
-    double top = 0.0;
+    double greatest = 0.0;
     for (int64_t i = 0; i < count; i++)
         if (i % width >= part.first && i % width < end)
-            top = fmax(top, fabs((double)tx_probe_get(want, o, i)));
+            greatest = fmax(greatest, fabs((double)tx_probe_get(want, o, i)));
     for (int64_t i = 0; i < count; i++) {
         const double y = (double)tx_probe_get(got, o, i), right = (double)tx_probe_get(want, o, i);
-        const double allowed = probe->tolerance[out] * top + unit_of(o->dtype) * fabs(right);
+        const double allowed = probe->tolerance[out] * greatest + unit_of(o->dtype) * fabs(right);
         if (i % width >= part.first && i % width < end && !(fabs(y - right) <= allowed))
             return tx_fail(TX_DEVICE, "element %lld of row %lld of %s is %.9g and should be %.9g",
                            (long long)(i % width), (long long)(i / width), tx_op_info_of(probe->command.op)->name, y,
@@ -206,7 +208,7 @@ static tx_status compare_parts(const tx_probe *probe, int out, const unsigned ch
     return whole ? TX_OK : compare(probe, out, probe->part[1], got, want);
 }
 
-/* Compares the outputs, and then all bytes outside them with those before the run. */
+/* Compares the outputs. Then checks that all bytes outside them are unchanged. */
 static tx_status judge(const tx_probe *probe, unsigned char *got, const unsigned char *want)
 {
     for (int i = 0; i < TX_MAX_OUT; i++) {

@@ -131,7 +131,7 @@ static void a_wrong_candidate_is_switched_off(void **state)
     }
     memset(world.wrong, 1, sizeof world.wrong);
     classed s = selection("test bb 1");
-    assert_refused(tune(context, &s), TX_DEVICE, "no candidate is right on this device");
+    assert_refused(tune(context, &s), TX_DEVICE, "no candidate is correct on this device");
     assert_int_equal(world.proofs, 6);
     tx_cl_selection none = {.what = "candidate", .kind = TX_CL_PARTS, .user = "of cc"};
     tx_cl_add_candidate(&none, 0, names[0], 0.0, "it lacks memory");
@@ -155,7 +155,7 @@ static void a_class_keeps_what_it_was_given(void **state)
     expect(context, "test aa 1", "library");
     assert_int_equal(world.measurements, 0);
     classed s = selection("test aa 2");
-    assert_refused(tune(context, &s), TX_UNSUPPORTED, "few, chosen for test aa 2");
+    assert_refused(tune(context, &s), TX_UNSUPPORTED, "few was chosen for test aa 2, but");
     world.wrong[3] = true;
     s = selection("test bb 1");
     assert_refused(tune(context, &s), TX_DEVICE, "library was chosen for test bb 1: library is switched off");

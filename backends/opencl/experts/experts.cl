@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The greatest elements of rows, routes to experts, and the weighted sum of what these gave. */
+ *
+ * Kernels of mixture-of-experts layers: top-k, routing, and the weighted sum of expert outputs.
+ */
 
-/* ---- The greatest elements: a work-item does a row -------------------------------------------------------- */
+/* ---- Top-k: a work-item processes a row ------------------------------------------------------ */
 
 static float rank_of(float x)
 {
     return isnan(x) ? INFINITY : x;
 }
 
-__kernel void top_k(const __global float *x, long xo, __global float *y, long yo, __global int *indices, long io, long rows,
-                    int n, int k)
+__kernel void top_k(const __global float *x, long xo, __global float *y, long yo, __global int *indices, long io,
+                    long rows, int n, int k)
 {
     const long row = get_global_id(0);
     if (row >= rows)
@@ -49,14 +51,14 @@ __kernel void top_k_grad(const __global float *dy, long dyo, const __global int 
         dx[indices[io + i]] = dy[dyo + i];
 }
 
-/* ---- Routes: a work-group does an expert -------------------------------------------------------------------- */
+/* ---- Routing: a work-group processes an expert ----------------------------------------------- */
 
-/* Choice number q in the order of ROUTE: that of token q % n. */
+/* Choice number q in the order of ROUTE, which is a choice of token q % n. */
 #define CHOICE(q) ((q) % n * k + (q) / n)
-/* Whether choice i is expert e; padding, whose id is below 0, chooses none. */
+/* True if choice i is expert e. Padding tokens, whose id is below 0, choose no expert. */
 #define CHOSE(i, e) (choices[i] == (e) && (!with_ids || ids[(i) / k] >= 0))
 
-/* How many choices before this work-item's share are the expert's, or (all) how many there are. */
+/* Returns the sum of `own` over the work-items before this one, or over all work-items if `all`. */
 static int count_before(int own, int all, __local int *part)
 {
     const int l = get_local_id(0);
@@ -69,9 +71,10 @@ static int count_before(int own, int all, __local int *part)
     return sum;
 }
 
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-route_count(const __global int *choices, long co, const __global int *ids, long io, __global float *counts, long no, int n,
-            int k, int with_ids)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void route_count(const __global int *choices, long co,
+                                                                          const __global int *ids, long io,
+                                                                          __global float *counts, long no, int n, int k,
+                                                                          int with_ids)
 {
     __local int part[WG];
     const int e = get_group_id(0);
@@ -85,7 +88,7 @@ route_count(const __global int *choices, long co, const __global int *ids, long 
         counts[no + e] = (float)own;
 }
 
-/* tx_expert_capacity of a factor of mantissa / 2^shift, which is 0 if an expert takes all of its choices. */
+/* tx_expert_capacity for a factor mantissa / 2^shift. A factor of 0 means no limit. */
 static int capacity_of(const __global float *counts, int experts, int mantissa, int shift)
 {
     long chosen = 0;
@@ -99,8 +102,8 @@ static int capacity_of(const __global float *counts, int experts, int mantissa, 
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 route(const __global int *choices, long co, const __global int *ids, long io, __global int *tokens, long to,
-      __global int *places, long po, __global int *offsets, long oo, const __global float *counts, long no, int n, int k,
-      int with_ids, int experts, int mantissa, int shift)
+      __global int *places, long po, __global int *offsets, long oo, const __global float *counts, long no, int n,
+      int k, int with_ids, int experts, int mantissa, int shift)
 {
     __local int part[WG];
     const int e = get_group_id(0), l = get_local_id(0), all = n * k, share = (all + WG - 1) / WG;
@@ -138,10 +141,10 @@ route(const __global int *choices, long co, const __global int *ids, long io, __
         tokens[i] = -1;
 }
 
-/* ---- The sum of what experts gave ------------------------------------------------------------------------------ */
+/* ---- Weighted sum of expert outputs ---------------------------------------------------------- */
 
-__kernel void combine(const __global h_t *x, long xo, const __global float *weights, long wo, const __global int *places,
-                      long po, __global float *y, long yo, long n, int k)
+__kernel void combine(const __global h_t *x, long xo, const __global float *weights, long wo,
+                      const __global int *places, long po, __global float *y, long yo, long n, int k)
 {
     const long row = TX_ROW;
     x += xo;
@@ -157,8 +160,8 @@ __kernel void combine(const __global h_t *x, long xo, const __global float *weig
     })
 }
 
-/* A work-group does a place: its row of dx, and the weight of the choice that lies there; and sets that of the choice of the
- * place's number where this has none. */
+/* A work-group processes a slot of the experts' input: its row of dx and the gradient of the weight of its choice.
+ * It also zeroes the gradient of the choice with the number of the slot if that choice has no slot. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 combine_grad(const __global float *dy, long dyo, const __global h_t *x, long xo, const __global float *weights, long wo,
              const __global int *places, long po, const __global int *tokens, long to, __global h_t *dx, long dxo,

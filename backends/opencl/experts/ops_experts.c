@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Experts: the greatest elements of rows, routes, weighted sums, products by groups. */
+ *
+ * Launches of mixture-of-experts ops: top-k, routing, weighted sums, grouped matrix products.
+ */
 #include "backends/opencl/gemm/gemm.h"
 #include "backends/opencl/ops/ops.h"
 
@@ -7,7 +9,7 @@
 
 #define SOURCE "experts"
 
-/* Launches kernel(in.., out.., rows, n, k), a work-item a row. */
+/* Launches kernel(in.., out.., rows, n, k) with a work-item for each row. */
 static tx_status by_items(tx_cl_builder *b, const tx_command *c, const char *kernel, const tx_shape *n,
                           const tx_shape *k)
 {
@@ -22,7 +24,7 @@ static tx_status by_items(tx_cl_builder *b, const tx_command *c, const char *ker
 TX_CL_OP(top_k, by_items, "top_k", &c->in[0].shape, &c->out[0].shape)
 TX_CL_OP(top_k_grad, by_items, "top_k_grad", &c->out[0].shape, &c->in[0].shape)
 
-/* Counts first: where an expert's places begin depends on all before it. */
+/* Counts first, because the first slot of an expert depends on the counts of all earlier experts. */
 tx_status tx_cl_route(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *choices = &c->in[0].shape;
@@ -56,7 +58,7 @@ tx_status tx_cl_combine_grad(tx_cl_builder *b, const tx_command *c)
     return TX_CL_I32(b, (int32_t)c->in[2].shape.dim[1]);
 }
 
-/* ---- Products by groups ---------------------------------------------------------------------------------------- */
+/* ---- Grouped matrix products ----------------------------------------------------------------- */
 
 static tx_status grouped(tx_cl_builder *b, const tx_command *c, tx_cl_product *p)
 {
@@ -74,7 +76,7 @@ static tx_status grouped(tx_cl_builder *b, const tx_command *c, tx_cl_product *p
     return tx_cl_gemm(b, p, c);
 }
 
-/* m counts the rows of all groups, and the batch the groups. */
+/* m is the number of rows of all groups, and the batch the number of groups. */
 tx_status tx_cl_grouped_matmul(tx_cl_builder *b, const tx_command *c)
 {
     const int64_t k = tx_shape_last(&c->in[0].shape), n = tx_shape_last(&c->out[0].shape);
@@ -87,7 +89,7 @@ tx_status tx_cl_grouped_matmul(tx_cl_builder *b, const tx_command *c)
     return grouped(b, c, &p);
 }
 
-/* k counts the terms of all groups. */
+/* k is the number of terms of all groups. */
 tx_status tx_cl_grouped_matmul_grad(tx_cl_builder *b, const tx_command *c)
 {
     const int64_t m = tx_shape_last(&c->in[0].shape), n = tx_shape_last(&c->in[1].shape);

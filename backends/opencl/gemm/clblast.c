@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * CLBlast as a provider of fp32 matrix products. Only its plain SGEMM is called: its batched forms wait for the device
- * or, in the versions up to 1.7, ignore offsets, and its half precision sums in half precision. */
+ *
+ * CLBlast as a provider of fp32 matrix products. Only its plain SGEMM is called. Its batched functions wait for the
+ * device or, up to version 1.7, ignore offsets, and its half precision adds in half precision.
+ */
 #include "backends/opencl/gemm/gemm.h"
 
 #include <clblast_c.h>
@@ -8,13 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A window of an arena's chunk that begins where an operand does: any offset other than 0 costs CLBlast a copy of the
- * operand. Made at the first run and kept as long as the chunk stays the same. */
+/* A sub-buffer of an arena's chunk that begins at an operand. Any offset except 0 costs CLBlast a copy of the
+ * operand. The sub-buffer is created at the first run and kept until the chunk changes. */
 typedef struct window {
     tx_arena_id arena;
     int32_t chunk;
     size_t offset, bytes;
-    bool aligned; /* a sub-buffer may begin there; else the chunk itself is used, with the offset, but for TEMPORARY */
+    bool aligned; /* a sub-buffer may begin there; otherwise the chunk is used with an offset (except for TEMPORARY) */
     cl_mem parent, memory;
 } window;
 
@@ -22,7 +24,7 @@ enum { A, B, C, TEMPORARY, WINDOWS };
 
 typedef struct sgemm {
     tx_gemm g;
-    int64_t rows; /* of y, in one call at most */
+    int64_t rows; /* maximum rows of y in one call */
     CLBlastTranspose trans_a, trans_b;
     tx_accumulate accumulate;
     window window[WINDOWS];
@@ -37,7 +39,7 @@ static void destroy_sgemm(void *data)
     free(s);
 }
 
-/* Gives the memory to pass and the offset in floats that goes with it. */
+/* Returns the memory to pass and its offset in floats. */
 static tx_status open_window(const tx_cl_run *run, window *w, cl_mem *memory, size_t *offset)
 {
     cl_mem parent = run->memory[w->arena][w->chunk];
@@ -69,7 +71,7 @@ static CLBlastStatusCode call(const sgemm *s, const cl_mem memory[WINDOWS], cons
     const tx_gemm *g = &s->g;
     const size_t n = (size_t)g->n, k = (size_t)g->k;
     const size_t lda = (size_t)g->lda, ldb = (size_t)g->ldb, ldc = (size_t)g->ldc;
-    /* Without a temporary buffer CLBlast makes one for the call. */
+    /* Without a temporary buffer CLBlast allocates one for the call. */
     return CLBlastSgemmWithTempBuffer(CLBlastLayoutRowMajor, s->trans_a, s->trans_b, m, n, k, 1.0f, memory[A], at[A],
                                       lda, memory[B], at[B], ldb, beta, memory[C], at[C], ldc, &queue, NULL,
                                       memory[TEMPORARY]);
@@ -107,7 +109,7 @@ static window window_of(const tx_context *context, const tx_operand *o)
                     .aligned = o->offset % context->limits.alignment == 0};
 }
 
-/* Bytes of scratch memory of CLBlast's slowest path, which a product of any offset may take. */
+/* Computes the scratch size of CLBlast's slowest path. A product with offsets may take that path. */
 static tx_status temporary_bytes(const tx_context *context, const sgemm *s, size_t *most)
 {
     const tx_gemm *g = &s->g;
@@ -127,8 +129,8 @@ static tx_status temporary_bytes(const tx_context *context, const sgemm *s, size
     return TX_OK;
 }
 
-/* CLBlast 1.5.3 builds its database of parameters at its first call, without a lock. Each product passes here before it
- * runs, so that call is made here. */
+/* CLBlast 1.5.3 builds its database of parameters at its first call, without a lock. Every product calls this
+ * function before it runs, so the first call is made here, under a lock. */
 static void reserve_temporary(tx_cl_builder *b, sgemm *s)
 {
     static pthread_mutex_t first_call = PTHREAD_MUTEX_INITIALIZER;
@@ -147,15 +149,15 @@ static void reserve_temporary(tx_cl_builder *b, sgemm *s)
     s->window[TEMPORARY] = window_of(b->context, &place);
 }
 
-/* The base that is always there: last, unless it measures better. It fits its work-groups to the device's own limits
- * and cannot be told of others. */
+/* CLBlast is always available and comes last unless it measures better. It adapts its work-groups to the device's
+ * own limits, and the limits that it uses cannot be set. */
 static double clblast_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     if (p->from != TX_F32 || p->to != TX_F32)
         return 0.0;
     if (context->limits.libraries)
         return 1e-3;
-    snprintf(why, TX_CL_WHY, "%s cannot be told of simulated limits", self->name);
+    snprintf(why, TX_CL_WHY, "%s does not support simulated limits", self->name);
     return 0.0;
 }
 

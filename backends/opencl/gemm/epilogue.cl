@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What becomes of a product's sums before they are stored, see op MATMUL. EPILOGUE, where there is one: a tx_epilogue; EXACT: of
- * its GELU; Y: storage of y, and of what else lies like it. */
+ *
+ * The epilogue of a matrix product, see op MATMUL. EPILOGUE, if defined, is a tx_epilogue. EXACT selects the form of
+ * its GELU. Y is the storage type of y and of the operands with the same layout.
+ */
 
 #ifdef EPILOGUE
 #include "backends/opencl/ops/gelu.cl"
@@ -8,7 +10,7 @@
 #define KEEP TX_CAT(tx_store_, Y)
 #endif
 
-/* Rounded as when it is stored: the result is that of the ops one after another. */
+/* Rounds like a store, so that the result equals that of separate ops. */
 static vec tx_stored_f32(vec v)
 {
     return v;
@@ -24,8 +26,9 @@ static vec tx_stored_bf16(vec v)
 #endif
 }
 
-/* By arithmetic, where the text before has no instruction for it (ROUND_HALVES): what goes by memory keeps compilers from
- * unrolling the loops around it. Below 2^-14 halves are multiples of 2^-24, as are floats near 0.75. */
+/* Uses arithmetic unless the including file has an instruction (ROUND_HALVES). A conversion through memory would
+ * keep compilers from unrolling the surrounding loops. Below 2^-14 halves are multiples of 2^-24, as are floats
+ * near 0.75. */
 static vec tx_stored_f16(vec v)
 {
 #ifdef ROUND_HALVES
@@ -39,8 +42,9 @@ static vec tx_stored_f16(vec v)
 #endif
 }
 
-/* Of elements at.. of y, of `end`: z of op MATMUL, here `with`, is read, the product goes to `kept` where that is there. */
-static vec tx_finish(vec v, const __global TX_CAT(Y, _t) *with, __global TX_CAT(Y, _t) *kept, long at, long end)
+/* Applies the epilogue to elements at.. of y, which ends at `end`. `with` is operand z of op MATMUL. The product is
+ * stored in `kept` if that is not NULL. */
+static vec tx_finish(vec v, const __global TX_CAT(Y, _t) * with, __global TX_CAT(Y, _t) * kept, long at, long end)
 {
     v = TX_CAT(tx_stored_, Y)(v);
     if (EPILOGUE == TX_EPILOGUE_GELU) {
@@ -52,7 +56,7 @@ static vec tx_finish(vec v, const __global TX_CAT(Y, _t) *with, __global TX_CAT(
     return EPILOGUE == TX_EPILOGUE_ADD ? v + other : v * gelu_slope(other, EXACT);
 }
 #else
-static vec tx_finish(vec v, const __global TX_CAT(Y, _t) *with, __global TX_CAT(Y, _t) *kept, long at, long end)
+static vec tx_finish(vec v, const __global TX_CAT(Y, _t) * with, __global TX_CAT(Y, _t) * kept, long at, long end)
 {
     return v;
 }

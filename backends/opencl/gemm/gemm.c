@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Op MATMUL, by the provider that gemm_choose.c takes. */
+ *
+ * Emits op MATMUL with the provider that gemm_choose.c selects.
+ */
 #include "backends/opencl/gemm/gemm.h"
 
 #include "api/graph/op.h"
 
 #include <stdio.h>
 
-/* The product without its epilogue, and behind it the op that this stands for. */
+/* Emits the product without its epilogue, followed by the op of the same name. */
 static tx_status emit_in_two(tx_cl_builder *b, const tx_cl_provider *provider, const tx_cl_product *p,
                              const tx_command *c)
 {

@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Providers of matrix products compute op MATMUL on an OpenCL device.
+ * Providers of matrix products compute op MATMUL and the grouped products on an OpenCL device.
  *
- * A provider says how well a product suits it and emits it. The best suited one is selected, or the tuner's choice
- * (select.h).
- * TX_GEMM=NAME puts the providers first whose names begin so; the others stay for products that those decline. The
- * command's variant names the provider, and a rejected one with the reason. */
+ * A provider estimates how well a product suits it and emits the product. The provider with the highest estimate is
+ * selected, or the autotuner's choice (select.h). TX_GEMM=NAME prefers the providers whose names begin with NAME;
+ * products that they decline use the others. The command's variant names the selected provider, and a rejected one
+ * with the reason.
+ */
 #ifndef TX_OPENCL_GEMM_H
 #define TX_OPENCL_GEMM_H
 
 #include "backends/opencl/runtime/select.h"
 
-/* A command that multiplies matrices, worked out. */
+/* A matrix product and its operands. */
 typedef struct tx_cl_product {
     tx_op op;
     tx_gemm g;
     bool trans_a, trans_b;
-    tx_dtype from, to; /* of a and b, and of y */
-    tx_dtype packed;   /* of b, where that is in 4 bits; else F32 */
+    tx_dtype from, to; /* types of a and b, and of y */
+    tx_dtype packed;   /* type of a 4-bit b; F32 if b is not packed */
     tx_accumulate accumulate;
     tx_epilogue epilogue;
-    bool exact;                                    /* of its GELU */
+    bool exact;                                    /* form of the epilogue's GELU */
     const tx_operand *a, *b, *bias, *z, *y, *kept; /* bias, z and kept may be absent */
-    /* Where groups begin, as gemm_grouped.cl has them: of rows, or with trans_a of terms, in the place of those
-     * of g, which are all groups', of whom the batch counts; NULL: there are none. */
+    /* The first rows of groups (gemm_grouped.cl), or the first terms with trans_a; NULL if the product is not
+     * grouped. The rows (or terms) in g are those of all groups, and g.batch is the number of groups. */
     const tx_operand *offsets;
 } tx_cl_product;
 
@@ -31,23 +32,23 @@ typedef enum tx_cl_kind { TX_CL_ALL, TX_CL_CPUS, TX_CL_GPUS } tx_cl_kind;
 
 typedef struct tx_cl_provider {
     const char *name;
-    tx_cl_kind device; /* the kind that it is for */
-    int64_t rows;      /* made for products of at most so many, which it then takes unmeasured; 0: of any number */
-    int64_t piece;     /* bytes: rows of a and b are whole pieces of so many, each at a multiple of it; 0: any */
-    /* What share of the best possible rate to expect, to put providers in an order where nothing is measured. 0:
-     * declines; `why` (TX_CL_WHY bytes, empty before) says by name what it lacks where a limit of the device is the
-     * reason. */
+    tx_cl_kind device; /* the kind of device that it supports */
+    int64_t rows;      /* maximum rows of a; such a provider is selected without a measurement; 0 = no limit */
+    int64_t piece; /* rows of a and b must be whole pieces of so many bytes, aligned to that size; 0 = no requirement */
+    /* Returns the expected share of the best possible rate, by which providers are ordered if nothing is measured.
+     * Returns 0 if the provider declines. If a limit of the device is the reason, writes it to `why` (TX_CL_WHY
+     * bytes, empty before). */
     double (*suits)(const tx_context *context, const struct tx_cl_provider *self, const tx_cl_product *p, char *why);
-    /* Failures are kept in b->status. */
+    /* Emits the product. Failures are kept in b->status. */
     void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);
-    bool epilogues;                /* it has them */
-    bool packed;                   /* it takes a b of 4 bits */
-    bool grouped;                  /* it takes groups */
-    bool full;                     /* for fp32 by units made for less; proves that its sums are as true as others' */
-    const struct tx_cl_tile *tile; /* gemm_tile.h: the form of its work-groups; NULL: it has none */
+    bool epilogues;                /* computes epilogues */
+    bool packed;                   /* supports a 4-bit b */
+    bool grouped;                  /* supports grouped products */
+    bool full;                     /* computes fp32 on units of lower precision; its test verifies fp32 accuracy */
+    const struct tx_cl_tile *tile; /* the shape of its work-groups (gemm_tile.h); NULL if it has none */
 } tx_cl_provider;
 
-/* The providers of one file: array `provider`. */
+/* The providers of one file. */
 typedef struct tx_cl_providers {
     const tx_cl_provider *provider;
     int count;
@@ -57,38 +58,38 @@ typedef struct tx_cl_providers {
 
 extern const tx_cl_providers tx_cl_gemm_few;     /* gemm_few.cl: few rows */
 extern const tx_cl_providers tx_cl_gemm_vector;  /* gemm_vector.cl: for CPUs */
-extern const tx_cl_providers tx_cl_gemm_clblast; /* CLBlast's SGEMM, with its own parameters: fp32 only */
+extern const tx_cl_providers tx_cl_gemm_clblast; /* CLBlast's SGEMM with its own parameters, fp32 only */
 extern const tx_cl_providers tx_cl_gemm_tile;    /* gemm_tile.cl: for GPUs */
 #define TX_PROVIDERS(name) extern const tx_cl_providers tx_cl_gemm_##name;
 #include "backends/opencl/extensions.def"
 #undef TX_PROVIDERS
 
-/* Call it before the context is released: CLBlast caches its programs by the address of their context. */
+/* Call it before the context is released, because CLBlast caches its programs by the address of their context. */
 void tx_cl_clblast_close(const tx_context *context);
 
-/* ---- The choice (gemm_choose.c) ---------------------------------------------------------------------------- */
+/* ---- Selection (gemm_choose.c) --------------------------------------------------------------- */
 
 typedef struct tx_cl_gemm_choice {
     const tx_cl_provider *provider;
-    bool fused;                    /* the provider computes the epilogue; else the op that it stands for follows */
+    bool fused;                    /* the provider computes the epilogue; otherwise the op of the same name follows */
     char rejected[TX_CL_REJECTED]; /* as in tx_cl_selection */
 } tx_cl_gemm_choice;
 tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice);
-/* Emits a product of command `c` (gemm.c), with the chosen provider as the command's variant. */
+/* Emits a product of command `c` (gemm.c), with the selected provider as the command's variant. */
 tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command *c);
 
-/* ---- The providers (gemm_providers.c) --------------------------------------------------------------------- */
+/* ---- Providers (gemm_providers.c) ------------------------------------------------------------ */
 
-/* All providers there are; number i, NULL behind the last. */
+/* Returns provider i of all providers, or NULL after the last. */
 const tx_cl_provider *tx_cl_gemm_provider(int i);
-/* Whether a provider is for this kind of device. */
+/* Returns true if a provider supports this kind of device. */
 bool tx_cl_gemm_supports(const tx_context *context, const tx_cl_provider *provider);
-/* Whether there is one of this name for this kind of device. */
+/* Returns true if a provider of this name supports this kind of device. */
 bool tx_cl_gemm_has_provider(const tx_context *context, const char *name);
 
-/* Options of storage types and transposes, behind those in `form`. */
+/* Writes the options in `form`, followed by those for storage types and transposes. */
 void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p);
-/* The arguments that the kernels begin with, and those of groups, with which they end. */
+/* Pass the first arguments of the kernels, and the last ones, which describe groups. */
 void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
 void tx_cl_gemm_offsets(tx_cl_builder *b, const tx_cl_product *p);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * y [rows, n] += bias [n], after products of libraries that know no bias. Work-items: (n, rows). */
+ *
+ * y [rows, n] += bias [n], after products of libraries that do not support a bias. Work-items: (n, rows).
+ */
 __kernel void gemm_bias(__global const float *bias, long bias_at, __global float *y, long y_at)
 {
     long j = get_global_id(0), n = get_global_size(0);

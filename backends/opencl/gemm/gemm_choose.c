@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Selection of the provider of a product. */
+ *
+ * Selects the provider of a matrix product.
+ */
 #include "backends/opencl/gemm/gemm.h"
 
 #include <stdio.h>
@@ -10,22 +12,24 @@ static bool begins(const char *name, const char *with)
     return *with && strncmp(name, with, strlen(with)) == 0;
 }
 
-static tx_status check_wish(const char *wish)
+static tx_status check_preferred(const char *preferred)
 {
     const tx_cl_provider *provider;
-    if (!*wish)
+    if (!*preferred)
         return TX_OK;
     for (int i = 0; (provider = tx_cl_gemm_provider(i)) != NULL; i++)
-        if (begins(provider->name, wish))
+        if (begins(provider->name, preferred))
             return TX_OK;
     return tx_fail(TX_INVALID,
-                   "TX_GEMM=%s: it takes portable, portable-vector, portable-tile, portable-few, x86-dot, nvidia-mma, "
+                   "TX_GEMM=%s is not a provider; use portable, portable-vector, portable-tile, portable-few, x86-dot, "
+                   "nvidia-mma, "
                    "nvidia-wgmma, amd-mfma, amd-wmma, intel-dpas or clblast",
-                   wish);
+                   preferred);
 }
 
-/* The device's providers: those asked for by name first, then those made for so few rows, which need no measuring. */
-static void suggest(const tx_context *context, const tx_cl_product *p, const char *wish, tx_cl_selection *q)
+/* Adds the device's providers: preferred names get the highest share, then providers for few rows, which need no
+ * measurement. */
+static void suggest(const tx_context *context, const tx_cl_product *p, const char *preferred, tx_cl_selection *q)
 {
     const tx_cl_provider *provider;
     for (int i = 0; (provider = tx_cl_gemm_provider(i)) != NULL; i++) {
@@ -35,17 +39,17 @@ static void suggest(const tx_context *context, const tx_cl_product *p, const cha
             continue;
         double share = provider->suits(context, provider, p, why);
         if (share > 0.0)
-            share += TX_CL_SURE * ((provider->rows > 0) + 2 * begins(provider->name, wish));
+            share += TX_CL_SURE * ((provider->rows > 0) + 2 * begins(provider->name, preferred));
         tx_cl_add_candidate(q, i, provider->name, share, why);
     }
 }
 
 tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice)
 {
-    const char *wish = b->context->options.gemm;
-    TX_TRY(check_wish(wish));
+    const char *preferred = b->context->options.gemm;
+    TX_TRY(check_preferred(preferred));
     tx_cl_selection q = {.what = "provider of matrix products", .kind = TX_CL_PRODUCT, .forced = b->forced, .user = p};
-    suggest(b->context, p, wish, &q);
+    suggest(b->context, p, preferred, &q);
     TX_TRY(tx_cl_select(b->context, &q));
     choice->provider = tx_cl_gemm_provider(q.candidate[0].id);
     choice->fused = choice->provider->epilogues && !q.unfused;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matrix products of few rows: shape of the work-groups and launch of gemm_few.cl. */
+ *
+ * Matrix products of few rows: the shape of the work-groups and the launch of gemm_few.cl.
+ */
 #include "backends/opencl/gemm/gemm.h"
 
 #include <stdio.h>
 
 #define FEW_ROWS 8
-#define FEW_COLUMNS 512 /* of a work-item of a CPU: its sums stay in the first-level cache */
+#define FEW_COLUMNS 512 /* columns of a work-item on a CPU; its sums stay in the L1 cache */
 
 typedef struct few_plan {
     int vector, run, across, along, columns;
@@ -18,7 +20,7 @@ static double few_suits(const tx_context *context, const tx_cl_provider *self, c
     return p->g.m <= FEW_ROWS && !p->trans_a && tx_cl_fits(&context->limits, self->name, 0, group, why, TX_CL_WHY);
 }
 
-/* Whether vectors of 4 numbers lie at multiples of their size, in every row. */
+/* Returns true if vectors of 4 elements are aligned to their size in every row. */
 static bool few_aligned(const tx_cl_product *p)
 {
     const tx_gemm *g = &p->g;
@@ -27,7 +29,7 @@ static bool few_aligned(const tx_cl_product *p)
            (p->a->offset | p->b->offset | p->y->offset) % 16 == 0;
 }
 
-/* A few work-items for every core. */
+/* Chooses a few work-items for every core. */
 static few_plan plan_few_cpu(const tx_context *context, const tx_cl_product *p)
 {
     few_plan f = {.vector = 16, .run = 4, .across = 1, .along = 1, .columns = 1};
@@ -40,8 +42,8 @@ static few_plan plan_few_cpu(const tx_context *context, const tx_cl_product *p)
     return f;
 }
 
-/* Rows of 16 or 32 items that read side by side; as many columns a group as still leave a group for every compute unit.
- */
+/* Chooses rows of 16 or 32 items that read adjacent memory. A group has as many columns as possible while there is
+ * a group for every compute unit. */
 static few_plan plan_few_gpu(const tx_context *context, const tx_cl_product *p)
 {
     const tx_cl_limits *l = &context->limits;

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix product y = a op(b) + bias (+ y) of few rows, which is bound by the memory that b is read from: every element
- * of b is read once and meets all rows. Sums are fp32, rounded to y's type once; their order depends on the options
- * alone. Arguments: gemm_operands.cl.
+ * Matrix product y = a op(b) + bias (+ y) of few rows, limited by the bandwidth of the memory that holds b. Every
+ * element of b is read once and multiplied with all rows. Sums are fp32, rounded to y's type once, and their order
+ * depends only on the options. See gemm_operands.cl for the arguments.
  *
- * A work-group is ACROSS x ALONG work-items. b as stored [k, n]: an item takes RUN vectors of neighbouring columns,
- * ACROSS items stand side by side, ALONG share the terms, DEEP at a time. b stored [n, k] (TRANS_B): ALONG items share
- * a column, RUN vectors of terms at a time; ACROSS columns go on side by side, COLUMNS one after another.
+ * A work-group is ACROSS x ALONG work-items. If b is stored [k, n], an item computes RUN vectors of neighbouring
+ * columns. ACROSS items are adjacent in n, and ALONG items share the terms, DEEP terms at a time.
  *
- * Options: VW, RUN, ROWS (of a), ACROSS, ALONG, COLUMNS; AB, Y f32, bf16 or f16: storage of a and b, and of y;
- * TRANS_B; NF4 (gemm_packed.cl). */
+ * If b is stored [n, k] (TRANS_B), ALONG items share a column, RUN vectors of terms at a time. A group computes
+ * ACROSS columns at a time, COLUMNS times.
+ *
+ * Options: VW, RUN, ROWS (of a), ACROSS, ALONG, COLUMNS; AB and Y, the storage types of a and b, and of y (f32, bf16
+ * or f16); TRANS_B; NF4 (gemm_packed.cl).
+ */
 
 #define AB_GET TX_CAT(TX_GET_, AB)
 #define AB_VLOAD TX_CAT(tx_load_, AB)
@@ -17,14 +20,19 @@
 #define Y_VSTORE TX_CAT(tx_store_, Y)
 #include "gemm_operands.cl"
 
-/* A vector of b, the i-th element of n from element `first` on. Of 4 bits n is a multiple of 64, so that all are whole. */
+/* Loads the i-th vector of b, of n elements from element `first` on. For a 4-bit b n is a multiple of 64, so all
+ * vectors are whole. */
 #if NF4
 typedef struct from_b {
     const __global uchar *w;
     long count;
     const __local float *values;
 } from_b;
-#define FROM_B (from_b){b, n * k, nf4_values}
+#define FROM_B              \
+    (from_b)                \
+    {                       \
+        b, n *k, nf4_values \
+    }
 static vec load_b(from_b b, long first, long i, long n)
 {
     float part[VW];
@@ -42,7 +50,7 @@ typedef const __global b_t *from_b;
 
 #if !TRANS_B
 
-/* sum [ROWS][RUN] += DEEP terms from element `first` of b on: columns i.. of n. */
+/* sum [ROWS][RUN] += DEEP terms from element `first` of b on, for columns i.. of n. */
 static void add_terms(__global const ab_t *a, long lda, from_b b, long first, long ldb, long i, long n, int deep,
                       vec sum[ROWS][RUN])
 {
@@ -63,9 +71,8 @@ static void add_terms(__global const ab_t *a, long lda, from_b b, long first, lo
     }
 }
 
-/* Groups: (columns, batch). */
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_few(GEMM_ARGUMENTS)
+/* Work-groups: (columns, batch). */
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_few(GEMM_ARGUMENTS)
 {
     const int across = (int)get_local_id(0) % ACROSS, along = (int)get_local_id(0) / ACROSS;
     const long i = (get_group_id(0) * (long)ACROSS + across) * VW * RUN, batch = get_group_id(1);
@@ -108,7 +115,7 @@ gemm_few(GEMM_ARGUMENTS)
 
 #else
 
-/* Sums of one column over the terms of item `along`: sum [ROWS] of vectors. */
+/* Sums one column over the terms of item `along`: sum [ROWS] of vectors. */
 static void sum_column(__global const ab_t *a, long lda, from_b b, long first, long k, int along, vec sum[ROWS])
 {
     vec part[ROWS][RUN];
@@ -134,8 +141,8 @@ static void sum_column(__global const ab_t *a, long lda, from_b b, long first, l
     }
 }
 
-/* Element j of a row y. (With 0 in place of j rusticl of Mesa 22.3 stores nothing: there `i + k < n`, in a function called
- * with the constants i = 0 and n = 1, is false for k = 0 of a loop.) */
+/* Stores element j of a row of y. The loads and stores need j: with 0 instead rusticl of Mesa 22.3 stores nothing.
+ * In a function called with the constants i = 0 and n = 1 it evaluates `i + k < n` as false for k = 0 of a loop. */
 static void finish(float sum, __global const float *bias, __global y_t *y, long j, int adds)
 {
     vec v = (vec)(bias ? sum + bias[j] : sum);
@@ -144,9 +151,8 @@ static void finish(float sum, __global const float *bias, __global y_t *y, long 
     Y_VSTORE(v, y, j, j + 1);
 }
 
-/* Groups: (columns, batch). */
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_few(GEMM_ARGUMENTS)
+/* Work-groups: (columns, batch). */
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_few(GEMM_ARGUMENTS)
 {
     const int along = (int)get_local_id(0) % ALONG, across = (int)get_local_id(0) / ALONG;
     const long first = get_group_id(0) * (long)(ACROSS * COLUMNS) + across, batch = get_group_id(1);

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products by groups of rows, which begin and end where `offsets` say. GROUPED 1 (op GROUPED_MATMUL): the rows of a and y are of
- * groups, each with a matrix of its own in b, and rows of none are 0, as a group more without terms. GROUPED 2
- * (GROUPED_MATMUL_GRAD): the terms are of groups, each with a result of its own. 0: there are no groups. */
+ *
+ * Grouped matrix products; `offsets` holds the first row of each group.
+ *
+ * With GROUPED 1 (op GROUPED_MATMUL) the rows of a and y belong to groups, and each group has its own matrix in b.
+ * Rows of no group are set to 0, as an additional group without terms. With GROUPED 2 (GROUPED_MATMUL_GRAD) the
+ * terms belong to groups, and each group has its own result. With GROUPED 0 the product has no groups.
+ */
 #ifndef GROUPED
 #define GROUPED 0
 #endif
@@ -10,7 +14,8 @@
 #define OFFSETS , __global const int *offsets, long offsets_at, long groups
 #define GROUPS offsets + offsets_at, groups
 
-/* Where rows of group e begin, of `groups`; the last end where the first of no group is. All are within 0..rows. */
+/* Returns the first row of group e of `groups`, clamped to 0..rows. Group number `groups` holds the rows of no
+ * group. */
 static long group_begin(__global const int *offsets, long e, long groups, long rows)
 {
     return e > groups ? rows : clamp((long)offsets[e], 0L, rows);

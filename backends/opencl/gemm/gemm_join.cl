@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * y = sums of parts + bias (+ y), with the epilogue, for products whose terms were parted: `work` is [parts, count]. Y: storage of y. */
+ *
+ * The second kernel of a split-k product: y = sum of work [parts, count] over parts + bias (+ y), with the epilogue.
+ * Y is the storage type of y.
+ */
 
 #define Y_LOAD TX_CAT(tx_load_, Y)
 #define Y_STORE TX_CAT(tx_store_, Y)
@@ -7,8 +10,9 @@
 #include "epilogue.cl"
 
 __kernel void gemm_join(__global const float *work, long work_at, __global const float *bias, long bias_at,
-                        __global TX_CAT(Y, _t) *y, long y_at, __global const uint *control, long count, long n, long parts,
-                        int accumulate, __global const TX_CAT(Y, _t) *with, long with_at, __global TX_CAT(Y, _t) *kept, long kept_at)
+                        __global TX_CAT(Y, _t) * y, long y_at, __global const uint *control, long count, long n,
+                        long parts, int accumulate, __global const TX_CAT(Y, _t) * with, long with_at,
+                        __global TX_CAT(Y, _t) * kept, long kept_at)
 {
     const long i = get_global_id(0) * (long)VW;
     if (i >= count)

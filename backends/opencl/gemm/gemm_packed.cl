@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Loads of weights of 4 bits (backends/nf4.h), for kernels whose b may be stored so. Option NF4: 1 with fp32 scales, 2 with
- * double quantisation; 0 or absent: b is of type AB. Elements are rounded to AB, as those of a are stored. */
+ *
+ * Loads of 4-bit weights (backends/nf4.h) for kernels with an optionally packed b. Option NF4 is 1 with fp32 absmax
+ * and 2 with double quantization. If it is 0 or absent, b has type AB. Elements are rounded to AB, the storage type
+ * of a.
+ */
 #ifndef NF4
 #define NF4 0
 #endif
 
-/* For functions that are part of who calls them: where PoCL 3.1 leaves a call that reads local memory in gemm_tile, as it does
- * once the function is long, sums become NaN. */
+/* Forces inlining. If PoCL 3.1 keeps a call that reads local memory in gemm_tile, which it does for long functions,
+ * sums become NaN. */
 #define TX_INLINE __attribute__((always_inline)) static
 
 #if NF4
@@ -14,18 +17,18 @@
 
 typedef uchar b_t;
 
-/* The values in local memory, where work-items that look up different ones do not wait for each other. */
-#define TX_NF4_VALUES(item, items)                                                                                     \
-    __local float nf4_values[16];                                                                                      \
-    for (int code = (item); code < 16; code += (items))                                                                \
-        nf4_values[code] = tx_nf4_value[code];                                                                         \
+/* The table of values in local memory, where work-items that look up different values do not delay each other. */
+#define TX_NF4_VALUES(item, items)                      \
+    __local float nf4_values[16];                       \
+    for (int code = (item); code < 16; code += (items)) \
+        nf4_values[code] = tx_nf4_value[code];          \
     barrier(CLK_LOCAL_MEM_FENCE);
 
 #define TX_ROUND_f32(v) (v)
 #define TX_ROUND_bf16(v) tx_round_bf16(v)
 #define TX_ROUND_f16(v) tx_round_f16(v)
 
-/* By the bits: isnan of PoCL 3.1 is true of numbers where it makes vectors of gemm_tile. */
+/* Tests the bits, because isnan of PoCL 3.1 is true for numbers in vectorized parts of gemm_tile. */
 static float tx_round_bf16(float v)
 {
     const uint u = as_uint(v);
@@ -40,24 +43,24 @@ static float tx_round_f16(float v)
     return vload_half(0, (const __private half *)&stored);
 }
 
-/* The greatest magnitude in the block of element `i` of a matrix of `count`. */
+/* Returns the absmax of the block of element `i` of a matrix of `count` elements. */
 static float tx_nf4_absmax(const __global uchar *w, long count, long i)
 {
     const long block = i / TX_NF4_BLOCK;
-    const __global float *behind = (const __global float *)(w + count / 2);
+    const __global float *sections = (const __global float *)(w + count / 2);
 #if NF4 == 1
-    return behind[block];
+    return sections[block];
 #else
     const long groups = (count / TX_NF4_BLOCK + TX_NF4_GROUP - 1) / TX_NF4_GROUP;
-    const __global float *group = behind + TX_NF4_MAP;
+    const __global float *group = sections + TX_NF4_MAP;
     const __global uchar *codes = (const __global uchar *)(group + 2 * groups);
-    return group[block / TX_NF4_GROUP * 2] * behind[codes[block]] + group[block / TX_NF4_GROUP * 2 + 1];
+    return group[block / TX_NF4_GROUP * 2] * sections[codes[block]] + group[block / TX_NF4_GROUP * 2 + 1];
 #endif
 }
 
 #define TX_NF4_ELEMENT(code) TX_CAT(TX_ROUND_, AB)(values[code] * absmax)
 
-/* Elements i .. i + 3; i is a multiple of 4. */
+/* Returns elements i .. i + 3; i is a multiple of 4. */
 TX_INLINE float4 tx_nf4_quad(const __global uchar *w, long count, long i, const __local float *values)
 {
     const float absmax = tx_nf4_absmax(w, count, i);
@@ -66,8 +69,9 @@ TX_INLINE float4 tx_nf4_quad(const __global uchar *w, long count, long i, const 
                     TX_NF4_ELEMENT(pairs.s1 & 15));
 }
 
-/* Elements i .. i + lanes - 1, of one block, to `to`; i is a multiple of `lanes`, which is 1 or even. */
-TX_INLINE void tx_nf4_lanes(const __global uchar *w, long count, long i, int lanes, const __local float *values, float *to)
+/* Stores elements i .. i + lanes - 1, of one block, in `to`. i is a multiple of `lanes`, which is 1 or even. */
+TX_INLINE void tx_nf4_lanes(const __global uchar *w, long count, long i, int lanes, const __local float *values,
+                            float *to)
 {
     const float absmax = tx_nf4_absmax(w, count, i);
     if (lanes == 1)

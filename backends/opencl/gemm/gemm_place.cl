@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where a tile of TILE_M x TILE_N lies, and which terms of its sums a work-group computes. Tiles are numbered by bands of BAND
- * tiles in m, and inside a band column by column, so that groups that run together share a and b in the cache. Group
- * dimension 1 goes over the batch; PARTS 1: then over parts of `part` terms. GROUPED: gemm_grouped.cl; 2: it goes over the groups. */
+ *
+ * The position of a tile of TILE_M x TILE_N, and the terms of its sums that a work-group computes.
+ *
+ * Tiles are numbered in bands of BAND tiles in m, and inside a band column by column, so that concurrent groups
+ * share a and b in the cache. Group dimension 1 runs over the batch, and with PARTS 1 (split-k) also over parts of
+ * `part` terms. See gemm_grouped.cl for GROUPED; with GROUPED 2 dimension 1 runs over the groups.
+ */
 #ifndef BAND
 #define BAND 8
 #endif
@@ -9,20 +13,21 @@
 
 typedef struct gemm_place {
     long i0, j0;    /* first row and column */
-    long end;       /* of the rows that are there; below i0 where the tile has none */
-    long batch;     /* of a and b; with groups of rows, whose matrix */
-    long k0, terms; /* first term, and how many */
+    long end;       /* end of the valid rows; not above i0 if the tile has none */
+    long batch;     /* of a and b; for groups of rows, the group's matrix */
+    long k0, terms; /* first term, and number of terms */
 } gemm_place;
 
-/* Rows of tiles. Tiles do not reach over groups, so that each group but the first may begin one more. */
+/* Returns the number of rows of tiles. A tile belongs to one group, so each group except the first may add a row. */
 static uint gemm_tile_rows(long m, long groups)
 {
     return (uint)(GROUPED == 1 ? m / TILE_M + groups + 1 : (m + TILE_M - 1) / TILE_M);
 }
 
 #if GROUPED == 1
-/* Those in row `row` of tiles. The tiles of group e begin in row begin / TILE_M + e, which leaves those before it room for all
- * of theirs, so that the group is found without adding up: it is the last that begins there or before. */
+/* Finds the valid rows in row `row` of tiles. The tiles of group e begin in row begin / TILE_M + e, which leaves
+ * enough rows for the tiles of earlier groups. So the group is the last one that begins at or before this row, and
+ * no prefix sum is needed. */
 static void gemm_place_rows(gemm_place *at, long row, long m, __global const int *offsets, long groups)
 {
     long e = 0;
@@ -42,7 +47,8 @@ static void gemm_place_rows(gemm_place *at, long row, long m, __global const int
 }
 #endif
 
-static gemm_place gemm_place_of(long m, long n, long k, long batches, long part, __global const int *offsets, long groups, long tile)
+static gemm_place gemm_place_of(long m, long n, long k, long batches, long part, __global const int *offsets,
+                                long groups, long tile)
 {
     gemm_place at;
     const uint tiles_m = gemm_tile_rows(m, groups), tiles_n = (uint)((n + TILE_N - 1) / TILE_N);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of the providers of matrix products, and the options and arguments that TX's own kernels share. */
+ *
+ * The table of the providers of matrix products, and the options and arguments that TX's own kernels share.
+ */
 #include "backends/opencl/gemm/gemm.h"
 
 #include <stdio.h>

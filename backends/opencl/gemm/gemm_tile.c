@@ -1,30 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matrix products in tiles of a work-group: the plan of tiles, their launches, and the forms of gemm_tile.cl. */
+ *
+ * Tiled matrix products: the choice of tiles and of split-k, their launches, and the tile shapes of gemm_tile.cl.
+ */
 #include "backends/opencl/gemm/gemm_tile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Fitting ---------------------------------------------------------------------------------------------- */
+/* ---- Split-k and cost model ------------------------------------------------------------------ */
 
-/* Sums over fewer terms than this are not parted. */
-#define LEAST_PART 512
-#define MOST_PART_BYTES (128 << 20) /* of all parts' sums, and no more than a share of the device's memory */
+/* Minimum terms of a part in split-k. */
+#define MIN_PART 512
+#define MAX_PART_BYTES \
+    (128 << 20) /* maximum bytes of the sums of all parts; also limited to a share of the device's memory */
 #define MEMORY_SHARE 64
-#define TOO_LARGE 1e-30 /* share of parts that are more than that: an earlier run may have had them */
+#define TOO_LARGE \
+    1e-30 /* share of splits above that limit, which remain candidates because an earlier run may have used them */
 
-/* What else costs time, in the multiply-adds that a unit could do in it: a tile's beginning and end, in terms; a second
- * launch; and for each byte that the parts' sums move, at the device's balance of arithmetic and memory. */
+/* Other costs, in multiply-adds that a unit could execute meanwhile. They are the prologue and epilogue of a tile, in
+ * terms; a second launch; and each byte of partial sums, at the device's balance of arithmetic and memory bandwidth. */
 #define TILE_START 32
 #define JOIN_START (128.0 * 128.0 * 128.0)
 #define MULTIPLIES_A_BYTE 8.0
 
-/* A product in tiles. */
+/* A tiled product. */
 typedef struct tiling {
     int64_t tiles;       /* of the whole batch */
-    int64_t parts, part; /* of the terms, and terms of a part */
-    double time;         /* multiply-adds that a unit could do meanwhile */
+    int64_t parts, part; /* parts of split-k, and terms of a part */
+    double time;         /* multiply-adds that a unit could execute in the same time */
 } tiling;
 
 static tiling part_terms(const tx_context *context, const tx_cl_tile *t, const tx_gemm *g, int64_t parts)
@@ -44,20 +48,20 @@ static tiling part_terms(const tx_context *context, const tx_cl_tile *t, const t
     return plan;
 }
 
-/* The most parts that are worth it, of which those of more than `room` take too much memory. */
-static int64_t most_parts(const tx_context *context, const tx_gemm *g, int64_t *room)
+/* Returns the maximum useful number of parts. A split into more than `room` parts takes too much memory. */
+static int64_t max_parts(const tx_context *context, const tx_gemm *g, int64_t *room)
 {
     const int64_t bytes = g->batch * g->m * g->n * (int64_t)sizeof(float);
-    *room = tx_cl_least(MOST_PART_BYTES, context->info.memory / MEMORY_SHARE) / bytes;
-    return tx_cl_least(g->k / LEAST_PART, TX_CL_MOST_PARTS);
+    *room = tx_cl_least(MAX_PART_BYTES, context->info.memory / MEMORY_SHARE) / bytes;
+    return tx_cl_least(g->k / MIN_PART, TX_CL_MOST_PARTS);
 }
 
-/* The terms are parted among as many work-groups as take the least time: where the tiles are few, or fill their last
- * wave badly. */
+/* Chooses the number of parts with the least expected time. Split-k helps if there are few tiles, or if they fill
+ * their last wave badly. */
 static tiling plan_tiles(const tx_context *context, const tx_cl_tile *t, const tx_gemm *g)
 {
     int64_t room;
-    const int64_t most = most_parts(context, g, &room);
+    const int64_t most = max_parts(context, g, &room);
     tiling best = part_terms(context, t, g, 1);
     for (int64_t parts = 2; parts <= tx_cl_least(most, room); parts++) {
         const tiling now = part_terms(context, t, g, parts);
@@ -70,7 +74,7 @@ static tiling plan_tiles(const tx_context *context, const tx_cl_tile *t, const t
 tx_status tx_cl_tile_parts(const tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, int64_t *parts)
 {
     int64_t room;
-    const int64_t most = most_parts(b->context, g, &room);
+    const int64_t most = max_parts(b->context, g, &room);
     char product[96], name[TX_CL_MOST_PARTS + 1][4];
     *parts = 1;
     if (most < 2)
@@ -88,7 +92,7 @@ tx_status tx_cl_tile_parts(const tx_cl_builder *b, const tx_cl_provider *self, c
     return TX_OK;
 }
 
-/* Terms are not parted: tiles are many, and the terms of a group are known when it runs. */
+/* Grouped products do not use split-k: they have many tiles, and the terms of a group are known only at run time. */
 static tiling plan_groups(const tx_context *context, const tx_cl_tile *t, const tx_cl_product *p)
 {
     const tx_gemm *g = &p->g;
@@ -100,7 +104,7 @@ static tiling plan_groups(const tx_context *context, const tx_cl_tile *t, const 
         plan.time = (double)(tx_cl_blocks(plan.tiles, units) * (plan.part + TILE_START) * t->rows * t->columns);
         return plan;
     }
-    const int64_t rows = tx_cl_blocks(tx_cl_blocks(g->m, g->batch), t->rows) * g->batch; /* where groups are alike */
+    const int64_t rows = tx_cl_blocks(tx_cl_blocks(g->m, g->batch), t->rows) * g->batch; /* assuming equal groups */
     plan.tiles = (g->m / t->rows + g->batch + 1) * columns;
     plan.time = (double)((tx_cl_blocks(rows * columns, units) * (g->k + TILE_START) +
                           tx_cl_blocks(plan.tiles, units) * TILE_START) *
@@ -108,7 +112,7 @@ static tiling plan_groups(const tx_context *context, const tx_cl_tile *t, const 
     return plan;
 }
 
-/* Multiply-adds; those of groups are in m, or k. */
+/* Returns the number of multiply-adds. In grouped products m or k includes all groups. */
 static double multiplies(const tx_cl_product *p)
 {
     const tx_gemm *g = &p->g;
@@ -127,8 +131,8 @@ double tx_cl_tile_suits(const tx_context *context, const tx_cl_provider *self, c
            (p->offsets ? plan_groups(context, t, p) : plan_tiles(context, t, &p->g)).time;
 }
 
-/* Whether rows of `inner` elements are whole pieces of `piece` elements and each piece lies at a multiple of its size.
- */
+/* Returns true if rows of `inner` elements consist of whole pieces of `piece` elements that are aligned to their
+ * size. */
 static bool whole(const tx_operand *o, int64_t piece, int64_t inner, int64_t ld, int64_t stride)
 {
     return inner % piece == 0 && ld % piece == 0 && stride % piece == 0 &&
@@ -145,7 +149,7 @@ bool tx_cl_whole_b(const tx_cl_product *p, int64_t piece)
     return whole(p->b, piece, p->trans_b ? p->g.k : p->g.n, p->g.ldb, p->g.stride_b);
 }
 
-/* So those of an operand that lies like y, or like a row of it, where it is there. */
+/* The same for an operand with the layout of y or of a row of it; true if the operand is absent. */
 static bool whole_like(const tx_operand *o, int64_t n)
 {
     return !tx_present(o) || whole(o, 4, n, 0, 0);
@@ -157,7 +161,7 @@ bool tx_cl_whole_result(const tx_cl_product *p)
            whole(p->y, 4, p->g.n, p->g.ldc, p->g.stride_c);
 }
 
-/* ---- Launch ------------------------------------------------------------------------------------------------- */
+/* ---- Launch ---------------------------------------------------------------------------------- */
 
 static void epilogue_options(const tx_cl_product *p, char *text, size_t size)
 {
@@ -171,7 +175,7 @@ static void epilogue_arguments(tx_cl_builder *b, const tx_cl_product *p)
     TX_CL_OPERANDS(b, p->z, p->kept);
 }
 
-/* Adds up the parts, in their order. */
+/* Adds the partial sums of split-k in order. */
 static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operand *sums, int64_t parts)
 {
     const tx_gemm *g = &p->g;
@@ -196,8 +200,8 @@ int64_t tx_cl_gemm_columns(const tx_context *context, const tx_cl_provider *prov
     return held > 0 ? (held + 1) * t->columns : 0;
 }
 
-/* How many groups compute `tiles` of each of `others` (of the batch, and parts): if they go on, as few as take the
- * least time. */
+/* Returns the number of work-groups that compute `tiles` tiles for each of `others` (batch and parts). Persistent
+ * work-groups compute several tiles each; the smallest number with the least time is chosen. */
 static int64_t groups_of(const tx_context *context, const tx_cl_tile *t, int64_t tiles, int64_t others)
 {
     int64_t best = tiles, least = INT64_MAX;
@@ -214,7 +218,7 @@ static int64_t groups_of(const tx_context *context, const tx_cl_tile *t, int64_t
     return best;
 }
 
-/* The launches of a plan; where terms are parted, y are the sums of the parts. */
+/* Launches a plan. With split-k y holds the partial sums. */
 static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_product *p, const tiling *plan)
 {
     const int64_t batch = p->offsets && !p->trans_a ? 1 : p->g.batch, tiles = plan->tiles / batch;
@@ -263,9 +267,9 @@ void tx_cl_tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_p
         join_parts(b, p, &sums, plan.parts);
 }
 
-/* ---- The forms of gemm_tile.cl ------------------------------------------------------------------------------- */
+/* ---- Tile shapes of gemm_tile.cl ------------------------------------------------------------- */
 
-/* Items along n and m, blocks of 4 x 4 sums of an item along m and n. */
+/* Work-items along n and m, and blocks of 4 x 4 sums of a work-item along m and n. */
 typedef struct items {
     int x, y, row_quads, column_quads;
 } items;
@@ -287,7 +291,8 @@ static double tile_suits(const tx_context *context, const tx_cl_provider *self, 
     return tx_cl_tile_suits(context, self, p, context->limits.local_bytes, why);
 }
 
-/* TILE(M x N x K, x, y, row_quads, column_quads, terms of a block, its rate beside the fastest's where all are busy) */
+/* TILE(M x N x K, x, y, row_quads, column_quads, terms of a block, rate relative to the fastest shape on a busy
+ * device) */
 #define TILE(name_, x_, y_, row_quads_, column_quads_, terms_, rate_)                                                  \
     {                                                                                                                  \
         .name = "portable-tile-" #name_, .device = TX_CL_GPUS, .suits = tile_suits, .epilogues = true, .packed = true, \

@@ -1,28 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix product y = op(a) op(b) + bias (+ y) for work-groups that share local memory (GPUs). Sums are fp32, rounded to y's
- * type once. Arguments: gemm_operands.cl.
+ * Tiled matrix product y = op(a) op(b) + bias (+ y) for devices whose work-groups share local memory (GPUs). Sums
+ * are fp32, rounded to y's type once. See gemm_operands.cl for the arguments.
  *
- * A work-group computes a tile of TILE_M x TILE_N, walking k in blocks of TILE_K: the next block is on its way from
- * global memory to registers while the present one is multiplied out of local memory. A work-item holds ROW_QUADS x
+ * A work-group computes a tile of TILE_M x TILE_N in steps of TILE_K terms. The next block is loaded from global
+ * memory to registers while the current one is multiplied in local memory. A work-item holds ROW_QUADS x
  * COLUMN_QUADS blocks of 4 x 4 sums, spread over the tile so that neighbours read neighbouring words.
  *
- *   GROUP_X, GROUP_Y        the work-group, powers of two: TILE_N = 4 GROUP_X COLUMN_QUADS, TILE_M likewise
- *   TILE_K                  terms of a block, a multiple of 8; TILE_M TILE_K and TILE_N TILE_K of 4 GROUP
- *   BUFFERS                 2: a block is stored while the one before is read; 1: half the local memory
- *   AB, Y, WIDEN            f32, bf16 or f16: storage of a and b, and of y; WIDEN 1 where AB is not f32
- *   NF4                     gemm_packed.cl
- *   TRANS_A, TRANS_B
- *   WIDE_A, WIDE_B          1: rows are whole quads of neighbouring elements, each at a multiple of its size
- *   VW                      4: so are those of y and bias; else 1
- *   GROUPED                 gemm_place.cl; the tile's terms may then be none
- *   PARTS                   1: group dimension 1 goes over batch, then parts of `part` terms, whose sums lie in
- *                           y [parts, batch, m, n]; gemm_join.cl adds them up. 0: over batch alone */
+ *   GROUP_X, GROUP_Y    The work-group, powers of two: TILE_N = 4 GROUP_X COLUMN_QUADS, TILE_M likewise.
+ *
+ *   TILE_K              Terms of a block, a multiple of 8. TILE_M TILE_K and TILE_N TILE_K are multiples of 4 GROUP.
+ *
+ *   BUFFERS             With 2 a block is stored while the previous one is read; 1 needs half the local memory.
+ *
+ *   AB, Y, WIDEN        The storage types of a and b, and of y: f32, bf16 or f16. WIDEN is 1 if AB is not f32.
+ *
+ *   NF4                 See gemm_packed.cl.
+ *
+ *   TRANS_A, TRANS_B    The operand is stored transposed.
+ *
+ *   WIDE_A, WIDE_B      With 1 rows are whole quads of contiguous elements, aligned to their size.
+ *
+ *   VW                  With 4 this also holds for y and bias; otherwise 1.
+ *
+ *   GROUPED             See gemm_place.cl; the tile may then have no terms.
+ *
+ *   PARTS               With 1 (split-k) group dimension 1 runs over the batch, then over parts of `part` terms.
+ *   Their sums are stored in y [parts, batch, m, n], and gemm_join.cl adds them. With 0 it runs over the batch.
+ */
 
 #define GROUP (GROUP_X * GROUP_Y)
 #define TILE_M (4 * GROUP_Y * ROW_QUADS)
 #define TILE_N (4 * GROUP_X * COLUMN_QUADS)
-#define PITCH_A (TILE_M + 4) /* floats from term to term; the quad more spreads terms over the banks */
+#define PITCH_A (TILE_M + 4) /* floats from term to term; the additional quad spreads terms over the banks */
 #define PITCH_B (TILE_N + 4)
 #include "gemm_place.cl"
 
@@ -42,20 +52,20 @@ static float4 widen_f16(ushort4 h)
 }
 #endif
 
-/* ---- From global memory to registers to local memory ---------------------------------------------------------
- *
- * A block of an operand is `lines` lines (rows of op(a), columns of op(b)) of TILE_K terms; local memory holds it term by
- * term. Where memory holds a line's terms side by side (along 1) a quad is four terms of a line, and neighbouring
- * work-items bring two quads of a line; else a quad is four lines of a term. Lines beyond the last are read from the
- * last: their sums are not stored. All arguments but the places of work-item and tile are constants. */
+/* ---- Global memory to registers to local memory ---------------------------------------------- */
 
-#define QUADS(lines) ((lines) * TILE_K / 4 / GROUP) /* that a work-item brings */
+/* A block of an operand is `lines` lines (rows of op(a), columns of op(b)) of TILE_K terms. Local memory holds it term
+ * by term. If the terms of a line are contiguous in memory (along 1), a quad is four terms of a line, and neighbouring
+ * work-items load two quads of a line. Otherwise a quad is four lines of a term. Lines beyond the last are read from
+ * the last; their sums are not stored. All arguments except the positions of work-item and tile are constants. */
+
+#define QUADS(lines) ((lines)*TILE_K / 4 / GROUP) /* quads that a work-item loads */
 #define EACH_QUAD(q, lines) _Pragma("unroll") for (int q = 0; q < QUADS(lines); q++)
-/* Along: a round brings LINES(lines) lines, in TERM_STEP / 4 quads of each; its next rounds the rest of their quads. */
+/* Along: a round loads LINES(lines) lines, TERM_STEP / 4 quads of each; later rounds load the rest of their quads. */
 #define LINES(lines) (GROUP / 2 < (lines) ? GROUP / 2 : (lines))
 #define TERM_STEP(lines) (4 * GROUP / LINES(lines))
 #define ROUNDS(lines) (TILE_K / TERM_STEP(lines))
-/* Across: a round brings so many terms. */
+/* Across: the terms of a round. */
 #define TERMS(lines) (GROUP / ((lines) / 4))
 
 static int line_of(int item, int along, int lines, int quad)
@@ -69,7 +79,7 @@ static int term_of(int item, int along, int lines, int quad)
                  : item / (lines / 4) + quad * TERMS(lines);
 }
 
-/* Where quad `quad` begins, from the first element of the tile; `left` lines are left from there. */
+/* Returns the offset of quad `quad` from the first element of the tile. `left` is the number of remaining lines. */
 static long place_of(int item, int along, int wide, int lines, int quad, long left, long ld)
 {
     long line = min((long)line_of(item, along, lines, quad), left - (along || !wide ? 1 : 4));
@@ -80,14 +90,14 @@ static long place_of(int item, int along, int wide, int lines, int quad, long le
 TX_INLINE void places_of(long *at, int item, int along, int wide, int lines, long left, long ld)
 {
     EACH_QUAD(q, lines)
-        at[q] = place_of(item, along, wide, lines, q, left, ld);
+    at[q] = place_of(item, along, wide, lines, q, left, ld);
 }
 
-/* From an element of the quad to the next ones. */
+/* Returns the offsets from an element of the quad to the next ones. */
 static int4 steps_of(int item, int along, int lines, long left)
 {
     int line = line_of(item, along, lines, 0), last = (int)min(left, (long)lines) - 1;
-    /* Vectors alone: oclgrind takes min and max of a vector and a number for others. */
+    /* Uses only vector operands: oclgrind computes wrong results for min and max of a vector and a scalar. */
     const int4 next = (int4)(0, 1, 2, 3);
     return along ? next : min(line + next, (int4)(last)) - (int4)(min(line, last));
 }
@@ -99,7 +109,7 @@ static float4 bring(const __global ab_t *p, int wide, int4 step)
     return (float4)(ELEMENT(p), ELEMENT(p + step.s1), ELEMENT(p + step.s2), ELEMENT(p + step.s3));
 }
 
-/* The same in a block of `terms` terms; those beyond are 0. `term` is that of the quad. */
+/* Loads a quad of a block with `terms` terms; terms beyond those are 0. `term` is that of the quad. */
 static float4 bring_some(const __global ab_t *p, int along, int wide, int4 step, int term, int terms)
 {
     if (along ? term + 4 <= terms : term < terms)
@@ -126,23 +136,24 @@ static void put(__local float *tile, int pitch, int along, int lines, int item, 
     }
 }
 
-/* What is brought of b, and the step to its next block: of 4 bits by the number of the element, and in whole blocks. */
+/* Loads of b, and the step to its next block. A 4-bit b is loaded by element number, in whole blocks. */
 #if NF4
-#define BRING_B(q) tx_nf4_quad(b, n * k, first_b + at_b[q], nf4_values)
+#define BRING_B(q) tx_nf4_quad(b, n *k, first_b + at_b[q], nf4_values)
 #define BRING_SOME_B(q) BRING_B(q)
-#define STEP_B(terms) first_b += (terms) * step_b
+#define STEP_B(terms) first_b += (terms)*step_b
 #else
 #define BRING_B(q) bring(b + at_b[q], WIDE_B, next_b)
 #define BRING_SOME_B(q) bring_some(b + at_b[q], TRANS_B, WIDE_B, next_b, term_of(item, TRANS_B, TILE_N, q), first)
-#define STEP_B(terms) b += (terms) * step_b
+#define STEP_B(terms) b += (terms)*step_b
 #endif
 
-/* ---- Sums ---------------------------------------------------------------------------------------------------------- */
+/* ---- Sums ------------------------------------------------------------------------------------ */
 
-#define MULTIPLY_ROW(q, lane, component)                                                                               \
+#define MULTIPLY_ROW(q, lane, component) \
     _Pragma("unroll") for (int c = 0; c < COLUMN_QUADS; c++) sum[4 * q + lane][c] += left[q].component * right[c];
 
-static void multiply(const __local float *a, const __local float *b, float4 sum[4 * ROW_QUADS][COLUMN_QUADS], int x, int z)
+static void multiply(const __local float *a, const __local float *b, float4 sum[4 * ROW_QUADS][COLUMN_QUADS], int x,
+                     int z)
 {
 #pragma unroll
     for (int t = 0; t < TILE_K; t++) {
@@ -174,9 +185,9 @@ static void clear(float4 sum[4 * ROW_QUADS][COLUMN_QUADS])
 
 #include "epilogue.cl"
 
-/* Four sums of row `y`, which begins at element `row`, from column j on. */
-static void finish(float4 quad, __global y_t *y, const __global float *bias, const __global y_t *with, __global y_t *kept,
-                   long row, long j, long n, int adds)
+/* Stores four sums of row `y` from column j on. The row begins at element `row`. */
+static void finish(float4 quad, __global y_t *y, const __global float *bias, const __global y_t *with,
+                   __global y_t *kept, long row, long j, long n, int adds)
 {
     float part[4];
     vstore4(quad, 0, part);
@@ -194,11 +205,11 @@ static void finish(float4 quad, __global y_t *y, const __global float *bias, con
     }
 }
 
-/* The sums of a work-item, whose first row and column are i and j, of rows before `end`. The pointers are to row 0 of what
- * this group dimension 1 computes, `first_sum` elements into y. */
+/* Stores the sums of a work-item whose first row and column are i and j, for rows before `end`. The pointers are to
+ * row 0 of the result of this group dimension 1, which begins `first_sum` elements into y. */
 TX_INLINE void store_sums(float4 sum[4 * ROW_QUADS][COLUMN_QUADS], __global y_t *y, const __global float *bias,
-                          const __global y_t *with, __global y_t *kept, long first_sum, long i, long end, long j, long n,
-                          int adds)
+                          const __global y_t *with, __global y_t *kept, long first_sum, long i, long end, long j,
+                          long n, int adds)
 {
 #pragma unroll
     for (int r = 0; r < 4 * ROW_QUADS; r++) {
@@ -211,8 +222,8 @@ TX_INLINE void store_sums(float4 sum[4 * ROW_QUADS][COLUMN_QUADS], __global y_t 
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_tile(GEMM_ARGUMENTS, long batches, long part, long first_tile, TILE_ARGUMENTS)
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_tile(GEMM_ARGUMENTS, long batches, long part,
+                                                                           long first_tile, TILE_ARGUMENTS)
 {
     __local float tile_a[BUFFERS * TILE_K * PITCH_A] __attribute__((aligned(16)));
     __local float tile_b[BUFFERS * TILE_K * PITCH_B] __attribute__((aligned(16)));
@@ -236,14 +247,14 @@ gemm_tile(GEMM_ARGUMENTS, long batches, long part, long first_tile, TILE_ARGUMEN
     const int4 next_b = steps_of(item, TRANS_B, TILE_N, n - j0);
 #endif
     clear(sum);
-    /* A block that is not whole comes first, so that the loop need not ask. */
+    /* A partial block comes first, so that the loop needs no check. */
     const int first = (int)((place.terms - 1) % TILE_K) + 1;
     places_of(at_a, item, !TRANS_A, WIDE_A, TILE_M, end - i0, lda);
     EACH_QUAD(q, TILE_M)
-        held_a[q] = bring_some(a + at_a[q], !TRANS_A, WIDE_A, next_a, term_of(item, !TRANS_A, TILE_M, q), first);
+    held_a[q] = bring_some(a + at_a[q], !TRANS_A, WIDE_A, next_a, term_of(item, !TRANS_A, TILE_M, q), first);
     places_of(at_b, item, TRANS_B, WIDE_B, TILE_N, n - j0, ldb);
     EACH_QUAD(q, TILE_N)
-        held_b[q] = BRING_SOME_B(q);
+    held_b[q] = BRING_SOME_B(q);
     a += first * step_a;
     STEP_B(first);
     int at = 0;
@@ -253,9 +264,9 @@ gemm_tile(GEMM_ARGUMENTS, long batches, long part, long first_tile, TILE_ARGUMEN
         barrier(CLK_LOCAL_MEM_FENCE);
         if (left > 0) {
             EACH_QUAD(q, TILE_M)
-                held_a[q] = bring(a + at_a[q], WIDE_A, next_a);
+            held_a[q] = bring(a + at_a[q], WIDE_A, next_a);
             EACH_QUAD(q, TILE_N)
-                held_b[q] = BRING_B(q);
+            held_b[q] = BRING_B(q);
             a += TILE_K * step_a;
             STEP_B(TILE_K);
         }
@@ -267,6 +278,6 @@ gemm_tile(GEMM_ARGUMENTS, long batches, long part, long first_tile, TILE_ARGUMEN
     }
 
     const long first_sum = (long)get_group_id(1) * m * n;
-    store_sums(sum, y + y_at + first_sum, bias ? bias + bias_at : 0, with ? with + with_at : 0, kept ? kept + kept_at : 0,
-               first_sum, i0 + 4 * z, end, j0 + 4 * x, n, tx_adds(accumulate, control));
+    store_sums(sum, y + y_at + first_sum, bias ? bias + bias_at : 0, with ? with + with_at : 0,
+               kept ? kept + kept_at : 0, first_sum, i0 + 4 * z, end, j0 + 4 * x, n, tx_adds(accumulate, control));
 }

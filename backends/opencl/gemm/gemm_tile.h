@@ -1,42 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products in tiles: each work-group computes a block of y, or the sums of a part of its terms. */
+ * Tiled matrix products: each work-group computes a block of y, or with split-k its partial sums.
+ */
 #ifndef TX_OPENCL_GEMM_TILE_H
 #define TX_OPENCL_GEMM_TILE_H
 
 #include "backends/opencl/gemm/gemm.h"
 
 typedef struct tx_cl_tile {
-    const char *kernel; /* and its text */
+    const char *kernel; /* name of the kernel and of its source */
     int64_t rows, columns, terms, group;
-    int64_t buffer_bytes; /* of local memory, for one block of both operands */
+    int64_t buffer_bytes; /* local memory for one block of both operands */
     double rate;
-    /* Writes the options that belong to the kernel's form. */
+    /* Writes the options of the kernel's shape. */
     void (*options)(const tx_context *context, const struct tx_cl_tile *tile, const tx_cl_product *p, char *text,
                     size_t size);
-    /* The number of work-groups that the device holds at once if each computes several tiles, 0 if each computes one.
-     * It is NULL if the kernel has no loop over tiles. */
+    /* The number of resident work-groups if the kernel uses persistent work-groups that each compute several tiles;
+     * 0 if each computes one tile. NULL if the kernel has no loop over tiles. */
     int64_t (*held)(const tx_context *context, const struct tx_cl_tile *tile);
-    const void *form; /* which these two read */
+    const void *form; /* data of these two functions */
 } tx_cl_tile;
 
-/* For `suits`, if a work-group may have so much local memory: the share of the device's rate is that of the tile, times
- * that of the time in which units work on elements of y. */
+/* For `suits`, with `local_bytes` of local memory for a work-group. Returns the tile's share of the device's rate,
+ * times the share of the time in which units work on elements of y. */
 double tx_cl_tile_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p,
                         int64_t local_bytes, char *why);
 void tx_cl_tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p);
 
-/* Whether the rows of a, b, or of all that is stored like y or a row of it, are whole pieces of so many elements (4 for
- * y), and each piece lies at a multiple of its size. */
+/* Return true if all rows of a, of b, or of all operands with the layout of y or of a row of it, consist of whole
+ * pieces that are aligned to their size. A piece has `piece` elements, or 4 for y. */
 bool tx_cl_whole_a(const tx_cl_product *p, int64_t piece);
 bool tx_cl_whole_b(const tx_cl_product *p, int64_t piece);
 bool tx_cl_whole_result(const tx_cl_product *p);
 
-/* Selects the number of groups that share the terms of a product, which is part of the bits. */
+/* Selects the number of parts of split-k, which affects the bits of the result. */
 #define TX_CL_MOST_PARTS 16
 tx_status tx_cl_tile_parts(const tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, int64_t *parts);
 
-/* So many columns of a few rows that groups have more than one tile, if they go on from one to the next; else 0. */
+/* Returns a number of columns for which persistent work-groups compute more than one tile each; 0 if the provider
+ * has none. */
 int64_t tx_cl_gemm_columns(const tx_context *context, const tx_cl_provider *provider);
 
 #endif

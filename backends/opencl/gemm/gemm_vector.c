@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matrix products for cores with vector registers: blocks and launch of gemm_vector.cl. */
+ *
+ * Matrix products for cores with vector registers: the block sizes and the launch of gemm_vector.cl.
+ */
 #include "backends/opencl/gemm/gemm.h"
 
 #include <stdio.h>
@@ -10,7 +12,7 @@ typedef struct vector_plan {
     int64_t strip_bytes, tiles_bytes, rows_bytes;
 } vector_plan;
 
-/* The widest vectors that the device prefers, but no wider than the columns need. */
+/* Returns the device's preferred vector width, but no wider than the columns need. */
 static int64_t vector_width(const tx_context *context, int64_t n)
 {
     int64_t width = context->limits.lanes;
@@ -19,19 +21,19 @@ static int64_t vector_width(const tx_context *context, int64_t n)
     return width;
 }
 
-/* Blocks, in words of `terms` terms, fitted to local memory, which on CPUs is cache: half for the strip of b (and the
- * rows of a), half for the sums that wait. 512 KiB is taken for what a core's own cache holds. */
+/* Chooses block sizes, in words of `terms` terms, that fit in local memory, which is cache on CPUs. Half is for the
+ * strip of b (and rows of a), half for pending sums. A core's own cache is assumed to hold 512 KiB. */
 static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p, int64_t terms)
 {
     const tx_gemm *g = &p->g;
     vector_plan v = {.vector = vector_width(context, g->n)};
-    /* 16 lanes are AVX-512 and come with 32 registers; narrower ones may have 16 only. */
+    /* 16 lanes mean AVX-512 with 32 registers; narrower vectors may have only 16 registers. */
     v.rows = v.vector == 16 ? 8 : 4;
     v.columns = 3 * v.vector;
     const int64_t half = (tx_cl_least(context->limits.local_bytes, 512 << 10) - 1024) / 2;
     const int64_t term_bytes = 4 * (v.columns + v.rows), row_bytes = 4 * v.columns;
     const int64_t words = g->k / terms;
-    /* Rows of a that are copied are read once a strip and should stay in the first-level cache. */
+    /* Copied rows of a are read once for each strip and should stay in the L1 cache. */
     int64_t most = tx_cl_least(half / term_bytes - v.vector, p->from == TX_F32 ? 1024 : 512);
     if (most < words) {
         most = tx_cl_least(most, 512);
@@ -41,7 +43,7 @@ static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p
         most = words;
         v.mc = 1024;
     }
-    /* A few work-groups for every core, as long as a strip is still used often enough to pay for its copy. */
+    /* Chooses a few work-groups for every core while a strip is reused often enough to pay for its copy. */
     while (v.mc > 8 * v.rows && tx_cl_blocks(g->n, v.columns) * tx_cl_blocks(g->m, v.mc) * g->batch <
                                     4 * (int64_t)context->limits.compute_units)
         v.mc = tx_cl_blocks(v.mc / 2, v.rows) * v.rows;
@@ -60,7 +62,7 @@ static double vector_suits(const tx_context *context, const tx_cl_provider *self
     return tx_cl_fits(&context->limits, self->name, 16 << 10, 1, why, TX_CL_WHY) ? (beaten ? 0.5 : 1.0) : 0.0;
 }
 
-/* Where terms that are stored side by side are whole words. */
+/* Requires that contiguous terms form whole words. */
 static double dot_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     const tx_gemm *g = &p->g;
@@ -90,7 +92,7 @@ static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_c
     tx_cl_gemm_offsets(b, p);
 }
 
-/* In fp32, and in bf16 by x86's instruction for it. */
+/* fp32, and bf16 with x86's instruction for it. */
 static const tx_cl_provider vector[] = {
     {.name = "portable-vector",
      .device = TX_CL_CPUS,

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix product y = op(a) op(b) + bias (+ y) for cores with vector registers (CPUs). Sums are fp32, rounded to y's type
- * once. Arguments: gemm_operands.cl.
+ * Matrix product y = op(a) op(b) + bias (+ y) for cores with vector registers (CPUs). Sums are fp32, rounded to y's
+ * type once. See gemm_operands.cl for the arguments.
  *
- * A work-group is one work-item. It owns ROWS x COLUMNS register tiles down a strip of COLUMNS columns, and walks: blocks
- * of k, for each the strip of b copied to local memory (transposed and widened to fp32 as it goes), for each the row
- * tiles. A sum that spans several blocks of k waits in local memory.
+ * A work-group is one work-item. It owns ROWS x COLUMNS register tiles down a strip of COLUMNS columns. It loops
+ * over blocks of k: it copies the strip of b to local memory (transposed and widened to fp32), then computes the row
+ * tiles. A sum over several blocks of k is kept in local memory between blocks.
  *
- * Options: VECTOR 4, 8, 16 (lanes of a register); ROWS 8, or 4 where there are 16 registers only: ROWS x 3 sums, three
- * vectors of b and one broadcast of a are to fit. They are named variables, since arrays may end up in memory. AB, Y f32,
- * bf16 or f16: storage of a and b, and of y; WIDEN 1 where AB is not f32; TRANS_A, TRANS_B; NF4 (gemm_packed.cl). DOT 1, where AB is bf16: nothing is
- * widened; a word of two neighbouring terms is multiplied and summed up by x86's vdpbf16ps (Intel's manual, AVX512_BF16), which
- * takes subnormal numbers for 0. Then rows of a and b and the terms are whole words. */
+ * Options: VECTOR 4, 8 or 16 (lanes of a register); ROWS 8, or 4 on CPUs with only 16 registers. Types: AB and Y, the
+ * storage types of a and b, and of y (f32, bf16 or f16); WIDEN 1 if AB is not f32; TRANS_A, TRANS_B; NF4
+ * (gemm_packed.cl). ROWS x 3 sums, three vectors of b and one broadcast of a must fit in registers. They are named
+ * variables, because arrays may be placed in memory.
+ *
+ * DOT 1, for bf16 AB: nothing is widened. x86's vdpbf16ps (Intel's manual, AVX512_BF16) multiplies and adds a word
+ * of two neighbouring terms; it treats subnormal numbers as 0. Rows of a and b and the terms must then be whole
+ * words.
+ */
 
 #ifndef DOT
 #define DOT 0
@@ -36,7 +40,8 @@ typedef TX_CAT(float, VECTOR) lanes;
 #define VLOAD_f16(p) TX_CAT(vload_half, VECTOR)(0, (__global const half *)(p))
 #define AB_VLOAD TX_CAT(VLOAD_, AB)
 
-/* What is multiplied: a term in fp32; with DOT two in bf16, the first in the lower half. `from_t` is what holds one. */
+/* The unit of multiplication: a term in fp32, or with DOT two terms in bf16, the first in the lower half. `from_t`
+ * is the storage type of a unit. */
 #if DOT
 #define TERMS 2
 #define WORD uint
@@ -56,7 +61,7 @@ typedef WORD word;
 typedef TX_CAT(WORD, VECTOR) words;
 #define ROWS_WIDEN(p) TX_CAT(convert_uint, ROWS)(TX_CAT(vload, ROWS)(0, p))
 
-/* a is read where it lies if words lie there; else one row tile at a time is copied to local memory as words. */
+/* a is read in place if it consists of words. Otherwise one row tile at a time is copied to local memory as words. */
 #if (DOT && TRANS_A) || (WIDEN && !DOT)
 #define COPY_A 1
 #define A_SPACE __local
@@ -66,28 +71,28 @@ typedef TX_CAT(WORD, VECTOR) words;
 #endif
 
 #define DECLARE(i) lanes c##i##0 = 0, c##i##1 = 0, c##i##2 = 0;
-/* Rows beyond the last read the last one again: their sums are never stored. */
+/* Rows beyond the last read the last one again; their sums are never stored. */
 #define POINT(i) A_SPACE const word *a##i = a + min((long)i, last) * row;
-#define MULTIPLY(i)                                                                                                    \
-    {                                                                                                                  \
-        words x = (words)(a##i[at]);                                                                                   \
-        ADD_PRODUCT(c##i##0, x, b0);                                                                                   \
-        ADD_PRODUCT(c##i##1, x, b1);                                                                                   \
-        ADD_PRODUCT(c##i##2, x, b2);                                                                                   \
+#define MULTIPLY(i)                  \
+    {                                \
+        words x = (words)(a##i[at]); \
+        ADD_PRODUCT(c##i##0, x, b0); \
+        ADD_PRODUCT(c##i##1, x, b1); \
+        ADD_PRODUCT(c##i##2, x, b2); \
     }
-#define KEEP(i)                                                                                                        \
-    if (more) {                                                                                                        \
-        c##i##0 += LANES_LOAD(3 * i, tile);                                                                                 \
-        c##i##1 += LANES_LOAD(3 * i + 1, tile);                                                                             \
-        c##i##2 += LANES_LOAD(3 * i + 2, tile);                                                                             \
-    }                                                                                                                  \
-    LANES_STORE(c##i##0, 3 * i, tile);                                                                                      \
-    LANES_STORE(c##i##1, 3 * i + 1, tile);                                                                                  \
+#define KEEP(i)                                 \
+    if (more) {                                 \
+        c##i##0 += LANES_LOAD(3 * i, tile);     \
+        c##i##1 += LANES_LOAD(3 * i + 1, tile); \
+        c##i##2 += LANES_LOAD(3 * i + 2, tile); \
+    }                                           \
+    LANES_STORE(c##i##0, 3 * i, tile);          \
+    LANES_STORE(c##i##1, 3 * i + 1, tile);      \
     LANES_STORE(c##i##2, 3 * i + 2, tile);
 
-/* tile [ROWS, COLUMNS] = (more ? tile : 0) + a b over k words; element (i, p) of a at a[i * row + p * step]. */
+/* tile [ROWS, COLUMNS] = (more ? tile : 0) + a b over k words; element (i, p) of a is at a[i * row + p * step]. */
 static void multiply_tile(A_SPACE const word *a, long row, long step, long last, __local const word *b, long k,
-                   __local float *tile, int more)
+                          __local float *tile, int more)
 {
     EACH_ROW(DECLARE)
     EACH_ROW(POINT)
@@ -102,8 +107,9 @@ static void multiply_tile(A_SPACE const word *a, long row, long step, long last,
 }
 
 #if NF4
-/* Local memory and whole blocks make what follows simpler than for other types: VECTOR elements at a time, of a row of b.
- * Element (p, j) of op(b) is number first + j * ldb + p where b is transposed, else first + p * ldb + j. */
+/* Copies a packed strip, VECTOR elements of a row of b at a time. Local memory and whole blocks make this simpler
+ * than for other types. Element (p, j) of op(b) has number first + j * ldb + p if b is transposed, else first + p *
+ * ldb + j. */
 static void copy_packed(__global const uchar *b, long count, long first, long ldb, long columns, long k,
                         const __local float *values, __local word *strip)
 {
@@ -121,8 +127,9 @@ static void copy_packed(__global const uchar *b, long count, long first, long ld
 /* strip [k, COLUMNS] = columns 0..columns-1 of op(b), as words; further columns repeat the last one. */
 #if TRANS_B
 #if VECTOR == 16
-#define GATHER(e) (words)(r[0].e, r[1].e, r[2].e, r[3].e, r[4].e, r[5].e, r[6].e, r[7].e, \
-                       r[8].e, r[9].e, r[10].e, r[11].e, r[12].e, r[13].e, r[14].e, r[15].e)
+#define GATHER(e)                                                                                                      \
+    (words)(r[0].e, r[1].e, r[2].e, r[3].e, r[4].e, r[5].e, r[6].e, r[7].e, r[8].e, r[9].e, r[10].e, r[11].e, r[12].e, \
+            r[13].e, r[14].e, r[15].e)
 #define EACH_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(a) X(b) X(c) X(d) X(e) X(f)
 #elif VECTOR == 8
 #define GATHER(e) (words)(r[0].e, r[1].e, r[2].e, r[3].e, r[4].e, r[5].e, r[6].e, r[7].e)
@@ -131,7 +138,9 @@ static void copy_packed(__global const uchar *b, long count, long first, long ld
 #define GATHER(e) (words)(r[0].e, r[1].e, r[2].e, r[3].e)
 #define EACH_LANE(X) X(0) X(1) X(2) X(3)
 #endif
-#define PUT(e) LANES_STORE(GATHER(s##e), 0, o); o += COLUMNS;
+#define PUT(e)                       \
+    LANES_STORE(GATHER(s##e), 0, o); \
+    o += COLUMNS;
 
 static void copy_strip(__global const ab_t *b, long ldb, long columns, long k, __local word *strip)
 {
@@ -177,14 +186,14 @@ static void copy_strip(__global const ab_t *b, long ldb, long columns, long k, _
 #if COPY_A
 #if DOT
 #define ROWS_VLOAD(p) (ROWS_WIDEN(p) | ROWS_WIDEN((p) + lda) << 16)
-#define ROW_LOAD(p) ((uint)*(p) | (uint)(p)[lda] << 16)
+#define ROW_LOAD(p) ((uint) * (p) | (uint)(p)[lda] << 16)
 #else
 #define ROWS_VLOAD_bf16(p) TX_CAT(as_float, ROWS)(ROWS_WIDEN(p) << 16)
 #define ROWS_VLOAD_f16(p) TX_CAT(vload_half, ROWS)(0, (__global const half *)(p))
 #define ROWS_VLOAD TX_CAT(ROWS_VLOAD_, AB)
 #define ROW_LOAD AB_LOAD
 #endif
-/* Copies ROWS rows of op(a), k words: laid out [ROWS, pitch], or [k, ROWS] when a is stored transposed. */
+/* Copies ROWS rows of op(a), k words: to [ROWS, pitch], or to [k, ROWS] if a is stored transposed. */
 static void copy_rows(__global const ab_t *a, long lda, long last, long k, long pitch, __local word *rows)
 {
 #if TRANS_A
@@ -207,7 +216,7 @@ static void copy_rows(__global const ab_t *a, long lda, long last, long k, long 
 }
 #endif
 
-/* Lanes to y, rounded to its type as tx_store_TYPE does. */
+/* Stores lanes in y, rounded to its type like tx_store_TYPE. */
 static void store_f32(lanes v, __global float *y)
 {
     LANES_STORE(v, 0, y);
@@ -226,8 +235,8 @@ static void store_f16(lanes v, __global ushort *y)
 }
 
 /* y = tile + bias (+ y) in y's type. */
-static void finish_tile(__local const float *tile, __local const float *bias, __global y_t *y, long ldy, long rows, long columns,
-                 int add)
+static void finish_tile(__local const float *tile, __local const float *bias, __global y_t *y, long ldy, long rows,
+                        long columns, int add)
 {
     for (long i = 0; i < rows; i++, tile += COLUMNS, y += ldy) {
         if (columns == COLUMNS) {
@@ -248,9 +257,9 @@ static void finish_tile(__local const float *tile, __local const float *bias, __
     }
 }
 
-/* Groups: (strips of columns, blocks of `mc` rows, batch). kc, with DOT even, is terms of a block. Local memory: strip
- * [kc / TERMS, COLUMNS], tiles [mc, COLUMNS] ([ROWS, COLUMNS] when kc >= k), rows [ROWS, kc / TERMS + VECTOR] (where a is
- * copied). */
+/* Work-groups: (strips of columns, blocks of `mc` rows, batch). kc, which is even with DOT, is the number of terms
+ * of a block. Local memory: strip [kc / TERMS, COLUMNS]; tiles [mc, COLUMNS] (or [ROWS, COLUMNS] if kc >= k); rows
+ * [ROWS, kc / TERMS + VECTOR] if a is copied. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 gemm_vector(GEMM_ARGUMENTS, long mc, long kc, __local word *strip, __local float *tiles, __local word *rows OFFSETS)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Adafactor. Lines are the rows of a matrix, or blocks of what is none; `work` is as backends/cpu/adafactor.c says: sums over
- * blocks of rows by columns, the first row of which becomes 1 / sqrt(c); squares of u, and of p, of each line; numbers. */
+ *
+ * Adafactor. A line is a row of a matrix, or a block of a tensor that is not a matrix. See
+ * backends/cpu/optimizers/adafactor.c for the layout of `work`.
+ */
 
 #define TINY 1e-30f
 #define MEAN 0
@@ -12,7 +14,7 @@ static float beta_of(const __global float *result)
     return -expm1(-0.8f * log(result[TX_RESULT_UPDATES]));
 }
 
-/* r of a row; one work-group a row. */
+/* Computes r of a row, with a work-group for each row. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 adafactor_rows(const __global float *g, long go, __global float *r, long ro, long n, const __global float *result)
 {
@@ -30,7 +32,7 @@ adafactor_rows(const __global float *g, long go, __global float *r, long ro, lon
         r[ro + row] = beta * r[ro + row] + (1.0f - beta) * (sum / (float)n);
 }
 
-/* Sums by columns over a block of rows, which is dimension 1. */
+/* Sums columns over a block of rows, which is dimension 1. */
 __kernel void adafactor_blocks(const __global float *g, long go, __global float *work, long wo, long rows, long n,
                                long block, const __global float *result)
 {
@@ -48,8 +50,8 @@ __kernel void adafactor_blocks(const __global float *g, long go, __global float 
     })
 }
 
-__kernel void adafactor_columns(__global float *work, long wo, __global float *c, long co, long rows, long n, long blocks,
-                                const __global float *result)
+__kernel void adafactor_columns(__global float *work, long wo, __global float *c, long co, long rows, long n,
+                                long blocks, const __global float *result)
 {
     const float beta = beta_of(result), weight = (1.0f - beta) / (float)rows;
     if (result[TX_RESULT_FINITE] == 0.0f)
@@ -74,9 +76,9 @@ static float sum_of(const __global float *x, long n, __local float *part)
     return tx_group_sum(sum, part);
 }
 
-/* The mean of r; one work-group. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-adafactor_mean(const __global float *r, long ro, __global float *number, long no, long rows)
+/* Computes the mean of r with one work-group. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void adafactor_mean(const __global float *r, long ro,
+                                                                             __global float *number, long no, long rows)
 {
     __local float part[WG];
     const float sum = sum_of(r + ro, rows, part);
@@ -84,7 +86,7 @@ adafactor_mean(const __global float *r, long ro, __global float *number, long no
         number[no + MEAN] = sum / (float)rows;
 }
 
-/* Squares of u and p of a row; one work-group a row. */
+/* Computes the sums of squares of u and p of a row, with a work-group for each row. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 adafactor_measure(const __global float *p, long po, const __global float *g, long go, const __global float *r, long ro,
                   __global float *work, long wo, long squares, long rows, long n, const __global float *result)
@@ -109,7 +111,8 @@ adafactor_measure(const __global float *p, long po, const __global float *g, lon
     }
 }
 
-/* v, and squares of u and p, of a block of what is no matrix; one work-group a block. */
+/* Computes v and the sums of squares of u and p of a block of a tensor that is not a matrix, with a work-group for
+ * each block. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 adafactor_vector_measure(const __global float *p, long po, const __global float *g, long go, __global float *v, long vo,
                          __global float *work, long wo, long lines, long n, long block, const __global float *result)
@@ -134,15 +137,16 @@ adafactor_vector_measure(const __global float *p, long po, const __global float 
     }
 }
 
-/* The rate, from the squares of u and p; one work-group. */
+/* Computes the rate from the sums of squares of u and p with one work-group. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-adafactor_rate(const __global uchar *groups, long gro, __global float *work, long wo, long squares, long lines, long all,
-               float decay, int relative, int warmup, int scales, const __global uint *control,
+adafactor_rate(const __global uchar *groups, long gro, __global float *work, long wo, long squares, long lines,
+               long all, float decay, int relative, int warmup, int scales, const __global uint *control,
                const __global float *result)
 {
     __local float part[WG];
     work += wo + squares;
-    const float u = sqrt(sum_of(work, lines, part) / (float)all), p = sqrt(sum_of(work + lines, lines, part) / (float)all);
+    const float u = sqrt(sum_of(work, lines, part) / (float)all),
+                p = sqrt(sum_of(work + lines, lines, part) / (float)all);
     const float t = result[TX_RESULT_UPDATES];
     float rate = tx_update_rate(control, result);
     if (relative)
@@ -155,9 +159,9 @@ adafactor_rate(const __global uchar *groups, long gro, __global float *work, lon
     }
 }
 
-/* Dimension 1: rows. */
-__kernel void adafactor_update(__global float *p, long po, const __global float *g, long go, const __global float *r, long ro,
-                               const __global float *work, long wo, long squares, long rows, long n,
+/* Dimension 1 is rows. */
+__kernel void adafactor_update(__global float *p, long po, const __global float *g, long go, const __global float *r,
+                               long ro, const __global float *work, long wo, long squares, long rows, long n,
                                const __global float *result)
 {
     const long row = TX_ROW;

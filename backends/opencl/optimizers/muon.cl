@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The ends of Muon's chain of nodes (api/plan/muon.c), and what it needs between products. */
+ *
+ * The first and last kernels of Muon's chain of nodes (api/optimizers/muon.c), and the normalization and blend
+ * between them.
+ */
 
-__kernel void muon_momentum(const __global float *g, long go, __global float *b, long bo, __global float *u, long uo, long n,
-                            float momentum, int nesterov, const __global float *result)
+__kernel void muon_momentum(const __global float *g, long go, __global float *b, long bo, __global float *u, long uo,
+                            long n, float momentum, int nesterov, const __global float *result)
 {
     const int finite = result[TX_RESULT_FINITE] != 0.0f;
     const float factor = result[TX_RESULT_GRAD_FACTOR];
@@ -39,8 +42,8 @@ __kernel void muon(__global float *p, long po, const __global float *x, long xo,
     })
 }
 
-__kernel void normalize_by(const __global float *x, long xo, const __global float *sumsq, long so, __global float *y, long yo,
-                           long n, float eps)
+__kernel void normalize_by(const __global float *x, long xo, const __global float *sumsq, long so, __global float *y,
+                           long yo, long n, float eps)
 {
     const float inverse = 1.0f / fmax(sqrt(sumsq[so]), eps);
     x += xo;
@@ -48,8 +51,8 @@ __kernel void normalize_by(const __global float *x, long xo, const __global floa
     TX_EACH({ tx_store(tx_load(x, i, n, 0.0f) * inverse, y, i, n); })
 }
 
-__kernel void blend(const __global float *a, long ao, const __global float *b, long bo, __global float *y, long yo, long n,
-                    float alpha, float scale)
+__kernel void blend(const __global float *a, long ao, const __global float *b, long bo, __global float *y, long yo,
+                    long n, float alpha, float scale)
 {
     a += ao;
     b += bo;

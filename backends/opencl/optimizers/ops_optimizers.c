@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Updates of the optimizers beyond SGD and AdamW. */
+ *
+ * Launches of the optimizers other than SGD and AdamW.
+ */
 #include "backends/opencl/ops/update.h"
 
 tx_status tx_cl_adamw_anyprecision(tx_cl_builder *b, const tx_command *c)
@@ -36,7 +38,7 @@ tx_status tx_cl_lion(tx_cl_builder *b, const tx_command *c)
 
 /* ---- Adafactor ------------------------------------------------------------------------------------------ */
 
-/* The rate, from squares of u and p that lie `squares` elements into `work`. */
+/* Computes the rate from sums of squares of u and p, `squares` elements into `work`. */
 static void choose_rate(tx_cl_builder *b, const tx_command *c, const tx_operand *work, int64_t squares)
 {
     const int64_t lines = tx_adafactor_lines(&c->in[0].shape);
@@ -49,7 +51,7 @@ static void choose_rate(tx_cl_builder *b, const tx_command *c, const tx_operand 
     tx_cl_arg_update_end(b);
 }
 
-/* r and c of a matrix, and the mean of r. */
+/* Computes r and c of a matrix, and the mean of r. */
 static void factor(tx_cl_builder *b, const tx_command *c, const tx_operand *number)
 {
     const int64_t rows = c->in[0].shape.dim[0], columns = c->in[0].shape.dim[1];

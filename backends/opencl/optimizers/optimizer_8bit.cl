@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * AdamW whose moments are numbers of 8 bits, with the greatest magnitude of each block in fp32. */
+ *
+ * AdamW with 8-bit moments and an fp32 absmax for each block.
+ */
 
 #include "backends/dynamic_map.h"
 
@@ -7,7 +9,7 @@ typedef struct moments {
     float m, v;
 } moments;
 
-/* The new moments of an element, of old codes. */
+/* Computes the new moments of an element from its old codes. */
 static moments new_moments(uchar m, uchar v, float of_m, float of_v, float grad, float beta1, float beta2)
 {
     moments now;
@@ -16,14 +18,16 @@ static moments new_moments(uchar m, uchar v, float of_m, float of_v, float grad,
     return now;
 }
 
-/* One work-group a block. Numbers are worked out twice, so that none has to be kept: for the greatest, and for the codes. */
+/* A work-group processes a block. Moments are computed twice, first for the maximum and then for the codes, so that
+ * none has to be stored. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 adamw_8bit(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
            __global uchar *m, long mo, __global uchar *v, long vo, __global float *absmax, long ao, long n, float beta1,
            float beta2, float log1, float log2, float eps, float decay, const __global uint *control,
            const __global float *result)
 {
-    __local float part_m[WG], part_v[WG]; /* two: PoCL 3.1 gives one that both maxima go through to all threads at once */
+    __local float part_m[WG],
+        part_v[WG]; /* two arrays, because PoCL 3.1 shares a single one between work-items across both reductions */
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
     const long block = get_group_id(0), first = block * PARAM_BLOCK;
@@ -37,23 +41,23 @@ adamw_8bit(__global float *p, long po, const __global float *g, long go, const _
     v += vo + first;
     absmax += ao + 2 * block;
     const float of_m = absmax[0], of_v = absmax[1];
-    float most_m = 0.0f, most_v = 0.0f;
+    float max_m = 0.0f, max_v = 0.0f;
     for (int i = (int)get_local_id(0); i < count; i += WG) {
         const moments now = new_moments(m[i], v[i], of_m, of_v, g[i] * factor, beta1, beta2);
-        most_m = tx_max1(most_m, fabs(now.m));
-        most_v = tx_max1(most_v, now.v);
+        max_m = tx_max1(max_m, fabs(now.m));
+        max_v = tx_max1(max_v, now.v);
     }
-    most_m = tx_group_max(most_m, part_m);
-    most_v = tx_group_max(most_v, part_v);
+    max_m = tx_group_max(max_m, part_m);
+    max_v = tx_group_max(max_v, part_v);
     for (int i = (int)get_local_id(0); i < count; i += WG) {
         const moments now = new_moments(m[i], v[i], of_m, of_v, g[i] * factor, beta1, beta2);
         p[i] = p[i] * keep - step * now.m / (sqrt(now.v) / root + eps);
-        m[i] = (uchar)tx_map_signed_code(most_m > 0.0f ? now.m / most_m : 0.0f);
-        v[i] = (uchar)tx_map_unsigned_code(most_v > 0.0f ? now.v / most_v : 0.0f);
+        m[i] = (uchar)tx_map_signed_code(max_m > 0.0f ? now.m / max_m : 0.0f);
+        v[i] = (uchar)tx_map_unsigned_code(max_v > 0.0f ? now.v / max_v : 0.0f);
     }
-    barrier(CLK_GLOBAL_MEM_FENCE); /* all have read the old ones */
+    barrier(CLK_GLOBAL_MEM_FENCE); /* all work-items have read the old values */
     if (get_local_id(0) == 0) {
-        absmax[0] = most_m;
-        absmax[1] = most_v;
+        absmax[0] = max_m;
+        absmax[1] = max_v;
     }
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lion, and AdamW whose weights and moments are of any floating types. */
+ *
+ * Lion, and AdamW with weights and moments of any floating type.
+ */
 
 #include "backends/opencl/ops/update.cl"
 
@@ -22,7 +24,7 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
     })
 }
 
-/* P: type of p and g; M, V, C: types of the states; c absent: with_c 0. */
+/* P is the type of p and g. M, V and C are the types of the states. Without c, with_c is 0. */
 #ifndef P
 #define P f32
 #endif
@@ -32,21 +34,21 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
 #define C f32
 #endif
 
-#ifdef BY_CHANCE /* P is bf16: rng.h */
+#ifdef BY_CHANCE /* stochastic rounding of a bf16 P: see rng.h */
 static uvec noise_of(const __global uint *control, long element)
 {
     uint part[VW];
     for (int k = 0; k < VW; k += 4) {
-        const tx_random u = tx_draw(control[TX_CONTROL_SEED_LO], control[TX_CONTROL_SEED_HI], control[TX_CONTROL_STEP],
-                                    0, TX_UPDATE_SITE, 0, (uint)((element + k) / PARAM_BLOCK),
-                                    (uint)((element + k) % PARAM_BLOCK) / 4);
+        const tx_random u =
+            tx_draw(control[TX_CONTROL_SEED_LO], control[TX_CONTROL_SEED_HI], control[TX_CONTROL_STEP], 0,
+                    TX_UPDATE_SITE, 0, (uint)((element + k) / PARAM_BLOCK), (uint)((element + k) % PARAM_BLOCK) / 4);
         for (int w = 0; w < 4 && w < VW; w++)
             part[k + w] = u.word[(element + w) & 3];
     }
     return VLOAD_PRIVATE(part);
 }
 
-/* The number of bf16 below v plus noise. */
+/* Rounds v plus noise down to bf16. */
 static vec round_with(vec v, uvec noise)
 {
     const uvec bits = AS_UVEC(v), up = (bits + noise) & 0xFFFF0000u;
@@ -64,9 +66,9 @@ static vec round_with(vec v, uvec noise)
 #define rounded_f32(v, noise, shift) (v)
 #define rounded_f16(v, noise, shift) (v)
 
-__kernel void adamw_anyprecision(__global TX_CAT(P, _t) *p, long po, const __global TX_CAT(P, _t) *g, long go,
-                                 const __global uchar *groups, long gro, __global TX_CAT(M, _t) *m, long mo,
-                                 __global TX_CAT(V, _t) *v, long vo, __global TX_CAT(C, _t) *c, long co, long n,
+__kernel void adamw_anyprecision(__global TX_CAT(P, _t) * p, long po, const __global TX_CAT(P, _t) * g, long go,
+                                 const __global uchar *groups, long gro, __global TX_CAT(M, _t) * m, long mo,
+                                 __global TX_CAT(V, _t) * v, long vo, __global TX_CAT(C, _t) * c, long co, long n,
                                  float beta1, float beta2, float log1, float log2, float eps, float decay, int with_c,
                                  long first, const __global uint *control, const __global float *result)
 {

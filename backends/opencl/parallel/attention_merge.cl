@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention to two sets of keys as that to both. A, B and O name storage types (f32, bf16, f16). */
+ *
+ * Merges attention over two sets of keys into attention over both. A, B and O name storage types (f32, bf16 or f16).
+ */
 
-/* Row: row (b, t) and head; T rows a sample, `heads` of size n. */
-__kernel void attention_merge(const __global TX_CAT(A, _t) *a, long ao, const __global float *a_lse, long alo,
-                              const __global TX_CAT(B, _t) *b, long bo, const __global float *b_lse, long blo,
-                              __global TX_CAT(O, _t) *o, long oo, __global float *lse, long lo, long n, long T, int heads)
+/* TX_ROW is row (b, t) and head. A sample has T rows of `heads` heads of size n. */
+__kernel void attention_merge(const __global TX_CAT(A, _t) * a, long ao, const __global float *a_lse, long alo,
+                              const __global TX_CAT(B, _t) * b, long bo, const __global float *b_lse, long blo,
+                              __global TX_CAT(O, _t) * o, long oo, __global float *lse, long lo, long n, long T,
+                              int heads)
 {
     const long row = TX_ROW / heads, h = TX_ROW % heads, at = (row / T * heads + h) * T + row % T;
     const float of_a = a_lse[alo + at], of_b = b_lse[blo + at], greater = fmax(of_a, of_b);

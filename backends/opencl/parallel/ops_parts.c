@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Launches for tensors that ranks divide: rows of tables, columns of tensors, keys of attention. */
+ *
+ * Launches for tensors that are divided among ranks: rows of tables, columns of tensors, keys of attention.
+ */
 #include "backends/opencl/ops/ops.h"
 
 tx_status tx_cl_tp_indices(tx_cl_builder *b, const tx_command *c)
@@ -10,14 +12,14 @@ tx_status tx_cl_tp_indices(tx_cl_builder *b, const tx_command *c)
     return TX_CL_I64(b, (int64_t)count, c->attrs.first, c->attrs.rows, c->attrs.vocab);
 }
 
-/* Columns of x from `from` on, `count` of them, become those of y from `to` on. */
+/* Copies `count` columns of x from column `from` to column `to` of y. */
 static tx_status move_columns(tx_cl_builder *b, const tx_command *c, const tx_operand *x, int64_t from, int64_t to,
                               int64_t count)
 {
     const tx_operand *y = &c->out[0];
     const int64_t of_x = tx_shape_last(&x->shape), of_y = tx_shape_last(&y->shape);
     const bool even = of_x % 4 == 0 && of_y % 4 == 0 && from % 4 == 0 && to % 4 == 0 && count % 4 == 0;
-    /* Vectors are aligned where all of these are; else the form is that of an odd number of columns. */
+    /* Vectors are aligned if all of these are even multiples; otherwise use the form for an odd number of columns. */
     tx_cl_form form = tx_cl_form_of(b, c, even ? count : count | 1, false, "-DIN=%s -DOUT=%s", tx_cl_storage(x->dtype),
                                     tx_cl_storage(y->dtype));
     tx_cl_launch_columns(b, &form, "parts", "columns", count, tx_shape_rows(&y->shape));
@@ -34,7 +36,7 @@ tx_status tx_cl_join_columns(tx_cl_builder *b, const tx_command *c)
     return move_columns(b, c, &c->in[1], 0, c->attrs.rows, tx_shape_last(&c->in[1].shape));
 }
 
-/* A row of the kernel is a head of one. */
+/* A row of the kernel is one head of a row. */
 tx_status tx_cl_attention_merge(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *o = &c->out[0].shape;

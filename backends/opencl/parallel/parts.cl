@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows of tables and columns of tensors that ranks have parts of. IN and OUT name storage types (f32, bf16, f16). */
+ *
+ * Shards of tables (rows) and of tensors (columns). IN and OUT name storage types (f32, bf16 or f16).
+ */
 
 #ifndef IN
 #define IN f32
@@ -19,7 +21,8 @@ __kernel void tp_indices(const __global int *indices, long io, __global int *y, 
     y[yo + i] = index < 0 || index >= all ? index : row >= 0 && row < rows ? (int)row : -1;
 }
 
-/* Row: `n` columns of x, whose rows have `width`, from `from` on become those of y, likewise. */
+/* Copies `n` columns of each row of x, from column `from` on, to column `to` of y. The rows have x_width and
+ * y_width columns. */
 __kernel void columns(const __global TX_CAT(IN, _t) * x, long xo, __global TX_CAT(OUT, _t) * y, long yo, long n,
                       long x_width, long from, long y_width, long to, int mode, const __global uint *control)
 {

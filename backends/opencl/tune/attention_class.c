@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The class of a kernel of attention: which form is fastest depends on it. */
+ *
+ * The class of an attention kernel for the autotuner: the properties that determine the fastest form.
+ */
 #include "backends/opencl/tune/trials.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Whether the command's type decides what it can get. */
+/* Returns true if the candidates depend on the command's type. */
 static bool typed(const tx_cl_attention_subject *s)
 {
     return s->forms.count > 0 && s->forms.form[0].kind->typed;
@@ -21,11 +23,11 @@ static tx_status measure(tx_context *context, const tx_cl_class *c, int id, doub
 {
     (void)give_up_after;
     const tx_cl_attention_subject *s = c->q->user;
-    const tx_dtype type = typed(s) ? s->a->type : TX_F32; /* the tiles in local memory are fp32 whatever is loaded */
+    const tx_dtype type = typed(s) ? s->a->type : TX_F32; /* the tiles in local memory are fp32 for any stored type */
     return tx_cl_attention_measure(context, s->a, s->kernel, s->forms.form[id].name, type, seconds);
 }
 
-/* What decides which form is fastest; sizes by their upper powers of two. */
+/* Writes the key of the class. Sizes are rounded up to powers of two. */
 static void describe(const tx_cl_attention_subject *s, tx_cl_class *c)
 {
     const tx_cl_attention_job *a = s->a;
@@ -50,8 +52,8 @@ static void describe(const tx_cl_attention_subject *s, tx_cl_class *c)
              (long long)T);
 }
 
-/* Forms are compared in tuning runs only: some drivers compile one for seconds. A step with caches is too short to
- * tell. */
+/* Forms are compared only in tuning runs, because some drivers compile one for seconds. With caches a step is too
+ * short to measure. */
 void tx_cl_attention_class(tx_cl_class *c)
 {
     const tx_cl_attention_subject *s = c->q->user;

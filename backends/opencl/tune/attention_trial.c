@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Trials of attention's forms: the commands that prove and measure one kernel. */
+ *
+ * Known-answer tests and measurements of the forms of attention kernels.
+ */
 #include "backends/opencl/tune/trials.h"
 
-/* Measured commands are cut to these, which bounds time and memory. */
+/* Limits of measured commands, which bound time and memory. */
 #define MEASURE_TOKENS 4096         /* of a row */
-#define MEASURE_ELEMENTS (16 << 20) /* of qkv, if one row has fewer */
+#define MEASURE_ELEMENTS (16 << 20) /* of qkv, unless one row has more */
 
 typedef struct extent {
     int64_t B, T;
@@ -12,7 +14,7 @@ typedef struct extent {
     tx_dtype type;
 } extent;
 
-/* The command of `a` with other extents. */
+/* Returns the command of `a` with other sizes. */
 static tx_command command_of(const tx_cl_attention_job *a, tx_cl_attention_kernel kernel, const extent *e)
 {
     const bool backward = kernel != TX_CL_FORWARD;
@@ -47,9 +49,9 @@ static void put_starts(tx_probe *probe, const tx_operand *starts, int64_t sample
             (int32_t)(i % tx_shape_last(&starts->shape) / sample * sample);
 }
 
-/* ---- Proof ----------------------------------------------------------------------------------------------------------- */
+/* ---- Known-answer test ----------------------------------------------------------------------- */
 
-/* The last queries of T keys, two before the end. */
+/* The last queries of T keys, ending two before the end. */
 static tx_command cached_command(const tx_cl_attention_job *a, const extent *e, int64_t queries)
 {
     const tx_operand cache = {.dtype = TX_F32, .shape = TX_SHAPE(1, e->T, (int64_t)e->kv_heads * a->d)};
@@ -66,7 +68,7 @@ static tx_command cached_command(const tx_cl_attention_job *a, const extent *e, 
     return c;
 }
 
-/* One row of several tiles, with few heads. If the command has a window or packed samples, they end within tiles. */
+/* One row of several tiles with few heads. A window or packed samples of the command end within tiles. */
 static tx_status create(const tx_cl_attention_job *a, tx_cl_attention_kernel kernel, const tx_cl_attention_form *form,
                         tx_probe *probe)
 {
@@ -81,12 +83,13 @@ static tx_status create(const tx_cl_attention_job *a, tx_cl_attention_kernel ker
     if (!a->cached)
         put_starts(probe, &probe->command.in[kernel == TX_CL_FORWARD ? 2 : 5], tile + 7);
     const tx_operand *lse = &probe->command.in[3];
-    for (int64_t i = 0; kernel != TX_CL_FORWARD && i < tx_operand_count(lse); i++) /* probabilities below 1, mostly */
+    for (int64_t i = 0; kernel != TX_CL_FORWARD && i < tx_operand_count(lse);
+         i++) /* makes most probabilities less than 1 */
         tx_probe_put(probe->data, lse, i, 4.0f + tx_probe_get(probe->data, lse, i));
     return TX_OK;
 }
 
-/* Inputs, sums and results are fp32, or scores and results are rounded to 16 bits. */
+/* Tolerances for fp32, or for scores and results that are rounded to 16 bits. */
 static void set_tolerances(tx_cl_attention_kernel kernel, const tx_cl_attention_job *a, tx_probe *probe)
 {
     const tx_dtype type = probe->command.out[0].dtype;
@@ -114,7 +117,7 @@ tx_status tx_cl_attention_verify(tx_context *context, const tx_cl_attention_job 
     return status;
 }
 
-/* ---- Measurement ----------------------------------------------------------------------------------------------------- */
+/* ---- Measurement ----------------------------------------------------------------------------- */
 
 void tx_cl_attention_cut(const tx_cl_attention_job *a, int64_t *B, int64_t *T)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The known-answer test that a device passes before it is trusted: a few kernels of every kind (exact arithmetic, sums
- * in local memory, exponentials, random numbers), compared with the cpu backend. Products and attention have trials of
- * their own. */
+ *
+ * The known-answer test of a device at opening: a few kernels of every kind (exact arithmetic, sums in local memory,
+ * exponentials, random numbers) are compared with the cpu backend. Matrix products and attention have their own
+ * tests.
+ */
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/trials.h"
 
@@ -18,7 +20,7 @@
 
 static const struct check {
     tx_op op;
-    tx_shape in, out, work; /* an op without a work output has rank 0 */
+    tx_shape in, out, work; /* rank 0 if the op has no work output */
     tx_attrs attrs;
     double tolerance;
 } checks[] = {
@@ -47,15 +49,14 @@ static tx_status run_check(tx_context *context, const struct check *c)
     if (status != TX_DEVICE)
         return status;
     snprintf(what, sizeof what, "%s", tx_error());
-    return tx_fail(TX_DEVICE,
-                   "the device fails the known-answer test (%s) and is not used; another driver than %s may help", what,
-                   context->info.driver);
+    return tx_fail(TX_DEVICE, "the device fails the known-answer test (%s) and is not used; try another driver than %s",
+                   what, context->info.driver);
 }
 
 enum { EXPONENTS = 1024 };
 
-/* Attention's kernels for GPUs take native_exp2 where it is as good as exp2, as it is on GPUs by AMD, Intel and NVIDIA.
- * Intel's driver for CPUs has 13 bits of it. */
+/* Tests native_exp2. GPU attention kernels use it if it is as accurate as exp2, which holds on GPUs by AMD, Intel
+ * and NVIDIA. Intel's CPU driver computes only 13 bits. */
 static tx_status try_native(tx_context *context)
 {
     const size_t items = EXPONENTS;
@@ -79,7 +80,8 @@ static tx_status try_native(tx_context *context)
     return status;
 }
 
-/* The verdict is about this device, driver and variant (the cache adds them) and these kernel texts. */
+/* The cached result is valid for this device, driver and variant (the cache adds them to the key) and these kernel
+ * sources. */
 tx_status tx_cl_self_test(tx_context *context)
 {
     static const char disproved[] = ", in larger work-groups than the driver says",
@@ -108,6 +110,6 @@ tx_status tx_cl_self_test(tx_context *context)
              context->driver.native_exp2 ? "" : coarse);
     if (status == TX_OK)
         tx_cl_cache_store(context, key, found, strlen(found) + 1);
-    memset(&context->traffic, 0, sizeof context->traffic); /* the account begins with what the engine does */
+    memset(&context->traffic, 0, sizeof context->traffic); /* do not count the traffic of this test */
     return status;
 }

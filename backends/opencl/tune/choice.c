@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The text by which another run gives each class of matrix products and of attention to the same. Sums round
- * differently from one to the other, so the same choices are part of the same bits. */
+ *
+ * The autotuner's choices as a text, with which another run makes the same choices. Candidates round sums
+ * differently, so equal bits require equal choices.
+ */
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/trials.h"
 
@@ -8,34 +10,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* KEY<TAB>NAME, one a line. */
+/* Returns lines KEY<TAB>NAME. */
 tx_status tx_cl_choices(const tx_context *context, char **text)
 {
     return tx_cl_lines_copy(context->tuner->choices, text);
 }
 
-/* One line, which is cut in two; `choices` takes what it says. */
+/* Parses one line, which it splits in two, and adds it to `choices`. */
 static tx_status read_line(const tx_context *context, char *line, char **choices)
 {
     char *tab = strchr(line, '\t');
     if (!tab || tab == line)
-        return tx_fail(TX_FORMAT, "a choice should be KEY, a tab, NAME: \"%.100s\"", line);
+        return tx_fail(TX_FORMAT, "expected KEY, a tab and NAME, found \"%.100s\"", line);
     *tab = '\0';
     if (strncmp(line, TX_CL_PARTS " ", sizeof TX_CL_PARTS) == 0) {
         const int parts = atoi(tab + 1);
         return parts >= 1 && parts <= TX_CL_MOST_PARTS
                    ? tx_cl_line_set(choices, line, tab + 1)
-                   : tx_fail(TX_FORMAT, "a product goes by 1 to %d parts: \"%.60s\"", TX_CL_MOST_PARTS, tab + 1);
+                   : tx_fail(TX_FORMAT, "a product is split into 1 to %d parts, found \"%.60s\"", TX_CL_MOST_PARTS,
+                             tab + 1);
     }
     const bool attention = strncmp(line, TX_CL_ATTENTION, sizeof TX_CL_ATTENTION - 1) == 0;
     if (attention ? tx_cl_attention_has_form(context, tab + 1) : tx_cl_gemm_has_provider(context, tab + 1))
         return tx_cl_line_set(choices, line, tab + 1);
     return tx_fail(
-        TX_UNSUPPORTED, "%s (%s) has no %s \"%.60s\", which the earlier run used: results may differ in the last bits",
+        TX_UNSUPPORTED, "%s (%s) has no %s \"%.60s\", which the earlier run used; results may differ in the last bits",
         context->info.id, context->info.name, attention ? "form of attention" : "provider of matrix products", tab + 1);
 }
 
-/* All lines or none. */
+/* Applies all lines or none. */
 tx_status tx_cl_choose(tx_context *context, const char *text)
 {
     char *choices = NULL, *copy = NULL, *rest = NULL;

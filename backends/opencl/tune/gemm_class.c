@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The class of a product: which provider is fastest depends on it, and the trials of providers. */
+ *
+ * The class of a matrix product for the autotuner: the properties that determine the fastest provider, and the tests
+ * and measurements of providers.
+ */
 #include "backends/opencl/tune/trials.h"
 
 #include "backends/nf4.h"
@@ -9,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Products are measured with their dimensions cut to this, which bounds time and memory. */
+/* Maximum dimensions of measured products, which bound time and memory. */
 #define MEASURED 4096
 #define MEASURED_GROUPS 8
 
 #define PROOF_GROUPS 5
 
-/* Small products with known answers in the types and transposes of `p`, made of whole pieces of the provider's; those
- * without columns are left out. One that it declines says nothing; one at least it has to take. */
+/* Tests small products with known answers, with the types and transposes of `p` and whole pieces of the provider.
+ * Tests with n = 0 are skipped. The provider may decline some products, but not all. */
 static tx_status try_all(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, int count,
                          const tx_cl_gemm_case *trials)
 {
@@ -36,7 +39,7 @@ static tx_status try_all(tx_context *context, const tx_cl_provider *provider, co
         t.bias = t.bias && !p->offsets;
         t.op = p->op;
         t.groups = p->offsets ? PROOF_GROUPS : 0;
-        if (p->offsets && !p->trans_a) { /* some groups have several tiles, and nothing is added to */
+        if (p->offsets && !p->trans_a) { /* some groups have several tiles, and TX_ADD is not supported */
             t.m *= 8;
             t.accumulate = TX_STORE;
         }
@@ -52,8 +55,8 @@ static tx_status try_all(tx_context *context, const tx_cl_provider *provider, co
     return status;
 }
 
-/* Whether all rows are whole quads at multiples of 16 bytes, as those of models mostly are. Kernels have forms for
- * that, and the others need not be built. */
+/* Returns true if all rows are whole quads aligned to 16 bytes, as in most models. Kernels have separate forms for
+ * such rows, so the other forms need not be built. */
 static bool in_quads(const tx_cl_product *p)
 {
     const tx_gemm *g = &p->g;
@@ -61,9 +64,9 @@ static bool in_quads(const tx_cl_product *p)
            (p->a->offset | p->b->offset | p->y->offset) % 16 == 0;
 }
 
-/* A product in a batch with many terms, which tiles part, and odd dimensions if those of `p` are odd; one of quads; one
- * of more tiles than groups, if groups compute several tiles; and one whose data need all bits of fp32, if the units
- * have fewer. */
+/* Tests four products. The first is a batch with enough terms for split-k; its dimensions are odd if those of `p` are.
+ * The second consists of quads. The third has more tiles than persistent work-groups. The fourth has data that need all
+ * bits of fp32, for units of lower precision. */
 static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
 {
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
@@ -82,7 +85,7 @@ static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
     return try_all(context, provider, c->q->user, 4, trials);
 }
 
-/* Whole and with its terms parted, as tiles do it. */
+/* Tests the epilogue without and with split-k. */
 static tx_status prove_epilogue(tx_context *context, const tx_cl_class *c, int id)
 {
     const tx_cl_product *p = c->q->user;
@@ -98,7 +101,8 @@ static tx_status prove_epilogue(tx_context *context, const tx_cl_class *c, int i
     return try_all(context, tx_cl_gemm_provider(id), p, 2, trials);
 }
 
-/* The product that is measured instead of this one: it has a few of its groups, with as many rows or terms each. */
+/* Returns the product that is measured instead of this one. It has a few of its groups, with as many rows or terms
+ * each. */
 static tx_cl_gemm_case cut(const tx_cl_product *p)
 {
     const int64_t groups = p->offsets ? tx_cl_least(p->g.batch, MEASURED_GROUPS) : 0;
@@ -121,7 +125,7 @@ static double work_of(const tx_cl_gemm_case *t)
     return 2.0 * (double)t->m * (double)t->n * (double)t->k;
 }
 
-/* Seconds for so much work by the rate of a mid-size product of these types, found out once a context. */
+/* Estimates the time from the rate of a mid-size product of these types, which is measured once for each context. */
 static tx_status estimate(tx_context *context, const tx_cl_class *c, const char *name, double *seconds)
 {
     const tx_cl_product *p = c->q->user;
@@ -150,8 +154,8 @@ static tx_status measure(tx_context *context, const tx_cl_class *c, int id, doub
     return tx_cl_gemm_verify(context, name, &trial, seconds);
 }
 
-/* How many elements make pieces of which all rows of a and b consist, at most those of 16 bytes: some providers take
- * only whole pieces. */
+/* Returns the number of elements of the largest piece, up to 16 bytes, of which all rows of a and b consist. Some
+ * providers support only whole pieces. */
 static int64_t piece_of(const tx_cl_product *p)
 {
     const tx_gemm *g = &p->g;

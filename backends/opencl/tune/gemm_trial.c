@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Trials of matrix products: the command, and data with which fp32 sums are exact. */
+ *
+ * Known-answer tests and measurements of matrix products: the command, and data for which fp32 sums are exact.
+ */
 #include "backends/opencl/tune/trials.h"
 
 #include "backends/nf4.h"
 
 #include <math.h>
 
-/* A product that is measured is proven as well if it has no more multiplications than this: the cpu backend takes a
- * moment for it. */
+/* A measured product is also tested if it has at most this many multiplications, because the cpu backend then takes
+ * only a moment. */
 #define PROVEN 500e6
 
 enum { A, B, BIAS, Z };
 
-/* Relative to the largest value: an epilogue's exponentials differ in the last bits. */
+/* Relative to the largest value, because the exponentials of an epilogue differ in the last bits. */
 #define EPILOGUE_TOLERANCE 1e-5
 
-/* Numbers of 4 bits: -1, 0 and 1 times 1/2, 1 or 3/2 by block. With double quantisation the map contains its code less
- * 1, scale and mean of the groups are 1/2. */
+/* 4-bit test data: -1, 0 and 1 times 1/2, 1 or 3/2 by block. With double quantization map[code] is code - 1, and
+ * scale and mean of the groups are 1/2. */
 static void put_packed(unsigned char *data, tx_dtype type, int64_t count)
 {
     static const unsigned char codes[] = {0, 7, 15};
@@ -44,7 +46,8 @@ static tx_shape matrix(int64_t batch, int64_t rows, int64_t columns)
     return batch > 1 ? TX_SHAPE(batch, rows, columns) : TX_SHAPE(rows, columns);
 }
 
-/* Where group e begins: groups have 0, 5, 3, 1, 6, 4 and 2 shares, again and again, and one share is of none. */
+/* Returns the first row of group e. Groups have 0, 5, 3, 1, 6, 4 and 2 shares, repeatedly, and one share belongs to
+ * no group. */
 static int64_t group_begin(const tx_cl_gemm_case *t, int64_t e)
 {
     const int64_t rows = t->trans_a ? t->k : t->m;
@@ -56,8 +59,8 @@ static int64_t group_begin(const tx_cl_gemm_case *t, int64_t e)
     return rows * before / all;
 }
 
-/* A MATMUL becomes one by groups. */
-static void lay_out_groups(const tx_cl_gemm_case *t, tx_command *c)
+/* Changes a MATMUL to a grouped product. */
+static void set_groups(const tx_cl_gemm_case *t, tx_command *c)
 {
     c->op = t->op;
     c->in[BIAS] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(t->groups + 1)};
@@ -67,7 +70,7 @@ static void lay_out_groups(const tx_cl_gemm_case *t, tx_command *c)
         c->in[B].shape = t->trans_b ? TX_SHAPE(t->groups, t->n, t->k) : TX_SHAPE(t->groups, t->k, t->n);
 }
 
-static void lay_out(const tx_cl_gemm_case *t, tx_command *c)
+static void set_shapes(const tx_cl_gemm_case *t, tx_command *c)
 {
     const bool keeps = t->epilogue == TX_EPILOGUE_GELU;
     const tx_attrs attrs = {.trans_a = t->trans_a,
@@ -92,11 +95,12 @@ static void lay_out(const tx_cl_gemm_case *t, tx_command *c)
     else if (t->epilogue != TX_EPILOGUE_NONE)
         c->in[Z] = c->out[0];
     if (t->groups > 0)
-        lay_out_groups(t, c);
+        set_groups(t, c);
 }
 
-/* The error of a sum of so many random terms if each addition rounds is a random walk by a third of a unit in the last
- * place. Elements with large partial sums are up to four times as far off; products by tf32 are a hundred times. */
+/* If each addition rounds, the error of a sum of `terms` random numbers is a random walk with steps of a third of a
+ * unit in the last place. Elements with large partial sums have up to four times that error; tf32 products have a
+ * hundred times that error. */
 static double rough_error(int64_t terms)
 {
     return 4.0 * 0.425 * 0x1p-24 * sqrt((double)terms / 2.0);
@@ -106,7 +110,7 @@ static tx_status create(const tx_cl_gemm_case *t, tx_probe *probe)
 {
     const bool rounds = t->epilogue == TX_EPILOGUE_GELU || t->epilogue == TX_EPILOGUE_GELU_GRAD;
     *probe = (tx_probe){.tolerance = {t->rough ? rough_error(t->k) : rounds ? EPILOGUE_TOLERANCE : 0.0}};
-    lay_out(t, &probe->command);
+    set_shapes(t, &probe->command);
     TX_TRY(tx_probe_create(probe));
     tx_probe_fill(probe, t->rough ? TX_PROBE_ROUGH : TX_PROBE_EXACT, 0);
     const tx_operand *b = &probe->command.in[B], *offsets = &probe->command.in[BIAS];

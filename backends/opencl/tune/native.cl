@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the driver makes of native_exp2, whose precision OpenCL leaves to it: of -i / 64, item i. */
+ *
+ * Computes native_exp2(-i / 64) in item i. OpenCL leaves its precision to the driver (check.c).
+ */
 
 __kernel void native(__global float *y)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Trials of candidates: the proof and the measurement of a single command. */
+ *
+ * Runs the known-answer test and the measurement of a candidate with a single command.
+ */
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/trials.h"
 
@@ -21,7 +23,8 @@ const tx_backend tx_cl_plain = {
     .destroy = tx_cl_destroy,
 };
 
-#define SPILL_MEM_SIZE_INTEL 0x4109 /* of cl_intel_required_subgroup_size: there private memory is another matter */
+#define SPILL_MEM_SIZE_INTEL \
+    0x4109 /* of cl_intel_required_subgroup_size: on Intel devices private memory is not only spilled registers */
 
 static int64_t private_bytes(const tx_context *context, cl_kernel kernel)
 {
@@ -32,11 +35,12 @@ static int64_t private_bytes(const tx_context *context, cl_kernel kernel)
     return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX;
 }
 
-/* A kernel that needs hardly any register. */
+/* A kernel that needs hardly any registers. */
 #define PLAIN_SOURCE "optimizer"
 #define PLAIN_KERNEL "clip_norm"
 
-/* A driver that says the same of a kernel that needs hardly any register means something else by private memory. */
+/* Returns true if private memory means spilled registers. It does not if the driver reports private memory for a
+ * kernel that needs hardly any registers. */
 static bool tells_spills(tx_context *context)
 {
     tx_cl_tuner *tuner = context->tuner;
@@ -49,7 +53,8 @@ static bool tells_spills(tx_context *context)
     return tuner->tells_spills;
 }
 
-/* Notes the most private memory of a launched kernel. Kernels of forms declare none, so they spill registers. */
+/* Records the largest private memory of a launched kernel. Candidate kernels declare none, so it consists of
+ * spilled registers. */
 static void note_spills(tx_context *context, const tx_executable *x)
 {
     for (int32_t i = 0; i < x->step_count && !context->limits.cpu; i++) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The tuner of a context: opened and closed with the device, and called for each selection. */
+ *
+ * The autotuner of a context: opened and closed with the device, and called for each selection.
+ */
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/tuner.h"
 
@@ -7,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The key of a product's parts has the text that `user` points to. */
+/* The key of a split-k selection contains the text in `user`. */
 static void parts_class(tx_cl_class *c)
 {
     snprintf(c->key, sizeof c->key, TX_CL_PARTS " %s", (const char *)c->q->user);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Selection of a candidate: the earlier choice, the table, a measurement, or the best suited one. */
+ *
+ * Selects a candidate: the earlier choice, the one in the table, the fastest in a measurement, or the one with the
+ * highest expected share.
+ */
 #include "backends/opencl/tune/tuner.h"
 
 #include "backends/opencl/runtime/internal.h"
@@ -9,17 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Outside of tuning runs measuring stops for good after this many seconds of the device a context; compilers have
- * theirs. */
+/* Outside tuning runs a context measures for at most this many seconds of device time. Compile time does not count. */
 #define MEASURE_SECONDS 4.0
-/* Rounds of a tuning run: other work on the machine shows less in the least of a few. */
+/* Rounds of a tuning run. The minimum of several rounds reduces the effect of other work on the machine. */
 #define ROUNDS 3
-#define CLOSE 1.5   /* times the best: what takes longer is left out of further rounds */
-#define GIVE_UP 4.0 /* times the best: what is found to take longer need not be measured exactly */
-#define GAIN 0.03   /* the better suited stays unless another takes so much less time */
+#define CLOSE 1.5   /* times the best: slower candidates skip further rounds */
+#define GIVE_UP 4.0 /* times the best: slower candidates need no exact measurement */
+#define GAIN 0.03   /* another candidate must be faster by this share to replace the preferred one */
 
-/* Tells a tuning run what has been done. */
-static void tell(const tx_cl_tuner *tuner, const char *what)
+/* Reports progress to a tuning run. */
+static void report_progress(const tx_cl_tuner *tuner, const char *what)
 {
     if (tuner->options && tuner->options->progress)
         tuner->options->progress(tuner->options->user, what, tuner->spent);
@@ -39,7 +41,7 @@ static int64_t spills_of(const tx_context *context, const tx_cl_class *c, const 
     return tx_cl_line_get(context->tuner->proofs, key, bytes, sizeof bytes) ? strtoll(bytes, NULL, 10) : 0;
 }
 
-/* The proof, and what was found to spill in it. */
+/* Runs the known-answer test and stores its result and the spilled bytes. */
 static tx_status try_out(tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate,
                          char why[TX_CL_WHY])
 {
@@ -56,7 +58,7 @@ static tx_status try_out(tx_context *context, const tx_cl_class *c, const tx_cl_
     return status ? status : tx_cl_line_set(&context->tuner->proofs, key, why);
 }
 
-/* In a survey a trial is run once, to learn what it builds; it ends before it finds out anything. */
+/* In a survey a test runs once to collect the programs that it builds; it ends before it finds anything. */
 static tx_status survey_trial(tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate,
                               const char *key)
 {
@@ -84,14 +86,15 @@ tx_status tx_cl_verify(tx_context *context, const tx_cl_class *c, const tx_cl_ca
     return TX_OK;
 }
 
-/* Whether their names differ in numbers alone. */
+/* Returns true if their names differ only in numbers. */
 static bool alike(const tx_cl_candidate *a, const tx_cl_candidate *b)
 {
     const size_t length = strcspn(a->name, "0123456789");
     return strcspn(b->name, "0123456789") == length && strncmp(a->name, b->name, length) == 0;
 }
 
-/* How many of the first `kept` are alike; `whole`: and do not spill. */
+/* Counts the candidates among the first `kept` whose names differ from this one only in numbers. With `whole` those
+ * that spill registers do not count. */
 static int count_alike(const tx_cl_class *c, int kept, const tx_cl_candidate *candidate, bool whole)
 {
     int found = 0;
@@ -100,16 +103,16 @@ static int count_alike(const tx_cl_class *c, int kept, const tx_cl_candidate *ca
     return found;
 }
 
-/* Whether the first `kept`, which are right, do without this one. */
-static bool enough(const tx_cl_class *c, int kept, int most, const tx_cl_candidate *candidate)
+/* Returns true if the first `kept` candidates, which are correct, make this one unnecessary. */
+static bool is_unnecessary(const tx_cl_class *c, int kept, int most, const tx_cl_candidate *candidate)
 {
     if (most > 0)
         return count_alike(c, kept, candidate, true) >= most;
     return kept > 0 && (!c->q->candidate[0].spills || !alike(&c->q->candidate[0], candidate));
 }
 
-/* Leaves those that are right: the first, or `most` of those that are alike. What spills makes room for the next one
- * that is alike and does not; a tuning run measures both. */
+/* Keeps correct candidates: the first, or `most` of those whose names differ only in numbers. A candidate that
+ * spills registers yields to the next similar one that does not; a tuning run measures both. */
 static tx_status keep_proven(tx_context *context, tx_cl_class *c, int most)
 {
     const int wanted = most > 0 ? most : 1;
@@ -117,14 +120,14 @@ static tx_status keep_proven(tx_context *context, tx_cl_class *c, int most)
     for (int i = 0; i < c->q->count; i++) {
         tx_cl_candidate candidate = c->q->candidate[i];
         bool right;
-        if (enough(c, kept, most, &candidate))
+        if (is_unnecessary(c, kept, most, &candidate))
             continue;
         TX_TRY(tx_cl_verify(context, c, &candidate, &right));
         if (!right)
             continue;
         candidate.spills = spills_of(context, c, &candidate);
         if (candidate.spills && !*c->q->rejected)
-            snprintf(c->q->rejected, sizeof c->q->rejected, "%s spills %lld bytes an item", candidate.name,
+            snprintf(c->q->rejected, sizeof c->q->rejected, "%s spills %lld bytes for each work-item", candidate.name,
                      (long long)candidate.spills);
         int at = kept++;
         for (; at > 0 && !candidate.spills && c->q->candidate[at - 1].spills &&
@@ -141,7 +144,7 @@ static tx_status keep_proven(tx_context *context, tx_cl_class *c, int most)
              count_alike(c, c->q->count, candidate, false) < wanted))
             c->q->candidate[c->q->count++] = *candidate;
     }
-    return kept > 0 ? TX_OK : tx_fail(TX_DEVICE, "no %s is right on this device: %s", c->q->what, c->q->rejected);
+    return kept > 0 ? TX_OK : tx_fail(TX_DEVICE, "no %s is correct on this device: %s", c->q->what, c->q->rejected);
 }
 
 static double budget(const tx_context *context)
@@ -149,9 +152,9 @@ static double budget(const tx_context *context)
     return context->tuner->options ? context->tuner->options->seconds : MEASURE_SECONDS;
 }
 
-/* Measures all candidates once and those close to the fastest in further rounds, and puts the fastest first. *seconds
- * is INFINITY if the table should not keep the result: no candidate could be measured, or there was too little memory.
- */
+/* Measures all candidates once and those close to the fastest in further rounds, and moves the fastest to the
+ * front. The result *seconds is INFINITY if the table should not keep the result: no candidate could be measured, or
+ * memory was short. */
 static void measure(tx_context *context, tx_cl_class *c, double *seconds)
 {
     double best = INFINITY;
@@ -179,7 +182,7 @@ static void measure(tx_context *context, tx_cl_class *c, double *seconds)
     *seconds = whole ? c->q->candidate[0].seconds : INFINITY;
 }
 
-/* The name, and behind it what people read. */
+/* Stores the name, followed by a description for people. */
 static void store(tx_context *context, const tx_cl_class *c, double seconds)
 {
     char value[128];
@@ -188,7 +191,7 @@ static void store(tx_context *context, const tx_cl_class *c, double seconds)
     tx_cl_table_put(context, c->key, value);
 }
 
-/* Whether the table has a candidate that still suits and is right. */
+/* Looks up a candidate in the table. *found is true if it is still a candidate and correct. */
 static tx_status look_up(tx_context *context, tx_cl_class *c, bool *found)
 {
     char value[TX_CL_CHOICE_NAME];
@@ -203,7 +206,7 @@ static tx_status look_up(tx_context *context, tx_cl_class *c, bool *found)
     return status;
 }
 
-/* The answer for a class that was given none yet. */
+/* Selects a candidate for a class without an earlier choice. */
 static tx_status decide(tx_context *context, tx_cl_class *c)
 {
     const bool time = !c->fixed && c->q->candidate[0].share < TX_CL_SURE && context->tuner->spent <= budget(context);
@@ -220,17 +223,17 @@ static tx_status decide(tx_context *context, tx_cl_class *c)
     measure(context, c, &seconds);
     if (seconds < INFINITY)
         store(context, c, seconds);
-    tell(context->tuner, c->key);
+    report_progress(context->tuner, c->key);
     return TX_OK;
 }
 
-/* The class's candidate from before, which must still suit and be right. */
+/* Selects the earlier choice of the class, which must still be a candidate and correct. */
 static tx_status choose_again(tx_context *context, tx_cl_class *c, const char *name)
 {
     bool right;
     const tx_cl_candidate *candidate = tx_cl_find_candidate(c->q, name);
     if (!candidate)
-        return tx_fail(TX_UNSUPPORTED, "%s, chosen for %s, does not suit it on this device", name, c->key);
+        return tx_fail(TX_UNSUPPORTED, "%s was chosen for %s, but this device does not support it", name, c->key);
     tx_status status = tx_cl_verify(context, c, candidate, &right);
     if (!status && !right)
         status = tx_fail(TX_DEVICE, "%s was chosen for %s: %s", name, c->key, c->q->rejected);

@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tuner selects one of the candidates of a selection (select.h) for a class of commands. The result is, in this
- * order,
- *   1. the class's candidate from before, selected in this context or given by tx_engine_choose (a run's state). It
- *      fails if that candidate cannot be used any more: the same choices are part of the same bits;
- *   2. the candidate in the device's table (a tuning run measures anew while it has time);
- *   3. the fastest in a measurement: a tuning run measures all candidates until its time is up, another run only the
- *      best suited ones, for a few seconds a context;
- *   4. the best suited candidate.
- * If the driver has refused a kernel of the command (context->limits.narrowed), 4. applies and nothing is kept.
- * A candidate is used only after its proof; one that fails stays switched off as long as the device is open. If names
- * differ only in numbers, the candidates that do not spill come first.
+ * The autotuner selects one of the candidates of a selection (select.h) for a class of commands. It takes the first
+ * of these that exists:
  *
- * A trial prepares a command by the backend's functions and so comes to the selection again, which the program's
- * `trial` decides (tx_cl_forced). */
+ *   1. The earlier choice for the class, made in this context or set by tx_engine_choose (the state of a run). It is
+ *   an error if that candidate is no longer usable, because equal bits require equal choices.
+ *
+ *   2. The candidate in the device's table. A tuning run measures again while it has time.
+ *
+ *   3. The fastest candidate in a measurement. A tuning run measures all candidates until its time is up. Other runs
+ *   measure only the preferred ones, for a few seconds in each context.
+ *
+ *   4. The candidate with the highest expected share.
+ *
+ * If the driver has refused a kernel of the command (context->limits.narrowed), 4. applies and nothing is stored. A
+ * candidate is used only after it passed a known-answer test. If it fails, it stays disabled while the device is
+ * open. If names differ only in numbers, candidates that do not spill registers come first.
+ *
+ * A test prepares a command through the backend's functions, and so calls the selection again. There the program's
+ * `trial` (tx_cl_forced) determines the candidate.
+ */
 #ifndef TX_OPENCL_TUNER_H
 #define TX_OPENCL_TUNER_H
 
@@ -22,34 +28,33 @@
 
 #define TX_CL_CHOICE_KEY 128
 
-/* The tuner of a context. */
+/* The autotuner of a context. */
 typedef struct tx_cl_tuner {
-    char *choices, *proofs, *table,
-        *surveyed; /* lines (tuner_table.c); surveyed: the trials whose programs are known */
+    char *choices, *proofs, *table, *surveyed; /* lines (tuner_table.c); surveyed: the tests whose programs are known */
     bool table_read;
-    const tx_tune_options *options;  /* measure more than usual, or NULL */
-    bool unmeasured;                 /* TX_GEMM_TUNE=0 */
-    double spent;                    /* seconds that the device ran measurements (trial.c) */
-    int64_t spilled;                 /* bytes an item of the worst kernel of a proof (trial.c) */
-    bool asked_spills, tells_spills; /* whether the driver tells what kernels spill, once it was asked */
-    tx_context *reference;           /* of the cpu backend, opened for the first proof; NULL before */
+    const tx_tune_options *options;  /* set in a tuning run, which measures more; NULL otherwise */
+    bool unmeasured;                 /* true for TX_GEMM_TUNE=0 */
+    double spent;                    /* seconds that the device spent on measurements (trial.c) */
+    int64_t spilled;                 /* bytes spilled for each work-item by the worst kernel of a test (trial.c) */
+    bool asked_spills, tells_spills; /* whether the driver reports spills, and whether that is known */
+    tx_context *reference;           /* context of the cpu backend, opened for the first test; NULL before */
 } tx_cl_tuner;
 
-/* The class of a selection, and how its candidates are proven and measured. */
+/* The class of a selection, and the test and measurement of its candidates. */
 typedef struct tx_cl_class tx_cl_class;
 struct tx_cl_class {
     tx_cl_selection *q;
-    char key[TX_CL_CHOICE_KEY]; /* kind of command, types, sizes. Empty: nothing is kept or measured */
-    int omitted;                /* characters at the key's beginning that a run's state omits */
-    int proven;                 /* characters at the key's beginning that a proof is valid for */
-    const char *form;           /* added to the key of a proof, or NULL */
+    char key[TX_CL_CHOICE_KEY]; /* kind of command, types, sizes; if empty, nothing is stored or measured */
+    int omitted;                /* characters at the start of the key that the state of a run omits */
+    int proven;                 /* characters at the start of the key for which a test is valid */
+    const char *form;           /* added to the key of a test, or NULL */
     bool fixed;                 /* uses neither the table nor measurements */
-    /* Outside tuning runs, so many candidates are measured of those whose names differ only in numbers. With 0 none is
-     * measured. */
+    /* Outside tuning runs, this many of the candidates whose names differ only in numbers are measured. With 0 none
+     * is measured. */
     int usual;
     char sample[96]; /* describes the measured command: "at 64 x 64 x 64" */
     double work;     /* its operations; with 0 the table has the time instead of the rate */
-    /* A known-answer test. With NULL the device's own is enough. */
+    /* A known-answer test. NULL means that the device's own test is sufficient. */
     tx_status (*prove)(tx_context *context, const tx_cl_class *c, int id);
     /* Measures the sample. It may stop early once the candidate exceeds `give_up_after` seconds. */
     tx_status (*seconds)(tx_context *context, const tx_cl_class *c, int id, double give_up_after, double *seconds);
@@ -58,17 +63,18 @@ struct tx_cl_class {
 /* Selects c->q->candidate[0]. */
 tx_status tx_cl_tune(tx_context *context, tx_cl_class *c);
 
-/* Proves a candidate, once a context for the first c->proven characters of the key and the form. If it is wrong,
- * c->q->rejected says why. A lack of memory proves nothing and is the status. */
+/* Tests a candidate, once in each context for the first c->proven characters of the key and the form. If it is
+ * incorrect, c->q->rejected has the reason. If memory is short, the result is not stored and the function returns
+ * the status. */
 tx_status tx_cl_verify(tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate, bool *right);
 
-/* Fill the class of a product (gemm_class.c) and of a kernel of attention (attention_class.c). */
+/* Fill the class of a matrix product (gemm_class.c) and of an attention kernel (attention_class.c). */
 void tx_cl_gemm_class(const tx_context *context, tx_cl_class *c);
 void tx_cl_attention_class(tx_cl_class *c);
-/* After the selection of a provider: sets q->unfused if it computes the epilogue wrongly. */
+/* Call it after the selection of a provider. It sets q->unfused if the provider computes the epilogue incorrectly. */
 tx_status tx_cl_gemm_fuse(tx_context *context, tx_cl_class *c);
 
-/* check.c: runs a few kernels with known answers, unless this device and driver passed before. */
+/* check.c: runs the known-answer test of the device unless this device and driver passed before. */
 tx_status tx_cl_self_test(tx_context *context);
 
 tx_status tx_cl_tuner_select(tx_context *context, tx_cl_selection *q);
@@ -77,23 +83,24 @@ void tx_cl_tuner_close(tx_context *context);
 
 /* ---- Lines KEY<TAB>VALUE (tuner_table.c) -------------------------------------------------------------------- */
 
-/* The choices of a context, the proofs of candidates ("", or the reason why one is wrong), and the device's table. NULL
- * contains no lines. */
+/* The choices of a context, the test results of candidates ("", or the reason of a failure), and the device's
+ * table. NULL is the same as no lines. */
 bool tx_cl_line_get(const char *lines, const char *key, char *value, size_t size);
-/* A copy, which the caller frees. */
+/* Returns a copy, which the caller frees. */
 tx_status tx_cl_lines_copy(const char *lines, char **copy);
-tx_status tx_cl_line_set(char **lines, const char *key, const char *value); /* in its place, or at the end */
+tx_status tx_cl_line_set(char **lines, const char *key,
+                         const char *value); /* replaces the line of the key, or appends one */
 
-/* The table of what was measured on this device, kept in the cache folder; setting a value is best effort. */
+/* The table of measurements on this device, stored in the cache folder. Failures to store a value are ignored. */
 bool tx_cl_table_get(tx_context *context, const char *key, char *value, size_t size);
 void tx_cl_table_put(tx_context *context, const char *key, const char *value);
 
-/* Slots of the backend's table: the table above, and the choices of a run's state (choice.c). */
+/* Functions of the backend's table: the device's table, and the choices of a run's state (choice.c). */
 tx_status tx_cl_tuned(tx_context *context, char **text);
 tx_status tx_cl_choices(const tx_context *context, char **text);
 tx_status tx_cl_choose(tx_context *context, const char *text);
 
-/* The upper power of two that a dimension is classed by, as its exponent. */
+/* Returns the exponent of the smallest power of two that is at least `dimension`. */
 static inline int tx_cl_class_of(int64_t dimension)
 {
     int bits = 0;

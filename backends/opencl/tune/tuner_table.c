@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lines of keys and values, and the table of a device: what measuring has found out about it and its driver, kept in
- * the cache folder, which txtune fills and every run reads and adds to. */
+ *
+ * Lines of keys and values, and the table of a device: the results of measurements on it with its driver. The table
+ * is stored in the cache folder. txtune fills it, and every run reads it and adds to it.
+ */
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/tuner.h"
 
@@ -10,18 +12,18 @@
 
 #define FILE_KEY "tuned 1"
 
-static const char *behind(const char *line)
+static const char *next_line(const char *line)
 {
     line += strcspn(line, "\n");
     return line + (*line == '\n');
 }
 
-/* The line of a key; the end where there is none. */
+/* Returns the line of a key, or the end if there is none. */
 static const char *find(const char *lines, const char *key)
 {
     const size_t length = strlen(key);
     while (*lines && (strncmp(lines, key, length) != 0 || lines[length] != '\t'))
-        lines = behind(lines);
+        lines = next_line(lines);
     return lines;
 }
 
@@ -51,13 +53,13 @@ tx_status tx_cl_line_set(char **lines, const char *key, const char *value)
     char *made = malloc(size);
     if (!made)
         return tx_fail(TX_MEMORY, "out of host memory");
-    snprintf(made, size, "%.*s%s\t%s\n%s", (int)(line - all), all, key, value, behind(line));
+    snprintf(made, size, "%.*s%s\t%s\n%s", (int)(line - all), all, key, value, next_line(line));
     free(*lines);
     *lines = made;
     return TX_OK;
 }
 
-/* What the file says takes the place of what is known; where there is none that stays. */
+/* Replaces the table in memory by that of the file, if there is one. */
 static void read_file(tx_context *context)
 {
     void *text;
@@ -76,7 +78,7 @@ bool tx_cl_table_get(tx_context *context, const char *key, char *value, size_t s
     return tx_cl_line_get(context->tuner->table, key, value, size);
 }
 
-/* The file is read again first: other runs may have added to it. */
+/* Reads the file again first, because other runs may have added to it. */
 void tx_cl_table_put(tx_context *context, const char *key, const char *value)
 {
     read_file(context);
