@@ -44,7 +44,7 @@ static vec tx_stored_f16(vec v)
 
 /* Applies the epilogue to elements at.. of y, which ends at `end`. `with` is operand z of op MATMUL. The product is
  * stored in `kept` if that is not NULL. */
-static vec tx_finish(vec v, const __global TX_CAT(Y, _t) * with, __global TX_CAT(Y, _t) * kept, long at, long end)
+static vec tx_finish(vec v, const __global TX_CAT(Y, _t) *with, __global TX_CAT(Y, _t) *kept, long at, long end)
 {
     v = TX_CAT(tx_stored_, Y)(v);
     if (EPILOGUE == TX_EPILOGUE_GELU) {
@@ -56,7 +56,7 @@ static vec tx_finish(vec v, const __global TX_CAT(Y, _t) * with, __global TX_CAT
     return EPILOGUE == TX_EPILOGUE_ADD ? v + other : v * gelu_slope(other, EXACT);
 }
 #else
-static vec tx_finish(vec v, const __global TX_CAT(Y, _t) * with, __global TX_CAT(Y, _t) * kept, long at, long end)
+static vec tx_finish(vec v, const __global TX_CAT(Y, _t) *with, __global TX_CAT(Y, _t) *kept, long at, long end)
 {
     return v;
 }

@@ -28,11 +28,7 @@ typedef struct from_b {
     long count;
     const __local float *values;
 } from_b;
-#define FROM_B              \
-    (from_b)                \
-    {                       \
-        b, n *k, nf4_values \
-    }
+#define FROM_B (from_b){b, n * k, nf4_values}
 static vec load_b(from_b b, long first, long i, long n)
 {
     float part[VW];
@@ -72,7 +68,8 @@ static void add_terms(__global const ab_t *a, long lda, from_b b, long first, lo
 }
 
 /* Work-groups: (columns, batch). */
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_few(GEMM_ARGUMENTS)
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+gemm_few(GEMM_ARGUMENTS)
 {
     const int across = (int)get_local_id(0) % ACROSS, along = (int)get_local_id(0) / ACROSS;
     const long i = (get_group_id(0) * (long)ACROSS + across) * VW * RUN, batch = get_group_id(1);
@@ -152,7 +149,8 @@ static void finish(float sum, __global const float *bias, __global y_t *y, long 
 }
 
 /* Work-groups: (columns, batch). */
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_few(GEMM_ARGUMENTS)
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+gemm_few(GEMM_ARGUMENTS)
 {
     const int along = (int)get_local_id(0) % ALONG, across = (int)get_local_id(0) / ALONG;
     const long first = get_group_id(0) * (long)(ACROSS * COLUMNS) + across, batch = get_group_id(1);

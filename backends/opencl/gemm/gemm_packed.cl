@@ -18,10 +18,10 @@
 typedef uchar b_t;
 
 /* The table of values in local memory, where work-items that look up different values do not delay each other. */
-#define TX_NF4_VALUES(item, items)                      \
-    __local float nf4_values[16];                       \
-    for (int code = (item); code < 16; code += (items)) \
-        nf4_values[code] = tx_nf4_value[code];          \
+#define TX_NF4_VALUES(item, items)                                                                                     \
+    __local float nf4_values[16];                                                                                      \
+    for (int code = (item); code < 16; code += (items))                                                                \
+        nf4_values[code] = tx_nf4_value[code];                                                                         \
     barrier(CLK_LOCAL_MEM_FENCE);
 
 #define TX_ROUND_f32(v) (v)

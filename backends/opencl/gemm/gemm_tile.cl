@@ -59,7 +59,7 @@ static float4 widen_f16(ushort4 h)
  * work-items load two quads of a line. Otherwise a quad is four lines of a term. Lines beyond the last are read from
  * the last; their sums are not stored. All arguments except the positions of work-item and tile are constants. */
 
-#define QUADS(lines) ((lines)*TILE_K / 4 / GROUP) /* quads that a work-item loads */
+#define QUADS(lines) ((lines) * TILE_K / 4 / GROUP) /* quads that a work-item loads */
 #define EACH_QUAD(q, lines) _Pragma("unroll") for (int q = 0; q < QUADS(lines); q++)
 /* Along: a round loads LINES(lines) lines, TERM_STEP / 4 quads of each; later rounds load the rest of their quads. */
 #define LINES(lines) (GROUP / 2 < (lines) ? GROUP / 2 : (lines))
@@ -90,7 +90,7 @@ static long place_of(int item, int along, int wide, int lines, int quad, long le
 TX_INLINE void places_of(long *at, int item, int along, int wide, int lines, long left, long ld)
 {
     EACH_QUAD(q, lines)
-    at[q] = place_of(item, along, wide, lines, q, left, ld);
+        at[q] = place_of(item, along, wide, lines, q, left, ld);
 }
 
 /* Returns the offsets from an element of the quad to the next ones. */
@@ -138,18 +138,18 @@ static void put(__local float *tile, int pitch, int along, int lines, int item, 
 
 /* Loads of b, and the step to its next block. A 4-bit b is loaded by element number, in whole blocks. */
 #if NF4
-#define BRING_B(q) tx_nf4_quad(b, n *k, first_b + at_b[q], nf4_values)
+#define BRING_B(q) tx_nf4_quad(b, n * k, first_b + at_b[q], nf4_values)
 #define BRING_SOME_B(q) BRING_B(q)
-#define STEP_B(terms) first_b += (terms)*step_b
+#define STEP_B(terms) first_b += (terms) * step_b
 #else
 #define BRING_B(q) bring(b + at_b[q], WIDE_B, next_b)
 #define BRING_SOME_B(q) bring_some(b + at_b[q], TRANS_B, WIDE_B, next_b, term_of(item, TRANS_B, TILE_N, q), first)
-#define STEP_B(terms) b += (terms)*step_b
+#define STEP_B(terms) b += (terms) * step_b
 #endif
 
 /* ---- Sums ------------------------------------------------------------------------------------ */
 
-#define MULTIPLY_ROW(q, lane, component) \
+#define MULTIPLY_ROW(q, lane, component)                                                                               \
     _Pragma("unroll") for (int c = 0; c < COLUMN_QUADS; c++) sum[4 * q + lane][c] += left[q].component * right[c];
 
 static void multiply(const __local float *a, const __local float *b, float4 sum[4 * ROW_QUADS][COLUMN_QUADS], int x,
@@ -222,8 +222,8 @@ TX_INLINE void store_sums(float4 sum[4 * ROW_QUADS][COLUMN_QUADS], __global y_t 
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_tile(GEMM_ARGUMENTS, long batches, long part,
-                                                                           long first_tile, TILE_ARGUMENTS)
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
+gemm_tile(GEMM_ARGUMENTS, long batches, long part, long first_tile, TILE_ARGUMENTS)
 {
     __local float tile_a[BUFFERS * TILE_K * PITCH_A] __attribute__((aligned(16)));
     __local float tile_b[BUFFERS * TILE_K * PITCH_B] __attribute__((aligned(16)));
@@ -251,10 +251,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_tile(GEMM_
     const int first = (int)((place.terms - 1) % TILE_K) + 1;
     places_of(at_a, item, !TRANS_A, WIDE_A, TILE_M, end - i0, lda);
     EACH_QUAD(q, TILE_M)
-    held_a[q] = bring_some(a + at_a[q], !TRANS_A, WIDE_A, next_a, term_of(item, !TRANS_A, TILE_M, q), first);
+        held_a[q] = bring_some(a + at_a[q], !TRANS_A, WIDE_A, next_a, term_of(item, !TRANS_A, TILE_M, q), first);
     places_of(at_b, item, TRANS_B, WIDE_B, TILE_N, n - j0, ldb);
     EACH_QUAD(q, TILE_N)
-    held_b[q] = BRING_SOME_B(q);
+        held_b[q] = BRING_SOME_B(q);
     a += first * step_a;
     STEP_B(first);
     int at = 0;
@@ -264,9 +264,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void gemm_tile(GEMM_
         barrier(CLK_LOCAL_MEM_FENCE);
         if (left > 0) {
             EACH_QUAD(q, TILE_M)
-            held_a[q] = bring(a + at_a[q], WIDE_A, next_a);
+                held_a[q] = bring(a + at_a[q], WIDE_A, next_a);
             EACH_QUAD(q, TILE_N)
-            held_b[q] = BRING_B(q);
+                held_b[q] = BRING_B(q);
             a += TILE_K * step_a;
             STEP_B(TILE_K);
         }

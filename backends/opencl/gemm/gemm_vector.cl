@@ -73,12 +73,12 @@ typedef TX_CAT(WORD, VECTOR) words;
 #define DECLARE(i) lanes c##i##0 = 0, c##i##1 = 0, c##i##2 = 0;
 /* Rows beyond the last read the last one again; their sums are never stored. */
 #define POINT(i) A_SPACE const word *a##i = a + min((long)i, last) * row;
-#define MULTIPLY(i)                  \
-    {                                \
-        words x = (words)(a##i[at]); \
-        ADD_PRODUCT(c##i##0, x, b0); \
-        ADD_PRODUCT(c##i##1, x, b1); \
-        ADD_PRODUCT(c##i##2, x, b2); \
+#define MULTIPLY(i)                                                                                                    \
+    {                                                                                                                  \
+        words x = (words)(a##i[at]);                                                                                   \
+        ADD_PRODUCT(c##i##0, x, b0);                                                                                   \
+        ADD_PRODUCT(c##i##1, x, b1);                                                                                   \
+        ADD_PRODUCT(c##i##2, x, b2);                                                                                   \
     }
 #define KEEP(i)                                 \
     if (more) {                                 \
@@ -92,7 +92,7 @@ typedef TX_CAT(WORD, VECTOR) words;
 
 /* tile [ROWS, COLUMNS] = (more ? tile : 0) + a b over k words; element (i, p) of a is at a[i * row + p * step]. */
 static void multiply_tile(A_SPACE const word *a, long row, long step, long last, __local const word *b, long k,
-                          __local float *tile, int more)
+                   __local float *tile, int more)
 {
     EACH_ROW(DECLARE)
     EACH_ROW(POINT)
@@ -127,9 +127,8 @@ static void copy_packed(__global const uchar *b, long count, long first, long ld
 /* strip [k, COLUMNS] = columns 0..columns-1 of op(b), as words; further columns repeat the last one. */
 #if TRANS_B
 #if VECTOR == 16
-#define GATHER(e)                                                                                                      \
-    (words)(r[0].e, r[1].e, r[2].e, r[3].e, r[4].e, r[5].e, r[6].e, r[7].e, r[8].e, r[9].e, r[10].e, r[11].e, r[12].e, \
-            r[13].e, r[14].e, r[15].e)
+#define GATHER(e) (words)(r[0].e, r[1].e, r[2].e, r[3].e, r[4].e, r[5].e, r[6].e, r[7].e, \
+                       r[8].e, r[9].e, r[10].e, r[11].e, r[12].e, r[13].e, r[14].e, r[15].e)
 #define EACH_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(a) X(b) X(c) X(d) X(e) X(f)
 #elif VECTOR == 8
 #define GATHER(e) (words)(r[0].e, r[1].e, r[2].e, r[3].e, r[4].e, r[5].e, r[6].e, r[7].e)
@@ -138,9 +137,7 @@ static void copy_packed(__global const uchar *b, long count, long first, long ld
 #define GATHER(e) (words)(r[0].e, r[1].e, r[2].e, r[3].e)
 #define EACH_LANE(X) X(0) X(1) X(2) X(3)
 #endif
-#define PUT(e)                       \
-    LANES_STORE(GATHER(s##e), 0, o); \
-    o += COLUMNS;
+#define PUT(e) LANES_STORE(GATHER(s##e), 0, o); o += COLUMNS;
 
 static void copy_strip(__global const ab_t *b, long ldb, long columns, long k, __local word *strip)
 {
@@ -186,7 +183,7 @@ static void copy_strip(__global const ab_t *b, long ldb, long columns, long k, _
 #if COPY_A
 #if DOT
 #define ROWS_VLOAD(p) (ROWS_WIDEN(p) | ROWS_WIDEN((p) + lda) << 16)
-#define ROW_LOAD(p) ((uint) * (p) | (uint)(p)[lda] << 16)
+#define ROW_LOAD(p) ((uint)*(p) | (uint)(p)[lda] << 16)
 #else
 #define ROWS_VLOAD_bf16(p) TX_CAT(as_float, ROWS)(ROWS_WIDEN(p) << 16)
 #define ROWS_VLOAD_f16(p) TX_CAT(vload_half, ROWS)(0, (__global const half *)(p))

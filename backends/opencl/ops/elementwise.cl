@@ -13,36 +13,36 @@ static vec silu_slope(vec v)
 }
 
 /* Kernel map_<name>: y = `value`, an expression of elements u of a and v of b. */
-#define UNARY(name, value)                                                                     \
-    __kernel void map_##name(const __global h_t *a, long ao, __global h_t *y, long yo, long n) \
-    {                                                                                          \
-        TX_EACH({                                                                              \
-            vec u = tx_load_h(a + ao, i, n);                                                   \
-            tx_store_h(value, y + yo, i, n);                                                   \
-        })                                                                                     \
-    }
-#define BINARY(name, value)                                                                                            \
-    __kernel void map_##name(const __global h_t *a, long ao, const __global h_t *b, long bo, __global h_t *y, long yo, \
-                             long n)                                                                                   \
-    {                                                                                                                  \
-        TX_EACH({                                                                                                      \
-            vec u = tx_load_h(a + ao, i, n);                                                                           \
-            vec v = tx_load_h(b + bo, i, n);                                                                           \
+#define UNARY(name, value)                                                                                           \
+    __kernel void map_##name(const __global h_t *a, long ao, __global h_t *y, long yo, long n)                   \
+    {                                                                                                                \
+        TX_EACH({                                                                                                    \
+            vec u = tx_load_h(a + ao, i, n);                                                                     \
             tx_store_h(value, y + yo, i, n);                                                                           \
-        })                                                                                                             \
+        })                                                                                                           \
+    }
+#define BINARY(name, value)                                                                                          \
+    __kernel void map_##name(const __global h_t *a, long ao, const __global h_t *b, long bo, __global h_t *y,    \
+                             long yo, long n)                                                                        \
+    {                                                                                                                \
+        TX_EACH({                                                                                                    \
+            vec u = tx_load_h(a + ao, i, n);                                                                     \
+            vec v = tx_load_h(b + bo, i, n);                                                                     \
+            tx_store_h(value, y + yo, i, n);                                                                           \
+        })                                                                                                           \
     }
 
 UNARY(gelu_tanh, gelu_of(u, 0))
 UNARY(gelu_exact, gelu_of(u, 1))
-UNARY(silu, u *tx_sigmoid(u))
+UNARY(silu, u * tx_sigmoid(u))
 UNARY(rsqrt, 1.0f / sqrt(u))
 UNARY(tanh, 2.0f * tx_sigmoid(2.0f * u) - 1.0f)
-BINARY(tanh_grad, u *(1.0f - v * v))
+BINARY(tanh_grad, u * (1.0f - v * v))
 BINARY(add, u + v)
-BINARY(mul, u *v)
-BINARY(gelu_grad_tanh, u *gelu_slope(v, 0))
-BINARY(gelu_grad_exact, u *gelu_slope(v, 1))
-BINARY(silu_grad, u *silu_slope(v))
+BINARY(mul, u * v)
+BINARY(gelu_grad_tanh, u * gelu_slope(v, 0))
+BINARY(gelu_grad_exact, u * gelu_slope(v, 1))
+BINARY(silu_grad, u * silu_slope(v))
 
 /* Rows of x have 2n columns: gate, then up. */
 __kernel void swiglu(const __global h_t *x, long xo, __global h_t *y, long yo, long n)
@@ -56,8 +56,8 @@ __kernel void swiglu(const __global h_t *x, long xo, __global h_t *y, long yo, l
     })
 }
 
-__kernel void swiglu_grad(const __global h_t *dy, long dyo, const __global h_t *x, long xo, __global h_t *dx, long dxo,
-                          long n)
+__kernel void swiglu_grad(const __global h_t *dy, long dyo, const __global h_t *x, long xo, __global h_t *dx,
+                          long dxo, long n)
 {
     long row = TX_ROW;
     dy += dyo + row * n;

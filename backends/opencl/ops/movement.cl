@@ -105,7 +105,8 @@ __kernel void scatter_begin(__global float *y, long yo, long n, int mode, const 
     TX_EACH({ tx_store((vec)0.0f, y + yo, i, n); })
 }
 
-#define EACH_PLACE(i, count) for (int i = (int)get_global_id(0) * RUN, end = min(i + RUN, count); i < end; i++)
+#define EACH_PLACE(i, count)                                                                                           \
+    for (int i = (int)get_global_id(0) * RUN, end = min(i + RUN, count); i < end; i++)
 
 /* Sorts sources by index, then by their own number, in blocks of SORT. The place of a source is the number of
  * sources that precede it. */
@@ -275,11 +276,14 @@ __kernel void cast(const __global IN_T *x, long xo, __global OUT_T *y, long yo, 
 }
 
 /* Offsets and count are in bytes. */
-__kernel void copy_bytes(const __global uchar *x, long xo, __global uchar *y, long yo, long n){TX_EACH({
-    for (int k = 0; k < VW; k++)
-        if (i + k < n)
-            y[yo + i + k] = x[xo + i + k];
-})}
+__kernel void copy_bytes(const __global uchar *x, long xo, __global uchar *y, long yo, long n)
+{
+    TX_EACH({
+        for (int k = 0; k < VW; k++)
+            if (i + k < n)
+                y[yo + i + k] = x[xo + i + k];
+    })
+}
 
 __kernel void fill(__global OUT_T *y, long yo, long n, float value)
 {

@@ -40,9 +40,9 @@ typedef TX_CAT(Z, _t) z_t;
 #define HELD 0
 #endif
 #if HELD
-#define ROW_LOOP(k, i, n)                                                                                       \
-    _Pragma("unroll") for (int k = 0; k < HELD; k++) for (long i = ((long)k * WG + (long)get_local_id(0)) * VW; \
-                                                          i < (n); i = (n))
+#define ROW_LOOP(k, i, n)                                                                                              \
+    _Pragma("unroll") for (int k = 0; k < HELD; k++)                                                                   \
+        for (long i = ((long)k * WG + (long)get_local_id(0)) * VW; i < (n); i = (n))
 #define AGAIN(own, k, v) own[k]
 #else
 #define ROW_LOOP(k, i, n) for (long k = 0, i = (long)get_local_id(0) * VW; i < (n); i += WG * VW, k++)

@@ -8,7 +8,8 @@
 /* v is absent if momentum_on is 0. */
 __kernel void sgd(__global float *p, long po, const __global float *g, long go, const __global uchar *groups, long gro,
                   __global float *v, long vo, __global ushort *copy, long co, long n, float momentum, float decay,
-                  int momentum_on, int nesterov, const __global uint *control, const __global float *result)
+                  int momentum_on, int nesterov,
+                  const __global uint *control, const __global float *result)
 {
     if (result[TX_RESULT_FINITE] == 0.0f)
         return;
@@ -62,7 +63,7 @@ __kernel void adamw(__global float *p, long po, const __global float *g, long go
 #define P f32
 #endif
 
-__kernel void mask_gradient(const __global TX_CAT(P, _t) * p, long po, __global TX_CAT(P, _t) * g, long go,
+__kernel void mask_gradient(const __global TX_CAT(P, _t) *p, long po, __global TX_CAT(P, _t) *g, long go,
                             const __global uchar *groups, long gro, long n)
 {
     p += po;

@@ -64,10 +64,9 @@ reduce_blocks(const __global h_t *x, long xo, __global float *work, long wo, lon
 }
 
 /* A work-group reduces a row of n elements to y[row]. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void reduce_rows(const __global h_t *x, long xo,
-                                                                          __global float *y, long yo, long n,
-                                                                          float alpha, int which, int mode,
-                                                                          const __global uint *control)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+reduce_rows(const __global h_t *x, long xo, __global float *y, long yo, long n, float alpha, int which, int mode,
+            const __global uint *control)
 {
     __local float part[WG];
     long row = get_group_id(0);

@@ -29,8 +29,8 @@ static float2 row_sum(const __global h_t *x, long n, __local float *part)
     return row_sum_by(x, n, 1.0f, part);
 }
 
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void softmax(const __global h_t *x, long xo, __global float *y,
-                                                                      long yo, long n)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+softmax(const __global h_t *x, long xo, __global float *y, long yo, long n)
 {
     __local float part[WG];
     long row = get_group_id(0);
@@ -124,10 +124,9 @@ cross_entropy(const __global h_t *x, long xo, const __global int *labels, long l
     if (get_local_id(0) == 0) {
         int label = labels[lo + row];
         lse[eo + row] = l.x;
-        losses[so + row] = label == ignore ? 0.0f
-                           : (label < 0 && !parted) || label >= vocab
-                               ? NAN
-                               : row_loss(l, label < 0 ? 0.0f : tx_get_h(x, label), smoothing);
+        losses[so + row] = label == ignore                            ? 0.0f
+                           : (label < 0 && !parted) || label >= vocab ? NAN
+                           : row_loss(l, label < 0 ? 0.0f : tx_get_h(x, label), smoothing);
     }
 }
 
@@ -202,7 +201,7 @@ distillation(const __global h_t *x, long xo, const __global h_t *t, long to, con
     }
     float divergence = tx_group_sum(tx_hsum(sum), part);
     if (get_local_id(0) == 0)
-        losses[so + row] = label == ignore               ? 0.0f
+        losses[so + row] = label == ignore                ? 0.0f
                            : label < 0 || label >= vocab ? NAN
                                                          : alpha * (l.x - tx_get_h(x, label)) +
                                                                (1.0f - alpha) * temperature * temperature * divergence;
@@ -231,8 +230,8 @@ distillation_grad(const __global h_t *x, long xo, const __global float *dlosses,
     ROW_LOOP(i, n)
     {
         vec u = tx_load_h(x, i, n);
-        vec v =
-            hard * tx_exp(u - l.x) + soft * (tx_exp(u * inverse - l.y) - tx_exp(tx_load_h(t, i, n) * inverse - l.z));
+        vec v = hard * tx_exp(u - l.x) +
+                soft * (tx_exp(u * inverse - l.y) - tx_exp(tx_load_h(t, i, n) * inverse - l.z));
         if ((label >= i && label < i + VW) || i + VW > vocab) {
             float one[VW];
             VSTORE_PRIVATE(v, one);

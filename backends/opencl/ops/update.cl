@@ -12,11 +12,11 @@
 /* Stores new weights. With COPY (bf16 or f16) also stores a copy of that type in the kernel's arguments `copy` and
  * `co`. */
 #ifdef COPY
-#define TX_STORE_WEIGHTS(v)                                \
-    {                                                      \
-        vec weights = v;                                   \
-        tx_store(weights, p, i, n);                        \
-        TX_CAT(tx_store_, COPY)(weights, copy + co, i, n); \
+#define TX_STORE_WEIGHTS(v)                                                                                            \
+    {                                                                                                                  \
+        vec weights = v;                                                                                               \
+        tx_store(weights, p, i, n);                                                                                    \
+        TX_CAT(tx_store_, COPY)(weights, copy + co, i, n);                                                             \
     }
 #else
 #define TX_STORE_WEIGHTS(v) tx_store(v, p, i, n);

@@ -77,8 +77,8 @@ static float sum_of(const __global float *x, long n, __local float *part)
 }
 
 /* Computes the mean of r with one work-group. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void adafactor_mean(const __global float *r, long ro,
-                                                                             __global float *number, long no, long rows)
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+adafactor_mean(const __global float *r, long ro, __global float *number, long no, long rows)
 {
     __local float part[WG];
     const float sum = sum_of(r + ro, rows, part);

@@ -39,9 +39,9 @@ static uvec noise_of(const __global uint *control, long element)
 {
     uint part[VW];
     for (int k = 0; k < VW; k += 4) {
-        const tx_random u =
-            tx_draw(control[TX_CONTROL_SEED_LO], control[TX_CONTROL_SEED_HI], control[TX_CONTROL_STEP], 0,
-                    TX_UPDATE_SITE, 0, (uint)((element + k) / PARAM_BLOCK), (uint)((element + k) % PARAM_BLOCK) / 4);
+        const tx_random u = tx_draw(control[TX_CONTROL_SEED_LO], control[TX_CONTROL_SEED_HI], control[TX_CONTROL_STEP],
+                                    0, TX_UPDATE_SITE, 0, (uint)((element + k) / PARAM_BLOCK),
+                                    (uint)((element + k) % PARAM_BLOCK) / 4);
         for (int w = 0; w < 4 && w < VW; w++)
             part[k + w] = u.word[(element + w) & 3];
     }
@@ -66,9 +66,9 @@ static vec round_with(vec v, uvec noise)
 #define rounded_f32(v, noise, shift) (v)
 #define rounded_f16(v, noise, shift) (v)
 
-__kernel void adamw_anyprecision(__global TX_CAT(P, _t) * p, long po, const __global TX_CAT(P, _t) * g, long go,
-                                 const __global uchar *groups, long gro, __global TX_CAT(M, _t) * m, long mo,
-                                 __global TX_CAT(V, _t) * v, long vo, __global TX_CAT(C, _t) * c, long co, long n,
+__kernel void adamw_anyprecision(__global TX_CAT(P, _t) *p, long po, const __global TX_CAT(P, _t) *g, long go,
+                                 const __global uchar *groups, long gro, __global TX_CAT(M, _t) *m, long mo,
+                                 __global TX_CAT(V, _t) *v, long vo, __global TX_CAT(C, _t) *c, long co, long n,
                                  float beta1, float beta2, float log1, float log2, float eps, float decay, int with_c,
                                  long first, const __global uint *control, const __global float *result)
 {

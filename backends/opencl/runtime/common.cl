@@ -67,21 +67,21 @@ typedef int16 ivec;
  * crosses the end, element by element. `value` loads element i + k, `pad` replaces elements beyond the end, and
  * `put` stores part[k]. */
 #if VW > 1
-#define TX_LOAD_END(value, pad)                    \
-    if (i + VW > n) {                              \
-        float part[VW];                            \
-        for (int k = 0; k < VW; k++)               \
-            part[k] = i + k < n ? (value) : (pad); \
-        return VLOAD_PRIVATE(part);                \
+#define TX_LOAD_END(value, pad)                                                                                        \
+    if (i + VW > n) {                                                                                                  \
+        float part[VW];                                                                                                \
+        for (int k = 0; k < VW; k++)                                                                                   \
+            part[k] = i + k < n ? (value) : (pad);                                                                     \
+        return VLOAD_PRIVATE(part);                                                                                    \
     }
-#define TX_STORE_END(type, v, put)   \
-    if (i + VW > n) {                \
-        type part[VW];               \
-        VSTORE_PRIVATE(v, part);     \
-        for (int k = 0; k < VW; k++) \
-            if (i + k < n)           \
-                put;                 \
-        return;                      \
+#define TX_STORE_END(type, v, put)                                                                                     \
+    if (i + VW > n) {                                                                                                  \
+        type part[VW];                                                                                                 \
+        VSTORE_PRIVATE(v, part);                                                                                       \
+        for (int k = 0; k < VW; k++)                                                                                   \
+            if (i + k < n)                                                                                             \
+                put;                                                                                                   \
+        return;                                                                                                        \
     }
 #else
 #define TX_LOAD_END(value, pad)
@@ -178,20 +178,20 @@ static vec tx_sigmoid(vec x)
  * items each reduce a share, then all items reduce these. It takes three barriers for any group size. */
 #if WG > 1
 #define TX_JOINERS (WG < 16 ? WG : 16)
-#define TX_GROUP_JOIN(JOIN)                                   \
-    const int l = (int)get_local_id(0);                       \
-    barrier(CLK_LOCAL_MEM_FENCE);                             \
-    part[l] = v;                                              \
-    barrier(CLK_LOCAL_MEM_FENCE);                             \
-    if (l < TX_JOINERS) {                                     \
-        for (int k = l + TX_JOINERS; k < WG; k += TX_JOINERS) \
-            v = JOIN(v, part[k]);                             \
-        part[l] = v;                                          \
-    }                                                         \
-    barrier(CLK_LOCAL_MEM_FENCE);                             \
-    float joined = part[0];                                   \
-    for (int k = 1; k < TX_JOINERS; k++)                      \
-        joined = JOIN(joined, part[k]);                       \
+#define TX_GROUP_JOIN(JOIN)                                                                                            \
+    const int l = (int)get_local_id(0);                                                                                \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
+    part[l] = v;                                                                                                       \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
+    if (l < TX_JOINERS) {                                                                                              \
+        for (int k = l + TX_JOINERS; k < WG; k += TX_JOINERS)                                                          \
+            v = JOIN(v, part[k]);                                                                                      \
+        part[l] = v;                                                                                                   \
+    }                                                                                                                  \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
+    float joined = part[0];                                                                                            \
+    for (int k = 1; k < TX_JOINERS; k++)                                                                               \
+        joined = JOIN(joined, part[k]);                                                                                \
     return joined;
 #define TX_ADD2(a, b) ((a) + (b))
 #else
@@ -254,12 +254,12 @@ static float tx_factor(float alpha, int which, const __global uint *control)
 #define TX_COLUMN(r) (((long)get_global_id(1 - ROW_DIM) * RUN + (r)) * VW)
 
 /* Runs `body` for each vector of this work-item. The vector begins at column i, and a row has n columns. */
-#define TX_EACH(body)               \
-    for (int r = 0; r < RUN; r++) { \
-        long i = TX_COLUMN(r);      \
-        if (i >= n)                 \
-            break;                  \
-        body                        \
+#define TX_EACH(body)                                                                                                  \
+    for (int r = 0; r < RUN; r++) {                                                                                    \
+        long i = TX_COLUMN(r);                                                                                         \
+        if (i >= n)                                                                                                    \
+            break;                                                                                                     \
+        body                                                                                                           \
     }
 
 /* ---- 16-bit storage: tx_load_TYPE and tx_store_TYPE are like tx_load and tx_store; TYPE_t is the stored type ---- */
